@@ -1,0 +1,79 @@
+// Package rdmanet is the fabric: what the processes of a ledger send each other with, whatever wire carries it.
+//
+// One small interface, a room per provider behind it (memory: hosts in one process; p2p: authenticated and encrypted
+// streams between machines; verbs: RDMA hardware), and fabrictest, the suite that every provider passes. A user of the
+// fabric imports this package and is handed a Host; only whoever starts a process chooses the provider.
+//
+// # Hosts, peers, incarnations
+//
+// A Host is one process on the fabric. Its PeerID is its identity and outlives restarts; its Incarnation is chosen anew each time it
+// starts, and increases. A Peer is the pair of both. A process that restarted has lost what it held in memory, even if nobody
+// noticed that it was gone, so the fabric never passes the new incarnation off as the old one: it shows as another Peer value
+// in Receive, as a PeerRestarted event, and as ErrReset on every Lane that led to the old one.
+//
+// # Lanes
+//
+// A lane is a directed, named channel of frames to a peer. What always holds:
+//
+//  1. Within one lane the receiver gets the frames in the order in which they were sent, each once, none left out: what it has got is a
+//     prefix of what was sent. Connections may break and come back in between: frames are numbered, kept by the sender until the
+//     receiver's program has taken them, and sent again.
+//  2. There is no silent gap. A lane breaks for good, and visibly, in three cases: the peer shows up as a new incarnation, or
+//     lost the lane's state (ErrReset); the lane could not be mended within the mend timeout, or the peer said that it closes
+//     (ErrUnreachable, with a PeerUnreachable event); somebody closed it here (ErrClosed). Frames that were not yet acknowledged when it
+//     broke may or may not have arrived, and the fabric does not send them again: the caller decides.
+//  3. A broken lane stays broken. Host.Lane called again gives a fresh one, to whichever incarnation answers. If an earlier
+//     lane of that name lost frames on its way to the same incarnation, then the receiver is told before the fresh lane's
+//     first frame, by a LaneReset event: the prefix rule of 1 ends there and starts anew.
+//  4. Memory is bounded. The sender holds at most a window of unacknowledged frames, in bytes and in number; a receive function that
+//     blocks keeps frames from being acknowledged, closes the window and in the end blocks Send. Lanes of different names do not
+//     wait for each other, so a small control lane is not stuck behind a full bulk lane.
+//  5. Nothing hangs. Send ends with the frames queued, its context's error, or the lane's error within the mend timeout of
+//     the peer's disappearance.
+//
+// The loop of a user:
+//
+//	host.Watch(func(event rdmanet.PeerEvent) { detector.Note(event) })
+//	host.Receive("rounds", func(from rdmanet.Peer, frames [][]byte) {
+//		inbox.Put(from, slices.Clone(frames)) // the frames are ours to keep, the slice that lists them is not
+//	})
+//	lane, err := host.Lane(peer, "rounds") // connects in the background
+//	for frame := range outbox {
+//		err := lane.Send(ctx, frame)
+//		switch {
+//		case errors.Is(err, rdmanet.ErrReset), errors.Is(err, rdmanet.ErrUnreachable):
+//			// The peer restarted or is gone. What it did not take is lost: say so to the detector, open a new lane if the
+//			// peer is still wanted.
+//		}
+//	}
+//	err = host.Close(ctx) // waits for what was sent to be taken, as long as ctx lets it
+//
+// # Ownership of bytes
+//
+// A frame is immutable from the moment it is given to Send, for ever: providers hand it over or send it again without
+// copying. A frame that Receive hands out is immutable too, and belongs to the receiver, which may keep it and relay the very same bytes to
+// further lanes. A small frame may be a part of a larger buffer (up to 256 KiB) that stays in memory as long as any frame in it is
+// kept, so keep long what is large and copy what is small. The outer slice, in Send's arguments and in Receive's frames alike,
+// is only lent for the duration of the call.
+//
+// # Regions, and how they will sit beside lanes
+//
+// The second half of the fabric is one-sided memory, which the shared-memory engines (TRAM, DARE) need. It is an interface of its own,
+// RegionHost, which a Host may also implement, in words:
+//
+//   - A Region is named, fixed-size memory that its owner reads and writes locally and that peers access with one-sided Write
+//     and Read, without the owner's program taking part. Bounds are checked where the memory is (ErrBounds).
+//   - A Permission (none, read, read-write) is granted per region and per Peer, so to an incarnation and not to an identity; the owner changes it at
+//     any time. After Revoke returns, no byte of that peer lands, and its pending and later operations complete with ErrAccess.
+//   - A Completion tells the end of one operation: posting returns at once, completions come in posting order per peer, batches are posted
+//     and awaited together. An operation on a peer that is gone completes with ErrUnreachable, on a new incarnation with ErrReset; none
+//     hangs.
+//   - The memory contract: writes from one peer to one region land in posting order, each from its first byte to its last,
+//     so that a trailing canary shows a complete entry; an aligned 8-byte word is never torn; two writers to one location are in no order,
+//     so a location has one writer. A dead host's memory is unreachable; the memory of a host whose program hangs stays readable and
+//     writable where the provider can do that.
+//
+// Lanes and regions share hosts, identities, incarnations, events and errors, and nothing else: a provider over RDMA hardware builds
+// its lanes from regions (a ring written one-sided), the p2p provider builds its regions from streams and an agent at
+// the owner. Order holds within a lane and within a peer's operations on a region, never between the two.
+package rdmanet
