@@ -1,0 +1,195 @@
+package digraph
+
+import (
+	"fmt"
+	"slices"
+)
+
+// FaultDiameterBound bounds the fault diameter D_f from above: the diameter that remains when any f vertices are taken out. For any two vertices it
+// finds f+1 vertex-disjoint paths with the smallest sum of lengths; however f vertices fail, one of the paths stays, so the longest of them all is a bound
+// [Poke19, section 5.6.2.3]. It is a bound and not the least one, which is NP-hard to find.
+//
+// f must be below the connectivity, else the error wraps [ErrFailures]; with f = 0 the bound is the diameter.
+//
+// The paths come from a minimum-cost flow, f+1 shortest-path searches for a pair of vertices, O(E) time each for E edges. Pairs without an edge whose sources
+// have the same successors and whose targets have the same predecessors share an answer: of the n² pairs of GS(n,d) about n·d + (n/d)²
+// remain. Binomial graphs, complete digraphs and rings look the same from everywhere, so that n pairs are enough.
+func (g *Digraph) FaultDiameterBound(f int) (int, error) {
+	if g.order == 1 && f == 0 {
+		return 0, nil
+	}
+	if connectivity := g.Connectivity(); f < 0 || f >= connectivity {
+		return 0, fmt.Errorf("%w: %d, want 0 to %d with a vertex-connectivity of %d", ErrFailures, f, connectivity-1, connectivity)
+	}
+	sources := g.order
+	if g.symmetric {
+		sources = 1
+	}
+	sourceClasses := alike(sources, g.successors)
+	targetClasses := alike(g.order, g.predecessors)
+	search := newDisjointSearch(g)
+	bound := 0
+	for _, alikeSources := range sourceClasses {
+		for _, alikeTargets := range targetClasses {
+			answered := false
+			for _, s := range alikeSources {
+				for _, t := range alikeTargets {
+					neighbours := g.HasEdge(s, t)
+					if s == t || answered && !neighbours {
+						continue
+					}
+					// A path of the smallest sum for (s,t) visits no other vertex with the successors of s: it could leave out all
+					// before it. The same goes for the predecessors of t. So without an edge between them, it serves all pairs alike.
+					answered = answered || !neighbours
+					bound = max(bound, search.longestOfMinimalSum(s, t, f+1))
+				}
+			}
+		}
+	}
+	return bound, nil
+}
+
+// alike groups the vertices below n by their lists of neighbours.
+func alike(n int, neighbours adjacency) [][]int {
+	vertices := make([]int, n)
+	for v := range vertices {
+		vertices[v] = v
+	}
+	slices.SortStableFunc(vertices, func(u, v int) int { return slices.Compare(neighbours.of(u), neighbours.of(v)) })
+	var groups [][]int
+	for len(vertices) > 0 {
+		size := 1
+		for size < len(vertices) && slices.Equal(neighbours.of(vertices[0]), neighbours.of(vertices[size])) {
+			size++
+		}
+		groups = append(groups, vertices[:size])
+		vertices = vertices[size:]
+	}
+	return groups
+}
+
+// disjointSearch finds disjoint paths with the smallest sum of lengths: successive shortest paths with potentials, so that every arc's reduced
+// length is non-negative, and a queue of buckets, since lengths are small integers [Poke19, section 5.6.2.3].
+type disjointSearch struct {
+	*splitNetwork
+	// potential of the nodes; only those in raised differ from 0.
+	potential []int32
+	raised    []int32
+	// distance is valid for nodes that the current search reached.
+	distance []int32
+	// buckets holds the nodes by distance, with some that were found at a smaller distance since.
+	buckets [][]int32
+}
+
+func newDisjointSearch(g *Digraph) *disjointSearch {
+	return &disjointSearch{
+		splitNetwork: newSplitNetwork(g.successors),
+		potential:    make([]int32, 2*g.order),
+		distance:     make([]int32, 2*g.order),
+	}
+}
+
+// longestOfMinimalSum is the length of the longest among paths from s to t, count of them, that share no vertex but these and have the smallest sum of
+// lengths. They must exist: the connectivity is at least their count.
+func (d *disjointSearch) longestOfMinimalSum(s, t, count int) int {
+	d.reset()
+	for _, x := range d.raised {
+		d.potential[x] = 0
+	}
+	d.raised = d.raised[:0]
+	for range count {
+		if !d.shortest(outNode(s), inNode(t)) {
+			panic("digraph: fewer disjoint paths between two vertices than the vertex-connectivity")
+		}
+		d.push(inNode(t))
+	}
+	return d.longestPath(s, t)
+}
+
+// shortest finds a shortest path from start to end that augments the flow, and raises the potentials.
+func (d *disjointSearch) shortest(start, end int32) bool {
+	d.nextSearch()
+	d.queue = d.queue[:0]
+	d.reach(start, noArc, 0)
+	for at := int32(0); at < int32(len(d.buckets)); at++ {
+		for i := 0; i < len(d.buckets[at]); i++ {
+			x := d.buckets[at][i]
+			if d.distance[x] < at {
+				continue
+			}
+			if x == end {
+				d.raisePotentials(at)
+				return true
+			}
+			d.relax(x, at)
+		}
+	}
+	d.raisePotentials(0)
+	return false
+}
+
+func (d *disjointSearch) relax(x, at int32) {
+	for a := d.first[x]; a < d.first[x+1]; a++ {
+		if !d.free[a] {
+			continue
+		}
+		y := d.arcs[a].head
+		distance := at + int32(d.arcs[a].length) + d.potential[x] - d.potential[y]
+		if d.reached[y] != d.search || distance < d.distance[y] {
+			d.reach(y, a, distance)
+		}
+	}
+}
+
+func (d *disjointSearch) reach(x, by, distance int32) {
+	if d.reached[x] != d.search {
+		d.queue = append(d.queue, x)
+	}
+	d.reached[x], d.enteredBy[x], d.distance[x] = d.search, by, distance
+	for int(distance) >= len(d.buckets) {
+		d.buckets = append(d.buckets, nil)
+	}
+	d.buckets[distance] = append(d.buckets[distance], x)
+}
+
+// raisePotentials keeps every reduced length non-negative after the flow has grown along a path of length end: the potential of a node becomes its distance,
+// or that of the end if it is further away; all are lowered by the end's, so that most of them stay as they are. It empties the buckets.
+func (d *disjointSearch) raisePotentials(end int32) {
+	for _, x := range d.queue {
+		if d.distance[x] < end {
+			d.potential[x] += d.distance[x] - end
+			d.raised = append(d.raised, x)
+		}
+	}
+	for i := range d.buckets {
+		d.buckets[i] = d.buckets[i][:0]
+	}
+}
+
+// longestPath follows the flow from s to t.
+func (d *disjointSearch) longestPath(s, t int) int {
+	longest := 0
+	start := outNode(s)
+	for a := d.first[start]; a < d.first[start+1]; a++ {
+		if !d.isReal(a) || d.free[a] {
+			continue
+		}
+		length := 1
+		for x := d.arcs[a].head; x != inNode(t); length++ {
+			x = d.next(x)
+		}
+		longest = max(longest, length)
+	}
+	return longest
+}
+
+// next is the in node after the in node x on the only path through x.
+func (d *disjointSearch) next(x int32) int32 {
+	out := outNode(vertexOf(x))
+	for a := d.first[out]; a < d.first[out+1]; a++ {
+		if d.isReal(a) && !d.free[a] {
+			return d.arcs[a].head
+		}
+	}
+	panic("digraph: a path of the flow ends before its target")
+}
