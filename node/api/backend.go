@@ -1,0 +1,241 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Backend is the node as its API sees it. The node implements it; apitest has an in-memory one. Every method is safe for concurrent use
+// and none of them may block on the disk or the network except Wait, which ends with its context.
+type Backend interface {
+	// Store is where reads come from. A block is visible there before any of its transactions is reported as ordered, so that what was
+	// acknowledged can be read at once on this node.
+	Store() *ledger.Store
+
+	// Admit verifies bundles and puts them into the mempool, in their order, and answers with one outcome for each: nil for a bundle that is in the
+	// mempool now or was known already (a second copy is no error), else why not. The mempool keeps the order of admission: two bundles
+	// admitted one after the other at one node are broadcast in that order. With inOrder, the first bundle refused makes all after it refused with
+	// RefusedPredecessor, so that what is admitted is always a prefix. The bundles belong to the Backend from the call on.
+	Admit(ctx context.Context, bundles []*ledger.Bundle, inOrder bool) []*Refusal
+
+	// Status tells how far a transaction has come, from the mempool, the pipeline or the store.
+	Status(id ledger.ID) (Status, error)
+	// Wait returns when each of the transactions is in a block of the wanted level (executed or failed alike) or has expired. When the
+	// context ends first it returns the statuses of that moment with the context's error. An unknown transaction is waited for: it may have been
+	// given to another node. The answer has the order of ids.
+	Wait(ctx context.Context, ids []ledger.ID, level Level) ([]Status, error)
+
+	// Heights tells how far the chain has come at each level, and gives a channel that is closed when that changes: read both,
+	// look, wait, and ask again. Changes in between coalesce.
+	Heights() (Heights, <-chan struct{})
+	// NodeState is a snapshot of this node, cheap enough to be asked for several times a second.
+	NodeState() NodeState
+	// ClusterState is a snapshot of the shard as this node sees it.
+	ClusterState() ClusterState
+}
+
+// Level says how far a transaction or a block has come; a higher one includes the lower ones. The values are those of the protobuf.
+type Level uint8
+
+// The acknowledgement levels.
+const (
+	LevelNone     Level = 0 // nowhere yet
+	LevelAdmitted Level = 1 // verified and in this node's mempool
+	LevelOrdered  Level = 2 // in a block that this node has executed
+	LevelStored   Level = 3 // on this node's disk
+	LevelDurable  Level = 4 // on the disks of a majority of the shard's nodes
+)
+
+// String names the level as the command line does.
+func (l Level) String() string {
+	switch l {
+	case LevelNone:
+		return "none"
+	case LevelAdmitted:
+		return "admitted"
+	case LevelOrdered:
+		return "ordered"
+	case LevelStored:
+		return "stored"
+	case LevelDurable:
+		return "durable"
+	}
+	return fmt.Sprintf("level %d", uint8(l))
+}
+
+// Heights of the chain at each level: Durable <= Stored <= Ordered does not always hold, since a majority may be ahead of this node's disk;
+// a block's level here is told by Level.
+type Heights struct {
+	Ordered ledger.Height // executed by this node
+	Stored  ledger.Height // on this node's disk
+	Durable ledger.Height // on the disks of a majority
+}
+
+// Level is how far the block of a height has come.
+func (h Heights) Level(height ledger.Height) Level {
+	switch {
+	case height > h.Ordered:
+		return LevelNone
+	case height > h.Stored:
+		return LevelOrdered
+	case height > h.Durable:
+		return LevelStored
+	}
+	return LevelDurable
+}
+
+// Outcome is what became of a transaction.
+type Outcome uint8
+
+// The outcomes.
+const (
+	OutcomeUnknown  Outcome = iota // this node has never heard of it
+	OutcomePending                 // in the mempool or in a round that is not delivered yet
+	OutcomeExecuted                // in a block, and its effects hold
+	OutcomeFailed                  // in a block, with a reason; it changed nothing
+	OutcomeExpired                 // its last valid block has passed; it is in no block
+)
+
+// Status is what this node knows of a transaction.
+type Status struct {
+	ID      ledger.ID
+	Outcome Outcome
+	Level   Level         // of its block; LevelAdmitted while pending; LevelNone if unknown or expired
+	Height  ledger.Height // of its block, when executed or failed
+	Index   uint32        // its place in the block
+	Code    string        // when failed: a word that does not change, such as insufficient_funds
+	Reason  string        // when failed or expired: a sentence
+}
+
+// Final tells whether nothing more is to be waited for at a level.
+func (s Status) Final(level Level) bool {
+	switch s.Outcome {
+	case OutcomeExecuted, OutcomeFailed:
+		return s.Level >= level
+	case OutcomeExpired:
+		return true
+	case OutcomePending:
+		return level <= LevelAdmitted
+	}
+	return false
+}
+
+// RefusalCode is the kind of a refusal.
+type RefusalCode uint8
+
+// The kinds of refusal. Those from RefusedOverloaded on pass: the same bytes may be sent again, or to another node.
+const (
+	RefusedMalformed           RefusalCode = iota + 1 // it does not decode, or breaks a limit
+	RefusedSignature                                  // a signature is wrong or one is missing
+	RefusedUnknownOrganisation                        // the signer is not registered
+	RefusedExpired                                    // its last valid block has passed
+	RefusedOverloaded                                 // the mempool is full
+	RefusedNotWriting                                 // this node takes no writes now: following, halted, starting, stopping, disk nearly full
+	RefusedPredecessor                                // a bundle before it, in a submission in order, was refused
+)
+
+// Refusal says why a bundle was not admitted. Nothing of a refused bundle is kept.
+type Refusal struct {
+	Code   RefusalCode
+	Reason string // a sentence that says what to do, without a full stop at its end
+	// Writers are the API addresses of nodes that take writes, for RefusedNotWriting.
+	Writers []string
+}
+
+// Error implements error.
+func (r *Refusal) Error() string {
+	if len(r.Writers) == 0 {
+		return r.Reason
+	}
+	return r.Reason + "; these nodes take writes: " + strings.Join(r.Writers, ", ")
+}
+
+// Retry tells whether the refusal is for now only.
+func (r *Refusal) Retry() bool { return r.Code >= RefusedOverloaded }
+
+// NodeMode is what a node is doing. The values are those of the protobuf.
+type NodeMode uint8
+
+// The modes.
+const (
+	ModeStarting  NodeMode = 1 // finding a majority, fetching what it misses
+	ModeOrdering  NodeMode = 2 // a member of the group that orders
+	ModeFollowing NodeMode = 3 // not in the group: it follows the chain and serves reads
+	ModeHalted    NodeMode = 4 // no majority, damaged, or forked
+	ModeStopping  NodeMode = 5
+)
+
+// EngineState is the ordering engine at one moment.
+type EngineState struct {
+	Engine     string // allconcur or allconcur+
+	Generation uint64
+	Epoch      uint64
+	Round      uint64
+	Reliable   bool     // the current round is a reliable one
+	Members    []uint32 // indices of the servers that order
+	Suspected  []uint32
+	Awaited    []uint32 // whom the current round waits for
+	Halted     string   // why it orders no more; empty while it does
+}
+
+// NodeState is a node at one moment.
+type NodeState struct {
+	Index         uint32
+	Name          string
+	PeerID        string
+	APIAddress    string
+	FabricAddress string
+	Mode          NodeMode
+	Reason        string // for halted or starting: what it waits for, what to do
+	ReadsOnly     bool   // no writes for now: see Reason
+	Engine        EngineState
+	Heights       Heights
+	HeadHash      [32]byte
+	Started       time.Time
+	Version       string
+
+	PoolTransactions      uint64
+	PoolBytes             uint64
+	TransactionsPerSecond float64       // over the last ten seconds
+	OrderLatency          time.Duration // median from admission to ordered over the last ten seconds
+	DurableLatency        time.Duration
+	DiskFreeBytes         uint64
+}
+
+// MemberState is a member as this node sees it.
+type MemberState struct {
+	Index         uint32
+	Name          string
+	PeerID        string
+	APIAddress    string
+	FabricAddress string
+	Self          bool
+	Connected     bool
+	Member        bool // of the group that orders now
+	Suspected     bool
+	OrderedHeight ledger.Height // as last heard
+	StoredHeight  ledger.Height
+	LastHeard     time.Time // zero: never
+}
+
+// DigraphEdge is an edge of the reliable digraph, by the members' indices.
+type DigraphEdge struct{ From, To uint32 }
+
+// ClusterState is the shard at one moment, as one node sees it.
+type ClusterState struct {
+	Chain             string
+	GenesisHash       [32]byte
+	Shard             uint32
+	Digraph           string // kind and parameters of the reliable digraph, such as GS(8,3)
+	Degree            uint32
+	ToleratedFailures uint32
+	Edges             []DigraphEdge
+	Members           []MemberState
+	Node              NodeState // who says so
+	TransactionsTotal uint64
+	AccountsTotal     uint64
+}
