@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
 // Backend is the node as its API sees it. The node implements it; apitest has an in-memory one. Every method is safe for concurrent use
@@ -14,7 +15,7 @@ import (
 type Backend interface {
 	// Store is where reads come from. A block is visible there before any of its transactions is reported as ordered, so that what was
 	// acknowledged can be read at once on this node.
-	Store() *ledger.Store
+	Store() *store.Store
 
 	// Admit verifies bundles and puts them into the mempool, in their order, and answers with one outcome for each: nil for a bundle that is in the
 	// mempool now or was known already (a second copy is no error), else why not. The mempool keeps the order of admission: two bundles
@@ -23,11 +24,11 @@ type Backend interface {
 	Admit(ctx context.Context, bundles []*ledger.Bundle, inOrder bool) []*Refusal
 
 	// Status tells how far a transaction has come, from the mempool, the pipeline or the store.
-	Status(id ledger.ID) (Status, error)
+	Status(id ledger.Hash) (Status, error)
 	// Wait returns when each of the transactions is in a block of the wanted level (executed or failed alike) or has expired. When the
 	// context ends first it returns the statuses of that moment with the context's error. An unknown transaction is waited for: it may have been
 	// given to another node. The answer has the order of ids.
-	Wait(ctx context.Context, ids []ledger.ID, level Level) ([]Status, error)
+	Wait(ctx context.Context, ids []ledger.Hash, level Level) ([]Status, error)
 
 	// Heights tells how far the chain has come at each level, and gives a channel that is closed when that changes: read both,
 	// look, wait, and ask again. Changes in between coalesce.
@@ -102,7 +103,7 @@ const (
 
 // Status is what this node knows of a transaction.
 type Status struct {
-	ID      ledger.ID
+	ID      ledger.Hash
 	Outcome Outcome
 	Level   Level         // of its block; LevelAdmitted while pending; LevelNone if unknown or expired
 	Height  ledger.Height // of its block, when executed or failed
@@ -194,7 +195,7 @@ type NodeState struct {
 	ReadsOnly     bool   // no writes for now: see Reason
 	Engine        EngineState
 	Heights       Heights
-	HeadHash      [32]byte
+	HeadHash      ledger.Hash
 	Started       time.Time
 	Version       string
 
@@ -228,7 +229,7 @@ type DigraphEdge struct{ From, To uint32 }
 // ClusterState is the shard at one moment, as one node sees it.
 type ClusterState struct {
 	Chain             string
-	GenesisHash       [32]byte
+	GenesisHash       ledger.Hash
 	Shard             uint32
 	Digraph           string // kind and parameters of the reliable digraph, such as GS(8,3)
 	Degree            uint32
