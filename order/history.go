@@ -1,0 +1,178 @@
+package order
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// History is what happened in one run: messages submitted and A-delivered, and who failed. Make it with NewHistory.
+type History struct {
+	// NonUniform limits the properties to correct processes, as [Poke19, section 2.2.1] does before it turns to uniformity. Set it before judging.
+	NonUniform bool
+
+	groups    [][]int // the processes of each group
+	processes []process
+	messages  []message
+	byID      map[MessageID]int
+}
+
+// process is one replica's part of a history.
+type process struct {
+	replica   Replica
+	faulty    bool
+	delivered []delivered
+}
+
+// delivered is one A-delivery.
+type delivered struct {
+	message int // its place in History.messages
+	epoch   Epoch
+	round   Round // 0 where the engine has no rounds
+}
+
+// message is one message of a history.
+type message struct {
+	id        MessageID
+	to        []GroupID
+	submitted bool
+}
+
+// NewHistory begins the history of a deployment with one group for each size, groups 0, 1, ... Sizes are counted in servers.
+func NewHistory(sizes ...int) *History {
+	h := &History{byID: make(map[MessageID]int)}
+	for group, size := range sizes {
+		var members []int
+		for server := range size {
+			members = append(members, len(h.processes))
+			h.processes = append(h.processes, process{replica: Replica{GroupID(group), ServerID(server)}})
+		}
+		h.groups = append(h.groups, members)
+	}
+	return h
+}
+
+// Submit records that a process A-multicasts a message to a set of groups, or A-broadcasts it to the only one.
+func (h *History) Submit(id MessageID, to ...GroupID) {
+	m := &h.messages[h.intern(id)]
+	m.to, m.submitted = slices.Clone(to), true
+}
+
+// Deliver records that a process A-delivers a message. It panics for a replica outside the deployment.
+func (h *History) Deliver(at Replica, id MessageID) {
+	p := &h.processes[h.process(at)]
+	p.delivered = append(p.delivered, delivered{message: h.intern(id)})
+}
+
+// Fail records that a process has failed: from now on no liveness is asked of it.
+func (h *History) Fail(at Replica) { h.processes[h.process(at)].faulty = true }
+
+// Judge asks the oracles and returns what is broken, safety first, one violation a property.
+func (h *History) Judge(moment Moment) []*Violation {
+	var broken []*Violation
+	for _, o := range oracles {
+		if o.from > moment {
+			continue
+		}
+		if v := o.judge(h); v != nil {
+			broken = append(broken, v)
+		}
+	}
+	return broken
+}
+
+func (h *History) intern(id MessageID) int {
+	at, known := h.byID[id]
+	if !known {
+		at = len(h.messages)
+		h.byID[id] = at
+		h.messages = append(h.messages, message{id: id})
+	}
+	return at
+}
+
+func (h *History) process(at Replica) int {
+	if int(at.Group) >= len(h.groups) || int(at.Server) >= len(h.groups[at.Group]) {
+		panic(fmt.Sprintf("order: replica %d/%d is outside the deployment", at.Group, at.Server))
+	}
+	return h.groups[at.Group][at.Server]
+}
+
+// binds tells whether safety is asked of a process.
+func (h *History) binds(process int) bool { return !h.NonUniform || !h.processes[process].faulty }
+
+// places tells where each process A-delivers each message first: places[process][message] counts from 1, and 0 is never.
+func (h *History) places() [][]int {
+	places := make([][]int, len(h.processes))
+	for p := range h.processes {
+		places[p] = make([]int, len(h.messages))
+		for at, d := range h.processes[p].delivered {
+			if places[p][d.message] == 0 {
+				places[p][d.message] = at + 1
+			}
+		}
+	}
+	return places
+}
+
+// destinations lists the processes that a message is for.
+func (h *History) destinations(message int) []int {
+	var all []int
+	for _, group := range h.messages[message].to {
+		if int(group) < len(h.groups) {
+			all = append(all, h.groups[group]...)
+		}
+	}
+	return all
+}
+
+// who names a process as its users do.
+func (h *History) who(process int) string {
+	r := h.processes[process].replica
+	if len(h.groups) == 1 {
+		return fmt.Sprintf("server %d", r.Server)
+	}
+	return fmt.Sprintf("replica %d/%d", r.Group, r.Server)
+}
+
+// what names a message: m1.2 is the second of server 1, m3/1.2 the second of replica 3/1.
+func (h *History) what(message int) string {
+	id := h.messages[message].id
+	sender := fmt.Sprint(id.Sender.Server)
+	if len(h.groups) > 1 {
+		sender = fmt.Sprintf("%d/%d", id.Sender.Group, id.Sender.Server)
+	}
+	if id.Sequence > forged {
+		return fmt.Sprintf("a payload (unknown %d) as a message of %s", id.Sequence-forged, sender)
+	}
+	return fmt.Sprintf("m%s.%d", sender, id.Sequence)
+}
+
+// sent names a message with its destinations, which a reader knows where there is only one group.
+func (h *History) sent(message int) string {
+	if len(h.groups) == 1 {
+		return h.what(message)
+	}
+	to := make([]string, len(h.messages[message].to))
+	for i, group := range h.messages[message].to {
+		to[i] = fmt.Sprint(group)
+	}
+	return fmt.Sprintf("%s to groups %s", h.what(message), strings.Join(to, ", "))
+}
+
+// when names a delivery of a process by its place, the first being 0.
+func (h *History) when(process, at int) string {
+	d := h.processes[process].delivered[at]
+	if d.round != 0 {
+		return fmt.Sprintf("%s (epoch %d, round %d)", h.what(d.message), d.epoch, d.round)
+	}
+	return fmt.Sprintf("%s (its delivery number %d)", h.what(d.message), at+1)
+}
+
+// fate tells in brackets why a process is asked less, or nothing.
+func (h *History) fate(process int) string {
+	if h.processes[process].faulty {
+		return " (it fails later)"
+	}
+	return ""
+}

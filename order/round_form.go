@@ -1,0 +1,43 @@
+package order
+
+import "fmt"
+
+// judgeRoundForm: an A-delivered round is as Delivery promises: it follows the one before, its messages are by ascending origin, and origins and removed
+// servers together are the members, each once. It returns what is wrong, or "". members is what the group is before the round.
+func judgeRoundForm(before *Delivery, d *Delivery, members []bool) string {
+	if before != nil && d.Round != before.Round+1 {
+		return fmt.Sprintf("round %d does not follow round %d", d.Round, before.Round)
+	}
+	if before != nil && d.Epoch < before.Epoch {
+		return fmt.Sprintf("epoch %d comes after epoch %d", d.Epoch, before.Epoch)
+	}
+	seen := make([]bool, len(members))
+	last := -1
+	for _, m := range d.Messages {
+		switch {
+		case int(m.Origin) >= len(members) || !members[m.Origin]:
+			return fmt.Sprintf("it has a message of %d, who is no member", m.Origin)
+		case int(m.Origin) <= last:
+			return fmt.Sprintf("its messages are not by ascending origin: %d after %d", m.Origin, last)
+		}
+		last, seen[m.Origin] = int(m.Origin), true
+	}
+	last = -1
+	for _, s := range d.Removed {
+		switch {
+		case int(s) >= len(members) || !members[s]:
+			return fmt.Sprintf("it removes %d, who is no member", s)
+		case int(s) <= last:
+			return fmt.Sprintf("its removed servers are not ascending: %d after %d", s, last)
+		case seen[s]:
+			return fmt.Sprintf("it removes %d, whose message it holds", s)
+		}
+		last, seen[s] = int(s), true
+	}
+	for s := range members {
+		if members[s] && !seen[s] {
+			return fmt.Sprintf("it neither holds a message of member %d nor removes it", s)
+		}
+	}
+	return ""
+}
