@@ -1,0 +1,252 @@
+// Package explorer serves the web explorer: a single-page application whose built files live in this binary.
+//
+// The source is TypeScript and Svelte under src, the built files are under dist and are committed, so that building ledgerd
+// needs Go only; CI builds them again and fails when they differ. Handler loads the built files once, compresses what shrinks
+// and computes an entity tag for each, and from then on serves from memory without touching a disk.
+//
+// Invariants: a file under assets/ has a hash of its content in its name, so it may be cached for ever; everything else is
+// revalidated on each use. A path that names no file and has no extension is a page of the application and gets index.html. The
+// page's policy lets it load from its own origin only, so the explorer works without a network beyond the node that serves it.
+package explorer
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// dist holds the built files; the all: prefix keeps names that begin with a dot or an underscore.
+//
+//go:embed all:dist
+var dist embed.FS
+
+// indexName is the application's one page, served for every path that is no file.
+const indexName = "index.html"
+
+// contentSecurityPolicy allows this origin and nothing else. Styles may stand inline, because the charts and the digraph place
+// what they draw through style attributes; scripts may not.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
+	"font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// contentTypes maps the extensions that the build produces; the host's own table is not asked, since it differs between hosts.
+var contentTypes = map[string]string{
+	".css":  "text/css; charset=utf-8",
+	".html": "text/html; charset=utf-8",
+	".ico":  "image/x-icon",
+	".js":   "text/javascript; charset=utf-8",
+	".json": "application/json",
+	".png":  "image/png",
+	".svg":  "image/svg+xml",
+	".txt":  "text/plain; charset=utf-8",
+}
+
+// file is one built file, ready to be sent.
+type file struct {
+	contentType string
+	plain       []byte
+	gzipped     []byte // empty where compression does not pay
+	tag         string // strong entity tag of the plain form, quotes included
+	gzippedTag  string
+	immutable   bool
+}
+
+// handler serves a fixed set of files and never changes after its making, so it needs no lock.
+type handler struct {
+	files map[string]file
+	index file
+}
+
+// Handler returns the handler of the whole explorer, to be mounted at the root beneath the API's own paths. It answers GET and
+// HEAD, is safe for concurrent use and holds the files in memory.
+func Handler() http.Handler {
+	root, err := fs.Sub(dist, "dist")
+	if err != nil {
+		panic(fmt.Sprintf("explorer: the embedded folder is missing: %v", err))
+	}
+	h, err := newHandler(root)
+	if err != nil {
+		panic(fmt.Sprintf("explorer: the embedded files do not load: %v", err))
+	}
+	return h
+}
+
+// newHandler reads every file under root; it fails if one cannot be read, has an unknown type, or index.html is missing.
+func newHandler(root fs.FS) (*handler, error) {
+	h := &handler{files: make(map[string]file)}
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		f, err := newFile(name, content)
+		if err != nil {
+			return err
+		}
+		h.files[name] = f
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the built explorer: %w", err)
+	}
+	index, ok := h.files[indexName]
+	if !ok {
+		return nil, fmt.Errorf("read the built explorer: %s: %w", indexName, fs.ErrNotExist)
+	}
+	h.index = index
+	return h, nil
+}
+
+func newFile(name string, content []byte) (file, error) {
+	contentType, ok := contentTypes[path.Ext(name)]
+	if !ok {
+		return file{}, fmt.Errorf("%s: no content type is known for this extension", name)
+	}
+	sum := sha256.Sum256(content)
+	tag := hex.EncodeToString(sum[:16])
+	f := file{
+		contentType: contentType,
+		plain:       content,
+		tag:         `"` + tag + `"`,
+		gzippedTag:  `"` + tag + `-gzip"`,
+		immutable:   strings.HasPrefix(name, "assets/"),
+	}
+	var buffer bytes.Buffer
+	writer, err := gzip.NewWriterLevel(&buffer, gzip.BestCompression)
+	if err != nil {
+		return file{}, err
+	}
+	if _, err := writer.Write(content); err != nil {
+		return file{}, err
+	}
+	if err := writer.Close(); err != nil {
+		return file{}, err
+	}
+	if buffer.Len() < len(content)*9/10 {
+		f.gzipped = buffer.Bytes()
+	}
+	return f, nil
+}
+
+// ServeHTTP answers with the file that the path names, with the application's page, or with 404.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "the explorer answers GET and HEAD only", http.StatusMethodNotAllowed)
+		return
+	}
+	name := strings.TrimPrefix(path.Clean("/"+r.URL.Path), "/")
+	f, ok := h.files[name]
+	switch {
+	case ok:
+	case isPage(name):
+		f = h.index
+	default:
+		setSecurityHeaders(w.Header())
+		http.Error(w, "there is no such file in the explorer", http.StatusNotFound)
+		return
+	}
+	f.serve(w, r)
+}
+
+// isPage says whether a path that names no file is one of the application's pages. Keys of the ledger stand in paths, and an
+// account's name may hold a dot, so only the build's own extensions and its assets folder count as files.
+func isPage(name string) bool {
+	if name == "assets" || strings.HasPrefix(name, "assets/") {
+		return false
+	}
+	if isKeyPage(name) {
+		return true
+	}
+	return path.Ext(name) == ""
+}
+
+// isKeyPage recognises the pages whose last part is a key that people chose.
+func isKeyPage(name string) bool {
+	first, _, found := strings.Cut(name, "/")
+	if !found {
+		return false
+	}
+	switch first {
+	case "account", "accounts", "organisation", "organisations", "record", "search":
+		return true
+	}
+	return false
+}
+
+func (f file) serve(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	setSecurityHeaders(header)
+	header.Set("Content-Type", f.contentType)
+	if f.immutable {
+		header.Set("Cache-Control", "public, max-age=31536000, immutable")
+	} else {
+		header.Set("Cache-Control", "no-cache")
+	}
+	content, tag := f.plain, f.tag
+	if len(f.gzipped) > 0 {
+		header.Set("Vary", "Accept-Encoding")
+		if acceptsGzip(r.Header.Get("Accept-Encoding")) {
+			content, tag = f.gzipped, f.gzippedTag
+			header.Set("Content-Encoding", "gzip")
+		}
+	}
+	header.Set("ETag", tag)
+	if matches(r.Header.Get("If-None-Match"), tag) {
+		header.Del("Content-Encoding")
+		header.Del("Content-Type")
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	header.Set("Content-Length", strconv.Itoa(len(content)))
+	if r.Method == http.MethodHead {
+		return
+	}
+	// A failed write means that the client went away; there is nobody left to tell.
+	_, _ = w.Write(content)
+}
+
+func setSecurityHeaders(header http.Header) {
+	header.Set("Content-Security-Policy", contentSecurityPolicy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+}
+
+// acceptsGzip reads an Accept-Encoding header: gzip must be named, and not with a quality of zero.
+func acceptsGzip(accept string) bool {
+	for part := range strings.SplitSeq(accept, ",") {
+		coding, parameters, _ := strings.Cut(strings.TrimSpace(part), ";")
+		if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+			continue
+		}
+		_, quality, found := strings.Cut(strings.ReplaceAll(parameters, " ", ""), "q=")
+		if !found {
+			return true
+		}
+		value, err := strconv.ParseFloat(quality, 64)
+		return err == nil && value > 0
+	}
+	return false
+}
+
+// matches reads an If-None-Match header, weakly as RFC 9110 section 13.1.2 has it.
+func matches(ifNoneMatch, tag string) bool {
+	for part := range strings.SplitSeq(ifNoneMatch, ",") {
+		candidate := strings.TrimPrefix(strings.TrimSpace(part), "W/")
+		if candidate == "*" || candidate == tag {
+			return true
+		}
+	}
+	return false
+}
