@@ -1,0 +1,231 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/peers"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
+)
+
+// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
+const closeGrace = time.Second
+
+// Host is one host of a Network; it implements rdmanet.Host.
+type Host struct {
+	network     *Network
+	id          rdmanet.PeerID
+	incarnation rdmanet.Incarnation
+	peers       *peers.Tracker
+	goroutines  sync.WaitGroup // lanes' goroutines, and those that call this host's receivers
+	closed      chan struct{}  // closed when the host is dead
+
+	receivers map[string]rdmanet.ReceiveFunc // guarded by the network's lock
+
+	mu      sync.Mutex
+	closing bool // no new lane, receiver or frame
+	dead    bool // no new goroutine
+	lanes   map[laneKey]*lane
+	lost    map[laneKey]lostFrames
+}
+
+var _ rdmanet.Host = (*Host)(nil)
+
+type laneKey struct {
+	peer rdmanet.PeerID
+	name string
+}
+
+// lostFrames are frames that earlier lanes of a name gave up on their way to an incarnation, or to whoever it would have been (0), and
+// that the receiver has not been told of.
+type lostFrames struct {
+	incarnation rdmanet.Incarnation
+	frames      uint64
+}
+
+// ID implements rdmanet.Host.
+func (h *Host) ID() rdmanet.PeerID { return h.id }
+
+// Incarnation implements rdmanet.Host.
+func (h *Host) Incarnation() rdmanet.Incarnation { return h.incarnation }
+
+func (h *Host) peer() rdmanet.Peer { return rdmanet.Peer{ID: h.id, Incarnation: h.incarnation} }
+
+// Watch implements rdmanet.Host.
+func (h *Host) Watch(watch func(rdmanet.PeerEvent)) { h.peers.Watch(watch) }
+
+// Receive implements rdmanet.Host.
+func (h *Host) Receive(name string, receive rdmanet.ReceiveFunc) error {
+	if err := rdmanet.CheckLaneName(name); err != nil {
+		return err
+	}
+	if h.isClosing() {
+		return fmt.Errorf("host %s: %w", h.id, rdmanet.ErrClosed)
+	}
+	h.network.mu.Lock()
+	defer h.network.mu.Unlock()
+	if h.receivers[name] != nil {
+		return fmt.Errorf("receiver of lane %q: %w", name, rdmanet.ErrDuplicate)
+	}
+	h.receivers[name] = receive
+	if p := h.network.place(h.id); p.host == h {
+		p.change()
+	}
+	return nil
+}
+
+// Lane implements rdmanet.Host.
+func (h *Host) Lane(peer rdmanet.PeerID, name string) (rdmanet.Lane, error) {
+	if err := rdmanet.CheckLaneName(name); err != nil {
+		return nil, err
+	}
+	key := laneKey{peer, name}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closing {
+		return nil, fmt.Errorf("host %s: %w", h.id, rdmanet.ErrClosed)
+	}
+	if l := h.lanes[key]; l != nil {
+		if !l.window.Broken() {
+			return l, nil
+		}
+		h.retireLocked(l)
+	}
+	l := &lane{host: h, key: key, window: window.New(h.network.limits)}
+	h.lanes[key] = l
+	h.goroutines.Add(1)
+	go l.run()
+	return l, nil
+}
+
+// retire takes a lane that broke out of the host and remembers what it gave up.
+func (h *Host) retire(l *lane) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.retireLocked(l)
+}
+
+func (h *Host) retireLocked(l *lane) {
+	if h.lanes[l.key] != l {
+		return
+	}
+	delete(h.lanes, l.key)
+	lost := h.lost[l.key]
+	if receiver := l.bound(); receiver != 0 && lost.incarnation != receiver {
+		lost = lostFrames{incarnation: receiver}
+	}
+	lost.frames += uint64(l.window.Pending())
+	if lost.frames > 0 {
+		h.lost[l.key] = lost
+	}
+}
+
+// takeLost gives the frames that the receiver, in that incarnation, is to be told of, and forgets them.
+func (h *Host) takeLost(key laneKey, incarnation rdmanet.Incarnation) uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	lost := h.lost[key]
+	delete(h.lost, key)
+	if lost.incarnation != 0 && lost.incarnation != incarnation {
+		return 0
+	}
+	return lost.frames
+}
+
+// restarted is the tracker's hook. Every lane notices by itself that its receiver is gone, so there is nothing to end.
+func (h *Host) restarted(rdmanet.Peer) {}
+
+func (h *Host) isClosing() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closing
+}
+
+// serve starts a goroutine that this host's Close waits for; false when the host is dead.
+func (h *Host) serve(work func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.dead {
+		return false
+	}
+	h.goroutines.Add(1)
+	go func() {
+		defer h.goroutines.Done()
+		work()
+	}()
+	return true
+}
+
+// Close implements rdmanet.Host.
+func (h *Host) Close(ctx context.Context) error {
+	err := h.flush(ctx)
+	h.end(true)
+	ended := make(chan struct{})
+	go func() {
+		h.goroutines.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case <-ended:
+		return err
+	case <-time.After(closeGrace):
+		return fmt.Errorf("host %s: a receive function does not return: %w", h.id, ctx.Err())
+	}
+}
+
+// flush refuses further frames and waits for those that were sent.
+func (h *Host) flush(ctx context.Context) error {
+	h.mu.Lock()
+	h.closing = true
+	lanes := make([]*lane, 0, len(h.lanes))
+	for _, l := range h.lanes {
+		lanes = append(lanes, l)
+	}
+	h.mu.Unlock()
+	for _, l := range lanes {
+		l.window.Seal(l.wrap(rdmanet.ErrClosed))
+	}
+	for _, l := range lanes {
+		// A lane's own end is no reason to wait longer, and is told to whoever sends.
+		if err := l.window.Flushed(ctx); err != nil && ctx.Err() != nil {
+			return fmt.Errorf("host %s: frames are left unsent: %w", h.id, ctx.Err())
+		}
+	}
+	return nil
+}
+
+// end takes the host off the network, with or without a goodbye, and breaks its lanes.
+func (h *Host) end(goodbye bool) {
+	h.mu.Lock()
+	h.closing = true
+	if h.dead {
+		h.mu.Unlock()
+		return
+	}
+	h.dead = true
+	close(h.closed)
+	lanes := make([]*lane, 0, len(h.lanes))
+	for _, l := range h.lanes {
+		lanes = append(lanes, l)
+	}
+	h.mu.Unlock()
+	h.network.mu.Lock()
+	p := h.network.place(h.id)
+	p.host = nil
+	if goodbye {
+		p.left = h.incarnation
+	}
+	p.change()
+	h.network.mu.Unlock()
+	for _, l := range lanes {
+		l.window.Break(l.wrap(rdmanet.ErrClosed))
+	}
+}
