@@ -798,9 +798,15 @@ func (x *SubmitResponse) GetTransactions() []*TransactionStatus {
 }
 
 type SubmitManyRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Bundles       []*Bundle              `protobuf:"bytes,1,rep,name=bundles,proto3" json:"bundles,omitempty"`
-	Wait          Level                  `protobuf:"varint,2,opt,name=wait,proto3,enum=ledgerd.v1.Level" json:"wait,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Bundles []*Bundle              `protobuf:"bytes,1,rep,name=bundles,proto3" json:"bundles,omitempty"`
+	Wait    Level                  `protobuf:"varint,2,opt,name=wait,proto3,enum=ledgerd.v1.Level" json:"wait,omitempty"`
+	// A stream of bundles that build on each other: the first one refused makes all after it refused (with retry), so that what is admitted is
+	// always a prefix, and a node orders what it admitted in the order of admission.
+	InOrder bool `protobuf:"varint,3,opt,name=in_order,json=inOrder,proto3" json:"in_order,omitempty"`
+	// With in_order: the id of the last transaction of the bundle before. If this node knows it neither in its pool nor in a block, everything is
+	// refused with retry: the node has restarted or lags behind, so begin again with the first bundle that was not acknowledged. Empty: no check.
+	After         []byte `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -847,6 +853,20 @@ func (x *SubmitManyRequest) GetWait() Level {
 		return x.Wait
 	}
 	return Level_LEVEL_UNSPECIFIED
+}
+
+func (x *SubmitManyRequest) GetInOrder() bool {
+	if x != nil {
+		return x.InOrder
+	}
+	return false
+}
+
+func (x *SubmitManyRequest) GetAfter() []byte {
+	if x != nil {
+		return x.After
+	}
+	return nil
 }
 
 type SubmitManyResponse struct {
@@ -4467,10 +4487,12 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06bundle\x18\x01 \x01(\v2\x12.ledgerd.v1.BundleR\x06bundle\x12%\n" +
 	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\"S\n" +
 	"\x0eSubmitResponse\x12A\n" +
-	"\ftransactions\x18\x01 \x03(\v2\x1d.ledgerd.v1.TransactionStatusR\ftransactions\"h\n" +
+	"\ftransactions\x18\x01 \x03(\v2\x1d.ledgerd.v1.TransactionStatusR\ftransactions\"\x99\x01\n" +
 	"\x11SubmitManyRequest\x12,\n" +
 	"\abundles\x18\x01 \x03(\v2\x12.ledgerd.v1.BundleR\abundles\x12%\n" +
-	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\"K\n" +
+	"\x04wait\x18\x02 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\x12\x19\n" +
+	"\bin_order\x18\x03 \x01(\bR\ainOrder\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\fR\x05after\"K\n" +
 	"\x12SubmitManyResponse\x125\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x19.ledgerd.v1.BundleOutcomeR\boutcomes\"\x82\x01\n" +
 	"\rBundleOutcome\x12A\n" +
