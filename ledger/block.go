@@ -1,0 +1,247 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// HeaderSize is the size of an encoded header in bytes.
+const HeaderSize = 1 + 8 + HashSize + 8 + 8 + 8 + 4*HashSize + 4 + 8
+
+// MaxBlockTransactions bounds the transactions of a block: what a round of the largest group can carry.
+const MaxBlockTransactions = 1 << 24
+
+const (
+	headerVersion = 1
+	blockDomain   = "ledgerd/block/1\x00"
+)
+
+// ErrBlock says that a block's parts do not fit its header.
+var ErrBlock = errors.New("ledger: block does not match its header")
+
+// Header is what a block's hash commits to. Its encoding is fixed: version 1 (1 byte), then the fields in their order, integers big-endian.
+type Header struct {
+	Height Height `json:"height"`
+	// Previous is the hash of the block before; of block 1 it is the genesis hash.
+	Previous Hash  `json:"previous"`
+	Epoch    Epoch `json:"epoch"`
+	Round    Round `json:"round"`
+	// Time is the median of the proposers' clocks, or the time of the block before if that is later.
+	Time Milliseconds `json:"time"`
+	// TransactionsRoot is the RFC 6962 root over the ids, in order.
+	TransactionsRoot Hash `json:"transactions_root"`
+	// ResultsRoot is the RFC 6962 root over the results; a leaf is the id, the code (1 byte) and the item (4 bytes).
+	ResultsRoot Hash `json:"results_root"`
+	// BundlesRoot is the RFC 6962 root over the bundles' seals: the number of ids (uvarint), their root and the signatures.
+	BundlesRoot Hash `json:"bundles_root"`
+	// StateDigest is the SHA-256 of the LtHash of the state after the block.
+	StateDigest Hash `json:"state_digest"`
+	// Transactions is the number of transactions in the block; Total the number in all blocks up to this one.
+	Transactions uint32 `json:"transactions"`
+	Total        uint64 `json:"total"`
+}
+
+// Encode returns the HeaderSize bytes that the block's hash is made of.
+func (h *Header) Encode() []byte {
+	to := append(make([]byte, 0, HeaderSize), headerVersion)
+	to = binary.BigEndian.AppendUint64(to, uint64(h.Height))
+	to = append(to, h.Previous[:]...)
+	to = binary.BigEndian.AppendUint64(to, uint64(h.Epoch))
+	to = binary.BigEndian.AppendUint64(to, uint64(h.Round))
+	to = binary.BigEndian.AppendUint64(to, uint64(h.Time))
+	to = append(to, h.TransactionsRoot[:]...)
+	to = append(to, h.ResultsRoot[:]...)
+	to = append(to, h.BundlesRoot[:]...)
+	to = append(to, h.StateDigest[:]...)
+	to = binary.BigEndian.AppendUint32(to, h.Transactions)
+	return binary.BigEndian.AppendUint64(to, h.Total)
+}
+
+// Hash returns the block's hash: the SHA-256 of "ledgerd/block/1", a zero byte and the encoded header.
+func (h *Header) Hash() Hash { return sum256(append([]byte(blockDomain), h.Encode()...)) }
+
+// DecodeHeader takes an encoded header apart, or returns ErrMalformed.
+func DecodeHeader(data []byte) (Header, error) {
+	r := reader{data: data}
+	header := r.header()
+	return header, r.end()
+}
+
+func (r *reader) header() Header {
+	if version := r.byte(); version != headerVersion {
+		r.fail("header version %d", version)
+	}
+	return Header{
+		Height: Height(r.uint64()), Previous: r.hash(), Epoch: Epoch(r.uint64()), Round: Round(r.uint64()), Time: Milliseconds(r.uint64()),
+		TransactionsRoot: r.hash(), ResultsRoot: r.hash(), BundlesRoot: r.hash(), StateDigest: r.hash(),
+		Transactions: r.uint32(), Total: r.uint64(),
+	}
+}
+
+// Entry is a transaction in a block.
+type Entry struct {
+	ID          Hash
+	Transaction *Transaction
+	// Body is the canonical encoding.
+	Body   []byte
+	Result Result
+	// Bundle is the index of its bundle in the block, Place its index in that bundle.
+	Bundle, Place int
+}
+
+// BundleSeal is what a block keeps of a bundle beside its transactions: enough to check the signatures again.
+type BundleSeal struct {
+	// IDs are the ids of all transactions that the signatures cover, also of those that were dropped as duplicates.
+	IDs        []Hash
+	Kept       []bool
+	Signatures []Signature
+	root       Hash
+}
+
+// Root returns the RFC 6962 Merkle root over the ids, which the signatures sign.
+func (s *BundleSeal) Root() Hash { return s.root }
+
+func (s *BundleSeal) leaf() Hash {
+	data := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(s.IDs)))
+	return leafHash(appendSignatures(append(data, s.root[:]...), s.Signatures))
+}
+
+// Block is one round of the chain. It is read-only. The genesis, height 0, is a block without transactions whose Hash is the genesis hash and
+// whose header holds only the time.
+type Block struct {
+	Header  Header
+	Hash    Hash
+	Entries []Entry
+	Bundles []BundleSeal
+}
+
+// Encode returns the canonical encoding.
+func (b *Block) Encode() []byte {
+	size := HeaderSize + 16
+	for i := range b.Entries {
+		size += len(b.Entries[i].Body) + 10
+	}
+	for i := range b.Bundles {
+		size += 8 + len(b.Bundles[i].Signatures)*(MaxOrganisationName+100)
+	}
+	return b.appendTo(make([]byte, 0, size))
+}
+
+func (b *Block) appendTo(to []byte) []byte {
+	to = append(to, b.Header.Encode()...)
+	to = binary.AppendUvarint(to, uint64(len(b.Bundles)))
+	entry := 0
+	for i := range b.Bundles {
+		seal := &b.Bundles[i]
+		to = binary.AppendUvarint(to, uint64(len(seal.IDs)))
+		for j := range seal.IDs {
+			to = appendBool(to, seal.Kept[j])
+			if !seal.Kept[j] {
+				to = append(to, seal.IDs[j][:]...)
+				continue
+			}
+			to = appendString(to, b.Entries[entry].Body)
+			to = appendResult(to, b.Entries[entry].Result)
+			entry++
+		}
+		to = appendSignatures(to, seal.Signatures)
+	}
+	return to
+}
+
+// DecodeBlock takes an encoding apart and checks every part against the header, which it does not check against a chain: ErrMalformed, ErrName
+// or ErrBlock. The block shares the memory of data, which must not change any more.
+func DecodeBlock(data []byte) (*Block, error) {
+	r := reader{data: data}
+	block := &Block{Header: r.header()}
+	block.Hash = block.Header.Hash()
+	if int(block.Header.Transactions) > MaxBlockTransactions || int(block.Header.Transactions) > len(r.data) {
+		r.fail("%d transactions", block.Header.Transactions)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	transactions := make([]Transaction, block.Header.Transactions)
+	block.Entries = make([]Entry, 0, block.Header.Transactions)
+	block.Bundles = make([]BundleSeal, r.count("bundles", MaxBlockTransactions, 3))
+	for i := range block.Bundles {
+		if err := block.decodeBundle(&r, i, transactions); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	return block, block.checkRoots()
+}
+
+func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction) error {
+	seal := &b.Bundles[index]
+	count := r.count("transactions", MaxBundleTransactions, 7)
+	if count == 0 {
+		r.fail("an empty bundle")
+	}
+	seal.IDs, seal.Kept = make([]Hash, count), make([]bool, count)
+	for place := range count {
+		if seal.Kept[place] = r.bool(); !seal.Kept[place] {
+			seal.IDs[place] = r.hash()
+			continue
+		}
+		body := r.bytes("bytes of transaction", MaxTransactionBytes)
+		result := r.result()
+		if len(b.Entries) == len(transactions) {
+			r.fail("more transactions than the header says")
+		}
+		if r.err != nil {
+			return r.err
+		}
+		transaction := &transactions[len(b.Entries)]
+		if err := decodeBody(body, transaction); err != nil {
+			return err
+		}
+		seal.IDs[place] = TransactionID(body)
+		b.Entries = append(b.Entries, Entry{ID: seal.IDs[place], Transaction: transaction, Body: body, Result: result, Bundle: index, Place: place})
+	}
+	seal.Signatures = r.signatures()
+	seal.root = IDRoot(seal.IDs)
+	return r.err
+}
+
+func (b *Block) ids() []Hash {
+	ids := make([]Hash, len(b.Entries))
+	for i := range b.Entries {
+		ids[i] = b.Entries[i].ID
+	}
+	return ids
+}
+
+func (b *Block) resultLeaves() []Hash {
+	leaves := make([]Hash, len(b.Entries))
+	for i := range b.Entries {
+		leaves[i] = b.Entries[i].Result.leaf(b.Entries[i].ID)
+	}
+	return leaves
+}
+
+func (b *Block) bundlesRoot() Hash {
+	leaves := make([]Hash, len(b.Bundles))
+	for i := range b.Bundles {
+		leaves[i] = b.Bundles[i].leaf()
+	}
+	return merkleRoot(leaves)
+}
+
+func (b *Block) checkRoots() error {
+	switch {
+	case int(b.Header.Transactions) != len(b.Entries):
+		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, len(b.Entries), b.Header.Transactions)
+	case IDRoot(b.ids()) != b.Header.TransactionsRoot:
+		return fmt.Errorf("%w: transactions root", ErrBlock)
+	case merkleRoot(b.resultLeaves()) != b.Header.ResultsRoot:
+		return fmt.Errorf("%w: results root", ErrBlock)
+	case b.bundlesRoot() != b.Header.BundlesRoot:
+		return fmt.Errorf("%w: bundles root", ErrBlock)
+	}
+	return nil
+}

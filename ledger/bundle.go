@@ -1,0 +1,215 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/oasisprotocol/curve25519-voi/primitives/ed25519"
+)
+
+// Bounds of a bundle.
+const (
+	MaxBundleTransactions = 4096
+	MaxBundleSignatures   = 64
+	MaxBundleBytes        = 1 << 20
+)
+
+const (
+	bundleVersion = 1
+	bundleDomain  = "ledgerd/bundle/1\x00"
+)
+
+// Operator is the organisation of an operator's signature.
+const Operator OrganisationName = ""
+
+// SignatureBytes is an ed25519 signature. Its text form is 128 hex digits.
+type SignatureBytes [64]byte
+
+// String returns 128 hex digits.
+func (s SignatureBytes) String() string { return hex.EncodeToString(s[:]) }
+
+// MarshalText returns 128 hex digits.
+func (s SignatureBytes) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (s *SignatureBytes) UnmarshalText(text []byte) error {
+	if len(text) != 2*len(s) {
+		return fmt.Errorf("%w: a signature is 128 hex digits", ErrMalformed)
+	}
+	if _, err := hex.Decode(s[:], text); err != nil {
+		return fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return nil
+}
+
+// Signature is an organisation's consent to all transactions of a bundle.
+type Signature struct {
+	// Organisation is the one that signs, or Operator for an operator of the ledger.
+	Organisation OrganisationName `json:"organisation"`
+	Key          PublicKey        `json:"key"`
+	// Bytes sign "ledgerd/bundle/1", a zero byte, and the bundle's root.
+	Bytes SignatureBytes `json:"signature"`
+}
+
+// Bundle is what a client submits: 1 to MaxBundleTransactions transactions and the signatures over all of them. A bundle and all that it hands
+// out are read-only but for Sign.
+type Bundle struct {
+	transactions []Transaction
+	bodies       [][]byte
+	ids          []Hash
+	signatures   []Signature
+	root         Hash
+	encoded      []byte
+}
+
+// ErrBundleSize says that a bundle is empty or too large.
+var ErrBundleSize = errors.New("ledger: bundle size")
+
+// NewBundle makes an unsigned bundle, or returns ErrBundleSize, ErrMalformed or ErrName. The transactions must not be changed afterwards.
+func NewBundle(transactions ...Transaction) (*Bundle, error) {
+	if len(transactions) == 0 || len(transactions) > MaxBundleTransactions {
+		return nil, fmt.Errorf("%w: %d transactions, 1 to %d allowed", ErrBundleSize, len(transactions), MaxBundleTransactions)
+	}
+	bundle := &Bundle{transactions: transactions, bodies: make([][]byte, len(transactions)), ids: make([]Hash, len(transactions))}
+	size := 0
+	for i := range transactions {
+		body, err := transactions[i].EncodeBody()
+		if err != nil {
+			return nil, fmt.Errorf("transaction %d: %w", i, err)
+		}
+		bundle.bodies[i], bundle.ids[i] = body, TransactionID(body)
+		size += len(body) + binary.MaxVarintLen32
+	}
+	if size > MaxBundleBytes-MaxBundleSignatures*(MaxOrganisationName+1+32+64)-16 {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed with the signatures", ErrBundleSize, size, MaxBundleBytes)
+	}
+	bundle.root = IDRoot(bundle.ids)
+	return bundle, nil
+}
+
+// SigningMessage returns the bytes that a bundle's signatures sign.
+func SigningMessage(root Hash) []byte { return append([]byte(bundleDomain), root[:]...) }
+
+// Sign adds an organisation's signature (Operator for an operator's). The private key has ed25519.PrivateKeySize bytes, as crypto/ed25519 has it.
+func (b *Bundle) Sign(organisation OrganisationName, private []byte) error {
+	if len(private) != ed25519.PrivateKeySize {
+		return fmt.Errorf("%w: a private key has %d bytes", ErrKey, ed25519.PrivateKeySize)
+	}
+	signature := Signature{Organisation: organisation}
+	copy(signature.Key[:], private[32:])
+	copy(signature.Bytes[:], ed25519.Sign(ed25519.PrivateKey(private), SigningMessage(b.root)))
+	return b.AddSignature(signature)
+}
+
+// AddSignature adds a signature that was made elsewhere. It does not check it.
+func (b *Bundle) AddSignature(signature Signature) error {
+	if len(b.signatures) >= MaxBundleSignatures {
+		return fmt.Errorf("%w: more than %d signatures", ErrBundleSize, MaxBundleSignatures)
+	}
+	if signature.Organisation != Operator {
+		if err := signature.Organisation.Validate(); err != nil {
+			return err
+		}
+	}
+	b.signatures = append(b.signatures, signature)
+	b.encoded = nil
+	return nil
+}
+
+// Len returns the number of transactions.
+func (b *Bundle) Len() int { return len(b.transactions) }
+
+// Transaction returns transaction i.
+func (b *Bundle) Transaction(i int) *Transaction { return &b.transactions[i] }
+
+// Body returns the canonical encoding of transaction i.
+func (b *Bundle) Body(i int) []byte { return b.bodies[i] }
+
+// ID returns the id of transaction i.
+func (b *Bundle) ID(i int) Hash { return b.ids[i] }
+
+// IDs returns all ids.
+func (b *Bundle) IDs() []Hash { return b.ids }
+
+// Signatures returns the signatures.
+func (b *Bundle) Signatures() []Signature { return b.signatures }
+
+// Root returns the RFC 6962 Merkle root over the ids, which the signatures sign.
+func (b *Bundle) Root() Hash { return b.root }
+
+// Path returns the inclusion path of transaction i in the bundle's root.
+func (b *Bundle) Path(i int) []Hash { return merklePath(idLeaves(b.ids), i) }
+
+// Encode returns the canonical encoding. The same bytes are returned again until a signature is added; they are read-only.
+func (b *Bundle) Encode() []byte {
+	if b.encoded == nil {
+		to := append([]byte(nil), bundleVersion)
+		to = binary.AppendUvarint(to, uint64(len(b.bodies)))
+		for _, body := range b.bodies {
+			to = appendString(to, body)
+		}
+		b.encoded = appendSignatures(to, b.signatures)
+	}
+	return b.encoded
+}
+
+func appendSignatures(to []byte, signatures []Signature) []byte {
+	to = binary.AppendUvarint(to, uint64(len(signatures)))
+	for i := range signatures {
+		to = appendString(to, signatures[i].Organisation)
+		to = append(to, signatures[i].Key[:]...)
+		to = append(to, signatures[i].Bytes[:]...)
+	}
+	return to
+}
+
+func (r *reader) signatures() []Signature {
+	count := r.count("signatures", MaxBundleSignatures, 97)
+	if count == 0 {
+		return nil
+	}
+	signatures := make([]Signature, count)
+	for i := range signatures {
+		signatures[i].Organisation = OrganisationName(r.string("bytes of organisation", MaxOrganisationName))
+		copy(signatures[i].Key[:], r.take(32))
+		copy(signatures[i].Bytes[:], r.take(64))
+		if r.err == nil && signatures[i].Organisation != Operator && signatures[i].Organisation.Validate() != nil {
+			r.fail("signature of a malformed organisation")
+		}
+	}
+	return signatures
+}
+
+// DecodeBundle takes a canonical encoding apart, or returns ErrMalformed, ErrName or ErrBundleSize. It checks names and bounds, not signatures
+// and not what Validate checks. The bundle shares the memory of data, which must not change any more.
+func DecodeBundle(data []byte) (*Bundle, error) {
+	if len(data) > MaxBundleBytes {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrBundleSize, len(data), MaxBundleBytes)
+	}
+	r := reader{data: data}
+	if version := r.byte(); version != bundleVersion {
+		r.fail("bundle version %d", version)
+	}
+	count := r.count("transactions", MaxBundleTransactions, 2)
+	if count == 0 {
+		r.fail("an empty bundle")
+	}
+	bundle := &Bundle{transactions: make([]Transaction, count), bodies: make([][]byte, count), ids: make([]Hash, count), encoded: data}
+	for i := range count {
+		bundle.bodies[i] = r.bytes("bytes of transaction", MaxTransactionBytes)
+	}
+	bundle.signatures = r.signatures()
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	for i, body := range bundle.bodies {
+		if err := decodeBody(body, &bundle.transactions[i]); err != nil {
+			return nil, fmt.Errorf("transaction %d: %w", i, err)
+		}
+		bundle.ids[i] = TransactionID(body)
+	}
+	bundle.root = IDRoot(bundle.ids)
+	return bundle, nil
+}

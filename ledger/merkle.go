@@ -1,0 +1,85 @@
+package ledger
+
+import (
+	"fmt"
+
+	"github.com/transparency-dev/merkle/proof"
+	"github.com/transparency-dev/merkle/rfc6962"
+)
+
+// Merkle trees are those of RFC 6962: a leaf's hash is SHA-256(0x00, data), a node's SHA-256(0x01, left, right), an empty tree's SHA-256().
+
+func leafHash(data []byte) Hash {
+	var buffer [256]byte
+	return sum256(append(append(buffer[:0], 0), data...))
+}
+
+func nodeHash(left, right *Hash) Hash {
+	var buffer [1 + 2*HashSize]byte
+	buffer[0] = 1
+	copy(buffer[1:], left[:])
+	copy(buffer[1+HashSize:], right[:])
+	return sum256(buffer[:])
+}
+
+// merkleRoot returns the root over the leaf hashes and overwrites them.
+func merkleRoot(level []Hash) Hash {
+	if len(level) == 0 {
+		return sum256(nil)
+	}
+	for len(level) > 1 {
+		next := level[:0]
+		for i := 0; i+1 < len(level); i += 2 {
+			next = append(next, nodeHash(&level[i], &level[i+1]))
+		}
+		// RFC 6962 splits at the largest power of two below the count: a last node without a sibling moves up unchanged.
+		if len(level)%2 == 1 {
+			next = append(next, level[len(level)-1])
+		}
+		level = next
+	}
+	return level[0]
+}
+
+// merklePath returns the sibling hashes from a leaf up to the root, as RFC 6962 has them, and overwrites the leaf hashes.
+func merklePath(level []Hash, index int) []Hash {
+	path := []Hash{}
+	for len(level) > 1 {
+		if sibling := index ^ 1; sibling < len(level) {
+			path = append(path, level[sibling])
+		}
+		next := level[:0]
+		for i := 0; i+1 < len(level); i += 2 {
+			next = append(next, nodeHash(&level[i], &level[i+1]))
+		}
+		if len(level)%2 == 1 {
+			next = append(next, level[len(level)-1])
+		}
+		level, index = next, index/2
+	}
+	return path
+}
+
+// idLeaves returns the leaf hashes over ids.
+func idLeaves(ids []Hash) []Hash {
+	leaves := make([]Hash, len(ids))
+	for i := range ids {
+		leaves[i] = leafHash(ids[i][:])
+	}
+	return leaves
+}
+
+// IDRoot returns the RFC 6962 Merkle root over ids: what a bundle's signatures sign, and the transactions root of a block's header.
+func IDRoot(ids []Hash) Hash { return merkleRoot(idLeaves(ids)) }
+
+// verifyPath checks an inclusion path with the transparency project's own code.
+func verifyPath(leaf Hash, index, size uint64, path []Hash, root Hash) error {
+	siblings := make([][]byte, len(path))
+	for i := range path {
+		siblings[i] = path[i][:]
+	}
+	if err := proof.VerifyInclusion(rfc6962.DefaultHasher, index, size, leaf[:], siblings, root[:]); err != nil {
+		return fmt.Errorf("%w: %w", ErrProof, err)
+	}
+	return nil
+}

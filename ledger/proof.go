@@ -1,0 +1,140 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// ErrProof says that a proof does not prove what it says.
+var ErrProof = errors.New("ledger: proof does not hold")
+
+const proofVersion = 1
+
+// maxPath bounds an inclusion path: no tree has more than 2^32 leaves.
+const maxPath = 33
+
+// Proof shows that a transaction is in a block, with its result, and that its bundle was signed. It is checked offline, by VerifyProof or by any
+// program with SHA-256; whoever checks it has to know from elsewhere that BlockHash is a block of the chain, and whose the keys are.
+type Proof struct {
+	// Body is the transaction's canonical encoding, ID its id.
+	Body []byte `json:"body"`
+	ID   Hash   `json:"id"`
+	// Header is the block's encoded header, BlockHash its hash.
+	Header    []byte `json:"header"`
+	BlockHash Hash   `json:"block_hash"`
+	// Index is the transaction's place in the block of Count; TransactionPath leads from its id to the header's transactions root, ResultPath from
+	// its result to the results root (RFC 6962).
+	Index           uint32 `json:"index"`
+	Count           uint32 `json:"count"`
+	TransactionPath []Hash `json:"transaction_path"`
+	Result          Result `json:"result"`
+	ResultPath      []Hash `json:"result_path"`
+	// BundleIndex is the transaction's place in its bundle of BundleCount; BundlePath leads from its id to BundleRoot, which Signatures sign.
+	BundleIndex uint32      `json:"bundle_index"`
+	BundleCount uint32      `json:"bundle_count"`
+	BundlePath  []Hash      `json:"bundle_path"`
+	BundleRoot  Hash        `json:"bundle_root"`
+	Signatures  []Signature `json:"signatures"`
+}
+
+// Proof returns the proof of the block's transaction at index, which must be below len(Entries).
+func (b *Block) Proof(index int) *Proof {
+	entry := &b.Entries[index]
+	seal := &b.Bundles[entry.Bundle]
+	return &Proof{
+		Body: entry.Body, ID: entry.ID, Header: b.Header.Encode(), BlockHash: b.Hash,
+		Index: uint32(index), Count: uint32(len(b.Entries)), TransactionPath: merklePath(idLeaves(b.ids()), index),
+		Result: entry.Result, ResultPath: merklePath(b.resultLeaves(), index),
+		BundleIndex: uint32(entry.Place), BundleCount: uint32(len(seal.IDs)), BundlePath: merklePath(idLeaves(seal.IDs), entry.Place),
+		BundleRoot: seal.root, Signatures: seal.Signatures,
+	}
+}
+
+// VerifyProof returns ErrProof (or the error of a part that cannot be decoded) unless the body has the id, the id and the result are in
+// the block with BlockHash, and the signatures are good and over a bundle that holds the id.
+func VerifyProof(p *Proof) error {
+	header, err := DecodeHeader(p.Header)
+	if err != nil {
+		return fmt.Errorf("%w: header: %w", ErrProof, err)
+	}
+	if header.Hash() != p.BlockHash {
+		return fmt.Errorf("%w: the header has another hash", ErrProof)
+	}
+	if _, err := DecodeBody(p.Body); err != nil {
+		return fmt.Errorf("%w: body: %w", ErrProof, err)
+	}
+	if TransactionID(p.Body) != p.ID {
+		return fmt.Errorf("%w: the body has another id", ErrProof)
+	}
+	if header.Transactions != p.Count {
+		return fmt.Errorf("%w: the block has %d transactions", ErrProof, header.Transactions)
+	}
+	leaf := leafHash(p.ID[:])
+	if err := verifyPath(leaf, uint64(p.Index), uint64(p.Count), p.TransactionPath, header.TransactionsRoot); err != nil {
+		return fmt.Errorf("transaction path: %w", err)
+	}
+	if err := verifyPath(p.Result.leaf(p.ID), uint64(p.Index), uint64(p.Count), p.ResultPath, header.ResultsRoot); err != nil {
+		return fmt.Errorf("result path: %w", err)
+	}
+	if err := verifyPath(leaf, uint64(p.BundleIndex), uint64(p.BundleCount), p.BundlePath, p.BundleRoot); err != nil {
+		return fmt.Errorf("bundle path: %w", err)
+	}
+	for i := range p.Signatures {
+		if !p.Signatures[i].verify(SigningMessage(p.BundleRoot)) {
+			return fmt.Errorf("%w: signature of %q", ErrProof, p.Signatures[i].Organisation)
+		}
+	}
+	return nil
+}
+
+// Encode returns the canonical encoding.
+func (p *Proof) Encode() []byte {
+	to := appendString([]byte{proofVersion}, p.Body)
+	to = append(to, p.ID[:]...)
+	to = appendString(to, p.Header)
+	to = append(to, p.BlockHash[:]...)
+	to = binary.BigEndian.AppendUint32(to, p.Index)
+	to = binary.BigEndian.AppendUint32(to, p.Count)
+	to = appendPath(to, p.TransactionPath)
+	to = appendResult(to, p.Result)
+	to = appendPath(to, p.ResultPath)
+	to = binary.BigEndian.AppendUint32(to, p.BundleIndex)
+	to = binary.BigEndian.AppendUint32(to, p.BundleCount)
+	to = appendPath(to, p.BundlePath)
+	to = append(to, p.BundleRoot[:]...)
+	return appendSignatures(to, p.Signatures)
+}
+
+// DecodeProof takes a canonical encoding apart, or returns ErrMalformed. It does not check the proof. The proof shares the memory of data.
+func DecodeProof(data []byte) (*Proof, error) {
+	r := reader{data: data}
+	if version := r.byte(); version != proofVersion {
+		r.fail("proof version %d", version)
+	}
+	p := &Proof{
+		Body: r.bytes("bytes of transaction", MaxTransactionBytes), ID: r.hash(), Header: r.bytes("bytes of header", HeaderSize), BlockHash: r.hash(),
+		Index: r.uint32(), Count: r.uint32(), TransactionPath: r.path(), Result: r.result(), ResultPath: r.path(),
+		BundleIndex: r.uint32(), BundleCount: r.uint32(), BundlePath: r.path(), BundleRoot: r.hash(), Signatures: r.signatures(),
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func appendPath(to []byte, path []Hash) []byte {
+	to = append(to, byte(len(path)))
+	for i := range path {
+		to = append(to, path[i][:]...)
+	}
+	return to
+}
+
+func (r *reader) path() []Hash {
+	path := make([]Hash, r.count("hashes", maxPath, HashSize))
+	for i := range path {
+		path[i] = r.hash()
+	}
+	return path
+}

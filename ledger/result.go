@@ -1,0 +1,104 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Code says whether a transaction was applied, and if not, why.
+type Code uint8
+
+// The codes. Their numbers are part of every block's results root and never change.
+const (
+	// Applied: all of it took effect.
+	Applied Code = iota
+	// WrongLedger: it was signed for another ledger.
+	WrongLedger
+	// Expired: the block's height is above LastValid.
+	Expired
+	// UnknownOrganisation: the signer, or the organisation of the item, is not registered.
+	UnknownOrganisation
+	// Unauthorised: an organisation that has to sign did not, or with a key that is not registered.
+	Unauthorised
+	// StaleNonce: the sequence number was applied before, or is too far below the highest one.
+	StaleNonce
+	// Unbalanced: the postings do not add up to zero for each asset, or there is nothing to do.
+	Unbalanced
+	// Overflow: a balance or a sum leaves 128 bits.
+	Overflow
+	// UnknownAccount: the account of the posting is not open.
+	UnknownAccount
+	// InsufficientFunds: the balance of the posting's account would go below zero.
+	InsufficientFunds
+	// OrganisationExists: the organisation is registered with other keys or another shard.
+	OrganisationExists
+	// AccountExists: the account is open as another kind or with another alias.
+	AccountExists
+	// TooManyAssets: the account would hold more than MaxAssets assets.
+	TooManyAssets
+	codes
+)
+
+// NoItem is the Item of a result that concerns the transaction as a whole.
+const NoItem = 1<<32 - 1
+
+var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown organisation", "unauthorised", "stale nonce", "unbalanced", "overflow",
+	"unknown account", "insufficient funds", "organisation exists with other parameters", "account exists with other parameters", "too many assets"}
+
+// String returns the code in words.
+func (c Code) String() string {
+	if c < codes {
+		return codeNames[c]
+	}
+	return fmt.Sprintf("code %d", uint8(c))
+}
+
+// Result is what became of a transaction in its block.
+type Result struct {
+	Code Code `json:"code"`
+	// Item is the index of the registration, opening, posting or record that the code is about, or NoItem.
+	Item uint32 `json:"item"`
+}
+
+// OK reports whether the transaction was applied.
+func (r Result) OK() bool { return r.Code == Applied }
+
+// String returns the code in words and the item.
+func (r Result) String() string {
+	if r.Item == NoItem {
+		return r.Code.String()
+	}
+	kind := "posting"
+	switch r.Code {
+	case OrganisationExists:
+		kind = "registration"
+	case AccountExists:
+		kind = "opening"
+	case UnknownOrganisation, Unauthorised:
+		kind = "item"
+	}
+	return fmt.Sprintf("%s (%s %d)", r.Code, kind, r.Item+1)
+}
+
+var applied = Result{Code: Applied, Item: NoItem}
+
+// leaf is the leaf hash of a transaction's result in its block's results tree: over the id, the code (1 byte) and the item (4 bytes, big-endian).
+func (r Result) leaf(id Hash) Hash {
+	var buffer [1 + HashSize + 5]byte
+	copy(buffer[1:], id[:])
+	buffer[1+HashSize] = byte(r.Code)
+	binary.BigEndian.PutUint32(buffer[2+HashSize:], r.Item)
+	return sum256(buffer[:])
+}
+
+func appendResult(to []byte, result Result) []byte {
+	return binary.BigEndian.AppendUint32(append(to, byte(result.Code)), result.Item)
+}
+
+func (r *reader) result() Result {
+	result := Result{Code: Code(r.byte()), Item: r.uint32()}
+	if result.Code >= codes {
+		r.fail("result %d", result.Code)
+	}
+	return result
+}

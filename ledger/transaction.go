@@ -1,0 +1,376 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+)
+
+// Bounds of a transaction.
+const (
+	MaxRegistrations    = 16
+	MaxKeys             = 16
+	MaxOpenings         = 256
+	MaxPostings         = 1024
+	MaxRecords          = 64
+	MaxRecordValue      = 64 << 10
+	MaxNote             = 16 << 10
+	MaxTransactionBytes = 256 << 10
+)
+
+// transactionVersion is the first byte of a transaction's body.
+const transactionVersion = 1
+
+const transactionDomain = "ledgerd/transaction/1\x00"
+
+// PublicKey is an ed25519 public key. Its text form is 64 hex digits.
+type PublicKey [32]byte
+
+// ErrKey says that a text is not a public key.
+var ErrKey = errors.New("ledger: a public key is 64 hex digits")
+
+// ParsePublicKey reads the text form of a public key.
+func ParsePublicKey(text string) (PublicKey, error) {
+	var key PublicKey
+	if len(text) != 2*len(key) {
+		return PublicKey{}, fmt.Errorf("%w: %d characters", ErrKey, len(text))
+	}
+	if _, err := hex.Decode(key[:], []byte(text)); err != nil {
+		return PublicKey{}, fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	return key, nil
+}
+
+// String returns 64 hex digits.
+func (k PublicKey) String() string { return hex.EncodeToString(k[:]) }
+
+// MarshalText returns 64 hex digits.
+func (k PublicKey) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (k *PublicKey) UnmarshalText(text []byte) error {
+	parsed, err := ParsePublicKey(string(text))
+	if err != nil {
+		return err
+	}
+	*k = parsed
+	return nil
+}
+
+// Nonce makes a transaction of its signer unique. Streams are independent of each other, so that several clients of one organisation need
+// not agree; within a stream each sequence number is applied at most once, and a number WindowSize or more below the highest one applied
+// comes too late.
+type Nonce struct {
+	Stream   uint64 `json:"stream"`
+	Sequence uint64 `json:"sequence"`
+}
+
+// Registration makes an organisation known, with the keys that may sign for it. It has to be signed by one of those keys, and by an operator's
+// where the genesis says so. Registering again with equal parameters changes nothing and is no failure.
+type Registration struct {
+	Name OrganisationName `json:"name"`
+	// Keys are 1 to MaxKeys different keys.
+	Keys []PublicKey `json:"keys"`
+	// Shard is the shard that holds the organisation's accounts where Pinned is set; otherwise it is chosen by rendezvous hashing, and Shard is 0.
+	Shard  ShardID `json:"shard,omitempty"`
+	Pinned bool    `json:"pinned,omitempty"`
+}
+
+// Opening opens an account. It has to be signed by the account's organisation. Opening again with equal parameters changes nothing and is no failure.
+type Opening struct {
+	Account AccountPath `json:"account"`
+	// Issuer lets the account's balances go below zero.
+	Issuer bool `json:"issuer,omitempty"`
+	// Alias is the account's name in the file that it was imported from, "" for none; exports show it.
+	Alias string `json:"alias,omitempty"`
+}
+
+// Posting adds an amount to an account's balance of an asset. A negative amount has to be signed by the account's organisation.
+type Posting struct {
+	Account AccountPath `json:"account"`
+	Asset   AssetName   `json:"asset"`
+	Amount  Amount      `json:"amount"`
+}
+
+// Record sets a key's value. It has to be signed by the key's organisation.
+type Record struct {
+	Key   RecordKey `json:"key"`
+	Value []byte    `json:"value"`
+}
+
+// Transaction is a balanced journal entry: what is to change, for whom, and until when. Registrations, openings, postings and records take
+// effect in this order, all or none.
+type Transaction struct {
+	// Ledger is the genesis hash of the ledger that the transaction is for; it is good for no other.
+	Ledger Hash `json:"ledger"`
+	// Signer is the organisation whose nonce this is. It has to sign.
+	Signer OrganisationName `json:"signer"`
+	Nonce  Nonce            `json:"nonce"`
+	// LastValid is the height of the last block that may apply the transaction; 0 means that it never expires.
+	LastValid     Height         `json:"last_valid,omitempty"`
+	Registrations []Registration `json:"registrations,omitempty"`
+	Openings      []Opening      `json:"openings,omitempty"`
+	// Postings are none, or two and more that add up to zero for each asset.
+	Postings []Posting `json:"postings,omitempty"`
+	Records  []Record  `json:"records,omitempty"`
+	// Note is free, at most MaxNote bytes; by convention JSON or plain text.
+	Note []byte `json:"note,omitempty"`
+}
+
+// ErrInvalidTransaction says why a transaction can never be applied, whatever the state of the ledger.
+var ErrInvalidTransaction = errors.New("ledger: invalid transaction")
+
+// ErrUnbalanced says that a transaction's postings do not add up to zero for an asset. It comes with ErrInvalidTransaction.
+var ErrUnbalanced = errors.New("ledger: unbalanced postings")
+
+// Validate returns ErrInvalidTransaction (with ErrName, ErrUnbalanced or ErrOverflow where that is the reason) if the transaction breaks a rule
+// that does not depend on the state of a ledger. It looks at no signature.
+func (t *Transaction) Validate() error {
+	if err := t.checkForm(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidTransaction, err)
+	}
+	if len(t.Postings) == 1 {
+		return fmt.Errorf("%w: %w: a single posting", ErrInvalidTransaction, ErrUnbalanced)
+	}
+	if len(t.Postings)+len(t.Records)+len(t.Openings)+len(t.Registrations) == 0 {
+		return fmt.Errorf("%w: it changes nothing", ErrInvalidTransaction)
+	}
+	if asset, err := t.balanced(); err != nil {
+		return fmt.Errorf("%w: %w: asset %s", ErrInvalidTransaction, err, asset)
+	}
+	return nil
+}
+
+// checkForm checks what has to hold for a transaction to have an encoding at all: names and bounds.
+func (t *Transaction) checkForm() error {
+	if err := t.Signer.Validate(); err != nil {
+		return err
+	}
+	if len(t.Registrations) > MaxRegistrations || len(t.Openings) > MaxOpenings || len(t.Postings) > MaxPostings || len(t.Records) > MaxRecords || len(t.Note) > MaxNote {
+		return fmt.Errorf("%w: too large: at most %d registrations, %d openings, %d postings, %d records, %d bytes of note", ErrMalformed,
+			MaxRegistrations, MaxOpenings, MaxPostings, MaxRecords, MaxNote)
+	}
+	for i := range t.Registrations {
+		if err := t.Registrations[i].checkForm(); err != nil {
+			return err
+		}
+	}
+	for i := range t.Openings {
+		if err := t.Openings[i].Account.Validate(); err != nil {
+			return err
+		}
+		if !validAlias(t.Openings[i].Alias) {
+			return fmt.Errorf("%w: an alias is at most %d bytes of printable text", ErrName, MaxAlias)
+		}
+	}
+	for i := range t.Postings {
+		if err := t.Postings[i].Account.Validate(); err != nil {
+			return err
+		}
+		if err := t.Postings[i].Asset.Validate(); err != nil {
+			return err
+		}
+	}
+	for i := range t.Records {
+		if err := t.Records[i].Key.Validate(); err != nil {
+			return err
+		}
+		if len(t.Records[i].Value) > MaxRecordValue {
+			return fmt.Errorf("%w: a record's value is at most %d bytes", ErrMalformed, MaxRecordValue)
+		}
+	}
+	return nil
+}
+
+func (r *Registration) checkForm() error {
+	if err := r.Name.Validate(); err != nil {
+		return err
+	}
+	if len(r.Keys) == 0 || len(r.Keys) > MaxKeys {
+		return fmt.Errorf("%w: an organisation has 1 to %d keys", ErrMalformed, MaxKeys)
+	}
+	if !r.Pinned && r.Shard != 0 {
+		return fmt.Errorf("%w: a shard that is not pinned", ErrMalformed)
+	}
+	for i, key := range r.Keys {
+		for _, earlier := range r.Keys[:i] {
+			if key == earlier {
+				return fmt.Errorf("%w: key %s twice", ErrMalformed, key)
+			}
+		}
+	}
+	return nil
+}
+
+// balanced returns ErrUnbalanced or ErrOverflow and the asset, unless each asset's postings add up to zero.
+func (t *Transaction) balanced() (AssetName, error) {
+	for i := range t.Postings {
+		asset := t.Postings[i].Asset
+		if t.assetBefore(i, asset) {
+			continue
+		}
+		var sum Amount
+		for j := i; j < len(t.Postings); j++ {
+			if t.Postings[j].Asset != asset {
+				continue
+			}
+			var err error
+			if sum, err = sum.Add(t.Postings[j].Amount); err != nil {
+				return asset, err
+			}
+		}
+		if sum.Sign() != 0 {
+			return asset, ErrUnbalanced
+		}
+	}
+	return "", nil
+}
+
+func (t *Transaction) assetBefore(index int, asset AssetName) bool {
+	for i := range index {
+		if t.Postings[i].Asset == asset {
+			return true
+		}
+	}
+	return false
+}
+
+// appendBody appends the canonical encoding. It checks nothing; see EncodeBody.
+func (t *Transaction) appendBody(to []byte) []byte {
+	to = append(to, transactionVersion)
+	to = append(to, t.Ledger[:]...)
+	to = appendString(to, t.Signer)
+	to = binary.AppendUvarint(to, t.Nonce.Stream)
+	to = binary.AppendUvarint(to, t.Nonce.Sequence)
+	to = binary.AppendUvarint(to, uint64(t.LastValid))
+	to = binary.AppendUvarint(to, uint64(len(t.Registrations)))
+	for i := range t.Registrations {
+		to = t.Registrations[i].append(to)
+	}
+	to = binary.AppendUvarint(to, uint64(len(t.Openings)))
+	for i := range t.Openings {
+		to = appendString(to, t.Openings[i].Account)
+		to = appendBool(to, t.Openings[i].Issuer)
+		to = appendString(to, t.Openings[i].Alias)
+	}
+	to = binary.AppendUvarint(to, uint64(len(t.Postings)))
+	for i := range t.Postings {
+		to = appendString(to, t.Postings[i].Account)
+		to = appendString(to, t.Postings[i].Asset)
+		to = appendAmount(to, t.Postings[i].Amount)
+	}
+	to = binary.AppendUvarint(to, uint64(len(t.Records)))
+	for i := range t.Records {
+		to = appendString(to, t.Records[i].Key)
+		to = appendString(to, t.Records[i].Value)
+	}
+	return appendString(to, t.Note)
+}
+
+func (r *Registration) append(to []byte) []byte {
+	to = appendString(to, r.Name)
+	to = binary.AppendUvarint(to, uint64(len(r.Keys)))
+	for k := range r.Keys {
+		to = append(to, r.Keys[k][:]...)
+	}
+	to = appendBool(to, r.Pinned)
+	return binary.AppendUvarint(to, uint64(r.Shard))
+}
+
+// EncodeBody returns the canonical encoding, the bytes that the id is the hash of. It fails with ErrMalformed or ErrName where DecodeBody would.
+func (t *Transaction) EncodeBody() ([]byte, error) {
+	if err := t.checkForm(); err != nil {
+		return nil, err
+	}
+	body := t.appendBody(nil)
+	if len(body) > MaxTransactionBytes {
+		return nil, fmt.Errorf("%w: a transaction of %d bytes, at most %d allowed", ErrMalformed, len(body), MaxTransactionBytes)
+	}
+	return body, nil
+}
+
+// TransactionID returns the id of the transaction with this body: the SHA-256 of "ledgerd/transaction/1", a zero byte and the body.
+func TransactionID(body []byte) Hash {
+	var buffer [1024]byte
+	return sum256(append(append(buffer[:0], transactionDomain...), body...))
+}
+
+// DecodeBody takes a canonical encoding apart, or returns ErrMalformed or ErrName. The transaction shares the memory of body, which must
+// not change any more.
+func DecodeBody(body []byte) (*Transaction, error) {
+	transaction := new(Transaction)
+	if err := decodeBody(body, transaction); err != nil {
+		return nil, err
+	}
+	return transaction, nil
+}
+
+func decodeBody(body []byte, t *Transaction) error {
+	if len(body) > MaxTransactionBytes {
+		return fmt.Errorf("%w: a transaction of %d bytes, at most %d allowed", ErrMalformed, len(body), MaxTransactionBytes)
+	}
+	r := reader{data: body}
+	if version := r.byte(); version != transactionVersion {
+		r.fail("transaction version %d", version)
+	}
+	t.Ledger = r.hash()
+	t.Signer = OrganisationName(r.string("bytes of organisation", MaxOrganisationName))
+	t.Nonce = Nonce{Stream: r.uvarint(), Sequence: r.uvarint()}
+	t.LastValid = Height(r.uvarint())
+	if count := r.count("registrations", MaxRegistrations, 4); count > 0 {
+		t.Registrations = make([]Registration, count)
+		for i := range t.Registrations {
+			t.Registrations[i].decode(&r)
+		}
+	}
+	if count := r.count("openings", MaxOpenings, 3); count > 0 {
+		t.Openings = make([]Opening, count)
+		for i := range t.Openings {
+			t.Openings[i] = Opening{
+				Account: AccountPath(r.string("bytes of account", MaxAccountPath)),
+				Issuer:  r.bool(),
+				Alias:   r.string("bytes of alias", MaxAlias),
+			}
+		}
+	}
+	if count := r.count("postings", MaxPostings, 3); count > 0 {
+		t.Postings = make([]Posting, count)
+		for i := range t.Postings {
+			t.Postings[i] = Posting{
+				Account: AccountPath(r.string("bytes of account", MaxAccountPath)),
+				Asset:   AssetName(r.string("bytes of asset", MaxAssetName)),
+				Amount:  r.amount(),
+			}
+		}
+	}
+	if count := r.count("records", MaxRecords, 2); count > 0 {
+		t.Records = make([]Record, count)
+		for i := range t.Records {
+			t.Records[i] = Record{
+				Key:   RecordKey(r.string("bytes of key", MaxAccountPath)),
+				Value: r.bytes("bytes of value", MaxRecordValue),
+			}
+		}
+	}
+	t.Note = r.bytes("bytes of note", MaxNote)
+	if err := r.end(); err != nil {
+		return err
+	}
+	return t.checkForm()
+}
+
+func (r *Registration) decode(from *reader) {
+	r.Name = OrganisationName(from.string("bytes of organisation", MaxOrganisationName))
+	count := from.count("keys", MaxKeys, len(PublicKey{}))
+	r.Keys = make([]PublicKey, count)
+	for k := range r.Keys {
+		copy(r.Keys[k][:], from.take(len(PublicKey{})))
+	}
+	r.Pinned = from.bool()
+	shard := from.uvarint()
+	if shard > 1<<32-1 {
+		from.fail("shard %d", shard)
+	}
+	r.Shard = ShardID(shard)
+}
