@@ -23,7 +23,7 @@ type Backend interface {
 	// RefusedPredecessor, so that what is admitted is always a prefix. The bundles belong to the Backend from the call on.
 	Admit(ctx context.Context, bundles []*ledger.Bundle, inOrder bool) []*Refusal
 
-	// Status tells how far a transaction has come, from the mempool, the pipeline or the store.
+	// Status tells how far a transaction has come, from the mempool, the pipeline or the store. The error is the store's.
 	Status(id ledger.Hash) (Status, error)
 	// Wait returns when each of the transactions is in a block of the wanted level (executed or failed alike) or has expired. When the
 	// context ends first it returns the statuses of that moment with the context's error. An unknown transaction is waited for: it may have been
@@ -108,8 +108,7 @@ type Status struct {
 	Level   Level         // of its block; LevelAdmitted while pending; LevelNone if unknown or expired
 	Height  ledger.Height // of its block, when executed or failed
 	Index   uint32        // its place in the block
-	Code    string        // when failed: a word that does not change, such as insufficient_funds
-	Reason  string        // when failed or expired: a sentence
+	Result  ledger.Result // when executed or failed
 }
 
 // Final tells whether nothing more is to be waited for at a level.

@@ -1,0 +1,126 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/time/rate"
+)
+
+// maxAddresses bounds how many remote addresses are remembered.
+const maxAddresses = 8_192
+
+// limits counts calls and streams by remote address.
+type limits struct {
+	callsPerSecond      rate.Limit
+	burst               int
+	maxStreams          int
+	maxStreamsOfAddress int
+
+	mutex     sync.Mutex
+	addresses map[string]*addressLimits
+	streams   int
+}
+
+type addressLimits struct {
+	calls    *rate.Limiter
+	streams  int
+	lastUsed time.Time
+}
+
+func newLimits(options Options) *limits {
+	l := &limits{
+		callsPerSecond:      options.CallsPerSecond,
+		burst:               options.CallBurst,
+		maxStreams:          options.MaxStreams,
+		maxStreamsOfAddress: options.MaxStreamsPerAddress,
+		addresses:           make(map[string]*addressLimits),
+	}
+	if l.callsPerSecond < 0 {
+		l.callsPerSecond = rate.Inf
+	}
+	return l
+}
+
+func hostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
+}
+
+// of finds an address's counters; the caller holds the mutex.
+func (l *limits) of(host string, now time.Time) *addressLimits {
+	found := l.addresses[host]
+	if found == nil {
+		if len(l.addresses) >= maxAddresses {
+			l.forgetOldest()
+		}
+		found = &addressLimits{calls: rate.NewLimiter(l.callsPerSecond, l.burst)}
+		l.addresses[host] = found
+	}
+	found.lastUsed = now
+	return found
+}
+
+// forgetOldest makes room by forgetting, among a few addresses without streams, the one that was used longest ago.
+func (l *limits) forgetOldest() {
+	const sample = 16
+	var oldest string
+	var oldestUsed time.Time
+	seen := 0
+	for host, entry := range l.addresses {
+		if entry.streams > 0 {
+			continue
+		}
+		if seen == 0 || entry.lastUsed.Before(oldestUsed) {
+			oldest, oldestUsed = host, entry.lastUsed
+		}
+		if seen++; seen == sample {
+			break
+		}
+	}
+	delete(l.addresses, oldest)
+}
+
+// gate refuses a call of an address that calls too often, before its body is read.
+func (l *limits) gate(ctx context.Context, _ connect.Spec, peer connect.Peer, _ http.Header) (context.Context, error) {
+	if l.callsPerSecond == rate.Inf {
+		return ctx, nil
+	}
+	now := time.Now()
+	l.mutex.Lock()
+	allowed := l.of(hostOf(peer.Addr), now).calls.AllowN(now, 1)
+	l.mutex.Unlock()
+	if !allowed {
+		return nil, retryable(connect.CodeResourceExhausted, errors.New("too many calls from this address: wait a moment and try again"), nil)
+	}
+	return ctx, nil
+}
+
+// openStream takes a place for a stream; the caller gives it back with the function returned.
+func (l *limits) openStream(address string) (func(), error) {
+	host := hostOf(address)
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	entry := l.of(host, time.Now())
+	if l.streams >= l.maxStreams {
+		return nil, retryable(connect.CodeResourceExhausted, errors.New("this node serves as many streams as it may: try again later or ask another node"), nil)
+	}
+	if entry.streams >= l.maxStreamsOfAddress {
+		return nil, retryable(connect.CodeResourceExhausted, errors.New("too many streams from this address: end one first"), nil)
+	}
+	l.streams++
+	entry.streams++
+	return func() {
+		l.mutex.Lock()
+		defer l.mutex.Unlock()
+		l.streams--
+		entry.streams--
+	}, nil
+}

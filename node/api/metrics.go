@@ -1,0 +1,85 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"path"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics counts calls; it is the innermost interceptor but one, so that it sees what the recovery of panics made of them.
+type metrics struct {
+	calls   *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+	streams *prometheus.GaugeVec
+	panics  prometheus.Counter
+}
+
+var _ connect.Interceptor = (*metrics)(nil)
+
+func newMetrics(registry *prometheus.Registry) (*metrics, error) {
+	m := &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "ledgerd_api_calls_total", Help: "Calls of the API by method and code.",
+		}, []string{"method", "code"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "ledgerd_api_call_seconds", Help: "Time of the API's calls that are no streams.",
+			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
+		}, []string{"method"}),
+		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "ledgerd_api_streams", Help: "Streams open now, by method.",
+		}, []string{"method"}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "ledgerd_api_panics_total", Help: "Calls that panicked; each is a bug.",
+		}),
+	}
+	for _, collector := range []prometheus.Collector{m.calls, m.seconds, m.streams, m.panics} {
+		if err := registry.Register(collector); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func codeName(err error) string {
+	if err == nil {
+		return "ok"
+	}
+	if errors.Is(err, context.Canceled) {
+		return connect.CodeCanceled.String()
+	}
+	return connect.CodeOf(err).String()
+}
+
+// WrapUnary implements connect.Interceptor.
+func (m *metrics) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, request connect.AnyRequest) (connect.AnyResponse, error) {
+		method := path.Base(request.Spec().Procedure)
+		begin := time.Now()
+		response, err := next(ctx, request)
+		m.seconds.WithLabelValues(method).Observe(time.Since(begin).Seconds())
+		m.calls.WithLabelValues(method, codeName(err)).Inc()
+		return response, err
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (m *metrics) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (m *metrics) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, connection connect.StreamingHandlerConn) error {
+		method := path.Base(connection.Spec().Procedure)
+		open := m.streams.WithLabelValues(method)
+		open.Inc()
+		defer open.Dec()
+		err := next(ctx, connection)
+		m.calls.WithLabelValues(method, codeName(err)).Inc()
+		return err
+	}
+}

@@ -1,0 +1,77 @@
+package api
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+)
+
+// Options of a Server. The zero value of each field means its default.
+type Options struct {
+	Logger   *slog.Logger         // default: slog.Default()
+	Registry *prometheus.Registry // where the API's metrics go and what /metrics shows; default: one of its own
+	Explorer http.Handler         // served at /; default: a line of text that says what this address is
+
+	// CertificateFile and KeyFile, both or none, switch TLS on.
+	CertificateFile, KeyFile string
+	// AllowedOrigins are the origins, as "https://example.org", whose pages may call this API from a browser. Same-origin needs no entry.
+	AllowedOrigins []string
+
+	MaxMessageBytes int // of a request; default 16 MiB
+	MaxBundles      int // of a SubmitMany; default 256
+
+	// CallsPerSecond and CallBurst limit each remote address; default 20,000 and 40,000. A negative rate means no limit.
+	CallsPerSecond rate.Limit
+	CallBurst      int
+
+	MaxStreams           int // subscriptions in all; default 1,024
+	MaxStreamsPerAddress int // default 64
+	MaxConcurrentCalls   uint32 // of one HTTP/2 connection; default 256
+
+	MaxReadTime  time.Duration // of a call that only reads; default 30 s
+	MaxWaitTime  time.Duration // of a call that waits for a level; default 60 s; then it answers with what is known
+	MaxStuckTime time.Duration // a stream whose reader takes nothing for this long is cut off; default 2 min
+
+	ClusterInterval time.Duration // the least time between two messages of WatchCluster; default 250 ms
+}
+
+func (o Options) withDefaults() Options {
+	defaultTo(&o.MaxMessageBytes, 16<<20)
+	defaultTo(&o.MaxBundles, 256)
+	defaultTo(&o.CallsPerSecond, 20_000)
+	defaultTo(&o.CallBurst, 40_000)
+	defaultTo(&o.MaxStreams, 1_024)
+	defaultTo(&o.MaxStreamsPerAddress, 64)
+	defaultTo(&o.MaxConcurrentCalls, 256)
+	defaultTo(&o.MaxReadTime, 30*time.Second)
+	defaultTo(&o.MaxWaitTime, 60*time.Second)
+	defaultTo(&o.MaxStuckTime, 2*time.Minute)
+	defaultTo(&o.ClusterInterval, 250*time.Millisecond)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Registry == nil {
+		o.Registry = prometheus.NewRegistry()
+	}
+	if o.Explorer == nil {
+		o.Explorer = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/" {
+				http.NotFound(w, r)
+				return
+			}
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			_, _ = w.Write([]byte("This is the API of a ledgerd node; this build has no explorer.\n"))
+		})
+	}
+	return o
+}
+
+func defaultTo[T comparable](value *T, byDefault T) {
+	var zero T
+	if *value == zero {
+		*value = byDefault
+	}
+}

@@ -1,0 +1,127 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+)
+
+// Server serves one Backend. Make it with New.
+type Server struct {
+	options  Options
+	handler  http.Handler
+	server   *http.Server
+	limits   *limits
+	metrics  *metrics
+	stopping chan struct{} // closed by Shutdown: the streams end
+	stopOnce sync.Once
+}
+
+// service implements the RPCs. One file a family of them.
+type service struct {
+	backend  Backend
+	options  Options
+	limits   *limits
+	metrics  *metrics
+	stopping <-chan struct{}
+}
+
+var _ ledgerdv1connect.LedgerServiceHandler = (*service)(nil)
+
+// New makes a server for a backend. It registers its metrics with Options.Registry, so that a registry serves one server.
+func New(backend Backend, options Options) (*Server, error) {
+	options = options.withDefaults()
+	if (options.CertificateFile == "") != (options.KeyFile == "") {
+		return nil, errors.New("api: TLS needs both a certificate file and a key file")
+	}
+	metrics, err := newMetrics(options.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("api: registering metrics: %w", err)
+	}
+	s := &Server{
+		options:  options,
+		limits:   newLimits(options),
+		metrics:  metrics,
+		stopping: make(chan struct{}),
+	}
+	if s.handler, err = s.newHandler(backend); err != nil {
+		return nil, err
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	s.server = &http.Server{
+		Handler:           s.handler,
+		Protocols:         protocols,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: int(options.MaxConcurrentCalls)},
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          nil,
+	}
+	return s, nil
+}
+
+// Handler is the whole site: API, health, metrics and explorer.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Serve accepts connections until Shutdown, then returns nil. The listener is closed when it returns.
+func (s *Server) Serve(listener net.Listener) error {
+	var err error
+	if s.options.CertificateFile != "" {
+		err = s.server.ServeTLS(listener, s.options.CertificateFile, s.options.KeyFile)
+	} else {
+		err = s.server.Serve(listener)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("api: serving %s: %w", listener.Addr(), err)
+}
+
+// Shutdown ends the streams with Unavailable, takes no more calls, and waits for those under way until ctx ends; then it cuts them off and
+// returns the context's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stopOnce.Do(func() { close(s.stopping) })
+	err := s.server.Shutdown(ctx)
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, s.server.Close())
+}
+
+func (s *Server) newHandler(backend Backend) (http.Handler, error) {
+	calls := &service{backend: backend, options: s.options, limits: s.limits, metrics: s.metrics, stopping: s.stopping}
+	path, rpcs := ledgerdv1connect.NewLedgerServiceHandler(calls,
+		connect.WithReadMaxBytes(s.options.MaxMessageBytes),
+		connect.WithCompressMinBytes(4<<10),
+		connect.WithRequestGate(s.limits.gate),
+		connect.WithInterceptors(s.metrics),
+		connect.WithRecover(s.recovered),
+	)
+	mux := http.NewServeMux()
+	mux.Handle(path, withReadDeadline(rpcs, s.options.MaxReadTime))
+	mux.Handle("GET /healthz", http.HandlerFunc(healthz))
+	mux.Handle("GET /readyz", readyz(backend))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.options.Registry, promhttp.HandlerOpts{}))
+	mux.Handle("/", s.options.Explorer)
+	return withOrigins(mux, s.options.AllowedOrigins)
+}
+
+// recovered turns a panic of a call into an internal error of that call.
+func (s *Server) recovered(_ context.Context, spec connect.Spec, _ http.Header, panicked any) error {
+	s.metrics.panics.Inc()
+	s.options.Logger.Error("panic in an API call", "procedure", spec.Procedure, "panic", panicked, "stack", string(debug.Stack()))
+	return connect.NewError(connect.CodeInternal, errors.New("internal error: the node's log has the details"))
+}

@@ -1,0 +1,125 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// healthz says that the process lives.
+func healthz(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, "ok\n")
+}
+
+// readyz answers 200 while the node takes writes (or, with for=reads, serves reads) and 503 with the reason while it does not.
+func readyz(backend Backend) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		state := backend.NodeState()
+		ready := state.Mode == ModeOrdering && !state.ReadsOnly
+		if r.URL.Query().Get("for") == "reads" {
+			ready = state.Mode != ModeStarting && state.Mode != ModeStopping
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if !ready {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		_ = json.NewEncoder(w).Encode(struct {
+			Ready  bool   `json:"ready"`
+			Mode   string `json:"mode"`
+			Reason string `json:"reason,omitempty"`
+		}{ready, state.Mode.String(), state.Reason})
+	})
+}
+
+// String names the mode.
+func (m NodeMode) String() string {
+	switch m {
+	case ModeStarting:
+		return "starting"
+	case ModeOrdering:
+		return "ordering"
+	case ModeFollowing:
+		return "following"
+	case ModeHalted:
+		return "halted"
+	case ModeStopping:
+		return "stopping"
+	}
+	return "unknown"
+}
+
+// withOrigins refuses what a browser sends from another origin, and answers the preflight questions of those that are allowed.
+func withOrigins(next http.Handler, allowed []string) (http.Handler, error) {
+	protection := http.NewCrossOriginProtection()
+	for _, origin := range allowed {
+		if err := protection.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("api: allowed origin %q is not of the form https://host[:port]: %w", origin, err)
+		}
+	}
+	protected := protection.Handler(next)
+	if len(allowed) == 0 {
+		return protected, nil
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		origin := r.Header.Get("Origin")
+		if !slices.Contains(allowed, origin) {
+			protected.ServeHTTP(w, r)
+			return
+		}
+		header := w.Header()
+		header.Set("Access-Control-Allow-Origin", origin)
+		header.Add("Vary", "Origin")
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			header.Set("Access-Control-Allow-Methods", "GET, POST")
+			header.Set("Access-Control-Allow-Headers", strings.Join([]string{"Content-Type", "Connect-Protocol-Version", "Connect-Timeout-Ms",
+				"Grpc-Timeout", "X-Grpc-Web", "X-User-Agent"}, ", "))
+			header.Set("Access-Control-Max-Age", "7200")
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		header.Set("Access-Control-Expose-Headers", "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, "+HeaderRetry+", "+HeaderWriters)
+		protected.ServeHTTP(w, r)
+	}), nil
+}
+
+type controllerKey struct{}
+
+// withReadDeadline bounds the time that a request's body may take to arrive, and hands the response controller to the calls, which bound
+// what their answers may take.
+func withReadDeadline(next http.Handler, limit time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		controller := http.NewResponseController(w)
+		if controller.SetReadDeadline(time.Now().Add(limit)) == nil {
+			r.Body = &timedBody{ReadCloser: r.Body, controller: controller}
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), controllerKey{}, controller)))
+	})
+}
+
+// timedBody lifts the read deadline when the body has arrived, since the connection is watched for its end while the call runs.
+type timedBody struct {
+	io.ReadCloser
+	controller *http.ResponseController
+}
+
+func (b *timedBody) Read(buffer []byte) (int, error) {
+	n, err := b.ReadCloser.Read(buffer)
+	if errors.Is(err, io.EOF) {
+		_ = b.controller.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// allowWrite gives the reader of a stream so long to take the next message. Where the transport has no deadlines nothing happens.
+func allowWrite(ctx context.Context, limit time.Duration) {
+	if controller, ok := ctx.Value(controllerKey{}).(*http.ResponseController); ok {
+		_ = controller.SetWriteDeadline(time.Now().Add(limit))
+	}
+}
