@@ -1,0 +1,76 @@
+package allconcur
+
+import "github.com/ledgerd/ledgerd/order"
+
+// output collects what the driver is to do. Its slices are reused: what Ready returned is forgotten at the next call.
+type output struct {
+	sends      []order.Send
+	deliveries []order.Delivery
+	messages   []order.Message
+	// taken tells that Ready returned it.
+	taken bool
+}
+
+// begin opens every call that changes the engine: what the last Ready returned is gone from here on.
+func (e *Engine) begin() {
+	if !e.out.taken {
+		return
+	}
+	clear(e.out.sends)
+	clear(e.out.deliveries)
+	clear(e.out.messages)
+	e.out = output{sends: e.out.sends[:0], deliveries: e.out.deliveries[:0], messages: e.out.messages[:0]}
+}
+
+// Ready returns what is to be done since the last call, and forgets it. All sends have to be handed over before the first delivery is acted upon: a server
+// A-delivers only what it has sent on (message stability [Poke19, section 5.4]).
+func (e *Engine) Ready() order.Ready {
+	e.begin()
+	e.out.taken = true
+	return order.Ready{Sends: e.out.sends, Deliveries: e.out.deliveries}
+}
+
+func (e *Engine) send(to []order.ServerID, frame []byte) {
+	if len(to) > 0 {
+		e.out.sends = append(e.out.sends, order.Send{To: to, Frame: frame})
+	}
+}
+
+// deliverStable A-delivers the round before the last complete one, uniformly: once a majority of the initial group, this server included, runs the state
+// that follows the last complete one, or its rerun. Each of them completed the last one, or knows of a server that did, and decides no rerun of
+// the round that is A-delivered; whoever reruns it needs one of them, and skips [Poke19, section 6.4.2, with a majority in place of f].
+func (e *Engine) deliverStable() {
+	if !e.older.filled {
+		return
+	}
+	count := e.current.count
+	if !e.current.present.has(e.self) {
+		count++
+	}
+	if count >= e.majority {
+		e.deliver(e.older, nil)
+		e.older.reset()
+	}
+}
+
+// deliver A-delivers a round; removed leave the group with it.
+func (e *Engine) deliver(set *roundSet, removed []order.ServerID) {
+	if e.config.Fault == FaultEarlyDelivery && e.n > 1 && !set.reliable {
+		return
+	}
+	e.emit(set, removed)
+}
+
+// emit hands out one round, with its messages by ascending origin.
+func (e *Engine) emit(set *roundSet, removed []order.ServerID) {
+	assert(e.config.Fault == FaultEarlyDelivery || set.round == e.delivered+1, "rounds are A-delivered in order, each once (Theorem 6.4.1)")
+	e.delivered = set.round
+	start := len(e.out.messages)
+	for p, more := set.present.next(0); more; p, more = set.present.next(p + 1) {
+		e.out.messages = append(e.out.messages, order.Message{Origin: p, Payload: payloadOf(set.frames[p])})
+	}
+	end := len(e.out.messages)
+	e.out.deliveries = append(e.out.deliveries, order.Delivery{
+		Epoch: set.epoch, Round: set.round, Messages: e.out.messages[start:end:end], Removed: removed,
+	})
+}

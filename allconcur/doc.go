@@ -1,0 +1,2 @@
+// Package allconcur is the leaderless atomic broadcast within a shard.
+package allconcur

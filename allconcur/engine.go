@@ -1,0 +1,209 @@
+package allconcur
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// ErrNotPredecessor says that a suspicion concerns no predecessor in the reliable digraph; match it with errors.Is.
+var ErrNotPredecessor = errors.New("allconcur: not a predecessor in the reliable digraph")
+
+// Engine is one server's AllConcur or AllConcur+, an order.Broadcaster. The package comment shows how to drive it. It is not safe for concurrent use.
+type Engine struct {
+	config Config
+	self   order.ServerID
+	n      int
+	// tolerated is f; majority is one more than half of the initial group.
+	tolerated int
+	majority  int
+	// plus tells AllConcur+ from AllConcur; uniform whether an unreliable round waits for a majority in the next but one.
+	plus    bool
+	uniform bool
+
+	// members is V(G_R): who is not removed.
+	members      serverSet
+	removedCount int
+	overlay      *overlay
+
+	// The state: [epoch, round], or [[epoch, round]] where reliable.
+	epoch    order.Epoch
+	round    order.Round
+	reliable bool
+
+	// current is M_i, newer M_i^prev, next M_i^next. older is the round before newer's, complete too, while it waits for its majority.
+	current *roundSet
+	next    *roundSet
+	newer   *roundSet
+	older   *roundSet
+	// delivered is the last round that is A-delivered.
+	delivered order.Round
+
+	failures *notifications
+	tracking *tracking
+	// ignored are the servers that this server's own detector suspects.
+	ignored serverSet
+	// own holds this server's messages of the current round and the next, by the round's parity, for a rerun.
+	own [2]ownMessage
+	// halted says why this server stopped, "" while it runs.
+	halted string
+
+	out output
+}
+
+// ownMessage is a message that this server A-broadcast and may have to A-broadcast again, in a rerun of the same round.
+type ownMessage struct {
+	held    bool
+	round   order.Round
+	payload []byte
+}
+
+var _ order.Broadcaster = (*Engine)(nil)
+
+// New makes the engine of one server, in its first round. The error wraps ErrConfig.
+func New(config Config) (*Engine, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	n := config.Servers
+	e := &Engine{
+		config: config, self: config.Self, n: n,
+		tolerated: digraph.Tolerated(config.Reliable), majority: n/2 + 1,
+		plus: config.Engine == EngineAllConcurPlus, uniform: !config.NonUniform,
+		members: newServerSet(n), ignored: newServerSet(n),
+		epoch: 1, round: config.FirstRound, delivered: config.FirstRound - 1,
+		current: newRoundSet(n), next: newRoundSet(n), newer: newRoundSet(n), older: newRoundSet(n),
+	}
+	for p := range n {
+		e.members.add(order.ServerID(p))
+	}
+	e.overlay = newOverlay(config.Reliable, e.self, e.members, e.plus)
+	e.failures = newNotifications(config.Reliable)
+	e.tracking = newTracking(config.Reliable, e.failures, e.members, config.Fault == FaultPrunedTooSoon)
+	if e.plus {
+		e.startUnreliable() // the initial state [[1,0]] is complete from the start [Poke19, section 6.2.2]
+	} else {
+		e.startReliable()
+	}
+	return e, nil
+}
+
+// CanBroadcast reports whether this server has yet to A-broadcast its message of the current round.
+func (e *Engine) CanBroadcast() bool { return e.halted == "" && !e.current.present.has(e.self) }
+
+// Solicited reports whether CanBroadcast holds and the others need this server's message now: one of theirs is here, or a server failed and the round has
+// to end for it to be removed, even if nobody has anything to say.
+func (e *Engine) Solicited() bool {
+	return e.CanBroadcast() && (e.current.count > 0 || e.failures.targetCount > 0)
+}
+
+// Undelivered reports whether a complete round waits for later ones that has more than empty messages.
+func (e *Engine) Undelivered() bool {
+	return e.halted == "" && (e.newer.payloadCount > 0 || e.older.payloadCount > 0)
+}
+
+// Broadcast A-broadcasts payload as this server's message of the current round. The payload is copied into the frame and not kept. Where the round has to be
+// rerun, the engine A-broadcasts the same message again by itself.
+func (e *Engine) Broadcast(payload []byte) error {
+	e.begin()
+	switch {
+	case e.halted != "":
+		return e.haltedError()
+	case !e.CanBroadcast():
+		return fmt.Errorf("%w: round %d has this server's message", order.ErrNotNow, e.round)
+	case len(payload) > e.config.MaxPayload:
+		return fmt.Errorf("%w: %d bytes, at most %d", order.ErrTooLarge, len(payload), e.config.MaxPayload)
+	}
+	e.broadcastOwn(payload)
+	e.tryToComplete()
+	return nil
+}
+
+// Receive takes one frame from a lane. Frames of another generation, of a state gone by or too far ahead, of removed servers and duplicates are ignored.
+func (e *Engine) Receive(from order.ServerID, frame []byte) error {
+	e.begin()
+	if e.halted != "" {
+		return e.haltedError()
+	}
+	if uint64(from) >= uint64(e.n) || from == e.self {
+		return fmt.Errorf("%w: from server %d, which is no peer of server %d in a group of %d", order.ErrFrame, from, e.self, e.n)
+	}
+	header, err := decodeFrame(frame, e.config.MaxPayload)
+	if err != nil {
+		return fmt.Errorf("server %d: %w", from, err)
+	}
+	if header.generation != e.config.Generation {
+		return nil
+	}
+	switch {
+	case header.kind != kindUnreliable && !e.config.Reliable.HasEdge(int(from), int(e.self)):
+		return fmt.Errorf("%w: over the reliable digraph from server %d, which is no predecessor of server %d", order.ErrFrame, from, e.self)
+	case header.kind == kindUnreliable && !e.plus:
+		return fmt.Errorf("%w: an unreliable message from server %d, all rounds are reliable here", order.ErrFrame, from)
+	case header.kind == kindFailure:
+		return e.receiveFailure(from, header, frame)
+	case uint64(header.origin) >= uint64(e.n):
+		return fmt.Errorf("%w: a message of server %d in a group of %d", order.ErrFrame, header.origin, e.n)
+	}
+	if header.origin == e.self || e.ignored.has(from) || !e.members.has(from) || !e.members.has(header.origin) {
+		return nil // its own; or not to be taken, so that Proposition 5.2.1 holds; or of no member
+	}
+	if header.kind == kindUnreliable {
+		e.handleUnreliable(header, frame)
+	} else {
+		e.handleReliable(from, header, frame)
+	}
+	return nil
+}
+
+// broadcastOwn A-broadcasts this server's message of the current round [Poke19, Algorithm 6.1, lines 10-19].
+func (e *Engine) broadcastOwn(payload []byte) {
+	assert(!e.current.present.has(e.self), "a server A-broadcasts once in a state")
+	kind, to := kindUnreliable, e.ownChildren()
+	if e.reliable {
+		kind, to = kindReliable, e.overlay.successors
+	}
+	frame := encodeMessage(kind, e.config.Generation, e.epoch, e.round, e.self, payload)
+	e.own[e.round%2] = ownMessage{held: true, round: e.round, payload: payloadOf(frame)}
+	e.current.add(e.self, frame)
+	if e.reliable {
+		e.tracking.received(e.self)
+	}
+	e.send(to, frame)
+}
+
+// ownChildren lists whom this server sends its own unreliable messages.
+func (e *Engine) ownChildren() []order.ServerID {
+	if !e.plus {
+		return nil
+	}
+	return e.overlay.children[e.self]
+}
+
+// rerunOwn A-broadcasts this server's message of a round again, if it did so before in a state from which it rolled back: for validity it is the same
+// message [Poke19, section 6.2.1].
+func (e *Engine) rerunOwn() {
+	if own := e.own[e.round%2]; own.held && own.round == e.round {
+		e.broadcastOwn(own.payload)
+	}
+}
+
+// halt stops this server for good. What it asked for before is still to be carried out.
+func (e *Engine) halt(format string, arguments ...any) {
+	e.halted = fmt.Sprintf(format, arguments...)
+}
+
+// haltedError matches order.ErrHalted and order.ErrNotNow.
+func (e *Engine) haltedError() error {
+	return fmt.Errorf("%w: %s (%w)", order.ErrHalted, e.halted, order.ErrNotNow)
+}
+
+// assert ends the process where an invariant is broken, which is a bug of this package and nothing that a frame or a suspicion can bring about.
+func assert(holds bool, invariant string) {
+	if !holds {
+		panic("allconcur: broken invariant: " + invariant)
+	}
+}

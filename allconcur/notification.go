@@ -1,0 +1,162 @@
+package allconcur
+
+import (
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// notification is ⟨FAIL, p_j, p_k⟩: the owner p_k, a successor of the target p_j in G_R, says that the target failed.
+type notification struct {
+	target order.ServerID
+	owner  order.ServerID
+}
+
+// notifications is the set F_i of failure notifications [Poke19, Algorithm 6.1], those that are valid: target and owner are members.
+type notifications struct {
+	reliable *digraph.Digraph
+	// arrived lists them in the order of arrival, which is the order of redelivery.
+	arrived []notification
+	// owned has a bit for each edge of G_R: bit i of target's row tells that the target's successor i owns a notification of its failure.
+	owned []uint64
+	// rowWords is the length of a row in owned.
+	rowWords int
+	// targets are the servers that a notification targets, the suspected ones.
+	targets     serverSet
+	targetCount int
+}
+
+func newNotifications(reliable *digraph.Digraph) *notifications {
+	n := reliable.Order()
+	rowWords := max(1, words(reliable.Degree()))
+	return &notifications{reliable: reliable, owned: make([]uint64, n*rowWords), rowWords: rowWords, targets: newServerSet(n)}
+}
+
+// successorIndex is the place of owner among the target's successors in G_R, or -1 where it is none.
+func successorIndex(g *digraph.Digraph, target, owner order.ServerID) int {
+	for i, s := range g.Successors(int(target)) {
+		if s == int(owner) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (f *notifications) row(target order.ServerID) []uint64 {
+	start := int(target) * f.rowWords
+	return f.owned[start : start+f.rowWords]
+}
+
+// has reports whether the target's successor of that index owns a notification of its failure.
+func (f *notifications) has(target order.ServerID, index int) bool {
+	return f.row(target)[index/wordBits]>>(index%wordBits)&1 != 0
+}
+
+// mark counts a notification without listing it.
+func (f *notifications) mark(target order.ServerID, index int) {
+	f.row(target)[index/wordBits] |= 1 << (index % wordBits)
+	if !f.targets.has(target) {
+		f.targets.add(target)
+		f.targetCount++
+	}
+}
+
+// unmark makes all notifications uncounted; they stay listed.
+func (f *notifications) unmark() {
+	clear(f.owned)
+	f.targets.clear()
+	f.targetCount = 0
+}
+
+// retain keeps the notifications whose target and owner are both members [Poke19, Algorithm 6.5, line 74].
+func (f *notifications) retain(members serverSet) {
+	kept := f.arrived[:0]
+	for _, fn := range f.arrived {
+		if members.has(fn.target) && members.has(fn.owner) {
+			kept = append(kept, fn)
+		}
+	}
+	f.arrived = kept
+	f.unmark()
+	for _, fn := range f.arrived {
+		f.mark(fn.target, successorIndex(f.reliable, fn.target, fn.owner))
+	}
+}
+
+func (f *notifications) clone() *notifications {
+	c := *f
+	c.arrived = append([]notification(nil), f.arrived...)
+	c.owned = append([]uint64(nil), f.owned...)
+	c.targets = f.targets.clone()
+	return &c
+}
+
+// Suspect takes a suspicion of this server's own failure detector: the engine makes it a failure notification and ignores the suspect's messages
+// from here on. A perfect detector's suspicion comes after the last frame of the server that failed. The error wraps ErrNotPredecessor where the server
+// is no predecessor in G_R; suspecting a server that is suspected or removed already changes nothing.
+func (e *Engine) Suspect(server order.ServerID) error {
+	e.begin()
+	if e.halted != "" {
+		return e.haltedError()
+	}
+	index := -1
+	if uint64(server) < uint64(e.n) {
+		index = successorIndex(e.config.Reliable, server, e.self)
+	}
+	if index < 0 {
+		return fmt.Errorf("%w: server %d", ErrNotPredecessor, server)
+	}
+	if !e.members.has(server) {
+		return nil
+	}
+	e.ignored.add(server)
+	if !e.failures.has(server, index) {
+		e.handleFailure(server, e.self, index, e.self, encodeFailure(e.config.Generation, server, e.self))
+	}
+	return nil
+}
+
+// receiveFailure checks a notification that came over G_R.
+func (e *Engine) receiveFailure(from order.ServerID, header frameHeader, frame []byte) error {
+	target, owner := header.target, header.owner
+	if uint64(target) >= uint64(e.n) || uint64(owner) >= uint64(e.n) {
+		return fmt.Errorf("%w: a failure notification of server %d by server %d in a group of %d", order.ErrFrame, target, owner, e.n)
+	}
+	index := successorIndex(e.config.Reliable, target, owner)
+	if index < 0 {
+		return fmt.Errorf("%w: a failure notification by server %d, which is no successor of its target %d", order.ErrFrame, owner, target)
+	}
+	if !e.members.has(from) || !e.members.has(target) || !e.members.has(owner) {
+		return nil // invalid: it concerns a server that is removed [Poke19, section 6.2.1]
+	}
+	if owner == e.self || e.failures.has(target, index) {
+		return nil // its own, or a duplicate
+	}
+	e.handleFailure(target, owner, index, from, frame)
+	return nil
+}
+
+// handleFailure handles a valid notification that is new [Poke19, Algorithm 6.4]. The relay comes first, so that whatever this server A-broadcasts or
+// relays because of the notification arrives behind it.
+func (e *Engine) handleFailure(target, owner order.ServerID, index int, from order.ServerID, frame []byte) {
+	e.send(e.overlay.relays(owner, from), frame)
+	fn := notification{target: target, owner: owner}
+	e.failures.arrived = append(e.failures.arrived, fn)
+	e.failures.mark(target, index)
+	if target == e.self {
+		// Under P nobody hears of its own failure. The others may go on without this server's messages, so it stops: the lie comes true.
+		e.halt("server %d says that this server failed", owner)
+		return
+	}
+	if suspected := e.failures.targetCount; suspected+e.removedCount > e.tolerated {
+		e.halt("%d servers removed and %d suspected, the group tolerates %d failures", e.removedCount, suspected, e.tolerated)
+		return
+	}
+	if e.reliable {
+		e.tracking.update(fn, index)
+	} else {
+		e.failFromUnreliable() // and redelivers the notification, the only one, in the reliable round
+	}
+	e.tryToComplete()
+}

@@ -1,0 +1,112 @@
+package allconcur
+
+import "github.com/ledgerd/ledgerd/order"
+
+// handleReliable handles ⟨RBCAST, m⟩ [Poke19, Algorithm 6.3, Table 6.1 #6, #7, #8; Algorithm 5.1, lines 12-18]. Propositions 6.2.5 and 6.2.6 say that m comes
+// from this state, from the next round of this epoch (a skip), or from the next round of the next epoch; where a frame contradicts them, P was wrong
+// or the sender is, and the frame is dropped.
+func (e *Engine) handleReliable(from order.ServerID, header frameHeader, frame []byte) {
+	if header.epoch < e.epoch || header.round < e.round || !e.reliable {
+		return // outdated; or reliable and ahead of this server's unreliable round, which the notification before it would have ended
+	}
+	premature := header.epoch == e.epoch+1 && header.round == e.round+1
+	skip := header.epoch == e.epoch && header.round == e.round+1 && e.newer.is(e.epoch-1, e.round, false)
+	if !premature && !skip && (header.epoch != e.epoch || header.round != e.round) {
+		return
+	}
+	if e.isLost(header.origin) {
+		e.halt("a message of server %d is here that the failure notifications had proven lost: a suspicion was false", header.origin)
+		return
+	}
+	switch {
+	case premature:
+		e.postponeReliable(from, header, frame)
+		return
+	case skip:
+		e.skip()
+	case e.current.present.has(header.origin):
+		return
+	}
+	e.forwardReliable(from, header, frame)
+	e.current.add(header.origin, frame)
+	e.tracking.received(header.origin)
+	e.tryToComplete()
+}
+
+// isLost reports whether this server stopped tracking a message that is not here: according to the notifications no server that works has it.
+func (e *Engine) isLost(origin order.ServerID) bool {
+	return !e.tracking.awaited.has(origin) && !e.current.present.has(origin)
+}
+
+// postponeReliable keeps a premature message of [[epoch+1, round+1]]. It is sent further at once, since the failure notifications that come behind it are,
+// and its order among them matters; it is counted when this server gets there [Poke19, section 6.3.2.6].
+func (e *Engine) postponeReliable(from order.ServerID, header frameHeader, frame []byte) {
+	if !e.next.is(header.epoch, header.round, true) {
+		e.next.begin(header.epoch, header.round, true)
+	}
+	if !e.next.present.has(header.origin) {
+		e.next.add(header.origin, frame)
+		e.forwardReliable(from, header, frame)
+	}
+}
+
+// forwardReliable sends a message further over G_R.
+func (e *Engine) forwardReliable(from order.ServerID, header frameHeader, frame []byte) {
+	if e.config.Fault == FaultDroppedForward {
+		return
+	}
+	e.send(e.overlay.relays(header.origin, from), frame)
+}
+
+// startReliable starts [[epoch, round]] with the messages that came before its time; the valid failure notifications are delivered again.
+func (e *Engine) startReliable() {
+	e.reliable = true
+	e.adopt()
+	e.tracking.reset()
+	for p, more := e.current.present.next(0); more; p, more = e.current.present.next(p + 1) {
+		e.tracking.received(p)
+	}
+	e.tracking.redeliver()
+	e.rerunOwn()
+}
+
+// completeReliable completes [[epoch, round]], A-delivers it, removes the servers without a message and moves on: T_R▷ where no failure notification is valid
+// any more, T_RR else, and always in AllConcur [Poke19, Algorithm 6.5, lines 67-91; Algorithm 5.1, lines 5-11].
+func (e *Engine) completeReliable() {
+	assert(e.current.present.has(e.self), "a server's own message is never given up")
+	if e.current.count < e.majority {
+		e.halt("the messages of only %d servers are left in round %d, a majority is %d of %d", e.current.count, e.round, e.majority, e.n)
+		return
+	}
+	assert(!e.older.filled, "a round is A-delivered before the rerun of the next one is complete, which a majority takes part in")
+	removed := e.removeAbsent()
+	e.deliver(e.current, removed)
+	e.current.reset()
+	e.newer.reset() // it was rerun
+	e.round++
+	if e.plus && len(e.failures.arrived) == 0 {
+		e.startUnreliable()
+		return
+	}
+	e.epoch++
+	e.startReliable()
+}
+
+// removeAbsent removes the servers whose messages of the completed reliable round do not exist, and lists them.
+func (e *Engine) removeAbsent() []order.ServerID {
+	if e.current.count == len(e.overlay.members) {
+		return nil
+	}
+	removed := make([]order.ServerID, 0, len(e.overlay.members)-e.current.count)
+	for _, p := range e.overlay.members {
+		if !e.current.present.has(p) {
+			assert(e.failures.targets.has(p), "only a server that failed is removed")
+			removed = append(removed, p)
+			e.members.remove(p)
+		}
+	}
+	e.removedCount += len(removed)
+	e.failures.retain(e.members)
+	e.overlay = newOverlay(e.config.Reliable, e.self, e.members, e.plus)
+	return removed
+}

@@ -1,0 +1,72 @@
+package allconcur
+
+import "github.com/ledgerd/ledgerd/order"
+
+// roundSet is a set of messages that were A-broadcast in one state (the paper's M_i, M_i^prev and M_i^next): at most one a server. Sets are reused.
+type roundSet struct {
+	epoch order.Epoch
+	round order.Round
+	// reliable tells the kind of the messages.
+	reliable bool
+	// filled tells that the set stands for a state; a set that does not is empty.
+	filled  bool
+	present serverSet
+	count   int
+	// frames holds the frame of each present server; a payload is what follows the header.
+	frames [][]byte
+	// payloadCount counts the messages whose payload is not empty.
+	payloadCount int
+}
+
+func newRoundSet(n int) *roundSet {
+	return &roundSet{present: newServerSet(n), frames: make([][]byte, n)}
+}
+
+// begin makes the set stand for a state, without a message.
+func (s *roundSet) begin(epoch order.Epoch, round order.Round, reliable bool) {
+	s.reset()
+	s.epoch, s.round, s.reliable, s.filled = epoch, round, reliable, true
+}
+
+func (s *roundSet) reset() {
+	if s.count > 0 {
+		s.present.clear()
+		clear(s.frames)
+	}
+	s.epoch, s.round, s.reliable, s.filled, s.count, s.payloadCount = 0, 0, false, false, 0, 0
+}
+
+// is reports whether the set stands for the state.
+func (s *roundSet) is(epoch order.Epoch, round order.Round, reliable bool) bool {
+	return s.filled && s.epoch == epoch && s.round == round && s.reliable == reliable
+}
+
+// add takes the frame of a message; the origin's message must be missing.
+func (s *roundSet) add(origin order.ServerID, frame []byte) {
+	s.present.add(origin)
+	s.count++
+	s.frames[origin] = frame
+	if len(frame) > messageHeaderSize {
+		s.payloadCount++
+	}
+}
+
+// drop forgets the message of a server, if it is there.
+func (s *roundSet) drop(origin order.ServerID) {
+	if !s.present.has(origin) {
+		return
+	}
+	if len(s.frames[origin]) > messageHeaderSize {
+		s.payloadCount--
+	}
+	s.present.remove(origin)
+	s.frames[origin] = nil
+	s.count--
+}
+
+func (s *roundSet) clone() *roundSet {
+	c := *s
+	c.present = s.present.clone()
+	c.frames = append([][]byte(nil), s.frames...)
+	return &c
+}

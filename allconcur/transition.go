@@ -1,0 +1,78 @@
+package allconcur
+
+// The transitions between states [Poke19, section 6.2.2], and where they are:
+//
+//	T_UU   [e,r]    -> [e,r+1]       completeUnreliable
+//	T_R▷   [[e,r]]  -> [e,r+1]▷      completeReliable
+//	T_RR   [[e,r]]  -> [[e+1,r+1]]   completeReliable
+//	T_UR   [e,r]    -> [[e+1,r-1]]   failFromUnreliable
+//	T_▷R   [e,r]▷   -> [[e+1,r]]     failFromUnreliable
+//	T_Sk   [[e,r]]  -> [[e,r+1]]     skip
+//
+// AllConcur knows T_RR alone.
+
+// tryToComplete A-delivers and moves on for as long as the current round is complete [Poke19, Algorithm 6.5].
+func (e *Engine) tryToComplete() {
+	for e.halted == "" {
+		e.deliverStable()
+		switch {
+		case e.reliable && e.tracking.awaitedCount == 0:
+			e.completeReliable()
+		case !e.reliable && e.current.count == len(e.overlay.members):
+			e.completeUnreliable()
+		default:
+			return
+		}
+	}
+}
+
+// failFromUnreliable ends an unreliable round because of a failure notification and goes back to the first round that may not be A-delivered anywhere: the
+// previous one if that is unreliable, too [Poke19, Algorithm 6.4, lines 49-52]. The previous round is kept, since a skip may yet A-deliver it.
+func (e *Engine) failFromUnreliable() {
+	e.current.reset()
+	e.next.reset()
+	e.epoch++
+	if e.newer.filled {
+		e.round-- // T_UR
+	} else {
+		assert(!e.older.filled, "rounds before the last reliable one are A-delivered")
+	}
+	e.startReliable()
+}
+
+// skip leaves the rerun of a round that another server has A-delivered as an unreliable one, or will: that server completed the round behind it, so
+// every server that works has completed this one [Poke19, Algorithm 6.3, lines 35-42]. Uniformly it is A-delivered when a majority runs the next.
+func (e *Engine) skip() {
+	if e.older.filled {
+		// Who is ahead by one round completed the round that the failure ended here: all servers had reached the state that older waits for.
+		e.deliver(e.older, nil)
+		e.older.reset()
+	}
+	if e.uniform {
+		e.older, e.newer = e.newer, e.older
+	} else {
+		e.deliver(e.newer, nil)
+		e.newer.reset()
+	}
+	e.current.reset()
+	e.next.reset()
+	e.round++
+	e.startReliable()
+}
+
+// adopt makes next the current set if it stands for the state that begins, and leaves next empty. The messages of servers that are no members
+// any more are dropped.
+func (e *Engine) adopt() {
+	assert(!e.current.filled || e.current.count == 0, "a round begins without messages")
+	if e.next.is(e.epoch, e.round, e.reliable) {
+		e.current, e.next = e.next, e.current
+		for p, more := e.current.present.next(0); more; p, more = e.current.present.next(p + 1) {
+			if !e.members.has(p) {
+				e.current.drop(p)
+			}
+		}
+	} else {
+		e.current.begin(e.epoch, e.round, e.reliable)
+	}
+	e.next.reset()
+}

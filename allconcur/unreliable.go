@@ -1,0 +1,73 @@
+package allconcur
+
+// handleUnreliable handles ⟨BCAST, m⟩ [Poke19, Algorithm 6.2, Table 6.1 #1, #2, #5]. Proposition 6.2.3 says that m comes from this server's epoch or an
+// earlier one, and from at most the next round; where a frame contradicts it, P was wrong or the sender is, and the frame is dropped.
+func (e *Engine) handleUnreliable(header frameHeader, frame []byte) {
+	switch {
+	case header.epoch != e.epoch || header.round < e.round || header.round > e.round+1:
+		return
+	case header.round == e.round+1:
+		e.postponeUnreliable(header, frame)
+	case e.reliable:
+		return // Proposition 6.2.2: no state is both reliable and unreliable
+	case !e.current.present.has(header.origin):
+		e.current.add(header.origin, frame)
+		e.forwardUnreliable(header, frame)
+		e.tryToComplete()
+	}
+}
+
+// postponeUnreliable keeps a premature message of [epoch, round+1]: it is sent further and counted when this server gets there. Reliable messages of the
+// next epoch take its place [Poke19, Algorithm 6.2, line 23].
+func (e *Engine) postponeUnreliable(header frameHeader, frame []byte) {
+	if !e.next.filled {
+		e.next.begin(header.epoch, header.round, false)
+	}
+	if e.next.is(header.epoch, header.round, false) && !e.next.present.has(header.origin) {
+		e.next.add(header.origin, frame)
+	}
+}
+
+// forwardUnreliable sends a message of the current unreliable round to this server's children in its origin's tree.
+func (e *Engine) forwardUnreliable(header frameHeader, frame []byte) {
+	if e.config.Fault == FaultDroppedForward {
+		return
+	}
+	if children := e.overlay.children[header.origin]; len(children) > 0 {
+		e.send(children, frame)
+	}
+}
+
+// completeUnreliable completes [epoch, round] and moves on to [epoch, round+1], T_UU [Poke19, Algorithm 6.5, lines 58-66].
+func (e *Engine) completeUnreliable() {
+	switch {
+	case e.n == 1:
+		e.deliver(e.current, nil) // nobody else to agree with
+		e.current.reset()
+	case e.uniform:
+		assert(!e.older.filled, "a round is A-delivered before the next but one is complete, which a majority is in by then")
+		e.older, e.newer, e.current = e.newer, e.current, e.older
+	default:
+		if e.newer.filled {
+			e.deliver(e.newer, nil)
+			e.newer.reset()
+		}
+		e.newer, e.current = e.current, e.newer
+	}
+	if e.config.Fault == FaultEarlyDelivery && e.newer.filled {
+		e.emit(e.newer, nil)
+	}
+	e.round++
+	e.startUnreliable()
+}
+
+// startUnreliable starts [epoch, round] with the messages that came before its time.
+func (e *Engine) startUnreliable() {
+	assert(len(e.failures.arrived) == 0, "no valid failure notification in an unreliable round (Lemma 6.2.4)")
+	e.reliable = false
+	e.adopt()
+	for p, more := e.current.present.next(0); more; p, more = e.current.present.next(p + 1) {
+		e.forwardUnreliable(frameHeader{origin: p}, e.current.frames[p])
+	}
+	e.rerunOwn()
+}
