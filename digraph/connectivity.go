@@ -3,8 +3,8 @@ package digraph
 // Connectivity is the vertex-connectivity κ: the smallest number of vertices whose removal leaves a digraph that is not strongly connected or
 // has one vertex only; n-1 for the complete digraph, 0 for one that is not strongly connected. It is exact.
 //
-// It is computed when first asked for, in O(n·κ·E) time for E edges, and remembered. By Even's reduction 2n searches for κ disjoint paths are
-// enough: between the first κ vertices pairwise, then for every later vertex to and from all before it taken together.
+// It is computed when first asked for, in O((n + κ²)·κ·E) time for E edges, and remembered. By Even's reduction it is enough to search for κ
+// disjoint paths between the first κ vertices pairwise, and then from every later vertex to all before it taken together, and back.
 func (g *Digraph) Connectivity() int {
 	g.connectivityOnce.Do(func() { g.connectivity = g.computeConnectivity() })
 	return g.connectivity

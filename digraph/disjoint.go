@@ -19,29 +19,34 @@ func (g *Digraph) FaultDiameterBound(f int) (int, error) {
 		return 0, nil
 	}
 	if connectivity := g.Connectivity(); f < 0 || f >= connectivity {
-		return 0, fmt.Errorf("%w: %d, want 0 to %d with a vertex-connectivity of %d", ErrFailures, f, connectivity-1, connectivity)
+		return 0, fmt.Errorf("%w: %d, want at least 0 and less than the vertex-connectivity, %d", ErrFailures, f, connectivity)
+	}
+	if g.Connectivity() == g.order-1 {
+		// In the complete digraph the paths are the edge and those with one vertex in between.
+		return min(f+1, 2), nil
 	}
 	sources := g.order
 	if g.symmetric {
 		sources = 1
 	}
 	sourceClasses := alike(sources, g.successors)
-	targetClasses := alike(g.order, g.predecessors)
 	search := newDisjointSearch(g)
+	answered := make([]bool, len(sourceClasses))
 	bound := 0
-	for _, alikeSources := range sourceClasses {
-		for _, alikeTargets := range targetClasses {
-			answered := false
-			for _, s := range alikeSources {
-				for _, t := range alikeTargets {
+	for _, targets := range alike(g.order, g.predecessors) {
+		clear(answered)
+		for _, t := range targets {
+			search.aimAt(t)
+			for class, members := range sourceClasses {
+				for _, s := range members {
 					neighbours := g.HasEdge(s, t)
-					if s == t || answered && !neighbours {
+					if s == t || answered[class] && !neighbours {
 						continue
 					}
 					// A path of the smallest sum for (s,t) visits no other vertex with the successors of s: it could leave out all
 					// before it. The same goes for the predecessors of t. So without an edge between them, it serves all pairs alike.
-					answered = answered || !neighbours
-					bound = max(bound, search.longestOfMinimalSum(s, t, f+1))
+					answered[class] = answered[class] || !neighbours
+					bound = max(bound, search.longestFrom(s, f+1))
 				}
 			}
 		}
@@ -69,10 +74,15 @@ func alike(n int, neighbours adjacency) [][]int {
 }
 
 // disjointSearch finds disjoint paths with the smallest sum of lengths: successive shortest paths with potentials, so that every arc's reduced
-// length is non-negative, and a queue of buckets, since lengths are small integers [Poke19, section 5.6.2.3].
+// length is non-negative, and a queue of buckets, since lengths are small integers [Poke19, section 5.6.2.3]. The potentials begin as the distances to the
+// target, so that a search goes straight there.
 type disjointSearch struct {
 	*splitNetwork
-	// potential of the nodes; only those in raised differ from 0.
+	predecessors adjacency
+	target       int
+	// toTarget is each node's distance to in(target) in the empty network.
+	toTarget []int32
+	// potential of the nodes; only those in raised differ from what they began with, which is -toTarget.
 	potential []int32
 	raised    []int32
 	// distance is valid for nodes that the current search reached.
@@ -84,26 +94,55 @@ type disjointSearch struct {
 func newDisjointSearch(g *Digraph) *disjointSearch {
 	return &disjointSearch{
 		splitNetwork: newSplitNetwork(g.successors),
+		predecessors: g.predecessors,
+		toTarget:     make([]int32, 2*g.order),
 		potential:    make([]int32, 2*g.order),
 		distance:     make([]int32, 2*g.order),
 	}
 }
 
-// longestOfMinimalSum is the length of the longest among paths from s to t, count of them, that share no vertex but these and have the smallest sum of
+// aimAt makes t the target of what follows. Every vertex must reach t.
+func (d *disjointSearch) aimAt(t int) {
+	d.target = t
+	d.raised = d.raised[:0]
+	d.nextSearch()
+	start := inNode(t)
+	d.reached[start], d.toTarget[start] = d.search, 0
+	d.queue = append(d.queue[:0], start)
+	for head := 0; head < len(d.queue); head++ {
+		in := d.queue[head]
+		for _, u := range d.predecessors.of(vertexOf(in)) {
+			if d.reached[outNode(u)] == d.search {
+				continue
+			}
+			distance := d.toTarget[in] + 1
+			d.reached[outNode(u)], d.toTarget[outNode(u)] = d.search, distance
+			if u != t {
+				d.toTarget[inNode(u)] = distance
+				d.queue = append(d.queue, inNode(u))
+			}
+		}
+	}
+	for x, distance := range d.toTarget {
+		d.potential[x] = -distance
+	}
+}
+
+// longestFrom is the length of the longest among paths from s to the target, count of them, that share no vertex but these and have the smallest sum of
 // lengths. They must exist: the connectivity is at least their count.
-func (d *disjointSearch) longestOfMinimalSum(s, t, count int) int {
+func (d *disjointSearch) longestFrom(s, count int) int {
 	d.reset()
 	for _, x := range d.raised {
-		d.potential[x] = 0
+		d.potential[x] = -d.toTarget[x]
 	}
 	d.raised = d.raised[:0]
 	for range count {
-		if !d.shortest(outNode(s), inNode(t)) {
+		if !d.shortest(outNode(s), inNode(d.target)) {
 			panic("digraph: fewer disjoint paths between two vertices than the vertex-connectivity")
 		}
-		d.push(inNode(t))
+		d.push(inNode(d.target))
 	}
-	return d.longestPath(s, t)
+	return d.longestPath(s)
 }
 
 // shortest finds a shortest path from start to end that augments the flow, and raises the potentials.
@@ -166,8 +205,8 @@ func (d *disjointSearch) raisePotentials(end int32) {
 	}
 }
 
-// longestPath follows the flow from s to t.
-func (d *disjointSearch) longestPath(s, t int) int {
+// longestPath follows the flow from s to the target.
+func (d *disjointSearch) longestPath(s int) int {
 	longest := 0
 	start := outNode(s)
 	for a := d.first[start]; a < d.first[start+1]; a++ {
@@ -175,7 +214,7 @@ func (d *disjointSearch) longestPath(s, t int) int {
 			continue
 		}
 		length := 1
-		for x := d.arcs[a].head; x != inNode(t); length++ {
+		for x := d.arcs[a].head; x != inNode(d.target); length++ {
 			x = d.next(x)
 		}
 		longest = max(longest, length)

@@ -114,15 +114,19 @@ func weave(edges, arcs [][2]int, d, t int) [][2]int {
 	})
 }
 
-// MinimalDiameter is the lower bound that the Moore bound puts on the diameter of a digraph with n vertices and degree d:
-// ⌈log_d(n(d-1) + d)⌉ - 1 [Poke19, equation 5.6]. It is 0 unless n >= 1 and d >= 2.
+// MinimalDiameter is the lower bound that the Moore bound puts on the diameter of a digraph with n vertices and degree d,
+// ⌈log_d(n(d-1) + d)⌉ - 1 [Poke19, equation 5.6]. The equation counts in that no digraph attains the Moore bound itself but the complete
+// one: for n <= d+1 the bound is 1, and 0 for a single vertex. It is 0 too unless n >= 1 and d >= 2.
 func MinimalDiameter(n, d int) int {
-	if n < 1 || d < 2 {
+	if n <= 1 || d < 2 {
 		return 0
 	}
-	// The smallest D for which 1 + d + ... + d^D vertices are enough.
+	if n <= d+1 {
+		return 1
+	}
+	// The smallest diameter for which 1 + d + ... + d^diameter exceeds n.
 	diameter := 0
-	for reached, layer := 1, 1; reached < n; diameter++ {
+	for reached, layer := 1, 1; reached <= n; diameter++ {
 		if layer > n/d {
 			return diameter + 1
 		}
