@@ -1,0 +1,335 @@
+package p2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/peers"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
+)
+
+// Pauses between attempts to mend a lane grow from the first to the second, each shortened by chance by up to a half.
+const (
+	pauseMin = 10 * time.Millisecond
+	pauseMax = time.Second
+)
+
+var (
+	errGoodbye = errors.New("the peer closed")
+	errLate    = errors.New("out of time")
+)
+
+// lane is a sending end; it implements rdmanet.Lane. One goroutine, run, connects, writes and mends; while connected
+// another one reads acknowledgements.
+type lane struct {
+	host    *Host
+	peer    peer.ID
+	key     laneKey
+	opening uint64
+	lost    lostFrames // what earlier openings lost, to be told
+	window  *window.Window
+
+	receiver atomic.Uint64 // whose incarnation the lane leads to, 0 before a hello was answered
+	ctx      context.Context
+	cancel   context.CancelFunc
+	rush     chan struct{} // a token shortens the pause
+}
+
+func newLane(h *Host, id peer.ID, key laneKey, opening uint64, lost lostFrames) *lane {
+	ctx, cancel := context.WithCancel(h.alive)
+	return &lane{
+		host: h, peer: id, key: key, opening: opening, lost: lost,
+		window: window.New(h.limits),
+		ctx:    ctx, cancel: cancel,
+		rush: make(chan struct{}, 1),
+	}
+}
+
+// Peer implements rdmanet.Lane.
+func (l *lane) Peer() rdmanet.PeerID { return l.key.peer }
+
+// Send implements rdmanet.Lane.
+func (l *lane) Send(ctx context.Context, frames ...[]byte) error { return l.window.Push(ctx, frames) }
+
+// TrySend implements rdmanet.Lane.
+func (l *lane) TrySend(frames ...[]byte) (bool, error) { return l.window.TryPush(frames) }
+
+// Flushed implements rdmanet.Lane.
+func (l *lane) Flushed(ctx context.Context) error { return l.window.Flushed(ctx) }
+
+// Pending implements rdmanet.Lane.
+func (l *lane) Pending() int { return l.window.Pending() }
+
+// Close implements rdmanet.Lane.
+func (l *lane) Close() error {
+	l.end(rdmanet.ErrClosed)
+	return nil
+}
+
+// end breaks the lane and tells its goroutine; it reports whether this call broke it.
+func (l *lane) end(err error) bool {
+	broke := l.window.Break(l.wrap(err))
+	l.cancel()
+	return broke
+}
+
+// wrap says which lane an error is of.
+func (l *lane) wrap(err error) error {
+	return fmt.Errorf("lane %q to %s: %w", l.key.name, l.key.peer, err)
+}
+
+// bound is the incarnation that the lane leads to, 0 before a hello was answered.
+func (l *lane) bound() rdmanet.Incarnation { return rdmanet.Incarnation(l.receiver.Load()) }
+
+func (l *lane) hurry() {
+	select {
+	case l.rush <- struct{}{}:
+	default:
+	}
+}
+
+// run connects and mends until the lane breaks.
+func (l *lane) run() {
+	defer l.host.goroutines.Done()
+	defer l.cancel()
+	defer l.host.retire(l)
+	deadline := time.Now().Add(l.host.mendTimeout)
+	pause := pauseMin
+	for {
+		heard, err := l.connect(deadline)
+		switch {
+		case l.ctx.Err() != nil:
+			l.end(rdmanet.ErrClosed)
+			return
+		case errors.Is(err, rdmanet.ErrReset):
+			l.end(err)
+			return
+		case errors.Is(err, errGoodbye):
+			l.unreachable(err)
+			return
+		}
+		if !heard.IsZero() {
+			deadline, pause = heard.Add(l.host.mendTimeout), pauseMin
+		}
+		l.host.log.Debug("lane is down", "lane", l.key.name, "peer", l.key.peer, "error", err)
+		left := time.Until(deadline)
+		if left <= 0 {
+			l.unreachable(err)
+			return
+		}
+		l.rest(min(pause/2+rand.N(pause/2), left))
+		pause = min(2*pause, pauseMax)
+	}
+}
+
+// rest waits before the next attempt, at most for the pause.
+func (l *lane) rest(pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.rush:
+	case <-l.ctx.Done():
+	}
+}
+
+func (l *lane) unreachable(cause error) {
+	if !l.end(fmt.Errorf("%w: %w", rdmanet.ErrUnreachable, cause)) {
+		return
+	}
+	l.host.retire(l)
+	l.host.peers.Tell(rdmanet.PeerEvent{
+		Kind:  rdmanet.PeerUnreachable,
+		Peer:  rdmanet.Peer{ID: l.key.peer, Incarnation: l.bound()},
+		Lane:  l.key.name,
+		Cause: cause,
+	})
+}
+
+// connect makes one attempt and, if it succeeds, carries the lane until the stream breaks. It gives when the peer was last heard of, if it
+// was, and why the stream ended.
+func (l *lane) connect(deadline time.Time) (heard time.Time, err error) {
+	attempt := time.Now().Add(connectTimeout)
+	if deadline.Before(attempt) {
+		attempt = deadline
+	}
+	ctx, cancel := context.WithDeadlineCause(l.ctx, attempt, errLate)
+	defer cancel()
+	// The fabric has pauses of its own, and libp2p's grow to minutes.
+	l.host.swarm.Backoff().Clear(l.peer)
+	stream, err := l.host.libp2p.NewStream(ctx, l.peer, protocolID)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer stream.Reset()
+	defer context.AfterFunc(l.ctx, func() { unblock(stream) })()
+	if err := stream.SetDeadline(attempt); err != nil {
+		return time.Time{}, err
+	}
+	reply, err := l.greet(stream)
+	if err != nil {
+		l.dropIfSilent(stream, err)
+		return time.Time{}, err
+	}
+	progress, err := l.accept(reply)
+	if err != nil {
+		return time.Time{}, err
+	}
+	to := rdmanet.Peer{ID: l.key.peer, Incarnation: reply.incarnation}
+	if err := l.host.peers.Up(to); err != nil {
+		return time.Time{}, err
+	}
+	defer l.host.peers.Down(to)
+	if err := stream.SetDeadline(time.Time{}); err != nil {
+		return time.Time{}, err
+	}
+	heard, err = l.carry(stream)
+	if heard.IsZero() && progress {
+		heard = time.Now()
+	}
+	return heard, err
+}
+
+// greet says hello and gives the answer.
+func (l *lane) greet(stream network.Stream) (answer, error) {
+	greeting := hello{
+		lane:         l.key.name,
+		sender:       l.host.incarnation,
+		receiver:     l.bound(),
+		opening:      l.opening,
+		lost:         l.lost.frames,
+		lostBy:       l.lost.incarnation,
+		frameMax:     uint32(l.host.limits.FrameBytes),
+		windowBytes:  uint32(l.host.limits.Bytes),
+		windowFrames: uint32(l.host.limits.Frames),
+	}
+	if _, err := stream.Write(greeting.append(nil)); err != nil {
+		return answer{}, fmt.Errorf("hello: %w", err)
+	}
+	return readAnswer(stream)
+}
+
+// accept applies the answer to a hello. It reports whether the peer took frames since it was last heard of.
+func (l *lane) accept(reply answer) (progress bool, err error) {
+	bound := l.bound()
+	switch {
+	case reply.status == statusClosing:
+		return false, errGoodbye
+	case bound != 0 && reply.incarnation < bound:
+		return false, fmt.Errorf("answer: %w", peers.ErrStale)
+	case bound != 0 && reply.incarnation != bound:
+		// A newer one yet may be known by now, and then there is nothing to tell.
+		_ = l.host.peers.Seen(rdmanet.Peer{ID: l.key.peer, Incarnation: reply.incarnation})
+		return false, fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, reply.incarnation)
+	case reply.status != statusWelcome:
+		return false, fmt.Errorf("refused: %s", reply.status)
+	}
+	pending := l.window.Pending()
+	if !l.window.Ack(reply.delivered) || !l.window.Rewind(reply.next) {
+		return false, fmt.Errorf("%w: it wants frame %d next", rdmanet.ErrReset, reply.next)
+	}
+	l.receiver.Store(uint64(reply.incarnation))
+	return l.window.Pending() < pending, nil
+}
+
+// carry writes batches and reads acknowledgements until the stream breaks.
+func (l *lane) carry(stream network.Stream) (heard time.Time, err error) {
+	acks := &ackReader{lane: l, stream: stream, ended: make(chan struct{})}
+	go acks.run()
+	l.write(stream, acks.ended)
+	stream.Reset()
+	<-acks.ended
+	l.dropIfSilent(stream, acks.err)
+	return acks.heard, acks.err
+}
+
+// unblock makes every call on a stream that waits, and every later one, return, without waiting itself as Reset may.
+func unblock(stream network.Stream) {
+	// It fails on a stream that has ended only, where nothing waits.
+	_ = stream.SetDeadline(time.Unix(1, 0))
+}
+
+// dropIfSilent closes a connection whose peer does not answer in time, so that the next attempt dials anew.
+func (l *lane) dropIfSilent(stream network.Stream, err error) {
+	if isTimeout(err) && l.ctx.Err() == nil {
+		// The connection is gone one way or the other.
+		_ = stream.Conn().Close()
+	}
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// write puts batches on the stream until it breaks, which the reader of acknowledgements finds out too, with the better reason.
+func (l *lane) write(stream network.Stream, ended <-chan struct{}) {
+	writer := batchWriter{stream: stream}
+	var frames [][]byte
+	for {
+		var first uint64
+		frames, first = l.window.Take(frames[:0], batchFramesMax, batchBytesMax)
+		if len(frames) > 0 {
+			if writer.write(frames, first) != nil {
+				return
+			}
+			clear(frames)
+			continue
+		}
+		select {
+		case <-l.window.Ready():
+		case <-l.window.Done():
+			return
+		case <-ended:
+			return
+		}
+	}
+}
+
+// ackReader listens to the peer for as long as a stream holds.
+type ackReader struct {
+	lane   *lane
+	stream network.Stream
+	ended  chan struct{} // closed at the end; the rest is valid then
+	heard  time.Time     // of the last sign of life
+	err    error
+}
+
+func (r *ackReader) run() {
+	defer close(r.ended)
+	// A writer that waits for the peer's window is to hear of the end too.
+	defer unblock(r.stream)
+	var scratch [ackSize]byte
+	silence := r.lane.host.mendTimeout / 2
+	for {
+		if r.err = r.stream.SetReadDeadline(time.Now().Add(silence)); r.err != nil {
+			return
+		}
+		a, err := readAck(r.stream, &scratch)
+		if err != nil {
+			r.err = err
+			if !r.heard.IsZero() && !isTimeout(err) && !errors.Is(err, errProtocol) {
+				// The wire says that it is broken, so the time to mend it starts now.
+				r.heard = time.Now()
+			}
+			return
+		}
+		r.heard = time.Now()
+		if !r.lane.window.Ack(a.delivered) {
+			r.err = fmt.Errorf("%w: frame %d is acknowledged and was never sent", errProtocol, a.delivered)
+			return
+		}
+		if a.goodbye {
+			r.err = errGoodbye
+			return
+		}
+	}
+}
