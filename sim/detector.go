@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"math/rand/v2"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// detector is the failure detector of a run: it is told of crashes and schedules suspicions. An eventually perfect one would also
+// schedule false ones, from what it sees of the network; nothing else would change.
+type detector interface {
+	// crash tells that a server has crashed just now.
+	crash(s *simulation, server order.ServerID)
+}
+
+// perfect is P [Poke19, section 2.2.4]: no server is suspected before it fails (accuracy), and each live successor of a failed server in the reliable digraph
+// suspects it in the end (completeness). Besides, and the proofs need it, a server that suspects another receives nothing from it any
+// more [Poke19, Proposition 5.2.1]: a suspicion waits for the last frame on the link.
+type perfect struct {
+	random     *rand.Rand
+	successors func(order.ServerID) []order.ServerID
+	// quickest and slowest bound how long a successor takes to notice.
+	quickest, slowest Instant
+}
+
+// newPerfect draws how quick the detector of a run is.
+func newPerfect(seed uint64, successors func(order.ServerID) []order.ServerID) *perfect {
+	random := stream(seed, detectorStream)
+	p := &perfect{random: random, successors: successors}
+	switch random.IntN(3) {
+	case 0: // as quick as P can be
+		p.slowest = 10 * microsecond
+	case 1:
+		p.quickest, p.slowest = 1*millisecond, 3*millisecond
+	case 2: // some notice long before others
+		p.slowest = 80 * millisecond
+	}
+	return p
+}
+
+// crash lets each successor notice.
+func (p *perfect) crash(s *simulation, server order.ServerID) {
+	for _, successor := range p.successors(server) {
+		at := s.now + between(p.quickest, p.slowest)(p.random)
+		// Of two events at one instant the one scheduled first comes first, and the last frame has been scheduled already.
+		at = max(at, s.network.link(server, successor).last)
+		s.queue.push(event{at: at, kind: suspicion, server: successor, from: server})
+	}
+}
+
+// suspect hands a suspicion to a server's engine.
+func (s *simulation) suspect(e event) {
+	if s.servers[e.server].crashed {
+		return
+	}
+	s.trace.note(s.now, uint64(suspicion), uint64(e.server), uint64(e.from))
+	s.trace.say(s.now, "%d suspects %d", e.server, e.from)
+	if err := s.servers[e.server].engine.Suspect(e.from); err != nil && !s.halted(e.server, err) {
+		s.breach(e.server, "it refuses the suspicion of a predecessor: "+err.Error())
+		return
+	}
+	s.actSoon(e.server)
+}

@@ -1,0 +1,152 @@
+package sim
+
+import (
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// climate is a kind of network weather: how long frames take on each link of a run.
+type climate struct {
+	name string
+	// links draws a link's own base and spread, once a run.
+	base, spread func(*rand.Rand) Instant
+	// tail is the chance, of 1,000, that a frame takes a multiple of its time; there are halvings of it for each further doubling.
+	tail int
+	// laggards is how many servers have links that are slow both ways.
+	laggards int
+}
+
+// between draws evenly from low to high.
+func between(low, high Instant) func(*rand.Rand) Instant {
+	return func(random *rand.Rand) Instant { return low + Instant(random.Int64N(int64(high-low)+1)) }
+}
+
+// climates are drawn from evenly.
+var climates = []climate{
+	{name: "calm", base: between(50*microsecond, 60*microsecond), spread: between(10*microsecond, 20*microsecond)},
+	{name: "lockstep", base: between(100*microsecond, 100*microsecond), spread: between(0, 0)},
+	{name: "jittery", base: between(1*microsecond, 20*microsecond), spread: between(500*microsecond, 1000*microsecond)},
+	{name: "heavy-tailed", base: between(20*microsecond, 80*microsecond), spread: between(20*microsecond, 100*microsecond), tail: 200},
+	{name: "far and near", base: between(5*microsecond, 5*millisecond), spread: between(10*microsecond, 200*microsecond)},
+	{name: "laggards", base: between(20*microsecond, 80*microsecond), spread: between(20*microsecond, 100*microsecond), laggards: 2},
+}
+
+const (
+	// laggardFactor is how much slower a laggard's links are.
+	laggardFactor = 30
+	// doublings bounds a tail.
+	doublings = 9
+)
+
+// link carries frames from one server to another: reliable, in order, each frame as late as its delay or the frame before it. Frames on different links
+// overtake each other. What a server has put on a link arrives, even if the server crashes; a frame that it has not put there is lost with it.
+type link struct {
+	base, spread Instant
+	// extra is what the adversary adds.
+	extra Instant
+	// last is when the latest frame arrives.
+	last Instant
+	// sent and received count frames.
+	sent, received int
+}
+
+// network is all links of a run.
+type network struct {
+	random  *rand.Rand
+	climate climate
+	servers int
+	links   []link
+}
+
+func newNetwork(seed uint64, servers int) *network {
+	random := stream(seed, networkStream)
+	n := &network{random: random, climate: climates[random.IntN(len(climates))], servers: servers, links: make([]link, servers*servers)}
+	slow := make([]bool, servers)
+	for range n.climate.laggards {
+		slow[random.IntN(servers)] = true
+	}
+	for from := range servers {
+		for to := range servers {
+			l := &n.links[from*servers+to]
+			l.base, l.spread = n.climate.base(random), n.climate.spread(random)
+			if slow[from] || slow[to] {
+				l.base, l.spread = l.base*laggardFactor, l.spread*laggardFactor
+			}
+		}
+	}
+	return n
+}
+
+// link returns the link between two servers.
+func (n *network) link(from, to order.ServerID) *link { return &n.links[int(from)*n.servers+int(to)] }
+
+// put puts a frame on a link at an instant and returns when it arrives.
+func (n *network) put(from, to order.ServerID, now Instant) Instant {
+	l := n.link(from, to)
+	delay := l.base + l.extra
+	if l.spread > 0 {
+		delay += Instant(n.random.Int64N(int64(l.spread)))
+	}
+	if n.climate.tail > 0 && n.random.IntN(1000) < n.climate.tail {
+		for doubled := 0; doubled < doublings; doubled++ {
+			delay *= 2
+			if n.random.IntN(2) == 0 {
+				break
+			}
+		}
+	}
+	l.last = max(now+delay, l.last+1)
+	l.sent++
+	return l.last
+}
+
+// slowest bounds how long a frame may take in this climate, the adversary's delays left out.
+func (n *network) slowest() Instant {
+	longest := Instant(0)
+	for i := range n.links {
+		longest = max(longest, n.links[i].base+n.links[i].spread)
+	}
+	if n.climate.tail > 0 {
+		longest <<= doublings
+	}
+	return longest
+}
+
+// send puts a frame on a link.
+func (s *simulation) send(from, to order.ServerID, frame []byte) {
+	sum := crc32.Checksum(frame, checksums)
+	at := s.network.put(from, to, s.now)
+	s.trace.note(s.now, uint64(arrival), uint64(from), uint64(to), uint64(sum), uint64(len(frame)))
+	s.trace.say(s.now, "%d sends %s to %d, arriving at %v", from, s.describe(frame), to, at)
+	s.queue.push(event{at: at, kind: arrival, server: to, from: from, frame: frame, sum: sum})
+}
+
+// arrive hands a frame to its receiver.
+func (s *simulation) arrive(e event) {
+	l := s.network.link(e.from, e.server)
+	l.received++
+	to := &s.servers[e.server]
+	if to.crashed {
+		return
+	}
+	s.trace.say(s.now, "%d receives %s from %d", e.server, s.describe(e.frame), e.from)
+	if crc32.Checksum(e.frame, checksums) != e.sum {
+		s.breach(e.server, fmt.Sprintf("a frame of %d bytes that %d sent was changed afterwards", len(e.frame), e.from))
+		return
+	}
+	if err := to.engine.Receive(e.from, e.frame); err != nil {
+		if !s.halted(e.server, err) {
+			s.breach(e.server, fmt.Sprintf("it refuses a frame of server %d: %v", e.from, err))
+		}
+		return
+	}
+	if s.servers[e.from].crashed && l.received == l.sent {
+		s.heardLast(e.from, e.server)
+	}
+	s.actSoon(e.server)
+}
+
+var checksums = crc32.MakeTable(crc32.Castagnoli)

@@ -1,0 +1,47 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Contract is what order.Broadcaster asks of an engine apart from its deliveries: no panic, no refusal of what is right, no frame to nobody.
+const Contract order.Property = "contract"
+
+// breach records a breach of the contract by a server's engine.
+func (s *simulation) breach(id order.ServerID, what string) {
+	s.broken = append(s.broken, &order.Violation{Property: Contract, Evidence: []string{fmt.Sprintf("server %d at %v: %s", id, s.now, what)}})
+}
+
+// halted tells whether an engine refuses something because it has halted, which is its right; the liveness phase judges whether it had reason to.
+func (s *simulation) halted(id order.ServerID, err error) bool {
+	if !errors.Is(err, order.ErrHalted) {
+		return false
+	}
+	s.trace.say(s.now, "%d has halted: %s", id, s.servers[id].engine.Status().Halted)
+	return true
+}
+
+// recoverPanic turns a panic of an engine into a breach. It is deferred around the whole run.
+func (s *simulation) recoverPanic() {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	s.breach(s.current, fmt.Sprintf("panic: %v", cause))
+	evidence := &s.broken[len(s.broken)-1].Evidence
+	// The frames of the stack that matter are in pairs of lines, function and place, after those of the panic itself.
+	lines := strings.Split(string(debug.Stack()), "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, "panic(") && i+2 < len(lines) {
+			for _, shown := range lines[i+2 : min(i+14, len(lines))] {
+				*evidence = append(*evidence, strings.TrimSpace(shown))
+			}
+			return
+		}
+	}
+}

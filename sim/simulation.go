@@ -1,0 +1,272 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// ServersMax is the largest group that a run may have.
+const ServersMax = 1024
+
+// AsTolerated, as Options.Crashes, plans as many crashes as the group tolerates.
+const AsTolerated = -1
+
+// Options says what is run. The same options give the same run, event for event.
+type Options struct {
+	// Servers is the size of the group, 1 to ServersMax.
+	Servers int
+	// Seed draws everything else: the network, the workload, the crashes, how quick the detector and the drivers are.
+	Seed uint64
+	// New makes the engine of a server.
+	New func(self order.ServerID) (order.Broadcaster, error)
+	// Reliable is the reliable digraph: who detects whose failure. Its order is Servers.
+	Reliable *digraph.Digraph
+	// NonUniform tells that the engines promise non-uniform broadcast only.
+	NonUniform bool
+	// Crashes bounds the planned crashes, up to Servers: AsTolerated, none at all (0), or more than the group tolerates; then only safety is asked.
+	Crashes int
+	// Rounds bounds the payloads that a server submits; 0 leaves that to the seed.
+	Rounds int
+	// PayloadMax bounds a payload in bytes; 0 is 4,096, which is what a Group takes.
+	PayloadMax int
+	// Trace, where it is not nil, is told what happens, an event a line.
+	Trace io.Writer
+	// Describe, where it is not nil, names a frame in the trace.
+	Describe func(frame []byte) string
+
+	tolerated int
+}
+
+// Result is what a run came to.
+type Result struct {
+	Seed uint64
+	// Violations are what the oracles found broken, safety first; none if the run passed.
+	Violations []*order.Violation
+	// Schedule describes the run on a line: the network's weather and the plan of the crashes.
+	Schedule string
+	// Crashed are the servers that crashed, ascending.
+	Crashed []order.ServerID
+	// Rounds is how many rounds the furthest server A-delivered.
+	Rounds int
+	// Events counts what happened, and Elapsed is the virtual time that it took.
+	Events  int
+	Elapsed Instant
+	// Hash is over all events; two runs with one hash went alike.
+	Hash uint64
+}
+
+// ErrOptions says that options make no run.
+var ErrOptions = errors.New("sim: bad options")
+
+// simulation is one run.
+type simulation struct {
+	options   Options
+	now       Instant
+	queue     queue
+	events    int
+	network   *network
+	detector  detector
+	adversary *rand.Rand
+	plan      []crash
+	servers   []server
+	crashed   int
+	// current is the server whose event is being handled.
+	current order.ServerID
+	// lingerFor is how long a driver lingers, and laziness how long it may let inputs gather.
+	lingerFor, laziness Instant
+	// faultsEnd is the end of the safety phase: no crash is begun and nothing is submitted past it.
+	faultsEnd, timeUp Instant
+	history           *order.RoundHistory
+	broken            []*order.Violation
+	trace             trace
+}
+
+// The streams of random numbers that a seed gives: one each, so that fewer crashes leave the network alone.
+const (
+	networkStream uint64 = iota << 32
+	workloadStream
+	adversaryStream
+	detectorStream
+	driverStream
+)
+
+// stream returns one of a seed's streams.
+func stream(seed, number uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, number)) }
+
+// eventsMax bounds the events of a run, for each submission and crash and each link that they may have to travel.
+const eventsMax = 2_000
+
+// Check runs one schedule and judges it. An error says that there was no run (ErrOptions, or an engine that cannot be made), or that the trace
+// could not be written; what the engines did wrong is in the result.
+func Check(options Options) (Result, error) {
+	s, err := newSimulation(options)
+	if err != nil {
+		return Result{}, err
+	}
+	s.run()
+	result := s.result()
+	for _, v := range result.Violations {
+		s.trace.say(s.now, "%v", v)
+	}
+	if err := s.trace.close(); err != nil {
+		return result, fmt.Errorf("sim: write the trace: %w", err)
+	}
+	return result, nil
+}
+
+func newSimulation(options Options) (*simulation, error) {
+	if err := options.complete(); err != nil {
+		return nil, err
+	}
+	s := &simulation{
+		options: options, network: newNetwork(options.Seed, options.Servers), detector: newPerfect(options.Seed, options.successors),
+		servers: make([]server, options.Servers), history: order.NewRoundHistory(options.Servers), trace: newTrace(options.Trace),
+	}
+	if options.NonUniform {
+		s.history.NonUniform()
+	}
+	for id := range s.servers {
+		engine, err := options.New(order.ServerID(id))
+		if err != nil {
+			return nil, fmt.Errorf("sim: make the engine of server %d: %w", id, err)
+		}
+		s.servers[id].engine = engine
+	}
+	s.schedule()
+	return s, nil
+}
+
+// complete checks the options and fills in what follows from them.
+func (o *Options) complete() error {
+	switch {
+	case o.Servers < 1 || o.Servers > ServersMax:
+		return fmt.Errorf("%w: %d servers, want 1 to %d", ErrOptions, o.Servers, ServersMax)
+	case o.New == nil || o.Reliable == nil:
+		return fmt.Errorf("%w: no engine or no reliable digraph", ErrOptions)
+	case o.Reliable.Order() != o.Servers:
+		return fmt.Errorf("%w: a reliable digraph of %d for %d servers", ErrOptions, o.Reliable.Order(), o.Servers)
+	case o.Crashes < AsTolerated || o.Crashes > o.Servers:
+		return fmt.Errorf("%w: %d crashes among %d servers", ErrOptions, o.Crashes, o.Servers)
+	case o.Rounds < 0 || o.PayloadMax < 0 || o.PayloadMax > 0 && o.PayloadMax < payloadMin:
+		return fmt.Errorf("%w: negative rounds, or payloads under %d bytes", ErrOptions, payloadMin)
+	}
+	if o.PayloadMax == 0 {
+		o.PayloadMax = payloadMaxDefault
+	}
+	o.tolerated = digraph.Tolerated(o.Reliable)
+	if o.Crashes == AsTolerated {
+		o.Crashes = o.tolerated
+	}
+	return nil
+}
+
+// successors are a server's in the reliable digraph.
+func (o *Options) successors(server order.ServerID) []order.ServerID {
+	var all []order.ServerID
+	for _, successor := range o.Reliable.Successors(int(server)) {
+		all = append(all, order.ServerID(successor))
+	}
+	return all
+}
+
+// schedule draws the run.
+func (s *simulation) schedule() {
+	driver := stream(s.options.Seed, driverStream)
+	s.lingerFor = between(100*microsecond, 10*millisecond)(driver)
+	if driver.IntN(2) == 0 {
+		s.laziness = between(10*microsecond, 1*millisecond)(driver)
+	}
+	submissions := workload(s.options.Seed, s.options.Servers, s.options.Rounds, s.options.PayloadMax)
+	span := Instant(0)
+	for _, submitted := range submissions {
+		span = max(span, submitted.at)
+		s.queue.push(event{at: submitted.at, kind: submission, server: submitted.server, frame: submitted.payload})
+	}
+	// Crashes are planned from a stream of their own; what they need drawn while they happen comes from its rest.
+	s.adversary = stream(s.options.Seed, adversaryStream+1)
+	var strategy string
+	s.plan, strategy = planCrashes(s.options.Seed, &s.options, span, s.options.Crashes)
+	for number, c := range s.plan {
+		if c.after < 0 {
+			s.queue.push(event{at: c.wait, kind: arming, server: c.server, number: number})
+		}
+	}
+	s.faultsEnd = span + 300*millisecond
+	// A round is a few broadcasts, a broadcast at most as many hops as there are servers; slow hops are few, so this is far more than is needed.
+	s.timeUp = s.faultsEnd + 10*second + Instant(len(submissions)+10)*20*s.network.slowest()
+	s.trace.say(0, "%d servers, seed %d, %s network, %s: %s", s.options.Servers, s.options.Seed, s.network.climate.name, strategy, describePlan(s.plan))
+}
+
+// over tells that something is broken for good, and the run need not go on.
+func (s *simulation) over() bool { return len(s.broken) > 0 }
+
+// run lets everything happen: the safety phase with submissions and crashes, and then, with neither, the liveness phase until there is rest.
+func (s *simulation) run() {
+	defer s.recoverPanic()
+	submitted := len(s.queue.events)
+	limit := eventsMax * (submitted + 10) * (s.options.Servers + 10)
+	for len(s.queue.events) > 0 && !s.over() {
+		e := s.queue.pop()
+		s.now, s.current = e.at, e.server
+		s.events++
+		if s.now > s.timeUp || s.events > limit {
+			s.judgeProgress(true)
+			return
+		}
+		s.handle(e)
+	}
+	if s.over() {
+		return
+	}
+	moment := order.UnderWay
+	if s.crashed <= s.options.tolerated {
+		moment = order.AtRest
+		s.judgeProgress(false)
+	}
+	s.broken = append(s.broken, s.history.Judge(moment)...)
+}
+
+// handle lets one event happen.
+func (s *simulation) handle(e event) {
+	switch e.kind {
+	case arrival:
+		s.arrive(e)
+	case suspicion:
+		s.suspect(e)
+	case submission:
+		if v := &s.servers[e.server]; !v.crashed {
+			s.trace.note(s.now, uint64(submission), uint64(e.server))
+			v.pool = append(v.pool, e.frame)
+			s.actSoon(e.server)
+		}
+	case lingering:
+		s.lingerOver(e)
+	case acting:
+		if v := &s.servers[e.server]; !v.crashed {
+			v.acts = false
+			s.act(e.server)
+		}
+	case arming:
+		s.armCrash(e.number)
+	}
+}
+
+// result sums a run up.
+func (s *simulation) result() Result {
+	result := Result{
+		Seed: s.options.Seed, Violations: s.broken, Events: s.events, Elapsed: s.now, Hash: s.trace.hash,
+		Schedule: fmt.Sprintf("%s network; %s", s.network.climate.name, describePlan(s.plan)),
+	}
+	for id := range s.servers {
+		result.Rounds = max(result.Rounds, s.history.Rounds(order.ServerID(id)))
+		if s.servers[id].crashed {
+			result.Crashed = append(result.Crashed, order.ServerID(id))
+		}
+	}
+	return result
+}
