@@ -74,6 +74,8 @@ func (d Decision) lost(server order.ServerID, disk DiskID) bool {
 type State struct {
 	// Disk names the folder that holds this state.
 	Disk DiskID
+	// Activated is the last generation in which this node took part.
+	Activated Generation
 	// Instance is the generation that Promised and Accepted belong to.
 	Instance Generation
 	Promised Ballot
@@ -217,8 +219,13 @@ func (s *Synod) Elsewhere() Generation { return s.refused }
 // Report tells what the node holds now. Call it before the node promises anything, and whenever the node does not work and its head changed.
 func (s *Synod) Report(head Head) { s.head = head }
 
-// Working tells that the node's engine orders in a generation: from now on the node refuses to promise.
+// Working tells that the node's engine is about to order in a generation, and Ready wants that saved before it does: from now on the node refuses to promise.
 func (s *Synod) Working(generation Generation) {
+	if generation < s.state.Activated || s.Frozen(generation) {
+		panic(fmt.Sprintf("recovery: invariant broken: generation %d starts after %d, with a promise for %d", generation, s.state.Activated, s.state.Instance))
+	}
+	s.state.Activated = generation
+	s.dirty = true
 	s.working = generation
 	s.refused = 0
 	s.reset()
@@ -246,8 +253,14 @@ func (s *Synod) Linked(server order.ServerID, linked bool) {
 
 // Frozen tells whether this node has promised a generation later than the given one: its engine must not deliver there any more.
 func (s *Synod) Frozen(generation Generation) bool {
-	return s.state.Instance > generation && s.state.Promised != Ballot{}
+	return s.state.Instance > generation && s.state.Promised != (Ballot{})
 }
+
+// Activated is the last generation in which this node took part, 0 for none.
+func (s *Synod) Activated() Generation { return s.state.Activated }
+
+// Decided is the latest decision that this node knows, nil for none.
+func (s *Synod) Decided() *Decision { return s.state.Decided }
 
 func (s *Synod) reset() {
 	s.phase = phaseWaiting

@@ -154,6 +154,7 @@ func (w *world) adopt(i int, d Decision) {
 		if w.plant != promisesWhileWorking {
 			n.synod.Working(d.Generation)
 		}
+		w.drain(i)
 	}
 }
 

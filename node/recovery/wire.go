@@ -118,6 +118,7 @@ func (s State) Encode() []byte {
 	}
 	b = append(b, flags)
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.Disk))
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.Activated))
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.Instance))
 	b = appendBallot(b, s.Promised)
 	b = appendBallot(b, s.Accepted)
@@ -143,7 +144,7 @@ func DecodeState(b []byte) (State, error) {
 	}
 	r := reader{bytes: body[len(stateMagic):]}
 	flags := r.u8()
-	s := State{Disk: DiskID(r.u64()), Instance: Generation(r.u64()), Promised: r.ballot(), Accepted: r.ballot()}
+	s := State{Disk: DiskID(r.u64()), Activated: Generation(r.u64()), Instance: Generation(r.u64()), Promised: r.ballot(), Accepted: r.ballot()}
 	if flags&flagValue != 0 {
 		s.AcceptedValue = r.decision()
 	}

@@ -1,0 +1,196 @@
+package home
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/knadh/koanf/parsers/toml/v2"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/v2"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// EnvPrefix begins the environment variables that override the file: LEDGERD_NODE_API_LISTEN stands for [api] listen.
+const EnvPrefix = "LEDGERD_NODE_"
+
+// ErrConfig says what is wrong with a configuration.
+var ErrConfig = errors.New("configuration")
+
+// Config is what an operator may set. The zero value of a field stands for its default.
+type Config struct {
+	API      APIConfig      `koanf:"api"`
+	Fabric   FabricConfig   `koanf:"fabric"`
+	Ordering OrderingConfig `koanf:"ordering"`
+	Store    StoreConfig    `koanf:"store"`
+	Log      LogConfig      `koanf:"log"`
+}
+
+// APIConfig is where clients come in.
+type APIConfig struct {
+	Listen         string   `koanf:"listen"`          // host:port
+	Certificate    string   `koanf:"certificate"`     // file in PEM; with Key it switches TLS on
+	Key            string   `koanf:"key"`             // file in PEM
+	AllowedOrigins []string `koanf:"allowed_origins"` // of pages that may call the API from a browser
+	CallsPerSecond float64  `koanf:"calls_per_second"`
+}
+
+// FabricConfig is where the other nodes come in.
+type FabricConfig struct {
+	Listen string `koanf:"listen"` // host:port; default: the address that the genesis has for this node
+}
+
+// OrderingConfig is about rounds and the failure detector. Engine has to be the same on all nodes of a shard.
+type OrderingConfig struct {
+	Engine         string        `koanf:"engine"`            // allconcur+ or allconcur
+	Heartbeat      time.Duration `koanf:"heartbeat"`         // between two heartbeats
+	SuspectAfter   time.Duration `koanf:"suspect_after"`     // of silence
+	Linger         time.Duration `koanf:"linger"`            // before an empty message helps others' last transactions on
+	BatchBytesMax  int           `koanf:"batch_bytes_max"`   // of one round message
+	PoolBytesMax   int           `koanf:"pool_bytes_max"`    // of transactions that wait for a round
+	TargetNines    int           `koanf:"target_nines"`      // of reliability, which gives the reliable digraph its degree
+	ServerMTTFHour int           `koanf:"server_mttf_hours"` // mean time to failure of a server
+}
+
+// StoreConfig is about the disk.
+type StoreConfig struct {
+	ReserveBytes int64 `koanf:"reserve_bytes"` // writes are refused when less is free; 0: the store's default
+}
+
+// LogConfig is about the log, which goes to standard error.
+type LogConfig struct {
+	Level  string `koanf:"level"`  // debug, info, warn, error
+	Format string `koanf:"format"` // text or json
+}
+
+// Default returns the configuration that a new home gets.
+func Default() Config {
+	return Config{
+		API: APIConfig{Listen: "127.0.0.1:8080"},
+		Ordering: OrderingConfig{
+			Engine: allconcur.EngineAllConcurPlus, Heartbeat: 500 * time.Millisecond, SuspectAfter: 5 * time.Second, Linger: time.Millisecond,
+			BatchBytesMax: 2 << 20, PoolBytesMax: 64 << 20, TargetNines: 6, ServerMTTFHour: 18304,
+		},
+		Log: LogConfig{Level: "info", Format: "text"},
+	}
+}
+
+// Validate returns ErrConfig with the key that is wrong and what it may be.
+func (c *Config) Validate() error {
+	wrong := func(key, format string, arguments ...any) error {
+		return fmt.Errorf("%w: %s: %s", ErrConfig, key, fmt.Sprintf(format, arguments...))
+	}
+	if err := checkAddress(c.API.Listen); err != nil {
+		return wrong("api.listen", "%v", err)
+	}
+	if c.Fabric.Listen != "" {
+		if err := checkAddress(c.Fabric.Listen); err != nil {
+			return wrong("fabric.listen", "%v", err)
+		}
+	}
+	switch {
+	case (c.API.Certificate == "") != (c.API.Key == ""):
+		return wrong("api.certificate", "TLS needs both certificate and key, or neither")
+	case c.Ordering.Engine != allconcur.EngineAllConcurPlus && c.Ordering.Engine != allconcur.EngineAllConcur:
+		return wrong("ordering.engine", "%q is none of %s and %s", c.Ordering.Engine, allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
+	case c.Ordering.Heartbeat < time.Millisecond:
+		return wrong("ordering.heartbeat", "%v is shorter than a millisecond", c.Ordering.Heartbeat)
+	case c.Ordering.SuspectAfter < 3*c.Ordering.Heartbeat:
+		return wrong("ordering.suspect_after", "%v is less than three heartbeats (%v): a healthy node would be taken for a dead one", c.Ordering.SuspectAfter, c.Ordering.Heartbeat)
+	case c.Ordering.BatchBytesMax < ledger.MaxBundleBytes+4096 || c.Ordering.BatchBytesMax > 8<<20:
+		return wrong("ordering.batch_bytes_max", "%d is not between %d and 8388608", c.Ordering.BatchBytesMax, ledger.MaxBundleBytes+4096)
+	case c.Ordering.PoolBytesMax < 2<<20:
+		return wrong("ordering.pool_bytes_max", "%d is less than 2097152", c.Ordering.PoolBytesMax)
+	case c.Ordering.TargetNines < 1 || c.Ordering.TargetNines > 15:
+		return wrong("ordering.target_nines", "%d is not between 1 and 15", c.Ordering.TargetNines)
+	case c.Ordering.ServerMTTFHour < 1:
+		return wrong("ordering.server_mttf_hours", "%d is less than an hour", c.Ordering.ServerMTTFHour)
+	case c.Store.ReserveBytes < 0:
+		return wrong("store.reserve_bytes", "%d is negative", c.Store.ReserveBytes)
+	case !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level):
+		return wrong("log.level", "%q is none of debug, info, warn, error", c.Log.Level)
+	case c.Log.Format != "text" && c.Log.Format != "json":
+		return wrong("log.format", "%q is neither text nor json", c.Log.Format)
+	}
+	return nil
+}
+
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil || port == "" {
+		return fmt.Errorf("%q is no host:port, such as 127.0.0.1:8080", address)
+	}
+	return nil
+}
+
+// readConfig reads the file over the defaults, and the environment over both. A key that is not known is an error: it is a typing mistake.
+func readConfig(path string) (Config, error) {
+	k := koanf.New(".")
+	if err := k.Load(file.Provider(path), toml.Parser()); err != nil {
+		return Config{}, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	}
+	environment := env.Provider(".", env.Opt{Prefix: EnvPrefix, TransformFunc: func(key, value string) (string, any) {
+		key = strings.ToLower(strings.TrimPrefix(key, EnvPrefix))
+		section, rest, _ := strings.Cut(key, "_")
+		return section + "." + rest, value
+	}})
+	if err := k.Load(environment, nil); err != nil {
+		return Config{}, fmt.Errorf("%w: environment: %w", ErrConfig, err)
+	}
+	for _, key := range k.Keys() {
+		if !slices.Contains(keys, key) {
+			return Config{}, fmt.Errorf("%w: %s: unknown key %s; the keys are %s", ErrConfig, path, key, strings.Join(keys, ", "))
+		}
+	}
+	config := Default()
+	if err := k.Unmarshal("", &config); err != nil {
+		return Config{}, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
+	}
+	return config, config.Validate()
+}
+
+var keys = []string{
+	"api.listen", "api.certificate", "api.key", "api.allowed_origins", "api.calls_per_second", "fabric.listen",
+	"ordering.engine", "ordering.heartbeat", "ordering.suspect_after", "ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
+	"ordering.target_nines", "ordering.server_mttf_hours", "store.reserve_bytes", "log.level", "log.format",
+}
+
+// text is the file that a new home gets: every key, with what it means.
+func (c *Config) text() string {
+	return fmt.Sprintf(`# Configuration of a ledgerd node. Every key may be left out; environment variables %sSECTION_KEY override the file.
+
+[api]                    # where clients and browsers come in
+listen = %q
+# certificate = "tls.crt"  # with key: serve TLS
+# key = "tls.key"
+# allowed_origins = ["https://books.example"]
+# calls_per_second = 20000 # from one address
+
+[fabric]                 # where the other nodes come in
+listen = %q
+
+[ordering]
+engine = %q     # allconcur+ or allconcur; the same on all nodes of the shard
+heartbeat = "%s"
+suspect_after = "%s"       # of silence; a process that ended is noticed at once
+linger = "%s"
+batch_bytes_max = %d
+pool_bytes_max = %d
+target_nines = %d           # reliability over a day, which gives the reliable digraph its degree
+server_mttf_hours = %d
+
+[store]
+reserve_bytes = %d          # writes are refused when less disk is free; 0: the default
+
+[log]
+level = %q             # debug, info, warn, error
+format = %q            # text or json
+`, EnvPrefix, c.API.Listen, c.Fabric.Listen, c.Ordering.Engine, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger, c.Ordering.BatchBytesMax,
+		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour, c.Store.ReserveBytes, c.Log.Level, c.Log.Format)
+}

@@ -1,0 +1,11 @@
+// Package home is a node's folder: its configuration, its identity, the genesis of the chain that it belongs to, and the places of its data.
+//
+//	config.toml   what an operator may change; every key has a default and a comment
+//	genesis.json  the chain's beginning, the same on all nodes
+//	node.key      the node's ed25519 key, PKCS #8 in PEM, readable by its owner only
+//	generation    what the node promised and learned about the shard's generations (package recovery)
+//	data/         the ledger store
+//
+// What always holds: a folder is either whole or refused with what is missing and what to do; nothing existing is overwritten by Create; the node's key is
+// one of the genesis's members, which gives the node its place; files are written beside, synced and renamed.
+package home

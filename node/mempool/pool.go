@@ -1,0 +1,306 @@
+package mempool
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// ErrFull says that the pool has no room now; the same bundle may be offered again.
+var ErrFull = errors.New("the node is overloaded, retry in a moment")
+
+// Tip is the last executed block, for a batch's header.
+type Tip struct {
+	Height ledger.Height
+	Hash   ledger.Hash
+}
+
+// Config sets up a pool.
+type Config struct {
+	// BytesMax bounds the encoded bundles in the pool.
+	BytesMax int
+	// Tip gives the last executed block; it must be quick and not call the pool.
+	Tip func() Tip
+	// Now gives the time; nil stands for time.Now.
+	Now func() time.Time
+}
+
+// expiredMax is how many expired transactions are remembered, so that their senders learn why they are in no block.
+const expiredMax = 1 << 16
+
+// never is later than every height.
+const never = ^ledger.Height(0)
+
+// item is one admitted bundle.
+type item struct {
+	bundle   *ledger.Bundle
+	encoded  []byte
+	admitted time.Time
+	missing  int // transactions that are in no block yet
+	expires  ledger.Height
+	gone     bool // in blocks, or expired; it leaves the queue when it is met
+}
+
+// Pool is safe for concurrent use.
+type Pool struct {
+	config Config
+	ready  chan struct{}
+
+	mu      sync.Mutex
+	queue   []*item // admitted, in order; those before next are under way
+	next    int     // the first that no round has taken yet
+	byID    map[ledger.Hash]*item
+	bytes   int
+	blocks  int // blocks applied
+	expires int // items that may expire
+	// earliest is at most the lowest height after which a waiting item expires.
+	earliest ledger.Height
+	regroup  bool
+	expired  map[ledger.Hash]ledger.Height
+	oldest   []ledger.Hash // of expired, oldest first
+}
+
+// New makes an empty pool.
+func New(config Config) *Pool {
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	return &Pool{config: config, ready: make(chan struct{}, 1), byID: map[ledger.Hash]*item{}, expired: map[ledger.Hash]ledger.Height{}, earliest: never}
+}
+
+// Add admits a verified bundle; encoded are its bytes, which the pool keeps. Known tells which ids are in the chain already; it may read the disk. It returns
+// ErrFull where there is no room. A bundle of which every transaction is known or here already adds nothing.
+func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash) bool) error {
+	inChain := make([]bool, bundle.Len())
+	for attempt := 0; ; attempt++ {
+		// What is in the chain is looked up without the lock, and again when a block came in the meantime: a transaction that was
+		// applied before it is added would never leave the pool.
+		p.mu.Lock()
+		blocks := p.blocks
+		p.mu.Unlock()
+		for i := range inChain {
+			inChain[i] = known(bundle.ID(i))
+		}
+		p.mu.Lock()
+		if p.blocks == blocks {
+			break
+		}
+		if attempt == 3 { // blocks come faster than the disk answers: once, hold them up
+			for i := range inChain {
+				inChain[i] = known(bundle.ID(i))
+			}
+			break
+		}
+		p.mu.Unlock()
+	}
+	defer p.mu.Unlock()
+	fresh := make([]ledger.Hash, 0, bundle.Len())
+	for i := range bundle.Len() {
+		if id := bundle.ID(i); p.byID[id] == nil && !inChain[i] {
+			fresh = append(fresh, id)
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	if p.bytes+len(encoded) > p.config.BytesMax {
+		return fmt.Errorf("%w: %d of %d bytes wait for a round", ErrFull, p.bytes, p.config.BytesMax)
+	}
+	it := &item{bundle: bundle, encoded: encoded, admitted: p.config.Now(), missing: len(fresh), expires: lastValid(bundle)}
+	for _, id := range fresh {
+		p.byID[id] = it
+		delete(p.expired, id)
+	}
+	p.queue = append(p.queue, it)
+	p.bytes += len(encoded)
+	if it.expires != 0 {
+		p.expires++
+		p.earliest = min(p.earliest, it.expires)
+	}
+	p.signal()
+	return nil
+}
+
+// lastValid is the last height at which some transaction of the bundle is valid; 0 if one never expires.
+func lastValid(bundle *ledger.Bundle) ledger.Height {
+	var last ledger.Height
+	for i := range bundle.Len() {
+		valid := bundle.Transaction(i).LastValid
+		if valid == 0 {
+			return 0
+		}
+		last = max(last, valid)
+	}
+	return last
+}
+
+func (p *Pool) signal() {
+	select {
+	case p.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Ready implements driver.Source.
+func (p *Pool) Ready() <-chan struct{} { return p.ready }
+
+// Next implements driver.Source: the waiting bundles, in order, as many as go into one payload; nil when there are none.
+func (p *Pool) Next(maxBytes int) []byte {
+	tip := p.config.Tip()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var marks Marks
+	if p.regroup {
+		marks, p.regroup = MarkRegroup, false
+	}
+	const headerRoom = 128 // a batch's header, its count and the marks
+	room := min(maxBytes, ledger.MaxBatchBytes) - headerRoom
+	var bundles [][]byte
+	for p.next < len(p.queue) && len(bundles) < ledger.MaxBatchBundles {
+		it := p.queue[p.next]
+		if !it.gone {
+			size := ledger.BatchSize(len(it.encoded))
+			if size > room {
+				break
+			}
+			room -= size
+			bundles = append(bundles, it.encoded)
+		}
+		p.next++
+	}
+	p.compact()
+	if len(bundles) == 0 && marks == 0 {
+		return nil
+	}
+	if len(bundles) == 0 {
+		return []byte{byte(marks)}
+	}
+	header := ledger.BatchHeader{Time: ledger.Milliseconds(p.config.Now().UnixMilli()), Height: tip.Height, Tip: tip.Hash}
+	return append(ledger.EncodeBatch(header, bundles), byte(marks))
+}
+
+// compact drops what is gone from the front of the queue, once it is worth the copying.
+func (p *Pool) compact() {
+	front := 0
+	for front < p.next && p.queue[front].gone {
+		front++
+	}
+	if front > 1024 || front == len(p.queue) {
+		kept := copy(p.queue, p.queue[front:])
+		clear(p.queue[kept:])
+		p.queue = p.queue[:kept]
+		p.next -= front
+	}
+}
+
+// Applied takes what a block holds out of the pool and drops what has expired with it. It gives the admission times of this node's own
+// transactions in the block, for the latency figures. Call it after the block can be read in the store.
+func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.blocks++
+	for i := range block.Entries {
+		id := block.Entries[i].ID
+		it := p.byID[id]
+		if it == nil {
+			continue
+		}
+		delete(p.byID, id)
+		admitted = append(admitted, it.admitted)
+		if it.missing--; it.missing == 0 {
+			p.drop(it)
+		}
+	}
+	if p.expires > 0 && block.Header.Height >= p.earliest {
+		p.expire(block.Header.Height)
+	}
+	p.compact()
+	return admitted
+}
+
+func (p *Pool) drop(it *item) {
+	it.gone = true
+	p.bytes -= len(it.encoded)
+	if it.expires != 0 {
+		p.expires--
+	}
+}
+
+// expire drops waiting bundles that no later block can hold. What is under way stays: its round may still come.
+func (p *Pool) expire(height ledger.Height) {
+	p.earliest = never
+	for i, it := range p.queue {
+		if it.gone || it.expires == 0 {
+			continue
+		}
+		if i < p.next || it.expires > height {
+			p.earliest = min(p.earliest, max(it.expires, height+1))
+			continue
+		}
+		for i := range it.bundle.Len() {
+			id := it.bundle.ID(i)
+			if p.byID[id] != it {
+				continue
+			}
+			delete(p.byID, id)
+			p.remember(id, it.bundle.Transaction(i).LastValid)
+		}
+		p.drop(it)
+	}
+}
+
+func (p *Pool) remember(id ledger.Hash, lastValid ledger.Height) {
+	if _, ok := p.expired[id]; !ok {
+		p.oldest = append(p.oldest, id)
+	}
+	p.expired[id] = lastValid
+	if len(p.oldest) > expiredMax {
+		delete(p.expired, p.oldest[0])
+		p.oldest = p.oldest[1:]
+	}
+}
+
+// Again puts everything that was under way back to the front, in its old order: the group started anew, and rounds that were not delivered are void.
+// Whatever was delivered all the same is dropped as a duplicate when the block is sealed.
+func (p *Pool) Again() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next = 0
+	p.regroup = false
+	if len(p.queue) > 0 {
+		p.signal()
+	}
+}
+
+// Regroup has the next batch carry MarkRegroup.
+func (p *Pool) Regroup() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.regroup = true
+	p.signal()
+}
+
+// Pending tells whether a transaction is in the pool.
+func (p *Pool) Pending(id ledger.Hash) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.byID[id] != nil
+}
+
+// Expired tells whether a transaction was dropped because its last valid block passed, and which block that was.
+func (p *Pool) Expired(id ledger.Hash) (ledger.Height, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	height, ok := p.expired[id]
+	return height, ok
+}
+
+// Size is the number of transactions in the pool, and their bytes.
+func (p *Pool) Size() (transactions, bytes int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.byID), p.bytes
+}

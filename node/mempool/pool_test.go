@@ -1,0 +1,249 @@
+package mempool
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"pgregory.net/rapid"
+)
+
+func bundle(t testing.TB, lastValid ledger.Height, sequences ...uint64) (*ledger.Bundle, []byte) {
+	t.Helper()
+	var transactions []ledger.Transaction
+	for _, sequence := range sequences {
+		transactions = append(transactions, ledger.Transaction{Signer: "acme", Nonce: ledger.Nonce{Sequence: sequence}, LastValid: lastValid, Note: []byte("a note"),
+			Records: []ledger.Record{{Key: "acme:key", Value: []byte("value")}}})
+	}
+	b, err := ledger.NewBundle(transactions...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, b.Encode()
+}
+
+func block(height ledger.Height, bundles ...*ledger.Bundle) *ledger.Block {
+	b := &ledger.Block{Header: ledger.Header{Height: height}}
+	for _, from := range bundles {
+		for i := range from.Len() {
+			b.Entries = append(b.Entries, ledger.Entry{ID: from.ID(i)})
+		}
+	}
+	return b
+}
+
+func nothingKnown(ledger.Hash) bool { return false }
+
+func pool(bytes int) *Pool {
+	return New(Config{BytesMax: bytes, Tip: func() Tip { return Tip{} }})
+}
+
+// taken is what the next payload holds, as bundles.
+func taken(t testing.TB, p *Pool, maxBytes int) (bundles [][]byte, marks Marks) {
+	t.Helper()
+	payload := p.Next(maxBytes)
+	if len(payload) > maxBytes {
+		t.Fatalf("a payload of %d bytes, at most %d wanted", len(payload), maxBytes)
+	}
+	encoded, marks, err := SplitPayload(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(encoded) == 0 {
+		return nil, marks
+	}
+	batch, err := ledger.DecodeBatch(encoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return batch.Bundles, marks
+}
+
+func TestBundleStaysUntilItIsInABlock(t *testing.T) {
+	t.Parallel()
+	p := pool(1 << 20)
+	b, encoded := bundle(t, 0, 1, 2)
+	if err := p.Add(b, encoded, nothingKnown); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Add(b, encoded, nothingKnown); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := taken(t, p, 1<<20); len(got) != 1 || string(got[0]) != string(encoded) {
+		t.Fatalf("took %d bundles, want the one", len(got))
+	}
+	if got, _ := taken(t, p, 1<<20); got != nil {
+		t.Fatal("a bundle under way was taken again")
+	}
+	p.Again()
+	if got, _ := taken(t, p, 1<<20); len(got) != 1 {
+		t.Fatal("after the group started anew the bundle did not leave again")
+	}
+	if !p.Pending(b.ID(0)) {
+		t.Fatal("not pending")
+	}
+	if admitted := p.Applied(block(1, b)); len(admitted) != 2 {
+		t.Fatalf("%d admission times, want 2", len(admitted))
+	}
+	if transactions, bytes := p.Size(); transactions != 0 || bytes != 0 || p.Pending(b.ID(0)) {
+		t.Fatalf("%d transactions and %d bytes are left", transactions, bytes)
+	}
+	p.Again()
+	if got, _ := taken(t, p, 1<<20); got != nil {
+		t.Fatal("what is in a block was taken again")
+	}
+}
+
+func TestFullPoolRefuses(t *testing.T) {
+	t.Parallel()
+	first, encoded := bundle(t, 0, 1)
+	p := pool(len(encoded) + 10)
+	if err := p.Add(first, encoded, nothingKnown); err != nil {
+		t.Fatal(err)
+	}
+	second, encodedSecond := bundle(t, 0, 2)
+	if err := p.Add(second, encodedSecond, nothingKnown); !errors.Is(err, ErrFull) {
+		t.Fatalf("got %v, want ErrFull", err)
+	}
+	if err := p.Add(first, encoded, nothingKnown); err != nil {
+		t.Fatalf("a known bundle needs no room, got %v", err)
+	}
+	p.Applied(block(1, first))
+	if err := p.Add(second, encodedSecond, nothingKnown); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestExpiredIsDroppedAndRemembered(t *testing.T) {
+	t.Parallel()
+	p := pool(1 << 20)
+	waits, encodedWaits := bundle(t, 5, 1)
+	under, encodedUnder := bundle(t, 5, 2)
+	if err := p.Add(under, encodedUnder, nothingKnown); err != nil {
+		t.Fatal(err)
+	}
+	taken(t, p, 1<<20)
+	if err := p.Add(waits, encodedWaits, nothingKnown); err != nil {
+		t.Fatal(err)
+	}
+	p.Applied(block(4))
+	if !p.Pending(waits.ID(0)) {
+		t.Fatal("expired at 4, is valid until 5")
+	}
+	p.Applied(block(5))
+	if height, ok := p.Expired(waits.ID(0)); !ok || height != 5 || p.Pending(waits.ID(0)) {
+		t.Fatalf("expired %v at %d", ok, height)
+	}
+	if !p.Pending(under.ID(0)) {
+		t.Fatal("what is under way may still be delivered")
+	}
+	p.Again()
+	p.Applied(block(6))
+	if _, ok := p.Expired(under.ID(0)); !ok {
+		t.Fatal("not expired after its round was void")
+	}
+}
+
+func TestMarkGoesOnceAndWithoutABatch(t *testing.T) {
+	t.Parallel()
+	p := pool(1 << 20)
+	p.Regroup()
+	select {
+	case <-p.Ready():
+	default:
+		t.Fatal("not ready")
+	}
+	if bundles, marks := taken(t, p, 1<<20); bundles != nil || marks != MarkRegroup {
+		t.Fatalf("%d bundles, marks %d", len(bundles), marks)
+	}
+	if p.Next(1<<20) != nil {
+		t.Fatal("the mark went twice")
+	}
+	if _, _, err := SplitPayload([]byte{1, 2, 0x80}); !errors.Is(err, ErrPayload) {
+		t.Fatalf("unknown marks give %v", err)
+	}
+}
+
+// Against a plain model: the order of admission is kept, nothing leaves twice within a generation, nothing is lost, the bounds hold.
+func TestPoolAgainstModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		p := pool(4000)
+		var waiting, underWay []*ledger.Bundle
+		sequence, height := uint64(0), ledger.Height(0)
+		for range rapid.IntRange(1, 60).Draw(rt, "steps") {
+			switch rapid.IntRange(0, 4).Draw(rt, "step") {
+			case 0, 1:
+				sequence++
+				b, encoded := bundle(t, 0, sequence)
+				switch err := p.Add(b, encoded, nothingKnown); {
+				case err == nil:
+					waiting = append(waiting, b)
+				case !errors.Is(err, ErrFull):
+					rt.Fatal(err)
+				}
+			case 2:
+				got, _ := taken(t, p, rapid.IntRange(400, 2000).Draw(rt, "room"))
+				for _, encoded := range got {
+					if len(waiting) == 0 || string(waiting[0].Encode()) != string(encoded) {
+						rt.Fatal("a bundle left out of order")
+					}
+					underWay, waiting = append(underWay, waiting[0]), waiting[1:]
+				}
+			case 3:
+				count := rapid.IntRange(0, len(underWay)).Draw(rt, "delivered")
+				height++
+				p.Applied(block(height, underWay[:count]...))
+				underWay = underWay[count:]
+			case 4:
+				p.Again()
+				waiting, underWay = append(append([]*ledger.Bundle{}, underWay...), waiting...), nil
+			}
+			transactions, bytes := p.Size()
+			if transactions != len(waiting)+len(underWay) || bytes > 4000 {
+				rt.Fatalf("%d transactions, %d bytes; want %d", transactions, bytes, len(waiting)+len(underWay))
+			}
+		}
+	})
+}
+
+func FuzzSplitPayload(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{0, 1})
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		batch, _, err := SplitPayload(payload)
+		if err == nil && len(payload) > 0 && len(batch) != len(payload)-1 {
+			t.Fatal("the batch is all but the last byte")
+		}
+	})
+}
+
+func BenchmarkAddNextApplied(b *testing.B) {
+	p := pool(1 << 30)
+	var bundles []*ledger.Bundle
+	var encodings [][]byte
+	for i := range 1000 {
+		made, encoded := bundle(b, 0, uint64(i))
+		bundles, encodings = append(bundles, made), append(encodings, encoded)
+	}
+	b.ReportAllocs()
+	for height := range b.N {
+		for i := range bundles {
+			if err := p.Add(bundles[i], encodings[i], nothingKnown); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if p.Next(1<<20) == nil {
+			b.Fatal("nothing to take")
+		}
+		p.Applied(block(ledger.Height(height), bundles...))
+	}
+	b.ReportMetric(float64(b.N*len(bundles))/b.Elapsed().Seconds(), "bundles/s")
+}
+
+func ExampleSplitPayload() {
+	batch, marks, _ := SplitPayload([]byte{7, 7, byte(MarkRegroup)})
+	fmt.Println(len(batch), marks == MarkRegroup)
+	// Output: 2 true
+}
