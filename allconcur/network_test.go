@@ -1,0 +1,363 @@
+package allconcur
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// network drives a whole group in one goroutine: reliable FIFO channels, random interleaving, crashes at any step, also in the middle of a send to several
+// successors, and a perfect failure detector, which suspects a crashed server only when all that it got out is received.
+type network struct {
+	rng      *rand.Rand
+	reliable *digraph.Digraph
+	engines  []*Engine
+	// channels[from*n+to] are the frames under way.
+	channels [][][]byte
+	crashed  []bool
+	// suspected[p*n+q] tells that p's detector suspects q.
+	suspected []bool
+	// crashAfter is how many more frames a server gets out before it crashes, -1 while it does not.
+	crashAfter []int
+	delivered  [][]order.Delivery
+	// broadcast[p] are the payloads that server p A-broadcast.
+	broadcast [][]string
+	// losesTail makes a crash lose the last frames of each of the server's channels, too, as a killed process does.
+	losesTail bool
+	counter   int
+	trace     *strings.Builder
+}
+
+func newNetwork(seed uint64, config Config) (*network, error) {
+	n := config.Servers
+	w := &network{
+		rng: rand.New(rand.NewPCG(seed, 1)), reliable: config.Reliable, engines: make([]*Engine, n), channels: make([][][]byte, n*n),
+		crashed: make([]bool, n), suspected: make([]bool, n*n), crashAfter: make([]int, n), delivered: make([][]order.Delivery, n),
+		broadcast: make([][]string, n), trace: &strings.Builder{},
+	}
+	for p := range n {
+		config.Self = order.ServerID(p)
+		engine, err := New(config)
+		if err != nil {
+			return nil, err
+		}
+		w.engines[p], w.crashAfter[p] = engine, -1
+	}
+	return w, nil
+}
+
+func (w *network) n() int { return len(w.engines) }
+
+func (w *network) note(format string, arguments ...any) { fmt.Fprintf(w.trace, format+"\n", arguments...) }
+
+// crash stops a server. Its frames under way still arrive, except for a tail of each channel where a crash loses tails.
+func (w *network) crash(p int) {
+	w.note("%d crashes", p)
+	w.crashed[p] = true
+	if !w.losesTail {
+		return
+	}
+	for to := range w.n() {
+		c := &w.channels[p*w.n()+to]
+		*c = (*c)[:len(*c)-w.rng.IntN(len(*c)+1)]
+	}
+}
+
+// pump carries out what an engine asks for, up to the crash of its server.
+func (w *network) pump(p int) {
+	ready := w.engines[p].Ready()
+	for _, send := range ready.Sends {
+		for _, to := range send.To {
+			if w.crashAfter[p] == 0 {
+				w.crash(p)
+				return
+			}
+			if w.crashAfter[p] > 0 {
+				w.crashAfter[p]--
+			}
+			c := &w.channels[p*w.n()+int(to)]
+			*c = append(*c, send.Frame)
+		}
+	}
+	for _, d := range ready.Deliveries {
+		w.note("%d A-delivers %s", p, formatDelivery(d))
+		d.Messages = append([]order.Message(nil), d.Messages...)
+		w.delivered[p] = append(w.delivered[p], d)
+	}
+}
+
+// receive gives a server the next frame of a channel.
+func (w *network) receive(from, to int) error {
+	c := &w.channels[from*w.n()+to]
+	frame := (*c)[0]
+	*c = (*c)[1:]
+	if w.crashed[to] {
+		return nil
+	}
+	if err := w.engines[to].Receive(order.ServerID(from), frame); err != nil {
+		return fmt.Errorf("server %d from %d: %w", to, from, err)
+	}
+	w.note("%d -> %d %s", from, to, formatFrame(frame))
+	w.pump(to)
+	return nil
+}
+
+// submit makes a server A-broadcast.
+func (w *network) submit(p int, empty bool) error {
+	var payload []byte
+	if !empty {
+		w.counter++
+		payload = fmt.Appendf(nil, "m%d.%d", p, w.counter)
+	}
+	w.note("%d A-broadcasts %q", p, payload)
+	if err := w.engines[p].Broadcast(payload); err != nil {
+		return fmt.Errorf("server %d: %w", p, err)
+	}
+	if !empty {
+		w.broadcast[p] = append(w.broadcast[p], string(payload))
+	}
+	w.pump(p)
+	return nil
+}
+
+// action is one step that the network may take.
+type action struct {
+	kind     string
+	from, to int
+}
+
+// actions lists all enabled steps; with payloads also A-broadcasts that nobody asked for.
+func (w *network) actions(payloads bool) []action {
+	var all []action
+	n := w.n()
+	for from := range n {
+		for to := range n {
+			if len(w.channels[from*n+to]) > 0 {
+				all = append(all, action{"receive", from, to})
+			} else if w.crashed[from] && !w.crashed[to] && !w.suspected[to*n+from] && w.reliable.HasEdge(from, to) {
+				all = append(all, action{"suspect", from, to})
+			}
+		}
+		engine := w.engines[from]
+		if w.crashed[from] || !engine.CanBroadcast() {
+			continue
+		}
+		if engine.Solicited() || engine.Undelivered() {
+			all = append(all, action{"flush", from, from})
+		}
+		if payloads {
+			all = append(all, action{"submit", from, from})
+		}
+	}
+	return all
+}
+
+func (w *network) take(a action) error {
+	switch a.kind {
+	case "receive":
+		return w.receive(a.from, a.to)
+	case "suspect":
+		w.note("%d suspects %d", a.to, a.from)
+		w.suspected[a.to*w.n()+a.from] = true
+		if err := w.engines[a.to].Suspect(order.ServerID(a.from)); err != nil {
+			return fmt.Errorf("server %d suspects %d: %w", a.to, a.from, err)
+		}
+		w.pump(a.to)
+		return nil
+	case "flush":
+		return w.submit(a.from, true)
+	default:
+		return w.submit(a.from, false)
+	}
+}
+
+// run takes random steps, crashes up to the given number of servers, and goes on until nothing is left to do.
+func (w *network) run(steps, crashes int) error {
+	restAfter := steps + 4000*w.n()
+	for step := 0; ; step++ {
+		actions := w.actions(step < steps)
+		if len(actions) == 0 {
+			return nil
+		}
+		if step > restAfter {
+			return fmt.Errorf("no rest after %d steps", step)
+		}
+		if crashes > 0 && w.rng.IntN(steps/2+1) == 0 {
+			if p := w.rng.IntN(w.n()); !w.crashed[p] && w.crashAfter[p] < 0 {
+				crashes--
+				if w.rng.IntN(4) == 0 {
+					w.crash(p)
+				} else {
+					w.crashAfter[p] = w.rng.IntN(12) // in the middle of a send, sooner or later
+				}
+				continue
+			}
+		}
+		if err := w.take(actions[w.rng.IntN(len(actions))]); err != nil {
+			return err
+		}
+	}
+}
+
+// judgement says which properties a run has to have.
+type judgement struct {
+	// uniform: what a crashed server A-delivered counts, too.
+	uniform bool
+}
+
+// judge checks the run at rest: integrity, total order and (uniform) agreement, validity, and that the survivors agree that exactly they are left.
+func (w *network) judge(j judgement) error {
+	longest := -1
+	for p := range w.n() {
+		if !w.crashed[p] && (longest < 0 || len(w.delivered[p]) > len(w.delivered[longest])) {
+			longest = p
+		}
+	}
+	if longest < 0 {
+		return nil
+	}
+	for p := range w.n() {
+		if w.crashed[p] && !j.uniform {
+			continue
+		}
+		if err := w.comparePrefix(p, longest); err != nil {
+			return err
+		}
+	}
+	for p := range w.n() {
+		if err := w.judgeIntegrity(p); err != nil {
+			return err
+		}
+		if w.crashed[p] {
+			continue
+		}
+		if err := w.judgeSurvivor(p, longest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// comparePrefix: the rounds that both A-delivered are equal, and a crashed server has nothing that the longest survivor has not.
+func (w *network) comparePrefix(p, q int) error {
+	a, b := w.delivered[p], w.delivered[q]
+	for i := range min(len(a), len(b)) {
+		if formatDelivery(a[i]) != formatDelivery(b[i]) {
+			return fmt.Errorf("set agreement: server %d A-delivers %s, server %d %s", p, formatDelivery(a[i]), q, formatDelivery(b[i]))
+		}
+	}
+	for i := len(b); i < len(a); i++ {
+		if payloads(a[i]) > 0 {
+			return fmt.Errorf("agreement: only server %d A-delivers %s", p, formatDelivery(a[i]))
+		}
+	}
+	return nil
+}
+
+func (w *network) judgeIntegrity(p int) error {
+	seen := map[string]bool{}
+	for i, d := range w.delivered[p] {
+		if d.Round != w.delivered[p][0].Round+order.Round(i) {
+			return fmt.Errorf("integrity: server %d A-delivers round %d as its number %d", p, d.Round, i)
+		}
+		for _, m := range d.Messages {
+			if len(m.Payload) == 0 {
+				continue
+			}
+			text := string(m.Payload)
+			if seen[text] || !contains(w.broadcast[m.Origin], text) {
+				return fmt.Errorf("integrity: server %d A-delivers %q twice, or nobody A-broadcast it", p, text)
+			}
+			seen[text] = true
+		}
+	}
+	return nil
+}
+
+func (w *network) judgeSurvivor(p, longest int) error {
+	s := w.engines[p].Status()
+	if s.Halted != "" {
+		return fmt.Errorf("server %d halted under a perfect detector: %s", p, s.Halted)
+	}
+	if len(w.delivered[p]) < len(w.delivered[longest]) {
+		for _, d := range w.delivered[longest][len(w.delivered[p]):] {
+			if payloads(d) > 0 {
+				return fmt.Errorf("agreement: server %d never A-delivers %s", p, formatDelivery(d))
+			}
+		}
+	}
+	have := map[string]bool{}
+	for _, d := range w.delivered[p] {
+		for _, m := range d.Messages {
+			have[string(m.Payload)] = true
+		}
+	}
+	for _, text := range w.broadcast[p] {
+		if !have[text] {
+			return fmt.Errorf("validity: server %d never A-delivers its own %q", p, text)
+		}
+	}
+	var alive []order.ServerID
+	for q := range w.n() {
+		if !w.crashed[q] {
+			alive = append(alive, order.ServerID(q))
+		}
+	}
+	if fmt.Sprint(s.Members) != fmt.Sprint(alive) {
+		return fmt.Errorf("membership: server %d at rest has the members %v, alive are %v", p, s.Members, alive)
+	}
+	if w.engines[p].plus && s.Reliable {
+		return fmt.Errorf("server %d is in a reliable round at rest", p)
+	}
+	return nil
+}
+
+func payloads(d order.Delivery) int {
+	count := 0
+	for _, m := range d.Messages {
+		if len(m.Payload) > 0 {
+			count++
+		}
+	}
+	return count
+}
+
+func contains(list []string, text string) bool {
+	for _, s := range list {
+		if s == text {
+			return true
+		}
+	}
+	return false
+}
+
+func formatDelivery(d order.Delivery) string {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "epoch %d round %d:", d.Epoch, d.Round)
+	for _, m := range d.Messages {
+		fmt.Fprintf(&b, " %d=%q", m.Origin, m.Payload)
+	}
+	if len(d.Removed) > 0 {
+		fmt.Fprintf(&b, " removed %v", d.Removed)
+	}
+	return b.String()
+}
+
+func formatFrame(frame []byte) string {
+	header, err := decodeFrame(frame, MaxPayloadDefault)
+	if err != nil {
+		return err.Error()
+	}
+	switch header.kind {
+	case kindUnreliable:
+		return fmt.Sprintf("BCAST m%d[%d,%d] %q", header.origin, header.epoch, header.round, payloadOf(frame))
+	case kindReliable:
+		return fmt.Sprintf("RBCAST m%d[[%d,%d]] %q", header.origin, header.epoch, header.round, payloadOf(frame))
+	default:
+		return fmt.Sprintf("FAIL %d by %d", header.target, header.owner)
+	}
+}
