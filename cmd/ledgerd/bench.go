@@ -1,0 +1,38 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+)
+
+// newBenchCommand is `ledgerd bench`: one subcommand for each thing that is measured.
+func newBenchCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure this machine, the engines and the ledger",
+		Long: `Measure this machine, the engines and the ledger. Run them one after the other, so that figures of one machine stand side by side:
+what its TCP can do, what the ordering engines make of it, and what is left of that with signatures, execution and disks.`,
+		Example: `  ledgerd bench loopback
+  ledgerd bench engine --engine allconcur+ --servers 5 --batch 1024 --size 64 --for 5s --fabric p2p`,
+		Args: cobra.NoArgs,
+	}
+	command.AddCommand(
+		newBenchEngineCommand(),
+		newBenchServerCommand(),
+		newBenchLoopbackCommand(),
+	)
+	return command
+}
+
+// writeBenchJSON writes a result for programs.
+func writeBenchJSON(w io.Writer, result any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(result); err != nil {
+		return fmt.Errorf("write the result: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/node/bench"
+)
+
+// benchServerName is the hidden subcommand that is one server of a run over p2p.
+const benchServerName = "engine-server"
+
+// newBenchEngineCommand is `ledgerd bench engine`.
+func newBenchEngineCommand() *cobra.Command {
+	var p bench.Parameters
+	var asJSON bool
+	command := &cobra.Command{
+		Use:   "engine",
+		Short: "Measure an atomic broadcast engine with the production round driver",
+		Long: `Measure an atomic broadcast engine with the production round driver. Every server A-broadcasts a batch of --batch requests of --size bytes
+in every round, as fast as rounds go. With --fabric memory all servers live in this process, with --fabric p2p each is a process of its own and they
+talk over 127.0.0.1, authenticated and encrypted.
+
+The keys of --json, besides the parameters:
+  requests_per_second   A-delivered requests of all servers in one second, seen at server 0: the agreed throughput
+  gbit_per_second       the same in 10^9 payload bits
+  latency_p50_us        from a batch's A-broadcast to its A-delivery at the same server, in microseconds, over all servers:
+  latency_p99_us        the median and the 99th percentile
+  cpu_seconds           user and system time of all server processes while it was measured
+  wire_bytes_per_byte   bytes that all servers put on lanes, for each payload byte agreed
+  seconds               how long it was measured, after a warm-up
+
+At the end the deliveries of all servers are compared; a difference is an error.`,
+		Example: `  ledgerd bench engine --servers 5 --batch 1 --size 64 --for 3s
+  ledgerd bench engine --engine allconcur --servers 8 --batch 1024 --size 64 --for 10s --fabric p2p --json`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(contextOr(command.Context()), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			server, err := benchServerProcess()
+			if err != nil {
+				return err
+			}
+			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			result, err := bench.Run(ctx, p, server, logger)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeBenchJSON(command.OutOrStdout(), result)
+			}
+			_, err = fmt.Fprintf(command.OutOrStdout(), `%s, %d servers, %d x %d bytes a message, %s, %.1f s
+  agreed       %14.0f requests/s  %8.3f Gbit/s  %8.0f rounds/s
+  latency      %14.0f us median   %8.0f us 99th percentile
+  processors   %14.2f s           %8.2f bytes on lanes per payload byte
+  compared     all servers delivered the same up to round %d
+`, result.Engine, result.Servers, result.Batch, result.Size, result.Fabric, result.Seconds, result.RequestsPerSecond, result.GbitPerSecond,
+				result.RoundsPerSecond, result.LatencyP50, result.LatencyP99, result.CPUSeconds, result.WireBytesPerByte, result.ComparedRound)
+			return err
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&p.Engine, "engine", allconcur.EngineAllConcurPlus, `engine, "allconcur+" or "allconcur"`)
+	flags.IntVar(&p.Servers, "servers", 5, "number of servers")
+	flags.IntVar(&p.Batch, "batch", 1, "requests that a server packs into a message")
+	flags.IntVar(&p.Size, "size", 64, "bytes of a request")
+	flags.DurationVar(&p.For, "for", 5*time.Second, "how long to measure, after a warm-up of a quarter of it, at most 1s")
+	flags.StringVar(&p.Fabric, "fabric", bench.FabricMemory, `fabric, "memory" or "p2p"`)
+	flags.BoolVar(&asJSON, "json", false, "print JSON")
+	return command
+}
+
+// benchServerProcess is the command line of a server process. It is a variable for tests, whose program is another one.
+var benchServerProcess = func() ([]string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program, to run servers as processes: %w", err)
+	}
+	return []string{program, "bench", benchServerName}, nil
+}
+
+// newBenchServerCommand is what `bench engine --fabric p2p` starts for each server.
+func newBenchServerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    benchServerName,
+		Short:  "One server of bench engine --fabric p2p, which talks to it over its standard input and output",
+		Args:   cobra.NoArgs,
+		Hidden: true,
+		RunE: func(command *cobra.Command, _ []string) error {
+			// An interrupt at the terminal reaches this process too; it ends with its input, when the measuring process does.
+			signal.Ignore(os.Interrupt)
+			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			return bench.Serve(contextOr(command.Context()), command.InOrStdin(), command.OutOrStdout(), logger)
+		},
+	}
+}
+
+func contextOr(ctx context.Context) context.Context {
+	if ctx == nil {
+		return context.Background()
+	}
+	return ctx
+}

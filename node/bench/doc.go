@@ -1,0 +1,21 @@
+// Package bench measures the engines as the product runs them: the production round driver over a fabric, with nothing but the ledger left out.
+//
+// Every server A-broadcasts a batch of Batch requests of Size bytes as soon as its engine lets it, round after round, and every server's
+// Sink takes note of what is A-delivered. With the memory fabric all servers live in this process; with p2p each is a process of its own (see [Serve]),
+// on 127.0.0.1, and talks to the one that measures over its standard input and output.
+//
+// # What the figures mean
+//
+//   - RequestsPerSecond: A-delivered requests, of all servers, in one second at server 0: the agreed throughput.
+//   - GbitPerSecond: the same in 1e9 payload bits.
+//   - LatencyP50 and P99: from a batch's A-broadcast at a server to its A-delivery at that server, over all servers.
+//   - CPUSeconds: user and system time of all processes with servers, within the measured window.
+//   - WireBytesPerByte: bytes that all servers put on lanes, engine headers included and the fabric's excluded, per payload byte agreed.
+//
+// A warm-up comes before the window; it is not measured, but it is checked.
+//
+// # What is checked
+//
+// Every server keeps a running hash over all that it A-delivered since its start: round, who was removed, origins, payload bytes. At the end the
+// servers' hashes at the last round that all of them have delivered must be equal, or the run is an error ([ErrDiverged]).
+package bench

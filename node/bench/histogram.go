@@ -1,0 +1,69 @@
+package bench
+
+import (
+	"math/bits"
+	"time"
+)
+
+// subBuckets is how finely a power of two is divided: a value is known to 1/64.
+const subBuckets = 64
+
+// Histogram counts durations in buckets that grow with the value, so that its size does not depend on how many it counted. The zero value is empty.
+type Histogram struct {
+	// Counts are the buckets, as many as are in use.
+	Counts []uint64 `json:"counts"`
+}
+
+// Add counts a duration.
+func (h *Histogram) Add(d time.Duration) {
+	bucket := bucketOf(uint64(max(0, d)))
+	for bucket >= len(h.Counts) {
+		h.Counts = append(h.Counts, 0)
+	}
+	h.Counts[bucket]++
+}
+
+// Merge adds what another one counted.
+func (h *Histogram) Merge(other Histogram) {
+	for len(h.Counts) < len(other.Counts) {
+		h.Counts = append(h.Counts, 0)
+	}
+	for bucket, count := range other.Counts {
+		h.Counts[bucket] += count
+	}
+}
+
+// Quantile gives the smallest duration, to 1/64, that the given share of all are not above; 0 if there are none.
+func (h *Histogram) Quantile(share float64) time.Duration {
+	total := uint64(0)
+	for _, count := range h.Counts {
+		total += count
+	}
+	rank := uint64(share * float64(total))
+	seen := uint64(0)
+	for bucket, count := range h.Counts {
+		seen += count
+		if count > 0 && seen > min(rank, total-1) {
+			return time.Duration(valueOf(bucket))
+		}
+	}
+	return 0
+}
+
+// bucketOf gives values below subBuckets a bucket each, and subBuckets buckets to each power of two from there.
+func bucketOf(value uint64) int {
+	if value < subBuckets {
+		return int(value)
+	}
+	exponent := bits.Len64(value) - bits.Len64(subBuckets)
+	return exponent*subBuckets + int(value>>exponent)
+}
+
+// valueOf is the smallest value in a bucket.
+func valueOf(bucket int) uint64 {
+	if bucket < 2*subBuckets {
+		return uint64(bucket)
+	}
+	exponent := bucket/subBuckets - 1
+	return uint64(bucket-exponent*subBuckets) << exponent
+}

@@ -1,0 +1,170 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// The fabrics that a run can use.
+const (
+	FabricMemory = "memory"
+	FabricP2P    = "p2p"
+)
+
+// Bounds of Parameters.
+const (
+	ServersMax = 64
+	BatchMax   = 1 << 20 // requests
+	PayloadMax = 8 << 20 // bytes of a batch
+)
+
+// Errors of a run; match them with errors.Is.
+var (
+	// ErrParameters says what is wrong with Parameters.
+	ErrParameters = errors.New("bench: bad parameters")
+	// ErrDiverged says that two servers delivered different things.
+	ErrDiverged = errors.New("bench: servers delivered different rounds")
+	// ErrServer says that a server failed.
+	ErrServer = errors.New("bench: a server failed")
+)
+
+// Parameters of a run.
+type Parameters struct {
+	// Engine is allconcur.EngineAllConcur or allconcur.EngineAllConcurPlus.
+	Engine string `json:"engine"`
+	// Servers is n, 1 to ServersMax.
+	Servers int `json:"servers"`
+	// Batch is how many requests a server packs into a message, Size their bytes.
+	Batch int `json:"batch"`
+	Size  int `json:"size"`
+	// Fabric is FabricMemory or FabricP2P.
+	Fabric string `json:"fabric"`
+	// For is the length of the measured window.
+	For time.Duration `json:"-"`
+}
+
+// Validate says what is wrong; the error wraps ErrParameters.
+func (p Parameters) Validate() error {
+	switch {
+	case p.Engine != allconcur.EngineAllConcur && p.Engine != allconcur.EngineAllConcurPlus:
+		return fmt.Errorf("%w: engine %q, want %q or %q", ErrParameters, p.Engine, allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
+	case p.Servers < 1 || p.Servers > ServersMax:
+		return fmt.Errorf("%w: %d servers, want 1 to %d", ErrParameters, p.Servers, ServersMax)
+	case p.Batch < 1 || p.Batch > BatchMax:
+		return fmt.Errorf("%w: batches of %d requests, want 1 to %d", ErrParameters, p.Batch, BatchMax)
+	case p.Size < 1 || p.Size > PayloadMax/p.Batch:
+		return fmt.Errorf("%w: %d requests of %d bytes, want at least 1 byte each and at most %d bytes a batch", ErrParameters, p.Batch, p.Size, PayloadMax)
+	case p.Fabric != FabricMemory && p.Fabric != FabricP2P:
+		return fmt.Errorf("%w: fabric %q, want %q or %q", ErrParameters, p.Fabric, FabricMemory, FabricP2P)
+	case p.For <= 0:
+		return fmt.Errorf("%w: a run for %v", ErrParameters, p.For)
+	}
+	return nil
+}
+
+// Result of a run; the package comment says what the figures mean.
+type Result struct {
+	Parameters
+	Seconds           float64 `json:"seconds"`
+	RequestsPerSecond float64 `json:"requests_per_second"`
+	GbitPerSecond     float64 `json:"gbit_per_second"`
+	LatencyP50        float64 `json:"latency_p50_us"`
+	LatencyP99        float64 `json:"latency_p99_us"`
+	CPUSeconds        float64 `json:"cpu_seconds"`
+	WireBytesPerByte  float64 `json:"wire_bytes_per_byte"`
+	// RoundsPerSecond is how many rounds server 0 delivered in one second.
+	RoundsPerSecond float64 `json:"rounds_per_second"`
+	// ComparedRound is the round up to which all servers' deliveries were compared.
+	ComparedRound order.Round `json:"compared_round"`
+}
+
+// report is what one server has to say at the end.
+type report struct {
+	Window    Window   `json:"window"`
+	Payload   uint64   `json:"payload"`
+	BytesSent uint64   `json:"bytes_sent"`
+	Prefixes  []Prefix `json:"prefixes"`
+	Halted    string   `json:"halted"`
+}
+
+// combine makes the result of all servers' reports.
+func combine(p Parameters, reports []report, cpuSeconds float64) (Result, error) {
+	for server, r := range reports {
+		if r.Halted != "" {
+			return Result{}, fmt.Errorf("%w: server %d halted: %s", ErrServer, server, r.Halted)
+		}
+	}
+	compared, err := compare(reports)
+	if err != nil {
+		return Result{}, err
+	}
+	var latency Histogram
+	sent := uint64(0)
+	for _, r := range reports {
+		latency.Merge(r.Window.Latency)
+		sent += r.BytesSent
+	}
+	first := reports[0]
+	if first.Window.Requests == 0 {
+		return Result{}, fmt.Errorf("%w: nothing was delivered in %.3f s; measure for longer", ErrServer, first.Window.Seconds)
+	}
+	return Result{
+		Parameters:        p,
+		Seconds:           first.Window.Seconds,
+		RequestsPerSecond: float64(first.Window.Requests) / first.Window.Seconds,
+		GbitPerSecond:     float64(first.Window.Bytes) * 8 / 1e9 / first.Window.Seconds,
+		LatencyP50:        float64(latency.Quantile(0.50)) / 1e3,
+		LatencyP99:        float64(latency.Quantile(0.99)) / 1e3,
+		CPUSeconds:        cpuSeconds,
+		WireBytesPerByte:  float64(sent) / float64(first.Payload),
+		RoundsPerSecond:   float64(first.Window.Rounds) / first.Window.Seconds,
+		ComparedRound:     compared,
+	}, nil
+}
+
+// compare checks the servers' hashes at the last round that all of them delivered, and gives that round.
+func compare(reports []report) (order.Round, error) {
+	last := make([]order.Round, len(reports))
+	for server, r := range reports {
+		for _, prefix := range r.Prefixes {
+			last[server] = max(last[server], prefix.Round)
+		}
+	}
+	common := last[0]
+	for _, round := range last {
+		common = min(common, round)
+	}
+	if common == 0 {
+		return 0, fmt.Errorf("%w: a server delivered nothing; last rounds %v", ErrServer, last)
+	}
+	var want Prefix
+	for server, r := range reports {
+		found := false
+		for _, prefix := range r.Prefixes {
+			if prefix.Round != common {
+				continue
+			}
+			found = true
+			if server == 0 {
+				want = prefix
+			}
+			if prefix != want {
+				return 0, fmt.Errorf("%w: up to round %d, server %d has hash %016x and server 0 has %016x", ErrDiverged, common, server, prefix.Hash, want.Hash)
+			}
+		}
+		if !found {
+			return 0, fmt.Errorf("%w: server %d cannot tell about round %d any more; last rounds %v", ErrDiverged, server, common, last)
+		}
+	}
+	return common, nil
+}
+
+// reliableDigraph is G_R for a run, the one that a shard of that size would have.
+func reliableDigraph(servers int) (*digraph.Digraph, error) {
+	return digraph.Reliable(servers, digraph.Target{})
+}

@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/node/driver"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// closeTimeout is how long a host may take to close.
+const closeTimeout = 5 * time.Second
+
+// server is one server of a run: host, production driver and workload.
+type server struct {
+	host     rdmanet.Host
+	driver   *driver.Driver
+	workload *workload
+	group    driver.Group
+	halted   atomic.Pointer[string]
+}
+
+// newServer makes a server that is ready to be activated: frames that come earlier are held.
+func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdmanet.PeerID, logger *slog.Logger) (*server, error) {
+	g, err := reliableDigraph(p.Servers)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{host: host, workload: newWorkload(self, p.Batch, p.Size), group: driver.Group{Generation: 1, FirstRound: 1}}
+	for i := range peers {
+		s.group.Members = append(s.group.Members, order.ServerID(i))
+	}
+	s.driver, err = driver.New(driver.Config{
+		Host: host, Self: self, Peers: peers,
+		NewEngine: func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
+			return allconcur.New(allconcur.Config{
+				Engine: p.Engine, Self: place, Servers: len(group.Members), Reliable: g, Generation: group.Generation, FirstRound: group.FirstRound,
+				MaxPayload: max(p.Batch*p.Size, 1024),
+			})
+		},
+		FrameGeneration: allconcur.FrameGeneration,
+		Source:          s.workload, Sink: s.workload,
+		MaxBatch: p.Batch * p.Size,
+		Halted:   func(_ driver.Group, reason string) { s.halted.Store(&reason) },
+		Logger:   logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// report ends the server's rounds and tells what it saw.
+func (s *server) report(window Window) report {
+	s.driver.Freeze()
+	_, payload, prefixes := s.workload.delivered()
+	r := report{Window: window, Payload: payload, Prefixes: prefixes, BytesSent: s.driver.Status().Traffic.BytesSent}
+	if reason := s.halted.Load(); reason != nil {
+		r.Halted = *reason
+	}
+	return r
+}
+
+func (s *server) close() error {
+	s.driver.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	if err := s.host.Close(ctx); err != nil {
+		return fmt.Errorf("bench: close: %w", err)
+	}
+	return nil
+}
+
+// warmUp is how long a run goes on before its window opens.
+func warmUp(measured time.Duration) time.Duration { return min(time.Second, measured/4) }
+
+// cpuTime is the user and system time that this process has used.
+func cpuTime() (time.Duration, error) {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0, fmt.Errorf("bench: processor time: %w", err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()), nil
+}
+
+// pause waits, unless ctx ends first.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

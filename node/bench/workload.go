@@ -1,0 +1,169 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// prefixesKept is of how many last rounds a server can tell the running hash. Servers are at most a few rounds apart.
+const prefixesKept = 1024
+
+// workload is a server's pool and its pipeline: it makes batches without end, and takes note of deliveries. The driver calls both sides from one
+// goroutine; the lock is for those who start, stop and read.
+type workload struct {
+	self     order.ServerID
+	batch    int
+	template []byte
+	ready    chan struct{}
+
+	mu        sync.Mutex
+	on        bool
+	sequence  uint64
+	started   []time.Time // of own batches under way, oldest first
+	hash      *xxhash.Digest
+	prefixes  []Prefix // a ring of the last prefixesKept
+	rounds    uint64
+	payload   uint64 // bytes delivered since the start
+	measuring bool
+	begun     time.Time
+	window    Window
+}
+
+// Prefix is the running hash over all rounds up to one.
+type Prefix struct {
+	Round order.Round `json:"round"`
+	Hash  uint64      `json:"hash"`
+}
+
+// Window is what a server saw in the measured window.
+type Window struct {
+	Seconds  float64   `json:"seconds"`
+	Requests uint64    `json:"requests"`
+	Bytes    uint64    `json:"bytes"`
+	Rounds   uint64    `json:"rounds"`
+	Latency  Histogram `json:"latency"`
+}
+
+func newWorkload(self order.ServerID, batch, size int) *workload {
+	w := &workload{self: self, batch: batch, template: make([]byte, batch*size), ready: make(chan struct{}, 1), hash: xxhash.New()}
+	for i := range w.template {
+		w.template[i] = byte(i*31 + int(self))
+	}
+	return w
+}
+
+// start makes batches from now on.
+func (w *workload) start() {
+	w.mu.Lock()
+	w.on = true
+	w.mu.Unlock()
+	w.ready <- struct{}{}
+}
+
+// Next implements driver.Source. No two batches of a run are equal, as far as their size lets them.
+func (w *workload) Next(maxBytes int) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.on || len(w.template) > maxBytes {
+		return nil
+	}
+	w.sequence++
+	batch := append([]byte(nil), w.template...)
+	var mark [12]byte
+	binary.LittleEndian.PutUint64(mark[:], w.sequence)
+	binary.LittleEndian.PutUint32(mark[8:], uint32(w.self))
+	copy(batch, mark[:])
+	w.started = append(w.started, time.Now())
+	return batch
+}
+
+// Ready implements driver.Source.
+func (w *workload) Ready() <-chan struct{} { return w.ready }
+
+// Deliver implements driver.Sink.
+func (w *workload) Deliver(_ context.Context, deliveries []order.Delivery) error {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range deliveries {
+		w.deliver(&deliveries[i], now)
+	}
+	return nil
+}
+
+func (w *workload) deliver(delivery *order.Delivery, now time.Time) {
+	var number [8]byte
+	put := func(value uint64) {
+		binary.LittleEndian.PutUint64(number[:], value)
+		_, _ = w.hash.Write(number[:]) // a hash never fails
+	}
+	put(uint64(delivery.Round))
+	put(uint64(len(delivery.Removed)))
+	for _, server := range delivery.Removed {
+		put(uint64(server))
+	}
+	put(uint64(len(delivery.Messages)))
+	bytes := uint64(0)
+	for _, message := range delivery.Messages {
+		put(uint64(message.Origin))
+		put(uint64(len(message.Payload)))
+		_, _ = w.hash.Write(message.Payload)
+		bytes += uint64(len(message.Payload))
+		if message.Origin == w.self && len(message.Payload) > 0 {
+			w.own(now)
+		}
+	}
+	w.keep(Prefix{Round: delivery.Round, Hash: w.hash.Sum64()})
+	w.rounds++
+	w.payload += bytes
+	if w.measuring {
+		w.window.Rounds++
+		w.window.Bytes += bytes
+		w.window.Requests += bytes / uint64(len(w.template)) * uint64(w.batch)
+	}
+}
+
+// own notes the delivery of the oldest own batch under way.
+func (w *workload) own(now time.Time) {
+	begun := w.started[0]
+	w.started = w.started[:copy(w.started, w.started[1:])]
+	if w.measuring && begun.After(w.begun) {
+		w.window.Latency.Add(now.Sub(begun))
+	}
+}
+
+func (w *workload) keep(prefix Prefix) {
+	if len(w.prefixes) < prefixesKept {
+		w.prefixes = append(w.prefixes, prefix)
+		return
+	}
+	w.prefixes[w.rounds%prefixesKept] = prefix
+}
+
+// begin opens the measured window, end closes it.
+func (w *workload) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.measuring, w.begun = true, time.Now()
+}
+
+func (w *workload) end() Window {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.measuring = false
+	w.window.Seconds = time.Since(w.begun).Seconds()
+	return w.window
+}
+
+// delivered tells how many rounds and payload bytes were delivered since the start, and the last prefixes.
+func (w *workload) delivered() (rounds, payload uint64, prefixes []Prefix) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rounds, w.payload, append([]Prefix(nil), w.prefixes...)
+}

@@ -1,0 +1,266 @@
+package driver
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// arrival is one frame of the running generation, from the member at that place of the group.
+type arrival struct {
+	from  order.ServerID
+	frame []byte
+}
+
+// suspicion is one suspected member, by its place in the group.
+type suspicion struct {
+	server order.ServerID
+	cause  error
+	lost   bool // the inbox found out itself, and takes nothing more from it
+}
+
+// inbox is the queue from the lanes' goroutines, many, to the engine's, one. Whoever puts takes the lock once a batch of frames, and so does
+// the engine when it takes everything at once.
+type inbox struct {
+	framesMax, bytesMax, heldMax int
+	generationOf                 func([]byte) (uint64, error)
+	logger                       *slog.Logger
+	servers                      map[rdmanet.PeerID]order.ServerID // never changed
+
+	// wake holds a value when there is something to take.
+	wake chan struct{}
+
+	mu         sync.Mutex
+	room       sync.Cond // the inbox was emptied, another generation began, or it was closed
+	closed     bool
+	generation uint64 // the last one activated
+	accepting  bool   // its engine runs
+	frames     []arrival
+	bytes      int
+	suspicions []suspicion
+	peers      []inboxPeer // by place in Config.Peers
+}
+
+// inboxPeer is what the inbox knows of one peer.
+type inboxPeer struct {
+	place       int                 // in the running group, -1 for those who are not in it
+	incarnation rdmanet.Incarnation // of the first frame in this generation, 0 before
+	silenced    bool                // its frames are not wanted any more in this generation
+	suspected   bool
+	held        []heldFrame // of later generations, in the lane's order
+	heldBytes   int
+}
+
+func (p *inboxPeer) releaseHeld() { p.held, p.heldBytes = nil, 0 }
+
+type heldFrame struct {
+	generation  uint64
+	incarnation rdmanet.Incarnation
+	frame       []byte
+}
+
+func newInbox(config Config) (*inbox, error) {
+	in := &inbox{
+		framesMax: config.InboxFrames, bytesMax: config.InboxBytes, heldMax: config.HeldFrames,
+		generationOf: config.FrameGeneration,
+		logger:       config.Logger,
+		servers:      make(map[rdmanet.PeerID]order.ServerID, len(config.Peers)),
+		wake:         make(chan struct{}, 1),
+		peers:        make([]inboxPeer, len(config.Peers)),
+	}
+	in.room.L = &in.mu
+	for i, peer := range config.Peers {
+		if _, twice := in.servers[peer]; twice {
+			return nil, fmt.Errorf("%w: peer %s is listed twice", ErrConfig, peer)
+		}
+		in.servers[peer] = order.ServerID(i)
+		in.peers[i].place = -1
+	}
+	return in, nil
+}
+
+// receive is the lanes' receive function. It blocks while there is no room.
+func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
+	server, known := in.servers[from.ID]
+	if !known {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	peer := &in.peers[server]
+	for _, frame := range frames {
+		generation, err := in.generationOf(frame)
+		if err != nil {
+			in.malformed(server, err)
+			continue
+		}
+		for in.full(peer, generation) {
+			in.room.Wait()
+		}
+		switch {
+		case in.closed || peer.silenced:
+		case generation > in.generation:
+			peer.held = append(peer.held, heldFrame{generation, from.Incarnation, frame})
+			peer.heldBytes += len(frame)
+		case generation == in.generation && in.accepting:
+			in.accept(server, from.Incarnation, frame)
+		}
+	}
+}
+
+// full tells whether a frame has to wait.
+func (in *inbox) full(peer *inboxPeer, generation uint64) bool {
+	switch {
+	case in.closed || peer.silenced:
+		return false
+	case generation > in.generation:
+		return len(peer.held) >= in.heldMax || peer.heldBytes >= in.bytesMax
+	default:
+		return in.accepting && generation == in.generation && (len(in.frames) >= in.framesMax || in.bytes >= in.bytesMax)
+	}
+}
+
+// accept queues a frame of the running generation.
+func (in *inbox) accept(server order.ServerID, incarnation rdmanet.Incarnation, frame []byte) {
+	peer := &in.peers[server]
+	switch {
+	case peer.place < 0:
+		return
+	case peer.incarnation == 0:
+		peer.incarnation = incarnation
+	case peer.incarnation != incarnation:
+		// A process that restarted has forgotten its rounds; it cannot go on in a generation that it began in an earlier life.
+		in.silence(server, fmt.Errorf("%w: incarnation %v after %v", rdmanet.ErrReset, incarnation, peer.incarnation))
+		return
+	}
+	in.frames = append(in.frames, arrival{order.ServerID(peer.place), frame})
+	in.bytes += len(frame)
+	if len(in.frames) == 1 {
+		in.signal()
+	}
+}
+
+// malformed handles bytes that are no frame of any generation.
+func (in *inbox) malformed(server order.ServerID, err error) {
+	if !in.peers[server].silenced && !in.closed {
+		in.logger.Error("malformed frame: nothing more is taken from this server in this generation", "server", server, "error", err)
+		in.silence(server, err)
+	}
+}
+
+// silence drops whatever else comes from the server in this generation, and suspects it.
+func (in *inbox) silence(server order.ServerID, cause error) {
+	in.peers[server].silenced = true
+	in.peers[server].releaseHeld()
+	in.noteSuspicion(server, cause, true)
+	in.room.Broadcast()
+}
+
+func (in *inbox) noteSuspicion(server order.ServerID, cause error, lost bool) {
+	peer := &in.peers[server]
+	if !in.accepting || peer.place < 0 || peer.suspected && !lost {
+		return
+	}
+	peer.suspected = true
+	in.suspicions = append(in.suspicions, suspicion{order.ServerID(peer.place), cause, lost})
+	in.signal()
+}
+
+// suspect queues a suspicion, once a server and generation.
+func (in *inbox) suspect(generation uint64, server order.ServerID, cause error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if generation == in.generation && int(server) < len(in.peers) {
+		in.noteSuspicion(server, cause, false)
+	}
+}
+
+// drop is silence for the engine's goroutine, which knows already.
+func (in *inbox) drop(server order.ServerID) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.peers[server].silenced = true
+	in.peers[server].releaseHeld()
+	in.room.Broadcast()
+}
+
+func (in *inbox) signal() {
+	select {
+	case in.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take gives everything that waits, in exchange for an empty slice to fill.
+func (in *inbox) take(empty []arrival) ([]arrival, []suspicion) {
+	in.mu.Lock()
+	frames, suspicions := in.frames, in.suspicions
+	in.frames, in.suspicions = empty, nil
+	in.bytes = 0
+	if len(frames) > 0 {
+		in.room.Broadcast()
+	}
+	in.mu.Unlock()
+	return frames, suspicions
+}
+
+// activate begins a generation with the frames that were held for it.
+func (in *inbox) activate(group Group) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.generation = group.Generation
+	in.accepting = true
+	in.clear()
+	for i := range in.peers {
+		peer := &in.peers[i]
+		*peer = inboxPeer{place: -1, held: peer.held, heldBytes: peer.heldBytes}
+	}
+	for place, member := range group.Members {
+		in.peers[member].place = place
+	}
+	for server := range in.peers {
+		peer := &in.peers[server]
+		held := peer.held
+		peer.releaseHeld()
+		for _, frame := range held {
+			switch {
+			case frame.generation == in.generation:
+				in.accept(order.ServerID(server), frame.incarnation, frame.frame)
+			case frame.generation > in.generation:
+				peer.held = append(peer.held, frame)
+				peer.heldBytes += len(frame.frame)
+			}
+		}
+	}
+	in.room.Broadcast()
+}
+
+// end drops what waits and what comes of the generation.
+func (in *inbox) end() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.accepting = false
+	in.clear()
+	in.room.Broadcast()
+}
+
+func (in *inbox) clear() {
+	clear(in.frames)
+	in.frames, in.suspicions, in.bytes = in.frames[:0], nil, 0
+}
+
+// close lets every receive function return, now and later.
+func (in *inbox) close() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.closed = true
+	in.accepting = false
+	in.clear()
+	for i := range in.peers {
+		in.peers[i].releaseHeld()
+	}
+	in.room.Broadcast()
+}

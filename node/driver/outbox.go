@@ -1,0 +1,207 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// What one call of TrySend carries at most, unless it is one frame. It is well below every provider's window.
+const (
+	chunkBytes  = 512 << 10
+	chunkFrames = 512
+)
+
+// outbox is the way to one member: frames wait in it from the engine's Ready to the end of the turn of the loop, and longer while the
+// lane has no room. It belongs to the engine's goroutine.
+type outbox struct {
+	lane    rdmanet.Lane // nil for this server itself
+	queue   [][]byte
+	bytes   int
+	queued  bool // it is in running.touched
+	parked  bool // a goroutine waits for room with the first frames of the queue
+	lost    bool // the lane broke, or nothing is to be sent any more
+	suspect bool // the engine was told to suspect it
+}
+
+// unparked is the end of a wait for room.
+type unparked struct {
+	server order.ServerID
+	frames int
+	err    error
+}
+
+// parkedFramesMax bounds what can wait for one member of a group of n in total; the package comment says why. Terms: rounds under way,
+// once more for each failure; then notifications.
+func parkedFramesMax(n int) int { return 3*n*n + 3*n*n + 64 }
+
+// enqueue puts what the engine wants sent behind what waits already.
+func (r *running) enqueue(sends []order.Send) {
+	for i := range sends {
+		send := &sends[i]
+		for _, server := range send.To {
+			box := &r.outboxes[server]
+			if box.lost || box.lane == nil {
+				continue
+			}
+			box.queue = append(box.queue, send.Frame)
+			box.bytes += len(send.Frame)
+			if !box.queued {
+				box.queued = true
+				r.touched = append(r.touched, server)
+			}
+		}
+	}
+}
+
+// flush sends what was enqueued in this turn of the loop, one call a lane.
+func (r *running) flush() {
+	for _, server := range r.touched {
+		box := &r.outboxes[server]
+		box.queued = false
+		if !box.parked && !box.lost {
+			r.sendQueue(server, box)
+		}
+		if len(box.queue) > r.parkedMax {
+			r.halt(fmt.Sprintf("invariant broken: %d frames wait for server %d, and the protocol bounds them by %d", len(box.queue),
+				r.group.Members[server], r.parkedMax))
+		}
+	}
+	r.touched = r.touched[:0]
+}
+
+// sendQueue puts the queue on the lane as far as there is room, and parks the rest.
+func (r *running) sendQueue(server order.ServerID, box *outbox) {
+	for len(box.queue) > 0 {
+		frames, bytes := chunk(box.queue)
+		sent, err := box.lane.TrySend(box.queue[:frames]...)
+		for errors.Is(err, rdmanet.ErrTooLarge) && frames > 1 {
+			frames, bytes = 1, len(box.queue[0])
+			sent, err = box.lane.TrySend(box.queue[0])
+		}
+		switch {
+		case err != nil:
+			r.lose(server, err)
+			return
+		case !sent:
+			r.park(server, box, frames)
+			return
+		}
+		box.sent(frames, bytes)
+		r.traffic.FramesSent += uint64(frames)
+		r.traffic.BytesSent += uint64(bytes)
+	}
+}
+
+// chunk gives how many of the first frames go into one call, and their bytes.
+func chunk(queue [][]byte) (frames, bytes int) {
+	for frames < len(queue) && frames < chunkFrames {
+		if frames > 0 && bytes+len(queue[frames]) > chunkBytes {
+			break
+		}
+		bytes += len(queue[frames])
+		frames++
+	}
+	return frames, bytes
+}
+
+// sent takes the first frames out of the queue, whose memory is used again.
+func (b *outbox) sent(frames, bytes int) {
+	rest := copy(b.queue, b.queue[frames:])
+	clear(b.queue[rest:])
+	b.queue = b.queue[:rest]
+	b.bytes -= bytes
+}
+
+// park waits for the lane's room, beside the engine, and sends the first frames then.
+func (r *running) park(server order.ServerID, box *outbox, frames int) {
+	box.parked = true
+	first := make([][]byte, frames)
+	copy(first, box.queue)
+	lane := box.lane
+	r.waits.Add(1)
+	go func() {
+		defer r.waits.Done()
+		err := lane.Send(r.ctx, first...)
+		r.room <- unparked{server: server, frames: frames, err: err} // has a place for every member
+	}()
+}
+
+// unpark goes on with the queue of a member whose lane had room again.
+func (r *running) unpark(done unparked) {
+	box := &r.outboxes[done.server]
+	box.parked = false
+	switch {
+	case box.lost || r.ctx.Err() != nil:
+		return
+	case done.err != nil:
+		r.lose(done.server, done.err)
+		return
+	}
+	bytes := 0
+	for _, frame := range box.queue[:done.frames] {
+		bytes += len(frame)
+	}
+	box.sent(done.frames, bytes)
+	r.traffic.FramesSent += uint64(done.frames)
+	r.traffic.BytesSent += uint64(bytes)
+	r.sendQueue(done.server, box)
+}
+
+// withheld tells whether own batches wait until a slow member, which nobody suspects, has taken more.
+func (r *running) withheld() bool {
+	for server := range r.outboxes {
+		box := &r.outboxes[server]
+		if box.parked && box.bytes > r.config.ParkedBytes && !box.lost && !box.suspect {
+			return !r.suspectedElsewhere(order.ServerID(server))
+		}
+	}
+	return false
+}
+
+// suspectedElsewhere tells whether the engine knows of a suspicion of the server: its failure may be agreed on only with our message.
+func (r *running) suspectedElsewhere(server order.ServerID) bool {
+	for _, suspected := range r.engine.Status().Suspected {
+		if suspected == server {
+			r.outboxes[server].suspect = true
+			return true
+		}
+	}
+	return false
+}
+
+// lose gives up a member in this generation: its lane broke with frames that it never got, or it sent what is no frame.
+func (r *running) lose(server order.ServerID, cause error) {
+	box := &r.outboxes[server]
+	if box.lost || errors.Is(cause, context.Canceled) {
+		return
+	}
+	box.lost = true
+	clear(box.queue)
+	box.queue, box.bytes = nil, 0
+	member := r.group.Members[server]
+	r.config.Logger.Warn("a server is lost to this generation", "generation", r.group.Generation, "server", member, "cause", cause)
+	r.inbox.drop(member)
+	r.suspect(server, cause)
+	if r.config.Lost != nil {
+		r.config.Lost(r.group.Generation, member, cause)
+	}
+}
+
+// suspect tells the engine, for which only a predecessor's suspicion counts.
+func (r *running) suspect(server order.ServerID, cause error) {
+	box := &r.outboxes[server]
+	if box.suspect {
+		return
+	}
+	box.suspect = true
+	r.progress = true
+	if err := r.engine.Suspect(server); err != nil {
+		r.config.Logger.Debug("suspicion not taken", "server", r.group.Members[server], "cause", cause, "error", err)
+		return
+	}
+	r.config.Logger.Warn("a server is suspected", "generation", r.group.Generation, "server", r.group.Members[server], "cause", cause)
+}

@@ -1,0 +1,362 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// errFrozen is why a generation's context ends when it is frozen.
+var errFrozen = errors.New("driver: the generation was frozen")
+
+// running is one generation's engine and what surrounds it. Everything below done belongs to its goroutine.
+type running struct {
+	driver *Driver
+	config *Config
+	inbox  *inbox
+	group  Group
+	place  order.ServerID
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+
+	engine    order.Broadcaster
+	outboxes  []outbox         // by place in the group
+	touched   []order.ServerID // outboxes with frames of this turn
+	room      chan unparked
+	waits     sync.WaitGroup // goroutines that wait for room
+	parkedMax int
+
+	arrivals       []arrival // the last ones taken, empty, for the inbox to fill again
+	linger         *time.Timer
+	lingering      bool
+	lingered       bool // the linger is over
+	ownUndelivered int  // own messages with a payload, A-broadcast and not A-delivered
+	sameNames      bool // places in the group are places in Config.Peers
+	progress       bool // something happened in this turn
+	halted         string
+	statusTimer    *time.Timer
+	statusDue      bool
+	traffic        Traffic
+}
+
+func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broadcaster) (*running, error) {
+	n := len(group.Members)
+	r := &running{
+		driver: d, config: &d.config, inbox: d.inbox, group: group, place: place, engine: engine,
+		done:      make(chan struct{}),
+		outboxes:  make([]outbox, n),
+		room:      make(chan unparked, n),
+		parkedMax: parkedFramesMax(n),
+		sameNames: int(group.Members[n-1]) == n-1,
+	}
+	for i, member := range group.Members {
+		if order.ServerID(i) == place {
+			continue
+		}
+		lane, err := d.config.Host.Lane(d.config.Peers[member], LaneName)
+		if err != nil {
+			return nil, fmt.Errorf("driver: lane to server %d: %w", member, err)
+		}
+		r.outboxes[i].lane = lane
+	}
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	return r, nil
+}
+
+// run is the engine's goroutine. It gives why the engine halted, "" if it was frozen.
+func (r *running) run() string {
+	r.linger = newStoppedTimer()
+	r.statusTimer = newStoppedTimer()
+	for r.ctx.Err() == nil && r.halted == "" {
+		r.progress = false
+		r.turn()
+		if !r.progress {
+			r.wait()
+		}
+	}
+	if r.ctx.Err() != nil {
+		r.halted = ""
+	} else {
+		r.config.Logger.Error("the engine halted", "generation", r.group.Generation, "reason", r.halted)
+	}
+	r.cancel(errFrozen)
+	r.inbox.end()
+	r.waits.Wait()
+	r.linger.Stop()
+	r.statusTimer.Stop()
+	r.publishEnd()
+	return r.halted
+}
+
+func newStoppedTimer() *time.Timer {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return timer
+}
+
+// turn takes what came, lets the engine work on it, and carries out what it wants.
+func (r *running) turn() {
+	r.poll()
+	frames, suspicions := r.inbox.take(r.arrivals)
+	r.receive(frames)
+	clear(frames)
+	r.arrivals = frames[:0]
+	for _, s := range suspicions {
+		if s.lost {
+			r.lose(s.server, s.cause)
+		} else {
+			r.suspect(s.server, s.cause)
+		}
+	}
+	r.broadcast()
+	r.carryOut()
+	if r.progress && !r.statusDue {
+		r.statusDue = true
+		r.statusTimer.Reset(StatusInterval)
+	}
+}
+
+func (r *running) receive(frames []arrival) {
+	if len(frames) == 0 {
+		return
+	}
+	r.progress = true
+	r.traffic.Batches++
+	r.traffic.FramesReceived += uint64(len(frames))
+	for i := range frames {
+		from := frames[i].from
+		if r.outboxes[from].lost {
+			continue
+		}
+		r.traffic.BytesReceived += uint64(len(frames[i].frame))
+		if err := r.engine.Receive(from, frames[i].frame); err != nil {
+			r.refused(from, err)
+		}
+	}
+}
+
+// refused handles an error of Receive: only malformed frames give one, and engines that halted.
+func (r *running) refused(from order.ServerID, err error) {
+	if errors.Is(err, order.ErrHalted) {
+		r.checkHalted()
+		return
+	}
+	r.config.Logger.Error("malformed frame: nothing more is taken from this server in this generation", "generation", r.group.Generation,
+		"server", r.group.Members[from], "error", err)
+	r.lose(from, err)
+}
+
+// broadcast A-broadcasts if the engine may and there is a reason to.
+func (r *running) broadcast() {
+	if !r.engine.CanBroadcast() || r.withheld() {
+		return
+	}
+	batch := r.config.Source.Next(r.config.MaxBatch)
+	if len(batch) == 0 && !r.emptyDue() {
+		return
+	}
+	if err := r.engine.Broadcast(batch); err != nil {
+		r.halt(fmt.Sprintf("batch of %d bytes refused: %v", len(batch), err))
+		return
+	}
+	r.progress = true
+	r.lingering, r.lingered = false, false
+	r.traffic.Broadcasts++
+	if len(batch) > 0 {
+		r.ownUndelivered++
+	} else {
+		r.traffic.EmptyBroadcasts++
+	}
+}
+
+// emptyDue tells whether an empty message is due now, and starts the linger if one is due later.
+func (r *running) emptyDue() bool {
+	switch {
+	case r.engine.Solicited():
+		return true
+	case !r.engine.Undelivered():
+		return false
+	case r.ownUndelivered > 0 || r.lingered || r.config.Linger < 0:
+		return true
+	case !r.lingering:
+		r.lingering = true
+		r.linger.Reset(r.config.Linger)
+	}
+	return false
+}
+
+// carryOut does what the engine wants: first what is to be sent, then what is to be delivered.
+func (r *running) carryOut() {
+	ready := r.engine.Ready()
+	r.enqueue(ready.Sends)
+	deliveries := r.copyDeliveries(ready.Deliveries)
+	r.flush()
+	if len(deliveries) > 0 {
+		r.deliver(deliveries)
+	}
+}
+
+// copyDeliveries makes deliveries that the Sink may keep, with members named as outside.
+func (r *running) copyDeliveries(deliveries []order.Delivery) []order.Delivery {
+	if len(deliveries) == 0 {
+		return nil
+	}
+	total := 0
+	for i := range deliveries {
+		total += len(deliveries[i].Messages)
+	}
+	copies := make([]order.Delivery, len(deliveries))
+	messages := make([]order.Message, 0, total)
+	for i, delivery := range deliveries {
+		first := len(messages)
+		for _, message := range delivery.Messages {
+			if message.Origin == r.place && len(message.Payload) > 0 {
+				r.ownUndelivered--
+			}
+			if len(message.Payload) > 0 {
+				r.traffic.Messages++
+				r.traffic.PayloadBytes += uint64(len(message.Payload))
+			}
+			message.Origin = r.group.Members[message.Origin]
+			messages = append(messages, message)
+		}
+		copies[i] = order.Delivery{Epoch: delivery.Epoch, Round: delivery.Round, Messages: messages[first:len(messages):len(messages)],
+			Removed: r.outside(delivery.Removed)}
+	}
+	r.traffic.Rounds += uint64(len(deliveries))
+	return copies
+}
+
+// outside copies places in the group as places in Config.Peers; the order stays.
+func (r *running) outside(places []order.ServerID) []order.ServerID {
+	if len(places) == 0 {
+		return nil
+	}
+	servers := slices.Clone(places)
+	if !r.sameNames {
+		for i, place := range servers {
+			servers[i] = r.group.Members[place]
+		}
+	}
+	return servers
+}
+
+// deliver hands rounds to the Sink, and waits for it.
+func (r *running) deliver(deliveries []order.Delivery) {
+	r.progress = true
+	for _, delivery := range deliveries {
+		if len(delivery.Removed) > 0 {
+			r.removed(delivery)
+		}
+	}
+	if err := r.config.Sink.Deliver(r.ctx, deliveries); err != nil && r.ctx.Err() == nil {
+		r.halt(fmt.Sprintf("deliveries not taken: %v", err))
+	}
+}
+
+// removed notes who left the group.
+func (r *running) removed(delivery order.Delivery) {
+	r.config.Logger.Warn("servers were removed from the group", "generation", r.group.Generation, "round", delivery.Round,
+		"servers", delivery.Removed)
+	for _, server := range delivery.Removed {
+		if server == r.group.Members[r.place] {
+			r.checkHalted()
+			continue
+		}
+		place, _ := slices.BinarySearch(r.group.Members, server)
+		box := &r.outboxes[place]
+		box.lost = true
+		box.queue, box.bytes = nil, 0
+		r.inbox.drop(server)
+	}
+}
+
+// wait sleeps until there is something to do.
+func (r *running) wait() {
+	var sourceReady <-chan struct{}
+	if r.engine.CanBroadcast() {
+		sourceReady = r.config.Source.Ready()
+	}
+	select {
+	case <-r.ctx.Done():
+	case <-r.inbox.wake:
+	case <-sourceReady:
+	case done := <-r.room:
+		r.unpark(done)
+	case <-r.linger.C:
+		r.lingerOver()
+	case <-r.statusTimer.C:
+		r.refreshStatus()
+	}
+}
+
+// poll takes note of what wait would, without waiting: a busy loop never waits.
+func (r *running) poll() {
+	select {
+	case done := <-r.room:
+		r.unpark(done)
+	case <-r.linger.C:
+		r.lingerOver()
+	case <-r.statusTimer.C:
+		r.refreshStatus()
+	default:
+	}
+}
+
+func (r *running) lingerOver() {
+	r.lingered = r.lingering
+	r.lingering = false
+}
+
+func (r *running) refreshStatus() {
+	r.statusDue = false
+	r.checkHalted()
+	r.publish()
+}
+
+// checkHalted ends the loop if the engine delivers no more.
+func (r *running) checkHalted() {
+	if reason := r.engine.Status().Halted; reason != "" {
+		r.halt(reason)
+	}
+}
+
+// halt ends the loop after this turn; the first reason stands.
+func (r *running) halt(reason string) {
+	if r.halted == "" {
+		r.halted = reason
+	}
+}
+
+// publish makes the status visible.
+func (r *running) publish() {
+	status := &Status{Group: r.group, Running: true, Halted: r.halted, Engine: r.engine.Status(), Traffic: r.traffic}
+	status.Engine.Members = r.outside(status.Engine.Members)
+	status.Engine.Suspected = r.outside(status.Engine.Suspected)
+	status.Engine.Awaited = r.outside(status.Engine.Awaited)
+	for place := range r.outboxes {
+		box := &r.outboxes[place]
+		if box.lost {
+			status.Lost = append(status.Lost, r.group.Members[place])
+		}
+		if box.parked {
+			status.Parked = append(status.Parked, r.group.Members[place])
+			status.ParkedBytes += box.bytes
+		}
+	}
+	r.driver.status.Store(status)
+}
+
+// publishEnd makes the last status of a generation visible.
+func (r *running) publishEnd() {
+	r.publish()
+	last := *r.driver.status.Load()
+	last.Running = false
+	r.driver.status.Store(&last)
+}
