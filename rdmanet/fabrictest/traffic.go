@@ -1,0 +1,298 @@
+package fabrictest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// frameOf makes frame number i: the number, then bytes that follow from it, size bytes in all but at least 8.
+func frameOf(i uint64, size int) []byte {
+	frame := make([]byte, max(size, 8))
+	binary.BigEndian.PutUint64(frame, i)
+	for k := 8; k < len(frame); k++ {
+		frame[k] = byte(i + uint64(k))
+	}
+	return frame
+}
+
+// checkFrame says whether frame is number i and whole.
+func checkFrame(frame []byte, i uint64) error {
+	if len(frame) < 8 {
+		return fmt.Errorf("frame %d has %d bytes", i, len(frame))
+	}
+	if number := binary.BigEndian.Uint64(frame); number != i {
+		return fmt.Errorf("frame %d arrived in the place of frame %d", number, i)
+	}
+	for k := 8; k < len(frame); k++ {
+		if frame[k] != byte(i+uint64(k)) {
+			return fmt.Errorf("frame %d is damaged at byte %d of %d", i, k, len(frame))
+		}
+	}
+	return nil
+}
+
+// inbox is a receiver that keeps everything, in its order, with the events of its host in between.
+type inbox struct {
+	mu      sync.Mutex
+	frames  []arrival
+	changed chan struct{}
+	gate    chan struct{} // receive waits until it is closed; nil: does not wait
+	entered chan struct{} // closed by the first receive call
+	once    sync.Once
+}
+
+type arrival struct {
+	from  rdmanet.Peer
+	frame []byte
+	lost  bool // no frame: a LaneReset event
+}
+
+func newInbox() *inbox {
+	return &inbox{changed: make(chan struct{}), entered: make(chan struct{})}
+}
+
+func newGatedInbox() *inbox {
+	in := newInbox()
+	in.gate = make(chan struct{})
+	return in
+}
+
+func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
+	in.once.Do(func() { close(in.entered) })
+	if in.gate != nil {
+		<-in.gate
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, frame := range frames {
+		in.frames = append(in.frames, arrival{from: from, frame: frame})
+	}
+	in.change()
+}
+
+// watch puts LaneReset events in between the frames.
+func (in *inbox) watch(event rdmanet.PeerEvent) {
+	if event.Kind != rdmanet.LaneReset {
+		return
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.frames = append(in.frames, arrival{from: event.Peer, lost: true})
+	in.change()
+}
+
+func (in *inbox) change() {
+	close(in.changed)
+	in.changed = make(chan struct{})
+}
+
+func (in *inbox) count() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.frames)
+}
+
+// wait gives everything that arrived once holds is true of it.
+func (in *inbox) wait(ctx context.Context, what string, holds func([]arrival) bool) ([]arrival, error) {
+	for {
+		in.mu.Lock()
+		frames, changed := in.frames[:len(in.frames):len(in.frames)], in.changed
+		in.mu.Unlock()
+		if holds(frames) {
+			return frames, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return frames, fmt.Errorf("waited in vain for %s: %d frames arrived", what, len(frames))
+		}
+	}
+}
+
+// waitCount waits for that many frames and checks that they are numbers 0 to count-1 from that peer.
+func (in *inbox) waitCount(ctx context.Context, from rdmanet.Peer, count int) error {
+	frames, waitErr := in.wait(ctx, fmt.Sprintf("%d frames", count), func(a []arrival) bool { return len(a) >= count })
+	for i, a := range frames {
+		if a.lost {
+			return fmt.Errorf("frames were given up before frame %d", i)
+		}
+		if a.from != from {
+			return fmt.Errorf("frame %d comes from %s instead of %s", i, a.from, from)
+		}
+		if err := checkFrame(a.frame, uint64(i)); err != nil {
+			return err
+		}
+	}
+	if waitErr != nil {
+		return waitErr
+	}
+	if len(frames) > count {
+		return fmt.Errorf("%d frames arrived, %d were sent", len(frames), count)
+	}
+	return nil
+}
+
+// quiet says whether nothing more arrives for a while; what is late after a flush is twice.
+func (in *inbox) quiet(ctx context.Context, count int) error {
+	timer := time.NewTimer(50 * time.Millisecond)
+	defer timer.Stop()
+	in.mu.Lock()
+	changed := in.changed
+	in.mu.Unlock()
+	select {
+	case <-timer.C:
+	case <-changed:
+	case <-ctx.Done():
+	}
+	if now := in.count(); now != count {
+		return fmt.Errorf("%d frames arrived, %d were sent", now, count)
+	}
+	return nil
+}
+
+// events keeps what a host tells of its peers.
+type events struct {
+	mu      sync.Mutex
+	list    []rdmanet.PeerEvent
+	changed chan struct{}
+}
+
+func watchEvents(h rdmanet.Host) *events {
+	e := &events{changed: make(chan struct{})}
+	h.Watch(func(event rdmanet.PeerEvent) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.list = append(e.list, event)
+		close(e.changed)
+		e.changed = make(chan struct{})
+	})
+	return e
+}
+
+// wait gives the first event of that kind.
+func (e *events) wait(ctx context.Context, kind rdmanet.EventKind) (rdmanet.PeerEvent, error) {
+	for {
+		e.mu.Lock()
+		list, changed := e.list, e.changed
+		e.mu.Unlock()
+		for _, event := range list {
+			if event.Kind == kind {
+				return event, nil
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return rdmanet.PeerEvent{}, fmt.Errorf("waited in vain for a %q event, got %v", kind, list)
+		}
+	}
+}
+
+// pair starts members 0 and 1, the second with a receiver of lane "test", and opens the lane between them.
+func pair(f Fabric, in *inbox) (from, to rdmanet.Host, lane rdmanet.Lane, err error) {
+	if from, err = f.Start(0); err != nil {
+		return nil, nil, nil, err
+	}
+	if to, err = startReceiver(f, 1, in); err != nil {
+		return nil, nil, nil, err
+	}
+	lane, err = from.Lane(f.ID(1), "test")
+	return from, to, lane, err
+}
+
+func startReceiver(f Fabric, i int, in *inbox) (rdmanet.Host, error) {
+	h, err := f.Start(i)
+	if err != nil {
+		return nil, err
+	}
+	h.Watch(in.watch)
+	return h, h.Receive("test", in.receive)
+}
+
+func peerOf(h rdmanet.Host) rdmanet.Peer {
+	return rdmanet.Peer{ID: h.ID(), Incarnation: h.Incarnation()}
+}
+
+// send sends the frames from number first on, up to before, of those sizes in turn.
+func send(ctx context.Context, lane rdmanet.Lane, first, before uint64, sizes ...int) error {
+	for i := first; i < before; i++ {
+		if err := lane.Send(ctx, frameOf(i, sizes[int(i)%len(sizes)])); err != nil {
+			return fmt.Errorf("send frame %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// sendUntilError sends until the lane breaks, and gives its error and how many frames were accepted.
+func sendUntilError(ctx context.Context, lane rdmanet.Lane, first uint64) (uint64, error) {
+	for i := first; ; i++ {
+		if err := lane.Send(ctx, frameOf(i, 64)); err != nil {
+			return i, err
+		}
+		if i%64 == 0 {
+			// The lane is not to be drowned in the meantime.
+			if err := pause(ctx, time.Millisecond); err != nil {
+				return i, err
+			}
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// within runs work under a deadline and says so if it passes.
+func within(ctx context.Context, limit time.Duration, what string, work func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- work(limited) }()
+	select {
+	case err := <-done:
+		if limited.Err() != nil {
+			return fmt.Errorf("%s did not end within %s: %v", what, limit, err)
+		}
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("%s hangs", what)
+	case <-time.After(limit + time.Second):
+		return fmt.Errorf("%s hangs, beyond its context", what)
+	}
+}
+
+// want says so unless err is what it should be.
+func want(what string, err, target error) error {
+	if !errors.Is(err, target) {
+		return fmt.Errorf("%s: got error %v, want %q", what, err, target)
+	}
+	return nil
+}
+
+// together runs all the work at once and gives the first error.
+func together(work ...func() error) error {
+	errs := make(chan error, len(work))
+	for _, w := range work {
+		go func() { errs <- w() }()
+	}
+	var first error
+	for range work {
+		if err := <-errs; err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
