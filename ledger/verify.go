@@ -202,3 +202,35 @@ func signedByKey(signatures []Signature, name OrganisationName, keys []PublicKey
 	}
 	return false
 }
+
+// VerifySignatures checks all signatures of a block with the curve's operation, in one batch. That the keys were registered is what executing
+// the block checks.
+func VerifySignatures(block *Block) error {
+	verifier := ed25519.NewBatchVerifierWithCapacity(len(block.Bundles))
+	count := 0
+	for i := range block.Bundles {
+		message := SigningMessage(block.Bundles[i].root)
+		for j := range block.Bundles[i].Signatures {
+			signature := &block.Bundles[i].Signatures[j]
+			verifier.Add(signature.Key[:], message, signature.Bytes[:])
+			count++
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	all, each := verifier.Verify(rand.Reader)
+	if all {
+		return nil
+	}
+	at := 0
+	for i := range block.Bundles {
+		for j := range block.Bundles[i].Signatures {
+			if !each[at] {
+				return fmt.Errorf("bundle %d: %w", i, signatureError(&block.Bundles[i].Signatures[j]))
+			}
+			at++
+		}
+	}
+	return ErrSignature
+}

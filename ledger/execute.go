@@ -1,0 +1,444 @@
+package ledger
+
+import (
+	"bytes"
+	"slices"
+)
+
+// Change is one entry of the state that a block changed. The slices are parts of one arena that nobody writes to again.
+type Change struct {
+	Key []byte
+	// Before is nil where the entry is new.
+	Before, After []byte
+}
+
+// HistoryChange is one transaction in the history of an account: entry Ordinal (from 0) of the account with this number is the block's transaction Index.
+type HistoryChange struct {
+	Number, Ordinal uint64
+	Index           uint32
+}
+
+// Changes is what a block did to the state, in the order in which the entries were first touched.
+type Changes struct {
+	Entries []Change
+	History []HistoryChange
+}
+
+// execution is the part of a state that is in use during a block.
+type execution struct {
+	height  Height
+	index   uint32
+	counter uint64
+	history []HistoryChange
+
+	// arena holds the encodings that the block under way needs; arenaSize is what the last block needed.
+	arena                []byte
+	arenaSize            int
+	touchedAccounts      []*account
+	touchedOrganisations []*organisation
+	touchedWindows       []*window
+	touchedRecords       []*record
+
+	undo undoLog
+	dry  bool
+}
+
+// undoLog is what takes a failed transaction back: the steps of each kind in the order in which they were made.
+type undoLog struct {
+	registered []OrganisationName
+	opened     []*account
+	posted     []posted
+	// windows is filled by a dry run only, for nothing fails after the nonce is taken.
+	windows []window
+}
+
+type posted struct {
+	account  *account
+	place    int
+	before   Amount
+	inserted bool
+}
+
+// Execute executes a draft on the state: every transaction is applied as a whole or fails as a whole, in order. It completes the block and says what changed.
+func (s *State) Execute(draft *Draft) (*Block, *Changes) {
+	block := &draft.block
+	s.begin(block.Header.Height)
+	s.history = make([]HistoryChange, 0, 2*len(block.Entries))
+	for i := range block.Entries {
+		entry := &block.Entries[i]
+		s.index = uint32(i)
+		entry.Result = s.apply(entry.Transaction, block.Bundles[entry.Bundle].Signatures)
+	}
+	changes := s.finish()
+	block.Header.TransactionsRoot = IDRoot(block.ids())
+	block.Header.ResultsRoot = merkleRoot(block.resultLeaves())
+	block.Header.BundlesRoot = block.bundlesRoot()
+	block.Header.StateDigest = s.digest.Sum()
+	block.Hash = block.Header.Hash()
+	return block, changes
+}
+
+// Precheck says what would become of the bundle's transactions in a block at this height, and changes nothing. Other transactions may come
+// first, so the answer is a guess about funds and nonces, not a promise. It counts as a write.
+func (s *State) Precheck(bundle *Bundle, height Height) []Result {
+	s.begin(height)
+	s.dry = true
+	results := make([]Result, bundle.Len())
+	for i := range results {
+		results[i] = s.apply(&bundle.transactions[i], bundle.signatures)
+	}
+	for i := len(s.undo.windows) - 1; i >= 0; i-- {
+		before := s.undo.windows[i]
+		key := windowKey{before.organisation, before.stream}
+		if before.empty {
+			delete(s.windows, key)
+		} else {
+			*s.windows[key] = before
+		}
+	}
+	s.rollback()
+	s.forget()
+	s.dry = false
+	return results
+}
+
+func (s *State) begin(height Height) {
+	s.height = height
+	s.arena = make([]byte, 0, max(1024, s.arenaSize))
+	s.undo.clear()
+}
+
+func (u *undoLog) clear() {
+	u.registered, u.opened, u.posted, u.windows = u.registered[:0], u.opened[:0], u.posted[:0], u.windows[:0]
+}
+
+// touchAccount keeps an account's encoding of before the block, the first time that the block touches it.
+func (s *State) touchAccount(a *account) {
+	if !a.mark.touched {
+		s.arena, a.mark = keep(s.arena, a.appendEntry)
+		s.touchedAccounts = append(s.touchedAccounts, a)
+	}
+}
+
+func (s *State) touchWindow(w *window) {
+	if w.mark.touched {
+		return
+	}
+	if w.empty {
+		w.mark = mark{touched: true, before: -1}
+	} else {
+		s.arena, w.mark = keep(s.arena, w.appendEntry)
+	}
+	s.touchedWindows = append(s.touchedWindows, w)
+}
+
+func (s *State) touchRecord(r *record, isNew bool) {
+	if r.mark.touched {
+		return
+	}
+	if isNew {
+		r.mark = mark{touched: true, before: -1}
+	} else {
+		s.arena, r.mark = keep(s.arena, r.appendEntry)
+	}
+	s.touchedRecords = append(s.touchedRecords, r)
+}
+
+func keep(arena []byte, appendEntry func([]byte) ([]byte, int)) ([]byte, mark) {
+	before := len(arena)
+	arena, keyLength := appendEntry(arena)
+	return arena, mark{touched: true, before: before, keys: keyLength, length: len(arena) - before}
+}
+
+// forget drops the marks of a dry run.
+func (s *State) forget() {
+	for _, each := range s.touchedAccounts {
+		each.mark = mark{}
+	}
+	for _, each := range s.touchedWindows {
+		each.mark = mark{}
+	}
+	s.touchedAccounts, s.touchedOrganisations, s.touchedWindows = s.touchedAccounts[:0], s.touchedOrganisations[:0], s.touchedWindows[:0]
+}
+
+// finish brings the digest up to date and collects the changes.
+func (s *State) finish() *Changes {
+	changes := &Changes{Entries: make([]Change, 0, len(s.touchedAccounts)+len(s.touchedWindows)+len(s.touchedOrganisations)+len(s.touchedRecords)), History: s.history}
+	for _, each := range s.touchedAccounts {
+		// An account that a failed transaction opened is gone again.
+		if s.accounts[each.Path] == each {
+			s.settle(changes, &each.mark, each.appendEntry)
+		}
+		each.mark = mark{}
+	}
+	for _, each := range s.touchedOrganisations {
+		if s.organisations[each.Name] == each {
+			s.settle(changes, &each.mark, each.appendEntry)
+		}
+		each.mark = mark{}
+	}
+	for _, each := range s.touchedWindows {
+		s.settle(changes, &each.mark, each.appendEntry)
+		each.mark = mark{}
+	}
+	for _, each := range s.touchedRecords {
+		s.settle(changes, &each.mark, each.appendEntry)
+		each.mark = mark{}
+	}
+	s.touchedAccounts, s.touchedOrganisations, s.touchedWindows, s.touchedRecords = s.touchedAccounts[:0], s.touchedOrganisations[:0], s.touchedWindows[:0], s.touchedRecords[:0]
+	s.history, s.arena, s.arenaSize = nil, nil, len(s.arena)
+	return changes
+}
+
+func (s *State) settle(changes *Changes, m *mark, appendEntry func([]byte) ([]byte, int)) {
+	start := len(s.arena)
+	var keyLength int
+	s.arena, keyLength = appendEntry(s.arena)
+	after := s.arena[start:len(s.arena):len(s.arena)]
+	change := Change{Key: after[:keyLength:keyLength], After: after[keyLength:]}
+	if m.before >= 0 {
+		before := s.arena[m.before : m.before+m.length : m.before+m.length]
+		if bytes.Equal(before, after) {
+			return
+		}
+		change.Before = before[m.keys:]
+		s.digest.Remove(before)
+	}
+	s.digest.Add(after)
+	changes.Entries = append(changes.Entries, change)
+}
+
+// apply executes one transaction: all or nothing.
+func (s *State) apply(t *Transaction, signatures []Signature) Result {
+	s.counter++
+	if !s.dry {
+		s.undo.clear()
+	}
+	marked := s.undo.position()
+	result := s.attempt(t, signatures)
+	if !result.OK() {
+		s.rollbackTo(marked)
+		return result
+	}
+	s.commit(t)
+	return result
+}
+
+func (s *State) attempt(t *Transaction, signatures []Signature) Result {
+	switch {
+	case t.Ledger != s.ledger:
+		return Result{WrongLedger, NoItem}
+	case t.LastValid != 0 && s.height > t.LastValid:
+		return Result{Expired, NoItem}
+	}
+	for i := range t.Registrations {
+		if code := s.register(&t.Registrations[i], signatures); code != Applied {
+			return Result{code, uint32(i)}
+		}
+	}
+	if code := s.authorised(t.Signer, signatures); code != Applied {
+		return Result{code, NoItem}
+	}
+	if !s.Fresh(t.Signer, t.Nonce) {
+		return Result{StaleNonce, NoItem}
+	}
+	if len(t.Postings) == 1 || len(t.Postings)+len(t.Records)+len(t.Openings)+len(t.Registrations) == 0 {
+		return Result{Unbalanced, NoItem}
+	}
+	if _, err := t.balanced(); err == ErrOverflow {
+		return Result{Overflow, NoItem}
+	} else if err != nil {
+		return Result{Unbalanced, NoItem}
+	}
+	for i := range t.Openings {
+		if code := s.open(&t.Openings[i], signatures); code != Applied {
+			return Result{code, uint32(i)}
+		}
+	}
+	for i := range t.Postings {
+		if code := s.post(&t.Postings[i], signatures); code != Applied {
+			return Result{code, uint32(i)}
+		}
+	}
+	if short, found := s.overdrawn(t); found {
+		return Result{InsufficientFunds, short}
+	}
+	for i := range t.Records {
+		if code := s.authorised(t.Records[i].Key.Organisation(), signatures); code != Applied {
+			return Result{code, uint32(i)}
+		}
+	}
+	return applied
+}
+
+// authorised checks that an organisation is registered and has signed with a key that is its own at this moment.
+func (s *State) authorised(name OrganisationName, signatures []Signature) Code {
+	found := s.organisations[name]
+	if found == nil {
+		return UnknownOrganisation
+	}
+	if !signedByKey(signatures, name, found.Keys) {
+		return Unauthorised
+	}
+	return Applied
+}
+
+func (s *State) register(r *Registration, signatures []Signature) Code {
+	if found := s.organisations[r.Name]; found != nil {
+		if found.Pinned != r.Pinned || found.Shard != r.Shard || !slices.Equal(found.Keys, r.Keys) {
+			return OrganisationExists
+		}
+		return Applied
+	}
+	if !signedByKey(signatures, r.Name, r.Keys) {
+		return Unauthorised
+	}
+	if s.genesis.RegistrationByOperator && !signedByKey(signatures, Operator, s.genesis.Operators) {
+		return Unauthorised
+	}
+	name := OrganisationName(clone(string(r.Name)))
+	created := &organisation{Organisation: Organisation{Name: name, Keys: r.Keys, Shard: r.Shard, Pinned: r.Pinned, Registered: s.height}}
+	created.mark = mark{touched: true, before: -1}
+	s.organisations[name] = created
+	s.touchedOrganisations = append(s.touchedOrganisations, created)
+	s.undo.registered = append(s.undo.registered, name)
+	return Applied
+}
+
+func (s *State) open(o *Opening, signatures []Signature) Code {
+	if code := s.authorised(o.Account.Organisation(), signatures); code != Applied {
+		return code
+	}
+	if found := s.accounts[o.Account]; found != nil {
+		if found.Issuer != o.Issuer || found.Alias != o.Alias {
+			return AccountExists
+		}
+		return Applied
+	}
+	s.opened++
+	created := &account{Account: Account{Path: AccountPath(clone(string(o.Account))), Number: s.opened, Issuer: o.Issuer, Alias: clone(o.Alias), Opened: s.height}}
+	created.mark = mark{touched: true, before: -1}
+	s.accounts[created.Path] = created
+	s.touchedAccounts = append(s.touchedAccounts, created)
+	s.undo.opened = append(s.undo.opened, created)
+	return Applied
+}
+
+func (s *State) post(p *Posting, signatures []Signature) Code {
+	found := s.accounts[p.Account]
+	if found == nil {
+		return UnknownAccount
+	}
+	if p.Amount.Sign() < 0 {
+		if code := s.authorised(p.Account.Organisation(), signatures); code != Applied {
+			return code
+		}
+	}
+	place, held := found.find(p.Asset)
+	if !held && len(found.Balances) == MaxAssets {
+		return TooManyAssets
+	}
+	var before Amount
+	if held {
+		before = found.Balances[place].Amount
+	}
+	after, err := before.Add(p.Amount)
+	if err != nil {
+		return Overflow
+	}
+	s.touchAccount(found)
+	if held {
+		found.Balances[place].Amount = after
+	} else {
+		found.Balances = slices.Insert(found.Balances, place, Balance{Asset: AssetName(clone(string(p.Asset))), Amount: after})
+	}
+	s.undo.posted = append(s.undo.posted, posted{account: found, place: place, before: before, inserted: !held})
+	return Applied
+}
+
+// overdrawn finds the first posting that takes from an account which ends up below zero and is no issuer.
+func (s *State) overdrawn(t *Transaction) (uint32, bool) {
+	for i := range t.Postings {
+		posting := &t.Postings[i]
+		if posting.Amount.Sign() >= 0 {
+			continue
+		}
+		if found := s.accounts[posting.Account]; !found.Issuer && found.Account.Balance(posting.Asset).Sign() < 0 {
+			return uint32(i), true
+		}
+	}
+	return 0, false
+}
+
+// commit takes the nonce and does what cannot fail.
+func (s *State) commit(t *Transaction) {
+	key := windowKey{t.Signer, t.Nonce.Stream}
+	found := s.windows[key]
+	if found == nil {
+		key.organisation = s.organisations[t.Signer].Name
+		found = &window{organisation: key.organisation, stream: key.stream, empty: true}
+		s.windows[key] = found
+	}
+	if s.dry {
+		s.undo.windows = append(s.undo.windows, *found)
+		found.set(t.Nonce.Sequence)
+		return
+	}
+	s.touchWindow(found)
+	found.set(t.Nonce.Sequence)
+	for _, opened := range s.undo.opened {
+		s.sorted = append(s.sorted, opened)
+		s.unsorted++
+	}
+	for i := range s.undo.posted {
+		touched := s.undo.posted[i].account
+		if touched.counted == s.counter {
+			continue
+		}
+		touched.counted = s.counter
+		s.history = append(s.history, HistoryChange{Number: touched.Number, Ordinal: touched.History, Index: s.index})
+		touched.History++
+	}
+	for i := range t.Records {
+		s.put(&t.Records[i], uint32(i))
+	}
+}
+
+func (s *State) put(r *Record, item uint32) {
+	found := s.records[r.Key]
+	isNew := found == nil
+	if isNew {
+		found = &record{key: RecordKey(clone(string(r.Key)))}
+		s.records[found.key] = found
+	}
+	s.touchRecord(found, isNew)
+	found.RecordPlace = RecordPlace{Height: s.height, Index: s.index, Item: item, Digest: sum256(r.Value)}
+}
+
+type undoPosition struct{ registered, opened, posted int }
+
+func (u *undoLog) position() undoPosition {
+	return undoPosition{len(u.registered), len(u.opened), len(u.posted)}
+}
+
+// rollback takes everything in the undo log back.
+func (s *State) rollback() { s.rollbackTo(undoPosition{}) }
+
+func (s *State) rollbackTo(to undoPosition) {
+	for i := len(s.undo.posted) - 1; i >= to.posted; i-- {
+		step := &s.undo.posted[i]
+		if step.inserted {
+			step.account.Balances = slices.Delete(step.account.Balances, step.place, step.place+1)
+		} else {
+			step.account.Balances[step.place].Amount = step.before
+		}
+	}
+	for i := len(s.undo.opened) - 1; i >= to.opened; i-- {
+		delete(s.accounts, s.undo.opened[i].Path)
+		s.opened--
+	}
+	for i := len(s.undo.registered) - 1; i >= to.registered; i-- {
+		delete(s.organisations, s.undo.registered[i])
+	}
+	s.undo.posted, s.undo.opened, s.undo.registered = s.undo.posted[:to.posted], s.undo.opened[:to.opened], s.undo.registered[:to.registered]
+}

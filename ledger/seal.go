@@ -1,0 +1,85 @@
+package ledger
+
+import "slices"
+
+// Draft is a sealed block that is not executed yet: its results, roots and digest are missing.
+type Draft struct {
+	block Block
+	// Duplicates counts the transactions that were dropped because their id was there before; Malformed counts the batches and bundles that could
+	// not be decoded, which no correct node proposes, and that were left out.
+	Duplicates, Malformed int
+}
+
+// Len returns the number of transactions.
+func (d *Draft) Len() int { return len(d.block.Entries) }
+
+// Parent is the block that the next one follows: its header and its hash.
+type Parent struct {
+	Header Header
+	Hash   Hash
+}
+
+// Seal makes one block out of a round's batches in the order that they were delivered. Ids that were there before are dropped: in the
+// round, or in an earlier block, which seen tells. The draft is nil where nothing new is left: an empty round makes no block. The draft shares
+// the memory of the batches, which must not change any more.
+func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, seen func(id Hash, transaction *Transaction) bool) *Draft {
+	draft := &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1, Previous: parent.Hash, Epoch: epoch, Round: round}}}
+	var times []Milliseconds
+	ids := make(map[Hash]struct{})
+	for _, payload := range batches {
+		if len(payload) == 0 {
+			continue
+		}
+		batch, err := DecodeBatch(payload)
+		if err != nil {
+			draft.Malformed++
+			continue
+		}
+		times = append(times, batch.Header.Time)
+		for _, encoded := range batch.Bundles {
+			bundle, err := DecodeBundle(encoded)
+			if err != nil {
+				draft.Malformed++
+				continue
+			}
+			draft.add(bundle, ids, seen)
+		}
+	}
+	if len(draft.block.Entries) == 0 {
+		return nil
+	}
+	draft.block.Header.Time = max(median(times), parent.Header.Time)
+	draft.block.Header.Transactions = uint32(len(draft.block.Entries))
+	draft.block.Header.Total = parent.Header.Total + uint64(len(draft.block.Entries))
+	return draft
+}
+
+func (d *Draft) add(bundle *Bundle, ids map[Hash]struct{}, seen func(Hash, *Transaction) bool) {
+	kept, first := make([]bool, bundle.Len()), len(d.block.Entries)
+	for place, id := range bundle.ids {
+		transaction := &bundle.transactions[place]
+		if _, again := ids[id]; again || seen(id, transaction) || len(d.block.Entries) == MaxBlockTransactions {
+			d.Duplicates++
+			continue
+		}
+		ids[id] = struct{}{}
+		kept[place] = true
+		d.block.Entries = append(d.block.Entries, Entry{ID: id, Transaction: transaction, Body: bundle.bodies[place], Bundle: len(d.block.Bundles), Place: place})
+	}
+	if len(d.block.Entries) > first {
+		d.block.Bundles = append(d.block.Bundles, BundleSeal{IDs: bundle.ids, Kept: kept, Signatures: bundle.signatures, root: bundle.root})
+	}
+}
+
+// median returns the lower median of the times; there is at least one, since a transaction came with it.
+func median(times []Milliseconds) Milliseconds {
+	slices.Sort(times)
+	return times[(len(times)-1)/2]
+}
+
+// Redraft returns the draft that a block was made of, to execute it again.
+func Redraft(block *Block) *Draft {
+	draft := &Draft{block: *block}
+	draft.block.Entries = slices.Clone(block.Entries)
+	return draft
+}

@@ -1,0 +1,339 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// MaxAssets is the number of assets that an account can have held.
+const MaxAssets = 64
+
+// The kinds of entries of a state, the first byte of their keys. The names that follow end with a zero byte, so that no key begins another.
+const (
+	kindAccount      = 'a'
+	kindOrganisation = 'o'
+	kindWindow       = 'n'
+	kindRecord       = 'r'
+)
+
+// Balance is what an account holds of an asset.
+type Balance struct {
+	Asset  AssetName `json:"asset"`
+	Amount Amount    `json:"amount"`
+}
+
+// Account is an open account.
+type Account struct {
+	Path AccountPath `json:"path"`
+	// Number counts the accounts in the order in which they were opened, from 1.
+	Number uint64 `json:"number"`
+	Issuer bool   `json:"issuer,omitempty"`
+	Alias  string `json:"alias,omitempty"`
+	// Opened is the height of the block that opened it.
+	Opened Height `json:"opened"`
+	// Balances are sorted by asset; an asset that the account held once stays, with amount 0.
+	Balances []Balance `json:"balances"`
+	// History is the number of transactions that were applied to the account.
+	History uint64 `json:"history"`
+}
+
+// Balance returns what the account holds of an asset.
+func (a *Account) Balance(asset AssetName) Amount {
+	if at, held := a.find(asset); held {
+		return a.Balances[at].Amount
+	}
+	return Amount{}
+}
+
+func (a *Account) find(asset AssetName) (int, bool) {
+	for i := range a.Balances {
+		if order := strings.Compare(string(a.Balances[i].Asset), string(asset)); order >= 0 {
+			return i, order == 0
+		}
+	}
+	return len(a.Balances), false
+}
+
+// mark tells that an entry was touched in the block under way, and where its encoding from before lies in the arena: nowhere if it is new.
+type mark struct {
+	touched      bool
+	before, keys int
+	length       int
+}
+
+type account struct {
+	Account
+	mark mark
+	// counted is the transaction that the account's history counted last, so that several postings count once.
+	counted uint64
+}
+
+type organisation struct {
+	Organisation
+	mark mark
+}
+
+// RecordPlace is where a record's value was written last: the record Item of the transaction at Index of the block at Height. Digest is the SHA-256 of the value.
+type RecordPlace struct {
+	Height Height
+	Index  uint32
+	Item   uint32
+	Digest Hash
+}
+
+type record struct {
+	key RecordKey
+	RecordPlace
+	mark mark
+}
+
+type windowKey struct {
+	organisation OrganisationName
+	stream       uint64
+}
+
+// State is everything that execution depends on: organisations, accounts with their balances, nonce windows and where the records are. It is kept in
+// memory, some 300 bytes an account, so that execution never waits for a disk and a read never shows what a damaged disk says.
+// It is not safe for concurrent use; reads may run beside reads.
+type State struct {
+	genesis *Genesis
+	ledger  Hash
+
+	accounts      map[AccountPath]*account
+	organisations map[OrganisationName]*organisation
+	windows       map[windowKey]*window
+	records       map[RecordKey]*record
+	opened        uint64
+
+	digest Digest
+
+	// sorted lists the accounts by path; the last unsorted of them are new and in no order.
+	sorted   []*account
+	unsorted int
+
+	execution
+}
+
+// NewState returns the state after block 0 of a chain.
+func NewState(genesis *Genesis) *State {
+	return &State{
+		genesis: genesis, ledger: genesis.Hash(),
+		accounts: make(map[AccountPath]*account), organisations: make(map[OrganisationName]*organisation),
+		windows: make(map[windowKey]*window), records: make(map[RecordKey]*record),
+	}
+}
+
+// Digest returns the state digest, as the header of the last executed block has it.
+func (s *State) Digest() Hash { return s.digest.Sum() }
+
+// Organisation returns a registered organisation, read-only.
+func (s *State) Organisation(name OrganisationName) (Organisation, bool) {
+	if found := s.organisations[name]; found != nil {
+		return found.Organisation, true
+	}
+	return Organisation{}, false
+}
+
+// Organisations returns all organisations by name.
+func (s *State) Organisations() []Organisation {
+	all := make([]Organisation, 0, len(s.organisations))
+	for _, each := range s.organisations {
+		all = append(all, each.Organisation)
+	}
+	slices.SortFunc(all, func(a, b Organisation) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return all
+}
+
+// Account returns a copy of an open account.
+func (s *State) Account(path AccountPath) (Account, bool) {
+	if found := s.accounts[path]; found != nil {
+		return found.copy(), true
+	}
+	return Account{}, false
+}
+
+func (a *account) copy() Account {
+	copied := a.Account
+	copied.Balances = slices.Clone(a.Balances)
+	return copied
+}
+
+// AccountCount returns the number of open accounts.
+func (s *State) AccountCount() int { return len(s.accounts) }
+
+// SortAccounts brings the list that Accounts reads up to date; it counts as a write.
+func (s *State) SortAccounts() {
+	if s.unsorted == 0 {
+		return
+	}
+	slices.SortFunc(s.sorted, func(a, b *account) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	s.unsorted = 0
+}
+
+// Sorted reports whether the list that Accounts reads is up to date.
+func (s *State) Sorted() bool { return s.unsorted == 0 }
+
+// Accounts returns copies of at most limit accounts by path, those after the given one. It needs the list to be sorted.
+func (s *State) Accounts(after AccountPath, limit int) []Account {
+	from, found := slices.BinarySearchFunc(s.sorted, after, func(a *account, path AccountPath) int { return strings.Compare(string(a.Path), string(path)) })
+	if found {
+		from++
+	}
+	page := make([]Account, 0, min(limit, len(s.sorted)-from))
+	for _, each := range s.sorted[from : from+cap(page)] {
+		page = append(page, each.copy())
+	}
+	return page
+}
+
+// Record returns where a record's value is.
+func (s *State) Record(key RecordKey) (RecordPlace, bool) {
+	if found := s.records[key]; found != nil {
+		return found.RecordPlace, true
+	}
+	return RecordPlace{}, false
+}
+
+// Fresh reports whether a nonce may still be applied. A transaction whose nonce is fresh was never applied.
+func (s *State) Fresh(organisation OrganisationName, nonce Nonce) bool {
+	found := s.windows[windowKey{organisation, nonce.Stream}]
+	return found == nil || found.fresh(nonce.Sequence)
+}
+
+// NextSequence returns the number after the highest applied one of a stream; 1 for a new stream.
+func (s *State) NextSequence(organisation OrganisationName, stream uint64) uint64 {
+	if found := s.windows[windowKey{organisation, stream}]; found != nil {
+		return found.high + 1
+	}
+	return 1
+}
+
+func clone(text string) string { return strings.Clone(text) }
+
+func (a *account) appendEntry(to []byte) (entry []byte, keyLength int) {
+	start := len(to)
+	to = append(append(append(to, kindAccount), a.Path...), 0)
+	keyLength = len(to) - start
+	to = binary.AppendUvarint(to, a.Number)
+	to = appendBool(to, a.Issuer)
+	to = appendString(to, a.Alias)
+	to = binary.AppendUvarint(to, uint64(a.Opened))
+	to = binary.AppendUvarint(to, a.History)
+	to = binary.AppendUvarint(to, uint64(len(a.Balances)))
+	for i := range a.Balances {
+		to = appendString(to, a.Balances[i].Asset)
+		to = appendAmount(to, a.Balances[i].Amount)
+	}
+	return to, keyLength
+}
+
+func (o *organisation) appendEntry(to []byte) (entry []byte, keyLength int) {
+	start := len(to)
+	to = append(append(append(to, kindOrganisation), o.Name...), 0)
+	keyLength = len(to) - start
+	to = (&Registration{Name: o.Name, Keys: o.Keys, Shard: o.Shard, Pinned: o.Pinned}).append(to)
+	return binary.AppendUvarint(to, uint64(o.Registered)), keyLength
+}
+
+func (r *record) appendEntry(to []byte) (entry []byte, keyLength int) {
+	start := len(to)
+	to = append(append(append(to, kindRecord), r.key...), 0)
+	keyLength = len(to) - start
+	to = binary.AppendUvarint(to, uint64(r.Height))
+	to = binary.AppendUvarint(to, uint64(r.Index))
+	to = binary.AppendUvarint(to, uint64(r.Item))
+	return append(to, r.Digest[:]...), keyLength
+}
+
+// ErrEntry says that an entry of a state cannot be restored.
+var ErrEntry = errors.New("ledger: malformed state entry")
+
+// Restore puts an entry into a state that holds none under its key, as Changes and Entries gave it. Nothing is shared with key and value. When
+// all entries are in, the Digest tells whether they are those of a block.
+func (s *State) Restore(key, value []byte) error {
+	if len(key) < 2 || (key[0] != kindWindow && key[len(key)-1] != 0) {
+		return fmt.Errorf("%w: key %x", ErrEntry, key)
+	}
+	name := string(key[1 : len(key)-1])
+	r := &reader{data: bytes.Clone(value)}
+	again := false
+	switch key[0] {
+	case kindAccount:
+		restored := &account{Account: Account{Path: AccountPath(name)}}
+		restored.restore(r)
+		_, again = s.accounts[restored.Path]
+		s.accounts[restored.Path] = restored
+		s.sorted = append(s.sorted, restored)
+		s.unsorted++
+		s.opened = max(s.opened, restored.Number)
+	case kindOrganisation:
+		var registration Registration
+		registration.decode(r)
+		restored := &organisation{Organisation: Organisation{Name: registration.Name, Keys: registration.Keys, Shard: registration.Shard, Pinned: registration.Pinned, Registered: Height(r.uvarint())}}
+		_, again = s.organisations[restored.Name]
+		s.organisations[restored.Name] = restored
+	case kindWindow:
+		restored := r.window(&reader{data: key[1:]})
+		_, again = s.windows[windowKey{restored.organisation, restored.stream}]
+		s.windows[windowKey{restored.organisation, restored.stream}] = restored
+	case kindRecord:
+		restored := &record{key: RecordKey(name), RecordPlace: RecordPlace{Height: Height(r.uvarint()), Index: uint32(r.uvarint()), Item: uint32(r.uvarint()), Digest: r.hash()}}
+		_, again = s.records[restored.key]
+		s.records[restored.key] = restored
+	default:
+		return fmt.Errorf("%w: kind %q", ErrEntry, key[0])
+	}
+	if err := r.end(); err != nil {
+		return fmt.Errorf("%w: %w", ErrEntry, err)
+	}
+	if again {
+		return fmt.Errorf("%w: twice", ErrEntry)
+	}
+	s.arena = append(append(s.arena[:0], key...), value...)
+	s.digest.Add(s.arena)
+	return nil
+}
+
+func (a *account) restore(r *reader) {
+	a.Number, a.Issuer = r.uvarint(), r.bool()
+	a.Alias = r.string("bytes of alias", MaxAlias)
+	a.Opened, a.History = Height(r.uvarint()), r.uvarint()
+	a.Balances = make([]Balance, r.count("balances", MaxAssets, 2))
+	for i := range a.Balances {
+		a.Balances[i] = Balance{Asset: AssetName(r.string("bytes of asset", MaxAssetName)), Amount: r.amount()}
+	}
+}
+
+// Entries calls visit with the key and value of every entry, in no order, until it fails. The slices are valid during the call.
+func (s *State) Entries(visit func(key, value []byte) error) error {
+	var buffer []byte
+	show := func(entry []byte, keyLength int) error {
+		buffer = entry
+		return visit(entry[:keyLength], entry[keyLength:])
+	}
+	for _, each := range s.accounts {
+		if err := show(each.appendEntry(buffer[:0])); err != nil {
+			return err
+		}
+	}
+	for _, each := range s.organisations {
+		if err := show(each.appendEntry(buffer[:0])); err != nil {
+			return err
+		}
+	}
+	for _, each := range s.windows {
+		if err := show(each.appendEntry(buffer[:0])); err != nil {
+			return err
+		}
+	}
+	for _, each := range s.records {
+		if err := show(each.appendEntry(buffer[:0])); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,338 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// maxChunk is the most bytes of an encoded block in one row.
+const maxChunk = 256 << 10
+
+// Apply seals a delivered round, executes the block and appends it: readable when Apply returns, durable after the next Sync. The block is
+// nil where the round holds nothing new. The payloads must not change any more. ErrDiskFull changes nothing, and Apply may be tried again
+// with the same round; after any other error the store takes no more blocks.
+func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Block, error) {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	size := 0
+	for _, payload := range payloads {
+		size += len(payload)
+	}
+	if err := s.ready(size); err != nil {
+		return nil, err
+	}
+	var lookup error
+	draft := ledger.Seal(s.head, epoch, round, payloads, func(id ledger.Hash, transaction *ledger.Transaction) bool {
+		known, err := s.executed(id, transaction)
+		if err != nil && lookup == nil {
+			lookup = err
+		}
+		return known
+	})
+	if lookup != nil {
+		return nil, fmt.Errorf("store: sealing round %d: %w", round, lookup)
+	}
+	if draft == nil {
+		return nil, nil
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	block, changes := s.state.Execute(draft)
+	s.publish(block, changes)
+	return block, nil
+}
+
+// Append appends a block that another node made. It has to follow the head (ErrMismatch changes nothing), and is executed; if that
+// gives another block, ErrMismatch too, and the store takes no more blocks: one of the two nodes is wrong. Its signatures are not checked.
+func (s *Store) Append(block *ledger.Block) error {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	if err := s.ready(0); err != nil {
+		return err
+	}
+	if block.Header.Height != s.head.Header.Height+1 || block.Header.Previous != s.head.Hash {
+		return fmt.Errorf("%w: block %d after %s, the head is block %d %s", ErrMismatch, block.Header.Height, block.Header.Previous, s.head.Header.Height, s.head.Hash)
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	executed, changes := s.state.Execute(ledger.Redraft(block))
+	if executed.Hash != block.Hash {
+		s.failure = fmt.Errorf("%w: %w: executing block %d gives %s, it says %s", ErrFailed, ErrMismatch, block.Header.Height, executed.Hash, block.Hash)
+		s.changed.Broadcast()
+		return s.failure
+	}
+	s.publish(executed, changes)
+	return nil
+}
+
+// ready waits for room in the writer's queue and checks that size more bytes can be taken.
+func (s *Store) ready(size int) error {
+	if err := s.requireSpace(size); err != nil {
+		return err
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for !s.closed && s.failure == nil && (len(s.pending) >= maxPendingBlocks || s.pendingBytes >= maxPendingBytes) {
+		s.changed.Wait()
+	}
+	if s.closed {
+		return ErrClosed
+	}
+	return s.failure
+}
+
+// executed reports whether a transaction was in an earlier block. One whose nonce is fresh was never applied, so that the common case needs no disk; it
+// may have failed.
+func (s *Store) executed(id ledger.Hash, transaction *ledger.Transaction) (bool, error) {
+	s.mutex.RLock()
+	fresh := s.state.Fresh(transaction.Signer, transaction.Nonce)
+	s.mutex.RUnlock()
+	if fresh {
+		if _, mayHaveFailed := s.failed[shortID(id)]; !mayHaveFailed {
+			return false, nil
+		}
+	}
+	return s.Known(id)
+}
+
+func shortID(id ledger.Hash) uint64 { return binary.BigEndian.Uint64(id[:]) }
+
+// publish makes an executed block visible and hands it to the writer. It needs the mutex.
+func (s *Store) publish(block *ledger.Block, changes *ledger.Changes) {
+	pending := &pendingBlock{block: block, encoded: block.Encode(), changes: changes, ids: make(map[ledger.Hash]uint32, len(block.Entries))}
+	for i := range block.Entries {
+		pending.ids[block.Entries[i].ID] = uint32(i)
+		if !block.Entries[i].Result.OK() {
+			s.failed[shortID(block.Entries[i].ID)] = struct{}{}
+		}
+	}
+	s.head = ledger.Parent{Header: block.Header, Hash: block.Hash}
+	s.chain.append(block.Hash)
+	s.pending = append(s.pending, pending)
+	s.pendingBytes += len(pending.encoded)
+	s.changed.Broadcast()
+}
+
+// write is the writer: it takes pending blocks to the database, in order, until the store is closed and nothing is pending.
+func (s *Store) write() {
+	defer s.writer.Done()
+	for {
+		s.mutex.Lock()
+		for len(s.pending) == 0 && !s.closed && s.failure == nil {
+			s.changed.Wait()
+		}
+		if len(s.pending) == 0 || s.failure != nil {
+			s.mutex.Unlock()
+			return
+		}
+		next := s.pending[0]
+		s.mutex.Unlock()
+
+		err := s.writeBlock(next)
+
+		s.mutex.Lock()
+		if err != nil {
+			s.failure = fmt.Errorf("%w: block %d: %w", ErrFailed, next.block.Header.Height, err)
+		} else {
+			s.cache.put(next.block, len(next.encoded))
+			s.pending = s.pending[1:]
+			s.pendingBytes -= len(next.encoded)
+			s.written = next.block.Header.Height
+		}
+		s.changed.Broadcast()
+		s.mutex.Unlock()
+	}
+}
+
+// writeBlock writes a block's rows and then the head row: in one transaction of the database where they fit, else one after the other.
+func (s *Store) writeBlock(pending *pendingBlock) (err error) {
+	defer guard(pending.block.Header.Height, &err)
+	if err := s.fence(false); err != nil {
+		return err
+	}
+	headKey := []byte{rowHead}
+	head := seal(headKey, headRow(pending.block.Header.Height, pending.block.Hash))
+	rows, size := s.countRows(pending)
+	if int64(rows) < s.db.MaxBatchCount()/2 && size < s.db.MaxBatchSize()/2 {
+		transaction := s.db.NewTransaction(true)
+		defer transaction.Discard()
+		if err := s.rows(pending, transaction.Set); err != nil {
+			return err
+		}
+		if err := transaction.Set(headKey, head); err != nil {
+			return err
+		}
+		s.options.onWrite("commit")
+		return transaction.Commit()
+	}
+	batch := s.db.NewWriteBatch()
+	defer batch.Cancel()
+	if err := s.rows(pending, batch.Set); err != nil {
+		return err
+	}
+	s.options.onWrite("flush")
+	if err := batch.Flush(); err != nil {
+		return err
+	}
+	s.options.onWrite("fence")
+	if err := s.fence(true); err != nil {
+		return err
+	}
+	s.options.onWrite("head")
+	return s.db.Update(func(transaction *badger.Txn) error { return transaction.Set(headKey, head) })
+}
+
+// fence makes durable what must be on the disk before what is written next: the full logs, and the one being written where active is set.
+func (s *Store) fence(active bool) error {
+	s.logsMu.Lock()
+	defer s.logsMu.Unlock()
+	return s.logs.sync(active)
+}
+
+// countRows returns the number of rows of a block and a bound of their bytes.
+func (s *Store) countRows(pending *pendingBlock) (rows int, size int64) {
+	const overhead = 64
+	rows = 3 + len(pending.encoded)/s.chunk() + 1 + len(pending.ids) + len(pending.changes.Entries) + len(pending.changes.History)
+	bytes := len(pending.encoded) + ledger.HeaderSize + overhead*rows + 33*len(pending.ids) + 17*len(pending.changes.History)
+	for i := range pending.changes.Entries {
+		change := &pending.changes.Entries[i]
+		bytes += len(change.Key) + len(change.Before) + len(change.After)
+	}
+	return rows, int64(bytes)
+}
+
+// chunk returns the size of a body row: small enough for the database's transactions.
+func (s *Store) chunk() int { return int(min(maxChunk, s.options.MemTableBytes/32)) }
+
+// rows gives all rows of a block but the head to set, sealed.
+func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) error {
+	block, height := pending.block, pending.block.Header.Height
+	put := func(step string, key, value []byte) error {
+		s.options.onWrite(step)
+		return set(key, seal(key, value))
+	}
+	for chunk, rest := 0, pending.encoded; len(rest) > 0; chunk++ {
+		length := min(len(rest), s.chunk())
+		if err := put("body", bodyKey(height, chunk), bytes.Clone(rest[:length])); err != nil {
+			return err
+		}
+		rest = rest[length:]
+	}
+	var arena []byte
+	for i := range block.Entries {
+		where := position{height: height, index: uint32(i), kind: indexApplied}
+		if !block.Entries[i].Result.OK() {
+			where.kind = indexFailed
+		}
+		if err := put("index", indexKey(block.Entries[i].ID), where.append(carve(&arena, positionSize))); err != nil {
+			return err
+		}
+	}
+	for _, change := range pending.changes.History {
+		where := position{height: height, index: change.Index}
+		if err := put("history", historyKey(change.Number, change.Ordinal), where.append(carve(&arena, positionSize))); err != nil {
+			return err
+		}
+	}
+	for i := range pending.changes.Entries {
+		change := &pending.changes.Entries[i]
+		row := stateRow{height: height, before: change.Before, after: change.After}
+		value := row.append(carve(&arena, 8+10+len(change.Before)+len(change.After)))
+		if err := put("state", stateKey(change.Key), value); err != nil {
+			return err
+		}
+	}
+	where := position{height: height, kind: indexBlock}
+	if err := put("index", indexKey(block.Hash), where.append(nil)); err != nil {
+		return err
+	}
+	return put("header", heightKey(rowHeader, height), headerRow(block.Header.Encode(), len(pending.encoded)))
+}
+
+// carve returns an empty slice with room for size bytes and a checksum, cut from a shared piece of memory.
+func carve(arena *[]byte, size int) []byte {
+	size += checksumSize
+	if cap(*arena)-len(*arena) < size {
+		*arena = make([]byte, 0, max(64<<10, size))
+	}
+	start := len(*arena)
+	*arena = (*arena)[:start+size]
+	return (*arena)[start : start : start+size]
+}
+
+// Sync makes everything durable that was appended before the call: after it, neither kill -9 nor a power cut loses it. Calls that wait for one
+// another are answered by one.
+func (s *Store) Sync() error {
+	s.mutex.RLock()
+	target := s.head.Header.Height
+	s.mutex.RUnlock()
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
+	written, err := s.awaitWritten(target)
+	if err != nil || s.durable >= target {
+		return err
+	}
+	return s.makeDurable(written)
+}
+
+// awaitWritten waits until the writer has written the block at target, and returns the last block written.
+func (s *Store) awaitWritten(target ledger.Height) (tip, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for s.written < target && s.failure == nil && !s.closed {
+		s.changed.Wait()
+	}
+	switch {
+	case s.written >= target && s.durable >= target:
+		return tip{}, nil
+	case s.failure != nil:
+		return tip{}, s.failure
+	case s.closed:
+		return tip{}, ErrClosed
+	}
+	// The header at written follows from the pending block above it, or is the head.
+	last := tip{genesis: s.chainID, height: s.head.Header.Height, hash: s.head.Hash, total: s.head.Header.Total}
+	if len(s.pending) > 0 {
+		first := s.pending[0].block.Header
+		last.height, last.hash, last.total = first.Height-1, first.Previous, first.Total-uint64(first.Transactions)
+	}
+	return last, nil
+}
+
+func (s *Store) makeDurable(written tip) (err error) {
+	defer guard(written.height, &err)
+	s.options.onWrite("sync database")
+	if err := s.db.Sync(); err != nil {
+		return s.fail(fmt.Errorf("sync: %w", err))
+	}
+	s.options.onWrite("sync logs")
+	if err := s.fence(true); err != nil {
+		return s.fail(err)
+	}
+	s.options.onWrite("marker")
+	if err := s.marker.write(written); err != nil {
+		return s.fail(err)
+	}
+	s.options.onWrite("durable")
+	s.mutex.Lock()
+	s.durable = written.height
+	s.mutex.Unlock()
+	return nil
+}
+
+// fail stops all writing: after a failed fsync nobody knows what is on the disk.
+func (s *Store) fail(err error) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.failure == nil {
+		s.failure = errors.Join(ErrFailed, err)
+	}
+	s.changed.Broadcast()
+	return s.failure
+}

@@ -1,0 +1,119 @@
+package store
+
+import (
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// segmentLength is the number of blocks between two checkpoints.
+const segmentLength = 64
+
+// maxSegments bounds the verified segments kept in memory.
+const maxSegments = 256
+
+// chain knows the hash of every block: every segmentLength-th in memory, those since the last of them too, and the others by walking down the headers from
+// the next checkpoint, each of which commits to the one before.
+type chain struct {
+	// checkpoints[k] is the hash of block k*segmentLength; recent are the hashes from the last checkpoint on.
+	checkpoints []ledger.Hash
+	recent      []ledger.Hash
+	segments    map[ledger.Height]*segment
+}
+
+type segment [segmentLength]ledger.Hash
+
+// append adds the hash of the next block; the first is the genesis hash.
+func (c *chain) append(hash ledger.Hash) {
+	if len(c.checkpoints) == 0 || len(c.recent) == segmentLength {
+		c.checkpoints = append(c.checkpoints, hash)
+		c.recent = c.recent[:0]
+	}
+	c.recent = append(c.recent, hash)
+}
+
+// hash returns the hash of the block at a height that exists.
+func (s *Store) hash(height ledger.Height) (ledger.Hash, error) {
+	number, offset := height/segmentLength, height%segmentLength
+	s.mutex.RLock()
+	if number == ledger.Height(len(s.chain.checkpoints)-1) {
+		hash := s.chain.recent[offset]
+		s.mutex.RUnlock()
+		return hash, nil
+	}
+	known, above := s.chain.segments[number], s.chain.checkpoints[number+1]
+	below := s.chain.checkpoints[number]
+	s.mutex.RUnlock()
+	if known != nil {
+		return known[offset], nil
+	}
+	loaded, err := s.loadSegment(number, below, above)
+	if err != nil {
+		return ledger.Hash{}, err
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if len(s.chain.segments) >= maxSegments {
+		clear(s.chain.segments)
+	}
+	s.chain.segments[number] = loaded
+	return loaded[offset], nil
+}
+
+// loadSegment reads the headers between two checkpoints and checks that they make a chain.
+func (s *Store) loadSegment(number ledger.Height, below, above ledger.Hash) (loaded *segment, err error) {
+	first := number * segmentLength
+	defer guard(first+1, &err)
+	loaded = new(segment)
+	// Only the checkpoint above may still be pending. What is not pending now is in the database for every transaction that begins later.
+	top := s.pendingAt(first + segmentLength)
+	err = s.db.View(func(transaction *badger.Txn) error {
+		expected := above
+		for height := first + segmentLength; height > first; height-- {
+			if top != nil && height == top.block.Header.Height {
+				expected = top.block.Header.Previous
+				loaded[height-1-first] = expected
+				continue
+			}
+			header, _, err := readHeader(transaction, height)
+			if err != nil {
+				return err
+			}
+			if header.Hash() != expected {
+				return damaged(height, "its header is not the one in the chain")
+			}
+			expected = header.Previous
+			loaded[height-1-first] = expected
+		}
+		if expected != below {
+			return damaged(first+1, "its header does not follow block %d", first)
+		}
+		return nil
+	})
+	return loaded, err
+}
+
+// readHeader reads a header that is in the database, and the length of its encoded block. It is checked by its checksum only.
+func readHeader(transaction *badger.Txn, height ledger.Height) (ledger.Header, uint64, error) {
+	value, err := get(transaction, heightKey(rowHeader, height))
+	if err != nil {
+		return ledger.Header{}, 0, damaged(height, "header: %v", err)
+	}
+	header, length, err := decodeHeaderRow(value)
+	if err != nil || header.Height != height {
+		return ledger.Header{}, 0, damaged(height, "header: malformed")
+	}
+	return header, length, nil
+}
+
+func (s *Store) pendingAt(height ledger.Height) *pendingBlock {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	if len(s.pending) == 0 || height < s.pending[0].block.Header.Height {
+		return nil
+	}
+	if at := height - s.pending[0].block.Header.Height; at < ledger.Height(len(s.pending)) {
+		return s.pending[at]
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// freeSpace returns the bytes that an unprivileged process may still write to the file system that holds dir.
+func freeSpace(dir string) (uint64, error) {
+	var status unix.Statfs_t
+	if err := unix.Statfs(dir, &status); err != nil {
+		return 0, fmt.Errorf("store: free space of %s: %w", dir, err)
+	}
+	return status.Bavail * uint64(status.Bsize), nil
+}
+
+// requireSpace returns ErrDiskFull unless size more bytes leave the reserve untouched. Rows, index and compaction multiply a block; factor covers them.
+func (s *Store) requireSpace(size int) error {
+	const factor = 8
+	free, err := s.options.FreeSpace(s.dir)
+	if err != nil {
+		return err
+	}
+	if need := uint64(s.options.ReserveBytes) + factor*uint64(size); free < need {
+		return fmt.Errorf("%w: %d MiB free in %s, %d MiB needed; free some space, it goes on by itself", ErrDiskFull, free>>20, s.dir, need>>20+1)
+	}
+	return nil
+}
+
+func syncData(file *os.File) error {
+	for {
+		if err := unix.Fdatasync(int(file.Fd())); !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+func syncDirectory(dir string) error {
+	file, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(file.Sync(), file.Close())
+}
+
+// lockFolder takes the folder's lock, which the process holds until it closes the file.
+func lockFolder(dir string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("store: lock: %w", err)
+	}
+	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = file.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("%w: %s", ErrLocked, dir)
+		}
+		return nil, fmt.Errorf("store: lock: %w", err)
+	}
+	return file, nil
+}
+
+// logSyncer makes the database's write-ahead logs durable. It knows which of them are complete and synced already.
+type logSyncer struct {
+	dir string
+	// names are the logs that were there when it looked last, oldest first; done are those that nothing more is written to and that are synced.
+	names []string
+	done  map[string]bool
+}
+
+// look lists the logs, oldest first, and says whether there is one that was not there before.
+func (l *logSyncer) look() (isNew bool, err error) {
+	entries, err := os.ReadDir(l.dir)
+	if err != nil {
+		return false, fmt.Errorf("store: %w", err)
+	}
+	before := l.names
+	l.names = nil
+	for _, entry := range entries {
+		// The names are numbers of five digits or more, counted up.
+		if name := entry.Name(); strings.HasSuffix(name, ".mem") {
+			at := len(l.names)
+			for at > 0 && (len(l.names[at-1]) > len(name) || len(l.names[at-1]) == len(name) && l.names[at-1] > name) {
+				at--
+			}
+			l.names = append(l.names[:at], append([]string{name}, l.names[at:]...)...)
+		}
+	}
+	return len(l.names) > 0 && (len(before) == 0 || before[len(before)-1] != l.names[len(l.names)-1]), nil
+}
+
+// sync makes the full logs durable, and the one that is being written where active is set.
+func (l *logSyncer) sync(active bool) error {
+	isNew, err := l.look()
+	if err != nil {
+		return err
+	}
+	done := make(map[string]bool, len(l.names))
+	for i, name := range l.names {
+		isActive := i == len(l.names)-1
+		if done[name] = l.done[name]; done[name] || (isActive && !active) {
+			continue
+		}
+		if err := syncFile(filepath.Join(l.dir, name)); err != nil {
+			return err
+		}
+		done[name] = !isActive
+	}
+	l.done = done
+	if isNew {
+		if err := syncDirectory(l.dir); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
+	return nil
+}
+
+// syncFile makes a file durable, also what was written to it through memory maps. A log that is gone has become a durable table.
+func syncFile(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}

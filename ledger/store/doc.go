@@ -1,0 +1,46 @@
+// Package store keeps a chain and its effects on disk, in Badger, and never serves a wrong byte.
+//
+//	store, err := store.Open(dir, genesis, store.Options{})
+//	for each delivered round {
+//		block, err := store.Apply(epoch, round, payloads)  // seal, execute, append: readable at once, not yet durable
+//	}
+//	beside it, as often as someone waits for the disk: err = store.Sync()  // all that was appended is on the disk
+//	err = store.Close()
+//
+// # What always holds
+//
+//   - A block and its effects become visible together, or not at all. In memory they do because readers see either all or nothing of Apply. On disk
+//     they do because the head row comes last: after a crash, rows above the head are remains, which Open takes back.
+//   - Every value carries a checksum that is bound to its key. Blocks are checked against their roots, their hash, and the chain of hashes up to
+//     the head, on every read from disk. What fails is a *DamageError that names the block.
+//   - What must be there and is not is damage too, never an empty answer.
+//   - After Sync has returned, neither kill -9 nor a power cut loses what was appended before the call.
+//
+// # Why Badger is not simply trusted
+//
+// Badger opens without a word when the tail of its write-ahead log is damaged, and the records are gone. Therefore a tip marker, in a file of its own
+// and in two copies, says how far the chain must reach (marker.go), and Open checks what could be missing silently: every header from
+// the genesis to the head, the state against the state digest of the head, and the number of rows of the index. A history has no gaps
+// because its entries are numbered and the account knows their number. Bodies are checked when they are read.
+//
+// Badger's WriteBatch splits into several transactions without a word. Therefore each row of the state carries the value from before its block, and
+// Open restores that where the block has no head row (open.go).
+//
+// Badger's Sync leaves out memtables that were full before it was called and are not yet written to tables. Therefore Sync fsyncs every
+// write-ahead log file that is there, and the directory, itself (sync.go).
+//
+// Badger writes through memory maps, so that a full disk kills the process (SIGBUS). Therefore Apply refuses early, with ErrDiskFull, while the
+// free space is below a reserve, and accepts again when space is back (disk.go).
+//
+// # Rows
+//
+// The first byte of a key is the kind of row:
+//
+//	m                          -> encoded genesis
+//	H                          -> height and hash of the head
+//	h height                   -> encoded header and length of the encoded block
+//	b height chunk             -> a part of the encoded block
+//	i id or block hash         -> height, index, kind
+//	y account-number ordinal   -> height, index
+//	s state key                -> height, value before that block, value
+package store

@@ -1,0 +1,79 @@
+package store
+
+import (
+	"context"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// BlockLine is a block as exports show it.
+type BlockLine struct {
+	Height   ledger.Height `json:"height"`
+	Hash     ledger.Hash   `json:"hash"`
+	Previous ledger.Hash   `json:"previous"`
+	// Transactions are the ids, in order.
+	Transactions []ledger.Hash `json:"transactions"`
+}
+
+// BalanceLine is a balance as exports show it.
+type BalanceLine struct {
+	// Account is the account's alias where it has one, that is its name in the file that it was imported from; otherwise its path.
+	Account string           `json:"account"`
+	Asset   ledger.AssetName `json:"asset"`
+	Amount  ledger.Amount    `json:"amount"`
+}
+
+// NewBlockLine returns a block as exports show it.
+func NewBlockLine(block *ledger.Block) BlockLine {
+	line := BlockLine{Height: block.Header.Height, Hash: block.Hash, Previous: block.Header.Previous, Transactions: make([]ledger.Hash, len(block.Entries))}
+	for i := range block.Entries {
+		line.Transactions[i] = block.Entries[i].ID
+	}
+	return line
+}
+
+// NewBalanceLines returns an account's balances as exports show them, by asset.
+func NewBalanceLines(account *ledger.Account) []BalanceLine {
+	lines := make([]BalanceLine, len(account.Balances))
+	name := account.Alias
+	if name == "" {
+		name = string(account.Path)
+	}
+	for i, balance := range account.Balances {
+		lines[i] = BalanceLine{Account: name, Asset: balance.Asset, Amount: balance.Amount}
+	}
+	return lines
+}
+
+// ExportBlocks calls visit with every block from 1 to the head of the moment of the call, until it fails or ctx ends.
+func (s *Store) ExportBlocks(ctx context.Context, visit func(BlockLine) error) error {
+	head := s.AppendedHeight()
+	for height := ledger.Height(1); height <= head; height++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		block, err := s.Block(height)
+		if err != nil {
+			return err
+		}
+		if err := visit(NewBlockLine(block)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ExportBalances calls visit with every balance, by account path and asset, until it fails or ctx ends.
+func (s *Store) ExportBalances(ctx context.Context, visit func(BalanceLine) error) error {
+	for account := range s.AllAccounts() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for _, line := range NewBalanceLines(&account) {
+			if err := visit(line); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

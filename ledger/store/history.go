@@ -1,0 +1,126 @@
+package store
+
+import (
+	"fmt"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// MaxHistoryPage bounds a page of an account's history.
+const MaxHistoryPage = 1000
+
+// HistoryItem is one transaction that was applied to an account.
+type HistoryItem struct {
+	// Ordinal counts the account's transactions from 0.
+	Ordinal uint64
+	Height  ledger.Height
+	Index   int
+	Entry   *ledger.Entry
+	Time    ledger.Milliseconds
+}
+
+// HistoryPage is a part of an account's history.
+type HistoryPage struct {
+	Items []HistoryItem
+	// Next is the cursor of the page that follows; it is valid where More is set.
+	Next uint64
+	More bool
+	// Total is the length of the whole history.
+	Total uint64
+}
+
+// History returns a page of an account's history: at most limit items, from the oldest on, or from the newest back. The cursor is 0 for the first page
+// and the last page's Next for the others; a cursor stays valid while blocks are appended. ErrNotFound where the account is not open.
+func (s *Store) History(path ledger.AccountPath, cursor uint64, limit int, newestFirst bool) (HistoryPage, error) {
+	s.mutex.RLock()
+	account, open := s.state.Account(path)
+	pending := s.pending
+	s.mutex.RUnlock()
+	if !open {
+		return HistoryPage{}, fmt.Errorf("%w: account %.150q", ErrNotFound, string(path))
+	}
+	limit = max(1, min(limit, MaxHistoryPage))
+	page := HistoryPage{Total: account.History}
+	// Going up, the cursor is the next ordinal; going down, it is the ordinal below which to go on, so that 0 can mean the newest.
+	first, last := cursor, account.History
+	if newestFirst && cursor != 0 {
+		first, last = 0, min(cursor, account.History)
+	} else if newestFirst {
+		first = 0
+	}
+	for len(page.Items) < limit && first < last {
+		ordinal := first
+		if newestFirst {
+			last--
+			ordinal = last
+		} else {
+			first++
+		}
+		item, err := s.historyItem(&account, ordinal, pending)
+		if err != nil {
+			return HistoryPage{}, err
+		}
+		page.Items = append(page.Items, item)
+	}
+	page.More, page.Next = first < last, first
+	if newestFirst {
+		page.Next = last
+	}
+	return page, nil
+}
+
+func (s *Store) historyItem(account *ledger.Account, ordinal uint64, pending []*pendingBlock) (HistoryItem, error) {
+	where, found := pendingHistory(account.Number, ordinal, pending)
+	if !found {
+		var err error
+		if where, err = s.readHistory(account, ordinal); err != nil {
+			return HistoryItem{}, err
+		}
+	}
+	result, err := s.at(where)
+	if err != nil {
+		return HistoryItem{}, err
+	}
+	if !touches(result.Entry, account.Path) {
+		return HistoryItem{}, damaged(where.height, "the history of %s says that transaction %d touches it", account.Path, where.index)
+	}
+	return HistoryItem{Ordinal: ordinal, Height: where.height, Index: int(where.index), Entry: result.Entry, Time: result.Block.Header.Time}, nil
+}
+
+func touches(entry *ledger.Entry, path ledger.AccountPath) bool {
+	for i := range entry.Transaction.Postings {
+		if entry.Transaction.Postings[i].Account == path {
+			return entry.Result.OK()
+		}
+	}
+	return false
+}
+
+// pendingHistory looks for an entry of a history in the blocks that are not written yet.
+func pendingHistory(number, ordinal uint64, pending []*pendingBlock) (position, bool) {
+	for i := len(pending) - 1; i >= 0; i-- {
+		for _, change := range pending[i].changes.History {
+			if change.Number == number && change.Ordinal == ordinal {
+				return position{height: pending[i].block.Header.Height, index: change.Index}, true
+			}
+		}
+	}
+	return position{}, false
+}
+
+func (s *Store) readHistory(account *ledger.Account, ordinal uint64) (where position, err error) {
+	defer guard(account.Opened, &err)
+	err = s.db.View(func(transaction *badger.Txn) error {
+		value, err := get(transaction, historyKey(account.Number, ordinal))
+		if err == nil {
+			where, err = decodePosition(value)
+		}
+		if err != nil {
+			return damaged(account.Opened, "history of %s, entry %d: %v", account.Path, ordinal, err)
+		}
+		return nil
+	})
+	return where, err
+}

@@ -1,0 +1,347 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// databaseFolder is Badger's folder inside the store's.
+const databaseFolder = "badger"
+
+// Open opens the store in dir, or makes a new one where dir is empty or does not exist. It checks every header, the whole state and the
+// index's number of rows, and takes back what a crash left above the head; the time it needs grows with the blocks, accounts and
+// transactions (about a second for a million rows). Errors: ErrForeign, ErrLocked, ErrDamaged (a *DamageError), ErrDiskFull.
+func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) {
+	if err := genesis.Validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{dir: dir, options: options.withDefaults(), genesis: genesis, chainID: genesis.Hash()}
+	s.changed = sync.NewCond(&s.mutex)
+	s.cache = newBlockCache(s.options.DecodedCacheBytes)
+	s.logs.dir = filepath.Join(dir, databaseFolder)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if err := ownFolder(dir); err != nil {
+		return nil, err
+	}
+	var err error
+	if s.lock, err = lockFolder(dir); err != nil {
+		return nil, err
+	}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, s.release())
+	}
+	s.writer.Add(1)
+	go s.write()
+	return s, nil
+}
+
+// ownFolder returns ErrForeign where the folder holds something, but no store.
+func ownFolder(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, entry := range entries {
+		switch entry.Name() {
+		case markerFile, databaseFolder:
+			return nil
+		}
+	}
+	for _, entry := range entries {
+		if name := entry.Name(); name != "lock" && name != markerFile+".new" {
+			return fmt.Errorf("%w: %s holds %s, but no store; choose another folder", ErrForeign, dir, name)
+		}
+	}
+	return nil
+}
+
+func (s *Store) open() error {
+	if err := s.openMarker(); err != nil {
+		return err
+	}
+	must := s.marker.last
+	if must.genesis != s.chainID {
+		return fmt.Errorf("%w: %s holds the chain with genesis %s, not %s", ErrForeign, s.dir, must.genesis, s.chainID)
+	}
+	if err := s.requireSpace(0); err != nil {
+		return err
+	}
+	if err := s.openDatabase(); err != nil {
+		return err
+	}
+	return s.load(must)
+}
+
+// openMarker opens the tip marker. It is made before the database, so that a database without it is damaged, and so is a chain without a database.
+func (s *Store) openMarker() error {
+	_, err := os.Stat(filepath.Join(s.dir, databaseFolder))
+	hasDatabase := err == nil
+	marker, found, err := openMarker(s.dir)
+	switch {
+	case errors.Is(err, errMarker):
+		return damaged(1, "the tip marker, which says how far the chain must reach, cannot be read")
+	case err != nil:
+		return err
+	case !found && hasDatabase:
+		return damaged(1, "the tip marker, which says how far the chain must reach, is gone")
+	case !found:
+		marker, err = createMarker(s.dir, s.chainID)
+		if err != nil {
+			return err
+		}
+	}
+	s.marker = marker
+	if marker.last.height > 0 && !hasDatabase {
+		return damaged(1, "the database is gone; the chain must reach block %d", marker.last.height)
+	}
+	return nil
+}
+
+func (s *Store) openDatabase() (err error) {
+	defer guard(1, &err)
+	configuration := badger.DefaultOptions(filepath.Join(s.dir, databaseFolder)).
+		WithLogger(nil).
+		WithMetricsEnabled(false).
+		WithDetectConflicts(false).
+		WithSyncWrites(false).
+		WithNumVersionsToKeep(1).
+		WithMemTableSize(s.options.MemTableBytes).
+		WithNumMemtables(3).
+		WithNumCompactors(2).
+		WithBlockCacheSize(s.options.BlockCacheBytes).
+		WithValueLogFileSize(16 << 20).
+		// All values stay below the threshold, so that none is in the value log, which Badger checks less.
+		WithValueThreshold(min(1<<20, s.options.MemTableBytes/8)).
+		WithVerifyValueChecksum(true).
+		WithChecksumVerificationMode(options.OnTableAndBlockRead)
+	s.db, err = badger.Open(configuration)
+	if err != nil {
+		s.db = nil
+		if s.marker.last.height == 0 {
+			return fmt.Errorf("store: the database cannot be opened: %w", err)
+		}
+		return damaged(1, "the database cannot be opened: %v; the chain must reach block %d", err, s.marker.last.height)
+	}
+	return nil
+}
+
+// load reads the head, checks everything below it that could be missing without a trace, and takes back what is above it.
+func (s *Store) load(must tip) (err error) {
+	defer guard(1, &err)
+	height, hash, err := s.loadHead(must)
+	if err != nil {
+		return err
+	}
+	if err := s.loadChain(must, height, hash); err != nil {
+		return err
+	}
+	remains := s.db.NewWriteBatch()
+	defer remains.Cancel()
+	if err := s.loadState(height, remains); err != nil {
+		return err
+	}
+	if err := s.loadIndex(height, remains); err != nil {
+		return err
+	}
+	if err := remains.Flush(); err != nil {
+		return fmt.Errorf("store: database: %w", err)
+	}
+	s.written, s.durable = height, must.height
+	return nil
+}
+
+// loadHead reads the head row, and writes the first rows of a new store.
+func (s *Store) loadHead(must tip) (height ledger.Height, hash ledger.Hash, err error) {
+	genesisKey, headKey := []byte{rowGenesis}, []byte{rowHead}
+	var genesis []byte
+	err = s.db.View(func(transaction *badger.Txn) error {
+		var err error
+		if genesis, err = get(transaction, genesisKey); err != nil {
+			return err
+		}
+		value, err := get(transaction, headKey)
+		if err != nil {
+			return err
+		}
+		height, hash, err = decodeHeadRow(value)
+		return err
+	})
+	switch {
+	case errors.Is(err, errMissing) && must.height == 0 && genesis == nil:
+		genesis = s.genesis.Encode()
+		err = s.db.Update(func(transaction *badger.Txn) error {
+			if err := transaction.Set(genesisKey, seal(genesisKey, bytes.Clone(genesis))); err != nil {
+				return err
+			}
+			return transaction.Set(headKey, seal(headKey, headRow(0, s.chainID)))
+		})
+		if err != nil {
+			return 0, ledger.Hash{}, fmt.Errorf("store: database: %w", err)
+		}
+		return 0, s.chainID, nil
+	case err != nil:
+		return 0, ledger.Hash{}, damaged(1, "head row: %v; the chain must reach block %d", err, must.height)
+	case !bytes.Equal(genesis, s.genesis.Encode()):
+		return 0, ledger.Hash{}, fmt.Errorf("%w: %s holds another chain than its tip marker says", ErrForeign, s.dir)
+	case height < must.height:
+		return 0, ledger.Hash{}, damaged(height+1, "missing; the chain must reach block %d and ends at block %d", must.height, height)
+	}
+	return height, hash, nil
+}
+
+// loadChain checks that the headers from 1 to the head are there and make a chain, through the block that the marker names.
+func (s *Store) loadChain(must tip, height ledger.Height, hash ledger.Hash) error {
+	s.chain.segments = make(map[ledger.Height]*segment)
+	s.chain.append(s.chainID)
+	s.head = ledger.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
+	return s.db.View(func(transaction *badger.Txn) error {
+		settings := badger.DefaultIteratorOptions
+		settings.Prefix = []byte{rowHeader}
+		rows := transaction.NewIterator(settings)
+		defer rows.Close()
+		rows.Rewind()
+		for next := ledger.Height(1); next <= height; next++ {
+			header, err := nextHeader(rows, next)
+			if err != nil {
+				return err
+			}
+			if header.Previous != s.head.Hash || header.Total != s.head.Header.Total+uint64(header.Transactions) {
+				return damaged(next, "it does not follow block %d", next-1)
+			}
+			s.head = ledger.Parent{Header: header, Hash: header.Hash()}
+			s.chain.append(s.head.Hash)
+			if next == must.height && (s.head.Hash != must.hash || header.Total != must.total) {
+				return damaged(next, "it has hash %s; the tip marker says %s", s.head.Hash, must.hash)
+			}
+		}
+		if s.head.Hash != hash {
+			return damaged(height, "it has hash %s; the head row says %s", s.head.Hash, hash)
+		}
+		return nil
+	})
+}
+
+func nextHeader(rows *badger.Iterator, height ledger.Height) (ledger.Header, error) {
+	key := heightKey(rowHeader, height)
+	if !rows.Valid() || !bytes.Equal(rows.Item().Key(), key) {
+		return ledger.Header{}, damaged(height, "its header is missing")
+	}
+	sealed, err := rows.Item().ValueCopy(nil)
+	if err == nil {
+		sealed, err = unseal(key, sealed)
+	}
+	if err != nil {
+		return ledger.Header{}, damaged(height, "header: %v", err)
+	}
+	header, _, err := decodeHeaderRow(sealed)
+	if err != nil || header.Height != height {
+		return ledger.Header{}, damaged(height, "header: malformed")
+	}
+	rows.Next()
+	return header, nil
+}
+
+// loadState reads the state, takes changes of blocks above the head back, and checks it against the head's state digest.
+func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) error {
+	s.state = ledger.NewState(s.genesis)
+	err := s.eachRow(rowState, func(key, value []byte) error {
+		row, err := decodeStateRow(value)
+		if err != nil {
+			return damaged(height, "state row %x: %v", key, err)
+		}
+		if row.height > height {
+			row = stateRow{height: height, after: bytes.Clone(row.before)}
+			key := bytes.Clone(key)
+			if err := remains.Set(key, seal(key, row.append(nil))); err != nil {
+				return fmt.Errorf("store: database: %w", err)
+			}
+		}
+		if len(row.after) == 0 {
+			return nil
+		}
+		if err := s.state.Restore(key[1:], row.after); err != nil {
+			return damaged(height, "state row %x: %v", key, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if digest := s.state.Digest(); height > 0 && digest != s.head.Header.StateDigest {
+		return damaged(height, "the state has digest %s; the block says %s", digest, s.head.Header.StateDigest)
+	}
+	s.state.SortAccounts()
+	return nil
+}
+
+// loadIndex counts the index's rows, collects the failed transactions, and voids the rows of blocks above the head.
+func (s *Store) loadIndex(height ledger.Height, remains *badger.WriteBatch) error {
+	s.failed = make(map[uint64]struct{})
+	var transactions, blocks uint64
+	err := s.eachRow(rowIndex, func(key, value []byte) error {
+		where, err := decodePosition(value)
+		if err != nil || len(key) != 1+ledger.HashSize {
+			return damaged(height, "index row %x: malformed", key)
+		}
+		switch {
+		case where.kind == indexVoid:
+			return nil
+		case where.height > height:
+			key := bytes.Clone(key)
+			return remains.Set(key, seal(key, position{height: height, kind: indexVoid}.append(nil)))
+		case where.kind == indexBlock:
+			blocks++
+			return nil
+		case where.kind == indexFailed:
+			s.failed[shortID(ledger.Hash(key[1:]))] = struct{}{}
+		}
+		transactions++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if transactions != s.head.Header.Total || blocks != uint64(height) {
+		return damaged(height, "the index has %d transactions and %d blocks; the chain has %d and %d", transactions, blocks, s.head.Header.Total, height)
+	}
+	return nil
+}
+
+// eachRow visits all rows of a kind, their checksums checked. Key and value are valid during the call.
+func (s *Store) eachRow(kind byte, visit func(key, value []byte) error) error {
+	return s.db.View(func(transaction *badger.Txn) error {
+		settings := badger.DefaultIteratorOptions
+		settings.Prefix = []byte{kind}
+		rows := transaction.NewIterator(settings)
+		defer rows.Close()
+		for rows.Rewind(); rows.Valid(); rows.Next() {
+			key := rows.Item().Key()
+			err := rows.Item().Value(func(sealed []byte) error {
+				value, err := unseal(key, sealed)
+				if err != nil {
+					return damaged(s.head.Header.Height, "row %x: %v", key, err)
+				}
+				return visit(key, value)
+			})
+			if err != nil {
+				var damage *DamageError
+				if errors.As(err, &damage) {
+					return err
+				}
+				return damaged(s.head.Header.Height, "row %x: %v", key, err)
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,324 @@
+package store
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Header returns the header and hash of a block, or ErrNotFound above the head.
+func (s *Store) Header(height ledger.Height) (header ledger.Header, hash ledger.Hash, err error) {
+	defer guard(height, &err)
+	if err := s.exists(height); err != nil {
+		return ledger.Header{}, ledger.Hash{}, err
+	}
+	if height == 0 {
+		return s.genesis.Block().Header, s.chainID, nil
+	}
+	if pending := s.pendingAt(height); pending != nil {
+		return pending.block.Header, pending.block.Hash, nil
+	}
+	if block := s.cache.get(height); block != nil {
+		return block.Header, block.Hash, nil
+	}
+	if hash, err = s.hash(height); err != nil {
+		return ledger.Header{}, ledger.Hash{}, err
+	}
+	err = s.db.View(func(transaction *badger.Txn) error {
+		header, _, err = readHeader(transaction, height)
+		return err
+	})
+	if err == nil && header.Hash() != hash {
+		err = damaged(height, "its header is not the one in the chain")
+	}
+	return header, hash, err
+}
+
+func (s *Store) exists(height ledger.Height) error {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	switch {
+	case s.closed:
+		return ErrClosed
+	case height > s.head.Header.Height:
+		return fmt.Errorf("%w: block %d, the head is block %d", ErrNotFound, height, s.head.Header.Height)
+	}
+	return nil
+}
+
+// Block returns a block, checked against its header and the chain, or ErrNotFound above the head. It is read-only.
+func (s *Store) Block(height ledger.Height) (block *ledger.Block, err error) {
+	defer guard(height, &err)
+	if err := s.exists(height); err != nil {
+		return nil, err
+	}
+	if height == 0 {
+		return s.genesis.Block(), nil
+	}
+	if pending := s.pendingAt(height); pending != nil {
+		return pending.block, nil
+	}
+	if block := s.cache.get(height); block != nil {
+		return block, nil
+	}
+	hash, err := s.hash(height)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := s.readBody(height, hash)
+	if err != nil {
+		return nil, err
+	}
+	block, err = ledger.DecodeBlock(encoded)
+	switch {
+	case err != nil:
+		return nil, damaged(height, "%v", err)
+	case block.Hash != hash:
+		return nil, damaged(height, "its body belongs to another header")
+	}
+	s.cache.put(block, len(encoded))
+	return block, nil
+}
+
+// readBody puts the chunks of an encoded block together, as many as its checked header row says.
+func (s *Store) readBody(height ledger.Height, hash ledger.Hash) (encoded []byte, err error) {
+	err = s.db.View(func(transaction *badger.Txn) error {
+		header, length, err := readHeader(transaction, height)
+		if err != nil {
+			return err
+		}
+		if header.Hash() != hash {
+			return damaged(height, "its header is not the one in the chain")
+		}
+		for chunk := 0; uint64(len(encoded)) < length; chunk++ {
+			part, err := get(transaction, bodyKey(height, chunk))
+			if err != nil {
+				return damaged(height, "body, part %d: %v", chunk, err)
+			}
+			if len(part) == 0 || uint64(len(encoded)+len(part)) > length {
+				return damaged(height, "body, part %d: %d bytes do not fit", chunk, len(part))
+			}
+			encoded = append(encoded, part...)
+		}
+		return nil
+	})
+	return encoded, err
+}
+
+// locate finds an id or block hash in the index.
+func (s *Store) locate(id ledger.Hash) (where position, found bool, err error) {
+	s.mutex.RLock()
+	height, closed := s.head.Header.Height, s.closed
+	for i := len(s.pending) - 1; i >= 0 && !found; i-- {
+		pending := s.pending[i]
+		if index, here := pending.ids[id]; here {
+			where, found = position{height: pending.block.Header.Height, index: index}, true
+		} else if pending.block.Hash == id {
+			where, found = position{height: pending.block.Header.Height, kind: indexBlock}, true
+		}
+	}
+	s.mutex.RUnlock()
+	if closed {
+		return position{}, false, ErrClosed
+	}
+	if found {
+		return where, true, nil
+	}
+	defer guard(height, &err)
+	err = s.db.View(func(transaction *badger.Txn) error {
+		value, err := get(transaction, indexKey(id))
+		if errors.Is(err, errMissing) {
+			return nil
+		}
+		if err == nil {
+			where, err = decodePosition(value)
+		}
+		if err != nil {
+			return damaged(height, "index of %s: %v", id, err)
+		}
+		found = where.kind != indexVoid
+		return nil
+	})
+	return where, found, err
+}
+
+// BlockByHash returns the block with a hash, or ErrNotFound.
+func (s *Store) BlockByHash(hash ledger.Hash) (*ledger.Block, error) {
+	if hash == s.chainID {
+		return s.Block(0)
+	}
+	where, found, err := s.locate(hash)
+	if err != nil {
+		return nil, err
+	}
+	if !found || where.kind != indexBlock {
+		return nil, fmt.Errorf("%w: block %s", ErrNotFound, hash)
+	}
+	block, err := s.Block(where.height)
+	if err == nil && block.Hash != hash {
+		err = damaged(where.height, "the index says that it has hash %s", hash)
+	}
+	return block, err
+}
+
+// Found is a transaction and where it is.
+type Found struct {
+	Height ledger.Height
+	// Index is the transaction's place in the block.
+	Index int
+	Entry *ledger.Entry
+	Block *ledger.Block
+}
+
+// Known reports whether a transaction with this id, applied or failed, is in a block.
+func (s *Store) Known(id ledger.Hash) (bool, error) {
+	where, found, err := s.locate(id)
+	return found && where.kind != indexBlock, err
+}
+
+// Transaction returns the transaction with an id, applied or failed, or ErrNotFound.
+func (s *Store) Transaction(id ledger.Hash) (Found, error) {
+	where, found, err := s.locate(id)
+	if err != nil {
+		return Found{}, err
+	}
+	if !found || where.kind == indexBlock {
+		return Found{}, fmt.Errorf("%w: transaction %s", ErrNotFound, id)
+	}
+	result, err := s.at(where)
+	if err == nil && result.Entry.ID != id {
+		err = damaged(where.height, "the index says that transaction %d has id %s", where.index, id)
+	}
+	return result, err
+}
+
+// at returns the transaction at a position that an index gave.
+func (s *Store) at(where position) (Found, error) {
+	block, err := s.Block(where.height)
+	if errors.Is(err, ErrNotFound) {
+		return Found{}, damaged(s.AppendedHeight(), "an index points to block %d, above the head", where.height)
+	}
+	if err != nil {
+		return Found{}, err
+	}
+	if int(where.index) >= len(block.Entries) {
+		return Found{}, damaged(where.height, "an index points to transaction %d of %d", where.index, len(block.Entries))
+	}
+	return Found{Height: where.height, Index: int(where.index), Entry: &block.Entries[where.index], Block: block}, nil
+}
+
+// Proof returns the proof of the transaction with an id, or ErrNotFound.
+func (s *Store) Proof(id ledger.Hash) (*ledger.Proof, error) {
+	found, err := s.Transaction(id)
+	if err != nil {
+		return nil, err
+	}
+	return found.Block.Proof(found.Index), nil
+}
+
+// Account returns an open account as of the head.
+func (s *Store) Account(path ledger.AccountPath) (ledger.Account, bool) {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Account(path)
+}
+
+// Accounts returns at most limit accounts by path, those after the given one; "" begins with the first.
+func (s *Store) Accounts(after ledger.AccountPath, limit int) []ledger.Account {
+	s.mutex.RLock()
+	if s.state.Sorted() {
+		defer s.mutex.RUnlock()
+		return s.state.Accounts(after, limit)
+	}
+	s.mutex.RUnlock()
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.state.SortAccounts()
+	return s.state.Accounts(after, limit)
+}
+
+// AccountCount returns the number of open accounts.
+func (s *Store) AccountCount() int {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.AccountCount()
+}
+
+// AllAccounts goes through all accounts by path. Blocks that are appended meanwhile show in accounts not yet visited.
+func (s *Store) AllAccounts() iter.Seq[ledger.Account] {
+	const page = 256
+	return func(yield func(ledger.Account) bool) {
+		for after := ledger.AccountPath(""); ; {
+			accounts := s.Accounts(after, page)
+			for _, account := range accounts {
+				if !yield(account) {
+					return
+				}
+			}
+			if len(accounts) < page {
+				return
+			}
+			after = accounts[page-1].Path
+		}
+	}
+}
+
+// Organisation returns a registered organisation, read-only.
+func (s *Store) Organisation(name ledger.OrganisationName) (ledger.Organisation, bool) {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Organisation(name)
+}
+
+// Organisations returns all organisations by name.
+func (s *Store) Organisations() []ledger.Organisation {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Organisations()
+}
+
+// NextSequence returns the number after the highest applied one of a stream of nonces; 1 for a new stream.
+func (s *Store) NextSequence(organisation ledger.OrganisationName, stream uint64) uint64 {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.NextSequence(organisation, stream)
+}
+
+// Precheck says what would become of a bundle's transactions in the next block, and changes nothing. Other transactions may come first.
+func (s *Store) Precheck(bundle *ledger.Bundle) []ledger.Result {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.state.Precheck(bundle, s.head.Header.Height+1)
+}
+
+// RecordValue is the last value of a record, and the transaction that wrote it.
+type RecordValue struct {
+	Value  []byte
+	Height ledger.Height
+	Index  int
+	ID     ledger.Hash
+}
+
+// Record returns the last value of a record, or ErrNotFound.
+func (s *Store) Record(key ledger.RecordKey) (RecordValue, error) {
+	s.mutex.RLock()
+	place, found := s.state.Record(key)
+	s.mutex.RUnlock()
+	if !found {
+		return RecordValue{}, fmt.Errorf("%w: record %.150q", ErrNotFound, string(key))
+	}
+	where, err := s.at(position{height: place.Height, index: place.Index})
+	if err != nil {
+		return RecordValue{}, err
+	}
+	records := where.Entry.Transaction.Records
+	if int(place.Item) >= len(records) || records[place.Item].Key != key || sha256.Sum256(records[place.Item].Value) != place.Digest {
+		return RecordValue{}, damaged(place.Height, "transaction %d does not hold record %s", place.Index, key)
+	}
+	return RecordValue{Value: records[place.Item].Value, Height: place.Height, Index: int(place.Index), ID: where.Entry.ID}, nil
+}

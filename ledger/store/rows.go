@@ -1,0 +1,164 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// The kinds of rows, the first byte of their keys.
+const (
+	rowGenesis = 'm'
+	rowHead    = 'H'
+	rowHeader  = 'h'
+	rowBody    = 'b'
+	rowIndex   = 'i'
+	rowHistory = 'y'
+	rowState   = 's'
+)
+
+// The kinds of index rows.
+const (
+	indexApplied = iota
+	indexFailed
+	indexBlock
+	indexVoid
+)
+
+// checksumSize is the size of the checksum at the end of each value.
+const checksumSize = 4
+
+var (
+	errChecksum = errors.New("checksum does not match")
+	errMissing  = errors.New("missing")
+)
+
+// seal appends the checksum of key and value to the value.
+func seal(key, value []byte) []byte {
+	return binary.BigEndian.AppendUint32(value, checksum(key, value))
+}
+
+func checksum(key, value []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
+}
+
+// unseal takes the checksum off, or returns errChecksum.
+func unseal(key, sealed []byte) ([]byte, error) {
+	split := len(sealed) - checksumSize
+	if split < 0 || binary.BigEndian.Uint32(sealed[split:]) != checksum(key, sealed[:split]) {
+		return nil, errChecksum
+	}
+	return sealed[:split], nil
+}
+
+// get returns a copy of a row's value: errMissing, errChecksum, or what the database says.
+func get(transaction *badger.Txn, key []byte) (value []byte, err error) {
+	item, err := transaction.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, errMissing
+	}
+	if err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	sealed, err := item.ValueCopy(nil)
+	if err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	return unseal(key, sealed)
+}
+
+func heightKey(kind byte, height ledger.Height) []byte {
+	return binary.BigEndian.AppendUint64([]byte{kind}, uint64(height))
+}
+
+func bodyKey(height ledger.Height, chunk int) []byte {
+	return binary.BigEndian.AppendUint32(heightKey(rowBody, height), uint32(chunk))
+}
+
+func indexKey(id ledger.Hash) []byte { return append([]byte{rowIndex}, id[:]...) }
+
+func historyKey(number, ordinal uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{rowHistory}, number), ordinal)
+}
+
+func stateKey(key []byte) []byte { return append([]byte{rowState}, key...) }
+
+// position is where a transaction is: the value of an index or history row.
+type position struct {
+	height ledger.Height
+	index  uint32
+	kind   byte
+}
+
+const positionSize = 8 + 4 + 1
+
+func (p position) append(to []byte) []byte {
+	to = binary.BigEndian.AppendUint64(to, uint64(p.height))
+	return append(binary.BigEndian.AppendUint32(to, p.index), p.kind)
+}
+
+var errRow = errors.New("malformed row")
+
+func decodePosition(value []byte) (position, error) {
+	if len(value) != positionSize || value[12] > indexVoid {
+		return position{}, errRow
+	}
+	return position{height: ledger.Height(binary.BigEndian.Uint64(value)), index: binary.BigEndian.Uint32(value[8:]), kind: value[12]}, nil
+}
+
+// headRow is the value of the head row.
+func headRow(height ledger.Height, hash ledger.Hash) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, uint64(height)), hash[:]...)
+}
+
+func decodeHeadRow(value []byte) (ledger.Height, ledger.Hash, error) {
+	if len(value) != 8+ledger.HashSize {
+		return 0, ledger.Hash{}, errRow
+	}
+	return ledger.Height(binary.BigEndian.Uint64(value)), ledger.Hash(value[8:]), nil
+}
+
+// headerRow is the value of a header's row: the header, and the length of the encoded block.
+func headerRow(header []byte, length int) []byte {
+	return binary.BigEndian.AppendUint64(bytes.Clone(header), uint64(length))
+}
+
+func decodeHeaderRow(value []byte) (header ledger.Header, length uint64, err error) {
+	if len(value) != ledger.HeaderSize+8 {
+		return ledger.Header{}, 0, errRow
+	}
+	header, err = ledger.DecodeHeader(value[:ledger.HeaderSize])
+	return header, binary.BigEndian.Uint64(value[ledger.HeaderSize:]), err
+}
+
+// stateRow is an entry of the state: its value since the block at height, and its value before. A value that is nil does not exist.
+type stateRow struct {
+	height        ledger.Height
+	before, after []byte
+}
+
+func (r *stateRow) append(to []byte) []byte {
+	to = binary.BigEndian.AppendUint64(to, uint64(r.height))
+	to = binary.AppendUvarint(to, uint64(len(r.before)))
+	return append(append(to, r.before...), r.after...)
+}
+
+func decodeStateRow(value []byte) (stateRow, error) {
+	if len(value) < 9 {
+		return stateRow{}, errRow
+	}
+	row := stateRow{height: ledger.Height(binary.BigEndian.Uint64(value))}
+	length, size := binary.Uvarint(value[8:])
+	rest := value[8:]
+	if size <= 0 || length > uint64(len(rest)-size) {
+		return stateRow{}, errRow
+	}
+	row.before, row.after = rest[size:size+int(length)], rest[size+int(length):]
+	return row, nil
+}

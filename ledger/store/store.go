@@ -1,0 +1,177 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Options shape a store. The zero value means the defaults.
+type Options struct {
+	// MemTableBytes is the size of Badger's memtables, of which up to four are in memory. Default 32 MiB, at least 1 MiB.
+	MemTableBytes int64
+	// BlockCacheBytes bounds Badger's cache of table blocks. Default 32 MiB.
+	BlockCacheBytes int64
+	// DecodedCacheBytes bounds the decoded blocks that are kept in memory, by their encoded size. Default 32 MiB.
+	DecodedCacheBytes int64
+	// ReserveBytes is the free space that is left alone, for the memtables' logs and for compaction. Default 256 MiB.
+	ReserveBytes int64
+	// FreeSpace returns the free bytes of the file system that holds dir. Default: statfs.
+	FreeSpace func(dir string) (uint64, error)
+
+	// onWrite, in tests, is called before each step of writing.
+	onWrite func(step string)
+}
+
+func (o Options) withDefaults() Options {
+	set := func(value *int64, standard int64) {
+		if *value <= 0 {
+			*value = standard
+		}
+	}
+	set(&o.MemTableBytes, 32<<20)
+	set(&o.BlockCacheBytes, 32<<20)
+	set(&o.DecodedCacheBytes, 32<<20)
+	set(&o.ReserveBytes, 256<<20)
+	o.MemTableBytes = max(o.MemTableBytes, 1<<20)
+	if o.FreeSpace == nil {
+		o.FreeSpace = freeSpace
+	}
+	if o.onWrite == nil {
+		o.onWrite = func(string) {}
+	}
+	return o
+}
+
+// The writer's queue: how many blocks, and bytes of them, may be appended and not yet written.
+const (
+	maxPendingBlocks = 64
+	maxPendingBytes  = 64 << 20
+)
+
+// pendingBlock is a block that was executed and is on its way to the database. It is read-only.
+type pendingBlock struct {
+	block   *ledger.Block
+	encoded []byte
+	changes *ledger.Changes
+	ids     map[ledger.Hash]uint32
+}
+
+// Store is an open store. Its methods may be called from any goroutine; Apply and Append take turns.
+type Store struct {
+	dir     string
+	options Options
+	genesis *ledger.Genesis
+	chainID ledger.Hash
+	lock    *os.File
+	db      *badger.DB
+
+	// applying serialises Apply and Append.
+	applying sync.Mutex
+
+	// mutex guards what follows.
+	mutex  sync.RWMutex
+	state  *ledger.State
+	chain  chain
+	failed map[uint64]struct{}
+	head   ledger.Parent
+	// pending are the blocks after the written one, by height.
+	pending      []*pendingBlock
+	pendingBytes int
+	written      ledger.Height
+	failure      error
+	closed       bool
+	// changed is told whenever pending, failure or closed change.
+	changed *sync.Cond
+
+	writer sync.WaitGroup
+	logs   logSyncer
+	logsMu sync.Mutex
+
+	// syncing serialises Sync; durable and marker are changed under it.
+	syncing sync.Mutex
+	marker  *marker
+	durable ledger.Height
+
+	cache blockCache
+}
+
+// Head is the last block that was appended.
+type Head struct {
+	Height ledger.Height       `json:"height"`
+	Hash   ledger.Hash         `json:"hash"`
+	Time   ledger.Milliseconds `json:"time"`
+	// Total counts the transactions of all blocks.
+	Total uint64 `json:"total"`
+	// Epoch and Round are those that the block was ordered in.
+	Epoch ledger.Epoch `json:"epoch"`
+	Round ledger.Round `json:"round"`
+}
+
+// Genesis returns the chain's genesis, read-only.
+func (s *Store) Genesis() *ledger.Genesis { return s.genesis }
+
+// GenesisHash returns the chain's identity.
+func (s *Store) GenesisHash() ledger.Hash { return s.chainID }
+
+// Head returns the last block that was appended; the genesis has height 0.
+func (s *Store) Head() Head {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return headOf(s.head)
+}
+
+func headOf(parent ledger.Parent) Head {
+	return Head{Height: parent.Header.Height, Hash: parent.Hash, Time: parent.Header.Time, Total: parent.Header.Total, Epoch: parent.Header.Epoch, Round: parent.Header.Round}
+}
+
+// AppendedHeight returns the height of the last block that was appended: readable, not necessarily durable.
+func (s *Store) AppendedHeight() ledger.Height { return s.Head().Height }
+
+// DurableHeight returns the height up to which the chain survives kill -9 and a power cut.
+func (s *Store) DurableHeight() ledger.Height {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.durable
+}
+
+// Close makes everything durable, where nothing failed, and closes the store. Calls after the first return ErrClosed.
+func (s *Store) Close() (err error) {
+	s.applying.Lock()
+	defer s.applying.Unlock()
+	s.mutex.RLock()
+	closed, failure := s.closed, s.failure
+	s.mutex.RUnlock()
+	if closed {
+		return ErrClosed
+	}
+	if failure == nil {
+		err = s.Sync()
+	}
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
+	s.mutex.Lock()
+	s.closed = true
+	s.changed.Broadcast()
+	s.mutex.Unlock()
+	s.writer.Wait()
+	return errors.Join(err, s.release())
+}
+
+func (s *Store) release() (err error) {
+	defer guard(s.written, &err)
+	if s.db != nil {
+		if err = s.db.Close(); err != nil {
+			err = fmt.Errorf("store: database: %w", err)
+		}
+	}
+	if s.marker != nil {
+		err = errors.Join(err, s.marker.file.Close())
+	}
+	return errors.Join(err, s.lock.Close())
+}

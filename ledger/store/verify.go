@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Verify re-checks the whole store in dir from the genesis: hashes and roots of every block, every signature, every result by executing
+// everything again, the state, the index and the histories. It returns the head, or a *DamageError that names the first bad block. Progress, where not nil, is
+// called after each block. The store must not be open elsewhere (ErrLocked).
+func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Options, progress func(height, head ledger.Height)) (head Head, err error) {
+	options.DecodedCacheBytes = 1
+	s, err := Open(dir, genesis, options)
+	if err != nil {
+		return Head{}, err
+	}
+	defer func() {
+		if closing := s.Close(); err == nil {
+			err = closing
+		}
+	}()
+	if err := s.verify(ctx, progress); err != nil {
+		return Head{}, err
+	}
+	return s.Head(), nil
+}
+
+func (s *Store) verify(ctx context.Context, progress func(height, head ledger.Height)) error {
+	state, head := ledger.NewState(s.genesis), s.AppendedHeight()
+	parent := ledger.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
+	for height := ledger.Height(1); height <= head; height++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		block, err := s.Block(height)
+		if err != nil {
+			return err
+		}
+		if err := s.verifyBlock(parent, block, state); err != nil {
+			return err
+		}
+		parent = ledger.Parent{Header: block.Header, Hash: block.Hash}
+		if progress != nil {
+			progress(height, head)
+		}
+	}
+	return nil
+}
+
+func (s *Store) verifyBlock(parent ledger.Parent, block *ledger.Block, state *ledger.State) error {
+	height := block.Header.Height
+	if height != parent.Header.Height+1 || block.Header.Previous != parent.Hash || block.Header.Time < parent.Header.Time {
+		return damaged(height, "it does not follow block %d", parent.Header.Height)
+	}
+	if err := ledger.VerifySignatures(block); err != nil {
+		return damaged(height, "%v", err)
+	}
+	executed, changes := state.Execute(ledger.Redraft(block))
+	if executed.Hash != block.Hash {
+		return damaged(height, "executing it again gives another result: %s", difference(block, executed))
+	}
+	return s.verifyIndexes(block, changes)
+}
+
+// difference says where two blocks of the same transactions differ.
+func difference(stored, executed *ledger.Block) string {
+	for i := range stored.Entries {
+		if stored.Entries[i].Result != executed.Entries[i].Result {
+			return fmt.Sprintf("transaction %d is %s, the block says %s", i, executed.Entries[i].Result, stored.Entries[i].Result)
+		}
+	}
+	if stored.Header.StateDigest != executed.Header.StateDigest {
+		return "the state digest differs"
+	}
+	return "the header differs"
+}
+
+// verifyIndexes checks that each transaction, the block and each step of a history are found where they are.
+func (s *Store) verifyIndexes(block *ledger.Block, changes *ledger.Changes) (err error) {
+	height := block.Header.Height
+	defer guard(height, &err)
+	for i := range block.Entries {
+		where, found, err := s.locate(block.Entries[i].ID)
+		if err != nil {
+			return err
+		}
+		if !found || where.height != height || where.index != uint32(i) {
+			return damaged(height, "the index does not find transaction %d", i)
+		}
+	}
+	if where, found, err := s.locate(block.Hash); err != nil || !found || where.height != height || where.kind != indexBlock {
+		return damaged(height, "the index does not find the block by its hash")
+	}
+	return s.db.View(func(transaction *badger.Txn) error {
+		for _, change := range changes.History {
+			value, err := get(transaction, historyKey(change.Number, change.Ordinal))
+			if err != nil {
+				return damaged(height, "history of account %d, entry %d: %v", change.Number, change.Ordinal, err)
+			}
+			if where, err := decodePosition(value); err != nil || where.height != height || where.index != change.Index {
+				return damaged(height, "history of account %d, entry %d points elsewhere", change.Number, change.Ordinal)
+			}
+		}
+		return nil
+	})
+}
