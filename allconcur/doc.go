@@ -1,2 +1,84 @@
-// Package allconcur is the leaderless atomic broadcast within a shard.
+// Package allconcur is the leaderless atomic broadcast within a shard: AllConcur and AllConcur+ [Poke19, chapters 5 and 6], as one pure state machine.
+//
+// # The story
+//
+// Servers proceed in rounds. In every round every server A-broadcasts one message, which may be empty, all at once and with no leader; the round's messages are
+// A-delivered together, in the order of their origins. A message travels over an overlay network, each server sending on what it receives.
+//
+// In a reliable round, written [[epoch, round]], the overlay is the reliable digraph G_R, whose connectivity exceeds the failures tolerated. A server that sees a
+// predecessor fail sends a failure notification the same way. Messages and notifications keep their order on every edge, so a notification says: "I sent on
+// all that I ever had from it". From the notifications each server works out where a missing message can still be (tracking.go), and stops waiting when no server that
+// works has it: early termination. Then the round is complete, A-delivered, and servers without a message in it are removed.
+//
+// In an unreliable round, written [epoch, round], each message travels over a binomial tree of its origin, and each server receives it once. The round
+// is complete when all messages are here. Any failure notification ends it: the servers go back to the first round that may not be A-delivered anywhere and
+// rerun it reliably, with the same messages. AllConcur+ runs unreliable rounds for as long as nobody fails; AllConcur runs reliable rounds only.
+//
+// # The loop that drives it
+//
+// One Engine is one server. Its driver calls one method at a time:
+//
+//	engine, err := allconcur.New(allconcur.Config{Engine: allconcur.EngineAllConcurPlus, Servers: n, Self: self, Reliable: g})
+//	for {
+//		select one input:
+//			a frame from a lane       -> err := engine.Receive(from, frame) // order.ErrFrame: drop that peer
+//			the detector suspects one -> err := engine.Suspect(server)      // after the last frame of that server
+//		if engine.CanBroadcast() && (there is a batch || engine.Solicited() || engine.Undelivered() for a linger) {
+//			err := engine.Broadcast(batch or nil)
+//		}
+//		ready := engine.Ready()
+//		hand ready.Sends to the lanes, in order; only then act on ready.Deliveries
+//	}
+//
+// It has no clock, goroutine, random source or I/O. Clone and AppendState let a search copy and compare servers.
+//
+// # Where to find what
+//
+//	config.go        what a group agrees on, and faults to plant
+//	engine.go        the machine: its state, its inputs
+//	unreliable.go    unreliable messages and rounds       [Poke19, Algorithm 6.2; Algorithm 6.5, lines 58-66]
+//	reliable.go      reliable messages and rounds         [Poke19, Algorithm 6.3; Algorithm 6.5, lines 67-91; Algorithm 5.1]
+//	notification.go  failure notifications                [Poke19, Algorithm 6.4]
+//	tracking.go      tracking digraphs, early termination [Poke19, Algorithm 6.6; Algorithm 5.1, lines 19-38; section 5.5.1.2]
+//	transition.go    the transitions between states       [Poke19, section 6.2.2]
+//	delivery.go      what is A-delivered when             [Poke19, sections 6.2.3 and 6.4.2]
+//	overlay.go       whom to send what
+//	wire.go          the frames, byte by byte
+//	status.go        the state for people and for searches
+//
+// # What always holds
+//
+// Under the assumptions of the papers (lanes are reliable and FIFO, at most f servers fail, the failure detector is perfect, P): validity, uniform agreement,
+// uniform total order and integrity. f is digraph.Tolerated(G_R), so that n > 2f. Config.NonUniform drops "uniform" for unreliable rounds.
+//
+//   - Rounds are A-delivered in order, each once. A reliable round is A-delivered when it is complete. An unreliable round r is A-delivered when round r+1 is
+//     complete and a majority of the initial group, this server included, runs round r+2, or reruns r+1. The paper asks for f servers; with a majority
+//     no two halves of a group can disagree about r.
+//   - A batch that a server A-broadcasts in a round is A-delivered in that round, whatever is rolled back, unless the server fails.
+//   - An engine sends nothing by itself but relays, notifications and reruns of its own message. An idle group is silent, and comes to rest with all
+//     messages A-delivered that are not empty.
+//   - Memory is bounded: two complete rounds that wait, the current one and one ahead, each of at most n messages of at most MaxPayload bytes.
+//   - No frame and no suspicion makes it panic. A panic names a broken invariant and is a bug.
+//
+// # Where P is wrong
+//
+// Real detectors err. Three rules keep a mistake from becoming a fork wherever one server can tell; then that server halts: it A-delivers no more, every method returns
+// order.ErrHalted and Status says why. Its driver is to stop its heartbeats, so that the others see it as failed, which by now it is.
+//
+//   - More servers are suspected or removed than the group tolerates, or less than a majority of the initial group would be left: no minority goes on alone.
+//   - A valid notification says that this very server failed. The others may go on without its messages. Stopping makes the lie come true: all looks as
+//     if it had crashed with its last frames to that successor unsent. This needs the edge to be cut for good, so a server ignores every frame from a
+//     predecessor that it suspects. (The paper excepts failure notifications [Poke19, section 5.2.1.2]; but one that was sent behind an ignored message
+//     would prove that message lost.)
+//   - A message is here that the notifications had proven lost.
+//
+// They do not make P true. A server that all its successors suspect at once, while its frames to them are under way, can A-deliver a round with its own message and the
+// others one without it, before it hears of it. Only an eventually perfect detector's protocol (forward and backward messages) closes this.
+//
+// # Beyond the pseudocode
+//
+// The driver decides when to A-broadcast; where the paper does so at once on the first message of a round, Solicited says that it is time. A relay leaves out one successor
+// that has the message already, its origin or else whom it came from. Where the propositions of section 6.2.4.2 say that a frame cannot come from a correct
+// server, it is dropped and not asserted against, since P may be wrong. Postponed reliable messages are kept as Table 6.1, #6, has it, though with FIFO lanes none
+// arrives: whatever let a predecessor complete a round, it sent on before it sent from the next.
 package allconcur

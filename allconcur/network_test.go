@@ -28,6 +28,9 @@ type network struct {
 	broadcast [][]string
 	// losesTail makes a crash lose the last frames of each of the server's channels, too, as a killed process does.
 	losesTail bool
+	// lies is how many false suspicions are left; each is of another server, which stops when it hears of it and is a crashed one from then on.
+	lies    int
+	accused []bool
 	counter   int
 	trace     *strings.Builder
 }
@@ -36,7 +39,7 @@ func newNetwork(seed uint64, config Config) (*network, error) {
 	n := config.Servers
 	w := &network{
 		rng: rand.New(rand.NewPCG(seed, 1)), reliable: config.Reliable, engines: make([]*Engine, n), channels: make([][][]byte, n*n),
-		crashed: make([]bool, n), suspected: make([]bool, n*n), crashAfter: make([]int, n), delivered: make([][]order.Delivery, n),
+		crashed: make([]bool, n), suspected: make([]bool, n*n), crashAfter: make([]int, n), accused: make([]bool, n), delivered: make([][]order.Delivery, n),
 		broadcast: make([][]string, n), trace: &strings.Builder{},
 	}
 	for p := range n {
@@ -103,6 +106,29 @@ func (w *network) receive(from, to int) error {
 	}
 	w.note("%d -> %d %s", from, to, formatFrame(frame))
 	w.pump(to)
+	if w.accused[to] && !w.crashed[to] && w.engines[to].halted != "" {
+		w.note("%d halts: %s", to, w.engines[to].halted)
+		w.crashed[to] = true
+	}
+	return nil
+}
+
+// lie makes a server suspect another that is fine.
+func (w *network) lie() error {
+	target := w.rng.IntN(w.n())
+	successors := w.reliable.Successors(target)
+	owner := successors[w.rng.IntN(len(successors))]
+	if w.crashed[target] || w.crashed[owner] || w.accused[target] || w.crashAfter[target] >= 0 || w.suspected[owner*w.n()+target] {
+		return nil
+	}
+	w.lies--
+	w.accused[target] = true
+	w.note("%d suspects %d, which is fine", owner, target)
+	w.suspected[owner*w.n()+target] = true
+	if err := w.engines[owner].Suspect(order.ServerID(target)); err != nil {
+		return err
+	}
+	w.pump(owner)
 	return nil
 }
 
@@ -185,6 +211,12 @@ func (w *network) run(steps, crashes int) error {
 		}
 		if step > restAfter {
 			return fmt.Errorf("no rest after %d steps", step)
+		}
+		if w.lies > 0 && w.rng.IntN(steps/2+1) == 0 {
+			if err := w.lie(); err != nil {
+				return err
+			}
+			continue
 		}
 		if crashes > 0 && w.rng.IntN(steps/2+1) == 0 {
 			if p := w.rng.IntN(w.n()); !w.crashed[p] && w.crashAfter[p] < 0 {

@@ -92,8 +92,8 @@ func (f *notifications) clone() *notifications {
 	return &c
 }
 
-// Suspect takes a suspicion of this server's own failure detector: the engine makes it a failure notification and ignores the suspect's messages
-// from here on. A perfect detector's suspicion comes after the last frame of the server that failed. The error wraps ErrNotPredecessor where the server
+// Suspect takes a suspicion of this server's own failure detector: the engine makes it a failure notification and ignores all frames from the suspect
+// from here on, as if the edge were cut. A perfect detector's suspicion comes after the last frame of the server that failed. The error wraps ErrNotPredecessor where the server
 // is no predecessor in G_R; suspecting a server that is suspected or removed already changes nothing.
 func (e *Engine) Suspect(server order.ServerID) error {
 	e.begin()
@@ -129,6 +129,11 @@ func (e *Engine) receiveFailure(from order.ServerID, header frameHeader, frame [
 	}
 	if !e.members.has(from) || !e.members.has(target) || !e.members.has(owner) {
 		return nil // invalid: it concerns a server that is removed [Poke19, section 6.2.1]
+	}
+	if e.ignored.has(from) {
+		// The paper takes notifications from a suspected predecessor [Poke19, section 5.2.1.2]. But a notification says "I sent on all that I
+		// had", and the messages before it were dropped: it would prove a message lost that the others have.
+		return nil
 	}
 	if owner == e.self || e.failures.has(target, index) {
 		return nil // its own, or a duplicate

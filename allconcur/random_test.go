@@ -135,3 +135,34 @@ func TestNonUniformDelivery(t *testing.T) {
 		t.Fatal("no schedule breaks uniformity, so that the judge of uniformity proves nothing")
 	}
 }
+
+// TestFalseSuspicions accuses servers that are fine, each by one of its successors, within what the group tolerates together with crashes. The accused
+// stops when it hears of it, so that all looks as if it had crashed, its last frames to that successor unsent: nothing may break.
+func TestFalseSuspicions(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
+		for _, n := range []int{3, 5, 8, 9} {
+			for _, g := range overlays(t, n) {
+				t.Run(fmt.Sprintf("%s/%d/%s", engine, n, g.Kind()), func(t *testing.T) {
+					t.Parallel()
+					config := Config{Engine: engine, Servers: n, Reliable: g}
+					for i := range *seedsFlag {
+						seed := *firstSeed + uint64(i)
+						w, err := newNetwork(seed, config)
+						if err != nil {
+							t.Fatal(err)
+						}
+						f := w.engines[0].tolerated
+						w.lies = 1 + w.rng.IntN(f)
+						if err = w.run(20+w.rng.IntN(40*n), f-w.lies); err == nil {
+							err = w.judge(judgement{uniform: true})
+						}
+						if err != nil {
+							t.Fatalf("seed %d: %v\n%s", seed, err, tail(w.trace.String()))
+						}
+					}
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package allconcur
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	good := Config{Engine: EngineAllConcur, Servers: 3, Self: 2, Reliable: overlays(t, 3)[0]}
+	if _, err := New(good); err != nil {
+		t.Fatal(err)
+	}
+	split, err := digraph.New(3, [][2]int{{0, 1}, {1, 0}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*Config){
+		"engine":      func(c *Config) { c.Engine = "raft" },
+		"no servers":  func(c *Config) { c.Servers = 0 },
+		"self":        func(c *Config) { c.Self = 3 },
+		"no digraph":  func(c *Config) { c.Reliable = nil },
+		"order":       func(c *Config) { c.Servers = 4 },
+		"unconnected": func(c *Config) { c.Reliable = split },
+		"payload":     func(c *Config) { c.MaxPayload = MaxPayloadLimit + 1 },
+		"negative":    func(c *Config) { c.MaxPayload = -1 },
+		"fault":       func(c *Config) { c.Fault = faultEnd },
+	} {
+		config := good
+		spoil(&config)
+		if _, err := New(config); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: %v, want ErrConfig", name, err)
+		}
+	}
+}
+
+func TestBroadcastErrors(t *testing.T) {
+	t.Parallel()
+	e, err := New(Config{Engine: EngineAllConcurPlus, Servers: 3, Reliable: overlays(t, 3)[0], MaxPayload: 4, FirstRound: 12})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Broadcast([]byte("too large")); !errors.Is(err, order.ErrTooLarge) {
+		t.Errorf("%v, want ErrTooLarge", err)
+	}
+	if err := e.Broadcast([]byte("fits")); err != nil {
+		t.Error(err)
+	}
+	if err := e.Broadcast(nil); !errors.Is(err, order.ErrNotNow) {
+		t.Errorf("%v, want ErrNotNow", err)
+	}
+	if s := e.Status(); s.Round != 12 || e.Tolerated() != 1 {
+		t.Errorf("round %d, f %d", s.Round, e.Tolerated())
+	}
+}
+
+// TestClone: a copy goes its own way, and equal states have equal bytes.
+func TestClone(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
+		w, err := newNetwork(3, Config{Engine: engine, Servers: 6, Reliable: overlays(t, 6)[1]})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.run(300, 2); err != nil {
+			t.Fatal(err)
+		}
+		for p, e := range w.engines {
+			before := string(e.AppendState(nil))
+			c := e.Clone()
+			if string(c.AppendState(nil)) != before {
+				t.Fatalf("server %d: the copy differs", p)
+			}
+			for _, q := range w.reliable.Predecessors(p) {
+				_ = c.Suspect(order.ServerID(q))
+			}
+			_ = c.Broadcast([]byte("more"))
+			if string(c.AppendState(nil)) == before || string(e.AppendState(nil)) != before {
+				t.Fatalf("server %d: the copy and the original are not apart", p)
+			}
+		}
+	}
+}

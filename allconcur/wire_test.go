@@ -1,0 +1,117 @@
+package allconcur
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+func TestFrames(t *testing.T) {
+	t.Parallel()
+	message := encodeMessage(kindReliable, 7, 3, 9, 2, []byte("payload"))
+	header, err := decodeFrame(message, 7)
+	if want := (frameHeader{kind: kindReliable, generation: 7, epoch: 3, round: 9, origin: 2}); err != nil || header != want {
+		t.Fatalf("%+v, %v, want %+v", header, err, want)
+	}
+	if string(payloadOf(message)) != "payload" || payloadOf(message[:messageHeaderSize]) != nil {
+		t.Fatalf("payload %q", payloadOf(message))
+	}
+	failure := encodeFailure(7, 4, 5)
+	header, err = decodeFrame(failure, 0)
+	if want := (frameHeader{kind: kindFailure, generation: 7, target: 4, owner: 5}); err != nil || header != want {
+		t.Fatalf("%+v, %v, want %+v", header, err, want)
+	}
+	if _, err := decodeFrame(message, 6); !errors.Is(err, order.ErrFrame) {
+		t.Fatalf("a payload over the bound: %v", err)
+	}
+	for _, mutant := range [][]byte{
+		nil, message[:31], failure[:23], append(bytes.Clone(failure), 0), altered(message, 0, 2), altered(message, 1, 0), altered(message, 1, 4),
+		altered(message, 2, 1), altered(message, 3, 1), altered(message, 16, 0), altered(message, 24, 0), altered(failure, 20, 1),
+	} {
+		if _, err := decodeFrame(mutant, 100); !errors.Is(err, order.ErrFrame) {
+			t.Errorf("%x: %v, want ErrFrame", mutant, err)
+		}
+	}
+}
+
+func altered(frame []byte, at int, value byte) []byte {
+	mutant := bytes.Clone(frame)
+	mutant[at] = value
+	return mutant
+}
+
+// FuzzDecodeFrame: what decodes encodes to the same bytes.
+func FuzzDecodeFrame(f *testing.F) {
+	f.Add(encodeMessage(kindUnreliable, 1, 1, 1, 0, nil))
+	f.Add(encodeMessage(kindReliable, 1, 2, 3, 4, []byte("payload")))
+	f.Add(encodeFailure(1, 2, 3))
+	f.Add([]byte("garbage"))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		header, err := decodeFrame(frame, 64)
+		if err != nil {
+			if !errors.Is(err, order.ErrFrame) {
+				t.Fatalf("%v is no ErrFrame", err)
+			}
+			return
+		}
+		again := encodeFailure(header.generation, header.target, header.owner)
+		if header.kind != kindFailure {
+			again = encodeMessage(header.kind, header.generation, header.epoch, header.round, header.origin, payloadOf(frame))
+		}
+		if !bytes.Equal(frame, again) {
+			t.Fatalf("%x decodes to %+v, which encodes to %x", frame, header, again)
+		}
+	})
+}
+
+// FuzzEngine feeds a server frames and suspicions that no honest group makes: it may ignore them, call them malformed or halt, and never panics. Each
+// input byte pair is a step.
+func FuzzEngine(f *testing.F) {
+	f.Add(true, []byte("\x00\x10\x21\x32\x43\x54\x65\x76\x87\x98"))
+	f.Add(false, []byte("\x90\x81\x72\x63\x54\x45\x36\x27\x18\x09\x00\x10\x20\x30"))
+	f.Add(true, []byte("\x05\x15\x25\x35\x45\x55\x65\x75\x06\x16\x26\x36\x46\x56\x66\x76"))
+	g := overlays(f, 6)[1]
+	f.Fuzz(func(t *testing.T, plus bool, steps []byte) {
+		config := Config{Engine: EngineAllConcur, Servers: 6, Self: 3, Reliable: g, MaxPayload: 64}
+		if plus {
+			config.Engine = EngineAllConcurPlus
+		}
+		e, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i+1 < len(steps); i += 2 {
+			hostileStep(t, e, steps[i], steps[i+1])
+			e.Ready()
+			if e.older.filled && !e.plus || len(e.own[0].payload)+len(e.own[1].payload) > 128 {
+				t.Fatal("unbounded or impossible state")
+			}
+		}
+	})
+}
+
+func hostileStep(t *testing.T, e *Engine, a, b byte) {
+	from, origin := order.ServerID(a%6), order.ServerID(b%6)
+	epoch, round := e.epoch+order.Epoch(a/6%4)-1, e.round+order.Round(b/6%4)-1
+	var err error
+	switch a / 24 % 6 {
+	case 0:
+		err = e.Receive(from, encodeMessage(kindUnreliable, 0, epoch, round, origin, []byte{b}))
+	case 1, 2:
+		err = e.Receive(from, encodeMessage(kindReliable, 0, epoch, round, origin, []byte{b}))
+	case 3:
+		err = e.Receive(from, encodeFailure(0, origin, order.ServerID(e.config.Reliable.Successors(int(origin))[b/6%3])))
+	case 4:
+		err = e.Suspect(origin)
+	default:
+		err = e.Broadcast([]byte{a})
+	}
+	for _, expected := range []error{nil, order.ErrFrame, order.ErrHalted, order.ErrNotNow, ErrNotPredecessor} {
+		if errors.Is(err, expected) {
+			return
+		}
+	}
+	t.Fatalf("unexpected error %v", err)
+}
