@@ -27,8 +27,8 @@ type Options struct {
 	CallsPerSecond rate.Limit
 	CallBurst      int
 
-	MaxStreams           int // subscriptions in all; default 1,024
-	MaxStreamsPerAddress int // default 64
+	MaxStreams           int    // subscriptions in all; default 1,024
+	MaxStreamsPerAddress int    // default 64
 	MaxConcurrentCalls   uint32 // of one HTTP/2 connection; default 256
 
 	MaxReadTime  time.Duration // of a call that only reads; default 30 s

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -33,6 +34,7 @@ type service struct {
 	options  Options
 	limits   *limits
 	metrics  *metrics
+	facts    *factsCache
 	stopping <-chan struct{}
 }
 
@@ -64,11 +66,11 @@ func New(backend Backend, options Options) (*Server, error) {
 	s.server = &http.Server{
 		Handler:           s.handler,
 		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: int(options.MaxConcurrentCalls)},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: int(options.MaxConcurrentCalls), SendPingTimeout: 15 * time.Second},
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          nil,
+		ErrorLog:          slog.NewLogLogger(options.Logger.Handler(), slog.LevelDebug),
 	}
 	return s, nil
 }
@@ -102,7 +104,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 func (s *Server) newHandler(backend Backend) (http.Handler, error) {
-	calls := &service{backend: backend, options: s.options, limits: s.limits, metrics: s.metrics, stopping: s.stopping}
+	calls := &service{backend: backend, options: s.options, limits: s.limits, metrics: s.metrics, facts: new(factsCache), stopping: s.stopping}
 	path, rpcs := ledgerdv1connect.NewLedgerServiceHandler(calls,
 		connect.WithReadMaxBytes(s.options.MaxMessageBytes),
 		connect.WithCompressMinBytes(4<<10),

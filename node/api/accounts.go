@@ -1,0 +1,265 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"sort"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+func accountToProto(account *ledger.Account, height ledger.Height) *ledgerdv1.Account {
+	shown := &ledgerdv1.Account{
+		Account:      string(account.Path),
+		Organisation: string(account.Path.Organisation()),
+		Issuer:       account.Issuer,
+		Alias:        account.Alias,
+		OpenedHeight: uint64(account.Opened),
+		Height:       uint64(height),
+	}
+	for i := range account.Balances {
+		shown.Balances = append(shown.Balances, &ledgerdv1.Balance{
+			Asset: string(account.Balances[i].Asset), Amount: account.Balances[i].Amount.String(),
+		})
+	}
+	return shown
+}
+
+// GetAccount shows an account's balances.
+func (s *service) GetAccount(_ context.Context, request *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error) {
+	account, height, err := s.account(request.Msg.GetAccount())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ledgerdv1.GetAccountResponse{Account: accountToProto(&account, height)}), nil
+}
+
+// account reads an account and a height at which its balances hold: the head before the read, or a later block that did not touch it.
+func (s *service) account(text string) (ledger.Account, ledger.Height, error) {
+	path, err := ledger.ParseAccountPath(text)
+	if err != nil {
+		return ledger.Account{}, 0, invalid("account: %w", err)
+	}
+	height := s.backend.Store().Head().Height
+	account, known := s.backend.Store().Account(path)
+	if !known {
+		return ledger.Account{}, 0, notFound("no account %s is open at height %d", path, height)
+	}
+	return account, height, nil
+}
+
+// ListAccounts shows accounts by path.
+func (s *service) ListAccounts(_ context.Context, request *connect.Request[ledgerdv1.ListAccountsRequest]) (*connect.Response[ledgerdv1.ListAccountsResponse], error) {
+	size, err := pageSize(request.Msg.GetPageSize(), 100)
+	if err != nil {
+		return nil, err
+	}
+	prefix := request.Msg.GetPrefix()
+	if len(prefix) > ledger.MaxAccountPath {
+		return nil, invalid("prefix: at most %d characters", ledger.MaxAccountPath)
+	}
+	after := request.Msg.GetPageToken()
+	if len(after) > ledger.MaxAccountPath || !strings.HasPrefix(after, prefix) && after != "" {
+		return nil, badToken()
+	}
+	accounts, more := s.accountsFrom(prefix, ledger.AccountPath(after), size)
+	height := s.backend.Store().Head().Height
+	answer := &ledgerdv1.ListAccountsResponse{}
+	for i := range accounts {
+		answer.Accounts = append(answer.Accounts, accountToProto(&accounts[i], height))
+	}
+	if more {
+		answer.NextPageToken = string(accounts[len(accounts)-1].Path)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// accountsFrom lists accounts with a prefix after a path, at most so many, and tells whether there are more.
+func (s *service) accountsFrom(prefix string, after ledger.AccountPath, limit int) ([]ledger.Account, bool) {
+	var found []ledger.Account
+	if after == "" && prefix != "" {
+		// The store lists what comes after a path, and an account may be called like the prefix.
+		if exact, known := s.backend.Store().Account(ledger.AccountPath(prefix)); known {
+			found = append(found, exact)
+		}
+		after = ledger.AccountPath(prefix)
+	}
+	for _, account := range s.backend.Store().Accounts(after, limit+1-len(found)) {
+		if !strings.HasPrefix(string(account.Path), prefix) {
+			break
+		}
+		found = append(found, account)
+	}
+	if len(found) > limit {
+		return found[:limit], true
+	}
+	return found, false
+}
+
+// ListHistory shows what changed an account.
+func (s *service) ListHistory(ctx context.Context, request *connect.Request[ledgerdv1.ListHistoryRequest]) (*connect.Response[ledgerdv1.ListHistoryResponse], error) {
+	size, err := pageSize(request.Msg.GetPageSize(), 50)
+	if err != nil {
+		return nil, err
+	}
+	account, _, err := s.account(request.Msg.GetAccount())
+	if err != nil {
+		return nil, err
+	}
+	var cursor uint64
+	if token := request.Msg.GetPageToken(); token != "" {
+		if err := parseNumberToken('h', token, &cursor); err != nil {
+			return nil, err
+		}
+	}
+	items, next, more, err := s.backend.Store().History(account.Path, cursor, size, !request.Msg.GetAscending())
+	if err != nil {
+		return nil, s.failure(ctx, "reading an account's history", err)
+	}
+	answer := &ledgerdv1.ListHistoryResponse{}
+	var block *ledger.Block
+	for _, item := range items {
+		if failed := contextError(ctx); failed != nil {
+			return nil, failed
+		}
+		if block == nil || block.Header.Height != item.Height {
+			if block, err = s.backend.Store().Block(item.Height); err != nil {
+				return nil, s.failure(ctx, "reading a block", err)
+			}
+		}
+		if int(item.Index) >= len(block.Entries) {
+			return nil, s.failure(ctx, "reading an account's history", store.ErrNotFound)
+		}
+		answer.Entries = append(answer.Entries, historyEntry(block, int(item.Index), account.Path))
+	}
+	if more {
+		answer.NextPageToken = numberToken('h', next)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+func historyEntry(block *ledger.Block, index int, path ledger.AccountPath) *ledgerdv1.HistoryEntry {
+	entry := &block.Entries[index]
+	shown := &ledgerdv1.HistoryEntry{
+		TransactionId:    entry.ID[:],
+		TransactionIdHex: entry.ID.String(),
+		Height:           uint64(block.Header.Height),
+		Index:            uint32(index),
+		TimeMs:           uint64(block.Header.Time),
+		Note:             shorten(noteToProto(entry.Transaction.Note), summaryNoteBytes),
+	}
+	var changes []ledger.Balance
+	for i := range entry.Transaction.Postings {
+		posting := &entry.Transaction.Postings[i]
+		if posting.Account != path {
+			continue
+		}
+		changes = addChange(changes, posting)
+	}
+	for i := range changes {
+		shown.Changes = append(shown.Changes, &ledgerdv1.Balance{Asset: string(changes[i].Asset), Amount: changes[i].Amount.String()})
+	}
+	return shown
+}
+
+// addChange adds a posting to the changes by asset. An executed transaction's sums are in range.
+func addChange(changes []ledger.Balance, posting *ledger.Posting) []ledger.Balance {
+	for i := range changes {
+		if changes[i].Asset == posting.Asset {
+			if sum, err := changes[i].Amount.Add(posting.Amount); err == nil {
+				changes[i].Amount = sum
+			}
+			return changes
+		}
+	}
+	return append(changes, ledger.Balance{Asset: posting.Asset, Amount: posting.Amount})
+}
+
+// GetRecord shows a record's value.
+func (s *service) GetRecord(ctx context.Context, request *connect.Request[ledgerdv1.GetRecordRequest]) (*connect.Response[ledgerdv1.GetRecordResponse], error) {
+	key := ledger.RecordKey(request.Msg.GetKey())
+	if err := key.Validate(); err != nil {
+		return nil, invalid("key: %w", err)
+	}
+	value, height, _, err := s.backend.Store().Record(key)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound("there is no record %s", key)
+	}
+	if err != nil {
+		return nil, s.failure(ctx, "reading a record", err)
+	}
+	return connect.NewResponse(&ledgerdv1.GetRecordResponse{
+		Record: &ledgerdv1.Record{Key: string(key), Value: value}, Height: uint64(height),
+	}), nil
+}
+
+func organisationToProto(organisation *ledger.Organisation) *ledgerdv1.Organisation {
+	return &ledgerdv1.Organisation{
+		Name:             string(organisation.Name),
+		PublicKeys:       keysToProto(organisation.Keys),
+		Shard:            uint32(organisation.Shard),
+		RegisteredHeight: uint64(organisation.Registered),
+	}
+}
+
+// GetOrganisation shows an organisation.
+func (s *service) GetOrganisation(_ context.Context, request *connect.Request[ledgerdv1.GetOrganisationRequest]) (*connect.Response[ledgerdv1.GetOrganisationResponse], error) {
+	name := ledger.OrganisationName(request.Msg.GetName())
+	if err := name.Validate(); err != nil {
+		return nil, invalid("name: %w", err)
+	}
+	organisation, known := s.backend.Store().Organisation(name)
+	if !known {
+		return nil, notFound("no organisation %s is registered", name)
+	}
+	return connect.NewResponse(&ledgerdv1.GetOrganisationResponse{Organisation: organisationToProto(&organisation)}), nil
+}
+
+// organisations lists all, by name.
+func (s *service) organisations() []ledger.Organisation {
+	all := append([]ledger.Organisation(nil), s.backend.Store().Organisations()...)
+	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	return all
+}
+
+// ListOrganisations shows organisations by name.
+func (s *service) ListOrganisations(_ context.Context, request *connect.Request[ledgerdv1.ListOrganisationsRequest]) (*connect.Response[ledgerdv1.ListOrganisationsResponse], error) {
+	size, err := pageSize(request.Msg.GetPageSize(), 100)
+	if err != nil {
+		return nil, err
+	}
+	all := s.organisations()
+	after := ledger.OrganisationName(request.Msg.GetPageToken())
+	begin := 0
+	if after != "" {
+		if after.Validate() != nil {
+			return nil, badToken()
+		}
+		begin = sort.Search(len(all), func(i int) bool { return all[i].Name > after })
+	}
+	end := min(begin+size, len(all))
+	answer := &ledgerdv1.ListOrganisationsResponse{}
+	for i := begin; i < end; i++ {
+		answer.Organisations = append(answer.Organisations, organisationToProto(&all[i]))
+	}
+	if end < len(all) {
+		answer.NextPageToken = string(all[end-1].Name)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// GetNonce tells the next sequence number of a nonce stream, as of this node's head.
+func (s *service) GetNonce(_ context.Context, request *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error) {
+	name := ledger.OrganisationName(request.Msg.GetOrganisation())
+	if err := name.Validate(); err != nil {
+		return nil, invalid("organisation: %w", err)
+	}
+	return connect.NewResponse(&ledgerdv1.GetNonceResponse{
+		NextSequence: s.backend.Store().NextSequence(name, request.Msg.GetStream()),
+	}), nil
+}

@@ -1,0 +1,436 @@
+// Package apitest is an api.Backend for tests: a chain in a temporary folder, executed by the real ledger, with one or more nodes as its doors.
+// What the network does is imagined: a sealer puts what the doors admitted into blocks, in the order in which each door admitted it.
+//
+//	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
+//	url := apitest.Serve(t, cluster.Node(0), api.Options{}).URL
+//
+// By default blocks are made by themselves. With Options.Manual a test makes them: Order, Store, Durable.
+package apitest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api"
+)
+
+// Options of a Cluster.
+type Options struct {
+	Nodes   int            // default 1
+	Manual  bool           // blocks are made by Order, Store and Durable only
+	Genesis ledger.Genesis // default: a chain called test with a member for each node
+	// PoolTransactions is how many transactions a node holds before it is overloaded; default 65,536.
+	PoolTransactions int
+}
+
+// Cluster is a chain and its nodes. It closes with its test.
+type Cluster struct {
+	store   *store.Store
+	genesis *ledger.Genesis
+	limit   int
+	nodes   []*Node
+
+	mutex   sync.Mutex
+	round   ledger.Round
+	heights api.Heights
+	expired map[ledger.Hash]bool
+	changed chan struct{} // closed and replaced at every change
+	work    chan struct{} // the sealer is wanted
+	err     error         // of the sealer
+}
+
+// Node is one door of the cluster; it implements api.Backend.
+type Node struct {
+	cluster *Cluster
+	index   int
+
+	// Guarded by the cluster's mutex.
+	pool    []*ledger.Bundle
+	pending map[ledger.Hash]bool
+	mode    api.NodeMode
+	reason  string
+	held    bool
+	refuse  int
+}
+
+var _ api.Backend = (*Node)(nil)
+
+// NewCluster makes a chain in a temporary folder.
+func NewCluster(tb testing.TB, options Options) *Cluster {
+	tb.Helper()
+	options.Nodes = max(options.Nodes, 1)
+	if options.PoolTransactions == 0 {
+		options.PoolTransactions = 1 << 16
+	}
+	genesis := options.Genesis
+	if genesis.Chain == "" {
+		genesis = ledger.Genesis{Chain: "test", Time: 1_700_000_000_000}
+		for i := range options.Nodes {
+			genesis.Members = append(genesis.Members, ledger.Member{Name: fmt.Sprintf("node-%d", i)})
+		}
+	}
+	opened, err := store.Open(tb.TempDir(), &genesis, store.Options{})
+	if err != nil {
+		tb.Fatalf("opening the store: %v", err)
+	}
+	c := &Cluster{
+		store: opened, genesis: &genesis, limit: options.PoolTransactions, expired: make(map[ledger.Hash]bool),
+		changed: make(chan struct{}), work: make(chan struct{}, 1),
+	}
+	for i := range options.Nodes {
+		c.nodes = append(c.nodes, &Node{cluster: c, index: i, mode: api.ModeOrdering, pending: make(map[ledger.Hash]bool)})
+	}
+	stop := make(chan struct{})
+	var sealer sync.WaitGroup
+	if !options.Manual {
+		sealer.Go(func() { c.seal(stop) })
+	}
+	tb.Cleanup(func() {
+		close(stop)
+		sealer.Wait()
+		if err := errors.Join(c.err, c.store.Close()); err != nil {
+			tb.Errorf("the chain: %v", err)
+		}
+	})
+	return c
+}
+
+// Node is a door.
+func (c *Cluster) Node(index int) *Node { return c.nodes[index] }
+
+// Genesis is the chain's.
+func (c *Cluster) Genesis() *ledger.Genesis { return c.genesis }
+
+func (c *Cluster) seal(stop <-chan struct{}) {
+	for {
+		select {
+		case <-stop:
+			return
+		case <-c.work:
+		}
+		if err := c.Advance(); err != nil {
+			c.err = err
+			return
+		}
+	}
+}
+
+// Advance orders, stores and makes durable what the doors hold.
+func (c *Cluster) Advance() error {
+	if err := c.Order(); err != nil {
+		return err
+	}
+	if err := c.Store(); err != nil {
+		return err
+	}
+	c.Durable()
+	return nil
+}
+
+// Order makes a block of what the doors hold; those that are held back keep theirs.
+func (c *Cluster) Order() error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.round++
+	head := c.store.Head()
+	header := ledger.BatchHeader{Time: head.Time + 1, Height: head.Height, Tip: head.Hash}
+	var batches [][]byte
+	var taken []*ledger.Bundle
+	for _, node := range c.nodes {
+		if node.held || len(node.pool) == 0 {
+			continue
+		}
+		var bundles [][]byte
+		for _, bundle := range node.pool {
+			if c.expire(bundle, head.Height+1) {
+				continue
+			}
+			bundles = append(bundles, bundle.Encode())
+		}
+		taken = append(taken, node.pool...)
+		node.pool = nil
+		node.pending = make(map[ledger.Hash]bool)
+		batches = append(batches, ledger.EncodeBatch(header, bundles))
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	block, err := c.store.Apply(1, c.round, batches)
+	if err != nil {
+		return fmt.Errorf("applying a round: %w", err)
+	}
+	if block != nil {
+		c.heights.Ordered = block.Header.Height
+	}
+	c.notify()
+	return nil
+}
+
+// expire notes the transactions of a bundle none of which a block of this height may apply any more.
+func (c *Cluster) expire(bundle *ledger.Bundle, height ledger.Height) bool {
+	for i := range bundle.Len() {
+		if last := bundle.Transaction(i).LastValid; last == 0 || last >= height {
+			return false
+		}
+	}
+	for _, id := range bundle.IDs() {
+		c.expired[id] = true
+	}
+	return true
+}
+
+// Store makes stored what is ordered.
+func (c *Cluster) Store() error {
+	if err := c.store.Sync(); err != nil {
+		return fmt.Errorf("syncing: %w", err)
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.heights.Stored = c.heights.Ordered
+	c.notify()
+	return nil
+}
+
+// Durable makes durable what is stored.
+func (c *Cluster) Durable() {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.heights.Durable = c.heights.Stored
+	c.notify()
+}
+
+func (c *Cluster) notify() {
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+func (c *Cluster) wanted() {
+	select {
+	case c.work <- struct{}{}:
+	default:
+	}
+}
+
+// SetMode changes what the node says that it is doing; only an ordering node takes writes.
+func (n *Node) SetMode(mode api.NodeMode, reason string) {
+	n.cluster.mutex.Lock()
+	defer n.cluster.mutex.Unlock()
+	n.mode, n.reason = mode, reason
+	n.cluster.notify()
+}
+
+// Hold keeps what the node admits in its pool, until Release or Crash.
+func (n *Node) Hold() {
+	n.cluster.mutex.Lock()
+	defer n.cluster.mutex.Unlock()
+	n.held = true
+}
+
+// Release lets the node's pool go on.
+func (n *Node) Release() {
+	n.cluster.mutex.Lock()
+	n.held = false
+	n.cluster.mutex.Unlock()
+	n.cluster.wanted()
+}
+
+// Crash empties the node's pool, as a crash or a restart does, and releases it.
+func (n *Node) Crash() {
+	n.cluster.mutex.Lock()
+	defer n.cluster.mutex.Unlock()
+	n.pool, n.held = nil, false
+	n.pending = make(map[ledger.Hash]bool)
+}
+
+// Overload refuses the next bundles, so many of them, as overloaded.
+func (n *Node) Overload(bundles int) {
+	n.cluster.mutex.Lock()
+	defer n.cluster.mutex.Unlock()
+	n.refuse = bundles
+}
+
+// Store implements api.Backend.
+func (n *Node) Store() *store.Store { return n.cluster.store }
+
+// Admit implements api.Backend.
+func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) []*api.Refusal {
+	c := n.cluster
+	refusals := make([]*api.Refusal, len(bundles))
+	failures := ledger.VerifyBundles(bundles, c.genesis, c.store.GenesisHash(), c.store)
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for i, bundle := range bundles {
+		refusals[i] = n.admit(bundle, failures[i])
+		if refusals[i] != nil && inOrder {
+			for later := i + 1; later < len(bundles); later++ {
+				refusals[later] = &api.Refusal{Code: api.RefusedPredecessor, Reason: "a bundle before it was refused"}
+			}
+			break
+		}
+	}
+	c.wanted()
+	return refusals
+}
+
+func (n *Node) admit(bundle *ledger.Bundle, failure error) *api.Refusal {
+	c := n.cluster
+	switch {
+	case n.mode != api.ModeOrdering:
+		return &api.Refusal{Code: api.RefusedNotWriting, Reason: "this node takes no writes now: " + n.reason, Writers: c.writers()}
+	case errors.Is(failure, ledger.ErrUnknownOrganisation):
+		return &api.Refusal{Code: api.RefusedUnknownOrganisation, Reason: failure.Error()}
+	case errors.Is(failure, ledger.ErrSignature), errors.Is(failure, ledger.ErrUnauthorised):
+		return &api.Refusal{Code: api.RefusedSignature, Reason: failure.Error()}
+	case failure != nil:
+		return &api.Refusal{Code: api.RefusedMalformed, Reason: failure.Error()}
+	case n.refuse > 0:
+		n.refuse--
+		return &api.Refusal{Code: api.RefusedOverloaded, Reason: "the node is overloaded: retry in a moment"}
+	case len(n.pending)+bundle.Len() > c.limit:
+		return &api.Refusal{Code: api.RefusedOverloaded, Reason: "the node's pool is full: retry in a moment"}
+	}
+	head := c.store.Head().Height
+	fresh := false
+	for i := range bundle.Len() {
+		known, err := c.store.Known(bundle.ID(i))
+		if err != nil {
+			return &api.Refusal{Code: api.RefusedNotWriting, Reason: err.Error()}
+		}
+		if known || n.pending[bundle.ID(i)] {
+			continue
+		}
+		if last := bundle.Transaction(i).LastValid; last != 0 && last <= head {
+			return &api.Refusal{Code: api.RefusedExpired, Reason: fmt.Sprintf("transaction %d was valid up to block %d, the head is %d: sign it again with a later one", i, last, head)}
+		}
+		fresh = true
+	}
+	if fresh {
+		n.pool = append(n.pool, bundle)
+		for _, id := range bundle.IDs() {
+			n.pending[id] = true
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) writers() []string {
+	var addresses []string
+	for _, node := range c.nodes {
+		if node.mode == api.ModeOrdering {
+			addresses = append(addresses, fmt.Sprintf("http://127.0.0.1:%d", 8080+2*node.index))
+		}
+	}
+	return addresses
+}
+
+// Status implements api.Backend.
+func (n *Node) Status(id ledger.Hash) (api.Status, error) {
+	c := n.cluster
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return n.status(id)
+}
+
+func (n *Node) status(id ledger.Hash) (api.Status, error) {
+	c := n.cluster
+	found, err := c.store.Transaction(id)
+	switch {
+	case err == nil:
+		outcome := api.OutcomeFailed
+		if found.Entry.Result.OK() {
+			outcome = api.OutcomeExecuted
+		}
+		return api.Status{ID: id, Outcome: outcome, Level: c.heights.Level(found.Height), Height: found.Height, Index: uint32(found.Index), Result: found.Entry.Result}, nil
+	case !errors.Is(err, store.ErrNotFound):
+		return api.Status{ID: id}, fmt.Errorf("reading a transaction: %w", err)
+	case n.pending[id]:
+		return api.Status{ID: id, Outcome: api.OutcomePending, Level: api.LevelAdmitted}, nil
+	case c.expired[id]:
+		return api.Status{ID: id, Outcome: api.OutcomeExpired}, nil
+	}
+	return api.Status{ID: id}, nil
+}
+
+// Wait implements api.Backend.
+func (n *Node) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]api.Status, error) {
+	for {
+		statuses := make([]api.Status, len(ids))
+		done := true
+		n.cluster.mutex.Lock()
+		changed := n.cluster.changed
+		for i, id := range ids {
+			var err error
+			if statuses[i], err = n.status(id); err != nil {
+				n.cluster.mutex.Unlock()
+				return nil, err
+			}
+			done = done && statuses[i].Final(level)
+		}
+		n.cluster.mutex.Unlock()
+		if done {
+			return statuses, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return statuses, ctx.Err()
+		}
+	}
+}
+
+// Heights implements api.Backend.
+func (n *Node) Heights() (api.Heights, <-chan struct{}) {
+	n.cluster.mutex.Lock()
+	defer n.cluster.mutex.Unlock()
+	return n.cluster.heights, n.cluster.changed
+}
+
+// NodeState implements api.Backend.
+func (n *Node) NodeState() api.NodeState {
+	n.cluster.mutex.Lock()
+	defer n.cluster.mutex.Unlock()
+	return n.state()
+}
+
+func (n *Node) state() api.NodeState {
+	c := n.cluster
+	members := make([]uint32, len(c.nodes))
+	for i := range members {
+		members[i] = uint32(i)
+	}
+	return api.NodeState{
+		Index: uint32(n.index), Name: fmt.Sprintf("node-%d", n.index), Mode: n.mode, Reason: n.reason,
+		Engine:  api.EngineState{Engine: "allconcur+", Generation: 1, Epoch: 1, Round: uint64(c.round), Members: members},
+		Heights: c.heights, HeadHash: c.store.Head().Hash, Started: time.UnixMilli(1_700_000_000_000), Version: "test",
+		PoolTransactions: uint64(len(n.pending)),
+	}
+}
+
+// ClusterState implements api.Backend.
+func (n *Node) ClusterState() api.ClusterState {
+	c := n.cluster
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	state := api.ClusterState{
+		Chain: c.genesis.Chain, GenesisHash: c.genesis.Hash(), Digraph: fmt.Sprintf("complete(%d)", len(c.nodes)), Node: n.state(),
+		TransactionsTotal: c.store.Head().Total,
+	}
+	for i, node := range c.nodes {
+		state.Members = append(state.Members, api.MemberState{
+			Index: uint32(i), Name: fmt.Sprintf("node-%d", i), Self: node == n, Connected: true, Member: true,
+			OrderedHeight: c.heights.Ordered, StoredHeight: c.heights.Stored,
+		})
+		for j := range c.nodes {
+			if i != j {
+				state.Edges = append(state.Edges, api.DigraphEdge{From: uint32(i), To: uint32(j)})
+			}
+		}
+	}
+	return state
+}

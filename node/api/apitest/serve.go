@@ -1,0 +1,60 @@
+package apitest
+
+import (
+	"context"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/node/api"
+)
+
+// Door is an API server on a free port of the loopback.
+type Door struct {
+	URL    string
+	Server *api.Server
+
+	stop   sync.Once
+	served chan error
+	tb     testing.TB
+}
+
+// Serve serves a backend until the test ends or Close.
+func Serve(tb testing.TB, backend api.Backend, options api.Options) *Door {
+	tb.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatalf("listening: %v", err)
+	}
+	return ServeOn(tb, listener, backend, options)
+}
+
+// ServeOn is Serve on a listener that is there already.
+func ServeOn(tb testing.TB, listener net.Listener, backend api.Backend, options api.Options) *Door {
+	tb.Helper()
+	server, err := api.New(backend, options)
+	if err != nil {
+		tb.Fatalf("making the API server: %v", err)
+	}
+	scheme := "http://"
+	if options.CertificateFile != "" {
+		scheme = "https://"
+	}
+	door := &Door{URL: scheme + listener.Addr().String(), Server: server, served: make(chan error, 1), tb: tb}
+	go func() { door.served <- server.Serve(listener) }()
+	tb.Cleanup(door.Close)
+	return door
+}
+
+// Close stops the server at once, cutting off what is under way after a moment.
+func (d *Door) Close() {
+	d.stop.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		_ = d.Server.Shutdown(ctx) // cutting off is what a test may want
+		if err := <-d.served; err != nil {
+			d.tb.Errorf("serving: %v", err)
+		}
+	})
+}

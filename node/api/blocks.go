@@ -1,0 +1,236 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// blockFacts are what a list shows of a block and its header does not hold.
+type blockFacts struct {
+	failed uint32
+	bytes  uint64
+}
+
+// factsCache remembers facts by block, since they cost reading the whole block.
+type factsCache struct {
+	mutex sync.Mutex
+	facts map[ledger.Hash]blockFacts
+}
+
+const maxFacts = 16_384
+
+func (c *factsCache) get(hash ledger.Hash) (blockFacts, bool) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	facts, known := c.facts[hash]
+	return facts, known
+}
+
+func (c *factsCache) of(block *ledger.Block) blockFacts {
+	if facts, known := c.get(block.Hash); known {
+		return facts
+	}
+	facts := blockFacts{bytes: uint64(len(block.Encode()))}
+	for i := range block.Entries {
+		if !block.Entries[i].Result.OK() {
+			facts.failed++
+		}
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.facts == nil || len(c.facts) >= maxFacts {
+		c.facts = make(map[ledger.Hash]blockFacts) // forgetting all is rare and costs reading again
+	}
+	c.facts[block.Hash] = facts
+	return facts
+}
+
+// levelOf is the level of a block that the store has.
+func (s *service) levelOf(height ledger.Height) Level {
+	heights, _ := s.backend.Heights()
+	return max(heights.Level(height), LevelOrdered)
+}
+
+func (s *service) headerToProto(header *ledger.Header, hash ledger.Hash, facts blockFacts) *ledgerdv1.BlockHeader {
+	shown := &ledgerdv1.BlockHeader{
+		Height:           uint64(header.Height),
+		Hash:             hash[:],
+		HashHex:          hash.String(),
+		Previous:         header.Previous[:],
+		PreviousHex:      header.Previous.String(),
+		Epoch:            uint64(header.Epoch),
+		Round:            uint64(header.Round),
+		TimeMs:           uint64(header.Time),
+		TransactionsRoot: header.TransactionsRoot[:],
+		ResultsRoot:      header.ResultsRoot[:],
+		StateDigest:      header.StateDigest[:],
+		TransactionCount: header.Transactions,
+		FailedCount:      facts.failed,
+		SizeBytes:        facts.bytes,
+		Level:            ledgerdv1.Level(s.levelOf(header.Height)),
+	}
+	if header.Height > 0 { // the genesis' hash is made of the genesis itself
+		shown.Canonical = header.Encode()
+	}
+	return shown
+}
+
+// header shows a block's header.
+func (s *service) header(block *ledger.Block) *ledgerdv1.BlockHeader {
+	return s.headerToProto(&block.Header, block.Hash, s.facts.of(block))
+}
+
+// headerAt shows the header of a height, and reads the whole block only where its facts are not remembered.
+func (s *service) headerAt(height ledger.Height) (*ledgerdv1.BlockHeader, error) {
+	header, hash, err := s.backend.Store().Header(height)
+	if err != nil {
+		return nil, err
+	}
+	if facts, known := s.facts.get(hash); known {
+		return s.headerToProto(&header, hash, facts), nil
+	}
+	block, err := s.backend.Store().Block(height)
+	if err != nil {
+		return nil, err
+	}
+	return s.header(block), nil
+}
+
+// GetBlock shows a block with a page of its transactions.
+func (s *service) GetBlock(ctx context.Context, request *connect.Request[ledgerdv1.GetBlockRequest]) (*connect.Response[ledgerdv1.GetBlockResponse], error) {
+	size, err := pageSize(request.Msg.GetPageSize(), 100)
+	if err != nil {
+		return nil, err
+	}
+	var block *ledger.Block
+	var begin uint64
+	if token := request.Msg.GetPageToken(); token != "" {
+		var height uint64 // the token names the block, since the head moves on
+		if err := parseNumberToken('t', token, &height, &begin); err != nil {
+			return nil, err
+		}
+		block, err = s.blockAt(ctx, ledger.Height(height))
+	} else {
+		block, err = s.blockAsked(ctx, request.Msg)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if begin > uint64(len(block.Entries)) {
+		return nil, badToken()
+	}
+	end := min(int(begin)+size, len(block.Entries))
+	answer := &ledgerdv1.GetBlockResponse{Block: s.block(block, int(begin), end)}
+	if end < len(block.Entries) {
+		answer.NextPageToken = numberToken('t', uint64(block.Header.Height), uint64(end))
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// block shows a block with some of its transactions.
+func (s *service) block(block *ledger.Block, begin, end int) *ledgerdv1.Block {
+	shown := &ledgerdv1.Block{Header: s.header(block), Transactions: make([]*ledgerdv1.TransactionSummary, 0, end-begin)}
+	level := Level(shown.Header.Level)
+	for i := begin; i < end; i++ {
+		entry := &block.Entries[i]
+		shown.Transactions = append(shown.Transactions, summaryOf(entry, statusOfEntry(entry, block.Header.Height, i, level)))
+	}
+	return shown
+}
+
+func (s *service) blockAsked(ctx context.Context, request *ledgerdv1.GetBlockRequest) (*ledger.Block, error) {
+	switch asked := request.GetBlock().(type) {
+	case *ledgerdv1.GetBlockRequest_Height:
+		return s.blockAt(ctx, ledger.Height(asked.Height))
+	case *ledgerdv1.GetBlockRequest_Hash:
+		hash, err := hashFrom(asked.Hash, "", "block hash")
+		if err != nil {
+			return nil, err
+		}
+		return s.blockOf(ctx, hash)
+	case *ledgerdv1.GetBlockRequest_HashHex:
+		hash, err := hashFrom(nil, asked.HashHex, "block hash")
+		if err != nil {
+			return nil, err
+		}
+		return s.blockOf(ctx, hash)
+	case *ledgerdv1.GetBlockRequest_Head:
+		return s.blockAt(ctx, s.backend.Store().Head().Height)
+	}
+	return nil, invalid("which block? give height, hash, hash_hex or head")
+}
+
+func (s *service) blockAt(ctx context.Context, height ledger.Height) (*ledger.Block, error) {
+	block, err := s.backend.Store().Block(height)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound("there is no block %d: the chain's head here is %d", height, s.backend.Store().Head().Height)
+	}
+	if err != nil {
+		return nil, s.failure(ctx, "reading a block", err)
+	}
+	return block, nil
+}
+
+func (s *service) blockOf(ctx context.Context, hash ledger.Hash) (*ledger.Block, error) {
+	block, err := s.backend.Store().BlockByHash(hash)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound("this node has no block %s", hash)
+	}
+	if err != nil {
+		return nil, s.failure(ctx, "reading a block", err)
+	}
+	return block, nil
+}
+
+// ListBlocks shows headers, newest first unless asked otherwise. The genesis is not among them.
+func (s *service) ListBlocks(ctx context.Context, request *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error) {
+	size, err := pageSize(request.Msg.GetPageSize(), 50)
+	if err != nil {
+		return nil, err
+	}
+	head := uint64(s.backend.Store().Head().Height)
+	ascending := request.Msg.GetAscending()
+	next := request.Msg.GetFromHeight()
+	if token := request.Msg.GetPageToken(); token != "" {
+		if err := parseNumberToken('b', token, &next); err != nil {
+			return nil, err
+		}
+	} else if next == 0 {
+		next = head
+		if ascending {
+			next = 1
+		}
+	}
+	if !ascending {
+		next = min(next, head)
+	}
+	answer := &ledgerdv1.ListBlocksResponse{}
+	for ; len(answer.Blocks) < size && next >= 1 && next <= head; next = step(next, ascending) {
+		if failed := contextError(ctx); failed != nil {
+			return nil, failed
+		}
+		header, err := s.headerAt(ledger.Height(next))
+		if err != nil {
+			return nil, s.failure(ctx, "reading a block", err)
+		}
+		answer.Blocks = append(answer.Blocks, header)
+	}
+	if next >= 1 && next <= head {
+		answer.NextPageToken = numberToken('b', next)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+func step(height uint64, ascending bool) uint64 {
+	if ascending {
+		return height + 1
+	}
+	return height - 1
+}

@@ -1,0 +1,235 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+func nodeToProto(state *NodeState) *ledgerdv1.NodeState {
+	return &ledgerdv1.NodeState{
+		Index:         state.Index,
+		Name:          state.Name,
+		PeerId:        state.PeerID,
+		ApiAddress:    state.APIAddress,
+		FabricAddress: state.FabricAddress,
+		Mode:          ledgerdv1.NodeMode(state.Mode),
+		Reason:        state.Reason,
+		Engine: &ledgerdv1.EngineState{
+			Engine:     state.Engine.Engine,
+			Epoch:      state.Engine.Epoch,
+			Round:      state.Engine.Round,
+			Reliable:   state.Engine.Reliable,
+			Members:    state.Engine.Members,
+			Suspected:  state.Engine.Suspected,
+			Awaited:    state.Engine.Awaited,
+			Halted:     state.Engine.Halted,
+			Generation: state.Engine.Generation,
+		},
+		OrderedHeight:         uint64(state.Heights.Ordered),
+		StoredHeight:          uint64(state.Heights.Stored),
+		DurableHeight:         uint64(state.Heights.Durable),
+		HeadHash:              state.HeadHash[:],
+		StartedMs:             milliseconds(state.Started),
+		PoolTransactions:      state.PoolTransactions,
+		PoolBytes:             state.PoolBytes,
+		TransactionsPerSecond: state.TransactionsPerSecond,
+		OrderLatencyUs:        microseconds(state.OrderLatency),
+		DurableLatencyUs:      microseconds(state.DurableLatency),
+		Version:               state.Version,
+		ReadsOnly:             state.ReadsOnly,
+		DiskFreeBytes:         state.DiskFreeBytes,
+	}
+}
+
+func microseconds(d time.Duration) uint32 {
+	return uint32(min(max(d.Microseconds(), 0), 1<<32-1))
+}
+
+func clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.ClusterState {
+	shown := &ledgerdv1.ClusterState{
+		Chain:             state.Chain,
+		GenesisHash:       state.GenesisHash[:],
+		Shard:             state.Shard,
+		Digraph:           state.Digraph,
+		Degree:            state.Degree,
+		ToleratedFailures: state.ToleratedFailures,
+		Node:              nodeToProto(&state.Node),
+		TimeMs:            milliseconds(now),
+		TransactionsTotal: state.TransactionsTotal,
+		AccountsTotal:     state.AccountsTotal,
+	}
+	for _, edge := range state.Edges {
+		shown.Edges = append(shown.Edges, &ledgerdv1.DigraphEdge{From: edge.From, To: edge.To})
+	}
+	for i := range state.Members {
+		member := &state.Members[i]
+		shown.Members = append(shown.Members, &ledgerdv1.MemberState{
+			Index:         member.Index,
+			Name:          member.Name,
+			PeerId:        member.PeerID,
+			ApiAddress:    member.APIAddress,
+			FabricAddress: member.FabricAddress,
+			Connected:     member.Connected,
+			Member:        member.Member,
+			Suspected:     member.Suspected,
+			OrderedHeight: uint64(member.OrderedHeight),
+			StoredHeight:  uint64(member.StoredHeight),
+			LastHeardMs:   milliseconds(member.LastHeard),
+			Self:          member.Self,
+		})
+	}
+	return shown
+}
+
+// GetNode shows this node.
+func (s *service) GetNode(context.Context, *connect.Request[ledgerdv1.GetNodeRequest]) (*connect.Response[ledgerdv1.GetNodeResponse], error) {
+	state := s.backend.NodeState()
+	return connect.NewResponse(&ledgerdv1.GetNodeResponse{Node: nodeToProto(&state)}), nil
+}
+
+// GetCluster shows the shard as this node sees it.
+func (s *service) GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error) {
+	state := s.backend.ClusterState()
+	return connect.NewResponse(&ledgerdv1.GetClusterResponse{Cluster: clusterToProto(&state, time.Now())}), nil
+}
+
+// errStopping ends the streams of a node that stops.
+func errStopping() error {
+	return retryable(connect.CodeUnavailable, errors.New("this node is stopping: go on at another node, or here once it is back"), nil)
+}
+
+// Without changes WatchCluster looks this often, and says something at least this often, so that both ends know that the other is there.
+const (
+	clusterLookInterval = time.Second
+	clusterKeepalive    = 10 * time.Second
+)
+
+// WatchCluster streams the shard's state.
+func (s *service) WatchCluster(ctx context.Context, request *connect.Request[ledgerdv1.WatchClusterRequest], stream *connect.ServerStream[ledgerdv1.WatchClusterResponse]) error {
+	release, err := s.limits.openStream(request.Peer().Addr)
+	if err != nil {
+		return err
+	}
+	defer release()
+	var last *ledgerdv1.ClusterState
+	var lastSent time.Time
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	for {
+		// Not before the pause is over, whatever changes.
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return contextError(ctx)
+		case <-s.stopping:
+			return errStopping()
+		}
+		_, changed := s.backend.Heights()
+		state := s.backend.ClusterState()
+		now := time.Now()
+		shown := clusterToProto(&state, now)
+		if last == nil || now.Sub(lastSent) >= clusterKeepalive || !sameCluster(last, shown) {
+			allowWrite(ctx, s.options.MaxStuckTime)
+			if err := stream.Send(&ledgerdv1.WatchClusterResponse{Cluster: shown}); err != nil {
+				return err
+			}
+			last, lastSent = shown, now
+		}
+		pause.Reset(clusterLookInterval)
+		select {
+		case <-changed:
+		case <-pause.C:
+		case <-ctx.Done():
+			return contextError(ctx)
+		case <-s.stopping:
+			return errStopping()
+		}
+		pause.Reset(max(0, s.options.ClusterInterval-time.Since(now)))
+	}
+}
+
+// sameCluster compares two states but for the time they were taken.
+func sameCluster(a, b *ledgerdv1.ClusterState) bool {
+	time := a.TimeMs
+	a.TimeMs = b.TimeMs
+	same := proto.Equal(a, b)
+	a.TimeMs = time
+	return same
+}
+
+// Subscribe streams blocks from a height on.
+func (s *service) Subscribe(ctx context.Context, request *connect.Request[ledgerdv1.SubscribeRequest], stream *connect.ServerStream[ledgerdv1.SubscribeResponse]) error {
+	release, err := s.limits.openStream(request.Peer().Addr)
+	if err != nil {
+		return err
+	}
+	defer release()
+	next := ledger.Height(request.Msg.GetFromHeight())
+	if next == 0 {
+		next = s.backend.Store().Head().Height + 1
+	}
+	if err := stream.Send(nil); err != nil { // the headers: the subscription stands
+		return err
+	}
+	for {
+		heights, changed := s.backend.Heights()
+		for ; next <= heights.Ordered; next++ {
+			if err := s.streamEnds(ctx); err != nil {
+				return err
+			}
+			message, err := s.subscribed(ctx, next, request.Msg.GetWithTransactions())
+			if err != nil {
+				return err
+			}
+			allowWrite(ctx, s.options.MaxStuckTime)
+			if err := stream.Send(message); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return contextError(ctx)
+		case <-s.stopping:
+			return errStopping()
+		}
+	}
+}
+
+// streamEnds is the reason to end a stream, if there is one.
+func (s *service) streamEnds(ctx context.Context) error {
+	if failed := contextError(ctx); failed != nil {
+		return failed
+	}
+	select {
+	case <-s.stopping:
+		return errStopping()
+	default:
+		return nil
+	}
+}
+
+func (s *service) subscribed(ctx context.Context, height ledger.Height, withTransactions bool) (*ledgerdv1.SubscribeResponse, error) {
+	message := &ledgerdv1.SubscribeResponse{HeadHeight: uint64(s.backend.Store().Head().Height)}
+	if !withTransactions {
+		header, err := s.headerAt(height)
+		if err != nil {
+			return nil, s.failure(ctx, "reading a block", err)
+		}
+		message.Block = &ledgerdv1.Block{Header: header}
+		return message, nil
+	}
+	block, err := s.backend.Store().Block(height)
+	if err != nil {
+		return nil, s.failure(ctx, "reading a block", err)
+	}
+	message.Block = s.block(block, 0, min(len(block.Entries), maxPageSize))
+	return message, nil
+}

@@ -1,0 +1,322 @@
+package api
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// Bounds of what a summary shows of a transaction.
+const (
+	summaryPostings  = 8
+	summaryNoteBytes = 200
+)
+
+// reasonCodes are the words of the results, which never change.
+var reasonCodes = [...]string{
+	ledger.Applied:             "",
+	ledger.WrongLedger:         "wrong_ledger",
+	ledger.Expired:             "expired",
+	ledger.UnknownOrganisation: "unknown_organisation",
+	ledger.Unauthorised:        "unauthorised",
+	ledger.StaleNonce:          "stale_nonce",
+	ledger.Unbalanced:          "unbalanced",
+	ledger.Overflow:            "overflow",
+	ledger.UnknownAccount:      "unknown_account",
+	ledger.InsufficientFunds:   "insufficient_funds",
+	ledger.OrganisationExists:  "organisation_exists",
+	ledger.AccountExists:       "account_exists",
+	ledger.TooManyAssets:       "too_many_assets",
+}
+
+// ReasonCode is the word for a result's code, "" for applied. The words never change.
+func ReasonCode(code ledger.Code) string {
+	if int(code) < len(reasonCodes) {
+		return reasonCodes[code]
+	}
+	return fmt.Sprintf("code_%d", uint8(code))
+}
+
+// reasonOf says why a transaction failed, with the account where there is one. The transaction may be nil.
+func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
+	if result.OK() {
+		return ""
+	}
+	text := result.String()
+	if transaction == nil || result.Item == ledger.NoItem {
+		return text
+	}
+	item := int(result.Item)
+	switch result.Code {
+	case ledger.InsufficientFunds, ledger.UnknownAccount, ledger.TooManyAssets, ledger.Overflow:
+		if item < len(transaction.Postings) {
+			posting := &transaction.Postings[item]
+			return fmt.Sprintf("%s: %s of %s %s", text, posting.Account, posting.Amount, posting.Asset)
+		}
+	case ledger.AccountExists:
+		if item < len(transaction.Openings) {
+			return fmt.Sprintf("%s: %s", text, transaction.Openings[item].Account)
+		}
+	case ledger.OrganisationExists:
+		if item < len(transaction.Registrations) {
+			return fmt.Sprintf("%s: %s", text, transaction.Registrations[item].Name)
+		}
+	}
+	return text
+}
+
+// statusToProto shows a status; the transaction, where it is known, makes the reason clearer.
+func statusToProto(status Status, transaction *ledger.Transaction) *ledgerdv1.TransactionStatus {
+	shown := &ledgerdv1.TransactionStatus{Id: status.ID[:], IdHex: status.ID.String()}
+	switch status.Outcome {
+	case OutcomePending:
+		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING
+	case OutcomeExecuted:
+		shown.State = stateOfLevel(status.Level)
+	case OutcomeFailed:
+		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED
+		shown.ReasonCode = ReasonCode(status.Result.Code)
+		shown.Reason = reasonOf(status.Result, transaction)
+	case OutcomeExpired:
+		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED
+		shown.ReasonCode = "expired"
+		shown.Reason = "its last valid block passed before it was ordered: sign it again with a later one"
+	}
+	if status.Outcome == OutcomeExecuted || status.Outcome == OutcomeFailed {
+		shown.Height = uint64(status.Height)
+		shown.Index = status.Index
+	}
+	return shown
+}
+
+func stateOfLevel(level Level) ledgerdv1.TransactionState {
+	switch level {
+	case LevelStored:
+		return ledgerdv1.TransactionState_TRANSACTION_STATE_STORED
+	case LevelDurable:
+		return ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE
+	}
+	return ledgerdv1.TransactionState_TRANSACTION_STATE_ORDERED
+}
+
+// wantedLevel reads a request's level.
+func wantedLevel(level ledgerdv1.Level) (Level, error) {
+	if level == ledgerdv1.Level_LEVEL_UNSPECIFIED {
+		return LevelDurable, nil
+	}
+	if level < 0 || level > ledgerdv1.Level_LEVEL_DURABLE {
+		return 0, invalid("level %d: use LEVEL_ADMITTED, LEVEL_ORDERED, LEVEL_STORED or LEVEL_DURABLE", level)
+	}
+	return Level(level), nil
+}
+
+func postingsToProto(postings []ledger.Posting) []*ledgerdv1.Posting {
+	shown := make([]*ledgerdv1.Posting, len(postings))
+	for i := range postings {
+		shown[i] = &ledgerdv1.Posting{
+			Account: string(postings[i].Account),
+			Amount:  postings[i].Amount.String(),
+			Asset:   string(postings[i].Asset),
+		}
+	}
+	return shown
+}
+
+func noteToProto(note []byte) string { return strings.ToValidUTF8(string(note), "\uFFFD") }
+
+func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
+	body := &ledgerdv1.TransactionBody{
+		Postings:  postingsToProto(t.Postings),
+		Note:      noteToProto(t.Note),
+		Signer:    string(t.Signer),
+		Nonce:     &ledgerdv1.Nonce{Stream: t.Nonce.Stream, Sequence: t.Nonce.Sequence},
+		LastValid: uint64(t.LastValid),
+	}
+	for i := range t.Registrations {
+		registration := &t.Registrations[i]
+		body.Organisations = append(body.Organisations, &ledgerdv1.OrganisationRegistration{
+			Name:       string(registration.Name),
+			PublicKeys: keysToProto(registration.Keys),
+			Shard:      uint32(registration.Shard),
+		})
+	}
+	for i := range t.Openings {
+		opening := &t.Openings[i]
+		body.Accounts = append(body.Accounts, &ledgerdv1.AccountOpening{
+			Account: string(opening.Account), Issuer: opening.Issuer, Alias: opening.Alias,
+		})
+	}
+	for i := range t.Records {
+		body.Records = append(body.Records, &ledgerdv1.Record{Key: string(t.Records[i].Key), Value: t.Records[i].Value})
+	}
+	return body
+}
+
+func keysToProto(keys []ledger.PublicKey) [][]byte {
+	shown := make([][]byte, len(keys))
+	for i := range keys {
+		shown[i] = keys[i][:]
+	}
+	return shown
+}
+
+// bodyFromProto reads a transaction's parts, for the ledger with this genesis hash.
+func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger.Transaction, error) {
+	t := ledger.Transaction{
+		Ledger:    genesis,
+		Signer:    ledger.OrganisationName(body.GetSigner()),
+		Nonce:     ledger.Nonce{Stream: body.GetNonce().GetStream(), Sequence: body.GetNonce().GetSequence()},
+		LastValid: ledger.Height(body.GetLastValid()),
+		Note:      []byte(body.GetNote()),
+	}
+	for i, registration := range body.GetOrganisations() {
+		entry := ledger.Registration{
+			Name:   ledger.OrganisationName(registration.GetName()),
+			Shard:  ledger.ShardID(registration.GetShard()),
+			Pinned: registration.GetShard() != 0,
+		}
+		for _, key := range registration.GetPublicKeys() {
+			var public ledger.PublicKey
+			if len(key) != len(public) {
+				return t, fmt.Errorf("organisation %d: a public key has %d bytes, ed25519 keys have 32", i+1, len(key))
+			}
+			copy(public[:], key)
+			entry.Keys = append(entry.Keys, public)
+		}
+		t.Registrations = append(t.Registrations, entry)
+	}
+	for _, opening := range body.GetAccounts() {
+		t.Openings = append(t.Openings, ledger.Opening{
+			Account: ledger.AccountPath(opening.GetAccount()), Issuer: opening.GetIssuer(), Alias: opening.GetAlias(),
+		})
+	}
+	for i, posting := range body.GetPostings() {
+		amount, err := ledger.ParseAmount(posting.GetAmount())
+		if err != nil {
+			return t, fmt.Errorf("posting %d: %w", i+1, err)
+		}
+		asset := ledger.AssetName(posting.GetAsset())
+		if asset == "" {
+			asset = ledger.DefaultAsset
+		}
+		t.Postings = append(t.Postings, ledger.Posting{Account: ledger.AccountPath(posting.GetAccount()), Asset: asset, Amount: amount})
+	}
+	for _, record := range body.GetRecords() {
+		t.Records = append(t.Records, ledger.Record{Key: ledger.RecordKey(record.GetKey()), Value: record.GetValue()})
+	}
+	return t, t.Validate()
+}
+
+func signaturesToProto(signatures []ledger.Signature) []*ledgerdv1.Signature {
+	shown := make([]*ledgerdv1.Signature, len(signatures))
+	for i := range signatures {
+		shown[i] = &ledgerdv1.Signature{
+			Organisation: string(signatures[i].Organisation), PublicKey: signatures[i].Key[:], Signature: signatures[i].Bytes[:],
+		}
+	}
+	return shown
+}
+
+// bundleFromProto reads a bundle. It checks form and bounds, not signatures.
+func bundleFromProto(message *ledgerdv1.Bundle) (*ledger.Bundle, error) {
+	bodies := message.GetTransactions()
+	if len(bodies) == 0 || len(bodies) > ledger.MaxBundleTransactions {
+		return nil, fmt.Errorf("%w: %d transactions, 1 to %d allowed", ledger.ErrBundleSize, len(bodies), ledger.MaxBundleTransactions)
+	}
+	transactions := make([]ledger.Transaction, len(bodies))
+	for i, body := range bodies {
+		transaction, err := ledger.DecodeBody(body)
+		if err != nil {
+			return nil, fmt.Errorf("transaction %d: %w", i, err)
+		}
+		transactions[i] = *transaction
+	}
+	bundle, err := ledger.NewBundle(transactions...)
+	if err != nil {
+		return nil, err
+	}
+	for i, signature := range message.GetSignatures() {
+		read := ledger.Signature{Organisation: ledger.OrganisationName(signature.GetOrganisation())}
+		if len(signature.GetPublicKey()) != len(read.Key) || len(signature.GetSignature()) != len(read.Bytes) {
+			return nil, fmt.Errorf("%w: signature %d: an ed25519 key has 32 bytes and a signature 64", ledger.ErrMalformed, i)
+		}
+		copy(read.Key[:], signature.GetPublicKey())
+		copy(read.Bytes[:], signature.GetSignature())
+		if err := bundle.AddSignature(read); err != nil {
+			return nil, fmt.Errorf("signature %d: %w", i, err)
+		}
+	}
+	bundle.Encode() // computed once here, since what the bundle hands out later is shared
+	return bundle, nil
+}
+
+// BundleToProto shows a bundle as it is submitted; it shares the bundle's memory.
+func BundleToProto(bundle *ledger.Bundle) *ledgerdv1.Bundle {
+	message := &ledgerdv1.Bundle{Signatures: signaturesToProto(bundle.Signatures())}
+	for i := range bundle.Len() {
+		message.Transactions = append(message.Transactions, bundle.Body(i))
+	}
+	return message
+}
+
+// shorten cuts a text to a number of bytes, between characters.
+func shorten(text string, bytes int) string {
+	if len(text) <= bytes {
+		return text
+	}
+	for bytes > 0 && !utf8.RuneStart(text[bytes]) {
+		bytes--
+	}
+	return text[:bytes]
+}
+
+func summaryOf(entry *ledger.Entry, status Status) *ledgerdv1.TransactionSummary {
+	t := entry.Transaction
+	return &ledgerdv1.TransactionSummary{
+		Status:       statusToProto(status, t),
+		Signer:       string(t.Signer),
+		Postings:     postingsToProto(t.Postings[:min(len(t.Postings), summaryPostings)]),
+		PostingCount: uint32(len(t.Postings)),
+		RecordCount:  uint32(len(t.Records)),
+		Note:         shorten(noteToProto(t.Note), summaryNoteBytes),
+	}
+}
+
+// statusOfEntry is the status of a transaction that is in a block.
+func statusOfEntry(entry *ledger.Entry, height ledger.Height, index int, level Level) Status {
+	outcome := OutcomeFailed
+	if entry.Result.OK() {
+		outcome = OutcomeExecuted
+	}
+	return Status{ID: entry.ID, Outcome: outcome, Level: level, Height: height, Index: uint32(index), Result: entry.Result}
+}
+
+func milliseconds(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return uint64(max(0, t.UnixMilli()))
+}
+
+// hashFrom reads a hash given as 32 bytes or as 64 hex digits.
+func hashFrom(raw []byte, hex string, what string) (ledger.Hash, error) {
+	var hash ledger.Hash
+	switch {
+	case len(raw) == len(hash) && hex == "":
+		copy(hash[:], raw)
+		return hash, nil
+	case len(raw) == 0 && hex != "":
+		hash, err := ledger.ParseHash(hex)
+		if err != nil {
+			return hash, invalid("%s: %w", what, err)
+		}
+		return hash, nil
+	case len(raw) > 0 && hex != "":
+		return hash, invalid("%s: give 32 bytes or 64 hex digits, not both", what)
+	}
+	return hash, invalid("%s: %d bytes, 32 are wanted (or 64 hex digits in the field for them)", what, len(raw))
+}

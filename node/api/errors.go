@@ -1,0 +1,79 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+)
+
+// Headers of an error's metadata.
+const (
+	// HeaderRetry is "true" where the same call may be made again, here after a moment or at another node.
+	HeaderRetry = "Ledgerd-Retry"
+	// HeaderWriters lists the API addresses of nodes that take writes, separated by commas.
+	HeaderWriters = "Ledgerd-Writers"
+)
+
+// retryable is an error of a call that may be made again.
+func retryable(code connect.Code, err error, writers []string) *connect.Error {
+	refused := connect.NewError(code, err)
+	refused.Meta().Set(HeaderRetry, "true")
+	if len(writers) > 0 {
+		refused.Meta().Set(HeaderWriters, strings.Join(writers, ","))
+	}
+	return refused
+}
+
+func invalid(format string, arguments ...any) *connect.Error {
+	return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf(format, arguments...))
+}
+
+func notFound(format string, arguments ...any) *connect.Error {
+	return connect.NewError(connect.CodeNotFound, fmt.Errorf(format, arguments...))
+}
+
+// refusalError is a refusal as the error of a call.
+func refusalError(refusal *Refusal) *connect.Error {
+	if refusal.Retry() {
+		code := connect.CodeUnavailable
+		if refusal.Code == RefusedOverloaded {
+			code = connect.CodeResourceExhausted
+		}
+		return retryable(code, refusal, refusal.Writers)
+	}
+	code := connect.CodeInvalidArgument
+	switch refusal.Code {
+	case RefusedSignature:
+		code = connect.CodePermissionDenied
+	case RefusedUnknownOrganisation, RefusedExpired:
+		code = connect.CodeFailedPrecondition
+	}
+	return connect.NewError(code, refusal)
+}
+
+// failure is an error of the node's inside as the error of a call: an ended context keeps its meaning, and what the store found damaged is
+// data loss that another node can mend.
+func (s *service) failure(ctx context.Context, doing string, err error) *connect.Error {
+	if failed := contextError(ctx); failed != nil {
+		return failed
+	}
+	if coded := (*connect.Error)(nil); errors.As(err, &coded) {
+		return coded
+	}
+	s.options.Logger.Error("an API call failed", "doing", doing, "error", err)
+	return connect.NewError(connect.CodeDataLoss, fmt.Errorf("%s: %w: ask another node, and run `ledgerd verify` on this one", doing, err))
+}
+
+func contextError(ctx context.Context) *connect.Error {
+	switch err := ctx.Err(); {
+	case err == nil:
+		return nil
+	case errors.Is(err, context.DeadlineExceeded):
+		return connect.NewError(connect.CodeDeadlineExceeded, errors.New("the deadline passed: allow more time or ask for less"))
+	default:
+		return connect.NewError(connect.CodeCanceled, err)
+	}
+}

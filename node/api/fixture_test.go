@@ -1,0 +1,123 @@
+package api_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+)
+
+// bank is a chain with an organisation, bank, that has an issuer, bank:mint, and accounts bank:a and bank:b.
+type bank struct {
+	*testing.T
+	cluster *apitest.Cluster
+	door    *apitest.Door
+	client  ledgerdv1connect.LedgerServiceClient
+	key     ed25519.PrivateKey
+	manual  bool
+	next    uint64
+}
+
+func newBank(t *testing.T, cluster apitest.Options, options api.Options) *bank {
+	t.Helper()
+	b := &bank{T: t, cluster: apitest.NewCluster(t, cluster), key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), manual: cluster.Manual}
+	b.door = apitest.Serve(t, b.cluster.Node(0), options)
+	b.client = ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, b.door.URL)
+	b.submit(ledgerdv1.Level_LEVEL_ADMITTED, b.sign(ledger.Transaction{
+		Registrations: []ledger.Registration{{Name: "bank", Keys: []ledger.PublicKey{b.public()}}},
+		Openings: []ledger.Opening{
+			{Account: "bank:mint", Issuer: true}, {Account: "bank:a", Alias: "Anna"}, {Account: "bank:b"},
+		},
+	}))
+	b.advance()
+	return b
+}
+
+func (b *bank) public() (key ledger.PublicKey) {
+	copy(key[:], b.key.Public().(ed25519.PublicKey))
+	return key
+}
+
+// sign fills in ledger, signer and nonce, and makes a signed bundle.
+func (b *bank) sign(transactions ...ledger.Transaction) *ledger.Bundle {
+	b.Helper()
+	for i := range transactions {
+		b.next++
+		transactions[i].Ledger = b.cluster.Genesis().Hash()
+		transactions[i].Signer = "bank"
+		transactions[i].Nonce = ledger.Nonce{Sequence: b.next}
+	}
+	bundle, err := ledger.NewBundle(transactions...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := bundle.Sign("bank", b.key); err != nil {
+		b.Fatal(err)
+	}
+	return bundle
+}
+
+func transfer(from, to ledger.AccountPath, amount int64) ledger.Transaction {
+	return ledger.Transaction{Postings: []ledger.Posting{
+		{Account: from, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(-amount)},
+		{Account: to, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(amount)},
+	}}
+}
+
+func (b *bank) submit(level ledgerdv1.Level, bundle *ledger.Bundle) *ledgerdv1.SubmitResponse {
+	b.Helper()
+	answer, err := b.client.Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle), Wait: level}))
+	if err != nil {
+		b.Fatalf("submitting: %v", err)
+	}
+	return answer.Msg
+}
+
+// done submits, has it made durable and returns the transactions' ids.
+func (b *bank) done(transactions ...ledger.Transaction) []ledger.Hash {
+	b.Helper()
+	bundle := b.sign(transactions...)
+	if b.manual {
+		b.submit(ledgerdv1.Level_LEVEL_ADMITTED, bundle)
+		b.advance()
+	} else {
+		b.submit(ledgerdv1.Level_LEVEL_DURABLE, bundle)
+	}
+	return bundle.IDs()
+}
+
+// advance lets the chain catch up, where a test makes the blocks.
+func (b *bank) advance() {
+	b.Helper()
+	if !b.manual {
+		return
+	}
+	if err := b.cluster.Advance(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func (b *bank) context() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	b.Cleanup(cancel)
+	return ctx
+}
+
+func codeIs(t *testing.T, err error, want connect.Code) {
+	t.Helper()
+	if err == nil || connect.CodeOf(err) != want {
+		t.Fatalf("error %v, want code %v", err, want)
+	}
+}
+
+func asConnect(err error, target **connect.Error) bool { return errors.As(err, target) }

@@ -1,0 +1,50 @@
+package api
+
+import (
+	"strconv"
+	"strings"
+)
+
+// The largest page of any list.
+const maxPageSize = 1_000
+
+// pageSize is the asked one, or the default for 0.
+func pageSize(asked uint32, byDefault int) (int, error) {
+	if asked == 0 {
+		return byDefault, nil
+	}
+	if asked > maxPageSize {
+		return 0, invalid("page_size %d: at most %d, then go on with next_page_token", asked, maxPageSize)
+	}
+	return int(asked), nil
+}
+
+// A page token is the list's letter and numbers, divided by dots; its form is nobody's business but the server's.
+func numberToken(list byte, numbers ...uint64) string {
+	token := []byte{list}
+	for i, number := range numbers {
+		if i > 0 {
+			token = append(token, '.')
+		}
+		token = strconv.AppendUint(token, number, 36)
+	}
+	return string(token)
+}
+
+// parseNumberToken reads what numberToken made.
+func parseNumberToken(list byte, token string, numbers ...*uint64) error {
+	parts := strings.Split(strings.TrimPrefix(token, string(list)), ".")
+	if token[0] != list || len(parts) != len(numbers) {
+		return badToken()
+	}
+	for i, part := range parts {
+		number, err := strconv.ParseUint(part, 36, 64)
+		if err != nil {
+			return badToken()
+		}
+		*numbers[i] = number
+	}
+	return nil
+}
+
+func badToken() error { return invalid("page_token is not one that this list gave: begin without one") }

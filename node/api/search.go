@@ -1,0 +1,134 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// Bounds of a search.
+const (
+	maxHits                  = 10
+	maxQuery                 = 256
+	maxSearchedOrganisations = 256
+)
+
+// hits collects what a search finds, each once.
+type hits struct {
+	list []*ledgerdv1.SearchHit
+	seen map[string]bool
+}
+
+func (h *hits) full() bool { return len(h.list) >= maxHits }
+
+func (h *hits) add(kind, key, label string) {
+	if h.full() || h.seen[kind+" "+key] {
+		return
+	}
+	h.seen[kind+" "+key] = true
+	h.list = append(h.list, &ledgerdv1.SearchHit{Kind: kind, Key: key, Label: label})
+}
+
+func (h *hits) addAccount(account *ledger.Account) {
+	label := string(account.Path)
+	if account.Alias != "" && account.Alias != strings.TrimPrefix(label, string(account.Path.Organisation())+":") {
+		label += " (" + account.Alias + ")"
+	}
+	h.add("account", string(account.Path), label)
+}
+
+// Search finds what a person typed. Exact finds come first: a height, a hash, an account, an organisation; then an account's name without its
+// organisation, then what begins with the query.
+func (s *service) Search(_ context.Context, request *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error) {
+	query := strings.TrimSpace(request.Msg.GetQuery())
+	if query == "" || len(query) > maxQuery {
+		return nil, invalid("query: type a height, a hash, an id, an account or an organisation, at most %d characters", maxQuery)
+	}
+	found := &hits{seen: make(map[string]bool)}
+	s.searchHeight(found, query)
+	s.searchHash(found, query)
+	s.searchAccount(found, query)
+	s.searchOrganisation(found, query)
+	return connect.NewResponse(&ledgerdv1.SearchResponse{Hits: found.list}), nil
+}
+
+func (s *service) searchHeight(found *hits, query string) {
+	digits := strings.NewReplacer(",", "", "_", "", "'", "", " ", "").Replace(strings.TrimPrefix(query, "#"))
+	height, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || height > uint64(s.backend.Store().Head().Height) {
+		return
+	}
+	found.add("block", strconv.FormatUint(height, 10), fmt.Sprintf("Block %d", height))
+}
+
+func (s *service) searchHash(found *hits, query string) {
+	hash, err := ledger.ParseHash(strings.TrimPrefix(strings.ToLower(query), "0x"))
+	if err != nil {
+		return
+	}
+	if status, err := s.backend.Status(hash); err == nil && status.Outcome != OutcomeUnknown {
+		label := "Transaction"
+		if status.Height > 0 {
+			label = fmt.Sprintf("Transaction in block %d", status.Height)
+		}
+		found.add("transaction", hash.String(), label)
+	}
+	if block, err := s.backend.Store().BlockByHash(hash); err == nil {
+		found.add("block", strconv.FormatUint(uint64(block.Header.Height), 10), fmt.Sprintf("Block %d", block.Header.Height))
+	}
+}
+
+func (s *service) searchAccount(found *hits, query string) {
+	path, err := ledger.ParseAccountPath(query)
+	if err != nil {
+		return
+	}
+	if account, known := s.backend.Store().Account(path); known {
+		found.addAccount(&account)
+	}
+}
+
+// searchOrganisation finds organisations, accounts by their name within any organisation, and what begins with the query.
+func (s *service) searchOrganisation(found *hits, query string) {
+	organisations := s.organisations()
+	if len(organisations) > maxSearchedOrganisations {
+		organisations = organisations[:maxSearchedOrganisations]
+	}
+	if organisation, known := s.backend.Store().Organisation(ledger.OrganisationName(query)); known {
+		found.add("organisation", query, fmt.Sprintf("Organisation registered in block %d", organisation.Registered))
+	}
+	for i := range organisations {
+		path := ledger.AccountPath(string(organisations[i].Name) + ":" + query)
+		if account, known := s.backend.Store().Account(path); known {
+			found.addAccount(&account)
+		}
+	}
+	for i := range organisations {
+		if name := string(organisations[i].Name); strings.HasPrefix(strings.ToLower(name), strings.ToLower(query)) {
+			found.add("organisation", name, fmt.Sprintf("Organisation registered in block %d", organisations[i].Registered))
+		}
+	}
+	s.searchPrefix(found, query)
+	for i := range organisations {
+		if found.full() {
+			return
+		}
+		s.searchPrefix(found, string(organisations[i].Name)+":"+query)
+	}
+}
+
+func (s *service) searchPrefix(found *hits, prefix string) {
+	if found.full() || len(prefix) > ledger.MaxAccountPath {
+		return
+	}
+	accounts, _ := s.accountsFrom(prefix, "", maxHits)
+	for i := range accounts {
+		found.addAccount(&accounts[i])
+	}
+}

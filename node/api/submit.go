@@ -1,0 +1,223 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// Submit takes one bundle and waits for the wanted level.
+func (s *service) Submit(ctx context.Context, request *connect.Request[ledgerdv1.SubmitRequest]) (*connect.Response[ledgerdv1.SubmitResponse], error) {
+	level, err := wantedLevel(request.Msg.GetWait())
+	if err != nil {
+		return nil, err
+	}
+	bundle, err := bundleFromProto(request.Msg.GetBundle())
+	if err != nil {
+		return nil, invalid("bundle: %w", err)
+	}
+	ctx, cancel := s.waiting(ctx)
+	defer cancel()
+	if refusal := s.backend.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
+		return nil, refusalError(refusal)
+	}
+	statuses, err := s.wait(ctx, bundle.IDs(), level)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ledgerdv1.SubmitResponse{Transactions: bundleStatuses(bundle, statuses)}), nil
+}
+
+func bundleStatuses(bundle *ledger.Bundle, statuses []Status) []*ledgerdv1.TransactionStatus {
+	shown := make([]*ledgerdv1.TransactionStatus, len(statuses))
+	for i := range statuses {
+		shown[i] = statusToProto(statuses[i], bundle.Transaction(i))
+	}
+	return shown
+}
+
+// SubmitMany takes many bundles, one by one in their order.
+func (s *service) SubmitMany(ctx context.Context, request *connect.Request[ledgerdv1.SubmitManyRequest]) (*connect.Response[ledgerdv1.SubmitManyResponse], error) {
+	level, err := wantedLevel(request.Msg.GetWait())
+	if err != nil {
+		return nil, err
+	}
+	messages := request.Msg.GetBundles()
+	if len(messages) == 0 || len(messages) > s.options.MaxBundles {
+		return nil, invalid("%d bundles in one request: 1 to %d are allowed, send the rest in another", len(messages), s.options.MaxBundles)
+	}
+	if len(request.Msg.GetAfter()) > 0 {
+		if !request.Msg.GetInOrder() {
+			return nil, invalid("after has a meaning with in_order only")
+		}
+		after, err := hashFrom(request.Msg.GetAfter(), "", "after")
+		if err != nil {
+			return nil, err
+		}
+		if refusal, err := s.predecessorKnown(ctx, after); err != nil {
+			return nil, err
+		} else if refusal != nil {
+			return connect.NewResponse(refuseAll(len(messages), refusal)), nil
+		}
+	}
+	ctx, cancel := s.waiting(ctx)
+	defer cancel()
+	bundles, refusals := s.admitMany(ctx, messages, request.Msg.GetInOrder())
+
+	var ids []ledger.Hash
+	for i, bundle := range bundles {
+		if refusals[i] == nil {
+			ids = append(ids, bundle.IDs()...)
+		}
+	}
+	statuses, err := s.wait(ctx, ids, level)
+	if err != nil {
+		return nil, err
+	}
+	answer := &ledgerdv1.SubmitManyResponse{Outcomes: make([]*ledgerdv1.BundleOutcome, len(messages))}
+	for i, bundle := range bundles {
+		if refusals[i] != nil {
+			answer.Outcomes[i] = refusedOutcome(refusals[i])
+			continue
+		}
+		answer.Outcomes[i] = &ledgerdv1.BundleOutcome{Transactions: bundleStatuses(bundle, statuses[:bundle.Len()])}
+		statuses = statuses[bundle.Len():]
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// admitMany decodes and admits bundles. Where order matters, what does not decode ends the prefix that may be admitted.
+func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle, inOrder bool) ([]*ledger.Bundle, []*Refusal) {
+	bundles := make([]*ledger.Bundle, len(messages))
+	refusals := make([]*Refusal, len(messages))
+	var decoded []*ledger.Bundle
+	var places []int
+	broken := false
+	for i, message := range messages {
+		if broken && inOrder {
+			refusals[i] = afterRefusal()
+			continue
+		}
+		bundle, err := bundleFromProto(message)
+		if err != nil {
+			refusals[i] = &Refusal{Code: RefusedMalformed, Reason: err.Error()}
+			broken = true
+			continue
+		}
+		bundles[i] = bundle
+		decoded = append(decoded, bundle)
+		places = append(places, i)
+	}
+	if len(decoded) == 0 {
+		return bundles, refusals
+	}
+	for i, refusal := range s.backend.Admit(ctx, decoded, inOrder) {
+		refusals[places[i]] = refusal
+		if refusal != nil && inOrder {
+			for later := places[i] + 1; later < len(refusals); later++ {
+				if refusals[later] == nil {
+					refusals[later] = afterRefusal()
+				}
+			}
+			break
+		}
+	}
+	return bundles, refusals
+}
+
+func afterRefusal() *Refusal {
+	return &Refusal{Code: RefusedPredecessor, Reason: "a bundle before it was refused: send it again once that one is admitted"}
+}
+
+// predecessorKnown refuses bundles whose predecessor this node does not know.
+func (s *service) predecessorKnown(ctx context.Context, after ledger.Hash) (*Refusal, error) {
+	status, err := s.backend.Status(after)
+	if err != nil {
+		return nil, s.failure(ctx, "looking for the transaction before", err)
+	}
+	switch status.Outcome {
+	case OutcomePending, OutcomeExecuted, OutcomeFailed:
+		return nil, nil
+	}
+	return &Refusal{
+		Code:   RefusedPredecessor,
+		Reason: "this node does not know transaction " + after.String() + ", which is to come before: begin again with the first bundle that was not acknowledged",
+	}, nil
+}
+
+func refusedOutcome(refusal *Refusal) *ledgerdv1.BundleOutcome {
+	return &ledgerdv1.BundleOutcome{Refused: refusal.Error(), Retry: refusal.Retry()}
+}
+
+func refuseAll(count int, refusal *Refusal) *ledgerdv1.SubmitManyResponse {
+	answer := &ledgerdv1.SubmitManyResponse{Outcomes: make([]*ledgerdv1.BundleOutcome, count)}
+	for i := range answer.Outcomes {
+		answer.Outcomes[i] = refusedOutcome(refusal)
+	}
+	return answer
+}
+
+// waiting is the context of a call that waits for a level: it ends a little before the caller's own deadline, so that the answer, which then
+// says how far things have come, still reaches the caller; it ends when the server stops, too.
+func (s *service) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := s.options.MaxWaitTime
+	if deadline, set := ctx.Deadline(); set {
+		left := time.Until(deadline)
+		limit = min(limit, left-min(left/5, 200*time.Millisecond))
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	stop := make(chan struct{})
+	go func() {
+		select {
+		case <-s.stopping:
+			cancel()
+		case <-stop:
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { close(stop); cancel() }
+}
+
+// wait waits for a level until the context of waiting ends, which is no failure: the caller learns how far things are.
+func (s *service) wait(ctx context.Context, ids []ledger.Hash, level Level) ([]Status, error) {
+	statuses, err := s.backend.Wait(ctx, ids, level)
+	switch {
+	case err == nil:
+		return statuses, nil
+	case (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) && len(statuses) == len(ids):
+		return statuses, nil
+	}
+	return nil, s.failure(ctx, "waiting for transactions", err)
+}
+
+// Prepare builds canonical bytes from parts.
+func (s *service) Prepare(_ context.Context, request *connect.Request[ledgerdv1.PrepareRequest]) (*connect.Response[ledgerdv1.PrepareResponse], error) {
+	parts := request.Msg.GetTransactions()
+	if len(parts) == 0 || len(parts) > ledger.MaxBundleTransactions {
+		return nil, invalid("%d transactions: a bundle holds 1 to %d", len(parts), ledger.MaxBundleTransactions)
+	}
+	genesis := s.backend.Store().GenesisHash()
+	transactions := make([]ledger.Transaction, len(parts))
+	for i, part := range parts {
+		var err error
+		if transactions[i], err = bodyFromProto(part, genesis); err != nil {
+			return nil, invalid("transaction %d: %w", i+1, err)
+		}
+	}
+	bundle, err := ledger.NewBundle(transactions...)
+	if err != nil {
+		return nil, invalid("bundle: %w", err)
+	}
+	answer := &ledgerdv1.PrepareResponse{ToSign: ledger.SigningMessage(bundle.Root())}
+	for i := range bundle.Len() {
+		id := bundle.ID(i)
+		answer.Transactions = append(answer.Transactions, bundle.Body(i))
+		answer.Ids = append(answer.Ids, id[:])
+	}
+	return connect.NewResponse(answer), nil
+}
