@@ -117,40 +117,28 @@ func (s *service) ListHistory(ctx context.Context, request *connect.Request[ledg
 			return nil, err
 		}
 	}
-	items, next, more, err := s.backend.Store().History(account.Path, cursor, size, !request.Msg.GetAscending())
+	page, err := s.backend.Store().History(account.Path, cursor, size, !request.Msg.GetAscending())
 	if err != nil {
 		return nil, s.failure(ctx, "reading an account's history", err)
 	}
 	answer := &ledgerdv1.ListHistoryResponse{}
-	var block *ledger.Block
-	for _, item := range items {
-		if failed := contextError(ctx); failed != nil {
-			return nil, failed
-		}
-		if block == nil || block.Header.Height != item.Height {
-			if block, err = s.backend.Store().Block(item.Height); err != nil {
-				return nil, s.failure(ctx, "reading a block", err)
-			}
-		}
-		if int(item.Index) >= len(block.Entries) {
-			return nil, s.failure(ctx, "reading an account's history", store.ErrNotFound)
-		}
-		answer.Entries = append(answer.Entries, historyEntry(block, int(item.Index), account.Path))
+	for i := range page.Items {
+		answer.Entries = append(answer.Entries, historyEntry(&page.Items[i], account.Path))
 	}
-	if more {
-		answer.NextPageToken = numberToken('h', next)
+	if page.More {
+		answer.NextPageToken = numberToken('h', page.Next)
 	}
 	return connect.NewResponse(answer), nil
 }
 
-func historyEntry(block *ledger.Block, index int, path ledger.AccountPath) *ledgerdv1.HistoryEntry {
-	entry := &block.Entries[index]
+func historyEntry(item *store.HistoryItem, path ledger.AccountPath) *ledgerdv1.HistoryEntry {
+	entry := item.Entry
 	shown := &ledgerdv1.HistoryEntry{
 		TransactionId:    entry.ID[:],
 		TransactionIdHex: entry.ID.String(),
-		Height:           uint64(block.Header.Height),
-		Index:            uint32(index),
-		TimeMs:           uint64(block.Header.Time),
+		Height:           uint64(item.Height),
+		Index:            uint32(item.Index),
+		TimeMs:           uint64(item.Time),
 		Note:             shorten(noteToProto(entry.Transaction.Note), summaryNoteBytes),
 	}
 	var changes []ledger.Balance
@@ -186,7 +174,7 @@ func (s *service) GetRecord(ctx context.Context, request *connect.Request[ledger
 	if err := key.Validate(); err != nil {
 		return nil, invalid("key: %w", err)
 	}
-	value, height, _, err := s.backend.Store().Record(key)
+	record, err := s.backend.Store().Record(key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound("there is no record %s", key)
 	}
@@ -194,7 +182,7 @@ func (s *service) GetRecord(ctx context.Context, request *connect.Request[ledger
 		return nil, s.failure(ctx, "reading a record", err)
 	}
 	return connect.NewResponse(&ledgerdv1.GetRecordResponse{
-		Record: &ledgerdv1.Record{Key: string(key), Value: value}, Height: uint64(height),
+		Record: &ledgerdv1.Record{Key: string(key), Value: record.Value}, Height: uint64(record.Height),
 	}), nil
 }
 

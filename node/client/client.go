@@ -1,0 +1,271 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+)
+
+// DefaultURL is where a node on this machine answers if nothing else was said.
+const DefaultURL = "http://127.0.0.1:8080"
+
+// Options of a Client. The zero value of each field means its default.
+type Options struct {
+	TLS     *tls.Config   // for https: addresses; default: the system's roots
+	Tries   int           // rounds over all nodes for a call that may be made again; default 8
+	Backoff time.Duration // the pause after the first round; it doubles up to 2 s; default 50 ms
+	// CallTime bounds one call to one node, waiting for a level included; default 70 s.
+	CallTime time.Duration
+	// MaxAnswerBytes bounds an answer; default 64 MiB.
+	MaxAnswerBytes int
+}
+
+// Client talks to one or several nodes of a shard. It is safe for concurrent use.
+type Client struct {
+	options   Options
+	urls      []string
+	services  []ledgerdv1connect.LedgerServiceClient
+	transport *http.Transport
+	current   atomic.Uint32 // the node that answered last
+
+	mutex   sync.Mutex
+	genesis ledger.Hash // zero: not asked yet
+	nonces  map[nonceStream]uint64
+}
+
+type nonceStream struct {
+	organisation ledger.OrganisationName
+	stream       uint64
+}
+
+// New makes a client of the nodes at these addresses, the preferred one first; none means DefaultURL. An address without a scheme gets http.
+func New(urls []string, options Options) (*Client, error) {
+	if len(urls) == 0 {
+		urls = []string{DefaultURL}
+	}
+	if options.Tries == 0 {
+		options.Tries = 8
+	}
+	if options.Backoff == 0 {
+		options.Backoff = 50 * time.Millisecond
+	}
+	if options.CallTime == 0 {
+		options.CallTime = 70 * time.Second
+	}
+	if options.MaxAnswerBytes == 0 {
+		options.MaxAnswerBytes = 64 << 20
+	}
+	c := &Client{
+		options: options,
+		transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			TLSClientConfig:     options.TLS,
+			TLSHandshakeTimeout: 10 * time.Second,
+			MaxIdleConnsPerHost: 64,
+			IdleConnTimeout:     90 * time.Second,
+			ForceAttemptHTTP2:   true,
+		},
+		nonces: make(map[nonceStream]uint64),
+	}
+	for _, address := range urls {
+		normal, err := normalURL(address)
+		if err != nil {
+			return nil, err
+		}
+		c.urls = append(c.urls, normal)
+		c.services = append(c.services, ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: c.transport}, normal,
+			connect.WithReadMaxBytes(options.MaxAnswerBytes)))
+	}
+	return c, nil
+}
+
+func normalURL(address string) (string, error) {
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	parsed, err := url.Parse(address)
+	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.RawQuery != "" || parsed.Fragment != "" {
+		return "", fmt.Errorf("client: %q is no node's address: it looks like %s", address, DefaultURL)
+	}
+	return strings.TrimRight(parsed.String(), "/"), nil
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.transport.CloseIdleConnections() }
+
+// URLs are the nodes' addresses.
+func (c *Client) URLs() []string { return c.urls }
+
+// Current is the address of the node that is asked next.
+func (c *Client) Current() string { return c.urls[c.at(0)] }
+
+// Rotate turns to the next node.
+func (c *Client) Rotate() { c.turn(c.current.Load()) }
+
+// turn moves on from a node, unless somebody else did already.
+func (c *Client) turn(from uint32) { c.current.CompareAndSwap(from, from+1) }
+
+func (c *Client) at(offset uint32) uint32 { return (c.current.Load() + offset) % uint32(len(c.urls)) }
+
+// ErrUnreachable says that no node answered.
+var ErrUnreachable = errors.New("is the node running? start it with `ledgerd start --home ...` or `ledgerd demo`")
+
+// Failure is what a node answered instead of a result.
+type Failure struct {
+	Code    connect.Code
+	Message string   // a sentence for people
+	Retry   bool     // the same call may be made again later or elsewhere
+	Writers []string // addresses of nodes that take writes, where the node named some
+	err     error
+}
+
+// Error implements error.
+func (f *Failure) Error() string { return f.Message }
+
+// Unwrap gives the error of the transport.
+func (f *Failure) Unwrap() error { return f.err }
+
+// CodeOf is the code of a node's answer in an error, 0 where there is none.
+func CodeOf(err error) connect.Code {
+	if failure := (*Failure)(nil); errors.As(err, &failure) {
+		return failure.Code
+	}
+	return 0
+}
+
+// explain makes a sentence of a call's error.
+func (c *Client) explain(ctx context.Context, address string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ended := ctx.Err(); ended != nil {
+		if errors.Is(ended, context.DeadlineExceeded) {
+			return fmt.Errorf("%s did not answer in time: %w", address, ended)
+		}
+		return ended
+	}
+	coded := (*connect.Error)(nil)
+	if !errors.As(err, &coded) {
+		return fmt.Errorf("%s: %w", address, err)
+	}
+	if !connect.IsWireError(err) && (coded.Code() == connect.CodeUnavailable || coded.Code() == connect.CodeUnknown) {
+		return fmt.Errorf("cannot reach %s: %w (%w)", address, ErrUnreachable, errors.Unwrap(coded))
+	}
+	failure := &Failure{Code: coded.Code(), Message: coded.Message(), Retry: coded.Meta().Get(api.HeaderRetry) == "true", err: err}
+	if writers := coded.Meta().Get(api.HeaderWriters); writers != "" {
+		failure.Writers = strings.Split(writers, ",")
+	}
+	return failure
+}
+
+// verdict says what to do after a call that failed.
+type verdict int
+
+const (
+	final     verdict = iota // nothing helps
+	elsewhere                // another node may answer; this one did not take anything
+	unknown                  // another node may answer; whether this one took anything is not known
+)
+
+func judge(err error) verdict {
+	coded := (*connect.Error)(nil)
+	if !errors.As(err, &coded) {
+		return unknown
+	}
+	if connect.IsWireError(err) {
+		retry := coded.Meta().Get(api.HeaderRetry) == "true"
+		if retry || coded.Code() == connect.CodeDataLoss || coded.Code() == connect.CodeUnavailable {
+			return elsewhere
+		}
+		return final
+	}
+	if refused := (*net.OpError)(nil); errors.As(err, &refused) && refused.Op == "dial" {
+		return elsewhere
+	}
+	switch coded.Code() {
+	case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeDeadlineExceeded, connect.CodeInternal, connect.CodeCanceled:
+		return unknown
+	}
+	return final
+}
+
+// unsureError marks an error after which a node may have taken what it was given.
+type unsureError struct{ error }
+
+func (e *unsureError) Unwrap() error { return e.error }
+
+// pause waits between two rounds.
+func (c *Client) pause(ctx context.Context, round int) error {
+	length := min(c.options.Backoff<<min(round, 10), 2*time.Second)
+	length = length/2 + rand.N(length/2+1) // so that many clients do not come back together
+	timer := time.NewTimer(length)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// call asks one node after the other. Where patient, it goes round again after a pause; else one round has to do. A call that nobody took,
+// since nobody could be reached at all, is given up after the first round.
+func call[Request, Answer any](ctx context.Context, c *Client, patient bool, message *Request,
+	method func(ledgerdv1connect.LedgerServiceClient, context.Context, *connect.Request[Request]) (*connect.Response[Answer], error),
+) (answer *Answer, err error) {
+	rounds := 1
+	if patient {
+		rounds = c.options.Tries
+	}
+	var explained error
+	reached, unsure := false, false
+	defer func() {
+		if err != nil && unsure {
+			err = &unsureError{err}
+		}
+	}()
+	for round := range rounds {
+		if round > 0 {
+			if err := c.pause(ctx, round-1); err != nil {
+				return nil, errors.Join(explained, err)
+			}
+		}
+		for range c.urls {
+			turn := c.current.Load()
+			at := c.at(0)
+			bounded, cancel := context.WithTimeout(ctx, c.options.CallTime)
+			response, err := method(c.services[at], bounded, connect.NewRequest(message))
+			cancel()
+			if err == nil {
+				return response.Msg, nil
+			}
+			explained = c.explain(ctx, c.urls[at], err)
+			verdict := judge(err)
+			unsure = unsure || verdict == unknown
+			if ctx.Err() != nil || verdict == final {
+				return nil, explained
+			}
+			reached = reached || verdict == unknown || connect.IsWireError(err)
+			c.turn(turn)
+		}
+		if !reached {
+			break
+		}
+	}
+	return nil, explained
+}

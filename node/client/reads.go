@@ -1,0 +1,251 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"iter"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+)
+
+type service = ledgerdv1connect.LedgerServiceClient
+
+// Node asks for the node's state.
+func (c *Client) Node(ctx context.Context) (*ledgerdv1.NodeState, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetNodeRequest{}, service.GetNode)
+	return answer.GetNode(), err
+}
+
+// Cluster asks for the shard's state as the node sees it.
+func (c *Client) Cluster(ctx context.Context) (*ledgerdv1.ClusterState, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetClusterRequest{}, service.GetCluster)
+	return answer.GetCluster(), err
+}
+
+// Genesis is the genesis hash of the nodes' ledger, which every transaction names. It is asked for once.
+func (c *Client) Genesis(ctx context.Context) (ledger.Hash, error) {
+	c.mutex.Lock()
+	genesis := c.genesis
+	c.mutex.Unlock()
+	if !genesis.IsZero() {
+		return genesis, nil
+	}
+	cluster, err := c.Cluster(ctx)
+	if err != nil {
+		return ledger.Hash{}, err
+	}
+	if copy(genesis[:], cluster.GetGenesisHash()) != len(genesis) {
+		return ledger.Hash{}, errors.New("client: the node tells no genesis hash: is it a ledgerd node?")
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.genesis = genesis
+	return genesis, nil
+}
+
+// Transaction asks for a transaction by id.
+func (c *Client) Transaction(ctx context.Context, id ledger.Hash) (*ledgerdv1.Transaction, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetTransactionRequest{Id: id[:]}, service.GetTransaction)
+	return answer.GetTransaction(), err
+}
+
+// Wait asks for a transaction when it has reached a level, failed or expired; it asks again until ctx ends.
+func (c *Client) Wait(ctx context.Context, id ledger.Hash, level ledgerdv1.Level) (*ledgerdv1.Transaction, error) {
+	for {
+		answer, err := call(ctx, c, true, &ledgerdv1.WaitTransactionRequest{Id: id[:], Wait: level}, service.WaitTransaction)
+		if err != nil {
+			return nil, err
+		}
+		if Reached(answer.GetTransaction().GetStatus(), level) {
+			return answer.GetTransaction(), nil
+		}
+		if err := ctx.Err(); err != nil {
+			return answer.GetTransaction(), err
+		}
+	}
+}
+
+// Block asks for a block with the first page of its transactions.
+func (c *Client) Block(ctx context.Context, request *ledgerdv1.GetBlockRequest) (*ledgerdv1.GetBlockResponse, error) {
+	return call(ctx, c, false, request, service.GetBlock)
+}
+
+// Account asks for an account.
+func (c *Client) Account(ctx context.Context, path ledger.AccountPath) (*ledgerdv1.Account, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetAccountRequest{Account: string(path)}, service.GetAccount)
+	return answer.GetAccount(), err
+}
+
+// Organisation asks for an organisation.
+func (c *Client) Organisation(ctx context.Context, name ledger.OrganisationName) (*ledgerdv1.Organisation, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetOrganisationRequest{Name: string(name)}, service.GetOrganisation)
+	return answer.GetOrganisation(), err
+}
+
+// Record asks for a record's value and the height of the block that wrote it.
+func (c *Client) Record(ctx context.Context, key ledger.RecordKey) (*ledgerdv1.GetRecordResponse, error) {
+	return call(ctx, c, false, &ledgerdv1.GetRecordRequest{Key: string(key)}, service.GetRecord)
+}
+
+// NextSequence asks for the next sequence number of a nonce stream.
+func (c *Client) NextSequence(ctx context.Context, organisation ledger.OrganisationName, stream uint64) (uint64, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetNonceRequest{Organisation: string(organisation), Stream: stream}, service.GetNonce)
+	return answer.GetNextSequence(), err
+}
+
+// Proof asks for a transaction's proof.
+func (c *Client) Proof(ctx context.Context, id ledger.Hash) (*ledgerdv1.Proof, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetProofRequest{Id: id[:]}, service.GetProof)
+	return answer.GetProof(), err
+}
+
+// Search asks what a person may have meant.
+func (c *Client) Search(ctx context.Context, query string) ([]*ledgerdv1.SearchHit, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.SearchRequest{Query: query}, service.Search)
+	return answer.GetHits(), err
+}
+
+// pages goes through a list to its end: ask takes a page's token and gives its items and the next page's token.
+func pages[Item any](ask func(token string) ([]Item, string, error)) iter.Seq2[Item, error] {
+	return func(yield func(Item, error) bool) {
+		for token := ""; ; {
+			items, next, err := ask(token)
+			if err != nil {
+				var none Item
+				yield(none, err)
+				return
+			}
+			for _, item := range items {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if next == "" {
+				return
+			}
+			token = next
+		}
+	}
+}
+
+// The page size of iterators.
+const iteratorPage = 500
+
+// Blocks goes through the headers from a height on; 0 means the head, or block 1 where ascending.
+func (c *Client) Blocks(ctx context.Context, from ledger.Height, ascending bool) iter.Seq2[*ledgerdv1.BlockHeader, error] {
+	return pages(func(token string) ([]*ledgerdv1.BlockHeader, string, error) {
+		answer, err := call(ctx, c, true, &ledgerdv1.ListBlocksRequest{
+			FromHeight: uint64(from), Ascending: ascending, PageSize: iteratorPage, PageToken: token,
+		}, service.ListBlocks)
+		return answer.GetBlocks(), answer.GetNextPageToken(), err
+	})
+}
+
+// BlockTransactions goes through the transactions of a block.
+func (c *Client) BlockTransactions(ctx context.Context, height ledger.Height) iter.Seq2[*ledgerdv1.TransactionSummary, error] {
+	return pages(func(token string) ([]*ledgerdv1.TransactionSummary, string, error) {
+		answer, err := call(ctx, c, true, &ledgerdv1.GetBlockRequest{
+			Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: iteratorPage, PageToken: token,
+		}, service.GetBlock)
+		return answer.GetBlock().GetTransactions(), answer.GetNextPageToken(), err
+	})
+}
+
+// Accounts goes through the accounts whose path begins with a prefix, by path.
+func (c *Client) Accounts(ctx context.Context, prefix string) iter.Seq2[*ledgerdv1.Account, error] {
+	return pages(func(token string) ([]*ledgerdv1.Account, string, error) {
+		answer, err := call(ctx, c, true, &ledgerdv1.ListAccountsRequest{Prefix: prefix, PageSize: iteratorPage, PageToken: token}, service.ListAccounts)
+		return answer.GetAccounts(), answer.GetNextPageToken(), err
+	})
+}
+
+// History goes through what changed an account.
+func (c *Client) History(ctx context.Context, path ledger.AccountPath, ascending bool) iter.Seq2[*ledgerdv1.HistoryEntry, error] {
+	return pages(func(token string) ([]*ledgerdv1.HistoryEntry, string, error) {
+		answer, err := call(ctx, c, true, &ledgerdv1.ListHistoryRequest{
+			Account: string(path), Ascending: ascending, PageSize: iteratorPage, PageToken: token,
+		}, service.ListHistory)
+		return answer.GetEntries(), answer.GetNextPageToken(), err
+	})
+}
+
+// Organisations goes through the organisations by name.
+func (c *Client) Organisations(ctx context.Context) iter.Seq2[*ledgerdv1.Organisation, error] {
+	return pages(func(token string) ([]*ledgerdv1.Organisation, string, error) {
+		answer, err := call(ctx, c, true, &ledgerdv1.ListOrganisationsRequest{PageSize: iteratorPage, PageToken: token}, service.ListOrganisations)
+		return answer.GetOrganisations(), answer.GetNextPageToken(), err
+	})
+}
+
+// Subscribe hands every block from a height on to handle, in order and none twice, until ctx ends or handle fails; 0 means after the head. A stream
+// that breaks is taken up again, at any of the nodes, with the block after the last one seen; only the first try has to succeed.
+func (c *Client) Subscribe(ctx context.Context, from ledger.Height, withTransactions bool, handle func(*ledgerdv1.SubscribeResponse) error) error {
+	next := uint64(from)
+	if next == 0 {
+		node, err := c.Node(ctx)
+		if err != nil {
+			return err
+		}
+		next = node.GetOrderedHeight() + 1
+	}
+	begun := false
+	for failed := 0; ; {
+		turn, at := c.current.Load(), c.at(0)
+		before := next
+		err := c.subscribe(ctx, at, &next, withTransactions, handle)
+		if ended := ctx.Err(); ended != nil {
+			return ended
+		}
+		if handled := (*handlerError)(nil); errors.As(err, &handled) {
+			return handled.err
+		}
+		begun = begun || next > before
+		if err != nil && judge(err) == final {
+			return c.explain(ctx, c.urls[at], err)
+		}
+		c.turn(turn)
+		if failed++; next > before {
+			failed = 0
+		}
+		if !begun && failed >= len(c.urls) {
+			return c.explain(ctx, c.urls[at], err)
+		}
+		if err := c.pause(ctx, failed); err != nil {
+			return err
+		}
+	}
+}
+
+// handlerError carries the error of Subscribe's handle through.
+type handlerError struct{ err error }
+
+func (e *handlerError) Error() string { return e.err.Error() }
+
+// errEnded says that a stream ended though it has no end.
+var errEnded = connect.NewError(connect.CodeUnavailable, errors.New("the stream ended"))
+
+func (c *Client) subscribe(ctx context.Context, at uint32, next *uint64, withTransactions bool, handle func(*ledgerdv1.SubscribeResponse) error) error {
+	stream, err := c.services[at].Subscribe(ctx, connect.NewRequest(&ledgerdv1.SubscribeRequest{FromHeight: *next, WithTransactions: withTransactions}))
+	if err != nil {
+		return err
+	}
+	defer stream.Close() // what it could say, Err said
+	for stream.Receive() {
+		message := stream.Msg()
+		if height := message.GetBlock().GetHeader().GetHeight(); height != *next {
+			return connect.NewError(connect.CodeDataLoss, errors.New("the stream skipped a block"))
+		}
+		*next++
+		if err := handle(message); err != nil {
+			return &handlerError{err}
+		}
+	}
+	if err := stream.Err(); err != nil {
+		return err
+	}
+	return errEnded
+}

@@ -1,0 +1,148 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// ErrOutcomeUnknown says that a submission may have been taken, or not.
+var ErrOutcomeUnknown = errors.New("client: the outcome is not known")
+
+// Reached tells whether nothing more is to be waited for at a level. A failed transaction counts from the moment that it is in a block.
+func Reached(status *ledgerdv1.TransactionStatus, level ledgerdv1.Level) bool {
+	if level == ledgerdv1.Level_LEVEL_UNSPECIFIED {
+		level = ledgerdv1.Level_LEVEL_DURABLE
+	}
+	switch state := status.GetState(); state {
+	case ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED:
+		return false
+	case ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED, ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED:
+		return true
+	default:
+		return int32(state) >= int32(level) // the states up to durable have the levels' numbers
+	}
+}
+
+// Submit gives a bundle to a node, or another one, until all its transactions have reached the level, failed or expired; then it returns their
+// statuses in the bundle's order. It sends the same bytes as often as needed. With ErrOutcomeUnknown, ask for the ids later or submit the same bundle again.
+func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle, level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
+	request := &ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle), Wait: level}
+	for {
+		answer, err := call(ctx, c, true, request, service.Submit)
+		if unsure := (*unsureError)(nil); errors.As(err, &unsure) {
+			return nil, unknownOutcome(bundle, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		statuses := answer.GetTransactions()
+		if len(statuses) != bundle.Len() {
+			return nil, fmt.Errorf("client: the node answered %d statuses for %d transactions", len(statuses), bundle.Len())
+		}
+		reached := true
+		for _, status := range statuses {
+			reached = reached && Reached(status, level)
+		}
+		if reached {
+			return statuses, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return statuses, unknownOutcome(bundle, err)
+		}
+	}
+}
+
+// unknownOutcome adds to an error that the transactions may be on their way, where they may.
+func unknownOutcome(bundle *ledger.Bundle, err error) error {
+	return fmt.Errorf("%w: %w: ask with `ledgerd tx status %s`; submitting the same again is safe", ErrOutcomeUnknown, err, bundle.ID(0))
+}
+
+// SubmitInOrder gives bundles that build on each other to one node and returns when each is in its pool or refused: no bundle is admitted if one
+// before it was not, nor if the node does not know the transaction after, unless that is zero. When a node does not answer the next one is asked.
+func (c *Client) SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle, after ledger.Hash) ([]*ledgerdv1.BundleOutcome, error) {
+	request := &ledgerdv1.SubmitManyRequest{Wait: ledgerdv1.Level_LEVEL_ADMITTED, InOrder: true}
+	if !after.IsZero() {
+		request.After = after[:]
+	}
+	for _, bundle := range bundles {
+		request.Bundles = append(request.Bundles, api.BundleToProto(bundle))
+	}
+	answer, err := call(ctx, c, true, request, service.SubmitMany)
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.GetOutcomes()) != len(bundles) {
+		return nil, fmt.Errorf("client: the node answered %d outcomes for %d bundles", len(answer.GetOutcomes()), len(bundles))
+	}
+	return answer.GetOutcomes(), nil
+}
+
+// Sign makes a bundle of transactions, signed with all keys.
+func Sign(keys []Key, transactions ...ledger.Transaction) (*ledger.Bundle, error) {
+	bundle, err := ledger.NewBundle(transactions...)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		if err := bundle.Sign(key.Organisation, key.Private); err != nil {
+			return nil, fmt.Errorf("client: signing for %s: %w", key.Organisation, err)
+		}
+	}
+	return bundle, nil
+}
+
+// maxStale bounds how often a transaction is signed anew for a stale nonce.
+const maxStale = 16
+
+// Post completes a transaction (ledger, signer and nonce; the nonce's stream is the caller's), signs it with the keys, of which the first is the
+// signer's, and submits it. Where the ledger answers that the nonce was stale, so that nothing has changed, it takes the next one and signs again.
+// A transaction that failed for another reason is no error here: see its status.
+func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transaction, level ledgerdv1.Level) (*ledgerdv1.TransactionStatus, error) {
+	if len(keys) == 0 {
+		return nil, errors.New("client: a transaction needs a signer's key")
+	}
+	genesis, err := c.Genesis(ctx)
+	if err != nil {
+		return nil, err
+	}
+	transaction.Ledger, transaction.Signer = genesis, keys[0].Organisation
+	if err := transaction.Validate(); err != nil {
+		return nil, err
+	}
+	for range maxStale {
+		if transaction.Nonce.Sequence, err = c.takeNonce(ctx, transaction.Signer, transaction.Nonce.Stream); err != nil {
+			return nil, err
+		}
+		bundle, err := Sign(keys, transaction)
+		if err != nil {
+			return nil, err
+		}
+		statuses, err := c.Submit(ctx, bundle, level)
+		if err != nil {
+			return nil, err
+		}
+		if statuses[0].GetReasonCode() != api.ReasonCode(ledger.StaleNonce) {
+			return statuses[0], nil
+		}
+	}
+	return nil, fmt.Errorf("client: %d nonces in a row were stale: somebody else uses nonce stream %d of %s; choose another stream", maxStale, transaction.Nonce.Stream, transaction.Signer)
+}
+
+// takeNonce takes a sequence number that neither the ledger nor this client has used, as far as is known.
+func (c *Client) takeNonce(ctx context.Context, organisation ledger.OrganisationName, stream uint64) (uint64, error) {
+	next, err := c.NextSequence(ctx, organisation, stream)
+	if err != nil {
+		return 0, err
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	key := nonceStream{organisation, stream}
+	next = max(next, c.nonces[key])
+	c.nonces[key] = next + 1
+	return next, nil
+}
