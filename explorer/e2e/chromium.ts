@@ -1,0 +1,9 @@
+import { existsSync } from "node:fs";
+
+const system = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
+
+/** The system's Chromium where there is one, else the one that Playwright installed. */
+export const chromiumOptions = {
+  ...(existsSync(system) ? { executablePath: system } : {}),
+  args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"],
+};

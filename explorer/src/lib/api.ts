@@ -1,0 +1,41 @@
+// The node's API, on the origin that served this page.
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-web";
+import { LedgerService } from "../gen/ledgerd/v1/ledgerd_pb";
+
+/** A call that takes longer than this has failed; streams have no such limit. */
+export const callTimeoutMs = 10_000;
+
+export const api = createClient(LedgerService, createConnectTransport({ baseUrl: location.origin, useBinaryFormat: true }));
+
+export interface Problem {
+  kind: "missing" | "invalid" | "unreachable" | "refused";
+  message: string;
+}
+
+/** What went wrong, in words for people. */
+export function explain(error: unknown): Problem {
+  const failure = ConnectError.from(error);
+  switch (failure.code) {
+    case Code.NotFound:
+      return { kind: "missing", message: sentence(failure.rawMessage) };
+    case Code.InvalidArgument:
+    case Code.OutOfRange:
+      return { kind: "invalid", message: sentence(failure.rawMessage) };
+    case Code.Unavailable:
+    case Code.DeadlineExceeded:
+    case Code.Unknown:
+    case Code.Aborted:
+    case Code.Canceled:
+      return { kind: "unreachable", message: "The node does not answer." };
+    default:
+      return { kind: "refused", message: sentence(failure.rawMessage) };
+  }
+}
+
+function sentence(text: string): string {
+  const trimmed = text.trim();
+  if (trimmed === "") return "The node gave no reason.";
+  const first = trimmed.charAt(0).toUpperCase() + trimmed.slice(1);
+  return /[.!?]$/.test(first) ? first : `${first}.`;
+}

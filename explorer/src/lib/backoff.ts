@@ -1,0 +1,19 @@
+/** How long to wait before an attempt, in milliseconds: doubling from half a second to ten seconds, with a random part so that pages do not come back in step. */
+export function backoffMs(attempt: number, random: () => number = Math.random): number {
+  const most = Math.min(10_000, 500 * 2 ** Math.min(attempt, 10));
+  return Math.round(most * (0.75 + 0.25 * random()));
+}
+
+/** Waits, or ends early without an error when the signal aborts. */
+export function sleep(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const done = (): void => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    signal.addEventListener("abort", done);
+  });
+}

@@ -1,0 +1,140 @@
+// How values are written for people. Amounts are exact integers of up to 128 bits and never pass through a Number.
+
+/** Groups a decimal integer by thousands: "-1250000" is "-1,250,000". A text that is no integer is returned as it is. */
+export function formatAmount(amount: string, options: { sign?: boolean } = {}): string {
+  const match = /^([+-]?)0*(\d+)$/.exec(amount);
+  if (!match) return amount;
+  const [, sign, digits = "0"] = match;
+  const grouped = digits.replace(/\B(?=(\d{3})+$)/g, ",");
+  if (sign === "-" && digits !== "0") return `-${grouped}`;
+  return options.sign && digits !== "0" ? `+${grouped}` : grouped;
+}
+
+/** -1, 0 or 1. */
+export function signOf(amount: string): number {
+  if (!/[1-9]/.test(amount)) return 0;
+  return amount.startsWith("-") ? -1 : 1;
+}
+
+export function formatCount(count: bigint | number): string {
+  return formatAmount(typeof count === "number" ? Math.round(count).toString() : count.toString());
+}
+
+/** "1 block", "1,200 blocks". */
+export function plural(count: bigint | number, one: string, many = `${one}s`): string {
+  return `${formatCount(count)} ${count == 1 ? one : many}`;
+}
+
+/** Keeps both ends of a hash: "3f2a91c0…d77e04b1". */
+export function shorten(text: string, keep = 8): string {
+  return text.length <= 2 * keep + 1 ? text : `${text.slice(0, keep)}…${text.slice(-keep)}`;
+}
+
+export function formatBytes(bytes: bigint | number): string {
+  let value = Number(bytes);
+  for (const unit of ["B", "kB", "MB", "GB", "TB"]) {
+    if (value < 1000 || unit === "TB") return `${unit === "B" || value >= 100 ? Math.round(value) : value.toFixed(1)} ${unit}`;
+    value /= 1000;
+  }
+  return "";
+}
+
+/** Per second: two significant digits below ten, whole numbers above. */
+export function formatRate(rate: number): string {
+  if (!Number.isFinite(rate) || rate <= 0) return "0";
+  if (rate < 0.1) return "<0.1";
+  return rate < 10 ? rate.toFixed(1) : formatCount(rate);
+}
+
+/** Microseconds as the unit that reads best: "840 µs", "1.25 ms", "37 ms", "2.1 s". */
+export function formatMicros(micros: number): string {
+  if (micros < 1000) return `${Math.round(micros)} µs`;
+  if (micros < 10_000) return `${(micros / 1000).toFixed(2)} ms`;
+  if (micros < 100_000) return `${(micros / 1000).toFixed(1)} ms`;
+  if (micros < 1_000_000) return `${Math.round(micros / 1000)} ms`;
+  return `${(micros / 1_000_000).toFixed(1)} s`;
+}
+
+/** "just now", "12 s ago", "5 min ago", "3 h ago", "4 days ago". */
+export function formatAge(ms: number): string {
+  const seconds = Math.floor(ms / 1000);
+  if (seconds < 1) return "just now";
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ago`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
+  return `${plural(Math.floor(seconds / 86_400), "day")} ago`;
+}
+
+/** A span that has lasted: "42 s", "5 min", "3 h 20 min", "4 days 2 h". */
+export function formatSpan(ms: number): string {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 24) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
+  const days = Math.floor(hours / 24);
+  return hours % 24 ? `${plural(days, "day")} ${hours % 24} h` : plural(days, "day");
+}
+
+/** The local time of day, with the date where it is not today. */
+export function formatTime(ms: number, now: number): string {
+  const date = new Date(ms);
+  const time = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
+  if (date.toDateString() === new Date(now).toDateString()) return time;
+  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${time}`;
+}
+
+export function isoTime(ms: number): string {
+  const date = new Date(ms);
+  return Number.isNaN(date.getTime()) ? "" : date.toISOString();
+}
+
+function two(value: number): string {
+  return value.toString().padStart(2, "0");
+}
+
+/** A note laid out for reading: JSON is indented, with numbers as they were written; other text stays as it is. */
+export function formatNote(note: string): { text: string; json: boolean } {
+  const trimmed = note.trim();
+  if (!/^[[{]/.test(trimmed)) return { text: note, json: false };
+  try {
+    JSON.parse(trimmed);
+  } catch {
+    return { text: note, json: false };
+  }
+  return { text: indentJson(trimmed), json: true };
+}
+
+/** Indents valid JSON without reading its values, so that no digit of a large number is lost. */
+function indentJson(json: string): string {
+  let text = "";
+  let depth = 0;
+  const line = (): string => `\n${"  ".repeat(depth)}`;
+  for (const [token] of json.matchAll(/"(?:[^"\\]|\\.)*"|[{}[\],:]|[^\s{}[\],:"]+/g)) {
+    if (token === "{" || token === "[") {
+      depth++;
+      text += token + line();
+    } else if (token === "}" || token === "]") {
+      depth--;
+      text = /[[{]\s*$/.test(text) ? text.trimEnd() + token : text + line() + token;
+    } else if (token === ",") text += token + line();
+    else if (token === ":") text += ": ";
+    else text += token;
+  }
+  return text;
+}
+
+/** A record's value: text where it is text, hexadecimal otherwise. */
+export function formatValue(value: Uint8Array): { text: string; kind: "text" | "json" | "hex" } {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(value);
+    if (!/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/.test(text)) {
+      const note = formatNote(text);
+      return { text: note.text, kind: note.json ? "json" : "text" };
+    }
+  } catch {
+    // Not text.
+  }
+  return { text: Array.from(value, (byte) => byte.toString(16).padStart(2, "0")).join(""), kind: "hex" };
+}

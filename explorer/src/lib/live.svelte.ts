@@ -1,0 +1,275 @@
+// What is live: the chain's newest blocks and the cluster's state, kept current over streams for as long as the page is seen.
+//
+// One link to the node carries it all: a greeting, then the stream of blocks from the height after the last one seen, a heartbeat, and
+// the stream of the cluster's state while some page shows it. When any of them ends, the link is over and is made anew after a growing
+// wait. A page that nobody sees holds no connection: browsers allow six to an origin, and a few forgotten tabs would block a new one.
+//
+// Bounds: blockCapacity headers, rateSeconds buckets and as many latency samples, however long the session. What arrives while the
+// view is paused is counted and kept, within the same bounds.
+import type { BlockHeader, ClusterState } from "../gen/ledgerd/v1/ledgerd_pb";
+import { Level } from "../gen/ledgerd/v1/ledgerd_pb";
+import { api, explain, type Problem } from "./api";
+import { backoffMs, sleep } from "./backoff";
+import { equalBytes } from "./bytes";
+import { RateSeries } from "./series";
+
+export const blockCapacity = 500;
+export const rateSeconds = 180;
+/** A reader further behind than this starts again from the newest blocks instead of reading all that it missed. */
+const catchUpBlocks = 2_000n;
+const publishEveryMs = 500;
+const heartbeatEveryMs = 5_000;
+const heartbeatTimeoutMs = 5_000;
+const hiddenGraceMs = 10_000;
+
+export type Connection = "connecting" | "live" | "reconnecting";
+
+export interface LatencySample {
+  second: number;
+  orderedMs: number | null;
+  durableMs: number | null;
+}
+
+class Live {
+  connection = $state<Connection>("connecting");
+  problem = $state.raw<Problem>();
+  /** When the next attempt is made, in this browser's time. */
+  retryAtMs = $state(0);
+  /** Counts the links that were made; a page whose load failed tries again on the next one. */
+  links = $state(0);
+
+  paused = $state(false);
+  missedBlocks = $state(0);
+  missedTransactions = $state(0);
+
+  /** The newest blocks, newest first, as shown. */
+  blocks = $state.raw<readonly BlockHeader[]>([]);
+  /** The cluster as this node tells it, as shown. */
+  cluster = $state.raw<ClusterState>();
+  rate = $state.raw<{ seconds: number[]; rates: (number | null)[] }>({ seconds: [], rates: [] });
+  latency = $state.raw<readonly LatencySample[]>([]);
+  /** False until the first blocks are here, so that an empty chain and an unknown one look different. */
+  seeded = $state(false);
+  /** The node's time, in Unix milliseconds, to the second. */
+  nowMs = $state(Date.now());
+
+  private ring: BlockHeader[] = [];
+  private lastSeen = 0n;
+  private series = new RateSeries(rateSeconds);
+  private samples: LatencySample[] = [];
+  private newestCluster: ClusterState | undefined;
+  private skewMs = 0;
+  private watchers = 0;
+  private publishTimer: ReturnType<typeof setTimeout> | undefined;
+  private session: AbortController | undefined;
+  private wake = new AbortController();
+
+  readonly storedHeight = $derived(this.cluster?.node?.storedHeight ?? 0n);
+  readonly durableHeight = $derived(this.cluster?.node?.durableHeight ?? 0n);
+
+  start(): void {
+    let hideTimer: ReturnType<typeof setTimeout> | undefined;
+    const look = (): void => {
+      clearTimeout(hideTimer);
+      if (document.visibilityState === "hidden") hideTimer = setTimeout(() => this.close(), hiddenGraceMs);
+      else this.open();
+    };
+    document.addEventListener("visibilitychange", look);
+    window.addEventListener("online", () => this.retryNow());
+    setInterval(() => this.tick(), 1000);
+    look();
+  }
+
+  /** Asks for the stream of the cluster's state until the returned function is called. */
+  watch(): () => void {
+    this.watchers++;
+    this.rewatch?.();
+    return () => {
+      this.watchers--;
+      this.rewatch?.();
+    };
+  }
+  private rewatch: (() => void) | undefined;
+
+  retryNow(): void {
+    this.wake.abort();
+  }
+
+  setPaused(paused: boolean): void {
+    this.paused = paused;
+    this.missedBlocks = 0;
+    this.missedTransactions = 0;
+    if (!paused) this.publish();
+  }
+
+  /** How far a block has come, as far as anything told so far. */
+  levelOf(header: { height: bigint; level: Level }): Level {
+    if (header.level >= Level.DURABLE || (header.height <= this.durableHeight && this.durableHeight > 0n)) return Level.DURABLE;
+    if (header.level >= Level.STORED || (header.height <= this.storedHeight && this.storedHeight > 0n)) return Level.STORED;
+    return header.level || Level.ORDERED;
+  }
+
+  private open(): void {
+    if (this.session) return;
+    this.session = new AbortController();
+    void this.run(this.session.signal);
+  }
+
+  private close(): void {
+    this.session?.abort();
+    this.session = undefined;
+  }
+
+  private async run(signal: AbortSignal): Promise<void> {
+    for (let attempt = 0; !signal.aborted; ) {
+      const link = new AbortController();
+      const cut = (): void => link.abort();
+      signal.addEventListener("abort", cut);
+      try {
+        await this.greet(link.signal);
+        this.connection = "live";
+        this.problem = undefined;
+        this.links++;
+        attempt = 0;
+        await Promise.race([this.followBlocks(link.signal), this.followCluster(link.signal), this.beat(link.signal)]);
+      } catch (error) {
+        if (signal.aborted) return;
+        // A link that just ended is made again before anybody is troubled; one that cannot be made is told.
+        if (attempt > 0) {
+          this.problem = explain(error);
+          this.connection = "reconnecting";
+        }
+      } finally {
+        signal.removeEventListener("abort", cut);
+        link.abort();
+      }
+      if (signal.aborted) return;
+      const wait = attempt === 0 ? 100 : backoffMs(attempt);
+      attempt++;
+      this.retryAtMs = Date.now() + wait;
+      this.wake = new AbortController();
+      await sleep(wait, AbortSignal.any([signal, this.wake.signal]));
+    }
+  }
+
+  /** Learns where the node stands, and takes the newest blocks if there are none yet, too many were missed, or the chain is another one. */
+  private async greet(signal: AbortSignal): Promise<void> {
+    const { cluster } = await api.getCluster({}, { signal, timeoutMs: heartbeatTimeoutMs });
+    if (cluster) {
+      const head = cluster.node?.orderedHeight ?? 0n;
+      const known = this.newestCluster;
+      const otherChain = known !== undefined && !equalBytes(known.genesisHash, cluster.genesisHash);
+      if (otherChain || head < this.lastSeen || head - this.lastSeen > catchUpBlocks) this.forget();
+      this.takeCluster(cluster);
+    }
+    if (this.lastSeen > 0n) return;
+    const { blocks } = await api.listBlocks({ pageSize: 300 }, { signal, timeoutMs: heartbeatTimeoutMs });
+    for (const header of blocks.reverse()) this.takeBlock(header);
+    this.seeded = true;
+    this.publish();
+  }
+
+  private forget(): void {
+    this.ring = [];
+    this.lastSeen = 0n;
+    this.series = new RateSeries(rateSeconds);
+    this.samples = [];
+  }
+
+  private async followBlocks(signal: AbortSignal): Promise<void> {
+    for await (const { block } of api.subscribe({ fromHeight: this.lastSeen + 1n }, { signal })) {
+      const header = block?.header;
+      if (!header || header.height <= this.lastSeen) continue;
+      const last = this.ring[0];
+      if (last && header.height === last.height + 1n && !equalBytes(header.previous, last.hash)) {
+        this.forget();
+        throw new Error("the chain changed under the last block");
+      }
+      this.takeBlock(header);
+      this.missedBlocks += this.paused ? 1 : 0;
+      this.missedTransactions += this.paused ? header.transactionCount : 0;
+      this.schedulePublish();
+    }
+  }
+
+  /** Streams the cluster's state while somebody watches; it returns only when the stream breaks. */
+  private async followCluster(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const change = new AbortController();
+      this.rewatch = () => {
+        if (this.watchers > 0 !== watching) change.abort();
+      };
+      const watching = this.watchers > 0;
+      const either = AbortSignal.any([signal, change.signal]);
+      if (!watching) {
+        await new Promise<void>((resolve) => either.addEventListener("abort", () => resolve()));
+        continue;
+      }
+      try {
+        for await (const { cluster } of api.watchCluster({}, { signal: either })) {
+          if (cluster) this.takeCluster(cluster);
+          this.schedulePublish();
+        }
+        return;
+      } catch (error) {
+        if (!change.signal.aborted) throw error;
+      }
+    }
+  }
+
+  /** Notices a connection that is dead without saying so, and keeps the cluster's state fresh where nobody streams it. */
+  private async beat(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await sleep(heartbeatEveryMs, signal);
+      if (signal.aborted) return;
+      const { cluster } = await api.getCluster({}, { signal, timeoutMs: heartbeatTimeoutMs });
+      if (cluster) this.takeCluster(cluster);
+      this.schedulePublish();
+    }
+  }
+
+  private takeBlock(header: BlockHeader): void {
+    this.lastSeen = header.height;
+    this.ring.unshift(header);
+    if (this.ring.length > blockCapacity) this.ring.length = blockCapacity;
+    this.series.add(Number(header.timeMs), header.transactionCount);
+  }
+
+  private takeCluster(cluster: ClusterState): void {
+    this.newestCluster = cluster;
+    if (cluster.timeMs > 0n) this.skewMs = Number(cluster.timeMs) - Date.now();
+  }
+
+  private tick(): void {
+    this.nowMs = Date.now() + this.skewMs;
+    const node = this.newestCluster?.node;
+    if (!node) return;
+    if (this.connection === "live") {
+      const ms = (micros: number): number | null => (micros > 0 ? micros / 1000 : null);
+      this.samples.push({ second: Math.floor(this.nowMs / 1000), orderedMs: ms(node.orderLatencyUs), durableMs: ms(node.durableLatencyUs) });
+      if (this.samples.length > rateSeconds) this.samples.shift();
+    }
+    if (!this.paused) {
+      this.rate = this.series.window(this.nowMs);
+      this.latency = [...this.samples];
+    }
+  }
+
+  private schedulePublish(): void {
+    if (this.paused || this.publishTimer !== undefined) return;
+    this.publishTimer = setTimeout(() => this.publish(), publishEveryMs);
+  }
+
+  private publish(): void {
+    clearTimeout(this.publishTimer);
+    this.publishTimer = undefined;
+    if (this.paused) return;
+    this.blocks = this.ring.slice();
+    this.cluster = this.newestCluster;
+    this.nowMs = Date.now() + this.skewMs;
+    this.rate = this.series.window(this.nowMs);
+    this.latency = [...this.samples];
+  }
+}
+
+export const live = new Live();

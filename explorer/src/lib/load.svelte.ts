@@ -1,0 +1,50 @@
+import { untrack } from "svelte";
+import { explain, type Problem } from "./api";
+import { live } from "./live.svelte";
+
+/**
+ * A value that a page loads from the node. Made during a component's initialisation, with a function that reads what it depends on
+ * before it first waits: when that changes the value is loaded again, and the older call is cancelled. The older value
+ * stays until the newer one is there, so that nothing jumps. A load that failed because the node was away is tried again when it is back.
+ */
+export class Load<T> {
+  value = $state.raw<T>();
+  problem = $state.raw<Problem>();
+  busy = $state(true);
+  private turn = $state(0);
+
+  constructor(fetcher: (signal: AbortSignal) => Promise<T>) {
+    $effect(() => {
+      void this.turn;
+      const controller = new AbortController();
+      const promise = fetcher(controller.signal);
+      untrack(() => void this.settle(promise, controller.signal));
+      return () => controller.abort();
+    });
+    $effect(() => {
+      void live.links;
+      untrack(() => {
+        if (this.problem?.kind === "unreachable") this.again();
+      });
+    });
+  }
+
+  again(): void {
+    this.turn++;
+  }
+
+  private async settle(promise: Promise<T>, signal: AbortSignal): Promise<void> {
+    this.busy = true;
+    try {
+      const value = await promise;
+      if (signal.aborted) return;
+      this.value = value;
+      this.problem = undefined;
+    } catch (error) {
+      if (signal.aborted) return;
+      this.value = undefined;
+      this.problem = explain(error);
+    }
+    this.busy = false;
+  }
+}

@@ -1,0 +1,79 @@
+// Client-side routing over real paths: plain links work, a reload works, Back restores the place.
+
+export interface Route {
+  name: "overview" | "blocks" | "block" | "transaction" | "accounts" | "account" | "organisations" | "organisation" | "record" | "nodes" | "search" | "nowhere";
+  /** The key that the path ends with, unescaped; empty where there is none. */
+  key: string;
+}
+
+const plain: Readonly<{ [path: string]: Route["name"] }> = {
+  "/": "overview",
+  "/index.html": "overview",
+  "/blocks": "blocks",
+  "/accounts": "accounts",
+  "/organisations": "organisations",
+  "/nodes": "nodes",
+  "/search": "search",
+};
+
+const keyed: Readonly<{ [segment: string]: Route["name"] }> = {
+  block: "block",
+  tx: "transaction",
+  account: "account",
+  organisation: "organisation",
+  record: "record",
+};
+
+export function parseRoute(pathname: string): Route {
+  const path = pathname.length > 1 ? pathname.replace(/\/+$/, "") || "/" : pathname;
+  const name = plain[path];
+  if (name) return { name, key: "" };
+  const match = /^\/([a-z]+)\/(.+)$/.exec(path);
+  const keyedName = match?.[1] ? keyed[match[1]] : undefined;
+  if (!match?.[2] || !keyedName) return { name: "nowhere", key: "" };
+  try {
+    return { name: keyedName, key: decodeURIComponent(match[2]) };
+  } catch {
+    return { name: "nowhere", key: "" };
+  }
+}
+
+class Router {
+  path = $state(location.pathname);
+  query = $state(new URLSearchParams(location.search));
+  route = $derived(parseRoute(this.path));
+  /** Counts navigations, so that a page knows to take the focus. */
+  moves = $state(0);
+
+  start(): void {
+    history.scrollRestoration = "auto";
+    window.addEventListener("popstate", () => this.read());
+    document.addEventListener("click", (event) => this.follow(event));
+  }
+
+  go(href: string, replace = false): void {
+    if (replace) history.replaceState(null, "", href);
+    else history.pushState(null, "", href);
+    const before = this.path;
+    this.read();
+    if (!replace && before !== this.path) window.scrollTo(0, 0);
+  }
+
+  private read(): void {
+    if (location.pathname !== this.path) this.moves++;
+    this.path = location.pathname;
+    this.query = new URLSearchParams(location.search);
+  }
+
+  /** Follows a click on a link of this application without a reload; everything else is the browser's. */
+  private follow(event: MouseEvent): void {
+    if (event.defaultPrevented || event.button !== 0 || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+    const link = event.target instanceof Element ? event.target.closest("a") : null;
+    if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
+    if (link.hash !== "" && link.pathname === location.pathname) return;
+    event.preventDefault();
+    this.go(link.pathname + link.search);
+  }
+}
+
+export const router = new Router();

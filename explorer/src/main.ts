@@ -1,0 +1,14 @@
+import { mount } from "svelte";
+import App from "./App.svelte";
+import "./app.css";
+import { live } from "./lib/live.svelte";
+import { router } from "./lib/router.svelte";
+import { theme } from "./lib/theme.svelte";
+
+theme.start();
+router.start();
+live.start();
+
+const target = document.getElementById("app");
+if (!target) throw new Error("the page has no place for the application");
+mount(App, { target });

@@ -1,0 +1,5 @@
+// `npm run fake`: the fake node on port 8080, or on the port that is given, until Ctrl-C.
+import { FakeNode } from "./fake-node";
+
+const node = await FakeNode.start({ port: Number(process.argv[2] ?? 8080), everyMs: 700, servers: Number(process.argv[3] ?? 8), suspected: [5], removed: [6] });
+console.log(`explorer over a made-up chain: ${node.url}`);

@@ -1,0 +1,21 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vitest/config";
+
+// The build is deterministic: names carry a hash of their content, nothing carries a time or a path of the machine that built it.
+export default defineConfig({
+  plugins: [svelte()],
+  build: {
+    outDir: "dist",
+    emptyOutDir: true,
+    sourcemap: false,
+    target: "es2022",
+    modulePreload: { polyfill: false },
+    assetsInlineLimit: 0,
+    chunkSizeWarningLimit: 400,
+  },
+  server: {
+    // `npm run dev` talks to a node on the address that `ledgerd demo` uses.
+    proxy: { "/ledgerd.v1.LedgerService": process.env["LEDGERD_URL"] ?? "http://127.0.0.1:8080" },
+  },
+  test: { include: ["test/**/*.test.ts"] },
+});
