@@ -14,7 +14,7 @@ import (
 )
 
 // digraphWorkMax bounds the work of measuring a digraph, as n·d², so that the command answers within a minute or so.
-const digraphWorkMax = 1 << 20
+const digraphWorkMax = 1 << 19
 
 // digraphOptions are the flags of ledgerd digraph.
 type digraphOptions struct {
