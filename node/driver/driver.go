@@ -221,6 +221,7 @@ func (d *Driver) Freeze() {
 func (d *Driver) freeze() {
 	if d.current != nil {
 		d.current.cancel(errFrozen)
+		d.inbox.signal()
 		<-d.current.done
 	}
 }

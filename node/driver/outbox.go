@@ -119,6 +119,7 @@ func (b *outbox) sent(frames, bytes int) {
 // park waits for the lane's room, beside the engine, and sends the first frames then.
 func (r *running) park(server order.ServerID, box *outbox, frames int) {
 	box.parked = true
+	r.parked++
 	first := make([][]byte, frames)
 	copy(first, box.queue)
 	lane := box.lane
@@ -127,6 +128,7 @@ func (r *running) park(server order.ServerID, box *outbox, frames int) {
 		defer r.waits.Done()
 		err := lane.Send(r.ctx, first...)
 		r.room <- unparked{server: server, frames: frames, err: err} // has a place for every member
+		r.inbox.signal()
 	}()
 }
 
@@ -134,6 +136,7 @@ func (r *running) park(server order.ServerID, box *outbox, frames int) {
 func (r *running) unpark(done unparked) {
 	box := &r.outboxes[done.server]
 	box.parked = false
+	r.parked--
 	switch {
 	case box.lost || r.ctx.Err() != nil:
 		return
@@ -153,6 +156,9 @@ func (r *running) unpark(done unparked) {
 
 // withheld tells whether own batches wait until a slow member, which nobody suspects, has taken more.
 func (r *running) withheld() bool {
+	if r.parked == 0 {
+		return false
+	}
 	for server := range r.outboxes {
 		box := &r.outboxes[server]
 		if box.parked && box.bytes > r.config.ParkedBytes && !box.lost && !box.suspect {
@@ -179,15 +185,23 @@ func (r *running) lose(server order.ServerID, cause error) {
 	if box.lost || errors.Is(cause, context.Canceled) {
 		return
 	}
-	box.lost = true
-	clear(box.queue)
-	box.queue, box.bytes = nil, 0
+	r.abandon(box)
 	member := r.group.Members[server]
 	r.config.Logger.Warn("a server is lost to this generation", "generation", r.group.Generation, "server", member, "cause", cause)
 	r.inbox.drop(member)
 	r.suspect(server, cause)
 	if r.config.Lost != nil {
 		r.config.Lost(r.group.Generation, member, cause)
+	}
+}
+
+// abandon sends nothing more to a member in this generation. The next generation takes a fresh lane.
+func (r *running) abandon(box *outbox) {
+	box.lost = true
+	clear(box.queue)
+	box.queue, box.bytes = nil, 0
+	if err := box.lane.Close(); err != nil {
+		r.config.Logger.Debug("a lane does not close in order", "peer", box.lane.Peer(), "error", err)
 	}
 }
 

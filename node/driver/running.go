@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -33,16 +34,41 @@ type running struct {
 	parkedMax int
 
 	arrivals       []arrival // the last ones taken, empty, for the inbox to fill again
-	linger         *time.Timer
+	linger         alarm
 	lingering      bool
 	lingered       bool // the linger is over
+	parked         int  // outboxes that wait for room
 	ownUndelivered int  // own messages with a payload, A-broadcast and not A-delivered
 	sameNames      bool // places in the group are places in Config.Peers
 	progress       bool // something happened in this turn
 	halted         string
-	statusTimer    *time.Timer
-	statusDue      bool
+	status         alarm
+	statusSet      bool // its alarm is set
 	traffic        Traffic
+}
+
+// alarm is a timer that wakes the loop by the same channel as everything else: a receive from one channel is several times cheaper than a
+// select over many, and the loop waits once a round and more.
+type alarm struct {
+	timer *time.Timer
+	rang  atomic.Bool
+}
+
+func (a *alarm) set(d time.Duration, wake func()) {
+	if a.timer == nil {
+		a.timer = time.AfterFunc(d, func() {
+			a.rang.Store(true)
+			wake()
+		})
+		return
+	}
+	a.timer.Reset(d)
+}
+
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
 }
 
 func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broadcaster) (*running, error) {
@@ -71,8 +97,6 @@ func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broad
 
 // run is the engine's goroutine. It gives why the engine halted, "" if it was frozen.
 func (r *running) run() string {
-	r.linger = newStoppedTimer()
-	r.statusTimer = newStoppedTimer()
 	for r.ctx.Err() == nil && r.halted == "" {
 		r.progress = false
 		r.turn()
@@ -88,16 +112,10 @@ func (r *running) run() string {
 	r.cancel(errFrozen)
 	r.inbox.end()
 	r.waits.Wait()
-	r.linger.Stop()
-	r.statusTimer.Stop()
+	r.linger.stop()
+	r.status.stop()
 	r.publishEnd()
 	return r.halted
-}
-
-func newStoppedTimer() *time.Timer {
-	timer := time.NewTimer(time.Hour)
-	timer.Stop()
-	return timer
 }
 
 // turn takes what came, lets the engine work on it, and carries out what it wants.
@@ -116,9 +134,9 @@ func (r *running) turn() {
 	}
 	r.broadcast()
 	r.carryOut()
-	if r.progress && !r.statusDue {
-		r.statusDue = true
-		r.statusTimer.Reset(StatusInterval)
+	if r.progress && !r.statusSet {
+		r.statusSet = true
+		r.status.set(StatusInterval, r.inbox.signal)
 	}
 }
 
@@ -186,7 +204,7 @@ func (r *running) emptyDue() bool {
 		return true
 	case !r.lingering:
 		r.lingering = true
-		r.linger.Reset(r.config.Linger)
+		r.linger.set(r.config.Linger, r.inbox.signal)
 	}
 	return false
 }
@@ -270,54 +288,44 @@ func (r *running) removed(delivery order.Delivery) {
 			continue
 		}
 		place, _ := slices.BinarySearch(r.group.Members, server)
-		box := &r.outboxes[place]
-		box.lost = true
-		box.queue, box.bytes = nil, 0
+		r.abandon(&r.outboxes[place])
 		r.inbox.drop(server)
 	}
 }
 
-// wait sleeps until there is something to do.
+// wait sleeps until there is something to do. Everything but the source rings at the inbox's channel, the generation's end too.
 func (r *running) wait() {
-	var sourceReady <-chan struct{}
-	if r.engine.CanBroadcast() {
-		sourceReady = r.config.Source.Ready()
+	if !r.engine.CanBroadcast() {
+		<-r.inbox.wake
+		return
 	}
 	select {
-	case <-r.ctx.Done():
 	case <-r.inbox.wake:
-	case <-sourceReady:
-	case done := <-r.room:
-		r.unpark(done)
-	case <-r.linger.C:
-		r.lingerOver()
-	case <-r.statusTimer.C:
-		r.refreshStatus()
+	case <-r.config.Source.Ready():
 	}
 }
 
-// poll takes note of what wait would, without waiting: a busy loop never waits.
+// poll takes note of alarms, and of lanes that have room again.
 func (r *running) poll() {
-	select {
-	case done := <-r.room:
-		r.unpark(done)
-	case <-r.linger.C:
-		r.lingerOver()
-	case <-r.statusTimer.C:
-		r.refreshStatus()
-	default:
+	if r.linger.rang.Load() {
+		r.linger.rang.Store(false)
+		r.lingered, r.lingering = r.lingering, false
 	}
-}
-
-func (r *running) lingerOver() {
-	r.lingered = r.lingering
-	r.lingering = false
-}
-
-func (r *running) refreshStatus() {
-	r.statusDue = false
-	r.checkHalted()
-	r.publish()
+	if r.status.rang.Load() {
+		r.status.rang.Store(false)
+		r.statusSet = false
+		r.checkHalted()
+		r.publish()
+	}
+	for r.parked > 0 {
+		select {
+		case done := <-r.room:
+			r.unpark(done)
+			continue
+		default:
+		}
+		break
+	}
 }
 
 // checkHalted ends the loop if the engine delivers no more.

@@ -1,0 +1,332 @@
+package driver_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/detector"
+	"github.com/ledgerd/ledgerd/node/driver"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a condition may take to come true.
+const patience = 30 * time.Second
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !holds() {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// pool is a Source of given batches.
+type pool struct {
+	ready chan struct{}
+
+	mu      sync.Mutex
+	batches [][]byte
+}
+
+func newPool() *pool { return &pool{ready: make(chan struct{}, 1)} }
+
+func (p *pool) submit(batches ...[]byte) {
+	p.mu.Lock()
+	p.batches = append(p.batches, batches...)
+	p.mu.Unlock()
+	select {
+	case p.ready <- struct{}{}:
+	default:
+	}
+}
+
+func (p *pool) Next(maxBytes int) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.batches) == 0 || len(p.batches[0]) > maxBytes {
+		return nil
+	}
+	batch := p.batches[0]
+	p.batches = p.batches[1:]
+	return batch
+}
+
+func (p *pool) Ready() <-chan struct{} { return p.ready }
+
+func (p *pool) waiting() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.batches)
+}
+
+// book is a Sink that keeps what it gets; while its gate is closed it takes nothing.
+type book struct {
+	mu       sync.Mutex
+	gate     chan struct{} // nil: open
+	rounds   []order.Delivery
+	payloads int // not empty
+	removed  []order.ServerID
+}
+
+func (b *book) Deliver(ctx context.Context, deliveries []order.Delivery) error {
+	b.mu.Lock()
+	gate := b.gate
+	b.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, delivery := range deliveries {
+		b.rounds = append(b.rounds, delivery)
+		b.removed = append(b.removed, delivery.Removed...)
+		for _, message := range delivery.Messages {
+			if len(message.Payload) > 0 {
+				b.payloads++
+			}
+		}
+	}
+	return nil
+}
+
+func (b *book) close() (open func()) {
+	gate := make(chan struct{})
+	b.mu.Lock()
+	b.gate = gate
+	b.mu.Unlock()
+	return func() {
+		b.mu.Lock()
+		b.gate = nil
+		b.mu.Unlock()
+		close(gate)
+	}
+}
+
+func (b *book) count() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.payloads
+}
+
+func (b *book) removals() []order.ServerID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]order.ServerID(nil), b.removed...)
+}
+
+// pages is what was delivered, as comparable text: round, origins and payloads.
+func (b *book) pages() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var pages []string
+	for _, round := range b.rounds {
+		for _, message := range round.Messages {
+			if len(message.Payload) > 0 {
+				pages = append(pages, fmt.Sprintf("round %d: %d says %x", round.Round, message.Origin, message.Payload[:min(16, len(message.Payload))]))
+			}
+		}
+	}
+	return pages
+}
+
+// cluster is some servers over one fabric.
+type cluster struct {
+	t       *testing.T
+	network *memory.Network
+	engine  string
+	peers   []rdmanet.PeerID
+	nodes   []*node
+}
+
+type node struct {
+	host     rdmanet.Host
+	driver   *driver.Driver
+	detector *detector.Detector
+	pool     *pool
+	book     *book
+
+	mu     sync.Mutex
+	lost   []order.ServerID
+	halted []string
+}
+
+type clusterOptions struct {
+	engine  string
+	servers int
+	memory  memory.Options
+	driver  driver.Config // bounds and linger
+	payload int
+	timing  detector.Timing
+	hosts   []rdmanet.Host // instead of memory's
+}
+
+func newCluster(t *testing.T, options clusterOptions) *cluster {
+	t.Helper()
+	c := &cluster{t: t, network: memory.NewNetwork(options.memory), engine: options.engine}
+	for i := range options.servers {
+		if options.hosts != nil {
+			c.peers = append(c.peers, options.hosts[i].ID())
+			continue
+		}
+		c.peers = append(c.peers, rdmanet.PeerID(fmt.Sprintf("server-%d", i)))
+	}
+	for i, peer := range c.peers {
+		var host rdmanet.Host
+		if options.hosts != nil {
+			host = options.hosts[i]
+		} else {
+			memoryHost, err := c.network.Host(peer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			host = memoryHost
+		}
+		c.nodes = append(c.nodes, c.start(host, order.ServerID(i), options))
+	}
+	t.Cleanup(c.close)
+	return c
+}
+
+func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterOptions) *node {
+	c.t.Helper()
+	n := &node{host: host, pool: newPool(), book: &book{}}
+	config := options.driver
+	config.Host, config.Self, config.Peers = host, self, c.peers
+	config.Source, config.Sink = n.pool, n.book
+	config.FrameGeneration = allconcur.FrameGeneration
+	config.NewEngine = func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
+		return allconcur.New(allconcur.Config{Engine: options.engine, Self: place, Servers: len(group.Members), Reliable: reliable(c.t, len(group.Members)),
+			Generation: group.Generation, FirstRound: group.FirstRound, MaxPayload: max(options.payload, 1024)})
+	}
+	config.Logger = slog.New(slog.DiscardHandler)
+	config.Lost = func(generation uint64, server order.ServerID, cause error) {
+		n.mu.Lock()
+		n.lost = append(n.lost, server)
+		n.mu.Unlock()
+		n.detector.Lost(generation, server, cause)
+	}
+	config.Halted = func(_ driver.Group, reason string) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.halted = append(n.halted, reason)
+	}
+	var err error
+	if n.driver, err = driver.New(config); err != nil {
+		c.t.Fatal(err)
+	}
+	shared, err := control.New(host, config.Logger)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	n.detector, err = detector.New(detector.Config{Host: host, Control: shared, Self: self, Peers: c.peers, Suspect: n.driver.Suspect, Timing: options.timing,
+		Logger: config.Logger})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+func reliable(t *testing.T, n int) *digraph.Digraph {
+	t.Helper()
+	g, err := digraph.Reliable(n, digraph.Target{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// activate starts a generation at some servers: members are all of them if none are given.
+func (c *cluster) activate(generation uint64, at []int, members ...order.ServerID) {
+	c.t.Helper()
+	if members == nil {
+		for i := range c.nodes {
+			members = append(members, order.ServerID(i))
+		}
+	}
+	for _, i := range at {
+		group := driver.Group{Generation: generation, FirstRound: 1, Members: members}
+		if err := c.nodes[i].driver.Activate(group); err != nil {
+			c.t.Fatal(err)
+		}
+		err := c.nodes[i].detector.Activate(detector.Group{Generation: generation, Members: members, Reliable: reliable(c.t, len(members))})
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+func (c *cluster) all() []int {
+	all := make([]int, len(c.nodes))
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+func (c *cluster) close() {
+	for _, n := range c.nodes {
+		n.detector.Close()
+		n.driver.Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var closing sync.WaitGroup
+	for _, n := range c.nodes {
+		closing.Go(func() {
+			if err := n.host.Close(ctx); err != nil {
+				c.t.Error(err)
+			}
+		})
+	}
+	closing.Wait()
+}
+
+// batch is one that no other is equal to.
+func batch(server, number, size int) []byte {
+	b := bytes.Repeat([]byte{byte(server)}, max(size, 12))
+	binary.BigEndian.PutUint32(b, uint32(server))
+	binary.BigEndian.PutUint64(b[4:], uint64(number))
+	return b
+}
+
+// sameBooks checks that the servers delivered the same, and how much.
+func (c *cluster) sameBooks(servers []int, payloads int) {
+	c.t.Helper()
+	want := c.nodes[servers[0]].book.pages()
+	if len(want) != payloads {
+		c.t.Fatalf("server %d delivered %d batches, want %d", servers[0], len(want), payloads)
+	}
+	for _, i := range servers {
+		got := c.nodes[i].book.pages()
+		for k := range want {
+			if k >= len(got) || got[k] != want[k] {
+				c.t.Fatalf("batch %d: server %d delivered %q, server %d %q", k, servers[0], want[k], i, got[min(k, len(got)-1)])
+			}
+		}
+		if len(got) != len(want) {
+			c.t.Fatalf("server %d delivered %d batches, server %d %d", i, len(got), servers[0], len(want))
+		}
+	}
+}
