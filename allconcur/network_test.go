@@ -31,8 +31,9 @@ type network struct {
 	// lies is how many false suspicions are left; each is of another server, which stops when it hears of it and is a crashed one from then on.
 	lies    int
 	accused []bool
-	counter   int
-	trace     *strings.Builder
+	// sent counts frames handed to channels.
+	sent  int
+	trace *strings.Builder
 }
 
 func newNetwork(seed uint64, config Config) (*network, error) {
@@ -55,7 +56,9 @@ func newNetwork(seed uint64, config Config) (*network, error) {
 
 func (w *network) n() int { return len(w.engines) }
 
-func (w *network) note(format string, arguments ...any) { fmt.Fprintf(w.trace, format+"\n", arguments...) }
+func (w *network) note(format string, arguments ...any) {
+	fmt.Fprintf(w.trace, format+"\n", arguments...)
+}
 
 // crash stops a server. Its frames under way still arrive, except for a tail of each channel where a crash loses tails.
 func (w *network) crash(p int) {
@@ -84,6 +87,7 @@ func (w *network) pump(p int) {
 			}
 			c := &w.channels[p*w.n()+int(to)]
 			*c = append(*c, send.Frame)
+			w.sent++
 		}
 	}
 	for _, d := range ready.Deliveries {
@@ -136,8 +140,7 @@ func (w *network) lie() error {
 func (w *network) submit(p int, empty bool) error {
 	var payload []byte
 	if !empty {
-		w.counter++
-		payload = fmt.Appendf(nil, "m%d.%d", p, w.counter)
+		payload = fmt.Appendf(nil, "m%d.%d", p, len(w.broadcast[p])+1)
 	}
 	w.note("%d A-broadcasts %q", p, payload)
 	if err := w.engines[p].Broadcast(payload); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestStories runs the protocol traces in testdata, which read as stories. After a change that is meant, rewrite them with -rewrite and read the difference.
+// TestStories runs the protocol traces in testdata/stories, which read as stories. After a change that is meant, rewrite them with -rewrite and read the difference.
 //
 //	group engine=allconcur+ servers=3 [degree=3] [nonuniform]   a new group, over the complete digraph or GS(n,d)
 //	broadcast server=0 [payload=x]                              A-broadcast
@@ -24,7 +24,7 @@ import (
 //	status [server=0]                                           every server's state, or one's
 func TestStories(t *testing.T) {
 	t.Parallel()
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
 		s := &story{t: t}
 		datadriven.RunTest(t, path, s.command)
 	})
@@ -229,7 +229,9 @@ func argument(d *datadriven.TestData, key, otherwise string) string {
 	return otherwise
 }
 
-func hasArgument(d *datadriven.TestData, key, value string) bool { return argument(d, key, "") == value }
+func hasArgument(d *datadriven.TestData, key, value string) bool {
+	return argument(d, key, "") == value
+}
 
 func (s *story) number(d *datadriven.TestData, key string, otherwise int) int {
 	text := argument(d, key, "")

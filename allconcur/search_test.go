@@ -1,0 +1,210 @@
+package allconcur
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var searchFlag = flag.Int("allconcur.states", 20_000, "the most states that TestExhaustiveSearch looks at for a group of up to three, and a tenth of that for four")
+
+// search explores every interleaving of a small group with at most one crash, at any step and in the middle of any send. States that were seen before are not
+// looked at again.
+type search struct {
+	seen map[[16]byte]struct{}
+	// limit bounds the states looked at.
+	limit int
+	ends  int
+	// payloads is how many messages that are not empty each server A-broadcasts.
+	payloads int
+	scratch  []byte
+}
+
+// explore looks at all that can follow. path is how the network got here.
+func (s *search) explore(w *network, crashes int, path []string) error {
+	key := s.key(w, crashes)
+	if _, again := s.seen[key]; again || len(s.seen) >= s.limit {
+		return nil
+	}
+	s.seen[key] = struct{}{}
+	actions := s.actions(w)
+	if len(actions) == 0 {
+		s.ends++
+		return w.judge(judgement{uniform: true})
+	}
+	for _, a := range actions {
+		sends, err := s.step(w, a, -1, crashes, path)
+		if err != nil {
+			return err
+		}
+		for after := 0; crashes > 0 && after <= sends; after++ {
+			if _, err := s.step(w, a, after, crashes, path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// step takes an action on a copy, with a crash after that many sends unless it is negative, and explores on. It tells how many frames the action sends.
+func (s *search) step(w *network, a action, crashAfter, crashes int, path []string) (int, error) {
+	actor := a.to
+	if a.kind == "flush" || a.kind == "submit" {
+		actor = a.from
+	}
+	c := w.clone()
+	if crashAfter >= 0 {
+		c.crashAfter[actor] = crashAfter
+		crashes--
+	}
+	before := c.sent
+	path = append(path, fmt.Sprintf("%s %d>%d crash after %d", a.kind, a.from, a.to, crashAfter))
+	if err := c.take(a); err != nil {
+		return 0, fmt.Errorf("%w\n%s", err, strings.Join(path, "\n"))
+	}
+	if crashAfter >= 0 {
+		c.crashed[actor], c.crashAfter[actor] = true, -1
+	}
+	for p := range c.n() {
+		if c.crashed[p] {
+			for from := range c.n() {
+				c.channels[from*c.n()+p] = nil // nobody reads it
+			}
+		}
+		for q := range p {
+			if err := c.compareBoth(p, q); err != nil {
+				return 0, fmt.Errorf("%w\n%s", err, strings.Join(path, "\n"))
+			}
+		}
+	}
+	err := s.explore(c, crashes, path)
+	return c.sent - before, err
+}
+
+// compareBoth: what two servers A-delivered is equal as far as both got.
+func (w *network) compareBoth(p, q int) error {
+	for i := range min(len(w.delivered[p]), len(w.delivered[q])) {
+		if a, b := formatDelivery(w.delivered[p][i]), formatDelivery(w.delivered[q][i]); a != b {
+			return fmt.Errorf("set agreement: server %d A-delivers %s, server %d %s", p, a, q, b)
+		}
+	}
+	return nil
+}
+
+// actions lists the enabled steps. A server A-broadcasts its payloads whenever it can, and then empty messages when they are due.
+func (s *search) actions(w *network) []action {
+	all := w.actions(false)
+	for p, engine := range w.engines {
+		if w.crashed[p] || !engine.CanBroadcast() || len(w.broadcast[p]) >= s.payloads {
+			continue
+		}
+		if i := slices.Index(all, action{"flush", p, p}); i >= 0 {
+			all[i].kind = "submit"
+		} else {
+			all = append(all, action{"submit", p, p})
+		}
+	}
+	return all
+}
+
+// key is a fingerprint of all that matters from here on.
+func (s *search) key(w *network, crashes int) [16]byte {
+	b := append(s.scratch[:0], byte(crashes))
+	for p, engine := range w.engines {
+		b = appendFlag(b, w.crashed[p])
+		b = append(b, byte(len(w.broadcast[p])))
+		if !w.crashed[p] {
+			b = engine.AppendState(b)
+		}
+		for _, d := range w.delivered[p] {
+			b = append(b, formatDelivery(d)...)
+		}
+	}
+	for i, c := range w.channels {
+		b = appendFlag(b, w.suspected[i])
+		b = binary.LittleEndian.AppendUint32(b, uint32(len(c)))
+		for _, frame := range c {
+			b = append(append(b, byte(len(frame))), frame...)
+		}
+	}
+	s.scratch = b
+	sum := sha256.Sum256(b)
+	return [16]byte(sum[:16])
+}
+
+func (w *network) clone() *network {
+	c := *w
+	c.engines = make([]*Engine, w.n())
+	c.delivered, c.broadcast = slices.Clone(w.delivered), slices.Clone(w.broadcast)
+	for p, engine := range w.engines {
+		c.engines[p] = engine.Clone()
+		c.delivered[p], c.broadcast[p] = slices.Clip(w.delivered[p]), slices.Clip(w.broadcast[p])
+	}
+	c.channels = make([][][]byte, len(w.channels))
+	for i, channel := range w.channels {
+		c.channels[i] = slices.Clip(channel)
+	}
+	c.crashed, c.crashAfter, c.suspected = slices.Clone(w.crashed), slices.Clone(w.crashAfter), slices.Clone(w.suspected)
+	c.trace = &strings.Builder{}
+	return &c
+}
+
+func runSearch(t testing.TB, config Config, payloads, limit int) (*search, error) {
+	t.Helper()
+	w, err := newNetwork(1, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.rng = rand.New(rand.NewPCG(0, 0)) // not used: the search takes every way
+	s := &search{seen: map[[16]byte]struct{}{}, limit: limit, payloads: payloads}
+	return s, s.explore(w, min(1, w.engines[0].tolerated), nil)
+}
+
+// TestExhaustiveSearch explores groups of two to four servers, in full where the limit allows.
+func TestExhaustiveSearch(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
+		for n := 2; n <= 4; n++ {
+			for payloads := 1; payloads <= 2; payloads++ {
+				t.Run(fmt.Sprintf("%s/%d/%d", engine, n, payloads), func(t *testing.T) {
+					t.Parallel()
+					limit := *searchFlag
+					if n == 4 {
+						limit /= 10
+					}
+					s, err := runSearch(t, Config{Engine: engine, Servers: n, Reliable: overlays(t, n)[0]}, payloads, limit)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Logf("%d states, %d ends, complete: %t", len(s.seen), s.ends, len(s.seen) < s.limit)
+				})
+			}
+		}
+	}
+}
+
+// TestSearchCatches proves that the search can say no: it finds each planted bug, and what is not uniform about non-uniform delivery, with three servers.
+func TestSearchCatches(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]Config{
+		"dropped forward": {Engine: EngineAllConcur, Fault: FaultDroppedForward},
+		"pruned too soon": {Engine: EngineAllConcur, Fault: FaultPrunedTooSoon},
+		"early delivery":  {Engine: EngineAllConcurPlus, Fault: FaultEarlyDelivery},
+		"not uniform":     {Engine: EngineAllConcurPlus, NonUniform: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config.Servers, config.Reliable = 3, overlays(t, 3)[0]
+			if s, err := runSearch(t, config, 1, *searchFlag); err == nil {
+				t.Fatalf("nothing found in %d states", len(s.seen))
+			} else {
+				t.Log(err)
+			}
+		})
+	}
+}
