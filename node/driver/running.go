@@ -100,7 +100,7 @@ func (r *running) run() string {
 	for r.ctx.Err() == nil && r.halted == "" {
 		r.progress = false
 		r.turn()
-		if !r.progress {
+		if !r.progress && r.halted == "" {
 			r.wait()
 		}
 	}

@@ -1,0 +1,556 @@
+package driver
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// scripted is an engine that does as it is told and remembers what it was told. Frames are 8 bytes of generation and anything.
+type scripted struct {
+	mu          sync.Mutex
+	can         bool
+	undelivered bool
+	solicited   bool
+	halted      string
+	frameError  error
+	broadcasts  [][]byte
+	frames      []string
+	suspected   []order.ServerID
+	ready       order.Ready
+}
+
+func (s *scripted) lock() func() { s.mu.Lock(); return s.mu.Unlock }
+
+func (s *scripted) CanBroadcast() bool { defer s.lock()(); return s.can }
+func (s *scripted) Solicited() bool    { defer s.lock()(); return s.solicited }
+func (s *scripted) Undelivered() bool  { defer s.lock()(); return s.undelivered }
+
+func (s *scripted) Broadcast(payload []byte) error {
+	defer s.lock()()
+	s.broadcasts = append(s.broadcasts, payload)
+	s.can = false
+	return nil
+}
+
+func (s *scripted) Receive(from order.ServerID, frame []byte) error {
+	defer s.lock()()
+	if s.halted != "" {
+		return order.ErrHalted
+	}
+	s.frames = append(s.frames, fmt.Sprintf("%d: %s", from, frame[8:]))
+	return s.frameError
+}
+
+func (s *scripted) Suspect(server order.ServerID) error {
+	defer s.lock()()
+	s.suspected = append(s.suspected, server)
+	return nil
+}
+
+func (s *scripted) Ready() order.Ready {
+	defer s.lock()()
+	ready := s.ready
+	s.ready = order.Ready{}
+	return ready
+}
+
+func (s *scripted) Status() order.Status { defer s.lock()(); return order.Status{Halted: s.halted} }
+
+func (s *scripted) received() []string {
+	defer s.lock()()
+	return append([]string(nil), s.frames...)
+}
+
+func (s *scripted) broadcastCount() int { defer s.lock()(); return len(s.broadcasts) }
+
+// quietHost is a Host whose lanes do as told.
+type quietHost struct {
+	rdmanet.Host
+	receive rdmanet.ReceiveFunc
+	lanes   map[rdmanet.PeerID]*quietLane
+}
+
+func (h *quietHost) ID() rdmanet.PeerID { return "a" }
+func (h *quietHost) Receive(_ string, receive rdmanet.ReceiveFunc) error {
+	h.receive = receive
+	return nil
+}
+func (h *quietHost) Lane(peer rdmanet.PeerID, _ string) (rdmanet.Lane, error) {
+	lane := &quietLane{peer: peer}
+	h.lanes[peer] = lane
+	return lane, nil
+}
+
+type quietLane struct {
+	rdmanet.Lane
+	peer   rdmanet.PeerID
+	frames int
+	calls  int
+	err    error
+}
+
+func (l *quietLane) Peer() rdmanet.PeerID { return l.peer }
+func (l *quietLane) Close() error         { return nil }
+func (l *quietLane) TrySend(frames ...[]byte) (bool, error) {
+	if l.err != nil {
+		return false, l.err
+	}
+	l.frames += len(frames)
+	l.calls++
+	return true, nil
+}
+
+type nothing struct{ ready chan struct{} }
+
+func (nothing) Next(int) []byte          { return nil }
+func (n nothing) Ready() <-chan struct{} { return n.ready }
+
+type sinkFunc func(context.Context, []order.Delivery) error
+
+func (f sinkFunc) Deliver(ctx context.Context, deliveries []order.Delivery) error {
+	return f(ctx, deliveries)
+}
+
+func acceptAll(context.Context, []order.Delivery) error { return nil }
+
+// rig is a driver of server a among a, b, c, d over a quiet host, and its scripted engine.
+type rig struct {
+	*Driver
+	host   *quietHost
+	engine *scripted
+	lost   chan order.ServerID
+	halted chan string
+}
+
+func newRig(t testing.TB, change func(*Config)) *rig {
+	t.Helper()
+	r := &rig{host: &quietHost{lanes: map[rdmanet.PeerID]*quietLane{}}, engine: &scripted{}, lost: make(chan order.ServerID, 8), halted: make(chan string, 8)}
+	config := Config{
+		Host: r.host, Self: 0, Peers: []rdmanet.PeerID{"a", "b", "c", "d"},
+		NewEngine: func(Group, order.ServerID) (order.Broadcaster, error) { return r.engine, nil },
+		FrameGeneration: func(frame []byte) (uint64, error) {
+			if len(frame) < 8 {
+				return 0, order.ErrFrame
+			}
+			return binary.LittleEndian.Uint64(frame), nil
+		},
+		Source: nothing{}, Sink: sinkFunc(acceptAll),
+		Lost:   func(_ uint64, server order.ServerID, _ error) { r.lost <- server },
+		Halted: func(_ Group, reason string) { r.halted <- reason },
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	if change != nil {
+		change(&config)
+	}
+	d, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Driver = d
+	t.Cleanup(d.Close)
+	return r
+}
+
+func frameOf(generation uint64, text string) []byte {
+	return append(binary.LittleEndian.AppendUint64(nil, generation), text...)
+}
+
+func waitFor(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("not in time: " + what)
+		}
+	}
+}
+
+func get[T any](t *testing.T, c <-chan T) T {
+	t.Helper()
+	select {
+	case value := <-c:
+		return value
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}
+
+func TestLingerForOthersMessages(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name      string
+		linger    time.Duration
+		solicited bool
+		atOnce    bool
+	}{
+		{"after the linger", 30 * time.Millisecond, false, false},
+		{"no linger", -1, false, true},
+		{"solicited", time.Hour, true, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *Config) { c.Linger = test.linger })
+			r.engine.can, r.engine.undelivered, r.engine.solicited = true, true, test.solicited
+			begun := time.Now()
+			if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+				t.Fatal(err)
+			}
+			waitFor(t, "the empty message", func() bool { return r.engine.broadcastCount() == 1 })
+			if took := time.Since(begun); !test.atOnce && took < test.linger {
+				t.Errorf("after %v", took)
+			}
+		})
+	}
+}
+
+func TestMalformedFramesSilenceTheirSender(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		frame []byte
+		err   error
+	}{
+		{"no header", []byte("x"), nil},
+		{"the engine refuses it", frameOf(1, "bad"), order.ErrFrame},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil)
+			r.engine.frameError = test.err
+			if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1, 3}}); err != nil {
+				t.Fatal(err)
+			}
+			r.host.receive(rdmanet.Peer{ID: "d", Incarnation: 5}, [][]byte{test.frame})
+			if server := get(t, r.lost); server != 3 {
+				t.Errorf("lost %d, want 3", server)
+			}
+			r.engine.mu.Lock()
+			r.engine.frameError = nil
+			if len(r.engine.suspected) != 1 || r.engine.suspected[0] != 2 {
+				t.Errorf("suspected %v, want the place of server 3, 2", r.engine.suspected)
+			}
+			before := len(r.engine.frames)
+			r.engine.mu.Unlock()
+			r.host.receive(rdmanet.Peer{ID: "d", Incarnation: 5}, [][]byte{frameOf(1, "more")})
+			r.host.receive(rdmanet.Peer{ID: "c", Incarnation: 5}, [][]byte{frameOf(1, "no member")})
+			r.host.receive(rdmanet.Peer{ID: "z", Incarnation: 5}, [][]byte{frameOf(1, "no peer")})
+			r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(1, "good")})
+			waitFor(t, "the good one", func() bool { return len(r.engine.received()) > before })
+			if got := r.engine.received()[before]; got != "1: good" {
+				t.Errorf("received %q", got)
+			}
+		})
+	}
+}
+
+func TestNewIncarnationIsTheFailureOfTheOldOne(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1, 2}}); err != nil {
+		t.Fatal(err)
+	}
+	r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(1, "first life")})
+	r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 6}, [][]byte{frameOf(1, "second life")})
+	if server := get(t, r.lost); server != 1 {
+		t.Errorf("lost %d, want 1", server)
+	}
+	for _, frame := range r.engine.received() {
+		if frame == "1: second life" {
+			t.Error("the second life's frame was taken")
+		}
+	}
+}
+
+func TestBrokenLane(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1, 2}}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the lanes", func() bool { return len(r.host.lanes) == 2 })
+	r.engine.mu.Lock()
+	r.host.lanes["b"].err = fmt.Errorf("lane: %w", rdmanet.ErrReset)
+	r.engine.ready.Sends = []order.Send{{To: []order.ServerID{1, 2}, Frame: frameOf(1, "x")}, {To: []order.ServerID{1, 2}, Frame: frameOf(1, "y")}}
+	r.engine.mu.Unlock()
+	r.host.receive(rdmanet.Peer{ID: "c", Incarnation: 5}, [][]byte{frameOf(1, "go on")})
+	if server := get(t, r.lost); server != 1 {
+		t.Errorf("lost %d, want 1", server)
+	}
+	r.Freeze()
+	if lane := r.host.lanes["c"]; lane.frames != 2 || lane.calls != 1 {
+		t.Errorf("%d frames in %d calls to the live one, want 2 in 1", lane.frames, lane.calls)
+	}
+	if lost := r.Status().Lost; len(lost) != 1 || lost[0] != 1 {
+		t.Errorf("status says %v", lost)
+	}
+}
+
+func TestHalts(t *testing.T) {
+	t.Parallel()
+	t.Run("the engine does", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, nil)
+		if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+			t.Fatal(err)
+		}
+		r.engine.mu.Lock()
+		r.engine.halted = "too many failures"
+		r.engine.mu.Unlock()
+		r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(1, "x")})
+		if reason := get(t, r.halted); reason != "too many failures" {
+			t.Error(reason)
+		}
+		if status := r.Status(); status.Running || status.Halted != "too many failures" {
+			t.Errorf("%+v", status)
+		}
+		r.engine.mu.Lock()
+		r.engine.halted = ""
+		r.engine.mu.Unlock()
+		if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1}}); err != nil {
+			t.Errorf("the next generation: %v", err)
+		}
+	})
+	t.Run("the sink refuses", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, func(c *Config) {
+			c.Sink = sinkFunc(func(context.Context, []order.Delivery) error { return errors.New("the disk is gone") })
+		})
+		r.engine.ready.Deliveries = []order.Delivery{{Round: 1}}
+		if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+			t.Fatal(err)
+		}
+		if reason := get(t, r.halted); reason != "deliveries not taken: the disk is gone" {
+			t.Error(reason)
+		}
+	})
+	t.Run("too much is parked", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, nil)
+		for range parkedFramesMax(2) + 1 {
+			r.engine.ready.Sends = append(r.engine.ready.Sends, order.Send{To: []order.ServerID{1}, Frame: frameOf(1, "x")})
+		}
+		r.host.lanes = map[rdmanet.PeerID]*quietLane{}
+		full := &fullHost{quietHost: r.host}
+		r.config.Host = full
+		if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+			t.Fatal(err)
+		}
+		if reason := get(t, r.halted); len(reason) < 16 || reason[:16] != "invariant broken" {
+			t.Error(reason)
+		}
+	})
+}
+
+// fullHost has lanes without room.
+type fullHost struct{ *quietHost }
+
+func (h *fullHost) Lane(peer rdmanet.PeerID, _ string) (rdmanet.Lane, error) {
+	return &fullLane{quietLane{peer: peer}}, nil
+}
+
+type fullLane struct{ quietLane }
+
+func (l *fullLane) TrySend(...[]byte) (bool, error) { return false, nil }
+func (l *fullLane) Send(ctx context.Context, _ ...[]byte) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestFreezeInterruptsTheSink(t *testing.T) {
+	t.Parallel()
+	entered := make(chan struct{})
+	r := newRig(t, func(c *Config) {
+		c.Sink = sinkFunc(func(ctx context.Context, _ []order.Delivery) error {
+			close(entered)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	})
+	r.engine.ready.Deliveries = []order.Delivery{{Round: 1}}
+	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	<-entered
+	r.Freeze()
+	select {
+	case reason := <-r.halted:
+		t.Errorf("freezing is no halt: %s", reason)
+	default:
+	}
+}
+
+// Frames of later generations are held up to a bound, then their lane waits; nothing is lost.
+func TestHeldFramesAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.HeldFrames = 4 })
+	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	returned := make(chan struct{})
+	const frames = 100
+	go func() {
+		defer close(returned)
+		for i := range frames {
+			generation := uint64(2 + i/50) // 50 of the second, 50 of the third
+			r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(1, "late"), frameOf(generation, fmt.Sprint(i))})
+		}
+	}()
+	waitFor(t, "held frames", func() bool {
+		r.inbox.mu.Lock()
+		defer r.inbox.mu.Unlock()
+		return len(r.inbox.peers[1].held) == 4
+	})
+	if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the second generation's", func() bool {
+		received := r.engine.received()
+		return len(received) > 0 && received[len(received)-1] == "1: 49"
+	})
+	if err := r.Activate(Group{Generation: 3, Members: []order.ServerID{0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	get(t, returned)
+	waitFor(t, "the third generation's", func() bool {
+		received := r.engine.received()
+		return received[len(received)-1] == "1: 99"
+	})
+	number := 0
+	for _, frame := range r.engine.received() {
+		if frame == "1: late" {
+			continue // of the first generation while that ran
+		}
+		if frame != fmt.Sprintf("1: %d", number) {
+			t.Fatalf("%q in place %d", frame, number)
+		}
+		number++
+	}
+	if number != frames {
+		t.Errorf("%d frames", number)
+	}
+}
+
+func TestCloseLetsReceiversGo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.HeldFrames = 1 })
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(9, "1"), frameOf(9, "2"), frameOf(9, "3")})
+	}()
+	waitFor(t, "a held frame", func() bool {
+		r.inbox.mu.Lock()
+		defer r.inbox.mu.Unlock()
+		return len(r.inbox.peers[1].held) == 1
+	})
+	r.Close()
+	get(t, returned)
+	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0}}); !errors.Is(err, ErrClosed) {
+		t.Errorf("activate after close: %v", err)
+	}
+}
+
+func TestGroupsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	if err := r.Activate(Group{Generation: 5, Members: []order.ServerID{0, 2}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range []Group{
+		{Generation: 5, Members: []order.ServerID{0, 2}},
+		{Generation: 4, Members: []order.ServerID{0, 2}},
+		{Generation: 6},
+		{Generation: 6, Members: []order.ServerID{1, 2}},
+		{Generation: 6, Members: []order.ServerID{2, 0}},
+		{Generation: 6, Members: []order.ServerID{0, 0}},
+		{Generation: 6, Members: []order.ServerID{0, 4}},
+	} {
+		if err := r.Activate(group); !errors.Is(err, ErrGroup) {
+			t.Errorf("%+v: %v, want ErrGroup", group, err)
+		}
+	}
+	if !r.Status().Running {
+		t.Error("a refused group ended the one that runs")
+	}
+	r.Suspect(4, 2, errors.New("of an earlier generation"))
+	r.Suspect(5, 1, errors.New("no member"))
+	r.Suspect(5, 99, errors.New("nobody"))
+	r.Suspect(5, 2, errors.New("silent"))
+	waitFor(t, "the suspicion", func() bool { defer r.engine.lock()(); return len(r.engine.suspected) == 1 })
+	if r.engine.suspected[0] != 1 {
+		t.Errorf("suspected place %d, want that of server 2, 1", r.engine.suspected[0])
+	}
+}
+
+// relayed is a running driver, by hand, for the hot path: every frame is relayed to two servers.
+func relayed(t testing.TB) (*rig, *running, func(frames [][]byte)) {
+	r := newRig(t, nil)
+	engine := &relayEngine{to: []order.ServerID{1, 2}}
+	run, err := newRunning(r.Driver, Group{Generation: 1, Members: []order.ServerID{0, 1, 2}}, 0, engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { run.cancel(errFrozen); run.status.stop() })
+	r.inbox.activate(run.group)
+	return r, run, func(frames [][]byte) {
+		r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, frames)
+		run.turn()
+	}
+}
+
+type relayEngine struct {
+	scripted
+	to    []order.ServerID
+	sends []order.Send
+}
+
+func (e *relayEngine) CanBroadcast() bool { return false }
+func (e *relayEngine) Receive(_ order.ServerID, frame []byte) error {
+	e.sends = append(e.sends, order.Send{To: e.to, Frame: frame})
+	return nil
+}
+func (e *relayEngine) Ready() order.Ready {
+	ready := order.Ready{Sends: e.sends}
+	e.sends = e.sends[:0]
+	return ready
+}
+
+func TestRelayAllocatesNothing(t *testing.T) {
+	r, _, turn := relayed(t)
+	frames := make([][]byte, 16)
+	for i := range frames {
+		frames[i] = frameOf(1, "relayed")
+	}
+	if allocations := testing.AllocsPerRun(200, func() { turn(frames) }); allocations > 0 {
+		t.Errorf("%v allocations for %d relayed frames", allocations, len(frames))
+	}
+	if lane := r.host.lanes["b"]; lane.frames != 16*lane.calls {
+		t.Errorf("%d frames in %d calls", lane.frames, lane.calls)
+	}
+}
+
+func BenchmarkRelay(b *testing.B) {
+	for _, batch := range []int{1, 16} {
+		b.Run(fmt.Sprintf("%d frames a turn", batch), func(b *testing.B) {
+			_, _, turn := relayed(b)
+			frames := make([][]byte, batch)
+			for i := range frames {
+				frames[i] = frameOf(1, "relayed")
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				turn(frames)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*batch), "ns/frame")
+		})
+	}
+}
