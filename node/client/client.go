@@ -29,8 +29,10 @@ type Options struct {
 	TLS     *tls.Config   // for https: addresses; default: the system's roots
 	Tries   int           // rounds over all nodes for a call that may be made again; default 8
 	Backoff time.Duration // the pause after the first round; it doubles up to 2 s; default 50 ms
-	// CallTime bounds one call to one node, waiting for a level included; default 70 s.
+	// CallTime bounds one call to one node; default 30 s.
 	CallTime time.Duration
+	// WaitTime is how long one call waits for a level before the same is submitted, or asked, again, which heals the loss of a node's pool; default 10 s.
+	WaitTime time.Duration
 	// MaxAnswerBytes bounds an answer; default 64 MiB.
 	MaxAnswerBytes int
 }
@@ -65,7 +67,10 @@ func New(urls []string, options Options) (*Client, error) {
 		options.Backoff = 50 * time.Millisecond
 	}
 	if options.CallTime == 0 {
-		options.CallTime = 70 * time.Second
+		options.CallTime = 30 * time.Second
+	}
+	if options.WaitTime == 0 {
+		options.WaitTime = 10 * time.Second
 	}
 	if options.MaxAnswerBytes == 0 {
 		options.MaxAnswerBytes = 64 << 20
@@ -227,6 +232,13 @@ func (c *Client) pause(ctx context.Context, round int) error {
 // since nobody could be reached at all, is given up after the first round.
 func call[Request, Answer any](ctx context.Context, c *Client, patient bool, message *Request,
 	method func(ledgerdv1connect.LedgerServiceClient, context.Context, *connect.Request[Request]) (*connect.Response[Answer], error),
+) (*Answer, error) {
+	return callFor(ctx, c, c.options.CallTime, patient, message, method)
+}
+
+// callFor is call with a bound of its own for one call to one node.
+func callFor[Request, Answer any](ctx context.Context, c *Client, limit time.Duration, patient bool, message *Request,
+	method func(ledgerdv1connect.LedgerServiceClient, context.Context, *connect.Request[Request]) (*connect.Response[Answer], error),
 ) (answer *Answer, err error) {
 	rounds := 1
 	if patient {
@@ -248,7 +260,7 @@ func call[Request, Answer any](ctx context.Context, c *Client, patient bool, mes
 		for range c.urls {
 			turn := c.current.Load()
 			at := c.at(0)
-			bounded, cancel := context.WithTimeout(ctx, c.options.CallTime)
+			bounded, cancel := context.WithTimeout(ctx, limit)
 			response, err := method(c.services[at], bounded, connect.NewRequest(message))
 			cancel()
 			if err == nil {

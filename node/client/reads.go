@@ -56,7 +56,7 @@ func (c *Client) Transaction(ctx context.Context, id ledger.Hash) (*ledgerdv1.Tr
 // Wait asks for a transaction when it has reached a level, failed or expired; it asks again until ctx ends.
 func (c *Client) Wait(ctx context.Context, id ledger.Hash, level ledgerdv1.Level) (*ledgerdv1.Transaction, error) {
 	for {
-		answer, err := call(ctx, c, true, &ledgerdv1.WaitTransactionRequest{Id: id[:], Wait: level}, service.WaitTransaction)
+		answer, err := callFor(ctx, c, c.options.WaitTime, true, &ledgerdv1.WaitTransactionRequest{Id: id[:], Wait: level}, service.WaitTransaction)
 		if err != nil {
 			return nil, err
 		}

@@ -33,7 +33,7 @@ func Reached(status *ledgerdv1.TransactionStatus, level ledgerdv1.Level) bool {
 func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle, level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
 	request := &ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle), Wait: level}
 	for {
-		answer, err := call(ctx, c, true, request, service.Submit)
+		answer, err := callFor(ctx, c, c.options.WaitTime, true, request, service.Submit)
 		if unsure := (*unsureError)(nil); errors.As(err, &unsure) {
 			return nil, unknownOutcome(bundle, err)
 		}

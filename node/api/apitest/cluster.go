@@ -192,8 +192,10 @@ func (c *Cluster) Store() error {
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.heights.Stored = c.heights.Ordered
-	c.notify()
+	if c.heights.Stored != c.heights.Ordered {
+		c.heights.Stored = c.heights.Ordered
+		c.notify()
+	}
 	return nil
 }
 
@@ -201,8 +203,10 @@ func (c *Cluster) Store() error {
 func (c *Cluster) Durable() {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.heights.Durable = c.heights.Stored
-	c.notify()
+	if c.heights.Durable != c.heights.Stored {
+		c.heights.Durable = c.heights.Stored
+		c.notify()
+	}
 }
 
 func (c *Cluster) notify() {
