@@ -7,7 +7,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// blockCache keeps verified blocks, those used last, up to a bound of their encoded bytes.
+// blockCache keeps verified blocks, those used last, up to a bound of their encoded bytes, and at least one.
 type blockCache struct {
 	mutex sync.Mutex
 	bound int64
@@ -39,12 +39,12 @@ func (c *blockCache) get(height ledger.Height) *ledger.Block {
 func (c *blockCache) put(block *ledger.Block, size int) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	if c.byKey[block.Header.Height] != nil || int64(size) > c.bound/2 {
+	if c.byKey[block.Header.Height] != nil {
 		return
 	}
 	c.byKey[block.Header.Height] = c.order.PushFront(cached{block: block, size: int64(size)})
 	c.size += int64(size)
-	for c.size > c.bound {
+	for c.size > c.bound && c.order.Len() > 1 {
 		oldest := c.order.Remove(c.order.Back()).(cached)
 		delete(c.byKey, oldest.block.Header.Height)
 		c.size -= oldest.size

@@ -1,0 +1,91 @@
+// Package ledgertest makes signed input for tests of the ledger and of what is built on it: clients with fixed keys, bundles and round messages. The same
+// calls give the same bytes.
+package ledgertest
+
+import (
+	"crypto/ed25519"
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Genesis returns a genesis of one member, without operators.
+func Genesis() *ledger.Genesis {
+	return &ledger.Genesis{Chain: "test", Time: 1_700_000_000_000, Members: []ledger.Member{{Name: "node-0", Key: []byte("key"), Address: "/memory/0"}}}
+}
+
+// Key returns the private key that belongs to a name.
+func Key(name string) ed25519.PrivateKey {
+	seed := sha256.Sum256([]byte(name))
+	return ed25519.NewKeyFromSeed(seed[:])
+}
+
+// PublicKey returns the public key that belongs to a name.
+func PublicKey(name string) ledger.PublicKey { return ledger.PublicKey(Key(name)[32:]) }
+
+// Client submits for one organisation, whose only key is Key(organisation).
+type Client struct {
+	Organisation ledger.OrganisationName
+	Ledger       ledger.Hash
+	Stream       uint64
+	Sequence     uint64
+	private      ed25519.PrivateKey
+}
+
+// NewClient returns a client of the ledger with this genesis.
+func NewClient(genesis *ledger.Genesis, organisation ledger.OrganisationName) *Client {
+	return &Client{Organisation: organisation, Ledger: genesis.Hash(), private: Key(string(organisation))}
+}
+
+// Next returns a transaction with the client's next nonce and nothing in it.
+func (c *Client) Next() ledger.Transaction {
+	c.Sequence++
+	return ledger.Transaction{Ledger: c.Ledger, Signer: c.Organisation, Nonce: ledger.Nonce{Stream: c.Stream, Sequence: c.Sequence}}
+}
+
+// Register returns the transaction that registers the organisation and opens accounts `organisation:name`; the first is an issuer.
+func (c *Client) Register(accounts ...string) ledger.Transaction {
+	transaction := c.Next()
+	transaction.Registrations = []ledger.Registration{{Name: c.Organisation, Keys: []ledger.PublicKey{PublicKey(string(c.Organisation))}}}
+	for i, name := range accounts {
+		transaction.Openings = append(transaction.Openings, ledger.Opening{Account: c.Account(name), Issuer: i == 0})
+	}
+	return transaction
+}
+
+// Account returns the path of the organisation's account of this name.
+func (c *Client) Account(name string) ledger.AccountPath {
+	return ledger.AccountPath(fmt.Sprintf("%s:%s", c.Organisation, name))
+}
+
+// Transfer returns a transaction that moves an amount of the default asset between accounts.
+func (c *Client) Transfer(from, to ledger.AccountPath, amount int64) ledger.Transaction {
+	transaction := c.Next()
+	transaction.Postings = []ledger.Posting{
+		{Account: from, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(-amount)},
+		{Account: to, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(amount)},
+	}
+	return transaction
+}
+
+// Bundle returns the transactions in a bundle that the client has signed. It panics where they have no encoding.
+func (c *Client) Bundle(transactions ...ledger.Transaction) *ledger.Bundle {
+	bundle, err := ledger.NewBundle(transactions...)
+	if err == nil {
+		err = bundle.Sign(c.Organisation, c.private)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("ledgertest: %v", err))
+	}
+	return bundle
+}
+
+// Batch returns a round message with the bundles.
+func Batch(time ledger.Milliseconds, bundles ...*ledger.Bundle) []byte {
+	encoded := make([][]byte, len(bundles))
+	for i, bundle := range bundles {
+		encoded[i] = bundle.Encode()
+	}
+	return ledger.EncodeBatch(ledger.BatchHeader{Time: time}, encoded)
+}
