@@ -81,7 +81,7 @@ func Run(t *testing.T, factory Factory) {
 // Mend timeouts of the cases: one that is not to end, and one that is.
 const (
 	mendLong  = 30 * time.Second
-	mendShort = 600 * time.Millisecond
+	mendShort = 1500 * time.Millisecond
 	// mendSlack is what a busy machine may add.
 	mendSlack = 5 * time.Second
 )
@@ -103,7 +103,7 @@ func Cases() []Case {
 		{"silent peer", Config{Members: 2, WindowFrames: 16, MendTimeout: mendShort, Cuts: true}, checkSilentPeer},
 		{"severed connections", Config{Members: 2, WindowFrames: 512, MendTimeout: mendLong}, checkSevered},
 		{"severed while it receives", Config{Members: 2, WindowFrames: 512, MendTimeout: mendLong}, checkSeveredReceiver},
-		{"partition that heals", Config{Members: 2, WindowFrames: 512, MendTimeout: 4 * time.Second, Cuts: true}, checkHealing},
+		{"partition that heals", Config{Members: 2, WindowFrames: 2048, MendTimeout: 4 * time.Second, Cuts: true}, checkHealing},
 		{"lane given up and opened again", Config{Members: 2, WindowFrames: 512, MendTimeout: mendShort, Cuts: true}, checkReopened},
 		{"receiver restarts", Config{Members: 2, WindowFrames: 64, MendTimeout: mendLong}, checkReceiverRestarts},
 		{"sender restarts", Config{Members: 2, MendTimeout: mendLong}, checkSenderRestarts},

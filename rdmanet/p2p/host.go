@@ -32,8 +32,11 @@ import (
 const protocolID = "/ledgerd/lane/1"
 
 const (
-	// connectTimeout bounds one attempt to connect, to negotiate and to be answered.
+	// connectTimeout bounds a lane's first attempt to connect, to negotiate and to be answered; it doubles while attempts
+	// run out of it.
 	connectTimeout = 5 * time.Second
+	// handshakeTimeout bounds libp2p's part of it, and how long a stream may be without its hello.
+	handshakeTimeout = 30 * time.Second
 	// farewellTimeout bounds how long Close waits for peers to take the goodbye.
 	farewellTimeout = 500 * time.Millisecond
 	// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
@@ -161,12 +164,13 @@ func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater
 		libp2p.ListenAddrs(listen),
 		// Members' addresses are given; nobody is told of any other.
 		libp2p.AddrsFactory(func([]multiaddr.Multiaddr) []multiaddr.Multiaddr { return nil }),
-		libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport(), tcp.WithConnectionTimeout(connectTimeout)),
+		libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport(), tcp.WithConnectionTimeout(handshakeTimeout)),
 		libp2p.Security(noise.ID, noise.New),
 		libp2p.Muxer(libp2pyamux.ID, newMuxer()),
 		libp2p.ConnectionGater(gate),
 		libp2p.ConnectionManager(trimmer),
 		libp2p.ResourceManager(resources),
+		libp2p.SwarmOpts(swarm.WithDialTimeout(handshakeTimeout), swarm.WithDialTimeoutLocal(handshakeTimeout)),
 		libp2p.DialRanker(swarm.NoDelayDialRanker),
 		libp2p.DisableRelay(),
 		libp2p.DisableIdentifyAddressDiscovery(),
@@ -360,6 +364,19 @@ func (h *Host) connected(_ network.Network, conn network.Conn) {
 			l.hurry()
 		}
 	}
+}
+
+// heardLately reports whether the peer gave a sign of life on any lane within half the mend timeout.
+func (h *Host) heardLately(id rdmanet.PeerID) bool {
+	since := time.Now().Add(-h.mendTimeout / 2).UnixNano()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, l := range h.lanes {
+		if key.peer == id && l.heard.Load() > since {
+			return true
+		}
+	}
+	return false
 }
 
 // Sever closes the connections to a peer, as a broken wire would: lanes are mended if the peer is still there. It is there for tests and

@@ -153,7 +153,7 @@ func (h *Host) serve(stream network.Stream) {
 
 func (s *inboundStream) run() error {
 	h := s.host
-	if err := s.stream.SetDeadline(time.Now().Add(connectTimeout)); err != nil {
+	if err := s.stream.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return err
 	}
 	greeting, err := readHello(s.stream)

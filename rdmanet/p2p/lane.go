@@ -22,10 +22,7 @@ const (
 	pauseMax = time.Second
 )
 
-var (
-	errGoodbye = errors.New("the peer closed")
-	errLate    = errors.New("out of time")
-)
+var errGoodbye = errors.New("the peer closed")
 
 // lane is a sending end; it implements rdmanet.Lane. One goroutine, run, connects, writes and mends; while connected
 // another one reads acknowledgements.
@@ -38,6 +35,7 @@ type lane struct {
 	window  *window.Window
 
 	receiver atomic.Uint64 // whose incarnation the lane leads to, 0 before a hello was answered
+	heard    atomic.Int64  // when the peer last gave a sign of life here, in nanoseconds since 1970
 	ctx      context.Context
 	cancel   context.CancelFunc
 	rush     chan struct{} // a token shortens the pause
@@ -102,9 +100,9 @@ func (l *lane) run() {
 	defer l.cancel()
 	defer l.host.retire(l)
 	deadline := time.Now().Add(l.host.mendTimeout)
-	pause := pauseMin
+	pause, patience := pauseMin, connectTimeout
 	for {
-		heard, err := l.connect(deadline)
+		heard, err := l.connect(min(time.Until(deadline), patience))
 		switch {
 		case l.ctx.Err() != nil:
 			l.end(rdmanet.ErrClosed)
@@ -117,7 +115,10 @@ func (l *lane) run() {
 			return
 		}
 		if !heard.IsZero() {
-			deadline, pause = heard.Add(l.host.mendTimeout), pauseMin
+			deadline, pause, patience = heard.Add(l.host.mendTimeout), pauseMin, connectTimeout
+		} else if isTimeout(err) {
+			// On a machine with much to do a second attempt takes as long as the first.
+			patience *= 2
 		}
 		l.host.log.Debug("lane is down", "lane", l.key.name, "peer", l.key.peer, "error", err)
 		left := time.Until(deadline)
@@ -156,12 +157,9 @@ func (l *lane) unreachable(cause error) {
 
 // connect makes one attempt and, if it succeeds, carries the lane until the stream breaks. It gives when the peer was last heard of, if it
 // was, and why the stream ended.
-func (l *lane) connect(deadline time.Time) (heard time.Time, err error) {
-	attempt := time.Now().Add(connectTimeout)
-	if deadline.Before(attempt) {
-		attempt = deadline
-	}
-	ctx, cancel := context.WithDeadlineCause(l.ctx, attempt, errLate)
+func (l *lane) connect(patience time.Duration) (heard time.Time, err error) {
+	attempt := time.Now().Add(patience)
+	ctx, cancel := context.WithDeadline(l.ctx, attempt)
 	defer cancel()
 	// The fabric has pauses of its own, and libp2p's grow to minutes.
 	l.host.swarm.Backoff().Clear(l.peer)
@@ -257,9 +255,10 @@ func unblock(stream network.Stream) {
 	_ = stream.SetDeadline(time.Unix(1, 0))
 }
 
-// dropIfSilent closes a connection whose peer does not answer in time, so that the next attempt dials anew.
+// dropIfSilent closes a connection whose peer does not answer in time, on none of the lanes to it, so that the next attempt dials
+// anew.
 func (l *lane) dropIfSilent(stream network.Stream, err error) {
-	if isTimeout(err) && l.ctx.Err() == nil {
+	if isTimeout(err) && l.ctx.Err() == nil && !l.host.heardLately(l.key.peer) {
 		// The connection is gone one way or the other.
 		_ = stream.Conn().Close()
 	}
@@ -323,6 +322,7 @@ func (r *ackReader) run() {
 			return
 		}
 		r.heard = time.Now()
+		r.lane.heard.Store(r.heard.UnixNano())
 		if !r.lane.window.Ack(a.delivered) {
 			r.err = fmt.Errorf("%w: frame %d is acknowledged and was never sent", errProtocol, a.delivered)
 			return
