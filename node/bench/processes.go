@@ -271,6 +271,13 @@ func (s *serving) follow(next instruction) (reply answer, err error) {
 }
 
 func (s *serving) listen(p Parameters, self int) (answer, error) {
+	p.For = time.Second // how long is for the other side to know
+	if err := p.Validate(); err != nil {
+		return answer{}, err
+	}
+	if self < 0 || self >= p.Servers {
+		return answer{}, fmt.Errorf("%w: server %d of %d", ErrParameters, self, p.Servers)
+	}
 	key, err := p2p.NewIdentity(rand.Reader)
 	if err != nil {
 		return answer{}, err

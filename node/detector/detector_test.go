@@ -1,0 +1,244 @@
+package detector
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// watchers is a group of detectors over the memory fabric, in the virtual time of synctest.
+type watchers struct {
+	t         *testing.T
+	network   *memory.Network
+	peers     []rdmanet.PeerID
+	hosts     []*memory.Host
+	controls  []*control.Control
+	detectors []*Detector
+	suspected chan string // "0 suspects 3: why"
+	attached  chan string
+}
+
+func newWatchers(t *testing.T, g *digraph.Digraph) *watchers {
+	t.Helper()
+	w := &watchers{t: t, network: memory.NewNetwork(), suspected: make(chan string, 100), attached: make(chan string, 10_000)}
+	members := make([]order.ServerID, g.Order())
+	for i := range members {
+		members[i] = order.ServerID(i)
+		w.peers = append(w.peers, rdmanet.PeerID(fmt.Sprintf("server-%d", i)))
+	}
+	for i, peer := range w.peers {
+		host, err := w.network.Host(peer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := control.New(host, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := New(Config{
+			Host: host, Control: c, Self: order.ServerID(i), Peers: w.peers,
+			Suspect: func(generation uint64, server order.ServerID, cause error) {
+				w.suspected <- fmt.Sprintf("in %d, %d suspects %d: %v", generation, i, server, cause)
+			},
+			Attach:   func() []byte { return []byte(fmt.Sprintf("height %d", i)) },
+			Attached: func(server order.ServerID, payload []byte) { w.attached <- fmt.Sprintf("%d hears %s", i, payload) },
+			Logger:   slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.hosts, w.controls, w.detectors = append(w.hosts, host), append(w.controls, c), append(w.detectors, d)
+	}
+	for _, d := range w.detectors {
+		if err := d.Activate(Group{Generation: 3, Members: members, Reliable: g}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+func (w *watchers) close() {
+	for i := range w.detectors {
+		w.detectors[i].Close()
+	}
+	for _, host := range w.hosts {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		if err := host.Close(ctx); err != nil {
+			w.t.Error(err)
+		}
+		cancel()
+	}
+}
+
+// after lets virtual time pass and gives who suspects whom, sorted.
+func (w *watchers) after(d time.Duration) []string {
+	time.Sleep(d) // of the bubble's clock
+	synctest.Wait()
+	var suspected []string
+	for {
+		select {
+		case s := <-w.suspected:
+			suspected = append(suspected, s)
+		default:
+			slices.Sort(suspected)
+			return suspected
+		}
+	}
+}
+
+func ringOf(t *testing.T, n int) *digraph.Digraph {
+	t.Helper()
+	g, err := digraph.Ring(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestHealthyGroupSuspectsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchers(t, ringOf(t, 4))
+		defer w.close()
+		if suspected := w.after(10 * time.Minute); len(suspected) > 0 {
+			t.Errorf("%v", suspected)
+		}
+		if beats := len(w.attached); beats < 4*1199 || beats > 4*1202 {
+			t.Errorf("%d heartbeats in ten minutes", beats)
+		}
+		if got := <-w.attached; !slices.Contains([]string{"1 hears height 0", "2 hears height 1", "3 hears height 2", "0 hears height 3"}, got) {
+			t.Error(got)
+		}
+	})
+}
+
+func TestKilledServerIsSuspectedByItsSuccessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchers(t, ringOf(t, 4))
+		defer w.close()
+		w.after(10 * time.Second)
+		w.network.Kill(w.peers[2])
+		w.detectors[2].Deactivate() // it is dead, and sees everybody else so
+		want := []string{"in 3, 3 suspects 2: its connection is down for 1s"}
+		if got := w.after(999 * time.Millisecond); len(got) > 0 {
+			t.Errorf("too early: %v", got)
+		}
+		if got := w.after(2 * time.Millisecond); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestHungServerIsSuspectedAfterTheTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchers(t, ringOf(t, 4))
+		defer w.close()
+		w.after(10*time.Second + time.Millisecond)
+		w.detectors[2].Deactivate() // it is there and says nothing
+		if got := w.after(4400 * time.Millisecond); len(got) > 0 {
+			t.Errorf("too early: %v", got)
+		}
+		want := []string{"in 3, 3 suspects 2: no heartbeat for 5s"}
+		if got := w.after(700 * time.Millisecond); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestRestartIsNoticedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchers(t, ringOf(t, 4))
+		defer w.close()
+		w.after(10 * time.Second)
+		w.network.Kill(w.peers[2])
+		host, err := w.network.Host(w.peers[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := host.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}()
+		again, err := control.New(host, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := again.Send(w.peers[3], control.KindStored, nil); err != nil {
+			t.Fatal(err)
+		}
+		got := w.after(time.Millisecond)
+		if want := []string{fmt.Sprintf("in 3, 3 suspects 2: it restarted as incarnation %v", host.Incarnation())}; !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// On an edge that only the unreliable digraph has, the one that loses its lane has nothing to suspect; it tells those who have.
+func TestAccusation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchers(t, ringOf(t, 5))
+		defer w.close()
+		w.after(10 * time.Second)
+		w.detectors[0].Lost(2, 2, rdmanet.ErrReset) // of another generation
+		w.detectors[0].Lost(3, 2, rdmanet.ErrReset)
+		w.detectors[0].Lost(3, 2, rdmanet.ErrReset)
+		want := []string{"in 3, 3 suspects 2: another server cannot reach it: server 0 says so"}
+		if got := w.after(time.Second); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		w.detectors[0].Lost(3, 4, rdmanet.ErrReset) // its predecessor
+		want = []string{fmt.Sprintf("in 3, 0 suspects 4: %v", rdmanet.ErrReset)}
+		if got := w.after(time.Second); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+func TestMalformedMessagesAreDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchers(t, ringOf(t, 3))
+		defer w.close()
+		for _, payload := range [][]byte{nil, {1}, make([]byte, 7), make([]byte, 13)} {
+			for _, kind := range []control.Kind{control.KindHeartbeat, control.KindAccusation} {
+				if err := w.controls[0].Send(w.peers[1], kind, payload); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if got := w.after(time.Minute); len(got) > 0 {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+func TestWrongGroups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchers(t, ringOf(t, 3))
+		defer w.close()
+		for _, group := range []Group{
+			{Generation: 4},
+			{Generation: 4, Members: []order.ServerID{1, 2}, Reliable: ringOf(t, 2)},
+			{Generation: 4, Members: []order.ServerID{0, 1}, Reliable: ringOf(t, 3)},
+			{Generation: 4, Members: []order.ServerID{0, 1}},
+			{Generation: 4, Members: []order.ServerID{0, 9}, Reliable: ringOf(t, 2)},
+		} {
+			if err := w.detectors[0].Activate(group); err == nil {
+				t.Errorf("%+v is taken", group)
+			}
+		}
+	})
+}

@@ -1,0 +1,245 @@
+package detector
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+var testTiming = Timing{Heartbeat: 100 * time.Millisecond, Timeout: time.Second, Grace: 300 * time.Millisecond}
+
+// story runs a machine that watches servers 1 and 2 through lines "at 250ms heard 1 #7", and gives what it suspects and when.
+func story(t *testing.T, lines string) string {
+	t.Helper()
+	start := time.Unix(1_000_000, 0)
+	m, err := NewMachine(testTiming, []order.ServerID{1, 2}, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	tell := func(now time.Time, suspicions []Suspicion) {
+		for _, s := range suspicions {
+			told = append(told, fmt.Sprintf("%v: %d, %v", now.Sub(start), s.Server, s.Cause))
+		}
+	}
+	now := start
+	// tickUntil lets the clock go from one moment to the next, as Detector does.
+	tickUntil := func(until time.Time) {
+		for m.Next().Before(until) {
+			now = m.Next()
+			_, suspicions := m.Tick(now)
+			tell(now, suspicions)
+		}
+		now = until
+	}
+	for line := range strings.Lines(lines) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		var at, event string
+		var server order.ServerID
+		var incarnation rdmanet.Incarnation
+		if _, err := fmt.Sscanf(line, "at %s %s %d #%d", &at, &event, &server, &incarnation); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		offset, err := time.ParseDuration(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if event == "wake" { // after a pause in which nobody ticked
+			now = start.Add(offset)
+			_, suspicions := m.Tick(now)
+			tell(now, suspicions)
+			continue
+		}
+		tickUntil(start.Add(offset))
+		var suspicions []Suspicion
+		switch event {
+		case "heard":
+			suspicions = m.Heard(server, incarnation, now)
+		case "down":
+			m.Disconnected(server, now)
+		case "up":
+			m.Connected(server)
+		case "restarted":
+			suspicions = m.Restarted(server, incarnation)
+		case "unreachable":
+			suspicions, _ = m.Unreachable(server, incarnation, errors.New("lane broke"))
+		case "until":
+		default:
+			t.Fatalf("%q", line)
+		}
+		tell(now, suspicions)
+	}
+	return strings.Join(told, "\n")
+}
+
+func TestStories(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, lines, want string }{
+		{"silence", `
+			at 900ms heard 1 #7
+			at 1500ms until 0 #0`,
+			"1s: 2, no heartbeat for 1s"},
+		{"a heartbeat that is just too late", `
+			at 900ms heard 2 #7
+			at 1001ms heard 1 #7
+			at 1500ms until 0 #0`,
+			"1s: 1, no heartbeat for 1s"},
+		{"suspected once", `
+			at 900ms heard 2 #7
+			at 1200ms unreachable 1 #0
+			at 1300ms restarted 1 #9
+			at 1400ms until 0 #0`,
+			"1s: 1, no heartbeat for 1s"},
+		{"a connection that does not come back", `
+			at 500ms heard 1 #7
+			at 500ms heard 2 #7
+			at 600ms down 1 #0
+			at 1400ms until 0 #0`,
+			"900ms: 1, its connection is down for 300ms"},
+		{"a connection that comes back", `
+			at 600ms heard 1 #7
+			at 600ms heard 2 #7
+			at 600ms down 1 #0
+			at 899ms up 1 #0
+			at 1500ms until 0 #0`,
+			""},
+		{"restart", `
+			at 100ms heard 1 #7
+			at 200ms restarted 1 #7
+			at 300ms restarted 1 #8`,
+			"300ms: 1, it restarted as incarnation 8"},
+		{"restart that only its heartbeat tells", `
+			at 100ms heard 1 #7
+			at 300ms heard 1 #8`,
+			"300ms: 1, it restarted as incarnation 8"},
+		{"news of the life that it takes part in", `
+			at 100ms restarted 1 #7
+			at 200ms heard 1 #7
+			at 300ms until 0 #0`,
+			""},
+		{"a lane breaks", `
+			at 100ms heard 1 #7
+			at 200ms unreachable 1 #7`,
+			"200ms: 1, lane broke"},
+		{"a lane to its earlier life breaks", `
+			at 100ms heard 1 #7
+			at 200ms unreachable 1 #6
+			at 300ms until 0 #0`,
+			""},
+		{"not watched here", `
+			at 100ms unreachable 3 #6
+			at 100ms down 3 #0
+			at 300ms restarted 3 #9`,
+			""},
+		{"this process was stopped", `
+			at 100ms heard 1 #7
+			at 100ms heard 2 #7
+			at 150ms down 2 #0
+			at 60s wake 0 #0
+			at 60100ms up 2 #0
+			at 60900ms heard 1 #7
+			at 61500ms until 0 #0`,
+			"1m1s: 2, no heartbeat for 1s"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if got := story(t, test.lines); got != test.want {
+				t.Errorf("suspected\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+// Whoever is heard in time is never suspected, whoever falls silent always is, within a timeout.
+func TestCompleteAndAccurate(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.Unix(1_000_000, 0)
+		m, err := NewMachine(testTiming, []order.ServerID{1, 2}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end := now.Add(10 * time.Second)
+		dies := now.Add(time.Duration(rapid.IntRange(0, 8000).Draw(t, "server 2 dies after ms")) * time.Millisecond)
+		heard := map[order.ServerID]time.Time{1: now, 2: now}
+		beats := 0
+		for now.Before(end) {
+			now = now.Add(time.Duration(rapid.IntRange(1, 150).Draw(t, "ms")) * time.Millisecond)
+			beat, suspicions := m.Tick(now)
+			if beat {
+				beats++
+			}
+			for _, s := range suspicions {
+				if now.Sub(heard[s.Server]) < testTiming.Timeout {
+					t.Fatalf("%d is suspected %v after it was heard", s.Server, now.Sub(heard[s.Server]))
+				}
+				if s.Server == 1 {
+					t.Fatal("the one that is heard is suspected")
+				}
+			}
+			if now.Sub(heard[1]) >= 500*time.Millisecond {
+				heard[1] = now
+				m.Heard(1, 7, now)
+			}
+			if now.Before(dies) {
+				heard[2] = now
+				m.Heard(2, 7, now)
+			}
+			if suspected := m.find(2).suspected; suspected != (now.Sub(heard[2]) >= testTiming.Timeout) && now.Sub(heard[2]) > testTiming.Timeout+150*time.Millisecond {
+				t.Fatalf("server 2, silent for %v: suspected %v", now.Sub(heard[2]), suspected)
+			}
+			if m.Next().Sub(now) > testTiming.Heartbeat {
+				t.Fatal("the next heartbeat is late")
+			}
+		}
+		if beats < 60 {
+			t.Fatalf("%d heartbeats in 10 s", beats)
+		}
+	})
+}
+
+func TestTimingsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	for _, timing := range []Timing{{Heartbeat: -1}, {Heartbeat: time.Second, Timeout: time.Second}, {Grace: -1}, {Grace: time.Hour}, {Timeout: -1}} {
+		if _, err := NewMachine(timing, nil, time.Now()); err == nil {
+			t.Errorf("%+v is taken", timing)
+		}
+	}
+}
+
+func TestAccuracy(t *testing.T) {
+	t.Parallel()
+	// Delays that are longer than t with probability e^(-t/100ms), Δhb = 100 ms, Δto = 300 ms: all of e^-2, e^-1, e^0 late.
+	exponential := func(t time.Duration) float64 { return math.Exp(-float64(t) / float64(100*time.Millisecond)) }
+	got, err := Accuracy(8, 3, 100*time.Millisecond, 300*time.Millisecond, exponential)
+	if want := math.Pow(1-math.Exp(-3), 24); err != nil || math.Abs(got-want) > 1e-12 {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	more, err := Accuracy(8, 3, 100*time.Millisecond, 3*time.Second, exponential)
+	if err != nil || more <= got {
+		t.Errorf("a longer timeout gives %v, %v", more, err)
+	}
+	never := func(time.Duration) float64 { return 0 }
+	if got, err := Accuracy(8, 3, time.Second, time.Second, never); err != nil || got != 1 {
+		t.Errorf("without delays %v, %v", got, err)
+	}
+	for _, p := range []float64{-1, 2, math.NaN()} {
+		if _, err := Accuracy(8, 3, time.Second, time.Second, func(time.Duration) float64 { return p }); err == nil {
+			t.Errorf("%v is taken for a probability", p)
+		}
+	}
+	if _, err := Accuracy(0, 3, time.Second, time.Second, never); err == nil {
+		t.Error("no servers")
+	}
+}
