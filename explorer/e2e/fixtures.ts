@@ -1,0 +1,67 @@
+import { expect, test as base, type Page } from "@playwright/test";
+import { readFile } from "node:fs/promises";
+
+/** Every test fails when its page logs an error, breaks its policy or throws; a test that provokes some names them in `expected`. */
+export const test = base.extend<{ expected: RegExp[]; watched: void }>({
+  expected: [[], { option: true }],
+  watched: [
+    async ({ page, expected }, use) => {
+      const errors: string[] = [];
+      page.on("pageerror", (error) => errors.push(error.message));
+      page.on("console", (message) => {
+        if (message.type() === "error" && !expected.some((pattern) => pattern.test(message.text()))) errors.push(message.text());
+      });
+      await use();
+      expect(errors).toEqual([]);
+    },
+    { auto: true },
+  ],
+});
+export { expect };
+
+export function clusterUrl(): string {
+  const url = process.env["LEDGERD_URL"];
+  if (!url) throw new Error("no cluster was started");
+  return url;
+}
+
+/** One call of the API, as JSON. */
+export async function call<T>(base: string, method: string, request: object = {}): Promise<T> {
+  const answer = await fetch(`${base}/ledgerd.v1.LedgerService/${method}`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(request) });
+  if (!answer.ok) throw new Error(`${method}: ${answer.status} ${await answer.text()}`);
+  return (await answer.json()) as T;
+}
+
+export function numberIn(text: string | null): number {
+  return Number((text ?? "").replace(/[^\d]/g, ""));
+}
+
+/** The height that the overview shows as the chain's head. */
+export async function headOf(page: Page): Promise<number> {
+  return numberIn(await page.getByTestId("head").textContent());
+}
+
+/** The heights in the list of blocks, from the top. */
+export async function heightsOf(page: Page): Promise<number[]> {
+  const cells = await page.getByTestId("blocks").locator("tbody tr td:first-child a").allTextContents();
+  return cells.map(numberIn);
+}
+
+/** Downloads the list's CSV and returns its rows, the header first. Cells with line breaks do not occur in what is compared. */
+export async function downloadCsv(page: Page): Promise<{ name: string; rows: string[][] }> {
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: /CSV/ }).click();
+  const saved = await download;
+  const text = await readFile(await saved.path(), "utf8");
+  const rows = text
+    .split("\r\n")
+    .filter((line) => line !== "")
+    .map((line) => [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map((match) => (match[1] ?? match[2] ?? "").replaceAll('""', '"')));
+  return { name: saved.suggestedFilename(), rows };
+}
+
+/** That nothing is wider than the window. */
+export async function expectNoSidewaysScroll(page: Page): Promise<void> {
+  const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
+  expect(content, `${page.url()} is wider than its window`).toBeLessThanOrEqual(window ?? 0);
+}

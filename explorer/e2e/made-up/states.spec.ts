@@ -1,0 +1,181 @@
+import { FakeNode } from "../../test/fake-node";
+import { expect, heightsOf, numberIn, test } from "../fixtures";
+
+test.describe("states that a healthy cluster does not show", () => {
+  test.use({ expected: [/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE/] });
+
+  test("a proof that does not verify is red, says so and shows where", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 20, damagedProofs: true });
+    try {
+      const id = node.chain.at(9n)?.transactions[4]?.status?.idHex ?? "";
+      await page.goto(`${node.url}/tx/${id}`);
+      await expect(page.getByTestId("proof-verdict")).toHaveText("✗ does not verify");
+      await expect(page.getByText("Do not rely on this answer.")).toBeVisible();
+      const marks = page.getByRole("region", { name: "Proof that it is in the block" }).locator("ol .mark");
+      expect((await marks.allTextContents()).filter((mark) => mark.includes("✗"))).toHaveLength(1);
+      await expect(page.getByText("but has to be")).toBeVisible();
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("a node that goes away is told, and the page goes on when it is back", async ({ page }) => {
+    let node = await FakeNode.start({ blocks: 30, everyMs: 100 });
+    const port = Number(new URL(node.url).port);
+    try {
+      await page.goto(`${node.url}/`);
+      await expect.poll(async () => (await heightsOf(page))[0]).toBeGreaterThan(30);
+      await node.stop();
+      await expect(page.getByText("Reconnecting.")).toBeVisible();
+      const kept = await heightsOf(page);
+      expect(kept.length).toBeGreaterThan(4);
+      // What it cannot load says so, and is loaded once the node is there again.
+      await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: "Accounts" }).click();
+      await expect(page.getByText("The node does not answer", { exact: true })).toBeVisible();
+      node = await FakeNode.start({ blocks: 10, everyMs: 100, port });
+      await expect(page.getByTestId("accounts").getByText("clearing:settlement")).toBeVisible();
+      await expect(page.getByText("Reconnecting.")).toBeHidden();
+      // The new node's chain is another one: nothing of the old one stays.
+      await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: "Overview" }).click();
+      await expect.poll(async () => (await heightsOf(page))[0]).toBeLessThan(kept[0] ?? 0);
+      const heights = await heightsOf(page);
+      expect(heights).toEqual(heights.map((_, i) => (heights[0] ?? 0) - i));
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("suspected, absent and removed members are told apart in words and in the drawing", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 5, servers: 9, suspected: [3], removed: [5], away: [7] });
+    try {
+      await page.goto(`${node.url}/nodes`);
+      await expect(page.getByTestId("nodes-up")).toHaveText("6 of 9");
+      for (const [state, word] of [["suspected", "suspected"], ["away", "not connected"], ["removed", "removed"]]) {
+        await expect(page.getByTestId("digraph").locator(`g.node.${state}`)).toHaveCount(1);
+        await expect(page.getByTestId("members").getByText(word ?? "", { exact: true })).toHaveCount(1);
+      }
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("a large digraph draws one server's edges only", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 5, servers: 128, degree: 4 });
+    try {
+      await page.goto(`${node.url}/nodes`);
+      await expect(page.getByTestId("digraph").locator("g.node")).toHaveCount(128);
+      await expect(page.getByTestId("digraph").locator("path.edge.bright")).toHaveCount(4);
+      expect(await page.getByTestId("digraph").locator("path.edge").count()).toBeLessThan(16);
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("a failed transaction says why, and keeps its place in the block", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 20 });
+    try {
+      const id = node.chain.at(18n)?.transactions[1]?.status?.idHex ?? "";
+      await page.goto(`${node.url}/tx/${id}`);
+      await expect(page.getByText("It is in the block, but failed and changed nothing.")).toBeVisible();
+      await expect(page.getByText("insufficient_funds")).toBeVisible();
+      await expect(page.getByTestId("proof-verdict")).toHaveText("✓ verified in this browser");
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("an amount of 128 bits keeps every digit", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 5 });
+    try {
+      await page.goto(`${node.url}/account/clearing:settlement`);
+      await expect(page.getByTestId("balances")).toContainText("170,141,183,460,469,231,731,687,303,715,884,105,727");
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("a long and fast chain leaves the page small", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 10, everyMs: 4 });
+    try {
+      await page.goto(`${node.url}/blocks`);
+      await expect.poll(async () => (await heightsOf(page))[0]).toBeGreaterThan(800);
+      expect((await heightsOf(page)).length).toBe(50);
+      expect(await page.evaluate(() => document.querySelectorAll("*").length)).toBeLessThan(1_500);
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("a list keeps still under the pointer", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 30, everyMs: 100 });
+    try {
+      await page.goto(`${node.url}/`);
+      await expect.poll(async () => (await heightsOf(page))[0]).toBeGreaterThan(30);
+      await page.getByTestId("blocks").locator("tbody tr").nth(3).hover();
+      await expect(page.getByText("held still for you").first()).toBeVisible();
+      const still = await heightsOf(page);
+      const header = page.locator(".head .mono");
+      const head = numberIn(await header.textContent());
+      await expect.poll(async () => numberIn(await header.textContent())).toBeGreaterThan(head + 3);
+      expect(await heightsOf(page)).toEqual(still);
+      await page.mouse.move(5, 5);
+      await expect.poll(async () => (await heightsOf(page))[0]).toBeGreaterThan(still[0] ?? 0);
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("nothing jumps while the overview loads and lives", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 60, everyMs: 150 });
+    try {
+      await page.addInitScript(() => {
+        const state = window as unknown as { shifted: number };
+        state.shifted = 0;
+        new PerformanceObserver((list) => {
+          for (const entry of list.getEntries()) state.shifted += (entry as unknown as { value: number }).value;
+        }).observe({ type: "layout-shift", buffered: true });
+      });
+      await page.goto(`${node.url}/`);
+      await expect.poll(async () => (await heightsOf(page))[0]).toBeGreaterThan(75);
+      expect(await page.evaluate(() => (window as unknown as { shifted: number }).shifted)).toBeLessThan(0.02);
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("colours keep AA contrast in both themes", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 2 });
+    try {
+      for (const colorScheme of ["light", "dark"] as const) {
+        await page.emulateMedia({ colorScheme });
+        await page.goto(`${node.url}/`);
+        const colours = await page.evaluate(() => {
+          const style = getComputedStyle(document.documentElement);
+          const names = ["ground", "surface", "raised", "text", "muted", "accent", "accent-soft", "good", "good-soft", "warn", "warn-soft", "bad", "bad-soft"];
+          return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+        });
+        const pairs = [
+          ...["text", "muted", "accent", "good", "warn", "bad"].flatMap((ink) => ["ground", "surface"].map((paper) => [ink, paper] as const)),
+          ...["accent", "good", "warn", "bad"].map((ink) => [ink, `${ink}-soft`] as const),
+          ["muted", "raised"] as const,
+        ];
+        for (const [ink, paper] of pairs) expect(contrast(colours[ink] ?? "", colours[paper] ?? ""), `${colorScheme}: ${ink} on ${paper}`).toBeGreaterThanOrEqual(4.5);
+      }
+    } finally {
+      await node.stop();
+    }
+  });
+});
+
+/** The contrast of two colours such as #1b1c1e, as WCAG 2.1 defines it. */
+function contrast(a: string, b: string): number {
+  const luminance = (colour: string): number => {
+    const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => {
+      const part = Number.parseInt(colour.slice(at, at + 2), 16) / 255;
+      return part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const [dark = 0, light = 0] = [luminance(a), luminance(b)].sort((x, y) => x - y);
+  return (light + 0.05) / (dark + 0.05);
+}
