@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a condition may take to come true.
 const patience = 30 * time.Second
 
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for !holds() {
@@ -84,6 +84,8 @@ type book struct {
 	rounds   []order.Delivery
 	payloads int // not empty
 	removed  []order.ServerID
+
+	delivered func() // if set, called for each payload
 }
 
 func (b *book) Deliver(ctx context.Context, deliveries []order.Delivery) error {
@@ -105,6 +107,9 @@ func (b *book) Deliver(ctx context.Context, deliveries []order.Delivery) error {
 		for _, message := range delivery.Messages {
 			if len(message.Payload) > 0 {
 				b.payloads++
+				if b.delivered != nil {
+					b.delivered()
+				}
 			}
 		}
 	}
@@ -153,7 +158,7 @@ func (b *book) pages() []string {
 
 // cluster is some servers over one fabric.
 type cluster struct {
-	t       *testing.T
+	t       testing.TB
 	network *memory.Network
 	engine  string
 	peers   []rdmanet.PeerID
@@ -182,7 +187,7 @@ type clusterOptions struct {
 	hosts   []rdmanet.Host // instead of memory's
 }
 
-func newCluster(t *testing.T, options clusterOptions) *cluster {
+func newCluster(t testing.TB, options clusterOptions) *cluster {
 	t.Helper()
 	c := &cluster{t: t, network: memory.NewNetwork(options.memory), engine: options.engine}
 	for i := range options.servers {
@@ -248,7 +253,7 @@ func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterO
 	return n
 }
 
-func reliable(t *testing.T, n int) *digraph.Digraph {
+func reliable(t testing.TB, n int) *digraph.Digraph {
 	t.Helper()
 	g, err := digraph.Reliable(n, digraph.Target{})
 	if err != nil {

@@ -225,3 +225,22 @@ func TestOverP2P(t *testing.T) {
 	c.deliverSome(c.all(), 0, 100)
 	c.sameBooks(c.all(), servers*100)
 }
+
+// BenchmarkSingleRequest is the time from a submission to an idle group until its delivery at the server that it was submitted to.
+func BenchmarkSingleRequest(b *testing.B) {
+	for _, engine := range []string{allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur} {
+		for _, servers := range []int{4, 5, 8} {
+			b.Run(fmt.Sprintf("%s/%d servers", engine, servers), func(b *testing.B) {
+				c := newCluster(b, clusterOptions{engine: engine, servers: servers})
+				c.activate(1, c.all())
+				delivered := make(chan struct{}, 1)
+				c.nodes[0].book.delivered = func() { delivered <- struct{}{} }
+				request := batch(0, 0, 64)
+				for b.Loop() {
+					c.nodes[0].pool.submit(request)
+					<-delivered
+				}
+			})
+		}
+	}
+}
