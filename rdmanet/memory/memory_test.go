@@ -59,3 +59,5 @@ func (f *fabric) Cut(i, j int) { f.network.Cut(f.ID(i), f.ID(j)) }
 func (f *fabric) Mend(i, j int) { f.network.Mend(f.ID(i), f.ID(j)) }
 
 func (f *fabric) Stranger() (rdmanet.Host, error) { return nil, nil }
+
+func BenchmarkFabric(b *testing.B) { fabrictest.Benchmark(b, newFabric) }

@@ -15,6 +15,8 @@ import (
 
 func TestFabric(t *testing.T) { fabrictest.Run(t, newFabric) }
 
+func BenchmarkFabric(b *testing.B) { fabrictest.Benchmark(b, newFabric) }
+
 // identity gives the key and the identity of member i, always the same.
 func identity(t testing.TB, i int) (ed25519.PrivateKey, rdmanet.PeerID) {
 	t.Helper()
