@@ -30,7 +30,7 @@
 //		hand ready.Sends to the lanes, in order; only then act on ready.Deliveries
 //	}
 //
-// It has no clock, goroutine, random source or I/O. Clone and AppendState let a search copy and compare servers.
+// All frames from one server to another, messages and notifications alike, take one FIFO lane: a notification that overtakes a message proves it lost. It has no clock, goroutine, random source or I/O. Clone and AppendState let a search copy and compare servers.
 //
 // # Where to find what
 //
@@ -49,7 +49,8 @@
 // # What always holds
 //
 // Under the assumptions of the papers (lanes are reliable and FIFO, at most f servers fail, the failure detector is perfect, P): validity, uniform agreement,
-// uniform total order and integrity. f is digraph.Tolerated(G_R), so that n > 2f. Config.NonUniform drops "uniform" for unreliable rounds.
+// uniform total order and integrity. f is digraph.Tolerated(G_R), so that n > 2f. Config.NonUniform drops "uniform" for unreliable rounds. Where a crash loses
+// frames that were handed to the lanes, "uniform" does not cover what the crashed server A-delivered last; the survivors agree all the same.
 //
 //   - Rounds are A-delivered in order, each once. A reliable round is A-delivered when it is complete. An unreliable round r is A-delivered when round r+1 is
 //     complete and a majority of the initial group, this server included, runs round r+2, or reruns r+1. The paper asks for f servers; with a majority

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/ledgerd/ledgerd/digraph"
@@ -41,7 +42,7 @@ func newNetwork(seed uint64, config Config) (*network, error) {
 	w := &network{
 		rng: rand.New(rand.NewPCG(seed, 1)), reliable: config.Reliable, engines: make([]*Engine, n), channels: make([][][]byte, n*n),
 		crashed: make([]bool, n), suspected: make([]bool, n*n), crashAfter: make([]int, n), accused: make([]bool, n), delivered: make([][]order.Delivery, n),
-		broadcast: make([][]string, n), trace: &strings.Builder{},
+		broadcast: make([][]string, n),
 	}
 	for p := range n {
 		config.Self = order.ServerID(p)
@@ -56,7 +57,19 @@ func newNetwork(seed uint64, config Config) (*network, error) {
 
 func (w *network) n() int { return len(w.engines) }
 
+// note writes a line of the trace, where one is wanted.
 func (w *network) note(format string, arguments ...any) {
+	if w.trace == nil {
+		return
+	}
+	for i, a := range arguments {
+		switch a := a.(type) {
+		case order.Delivery:
+			arguments[i] = formatDelivery(a)
+		case []byte:
+			arguments[i] = formatFrame(a)
+		}
+	}
 	fmt.Fprintf(w.trace, format+"\n", arguments...)
 }
 
@@ -91,7 +104,7 @@ func (w *network) pump(p int) {
 		}
 	}
 	for _, d := range ready.Deliveries {
-		w.note("%d A-delivers %s", p, formatDelivery(d))
+		w.note("%d A-delivers %s", p, d)
 		d.Messages = append([]order.Message(nil), d.Messages...)
 		w.delivered[p] = append(w.delivered[p], d)
 	}
@@ -108,7 +121,7 @@ func (w *network) receive(from, to int) error {
 	if err := w.engines[to].Receive(order.ServerID(from), frame); err != nil {
 		return fmt.Errorf("server %d from %d: %w", to, from, err)
 	}
-	w.note("%d -> %d %s", from, to, formatFrame(frame))
+	w.note("%d -> %d %s", from, to, frame)
 	w.pump(to)
 	if w.accused[to] && !w.crashed[to] && w.engines[to].halted != "" {
 		w.note("%d halts: %s", to, w.engines[to].halted)
@@ -142,7 +155,7 @@ func (w *network) submit(p int, empty bool) error {
 	if !empty {
 		payload = fmt.Appendf(nil, "m%d.%d", p, len(w.broadcast[p])+1)
 	}
-	w.note("%d A-broadcasts %q", p, payload)
+	w.note("%d A-broadcasts %q", p, string(payload))
 	if err := w.engines[p].Broadcast(payload); err != nil {
 		return fmt.Errorf("server %d: %w", p, err)
 	}
@@ -281,7 +294,7 @@ func (w *network) judge(j judgement) error {
 func (w *network) comparePrefix(p, q int) error {
 	a, b := w.delivered[p], w.delivered[q]
 	for i := range min(len(a), len(b)) {
-		if formatDelivery(a[i]) != formatDelivery(b[i]) {
+		if !equalDeliveries(a[i], b[i]) {
 			return fmt.Errorf("set agreement: server %d A-delivers %s, server %d %s", p, formatDelivery(a[i]), q, formatDelivery(b[i]))
 		}
 	}
@@ -304,7 +317,7 @@ func (w *network) judgeIntegrity(p int) error {
 				continue
 			}
 			text := string(m.Payload)
-			if seen[text] || !contains(w.broadcast[m.Origin], text) {
+			if seen[text] || !slices.Contains(w.broadcast[m.Origin], text) {
 				return fmt.Errorf("integrity: server %d A-delivers %q twice, or nobody A-broadcast it", p, text)
 			}
 			seen[text] = true
@@ -351,6 +364,11 @@ func (w *network) judgeSurvivor(p, longest int) error {
 	return nil
 }
 
+func equalDeliveries(a, b order.Delivery) bool {
+	return a.Epoch == b.Epoch && a.Round == b.Round && slices.Equal(a.Removed, b.Removed) &&
+		slices.EqualFunc(a.Messages, b.Messages, func(x, y order.Message) bool { return x.Origin == y.Origin && bytes.Equal(x.Payload, y.Payload) })
+}
+
 func payloads(d order.Delivery) int {
 	count := 0
 	for _, m := range d.Messages {
@@ -359,15 +377,6 @@ func payloads(d order.Delivery) int {
 		}
 	}
 	return count
-}
-
-func contains(list []string, text string) bool {
-	for _, s := range list {
-		if s == text {
-			return true
-		}
-	}
-	return false
 }
 
 func formatDelivery(d order.Delivery) string {

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	seedsFlag = flag.Int("allconcur.seeds", 100, "random schedules for each group in TestRandomSchedules")
+	seedsFlag = flag.Int("allconcur.seeds", 60, "random schedules for each group in TestRandomSchedules")
 	firstSeed = flag.Uint64("allconcur.seed", 1, "the first seed in TestRandomSchedules")
 )
 
@@ -32,22 +32,56 @@ func overlays(tb testing.TB, n int) []*digraph.Digraph {
 	return list
 }
 
-// runSeed runs one random schedule and judges it.
-func runSeed(seed uint64, config Config, losesTail bool, j judgement) (*network, error) {
-	w, err := newNetwork(seed, config)
+// schedule is one random run.
+type schedule struct {
+	seed      uint64
+	config    Config
+	losesTail bool
+	lies      bool
+	j         judgement
+}
+
+// run runs the schedule and judges it, with a trace where one is given.
+func (s schedule) run(trace *strings.Builder) error {
+	w, err := newNetwork(s.seed, s.config)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	w.losesTail = losesTail
-	crashes := 0
-	if f := w.engines[0].tolerated; f > 0 {
-		crashes = w.rng.IntN(f + 1)
+	w.losesTail, w.trace = s.losesTail, trace
+	f := w.engines[0].tolerated
+	crashes := w.rng.IntN(f + 1)
+	if s.lies {
+		w.lies = f - min(crashes, f-1)
+		crashes = f - w.lies
 	}
-	steps := 20 + w.rng.IntN(60*config.Servers)
-	if err := w.run(steps, crashes); err != nil {
-		return w, err
+	if err := w.run(20+w.rng.IntN(60*s.config.Servers), crashes); err != nil {
+		return err
 	}
-	return w, w.judge(j)
+	return w.judge(s.j)
+}
+
+// check runs as many schedules, from that seed on, and tells how the first that fails went.
+func (s schedule) check(t *testing.T, seeds int) {
+	t.Helper()
+	for range seeds {
+		if err := s.run(nil); err != nil {
+			trace := &strings.Builder{}
+			again := s.run(trace)
+			t.Fatalf("-allconcur.seed %d: %v (again: %v)\n%s", s.seed, err, again, tail(trace.String()))
+		}
+		s.seed++
+	}
+}
+
+// caught reports whether one of as many schedules is judged to fail.
+func (s schedule) caught(seeds int) bool {
+	for range seeds {
+		if s.run(nil) != nil {
+			return true
+		}
+		s.seed++
+	}
+	return false
 }
 
 func tail(text string) string {
@@ -64,31 +98,17 @@ func TestRandomSchedules(t *testing.T) {
 				for _, losesTail := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s/%d/%s/losesTail=%t", engine, n, g.Kind(), losesTail), func(t *testing.T) {
 						t.Parallel()
-						config := Config{Engine: engine, Servers: n, Reliable: g, Generation: 7}
-						for i := range *seedsFlag {
-							seed := *firstSeed + uint64(i)
-							// A crash that loses frames already handed over breaks the model's channels; what the crashed server
-							// A-delivered last is its own then.
-							if w, err := runSeed(seed, config, losesTail, judgement{uniform: !losesTail}); err != nil {
-								t.Fatalf("seed %d: %v\n%s", seed, err, tail(w.trace.String()))
-							}
-						}
+						// A crash that loses frames already handed over breaks the model's channels; what the crashed server
+						// A-delivered last is its own then.
+						schedule{
+							seed: *firstSeed, config: Config{Engine: engine, Servers: n, Reliable: g, Generation: 7}, losesTail: losesTail,
+							j: judgement{uniform: !losesTail},
+						}.check(t, *seedsFlag)
 					})
 				}
 			}
 		}
 	}
-}
-
-// caught counts in how many of the seeds the judge says no.
-func caught(config Config, seeds int, j judgement) int {
-	count := 0
-	for seed := range seeds {
-		if _, err := runSeed(uint64(seed+1), config, false, j); err != nil {
-			count++
-		}
-	}
-	return count
 }
 
 // TestPlantedBugsAreCaught proves that the judge of TestRandomSchedules can say no, for each fault that can be planted.
@@ -112,7 +132,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 					t.Parallel()
 					list := overlays(t, n)
 					config := Config{Engine: engine, Servers: n, Reliable: list[len(list)-1], Fault: plant.fault}
-					if caught(config, 400, judgement{uniform: true}) == 0 {
+					if !(schedule{seed: 1, config: config, j: judgement{uniform: true}}).caught(400) {
 						t.Fatal("the planted bug goes unnoticed in 400 schedules")
 					}
 				})
@@ -126,12 +146,8 @@ func TestNonUniformDelivery(t *testing.T) {
 	t.Parallel()
 	config := Config{Engine: EngineAllConcurPlus, Servers: 5, Reliable: overlays(t, 5)[0], NonUniform: true}
 	const seeds = 1500
-	for seed := range seeds {
-		if w, err := runSeed(uint64(seed+1), config, false, judgement{}); err != nil {
-			t.Fatalf("seed %d: %v\n%s", seed+1, err, tail(w.trace.String()))
-		}
-	}
-	if caught(config, seeds, judgement{uniform: true}) == 0 {
+	schedule{seed: 1, config: config}.check(t, seeds)
+	if !(schedule{seed: 1, config: config, j: judgement{uniform: true}}).caught(seeds) {
 		t.Fatal("no schedule breaks uniformity, so that the judge of uniformity proves nothing")
 	}
 }
@@ -145,22 +161,9 @@ func TestFalseSuspicions(t *testing.T) {
 			for _, g := range overlays(t, n) {
 				t.Run(fmt.Sprintf("%s/%d/%s", engine, n, g.Kind()), func(t *testing.T) {
 					t.Parallel()
-					config := Config{Engine: engine, Servers: n, Reliable: g}
-					for i := range *seedsFlag {
-						seed := *firstSeed + uint64(i)
-						w, err := newNetwork(seed, config)
-						if err != nil {
-							t.Fatal(err)
-						}
-						f := w.engines[0].tolerated
-						w.lies = 1 + w.rng.IntN(f)
-						if err = w.run(20+w.rng.IntN(40*n), f-w.lies); err == nil {
-							err = w.judge(judgement{uniform: true})
-						}
-						if err != nil {
-							t.Fatalf("seed %d: %v\n%s", seed, err, tail(w.trace.String()))
-						}
-					}
+					schedule{
+						seed: *firstSeed, config: Config{Engine: engine, Servers: n, Reliable: g}, lies: true, j: judgement{uniform: true},
+					}.check(t, *seedsFlag)
 				})
 			}
 		}

@@ -69,6 +69,7 @@ func (s *story) group(d *datadriven.TestData) string {
 	if err != nil {
 		return err.Error() + "\n"
 	}
+	s.w.trace = &strings.Builder{}
 	return fmt.Sprintf("%d servers, %d may fail\n", config.Servers, s.w.engines[0].tolerated)
 }
 
