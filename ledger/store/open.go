@@ -17,9 +17,9 @@ import (
 // databaseFolder is Badger's folder inside the store's.
 const databaseFolder = "badger"
 
-// Open opens the store in dir, or makes a new one where dir is empty or does not exist. It checks every header, the whole state and the
-// index's number of rows, and takes back what a crash left above the head; the time it needs grows with the blocks, accounts and
-// transactions (about a second for a million rows). Errors: ErrForeign, ErrLocked, ErrDamaged (a *DamageError), ErrDiskFull.
+// Open opens the store in dir, or makes a new one where dir is empty or does not exist. It checks every table of the database, every header, the whole
+// state and the index's number of rows, and takes back what a crash left above the head; the time it needs grows with the data
+// (about a second for a million rows, and one for some GB). Errors: ErrForeign, ErrLocked, ErrDamaged (a *DamageError), ErrDiskFull.
 func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) {
 	if err := genesis.Validate(); err != nil {
 		return nil, err
@@ -77,6 +77,9 @@ func (s *Store) open() error {
 	if err := s.requireSpace(0); err != nil {
 		return err
 	}
+	if err := checkTables(filepath.Join(s.dir, databaseFolder)); err != nil {
+		return err
+	}
 	if err := s.openDatabase(); err != nil {
 		return err
 	}
@@ -124,7 +127,8 @@ func (s *Store) openDatabase() (err error) {
 		// All values stay below the threshold, so that none is in the value log, which Badger checks less.
 		WithValueThreshold(min(1<<20, s.options.MemTableBytes/8)).
 		WithVerifyValueChecksum(true).
-		WithChecksumVerificationMode(options.OnTableAndBlockRead)
+		WithCompression(options.Snappy).
+		WithChecksumVerificationMode(options.OnBlockRead)
 	s.db, err = badger.Open(configuration)
 	if err != nil {
 		s.db = nil

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+)
+
+// The environment of a child process that runs TestCrashChild.
+const (
+	crashFolder = "LEDGER_CRASH_FOLDER"
+	crashStep   = "LEDGER_CRASH_STEP"
+	crashSeed   = "LEDGER_CRASH_SEED"
+	crashRuns   = "LEDGER_CRASH_RUNS"
+)
+
+// crashBlock is how many transactions a block has: some fit into one transaction of the database, some do not.
+func crashBlock(random *rand.Rand) int {
+	if random.IntN(3) == 0 {
+		return 300 + random.IntN(300)
+	}
+	return 1 + random.IntN(8)
+}
+
+// TestCrashChild is the process that is killed: it applies rounds, tells after every Sync what is durable, and kills itself before the given step of writing.
+func TestCrashChild(t *testing.T) {
+	dir := os.Getenv(crashFolder)
+	if dir == "" {
+		t.Skip("runs as a child of TestKillBetweenWrites only")
+	}
+	var step, seed int
+	if _, err := fmt.Sscan(os.Getenv(crashStep)+" "+os.Getenv(crashSeed), &step, &seed); err != nil {
+		t.Fatal(err)
+	}
+	options := small()
+	// Steps are counted by the writer and by Sync, which take turns here.
+	options.onWrite = func(string) {
+		if step--; step == 0 {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			time.Sleep(time.Minute)
+		}
+	}
+	s := open(t, filepath.Join(dir, "store"), options)
+	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	b := newBook(20)
+	b.next(0)
+	b.round = ledger.Round(s.AppendedHeight())
+	// Each run has a stream of its own, so that what it writes after a crash differs from the remains of the run before.
+	b.client.Stream, b.client.Sequence = uint64(seed), 0
+	for {
+		b.apply(t, s, crashBlock(random))
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("durable %d %s\n", s.DurableHeight(), s.Head().Hash)
+	}
+}
+
+// TestKillBetweenWrites kills a process before many steps of writing, one run after the other on one store, each followed by a check that what was
+// durable is there and that the rest is whole.
+func TestKillBetweenWrites(t *testing.T) {
+	t.Parallel()
+	runs := 40
+	if testing.Short() {
+		runs = 8
+	}
+	if text := os.Getenv(crashRuns); text != "" {
+		if _, err := fmt.Sscan(text, &runs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	random := rand.New(rand.NewPCG(7, 7))
+	partial := 0
+	for run := range runs {
+		// A block of some hundred transactions takes about a thousand steps.
+		height, hash := runCrashChild(t, dir, 1+random.IntN(3000), run+1)
+		s, err := Open(filepath.Join(dir, "store"), ledgertest.Genesis(), small())
+		if err != nil {
+			t.Fatalf("run %d: open: %v", run, err)
+		}
+		if s.AppendedHeight() < height {
+			t.Fatalf("run %d: block %d was durable, the head is block %d", run, height, s.AppendedHeight())
+		}
+		if _, found, err := s.Header(height); err != nil || found != hash {
+			t.Fatalf("run %d: block %d is %s, was %s: %v", run, height, found, hash, err)
+		}
+		if s.AppendedHeight() == height {
+			partial++
+		}
+		mustReadAll(t, s)
+		if err := s.verify(t.Context(), nil); err != nil {
+			t.Fatalf("run %d: %v", run, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if partial == 0 {
+		t.Error("no run was killed in the middle of a block")
+	}
+}
+
+func runCrashChild(t *testing.T, dir string, step, seed int) (ledger.Height, ledger.Hash) {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrashChild$", "-test.v")
+	child.Env = append(os.Environ(), crashFolder+"="+dir, fmt.Sprintf("%s=%d", crashStep, step), fmt.Sprintf("%s=%d", crashSeed, seed))
+	output, err := child.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		t.Fatalf("the child ended with %v:\n%s", err, output)
+	}
+	height, hash := ledger.Height(0), ledgertest.Genesis().Hash()
+	for lines := bufio.NewScanner(bytes.NewReader(output)); lines.Scan(); {
+		if _, rest, found := strings.Cut(lines.Text(), "durable "); found {
+			var text string
+			if _, err := fmt.Sscan(rest, &height, &text); err != nil {
+				t.Fatal(err)
+			}
+			if hash, err = ledger.ParseHash(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return height, hash
+}

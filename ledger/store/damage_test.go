@@ -1,0 +1,308 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+)
+
+var flips = flag.Int("flips", 200, "how many single flipped bits TestFlippedBit tries")
+
+// folder is a store's folder in memory: the bytes of each file without the zeros at its end, and its size.
+type folder map[string]file
+
+type file struct {
+	data []byte
+	size int64
+}
+
+func readFolder(t testing.TB, dir string) folder {
+	t.Helper()
+	files := folder{}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		name, _ := filepath.Rel(dir, path)
+		files[name] = file{data: bytes.TrimRight(data, "\x00"), size: int64(len(data))}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+func (f folder) write(t testing.TB, dir string) {
+	t.Helper()
+	for name, content := range f {
+		path := filepath.Join(dir, name)
+		err := os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = os.WriteFile(path, content.data, 0o600)
+		}
+		if err == nil {
+			err = os.Truncate(path, content.size)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (f folder) names() []string {
+	var names []string
+	for name := range f {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// damagedFolders returns the folder of a store that was closed and of one that was killed after a Sync, and what they read as.
+func damagedFolders(t testing.TB) (closed, killed folder, text string) {
+	t.Helper()
+	dir := t.TempDir()
+	s := open(t, dir, small())
+	b := newBook(20)
+	for range 60 {
+		b.apply(t, s, 1+int(b.round)%40)
+		if b.round == 30 {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = open(t, dir, small())
+		}
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	text = mustReadAll(t, s)
+	killed = readFolder(t, dir)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return readFolder(t, dir), killed, text
+}
+
+// reopen opens a damaged folder and reads everything.
+func reopen(t testing.TB, dir string) (text string, err error) {
+	t.Helper()
+	s, err := Open(dir, ledgertest.Genesis(), small())
+	if err != nil {
+		return "", err
+	}
+	text, err = readAll(s)
+	if closing := s.Close(); err == nil && closing != nil && !errors.Is(closing, ErrDamaged) {
+		t.Logf("close: %v", closing)
+	}
+	return text, err
+}
+
+// TestFlippedBit flips one bit in a copy of a store, again and again, anywhere. Each time the store reads exactly as before, or says that it is damaged.
+func TestFlippedBit(t *testing.T) {
+	t.Parallel()
+	closed, killed, text := damagedFolders(t)
+	random := rand.New(rand.NewPCG(11, 3))
+	unharmed, told := 0, map[string]int{}
+	for i := range *flips {
+		kind, files := "closed", closed
+		if i%2 == 1 {
+			kind, files = "killed", killed
+		}
+		names := files.names()
+		name := names[i/2%len(names)]
+		if len(files[name].data) == 0 {
+			continue
+		}
+		position, bit := random.IntN(len(files[name].data)), random.IntN(8)
+		where := fmt.Sprintf("%s: bit %d of byte %d of %s", kind, bit, position, name)
+		dir := filepath.Join(t.TempDir(), fmt.Sprint(i))
+		files.write(t, dir)
+		flip(t, filepath.Join(dir, name), position, bit)
+		got, err := reopen(t, dir)
+		var damage *DamageError
+		switch {
+		case err == nil && got == text:
+			unharmed++
+		case err == nil:
+			t.Errorf("%s: the store reads wrong", where)
+		case errors.As(err, &damage):
+			told[filepath.Ext(name)]++
+		default:
+			t.Errorf("%s: %v", where, err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d flips: %d harmless, told by file: %v", *flips, unharmed, told)
+	if len(told) == 0 {
+		t.Error("no flip did any harm: the test tests nothing")
+	}
+}
+
+func flip(t testing.TB, path string, position, bit int) {
+	t.Helper()
+	handle, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var one [1]byte
+	if _, err = handle.ReadAt(one[:], int64(position)); err == nil {
+		one[0] ^= 1 << bit
+		_, err = handle.WriteAt(one[:], int64(position))
+	}
+	if err = errors.Join(err, handle.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLostTail cuts the write-ahead log, which Badger takes without a word.
+func TestLostTail(t *testing.T) {
+	t.Parallel()
+	_, killed, _ := damagedFolders(t)
+	cut := 0
+	for _, name := range killed.names() {
+		content := killed[name]
+		if !strings.HasSuffix(name, ".mem") || len(content.data) < 1000 {
+			continue
+		}
+		cut++
+		dir := t.TempDir()
+		killed.write(t, dir)
+		flip(t, filepath.Join(dir, name), len(content.data)/2, 3)
+		_, err := reopen(t, dir)
+		var damage *DamageError
+		if !errors.As(err, &damage) || damage.Height < 2 || damage.Height > 60 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if cut == 0 {
+		t.Fatal("the killed store has no write-ahead log")
+	}
+}
+
+// TestMissingRows takes rows away, and gives older or foreign rows in their place, with the database itself: the store says so.
+func TestMissingRows(t *testing.T) {
+	t.Parallel()
+	closed, _, _ := damagedFolders(t)
+	for _, kind := range []byte{rowHead, rowGenesis, rowHeader, rowBody, rowIndex, rowHistory, rowState} {
+		for _, damage := range []string{"missing", "empty", "of another key"} {
+			t.Run(fmt.Sprintf("%c %s", kind, damage), func(t *testing.T) {
+				t.Parallel()
+				dir := t.TempDir()
+				closed.write(t, dir)
+				tamper(t, dir, kind, damage)
+				if _, err := reopen(t, dir); !errors.Is(err, ErrDamaged) {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+	}
+}
+
+func tamper(t *testing.T, dir string, kind byte, damage string) {
+	t.Helper()
+	s := &Store{dir: dir, options: small().withDefaults(), marker: &marker{last: tip{height: 1}}}
+	if err := s.openDatabase(); err != nil {
+		t.Fatal(err)
+	}
+	var keys, values [][]byte
+	if err := s.eachRow(kind, func(key, value []byte) error {
+		keys, values = append(keys, bytes.Clone(key)), append(values, bytes.Clone(seal(bytes.Clone(key), bytes.Clone(value))))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	transaction := s.db.NewTransaction(true)
+	victim := len(keys) / 2
+	var err error
+	switch damage {
+	case "missing":
+		err = transaction.Delete(keys[victim])
+	case "empty":
+		err = transaction.Set(keys[victim], nil)
+	default:
+		err = transaction.Set(keys[victim], values[(victim+1)%len(values)])
+		if len(keys) == 1 {
+			err = transaction.Set(keys[victim], seal([]byte("other"), bytes.Clone(values[0])))
+		}
+	}
+	if err = errors.Join(err, transaction.Commit(), s.db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestMarker damages the tip marker: one damaged copy is no harm, both are told.
+func TestMarker(t *testing.T) {
+	t.Parallel()
+	closed, _, text := damagedFolders(t)
+	for slots, harm := range map[string]bool{"0": false, "1": false, "2": false, "3": false, "0123": true} {
+		dir := t.TempDir()
+		closed.write(t, dir)
+		for _, slot := range slots {
+			flip(t, filepath.Join(dir, markerFile), int(slot-'0')*slotSize+20, 1)
+		}
+		got, err := reopen(t, dir)
+		if harm && !errors.Is(err, ErrDamaged) || !harm && (err != nil || got != text) {
+			t.Errorf("slots %s: %v", slots, err)
+		}
+	}
+	dir := t.TempDir()
+	closed.write(t, dir)
+	if err := os.Remove(filepath.Join(dir, markerFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reopen(t, dir); !errors.Is(err, ErrDamaged) {
+		t.Errorf("no marker: %v", err)
+	}
+}
+
+func FuzzTipMarker(f *testing.F) {
+	f.Add((&tip{generation: 3, height: 7}).encode())
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		decoded, err := decodeTip(data)
+		if err == nil && !bytes.Equal(decoded.encode(), data[:markerSize]) {
+			t.Fatal("a marker has two encodings")
+		}
+	})
+}
+
+func FuzzRows(f *testing.F) {
+	f.Add((&stateRow{height: 3, before: []byte("b"), after: []byte("a")}).append(nil))
+	f.Add(position{height: 1, index: 2}.append(nil))
+	f.Add(headRow(3, ledger.Hash{1}))
+	f.Add(headerRow((&ledger.Header{Height: 3}).Encode(), 12))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if row, err := decodeStateRow(data); err == nil && len(row.append(nil)) > len(data) {
+			t.Fatal("a state row grows")
+		}
+		if where, err := decodePosition(data); err == nil && !bytes.Equal(where.append(nil), data) {
+			t.Fatal("a position has two encodings")
+		}
+		if height, hash, err := decodeHeadRow(data); err == nil && !bytes.Equal(headRow(height, hash), data) {
+			t.Fatal("a head row has two encodings")
+		}
+		if header, length, err := decodeHeaderRow(data); err == nil && !bytes.Equal(headerRow(header.Encode(), int(length)), data) {
+			t.Fatal("a header row has two encodings")
+		}
+		_, _ = unseal(data, data)
+	})
+}

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/dgraph-io/badger/v4/options"
+	"github.com/dgraph-io/badger/v4/pb"
+	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/badger/v4/y"
+	"github.com/dgraph-io/ristretto/v2/z"
+	"google.golang.org/protobuf/proto"
+)
+
+// Badger ends the process when a table's footer is damaged, panics in goroutines of its own when a block is, and leaves out, without an
+// error, a table whose index has a wrong checksum. Therefore Open checks every table, block by block, before the database sees it.
+
+var errTable = errors.New("damaged table")
+
+// checkTables checks every table in the database's folder.
+func checkTables(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, entry := range entries {
+		if !strings.HasSuffix(entry.Name(), ".sst") {
+			continue
+		}
+		if err := checkTable(filepath.Join(dir, entry.Name())); err != nil {
+			return damaged(1, "table %s: %v", entry.Name(), err)
+		}
+	}
+	return nil
+}
+
+func checkTable(path string) (err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("%w: %v", errTable, reason)
+		}
+	}()
+	mapped, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	if err := checkFooter(mapped.Data); err != nil {
+		return errors.Join(err, mapped.Close(-1))
+	}
+	opened, err := table.OpenTable(mapped, table.Options{
+		ReadOnly: true, BlockSize: 4 << 10, Compression: options.Snappy, ChkMode: options.OnTableAndBlockRead,
+	})
+	if err != nil {
+		return err
+	}
+	return opened.Close(-1)
+}
+
+// checkFooter checks what a table ends with: index, its length, its checksum, and the checksum's length.
+func checkFooter(data []byte) error {
+	cut := func(length uint32) []byte {
+		if uint64(length) > uint64(len(data)) {
+			return nil
+		}
+		part := data[len(data)-int(length):]
+		data = data[:len(data)-int(length)]
+		return part
+	}
+	number := func() uint32 {
+		if part := cut(4); part != nil {
+			return binary.BigEndian.Uint32(part)
+		}
+		return 1<<32 - 1
+	}
+	encoded := cut(number())
+	if encoded == nil {
+		return fmt.Errorf("%w: footer", errTable)
+	}
+	var expected pb.Checksum
+	if err := proto.Unmarshal(encoded, &expected); err != nil {
+		return fmt.Errorf("%w: footer: %w", errTable, err)
+	}
+	if _, known := pb.Checksum_Algorithm_name[int32(expected.Algo)]; !known {
+		return fmt.Errorf("%w: footer: algorithm %d", errTable, expected.Algo)
+	}
+	index := cut(number())
+	if index == nil {
+		return fmt.Errorf("%w: index", errTable)
+	}
+	return y.VerifyChecksum(index, &expected)
+}
