@@ -1,0 +1,235 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+)
+
+func ask(t *testing.T, method, address string, header map[string]string, body string) (int, http.Header, string) {
+	t.Helper()
+	request, err := http.NewRequest(method, address, strings.NewReader(body))
+	must(t, err)
+	for key, value := range header {
+		request.Header.Set(key, value)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	must(t, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	must(t, err)
+	return answer.StatusCode, answer.Header, string(text)
+}
+
+// What the package comment shows with curl works.
+func TestByHand(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{})
+	b.done(transfer("bank:mint", "bank:a", 12))
+	service := b.door.URL + "/ledgerd.v1.LedgerService/"
+	code, _, text := ask(t, "POST", service+"GetAccount", map[string]string{"Content-Type": "application/json"}, `{"account":"bank:a"}`)
+	if code != 200 || !strings.Contains(text, `"12"`) {
+		t.Errorf("POST: %d %s", code, text)
+	}
+	query := url.Values{"encoding": {"json"}, "message": {`{"head":true}`}}
+	code, _, text = ask(t, "GET", service+"GetBlock?"+query.Encode(), nil, "")
+	if code != 200 || !strings.Contains(text, b.cluster.Node(0).Store().Head().Hash.String()) {
+		t.Errorf("GET: %d %s", code, text)
+	}
+	code, _, text = ask(t, "GET", service+"Submit?"+query.Encode(), nil, "")
+	if code != http.StatusMethodNotAllowed {
+		t.Errorf("GET of a call with effects: %d %s", code, text)
+	}
+	code, _, text = ask(t, "POST", service+"GetAccount", map[string]string{"Content-Type": "application/json"}, `{"account":`)
+	if code != 400 || !strings.Contains(text, "invalid_argument") {
+		t.Errorf("broken JSON: %d %s", code, text)
+	}
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{Explorer: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "explorer "+r.URL.Path)
+	})})
+	b.cluster.Node(0).SetMode(api.ModeFollowing, "left out")
+	cases := []struct {
+		path string
+		code int
+		says string
+	}{
+		{"/healthz", 200, "ok"},
+		{"/readyz", 503, `"mode":"following","reason":"left out"`},
+		{"/readyz?for=reads", 200, `"ready":true`},
+		{"/metrics", 200, `ledgerd_api_calls_total{code="ok",method="Submit"} 1`},
+		{"/", 200, "explorer /"},
+		{"/account/bank:a", 200, "explorer /account/bank:a"},
+	}
+	for _, c := range cases {
+		if code, _, text := ask(t, "GET", b.door.URL+c.path, nil, ""); code != c.code || !strings.Contains(text, c.says) {
+			t.Errorf("%s: %d %s", c.path, code, text)
+		}
+	}
+	b.cluster.Node(0).SetMode(api.ModeOrdering, "")
+	if code, _, text := ask(t, "GET", b.door.URL+"/readyz", nil, ""); code != 200 {
+		t.Errorf("ready: %d %s", code, text)
+	}
+	b.cluster.Node(0).SetMode(api.ModeStarting, "")
+	if code, _, text := ask(t, "GET", b.door.URL+"/readyz?for=reads", nil, ""); code != 503 {
+		t.Errorf("starting: %d %s", code, text)
+	}
+}
+
+// A page of another origin gets nothing out of a browser, unless its origin is allowed.
+func TestOrigins(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{AllowedOrigins: []string{"https://friend.example"}})
+	address := b.door.URL + "/ledgerd.v1.LedgerService/GetNode"
+	cases := []struct {
+		name, method, origin string
+		code                 int
+		allows               string
+	}{
+		{"same origin", "POST", b.door.URL, 200, ""},
+		{"no browser", "POST", "", 200, ""},
+		{"another origin", "POST", "https://evil.example", 403, ""},
+		{"another origin asks first", "OPTIONS", "https://evil.example", 405, ""},
+		{"a friend", "POST", "https://friend.example", 200, "https://friend.example"},
+		{"a friend asks first", "OPTIONS", "https://friend.example", 204, "https://friend.example"},
+	}
+	for _, c := range cases {
+		header := map[string]string{"Content-Type": "application/json", "Access-Control-Request-Method": "POST"}
+		if c.origin != "" {
+			header["Origin"] = c.origin
+		}
+		code, got, text := ask(t, c.method, address, header, "{}")
+		if code != c.code || got.Get("Access-Control-Allow-Origin") != c.allows {
+			t.Errorf("%s: %d %q %s", c.name, code, got.Get("Access-Control-Allow-Origin"), text)
+		}
+	}
+	if _, err := api.New(b.cluster.Node(0), api.Options{AllowedOrigins: []string{"*"}}); err == nil {
+		t.Error("a wildcard was taken for an origin")
+	}
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{MaxMessageBytes: 10_000, MaxBundles: 2, CallsPerSecond: 0.001, CallBurst: 5})
+	_, err := b.client.Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: &ledgerdv1.Bundle{Transactions: [][]byte{make([]byte, 20_000)}}}))
+	codeIs(t, err, connect.CodeResourceExhausted)
+	for _, count := range []int{0, 3} {
+		_, err = b.client.SubmitMany(b.context(), connect.NewRequest(&ledgerdv1.SubmitManyRequest{Bundles: make([]*ledgerdv1.Bundle, count)}))
+		codeIs(t, err, connect.CodeInvalidArgument)
+	}
+	_, err = b.client.GetNode(b.context(), connect.NewRequest(&ledgerdv1.GetNodeRequest{}))
+	must(t, err)
+	_, err = b.client.GetNode(b.context(), connect.NewRequest(&ledgerdv1.GetNodeRequest{}))
+	codeIs(t, err, connect.CodeResourceExhausted)
+	if failure := new(connect.Error); !asConnect(err, &failure) || failure.Meta().Get(api.HeaderRetry) != "true" {
+		t.Fatalf("%v", err)
+	}
+	// The pages for operators are not counted.
+	if code, _, _ := ask(t, "GET", b.door.URL+"/healthz", nil, ""); code != 200 {
+		t.Fatal(code)
+	}
+}
+
+// panicking is a backend with a bug.
+type panicking struct{ api.Backend }
+
+func (panicking) NodeState() api.NodeState { panic("a bug") }
+
+func TestPanicEndsTheCallOnly(t *testing.T) {
+	t.Parallel()
+	cluster := apitest.NewCluster(t, apitest.Options{})
+	var log bytes.Buffer
+	door := apitest.Serve(t, panicking{cluster.Node(0)}, api.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	client := ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, door.URL)
+	_, err := client.GetNode(context.Background(), connect.NewRequest(&ledgerdv1.GetNodeRequest{}))
+	codeIs(t, err, connect.CodeInternal)
+	if strings.Contains(err.Error(), "a bug") {
+		t.Error("the caller hears of the node's inside")
+	}
+	if _, err := client.GetCluster(context.Background(), connect.NewRequest(&ledgerdv1.GetClusterRequest{})); err != nil {
+		t.Fatalf("after a panic: %v", err)
+	}
+	door.Close()
+	if !strings.Contains(log.String(), "a bug") || !strings.Contains(log.String(), "GetNode") {
+		t.Errorf("log: %s", log.String())
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	certificate, key, roots := selfSigned(t)
+	cluster := apitest.NewCluster(t, apitest.Options{})
+	door := apitest.Serve(t, cluster.Node(0), api.Options{CertificateFile: certificate, KeyFile: key})
+	for _, http2 := range []bool{false, true} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2}
+		var options []connect.ClientOption
+		if http2 {
+			options = append(options, connect.WithGRPC())
+		}
+		client := ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: transport}, door.URL, options...)
+		if _, err := client.GetNode(context.Background(), connect.NewRequest(&ledgerdv1.GetNodeRequest{})); err != nil {
+			t.Errorf("HTTP/2 %v: %v", http2, err)
+		}
+		transport.CloseIdleConnections()
+	}
+	if _, err := api.New(cluster.Node(0), api.Options{CertificateFile: certificate}); err == nil {
+		t.Error("a certificate without a key was taken")
+	}
+}
+
+func selfSigned(t *testing.T) (certificateFile, keyFile string, roots *x509.CertPool) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	encoded, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	must(t, err)
+	encodedKey, err := x509.MarshalPKCS8PrivateKey(private)
+	must(t, err)
+	certificateFile, keyFile = filepath.Join(t.TempDir(), "certificate"), filepath.Join(t.TempDir(), "key")
+	must(t, os.WriteFile(certificateFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: encoded}), 0o600))
+	must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encodedKey}), 0o600))
+	roots = x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: encoded}))
+	return certificateFile, keyFile, roots
+}
+
+// Every result of the ledger has a word.
+func TestReasonCodes(t *testing.T) {
+	t.Parallel()
+	seen := make(map[string]bool)
+	for code := ledger.Applied; !strings.HasPrefix(code.String(), "code "); code++ {
+		word := api.ReasonCode(code)
+		if seen[word] || strings.HasPrefix(word, "code_") {
+			t.Errorf("%s has the word %q", code, word)
+		}
+		seen[word] = true
+	}
+}
