@@ -46,18 +46,18 @@ func TestRealDiskFull(t *testing.T) {
 	if err := os.Mkdir(mount, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "size=48m"); err != nil {
+	if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "size=24m"); err != nil {
 		t.Skipf("needs the right to mount a tmpfs: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })
 	options := small()
-	options.ReserveBytes = 16 << 20
+	options.ReserveBytes = 10 << 20
 	s := open(t, filepath.Join(mount, "store"), options)
 	b := newBook(20)
 	b.apply(t, s, 0)
 	payload, full := []byte(nil), false
 	for range 2000 {
-		payload = b.next(300)
+		payload = b.next(1000)
 		if _, err := s.Apply(1, b.round, [][]byte{payload}); err != nil {
 			if full = errors.Is(err, ErrDiskFull); !full {
 				t.Fatal(err)
@@ -74,7 +74,7 @@ func TestRealDiskFull(t *testing.T) {
 	if block, err := s.Block(s.AppendedHeight()); err != nil || len(block.Entries) == 0 {
 		t.Fatalf("reading on a full disk: %v", err)
 	}
-	if err := unix.Mount("tmpfs", mount, "tmpfs", unix.MS_REMOUNT, "size=96m"); err != nil {
+	if err := unix.Mount("tmpfs", mount, "tmpfs", unix.MS_REMOUNT, "size=64m"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Apply(1, b.round, [][]byte{payload}); err != nil {
