@@ -286,3 +286,23 @@ func (w *wire) pump(from, to net.Conn) {
 		}
 	}
 }
+
+func splitAddress(t *testing.T, address string) (host, port string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host, port
+}
+
+// occupied gives an address that somebody listens on until the test ends.
+func occupied(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	return listener.Addr().String()
+}

@@ -2,6 +2,7 @@ package p2p
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -159,9 +160,9 @@ func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater
 	if err != nil {
 		return nil, fmt.Errorf("connection manager: %w", err)
 	}
-	return libp2p.New(
+	node, err := libp2p.New(
 		libp2p.Identity(key),
-		libp2p.ListenAddrs(listen),
+		libp2p.NoListenAddrs,
 		// Members' addresses are given; nobody is told of any other.
 		libp2p.AddrsFactory(func([]multiaddr.Multiaddr) []multiaddr.Multiaddr { return nil }),
 		libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport(), tcp.WithConnectionTimeout(handshakeTimeout)),
@@ -179,6 +180,14 @@ func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater
 		libp2p.Ping(false),
 		libp2p.UserAgent("ledgerd"),
 	)
+	if err != nil {
+		return nil, errors.Join(err, trimmer.Close(), resources.Close())
+	}
+	// Listening is the one step that fails in real life, and libp2p.New would leave goroutines behind.
+	if err := node.Network().Listen(listen); err != nil {
+		return nil, errors.Join(err, node.Close())
+	}
+	return node, nil
 }
 
 // ID implements rdmanet.Host.
