@@ -217,7 +217,11 @@ export class FakeNode {
       getAccount: ({ account }) => ({ account: find(this.account(account), account) }),
       listHistory: ({ account, pageSize, pageToken }) => {
         const touching = [...chain.byId.values()].reverse().filter((transaction) => transaction.body?.postings.some((posting) => posting.account === account));
-        const { rows, nextPageToken } = page(touching, pageSize || 50, pageToken);
+        // The token counts from the oldest entry, so that new ones do not move it.
+        const start = pageToken === "" ? 0 : touching.length - Number(pageToken);
+        const rows = touching.slice(start, start + (pageSize || 50));
+        const left = touching.length - start - rows.length;
+        const nextPageToken = left > 0 ? String(left) : "";
         const entries = rows.map((transaction) => ({
           transactionId: transaction.status?.id ?? new Uint8Array(),
           transactionIdHex: transaction.status?.idHex ?? "",
@@ -268,10 +272,12 @@ function serveFile(url: string, response: ServerResponse): void {
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener("abort", () => {
+    const done = (): void => {
       clearTimeout(timer);
+      signal.removeEventListener("abort", done);
       resolve();
-    });
+    };
+    const timer = setTimeout(done, ms);
+    signal.addEventListener("abort", done);
   });
 }

@@ -120,15 +120,19 @@ test("the colours follow the system, or the choice, which a reload keeps", async
   expect(await ground()).toBe(dark);
 });
 
-test("an address without a page says so, and a reload of any page works", async ({ page }) => {
-  await page.goto("/what/is/this");
-  await expect(page.getByText("The explorer has no page at this address")).toBeVisible();
-  await page.goto("/block/999999999");
-  await expect(page.getByText("The chain has not come this far")).toBeVisible();
-  await page.goto(`/tx/${"0".repeat(64)}`);
-  await expect(page.getByText("This node does not know the transaction")).toBeVisible();
-  await page.goto("/account/nobody:nothing");
-  await expect(page.getByText("This account is not open")).toBeVisible();
-  await page.reload();
-  await expect(page.getByText("This account is not open")).toBeVisible();
+test.describe("what is not there", () => {
+  test.use({ expected: [/status of 404/] });
+
+  test("an address without a page says so, and a reload of any page works", async ({ page }) => {
+    await page.goto("/what/is/this");
+    await expect(page.getByText("The explorer has no page at this address")).toBeVisible();
+    await page.goto("/block/999999999");
+    await expect(page.getByText("The chain has not come this far")).toBeVisible();
+    await page.goto(`/tx/${"0".repeat(64)}`);
+    await expect(page.getByText("This node does not know the transaction")).toBeVisible();
+    await page.goto("/account/nobody:nothing");
+    await expect(page.getByText("This account is not open")).toBeVisible();
+    await page.reload();
+    await expect(page.getByText("This account is not open")).toBeVisible();
+  });
 });
