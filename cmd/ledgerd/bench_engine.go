@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -43,7 +42,7 @@ At the end the deliveries of all servers are compared; a difference is an error.
   ledgerd bench engine --engine allconcur --servers 8 --batch 1024 --size 64 --for 10s --fabric p2p --json`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(contextOr(command.Context()), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			server, err := benchServerProcess()
 			if err != nil {
@@ -98,14 +97,7 @@ func newBenchServerCommand() *cobra.Command {
 			// An interrupt at the terminal reaches this process too; it ends with its input, when the measuring process does.
 			signal.Ignore(os.Interrupt)
 			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-			return bench.Serve(contextOr(command.Context()), command.InOrStdin(), command.OutOrStdout(), logger)
+			return bench.Serve(command.Context(), command.InOrStdin(), command.OutOrStdout(), logger)
 		},
 	}
-}
-
-func contextOr(ctx context.Context) context.Context {
-	if ctx == nil {
-		return context.Background()
-	}
-	return ctx
 }

@@ -28,7 +28,7 @@ latency_p50_us and latency_p99_us (a round trip), cpu_seconds, wire_bytes_per_by
 		Example: "  ledgerd bench loopback --json",
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			ctx, stop := signal.NotifyContext(contextOr(command.Context()), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			result, err := bench.Loopback(ctx, measured)
 			if err != nil {

@@ -10,7 +10,8 @@
 //   - GbitPerSecond: the same in 1e9 payload bits.
 //   - LatencyP50 and P99: from a batch's A-broadcast at a server to its A-delivery at that server, over all servers.
 //   - CPUSeconds: user and system time of all processes with servers, within the measured window.
-//   - WireBytesPerByte: bytes that all servers put on lanes, engine headers included and the fabric's excluded, per payload byte agreed.
+//   - WireBytesPerByte: bytes that all servers put on lanes, engine headers included and the fabric's excluded, per payload byte agreed,
+//     from the start of the rounds to their end; messages that were under way at the end make it look larger in runs of few rounds.
 //
 // A warm-up comes before the window; it is not measured, but it is checked.
 //

@@ -43,6 +43,11 @@ func runMemory(ctx context.Context, p Parameters, logger *slog.Logger) (result R
 	for _, s := range servers {
 		s.workload.start()
 	}
+	for _, s := range servers {
+		if err := s.workload.running(ctx); err != nil {
+			return Result{}, err
+		}
+	}
 	if err := pause(ctx, warmUp(p.For)); err != nil {
 		return Result{}, err
 	}

@@ -52,6 +52,7 @@ const (
 	stepListen   step = "listen"   // open a host, answer with identity and address
 	stepActivate step = "activate" // take the members, run the engine
 	stepStart    step = "start"    // make batches
+	stepRun      step = "run"      // answer once the first round is delivered
 	stepBegin    step = "begin"    // open the window
 	stepEnd      step = "end"      // close the window
 	stepReport   step = "report"   // end the rounds, answer with the report
@@ -111,8 +112,16 @@ func measure(ctx context.Context, p Parameters, processes []*process) (Result, e
 	if _, err := askAll(ctx, processes, func(int) instruction { return instruction{Step: stepActivate, Members: members} }); err != nil {
 		return Result{}, err
 	}
-	if err := errors.Join(say(stepStart), pause(ctx, warmUp(p.For)), say(stepBegin), pause(ctx, p.For), say(stepEnd)); err != nil {
-		return Result{}, err
+	for _, next := range []struct {
+		step step
+		then time.Duration
+	}{{stepStart, 0}, {stepRun, warmUp(p.For)}, {stepBegin, p.For}, {stepEnd, 0}} {
+		if err := say(next.step); err != nil {
+			return Result{}, err
+		}
+		if err := pause(ctx, next.then); err != nil {
+			return Result{}, err
+		}
 	}
 	answers, err := askAll(ctx, processes, func(int) instruction { return instruction{Step: stepReport} })
 	if err != nil {
@@ -215,7 +224,7 @@ func Serve(ctx context.Context, input io.Reader, output io.Writer, logger *slog.
 		} else if err != nil {
 			return fmt.Errorf("bench: instruction: %w", err)
 		}
-		reply, err := s.follow(next)
+		reply, err := s.follow(ctx, next)
 		if err != nil {
 			reply = answer{Error: err.Error()}
 		}
@@ -241,7 +250,7 @@ type serving struct {
 }
 
 // follow does one instruction.
-func (s *serving) follow(next instruction) (reply answer, err error) {
+func (s *serving) follow(ctx context.Context, next instruction) (reply answer, err error) {
 	if wrong := next.Step == stepListen && (s.host != nil || next.Parameters == nil) ||
 		next.Step == stepActivate && (s.host == nil || s.server != nil) ||
 		next.Step != stepListen && next.Step != stepActivate && s.server == nil; wrong {
@@ -254,6 +263,8 @@ func (s *serving) follow(next instruction) (reply answer, err error) {
 		return answer{}, s.activate(next.Members)
 	case stepStart:
 		s.server.workload.start()
+	case stepRun:
+		err = s.server.workload.running(ctx)
 	case stepBegin:
 		s.server.workload.begin()
 		s.cpuBefore, err = cpuTime()

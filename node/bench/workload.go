@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"sync"
 	"time"
 
@@ -14,6 +15,9 @@ import (
 // prefixesKept is of how many last rounds a server can tell the running hash. Servers are at most a few rounds apart.
 const prefixesKept = 1024
 
+// startTimeout is how long the first round may take.
+const startTimeout = 20 * time.Second
+
 // workload is a server's pool and its pipeline: it makes batches without end, and takes note of deliveries. The driver calls both sides from one
 // goroutine; the lock is for those who start, stop and read.
 type workload struct {
@@ -21,6 +25,7 @@ type workload struct {
 	batch    int
 	template []byte
 	ready    chan struct{}
+	first    chan struct{} // closed when the first round is delivered
 
 	mu        sync.Mutex
 	on        bool
@@ -51,7 +56,8 @@ type Window struct {
 }
 
 func newWorkload(self order.ServerID, batch, size int) *workload {
-	w := &workload{self: self, batch: batch, template: make([]byte, batch*size), ready: make(chan struct{}, 1), hash: xxhash.New()}
+	w := &workload{self: self, batch: batch, template: make([]byte, batch*size), ready: make(chan struct{}, 1), first: make(chan struct{}),
+		hash: xxhash.New()}
 	for i := range w.template {
 		w.template[i] = byte(i*31 + int(self))
 	}
@@ -64,6 +70,20 @@ func (w *workload) start() {
 	w.on = true
 	w.mu.Unlock()
 	w.ready <- struct{}{}
+}
+
+// running waits until rounds are delivered: the lanes have to connect first.
+func (w *workload) running(ctx context.Context) error {
+	timeout := time.NewTimer(startTimeout)
+	defer timeout.Stop()
+	select {
+	case <-w.first:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timeout.C:
+		return fmt.Errorf("%w: server %d delivers nothing within %v", ErrServer, w.self, startTimeout)
+	}
 }
 
 // Next implements driver.Source. No two batches of a run are equal, as far as their size lets them.
@@ -120,6 +140,9 @@ func (w *workload) deliver(delivery *order.Delivery, now time.Time) {
 		}
 	}
 	w.keep(Prefix{Round: delivery.Round, Hash: w.hash.Sum64()})
+	if w.rounds == 0 {
+		close(w.first)
+	}
 	w.rounds++
 	w.payload += bytes
 	if w.measuring {

@@ -61,6 +61,7 @@ type Detector struct {
 	// accusations are members that cannot be reached and are not watched here, each once a generation; told of them so far.
 	accusations []order.ServerID
 	told        int
+	removed     []order.ServerID // members that left the group in this generation
 }
 
 // New makes a detector that watches nobody yet, and registers it with Control and the host's events.
@@ -117,7 +118,7 @@ func (d *Detector) Activate(group Group) error {
 		return nil
 	}
 	d.machine, d.group = machine, group
-	d.accusations, d.told = nil, 0
+	d.accusations, d.told, d.removed = nil, 0, nil
 	d.successors = group.servers(group.Reliable.Successors(place))
 	d.wake()
 	return nil
@@ -164,10 +165,27 @@ func (d *Detector) Lost(generation uint64, server order.ServerID, cause error) {
 	d.tell(generation, suspicions)
 }
 
+// Removed takes the news that servers left the group of that generation. They are watched no more, and get no heartbeats: one that is alive after all
+// hears nobody then, and finds out that the group goes on without it. What they say of others counts for nothing. The round driver's hook of that name fits.
+func (d *Detector) Removed(generation uint64, servers []order.ServerID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.machine == nil || d.group.Generation != generation {
+		return
+	}
+	isRemoved := func(server order.ServerID) bool { return slices.Contains(servers, server) }
+	d.removed = append(d.removed, servers...)
+	// The goroutine may be sending to the old list.
+	d.successors = slices.DeleteFunc(slices.Clone(d.successors), isRemoved)
+	for _, server := range servers {
+		d.machine.Forget(server)
+	}
+}
+
 // unreachable suspects a server that is watched here, and accuses another one: the goroutine tells those who watch it. The lock is held.
 func (d *Detector) unreachable(server order.ServerID, incarnation rdmanet.Incarnation, cause error) []Suspicion {
 	suspicions, watched := d.machine.Unreachable(server, incarnation, cause)
-	if _, member := slices.BinarySearch(d.group.Members, server); !watched && member && !slices.Contains(d.accusations, server) {
+	if _, member := slices.BinarySearch(d.group.Members, server); !watched && member && !slices.Contains(d.accusations, server) && !slices.Contains(d.removed, server) {
 		d.accusations = append(d.accusations, server)
 		d.wake()
 	}
@@ -197,7 +215,8 @@ func (d *Detector) accused(from rdmanet.Peer, payload []byte) {
 	accuser, known := d.servers[from.ID]
 	d.mu.Lock()
 	var suspicions []Suspicion
-	if d.machine != nil && d.group.Generation == generation && known && slices.Contains(d.group.Members, accuser) {
+	if d.machine != nil && d.group.Generation == generation && known && slices.Contains(d.group.Members, accuser) &&
+		!slices.Contains(d.removed, accuser) {
 		suspicions, _ = d.machine.Unreachable(server, 0, fmt.Errorf("%w: server %d says so", ErrAccused, accuser))
 	}
 	d.mu.Unlock()

@@ -208,6 +208,26 @@ func TestAccusation(t *testing.T) {
 	})
 }
 
+// A removed server is neither watched nor heard nor believed, and hears nobody: if it lives after all, it finds itself alone.
+func TestRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchers(t, ringOf(t, 5))
+		defer w.close()
+		w.after(10 * time.Second)
+		for i, d := range w.detectors {
+			if i != 2 {
+				d.Removed(2, []order.ServerID{0, 1, 3, 4}) // of another generation
+				d.Removed(3, []order.ServerID{2})
+			}
+		}
+		w.detectors[2].Lost(3, 4, rdmanet.ErrReset) // an accusation
+		want := []string{"in 3, 2 suspects 1: no heartbeat for 5s"}
+		if got := w.after(time.Minute); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
 func TestMalformedMessagesAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatchers(t, ringOf(t, 3))

@@ -172,7 +172,14 @@ func (m *Machine) Heard(server order.ServerID, incarnation rdmanet.Incarnation, 
 	return nil
 }
 
-// Disconnected notes that the connection is down, Connected that it is up.
+// Forget watches the server no more.
+func (m *Machine) Forget(server order.ServerID) {
+	if w := m.find(server); w != nil {
+		w.suspected = true
+	}
+}
+
+// Disconnected notes that the connection is down.
 func (m *Machine) Disconnected(server order.ServerID, now time.Time) {
 	if w := m.find(server); w != nil && !w.down {
 		w.down, w.downDeadline = true, now.Add(m.timing.Grace)

@@ -232,6 +232,7 @@ func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterO
 		n.mu.Unlock()
 		n.detector.Lost(generation, server, cause)
 	}
+	config.Removed = func(generation uint64, servers []order.ServerID) { n.detector.Removed(generation, servers) }
 	config.Halted = func(_ driver.Group, reason string) {
 		n.mu.Lock()
 		defer n.mu.Unlock()

@@ -87,6 +87,8 @@ type Config struct {
 	// Lost, if set, hears of members whose lane broke or whose frames were malformed. The driver has told the engine already. It must return
 	// quickly and not call the driver's Activate, Freeze or Close.
 	Lost func(generation uint64, server order.ServerID, cause error)
+	// Removed, if set, hears of members that left the group, before the Sink does. The rules of Lost hold.
+	Removed func(generation uint64, servers []order.ServerID)
 	// Halted, if set, hears that a generation's engine delivers no more, and why, once its goroutine is done: it may call the driver.
 	Halted func(group Group, reason string)
 	// Logger defaults to slog.Default.

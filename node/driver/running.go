@@ -278,7 +278,7 @@ func (r *running) deliver(deliveries []order.Delivery) {
 	}
 }
 
-// removed notes who left the group.
+// removed notes who left the group. What is on their lanes already stays there: one that lives after all may learn from it that it was removed.
 func (r *running) removed(delivery order.Delivery) {
 	r.config.Logger.Warn("servers were removed from the group", "generation", r.group.Generation, "round", delivery.Round,
 		"servers", delivery.Removed)
@@ -288,8 +288,16 @@ func (r *running) removed(delivery order.Delivery) {
 			continue
 		}
 		place, _ := slices.BinarySearch(r.group.Members, server)
-		r.abandon(&r.outboxes[place])
+		box := &r.outboxes[place]
+		if box.parked {
+			r.abandon(box)
+		}
+		box.lost = true
+		box.queue, box.bytes = nil, 0
 		r.inbox.drop(server)
+	}
+	if r.config.Removed != nil {
+		r.config.Removed(r.group.Generation, delivery.Removed)
 	}
 }
 
