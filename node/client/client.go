@@ -43,6 +43,7 @@ type Client struct {
 	urls      []string
 	services  []ledgerdv1connect.LedgerServiceClient
 	transport *http.Transport
+	stream    uint64        // of the nonces of Post
 	current   atomic.Uint32 // the node that answered last
 
 	mutex   sync.Mutex
@@ -85,6 +86,7 @@ func New(urls []string, options Options) (*Client, error) {
 			IdleConnTimeout:     90 * time.Second,
 			ForceAttemptHTTP2:   true,
 		},
+		stream: 1 + rand.Uint64N(nonceStreams),
 		nonces: make(map[nonceStream]uint64),
 	}
 	for _, address := range urls {

@@ -11,6 +11,7 @@
 //
 //   - The same bytes are submitted again until their outcome is known, at the same node or another: an id is executed once. A transaction is signed
 //     anew, with another nonce, only when the ledger said that the first nonce was stale, that is, when it is known to have changed nothing.
+//   - Two calls of Post are two transactions, though they say the same, in one client and in two.
 //   - Retries are bounded, wait longer each time, and end with the context. Where no node can be reached the first time, the call fails at once.
 //   - Errors are sentences for people: a Failure (what a node said) or ErrUnreachable (nobody answered).
 package client

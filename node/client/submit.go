@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
@@ -96,11 +97,19 @@ func Sign(keys []Key, transactions ...ledger.Transaction) (*ledger.Bundle, error
 	return bundle, nil
 }
 
+// Two people who do the same at the same moment, such as paying 5 from a to b, mean two transactions; with equal nonces these would have one id, and
+// one of them would be taken for a copy. So each client draws a stream, and where to begin in it, by chance. The number of streams is bounded, since a
+// ledger remembers each for ever.
+const (
+	nonceStreams = 1 << 16
+	nonceJump    = ledger.WindowSize / 2 // a number skipped stays good for those who drew it
+)
+
 // maxStale bounds how often a transaction is signed anew for a stale nonce.
 const maxStale = 16
 
-// Post completes a transaction (ledger, signer and nonce; the nonce's stream is the caller's), signs it with the keys, of which the first is the
-// signer's, and submits it. Where the ledger answers that the nonce was stale, so that nothing has changed, it takes the next one and signs again.
+// Post completes a transaction (ledger, signer and nonce; the nonce's stream is the client's own unless the caller names one), signs it with the keys,
+// of which the first is the signer's, and submits it. Where the ledger answers that the nonce was stale, so that nothing has changed, it takes the next one and signs again.
 // A transaction that failed for another reason is no error here: see its status.
 func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transaction, level ledgerdv1.Level) (*ledgerdv1.TransactionStatus, error) {
 	if len(keys) == 0 {
@@ -111,6 +120,9 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 		return nil, err
 	}
 	transaction.Ledger, transaction.Signer = genesis, keys[0].Organisation
+	if transaction.Nonce.Stream == 0 {
+		transaction.Nonce.Stream = c.stream
+	}
 	if err := transaction.Validate(); err != nil {
 		return nil, err
 	}
@@ -142,7 +154,11 @@ func (c *Client) takeNonce(ctx context.Context, organisation ledger.Organisation
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	key := nonceStream{organisation, stream}
-	next = max(next, c.nonces[key])
+	if used, begun := c.nonces[key]; begun {
+		next = max(next, used)
+	} else {
+		next += rand.Uint64N(nonceJump)
+	}
 	c.nonces[key] = next + 1
 	return next, nil
 }

@@ -1,0 +1,369 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+func newTestClient(t *testing.T, urls ...string) *Client {
+	t.Helper()
+	c, err := New(urls, Options{Backoff: time.Millisecond, Tries: 5, WaitTime: 500 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func testContext(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func testKey(t *testing.T, name ledger.OrganisationName) Key {
+	t.Helper()
+	ring, err := OpenKeyring(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ring.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// beginBank registers the key's organisation and opens NAME:mint, NAME:a and NAME:b.
+func beginBank(t *testing.T, c *Client, key Key) {
+	t.Helper()
+	path := func(name string) ledger.AccountPath { return ledger.AccountPath(string(key.Organisation) + ":" + name) }
+	status, err := c.Post(testContext(t), []Key{key}, ledger.Transaction{
+		Registrations: []ledger.Registration{{Name: key.Organisation, Keys: []ledger.PublicKey{key.Public()}}},
+		Openings:      []ledger.Opening{{Account: path("mint"), Issuer: true}, {Account: path("a")}, {Account: path("b")}},
+	}, ledgerdv1.Level_LEVEL_DURABLE)
+	if err != nil || status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+		t.Fatalf("%v, %v", status, err)
+	}
+}
+
+func transfer(from, to ledger.AccountPath, amount int64) ledger.Transaction {
+	return ledger.Transaction{Postings: []ledger.Posting{
+		{Account: from, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(-amount)}, {Account: to, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(amount)},
+	}}
+}
+
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	good := map[string]string{
+		"127.0.0.1:8080": "http://127.0.0.1:8080", "http://node/": "http://node", "https://node:1/base/": "https://node:1/base", "localhost": "http://localhost",
+	}
+	for address, want := range good {
+		c, err := New([]string{address}, Options{})
+		if err != nil || c.Current() != want {
+			t.Errorf("%s: %v, %v", address, c, err)
+		}
+	}
+	for _, address := range []string{"", "ftp://x", "http://", "http://x?y", "http://x:y:z", "http://a b"} {
+		if _, err := New([]string{address}, Options{}); err == nil {
+			t.Errorf("%q was taken for a node's address", address)
+		}
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	c := newTestClient(t, "127.0.0.1:1", "127.0.0.1:2")
+	_, err := c.Node(testContext(t))
+	if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "cannot reach http://127.0.0.1:") || !strings.Contains(err.Error(), "ledgerd start --home") {
+		t.Fatal(err)
+	}
+	_, err = c.Post(testContext(t), []Key{testKey(t, "acme")}, transfer("acme:a", "acme:b", 1), ledgerdv1.Level_LEVEL_DURABLE)
+	if !errors.Is(err, ErrUnreachable) || errors.Is(err, ErrOutcomeUnknown) {
+		t.Fatal(err)
+	}
+	if err := c.Subscribe(testContext(t), 1, false, nil); !errors.Is(err, ErrUnreachable) {
+		t.Fatal(err)
+	}
+}
+
+// A node that is gone, one that takes no writes and one that is overloaded for a while: the submission gets through.
+func TestSubmitFindsANode(t *testing.T) {
+	t.Parallel()
+	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
+	following := apitest.Serve(t, cluster.Node(0), api.Options{})
+	ordering := apitest.Serve(t, cluster.Node(1), api.Options{})
+	cluster.Node(0).SetMode(api.ModeFollowing, "left out")
+	cluster.Node(1).Overload(2)
+	c := newTestClient(t, "127.0.0.1:1", following.URL, ordering.URL)
+	beginBank(t, c, testKey(t, "acme"))
+	if c.Current() != ordering.URL {
+		t.Errorf("the client goes on with %s", c.Current())
+	}
+	// Where nobody takes writes, the refusal is told, with its reason.
+	cluster.Node(1).SetMode(api.ModeHalted, "no majority")
+	_, err := c.Post(testContext(t), []Key{testKey(t, "acme")}, transfer("acme:a", "acme:b", 1), ledgerdv1.Level_LEVEL_DURABLE)
+	if err == nil || !strings.Contains(err.Error(), "takes no writes") && !errors.Is(err, ErrUnreachable) {
+		t.Fatal(err)
+	}
+}
+
+// Refusals that nothing will change come back at once, as sentences.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	cluster := apitest.NewCluster(t, apitest.Options{})
+	c := newTestClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
+	_, err := c.Post(testContext(t), []Key{testKey(t, "acme")}, transfer("acme:a", "acme:b", 1), ledgerdv1.Level_LEVEL_DURABLE)
+	if CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "register it first") || strings.Contains(err.Error(), "failed_precondition") {
+		t.Fatal(err)
+	}
+	if _, err := c.Account(testContext(t), "acme:a"); CodeOf(err) != connect.CodeNotFound {
+		t.Fatal(err)
+	}
+	if _, err := c.Post(testContext(t), []Key{testKey(t, "acme")}, ledger.Transaction{}, ledgerdv1.Level_LEVEL_DURABLE); !errors.Is(err, ledger.ErrInvalidTransaction) {
+		t.Fatal(err)
+	}
+}
+
+// Several clients of one organisation say the same at the same time, on streams of their own and on a common one, where stale nonces are
+// signed anew: each transfer happens once.
+func TestConcurrentPosts(t *testing.T) {
+	t.Parallel()
+	for _, common := range []bool{false, true} {
+		t.Run(fmt.Sprintf("common stream %v", common), func(t *testing.T) {
+			t.Parallel()
+			cluster := apitest.NewCluster(t, apitest.Options{})
+			door := apitest.Serve(t, cluster.Node(0), api.Options{})
+			key := testKey(t, "acme")
+			beginBank(t, newTestClient(t, door.URL), key)
+			const clients, each = 3, 10
+			failures := make(chan error, clients)
+			for number := range clients {
+				c := newTestClient(t, door.URL)
+				go func() {
+					for i := range uint64(each) {
+						what := transfer("acme:mint", "acme:a", 1)
+						if common { // all take the same numbers, so that what they say has to differ
+							what.Nonce.Stream = 7
+							what.Note = []byte{byte(number)}
+							c.mutex.Lock()
+							c.nonces[nonceStream{"acme", 7}] = i + 1
+							c.mutex.Unlock()
+						}
+						status, err := c.Post(testContext(t), []Key{key}, what, ledgerdv1.Level_LEVEL_ORDERED)
+						if err == nil && status.GetReason() != "" {
+							err = errors.New(status.GetReason())
+						}
+						if err != nil {
+							failures <- err
+							return
+						}
+					}
+					failures <- nil
+				}()
+			}
+			for range clients {
+				if err := <-failures; err != nil {
+					t.Fatal(err)
+				}
+			}
+			account, err := newTestClient(t, door.URL).Account(testContext(t), "acme:a")
+			if err != nil || account.GetBalances()[0].GetAmount() != fmt.Sprint(clients*each) {
+				t.Fatalf("%v, %v", account, err)
+			}
+		})
+	}
+}
+
+// One client that does not wait takes nonce after nonce.
+func TestNoncesWithoutWaiting(t *testing.T) {
+	t.Parallel()
+	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 1})
+	c := newTestClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
+	key := testKey(t, "acme")
+	beginBank(t, c, key)
+	cluster.Node(0).Hold()
+	var last *ledgerdv1.TransactionStatus
+	for range 5 {
+		var err error
+		if last, err = c.Post(testContext(t), []Key{key}, transfer("acme:mint", "acme:a", 1), ledgerdv1.Level_LEVEL_ADMITTED); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster.Node(0).Release()
+	id, err := ledger.ParseHash(last.GetIdHex())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Wait(testContext(t), id, ledgerdv1.Level_LEVEL_DURABLE); err != nil {
+		t.Fatal(err)
+	}
+	if account, _ := cluster.Node(0).Store().Account("acme:a"); account.Balance(ledger.DefaultAsset) != ledger.NewAmount(5) {
+		t.Fatalf("%+v", account)
+	}
+}
+
+// proxy passes calls on, and cuts the connection after the node has answered as often as it is told to: the client cannot know the outcome.
+func proxy(t *testing.T, target string, cut *atomic.Int32) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request, err := http.NewRequestWithContext(r.Context(), r.Method, target+r.URL.Path, r.Body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		request.Header = r.Header
+		answer, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		defer answer.Body.Close()
+		if strings.HasSuffix(r.URL.Path, "/Submit") && cut.Add(-1) >= 0 {
+			panic(http.ErrAbortHandler)
+		}
+		for key, values := range answer.Header {
+			w.Header()[key] = values
+		}
+		w.WriteHeader(answer.StatusCode)
+		buffer := make([]byte, 4096)
+		for {
+			n, err := answer.Body.Read(buffer)
+			if n > 0 {
+				_, _ = w.Write(buffer[:n])
+				_ = http.NewResponseController(w).Flush()
+			}
+			if err != nil {
+				return
+			}
+		}
+	})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close(); <-done })
+	return "http://" + listener.Addr().String()
+}
+
+// The answer is lost, and the client submits the same bytes again: the transfer happens once. When it is lost for good, the client says so.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	cluster := apitest.NewCluster(t, apitest.Options{})
+	door := apitest.Serve(t, cluster.Node(0), api.Options{})
+	key := testKey(t, "acme")
+	beginBank(t, newTestClient(t, door.URL), key)
+	var cut atomic.Int32
+	c := newTestClient(t, proxy(t, door.URL, &cut))
+	cut.Store(3)
+	status, err := c.Post(testContext(t), []Key{key}, transfer("acme:mint", "acme:a", 1), ledgerdv1.Level_LEVEL_DURABLE)
+	if err != nil || status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+		t.Fatalf("%v, %v", status, err)
+	}
+	cut.Store(1_000)
+	_, err = c.Post(testContext(t), []Key{key}, transfer("acme:mint", "acme:a", 1), ledgerdv1.Level_LEVEL_DURABLE)
+	if !errors.Is(err, ErrOutcomeUnknown) || !strings.Contains(err.Error(), "ledgerd tx status") {
+		t.Fatal(err)
+	}
+	if account, _ := cluster.Node(0).Store().Account("acme:a"); account.Balance(ledger.DefaultAsset) != ledger.NewAmount(2) {
+		t.Fatalf("%+v", account)
+	}
+	if total := cluster.Node(0).Store().Head().Total; total != 3 {
+		t.Fatalf("%d transactions in the chain, want 3", total)
+	}
+}
+
+func TestIterators(t *testing.T) {
+	t.Parallel()
+	cluster := apitest.NewCluster(t, apitest.Options{})
+	c := newTestClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
+	key := testKey(t, "acme")
+	beginBank(t, c, key)
+	const more = 3*iteratorPage + 7
+	for begin := 0; begin < more; begin += ledger.MaxOpenings {
+		var transaction ledger.Transaction
+		for i := begin; i < min(more, begin+ledger.MaxOpenings); i++ {
+			transaction.Openings = append(transaction.Openings, ledger.Opening{Account: ledger.AccountPath(fmt.Sprintf("acme:x%05d", i))})
+		}
+		if _, err := c.Post(testContext(t), []Key{key}, transaction, ledgerdv1.Level_LEVEL_ORDERED); err != nil {
+			t.Fatal(err)
+		}
+	}
+	count, last := 0, ""
+	for account, err := range c.Accounts(testContext(t), "acme:x") {
+		if err != nil || account.GetAccount() <= last {
+			t.Fatalf("%v after %s, %v", account, last, err)
+		}
+		last = account.GetAccount()
+		count++
+	}
+	if count != more {
+		t.Fatalf("%d accounts, want %d", count, more)
+	}
+	height := uint64(1)
+	for block, err := range c.Blocks(testContext(t), 0, true) {
+		if err != nil || block.GetHeight() != height {
+			t.Fatalf("%v, %v, want height %d", block, err, height)
+		}
+		height++
+	}
+	for range c.Accounts(testContext(t), "") {
+		break // an iterator that is left early ends
+	}
+	for _, err := range newTestClient(t, "127.0.0.1:1").Organisations(testContext(t)) {
+		if !errors.Is(err, ErrUnreachable) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A subscription goes on at another node with the block after the last one.
+func TestSubscribeResumes(t *testing.T) {
+	t.Parallel()
+	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
+	doors := []*apitest.Door{apitest.Serve(t, cluster.Node(0), api.Options{}), apitest.Serve(t, cluster.Node(1), api.Options{})}
+	c := newTestClient(t, doors[0].URL, doors[1].URL)
+	key := testKey(t, "acme")
+	beginBank(t, c, key)
+	post := func() error {
+		_, err := newTestClient(t, doors[1].URL).Post(testContext(t), []Key{key}, transfer("acme:mint", "acme:a", 1), ledgerdv1.Level_LEVEL_ORDERED)
+		return err
+	}
+	enough := errors.New("enough")
+	next := uint64(1)
+	err := c.Subscribe(testContext(t), 1, true, func(message *ledgerdv1.SubscribeResponse) error {
+		if height := message.GetBlock().GetHeader().GetHeight(); height != next {
+			t.Errorf("block %d, want %d", height, next)
+		}
+		if next == 3 {
+			doors[0].Close()
+		}
+		if next++; next > 6 {
+			return enough
+		}
+		return post()
+	})
+	if !errors.Is(err, enough) {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(testContext(t))
+	err = c.Subscribe(ctx, 1, false, func(*ledgerdv1.SubscribeResponse) error { cancel(); return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+}
