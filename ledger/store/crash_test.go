@@ -72,9 +72,9 @@ func TestCrashChild(t *testing.T) {
 // durable is there and that the rest is whole.
 func TestKillBetweenWrites(t *testing.T) {
 	t.Parallel()
-	runs := 40
+	runs := 12
 	if testing.Short() {
-		runs = 8
+		runs = 4
 	}
 	if text := os.Getenv(crashRuns); text != "" {
 		if _, err := fmt.Sscan(text, &runs); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-var flips = flag.Int("flips", 200, "how many single flipped bits TestFlippedBit tries")
+var flips = flag.Int("flips", 120, "how many single flipped bits TestFlippedBit tries")
 
 // folder is a store's folder in memory: the bytes of each file without the zeros at its end, and its size.
 type folder map[string]file
@@ -296,6 +296,9 @@ func FuzzRows(f *testing.F) {
 		}
 		if where, err := decodePosition(data); err == nil && !bytes.Equal(where.append(nil), data) {
 			t.Fatal("a position has two encodings")
+		}
+		if where, err := decodeHistory(data, 0); err == nil && len(data) == 12 && !bytes.Equal(appendHistory(nil, where.height, []ledger.HistoryChange{{Index: where.index}}), data) {
+			t.Fatal("a history row has two encodings")
 		}
 		if height, hash, err := decodeHeadRow(data); err == nil && !bytes.Equal(headRow(height, hash), data) {
 			t.Fatal("a head row has two encodings")

@@ -41,6 +41,6 @@
 //	h height                   -> encoded header and length of the encoded block
 //	b height chunk             -> a part of the encoded block
 //	i id or block hash         -> height, index, kind
-//	y account-number ordinal   -> height, index
+//	y account-number ordinal   -> height, indexes: the steps of a history in one block, the first of which is the ordinal-th
 //	s state key                -> height, value before that block, value
 package store

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/dgraph-io/badger/v4"
@@ -113,14 +114,37 @@ func pendingHistory(number, ordinal uint64, pending []*pendingBlock) (position, 
 func (s *Store) readHistory(account *ledger.Account, ordinal uint64) (where position, err error) {
 	defer guard(account.Opened, &err)
 	err = s.db.View(func(transaction *badger.Txn) error {
-		value, err := get(transaction, historyKey(account.Number, ordinal))
-		if err == nil {
-			where, err = decodePosition(value)
-		}
+		where, err = findHistory(transaction, account.Number, ordinal)
 		if err != nil {
 			return damaged(account.Opened, "history of %s, entry %d: %v", account.Path, ordinal, err)
 		}
 		return nil
 	})
 	return where, err
+}
+
+// findHistory finds a step of an account's history: it is in the last row that begins at it or before.
+func findHistory(transaction *badger.Txn, number, ordinal uint64) (position, error) {
+	settings := badger.DefaultIteratorOptions
+	settings.PrefetchValues, settings.Reverse = false, true
+	settings.Prefix = historyKey(number, 0)[:1+8]
+	rows := transaction.NewIterator(settings)
+	defer rows.Close()
+	rows.Seek(historyKey(number, ordinal))
+	if !rows.Valid() {
+		return position{}, errMissing
+	}
+	key := rows.Item().KeyCopy(nil)
+	if len(key) != 1+8+8 {
+		return position{}, errRow
+	}
+	sealed, err := rows.Item().ValueCopy(nil)
+	if err != nil {
+		return position{}, fmt.Errorf("database: %w", err)
+	}
+	value, err := unseal(key, sealed)
+	if err != nil {
+		return position{}, err
+	}
+	return decodeHistory(value, ordinal-binary.BigEndian.Uint64(key[1+8:]))
 }

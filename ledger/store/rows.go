@@ -112,6 +112,26 @@ func decodePosition(value []byte) (position, error) {
 	return position{height: ledger.Height(binary.BigEndian.Uint64(value)), index: binary.BigEndian.Uint32(value[8:]), kind: value[12]}, nil
 }
 
+// appendHistory appends the value of a history row: the steps of one account in one block, the first of which is in the key.
+func appendHistory(to []byte, height ledger.Height, steps []ledger.HistoryChange) []byte {
+	to = binary.BigEndian.AppendUint64(to, uint64(height))
+	for i := range steps {
+		to = binary.BigEndian.AppendUint32(to, steps[i].Index)
+	}
+	return to
+}
+
+// decodeHistory returns the step of a history row at an offset from its first one.
+func decodeHistory(value []byte, offset uint64) (position, error) {
+	if len(value) < 8+4 || len(value)%4 != 0 {
+		return position{}, errRow
+	}
+	if steps := uint64(len(value)-8) / 4; offset >= steps {
+		return position{}, errMissing
+	}
+	return position{height: ledger.Height(binary.BigEndian.Uint64(value)), index: binary.BigEndian.Uint32(value[8+4*offset:])}, nil
+}
+
 // headRow is the value of the head row.
 func headRow(height ledger.Height, hash ledger.Hash) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, uint64(height)), hash[:]...)

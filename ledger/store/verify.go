@@ -97,11 +97,11 @@ func (s *Store) verifyIndexes(block *ledger.Block, changes *ledger.Changes) (err
 	}
 	return s.db.View(func(transaction *badger.Txn) error {
 		for _, change := range changes.History {
-			value, err := get(transaction, historyKey(change.Number, change.Ordinal))
+			where, err := findHistory(transaction, change.Number, change.Ordinal)
 			if err != nil {
 				return damaged(height, "history of account %d, entry %d: %v", change.Number, change.Ordinal, err)
 			}
-			if where, err := decodePosition(value); err != nil || where.height != height || where.index != change.Index {
+			if where.height != height || where.index != change.Index {
 				return damaged(height, "history of account %d, entry %d points elsewhere", change.Number, change.Ordinal)
 			}
 		}

@@ -1,0 +1,55 @@
+package machine
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/store"
+)
+
+func TestLedgerAsStateMachine(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.Genesis()
+	application := &Ledger{Folder: t.TempDir(), Genesis: genesis, Options: store.Options{MemTableBytes: 1 << 20, ReserveBytes: 1}}
+	if _, err := application.Apply(Round{}); !errors.Is(err, ErrNotOpen) {
+		t.Fatalf("apply before open: %v", err)
+	}
+	client := ledgertest.NewClient(genesis, "acme")
+	rounds := [][]byte{
+		ledgertest.Batch(1, client.Bundle(client.Register("issuer", "a"))),
+		ledgertest.Batch(2),
+		ledgertest.Batch(3, client.Bundle(client.Transfer("acme:issuer", "acme:a", 5))),
+	}
+	for i, want := range []Height{1, 1, 2} {
+		before, err := application.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		height, err := application.Apply(Round{Epoch: 1, Number: uint64(i + 1), Payloads: rounds[i : i+1]})
+		if err != nil || height != want || before > height {
+			t.Fatalf("round %d: height %d after %d, %v", i+1, height, before, err)
+		}
+		if durable, err := application.Sync(); err != nil || durable != want {
+			t.Fatalf("durable %d: %v", durable, err)
+		}
+		if err := application.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := application.Open(); err != nil {
+		t.Fatal(err)
+	}
+	err := application.Lookup(func(view *store.Store) error {
+		if account, open := view.Account("acme:a"); !open || account.Balance("unit").String() != "5" {
+			t.Errorf("account %+v", account)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := application.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
