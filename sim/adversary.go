@@ -38,15 +38,26 @@ type crash struct {
 	// heard makes it possible as soon as this server has received the last frame of the one that crashed before.
 	heard  bool
 	moment moment
+	// reliable lets only moments in reliable rounds count.
+	reliable bool
 	// skip is how many sends or deliveries pass first, once the crash is possible.
 	skip int
 	cut  cut
 	// favoured is the only receiver of cutToOne.
 	favoured order.ServerID
-	// slow is added to the delay of this server's links from when the crash is possible: of the link to the favoured only, or of all.
-	slow    Instant
-	slowAll bool
+	// slow is added to the delay of links.
+	slow  Instant
+	slows slowing
 }
+
+// slowing is which links a planned crash makes slow.
+type slowing uint8
+
+const (
+	slowLast      slowing = iota // from this server to the favoured, from when the crash is possible
+	slowAll                      // from this server to all, from when the crash is possible
+	slowSuccessor                // from the favoured to most others, from the crash
+)
 
 // String tells the plan of a crash.
 func (c crash) String() string {
@@ -54,8 +65,11 @@ func (c crash) String() string {
 	if c.moment == sending {
 		text += [...]string{" to some in turn", " on some links", fmt.Sprintf(" to %d only", c.favoured), ", nothing sent"}[c.cut]
 	}
+	if c.reliable {
+		text += ", in a reliable round"
+	}
 	if c.slow > 0 {
-		text += fmt.Sprintf(", frames slowed by %v", c.slow)
+		text += [...]string{", the last frames slowed by ", ", all its frames slowed by ", ", the receiver's frames slowed by "}[c.slows] + c.slow.String()
 	}
 	return text
 }
@@ -79,10 +93,11 @@ var strategies = []struct {
 	{"scattered", (*adversary).scattered},
 	{"together", (*adversary).together},
 	{"chain", func(a *adversary) { a.chain(-1) }},
+	{"chain", func(a *adversary) { a.chain(-1) }},
 	{"chain in the rerun", (*adversary).chainInRerun},
 	{"chain in the rerun", (*adversary).chainInRerun},
-	{"last deliveries", (*adversary).lastDeliveries},
 	{"two chains", (*adversary).twoChains},
+	{"last deliveries", (*adversary).lastDeliveries},
 }
 
 // planCrashes plans at most budget crashes and tells the name of the strategy.
@@ -143,33 +158,37 @@ func (a *adversary) together() {
 }
 
 // chain plans that a message travels along a path of the reliable digraph, each server of which sends it to the next one only and crashes [Poke19, section
-// 5.2.1 and Figure 5.2]. The last hop, or every hop, is slow, so that everybody has heard of the failures long before the message gets out: who stops
-// tracking it too soon, misses it.
+// 5.2.1 and Figure 5.2], until it reaches a survivor. Either the hops are slow, so that everybody has heard of the failures long before the message gets out;
+// or the survivor has it soon and is slow to pass it on. Who stops tracking the message too soon, misses it. A chain after another crash waits for
+// the reliable round that it leads to.
 func (a *adversary) chain(after int) {
 	length := a.left()
 	if length == 0 {
 		return
 	}
-	if a.random.IntN(3) == 0 {
+	if a.random.IntN(2) == 0 {
 		length = 1 + a.random.IntN(length)
 	}
-	at := a.unused()
-	wait, heard, skip := between(0, a.span)(a.random), false, a.random.IntN(6)
-	if after >= 0 {
-		wait = between(0, 2*millisecond)(a.random)
+	c := crash{server: a.unused(), after: after, moment: sending, skip: a.random.IntN(4), cut: cutToOne, reliable: after >= 0}
+	if after < 0 {
+		c.wait = between(0, a.span)(a.random)
 	}
-	everyHop := a.random.IntN(2) == 0
+	slow := between(1*millisecond, 60*millisecond)(a.random)
+	ending := a.random.IntN(3)
 	for hop := range length {
-		next, found := a.next(at)
+		next, found := a.next(c.server)
 		if !found {
 			return
 		}
-		c := crash{server: at, after: after, wait: wait, heard: heard, moment: sending, skip: skip, cut: cutToOne, favoured: next}
-		if everyHop || hop == length-1 {
-			c.slow = between(1*millisecond, 60*millisecond)(a.random)
+		c.favoured, c.slow = next, 0
+		switch {
+		case hop == length-1 && ending > 0:
+			c.slow, c.slows = slow, slowSuccessor
+		case hop == length-1 || ending == 2:
+			c.slow, c.slows = slow, slowLast
 		}
-		after, wait, heard, skip = a.add(c), 0, true, 0
-		at = next
+		number := a.add(c)
+		c = crash{server: next, after: number, heard: true, moment: sending, cut: cutToOne}
 	}
 }
 
@@ -209,7 +228,7 @@ func (a *adversary) lastDeliveries() {
 		if after >= 0 {
 			c.wait = between(0, 5*millisecond)(a.random)
 		}
-		c.moment, c.slow, c.slowAll = delivering, between(0, 20*millisecond)(a.random), true
+		c.moment, c.slow, c.slows = delivering, between(0, 20*millisecond)(a.random), slowAll
 		if a.random.IntN(2) == 0 {
 			after = a.add(c)
 		} else {
@@ -238,7 +257,7 @@ func (s *simulation) armCrash(number int) {
 		return
 	}
 	for to := range order.ServerID(s.options.Servers) {
-		if c.slowAll || to == c.favoured {
+		if c.slows == slowAll || c.slows == slowLast && to == c.favoured {
 			s.network.link(c.server, to).extra += c.slow
 		}
 	}
@@ -262,6 +281,13 @@ func (s *simulation) heardLast(crashed, by order.ServerID) {
 // crash ends a server.
 func (s *simulation) crash(id order.ServerID) {
 	server := &s.servers[id]
+	if c := server.doom; c != nil && c.slows == slowSuccessor {
+		for to := range order.ServerID(s.options.Servers) {
+			if s.adversary.IntN(4) > 0 {
+				s.network.link(c.favoured, to).extra += c.slow
+			}
+		}
+	}
 	server.crashed, server.doom = true, nil
 	s.crashed++
 	s.trace.note(s.now, 100, uint64(id))

@@ -27,12 +27,12 @@ type perfect struct {
 func newPerfect(seed uint64, successors func(order.ServerID) []order.ServerID) *perfect {
 	random := stream(seed, detectorStream)
 	p := &perfect{random: random, successors: successors}
-	switch random.IntN(3) {
-	case 0: // as quick as P can be
+	switch random.IntN(4) {
+	case 0, 1: // as quick as P can be
 		p.slowest = 10 * microsecond
-	case 1:
+	case 2:
 		p.quickest, p.slowest = 1*millisecond, 3*millisecond
-	case 2: // some notice long before others
+	case 3: // some notice long before others
 		p.slowest = 80 * millisecond
 	}
 	return p

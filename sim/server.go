@@ -101,7 +101,11 @@ func (s *simulation) carryOut(id order.ServerID, ready order.Ready) {
 			}
 		}
 	}
-	if c := v.doom; c != nil && c.moment == sending && len(ready.Sends) > 0 {
+	c := v.doom
+	if c != nil && (s.now > s.faultsEnd || c.reliable && !v.engine.Status().Reliable) {
+		c = nil
+	}
+	if c != nil && c.moment == sending && len(ready.Sends) > 0 {
 		if c.skip == 0 {
 			s.sendSome(id, ready.Sends, c)
 			s.crash(id)
@@ -116,7 +120,7 @@ func (s *simulation) carryOut(id order.ServerID, ready order.Ready) {
 	}
 	last := len(ready.Deliveries)
 	doomed := false
-	if c := v.doom; c != nil && c.moment == delivering && last > 0 {
+	if c != nil && c.moment == delivering && last > 0 {
 		if doomed = c.skip == 0; doomed {
 			last = 1 + s.adversary.IntN(last)
 		} else {

@@ -223,12 +223,12 @@ func (s *simulation) run() {
 	if s.over() {
 		return
 	}
-	moment := order.UnderWay
-	if s.crashed <= s.options.tolerated {
-		moment = order.AtRest
-		s.judgeProgress(false)
+	if s.crashed > s.options.tolerated {
+		s.broken = s.history.Judge(order.UnderWay)
+		return
 	}
-	s.broken = append(s.broken, s.history.Judge(moment)...)
+	s.broken = s.history.Judge(order.AtRest)
+	s.judgeProgress(false)
 }
 
 // handle lets one event happen.
