@@ -87,7 +87,9 @@ func TestKillBetweenWrites(t *testing.T) {
 	for run := range runs {
 		// A block of some hundred transactions takes about a thousand steps.
 		height, hash := runCrashChild(t, dir, 1+random.IntN(3000), run+1)
-		s, err := Open(filepath.Join(dir, "store"), ledgertest.Genesis(), small())
+		options := small()
+		options.DecodedCacheBytes = 64 << 20
+		s, err := Open(filepath.Join(dir, "store"), ledgertest.Genesis(), options)
 		if err != nil {
 			t.Fatalf("run %d: open: %v", run, err)
 		}
