@@ -128,7 +128,7 @@ func (s *service) WatchCluster(ctx context.Context, request *connect.Request[led
 		case <-pause.C:
 		case <-ctx.Done():
 			return contextError(ctx)
-		case <-s.stopping:
+		case <-s.stopping.Done():
 			return errStopping()
 		}
 		_, changed := s.backend.Heights()
@@ -148,7 +148,7 @@ func (s *service) WatchCluster(ctx context.Context, request *connect.Request[led
 		case <-pause.C:
 		case <-ctx.Done():
 			return contextError(ctx)
-		case <-s.stopping:
+		case <-s.stopping.Done():
 			return errStopping()
 		}
 		pause.Reset(max(0, s.options.ClusterInterval-time.Since(now)))
@@ -197,7 +197,7 @@ func (s *service) Subscribe(ctx context.Context, request *connect.Request[ledger
 		case <-changed:
 		case <-ctx.Done():
 			return contextError(ctx)
-		case <-s.stopping:
+		case <-s.stopping.Done():
 			return errStopping()
 		}
 	}
@@ -209,7 +209,7 @@ func (s *service) streamEnds(ctx context.Context) error {
 		return failed
 	}
 	select {
-	case <-s.stopping:
+	case <-s.stopping.Done():
 		return errStopping()
 	default:
 		return nil

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
-	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -24,8 +23,8 @@ type Server struct {
 	server   *http.Server
 	limits   *limits
 	metrics  *metrics
-	stopping chan struct{} // closed by Shutdown: the streams end
-	stopOnce sync.Once
+	stopping context.Context // ended by Shutdown: the streams end
+	stop     context.CancelFunc
 }
 
 // service implements the RPCs. One file a family of them.
@@ -35,7 +34,7 @@ type service struct {
 	limits   *limits
 	metrics  *metrics
 	facts    *factsCache
-	stopping <-chan struct{}
+	stopping context.Context
 }
 
 var _ ledgerdv1connect.LedgerServiceHandler = (*service)(nil)
@@ -50,12 +49,8 @@ func New(backend Backend, options Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api: registering metrics: %w", err)
 	}
-	s := &Server{
-		options:  options,
-		limits:   newLimits(options),
-		metrics:  metrics,
-		stopping: make(chan struct{}),
-	}
+	s := &Server{options: options, limits: newLimits(options), metrics: metrics}
+	s.stopping, s.stop = context.WithCancel(context.Background())
 	if s.handler, err = s.newHandler(backend); err != nil {
 		return nil, err
 	}
@@ -95,7 +90,7 @@ func (s *Server) Serve(listener net.Listener) error {
 // Shutdown ends the streams with Unavailable, takes no more calls, and waits for those under way until ctx ends; then it cuts them off and
 // returns the context's error.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.stopOnce.Do(func() { close(s.stopping) })
+	s.stop()
 	err := s.server.Shutdown(ctx)
 	if err == nil {
 		return nil

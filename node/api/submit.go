@@ -171,16 +171,8 @@ func (s *service) waiting(ctx context.Context) (context.Context, context.CancelF
 		limit = min(limit, left-min(left/5, 200*time.Millisecond))
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
-	stop := make(chan struct{})
-	go func() {
-		select {
-		case <-s.stopping:
-			cancel()
-		case <-stop:
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { close(stop); cancel() }
+	release := context.AfterFunc(s.stopping, cancel)
+	return ctx, func() { release(); cancel() }
 }
 
 // wait waits for a level until the context of waiting ends, which is no failure: the caller learns how far things are.

@@ -59,8 +59,8 @@ func plainSums(t *testing.T, path string) (sums map[string]int64, lines uint64) 
 func TestBitcoin(t *testing.T) {
 	t.Parallel()
 	path := realFile
-	if _, err := os.Stat(path); err != nil || testing.Short() {
-		t.Logf("importing the committed excerpt, since %s is not there or -short was given", realFile)
+	if _, err := os.Stat(path); err != nil || testing.Short() || raceDetector {
+		t.Logf("importing the committed excerpt, since %s is not there, or -short or -race was given", realFile)
 		path = excerptFile
 	}
 	want, lines := plainSums(t, path)
