@@ -19,6 +19,13 @@ export const test = base.extend<{ expected: RegExp[]; watched: void }>({
 });
 export { expect };
 
+/** The same over the real cluster, which is there only once the tests run. */
+export const clusterTest = test.extend({
+  baseURL: async ({}, use) => {
+    await use(clusterUrl());
+  },
+});
+
 export function clusterUrl(): string {
   const url = process.env["LEDGERD_URL"];
   if (!url) throw new Error("no cluster was started");

@@ -1,6 +1,6 @@
-import { clusterUrl, expect, heightsOf, test } from "../fixtures";
+import { clusterTest as test, expect, heightsOf } from "../fixtures";
 
-test.use({ baseURL: clusterUrl(), expected: [/ERR_INTERNET_DISCONNECTED|ERR_NETWORK|ERR_FAILED|Failed to load resource/] });
+test.use({ expected: [/ERR_INTERNET_DISCONNECTED|ERR_NETWORK|ERR_FAILED|Failed to load resource/] });
 
 test("a stream that is cut goes on where it was, without a gap", async ({ page, context }) => {
   const asked: bigint[] = [];
@@ -42,6 +42,7 @@ test("a stream that cannot be opened is tried again until it can", async ({ page
   });
   await page.goto("/");
   await expect.poll(() => refused).toBeGreaterThan(2);
-  const first = await expect.poll(async () => (await heightsOf(page)).length).toBeGreaterThan(0).then(async () => (await heightsOf(page))[0] ?? 0);
+  await expect.poll(async () => (await heightsOf(page)).length).toBeGreaterThan(0);
+  const first = (await heightsOf(page))[0] ?? 0;
   await expect.poll(async () => (await heightsOf(page))[0]).toBeGreaterThan(first);
 });

@@ -1,4 +1,4 @@
-import { call, clusterUrl, expect, expectNoSidewaysScroll, heightsOf, test } from "../fixtures";
+import { call, clusterTest as test, clusterUrl, expect, expectNoSidewaysScroll, heightsOf } from "../fixtures";
 
 interface Found {
   height: string;
@@ -17,8 +17,6 @@ async function something(): Promise<Found> {
   const { block } = await call<{ block: { header: { hashHex: string } } }>(base, "GetBlock", { height: entries[0]?.height });
   return { height: entries[0]?.height ?? "", hash: block.header.hashHex, id: entries[0]?.transactionIdHex ?? "", account: account?.account ?? "", organisation: account?.organisation ?? "" };
 }
-
-test.use({ baseURL: clusterUrl() });
 
 test("search finds a height, a hash, an id, an account and an organisation", async ({ page }) => {
   const found = await something();
