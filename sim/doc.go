@@ -1,0 +1,45 @@
+// Package sim is the deterministic simulator: it runs a whole group of the very engines that production runs, in virtual time and in one goroutine, hurts
+// them in ways that a seed decides, and lets named oracles judge what came of it.
+//
+// # A run
+//
+// A run has two phases. In the safety phase users submit payloads, in bursts with quiet spells between them, and servers crash: by themselves, several at once, in
+// the middle of sending to several successors, right after a delivery, or one after another along a path of the reliable digraph so that a
+// message survives by a thread (adversary.go). Frames take as long as the run's weather has it, in order on each link and in any order on different links
+// (network.go); detectors are quick, slow or both (detector.go); drivers linger and let inputs gather (server.go). In the liveness phase there are no more
+// faults and submissions, and the group must come to rest: within bounded virtual time, everything that a correct server was asked to broadcast
+// has been A-delivered by every survivor. If more servers crash than the group tolerates, it may stand still, but never fork.
+//
+// # Who judges
+//
+//	package order          integrity, total order, prefix order, acyclic order, set agreement, round form, validity, (uniform) agreement
+//	oracle_accuracy.go     only servers that have failed are removed
+//	oracle_tolerance.go    no delivery once more have failed than the group tolerates
+//	oracle_progress.go     rest within bounded time, with nothing left to do
+//	oracle_contract.go     what order.Broadcaster asks of an engine: no panic, no refusal of what is right, frames that never change
+//
+// # How to use it
+//
+//	options, err := sim.Group{Engine: "allconcur+", Servers: 8}.Options()
+//	options.Seed = 42
+//	result, err := sim.Check(options)
+//	for _, violation := range result.Violations {
+//		fmt.Println(violation) // the property and the evidence
+//	}
+//
+// Sweep runs many seeds on all processors, Shrink looks for a smaller run that breaks the same property, and Options.Trace shows a run event by event.
+// Another engine is run by setting Options.New. `ledgerd sim check` is all of this from the command line.
+//
+// # What always holds
+//
+// The same options give the same run, event for event, on every machine: time is virtual, all chance comes from the seed's streams (math/rand/v2 PCG), events at one
+// instant are taken in the order in which they were scheduled, and nothing ranges over a map. Result.Hash proves it. A seed's network, workload, adversary,
+// detector and drivers draw from streams of their own.
+//
+// # The model
+//
+// It is that of [Poke19, section 2.1]: links are reliable and FIFO, so what a server has put on a link arrives, even if the server crashes afterwards; in the
+// middle of a send, each receiver's link has got a prefix of what was meant for it. A crashed server does not come back. The detector is P: no suspicion without a
+// crash, each successor in the reliable digraph suspects in the end, and only after the last frame on that link. The idea of the two phases and of oracles by
+// name is TigerBeetle's.
+package sim

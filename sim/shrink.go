@@ -1,0 +1,40 @@
+package sim
+
+import "github.com/ledgerd/ledgerd/order"
+
+// shrinkRuns bounds the runs that Shrink makes.
+const shrinkRuns = 80
+
+// Shrink looks for a smaller run with the same seed that breaks the same property first as result, which options led to: fewer crashes before fewer payloads. It
+// returns that run's options and result, or the given ones where it finds none.
+func Shrink(options Options, result Result) (Options, Result) {
+	if len(result.Violations) == 0 {
+		return options, result
+	}
+	property := result.Violations[0].Property
+	options.Trace = nil
+	crashes := len(result.Crashed)
+	rounds := roundsMax
+	if options.Rounds > 0 {
+		rounds = min(rounds, options.Rounds)
+	}
+	runs := 0
+	for allowed := 0; allowed <= crashes; allowed++ {
+		for submitted := 1; submitted <= rounds; submitted++ {
+			if runs++; runs > shrinkRuns {
+				return options, result
+			}
+			smaller := options
+			smaller.Crashes, smaller.Rounds = allowed, submitted
+			if found, err := Check(smaller); err == nil && breaks(found, property) {
+				return smaller, found
+			}
+		}
+	}
+	return options, result
+}
+
+// breaks tells whether a run broke a property first of all.
+func breaks(result Result, property order.Property) bool {
+	return len(result.Violations) > 0 && result.Violations[0].Property == property
+}
