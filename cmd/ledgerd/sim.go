@@ -1,0 +1,335 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/sim"
+)
+
+// simFailuresShown bounds the failing seeds whose evidence is shown; the others are counted.
+const simFailuresShown = 5
+
+// simPlants are the bugs that --plant takes.
+var simPlants = []allconcur.Fault{allconcur.FaultDroppedForward, allconcur.FaultEarlyDelivery, allconcur.FaultPrunedTooSoon}
+
+// simOptions are the flags of ledgerd sim check.
+type simOptions struct {
+	engine  string
+	servers int
+	seeds   int
+	seed    uint64
+	crashes int
+	rounds  int
+	plant   string
+	trace   bool
+	json    bool
+}
+
+// simReport is what ledgerd sim check --json prints.
+type simReport struct {
+	Engine    string       `json:"engine"`
+	Servers   int          `json:"servers"`
+	Seeds     int          `json:"seeds"`
+	FirstSeed uint64       `json:"first_seed"`
+	Plant     string       `json:"plant,omitempty"`
+	Passed    int          `json:"passed"`
+	Failed    int          `json:"failed"`
+	Rounds    int          `json:"rounds"`
+	Crashes   int          `json:"crashes"`
+	Events    int          `json:"events"`
+	Seconds   float64      `json:"seconds"`
+	Failures  []simFailure `json:"failures"`
+}
+
+// simFailure is one failing seed in a report.
+type simFailure struct {
+	Seed     uint64   `json:"seed"`
+	Property string   `json:"property"`
+	Evidence []string `json:"evidence"`
+	Schedule string   `json:"schedule"`
+	Replay   string   `json:"replay"`
+}
+
+// newSimCommand is ledgerd sim.
+func newSimCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "sim",
+		Short: "Run the engines in a simulator that hurts them, and judge what they deliver",
+		Long: `Run the engines in a simulator that hurts them, and judge what they deliver.
+
+The simulator runs a whole shard in one process and in virtual time: the very
+engines that nodes run, over a simulated network, with delays and crashes that
+follow from a number, the seed. The same seed gives the same run, event for
+event, on every machine.`,
+		Example: `  ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000`,
+		Args:    cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return command.Help()
+		},
+	}
+	command.AddCommand(newSimCheckCommand())
+	return command
+}
+
+// newSimCheckCommand is ledgerd sim check.
+func newSimCheckCommand() *cobra.Command {
+	var options simOptions
+	command := &cobra.Command{
+		Use:   "check --engine E --servers N --seeds K",
+		Short: "Look for a schedule that makes the servers disagree",
+		Long: `Look for a schedule that makes the servers disagree.
+
+Each seed is one run. Users submit messages in bursts; frames take as long as
+the run's network has it, links overtake each other; servers crash at the worst
+of moments, in the middle of sending to several others, say. Then there are no
+more faults, and the survivors have to finish. The run fails if
+
+  integrity         a server delivers what nobody sent, or twice
+  set agreement     two servers deliver different contents for one round
+  total order       two servers deliver two messages in opposite orders
+  prefix order, acyclic order
+                    the orders at the servers do not fit together
+  validity          a message of a server that works is not delivered
+  agreement         one server delivers a message and a working one does not
+  uniform agreement the same, though the one that did crashed later
+  accuracy          a server that works is removed
+  tolerance         the group goes on after more failures than it tolerates
+  progress          it does not finish
+  contract, round form
+                    an engine panics or breaks its interface's rules
+
+For a failing seed, the property, the shortest evidence and the command that
+replays the run are printed, cut down to few crashes and messages where
+such a run fails as well. The exit status is then 1.
+
+With more --crashes than the group tolerates, the servers may stop, but they
+may not disagree. --plant puts a bug into every engine, to see that it is found.`,
+		Example: `  # A thousand schedules for a shard of 8 nodes
+  ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000
+
+  # One run, event by event
+  ledgerd sim check --engine allconcur --servers 3 --seeds 1 --seed 42 --trace
+
+  # Does it find a bug? (exit status 1: yes)
+  ledgerd sim check --engine allconcur --servers 6 --seeds 100 --plant pruned-too-soon
+
+  # More crashes than 5 servers tolerate, for a script
+  ledgerd sim check --engine allconcur+ --servers 5 --seeds 500 --crashes 4 --json`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if options.trace && !command.Flags().Changed("seeds") {
+				options.seeds = 1
+			}
+			group, run, err := options.build(command.Flags().Changed("crashes"))
+			if err != nil {
+				return err
+			}
+			// From here on the flags are right, and a failure is the engines'.
+			command.SilenceUsage = true
+			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt)
+			defer stop()
+			return options.run(ctx, command.OutOrStdout(), command.ErrOrStderr(), group, run)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&options.engine, "engine", allconcur.EngineAllConcurPlus, "engine: allconcur or allconcur+")
+	flags.IntVar(&options.servers, "servers", 0, "number of servers (required)")
+	flags.IntVar(&options.seeds, "seeds", 100, "number of seeds to run")
+	flags.Uint64Var(&options.seed, "seed", 1, "the first seed")
+	flags.IntVar(&options.crashes, "crashes", 0, "the most servers that crash in a run (default as many as the group tolerates)")
+	flags.IntVar(&options.rounds, "rounds", 0, "the most messages that a server submits in a run (default left to the seed, up to 12)")
+	flags.StringVar(&options.plant, "plant", "", "plant a bug: dropped-forward, early-delivery or pruned-too-soon")
+	flags.BoolVar(&options.trace, "trace", false, "show the run event by event; goes with a single seed")
+	flags.BoolVar(&options.json, "json", false, "print one JSON object")
+	plants := make([]string, len(simPlants))
+	for i, fault := range simPlants {
+		plants[i] = fault.String()
+	}
+	for name, values := range map[string][]string{
+		"engine": {allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus},
+		"plant":  plants,
+	} {
+		if err := command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic("sim: no such flag: " + name)
+		}
+	}
+	return command
+}
+
+// build makes what the flags ask for.
+func (o simOptions) build(crashesGiven bool) (sim.Group, sim.Options, error) {
+	group := sim.Group{Engine: o.engine, Servers: o.servers}
+	refuse := func(format string, arguments ...any) (sim.Group, sim.Options, error) {
+		return sim.Group{}, sim.Options{}, fmt.Errorf(format, arguments...)
+	}
+	switch {
+	case o.engine != allconcur.EngineAllConcur && o.engine != allconcur.EngineAllConcurPlus:
+		return refuse("--engine %q is unknown: use allconcur or allconcur+", o.engine)
+	case o.servers < 1:
+		return refuse("--servers is %d: say how many servers the group has, for example --servers 8", o.servers)
+	case o.servers > sim.ServersMax:
+		return refuse("--servers is %d: the simulator takes up to %d, use fewer --servers", o.servers, sim.ServersMax)
+	case o.seeds < 1:
+		return refuse("--seeds is %d: run at least one, for example --seeds 100", o.seeds)
+	case o.seed > math.MaxUint64-uint64(o.seeds):
+		return refuse("--seed %d leaves no room for %d seeds after it: use a smaller --seed", o.seed, o.seeds)
+	case crashesGiven && (o.crashes < 0 || o.crashes > o.servers):
+		return refuse("--crashes is %d: of %d servers, let 0 to %d crash", o.crashes, o.servers, o.servers)
+	case o.rounds < 0:
+		return refuse("--rounds is %d: let a server submit at least one message, for example --rounds 10", o.rounds)
+	case o.trace && o.seeds > 1:
+		return refuse("--trace shows one run, not %d: use --seeds 1 and say which with --seed", o.seeds)
+	case o.trace && o.json:
+		return refuse("--trace and --json both want standard output: leave one out")
+	}
+	for _, fault := range simPlants {
+		if fault.String() == o.plant {
+			group.Fault = fault
+		}
+	}
+	if o.plant != "" && group.Fault == allconcur.FaultNone {
+		return refuse("--plant %q is unknown: use dropped-forward, early-delivery or pruned-too-soon", o.plant)
+	}
+	run, err := group.Options()
+	if err != nil {
+		return sim.Group{}, sim.Options{}, err
+	}
+	run.Rounds = o.rounds
+	if crashesGiven {
+		run.Crashes = o.crashes
+	}
+	return group, run, nil
+}
+
+// run runs the seeds and prints what came of them.
+func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.Group, run sim.Options) error {
+	started := time.Now()
+	report := simReport{Engine: o.engine, Servers: o.servers, FirstSeed: o.seed, Plant: o.plant, Failures: []simFailure{}}
+	take := func(r sim.Result) {
+		report.Seeds++
+		report.Rounds += r.Rounds
+		report.Crashes += len(r.Crashed)
+		report.Events += r.Events
+		if len(r.Violations) == 0 {
+			report.Passed++
+			return
+		}
+		report.Failed++
+		if len(report.Failures) < simFailuresShown {
+			report.Failures = append(report.Failures, o.failure(run, r))
+		}
+	}
+	var err error
+	if o.trace {
+		run.Seed, run.Trace = o.seed, out
+		var result sim.Result
+		if result, err = sim.Check(run); err == nil {
+			run.Trace = nil
+			take(result)
+		}
+	} else {
+		bar := newSimProgress(progress, o.seeds)
+		err = sim.Sweep(ctx, run, o.seed, o.seeds, func(r sim.Result) bool {
+			take(r)
+			bar(report.Failed)
+			return ctx.Err() == nil
+		})
+	}
+	interrupted := ctx.Err() != nil
+	if err != nil && !interrupted {
+		return err
+	}
+	report.Seconds = time.Since(started).Seconds()
+	if err := o.print(out, group, report); err != nil {
+		return err
+	}
+	switch {
+	case report.Failed > 0:
+		return fmt.Errorf("%d of %d seeds break a property", report.Failed, report.Seeds)
+	case interrupted:
+		return fmt.Errorf("interrupted after %d of %d seeds; go on with --seed %d", report.Seeds, o.seeds, o.seed+uint64(report.Seeds))
+	}
+	return nil
+}
+
+// failure describes a failing seed by the smallest run found that fails in the same way.
+func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
+	run.Seed = r.Seed
+	smaller, r := sim.Shrink(run, r)
+	replay := fmt.Sprintf("ledgerd sim check --engine %s --servers %d --seeds 1 --seed %d", o.engine, o.servers, r.Seed)
+	if smaller.Crashes != sim.AsTolerated {
+		replay += fmt.Sprintf(" --crashes %d", smaller.Crashes)
+	}
+	if smaller.Rounds != 0 {
+		replay += fmt.Sprintf(" --rounds %d", smaller.Rounds)
+	}
+	if o.plant != "" {
+		replay += " --plant " + o.plant
+	}
+	return simFailure{
+		Seed: r.Seed, Property: string(r.Violations[0].Property), Evidence: r.Violations[0].Evidence, Schedule: r.Schedule, Replay: replay + " --trace",
+	}
+}
+
+// print writes a report.
+func (o simOptions) print(out io.Writer, group sim.Group, report simReport) error {
+	if o.json {
+		return json.NewEncoder(out).Encode(report)
+	}
+	var failed error
+	say := func(format string, arguments ...any) {
+		if _, err := fmt.Fprintf(out, format, arguments...); err != nil && failed == nil {
+			failed = err
+		}
+	}
+	for _, failure := range report.Failures {
+		say("seed %d: %s is broken\n", failure.Seed, failure.Property)
+		for _, line := range failure.Evidence {
+			say("  %s\n", line)
+		}
+		say("  schedule: %s\n  replay:   %s\n\n", failure.Schedule, failure.Replay)
+	}
+	if more := report.Failed - len(report.Failures); more > 0 {
+		say("and %d more failing seeds\n\n", more)
+	}
+	last := report.FirstSeed + uint64(max(report.Seeds, 1)) - 1
+	say("%s, %d servers, seeds %d to %d: %d passed, %d failed\n", group.Engine, report.Servers, report.FirstSeed, last, report.Passed, report.Failed)
+	say("%d rounds, %d crashes and %d events in %.1f s\n", report.Rounds, report.Crashes, report.Events, report.Seconds)
+	return failed
+}
+
+// newSimProgress returns what is called after each seed. It draws a bar where progress is a terminal and the seeds take longer than a moment.
+func newSimProgress(progress io.Writer, seeds int) func(failed int) {
+	file, isFile := progress.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		return func(int) {}
+	}
+	const moment = time.Second
+	started := time.Now()
+	bar := progressbar.NewOptions(seeds, progressbar.OptionSetWriter(progress), progressbar.OptionSetDescription("seeds"),
+		progressbar.OptionShowCount(), progressbar.OptionThrottle(moment/4), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true))
+	done := 0
+	return func(failed int) {
+		done++
+		if time.Since(started) < moment {
+			return
+		}
+		if failed > 0 {
+			bar.Describe(fmt.Sprintf("seeds, %d failing", failed))
+		}
+		// A bar that cannot be drawn is no reason to stop.
+		_ = bar.Set(done)
+	}
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// runSim executes ledgerd sim alone.
+func runSim(t *testing.T, arguments ...string) (string, error) {
+	t.Helper()
+	command := newSimCommand()
+	var out bytes.Buffer
+	command.SetOut(&out)
+	command.SetErr(&out)
+	command.SilenceErrors = true
+	command.SetArgs(arguments)
+	err := command.Execute()
+	return out.String(), err
+}
+
+func TestSimCheckPasses(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{"allconcur", "allconcur+"} {
+		out, err := runSim(t, "check", "--engine", engine, "--servers", "5", "--seeds", "20", "--seed", "7")
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		if want := engine + ", 5 servers, seeds 7 to 26: 20 passed, 0 failed\n"; !strings.HasPrefix(out, want) {
+			t.Errorf("%q does not begin with %q", out, want)
+		}
+	}
+}
+
+func TestSimCheckJSON(t *testing.T) {
+	t.Parallel()
+	out, err := runSim(t, "check", "--engine", "allconcur", "--servers", "5", "--seeds", "5", "--crashes", "4", "--json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report map[string]any
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatalf("%v in %q", err, out)
+	}
+	for key, want := range map[string]any{"engine": "allconcur", "servers": 5.0, "seeds": 5.0, "first_seed": 1.0, "passed": 5.0, "failed": 0.0} {
+		if report[key] != want {
+			t.Errorf("%s is %v, want %v", key, report[key], want)
+		}
+	}
+	if failures, isList := report["failures"].([]any); !isList || len(failures) != 0 {
+		t.Errorf("failures are %v, want an empty list", report["failures"])
+	}
+}
+
+// A planted bug is found, and the command that is printed replays it.
+func TestSimCheckFindsAPlantedBugAndReplaysIt(t *testing.T) {
+	t.Parallel()
+	for _, plant := range []string{"dropped-forward", "early-delivery", "pruned-too-soon"} {
+		out, err := runSim(t, "check", "--engine", "allconcur+", "--servers", "6", "--seeds", "60", "--plant", plant, "--json")
+		if err == nil || !strings.Contains(err.Error(), "of 60 seeds break a property") {
+			t.Fatalf("%s: %v\n%s", plant, err, out)
+		}
+		var report simReport
+		if err := json.Unmarshal([]byte(out), &report); err != nil {
+			t.Fatalf("%v in %q", err, out)
+		}
+		if report.Failed == 0 || report.Failed+report.Passed != 60 || len(report.Failures) == 0 || len(report.Failures) > simFailuresShown {
+			t.Fatalf("%s: %+v", plant, report)
+		}
+		failure := report.Failures[0]
+		arguments := strings.Fields(failure.Replay)
+		if len(arguments) < 2 || arguments[0] != "ledgerd" || arguments[1] != "sim" {
+			t.Fatalf("%s: replay with %q", plant, failure.Replay)
+		}
+		out, err = runSim(t, arguments[2:]...)
+		if err == nil {
+			t.Fatalf("%s: %q passes", plant, failure.Replay)
+		}
+		for _, want := range append(failure.Evidence, failure.Property, "crashes", "A-delivers", failure.Schedule) {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: %q prints no %q:\n%s", plant, failure.Replay, want, out)
+			}
+		}
+	}
+}
+
+// Every refusal names a flag to change.
+func TestSimCheckRefuses(t *testing.T) {
+	t.Parallel()
+	for arguments, advice := range map[string]string{
+		"check":                                         "--servers 8",
+		"check --servers 0":                             "--servers 8",
+		"check --servers 4000":                          "fewer --servers",
+		"check --servers 3 --engine raft":               "allconcur or allconcur+",
+		"check --servers 3 --seeds 0":                   "--seeds 100",
+		"check --servers 3 --seeds -1":                  "--seeds 100",
+		"check --servers 3 --seed 18446744073709551615": "smaller --seed",
+		"check --servers 3 --seed x":                    "--seed",
+		"check --servers 3 --crashes 4":                 "0 to 3",
+		"check --servers 3 --crashes -1":                "0 to 3",
+		"check --servers 3 --rounds -1":                 "--rounds 10",
+		"check --servers 3 --plant bug":                 "dropped-forward, early-delivery or pruned-too-soon",
+		"check --servers 3 --plant none":                "dropped-forward, early-delivery or pruned-too-soon",
+		"check --servers 3 --trace --seeds 2":           "--seeds 1",
+		"check --servers 3 --trace --json":              "leave one out",
+		"check --servers 3 --wrong":                     "--wrong",
+		"check three":                                   "three",
+		"chekc":                                         "chekc",
+	} {
+		_, err := runSim(t, strings.Fields(arguments)...)
+		if err == nil || !strings.Contains(err.Error(), advice) {
+			t.Errorf("sim %s: %v, want advice on %q", arguments, err, advice)
+		}
+	}
+}
+
+func TestSimHelpTeaches(t *testing.T) {
+	t.Parallel()
+	for _, arguments := range [][]string{nil, {"--help"}, {"check", "--help"}} {
+		out, err := runSim(t, arguments...)
+		if err != nil || !strings.Contains(out, "Examples:\n  ") || !strings.Contains(out, "ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000") {
+			t.Errorf("sim %v: %v\n%s", arguments, err, out)
+		}
+	}
+}
