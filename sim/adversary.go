@@ -293,6 +293,9 @@ func (s *simulation) crash(id order.ServerID) {
 	s.trace.note(s.now, 100, uint64(id))
 	s.trace.say(s.now, "%d crashes", id)
 	s.history.Fail(id)
+	if s.options.LoseTails {
+		s.loseTails(id)
+	}
 	s.detector.crash(s, id)
 	for number := range s.plan {
 		if c := &s.plan[number]; c.after >= 0 && !c.heard && s.plan[c.after].server == id {

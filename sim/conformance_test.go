@@ -56,7 +56,7 @@ func TestEnginesConform(t *testing.T) {
 		for servers := 1; servers <= 32; servers++ {
 			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
 				t.Parallel()
-				rounds, crashes := sweep(t, Group{Engine: engine, Servers: servers}.options(t), 1, share(1200/servers))
+				rounds, crashes := sweep(t, Group{Engine: engine, Servers: servers}.options(t), 1, share(900/servers))
 				t.Logf("%d rounds, %d crashes", rounds, crashes)
 			})
 		}
@@ -82,6 +82,21 @@ func TestNonUniformEnginesAreNotUniform(t *testing.T) {
 	options.NonUniform = false // the oracles ask for more than the engines promise
 	if seeds := seedsUntilCaught(t, options, 400); seeds == 0 {
 		t.Error("400 seeds did not show that non-uniform broadcast is not uniform")
+	}
+}
+
+// TestSurvivorsAgreeWhereTailsAreLost has crashes that lose frames under way, as a killed process does: the survivors agree all the same.
+func TestSurvivorsAgreeWhereTailsAreLost(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engines {
+		for _, servers := range []int{3, 4, 5, 6, 7, 8, 9, 16} {
+			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
+				t.Parallel()
+				options := Group{Engine: engine, Servers: servers}.options(t)
+				options.LoseTails = true
+				sweep(t, options, 1, share(300/servers))
+			})
+		}
 	}
 }
 

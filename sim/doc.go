@@ -39,7 +39,7 @@
 // # The model
 //
 // It is that of [Poke19, section 2.1]: links are reliable and FIFO, so what a server has put on a link arrives, even if the server crashes afterwards; in the
-// middle of a send, each receiver's link has got a prefix of what was meant for it. A crashed server does not come back. The detector is P: no suspicion without a
+// middle of a send, each receiver's link has got a prefix of what was meant for it. (Options.LoseTails is harder, and less is asked then.) A crashed server does not come back. The detector is P: no suspicion without a
 // crash, each successor in the reliable digraph suspects in the end, and only after the last frame on that link. The idea of the two phases and of oracles by
 // name is TigerBeetle's.
 package sim

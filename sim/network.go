@@ -124,6 +124,26 @@ func (s *simulation) send(from, to order.ServerID, frame []byte) {
 	s.queue.push(event{at: at, kind: arrival, server: to, from: from, frame: frame, sum: sum})
 }
 
+// loseTails loses the last frames under way from a server that crashes: on each link, those that would arrive after a random instant.
+func (s *simulation) loseTails(from order.ServerID) {
+	cuts := make([]Instant, s.options.Servers)
+	for to := range cuts {
+		l := s.network.link(from, order.ServerID(to))
+		cuts[to] = l.last
+		if l.last > s.now && s.adversary.IntN(2) == 0 {
+			cuts[to] = between(s.now, l.last)(s.adversary)
+		}
+	}
+	for i := range s.queue.events {
+		if e := &s.queue.events[i]; e.kind == arrival && e.from == from && e.at > cuts[e.server] {
+			e.kind = loss
+			s.network.link(from, e.server).sent--
+			s.trace.note(s.now, uint64(loss), uint64(from), uint64(e.server), uint64(e.at))
+			s.trace.say(s.now, "%s from %d to %d, arriving at %v, is lost", s.describe(e.frame), from, e.server, e.at)
+		}
+	}
+}
+
 // arrive hands a frame to its receiver.
 func (s *simulation) arrive(e event) {
 	l := s.network.link(e.from, e.server)

@@ -22,6 +22,7 @@ const (
 	lingering                   // a server has lingered with undelivered messages
 	acting                      // a lazy server gets round to what it has received
 	arming                      // a planned crash becomes possible
+	loss                        // nothing: it was the arrival of a frame that is lost
 )
 
 // event is something that happens to one server.

@@ -28,6 +28,9 @@ type Options struct {
 	Reliable *digraph.Digraph
 	// NonUniform tells that the engines promise non-uniform broadcast only.
 	NonUniform bool
+	// LoseTails makes a crash lose the last frames that the server has put on each link, as many as the seed says, as a killed process or a machine without
+	// power does. That is outside the papers' model: what the server A-delivered last may be gone with it, so only non-uniform broadcast is asked.
+	LoseTails bool
 	// Crashes bounds the planned crashes, up to Servers: AsTolerated, none at all (0), or more than the group tolerates; then only safety is asked.
 	Crashes int
 	// Rounds bounds the payloads that a server submits; 0 leaves that to the seed.
@@ -127,7 +130,7 @@ func newSimulation(options Options) (*simulation, error) {
 		options: options, network: newNetwork(options.Seed, options.Servers), detector: newPerfect(options.Seed, options.successors),
 		servers: make([]server, options.Servers), history: order.NewRoundHistory(options.Servers), trace: newTrace(options.Trace),
 	}
-	if options.NonUniform {
+	if options.NonUniform || options.LoseTails {
 		s.history.NonUniform()
 	}
 	for id := range s.servers {

@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/allconcur"
@@ -100,6 +102,25 @@ func TestDetectorIsPerfect(t *testing.T) {
 	}
 	if crashes == 0 {
 		t.Error("nobody crashed")
+	}
+}
+
+// TestTailsAreLost shows that crashes do lose frames, and only where they are to.
+func TestTailsAreLost(t *testing.T) {
+	t.Parallel()
+	for _, tails := range []bool{false, true} {
+		options := Group{Engine: allconcur.EngineAllConcurPlus, Servers: 6}.options(t)
+		options.LoseTails = tails
+		var text bytes.Buffer
+		options.Trace = &text
+		for options.Seed = range uint64(10) {
+			if _, err := Check(options); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if lost := strings.Contains(text.String(), "is lost"); lost != tails {
+			t.Errorf("with LoseTails %v frames are lost: %v", tails, lost)
+		}
 	}
 }
 

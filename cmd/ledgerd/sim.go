@@ -33,6 +33,7 @@ type simOptions struct {
 	crashes int
 	rounds  int
 	plant   string
+	tails   bool
 	trace   bool
 	json    bool
 }
@@ -115,7 +116,10 @@ replays the run are printed, cut down to few crashes and messages where
 such a run fails as well. The exit status is then 1.
 
 With more --crashes than the group tolerates, the servers may stop, but they
-may not disagree. --plant puts a bug into every engine, to see that it is found.`,
+may not disagree. --lose-tails has a crash also lose frames that the server had
+already handed to the network, as a power failure does; then what the crashed
+server delivered last does not count, and the survivors still have to agree.
+--plant puts a bug into every engine, to see that it is found.`,
 		Example: `  # A thousand schedules for a shard of 8 nodes
   ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000
 
@@ -150,6 +154,7 @@ may not disagree. --plant puts a bug into every engine, to see that it is found.
 	flags.Uint64Var(&options.seed, "seed", 1, "the first seed")
 	flags.IntVar(&options.crashes, "crashes", 0, "the most servers that crash in a run (default as many as the group tolerates)")
 	flags.IntVar(&options.rounds, "rounds", 0, "the most messages that a server submits in a run (default left to the seed, up to 12)")
+	flags.BoolVar(&options.tails, "lose-tails", false, "let a crash lose frames that are under way")
 	flags.StringVar(&options.plant, "plant", "", "plant a bug: dropped-forward, early-delivery or pruned-too-soon")
 	flags.BoolVar(&options.trace, "trace", false, "show the run event by event; goes with a single seed")
 	flags.BoolVar(&options.json, "json", false, "print one JSON object")
@@ -206,7 +211,7 @@ func (o simOptions) build(crashesGiven bool) (sim.Group, sim.Options, error) {
 	if err != nil {
 		return sim.Group{}, sim.Options{}, err
 	}
-	run.Rounds = o.rounds
+	run.Rounds, run.LoseTails = o.rounds, o.tails
 	if crashesGiven {
 		run.Crashes = o.crashes
 	}
@@ -274,6 +279,9 @@ func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
 	}
 	if smaller.Rounds != 0 {
 		replay += fmt.Sprintf(" --rounds %d", smaller.Rounds)
+	}
+	if o.tails {
+		replay += " --lose-tails"
 	}
 	if o.plant != "" {
 		replay += " --plant " + o.plant
