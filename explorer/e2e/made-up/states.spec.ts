@@ -19,6 +19,18 @@ test.describe("states that a healthy cluster does not show", () => {
     }
   });
 
+  test("a proof is checked without the browser's own SHA-256, which plain http elsewhere does not offer", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 20 });
+    try {
+      await page.addInitScript(() => Object.defineProperty(globalThis.crypto, "subtle", { value: undefined }));
+      await page.goto(`${node.url}/tx/${node.chain.at(9n)?.transactions[4]?.status?.idHex ?? ""}`);
+      await expect(page.getByTestId("proof-verdict")).toHaveText("✓ verified in this browser");
+      await expect(page.getByText("with the page's own SHA-256")).toBeVisible();
+    } finally {
+      await node.stop();
+    }
+  });
+
   test("a node that goes away is told, and the page goes on when it is back", async ({ page }) => {
     let node = await FakeNode.start({ blocks: 30, everyMs: 100 });
     const port = Number(new URL(node.url).port);
