@@ -92,7 +92,6 @@ func TestShrinkKeepsTheProperty(t *testing.T) {
 // sabotage is an engine with a fault of its own.
 type sabotage struct {
 	order.Broadcaster
-	self    order.ServerID
 	receive func(engine order.Broadcaster, from order.ServerID, frame []byte) error
 	ready   func(order.Ready) order.Ready
 	forever bool // Undelivered always holds
@@ -168,7 +167,7 @@ func TestOraclesCanFail(t *testing.T) {
 				engine, err := honest(self)
 				if self == 2 && err == nil {
 					own := c.sabotage
-					own.Broadcaster, own.self = engine, self
+					own.Broadcaster = engine
 					return own, nil
 				}
 				return engine, err
