@@ -1,0 +1,268 @@
+package catchup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// LaneName is the lane that carries requests and answers.
+const LaneName = "blocks"
+
+// The defaults and bounds of Config.
+const (
+	TimeoutDefault     = 5 * time.Second
+	PieceBytesDefault  = 4 << 20
+	PieceBytesMin      = 512
+	PieceBytesMax      = 8 << 20
+	PieceBlocksDefault = 256
+	PieceBlocksMax     = 4096
+)
+
+// SlotsPerPeer bounds the pieces under way between two nodes, in each direction.
+const SlotsPerPeer = 4
+
+// workers is the number of goroutines that answer requests.
+const workers = 2
+
+// Errors of Fetch and New; match them with errors.Is.
+var (
+	// ErrFork says that the peer holds another block at the point's height. Every such error has a *ForkError.
+	ErrFork = errors.New("catchup: the peer holds another block")
+	// ErrBehind says that the peer does not hold the point's height, or nothing after it. Every such error has a *BehindError.
+	ErrBehind = errors.New("catchup: the peer has no more blocks")
+	// ErrUnavailable says that the peer cannot be reached, did not answer in time, refused, is busy, or that its answer is wrong. The cause is
+	// wrapped too where it is an error of the fabric or of package ledger.
+	ErrUnavailable = errors.New("catchup: peer unavailable")
+	// ErrClosed says that the exchange was closed.
+	ErrClosed = errors.New("catchup: closed")
+)
+
+// Point is a block that a node holds.
+type Point struct {
+	Height ledger.Height
+	Hash   ledger.Hash
+}
+
+// String gives the point as height:hash.
+func (p Point) String() string { return fmt.Sprintf("%d:%s", p.Height, p.Hash) }
+
+// ForkError says what the peer holds where this node holds another block.
+type ForkError struct {
+	Peer         rdmanet.PeerID
+	Ours, Theirs Point
+	// Head is the peer's height.
+	Head ledger.Height
+}
+
+// Error returns a sentence.
+func (e *ForkError) Error() string {
+	return fmt.Sprintf("%v: %s has %s, its height is %d, and this node has %s", ErrFork, e.Peer, e.Theirs, e.Head, e.Ours)
+}
+
+// Unwrap makes every ForkError an ErrFork.
+func (e *ForkError) Unwrap() error { return ErrFork }
+
+// BehindError says how far the peer is.
+type BehindError struct {
+	Peer rdmanet.PeerID
+	// After is the last block that this node has, those that were fetched included.
+	After Point
+	// Head is the peer's height: After's, or lower.
+	Head ledger.Height
+}
+
+// Error returns a sentence.
+func (e *BehindError) Error() string {
+	return fmt.Sprintf("%v: after %s, %s is at height %d", ErrBehind, e.After, e.Peer, e.Head)
+}
+
+// Unwrap makes every BehindError an ErrBehind.
+func (e *BehindError) Unwrap() error { return ErrBehind }
+
+// Chain is what is served from; a *store.Store is one. It is read by several goroutines.
+type Chain interface {
+	AppendedHeight() ledger.Height
+	Header(ledger.Height) (ledger.Header, ledger.Hash, error)
+	Block(ledger.Height) (*ledger.Block, error)
+}
+
+// Config is what New needs.
+type Config struct {
+	// Host is the fabric. The caller closes it, after the exchange.
+	Host rdmanet.Host
+	// Peers are the members that may ask and be asked; frames of others are dropped.
+	Peers []rdmanet.PeerID
+	// Chain gives the chain to serve from now, or nil for none. It is asked once per request, by several goroutines, and must not block. A chain
+	// that it gave before may still be read for the length of a request: a closed store, which answers with an error, is well.
+	Chain func() Chain
+	// Logger may be nil.
+	Logger *slog.Logger
+	// Timeout is how long Fetch waits for one answer: TimeoutDefault if it is 0.
+	Timeout time.Duration
+	// PieceBytes and PieceBlocks bound an answer: PieceBytesDefault and PieceBlocksDefault if they are 0. A frame is a little larger.
+	PieceBytes, PieceBlocks int
+}
+
+// Exchange serves blocks to the peers and fetches theirs. All methods may be called from several goroutines.
+type Exchange struct {
+	host          rdmanet.Host
+	chain         func() Chain
+	logger        *slog.Logger
+	timeout       time.Duration
+	piece         limits
+	blockBytesMax uint64
+	peers         map[rdmanet.PeerID]*peer // never changes
+
+	queue  chan request
+	closed chan struct{}
+	done   sync.WaitGroup
+
+	closeOnce sync.Once
+	nextID    atomic.Uint64
+
+	mu      sync.Mutex
+	waiting map[uint64]*call // the calls of Fetch that wait for an answer, by request id
+
+	largeMu sync.Mutex
+	large   largeBlock
+}
+
+// limits bounds one answer.
+type limits struct{ blocks, bytes uint32 }
+
+// peer is what is kept for each member.
+type peer struct {
+	id rdmanet.PeerID
+	// queued is the number of the peer's requests that wait for a worker.
+	queued atomic.Int32
+	// slots holds an element for each piece that this node waits for.
+	slots chan struct{}
+}
+
+// New takes the host's lane "blocks" and begins to serve. Errors are the host's, or say what is wrong with the configuration.
+func New(config Config) (*Exchange, error) {
+	if config.Host == nil || config.Chain == nil {
+		return nil, errors.New("catchup: a host and a chain are needed")
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	if config.Timeout == 0 {
+		config.Timeout = TimeoutDefault
+	}
+	if config.PieceBytes == 0 {
+		config.PieceBytes = PieceBytesDefault
+	}
+	if config.PieceBlocks == 0 {
+		config.PieceBlocks = PieceBlocksDefault
+	}
+	switch {
+	case config.Timeout < 0:
+		return nil, fmt.Errorf("catchup: timeout %v", config.Timeout)
+	case config.PieceBytes < PieceBytesMin || config.PieceBytes > PieceBytesMax:
+		return nil, fmt.Errorf("catchup: pieces of %d bytes, want %d to %d", config.PieceBytes, PieceBytesMin, PieceBytesMax)
+	case config.PieceBlocks < 1 || config.PieceBlocks > PieceBlocksMax:
+		return nil, fmt.Errorf("catchup: pieces of %d blocks, want 1 to %d", config.PieceBlocks, PieceBlocksMax)
+	}
+	x := &Exchange{
+		host: config.Host, chain: config.Chain, logger: config.Logger, timeout: config.Timeout,
+		piece: limits{blocks: uint32(config.PieceBlocks), bytes: uint32(config.PieceBytes)},
+		// A block holds a batch of each member; results, flags and headers are smaller than the transactions that they belong to.
+		blockBytesMax: uint64(len(config.Peers)+1) * 2 * ledger.MaxBatchBytes,
+		peers:         make(map[rdmanet.PeerID]*peer, len(config.Peers)),
+		closed:        make(chan struct{}),
+		waiting:       make(map[uint64]*call),
+	}
+	for _, id := range config.Peers {
+		x.peers[id] = &peer{id: id, slots: make(chan struct{}, SlotsPerPeer)}
+	}
+	x.queue = make(chan request, SlotsPerPeer*len(x.peers))
+	// A late answer to this process's earlier life must not look like one to this life.
+	x.nextID.Store(uint64(x.host.Incarnation()))
+	x.host.Watch(x.watch)
+	if err := x.host.Receive(LaneName, x.receive); err != nil {
+		return nil, fmt.Errorf("catchup: register for lane %q: %w", LaneName, err)
+	}
+	for range workers {
+		x.done.Go(x.serve)
+	}
+	return x, nil
+}
+
+// Close ends the serving of blocks and waits for its goroutines. Calls of Fetch end with ErrClosed. Closing again waits too.
+func (x *Exchange) Close() {
+	x.closeOnce.Do(func() { close(x.closed) })
+	x.done.Wait()
+}
+
+func (x *Exchange) isClosed() bool {
+	select {
+	case <-x.closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// receive sorts the frames of one peer. It never blocks.
+func (x *Exchange) receive(from rdmanet.Peer, frames [][]byte) {
+	if x.isClosed() {
+		return
+	}
+	member := x.peers[from.ID]
+	if member == nil {
+		x.logger.Warn("block frames from a stranger were dropped", "peer", from, "frames", len(frames))
+		return
+	}
+	for _, frame := range frames {
+		switch {
+		case len(frame) > 0 && frame[0] == kindRequest:
+			r, err := decodeRequest(frame)
+			if err != nil {
+				x.logger.Warn("a malformed request for blocks was dropped", "peer", from, "error", err)
+				continue
+			}
+			r.from = member
+			x.accept(r)
+		case len(frame) > 0 && frame[0] == kindAnswer:
+			x.answered(from, frame)
+		default:
+			x.logger.Warn("a malformed frame was dropped", "peer", from, "lane", LaneName, "bytes", len(frame))
+		}
+	}
+}
+
+// send queues a frame for the peer, without waiting for room where ctx is nil. A lane that broke since its last use is replaced once.
+func (x *Exchange) send(ctx context.Context, to rdmanet.PeerID, frame []byte) error {
+	err := x.sendOnce(ctx, to, frame)
+	if errors.Is(err, rdmanet.ErrReset) || errors.Is(err, rdmanet.ErrUnreachable) {
+		err = x.sendOnce(ctx, to, frame)
+	}
+	return err
+}
+
+func (x *Exchange) sendOnce(ctx context.Context, to rdmanet.PeerID, frame []byte) error {
+	lane, err := x.host.Lane(to, LaneName)
+	if err != nil {
+		return err
+	}
+	if ctx != nil {
+		return lane.Send(ctx, frame)
+	}
+	sent, err := lane.TrySend(frame)
+	if err == nil && !sent {
+		return errNoRoom
+	}
+	return err
+}
+
+// errNoRoom says that a lane's window is full.
+var errNoRoom = errors.New("no room on the lane")

@@ -1,0 +1,249 @@
+package catchup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+var (
+	errBusy    = errors.New("it is busy")
+	errTimeout = errors.New("no answer in time")
+	errAnswer  = errors.New("wrong answer")
+)
+
+// call is a request that waits for its answer.
+type call struct {
+	peer rdmanet.PeerID
+	// result takes one outcome, from whoever takes the call out of the table.
+	result chan outcome
+}
+
+type outcome struct {
+	frame []byte
+	err   error
+}
+
+// Fetch asks one peer for the blocks that follow `after`, a block that this node holds (height 0 with the genesis hash for all), up to the height `to`,
+// and calls add for each, in order, from the caller's goroutine. Each block's roots were checked, and that it follows the one before. A block may share
+// memory with those fetched with it.
+//
+// It returns nil once block `to` was added. Otherwise some blocks may have been added: ErrBehind when the peer has no more, ErrFork when it has
+// another block at the last height that this node has now, ErrUnavailable when it did not serve, ErrClosed, ctx's error, or add's error, wrapped.
+func (x *Exchange) Fetch(ctx context.Context, peer rdmanet.PeerID, after Point, to ledger.Height, add func(*ledger.Block) error) error {
+	f := fetch{exchange: x, peer: x.peers[peer], after: after, to: to, add: add}
+	if f.peer == nil {
+		return fmt.Errorf("%w: %s: %w", ErrUnavailable, peer, rdmanet.ErrNotMember)
+	}
+	for f.after.Height < f.to {
+		if err := f.step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fetch is the state of one call of Fetch.
+type fetch struct {
+	exchange *Exchange
+	peer     *peer
+	after    Point
+	to       ledger.Height
+	add      func(*ledger.Block) error
+	// partial is what has come of the block after the point, which has total bytes, when it comes in parts.
+	partial []byte
+	total   uint64
+}
+
+// step fetches one piece.
+func (f *fetch) step(ctx context.Context) error {
+	asked := request{after: f.after, to: f.to, offset: uint64(len(f.partial)), limits: f.exchange.piece}
+	a, err := f.exchange.ask(ctx, f.peer, asked)
+	if err != nil {
+		return fmt.Errorf("blocks after %d: %w", f.after.Height, err)
+	}
+	switch a.status {
+	case statusBlocks:
+		if len(f.partial) > 0 || uint64(len(a.blocks)) > uint64(asked.limits.blocks) {
+			return f.wrong(fmt.Errorf("%d blocks", len(a.blocks)))
+		}
+		for _, encoded := range a.blocks {
+			if err := f.take(encoded); err != nil {
+				return err
+			}
+		}
+		return nil
+	case statusPart:
+		return f.takePart(a)
+	case statusFork:
+		if a.theirs.Height != f.after.Height || a.theirs.Hash == f.after.Hash || a.head < f.after.Height {
+			return f.wrong(fmt.Errorf("a fork at %s, height %d", a.theirs, a.head))
+		}
+		return &ForkError{Peer: f.peer.id, Ours: f.after, Theirs: a.theirs, Head: a.head}
+	case statusBehind:
+		if a.head > f.after.Height {
+			return f.wrong(fmt.Errorf("no more blocks, at height %d", a.head))
+		}
+		return &BehindError{Peer: f.peer.id, After: f.after, Head: a.head}
+	case statusBusy:
+		return f.unavailable(errBusy)
+	default:
+		return f.unavailable(fmt.Errorf("it says %q", a.reason))
+	}
+}
+
+// takePart adds a part to the block that comes in parts, and takes the block when it is whole.
+func (f *fetch) takePart(a answer) error {
+	switch {
+	case a.offset != uint64(len(f.partial)) || f.partial != nil && a.total != f.total:
+		return f.wrong(fmt.Errorf("a part at %d of %d", a.offset, a.total))
+	case a.total > f.exchange.blockBytesMax:
+		return f.wrong(fmt.Errorf("a block of %d bytes", a.total))
+	}
+	f.partial, f.total = append(f.partial, a.part...), a.total
+	if uint64(len(f.partial)) < f.total {
+		return nil
+	}
+	encoded := f.partial
+	f.partial, f.total = nil, 0
+	return f.take(encoded)
+}
+
+// take checks one block and gives it to the caller.
+func (f *fetch) take(encoded []byte) error {
+	block, err := ledger.DecodeBlock(encoded)
+	if err != nil {
+		return f.wrong(err)
+	}
+	if block.Header.Height != f.after.Height+1 || block.Header.Previous != f.after.Hash || block.Header.Height > f.to {
+		return f.wrong(fmt.Errorf("block %d, which follows %s, up to %d", block.Header.Height, block.Header.Previous, f.to))
+	}
+	if err := f.add(block); err != nil {
+		return fmt.Errorf("catchup: add block %d: %w", block.Header.Height, err)
+	}
+	f.after = Point{Height: block.Header.Height, Hash: block.Hash}
+	return nil
+}
+
+// wrong refuses what the peer said.
+func (f *fetch) wrong(err error) error {
+	f.exchange.logger.Warn("a wrong answer to a request for blocks was dropped", "peer", f.peer.id, "after", f.after.Height, "error", err)
+	return f.unavailable(fmt.Errorf("%w: %w", errAnswer, err))
+}
+
+func (f *fetch) unavailable(err error) error {
+	return fmt.Errorf("blocks after %d: %w", f.after.Height, unavailable(f.peer.id, err))
+}
+
+func unavailable(peer rdmanet.PeerID, err error) error {
+	return fmt.Errorf("%w: %s: %w", ErrUnavailable, peer, err)
+}
+
+// ask sends one request and waits for its answer. Its errors are Fetch's.
+func (x *Exchange) ask(ctx context.Context, to *peer, r request) (answer, error) {
+	if x.isClosed() {
+		return answer{}, ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return answer{}, err
+	}
+	select {
+	case to.slots <- struct{}{}:
+		defer func() { <-to.slots }()
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	case <-x.closed:
+		return answer{}, ErrClosed
+	}
+	r.id = x.nextID.Add(1)
+	waiting := &call{peer: to.id, result: make(chan outcome, 1)}
+	x.mu.Lock()
+	x.waiting[r.id] = waiting
+	x.mu.Unlock()
+	defer x.forget(r.id)
+
+	timer := time.NewTimer(x.timeout)
+	defer timer.Stop()
+	// A request is small: room on its lane is a matter of the same time.
+	sending, cancel := context.WithTimeout(ctx, x.timeout)
+	defer cancel()
+	if err := x.send(sending, to.id, r.encode()); err != nil {
+		if cause := ctx.Err(); cause != nil {
+			return answer{}, cause
+		}
+		return answer{}, unavailable(to.id, err)
+	}
+	select {
+	case result := <-waiting.result:
+		if result.err != nil {
+			return answer{}, unavailable(to.id, result.err)
+		}
+		a, err := decodeAnswer(result.frame)
+		if err != nil {
+			x.logger.Warn("a malformed answer to a request for blocks was dropped", "peer", to.id, "error", err)
+			return answer{}, unavailable(to.id, fmt.Errorf("%w: %w", errAnswer, err))
+		}
+		return a, nil
+	case <-timer.C:
+		return answer{}, unavailable(to.id, fmt.Errorf("%w (%v)", errTimeout, x.timeout))
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	case <-x.closed:
+		return answer{}, ErrClosed
+	}
+}
+
+func (x *Exchange) forget(id uint64) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.waiting, id)
+}
+
+// answered gives an answer to the call that waits for it.
+func (x *Exchange) answered(from rdmanet.Peer, frame []byte) {
+	id, err := answerID(frame)
+	if err != nil {
+		x.logger.Warn("a malformed answer to a request for blocks was dropped", "peer", from, "error", err)
+		return
+	}
+	x.mu.Lock()
+	waiting := x.waiting[id]
+	if waiting != nil && waiting.peer == from.ID {
+		delete(x.waiting, id)
+	} else {
+		waiting = nil
+	}
+	x.mu.Unlock()
+	if waiting == nil {
+		x.logger.Warn("an answer that nobody waits for was dropped", "peer", from, "request", id)
+		return
+	}
+	waiting.result <- outcome{frame: frame}
+}
+
+// watch ends the calls whose request or answer was lost with its lane, before their timeout does.
+func (x *Exchange) watch(event rdmanet.PeerEvent) {
+	var cause error
+	switch {
+	case event.Kind == rdmanet.PeerRestarted:
+		cause = rdmanet.ErrReset
+	case event.Kind == rdmanet.LaneReset && event.Lane == LaneName:
+		cause = rdmanet.ErrReset
+	case event.Kind == rdmanet.PeerUnreachable && event.Lane == LaneName:
+		cause = rdmanet.ErrUnreachable
+	default:
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for id, waiting := range x.waiting {
+		if waiting.peer == event.Peer.ID {
+			delete(x.waiting, id)
+			waiting.result <- outcome{err: cause}
+		}
+	}
+}

@@ -1,0 +1,158 @@
+package catchup
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// errNoChain is the answer while there is nothing to serve from.
+var errNoChain = errors.New("this node serves no blocks now")
+
+// largeBlock is the encoding of a block that goes out in parts.
+type largeBlock struct {
+	hash    ledger.Hash
+	encoded []byte
+}
+
+// accept queues a request for the workers, or answers that the peer has asked too much.
+func (x *Exchange) accept(r request) {
+	if r.from.queued.Add(1) > SlotsPerPeer {
+		r.from.queued.Add(-1)
+		x.reply(r, answer{status: statusBusy})
+		return
+	}
+	// There is a place for each of the peers' requests that were let in.
+	x.queue <- r
+}
+
+// serve answers requests until the exchange is closed.
+func (x *Exchange) serve() {
+	for {
+		select {
+		case <-x.closed:
+			return
+		case r := <-x.queue:
+			a := x.prepare(r)
+			// Before the answer is out, so that a peer that waits for it finds its place free.
+			r.from.queued.Add(-1)
+			x.reply(r, a)
+		}
+	}
+}
+
+func (x *Exchange) reply(r request, a answer) {
+	a.id = r.id
+	if err := x.send(nil, r.from.id, a.encode()); err != nil {
+		x.logger.Warn("an answer to a request for blocks was dropped", "peer", r.from.id, "after", r.after.Height, "error", err)
+	}
+}
+
+// prepare finds out what to say to a request.
+func (x *Exchange) prepare(r request) answer {
+	chain := x.chain()
+	if chain == nil {
+		return answer{status: statusUnavailable, reason: reasonOf(errNoChain)}
+	}
+	a := answer{head: chain.AppendedHeight()}
+	if r.after.Height > a.head {
+		a.status = statusBehind
+		return a
+	}
+	_, hash, err := chain.Header(r.after.Height)
+	switch {
+	case err != nil:
+		return x.unreadable(r, r.after.Height, err)
+	case hash != r.after.Hash:
+		a.status, a.theirs = statusFork, Point{Height: r.after.Height, Hash: hash}
+		return a
+	case a.head == r.after.Height:
+		a.status = statusBehind
+		return a
+	}
+	r.limits = limits{blocks: min(r.limits.blocks, x.piece.blocks), bytes: min(r.limits.bytes, x.piece.bytes)}
+	if r.offset > 0 {
+		return x.preparePart(chain, r, a)
+	}
+	return x.prepareBlocks(chain, r, a)
+}
+
+// prepareBlocks fills an answer with as many whole blocks as fit, or the first part of one that does not.
+func (x *Exchange) prepareBlocks(chain Chain, r request, a answer) answer {
+	a.status = statusBlocks
+	previous, left := r.after, int(r.limits.bytes)
+	last := min(r.to, a.head, r.after.Height+ledger.Height(r.limits.blocks))
+	for previous.Height < last {
+		block, err := follow(chain, previous)
+		switch {
+		case err != nil && len(a.blocks) > 0:
+			// The next request will hear of it.
+			return a
+		case err != nil:
+			return x.unreadable(r, previous.Height+1, err)
+		}
+		encoded := block.Encode()
+		if len(encoded) > left {
+			if len(a.blocks) == 0 {
+				return x.cut(r, a, block.Hash, encoded)
+			}
+			return a
+		}
+		a.blocks, left = append(a.blocks, encoded), left-len(encoded)
+		previous = Point{Height: block.Header.Height, Hash: block.Hash}
+	}
+	return a
+}
+
+// preparePart fills an answer with a later part of a large block.
+func (x *Exchange) preparePart(chain Chain, r request, a answer) answer {
+	block, err := follow(chain, r.after)
+	if err != nil {
+		return x.unreadable(r, r.after.Height+1, err)
+	}
+	x.largeMu.Lock()
+	large := x.large
+	x.largeMu.Unlock()
+	if large.hash != block.Hash || large.encoded == nil {
+		large = largeBlock{hash: block.Hash, encoded: block.Encode()}
+	}
+	return x.cut(r, a, large.hash, large.encoded)
+}
+
+// cut fills an answer with the part of a block's encoding that a request wants, and keeps the encoding while there are more.
+func (x *Exchange) cut(r request, a answer, hash ledger.Hash, encoded []byte) answer {
+	a.total, a.offset = uint64(len(encoded)), r.offset
+	if a.offset >= a.total {
+		return answer{status: statusUnavailable, head: a.head,
+			reason: reasonOf(fmt.Errorf("block %d has %d bytes, there is nothing at %d", r.after.Height+1, a.total, a.offset))}
+	}
+	end := min(a.total, a.offset+uint64(r.limits.bytes))
+	a.status, a.part = statusPart, encoded[a.offset:end]
+	x.largeMu.Lock()
+	defer x.largeMu.Unlock()
+	if end < a.total {
+		x.large = largeBlock{hash: hash, encoded: encoded}
+	} else if x.large.hash == hash {
+		x.large = largeBlock{}
+	}
+	return a
+}
+
+// follow reads the block after a point, which must follow it.
+func follow(chain Chain, previous Point) (*ledger.Block, error) {
+	block, err := chain.Block(previous.Height + 1)
+	if err != nil {
+		return nil, err
+	}
+	if block.Header.Height != previous.Height+1 || block.Header.Previous != previous.Hash {
+		return nil, fmt.Errorf("block %d does not follow block %s", block.Header.Height, previous)
+	}
+	return block, nil
+}
+
+// unreadable says that a block that should be here cannot be served.
+func (x *Exchange) unreadable(r request, height ledger.Height, err error) answer {
+	x.logger.Error("a block that a peer asked for cannot be read", "peer", r.from.id, "height", height, "error", err)
+	return answer{status: statusUnavailable, reason: reasonOf(fmt.Errorf("block %d: %w", height, err))}
+}
