@@ -1,0 +1,65 @@
+package house
+
+// module is the path of the project's Go module.
+const module = "github.com/ledgerd/ledgerd"
+
+// room is one line of the house's table: a folder, with all folders in it that have no line of their own.
+type room struct {
+	folder string
+	// imports lists the rooms whose packages may be imported; "/..." at the end takes in the folders below. A room may import itself.
+	imports []string
+	// modules lists what may be imported from outside, as prefixes of import paths. The standard library is free, except to pure rooms.
+	modules []string
+	// pure rooms do no I/O and have no clock, random source or goroutine.
+	pure bool
+	// except lists what a pure room imports all the same, because it uses only what is harmless of it.
+	except []string
+}
+
+var rooms = []room{
+	{folder: "digraph", modules: []string{"gonum.org/v1/gonum"}, pure: true,
+		except: []string{"sync", "time"}}, // measures are computed once, on demand; a target is stated in durations
+	{folder: "order", pure: true},
+	{folder: "allconcur", imports: []string{"digraph", "order"}, pure: true},
+	{folder: "rdmanet"},
+	{folder: "rdmanet/internal", imports: []string{"rdmanet"}},
+	{folder: "rdmanet/fabrictest", imports: []string{"rdmanet"}},
+	{folder: "rdmanet/memory", imports: []string{"rdmanet", "rdmanet/internal/..."}},
+	{folder: "rdmanet/p2p", imports: []string{"rdmanet", "rdmanet/internal/..."},
+		modules: []string{"github.com/libp2p/go-libp2p", "github.com/multiformats/go-multiaddr"}},
+	{folder: "sim", imports: []string{"digraph", "order", "allconcur", "rdmanet"}},
+	{folder: "ledger", pure: true, except: []string{"crypto/rand"}, // the weights of a batch of signatures that is verified at once
+		modules: []string{"github.com/oasisprotocol/curve25519-voi", "github.com/transparency-dev/merkle", "github.com/zeebo/blake3"}},
+	{folder: "ledger/ledgertest", imports: []string{"ledger"}},
+	{folder: "ledger/store", imports: []string{"ledger"},
+		modules: []string{"github.com/dgraph-io/badger/v4", "github.com/dgraph-io/ristretto/v2", "google.golang.org/protobuf", "golang.org/x/sys"}},
+	{folder: "ledger/machine", imports: []string{"ledger", "ledger/store"}},
+	{folder: "explorer"},
+	{folder: "node/home", imports: []string{"order", "allconcur", "ledger"}, modules: []string{"github.com/knadh/koanf"}},
+	{folder: "node/control", imports: []string{"rdmanet"}},
+	{folder: "node/detector", imports: []string{"digraph", "order", "rdmanet", "node/control"}},
+	{folder: "node/driver", imports: []string{"order", "rdmanet"}},
+	{folder: "node/mempool", imports: []string{"ledger"}},
+	{folder: "node/recovery", imports: []string{"order"}},
+	{folder: "node/pipeline", imports: []string{"order", "ledger/...", "node/api", "node/mempool"}},
+	{folder: "node/api", imports: []string{"ledger", "ledger/store"},
+		modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/prometheus/client_golang", "golang.org/x/time"}},
+	{folder: "node/client", imports: []string{"ledger", "node/api/..."}, modules: []string{"connectrpc.com/connect"}},
+	{folder: "node/bench", imports: []string{"digraph", "order", "allconcur", "rdmanet/...", "node/driver"},
+		modules: []string{"github.com/cespare/xxhash/v2"}},
+	{folder: "node", imports: []string{"digraph", "order", "allconcur", "rdmanet/...", "ledger/...", "node/...", "explorer"},
+		modules: []string{"github.com/prometheus/client_golang"}},
+	{folder: "cmd/ledgerd", imports: []string{"digraph", "order", "allconcur", "sim", "ledger/...", "node/...", "explorer"},
+		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/term",
+			"gonum.org/v1/gonum/graph/encoding/dot", "connectrpc.com/connect", "github.com/prometheus/client_golang"}},
+	{folder: "house"},
+}
+
+// impure lists the standard packages that a pure room must not import, with all below them.
+var impure = []string{"time", "math/rand", "crypto/rand", "net", "os", "log", "io/fs", "io/ioutil", "syscall", "embed", "sync", "context", "testing"}
+
+// durations are what a pure room may use of package time.
+var durations = []string{"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
+
+// emptyNames are names that say nothing about what a package is.
+var emptyNames = map[string]bool{"util": true, "utils": true, "common": true, "helper": true, "helpers": true, "manager": true, "misc": true}
