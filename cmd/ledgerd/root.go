@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// The exit statuses of ledgerd.
+const (
+	exitDone    = 0
+	exitFailure = 1 // the command could not do, or not fully do, what it was told
+	exitUsage   = 2 // it was told wrongly: an unknown command or flag, a value that means nothing
+)
+
+// The groups of commands in the help of ledgerd.
+const (
+	groupNode   = "node"
+	groupClient = "client"
+	groupStudy  = "study"
+)
+
+// nodeCommands make the commands that run nodes and read their home folders.
+var nodeCommands = []func() *cobra.Command{}
+
+// clientCommands make the commands that talk to nodes.
+var clientCommands = []func() *cobra.Command{}
+
+// studyCommands make the commands that look into the engines.
+var studyCommands = []func() *cobra.Command{newDigraphCommand, newSimCommand, newBenchCommand}
+
+// version is the release; the linker sets it (-ldflags "-X main.version=1.2.3").
+var version = ""
+
+// usageError marks an error that is the caller's way of calling; the exit status is then 2.
+type usageError struct {
+	err     error
+	command *cobra.Command // whose help explains it; nil: not known
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// usagef makes a usageError.
+func usagef(format string, arguments ...any) error {
+	return &usageError{err: fmt.Errorf(format, arguments...)}
+}
+
+// asUsage makes an error, unless it is nil, a usageError.
+func asUsage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{err: err}
+}
+
+// runError marks an error of a command that was called rightly.
+type runError struct{ error }
+
+func (e *runError) Unwrap() error { return e.error }
+
+// errReported says that the command has told its failure already, as part of its output.
+var errReported = errors.New("reported")
+
+// execute is the whole program but the process: it runs the command line and returns the exit status.
+func execute(ctx context.Context, arguments []string, in io.Reader, out, errs io.Writer) int {
+	root := newRootCommand()
+	root.SetArgs(arguments)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errs)
+	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitDone
+	}
+	ran := errors.As(err, new(*runError))
+	misused := (*usageError)(nil)
+	switch wrong := errors.As(err, &misused); {
+	case errors.Is(err, errReported):
+		return exitFailure
+	case ran && !wrong && ctx.Err() != nil:
+		fmt.Fprintln(errs, "ledgerd: interrupted")
+		return exitFailure
+	case ran && !wrong:
+		fmt.Fprintf(errs, "ledgerd: %v\n", err)
+		return exitFailure
+	}
+	if misused != nil && misused.command != nil {
+		command = misused.command
+	}
+	fmt.Fprintf(errs, "ledgerd: %v\nSee `%s --help`.\n", err, command.CommandPath())
+	return exitUsage
+}
+
+// newRootCommand is ledgerd.
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ledgerd",
+		Short: "A replicated ledger: several nodes that keep one book",
+		Long: `A replicated ledger: several nodes that keep one book.
+
+Each node of a ledger has the whole book and takes transactions. All nodes put
+them into the same order, as long as fewer of them fail than their overlay
+survives, and nothing that was acknowledged is lost.
+
+  ledgerd demo       runs a small ledger in this process, to look at
+  ledgerd testnet    makes one of several processes, to use
+  ledgerd status     tells how it does
+
+The commands that talk to nodes ask the one at http://127.0.0.1:8080. Name
+others with --node or in LEDGERD_NODE, separated by commas: the next is asked
+when one does not answer. Keys are kept in a folder that --keys or LEDGERD_KEYS
+names. Every command that shows something prints JSON with --json.
+
+The exit status is 0 when all is well, 1 when something failed, and 2 when the
+command line was wrong.`,
+		Example: `  # See one run, with an explorer at http://127.0.0.1:8080
+  ledgerd demo
+
+  # Move money on it
+  ledgerd keys create acme
+  ledgerd org add acme
+  ledgerd account open acme:mint --issuer
+  ledgerd account open acme:cash
+  ledgerd tx transfer acme:mint acme:cash 100
+
+  # Complete commands by the tabulator key, in bash
+  source <(ledgerd completion bash)`,
+		Version:                    programVersion(),
+		Args:                       knownCommand,
+		RunE:                       showHelp,
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+	}
+	root.SetVersionTemplate("ledgerd {{.Version}}\n")
+	root.SetFlagErrorFunc(explainFlag)
+	root.AddGroup(
+		&cobra.Group{ID: groupNode, Title: "Run a ledger:"},
+		&cobra.Group{ID: groupClient, Title: "Use a ledger:"},
+		&cobra.Group{ID: groupStudy, Title: "Study and measure it:"},
+	)
+	add := func(group string, makers []func() *cobra.Command) {
+		for _, make := range makers {
+			command := make()
+			command.GroupID = group
+			root.AddCommand(command)
+		}
+	}
+	add(groupNode, nodeCommands)
+	add(groupClient, clientCommands)
+	add(groupStudy, studyCommands)
+	markRuns(root)
+	return root
+}
+
+// markRuns has every command of the tree mark the errors that come from running it, so that all others are told as wrong usage.
+func markRuns(command *cobra.Command) {
+	if run := command.RunE; run != nil {
+		command.RunE = func(command *cobra.Command, arguments []string) error {
+			if err := run(command, arguments); err != nil {
+				if misused := (*usageError)(nil); errors.As(err, &misused) && misused.command == nil {
+					misused.command = command
+				}
+				return &runError{err}
+			}
+			return nil
+		}
+	}
+	for _, each := range command.Commands() {
+		markRuns(each)
+	}
+}
+
+// newGroupCommand is a command that only has others below it.
+func newGroupCommand(command *cobra.Command, below ...*cobra.Command) *cobra.Command {
+	command.Args = knownCommand
+	command.RunE = showHelp
+	command.SuggestionsMinimumDistance = 2
+	command.AddCommand(below...)
+	return command
+}
+
+func showHelp(command *cobra.Command, _ []string) error { return command.Help() }
+
+// knownCommand refuses what is no command below a command, and says what may have been meant.
+func knownCommand(command *cobra.Command, arguments []string) error {
+	if len(arguments) == 0 {
+		return nil
+	}
+	message := fmt.Sprintf("there is no command %q", command.CommandPath()+" "+arguments[0])
+	if near := command.SuggestionsFor(arguments[0]); len(near) > 0 {
+		message += fmt.Sprintf(": did you mean %q?", command.CommandPath()+" "+near[0])
+	}
+	return errors.New(message)
+}
+
+// explainFlag adds to the error of an unknown flag which one may have been meant.
+func explainFlag(command *cobra.Command, err error) error {
+	misused := &usageError{err: err, command: command}
+	unknown := (*pflag.NotExistError)(nil)
+	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
+		return misused
+	}
+	name, nearest, distance := unknown.GetSpecifiedName(), "", 3
+	command.Flags().VisitAll(func(flag *pflag.Flag) {
+		if flag.Hidden {
+			return
+		}
+		if found := editDistance(name, flag.Name); found < distance || nearest == "" && strings.HasPrefix(flag.Name, name) {
+			nearest, distance = flag.Name, min(found, distance)
+		}
+	})
+	if nearest != "" {
+		misused.err = fmt.Errorf("%w: did you mean --%s?", err, nearest)
+	}
+	return misused
+}
+
+// editDistance is how many letters have to be added, left out or replaced to make a word of another.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}
+
+// programVersion is the release, or what the build knows about its source.
+func programVersion() string {
+	if version != "" {
+		return version
+	}
+	build, known := debug.ReadBuildInfo()
+	if !known {
+		return "unknown"
+	}
+	revision, modified := "", ""
+	for _, setting := range build.Settings {
+		switch setting.Key {
+		case "vcs.revision":
+			revision = setting.Value[:min(12, len(setting.Value))]
+		case "vcs.modified":
+			if setting.Value == "true" {
+				modified = " with changes"
+			}
+		}
+	}
+	if revision == "" {
+		return "development"
+	}
+	return "development " + revision + modified
+}
