@@ -240,28 +240,36 @@ func (x *Exchange) receive(from rdmanet.Peer, frames [][]byte) {
 	}
 }
 
-// send queues a frame for the peer, without waiting for room where ctx is nil. A lane that broke since its last use is replaced once.
+// send queues a frame for the peer and waits for room on the lane until ctx ends.
 func (x *Exchange) send(ctx context.Context, to rdmanet.PeerID, frame []byte) error {
-	err := x.sendOnce(ctx, to, frame)
-	if errors.Is(err, rdmanet.ErrReset) || errors.Is(err, rdmanet.ErrUnreachable) {
-		err = x.sendOnce(ctx, to, frame)
-	}
-	return err
+	return x.onLane(to, func(lane rdmanet.Lane) error { return lane.Send(ctx, frame) })
 }
 
-func (x *Exchange) sendOnce(ctx context.Context, to rdmanet.PeerID, frame []byte) error {
+// trySend queues a frame for the peer if there is room on the lane.
+func (x *Exchange) trySend(to rdmanet.PeerID, frame []byte) error {
+	return x.onLane(to, func(lane rdmanet.Lane) error {
+		sent, err := lane.TrySend(frame)
+		if err == nil && !sent {
+			return errNoRoom
+		}
+		return err
+	})
+}
+
+// onLane sends on the lane to a peer, once more on a fresh lane where that one broke since its last use.
+func (x *Exchange) onLane(to rdmanet.PeerID, send func(rdmanet.Lane) error) error {
 	lane, err := x.host.Lane(to, LaneName)
 	if err != nil {
 		return err
 	}
-	if ctx != nil {
-		return lane.Send(ctx, frame)
+	err = send(lane)
+	if !errors.Is(err, rdmanet.ErrReset) && !errors.Is(err, rdmanet.ErrUnreachable) {
+		return err
 	}
-	sent, err := lane.TrySend(frame)
-	if err == nil && !sent {
-		return errNoRoom
+	if lane, err = x.host.Lane(to, LaneName); err != nil {
+		return err
 	}
-	return err
+	return send(lane)
 }
 
 // errNoRoom says that a lane's window is full.

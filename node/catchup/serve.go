@@ -44,7 +44,7 @@ func (x *Exchange) serve() {
 
 func (x *Exchange) reply(r request, a answer) {
 	a.id = r.id
-	if err := x.send(nil, r.from.id, a.encode()); err != nil {
+	if err := x.trySend(r.from.id, a.encode()); err != nil {
 		x.logger.Warn("an answer to a request for blocks was dropped", "peer", r.from.id, "after", r.after.Height, "error", err)
 	}
 }

@@ -1,0 +1,198 @@
+package catchup
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what must come.
+const patience = 20 * time.Second
+
+// chain is a list of blocks, the genesis first. Hooks are called before a read and may fail it.
+type chain struct {
+	blocks   []*ledger.Block
+	onHeader func(ledger.Height) error
+	onBlock  func(ledger.Height) error
+}
+
+func (c *chain) AppendedHeight() ledger.Height { return ledger.Height(len(c.blocks) - 1) }
+
+func (c *chain) Header(height ledger.Height) (ledger.Header, ledger.Hash, error) {
+	if c.onHeader != nil {
+		if err := c.onHeader(height); err != nil {
+			return ledger.Header{}, ledger.Hash{}, err
+		}
+	}
+	block, err := c.at(height)
+	if err != nil {
+		return ledger.Header{}, ledger.Hash{}, err
+	}
+	return block.Header, block.Hash, nil
+}
+
+func (c *chain) Block(height ledger.Height) (*ledger.Block, error) {
+	if c.onBlock != nil {
+		if err := c.onBlock(height); err != nil {
+			return nil, err
+		}
+	}
+	return c.at(height)
+}
+
+func (c *chain) at(height ledger.Height) (*ledger.Block, error) {
+	if height > c.AppendedHeight() {
+		return nil, fmt.Errorf("%w: block %d", store.ErrNotFound, height)
+	}
+	return c.blocks[height], nil
+}
+
+func (c *chain) point(height ledger.Height) Point {
+	return Point{Height: height, Hash: c.blocks[height].Hash}
+}
+
+// batches gives the round messages of a chain: block i has 1 + i%5 transactions, and those after `same` depend on the variant.
+func batches(genesis *ledger.Genesis, heights, same int, variant int64) [][]byte {
+	client := ledgertest.NewClient(genesis, "alpha")
+	var list [][]byte
+	for i := 1; i <= heights; i++ {
+		amount := int64(1)
+		if i > same {
+			amount += variant
+		}
+		transactions := []ledger.Transaction{client.Register("bank", "cash")}
+		if i > 1 {
+			client.Sequence--
+			transactions = nil
+			for range 1 + i%5 {
+				transactions = append(transactions, client.Transfer("alpha:bank", "alpha:cash", amount))
+			}
+		}
+		list = append(list, ledgertest.Batch(genesis.Time+ledger.Milliseconds(i), client.Bundle(transactions...)))
+	}
+	return list
+}
+
+// newChain executes such round messages.
+func newChain(t testing.TB, heights, same int, variant int64) *chain {
+	t.Helper()
+	genesis := ledgertest.Genesis()
+	state, made := ledger.NewState(genesis), &chain{blocks: []*ledger.Block{genesis.Block()}}
+	for i, batch := range batches(genesis, heights, same, variant) {
+		last := made.blocks[i]
+		parent := ledger.Parent{Header: last.Header, Hash: last.Hash}
+		draft := ledger.Seal(parent, 1, ledger.Round(i+1), [][]byte{batch}, func(ledger.Hash, *ledger.Transaction) bool { return false })
+		if draft == nil {
+			t.Fatalf("round %d has nothing new", i+1)
+		}
+		block, _ := state.Execute(draft)
+		made.blocks = append(made.blocks, block)
+	}
+	return made
+}
+
+// fabric is a network of members a, b and c, whose hosts are closed at the test's end.
+type fabric struct {
+	t       testing.TB
+	network *memory.Network
+}
+
+func newFabric(t testing.TB, options ...memory.Options) *fabric {
+	return &fabric{t: t, network: memory.NewNetwork(options...)}
+}
+
+func (f *fabric) host(id rdmanet.PeerID) *memory.Host {
+	f.t.Helper()
+	host, err := f.network.Host(id)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
+		// What lies in the windows of tests' dead peers is not worth waiting for.
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		if err := host.Close(ctx); err != nil {
+			f.t.Log(err)
+		}
+	})
+	return host
+}
+
+var members = []rdmanet.PeerID{"a", "b", "c"}
+
+// exchange starts an exchange on a host of its own; change may be nil.
+func (f *fabric) exchange(id rdmanet.PeerID, serves Chain, change func(*Config)) *Exchange {
+	f.t.Helper()
+	config := Config{Host: f.host(id), Peers: members, Chain: func() Chain { return serves }, Logger: slog.New(slog.DiscardHandler), Timeout: patience}
+	if change != nil {
+		change(&config)
+	}
+	x, err := New(config)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(x.Close)
+	return x
+}
+
+// raw is a member that speaks for itself: each frame that it gets goes to handle, and what that gives goes to the sender.
+func (f *fabric) raw(id rdmanet.PeerID, handle func(frame []byte) [][]byte) *memory.Host {
+	f.t.Helper()
+	host := f.host(id)
+	err := host.Receive(LaneName, func(from rdmanet.Peer, frames [][]byte) {
+		for _, frame := range frames {
+			for _, reply := range handle(frame) {
+				lane, err := host.Lane(from.ID, LaneName)
+				if err == nil {
+					_, err = lane.TrySend(reply)
+				}
+				if err != nil {
+					f.t.Error(err)
+				}
+			}
+		}
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return host
+}
+
+// collector checks that blocks come in order.
+type collector struct {
+	mu     sync.Mutex
+	blocks []*ledger.Block
+}
+
+func (c *collector) add(block *ledger.Block) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.blocks = append(c.blocks, block)
+	return nil
+}
+
+// check wants the blocks of a chain after one height up to another.
+func (c *collector) check(t testing.TB, want *chain, after, to ledger.Height) {
+	t.Helper()
+	if len(c.blocks) != int(to-after) {
+		t.Fatalf("%d blocks, want %d", len(c.blocks), to-after)
+	}
+	for i, block := range c.blocks {
+		if expected := want.blocks[int(after)+1+i]; block.Hash != expected.Hash {
+			t.Fatalf("block %d is %s, want %s", block.Header.Height, block.Hash, expected.Hash)
+		}
+	}
+}
