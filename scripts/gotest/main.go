@@ -1,0 +1,177 @@
+// Command gotest reads what `go test -json` writes, tells a person what matters of it, and counts.
+//
+//	go test -json ./... | gotest -counts FILE
+//
+// It prints a line for each package when it ends, in the order of their ends, and the output of what failed, bounded. To FILE it appends a line for each
+// test and subtest, "pass PACKAGE TEST", "fail ..." or "skip ...", so that several runs of one test can be told from several tests.
+//
+// The exit status is 1 if anything failed, if no package was seen, or if the input is cut off in the middle of a package: a broken test run never looks like
+// a short one.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// linesMax bounds what is kept of a test's output: so many lines from its end.
+const linesMax = 200
+
+// event is one line of `go test -json`; see `go doc test2json`.
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string
+	Test       string
+	Elapsed    float64
+	Output     string
+}
+
+// key names a test, or a package where Test is empty.
+type key struct{ Package, Test string }
+
+// report gathers the events of one run.
+type report struct {
+	to      io.Writer
+	counts  io.Writer
+	output  map[key][]string
+	tests   map[string]int // passed tests of a package that has not ended
+	skipped map[string]int
+	open    map[string]bool
+	ended   int
+	failed  bool
+}
+
+func main() {
+	name := flag.String("counts", "", "file to which a line for each test is appended")
+	flag.Parse()
+	if err := run(os.Stdin, os.Stdout, *name); err != nil {
+		fmt.Fprintln(os.Stderr, "gotest:", err)
+		os.Exit(1)
+	}
+}
+
+// errFailed says that the run went wrong; what did has been printed.
+var errFailed = errors.New("there are failures")
+
+func run(from io.Reader, to io.Writer, counts string) (err error) {
+	r := report{to: to, counts: io.Discard, output: map[key][]string{}, tests: map[string]int{}, skipped: map[string]int{}, open: map[string]bool{}}
+	if counts != "" {
+		file, err := os.OpenFile(counts, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		r.counts = file
+	}
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			var e event
+			if json.Unmarshal(line, &e) != nil || e.Action == "" {
+				fmt.Fprintf(to, "%s", line) // the go command itself, before any test
+			} else {
+				r.take(e)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(r.open) > 0:
+		var names []string
+		for name := range r.open {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return fmt.Errorf("the run broke off in %s", strings.Join(names, ", "))
+	case r.failed:
+		return errFailed
+	case r.ended == 0:
+		return errors.New("no package was tested")
+	}
+	return nil
+}
+
+// take notes one event.
+func (r *report) take(e event) {
+	k := key{e.Package, e.Test}
+	switch e.Action {
+	case "build-output":
+		fmt.Fprint(r.to, e.Output)
+	case "build-fail":
+		r.failed = true
+	case "start":
+		r.open[e.Package] = true
+	case "output":
+		kept := append(r.output[k], e.Output)
+		if len(kept) > linesMax {
+			kept = kept[1:]
+		}
+		r.output[k] = kept
+	case "pass", "fail", "skip":
+		if e.Test == "" {
+			r.end(e)
+			return
+		}
+		fmt.Fprintf(r.counts, "%s %s %s\n", e.Action, e.Package, strings.ReplaceAll(e.Test, " ", "_"))
+		switch e.Action {
+		case "pass":
+			r.tests[e.Package]++
+		case "skip":
+			r.skipped[e.Package]++
+			r.say("skipped", k)
+		case "fail":
+			r.failed = true
+			r.say("FAILED", k)
+		}
+		delete(r.output, k)
+	}
+}
+
+// end tells a package's result.
+func (r *report) end(e event) {
+	r.ended++
+	delete(r.open, e.Package)
+	switch {
+	case e.Action == "fail":
+		r.failed = true
+		r.say("FAILED", key{Package: e.Package})
+		for k := range r.output {
+			if k.Package == e.Package && k.Test != "" { // tests that a panic or a timeout cut off
+				r.say("BROKEN OFF", k)
+				delete(r.output, k)
+			}
+		}
+		if r.tests[e.Package] == 0 { // no test to blame: the package itself did not build or start
+			fmt.Fprintf(r.counts, "fail %s -\n", e.Package)
+		}
+	case r.tests[e.Package]+r.skipped[e.Package] > 0:
+		fmt.Fprintf(r.to, "  ok %-58s %6.1f s %5d tests\n", e.Package, e.Elapsed, r.tests[e.Package])
+	}
+	delete(r.output, key{Package: e.Package})
+	delete(r.tests, e.Package)
+	delete(r.skipped, e.Package)
+}
+
+// say prints what a test wrote, under a heading.
+func (r *report) say(heading string, k key) {
+	fmt.Fprintf(r.to, "  %s %s %s\n", heading, k.Package, k.Test)
+	for _, line := range r.output[k] {
+		if text := strings.TrimRight(line, "\n"); !strings.HasPrefix(strings.TrimSpace(text), "=== ") {
+			fmt.Fprintf(r.to, "      %s\n", text)
+		}
+	}
+}
