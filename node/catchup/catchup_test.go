@@ -185,6 +185,9 @@ func TestUnavailable(t *testing.T) {
 			if !errors.Is(err, ErrUnavailable) || c.cause != nil && !errors.Is(err, c.cause) {
 				t.Fatalf("got %v", err)
 			}
+			if errors.Is(err, errAnswer) {
+				t.Errorf("the server did not see it: %v", err)
+			}
 			got.check(t, source, 0, c.last)
 		})
 	}
