@@ -1,0 +1,129 @@
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	mathrand "math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+func TestScenes(t *testing.T) {
+	t.Parallel()
+	total := 0
+	for _, candidate := range scenes {
+		total += candidate.weight
+	}
+	if total != 100 {
+		t.Errorf("the weights add up to %d", total)
+	}
+	a, b := scene{mathrand.New(mathrand.NewPCG(1, 0))}, scene{mathrand.New(mathrand.NewPCG(1, 0))}
+	for range 2000 {
+		act := a.next()
+		same := b.next()
+		act.Transaction.Signer, same.Transaction.Signer = act.Signers[0], same.Signers[0]
+		if err := act.Transaction.Validate(); err != nil {
+			t.Fatalf("%v: %+v", err, act)
+		}
+		first, err := act.Transaction.EncodeBody()
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := same.Transaction.EncodeBody()
+		if err != nil || string(first) != string(second) {
+			t.Fatalf("one seed makes two plays: %v", err)
+		}
+	}
+}
+
+func TestTraffic(t *testing.T) {
+	t.Parallel()
+	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
+	var nodes []*client.Client
+	for i := range 2 {
+		node, err := client.New([]string{apitest.Serve(t, cluster.Node(i), api.Options{}).URL}, client.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(node.Close)
+		nodes = append(nodes, node)
+	}
+	actors, err := NewActors(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := actors.Begin(ctx, nodes[0]); err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		actors.Run(running, nodes, Options{Rate: 2000, Seed: 1})
+	}()
+	for ctx.Err() == nil {
+		if tally := actors.Tally(); tally.Applied >= 200 && tally.Refused >= 2 {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	stop()
+	<-ended
+	tally := actors.Tally()
+	if tally.Applied < 200 || tally.Refused < 2 || tally.Refused > tally.Applied/4 || tally.Lost > inFlightMax {
+		t.Errorf("%+v", tally)
+	}
+	if _, err := nodes[1].Organisation(ctx, northgate); err != nil {
+		t.Error(err)
+	}
+	sum := int64(0)
+	for account, err := range nodes[1].Accounts(ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, balance := range account.GetBalances() {
+			amount, err := ledger.ParseAmount(balance.GetAmount())
+			if err != nil {
+				t.Fatal(err)
+			}
+			value, fits := amount.Int64()
+			if !fits {
+				t.Fatal("too much money")
+			}
+			sum += value
+		}
+	}
+	if sum != 0 {
+		t.Errorf("all balances add up to %d", sum)
+	}
+}
+
+func TestBeginningRefused(t *testing.T) {
+	t.Parallel()
+	cluster := apitest.NewCluster(t, apitest.Options{})
+	node, err := client.New([]string{apitest.Serve(t, cluster.Node(0), api.Options{}).URL}, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(node.Close)
+	for i := range 2 {
+		actors, err := NewActors(rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The second ones have the names of the first, and other keys.
+		if err := actors.Begin(t.Context(), node); (err != nil) != (i == 1) {
+			t.Errorf("actors %d: %v", i, err)
+		} else if i == 1 && !errors.Is(err, ErrRefused) && client.CodeOf(err) == 0 {
+			t.Errorf("%v", err)
+		}
+	}
+}

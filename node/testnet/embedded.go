@@ -1,0 +1,184 @@
+package testnet
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/memory"
+	"github.com/ledgerd/ledgerd/rdmanet/p2p"
+)
+
+// Node is a running node, as far as networks of nodes need it.
+type Node interface {
+	// URL is where its API answers.
+	URL() string
+	// State is what it is doing.
+	State() api.NodeState
+	// Done is closed when it ended by itself or was stopped, and Err says why.
+	Done() <-chan struct{}
+	Err() error
+	// Stop stops it in good order, as far as ctx allows.
+	Stop(ctx context.Context) error
+}
+
+// Starter starts the node of a home over a fabric, or over the network where the fabric is nil. It returns when the node's API listens.
+type Starter func(ctx context.Context, at *home.Home, fabric rdmanet.Host) (Node, error)
+
+// EmbedOptions describe a network within this process.
+type EmbedOptions struct {
+	// Dir gets the homes; it must be empty or not exist.
+	Dir string
+	// Ports are those of the nodes' APIs, one a node; 0 means any that is free.
+	Ports []int
+	// Chain and Engine are as in Layout.
+	Chain, Engine string
+	// Change, where not nil, changes a node's configuration before it is written.
+	Change func(node int, config *home.Config)
+	// Start starts a node.
+	Start Starter
+}
+
+// Embedded is a network within this process, over the memory fabric.
+type Embedded struct {
+	homes []*home.Home
+	hosts []rdmanet.Host
+	nodes []Node
+	ended chan int // the index of a node that ended by itself
+	stop  chan struct{}
+	watch sync.WaitGroup
+}
+
+// Embed makes the homes and starts the nodes. When it fails, nothing runs any more; the folder is the caller's to remove.
+func Embed(ctx context.Context, options EmbedOptions) (embedded *Embedded, err error) {
+	layout := Layout{Dir: options.Dir, Nodes: len(options.Ports), Chain: options.Chain, Engine: options.Engine}
+	layout.Change = func(i int, config *home.Config) {
+		config.API.Listen = address(options.Ports[i])
+		config.Fabric.Listen = "memory:" + strconv.Itoa(i)
+		if options.Change != nil {
+			options.Change(i, config)
+		}
+	}
+	homes, err := Make(layout)
+	if err != nil {
+		return nil, err
+	}
+	e := &Embedded{homes: homes, nodes: make([]Node, len(homes)), ended: make(chan int, len(homes)), stop: make(chan struct{})}
+	defer func() {
+		if err != nil {
+			closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			err = errors.Join(err, e.Stop(closing))
+		}
+	}()
+	network := memory.NewNetwork()
+	for _, h := range homes {
+		id, err := p2p.PeerID(h.Key.Public().(ed25519.PublicKey))
+		if err != nil {
+			return nil, err
+		}
+		host, err := network.Host(id)
+		if err != nil {
+			return nil, fmt.Errorf("testnet: host of %s: %w", h.Name(), err)
+		}
+		e.hosts = append(e.hosts, host)
+	}
+	failures := make([]error, len(homes))
+	var starting sync.WaitGroup
+	for i, h := range homes {
+		starting.Go(func() {
+			node, err := options.Start(ctx, h, e.hosts[i])
+			if err != nil {
+				failures[i] = fmt.Errorf("%s: %w", h.Name(), err)
+				return
+			}
+			e.nodes[i] = node
+		})
+	}
+	starting.Wait()
+	if err := errors.Join(failures...); err != nil {
+		return nil, err
+	}
+	for i, node := range e.nodes {
+		e.watch.Go(func() {
+			select {
+			case <-node.Done():
+				e.ended <- i
+			case <-e.stop:
+			}
+		})
+	}
+	return e, nil
+}
+
+// Nodes are the nodes in their order.
+func (e *Embedded) Nodes() []Node { return e.nodes }
+
+// Homes are the nodes' homes in their order.
+func (e *Embedded) Homes() []*home.Home { return e.homes }
+
+// URLs are the addresses of the nodes' APIs.
+func (e *Embedded) URLs() []string {
+	urls := make([]string, len(e.nodes))
+	for i, node := range e.nodes {
+		urls[i] = node.URL()
+	}
+	return urls
+}
+
+// Ended gets the index of each node that ends before Stop.
+func (e *Embedded) Ended() <-chan int { return e.ended }
+
+// readyPause is how often a node is asked what it is doing.
+const readyPause = 20 * time.Millisecond
+
+// Ordering waits until all nodes order transactions. It returns the error of a node that ended, or ctx's cause with what a node waits for.
+func (e *Embedded) Ordering(ctx context.Context) error {
+	ticker := time.NewTicker(readyPause)
+	defer ticker.Stop()
+	for {
+		waiting := ""
+		for i, node := range e.nodes {
+			if state := node.State(); state.Mode != api.ModeOrdering && waiting == "" {
+				waiting = fmt.Sprintf("%s is %v: %s", Name(i), state.Mode, state.Reason)
+			}
+		}
+		if waiting == "" {
+			return nil
+		}
+		select {
+		case i := <-e.ended:
+			e.ended <- i
+			return fmt.Errorf("testnet: %s ended: %w", Name(i), e.nodes[i].Err())
+		case <-ctx.Done():
+			return fmt.Errorf("testnet: %s: %w", waiting, context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// Stop stops all nodes at once, in good order as far as ctx allows, and closes their fabric.
+func (e *Embedded) Stop(ctx context.Context) error {
+	close(e.stop)
+	e.watch.Wait()
+	failures := make([]error, len(e.nodes)+len(e.hosts))
+	var stopping sync.WaitGroup
+	for i, node := range e.nodes {
+		if node != nil {
+			stopping.Go(func() { failures[i] = node.Stop(ctx) })
+		}
+	}
+	stopping.Wait()
+	for i, host := range e.hosts {
+		stopping.Go(func() { failures[len(e.nodes)+i] = host.Close(ctx) })
+	}
+	stopping.Wait()
+	return errors.Join(failures...)
+}

@@ -1,0 +1,230 @@
+package testnet
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/rdmanet/p2p"
+)
+
+const (
+	// NodesMax bounds a test network; a machine has only so many ports and so much memory.
+	NodesMax = 64
+	// DefaultBasePort is the port of node 0's API.
+	DefaultBasePort = 26600
+	// DefaultChain is the name of a test network's chain.
+	DefaultChain = "testnet"
+	// OperatorKeyFile is the operator's key, in the folder that has the homes.
+	OperatorKeyFile = "operator.key"
+)
+
+// host is where test networks live.
+const host = "127.0.0.1"
+
+// Errors of a layout; match them with errors.Is.
+var (
+	// ErrLayout says what is wrong with a Layout.
+	ErrLayout = errors.New("testnet")
+	// ErrForeign says that a folder does not hold the homes of one whole network.
+	ErrForeign = errors.New("testnet: not a whole test network")
+)
+
+// Layout describes a test network. The zero value of a field but Dir and Nodes means its default.
+type Layout struct {
+	// Dir gets a folder node-0, node-1, ... for each node, and the operator's key.
+	Dir string
+	// Nodes is how many there are, 1 to NodesMax.
+	Nodes int
+	// BasePort is node 0's API; node i has its API on BasePort+2i and its fabric on BasePort+2i+1. Default DefaultBasePort.
+	BasePort int
+	// Engine is allconcur+ (the default) or allconcur.
+	Engine string
+	// Chain is the chain's name. Default DefaultChain.
+	Chain string
+	// Change, where not nil, changes a node's configuration before it is written.
+	Change func(node int, config *home.Config)
+}
+
+// Validate says what is wrong, with ErrLayout, and fills in the defaults.
+func (l *Layout) Validate() error {
+	if l.BasePort == 0 {
+		l.BasePort = DefaultBasePort
+	}
+	if l.Chain == "" {
+		l.Chain = DefaultChain
+	}
+	switch {
+	case l.Dir == "":
+		return fmt.Errorf("%w: no folder given", ErrLayout)
+	case l.Nodes < 1 || l.Nodes > NodesMax:
+		return fmt.Errorf("%w: %d nodes, want 1 to %d", ErrLayout, l.Nodes, NodesMax)
+	case l.BasePort < 1 || l.BasePort+2*l.Nodes-1 > 65535:
+		return fmt.Errorf("%w: %d nodes need the ports %d to %d, and ports are 1 to 65535", ErrLayout, l.Nodes, l.BasePort, l.BasePort+2*l.Nodes-1)
+	}
+	return nil
+}
+
+// Name is what node i and its folder are called.
+func Name(i int) string { return "node-" + strconv.Itoa(i) }
+
+// Make makes the homes, all or none. ErrLayout, home.ErrExists, home.ErrConfig, ledger.ErrGenesis, and the file system's errors.
+func Make(l Layout) (homes []*home.Home, err error) {
+	if err := l.Validate(); err != nil {
+		return nil, err
+	}
+	if err := vacant(l.Dir); err != nil {
+		return nil, err
+	}
+	genesis := &ledger.Genesis{Chain: l.Chain, Time: ledger.Milliseconds(time.Now().UnixMilli())}
+	keys := make([]ed25519.PrivateKey, l.Nodes)
+	for i := range keys {
+		if keys[i], err = p2p.NewIdentity(rand.Reader); err != nil {
+			return nil, err
+		}
+		genesis.Members = append(genesis.Members, ledger.Member{
+			Name: Name(i), Key: keys[i].Public().(ed25519.PublicKey), Address: address(l.BasePort + 2*i + 1),
+		})
+	}
+	operator, err := p2p.NewIdentity(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	genesis.Operators = []ledger.PublicKey{ledger.PublicKey(operator.Public().(ed25519.PublicKey))}
+	made := []string{filepath.Join(l.Dir, OperatorKeyFile)}
+	defer func() {
+		if err != nil {
+			for _, path := range made {
+				err = errors.Join(err, os.RemoveAll(path))
+			}
+		}
+	}()
+	for i, key := range keys {
+		config := home.Default()
+		config.API.Listen = address(l.BasePort + 2*i)
+		if l.Engine != "" {
+			config.Ordering.Engine = l.Engine
+		}
+		if l.Change != nil {
+			l.Change(i, &config)
+		}
+		dir := filepath.Join(l.Dir, Name(i))
+		made = append(made, dir)
+		h, err := home.Create(dir, config, genesis, key)
+		if err != nil {
+			return nil, err
+		}
+		homes = append(homes, h)
+	}
+	return homes, WriteKey(filepath.Join(l.Dir, OperatorKeyFile), operator)
+}
+
+// vacant makes sure that a folder holds nothing that a network would be made of.
+func vacant(dir string) error {
+	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "node-*"))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrLayout, err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, OperatorKeyFile)); err == nil {
+		found = append(found, filepath.Join(dir, OperatorKeyFile))
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("%w: %s is there already; choose another folder, or remove it if you want to lose that network", home.ErrExists, found[0])
+	}
+	return nil
+}
+
+// escapeGlob makes a path mean itself in a pattern.
+func escapeGlob(path string) string {
+	escaped := make([]byte, 0, len(path))
+	for i := range len(path) {
+		switch path[i] {
+		case '*', '?', '[', '\\':
+			escaped = append(escaped, '\\')
+		}
+		escaped = append(escaped, path[i])
+	}
+	return string(escaped)
+}
+
+// Exists tells whether a folder holds at least one node's home of a test network.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, Name(0), home.ConfigFile))
+	return err == nil
+}
+
+// Load reads the homes of a network that Make made, in their order. ErrForeign, home.ErrHome, home.ErrConfig.
+func Load(dir string) ([]*home.Home, error) {
+	var homes []*home.Home
+	for i := 0; ; i++ {
+		path := filepath.Join(dir, Name(i))
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		h, err := home.Load(path)
+		if err != nil {
+			return nil, err
+		}
+		if int(h.Self) != i {
+			return nil, fmt.Errorf("%w: %s is the home of %s", ErrForeign, path, h.Name())
+		}
+		if len(homes) > 0 && h.Genesis.Hash() != homes[0].Genesis.Hash() {
+			return nil, fmt.Errorf("%w: %s and %s belong to different chains", ErrForeign, path, homes[0].Dir)
+		}
+		homes = append(homes, h)
+	}
+	if len(homes) == 0 {
+		return nil, fmt.Errorf("%w: %s holds no node's home", ErrForeign, dir)
+	}
+	if want := len(homes[0].Genesis.Members); len(homes) != want {
+		return nil, fmt.Errorf("%w: %s holds the homes of %d of %d nodes", ErrForeign, dir, len(homes), want)
+	}
+	return homes, nil
+}
+
+// URL is where a home's API answers.
+func URL(h *home.Home) string {
+	scheme := "http://"
+	if h.Config.API.Certificate != "" {
+		scheme = "https://"
+	}
+	return scheme + h.Config.API.Listen
+}
+
+// CheckPorts tries all addresses that the homes' nodes will listen on, and says which one is taken.
+func CheckPorts(homes []*home.Home) error {
+	for _, h := range homes {
+		for _, door := range []struct{ what, address string }{{"API", h.Config.API.Listen}, {"fabric", h.FabricAddress()}} {
+			listener, err := net.Listen("tcp", door.address)
+			if err != nil {
+				return fmt.Errorf("%s cannot listen for its %s: %w", h.Name(), door.what, err)
+			}
+			if err := listener.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func address(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
+
+// WriteKey writes an ed25519 key as PKCS #8 in PEM, readable by its owner only.
+func WriteKey(path string, key ed25519.PrivateKey) error {
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return fmt.Errorf("key: %w", err)
+	}
+	return home.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600)
+}

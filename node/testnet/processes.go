@@ -1,0 +1,338 @@
+package testnet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/node/home"
+)
+
+const (
+	// ReadyWord begins the line on standard output with which a process says that its API answers; the API's address follows.
+	ReadyWord = "ready "
+	// LogFile is the file in a home that gets what its process says.
+	LogFile = "node.log"
+)
+
+const (
+	logBytesMax  = 64 << 20 // of a log, when its process starts: a larger one is set aside as node.log.1
+	firstTries   = 4        // of a process that never comes up
+	steadyAfter  = time.Minute
+	killAfter    = 20 * time.Second // the default of ProcessOptions.StopTime
+	restartFirst = 500 * time.Millisecond
+	restartMost  = 15 * time.Second
+)
+
+// ErrGaveUp says that a process does not come up.
+var ErrGaveUp = errors.New("testnet: a node does not start")
+
+// Event is what happened to a process.
+type Event struct {
+	Node int
+	Kind EventKind
+	// Detail is the process's id, the API's address, why it ended, or the line that it wrote.
+	Detail string
+}
+
+// EventKind says what happened.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventStarted EventKind = "started"
+	EventReady   EventKind = "ready"
+	EventEnded   EventKind = "ended"
+	EventError   EventKind = "error" // the process wrote a line of that level
+)
+
+// ProcessOptions say how to run the processes.
+type ProcessOptions struct {
+	// Command is the program and its first arguments; --home and the home's folder follow. The program says ReadyWord and its address when its API
+	// answers, stops in good order when its standard input ends or at SIGTERM, and exits with a status other than zero when it ends by itself.
+	Command []string
+	// Environment is added to this process's.
+	Environment []string
+	// Report gets the events, one call at a time; nil for none.
+	Report func(Event)
+	// StopTime is how long a process may take to stop before it is killed; default 20 s.
+	StopTime time.Duration
+	// RestartPause is the pause before the first restart; it doubles up to 15 s. Default 500 ms.
+	RestartPause time.Duration
+}
+
+// Processes are the nodes of a network as processes.
+type Processes struct {
+	options ProcessOptions
+	cancel  context.CancelFunc
+	members []*member
+	running sync.WaitGroup
+	done    chan struct{}
+
+	mutex   sync.Mutex
+	changed chan struct{} // closed and replaced when a member's state or err changes
+	err     error
+	report  sync.Mutex
+}
+
+// member is one node's process and its successors. The fields below are guarded by the mutex of Processes.
+type member struct {
+	index int
+	home  *home.Home
+	pid   int
+	url   string // of the ready process; empty while there is none
+}
+
+// Run starts a process for each home and returns at once. Processes run until Stop.
+func Run(homes []*home.Home, options ProcessOptions) *Processes {
+	if options.StopTime == 0 {
+		options.StopTime = killAfter
+	}
+	if options.RestartPause == 0 {
+		options.RestartPause = restartFirst
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &Processes{options: options, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{})}
+	for i, h := range homes {
+		p.members = append(p.members, &member{index: i, home: h})
+	}
+	for _, m := range p.members {
+		p.running.Go(func() { p.supervise(ctx, m) })
+	}
+	go func() {
+		p.running.Wait()
+		close(p.done)
+	}()
+	return p
+}
+
+// Done is closed when no process is left: after Stop, or when they were given up.
+func (p *Processes) Done() <-chan struct{} { return p.done }
+
+// Err says why the processes were given up, with ErrGaveUp; nil while they were not.
+func (p *Processes) Err() error {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return p.err
+}
+
+// URLs are the addresses of the nodes' APIs; that of a node that does not answer now is empty.
+func (p *Processes) URLs() []string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	urls := make([]string, len(p.members))
+	for i, m := range p.members {
+		urls[i] = m.url
+	}
+	return urls
+}
+
+// PIDs are the ids of the processes; 0 for a node that has none now.
+func (p *Processes) PIDs() []int {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	ids := make([]int, len(p.members))
+	for i, m := range p.members {
+		ids[i] = m.pid
+	}
+	return ids
+}
+
+// Ready waits until all nodes' APIs answer. ErrGaveUp, or ctx's cause.
+func (p *Processes) Ready(ctx context.Context) error {
+	for {
+		p.mutex.Lock()
+		changed, err, ready := p.changed, p.err, true
+		for _, m := range p.members {
+			ready = ready && m.url != ""
+		}
+		p.mutex.Unlock()
+		if err != nil || ready {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-p.done:
+			return errors.Join(p.Err(), context.Cause(ctx))
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Stop asks all processes to stop in good order, and kills those that take longer than ProcessOptions.StopTime, or than ctx lets them. When it returns,
+// none is left.
+func (p *Processes) Stop(ctx context.Context) {
+	p.cancel()
+	select {
+	case <-p.done:
+		return
+	case <-ctx.Done():
+	}
+	for _, pid := range p.PIDs() {
+		if pid != 0 {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended just now
+		}
+	}
+	<-p.done
+}
+
+// change changes the state that Ready looks at.
+func (p *Processes) change(do func()) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	do()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+func (p *Processes) tell(m *member, kind EventKind, format string, arguments ...any) {
+	if p.options.Report == nil {
+		return
+	}
+	p.report.Lock()
+	defer p.report.Unlock()
+	p.options.Report(Event{Node: m.index, Kind: kind, Detail: fmt.Sprintf(format, arguments...)})
+}
+
+// supervise runs a node's process, and the next one when it ends, until ctx ends.
+func (p *Processes) supervise(ctx context.Context, m *member) {
+	pause := p.options.RestartPause
+	everReady := false
+	for tries := 1; ; tries++ {
+		begun := time.Now()
+		ready, last, err := p.life(ctx, m)
+		if ctx.Err() != nil {
+			return
+		}
+		everReady = everReady || ready
+		if ready && time.Since(begun) >= steadyAfter {
+			pause = p.options.RestartPause
+		}
+		if !everReady && tries >= firstTries {
+			p.change(func() {
+				if p.err == nil {
+					p.err = fmt.Errorf("%w: %s: %w; it said %q, more is in %s", ErrGaveUp, m.home.Name(), err, last, filepath.Join(m.home.Dir, LogFile))
+				}
+			})
+			p.cancel()
+			return
+		}
+		p.tell(m, EventEnded, "%v; it starts again in %v", err, pause)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, restartMost)
+	}
+}
+
+// life is one process from its start to its end. It tells whether it was ready, the last line that it wrote, and how it ended.
+func (p *Processes) life(ctx context.Context, m *member) (ready bool, last string, err error) {
+	log, err := openLog(filepath.Join(m.home.Dir, LogFile))
+	if err != nil {
+		return false, "", err
+	}
+	defer func() { err = errors.Join(err, log.Close()) }()
+	output := &lines{log: log, line: func(line string) {
+		last = line
+		switch {
+		case strings.HasPrefix(line, ReadyWord):
+			ready = true
+			url := strings.TrimSpace(strings.TrimPrefix(line, ReadyWord))
+			p.change(func() { m.url = url })
+			p.tell(m, EventReady, "%s", url)
+		case strings.Contains(line, "level=ERROR") || strings.Contains(line, `"level":"ERROR"`):
+			p.tell(m, EventError, "%s", line)
+		}
+	}}
+	arguments := append(append([]string(nil), p.options.Command[1:]...), "--home", m.home.Dir)
+	command := exec.Command(p.options.Command[0], arguments...)
+	command.Env = append(os.Environ(), p.options.Environment...)
+	command.Stdout, command.Stderr = output, output // the same, so that one goroutine writes
+	command.WaitDelay = time.Second
+	// A group of its own: an interrupt at the terminal is for this process, which stops the others in good order.
+	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	input, err := command.StdinPipe()
+	if err != nil {
+		return false, "", err
+	}
+	if err := command.Start(); err != nil {
+		return false, "", err
+	}
+	p.change(func() { m.pid = command.Process.Pid })
+	p.tell(m, EventStarted, "%d", command.Process.Pid)
+	ended := make(chan struct{})
+	var stopper sync.WaitGroup
+	stopper.Go(func() { p.stopAtEnd(ctx, command.Process, input, ended) })
+	err = command.Wait()
+	close(ended)
+	stopper.Wait()
+	p.change(func() { m.pid, m.url = 0, "" })
+	if err == nil {
+		err = errors.New("exit status 0")
+	}
+	return ready, last, err
+}
+
+// stopAtEnd asks the process to stop when ctx ends, and kills it if it does not.
+func (p *Processes) stopAtEnd(ctx context.Context, process *os.Process, input io.Closer, ended <-chan struct{}) {
+	select {
+	case <-ended:
+		return
+	case <-ctx.Done():
+	}
+	_ = input.Close()                   // the process may have ended
+	_ = process.Signal(syscall.SIGTERM) // the same
+	timer := time.NewTimer(p.options.StopTime)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+		_ = process.Kill() // the same
+	}
+}
+
+// openLog opens a log for appending, after setting a large one aside.
+func openLog(path string) (*os.File, error) {
+	if info, err := os.Stat(path); err == nil && info.Size() > logBytesMax {
+		if err := os.Rename(path, path+".1"); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+}
+
+// lineMax bounds what is kept of a line that is being written.
+const lineMax = 4096
+
+// lines is a writer that keeps a log and hands over its lines.
+type lines struct {
+	log  io.Writer
+	line func(string)
+	part []byte
+}
+
+// Write implements io.Writer. A log that cannot be written does not stop the process that writes it.
+func (l *lines) Write(data []byte) (int, error) {
+	_, _ = l.log.Write(data) // a full disk is the node's to notice
+	for _, b := range data {
+		switch {
+		case b == '\n':
+			l.line(string(l.part))
+			l.part = l.part[:0]
+		case len(l.part) < lineMax:
+			l.part = append(l.part, b)
+		}
+	}
+	return len(data), nil
+}
