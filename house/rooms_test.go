@@ -53,6 +53,7 @@ var rooms = []room{
 		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/term",
 			"gonum.org/v1/gonum/graph/encoding/dot", "connectrpc.com/connect", "github.com/prometheus/client_golang"}},
 	{folder: "house"},
+	{folder: "scripts"},
 }
 
 // impure lists the standard packages that a pure room must not import, with all below them.
