@@ -27,7 +27,9 @@ const (
 )
 
 // nodeCommands make the commands that run nodes and read their home folders.
-var nodeCommands = []func() *cobra.Command{}
+var nodeCommands = []func() *cobra.Command{
+	newDemoCommand, newTestnetCommand, newInitCommand, newStartCommand, newVerifyCommand, newExportCommand,
+}
 
 // clientCommands make the commands that talk to nodes.
 var clientCommands = []func() *cobra.Command{}

@@ -80,10 +80,12 @@ func at(name ledger.OrganisationName, account string) ledger.AccountPath {
 func funding() []Act {
 	acts := []Act{
 		act(note("shares listed", nil), move("northgate:listing", members[0], shares, 40_000), move("northgate:listing", members[1], shares, 25_000),
-			move("northgate:listing", members[2], gold, 9_000), move("northgate:listing", members[0], gold, 4_000)),
-		act(note("euro issued", nil), move("meridian:issue", "meridian:reserves", euro, 90_000_000_00), move("meridian:issue", members[1], euro, 4_000_000_00),
-			move("meridian:issue", members[2], euro, 2_500_000_00)),
-		act(note("dollars issued", nil), move("harbour:issue", "harbour:reserves", dollar, 75_000_000_00), move("harbour:issue", members[0], dollar, 3_000_000_00)),
+			move("northgate:listing", members[2], shares, 12_000)),
+		act(note("gold listed", nil), move("northgate:listing", members[0], gold, 4_000), move("northgate:listing", members[1], gold, 9_000),
+			move("northgate:listing", members[2], gold, 6_500)),
+		act(note("euro issued", nil), move("meridian:issue", "meridian:reserves", euro, 90_000_000_00), move("meridian:issue", members[0], euro, 3_000_000_00),
+			move("meridian:issue", members[1], euro, 4_000_000_00), move("meridian:issue", members[2], euro, 2_500_000_00)),
+		act(note("dollars issued", nil), move("harbour:issue", "harbour:reserves", dollar, 75_000_000_00)),
 		act(note("settlement balances", nil), move("meridian:reserves", "harbour:reserves", euro, 20_000_000_00)),
 		act(note("settlement balances", nil), move("harbour:reserves", "meridian:reserves", dollar, 20_000_000_00)),
 	}
@@ -198,13 +200,9 @@ func (s scene) ticket() Act {
 }
 
 func (s scene) trade() Act {
-	asset, buyer, seller := shares, members[s.random.IntN(2)+1], members[0]
-	if s.random.IntN(2) == 0 {
-		asset, seller = gold, members[2]
-		buyer = members[1]
-	}
-	if s.random.IntN(2) == 0 {
-		buyer, seller = seller, buyer
+	asset, buyer, seller := pick(s, []ledger.AssetName{shares, gold}), pick(s, members), pick(s, members)
+	for seller == buyer {
+		seller = pick(s, members)
 	}
 	pieces := s.between(1, 12)
 	price := pieces * s.between(58_00, 64_00)

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/testnet"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+const (
+	// stopPatience is how long a node may take to stop in good order.
+	stopPatience = 15 * time.Second
+	// withInputFlag is the hidden flag that makes a node stop when its standard input ends, for whoever runs it as a process.
+	withInputFlag = "until-input-ends"
+	// Nodes have small heaps and allocate much: collecting less often saves processor time.
+	garbagePercent = 400
+	memoryLimit    = 2 << 30
+)
+
+// newStartCommand is ledgerd start.
+func newStartCommand() *cobra.Command {
+	var dir, level string
+	var withInput bool
+	command := &cobra.Command{
+		Use:   "start --home DIR",
+		Short: "Run the node of a home folder",
+		Long: `Run the node of a home folder, until it is interrupted.
+
+When the API answers, a line "ready http://..." goes to standard output; the
+log goes to standard error. An interrupt (Ctrl-C) or SIGTERM stops the node in
+good order: it takes no more writes, finishes what is under way and syncs its
+disk. A second one ends it at once, which loses nothing that was acknowledged
+as stored or durable either.
+
+If the node ends by itself, because its disk is damaged or its chain is not
+that of the others, the exit status is 1 and the log says why.
+
+What can be set is in config.toml in the folder; environment variables such as
+LEDGERD_NODE_API_LISTEN override it.`,
+		Example: `  ledgerd testnet --dir net --nodes 4
+  ledgerd start --home net/node-0`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			h, err := loadHome(dir)
+			if err != nil {
+				return err
+			}
+			if level != "" {
+				h.Config.Log.Level = level
+				if err := h.Config.Validate(); err != nil {
+					return asUsage(err)
+				}
+			}
+			ctx := command.Context()
+			if withInput {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithCancel(ctx)
+				defer cancel()
+				go func() {
+					_, _ = io.Copy(io.Discard, command.InOrStdin()) // its end is all that matters
+					cancel()
+				}()
+			}
+			return runNode(ctx, h, newLogger(h.Config.Log, command.ErrOrStderr()), command.OutOrStdout())
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&dir, "home", "", "the node's home folder (required)")
+	flags.StringVar(&level, "log-level", "", "debug, info, warn or error (default: as configured)")
+	flags.BoolVar(&withInput, withInputFlag, false, "stop when standard input ends")
+	if err := flags.MarkHidden(withInputFlag); err != nil {
+		panic("start: no such flag: " + withInputFlag)
+	}
+	if err := command.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic("start: no such flag: log-level")
+	}
+	return command
+}
+
+// loadHome reads the home that --home names.
+func loadHome(dir string) (*home.Home, error) {
+	if dir == "" {
+		return nil, usagef("--home is missing: name the node's home folder, for example --home net/node-0")
+	}
+	return home.Load(dir)
+}
+
+// newLogger is the log of a node, as it is configured.
+func newLogger(config home.LogConfig, to io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: slog.LevelInfo}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(config.Level)); err == nil {
+		options.Level = level
+	}
+	if config.Format == "json" {
+		return slog.New(slog.NewJSONHandler(to, options))
+	}
+	return slog.New(slog.NewTextHandler(to, options))
+}
+
+// nodeStarter starts nodes for commands that run several of them in this process.
+func nodeStarter(logger *slog.Logger, options store.Options) testnet.Starter {
+	return func(ctx context.Context, at *home.Home, fabric rdmanet.Host) (testnet.Node, error) {
+		return node.Start(ctx, node.Options{Home: at, Host: fabric, Logger: logger, Version: programVersion(), Store: options})
+	}
+}
+
+// runNode runs a home's node until ctx ends or the node does.
+func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, out io.Writer) error {
+	tuneMemory()
+	running, err := nodeStarter(logger, store.Options{})(ctx, h, nil)
+	if damage := (*store.DamageError)(nil); errors.As(err, &damage) {
+		return fmt.Errorf("%w\n`ledgerd verify --home %s` checks every block", err, h.Dir)
+	}
+	if err != nil {
+		return err
+	}
+	_, said := fmt.Fprintf(out, "%s%s\n", testnet.ReadyWord, running.URL())
+	if said != nil {
+		logger.Warn("cannot tell on standard output that the node is ready", "error", said)
+	}
+	select {
+	case <-ctx.Done():
+	case <-running.Done():
+	}
+	ended := running.Err()
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer cancel()
+	err = running.Stop(stopping)
+	if ended != nil {
+		return fmt.Errorf("the node ended by itself: %w", ended)
+	}
+	if err != nil {
+		return fmt.Errorf("the node did not stop in good order: %w", err)
+	}
+	return nil
+}
+
+// tuneMemory sets the garbage collector up for nodes, unless the environment says how.
+func tuneMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbagePercent)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit)
+	}
+}

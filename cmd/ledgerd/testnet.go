@@ -1,0 +1,279 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/testnet"
+)
+
+// testnetOptions are the flags of ledgerd testnet.
+type testnetOptions struct {
+	layout    testnet.Layout
+	run, json bool
+}
+
+// testnetReport is what ledgerd testnet --json prints.
+type testnetReport struct {
+	Dir         string       `json:"dir"`
+	Chain       string       `json:"chain"`
+	Genesis     string       `json:"genesis_hash"`
+	Engine      string       `json:"engine"`
+	OperatorKey string       `json:"operator_key"`
+	Nodes       []homeReport `json:"nodes"`
+}
+
+// newTestnetCommand is ledgerd testnet.
+func newTestnetCommand() *cobra.Command {
+	var o testnetOptions
+	command := &cobra.Command{
+		Use:   "testnet --dir DIR --nodes N",
+		Short: "Make a ledger of several processes on this machine, and run it",
+		Long: `Make a ledger of several processes on this machine, and run it.
+
+The folder gets a home for each node, node-0, node-1 and so on, and a key of an
+operator of the new chain, operator.key. Node i has its API on port P+2i and
+talks to the other nodes on port P+2i+1, where P is the --base-port.
+
+With --run the nodes are run too, each as a process of its own. One that
+crashes is started again. What they say is in node.log in their homes. An
+interrupt (Ctrl-C) stops all of them in good order and leaves the folder as it
+is. If the folder has a ledger already, --run runs it.`,
+		Example: `  # Make four nodes and run them; later, run the same again
+  ledgerd testnet --dir net --nodes 4 --run
+  ledgerd testnet --dir net --run
+
+  # Make them, and run each by itself
+  ledgerd testnet --dir net --nodes 3 --base-port 30000
+  ledgerd start --home net/node-0`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			homes, made, err := o.homes(command.Flags().Changed)
+			if err != nil {
+				return err
+			}
+			report, err := o.report(homes)
+			if err != nil {
+				return err
+			}
+			if o.run {
+				return o.supervise(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), homes, report, made)
+			}
+			if o.json {
+				return writeBenchJSON(command.OutOrStdout(), report)
+			}
+			return o.print(command.OutOrStdout(), report)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&o.layout.Dir, "dir", "", "folder for the homes (required)")
+	flags.IntVar(&o.layout.Nodes, "nodes", 4, "number of nodes")
+	flags.IntVar(&o.layout.BasePort, "base-port", testnet.DefaultBasePort, "port of node 0's API; node i uses this plus 2i and 2i+1")
+	flags.StringVar(&o.layout.Engine, "engine", allconcur.EngineAllConcurPlus, "engine: allconcur+ or allconcur")
+	flags.StringVar(&o.layout.Chain, "chain", testnet.DefaultChain, "name of the chain")
+	flags.BoolVar(&o.run, "run", false, "run the nodes, until interrupted")
+	flags.BoolVar(&o.json, "json", false, "print JSON: the homes and their addresses")
+	if err := command.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions([]string{allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic("testnet: no such flag: engine")
+	}
+	return command
+}
+
+// homes makes the homes, or takes those that are there where they are to be run.
+func (o *testnetOptions) homes(given func(flag string) bool) (homes []*home.Home, made bool, err error) {
+	if o.layout.Dir == "" {
+		return nil, false, usagef("--dir is missing: say which folder gets the nodes' homes, for example --dir net")
+	}
+	if !o.run || !testnet.Exists(o.layout.Dir) {
+		if err := o.layout.Validate(); err != nil {
+			return nil, false, asUsage(err)
+		}
+		homes, err = testnet.Make(o.layout)
+		return homes, true, err
+	}
+	if homes, err = testnet.Load(o.layout.Dir); err != nil {
+		return nil, false, err
+	}
+	differs := func(flag string, wanted, found any) error {
+		if given(flag) && wanted != found {
+			return fmt.Errorf("%s holds a ledger already, with %s %v and not %v: leave --%s out to run it as it is, or choose another --dir", o.layout.Dir, flag, found, wanted, flag)
+		}
+		return nil
+	}
+	first := homes[0]
+	for _, err := range []error{
+		differs("nodes", o.layout.Nodes, len(homes)),
+		differs("base-port", fmt.Sprintf("127.0.0.1:%d", o.layout.BasePort), first.Config.API.Listen),
+		differs("engine", o.layout.Engine, first.Config.Ordering.Engine),
+		differs("chain", o.layout.Chain, first.Genesis.Chain),
+	} {
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	return homes, false, nil
+}
+
+func (o *testnetOptions) report(homes []*home.Home) (testnetReport, error) {
+	dir, err := filepath.Abs(o.layout.Dir)
+	if err != nil {
+		return testnetReport{}, err
+	}
+	report := testnetReport{
+		Dir: dir, Chain: homes[0].Genesis.Chain, Genesis: homes[0].Genesis.Hash().String(), Engine: homes[0].Config.Ordering.Engine,
+		OperatorKey: filepath.Join(dir, testnet.OperatorKeyFile),
+	}
+	for _, h := range homes {
+		line, err := reportHome(h)
+		if err != nil {
+			return testnetReport{}, err
+		}
+		report.Nodes = append(report.Nodes, line)
+	}
+	return report, nil
+}
+
+func (o *testnetOptions) print(out io.Writer, report testnetReport) error {
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d nodes of chain %s (%s) in %s\n\n", len(report.Nodes), report.Chain, report.Engine, o.layout.Dir)
+	for _, node := range report.Nodes {
+		fmt.Fprintf(&text, "  %-8s API %s   fabric %s\n", node.Name, node.API, node.Fabric)
+	}
+	fmt.Fprintf(&text, "\nNext: ledgerd testnet --dir %s --run\n  or: ledgerd start --home %s   (and so on for each)\n", o.layout.Dir, filepath.Join(o.layout.Dir, report.Nodes[0].Name))
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// testnetProcess is the command line of a node's process, but its home. It is a variable for tests, whose program is another one.
+var testnetProcess = func() ([]string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program, to run nodes as processes: %w", err)
+	}
+	return []string{program, "start", "--" + withInputFlag}, nil
+}
+
+// supervise runs the nodes until ctx ends.
+func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, homes []*home.Home, report testnetReport, made bool) error {
+	if err := testnet.CheckPorts(homes); err != nil {
+		advice := "stop what uses the port, or change it in the homes' config.toml"
+		if made {
+			advice = fmt.Sprintf("remove %s and choose another --base-port", o.layout.Dir)
+		}
+		return fmt.Errorf("%w: %s", err, advice)
+	}
+	command, err := testnetProcess()
+	if err != nil {
+		return err
+	}
+	events := out
+	if o.json {
+		events = errs
+	}
+	say := func(format string, arguments ...any) {
+		_, _ = fmt.Fprintf(events, time.Now().Format(time.TimeOnly)+"  "+format+"\n", arguments...) // nodes go on though nobody listens
+	}
+	if made {
+		say("made %d nodes in %s", len(homes), o.layout.Dir)
+	} else {
+		say("%s holds a ledger already: running its %d nodes as they are", o.layout.Dir, len(homes))
+	}
+	processes := testnet.Run(homes, testnet.ProcessOptions{Command: command, Report: func(event testnet.Event) {
+		switch event.Kind {
+		case testnet.EventStarted:
+			say("%s  started, process %s", testnet.Name(event.Node), event.Detail)
+		case testnet.EventReady:
+			say("%s  answers at %s", testnet.Name(event.Node), event.Detail)
+		case testnet.EventEnded:
+			say("%s  ended: %s", testnet.Name(event.Node), event.Detail)
+		case testnet.EventError:
+			say("%s  %s", testnet.Name(event.Node), event.Detail)
+		}
+	}})
+	defer func() {
+		say("stopping")
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopPatience)
+		defer cancel()
+		processes.Stop(stopping)
+		say("all nodes have ended")
+	}()
+	err = processes.Ready(ctx)
+	if err == nil {
+		err = awaitWrites(ctx, processes.URLs())
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if o.json {
+		err = writeBenchJSON(out, report)
+	} else {
+		say("ready: all %d nodes run and take transactions\n", len(homes))
+		for _, node := range report.Nodes {
+			_, _ = fmt.Fprintf(out, "  %-8s %s\n", node.Name, node.API) // the same
+		}
+		_, _ = fmt.Fprintf(out, "\n  export LEDGERD_NODE=%s\n\nCtrl-C stops them; the folder stays.\n\n", report.Nodes[0].API)
+	}
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-processes.Done():
+		return processes.Err()
+	}
+}
+
+// writesPause is how often nodes are asked whether they take writes.
+const writesPause = 100 * time.Millisecond
+
+// awaitWrites waits until every node either orders or follows, and at least one orders.
+func awaitWrites(ctx context.Context, urls []string) error {
+	ticker := time.NewTicker(writesPause)
+	defer ticker.Stop()
+	nodes := make([]*client.Client, len(urls))
+	for i, url := range urls {
+		node, err := client.New([]string{url}, client.Options{Tries: 1})
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		nodes[i] = node
+	}
+	for {
+		ordering, waiting := 0, 0
+		for _, node := range nodes {
+			state, err := node.Node(ctx)
+			switch {
+			case err != nil:
+				waiting++
+			case state.GetMode() == ledgerdv1.NodeMode_NODE_MODE_ORDERING:
+				ordering++
+			case state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_FOLLOWING:
+				waiting++
+			}
+		}
+		if waiting == 0 && ordering > 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-ticker.C:
+		}
+	}
+}

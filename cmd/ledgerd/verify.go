@@ -1,0 +1,139 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/home"
+)
+
+// verifyReport is what ledgerd verify --json prints. Height and hash are those of the head, where all is well.
+type verifyReport struct {
+	OK            bool           `json:"ok"`
+	Height        ledger.Height  `json:"height"`
+	Hash          *ledger.Hash   `json:"hash"`
+	Transactions  uint64         `json:"transactions"`
+	FirstBadBlock *ledger.Height `json:"first_bad_block"`
+	Reason        string         `json:"reason"`
+}
+
+// newVerifyCommand is ledgerd verify.
+func newVerifyCommand() *cobra.Command {
+	var dir string
+	var asJSON bool
+	command := &cobra.Command{
+		Use:   "verify --home DIR",
+		Short: "Check a node's whole store again, from the genesis",
+		Long: `Check a node's whole store again, from the genesis: the hash of every block and
+the chain that they make, every signature, every result by executing all
+transactions once more, the balances and the indexes.
+
+The node must not be running. The exit status is 1 if anything is wrong, and
+the first bad block is told. The keys of --json:
+
+  ok               whether all is well
+  height, hash     the head, where all is well
+  transactions     of all blocks
+  first_bad_block  the height of the first block that is not right, or null
+  reason           what is not right`,
+		Example: `  ledgerd verify --home net/node-0`,
+		Args:    cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			h, err := loadHome(dir)
+			if err != nil {
+				return err
+			}
+			if err := hasData(h); err != nil {
+				return err
+			}
+			begun := time.Now()
+			progress, end := verifyProgress(command.ErrOrStderr())
+			head, err := store.Verify(command.Context(), h.Data(), h.Genesis, store.Options{}, progress)
+			end()
+			damage := (*store.DamageError)(nil)
+			switch {
+			case errors.As(err, &damage):
+				return tellDamage(command.OutOrStdout(), h, damage, asJSON)
+			case err != nil:
+				return explainStore(h, err)
+			case asJSON:
+				return json.NewEncoder(command.OutOrStdout()).Encode(verifyReport{OK: true, Height: head.Height, Hash: &head.Hash, Transactions: head.Total})
+			}
+			_, err = fmt.Fprintf(command.OutOrStdout(), "all is well: %d blocks, %d transactions, head %d %s, checked in %.1f s\n",
+				head.Height, head.Total, head.Height, head.Hash, time.Since(begun).Seconds())
+			return err
+		},
+	}
+	command.Flags().StringVar(&dir, "home", "", "the node's home folder (required)")
+	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return command
+}
+
+// hasData refuses the home of a node that never ran: an empty store would be made there, and found to be in order.
+func hasData(h *home.Home) error {
+	entries, err := os.ReadDir(h.Data())
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return fmt.Errorf("%s has no blocks: either its node was never started, or its data folder %s is gone", h.Dir, h.Data())
+	}
+	return err
+}
+
+// tellDamage says where a store is damaged, and returns errReported.
+func tellDamage(out io.Writer, h *home.Home, damage *store.DamageError, asJSON bool) error {
+	if asJSON {
+		if err := json.NewEncoder(out).Encode(verifyReport{FirstBadBlock: &damage.Height, Reason: damage.Reason}); err != nil {
+			return err
+		}
+		return errReported
+	}
+	if _, err := fmt.Fprintf(out, "damaged: block %d is the first one that is not right: %s\nMove %s away and start the node again: it fetches the chain from the others.\n",
+		damage.Height, damage.Reason, h.Data()); err != nil {
+		return err
+	}
+	return errReported
+}
+
+// explainStore adds what to do to an error of a store.
+func explainStore(h *home.Home, err error) error {
+	switch {
+	case errors.Is(err, store.ErrLocked):
+		return fmt.Errorf("%w: the node of %s is running; stop it first", err, h.Dir)
+	case errors.Is(err, store.ErrForeign):
+		return fmt.Errorf("%w: %s does not hold the chain of %s", err, h.Data(), home.GenesisFile)
+	case errors.Is(err, store.ErrDamaged):
+		return fmt.Errorf("%w\n`ledgerd verify --home %s` says more", err, h.Dir)
+	}
+	return err
+}
+
+// verifyProgress draws a bar where it goes to a terminal; end takes it away.
+func verifyProgress(to io.Writer) (progress func(height, head ledger.Height), end func()) {
+	file, isFile := to.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
+		return nil, func() {}
+	}
+	var bar *progressbar.ProgressBar
+	progress = func(height, head ledger.Height) {
+		if bar == nil {
+			bar = progressbar.NewOptions64(int64(head), progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("blocks"),
+				progressbar.OptionShowCount(), progressbar.OptionThrottle(250*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true))
+		}
+		_ = bar.Set64(int64(height)) // a bar that cannot be drawn is no reason to stop
+	}
+	return progress, func() {
+		if bar != nil {
+			_ = bar.Finish() // the same
+		}
+	}
+}
