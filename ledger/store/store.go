@@ -28,6 +28,9 @@ type Options struct {
 	onWrite func(step string)
 }
 
+// ReserveBytesDefault is the default of Options.ReserveBytes.
+const ReserveBytesDefault = 256 << 20
+
 func (o Options) withDefaults() Options {
 	set := func(value *int64, standard int64) {
 		if *value <= 0 {
@@ -37,7 +40,7 @@ func (o Options) withDefaults() Options {
 	set(&o.MemTableBytes, 32<<20)
 	set(&o.BlockCacheBytes, 32<<20)
 	set(&o.DecodedCacheBytes, 32<<20)
-	set(&o.ReserveBytes, 256<<20)
+	set(&o.ReserveBytes, ReserveBytesDefault)
 	o.MemTableBytes = max(o.MemTableBytes, 1<<20)
 	if o.FreeSpace == nil {
 		o.FreeSpace = freeSpace

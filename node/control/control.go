@@ -35,10 +35,12 @@ const (
 	KindHeartbeat Kind = 1
 	// KindAccusation: the sender cannot reach a server that the receiver watches (package detector).
 	KindAccusation Kind = 2
-	// KindStored: the height that the sender has stored.
-	KindStored Kind = 3
+	// KindStatus: what the sender does and how far it has come (package node).
+	KindStatus Kind = 3
 	// KindGeneration: the agreement on the next generation (package recovery).
 	KindGeneration Kind = 4
+	// KindEnter: the sender, outside of the group, has the chain's blocks and wants to take part (package node).
+	KindEnter Kind = 5
 )
 
 // Handler takes one message. Calls for messages of one peer come one at a time, in order; those of different peers may run side by side.

@@ -177,7 +177,7 @@ func TestRestartIsNoticedAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := again.Send(w.peers[3], control.KindStored, nil); err != nil {
+		if err := again.Send(w.peers[3], control.KindStatus, nil); err != nil {
 			t.Fatal(err)
 		}
 		got := w.after(time.Millisecond)

@@ -197,8 +197,8 @@ func (p *Pool) compact() {
 }
 
 // Applied takes what a block holds out of the pool and drops what has expired with it. It gives the admission times of this node's own
-// transactions in the block, for the latency figures. Call it after the block can be read in the store.
-func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time) {
+// transactions in the block, for the latency figures, and the ids that expired. Call it after the block can be read in the store.
+func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []ledger.Hash) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.blocks++
@@ -215,10 +215,10 @@ func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time) {
 		}
 	}
 	if p.expires > 0 && block.Header.Height >= p.earliest {
-		p.expire(block.Header.Height)
+		expired = p.expire(block.Header.Height)
 	}
 	p.compact()
-	return admitted
+	return admitted, expired
 }
 
 func (p *Pool) drop(it *item) {
@@ -230,7 +230,7 @@ func (p *Pool) drop(it *item) {
 }
 
 // expire drops waiting bundles that no later block can hold. What is under way stays: its round may still come.
-func (p *Pool) expire(height ledger.Height) {
+func (p *Pool) expire(height ledger.Height) (expired []ledger.Hash) {
 	p.earliest = never
 	for i, it := range p.queue {
 		if it.gone || it.expires == 0 {
@@ -247,9 +247,11 @@ func (p *Pool) expire(height ledger.Height) {
 			}
 			delete(p.byID, id)
 			p.remember(id, it.bundle.Transaction(i).LastValid)
+			expired = append(expired, id)
 		}
 		p.drop(it)
 	}
+	return expired
 }
 
 func (p *Pool) remember(id ledger.Hash, lastValid ledger.Height) {

@@ -83,7 +83,7 @@ func TestBundleStaysUntilItIsInABlock(t *testing.T) {
 	if !p.Pending(b.ID(0)) {
 		t.Fatal("not pending")
 	}
-	if admitted := p.Applied(block(1, b)); len(admitted) != 2 {
+	if admitted, _ := p.Applied(block(1, b)); len(admitted) != 2 {
 		t.Fatalf("%d admission times, want 2", len(admitted))
 	}
 	if transactions, bytes := p.Size(); transactions != 0 || bytes != 0 || p.Pending(b.ID(0)) {

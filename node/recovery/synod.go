@@ -279,8 +279,8 @@ func (s *Synod) Tick() {
 	case phaseWaiting:
 		// The lowest goes first; each other waits a little longer, so that attempts do not meet.
 		turn := 1 + int(s.config.Self)
-		if s.highest != (Ballot{}) {
-			turn += s.config.Patience + int(s.config.Self)
+		if s.highest != (Ballot{}) && s.highest.Proposer != s.config.Self {
+			turn += s.config.Patience + 2*s.config.Grace // that attempt may take so long
 		}
 		if s.refused != 0 {
 			turn += 4 * s.config.Patience // somebody works: following is the way, asking is to notice when that ends

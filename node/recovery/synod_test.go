@@ -63,7 +63,7 @@ func (w *world) fail(format string, arguments ...any) {
 
 func (w *world) start(i int) {
 	n := w.nodes[i]
-	synod, err := NewSynod(Config{Self: order.ServerID(i), Servers: len(w.nodes), State: n.disk, Grace: 5, Patience: 8})
+	synod, err := NewSynod(Config{Self: order.ServerID(i), Servers: len(w.nodes), State: n.disk, Grace: 6, Patience: 4})
 	if err != nil {
 		w.fail("%v", err)
 	}
@@ -258,10 +258,17 @@ func (w *world) step() {
 	}
 }
 
-// settle lets everyone run with nothing lost until the shard orders again.
+// settle lets everyone run, or just a majority, with nothing lost until the shard orders again.
 func (w *world) settle() {
+	up := 0
+	for _, n := range w.nodes {
+		if n.up {
+			up++
+		}
+	}
 	for i, n := range w.nodes {
-		if !n.up {
+		if !n.up && (w.seed%2 == 0 || up <= len(w.nodes)/2) {
+			up++
 			w.start(i)
 			w.drain(i)
 		}
@@ -271,22 +278,28 @@ func (w *world) settle() {
 			return
 		}
 		for i, n := range w.nodes {
-			n.synod.Tick()
-			w.drain(i)
+			if n.up {
+				n.synod.Tick()
+				w.drain(i)
+			}
 		}
 		for len(w.flight) > 0 {
 			f := w.flight[0]
 			w.flight = w.flight[1:]
-			w.nodes[f.to].synod.Receive(f.from, f.message)
-			w.drain(int(f.to))
+			if w.nodes[f.to].up {
+				w.nodes[f.to].synod.Receive(f.from, f.message)
+				w.drain(int(f.to))
+			}
 		}
 		// A group without a majority halts, as the engine does.
 		working := map[Generation]int{}
 		for _, n := range w.nodes {
-			working[n.working]++
+			if n.up {
+				working[n.working]++
+			}
 		}
 		for i, n := range w.nodes {
-			if n.working != 0 && working[n.working] <= len(w.nodes)/2 {
+			if n.up && n.working != 0 && working[n.working] <= len(w.nodes)/2 {
 				n.working = 0
 				n.synod.Idle(n.head, 0)
 				w.drain(i)
@@ -299,7 +312,7 @@ func (w *world) settle() {
 func (w *world) ordering() bool {
 	working := map[Generation]int{}
 	for _, n := range w.nodes {
-		if n.working != 0 {
+		if n.up && n.working != 0 {
 			working[n.working]++
 		}
 	}

@@ -1,0 +1,256 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// betweenGroups is how long a node admits writes while its group starts anew.
+const betweenGroups = 10 * time.Second
+
+// callsPerSecond turns the configuration's number into the API's limit; 0 stands for the API's default.
+func callsPerSecond(configured float64) rate.Limit { return rate.Limit(configured) }
+
+// Store implements api.Backend.
+func (n *Node) Store() *store.Store { return n.pipeline.Store() }
+
+// Heights implements api.Backend.
+func (n *Node) Heights() (api.Heights, <-chan struct{}) { return n.pipeline.Heights() }
+
+// Status implements api.Backend.
+func (n *Node) Status(id ledger.Hash) (api.Status, error) { return n.pipeline.Status(id) }
+
+// Wait implements api.Backend.
+func (n *Node) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]api.Status, error) {
+	return n.pipeline.Wait(ctx, ids, level)
+}
+
+// Admit implements api.Backend.
+func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) []*api.Refusal {
+	refusals := make([]*api.Refusal, len(bundles))
+	refuseFrom := func(first int, refusal *api.Refusal) {
+		for i := first; i < len(refusals); i++ {
+			refusals[i] = refusal
+		}
+	}
+	if refusal := n.refuses(); refusal != nil {
+		refuseFrom(0, refusal)
+		return refusals
+	}
+	opened := n.Store()
+	failures := ledger.VerifyBundles(bundles, n.home.Genesis, opened.GenesisHash(), opened)
+	for i, bundle := range bundles {
+		if failures[i] == nil {
+			refusals[i] = n.admit(opened, bundle)
+		} else {
+			refusals[i] = refusalOf(failures[i])
+		}
+		if refusals[i] != nil && inOrder {
+			refuseFrom(i+1, &api.Refusal{Code: api.RefusedPredecessor, Reason: "a bundle before it was refused"})
+			break
+		}
+	}
+	return refusals
+}
+
+// refuses says why this node takes no writes now; nil while it does.
+func (n *Node) refuses() *api.Refusal {
+	mode, why, since := n.sup.standing()
+	refusal := func(format string, arguments ...any) *api.Refusal {
+		return &api.Refusal{Code: api.RefusedNotWriting, Reason: "this node takes no writes now: " + fmt.Sprintf(format, arguments...), Writers: n.sup.writers()}
+	}
+	switch {
+	case n.stopping.Load():
+		return refusal("it is stopping")
+	case n.disk.low():
+		return refusal("its disk is nearly full (%d MiB free); free some space", n.disk.bytes()>>20)
+	case n.pipeline.Stalled() != "":
+		return refusal("%s", n.pipeline.Stalled())
+	case mode == api.ModeOrdering || mode == api.ModeStarting && since < betweenGroups && n.sup.ordered():
+		return nil
+	}
+	return refusal("%s", why)
+}
+
+func refusalOf(failure error) *api.Refusal {
+	code := api.RefusedMalformed
+	switch {
+	case errors.Is(failure, ledger.ErrUnknownOrganisation):
+		code = api.RefusedUnknownOrganisation
+	case errors.Is(failure, ledger.ErrSignature), errors.Is(failure, ledger.ErrUnauthorised):
+		code = api.RefusedSignature
+	}
+	return &api.Refusal{Code: code, Reason: failure.Error()}
+}
+
+func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
+	head := opened.Head().Height
+	for i := range bundle.Len() {
+		last := bundle.Transaction(i).LastValid
+		if last == 0 || last > head {
+			continue
+		}
+		if known, err := opened.Known(bundle.ID(i)); err == nil && !known && !n.pool.Pending(bundle.ID(i)) {
+			return &api.Refusal{Code: api.RefusedExpired, Reason: fmt.Sprintf("transaction %d was valid up to block %d, the head is %d: sign it again with a later one", i, last, head)}
+		}
+	}
+	var lookup error
+	err := n.pool.Add(bundle, bundle.Encode(), func(id ledger.Hash) bool {
+		known, err := opened.Known(id)
+		if err != nil {
+			lookup = err
+		}
+		return known
+	})
+	switch {
+	case lookup != nil:
+		return &api.Refusal{Code: api.RefusedNotWriting, Reason: "this node cannot read its store: " + lookup.Error(), Writers: n.sup.writers()}
+	case errors.Is(err, mempool.ErrFull):
+		return &api.Refusal{Code: api.RefusedOverloaded, Reason: err.Error()}
+	case err != nil:
+		return &api.Refusal{Code: api.RefusedMalformed, Reason: err.Error()}
+	}
+	return nil
+}
+
+// standing is the mode, its reason, and how long it has lasted.
+func (s *supervisor) standing() (mode api.NodeMode, why string, since time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current, s.why, time.Since(s.modeSince)
+}
+
+// ordered tells whether this node has ordered since it started.
+func (s *supervisor) ordered() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.members != nil
+}
+
+// writers are the API addresses of the other nodes that take writes, as far as they were heard of lately.
+func (s *supervisor) writers() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var addresses []string
+	for server := range s.node.peers {
+		if h, ok := s.heard[order.ServerID(server)]; ok && h.mode == api.ModeOrdering && time.Since(h.at) < 10*announceEvery {
+			addresses = append(addresses, h.apiAddress)
+		}
+	}
+	return addresses
+}
+
+// State is a snapshot of this node.
+func (n *Node) State() api.NodeState { return n.NodeState() }
+
+// NodeState implements api.Backend.
+func (n *Node) NodeState() api.NodeState {
+	mode, why, _ := n.sup.standing()
+	heights, _ := n.pipeline.Heights()
+	transactions, bytes := n.pool.Size()
+	figures := n.pipeline.Figures()
+	state := api.NodeState{
+		Index: uint32(n.home.Self), Name: n.home.Name(), PeerID: string(n.host.ID()), APIAddress: n.URL(), FabricAddress: n.home.FabricAddress(),
+		Mode: mode, Reason: why, Engine: n.sup.engineState(), Heights: heights, HeadHash: n.pipeline.Tip().Hash, Started: n.started, Version: n.options.Version,
+		PoolTransactions: uint64(transactions), PoolBytes: uint64(bytes),
+		TransactionsPerSecond: figures.TransactionsPerSecond, OrderLatency: figures.OrderLatency, DurableLatency: figures.DurableLatency, DiskFreeBytes: n.disk.bytes(),
+	}
+	if n.stopping.Load() {
+		state.Mode = api.ModeStopping
+	}
+	if refusal := n.refuses(); refusal != nil {
+		state.ReadsOnly = true
+		if state.Reason == "" {
+			state.Reason = refusal.Reason
+		}
+	}
+	return state
+}
+
+func (s *supervisor) engineState() api.EngineState {
+	state := api.EngineState{Engine: s.node.home.Config.Ordering.Engine}
+	status := s.driver.Status()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state.Generation = s.decided
+	if status.Group.Generation == 0 {
+		return state
+	}
+	state.Generation = status.Group.Generation
+	state.Epoch, state.Round, state.Reliable, state.Halted = uint64(status.Engine.Epoch), uint64(status.Engine.Round), status.Engine.Reliable, status.Halted
+	if s.working == 0 {
+		return state
+	}
+	state.Members, state.Suspected, state.Awaited = indices(status.Engine.Members), indices(status.Engine.Suspected), indices(status.Engine.Awaited)
+	return state
+}
+
+func indices(servers []order.ServerID) []uint32 {
+	list := make([]uint32, len(servers))
+	for i, server := range servers {
+		list[i] = uint32(server)
+	}
+	return list
+}
+
+// ClusterState implements api.Backend.
+func (n *Node) ClusterState() api.ClusterState {
+	genesis := n.home.Genesis
+	node := n.NodeState()
+	state := api.ClusterState{
+		Chain: genesis.Chain, GenesisHash: n.Store().GenesisHash(), Node: node, TransactionsTotal: n.pipeline.Total(), AccountsTotal: uint64(n.Store().AccountCount()),
+	}
+	s := n.sup
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.digraph; g != nil {
+		describe(&state, g, s.members)
+	}
+	for i, member := range genesis.Members {
+		server := order.ServerID(i)
+		shown := api.MemberState{
+			Index: uint32(i), Name: member.Name, PeerID: string(n.peers[i]), FabricAddress: member.Address,
+			Member: slices.Contains(node.Engine.Members, uint32(i)), Suspected: slices.Contains(node.Engine.Suspected, uint32(i)),
+		}
+		if server == n.home.Self {
+			shown.Self, shown.Connected, shown.APIAddress, shown.LastHeard = true, true, n.URL(), time.Now()
+			shown.FabricAddress = n.home.FabricAddress()
+			shown.OrderedHeight, shown.StoredHeight = node.Heights.Ordered, node.Heights.Stored
+		} else if h, ok := s.heard[server]; ok {
+			shown.Connected, shown.APIAddress, shown.LastHeard = s.linked[server], h.apiAddress, h.at
+			shown.OrderedHeight, shown.StoredHeight = h.heights.Ordered, h.heights.Stored
+		}
+		if node.Engine.Members == nil {
+			// Outside of the group the node goes by what the members say of themselves.
+			shown.Member = server != n.home.Self && s.heard[server].generation != 0 && s.linked[server]
+		}
+		state.Members = append(state.Members, shown)
+	}
+	return state
+}
+
+// describe shows the reliable digraph by the members' indices.
+func describe(state *api.ClusterState, g *digraph.Digraph, members []order.ServerID) {
+	state.Degree, state.ToleratedFailures = uint32(g.Degree()), uint32(digraph.Tolerated(g))
+	switch g.Kind() {
+	case digraph.KindGS:
+		state.Digraph = fmt.Sprintf("GS(%d,%d)", g.Order(), g.Degree())
+	default:
+		state.Digraph = fmt.Sprintf("%s(%d)", g.Kind(), g.Order())
+	}
+	for _, edge := range g.Edges() {
+		state.Edges = append(state.Edges, api.DigraphEdge{From: uint32(members[edge[0]]), To: uint32(members[edge[1]])})
+	}
+}

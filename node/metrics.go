@@ -1,0 +1,45 @@
+package node
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/ledgerd/ledgerd/node/api"
+)
+
+// register puts the node's figures into the registry that /metrics shows.
+func (n *Node) register(registry *prometheus.Registry) error {
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "ledgerd", Name: name, Help: help}, value)
+	}
+	counter := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "ledgerd", Name: name, Help: help}, value)
+	}
+	height := func(of func(api.Heights) uint64) func() float64 {
+		return func() float64 {
+			heights, _ := n.pipeline.Heights()
+			return float64(of(heights))
+		}
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		gauge("mode", "What the node does: 1 starting, 2 ordering, 3 following, 4 halted, 5 stopping.", func() float64 { return float64(n.sup.mode()) }),
+		gauge("height_ordered", "Height of the last block executed here.", height(func(h api.Heights) uint64 { return uint64(h.Ordered) })),
+		gauge("height_stored", "Height of the last block on this disk.", height(func(h api.Heights) uint64 { return uint64(h.Stored) })),
+		gauge("height_durable", "Height of the last block on the disks of a majority.", height(func(h api.Heights) uint64 { return uint64(h.Durable) })),
+		gauge("pool_transactions", "Transactions that wait for a block.", func() float64 { transactions, _ := n.pool.Size(); return float64(transactions) }),
+		gauge("pool_bytes", "Bytes of the bundles that wait for a block.", func() float64 { _, bytes := n.pool.Size(); return float64(bytes) }),
+		counter("transactions_total", "Transactions in the chain.", func() float64 { return float64(n.pipeline.Total()) }),
+		gauge("generation", "Generation of the ordering group.", func() float64 { return float64(n.sup.engineState().Generation) }),
+		gauge("epoch", "Epoch of the engine.", func() float64 { return float64(n.sup.engineState().Epoch) }),
+		gauge("round", "Round of the engine.", func() float64 { return float64(n.sup.engineState().Round) }),
+		gauge("members", "Members of the group that orders.", func() float64 { return float64(len(n.sup.engineState().Members)) }),
+		gauge("disk_free_bytes", "Free space on the store's disk.", func() float64 { return float64(n.disk.bytes()) }),
+	} {
+		errs = append(errs, registry.Register(c))
+	}
+	return errors.Join(errs...)
+}

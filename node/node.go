@@ -1,0 +1,309 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ledgerd/ledgerd/explorer"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/catchup"
+	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/node/pipeline"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/p2p"
+)
+
+// Options of a node. Only Home has to be given.
+type Options struct {
+	Home *home.Home
+	// Host is the node's end of the fabric, which the node closes; nil stands for p2p over TCP as the home has it. Its identity has to be the one that
+	// p2p.PeerID gives for the node's key.
+	Host rdmanet.Host
+	// Logger defaults to slog.Default.
+	Logger *slog.Logger
+	// Version is shown to people.
+	Version string
+	// Store tunes the ledger store.
+	Store store.Options
+}
+
+// Errors of a node; match them with errors.Is.
+var (
+	// ErrAddress says that an address cannot be listened on.
+	ErrAddress = errors.New("cannot listen")
+	// ErrStopped says that the node was stopped.
+	ErrStopped = errors.New("node stopped")
+)
+
+// Node is one running node. All methods may be called from several goroutines.
+type Node struct {
+	options  Options
+	home     *home.Home
+	logger   *slog.Logger
+	started  time.Time
+	peers    []rdmanet.PeerID
+	host     rdmanet.Host
+	control  *control.Control
+	exchange *catchup.Exchange
+	pool     *mempool.Pool
+	pipeline *pipeline.Pipeline
+	sup      *supervisor
+	server   *api.Server
+	address  string // of the API, as bound
+	served   chan struct{}
+
+	stopping atomic.Bool
+	stopOnce sync.Once
+	stopErr  error
+	done     chan struct{}
+	err      error // why the node ended by itself; read after done
+	failOnce sync.Once
+	disk     *diskWatch
+}
+
+// Start opens the store, joins the fabric and serves the API; it returns when the API listens. The context is for starting only. Errors: ErrAddress, those of package store
+// (ErrDamaged, ErrForeign, ErrLocked), and the fabric's.
+func Start(ctx context.Context, options Options) (_ *Node, err error) {
+	n := &Node{options: options, home: options.Home, logger: options.Logger, started: time.Now(), done: make(chan struct{}), served: make(chan struct{})}
+	if n.logger == nil {
+		n.logger = slog.Default()
+	}
+	n.logger = n.logger.With("node", n.home.Name())
+	var undo []func()
+	defer func() {
+		if err != nil {
+			for i := len(undo) - 1; i >= 0; i-- {
+				undo[i]()
+			}
+		}
+	}()
+	members := make(map[rdmanet.PeerID]string)
+	for i, member := range n.home.Genesis.Members {
+		peer, err := p2p.PeerID(member.Key)
+		if err != nil {
+			return nil, fmt.Errorf("member %s of the genesis: %w", member.Name, err)
+		}
+		n.peers = append(n.peers, peer)
+		if order.ServerID(i) != n.home.Self {
+			members[peer] = member.Address
+		}
+	}
+	// The API's address is taken first: an occupied port is the most common mistake, and nothing has happened yet.
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", n.home.Config.API.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("%w for clients on %s: %w; stop what uses it, or change [api] listen in %s", ErrAddress, n.home.Config.API.Listen, err, filepath.Join(n.home.Dir, home.ConfigFile))
+	}
+	undo = append(undo, func() { _ = listener.Close() })
+	n.address = listener.Addr().String()
+
+	if n.home.Config.Store.ReserveBytes > 0 {
+		n.options.Store.ReserveBytes = n.home.Config.Store.ReserveBytes
+	}
+	n.disk = newDiskWatch(n.home.Dir, n.options.Store)
+	opened, err := n.openStore()
+	if err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() { _ = n.currentStore(opened).Close() })
+
+	n.host = options.Host
+	if n.host == nil {
+		n.host, err = p2p.New(p2p.Options{PrivateKey: n.home.Key, Listen: n.home.FabricAddress(), Members: members, Logger: n.logger})
+		if err != nil {
+			return nil, fmt.Errorf("%w for the other nodes on %s: %w", ErrAddress, n.home.FabricAddress(), err)
+		}
+	}
+	undo = append(undo, func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = n.host.Close(ended)
+	})
+	if n.host.ID() != n.peers[n.home.Self] {
+		return nil, fmt.Errorf("the fabric's host is %s, the node's key makes it %s", n.host.ID(), n.peers[n.home.Self])
+	}
+
+	n.pool = mempool.New(mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax, Tip: func() mempool.Tip { return n.pipeline.Tip() }})
+	n.sup = newSupervisor(n)
+	n.pipeline = pipeline.New(pipeline.Config{
+		Pool: n.pool, Members: len(n.peers), Self: n.home.Self, Logger: n.logger,
+		Ended: n.sup.ended, Stored: func(ledger.Height) { n.sup.announceSoon() }, Failed: n.fail,
+	}, opened)
+	undo = append(undo, n.pipeline.Close)
+	if n.control, err = control.New(n.host, n.logger); err != nil {
+		return nil, err
+	}
+	n.exchange, err = catchup.New(catchup.Config{Host: n.host, Peers: n.peers, Chain: func() catchup.Chain { return n.pipeline.Store() }, Logger: n.logger})
+	if err != nil {
+		return nil, err
+	}
+	undo = append(undo, n.exchange.Close)
+	if err := n.sup.start(); err != nil {
+		return nil, err
+	}
+	undo = append(undo, n.sup.stop)
+
+	registry := prometheus.NewRegistry()
+	if err := n.register(registry); err != nil {
+		return nil, err
+	}
+	config := n.home.Config.API
+	n.server, err = api.New(n, api.Options{
+		Logger: n.logger, Registry: registry, Explorer: explorer.Handler(), CertificateFile: config.Certificate, KeyFile: config.Key,
+		AllowedOrigins: config.AllowedOrigins, CallsPerSecond: callsPerSecond(config.CallsPerSecond),
+	})
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(n.served)
+		if err := n.server.Serve(listener); err != nil && !n.stopping.Load() {
+			n.fail(fmt.Errorf("the API ended: %w", err))
+		}
+	}()
+	n.logger.Info("started", "api", n.URL(), "fabric", n.home.FabricAddress(), "height", opened.Head().Height, "chain", n.home.Genesis.Chain)
+	return n, nil
+}
+
+// openStore opens the folder's store.
+func (n *Node) openStore() (*store.Store, error) {
+	opened, err := store.Open(n.home.Data(), n.home.Genesis, n.options.Store)
+	switch {
+	case errors.Is(err, store.ErrLocked):
+		return nil, fmt.Errorf("%w: %s; is this node running already?", err, n.home.Data())
+	case errors.Is(err, store.ErrForeign):
+		return nil, fmt.Errorf("%w: %s is not of the chain in %s", err, n.home.Data(), filepath.Join(n.home.Dir, home.GenesisFile))
+	case errors.Is(err, store.ErrDamaged):
+		return nil, fmt.Errorf("%w; move %s away and start again: the node fetches the chain from its peers", err, n.home.Data())
+	}
+	return opened, err
+}
+
+func (n *Node) currentStore(opened *store.Store) *store.Store {
+	if n.pipeline != nil {
+		return n.pipeline.Store()
+	}
+	return opened
+}
+
+// setAside moves the data folder away and opens an empty one, from which the node catches up with its peers.
+func (n *Node) setAside() error {
+	old := n.pipeline.Store()
+	height := old.Head().Height
+	if err := old.Close(); err != nil {
+		n.logger.Error("closing the store that is set aside", "error", err)
+	}
+	aside := ""
+	for k := 1; ; k++ {
+		aside = fmt.Sprintf("%s.rolled-back-%d-%d", n.home.Data(), height, k)
+		if _, err := os.Lstat(aside); errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	if err := os.Rename(n.home.Data(), aside); err != nil {
+		return err
+	}
+	n.logger.Warn("blocks that were ordered here, but never durable, are not in the chain that the majority goes on from: the data folder is set aside and fetched anew from peers", "folder", aside, "height", height)
+	opened, err := n.openStore()
+	if err != nil {
+		return err
+	}
+	n.pipeline.Exchange(opened)
+	return nil
+}
+
+// URL is where the API and the explorer are.
+func (n *Node) URL() string {
+	scheme := "http"
+	if n.home.Config.API.Certificate != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + n.address
+}
+
+// Done is closed when the node has ended: by itself, then Err says why, or because it was stopped.
+func (n *Node) Done() <-chan struct{} { return n.done }
+
+// Err says why the node ended by itself; nil while it runs and after Stop.
+func (n *Node) Err() error {
+	select {
+	case <-n.done:
+		return n.err
+	default:
+		return nil
+	}
+}
+
+// fail ends the node's part in the group; it keeps serving reads until it is stopped.
+func (n *Node) fail(err error) {
+	n.failOnce.Do(func() {
+		n.logger.Error("this node ends", "error", err)
+		n.err = err
+		n.sup.halt(err)
+		close(n.done)
+	})
+}
+
+// drainPatience is how long a stopping node waits for what its clients were told is pending.
+const drainPatience = 3 * time.Second
+
+// Stop ends the node in order: no new writes, what is under way is finished as far as the context allows, everything executed is synced, all is closed.
+// Stopping again waits for the first call's end.
+func (n *Node) Stop(ctx context.Context) error {
+	n.stopOnce.Do(func() { n.stopErr = n.shutdown(ctx) })
+	return n.stopErr
+}
+
+func (n *Node) shutdown(ctx context.Context) error {
+	n.stopping.Store(true)
+	n.logger.Info("stopping")
+	n.sup.announceSoon()
+	patience, cancel := context.WithTimeout(ctx, drainPatience)
+	defer cancel()
+	for n.sup.mode() == api.ModeOrdering {
+		if transactions, _ := n.pool.Size(); transactions == 0 {
+			break
+		}
+		_, changed := n.pipeline.Heights()
+		select {
+		case <-changed:
+			continue
+		case <-time.After(100 * time.Millisecond):
+			continue
+		case <-patience.Done():
+		}
+		break
+	}
+	errs := []error{n.server.Shutdown(patience)}
+	<-n.served
+	n.sup.stop()
+	if err := n.pipeline.Barrier(patience); err != nil && !errors.Is(err, pipeline.ErrStopping) && n.pipeline.Stalled() == "" {
+		errs = append(errs, err)
+	}
+	n.pipeline.Close()
+	n.exchange.Close()
+	closing, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := n.host.Close(closing); err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		errs = append(errs, err)
+	}
+	height := n.pipeline.Tip().Height
+	errs = append(errs, n.pipeline.Store().Close())
+	n.failOnce.Do(func() { close(n.done) })
+	n.logger.Info("stopped", "height", height)
+	return errors.Join(errs...)
+}

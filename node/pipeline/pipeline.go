@@ -1,0 +1,435 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// QueueMax bounds the deliveries that wait for execution; each holds the rounds of one step of the engine.
+const QueueMax = 32
+
+// diskRetry is the time between two attempts at a round that a full disk holds up.
+const diskRetry = 500 * time.Millisecond
+
+// Errors of the pipeline; match them with errors.Is.
+var (
+	// ErrFork says that a peer executed another block at a height than this node: one of the two is wrong, and the node stops.
+	ErrFork = errors.New("fork: the nodes do not hold the same chain")
+	// ErrStopping says that the node stops.
+	ErrStopping = errors.New("the node is stopping")
+)
+
+// Config sets up a pipeline.
+type Config struct {
+	Pool *mempool.Pool
+	// Members is the number of the chain's members; a majority of them makes a block durable.
+	Members int
+	Self    order.ServerID
+	// Ended hears that the round with the regroup mark was executed: nothing more of that generation is. It is called by the executing goroutine and must not
+	// wait for the pipeline.
+	Ended func(generation uint64)
+	// Stored hears of each height that the disk holds now.
+	Stored func(height ledger.Height)
+	// Failed hears of an error after which the node cannot go on: a fork, a damaged store. Once.
+	Failed func(error)
+	Logger *slog.Logger
+}
+
+// work is one entry of the queue: rounds of a generation, blocks from a peer, or a question that is answered when its turn comes.
+type work struct {
+	deliveries []order.Delivery
+	block      *ledger.Block
+	done       chan error // for a block and for a barrier
+}
+
+// Pipeline executes and stores. All methods may be called from several goroutines, but those that Begin a generation and exchange the store
+// come from one.
+type Pipeline struct {
+	config   Config
+	ledger   atomic.Pointer[store.Store]
+	progress *progress
+	meter    *meter
+	queue    chan work
+	sync     chan struct{} // one buffered value: there is something to sync
+	stopping chan struct{}
+	stop     sync.Once
+	workers  sync.WaitGroup
+	fail     sync.Once
+	stalled  atomic.Pointer[string] // why execution waits; nil while it does not
+	total    atomic.Uint64
+
+	mu         sync.Mutex
+	generation uint64
+	baseEpoch  ledger.Epoch
+	ended      bool
+	members    []order.ServerID
+	stored     []ledger.Height // by member, in this generation
+}
+
+// New makes a pipeline over an open store and starts its goroutines.
+func New(config Config, opened *store.Store) *Pipeline {
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	p := &Pipeline{
+		config: config, meter: &meter{started: time.Now()}, queue: make(chan work, QueueMax), sync: make(chan struct{}, 1), stopping: make(chan struct{}),
+		stored: make([]ledger.Height, config.Members),
+	}
+	p.progress = newProgress(api.Heights{})
+	p.Exchange(opened)
+	p.workers.Add(2)
+	go p.execute()
+	go p.syncDisk()
+	return p
+}
+
+// Exchange puts another store in the place of the one before: nothing may be under way. The heights begin anew with what it holds.
+func (p *Pipeline) Exchange(opened *store.Store) {
+	p.ledger.Store(opened)
+	head := opened.Head()
+	p.total.Store(head.Total)
+	p.progress.update(func(h *api.Heights) {
+		*h = api.Heights{Ordered: head.Height, Stored: opened.DurableHeight(), Durable: min(h.Durable, head.Height)}
+	})
+}
+
+func (p *Pipeline) store() *store.Store { return p.ledger.Load() }
+
+// Store is the open store.
+func (p *Pipeline) Store() *store.Store { return p.store() }
+
+// Tip is the last executed block.
+func (p *Pipeline) Tip() mempool.Tip {
+	head := p.store().Head()
+	return mempool.Tip{Height: head.Height, Hash: head.Hash}
+}
+
+// Heights tells how far the chain has come, with a channel that is closed at the next change.
+func (p *Pipeline) Heights() (api.Heights, <-chan struct{}) { return p.progress.get() }
+
+// Figures are the node's measurements over the last ten seconds.
+func (p *Pipeline) Figures() Figures { return p.meter.figures() }
+
+// Stalled says why execution waits, "" while it does not.
+func (p *Pipeline) Stalled() string {
+	if reason := p.stalled.Load(); reason != nil {
+		return *reason
+	}
+	return ""
+}
+
+// Begin opens a generation: what is delivered from here on belongs to it. Its epochs count on from the base's. Nothing may be under way: call Barrier before.
+func (p *Pipeline) Begin(generation uint64, members []order.ServerID) error {
+	header, _, err := p.store().Header(p.store().Head().Height)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.generation, p.baseEpoch, p.ended = generation, header.Epoch, false
+	p.members = slices.Clone(members)
+	clear(p.stored)
+	p.stored[p.config.Self] = p.store().DurableHeight()
+	return nil
+}
+
+// Deliver implements driver.Sink.
+func (p *Pipeline) Deliver(ctx context.Context, deliveries []order.Delivery) error {
+	select {
+	case p.queue <- work{deliveries: deliveries}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.stopping:
+		return ErrStopping
+	}
+}
+
+// Append executes and stores a block that a peer sent, in its turn. ErrStopping, ctx's error, and the store's.
+func (p *Pipeline) Append(ctx context.Context, block *ledger.Block) error {
+	return p.await(ctx, work{block: block, done: make(chan error, 1)})
+}
+
+// Barrier waits until everything that was delivered before is executed.
+func (p *Pipeline) Barrier(ctx context.Context) error {
+	return p.await(ctx, work{done: make(chan error, 1)})
+}
+
+func (p *Pipeline) await(ctx context.Context, w work) error {
+	select {
+	case p.queue <- w:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.stopping:
+		return ErrStopping
+	}
+	select {
+	case err := <-w.done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.stopping:
+		return ErrStopping
+	}
+}
+
+// Close ends the goroutines, after a last sync. The store stays open.
+func (p *Pipeline) Close() {
+	p.stop.Do(func() { close(p.stopping) })
+	p.workers.Wait()
+}
+
+func (p *Pipeline) execute() {
+	defer p.workers.Done()
+	for {
+		select {
+		case <-p.stopping:
+			return
+		case w := <-p.queue:
+			err := p.handle(w)
+			if w.done != nil {
+				w.done <- err
+			} else if err != nil && !errors.Is(err, ErrStopping) {
+				p.failed(err)
+				return
+			}
+		}
+	}
+}
+
+func (p *Pipeline) failed(err error) {
+	p.fail.Do(func() {
+		reason := err.Error()
+		p.stalled.Store(&reason)
+		p.config.Logger.Error("execution stops", "error", err)
+		if p.config.Failed != nil {
+			p.config.Failed(err)
+		}
+	})
+}
+
+func (p *Pipeline) handle(w work) error {
+	if w.block != nil {
+		if err := p.patiently(func() error { return p.store().Append(w.block) }); err != nil {
+			return err
+		}
+		p.applied(w.block)
+		return nil
+	}
+	for i := range w.deliveries {
+		if err := p.round(&w.deliveries[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round executes one A-delivered round.
+func (p *Pipeline) round(delivery *order.Delivery) error {
+	p.mu.Lock()
+	generation, epoch, ended := p.generation, p.baseEpoch+ledger.Epoch(delivery.Epoch), p.ended
+	p.mu.Unlock()
+	if ended {
+		return nil
+	}
+	var batches [][]byte
+	regroup := false
+	for _, message := range delivery.Messages {
+		batch, marks, err := mempool.SplitPayload(message.Payload)
+		if err != nil {
+			// Every node drops the same payload, so they stay equal.
+			p.config.Logger.Error("malformed payload dropped", "node", message.Origin, "round", delivery.Round, "error", err)
+			continue
+		}
+		regroup = regroup || marks&mempool.MarkRegroup != 0
+		if len(batch) == 0 {
+			continue
+		}
+		if err := p.alarm(message.Origin, batch); err != nil {
+			return err
+		}
+		batches = append(batches, batch)
+	}
+	if len(batches) > 0 {
+		var block *ledger.Block
+		err := p.patiently(func() (err error) {
+			block, err = p.store().Apply(epoch, ledger.Round(delivery.Round), batches)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if block != nil {
+			p.applied(block)
+		}
+	}
+	if regroup {
+		p.mu.Lock()
+		p.ended = true
+		p.mu.Unlock()
+		p.config.Ended(generation)
+	}
+	return nil
+}
+
+// alarm compares the block that a batch's sender had executed with ours.
+func (p *Pipeline) alarm(origin order.ServerID, encoded []byte) error {
+	batch, err := ledger.DecodeBatch(encoded)
+	if err != nil {
+		return nil // sealing drops it, at every node
+	}
+	if batch.Header.Height > p.store().Head().Height {
+		return nil // the sender is ahead; others compare
+	}
+	_, hash, err := p.store().Header(batch.Header.Height)
+	if err != nil {
+		return err
+	}
+	if hash != batch.Header.Tip {
+		return fmt.Errorf("%w: block %d is %s here and %s at node %d; stop the shard and compare `ledgerd verify` of both", ErrFork, batch.Header.Height, hash, batch.Header.Tip, origin)
+	}
+	return nil
+}
+
+// patiently repeats what a full disk holds up until there is space.
+func (p *Pipeline) patiently(attempt func() error) error {
+	for {
+		err := attempt()
+		if !errors.Is(err, store.ErrDiskFull) {
+			if p.stalled.Swap(nil) != nil {
+				p.config.Logger.Info("there is disk space again: execution goes on")
+			}
+			return err
+		}
+		reason := err.Error()
+		if p.stalled.Swap(&reason) == nil {
+			p.config.Logger.Error("execution waits for disk space", "error", err)
+		}
+		select {
+		case <-time.After(diskRetry):
+		case <-p.stopping:
+			return ErrStopping
+		}
+	}
+}
+
+// applied makes known a block that can be read in the store now.
+func (p *Pipeline) applied(block *ledger.Block) {
+	admitted, expired := p.config.Pool.Applied(block)
+	p.meter.applied(block.Header.Height, len(block.Entries), admitted)
+	p.total.Store(block.Header.Total)
+	p.progress.update(func(h *api.Heights) { h.Ordered = block.Header.Height })
+	statuses := make([]api.Status, 0, len(block.Entries)+len(expired))
+	for i := range block.Entries {
+		statuses = append(statuses, statusOf(&block.Entries[i], block.Header.Height, i, api.LevelOrdered))
+	}
+	for _, id := range expired {
+		statuses = append(statuses, api.Status{ID: id, Outcome: api.OutcomeExpired})
+	}
+	p.progress.settle(statuses)
+	select {
+	case p.sync <- struct{}{}:
+	default:
+	}
+}
+
+// Total is the number of transactions in the chain.
+func (p *Pipeline) Total() uint64 { return p.total.Load() }
+
+// syncDisk has the disk hold what was executed: all of it at a time.
+func (p *Pipeline) syncDisk() {
+	defer p.workers.Done()
+	for {
+		stopping := false
+		select {
+		case <-p.stopping:
+			stopping = true // once more, for what came last
+		case <-p.sync:
+		}
+		if err := p.Sync(); err != nil {
+			p.failed(err)
+			return
+		}
+		if stopping {
+			return
+		}
+	}
+}
+
+// Sync has the disk hold what was executed, now.
+func (p *Pipeline) Sync() error {
+	opened := p.store()
+	if err := opened.Sync(); err != nil {
+		return err
+	}
+	height := opened.DurableHeight()
+	if opened != p.store() {
+		return nil
+	}
+	p.progress.update(func(h *api.Heights) { h.Stored = max(h.Stored, height) })
+	p.mu.Lock()
+	p.stored[p.config.Self] = max(p.stored[p.config.Self], height)
+	p.mu.Unlock()
+	p.settleDurable()
+	if p.config.Stored != nil {
+		p.config.Stored(height)
+	}
+	return nil
+}
+
+// PeerStored tells that a member has stored a height in a generation.
+func (p *Pipeline) PeerStored(generation uint64, member order.ServerID, height ledger.Height) {
+	p.mu.Lock()
+	current := generation == p.generation && int(member) < len(p.stored)
+	if current {
+		p.stored[member] = max(p.stored[member], height)
+	}
+	p.mu.Unlock()
+	if current {
+		p.settleDurable()
+	}
+}
+
+// PeerDurable tells that a peer knows a height to be durable, on the same chain.
+func (p *Pipeline) PeerDurable(height ledger.Height) { p.madeDurable(height) }
+
+// settleDurable finds the highest height that a majority of the chain's members stored.
+func (p *Pipeline) settleDurable() {
+	p.mu.Lock()
+	heights := make([]ledger.Height, 0, len(p.members))
+	for _, member := range p.members {
+		heights = append(heights, p.stored[member])
+	}
+	p.mu.Unlock()
+	quorum := p.config.Members/2 + 1
+	if len(heights) < quorum {
+		return
+	}
+	slices.Sort(heights)
+	p.madeDurable(heights[len(heights)-quorum])
+}
+
+func (p *Pipeline) madeDurable(height ledger.Height) {
+	advanced := false
+	p.progress.update(func(h *api.Heights) {
+		advanced = height > h.Durable
+		h.Durable = max(h.Durable, height)
+	})
+	if advanced {
+		p.meter.madeDurable(height)
+	}
+}
+
+func notFound(err error) bool { return errors.Is(err, store.ErrNotFound) }

@@ -1,0 +1,226 @@
+package pipeline
+
+import (
+	"context"
+	"sync"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+)
+
+// progress is what the node knows of the heights at each level, and who waits for more.
+type progress struct {
+	mu      sync.Mutex
+	heights api.Heights
+	changed chan struct{}
+	// gates are closed when a height reaches a level.
+	gates map[gate]chan struct{}
+	// waiters want to hear of single transactions.
+	waiters map[ledger.Hash][]*waiter
+}
+
+type gate struct {
+	level  api.Level
+	height ledger.Height
+}
+
+// waiter gathers the outcomes of the transactions that one caller waits for.
+type waiter struct {
+	mu    sync.Mutex
+	found map[ledger.Hash]api.Status
+	more  chan struct{} // one buffered value: found grew
+}
+
+func newProgress(heights api.Heights) *progress {
+	return &progress{heights: heights, changed: make(chan struct{}), gates: map[gate]chan struct{}{}, waiters: map[ledger.Hash][]*waiter{}}
+}
+
+func (p *progress) get() (api.Heights, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heights, p.changed
+}
+
+// update changes the heights and wakes who waited for it.
+func (p *progress) update(change func(*api.Heights)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	before := p.heights
+	change(&p.heights)
+	if p.heights == before {
+		return
+	}
+	close(p.changed)
+	p.changed = make(chan struct{})
+	for g, open := range p.gates {
+		if p.heights.Level(g.height) >= g.level {
+			close(open)
+			delete(p.gates, g)
+		}
+	}
+}
+
+// reached gives a channel that is closed once the height has the level.
+func (p *progress) reached(level api.Level, height ledger.Height) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := gate{level, height}
+	open := p.gates[g]
+	if open == nil {
+		open = make(chan struct{})
+		if p.heights.Level(height) >= level {
+			close(open)
+			return open
+		}
+		p.gates[g] = open
+	}
+	return open
+}
+
+// watch registers a caller for transactions; unwatch has to follow.
+func (p *progress) watch(ids []ledger.Hash) *waiter {
+	w := &waiter{found: make(map[ledger.Hash]api.Status, len(ids)), more: make(chan struct{}, 1)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range ids {
+		p.waiters[id] = append(p.waiters[id], w)
+	}
+	return w
+}
+
+func (p *progress) unwatch(w *waiter, ids []ledger.Hash) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range ids {
+		kept := p.waiters[id][:0]
+		for _, other := range p.waiters[id] {
+			if other != w {
+				kept = append(kept, other)
+			}
+		}
+		if len(kept) == 0 {
+			delete(p.waiters, id)
+		} else {
+			p.waiters[id] = kept
+		}
+	}
+}
+
+// settle tells the waiters of a transaction what became of it. It needs no more than a look into a map where nobody waits.
+func (p *progress) settle(statuses []api.Status) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiters) == 0 {
+		return
+	}
+	for _, status := range statuses {
+		for _, w := range p.waiters[status.ID] {
+			w.tell(status)
+		}
+	}
+}
+
+func (w *waiter) tell(status api.Status) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.found[status.ID] = status
+	select {
+	case w.more <- struct{}{}:
+	default:
+	}
+}
+
+func (w *waiter) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.found)
+}
+
+// Wait implements the API's Wait. Look gives what is known of a transaction apart from what comes while waiting.
+func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]api.Status, error) {
+	w := p.progress.watch(ids)
+	defer p.progress.unwatch(w, ids)
+	distinct := make(map[ledger.Hash]bool, len(ids))
+	for _, id := range ids {
+		distinct[id] = true
+		status, err := p.Status(id)
+		if err != nil {
+			return nil, err
+		}
+		if status.Outcome != api.OutcomePending && status.Outcome != api.OutcomeUnknown {
+			w.tell(status)
+		}
+	}
+	var ended error
+	if level > api.LevelAdmitted {
+		for ended == nil && w.count() < len(distinct) {
+			select {
+			case <-w.more:
+			case <-ctx.Done():
+				ended = ctx.Err()
+			case <-p.stopping:
+				ended = ErrStopping
+			}
+		}
+		w.mu.Lock()
+		var highest ledger.Height
+		for _, status := range w.found {
+			highest = max(highest, status.Height)
+		}
+		w.mu.Unlock()
+		if ended == nil && highest > 0 {
+			select {
+			case <-p.progress.reached(level, highest):
+			case <-ctx.Done():
+				ended = ctx.Err()
+			case <-p.stopping:
+				ended = ErrStopping
+			}
+		}
+	}
+	heights, _ := p.progress.get()
+	statuses := make([]api.Status, len(ids))
+	for i, id := range ids {
+		w.mu.Lock()
+		status, found := w.found[id]
+		w.mu.Unlock()
+		if !found {
+			var err error
+			if status, err = p.Status(id); err != nil {
+				return nil, err
+			}
+		}
+		if status.Outcome == api.OutcomeExecuted || status.Outcome == api.OutcomeFailed {
+			status.Level = heights.Level(status.Height)
+		}
+		statuses[i] = status
+	}
+	return statuses, ended
+}
+
+// Status tells how far a transaction has come.
+func (p *Pipeline) Status(id ledger.Hash) (api.Status, error) {
+	if p.config.Pool.Pending(id) {
+		return api.Status{ID: id, Outcome: api.OutcomePending, Level: api.LevelAdmitted}, nil
+	}
+	found, err := p.store().Transaction(id)
+	if err == nil {
+		heights, _ := p.progress.get()
+		return statusOf(found.Entry, found.Height, found.Index, heights.Level(found.Height)), nil
+	}
+	if !notFound(err) {
+		return api.Status{}, err
+	}
+	if _, expired := p.config.Pool.Expired(id); expired {
+		return api.Status{ID: id, Outcome: api.OutcomeExpired}, nil
+	}
+	return api.Status{ID: id}, nil
+}
+
+func statusOf(entry *ledger.Entry, height ledger.Height, index int, level api.Level) api.Status {
+	status := api.Status{ID: entry.ID, Outcome: api.OutcomeExecuted, Level: level, Height: height, Index: uint32(index), Result: entry.Result}
+	if !entry.Result.OK() {
+		status.Outcome = api.OutcomeFailed
+	}
+	return status
+}
