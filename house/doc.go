@@ -8,7 +8,7 @@
 //
 // What always holds while the test passes:
 //
-//   - Imports point down the table only, within the project and out of it; a room that is not in the table is an error.
+//   - Imports are those of the table, within the project and out of it; a room that is not in the table is an error.
 //   - Engines, the contracts, the digraphs and the ledger are pure: no clock, random source, network, file, log or goroutine.
 //   - Packages that serve tests (fabrictest, ledgertest, apitest) are imported by tests only.
 //   - Every package has its story, every exported name its comment; no package is called after nothing (util, common, helpers, manager).
