@@ -32,7 +32,7 @@ var nodeCommands = []func() *cobra.Command{
 }
 
 // clientCommands make the commands that talk to nodes.
-var clientCommands = []func() *cobra.Command{}
+var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAccountCommand, newTxCommand, newBlockCommand, newStatusCommand}
 
 // studyCommands make the commands that look into the engines.
 var studyCommands = []func() *cobra.Command{newDigraphCommand, newSimCommand, newBenchCommand}
@@ -67,6 +67,11 @@ type runError struct{ error }
 
 func (e *runError) Unwrap() error { return e.error }
 
+// toldError marks an error that says itself how a command was interrupted.
+type toldError struct{ error }
+
+func (e *toldError) Unwrap() error { return e.error }
+
 // errReported says that the command has told its failure already, as part of its output.
 var errReported = errors.New("reported")
 
@@ -86,18 +91,30 @@ func execute(ctx context.Context, arguments []string, in io.Reader, out, errs io
 	switch wrong := errors.As(err, &misused); {
 	case errors.Is(err, errReported):
 		return exitFailure
-	case ran && !wrong && ctx.Err() != nil:
+	case ran && !wrong && ctx.Err() != nil && !errors.As(err, new(*toldError)):
 		fmt.Fprintln(errs, "ledgerd: interrupted")
 		return exitFailure
 	case ran && !wrong:
-		fmt.Fprintf(errs, "ledgerd: %v\n", err)
+		fmt.Fprintf(errs, "ledgerd: %s\n", sentence(err))
 		return exitFailure
 	}
 	if misused != nil && misused.command != nil {
 		command = misused.command
 	}
-	fmt.Fprintf(errs, "ledgerd: %v\nSee `%s --help`.\n", err, command.CommandPath())
+	fmt.Fprintf(errs, "ledgerd: %s\nSee `%s --help`.\n", sentence(err), command.CommandPath())
 	return exitUsage
+}
+
+// packagePrefixes are what packages put before their errors, which says nothing to people.
+var packagePrefixes = []string{"client: ", "importer: ", "ledger: ", "store: ", "node: ", "home: ", "api: "}
+
+// sentence is an error as one line for people.
+func sentence(err error) string {
+	text := ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
+	for _, prefix := range packagePrefixes {
+		text = strings.ReplaceAll(text, ": "+prefix, ": ")
+	}
+	return printable(strings.TrimPrefix(text, ": "), 0)
 }
 
 // newRootCommand is ledgerd.

@@ -1,0 +1,304 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// accountReport is an account as --json shows it.
+type accountReport struct {
+	Account      string          `json:"account"`
+	Organisation string          `json:"organisation"`
+	Issuer       bool            `json:"issuer"`
+	Alias        string          `json:"alias,omitempty"`
+	OpenedHeight uint64          `json:"opened_height"`
+	Balances     []balanceReport `json:"balances"`
+	Height       uint64          `json:"height"`
+}
+
+// balanceReport is an amount of an asset; exact, so as text.
+type balanceReport struct {
+	Asset  string `json:"asset"`
+	Amount string `json:"amount"`
+}
+
+func reportBalances(balances []*ledgerdv1.Balance) []balanceReport {
+	reports := []balanceReport{}
+	for _, balance := range balances {
+		reports = append(reports, balanceReport{balance.GetAsset(), balance.GetAmount()})
+	}
+	return reports
+}
+
+func reportAccount(account *ledgerdv1.Account) accountReport {
+	return accountReport{
+		Account: account.GetAccount(), Organisation: account.GetOrganisation(), Issuer: account.GetIssuer(), Alias: account.GetAlias(),
+		OpenedHeight: account.GetOpenedHeight(), Balances: reportBalances(account.GetBalances()), Height: account.GetHeight(),
+	}
+}
+
+// newAccountCommand is ledgerd account.
+func newAccountCommand() *cobra.Command {
+	return newGroupCommand(&cobra.Command{
+		Use:   "account",
+		Short: "Open accounts, and show what they hold",
+		Long: `Open accounts, and show what they hold.
+
+An account is written ORGANISATION:NAME, with more parts after it where wanted:
+acme:cash, acme:customers:4711. It holds a balance of each asset, which does not
+fall below zero unless the account is an issuer: that is where money comes from.`,
+		Example: `  ledgerd account open acme:mint --issuer
+  ledgerd account open acme:cash
+  ledgerd account show acme:cash
+  ledgerd account history acme:cash`,
+	}, newAccountOpenCommand(), newAccountShowCommand(), newAccountListCommand(), newAccountHistoryCommand())
+}
+
+// newAccountOpenCommand is ledgerd account open.
+func newAccountOpenCommand() *cobra.Command {
+	var options postOptions
+	var issuer bool
+	var alias string
+	command := &cobra.Command{
+		Use:   "open ORGANISATION:NAME...",
+		Short: "Open accounts",
+		Long: `Open accounts, all or none. Their organisations sign, with the keys that the
+keyring has. Opening an open account again in the same way changes nothing and
+is no failure.`,
+		Example: `  ledgerd account open acme:cash acme:vault
+  ledgerd account open acme:mint --issuer`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if alias != "" && len(arguments) > 1 {
+				return usagef("--alias names one account: open them one by one")
+			}
+			var transaction ledger.Transaction
+			for _, text := range arguments {
+				path, err := parseAccount(text)
+				if err != nil {
+					return err
+				}
+				transaction.Openings = append(transaction.Openings, ledger.Opening{Account: path, Issuer: issuer, Alias: alias})
+			}
+			return options.post(command, signersOf(&transaction), transaction)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	options.bind(command)
+	command.Flags().BoolVar(&issuer, "issuer", false, "let the balances go below zero")
+	command.Flags().StringVar(&alias, "alias", "", "another name, which exports show")
+	return command
+}
+
+// newAccountShowCommand is ledgerd account show.
+func newAccountShowCommand() *cobra.Command {
+	var remote remoteOptions
+	var asJSON bool
+	command := &cobra.Command{
+		Use:   "show ORGANISATION:NAME",
+		Short: "Show an account and its balances",
+		Long: `Show an account and its balances, as they are after the last block that the node
+has executed. With --json, amounts are text: they may have more digits than a
+JSON number keeps.`,
+		Example: `  ledgerd account show acme:cash
+  ledgerd account show acme:cash --json | jq -r '.balances[] | "\(.amount) \(.asset)"'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			path, err := parseAccount(arguments[0])
+			if err != nil {
+				return err
+			}
+			nodes, ctx, done, err := remote.connect(command.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			account, err := nodes.Account(ctx, path)
+			if err != nil {
+				return err
+			}
+			report := reportAccount(account)
+			if asJSON {
+				return writeJSON(command.OutOrStdout(), report)
+			}
+			rows := table{}
+			rows.add("account", report.Account)
+			if report.Issuer {
+				rows.add("issuer", "yes: its balances may go below zero")
+			}
+			if report.Alias != "" {
+				rows.add("alias", printable(report.Alias, 0))
+			}
+			rows.add("opened", fmt.Sprintf("in block %d", report.OpenedHeight))
+			rows.add("as of", fmt.Sprintf("block %d", report.Height))
+			if err := rows.write(command.OutOrStdout()); err != nil {
+				return err
+			}
+			balances := table{right: []bool{true, false}}
+			for _, balance := range report.Balances {
+				balances.add("  "+balance.Amount, balance.Asset)
+			}
+			if len(report.Balances) == 0 {
+				balances.add("  0", string(ledger.DefaultAsset))
+			}
+			if _, err := fmt.Fprintln(command.OutOrStdout(), "balances"); err != nil {
+				return err
+			}
+			return balances.write(command.OutOrStdout())
+		},
+		ValidArgsFunction: accountCompletion(&remote, 1),
+	}
+	remote.bind(command, false)
+	addJSONFlag(command, &asJSON)
+	return command
+}
+
+// newAccountListCommand is ledgerd account list.
+func newAccountListCommand() *cobra.Command {
+	var remote remoteOptions
+	var asJSON bool
+	var limit int
+	command := &cobra.Command{
+		Use:   "list [PREFIX]",
+		Short: "List accounts and their balances",
+		Long: `List accounts and their balances, by path; with a PREFIX only those whose path
+begins with it.`,
+		Example: `  ledgerd account list
+  ledgerd account list acme:customers: --limit 20
+  ledgerd account list acme: --limit 0 --json`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			nodes, ctx, done, err := remote.connect(command.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			accounts, more, err := take(nodes.Accounts(ctx, strings.Join(arguments, "")), limit)
+			if err != nil {
+				return err
+			}
+			reports := make([]accountReport, len(accounts))
+			rows := table{header: []string{"ACCOUNT", "BALANCE", "ASSET", ""}, right: []bool{false, true, false}}
+			for i, account := range accounts {
+				reports[i] = reportAccount(account)
+				reports[i].row(&rows)
+			}
+			if asJSON {
+				return writeJSON(command.OutOrStdout(), map[string]any{"accounts": reports, "more": more})
+			}
+			return writeList(command.OutOrStdout(), &rows, more, "no such accounts: open one with `ledgerd account open ORGANISATION:NAME`")
+		},
+		ValidArgsFunction: accountCompletion(&remote, 1),
+	}
+	remote.bind(command, false)
+	bindLimit(command, &limit, 100)
+	addJSONFlag(command, &asJSON)
+	return command
+}
+
+// row adds an account to a table, with a line for each asset.
+func (r *accountReport) row(rows *table) {
+	kind := ""
+	if r.Issuer {
+		kind = "issuer"
+	}
+	if len(r.Balances) == 0 {
+		rows.add(r.Account, "0", string(ledger.DefaultAsset), kind)
+	}
+	name := r.Account
+	for _, balance := range r.Balances {
+		rows.add(name, balance.Amount, balance.Asset, kind)
+		name, kind = "", ""
+	}
+}
+
+// historyReport is an entry of an account's history as --json shows it.
+type historyReport struct {
+	TransactionID string          `json:"transaction_id"`
+	Height        uint64          `json:"height"`
+	Index         uint32          `json:"index"`
+	TimeMS        uint64          `json:"time_ms"`
+	Changes       []balanceReport `json:"changes"`
+	Balances      []balanceReport `json:"balances"`
+	Note          any             `json:"note,omitempty"`
+}
+
+// newAccountHistoryCommand is ledgerd account history.
+func newAccountHistoryCommand() *cobra.Command {
+	var remote remoteOptions
+	var asJSON, oldest bool
+	var limit int
+	command := &cobra.Command{
+		Use:   "history ORGANISATION:NAME",
+		Short: "Show what changed an account",
+		Long: `Show the transactions that changed an account's balances, the newest first, with
+each change and the balance after it.`,
+		Example: `  ledgerd account history acme:cash --limit 10
+  ledgerd account history acme:cash --oldest-first --limit 0 --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			path, err := parseAccount(arguments[0])
+			if err != nil {
+				return err
+			}
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			nodes, ctx, done, err := remote.connect(command.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			entries, more, err := take(nodes.History(ctx, path, oldest), limit)
+			if err != nil {
+				return err
+			}
+			reports := make([]historyReport, len(entries))
+			rows := table{header: []string{"TIME", "BLOCK", "CHANGE", "BALANCE", "ASSET", "TRANSACTION", "NOTE"}, right: []bool{false, true, true, true}}
+			for i, entry := range entries {
+				reports[i] = historyReport{
+					TransactionID: entry.GetTransactionIdHex(), Height: entry.GetHeight(), Index: entry.GetIndex(), TimeMS: entry.GetTimeMs(),
+					Changes: reportBalances(entry.GetChanges()), Balances: reportBalances(entry.GetBalances()), Note: noteReport(entry.GetNote()),
+				}
+				reports[i].row(&rows, entry.GetNote())
+			}
+			if asJSON {
+				return writeJSON(command.OutOrStdout(), map[string]any{"account": path, "entries": reports, "more": more})
+			}
+			return writeList(command.OutOrStdout(), &rows, more, "nothing has changed this account yet")
+		},
+		ValidArgsFunction: accountCompletion(&remote, 1),
+	}
+	remote.bind(command, false)
+	bindLimit(command, &limit, 50)
+	command.Flags().BoolVar(&oldest, "oldest-first", false, "begin with the oldest")
+	addJSONFlag(command, &asJSON)
+	return command
+}
+
+// row adds an entry to a table, with a line for each asset that it changed.
+func (r *historyReport) row(rows *table, note string) {
+	after := make(map[string]string)
+	for _, balance := range r.Balances {
+		after[balance.Asset] = balance.Amount
+	}
+	for i, change := range r.Changes {
+		amount := change.Amount
+		if !strings.HasPrefix(amount, "-") {
+			amount = "+" + amount
+		}
+		if i == 0 {
+			rows.add(moment(r.TimeMS), fmt.Sprint(r.Height), amount, after[change.Asset], change.Asset, r.TransactionID, printable(note, 40))
+		} else {
+			rows.add("", "", amount, after[change.Asset], change.Asset, "", "")
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+// blockReport is a block as --json shows it.
+type blockReport struct {
+	Height           uint64            `json:"height"`
+	Hash             string            `json:"hash"`
+	Previous         string            `json:"previous"`
+	TimeMS           uint64            `json:"time_ms"`
+	Epoch            uint64            `json:"epoch"`
+	Round            uint64            `json:"round"`
+	Level            string            `json:"level"`
+	TransactionCount uint32            `json:"transaction_count"`
+	FailedCount      uint32            `json:"failed_count"`
+	SizeBytes        uint64            `json:"size_bytes"`
+	TransactionsRoot string            `json:"transactions_root"`
+	ResultsRoot      string            `json:"results_root"`
+	StateDigest      string            `json:"state_digest"`
+	Transactions     []blockItemReport `json:"transactions,omitempty"`
+	More             bool              `json:"more,omitempty"` // it has more transactions than are shown
+}
+
+// blockItemReport is a transaction of a block as --json shows it.
+type blockItemReport struct {
+	statusReport
+	Signer       string          `json:"signer"`
+	Postings     []postingReport `json:"postings"` // the first few
+	PostingCount uint32          `json:"posting_count"`
+	RecordCount  uint32          `json:"record_count"`
+	Note         string          `json:"note,omitempty"`
+}
+
+// levelName is a level in a word.
+func levelName(level ledgerdv1.Level) string {
+	return strings.ToLower(strings.TrimPrefix(level.String(), "LEVEL_"))
+}
+
+func reportBlock(header *ledgerdv1.BlockHeader) blockReport {
+	return blockReport{
+		Height: header.GetHeight(), Hash: header.GetHashHex(), Previous: header.GetPreviousHex(), TimeMS: header.GetTimeMs(),
+		Epoch: header.GetEpoch(), Round: header.GetRound(), Level: levelName(header.GetLevel()),
+		TransactionCount: header.GetTransactionCount(), FailedCount: header.GetFailedCount(), SizeBytes: header.GetSizeBytes(),
+		TransactionsRoot: fmt.Sprintf("%x", header.GetTransactionsRoot()), ResultsRoot: fmt.Sprintf("%x", header.GetResultsRoot()),
+		StateDigest: fmt.Sprintf("%x", header.GetStateDigest()),
+	}
+}
+
+func reportBlockItem(item *ledgerdv1.TransactionSummary) blockItemReport {
+	return blockItemReport{
+		statusReport: reportStatus(item.GetStatus()), Signer: item.GetSigner(), Postings: reportPostings(item.GetPostings()),
+		PostingCount: item.GetPostingCount(), RecordCount: item.GetRecordCount(), Note: item.GetNote(),
+	}
+}
+
+// blockOptions are the flags of ledgerd block.
+type blockOptions struct {
+	remote remoteOptions
+	follow bool
+	limit  int
+	json   bool
+}
+
+// newBlockCommand is ledgerd block.
+func newBlockCommand() *cobra.Command {
+	var options blockOptions
+	command := &cobra.Command{
+		Use:   "block [HEIGHT|HASH|head]",
+		Short: "Show a block, the latest blocks, or blocks as they come",
+		Long: `Show a block, the latest blocks, or blocks as they come.
+
+A block is named by its height, its hash (64 hex digits), or as head, the newest
+one. Without a name the latest blocks are listed. Each block names the hash of
+the one before it, so that one hash stands for the whole history.
+
+With --follow every block is shown on a line as it comes, from the named height
+on or after the newest, until you stop it; where the node fails, the stream goes
+on at the next one without a gap. With --json each line is a JSON object.`,
+		Example: `  ledgerd block
+  ledgerd block head
+  ledgerd block 17 --json | jq -r '.transactions[].id'
+
+  # All blocks from the first on, for as long as you like
+  ledgerd block 1 --follow --json`,
+		Args:              cobra.MaximumNArgs(1),
+		RunE:              options.run,
+		ValidArgsFunction: cobra.FixedCompletions([]string{"head"}, cobra.ShellCompDirectiveNoFileComp),
+	}
+	options.remote.bind(command, false)
+	command.Flags().BoolVar(&options.follow, "follow", false, "show blocks as they come")
+	command.Flags().IntVar(&options.limit, "limit", 20, "show at most so many blocks, or transactions of a block; 0 means all")
+	addJSONFlag(command, &options.json)
+	return command
+}
+
+func (o *blockOptions) run(command *cobra.Command, arguments []string) error {
+	if err := checkLimit(o.limit); err != nil {
+		return err
+	}
+	if o.json && !command.Flags().Changed("limit") && len(arguments) > 0 {
+		o.limit = 0
+	}
+	var request *ledgerdv1.GetBlockRequest
+	if len(arguments) > 0 {
+		var err error
+		if request, err = parseBlockName(arguments[0]); err != nil {
+			return err
+		}
+	}
+	if o.follow {
+		if request.GetHashHex() != "" {
+			return usagef("--follow begins at a height or at head, not at a hash")
+		}
+		if !command.Flags().Changed("timeout") {
+			o.remote.timeout = 0
+		}
+	}
+	nodes, ctx, done, err := o.remote.connect(command.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	switch {
+	case o.follow:
+		return o.followFrom(ctx, command, nodes, request)
+	case request != nil:
+		return o.show(ctx, command, nodes, request)
+	default:
+		return o.list(ctx, command, nodes)
+	}
+}
+
+// parseBlockName reads what a block is called.
+func parseBlockName(text string) (*ledgerdv1.GetBlockRequest, error) {
+	if text == "head" {
+		return &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Head{Head: true}}, nil
+	}
+	if height, err := strconv.ParseUint(text, 10, 64); err == nil && len(text) < 2*ledger.HashSize {
+		return &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Height{Height: height}}, nil
+	}
+	hash, err := ledger.ParseHash(text)
+	if err != nil {
+		return nil, usagef("%q names no block: use a height, a hash of 64 hex digits, or head", text)
+	}
+	return &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_HashHex{HashHex: hash.String()}}, nil
+}
+
+func (o *blockOptions) show(ctx context.Context, command *cobra.Command, nodes *client.Client, request *ledgerdv1.GetBlockRequest) error {
+	request.PageSize = 1
+	answer, err := nodes.Block(ctx, request)
+	if err != nil {
+		return err
+	}
+	header := answer.GetBlock().GetHeader()
+	report := reportBlock(header)
+	items := iter.Seq2[*ledgerdv1.TransactionSummary, error](func(func(*ledgerdv1.TransactionSummary, error) bool) {})
+	if report.TransactionCount > 0 {
+		items = nodes.BlockTransactions(ctx, ledger.Height(report.Height))
+	}
+	transactions, more, err := take(items, o.limit)
+	if err != nil {
+		return err
+	}
+	report.More = more
+	for _, transaction := range transactions {
+		report.Transactions = append(report.Transactions, reportBlockItem(transaction))
+	}
+	if o.json {
+		return writeJSON(command.OutOrStdout(), report)
+	}
+	return report.write(command)
+}
+
+func (r *blockReport) write(command *cobra.Command) error {
+	out := command.OutOrStdout()
+	rows := table{}
+	rows.add("block", fmt.Sprint(r.Height))
+	rows.add("hash", r.Hash)
+	rows.add("previous", r.Previous)
+	rows.add("time", moment(r.TimeMS))
+	rows.add("level", r.Level)
+	rows.add("ordered in", fmt.Sprintf("epoch %d, round %d", r.Epoch, r.Round))
+	rows.add("size", plural(int(r.SizeBytes), "byte"))
+	rows.add("transactions", fmt.Sprintf("%d, of which %d failed", r.TransactionCount, r.FailedCount))
+	if err := rows.write(out); err != nil || len(r.Transactions) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	items := table{header: []string{"TRANSACTION", "STATE", "SIGNER", "WHAT"}, colour: func(column int, cell string) string {
+		if column == 1 {
+			return colourOfState(cell)
+		}
+		return ""
+	}}
+	for _, item := range r.Transactions {
+		items.add(item.ID, item.State, item.Signer, item.what())
+	}
+	return writeList(out, &items, r.More, "")
+}
+
+// what says in few words what a transaction does.
+func (r *blockItemReport) what() string {
+	var parts []string
+	if r.State == "failed" {
+		parts = append(parts, r.ReasonCode)
+	}
+	shown := r.Postings
+	if len(shown) == 2 && r.PostingCount == 2 && strings.HasPrefix(shown[0].Amount, "-") {
+		parts = append(parts, fmt.Sprintf("%s %s from %s to %s", shown[1].Amount, shown[1].Asset, shown[0].Account, shown[1].Account))
+	} else if r.PostingCount > 0 {
+		parts = append(parts, plural(int(r.PostingCount), "posting"))
+	}
+	if r.RecordCount > 0 {
+		parts = append(parts, plural(int(r.RecordCount), "record"))
+	}
+	if r.Note != "" {
+		parts = append(parts, printable(r.Note, 40))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (o *blockOptions) list(ctx context.Context, command *cobra.Command, nodes *client.Client) error {
+	blocks, more, err := take(nodes.Blocks(ctx, 0, false), o.limit)
+	if err != nil {
+		return err
+	}
+	reports := make([]blockReport, len(blocks))
+	rows := table{header: []string{"BLOCK", "TIME", "TRANSACTIONS", "FAILED", "LEVEL", "HASH"}, right: []bool{true, false, true, true}}
+	for i, header := range blocks {
+		reports[i] = reportBlock(header)
+		rows.add(fmt.Sprint(reports[i].Height), moment(reports[i].TimeMS), fmt.Sprint(reports[i].TransactionCount), fmt.Sprint(reports[i].FailedCount),
+			reports[i].Level, reports[i].Hash)
+	}
+	if o.json {
+		return writeJSON(command.OutOrStdout(), map[string]any{"blocks": reports, "more": more})
+	}
+	return writeList(command.OutOrStdout(), &rows, more, "no blocks yet")
+}
+
+// followFrom shows blocks until the command is stopped.
+func (o *blockOptions) followFrom(ctx context.Context, command *cobra.Command, nodes *client.Client, request *ledgerdv1.GetBlockRequest) error {
+	out := command.OutOrStdout()
+	err := nodes.Subscribe(ctx, ledger.Height(request.GetHeight()), o.json, func(message *ledgerdv1.SubscribeResponse) error {
+		report := reportBlock(message.GetBlock().GetHeader())
+		if o.json {
+			for _, item := range message.GetBlock().GetTransactions() {
+				report.Transactions = append(report.Transactions, reportBlockItem(item))
+			}
+			report.More = len(report.Transactions) < int(report.TransactionCount)
+			return writeJSONLine(out, report)
+		}
+		_, err := fmt.Fprintf(out, "block %d  %s  %s, %d failed  %s\n", report.Height, moment(report.TimeMS),
+			plural(int(report.TransactionCount), "transaction"), report.FailedCount, report.Hash)
+		return err
+	})
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+// organisationReport is an organisation as --json shows it.
+type organisationReport struct {
+	Name             string   `json:"name"`
+	PublicKeys       []string `json:"public_keys"`
+	Shard            uint32   `json:"shard"`
+	RegisteredHeight uint64   `json:"registered_height"`
+}
+
+func reportOrganisation(organisation *ledgerdv1.Organisation) organisationReport {
+	report := organisationReport{
+		Name: organisation.GetName(), PublicKeys: []string{}, Shard: organisation.GetShard(), RegisteredHeight: organisation.GetRegisteredHeight(),
+	}
+	for _, key := range organisation.GetPublicKeys() {
+		report.PublicKeys = append(report.PublicKeys, hex.EncodeToString(key))
+	}
+	return report
+}
+
+// newOrgCommand is ledgerd org.
+func newOrgCommand() *cobra.Command {
+	return newGroupCommand(&cobra.Command{
+		Use:   "org",
+		Short: "Register organisations, and show them",
+		Long: `Register organisations, and show them.
+
+An organisation is who owns accounts and records, and whose key signs what takes
+from them. Its name is the first part of theirs: acme:cash is one of acme.`,
+		Example: `  ledgerd org add acme
+  ledgerd org list`,
+	}, newOrgAddCommand(), newOrgShowCommand(), newOrgListCommand())
+}
+
+// newOrgAddCommand is ledgerd org add.
+func newOrgAddCommand() *cobra.Command {
+	var options postOptions
+	var shard uint32
+	command := &cobra.Command{
+		Use:   "add NAME",
+		Short: "Register an organisation",
+		Long: `Register an organisation, with the key that the keyring has for it. Where there
+is no key yet, one is made.
+
+An organisation that is registered with this key already stays as it is, which
+is no failure. Names are given to who comes first.`,
+		Example: `  ledgerd org add acme
+  ledgerd org add acme --shard 1 --node http://127.0.0.1:8082`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			name, err := parseOrganisation(arguments[0])
+			if err != nil {
+				return err
+			}
+			level, err := parseLevel(options.wait)
+			if err != nil {
+				return err
+			}
+			nodes, ctx, done, err := options.remote.connect(command.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			known, err := nodes.Organisation(ctx, name)
+			if err != nil && client.CodeOf(err) != connect.CodeNotFound {
+				return err
+			}
+			ring, err := options.keys.open()
+			if err != nil {
+				return err
+			}
+			if known != nil {
+				return alreadyRegistered(command, ring, options.json, known)
+			}
+			key, created, err := ring.LoadOrCreate(name)
+			if err != nil {
+				return err
+			}
+			if created {
+				fmt.Fprintf(command.ErrOrStderr(), "made a key for %s: %s\n", name, reportKey(ring, key).File)
+			}
+			registration := ledger.Registration{Name: name, Keys: []ledger.PublicKey{key.Public()}}
+			if command.Flags().Changed("shard") {
+				registration.Shard, registration.Pinned = ledger.ShardID(shard), true
+			}
+			return options.postWith(ctx, command, nodes, []client.Key{key}, ledger.Transaction{Registrations: []ledger.Registration{registration}}, level)
+		},
+		ValidArgsFunction: keyCompletion(&options.keys),
+	}
+	options.bind(command)
+	command.Flags().Uint32Var(&shard, "shard", 0, "shard that keeps the organisation's accounts (default chosen by its name)")
+	return command
+}
+
+// alreadyRegistered tells that an organisation is there, and fails where it is somebody else's.
+func alreadyRegistered(command *cobra.Command, ring *client.Keyring, asJSON bool, known *ledgerdv1.Organisation) error {
+	key, err := ring.Load(ledger.OrganisationName(known.GetName()))
+	mine := false
+	if err == nil {
+		own := key.Public()
+		for _, its := range known.GetPublicKeys() {
+			mine = mine || bytes.Equal(its, own[:])
+		}
+	}
+	if !mine {
+		return fmt.Errorf("an organisation %s is registered already, with another key than yours: copy its key into %s, or choose another name", known.GetName(), ring.Folder())
+	}
+	if asJSON {
+		return writeJSON(command.OutOrStdout(), reportOrganisation(known))
+	}
+	_, err = fmt.Fprintf(command.OutOrStdout(), "%s is registered already, in block %d, with your key\n", known.GetName(), known.GetRegisteredHeight())
+	return err
+}
+
+// newOrgShowCommand is ledgerd org show.
+func newOrgShowCommand() *cobra.Command {
+	var remote remoteOptions
+	var asJSON bool
+	command := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show an organisation and its keys",
+		Long:  `Show an organisation: the public keys that sign for it, and the block that registered it.`,
+		Example: `  ledgerd org show acme
+  ledgerd org show acme --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			name, err := parseOrganisation(arguments[0])
+			if err != nil {
+				return err
+			}
+			nodes, ctx, done, err := remote.connect(command.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			organisation, err := nodes.Organisation(ctx, name)
+			if err != nil {
+				return err
+			}
+			report := reportOrganisation(organisation)
+			if asJSON {
+				return writeJSON(command.OutOrStdout(), report)
+			}
+			rows := table{}
+			rows.add("organisation", report.Name)
+			for _, key := range report.PublicKeys {
+				rows.add("public key", key)
+			}
+			rows.add("shard", fmt.Sprint(report.Shard))
+			rows.add("registered", fmt.Sprintf("in block %d", report.RegisteredHeight))
+			return rows.write(command.OutOrStdout())
+		},
+		ValidArgsFunction: organisationCompletion(&remote),
+	}
+	remote.bind(command, false)
+	addJSONFlag(command, &asJSON)
+	return command
+}
+
+// newOrgListCommand is ledgerd org list.
+func newOrgListCommand() *cobra.Command {
+	var remote remoteOptions
+	var asJSON bool
+	var limit int
+	command := &cobra.Command{
+		Use:   "list",
+		Short: "List the organisations",
+		Long:  `List the organisations by name, with their keys.`,
+		Example: `  ledgerd org list
+  ledgerd org list --limit 0 --json | jq -r '.organisations[].name'`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := checkLimit(limit); err != nil {
+				return err
+			}
+			nodes, ctx, done, err := remote.connect(command.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			organisations, more, err := take(nodes.Organisations(ctx), limit)
+			if err != nil {
+				return err
+			}
+			reports := make([]organisationReport, len(organisations))
+			rows := table{header: []string{"ORGANISATION", "BLOCK", "PUBLIC KEYS"}, right: []bool{false, true, false}}
+			for i, organisation := range organisations {
+				reports[i] = reportOrganisation(organisation)
+				rows.add(reports[i].Name, fmt.Sprint(reports[i].RegisteredHeight), strings.Join(reports[i].PublicKeys, " "))
+			}
+			if asJSON {
+				return writeJSON(command.OutOrStdout(), map[string]any{"organisations": reports, "more": more})
+			}
+			return writeList(command.OutOrStdout(), &rows, more, "no organisations yet: register one with `ledgerd org add NAME`")
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	remote.bind(command, false)
+	bindLimit(command, &limit, 100)
+	addJSONFlag(command, &asJSON)
+	return command
+}

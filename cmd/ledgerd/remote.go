@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+// nodeVariable is the environment variable that names the nodes to ask.
+const nodeVariable = "LEDGERD_NODE"
+
+// completionTime bounds what completing a word may take.
+const completionTime = time.Second
+
+// remoteOptions are the flags of commands that talk to nodes.
+type remoteOptions struct {
+	nodes   []string
+	timeout time.Duration
+}
+
+// bind adds the flags to a command. A command that runs until it is stopped has no use for a time-out.
+func (o *remoteOptions) bind(command *cobra.Command, endless bool) {
+	command.Flags().StringSliceVar(&o.nodes, "node", nil, "address of a node; several with commas or repeated: the next is asked when one does not answer (default $"+
+		nodeVariable+" or "+client.DefaultURL+")")
+	if !endless {
+		command.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "give up after this time; 0 means never")
+	}
+	completeFlag(command, "node", cobra.FixedCompletions([]string{client.DefaultURL}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// addresses are the nodes to ask.
+func (o *remoteOptions) addresses() []string {
+	given := o.nodes
+	if len(given) == 0 {
+		given = strings.Split(os.Getenv(nodeVariable), ",")
+	}
+	var addresses []string
+	for _, address := range given {
+		if address = strings.TrimSpace(address); address != "" {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+// connect makes the client, and the context of its calls; the caller calls done at the end.
+func (o *remoteOptions) connect(ctx context.Context) (nodes *client.Client, bounded context.Context, done func(), err error) {
+	if o.timeout < 0 {
+		return nil, nil, nil, usagef("--timeout is %s: it has to be above zero, or 0 for none", o.timeout)
+	}
+	nodes, err = client.New(o.addresses(), client.Options{})
+	if err != nil {
+		return nil, nil, nil, asUsage(err)
+	}
+	cancel := func() {}
+	if o.timeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, o.timeout)
+	}
+	return nodes, ctx, func() {
+		cancel()
+		nodes.Close()
+	}, nil
+}
+
+// keyringOptions is the flag of commands that use keys.
+type keyringOptions struct{ folder string }
+
+func (o *keyringOptions) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&o.folder, "keys", "", "folder of the keyring (default $"+client.KeysVariable+" or ledgerd/keys in your configuration folder)")
+}
+
+func (o *keyringOptions) open() (*client.Keyring, error) { return client.OpenKeyring(o.folder) }
+
+// waitLevels are the values of --wait, in the order of what they promise.
+var waitLevels = []string{"admitted", "ordered", "stored", "durable"}
+
+// parseLevel reads a value of --wait.
+func parseLevel(text string) (ledgerdv1.Level, error) {
+	for i, name := range waitLevels {
+		if text == name {
+			return ledgerdv1.Level(i + 1), nil
+		}
+	}
+	return 0, usagef("--wait %q is unknown: use %s", text, strings.Join(waitLevels, ", "))
+}
+
+// bindWait adds the flag --wait.
+func bindWait(command *cobra.Command, value *string) {
+	command.Flags().StringVar(value, "wait", "durable", "wait until it is admitted (checked and pending), ordered (its place is decided), stored (on the node's disk) or durable (on the disks of a majority)")
+	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// completeFlag tells the shell which values a flag takes.
+func completeFlag(command *cobra.Command, flag string, values cobra.CompletionFunc) {
+	if err := command.RegisterFlagCompletionFunc(flag, values); err != nil {
+		panic(command.Name() + ": no such flag: " + flag)
+	}
+}
+
+// accountCompletion completes account paths from what the node knows. Positions beyond the limit complete nothing.
+func accountCompletion(remote *remoteOptions, limit int) cobra.CompletionFunc {
+	return func(command *cobra.Command, arguments []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(arguments) >= limit {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(command, remote, func(ctx context.Context, nodes *client.Client) (words []cobra.Completion) {
+			accounts, _, err := take(nodes.Accounts(ctx, begun), 100)
+			if err != nil {
+				return nil
+			}
+			for _, account := range accounts {
+				words = append(words, account.GetAccount())
+			}
+			return words
+		})
+	}
+}
+
+// organisationCompletion completes an organisation's name from what the node knows.
+func organisationCompletion(remote *remoteOptions) cobra.CompletionFunc {
+	return func(command *cobra.Command, arguments []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(arguments) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(command, remote, func(ctx context.Context, nodes *client.Client) (words []cobra.Completion) {
+			organisations, _, err := take(nodes.Organisations(ctx), 1000)
+			if err != nil {
+				return nil
+			}
+			for _, organisation := range organisations {
+				if strings.HasPrefix(organisation.GetName(), begun) {
+					words = append(words, organisation.GetName())
+				}
+			}
+			return words
+		})
+	}
+}
+
+// complete asks a node for completions, which must not take long and may not complain.
+func complete(command *cobra.Command, remote *remoteOptions, ask func(context.Context, *client.Client) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
+	parent := command.Context()
+	if parent == nil {
+		parent = context.Background()
+	}
+	nodes, ctx, done, err := remote.connect(parent)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	return ask(ctx, nodes), cobra.ShellCompDirectiveNoFileComp
+}
+
+// keyCompletion completes the names of the keyring.
+func keyCompletion(keyring *keyringOptions) cobra.CompletionFunc {
+	return func(_ *cobra.Command, arguments []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ring, err := keyring.open()
+		if err != nil || len(arguments) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names, err := ring.List()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var words []cobra.Completion
+		for _, name := range names {
+			if strings.HasPrefix(string(name), begun) {
+				words = append(words, string(name))
+			}
+		}
+		return words, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// parseAccount reads an account's path.
+func parseAccount(text string) (ledger.AccountPath, error) {
+	path, err := ledger.ParseAccountPath(text)
+	if err != nil {
+		return "", usagef("account %q: %w: write it as ORGANISATION:NAME, for example acme:cash", text, err)
+	}
+	return path, nil
+}
+
+// parseOrganisation reads an organisation's name.
+func parseOrganisation(text string) (ledger.OrganisationName, error) {
+	name := ledger.OrganisationName(text)
+	if err := name.Validate(); err != nil {
+		return "", usagef("organisation %q: %w", text, err)
+	}
+	return name, nil
+}
+
+// parseAmount reads an amount above zero.
+func parseAmount(text string) (ledger.Amount, error) {
+	amount, err := ledger.ParseAmount(text)
+	if err != nil {
+		return ledger.Amount{}, usagef("amount %q: %w", text, err)
+	}
+	if amount.Sign() <= 0 {
+		return ledger.Amount{}, usagef("amount %s: it has to be above zero; to move it back, exchange the accounts", text)
+	}
+	return amount, nil
+}
+
+// parseAsset reads an asset's name, empty for the default.
+func parseAsset(text string) (ledger.AssetName, error) {
+	if text == "" {
+		return ledger.DefaultAsset, nil
+	}
+	name := ledger.AssetName(text)
+	if err := name.Validate(); err != nil {
+		return "", usagef("asset %q: %w", text, err)
+	}
+	return name, nil
+}
+
+// withWriters adds to a refusal which nodes take writes, where the node knows.
+func withWriters(err error) error {
+	failure := (*client.Failure)(nil)
+	if errors.As(err, &failure) && len(failure.Writers) > 0 {
+		return &hintedError{err, "these nodes take writes: --node " + strings.Join(failure.Writers, ",")}
+	}
+	return err
+}
+
+// hintedError is an error with what to do next.
+type hintedError struct {
+	error
+	hint string
+}
+
+func (e *hintedError) Error() string { return e.error.Error() + ": " + e.hint }
+func (e *hintedError) Unwrap() error { return e.error }

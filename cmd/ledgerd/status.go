@@ -1,0 +1,360 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+// memberTime bounds how long one member's own answer is waited for.
+const memberTime = 2 * time.Second
+
+// clusterReport is what ledgerd status --json prints.
+type clusterReport struct {
+	Chain             string       `json:"chain"`
+	GenesisHash       string       `json:"genesis_hash"`
+	Shard             uint32       `json:"shard"`
+	Digraph           string       `json:"digraph"`
+	Degree            uint32       `json:"degree"`
+	ToleratedFailures uint32       `json:"tolerated_failures"`
+	TransactionsTotal uint64       `json:"transactions_total"`
+	AccountsTotal     uint64       `json:"accounts_total"`
+	AskedNode         string       `json:"asked_node"` // the address of the node that told this
+	Nodes             []nodeReport `json:"nodes"`
+}
+
+// nodeReport is a node in a clusterReport. Answered tells whether the node spoke for itself; else it is as the asked node knows it.
+type nodeReport struct {
+	Index                 uint32        `json:"index"`
+	Name                  string        `json:"name"`
+	Answered              bool          `json:"answered"`
+	Error                 string        `json:"error,omitempty"`
+	Mode                  string        `json:"mode"`
+	Reason                string        `json:"reason,omitempty"`
+	APIAddress            string        `json:"api_address"`
+	FabricAddress         string        `json:"fabric_address"`
+	PeerID                string        `json:"peer_id"`
+	Member                bool          `json:"member"`
+	Connected             bool          `json:"connected"` // to the asked node
+	Suspected             bool          `json:"suspected"` // by the asked node
+	OrderedHeight         uint64        `json:"ordered_height"`
+	StoredHeight          uint64        `json:"stored_height"`
+	DurableHeight         uint64        `json:"durable_height"`
+	HeadHash              string        `json:"head_hash,omitempty"`
+	Engine                *engineReport `json:"engine,omitempty"`
+	PoolTransactions      uint64        `json:"pool_transactions"`
+	TransactionsPerSecond float64       `json:"transactions_per_second"`
+	OrderLatencyUS        uint32        `json:"order_latency_us"`
+	DurableLatencyUS      uint32        `json:"durable_latency_us"`
+	ReadsOnly             bool          `json:"reads_only"`
+	DiskFreeBytes         uint64        `json:"disk_free_bytes"`
+	StartedMS             uint64        `json:"started_ms"`
+	Version               string        `json:"version,omitempty"`
+}
+
+// engineReport is a node's ordering engine.
+type engineReport struct {
+	Engine     string   `json:"engine"`
+	Generation uint64   `json:"generation"`
+	Epoch      uint64   `json:"epoch"`
+	Round      uint64   `json:"round"`
+	Mode       string   `json:"mode"` // reliable or unreliable
+	Members    []uint32 `json:"members"`
+	Suspected  []uint32 `json:"suspected"`
+	Awaited    []uint32 `json:"awaited"`
+	Halted     string   `json:"halted,omitempty"`
+}
+
+// statusOptions are the flags of ledgerd status.
+type statusOptions struct {
+	remote remoteOptions
+	watch  bool
+	every  time.Duration
+	json   bool
+}
+
+// newStatusCommand is ledgerd status.
+func newStatusCommand() *cobra.Command {
+	var options statusOptions
+	command := &cobra.Command{
+		Use:   "status",
+		Short: "Show how the ledger and its nodes do",
+		Long: `Show how the ledger and its nodes do.
+
+One node is asked for the others, and each of them for itself. The modes are
+
+  starting    it looks for a majority, or fetches what it misses: see the reason
+  ordering    it takes part in ordering, and takes transactions
+  following   it is not in the group that orders now; it follows and serves reads
+  halted      it orders no more: see the reason
+  stopping    it was told to stop
+  unreachable it does not answer; its heights are those that others heard last
+
+ORDERED, STORED and DURABLE are heights: the last block whose place is decided,
+that is on this node's disk, and that is on the disks of a majority. ROUND is the
+ordering engine's epoch and round, r for a reliable and u for an unreliable one,
+and AWAITED are the nodes that the round still waits for. The exit status is 0
+where the asked node answers, whatever it says.`,
+		Example: `  ledgerd status
+  ledgerd status --watch
+  ledgerd status --node http://127.0.0.1:8082 --json | jq -r '.nodes[] | "\(.name) \(.mode)"'`,
+		Args:              cobra.NoArgs,
+		RunE:              options.run,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	options.remote.bind(command, false)
+	command.Flags().BoolVar(&options.watch, "watch", false, "show it again and again, until you stop it; with --json a line each time")
+	command.Flags().DurationVar(&options.every, "every", time.Second, "with --watch, how often")
+	addJSONFlag(command, &options.json)
+	return command
+}
+
+func (o *statusOptions) run(command *cobra.Command, _ []string) error {
+	if o.every < 100*time.Millisecond {
+		return usagef("--every is %s: it has to be at least 100ms", o.every)
+	}
+	if o.watch && !command.Flags().Changed("timeout") {
+		o.remote.timeout = 0
+	}
+	nodes, ctx, done, err := o.remote.connect(command.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	out := command.OutOrStdout()
+	if !o.watch {
+		report, err := askCluster(ctx, nodes)
+		if err != nil {
+			return err
+		}
+		if o.json {
+			return writeJSON(out, report)
+		}
+		return report.write(out)
+	}
+	ticker := time.NewTicker(o.every)
+	defer ticker.Stop()
+	for {
+		if err := o.showOnce(ctx, out, nodes); err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// showOnce shows the state, or why there is none: a node that is away for a while does not end the watch.
+func (o *statusOptions) showOnce(ctx context.Context, out io.Writer, nodes *client.Client) error {
+	report, err := askCluster(ctx, nodes)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if o.json {
+		if err != nil {
+			return writeJSONLine(out, map[string]string{"error": sentence(err)})
+		}
+		return writeJSONLine(out, report)
+	}
+	before := "\n"
+	if isTerminal(out) {
+		before = "\x1b[H\x1b[2J"
+	}
+	if _, failed := fmt.Fprint(out, before); failed != nil {
+		return failed
+	}
+	if err != nil {
+		_, failed := fmt.Fprintln(out, sentence(err))
+		return failed
+	}
+	return report.write(out)
+}
+
+// askCluster asks a node for the shard's state, and every member for its own.
+func askCluster(ctx context.Context, nodes *client.Client) (*clusterReport, error) {
+	cluster, err := nodes.Cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	report := &clusterReport{
+		Chain: cluster.GetChain(), GenesisHash: hex.EncodeToString(cluster.GetGenesisHash()), Shard: cluster.GetShard(), Digraph: cluster.GetDigraph(),
+		Degree: cluster.GetDegree(), ToleratedFailures: cluster.GetToleratedFailures(), TransactionsTotal: cluster.GetTransactionsTotal(),
+		AccountsTotal: cluster.GetAccountsTotal(), AskedNode: nodes.Current(), Nodes: []nodeReport{},
+	}
+	members := cluster.GetMembers()
+	states := make([]*ledgerdv1.NodeState, len(members))
+	failures := make([]error, len(members))
+	own := cluster.GetNode().GetIndex()
+	var asking sync.WaitGroup
+	for i, member := range members {
+		if member.GetIndex() == own {
+			states[i] = cluster.GetNode()
+			continue
+		}
+		asking.Go(func() { states[i], failures[i] = askMember(ctx, memberAddress(member)) })
+	}
+	asking.Wait()
+	for i, member := range members {
+		// Another ledger's node may have come to an address.
+		if states[i] != nil && states[i].GetIndex() != member.GetIndex() {
+			states[i], failures[i] = nil, fmt.Errorf("another node answers at %s", member.GetApiAddress())
+		}
+		report.Nodes = append(report.Nodes, reportNode(member, states[i], failures[i]))
+	}
+	return report, nil
+}
+
+// askMember asks one node for its state.
+func askMember(ctx context.Context, address string) (*ledgerdv1.NodeState, error) {
+	if address == "" {
+		return nil, errors.New("its address is not known")
+	}
+	node, err := client.New([]string{address}, client.Options{CallTime: memberTime})
+	if err != nil {
+		return nil, err
+	}
+	defer node.Close()
+	return node.Node(ctx)
+}
+
+// reportNode joins what a node says of itself, if it does, with what the asked node knows of it.
+func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState, failure error) nodeReport {
+	report := nodeReport{
+		Index: member.GetIndex(), Name: member.GetName(), Mode: "unreachable", APIAddress: member.GetApiAddress(), FabricAddress: member.GetFabricAddress(),
+		PeerID: member.GetPeerId(), Member: member.GetMember(), Connected: member.GetConnected(), Suspected: member.GetSuspected(),
+		OrderedHeight: member.GetOrderedHeight(), StoredHeight: member.GetStoredHeight(),
+	}
+	if state == nil {
+		if failure != nil {
+			report.Error = sentence(failure)
+		}
+		return report
+	}
+	engine := state.GetEngine()
+	report.Answered = true
+	report.Mode = strings.ToLower(strings.TrimPrefix(state.GetMode().String(), "NODE_MODE_"))
+	report.Reason = state.GetReason()
+	report.OrderedHeight, report.StoredHeight, report.DurableHeight = state.GetOrderedHeight(), state.GetStoredHeight(), state.GetDurableHeight()
+	report.HeadHash = hex.EncodeToString(state.GetHeadHash())
+	report.PoolTransactions, report.TransactionsPerSecond = state.GetPoolTransactions(), state.GetTransactionsPerSecond()
+	report.OrderLatencyUS, report.DurableLatencyUS = state.GetOrderLatencyUs(), state.GetDurableLatencyUs()
+	report.ReadsOnly, report.DiskFreeBytes = state.GetReadsOnly(), state.GetDiskFreeBytes()
+	report.StartedMS, report.Version = state.GetStartedMs(), state.GetVersion()
+	if address := state.GetApiAddress(); report.APIAddress == "" {
+		report.APIAddress = address
+	}
+	report.Engine = &engineReport{
+		Engine: engine.GetEngine(), Generation: engine.GetGeneration(), Epoch: engine.GetEpoch(), Round: engine.GetRound(), Mode: "unreliable",
+		Members: list(engine.GetMembers()), Suspected: list(engine.GetSuspected()), Awaited: list(engine.GetAwaited()), Halted: engine.GetHalted(),
+	}
+	if engine.GetReliable() {
+		report.Engine.Mode = "reliable"
+	}
+	return report
+}
+
+// list is a list that JSON shows as [] where it is empty.
+func list(numbers []uint32) []uint32 {
+	if numbers == nil {
+		return []uint32{}
+	}
+	return numbers
+}
+
+// colourOfMode is the colour of a node's mode.
+func colourOfMode(mode string) string {
+	switch mode {
+	case "ordering":
+		return colourGood
+	case "starting", "following", "stopping":
+		return colourWait
+	case "halted", "unreachable":
+		return colourBad
+	}
+	return ""
+}
+
+func (r *clusterReport) write(out io.Writer) error {
+	overview := table{}
+	overview.add("ledger", fmt.Sprintf("%s, shard %d (genesis %s)", printable(r.Chain, 0), r.Shard, r.GenesisHash[:min(16, len(r.GenesisHash))]))
+	overview.add("overlay", fmt.Sprintf("%s, which survives %s", r.Digraph, plural(int(r.ToleratedFailures), "failure")))
+	overview.add("holds", fmt.Sprintf("%s in %s", plural(int(r.TransactionsTotal), "transaction"), plural(int(r.AccountsTotal), "account")))
+	overview.add("asked", r.AskedNode)
+	if err := overview.write(out); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	rows := table{
+		header: []string{"NODE", "MODE", "ORDERED", "STORED", "DURABLE", "TX/S", "POOL", "ROUND", "AWAITED", "SUSPECTED", "ADDRESS"},
+		right:  []bool{false, false, true, true, true, true, true},
+		colour: func(column int, cell string) string {
+			if column == 1 {
+				return colourOfMode(cell)
+			}
+			return ""
+		},
+	}
+	var remarks []string
+	for _, node := range r.Nodes {
+		remarks = append(remarks, node.row(&rows, r.Nodes)...)
+	}
+	if err := rows.write(out); err != nil || len(remarks) == 0 {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "\n%s\n", strings.Join(remarks, "\n"))
+	return err
+}
+
+// row adds the node to a table, and returns what there is to say about it.
+func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
+	durable, rate, pool, round, awaited, suspected := "-", "-", "-", "-", "-", "-"
+	if n.Answered {
+		durable, rate, pool = fmt.Sprint(n.DurableHeight), fmt.Sprintf("%.0f", n.TransactionsPerSecond), fmt.Sprint(n.PoolTransactions)
+		round = fmt.Sprintf("%d/%d%s", n.Engine.Epoch, n.Engine.Round, n.Engine.Mode[:1])
+		awaited, suspected = names(n.Engine.Awaited, nodes), names(n.Engine.Suspected, nodes)
+	}
+	rows.add(printable(n.Name, 0), n.Mode, fmt.Sprint(n.OrderedHeight), fmt.Sprint(n.StoredHeight), durable, rate, pool, round, awaited, suspected, n.APIAddress)
+	for _, text := range []string{n.Reason, n.Error} {
+		if text != "" {
+			remarks = append(remarks, fmt.Sprintf("%s: %s", printable(n.Name, 0), printable(text, 0)))
+		}
+	}
+	if n.ReadsOnly && n.Reason == "" {
+		remarks = append(remarks, n.Name+" takes no transactions for now")
+	}
+	if n.Engine != nil && n.Engine.Halted != "" && n.Engine.Halted != n.Reason {
+		remarks = append(remarks, fmt.Sprintf("%s orders no more: %s", n.Name, printable(n.Engine.Halted, 0)))
+	}
+	return remarks
+}
+
+// names are the names of nodes by index.
+func names(indices []uint32, nodes []nodeReport) string {
+	if len(indices) == 0 {
+		return "-"
+	}
+	var found []string
+	for _, index := range indices {
+		name := fmt.Sprint(index)
+		if at := slices.IndexFunc(nodes, func(node nodeReport) bool { return node.Index == index }); at >= 0 {
+			name = printable(nodes[at].Name, 0)
+		}
+		found = append(found, name)
+	}
+	return strings.Join(found, ",")
+}

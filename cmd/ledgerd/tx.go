@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+// newTxCommand is ledgerd tx.
+func newTxCommand() *cobra.Command {
+	return newGroupCommand(&cobra.Command{
+		Use:   "tx",
+		Short: "Submit transactions, and ask what became of them",
+		Long: `Submit transactions, and ask what became of them.
+
+A transaction is a journal entry: postings that add up to zero for each asset,
+and records, accounts and organisations that it makes. All of it happens or
+nothing. Each organisation that gives something signs, with the key that the
+keyring has of it.
+
+What became of one is told by its state:
+
+  pending   checked by a node, waiting for its place in the order
+  ordered   its place in the chain is decided and it is executed
+  stored    on the disk of the node that answers
+  durable   on the disks of a majority of the nodes
+  failed    in a block, with the reason; it changed nothing
+  expired   in no block, and it never will be`,
+		Example: `  ledgerd tx transfer acme:mint acme:cash 100
+  ledgerd tx import entries.jsonl.gz --issuer coinbase
+  ledgerd tx status 5d0c6a…`,
+	}, newTxTransferCommand(), newTxPostCommand(), newTxPutCommand(), newTxGetCommand(), newTxSubmitCommand(), newTxStatusCommand(), newTxImportCommand())
+}
+
+// statusReport is a transaction's state as --json shows it.
+type statusReport struct {
+	ID         string  `json:"id"`
+	State      string  `json:"state"`
+	Height     uint64  `json:"height,omitempty"`
+	Index      *uint32 `json:"index,omitempty"`
+	ReasonCode string  `json:"reason_code,omitempty"`
+	Reason     string  `json:"reason,omitempty"`
+}
+
+// stateName is a state in a word.
+func stateName(state ledgerdv1.TransactionState) string {
+	if state == ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED {
+		return "unknown"
+	}
+	return strings.ToLower(strings.TrimPrefix(state.String(), "TRANSACTION_STATE_"))
+}
+
+func reportStatus(status *ledgerdv1.TransactionStatus) statusReport {
+	report := statusReport{
+		ID: status.GetIdHex(), State: stateName(status.GetState()), Height: status.GetHeight(),
+		ReasonCode: status.GetReasonCode(), Reason: status.GetReason(),
+	}
+	if report.Height > 0 {
+		index := status.GetIndex()
+		report.Index = &index
+	}
+	return report
+}
+
+// place says a state and where the transaction is.
+func (r statusReport) place() string {
+	if r.Height == 0 {
+		return r.State
+	}
+	return fmt.Sprintf("%s in block %d", r.State, r.Height)
+}
+
+// failure is the error of a transaction that is in the chain or the pool for nothing, nil for others.
+func (r statusReport) failure() error {
+	switch r.State {
+	case "failed":
+		return fmt.Errorf("the transaction failed (%s) and changed nothing: %s%s", r.ReasonCode, r.Reason, remedy(r.ReasonCode))
+	case "expired":
+		return fmt.Errorf("the transaction expired and changed nothing: %s: make it again", r.Reason)
+	}
+	return nil
+}
+
+// remedies say what to do about a failure.
+var remedies = map[string]string{
+	"unknown_account":      ": open it with `ledgerd account open`",
+	"unknown_organisation": ": register it with `ledgerd org add`",
+	"insufficient_funds":   ": see what is there with `ledgerd account show`",
+}
+
+func remedy(code string) string { return remedies[code] }
+
+// colourOfState is the colour of a transaction's state.
+func colourOfState(state string) string {
+	switch word, _, _ := strings.Cut(state, " "); word {
+	case "durable", "stored", "ordered":
+		return colourGood
+	case "failed", "expired":
+		return colourBad
+	case "pending":
+		return colourWait
+	}
+	return ""
+}
+
+// writeStatus shows a transaction's state and returns its failure.
+func writeStatus(out io.Writer, asJSON bool, report statusReport) error {
+	if asJSON {
+		return errors.Join(writeJSON(out, report), report.failure())
+	}
+	rows := table{colour: func(column int, cell string) string {
+		if column == 1 {
+			return colourOfState(cell)
+		}
+		return ""
+	}}
+	rows.add("transaction", report.ID)
+	rows.add("state", report.place())
+	return errors.Join(rows.write(out), report.failure())
+}
+
+// postOptions are the flags of commands that make a transaction.
+type postOptions struct {
+	remote remoteOptions
+	keys   keyringOptions
+	wait   string
+	json   bool
+}
+
+func (o *postOptions) bind(command *cobra.Command) {
+	o.remote.bind(command, false)
+	o.keys.bind(command.Flags())
+	bindWait(command, &o.wait)
+	addJSONFlag(command, &o.json)
+}
+
+// post signs a transaction with the keys of these organisations, submits it and shows what became of it.
+func (o *postOptions) post(command *cobra.Command, signers []ledger.OrganisationName, transaction ledger.Transaction) error {
+	level, err := parseLevel(o.wait)
+	if err != nil {
+		return err
+	}
+	keys, err := o.load(signers)
+	if err != nil {
+		return err
+	}
+	nodes, ctx, done, err := o.remote.connect(command.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	return o.postWith(ctx, command, nodes, keys, transaction, level)
+}
+
+func (o *postOptions) postWith(ctx context.Context, command *cobra.Command, nodes *client.Client, keys []client.Key, transaction ledger.Transaction, level ledgerdv1.Level) error {
+	status, err := nodes.Post(ctx, keys, transaction, level)
+	if err != nil {
+		return withWriters(err)
+	}
+	return writeStatus(command.OutOrStdout(), o.json, reportStatus(status))
+}
+
+// load reads the keys of organisations from the keyring.
+func (o *postOptions) load(organisations []ledger.OrganisationName) ([]client.Key, error) {
+	ring, err := o.keys.open()
+	if err != nil {
+		return nil, err
+	}
+	var keys []client.Key
+	for _, organisation := range organisations {
+		key, err := ring.Load(organisation)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// signersOf names the organisations that have to sign a transaction, the first of which gives the nonce.
+func signersOf(transaction *ledger.Transaction) []ledger.OrganisationName {
+	var signers []ledger.OrganisationName
+	need := func(organisation ledger.OrganisationName) {
+		if organisation != "" && !slices.Contains(signers, organisation) {
+			signers = append(signers, organisation)
+		}
+	}
+	need(transaction.Signer)
+	for _, posting := range transaction.Postings {
+		if posting.Amount.Sign() < 0 {
+			need(posting.Account.Organisation())
+		}
+	}
+	for _, opening := range transaction.Openings {
+		need(opening.Account.Organisation())
+	}
+	for _, record := range transaction.Records {
+		need(record.Key.Organisation())
+	}
+	for _, registration := range transaction.Registrations {
+		need(registration.Name)
+	}
+	return signers
+}
+
+// postingReport is a posting as --json shows it.
+type postingReport struct {
+	Account string `json:"account"`
+	Amount  string `json:"amount"`
+	Asset   string `json:"asset"`
+}
+
+func reportPostings(postings []*ledgerdv1.Posting) []postingReport {
+	reports := []postingReport{}
+	for _, posting := range postings {
+		reports = append(reports, postingReport{posting.GetAccount(), posting.GetAmount(), posting.GetAsset()})
+	}
+	return reports
+}
+
+// noteReport shows a note as the JSON value that it is, or as text.
+func noteReport(note string) any {
+	if note == "" {
+		return nil
+	}
+	if (note[0] == '{' || note[0] == '[') && json.Valid([]byte(note)) {
+		return json.RawMessage(note)
+	}
+	return note
+}

@@ -1,0 +1,309 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/client/importer"
+)
+
+const (
+	// importFailuresShown bounds the failed lines that are told one by one.
+	importFailuresShown = 10
+	// importLineInterval is the time between lines of progress where there is no terminal.
+	importLineInterval = 5 * time.Second
+)
+
+// importOptions are the flags of ledgerd tx import.
+type importOptions struct {
+	remote       remoteOptions
+	keys         keyringOptions
+	wait         string
+	organisation string
+	issuers      []string
+	stop         bool
+	state        string
+	patience     time.Duration
+	quiet        bool
+	json         bool
+}
+
+// importReport is what ledgerd tx import --json prints.
+type importReport struct {
+	Lines          uint64                 `json:"lines"`
+	Imported       uint64                 `json:"imported"`
+	Failed         uint64                 `json:"failed"`
+	Skipped        uint64                 `json:"skipped"`
+	Seconds        float64                `json:"seconds"`
+	LinesPerSecond float64                `json:"lines_per_second"`
+	Complete       bool                   `json:"complete"`
+	Failures       []importer.LineFailure `json:"failures"`
+}
+
+// newTxImportCommand is ledgerd tx import.
+func newTxImportCommand() *cobra.Command {
+	var options importOptions
+	command := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Import a file of journal entries, each line exactly once",
+		Long: `Import a file of journal entries, each line exactly once.
+
+FILE has one entry a line in JSON, and may be compressed with gzip; - is the
+standard input:
+
+  {"postings":[{"account":"alice","amount":-5},{"account":"bob","amount":5}]}
+
+The postings of a line add up to zero for each asset ("asset"; without it
+"unit"). What else a line says becomes the entry's note. A name in the file
+becomes the account ORGANISATION:NAME, which is opened as needed; exports show
+it under the file's name again. A balance may not fall below zero unless
+--issuer names its account.
+
+Nothing has to be prepared: the organisation, "import" without --org, is made
+with a key of its own where it is not there.
+
+An import that was interrupted, by whatever, goes on when the same command is
+run again, and no line is imported twice, even from another machine with the
+same key. Lines may not change meanwhile. Where a node fails, the next one is
+asked, and the nodes named by the first one count as well. A line that the
+ledger refuses is told, with its reason, and the others go on: the exit status
+is 1 then.`,
+		Example: `  ledgerd tx import entries.jsonl.gz --issuer coinbase
+
+  # Quicker, and still safe to run again: wait for the order only
+  ledgerd tx import entries.jsonl --wait ordered --node http://127.0.0.1:8080,http://127.0.0.1:8082
+
+  # For a script
+  zcat entries.gz | ledgerd tx import - --org shop --stop-on-error --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: options.run,
+	}
+	options.remote.bind(command, true)
+	options.keys.bind(command.Flags())
+	flags := command.Flags()
+	flags.StringVar(&options.wait, "wait", "durable", "count a line as imported when it is ordered, stored or durable")
+	flags.StringVar(&options.organisation, "org", "import", "organisation whose accounts the file's names become")
+	flags.StringSliceVar(&options.issuers, "issuer", nil, "name in the file whose account may go below zero; repeat it or separate by commas")
+	flags.BoolVar(&options.stop, "stop-on-error", false, "end at the first line that fails")
+	flags.StringVar(&options.state, "state", "", "folder that remembers how far imports have come (default ledgerd/imports in your cache folder)")
+	flags.DurationVar(&options.patience, "patience", 2*time.Minute, "give up when the nodes take nothing for this long")
+	flags.BoolVar(&options.quiet, "quiet", false, "show no progress")
+	addJSONFlag(command, &options.json)
+	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels[1:], cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(command, "org", keyCompletion(&options.keys))
+	return command
+}
+
+func (o *importOptions) run(command *cobra.Command, arguments []string) error {
+	level, err := parseLevel(o.wait)
+	if err != nil || level == ledgerdv1.Level_LEVEL_ADMITTED {
+		return usagef("--wait %q: an import waits until its lines are ordered, stored or durable", o.wait)
+	}
+	organisation, err := parseOrganisation(o.organisation)
+	if err != nil {
+		return err
+	}
+	if o.patience <= 0 {
+		return usagef("--patience is %s: it has to be above zero", o.patience)
+	}
+	source, err := openSource(command, arguments[0])
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	ctx := command.Context()
+	nodes, err := connectToAll(ctx, &o.remote)
+	if err != nil {
+		return err
+	}
+	defer nodes.Close()
+	ring, err := o.keys.open()
+	if err != nil {
+		return err
+	}
+	key, created, err := ring.LoadOrCreate(organisation)
+	if err != nil {
+		return err
+	}
+	errs := command.ErrOrStderr()
+	if created {
+		fmt.Fprintf(errs, "made a key for organisation %s in %s\n", organisation, ring.Folder())
+	}
+	progress := newImportProgress(errs, o.quiet)
+	result, err := importer.Run(ctx, nodes, source, importer.Options{
+		Key: key, Issuers: o.issuers, Wait: level, StopOnError: o.stop, StateFolder: o.stateFolder(), Progress: progress.show, Patience: o.patience,
+	})
+	progress.end()
+	if result.ProgressError != nil {
+		fmt.Fprintf(errs, "how far the import came was not kept: %v: running it again begins with the first line, which takes longer and changes nothing\n", result.ProgressError)
+	}
+	return o.report(command, result, err)
+}
+
+// stateFolder is where progress is kept, empty for nowhere.
+func (o *importOptions) stateFolder() string {
+	if o.state != "" {
+		return o.state
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(cache, "ledgerd", "imports")
+}
+
+func openSource(command *cobra.Command, path string) (*importer.Source, error) {
+	if path == "-" {
+		return importer.Stream(command.InOrStdin())
+	}
+	return importer.OpenFile(path)
+}
+
+// connectToAll connects to the nodes that were named, and after them to those that these know, so that an import outlives any of them.
+func connectToAll(ctx context.Context, remote *remoteOptions) (*client.Client, error) {
+	nodes, _, done, err := remote.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	cluster, err := nodes.Cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	addresses := slices.Clone(nodes.URLs())
+	for _, member := range cluster.GetMembers() {
+		if address := memberAddress(member); address != "" && !member.GetSelf() && !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
+		}
+	}
+	return client.New(addresses, client.Options{})
+}
+
+// memberAddress is where a member's API can be asked, empty where it does not say so usably.
+func memberAddress(member *ledgerdv1.MemberState) string {
+	address := member.GetApiAddress()
+	if address != "" && !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	parsed, err := url.Parse(address)
+	if err != nil || parsed.Hostname() == "" || parsed.Port() == "0" {
+		return ""
+	}
+	if ip := net.ParseIP(parsed.Hostname()); ip != nil && ip.IsUnspecified() {
+		return ""
+	}
+	return strings.TrimRight(address, "/")
+}
+
+// report tells what became of the import. The failed lines go to the standard error, the summary to the standard output.
+func (o *importOptions) report(command *cobra.Command, result importer.Result, failure error) error {
+	here := result.Lines - min(result.Skipped, result.Lines)
+	report := importReport{
+		Lines: result.Lines, Imported: result.Imported, Failed: result.Failed, Skipped: result.Skipped, Seconds: result.Elapsed.Seconds(),
+		LinesPerSecond: float64(here) / max(result.Elapsed.Seconds(), 1e-3), Complete: failure == nil, Failures: result.Failures,
+	}
+	if report.Failures == nil {
+		report.Failures = []importer.LineFailure{}
+	}
+	errs := command.ErrOrStderr()
+	for i, line := range result.Failures {
+		if i == importFailuresShown {
+			fmt.Fprintf(errs, "... and %d more lines failed; --json lists up to 1000\n", result.Failed-importFailuresShown)
+			break
+		}
+		fmt.Fprintf(errs, "line %d failed (%s): %s\n", line.Line, line.Code, printable(line.Reason, 300))
+	}
+	switch {
+	case failure != nil && command.Context().Err() != nil:
+		failure = fmt.Errorf("interrupted after line %d: run the same command again to go on", result.Lines)
+	case failure == nil && result.Failed > 0:
+		failure = fmt.Errorf("%s failed; the others are imported", plural(int(result.Failed), "line"))
+	}
+	if o.json {
+		return errors.Join(writeJSON(command.OutOrStdout(), report), ended(failure))
+	}
+	summary := fmt.Sprintf("imported %s in %s (%.0f lines/s)", plural(int(result.Imported), "line"), result.Elapsed.Round(10*time.Millisecond), report.LinesPerSecond)
+	if result.Skipped > 0 {
+		summary += fmt.Sprintf(", %d of them before", result.Skipped)
+	}
+	if result.Failed > 0 {
+		summary += fmt.Sprintf(", %d failed", result.Failed)
+	}
+	if _, err := fmt.Fprintln(command.OutOrStdout(), summary); err != nil {
+		return err
+	}
+	return ended(failure)
+}
+
+// ended makes the import's error one that says itself how it ended.
+func ended(failure error) error {
+	if failure == nil {
+		return nil
+	}
+	return &toldError{failure}
+}
+
+// importProgress shows how far an import is: a bar on a terminal, a line now and then elsewhere.
+type importProgress struct {
+	out   io.Writer
+	quiet bool
+	bar   *progressbar.ProgressBar // nil: not on a terminal, or not begun
+	tty   bool
+	shown time.Time
+}
+
+func newImportProgress(out io.Writer, quiet bool) *importProgress {
+	return &importProgress{out: out, quiet: quiet, tty: isTerminal(out), shown: time.Now()}
+}
+
+func (p *importProgress) show(at importer.Progress) {
+	if p.quiet {
+		return
+	}
+	text := fmt.Sprintf("%d lines, %.0f/s", at.Lines, at.PerSecond)
+	if at.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", at.Failed)
+	}
+	if !p.tty {
+		if !at.Done && time.Since(p.shown) >= importLineInterval {
+			p.shown = time.Now()
+			if at.BytesTotal > 0 {
+				text = fmt.Sprintf("%3d%%  %s", 100*at.BytesRead/at.BytesTotal, text)
+			}
+			fmt.Fprintln(p.out, text)
+		}
+		return
+	}
+	if p.bar == nil {
+		total := at.BytesTotal
+		if total == 0 {
+			total = -1
+		}
+		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.out), progressbar.OptionClearOnFinish(),
+			progressbar.OptionSetPredictTime(total > 0), progressbar.OptionSetElapsedTime(true))
+	}
+	p.bar.Describe(text)
+	// A bar that cannot be drawn is no reason to stop. It ends only with the import: the last bytes are read before the last lines are imported.
+	_ = p.bar.Set64(max(0, min(at.BytesRead, at.BytesTotal-1)))
+}
+
+// end takes the bar away.
+func (p *importProgress) end() {
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+}

@@ -1,0 +1,367 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+// draft is a transaction as people write it, in a file.
+type draft struct {
+	Signer        string              `json:"signer"`
+	LastValid     uint64              `json:"last_valid"`
+	Organisations []draftOrganisation `json:"organisations"`
+	Accounts      []draftAccount      `json:"accounts"`
+	Postings      []draftPosting      `json:"postings"`
+	Records       []draftRecord       `json:"records"`
+	Note          json.RawMessage     `json:"note"`
+}
+
+type draftOrganisation struct {
+	Name       string   `json:"name"`
+	PublicKeys []string `json:"public_keys"`
+	Shard      *uint32  `json:"shard"`
+}
+
+type draftAccount struct {
+	Account string `json:"account"`
+	Issuer  bool   `json:"issuer"`
+	Alias   string `json:"alias"`
+}
+
+type draftPosting struct {
+	Account string        `json:"account"`
+	Amount  ledger.Amount `json:"amount"`
+	Asset   string        `json:"asset"`
+}
+
+type draftRecord struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+	Bytes []byte `json:"value_base64"`
+}
+
+// txPostOptions are the flags of ledgerd tx post.
+type txPostOptions struct {
+	post      postOptions
+	postings  []string
+	note      string
+	signer    string
+	lastValid uint64
+	out       string
+}
+
+// newTxPostCommand is ledgerd tx post.
+func newTxPostCommand() *cobra.Command {
+	var options txPostOptions
+	command := &cobra.Command{
+		Use:   "post [FILE]",
+		Short: "Submit a transaction of any form, signed by all that it takes from",
+		Long: `Submit a transaction of any form, signed by all that it takes from.
+
+Its parts come from a JSON file (- is the standard input), from --posting, or
+from both. Nothing but "postings" or another part is needed in the file:
+
+  {"postings":      [{"account": "acme:cash", "amount": "-25", "asset": "EUR"},
+                     {"account": "globex:cash", "amount": 25, "asset": "EUR"}],
+   "records":       [{"key": "acme:invoice-7", "value": "paid"}],
+   "accounts":      [{"account": "acme:vault", "issuer": false}],
+   "organisations": [{"name": "acme", "public_keys": ["4f…"]}],
+   "note": "anything", "signer": "acme", "last_valid": 1200}
+
+Postings add up to zero for each asset. Every organisation that gives something
+has to sign; the keyring needs the key of each. The first of them is the signer,
+whose number makes the transaction unique, unless --signer names another.
+
+With --out the signed transaction goes into a file and to no node; ledgerd tx
+submit sends it later, as often as you like: it happens once. (A node is asked
+for the ledger's name and a number all the same.) Where keys of others are
+missing, the file says so, and tx submit --sign adds them elsewhere.`,
+		Example: `  # An exchange between two organisations, all or nothing
+  ledgerd tx post --posting acme:eur=-100:EUR --posting globex:eur=100:EUR \
+                  --posting globex:usd=-108:USD --posting acme:usd=108:USD
+
+  echo '{"postings":[{"account":"acme:cash","amount":-5},{"account":"acme:vault","amount":5}]}' | ledgerd tx post -
+
+  # Sign now, send later
+  ledgerd tx post --posting acme:cash=-5 --posting acme:vault=5 --out payment.tx
+  ledgerd tx submit payment.tx`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: options.run,
+	}
+	options.post.bind(command)
+	flags := command.Flags()
+	flags.StringArrayVar(&options.postings, "posting", nil, "a posting ACCOUNT=AMOUNT or ACCOUNT=AMOUNT:ASSET; repeat it")
+	flags.StringVar(&options.note, "note", "", "a note, kept in the transaction")
+	flags.StringVar(&options.signer, "signer", "", "organisation that submits (default the first that has to sign)")
+	flags.Uint64Var(&options.lastValid, "last-valid", 0, "height of the last block that may take the transaction; 0 means that it does not expire")
+	flags.StringVar(&options.out, "out", "", "write the signed transaction to this file instead of submitting it")
+	completeFlag(command, "signer", keyCompletion(&options.post.keys))
+	return command
+}
+
+func (o *txPostOptions) run(command *cobra.Command, arguments []string) error {
+	var parts draft
+	if len(arguments) == 1 {
+		content, err := readFile(command, arguments[0])
+		if err != nil {
+			return err
+		}
+		if parts, err = parseDraft(content); err != nil {
+			return fmt.Errorf("%s: %w", arguments[0], err)
+		}
+	}
+	for _, text := range o.postings {
+		posting, err := parsePosting(text)
+		if err != nil {
+			return err
+		}
+		parts.Postings = append(parts.Postings, posting)
+	}
+	transaction, err := parts.transaction()
+	if err != nil {
+		return err
+	}
+	if o.note != "" {
+		transaction.Note = []byte(o.note)
+	}
+	if o.signer != "" {
+		if transaction.Signer, err = parseOrganisation(o.signer); err != nil {
+			return err
+		}
+	}
+	if o.lastValid != 0 {
+		transaction.LastValid = ledger.Height(o.lastValid)
+	}
+	signers := signersOf(&transaction)
+	if len(signers) == 0 {
+		return usagef("the transaction says nothing: give a FILE or --posting, for example --posting acme:cash=-5 --posting acme:vault=5")
+	}
+	if o.out != "" {
+		return o.sign(command, signers, transaction)
+	}
+	return o.post.post(command, signers, transaction)
+}
+
+// parseDraft reads a transaction's JSON strictly.
+func parseDraft(content []byte) (draft, error) {
+	var parts draft
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&parts); err != nil {
+		return draft{}, fmt.Errorf("not a transaction in JSON: %w: see `ledgerd tx post --help` for its form", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return draft{}, errors.New("there is more than one transaction: a file of many goes to `ledgerd tx import`")
+	}
+	return parts, nil
+}
+
+// parsePosting reads ACCOUNT=AMOUNT or ACCOUNT=AMOUNT:ASSET. A path may have equal signs of its own, an amount has none.
+func parsePosting(text string) (draftPosting, error) {
+	at := strings.LastIndexByte(text, '=')
+	if at < 0 {
+		return draftPosting{}, usagef("--posting %q: write ACCOUNT=AMOUNT or ACCOUNT=AMOUNT:ASSET, for example acme:cash=-5", text)
+	}
+	sum, asset, _ := strings.Cut(text[at+1:], ":")
+	amount, err := ledger.ParseAmount(sum)
+	if err != nil {
+		return draftPosting{}, usagef("--posting %q: %w", text, err)
+	}
+	return draftPosting{Account: text[:at], Amount: amount, Asset: asset}, nil
+}
+
+// transaction makes a transaction of its parts.
+func (d *draft) transaction() (ledger.Transaction, error) {
+	made := ledger.Transaction{LastValid: ledger.Height(d.LastValid), Signer: ledger.OrganisationName(d.Signer)}
+	for _, organisation := range d.Organisations {
+		registration := ledger.Registration{Name: ledger.OrganisationName(organisation.Name)}
+		if organisation.Shard != nil {
+			registration.Shard, registration.Pinned = ledger.ShardID(*organisation.Shard), true
+		}
+		for _, text := range organisation.PublicKeys {
+			key, err := ledger.ParsePublicKey(text)
+			if err != nil {
+				return made, fmt.Errorf("organisation %s: %w", organisation.Name, err)
+			}
+			registration.Keys = append(registration.Keys, key)
+		}
+		made.Registrations = append(made.Registrations, registration)
+	}
+	for _, account := range d.Accounts {
+		path, err := parseAccount(account.Account)
+		if err != nil {
+			return made, err
+		}
+		made.Openings = append(made.Openings, ledger.Opening{Account: path, Issuer: account.Issuer, Alias: account.Alias})
+	}
+	for _, posting := range d.Postings {
+		path, err := parseAccount(posting.Account)
+		if err != nil {
+			return made, err
+		}
+		asset, err := parseAsset(posting.Asset)
+		if err != nil {
+			return made, err
+		}
+		made.Postings = append(made.Postings, ledger.Posting{Account: path, Asset: asset, Amount: posting.Amount})
+	}
+	for _, record := range d.Records {
+		key, err := parseRecordKey(record.Key)
+		if err != nil {
+			return made, err
+		}
+		value := record.Bytes
+		if value == nil {
+			value = []byte(record.Value)
+		}
+		made.Records = append(made.Records, ledger.Record{Key: key, Value: value})
+	}
+	if note := ""; json.Unmarshal(d.Note, &note) == nil {
+		made.Note = []byte(note)
+	} else {
+		made.Note = d.Note
+	}
+	return made, nil
+}
+
+// signedReport is a signed transaction as --json shows it.
+type signedReport struct {
+	ID       string   `json:"id"`
+	File     string   `json:"file"`
+	SignedBy []string `json:"signed_by"`
+	Missing  []string `json:"missing_signatures"`
+}
+
+// nonceStreams bounds the nonce streams that signing ahead draws from: a ledger remembers each for ever.
+const nonceStreams = 1 << 16
+
+// sign signs the transaction with the keys that the keyring has, and writes it to a file.
+func (o *txPostOptions) sign(command *cobra.Command, signers []ledger.OrganisationName, transaction ledger.Transaction) error {
+	nodes, ctx, done, err := o.post.remote.connect(command.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	transaction.Signer = signers[0]
+	if err := completeTransaction(ctx, nodes, &transaction); err != nil {
+		return err
+	}
+	ring, err := o.post.keys.open()
+	if err != nil {
+		return err
+	}
+	bundle, err := client.Sign(nil, transaction)
+	if err != nil {
+		return err
+	}
+	report, err := signWithRing(bundle, ring, signers)
+	if err != nil {
+		return err
+	}
+	if len(report.SignedBy) == 0 {
+		_, err := ring.Load(signers[0])
+		return err
+	}
+	report.File = o.out
+	return report.write(command, o.post.json, bundle)
+}
+
+// completeTransaction gives a transaction its ledger and a nonce that nobody uses.
+func completeTransaction(ctx context.Context, nodes *client.Client, transaction *ledger.Transaction) error {
+	genesis, err := nodes.Genesis(ctx)
+	if err != nil {
+		return err
+	}
+	stream := 1 + rand.Uint64N(nonceStreams)
+	next, err := nodes.NextSequence(ctx, transaction.Signer, stream)
+	if err != nil {
+		return err
+	}
+	transaction.Ledger = genesis
+	transaction.Nonce = ledger.Nonce{Stream: stream, Sequence: next + rand.Uint64N(ledger.WindowSize/2)}
+	return transaction.Validate()
+}
+
+// signWithRing adds the signatures of those of the signers whose keys are in the keyring.
+func signWithRing(bundle *ledger.Bundle, ring *client.Keyring, signers []ledger.OrganisationName) (signedReport, error) {
+	report := signedReport{ID: bundle.ID(0).String(), SignedBy: []string{}, Missing: []string{}}
+	var signed []ledger.OrganisationName
+	for _, signature := range bundle.Signatures() {
+		signed = append(signed, signature.Organisation)
+	}
+	for _, organisation := range signers {
+		if slices.Contains(signed, organisation) {
+			report.SignedBy = append(report.SignedBy, string(organisation))
+			continue
+		}
+		key, err := ring.Load(organisation)
+		switch {
+		case errors.Is(err, client.ErrNoKey):
+			report.Missing = append(report.Missing, string(organisation))
+			continue
+		case err != nil:
+			return report, err
+		}
+		if err := bundle.Sign(organisation, key.Private); err != nil {
+			return report, err
+		}
+		report.SignedBy = append(report.SignedBy, string(organisation))
+	}
+	return report, nil
+}
+
+// write writes the bundle to the report's file and tells about it.
+func (r *signedReport) write(command *cobra.Command, asJSON bool, bundle *ledger.Bundle) error {
+	if err := writeWhole(r.File, []byte(hex.EncodeToString(bundle.Encode())+"\n")); err != nil {
+		return err
+	}
+	out := command.OutOrStdout()
+	if asJSON {
+		return writeJSON(out, r)
+	}
+	rows := table{}
+	rows.add("transaction", r.ID)
+	rows.add("file", r.File)
+	rows.add("signed by", strings.Join(r.SignedBy, ", "))
+	next := "submit it with `ledgerd tx submit " + r.File + "`"
+	if len(r.Missing) > 0 {
+		rows.add("missing", strings.Join(r.Missing, ", "))
+		next = "have it signed where that key is: `ledgerd tx submit " + r.File + " --sign`"
+	}
+	if err := rows.write(out); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(out, next)
+	return err
+}
+
+// writeWhole makes a file appear whole or not at all.
+func writeWhole(path string, content []byte) error {
+	draft, err := os.CreateTemp(filepath.Dir(path), ".ledgerd-*")
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	_, err = draft.Write(content)
+	if err = errors.Join(err, draft.Close()); err == nil {
+		err = os.Rename(draft.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", path, err), os.Remove(draft.Name()))
+	}
+	return nil
+}

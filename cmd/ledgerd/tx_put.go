@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"io"
+	"os"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// newTxPutCommand is ledgerd tx put.
+func newTxPutCommand() *cobra.Command {
+	var options postOptions
+	var file string
+	command := &cobra.Command{
+		Use:   "put KEY [VALUE]",
+		Short: "Set the value of a record",
+		Long: `Set the value of a record.
+
+A record is a key with a value, which may be anything: a document's hash, a
+price, a state. Its key is written ORGANISATION:NAME, and the organisation signs
+each change of it. The value is the text after the key, or a file's content with
+--file. Read it with ledgerd tx get.`,
+		Example: `  ledgerd tx put acme:rates/eur 1.0832
+  ledgerd tx put acme:contract-17 --file contract.pdf.sha256`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			key, err := parseRecordKey(arguments[0])
+			if err != nil {
+				return err
+			}
+			if (len(arguments) == 2) == (file != "") {
+				return usagef("name the value once: as the second argument, or with --file")
+			}
+			record := ledger.Record{Key: key}
+			if file != "" {
+				if record.Value, err = readFile(command, file); err != nil {
+					return err
+				}
+			} else {
+				record.Value = []byte(arguments[1])
+			}
+			transaction := ledger.Transaction{Records: []ledger.Record{record}}
+			return options.post(command, signersOf(&transaction), transaction)
+		},
+	}
+	options.bind(command)
+	command.Flags().StringVar(&file, "file", "", "take the value from this file; - means the standard input")
+	return command
+}
+
+// recordReport is a record as --json shows it.
+type recordReport struct {
+	Key    string `json:"key"`
+	Value  string `json:"value,omitempty"`        // where it is text
+	Base64 string `json:"value_base64,omitempty"` // where it is not
+	Height uint64 `json:"height"`
+}
+
+// newTxGetCommand is ledgerd tx get.
+func newTxGetCommand() *cobra.Command {
+	var remote remoteOptions
+	var asJSON bool
+	command := &cobra.Command{
+		Use:   "get KEY",
+		Short: "Show the value of a record",
+		Long: `Show the value of a record, byte for byte, as ledgerd tx put has set it last.
+With --json, value is its text, or value_base64 what is no text, and height the
+block that set it.`,
+		Example: `  ledgerd tx get acme:rates/eur
+  ledgerd tx get acme:rates/eur --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			key, err := parseRecordKey(arguments[0])
+			if err != nil {
+				return err
+			}
+			nodes, ctx, done, err := remote.connect(command.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			answer, err := nodes.Record(ctx, key)
+			if err != nil {
+				return err
+			}
+			value := answer.GetRecord().GetValue()
+			if asJSON {
+				report := recordReport{Key: string(key), Height: answer.GetHeight()}
+				if utf8.Valid(value) {
+					report.Value = string(value)
+				} else {
+					report.Base64 = base64.StdEncoding.EncodeToString(value)
+				}
+				return writeJSON(command.OutOrStdout(), report)
+			}
+			if isTerminal(command.OutOrStdout()) {
+				_, err = fmt.Fprintln(command.OutOrStdout(), printable(string(value), 0))
+				return err
+			}
+			_, err = command.OutOrStdout().Write(value)
+			return err
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	remote.bind(command, false)
+	addJSONFlag(command, &asJSON)
+	return command
+}
+
+func parseRecordKey(text string) (ledger.RecordKey, error) {
+	key := ledger.RecordKey(text)
+	if err := key.Validate(); err != nil {
+		return "", usagef("record %q: %w: write its key as ORGANISATION:NAME, for example acme:rates/eur", text, err)
+	}
+	return key, nil
+}
+
+// inputMax bounds the files that commands read whole, in bytes.
+const inputMax = 16 << 20
+
+// readFile reads a file whole; - is the standard input.
+func readFile(command *cobra.Command, path string) ([]byte, error) {
+	source := command.InOrStdin()
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		source = file
+	}
+	content, err := io.ReadAll(io.LimitReader(source, inputMax+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if len(content) > inputMax {
+		return nil, fmt.Errorf("%s has more than %d bytes, which is more than a transaction may have", path, inputMax)
+	}
+	return content, nil
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+// transactionReport is a transaction as ledgerd tx status --json shows it.
+type transactionReport struct {
+	statusReport
+	BlockHash   string               `json:"block_hash,omitempty"`
+	BlockTimeMS uint64               `json:"block_time_ms,omitempty"`
+	Signer      string               `json:"signer,omitempty"`
+	SignedBy    []string             `json:"signed_by,omitempty"`
+	Postings    []postingReport      `json:"postings,omitempty"`
+	Records     []recordChangeReport `json:"records,omitempty"`
+	Accounts    []string             `json:"accounts,omitempty"`
+	Registered  []string             `json:"organisations,omitempty"`
+	LastValid   uint64               `json:"last_valid,omitempty"`
+	Note        any                  `json:"note,omitempty"`
+	Proof       *proofReport         `json:"proof,omitempty"`
+}
+
+// recordChangeReport is a record that a transaction sets.
+type recordChangeReport struct {
+	Key   string `json:"key"`
+	Bytes int    `json:"bytes"`
+}
+
+// proofReport is what the check of a proof found.
+type proofReport struct {
+	Verified  bool     `json:"verified"`
+	BlockHash string   `json:"block_hash"`
+	SignedBy  []string `json:"signed_by"`
+	Confirmed []string `json:"confirmed_by"` // nodes that have this block
+}
+
+// txStatusOptions are the flags of ledgerd tx status.
+type txStatusOptions struct {
+	remote remoteOptions
+	wait   string
+	proof  bool
+	out    string
+	json   bool
+}
+
+// newTxStatusCommand is ledgerd tx status.
+func newTxStatusCommand() *cobra.Command {
+	var options txStatusOptions
+	command := &cobra.Command{
+		Use:   "status ID",
+		Short: "Show what became of a transaction, and prove it",
+		Long: `Show what became of a transaction, and prove it.
+
+Without --wait the answer is what the node knows now; with it, the command
+answers when the transaction has come that far, failed or expired. The exit
+status is 1 for a transaction that failed, expired or is not known.
+
+With --proof the node has to prove that the transaction is in its block with
+this result and these signatures. The proof is checked here: all that has to be
+believed is the hash of the block, so each node of --node is asked whether it
+has this block. --out keeps the proof in a file.`,
+		Example: `  ledgerd tx status 6a0c9f… --wait durable
+  ledgerd tx status 6a0c9f… --proof --node http://127.0.0.1:8080,http://127.0.0.1:8082`,
+		Args:              cobra.ExactArgs(1),
+		RunE:              options.run,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	options.remote.bind(command, false)
+	flags := command.Flags()
+	flags.StringVar(&options.wait, "wait", "", "answer when it is ordered, stored or durable (default at once)")
+	flags.BoolVar(&options.proof, "proof", false, "have the node prove it, and check the proof")
+	flags.StringVar(&options.out, "out", "", "write the checked proof to this file; goes with --proof")
+	addJSONFlag(command, &options.json)
+	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels, cobra.ShellCompDirectiveNoFileComp))
+	return command
+}
+
+func (o *txStatusOptions) run(command *cobra.Command, arguments []string) error {
+	id, err := ledger.ParseHash(arguments[0])
+	if err != nil {
+		return usagef("transaction id %q: %w", arguments[0], err)
+	}
+	if o.out != "" && !o.proof {
+		return usagef("--out keeps a proof: give --proof as well")
+	}
+	level := ledgerdv1.Level_LEVEL_UNSPECIFIED
+	if o.wait != "" {
+		if level, err = parseLevel(o.wait); err != nil {
+			return err
+		}
+	}
+	nodes, ctx, done, err := o.remote.connect(command.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	var transaction *ledgerdv1.Transaction
+	if level == ledgerdv1.Level_LEVEL_UNSPECIFIED {
+		transaction, err = nodes.Transaction(ctx, id)
+	} else {
+		transaction, err = nodes.Wait(ctx, id, level)
+	}
+	if errors.Is(err, context.DeadlineExceeded) && transaction != nil {
+		err = fmt.Errorf("the transaction is %s after %s, not %s", reportStatus(transaction.GetStatus()).place(), o.remote.timeout, o.wait)
+	}
+	if err != nil {
+		return err
+	}
+	report := reportTransaction(transaction)
+	if report.State == "unknown" {
+		return fmt.Errorf("the node at %s does not know a transaction %s", nodes.Current(), id)
+	}
+	if o.proof {
+		if report.Proof, err = o.check(ctx, nodes, id); err != nil {
+			return err
+		}
+	}
+	if o.json {
+		return errors.Join(writeJSON(command.OutOrStdout(), report), report.failure())
+	}
+	return errors.Join(report.write(command), report.failure())
+}
+
+func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
+	body := transaction.GetBody()
+	report := &transactionReport{
+		statusReport: reportStatus(transaction.GetStatus()), BlockTimeMS: transaction.GetBlockTimeMs(), Signer: body.GetSigner(),
+		LastValid: body.GetLastValid(), Note: noteReport(body.GetNote()), Postings: reportPostings(body.GetPostings()),
+	}
+	if hash := transaction.GetBlockHash(); len(hash) > 0 {
+		report.BlockHash = fmt.Sprintf("%x", hash)
+	}
+	for _, signature := range transaction.GetSignatures() {
+		report.SignedBy = append(report.SignedBy, signature.GetOrganisation())
+	}
+	for _, record := range body.GetRecords() {
+		report.Records = append(report.Records, recordChangeReport{record.GetKey(), len(record.GetValue())})
+	}
+	for _, opening := range body.GetAccounts() {
+		report.Accounts = append(report.Accounts, opening.GetAccount())
+	}
+	for _, registration := range body.GetOrganisations() {
+		report.Registered = append(report.Registered, registration.GetName())
+	}
+	return report
+}
+
+func (r *transactionReport) write(command *cobra.Command) error {
+	rows := table{colour: func(column int, cell string) string {
+		if column == 1 {
+			return colourOfState(cell)
+		}
+		return ""
+	}}
+	rows.add("transaction", r.ID)
+	rows.add("state", r.place())
+	if r.BlockHash != "" {
+		rows.add("block", r.BlockHash)
+		rows.add("time", moment(r.BlockTimeMS))
+	}
+	if len(r.SignedBy) > 0 {
+		rows.add("signed by", strings.Join(r.SignedBy, ", "))
+	}
+	if r.LastValid > 0 {
+		rows.add("valid to", fmt.Sprintf("block %d", r.LastValid))
+	}
+	for _, name := range r.Registered {
+		rows.add("registers", name)
+	}
+	for _, path := range r.Accounts {
+		rows.add("opens", path)
+	}
+	for _, record := range r.Records {
+		rows.add("sets", fmt.Sprintf("%s (%s)", record.Key, plural(record.Bytes, "byte")))
+	}
+	if r.Note != nil {
+		rows.add("note", printable(fmt.Sprintf("%s", r.Note), 200))
+	}
+	if r.Proof != nil {
+		rows.add("proof", fmt.Sprintf("holds; signed by %s; block confirmed by %s", strings.Join(r.Proof.SignedBy, ", "), strings.Join(r.Proof.Confirmed, ", ")))
+	}
+	out := command.OutOrStdout()
+	if err := rows.write(out); err != nil || len(r.Postings) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	postings := table{header: []string{"ACCOUNT", "AMOUNT", "ASSET"}, right: []bool{false, true, false}}
+	for _, posting := range r.Postings {
+		postings.add(posting.Account, posting.Amount, posting.Asset)
+	}
+	return postings.write(out)
+}
+
+// check fetches a proof, checks it, and asks every node named for its block.
+func (o *txStatusOptions) check(ctx context.Context, nodes *client.Client, id ledger.Hash) (*proofReport, error) {
+	answer, err := nodes.Proof(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	proof, err := ledger.DecodeProof(answer.GetEncoded())
+	if err != nil {
+		return nil, fmt.Errorf("the proof of %s cannot be read, do not trust this node: %w", nodes.Current(), err)
+	}
+	if err := ledger.VerifyProof(proof); err != nil {
+		return nil, fmt.Errorf("the proof of %s does not hold, do not trust this node: %w", nodes.Current(), err)
+	}
+	if proof.ID != id {
+		return nil, fmt.Errorf("the proof of %s is one of another transaction, do not trust this node", nodes.Current())
+	}
+	report := &proofReport{Verified: true, BlockHash: proof.BlockHash.String()}
+	for _, signature := range proof.Signatures {
+		report.SignedBy = append(report.SignedBy, string(signature.Organisation))
+	}
+	header, err := ledger.DecodeHeader(proof.Header)
+	if err != nil {
+		return nil, fmt.Errorf("the proof's block header: %w", err)
+	}
+	for _, address := range nodes.URLs() {
+		if err := confirm(ctx, address, header.Height, proof.BlockHash); err != nil {
+			return nil, err
+		}
+		report.Confirmed = append(report.Confirmed, address)
+	}
+	if o.out != "" {
+		return report, os.WriteFile(o.out, proof.Encode(), 0o644)
+	}
+	return report, nil
+}
+
+// confirm asks one node whether it has a block at a height.
+func confirm(ctx context.Context, address string, height ledger.Height, hash ledger.Hash) error {
+	node, err := client.New([]string{address}, client.Options{})
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	answer, err := node.Block(ctx, &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: 1})
+	if err != nil {
+		return fmt.Errorf("asking %s for block %d: %w", address, height, err)
+	}
+	if !bytes.Equal(answer.GetBlock().GetHeader().GetHash(), hash[:]) {
+		return fmt.Errorf("%s has another block at height %d than the proof: do not trust one of these nodes, run `ledgerd verify` on their folders", address, height)
+	}
+	return nil
+}

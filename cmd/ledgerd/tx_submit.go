@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// newTxSubmitCommand is ledgerd tx submit.
+func newTxSubmitCommand() *cobra.Command {
+	var options postOptions
+	var sign bool
+	command := &cobra.Command{
+		Use:   "submit FILE",
+		Short: "Submit a transaction that was signed before",
+		Long: `Submit a transaction that was signed before, with ledgerd tx post --out.
+
+The file (- is the standard input) has the transactions and their signatures, in
+hex or as bytes. Submitting the same file again, to any node, is safe: what it
+says happens once, and the answer is the same.
+
+With --sign, signatures that are missing are added first, with the keys that the
+keyring has. If some are still missing after that, the file is written anew for
+the next one to sign, and nothing is submitted.`,
+		Example: `  ledgerd tx post --posting acme:cash=-5 --posting acme:vault=5 --out payment.tx
+  ledgerd tx submit payment.tx --wait ordered
+
+  # Where the key of the other organisation is
+  ledgerd tx submit exchange.tx --sign`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			level, err := parseLevel(options.wait)
+			if err != nil {
+				return err
+			}
+			content, err := readFile(command, arguments[0])
+			if err != nil {
+				return err
+			}
+			bundle, err := parseBundle(content)
+			if err != nil {
+				return fmt.Errorf("%s: %w", arguments[0], err)
+			}
+			if sign {
+				if arguments[0] == "-" {
+					return usagef("--sign needs a file that it may write anew: name one")
+				}
+				complete, err := options.addSignatures(command, bundle, arguments[0])
+				if err != nil || !complete {
+					return err
+				}
+			}
+			nodes, ctx, done, err := options.remote.connect(command.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			statuses, err := nodes.Submit(ctx, bundle, level)
+			if err != nil {
+				return withWriters(err)
+			}
+			if len(statuses) == 1 {
+				return writeStatus(command.OutOrStdout(), options.json, reportStatus(statuses[0]))
+			}
+			reports := make([]statusReport, len(statuses))
+			for i, status := range statuses {
+				reports[i] = reportStatus(status)
+			}
+			return writeStatuses(command, options.json, reports)
+		},
+	}
+	options.bind(command)
+	command.Flags().BoolVar(&sign, "sign", false, "add the signatures that are missing, with the keys of the keyring")
+	return command
+}
+
+// writeStatuses shows the states of a bundle's transactions, and fails where one of them has.
+func writeStatuses(command *cobra.Command, asJSON bool, reports []statusReport) error {
+	var failure error
+	rows := table{header: []string{"TRANSACTION", "STATE", "REASON"}}
+	for _, report := range reports {
+		if failure == nil {
+			failure = report.failure()
+		}
+		rows.add(report.ID, report.place(), report.Reason)
+	}
+	if asJSON {
+		return errors.Join(writeJSON(command.OutOrStdout(), map[string]any{"transactions": reports}), failure)
+	}
+	return errors.Join(rows.write(command.OutOrStdout()), failure)
+}
+
+// parseBundle reads a signed bundle, in hex or as bytes.
+func parseBundle(content []byte) (*ledger.Bundle, error) {
+	encoded, err := hex.DecodeString(string(bytes.TrimSpace(content)))
+	if err != nil {
+		encoded = content
+	}
+	bundle, err := ledger.DecodeBundle(encoded)
+	if err != nil {
+		return nil, fmt.Errorf("not a signed transaction: %w: make one with `ledgerd tx post --out FILE`", err)
+	}
+	return bundle, nil
+}
+
+// addSignatures signs a bundle with the keys of the keyring. It tells whether all signatures are there; else it has written the file anew.
+func (o *postOptions) addSignatures(command *cobra.Command, bundle *ledger.Bundle, path string) (complete bool, err error) {
+	ring, err := o.keys.open()
+	if err != nil {
+		return false, err
+	}
+	var signers []ledger.OrganisationName
+	for i := range bundle.Len() {
+		for _, organisation := range signersOf(bundle.Transaction(i)) {
+			if !slices.Contains(signers, organisation) {
+				signers = append(signers, organisation)
+			}
+		}
+	}
+	before := len(bundle.Signatures())
+	report, err := signWithRing(bundle, ring, signers)
+	if err != nil {
+		return false, err
+	}
+	if len(report.Missing) == 0 {
+		return true, nil
+	}
+	if len(bundle.Signatures()) == before {
+		return false, fmt.Errorf("the keyring %s has none of the keys that are missing: those of %s", ring.Folder(), strings.Join(report.Missing, ", "))
+	}
+	report.File = path
+	return false, report.write(command, o.json, bundle)
+}

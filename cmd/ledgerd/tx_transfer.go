@@ -1,0 +1,93 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// newTxTransferCommand is ledgerd tx transfer.
+func newTxTransferCommand() *cobra.Command {
+	var options postOptions
+	var from, to, amount, asset, note string
+	command := &cobra.Command{
+		Use:   "transfer FROM TO AMOUNT [ASSET]",
+		Short: "Move an amount from one account to another",
+		Long: `Move an amount from one account to another.
+
+Accounts are written ORGANISATION:NAME. The organisation of the account that
+gives signs, with its key in the keyring. The amount is a whole number: keep
+cents where you need cents. Without an asset it is "unit". An account whose
+balance would fall below zero makes the transfer fail, unless it is an issuer
+(ledgerd account open --issuer).
+
+The command answers when the transfer is on the disks of a majority of the
+nodes, or earlier with --wait. If it is interrupted before, ask with ledgerd tx
+status what became of it; calling it again makes a second transfer.`,
+		Example: `  ledgerd tx transfer acme:mint acme:cash 100
+  ledgerd tx transfer acme:cash globex:cash 25 EUR --note "invoice 7"
+
+  # The same with flags, and no longer a wait than for its place in the order
+  ledgerd tx transfer --from acme:cash --to globex:cash --amount 25 --asset EUR --wait ordered`,
+		Args: cobra.MaximumNArgs(4),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			for i, value := range arguments {
+				flag := []string{"from", "to", "amount", "asset"}[i]
+				if command.Flags().Changed(flag) {
+					return usagef("%q is given for what --%s says as well: leave one out", value, flag)
+				}
+				*[]*string{&from, &to, &amount, &asset}[i] = value
+			}
+			if from == "" || to == "" || amount == "" {
+				return usagef("a transfer needs two accounts and an amount, for example `ledgerd tx transfer acme:mint acme:cash 100`")
+			}
+			transaction, err := transfer(from, to, amount, asset)
+			if err != nil {
+				return err
+			}
+			transaction.Note = []byte(note)
+			return options.post(command, signersOf(&transaction), transaction)
+		},
+		ValidArgsFunction: accountCompletion(&options.remote, 2),
+	}
+	flags := command.Flags()
+	flags.StringVar(&from, "from", "", "account that gives")
+	flags.StringVar(&to, "to", "", "account that takes")
+	flags.StringVar(&amount, "amount", "", "how much, a whole number above zero")
+	flags.StringVar(&asset, "asset", "", `asset (default "unit")`)
+	flags.StringVar(&note, "note", "", "a note, kept in the transaction")
+	options.bind(command)
+	completeFlag(command, "from", accountCompletion(&options.remote, 1))
+	completeFlag(command, "to", accountCompletion(&options.remote, 1))
+	return command
+}
+
+// transfer makes the transaction, from text.
+func transfer(from, to, amount, asset string) (ledger.Transaction, error) {
+	giver, err := parseAccount(from)
+	if err != nil {
+		return ledger.Transaction{}, err
+	}
+	taker, err := parseAccount(to)
+	if err != nil {
+		return ledger.Transaction{}, err
+	}
+	if giver == taker {
+		return ledger.Transaction{}, usagef("%s cannot pay itself: name two accounts", from)
+	}
+	sum, err := parseAmount(amount)
+	if err != nil {
+		return ledger.Transaction{}, err
+	}
+	name, err := parseAsset(asset)
+	if err != nil {
+		return ledger.Transaction{}, err
+	}
+	negative, err := sum.Neg()
+	if err != nil {
+		return ledger.Transaction{}, usagef("amount %s: %w", amount, err)
+	}
+	return ledger.Transaction{Postings: []ledger.Posting{
+		{Account: giver, Asset: name, Amount: negative}, {Account: taker, Asset: name, Amount: sum},
+	}}, nil
+}
