@@ -17,14 +17,12 @@ func newBenchCommand() *cobra.Command {
 what its TCP can do, what the ordering engines make of it, and what is left of that with signatures, execution and disks.`,
 		Example: `  ledgerd bench loopback
   ledgerd bench engine --engine allconcur+ --servers 5 --batch 1024 --size 64 --for 5s --fabric p2p`,
-		Args: cobra.NoArgs,
 	}
-	command.AddCommand(
+	return newGroupCommand(command,
 		newBenchEngineCommand(),
 		newBenchServerCommand(),
 		newBenchLoopbackCommand(),
 	)
-	return command
 }
 
 // writeBenchJSON writes a result for programs.

@@ -40,6 +40,7 @@ type digraphReport struct {
 // newDigraphCommand is ledgerd digraph.
 func newDigraphCommand() *cobra.Command {
 	var options digraphOptions
+	var asJSON bool
 	command := &cobra.Command{
 		Use:   "digraph --servers N",
 		Short: "Show the overlay over which the nodes of a shard broadcast",
@@ -82,12 +83,12 @@ target, as in a shard.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			given := command.Flags().Changed
-			if asJSON := command.Flag("json"); asJSON != nil && asJSON.Value.String() == "true" && !given("format") {
+			if asJSON {
 				options.format = "json"
 			}
 			g, err := options.build(given("degree"), given("nines") || given("period") || given("mttf"))
 			if err != nil {
-				return err
+				return asUsage(err)
 			}
 			return options.print(command.OutOrStdout(), g)
 		},
@@ -100,6 +101,8 @@ target, as in a shard.`,
 	flags.DurationVar(&options.mttf, "mttf", digraph.DefaultMTTF, "mean time to failure of a server")
 	flags.StringVar(&options.kind, "kind", "", "kind of overlay: gs, binomial, complete or ring (default gs, or complete for few servers)")
 	flags.StringVar(&options.format, "format", "text", "output format: text, json or dot")
+	addJSONFlag(command, &asJSON)
+	command.MarkFlagsMutuallyExclusive("json", "format")
 	command.MarkFlagsMutuallyExclusive("degree", "nines")
 	command.MarkFlagsMutuallyExclusive("degree", "period")
 	command.MarkFlagsMutuallyExclusive("degree", "mttf")

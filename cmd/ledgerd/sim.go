@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -75,13 +74,8 @@ engines that nodes run, over a simulated network, with delays and crashes that
 follow from a number, the seed. The same seed gives the same run, event for
 event, on every machine.`,
 		Example: `  ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000`,
-		Args:    cobra.NoArgs,
-		RunE: func(command *cobra.Command, _ []string) error {
-			return command.Help()
-		},
 	}
-	command.AddCommand(newSimCheckCommand())
-	return command
+	return newGroupCommand(command, newSimCheckCommand())
 }
 
 // newSimCheckCommand is ledgerd sim check.
@@ -138,13 +132,9 @@ server delivered last does not count, and the survivors still have to agree.
 			}
 			group, run, err := options.build(command.Flags().Changed("crashes"))
 			if err != nil {
-				return err
+				return asUsage(err)
 			}
-			// From here on the flags are right, and a failure is the engines'.
-			command.SilenceUsage = true
-			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt)
-			defer stop()
-			return options.run(ctx, command.OutOrStdout(), command.ErrOrStderr(), group, run)
+			return options.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), group, run)
 		},
 	}
 	flags := command.Flags()
@@ -157,7 +147,7 @@ server delivered last does not count, and the survivors still have to agree.
 	flags.BoolVar(&options.tails, "lose-tails", false, "let a crash lose frames that are under way")
 	flags.StringVar(&options.plant, "plant", "", "plant a bug: dropped-forward, early-delivery or pruned-too-soon")
 	flags.BoolVar(&options.trace, "trace", false, "show the run event by event; goes with a single seed")
-	flags.BoolVar(&options.json, "json", false, "print one JSON object")
+	addJSONFlag(command, &options.json)
 	plants := make([]string, len(simPlants))
 	for i, fault := range simPlants {
 		plants[i] = fault.String()
@@ -264,7 +254,7 @@ func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.
 	case report.Failed > 0:
 		return fmt.Errorf("%d of %d seeds break a property", report.Failed, report.Seeds)
 	case interrupted:
-		return fmt.Errorf("interrupted after %d of %d seeds; go on with --seed %d", report.Seeds, o.seeds, o.seed+uint64(report.Seeds))
+		return &toldError{fmt.Errorf("interrupted after %d of %d seeds; go on with --seed %d", report.Seeds, o.seeds, o.seed+uint64(report.Seeds))}
 	}
 	return nil
 }
