@@ -155,8 +155,8 @@ func (o *testnetOptions) print(out io.Writer, report testnetReport) error {
 	return err
 }
 
-// testnetProcess is the command line of a node's process, but its home. It is a variable for tests, whose program is another one.
-var testnetProcess = func() ([]string, error) {
+// nodeProcess is the command line of a node's process, but its home.
+func nodeProcess() ([]string, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program, to run nodes as processes: %w", err)
@@ -173,7 +173,7 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 		}
 		return fmt.Errorf("%w: %s", err, advice)
 	}
-	command, err := testnetProcess()
+	command, err := nodeProcess()
 	if err != nil {
 		return err
 	}

@@ -19,4 +19,12 @@
 //
 // Every server keeps a running hash over all that it A-delivered since its start: round, who was removed, origins, payload bytes. At the end the
 // servers' hashes at the last round that all of them have delivered must be equal, or the run is an error ([ErrDiverged]).
+//
+// # The whole ledger
+//
+// [RunLedger] measures what clients get: signed transactions, ordered, executed and stored by nodes as users run them, each a process with a store of its own
+// (or all in this process, over the memory fabric). Clients wait for each bundle's acknowledgement before they make the next. The figures are like those above,
+// with these differences: a request is a transaction that was acknowledged, its bytes are the signed bundle's; the latency is that of a bundle, from before the
+// call to after the answer; the processor time is that of the nodes without the clients, but with them where the nodes are in this process; the bytes on lanes
+// include heartbeats. At the end all nodes' blocks are compared, and the chain must have whatever was acknowledged.
 package bench

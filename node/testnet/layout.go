@@ -2,12 +2,13 @@ package testnet
 
 import (
 	"crypto/ed25519"
-	"crypto/rand"
+	cryptorand "crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -90,14 +91,14 @@ func Make(l Layout) (homes []*home.Home, err error) {
 	genesis := &ledger.Genesis{Chain: l.Chain, Time: ledger.Milliseconds(time.Now().UnixMilli())}
 	keys := make([]ed25519.PrivateKey, l.Nodes)
 	for i := range keys {
-		if keys[i], err = p2p.NewIdentity(rand.Reader); err != nil {
+		if keys[i], err = p2p.NewIdentity(cryptorand.Reader); err != nil {
 			return nil, err
 		}
 		genesis.Members = append(genesis.Members, ledger.Member{
 			Name: Name(i), Key: keys[i].Public().(ed25519.PublicKey), Address: address(l.BasePort + 2*i + 1),
 		})
 	}
-	operator, err := p2p.NewIdentity(rand.Reader)
+	operator, err := p2p.NewIdentity(cryptorand.Reader)
 	if err != nil {
 		return nil, err
 	}
@@ -227,4 +228,27 @@ func WriteKey(path string, key ed25519.PrivateKey) error {
 		return fmt.Errorf("key: %w", err)
 	}
 	return home.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600)
+}
+
+// portTries is how many places FreeBasePort looks at.
+const portTries = 64
+
+// FreeBasePort finds a base port for so many nodes, all of whose ports are free now.
+func FreeBasePort(nodes int) (int, error) {
+	const lowest, highest = 20000, 32000 // below what systems give out by themselves
+	for range portTries {
+		base := lowest + rand.IntN(highest-lowest)
+		free := true
+		for port := base; port < base+2*nodes && free; port++ {
+			listener, err := net.Listen("tcp", address(port))
+			free = err == nil
+			if free {
+				free = listener.Close() == nil
+			}
+		}
+		if free {
+			return base, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: no %d free ports in a row found", ErrLayout, 2*nodes)
 }

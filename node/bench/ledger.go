@@ -1,0 +1,240 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/testnet"
+)
+
+// The acknowledgements that a run can wait for.
+const (
+	AckOrdered = "ordered"
+	AckStored  = "stored"
+	AckDurable = "durable"
+)
+
+// ackLevels are the API's names of the acknowledgements.
+var ackLevels = map[string]ledgerdv1.Level{
+	AckOrdered: ledgerdv1.Level_LEVEL_ORDERED, AckStored: ledgerdv1.Level_LEVEL_STORED, AckDurable: ledgerdv1.Level_LEVEL_DURABLE,
+}
+
+// ClientsMax bounds the clients of a run.
+const ClientsMax = 4096
+
+// startOrdering is how long the nodes of a run may take until they order.
+const startOrdering = 60 * time.Second
+
+// settleTime is how long the nodes may take, at the end, to have the blocks that any of them has.
+const settleTime = 20 * time.Second
+
+// LedgerParameters of a run of the whole ledger.
+type LedgerParameters struct {
+	// Nodes is how many nodes there are, Clients how many clients submit to them in turn, each for an organisation of its own, one bundle after the other.
+	Nodes   int `json:"nodes"`
+	Clients int `json:"clients"`
+	// Bundle is how many transactions a bundle has: they share one signature.
+	Bundle int `json:"bundle"`
+	// Ack is AckOrdered, AckStored or AckDurable: what a client waits for.
+	Ack string `json:"ack"`
+	// Fabric is FabricP2P, with a process for each node, or FabricMemory, with all in this process.
+	Fabric string `json:"fabric"`
+	// Engine is allconcur.EngineAllConcur or allconcur.EngineAllConcurPlus.
+	Engine string `json:"engine"`
+	// For is the length of the measured window.
+	For time.Duration `json:"-"`
+}
+
+// Validate says what is wrong; the error wraps ErrParameters.
+func (p LedgerParameters) Validate() error {
+	switch _, known := ackLevels[p.Ack]; {
+	case p.Nodes < 1 || p.Nodes > testnet.NodesMax:
+		return fmt.Errorf("%w: %d nodes, want 1 to %d", ErrParameters, p.Nodes, testnet.NodesMax)
+	case p.Clients < 1 || p.Clients > ClientsMax:
+		return fmt.Errorf("%w: %d clients, want 1 to %d", ErrParameters, p.Clients, ClientsMax)
+	case p.Bundle < 1 || p.Bundle > ledger.MaxBundleTransactions:
+		return fmt.Errorf("%w: bundles of %d transactions, want 1 to %d", ErrParameters, p.Bundle, ledger.MaxBundleTransactions)
+	case !known:
+		return fmt.Errorf("%w: acknowledgement %q, want %q, %q or %q", ErrParameters, p.Ack, AckOrdered, AckStored, AckDurable)
+	case p.Fabric != FabricMemory && p.Fabric != FabricP2P:
+		return fmt.Errorf("%w: fabric %q, want %q or %q", ErrParameters, p.Fabric, FabricMemory, FabricP2P)
+	case p.Engine != allconcur.EngineAllConcur && p.Engine != allconcur.EngineAllConcurPlus:
+		return fmt.Errorf("%w: engine %q, want %q or %q", ErrParameters, p.Engine, allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
+	case p.For <= 0:
+		return fmt.Errorf("%w: a run for %v", ErrParameters, p.For)
+	}
+	return nil
+}
+
+// LedgerResult of a run; the package comment says what the figures mean.
+type LedgerResult struct {
+	LedgerParameters
+	Seconds           float64 `json:"seconds"`
+	RequestsPerSecond float64 `json:"requests_per_second"`
+	GbitPerSecond     float64 `json:"gbit_per_second"`
+	LatencyP50        float64 `json:"latency_p50_us"`
+	LatencyP99        float64 `json:"latency_p99_us"`
+	CPUSeconds        float64 `json:"cpu_seconds"`
+	WireBytesPerByte  float64 `json:"wire_bytes_per_byte"`
+	// Acknowledged transactions since the start; all of them are in the chain.
+	Acknowledged uint64 `json:"acknowledged"`
+	// ComparedHeight is the block up to which the chains of all nodes were compared.
+	ComparedHeight ledger.Height `json:"compared_height"`
+}
+
+// LedgerEnvironment is where a run takes place.
+type LedgerEnvironment struct {
+	// Dir gets the nodes' homes; it must be empty. Its disk is measured along.
+	Dir string
+	// Command runs a node of a home as a process; see testnet.ProcessOptions.
+	Command []string
+	// Start starts a node in this process.
+	Start testnet.Starter
+}
+
+// RunLedger measures the whole ledger: signed transactions, ordered, executed and stored. Nothing runs when it returns; the folder is the caller's to
+// remove. ErrParameters, ErrServer, ErrDiverged, or ctx's cause.
+func RunLedger(ctx context.Context, p LedgerParameters, environment LedgerEnvironment) (result LedgerResult, err error) {
+	if err := p.Validate(); err != nil {
+		return LedgerResult{}, err
+	}
+	nodes, err := startNodes(ctx, p, environment)
+	if err != nil {
+		return LedgerResult{}, err
+	}
+	defer func() { err = errors.Join(err, nodes.stop()) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel(nil)
+	watching.Go(func() {
+		select {
+		case <-nodes.ended:
+			cancel(fmt.Errorf("%w: a node ended by itself", ErrServer))
+		case <-ctx.Done():
+		}
+	})
+	load, err := newLoad(ctx, p, nodes.urls)
+	if err != nil {
+		return LedgerResult{}, errors.Join(context.Cause(ctx), err)
+	}
+	defer load.close()
+	load.start(ctx, cancel)
+	defer load.end()
+	if err := pause(ctx, warmUp(p.For)); err != nil {
+		return LedgerResult{}, err
+	}
+	before, err := nodes.figures(ctx)
+	if err != nil {
+		return LedgerResult{}, err
+	}
+	load.begin()
+	if err := pause(ctx, p.For); err != nil {
+		return LedgerResult{}, err
+	}
+	window := load.window()
+	after, err := nodes.figures(ctx)
+	if err != nil {
+		return LedgerResult{}, err
+	}
+	acknowledged := load.end()
+	if ctx.Err() != nil {
+		return LedgerResult{}, context.Cause(ctx)
+	}
+	if window.Requests == 0 {
+		return LedgerResult{}, fmt.Errorf("%w: nothing was acknowledged in %.3f s; measure for longer", ErrServer, window.Seconds)
+	}
+	height, err := compareChains(ctx, nodes.urls, acknowledged)
+	if err != nil {
+		return LedgerResult{}, err
+	}
+	return LedgerResult{
+		LedgerParameters:  p,
+		Seconds:           window.Seconds,
+		RequestsPerSecond: float64(window.Requests) / window.Seconds,
+		GbitPerSecond:     float64(window.Bytes) * 8 / 1e9 / window.Seconds,
+		LatencyP50:        float64(window.Latency.Quantile(0.50)) / 1e3,
+		LatencyP99:        float64(window.Latency.Quantile(0.99)) / 1e3,
+		CPUSeconds:        after.cpuSeconds - before.cpuSeconds,
+		WireBytesPerByte:  (after.sentBytes - before.sentBytes) / float64(window.Bytes),
+		Acknowledged:      acknowledged,
+		ComparedHeight:    height,
+	}, nil
+}
+
+// compareChains makes sure that all nodes have the same blocks up to the least of their heads, and that the chain has what was acknowledged.
+func compareChains(ctx context.Context, urls []string, acknowledged uint64) (ledger.Height, error) {
+	nodes, err := clientsOf(urls)
+	if err != nil {
+		return 0, err
+	}
+	defer closeClients(nodes)
+	settling, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	common, err := settle(settling, nodes)
+	if err != nil {
+		return 0, err
+	}
+	want := make([]ledger.Hash, 0, common)
+	transactions := uint64(0)
+	for i, node := range nodes {
+		next := ledger.Height(1)
+		for header, err := range node.Blocks(ctx, 1, true) {
+			if err != nil {
+				return 0, err
+			}
+			var hash ledger.Hash
+			copy(hash[:], header.GetHash())
+			switch {
+			case ledger.Height(header.GetHeight()) != next:
+				return 0, fmt.Errorf("%w: %s shows block %d in place of %d", ErrDiverged, urls[i], header.GetHeight(), next)
+			case i == 0:
+				want = append(want, hash)
+				transactions += uint64(header.GetTransactionCount())
+			case want[next-1] != hash:
+				return 0, fmt.Errorf("%w: block %d is %v at %s and %v at %s", ErrDiverged, next, hash, urls[i], want[next-1], urls[0])
+			}
+			if next++; next > common {
+				break
+			}
+		}
+		if next <= common {
+			return 0, fmt.Errorf("%w: %s shows no block %d", ErrDiverged, urls[i], next)
+		}
+	}
+	if transactions < acknowledged {
+		return 0, fmt.Errorf("%w: %d transactions were acknowledged, and %d are in the chain", ErrDiverged, acknowledged, transactions)
+	}
+	return common, nil
+}
+
+// settle waits until all nodes have the same head, or time is up; it returns the least height.
+func settle(ctx context.Context, nodes []*client.Client) (ledger.Height, error) {
+	for {
+		var least, most uint64
+		for i, node := range nodes {
+			state, err := node.Node(ctx)
+			if err != nil {
+				return 0, err
+			}
+			height := state.GetOrderedHeight()
+			if i == 0 || height < least {
+				least = height
+			}
+			most = max(most, height)
+		}
+		if least == most {
+			return ledger.Height(least), nil
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return 0, fmt.Errorf("%w: after %v the nodes' heads are still %d to %d", ErrDiverged, settleTime, least, most)
+		}
+	}
+}
