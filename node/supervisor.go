@@ -304,6 +304,7 @@ func (s *supervisor) onAnnouncement(from rdmanet.Peer, payload []byte) {
 	}
 	s.mu.Lock()
 	s.heard[server] = heard{a, time.Now()}
+	s.linked[server] = true // it may have connected before this node watched
 	if engine := s.node.home.Config.Ordering.Engine; a.engine != engine && !s.warned[server] {
 		s.warned[server] = true
 		s.node.logger.Error("a member is set to another engine: set [ordering] engine to the same on all nodes and start them again", "member", server, "its", a.engine, "ours", engine)
