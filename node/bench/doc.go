@@ -26,5 +26,5 @@
 // (or all in this process, over the memory fabric). Clients wait for each bundle's acknowledgement before they make the next. The figures are like those above,
 // with these differences: a request is a transaction that was acknowledged, its bytes are the signed bundle's; the latency is that of a bundle, from before the
 // call to after the answer; the processor time is that of the nodes without the clients, but with them where the nodes are in this process; the bytes on lanes
-// include heartbeats. At the end all nodes' blocks are compared, and the chain must have whatever was acknowledged.
+// are those of the engines, as the nodes tell them. At the end all nodes' blocks are compared, and the chain must have whatever was acknowledged.
 package bench

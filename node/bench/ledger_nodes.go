@@ -19,7 +19,7 @@ import (
 // The nodes' metrics that a run reads.
 const (
 	metricCPU  = "process_cpu_seconds_total"
-	metricSent = "ledgerd_lane_bytes_sent_total"
+	metricSent = "ledgerd_lane_bytes_sent" // frames of engines, in this generation
 )
 
 // nodes are the running nodes of a run, as processes or in this one.

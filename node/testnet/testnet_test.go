@@ -1,0 +1,382 @@
+package testnet
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// roleVariable makes the test binary a node's process, in the role that it names.
+const roleVariable = "LEDGERD_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Exit(play(role))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// play is a process that behaves as told: well, or never ready, or deaf to all requests to stop.
+func play(role string) int {
+	fmt.Println("level=INFO hello")
+	switch role {
+	case "broken":
+		fmt.Println("the disk is made of cheese")
+		return 1
+	case "deaf":
+		signal.Ignore(syscall.SIGTERM, os.Interrupt)
+		fmt.Println(ReadyWord + "http://deaf")
+		select {}
+	}
+	fmt.Println("level=ERROR not so bad")
+	fmt.Println(ReadyWord + "http://" + filepath.Base(os.Args[len(os.Args)-1]))
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM)
+	ended := make(chan struct{})
+	go func() {
+		_ = bufio.NewScanner(os.Stdin).Scan()
+		close(ended)
+	}()
+	select {
+	case <-signals:
+	case <-ended:
+	}
+	return 0
+}
+
+func make3(t *testing.T) (string, []*home.Home) {
+	t.Helper()
+	dir := t.TempDir()
+	homes, err := Make(Layout{Dir: dir, Nodes: 3, BasePort: 30100, Engine: allconcur.EngineAllConcur, Chain: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, homes
+}
+
+func TestMakeAndLoad(t *testing.T) {
+	t.Parallel()
+	dir, made := make3(t)
+	loaded, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, h := range loaded {
+		if h.Name() != Name(i) || h.Genesis.Hash() != made[i].Genesis.Hash() || h.Config.Ordering.Engine != allconcur.EngineAllConcur ||
+			URL(h) != fmt.Sprintf("http://127.0.0.1:%d", 30100+2*i) || h.FabricAddress() != fmt.Sprintf("127.0.0.1:%d", 30101+2*i) {
+			t.Errorf("home %d: %+v", i, h.Config)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, OperatorKeyFile))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the operator's key: %v, %v", info, err)
+	}
+	if len(loaded[0].Genesis.Operators) != 1 || loaded[0].Genesis.Chain != "test" {
+		t.Errorf("genesis %+v", loaded[0].Genesis)
+	}
+	if _, err := Make(Layout{Dir: dir, Nodes: 3}); !errors.Is(err, home.ErrExists) {
+		t.Errorf("made over another one: %v", err)
+	}
+	if err := os.Rename(filepath.Join(dir, Name(2)), filepath.Join(dir, "elsewhere")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(dir); !errors.Is(err, ErrForeign) {
+		t.Errorf("a home is missing: %v", err)
+	}
+	other, _ := make3(t)
+	if err := os.Rename(filepath.Join(other, Name(2)), filepath.Join(dir, Name(2))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(dir); !errors.Is(err, ErrForeign) {
+		t.Errorf("a home of another chain: %v", err)
+	}
+	if _, err := Load(t.TempDir()); !errors.Is(err, ErrForeign) {
+		t.Errorf("an empty folder: %v", err)
+	}
+}
+
+func TestMakeRefusesAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, layout := range map[string]Layout{
+		"no nodes":    {Nodes: 0},
+		"too many":    {Nodes: NodesMax + 1},
+		"no port":     {Nodes: 1, BasePort: -1},
+		"ports end":   {Nodes: 4, BasePort: 65530},
+		"bad engine":  {Nodes: 2, Engine: "paxos"},
+		"bad chain":   {Nodes: 2, Chain: "no chain"},
+		"late change": {Nodes: 2, Change: func(i int, config *home.Config) { config.Ordering.PoolBytesMax = 1 - i }},
+	} {
+		layout.Dir = filepath.Join(t.TempDir(), "net")
+		if _, err := Make(layout); err == nil {
+			t.Errorf("%s: made", name)
+		}
+		if left, _ := filepath.Glob(filepath.Join(layout.Dir, "*")); len(left) > 0 {
+			t.Errorf("%s: left %v", name, left)
+		}
+	}
+}
+
+func TestCheckPorts(t *testing.T) {
+	t.Parallel()
+	base, err := FreeBasePort(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	homes, err := Make(Layout{Dir: t.TempDir(), Nodes: 2, BasePort: base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken, err := net.Listen("tcp", homes[1].FabricAddress())
+	if err != nil {
+		t.Skip("somebody took the port meanwhile")
+	}
+	defer taken.Close()
+	if err := CheckPorts(homes); err == nil || !strings.Contains(err.Error(), "node-1 cannot listen for its fabric") {
+		t.Errorf("%v", err)
+	}
+}
+
+// events collects what is reported, and lets a test wait for it.
+type events struct {
+	mutex sync.Mutex
+	seen  []Event
+}
+
+func (e *events) report(event Event) {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	e.seen = append(e.seen, event)
+}
+
+func (e *events) count(node int, kind EventKind) int {
+	e.mutex.Lock()
+	defer e.mutex.Unlock()
+	n := 0
+	for _, event := range e.seen {
+		if event.Node == node && event.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *events) wait(t *testing.T, node int, kind EventKind, count int) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if e.count(node, kind) >= count {
+			return
+		}
+	}
+	t.Fatalf("node %d was not %s %d times", node, kind, count)
+}
+
+func startRole(t *testing.T, role string, options ProcessOptions) (*Processes, []*home.Home, *events) {
+	t.Helper()
+	_, homes := make3(t)
+	seen := new(events)
+	options.Command, options.Environment, options.Report = []string{os.Args[0], "start"}, []string{roleVariable + "=" + role}, seen.report
+	options.RestartPause = 10 * time.Millisecond
+	processes := Run(homes, options)
+	t.Cleanup(func() { stopNow(t, processes) })
+	return processes, homes, seen
+}
+
+func stopNow(t *testing.T, processes *Processes) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	processes.Stop(ctx)
+}
+
+func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
+
+func TestProcesses(t *testing.T) {
+	t.Parallel()
+	processes, homes, seen := startRole(t, "good", ProcessOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := processes.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if urls := processes.URLs(); urls[2] != "http://node-2" {
+		t.Errorf("addresses %v", urls)
+	}
+	first := processes.PIDs()
+	if err := syscall.Kill(first[1], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	seen.wait(t, 1, EventReady, 2)
+	second := processes.PIDs()
+	if second[0] != first[0] || second[1] == first[1] || seen.count(1, EventEnded) != 1 || seen.count(0, EventError) != 1 {
+		t.Errorf("processes %v, then %v: %v", first, second, seen.seen)
+	}
+	stopNow(t, processes)
+	for _, pid := range append(first, second...) {
+		if alive(pid) {
+			t.Errorf("process %d is left", pid)
+		}
+	}
+	if err := processes.Err(); err != nil {
+		t.Error(err)
+	}
+	log, err := os.ReadFile(filepath.Join(homes[1].Dir, LogFile))
+	if err != nil || strings.Count(string(log), "hello") != 2 {
+		t.Errorf("log %q, %v", log, err)
+	}
+}
+
+func TestProcessesThatNeverComeUp(t *testing.T) {
+	t.Parallel()
+	processes, _, _ := startRole(t, "broken", ProcessOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := processes.Ready(ctx); !errors.Is(err, ErrGaveUp) || !strings.Contains(err.Error(), "cheese") {
+		t.Errorf("%v", err)
+	}
+	select {
+	case <-processes.Done():
+	case <-ctx.Done():
+		t.Error("processes are left")
+	}
+}
+
+func TestDeafProcessesAreKilled(t *testing.T) {
+	t.Parallel()
+	processes, _, _ := startRole(t, "deaf", ProcessOptions{StopTime: 50 * time.Millisecond})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := processes.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ids := processes.PIDs()
+	stopNow(t, processes)
+	for _, pid := range ids {
+		if alive(pid) {
+			t.Errorf("process %d is left", pid)
+		}
+	}
+}
+
+func TestProgramThatIsNone(t *testing.T) {
+	t.Parallel()
+	_, homes := make3(t)
+	processes := Run(homes, ProcessOptions{Command: []string{"/nonexistent/program"}, RestartPause: time.Millisecond})
+	if err := processes.Ready(t.Context()); !errors.Is(err, ErrGaveUp) || !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	stopNow(t, processes)
+}
+
+func TestLongLines(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	var got []string
+	l := &lines{log: &log, line: func(line string) { got = append(got, line) }}
+	long := strings.Repeat("x", 3*lineMax)
+	for _, part := range []string{"on", "e\ntwo\n", long, "\nth", "ree\n"} {
+		if n, err := l.Write([]byte(part)); n != len(part) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if len(got) != 4 || got[0] != "one" || got[1] != "two" || len(got[2]) != lineMax || got[3] != "three" || log.Len() != len(long)+len("one\ntwo\n\nthree\n") {
+		t.Errorf("%.60q", got)
+	}
+}
+
+func TestLargeLogIsSetAside(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), LogFile)
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, logBytesMax+1); err != nil {
+		t.Fatal(err)
+	}
+	log, err := openLog(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path + ".1"); err != nil || info.Size() != logBytesMax+1 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// imagined is a node that does what a test says.
+type imagined struct {
+	mode api.NodeMode
+	done chan struct{}
+	stop chan struct{}
+}
+
+func (n *imagined) URL() string                { return "http://imagined" }
+func (n *imagined) State() api.NodeState       { return api.NodeState{Mode: n.mode, Reason: "it is imagined"} }
+func (n *imagined) Done() <-chan struct{}      { return n.done }
+func (n *imagined) Err() error                 { return errors.New("it was a dream") }
+func (n *imagined) Stop(context.Context) error { close(n.stop); return nil }
+
+func TestEmbed(t *testing.T) {
+	t.Parallel()
+	nodes := make([]*imagined, 3)
+	start := func(fail order) Starter {
+		return func(_ context.Context, at *home.Home, fabric rdmanet.Host) (Node, error) {
+			if order(at.Self) == fail {
+				return nil, errors.New("no power")
+			}
+			if fabric.ID() == "" || at.Config.API.Listen != fmt.Sprintf("127.0.0.1:%d", 100+at.Self) {
+				t.Errorf("%s: %v at %s", at.Name(), fabric.ID(), at.Config.API.Listen)
+			}
+			nodes[at.Self] = &imagined{mode: api.ModeOrdering, done: make(chan struct{}), stop: make(chan struct{})}
+			return nodes[at.Self], nil
+		}
+	}
+	ports := []int{100, 101, 102}
+	if _, err := Embed(t.Context(), EmbedOptions{Dir: t.TempDir(), Ports: ports, Start: start(1)}); err == nil || !strings.Contains(err.Error(), "node-1: no power") {
+		t.Errorf("%v", err)
+	}
+	<-nodes[0].stop
+	<-nodes[2].stop
+	cluster, err := Embed(t.Context(), EmbedOptions{Dir: t.TempDir(), Ports: ports, Start: start(-1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.Ordering(t.Context()); err != nil {
+		t.Error(err)
+	}
+	nodes[2].mode = api.ModeStarting
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := cluster.Ordering(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "node-2 is starting: it is imagined") {
+		t.Errorf("%v", err)
+	}
+	close(nodes[1].done)
+	if err := cluster.Ordering(t.Context()); err == nil || !strings.Contains(err.Error(), "node-1 ended: it was a dream") {
+		t.Errorf("%v", err)
+	}
+	if err := cluster.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// order is a place among the nodes, -1 for none.
+type order int
