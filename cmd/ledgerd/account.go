@@ -227,7 +227,7 @@ type historyReport struct {
 	Index         uint32          `json:"index"`
 	TimeMS        uint64          `json:"time_ms"`
 	Changes       []balanceReport `json:"changes"`
-	Balances      []balanceReport `json:"balances"`
+	Balances      []balanceReport `json:"balances,omitempty"` // after it, where the node keeps them
 	Note          any             `json:"note,omitempty"`
 }
 
@@ -240,7 +240,7 @@ func newAccountHistoryCommand() *cobra.Command {
 		Use:   "history ORGANISATION:NAME",
 		Short: "Show what changed an account",
 		Long: `Show the transactions that changed an account's balances, the newest first, with
-each change and the balance after it.`,
+each change of each asset.`,
 		Example: `  ledgerd account history acme:cash --limit 10
   ledgerd account history acme:cash --oldest-first --limit 0 --json`,
 		Args: cobra.ExactArgs(1),
@@ -262,7 +262,7 @@ each change and the balance after it.`,
 				return err
 			}
 			reports := make([]historyReport, len(entries))
-			rows := table{header: []string{"TIME", "BLOCK", "CHANGE", "BALANCE", "ASSET", "TRANSACTION", "NOTE"}, right: []bool{false, true, true, true}}
+			rows := table{header: []string{"TIME", "BLOCK", "CHANGE", "ASSET", "TRANSACTION", "NOTE"}, right: []bool{false, true, true}}
 			for i, entry := range entries {
 				reports[i] = historyReport{
 					TransactionID: entry.GetTransactionIdHex(), Height: entry.GetHeight(), Index: entry.GetIndex(), TimeMS: entry.GetTimeMs(),
@@ -286,19 +286,15 @@ each change and the balance after it.`,
 
 // row adds an entry to a table, with a line for each asset that it changed.
 func (r *historyReport) row(rows *table, note string) {
-	after := make(map[string]string)
-	for _, balance := range r.Balances {
-		after[balance.Asset] = balance.Amount
-	}
 	for i, change := range r.Changes {
 		amount := change.Amount
 		if !strings.HasPrefix(amount, "-") {
 			amount = "+" + amount
 		}
 		if i == 0 {
-			rows.add(moment(r.TimeMS), fmt.Sprint(r.Height), amount, after[change.Asset], change.Asset, r.TransactionID, printable(note, 40))
+			rows.add(moment(r.TimeMS), fmt.Sprint(r.Height), amount, change.Asset, r.TransactionID, printable(note, 40))
 		} else {
-			rows.add("", "", amount, after[change.Asset], change.Asset, "", "")
+			rows.add("", "", amount, change.Asset)
 		}
 	}
 }

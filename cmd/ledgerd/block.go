@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -268,8 +269,8 @@ func (o *blockOptions) followFrom(ctx context.Context, command *cobra.Command, n
 			plural(int(report.TransactionCount), "transaction"), report.FailedCount, report.Hash)
 		return err
 	})
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return nil
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || client.CodeOf(err) == connect.CodeDeadlineExceeded {
+		return nil // it was stopped, or the time of --timeout is over, which the node may notice first
 	}
 	return err
 }

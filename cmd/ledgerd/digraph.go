@@ -83,7 +83,7 @@ target, as in a shard.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			given := command.Flags().Changed
-			if asJSON {
+			if asJSON && !given("format") {
 				options.format = "json"
 			}
 			g, err := options.build(given("degree"), given("nines") || given("period") || given("mttf"))
@@ -102,7 +102,6 @@ target, as in a shard.`,
 	flags.StringVar(&options.kind, "kind", "", "kind of overlay: gs, binomial, complete or ring (default gs, or complete for few servers)")
 	flags.StringVar(&options.format, "format", "text", "output format: text, json or dot")
 	addJSONFlag(command, &asJSON)
-	command.MarkFlagsMutuallyExclusive("json", "format")
 	command.MarkFlagsMutuallyExclusive("degree", "nines")
 	command.MarkFlagsMutuallyExclusive("degree", "period")
 	command.MarkFlagsMutuallyExclusive("degree", "mttf")

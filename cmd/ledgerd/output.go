@@ -91,6 +91,9 @@ func (t *table) write(out io.Writer) error {
 	line := func(cells []string, colour func(int, string) string) {
 		for i, cell := range cells {
 			padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if strings.Join(cells[i:], "") == "" {
+				break
+			}
 			if i > 0 {
 				text.WriteString("  ")
 			}
@@ -102,7 +105,7 @@ func (t *table) write(out io.Writer) error {
 				cell = code + cell + colourNone
 			}
 			text.WriteString(cell)
-			if !right && i < len(cells)-1 {
+			if !right && strings.Join(cells[i+1:], "") != "" {
 				text.WriteString(padding)
 			}
 		}

@@ -134,6 +134,8 @@ server delivered last does not count, and the survivors still have to agree.
 			if err != nil {
 				return asUsage(err)
 			}
+			// From here on the flags are right, and a failure is the engines'.
+			command.SilenceUsage = true
 			return options.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), group, run)
 		},
 	}
