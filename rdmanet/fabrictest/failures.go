@@ -357,7 +357,7 @@ func checkReceiverRestarts(ctx context.Context, f Fabric) error {
 		return err
 	}
 	if fresh == lane {
-		return errors.New("Lane gives the broken lane again")
+		return errors.New("a second call of Lane gives the broken lane again")
 	}
 	if err := send(ctx, fresh, 0, 100, 64); err != nil {
 		return err

@@ -294,7 +294,7 @@ func checkWindow(ctx context.Context, f Fabric, holds uint64, size int) error {
 	go func() { blocked <- send(ctx, lane, sent, sent+500, size) }()
 	open.Do(func() { close(in.gate) })
 	if err := <-blocked; err != nil {
-		return fmt.Errorf("Send after the receiver went on: %w", err)
+		return fmt.Errorf("sending after the receiver went on: %w", err)
 	}
 	return in.waitCount(ctx, peerOf(from), int(sent)+500)
 }
