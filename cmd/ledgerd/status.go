@@ -104,7 +104,8 @@ One node is asked for the others, and each of them for itself. The modes are
 ORDERED, STORED and DURABLE are heights: the last block whose place is decided,
 that is on this node's disk, and that is on the disks of a majority. ROUND is the
 ordering engine's epoch and round, r for a reliable and u for an unreliable one,
-and AWAITED are the nodes that the round still waits for. The exit status is 0
+and AWAITED are the nodes that the round still waits for, all of them where there
+is nothing to do. The exit status is 0
 where the asked node answers, whatever it says.`,
 		Example: `  ledgerd status
   ledgerd status --watch
@@ -327,6 +328,9 @@ func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 		durable, rate, pool = fmt.Sprint(n.DurableHeight), fmt.Sprintf("%.0f", n.TransactionsPerSecond), fmt.Sprint(n.PoolTransactions)
 		round = fmt.Sprintf("%d/%d%s", n.Engine.Epoch, n.Engine.Round, n.Engine.Mode[:1])
 		awaited, suspected = names(n.Engine.Awaited, nodes), names(n.Engine.Suspected, nodes)
+		if len(n.Engine.Awaited) > 1 && len(n.Engine.Awaited) == len(n.Engine.Members) {
+			awaited = "all"
+		}
 	}
 	rows.add(printable(n.Name, 0), n.Mode, fmt.Sprint(n.OrderedHeight), fmt.Sprint(n.StoredHeight), durable, rate, pool, round, awaited, suspected, n.APIAddress)
 	for _, text := range []string{n.Reason, n.Error} {
