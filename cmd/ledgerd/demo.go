@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	cryptorand "crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/client"
@@ -78,7 +76,7 @@ The book is in a temporary folder, which is removed at the end; an interrupt
 	flags.IntVar(&o.port, "port", 8080, "port of node 0's explorer and API; node i takes the i-th after it if that is free")
 	flags.Float64Var(&o.rate, "rate", 20, "transactions a second; 0 for none")
 	flags.DurationVar(&o.length, "for", 0, "how long to run (default until interrupted)")
-	flags.BoolVar(&o.json, "json", false, "print JSON lines: when it is ready, and at the end")
+	addJSONFlag(command, &o.json)
 	return command
 }
 
@@ -192,9 +190,9 @@ func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.
 		}
 	}()
 	defer func() { stop(); <-ended }()
-	interval, terminal := demoInterval, false
-	if file, isFile := out.(*os.File); isFile && term.IsTerminal(int(file.Fd())) {
-		interval, terminal = time.Second, true
+	interval, terminal := demoInterval, isTerminal(out)
+	if terminal {
+		interval = time.Second
 	}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -234,7 +232,7 @@ func (o *demoOptions) status(out io.Writer, cluster *testnet.Embedded, tally dem
 // welcome tells where to look and what to try.
 func (o *demoOptions) welcome(out io.Writer, urls []string) error {
 	if o.json {
-		return json.NewEncoder(out).Encode(demoEvent{Event: "ready", Explorer: urls[0], Nodes: urls})
+		return writeJSONLine(out, demoEvent{Event: "ready", Explorer: urls[0], Nodes: urls})
 	}
 	plural := "s"
 	if len(urls) == 1 {
@@ -258,7 +256,7 @@ func (o *demoOptions) welcome(out io.Writer, urls []string) error {
 func (o *demoOptions) farewell(out io.Writer, cluster *testnet.Embedded, tally demo.Tally, ran time.Duration) error {
 	height := uint64(cluster.Nodes()[0].State().Heights.Ordered)
 	if o.json {
-		return json.NewEncoder(out).Encode(demoEvent{
+		return writeJSONLine(out, demoEvent{
 			Event: "ended", Explorer: cluster.URLs()[0], Nodes: cluster.URLs(), Height: height, Tally: &tally, Seconds: ran.Seconds(),
 		})
 	}

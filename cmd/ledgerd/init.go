@@ -82,7 +82,7 @@ ed25519 as PKCS #8 in PEM, is one of those that the genesis has.`,
 				return err
 			}
 			if o.json {
-				return writeBenchJSON(command.OutOrStdout(), report)
+				return writeJSON(command.OutOrStdout(), report)
 			}
 			_, err = fmt.Fprintf(command.OutOrStdout(), `%s of chain %s is in %s
   API     %s
@@ -101,7 +101,7 @@ Next: ledgerd start --home %s
 	flags.StringVar(&o.fabric, "fabric", "", "host:port for the other nodes (default 127.0.0.1:7946, or what the genesis says)")
 	flags.StringVar(&o.genesis, "genesis", "", "genesis file of an existing chain")
 	flags.StringVar(&o.key, "key", "", "file with the node's key, one of those in the genesis")
-	flags.BoolVar(&o.json, "json", false, "print JSON")
+	addJSONFlag(command, &o.json)
 	command.MarkFlagsRequiredTogether("genesis", "key")
 	return command
 }

@@ -29,10 +29,18 @@ const (
 	memoryLimit    = 2 << 30
 )
 
+// startReport is what ledgerd start --json prints when the API answers.
+type startReport struct {
+	Event string `json:"event"`
+	URL   string `json:"url"`
+	Name  string `json:"name"`
+	Chain string `json:"chain"`
+}
+
 // newStartCommand is ledgerd start.
 func newStartCommand() *cobra.Command {
 	var dir, level string
-	var withInput bool
+	var withInput, asJSON bool
 	command := &cobra.Command{
 		Use:   "start --home DIR",
 		Short: "Run the node of a home folder",
@@ -73,12 +81,19 @@ LEDGERD_NODE_API_LISTEN override it.`,
 					cancel()
 				}()
 			}
-			return runNode(ctx, h, newLogger(h.Config.Log, command.ErrOrStderr()), command.OutOrStdout())
+			return runNode(ctx, h, newLogger(h.Config.Log, command.ErrOrStderr()), func(url string) error {
+				if asJSON {
+					return writeJSONLine(command.OutOrStdout(), startReport{Event: "ready", URL: url, Name: h.Name(), Chain: h.Genesis.Chain})
+				}
+				_, err := fmt.Fprintf(command.OutOrStdout(), "%s%s\n", testnet.ReadyWord, url)
+				return err
+			})
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&dir, "home", "", "the node's home folder (required)")
 	flags.StringVar(&level, "log-level", "", "debug, info, warn or error (default: as configured)")
+	addJSONFlag(command, &asJSON)
 	flags.BoolVar(&withInput, withInputFlag, false, "stop when standard input ends")
 	if err := flags.MarkHidden(withInputFlag); err != nil {
 		panic("start: no such flag: " + withInputFlag)
@@ -117,8 +132,8 @@ func nodeStarter(logger *slog.Logger, options store.Options) testnet.Starter {
 	}
 }
 
-// runNode runs a home's node until ctx ends or the node does.
-func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, out io.Writer) error {
+// runNode runs a home's node until ctx ends or the node does. It calls ready with the API's address when that answers.
+func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, ready func(url string) error) error {
 	tuneMemory()
 	running, err := nodeStarter(logger, store.Options{})(ctx, h, nil)
 	if damage := (*store.DamageError)(nil); errors.As(err, &damage) {
@@ -127,9 +142,8 @@ func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, out io.Writ
 	if err != nil {
 		return err
 	}
-	_, said := fmt.Fprintf(out, "%s%s\n", testnet.ReadyWord, running.URL())
-	if said != nil {
-		logger.Warn("cannot tell on standard output that the node is ready", "error", said)
+	if err := ready(running.URL()); err != nil {
+		logger.Warn("cannot tell on standard output that the node is ready", "error", err)
 	}
 	select {
 	case <-ctx.Done():

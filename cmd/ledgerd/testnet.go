@@ -71,7 +71,7 @@ is. If the folder has a ledger already, --run runs it.`,
 				return o.supervise(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), homes, report, made)
 			}
 			if o.json {
-				return writeBenchJSON(command.OutOrStdout(), report)
+				return writeJSON(command.OutOrStdout(), report)
 			}
 			return o.print(command.OutOrStdout(), report)
 		},
@@ -83,7 +83,7 @@ is. If the folder has a ledger already, --run runs it.`,
 	flags.StringVar(&o.layout.Engine, "engine", allconcur.EngineAllConcurPlus, "engine: allconcur+ or allconcur")
 	flags.StringVar(&o.layout.Chain, "chain", testnet.DefaultChain, "name of the chain")
 	flags.BoolVar(&o.run, "run", false, "run the nodes, until interrupted")
-	flags.BoolVar(&o.json, "json", false, "print JSON: the homes and their addresses")
+	addJSONFlag(command, &o.json)
 	if err := command.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions([]string{allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic("testnet: no such flag: engine")
 	}
@@ -219,7 +219,7 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 		return err
 	}
 	if o.json {
-		err = writeBenchJSON(out, report)
+		err = writeJSON(out, report)
 	} else {
 		say("ready: all %d nodes run and take transactions\n", len(homes))
 		for _, node := range report.Nodes {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
@@ -68,7 +66,7 @@ the first bad block is told. The keys of --json:
 			case err != nil:
 				return explainStore(h, err)
 			case asJSON:
-				return json.NewEncoder(command.OutOrStdout()).Encode(verifyReport{OK: true, Height: head.Height, Hash: &head.Hash, Transactions: head.Total})
+				return writeJSONLine(command.OutOrStdout(), verifyReport{OK: true, Height: head.Height, Hash: &head.Hash, Transactions: head.Total})
 			}
 			_, err = fmt.Fprintf(command.OutOrStdout(), "all is well: %d blocks, %d transactions, head %d %s, checked in %.1f s\n",
 				head.Height, head.Total, head.Height, head.Hash, time.Since(begun).Seconds())
@@ -76,7 +74,7 @@ the first bad block is told. The keys of --json:
 		},
 	}
 	command.Flags().StringVar(&dir, "home", "", "the node's home folder (required)")
-	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	addJSONFlag(command, &asJSON)
 	return command
 }
 
@@ -92,7 +90,7 @@ func hasData(h *home.Home) error {
 // tellDamage says where a store is damaged, and returns errReported.
 func tellDamage(out io.Writer, h *home.Home, damage *store.DamageError, asJSON bool) error {
 	if asJSON {
-		if err := json.NewEncoder(out).Encode(verifyReport{FirstBadBlock: &damage.Height, Reason: damage.Reason}); err != nil {
+		if err := writeJSONLine(out, verifyReport{FirstBadBlock: &damage.Height, Reason: damage.Reason}); err != nil {
 			return err
 		}
 		return errReported
@@ -119,8 +117,7 @@ func explainStore(h *home.Home, err error) error {
 
 // verifyProgress draws a bar where it goes to a terminal; end takes it away.
 func verifyProgress(to io.Writer) (progress func(height, head ledger.Height), end func()) {
-	file, isFile := to.(*os.File)
-	if !isFile || !term.IsTerminal(int(file.Fd())) {
+	if !isTerminal(to) {
 		return nil, func() {}
 	}
 	var bar *progressbar.ProgressBar

@@ -1,0 +1,441 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/demo"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/testnet"
+)
+
+// The test binary is ledgerd start for those who run nodes as processes.
+func init() {
+	if len(os.Args) > 1 && os.Args[1] == "start" {
+		main()
+	}
+}
+
+// ledgerd runs a command line to its end.
+func ledgerd(t *testing.T, arguments ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out, errs bytes.Buffer
+	status := execute(ctx, arguments, strings.NewReader(""), &out, &errs)
+	return outcome{out.String(), errs.String(), status}
+}
+
+// written is a writer that can be waited for.
+type written struct {
+	mutex sync.Mutex
+	text  bytes.Buffer
+}
+
+func (w *written) Write(data []byte) (int, error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.text.Write(data)
+}
+
+func (w *written) String() string {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.text.String()
+}
+
+// await waits until the pattern has been written, and returns its first group.
+func (w *written) await(t *testing.T, pattern string) string {
+	t.Helper()
+	wanted := regexp.MustCompile(pattern)
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if found := wanted.FindStringSubmatch(w.String()); found != nil {
+			return found[len(found)-1]
+		}
+	}
+	t.Fatalf("no %s in:\n%s", pattern, w.String())
+	return ""
+}
+
+// running is a command line that runs until it is interrupted.
+type running struct {
+	out, errs written
+	interrupt context.CancelFunc
+	status    chan int
+}
+
+func begin(t *testing.T, arguments ...string) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{interrupt: cancel, status: make(chan int, 1)}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.status <- execute(ctx, arguments, strings.NewReader(""), &r.out, &r.errs)
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return r
+}
+
+// end interrupts it and wants it to end well.
+func (r *running) end(t *testing.T) {
+	t.Helper()
+	r.interrupt()
+	if status := <-r.status; status != exitDone {
+		t.Errorf("exit status %d\n%s%s", status, r.out.String(), r.errs.String())
+	}
+}
+
+func newClient(t *testing.T, url string) *client.Client {
+	t.Helper()
+	node, err := client.New([]string{url}, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(node.Close)
+	return node
+}
+
+// fill puts the demo's beginning and an account with an alias into a ledger.
+func fill(t *testing.T, node *client.Client) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	actors, err := demo.NewActors(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := actors.Begin(ctx, node); err != nil {
+		t.Fatal(err)
+	}
+	ring, err := client.OpenKeyring(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ring.Create("acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	status, err := node.Post(ctx, []client.Key{key}, ledger.Transaction{
+		Registrations: []ledger.Registration{{Name: "acme", Keys: []ledger.PublicKey{key.Public()}}},
+		Openings:      []ledger.Opening{{Account: "acme:a=20b", Issuer: true, Alias: `a "b" <ü>`}, {Account: "acme:c"}},
+		Postings: []ledger.Posting{
+			{Account: "acme:a=20b", Asset: "unit", Amount: ledger.NewAmount(-1 << 62)}, {Account: "acme:c", Asset: "unit", Amount: ledger.NewAmount(1 << 62)},
+		},
+	}, ledgerdv1.Level_LEVEL_DURABLE)
+	if err != nil || status.GetReasonCode() != "" {
+		t.Fatal(status, err)
+	}
+}
+
+// A node's life: made, started, used, stopped, checked, exported, hurt.
+func TestOneNode(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "ledger")
+	made := object(t, must(t, "init", "--home", dir, "--listen", "127.0.0.1:0", "--fabric", "127.0.0.1:0", "--chain", "alone", "--json"))
+	wantKeys(t, made, "name home api fabric chain genesis_hash peer_id")
+	refuses(t, exitFailure, "is there already", "init", "--home", dir)
+	refuses(t, exitFailure, "has no blocks", "verify", "--home", dir)
+	refuses(t, exitFailure, "has no blocks", "export", "--home", dir, "--blocks")
+
+	node := begin(t, "start", "--home", dir)
+	url := node.out.await(t, `ready (http\S+)`)
+	fill(t, newClient(t, url))
+	refuses(t, exitFailure, "stop it first", "verify", "--home", dir)
+	refuses(t, exitFailure, "stop it first", "export", "--home", dir, "--blocks")
+	refuses(t, exitFailure, "is this node running already", "start", "--home", dir)
+	blocks, balances := must(t, "export", "--node", url, "--blocks"), must(t, "export", "--node", url, "--balances")
+	node.end(t)
+
+	if home := must(t, "export", "--home", dir, "--blocks"); home != blocks {
+		t.Errorf("blocks differ:\n%s\n%s", home, blocks)
+	}
+	if home := must(t, "export", "--home", dir, "--balances"); home != balances {
+		t.Errorf("balances differ:\n%s\n%s", home, balances)
+	}
+	checkExports(t, blocks, balances)
+
+	good := object(t, must(t, "verify", "--home", dir, "--json"))
+	wantKeys(t, good, "ok height hash first_bad_block reason transactions")
+	if good["ok"] != true || int(good["height"].(float64)) != strings.Count(blocks, "\n") {
+		t.Errorf("%v", good)
+	}
+	if text := must(t, "verify", "--home", dir); !strings.Contains(text, "all is well") {
+		t.Error(text)
+	}
+	flip(t, filepath.Join(dir, home.DataFolder))
+	bad := ledgerd(t, "verify", "--home", dir, "--json")
+	if report := object(t, bad.out); bad.status != exitFailure || report["ok"] != false || report["first_bad_block"] == nil || report["reason"] == "" {
+		t.Errorf("%+v", bad)
+	}
+	refuses(t, exitFailure, "", "verify", "--home", dir)
+	refuses(t, exitFailure, "ledgerd verify", "start", "--home", dir)
+}
+
+func must(t *testing.T, arguments ...string) string {
+	t.Helper()
+	result := ledgerd(t, arguments...)
+	if result.status != exitDone {
+		t.Fatalf("ledgerd %v: exit status %d\n%s%s", arguments, result.status, result.out, result.errs)
+	}
+	return result.out
+}
+
+// refuses wants a command line to fail with an advice.
+func refuses(t *testing.T, status int, advice string, arguments ...string) {
+	t.Helper()
+	result := ledgerd(t, arguments...)
+	if result.status != status || !strings.Contains(result.errs, advice) {
+		t.Errorf("ledgerd %v: exit status %d, want %d and %q\n%s%s", arguments, result.status, status, advice, result.out, result.errs)
+	}
+}
+
+// checkExports looks at the lines' fields.
+func checkExports(t *testing.T, blocks, balances string) {
+	t.Helper()
+	previous := ""
+	for i, line := range strings.Split(strings.TrimSpace(blocks), "\n") {
+		block := object(t, line)
+		if len(block) != 4 || int(block["height"].(float64)) != i+1 || previous != "" && block["previous"] != previous || len(block["transactions"].([]any)) == 0 {
+			t.Errorf("%s after %s", line, previous)
+		}
+		previous = block["hash"].(string)
+	}
+	for _, want := range []string{
+		`{"account":"a \"b\" <ü>","asset":"unit","amount":-4611686018427387904}`, `{"account":"acme:c","asset":"unit","amount":4611686018427387904}`,
+		`{"account":"northgate:members:atlas-fund","asset":"EUR","amount":300000000}`,
+	} {
+		if !strings.Contains(balances, want+"\n") {
+			t.Errorf("no %s in\n%s", want, balances)
+		}
+	}
+}
+
+// flip changes a bit in the middle of the largest table of a store.
+func flip(t *testing.T, data string) {
+	t.Helper()
+	var largest string
+	var size int64
+	if err := filepath.WalkDir(data, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".sst" {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil && info.Size() > size {
+			largest, size = path, info.Size()
+		}
+		return err
+	}); err != nil || largest == "" {
+		t.Fatalf("no table in %s: %v", data, err)
+	}
+	text, err := os.ReadFile(largest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)/3] ^= 4
+	if err := os.WriteFile(largest, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestInitOfAMember(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must(t, "testnet", "--dir", dir, "--nodes", "2")
+	genesis, key := filepath.Join(dir, "node-1", home.GenesisFile), filepath.Join(dir, "node-1", home.KeyFile)
+	made := object(t, must(t, "init", "--home", filepath.Join(dir, "copy"), "--genesis", genesis, "--key", key, "--json"))
+	if made["name"] != "node-1" || made["fabric"] != fmt.Sprintf("127.0.0.1:%d", testnet.DefaultBasePort+3) {
+		t.Errorf("%v", made)
+	}
+	refuses(t, exitFailure, "none of the genesis's", "init", "--home", filepath.Join(dir, "x"), "--genesis", genesis, "--key", filepath.Join(dir, testnet.OperatorKeyFile))
+	refuses(t, exitFailure, "no private key", "init", "--home", filepath.Join(dir, "x"), "--genesis", genesis, "--key", genesis)
+	refuses(t, exitUsage, "--name", "init", "--home", filepath.Join(dir, "x"), "--genesis", genesis, "--key", key, "--name", "me")
+}
+
+func TestTestnetLayout(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "net")
+	text := must(t, "testnet", "--dir", dir, "--nodes", "2", "--base-port", "30500", "--engine", "allconcur", "--chain", "books", "--json")
+	var report testnetReport
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Nodes) != 2 || report.Nodes[1].API != "http://127.0.0.1:30502" || report.Nodes[1].Fabric != "127.0.0.1:30503" || report.Engine != "allconcur" ||
+		report.Chain != "books" || report.Nodes[1].Home != filepath.Join(dir, "node-1") {
+		t.Errorf("%+v", report)
+	}
+	refuses(t, exitFailure, "is there already", "testnet", "--dir", dir, "--nodes", "2")
+	for flag, value := range map[string]string{"nodes": "3", "base-port": "30600", "engine": "allconcur+", "chain": "other"} {
+		refuses(t, exitFailure, "leave --"+flag+" out", "testnet", "--dir", dir, "--run", "--"+flag, value)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:30503")
+	if err != nil {
+		t.Skip("somebody has the port")
+	}
+	defer taken.Close()
+	refuses(t, exitFailure, "node-1 cannot listen for its fabric", "testnet", "--dir", dir, "--run")
+}
+
+// A network of processes: one is killed and comes back, all stop, and the chain is the same everywhere.
+func TestTestnetRun(t *testing.T) {
+	t.Parallel()
+	base, err := testnet.FreeBasePort(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "net")
+	net := begin(t, "testnet", "--dir", dir, "--nodes", "3", "--base-port", strconv.Itoa(base), "--run")
+	net.out.await(t, `all 3 nodes run and take (transactions)`)
+	pid, err := strconv.Atoi(net.out.await(t, `node-2  started, process (\d+)`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(t, newClient(t, fmt.Sprintf("http://127.0.0.1:%d", base)))
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	net.out.await(t, `node-2  ended: (signal: killed)`)
+	net.out.await(t, `(?s)node-2  ended.*node-2  answers at (\S+)`)
+	blocks := must(t, "export", "--node", fmt.Sprintf("http://127.0.0.1:%d", base), "--blocks")
+	await(t, func() bool {
+		return ledgerd(t, "export", "--node", fmt.Sprintf("http://127.0.0.1:%d", base+4), "--blocks").out == blocks
+	})
+	net.end(t)
+	for i := range 3 {
+		path := filepath.Join(dir, testnet.Name(i))
+		if got := must(t, "export", "--home", path, "--blocks"); got != blocks {
+			t.Errorf("node %d has other blocks:\n%s\n%s", i, got, blocks)
+		}
+		must(t, "verify", "--home", path)
+	}
+	again := begin(t, "testnet", "--dir", dir, "--run", "--json")
+	again.errs.await(t, `holds a ledger already: running its 3 nodes (as they are)`)
+	again.out.await(t, `"(operator_key)"`)
+	if got := must(t, "export", "--node", fmt.Sprintf("http://127.0.0.1:%d", base+2), "--blocks"); got != blocks {
+		t.Errorf("after a restart the blocks are\n%s\nnot\n%s", got, blocks)
+	}
+	again.end(t)
+}
+
+func await(t *testing.T, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if condition() {
+			return
+		}
+	}
+	t.Fatal("waited in vain")
+}
+
+func TestDemo(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	result := ledgerd(t, "demo", "--nodes", "3", "--port", "0", "--rate", "100", "--for", "2s", "--json")
+	if result.status != exitDone {
+		t.Fatalf("%+v", result)
+	}
+	first, last, _ := strings.Cut(strings.TrimSpace(result.out), "\n")
+	ready, ended := object(t, first), object(t, last)
+	tally, _ := ended["transactions"].(map[string]any)
+	if len(ready["nodes"].([]any)) != 3 || ready["event"] != "ready" || ended["event"] != "ended" || ended["height"].(float64) < 10 || tally["applied"].(float64) < 50 {
+		t.Errorf("%s", result.out)
+	}
+	interrupted := begin(t, "demo", "--nodes", "1", "--port", "0")
+	interrupted.out.await(t, `(explorer)  http`)
+	interrupted.end(t)
+	if out := interrupted.out.String(); !strings.Contains(out, "Nothing is left") {
+		t.Error(out)
+	}
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	refuses(t, exitFailure, "--port", "demo", "--port", port)
+	if left, _ := os.ReadDir(temporary); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+func TestBenchLedger(t *testing.T) {
+	t.Parallel()
+	for _, fabric := range []string{"memory", "p2p"} {
+		dir := t.TempDir()
+		result := ledgerd(t, "bench", "ledger", "--nodes", "3", "--clients", "6", "--bundle", "4", "--for", "500ms", "--fabric", fabric, "--dir", dir, "--json")
+		if result.status != exitDone {
+			t.Fatalf("%+v", result)
+		}
+		report := object(t, result.out)
+		wantKeys(t, report, strings.Join(commonBenchKeys, " ")+" nodes clients bundle ack fabric engine")
+		if report["requests_per_second"].(float64) <= 0 || report["latency_p50_us"].(float64) <= 0 || report["compared_height"].(float64) < 7 {
+			t.Errorf("%v", report)
+		}
+		if left, _ := os.ReadDir(dir); len(left) > 0 {
+			t.Errorf("left %v", left)
+		}
+	}
+}
+
+func TestNodeCommandsRefuse(t *testing.T) {
+	t.Parallel()
+	empty := t.TempDir()
+	for line, want := range map[string]struct {
+		status int
+		advice string
+	}{
+		"start":                           {exitUsage, "--home is missing"},
+		"start --home " + empty:           {exitFailure, "ledgerd init"},
+		"start --home " + empty + "/none": {exitFailure, "ledgerd init"},
+		"verify --home " + empty:          {exitFailure, "ledgerd init"},
+		"verify":                          {exitUsage, "--home is missing"},
+		"init":                            {exitUsage, "--home is missing"},
+		"init --home " + empty + "/a --listen here":     {exitFailure, "127.0.0.1:8080"},
+		"init --home " + empty + "/a --chain a:b":       {exitFailure, "chain name"},
+		"init --home " + empty + "/a --key k":           {exitUsage, "genesis"},
+		"testnet":                                       {exitUsage, "--dir is missing"},
+		"testnet --dir " + empty + " --nodes 0":         {exitUsage, "1 to 64"},
+		"testnet --dir " + empty + " --engine raft":     {exitFailure, "allconcur+"},
+		"testnet --dir " + empty + " --base-port 65535": {exitUsage, "65535"},
+		"demo --nodes 0":                                {exitUsage, "1 to 16"},
+		"demo --rate -1":                                {exitUsage, "--rate"},
+		"demo --rate NaN":                               {exitUsage, "--rate"},
+		"demo --port 70000":                             {exitUsage, "--port"},
+		"demo --for -1s":                                {exitUsage, "--for"},
+		"export --blocks":                               {exitUsage, "node"},
+		"export --home " + empty:                        {exitUsage, "balances"},
+		"export --home " + empty + " --blocks":          {exitFailure, "ledgerd init"},
+		"export --node http://127.0.0.1:1 --blocks":     {exitFailure, "is the node running"},
+		"export --node ftp://x --blocks":                {exitUsage, "looks like"},
+		"export --blocks --balances --home " + empty:    {exitUsage, "balances"},
+		"bench ledger --nodes 0":                        {exitUsage, "1 to 64"},
+		"bench ledger --ack admitted":                   {exitUsage, "durable"},
+		"bench ledger --fabric verbs":                   {exitUsage, "memory"},
+		"bench ledger --bundle 9999":                    {exitUsage, "4096"},
+		"bench ledger --clients 0":                      {exitUsage, "clients"},
+		"bench ledger --engine raft":                    {exitUsage, "allconcur"},
+		"bench ledger --for 0s":                         {exitUsage, "0s"},
+	} {
+		refuses(t, want.status, want.advice, strings.Fields(line)...)
+	}
+	if left, _ := os.ReadDir(empty); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
