@@ -173,6 +173,7 @@ type Synod struct {
 	linked  []bool     // whom the fabric reaches
 	refused Generation // the highest generation in which somebody said that it works
 
+	prompt   bool // the engine has just stopped: whoever was proposing before did so for a group that still worked
 	phase    phase
 	ballot   Ballot // of the own attempt
 	waited   int    // ticks in this phase
@@ -237,6 +238,7 @@ func (s *Synod) Idle(head Head, ended Generation) {
 	s.head = head
 	s.working = 0
 	s.ended = max(s.ended, ended)
+	s.prompt = true
 	s.reset()
 	if waiting := s.waiting; waiting != nil {
 		s.waiting = nil
@@ -279,10 +281,10 @@ func (s *Synod) Tick() {
 	case phaseWaiting:
 		// The lowest goes first; each other waits a little longer, so that attempts do not meet.
 		turn := 1 + int(s.config.Self)
-		if s.highest != (Ballot{}) && s.highest.Proposer != s.config.Self {
+		if s.highest != (Ballot{}) && s.highest.Proposer != s.config.Self && !s.prompt {
 			turn += s.config.Patience + 2*s.config.Grace // that attempt may take so long
 		}
-		if s.refused != 0 {
+		if s.refused != 0 && !s.prompt {
 			turn += 4 * s.config.Patience // somebody works: following is the way, asking is to notice when that ends
 		}
 		if s.waited >= turn {
@@ -310,6 +312,7 @@ func (s *Synod) prepare() {
 	generation := s.Next()
 	s.enter(generation)
 	s.reset()
+	s.prompt = false
 	s.phase = phasePreparing
 	s.ballot = Ballot{Number: max(s.highest.Number, s.state.Promised.Number) + 1, Proposer: s.config.Self}
 	s.broadcast(Message{Kind: KindPrepare, Generation: generation, Ballot: s.ballot, Regroup: s.ended != 0 && s.ended+1 == generation})
