@@ -155,9 +155,7 @@ func (l *load) submit(ctx context.Context, c *loadClient) error {
 	if l.measuring {
 		l.measured.Requests += uint64(l.bundle)
 		l.measured.Bytes += size
-		if begun.After(l.begun) {
-			l.measured.Latency.Add(took)
-		}
+		l.measured.Latency.Add(took)
 	}
 	return nil
 }
