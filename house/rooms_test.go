@@ -55,6 +55,7 @@ var rooms = []room{
 	{folder: "cmd/ledgerd", imports: []string{"digraph", "order", "allconcur", "rdmanet/...", "sim", "ledger/...", "node/..."},
 		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/term",
 			"gonum.org/v1/gonum/graph/encoding/dot", "connectrpc.com/connect"}},
+	{folder: "torture"},
 	{folder: "house"},
 	{folder: "scripts"},
 }

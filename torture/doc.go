@@ -1,0 +1,26 @@
+// Package torture hurts a whole ledger and looks at what is left. It has no code but tests: they build the program once, run its nodes as processes of
+// their own, exactly as an operator would (`ledgerd testnet`, `ledgerd start`), and speak to them through the program and its client.
+//
+//	go test ./torture           # everything that this machine allows
+//	go test -short ./torture    # the quick part
+//	go test ./torture -run Kill -rounds 20 -seed 7 -v
+//
+// # What is done, and what must hold
+//
+//   - Import (import_test.go): the first months of Bitcoin's chain go into five nodes while one of them is killed with kill -9, and started again. Each line is
+//     in the ledger once, all exports are the same bytes, every balance is the plain sum of the postings, and a restart of all shows the same head.
+//   - Kill (kill_test.go): all nodes are killed at a random moment, under writes by several clients. What was acknowledged as durable is there afterwards.
+//   - Linearizable (linearizable_test.go): clients move money and write and read records at several nodes while nodes are killed and come back. Their history
+//     is checked with Porcupine against a sequential model, which is written down there, and no money appears or goes.
+//   - Paused (pause_test.go): a node stops for longer than the others wait for it (SIGSTOP), and goes on. It never forks, and comes back by itself.
+//   - Environment (environment_test.go): occupied ports, foreign, damaged and half homes, a node started twice, flags that do not exist. One clear error
+//     each, exit status 1 or 2, nothing served that is wrong.
+//   - Hostile (hostile_test.go): garbage on the fabric's port, strangers with keys of their own, and a member's key in the wrong hands sending nonsense on every lane.
+//   - FullDisk (disk_test.go): the disk of one node is really full (a small tmpfs, which takes root). It says so, keeps serving reads, the others go on, and it comes
+//     back when there is space.
+//
+// # How
+//
+// Every test has its own folder, ports and processes; whatever happens, no process outlives it, and when it fails, the ends of its nodes' logs are shown.
+// Nothing sleeps and hopes: tests wait for a condition, up to a deadline that a slow, busy machine can keep. Chance comes from a seed that is printed.
+package torture

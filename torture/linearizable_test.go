@@ -1,0 +1,339 @@
+package torture
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/anishathalye/porcupine"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+// The model.
+//
+// What the ledger orders is linearizable: a transaction takes effect at one moment between its submission and the moment that it is acknowledged as ordered, at whatever
+// node, and its outcome shows the effect of all before it. A read is served by one node from its own store and may be old; what is promised is that
+// a node shows at once what it has acknowledged. So a client that wants to read the present writes first: an empty transaction (a barrier) through the
+// node that it reads from. Everything that was acknowledged anywhere before is before the barrier, and so in that node's store when the barrier is.
+//
+// There are a few registers, each an account and a record of its own:
+//
+//	deposit(x)   pays x into the account; always succeeds
+//	withdraw(x)  takes x out of it; succeeds exactly if so much is there (an overdraft changes nothing)
+//	write(v)     sets the record
+//	read         a barrier, then the record, both at one node
+//
+// A transaction whose node dies is submitted again, with the same bytes, to another node, until its outcome is known. A read whose node dies is forgotten.
+
+// action is the input of an operation on one register.
+type action struct {
+	register int
+	kind     string // deposit, withdraw, write, read
+	amount   int64
+	value    string
+}
+
+// effect is its output.
+type effect struct {
+	done  bool   // for withdraw: whether so much was there
+	value string // for read; "" where the record was not there
+}
+
+// register is the state of one register.
+type register struct {
+	balance int64
+	value   string
+}
+
+// step is the sequential model.
+func step(from register, in action, out effect) (bool, register) {
+	switch in.kind {
+	case "deposit":
+		from.balance += in.amount
+		return out.done, from
+	case "withdraw":
+		if from.balance < in.amount {
+			return !out.done, from
+		}
+		from.balance -= in.amount
+		return out.done, from
+	case "write":
+		from.value = in.value
+		return out.done, from
+	default:
+		return out.value == from.value, from
+	}
+}
+
+var model = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		byRegister := map[int][]porcupine.Operation{}
+		for _, operation := range history {
+			k := operation.Input.(action).register
+			byRegister[k] = append(byRegister[k], operation)
+		}
+		var parts [][]porcupine.Operation
+		for _, part := range byRegister {
+			parts = append(parts, part)
+		}
+		return parts
+	},
+	Init: func() any { return register{} },
+	Step: func(state, input, output any) (bool, any) {
+		ok, next := step(state.(register), input.(action), output.(effect))
+		return ok, next
+	},
+	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
+}
+
+// history is what clients saw.
+type history struct {
+	begun time.Time
+	mutex sync.Mutex
+	list  []porcupine.Operation
+}
+
+// record runs an operation and keeps it, unless it had no effect and no outcome.
+func (h *history) record(who int, in action, do func() (effect, bool)) {
+	call := time.Since(h.begun).Nanoseconds()
+	out, known := do()
+	end := time.Since(h.begun).Nanoseconds()
+	if !known {
+		return
+	}
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	h.list = append(h.list, porcupine.Operation{ClientId: who, Input: in, Call: call, Output: out, Return: end})
+}
+
+// check wants a linearization of the history.
+func (h *history) check() error {
+	if result := porcupine.CheckOperationsTimeout(model, h.list, time.Minute); result != porcupine.Ok {
+		return fmt.Errorf("the history of %d operations is not linearizable (%v)", len(h.list), result)
+	}
+	return nil
+}
+
+// actor is a client that does random things, at a node of its own while that lives.
+type actor struct {
+	*party
+	number  int
+	home    int            // its node
+	reader  *client.Client // asks only that node
+	history *history
+	t       *testing.T
+}
+
+func (a *actor) live(ctx context.Context, random *rand.Rand, registers int) {
+	for k := 0; ctx.Err() == nil; k++ {
+		in := action{register: random.IntN(registers)}
+		switch random.IntN(4) {
+		case 0:
+			in.kind, in.amount = "deposit", 1+random.Int64N(5)
+		case 1:
+			in.kind, in.amount = "withdraw", 1+random.Int64N(9)
+		case 2:
+			in.kind, in.value = "write", fmt.Sprintf("%d of actor %d", k, a.number)
+		default:
+			in.kind = "read"
+		}
+		a.history.record(a.number, in, func() (effect, bool) { return a.act(ctx, in) })
+	}
+}
+
+func (a *actor) act(ctx context.Context, in action) (out effect, known bool) {
+	account, record := "account-"+strconv.Itoa(in.register), "record-"+strconv.Itoa(in.register)
+	var transaction ledger.Transaction
+	switch in.kind {
+	case "deposit":
+		transaction = a.transfer("bank", account, in.amount)
+	case "withdraw":
+		transaction = a.transfer(account, "bank", in.amount)
+	case "write":
+		transaction = a.put(record, in.value)
+	default:
+		return a.read(ctx, record)
+	}
+	// An outcome has to be known in the end, though the actors' time is over.
+	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	status, err := a.nodes.Post(patient, []client.Key{a.Key}, transaction, ledgerdv1.Level_LEVEL_ORDERED)
+	switch {
+	case err != nil:
+		a.t.Errorf("actor %d: %+v: %v", a.number, in, err)
+		return effect{}, false
+	case status.GetReasonCode() == api.ReasonCode(ledger.InsufficientFunds):
+		return effect{}, true
+	case status.GetReasonCode() != "":
+		a.t.Errorf("actor %d: %+v: %v", a.number, in, status)
+	}
+	return effect{done: true}, true
+}
+
+func (a *actor) read(ctx context.Context, record string) (effect, bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	barrier := ledger.Transaction{Note: []byte("barrier")}
+	status, err := a.at(a.reader).nodes.Post(ctx, []client.Key{a.Key}, barrier, ledgerdv1.Level_LEVEL_ORDERED)
+	if err != nil || status.GetReasonCode() != "" {
+		return effect{}, false
+	}
+	answer, err := a.reader.Record(ctx, a.record(record))
+	if err != nil {
+		return effect{}, client.CodeOf(err) == connect.CodeNotFound
+	}
+	return effect{value: string(answer.GetRecord().GetValue())}, true
+}
+
+// TestLinearizable checks the history of clients at several nodes, while nodes are killed and come back.
+func TestLinearizable(t *testing.T) {
+	const nodes, actors, registers = 5, 8, 3
+	kills := []int{1, 3}
+	if testing.Short() {
+		kills = kills[:1]
+	}
+	t.Logf("-seed %d", *seedFlag)
+	random := rand.New(rand.NewPCG(*seedFlag, 1))
+	s := newRunningShard(t, nodes)
+	accounts := []string{"bank"}
+	for k := range registers {
+		accounts = append(accounts, "account-"+strconv.Itoa(k))
+	}
+	acme := s.newParty("acme", accounts, 0)
+	h := &history{begun: time.Now()}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var running sync.WaitGroup
+	for k := range actors {
+		at := k % nodes
+		reader, err := client.New(s.urls(at), client.Options{Tries: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer reader.Close()
+		a := &actor{acme.at(s.clientOf(append([]int{at}, s.others(at)...)...)), k, at, reader, h, t}
+		own := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
+		running.Go(func() { a.live(ctx, own, registers) })
+	}
+	progress := func(more int) {
+		h.mutex.Lock()
+		from := len(h.list)
+		h.mutex.Unlock()
+		s.eventually("the clients get on", func() error {
+			h.mutex.Lock()
+			defer h.mutex.Unlock()
+			if len(h.list) < from+more {
+				return fmt.Errorf("%d of %d operations", len(h.list)-from, more)
+			}
+			return nil
+		})
+	}
+	progress(100)
+	for _, victim := range kills {
+		s.kill(victim)
+		progress(100)
+		s.start(victim)
+		s.ordering(s.all()...)
+		progress(50)
+	}
+	cancel()
+	running.Wait()
+	s.same(s.all()...)
+	if err := h.check(); err != nil {
+		t.Error(err)
+	}
+	t.Logf("%d operations in %v", len(h.list), time.Since(h.begun).Round(time.Millisecond))
+	s.conserved(acme, h.list, registers)
+	s.exports(s.all()...)
+}
+
+// conserved wants every account to hold what the history says, and all of them together nothing.
+func (s *shard) conserved(owner *party, list []porcupine.Operation, registers int) {
+	s.t.Helper()
+	want := map[string]int64{}
+	for _, operation := range list {
+		in, out := operation.Input.(action), operation.Output.(effect)
+		account := "account-" + strconv.Itoa(in.register)
+		amount := in.amount
+		if in.kind == "withdraw" {
+			amount = -amount
+		}
+		if out.done {
+			want[account] += amount
+			want["bank"] -= amount
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for i, node := range s.nodes {
+		sum := int64(0)
+		for k := range registers + 1 {
+			name := "bank"
+			if k < registers {
+				name = "account-" + strconv.Itoa(k)
+			}
+			account, err := node.Account(ctx, owner.account(name))
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			got := int64(0)
+			for _, balance := range account.GetBalances() {
+				if got, err = strconv.ParseInt(balance.GetAmount(), 10, 64); err != nil {
+					s.t.Fatal(err)
+				}
+			}
+			if sum += got; got != want[name] {
+				s.t.Errorf("node %d: %s holds %d, the acknowledged operations make it %d", i, name, got, want[name])
+			}
+		}
+		if sum != 0 {
+			s.t.Errorf("node %d: all accounts together hold %d", i, sum)
+		}
+	}
+}
+
+// TestCheckerCatches proves the checker on histories that are wrong.
+func TestCheckerCatches(t *testing.T) {
+	t.Parallel()
+	operation := func(in action, out effect, call, end int64) porcupine.Operation {
+		return porcupine.Operation{Input: in, Output: out, Call: call, Return: end}
+	}
+	write := func(value string, call, end int64) porcupine.Operation {
+		return operation(action{kind: "write", value: value}, effect{done: true}, call, end)
+	}
+	read := func(value string, call, end int64) porcupine.Operation {
+		return operation(action{kind: "read"}, effect{value: value}, call, end)
+	}
+	deposit := func(amount, call, end int64) porcupine.Operation {
+		return operation(action{kind: "deposit", amount: amount}, effect{done: true}, call, end)
+	}
+	withdraw := func(amount int64, done bool, call, end int64) porcupine.Operation {
+		return operation(action{kind: "withdraw", amount: amount}, effect{done: done}, call, end)
+	}
+	for _, test := range []struct {
+		name string
+		list []porcupine.Operation
+		ok   bool
+	}{
+		{"reads see writes", []porcupine.Operation{write("a", 1, 2), read("a", 3, 4), write("b", 5, 8), read("a", 6, 7), read("b", 9, 10)}, true},
+		{"old read", []porcupine.Operation{write("a", 1, 2), write("b", 3, 4), read("a", 5, 6)}, false},
+		{"reads go back", []porcupine.Operation{write("a", 1, 2), write("b", 3, 10), read("b", 4, 5), read("a", 6, 7)}, false},
+		{"lost write", []porcupine.Operation{write("a", 1, 2), read("", 3, 4)}, false},
+		{"spent twice", []porcupine.Operation{deposit(5, 1, 2), withdraw(4, true, 3, 6), withdraw(4, true, 4, 5)}, false},
+		{"lost deposit", []porcupine.Operation{deposit(5, 1, 2), withdraw(4, false, 3, 4)}, false},
+		{"one of two", []porcupine.Operation{deposit(5, 1, 2), withdraw(4, true, 3, 6), withdraw(4, false, 4, 5)}, true},
+	} {
+		if err := (&history{list: test.list}).check(); (err == nil) != test.ok {
+			t.Errorf("%s: %v", test.name, err)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package torture
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+var (
+	seedFlag   = flag.Uint64("seed", 0, "seed of everything random; 0: drawn from the clock")
+	roundsFlag = flag.Int("rounds", 0, "how often all nodes are killed; 0: as many as fit")
+)
+
+// program is the binary under torture.
+var program string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *seedFlag == 0 {
+		*seedFlag = uint64(time.Now().UnixNano())
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	folder, err := os.MkdirTemp("", "ledgerd-torture-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(folder) }() // the system's folder of temporary files is swept anyway
+	program = filepath.Join(folder, "ledgerd")
+	build := exec.Command("go", "build", "-o", program, "../cmd/ledgerd")
+	if output, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "go build ../cmd/ledgerd: %v\n%s", err, output)
+		return 1
+	}
+	return m.Run()
+}
+
+// outcome is how one run of the program ended.
+type outcome struct {
+	out, errs string
+	status    int
+}
+
+// commandTime bounds one run of the program that is no node.
+const commandTime = 3 * time.Minute
+
+// ledgerd runs the program to its end.
+func ledgerd(t *testing.T, arguments ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, arguments...)
+	var out, errs bytes.Buffer
+	command.Stdout, command.Stderr = &out, &errs
+	err := command.Run()
+	ended := (*exec.ExitError)(nil)
+	if err != nil && !errors.As(err, &ended) {
+		t.Fatalf("ledgerd %q: %v", arguments, err)
+	}
+	if ctx.Err() != nil {
+		t.Fatalf("ledgerd %q did not end within %v:\n%s%s", arguments, commandTime, &out, &errs)
+	}
+	return outcome{out.String(), errs.String(), command.ProcessState.ExitCode()}
+}
+
+// succeed runs the program and gives what it wrote to standard output.
+func succeed(t *testing.T, arguments ...string) string {
+	t.Helper()
+	o := ledgerd(t, arguments...)
+	if o.status != 0 {
+		t.Fatalf("ledgerd %q: exit status %d\n%s%s", arguments, o.status, o.out, o.errs)
+	}
+	return o.out
+}

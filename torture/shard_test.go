@@ -1,0 +1,419 @@
+package torture
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	cryptorand "crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/testnet"
+	"github.com/ledgerd/ledgerd/rdmanet/p2p"
+)
+
+const (
+	// patience is how long anything may take on a machine that does ten other things.
+	patience = 90 * time.Second
+	// lookEvery is how often a condition is looked at.
+	lookEvery = 20 * time.Millisecond
+	// logShown bounds what is shown of a node's log when a test fails, in lines.
+	logShown = 60
+)
+
+// shard is a ledger of several processes.
+type shard struct {
+	t         *testing.T
+	dir       string
+	homes     []*home.Home
+	processes []*process // nil: not running
+	nodes     []*client.Client
+	// environment is added to that of every process.
+	environment []string
+}
+
+// process is one life of a node.
+type process struct {
+	command *exec.Cmd
+	input   io.Closer
+	log     *os.File
+	ended   chan struct{}
+	err     error // how it ended; read after ended
+}
+
+// newShard makes the homes of a shard with `ledgerd testnet`. Whatever happens, its processes end with the test.
+func newShard(t *testing.T, nodes int, environment ...string) *shard {
+	t.Helper()
+	base, err := testnet.FreeBasePort(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes), environment: environment}
+	succeed(t, "testnet", "--dir", s.dir, "--nodes", strconv.Itoa(nodes), "--base-port", strconv.Itoa(base))
+	if s.homes, err = testnet.Load(s.dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range s.homes {
+		node, err := client.New([]string{testnet.URL(h)}, client.Options{Tries: 1, CallTime: 20 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.nodes = append(s.nodes, node)
+	}
+	t.Cleanup(func() {
+		for i := range s.processes {
+			s.kill(i)
+			s.nodes[i].Close()
+		}
+		if t.Failed() {
+			s.showLogs()
+		}
+	})
+	return s
+}
+
+// newRunningShard is newShard with all nodes started and ordering.
+func newRunningShard(t *testing.T, nodes int, environment ...string) *shard {
+	t.Helper()
+	s := newShard(t, nodes, environment...)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	return s
+}
+
+func (s *shard) all() []int {
+	which := make([]int, len(s.homes))
+	for i := range which {
+		which[i] = i
+	}
+	return which
+}
+
+// others are all nodes but some.
+func (s *shard) others(but ...int) []int {
+	return slices.DeleteFunc(s.all(), func(i int) bool { return slices.Contains(but, i) })
+}
+
+// urls are the addresses of nodes, for --node.
+func (s *shard) urls(which ...int) []string {
+	var urls []string
+	for _, i := range which {
+		urls = append(urls, testnet.URL(s.homes[i]))
+	}
+	return urls
+}
+
+func (s *shard) logPath(i int) string { return filepath.Join(s.dir, testnet.Name(i)+".log") }
+
+// log is all that a node said, in all its lives.
+func (s *shard) log(i int) string {
+	text, err := os.ReadFile(s.logPath(i))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		s.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (s *shard) showLogs() {
+	for i := range s.homes {
+		lines := strings.Split(strings.TrimSpace(s.log(i)), "\n")
+		s.t.Logf("the end of what node %d said:\n%s", i, strings.Join(lines[max(0, len(lines)-logShown):], "\n"))
+	}
+}
+
+// start starts nodes, without waiting for anything.
+func (s *shard) start(which ...int) {
+	s.t.Helper()
+	for _, i := range which {
+		if s.processes[i] != nil {
+			s.t.Fatalf("node %d runs already", i)
+		}
+		log, err := os.OpenFile(s.logPath(i), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		// If the test's own process dies, the nodes see the end of their standard input.
+		command := exec.Command(program, "start", "--until-input-ends", "--home", s.homes[i].Dir)
+		command.Env = append(os.Environ(), s.environment...)
+		command.Stdout, command.Stderr = log, log
+		input, err := command.StdinPipe()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if err := command.Start(); err != nil {
+			s.t.Fatal(err)
+		}
+		p := &process{command: command, input: input, log: log, ended: make(chan struct{})}
+		go func() {
+			p.err = errors.Join(command.Wait(), log.Close())
+			close(p.ended)
+		}()
+		s.processes[i] = p
+	}
+}
+
+// signal sends a signal to nodes at once.
+func (s *shard) signal(signal os.Signal, which ...int) {
+	for _, i := range which {
+		if p := s.processes[i]; p != nil {
+			_ = p.command.Process.Signal(signal) // it may have ended
+		}
+	}
+}
+
+// kill ends nodes as kill -9 does, all at once, and waits for their ends.
+func (s *shard) kill(which ...int) {
+	s.signal(syscall.SIGKILL, which...)
+	for _, i := range which {
+		if p := s.processes[i]; p != nil {
+			<-p.ended
+			s.processes[i] = nil
+		}
+	}
+}
+
+// stop asks nodes to stop, all at once, and wants exit status 0 of each.
+func (s *shard) stop(which ...int) {
+	s.t.Helper()
+	s.signal(syscall.SIGTERM, which...)
+	for _, i := range which {
+		p := s.processes[i]
+		if p == nil {
+			continue
+		}
+		select {
+		case <-p.ended:
+			if p.err != nil {
+				s.t.Errorf("node %d, asked to stop: %v", i, p.err)
+			}
+		case <-time.After(patience):
+			s.t.Errorf("node %d did not stop within %v", i, patience)
+			s.kill(i)
+		}
+		s.processes[i] = nil
+	}
+}
+
+// alive fails the test if one of the nodes has ended.
+func (s *shard) alive(which ...int) {
+	s.t.Helper()
+	for _, i := range which {
+		if s.hasEnded(i) {
+			s.t.Fatalf("node %d ended: %v", i, s.processes[i].err)
+		}
+	}
+}
+
+func (s *shard) hasEnded(i int) bool {
+	p := s.processes[i]
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// eventually waits until a condition gives no error.
+func (s *shard) eventually(what string, holds func() error) {
+	s.t.Helper()
+	begun := time.Now()
+	for {
+		err := holds()
+		if err == nil {
+			return
+		}
+		if time.Since(begun) > patience {
+			s.t.Fatalf("not within %v: %s: %v", patience, what, err)
+		}
+		<-time.After(lookEvery)
+	}
+}
+
+// state asks a node how it is.
+func (s *shard) state(i int) (*ledgerdv1.NodeState, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return s.nodes[i].Node(ctx)
+}
+
+// ordering waits until these nodes, and no others, order together.
+func (s *shard) ordering(which ...int) {
+	s.t.Helper()
+	s.eventually(fmt.Sprintf("nodes %v order together", which), func() error {
+		for _, i := range which {
+			s.alive(i)
+			state, err := s.state(i)
+			switch {
+			case err != nil:
+				return err
+			case state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_ORDERING || len(state.GetEngine().GetMembers()) != len(which):
+				return fmt.Errorf("node %d: %v %q, members %v", i, state.GetMode(), state.GetReason(), state.GetEngine().GetMembers())
+			}
+		}
+		return nil
+	})
+}
+
+// same waits until the nodes hold the same head, all of it on a majority of disks, and gives its height.
+func (s *shard) same(which ...int) uint64 {
+	s.t.Helper()
+	var height uint64
+	s.eventually(fmt.Sprintf("nodes %v hold the same chain", which), func() error {
+		var first *ledgerdv1.NodeState
+		for _, i := range which {
+			s.alive(i)
+			state, err := s.state(i)
+			if err != nil {
+				return err
+			}
+			if first == nil {
+				first = state
+			}
+			if !bytes.Equal(first.GetHeadHash(), state.GetHeadHash()) || state.GetOrderedHeight() != first.GetOrderedHeight() {
+				return fmt.Errorf("node %d is at %d (%x), node %d at %d (%x)", which[0], first.GetOrderedHeight(), first.GetHeadHash(), i, state.GetOrderedHeight(), state.GetHeadHash())
+			}
+			if state.GetDurableHeight() != state.GetOrderedHeight() {
+				return fmt.Errorf("node %d: of %d blocks %d are durable", i, state.GetOrderedHeight(), state.GetDurableHeight())
+			}
+			if state.GetPoolTransactions() != 0 {
+				return fmt.Errorf("node %d: %d transactions wait", i, state.GetPoolTransactions())
+			}
+		}
+		height = first.GetOrderedHeight()
+		return nil
+	})
+	return height
+}
+
+// exports wants the same exports of all running nodes, and gives them.
+func (s *shard) exports(which ...int) (blocks, balances string) {
+	s.t.Helper()
+	for k, i := range which {
+		url := testnet.URL(s.homes[i])
+		b, a := succeed(s.t, "export", "--node", url, "--blocks"), succeed(s.t, "export", "--node", url, "--balances")
+		if k == 0 {
+			blocks, balances = b, a
+		}
+		if b != blocks {
+			s.t.Errorf("nodes %d and %d export different blocks", which[0], i)
+		}
+		if a != balances {
+			s.t.Errorf("nodes %d and %d export different balances", which[0], i)
+		}
+	}
+	return blocks, balances
+}
+
+// verified wants `ledgerd verify` to find nothing wrong in the homes of nodes that do not run.
+func (s *shard) verified(which ...int) {
+	s.t.Helper()
+	for _, i := range which {
+		if o := ledgerd(s.t, "verify", "--home", s.homes[i].Dir); o.status != 0 {
+			s.t.Errorf("verify of node %d: exit status %d\n%s%s", i, o.status, o.out, o.errs)
+		}
+	}
+}
+
+// party is an organisation with its key, at a client of its own.
+type party struct {
+	client.Key
+	nodes *client.Client
+}
+
+// newParty registers an organisation with accounts, the first of which is an issuer, at the nodes given, of which the first is preferred.
+func (s *shard) newParty(name string, accounts []string, which ...int) *party {
+	s.t.Helper()
+	_, private, err := ed25519.GenerateKey(cryptorand.Reader)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	p := &party{Key: client.Key{Organisation: ledger.OrganisationName(name), Private: private}, nodes: s.clientOf(which...)}
+	transaction := ledger.Transaction{Registrations: []ledger.Registration{{Name: p.Organisation, Keys: []ledger.PublicKey{p.Public()}}}}
+	for k, account := range accounts {
+		transaction.Openings = append(transaction.Openings, ledger.Opening{Account: p.account(account), Issuer: k == 0})
+	}
+	p.post(s.t, transaction, ledgerdv1.Level_LEVEL_DURABLE)
+	return p
+}
+
+// clientOf is a client that asks these nodes, the first one first.
+func (s *shard) clientOf(which ...int) *client.Client {
+	s.t.Helper()
+	nodes, err := client.New(s.urls(which...), client.Options{Tries: 40})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(nodes.Close)
+	return nodes
+}
+
+// at is the same organisation at another client.
+func (p *party) at(nodes *client.Client) *party { return &party{p.Key, nodes} }
+
+func (p *party) account(name string) ledger.AccountPath {
+	return ledger.AccountPath(string(p.Organisation) + ":" + name)
+}
+
+func (p *party) record(name string) ledger.RecordKey {
+	return ledger.RecordKey(string(p.Organisation) + ":" + name)
+}
+
+// post wants a transaction to hold.
+func (p *party) post(t *testing.T, transaction ledger.Transaction, level ledgerdv1.Level) *ledgerdv1.TransactionStatus {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	status, err := p.nodes.Post(ctx, []client.Key{p.Key}, transaction, level)
+	if err != nil {
+		t.Fatalf("a transaction of %s: %v", p.Organisation, err)
+	}
+	if !client.Reached(status, level) || status.GetReasonCode() != "" {
+		t.Fatalf("a transaction of %s: %v", p.Organisation, status)
+	}
+	return status
+}
+
+// put is a transaction that sets a record.
+func (p *party) put(name, value string) ledger.Transaction {
+	return ledger.Transaction{Records: []ledger.Record{{Key: p.record(name), Value: []byte(value)}}}
+}
+
+// transfer is a transaction that moves an amount.
+func (p *party) transfer(from, to string, amount int64) ledger.Transaction {
+	value := ledger.NewAmount(amount)
+	negative := ledger.NewAmount(-amount)
+	return ledger.Transaction{Postings: []ledger.Posting{{Account: p.account(from), Asset: "unit", Amount: negative}, {Account: p.account(to), Asset: "unit", Amount: value}}}
+}
+
+// fabricHost takes a node's place on the fabric, or any, with a key.
+func fabricHost(t *testing.T, options p2p.Options) *p2p.Host {
+	t.Helper()
+	host, err := p2p.New(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = host.Close(ended) // at once: nobody waits for what it said
+	})
+	return host
+}
