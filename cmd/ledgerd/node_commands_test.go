@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -26,9 +27,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// The test binary is ledgerd start for those who run nodes as processes.
+// The test binary is ledgerd for those who run it as a process.
 func init() {
-	if len(os.Args) > 1 && os.Args[1] == "start" {
+	if len(os.Args) > 1 && (os.Args[1] == "start" || os.Args[1] == "testnet") {
 		main()
 	}
 }
@@ -332,6 +333,38 @@ func TestTestnetRun(t *testing.T) {
 		t.Errorf("after a restart the blocks are\n%s\nnot\n%s", got, blocks)
 	}
 	again.end(t)
+}
+
+// Who runs the nodes may be killed: they stop in good order and are not left behind.
+func TestTestnetRunKilled(t *testing.T) {
+	t.Parallel()
+	base, err := testnet.FreeBasePort(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "net")
+	var out written
+	net := exec.Command(os.Args[0], "testnet", "--dir", dir, "--nodes", "2", "--base-port", strconv.Itoa(base), "--run")
+	net.Stdout = &out
+	if err := net.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pattern := regexp.MustCompile(`started, process (\d+)`)
+	out.await(t, `all 2 nodes run and take (transactions)`)
+	if err := net.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = net.Wait() // it was killed
+	for _, found := range pattern.FindAllStringSubmatch(out.String(), -1) {
+		pid, err := strconv.Atoi(found[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		await(t, func() bool { return syscall.Kill(pid, 0) != nil })
+	}
+	for i := range 2 {
+		must(t, "verify", "--home", filepath.Join(dir, testnet.Name(i)))
+	}
 }
 
 func await(t *testing.T, condition func() bool) {

@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"runtime/debug"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,6 +78,8 @@ LEDGERD_NODE_API_LISTEN override it.`,
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithCancel(ctx)
 				defer cancel()
+				// Whoever ran this process may have gone, and with it the reader of the log: stop in good order all the same.
+				signal.Ignore(syscall.SIGPIPE)
 				go func() {
 					_, _ = io.Copy(io.Discard, command.InOrStdin()) // its end is all that matters
 					cancel()
