@@ -234,31 +234,32 @@ func receiver(expression ast.Expr) string {
 
 // The words that must not be found are put together here, so that this file passes its own test.
 var (
-	openEnd     = regexp.MustCompile(`\b(` + "TO" + `DO|` + "FIX" + `ME)\b`)
-	machinePath = regexp.MustCompile("(^|[\\s\"'`=:,(<>])/(" + "wo" + "rk|" + "ro" + "ot|" + "ho" + "me/[a-z])(/|\\b)")
+	openEnd     = regexp.MustCompile(`\b(?:` + "TO" + `DO|` + "FIX" + `ME)\b`)
+	machinePath = regexp.MustCompile("(?m)(?:^|[\\s\"'`=:,(<>])/(?:" + "wo" + "rk|" + "ro" + "ot|" + "ho" + "me/[a-z])(?:/|\\b)")
 	lockedHost  = regexp.MustCompile(`"resolved"\s*:|\bregistry\s*=|` + "\\bregis" + `try\.|` + "\\bpro" + `xy\.|@[a-z-]+:` + "regis" + "try")
 )
+
+// lockFiles say what to fetch, and must not say from where.
+var lockFiles = []string{"package-lock.json", "go.sum", "go.mod", ".npmrc"}
 
 // checkText judges any text: its length, open ends, and paths and hosts of one machine.
 func checkText(f file) []string {
 	var broken []string
-	lines := bytes.Split(bytes.TrimSuffix(f.content, []byte("\n")), []byte("\n"))
-	generated := len(lines) > 0 && bytes.Contains(bytes.Join(lines[:min(len(lines), 3)], nil), []byte("enerated by"))
-	locks := slices.Contains([]string{"package-lock.json", "go.sum", "go.mod", ".npmrc"}, path.Base(f.path))
-	if len(lines) > fileLinesMax && !generated && !locks && path.Ext(f.path) != ".md" {
-		broken = append(broken, fmt.Sprintf("%s: %d lines, at most %d", f.path, len(lines), fileLinesMax))
+	find := func(pattern *regexp.Regexp, rule string) {
+		for _, place := range pattern.FindAllIndex(f.content, -1) {
+			line := 1 + bytes.Count(f.content[:place[1]-1], []byte("\n"))
+			broken = append(broken, fmt.Sprintf("%s:%d: %s", f.path, line, rule))
+		}
 	}
-	for i, line := range lines {
-		at := func(rule string) { broken = append(broken, fmt.Sprintf("%s:%d: %s", f.path, i+1, rule)) }
-		if openEnd.Match(line) {
-			at("an open end is left in the code")
-		}
-		if machinePath.Match(line) {
-			at("a path of one machine")
-		}
-		if locks && lockedHost.Match(line) {
-			at("a lock file names a host to fetch from")
-		}
+	find(openEnd, "an open end is left in the code")
+	find(machinePath, "a path of one machine")
+	locks := slices.Contains(lockFiles, path.Base(f.path))
+	if locks {
+		find(lockedHost, "a lock file names a host to fetch from")
+	}
+	generated := bytes.Contains(f.content[:min(len(f.content), 200)], []byte("enerated by"))
+	if lines := bytes.Count(f.content, []byte("\n")); lines > fileLinesMax && !generated && !locks && path.Ext(f.path) != ".md" {
+		broken = append(broken, fmt.Sprintf("%s: %d lines, at most %d", f.path, lines, fileLinesMax))
 	}
 	return broken
 }
