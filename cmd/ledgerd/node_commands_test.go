@@ -356,7 +356,9 @@ func TestTestnetRunKilled(t *testing.T) {
 	_ = net.Wait() // it was killed
 	for i := range 2 {
 		// A running node holds its store, so that nobody else can check it.
-		await(t, func() bool { return ledgerd(t, "verify", "--home", filepath.Join(dir, testnet.Name(i))).status == exitDone })
+		await(t, func() bool {
+			return ledgerd(t, "verify", "--home", filepath.Join(dir, testnet.Name(i))).status == exitDone
+		})
 		log, err := os.ReadFile(filepath.Join(dir, testnet.Name(i), testnet.LogFile))
 		if err != nil || len(log) == 0 {
 			t.Errorf("log of node %d: %q, %v", i, log, err)
