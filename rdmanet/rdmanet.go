@@ -121,6 +121,9 @@ const (
 	// LaneReset: the peer gave up Lost frames of its earlier lane named Lane to this host and opened another one in the same
 	// incarnation. Frames from before and after this event have a gap between them.
 	LaneReset
+	// PeerRefused: the peer's machine answers that nobody listens at the peer's address any more: the process ended, or is starting
+	// again. Lanes are mended as before. Told again and again while it lasts, by providers that can tell (p2p).
+	PeerRefused
 )
 
 // String gives the kind in words.
@@ -136,6 +139,8 @@ func (k EventKind) String() string {
 		return "unreachable"
 	case LaneReset:
 		return "lane reset"
+	case PeerRefused:
+		return "refused"
 	default:
 		return "event kind " + strconv.Itoa(int(k))
 	}
@@ -149,6 +154,6 @@ type PeerEvent struct {
 	Lane string
 	// Lost is the number of frames given up, for LaneReset: an upper bound, as some may have arrived.
 	Lost uint64
-	// Cause says why, for PeerUnreachable; nil otherwise.
+	// Cause says why, for PeerUnreachable and PeerRefused; nil otherwise.
 	Cause error
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ledgerd/ledgerd/digraph"
@@ -269,6 +270,8 @@ func (d *Detector) event(event rdmanet.PeerEvent) {
 		suspicions = d.machine.Restarted(server, event.Peer.Incarnation)
 	case rdmanet.PeerUnreachable:
 		suspicions = d.unreachable(server, event.Peer.Incarnation, fmt.Errorf("%w: %w", rdmanet.ErrUnreachable, event.Cause))
+	case rdmanet.PeerRefused:
+		suspicions = d.unreachable(server, event.Peer.Incarnation, fmt.Errorf("its process ended: %w", syscall.ECONNREFUSED))
 	}
 	d.mu.Unlock()
 	d.tell(generation, suspicions)

@@ -204,3 +204,45 @@ func TestBadOptions(t *testing.T) {
 		t.Errorf("the identity's key is %x, error %v", public, err)
 	}
 }
+
+// A process that ended is told of at once, long before the lane is given up: its machine refuses the connection.
+func TestEndedProcessIsRefused(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	f := newFabric(t, fabrictest.Config{Members: 2, MendTimeout: time.Minute})
+	a, errA := f.Start(0)
+	b, errB := f.Start(1)
+	if err := errors.Join(errA, errB); err != nil {
+		t.Fatal(err)
+	}
+	refused := make(chan rdmanet.PeerEvent, 1)
+	a.Watch(func(event rdmanet.PeerEvent) {
+		if event.Kind == rdmanet.PeerRefused {
+			select {
+			case refused <- event:
+			default:
+			}
+		}
+	})
+	if err := b.Receive("test", func(rdmanet.Peer, [][]byte) {}); err != nil {
+		t.Fatal(err)
+	}
+	lane, err := a.Lane(b.ID(), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(lane.Send(ctx, []byte("x")), lane.Flushed(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	victim := rdmanet.Peer{ID: b.ID(), Incarnation: b.Incarnation()}
+	f.Kill(1)
+	select {
+	case event := <-refused:
+		if event.Peer != victim || event.Cause == nil {
+			t.Fatalf("event %+v, want one of %v with a cause", event, victim)
+		}
+	case <-ctx.Done():
+		t.Fatal("nobody was told")
+	}
+}

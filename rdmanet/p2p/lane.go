@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
@@ -119,6 +120,9 @@ func (l *lane) run() {
 		} else if isTimeout(err) {
 			// On a machine with much to do a second attempt takes as long as the first.
 			patience *= 2
+		}
+		if bound := l.bound(); bound != 0 && errors.Is(err, syscall.ECONNREFUSED) {
+			l.host.peers.Tell(rdmanet.PeerEvent{Kind: rdmanet.PeerRefused, Peer: rdmanet.Peer{ID: l.key.peer, Incarnation: bound}, Lane: l.key.name, Cause: err})
 		}
 		l.host.log.Debug("lane is down", "lane", l.key.name, "peer", l.key.peer, "error", err)
 		left := time.Until(deadline)
