@@ -329,8 +329,10 @@ type imagined struct {
 	stop chan struct{}
 }
 
-func (n *imagined) URL() string                { return "http://imagined" }
-func (n *imagined) State() api.NodeState       { return api.NodeState{Mode: n.mode, Reason: "it is imagined"} }
+func (n *imagined) URL() string { return "http://imagined" }
+func (n *imagined) State() api.NodeState {
+	return api.NodeState{Mode: n.mode, Reason: "it is imagined"}
+}
 func (n *imagined) Done() <-chan struct{}      { return n.done }
 func (n *imagined) Err() error                 { return errors.New("it was a dream") }
 func (n *imagined) Stop(context.Context) error { close(n.stop); return nil }
