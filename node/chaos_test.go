@@ -1,0 +1,314 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/rdmanet/memory"
+)
+
+// What TestChaos takes from the environment: one seed to replay, or how many to run from which, and how long each shard is shaken.
+const (
+	chaosSeed  = "LEDGERD_CHAOS_SEED"
+	chaosSeeds = "LEDGERD_CHAOS_SEEDS"
+	chaosFor   = "LEDGERD_CHAOS_FOR"
+)
+
+// TestChaos kills, stops, starts, cuts and mends nodes at random while clients submit. In the end all is mended, and every node has to order again by itself, hold the same
+// chain, and that chain every transaction that was acknowledged as durable, once, in its submitter's order.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	first, count := uint64(1), uint64(4)
+	if testing.Short() {
+		count = 1
+	}
+	if text := os.Getenv(chaosSeeds); text != "" {
+		count, _ = strconv.ParseUint(text, 10, 64)
+	}
+	if text := os.Getenv(chaosSeed); text != "" {
+		first, _ = strconv.ParseUint(text, 10, 64)
+		if os.Getenv(chaosSeeds) == "" {
+			count = 1
+		}
+	}
+	length := 2 * time.Second
+	if text := os.Getenv(chaosFor); text != "" {
+		length, _ = time.ParseDuration(text)
+	}
+	for seed := first; seed < first+count; seed++ {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("replay with: %s=%d %s=%v go test ./node -run 'TestChaos$' -count=1", chaosSeed, seed, chaosFor, length)
+				}
+			})
+			shake(t, seed, length)
+		})
+	}
+}
+
+// chaos is one shard that is shaken.
+type chaos struct {
+	*shard
+	random  *rand.Rand
+	mu      sync.Mutex // guards the shard's nodes
+	cuts    map[[2]int]bool
+	clients []*submitter
+	story   []string
+}
+
+// submitter is one organisation's client: it submits groups of bundles in order, and repeats each until it is durable.
+type submitter struct {
+	chaos   *chaos
+	client  *ledgertest.Client
+	random  *rand.Rand
+	durable []ledger.Hash
+	sent    int64 // moved by acknowledged transfers
+}
+
+func shake(t *testing.T, seed uint64, length time.Duration) {
+	random := rand.New(rand.NewPCG(seed, 7))
+	nodes := 3 + int(seed%3)
+	engine := []string{"allconcur+", "allconcur"}[random.IntN(2)]
+	c := &chaos{random: random, cuts: map[[2]int]bool{}}
+	c.shard = newShard(t, nodes, func(_ int, config *home.Config) {
+		config.Ordering.Engine = engine
+		config.Ordering.Heartbeat, config.Ordering.SuspectAfter = 50*time.Millisecond, 500*time.Millisecond
+	})
+	c.network = memory.NewNetwork(memory.Options{MendTimeout: 500 * time.Millisecond})
+	c.start(c.all()...)
+	c.ordering(c.all()...)
+
+	finish := make(chan struct{})
+	var working sync.WaitGroup
+	for k := range 3 {
+		s := &submitter{chaos: c, client: ledgertest.NewClient(c.homes[0].Genesis, ledger.OrganisationName(fmt.Sprintf("org-%d", k))), random: rand.New(rand.NewPCG(seed, uint64(100+k)))}
+		c.clients = append(c.clients, s)
+		working.Go(func() { s.run(finish) })
+	}
+	for end := time.Now().Add(length); time.Now().Before(end); {
+		c.step()
+		<-time.After(time.Duration(random.IntN(300)) * time.Millisecond)
+	}
+	c.mend()
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, line := range c.story {
+				t.Log(line)
+			}
+		}
+	})
+	c.ordering(c.all()...)
+	close(finish)
+	working.Wait()
+	c.same()
+	for _, n := range c.nodes {
+		c.judge(n)
+	}
+}
+
+func (c *chaos) tell(format string, arguments ...any) {
+	c.story = append(c.story, fmt.Sprintf("%s n=%d ", time.Now().Format("05.000"), len(c.nodes))+fmt.Sprintf(format, arguments...))
+}
+
+// step does one harm, or repairs one.
+func (c *chaos) step() {
+	i, j := c.random.IntN(len(c.nodes)), c.random.IntN(len(c.nodes))
+	switch c.random.IntN(8) {
+	case 0, 1:
+		if c.node(i) != nil {
+			c.tell("kill %d", i)
+			c.end(i, true)
+		}
+	case 2:
+		if c.node(i) != nil {
+			c.tell("stop %d", i)
+			c.end(i, false)
+		}
+	case 3, 4, 5:
+		if c.node(i) == nil {
+			c.tell("start %d", i)
+			c.mu.Lock()
+			c.start(i)
+			c.mu.Unlock()
+		}
+	case 6:
+		if i != j {
+			c.tell("cut %d-%d", i, j)
+			c.network.Cut(c.peers[i], c.peers[j])
+			c.cuts[[2]int{i, j}] = true
+		}
+	case 7:
+		for pair := range c.cuts {
+			c.tell("mend %v", pair)
+			c.network.Mend(c.peers[pair[0]], c.peers[pair[1]])
+			delete(c.cuts, pair)
+		}
+	}
+}
+
+// end takes a node away; the clients see it go before it is gone.
+func (c *chaos) end(i int, killed bool) {
+	c.mu.Lock()
+	n := c.nodes[i]
+	c.nodes[i] = nil
+	c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if killed {
+		c.network.Kill(c.peers[i])
+		cancel()
+	}
+	if err := n.Stop(ctx); err != nil && !killed {
+		c.tell("stop of node %d: %v", i, err)
+	}
+	if err := n.Err(); err != nil {
+		c.t.Errorf("node %d ended by itself: %v", i, err)
+	}
+}
+
+// mend repairs everything.
+func (c *chaos) mend() {
+	c.tell("mend all")
+	for pair := range c.cuts {
+		c.network.Mend(c.peers[pair[0]], c.peers[pair[1]])
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, n := range c.nodes {
+		if n == nil {
+			c.start(i)
+		}
+	}
+}
+
+func (c *chaos) node(i int) *node.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nodes[i]
+}
+
+func (s *submitter) run(finish <-chan struct{}) {
+	if !s.settle(finish, s.client.Bundle(s.client.Register("a", "b"))) {
+		return
+	}
+	for {
+		select {
+		case <-finish:
+			return
+		default:
+		}
+		var group []*ledger.Bundle
+		for range 1 + s.random.IntN(4) {
+			amount := 1 + s.random.Int64N(9)
+			group = append(group, s.client.Bundle(s.client.Transfer(s.client.Account("a"), s.client.Account("b"), amount)))
+			s.sent += amount
+		}
+		if !s.settle(finish, group...) {
+			return
+		}
+	}
+}
+
+// settle submits a group in order, again and again, until all of it is durable.
+func (s *submitter) settle(finish <-chan struct{}, group ...*ledger.Bundle) bool {
+	var ids []ledger.Hash
+	for _, bundle := range group {
+		ids = append(ids, bundle.IDs()...)
+	}
+	deadline := time.Now().Add(90 * time.Second)
+	for time.Now().Before(deadline) {
+		n := s.chaos.node(s.random.IntN(len(s.chaos.nodes)))
+		if n == nil {
+			<-time.After(time.Millisecond)
+			continue
+		}
+		refused := false
+		for _, refusal := range n.Admit(context.Background(), group, true) {
+			if refusal != nil {
+				refused = true
+				if !refusal.Retry() && refusal.Code != api.RefusedNotWriting {
+					s.chaos.t.Errorf("refused for good: %v", refusal)
+					return false
+				}
+			}
+		}
+		if refused {
+			<-time.After(5 * time.Millisecond)
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		statuses, err := n.Wait(ctx, ids, api.LevelDurable)
+		cancel()
+		if err != nil {
+			continue
+		}
+		for _, status := range statuses {
+			if status.Outcome != api.OutcomeExecuted || status.Level != api.LevelDurable {
+				s.chaos.t.Errorf("waited for durable, without an error, and got %+v", status)
+				return false
+			}
+		}
+		s.durable = append(s.durable, ids...)
+		return true
+	}
+	s.chaos.t.Errorf("a group was not durable within %v", 90*time.Second)
+	return false
+}
+
+// judge walks a node's chain.
+func (c *chaos) judge(n *node.Node) {
+	opened := n.Store()
+	places := map[ledger.Hash]int{}
+	place := 0
+	for height := ledger.Height(1); height <= opened.Head().Height; height++ {
+		block, err := opened.Block(height)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for i := range block.Entries {
+			place++
+			if places[block.Entries[i].ID] != 0 {
+				c.t.Fatalf("transaction %s is in the chain twice", block.Entries[i].ID)
+			}
+			places[block.Entries[i].ID] = place
+		}
+	}
+	total := 0
+	for _, s := range c.clients {
+		last := 0
+		for _, id := range s.durable {
+			at := places[id]
+			if at == 0 {
+				c.t.Fatalf("transaction %s was acknowledged as durable and is not in the chain", id)
+			}
+			if at < last {
+				c.t.Fatalf("transaction %s of %s is before one that was submitted earlier", id, s.client.Organisation)
+			}
+			last = at
+		}
+		total += len(s.durable)
+		account, found := opened.Account(s.client.Account("b"))
+		if !found {
+			c.t.Fatalf("%s has no account", s.client.Organisation)
+		}
+		if got := account.Balance(ledger.DefaultAsset); got.Compare(ledger.NewAmount(s.sent)) != 0 {
+			c.t.Fatalf("%s holds %v, %d was moved", s.client.Organisation, got, s.sent)
+		}
+	}
+	if total != place {
+		c.t.Fatalf("%d transactions in the chain, %d were submitted", place, total)
+	}
+}
