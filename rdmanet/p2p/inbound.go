@@ -15,7 +15,7 @@ import (
 
 // ackDelay is how long an acknowledgement may wait for more to be acknowledged with it, unless a good part of the sender's window
 // waits for it.
-const ackDelay = time.Millisecond
+const ackDelay = 5 * time.Millisecond
 
 // errSuperseded: another stream carries the lane now, or nobody may.
 var errSuperseded = errors.New("superseded")
