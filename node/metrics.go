@@ -37,6 +37,7 @@ func (n *Node) register(registry *prometheus.Registry) error {
 		gauge("epoch", "Epoch of the engine.", func() float64 { return float64(n.sup.engineState().Epoch) }),
 		gauge("round", "Round of the engine.", func() float64 { return float64(n.sup.engineState().Round) }),
 		gauge("members", "Members of the group that orders.", func() float64 { return float64(len(n.sup.engineState().Members)) }),
+		gauge("lane_bytes_sent", "Bytes of engine frames put on lanes in this generation.", func() float64 { return float64(n.sup.driver.Status().Traffic.BytesSent) }),
 		gauge("disk_free_bytes", "Free space on the store's disk.", func() float64 { return float64(n.disk.bytes()) }),
 	} {
 		errs = append(errs, registry.Register(c))
