@@ -1,0 +1,145 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+const (
+	diskBytes    = 160 << 20
+	reserveBytes = 24 << 20
+)
+
+// moveToSmallDisk puts a node's home on a file system of its own, which is small. It skips the test where that is not allowed.
+func (s *shard) moveToSmallDisk(i int) {
+	s.t.Helper()
+	dir := s.homes[i].Dir
+	aside := dir + ".aside"
+	if err := os.Rename(dir, aside); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", diskBytes)); err != nil {
+		s.t.Skipf("a small disk cannot be made, which takes root: %v", err)
+	}
+	s.t.Cleanup(func() {
+		s.kill(i)
+		if err := syscall.Unmount(dir, 0); err != nil {
+			s.t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	if err := os.CopyFS(dir, os.DirFS(aside)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// fill writes a file until the disk has no space left.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	block := make([]byte, 64<<10)
+	for {
+		if _, err := file.Write(block); errors.Is(err, syscall.ENOSPC) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFullDisk fills the disk of one node to the last byte while it takes writes.
+func TestFullDisk(t *testing.T) {
+	const full = 0
+	s := newShard(t, 4, fmt.Sprintf("LEDGERD_NODE_STORE_RESERVE_BYTES=%d", reserveBytes))
+	s.moveToSmallDisk(full)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	acme := s.newParty("acme", []string{"cash"}, 1, 2, 3)
+	here := acme.at(s.clientOf(full))
+	here.post(t, here.put("first", "1"), ledgerdv1.Level_LEVEL_DURABLE)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var kept []promise
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		kept = acme.at(s.clientOf(s.others(full)...)).writer(ctx, "elsewhere")
+	}()
+	big := filepath.Join(s.homes[full].Dir, "big")
+	fill(t, big)
+
+	// It refuses writes, and says why.
+	short, err := client.New(s.urls(full), client.Options{Tries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer short.Close()
+	s.eventually("the full node refuses writes", func() error {
+		s.alive(full)
+		within, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		_, err := short.Post(within, []client.Key{acme.Key}, acme.put("refused", "x"), ledgerdv1.Level_LEVEL_ORDERED)
+		if err == nil {
+			return errors.New("it takes writes")
+		}
+		if !strings.Contains(err.Error(), "disk") {
+			return fmt.Errorf("it says: %w", err)
+		}
+		return nil
+	})
+	state, err := s.state(full)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !state.GetReadsOnly() || !strings.Contains(state.GetReason(), "disk") {
+		t.Errorf("the full node's state does not say that its disk is full: %v", state)
+	}
+
+	// The others go on, it serves reads and lives.
+	from, err := s.state(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.eventually("the others go on", func() error {
+		s.alive(s.all()...)
+		state, err := s.state(1)
+		if err == nil && state.GetDurableHeight() < from.GetOrderedHeight()+20 {
+			err = fmt.Errorf("durable height %d, ordered %d when the disk was full", state.GetDurableHeight(), from.GetOrderedHeight())
+		}
+		return err
+	})
+	if answer, err := s.nodes[full].Record(ctx, acme.record("first")); err != nil || string(answer.GetRecord().GetValue()) != "1" {
+		t.Errorf("the full node does not serve reads: %v, %v", answer, err)
+	}
+
+	// With space it comes back by itself.
+	if err := os.Remove(big); err != nil {
+		t.Fatal(err)
+	}
+	s.ordering(s.all()...)
+	cancel()
+	<-ended
+	here.post(t, here.put("last", "1"), ledgerdv1.Level_LEVEL_DURABLE)
+	s.same(s.all()...)
+	s.kept(acme, kept)
+	s.exports(s.all()...)
+	s.stop(s.all()...)
+	s.verified(s.all()...)
+}
