@@ -15,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/detector"
@@ -86,7 +87,8 @@ type supervisor struct {
 	stalledAt time.Time
 	catching  bool
 	caught    chan caughtUp
-	forkedAt  ledger.Height // the peers hold another block at this height: set ours aside; 0: they do not
+	forked    bool // the group holds other blocks past the common height: ours have to be set aside
+	common    ledger.Height
 	enteredAt time.Time
 	regroupAt time.Time
 	followed  recovery.Generation // the generation that the peer worked in from which the head came
@@ -327,10 +329,17 @@ func (s *supervisor) believeDurable(a announcement) {
 		if _, hash, err := s.node.pipeline.Store().Header(a.heights.Ordered); err != nil || hash != a.tip {
 			return
 		}
-	} else if s.mode() != api.ModeOrdering {
-		return // it is ahead: what it says counts when we have got there
+	} else if !s.orders(a.generation) {
+		return // it is ahead, in another group perhaps: what it says counts when we have got there
 	}
 	s.node.pipeline.PeerDurable(height)
+}
+
+// orders tells whether this node orders in the generation: whoever else does holds the same blocks.
+func (s *supervisor) orders(generation uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return generation != 0 && s.working == generation
 }
 
 func (s *supervisor) onSynod(from rdmanet.Peer, payload []byte) {
@@ -557,11 +566,17 @@ func (s *supervisor) activate() error {
 	}
 	pipeline := s.node.pipeline
 	tip := pipeline.Tip()
-	switch {
-	case uint64(tip.Height) > d.Base.Height || uint64(tip.Height) == d.Base.Height && tip.Hash != d.Base.Hash:
-		return s.fallBack(ledger.Height(d.Base.Height))
-	case uint64(tip.Height) < d.Base.Height:
+	base := ledger.Height(d.Base.Height)
+	if tip.Height < base {
 		return nil // follow fetches it
+	}
+	if _, hash, err := pipeline.Store().Header(base); err != nil {
+		return err
+	} else if hash != d.Base.Hash {
+		return s.fallBack(base - 1) // where the chains part is found by whom it fetches from
+	}
+	if tip.Height > base {
+		return s.fallBack(base)
 	}
 	if err := pipeline.Sync(); err != nil {
 		return err
@@ -625,14 +640,22 @@ func (s *supervisor) announce() {
 	}
 }
 
-// fallBack sets the chain aside that goes past, or against, what the majority goes on from.
-func (s *supervisor) fallBack(base ledger.Height) error {
+// fallBack sets the blocks past a height aside, which are not in what the majority goes on from.
+func (s *supervisor) fallBack(keep ledger.Height) error {
 	heights, _ := s.node.pipeline.Heights()
-	if heights.Durable > base {
-		return fmt.Errorf("the shard goes on from block %d, but block %d is durable: a majority of the nodes has lost its disks; stop all nodes and compare them with `ledgerd verify`", base, heights.Durable)
+	if heights.Durable > keep {
+		return fmt.Errorf("the shard goes on from block %d, but block %d is durable: a majority of the nodes has lost its disks; stop all nodes and compare them with `ledgerd verify`", keep, heights.Durable)
 	}
 	s.followed = 0
-	return s.node.setAside()
+	err := s.node.setAside(s.context, keep)
+	switch {
+	case errors.Is(err, store.ErrDiskFull):
+		s.node.logger.Error("no space to set blocks aside; trying again", "error", err)
+		return nil
+	case s.context.Err() != nil:
+		return nil
+	}
+	return err
 }
 
 // follow fetches blocks from the peers while this node does not order, and asks to enter when it is close to the head.
@@ -643,9 +666,9 @@ func (s *supervisor) follow() error {
 	if working != 0 || s.settling.active || s.catching {
 		return nil
 	}
-	if forked := s.forkedAt; forked != 0 {
-		s.forkedAt = 0
-		return s.fallBack(forked - 1)
+	if s.forked {
+		s.forked = false
+		return s.fallBack(s.common)
 	}
 	ahead := s.ahead()
 	tip := s.node.pipeline.Tip()
@@ -661,7 +684,17 @@ func (s *supervisor) follow() error {
 	case s.mode() != api.ModeHalted:
 		s.setMode(api.ModeStarting, "waiting for a majority of the %d nodes", len(s.node.peers))
 	}
-	if len(ahead) > 0 && (ahead[0].heights.Ordered > tip.Height || ahead[0].tip != tip.Hash && ahead[0].heights.Ordered == tip.Height) {
+	if len(ahead) == 0 || s.pending != nil && uint64(tip.Height) >= s.pending.Base.Height {
+		return nil
+	}
+	same, err := s.holds(&ahead[0])
+	if err != nil {
+		return err
+	}
+	if same && ahead[0].heights.Ordered == tip.Height {
+		s.followed = max(s.followed, recovery.Generation(ahead[0].generation))
+	}
+	if !same {
 		s.catching = true
 		s.workers.Add(1)
 		to := ledger.Height(0)
@@ -670,7 +703,8 @@ func (s *supervisor) follow() error {
 		}
 		go s.catchUp(ahead, to)
 	}
-	if group != 0 && s.pending == nil && len(ahead) > 0 && ahead[0].heights.Ordered <= tip.Height+entryDistance && time.Since(s.enteredAt) > enterEvery && !s.node.stopping.Load() && s.node.pipeline.Stalled() == "" && !s.node.disk.low() {
+	mayEnter := group != 0 && s.pending == nil && (same || ahead[0].heights.Ordered > tip.Height) && !s.node.stopping.Load() && s.node.pipeline.Stalled() == "" && !s.node.disk.low()
+	if mayEnter && ahead[0].heights.Ordered <= tip.Height+entryDistance && time.Since(s.enteredAt) > enterEvery {
 		s.enteredAt = time.Now()
 		for _, p := range ahead {
 			if p.generation == group {
@@ -687,14 +721,21 @@ type candidate struct {
 	server order.ServerID
 }
 
-// ahead lists the peers to follow, best first: those who order in the latest generation, by height. While a decision waits for its base, any peer that holds it.
+// ahead lists the peers to follow, best first: those who order in the latest generation, by height. One that orders in a generation older than what this node knows was cut off, and
+// its chain proves nothing. While a decision waits for its base, those who stand there serve as well.
 func (s *supervisor) ahead() []candidate {
+	latest := max(s.synod.Activated(), s.followed)
+	if d := s.synod.Decided(); d != nil {
+		latest = max(latest, d.Generation)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var candidates []candidate
 	for server, h := range s.heard {
 		recent := s.linked[server] && time.Since(h.at) < 10*announceEvery
-		useful := h.generation != 0 || s.pending != nil && uint64(h.heights.Ordered) >= s.pending.Base.Height
+		orders := h.generation != 0 && h.generation >= uint64(latest)
+		atBase := s.pending != nil && uint64(h.heights.Ordered) == s.pending.Base.Height && h.tip == s.pending.Base.Hash
+		useful := orders || atBase
 		if recent && useful {
 			candidates = append(candidates, candidate{h, server})
 		}

@@ -69,13 +69,14 @@ type Pipeline struct {
 	fail     sync.Once
 	stalled  atomic.Pointer[string] // why execution waits; nil while it does not
 	total    atomic.Uint64
+	syncing  sync.Mutex // held while the disk is synced, and while another store comes
 
 	mu         sync.Mutex
 	generation uint64
 	baseEpoch  ledger.Epoch
 	ended      bool
-	members    []order.ServerID
-	stored     []ledger.Height // by member, in this generation
+	members    []order.ServerID // whose stored heights count; none outside of a generation
+	stored     []ledger.Height  // by member, in this generation
 }
 
 // New makes a pipeline over an open store and starts its goroutines.
@@ -88,21 +89,44 @@ func New(config Config, opened *store.Store) *Pipeline {
 		stored: make([]ledger.Height, config.Members),
 	}
 	p.progress = newProgress(api.Heights{})
-	p.Exchange(opened)
+	p.adopt(opened)
 	p.workers.Add(2)
 	go p.execute()
 	go p.syncDisk()
 	return p
 }
 
-// Exchange puts another store in the place of the one before: nothing may be under way. The heights begin anew with what it holds.
-func (p *Pipeline) Exchange(opened *store.Store) {
+// Exchange puts another store in the place of the one before, which change gets, closes, and replaces; nothing may be under way. The heights begin anew with
+// what the new one holds, and whoever waits for a transaction waits for it anew: it may be in no block any more. An error of change is returned, and the store
+// stays.
+func (p *Pipeline) Exchange(change func(*store.Store) (*store.Store, error)) error {
+	p.syncing.Lock()
+	defer p.syncing.Unlock()
+	opened, err := change(p.store())
+	if err != nil {
+		return err
+	}
+	p.stopCounting()
+	p.adopt(opened)
+	p.progress.renew()
+	return nil
+}
+
+func (p *Pipeline) adopt(opened *store.Store) {
 	p.ledger.Store(opened)
 	head := opened.Head()
 	p.total.Store(head.Total)
 	p.progress.update(func(h *api.Heights) {
 		*h = api.Heights{Ordered: head.Height, Stored: opened.DurableHeight(), Durable: min(h.Durable, head.Height)}
 	})
+}
+
+// stopCounting forgets what the members of the last generation stored: from here on the chain grows by others' blocks, at the same heights perhaps.
+func (p *Pipeline) stopCounting() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.members = nil
+	clear(p.stored)
 }
 
 func (p *Pipeline) store() *store.Store { return p.ledger.Load() }
@@ -222,6 +246,7 @@ func (p *Pipeline) failed(err error) {
 
 func (p *Pipeline) handle(w work) error {
 	if w.block != nil {
+		p.stopCounting()
 		if err := p.patiently(func() error { return p.store().Append(w.block) }); err != nil {
 			return err
 		}
@@ -370,14 +395,13 @@ func (p *Pipeline) syncDisk() {
 
 // Sync has the disk hold what was executed, now.
 func (p *Pipeline) Sync() error {
+	p.syncing.Lock()
+	defer p.syncing.Unlock()
 	opened := p.store()
 	if err := opened.Sync(); err != nil {
 		return err
 	}
 	height := opened.DurableHeight()
-	if opened != p.store() {
-		return nil
-	}
 	p.progress.update(func(h *api.Heights) { h.Stored = max(h.Stored, height) })
 	p.mu.Lock()
 	p.stored[p.config.Self] = max(p.stored[p.config.Self], height)
@@ -392,7 +416,7 @@ func (p *Pipeline) Sync() error {
 // PeerStored tells that a member has stored a height in a generation.
 func (p *Pipeline) PeerStored(generation uint64, member order.ServerID, height ledger.Height) {
 	p.mu.Lock()
-	current := generation == p.generation && int(member) < len(p.stored)
+	current := generation == p.generation && p.members != nil && int(member) < len(p.stored)
 	if current {
 		p.stored[member] = max(p.stored[member], height)
 	}

@@ -13,6 +13,8 @@ type progress struct {
 	mu      sync.Mutex
 	heights api.Heights
 	changed chan struct{}
+	// era counts the chains that this node has held: what was found in an earlier one may be in none now.
+	era uint64
 	// gates are closed when a height reaches a level.
 	gates map[gate]chan struct{}
 	// waiters want to hear of single transactions.
@@ -60,21 +62,46 @@ func (p *progress) update(change func(*api.Heights)) {
 	}
 }
 
-// reached gives a channel that is closed once the height has the level.
-func (p *progress) reached(level api.Level, height ledger.Height) <-chan struct{} {
+// renew begins an era: everyone who waits looks again.
+func (p *progress) renew() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.era++
+	for g, open := range p.gates {
+		close(open)
+		delete(p.gates, g)
+	}
+	for _, watching := range p.waiters {
+		for _, w := range watching {
+			w.wake()
+		}
+	}
+}
+
+func (p *progress) inEra() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.era
+}
+
+// reached gives a channel that is closed once the height has the level, or with the era; current tells whether that era lasts.
+func (p *progress) reached(level api.Level, height ledger.Height, era uint64) (reached <-chan struct{}, current bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.era != era {
+		return nil, false
+	}
 	g := gate{level, height}
 	open := p.gates[g]
 	if open == nil {
 		open = make(chan struct{})
 		if p.heights.Level(height) >= level {
 			close(open)
-			return open
+			return open, true
 		}
 		p.gates[g] = open
 	}
-	return open
+	return open, true
 }
 
 // watch registers a caller for transactions; unwatch has to follow.
@@ -124,10 +151,20 @@ func (w *waiter) tell(status api.Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found[status.ID] = status
+	w.wake()
+}
+
+func (w *waiter) wake() {
 	select {
 	case w.more <- struct{}{}:
 	default:
 	}
+}
+
+func (w *waiter) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.found)
 }
 
 func (w *waiter) count() int {
@@ -136,48 +173,77 @@ func (w *waiter) count() int {
 	return len(w.found)
 }
 
-// Wait implements the API's Wait. Look gives what is known of a transaction apart from what comes while waiting.
+// Wait implements the API's Wait.
 func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]api.Status, error) {
 	w := p.progress.watch(ids)
 	defer p.progress.unwatch(w, ids)
 	distinct := make(map[ledger.Hash]bool, len(ids))
 	for _, id := range ids {
 		distinct[id] = true
-		status, err := p.Status(id)
+	}
+	for {
+		era := p.progress.inEra()
+		for id := range distinct {
+			status, err := p.Status(id)
+			if err != nil {
+				return nil, err
+			}
+			if status.Outcome != api.OutcomePending && status.Outcome != api.OutcomeUnknown {
+				w.tell(status)
+			}
+		}
+		var ended error
+		if level > api.LevelAdmitted {
+			ended = p.gather(ctx, w, len(distinct), level, era)
+		}
+		statuses, err := p.gathered(w, ids)
 		if err != nil {
 			return nil, err
 		}
-		if status.Outcome != api.OutcomePending && status.Outcome != api.OutcomeUnknown {
-			w.tell(status)
+		if p.progress.inEra() == era {
+			return statuses, ended
+		}
+		// Another chain took the place of the one that the answers came from.
+		w.forget()
+	}
+}
+
+// gather waits until all of the waiter's transactions have an outcome, and the level. It ends early with the era.
+func (p *Pipeline) gather(ctx context.Context, w *waiter, count int, level api.Level, era uint64) error {
+	for w.count() < count && p.progress.inEra() == era {
+		select {
+		case <-w.more:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.stopping:
+			return ErrStopping
 		}
 	}
-	var ended error
-	if level > api.LevelAdmitted {
-		for ended == nil && w.count() < len(distinct) {
-			select {
-			case <-w.more:
-			case <-ctx.Done():
-				ended = ctx.Err()
-			case <-p.stopping:
-				ended = ErrStopping
-			}
-		}
-		w.mu.Lock()
-		var highest ledger.Height
-		for _, status := range w.found {
-			highest = max(highest, status.Height)
-		}
-		w.mu.Unlock()
-		if ended == nil && highest > 0 {
-			select {
-			case <-p.progress.reached(level, highest):
-			case <-ctx.Done():
-				ended = ctx.Err()
-			case <-p.stopping:
-				ended = ErrStopping
-			}
-		}
+	w.mu.Lock()
+	var highest ledger.Height
+	for _, status := range w.found {
+		highest = max(highest, status.Height)
 	}
+	w.mu.Unlock()
+	if highest == 0 {
+		return nil
+	}
+	reached, current := p.progress.reached(level, highest, era)
+	if !current {
+		return nil
+	}
+	select {
+	case <-reached:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-p.stopping:
+		return ErrStopping
+	}
+}
+
+// gathered gives what is known of the transactions now, in the order of ids.
+func (p *Pipeline) gathered(w *waiter, ids []ledger.Hash) ([]api.Status, error) {
 	heights, _ := p.progress.get()
 	statuses := make([]api.Status, len(ids))
 	for i, id := range ids {
@@ -195,7 +261,7 @@ func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash, level api.Level)
 		}
 		statuses[i] = status
 	}
-	return statuses, ended
+	return statuses, nil
 }
 
 // Status tells how far a transaction has come.

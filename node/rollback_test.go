@@ -1,0 +1,85 @@
+package node_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api"
+)
+
+// A node comes back with blocks that the majority never had. Whether the group holds as many others, more or fewer: the node gives its own up, keeps what is common, and the
+// group's blocks stay.
+func TestNodeWithOtherBlocksGivesThemUp(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ own, group int }{{1, 1}, {3, 1}, {1, 3}, {2, 0}} {
+		for _, odd := range []int{0, 2} {
+			t.Run(fmt.Sprintf("%d against %d at node %d", c.own, c.group, odd), func(t *testing.T) {
+				t.Parallel()
+				s := newShard(t, 3, nil)
+				s.start(s.all()...)
+				s.ordering(s.all()...)
+				s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+				transfer := func() ledger.Transaction { return s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1) }
+				for range 3 {
+					s.submit(0, api.LevelDurable, transfer())
+				}
+				common := s.same()
+				for i := range s.nodes {
+					s.stop(i)
+				}
+				s.alone(odd, c.own)
+				majority := []int{(odd + 1) % 3, (odd + 2) % 3}
+				s.start(majority...)
+				s.ordering(majority...)
+				var durable []ledger.Hash
+				for range c.group {
+					durable = append(durable, s.submit(majority[0], api.LevelDurable, transfer())[0].ID)
+				}
+				s.start(odd)
+				s.ordering(s.all()...)
+				s.submit(odd, api.LevelDurable, transfer())
+				s.same()
+				for i, n := range s.nodes {
+					for _, id := range durable {
+						if _, err := n.Store().Transaction(id); err != nil {
+							t.Fatalf("node %d: a durable transaction: %v", i, err)
+						}
+					}
+				}
+				aside, err := filepath.Glob(s.homes[odd].Data() + ".rolled-back-*")
+				if err != nil || len(aside) != 1 {
+					t.Fatalf("set aside: %v, %v", aside, err)
+				}
+				if want := fmt.Sprintf("%s.rolled-back-%d-1", s.homes[odd].Data(), int(common)+c.own); aside[0] != want {
+					t.Fatalf("set aside as %s, want %s", aside[0], want)
+				}
+			})
+		}
+	}
+}
+
+// alone appends blocks to a stopped node's chain that no other node has.
+func (s *shard) alone(i, blocks int) {
+	s.t.Helper()
+	opened, err := store.Open(s.homes[i].Data(), s.homes[i].Genesis, s.store)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client := ledgertest.NewClient(s.homes[i].Genesis, "lonely")
+	for range blocks {
+		header, _, err := opened.Header(opened.Head().Height)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if _, err := opened.Apply(header.Epoch, header.Round+1, [][]byte{ledgertest.Batch(1, client.Bundle(client.Next()))}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	if err := opened.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+}
