@@ -55,7 +55,7 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 	case ledger.InsufficientFunds, ledger.UnknownAccount, ledger.TooManyAssets, ledger.Overflow:
 		if item < len(transaction.Postings) {
 			posting := &transaction.Postings[item]
-			return fmt.Sprintf("%s: %s of %s %s", text, posting.Account, posting.Amount, posting.Asset)
+			return fmt.Sprintf("%s: %s %s for %s", text, posting.Amount, posting.Asset, posting.Account)
 		}
 	case ledger.AccountExists:
 		if item < len(transaction.Openings) {
