@@ -1,0 +1,359 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/node/pipeline"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fixture is a pipeline of the first of three members.
+type fixture struct {
+	t        testing.TB
+	store    *store.Store
+	pool     *mempool.Pool
+	pipeline *pipeline.Pipeline
+	client   *ledgertest.Client
+	round    order.Round
+	free     atomic.Uint64
+	ended    atomic.Uint64
+	failed   chan error
+}
+
+func newFixture(t testing.TB) *fixture {
+	t.Helper()
+	f := &fixture{t: t, failed: make(chan error, 1), client: ledgertest.NewClient(ledgertest.Genesis(), "acme")}
+	f.free.Store(1 << 40)
+	f.store = f.open()
+	f.pool = mempool.New(mempool.Config{BytesMax: 1 << 20, Tip: func() mempool.Tip { return f.pipeline.Tip() }})
+	f.pipeline = pipeline.New(pipeline.Config{
+		Pool: f.pool, Members: 3, Self: 0, Ended: f.ended.Store, Failed: func(err error) { f.failed <- err },
+	}, f.store)
+	t.Cleanup(func() {
+		f.pipeline.Close()
+		if err := f.pipeline.Store().Close(); err != nil && !errors.Is(err, store.ErrClosed) {
+			t.Errorf("close: %v", err)
+		}
+	})
+	f.begin(1)
+	return f
+}
+
+func (f *fixture) open() *store.Store {
+	f.t.Helper()
+	opened, err := store.Open(f.t.TempDir(), ledgertest.Genesis(), store.Options{
+		MemTableBytes: 4 << 20, ReserveBytes: 1 << 20, FreeSpace: func(string) (uint64, error) { return f.free.Load(), nil },
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return opened
+}
+
+func (f *fixture) begin(generation uint64) {
+	f.t.Helper()
+	if err := f.pipeline.Begin(generation, []order.ServerID{0, 1, 2}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// next is a bundle with one transaction, which fails, in no account.
+func (f *fixture) next() *ledger.Bundle { return f.client.Bundle(f.client.Next()) }
+
+// payload is a round message of member 1.
+func (f *fixture) payload(marks mempool.Marks, header ledger.BatchHeader, bundles ...*ledger.Bundle) []byte {
+	encoded := make([][]byte, len(bundles))
+	for i, bundle := range bundles {
+		encoded[i] = bundle.Encode()
+	}
+	if len(bundles) == 0 {
+		return []byte{byte(marks)}
+	}
+	return append(ledger.EncodeBatch(header, encoded), byte(marks))
+}
+
+func (f *fixture) genesisHeader() ledger.BatchHeader {
+	return ledger.BatchHeader{Time: 1, Tip: f.store.GenesisHash()}
+}
+
+func (f *fixture) deliver(payloads ...[]byte) {
+	f.t.Helper()
+	var deliveries []order.Delivery
+	for _, payload := range payloads {
+		f.round++
+		deliveries = append(deliveries, order.Delivery{Round: f.round, Messages: []order.Message{{Origin: 1, Payload: payload}}})
+	}
+	if err := f.pipeline.Deliver(f.t.Context(), deliveries); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) barrier() {
+	f.t.Helper()
+	if err := f.pipeline.Barrier(f.t.Context()); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) eventually(what string, holds func() bool) {
+	f.t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			heights, _ := f.pipeline.Heights()
+			f.t.Fatalf("not in time: %s; heights %+v", what, heights)
+		}
+	}
+}
+
+func TestWaitAtEachLevel(t *testing.T) {
+	t.Parallel()
+	for _, level := range []api.Level{api.LevelAdmitted, api.LevelOrdered, api.LevelStored, api.LevelDurable} {
+		f := newFixture(t)
+		bundle := f.next()
+		if err := f.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool { return false }); err != nil {
+			t.Fatal(err)
+		}
+		ids := []ledger.Hash{bundle.ID(0), bundle.ID(0)} // twice: answered twice
+		type answer struct {
+			statuses []api.Status
+			err      error
+		}
+		done := make(chan answer, 1)
+		go func() {
+			statuses, err := f.pipeline.Wait(t.Context(), ids, level)
+			done <- answer{statuses, err}
+		}()
+		if level == api.LevelAdmitted {
+			if a := <-done; a.err != nil || a.statuses[0].Outcome != api.OutcomePending || a.statuses[1].ID != ids[1] {
+				t.Fatalf("admitted: %+v", a)
+			}
+			continue
+		}
+		f.deliver(f.payload(0, f.genesisHeader(), bundle))
+		if level == api.LevelDurable {
+			f.eventually("stored", func() bool { h, _ := f.pipeline.Heights(); return h.Stored == 1 })
+			select {
+			case a := <-done:
+				t.Fatalf("durable on one disk of three: %+v", a)
+			case <-time.After(20 * time.Millisecond):
+			}
+			f.pipeline.PeerStored(7, 1, 1) // of another generation: counts for nothing
+			if h, _ := f.pipeline.Heights(); h.Durable != 0 {
+				t.Fatalf("durable by another generation's word: %+v", h)
+			}
+			f.pipeline.PeerStored(1, 2, 1)
+		}
+		a := <-done
+		if a.err != nil || len(a.statuses) != 2 || a.statuses[1].Level < level || a.statuses[0].Height != 1 {
+			t.Fatalf("%v: %+v", level, a)
+		}
+	}
+}
+
+func TestWaitEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	known, unknown := f.next(), f.next()
+	f.deliver(f.payload(0, f.genesisHeader(), known))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	statuses, err := f.pipeline.Wait(ctx, []ledger.Hash{unknown.ID(0), known.ID(0)}, api.LevelOrdered)
+	if !errors.Is(err, context.DeadlineExceeded) || len(statuses) != 2 || statuses[0].Outcome != api.OutcomeUnknown || statuses[1].Height != 1 {
+		t.Fatalf("%+v, %v", statuses, err)
+	}
+	// What is unknown now may come.
+	done := make(chan error, 1)
+	go func() {
+		_, err := f.pipeline.Wait(t.Context(), []ledger.Hash{unknown.ID(0)}, api.LevelStored)
+		done <- err
+	}()
+	f.deliver(f.payload(0, f.genesisHeader(), unknown))
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWaitHearsOfExpiry(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	transaction := f.client.Next()
+	transaction.LastValid = 1
+	bundle := f.client.Bundle(transaction)
+	if err := f.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan []api.Status, 1)
+	go func() {
+		statuses, _ := f.pipeline.Wait(t.Context(), []ledger.Hash{bundle.ID(0)}, api.LevelDurable)
+		done <- statuses
+	}()
+	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
+	if statuses := <-done; statuses[0].Outcome != api.OutcomeExpired {
+		t.Fatalf("%+v", statuses)
+	}
+}
+
+// What was found in a chain that was set aside counts for nothing: the height is reached again, by another block.
+func TestWaitStartsAnewWithAnotherChain(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	lost, other := f.next(), f.next()
+	f.deliver(f.payload(0, f.genesisHeader(), lost))
+	f.barrier()
+	done := make(chan []api.Status, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		statuses, _ := f.pipeline.Wait(ctx, []ledger.Hash{lost.ID(0)}, api.LevelDurable)
+		done <- statuses
+	}()
+	f.eventually("stored", func() bool { h, _ := f.pipeline.Heights(); return h.Stored == 1 })
+	if err := f.pipeline.Exchange(func(old *store.Store) (*store.Store, error) { return f.open(), old.Close() }); err != nil {
+		t.Fatal(err)
+	}
+	f.begin(2)
+	f.deliver(f.payload(0, f.genesisHeader(), other))
+	f.barrier()
+	f.pipeline.PeerStored(2, 1, 1)
+	f.pipeline.PeerStored(2, 2, 1)
+	f.eventually("the other block is durable", func() bool { h, _ := f.pipeline.Heights(); return h.Durable == 1 })
+	select {
+	case statuses := <-done:
+		t.Fatalf("a transaction that is in no block: %+v", statuses)
+	case <-time.After(20 * time.Millisecond):
+	}
+	cancel()
+	if statuses := <-done; statuses[0].Outcome != api.OutcomeUnknown {
+		t.Fatalf("%+v", statuses)
+	}
+}
+
+// Blocks that a peer sends are not those that the members of the last generation stored at these heights.
+func TestStoredHeightsOfAnEarlierChainCountNoMore(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	other := newFixture(t)
+	other.deliver(other.payload(0, other.genesisHeader(), other.next()))
+	other.barrier()
+	block, err := other.store.Block(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.pipeline.PeerStored(1, 1, 1) // another block 1
+	if err := f.pipeline.Append(t.Context(), block); err != nil {
+		t.Fatal(err)
+	}
+	f.eventually("stored", func() bool { h, _ := f.pipeline.Heights(); return h.Stored == 1 })
+	f.pipeline.PeerStored(1, 2, 1)
+	if h, _ := f.pipeline.Heights(); h.Durable != 0 {
+		t.Fatalf("%+v", h)
+	}
+	f.pipeline.PeerDurable(1)
+	if h, _ := f.pipeline.Heights(); h.Durable != 1 {
+		t.Fatalf("%+v", h)
+	}
+}
+
+func TestForkAlarm(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
+	f.barrier()
+	f.deliver(f.payload(0, ledger.BatchHeader{Time: 1, Height: 1, Tip: ledger.Hash{1}}, f.next()))
+	if err := <-f.failed; !errors.Is(err, pipeline.ErrFork) {
+		t.Fatal(err)
+	}
+	if f.pipeline.Tip().Height != 1 || f.pipeline.Stalled() == "" {
+		t.Fatalf("executed after the alarm: %+v, %q", f.pipeline.Tip(), f.pipeline.Stalled())
+	}
+}
+
+func TestRegroupMarkEndsTheGeneration(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.deliver(f.payload(0, f.genesisHeader(), f.next()), f.payload(mempool.MarkRegroup, f.genesisHeader(), f.next()), f.payload(0, f.genesisHeader(), f.next()))
+	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
+	f.barrier()
+	if f.pipeline.Tip().Height != 2 || f.ended.Load() != 1 {
+		t.Fatalf("height %d after the mark in round 2, ended %d", f.pipeline.Tip().Height, f.ended.Load())
+	}
+	f.begin(2)
+	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
+	f.barrier()
+	if f.pipeline.Tip().Height != 3 {
+		t.Fatalf("height %d", f.pipeline.Tip().Height)
+	}
+}
+
+func TestFullDiskHoldsTheRoundBack(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.free.Store(0)
+	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
+	f.eventually("execution waits", func() bool { return f.pipeline.Stalled() != "" })
+	f.free.Store(1 << 40)
+	f.barrier()
+	if f.pipeline.Tip().Height != 1 || f.pipeline.Stalled() != "" {
+		t.Fatalf("height %d, %q", f.pipeline.Tip().Height, f.pipeline.Stalled())
+	}
+}
+
+func TestCloseWhileBlocked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.free.Store(0)
+	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
+	f.eventually("execution waits", func() bool { return f.pipeline.Stalled() != "" })
+	done := make(chan error, 3)
+	go func() { done <- f.pipeline.Barrier(t.Context()) }()
+	go func() {
+		_, err := f.pipeline.Wait(t.Context(), []ledger.Hash{{1}}, api.LevelDurable)
+		done <- err
+	}()
+	go func() {
+		for {
+			if err := f.pipeline.Deliver(t.Context(), nil); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	f.pipeline.Close()
+	for range 3 {
+		if err := <-done; !errors.Is(err, pipeline.ErrStopping) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDeliverToOrdered(b *testing.B) {
+	f := newFixture(b)
+	const batch = 10
+	payloads := make([][]byte, b.N)
+	for i := range payloads {
+		bundles := make([]*ledger.Bundle, batch)
+		for k := range bundles {
+			bundles[k] = f.next()
+		}
+		payloads[i] = f.payload(0, f.genesisHeader(), bundles...)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for _, payload := range payloads {
+		f.deliver(payload)
+	}
+	f.barrier()
+	b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "tx/s")
+}
