@@ -17,5 +17,5 @@ export default defineConfig({
     // `npm run dev` talks to a node on the address that `ledgerd demo` uses.
     proxy: { "/ledgerd.v1.LedgerService": process.env["LEDGERD_URL"] ?? "http://127.0.0.1:8080" },
   },
-  test: { include: ["test/**/*.test.ts"] },
+  test: { include: ["test/**/*.test.ts"], testTimeout: 30_000 },
 });

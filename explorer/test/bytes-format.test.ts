@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { concatBytes, equalBytes, fromHex, toHex } from "../src/lib/bytes";
-import { formatAge, formatAmount, formatBytes, formatMicros, formatNote, formatRate, formatSpan, formatTime, formatValue, isoTime, plural, shorten, signOf } from "../src/lib/format";
+import { formatAge, formatAmount, formatBytes, formatMicros, formatNote, formatRate, formatSpan, formatTime, formatValue, gistOfNote, isoTime, plural, shorten, signOf } from "../src/lib/format";
 
 test("hexadecimal digits and back", () => {
   expect(toHex(new Uint8Array([0, 15, 255]))).toBe("000fff");
@@ -70,6 +70,11 @@ test("a JSON note is indented and keeps every digit", () => {
   expect(text).toBe('{\n  "a": 12345678901234567890123456789,\n  "b": [\n    "x, {y}",\n    {}\n  ],\n  "c": []\n}');
   expect(formatNote("rent, March")).toEqual({ text: "rent, March", json: false });
   expect(formatNote("{broken")).toEqual({ text: "{broken", json: false });
+});
+
+test("a flat note fits on one line, any other stays as it is", () => {
+  expect(gistOfNote('{"what":"rent","flat":12345678901234567890123,"paid":true}')).toBe("what: rent, flat: 12345678901234567890123, paid: true");
+  for (const note of ["", "rent, March", "{}", '{"a":{"b":1}}', '{"a":[1]}', '["a"]', '{"a":"say \\"b\\""}']) expect(gistOfNote(note)).toBe(note);
 });
 
 test("a string that ends with a brace stays a string", () => {

@@ -3,6 +3,8 @@ import { backoffMs, sleep } from "../src/lib/backoff";
 import { csvCell, csvLine, gatherCsv, maxCsvRows } from "../src/lib/csv";
 import { layOut } from "../src/lib/digraph";
 import { accountPath, hitPath } from "../src/lib/links";
+import type { ClusterState } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { spareWords } from "../src/lib/members";
 import { RateSeries } from "../src/lib/series";
 
 test("servers stand on a circle, apart from each other and inside the picture", () => {
@@ -101,6 +103,24 @@ test("rates are per second, zero where no block was made, unknown before the fir
   series.add(12_000, 5);
   expect(series.window(14_500)).toEqual({ seconds: [9, 10, 11, 12, 13], rates: [null, 7, 0, 5, 0] });
   expect(series.window(100_000).rates).toEqual([0, 0, 0, 0, 0]);
+});
+
+test("the window grows from its least length to its whole one", () => {
+  const series = new RateSeries(5, 2);
+  expect(series.window(9_500)).toEqual({ seconds: [7, 8], rates: [null, null] });
+  series.add(10_000, 1);
+  expect(series.window(11_500).seconds).toEqual([9, 10]);
+  expect(series.window(14_500)).toEqual({ seconds: [10, 11, 12, 13], rates: [1, 0, 0, 0] });
+  expect(series.window(100_000).seconds).toHaveLength(5);
+});
+
+test("nodes of the digraph that are down count among those that may fail", () => {
+  const member = (index: number, connected: boolean): object => ({ index, member: true, suspected: false, connected, self: false });
+  const words = (...up: boolean[]): string =>
+    spareWords({ toleratedFailures: 1, edges: up.map((_, i) => ({ from: i, to: (i + 1) % up.length })), members: up.map((is, i) => member(i, is)) } as unknown as ClusterState);
+  expect(words(true, true, true, true)).toBe("1 may fail");
+  expect(words(true, false, true, true)).toBe("no more may fail");
+  expect(words(true, false, false, true)).toBe("no more may fail");
 });
 
 test("the wait between attempts grows to a bound", () => {

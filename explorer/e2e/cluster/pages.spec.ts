@@ -152,7 +152,7 @@ test("nodes: the digraph is drawn, everybody is up, rounds go by", async ({ page
   await expect(page.getByTestId("nodes-up")).toHaveText(`${cluster.members.length} of ${cluster.members.length}`);
   await expect(page.getByTestId("members").locator("tbody tr", { hasText: "this node" })).toHaveCount(1);
   await expect(page.getByTestId("members").getByText("up", { exact: true })).toHaveCount(cluster.members.length);
-  await expect(page.getByTestId("mode")).toHaveText(/^(un)?reliable$/);
+  await expect(page.getByTestId("mode")).toHaveText(/^(reliable|fast path)$/);
   const round = numberIn(await page.getByTestId("round").textContent());
   await expect.poll(async () => numberIn(await page.getByTestId("round").textContent())).toBeGreaterThan(round);
   await page.getByTestId("members").getByRole("button").first().click();

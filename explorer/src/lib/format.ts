@@ -106,6 +106,15 @@ export function formatNote(note: string): { text: string; json: boolean } {
   return { text: indentJson(trimmed), json: true };
 }
 
+/** A note on one line: a flat JSON object without its braces and quotes, "what: rent, flat: 4"; other text stays as it is. */
+export function gistOfNote(note: string): string {
+  const { text, json } = formatNote(note);
+  const members = json ? text.split("\n").slice(1, -1) : [];
+  const parts = members.map((line) => /^ {2}"((?:[^"\\])*)": (?:"((?:[^"\\])*)"|([^"{[\\]+?)),?$/.exec(line));
+  if (parts.length === 0 || parts.includes(null)) return note;
+  return parts.map((part) => `${part?.[1]}: ${part?.[2] ?? part?.[3]}`).join(", ");
+}
+
 /** Indents valid JSON without reading its values, so that no digit of a large number is lost. */
 function indentJson(json: string): string {
   let text = "";

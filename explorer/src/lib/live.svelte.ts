@@ -15,12 +15,15 @@ import { RateSeries } from "./series";
 
 export const blockCapacity = 500;
 export const rateSeconds = 180;
+/** The charts begin with this much, and grow to rateSeconds. */
+const rateSecondsAtFirst = 60;
 /** A reader further behind than this starts again from the newest blocks instead of reading all that it missed. */
 const catchUpBlocks = 2_000n;
 const publishEveryMs = 500;
 const heartbeatEveryMs = 5_000;
 const heartbeatTimeoutMs = 5_000;
 const hiddenGraceMs = 10_000;
+const latencyCarrySeconds = 5;
 
 export type Connection = "connecting" | "live" | "reconnecting";
 
@@ -55,7 +58,7 @@ class Live {
 
   private ring: BlockHeader[] = [];
   private lastSeen = 0n;
-  private series = new RateSeries(rateSeconds);
+  private series = new RateSeries(rateSeconds, rateSecondsAtFirst);
   private samples: LatencySample[] = [];
   private newestCluster: ClusterState | undefined;
   private skewMs = 0;
@@ -64,8 +67,9 @@ class Live {
   private session: AbortController | undefined;
   private wake = new AbortController();
 
-  readonly storedHeight = $derived(this.cluster?.node?.storedHeight ?? 0n);
-  readonly durableHeight = $derived(this.cluster?.node?.durableHeight ?? 0n);
+  /** Up to where all blocks are stored and durable: as the node told, or a later block's own level. */
+  readonly storedHeight = $derived(this.reached(Level.STORED, this.cluster?.node?.storedHeight));
+  readonly durableHeight = $derived(this.reached(Level.DURABLE, this.cluster?.node?.durableHeight));
 
   start(): void {
     let hideTimer: ReturnType<typeof setTimeout> | undefined;
@@ -107,6 +111,11 @@ class Live {
     if (header.level >= Level.DURABLE || (header.height <= this.durableHeight && this.durableHeight > 0n)) return Level.DURABLE;
     if (header.level >= Level.STORED || (header.height <= this.storedHeight && this.storedHeight > 0n)) return Level.STORED;
     return header.level || Level.ORDERED;
+  }
+
+  private reached(level: Level, told = 0n): bigint {
+    const height = this.blocks.find((block) => block.level >= level)?.height ?? 0n;
+    return height > told ? height : told;
   }
 
   private open(): void {
@@ -172,7 +181,7 @@ class Live {
   private forget(): void {
     this.ring = [];
     this.lastSeen = 0n;
-    this.series = new RateSeries(rateSeconds);
+    this.series = new RateSeries(rateSeconds, rateSecondsAtFirst);
     this.samples = [];
   }
 
@@ -246,8 +255,13 @@ class Live {
     if (!node) return;
     if (this.connection === "live") {
       const ms = (micros: number): number | null => (micros > 0 ? micros / 1000 : null);
-      this.samples.push({ second: Math.floor(this.nowMs / 1000), orderedMs: ms(node.orderLatencyUs), durableMs: ms(node.durableLatencyUs) });
-      if (this.samples.length > rateSeconds) this.samples.shift();
+      // A timer that comes late skips a second now and then: the medians, which are over ten seconds, hold for it as well.
+      const second = Math.floor(this.nowMs / 1000);
+      const last = this.samples.at(-1)?.second ?? second - 1;
+      for (let at = Math.max(last + 1, second - latencyCarrySeconds); at <= second; at++) {
+        this.samples.push({ second: at, orderedMs: ms(node.orderLatencyUs), durableMs: ms(node.durableLatencyUs) });
+      }
+      if (this.samples.length > rateSeconds) this.samples.splice(0, this.samples.length - rateSeconds);
     }
     if (!this.paused) {
       this.rate = this.series.window(this.nowMs);

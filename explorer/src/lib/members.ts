@@ -1,4 +1,4 @@
-import type { MemberState } from "../gen/ledgerd/v1/ledgerd_pb";
+import type { ClusterState, MemberState } from "../gen/ledgerd/v1/ledgerd_pb";
 
 /** How a member stands, as another member sees it. */
 export type Standing = "up" | "suspected" | "away" | "removed";
@@ -15,3 +15,12 @@ export const standingWords: Readonly<Record<Standing, { text: string; title: str
   away: { text: "not connected", title: "In the group, but this node has no connection to it", colour: "bad" },
   removed: { text: "removed", title: "Not in the group that orders now", colour: "" },
 };
+
+/** How many more nodes may fail: what the digraph tolerates, less those of its nodes that are not up already. */
+export function spareWords(cluster: ClusterState): string {
+  const inDigraph = new Set(cluster.edges.flatMap((edge) => [edge.from, edge.to]));
+  const failed = cluster.members.filter((member) => inDigraph.has(member.index) && standing(member) !== "up").length;
+  const spare = Math.max(0, cluster.toleratedFailures - failed);
+  if (failed > 0) return `${spare === 0 ? "no" : spare} more may fail`;
+  return `${spare === 0 ? "none" : spare} may fail`;
+}

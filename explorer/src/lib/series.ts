@@ -4,8 +4,11 @@ export class RateSeries {
   private readonly buckets = new Map<number, number>();
   private firstSecond = Number.POSITIVE_INFINITY;
 
-  /** seconds: how long the window is. */
-  constructor(readonly seconds: number) {}
+  /** seconds: how long the window becomes; leastSeconds: how long it is before there is more to show. */
+  constructor(
+    readonly seconds: number,
+    readonly leastSeconds = seconds,
+  ) {}
 
   add(timeMs: number, transactions: number): void {
     const second = Math.floor(timeMs / 1000);
@@ -19,7 +22,8 @@ export class RateSeries {
    */
   window(nowMs: number): { seconds: number[]; rates: (number | null)[] } {
     const end = Math.floor(nowMs / 1000) - 1;
-    const start = end - this.seconds + 1;
+    const known = Math.max(this.leastSeconds, end - this.firstSecond + 1);
+    const start = end - Math.min(this.seconds, Number.isFinite(known) ? known : this.leastSeconds) + 1;
     for (const second of this.buckets.keys()) if (second < start) this.buckets.delete(second);
     const seconds: number[] = [];
     const rates: (number | null)[] = [];
