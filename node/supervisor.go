@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur"
@@ -43,6 +44,12 @@ const (
 	baseTimeout = 15 * time.Second
 	inboxMax    = 4096 // synod messages that wait for the supervisor
 )
+
+// errUnwritten says that the disk has no space for what this node would promise. It promises nothing then, and tries again.
+var errUnwritten = errors.New("the disk has no space for what this node would promise")
+
+// errLeft is why a member is suspected that said itself that it halted.
+var errLeft = errors.New("it says that it halted")
 
 // letter is a message of the synod and its sender.
 type letter struct {
@@ -91,6 +98,8 @@ type supervisor struct {
 	common    ledger.Height
 	enteredAt time.Time
 	regroupAt time.Time
+	unwritten bool                // what the synod wants on disk is not there, because that is full
+	undecided *recovery.Decision  // heard while unwritten: adopted when all is written
 	followed  recovery.Generation // the generation that the peer worked in from which the head came
 	announced time.Time
 
@@ -305,6 +314,11 @@ func (s *supervisor) onAnnouncement(from rdmanet.Peer, payload []byte) {
 		return
 	}
 	s.mu.Lock()
+	// A member that says that it halted in this group's generation sends nothing more in it: there is no need to wait until its silence shows.
+	left := s.working
+	if a.mode != api.ModeHalted || a.generation != 0 || s.heard[server].generation != left {
+		left = 0
+	}
 	s.heard[server] = heard{a, time.Now()}
 	s.linked[server] = true // it may have connected before this node watched
 	if engine := s.node.home.Config.Ordering.Engine; a.engine != engine && !s.warned[server] {
@@ -312,6 +326,9 @@ func (s *supervisor) onAnnouncement(from rdmanet.Peer, payload []byte) {
 		s.node.logger.Error("a member is set to another engine: set [ordering] engine to the same on all nodes and start them again", "member", server, "its", a.engine, "ours", engine)
 	}
 	s.mu.Unlock()
+	if left != 0 {
+		s.detector.Lost(left, server, errLeft)
+	}
 	if a.generation != 0 {
 		s.node.pipeline.PeerStored(a.generation, server, a.heights.Stored)
 	}
@@ -449,10 +466,11 @@ func (s *supervisor) turn(tick bool) error {
 			return err
 		}
 	}
-	if err := s.carryOut(); err != nil {
-		return err
+	err := s.carryOut()
+	if err == nil {
+		err = s.activate()
 	}
-	if err := s.activate(); err != nil {
+	if err != nil && !errors.Is(err, errUnwritten) {
 		return err
 	}
 	if !tick || time.Since(s.announced) >= announceEvery {
@@ -519,14 +537,29 @@ func (s *supervisor) carryOut() error {
 	for {
 		s.report()
 		ready := s.synod.Ready()
+		ready.MustSave = ready.MustSave || s.unwritten
+		if ready.Decided == nil {
+			ready.Decided = s.undecided
+		}
 		if !ready.MustSave && len(ready.Messages) == 0 && ready.Decided == nil {
 			return nil
 		}
 		if ready.MustSave {
-			if err := home.WriteFile(s.node.home.Generation(), ready.State.Encode(), 0o644); err != nil {
+			err := home.WriteFile(s.node.home.Generation(), ready.State.Encode(), 0o644)
+			if errors.Is(err, syscall.ENOSPC) {
+				if !s.unwritten {
+					s.node.logger.Error("this node takes no part in forming a group: free some space, it comes back by itself", "error", err)
+				}
+				// The messages count as lost: the synod says again what is needed.
+				s.unwritten, s.undecided = true, ready.Decided
+				return errUnwritten
+			}
+			if err != nil {
 				return fmt.Errorf("writing what this node promised: %w", err)
 			}
+			s.unwritten = false
 		}
+		s.undecided = nil
 		for _, envelope := range ready.Messages {
 			if err := s.node.control.Send(s.node.peers[envelope.To], control.KindGeneration, envelope.Message.Encode(nil)); err != nil {
 				s.node.logger.Debug("not sent", "to", envelope.To, "error", err)
