@@ -67,7 +67,7 @@ is taking transactions are not all of one moment.`,
 				if err := hasData(h); err != nil {
 					return err
 				}
-				opened, err := store.Open(h.Data(), h.Genesis, store.Options{})
+				opened, err := store.Open(h.Data(), h.Genesis, storeOptions(h))
 				if err != nil {
 					return explainStore(h, err)
 				}

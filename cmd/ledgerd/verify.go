@@ -57,7 +57,7 @@ the first bad block is told. The keys of --json:
 			}
 			begun := time.Now()
 			progress, end := verifyProgress(command.ErrOrStderr())
-			head, err := store.Verify(command.Context(), h.Data(), h.Genesis, store.Options{}, progress)
+			head, err := store.Verify(command.Context(), h.Data(), h.Genesis, storeOptions(h), progress)
 			end()
 			damage := (*store.DamageError)(nil)
 			switch {
@@ -100,6 +100,11 @@ func tellDamage(out io.Writer, h *home.Home, damage *store.DamageError, asJSON b
 		return err
 	}
 	return errReported
+}
+
+// storeOptions are those with which the node itself opens its store.
+func storeOptions(h *home.Home) store.Options {
+	return store.Options{ReserveBytes: h.Config.Store.ReserveBytes}
 }
 
 // explainStore adds what to do to an error of a store.
