@@ -48,7 +48,8 @@ type inbox struct {
 type inboxPeer struct {
 	place       int                 // in the running group, -1 for those who are not in it
 	incarnation rdmanet.Incarnation // of the first frame in this generation, 0 before
-	silenced    bool                // its frames are not wanted any more in this generation
+	silenced    bool                // its frames of this generation are not wanted any more; it may begin a later one before this server does
+	banned      bool                // nor are those of later ones: it sent what is no frame
 	suspected   bool
 	held        []heldFrame // of later generations, in the lane's order
 	heldBytes   int
@@ -101,11 +102,11 @@ func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
 			in.room.Wait()
 		}
 		switch {
-		case in.closed || peer.silenced:
+		case in.closed || peer.banned:
 		case generation > in.generation:
 			peer.held = append(peer.held, heldFrame{generation, from.Incarnation, frame})
 			peer.heldBytes += len(frame)
-		case generation == in.generation && in.accepting:
+		case generation == in.generation && in.accepting && !peer.silenced:
 			in.accept(server, from.Incarnation, frame)
 		}
 	}
@@ -114,12 +115,12 @@ func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
 // full tells whether a frame has to wait.
 func (in *inbox) full(peer *inboxPeer, generation uint64) bool {
 	switch {
-	case in.closed || peer.silenced:
+	case in.closed || peer.banned:
 		return false
 	case generation > in.generation:
 		return len(peer.held) >= in.heldMax || peer.heldBytes >= in.bytesMax
 	default:
-		return in.accepting && generation == in.generation && (len(in.frames) >= in.framesMax || in.bytes >= in.bytesMax)
+		return in.accepting && !peer.silenced && generation == in.generation && (len(in.frames) >= in.framesMax || in.bytes >= in.bytesMax)
 	}
 }
 
@@ -145,16 +146,17 @@ func (in *inbox) accept(server order.ServerID, incarnation rdmanet.Incarnation, 
 
 // malformed handles bytes that are no frame of any generation.
 func (in *inbox) malformed(server order.ServerID, err error) {
-	if !in.peers[server].silenced && !in.closed {
+	if !in.peers[server].banned && !in.closed {
 		in.logger.Error("malformed frame: nothing more is taken from this server in this generation", "server", server, "error", err)
+		in.peers[server].banned = true
+		in.peers[server].releaseHeld()
 		in.silence(server, err)
 	}
 }
 
-// silence drops whatever else comes from the server in this generation, and suspects it.
+// silence drops whatever else comes from the server of this generation, and suspects it.
 func (in *inbox) silence(server order.ServerID, cause error) {
 	in.peers[server].silenced = true
-	in.peers[server].releaseHeld()
 	in.noteSuspicion(server, cause, true)
 	in.room.Broadcast()
 }
@@ -183,7 +185,6 @@ func (in *inbox) drop(server order.ServerID) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.peers[server].silenced = true
-	in.peers[server].releaseHeld()
 	in.room.Broadcast()
 }
 

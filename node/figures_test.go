@@ -1,0 +1,55 @@
+package node_test
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/node/api"
+)
+
+// TestFigures measures how long durable acknowledgements pause when a member of five is killed, enters again, or is stopped on purpose. It runs when
+// LEDGERD_FIGURES is set, and not in parallel with others.
+func TestFigures(t *testing.T) {
+	if os.Getenv("LEDGERD_FIGURES") == "" {
+		t.Skip("set LEDGERD_FIGURES=1 to measure")
+	}
+	s := newShard(t, 5, nil)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	// longest gives the longest pause between acknowledgements at node 0 while something happens, and for a moment after.
+	longest := func(happens func()) time.Duration {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			happens()
+			<-time.After(200 * time.Millisecond)
+		}()
+		worst, last := time.Duration(0), time.Now()
+		for {
+			s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+			worst, last = max(worst, time.Since(last)), time.Now()
+			select {
+			case <-done:
+				return worst
+			default:
+			}
+		}
+	}
+	members := func(count int) func() {
+		return func() {
+			s.eventually("the group has its size", func() bool {
+				state := s.nodes[0].State()
+				return state.Mode == api.ModeOrdering && len(state.Engine.Members) == count
+			})
+		}
+	}
+	t.Logf("undisturbed: %v", longest(func() {}))
+	for range 8 {
+		t.Logf("killed: %v", longest(func() { s.kill(3); members(4)() }))
+		t.Logf("enters: %v", longest(func() { s.start(3); members(5)() }))
+		t.Logf("stopped: %v", longest(func() { s.stop(3); members(4)() }))
+		t.Logf("enters: %v", longest(func() { s.start(3); members(5)() }))
+	}
+}
