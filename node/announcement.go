@@ -63,8 +63,8 @@ func decodeAnnouncement(b []byte) (a announcement, err error) {
 		if len(rest) == 0 || len(rest) < 1+int(rest[0]) {
 			return a, fmt.Errorf("%w: a text ends early", errAnnouncement)
 		}
-		*text = string(rest[1 : 1+rest[0]])
-		rest = rest[1+rest[0]:]
+		end := 1 + int(rest[0])
+		*text, rest = string(rest[1:end]), rest[end:]
 	}
 	if len(rest) != 0 || a.mode < api.ModeStarting || a.mode > api.ModeStopping {
 		return a, fmt.Errorf("%w: mode %d, %d bytes too many", errAnnouncement, a.mode, len(rest))

@@ -336,10 +336,13 @@ func (n *Node) shutdown(ctx context.Context) error {
 		}
 		break
 	}
-	errs := []error{n.server.Shutdown(patience)}
+	// What the clients wait for may have used up the patience; closing in order has its own time.
+	finishing, cancel := context.WithTimeout(ctx, drainPatience)
+	defer cancel()
+	errs := []error{n.server.Shutdown(finishing)}
 	<-n.served
 	n.sup.stop()
-	if err := n.pipeline.Barrier(patience); err != nil && !errors.Is(err, pipeline.ErrStopping) && n.pipeline.Stalled() == "" {
+	if err := n.pipeline.Barrier(finishing); err != nil && !errors.Is(err, pipeline.ErrStopping) && n.pipeline.Stalled() == "" {
 		errs = append(errs, err)
 	}
 	n.pipeline.Close()
