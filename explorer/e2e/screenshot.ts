@@ -12,7 +12,7 @@ const page = await browser.newPage({ viewport: { width: 1280, height: 900 }, col
 await page.goto(url);
 await page.getByTestId("transactions-list").getByRole("link").nth(10).waitFor();
 await page.waitForFunction(() => document.querySelectorAll(".uplot canvas").length >= 2);
-// The charts fill by the second; half a minute of them makes a picture.
-await page.waitForTimeout(30_000);
-await page.screenshot({ path: out, animations: "disabled" });
+// The charts fill by the second; a minute of them makes a picture.
+await page.waitForTimeout(60_000);
+await page.screenshot({ path: out, animations: "disabled", fullPage: true });
 await browser.close();
