@@ -127,7 +127,6 @@ func (h *history) check() error {
 type actor struct {
 	*party
 	number  int
-	home    int            // its node
 	reader  *client.Client // asks only that node
 	history *history
 	t       *testing.T
@@ -197,7 +196,7 @@ func (a *actor) read(ctx context.Context, record string) (effect, bool) {
 // TestLinearizable checks the history of clients at several nodes, while nodes are killed and come back.
 func TestLinearizable(t *testing.T) {
 	const nodes, actors, registers = 5, 8, 3
-	kills := []int{1, 3}
+	kills := [][]int{{1}, {3, 0}} // at once
 	if testing.Short() {
 		kills = kills[:1]
 	}
@@ -220,7 +219,7 @@ func TestLinearizable(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer reader.Close()
-		a := &actor{acme.at(s.clientOf(append([]int{at}, s.others(at)...)...)), k, at, reader, h, t}
+		a := &actor{acme.at(s.clientOf(append([]int{at}, s.others(at)...)...)), k, reader, h, t}
 		own := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
 		running.Go(func() { a.live(ctx, own, registers) })
 	}
@@ -238,10 +237,10 @@ func TestLinearizable(t *testing.T) {
 		})
 	}
 	progress(100)
-	for _, victim := range kills {
-		s.kill(victim)
+	for _, victims := range kills {
+		s.kill(victims...)
 		progress(100)
-		s.start(victim)
+		s.start(victims...)
 		s.ordering(s.all()...)
 		progress(50)
 	}
