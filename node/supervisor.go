@@ -454,7 +454,7 @@ func (s *supervisor) turn(tick bool) error {
 		s.synod.Receive(l.from, l.message)
 	}
 	if s.synod.MustEnd() && !s.settling.active {
-		s.stopEngine(recovery.Generation(working))
+		s.stopEngine(0) // settled finds out whether the last round came here too
 		s.setMode(api.ModeStarting, "the group starts anew to take a node in")
 	}
 	s.settled()
@@ -505,7 +505,10 @@ func (s *supervisor) settled() {
 		return // the disk is full, or much was delivered: the next turn looks again
 	}
 	s.settling.active = false
-	s.synod.Idle(s.head(), s.settling.ended)
+	s.mu.Lock()
+	ended := max(s.settling.ended, recovery.Generation(s.endedIn))
+	s.mu.Unlock()
+	s.synod.Idle(s.head(), ended)
 }
 
 // stepOut leaves the group when this node's disk holds it up: the others go on without it.

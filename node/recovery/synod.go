@@ -228,7 +228,7 @@ func (s *Synod) Working(generation Generation) {
 	s.state.Activated = generation
 	s.dirty = true
 	s.working = generation
-	s.refused = 0
+	s.refused, s.waiting = 0, nil
 	s.reset()
 }
 
@@ -398,7 +398,7 @@ func (s *Synod) onPrepare(from order.ServerID, m Message) {
 		}
 		// The proposer saw our generation end in order: what it delivered last is the last of it. The engine has to stop before the promise is given,
 		// which MustEnd tells; the promise waits until Idle.
-		s.ended = max(s.ended, s.working)
+		// Only who delivered that round itself may say so in turn: it is Idle that raises ended.
 		s.waiting = &pending{from, m}
 		return
 	}
@@ -422,7 +422,7 @@ func (s *Synod) onPrepare(from order.ServerID, m Message) {
 
 // MustEnd tells that a peer saw the generation in which this node works end in order: the node stops its engine and calls Idle, which
 // gives the promise.
-func (s *Synod) MustEnd() bool { return s.working != 0 && s.ended >= s.working }
+func (s *Synod) MustEnd() bool { return s.working != 0 && s.waiting != nil }
 
 // settled answers about a generation that is decided already.
 func (s *Synod) settled(from order.ServerID, generation Generation) bool {

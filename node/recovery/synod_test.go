@@ -94,9 +94,8 @@ func (w *world) stop(i int) {
 func (w *world) drain(i int) {
 	n := w.nodes[i]
 	if n.synod.MustEnd() {
-		ended := n.working
 		n.working = 0
-		n.synod.Idle(n.head, ended)
+		n.synod.Idle(n.head, 0) // the last round has not come here
 	}
 	ready := n.synod.Ready()
 	if ready.MustSave {
