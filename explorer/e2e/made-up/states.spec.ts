@@ -44,7 +44,8 @@ test.describe("states that a healthy cluster does not show", () => {
       // What it cannot load says so, and is loaded once the node is there again.
       await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: "Accounts" }).click();
       await expect(page.getByText("The node does not answer", { exact: true })).toBeVisible();
-      node = await FakeNode.start({ blocks: 10, everyMs: 100, port });
+      // Slow enough that its height stays below the old one's however long the page takes.
+      node = await FakeNode.start({ blocks: 10, everyMs: 5000, port });
       await expect(page.getByTestId("accounts").getByText("clearing:settlement")).toBeVisible();
       await expect(page.getByText("Reconnecting.")).toBeHidden();
       // The new node's chain is another one: nothing of the old one stays.
