@@ -410,6 +410,58 @@ func TestLostDiskDoesNotCount(t *testing.T) {
 	}
 }
 
+// Who was proposing while the group still worked does not hold up the group that ended in order: its members propose at their first turn.
+func TestGroupThatEndedInOrderProposesAtOnce(t *testing.T) {
+	t.Parallel()
+	s, err := NewSynod(Config{Self: 0, Servers: 3, State: State{Disk: 1}, Grace: 15, Patience: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Working(1)
+	s.Receive(2, Message{Kind: KindPrepare, Generation: 2, Ballot: Ballot{Number: 7, Proposer: 2}})
+	s.Idle(Head{Generation: 1}, 1)
+	s.Receive(2, Message{Kind: KindPrepare, Generation: 2, Ballot: Ballot{Number: 8, Proposer: 2}})
+	s.Ready()
+	s.Tick()
+	s.Tick()
+	for _, envelope := range s.Ready().Messages {
+		if envelope.Message.Kind == KindPrepare && envelope.Message.Regroup && envelope.Message.Ballot.Number > 8 {
+			return
+		}
+	}
+	t.Fatalf("no proposal after two ticks: phase %d, waited %d", s.phase, s.waited)
+}
+
+// A node that only heard that its generation ended stops and promises, but does not say so in turn: it has not delivered the last round.
+func TestHearsayOfTheEndIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	s, err := NewSynod(Config{Self: 1, Servers: 3, State: State{Disk: 1}, Grace: 2, Patience: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Working(1)
+	s.Receive(0, Message{Kind: KindPrepare, Generation: 2, Ballot: Ballot{Number: 1}, Regroup: true})
+	if !s.MustEnd() {
+		t.Fatal("the engine is not told to stop")
+	}
+	s.Idle(Head{Generation: 1}, 0)
+	promised := false
+	for _, envelope := range s.Ready().Messages {
+		promised = promised || envelope.To == 0 && envelope.Message.Kind == KindPromise
+	}
+	if !promised {
+		t.Fatal("no promise after the engine stopped")
+	}
+	for range 50 {
+		s.Tick()
+		for _, envelope := range s.Ready().Messages {
+			if envelope.Message.Kind == KindPrepare && envelope.Message.Regroup {
+				t.Fatal("hearsay is passed on as knowledge")
+			}
+		}
+	}
+}
+
 func FuzzDecodeMessage(f *testing.F) {
 	value := &Decision{Generation: 3, Base: Head{Generation: 2, Height: 9}, Members: []order.ServerID{0, 2}, Disks: []DiskID{5, 6}}
 	f.Add(Message{Kind: KindPromise, Generation: 3, Ballot: Ballot{4, 1}, Value: value, Known: value, Regroup: true}.Encode(nil))
