@@ -59,6 +59,10 @@ type Status struct {
 	Awaited []ServerID
 	// Undelivered counts the completed rounds that wait for later ones before they are A-delivered.
 	Undelivered int
+	// Decided tells that this server has decided the set of the current reliable round, and waits to hear that enough others decided the same.
+	Decided bool
+	// Ended tells that the eon is over: its last round is A-delivered, and the engine of the next eon goes on with the round after it [Poke19, section 6.3.3.2].
+	Ended bool
 	// Halted says why this server delivers no more ("" while it does): it was removed, or more servers failed than the group tolerates.
 	Halted string
 }
@@ -69,6 +73,7 @@ type Status struct {
 //		select one input:
 //			a frame from a lane       -> engine.Receive(from, frame)
 //			the detector suspects one -> engine.Suspect(server)
+//			and no longer             -> engine.Trust(server)
 //		if engine.CanBroadcast() && (the pool has transactions || engine.Solicited() || undelivered for a linger) {
 //			engine.Broadcast(batch or nil)
 //		}
@@ -91,6 +96,9 @@ type Broadcaster interface {
 	Receive(from ServerID, frame []byte) error
 	// Suspect tells that the failure detector suspects a predecessor in the reliable digraph.
 	Suspect(server ServerID) error
+	// Trust tells that the detector no longer suspects a server that it suspected: an eventually perfect detector errs, and says so. Where the engine
+	// takes its detector for perfect, it changes nothing.
+	Trust(server ServerID) error
 	// Ready returns what is to be done since the last call, and forgets it.
 	Ready() Ready
 	// Status describes the engine; it allocates and is not for the hot path.
