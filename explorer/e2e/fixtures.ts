@@ -72,3 +72,19 @@ export async function expectNoSidewaysScroll(page: Page): Promise<void> {
   const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
   expect(content, `${page.url()} is wider than its window`).toBeLessThanOrEqual(window ?? 0);
 }
+
+/** That no panel, and no cell of a table, holds more than it is wide; what does not fit is named. */
+export async function expectPanelsFit(page: Page): Promise<void> {
+  const wide = await page.evaluate(() =>
+    [...document.querySelectorAll("main .panel, main .panel :is(th, td)")]
+      .filter((box) => box.scrollWidth > box.clientWidth + 1)
+      .map((box) => {
+        const right = box.getBoundingClientRect().left + box.clientLeft + box.clientWidth;
+        const outside = [...box.querySelectorAll("*")].filter((element) => element.getBoundingClientRect().right > right + 1).slice(0, 5);
+        const name = box.getAttribute("aria-label") ?? (box.querySelector("h2") ?? box.closest(".panel")?.querySelector("h2"))?.textContent ?? "";
+        const told = outside.map((element) => `<${element.tagName.toLowerCase()} class="${element.getAttribute("class") ?? ""}"> “${(element.textContent ?? "").trim().slice(0, 60)}”`);
+        return `${box.tagName.toLowerCase()} in “${name.trim()}”: ${box.scrollWidth} in ${box.clientWidth} pixels, by ${told.join(", ") || `its text “${(box.textContent ?? "").trim().slice(0, 60)}”`}`;
+      }),
+  );
+  expect(wide, `${page.url()} has panels or cells that overflow at ${page.viewportSize()?.width} pixels`).toEqual([]);
+}

@@ -63,8 +63,15 @@ export class FakeChain {
   readonly genesis = hash(encoder.encode("genesis"));
   private serial = 0;
 
+  /** The chain begins above the height `base`, so that a short one can have large heights. */
+  constructor(readonly base = 0n) {}
+
+  get head(): bigint {
+    return this.base + BigInt(this.blocks.length);
+  }
+
   add(bodies: MessageInitShape<typeof TransactionBodySchema>[], timeMs: number): FakeBlock {
-    const height = BigInt(this.blocks.length + 1);
+    const height = this.head + 1n;
     const previous = this.blocks.at(-1)?.header.hash ?? this.genesis;
     const canonicals = bodies.map((body) => encoder.encode(JSON.stringify({ serial: this.serial++, signer: body.signer, note: body.note })));
     const ids = canonicals.map((canonical) => hash(idPrefix, canonical));
@@ -119,7 +126,7 @@ export class FakeChain {
   }
 
   at(height: bigint): FakeBlock | undefined {
-    return this.blocks[Number(height) - 1];
+    return this.blocks[Number(height - this.base) - 1];
   }
 
   proof(idHex: string): Proof | undefined {

@@ -23,19 +23,28 @@ export interface FakeOptions {
   suspected?: number[];
   removed?: number[];
   away?: number[];
+  /** Names, amounts, counts and ages as long as a chain can have them, beside short ones. */
+  wide?: boolean;
   port?: number;
 }
 
 const types: Readonly<{ [extension: string]: string }> = { ".html": "text/html; charset=utf-8", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml" };
-const organisations = ["northbank", "southbank", "aurora-air", "meridian-air", "clearing"];
+const usual = ["northbank", "southbank", "aurora-air", "meridian-air", "clearing"];
+// The longest names that a ledger takes: 64 characters of an organisation, 128 of an account with it, 32 of an asset.
+const longest = ["northbank", "W".repeat(64), "aurora-air", "international-clearing-house-of-".repeat(2), "clearing"];
+const wideAssets = ["EUR", "SKYL", "W".repeat(32), "USD"];
+const wideAmounts = [137_917n, 285_489_231_269n, 1_234_567_890_123_456_789n, 170141183460469231731687303715884105727n, 7n];
 
 export class FakeNode {
-  readonly chain = new FakeChain();
+  readonly chain: FakeChain;
+  private readonly organisations: readonly string[];
   url = "";
   private readonly life = new AbortController();
   private readonly server: Server;
 
   private constructor(private readonly options: FakeOptions) {
+    this.chain = new FakeChain(options.wide ? 987_654_321_000n : 0n);
+    this.organisations = options.wide ? longest : usual;
     this.server = createServer(connectNodeAdapter({ routes: (router) => this.routes(router), shutdownSignal: this.life.signal, fallback: (request, response) => serveFile(request.url ?? "/", response as ServerResponse) }));
   }
 
@@ -44,9 +53,12 @@ export class FakeNode {
     await new Promise<void>((resolve, reject) => made.server.once("error", reject).listen(options.port ?? 0, "127.0.0.1", resolve));
     made.url = `http://127.0.0.1:${(made.server.address() as AddressInfo).port}`;
     const blocks = options.blocks ?? 130;
-    const start = Date.now() - blocks * 700;
-    made.chain.add([{ signer: "clearing", organisations: organisations.map((name) => ({ name, publicKeys: [hash(new TextEncoder().encode(name))], shard: 0 })), accounts: organisations.map((name) => ({ account: `${name}:settlement` })) }], start);
-    for (let i = 1; i < blocks; i++) made.grow(start + i * 700);
+    const now = Date.now();
+    // On a wide chain the ages grow from seconds to years.
+    const timeOf = (i: number): number => now - (options.wide ? (blocks - i) ** 5 * 100 : (blocks - i) * 700);
+    const { organisations } = made;
+    made.chain.add([{ signer: "clearing", organisations: organisations.map((name) => ({ name, publicKeys: [hash(new TextEncoder().encode(name))], shard: 0 })), accounts: organisations.map((name) => ({ account: made.settlement(name) })) }], timeOf(0));
+    for (let i = 1; i < blocks; i++) made.grow(timeOf(i));
     const every = options.everyMs ?? 0;
     if (every > 0) {
       const timer = setInterval(() => made.grow(Date.now()), every);
@@ -61,38 +73,50 @@ export class FakeNode {
     await new Promise<void>((resolve) => this.server.close(() => resolve()));
   }
 
+  /** An organisation's account; on a wide chain with as long a path as there can be. */
+  settlement(organisation: string): string {
+    return organisation.length === 64 ? `${organisation}:${"settlement".padEnd(63, "w")}` : `${organisation}:settlement`;
+  }
+
   /** Adds a block of made-up transactions. */
   grow(timeMs: number): FakeBlock {
+    const { wide } = this.options;
+    const { organisations } = this;
     const height = this.chain.blocks.length + 1;
     const bodies = Array.from({ length: 3 + ((height * 7) % 23) }, (_, i): MessageInitShape<typeof TransactionBodySchema> => {
       const from = organisations[(height + i) % organisations.length] ?? "";
       const to = organisations[(height + i + 1 + (i % 3)) % organisations.length] ?? "";
-      const amount = BigInt((height * 7919 + i * 104_729) % 900_000) + 1n;
+      const amount = (wide && wideAmounts[(height + i) % wideAmounts.length]) || BigInt((height * 7919 + i * 104_729) % 900_000) + 1n;
+      const asset = (wide && wideAssets[i % wideAssets.length]) || (i % 3 === 0 ? "EUR" : "USD");
       return {
         signer: from,
         nonce: { stream: 0n, sequence: BigInt(height * 100 + i) },
         lastValid: BigInt(height + 100),
         postings: [
-          { account: `${from}:settlement`, amount: (-amount).toString(), asset: i % 3 === 0 ? "EUR" : "USD" },
-          { account: `${to}:settlement`, amount: amount.toString(), asset: i % 3 === 0 ? "EUR" : "USD" },
+          { account: this.settlement(from), amount: (-amount).toString(), asset },
+          { account: this.settlement(to), amount: amount.toString(), asset },
         ],
         records: i === 2 ? [{ key: `${from}:manifest:flight-${height}`, value: new TextEncoder().encode(`{"flight":"AA${height}","seats":[${i},12]}`) }] : [],
         note: i === 1 && height % 9 === 0 ? "fails" : `{"reference":"INV-${height}-${i}","kind":"settlement","exact":${"9".repeat(25)}}`,
       };
     });
-    return this.chain.add(bodies, timeMs);
+    const block = this.chain.add(bodies, timeMs);
+    if (wide && height % 2 === 0) Object.assign(block.header, { transactionCount: 1_234_567, failedCount: 123_456, epoch: 987_654_321n, round: 987_654_321_012n, sizeBytes: 999_000_000n });
+    return block;
   }
 
   private get head(): bigint {
-    return BigInt(this.chain.blocks.length);
+    return this.chain.head;
   }
 
   cluster(): ClusterState {
     const count = this.options.servers ?? 8;
     const degree = this.options.degree ?? 3;
     const removed = this.options.removed ?? [];
+    const { wide } = this.options;
+    const host = wide ? `${"a-node-of-the-".repeat(4)}cluster.example` : "127.0.0.1";
     return create(ClusterStateSchema, {
-      chain: "demo",
+      chain: wide ? "w".repeat(64) : "demo",
       genesisHash: this.chain.genesis,
       digraph: `GS(${count},${degree})`,
       degree,
@@ -100,9 +124,9 @@ export class FakeNode {
       edges: Array.from({ length: count * degree }, (_, i) => ({ from: Math.floor(i / degree), to: (Math.floor(i / degree) * degree + (i % degree) + 1) % count })).filter((edge) => edge.from !== edge.to),
       members: Array.from({ length: count }, (_, index) => ({
         index,
-        name: `node-${index}`,
+        name: wide && index % 2 === 0 ? `${"node-".repeat(12)}${index}` : `node-${index}`,
         peerId: `12D3KooW${index}`,
-        apiAddress: `127.0.0.1:${8080 + 2 * index}`,
+        apiAddress: `${host}:${8080 + 2 * index}`,
         connected: index !== 0 && !removed.includes(index) && !(this.options.away ?? []).includes(index),
         member: !removed.includes(index),
         suspected: (this.options.suspected ?? []).includes(index),
@@ -113,32 +137,33 @@ export class FakeNode {
       })),
       node: {
         index: 0,
-        name: "node-0",
+        name: wide ? `${"node-".repeat(12)}0` : "node-0",
         peerId: "12D3KooWQfakeQfakeQfakeQfakeQfakeQfakeQfake00",
-        apiAddress: "127.0.0.1:8080",
-        fabricAddress: "127.0.0.1:8081",
-        mode: NodeMode.ORDERING,
+        apiAddress: `${host}:8080`,
+        fabricAddress: `${host}:8081`,
+        mode: wide ? NodeMode.FOLLOWING : NodeMode.ORDERING,
+        reason: wide ? "This node catches up with the group: it has 987,654,321 blocks to fetch, from " + host : "",
         engine: { engine: "allconcur+", epoch: 3n, round: this.head + 42n, members: [], awaited: [2], generation: 1n },
         orderedHeight: this.head,
         storedHeight: this.head,
         durableHeight: this.head > 1n ? this.head - 1n : 0n,
         startedMs: BigInt(Date.now() - 8_000_000),
-        poolTransactions: 14n,
+        poolTransactions: wide ? 987_654_321n : 14n,
         poolBytes: 3_200n,
-        transactionsPerSecond: 19.7,
-        orderLatencyUs: 1_840,
-        durableLatencyUs: 4_210,
+        transactionsPerSecond: wide ? 9_876_543.2 : 19.7,
+        orderLatencyUs: wide ? 987_654_321 : 1_840,
+        durableLatencyUs: wide ? 1_987_654_321 : 4_210,
         version: "0.1.0",
         diskFreeBytes: 48_000_000_000n,
       },
       timeMs: BigInt(Date.now()),
-      transactionsTotal: BigInt(this.chain.byId.size),
-      accountsTotal: BigInt(organisations.length),
+      transactionsTotal: wide ? 18_446_744_073_709_551_615n : BigInt(this.chain.byId.size),
+      accountsTotal: wide ? 987_654_321_012n : BigInt(this.organisations.length),
     });
   }
 
   account(name: string): Account | undefined {
-    if (!organisations.some((organisation) => name === `${organisation}:settlement`)) return undefined;
+    if (!this.organisations.some((organisation) => name === this.settlement(organisation))) return undefined;
     const sums = new Map<string, bigint>();
     for (const transaction of this.chain.byId.values()) {
       for (const posting of transaction.body?.postings ?? []) if (posting.account === name) sums.set(posting.asset, (sums.get(posting.asset) ?? 0n) + BigInt(posting.amount));
@@ -155,7 +180,7 @@ export class FakeNode {
   }
 
   private routes(router: ConnectRouter): ConnectRouter {
-    const { chain } = this;
+    const { chain, organisations } = this;
     const clusterNow = (): ClusterState => this.cluster();
     const find = <T>(value: T | undefined, what: string): T => {
       if (value === undefined) throw new ConnectError(`${what} is not here`, Code.NotFound);
@@ -165,7 +190,7 @@ export class FakeNode {
       const start = Number(token || "0");
       return { rows: rows.slice(start, start + size), nextPageToken: start + size < rows.length ? String(start + size) : "" };
     };
-    const accounts = (): Account[] => organisations.map((name) => find(this.account(`${name}:settlement`), name)).sort((a, b) => (a.account < b.account ? -1 : 1));
+    const accounts = (): Account[] => organisations.map((name) => find(this.account(this.settlement(name)), name)).sort((a, b) => (a.account < b.account ? -1 : 1));
     return router.service(LedgerService, {
       getCluster: () => ({ cluster: this.cluster() }),
       getNode: () => ({ node: this.cluster().node ?? {} }),
@@ -179,7 +204,7 @@ export class FakeNode {
         for (let height = request.fromHeight; !context.signal.aborted; ) {
           const block = chain.at(height);
           if (block) {
-            yield { block: { header: block.header }, headHeight: BigInt(chain.blocks.length) };
+            yield { block: { header: block.header }, headHeight: chain.head };
             height++;
           } else await pause(50, context.signal);
         }
@@ -187,10 +212,11 @@ export class FakeNode {
       listBlocks: (request) => {
         const from = request.pageToken !== "" ? BigInt(request.pageToken) : request.fromHeight > 0n && request.fromHeight < this.head ? request.fromHeight : this.head;
         const size = BigInt(request.pageSize || 50);
-        const low = from > size ? from - size + 1n : 1n;
+        const first = chain.base + 1n;
+        const low = from - size >= first ? from - size + 1n : first;
         const blocks = [];
         for (let height = from; height >= low; height--) blocks.push(find(chain.at(height), "block").header);
-        return { blocks, nextPageToken: low > 1n ? String(low - 1n) : "" };
+        return { blocks, nextPageToken: low > first ? String(low - 1n) : "" };
       },
       getBlock: ({ block: wanted, pageSize, pageToken }) => {
         const block = find(
@@ -252,7 +278,7 @@ export class FakeNode {
         }
         for (const name of organisations) {
           if (name.startsWith(query)) hits.push({ kind: "organisation", key: name, label: name });
-          if (`${name}:settlement`.startsWith(query)) hits.push({ kind: "account", key: `${name}:settlement`, label: "" });
+          if (this.settlement(name).startsWith(query)) hits.push({ kind: "account", key: this.settlement(name), label: "" });
         }
         return { hits: hits.slice(0, 10) };
       },

@@ -1,0 +1,57 @@
+import { FakeNode } from "../../test/fake-node";
+import { expect, expectNoSidewaysScroll, expectPanelsFit, heightsOf, test } from "../fixtures";
+
+// Every side of every width at which the layout changes, and the narrowest telephone.
+const widths = [320, 360, 390, 480, 640, 760, 761, 940, 941, 1040, 1041, 1280];
+
+test.describe("what is as long as a chain can have it fits", () => {
+  test.use({ expected: [/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE/] });
+
+  for (const page of ["overview", "blocks", "block", "transaction", "accounts", "account", "organisations", "organisation", "nodes", "search"] as const) {
+    test(page, async ({ page: browser }) => {
+      const node = await FakeNode.start({ blocks: 40, everyMs: 250, servers: 9, suspected: [3], removed: [5], away: [6, 7], wide: true });
+      try {
+        const block = node.chain.blocks.at(-2);
+        const long = node.settlement("W".repeat(64));
+        const paths = {
+          overview: "/",
+          blocks: "/blocks",
+          block: `/block/${block?.header.height}`,
+          transaction: `/tx/${block?.transactions[2]?.status?.idHex}`,
+          accounts: "/accounts",
+          account: `/account/${long}`,
+          organisations: "/organisations",
+          organisation: `/organisation/${"W".repeat(64)}`,
+          nodes: "/nodes",
+          search: "/search?q=WW",
+        };
+        await browser.setViewportSize({ width: 390, height: 844 });
+        await browser.goto(`${node.url}${paths[page]}`);
+        await expect(browser.getByRole("heading", { level: 1 })).toBeVisible();
+        await expect(browser.locator('main [aria-busy="true"]')).toHaveCount(0);
+        await expect(browser.locator("main .panel").first()).toBeVisible();
+        if (page === "overview") await expect(browser.getByTestId("transactions-list").getByText("285,489,231,269").first()).toBeVisible();
+        for (const width of [390, ...widths, ...widths.toReversed()]) {
+          await browser.setViewportSize({ width, height: 844 });
+          await expectPanelsFit(browser);
+          await expectNoSidewaysScroll(browser);
+        }
+      } finally {
+        await node.stop();
+      }
+    });
+  }
+
+  test("the overview while it loads and new blocks come in", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 40, everyMs: 60, wide: true });
+    try {
+      await page.setViewportSize({ width: 390, height: 844 });
+      await page.goto(node.url, { waitUntil: "commit" });
+      while ((await heightsOf(page)).length < 12) await expectPanelsFit(page);
+      const before = (await heightsOf(page))[0] ?? 0;
+      for (let now = before; now < before + 40; now = (await heightsOf(page))[0] ?? 0) await expectPanelsFit(page);
+    } finally {
+      await node.stop();
+    }
+  });
+});
