@@ -200,6 +200,9 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction) e
 		if err := decodeBody(body, transaction); err != nil {
 			return err
 		}
+		if transaction.Change != nil && count > 1 {
+			return fmt.Errorf("%w: %w", ErrMalformed, errNotAlone)
+		}
 		seal.IDs[place] = TransactionID(body)
 		b.Entries = append(b.Entries, Entry{ID: seal.IDs[place], Transaction: transaction, Body: body, Result: result, Bundle: index, Place: place})
 	}

@@ -67,6 +67,8 @@ type Bundle struct {
 // ErrBundleSize says that a bundle is empty or too large.
 var ErrBundleSize = errors.New("ledger: bundle size")
 
+var errNotAlone = errors.New("a change of the membership is alone in its bundle")
+
 // NewBundle makes an unsigned bundle, or returns ErrBundleSize, ErrMalformed or ErrName. The transactions must not be changed afterwards.
 func NewBundle(transactions ...Transaction) (*Bundle, error) {
 	if len(transactions) == 0 || len(transactions) > MaxBundleTransactions {
@@ -78,6 +80,9 @@ func NewBundle(transactions ...Transaction) (*Bundle, error) {
 		body, err := transactions[i].EncodeBody()
 		if err != nil {
 			return nil, fmt.Errorf("transaction %d: %w", i, err)
+		}
+		if transactions[i].Change != nil && len(transactions) > 1 {
+			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotAlone)
 		}
 		bundle.bodies[i], bundle.ids[i] = body, TransactionID(body)
 		size += len(body) + binary.MaxVarintLen32
@@ -207,6 +212,9 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 	for i, body := range bundle.bodies {
 		if err := decodeBody(body, &bundle.transactions[i]); err != nil {
 			return nil, fmt.Errorf("transaction %d: %w", i, err)
+		}
+		if bundle.transactions[i].Change != nil && count > 1 {
+			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotAlone)
 		}
 		bundle.ids[i] = TransactionID(body)
 	}

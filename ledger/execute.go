@@ -27,6 +27,7 @@ type Changes struct {
 // execution is the part of a state that is in use during a block.
 type execution struct {
 	height  Height
+	round   Round
 	index   uint32
 	counter uint64
 	history []HistoryChange
@@ -38,6 +39,7 @@ type execution struct {
 	touchedOrganisations []*organisation
 	touchedWindows       []*window
 	touchedRecords       []*record
+	touchedMembers       []*member
 
 	undo undoLog
 	dry  bool
@@ -62,12 +64,13 @@ type posted struct {
 // Execute executes a draft on the state: every transaction is applied as a whole or fails as a whole, in order. It completes the block and says what changed.
 func (s *State) Execute(draft *Draft) (*Block, *Changes) {
 	block := &draft.block
-	s.begin(block.Header.Height)
+	s.begin(block.Header.Height, block.Header.Round)
 	s.history = make([]HistoryChange, 0, 2*len(block.Entries))
 	for i := range block.Entries {
 		entry := &block.Entries[i]
 		s.index = uint32(i)
-		entry.Result = s.apply(entry.Transaction, block.Bundles[entry.Bundle].Signatures)
+		bundle := &block.Bundles[entry.Bundle]
+		entry.Result = s.apply(entry.Transaction, bundle.root, bundle.Signatures)
 	}
 	changes := s.finish()
 	block.Header.TransactionsRoot = IDRoot(block.ids())
@@ -81,11 +84,12 @@ func (s *State) Execute(draft *Draft) (*Block, *Changes) {
 // Precheck says what would become of the bundle's transactions in a block at this height, and changes nothing. Other transactions may come
 // first, so the answer is a guess about funds and nonces, not a promise. It counts as a write.
 func (s *State) Precheck(bundle *Bundle, height Height) []Result {
-	s.begin(height)
+	// Some round to come, after a change of the membership has settled.
+	s.begin(height, s.group.last.round+ChangeRounds)
 	s.dry = true
 	results := make([]Result, bundle.Len())
 	for i := range results {
-		results[i] = s.apply(&bundle.transactions[i], bundle.signatures)
+		results[i] = s.apply(&bundle.transactions[i], bundle.root, bundle.signatures)
 	}
 	for i := len(s.undo.windows) - 1; i >= 0; i-- {
 		before := s.undo.windows[i]
@@ -102,8 +106,8 @@ func (s *State) Precheck(bundle *Bundle, height Height) []Result {
 	return results
 }
 
-func (s *State) begin(height Height) {
-	s.height = height
+func (s *State) begin(height Height, round Round) {
+	s.height, s.round = height, round
 	s.arena = make([]byte, 0, max(1024, s.arenaSize))
 	s.undo.clear()
 }
@@ -163,7 +167,7 @@ func (s *State) forget() {
 
 // finish brings the digest up to date and collects the changes.
 func (s *State) finish() *Changes {
-	changes := &Changes{Entries: make([]Change, 0, len(s.touchedAccounts)+len(s.touchedWindows)+len(s.touchedOrganisations)+len(s.touchedRecords)), History: s.history}
+	changes := &Changes{Entries: make([]Change, 0, len(s.touchedAccounts)+len(s.touchedWindows)+len(s.touchedOrganisations)+len(s.touchedRecords)+len(s.touchedMembers)), History: s.history}
 	for _, each := range s.touchedAccounts {
 		// An account that a failed transaction opened is gone again.
 		if s.accounts[each.Path] == each {
@@ -185,7 +189,12 @@ func (s *State) finish() *Changes {
 		s.settle(changes, &each.mark, each.appendEntry)
 		each.mark = mark{}
 	}
+	for _, each := range s.touchedMembers {
+		s.settle(changes, &each.mark, each.appendEntry)
+		each.mark = mark{}
+	}
 	s.touchedAccounts, s.touchedOrganisations, s.touchedWindows, s.touchedRecords = s.touchedAccounts[:0], s.touchedOrganisations[:0], s.touchedWindows[:0], s.touchedRecords[:0]
+	s.touchedMembers = s.touchedMembers[:0]
 	s.history, s.arena, s.arenaSize = nil, nil, len(s.arena)
 	return changes
 }
@@ -209,13 +218,13 @@ func (s *State) settle(changes *Changes, m *mark, appendEntry func([]byte) ([]by
 }
 
 // apply executes one transaction: all or nothing.
-func (s *State) apply(t *Transaction, signatures []Signature) Result {
+func (s *State) apply(t *Transaction, root Hash, signatures []Signature) Result {
 	s.counter++
 	if !s.dry {
 		s.undo.clear()
 	}
 	marked := s.undo.position()
-	result := s.attempt(t, signatures)
+	result := s.attempt(t, root, signatures)
 	if !result.OK() {
 		s.rollbackTo(marked)
 		return result
@@ -224,12 +233,14 @@ func (s *State) apply(t *Transaction, signatures []Signature) Result {
 	return result
 }
 
-func (s *State) attempt(t *Transaction, signatures []Signature) Result {
+func (s *State) attempt(t *Transaction, root Hash, signatures []Signature) Result {
 	switch {
 	case t.Ledger != s.ledger:
 		return Result{WrongLedger, NoItem}
 	case t.LastValid != 0 && s.height > t.LastValid:
 		return Result{Expired, NoItem}
+	case t.Change != nil:
+		return s.attemptChange(t, root, signatures)
 	}
 	for i := range t.Registrations {
 		if code := s.register(&t.Registrations[i], signatures); code != Applied {
@@ -375,7 +386,10 @@ func (s *State) commit(t *Transaction) {
 	key := windowKey{t.Signer, t.Nonce.Stream}
 	found := s.windows[key]
 	if found == nil {
-		key.organisation = s.organisations[t.Signer].Name
+		key.organisation = Operator
+		if signer := s.organisations[t.Signer]; signer != nil {
+			key.organisation = signer.Name
+		}
 		found = &window{organisation: key.organisation, stream: key.stream, empty: true}
 		s.windows[key] = found
 	}
@@ -386,6 +400,9 @@ func (s *State) commit(t *Transaction) {
 	}
 	s.touchWindow(found)
 	found.set(t.Nonce.Sequence)
+	if t.Change != nil {
+		s.changeMembership(t.Change)
+	}
 	for _, opened := range s.undo.opened {
 		s.sorted = append(s.sorted, opened)
 		s.unsorted++

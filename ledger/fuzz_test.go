@@ -24,9 +24,18 @@ func seeds(f *testing.F) (body, bundle, batch, block, proof []byte) {
 	return signed.Body(1), signed.Encode(), batch, executed.Encode(), executed.Proof(1).Encode()
 }
 
+// changeSeeds are a join and a leave, as bundles.
+func changeSeeds() []*ledger.Bundle {
+	operator := ledgertest.NewOperator(ledgertest.OperatedGenesis(2))
+	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1)}
+}
+
 func FuzzTransaction(f *testing.F) {
 	body, _, _, _, _ := seeds(f)
 	f.Add(body)
+	for _, bundle := range changeSeeds() {
+		f.Add(bundle.Body(0))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		transaction, err := ledger.DecodeBody(data)
 		if err != nil {
@@ -50,6 +59,9 @@ func FuzzTransaction(f *testing.F) {
 func FuzzBundle(f *testing.F) {
 	_, bundle, _, _, _ := seeds(f)
 	f.Add(bundle)
+	for _, change := range changeSeeds() {
+		f.Add(change.Encode())
+	}
 	genesis := ledgertest.Genesis()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		decoded, err := ledger.DecodeBundle(data)
@@ -79,12 +91,17 @@ func FuzzBundle(f *testing.F) {
 func FuzzBatch(f *testing.F) {
 	_, _, batch, _, _ := seeds(f)
 	f.Add(batch)
-	genesis := ledgertest.Genesis()
+	f.Add(ledgertest.Batch(7, changeSeeds()...))
+	genesis := ledgertest.OperatedGenesis(2)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// Whatever a round holds, sealing and executing it must not fail.
 		never := func(ledger.Hash, *ledger.Transaction) bool { return false }
 		if draft := ledger.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 1, [][]byte{data}, never); draft != nil {
-			block, _ := ledger.NewState(genesis).Execute(draft)
+			state := ledger.NewState(genesis)
+			block, _ := state.Execute(draft)
+			if state.Membership().Number > 0 && !ledger.MembershipChangeIn(data, genesis, genesis.Hash()) {
+				t.Fatal("a change was applied that is not found in the round message")
+			}
 			if _, err := ledger.DecodeBlock(block.Encode()); err != nil {
 				t.Fatal(err)
 			}
@@ -153,6 +170,13 @@ func FuzzStateEntry(f *testing.F) {
 	_, _, batch, _, _ := seeds(f)
 	state.Execute(ledger.Seal(ledger.Parent{}, 1, 1, [][]byte{batch}, func(ledger.Hash, *ledger.Transaction) bool { return false }))
 	_ = state.Entries(func(key, value []byte) error {
+		f.Add(bytes.Clone(key), bytes.Clone(value))
+		return nil
+	})
+	operated := ledgertest.OperatedGenesis(2)
+	members := ledger.NewState(operated)
+	members.Execute(ledger.Seal(ledger.Parent{Hash: operated.Hash()}, 1, 1, [][]byte{ledgertest.Batch(7, changeSeeds()[0])}, func(ledger.Hash, *ledger.Transaction) bool { return false }))
+	_ = members.Entries(func(key, value []byte) error {
 		f.Add(bytes.Clone(key), bytes.Clone(value))
 		return nil
 	})

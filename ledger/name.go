@@ -145,7 +145,12 @@ func (k RecordKey) Organisation() OrganisationName { return organisationOf(strin
 
 // validAlias reports whether text is UTF-8 of printable characters, at most MaxAlias bytes. The empty alias means that there is none.
 func validAlias(text string) bool {
-	if len(text) > MaxAlias || !utf8.ValidString(text) {
+	return len(text) <= MaxAlias && printable(text)
+}
+
+// printable reports whether text is UTF-8 of printable characters.
+func printable(text string) bool {
+	if !utf8.ValidString(text) {
 		return false
 	}
 	for _, character := range text {

@@ -36,6 +36,20 @@ const (
 	AccountExists
 	// TooManyAssets: the account would hold more than MaxAssets assets.
 	TooManyAssets
+	// MembershipChanging: the members changed in this round or one of the two before; try again.
+	MembershipChanging
+	// MemberNameTaken: a present member has the name.
+	MemberNameTaken
+	// MemberKeyTaken: a member has, or had, the key; a key serves one member only.
+	MemberKeyTaken
+	// MemberAddressTaken: a present member has the address.
+	MemberAddressTaken
+	// UnknownMember: no present member has the index.
+	UnknownMember
+	// LastMember: the last member cannot leave.
+	LastMember
+	// TooManyMembers: there are MaxMembers, or there were MaxMemberIndexes.
+	TooManyMembers
 	codes
 )
 
@@ -43,7 +57,9 @@ const (
 const NoItem = 1<<32 - 1
 
 var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown organisation", "unauthorised", "stale nonce", "unbalanced", "overflow",
-	"unknown account", "insufficient funds", "organisation exists with other parameters", "account exists with other parameters", "too many assets"}
+	"unknown account", "insufficient funds", "organisation exists with other parameters", "account exists with other parameters", "too many assets",
+	"the membership is changing: try again", "a member has this name", "a member has or had this key: a node that joins needs a new one", "a member has this address",
+	"no such member", "the last member cannot leave", "too many members"}
 
 // String returns the code in words.
 func (c Code) String() string {

@@ -18,6 +18,7 @@ const (
 	kindOrganisation = 'o'
 	kindWindow       = 'n'
 	kindRecord       = 'r'
+	kindMember       = 'm'
 )
 
 // Balance is what an account holds of an asset.
@@ -96,7 +97,7 @@ type windowKey struct {
 	stream       uint64
 }
 
-// State is everything that execution depends on: organisations, accounts with their balances, nonce windows and where the records are. It is kept in
+// State is everything that execution depends on: organisations, accounts with their balances, nonce windows, where the records are, and the members. It is kept in
 // memory, some 300 bytes an account, so that execution never waits for a disk and a read never shows what a damaged disk says.
 // It is not safe for concurrent use; reads may run beside reads.
 type State struct {
@@ -108,6 +109,7 @@ type State struct {
 	windows       map[windowKey]*window
 	records       map[RecordKey]*record
 	opened        uint64
+	group         group
 
 	digest Digest
 
@@ -123,7 +125,7 @@ func NewState(genesis *Genesis) *State {
 	return &State{
 		genesis: genesis, ledger: genesis.Hash(),
 		accounts: make(map[AccountPath]*account), organisations: make(map[OrganisationName]*organisation),
-		windows: make(map[windowKey]*window), records: make(map[RecordKey]*record),
+		windows: make(map[windowKey]*window), records: make(map[RecordKey]*record), group: newGroup(genesis),
 	}
 }
 
@@ -284,6 +286,11 @@ func (s *State) Restore(key, value []byte) error {
 		restored := &record{key: RecordKey(name), RecordPlace: RecordPlace{Height: Height(r.uvarint()), Index: uint32(r.uvarint()), Item: uint32(r.uvarint()), Digest: r.hash()}}
 		_, again = s.records[restored.key]
 		s.records[restored.key] = restored
+	case kindMember:
+		var err error
+		if again, err = s.group.restore(key, r); err != nil {
+			return err
+		}
 	default:
 		return fmt.Errorf("%w: kind %q", ErrEntry, key[0])
 	}
@@ -331,6 +338,14 @@ func (s *State) Entries(visit func(key, value []byte) error) error {
 		}
 	}
 	for _, each := range s.records {
+		if err := show(each.appendEntry(buffer[:0])); err != nil {
+			return err
+		}
+	}
+	for _, each := range s.group.members {
+		if each.joined.number == 0 && each.left.number == 0 {
+			continue
+		}
 		if err := show(each.appendEntry(buffer[:0])); err != nil {
 			return err
 		}

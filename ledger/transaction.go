@@ -19,8 +19,11 @@ const (
 	MaxTransactionBytes = 256 << 10
 )
 
-// transactionVersion is the first byte of a transaction's body.
-const transactionVersion = 1
+// The first byte of a transaction's body says how to read the rest.
+const (
+	transactionVersion    = 1
+	administrativeVersion = 2
+)
 
 const transactionDomain = "ledgerd/transaction/1\x00"
 
@@ -114,6 +117,9 @@ type Transaction struct {
 	// Postings are none, or two and more that add up to zero for each asset.
 	Postings []Posting `json:"postings,omitempty"`
 	Records  []Record  `json:"records,omitempty"`
+	// Change makes the transaction an administrative one, which an operator signs, which is alone in its bundle, and in which there is nothing else but a
+	// note: Signer is Operator.
+	Change *MembershipChange `json:"change,omitempty"`
 	// Note is free, at most MaxNote bytes; by convention JSON or plain text.
 	Note []byte `json:"note,omitempty"`
 }
@@ -130,6 +136,9 @@ func (t *Transaction) Validate() error {
 	if err := t.checkForm(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidTransaction, err)
 	}
+	if t.Change != nil {
+		return nil
+	}
 	if len(t.Postings) == 1 {
 		return fmt.Errorf("%w: %w: a single posting", ErrInvalidTransaction, ErrUnbalanced)
 	}
@@ -144,6 +153,9 @@ func (t *Transaction) Validate() error {
 
 // checkForm checks what has to hold for a transaction to have an encoding at all: names and bounds.
 func (t *Transaction) checkForm() error {
+	if t.Change != nil {
+		return t.checkAdministrative()
+	}
 	if err := t.Signer.Validate(); err != nil {
 		return err
 	}
@@ -181,6 +193,18 @@ func (t *Transaction) checkForm() error {
 		}
 	}
 	return nil
+}
+
+func (t *Transaction) checkAdministrative() error {
+	switch {
+	case t.Signer != Operator:
+		return fmt.Errorf("%w: a change of the membership is an operator's, not organisation %s's", ErrMalformed, t.Signer)
+	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0:
+		return fmt.Errorf("%w: a change of the membership stands alone in its transaction", ErrMalformed)
+	case len(t.Note) > MaxNote:
+		return fmt.Errorf("%w: too large: at most %d bytes of note", ErrMalformed, MaxNote)
+	}
+	return t.Change.checkForm()
 }
 
 func (r *Registration) checkForm() error {
@@ -238,6 +262,9 @@ func (t *Transaction) assetBefore(index int, asset AssetName) bool {
 
 // appendBody appends the canonical encoding. It checks nothing; see EncodeBody.
 func (t *Transaction) appendBody(to []byte) []byte {
+	if t.Change != nil {
+		return t.appendAdministrative(to)
+	}
 	to = append(to, transactionVersion)
 	to = append(to, t.Ledger[:]...)
 	to = appendString(to, t.Signer)
@@ -265,6 +292,17 @@ func (t *Transaction) appendBody(to []byte) []byte {
 		to = appendString(to, t.Records[i].Key)
 		to = appendString(to, t.Records[i].Value)
 	}
+	return appendString(to, t.Note)
+}
+
+// appendAdministrative appends the encoding of an administrative transaction: version 2, ledger, nonce, last valid height, change, note.
+func (t *Transaction) appendAdministrative(to []byte) []byte {
+	to = append(to, administrativeVersion)
+	to = append(to, t.Ledger[:]...)
+	to = binary.AppendUvarint(to, t.Nonce.Stream)
+	to = binary.AppendUvarint(to, t.Nonce.Sequence)
+	to = binary.AppendUvarint(to, uint64(t.LastValid))
+	to = t.Change.append(to)
 	return appendString(to, t.Note)
 }
 
@@ -311,7 +349,15 @@ func decodeBody(body []byte, t *Transaction) error {
 		return fmt.Errorf("%w: a transaction of %d bytes, at most %d allowed", ErrMalformed, len(body), MaxTransactionBytes)
 	}
 	r := reader{data: body}
-	if version := r.byte(); version != transactionVersion {
+	switch version := r.byte(); version {
+	case transactionVersion:
+	case administrativeVersion:
+		t.decodeAdministrative(&r)
+		if err := r.end(); err != nil {
+			return err
+		}
+		return t.checkForm()
+	default:
 		r.fail("transaction version %d", version)
 	}
 	t.Ledger = r.hash()
@@ -358,6 +404,15 @@ func decodeBody(body []byte, t *Transaction) error {
 		return err
 	}
 	return t.checkForm()
+}
+
+func (t *Transaction) decodeAdministrative(r *reader) {
+	t.Signer = Operator
+	t.Ledger = r.hash()
+	t.Nonce = Nonce{Stream: r.uvarint(), Sequence: r.uvarint()}
+	t.LastValid = Height(r.uvarint())
+	t.Change = r.membershipChange()
+	t.Note = r.bytes("bytes of note", MaxNote)
 }
 
 func (r *Registration) decode(from *reader) {

@@ -154,6 +154,9 @@ func checkSigner(bundle *Bundle, signature *Signature, genesis *Genesis, directo
 // checkConsent checks that every organisation that has to sign the transaction is among the signers.
 func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis) error {
 	missing := func(name OrganisationName) error {
+		if name == Operator {
+			return fmt.Errorf("%w: an operator of the ledger has to sign", ErrUnauthorised)
+		}
 		return fmt.Errorf("%w: organisation %s has to sign", ErrUnauthorised, name)
 	}
 	signed := func(name OrganisationName) bool {

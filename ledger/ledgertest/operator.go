@@ -1,0 +1,61 @@
+package ledgertest
+
+import (
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// OperatedGenesis returns a genesis of so many members, Member(0) and so on, and one operator.
+func OperatedGenesis(members int) *ledger.Genesis {
+	genesis := &ledger.Genesis{Chain: "test", Time: 1_700_000_000_000, Operators: []ledger.PublicKey{PublicKey("operator")}}
+	for i := range members {
+		genesis.Members = append(genesis.Members, Member(i))
+	}
+	return genesis
+}
+
+// Member returns a member with a name, key and address of its own: node-0, node-1, and so on.
+func Member(i int) ledger.Member {
+	name := fmt.Sprintf("node-%d", i)
+	key := PublicKey(name)
+	return ledger.Member{Name: name, Key: key[:], Address: fmt.Sprintf("127.0.0.1:%d", 7000+i)}
+}
+
+// Operator signs administrative transactions with Key("operator").
+type Operator struct {
+	Ledger   ledger.Hash
+	Stream   uint64
+	Sequence uint64
+}
+
+// NewOperator returns the operator of an OperatedGenesis.
+func NewOperator(genesis *ledger.Genesis) *Operator { return &Operator{Ledger: genesis.Hash()} }
+
+// Next returns the transaction with the operator's next nonce that makes a change.
+func (o *Operator) Next(change ledger.MembershipChange) ledger.Transaction {
+	o.Sequence++
+	return ledger.Transaction{Ledger: o.Ledger, Nonce: ledger.Nonce{Stream: o.Stream, Sequence: o.Sequence}, Change: &change}
+}
+
+// Join returns a signed bundle that lets a member in.
+func (o *Operator) Join(member ledger.Member) *ledger.Bundle {
+	return o.Bundle("operator", o.Next(ledger.MembershipChange{Kind: ledger.ChangeJoin, Member: member}))
+}
+
+// Leave returns a signed bundle that removes a member.
+func (o *Operator) Leave(index ledger.MemberIndex) *ledger.Bundle {
+	return o.Bundle("operator", o.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: index}))
+}
+
+// Bundle returns the transaction in a bundle with an operator's signature by the key that belongs to a name. It panics where it has no encoding.
+func (o *Operator) Bundle(key string, transaction ledger.Transaction) *ledger.Bundle {
+	bundle, err := ledger.NewBundle(transaction)
+	if err == nil {
+		err = bundle.Sign(ledger.Operator, Key(key))
+	}
+	if err != nil {
+		panic(fmt.Sprintf("ledgertest: %v", err))
+	}
+	return bundle
+}

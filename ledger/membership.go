@@ -1,0 +1,309 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// The members of a chain change one at a time, by transactions that an operator signs. That is what keeps the chain from forking: two groups that
+// differ by one member that came or went have no two majorities without a common member. Two groups of equal size that differ by one member,
+// as after an exchange in one step, do not have that property where the size is odd: {1,3} and {2,4} are majorities of {1,2,3} and {1,2,4}. So there is no such
+// change. To replace a member, first it leaves and then another joins; in this order a dead member never costs the others their majority.
+
+// MemberIndex numbers the members of a chain in the order in which they joined; those of the genesis come first, from 0. It is the member's for ever:
+// the index of one that left is not used again.
+type MemberIndex uint32
+
+// Bounds of changes of the membership.
+const (
+	// MaxMemberIndexes bounds the members that a chain ever had.
+	MaxMemberIndexes = 1 << 16
+	// NodeKeySize is the size of the ed25519 public key of a node that joins.
+	NodeKeySize = 32
+	// ChangeRounds is how many rounds, counted from that of a change, hold no further one: ordering changes over to the new group after them.
+	ChangeRounds = 3
+)
+
+// ChangeKind says what a change of the membership does. Its text form is join or leave.
+type ChangeKind uint8
+
+// The kinds of changes. Their numbers are part of transactions' ids and never change.
+const (
+	// ChangeJoin adds a member.
+	ChangeJoin ChangeKind = 1
+	// ChangeLeave removes a member.
+	ChangeLeave ChangeKind = 2
+)
+
+// String returns join or leave.
+func (k ChangeKind) String() string {
+	switch k {
+	case ChangeJoin:
+		return "join"
+	case ChangeLeave:
+		return "leave"
+	}
+	return fmt.Sprintf("change %d", uint8(k))
+}
+
+// MarshalText returns join or leave.
+func (k ChangeKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote, or returns ErrMalformed.
+func (k *ChangeKind) UnmarshalText(text []byte) error {
+	switch string(text) {
+	case "join":
+		*k = ChangeJoin
+	case "leave":
+		*k = ChangeLeave
+	default:
+		return fmt.Errorf("%w: %.20q is no kind of change: join or leave", ErrMalformed, text)
+	}
+	return nil
+}
+
+// MembershipChange is what an operator's transaction does to the membership: one member joins, or one leaves.
+type MembershipChange struct {
+	Kind ChangeKind `json:"kind"`
+	// Member is who joins: a name and an address that no present member has, and a key that no member ever had.
+	Member Member `json:"member,omitzero"`
+	// Index is who leaves.
+	Index MemberIndex `json:"index,omitempty"`
+}
+
+// GroupMember is a present member.
+type GroupMember struct {
+	Index MemberIndex `json:"index"`
+	Member
+	// Joined is the height of the block that let it in; 0 for a member of the genesis.
+	Joined Height `json:"joined,omitempty"`
+}
+
+// FormerMember is a member that left.
+type FormerMember struct {
+	GroupMember
+	// Left is the height of the block that removed it.
+	Left Height `json:"left"`
+}
+
+// Membership is the group that keeps a chain, as of a block.
+type Membership struct {
+	// Number counts the changes since the genesis, which has 0.
+	Number uint64 `json:"number"`
+	// Height and Round are those of the block that made the last change; 0 where there was none.
+	Height Height `json:"height,omitempty"`
+	Round  Round  `json:"round,omitempty"`
+	// Members are the present members by index.
+	Members []GroupMember `json:"members"`
+}
+
+// Majority returns how many members are more than half of them.
+func (m *Membership) Majority() int { return len(m.Members)/2 + 1 }
+
+// Find returns the present member with an index.
+func (m *Membership) Find(index MemberIndex) (GroupMember, bool) {
+	return m.find(func(member *GroupMember) bool { return member.Index == index })
+}
+
+// ByName returns the present member with a name.
+func (m *Membership) ByName(name string) (GroupMember, bool) {
+	return m.find(func(member *GroupMember) bool { return member.Name == name })
+}
+
+// ByKey returns the present member with a node's public key.
+func (m *Membership) ByKey(key []byte) (GroupMember, bool) {
+	return m.find(func(member *GroupMember) bool { return bytes.Equal(member.Key, key) })
+}
+
+func (m *Membership) find(is func(*GroupMember) bool) (GroupMember, bool) {
+	for i := range m.Members {
+		if is(&m.Members[i]) {
+			return m.Members[i], true
+		}
+	}
+	return GroupMember{}, false
+}
+
+// ErrMembership says that a membership is none: no members, not by index, or two with one name or key.
+var ErrMembership = errors.New("ledger: invalid membership")
+
+// Validate returns ErrMembership unless the membership has members, each index, name and key once, by index. It is for what comes from outside of a chain.
+func (m *Membership) Validate() error {
+	if len(m.Members) == 0 || len(m.Members) > MaxMembers {
+		return fmt.Errorf("%w: %d members, 1 to %d allowed", ErrMembership, len(m.Members), MaxMembers)
+	}
+	names, keys := make(map[string]bool, len(m.Members)), make(map[string]bool, len(m.Members))
+	for i := range m.Members {
+		member := &m.Members[i]
+		switch {
+		case i > 0 && member.Index <= m.Members[i-1].Index || member.Index >= MaxMemberIndexes:
+			return fmt.Errorf("%w: index %d out of order", ErrMembership, member.Index)
+		case !validWord(member.Name, MaxOrganisationName) || names[member.Name]:
+			return fmt.Errorf("%w: name %.80q", ErrMembership, member.Name)
+		case len(member.Key) == 0 || len(member.Key) > MaxMemberKey || keys[string(member.Key)]:
+			return fmt.Errorf("%w: key of member %s", ErrMembership, member.Name)
+		case len(member.Address) > MaxAddress:
+			return fmt.Errorf("%w: address of member %s", ErrMembership, member.Name)
+		}
+		names[member.Name], keys[string(member.Key)] = true, true
+	}
+	return nil
+}
+
+// Membership returns the group that the chain begins with.
+func (g *Genesis) Membership() Membership {
+	membership := Membership{Members: make([]GroupMember, len(g.Members))}
+	for i, member := range g.Members {
+		membership.Members[i] = GroupMember{Index: MemberIndex(i), Member: member.copy()}
+	}
+	return membership
+}
+
+func (m *Member) copy() Member {
+	return Member{Name: clone(m.Name), Key: slices.Clone(m.Key), Address: clone(m.Address)}
+}
+
+// Validate returns ErrMalformed or ErrName unless the member may join a chain, as far as that does not depend on the chain.
+func (m *Member) Validate() error {
+	switch {
+	case !validWord(m.Name, MaxOrganisationName):
+		return fmt.Errorf("%w: %.80q is no member's name (1 to %d letters, digits, '-', '_', '.')", ErrName, m.Name, MaxOrganisationName)
+	case len(m.Key) != NodeKeySize:
+		return fmt.Errorf("%w: a node's key has %d bytes, not %d", ErrMalformed, NodeKeySize, len(m.Key))
+	case m.Address == "" || len(m.Address) > MaxAddress || !printable(m.Address):
+		return fmt.Errorf("%w: a member's address is 1 to %d bytes of printable text", ErrMalformed, MaxAddress)
+	}
+	return nil
+}
+
+// checkForm checks that the change says one thing in one form.
+func (c *MembershipChange) checkForm() error {
+	switch {
+	case c.Kind == ChangeJoin && c.Index == 0:
+		return c.Member.Validate()
+	case c.Kind == ChangeLeave && c.Member.Name == "" && len(c.Member.Key) == 0 && c.Member.Address == "":
+		if c.Index >= MaxMemberIndexes {
+			return fmt.Errorf("%w: member %d, indexes are below %d", ErrMalformed, c.Index, MaxMemberIndexes)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: a change of the membership is a join of a member or a leave of an index", ErrMalformed)
+}
+
+// append appends the canonical encoding: the kind (1 byte), then what it needs.
+func (c *MembershipChange) append(to []byte) []byte {
+	to = append(to, byte(c.Kind))
+	if c.Kind == ChangeLeave {
+		return binary.AppendUvarint(to, uint64(c.Index))
+	}
+	return c.Member.append(to)
+}
+
+func (m *Member) append(to []byte) []byte {
+	to = appendString(to, m.Name)
+	to = appendString(to, m.Key)
+	return appendString(to, m.Address)
+}
+
+func (r *reader) membershipChange() *MembershipChange {
+	change := &MembershipChange{Kind: ChangeKind(r.byte())}
+	switch change.Kind {
+	case ChangeJoin:
+		change.Member = r.member()
+	case ChangeLeave:
+		index := r.uvarint()
+		if index >= MaxMemberIndexes {
+			r.fail("member %d", index)
+		}
+		change.Index = MemberIndex(index)
+	default:
+		r.fail("%s of the membership", change.Kind)
+	}
+	return change
+}
+
+func (r *reader) member() Member {
+	return Member{Name: r.string("bytes of name", MaxOrganisationName), Key: r.bytes("bytes of key", MaxMemberKey), Address: r.string("bytes of address", MaxAddress)}
+}
+
+// MembershipChange returns the change of the membership that the block applied, or nil; a block applies at most one. One that says again how things
+// are, and so changes nothing, is returned as well: the membership's Number tells.
+func (b *Block) MembershipChange() *MembershipChange {
+	for i := range b.Entries {
+		if change := b.Entries[i].Transaction.Change; change != nil && b.Entries[i].Result.OK() {
+			return change
+		}
+	}
+	return nil
+}
+
+// MembershipChangeIn reports whether a round message holds a change of the membership that is for this chain and that an operator has signed, without
+// executing it; chain is the genesis' hash. It is a function of its arguments only, and costs some nanoseconds a bundle where there is none. Whatever changes the membership
+// when it is executed is found; what is found may be refused when it is executed.
+func MembershipChangeIn(payload []byte, genesis *Genesis, chain Hash) bool {
+	if !mayHoldChange(payload) {
+		return false
+	}
+	// As Seal does it, so that both see the same.
+	batch, err := DecodeBatch(payload)
+	if err != nil {
+		return false
+	}
+	for _, encoded := range batch.Bundles {
+		if !administrative(encoded) {
+			continue
+		}
+		bundle, err := DecodeBundle(encoded)
+		if err != nil {
+			continue
+		}
+		if change := bundle.transactions[0]; change.Ledger == chain && signedByOperator(genesis, bundle.root, bundle.signatures) {
+			return true
+		}
+	}
+	return false
+}
+
+// mayHoldChange goes through the bundles of an encoded batch without decoding them.
+func mayHoldChange(payload []byte) bool {
+	const header = 1 + 8 + 8 + HashSize
+	if len(payload) <= header {
+		return false
+	}
+	rest := payload[header:]
+	count, length := binary.Uvarint(rest)
+	for rest = rest[max(length, 0):]; count > 0; count-- {
+		size, length := binary.Uvarint(rest)
+		if length <= 0 || size > uint64(len(rest)-length) {
+			return false
+		}
+		if administrative(rest[length : length+int(size)]) {
+			return true
+		}
+		rest = rest[length+int(size):]
+	}
+	return false
+}
+
+// administrative reports whether an encoded bundle begins as one with an administrative transaction does, which is alone in it.
+func administrative(bundle []byte) bool {
+	if len(bundle) < 2 || bundle[0] != bundleVersion || bundle[1] != 1 {
+		return false
+	}
+	_, length := binary.Uvarint(bundle[2:])
+	return length > 0 && len(bundle) > 2+length && bundle[2+length] == administrativeVersion
+}
+
+// signedByOperator reports whether one of the signatures is an operator's, and good.
+func signedByOperator(genesis *Genesis, root Hash, signatures []Signature) bool {
+	for i := range signatures {
+		signature := &signatures[i]
+		if signature.Organisation == Operator && genesis.IsOperator(signature.Key) && signature.verify(SigningMessage(root)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,353 @@
+package ledger_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+)
+
+// group is a chain whose members change: each call makes a block in the round that it names.
+type group struct {
+	genesis *ledger.Genesis
+	state   *ledger.State
+	parent  ledger.Parent
+}
+
+func newGroup(members int) *group {
+	genesis := ledgertest.OperatedGenesis(members)
+	return &group{genesis: genesis, state: ledger.NewState(genesis), parent: ledger.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}}
+}
+
+func (g *group) block(round ledger.Round, bundles ...*ledger.Bundle) *ledger.Block {
+	never := func(ledger.Hash, *ledger.Transaction) bool { return false }
+	block, _ := g.state.Execute(ledger.Seal(g.parent, 1, round, [][]byte{ledgertest.Batch(5, bundles...)}, never))
+	g.parent = ledger.Parent{Header: block.Header, Hash: block.Hash}
+	return block
+}
+
+func (g *group) indexes() []ledger.MemberIndex {
+	var indexes []ledger.MemberIndex
+	for _, member := range g.state.Membership().Members {
+		indexes = append(indexes, member.Index)
+	}
+	return indexes
+}
+
+func TestMembershipChanges(t *testing.T) {
+	t.Parallel()
+	other := func(i int, change func(*ledger.Member)) ledger.Member {
+		member := ledgertest.Member(i)
+		change(&member)
+		return member
+	}
+	chain := newGroup(3)
+	operator := ledgertest.NewOperator(chain.genesis)
+	foreign := ledgertest.NewOperator(ledgertest.Genesis())
+	used := operator.Leave(2)
+	steps := []struct {
+		name   string
+		round  ledger.Round
+		bundle *ledger.Bundle
+		code   ledger.Code
+		then   []ledger.MemberIndex
+	}{
+		{"a name that is taken", 1, operator.Join(other(3, func(m *ledger.Member) { m.Name = "node-1" })), ledger.MemberNameTaken, []ledger.MemberIndex{0, 1, 2}},
+		{"an address that is taken", 1, operator.Join(other(3, func(m *ledger.Member) { m.Address = ledgertest.Member(0).Address })), ledger.MemberAddressTaken, []ledger.MemberIndex{0, 1, 2}},
+		{"a key that is taken", 1, operator.Join(other(3, func(m *ledger.Member) { m.Key = ledgertest.Member(0).Key })), ledger.MemberKeyTaken, []ledger.MemberIndex{0, 1, 2}},
+		{"nobody of that index", 1, operator.Leave(3), ledger.UnknownMember, []ledger.MemberIndex{0, 1, 2}},
+		{"somebody else's signature", 1, operator.Bundle("mallory", operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: 1})), ledger.Unauthorised, []ledger.MemberIndex{0, 1, 2}},
+		{"another ledger", 1, foreign.Join(ledgertest.Member(3)), ledger.WrongLedger, []ledger.MemberIndex{0, 1, 2}},
+		{"as it is already", 1, operator.Join(ledgertest.Member(1)), ledger.Applied, []ledger.MemberIndex{0, 1, 2}},
+		{"a member leaves", 2, used, ledger.Applied, []ledger.MemberIndex{0, 1}},
+		{"the same transaction again", 9, used, ledger.StaleNonce, []ledger.MemberIndex{0, 1}},
+		{"too early, the same round", 2, operator.Join(ledgertest.Member(3)), ledger.MembershipChanging, []ledger.MemberIndex{0, 1}},
+		{"too early, two rounds later", 4, operator.Join(ledgertest.Member(3)), ledger.MembershipChanging, []ledger.MemberIndex{0, 1}},
+		{"in time, with the next index", 5, operator.Join(ledgertest.Member(3)), ledger.Applied, []ledger.MemberIndex{0, 1, 3}},
+		{"it left before", 20, operator.Leave(2), ledger.UnknownMember, []ledger.MemberIndex{0, 1, 3}},
+		{"a key of one that left", 20, operator.Join(ledgertest.Member(2)), ledger.MemberKeyTaken, []ledger.MemberIndex{0, 1, 3}},
+		{"a name and an address of one that left", 20, operator.Join(other(4, func(m *ledger.Member) { m.Name, m.Address = "node-2", ledgertest.Member(2).Address })), ledger.Applied, []ledger.MemberIndex{0, 1, 3, 4}},
+		{"a member of the genesis leaves", 23, operator.Leave(0), ledger.Applied, []ledger.MemberIndex{1, 3, 4}},
+		{"one that joined leaves", 26, operator.Leave(3), ledger.Applied, []ledger.MemberIndex{1, 4}},
+		{"another leaves", 29, operator.Leave(1), ledger.Applied, []ledger.MemberIndex{4}},
+		{"the last one", 32, operator.Leave(4), ledger.LastMember, []ledger.MemberIndex{4}},
+		{"one of one becomes one of two", 32, operator.Join(ledgertest.Member(9)), ledger.Applied, []ledger.MemberIndex{4, 5}},
+	}
+	for _, step := range steps {
+		number := chain.state.Membership().Number
+		block := chain.block(step.round, step.bundle)
+		if got := block.Entries[0].Result; got.Code != step.code {
+			t.Fatalf("%s: %s, want %s", step.name, got, step.code)
+		}
+		if got := chain.indexes(); !slices.Equal(got, step.then) {
+			t.Fatalf("%s: members %v, want %v", step.name, got, step.then)
+		}
+		if applied := step.code == ledger.Applied; (block.MembershipChange() != nil) != applied || !applied && chain.state.Membership().Number != number {
+			t.Fatalf("%s: the block has change %v, the membership number %d after %d", step.name, block.MembershipChange(), chain.state.Membership().Number, number)
+		}
+	}
+	if now := chain.state.Membership(); now.Number != 7 || now.Round != 32 || now.Height != chain.parent.Header.Height {
+		t.Errorf("after seven changes: %+v", now)
+	}
+	if early := chain.state.MembershipAt(8); early.Number != 1 || early.Round != 2 || len(early.Members) != 2 {
+		t.Errorf("at block 8: %+v", early)
+	}
+	if first := chain.state.MembershipAt(0); first.Number != 0 || len(first.Members) != 3 {
+		t.Errorf("at block 0: %+v", first)
+	}
+	if former := chain.state.FormerMembers(); len(former) != 4 || former[1].Name != "node-1" || former[0].Left == 0 {
+		t.Errorf("former members: %+v", former)
+	}
+}
+
+// A signature is checked again by execution: who proposes need not be trusted with the membership.
+func TestMembershipSignatureIsCheckedByExecution(t *testing.T) {
+	t.Parallel()
+	chain := newGroup(3)
+	operator := ledgertest.NewOperator(chain.genesis)
+	forged, err := ledger.NewBundle(operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	signature := operator.Leave(1).Signatures()[0]
+	if err := forged.AddSignature(signature); err != nil {
+		t.Fatal(err)
+	}
+	if ledger.MembershipChangeIn(ledgertest.Batch(5, forged), chain.genesis, chain.genesis.Hash()) {
+		t.Error("a signature of another bundle was taken for an operator's")
+	}
+	if result := chain.block(1, forged).Entries[0].Result; result.Code != ledger.Unauthorised {
+		t.Errorf("%s, want %s", result, ledger.Unauthorised)
+	}
+	if err := ledger.VerifyBundle(forged, chain.genesis, chain.genesis.Hash(), chain.state); !errors.Is(err, ledger.ErrSignature) {
+		t.Errorf("admission: %v", err)
+	}
+}
+
+// What has no place in a chain is refused before it gets into one.
+func TestMembershipChangeForms(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.OperatedGenesis(1)
+	operator := ledgertest.NewOperator(genesis)
+	member := ledgertest.Member(1)
+	join := func(change func(*ledger.Transaction)) ledger.Transaction {
+		transaction := operator.Next(ledger.MembershipChange{Kind: ledger.ChangeJoin, Member: member})
+		change(&transaction)
+		return transaction
+	}
+	for name, transaction := range map[string]ledger.Transaction{
+		"a signer":                join(func(t *ledger.Transaction) { t.Signer = "acme" }),
+		"postings beside":         join(func(t *ledger.Transaction) { t.Postings = make([]ledger.Posting, 2) }),
+		"no kind":                 join(func(t *ledger.Transaction) { t.Change.Kind = 0 }),
+		"a kind of the future":    join(func(t *ledger.Transaction) { t.Change.Kind = 3 }),
+		"an index of its choice":  join(func(t *ledger.Transaction) { t.Change.Index = 7 }),
+		"no name":                 join(func(t *ledger.Transaction) { t.Change.Member.Name = "" }),
+		"a key cut short":         join(func(t *ledger.Transaction) { t.Change.Member.Key = member.Key[:31] }),
+		"no address":              join(func(t *ledger.Transaction) { t.Change.Member.Address = "" }),
+		"an address of two lines": join(func(t *ledger.Transaction) { t.Change.Member.Address = "a\nb" }),
+		"a leave with a member":   join(func(t *ledger.Transaction) { t.Change.Kind = ledger.ChangeLeave }),
+		"too large an index":      operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: ledger.MaxMemberIndexes}),
+	} {
+		if _, err := transaction.EncodeBody(); err == nil {
+			t.Errorf("%s: taken", name)
+		}
+		if err := transaction.Validate(); !errors.Is(err, ledger.ErrInvalidTransaction) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	two := operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave})
+	if _, err := ledger.NewBundle(two, two); !errors.Is(err, ledger.ErrMalformed) {
+		t.Errorf("two in a bundle: %v", err)
+	}
+	unsigned, err := ledger.NewBundle(two)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ledger.VerifyBundle(unsigned, genesis, genesis.Hash(), ledger.NewState(genesis)); !errors.Is(err, ledger.ErrUnauthorised) {
+		t.Errorf("without a signature: %v", err)
+	}
+}
+
+// A chain whose membership never changed has the state that it always had.
+func TestMembershipIsNoEntryBeforeItChanges(t *testing.T) {
+	t.Parallel()
+	state := ledger.NewState(ledgertest.OperatedGenesis(5))
+	if err := state.Entries(func(key, _ []byte) error { return errors.New(string(key)) }); err != nil {
+		t.Errorf("an entry: %v", err)
+	}
+	var empty ledger.Digest
+	if state.Digest() != empty.Sum() {
+		t.Error("the digest of nothing is not that of no entries")
+	}
+}
+
+func TestMembershipChangeIn(t *testing.T) {
+	genesis := ledgertest.OperatedGenesis(3)
+	operator, client := ledgertest.NewOperator(genesis), ledgertest.NewClient(genesis, "acme")
+	plain, change := client.Bundle(client.Register("mint")), operator.Join(ledgertest.Member(3))
+	mallory := operator.Bundle("mallory", operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: 1}))
+	cut := ledgertest.Batch(1, plain, change)
+	for name, test := range map[string]struct {
+		payload []byte
+		want    bool
+	}{
+		"nothing":                 {nil, false},
+		"no bundles":              {ledgertest.Batch(1), false},
+		"transactions":            {ledgertest.Batch(1, plain), false},
+		"a change":                {ledgertest.Batch(1, change), true},
+		"a change among others":   {ledgertest.Batch(1, plain, plain, change, plain), true},
+		"not an operator's":       {ledgertest.Batch(1, mallory), false},
+		"another chain's":         {ledgertest.Batch(1, ledgertest.NewOperator(ledgertest.Genesis()).Leave(0)), false},
+		"cut short, as Seal sees": {cut[:len(cut)-1], false},
+		"bytes too many":          {append(slices.Clone(cut), 0), false},
+	} {
+		if got := ledger.MembershipChangeIn(test.payload, genesis, genesis.Hash()); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	busy := ledgertest.Batch(1, slices.Repeat([]*ledger.Bundle{plain}, 100)...)
+	chain := genesis.Hash()
+	if allocated := testing.AllocsPerRun(10, func() { ledger.MembershipChangeIn(busy, genesis, chain) }); allocated != 0 {
+		t.Errorf("%v allocations where there is no change", allocated)
+	}
+}
+
+func TestMembershipJSON(t *testing.T) {
+	t.Parallel()
+	chain := newGroup(2)
+	operator := ledgertest.NewOperator(chain.genesis)
+	chain.block(4, operator.Join(ledgertest.Member(2)))
+	before := chain.state.Membership()
+	text, err := json.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var after ledger.Membership
+	if err := json.Unmarshal(text, &after); err != nil {
+		t.Fatal(err)
+	}
+	again, err := json.Marshal(after)
+	if err != nil || !bytes.Equal(text, again) || after.Validate() != nil {
+		t.Errorf("%s reads as %s: %v, %v", text, again, err, after.Validate())
+	}
+	if member, found := after.ByKey(ledgertest.Member(2).Key); !found || member.Index != 2 || member.Joined != 1 {
+		t.Errorf("the joined member is %+v", member)
+	}
+	after.Members[1].Index = 0
+	if err := after.Validate(); !errors.Is(err, ledger.ErrMembership) {
+		t.Errorf("an index twice: %v", err)
+	}
+}
+
+// Whatever operators ask for, in whatever rounds: neighbouring groups share a member in any two of their majorities, an index and a key belong to one
+// member for ever, what changes the group is found in the round message, and a snapshot holds all of it.
+func TestMembershipProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		chain := newGroup(rapid.IntRange(1, 6).Draw(t, "members"))
+		operator := ledgertest.NewOperator(chain.genesis)
+		owner := map[ledger.MemberIndex]string{}
+		history := []ledger.Membership{chain.state.Membership()}
+		round, lastChange, changedBefore := ledger.Round(0), ledger.Round(0), false
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			round += ledger.Round(rapid.IntRange(1, 4).Draw(t, "rounds"))
+			bundle := operator.Leave(ledger.MemberIndex(rapid.IntRange(0, 9).Draw(t, "index")))
+			if rapid.Bool().Draw(t, "join") {
+				bundle = operator.Join(ledgertest.Member(rapid.IntRange(0, 9).Draw(t, "member")))
+			}
+			before := chain.state.Membership()
+			chain.block(round, bundle)
+			after := chain.state.Membership()
+			history = append(history, after)
+			for _, member := range after.Members {
+				if key, known := owner[member.Index]; known && key != string(member.Key) {
+					t.Fatalf("index %d was another member's", member.Index)
+				}
+				owner[member.Index] = string(member.Key)
+			}
+			if after.Number == before.Number {
+				if !slices.EqualFunc(before.Members, after.Members, func(a, b ledger.GroupMember) bool { return a.Index == b.Index }) {
+					t.Fatal("the members changed under the same number")
+				}
+				continue
+			}
+			if !ledger.MembershipChangeIn(ledgertest.Batch(5, bundle), chain.genesis, chain.genesis.Hash()) {
+				t.Fatal("a change was applied that was not found in the round message")
+			}
+			if changedBefore && round < lastChange+ledger.ChangeRounds {
+				t.Fatalf("changes in rounds %d and %d", lastChange, round)
+			}
+			lastChange, changedBefore = round, true
+			checkOverlap(t, &before, &after)
+		}
+		for height, then := range history {
+			now := chain.state.MembershipAt(ledger.Height(height))
+			if now.Number != then.Number || now.Round != then.Round || len(now.Members) != len(then.Members) {
+				t.Fatalf("at block %d it was %+v and is said to have been %+v", height, then, now)
+			}
+		}
+		checkSnapshot(t, chain)
+	})
+}
+
+func checkOverlap(t *rapid.T, before, after *ledger.Membership) {
+	union, common := len(before.Members), 0
+	for _, member := range after.Members {
+		if _, stayed := before.Find(member.Index); stayed {
+			common++
+		} else {
+			union++
+		}
+	}
+	if before.Majority()+after.Majority() <= union {
+		t.Fatalf("of %d and then %d members, %d of them the same, two majorities need not share a member", len(before.Members), len(after.Members), common)
+	}
+}
+
+func checkSnapshot(t *rapid.T, chain *group) {
+	restored := ledger.NewState(chain.genesis)
+	type entry struct{ key, value []byte }
+	var entries []entry
+	_ = chain.state.Entries(func(key, value []byte) error {
+		entries = append(entries, entry{bytes.Clone(key), bytes.Clone(value)})
+		return nil
+	})
+	for _, i := range rapid.Permutation(entries).Draw(t, "order") {
+		if err := restored.Restore(i.key, i.value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if restored.Digest() != chain.state.Digest() {
+		t.Fatal("the snapshot has another digest")
+	}
+	want, _ := json.Marshal(chain.state.Membership())
+	got, _ := json.Marshal(restored.Membership())
+	if !bytes.Equal(want, got) {
+		t.Fatalf("the snapshot has members %s, want %s", got, want)
+	}
+	// Both go on alike.
+	next := ledgertest.NewOperator(chain.genesis)
+	next.Stream = 1
+	copied := &group{genesis: chain.genesis, state: restored, parent: chain.parent}
+	bundle := next.Join(ledgertest.Member(50))
+	round := chain.parent.Header.Round + 10
+	if chain.block(round, bundle).Hash != copied.block(round, bundle).Hash {
+		t.Fatal("the snapshot goes on to another block")
+	}
+}
+
+func BenchmarkMembershipChangeIn(b *testing.B) {
+	genesis := ledgertest.OperatedGenesis(3)
+	client := ledgertest.NewClient(genesis, "acme")
+	payload, chain := ledgertest.Batch(1, slices.Repeat([]*ledger.Bundle{client.Bundle(client.Register("mint"))}, 1000)...), genesis.Hash()
+	b.ReportAllocs()
+	for b.Loop() {
+		ledger.MembershipChangeIn(payload, genesis, chain)
+	}
+}

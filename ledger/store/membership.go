@@ -1,0 +1,24 @@
+package store
+
+import "github.com/ledgerd/ledgerd/ledger"
+
+// Membership returns the members as of the head; the copy is the caller's.
+func (s *Store) Membership() ledger.Membership {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Membership()
+}
+
+// MembershipAt returns the members after the block at a height, or as of the head where that is lower; the copy is the caller's.
+func (s *Store) MembershipAt(height ledger.Height) ledger.Membership {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.MembershipAt(height)
+}
+
+// FormerMembers returns those that left, by index; the copy is the caller's.
+func (s *Store) FormerMembers() []ledger.FormerMember {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.FormerMembers()
+}
