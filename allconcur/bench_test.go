@@ -22,7 +22,7 @@ func newRelayer(tb testing.TB, engine string, n int) *relayer {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	e, err := New(Config{Engine: engine, Servers: n, Reliable: g})
+	e, err := New(Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: g})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func BenchmarkNotifications(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			fresh, err := New(Config{Engine: EngineAllConcur, Servers: n, Self: order.ServerID(n - 1), Reliable: g})
+			fresh, err := New(Config{Detector: DetectorPerfect, Engine: EngineAllConcur, Servers: n, Self: order.ServerID(n - 1), Reliable: g})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -41,13 +41,54 @@ type Config struct {
 	Generation uint64
 	// FirstRound is the number of the first round; 0 means 1.
 	FirstRound order.Round
+	// Detector is the failure detector that the engine may count on; the zero value is DetectorEventual.
+	Detector Detector
+	// Shard is N, how many members the shard has, Servers or more: the group may be a part of it, but a majority. Majorities are those of the
+	// shard. 0 means Servers. DetectorPerfect has no use for it.
+	Shard int
+	// Change is asked once for each A-delivered round, in order, whether it holds a change of the group; it is a function of the rounds so far alone, so
+	// that all servers answer alike, and must not call the engine. After a change in round r, round r+2 is the transitional one, the last of this
+	// engine [Poke19, section 6.3.3.2]; a further change in r+1 or r+2 is of the same switch. nil means never.
+	Change func(order.Delivery) bool
 	// NonUniform makes AllConcur+ A-deliver an unreliable round as soon as the next one is complete, as [Poke19, section 6.2.3] has it: then what a server
 	// A-delivers just before it fails may differ from what the others A-deliver. AllConcur is uniform anyway.
+	// It needs DetectorPerfect.
 	NonUniform bool
 	// MaxPayload bounds one message's payload, in bytes; 0 means MaxPayloadDefault.
 	MaxPayload int
+	// AssertPropositions makes an input that contradicts a proposition of [Poke19, section 6.2.4.2] a panic instead of a frame that is dropped. They
+	// hold under P in an honest group, so that a search or a simulation of one sets it; production does not.
+	AssertPropositions bool
 	// Fault plants a bug, to prove that a checker finds it. Production leaves it FaultNone.
 	Fault Fault
+}
+
+// Detector is a class of failure detectors: what a group takes its detector for.
+type Detector uint8
+
+const (
+	// DetectorEventual is ◇P, eventually perfect: suspicions may be false and are taken back in the end. No mistake of the detector makes two servers
+	// A-deliver different rounds; the package comment tells how.
+	DetectorEventual Detector = iota
+	// DetectorPerfect is P: only servers that failed are suspected. A mistake halts who notices it.
+	DetectorPerfect
+	// DetectorEventualPaper is ◇P as [Poke19, sections 5.2.1.2 and 6.3.3.1] has it, to measure it and to show where it forks: not for production.
+	DetectorEventualPaper
+	detectorEnd
+)
+
+// String names the detector as a command line would.
+func (d Detector) String() string {
+	switch d {
+	case DetectorEventual:
+		return "eventual"
+	case DetectorPerfect:
+		return "perfect"
+	case DetectorEventualPaper:
+		return "eventual-paper"
+	default:
+		return fmt.Sprintf("detector(%d)", uint8(d))
+	}
 }
 
 // Fault is a bug to plant on purpose: whoever judges engines (this room's tests, the simulator) shows with it that the judge can say no.
@@ -62,6 +103,18 @@ const (
 	FaultEarlyDelivery
 	// FaultPrunedTooSoon gives a message up for lost at the first notification of its sender's failure.
 	FaultPrunedTooSoon
+	// FaultNoForwardBackward A-delivers a reliable round as soon as tracking is complete, without a vote.
+	FaultNoForwardBackward
+	// FaultToleratedNotMajority waits for f+1 votes, this server's included, where it should be a majority, or the fast threshold.
+	FaultToleratedNotMajority
+	// FaultSetsIgnored counts a vote for whatever set.
+	FaultSetsIgnored
+	// FaultStaleEon takes the frames of earlier runs for its own.
+	FaultStaleEon
+	// FaultRevokeWrongSequence makes a revocation invalidate later notifications of the same edge, too.
+	FaultRevokeWrongSequence
+	// FaultSkipAfterDecided skips a round whose set is decided.
+	FaultSkipAfterDecided
 	faultEnd
 )
 
@@ -76,6 +129,18 @@ func (f Fault) String() string {
 		return "early-delivery"
 	case FaultPrunedTooSoon:
 		return "pruned-too-soon"
+	case FaultNoForwardBackward:
+		return "no-forward-backward"
+	case FaultToleratedNotMajority:
+		return "tolerated-not-majority"
+	case FaultSetsIgnored:
+		return "sets-ignored"
+	case FaultStaleEon:
+		return "stale-eon"
+	case FaultRevokeWrongSequence:
+		return "revoke-wrong-sequence"
+	case FaultSkipAfterDecided:
+		return "skip-after-decided"
 	default:
 		return fmt.Sprintf("fault(%d)", uint8(f))
 	}
@@ -98,6 +163,14 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: the reliable digraph is not strongly connected, so that some server's messages never reach some other", ErrConfig)
 	case c.MaxPayload < 0 || c.MaxPayload > MaxPayloadLimit:
 		return fmt.Errorf("%w: a payload bound of %d bytes, want 1 to %d (0 for the default)", ErrConfig, c.MaxPayload, MaxPayloadLimit)
+	case c.Detector >= detectorEnd:
+		return fmt.Errorf("%w: no such detector, %d", ErrConfig, c.Detector)
+	case c.Shard != 0 && c.Shard < c.Servers:
+		return fmt.Errorf("%w: a group of %d servers in a shard of %d", ErrConfig, c.Servers, c.Shard)
+	case c.Detector != DetectorPerfect && c.Servers < c.Shard/2+1:
+		return fmt.Errorf("%w: a group of %d servers, less than a majority of a shard of %d, can never A-deliver", ErrConfig, c.Servers, c.Shard)
+	case c.Detector != DetectorPerfect && c.NonUniform:
+		return fmt.Errorf("%w: non-uniform delivery forks unless the detector is perfect", ErrConfig)
 	case c.Fault >= faultEnd:
 		return fmt.Errorf("%w: no such fault, %d", ErrConfig, c.Fault)
 	}
@@ -107,6 +180,9 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() Config {
 	if c.FirstRound == 0 {
 		c.FirstRound = 1
+	}
+	if c.Shard == 0 {
+		c.Shard = c.Servers
 	}
 	if c.MaxPayload == 0 {
 		c.MaxPayload = MaxPayloadDefault

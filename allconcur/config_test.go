@@ -10,7 +10,7 @@ import (
 
 func TestConfig(t *testing.T) {
 	t.Parallel()
-	good := Config{Engine: EngineAllConcur, Servers: 3, Self: 2, Reliable: overlays(t, 3)[0]}
+	good := Config{Detector: DetectorPerfect, Engine: EngineAllConcur, Servers: 3, Self: 2, Reliable: overlays(t, 3)[0]}
 	if _, err := New(good); err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestConfig(t *testing.T) {
 
 func TestBroadcastErrors(t *testing.T) {
 	t.Parallel()
-	e, err := New(Config{Engine: EngineAllConcurPlus, Servers: 3, Reliable: overlays(t, 3)[0], MaxPayload: 4, FirstRound: 12})
+	e, err := New(Config{Detector: DetectorPerfect, Engine: EngineAllConcurPlus, Servers: 3, Reliable: overlays(t, 3)[0], MaxPayload: 4, FirstRound: 12})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestBroadcastErrors(t *testing.T) {
 func TestClone(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
-		w, err := newNetwork(3, Config{Engine: engine, Servers: 6, Reliable: overlays(t, 6)[1]})
+		w, err := newNetwork(3, Config{Detector: DetectorPerfect, Engine: engine, Servers: 6, Reliable: overlays(t, 6)[1]})
 		if err != nil {
 			t.Fatal(err)
 		}

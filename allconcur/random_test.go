@@ -108,7 +108,7 @@ func TestRandomSchedules(t *testing.T) {
 						// A crash that loses frames already handed over breaks the model's channels; what the crashed server
 						// A-delivered last is its own then.
 						schedule{
-							seed: *firstSeed, config: Config{Engine: engine, Servers: n, Reliable: g, Generation: 7}, losesTail: losesTail,
+							seed: *firstSeed, config: Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: g, Generation: 7}, losesTail: losesTail,
 							j: judgement{uniform: !losesTail},
 						}.check(t, seedsFor(n))
 					})
@@ -141,7 +141,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/%d", plant.fault, engine, n), func(t *testing.T) {
 					t.Parallel()
 					list := overlays(t, n)
-					config := Config{Engine: engine, Servers: n, Reliable: list[len(list)-1], Fault: plant.fault}
+					config := Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: list[len(list)-1], Fault: plant.fault}
 					if !(schedule{seed: 1, config: config, j: judgement{uniform: true}}).caught(400) {
 						t.Fatal("the planted bug goes unnoticed in 400 schedules")
 					}
@@ -154,7 +154,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 // TestNonUniformDelivery shows what the option costs: survivors agree, but a crashed server may have A-delivered what they do not [Poke19, section 6.4.2].
 func TestNonUniformDelivery(t *testing.T) {
 	t.Parallel()
-	config := Config{Engine: EngineAllConcurPlus, Servers: 5, Reliable: overlays(t, 5)[0], NonUniform: true}
+	config := Config{Detector: DetectorPerfect, Engine: EngineAllConcurPlus, Servers: 5, Reliable: overlays(t, 5)[0], NonUniform: true}
 	const seeds = 1500
 	schedule{seed: 1, config: config}.check(t, seeds)
 	if !(schedule{seed: 1, config: config, j: judgement{uniform: true}}).caught(seeds) {
@@ -172,7 +172,7 @@ func TestFalseSuspicions(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%d/%s", engine, n, g.Kind()), func(t *testing.T) {
 					t.Parallel()
 					schedule{
-						seed: *firstSeed, config: Config{Engine: engine, Servers: n, Reliable: g}, lies: true, j: judgement{uniform: true},
+						seed: *firstSeed, config: Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: g}, lies: true, j: judgement{uniform: true},
 					}.check(t, *seedsFlag)
 				})
 			}

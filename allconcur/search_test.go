@@ -176,7 +176,7 @@ func TestExhaustiveSearch(t *testing.T) {
 					if n == 4 || engine == EngineAllConcur && payloads == 2 {
 						limit /= 10
 					}
-					s, err := runSearch(t, Config{Engine: engine, Servers: n, Reliable: overlays(t, n)[0]}, payloads, limit)
+					s, err := runSearch(t, Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: overlays(t, n)[0]}, payloads, limit)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -198,7 +198,7 @@ func TestSearchCatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			config.Servers, config.Reliable = 3, overlays(t, 3)[0]
+			config.Detector, config.Servers, config.Reliable = DetectorPerfect, 3, overlays(t, 3)[0]
 			if s, err := runSearch(t, config, 1, *searchFlag); err == nil {
 				t.Fatalf("nothing found in %d states", len(s.seen))
 			} else {

@@ -55,7 +55,7 @@ func (s *story) command(t *testing.T, d *datadriven.TestData) string {
 }
 
 func (s *story) group(d *datadriven.TestData) string {
-	config := Config{Engine: argument(d, "engine", EngineAllConcurPlus), Servers: s.number(d, "servers", 3), NonUniform: d.HasArg("nonuniform"), Generation: 1}
+	config := Config{Detector: DetectorPerfect, Engine: argument(d, "engine", EngineAllConcurPlus), Servers: s.number(d, "servers", 3), NonUniform: d.HasArg("nonuniform"), Generation: 1}
 	var err error
 	if degree := s.number(d, "degree", 0); degree > 0 {
 		config.Reliable, err = digraph.GS(config.Servers, degree)

@@ -32,6 +32,7 @@ func (g Group) Options() (Options, error) {
 	}
 	config := allconcur.Config{
 		Engine: g.Engine, Servers: g.Servers, Reliable: reliable, NonUniform: g.NonUniform, MaxPayload: payloadMaxDefault, Fault: g.Fault,
+		Detector: allconcur.DetectorPerfect,
 	}
 	if err := config.Validate(); err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
