@@ -59,7 +59,7 @@ func newFrame(size int, k kind, small uint16, number uint32) []byte {
 
 // kindOf reads what a frame carries. The error wraps order.ErrFrame.
 func kindOf(frame []byte) (kind, error) {
-	if len(frame) < shortHeaderSize && (len(frame) < clockOffset || frame[1] != byte(kindLinked)) {
+	if len(frame) < shortHeaderSize {
 		return 0, fmt.Errorf("%w: %d bytes are too few", order.ErrFrame, len(frame))
 	}
 	if frame[0] != frameVersion || frame[1] == 0 || frame[1] >= byte(kindEnd) {
