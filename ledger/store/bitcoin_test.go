@@ -47,7 +47,7 @@ func TestBitcoin(t *testing.T) {
 	options := small()
 	options.MemTableBytes, options.DecodedCacheBytes = 8<<20, 32<<20
 	s := open(t, t.TempDir(), options)
-	client := ledgertest.NewClient(ledgertest.Genesis(), "bank")
+	client := ledgertest.NewClient(testGenesis(), "bank")
 	sums := map[string]*big.Int{}
 	pending := []ledger.Transaction{client.Register()}
 	round := ledger.Round(0)

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
 // The environment of a child process that runs TestCrashChild.
@@ -59,6 +58,7 @@ func TestCrashChild(t *testing.T) {
 	b.round = ledger.Round(s.AppendedHeight())
 	// Each run has a stream of its own, so that what it writes after a crash differs from the remains of the run before.
 	b.client.Stream, b.client.Sequence = uint64(seed), 0
+	b.operator.Stream, b.operator.Sequence = uint64(seed), 0
 	for {
 		b.apply(t, s, crashBlock(random))
 		if err := s.Sync(); err != nil {
@@ -89,7 +89,7 @@ func TestKillBetweenWrites(t *testing.T) {
 		height, hash := runCrashChild(t, dir, 1+random.IntN(3000), run+1)
 		options := small()
 		options.DecodedCacheBytes = 64 << 20
-		s, err := Open(filepath.Join(dir, "store"), ledgertest.Genesis(), options)
+		s, err := Open(filepath.Join(dir, "store"), testGenesis(), options)
 		if err != nil {
 			t.Fatalf("run %d: open: %v", run, err)
 		}
@@ -124,7 +124,7 @@ func runCrashChild(t *testing.T, dir string, step, seed int) (ledger.Height, led
 	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Fatalf("the child ended with %v:\n%s", err, output)
 	}
-	height, hash := ledger.Height(0), ledgertest.Genesis().Hash()
+	height, hash := ledger.Height(0), testGenesis().Hash()
 	for lines := bufio.NewScanner(bytes.NewReader(output)); lines.Scan(); {
 		if _, rest, found := strings.Cut(lines.Text(), "durable "); found {
 			var text string

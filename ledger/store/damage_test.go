@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
 var flips = flag.Int("flips", 120, "how many single flipped bits TestFlippedBit tries")
@@ -105,7 +104,7 @@ func reopen(t testing.TB, dir string) (text string, err error) {
 	t.Helper()
 	options := small()
 	options.DecodedCacheBytes = 1 << 20
-	s, err := Open(dir, ledgertest.Genesis(), options)
+	s, err := Open(dir, testGenesis(), options)
 	if err != nil {
 		return "", err
 	}

@@ -19,7 +19,7 @@ func small() Options {
 
 func open(t testing.TB, dir string, options Options) *Store {
 	t.Helper()
-	s, err := Open(dir, ledgertest.Genesis(), options)
+	s, err := Open(dir, testGenesis(), options)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
@@ -31,15 +31,20 @@ func open(t testing.TB, dir string, options Options) *Store {
 	return s
 }
 
-// book makes rounds of believable traffic: an organisation with an issuer and a few accounts, transfers, records and a failing transfer now and then.
+// testGenesis is the chain of all tests here.
+func testGenesis() *ledger.Genesis { return ledgertest.OperatedGenesis(1) }
+
+// book makes rounds of believable traffic: an organisation with an issuer and a few accounts, transfers, records, members that join and leave, and a
+// failing transaction now and then.
 type book struct {
 	client   *ledgertest.Client
+	operator *ledgertest.Operator
 	accounts int
 	round    ledger.Round
 }
 
 func newBook(accounts int) *book {
-	return &book{client: ledgertest.NewClient(ledgertest.Genesis(), "acme"), accounts: accounts}
+	return &book{client: ledgertest.NewClient(testGenesis(), "acme"), operator: ledgertest.NewOperator(testGenesis()), accounts: accounts}
 }
 
 func (b *book) account(i int) ledger.AccountPath {
@@ -84,6 +89,12 @@ func (b *book) next(count int) []byte {
 	if len(transactions) > 0 {
 		bundles = append(bundles, b.client.Bundle(transactions...))
 	}
+	switch b.round % 6 {
+	case 2:
+		bundles = append(bundles, b.operator.Join(ledgertest.Member(int(b.operator.Stream)*1000+int(b.round))))
+	case 5:
+		bundles = append(bundles, b.operator.Leave(ledger.MemberIndex(b.round/6)))
+	}
 	return ledgertest.Batch(ledger.Milliseconds(b.round), bundles...)
 }
 
@@ -118,6 +129,7 @@ func readAll(s *Store) (string, error) {
 			return "", err
 		}
 		fmt.Fprintf(text, "%d %s %x\n", height, hash, again.Encode())
+		fmt.Fprintf(text, "%+v\n", s.MembershipAt(height))
 		for i := range block.Entries {
 			found, err := s.Transaction(block.Entries[i].ID)
 			if err != nil {
@@ -128,6 +140,7 @@ func readAll(s *Store) (string, error) {
 			}
 		}
 	}
+	fmt.Fprintf(text, "%+v %+v\n", s.Membership(), s.FormerMembers())
 	for account := range s.AllAccounts() {
 		fmt.Fprintf(text, "%+v\n", account)
 		for cursor, more := uint64(0), true; more; {
@@ -190,7 +203,7 @@ func TestAppendReadReopen(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	head, err := Verify(t.Context(), dir, ledgertest.Genesis(), small(), nil)
+	head, err := Verify(t.Context(), dir, testGenesis(), small(), nil)
 	if err != nil || head.Height != 201 {
 		t.Fatalf("verify: %+v %v", head, err)
 	}
@@ -226,7 +239,7 @@ func TestDuplicateIsExecutedOnce(t *testing.T) {
 	b.apply(t, s, 0)
 	payload := b.next(40)
 	first, err := s.Apply(1, 2, [][]byte{payload, payload})
-	if err != nil || len(first.Entries) != 40 {
+	if err != nil || len(first.Entries) != 41 { // and a change of the members
 		t.Fatalf("%v", err)
 	}
 	again, err := s.Apply(1, 3, [][]byte{payload})
@@ -266,13 +279,13 @@ func TestForeignAndLocked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir, small())
-	if _, err := Open(dir, ledgertest.Genesis(), small()); !errors.Is(err, ErrLocked) {
+	if _, err := Open(dir, testGenesis(), small()); !errors.Is(err, ErrLocked) {
 		t.Fatalf("second open: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	other := ledgertest.Genesis()
+	other := testGenesis()
 	other.Chain = "other"
 	if _, err := Open(dir, other, small()); !errors.Is(err, ErrForeign) {
 		t.Fatalf("other chain: %v", err)
@@ -281,7 +294,7 @@ func TestForeignAndLocked(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, "letter.txt"), []byte("dear"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(home, ledgertest.Genesis(), small()); !errors.Is(err, ErrForeign) {
+	if _, err := Open(home, testGenesis(), small()); !errors.Is(err, ErrForeign) {
 		t.Fatalf("somebody's folder: %v", err)
 	}
 }
