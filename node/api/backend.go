@@ -220,12 +220,22 @@ type MemberState struct {
 	OrderedHeight ledger.Height // as last heard
 	StoredHeight  ledger.Height
 	LastHeard     time.Time // zero: never
+	Mode          NodeMode  // as it said last; 0: never
 }
 
 // DigraphEdge is an edge of the reliable digraph, by the members' indices.
 type DigraphEdge struct{ From, To uint32 }
 
-// ClusterState is the shard at one moment, as one node sees it.
+// OrderingSettings are what all members have to have set alike; a node that joins takes them over.
+type OrderingSettings struct {
+	Engine          string // allconcur or allconcur+
+	TargetNines     uint32
+	ServerMTTFHours uint32
+	BatchBytesMax   uint32
+}
+
+// ClusterState is the shard at one moment, as one node sees it. Members may lack some that the chain has, and have some that left: who the members are
+// is taken from the store.
 type ClusterState struct {
 	Chain             string
 	GenesisHash       ledger.Hash
@@ -238,4 +248,8 @@ type ClusterState struct {
 	Node              NodeState // who says so
 	TransactionsTotal uint64
 	AccountsTotal     uint64
+	Ordering          OrderingSettings
+
+	membership ledger.Membership
+	former     []ledger.FormerMember
 }

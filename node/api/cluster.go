@@ -64,12 +64,23 @@ func clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.ClusterState 
 		TimeMs:            milliseconds(now),
 		TransactionsTotal: state.TransactionsTotal,
 		AccountsTotal:     state.AccountsTotal,
+		MembershipNumber:  state.membership.Number,
+		MembershipHeight:  uint64(state.membership.Height),
+		Ordering: &ledgerdv1.OrderingSettings{
+			Engine: state.Ordering.Engine, TargetNines: state.Ordering.TargetNines, ServerMttfHours: state.Ordering.ServerMTTFHours, BatchBytesMax: state.Ordering.BatchBytesMax,
+		},
+	}
+	for i := range state.former {
+		former := &state.former[i]
+		shown.Former = append(shown.Former, &ledgerdv1.FormerMember{
+			Index: uint32(former.Index), Name: former.Name, Key: former.Key, JoinedHeight: uint64(former.Joined), LeftHeight: uint64(former.Left),
+		})
 	}
 	for _, edge := range state.Edges {
 		shown.Edges = append(shown.Edges, &ledgerdv1.DigraphEdge{From: edge.From, To: edge.To})
 	}
 	for i := range state.Members {
-		member := &state.Members[i]
+		member, chained := &state.Members[i], &state.membership.Members[i]
 		shown.Members = append(shown.Members, &ledgerdv1.MemberState{
 			Index:         member.Index,
 			Name:          member.Name,
@@ -83,6 +94,11 @@ func clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.ClusterState 
 			StoredHeight:  uint64(member.StoredHeight),
 			LastHeardMs:   milliseconds(member.LastHeard),
 			Self:          member.Self,
+			Key:           chained.Key,
+			Address:       chained.Address,
+			JoinedHeight:  uint64(chained.Joined),
+			Standing:      member.standing(&state.Node),
+			Mode:          ledgerdv1.NodeMode(member.Mode),
 		})
 	}
 	return shown
@@ -96,7 +112,7 @@ func (s *service) GetNode(context.Context, *connect.Request[ledgerdv1.GetNodeReq
 
 // GetCluster shows the shard as this node sees it.
 func (s *service) GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error) {
-	state := s.backend.ClusterState()
+	state := s.cluster()
 	return connect.NewResponse(&ledgerdv1.GetClusterResponse{Cluster: clusterToProto(&state, time.Now())}), nil
 }
 
@@ -132,7 +148,7 @@ func (s *service) WatchCluster(ctx context.Context, request *connect.Request[led
 			return errStopping()
 		}
 		_, changed := s.backend.Heights()
-		state := s.backend.ClusterState()
+		state := s.cluster()
 		now := time.Now()
 		shown := clusterToProto(&state, now)
 		if last == nil || now.Sub(lastSent) >= clusterKeepalive || !sameCluster(last, shown) {

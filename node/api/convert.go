@@ -31,6 +31,13 @@ var reasonCodes = [...]string{
 	ledger.OrganisationExists:  "organisation_exists",
 	ledger.AccountExists:       "account_exists",
 	ledger.TooManyAssets:       "too_many_assets",
+	ledger.MembershipChanging:  "membership_changing",
+	ledger.MemberNameTaken:     "member_name_taken",
+	ledger.MemberKeyTaken:      "member_key_taken",
+	ledger.MemberAddressTaken:  "member_address_taken",
+	ledger.UnknownMember:       "unknown_member",
+	ledger.LastMember:          "last_member",
+	ledger.TooManyMembers:      "too_many_members",
 }
 
 // ReasonCode is the word for a result's code, "" for applied. The words never change.
@@ -135,6 +142,8 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 		Signer:    string(t.Signer),
 		Nonce:     &ledgerdv1.Nonce{Stream: t.Nonce.Stream, Sequence: t.Nonce.Sequence},
 		LastValid: uint64(t.LastValid),
+
+		MembershipChange: changeToProto(t.Change),
 	}
 	for i := range t.Registrations {
 		registration := &t.Registrations[i]
@@ -207,6 +216,10 @@ func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 	}
 	for _, record := range body.GetRecords() {
 		t.Records = append(t.Records, ledger.Record{Key: ledger.RecordKey(record.GetKey()), Value: record.GetValue()})
+	}
+	var err error
+	if t.Change, err = changeFromProto(body.GetMembershipChange()); err != nil {
+		return t, err
 	}
 	return t, t.Validate()
 }
@@ -283,6 +296,8 @@ func summaryOf(entry *ledger.Entry, status Status) *ledgerdv1.TransactionSummary
 		PostingCount: uint32(len(t.Postings)),
 		RecordCount:  uint32(len(t.Records)),
 		Note:         shorten(noteToProto(t.Note), summaryNoteBytes),
+
+		MembershipChange: changeToProto(t.Change),
 	}
 }
 

@@ -244,7 +244,7 @@ func TestBadQuestions(t *testing.T) {
 			return err
 		},
 		"nonce": func() error {
-			_, err := b.client.GetNonce(ctx, connect.NewRequest(&ledgerdv1.GetNonceRequest{Organisation: ""}))
+			_, err := b.client.GetNonce(ctx, connect.NewRequest(&ledgerdv1.GetNonceRequest{Organisation: "no name"}))
 			return err
 		},
 		"level": func() error {

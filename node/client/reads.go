@@ -1,13 +1,16 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
@@ -45,6 +48,35 @@ func (c *Client) Genesis(ctx context.Context) (ledger.Hash, error) {
 	defer c.mutex.Unlock()
 	c.genesis = genesis
 	return genesis, nil
+}
+
+// ChainGenesis asks for the beginning of the nodes' chain, whose hash is checked.
+func (c *Client) ChainGenesis(ctx context.Context) (*ledger.Genesis, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetGenesisRequest{}, service.GetGenesis)
+	if err != nil {
+		return nil, err
+	}
+	genesis, err := ledger.DecodeGenesis(answer.GetCanonical())
+	if err != nil {
+		return nil, fmt.Errorf("client: the node's genesis: %w", err)
+	}
+	if hash := genesis.Hash(); !bytes.Equal(hash[:], answer.GetHash()) {
+		return nil, fmt.Errorf("client: the node's genesis has hash %s, and the node says %x", hash, answer.GetHash())
+	}
+	return genesis, nil
+}
+
+// Membership asks who the members of the chain are, as of the node's head, with the whole state of the shard that the node tells.
+func (c *Client) Membership(ctx context.Context) (ledger.Membership, *ledgerdv1.ClusterState, error) {
+	cluster, err := c.Cluster(ctx)
+	if err != nil {
+		return ledger.Membership{}, nil, err
+	}
+	membership, err := api.MembershipFromProto(cluster)
+	if err != nil {
+		return ledger.Membership{}, nil, fmt.Errorf("client: the node tells no members: %w: is it of an older release?", err)
+	}
+	return membership, cluster, nil
 }
 
 // Transaction asks for a transaction by id.

@@ -203,6 +203,62 @@ func (NodeMode) EnumDescriptor() ([]byte, []int) {
 	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{2}
 }
 
+// How a member does, as far as the asked node knows.
+type MemberStanding int32
+
+const (
+	MemberStanding_MEMBER_STANDING_UNSPECIFIED MemberStanding = 0
+	MemberStanding_MEMBER_STANDING_ORDERING    MemberStanding = 1 // in the group that orders now
+	MemberStanding_MEMBER_STANDING_FOLLOWING   MemberStanding = 2 // it answers, and does not order now
+	MemberStanding_MEMBER_STANDING_UNREACHABLE MemberStanding = 3 // it was there, and does not answer now
+	MemberStanding_MEMBER_STANDING_NEVER_SEEN  MemberStanding = 4 // not heard of since the asked node started
+)
+
+// Enum value maps for MemberStanding.
+var (
+	MemberStanding_name = map[int32]string{
+		0: "MEMBER_STANDING_UNSPECIFIED",
+		1: "MEMBER_STANDING_ORDERING",
+		2: "MEMBER_STANDING_FOLLOWING",
+		3: "MEMBER_STANDING_UNREACHABLE",
+		4: "MEMBER_STANDING_NEVER_SEEN",
+	}
+	MemberStanding_value = map[string]int32{
+		"MEMBER_STANDING_UNSPECIFIED": 0,
+		"MEMBER_STANDING_ORDERING":    1,
+		"MEMBER_STANDING_FOLLOWING":   2,
+		"MEMBER_STANDING_UNREACHABLE": 3,
+		"MEMBER_STANDING_NEVER_SEEN":  4,
+	}
+)
+
+func (x MemberStanding) Enum() *MemberStanding {
+	p := new(MemberStanding)
+	*p = x
+	return p
+}
+
+func (x MemberStanding) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MemberStanding) Descriptor() protoreflect.EnumDescriptor {
+	return file_ledgerd_v1_ledgerd_proto_enumTypes[3].Descriptor()
+}
+
+func (MemberStanding) Type() protoreflect.EnumType {
+	return &file_ledgerd_v1_ledgerd_proto_enumTypes[3]
+}
+
+func (x MemberStanding) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MemberStanding.Descriptor instead.
+func (MemberStanding) EnumDescriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{3}
+}
+
 type Posting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"` // "organisation:any:thing"
@@ -435,6 +491,150 @@ func (x *OrganisationRegistration) GetShard() uint32 {
 	return 0
 }
 
+// A node as the chain knows it.
+type Member struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`         // ed25519, 32 bytes: the node's identity
+	Address       string                 `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"` // host:port where the other nodes find it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Member) Reset() {
+	*x = Member{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Member) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Member) ProtoMessage() {}
+
+func (x *Member) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Member.ProtoReflect.Descriptor instead.
+func (*Member) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Member) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Member) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Member) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+// What an operator's transaction does to the group of nodes that keeps the chain: one at a time.
+type MembershipChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Change:
+	//
+	//	*MembershipChange_Join
+	//	*MembershipChange_Leave
+	Change        isMembershipChange_Change `protobuf_oneof:"change"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MembershipChange) Reset() {
+	*x = MembershipChange{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MembershipChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MembershipChange) ProtoMessage() {}
+
+func (x *MembershipChange) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MembershipChange.ProtoReflect.Descriptor instead.
+func (*MembershipChange) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *MembershipChange) GetChange() isMembershipChange_Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *MembershipChange) GetJoin() *Member {
+	if x != nil {
+		if x, ok := x.Change.(*MembershipChange_Join); ok {
+			return x.Join
+		}
+	}
+	return nil
+}
+
+func (x *MembershipChange) GetLeave() uint32 {
+	if x != nil {
+		if x, ok := x.Change.(*MembershipChange_Leave); ok {
+			return x.Leave
+		}
+	}
+	return 0
+}
+
+type isMembershipChange_Change interface {
+	isMembershipChange_Change()
+}
+
+type MembershipChange_Join struct {
+	Join *Member `protobuf:"bytes,1,opt,name=join,proto3,oneof"`
+}
+
+type MembershipChange_Leave struct {
+	Leave uint32 `protobuf:"varint,2,opt,name=leave,proto3,oneof"` // a member's index
+}
+
+func (*MembershipChange_Join) isMembershipChange_Change() {}
+
+func (*MembershipChange_Leave) isMembershipChange_Change() {}
+
 type Nonce struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stream        uint64                 `protobuf:"varint,1,opt,name=stream,proto3" json:"stream,omitempty"`
@@ -445,7 +645,7 @@ type Nonce struct {
 
 func (x *Nonce) Reset() {
 	*x = Nonce{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[4]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -457,7 +657,7 @@ func (x *Nonce) String() string {
 func (*Nonce) ProtoMessage() {}
 
 func (x *Nonce) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[4]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -470,7 +670,7 @@ func (x *Nonce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nonce.ProtoReflect.Descriptor instead.
 func (*Nonce) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{4}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Nonce) GetStream() uint64 {
@@ -498,13 +698,16 @@ type TransactionBody struct {
 	Signer        string                      `protobuf:"bytes,6,opt,name=signer,proto3" json:"signer,omitempty"` // organisation
 	Nonce         *Nonce                      `protobuf:"bytes,7,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	LastValid     uint64                      `protobuf:"varint,8,opt,name=last_valid,json=lastValid,proto3" json:"last_valid,omitempty"` // height; 0: never expires
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// An administrative transaction: signed by an operator of the chain (a Signature without organisation), alone in its bundle, with nothing beside it but
+	// a note; signer is empty.
+	MembershipChange *MembershipChange `protobuf:"bytes,9,opt,name=membership_change,json=membershipChange,proto3" json:"membership_change,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *TransactionBody) Reset() {
 	*x = TransactionBody{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[5]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -516,7 +719,7 @@ func (x *TransactionBody) String() string {
 func (*TransactionBody) ProtoMessage() {}
 
 func (x *TransactionBody) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[5]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -529,7 +732,7 @@ func (x *TransactionBody) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionBody.ProtoReflect.Descriptor instead.
 func (*TransactionBody) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{5}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TransactionBody) GetOrganisations() []*OrganisationRegistration {
@@ -588,6 +791,13 @@ func (x *TransactionBody) GetLastValid() uint64 {
 	return 0
 }
 
+func (x *TransactionBody) GetMembershipChange() *MembershipChange {
+	if x != nil {
+		return x.MembershipChange
+	}
+	return nil
+}
+
 type Signature struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
@@ -599,7 +809,7 @@ type Signature struct {
 
 func (x *Signature) Reset() {
 	*x = Signature{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[6]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +821,7 @@ func (x *Signature) String() string {
 func (*Signature) ProtoMessage() {}
 
 func (x *Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[6]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +834,7 @@ func (x *Signature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signature.ProtoReflect.Descriptor instead.
 func (*Signature) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{6}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Signature) GetOrganisation() string {
@@ -659,7 +869,7 @@ type Bundle struct {
 
 func (x *Bundle) Reset() {
 	*x = Bundle{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[7]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -671,7 +881,7 @@ func (x *Bundle) String() string {
 func (*Bundle) ProtoMessage() {}
 
 func (x *Bundle) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[7]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -684,7 +894,7 @@ func (x *Bundle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Bundle.ProtoReflect.Descriptor instead.
 func (*Bundle) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{7}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Bundle) GetTransactions() [][]byte {
@@ -711,7 +921,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[8]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +933,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[8]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +946,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{8}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SubmitRequest) GetBundle() *Bundle {
@@ -762,7 +972,7 @@ type SubmitResponse struct {
 
 func (x *SubmitResponse) Reset() {
 	*x = SubmitResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[9]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +984,7 @@ func (x *SubmitResponse) String() string {
 func (*SubmitResponse) ProtoMessage() {}
 
 func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[9]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +997,7 @@ func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResponse.ProtoReflect.Descriptor instead.
 func (*SubmitResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{9}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SubmitResponse) GetTransactions() []*TransactionStatus {
@@ -813,7 +1023,7 @@ type SubmitManyRequest struct {
 
 func (x *SubmitManyRequest) Reset() {
 	*x = SubmitManyRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[10]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +1035,7 @@ func (x *SubmitManyRequest) String() string {
 func (*SubmitManyRequest) ProtoMessage() {}
 
 func (x *SubmitManyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[10]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +1048,7 @@ func (x *SubmitManyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitManyRequest.ProtoReflect.Descriptor instead.
 func (*SubmitManyRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{10}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubmitManyRequest) GetBundles() []*Bundle {
@@ -878,7 +1088,7 @@ type SubmitManyResponse struct {
 
 func (x *SubmitManyResponse) Reset() {
 	*x = SubmitManyResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +1100,7 @@ func (x *SubmitManyResponse) String() string {
 func (*SubmitManyResponse) ProtoMessage() {}
 
 func (x *SubmitManyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[11]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +1113,7 @@ func (x *SubmitManyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitManyResponse.ProtoReflect.Descriptor instead.
 func (*SubmitManyResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{11}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SubmitManyResponse) GetOutcomes() []*BundleOutcome {
@@ -924,7 +1134,7 @@ type BundleOutcome struct {
 
 func (x *BundleOutcome) Reset() {
 	*x = BundleOutcome{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -936,7 +1146,7 @@ func (x *BundleOutcome) String() string {
 func (*BundleOutcome) ProtoMessage() {}
 
 func (x *BundleOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[12]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -949,7 +1159,7 @@ func (x *BundleOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BundleOutcome.ProtoReflect.Descriptor instead.
 func (*BundleOutcome) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{12}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BundleOutcome) GetTransactions() []*TransactionStatus {
@@ -982,7 +1192,7 @@ type PrepareRequest struct {
 
 func (x *PrepareRequest) Reset() {
 	*x = PrepareRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -994,7 +1204,7 @@ func (x *PrepareRequest) String() string {
 func (*PrepareRequest) ProtoMessage() {}
 
 func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[13]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1007,7 +1217,7 @@ func (x *PrepareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareRequest.ProtoReflect.Descriptor instead.
 func (*PrepareRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{13}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PrepareRequest) GetTransactions() []*TransactionBody {
@@ -1028,7 +1238,7 @@ type PrepareResponse struct {
 
 func (x *PrepareResponse) Reset() {
 	*x = PrepareResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +1250,7 @@ func (x *PrepareResponse) String() string {
 func (*PrepareResponse) ProtoMessage() {}
 
 func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[14]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +1263,7 @@ func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
 func (*PrepareResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{14}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PrepareResponse) GetTransactions() [][]byte {
@@ -1092,7 +1302,7 @@ type TransactionStatus struct {
 
 func (x *TransactionStatus) Reset() {
 	*x = TransactionStatus{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1314,7 @@ func (x *TransactionStatus) String() string {
 func (*TransactionStatus) ProtoMessage() {}
 
 func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[15]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1327,7 @@ func (x *TransactionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionStatus.ProtoReflect.Descriptor instead.
 func (*TransactionStatus) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{15}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TransactionStatus) GetId() []byte {
@@ -1184,7 +1394,7 @@ type Transaction struct {
 
 func (x *Transaction) Reset() {
 	*x = Transaction{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1406,7 @@ func (x *Transaction) String() string {
 func (*Transaction) ProtoMessage() {}
 
 func (x *Transaction) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[16]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1419,7 @@ func (x *Transaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
 func (*Transaction) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{16}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Transaction) GetStatus() *TransactionStatus {
@@ -1271,7 +1481,7 @@ type GetTransactionRequest struct {
 
 func (x *GetTransactionRequest) Reset() {
 	*x = GetTransactionRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1493,7 @@ func (x *GetTransactionRequest) String() string {
 func (*GetTransactionRequest) ProtoMessage() {}
 
 func (x *GetTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[17]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1506,7 @@ func (x *GetTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransactionRequest.ProtoReflect.Descriptor instead.
 func (*GetTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{17}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetTransactionRequest) GetId() []byte {
@@ -1322,7 +1532,7 @@ type GetTransactionResponse struct {
 
 func (x *GetTransactionResponse) Reset() {
 	*x = GetTransactionResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1334,7 +1544,7 @@ func (x *GetTransactionResponse) String() string {
 func (*GetTransactionResponse) ProtoMessage() {}
 
 func (x *GetTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1347,7 +1557,7 @@ func (x *GetTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransactionResponse.ProtoReflect.Descriptor instead.
 func (*GetTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{18}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetTransactionResponse) GetTransaction() *Transaction {
@@ -1368,7 +1578,7 @@ type WaitTransactionRequest struct {
 
 func (x *WaitTransactionRequest) Reset() {
 	*x = WaitTransactionRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1590,7 @@ func (x *WaitTransactionRequest) String() string {
 func (*WaitTransactionRequest) ProtoMessage() {}
 
 func (x *WaitTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1603,7 @@ func (x *WaitTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionRequest.ProtoReflect.Descriptor instead.
 func (*WaitTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{19}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WaitTransactionRequest) GetId() []byte {
@@ -1441,7 +1651,7 @@ type BlockHeader struct {
 
 func (x *BlockHeader) Reset() {
 	*x = BlockHeader{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1453,7 +1663,7 @@ func (x *BlockHeader) String() string {
 func (*BlockHeader) ProtoMessage() {}
 
 func (x *BlockHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1466,7 +1676,7 @@ func (x *BlockHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockHeader.ProtoReflect.Descriptor instead.
 func (*BlockHeader) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{20}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BlockHeader) GetHeight() uint64 {
@@ -1591,7 +1801,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1813,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1826,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{21}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Block) GetHeader() *BlockHeader {
@@ -1634,20 +1844,21 @@ func (x *Block) GetTransactions() []*TransactionSummary {
 }
 
 type TransactionSummary struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
-	Signer        string                 `protobuf:"bytes,2,opt,name=signer,proto3" json:"signer,omitempty"`
-	Postings      []*Posting             `protobuf:"bytes,3,rep,name=postings,proto3" json:"postings,omitempty"` // the first few
-	PostingCount  uint32                 `protobuf:"varint,4,opt,name=posting_count,json=postingCount,proto3" json:"posting_count,omitempty"`
-	RecordCount   uint32                 `protobuf:"varint,5,opt,name=record_count,json=recordCount,proto3" json:"record_count,omitempty"`
-	Note          string                 `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"` // the first 200 bytes
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Status           *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	Signer           string                 `protobuf:"bytes,2,opt,name=signer,proto3" json:"signer,omitempty"`
+	Postings         []*Posting             `protobuf:"bytes,3,rep,name=postings,proto3" json:"postings,omitempty"` // the first few
+	PostingCount     uint32                 `protobuf:"varint,4,opt,name=posting_count,json=postingCount,proto3" json:"posting_count,omitempty"`
+	RecordCount      uint32                 `protobuf:"varint,5,opt,name=record_count,json=recordCount,proto3" json:"record_count,omitempty"`
+	Note             string                 `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"` // the first 200 bytes
+	MembershipChange *MembershipChange      `protobuf:"bytes,7,opt,name=membership_change,json=membershipChange,proto3" json:"membership_change,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *TransactionSummary) Reset() {
 	*x = TransactionSummary{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1659,7 +1870,7 @@ func (x *TransactionSummary) String() string {
 func (*TransactionSummary) ProtoMessage() {}
 
 func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1672,7 +1883,7 @@ func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionSummary.ProtoReflect.Descriptor instead.
 func (*TransactionSummary) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{22}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TransactionSummary) GetStatus() *TransactionStatus {
@@ -1717,6 +1928,13 @@ func (x *TransactionSummary) GetNote() string {
 	return ""
 }
 
+func (x *TransactionSummary) GetMembershipChange() *MembershipChange {
+	if x != nil {
+		return x.MembershipChange
+	}
+	return nil
+}
+
 type GetBlockRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Block:
@@ -1734,7 +1952,7 @@ type GetBlockRequest struct {
 
 func (x *GetBlockRequest) Reset() {
 	*x = GetBlockRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1964,7 @@ func (x *GetBlockRequest) String() string {
 func (*GetBlockRequest) ProtoMessage() {}
 
 func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1977,7 @@ func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockRequest.ProtoReflect.Descriptor instead.
 func (*GetBlockRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetBlockRequest) GetBlock() isGetBlockRequest_Block {
@@ -1857,7 +2075,7 @@ type GetBlockResponse struct {
 
 func (x *GetBlockResponse) Reset() {
 	*x = GetBlockResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +2087,7 @@ func (x *GetBlockResponse) String() string {
 func (*GetBlockResponse) ProtoMessage() {}
 
 func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +2100,7 @@ func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockResponse.ProtoReflect.Descriptor instead.
 func (*GetBlockResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetBlockResponse) GetBlock() *Block {
@@ -1911,7 +2129,7 @@ type ListBlocksRequest struct {
 
 func (x *ListBlocksRequest) Reset() {
 	*x = ListBlocksRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1923,7 +2141,7 @@ func (x *ListBlocksRequest) String() string {
 func (*ListBlocksRequest) ProtoMessage() {}
 
 func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1936,7 +2154,7 @@ func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksRequest.ProtoReflect.Descriptor instead.
 func (*ListBlocksRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListBlocksRequest) GetFromHeight() uint64 {
@@ -1977,7 +2195,7 @@ type ListBlocksResponse struct {
 
 func (x *ListBlocksResponse) Reset() {
 	*x = ListBlocksResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2207,7 @@ func (x *ListBlocksResponse) String() string {
 func (*ListBlocksResponse) ProtoMessage() {}
 
 func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2220,7 @@ func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksResponse.ProtoReflect.Descriptor instead.
 func (*ListBlocksResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListBlocksResponse) GetBlocks() []*BlockHeader {
@@ -2029,7 +2247,7 @@ type Balance struct {
 
 func (x *Balance) Reset() {
 	*x = Balance{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2259,7 @@ func (x *Balance) String() string {
 func (*Balance) ProtoMessage() {}
 
 func (x *Balance) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2272,7 @@ func (x *Balance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Balance.ProtoReflect.Descriptor instead.
 func (*Balance) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Balance) GetAsset() string {
@@ -2086,7 +2304,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2316,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2329,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Account) GetAccount() string {
@@ -2172,7 +2390,7 @@ type GetAccountRequest struct {
 
 func (x *GetAccountRequest) Reset() {
 	*x = GetAccountRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2184,7 +2402,7 @@ func (x *GetAccountRequest) String() string {
 func (*GetAccountRequest) ProtoMessage() {}
 
 func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2197,7 +2415,7 @@ func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountRequest.ProtoReflect.Descriptor instead.
 func (*GetAccountRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetAccountRequest) GetAccount() string {
@@ -2216,7 +2434,7 @@ type GetAccountResponse struct {
 
 func (x *GetAccountResponse) Reset() {
 	*x = GetAccountResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2446,7 @@ func (x *GetAccountResponse) String() string {
 func (*GetAccountResponse) ProtoMessage() {}
 
 func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2459,7 @@ func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountResponse.ProtoReflect.Descriptor instead.
 func (*GetAccountResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetAccountResponse) GetAccount() *Account {
@@ -2262,7 +2480,7 @@ type ListAccountsRequest struct {
 
 func (x *ListAccountsRequest) Reset() {
 	*x = ListAccountsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2492,7 @@ func (x *ListAccountsRequest) String() string {
 func (*ListAccountsRequest) ProtoMessage() {}
 
 func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2505,7 @@ func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsRequest.ProtoReflect.Descriptor instead.
 func (*ListAccountsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListAccountsRequest) GetPrefix() string {
@@ -2321,7 +2539,7 @@ type ListAccountsResponse struct {
 
 func (x *ListAccountsResponse) Reset() {
 	*x = ListAccountsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2551,7 @@ func (x *ListAccountsResponse) String() string {
 func (*ListAccountsResponse) ProtoMessage() {}
 
 func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2564,7 @@ func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsResponse.ProtoReflect.Descriptor instead.
 func (*ListAccountsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListAccountsResponse) GetAccounts() []*Account {
@@ -2379,7 +2597,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2609,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2622,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HistoryEntry) GetTransactionId() []byte {
@@ -2475,7 +2693,7 @@ type ListHistoryRequest struct {
 
 func (x *ListHistoryRequest) Reset() {
 	*x = ListHistoryRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2705,7 @@ func (x *ListHistoryRequest) String() string {
 func (*ListHistoryRequest) ProtoMessage() {}
 
 func (x *ListHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2718,7 @@ func (x *ListHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoryRequest.ProtoReflect.Descriptor instead.
 func (*ListHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListHistoryRequest) GetAccount() string {
@@ -2541,7 +2759,7 @@ type ListHistoryResponse struct {
 
 func (x *ListHistoryResponse) Reset() {
 	*x = ListHistoryResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2771,7 @@ func (x *ListHistoryResponse) String() string {
 func (*ListHistoryResponse) ProtoMessage() {}
 
 func (x *ListHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2784,7 @@ func (x *ListHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoryResponse.ProtoReflect.Descriptor instead.
 func (*ListHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListHistoryResponse) GetEntries() []*HistoryEntry {
@@ -2592,7 +2810,7 @@ type GetRecordRequest struct {
 
 func (x *GetRecordRequest) Reset() {
 	*x = GetRecordRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2604,7 +2822,7 @@ func (x *GetRecordRequest) String() string {
 func (*GetRecordRequest) ProtoMessage() {}
 
 func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2617,7 +2835,7 @@ func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordRequest.ProtoReflect.Descriptor instead.
 func (*GetRecordRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetRecordRequest) GetKey() string {
@@ -2637,7 +2855,7 @@ type GetRecordResponse struct {
 
 func (x *GetRecordResponse) Reset() {
 	*x = GetRecordResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2867,7 @@ func (x *GetRecordResponse) String() string {
 func (*GetRecordResponse) ProtoMessage() {}
 
 func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2662,7 +2880,7 @@ func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordResponse.ProtoReflect.Descriptor instead.
 func (*GetRecordResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetRecordResponse) GetRecord() *Record {
@@ -2691,7 +2909,7 @@ type Organisation struct {
 
 func (x *Organisation) Reset() {
 	*x = Organisation{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2703,7 +2921,7 @@ func (x *Organisation) String() string {
 func (*Organisation) ProtoMessage() {}
 
 func (x *Organisation) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2716,7 +2934,7 @@ func (x *Organisation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Organisation.ProtoReflect.Descriptor instead.
 func (*Organisation) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Organisation) GetName() string {
@@ -2756,7 +2974,7 @@ type GetOrganisationRequest struct {
 
 func (x *GetOrganisationRequest) Reset() {
 	*x = GetOrganisationRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +2986,7 @@ func (x *GetOrganisationRequest) String() string {
 func (*GetOrganisationRequest) ProtoMessage() {}
 
 func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +2999,7 @@ func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationRequest.ProtoReflect.Descriptor instead.
 func (*GetOrganisationRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetOrganisationRequest) GetName() string {
@@ -2800,7 +3018,7 @@ type GetOrganisationResponse struct {
 
 func (x *GetOrganisationResponse) Reset() {
 	*x = GetOrganisationResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2812,7 +3030,7 @@ func (x *GetOrganisationResponse) String() string {
 func (*GetOrganisationResponse) ProtoMessage() {}
 
 func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2825,7 +3043,7 @@ func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationResponse.ProtoReflect.Descriptor instead.
 func (*GetOrganisationResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetOrganisationResponse) GetOrganisation() *Organisation {
@@ -2845,7 +3063,7 @@ type ListOrganisationsRequest struct {
 
 func (x *ListOrganisationsRequest) Reset() {
 	*x = ListOrganisationsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2857,7 +3075,7 @@ func (x *ListOrganisationsRequest) String() string {
 func (*ListOrganisationsRequest) ProtoMessage() {}
 
 func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2870,7 +3088,7 @@ func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListOrganisationsRequest) GetPageSize() uint32 {
@@ -2897,7 +3115,7 @@ type ListOrganisationsResponse struct {
 
 func (x *ListOrganisationsResponse) Reset() {
 	*x = ListOrganisationsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2909,7 +3127,7 @@ func (x *ListOrganisationsResponse) String() string {
 func (*ListOrganisationsResponse) ProtoMessage() {}
 
 func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2922,7 +3140,7 @@ func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListOrganisationsResponse) GetOrganisations() []*Organisation {
@@ -2941,7 +3159,7 @@ func (x *ListOrganisationsResponse) GetNextPageToken() string {
 
 type GetNonceRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"`
+	Organisation  string                 `protobuf:"bytes,1,opt,name=organisation,proto3" json:"organisation,omitempty"` // empty: the operators of the chain
 	Stream        uint64                 `protobuf:"varint,2,opt,name=stream,proto3" json:"stream,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2949,7 +3167,7 @@ type GetNonceRequest struct {
 
 func (x *GetNonceRequest) Reset() {
 	*x = GetNonceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2961,7 +3179,7 @@ func (x *GetNonceRequest) String() string {
 func (*GetNonceRequest) ProtoMessage() {}
 
 func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2974,7 +3192,7 @@ func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceRequest.ProtoReflect.Descriptor instead.
 func (*GetNonceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetNonceRequest) GetOrganisation() string {
@@ -3000,7 +3218,7 @@ type GetNonceResponse struct {
 
 func (x *GetNonceResponse) Reset() {
 	*x = GetNonceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3012,7 +3230,7 @@ func (x *GetNonceResponse) String() string {
 func (*GetNonceResponse) ProtoMessage() {}
 
 func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3025,7 +3243,7 @@ func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceResponse.ProtoReflect.Descriptor instead.
 func (*GetNonceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetNonceResponse) GetNextSequence() uint64 {
@@ -3046,7 +3264,7 @@ type ProofStep struct {
 
 func (x *ProofStep) Reset() {
 	*x = ProofStep{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3058,7 +3276,7 @@ func (x *ProofStep) String() string {
 func (*ProofStep) ProtoMessage() {}
 
 func (x *ProofStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3071,7 +3289,7 @@ func (x *ProofStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProofStep.ProtoReflect.Descriptor instead.
 func (*ProofStep) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ProofStep) GetSibling() []byte {
@@ -3109,7 +3327,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3339,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3352,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Proof) GetTransactionId() []byte {
@@ -3231,7 +3449,7 @@ type GetProofRequest struct {
 
 func (x *GetProofRequest) Reset() {
 	*x = GetProofRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3461,7 @@ func (x *GetProofRequest) String() string {
 func (*GetProofRequest) ProtoMessage() {}
 
 func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3474,7 @@ func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofRequest.ProtoReflect.Descriptor instead.
 func (*GetProofRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *GetProofRequest) GetId() []byte {
@@ -3282,7 +3500,7 @@ type GetProofResponse struct {
 
 func (x *GetProofResponse) Reset() {
 	*x = GetProofResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3512,7 @@ func (x *GetProofResponse) String() string {
 func (*GetProofResponse) ProtoMessage() {}
 
 func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3307,7 +3525,7 @@ func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofResponse.ProtoReflect.Descriptor instead.
 func (*GetProofResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetProofResponse) GetProof() *Proof {
@@ -3326,7 +3544,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3556,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3569,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -3370,7 +3588,7 @@ type SearchResponse struct {
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3382,7 +3600,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3395,7 +3613,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SearchResponse) GetHits() []*SearchHit {
@@ -3416,7 +3634,7 @@ type SearchHit struct {
 
 func (x *SearchHit) Reset() {
 	*x = SearchHit{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3646,7 @@ func (x *SearchHit) String() string {
 func (*SearchHit) ProtoMessage() {}
 
 func (x *SearchHit) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3659,7 @@ func (x *SearchHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
 func (*SearchHit) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SearchHit) GetKind() string {
@@ -3482,7 +3700,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3494,7 +3712,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3507,7 +3725,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *EngineState) GetEngine() string {
@@ -3602,7 +3820,7 @@ type NodeState struct {
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3832,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3845,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *NodeState) GetIndex() uint32 {
@@ -3792,13 +4010,18 @@ type MemberState struct {
 	StoredHeight  uint64                 `protobuf:"varint,10,opt,name=stored_height,json=storedHeight,proto3" json:"stored_height,omitempty"`
 	LastHeardMs   uint64                 `protobuf:"varint,11,opt,name=last_heard_ms,json=lastHeardMs,proto3" json:"last_heard_ms,omitempty"`
 	Self          bool                   `protobuf:"varint,12,opt,name=self,proto3" json:"self,omitempty"`
+	Key           []byte                 `protobuf:"bytes,13,opt,name=key,proto3" json:"key,omitempty"`                                        // its identity in the chain
+	Address       string                 `protobuf:"bytes,14,opt,name=address,proto3" json:"address,omitempty"`                                // where the others find it, as the chain has it
+	JoinedHeight  uint64                 `protobuf:"varint,15,opt,name=joined_height,json=joinedHeight,proto3" json:"joined_height,omitempty"` // the block that let it in; 0: it was there from the beginning
+	Standing      MemberStanding         `protobuf:"varint,16,opt,name=standing,proto3,enum=ledgerd.v1.MemberStanding" json:"standing,omitempty"`
+	Mode          NodeMode               `protobuf:"varint,17,opt,name=mode,proto3,enum=ledgerd.v1.NodeMode" json:"mode,omitempty"` // as it said last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3810,7 +4033,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3823,7 +4046,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -3910,6 +4133,187 @@ func (x *MemberState) GetSelf() bool {
 	return false
 }
 
+func (x *MemberState) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *MemberState) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *MemberState) GetJoinedHeight() uint64 {
+	if x != nil {
+		return x.JoinedHeight
+	}
+	return 0
+}
+
+func (x *MemberState) GetStanding() MemberStanding {
+	if x != nil {
+		return x.Standing
+	}
+	return MemberStanding_MEMBER_STANDING_UNSPECIFIED
+}
+
+func (x *MemberState) GetMode() NodeMode {
+	if x != nil {
+		return x.Mode
+	}
+	return NodeMode_NODE_MODE_UNSPECIFIED
+}
+
+// A node that was a member and left. Its index and key are not used again.
+type FormerMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Key           []byte                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	JoinedHeight  uint64                 `protobuf:"varint,4,opt,name=joined_height,json=joinedHeight,proto3" json:"joined_height,omitempty"`
+	LeftHeight    uint64                 `protobuf:"varint,5,opt,name=left_height,json=leftHeight,proto3" json:"left_height,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FormerMember) Reset() {
+	*x = FormerMember{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FormerMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FormerMember) ProtoMessage() {}
+
+func (x *FormerMember) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
+func (*FormerMember) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *FormerMember) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *FormerMember) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *FormerMember) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *FormerMember) GetJoinedHeight() uint64 {
+	if x != nil {
+		return x.JoinedHeight
+	}
+	return 0
+}
+
+func (x *FormerMember) GetLeftHeight() uint64 {
+	if x != nil {
+		return x.LeftHeight
+	}
+	return 0
+}
+
+// What all members have to have set alike.
+type OrderingSettings struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Engine          string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"` // allconcur or allconcur+
+	TargetNines     uint32                 `protobuf:"varint,2,opt,name=target_nines,json=targetNines,proto3" json:"target_nines,omitempty"`
+	ServerMttfHours uint32                 `protobuf:"varint,3,opt,name=server_mttf_hours,json=serverMttfHours,proto3" json:"server_mttf_hours,omitempty"`
+	BatchBytesMax   uint32                 `protobuf:"varint,4,opt,name=batch_bytes_max,json=batchBytesMax,proto3" json:"batch_bytes_max,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *OrderingSettings) Reset() {
+	*x = OrderingSettings{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OrderingSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OrderingSettings) ProtoMessage() {}
+
+func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
+func (*OrderingSettings) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *OrderingSettings) GetEngine() string {
+	if x != nil {
+		return x.Engine
+	}
+	return ""
+}
+
+func (x *OrderingSettings) GetTargetNines() uint32 {
+	if x != nil {
+		return x.TargetNines
+	}
+	return 0
+}
+
+func (x *OrderingSettings) GetServerMttfHours() uint32 {
+	if x != nil {
+		return x.ServerMttfHours
+	}
+	return 0
+}
+
+func (x *OrderingSettings) GetBatchBytesMax() uint32 {
+	if x != nil {
+		return x.BatchBytesMax
+	}
+	return 0
+}
+
 type DigraphEdge struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	From          uint32                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
@@ -3920,7 +4324,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3932,7 +4336,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3945,7 +4349,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -3976,13 +4380,17 @@ type ClusterState struct {
 	TimeMs            uint64                 `protobuf:"varint,10,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
 	TransactionsTotal uint64                 `protobuf:"varint,11,opt,name=transactions_total,json=transactionsTotal,proto3" json:"transactions_total,omitempty"`
 	AccountsTotal     uint64                 `protobuf:"varint,12,opt,name=accounts_total,json=accountsTotal,proto3" json:"accounts_total,omitempty"`
+	MembershipNumber  uint64                 `protobuf:"varint,13,opt,name=membership_number,json=membershipNumber,proto3" json:"membership_number,omitempty"` // changes of the members since the beginning
+	MembershipHeight  uint64                 `protobuf:"varint,14,opt,name=membership_height,json=membershipHeight,proto3" json:"membership_height,omitempty"` // the block of the last change; 0: there was none
+	Former            []*FormerMember        `protobuf:"bytes,15,rep,name=former,proto3" json:"former,omitempty"`
+	Ordering          *OrderingSettings      `protobuf:"bytes,16,opt,name=ordering,proto3" json:"ordering,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +4402,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +4415,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -4094,6 +4502,34 @@ func (x *ClusterState) GetAccountsTotal() uint64 {
 	return 0
 }
 
+func (x *ClusterState) GetMembershipNumber() uint64 {
+	if x != nil {
+		return x.MembershipNumber
+	}
+	return 0
+}
+
+func (x *ClusterState) GetMembershipHeight() uint64 {
+	if x != nil {
+		return x.MembershipHeight
+	}
+	return 0
+}
+
+func (x *ClusterState) GetFormer() []*FormerMember {
+	if x != nil {
+		return x.Former
+	}
+	return nil
+}
+
+func (x *ClusterState) GetOrdering() *OrderingSettings {
+	if x != nil {
+		return x.Ordering
+	}
+	return nil
+}
+
 type GetNodeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4102,7 +4538,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4114,7 +4550,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4563,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
 }
 
 type GetNodeResponse struct {
@@ -4139,7 +4575,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4151,7 +4587,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4164,7 +4600,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -4182,7 +4618,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4630,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4643,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
 }
 
 type GetClusterResponse struct {
@@ -4219,7 +4655,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4667,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,12 +4680,116 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
 	if x != nil {
 		return x.Cluster
+	}
+	return nil
+}
+
+type GetGenesisRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetGenesisRequest) Reset() {
+	*x = GetGenesisRequest{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetGenesisRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetGenesisRequest) ProtoMessage() {}
+
+func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetGenesisRequest.ProtoReflect.Descriptor instead.
+func (*GetGenesisRequest) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+}
+
+type GetGenesisResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Canonical     []byte                 `protobuf:"bytes,1,opt,name=canonical,proto3" json:"canonical,omitempty"` // SHA-256(hash_prefix || this) is the hash
+	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	HashHex       string                 `protobuf:"bytes,3,opt,name=hash_hex,json=hashHex,proto3" json:"hash_hex,omitempty"`
+	HashPrefix    []byte                 `protobuf:"bytes,4,opt,name=hash_prefix,json=hashPrefix,proto3" json:"hash_prefix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetGenesisResponse) Reset() {
+	*x = GetGenesisResponse{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetGenesisResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetGenesisResponse) ProtoMessage() {}
+
+func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetGenesisResponse.ProtoReflect.Descriptor instead.
+func (*GetGenesisResponse) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *GetGenesisResponse) GetCanonical() []byte {
+	if x != nil {
+		return x.Canonical
+	}
+	return nil
+}
+
+func (x *GetGenesisResponse) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *GetGenesisResponse) GetHashHex() string {
+	if x != nil {
+		return x.HashHex
+	}
+	return ""
+}
+
+func (x *GetGenesisResponse) GetHashPrefix() []byte {
+	if x != nil {
+		return x.HashPrefix
 	}
 	return nil
 }
@@ -4262,7 +4802,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4274,7 +4814,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4287,7 +4827,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
 }
 
 type WatchClusterResponse struct {
@@ -4299,7 +4839,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4311,7 +4851,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4324,7 +4864,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -4344,7 +4884,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4356,7 +4896,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4369,7 +4909,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -4396,7 +4936,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4408,7 +4948,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4421,7 +4961,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -4459,10 +4999,18 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vpublic_keys\x18\x02 \x03(\fR\n" +
 	"publicKeys\x12\x14\n" +
-	"\x05shard\x18\x03 \x01(\rR\x05shard\";\n" +
+	"\x05shard\x18\x03 \x01(\rR\x05shard\"H\n" +
+	"\x06Member\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\"^\n" +
+	"\x10MembershipChange\x12(\n" +
+	"\x04join\x18\x01 \x01(\v2\x12.ledgerd.v1.MemberH\x00R\x04join\x12\x16\n" +
+	"\x05leave\x18\x02 \x01(\rH\x00R\x05leaveB\b\n" +
+	"\x06change\";\n" +
 	"\x05Nonce\x12\x16\n" +
 	"\x06stream\x18\x01 \x01(\x04R\x06stream\x12\x1a\n" +
-	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xe8\x02\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xb3\x03\n" +
 	"\x0fTransactionBody\x12J\n" +
 	"\rorganisations\x18\x01 \x03(\v2$.ledgerd.v1.OrganisationRegistrationR\rorganisations\x126\n" +
 	"\baccounts\x18\x02 \x03(\v2\x1a.ledgerd.v1.AccountOpeningR\baccounts\x12/\n" +
@@ -4472,7 +5020,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06signer\x18\x06 \x01(\tR\x06signer\x12'\n" +
 	"\x05nonce\x18\a \x01(\v2\x11.ledgerd.v1.NonceR\x05nonce\x12\x1d\n" +
 	"\n" +
-	"last_valid\x18\b \x01(\x04R\tlastValid\"l\n" +
+	"last_valid\x18\b \x01(\x04R\tlastValid\x12I\n" +
+	"\x11membership_change\x18\t \x01(\v2\x1c.ledgerd.v1.MembershipChangeR\x10membershipChange\"l\n" +
 	"\tSignature\x12\"\n" +
 	"\forganisation\x18\x01 \x01(\tR\forganisation\x12\x1d\n" +
 	"\n" +
@@ -4556,14 +5105,15 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\tcanonical\x18\x10 \x01(\fR\tcanonical\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xf0\x01\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xbb\x02\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
 	"\bpostings\x18\x03 \x03(\v2\x13.ledgerd.v1.PostingR\bpostings\x12#\n" +
 	"\rposting_count\x18\x04 \x01(\rR\fpostingCount\x12!\n" +
 	"\frecord_count\x18\x05 \x01(\rR\vrecordCount\x12\x12\n" +
-	"\x04note\x18\x06 \x01(\tR\x04note\"\xb9\x01\n" +
+	"\x04note\x18\x06 \x01(\tR\x04note\x12I\n" +
+	"\x11membership_change\x18\a \x01(\v2\x1c.ledgerd.v1.MembershipChangeR\x10membershipChange\"\xb9\x01\n" +
 	"\x0fGetBlockRequest\x12\x18\n" +
 	"\x06height\x18\x01 \x01(\x04H\x00R\x06height\x12\x14\n" +
 	"\x04hash\x18\x02 \x01(\fH\x00R\x04hash\x12\x1b\n" +
@@ -4725,7 +5275,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\aversion\x18\x13 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
 	"reads_only\x18\x14 \x01(\bR\treadsOnly\x12&\n" +
-	"\x0fdisk_free_bytes\x18\x15 \x01(\x04R\rdiskFreeBytes\"\xf0\x02\n" +
+	"\x0fdisk_free_bytes\x18\x15 \x01(\x04R\rdiskFreeBytes\"\xa3\x04\n" +
 	"\vMemberState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -4740,10 +5290,27 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\rstored_height\x18\n" +
 	" \x01(\x04R\fstoredHeight\x12\"\n" +
 	"\rlast_heard_ms\x18\v \x01(\x04R\vlastHeardMs\x12\x12\n" +
-	"\x04self\x18\f \x01(\bR\x04self\"1\n" +
+	"\x04self\x18\f \x01(\bR\x04self\x12\x10\n" +
+	"\x03key\x18\r \x01(\fR\x03key\x12\x18\n" +
+	"\aaddress\x18\x0e \x01(\tR\aaddress\x12#\n" +
+	"\rjoined_height\x18\x0f \x01(\x04R\fjoinedHeight\x126\n" +
+	"\bstanding\x18\x10 \x01(\x0e2\x1a.ledgerd.v1.MemberStandingR\bstanding\x12(\n" +
+	"\x04mode\x18\x11 \x01(\x0e2\x14.ledgerd.v1.NodeModeR\x04mode\"\x90\x01\n" +
+	"\fFormerMember\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\fR\x03key\x12#\n" +
+	"\rjoined_height\x18\x04 \x01(\x04R\fjoinedHeight\x12\x1f\n" +
+	"\vleft_height\x18\x05 \x01(\x04R\n" +
+	"leftHeight\"\xa1\x01\n" +
+	"\x10OrderingSettings\x12\x16\n" +
+	"\x06engine\x18\x01 \x01(\tR\x06engine\x12!\n" +
+	"\ftarget_nines\x18\x02 \x01(\rR\vtargetNines\x12*\n" +
+	"\x11server_mttf_hours\x18\x03 \x01(\rR\x0fserverMttfHours\x12&\n" +
+	"\x0fbatch_bytes_max\x18\x04 \x01(\rR\rbatchBytesMax\"1\n" +
 	"\vDigraphEdge\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\rR\x04from\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\rR\x02to\"\xba\x03\n" +
+	"\x02to\x18\x02 \x01(\rR\x02to\"\x80\x05\n" +
 	"\fClusterState\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\tR\x05chain\x12!\n" +
 	"\fgenesis_hash\x18\x02 \x01(\fR\vgenesisHash\x12\x14\n" +
@@ -4757,13 +5324,24 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\atime_ms\x18\n" +
 	" \x01(\x04R\x06timeMs\x12-\n" +
 	"\x12transactions_total\x18\v \x01(\x04R\x11transactionsTotal\x12%\n" +
-	"\x0eaccounts_total\x18\f \x01(\x04R\raccountsTotal\"\x10\n" +
+	"\x0eaccounts_total\x18\f \x01(\x04R\raccountsTotal\x12+\n" +
+	"\x11membership_number\x18\r \x01(\x04R\x10membershipNumber\x12+\n" +
+	"\x11membership_height\x18\x0e \x01(\x04R\x10membershipHeight\x120\n" +
+	"\x06former\x18\x0f \x03(\v2\x18.ledgerd.v1.FormerMemberR\x06former\x128\n" +
+	"\bordering\x18\x10 \x01(\v2\x1c.ledgerd.v1.OrderingSettingsR\bordering\"\x10\n" +
 	"\x0eGetNodeRequest\"<\n" +
 	"\x0fGetNodeResponse\x12)\n" +
 	"\x04node\x18\x01 \x01(\v2\x15.ledgerd.v1.NodeStateR\x04node\"\x13\n" +
 	"\x11GetClusterRequest\"H\n" +
 	"\x12GetClusterResponse\x122\n" +
-	"\acluster\x18\x01 \x01(\v2\x18.ledgerd.v1.ClusterStateR\acluster\"\x15\n" +
+	"\acluster\x18\x01 \x01(\v2\x18.ledgerd.v1.ClusterStateR\acluster\"\x13\n" +
+	"\x11GetGenesisRequest\"\x82\x01\n" +
+	"\x12GetGenesisResponse\x12\x1c\n" +
+	"\tcanonical\x18\x01 \x01(\fR\tcanonical\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x19\n" +
+	"\bhash_hex\x18\x03 \x01(\tR\ahashHex\x12\x1f\n" +
+	"\vhash_prefix\x18\x04 \x01(\fR\n" +
+	"hashPrefix\"\x15\n" +
 	"\x13WatchClusterRequest\"J\n" +
 	"\x14WatchClusterResponse\x122\n" +
 	"\acluster\x18\x01 \x01(\v2\x18.ledgerd.v1.ClusterStateR\acluster\"`\n" +
@@ -4795,7 +5373,13 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x12NODE_MODE_ORDERING\x10\x02\x12\x17\n" +
 	"\x13NODE_MODE_FOLLOWING\x10\x03\x12\x14\n" +
 	"\x10NODE_MODE_HALTED\x10\x04\x12\x16\n" +
-	"\x12NODE_MODE_STOPPING\x10\x052\xfa\f\n" +
+	"\x12NODE_MODE_STOPPING\x10\x05*\xaf\x01\n" +
+	"\x0eMemberStanding\x12\x1f\n" +
+	"\x1bMEMBER_STANDING_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
+	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
+	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xcc\r\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
@@ -4818,7 +5402,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06Search\x12\x19.ledgerd.v1.SearchRequest\x1a\x1a.ledgerd.v1.SearchResponse\"\x03\x90\x02\x01\x12G\n" +
 	"\aGetNode\x12\x1a.ledgerd.v1.GetNodeRequest\x1a\x1b.ledgerd.v1.GetNodeResponse\"\x03\x90\x02\x01\x12P\n" +
 	"\n" +
-	"GetCluster\x12\x1d.ledgerd.v1.GetClusterRequest\x1a\x1e.ledgerd.v1.GetClusterResponse\"\x03\x90\x02\x01\x12L\n" +
+	"GetCluster\x12\x1d.ledgerd.v1.GetClusterRequest\x1a\x1e.ledgerd.v1.GetClusterResponse\"\x03\x90\x02\x01\x12P\n" +
+	"\n" +
+	"GetGenesis\x12\x1d.ledgerd.v1.GetGenesisRequest\x1a\x1e.ledgerd.v1.GetGenesisResponse\"\x03\x90\x02\x01\x12L\n" +
 	"\tSubscribe\x12\x1c.ledgerd.v1.SubscribeRequest\x1a\x1d.ledgerd.v1.SubscribeResponse\"\x000\x01\x12U\n" +
 	"\fWatchCluster\x12\x1f.ledgerd.v1.WatchClusterRequest\x1a .ledgerd.v1.WatchClusterResponse\"\x000\x01B9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
 
@@ -4834,173 +5420,189 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 	return file_ledgerd_v1_ledgerd_proto_rawDescData
 }
 
-var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 71)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
 	(NodeMode)(0),                     // 2: ledgerd.v1.NodeMode
-	(*Posting)(nil),                   // 3: ledgerd.v1.Posting
-	(*Record)(nil),                    // 4: ledgerd.v1.Record
-	(*AccountOpening)(nil),            // 5: ledgerd.v1.AccountOpening
-	(*OrganisationRegistration)(nil),  // 6: ledgerd.v1.OrganisationRegistration
-	(*Nonce)(nil),                     // 7: ledgerd.v1.Nonce
-	(*TransactionBody)(nil),           // 8: ledgerd.v1.TransactionBody
-	(*Signature)(nil),                 // 9: ledgerd.v1.Signature
-	(*Bundle)(nil),                    // 10: ledgerd.v1.Bundle
-	(*SubmitRequest)(nil),             // 11: ledgerd.v1.SubmitRequest
-	(*SubmitResponse)(nil),            // 12: ledgerd.v1.SubmitResponse
-	(*SubmitManyRequest)(nil),         // 13: ledgerd.v1.SubmitManyRequest
-	(*SubmitManyResponse)(nil),        // 14: ledgerd.v1.SubmitManyResponse
-	(*BundleOutcome)(nil),             // 15: ledgerd.v1.BundleOutcome
-	(*PrepareRequest)(nil),            // 16: ledgerd.v1.PrepareRequest
-	(*PrepareResponse)(nil),           // 17: ledgerd.v1.PrepareResponse
-	(*TransactionStatus)(nil),         // 18: ledgerd.v1.TransactionStatus
-	(*Transaction)(nil),               // 19: ledgerd.v1.Transaction
-	(*GetTransactionRequest)(nil),     // 20: ledgerd.v1.GetTransactionRequest
-	(*GetTransactionResponse)(nil),    // 21: ledgerd.v1.GetTransactionResponse
-	(*WaitTransactionRequest)(nil),    // 22: ledgerd.v1.WaitTransactionRequest
-	(*BlockHeader)(nil),               // 23: ledgerd.v1.BlockHeader
-	(*Block)(nil),                     // 24: ledgerd.v1.Block
-	(*TransactionSummary)(nil),        // 25: ledgerd.v1.TransactionSummary
-	(*GetBlockRequest)(nil),           // 26: ledgerd.v1.GetBlockRequest
-	(*GetBlockResponse)(nil),          // 27: ledgerd.v1.GetBlockResponse
-	(*ListBlocksRequest)(nil),         // 28: ledgerd.v1.ListBlocksRequest
-	(*ListBlocksResponse)(nil),        // 29: ledgerd.v1.ListBlocksResponse
-	(*Balance)(nil),                   // 30: ledgerd.v1.Balance
-	(*Account)(nil),                   // 31: ledgerd.v1.Account
-	(*GetAccountRequest)(nil),         // 32: ledgerd.v1.GetAccountRequest
-	(*GetAccountResponse)(nil),        // 33: ledgerd.v1.GetAccountResponse
-	(*ListAccountsRequest)(nil),       // 34: ledgerd.v1.ListAccountsRequest
-	(*ListAccountsResponse)(nil),      // 35: ledgerd.v1.ListAccountsResponse
-	(*HistoryEntry)(nil),              // 36: ledgerd.v1.HistoryEntry
-	(*ListHistoryRequest)(nil),        // 37: ledgerd.v1.ListHistoryRequest
-	(*ListHistoryResponse)(nil),       // 38: ledgerd.v1.ListHistoryResponse
-	(*GetRecordRequest)(nil),          // 39: ledgerd.v1.GetRecordRequest
-	(*GetRecordResponse)(nil),         // 40: ledgerd.v1.GetRecordResponse
-	(*Organisation)(nil),              // 41: ledgerd.v1.Organisation
-	(*GetOrganisationRequest)(nil),    // 42: ledgerd.v1.GetOrganisationRequest
-	(*GetOrganisationResponse)(nil),   // 43: ledgerd.v1.GetOrganisationResponse
-	(*ListOrganisationsRequest)(nil),  // 44: ledgerd.v1.ListOrganisationsRequest
-	(*ListOrganisationsResponse)(nil), // 45: ledgerd.v1.ListOrganisationsResponse
-	(*GetNonceRequest)(nil),           // 46: ledgerd.v1.GetNonceRequest
-	(*GetNonceResponse)(nil),          // 47: ledgerd.v1.GetNonceResponse
-	(*ProofStep)(nil),                 // 48: ledgerd.v1.ProofStep
-	(*Proof)(nil),                     // 49: ledgerd.v1.Proof
-	(*GetProofRequest)(nil),           // 50: ledgerd.v1.GetProofRequest
-	(*GetProofResponse)(nil),          // 51: ledgerd.v1.GetProofResponse
-	(*SearchRequest)(nil),             // 52: ledgerd.v1.SearchRequest
-	(*SearchResponse)(nil),            // 53: ledgerd.v1.SearchResponse
-	(*SearchHit)(nil),                 // 54: ledgerd.v1.SearchHit
-	(*EngineState)(nil),               // 55: ledgerd.v1.EngineState
-	(*NodeState)(nil),                 // 56: ledgerd.v1.NodeState
-	(*MemberState)(nil),               // 57: ledgerd.v1.MemberState
-	(*DigraphEdge)(nil),               // 58: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 59: ledgerd.v1.ClusterState
-	(*GetNodeRequest)(nil),            // 60: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 61: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 62: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 63: ledgerd.v1.GetClusterResponse
-	(*WatchClusterRequest)(nil),       // 64: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 65: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 66: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 67: ledgerd.v1.SubscribeResponse
+	(MemberStanding)(0),               // 3: ledgerd.v1.MemberStanding
+	(*Posting)(nil),                   // 4: ledgerd.v1.Posting
+	(*Record)(nil),                    // 5: ledgerd.v1.Record
+	(*AccountOpening)(nil),            // 6: ledgerd.v1.AccountOpening
+	(*OrganisationRegistration)(nil),  // 7: ledgerd.v1.OrganisationRegistration
+	(*Member)(nil),                    // 8: ledgerd.v1.Member
+	(*MembershipChange)(nil),          // 9: ledgerd.v1.MembershipChange
+	(*Nonce)(nil),                     // 10: ledgerd.v1.Nonce
+	(*TransactionBody)(nil),           // 11: ledgerd.v1.TransactionBody
+	(*Signature)(nil),                 // 12: ledgerd.v1.Signature
+	(*Bundle)(nil),                    // 13: ledgerd.v1.Bundle
+	(*SubmitRequest)(nil),             // 14: ledgerd.v1.SubmitRequest
+	(*SubmitResponse)(nil),            // 15: ledgerd.v1.SubmitResponse
+	(*SubmitManyRequest)(nil),         // 16: ledgerd.v1.SubmitManyRequest
+	(*SubmitManyResponse)(nil),        // 17: ledgerd.v1.SubmitManyResponse
+	(*BundleOutcome)(nil),             // 18: ledgerd.v1.BundleOutcome
+	(*PrepareRequest)(nil),            // 19: ledgerd.v1.PrepareRequest
+	(*PrepareResponse)(nil),           // 20: ledgerd.v1.PrepareResponse
+	(*TransactionStatus)(nil),         // 21: ledgerd.v1.TransactionStatus
+	(*Transaction)(nil),               // 22: ledgerd.v1.Transaction
+	(*GetTransactionRequest)(nil),     // 23: ledgerd.v1.GetTransactionRequest
+	(*GetTransactionResponse)(nil),    // 24: ledgerd.v1.GetTransactionResponse
+	(*WaitTransactionRequest)(nil),    // 25: ledgerd.v1.WaitTransactionRequest
+	(*BlockHeader)(nil),               // 26: ledgerd.v1.BlockHeader
+	(*Block)(nil),                     // 27: ledgerd.v1.Block
+	(*TransactionSummary)(nil),        // 28: ledgerd.v1.TransactionSummary
+	(*GetBlockRequest)(nil),           // 29: ledgerd.v1.GetBlockRequest
+	(*GetBlockResponse)(nil),          // 30: ledgerd.v1.GetBlockResponse
+	(*ListBlocksRequest)(nil),         // 31: ledgerd.v1.ListBlocksRequest
+	(*ListBlocksResponse)(nil),        // 32: ledgerd.v1.ListBlocksResponse
+	(*Balance)(nil),                   // 33: ledgerd.v1.Balance
+	(*Account)(nil),                   // 34: ledgerd.v1.Account
+	(*GetAccountRequest)(nil),         // 35: ledgerd.v1.GetAccountRequest
+	(*GetAccountResponse)(nil),        // 36: ledgerd.v1.GetAccountResponse
+	(*ListAccountsRequest)(nil),       // 37: ledgerd.v1.ListAccountsRequest
+	(*ListAccountsResponse)(nil),      // 38: ledgerd.v1.ListAccountsResponse
+	(*HistoryEntry)(nil),              // 39: ledgerd.v1.HistoryEntry
+	(*ListHistoryRequest)(nil),        // 40: ledgerd.v1.ListHistoryRequest
+	(*ListHistoryResponse)(nil),       // 41: ledgerd.v1.ListHistoryResponse
+	(*GetRecordRequest)(nil),          // 42: ledgerd.v1.GetRecordRequest
+	(*GetRecordResponse)(nil),         // 43: ledgerd.v1.GetRecordResponse
+	(*Organisation)(nil),              // 44: ledgerd.v1.Organisation
+	(*GetOrganisationRequest)(nil),    // 45: ledgerd.v1.GetOrganisationRequest
+	(*GetOrganisationResponse)(nil),   // 46: ledgerd.v1.GetOrganisationResponse
+	(*ListOrganisationsRequest)(nil),  // 47: ledgerd.v1.ListOrganisationsRequest
+	(*ListOrganisationsResponse)(nil), // 48: ledgerd.v1.ListOrganisationsResponse
+	(*GetNonceRequest)(nil),           // 49: ledgerd.v1.GetNonceRequest
+	(*GetNonceResponse)(nil),          // 50: ledgerd.v1.GetNonceResponse
+	(*ProofStep)(nil),                 // 51: ledgerd.v1.ProofStep
+	(*Proof)(nil),                     // 52: ledgerd.v1.Proof
+	(*GetProofRequest)(nil),           // 53: ledgerd.v1.GetProofRequest
+	(*GetProofResponse)(nil),          // 54: ledgerd.v1.GetProofResponse
+	(*SearchRequest)(nil),             // 55: ledgerd.v1.SearchRequest
+	(*SearchResponse)(nil),            // 56: ledgerd.v1.SearchResponse
+	(*SearchHit)(nil),                 // 57: ledgerd.v1.SearchHit
+	(*EngineState)(nil),               // 58: ledgerd.v1.EngineState
+	(*NodeState)(nil),                 // 59: ledgerd.v1.NodeState
+	(*MemberState)(nil),               // 60: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 61: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 62: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 63: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 64: ledgerd.v1.ClusterState
+	(*GetNodeRequest)(nil),            // 65: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 66: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 67: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 68: ledgerd.v1.GetClusterResponse
+	(*GetGenesisRequest)(nil),         // 69: ledgerd.v1.GetGenesisRequest
+	(*GetGenesisResponse)(nil),        // 70: ledgerd.v1.GetGenesisResponse
+	(*WatchClusterRequest)(nil),       // 71: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 72: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 73: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 74: ledgerd.v1.SubscribeResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
-	6,  // 0: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
-	5,  // 1: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
-	3,  // 2: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
-	4,  // 3: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
-	7,  // 4: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
-	9,  // 5: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
-	10, // 6: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
-	0,  // 7: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
-	18, // 8: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
-	10, // 9: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
-	0,  // 10: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
-	15, // 11: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
-	18, // 12: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
-	8,  // 13: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
-	1,  // 14: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
-	18, // 15: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	8,  // 16: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	9,  // 17: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
-	19, // 18: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
-	0,  // 19: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
-	0,  // 20: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
-	23, // 21: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
-	25, // 22: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
-	18, // 23: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	3,  // 24: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	24, // 25: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	23, // 26: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	30, // 27: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	31, // 28: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	31, // 29: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
-	30, // 30: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
-	30, // 31: ledgerd.v1.HistoryEntry.balances:type_name -> ledgerd.v1.Balance
-	36, // 32: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	4,  // 33: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	41, // 34: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	41, // 35: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	48, // 36: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	23, // 37: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	49, // 38: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	54, // 39: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,  // 40: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	55, // 41: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	58, // 42: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	57, // 43: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	56, // 44: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	56, // 45: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	59, // 46: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	59, // 47: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	24, // 48: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	11, // 49: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	13, // 50: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	16, // 51: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	20, // 52: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	22, // 53: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	26, // 54: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	28, // 55: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	32, // 56: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	34, // 57: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	37, // 58: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	39, // 59: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	42, // 60: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	44, // 61: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	46, // 62: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	50, // 63: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	52, // 64: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	60, // 65: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	62, // 66: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	66, // 67: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	64, // 68: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	12, // 69: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	14, // 70: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	17, // 71: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	21, // 72: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	21, // 73: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	27, // 74: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	29, // 75: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	33, // 76: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	35, // 77: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	38, // 78: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	40, // 79: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	43, // 80: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	45, // 81: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	47, // 82: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	51, // 83: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	53, // 84: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	61, // 85: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	63, // 86: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	67, // 87: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	65, // 88: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	69, // [69:89] is the sub-list for method output_type
-	49, // [49:69] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	8,  // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
+	7,  // 1: ledgerd.v1.TransactionBody.organisations:type_name -> ledgerd.v1.OrganisationRegistration
+	6,  // 2: ledgerd.v1.TransactionBody.accounts:type_name -> ledgerd.v1.AccountOpening
+	4,  // 3: ledgerd.v1.TransactionBody.postings:type_name -> ledgerd.v1.Posting
+	5,  // 4: ledgerd.v1.TransactionBody.records:type_name -> ledgerd.v1.Record
+	10, // 5: ledgerd.v1.TransactionBody.nonce:type_name -> ledgerd.v1.Nonce
+	9,  // 6: ledgerd.v1.TransactionBody.membership_change:type_name -> ledgerd.v1.MembershipChange
+	12, // 7: ledgerd.v1.Bundle.signatures:type_name -> ledgerd.v1.Signature
+	13, // 8: ledgerd.v1.SubmitRequest.bundle:type_name -> ledgerd.v1.Bundle
+	0,  // 9: ledgerd.v1.SubmitRequest.wait:type_name -> ledgerd.v1.Level
+	21, // 10: ledgerd.v1.SubmitResponse.transactions:type_name -> ledgerd.v1.TransactionStatus
+	13, // 11: ledgerd.v1.SubmitManyRequest.bundles:type_name -> ledgerd.v1.Bundle
+	0,  // 12: ledgerd.v1.SubmitManyRequest.wait:type_name -> ledgerd.v1.Level
+	18, // 13: ledgerd.v1.SubmitManyResponse.outcomes:type_name -> ledgerd.v1.BundleOutcome
+	21, // 14: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
+	11, // 15: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
+	1,  // 16: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
+	21, // 17: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
+	11, // 18: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	12, // 19: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	22, // 20: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
+	0,  // 21: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
+	0,  // 22: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
+	26, // 23: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
+	28, // 24: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
+	21, // 25: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
+	4,  // 26: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	9,  // 27: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	27, // 28: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	26, // 29: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	33, // 30: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
+	34, // 31: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
+	34, // 32: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
+	33, // 33: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
+	33, // 34: ledgerd.v1.HistoryEntry.balances:type_name -> ledgerd.v1.Balance
+	39, // 35: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
+	5,  // 36: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	44, // 37: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	44, // 38: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	51, // 39: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	26, // 40: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	52, // 41: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	57, // 42: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,  // 43: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	58, // 44: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	3,  // 45: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,  // 46: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	63, // 47: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	60, // 48: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	59, // 49: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	61, // 50: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	62, // 51: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	59, // 52: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	64, // 53: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	64, // 54: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	27, // 55: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	14, // 56: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	16, // 57: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	19, // 58: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	23, // 59: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	25, // 60: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	29, // 61: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	31, // 62: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	35, // 63: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	37, // 64: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	40, // 65: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	42, // 66: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	45, // 67: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	47, // 68: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	49, // 69: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	53, // 70: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	55, // 71: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	65, // 72: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	67, // 73: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	69, // 74: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	73, // 75: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	71, // 76: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	15, // 77: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	17, // 78: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	20, // 79: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	24, // 80: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	24, // 81: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	30, // 82: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	32, // 83: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	36, // 84: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	38, // 85: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	41, // 86: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	43, // 87: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	46, // 88: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	48, // 89: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	50, // 90: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	54, // 91: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	56, // 92: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	66, // 93: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	68, // 94: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	70, // 95: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	74, // 96: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	72, // 97: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	77, // [77:98] is the sub-list for method output_type
+	56, // [56:77] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -5008,7 +5610,11 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	if File_ledgerd_v1_ledgerd_proto != nil {
 		return
 	}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[23].OneofWrappers = []any{
+	file_ledgerd_v1_ledgerd_proto_msgTypes[5].OneofWrappers = []any{
+		(*MembershipChange_Join)(nil),
+		(*MembershipChange_Leave)(nil),
+	}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[25].OneofWrappers = []any{
 		(*GetBlockRequest_Height)(nil),
 		(*GetBlockRequest_Hash)(nil),
 		(*GetBlockRequest_HashHex)(nil),
@@ -5019,8 +5625,8 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
-			NumEnums:      3,
-			NumMessages:   65,
+			NumEnums:      4,
+			NumMessages:   71,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

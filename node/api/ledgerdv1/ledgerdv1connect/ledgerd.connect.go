@@ -85,6 +85,9 @@ const (
 	// LedgerServiceGetClusterProcedure is the fully-qualified name of the LedgerService's GetCluster
 	// RPC.
 	LedgerServiceGetClusterProcedure = "/ledgerd.v1.LedgerService/GetCluster"
+	// LedgerServiceGetGenesisProcedure is the fully-qualified name of the LedgerService's GetGenesis
+	// RPC.
+	LedgerServiceGetGenesisProcedure = "/ledgerd.v1.LedgerService/GetGenesis"
 	// LedgerServiceSubscribeProcedure is the fully-qualified name of the LedgerService's Subscribe RPC.
 	LedgerServiceSubscribeProcedure = "/ledgerd.v1.LedgerService/Subscribe"
 	// LedgerServiceWatchClusterProcedure is the fully-qualified name of the LedgerService's
@@ -120,6 +123,8 @@ type LedgerServiceClient interface {
 	Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error)
 	GetNode(context.Context, *connect.Request[ledgerdv1.GetNodeRequest]) (*connect.Response[ledgerdv1.GetNodeResponse], error)
 	GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error)
+	// GetGenesis answers the chain's beginning, for a node that joins: check its hash against what you were told.
+	GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error)
 	// Subscribe streams every block from a height on, first from the store, then as they come. A slow reader falls back to the store and slows nobody;
 	// a reader that was cut off subscribes again from the height after the last one it saw.
 	Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest]) (*connect.ServerStreamForClient[ledgerdv1.SubscribeResponse], error)
@@ -262,6 +267,13 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getGenesis: connect.NewClient[ledgerdv1.GetGenesisRequest, ledgerdv1.GetGenesisResponse](
+			httpClient,
+			baseURL+LedgerServiceGetGenesisProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetGenesis")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		subscribe: connect.NewClient[ledgerdv1.SubscribeRequest, ledgerdv1.SubscribeResponse](
 			httpClient,
 			baseURL+LedgerServiceSubscribeProcedure,
@@ -297,6 +309,7 @@ type ledgerServiceClient struct {
 	search            *connect.Client[ledgerdv1.SearchRequest, ledgerdv1.SearchResponse]
 	getNode           *connect.Client[ledgerdv1.GetNodeRequest, ledgerdv1.GetNodeResponse]
 	getCluster        *connect.Client[ledgerdv1.GetClusterRequest, ledgerdv1.GetClusterResponse]
+	getGenesis        *connect.Client[ledgerdv1.GetGenesisRequest, ledgerdv1.GetGenesisResponse]
 	subscribe         *connect.Client[ledgerdv1.SubscribeRequest, ledgerdv1.SubscribeResponse]
 	watchCluster      *connect.Client[ledgerdv1.WatchClusterRequest, ledgerdv1.WatchClusterResponse]
 }
@@ -391,6 +404,11 @@ func (c *ledgerServiceClient) GetCluster(ctx context.Context, req *connect.Reque
 	return c.getCluster.CallUnary(ctx, req)
 }
 
+// GetGenesis calls ledgerd.v1.LedgerService.GetGenesis.
+func (c *ledgerServiceClient) GetGenesis(ctx context.Context, req *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error) {
+	return c.getGenesis.CallUnary(ctx, req)
+}
+
 // Subscribe calls ledgerd.v1.LedgerService.Subscribe.
 func (c *ledgerServiceClient) Subscribe(ctx context.Context, req *connect.Request[ledgerdv1.SubscribeRequest]) (*connect.ServerStreamForClient[ledgerdv1.SubscribeResponse], error) {
 	return c.subscribe.CallServerStream(ctx, req)
@@ -429,6 +447,8 @@ type LedgerServiceHandler interface {
 	Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error)
 	GetNode(context.Context, *connect.Request[ledgerdv1.GetNodeRequest]) (*connect.Response[ledgerdv1.GetNodeResponse], error)
 	GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error)
+	// GetGenesis answers the chain's beginning, for a node that joins: check its hash against what you were told.
+	GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error)
 	// Subscribe streams every block from a height on, first from the store, then as they come. A slow reader falls back to the store and slows nobody;
 	// a reader that was cut off subscribes again from the height after the last one it saw.
 	Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest], *connect.ServerStream[ledgerdv1.SubscribeResponse]) error
@@ -567,6 +587,13 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetGenesisHandler := connect.NewUnaryHandler(
+		LedgerServiceGetGenesisProcedure,
+		svc.GetGenesis,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetGenesis")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceSubscribeHandler := connect.NewServerStreamHandler(
 		LedgerServiceSubscribeProcedure,
 		svc.Subscribe,
@@ -617,6 +644,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetNodeHandler.ServeHTTP(w, r)
 		case LedgerServiceGetClusterProcedure:
 			ledgerServiceGetClusterHandler.ServeHTTP(w, r)
+		case LedgerServiceGetGenesisProcedure:
+			ledgerServiceGetGenesisHandler.ServeHTTP(w, r)
 		case LedgerServiceSubscribeProcedure:
 			ledgerServiceSubscribeHandler.ServeHTTP(w, r)
 		case LedgerServiceWatchClusterProcedure:
@@ -700,6 +729,10 @@ func (UnimplementedLedgerServiceHandler) GetNode(context.Context, *connect.Reque
 
 func (UnimplementedLedgerServiceHandler) GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetCluster is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetGenesis is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest], *connect.ServerStream[ledgerdv1.SubscribeResponse]) error {

@@ -1,0 +1,99 @@
+package api
+
+import (
+	"context"
+	"fmt"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// genesisHashPrefix is what the hash of a genesis is made of, before the genesis.
+const genesisHashPrefix = "ledgerd/genesis/1\x00"
+
+// GetGenesis shows the chain's beginning.
+func (s *service) GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error) {
+	opened := s.backend.Store()
+	hash := opened.GenesisHash()
+	return connect.NewResponse(&ledgerdv1.GetGenesisResponse{
+		Canonical: opened.Genesis().Encode(), Hash: hash[:], HashHex: hash.String(), HashPrefix: []byte(genesisHashPrefix),
+	}), nil
+}
+
+// cluster is the shard's state: who the members are is the chain's to say, how they do the node's.
+func (s *service) cluster() ClusterState {
+	state := s.backend.ClusterState()
+	opened := s.backend.Store()
+	state.membership, state.former = opened.Membership(), opened.FormerMembers()
+	seen := make(map[uint32]*MemberState, len(state.Members))
+	for i := range state.Members {
+		seen[state.Members[i].Index] = &state.Members[i]
+	}
+	members := make([]MemberState, len(state.membership.Members))
+	for i := range members {
+		member := &state.membership.Members[i]
+		if known := seen[uint32(member.Index)]; known != nil {
+			members[i] = *known
+		} else {
+			members[i] = MemberState{Index: uint32(member.Index), Name: member.Name, FabricAddress: member.Address}
+		}
+	}
+	state.Members = members
+	return state
+}
+
+// standing tells how a member does, by what the node knows of it.
+func (m *MemberState) standing(node *NodeState) ledgerdv1.MemberStanding {
+	switch {
+	case m.Self && node.Mode == ModeOrdering, !m.Self && m.Member && m.Connected:
+		return ledgerdv1.MemberStanding_MEMBER_STANDING_ORDERING
+	case m.Self, m.Connected:
+		return ledgerdv1.MemberStanding_MEMBER_STANDING_FOLLOWING
+	case m.LastHeard.IsZero():
+		return ledgerdv1.MemberStanding_MEMBER_STANDING_NEVER_SEEN
+	}
+	return ledgerdv1.MemberStanding_MEMBER_STANDING_UNREACHABLE
+}
+
+func changeToProto(change *ledger.MembershipChange) *ledgerdv1.MembershipChange {
+	if change == nil {
+		return nil
+	}
+	if change.Kind == ledger.ChangeLeave {
+		return &ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Leave{Leave: uint32(change.Index)}}
+	}
+	return &ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Join{Join: &ledgerdv1.Member{
+		Name: change.Member.Name, Key: change.Member.Key, Address: change.Member.Address,
+	}}}
+}
+
+// changeFromProto reads a change, or nil where there is none.
+func changeFromProto(message *ledgerdv1.MembershipChange) (*ledger.MembershipChange, error) {
+	if message == nil {
+		return nil, nil
+	}
+	switch change := message.GetChange().(type) {
+	case *ledgerdv1.MembershipChange_Join:
+		return &ledger.MembershipChange{Kind: ledger.ChangeJoin, Member: ledger.Member{
+			Name: change.Join.GetName(), Key: change.Join.GetKey(), Address: change.Join.GetAddress(),
+		}}, nil
+	case *ledgerdv1.MembershipChange_Leave:
+		return &ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: ledger.MemberIndex(change.Leave)}, nil
+	}
+	return nil, fmt.Errorf("membership_change: it says neither who joins nor who leaves")
+}
+
+// MembershipFromProto reads who the members are from a shard's state; ledger.ErrMembership where that is no group.
+func MembershipFromProto(state *ledgerdv1.ClusterState) (ledger.Membership, error) {
+	membership := ledger.Membership{Number: state.GetMembershipNumber(), Height: ledger.Height(state.GetMembershipHeight())}
+	for _, member := range state.GetMembers() {
+		membership.Members = append(membership.Members, ledger.GroupMember{
+			Index:  ledger.MemberIndex(member.GetIndex()),
+			Member: ledger.Member{Name: member.GetName(), Key: member.GetKey(), Address: member.GetAddress()},
+			Joined: ledger.Height(member.GetJoinedHeight()),
+		})
+	}
+	return membership, membership.Validate()
+}

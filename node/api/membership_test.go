@@ -1,0 +1,121 @@
+package api_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"slices"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+// Operators' transactions go the way of all others, and a shard's state tells who its members are after them.
+func TestMembership(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.OperatedGenesis(3)
+	b := newBank(t, apitest.Options{Nodes: 3, Genesis: *genesis}, api.Options{})
+	operator := ledgertest.NewOperator(genesis)
+	cluster := func() *ledgerdv1.ClusterState {
+		t.Helper()
+		answer, err := b.client.GetCluster(b.context(), connect.NewRequest(&ledgerdv1.GetClusterRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Msg.GetCluster()
+	}
+	before := cluster()
+	membership, err := api.MembershipFromProto(before)
+	if err != nil || membership.Number != 0 || len(membership.Members) != 3 || !bytes.Equal(membership.Members[2].Key, genesis.Members[2].Key) {
+		t.Fatalf("at first: %+v, %v", membership, err)
+	}
+	joined := b.submit(ledgerdv1.Level_LEVEL_DURABLE, operator.Join(ledgertest.Member(7))).Transactions[0]
+	if joined.State != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+		t.Fatalf("a join is %v", joined)
+	}
+	early := b.submit(ledgerdv1.Level_LEVEL_DURABLE, operator.Leave(0)).Transactions[0]
+	if early.ReasonCode != "membership_changing" {
+		t.Fatalf("a leave at once is %v", early)
+	}
+	for range 2 {
+		b.done(transfer("bank:mint", "bank:a", 1))
+	}
+	b.submit(ledgerdv1.Level_LEVEL_DURABLE, operator.Leave(0))
+	after := cluster()
+	membership, err = api.MembershipFromProto(after)
+	if err != nil || membership.Number != 2 || len(membership.Members) != 3 || membership.Members[2].Index != 3 || membership.Members[2].Joined != ledger.Height(joined.Height) {
+		t.Fatalf("after a join and a leave: %+v, %v", membership, err)
+	}
+	if len(after.GetFormer()) != 1 || after.GetFormer()[0].GetName() != "node-0" || after.GetFormer()[0].GetLeftHeight() != after.GetMembershipHeight() {
+		t.Errorf("former members: %v", after.GetFormer())
+	}
+	var standings []ledgerdv1.MemberStanding
+	for _, member := range after.GetMembers() {
+		standings = append(standings, member.GetStanding())
+	}
+	ordering := ledgerdv1.MemberStanding_MEMBER_STANDING_ORDERING
+	if want := []ledgerdv1.MemberStanding{ordering, ordering, ledgerdv1.MemberStanding_MEMBER_STANDING_NEVER_SEEN}; !slices.Equal(standings, want) {
+		t.Errorf("standings %v, want %v", standings, want)
+	}
+	found, err := b.client.GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{IdHex: joined.IdHex}))
+	if err != nil || found.Msg.GetTransaction().GetBody().GetMembershipChange().GetJoin().GetName() != "node-7" {
+		t.Errorf("the join reads as %v, %v", found, err)
+	}
+}
+
+// Who wants to join gets the genesis, and can check it.
+func TestGenesis(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{})
+	answer, err := b.client.GetGenesis(b.context(), connect.NewRequest(&ledgerdv1.GetGenesisRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := sha256.Sum256(append(answer.Msg.GetHashPrefix(), answer.Msg.GetCanonical()...))
+	decoded, err := ledger.DecodeGenesis(answer.Msg.GetCanonical())
+	if err != nil || decoded.Hash() != b.cluster.Genesis().Hash() || ledger.Hash(answer.Msg.GetHash()) != hash || ledger.Hash(hash).String() != answer.Msg.GetHashHex() {
+		t.Errorf("%v: %v", answer.Msg, err)
+	}
+}
+
+// The parts of a change make the same bytes as the Go package does, and nonsense is refused.
+func TestPrepareMembershipChange(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.OperatedGenesis(3)
+	b := newBank(t, apitest.Options{Nodes: 3, Genesis: *genesis}, api.Options{})
+	prepare := func(change *ledgerdv1.MembershipChange) (*connect.Response[ledgerdv1.PrepareResponse], error) {
+		return b.client.Prepare(b.context(), connect.NewRequest(&ledgerdv1.PrepareRequest{Transactions: []*ledgerdv1.TransactionBody{
+			{Nonce: &ledgerdv1.Nonce{Sequence: 1}, MembershipChange: change},
+		}}))
+	}
+	member := ledgertest.Member(3)
+	for name, test := range map[string]struct {
+		change *ledgerdv1.MembershipChange
+		want   *ledger.Bundle
+	}{
+		"join": {
+			&ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Join{Join: &ledgerdv1.Member{Name: member.Name, Key: member.Key, Address: member.Address}}},
+			ledgertest.NewOperator(genesis).Join(member),
+		},
+		"leave": {&ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Leave{Leave: 2}}, ledgertest.NewOperator(genesis).Leave(2)},
+	} {
+		answer, err := prepare(test.change)
+		if err != nil || !bytes.Equal(answer.Msg.GetTransactions()[0], test.want.Body(0)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, change := range map[string]*ledgerdv1.MembershipChange{
+		"nothing":         {},
+		"nobody joins":    {Change: &ledgerdv1.MembershipChange_Join{}},
+		"an index of 2³²": {Change: &ledgerdv1.MembershipChange_Leave{Leave: 1<<32 - 1}},
+	} {
+		if _, err := prepare(change); connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
