@@ -145,7 +145,7 @@ func BenchmarkNotifications(b *testing.B) {
 			var frames [][]byte
 			for target := range order.ServerID(2) {
 				for _, owner := range g.Successors(int(target)) {
-					frames = append(frames, encodeFailure(0, target, order.ServerID(owner)))
+					frames = append(frames, encodeFailure(0, target, order.ServerID(owner), 0))
 				}
 			}
 			b.ReportAllocs()

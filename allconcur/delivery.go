@@ -47,7 +47,7 @@ func (e *Engine) deliverStable() {
 	if !e.current.present.has(e.self) {
 		count++
 	}
-	if count >= e.majority {
+	if count >= e.stable {
 		e.deliver(e.older, nil)
 		e.older.reset()
 	}
@@ -73,4 +73,8 @@ func (e *Engine) emit(set *roundSet, removed []order.ServerID) {
 	e.out.deliveries = append(e.out.deliveries, order.Delivery{
 		Epoch: set.epoch, Round: set.round, Messages: e.out.messages[start:end:end], Removed: removed,
 	})
+	if e.ballots != nil {
+		e.ballots[set.round%ballotsKept].reset()
+	}
+	e.noteChange()
 }

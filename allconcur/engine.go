@@ -16,9 +16,15 @@ type Engine struct {
 	config Config
 	self   order.ServerID
 	n      int
-	// tolerated is f; majority is one more than half of the initial group.
+	// tolerated is f; majority is one more than half of the shard.
 	tolerated int
 	majority  int
+	// fast is how many votes A-deliver a set at once, stable how many an unreliable round.
+	fast   int
+	stable int
+	// perfect tells P from ◇P; symmetric that the votes need no way back of their own, G_R being its own transpose.
+	perfect   bool
+	symmetric bool
 	// plus tells AllConcur+ from AllConcur; uniform whether an unreliable round waits for a majority in the next but one.
 	plus    bool
 	uniform bool
@@ -43,8 +49,19 @@ type Engine struct {
 
 	failures *notifications
 	tracking *tracking
+	// solicit is how many reliable rounds have to end until the last notification is dealt with.
+	solicit int
 	// ignored are the servers that this server's own detector suspects.
 	ignored serverSet
+	suspicions
+	// decided tells that this server voted for the set of the current reliable round, confirmed that it confirmed it.
+	decided   bool
+	confirmed bool
+	// ballots hold the votes, by the round; none under P.
+	ballots []*ballot
+	// last is the transitional round, 0 while none is known; ended tells that it is A-delivered.
+	last  order.Round
+	ended bool
 	// own holds this server's messages of the current round and the next, by the round's parity, for a rerun.
 	own [2]ownMessage
 	// halted says why this server stopped, "" while it runs.
@@ -71,7 +88,7 @@ func New(config Config) (*Engine, error) {
 	n := config.Servers
 	e := &Engine{
 		config: config, self: config.Self, n: n,
-		tolerated: digraph.Tolerated(config.Reliable), majority: n/2 + 1,
+		tolerated: digraph.Tolerated(config.Reliable), majority: config.Shard/2 + 1, perfect: config.Detector == DetectorPerfect,
 		plus: config.Engine == EngineAllConcurPlus, uniform: !config.NonUniform,
 		members: newServerSet(n), ignored: newServerSet(n),
 		epoch: 1, round: config.FirstRound, delivered: config.FirstRound - 1,
@@ -80,7 +97,17 @@ func New(config Config) (*Engine, error) {
 	for p := range n {
 		e.members.add(order.ServerID(p))
 	}
+	if e.perfect {
+		e.majority = n/2 + 1
+	} else {
+		e.symmetric = config.Detector == DetectorEventual && symmetric(config.Reliable)
+		e.links = make([]link, len(config.Reliable.Predecessors(int(e.self))))
+		for range ballotsKept {
+			e.ballots = append(e.ballots, newBallot(n))
+		}
+	}
 	e.overlay = newOverlay(config.Reliable, e.self, e.members, e.plus)
+	e.setThresholds()
 	e.failures = newNotifications(config.Reliable)
 	e.tracking = newTracking(config.Reliable, e.failures, e.members, config.Fault == FaultPrunedTooSoon)
 	if e.plus {
@@ -92,12 +119,18 @@ func New(config Config) (*Engine, error) {
 }
 
 // CanBroadcast reports whether this server has yet to A-broadcast its message of the current round.
-func (e *Engine) CanBroadcast() bool { return e.halted == "" && !e.current.present.has(e.self) }
+func (e *Engine) CanBroadcast() bool {
+	return e.halted == "" && !e.ended && !e.current.present.has(e.self)
+}
 
-// Solicited reports whether CanBroadcast holds and the others need this server's message now: one of theirs is here, or a server failed and the round has
-// to end for it to be removed, even if nobody has anything to say.
+// Solicited reports whether CanBroadcast holds and this server's message is due now, even if nobody has anything to say: another's is here; or a server failed
+// and the round has to end for it to be removed, under ◇P until a round that began behind the notification is complete; or a suspicion is to be
+// revoked; or the eon is to end.
 func (e *Engine) Solicited() bool {
-	return e.CanBroadcast() && (e.current.count > 0 || e.failures.targetCount > 0)
+	if !e.CanBroadcast() {
+		return false
+	}
+	return e.current.count > 0 || e.perfect && e.failures.targetCount > 0 || e.solicit > 0 || e.revoking > 0 || e.last != 0
 }
 
 // Undelivered reports whether a complete round waits for later ones that has more than empty messages.
@@ -113,12 +146,15 @@ func (e *Engine) Broadcast(payload []byte) error {
 	case e.halted != "":
 		return e.haltedError()
 	case !e.CanBroadcast():
-		return fmt.Errorf("%w: round %d has this server's message", order.ErrNotNow, e.round)
+		return fmt.Errorf("%w: round %d is the last, or has this server's message", order.ErrNotNow, e.round)
 	case len(payload) > e.config.MaxPayload:
 		return fmt.Errorf("%w: %d bytes, at most %d", order.ErrTooLarge, len(payload), e.config.MaxPayload)
 	}
 	e.broadcastOwn(payload)
 	e.tryToComplete()
+	if len(e.released)+len(e.anew) > 0 {
+		e.settle()
+	}
 	return nil
 }
 
@@ -128,6 +164,9 @@ func (e *Engine) Receive(from order.ServerID, frame []byte) error {
 	if e.halted != "" {
 		return e.haltedError()
 	}
+	if e.ended {
+		return nil
+	}
 	if uint64(from) >= uint64(e.n) || from == e.self {
 		return fmt.Errorf("%w: from server %d, which is no peer of server %d in a group of %d", order.ErrFrame, from, e.self, e.n)
 	}
@@ -135,10 +174,21 @@ func (e *Engine) Receive(from order.ServerID, frame []byte) error {
 	if err != nil {
 		return fmt.Errorf("server %d: %w", from, err)
 	}
-	if header.generation != e.config.Generation {
+	if header.generation != e.config.Generation && !(e.config.Fault == FaultStaleEon && header.generation < e.config.Generation) {
 		return nil
 	}
+	err = e.dispatch(from, header, frame)
+	if len(e.released)+len(e.anew) > 0 {
+		e.settle()
+	}
+	return err
+}
+
+// dispatch checks a frame of this run and handles it.
+func (e *Engine) dispatch(from order.ServerID, header frameHeader, frame []byte) error {
 	switch {
+	case header.kind >= kindForward:
+		return e.receiveVote(from, header, frame)
 	case header.kind != kindUnreliable && !e.config.Reliable.HasEdge(int(from), int(e.self)):
 		return fmt.Errorf("%w: over the reliable digraph from server %d, which is no predecessor of server %d", order.ErrFrame, from, e.self)
 	case header.kind == kindUnreliable && !e.plus:
@@ -147,16 +197,33 @@ func (e *Engine) Receive(from order.ServerID, frame []byte) error {
 		return e.receiveFailure(from, header, frame)
 	case uint64(header.origin) >= uint64(e.n):
 		return fmt.Errorf("%w: a message of server %d in a group of %d", order.ErrFrame, header.origin, e.n)
+	case header.revocations > 0 && !e.areRevocations(header, frame):
+		return fmt.Errorf("%w: a message of server %d revokes what it cannot have said", order.ErrFrame, header.origin)
 	}
-	if header.origin == e.self || e.ignored.has(from) || !e.members.has(from) || !e.members.has(header.origin) {
-		return nil // its own; or not to be taken, so that Proposition 5.2.1 holds; or of no member
+	if header.origin == e.self || !e.members.has(from) || !e.members.has(header.origin) {
+		return nil // its own; or of no member
 	}
-	if header.kind == kindUnreliable {
+	e.take(from, header, frame)
+	return nil
+}
+
+// take takes a message, unless it comes from a suspected predecessor: those are held, so that Proposition 5.2.1 holds.
+func (e *Engine) take(from order.ServerID, header frameHeader, frame []byte) {
+	switch {
+	case e.ignored.has(from) && !e.takesHeld(from):
+		e.hold(from, header, frame)
+	case header.kind == kindUnreliable:
 		e.handleUnreliable(header, frame)
-	} else {
+	default:
 		e.handleReliable(from, header, frame)
 	}
-	return nil
+}
+
+// proposition notes whether an input agrees with a proposition of [Poke19, section 6.2.4.2].
+func (e *Engine) proposition(holds bool, number string) {
+	if !holds && e.config.AssertPropositions {
+		panic("allconcur: an input contradicts Proposition " + number)
+	}
 }
 
 // broadcastOwn A-broadcasts this server's message of the current round [Poke19, Algorithm 6.1, lines 10-19].
@@ -164,9 +231,13 @@ func (e *Engine) broadcastOwn(payload []byte) {
 	assert(!e.current.present.has(e.self), "a server A-broadcasts once in a state")
 	kind, to := kindUnreliable, e.ownChildren()
 	if e.reliable {
-		kind, to = kindReliable, e.overlay.successors
+		kind, to = kindReliable, e.overlay.forward.successors
 	}
-	frame := encodeMessage(kind, e.config.Generation, e.epoch, e.round, e.self, payload)
+	var revocations []revocation
+	if e.reliable && e.revoking > 0 {
+		revocations = e.pendingRevocations()
+	}
+	frame := encodeMessage(kind, e.config.Generation, e.epoch, e.round, e.self, payload, revocations...)
 	e.own[e.round%2] = ownMessage{held: true, round: e.round, payload: payloadOf(frame)}
 	e.current.add(e.self, frame)
 	if e.reliable {

@@ -13,6 +13,12 @@ type notification struct {
 	owner  order.ServerID
 }
 
+// sequence is where one edge of G_R is with its numbered notifications under ◇P. The last is valid while it is above revoked.
+type sequence struct {
+	last    uint32
+	revoked uint32
+}
+
 // notifications is the set F_i of failure notifications [Poke19, Algorithm 6.1], those that are valid: target and owner are members.
 type notifications struct {
 	reliable *digraph.Digraph
@@ -25,12 +31,22 @@ type notifications struct {
 	// targets are the servers that a notification targets, the suspected ones.
 	targets     serverSet
 	targetCount int
+	// sequences has an entry for each bit in owned under ◇P, made with the first notification.
+	sequences []sequence
 }
 
 func newNotifications(reliable *digraph.Digraph) *notifications {
 	n := reliable.Order()
 	rowWords := max(1, words(reliable.Degree()))
 	return &notifications{reliable: reliable, owned: make([]uint64, n*rowWords), rowWords: rowWords, targets: newServerSet(n)}
+}
+
+// sequence is the entry of the edge from the target to its successor of that index.
+func (f *notifications) sequence(target order.ServerID, index int) *sequence {
+	if f.sequences == nil {
+		f.sequences = make([]sequence, f.reliable.Order()*f.reliable.Degree())
+	}
+	return &f.sequences[int(target)*f.reliable.Degree()+index]
 }
 
 // successorIndex is the place of owner among the target's successors in G_R, or -1 where it is none.
@@ -69,11 +85,11 @@ func (f *notifications) unmark() {
 	f.targetCount = 0
 }
 
-// retain keeps the notifications whose target and owner are both members [Poke19, Algorithm 6.5, line 74].
+// retain keeps the notifications whose target and owner are both members [Poke19, Algorithm 6.5, line 74] and that are not revoked.
 func (f *notifications) retain(members serverSet) {
 	kept := f.arrived[:0]
 	for _, fn := range f.arrived {
-		if members.has(fn.target) && members.has(fn.owner) {
+		if members.has(fn.target) && members.has(fn.owner) && !f.isRevoked(fn) {
 			kept = append(kept, fn)
 		}
 	}
@@ -84,16 +100,26 @@ func (f *notifications) retain(members serverSet) {
 	}
 }
 
+func (f *notifications) isRevoked(fn notification) bool {
+	if f.sequences == nil {
+		return false
+	}
+	s := f.sequence(fn.target, successorIndex(f.reliable, fn.target, fn.owner))
+	return s.last > 0 && s.last <= s.revoked
+}
+
 func (f *notifications) clone() *notifications {
 	c := *f
 	c.arrived = append([]notification(nil), f.arrived...)
 	c.owned = append([]uint64(nil), f.owned...)
 	c.targets = f.targets.clone()
+	c.sequences = append([]sequence(nil), f.sequences...)
 	return &c
 }
 
-// Suspect takes a suspicion of this server's own failure detector: the engine makes it a failure notification and ignores all frames from the suspect
-// from here on, as if the edge were cut. A perfect detector's suspicion comes after the last frame of the server that failed. The error wraps ErrNotPredecessor where the server
+// Suspect takes a suspicion of this server's own failure detector: the engine makes it a failure notification and takes no message from the suspect
+// from here on, as if the edge were cut (under ◇P: as if it were slow; notifications and votes are taken all the same). A perfect detector's suspicion comes after the
+// last frame of the server that failed. The error wraps ErrNotPredecessor where the server
 // is no predecessor in G_R; suspecting a server that is suspected or removed already changes nothing.
 func (e *Engine) Suspect(server order.ServerID) error {
 	e.begin()
@@ -104,22 +130,20 @@ func (e *Engine) Suspect(server order.ServerID) error {
 	if uint64(server) < uint64(e.n) {
 		index = successorIndex(e.config.Reliable, server, e.self)
 	}
-	if index < 0 {
+	switch {
+	case index < 0:
 		return fmt.Errorf("%w: server %d", ErrNotPredecessor, server)
-	}
-	if !e.members.has(server) {
+	case e.ended || !e.members.has(server):
+		return nil
+	case !e.perfect:
+		e.suspect(server, index)
+		e.settle()
 		return nil
 	}
 	e.ignored.add(server)
 	if !e.failures.has(server, index) {
-		e.handleFailure(server, e.self, index, e.self, encodeFailure(e.config.Generation, server, e.self))
+		e.handleFailure(server, e.self, index, e.self, encodeFailure(e.config.Generation, server, e.self, 0))
 	}
-	return nil
-}
-
-// Trust takes word that this server's own failure detector no longer suspects a server. With a perfect detector that does not happen, and it changes nothing.
-func (e *Engine) Trust(order.ServerID) error {
-	e.begin()
 	return nil
 }
 
@@ -133,16 +157,26 @@ func (e *Engine) receiveFailure(from order.ServerID, header frameHeader, frame [
 	if index < 0 {
 		return fmt.Errorf("%w: a failure notification by server %d, which is no successor of its target %d", order.ErrFrame, owner, target)
 	}
+	if e.perfect != (header.sequence == 0) {
+		return fmt.Errorf("%w: a failure notification with the sequence number %d", order.ErrFrame, header.sequence)
+	}
 	if !e.members.has(from) || !e.members.has(target) || !e.members.has(owner) {
 		return nil // invalid: it concerns a server that is removed [Poke19, section 6.2.1]
+	}
+	if owner == e.self {
+		return nil // its own
+	}
+	if !e.perfect {
+		e.receiveNumbered(from, header, index, frame)
+		return nil
 	}
 	if e.ignored.has(from) {
 		// The paper takes notifications from a suspected predecessor [Poke19, section 5.2.1.2]. But a notification says "I sent on all that I
 		// had", and the messages before it were dropped: it would prove a message lost that the others have.
 		return nil
 	}
-	if owner == e.self || e.failures.has(target, index) {
-		return nil // its own, or a duplicate
+	if e.failures.has(target, index) {
+		return nil // a duplicate
 	}
 	e.handleFailure(target, owner, index, from, frame)
 	return nil
@@ -151,18 +185,17 @@ func (e *Engine) receiveFailure(from order.ServerID, header frameHeader, frame [
 // handleFailure handles a valid notification that is new [Poke19, Algorithm 6.4]. The relay comes first, so that whatever this server A-broadcasts or
 // relays because of the notification arrives behind it.
 func (e *Engine) handleFailure(target, owner order.ServerID, index int, from order.ServerID, frame []byte) {
-	e.send(e.overlay.relays(owner, from), frame)
+	e.send(e.overlay.forward.relays(owner, from), frame)
 	fn := notification{target: target, owner: owner}
 	e.failures.arrived = append(e.failures.arrived, fn)
 	e.failures.mark(target, index)
-	if target == e.self {
-		// Under P nobody hears of its own failure. The others may go on without this server's messages, so it stops: the lie comes true.
-		e.halt("server %d says that this server failed", owner)
-		return
-	}
-	if suspected := e.failures.targetCount; suspected+e.removedCount > e.tolerated {
-		e.halt("%d servers removed and %d suspected, the group tolerates %d failures", e.removedCount, suspected, e.tolerated)
-		return
+	if e.perfect {
+		e.haltIfHopeless(fn)
+		if e.halted != "" {
+			return
+		}
+	} else {
+		e.unsettle()
 	}
 	if e.reliable {
 		e.tracking.update(fn, index)
@@ -170,4 +203,16 @@ func (e *Engine) handleFailure(target, owner order.ServerID, index int, from ord
 		e.failFromUnreliable() // and redelivers the notification, the only one, in the reliable round
 	}
 	e.tryToComplete()
+}
+
+// haltIfHopeless stops this server where a notification shows that P was wrong, or more servers fail than the group tolerates.
+func (e *Engine) haltIfHopeless(fn notification) {
+	if fn.target == e.self {
+		// Under P nobody hears of its own failure. The others may go on without this server's messages, so it stops: the lie comes true.
+		e.halt("server %d says that this server failed", fn.owner)
+		return
+	}
+	if suspected := e.failures.targetCount; suspected+e.removedCount > e.tolerated {
+		e.halt("%d servers removed and %d suspected, the group tolerates %d failures", e.removedCount, suspected, e.tolerated)
+	}
 }

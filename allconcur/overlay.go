@@ -9,34 +9,47 @@ import (
 // out, and made anew when servers are removed [Poke19, Algorithm 6.5, lines 70-73].
 type overlay struct {
 	members []order.ServerID
-	// successors are the members among the successors in G_R.
+	// forward leads to the successors in G_R, backward to the predecessors: the successors in its transpose.
+	forward  *fan
+	backward *fan
+	// children[o] are the children in G_U, which is the binomial tree of source o over the members.
+	children [][]order.ServerID
+}
+
+// fan is whom one server sends what it floods over a digraph.
+type fan struct {
+	// successors are the members among its successors.
 	successors []order.ServerID
 	// place is a successor's index in successors, plus 1; 0 for all others.
 	place []int32
 	// relayTo[place[p]] is successors without p.
 	relayTo [][]order.ServerID
-	// children[o] are the children in G_U, which is the binomial tree of source o over the members.
-	children [][]order.ServerID
 }
 
 func newOverlay(reliable *digraph.Digraph, self order.ServerID, members serverSet, unreliable bool) *overlay {
-	n := reliable.Order()
-	o := &overlay{members: members.appendTo(nil), place: make([]int32, n)}
-	for _, s := range reliable.Successors(int(self)) {
-		if members.has(order.ServerID(s)) {
-			o.successors = append(o.successors, order.ServerID(s))
-			o.place[s] = int32(len(o.successors))
-		}
-	}
-	o.relayTo = append(o.relayTo, o.successors)
-	for i := range o.successors {
-		others := append([]order.ServerID(nil), o.successors[:i]...)
-		o.relayTo = append(o.relayTo, append(others, o.successors[i+1:]...))
-	}
+	o := &overlay{members: members.appendTo(nil)}
+	o.forward = newFan(reliable.Order(), reliable.Successors(int(self)), members)
+	o.backward = newFan(reliable.Order(), reliable.Predecessors(int(self)), members)
 	if unreliable {
-		o.growTrees(n, self)
+		o.growTrees(reliable.Order(), self)
 	}
 	return o
+}
+
+func newFan(n int, neighbours []int, members serverSet) *fan {
+	f := &fan{place: make([]int32, n)}
+	for _, s := range neighbours {
+		if members.has(order.ServerID(s)) {
+			f.successors = append(f.successors, order.ServerID(s))
+			f.place[s] = int32(len(f.successors))
+		}
+	}
+	f.relayTo = append(f.relayTo, f.successors)
+	for i := range f.successors {
+		others := append([]order.ServerID(nil), f.successors[:i]...)
+		f.relayTo = append(f.relayTo, append(others, f.successors[i+1:]...))
+	}
+	return f
 }
 
 // growTrees finds this server's children in every member's tree.
@@ -62,10 +75,10 @@ func (o *overlay) growTrees(n int, self order.ServerID) {
 	}
 }
 
-// relays lists whom to relay to over G_R: all successors but one that has it already, the origin or else the one it came from.
-func (o *overlay) relays(origin, from order.ServerID) []order.ServerID {
-	if place := o.place[origin]; place != 0 {
-		return o.relayTo[place]
+// relays lists whom to relay to: all successors but one that has it already, the origin or else the one it came from.
+func (f *fan) relays(origin, from order.ServerID) []order.ServerID {
+	if place := f.place[origin]; place != 0 {
+		return f.relayTo[place]
 	}
-	return o.relayTo[o.place[from]]
+	return f.relayTo[f.place[from]]
 }

@@ -4,17 +4,27 @@ import "github.com/ledgerd/ledgerd/order"
 
 // handleReliable handles ⟨RBCAST, m⟩ [Poke19, Algorithm 6.3, Table 6.1 #6, #7, #8; Algorithm 5.1, lines 12-18]. Propositions 6.2.5 and 6.2.6 say that m comes
 // from this state, from the next round of this epoch (a skip), or from the next round of the next epoch; where a frame contradicts them, P was wrong
-// or the sender is, and the frame is dropped.
+// or the sender is, and the frame is dropped. One more comes at the end of an eon, from the transitional round (eon.go).
 func (e *Engine) handleReliable(from order.ServerID, header frameHeader, frame []byte) {
-	if header.epoch < e.epoch || header.round < e.round || !e.reliable {
-		return // outdated; or reliable and ahead of this server's unreliable round, which the notification before it would have ended
+	if header.epoch < e.epoch || header.epoch == e.epoch && header.round < e.round {
+		return // outdated
+	}
+	if e.endsEon(header) {
+		e.followToTransitional()
+	}
+	if !e.reliable || header.round < e.round {
+		e.proposition(header.epoch == e.epoch, "6.2.5")
+		e.proposition(false, "6.2.6")
+		return // reliable and ahead of this server's unreliable round, which the notification before it would have ended
 	}
 	premature := header.epoch == e.epoch+1 && header.round == e.round+1
 	skip := header.epoch == e.epoch && header.round == e.round+1 && e.newer.is(e.epoch-1, e.round, false)
-	if !premature && !skip && (header.epoch != e.epoch || header.round != e.round) {
+	if !premature && !skip && (header.epoch != e.epoch || header.round != e.round) || e.last != 0 && header.round > e.last {
+		e.proposition(header.epoch == e.epoch, "6.2.5")
+		e.proposition(false, "6.2.6")
 		return
 	}
-	if e.isLost(header.origin) {
+	if e.perfect && e.isLost(header.origin) {
 		e.halt("a message of server %d is here that the failure notifications had proven lost: a suspicion was false", header.origin)
 		return
 	}
@@ -23,9 +33,12 @@ func (e *Engine) handleReliable(from order.ServerID, header frameHeader, frame [
 		e.postponeReliable(from, header, frame)
 		return
 	case skip:
+		if !e.maySkip() {
+			return
+		}
 		e.skip()
-	case e.current.present.has(header.origin):
-		return
+	case e.decided || e.current.present.has(header.origin):
+		return // a decided set takes no more
 	}
 	e.forwardReliable(from, header, frame)
 	e.current.add(header.origin, frame)
@@ -55,12 +68,15 @@ func (e *Engine) forwardReliable(from order.ServerID, header frameHeader, frame 
 	if e.config.Fault == FaultDroppedForward {
 		return
 	}
-	e.send(e.overlay.relays(header.origin, from), frame)
+	e.send(e.overlay.forward.relays(header.origin, from), frame)
 }
 
 // startReliable starts [[epoch, round]] with the messages that came before its time; the valid failure notifications are delivered again.
 func (e *Engine) startReliable() {
-	e.reliable = true
+	e.reliable, e.decided, e.confirmed = true, false, false
+	if e.held > 0 {
+		e.forgetHeld()
+	}
 	e.adopt()
 	e.tracking.reset()
 	for p, more := e.current.present.next(0); more; p, more = e.current.present.next(p + 1) {
@@ -70,21 +86,31 @@ func (e *Engine) startReliable() {
 	e.rerunOwn()
 }
 
-// completeReliable completes [[epoch, round]], A-delivers it, removes the servers without a message and moves on: T_R▷ where no failure notification is valid
+// completeReliable completes [[epoch, round]], on which enough servers agree, A-delivers it, removes the servers without a message and moves on: T_R▷ where no failure notification is valid
 // any more, T_RR else, and always in AllConcur [Poke19, Algorithm 6.5, lines 67-91; Algorithm 5.1, lines 5-11].
 func (e *Engine) completeReliable() {
 	assert(e.current.present.has(e.self), "a server's own message is never given up")
-	if e.current.count < e.majority {
+	if e.perfect && e.current.count < e.majority {
 		e.halt("the messages of only %d servers are left in round %d, a majority is %d of %d", e.current.count, e.round, e.majority, e.n)
 		return
 	}
-	assert(!e.older.filled, "a round is A-delivered before the rerun of the next one is complete, which a majority takes part in")
+	if e.older.filled {
+		assert(!e.perfect, "a round is A-delivered before the rerun of the next one is complete, which a majority takes part in")
+		e.deliver(e.older, nil) // who voted for the set of [[e+1,r+1]] voted for [e,r]
+		e.older.reset()
+	}
 	removed := e.removeAbsent()
+	e.applyRevocations(e.current)
 	e.deliver(e.current, removed)
 	e.current.reset()
 	e.newer.reset() // it was rerun
+	e.solicit = max(0, e.solicit-1)
+	if e.round == e.last {
+		e.end()
+		return
+	}
 	e.round++
-	if e.plus && len(e.failures.arrived) == 0 {
+	if e.plus && len(e.failures.arrived) == 0 && e.round != e.last {
 		e.startUnreliable()
 		return
 	}
@@ -108,5 +134,9 @@ func (e *Engine) removeAbsent() []order.ServerID {
 	e.removedCount += len(removed)
 	e.failures.retain(e.members)
 	e.overlay = newOverlay(e.config.Reliable, e.self, e.members, e.plus)
+	e.setThresholds()
+	if !e.perfect {
+		e.forgetHeld()
+	}
 	return removed
 }

@@ -46,7 +46,7 @@ func (s *roundSet) add(origin order.ServerID, frame []byte) {
 	s.present.add(origin)
 	s.count++
 	s.frames[origin] = frame
-	if len(frame) > messageHeaderSize {
+	if len(frame) > payloadStart(frame) {
 		s.payloadCount++
 	}
 }
@@ -56,7 +56,7 @@ func (s *roundSet) drop(origin order.ServerID) {
 	if !s.present.has(origin) {
 		return
 	}
-	if len(s.frames[origin]) > messageHeaderSize {
+	if len(s.frames[origin]) > payloadStart(s.frames[origin]) {
 		s.payloadCount--
 	}
 	s.present.remove(origin)

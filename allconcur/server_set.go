@@ -34,6 +34,16 @@ func (s serverSet) count() int {
 	return count
 }
 
+// equal reports whether both are the same set.
+func (s serverSet) equal(other serverSet) bool {
+	for i, word := range s {
+		if word != other[i] {
+			return false
+		}
+	}
+	return true
+}
+
 // within reports whether every server of s is in other, too.
 func (s serverSet) within(other serverSet) bool {
 	for i, word := range s {

@@ -12,11 +12,11 @@ func (e *Engine) Tolerated() int { return e.tolerated }
 // Status describes the engine; it allocates.
 func (e *Engine) Status() order.Status {
 	s := order.Status{
-		Epoch: e.epoch, Round: e.round, Reliable: e.reliable, Halted: e.halted,
+		Epoch: e.epoch, Round: e.round, Reliable: e.reliable, Decided: e.decided, Ended: e.ended, Halted: e.halted,
 		Members: e.members.appendTo(nil), Suspected: e.failures.targets.appendTo(nil),
 	}
 	for _, p := range e.overlay.members {
-		if e.reliable && e.tracking.awaited.has(p) || !e.reliable && !e.current.present.has(p) {
+		if e.awaits(p) {
 			s.Awaited = append(s.Awaited, p)
 		}
 	}
@@ -29,6 +29,20 @@ func (e *Engine) Status() order.Status {
 	return s
 }
 
+// awaits reports whether the current round waits for a member: for its message, or, where the set is decided, for its vote.
+func (e *Engine) awaits(p order.ServerID) bool {
+	switch {
+	case e.ended:
+		return false
+	case e.decided:
+		return e.current.present.has(p) && !e.ownBallot().voters.has(p)
+	case e.reliable && e.tracking.awaitedCount > 0:
+		return e.tracking.awaited.has(p)
+	default:
+		return !e.current.present.has(p)
+	}
+}
+
 // Clone copies the engine. Frames and payloads, which never change, are shared; what Ready returned last is not part of the copy.
 func (e *Engine) Clone() *Engine {
 	e.begin()
@@ -37,6 +51,14 @@ func (e *Engine) Clone() *Engine {
 	c.current, c.next, c.newer, c.older = e.current.clone(), e.next.clone(), e.newer.clone(), e.older.clone()
 	c.failures = e.failures.clone()
 	c.tracking = e.tracking.clone(c.failures, c.members)
+	c.links = append([]link(nil), e.links...)
+	for i, l := range e.links {
+		c.links[i].held = append([][]byte(nil), l.held...)
+	}
+	c.ballots = append([]*ballot(nil), e.ballots...)
+	for i, b := range e.ballots {
+		c.ballots[i] = b.clone()
+	}
 	c.out = output{sends: append([]order.Send(nil), e.out.sends...), deliveries: make([]order.Delivery, len(e.out.deliveries))}
 	for i, d := range e.out.deliveries {
 		d.Messages = append([]order.Message(nil), d.Messages...)
@@ -60,10 +82,38 @@ func (e *Engine) AppendState(state []byte) []byte {
 	for _, set := range []*roundSet{e.current, e.next, e.newer, e.older} {
 		state = set.appendState(state)
 	}
+	state = appendFlag(appendFlag(appendFlag(state, e.decided), e.confirmed), e.ended)
+	state = appendNumber(state, uint64(e.last), uint64(e.solicit))
+	state = e.appendSuspicions(state)
+	for _, b := range e.ballots {
+		state = b.appendState(state)
+	}
 	for _, own := range e.own {
 		state = appendFlag(state, own.held)
 		state = appendNumber(state, uint64(own.round), uint64(len(own.payload)))
 		state = append(state, own.payload...)
+	}
+	return state
+}
+
+// appendSuspicions appends what ◇P has to remember.
+func (e *Engine) appendSuspicions(state []byte) []byte {
+	known := false
+	for _, s := range e.failures.sequences {
+		known = known || s != sequence{}
+	}
+	state = appendFlag(state, known)
+	if known {
+		for _, s := range e.failures.sequences {
+			state = binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(state, s.last), s.revoked)
+		}
+	}
+	for _, l := range e.links {
+		state = appendFlag(appendFlag(appendFlag(appendFlag(state, l.suspected), l.revoking), l.again), l.cut)
+		state = appendNumber(state, uint64(l.sequence), uint64(len(l.held)))
+		for _, frame := range l.held {
+			state = append(appendNumber(state, uint64(len(frame))), frame...)
+		}
 	}
 	return state
 }

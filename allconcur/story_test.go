@@ -174,7 +174,7 @@ func (s *story) inject(d *datadriven.TestData) error {
 	case "rbcast":
 		frame = encodeMessage(kindReliable, generation, epoch, round, origin, payload)
 	case "fail":
-		frame = encodeFailure(generation, order.ServerID(s.number(d, "target", 0)), order.ServerID(s.number(d, "owner", 0)))
+		frame = encodeFailure(generation, order.ServerID(s.number(d, "target", 0)), order.ServerID(s.number(d, "owner", 0)), uint32(s.number(d, "sequence", 0)))
 	default:
 		frame = []byte(argument(d, "bytes", ""))
 	}

@@ -13,11 +13,14 @@ package allconcur
 
 // tryToComplete A-delivers and moves on for as long as the current round is complete [Poke19, Algorithm 6.5].
 func (e *Engine) tryToComplete() {
-	for e.halted == "" {
+	for e.halted == "" && !e.ended {
 		e.deliverStable()
 		switch {
-		case e.reliable && e.tracking.awaitedCount == 0:
+		case e.reliable && e.tracking.awaitedCount == 0 && e.agreed():
 			e.completeReliable()
+		case e.held > 0 && e.revoking > 0 && e.undecidable():
+			e.releaseForMajority()
+			return
 		case !e.reliable && e.current.count == len(e.overlay.members):
 			e.completeUnreliable()
 		default:
@@ -26,7 +29,7 @@ func (e *Engine) tryToComplete() {
 	}
 }
 
-// failFromUnreliable ends an unreliable round because of a failure notification and goes back to the first round that may not be A-delivered anywhere: the
+// failFromUnreliable ends an unreliable round because of a failure notification, or because the eon's last round is behind it, and goes back to the first round that may not be A-delivered anywhere: the
 // previous one if that is unreliable, too [Poke19, Algorithm 6.4, lines 49-52]. The previous round is kept, since a skip may yet A-deliver it.
 func (e *Engine) failFromUnreliable() {
 	e.current.reset()
@@ -43,6 +46,15 @@ func (e *Engine) failFromUnreliable() {
 // skip leaves the rerun of a round that another server has A-delivered as an unreliable one, or will: that server completed the round behind it, so
 // every server that works has completed this one [Poke19, Algorithm 6.3, lines 35-42]. Uniformly it is A-delivered when a majority runs the next.
 func (e *Engine) skip() {
+	e.leaveRerun()
+	e.round++
+	e.solicit = min(e.solicit, 1)
+	e.recallRevocations()
+	e.startReliable()
+}
+
+// leaveRerun takes the round behind the current one for complete everywhere, which a server that is ahead says: uniformly it is A-delivered when enough run the next.
+func (e *Engine) leaveRerun() {
 	if e.older.filled {
 		// Who is ahead by one round completed the round that the failure ended here: all servers had reached the state that older waits for.
 		e.deliver(e.older, nil)
@@ -56,8 +68,6 @@ func (e *Engine) skip() {
 	}
 	e.current.reset()
 	e.next.reset()
-	e.round++
-	e.startReliable()
 }
 
 // adopt makes next the current set if it stands for the state that begins, and leaves next empty. The messages of servers that are no members

@@ -4,12 +4,14 @@ package allconcur
 // earlier one, and from at most the next round; where a frame contradicts it, P was wrong or the sender is, and the frame is dropped.
 func (e *Engine) handleUnreliable(header frameHeader, frame []byte) {
 	switch {
-	case header.epoch != e.epoch || header.round < e.round || header.round > e.round+1:
+	case header.epoch != e.epoch || header.round < e.round || header.round > e.round+1 || e.last != 0 && header.round > e.last:
+		e.proposition(header.epoch <= e.epoch && (header.epoch < e.epoch || header.round <= e.round+1), "6.2.3")
 		return
 	case header.round == e.round+1:
 		e.postponeUnreliable(header, frame)
 	case e.reliable:
-		return // Proposition 6.2.2: no state is both reliable and unreliable
+		e.proposition(false, "6.2.2") // no state is both reliable and unreliable
+		return
 	case !e.current.present.has(header.origin):
 		e.current.add(header.origin, frame)
 		e.forwardUnreliable(header, frame)
@@ -58,13 +60,25 @@ func (e *Engine) completeUnreliable() {
 		e.emit(e.newer, nil)
 	}
 	e.round++
-	e.startUnreliable()
+	switch {
+	case e.last == 0 || e.round < e.last || e.round == e.last && e.n > 1:
+		e.startUnreliable()
+	case e.round == e.last:
+		e.epoch++
+		e.startReliable()
+	default:
+		e.failFromUnreliable() // the transitional round is rerun reliably
+	}
 }
 
 // startUnreliable starts [epoch, round] with the messages that came before its time.
 func (e *Engine) startUnreliable() {
 	assert(len(e.failures.arrived) == 0, "no valid failure notification in an unreliable round (Lemma 6.2.4)")
-	e.reliable = false
+	e.reliable, e.decided, e.confirmed = false, false, false
+	e.solicit = 0
+	if e.held > 0 {
+		e.forgetHeld()
+	}
 	e.adopt()
 	for p, more := e.current.present.next(0); more; p, more = e.current.present.next(p + 1) {
 		e.forwardUnreliable(frameHeader{origin: p}, e.current.frames[p])

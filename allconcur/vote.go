@@ -1,9 +1,26 @@
 package allconcur
 
-import "github.com/ledgerd/ledgerd/order"
+import (
+	"fmt"
 
-// Vote is what a server may have made possible: a round that it has not A-delivered itself, and the one value of it that it voted for. A server votes at
-// most once for a round. Whoever gathers the votes of a majority of the shard can tell which value may have been A-delivered by somebody.
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Votes under ◇P. The forward-backward mechanism [Poke19, section 5.2.1.2] lets a server A-deliver a reliable round when it hears that enough others decided it, too; here it
+// is mended, so that no schedule of false suspicions makes two servers A-deliver different rounds.
+//
+// N is the size of the shard, c its majority ⌊N/2⌋+1, q the smallest integer above N - c/2, m the members not removed, t = min(q, m). There is one value for each
+// state that may become round r: the complete set of [e,r], or a set of origins in [[e,r]]. A server votes for at most one value of a round, for good:
+//
+//   - for [e,r] by entering [e,r+2] or [[e+1,r+1]], which it does having completed [e,r]: by T_UR, or by a skip from a [[e+1,r]] that it has not decided;
+//   - for a set in [[e,r]] by deciding it: tracking is complete, and the set is a majority. It leaves [[e,r]] only by A-delivering that set.
+//
+// A value is A-delivered with t votes, or, a set only, with c confirmations: votes that say "a majority voted for this". Each way needs c votes, so that two values of
+// one round are never both A-delivered. And from the votes of any c servers that remember one can tell what may have been A-delivered: a value that somebody confirmed, or
+// one that has t votes if all who were not asked voted for it, too. Two values never pass: c servers that were asked and N - c that were not, had they voted for both in turn,
+// would give 2t ≤ c + 2(N - c), so that t ≤ N - c/2; and t = m votes for one leave none for another. That is what a change of the generation builds upon.
+
+// Vote is what a server may have made possible: a round that it has not A-delivered itself, and the one value of it that it voted for.
 type Vote struct {
 	Round order.Round
 	Epoch order.Epoch
@@ -18,4 +35,212 @@ type Vote struct {
 }
 
 // Votes lists this server's votes for rounds that it has not A-delivered, at most two, by ascending round. It allocates.
-func (e *Engine) Votes() []Vote { return nil }
+func (e *Engine) Votes() []Vote {
+	var votes []Vote
+	if e.older.filled {
+		votes = append(votes, e.voteFor(e.older))
+	}
+	if e.decided {
+		votes = append(votes, e.voteFor(e.current))
+	}
+	return votes
+}
+
+func (e *Engine) voteFor(set *roundSet) Vote {
+	members := e.members.appendTo(nil)
+	vote := Vote{Round: set.round, Epoch: set.epoch, Reliable: set.reliable, Confirmed: set.reliable && e.confirmed, Members: members}
+	vote.Delivery = order.Delivery{Epoch: set.epoch, Round: set.round}
+	for _, p := range members {
+		if set.present.has(p) {
+			vote.Delivery.Messages = append(vote.Delivery.Messages, order.Message{Origin: p, Payload: payloadOf(set.frames[p])})
+		} else {
+			vote.Delivery.Removed = append(vote.Delivery.Removed, p)
+		}
+	}
+	return vote
+}
+
+// setThresholds computes what depends on how many members are left.
+func (e *Engine) setThresholds() {
+	e.fast = max(e.majority, min(e.config.Shard-(e.majority-1)/2, len(e.overlay.members)))
+	e.stable = e.fast
+	switch {
+	case e.config.Fault == FaultToleratedNotMajority:
+		e.majority, e.fast, e.stable = e.tolerated+1, e.tolerated+1, e.tolerated+1
+	case e.config.Detector == DetectorPerfect:
+		e.stable = e.majority
+	case e.config.Detector == DetectorEventualPaper:
+		e.stable = e.tolerated + 1 // "f other servers" [Poke19, section 6.4.2]
+	}
+}
+
+// undecidable reports whether tracking is complete and the messages here are fewer than a majority: this server is outside of a majority, and waits.
+func (e *Engine) undecidable() bool {
+	return e.config.Detector == DetectorEventual && e.reliable && !e.decided && e.tracking.awaitedCount == 0 && e.current.present.has(e.self) && e.current.count < e.majority
+}
+
+// OutsideMajority reports whether this server knows that fewer servers than a majority of the shard can be heard: it does not A-deliver until others are.
+func (e *Engine) OutsideMajority() bool { return e.halted == "" && !e.ended && e.undecidable() }
+
+// ballotOf is the ballot of a reliable state that somebody else is in, nil where none is kept.
+func (e *Engine) ballotOf(epoch order.Epoch, round order.Round) *ballot {
+	if round <= e.delivered || round > e.delivered+ballotsAhead {
+		return nil
+	}
+	b := e.ballots[round%ballotsKept]
+	switch {
+	case b.filled && b.epoch == epoch && b.round == round:
+	case b.filled && b.round == round && (b.epoch > epoch || e.decided && b.epoch == e.epoch && round == e.round):
+		return nil // of another state than the one that gets votes
+	default:
+		b.begin(epoch, round)
+	}
+	return b
+}
+
+// ownBallot is the ballot of the current reliable state.
+func (e *Engine) ownBallot() *ballot {
+	b := e.ballots[e.round%ballotsKept]
+	if !b.filled || b.epoch != e.epoch || b.round != e.round {
+		b.begin(e.epoch, e.round)
+	}
+	return b
+}
+
+// decide votes for the set of the current state, which tracking has completed.
+func (e *Engine) decide() {
+	e.decided = true
+	e.vote(phaseDecided)
+	b := e.ownBallot()
+	for _, s := range b.sets[:b.used] {
+		e.haltIfOutvoted(b, s)
+	}
+}
+
+// vote counts this server's own vote for the current set, and floods it both ways.
+func (e *Engine) vote(phase votePhase) {
+	b := e.ownBallot()
+	s := b.ofSet(e.current.present)
+	if s == nil {
+		s = b.grow()
+		copy(s.origins, e.current.present)
+	}
+	b.count(s, e.self, phase)
+	for _, way := range []struct {
+		kind frameKind
+		to   []order.ServerID
+	}{{kindForward, e.overlay.forward.successors}, {kindBackward, e.overlay.backward.successors}} {
+		b.see(way.kind, phase, e.self)
+		if len(way.to) > 0 && (way.kind == kindForward || !e.symmetric) {
+			e.send(way.to, encodeVote(way.kind, phase, e.config.Generation, e.epoch, e.round, e.self, e.current.present))
+		}
+	}
+}
+
+// receiveVote takes ⟨FWD, p_j⟩ or ⟨BWD, p_j⟩, from suspected predecessors, too: a vote says nothing about what came before it on the same edge.
+func (e *Engine) receiveVote(from order.ServerID, header frameHeader, frame []byte) error {
+	to := e.overlay.forward
+	edge := e.config.Reliable.HasEdge(int(from), int(e.self))
+	if header.kind == kindBackward {
+		to, edge = e.overlay.backward, e.config.Reliable.HasEdge(int(e.self), int(from))
+	}
+	switch {
+	case e.perfect:
+		return fmt.Errorf("%w: a vote from server %d, nobody votes under a perfect detector", order.ErrFrame, from)
+	case !edge:
+		return fmt.Errorf("%w: a vote from server %d on no edge of the reliable digraph to server %d", order.ErrFrame, from, e.self)
+	case !e.isVote(header, frame):
+		return fmt.Errorf("%w: a vote of server %d for a set that is none in a group of %d", order.ErrFrame, header.origin, e.n)
+	case header.origin == e.self || !e.members.has(from) || !e.members.has(header.origin):
+		return nil
+	}
+	b := e.ballotOf(header.epoch, header.round)
+	if b == nil || !b.see(header.kind, header.phase, header.origin) {
+		return nil
+	}
+	e.send(to.relays(header.origin, from), frame)
+	if s := b.take(header, frame); s != nil {
+		e.haltIfOutvoted(b, s)
+	}
+	e.tryToComplete()
+	return nil
+}
+
+// isVote reports whether the frame's set is one of servers of the group, the voter among them.
+func (e *Engine) isVote(header frameHeader, frame []byte) bool {
+	if uint64(header.origin) >= uint64(e.n) || len(frame) != messageHeaderSize+8*words(e.n) {
+		return false
+	}
+	for i := e.n; i < words(e.n)*wordBits; i++ {
+		if frame[messageHeaderSize+i/8]>>(i%8)&1 != 0 {
+			return false
+		}
+	}
+	return frame[messageHeaderSize+header.origin/8]>>(header.origin%8)&1 != 0
+}
+
+// haltIfOutvoted stops this server where a majority voted for another value of a round than it can: the group goes on without it. It voted for another set; or it is
+// in none of theirs; or it skipped the round that they decided.
+func (e *Engine) haltIfOutvoted(b *ballot, s *votedSet) {
+	if e.config.Detector != DetectorEventual || e.halted != "" || s.votes < e.majority {
+		return
+	}
+	here := e.reliable && e.epoch == b.epoch && e.round == b.round
+	if !s.origins.has(e.self) || here && e.decided && !s.origins.equal(e.current.present) || e.older.filled && b.round <= e.older.round {
+		e.halt("the group goes on without this server: a majority decided another set of round %d", b.round)
+	}
+}
+
+// maySkip reports whether this server may still vote for the unreliable round that it reruns, and leave the rerun.
+func (e *Engine) maySkip() bool {
+	switch {
+	case e.perfect, e.config.Detector == DetectorEventualPaper, e.config.Fault == FaultSkipAfterDecided:
+		return true
+	case e.decided:
+		return false
+	}
+	b := e.ownBallot()
+	for _, s := range b.sets[:b.used] {
+		if s.votes >= e.majority {
+			return false // the set wins, and this server is to decide it, too
+		}
+	}
+	return true
+}
+
+// agreed reports whether the current reliable round, whose tracking is complete, may be A-delivered; first it decides, and confirms, as far as it can.
+func (e *Engine) agreed() bool {
+	if e.perfect {
+		return true
+	}
+	if !e.decided {
+		if !e.current.present.has(e.self) || e.config.Detector == DetectorEventual && e.current.count < e.majority {
+			return false
+		}
+		e.decide()
+	}
+	if e.halted != "" {
+		return false
+	}
+	b := e.ownBallot()
+	if e.config.Detector == DetectorEventualPaper {
+		return b.seen[0][0].count() >= e.majority && b.seen[1][0].count() >= e.majority
+	}
+	s := b.ofSet(e.current.present)
+	votes, confirms := s.votes, s.confirms
+	switch e.config.Fault {
+	case FaultNoForwardBackward:
+		return true
+	case FaultSetsIgnored:
+		votes, confirms = b.totals()
+	}
+	if votes >= e.fast {
+		return true
+	}
+	if votes >= e.majority && !e.confirmed && (confirms > 0 || b.reachable(s, e.failures.targets) < e.fast) {
+		e.confirmed = true
+		e.vote(phaseConfirmed)
+		confirms++
+	}
+	return confirms >= e.majority
+}

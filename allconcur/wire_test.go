@@ -18,7 +18,7 @@ func TestFrames(t *testing.T) {
 	if string(payloadOf(message)) != "payload" || payloadOf(message[:messageHeaderSize]) != nil {
 		t.Fatalf("payload %q", payloadOf(message))
 	}
-	failure := encodeFailure(7, 4, 5)
+	failure := encodeFailure(7, 4, 5, 0)
 	header, err = decodeFrame(failure, 0)
 	if want := (frameHeader{kind: kindFailure, generation: 7, target: 4, owner: 5}); err != nil || header != want {
 		t.Fatalf("%+v, %v, want %+v", header, err, want)
@@ -28,7 +28,7 @@ func TestFrames(t *testing.T) {
 	}
 	for _, mutant := range [][]byte{
 		nil, message[:31], failure[:23], append(bytes.Clone(failure), 0), altered(message, 0, 2), altered(message, 1, 0), altered(message, 1, 4),
-		altered(message, 2, 1), altered(message, 3, 1), altered(message, 16, 0), altered(message, 24, 0), altered(failure, 20, 1),
+		altered(message, 2, 1), altered(message, 3, 1), altered(message, 16, 0), altered(message, 24, 0), altered(failure, 2, 1), altered(failure, 3, 1),
 	} {
 		if _, err := decodeFrame(mutant, 100); !errors.Is(err, order.ErrFrame) {
 			t.Errorf("%x: %v, want ErrFrame", mutant, err)
@@ -46,7 +46,7 @@ func altered(frame []byte, at int, value byte) []byte {
 func FuzzDecodeFrame(f *testing.F) {
 	f.Add(encodeMessage(kindUnreliable, 1, 1, 1, 0, nil))
 	f.Add(encodeMessage(kindReliable, 1, 2, 3, 4, []byte("payload")))
-	f.Add(encodeFailure(1, 2, 3))
+	f.Add(encodeFailure(1, 2, 3, 4))
 	f.Add([]byte("garbage"))
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		header, err := decodeFrame(frame, 64)
@@ -56,9 +56,20 @@ func FuzzDecodeFrame(f *testing.F) {
 			}
 			return
 		}
-		again := encodeFailure(header.generation, header.target, header.owner)
-		if header.kind != kindFailure {
-			again = encodeMessage(header.kind, header.generation, header.epoch, header.round, header.origin, payloadOf(frame))
+		var again []byte
+		switch header.kind {
+		case kindFailure:
+			again = encodeFailure(header.generation, header.target, header.owner, header.sequence)
+		case kindForward, kindBackward:
+			set := make(serverSet, (len(frame)-messageHeaderSize)/8)
+			copySet(set, frame)
+			again = encodeVote(header.kind, header.phase, header.generation, header.epoch, header.round, header.origin, set)
+		default:
+			var revocations []revocation
+			for i := range header.revocations {
+				revocations = append(revocations, revocationOf(frame, i))
+			}
+			again = encodeMessage(header.kind, header.generation, header.epoch, header.round, header.origin, payloadOf(frame), revocations...)
 		}
 		if !bytes.Equal(frame, again) {
 			t.Fatalf("%x decodes to %+v, which encodes to %x", frame, header, again)
@@ -102,7 +113,7 @@ func hostileStep(t *testing.T, e *Engine, a, b byte) {
 	case 1, 2:
 		err = e.Receive(from, encodeMessage(kindReliable, 0, epoch, round, origin, []byte{b}))
 	case 3:
-		err = e.Receive(from, encodeFailure(0, origin, order.ServerID(e.config.Reliable.Successors(int(origin))[b/6%3])))
+		err = e.Receive(from, encodeFailure(0, origin, order.ServerID(e.config.Reliable.Successors(int(origin))[b/6%3]), 0))
 	case 4:
 		err = e.Suspect(origin)
 	default:

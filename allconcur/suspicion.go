@@ -1,0 +1,341 @@
+package allconcur
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Suspicions under ◇P [Poke19, section 6.3.3.1]. A notification has a sequence number. The messages of the suspected predecessor are held, as if its link were slow. Once the
+// detector trusts it again, a revocation with that number rides on this server's next reliable message; when that is A-delivered, the notification is invalid everywhere
+// and for good, the held messages are taken, and without a valid notification the group goes back to unreliable rounds.
+
+// link is the edge from one predecessor in G_R.
+type link struct {
+	// sequence is that of the last notification.
+	sequence uint32
+	// suspected tells that the last notification has yet to be revoked, revoking that a revocation is under way, again that the detector has changed its mind since.
+	suspected bool
+	revoking  bool
+	again     bool
+	// cut tells that a held message was dropped: the predecessor is not trusted again in this run.
+	cut  bool
+	held [][]byte
+}
+
+// heldMessage is a message that is to be taken now.
+type heldMessage struct {
+	from  order.ServerID
+	frame []byte
+}
+
+// suspicions is the part of the engine that ◇P needs and P does not.
+type suspicions struct {
+	// links has an entry for each predecessor in G_R; none under P.
+	links []link
+	// revoking counts the links that are.
+	revoking int
+	// held counts the messages held on all links.
+	held int
+	// released are messages to be taken, and anew predecessors to be suspected again, before the call returns.
+	released []heldMessage
+	anew     []order.ServerID
+}
+
+// heldMax bounds the messages held on a link: those of all servers in the states that a server may yet get to.
+func heldMax(n int) int { return 4 * n }
+
+// symmetric reports whether a digraph is its own transpose.
+func symmetric(g *digraph.Digraph) bool {
+	for p := range g.Order() {
+		for _, s := range g.Successors(p) {
+			if !g.HasEdge(s, p) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// linkFrom is the edge from a server, nil where it is no predecessor in G_R.
+func (e *Engine) linkFrom(server order.ServerID) *link {
+	if e.perfect {
+		return nil
+	}
+	for i, p := range e.config.Reliable.Predecessors(int(e.self)) {
+		if p == int(server) {
+			return &e.links[i]
+		}
+	}
+	return nil
+}
+
+// suspect takes a suspicion of a member whose successor of that index this server is.
+func (e *Engine) suspect(server order.ServerID, index int) {
+	l := e.linkFrom(server)
+	switch {
+	case !l.suspected:
+		l.suspected = true
+		l.sequence++
+		e.ignored.add(server)
+		e.failures.sequence(server, index).last = l.sequence
+		e.handleFailure(server, e.self, index, e.self, encodeFailure(e.config.Generation, server, e.self, l.sequence))
+	case !l.revoking:
+	case e.ownRevokes(server):
+		l.again = true // it cannot be called back
+	default:
+		l.revoking = false
+		e.revoking--
+	}
+}
+
+// Trust takes word that this server's own failure detector no longer suspects a server: under ◇P its notification will be revoked. With a perfect detector that
+// does not happen, and it changes nothing. The error wraps ErrNotPredecessor where the server is no predecessor in G_R.
+func (e *Engine) Trust(server order.ServerID) error {
+	e.begin()
+	switch {
+	case e.perfect:
+		return nil
+	case e.halted != "":
+		return e.haltedError()
+	}
+	l := e.linkFrom(server)
+	switch {
+	case l == nil:
+		return fmt.Errorf("%w: server %d", ErrNotPredecessor, server)
+	case e.ended || !e.members.has(server) || !l.suspected || l.cut || l.sequence == math.MaxUint32:
+	case l.revoking:
+		l.again = false
+	default:
+		l.revoking = true
+		e.revoking++
+		e.tryToComplete() // what is held may help
+		e.settle()
+	}
+	return nil
+}
+
+// ownRevokes reports whether this server's message of the current state revokes its notification of that server.
+func (e *Engine) ownRevokes(server order.ServerID) bool {
+	if !e.current.present.has(e.self) {
+		return false
+	}
+	frame := e.current.frames[e.self]
+	for i := range revocationCount(frame) {
+		if revocationOf(frame, i).target == server {
+			return true
+		}
+	}
+	return false
+}
+
+// pendingRevocations lists what this server's next message revokes, by ascending target. A revocation is listed again where the last one's message was not A-delivered.
+func (e *Engine) pendingRevocations() []revocation {
+	var list []revocation
+	for p, more := e.ignored.next(0); more && len(list) < revocationsMax; p, more = e.ignored.next(p + 1) {
+		if l := e.linkFrom(p); l.revoking {
+			list = append(list, revocation{target: p, sequence: l.sequence})
+		}
+	}
+	return list
+}
+
+// areRevocations reports whether what a message revokes may be its origin's: notifications of its predecessors, each once, ascending.
+func (e *Engine) areRevocations(header frameHeader, frame []byte) bool {
+	if e.perfect {
+		return false
+	}
+	least := order.ServerID(0)
+	for i := range header.revocations {
+		r := revocationOf(frame, i)
+		if uint64(r.target) >= uint64(e.n) || r.target < least || r.sequence == 0 || !e.config.Reliable.HasEdge(int(r.target), int(header.origin)) {
+			return false
+		}
+		least = r.target + 1
+	}
+	return true
+}
+
+// receiveNumbered takes a notification under ◇P, from a suspected predecessor, too, unless it is known or revoked.
+func (e *Engine) receiveNumbered(from order.ServerID, header frameHeader, index int, frame []byte) {
+	s := e.failures.sequence(header.target, index)
+	if header.sequence <= s.last || header.sequence <= s.revoked {
+		return
+	}
+	s.last = header.sequence
+	if e.failures.has(header.target, index) {
+		// Its revocation is A-delivered where this one was made, and not here yet.
+		e.send(e.overlay.forward.relays(header.owner, from), frame)
+		e.unsettle()
+		return
+	}
+	e.handleFailure(header.target, header.owner, index, from, frame)
+}
+
+// unsettle asks for a round that begins behind this notification, and its end: what is to come of it comes then.
+func (e *Engine) unsettle() {
+	e.solicit = 1
+	if e.reliable {
+		e.solicit = 2
+	}
+}
+
+// applyRevocations applies what the messages of an A-delivered round revoke. The messages held on this server's own links are taken once the next round has begun.
+func (e *Engine) applyRevocations(set *roundSet) {
+	if e.perfect {
+		return
+	}
+	changed := false
+	for p, more := set.present.next(0); more; p, more = set.present.next(p + 1) {
+		for i := range revocationCount(set.frames[p]) {
+			e.revoke(p, revocationOf(set.frames[p], i))
+			changed = true
+		}
+	}
+	if changed {
+		e.failures.retain(e.members)
+	}
+}
+
+func (e *Engine) revoke(owner order.ServerID, r revocation) {
+	s := e.failures.sequence(r.target, successorIndex(e.config.Reliable, r.target, owner))
+	s.revoked = max(s.revoked, r.sequence)
+	if e.config.Fault == FaultRevokeWrongSequence {
+		s.revoked = max(s.revoked, s.last)
+	}
+	if owner != e.self {
+		return
+	}
+	l := e.linkFrom(r.target)
+	if !l.revoking || l.sequence != r.sequence {
+		return
+	}
+	l.revoking, l.suspected = false, false
+	e.revoking--
+	if l.again {
+		l.again = false
+		e.anew = append(e.anew, r.target)
+		return
+	}
+	e.ignored.remove(r.target)
+	e.release(r.target, l)
+}
+
+// release has the messages held on a link taken before the call returns.
+func (e *Engine) release(from order.ServerID, l *link) {
+	for _, frame := range l.held {
+		e.released = append(e.released, heldMessage{from: from, frame: frame})
+	}
+	e.held -= len(l.held)
+	l.held = nil
+}
+
+// hold keeps a message of a suspected predecessor that may yet be of use. Under P it is dropped.
+func (e *Engine) hold(from order.ServerID, header frameHeader, frame []byte) {
+	l := e.linkFrom(from)
+	if l == nil || l.cut || e.isOutdated(header) {
+		return
+	}
+	for _, set := range []*roundSet{e.current, e.next} {
+		if set.is(header.epoch, header.round, header.kind == kindReliable) && set.present.has(header.origin) {
+			return
+		}
+	}
+	if len(l.held) == heldMax(e.n) {
+		e.cut(l)
+		return
+	}
+	l.held = append(l.held, frame)
+	e.held++
+}
+
+// cut gives a link up: a message on it is lost.
+func (e *Engine) cut(l *link) {
+	l.cut = true
+	e.held -= len(l.held)
+	l.held = nil
+	if l.revoking {
+		l.revoking, l.again = false, false
+		e.revoking--
+	}
+}
+
+// isOutdated reports whether a message is of a state gone by.
+func (e *Engine) isOutdated(header frameHeader) bool {
+	return header.epoch < e.epoch || header.round <= e.delivered
+}
+
+// forgetHeld drops what is outdated, or of a member that is removed, among the held messages; a link from a removed server is done with.
+func (e *Engine) forgetHeld() {
+	for i, p := range e.config.Reliable.Predecessors(int(e.self)) {
+		l := &e.links[i]
+		if !e.members.has(order.ServerID(p)) {
+			e.cut(l)
+			continue
+		}
+		kept := l.held[:0]
+		for _, frame := range l.held {
+			header, err := decodeFrame(frame, e.config.MaxPayload)
+			assert(err == nil, "only well-formed messages are held")
+			if !e.isOutdated(header) && e.members.has(header.origin) {
+				kept = append(kept, frame)
+			}
+		}
+		clear(l.held[len(kept):])
+		e.held -= len(l.held) - len(kept)
+		l.held = kept
+	}
+}
+
+// takesHeld reports whether messages of a suspected predecessor are taken all the same: the detector trusts it again, and without its messages this server can decide
+// nothing, so that the revocation would wait for what it is to bring about. Which messages a set holds is no matter of safety: votes are.
+func (e *Engine) takesHeld(from order.ServerID) bool {
+	if !e.undecidable() {
+		return false
+	}
+	l := e.linkFrom(from)
+	return l.revoking && !l.again
+}
+
+// releaseForMajority has messages taken that takesHeld lets through.
+func (e *Engine) releaseForMajority() {
+	for i, p := range e.config.Reliable.Predecessors(int(e.self)) {
+		if l := &e.links[i]; len(l.held) > 0 && e.takesHeld(order.ServerID(p)) {
+			e.release(order.ServerID(p), l)
+		}
+	}
+}
+
+// settle ends a call: it suspects anew whom the detector suspects again, and takes the messages that were released, in order.
+func (e *Engine) settle() {
+	for len(e.anew)+len(e.released) > 0 && e.halted == "" && !e.ended {
+		if len(e.anew) > 0 {
+			server := e.anew[0]
+			e.anew = e.anew[1:]
+			if e.members.has(server) {
+				e.suspect(server, successorIndex(e.config.Reliable, server, e.self))
+			}
+			continue
+		}
+		m := e.released[0]
+		e.released = e.released[1:]
+		header, err := decodeFrame(m.frame, e.config.MaxPayload)
+		assert(err == nil, "only well-formed messages are held")
+		if e.members.has(m.from) && e.members.has(header.origin) {
+			e.take(m.from, header, m.frame)
+		}
+	}
+	e.anew, e.released = nil, nil
+}
+
+// recallRevocations ends what a message was to revoke that is not A-delivered, where the detector suspects the server again; the rest rides on the next.
+func (e *Engine) recallRevocations() {
+	for i := range e.links {
+		if l := &e.links[i]; l.again {
+			l.revoking, l.again = false, false
+			e.revoking--
+		}
+	}
+}
