@@ -1,11 +1,12 @@
 // Package home is a node's folder: its configuration, its identity, the genesis of the chain that it belongs to, and the places of its data.
 //
-//	config.toml   what an operator may change; every key has a default and a comment
-//	genesis.json  the chain's beginning, the same on all nodes
-//	node.key      the node's ed25519 key, PKCS #8 in PEM, readable by its owner only
-//	generation    what the node promised and learned about the shard's generations (package recovery)
-//	data/         the ledger store
+//	config.toml      what an operator may change; every key has a default and a comment
+//	genesis.json     the chain's beginning, the same on all nodes
+//	membership.json  the members when this node joined; only where the genesis does not have it
+//	node.key         the node's ed25519 key, PKCS #8 in PEM, readable by its owner only
+//	generation       what the node promised and learned about the shard's generations (package recovery)
+//	data/            the ledger store
 //
 // What always holds: a folder is either whole or refused with what is missing and what to do; nothing existing is overwritten by Create; the node's key is
-// one of the genesis's members, which gives the node its place; files are written beside, synced and renamed.
+// one of the genesis's members, or of those of the block that let it in, which gives the node its place for ever; files are written beside, synced and renamed.
 package home

@@ -20,15 +20,17 @@ import (
 const (
 	ConfigFile     = "config.toml"
 	GenesisFile    = "genesis.json"
+	MembershipFile = "membership.json"
 	KeyFile        = "node.key"
 	GenerationFile = "generation"
 	DataFolder     = "data"
 )
 
-// ErrHome says that a folder is no home, or not a whole one; ErrExists that there is one already.
+// ErrHome says that a folder is no home, or not a whole one; ErrExists that there is one already; ErrNotAdmitted that its node has no place in the chain.
 var (
-	ErrHome   = errors.New("no node's home")
-	ErrExists = errors.New("home exists")
+	ErrHome        = errors.New("no node's home")
+	ErrExists      = errors.New("home exists")
+	ErrNotAdmitted = errors.New("the node has not joined its chain")
 )
 
 // Home is a node's folder, read and checked.
@@ -37,12 +39,19 @@ type Home struct {
 	Config  Config
 	Genesis *ledger.Genesis
 	Key     ed25519.PrivateKey
-	// Self is the node's place among the genesis's members.
+	// Self is the node's index among the members of the chain, which is its own for ever.
 	Self order.ServerID
+
+	self       ledger.GroupMember
+	membership ledger.Membership
 }
 
-// Name is the node's name in the genesis.
-func (h *Home) Name() string { return h.Genesis.Members[h.Self].Name }
+// Name is the node's name in the chain.
+func (h *Home) Name() string { return h.self.Name }
+
+// Membership is who the members were when this home was made: those of the genesis, or of the block that let the node in. It is where a node
+// that has no blocks yet looks for the others. It shares its memory with the home.
+func (h *Home) Membership() ledger.Membership { return h.membership }
 
 // Data is the folder of the ledger store.
 func (h *Home) Data() string { return filepath.Join(h.Dir, DataFolder) }
@@ -55,38 +64,53 @@ func (h *Home) FabricAddress() string {
 	if h.Config.Fabric.Listen != "" {
 		return h.Config.Fabric.Listen
 	}
-	return h.Genesis.Members[h.Self].Address
+	return h.self.Address
 }
 
 // Create makes a home in dir, which must not hold one. ErrExists, ErrHome for a key that the genesis does not have, and the file system's errors.
 func Create(dir string, config Config, genesis *ledger.Genesis, key ed25519.PrivateKey) (*Home, error) {
-	if err := config.Validate(); err != nil {
-		return nil, err
-	}
+	h := &Home{Dir: dir, Config: config, Genesis: genesis, Key: key}
 	if err := genesis.Validate(); err != nil {
 		return nil, err
 	}
-	self, err := place(genesis, key)
-	if err != nil {
+	if err := h.place(genesis.Membership()); err != nil {
 		return nil, err
+	}
+	return h, h.create()
+}
+
+// CreateJoining makes a home in dir, which must not hold one, for a node that wants to join a chain. Its key has no place in the chain yet; Admit gives
+// it one. ErrExists and the file system's errors.
+func CreateJoining(dir string, config Config, genesis *ledger.Genesis, key ed25519.PrivateKey) (*Home, error) {
+	if err := genesis.Validate(); err != nil {
+		return nil, err
+	}
+	h := &Home{Dir: dir, Config: config, Genesis: genesis, Key: key}
+	return h, h.create()
+}
+
+// create writes the home's files.
+func (h *Home) create() error {
+	if err := h.Config.Validate(); err != nil {
+		return err
 	}
 	for _, name := range []string{ConfigFile, GenesisFile, KeyFile, DataFolder} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
-			return nil, fmt.Errorf("%w: %s is there already; choose another folder, or remove it if you want to lose that node", ErrExists, filepath.Join(dir, name))
+		if _, err := os.Lstat(filepath.Join(h.Dir, name)); err == nil {
+			return fmt.Errorf("%w: %s is there already; choose another folder, or remove it if you want to lose that node", ErrExists, filepath.Join(h.Dir, name))
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
+			return err
 		}
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
+	if err := os.MkdirAll(h.Dir, 0o755); err != nil {
+		return err
 	}
-	text, err := json.MarshalIndent(genesis, "", "  ")
+	text, err := json.MarshalIndent(h.Genesis, "", "  ")
 	if err != nil {
-		return nil, fmt.Errorf("genesis: %w", err)
+		return fmt.Errorf("genesis: %w", err)
 	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(h.Key)
 	if err != nil {
-		return nil, fmt.Errorf("node key: %w", err)
+		return fmt.Errorf("node key: %w", err)
 	}
 	files := []struct {
 		name string
@@ -95,18 +119,73 @@ func Create(dir string, config Config, genesis *ledger.Genesis, key ed25519.Priv
 	}{
 		{KeyFile, 0o600, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})},
 		{GenesisFile, 0o644, append(text, '\n')},
-		{ConfigFile, 0o644, []byte(config.text())},
+		{ConfigFile, 0o644, []byte(h.Config.text())},
 	}
 	for _, f := range files {
-		if err := WriteFile(filepath.Join(dir, f.name), f.text, f.mode); err != nil {
-			return nil, err
+		if err := WriteFile(filepath.Join(h.Dir, f.name), f.text, f.mode); err != nil {
+			return err
 		}
 	}
-	return &Home{Dir: dir, Config: config, Genesis: genesis, Key: key, Self: self}, nil
+	return nil
 }
 
-// Load reads a home. It returns ErrHome with what is missing or does not fit, or ErrConfig.
+// Load reads a home. It returns ErrHome with what is missing or does not fit, ErrNotAdmitted for a home whose node has not joined yet, or ErrConfig.
 func Load(dir string) (*Home, error) {
+	h, err := LoadJoining(dir)
+	if err != nil {
+		return nil, err
+	}
+	admitted, err := readMembership(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		admitted = h.Genesis.Membership()
+		if err := h.place(admitted); err != nil {
+			return nil, fmt.Errorf("%w: %w: either it has still to join (`ledgerd cluster join --home %s` goes on with that), or %s and %s belong to different chains",
+				ErrNotAdmitted, err, dir, KeyFile, GenesisFile)
+		}
+		return h, nil
+	case err != nil:
+		return nil, err
+	}
+	return h, h.place(admitted)
+}
+
+// Admit gives a home that CreateJoining made its place in the chain: it keeps the members as they were at the block that let the node in. It may be called
+// again. ErrHome where the node is none of them.
+func (h *Home) Admit(membership ledger.Membership) error {
+	if err := membership.Validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrHome, err)
+	}
+	if err := h.place(membership); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(membership, "", "  ")
+	if err != nil {
+		return fmt.Errorf("membership: %w", err)
+	}
+	return WriteFile(filepath.Join(h.Dir, MembershipFile), append(text, '\n'), 0o644)
+}
+
+func readMembership(dir string) (ledger.Membership, error) {
+	path := filepath.Join(dir, MembershipFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return ledger.Membership{}, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var membership ledger.Membership
+	if err := decoder.Decode(&membership); err != nil {
+		return ledger.Membership{}, fmt.Errorf("%w: %s: %w", ErrHome, path, err)
+	}
+	if err := membership.Validate(); err != nil {
+		return ledger.Membership{}, fmt.Errorf("%w: %s: %w", ErrHome, path, err)
+	}
+	return membership, nil
+}
+
+// LoadJoining reads a home whose node may have no place in the chain yet: Self, Name and Membership say nothing. ErrHome or ErrConfig.
+func LoadJoining(dir string) (*Home, error) {
 	if _, err := os.Stat(filepath.Join(dir, ConfigFile)); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s has no %s; make a home with `ledgerd testnet --dir DIR --nodes N` or `ledgerd init`", ErrHome, dir, ConfigFile)
 	}
@@ -122,11 +201,7 @@ func Load(dir string) (*Home, error) {
 	if err != nil {
 		return nil, err
 	}
-	self, err := place(genesis, key)
-	if err != nil {
-		return nil, err
-	}
-	return &Home{Dir: dir, Config: config, Genesis: genesis, Key: key, Self: self}, nil
+	return &Home{Dir: dir, Config: config, Genesis: genesis, Key: key}, nil
 }
 
 // ReadGenesis reads a genesis file. A field that is not known is an error, since it would be left out of the chain's identity.
@@ -167,14 +242,14 @@ func readKey(path string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-func place(genesis *ledger.Genesis, key ed25519.PrivateKey) (order.ServerID, error) {
-	public := key.Public().(ed25519.PublicKey)
-	for i, member := range genesis.Members {
-		if bytes.Equal(member.Key, public) {
-			return order.ServerID(i), nil
-		}
+// place finds the node among members.
+func (h *Home) place(membership ledger.Membership) error {
+	self, found := membership.ByKey(h.Key.Public().(ed25519.PublicKey))
+	if !found {
+		return fmt.Errorf("%w: the node's key in %s is none of the %d members' of chain %s", ErrHome, filepath.Join(h.Dir, KeyFile), len(membership.Members), h.Genesis.Chain)
 	}
-	return 0, fmt.Errorf("%w: the node's key is none of the genesis's %d members; %s and %s belong to different chains", ErrHome, len(genesis.Members), KeyFile, GenesisFile)
+	h.Self, h.self, h.membership = order.ServerID(self.Index), self, membership
+	return nil
 }
 
 // WriteFile writes a file whole or not at all: beside, synced, renamed, and the folder synced.

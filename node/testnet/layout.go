@@ -165,7 +165,8 @@ func Exists(dir string) bool {
 	return err == nil
 }
 
-// Load reads the homes of a network that Make made, in their order. ErrForeign, home.ErrHome, home.ErrConfig.
+// Load reads the homes of a network that Make made, in their order, and those of nodes that joined it in the folders that follow. ErrForeign,
+// home.ErrHome, home.ErrConfig.
 func Load(dir string) ([]*home.Home, error) {
 	var homes []*home.Home
 	for i := 0; ; i++ {
@@ -177,7 +178,8 @@ func Load(dir string) ([]*home.Home, error) {
 		if err != nil {
 			return nil, err
 		}
-		if int(h.Self) != i {
+		made := len(h.Genesis.Members)
+		if self := int(h.Self); self != i && (self < made || i < made) {
 			return nil, fmt.Errorf("%w: %s is the home of %s", ErrForeign, path, h.Name())
 		}
 		if len(homes) > 0 && h.Genesis.Hash() != homes[0].Genesis.Hash() {
@@ -188,7 +190,7 @@ func Load(dir string) ([]*home.Home, error) {
 	if len(homes) == 0 {
 		return nil, fmt.Errorf("%w: %s holds no node's home", ErrForeign, dir)
 	}
-	if want := len(homes[0].Genesis.Members); len(homes) != want {
+	if want := len(homes[0].Genesis.Members); len(homes) < want {
 		return nil, fmt.Errorf("%w: %s holds the homes of %d of %d nodes", ErrForeign, dir, len(homes), want)
 	}
 	return homes, nil
