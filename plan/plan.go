@@ -1,0 +1,196 @@
+package plan
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/digraph"
+)
+
+const (
+	// ServersMax is the largest shard that is planned.
+	ServersMax = 1024
+	// BatchMax is the largest batch, in transactions.
+	BatchMax = 1 << 16
+	// TransactionDefault is the size of a transaction where the question leaves it open, in bytes [Poke19, section 6.5].
+	TransactionDefault = 250
+	// TransactionMax is the largest one.
+	TransactionMax = 1 << 20
+	// AccuracyDefault is the wanted accuracy where the question leaves it open.
+	AccuracyDefault = 0.999999
+	// payloadMax is the largest message, in bytes.
+	payloadMax = 1 << 26
+)
+
+// Question is what a plan is made for. Fields that are zero stand for their defaults, but Servers and Deployment.
+type Question struct {
+	// Servers is n, 1 to ServersMax.
+	Servers int
+	// Target is the reliability that the overlay's degree is chosen for.
+	Target digraph.Target
+	// Deployment is the network.
+	Deployment Deployment
+	// Batch is how many transactions a message holds; 0 means 1.
+	Batch int
+	// Transaction is the size of one, in bytes; 0 means TransactionDefault.
+	Transaction int
+	// Accuracy is the wanted probability that nobody is suspected wrongly within the target's period, above 0 and below 1; 0 means AccuracyDefault.
+	Accuracy float64
+}
+
+// Plan is what to expect.
+type Plan struct {
+	// Question is what was asked, with the defaults filled in.
+	Question Question
+	// Overlay is G_R.
+	Overlay *digraph.Digraph
+	// Degree, Connectivity, Diameter and FaultDiameter describe it; the last one is a bound, with one failure less than the connectivity.
+	Degree, Connectivity, Diameter, FaultDiameter int
+	// Tolerated is f.
+	Tolerated int
+	// Unreliability is the probability that more than that fail within the period, and Meets tells that it is within the target.
+	Unreliability float64
+	Meets         bool
+	// Received is how many messages a server receives in a round in reliable mode, (n-1)d, and ReceivedFailures at most with f failures, (n-1)d + f·d².
+	Received, ReceivedFailures int
+	// Unreliable is AllConcur+ without failures: two rounds. Uniform is its latency with uniform delivery, for which a quorum's messages of a third round have to come.
+	Unreliable Mode
+	Uniform    time.Duration
+	// Reliable is AllConcur with a perfect failure detector. Eventual is AllConcur with an eventually perfect one: forward and backward messages go the way once more.
+	Reliable, Eventual Mode
+	// Failures is what failures make of it.
+	Failures Failures
+	// Excess is about the fault diameter.
+	Excess Excess
+	// Delay is what heartbeats are assumed to take. Heartbeat has the wanted accuracy if their delays are independent, Careful if a pause delays them all.
+	Delay              Delay
+	Heartbeat, Careful Heartbeat
+}
+
+// withDefaults fills in what is zero and refuses what makes no sense.
+func (q Question) withDefaults() (Question, error) {
+	if q.Batch == 0 {
+		q.Batch = 1
+	}
+	if q.Transaction == 0 {
+		q.Transaction = TransactionDefault
+	}
+	if q.Accuracy == 0 {
+		q.Accuracy = AccuracyDefault
+	}
+	if q.Target.Nines == 0 {
+		q.Target.Nines = digraph.DefaultNines
+	}
+	if q.Target.Period == 0 {
+		q.Target.Period = digraph.DefaultPeriod
+	}
+	if q.Target.MTTF == 0 {
+		q.Target.MTTF = digraph.DefaultMTTF
+	}
+	switch {
+	case q.Servers < 1 || q.Servers > ServersMax:
+		return q, fmt.Errorf("%w: %d servers, want 1 to %d", ErrQuestion, q.Servers, ServersMax)
+	case q.Deployment.build == nil:
+		return q, fmt.Errorf("%w: no deployment", ErrQuestion)
+	case q.Deployment.Tail < 0 || q.Deployment.Overhead < 0 || q.Deployment.Window < 0:
+		return q, fmt.Errorf("%w: a negative tail, overhead or window", ErrQuestion)
+	case q.Batch < 1 || q.Batch > BatchMax:
+		return q, fmt.Errorf("%w: a batch of %d transactions, want 1 to %d", ErrQuestion, q.Batch, BatchMax)
+	case q.Transaction < 1 || q.Transaction > TransactionMax || q.Transaction*q.Batch > payloadMax:
+		return q, fmt.Errorf("%w: %d transactions of %d bytes in a message, want at most %d bytes in all", ErrQuestion, q.Batch, q.Transaction, payloadMax)
+	case !(q.Accuracy > 0 && q.Accuracy < 1):
+		return q, fmt.Errorf("%w: an accuracy of %v, want above 0 and below 1", ErrQuestion, q.Accuracy)
+	}
+	return q, nil
+}
+
+// Make answers a question. The error wraps ErrQuestion or an error of package digraph.
+func Make(q Question) (Plan, error) {
+	q, err := q.withDefaults()
+	if err != nil {
+		return Plan{}, err
+	}
+	p := Plan{Question: q}
+	if err := p.choose(); err != nil {
+		return Plan{}, err
+	}
+	n, d := q.Servers, p.Degree
+	c, err := newCarrier(q.Deployment, n, q.Batch*q.Transaction)
+	if err != nil {
+		return Plan{}, err
+	}
+	if err := p.estimate(c); err != nil {
+		return Plan{}, err
+	}
+	p.Received = (n - 1) * d
+	p.ReceivedFailures = p.Received + p.Tolerated*d*d
+	p.Excess = excess(n, d, c.gap, q.Target.MTTF)
+	p.Delay = Delay{Tail: q.Deployment.Tail}
+	for _, way := range c.ways {
+		p.Delay.Base = max(p.Delay.Base, way)
+	}
+	p.Heartbeat, p.Careful, err = heartbeats(n, d, p.Delay, q.Target.Period, 1-q.Accuracy)
+	if err != nil {
+		return Plan{}, err
+	}
+	p.Failures = robust(p.Unreliable.Duration, p.Eventual.Duration, n, q.Target.MTTF, p.Careful.Timeout, float64(n*q.Batch))
+	return p, nil
+}
+
+// choose finds the overlay and what it is good for.
+func (p *Plan) choose() error {
+	q := p.Question
+	g, err := digraph.Reliable(q.Servers, q.Target)
+	if err != nil {
+		return err
+	}
+	p.Overlay, p.Degree, p.Connectivity, p.Tolerated = g, g.Degree(), g.Connectivity(), digraph.Tolerated(g)
+	if p.Diameter, err = g.Diameter(); err != nil {
+		return err
+	}
+	if p.FaultDiameter, err = g.FaultDiameterBound(max(0, p.Connectivity-1)); err != nil {
+		return err
+	}
+	p.Unreliability = Unreliability(q.Servers, p.Tolerated, q.Target.Period, q.Target.MTTF)
+	allowed := 1.0
+	for range q.Target.Nines {
+		allowed /= 10
+	}
+	p.Meets = p.Unreliability <= allowed
+	return nil
+}
+
+// estimate estimates the modes.
+func (p *Plan) estimate(c carrier) error {
+	transactions := float64(p.Question.Servers * p.Question.Batch)
+	mode := func(r Round, rounds time.Duration) Mode {
+		// A lone server waits for nobody; what it takes is not the network's matter.
+		r.Duration = max(r.Duration, c.overhead, 1)
+		return Mode{Round: r, Latency: rounds * r.Duration, Throughput: transactions / r.Duration.Seconds()}
+	}
+	p.Unreliable = mode(c.unreliable(), 2)
+	p.Reliable = mode(c.reliable(p.Overlay, 1), 1)
+	// The messages of a third round come over its duration, and delivery waits for those of a fast quorum.
+	n := p.Question.Servers
+	p.Uniform = p.Unreliable.Latency + p.Unreliable.Duration*time.Duration(quorum(n))/time.Duration(n)
+
+	// With an eventually perfect detector each server R-broadcasts two control messages when it has decided, one over G_R and one over its transpose, and
+	// awaits a majority's [Poke19, section 5.2.1.2]. Each names a set of servers.
+	control, err := newCarrier(p.Question.Deployment, p.Question.Servers, (p.Question.Servers+7)/8)
+	if err != nil {
+		return err
+	}
+	votes, r := control.reliable(p.Overlay, 2), p.Reliable.Round
+	p.Eventual = mode(Round{
+		Duration: r.Duration + votes.Duration, Depth: r.Depth + votes.Depth, Pace: r.Pace + votes.Pace, Work: r.Work + votes.Work, Bound: r.Bound,
+		Sent: r.Sent + votes.Sent, Received: r.Received + votes.Received,
+	}, 1)
+	return nil
+}
+
+// quorum is how many servers of n have to have gone on before an unreliable round is delivered uniformly without a perfect failure detector: the smallest
+// number above n - c/2 with c the majority.
+func quorum(n int) int {
+	majority := n/2 + 1
+	return n - (majority+1)/2 + 1
+}
