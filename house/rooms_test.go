@@ -29,6 +29,8 @@ var rooms = []room{
 		modules: []string{"github.com/libp2p/go-libp2p", "github.com/multiformats/go-multiaddr"}},
 	{folder: "sim", imports: []string{"digraph", "order", "allconcur", "rdmanet"}},
 	{folder: "sim/comparator", imports: []string{"digraph", "order"}, pure: true},
+	{folder: "sim/network", imports: []string{"order"}, pure: true, except: []string{"time"}}, // virtual time is a duration
+	{folder: "sim/figure", imports: []string{"digraph", "order", "allconcur", "sim/network", "sim/comparator"}},
 	{folder: "plan", imports: []string{"digraph"}, pure: true, except: []string{"time"}}, // durations
 	{folder: "ledger", pure: true, except: []string{"crypto/rand"}, // the weights of a batch of signatures that is verified at once
 		modules: []string{"github.com/oasisprotocol/curve25519-voi", "github.com/transparency-dev/merkle", "github.com/zeebo/blake3"}},
@@ -55,7 +57,7 @@ var rooms = []room{
 		modules: []string{"github.com/prometheus/client_golang", "golang.org/x/time"}},
 	{folder: "node/testnet", imports: []string{"ledger", "rdmanet/...", "node/home", "node/api"}},
 	{folder: "node/demo", imports: []string{"ledger", "node/api/...", "node/client"}},
-	{folder: "cmd/ledgerd", imports: []string{"digraph", "order", "allconcur", "rdmanet/...", "sim", "plan", "ledger/...", "node/..."},
+	{folder: "cmd/ledgerd", imports: []string{"digraph", "order", "allconcur", "rdmanet/...", "sim/...", "plan", "ledger/...", "node/..."},
 		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/term",
 			"gonum.org/v1/gonum/graph/encoding/dot", "connectrpc.com/connect"}},
 	{folder: "torture"},

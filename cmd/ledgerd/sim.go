@@ -75,7 +75,7 @@ follow from a number, the seed. The same seed gives the same run, event for
 event, on every machine.`,
 		Example: `  ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000`,
 	}
-	return newGroupCommand(command, newSimCheckCommand())
+	return newGroupCommand(command, newSimCheckCommand(), newSimFigureCommand())
 }
 
 // newSimCheckCommand is ledgerd sim check.

@@ -1,0 +1,375 @@
+package figure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/sim/network"
+)
+
+// experiment is one run: a group of engines over a network, what they have to say, who fails, and what is measured.
+type experiment struct {
+	model network.Model
+	// engine makes the engine of a server.
+	engine func(self order.ServerID) (order.Broadcaster, error)
+	load   load
+	// warmUp and window are rounds: the measuring window is from when every server has A-delivered warmUp·n messages to when every one
+	// has A-delivered (warmUp+window)·n [Poke19, section 6.5.1]. A window of 0 measures until the end.
+	warmUp, window int
+	// until bounds the run in virtual time; 0 is runMax.
+	until time.Duration
+	// failures are crashes, and detector says when their successors in reliable suspect the server.
+	failures []failure
+	detector heartbeat
+	reliable *digraph.Digraph
+	// watch, where it is not nil, is told of each round that a server A-delivers.
+	watch func(at time.Duration, server order.ServerID, delivery order.Delivery)
+}
+
+// failure is a crash.
+type failure struct {
+	at     time.Duration
+	server order.ServerID
+}
+
+// heartbeat is a failure detector: every server sends a heartbeat each period to its successors, who suspect it when none came for the timeout [Poke19, section 5.2.1.1].
+type heartbeat struct {
+	period, timeout time.Duration
+}
+
+// measurement is what an experiment found.
+type measurement struct {
+	// latency is that from A-broadcasting to A-delivering, of servers' own messages that were A-delivered in the window.
+	latency spread
+	// messages and bytes are how many of them, the payloads' bytes, a server A-delivered a second in the window, on average.
+	messages, bytes float64
+	// elapsed is the length of the window.
+	elapsed time.Duration
+	// unstable tells that requests came faster than they could be agreed upon.
+	unstable bool
+	// carried is what the network counted.
+	carried network.Statistics
+}
+
+const (
+	// runMax bounds a run in virtual time.
+	runMax = 10 * time.Minute
+	// checkEvery is how many events pass between looks at the context.
+	checkEvery = 1 << 14
+	// actionsMax bounds a server's A-broadcasts in a row without input.
+	actionsMax = 1 << 10
+)
+
+// errStuck says that a run ended before its window did.
+var errStuck = errors.New("figure: the run came to a standstill")
+
+// The caller's timers, in the upper half of a token.
+const (
+	timerStart uint64 = iota << 32
+	timerRequest
+	timerCrash
+	timerSuspect
+	timerKind = 0xffffffff << 32
+)
+
+// ownMessage is a message that a server A-broadcast and has not A-delivered.
+type ownMessage struct{ at time.Duration }
+
+// sequencer is what engines have that A-deliver messages one by one; comparator.Sequencer says more.
+type sequencer interface {
+	Sequence() []order.ServerID
+}
+
+// server is one server of a run.
+type server struct {
+	engine   order.Broadcaster
+	sequence sequencer
+	crashed  bool
+	// own are the messages under way, the oldest first: they are A-delivered in this order.
+	own []ownMessage
+	// requests counts those taken; timer tells that the next one wakes the server.
+	requests int64
+	timer    bool
+	// messages and bytes count what was A-delivered, and atStart is what they were when the window began.
+	messages, bytes               int64
+	messagesAtStart, bytesAtStart int64
+}
+
+// run is an experiment at work.
+type run struct {
+	experiment
+	net     *network.Network
+	servers []server
+	payload []byte
+	// behind counts the servers that have not A-delivered goal messages.
+	behind int
+	goal   int64
+	// measuring tells that the window is open; it is over when done.
+	measuring, done bool
+	windowStart     time.Duration
+	samples         []time.Duration
+	unstable        bool
+}
+
+// measure runs the experiment.
+func (e experiment) measure(ctx context.Context) (measurement, error) {
+	r, err := newRun(e)
+	if err != nil {
+		return measurement{}, err
+	}
+	for events := 0; !r.done; events++ {
+		if events%checkEvery == 0 && ctx.Err() != nil {
+			return measurement{}, ctx.Err()
+		}
+		event, more := r.net.Next()
+		if !more || event.At > r.until {
+			if r.window > 0 {
+				return measurement{}, fmt.Errorf("%w after %v of virtual time", errStuck, r.net.Now())
+			}
+			r.done = true
+			break
+		}
+		if err := r.handle(event); err != nil {
+			return measurement{}, fmt.Errorf("server %d at %v: %w", event.Server, event.At, err)
+		}
+	}
+	return r.result(), nil
+}
+
+func newRun(e experiment) (*run, error) {
+	net, err := network.New(e.model)
+	if err != nil {
+		return nil, err
+	}
+	if e.until == 0 {
+		e.until = runMax
+	}
+	n := e.model.Servers
+	r := &run{experiment: e, net: net, servers: make([]server, n), payload: make([]byte, max(e.load.bytes, e.load.payloadMax))}
+	for id := range r.servers {
+		engine, err := e.engine(order.ServerID(id))
+		if err != nil {
+			return nil, fmt.Errorf("make the engine of server %d: %w", id, err)
+		}
+		r.servers[id].engine = engine
+		r.servers[id].sequence, _ = engine.(sequencer)
+		net.After(0, order.ServerID(id), timerStart)
+	}
+	for _, f := range e.failures {
+		net.After(f.at, f.server, timerCrash)
+	}
+	r.aim()
+	return r, nil
+}
+
+// aim sets the next goal: the beginning of the window, or its end.
+func (r *run) aim() {
+	rounds := r.warmUp
+	if r.measuring {
+		rounds += r.window
+	}
+	r.goal, r.behind = int64(rounds)*int64(len(r.servers)), 0
+	for id := range r.servers {
+		if s := &r.servers[id]; !s.crashed && s.messages < r.goal {
+			r.behind++
+		}
+	}
+	if r.behind == 0 && !r.measuring {
+		r.reached()
+	}
+}
+
+// reached opens the window, or closes it.
+func (r *run) reached() {
+	if r.measuring {
+		r.done = r.window > 0
+		return
+	}
+	r.measuring, r.windowStart = true, r.net.Now()
+	for id := range r.servers {
+		s := &r.servers[id]
+		s.messagesAtStart, s.bytesAtStart = s.messages, s.bytes
+	}
+	if r.window > 0 {
+		r.aim()
+	}
+}
+
+// handle acts upon one event.
+func (r *run) handle(event network.Event) error {
+	s := &r.servers[event.Server]
+	if s.crashed {
+		return nil
+	}
+	if event.Frame != nil {
+		if err := s.engine.Receive(event.From, event.Frame); err != nil {
+			return fmt.Errorf("receive from %d: %w", event.From, err)
+		}
+		return r.act(event.Server)
+	}
+	switch event.Token & timerKind {
+	case timerRequest:
+		s.timer = false
+	case timerCrash:
+		r.crash(event.Server)
+		return nil
+	case timerSuspect:
+		suspect := order.ServerID(event.Token &^ timerKind)
+		if r.net.UnderWay(suspect, event.Server) {
+			// A perfect detector's suspicion comes after the last frame.
+			r.net.After(r.detector.period, event.Server, event.Token)
+			return nil
+		}
+		if err := s.engine.Suspect(suspect); err != nil {
+			return fmt.Errorf("suspect %d: %w", suspect, err)
+		}
+	}
+	return r.act(event.Server)
+}
+
+// crash ends a server and schedules what its successors make of it: the last heartbeat was sent at the last multiple of the period, shifted by the server.
+func (r *run) crash(id order.ServerID) {
+	r.servers[id].crashed = true
+	r.net.Crash(id)
+	now := r.net.Now()
+	phase := r.detector.period * time.Duration(id) / time.Duration(len(r.servers))
+	last := (now - phase).Truncate(r.detector.period) + phase
+	for _, successor := range r.reliable.Successors(int(id)) {
+		arrives := r.model.Unloaded(int(id), successor, 0)
+		r.net.After(last+arrives+r.detector.timeout-now, order.ServerID(successor), timerSuspect|uint64(id))
+	}
+}
+
+// act is the loop of order.Broadcaster's comment, from "if engine.CanBroadcast()" until there is nothing more to do.
+func (r *run) act(id order.ServerID) error {
+	s := &r.servers[id]
+	for range actionsMax {
+		broadcast, err := r.broadcast(id)
+		if err != nil {
+			return err
+		}
+		ready := s.engine.Ready()
+		for _, send := range ready.Sends {
+			r.net.Send(id, send.To, send.Frame)
+		}
+		r.deliver(id, ready.Deliveries)
+		if !broadcast || r.done {
+			return nil
+		}
+	}
+	return fmt.Errorf("%d A-broadcasts without any input", actionsMax)
+}
+
+// broadcast A-broadcasts what is due and tells whether anything was.
+func (r *run) broadcast(id order.ServerID) (bool, error) {
+	s := &r.servers[id]
+	if !s.engine.CanBroadcast() {
+		return false, nil
+	}
+	var payload []byte
+	now := r.net.Now()
+	switch {
+	case r.load.isFixed():
+		payload = r.payload[:r.load.bytes]
+	case r.load.single:
+		switch {
+		case int(id) == r.load.sender && s.messages == 0 && len(s.own) == 0:
+			payload = r.payload[:r.load.bytes]
+		case !s.engine.Solicited() && !s.engine.Undelivered():
+			return false, nil
+		}
+	default:
+		waiting := r.load.arrived(now, int(id), len(r.servers)) - s.requests
+		if waiting == 0 && !s.engine.Solicited() {
+			r.awaitRequest(id)
+			return false, nil
+		}
+		if room := int64(r.load.payloadMax / r.load.requestBytes); waiting > room {
+			waiting, r.unstable = room, true
+		}
+		s.requests += waiting
+		payload = r.payload[:int(waiting)*r.load.requestBytes]
+	}
+	if err := s.engine.Broadcast(payload); err != nil {
+		return false, fmt.Errorf("A-broadcast: %w", err)
+	}
+	s.own = append(s.own, ownMessage{at: now})
+	return true, nil
+}
+
+// awaitRequest wakes a server when its next request comes.
+func (r *run) awaitRequest(id order.ServerID) {
+	s := &r.servers[id]
+	if s.timer || r.load.silent != nil && r.load.silent(int(id)) {
+		return
+	}
+	s.timer = true
+	r.net.After(r.load.next(s.requests+1, int(id), len(r.servers))-r.net.Now(), id, timerRequest)
+}
+
+// deliver counts what a server A-delivered.
+func (r *run) deliver(id order.ServerID, deliveries []order.Delivery) {
+	s := &r.servers[id]
+	was := s.messages
+	for _, delivery := range deliveries {
+		if r.watch != nil {
+			r.watch(r.net.Now(), id, delivery)
+		}
+		if s.sequence != nil {
+			continue
+		}
+		for i := range delivery.Messages {
+			m := &delivery.Messages[i]
+			s.bytes += int64(len(m.Payload))
+			if m.Origin == id {
+				r.ownDelivered(s)
+			}
+		}
+		s.messages += int64(len(delivery.Messages))
+	}
+	if s.sequence != nil {
+		for _, origin := range s.sequence.Sequence() {
+			s.messages++
+			s.bytes += int64(r.load.bytes)
+			if origin == id {
+				r.ownDelivered(s)
+			}
+		}
+	}
+	if was < r.goal && s.messages >= r.goal {
+		if r.behind--; r.behind == 0 {
+			r.reached()
+		}
+	}
+}
+
+// ownDelivered takes the latency of a server's oldest message under way.
+func (r *run) ownDelivered(s *server) {
+	if r.measuring {
+		r.samples = append(r.samples, r.net.Now()-s.own[0].at)
+	}
+	copy(s.own, s.own[1:])
+	s.own = s.own[:len(s.own)-1]
+}
+
+// result sums up.
+func (r *run) result() measurement {
+	m := measurement{latency: spreadOf(r.samples), elapsed: r.net.Now() - r.windowStart, unstable: r.unstable, carried: r.net.Statistics()}
+	working := 0
+	var messages, bytes int64
+	for id := range r.servers {
+		if s := &r.servers[id]; !s.crashed {
+			working++
+			messages += s.messages - s.messagesAtStart
+			bytes += s.bytes - s.bytesAtStart
+		}
+	}
+	if span := seconds(m.elapsed) * float64(working); span > 0 {
+		m.messages, m.bytes = float64(messages)/span, float64(bytes)/span
+	}
+	return m
+}

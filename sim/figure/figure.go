@@ -1,0 +1,187 @@
+package figure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrUnknown says that there is no figure of that number; match it with errors.Is.
+var ErrUnknown = errors.New("figure: unknown")
+
+// Options says how a figure is made.
+type Options struct {
+	// Quick makes a smaller figure: fewer and smaller groups, shorter windows.
+	Quick bool
+	// Workers bounds the runs at a time; 0 is as many as there are processors.
+	Workers int
+	// Progress, where it is not nil, is told after each run how many of how many are over, by what they cost. Calls do not overlap.
+	Progress func(done, total float64)
+}
+
+// Point is one point of a plot, as JSON gives it, an object a line.
+type Point struct {
+	Figure string `json:"figure"`
+	Panel  string `json:"panel"`
+	Series string `json:"series"`
+	// X is in the panel's terms, Y in Unit.
+	X    float64 `json:"x"`
+	Y    float64 `json:"y"`
+	Unit string  `json:"unit"`
+	// low and high are the ends of the confidence interval where it has one.
+	low, high float64
+}
+
+// Panel is one plot of a figure.
+type Panel struct {
+	// Name is as in Point.Panel; Title, X and Y are what the plot says.
+	Name, Title, X, Y string
+	// LogX and LogY ask for logarithmic axes.
+	LogX, LogY bool
+	// Unit is that of Y.
+	Unit string
+	// Series are the lines in order, and Points their points, by series and ascending X.
+	Series []string
+	Points []Point
+	// Marks are instants that a vertical line shows.
+	Marks []float64
+	// Dense asks that the table leave the points out: they are samples over time, one after each round.
+	Dense bool
+}
+
+// Figure is one figure of the dissertation, made anew.
+type Figure struct {
+	// Number is the dissertation's, Title what it shows.
+	Number, Title string
+	Panels        []Panel
+	// Notes say what was measured, and the ratios that the dissertation states.
+	Notes []string
+}
+
+// plan is what a figure number stands for.
+type plan struct {
+	number, title, about string
+	make                 func(context.Context, *Figure, Options) error
+}
+
+// plans are all figures, in the dissertation's order.
+func plans() []plan {
+	return []plan{
+		{"5.10", "Agreement latency for a single (64-byte) request", `how long a group takes to agree on one request, beside the LogP models' bounds`, singleRequest},
+		{"5.12", "Constant (64-byte) request rate per server", `agreement latency while requests come to every server at a rate`, requestRate},
+		{"5.13", "Multiplayer games and distributed exchanges", `agreement latency for players' actions, and for a rate of the whole system`, applications},
+		{"5.14", "AllConcur, unreliable agreement and leader-based agreement", `agreement throughput by how many requests go in a message`, batching},
+		{"6.5", "The effect of batching on AllConcur+", `latency and throughput by transactions in a message, in one datacentre and in five`, messageSize},
+		{"6.6", "AllConcur+ beside other algorithms", `latency and throughput by servers, in one datacentre and in five`, comparison},
+		{"6.7", "AllConcur+ and AllConcur while servers fail", `one server's throughput over time, with four crashes in a second`, failures},
+		{"6.8", "AllConcur+'s expected latency and throughput", `ratios to AllConcur by how often servers fail, from figure 6.6 and the model of section 6.5.2`, expectation},
+	}
+}
+
+// Numbers lists the figures, in the dissertation's order.
+func Numbers() []string {
+	var numbers []string
+	for _, p := range plans() {
+		numbers = append(numbers, p.number)
+	}
+	return numbers
+}
+
+// About says in a line what a figure shows; "" where there is none of that number.
+func About(number string) string {
+	for _, p := range plans() {
+		if p.number == number {
+			return p.about
+		}
+	}
+	return ""
+}
+
+// Make runs a figure's experiments. The same options give the same figure, on every machine. The error wraps ErrUnknown, or is the context's.
+func Make(ctx context.Context, number string, options Options) (*Figure, error) {
+	for _, p := range plans() {
+		if p.number == number {
+			f := &Figure{Number: p.number, Title: p.title}
+			if err := p.make(ctx, f, options); err != nil {
+				return nil, fmt.Errorf("figure %s: %w", number, err)
+			}
+			return f, nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %q, there are %v", ErrUnknown, number, Numbers())
+}
+
+// panel adds a panel.
+func (f *Figure) panel(p Panel) *Panel {
+	f.Panels = append(f.Panels, p)
+	return &f.Panels[len(f.Panels)-1]
+}
+
+// find is the panel of a name, which must be there.
+func (f *Figure) find(name string) *Panel {
+	at := slices.IndexFunc(f.Panels, func(p Panel) bool { return p.Name == name })
+	return &f.Panels[at]
+}
+
+// note adds a note.
+func (f *Figure) note(format string, arguments ...any) {
+	f.Notes = append(f.Notes, fmt.Sprintf(format, arguments...))
+}
+
+const (
+	// digits is to how many significant digits points are given.
+	digits = 6
+)
+
+// add adds a point to a panel of the figure.
+func (f *Figure) add(panel, series string, x, y float64) { f.addSpread(panel, series, x, y, 0, 0) }
+
+// addSpread adds a point with its confidence interval.
+func (f *Figure) addSpread(panel, series string, x, y, low, high float64) {
+	p := f.find(panel)
+	if !slices.Contains(p.Series, series) {
+		p.Series = append(p.Series, series)
+	}
+	p.Points = append(p.Points, Point{
+		Figure: f.Number, Panel: panel, Series: series, X: significant(x, digits), Y: significant(y, digits), Unit: p.Unit,
+		low: significant(low, digits), high: significant(high, digits),
+	})
+}
+
+// at is a series' y for an x; false where there is none.
+func (p *Panel) at(series string, x float64) (float64, bool) {
+	for _, point := range p.Points {
+		if point.Series == series && point.X == x {
+			return point.Y, true
+		}
+	}
+	return 0, false
+}
+
+// xs lists the x of all points, ascending, each once.
+func (p *Panel) xs() []float64 {
+	var xs []float64
+	for _, point := range p.Points {
+		xs = append(xs, point.X)
+	}
+	slices.Sort(xs)
+	return slices.Compact(xs)
+}
+
+// ratios finds the least and the largest of one series over another, over all x that both have.
+func (p *Panel) ratios(over, under string) (least, largest float64) {
+	for _, x := range p.xs() {
+		a, hasA := p.at(over, x)
+		b, hasB := p.at(under, x)
+		if !hasA || !hasB || b == 0 {
+			continue
+		}
+		ratio := a / b
+		if least == 0 || ratio < least {
+			least = ratio
+		}
+		largest = max(largest, ratio)
+	}
+	return least, largest
+}

@@ -1,0 +1,180 @@
+package network
+
+import "time"
+
+// admit passes a chunk to its host's link, or holds it back until the connection's window has room. The processor is done with it at the instant ready.
+func (n *Network) admit(c chunk, ready time.Duration) {
+	if n.connections != nil {
+		connection := n.connection(c.from, c.to)
+		connection.settle(n.now)
+		if connection.blocked.count > 0 || !connection.fits(c, n.model.Window) {
+			connection.blocked.push(c)
+			n.wake(c.from, c.to, connection)
+			return
+		}
+		connection.unacknowledged += int(c.bytes)
+	}
+	n.enterOutgoing(c, ready)
+}
+
+// enterOutgoing lets a chunk wait for its host's outgoing link.
+func (n *Network) enterOutgoing(c chunk, ready time.Duration) {
+	h := &n.hosts[c.from]
+	h.out.push(queued{chunk: c, ready: ready})
+	if !h.waking {
+		n.drain(int(c.from))
+	}
+}
+
+// drain puts what can go now on a host's outgoing link, and comes back when the next can.
+func (n *Network) drain(server int) {
+	h := &n.hosts[server]
+	for h.out.count > 0 {
+		at := max(h.outFree, h.out.peek().ready)
+		// Without a rate and switches nothing on the way depends on what else is sent, so that the future can be settled at once.
+		if at > n.now && (n.model.HostRate > 0 || n.model.Topology != nil) {
+			h.waking = true
+			n.queue.push(at, linkFree, int32(server))
+			return
+		}
+		q := h.out.pop()
+		wire := n.model.Wire(int(q.bytes))
+		n.stats.Wire += int64(wire)
+		h.outFree = at + n.model.HostRate.Serialisation(wire)
+		n.fly(q.chunk, wire, at)
+	}
+}
+
+// fly takes a chunk that leaves its host's link from an instant on through the switches to the port that leads to its receiver.
+func (n *Network) fly(c chunk, wire int, start time.Duration) {
+	first := n.model.firstSegment(wire)
+	// A switch sends on when it has the first segment, and cannot be done before it has the last, which is taken to be as long.
+	head := start + n.model.HostRate.Serialisation(first) + n.model.HostDelay
+	tail := start + n.model.HostRate.Serialisation(wire) + n.model.HostDelay
+	if n.model.Topology != nil {
+		n.route = n.model.Topology.AppendRoute(n.route[:0], int(c.from), int(c.to))
+		for _, id := range n.route {
+			port := &n.ports[id]
+			begin := max(head, n.busy[id])
+			end := max(begin+port.Rate.Serialisation(wire), tail+port.Rate.Serialisation(first))
+			n.busy[id] = end
+			head = begin + port.Rate.Serialisation(first) + port.Delay
+			tail = end + port.Delay
+		}
+	}
+	n.underway[int(c.from)*len(n.hosts)+int(c.to)]++
+	var place int32
+	if last := len(n.landed) - 1; last >= 0 {
+		place, n.landed = n.landed[last], n.landed[:last]
+	} else {
+		place = int32(len(n.flights))
+		n.flights = append(n.flights, flight{})
+	}
+	n.flights[place] = flight{chunk: c, tail: tail}
+	n.queue.push(head, headArrived, place)
+}
+
+// enterIncoming lets a chunk whose head is at the last port take its receiver's link after all that came before it.
+func (n *Network) enterIncoming(place int32) {
+	f := n.flights[place]
+	n.flights[place] = flight{}
+	n.landed = append(n.landed, place)
+	h := &n.hosts[f.to]
+	wire := n.model.Wire(int(f.bytes))
+	first := n.model.firstSegment(wire)
+	end := max(max(n.now, h.inFree)+n.model.HostRate.Serialisation(wire), f.tail+n.model.HostRate.Serialisation(first))
+	h.inFree = end
+	h.in.push(arriving{chunk: f.chunk, at: end + n.model.HostDelay})
+	if h.in.count == 1 {
+		n.queue.push(end+n.model.HostDelay, tailArrived, f.to)
+	}
+	if n.connections != nil {
+		connection := n.connection(f.from, f.to)
+		connection.acknowledged.push(acknowledgement{at: end + n.model.HostDelay + connection.back, bytes: f.bytes})
+		if connection.blocked.count > 0 {
+			n.wake(f.from, f.to, connection)
+		}
+	}
+}
+
+// leaveIncoming takes the oldest chunk off a host's incoming link. It returns the chunk where the frame is whole and the processor costs nothing;
+// else the processor receives it in its turn.
+func (n *Network) leaveIncoming(server int) (chunk, bool) {
+	h := &n.hosts[server]
+	c := h.in.pop().chunk
+	if h.in.count > 0 {
+		n.queue.push(h.in.peek().at, tailArrived, int32(server))
+	}
+	if h.crashed || !c.last {
+		n.take(c)
+		return chunk{}, false
+	}
+	if n.model.Overhead == 0 {
+		return c, true
+	}
+	h.inbox.push(c)
+	n.receiveNext(server)
+	return chunk{}, false
+}
+
+// receiveNext lets a processor receive the oldest frame that waits for it, once it is done with what it has to do before.
+func (n *Network) receiveNext(server int) {
+	h := &n.hosts[server]
+	if h.receiving || h.inbox.count == 0 {
+		return
+	}
+	h.receiving = true
+	h.processor = max(h.processor, n.now) + n.model.Overhead
+	n.queue.push(h.processor, received, int32(server))
+}
+
+// connection finds what leads from one server to another.
+func (n *Network) connection(from, to int32) *connection {
+	place := &n.connections[int(from)*len(n.hosts)+int(to)]
+	if *place == nil {
+		*place = &connection{back: n.acknowledgementTime(int(from), int(to))}
+	}
+	return *place
+}
+
+// acknowledgementTime is how long an acknowledgement takes back, of a segment without contents, when nothing is in its way.
+func (n *Network) acknowledgementTime(from, to int) time.Duration {
+	empty := n.model
+	empty.FrameHeader, empty.Overhead = 0, 0
+	return empty.Unloaded(to, from, 0)
+}
+
+// settle counts the acknowledgements that are back.
+func (c *connection) settle(now time.Duration) {
+	for c.acknowledged.count > 0 && c.acknowledged.peek().at <= now {
+		c.unacknowledged -= int(c.acknowledged.pop().bytes)
+	}
+}
+
+// fits reports whether the window has room for a chunk; one that is longer than the window goes alone.
+func (c *connection) fits(next chunk, window int) bool {
+	return c.unacknowledged == 0 || c.unacknowledged+int(next.bytes) <= window
+}
+
+// wake schedules a look at a blocked connection for when its oldest acknowledgement is back, if that is known yet.
+func (n *Network) wake(from, to int32, c *connection) {
+	if !c.waking && c.acknowledged.count > 0 {
+		c.waking = true
+		n.queue.push(c.acknowledged.peek().at, windowOpen, from*int32(len(n.hosts))+to)
+	}
+}
+
+// openWindow lets blocked chunks go for which acknowledgements have made room.
+func (n *Network) openWindow(number int) {
+	c := n.connections[number]
+	c.waking = false
+	c.settle(n.now)
+	for c.blocked.count > 0 && c.fits(*c.blocked.peek(), n.model.Window) {
+		next := c.blocked.pop()
+		c.unacknowledged += int(next.bytes)
+		n.enterOutgoing(next, n.now)
+	}
+	if c.blocked.count > 0 {
+		n.wake(int32(number/len(n.hosts)), int32(number%len(n.hosts)), c)
+	}
+}

@@ -1,0 +1,267 @@
+package network
+
+import (
+	"time"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Event is what the network's caller has to act upon.
+type Event struct {
+	// At is the instant, since the beginning of the run. It is the network's Now.
+	At time.Duration
+	// Server is whom it concerns.
+	Server order.ServerID
+	// From and Frame are a frame that Server's processor has received; Frame is nil for a timer.
+	From  order.ServerID
+	Frame []byte
+	// Token is what After was given.
+	Token uint64
+}
+
+// chunk is a piece of a frame on its way.
+type chunk struct {
+	frame    []byte
+	from, to int32
+	// bytes are those of the frame and its lane's header, for the window.
+	bytes int32
+	// last tells that the frame is whole with this one.
+	last bool
+}
+
+// queued is a chunk that waits for its host's link, until ready at the earliest: the processor has to be done with it first.
+type queued struct {
+	chunk
+	ready time.Duration
+}
+
+// arriving is a chunk on a host's incoming link; it is there at an instant.
+type arriving struct {
+	chunk
+	at time.Duration
+}
+
+// flight is a chunk between its sender's link and its receiver's: its last bit is at the receiver's port at the instant tail.
+type flight struct {
+	chunk
+	tail time.Duration
+}
+
+// acknowledgement is of so many bytes, back at the sender at an instant.
+type acknowledgement struct {
+	at    time.Duration
+	bytes int32
+}
+
+// connection is what leads from one server to another.
+type connection struct {
+	// unacknowledged counts the bytes on the way; blocked are chunks that the window holds back.
+	unacknowledged int
+	acknowledged   ring[acknowledgement]
+	blocked        ring[chunk]
+	// waking tells that a windowOpen is scheduled.
+	waking bool
+	// back is how long an acknowledgement takes.
+	back time.Duration
+}
+
+// host is one server's processor and its link.
+type host struct {
+	crashed bool
+	// processor is until when the processor is busy, at least.
+	processor time.Duration
+	// inbox are the frames that are there and wait for the processor; receiving tells that a received event is scheduled for the oldest.
+	inbox     ring[chunk]
+	receiving bool
+	// out waits for the outgoing link, which is busy until outFree; waking tells that a linkFree is scheduled.
+	out     ring[queued]
+	outFree time.Duration
+	waking  bool
+	// in are the chunks that are on the incoming link or wait for it, which is busy until inFree.
+	in     ring[arriving]
+	inFree time.Duration
+}
+
+// caller is a timer of the caller's.
+type caller struct {
+	server order.ServerID
+	token  uint64
+}
+
+// Network is a model at work. It is not safe for concurrent use.
+type Network struct {
+	model Model
+	ports []Port
+	busy  []time.Duration // each port, until when
+	hosts []host
+	queue queue
+	now   time.Duration
+	// connections has one for each pair that has been used, by from·n+to; there are none without a window.
+	connections []*connection
+	// underway counts the chunks from one server to another that have left its link and not been taken yet, by from·n+to.
+	underway []int32
+	flights  []flight
+	landed   []int32 // free places in flights
+	timers   []caller
+	rung     []int32 // free places in timers
+	route    []PortID
+	// active is the server whose event was handed out last, or -1: its processor may have got more to do.
+	active int
+	stats  Statistics
+}
+
+// Statistics counts what a network has carried.
+type Statistics struct {
+	// Frames and Bytes were handed to Send, once for each receiver; Wire is what the hosts' outgoing links have carried for them, in bytes.
+	Frames, Bytes, Wire int64
+	// Received counts the frames that were handed out, and Lost those that a crash cost.
+	Received, Lost int64
+	// Events counts internal events.
+	Events int64
+}
+
+// New puts a model to work. The error wraps ErrModel.
+func New(model Model) (*Network, error) {
+	if err := model.Validate(); err != nil {
+		return nil, err
+	}
+	n := &Network{model: model, hosts: make([]host, model.Servers), active: -1, underway: make([]int32, model.Servers*model.Servers)}
+	if model.Topology != nil {
+		n.ports = model.Topology.Ports()
+		n.busy = make([]time.Duration, len(n.ports))
+	}
+	if model.Window > 0 {
+		n.connections = make([]*connection, model.Servers*model.Servers)
+	}
+	return n, nil
+}
+
+// Now is the virtual time: that of the event handed out last.
+func (n *Network) Now() time.Duration { return n.now }
+
+// Statistics says what was carried so far.
+func (n *Network) Statistics() Statistics { return n.stats }
+
+// After schedules a timer of a server, so long from now: Next hands it out with the token. A crash of the server does not stop it.
+func (n *Network) After(wait time.Duration, server order.ServerID, token uint64) {
+	var place int32
+	if last := len(n.rung) - 1; last >= 0 {
+		place, n.rung = n.rung[last], n.rung[:last]
+	} else {
+		place = int32(len(n.timers))
+		n.timers = append(n.timers, caller{})
+	}
+	n.timers[place] = caller{server: server, token: token}
+	n.queue.push(n.now+max(0, wait), timer, place)
+}
+
+// Send sends a frame to some servers, in this order: each costs the sender's processor its overhead. It keeps the frame, which nobody may change. Servers that crashed send nothing.
+func (n *Network) Send(from order.ServerID, to []order.ServerID, frame []byte) {
+	h := &n.hosts[from]
+	for _, receiver := range to {
+		n.stats.Frames++
+		n.stats.Bytes += int64(len(frame))
+		if h.crashed {
+			n.stats.Lost++
+			continue
+		}
+		h.processor = max(h.processor, n.now) + n.model.Overhead
+		rest := len(frame) + n.model.FrameHeader
+		for {
+			piece := rest
+			if n.model.Chunk > 0 {
+				piece = min(piece, n.model.Chunk)
+			}
+			rest -= piece
+			n.admit(chunk{frame: frame, from: int32(from), to: int32(receiver), bytes: int32(piece), last: rest == 0}, h.processor)
+			if rest == 0 {
+				break
+			}
+		}
+	}
+}
+
+// Crash ends a server: what has not left its link is lost, and nothing reaches it any more.
+func (n *Network) Crash(server order.ServerID) {
+	h := &n.hosts[server]
+	h.crashed = true
+	lose := func(c chunk) {
+		if c.last {
+			n.stats.Lost++
+		}
+	}
+	for h.out.count > 0 {
+		lose(h.out.pop().chunk)
+	}
+	for h.inbox.count > 0 {
+		n.take(h.inbox.pop())
+	}
+	if n.connections == nil {
+		return
+	}
+	for to := range n.hosts {
+		if c := n.connections[int(server)*len(n.hosts)+to]; c != nil {
+			for c.blocked.count > 0 {
+				lose(c.blocked.pop())
+			}
+		}
+	}
+}
+
+// UnderWay reports whether something that the first server sent is still to be handed out at the second: what waits to leave a working host's link does not count.
+func (n *Network) UnderWay(from, to order.ServerID) bool {
+	return n.underway[int(from)*len(n.hosts)+int(to)] > 0
+}
+
+// Next moves time on to the next event that concerns the caller, and hands it out; false says that nothing is left to happen.
+func (n *Network) Next() (Event, bool) {
+	if n.active >= 0 {
+		n.receiveNext(n.active)
+		n.active = -1
+	}
+	for len(n.queue.events) > 0 {
+		e := n.queue.pop()
+		n.now = e.at
+		n.stats.Events++
+		switch e.kind {
+		case linkFree:
+			n.hosts[e.number].waking = false
+			n.drain(int(e.number))
+		case headArrived:
+			n.enterIncoming(e.number)
+		case windowOpen:
+			n.openWindow(int(e.number))
+		case timer:
+			t := n.timers[e.number]
+			n.rung = append(n.rung, e.number)
+			return Event{At: e.at, Server: t.server, Token: t.token}, true
+		case tailArrived:
+			if c, whole := n.leaveIncoming(int(e.number)); whole {
+				return n.handOut(c), true
+			}
+		case received:
+			h := &n.hosts[e.number]
+			h.receiving = false
+			if h.inbox.count > 0 { // else it has crashed
+				n.active = int(e.number)
+				return n.handOut(h.inbox.pop()), true
+			}
+		}
+	}
+	return Event{}, false
+}
+
+// handOut makes an event of a whole frame.
+func (n *Network) handOut(c chunk) Event {
+	n.stats.Received++
+	n.underway[int(c.from)*len(n.hosts)+int(c.to)]--
+	return Event{At: n.now, Server: order.ServerID(c.to), From: order.ServerID(c.from), Frame: c.frame}
+}
+
+// take counts a chunk that goes no further, because its receiver has crashed or waits for the rest of the frame.
+func (n *Network) take(c chunk) {
+	n.underway[int(c.from)*len(n.hosts)+int(c.to)]--
+	if c.last {
+		n.stats.Lost++
+	}
+}
