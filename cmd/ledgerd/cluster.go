@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+const (
+	// changeLife is how many blocks a change of the members stays good for, so that one that was lost is not applied when nobody thinks of it any more.
+	changeLife = 1000
+	// changePause is the pause before a change is tried again that came too close to another.
+	changePause = 300 * time.Millisecond
+	// durablePatience is how long a change that is ordered is waited for to be durable: with a new member that does not run yet it may take that one.
+	durablePatience = 5 * time.Second
+	// membershipPause is how often a node is asked for a change that was ordered elsewhere.
+	membershipPause = 100 * time.Millisecond
+)
+
+// newClusterCommand is ledgerd cluster.
+func newClusterCommand() *cobra.Command {
+	return newGroupCommand(&cobra.Command{
+		Use:   "cluster",
+		Short: "Let nodes join and leave a running ledger",
+		Long: `Let nodes join and leave a running ledger, and show who keeps it.
+
+Who the members are is a matter of the ledger itself: a change is a transaction
+that an operator signs, is ordered like all others, and takes effect at the same
+place on every node, while transactions go on. Nodes take transactions as long
+as more than half of the members run and reach each other. So members change
+one at a time, and a member that is gone for good should leave, or be replaced.
+
+An operator's key is one of those in the chain's genesis; ledgerd testnet writes
+one to operator.key in its folder.`,
+		Example: `  # A fifth node for the four of ledgerd testnet --dir net --run
+  ledgerd cluster join --home net/node-4 --via http://127.0.0.1:26600 --operator net/operator.key
+  ledgerd start --home net/node-4
+
+  # A machine is lost: another one takes its place
+  ledgerd cluster replace node-1 --home new --via http://127.0.0.1:26600 --operator net/operator.key
+
+  # Who keeps the ledger, and how they do
+  ledgerd cluster status --via http://127.0.0.1:26600`,
+	}, newClusterJoinCommand(), newClusterLeaveCommand(), newClusterReplaceCommand(), newClusterStatusCommand())
+}
+
+// changeOptions are the flags of commands that change the members.
+type changeOptions struct {
+	remote   remoteOptions
+	operator string
+	force    bool
+	json     bool
+}
+
+func (o *changeOptions) bind(command *cobra.Command) {
+	bindVia(command, &o.remote)
+	flags := command.Flags()
+	flags.StringVar(&o.operator, "operator", "", "file with an operator's key, for example net/operator.key (required)")
+	flags.BoolVar(&o.force, "force", false, "do it though too few of the members may be left running to go on")
+	addJSONFlag(command, &o.json)
+}
+
+// bindVia adds the flags that say which nodes to ask.
+func bindVia(command *cobra.Command, remote *remoteOptions) {
+	command.Flags().StringSliceVar(&remote.nodes, "via", nil, "address of a node of the ledger; several with commas or repeated (default $"+nodeVariable+" or "+client.DefaultURL+")")
+	command.Flags().DurationVar(&remote.timeout, "timeout", 2*time.Minute, "give up after this time; 0 means never")
+	completeFlag(command, "via", cobra.FixedCompletions([]string{client.DefaultURL}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// changing is a command that changes the members, connected.
+type changing struct {
+	nodes      *client.Client
+	genesis    *ledger.Genesis
+	operator   client.Key
+	membership ledger.Membership
+	cluster    *ledgerdv1.ClusterState
+	progress   io.Writer
+	force      bool
+}
+
+// connect asks for the chain and its members, and reads the operator's key.
+func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx context.Context, done func(), err error) {
+	if o.operator == "" {
+		return nil, nil, nil, usagef("--operator is missing: name the file with an operator's key, for example net/operator.key")
+	}
+	private, err := readPrivateKey(o.operator)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("the operator's key: %w", err)
+	}
+	nodes, ctx, done, err := o.remote.connect(command.Context())
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	c = &changing{nodes: nodes, operator: client.Key{Organisation: ledger.Operator, Private: private}, progress: command.ErrOrStderr(), force: o.force}
+	if c.genesis, err = nodes.ChainGenesis(ctx); err == nil {
+		err = c.checkOperator(o.operator)
+	}
+	if err == nil {
+		err = c.refresh(ctx)
+	}
+	if err != nil {
+		done()
+		return nil, nil, nil, err
+	}
+	return c, ctx, done, nil
+}
+
+func (c *changing) checkOperator(file string) error {
+	if len(c.genesis.Operators) == 0 {
+		return fmt.Errorf("chain %s has no operators in its genesis: its members cannot change", c.genesis.Chain)
+	}
+	if public := c.operator.Public(); !c.genesis.IsOperator(public) {
+		var keys []string
+		for _, key := range c.genesis.Operators {
+			keys = append(keys, key.String())
+		}
+		return fmt.Errorf("%s is no operator's key of chain %s: its public half is %s, and the chain's operators have %s", file, c.genesis.Chain, public, strings.Join(keys, ", "))
+	}
+	return nil
+}
+
+// refresh asks for the members.
+func (c *changing) refresh(ctx context.Context) (err error) {
+	c.membership, c.cluster, err = c.nodes.Membership(ctx)
+	return err
+}
+
+// say tells a person what is going on.
+func (c *changing) say(format string, arguments ...any) {
+	_, _ = fmt.Fprintf(c.progress, format+"\n", arguments...) // the change goes on though nobody listens
+}
+
+// running counts the members that answer, but for one that is to leave.
+func (c *changing) running(but ...ledger.MemberIndex) (count int) {
+	for _, member := range c.cluster.GetMembers() {
+		standing := member.GetStanding()
+		away := standing == ledgerdv1.MemberStanding_MEMBER_STANDING_UNREACHABLE || standing == ledgerdv1.MemberStanding_MEMBER_STANDING_NEVER_SEEN
+		if !away && !slices.Contains(but, ledger.MemberIndex(member.GetIndex())) {
+			count++
+		}
+	}
+	return count
+}
+
+// errTooFew says that the members that would be left running are no majority.
+var errTooFew = errors.New("the ledger would stop")
+
+// checkMajority refuses a change after which fewer members run than it takes, unless it is forced.
+func (c *changing) checkMajority(members, running int) error {
+	need := members/2 + 1
+	if running >= need || c.force {
+		return nil
+	}
+	return fmt.Errorf("%w: of the %s that there would be, %d would run as far as %s knows, and it takes %d; start those that are away first (see ledgerd cluster status), or say --force",
+		errTooFew, plural(members, "member"), running, c.nodes.Current(), need)
+}
+
+// changed is an ordered change.
+type changed struct {
+	Height  uint64
+	ID      string
+	Durable bool
+}
+
+// refusals are what can be done about results, by their reasons' codes.
+var refusals = map[string]string{
+	api.ReasonCode(ledger.MemberNameTaken):    "choose another --name",
+	api.ReasonCode(ledger.MemberAddressTaken): "choose another --base-port or --address, or let the member that has it leave first",
+	api.ReasonCode(ledger.MemberKeyTaken):     "a home is good for one membership: choose a new --home",
+	api.ReasonCode(ledger.UnknownMember):      "it may have left in this moment: see ledgerd cluster status",
+	api.ReasonCode(ledger.LastMember):         "let another node join first, and start it",
+}
+
+// order has a change ordered, and waits for a while until it is durable.
+func (c *changing) order(ctx context.Context, change ledger.MembershipChange) (changed, error) {
+	told := false
+	for {
+		head := ledger.Height(c.cluster.GetNode().GetOrderedHeight())
+		transaction := ledger.Transaction{Change: &change, LastValid: head + changeLife}
+		status, err := c.nodes.Post(ctx, []client.Key{c.operator}, transaction, ledgerdv1.Level_LEVEL_ORDERED)
+		if err != nil {
+			return changed{}, fmt.Errorf("%w; the same command goes on with it", withWriters(err))
+		}
+		result := changed{Height: status.GetHeight(), ID: status.GetIdHex()}
+		switch {
+		case status.GetReasonCode() == api.ReasonCode(ledger.MembershipChanging):
+			if !told {
+				c.say("the members are changing already: trying again until that is done")
+				told = true
+			}
+			if err := sleep(ctx, changePause); err != nil {
+				return changed{}, err
+			}
+			continue
+		case status.GetReasonCode() != "":
+			if hint := refusals[status.GetReasonCode()]; hint != "" {
+				return changed{}, fmt.Errorf("%s: %s", status.GetReason(), hint)
+			}
+			return changed{}, errors.New(status.GetReason())
+		}
+		result.Durable, err = c.awaitDurable(ctx, result.ID)
+		return result, err
+	}
+}
+
+func sleep(ctx context.Context, pause time.Duration) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// awaitDurable waits for durability, which may have to wait for a node that is started next.
+func (c *changing) awaitDurable(ctx context.Context, id string) (bool, error) {
+	hash, err := ledger.ParseHash(id)
+	if err != nil {
+		return false, fmt.Errorf("the node's answer: %w", err)
+	}
+	bounded, cancel := context.WithTimeout(ctx, durablePatience)
+	defer cancel()
+	transaction, err := c.nodes.Wait(bounded, hash, ledgerdv1.Level_LEVEL_DURABLE)
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	return err == nil && client.Reached(transaction.GetStatus(), ledgerdv1.Level_LEVEL_DURABLE), nil
+}
+
+// await asks until the members are as wanted.
+func (c *changing) await(ctx context.Context, wanted func(*ledger.Membership) bool) error {
+	for {
+		if err := c.refresh(ctx); err != nil {
+			return err
+		}
+		if wanted(&c.membership) {
+			return nil
+		}
+		if err := sleep(ctx, membershipPause); err != nil {
+			return err
+		}
+	}
+}
+
+// former finds a member that left.
+func (c *changing) former(is func(*ledgerdv1.FormerMember) bool) *ledgerdv1.FormerMember {
+	former := c.cluster.GetFormer()
+	for i := len(former) - 1; i >= 0; i-- {
+		if is(former[i]) {
+			return former[i]
+		}
+	}
+	return nil
+}
+
+// memberNames are the names of all members, for people.
+func (c *changing) memberNames() string {
+	var all []string
+	for i := range c.membership.Members {
+		all = append(all, c.membership.Members[i].Name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// publicOf is a node's public key.
+func publicOf(key ed25519.PrivateKey) []byte { return key.Public().(ed25519.PublicKey) }
+
+// isLoopback tells whether a host is this machine for itself only.
+func isLoopback(host string) bool {
+	address := net.ParseIP(host)
+	return host == "localhost" || address != nil && address.IsLoopback()
+}

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/testnet"
+	"github.com/ledgerd/ledgerd/rdmanet/p2p"
+)
+
+// joinOptions are the flags of commands that let a node join.
+type joinOptions struct {
+	changeOptions
+	home, name, address, genesis string
+	basePort                     int
+}
+
+// joinReport is what letting a node join prints with --json.
+type joinReport struct {
+	homeReport
+	Index            uint32 `json:"index"`
+	Address          string `json:"address"` // where the other members find it
+	AlreadyMember    bool   `json:"already_member"`
+	Durable          bool   `json:"durable"`
+	Members          int    `json:"members"`
+	MembershipNumber uint64 `json:"membership_number"`
+	Height           uint64 `json:"height"` // of the block that let it in
+}
+
+// newClusterJoinCommand is ledgerd cluster join.
+func newClusterJoinCommand() *cobra.Command {
+	var o joinOptions
+	command := &cobra.Command{
+		Use:   "join --home NEW --via URL --operator FILE",
+		Short: "Make a new node's home, and have the ledger let it in",
+		Long: `Make a new node's home, and have the ledger let it in.
+
+The home gets the chain's genesis from the node that --via names, a new key and
+the settings that all nodes share. Compare the genesis hash that is printed with
+the one that you know, or give that with --genesis. Then the change, signed with
+the operator's key, is ordered. After that, start the node: it fetches the
+ledger from the others, checks it, and takes part.
+
+The new member counts from the moment that it is let in, whether it runs or not:
+with it, more than half of the members have to run. So start it soon.
+
+When the command is interrupted, the same command goes on where it was. One that
+has succeeded changes nothing when it is repeated.
+
+The node has its API on port P and talks to the other nodes on port P+1, where P
+is the --base-port; without it, two free ports are chosen. --address is the host
+by which the others find it. If that is not this machine alone, the node listens
+on all its addresses; config.toml in the home says otherwise if you wish.`,
+		Example: `  ledgerd cluster join --home net/node-4 --via http://127.0.0.1:26600 --operator net/operator.key
+  ledgerd start --home net/node-4
+
+  # On another machine
+  ledgerd cluster join --home ledger --via http://10.0.0.1:8080 --operator operator.key --address 10.0.0.5 --base-port 8080`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			c, ctx, done, err := o.connect(command)
+			if err != nil {
+				return err
+			}
+			defer done()
+			report, err := o.join(ctx, c)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return writeJSON(command.OutOrStdout(), report)
+			}
+			_, err = fmt.Fprint(command.OutOrStdout(), report.text(o.home, c))
+			return err
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	o.bind(command)
+	return command
+}
+
+func (o *joinOptions) bind(command *cobra.Command) {
+	o.changeOptions.bind(command)
+	flags := command.Flags()
+	flags.StringVar(&o.home, "home", "", "folder to make, the new node's home (required)")
+	flags.StringVar(&o.name, "name", "", "name of the new node (default the name of the --home folder)")
+	flags.IntVar(&o.basePort, "base-port", 0, "port of the new node's API; the next one is for the other nodes (default two that are free)")
+	flags.StringVar(&o.address, "address", "127.0.0.1", "host by which the other nodes find the new one")
+	flags.StringVar(&o.genesis, "genesis", "", "genesis hash that the chain has to have")
+}
+
+// check refuses what means nothing, and fills in the name.
+func (o *joinOptions) check() error {
+	if o.home == "" {
+		return usagef("--home is missing: say which folder gets the new node's home, for example --home net/node-4")
+	}
+	if o.name == "" {
+		path, err := filepath.Abs(o.home)
+		if err != nil {
+			return err
+		}
+		o.name = filepath.Base(path)
+	}
+	if err := ledger.OrganisationName(o.name).Validate(); err != nil {
+		return usagef("--name %q is no name for a node: use letters, digits, '-', '_' and '.', at most %d", o.name, ledger.MaxOrganisationName)
+	}
+	if o.basePort < 0 || o.basePort > 65534 {
+		return usagef("--base-port %d: ports are 1 to 65535, and the one after it is used, too", o.basePort)
+	}
+	if host := net.ParseIP(o.address); o.address == "" || host != nil && host.IsUnspecified() {
+		return usagef("--address %q: give the host by which the other nodes find this one, for example 10.0.0.5", o.address)
+	}
+	if o.genesis != "" {
+		if _, err := ledger.ParseHash(o.genesis); err != nil {
+			return usagef("--genesis %q: it is 64 hex digits", o.genesis)
+		}
+	}
+	return nil
+}
+
+// join makes the home, has the change ordered, and gives the home its place.
+func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error) {
+	if hash := c.genesis.Hash().String(); o.genesis != "" && o.genesis != hash {
+		return nil, fmt.Errorf("%s keeps the chain with genesis %s, and not %s: ask a node of the right chain with --via", c.nodes.Current(), hash, o.genesis)
+	}
+	at, member, err := o.prepare(c)
+	if err != nil {
+		return nil, err
+	}
+	report := &joinReport{Durable: true}
+	if present, already := c.membership.ByKey(member.Key); already {
+		report.AlreadyMember, report.Height = true, uint64(present.Joined)
+	} else {
+		if err := c.checkMajority(len(c.membership.Members)+1, c.running()+1); err != nil {
+			return nil, err
+		}
+		done, err := c.order(ctx, ledger.MembershipChange{Kind: ledger.ChangeJoin, Member: member})
+		if err != nil {
+			return nil, err
+		}
+		report.Height, report.Durable = done.Height, done.Durable
+		if err := c.await(ctx, func(now *ledger.Membership) bool { _, in := now.ByKey(member.Key); return in }); err != nil {
+			return nil, err
+		}
+	}
+	if err := at.Admit(c.membership); err != nil {
+		return nil, err
+	}
+	if report.homeReport, err = reportHome(at); err != nil {
+		return nil, err
+	}
+	self, _ := c.membership.ByKey(member.Key)
+	report.Index, report.Address = uint32(at.Self), self.Address
+	report.Members, report.MembershipNumber = len(c.membership.Members), c.membership.Number
+	return report, nil
+}
+
+// prepare makes the home, or takes one that was made before.
+func (o *joinOptions) prepare(c *changing) (*home.Home, ledger.Member, error) {
+	at, err := o.unfinished(c)
+	if err != nil {
+		return nil, ledger.Member{}, err
+	}
+	if at != nil {
+		member := ledger.Member{Name: o.name, Key: publicOf(at.Key)}
+		_, port, err := net.SplitHostPort(at.Config.Fabric.Listen)
+		if err != nil {
+			return nil, ledger.Member{}, fmt.Errorf("%s: fabric.listen: %w", filepath.Join(o.home, home.ConfigFile), err)
+		}
+		if o.basePort != 0 && port != strconv.Itoa(o.basePort+1) {
+			return nil, ledger.Member{}, fmt.Errorf("%s is there already, and uses port %s for the other nodes: leave --base-port out to go on with it, or choose another --home", o.home, port)
+		}
+		member.Address = net.JoinHostPort(o.address, port)
+		return at, member, nil
+	}
+	if _, taken := c.membership.ByName(o.name); taken {
+		return nil, ledger.Member{}, fmt.Errorf("the ledger has a member %s already: choose another --name", o.name)
+	}
+	port, err := o.ports(c)
+	if err != nil {
+		return nil, ledger.Member{}, err
+	}
+	key, err := p2p.NewIdentity(rand.Reader)
+	if err != nil {
+		return nil, ledger.Member{}, err
+	}
+	member := ledger.Member{Name: o.name, Key: publicOf(key), Address: net.JoinHostPort(o.address, strconv.Itoa(port+1))}
+	if err := member.Validate(); err != nil {
+		return nil, ledger.Member{}, asUsage(err)
+	}
+	at, err = home.CreateJoining(o.home, o.configuration(c.cluster, port), c.genesis, key)
+	return at, member, err
+}
+
+// unfinished is the home where it was made before, or nil.
+func (o *joinOptions) unfinished(c *changing) (*home.Home, error) {
+	if _, err := os.Stat(filepath.Join(o.home, home.ConfigFile)); errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	at, err := home.LoadJoining(o.home)
+	if err != nil {
+		return nil, err
+	}
+	if own, its := at.Genesis.Hash(), c.genesis.Hash(); own != its {
+		return nil, fmt.Errorf("%s is the home of a node of another chain, %s (genesis %s), and %s keeps %s (genesis %s): choose another --home", o.home, at.Genesis.Chain, own, c.nodes.Current(), c.genesis.Chain, its)
+	}
+	public := publicOf(at.Key)
+	if left := c.former(func(former *ledgerdv1.FormerMember) bool { return string(former.GetKey()) == string(public) }); left != nil {
+		return nil, fmt.Errorf("%s is the home of %s, which left in block %d, and a home is good for one membership: choose a new --home", o.home, left.GetName(), left.GetLeftHeight())
+	}
+	return at, nil
+}
+
+// configuration is that of the new home: what all nodes share, and where it listens.
+func (o *joinOptions) configuration(cluster *ledgerdv1.ClusterState, port int) home.Config {
+	config := home.Default()
+	host := "0.0.0.0"
+	if isLoopback(o.address) {
+		host = o.address
+	}
+	config.API.Listen = net.JoinHostPort(host, strconv.Itoa(port))
+	config.Fabric.Listen = net.JoinHostPort(host, strconv.Itoa(port+1))
+	shared := cluster.GetOrdering()
+	if engine := cluster.GetNode().GetEngine().GetEngine(); engine != "" {
+		config.Ordering.Engine = engine
+	}
+	if shared.GetEngine() != "" {
+		config.Ordering.Engine = shared.GetEngine()
+	}
+	take := func(to *int, value uint32) {
+		if value != 0 {
+			*to = int(value)
+		}
+	}
+	take(&config.Ordering.TargetNines, shared.GetTargetNines())
+	take(&config.Ordering.ServerMTTFHour, shared.GetServerMttfHours())
+	take(&config.Ordering.BatchBytesMax, shared.GetBatchBytesMax())
+	return config
+}
+
+// ports is the port of the API; the next one is for the other nodes. Where none was given, it is the first of two that are free here and that no member is
+// known to have.
+func (o *joinOptions) ports(c *changing) (int, error) {
+	if o.basePort != 0 {
+		return o.basePort, nil
+	}
+	taken := make(map[int]bool)
+	for i := range c.membership.Members {
+		if _, text, err := net.SplitHostPort(c.membership.Members[i].Address); err == nil {
+			if port, err := strconv.Atoi(text); err == nil {
+				taken[port], taken[port-1] = true, true
+			}
+		}
+	}
+	const tries = 1000
+	for port := testnet.DefaultBasePort; port < testnet.DefaultBasePort+2*tries; port += 2 {
+		if !taken[port] && !taken[port+1] && isFree(port) && isFree(port+1) {
+			return port, nil
+		}
+	}
+	return 0, errors.New("no two free ports were found: choose some with --base-port")
+}
+
+func isFree(port int) bool {
+	listener, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+	if err != nil {
+		return false
+	}
+	return listener.Close() == nil
+}
+
+func (r *joinReport) text(dir string, c *changing) string {
+	text := fmt.Sprintf("%s is member %d of chain %s, let in by block %d: there are %s now\n", r.Name, r.Index, r.Chain, r.Height, plural(r.Members, "member"))
+	if r.AlreadyMember {
+		text = fmt.Sprintf("%s is member %d of chain %s already, since block %d: there are %s\n", r.Name, r.Index, r.Chain, r.Height, plural(r.Members, "member"))
+	}
+	text += fmt.Sprintf("  home     %s\n  API      %s\n  address  %s\n  genesis  %s\n\nNext: ledgerd start --home %s\n", dir, r.API, r.Address, r.Genesis, dir)
+	switch need := c.membership.Majority(); {
+	case !r.Durable:
+		text += "It is not durable yet, which takes the disks of a majority, and the new node's may be needed: start it now.\n"
+	case c.running() < need && !r.AlreadyMember:
+		text += fmt.Sprintf("The ledger waits for it: it takes %d of the %d members to order transactions, and %d run.\n", need, r.Members, c.running())
+	}
+	return text
+}

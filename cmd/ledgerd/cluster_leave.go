@@ -1,0 +1,232 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/home"
+)
+
+// leaveOptions are the flags of ledgerd cluster leave.
+type leaveOptions struct {
+	changeOptions
+	home, name string
+}
+
+// leaveReport is what letting a node leave prints with --json.
+type leaveReport struct {
+	Name             string `json:"name"`
+	Index            uint32 `json:"index"`
+	AlreadyLeft      bool   `json:"already_left"`
+	Durable          bool   `json:"durable"`
+	Members          int    `json:"members"`
+	MembershipNumber uint64 `json:"membership_number"`
+	Height           uint64 `json:"height"` // of the block that let it go
+}
+
+// newClusterLeaveCommand is ledgerd cluster leave.
+func newClusterLeaveCommand() *cobra.Command {
+	var o leaveOptions
+	command := &cobra.Command{
+		Use:   "leave --name NAME --via URL --operator FILE",
+		Short: "Have the ledger let a node go",
+		Long: `Have the ledger let a node go, whether it runs or is lost.
+
+When the change is ordered, the others go on without the node. Stop it then, if
+it runs. It cannot come back with its home: what it had promised to the others
+is void. To have it again, let a node with a new home join.
+
+A node that left already stays gone, which is no failure. The last member cannot
+leave, and a node is kept whose leaving would leave too few running: say --force
+if you know better than the asked node.`,
+		Example: `  ledgerd cluster leave --name node-1 --via http://127.0.0.1:26600 --operator net/operator.key
+  ledgerd cluster leave --home net/node-1 --via http://127.0.0.1:26600 --operator net/operator.key`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if len(arguments) == 1 && o.name == "" {
+				o.name = arguments[0]
+			}
+			if (o.name == "") == (o.home == "") {
+				return usagef("say which node is to leave, either by --name NAME or by --home DIR")
+			}
+			c, ctx, done, err := o.connect(command)
+			if err != nil {
+				return err
+			}
+			defer done()
+			who := leaver{name: o.name}
+			if o.home != "" {
+				at, err := home.LoadJoining(o.home)
+				if err != nil {
+					return err
+				}
+				who.key = publicOf(at.Key)
+			}
+			report, err := c.leave(ctx, who)
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return writeJSON(command.OutOrStdout(), report)
+			}
+			return report.write(command.OutOrStdout())
+		},
+		ValidArgsFunction: memberCompletion(&o.remote),
+	}
+	o.bind(command)
+	command.Flags().StringVar(&o.name, "name", "", "name of the node that is to leave")
+	command.Flags().StringVar(&o.home, "home", "", "home of the node that is to leave, instead of its name")
+	completeFlag(command, "name", memberCompletion(&o.remote))
+	return command
+}
+
+// leaver says who is to leave: by name, or by the node's public key where there is one.
+type leaver struct {
+	name string
+	key  []byte
+}
+
+func (l *leaver) find(membership *ledger.Membership) (ledger.GroupMember, bool) {
+	if l.key != nil {
+		return membership.ByKey(l.key)
+	}
+	return membership.ByName(l.name)
+}
+
+// leave has a member leave, unless it left before.
+func (c *changing) leave(ctx context.Context, who leaver) (*leaveReport, error) {
+	member, present := who.find(&c.membership)
+	if !present {
+		left := c.former(func(former *ledgerdv1.FormerMember) bool {
+			return who.key != nil && string(former.GetKey()) == string(who.key) || who.key == nil && former.GetName() == who.name
+		})
+		switch {
+		case left != nil:
+			return &leaveReport{
+				Name: left.GetName(), Index: left.GetIndex(), AlreadyLeft: true, Durable: true, Height: left.GetLeftHeight(),
+				Members: len(c.membership.Members), MembershipNumber: c.membership.Number,
+			}, nil
+		case who.key != nil:
+			return nil, fmt.Errorf("the node of this home is no member of chain %s: its members are %s", c.genesis.Chain, c.memberNames())
+		}
+		return nil, fmt.Errorf("chain %s has no member %s: its members are %s", c.genesis.Chain, who.name, c.memberNames())
+	}
+	if len(c.membership.Members) == 1 {
+		return nil, fmt.Errorf("%s is the only member, which cannot leave: let another node join first (ledgerd cluster join), and start it", member.Name)
+	}
+	if err := c.checkMajority(len(c.membership.Members)-1, c.running(member.Index)); err != nil {
+		return nil, err
+	}
+	done, err := c.order(ctx, ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: member.Index})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.await(ctx, func(now *ledger.Membership) bool { _, in := now.Find(member.Index); return !in }); err != nil {
+		return nil, err
+	}
+	return &leaveReport{
+		Name: member.Name, Index: uint32(member.Index), Durable: done.Durable, Height: done.Height,
+		Members: len(c.membership.Members), MembershipNumber: c.membership.Number,
+	}, nil
+}
+
+func (r *leaveReport) write(out io.Writer) error {
+	text := fmt.Sprintf("%s, member %d, left in block %d: there are %s now\n", r.Name, r.Index, r.Height, plural(r.Members, "member"))
+	if r.AlreadyLeft {
+		text = fmt.Sprintf("%s, member %d, left already, in block %d: there are %s\n", r.Name, r.Index, r.Height, plural(r.Members, "member"))
+	}
+	if !r.Durable {
+		text += "It is not durable yet: see ledgerd cluster status.\n"
+	}
+	_, err := io.WriteString(out, text)
+	return err
+}
+
+// replaceReport is what replacing a node prints with --json.
+type replaceReport struct {
+	Left   *leaveReport `json:"left"`
+	Joined *joinReport  `json:"joined"`
+}
+
+// newClusterReplaceCommand is ledgerd cluster replace.
+func newClusterReplaceCommand() *cobra.Command {
+	var o joinOptions
+	command := &cobra.Command{
+		Use:   "replace OLD --home NEW --via URL --operator FILE",
+		Short: "Put a new node into the place of one that is lost or to be retired",
+		Long: `Put a new node into the place of one that is lost or to be retired: OLD leaves,
+and then the new one joins as with ledgerd cluster join.
+
+These are two changes, one after the other, since two groups that exchanged a
+member at once could each find a majority of its own. OLD goes first: if it is
+lost, the others keep their majority throughout. The new node may have the old
+one's name, but never its home. When the command is interrupted, the same
+command goes on where it was.`,
+		Example: `  ledgerd cluster replace node-1 --home net/node-4 --via http://127.0.0.1:26600 --operator net/operator.key
+  ledgerd start --home net/node-4`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			c, ctx, done, err := o.connect(command)
+			if err != nil {
+				return err
+			}
+			defer done()
+			report, err := o.replace(ctx, c, arguments[0])
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return writeJSON(command.OutOrStdout(), report)
+			}
+			if err := report.Left.write(command.OutOrStdout()); err != nil {
+				return err
+			}
+			_, err = fmt.Fprint(command.OutOrStdout(), report.Joined.text(o.home, c))
+			return err
+		},
+		ValidArgsFunction: memberCompletion(&o.remote),
+	}
+	o.bind(command)
+	return command
+}
+
+// replace lets one node leave and another join. A new node that is a member already by the name of the old one means that this was done before.
+func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*replaceReport, error) {
+	who := leaver{name: old}
+	at, err := o.unfinished(c)
+	if err != nil {
+		return nil, err
+	}
+	if at != nil && old == o.name {
+		if _, joined := c.membership.ByKey(publicOf(at.Key)); joined {
+			left := c.former(func(former *ledgerdv1.FormerMember) bool { return former.GetName() == old })
+			if left == nil {
+				return nil, fmt.Errorf("%s is the home of %s itself: choose a new --home", o.home, old)
+			}
+			who = leaver{key: left.GetKey()}
+		}
+	}
+	if _, taken := c.membership.ByName(o.name); taken && old != o.name && at == nil {
+		return nil, fmt.Errorf("the ledger has a member %s already: choose another --name", o.name)
+	}
+	left, err := c.leave(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	if !left.AlreadyLeft {
+		c.say("%s left in block %d", left.Name, left.Height)
+	}
+	joined, err := o.join(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("%s left, and the new node did not join yet: %w", left.Name, err)
+	}
+	return &replaceReport{Left: left, Joined: joined}, nil
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/testnet"
+)
+
+// membershipReport is what ledgerd cluster status --json prints.
+type membershipReport struct {
+	Chain            string         `json:"chain"`
+	GenesisHash      string         `json:"genesis_hash"`
+	AskedNode        string         `json:"asked_node"`
+	MembershipNumber uint64         `json:"membership_number"` // of changes since the genesis
+	MembershipHeight uint64         `json:"membership_height"` // of the block of the last one; 0: there was none
+	Majority         int            `json:"majority"`
+	Members          []memberReport `json:"members"`
+	Former           []formerReport `json:"former"`
+}
+
+// memberReport is a member, as the asked node knows it.
+type memberReport struct {
+	Index         uint32 `json:"index"`
+	Name          string `json:"name"`
+	State         string `json:"state"` // ordering, following, unreachable or never seen
+	Address       string `json:"address"`
+	APIAddress    string `json:"api_address,omitempty"`
+	PublicKey     string `json:"public_key"`
+	JoinedHeight  uint64 `json:"joined_height"`
+	OrderedHeight uint64 `json:"ordered_height"`
+	StoredHeight  uint64 `json:"stored_height"`
+	Self          bool   `json:"self"` // this is the asked node
+}
+
+// formerReport is a node that left.
+type formerReport struct {
+	Index        uint32 `json:"index"`
+	Name         string `json:"name"`
+	JoinedHeight uint64 `json:"joined_height"`
+	LeftHeight   uint64 `json:"left_height"`
+}
+
+// newClusterStatusCommand is ledgerd cluster status.
+func newClusterStatusCommand() *cobra.Command {
+	var remote remoteOptions
+	var dir string
+	var asJSON bool
+	command := &cobra.Command{
+		Use:   "status",
+		Short: "Show who keeps the ledger, and how they do",
+		Long: `Show who keeps the ledger: the members as the chain has them at the head of the
+asked node, and how they do as far as that node knows.
+
+  ordering     it takes part in ordering
+  following    it answers, and does not order now: it starts, fetches, or halted
+  unreachable  it was there, and does not answer now
+  never seen   nothing was heard of it since the asked node started
+
+More than half of the members have to run for transactions to go on. For each
+node's own word see ledgerd status.`,
+		Example: `  ledgerd cluster status --via http://127.0.0.1:26600
+  ledgerd cluster status --home net/node-0 --json | jq -r '.members[] | "\(.index) \(.name) \(.state)"'`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if dir != "" {
+				if len(remote.nodes) > 0 {
+					return usagef("--home asks the node of that home: leave --via out")
+				}
+				at, err := home.LoadJoining(dir)
+				if err != nil {
+					return err
+				}
+				remote.nodes = []string{testnet.URL(at)}
+			}
+			nodes, ctx, done, err := remote.connect(command.Context())
+			if err != nil {
+				return err
+			}
+			defer done()
+			membership, cluster, err := nodes.Membership(ctx)
+			if err != nil {
+				return err
+			}
+			report := reportMembership(&membership, cluster, nodes.Current())
+			if asJSON {
+				return writeJSON(command.OutOrStdout(), report)
+			}
+			return report.write(command.OutOrStdout())
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	bindVia(command, &remote)
+	command.Flags().StringVar(&dir, "home", "", "ask the node of this home, instead of --via")
+	addJSONFlag(command, &asJSON)
+	return command
+}
+
+func reportMembership(membership *ledger.Membership, cluster *ledgerdv1.ClusterState, asked string) *membershipReport {
+	report := &membershipReport{
+		Chain: cluster.GetChain(), GenesisHash: hex.EncodeToString(cluster.GetGenesisHash()), AskedNode: asked, MembershipNumber: membership.Number,
+		MembershipHeight: uint64(membership.Height), Majority: membership.Majority(), Members: []memberReport{}, Former: []formerReport{},
+	}
+	for _, member := range cluster.GetMembers() {
+		report.Members = append(report.Members, memberReport{
+			Index: member.GetIndex(), Name: member.GetName(), State: stateOf(member.GetStanding()), Address: member.GetAddress(), APIAddress: member.GetApiAddress(),
+			PublicKey: hex.EncodeToString(member.GetKey()), JoinedHeight: member.GetJoinedHeight(), OrderedHeight: member.GetOrderedHeight(),
+			StoredHeight: member.GetStoredHeight(), Self: member.GetSelf(),
+		})
+	}
+	for _, former := range cluster.GetFormer() {
+		report.Former = append(report.Former, formerReport{Index: former.GetIndex(), Name: former.GetName(), JoinedHeight: former.GetJoinedHeight(), LeftHeight: former.GetLeftHeight()})
+	}
+	return report
+}
+
+// stateOf is a member's standing in a word or two.
+func stateOf(standing ledgerdv1.MemberStanding) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(standing.String(), "MEMBER_STANDING_"), "_", " "))
+}
+
+func (r *membershipReport) write(out io.Writer) error {
+	changes := "none since the genesis"
+	if r.MembershipNumber > 0 {
+		changes = fmt.Sprintf("%d, the last in block %d", r.MembershipNumber, r.MembershipHeight)
+	}
+	overview := table{}
+	overview.add("ledger", fmt.Sprintf("%s (genesis %s)", printable(r.Chain, 0), r.GenesisHash))
+	overview.add("members", fmt.Sprintf("%d, of which %d have to run", len(r.Members), r.Majority))
+	overview.add("changes", changes)
+	overview.add("asked", r.AskedNode)
+	if err := overview.write(out); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	rows := table{
+		header: []string{"INDEX", "NAME", "STATE", "ORDERED", "STORED", "SINCE", "ADDRESS"},
+		right:  []bool{true, false, false, true, true, true},
+		colour: func(column int, cell string) string {
+			switch {
+			case column == 2 && cell == "never seen":
+				return colourBad
+			case column == 2:
+				return colourOfMode(cell)
+			}
+			return ""
+		},
+	}
+	for i := range r.Members {
+		member := &r.Members[i]
+		since := "genesis"
+		if member.JoinedHeight > 0 {
+			since = fmt.Sprint(member.JoinedHeight)
+		}
+		rows.add(fmt.Sprint(member.Index), printable(member.Name, 0), member.State, fmt.Sprint(member.OrderedHeight), fmt.Sprint(member.StoredHeight), since, printable(member.Address, 0))
+	}
+	return rows.write(out)
+}
+
+// memberCompletion completes a member's name from what the node knows.
+func memberCompletion(remote *remoteOptions) cobra.CompletionFunc {
+	return func(command *cobra.Command, arguments []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(arguments) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(command, remote, func(ctx context.Context, nodes *client.Client) (words []cobra.Completion) {
+			cluster, err := nodes.Cluster(ctx)
+			if err != nil {
+				return nil
+			}
+			for _, member := range cluster.GetMembers() {
+				if strings.HasPrefix(member.GetName(), begun) {
+					words = append(words, member.GetName())
+				}
+			}
+			return words
+		})
+	}
+}

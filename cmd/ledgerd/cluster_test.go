@@ -1,0 +1,215 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/testnet"
+)
+
+// newClusterShell is a shell whose ledger has an operator, with its key in %d/operator.key and another key in %d/other.key.
+func newClusterShell(t *testing.T, nodes int) *shell {
+	t.Helper()
+	s := &shell{t: t, cluster: apitest.NewCluster(t, apitest.Options{Nodes: nodes, Genesis: *ledgertest.OperatedGenesis(nodes)}), folder: t.TempDir()}
+	for i := range nodes {
+		s.doors = append(s.doors, apitest.Serve(t, s.cluster.Node(i), api.Options{}))
+	}
+	for _, name := range []string{"operator", "other"} {
+		if err := testnet.WriteKey(filepath.Join(s.folder, name+".key"), ledgertest.Key(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// via makes a command line of ledgerd cluster: it adds the nodes and the operator's key.
+func (s *shell) via(line string) string {
+	return "cluster " + line + " --operator %d/operator.key --via " + s.doors[0].URL
+}
+
+func TestClusterJoinAndLeave(t *testing.T) {
+	t.Parallel()
+	s := newClusterShell(t, 3)
+	joined := s.object(s.via("join --home %d/node-3 --base-port 31000"))
+	wantKeys(t, joined, "name home api fabric chain genesis_hash peer_id index address already_member durable members membership_number height")
+	if joined["name"] != "node-3" || joined["index"] != 3.0 || joined["address"] != "127.0.0.1:31001" || joined["members"] != 4.0 || joined["durable"] != true || joined["already_member"] != false {
+		t.Errorf("joined: %v", joined)
+	}
+	at, err := home.Load(filepath.Join(s.folder, "node-3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := at.Membership()
+	if at.Self != 3 || at.Name() != "node-3" || at.Genesis.Hash() != s.cluster.Genesis().Hash() || at.FabricAddress() != "127.0.0.1:31001" ||
+		at.Config.API.Listen != "127.0.0.1:31000" || group.Number != 1 || len(group.Members) != 4 {
+		t.Errorf("the home: %+v", at)
+	}
+	again := s.must(s.via("join --home %d/node-3"))
+	if !strings.Contains(again, "already, since block 1") || !strings.Contains(again, "Next: ledgerd start --home") {
+		t.Errorf("again: %s", again)
+	}
+	status := s.object("cluster status --via " + s.doors[1].URL)
+	wantKeys(t, status, "chain genesis_hash asked_node membership_number membership_height majority members former")
+	member := status["members"].([]any)[3].(map[string]any)
+	wantKeys(t, member, "index name state address public_key joined_height ordered_height stored_height self")
+	if status["majority"] != 3.0 || member["state"] != "never seen" || member["address"] != "127.0.0.1:31001" {
+		t.Errorf("status: %v", status)
+	}
+	if text := s.must("cluster status --via " + s.doors[1].URL); !strings.Contains(text, "4, of which 3 have to run") || !strings.Contains(text, "node-3  never seen") {
+		t.Errorf("status: %s", text)
+	}
+	left := s.object(s.via("leave --name node-3"))
+	wantKeys(t, left, "name index already_left durable members membership_number height")
+	if left["index"] != 3.0 || left["members"] != 3.0 || left["already_left"] != false {
+		t.Errorf("left: %v", left)
+	}
+	for _, line := range []string{"leave node-3", "leave --home %d/node-3", "leave --name node-3"} {
+		if text := s.must(s.via(line)); !strings.Contains(text, "left already") {
+			t.Errorf("%s: %s", line, text)
+		}
+	}
+	if result := s.run(s.via("join --home %d/node-3")); result.status != exitFailure || !strings.Contains(result.errs, "choose a new --home") {
+		t.Errorf("a home that left: %+v", result)
+	}
+	if text := s.must(s.via("leave --name node-0")); !strings.Contains(text, "there are 2 members now") {
+		t.Error(text)
+	}
+	// What has not been started is no majority with what is.
+	s.must(s.via("join --home %d/first"))
+	if result := s.run(s.via("leave --name node-1")); result.status != exitFailure || !strings.Contains(result.errs, "--force") {
+		t.Errorf("too few would be left: %+v", result)
+	}
+	s.must(s.via("leave --name node-1 --force"))
+}
+
+func TestClusterReplace(t *testing.T) {
+	t.Parallel()
+	s := newClusterShell(t, 3)
+	report := s.object(s.via("replace node-1 --home %d/new"))
+	left, joined := report["left"].(map[string]any), report["joined"].(map[string]any)
+	if left["name"] != "node-1" || joined["name"] != "new" || joined["index"] != 3.0 || joined["members"] != 3.0 || joined["membership_number"] != 2.0 {
+		t.Errorf("replaced: %v", report)
+	}
+	if text := s.must(s.via("replace node-1 --home %d/new")); !strings.Contains(text, "left already") || !strings.Contains(text, "new is member 3 of chain test already") {
+		t.Errorf("again: %s", text)
+	}
+	// Under the old one's name, and once more.
+	for range 2 {
+		report = s.object(s.via("replace new --home %d/newer --name new"))
+		if joined := report["joined"].(map[string]any); joined["name"] != "new" || joined["index"] != 4.0 || joined["members"] != 3.0 {
+			t.Errorf("replaced under the same name: %v", report)
+		}
+	}
+	if result := s.run(s.via("replace node-2 --home %d/newer --name node-0")); result.status != exitFailure {
+		t.Errorf("a name that another has: %+v", result)
+	}
+}
+
+// A command that was interrupted goes on where it was.
+func TestClusterJoinGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newClusterShell(t, 3)
+	dir := filepath.Join(s.folder, "node-3")
+	s.must(s.via("join --home %d/node-3"))
+	before, err := home.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, home.MembershipFile)); err != nil {
+		t.Fatal(err)
+	}
+	report := s.object(s.via("join --home %d/node-3"))
+	after, err := home.Load(dir)
+	if err != nil || !after.Key.Equal(before.Key) || after.Self != 3 || report["already_member"] != true {
+		t.Errorf("%v, %v", report, err)
+	}
+	// Made, but never ordered: the port in the home is the one that counts.
+	unfinished, err := home.CreateJoining(filepath.Join(s.folder, "node-4"), before.Config, s.cluster.Genesis(), ledgertest.Key("node-4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result := s.run(s.via("join --home %d/node-4 --base-port 7")); result.status != exitFailure || !strings.Contains(result.errs, "--base-port") {
+		t.Errorf("another port than the home's: %+v", result)
+	}
+	s.must(s.via("leave --name node-3"))
+	if report := s.object(s.via("join --home %d/node-4")); report["index"] != 4.0 || report["address"] != unfinished.Config.Fabric.Listen {
+		t.Errorf("%v", report)
+	}
+}
+
+func TestClusterMistakes(t *testing.T) {
+	t.Parallel()
+	s := newClusterShell(t, 1)
+	foreign, err := testnet.Make(testnet.Layout{Dir: filepath.Join(s.folder, "net"), Nodes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := s.doors[0].URL
+	for _, test := range []struct {
+		line   string
+		status int
+		says   string
+	}{
+		{"cluster join --via " + url + " --operator %d/operator.key", exitUsage, "--home is missing"},
+		{"cluster join --home %d/a --via " + url, exitUsage, "--operator is missing"},
+		{s.via("join --home %d/a --name a/b"), exitUsage, "--name"},
+		{s.via("join --home %d/a --base-port 65535"), exitUsage, "--base-port"},
+		{s.via("join --home %d/a --address 0.0.0.0"), exitUsage, "--address"},
+		{s.via("join --home %d/a --genesis abc"), exitUsage, "64 hex digits"},
+		{s.via("join --home %d/a --genesis " + ledger.Hash{1}.String()), exitFailure, "ask a node of the right chain"},
+		{"cluster join --home %d/a --via " + url + " --operator %d/other.key", exitFailure, "no operator's key"},
+		{"cluster join --home %d/a --via " + url + " --operator %d/none.key", exitFailure, "none.key"},
+		{s.via("join --home %d/a --name node-0"), exitFailure, "choose another --name"},
+		{s.via("join --home " + foreign[0].Dir), exitFailure, "another chain"},
+		{s.via("leave"), exitUsage, "--name NAME or by --home DIR"},
+		{s.via("leave --name node-7"), exitFailure, "its members are node-0"},
+		{s.via("leave --home " + foreign[0].Dir), exitFailure, "no member of chain test"},
+		{s.via("leave --name node-0"), exitFailure, "let another node join first"},
+		{s.via("replace node-0 --home %d/b"), exitFailure, "let another node join first"},
+		{"cluster status --via " + url + " --home %d/net/node-0", exitUsage, "leave --via out"},
+		{"cluster status --home %d/nowhere", exitFailure, "ledgerd testnet"},
+		{"cluster start", exitUsage, "there is no command"},
+	} {
+		result := s.run(test.line)
+		if result.status != test.status || !strings.Contains(result.errs, test.says) {
+			t.Errorf("ledgerd %s: exit status %d\n%s", test.line, result.status, result.errs)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(s.folder, "a")); err == nil {
+		t.Error("a refused join left a home")
+	}
+}
+
+// A chain without operators says so.
+func TestClusterWithoutOperators(t *testing.T) {
+	t.Parallel()
+	s := newClusterShell(t, 1)
+	genesis := ledgertest.OperatedGenesis(1)
+	genesis.Operators = nil
+	s.cluster = apitest.NewCluster(t, apitest.Options{Genesis: *genesis})
+	s.doors = []*apitest.Door{apitest.Serve(t, s.cluster.Node(0), api.Options{})}
+	if result := s.run(s.via("join --home %d/a")); result.status != exitFailure || !strings.Contains(result.errs, "no operators") {
+		t.Errorf("%+v", result)
+	}
+}
+
+// The reports' JSON has one object a member.
+func TestMembershipReport(t *testing.T) {
+	t.Parallel()
+	s := newClusterShell(t, 2)
+	var report membershipReport
+	if err := json.Unmarshal([]byte(s.must("cluster status --json --via "+s.doors[0].URL)), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Members) != 2 || !report.Members[0].Self || report.Members[1].State != "ordering" || report.Majority != 2 || len(report.Former) != 0 {
+		t.Errorf("%+v", report)
+	}
+}
