@@ -400,8 +400,18 @@ func formatFrame(frame []byte) string {
 	case kindUnreliable:
 		return fmt.Sprintf("BCAST m%d[%d,%d] %q", header.origin, header.epoch, header.round, payloadOf(frame))
 	case kindReliable:
-		return fmt.Sprintf("RBCAST m%d[[%d,%d]] %q", header.origin, header.epoch, header.round, payloadOf(frame))
+		text := fmt.Sprintf("RBCAST m%d[[%d,%d]] %q", header.origin, header.epoch, header.round, payloadOf(frame))
+		for i := range header.revocations {
+			r := revocationOf(frame, i)
+			text += fmt.Sprintf(" revokes %d (%d)", r.target, r.sequence)
+		}
+		return text
+	case kindForward, kindBackward:
+		set := make(serverSet, (len(frame)-messageHeaderSize)/8)
+		copySet(set, frame)
+		return fmt.Sprintf("%s %d[[%d,%d]] %s %v", map[frameKind]string{kindForward: "FWD", kindBackward: "BWD"}[header.kind], header.origin, header.epoch, header.round,
+			map[votePhase]string{phaseDecided: "decided", phaseConfirmed: "confirms"}[header.phase], set.appendTo(nil))
 	default:
-		return fmt.Sprintf("FAIL %d by %d", header.target, header.owner)
+		return fmt.Sprintf("FAIL %d by %d", header.target, header.owner) + when(header.sequence > 1, fmt.Sprintf(" (%d)", header.sequence))
 	}
 }

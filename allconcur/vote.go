@@ -15,7 +15,8 @@ import (
 //   - for [e,r] by entering [e,r+2] or [[e+1,r+1]], which it does having completed [e,r]: by T_UR, or by a skip from a [[e+1,r]] that it has not decided;
 //   - for a set in [[e,r]] by deciding it: tracking is complete, and the set is a majority. It leaves [[e,r]] only by A-delivering that set.
 //
-// A value is A-delivered with t votes, or, a set only, with c confirmations: votes that say "a majority voted for this". Each way needs c votes, so that two values of
+// A value is A-delivered with t votes, or, a set, with c confirmations: votes that say "a majority voted for this". Who votes for a set in [[e+1,r+1]] voted for
+// [e,r] if anybody could, so that a confirmation of the set confirms [e,r], too, which is A-delivered at the latest with it. Each way needs c votes, so that two values of
 // one round are never both A-delivered. And from the votes of any c servers that remember one can tell what may have been A-delivered: a value that somebody confirmed, or
 // one that has t votes if all who were not asked voted for it, too. Two values never pass: c servers that were asked and N - c that were not, had they voted for both in turn,
 // would give 2t ≤ c + 2(N - c), so that t ≤ N - c/2; and t = m votes for one leave none for another. That is what a change of the generation builds upon.
@@ -26,7 +27,7 @@ type Vote struct {
 	Epoch order.Epoch
 	// Reliable tells a vote for a decided set from one for a complete unreliable round.
 	Reliable bool
-	// Confirmed tells that this server knows that a majority of the shard decided the set, and said so.
+	// Confirmed tells that this server knows that a majority of the shard voted alike, and said so: for a set, or for [e,r] by confirming a set of [[e+1,r+1]].
 	Confirmed bool
 	// Members are the servers of the group when the round ran, the possible voters, by their places in it, ascending.
 	Members []order.ServerID
@@ -48,7 +49,7 @@ func (e *Engine) Votes() []Vote {
 
 func (e *Engine) voteFor(set *roundSet) Vote {
 	members := e.members.appendTo(nil)
-	vote := Vote{Round: set.round, Epoch: set.epoch, Reliable: set.reliable, Confirmed: set.reliable && e.confirmed, Members: members}
+	vote := Vote{Round: set.round, Epoch: set.epoch, Reliable: set.reliable, Confirmed: e.confirmed, Members: members}
 	vote.Delivery = order.Delivery{Epoch: set.epoch, Round: set.round}
 	for _, p := range members {
 		if set.present.has(p) {

@@ -1,0 +1,386 @@
+package allconcur
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// chaos is a network whose failure detectors err and whose links stall for as long as it likes. A server that halts is a crashed one from then on, as its driver
+// makes it: its heartbeats stop.
+type chaos struct {
+	*network
+	// stalled[from*n+to] tells that nothing arrives on a channel for now.
+	stalled []bool
+	halted  []bool
+	// mistrust and stall are how often a detector errs and a link stalls, in steps; 0 means never.
+	mistrust, stall int
+}
+
+func newChaos(seed uint64, config Config) (*chaos, error) {
+	w, err := newNetwork(seed, config)
+	if err != nil {
+		return nil, err
+	}
+	return &chaos{network: w, stalled: make([]bool, w.n()*w.n()), halted: make([]bool, w.n())}, nil
+}
+
+// steps lists what the network may do now: deliver on a link that does not stall, suspect who crashed, and A-broadcast.
+func (c *chaos) steps(payloads bool) []action {
+	all := c.actions(payloads)
+	return slices.DeleteFunc(all, func(a action) bool { return a.kind == "receive" && c.stalled[a.from*c.n()+a.to] })
+}
+
+// step takes one action, and notes who halted.
+func (c *chaos) step(a action) error {
+	err := c.take(a)
+	if err != nil && !errors.Is(err, order.ErrHalted) {
+		return err
+	}
+	c.bury()
+	return c.agree()
+}
+
+// bury makes a crashed server of one that halted.
+func (c *chaos) bury() {
+	for p, engine := range c.engines {
+		if !c.crashed[p] && engine.halted != "" {
+			c.note("%d halts: %s", p, engine.halted)
+			c.crashed[p], c.halted[p] = true, true
+		}
+	}
+}
+
+// agree compares what all servers, whatever became of them, A-delivered.
+func (c *chaos) agree() error {
+	for p := range c.n() {
+		for q := range p {
+			if err := c.compareBoth(p, q); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// err is a mistake of one detector: it suspects a server that is fine, or trusts it again.
+func (c *chaos) err() error {
+	from := c.rng.IntN(c.n())
+	successors := c.reliable.Successors(from)
+	if len(successors) == 0 {
+		return nil
+	}
+	to := successors[c.rng.IntN(len(successors))]
+	if c.crashed[from] || c.crashed[to] {
+		return nil
+	}
+	return c.change(from, to, !c.suspected[to*c.n()+from])
+}
+
+// change makes a server's detector suspect a predecessor, or trust it.
+func (c *chaos) change(from, to int, suspected bool) error {
+	c.suspected[to*c.n()+from] = suspected
+	var err error
+	if suspected {
+		c.note("%d suspects %d", to, from)
+		err = c.engines[to].Suspect(order.ServerID(from))
+	} else {
+		c.note("%d trusts %d", to, from)
+		err = c.engines[to].Trust(order.ServerID(from))
+	}
+	if err == nil {
+		c.pump(to)
+		c.bury()
+	}
+	return err
+}
+
+// toggle stalls a link or lets it go on; now and then it cuts the network in two, or heals it.
+func (c *chaos) toggle() {
+	switch c.rng.IntN(6) {
+	case 0:
+		side := c.rng.Uint64()
+		for i := range c.stalled {
+			c.stalled[i] = side>>(i/c.n())&1 != side>>(i%c.n())&1
+		}
+		c.note("the network is cut: %v", side&(1<<c.n()-1))
+	case 1:
+		clear(c.stalled)
+		c.note("the network heals")
+	default:
+		i := c.rng.IntN(len(c.stalled))
+		c.stalled[i] = !c.stalled[i]
+	}
+}
+
+// storm takes random steps among mistakes, stalls and crashes.
+func (c *chaos) storm(steps, crashes int) error {
+	for range steps {
+		switch {
+		case c.mistrust > 0 && c.rng.IntN(c.mistrust) == 0:
+			if err := c.err(); err != nil {
+				return err
+			}
+		case c.stall > 0 && c.rng.IntN(c.stall) == 0:
+			c.toggle()
+		case crashes > 0 && c.rng.IntN(steps/2+1) == 0:
+			if p := c.rng.IntN(c.n()); !c.crashed[p] && c.crashAfter[p] < 0 {
+				crashes--
+				c.crashAfter[p] = c.rng.IntN(12)
+			}
+		default:
+			if all := c.steps(true); len(all) > 0 {
+				if err := c.step(all[c.rng.IntN(len(all))]); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// calm ends all mistakes and stalls and goes on until nothing is left to do.
+func (c *chaos) calm() error {
+	clear(c.stalled)
+	c.note("calm")
+	for from := range c.n() {
+		for to := range c.n() {
+			if c.suspected[to*c.n()+from] && !c.crashed[from] && !c.crashed[to] {
+				if err := c.change(from, to, false); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	for range 6000 * c.n() {
+		all := c.steps(false)
+		if len(all) == 0 {
+			return nil
+		}
+		if err := c.step(all[c.rng.IntN(len(all))]); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("no rest")
+}
+
+// live reports whether all servers that neither crashed nor halted A-delivered the same and hold nothing back, in the mode that a quiet group is in.
+func (c *chaos) live() error {
+	first := -1
+	for p, engine := range c.engines {
+		if c.crashed[p] {
+			continue
+		}
+		if first < 0 {
+			first = p
+		}
+		s := engine.Status()
+		switch {
+		case engine.Undelivered() || s.Decided || engine.OutsideMajority():
+			return fmt.Errorf("server %d at rest waits: %+v", p, s)
+		case engine.plus && s.Reliable:
+			return fmt.Errorf("server %d at rest is in a reliable round: %+v", p, s)
+		case len(s.Suspected) > 0:
+			return fmt.Errorf("server %d at rest suspects: %+v", p, s)
+		}
+		have := map[string]bool{}
+		for _, d := range c.delivered[p] {
+			for _, m := range d.Messages {
+				have[string(m.Payload)] = true
+			}
+		}
+		for _, text := range c.broadcast[p] {
+			if !have[text] {
+				return fmt.Errorf("server %d never A-delivers its own %q", p, text)
+			}
+		}
+		if len(c.delivered[p]) != len(c.delivered[first]) {
+			return fmt.Errorf("servers %d and %d A-delivered %d and %d rounds", p, first, len(c.delivered[p]), len(c.delivered[first]))
+		}
+	}
+	return nil
+}
+
+// judgeVotes takes random majorities of the shard, those crashed among them as far as they had not forgotten, and lets each say from its votes alone which value of the
+// rounds behind its furthest head may have been A-delivered: never two, and always what was.
+func (c *chaos) judgeVotes(shard int) error {
+	majority := shard/2 + 1
+	for range 3 {
+		quorum := c.rng.Perm(shard)[:majority]
+		asked := make([]bool, shard)
+		head := 0
+		for _, p := range quorum {
+			asked[p] = true
+			if p < c.n() {
+				head = max(head, int(c.engines[p].delivered)) // also what a crash kept from being told
+			}
+		}
+		for ahead := 1; ahead <= 2; ahead++ {
+			value, err := c.mayBeDelivered(asked, shard, order.Round(head+ahead))
+			if err != nil {
+				return fmt.Errorf("majority %v, round %d: %w", quorum, head+ahead, err)
+			}
+			for p := range c.n() {
+				if len(c.delivered[p]) >= head+ahead {
+					if d := c.delivered[p][head+ahead-1]; value == nil || !equalDeliveries(d, *value) {
+						return fmt.Errorf("majority %v does not find what server %d A-delivered: %s", quorum, p, formatDelivery(d))
+					}
+				}
+			}
+			if value == nil {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+func (c *chaos) mayBeDelivered(asked []bool, shard int, round order.Round) (*order.Delivery, error) {
+	type candidate struct {
+		vote      Vote
+		count     int
+		confirmed bool
+	}
+	var candidates []*candidate
+	for p, engine := range c.engines {
+		if !asked[p] {
+			continue
+		}
+		for _, v := range engine.Votes() {
+			if v.Round != round {
+				continue
+			}
+			i := slices.IndexFunc(candidates, func(o *candidate) bool {
+				return equalDeliveries(o.vote.Delivery, v.Delivery)
+			})
+			if i < 0 {
+				i = len(candidates)
+				candidates = append(candidates, &candidate{vote: v})
+			}
+			candidates[i].count++
+			candidates[i].confirmed = candidates[i].confirmed || v.Confirmed
+		}
+	}
+	var found *candidate
+	majority := shard/2 + 1
+	for _, o := range candidates {
+		unknown := 0
+		for _, m := range o.vote.Members {
+			if !asked[m] {
+				unknown++
+			}
+		}
+		fast := max(majority, min(shard-(majority-1)/2, len(o.vote.Members)))
+		if !o.confirmed && o.count+unknown < fast {
+			continue
+		}
+		if found != nil && found.confirmed == o.confirmed {
+			return nil, fmt.Errorf("two values may have been A-delivered: %s and %s", formatDelivery(found.vote.Delivery), formatDelivery(o.vote.Delivery))
+		}
+		if found == nil || o.confirmed {
+			found = o
+		}
+	}
+	if found == nil {
+		return nil, nil
+	}
+	return &found.vote.Delivery, nil
+}
+
+// storms is one kind of random schedules under ◇P.
+type storms struct {
+	seed            uint64
+	config          Config
+	shard           int
+	mistrust, stall int
+	crashes         int
+	// wantLive says that calm has to bring everything home.
+	wantLive bool
+}
+
+type outcome struct{ runs, live, halted int }
+
+func (s storms) run(trace *strings.Builder, out *outcome) error {
+	c, err := newChaos(s.seed, s.config)
+	if err != nil {
+		return err
+	}
+	c.trace, c.mistrust, c.stall = trace, s.mistrust, s.stall
+	c.losesTail = s.seed%2 == 0
+	shard := max(s.shard, s.config.Servers)
+	for range 1 + c.rng.IntN(4) {
+		if err := c.storm(20+c.rng.IntN(40*s.config.Servers), c.rng.IntN(s.crashes+1)); err != nil {
+			return err
+		}
+		if err := c.judgeVotes(shard); err != nil {
+			return err
+		}
+	}
+	if err := c.calm(); err != nil {
+		return err
+	}
+	if err := c.judgeVotes(shard); err != nil {
+		return err
+	}
+	for p := range c.n() {
+		if err := c.judgeIntegrity(p); err != nil {
+			return err
+		}
+	}
+	out.runs++
+	if slices.Contains(c.halted, true) {
+		out.halted++
+	}
+	err = c.live()
+	if err == nil {
+		out.live++
+	} else if s.wantLive {
+		return err
+	}
+	return nil
+}
+
+// check runs as many schedules and tells how the first that fails went.
+func (s storms) check(t *testing.T, seeds int) outcome {
+	t.Helper()
+	var out outcome
+	for range seeds {
+		if err := s.run(nil, &out); err != nil {
+			trace := &strings.Builder{}
+			again := s.run(trace, &out)
+			t.Fatalf("-allconcur.seed %d: %v (again: %v)\n%s", s.seed, err, again, tail(trace.String()))
+		}
+		s.seed++
+	}
+	t.Logf("%d runs, %d came to rest with all A-delivered, in %d a server halted", out.runs, out.live, out.halted)
+	return out
+}
+
+// TestStorms: whatever the detectors and the network do, no two servers A-deliver different rounds, and the votes of any majority find what was A-delivered.
+func TestStorms(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
+		for _, n := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9} {
+			for _, g := range overlays(t, n) {
+				for name, s := range map[string]storms{
+					"mistrust":         {mistrust: 40},
+					"much mistrust":    {mistrust: 8},
+					"stalls":           {stall: 10, mistrust: 10},
+					"stalls, crashes":  {stall: 20, mistrust: 20, crashes: 1},
+					"part of a shard":  {stall: 20, mistrust: 10, shard: n + (n-1)/2},
+					"rarely, and long": {stall: 150, mistrust: 50},
+				} {
+					t.Run(fmt.Sprintf("%s/%d/%s/%s", engine, n, g.Kind(), name), func(t *testing.T) {
+						t.Parallel()
+						s.seed, s.config = *firstSeed, Config{Engine: engine, Servers: n, Reliable: g, Shard: s.shard}
+						s.check(t, seedsFor(n))
+					})
+				}
+			}
+		}
+	}
+}
