@@ -246,7 +246,11 @@ func readKey(path string) (ed25519.PrivateKey, error) {
 func (h *Home) place(membership ledger.Membership) error {
 	self, found := membership.ByKey(h.Key.Public().(ed25519.PublicKey))
 	if !found {
-		return fmt.Errorf("%w: the node's key in %s is none of the %d members' of chain %s", ErrHome, filepath.Join(h.Dir, KeyFile), len(membership.Members), h.Genesis.Chain)
+		whose := "the genesis's"
+		if membership.Number > 0 {
+			whose = "those of the " + MembershipFile + "'s"
+		}
+		return fmt.Errorf("%w: the node's key is none of %s %d members", ErrHome, whose, len(membership.Members))
 	}
 	h.Self, h.self, h.membership = order.ServerID(self.Index), self, membership
 	return nil
