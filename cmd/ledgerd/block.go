@@ -43,6 +43,7 @@ type blockItemReport struct {
 	PostingCount uint32          `json:"posting_count"`
 	RecordCount  uint32          `json:"record_count"`
 	Note         string          `json:"note,omitempty"`
+	Change       *changeReport   `json:"membership_change,omitempty"`
 }
 
 // levelName is a level in a word.
@@ -63,7 +64,7 @@ func reportBlock(header *ledgerdv1.BlockHeader) blockReport {
 func reportBlockItem(item *ledgerdv1.TransactionSummary) blockItemReport {
 	return blockItemReport{
 		statusReport: reportStatus(item.GetStatus()), Signer: item.GetSigner(), Postings: reportPostings(item.GetPostings()),
-		PostingCount: item.GetPostingCount(), RecordCount: item.GetRecordCount(), Note: item.GetNote(),
+		PostingCount: item.GetPostingCount(), RecordCount: item.GetRecordCount(), Note: item.GetNote(), Change: reportChange(item.GetMembershipChange()),
 	}
 }
 
@@ -209,7 +210,7 @@ func (r *blockReport) write(command *cobra.Command) error {
 		return ""
 	}}
 	for _, item := range r.Transactions {
-		items.add(item.ID, item.State, item.Signer, item.what())
+		items.add(item.ID, item.State, signerName(item.Signer), item.what())
 	}
 	return writeList(out, &items, r.More, "")
 }
@@ -225,6 +226,9 @@ func (r *blockItemReport) what() string {
 		parts = append(parts, fmt.Sprintf("%s %s from %s to %s", shown[1].Amount, shown[1].Asset, shown[0].Account, shown[1].Account))
 	} else if r.PostingCount > 0 {
 		parts = append(parts, plural(int(r.PostingCount), "posting"))
+	}
+	if r.Change != nil {
+		parts = append(parts, r.Change.String())
 	}
 	if r.RecordCount > 0 {
 		parts = append(parts, plural(int(r.RecordCount), "record"))

@@ -280,6 +280,40 @@ func (c *changing) memberNames() string {
 // publicOf is a node's public key.
 func publicOf(key ed25519.PrivateKey) []byte { return key.Public().(ed25519.PublicKey) }
 
+// changeReport is a change of the members as --json shows it.
+type changeReport struct {
+	Kind    string  `json:"kind"` // join or leave
+	Name    string  `json:"name,omitempty"`
+	Address string  `json:"address,omitempty"`
+	Index   *uint32 `json:"index,omitempty"` // of who leaves
+}
+
+func reportChange(change *ledgerdv1.MembershipChange) *changeReport {
+	switch change := change.GetChange().(type) {
+	case *ledgerdv1.MembershipChange_Join:
+		return &changeReport{Kind: ledger.ChangeJoin.String(), Name: change.Join.GetName(), Address: change.Join.GetAddress()}
+	case *ledgerdv1.MembershipChange_Leave:
+		return &changeReport{Kind: ledger.ChangeLeave.String(), Index: &change.Leave}
+	}
+	return nil
+}
+
+// String is the change in words.
+func (r *changeReport) String() string {
+	if r.Index != nil {
+		return fmt.Sprintf("member %d leaves", *r.Index)
+	}
+	return fmt.Sprintf("%s joins, at %s", printable(r.Name, 0), printable(r.Address, 0))
+}
+
+// signerName is who signed, for people: signatures of no organisation are operators'.
+func signerName(organisation string) string {
+	if organisation == string(ledger.Operator) {
+		return "an operator"
+	}
+	return organisation
+}
+
 // isLoopback tells whether a host is this machine for itself only.
 func isLoopback(host string) bool {
 	address := net.ParseIP(host)

@@ -66,6 +66,14 @@ func TestClusterJoinAndLeave(t *testing.T) {
 	if text := s.must("cluster status --via " + s.doors[1].URL); !strings.Contains(text, "4, of which 3 have to run") || !strings.Contains(text, "node-3  never seen") {
 		t.Errorf("status: %s", text)
 	}
+	block := s.object("block 1 --node " + s.doors[0].URL)
+	item := block["transactions"].([]any)[0].(map[string]any)
+	if change := item["membership_change"].(map[string]any); change["kind"] != "join" || change["name"] != "node-3" {
+		t.Errorf("the block's transaction: %v", item)
+	}
+	if text := s.must("tx status " + item["id"].(string) + " --proof --node " + s.doors[0].URL); !strings.Contains(text, "node-3 joins, at 127.0.0.1:31001") || !strings.Contains(text, "an operator") {
+		t.Errorf("the transaction: %s", text)
+	}
 	left := s.object(s.via("leave --name node-3"))
 	wantKeys(t, left, "name index already_left durable members membership_number height")
 	if left["index"] != 3.0 || left["members"] != 3.0 || left["already_left"] != false {

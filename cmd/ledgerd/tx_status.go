@@ -26,6 +26,7 @@ type transactionReport struct {
 	Records     []recordChangeReport `json:"records,omitempty"`
 	Accounts    []string             `json:"accounts,omitempty"`
 	Registered  []string             `json:"organisations,omitempty"`
+	Change      *changeReport        `json:"membership_change,omitempty"`
 	LastValid   uint64               `json:"last_valid,omitempty"`
 	Note        any                  `json:"note,omitempty"`
 	Proof       *proofReport         `json:"proof,omitempty"`
@@ -135,14 +136,14 @@ func (o *txStatusOptions) run(command *cobra.Command, arguments []string) error 
 func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 	body := transaction.GetBody()
 	report := &transactionReport{
-		statusReport: reportStatus(transaction.GetStatus()), BlockTimeMS: transaction.GetBlockTimeMs(), Signer: body.GetSigner(),
+		statusReport: reportStatus(transaction.GetStatus()), BlockTimeMS: transaction.GetBlockTimeMs(), Signer: body.GetSigner(), Change: reportChange(body.GetMembershipChange()),
 		LastValid: body.GetLastValid(), Note: noteReport(body.GetNote()), Postings: reportPostings(body.GetPostings()),
 	}
 	if hash := transaction.GetBlockHash(); len(hash) > 0 {
 		report.BlockHash = fmt.Sprintf("%x", hash)
 	}
 	for _, signature := range transaction.GetSignatures() {
-		report.SignedBy = append(report.SignedBy, signature.GetOrganisation())
+		report.SignedBy = append(report.SignedBy, signerName(signature.GetOrganisation()))
 	}
 	for _, record := range body.GetRecords() {
 		report.Records = append(report.Records, recordChangeReport{record.GetKey(), len(record.GetValue())})
@@ -177,6 +178,9 @@ func (r *transactionReport) write(command *cobra.Command) error {
 	}
 	for _, name := range r.Registered {
 		rows.add("registers", name)
+	}
+	if r.Change != nil {
+		rows.add("members", r.Change.String())
 	}
 	for _, path := range r.Accounts {
 		rows.add("opens", path)
@@ -222,7 +226,7 @@ func (o *txStatusOptions) check(ctx context.Context, nodes *client.Client, id le
 	}
 	report := &proofReport{Verified: true, BlockHash: proof.BlockHash.String()}
 	for _, signature := range proof.Signatures {
-		report.SignedBy = append(report.SignedBy, string(signature.Organisation))
+		report.SignedBy = append(report.SignedBy, signerName(string(signature.Organisation)))
 	}
 	header, err := ledger.DecodeHeader(proof.Header)
 	if err != nil {
