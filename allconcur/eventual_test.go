@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -17,8 +18,12 @@ type chaos struct {
 	// stalled[from*n+to] tells that nothing arrives on a channel for now.
 	stalled []bool
 	halted  []bool
+	// voted[p] is what server p voted for, by the round.
+	voted []map[order.Round]order.Delivery
 	// mistrust and stall are how often a detector errs and a link stalls, in steps; 0 means never.
 	mistrust, stall int
+	// mistakes is how many more a detector may make; negative means no bound.
+	mistakes int
 }
 
 func newChaos(seed uint64, config Config) (*chaos, error) {
@@ -26,7 +31,11 @@ func newChaos(seed uint64, config Config) (*chaos, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &chaos{network: w, stalled: make([]bool, w.n()*w.n()), halted: make([]bool, w.n())}, nil
+	c := &chaos{network: w, stalled: make([]bool, w.n()*w.n()), halted: make([]bool, w.n())}
+	for range w.n() {
+		c.voted = append(c.voted, map[order.Round]order.Delivery{})
+	}
+	return c, nil
 }
 
 // steps lists what the network may do now: deliver on a link that does not stall, suspect who crashed, and A-broadcast.
@@ -42,7 +51,28 @@ func (c *chaos) step(a action) error {
 		return err
 	}
 	c.bury()
+	if err := c.voteOnce(a.to); err != nil {
+		return err
+	}
 	return c.agree()
+}
+
+// voteOnce: a server never takes a vote back, nor A-delivers another value than the one that it voted for.
+func (c *chaos) voteOnce(p int) error {
+	for _, v := range c.engines[p].Votes() {
+		before, voted := c.voted[p][v.Round]
+		if voted && !equalDeliveries(before, v.Delivery) {
+			return fmt.Errorf("server %d votes for %s, and for %s", p, formatDelivery(before), formatDelivery(v.Delivery))
+		}
+		c.voted[p][v.Round] = v.Delivery
+	}
+	if len(c.delivered[p]) > 0 {
+		d := c.delivered[p][len(c.delivered[p])-1]
+		if before, voted := c.voted[p][d.Round]; voted && !equalDeliveries(before, d) {
+			return fmt.Errorf("server %d votes for %s, and A-delivers %s", p, formatDelivery(before), formatDelivery(d))
+		}
+	}
+	return nil
 }
 
 // bury makes a crashed server of one that halted.
@@ -78,6 +108,7 @@ func (c *chaos) err() error {
 	if c.crashed[from] || c.crashed[to] {
 		return nil
 	}
+	c.mistakes--
 	return c.change(from, to, !c.suspected[to*c.n()+from])
 }
 
@@ -121,7 +152,7 @@ func (c *chaos) toggle() {
 func (c *chaos) storm(steps, crashes int) error {
 	for range steps {
 		switch {
-		case c.mistrust > 0 && c.rng.IntN(c.mistrust) == 0:
+		case c.mistrust > 0 && c.mistakes != 0 && c.rng.IntN(c.mistrust) == 0:
 			if err := c.err(); err != nil {
 				return err
 			}
@@ -298,8 +329,12 @@ type storms struct {
 	shard           int
 	mistrust, stall int
 	crashes         int
-	// wantLive says that calm has to bring everything home.
-	wantLive bool
+	// mistakes bounds what detectors do wrong, or take back, to one less; 0 means no bound.
+	mistakes int
+	// wantLive says that calm has to bring everything home, safetyOnly that only what was A-delivered is judged.
+	wantLive, safetyOnly bool
+	// oneStorm is one storm instead of several.
+	oneStorm bool
 }
 
 type outcome struct{ runs, live, halted int }
@@ -309,21 +344,25 @@ func (s storms) run(trace *strings.Builder, out *outcome) error {
 	if err != nil {
 		return err
 	}
-	c.trace, c.mistrust, c.stall = trace, s.mistrust, s.stall
+	c.trace, c.mistrust, c.stall, c.mistakes = trace, s.mistrust, s.stall, s.mistakes-1
 	c.losesTail = s.seed%2 == 0
 	shard := max(s.shard, s.config.Servers)
-	for range 1 + c.rng.IntN(4) {
+	rounds := 1 + c.rng.IntN(4)
+	if s.oneStorm {
+		rounds = 1
+	}
+	for range rounds {
 		if err := c.storm(20+c.rng.IntN(40*s.config.Servers), c.rng.IntN(s.crashes+1)); err != nil {
 			return err
 		}
-		if err := c.judgeVotes(shard); err != nil {
+		if err := c.judgeVotes(shard); err != nil && !s.safetyOnly {
 			return err
 		}
 	}
 	if err := c.calm(); err != nil {
 		return err
 	}
-	if err := c.judgeVotes(shard); err != nil {
+	if err := c.judgeVotes(shard); err != nil && !s.safetyOnly {
 		return err
 	}
 	for p := range c.n() {
@@ -377,6 +416,71 @@ func TestStorms(t *testing.T) {
 					t.Run(fmt.Sprintf("%s/%d/%s/%s", engine, n, g.Kind(), name), func(t *testing.T) {
 						t.Parallel()
 						s.seed, s.config = *firstSeed, Config{Engine: engine, Servers: n, Reliable: g, Shard: s.shard}
+						s.check(t, seedsFor(n))
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestStormsCatch proves that the judge of TestStorms can say no: each fault that ◇P can have, and the dissertation's own ◇P, make two servers A-deliver different
+// rounds, or leave servers behind that a whole group brings home.
+func TestStormsCatch(t *testing.T) {
+	t.Parallel()
+	both := []string{EngineAllConcur, EngineAllConcurPlus}
+	plus := []string{EngineAllConcurPlus}
+	for _, plant := range []struct {
+		config  Config
+		engines []string
+		servers []int
+	}{
+		{Config{Fault: FaultEarlyDelivery}, plus, []int{3, 5}},
+		{Config{Fault: FaultNoForwardBackward}, both, []int{3, 5, 8}},
+		{Config{Fault: FaultToleratedNotMajority}, both, []int{4, 6, 8}},
+		{Config{Fault: FaultSetsIgnored}, both, []int{3, 5, 8}},
+		{Config{Fault: FaultSkipAfterDecided}, plus, []int{6, 8}},
+		{Config{Detector: DetectorEventualPaper}, both, []int{3, 5}},
+	} {
+		for _, engine := range plant.engines {
+			for _, n := range plant.servers {
+				t.Run(fmt.Sprintf("%s/%s/%s/%d", plant.config.Detector, plant.config.Fault, engine, n), func(t *testing.T) {
+					t.Parallel()
+					list := overlays(t, n)
+					config := plant.config
+					config.Engine, config.Servers, config.Reliable = engine, n, list[len(list)-1]
+					s := storms{seed: 1, config: config, mistrust: 10, stall: 10, safetyOnly: true}
+					for range 4000 {
+						if err := s.run(nil, &outcome{}); err != nil {
+							t.Logf("seed %d: %v", s.seed, err)
+							return
+						}
+						s.seed++
+					}
+					t.Fatal("the planted bug goes unnoticed in 4000 schedules")
+				})
+			}
+		}
+	}
+}
+
+// TestFewMistakesEndWell: with accurate detectors, as many crashes as the group tolerates, or one false suspicion that is taken back, everything is A-delivered everywhere
+// without help from outside, and AllConcur+ goes back to unreliable rounds.
+func TestFewMistakesEndWell(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
+		for _, n := range []int{1, 2, 3, 4, 5, 6, 8, 9, 16} {
+			for _, g := range overlays(t, n) {
+				f := digraph.Tolerated(g)
+				for name, s := range map[string]storms{
+					"accurate":             {},
+					"accurate, crashes":    {crashes: f},
+					"one mistake":          {mistrust: 10, mistakes: 2},
+					"two mistakes, stalls": {mistrust: 10, mistakes: 2, stall: 20},
+				} {
+					t.Run(fmt.Sprintf("%s/%d/%s/%s", engine, n, g.Kind(), name), func(t *testing.T) {
+						t.Parallel()
+						s.seed, s.config, s.wantLive, s.oneStorm = *firstSeed, Config{Engine: engine, Servers: n, Reliable: g, AssertPropositions: s.mistrust == 0}, true, true
 						s.check(t, seedsFor(n))
 					})
 				}

@@ -71,7 +71,7 @@ func (e *Engine) setThresholds() {
 	case e.config.Detector == DetectorPerfect:
 		e.stable = e.majority
 	case e.config.Detector == DetectorEventualPaper:
-		e.stable = e.tolerated + 1 // "f other servers" [Poke19, section 6.4.2]
+		e.stable = min(e.tolerated+1, len(e.overlay.members)) // f others [Poke19, section 6.4.2]; who is left may be fewer
 	}
 }
 
