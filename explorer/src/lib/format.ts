@@ -1,3 +1,5 @@
+import type { MembershipChange } from "../gen/ledgerd/v1/ledgerd_pb";
+
 // How values are written for people. Amounts are exact integers of up to 128 bits and never pass through a Number.
 
 /** Groups a decimal integer by thousands: "-1250000" is "-1,250,000". A text that is no integer is returned as it is. */
@@ -23,6 +25,18 @@ export function formatCount(count: bigint | number): string {
 /** "1 block", "1,200 blocks". */
 export function plural(count: bigint | number, one: string, many = `${one}s`): string {
   return `${formatCount(count)} ${count == 1 ? one : many}`;
+}
+
+/** What an operator's transaction does to the members, in words: "node-4 joins", "member 2 leaves". */
+export function memberChange(message: MembershipChange): string {
+  switch (message.change.case) {
+    case "join":
+      return `${message.change.value.name} joins`;
+    case "leave":
+      return `member ${message.change.value} leaves`;
+    default:
+      return "no change";
+  }
 }
 
 /** Keeps both ends of a hash: "3f2a91c0…d77e04b1". */

@@ -17,7 +17,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ledgerd/v1/ledgerd.proto.
  */
 export const file_ledgerd_v1_ledgerd: GenFile = /*@__PURE__*/
-  fileDesc("ChhsZWRnZXJkL3YxL2xlZGdlcmQucHJvdG8SCmxlZGdlcmQudjEiOQoHUG9zdGluZxIPCgdhY2NvdW50GAEgASgJEg4KBmFtb3VudBgCIAEoCRINCgVhc3NldBgDIAEoCSIkCgZSZWNvcmQSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgMIkAKDkFjY291bnRPcGVuaW5nEg8KB2FjY291bnQYASABKAkSDgoGaXNzdWVyGAIgASgIEg0KBWFsaWFzGAMgASgJIkwKGE9yZ2FuaXNhdGlvblJlZ2lzdHJhdGlvbhIMCgRuYW1lGAEgASgJEhMKC3B1YmxpY19rZXlzGAIgAygMEg0KBXNoYXJkGAMgASgNIikKBU5vbmNlEg4KBnN0cmVhbRgBIAEoBBIQCghzZXF1ZW5jZRgCIAEoBCKcAgoPVHJhbnNhY3Rpb25Cb2R5EjsKDW9yZ2FuaXNhdGlvbnMYASADKAsyJC5sZWRnZXJkLnYxLk9yZ2FuaXNhdGlvblJlZ2lzdHJhdGlvbhIsCghhY2NvdW50cxgCIAMoCzIaLmxlZGdlcmQudjEuQWNjb3VudE9wZW5pbmcSJQoIcG9zdGluZ3MYAyADKAsyEy5sZWRnZXJkLnYxLlBvc3RpbmcSIwoHcmVjb3JkcxgEIAMoCzISLmxlZGdlcmQudjEuUmVjb3JkEgwKBG5vdGUYBSABKAkSDgoGc2lnbmVyGAYgASgJEiAKBW5vbmNlGAcgASgLMhEubGVkZ2VyZC52MS5Ob25jZRISCgpsYXN0X3ZhbGlkGAggASgEIkgKCVNpZ25hdHVyZRIUCgxvcmdhbmlzYXRpb24YASABKAkSEgoKcHVibGljX2tleRgCIAEoDBIRCglzaWduYXR1cmUYAyABKAwiSQoGQnVuZGxlEhQKDHRyYW5zYWN0aW9ucxgBIAMoDBIpCgpzaWduYXR1cmVzGAIgAygLMhUubGVkZ2VyZC52MS5TaWduYXR1cmUiVAoNU3VibWl0UmVxdWVzdBIiCgZidW5kbGUYASABKAsyEi5sZWRnZXJkLnYxLkJ1bmRsZRIfCgR3YWl0GAIgASgOMhEubGVkZ2VyZC52MS5MZXZlbCJFCg5TdWJtaXRSZXNwb25zZRIzCgx0cmFuc2FjdGlvbnMYASADKAsyHS5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uU3RhdHVzInoKEVN1Ym1pdE1hbnlSZXF1ZXN0EiMKB2J1bmRsZXMYASADKAsyEi5sZWRnZXJkLnYxLkJ1bmRsZRIfCgR3YWl0GAIgASgOMhEubGVkZ2VyZC52MS5MZXZlbBIQCghpbl9vcmRlchgDIAEoCBINCgVhZnRlchgEIAEoDCJBChJTdWJtaXRNYW55UmVzcG9uc2USKwoIb3V0Y29tZXMYASADKAsyGS5sZWRnZXJkLnYxLkJ1bmRsZU91dGNvbWUiZAoNQnVuZGxlT3V0Y29tZRIzCgx0cmFuc2FjdGlvbnMYASADKAsyHS5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uU3RhdHVzEg8KB3JlZnVzZWQYAiABKAkSDQoFcmV0cnkYAyABKAgiQwoOUHJlcGFyZVJlcXVlc3QSMQoMdHJhbnNhY3Rpb25zGAEgAygLMhsubGVkZ2VyZC52MS5UcmFuc2FjdGlvbkJvZHkiRQoPUHJlcGFyZVJlc3BvbnNlEhQKDHRyYW5zYWN0aW9ucxgBIAMoDBILCgNpZHMYAiADKAwSDwoHdG9fc2lnbhgDIAEoDCKgAQoRVHJhbnNhY3Rpb25TdGF0dXMSCgoCaWQYASABKAwSDgoGaWRfaGV4GAIgASgJEisKBXN0YXRlGAMgASgOMhwubGVkZ2VyZC52MS5UcmFuc2FjdGlvblN0YXRlEg4KBmhlaWdodBgEIAEoBBINCgVpbmRleBgFIAEoDRITCgtyZWFzb25fY29kZRgGIAEoCRIOCgZyZWFzb24YByABKAki5QEKC1RyYW5zYWN0aW9uEi0KBnN0YXR1cxgBIAEoCzIdLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25TdGF0dXMSKQoEYm9keRgCIAEoCzIbLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25Cb2R5EikKCnNpZ25hdHVyZXMYAyADKAsyFS5sZWRnZXJkLnYxLlNpZ25hdHVyZRISCgpibG9ja19oYXNoGAQgASgMEhUKDWJsb2NrX3RpbWVfbXMYBSABKAQSEQoJY2Fub25pY2FsGAYgASgMEhMKC2J1bmRsZV9zaXplGAcgASgNIjMKFUdldFRyYW5zYWN0aW9uUmVxdWVzdBIKCgJpZBgBIAEoDBIOCgZpZF9oZXgYAiABKAkiRgoWR2V0VHJhbnNhY3Rpb25SZXNwb25zZRIsCgt0cmFuc2FjdGlvbhgBIAEoCzIXLmxlZGdlcmQudjEuVHJhbnNhY3Rpb24iVQoWV2FpdFRyYW5zYWN0aW9uUmVxdWVzdBIKCgJpZBgBIAEoDBIOCgZpZF9oZXgYAiABKAkSHwoEd2FpdBgDIAEoDjIRLmxlZGdlcmQudjEuTGV2ZWwi1QIKC0Jsb2NrSGVhZGVyEg4KBmhlaWdodBgBIAEoBBIMCgRoYXNoGAIgASgMEhAKCGhhc2hfaGV4GAMgASgJEhAKCHByZXZpb3VzGAQgASgMEhQKDHByZXZpb3VzX2hleBgFIAEoCRINCgVlcG9jaBgGIAEoBBINCgVyb3VuZBgHIAEoBBIPCgd0aW1lX21zGAggASgEEhkKEXRyYW5zYWN0aW9uc19yb290GAkgASgMEhQKDHJlc3VsdHNfcm9vdBgKIAEoDBIUCgxzdGF0ZV9kaWdlc3QYCyABKAwSGQoRdHJhbnNhY3Rpb25fY291bnQYDCABKA0SFAoMZmFpbGVkX2NvdW50GA0gASgNEhIKCnNpemVfYnl0ZXMYDiABKAQSIAoFbGV2ZWwYDyABKA4yES5sZWRnZXJkLnYxLkxldmVsEhEKCWNhbm9uaWNhbBgQIAEoDCJmCgVCbG9jaxInCgZoZWFkZXIYASABKAsyFy5sZWRnZXJkLnYxLkJsb2NrSGVhZGVyEjQKDHRyYW5zYWN0aW9ucxgCIAMoCzIeLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25TdW1tYXJ5IrUBChJUcmFuc2FjdGlvblN1bW1hcnkSLQoGc3RhdHVzGAEgASgLMh0ubGVkZ2VyZC52MS5UcmFuc2FjdGlvblN0YXR1cxIOCgZzaWduZXIYAiABKAkSJQoIcG9zdGluZ3MYAyADKAsyEy5sZWRnZXJkLnYxLlBvc3RpbmcSFQoNcG9zdGluZ19jb3VudBgEIAEoDRIUCgxyZWNvcmRfY291bnQYBSABKA0SDAoEbm90ZRgGIAEoCSKHAQoPR2V0QmxvY2tSZXF1ZXN0EhAKBmhlaWdodBgBIAEoBEgAEg4KBGhhc2gYAiABKAxIABISCghoYXNoX2hleBgDIAEoCUgAEg4KBGhlYWQYBCABKAhIABIRCglwYWdlX3NpemUYBSABKA0SEgoKcGFnZV90b2tlbhgGIAEoCUIHCgVibG9jayJNChBHZXRCbG9ja1Jlc3BvbnNlEiAKBWJsb2NrGAEgASgLMhEubGVkZ2VyZC52MS5CbG9jaxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiYgoRTGlzdEJsb2Nrc1JlcXVlc3QSEwoLZnJvbV9oZWlnaHQYASABKAQSEQoJYXNjZW5kaW5nGAIgASgIEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJIlYKEkxpc3RCbG9ja3NSZXNwb25zZRInCgZibG9ja3MYASADKAsyFy5sZWRnZXJkLnYxLkJsb2NrSGVhZGVyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIoCgdCYWxhbmNlEg0KBWFzc2V0GAEgASgJEg4KBmFtb3VudBgCIAEoCSKdAQoHQWNjb3VudBIPCgdhY2NvdW50GAEgASgJEhQKDG9yZ2FuaXNhdGlvbhgCIAEoCRIOCgZpc3N1ZXIYAyABKAgSDQoFYWxpYXMYBCABKAkSFQoNb3BlbmVkX2hlaWdodBgFIAEoBBIlCghiYWxhbmNlcxgGIAMoCzITLmxlZGdlcmQudjEuQmFsYW5jZRIOCgZoZWlnaHQYByABKAQiJAoRR2V0QWNjb3VudFJlcXVlc3QSDwoHYWNjb3VudBgBIAEoCSI6ChJHZXRBY2NvdW50UmVzcG9uc2USJAoHYWNjb3VudBgBIAEoCzITLmxlZGdlcmQudjEuQWNjb3VudCJMChNMaXN0QWNjb3VudHNSZXF1ZXN0Eg4KBnByZWZpeBgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJWChRMaXN0QWNjb3VudHNSZXNwb25zZRIlCghhY2NvdW50cxgBIAMoCzITLmxlZGdlcmQudjEuQWNjb3VudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkizQEKDEhpc3RvcnlFbnRyeRIWCg50cmFuc2FjdGlvbl9pZBgBIAEoDBIaChJ0cmFuc2FjdGlvbl9pZF9oZXgYAiABKAkSDgoGaGVpZ2h0GAMgASgEEg0KBWluZGV4GAQgASgNEg8KB3RpbWVfbXMYBSABKAQSJAoHY2hhbmdlcxgGIAMoCzITLmxlZGdlcmQudjEuQmFsYW5jZRIlCghiYWxhbmNlcxgHIAMoCzITLmxlZGdlcmQudjEuQmFsYW5jZRIMCgRub3RlGAggASgJIl8KEkxpc3RIaXN0b3J5UmVxdWVzdBIPCgdhY2NvdW50GAEgASgJEhEKCWFzY2VuZGluZxgCIAEoCBIRCglwYWdlX3NpemUYAyABKA0SEgoKcGFnZV90b2tlbhgEIAEoCSJZChNMaXN0SGlzdG9yeVJlc3BvbnNlEikKB2VudHJpZXMYASADKAsyGC5sZWRnZXJkLnYxLkhpc3RvcnlFbnRyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiHwoQR2V0UmVjb3JkUmVxdWVzdBILCgNrZXkYASABKAkiRwoRR2V0UmVjb3JkUmVzcG9uc2USIgoGcmVjb3JkGAEgASgLMhIubGVkZ2VyZC52MS5SZWNvcmQSDgoGaGVpZ2h0GAIgASgEIlsKDE9yZ2FuaXNhdGlvbhIMCgRuYW1lGAEgASgJEhMKC3B1YmxpY19rZXlzGAIgAygMEg0KBXNoYXJkGAMgASgNEhkKEXJlZ2lzdGVyZWRfaGVpZ2h0GAQgASgEIiYKFkdldE9yZ2FuaXNhdGlvblJlcXVlc3QSDAoEbmFtZRgBIAEoCSJJChdHZXRPcmdhbmlzYXRpb25SZXNwb25zZRIuCgxvcmdhbmlzYXRpb24YASABKAsyGC5sZWRnZXJkLnYxLk9yZ2FuaXNhdGlvbiJBChhMaXN0T3JnYW5pc2F0aW9uc1JlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkiZQoZTGlzdE9yZ2FuaXNhdGlvbnNSZXNwb25zZRIvCg1vcmdhbmlzYXRpb25zGAEgAygLMhgubGVkZ2VyZC52MS5PcmdhbmlzYXRpb24SFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIjcKD0dldE5vbmNlUmVxdWVzdBIUCgxvcmdhbmlzYXRpb24YASABKAkSDgoGc3RyZWFtGAIgASgEIikKEEdldE5vbmNlUmVzcG9uc2USFQoNbmV4dF9zZXF1ZW5jZRgBIAEoBCI1CglQcm9vZlN0ZXASDwoHc2libGluZxgBIAEoDBIXCg9zaWJsaW5nX2lzX2xlZnQYAiABKAgirwIKBVByb29mEhYKDnRyYW5zYWN0aW9uX2lkGAEgASgMEhEKCWxlYWZfZGF0YRgCIAEoDBISCgpsZWFmX2luZGV4GAMgASgEEhEKCXRyZWVfc2l6ZRgEIAEoBBIjCgRwYXRoGAUgAygLMhUubGVkZ2VyZC52MS5Qcm9vZlN0ZXASGQoRdHJhbnNhY3Rpb25zX3Jvb3QYBiABKAwSJwoGaGVhZGVyGAcgASgLMhcubGVkZ2VyZC52MS5CbG9ja0hlYWRlchITCgtyb290X29mZnNldBgIIAEoDRITCgtoYXNoX3ByZWZpeBgJIAEoDBIdChVjYW5vbmljYWxfdHJhbnNhY3Rpb24YCiABKAwSEQoJaWRfcHJlZml4GAsgASgMEg8KB2VuY29kZWQYDCABKAwiLQoPR2V0UHJvb2ZSZXF1ZXN0EgoKAmlkGAEgASgMEg4KBmlkX2hleBgCIAEoCSI0ChBHZXRQcm9vZlJlc3BvbnNlEiAKBXByb29mGAEgASgLMhEubGVkZ2VyZC52MS5Qcm9vZiIeCg1TZWFyY2hSZXF1ZXN0Eg0KBXF1ZXJ5GAEgASgJIjUKDlNlYXJjaFJlc3BvbnNlEiMKBGhpdHMYASADKAsyFS5sZWRnZXJkLnYxLlNlYXJjaEhpdCI1CglTZWFyY2hIaXQSDAoEa2luZBgBIAEoCRILCgNrZXkYAiABKAkSDQoFbGFiZWwYAyABKAkipgEKC0VuZ2luZVN0YXRlEg4KBmVuZ2luZRgBIAEoCRINCgVlcG9jaBgCIAEoBBINCgVyb3VuZBgDIAEoBBIQCghyZWxpYWJsZRgEIAEoCBIPCgdtZW1iZXJzGAUgAygNEhEKCXN1c3BlY3RlZBgGIAMoDRIPCgdhd2FpdGVkGAcgAygNEg4KBmhhbHRlZBgIIAEoCRISCgpnZW5lcmF0aW9uGAkgASgEIvUDCglOb2RlU3RhdGUSDQoFaW5kZXgYASABKA0SDAoEbmFtZRgCIAEoCRIPCgdwZWVyX2lkGAMgASgJEhMKC2FwaV9hZGRyZXNzGAQgASgJEhYKDmZhYnJpY19hZGRyZXNzGAUgASgJEiIKBG1vZGUYBiABKA4yFC5sZWRnZXJkLnYxLk5vZGVNb2RlEg4KBnJlYXNvbhgHIAEoCRInCgZlbmdpbmUYCCABKAsyFy5sZWRnZXJkLnYxLkVuZ2luZVN0YXRlEhYKDm9yZGVyZWRfaGVpZ2h0GAkgASgEEhUKDXN0b3JlZF9oZWlnaHQYCiABKAQSFgoOZHVyYWJsZV9oZWlnaHQYCyABKAQSEQoJaGVhZF9oYXNoGAwgASgMEhIKCnN0YXJ0ZWRfbXMYDSABKAQSGQoRcG9vbF90cmFuc2FjdGlvbnMYDiABKAQSEgoKcG9vbF9ieXRlcxgPIAEoBBIfChd0cmFuc2FjdGlvbnNfcGVyX3NlY29uZBgQIAEoARIYChBvcmRlcl9sYXRlbmN5X3VzGBEgASgNEhoKEmR1cmFibGVfbGF0ZW5jeV91cxgSIAEoDRIPCgd2ZXJzaW9uGBMgASgJEhIKCnJlYWRzX29ubHkYFCABKAgSFwoPZGlza19mcmVlX2J5dGVzGBUgASgEIvIBCgtNZW1iZXJTdGF0ZRINCgVpbmRleBgBIAEoDRIMCgRuYW1lGAIgASgJEg8KB3BlZXJfaWQYAyABKAkSEwoLYXBpX2FkZHJlc3MYBCABKAkSFgoOZmFicmljX2FkZHJlc3MYBSABKAkSEQoJY29ubmVjdGVkGAYgASgIEg4KBm1lbWJlchgHIAEoCBIRCglzdXNwZWN0ZWQYCCABKAgSFgoOb3JkZXJlZF9oZWlnaHQYCSABKAQSFQoNc3RvcmVkX2hlaWdodBgKIAEoBBIVCg1sYXN0X2hlYXJkX21zGAsgASgEEgwKBHNlbGYYDCABKAgiJwoLRGlncmFwaEVkZ2USDAoEZnJvbRgBIAEoDRIKCgJ0bxgCIAEoDSK7AgoMQ2x1c3RlclN0YXRlEg0KBWNoYWluGAEgASgJEhQKDGdlbmVzaXNfaGFzaBgCIAEoDBINCgVzaGFyZBgDIAEoDRIPCgdkaWdyYXBoGAQgASgJEg4KBmRlZ3JlZRgFIAEoDRIaChJ0b2xlcmF0ZWRfZmFpbHVyZXMYBiABKA0SJgoFZWRnZXMYByADKAsyFy5sZWRnZXJkLnYxLkRpZ3JhcGhFZGdlEigKB21lbWJlcnMYCCADKAsyFy5sZWRnZXJkLnYxLk1lbWJlclN0YXRlEiMKBG5vZGUYCSABKAsyFS5sZWRnZXJkLnYxLk5vZGVTdGF0ZRIPCgd0aW1lX21zGAogASgEEhoKEnRyYW5zYWN0aW9uc190b3RhbBgLIAEoBBIWCg5hY2NvdW50c190b3RhbBgMIAEoBCIQCg5HZXROb2RlUmVxdWVzdCI2Cg9HZXROb2RlUmVzcG9uc2USIwoEbm9kZRgBIAEoCzIVLmxlZGdlcmQudjEuTm9kZVN0YXRlIhMKEUdldENsdXN0ZXJSZXF1ZXN0Ij8KEkdldENsdXN0ZXJSZXNwb25zZRIpCgdjbHVzdGVyGAEgASgLMhgubGVkZ2VyZC52MS5DbHVzdGVyU3RhdGUiFQoTV2F0Y2hDbHVzdGVyUmVxdWVzdCJBChRXYXRjaENsdXN0ZXJSZXNwb25zZRIpCgdjbHVzdGVyGAEgASgLMhgubGVkZ2VyZC52MS5DbHVzdGVyU3RhdGUiQgoQU3Vic2NyaWJlUmVxdWVzdBITCgtmcm9tX2hlaWdodBgBIAEoBBIZChF3aXRoX3RyYW5zYWN0aW9ucxgCIAEoCCJKChFTdWJzY3JpYmVSZXNwb25zZRIgCgVibG9jaxgBIAEoCzIRLmxlZGdlcmQudjEuQmxvY2sSEwoLaGVhZF9oZWlnaHQYAiABKAQqagoFTGV2ZWwSFQoRTEVWRUxfVU5TUEVDSUZJRUQQABISCg5MRVZFTF9BRE1JVFRFRBABEhEKDUxFVkVMX09SREVSRUQQAhIQCgxMRVZFTF9TVE9SRUQQAxIRCg1MRVZFTF9EVVJBQkxFEAQq7QEKEFRyYW5zYWN0aW9uU3RhdGUSIQodVFJBTlNBQ1RJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIdChlUUkFOU0FDVElPTl9TVEFURV9QRU5ESU5HEAESHQoZVFJBTlNBQ1RJT05fU1RBVEVfT1JERVJFRBACEhwKGFRSQU5TQUNUSU9OX1NUQVRFX1NUT1JFRBADEh0KGVRSQU5TQUNUSU9OX1NUQVRFX0RVUkFCTEUQBBIcChhUUkFOU0FDVElPTl9TVEFURV9GQUlMRUQQBRIdChlUUkFOU0FDVElPTl9TVEFURV9FWFBJUkVEEAYqnAEKCE5vZGVNb2RlEhkKFU5PREVfTU9ERV9VTlNQRUNJRklFRBAAEhYKEk5PREVfTU9ERV9TVEFSVElORxABEhYKEk5PREVfTU9ERV9PUkRFUklORxACEhcKE05PREVfTU9ERV9GT0xMT1dJTkcQAxIUChBOT0RFX01PREVfSEFMVEVEEAQSFgoSTk9ERV9NT0RFX1NUT1BQSU5HEAUy+gwKDUxlZGdlclNlcnZpY2USQQoGU3VibWl0EhkubGVkZ2VyZC52MS5TdWJtaXRSZXF1ZXN0GhoubGVkZ2VyZC52MS5TdWJtaXRSZXNwb25zZSIAEk0KClN1Ym1pdE1hbnkSHS5sZWRnZXJkLnYxLlN1Ym1pdE1hbnlSZXF1ZXN0Gh4ubGVkZ2VyZC52MS5TdWJtaXRNYW55UmVzcG9uc2UiABJHCgdQcmVwYXJlEhoubGVkZ2VyZC52MS5QcmVwYXJlUmVxdWVzdBobLmxlZGdlcmQudjEuUHJlcGFyZVJlc3BvbnNlIgOQAgESXAoOR2V0VHJhbnNhY3Rpb24SIS5sZWRnZXJkLnYxLkdldFRyYW5zYWN0aW9uUmVxdWVzdBoiLmxlZGdlcmQudjEuR2V0VHJhbnNhY3Rpb25SZXNwb25zZSIDkAIBEl4KD1dhaXRUcmFuc2FjdGlvbhIiLmxlZGdlcmQudjEuV2FpdFRyYW5zYWN0aW9uUmVxdWVzdBoiLmxlZGdlcmQudjEuR2V0VHJhbnNhY3Rpb25SZXNwb25zZSIDkAIBEkoKCEdldEJsb2NrEhsubGVkZ2VyZC52MS5HZXRCbG9ja1JlcXVlc3QaHC5sZWRnZXJkLnYxLkdldEJsb2NrUmVzcG9uc2UiA5ACARJQCgpMaXN0QmxvY2tzEh0ubGVkZ2VyZC52MS5MaXN0QmxvY2tzUmVxdWVzdBoeLmxlZGdlcmQudjEuTGlzdEJsb2Nrc1Jlc3BvbnNlIgOQAgESUAoKR2V0QWNjb3VudBIdLmxlZGdlcmQudjEuR2V0QWNjb3VudFJlcXVlc3QaHi5sZWRnZXJkLnYxLkdldEFjY291bnRSZXNwb25zZSIDkAIBElYKDExpc3RBY2NvdW50cxIfLmxlZGdlcmQudjEuTGlzdEFjY291bnRzUmVxdWVzdBogLmxlZGdlcmQudjEuTGlzdEFjY291bnRzUmVzcG9uc2UiA5ACARJTCgtMaXN0SGlzdG9yeRIeLmxlZGdlcmQudjEuTGlzdEhpc3RvcnlSZXF1ZXN0Gh8ubGVkZ2VyZC52MS5MaXN0SGlzdG9yeVJlc3BvbnNlIgOQAgESTQoJR2V0UmVjb3JkEhwubGVkZ2VyZC52MS5HZXRSZWNvcmRSZXF1ZXN0Gh0ubGVkZ2VyZC52MS5HZXRSZWNvcmRSZXNwb25zZSIDkAIBEl8KD0dldE9yZ2FuaXNhdGlvbhIiLmxlZGdlcmQudjEuR2V0T3JnYW5pc2F0aW9uUmVxdWVzdBojLmxlZGdlcmQudjEuR2V0T3JnYW5pc2F0aW9uUmVzcG9uc2UiA5ACARJlChFMaXN0T3JnYW5pc2F0aW9ucxIkLmxlZGdlcmQudjEuTGlzdE9yZ2FuaXNhdGlvbnNSZXF1ZXN0GiUubGVkZ2VyZC52MS5MaXN0T3JnYW5pc2F0aW9uc1Jlc3BvbnNlIgOQAgESSgoIR2V0Tm9uY2USGy5sZWRnZXJkLnYxLkdldE5vbmNlUmVxdWVzdBocLmxlZGdlcmQudjEuR2V0Tm9uY2VSZXNwb25zZSIDkAIBEkoKCEdldFByb29mEhsubGVkZ2VyZC52MS5HZXRQcm9vZlJlcXVlc3QaHC5sZWRnZXJkLnYxLkdldFByb29mUmVzcG9uc2UiA5ACARJECgZTZWFyY2gSGS5sZWRnZXJkLnYxLlNlYXJjaFJlcXVlc3QaGi5sZWRnZXJkLnYxLlNlYXJjaFJlc3BvbnNlIgOQAgESRwoHR2V0Tm9kZRIaLmxlZGdlcmQudjEuR2V0Tm9kZVJlcXVlc3QaGy5sZWRnZXJkLnYxLkdldE5vZGVSZXNwb25zZSIDkAIBElAKCkdldENsdXN0ZXISHS5sZWRnZXJkLnYxLkdldENsdXN0ZXJSZXF1ZXN0Gh4ubGVkZ2VyZC52MS5HZXRDbHVzdGVyUmVzcG9uc2UiA5ACARJMCglTdWJzY3JpYmUSHC5sZWRnZXJkLnYxLlN1YnNjcmliZVJlcXVlc3QaHS5sZWRnZXJkLnYxLlN1YnNjcmliZVJlc3BvbnNlIgAwARJVCgxXYXRjaENsdXN0ZXISHy5sZWRnZXJkLnYxLldhdGNoQ2x1c3RlclJlcXVlc3QaIC5sZWRnZXJkLnYxLldhdGNoQ2x1c3RlclJlc3BvbnNlIgAwAUI5WjdnaXRodWIuY29tL2xlZGdlcmQvbGVkZ2VyZC9ub2RlL2FwaS9sZWRnZXJkdjE7bGVkZ2VyZHYxYgZwcm90bzM");
+  fileDesc("ChhsZWRnZXJkL3YxL2xlZGdlcmQucHJvdG8SCmxlZGdlcmQudjEiOQoHUG9zdGluZxIPCgdhY2NvdW50GAEgASgJEg4KBmFtb3VudBgCIAEoCRINCgVhc3NldBgDIAEoCSIkCgZSZWNvcmQSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgMIkAKDkFjY291bnRPcGVuaW5nEg8KB2FjY291bnQYASABKAkSDgoGaXNzdWVyGAIgASgIEg0KBWFsaWFzGAMgASgJIkwKGE9yZ2FuaXNhdGlvblJlZ2lzdHJhdGlvbhIMCgRuYW1lGAEgASgJEhMKC3B1YmxpY19rZXlzGAIgAygMEg0KBXNoYXJkGAMgASgNIjQKBk1lbWJlchIMCgRuYW1lGAEgASgJEgsKA2tleRgCIAEoDBIPCgdhZGRyZXNzGAMgASgJIlEKEE1lbWJlcnNoaXBDaGFuZ2USIgoEam9pbhgBIAEoCzISLmxlZGdlcmQudjEuTWVtYmVySAASDwoFbGVhdmUYAiABKA1IAEIICgZjaGFuZ2UiKQoFTm9uY2USDgoGc3RyZWFtGAEgASgEEhAKCHNlcXVlbmNlGAIgASgEItUCCg9UcmFuc2FjdGlvbkJvZHkSOwoNb3JnYW5pc2F0aW9ucxgBIAMoCzIkLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uUmVnaXN0cmF0aW9uEiwKCGFjY291bnRzGAIgAygLMhoubGVkZ2VyZC52MS5BY2NvdW50T3BlbmluZxIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIjCgdyZWNvcmRzGAQgAygLMhIubGVkZ2VyZC52MS5SZWNvcmQSDAoEbm90ZRgFIAEoCRIOCgZzaWduZXIYBiABKAkSIAoFbm9uY2UYByABKAsyES5sZWRnZXJkLnYxLk5vbmNlEhIKCmxhc3RfdmFsaWQYCCABKAQSNwoRbWVtYmVyc2hpcF9jaGFuZ2UYCSABKAsyHC5sZWRnZXJkLnYxLk1lbWJlcnNoaXBDaGFuZ2UiSAoJU2lnbmF0dXJlEhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRISCgpwdWJsaWNfa2V5GAIgASgMEhEKCXNpZ25hdHVyZRgDIAEoDCJJCgZCdW5kbGUSFAoMdHJhbnNhY3Rpb25zGAEgAygMEikKCnNpZ25hdHVyZXMYAiADKAsyFS5sZWRnZXJkLnYxLlNpZ25hdHVyZSJUCg1TdWJtaXRSZXF1ZXN0EiIKBmJ1bmRsZRgBIAEoCzISLmxlZGdlcmQudjEuQnVuZGxlEh8KBHdhaXQYAiABKA4yES5sZWRnZXJkLnYxLkxldmVsIkUKDlN1Ym1pdFJlc3BvbnNlEjMKDHRyYW5zYWN0aW9ucxgBIAMoCzIdLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25TdGF0dXMiegoRU3VibWl0TWFueVJlcXVlc3QSIwoHYnVuZGxlcxgBIAMoCzISLmxlZGdlcmQudjEuQnVuZGxlEh8KBHdhaXQYAiABKA4yES5sZWRnZXJkLnYxLkxldmVsEhAKCGluX29yZGVyGAMgASgIEg0KBWFmdGVyGAQgASgMIkEKElN1Ym1pdE1hbnlSZXNwb25zZRIrCghvdXRjb21lcxgBIAMoCzIZLmxlZGdlcmQudjEuQnVuZGxlT3V0Y29tZSJkCg1CdW5kbGVPdXRjb21lEjMKDHRyYW5zYWN0aW9ucxgBIAMoCzIdLmxlZGdlcmQudjEuVHJhbnNhY3Rpb25TdGF0dXMSDwoHcmVmdXNlZBgCIAEoCRINCgVyZXRyeRgDIAEoCCJDCg5QcmVwYXJlUmVxdWVzdBIxCgx0cmFuc2FjdGlvbnMYASADKAsyGy5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uQm9keSJFCg9QcmVwYXJlUmVzcG9uc2USFAoMdHJhbnNhY3Rpb25zGAEgAygMEgsKA2lkcxgCIAMoDBIPCgd0b19zaWduGAMgASgMIqABChFUcmFuc2FjdGlvblN0YXR1cxIKCgJpZBgBIAEoDBIOCgZpZF9oZXgYAiABKAkSKwoFc3RhdGUYAyABKA4yHC5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uU3RhdGUSDgoGaGVpZ2h0GAQgASgEEg0KBWluZGV4GAUgASgNEhMKC3JlYXNvbl9jb2RlGAYgASgJEg4KBnJlYXNvbhgHIAEoCSLlAQoLVHJhbnNhY3Rpb24SLQoGc3RhdHVzGAEgASgLMh0ubGVkZ2VyZC52MS5UcmFuc2FjdGlvblN0YXR1cxIpCgRib2R5GAIgASgLMhsubGVkZ2VyZC52MS5UcmFuc2FjdGlvbkJvZHkSKQoKc2lnbmF0dXJlcxgDIAMoCzIVLmxlZGdlcmQudjEuU2lnbmF0dXJlEhIKCmJsb2NrX2hhc2gYBCABKAwSFQoNYmxvY2tfdGltZV9tcxgFIAEoBBIRCgljYW5vbmljYWwYBiABKAwSEwoLYnVuZGxlX3NpemUYByABKA0iMwoVR2V0VHJhbnNhY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgMEg4KBmlkX2hleBgCIAEoCSJGChZHZXRUcmFuc2FjdGlvblJlc3BvbnNlEiwKC3RyYW5zYWN0aW9uGAEgASgLMhcubGVkZ2VyZC52MS5UcmFuc2FjdGlvbiJVChZXYWl0VHJhbnNhY3Rpb25SZXF1ZXN0EgoKAmlkGAEgASgMEg4KBmlkX2hleBgCIAEoCRIfCgR3YWl0GAMgASgOMhEubGVkZ2VyZC52MS5MZXZlbCLVAgoLQmxvY2tIZWFkZXISDgoGaGVpZ2h0GAEgASgEEgwKBGhhc2gYAiABKAwSEAoIaGFzaF9oZXgYAyABKAkSEAoIcHJldmlvdXMYBCABKAwSFAoMcHJldmlvdXNfaGV4GAUgASgJEg0KBWVwb2NoGAYgASgEEg0KBXJvdW5kGAcgASgEEg8KB3RpbWVfbXMYCCABKAQSGQoRdHJhbnNhY3Rpb25zX3Jvb3QYCSABKAwSFAoMcmVzdWx0c19yb290GAogASgMEhQKDHN0YXRlX2RpZ2VzdBgLIAEoDBIZChF0cmFuc2FjdGlvbl9jb3VudBgMIAEoDRIUCgxmYWlsZWRfY291bnQYDSABKA0SEgoKc2l6ZV9ieXRlcxgOIAEoBBIgCgVsZXZlbBgPIAEoDjIRLmxlZGdlcmQudjEuTGV2ZWwSEQoJY2Fub25pY2FsGBAgASgMImYKBUJsb2NrEicKBmhlYWRlchgBIAEoCzIXLmxlZGdlcmQudjEuQmxvY2tIZWFkZXISNAoMdHJhbnNhY3Rpb25zGAIgAygLMh4ubGVkZ2VyZC52MS5UcmFuc2FjdGlvblN1bW1hcnki7gEKElRyYW5zYWN0aW9uU3VtbWFyeRItCgZzdGF0dXMYASABKAsyHS5sZWRnZXJkLnYxLlRyYW5zYWN0aW9uU3RhdHVzEg4KBnNpZ25lchgCIAEoCRIlCghwb3N0aW5ncxgDIAMoCzITLmxlZGdlcmQudjEuUG9zdGluZxIVCg1wb3N0aW5nX2NvdW50GAQgASgNEhQKDHJlY29yZF9jb3VudBgFIAEoDRIMCgRub3RlGAYgASgJEjcKEW1lbWJlcnNoaXBfY2hhbmdlGAcgASgLMhwubGVkZ2VyZC52MS5NZW1iZXJzaGlwQ2hhbmdlIocBCg9HZXRCbG9ja1JlcXVlc3QSEAoGaGVpZ2h0GAEgASgESAASDgoEaGFzaBgCIAEoDEgAEhIKCGhhc2hfaGV4GAMgASgJSAASDgoEaGVhZBgEIAEoCEgAEhEKCXBhZ2Vfc2l6ZRgFIAEoDRISCgpwYWdlX3Rva2VuGAYgASgJQgcKBWJsb2NrIk0KEEdldEJsb2NrUmVzcG9uc2USIAoFYmxvY2sYASABKAsyES5sZWRnZXJkLnYxLkJsb2NrEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSJiChFMaXN0QmxvY2tzUmVxdWVzdBITCgtmcm9tX2hlaWdodBgBIAEoBBIRCglhc2NlbmRpbmcYAiABKAgSEQoJcGFnZV9zaXplGAMgASgNEhIKCnBhZ2VfdG9rZW4YBCABKAkiVgoSTGlzdEJsb2Nrc1Jlc3BvbnNlEicKBmJsb2NrcxgBIAMoCzIXLmxlZGdlcmQudjEuQmxvY2tIZWFkZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIigKB0JhbGFuY2USDQoFYXNzZXQYASABKAkSDgoGYW1vdW50GAIgASgJIp0BCgdBY2NvdW50Eg8KB2FjY291bnQYASABKAkSFAoMb3JnYW5pc2F0aW9uGAIgASgJEg4KBmlzc3VlchgDIAEoCBINCgVhbGlhcxgEIAEoCRIVCg1vcGVuZWRfaGVpZ2h0GAUgASgEEiUKCGJhbGFuY2VzGAYgAygLMhMubGVkZ2VyZC52MS5CYWxhbmNlEg4KBmhlaWdodBgHIAEoBCIkChFHZXRBY2NvdW50UmVxdWVzdBIPCgdhY2NvdW50GAEgASgJIjoKEkdldEFjY291bnRSZXNwb25zZRIkCgdhY2NvdW50GAEgASgLMhMubGVkZ2VyZC52MS5BY2NvdW50IkwKE0xpc3RBY2NvdW50c1JlcXVlc3QSDgoGcHJlZml4GAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJIlYKFExpc3RBY2NvdW50c1Jlc3BvbnNlEiUKCGFjY291bnRzGAEgAygLMhMubGVkZ2VyZC52MS5BY2NvdW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSLNAQoMSGlzdG9yeUVudHJ5EhYKDnRyYW5zYWN0aW9uX2lkGAEgASgMEhoKEnRyYW5zYWN0aW9uX2lkX2hleBgCIAEoCRIOCgZoZWlnaHQYAyABKAQSDQoFaW5kZXgYBCABKA0SDwoHdGltZV9tcxgFIAEoBBIkCgdjaGFuZ2VzGAYgAygLMhMubGVkZ2VyZC52MS5CYWxhbmNlEiUKCGJhbGFuY2VzGAcgAygLMhMubGVkZ2VyZC52MS5CYWxhbmNlEgwKBG5vdGUYCCABKAkiXwoSTGlzdEhpc3RvcnlSZXF1ZXN0Eg8KB2FjY291bnQYASABKAkSEQoJYXNjZW5kaW5nGAIgASgIEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJIlkKE0xpc3RIaXN0b3J5UmVzcG9uc2USKQoHZW50cmllcxgBIAMoCzIYLmxlZGdlcmQudjEuSGlzdG9yeUVudHJ5EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIfChBHZXRSZWNvcmRSZXF1ZXN0EgsKA2tleRgBIAEoCSJHChFHZXRSZWNvcmRSZXNwb25zZRIiCgZyZWNvcmQYASABKAsyEi5sZWRnZXJkLnYxLlJlY29yZBIOCgZoZWlnaHQYAiABKAQiWwoMT3JnYW5pc2F0aW9uEgwKBG5hbWUYASABKAkSEwoLcHVibGljX2tleXMYAiADKAwSDQoFc2hhcmQYAyABKA0SGQoRcmVnaXN0ZXJlZF9oZWlnaHQYBCABKAQiJgoWR2V0T3JnYW5pc2F0aW9uUmVxdWVzdBIMCgRuYW1lGAEgASgJIkkKF0dldE9yZ2FuaXNhdGlvblJlc3BvbnNlEi4KDG9yZ2FuaXNhdGlvbhgBIAEoCzIYLmxlZGdlcmQudjEuT3JnYW5pc2F0aW9uIkEKGExpc3RPcmdhbmlzYXRpb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJlChlMaXN0T3JnYW5pc2F0aW9uc1Jlc3BvbnNlEi8KDW9yZ2FuaXNhdGlvbnMYASADKAsyGC5sZWRnZXJkLnYxLk9yZ2FuaXNhdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiNwoPR2V0Tm9uY2VSZXF1ZXN0EhQKDG9yZ2FuaXNhdGlvbhgBIAEoCRIOCgZzdHJlYW0YAiABKAQiKQoQR2V0Tm9uY2VSZXNwb25zZRIVCg1uZXh0X3NlcXVlbmNlGAEgASgEIjUKCVByb29mU3RlcBIPCgdzaWJsaW5nGAEgASgMEhcKD3NpYmxpbmdfaXNfbGVmdBgCIAEoCCKvAgoFUHJvb2YSFgoOdHJhbnNhY3Rpb25faWQYASABKAwSEQoJbGVhZl9kYXRhGAIgASgMEhIKCmxlYWZfaW5kZXgYAyABKAQSEQoJdHJlZV9zaXplGAQgASgEEiMKBHBhdGgYBSADKAsyFS5sZWRnZXJkLnYxLlByb29mU3RlcBIZChF0cmFuc2FjdGlvbnNfcm9vdBgGIAEoDBInCgZoZWFkZXIYByABKAsyFy5sZWRnZXJkLnYxLkJsb2NrSGVhZGVyEhMKC3Jvb3Rfb2Zmc2V0GAggASgNEhMKC2hhc2hfcHJlZml4GAkgASgMEh0KFWNhbm9uaWNhbF90cmFuc2FjdGlvbhgKIAEoDBIRCglpZF9wcmVmaXgYCyABKAwSDwoHZW5jb2RlZBgMIAEoDCItCg9HZXRQcm9vZlJlcXVlc3QSCgoCaWQYASABKAwSDgoGaWRfaGV4GAIgASgJIjQKEEdldFByb29mUmVzcG9uc2USIAoFcHJvb2YYASABKAsyES5sZWRnZXJkLnYxLlByb29mIh4KDVNlYXJjaFJlcXVlc3QSDQoFcXVlcnkYASABKAkiNQoOU2VhcmNoUmVzcG9uc2USIwoEaGl0cxgBIAMoCzIVLmxlZGdlcmQudjEuU2VhcmNoSGl0IjUKCVNlYXJjaEhpdBIMCgRraW5kGAEgASgJEgsKA2tleRgCIAEoCRINCgVsYWJlbBgDIAEoCSKmAQoLRW5naW5lU3RhdGUSDgoGZW5naW5lGAEgASgJEg0KBWVwb2NoGAIgASgEEg0KBXJvdW5kGAMgASgEEhAKCHJlbGlhYmxlGAQgASgIEg8KB21lbWJlcnMYBSADKA0SEQoJc3VzcGVjdGVkGAYgAygNEg8KB2F3YWl0ZWQYByADKA0SDgoGaGFsdGVkGAggASgJEhIKCmdlbmVyYXRpb24YCSABKAQi9QMKCU5vZGVTdGF0ZRINCgVpbmRleBgBIAEoDRIMCgRuYW1lGAIgASgJEg8KB3BlZXJfaWQYAyABKAkSEwoLYXBpX2FkZHJlc3MYBCABKAkSFgoOZmFicmljX2FkZHJlc3MYBSABKAkSIgoEbW9kZRgGIAEoDjIULmxlZGdlcmQudjEuTm9kZU1vZGUSDgoGcmVhc29uGAcgASgJEicKBmVuZ2luZRgIIAEoCzIXLmxlZGdlcmQudjEuRW5naW5lU3RhdGUSFgoOb3JkZXJlZF9oZWlnaHQYCSABKAQSFQoNc3RvcmVkX2hlaWdodBgKIAEoBBIWCg5kdXJhYmxlX2hlaWdodBgLIAEoBBIRCgloZWFkX2hhc2gYDCABKAwSEgoKc3RhcnRlZF9tcxgNIAEoBBIZChFwb29sX3RyYW5zYWN0aW9ucxgOIAEoBBISCgpwb29sX2J5dGVzGA8gASgEEh8KF3RyYW5zYWN0aW9uc19wZXJfc2Vjb25kGBAgASgBEhgKEG9yZGVyX2xhdGVuY3lfdXMYESABKA0SGgoSZHVyYWJsZV9sYXRlbmN5X3VzGBIgASgNEg8KB3ZlcnNpb24YEyABKAkSEgoKcmVhZHNfb25seRgUIAEoCBIXCg9kaXNrX2ZyZWVfYnl0ZXMYFSABKAQi+QIKC01lbWJlclN0YXRlEg0KBWluZGV4GAEgASgNEgwKBG5hbWUYAiABKAkSDwoHcGVlcl9pZBgDIAEoCRITCgthcGlfYWRkcmVzcxgEIAEoCRIWCg5mYWJyaWNfYWRkcmVzcxgFIAEoCRIRCgljb25uZWN0ZWQYBiABKAgSDgoGbWVtYmVyGAcgASgIEhEKCXN1c3BlY3RlZBgIIAEoCBIWCg5vcmRlcmVkX2hlaWdodBgJIAEoBBIVCg1zdG9yZWRfaGVpZ2h0GAogASgEEhUKDWxhc3RfaGVhcmRfbXMYCyABKAQSDAoEc2VsZhgMIAEoCBILCgNrZXkYDSABKAwSDwoHYWRkcmVzcxgOIAEoCRIVCg1qb2luZWRfaGVpZ2h0GA8gASgEEiwKCHN0YW5kaW5nGBAgASgOMhoubGVkZ2VyZC52MS5NZW1iZXJTdGFuZGluZxIiCgRtb2RlGBEgASgOMhQubGVkZ2VyZC52MS5Ob2RlTW9kZSJkCgxGb3JtZXJNZW1iZXISDQoFaW5kZXgYASABKA0SDAoEbmFtZRgCIAEoCRILCgNrZXkYAyABKAwSFQoNam9pbmVkX2hlaWdodBgEIAEoBBITCgtsZWZ0X2hlaWdodBgFIAEoBCJsChBPcmRlcmluZ1NldHRpbmdzEg4KBmVuZ2luZRgBIAEoCRIUCgx0YXJnZXRfbmluZXMYAiABKA0SGQoRc2VydmVyX210dGZfaG91cnMYAyABKA0SFwoPYmF0Y2hfYnl0ZXNfbWF4GAQgASgNIicKC0RpZ3JhcGhFZGdlEgwKBGZyb20YASABKA0SCgoCdG8YAiABKA0iywMKDENsdXN0ZXJTdGF0ZRINCgVjaGFpbhgBIAEoCRIUCgxnZW5lc2lzX2hhc2gYAiABKAwSDQoFc2hhcmQYAyABKA0SDwoHZGlncmFwaBgEIAEoCRIOCgZkZWdyZWUYBSABKA0SGgoSdG9sZXJhdGVkX2ZhaWx1cmVzGAYgASgNEiYKBWVkZ2VzGAcgAygLMhcubGVkZ2VyZC52MS5EaWdyYXBoRWRnZRIoCgdtZW1iZXJzGAggAygLMhcubGVkZ2VyZC52MS5NZW1iZXJTdGF0ZRIjCgRub2RlGAkgASgLMhUubGVkZ2VyZC52MS5Ob2RlU3RhdGUSDwoHdGltZV9tcxgKIAEoBBIaChJ0cmFuc2FjdGlvbnNfdG90YWwYCyABKAQSFgoOYWNjb3VudHNfdG90YWwYDCABKAQSGQoRbWVtYmVyc2hpcF9udW1iZXIYDSABKAQSGQoRbWVtYmVyc2hpcF9oZWlnaHQYDiABKAQSKAoGZm9ybWVyGA8gAygLMhgubGVkZ2VyZC52MS5Gb3JtZXJNZW1iZXISLgoIb3JkZXJpbmcYECABKAsyHC5sZWRnZXJkLnYxLk9yZGVyaW5nU2V0dGluZ3MiEAoOR2V0Tm9kZVJlcXVlc3QiNgoPR2V0Tm9kZVJlc3BvbnNlEiMKBG5vZGUYASABKAsyFS5sZWRnZXJkLnYxLk5vZGVTdGF0ZSITChFHZXRDbHVzdGVyUmVxdWVzdCI/ChJHZXRDbHVzdGVyUmVzcG9uc2USKQoHY2x1c3RlchgBIAEoCzIYLmxlZGdlcmQudjEuQ2x1c3RlclN0YXRlIhMKEUdldEdlbmVzaXNSZXF1ZXN0IlwKEkdldEdlbmVzaXNSZXNwb25zZRIRCgljYW5vbmljYWwYASABKAwSDAoEaGFzaBgCIAEoDBIQCghoYXNoX2hleBgDIAEoCRITCgtoYXNoX3ByZWZpeBgEIAEoDCIVChNXYXRjaENsdXN0ZXJSZXF1ZXN0IkEKFFdhdGNoQ2x1c3RlclJlc3BvbnNlEikKB2NsdXN0ZXIYASABKAsyGC5sZWRnZXJkLnYxLkNsdXN0ZXJTdGF0ZSJCChBTdWJzY3JpYmVSZXF1ZXN0EhMKC2Zyb21faGVpZ2h0GAEgASgEEhkKEXdpdGhfdHJhbnNhY3Rpb25zGAIgASgIIkoKEVN1YnNjcmliZVJlc3BvbnNlEiAKBWJsb2NrGAEgASgLMhEubGVkZ2VyZC52MS5CbG9jaxITCgtoZWFkX2hlaWdodBgCIAEoBCpqCgVMZXZlbBIVChFMRVZFTF9VTlNQRUNJRklFRBAAEhIKDkxFVkVMX0FETUlUVEVEEAESEQoNTEVWRUxfT1JERVJFRBACEhAKDExFVkVMX1NUT1JFRBADEhEKDUxFVkVMX0RVUkFCTEUQBCrtAQoQVHJhbnNhY3Rpb25TdGF0ZRIhCh1UUkFOU0FDVElPTl9TVEFURV9VTlNQRUNJRklFRBAAEh0KGVRSQU5TQUNUSU9OX1NUQVRFX1BFTkRJTkcQARIdChlUUkFOU0FDVElPTl9TVEFURV9PUkRFUkVEEAISHAoYVFJBTlNBQ1RJT05fU1RBVEVfU1RPUkVEEAMSHQoZVFJBTlNBQ1RJT05fU1RBVEVfRFVSQUJMRRAEEhwKGFRSQU5TQUNUSU9OX1NUQVRFX0ZBSUxFRBAFEh0KGVRSQU5TQUNUSU9OX1NUQVRFX0VYUElSRUQQBiqcAQoITm9kZU1vZGUSGQoVTk9ERV9NT0RFX1VOU1BFQ0lGSUVEEAASFgoSTk9ERV9NT0RFX1NUQVJUSU5HEAESFgoSTk9ERV9NT0RFX09SREVSSU5HEAISFwoTTk9ERV9NT0RFX0ZPTExPV0lORxADEhQKEE5PREVfTU9ERV9IQUxURUQQBBIWChJOT0RFX01PREVfU1RPUFBJTkcQBSqvAQoOTWVtYmVyU3RhbmRpbmcSHwobTUVNQkVSX1NUQU5ESU5HX1VOU1BFQ0lGSUVEEAASHAoYTUVNQkVSX1NUQU5ESU5HX09SREVSSU5HEAESHQoZTUVNQkVSX1NUQU5ESU5HX0ZPTExPV0lORxACEh8KG01FTUJFUl9TVEFORElOR19VTlJFQUNIQUJMRRADEh4KGk1FTUJFUl9TVEFORElOR19ORVZFUl9TRUVOEAQyzA0KDUxlZGdlclNlcnZpY2USQQoGU3VibWl0EhkubGVkZ2VyZC52MS5TdWJtaXRSZXF1ZXN0GhoubGVkZ2VyZC52MS5TdWJtaXRSZXNwb25zZSIAEk0KClN1Ym1pdE1hbnkSHS5sZWRnZXJkLnYxLlN1Ym1pdE1hbnlSZXF1ZXN0Gh4ubGVkZ2VyZC52MS5TdWJtaXRNYW55UmVzcG9uc2UiABJHCgdQcmVwYXJlEhoubGVkZ2VyZC52MS5QcmVwYXJlUmVxdWVzdBobLmxlZGdlcmQudjEuUHJlcGFyZVJlc3BvbnNlIgOQAgESXAoOR2V0VHJhbnNhY3Rpb24SIS5sZWRnZXJkLnYxLkdldFRyYW5zYWN0aW9uUmVxdWVzdBoiLmxlZGdlcmQudjEuR2V0VHJhbnNhY3Rpb25SZXNwb25zZSIDkAIBEl4KD1dhaXRUcmFuc2FjdGlvbhIiLmxlZGdlcmQudjEuV2FpdFRyYW5zYWN0aW9uUmVxdWVzdBoiLmxlZGdlcmQudjEuR2V0VHJhbnNhY3Rpb25SZXNwb25zZSIDkAIBEkoKCEdldEJsb2NrEhsubGVkZ2VyZC52MS5HZXRCbG9ja1JlcXVlc3QaHC5sZWRnZXJkLnYxLkdldEJsb2NrUmVzcG9uc2UiA5ACARJQCgpMaXN0QmxvY2tzEh0ubGVkZ2VyZC52MS5MaXN0QmxvY2tzUmVxdWVzdBoeLmxlZGdlcmQudjEuTGlzdEJsb2Nrc1Jlc3BvbnNlIgOQAgESUAoKR2V0QWNjb3VudBIdLmxlZGdlcmQudjEuR2V0QWNjb3VudFJlcXVlc3QaHi5sZWRnZXJkLnYxLkdldEFjY291bnRSZXNwb25zZSIDkAIBElYKDExpc3RBY2NvdW50cxIfLmxlZGdlcmQudjEuTGlzdEFjY291bnRzUmVxdWVzdBogLmxlZGdlcmQudjEuTGlzdEFjY291bnRzUmVzcG9uc2UiA5ACARJTCgtMaXN0SGlzdG9yeRIeLmxlZGdlcmQudjEuTGlzdEhpc3RvcnlSZXF1ZXN0Gh8ubGVkZ2VyZC52MS5MaXN0SGlzdG9yeVJlc3BvbnNlIgOQAgESTQoJR2V0UmVjb3JkEhwubGVkZ2VyZC52MS5HZXRSZWNvcmRSZXF1ZXN0Gh0ubGVkZ2VyZC52MS5HZXRSZWNvcmRSZXNwb25zZSIDkAIBEl8KD0dldE9yZ2FuaXNhdGlvbhIiLmxlZGdlcmQudjEuR2V0T3JnYW5pc2F0aW9uUmVxdWVzdBojLmxlZGdlcmQudjEuR2V0T3JnYW5pc2F0aW9uUmVzcG9uc2UiA5ACARJlChFMaXN0T3JnYW5pc2F0aW9ucxIkLmxlZGdlcmQudjEuTGlzdE9yZ2FuaXNhdGlvbnNSZXF1ZXN0GiUubGVkZ2VyZC52MS5MaXN0T3JnYW5pc2F0aW9uc1Jlc3BvbnNlIgOQAgESSgoIR2V0Tm9uY2USGy5sZWRnZXJkLnYxLkdldE5vbmNlUmVxdWVzdBocLmxlZGdlcmQudjEuR2V0Tm9uY2VSZXNwb25zZSIDkAIBEkoKCEdldFByb29mEhsubGVkZ2VyZC52MS5HZXRQcm9vZlJlcXVlc3QaHC5sZWRnZXJkLnYxLkdldFByb29mUmVzcG9uc2UiA5ACARJECgZTZWFyY2gSGS5sZWRnZXJkLnYxLlNlYXJjaFJlcXVlc3QaGi5sZWRnZXJkLnYxLlNlYXJjaFJlc3BvbnNlIgOQAgESRwoHR2V0Tm9kZRIaLmxlZGdlcmQudjEuR2V0Tm9kZVJlcXVlc3QaGy5sZWRnZXJkLnYxLkdldE5vZGVSZXNwb25zZSIDkAIBElAKCkdldENsdXN0ZXISHS5sZWRnZXJkLnYxLkdldENsdXN0ZXJSZXF1ZXN0Gh4ubGVkZ2VyZC52MS5HZXRDbHVzdGVyUmVzcG9uc2UiA5ACARJQCgpHZXRHZW5lc2lzEh0ubGVkZ2VyZC52MS5HZXRHZW5lc2lzUmVxdWVzdBoeLmxlZGdlcmQudjEuR2V0R2VuZXNpc1Jlc3BvbnNlIgOQAgESTAoJU3Vic2NyaWJlEhwubGVkZ2VyZC52MS5TdWJzY3JpYmVSZXF1ZXN0Gh0ubGVkZ2VyZC52MS5TdWJzY3JpYmVSZXNwb25zZSIAMAESVQoMV2F0Y2hDbHVzdGVyEh8ubGVkZ2VyZC52MS5XYXRjaENsdXN0ZXJSZXF1ZXN0GiAubGVkZ2VyZC52MS5XYXRjaENsdXN0ZXJSZXNwb25zZSIAMAFCOVo3Z2l0aHViLmNvbS9sZWRnZXJkL2xlZGdlcmQvbm9kZS9hcGkvbGVkZ2VyZHYxO2xlZGdlcmR2MWIGcHJvdG8z");
 
 /**
  * @generated from message ledgerd.v1.Posting
@@ -137,6 +137,72 @@ export const OrganisationRegistrationSchema: GenMessage<OrganisationRegistration
   messageDesc(file_ledgerd_v1_ledgerd, 3);
 
 /**
+ * A node as the chain knows it.
+ *
+ * @generated from message ledgerd.v1.Member
+ */
+export type Member = Message<"ledgerd.v1.Member"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * ed25519, 32 bytes: the node's identity
+   *
+   * @generated from field: bytes key = 2;
+   */
+  key: Uint8Array;
+
+  /**
+   * host:port where the other nodes find it
+   *
+   * @generated from field: string address = 3;
+   */
+  address: string;
+};
+
+/**
+ * Describes the message ledgerd.v1.Member.
+ * Use `create(MemberSchema)` to create a new message.
+ */
+export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_ledgerd, 4);
+
+/**
+ * What an operator's transaction does to the group of nodes that keeps the chain: one at a time.
+ *
+ * @generated from message ledgerd.v1.MembershipChange
+ */
+export type MembershipChange = Message<"ledgerd.v1.MembershipChange"> & {
+  /**
+   * @generated from oneof ledgerd.v1.MembershipChange.change
+   */
+  change: {
+    /**
+     * @generated from field: ledgerd.v1.Member join = 1;
+     */
+    value: Member;
+    case: "join";
+  } | {
+    /**
+     * a member's index
+     *
+     * @generated from field: uint32 leave = 2;
+     */
+    value: number;
+    case: "leave";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message ledgerd.v1.MembershipChange.
+ * Use `create(MembershipChangeSchema)` to create a new message.
+ */
+export const MembershipChangeSchema: GenMessage<MembershipChange> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_ledgerd, 5);
+
+/**
  * @generated from message ledgerd.v1.Nonce
  */
 export type Nonce = Message<"ledgerd.v1.Nonce"> & {
@@ -156,7 +222,7 @@ export type Nonce = Message<"ledgerd.v1.Nonce"> & {
  * Use `create(NonceSchema)` to create a new message.
  */
 export const NonceSchema: GenMessage<Nonce> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 4);
+  messageDesc(file_ledgerd_v1_ledgerd, 6);
 
 /**
  * What a transaction says, in parts. Its canonical bytes come from Prepare or from the Go package.
@@ -207,6 +273,14 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
    * @generated from field: uint64 last_valid = 8;
    */
   lastValid: bigint;
+
+  /**
+   * An administrative transaction: signed by an operator of the chain (a Signature without organisation), alone in its bundle, with nothing beside it but
+   * a note; signer is empty.
+   *
+   * @generated from field: ledgerd.v1.MembershipChange membership_change = 9;
+   */
+  membershipChange?: MembershipChange | undefined;
 };
 
 /**
@@ -214,7 +288,7 @@ export type TransactionBody = Message<"ledgerd.v1.TransactionBody"> & {
  * Use `create(TransactionBodySchema)` to create a new message.
  */
 export const TransactionBodySchema: GenMessage<TransactionBody> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 5);
+  messageDesc(file_ledgerd_v1_ledgerd, 7);
 
 /**
  * @generated from message ledgerd.v1.Signature
@@ -241,7 +315,7 @@ export type Signature = Message<"ledgerd.v1.Signature"> & {
  * Use `create(SignatureSchema)` to create a new message.
  */
 export const SignatureSchema: GenMessage<Signature> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 6);
+  messageDesc(file_ledgerd_v1_ledgerd, 8);
 
 /**
  * The unit of submission: transactions in canonical bytes, and signatures over the Merkle root of their ids.
@@ -265,7 +339,7 @@ export type Bundle = Message<"ledgerd.v1.Bundle"> & {
  * Use `create(BundleSchema)` to create a new message.
  */
 export const BundleSchema: GenMessage<Bundle> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 7);
+  messageDesc(file_ledgerd_v1_ledgerd, 9);
 
 /**
  * @generated from message ledgerd.v1.SubmitRequest
@@ -289,7 +363,7 @@ export type SubmitRequest = Message<"ledgerd.v1.SubmitRequest"> & {
  * Use `create(SubmitRequestSchema)` to create a new message.
  */
 export const SubmitRequestSchema: GenMessage<SubmitRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 8);
+  messageDesc(file_ledgerd_v1_ledgerd, 10);
 
 /**
  * @generated from message ledgerd.v1.SubmitResponse
@@ -308,7 +382,7 @@ export type SubmitResponse = Message<"ledgerd.v1.SubmitResponse"> & {
  * Use `create(SubmitResponseSchema)` to create a new message.
  */
 export const SubmitResponseSchema: GenMessage<SubmitResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 9);
+  messageDesc(file_ledgerd_v1_ledgerd, 11);
 
 /**
  * @generated from message ledgerd.v1.SubmitManyRequest
@@ -346,7 +420,7 @@ export type SubmitManyRequest = Message<"ledgerd.v1.SubmitManyRequest"> & {
  * Use `create(SubmitManyRequestSchema)` to create a new message.
  */
 export const SubmitManyRequestSchema: GenMessage<SubmitManyRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 10);
+  messageDesc(file_ledgerd_v1_ledgerd, 12);
 
 /**
  * @generated from message ledgerd.v1.SubmitManyResponse
@@ -365,7 +439,7 @@ export type SubmitManyResponse = Message<"ledgerd.v1.SubmitManyResponse"> & {
  * Use `create(SubmitManyResponseSchema)` to create a new message.
  */
 export const SubmitManyResponseSchema: GenMessage<SubmitManyResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 11);
+  messageDesc(file_ledgerd_v1_ledgerd, 13);
 
 /**
  * @generated from message ledgerd.v1.BundleOutcome
@@ -396,7 +470,7 @@ export type BundleOutcome = Message<"ledgerd.v1.BundleOutcome"> & {
  * Use `create(BundleOutcomeSchema)` to create a new message.
  */
 export const BundleOutcomeSchema: GenMessage<BundleOutcome> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 12);
+  messageDesc(file_ledgerd_v1_ledgerd, 14);
 
 /**
  * @generated from message ledgerd.v1.PrepareRequest
@@ -413,7 +487,7 @@ export type PrepareRequest = Message<"ledgerd.v1.PrepareRequest"> & {
  * Use `create(PrepareRequestSchema)` to create a new message.
  */
 export const PrepareRequestSchema: GenMessage<PrepareRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 13);
+  messageDesc(file_ledgerd_v1_ledgerd, 15);
 
 /**
  * @generated from message ledgerd.v1.PrepareResponse
@@ -444,7 +518,7 @@ export type PrepareResponse = Message<"ledgerd.v1.PrepareResponse"> & {
  * Use `create(PrepareResponseSchema)` to create a new message.
  */
 export const PrepareResponseSchema: GenMessage<PrepareResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 14);
+  messageDesc(file_ledgerd_v1_ledgerd, 16);
 
 /**
  * @generated from message ledgerd.v1.TransactionStatus
@@ -499,7 +573,7 @@ export type TransactionStatus = Message<"ledgerd.v1.TransactionStatus"> & {
  * Use `create(TransactionStatusSchema)` to create a new message.
  */
 export const TransactionStatusSchema: GenMessage<TransactionStatus> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 15);
+  messageDesc(file_ledgerd_v1_ledgerd, 17);
 
 /**
  * @generated from message ledgerd.v1.Transaction
@@ -546,7 +620,7 @@ export type Transaction = Message<"ledgerd.v1.Transaction"> & {
  * Use `create(TransactionSchema)` to create a new message.
  */
 export const TransactionSchema: GenMessage<Transaction> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 16);
+  messageDesc(file_ledgerd_v1_ledgerd, 18);
 
 /**
  * @generated from message ledgerd.v1.GetTransactionRequest
@@ -570,7 +644,7 @@ export type GetTransactionRequest = Message<"ledgerd.v1.GetTransactionRequest"> 
  * Use `create(GetTransactionRequestSchema)` to create a new message.
  */
 export const GetTransactionRequestSchema: GenMessage<GetTransactionRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 17);
+  messageDesc(file_ledgerd_v1_ledgerd, 19);
 
 /**
  * @generated from message ledgerd.v1.GetTransactionResponse
@@ -587,7 +661,7 @@ export type GetTransactionResponse = Message<"ledgerd.v1.GetTransactionResponse"
  * Use `create(GetTransactionResponseSchema)` to create a new message.
  */
 export const GetTransactionResponseSchema: GenMessage<GetTransactionResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 18);
+  messageDesc(file_ledgerd_v1_ledgerd, 20);
 
 /**
  * @generated from message ledgerd.v1.WaitTransactionRequest
@@ -614,7 +688,7 @@ export type WaitTransactionRequest = Message<"ledgerd.v1.WaitTransactionRequest"
  * Use `create(WaitTransactionRequestSchema)` to create a new message.
  */
 export const WaitTransactionRequestSchema: GenMessage<WaitTransactionRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 19);
+  messageDesc(file_ledgerd_v1_ledgerd, 21);
 
 /**
  * @generated from message ledgerd.v1.BlockHeader
@@ -710,7 +784,7 @@ export type BlockHeader = Message<"ledgerd.v1.BlockHeader"> & {
  * Use `create(BlockHeaderSchema)` to create a new message.
  */
 export const BlockHeaderSchema: GenMessage<BlockHeader> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 20);
+  messageDesc(file_ledgerd_v1_ledgerd, 22);
 
 /**
  * @generated from message ledgerd.v1.Block
@@ -734,7 +808,7 @@ export type Block = Message<"ledgerd.v1.Block"> & {
  * Use `create(BlockSchema)` to create a new message.
  */
 export const BlockSchema: GenMessage<Block> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 21);
+  messageDesc(file_ledgerd_v1_ledgerd, 23);
 
 /**
  * @generated from message ledgerd.v1.TransactionSummary
@@ -773,6 +847,11 @@ export type TransactionSummary = Message<"ledgerd.v1.TransactionSummary"> & {
    * @generated from field: string note = 6;
    */
   note: string;
+
+  /**
+   * @generated from field: ledgerd.v1.MembershipChange membership_change = 7;
+   */
+  membershipChange?: MembershipChange | undefined;
 };
 
 /**
@@ -780,7 +859,7 @@ export type TransactionSummary = Message<"ledgerd.v1.TransactionSummary"> & {
  * Use `create(TransactionSummarySchema)` to create a new message.
  */
 export const TransactionSummarySchema: GenMessage<TransactionSummary> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 22);
+  messageDesc(file_ledgerd_v1_ledgerd, 24);
 
 /**
  * @generated from message ledgerd.v1.GetBlockRequest
@@ -833,7 +912,7 @@ export type GetBlockRequest = Message<"ledgerd.v1.GetBlockRequest"> & {
  * Use `create(GetBlockRequestSchema)` to create a new message.
  */
 export const GetBlockRequestSchema: GenMessage<GetBlockRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 23);
+  messageDesc(file_ledgerd_v1_ledgerd, 25);
 
 /**
  * @generated from message ledgerd.v1.GetBlockResponse
@@ -855,7 +934,7 @@ export type GetBlockResponse = Message<"ledgerd.v1.GetBlockResponse"> & {
  * Use `create(GetBlockResponseSchema)` to create a new message.
  */
 export const GetBlockResponseSchema: GenMessage<GetBlockResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 24);
+  messageDesc(file_ledgerd_v1_ledgerd, 26);
 
 /**
  * @generated from message ledgerd.v1.ListBlocksRequest
@@ -891,7 +970,7 @@ export type ListBlocksRequest = Message<"ledgerd.v1.ListBlocksRequest"> & {
  * Use `create(ListBlocksRequestSchema)` to create a new message.
  */
 export const ListBlocksRequestSchema: GenMessage<ListBlocksRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 25);
+  messageDesc(file_ledgerd_v1_ledgerd, 27);
 
 /**
  * @generated from message ledgerd.v1.ListBlocksResponse
@@ -913,7 +992,7 @@ export type ListBlocksResponse = Message<"ledgerd.v1.ListBlocksResponse"> & {
  * Use `create(ListBlocksResponseSchema)` to create a new message.
  */
 export const ListBlocksResponseSchema: GenMessage<ListBlocksResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 26);
+  messageDesc(file_ledgerd_v1_ledgerd, 28);
 
 /**
  * @generated from message ledgerd.v1.Balance
@@ -935,7 +1014,7 @@ export type Balance = Message<"ledgerd.v1.Balance"> & {
  * Use `create(BalanceSchema)` to create a new message.
  */
 export const BalanceSchema: GenMessage<Balance> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 27);
+  messageDesc(file_ledgerd_v1_ledgerd, 29);
 
 /**
  * @generated from message ledgerd.v1.Account
@@ -984,7 +1063,7 @@ export type Account = Message<"ledgerd.v1.Account"> & {
  * Use `create(AccountSchema)` to create a new message.
  */
 export const AccountSchema: GenMessage<Account> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 28);
+  messageDesc(file_ledgerd_v1_ledgerd, 30);
 
 /**
  * @generated from message ledgerd.v1.GetAccountRequest
@@ -1001,7 +1080,7 @@ export type GetAccountRequest = Message<"ledgerd.v1.GetAccountRequest"> & {
  * Use `create(GetAccountRequestSchema)` to create a new message.
  */
 export const GetAccountRequestSchema: GenMessage<GetAccountRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 29);
+  messageDesc(file_ledgerd_v1_ledgerd, 31);
 
 /**
  * @generated from message ledgerd.v1.GetAccountResponse
@@ -1018,7 +1097,7 @@ export type GetAccountResponse = Message<"ledgerd.v1.GetAccountResponse"> & {
  * Use `create(GetAccountResponseSchema)` to create a new message.
  */
 export const GetAccountResponseSchema: GenMessage<GetAccountResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 30);
+  messageDesc(file_ledgerd_v1_ledgerd, 32);
 
 /**
  * @generated from message ledgerd.v1.ListAccountsRequest
@@ -1047,7 +1126,7 @@ export type ListAccountsRequest = Message<"ledgerd.v1.ListAccountsRequest"> & {
  * Use `create(ListAccountsRequestSchema)` to create a new message.
  */
 export const ListAccountsRequestSchema: GenMessage<ListAccountsRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 31);
+  messageDesc(file_ledgerd_v1_ledgerd, 33);
 
 /**
  * @generated from message ledgerd.v1.ListAccountsResponse
@@ -1069,7 +1148,7 @@ export type ListAccountsResponse = Message<"ledgerd.v1.ListAccountsResponse"> & 
  * Use `create(ListAccountsResponseSchema)` to create a new message.
  */
 export const ListAccountsResponseSchema: GenMessage<ListAccountsResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 32);
+  messageDesc(file_ledgerd_v1_ledgerd, 34);
 
 /**
  * @generated from message ledgerd.v1.HistoryEntry
@@ -1125,7 +1204,7 @@ export type HistoryEntry = Message<"ledgerd.v1.HistoryEntry"> & {
  * Use `create(HistoryEntrySchema)` to create a new message.
  */
 export const HistoryEntrySchema: GenMessage<HistoryEntry> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 33);
+  messageDesc(file_ledgerd_v1_ledgerd, 35);
 
 /**
  * @generated from message ledgerd.v1.ListHistoryRequest
@@ -1161,7 +1240,7 @@ export type ListHistoryRequest = Message<"ledgerd.v1.ListHistoryRequest"> & {
  * Use `create(ListHistoryRequestSchema)` to create a new message.
  */
 export const ListHistoryRequestSchema: GenMessage<ListHistoryRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 34);
+  messageDesc(file_ledgerd_v1_ledgerd, 36);
 
 /**
  * @generated from message ledgerd.v1.ListHistoryResponse
@@ -1183,7 +1262,7 @@ export type ListHistoryResponse = Message<"ledgerd.v1.ListHistoryResponse"> & {
  * Use `create(ListHistoryResponseSchema)` to create a new message.
  */
 export const ListHistoryResponseSchema: GenMessage<ListHistoryResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 35);
+  messageDesc(file_ledgerd_v1_ledgerd, 37);
 
 /**
  * @generated from message ledgerd.v1.GetRecordRequest
@@ -1200,7 +1279,7 @@ export type GetRecordRequest = Message<"ledgerd.v1.GetRecordRequest"> & {
  * Use `create(GetRecordRequestSchema)` to create a new message.
  */
 export const GetRecordRequestSchema: GenMessage<GetRecordRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 36);
+  messageDesc(file_ledgerd_v1_ledgerd, 38);
 
 /**
  * @generated from message ledgerd.v1.GetRecordResponse
@@ -1224,7 +1303,7 @@ export type GetRecordResponse = Message<"ledgerd.v1.GetRecordResponse"> & {
  * Use `create(GetRecordResponseSchema)` to create a new message.
  */
 export const GetRecordResponseSchema: GenMessage<GetRecordResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 37);
+  messageDesc(file_ledgerd_v1_ledgerd, 39);
 
 /**
  * @generated from message ledgerd.v1.Organisation
@@ -1256,7 +1335,7 @@ export type Organisation = Message<"ledgerd.v1.Organisation"> & {
  * Use `create(OrganisationSchema)` to create a new message.
  */
 export const OrganisationSchema: GenMessage<Organisation> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 38);
+  messageDesc(file_ledgerd_v1_ledgerd, 40);
 
 /**
  * @generated from message ledgerd.v1.GetOrganisationRequest
@@ -1273,7 +1352,7 @@ export type GetOrganisationRequest = Message<"ledgerd.v1.GetOrganisationRequest"
  * Use `create(GetOrganisationRequestSchema)` to create a new message.
  */
 export const GetOrganisationRequestSchema: GenMessage<GetOrganisationRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 39);
+  messageDesc(file_ledgerd_v1_ledgerd, 41);
 
 /**
  * @generated from message ledgerd.v1.GetOrganisationResponse
@@ -1290,7 +1369,7 @@ export type GetOrganisationResponse = Message<"ledgerd.v1.GetOrganisationRespons
  * Use `create(GetOrganisationResponseSchema)` to create a new message.
  */
 export const GetOrganisationResponseSchema: GenMessage<GetOrganisationResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 40);
+  messageDesc(file_ledgerd_v1_ledgerd, 42);
 
 /**
  * @generated from message ledgerd.v1.ListOrganisationsRequest
@@ -1314,7 +1393,7 @@ export type ListOrganisationsRequest = Message<"ledgerd.v1.ListOrganisationsRequ
  * Use `create(ListOrganisationsRequestSchema)` to create a new message.
  */
 export const ListOrganisationsRequestSchema: GenMessage<ListOrganisationsRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 41);
+  messageDesc(file_ledgerd_v1_ledgerd, 43);
 
 /**
  * @generated from message ledgerd.v1.ListOrganisationsResponse
@@ -1336,13 +1415,15 @@ export type ListOrganisationsResponse = Message<"ledgerd.v1.ListOrganisationsRes
  * Use `create(ListOrganisationsResponseSchema)` to create a new message.
  */
 export const ListOrganisationsResponseSchema: GenMessage<ListOrganisationsResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 42);
+  messageDesc(file_ledgerd_v1_ledgerd, 44);
 
 /**
  * @generated from message ledgerd.v1.GetNonceRequest
  */
 export type GetNonceRequest = Message<"ledgerd.v1.GetNonceRequest"> & {
   /**
+   * empty: the operators of the chain
+   *
    * @generated from field: string organisation = 1;
    */
   organisation: string;
@@ -1358,7 +1439,7 @@ export type GetNonceRequest = Message<"ledgerd.v1.GetNonceRequest"> & {
  * Use `create(GetNonceRequestSchema)` to create a new message.
  */
 export const GetNonceRequestSchema: GenMessage<GetNonceRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 43);
+  messageDesc(file_ledgerd_v1_ledgerd, 45);
 
 /**
  * @generated from message ledgerd.v1.GetNonceResponse
@@ -1375,7 +1456,7 @@ export type GetNonceResponse = Message<"ledgerd.v1.GetNonceResponse"> & {
  * Use `create(GetNonceResponseSchema)` to create a new message.
  */
 export const GetNonceResponseSchema: GenMessage<GetNonceResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 44);
+  messageDesc(file_ledgerd_v1_ledgerd, 46);
 
 /**
  * One step of a Merkle path (RFC 6962): hash the node with its sibling, which stands left or right of it.
@@ -1399,7 +1480,7 @@ export type ProofStep = Message<"ledgerd.v1.ProofStep"> & {
  * Use `create(ProofStepSchema)` to create a new message.
  */
 export const ProofStepSchema: GenMessage<ProofStep> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 45);
+  messageDesc(file_ledgerd_v1_ledgerd, 47);
 
 /**
  * From a transaction to its block. leaf = SHA-256(0x00 || leaf_data), node = SHA-256(0x01 || left || right).
@@ -1483,7 +1564,7 @@ export type Proof = Message<"ledgerd.v1.Proof"> & {
  * Use `create(ProofSchema)` to create a new message.
  */
 export const ProofSchema: GenMessage<Proof> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 46);
+  messageDesc(file_ledgerd_v1_ledgerd, 48);
 
 /**
  * @generated from message ledgerd.v1.GetProofRequest
@@ -1505,7 +1586,7 @@ export type GetProofRequest = Message<"ledgerd.v1.GetProofRequest"> & {
  * Use `create(GetProofRequestSchema)` to create a new message.
  */
 export const GetProofRequestSchema: GenMessage<GetProofRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 47);
+  messageDesc(file_ledgerd_v1_ledgerd, 49);
 
 /**
  * @generated from message ledgerd.v1.GetProofResponse
@@ -1522,7 +1603,7 @@ export type GetProofResponse = Message<"ledgerd.v1.GetProofResponse"> & {
  * Use `create(GetProofResponseSchema)` to create a new message.
  */
 export const GetProofResponseSchema: GenMessage<GetProofResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 48);
+  messageDesc(file_ledgerd_v1_ledgerd, 50);
 
 /**
  * @generated from message ledgerd.v1.SearchRequest
@@ -1539,7 +1620,7 @@ export type SearchRequest = Message<"ledgerd.v1.SearchRequest"> & {
  * Use `create(SearchRequestSchema)` to create a new message.
  */
 export const SearchRequestSchema: GenMessage<SearchRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 49);
+  messageDesc(file_ledgerd_v1_ledgerd, 51);
 
 /**
  * @generated from message ledgerd.v1.SearchResponse
@@ -1558,7 +1639,7 @@ export type SearchResponse = Message<"ledgerd.v1.SearchResponse"> & {
  * Use `create(SearchResponseSchema)` to create a new message.
  */
 export const SearchResponseSchema: GenMessage<SearchResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 50);
+  messageDesc(file_ledgerd_v1_ledgerd, 52);
 
 /**
  * @generated from message ledgerd.v1.SearchHit
@@ -1589,7 +1670,7 @@ export type SearchHit = Message<"ledgerd.v1.SearchHit"> & {
  * Use `create(SearchHitSchema)` to create a new message.
  */
 export const SearchHitSchema: GenMessage<SearchHit> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 51);
+  messageDesc(file_ledgerd_v1_ledgerd, 53);
 
 /**
  * @generated from message ledgerd.v1.EngineState
@@ -1654,7 +1735,7 @@ export type EngineState = Message<"ledgerd.v1.EngineState"> & {
  * Use `create(EngineStateSchema)` to create a new message.
  */
 export const EngineStateSchema: GenMessage<EngineState> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 52);
+  messageDesc(file_ledgerd_v1_ledgerd, 54);
 
 /**
  * @generated from message ledgerd.v1.NodeState
@@ -1779,7 +1860,7 @@ export type NodeState = Message<"ledgerd.v1.NodeState"> & {
  * Use `create(NodeStateSchema)` to create a new message.
  */
 export const NodeStateSchema: GenMessage<NodeState> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 53);
+  messageDesc(file_ledgerd_v1_ledgerd, 55);
 
 /**
  * A member as another member sees it.
@@ -1850,6 +1931,39 @@ export type MemberState = Message<"ledgerd.v1.MemberState"> & {
    * @generated from field: bool self = 12;
    */
   self: boolean;
+
+  /**
+   * its identity in the chain
+   *
+   * @generated from field: bytes key = 13;
+   */
+  key: Uint8Array;
+
+  /**
+   * where the others find it, as the chain has it
+   *
+   * @generated from field: string address = 14;
+   */
+  address: string;
+
+  /**
+   * the block that let it in; 0: it was there from the beginning
+   *
+   * @generated from field: uint64 joined_height = 15;
+   */
+  joinedHeight: bigint;
+
+  /**
+   * @generated from field: ledgerd.v1.MemberStanding standing = 16;
+   */
+  standing: MemberStanding;
+
+  /**
+   * as it said last
+   *
+   * @generated from field: ledgerd.v1.NodeMode mode = 17;
+   */
+  mode: NodeMode;
 };
 
 /**
@@ -1857,7 +1971,82 @@ export type MemberState = Message<"ledgerd.v1.MemberState"> & {
  * Use `create(MemberStateSchema)` to create a new message.
  */
 export const MemberStateSchema: GenMessage<MemberState> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 54);
+  messageDesc(file_ledgerd_v1_ledgerd, 56);
+
+/**
+ * A node that was a member and left. Its index and key are not used again.
+ *
+ * @generated from message ledgerd.v1.FormerMember
+ */
+export type FormerMember = Message<"ledgerd.v1.FormerMember"> & {
+  /**
+   * @generated from field: uint32 index = 1;
+   */
+  index: number;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: bytes key = 3;
+   */
+  key: Uint8Array;
+
+  /**
+   * @generated from field: uint64 joined_height = 4;
+   */
+  joinedHeight: bigint;
+
+  /**
+   * @generated from field: uint64 left_height = 5;
+   */
+  leftHeight: bigint;
+};
+
+/**
+ * Describes the message ledgerd.v1.FormerMember.
+ * Use `create(FormerMemberSchema)` to create a new message.
+ */
+export const FormerMemberSchema: GenMessage<FormerMember> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_ledgerd, 57);
+
+/**
+ * What all members have to have set alike.
+ *
+ * @generated from message ledgerd.v1.OrderingSettings
+ */
+export type OrderingSettings = Message<"ledgerd.v1.OrderingSettings"> & {
+  /**
+   * allconcur or allconcur+
+   *
+   * @generated from field: string engine = 1;
+   */
+  engine: string;
+
+  /**
+   * @generated from field: uint32 target_nines = 2;
+   */
+  targetNines: number;
+
+  /**
+   * @generated from field: uint32 server_mttf_hours = 3;
+   */
+  serverMttfHours: number;
+
+  /**
+   * @generated from field: uint32 batch_bytes_max = 4;
+   */
+  batchBytesMax: number;
+};
+
+/**
+ * Describes the message ledgerd.v1.OrderingSettings.
+ * Use `create(OrderingSettingsSchema)` to create a new message.
+ */
+export const OrderingSettingsSchema: GenMessage<OrderingSettings> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_ledgerd, 58);
 
 /**
  * @generated from message ledgerd.v1.DigraphEdge
@@ -1879,7 +2068,7 @@ export type DigraphEdge = Message<"ledgerd.v1.DigraphEdge"> & {
  * Use `create(DigraphEdgeSchema)` to create a new message.
  */
 export const DigraphEdgeSchema: GenMessage<DigraphEdge> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 55);
+  messageDesc(file_ledgerd_v1_ledgerd, 59);
 
 /**
  * @generated from message ledgerd.v1.ClusterState
@@ -1948,6 +2137,30 @@ export type ClusterState = Message<"ledgerd.v1.ClusterState"> & {
    * @generated from field: uint64 accounts_total = 12;
    */
   accountsTotal: bigint;
+
+  /**
+   * changes of the members since the beginning
+   *
+   * @generated from field: uint64 membership_number = 13;
+   */
+  membershipNumber: bigint;
+
+  /**
+   * the block of the last change; 0: there was none
+   *
+   * @generated from field: uint64 membership_height = 14;
+   */
+  membershipHeight: bigint;
+
+  /**
+   * @generated from field: repeated ledgerd.v1.FormerMember former = 15;
+   */
+  former: FormerMember[];
+
+  /**
+   * @generated from field: ledgerd.v1.OrderingSettings ordering = 16;
+   */
+  ordering?: OrderingSettings | undefined;
 };
 
 /**
@@ -1955,7 +2168,7 @@ export type ClusterState = Message<"ledgerd.v1.ClusterState"> & {
  * Use `create(ClusterStateSchema)` to create a new message.
  */
 export const ClusterStateSchema: GenMessage<ClusterState> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 56);
+  messageDesc(file_ledgerd_v1_ledgerd, 60);
 
 /**
  * @generated from message ledgerd.v1.GetNodeRequest
@@ -1968,7 +2181,7 @@ export type GetNodeRequest = Message<"ledgerd.v1.GetNodeRequest"> & {
  * Use `create(GetNodeRequestSchema)` to create a new message.
  */
 export const GetNodeRequestSchema: GenMessage<GetNodeRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 57);
+  messageDesc(file_ledgerd_v1_ledgerd, 61);
 
 /**
  * @generated from message ledgerd.v1.GetNodeResponse
@@ -1985,7 +2198,7 @@ export type GetNodeResponse = Message<"ledgerd.v1.GetNodeResponse"> & {
  * Use `create(GetNodeResponseSchema)` to create a new message.
  */
 export const GetNodeResponseSchema: GenMessage<GetNodeResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 58);
+  messageDesc(file_ledgerd_v1_ledgerd, 62);
 
 /**
  * @generated from message ledgerd.v1.GetClusterRequest
@@ -1998,7 +2211,7 @@ export type GetClusterRequest = Message<"ledgerd.v1.GetClusterRequest"> & {
  * Use `create(GetClusterRequestSchema)` to create a new message.
  */
 export const GetClusterRequestSchema: GenMessage<GetClusterRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 59);
+  messageDesc(file_ledgerd_v1_ledgerd, 63);
 
 /**
  * @generated from message ledgerd.v1.GetClusterResponse
@@ -2015,7 +2228,54 @@ export type GetClusterResponse = Message<"ledgerd.v1.GetClusterResponse"> & {
  * Use `create(GetClusterResponseSchema)` to create a new message.
  */
 export const GetClusterResponseSchema: GenMessage<GetClusterResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 60);
+  messageDesc(file_ledgerd_v1_ledgerd, 64);
+
+/**
+ * @generated from message ledgerd.v1.GetGenesisRequest
+ */
+export type GetGenesisRequest = Message<"ledgerd.v1.GetGenesisRequest"> & {
+};
+
+/**
+ * Describes the message ledgerd.v1.GetGenesisRequest.
+ * Use `create(GetGenesisRequestSchema)` to create a new message.
+ */
+export const GetGenesisRequestSchema: GenMessage<GetGenesisRequest> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_ledgerd, 65);
+
+/**
+ * @generated from message ledgerd.v1.GetGenesisResponse
+ */
+export type GetGenesisResponse = Message<"ledgerd.v1.GetGenesisResponse"> & {
+  /**
+   * SHA-256(hash_prefix || this) is the hash
+   *
+   * @generated from field: bytes canonical = 1;
+   */
+  canonical: Uint8Array;
+
+  /**
+   * @generated from field: bytes hash = 2;
+   */
+  hash: Uint8Array;
+
+  /**
+   * @generated from field: string hash_hex = 3;
+   */
+  hashHex: string;
+
+  /**
+   * @generated from field: bytes hash_prefix = 4;
+   */
+  hashPrefix: Uint8Array;
+};
+
+/**
+ * Describes the message ledgerd.v1.GetGenesisResponse.
+ * Use `create(GetGenesisResponseSchema)` to create a new message.
+ */
+export const GetGenesisResponseSchema: GenMessage<GetGenesisResponse> = /*@__PURE__*/
+  messageDesc(file_ledgerd_v1_ledgerd, 66);
 
 /**
  * @generated from message ledgerd.v1.WatchClusterRequest
@@ -2028,7 +2288,7 @@ export type WatchClusterRequest = Message<"ledgerd.v1.WatchClusterRequest"> & {
  * Use `create(WatchClusterRequestSchema)` to create a new message.
  */
 export const WatchClusterRequestSchema: GenMessage<WatchClusterRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 61);
+  messageDesc(file_ledgerd_v1_ledgerd, 67);
 
 /**
  * @generated from message ledgerd.v1.WatchClusterResponse
@@ -2045,7 +2305,7 @@ export type WatchClusterResponse = Message<"ledgerd.v1.WatchClusterResponse"> & 
  * Use `create(WatchClusterResponseSchema)` to create a new message.
  */
 export const WatchClusterResponseSchema: GenMessage<WatchClusterResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 62);
+  messageDesc(file_ledgerd_v1_ledgerd, 68);
 
 /**
  * @generated from message ledgerd.v1.SubscribeRequest
@@ -2071,7 +2331,7 @@ export type SubscribeRequest = Message<"ledgerd.v1.SubscribeRequest"> & {
  * Use `create(SubscribeRequestSchema)` to create a new message.
  */
 export const SubscribeRequestSchema: GenMessage<SubscribeRequest> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 63);
+  messageDesc(file_ledgerd_v1_ledgerd, 69);
 
 /**
  * @generated from message ledgerd.v1.SubscribeResponse
@@ -2095,7 +2355,7 @@ export type SubscribeResponse = Message<"ledgerd.v1.SubscribeResponse"> & {
  * Use `create(SubscribeResponseSchema)` to create a new message.
  */
 export const SubscribeResponseSchema: GenMessage<SubscribeResponse> = /*@__PURE__*/
-  messageDesc(file_ledgerd_v1_ledgerd, 64);
+  messageDesc(file_ledgerd_v1_ledgerd, 70);
 
 /**
  * How far a transaction has come; a higher level includes the lower ones.
@@ -2245,6 +2505,52 @@ export enum NodeMode {
  */
 export const NodeModeSchema: GenEnum<NodeMode> = /*@__PURE__*/
   enumDesc(file_ledgerd_v1_ledgerd, 2);
+
+/**
+ * How a member does, as far as the asked node knows.
+ *
+ * @generated from enum ledgerd.v1.MemberStanding
+ */
+export enum MemberStanding {
+  /**
+   * @generated from enum value: MEMBER_STANDING_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * in the group that orders now
+   *
+   * @generated from enum value: MEMBER_STANDING_ORDERING = 1;
+   */
+  ORDERING = 1,
+
+  /**
+   * it answers, and does not order now
+   *
+   * @generated from enum value: MEMBER_STANDING_FOLLOWING = 2;
+   */
+  FOLLOWING = 2,
+
+  /**
+   * it was there, and does not answer now
+   *
+   * @generated from enum value: MEMBER_STANDING_UNREACHABLE = 3;
+   */
+  UNREACHABLE = 3,
+
+  /**
+   * not heard of since the asked node started
+   *
+   * @generated from enum value: MEMBER_STANDING_NEVER_SEEN = 4;
+   */
+  NEVER_SEEN = 4,
+}
+
+/**
+ * Describes the enum ledgerd.v1.MemberStanding.
+ */
+export const MemberStandingSchema: GenEnum<MemberStanding> = /*@__PURE__*/
+  enumDesc(file_ledgerd_v1_ledgerd, 3);
 
 /**
  * @generated from service ledgerd.v1.LedgerService
@@ -2408,6 +2714,16 @@ export const LedgerService: GenService<{
     methodKind: "unary";
     input: typeof GetClusterRequestSchema;
     output: typeof GetClusterResponseSchema;
+  },
+  /**
+   * GetGenesis answers the chain's beginning, for a node that joins: check its hash against what you were told.
+   *
+   * @generated from rpc ledgerd.v1.LedgerService.GetGenesis
+   */
+  getGenesis: {
+    methodKind: "unary";
+    input: typeof GetGenesisRequestSchema;
+    output: typeof GetGenesisResponseSchema;
   },
   /**
    * Subscribe streams every block from a height on, first from the store, then as they come. A slow reader falls back to the store and slows nobody;
