@@ -31,7 +31,7 @@ var rooms = []room{
 	{folder: "sim/comparator", imports: []string{"digraph", "order"}, pure: true},
 	{folder: "sim/network", imports: []string{"order"}, pure: true, except: []string{"time"}}, // virtual time is a duration
 	{folder: "sim/figure", imports: []string{"digraph", "order", "allconcur", "sim/network", "sim/comparator"}},
-	{folder: "plan", imports: []string{"digraph"}, pure: true, except: []string{"time"}}, // durations
+	{folder: "plan", imports: []string{"digraph", "sim/network"}, pure: true, except: []string{"time"}}, // durations
 	{folder: "ledger", pure: true, except: []string{"crypto/rand"}, // the weights of a batch of signatures that is verified at once
 		modules: []string{"github.com/oasisprotocol/curve25519-voi", "github.com/transparency-dev/merkle", "github.com/zeebo/blake3"}},
 	{folder: "ledger/ledgertest", imports: []string{"ledger"}},

@@ -33,7 +33,7 @@ func TestDegrees(t *testing.T) {
 		6: {3, 2}, 8: {3, 2}, 11: {3, 3}, 16: {4, 2}, 22: {4, 3}, 32: {4, 3}, 45: {4, 4}, 64: {5, 4}, 90: {5, 3}, 128: {5, 4}, 256: {7, 4}, 512: {8, 3}, 1024: {11, 4},
 		18: {4, 0}, 30: {4, 0}, 72: {5, 0}, 75: {5, 0}, 140: {6, 0}, 225: {6, 0}, 242: {7, 0}, 450: {8, 0}, 455: {8, 0},
 	} {
-		if testing.Short() && servers > 256 {
+		if (testing.Short() || raceEnabled) && servers > 256 {
 			continue
 		}
 		p, err := Make(Question{Servers: servers, Deployment: lan})

@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"container/heap"
+	"math"
 	"time"
 
 	"github.com/ledgerd/ledgerd/digraph"
@@ -182,8 +182,12 @@ func (c *carrier) round(w ways, sent, received int, l load) Round {
 		{ResourceWindow, l.connection},
 	} {
 		r.Work = max(r.Work, each.busy)
-		if each.busy > 0 && each.busy+last > r.Duration {
-			r.Duration, r.Bound = each.busy+last, each.resource
+		if each.busy == 0 || each.busy+last <= r.Duration {
+			continue
+		}
+		r.Duration = each.busy + last
+		if each.busy > last {
+			r.Bound = each.resource
 		}
 	}
 	return r
@@ -202,53 +206,39 @@ func (c *carrier) reliable(g *digraph.Digraph, messages int) Round {
 	return c.round(c.flood(g), each, each, l)
 }
 
+// edge is one of a digraph, with its time.
+type edge struct {
+	from, to int
+	time     time.Duration
+}
+
 // flood finds the quickest ways over a digraph, where each edge takes L + o_s + o [Poke19, section 5.6.2.1].
 func (c *carrier) flood(g *digraph.Digraph) ways {
 	waiting := time.Duration(max(0, g.Degree()-1)) * c.gap / 2
+	edges := make([]edge, 0, g.Order()*g.Degree())
+	for v := range g.Order() {
+		for _, successor := range g.Successors(v) {
+			edges = append(edges, edge{v, successor, waiting + c.way(v, successor)})
+		}
+	}
 	w := newWays(g.Order())
-	known := make([]bool, g.Order())
-	var open frontier
-	for source := range g.Order() {
-		clear(known)
-		open = append(open[:0], arrival{0, source})
-		for len(open) > 0 {
-			first := heap.Pop(&open).(arrival)
-			if known[first.server] {
-				continue
-			}
-			known[first.server] = true
-			w.times[source*w.n+first.server] = first.at
-			for _, successor := range g.Successors(first.server) {
-				if !known[successor] {
-					heap.Push(&open, arrival{first.at + waiting + c.way(first.server, successor), successor})
+	for source := range w.n {
+		reached := w.times[source*w.n : (source+1)*w.n]
+		for v := range reached {
+			reached[v] = math.MaxInt64
+		}
+		reached[source] = 0
+		// Ways have few edges, so that a few sweeps over all edges find them.
+		for better := true; better; {
+			better = false
+			for _, e := range edges {
+				if at := reached[e.from]; at < math.MaxInt64 && at+e.time < reached[e.to] {
+					reached[e.to], better = at+e.time, true
 				}
 			}
 		}
 	}
 	return w
-}
-
-// arrival is a message's at a server.
-type arrival struct {
-	at     time.Duration
-	server int
-}
-
-// frontier is a heap of arrivals, the earliest first.
-type frontier []arrival
-
-func (f frontier) Len() int           { return len(f) }
-func (f frontier) Less(i, j int) bool { return f[i].at < f[j].at }
-func (f frontier) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
-
-// Push adds an arrival, for container/heap.
-func (f *frontier) Push(x any) { *f = append(*f, x.(arrival)) }
-
-// Pop takes the last one out, for container/heap.
-func (f *frontier) Pop() any {
-	last := (*f)[len(*f)-1]
-	*f = (*f)[:len(*f)-1]
-	return last
 }
 
 // unreliable estimates a round over G_U: a binomial tree of each source, whose servers send to one child after the other.

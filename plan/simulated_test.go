@@ -98,6 +98,9 @@ func TestAgainstSimulator(t *testing.T) {
 	}
 	for _, deployment := range deployments {
 		for _, servers := range []int{8, 32, 72} {
+			if servers > 32 && raceEnabled {
+				continue
+			}
 			for _, batch := range []int{1, 64} {
 				t.Run(fmt.Sprintf("%s, %d servers, batches of %d", deployment.Name, servers, batch), func(t *testing.T) {
 					t.Parallel()
