@@ -17,8 +17,9 @@
 // LogP is for short messages. For batches, the time that a link takes to carry one message stands beside o: whichever is longer spaces the messages (as LogGP's G does).
 // L is not one number between datacentres: there the depth is that of the best ways over the overlay's actual edges, each with its own latency,
 // and where all latencies are equal that is the paper's formula. The paper looks at one message in an idle group, whose latency is the way there and the empty messages'
-// way back, and draws depth and work as two lines to compare with. Here everybody A-broadcasts at once, round after round, as in its section 6.5: a round lasts as long as the longest
-// way, or as the busiest resource works, plus the way of its last message; Rounds in the package's test hold this against the simulator.
+// way back, and draws depth and work as two lines to compare with. Here everybody A-broadcasts at once, round after round, as in its section 6.5: a round lasts as
+// long as servers wait for each other's messages, or as long as the busiest resource works and its last message travels. TestAgainstSimulator holds this
+// against the simulator.
 //
 // Everything is an expectation without queues in the network, without execution or disks, and with one message of each server outstanding.
 //

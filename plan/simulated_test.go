@@ -114,7 +114,7 @@ func TestAgainstSimulator(t *testing.T) {
 // lowest is how much less than the simulator a model may say.
 func lowest(deployment Deployment, servers int) float64 {
 	if deployment.Name == "europe" && servers > 8 {
-		return 0.45 // ports behind fibres are crowded in the simulator
+		return 0.45 // a frame that enters a fibre takes its turn at the ports behind it at once in the simulator, before frames that get there earlier
 	}
 	return 0.75
 }
