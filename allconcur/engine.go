@@ -22,9 +22,8 @@ type Engine struct {
 	// fast is how many votes A-deliver a set at once, stable how many an unreliable round.
 	fast   int
 	stable int
-	// perfect tells P from ◇P; symmetric that the votes need no way back of their own, G_R being its own transpose.
-	perfect   bool
-	symmetric bool
+	// perfect tells P from ◇P.
+	perfect bool
 	// plus tells AllConcur+ from AllConcur; uniform whether an unreliable round waits for a majority in the next but one.
 	plus    bool
 	uniform bool
@@ -100,13 +99,12 @@ func New(config Config) (*Engine, error) {
 	if e.perfect {
 		e.majority = n/2 + 1
 	} else {
-		e.symmetric = config.Detector == DetectorEventual && symmetric(config.Reliable)
 		e.links = make([]link, len(config.Reliable.Predecessors(int(e.self))))
 		for range ballotsKept {
 			e.ballots = append(e.ballots, newBallot(n))
 		}
 	}
-	e.overlay = newOverlay(config.Reliable, e.self, e.members, e.plus)
+	e.overlay = newOverlay(config.Reliable, e.self, e.members, e.plus, config.Detector)
 	e.setThresholds()
 	e.failures = newNotifications(config.Reliable)
 	e.tracking = newTracking(config.Reliable, e.failures, e.members, config.Fault == FaultPrunedTooSoon)

@@ -439,7 +439,6 @@ func TestStormsCatch(t *testing.T) {
 		{Config{Fault: FaultNoForwardBackward}, both, []int{3, 5, 8}},
 		{Config{Fault: FaultToleratedNotMajority}, both, []int{4, 6, 8}},
 		{Config{Fault: FaultSetsIgnored}, both, []int{3, 5, 8}},
-		{Config{Fault: FaultSkipAfterDecided}, plus, []int{6, 8}},
 		{Config{Detector: DetectorEventualPaper}, both, []int{3, 5}},
 	} {
 		for _, engine := range plant.engines {

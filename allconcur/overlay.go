@@ -1,6 +1,8 @@
 package allconcur
 
 import (
+	"slices"
+
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 )
@@ -9,9 +11,10 @@ import (
 // out, and made anew when servers are removed [Poke19, Algorithm 6.5, lines 70-73].
 type overlay struct {
 	members []order.ServerID
-	// forward leads to the successors in G_R, backward to the predecessors: the successors in its transpose.
-	forward  *fan
-	backward *fan
+	// forward leads to the successors in G_R.
+	forward *fan
+	// votes lead where ⟨FWD, p⟩ and ⟨BWD, p⟩ go, nil where there are none.
+	votes [2]*fan
 	// children[o] are the children in G_U, which is the binomial tree of source o over the members.
 	children [][]order.ServerID
 }
@@ -26,10 +29,17 @@ type fan struct {
 	relayTo [][]order.ServerID
 }
 
-func newOverlay(reliable *digraph.Digraph, self order.ServerID, members serverSet, unreliable bool) *overlay {
+func newOverlay(reliable *digraph.Digraph, self order.ServerID, members serverSet, unreliable bool, detector Detector) *overlay {
 	o := &overlay{members: members.appendTo(nil)}
 	o.forward = newFan(reliable.Order(), reliable.Successors(int(self)), members)
-	o.backward = newFan(reliable.Order(), reliable.Predecessors(int(self)), members)
+	switch detector {
+	case DetectorEventual:
+		around := slices.Concat(reliable.Successors(int(self)), reliable.Predecessors(int(self)))
+		slices.Sort(around)
+		o.votes[0] = newFan(reliable.Order(), slices.Compact(around), members)
+	case DetectorEventualPaper:
+		o.votes = [2]*fan{o.forward, newFan(reliable.Order(), reliable.Predecessors(int(self)), members)}
+	}
 	if unreliable {
 		o.growTrees(reliable.Order(), self)
 	}
@@ -51,6 +61,9 @@ func newFan(n int, neighbours []int, members serverSet) *fan {
 	}
 	return f
 }
+
+// fanOf is where votes of a kind go.
+func (o *overlay) fanOf(kind frameKind) *fan { return o.votes[kind-kindForward] }
 
 // growTrees finds this server's children in every member's tree.
 func (o *overlay) growTrees(n int, self order.ServerID) {

@@ -133,7 +133,7 @@ func (e *Engine) removeAbsent() []order.ServerID {
 	}
 	e.removedCount += len(removed)
 	e.failures.retain(e.members)
-	e.overlay = newOverlay(e.config.Reliable, e.self, e.members, e.plus)
+	e.overlay = newOverlay(e.config.Reliable, e.self, e.members, e.plus, e.config.Detector)
 	e.setThresholds()
 	if !e.perfect {
 		e.forgetHeld()

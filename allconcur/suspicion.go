@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -46,18 +45,6 @@ type suspicions struct {
 
 // heldMax bounds the messages held on a link: those of all servers in the states that a server may yet get to.
 func heldMax(n int) int { return 4 * n }
-
-// symmetric reports whether a digraph is its own transpose.
-func symmetric(g *digraph.Digraph) bool {
-	for p := range g.Order() {
-		for _, s := range g.Successors(p) {
-			if !g.HasEdge(s, p) {
-				return false
-			}
-		}
-	}
-	return true
-}
 
 // linkFrom is the edge from a server, nil where it is no predecessor in G_R.
 func (e *Engine) linkFrom(server order.ServerID) *link {

@@ -118,7 +118,9 @@ func (e *Engine) decide() {
 	}
 }
 
-// vote counts this server's own vote for the current set, and floods it both ways.
+// vote counts this server's own vote for the current set, and floods it. In the dissertation ⟨FWD, p_i⟩ goes over G_R, ⟨BWD, p_i⟩ over its transpose, and both have to
+// arrive. Here sets are compared, so that a vote counts whichever way it came, and one flood along all edges and against them does for both: a server has
+// sent on to all its neighbours every vote that it counted, and who is behind lacks none of those by which another A-delivered.
 func (e *Engine) vote(phase votePhase) {
 	b := e.ownBallot()
 	s := b.ofSet(e.current.present)
@@ -127,28 +129,21 @@ func (e *Engine) vote(phase votePhase) {
 		copy(s.origins, e.current.present)
 	}
 	b.count(s, e.self, phase)
-	for _, way := range []struct {
-		kind frameKind
-		to   []order.ServerID
-	}{{kindForward, e.overlay.forward.successors}, {kindBackward, e.overlay.backward.successors}} {
-		b.see(way.kind, phase, e.self)
-		if len(way.to) > 0 && (way.kind == kindForward || !e.symmetric) {
-			e.send(way.to, encodeVote(way.kind, phase, e.config.Generation, e.epoch, e.round, e.self, e.current.present))
+	for _, kind := range []frameKind{kindForward, kindBackward} {
+		b.see(kind, phase, e.self)
+		if fan := e.overlay.fanOf(kind); fan != nil && len(fan.successors) > 0 {
+			e.send(fan.successors, encodeVote(kind, phase, e.config.Generation, e.epoch, e.round, e.self, e.current.present))
 		}
 	}
 }
 
 // receiveVote takes ⟨FWD, p_j⟩ or ⟨BWD, p_j⟩, from suspected predecessors, too: a vote says nothing about what came before it on the same edge.
 func (e *Engine) receiveVote(from order.ServerID, header frameHeader, frame []byte) error {
-	to := e.overlay.forward
-	edge := e.config.Reliable.HasEdge(int(from), int(e.self))
-	if header.kind == kindBackward {
-		to, edge = e.overlay.backward, e.config.Reliable.HasEdge(int(e.self), int(from))
-	}
+	to := e.overlay.fanOf(header.kind)
 	switch {
-	case e.perfect:
-		return fmt.Errorf("%w: a vote from server %d, nobody votes under a perfect detector", order.ErrFrame, from)
-	case !edge:
+	case e.perfect || to == nil:
+		return fmt.Errorf("%w: a vote of kind %d from server %d, there is none under this detector", order.ErrFrame, header.kind, from)
+	case !e.votesCome(header.kind, from):
 		return fmt.Errorf("%w: a vote from server %d on no edge of the reliable digraph to server %d", order.ErrFrame, from, e.self)
 	case !e.isVote(header, frame):
 		return fmt.Errorf("%w: a vote of server %d for a set that is none in a group of %d", order.ErrFrame, header.origin, e.n)
@@ -165,6 +160,20 @@ func (e *Engine) receiveVote(from order.ServerID, header frameHeader, frame []by
 	}
 	e.tryToComplete()
 	return nil
+}
+
+// votesCome reports whether votes of a kind come from a server.
+func (e *Engine) votesCome(kind frameKind, from order.ServerID) bool {
+	along := e.config.Reliable.HasEdge(int(from), int(e.self))
+	against := e.config.Reliable.HasEdge(int(e.self), int(from))
+	switch {
+	case e.config.Detector == DetectorEventual:
+		return along || against
+	case kind == kindForward:
+		return along
+	default:
+		return against
+	}
 }
 
 // isVote reports whether the frame's set is one of servers of the group, the voter among them.

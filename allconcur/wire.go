@@ -42,9 +42,9 @@ const (
 	kindReliable frameKind = 2
 	// kindFailure is ⟨FAIL, p_j, p_k⟩: owner p_k tells that its predecessor p_j failed.
 	kindFailure frameKind = 3
-	// kindForward is ⟨FWD, p_j⟩: a vote that travels over G_R.
+	// kindForward is ⟨FWD, p_j⟩: a vote. It travels over G_R, and under DetectorEventual over its transpose, too.
 	kindForward frameKind = 4
-	// kindBackward is ⟨BWD, p_j⟩: the same vote over the transpose of G_R.
+	// kindBackward is ⟨BWD, p_j⟩ of DetectorEventualPaper: the same vote over the transpose of G_R.
 	kindBackward frameKind = 5
 )
 

@@ -110,7 +110,7 @@ type Report struct {
 	Run Run
 	// Forgot tells that the process that took part in Run is gone, and its votes with it. The synod fills it in.
 	Forgot bool
-	// Votes are those of this node in Run for rounds after Head.Round, by ascending round, at most two.
+	// Votes are those of this node in Run that it had when its engine stopped, by ascending round, at most two.
 	Votes []Vote
 	// Shard is the membership whose majorities the engine of Run counted with: allconcur.Config.Shard is the number of its members. For a node that took no part in any, Membership.
 	Shard Membership

@@ -1,0 +1,157 @@
+package generation
+
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Receive takes one message. Messages that make no sense are dropped: the sender is a member, but it may be old.
+func (s *Synod) Receive(from order.ServerID, m Message) {
+	if s.broken != nil {
+		return
+	}
+	switch m.Kind {
+	case KindPrepare:
+		s.onPrepare(from, m)
+	case KindPromise:
+		s.onPromise(from, m)
+	case KindAccept:
+		s.onAccept(from, m)
+	case KindAccepted:
+		s.onAccepted(from, m)
+	case KindDecided:
+		if m.Value != nil && m.Value.sound() {
+			s.learn(*m.Value, m.Holders)
+		}
+	case KindRefuse:
+		s.onRefuse(m)
+	}
+}
+
+// onPrepare promises (phase 1b), unless the generation is settled, the node works, or a higher ballot was promised.
+func (s *Synod) onPrepare(from order.ServerID, m Message) {
+	if m.Generation == 0 || m.Generation > 1 && (m.Known == nil || !m.Known.sound() || m.Known.Generation+1 != m.Generation) {
+		return
+	}
+	if m.Known != nil {
+		s.learn(*m.Known, nil) // so that what this node reports, or chooses, never goes back behind it
+	}
+	if s.broken != nil || s.settled(from, m.Generation) {
+		return
+	}
+	if s.working != 0 && s.config.Fault != FaultPromiseDoesNotFreeze {
+		switch working := s.working.Generation(); {
+		case working+1 < m.Generation:
+			// The shard went on without this node, which has just learnt it: its driver stops the engine, and the proposer asks again.
+		case m.Regroup || s.stalled:
+			// The engine has to stop before the promise is given, which MustEnd tells; the promise waits until Idle. Of an end in order only
+			// who delivered the last round itself may tell in turn: it is Idle that raises ended.
+			s.waiting = &pending{from, m}
+		default:
+			s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot, Working: working})
+		}
+		return
+	}
+	s.enter(m.Generation)
+	s.note(m.Ballot)
+	if m.Ballot.Less(s.state.Promised) {
+		s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot, Accepted: s.state.Promised})
+		return
+	}
+	if m.Ballot != s.state.Promised {
+		s.state.Promised = m.Ballot
+		s.accepting = nil
+		s.dirty = true
+	}
+	if from != s.config.Self && s.phase != phaseWaiting && s.ballot.Less(m.Ballot) {
+		s.reset()
+	} else if from != s.config.Self {
+		s.waited = 0 // somebody is at it: give it time
+	}
+	s.send(from, Message{Kind: KindPromise, Generation: m.Generation, Ballot: m.Ballot, Report: s.report, Disk: s.state.Disk, Accepted: s.state.Accepted, Value: s.state.AcceptedValue,
+		Known: s.state.Decided})
+}
+
+// onAccept accepts (phase 2b) as soon as what the value names is on this node's disk, unless a higher ballot was promised.
+func (s *Synod) onAccept(from order.ServerID, m Message) {
+	if m.Value == nil || !m.Value.sound() || m.Value.Generation != m.Generation || s.settled(from, m.Generation) || m.Generation > s.Next() {
+		return
+	}
+	if s.working != 0 && s.config.Fault != FaultPromiseDoesNotFreeze {
+		if !s.stalled {
+			s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot, Working: s.working.Generation()})
+		}
+		return
+	}
+	s.enter(m.Generation)
+	s.note(m.Ballot)
+	if m.Ballot.Less(s.state.Promised) {
+		s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot, Accepted: s.state.Promised})
+		return
+	}
+	if m.Ballot != s.state.Promised {
+		s.state.Promised = m.Ballot // accepting later is a promise now
+		s.dirty = true
+	}
+	if from != s.config.Self {
+		s.waited = 0
+	}
+	if !s.holdsAll(*m.Value) {
+		s.accepting = &pending{from, m}
+		return
+	}
+	value := *m.Value
+	s.accepting = nil
+	s.state.Accepted, s.state.AcceptedValue = m.Ballot, &value
+	s.dirty = true
+	s.send(from, Message{Kind: KindAccepted, Generation: m.Generation, Ballot: m.Ballot})
+}
+
+// settled answers about a generation that is decided already.
+func (s *Synod) settled(from order.ServerID, generation Generation) bool {
+	if s.state.Decided == nil || generation > s.state.Decided.Generation {
+		return generation < s.state.Instance
+	}
+	if from != s.config.Self {
+		s.send(from, Message{Kind: KindDecided, Generation: s.state.Decided.Generation, Value: s.state.Decided, Holders: s.holders})
+	}
+	return true
+}
+
+// enter moves the acceptor to a later instance; what it promised for earlier ones is settled.
+func (s *Synod) enter(generation Generation) {
+	if generation > s.state.Instance {
+		s.state.Instance = generation
+		s.state.Promised, s.state.Accepted, s.state.AcceptedValue = Ballot{}, Ballot{}, nil
+		s.highest = Ballot{}
+		s.accepting = nil
+		s.dirty = true
+	}
+}
+
+func (s *Synod) note(b Ballot) {
+	if s.highest.Less(b) {
+		s.highest = b
+	}
+}
+
+// broadcast sends to all servers; the own copy is handled at once, and last.
+func (s *Synod) broadcast(to []order.ServerID, m Message) {
+	for _, server := range to {
+		if server != s.config.Self {
+			s.send(server, m)
+		}
+	}
+	if slices.Contains(to, s.config.Self) {
+		s.Receive(s.config.Self, m)
+	}
+}
+
+func (s *Synod) send(to order.ServerID, m Message) {
+	if to == s.config.Self {
+		s.Receive(to, m)
+		return
+	}
+	s.out = append(s.out, Envelope{To: to, Message: m})
+}

@@ -1,0 +1,292 @@
+package generation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// ErrConfig says that a Config describes no synod.
+var ErrConfig = errors.New("generation: wrong configuration")
+
+// ErrTwoDecisions says that two decisions for one generation are about: disks that hold promises were exchanged or edited, or there is a bug.
+var ErrTwoDecisions = errors.New("generation: two decisions for one generation")
+
+// Config sets up a synod. Ticks are the driver's; a tenth of a second each is usual.
+type Config struct {
+	Self order.ServerID
+	// State is what the disk holds; the zero value but for Disk on a new node.
+	State State
+	// Report is what the node holds at the start; see Synod.Report.
+	Report Report
+	// Grace is how many ticks a proposer with enough promises waits for the others, so that they are members too.
+	Grace int
+	// Patience is how many ticks a proposer waits for enough promises before it tries a higher ballot, and a stalled node before it leaves its group.
+	Patience int
+	// Forgive is how many ticks a proposer waits for servers that remember, before it takes promises of those that forgot for want of better.
+	Forgive int
+	// Fault plants a bug; production leaves it FaultNone.
+	Fault Fault
+}
+
+type phase uint8
+
+const (
+	phaseWaiting   phase = iota // for somebody else's decision, or for the turn to propose
+	phasePreparing              // own Prepare is out
+	phaseAccepting              // own Accept is out
+)
+
+type pending struct {
+	from    order.ServerID
+	message Message
+}
+
+// Synod is one node's part in deciding generations: acceptor always, proposer when its turn comes. It is a pure state machine; see the package comment.
+type Synod struct {
+	config Config
+	state  State
+
+	report     Report
+	votes      []Vote     // of the engine that stopped last, as long as this process lives
+	remembers  bool       // this very process took part in state.Activated
+	working    Run        // in which the node's engine works; 0: none
+	stalled    bool       // the engine works, but gets nowhere
+	givingUp   bool       // it did so for too long
+	ended      Generation // the generation that this node saw end in order; its successor may be prepared past working nodes
+	waiting    *pending   // a Prepare that ends our engine; it is answered when that has stopped
+	accepting  *pending   // an Accept whose contents are not all here yet
+	holders    []order.ServerID
+	held       map[[32]byte]bool
+	askedFor   [][32]byte
+	askedSince int
+	linked     map[order.ServerID]bool
+	refused    Generation // the highest generation in which somebody said that it works
+
+	prompt   bool // the engine has just stopped: whoever was proposing before did so for a group that still worked
+	phase    phase
+	ballot   Ballot // of the own attempt
+	waited   int    // ticks in this phase
+	starved  int    // ticks in which only forgetful promises were missing to enough
+	asked    []order.ServerID
+	promises []pending    // by server
+	quorums  []Membership // of the own attempt: a majority of each has to promise, and to accept
+	accepted []order.ServerID
+	value    Decision
+
+	highest Ballot // highest ballot seen in this instance
+
+	out     []Envelope
+	dirty   bool
+	decided *Decision
+	broken  error
+}
+
+// NewSynod returns a node's synod, idle: it proposes as the ticks pass until the node works. It reports ErrConfig.
+func NewSynod(config Config) (*Synod, error) {
+	if config.Grace < 1 || config.Patience < 1 || config.Forgive < 1 {
+		return nil, fmt.Errorf("%w: grace %d, patience %d and forgive %d have to be at least one tick", ErrConfig, config.Grace, config.Patience, config.Forgive)
+	}
+	if !ascending(config.Report.Membership.Members) {
+		return nil, fmt.Errorf("%w: the members are not in order", ErrConfig)
+	}
+	s := &Synod{config: config, state: config.State, held: map[[32]byte]bool{}, linked: map[order.ServerID]bool{}}
+	s.Report(config.Report)
+	s.reset()
+	return s, nil
+}
+
+// Next is the generation that would be decided next, as far as this node knows.
+func (s *Synod) Next() Generation {
+	if s.state.Decided == nil {
+		return 1
+	}
+	return s.state.Decided.Generation + 1
+}
+
+// Elsewhere is the highest generation in which another node said that it works; 0 if none did since the last decision.
+func (s *Synod) Elsewhere() Generation { return s.refused }
+
+// Err is not nil once what this node heard cannot be: it matches ErrTwoDecisions. The synod does nothing more.
+func (s *Synod) Err() error { return s.broken }
+
+// Report tells what the node holds now, Head and Membership; the rest is not looked at: the synod knows Run, Forgot and Shard, and has the votes from Idle. Call it before the node
+// promises anything, and whenever these changed while the node does not work.
+func (s *Synod) Report(report Report) {
+	s.report = Report{Head: report.Head, Membership: report.Membership, Votes: s.votes}
+	s.report.Run, s.report.Forgot = s.state.Activated, s.state.Activated != 0 && !s.remembers
+	s.report.Shard = s.state.Shard
+	if s.state.Activated == 0 {
+		s.report.Shard = report.Membership
+	}
+	s.report.Head.Generation = max(report.Head.Generation, s.state.Activated.Generation())
+}
+
+// Working tells that the node's engine is about to order in a run, the first of a generation or a further eon, and that majorities are those of shard. Ready wants that saved
+// before the engine starts: from now on the node refuses to promise. It panics for a run that is Frozen: that would be a bug of the driver.
+func (s *Synod) Working(run Run, shard Membership) {
+	if run < s.state.Activated || s.Frozen(run) {
+		panic(fmt.Sprintf("generation: invariant broken: run %d of generation %d starts after run %d, with a promise for generation %d", run, run.Generation(), s.state.Activated, s.state.Instance))
+	}
+	s.state.Activated, s.state.Shard = run, shard
+	s.remembers = true
+	s.dirty = true
+	s.working = run
+	s.refused, s.waiting, s.stalled, s.givingUp, s.starved = 0, nil, false, false, 0
+	s.votes = nil
+	s.Report(s.report)
+	s.reset()
+}
+
+// Idle tells that the node's engine does not work: it halted, was frozen, never started, or its group ended in order. The report's Votes are those of the engine that was stopped; the synod
+// keeps them for as long as they matter. Nothing is delivered here until the next decision. Ended is the generation, if it ended in order, so that its successor may be prepared at nodes that still work; else 0.
+func (s *Synod) Idle(report Report, ended Generation) {
+	s.working, s.stalled, s.givingUp = 0, false, false
+	s.ended = max(s.ended, ended)
+	if s.remembers && len(report.Votes) > 0 {
+		s.votes = slices.Clone(report.Votes)
+	}
+	s.Report(report)
+	s.prompt = true
+	s.reset()
+	if waiting := s.waiting; waiting != nil {
+		s.waiting = nil
+		s.Receive(waiting.from, waiting.message)
+	}
+}
+
+// Stalled tells whether the engine that works has made no progress for longer than the driver thinks right, its own message being out: then the node may be asked to leave its
+// group, or leaves it after a while (MustEnd). False takes that back.
+func (s *Synod) Stalled(stalled bool) {
+	if s.working == 0 || s.stalled == stalled {
+		return
+	}
+	s.stalled, s.waited = stalled, 0
+	if !stalled {
+		s.givingUp = false
+		if s.waiting != nil && !s.waiting.message.Regroup {
+			s.waiting = nil
+		}
+	}
+}
+
+// MustEnd tells that the node has to stop its engine and to call Idle, which gives the promise that is asked for: a peer saw the generation end in order, or the
+// engine stalls and a peer wants to start anew, or it stalls for too long.
+func (s *Synod) MustEnd() bool { return s.working != 0 && (s.waiting != nil || s.givingUp) }
+
+// Linked tells whether the fabric reaches another node now. After a group ended in order, a proposer does not wait for those it does not reach.
+func (s *Synod) Linked(server order.ServerID, linked bool) { s.linked[server] = linked }
+
+// Frozen tells whether this node has promised a generation later than the run's, or knows that one was decided: its engine must not go on.
+func (s *Synod) Frozen(run Run) bool {
+	generation := run.Generation()
+	if s.config.Fault == FaultPromiseDoesNotFreeze {
+		return false
+	}
+	return s.state.Decided != nil && s.state.Decided.Generation > generation || s.state.Instance > generation && s.state.Promised != (Ballot{})
+}
+
+// Activated is the last run in which this node took part, 0 for none.
+func (s *Synod) Activated() Run { return s.state.Activated }
+
+// Decided is the latest decision that this node knows, nil for none.
+func (s *Synod) Decided() *Decision { return s.state.Decided }
+
+// Holds tells that something that Ready asked to fetch is on this node's disk now: Fetch.ID.
+func (s *Synod) Holds(id [32]byte) {
+	s.held[id] = true
+	if s.accepting != nil && s.holdsAll(*s.accepting.message.Value) {
+		accept := s.accepting
+		s.accepting = nil
+		s.onAccept(accept.from, accept.message)
+	}
+}
+
+// holdsBase tells whether the blocks up to a base are here.
+func (s *Synod) holdsBase(base Head) bool {
+	head := s.report.Head
+	return head.Hash == base.Hash && head.Height == base.Height || head.Generation == base.Generation && head.Height >= base.Height || s.held[base.Hash]
+}
+
+func (s *Synod) holdsAll(d Decision) bool {
+	return s.holdsBase(d.Base) && !slices.ContainsFunc(d.Tail, func(r TailRound) bool { return !s.held[r.Content] })
+}
+
+// Wanted lists what this node needs on its disk, to accept a value or to take part in the generation that was decided. Ready gives the same now and then.
+func (s *Synod) Wanted() []Fetch {
+	var d *Decision
+	from := s.holders
+	switch {
+	case s.accepting != nil:
+		d, from = s.accepting.message.Value, s.accepting.message.Holders
+	case s.state.Decided != nil && s.working == 0 && s.state.Decided.Generation > s.state.Activated.Generation() && s.state.Decided.Includes(s.config.Self):
+		d = s.state.Decided
+	default:
+		return nil
+	}
+	from = append(slices.Clone(from), d.Members...)
+	for i := 0; i < len(from); i++ {
+		if slices.Contains(from[:i], from[i]) {
+			from = slices.Delete(from, i, i+1)
+			i--
+		}
+	}
+	var wanted []Fetch
+	if !s.holdsBase(d.Base) {
+		base := d.Base
+		wanted = append(wanted, Fetch{Base: &base, From: from})
+	}
+	for i := range d.Tail {
+		if !s.held[d.Tail[i].Content] {
+			round := d.Tail[i]
+			wanted = append(wanted, Fetch{Tail: &round, From: from})
+		}
+	}
+	return wanted
+}
+
+// Ready returns what is to be done since the last call, and forgets it.
+func (s *Synod) Ready() Ready {
+	ready := Ready{MustSave: s.dirty, State: s.state, Messages: s.out, Decided: s.decided}
+	s.dirty, s.out, s.decided = false, nil, nil
+	wanted := s.Wanted()
+	var ids [][32]byte
+	for _, w := range wanted {
+		ids = append(ids, w.ID())
+	}
+	news := slices.ContainsFunc(ids, func(id [32]byte) bool { return !slices.Contains(s.askedFor, id) })
+	if len(wanted) > 0 && (news || s.askedSince >= s.config.Patience) {
+		ready.Fetch, s.askedSince = wanted, 0
+	}
+	s.askedFor = ids
+	return ready
+}
+
+// learn takes a decision: from the own attempt, or from whoever knows it.
+func (s *Synod) learn(d Decision, holders []order.ServerID) {
+	if s.state.Decided != nil && d.Generation <= s.state.Decided.Generation {
+		if d.Generation == s.state.Decided.Generation && !d.Equal(*s.state.Decided) {
+			s.broken = fmt.Errorf("%w: generation %d, from block %d and from block %d", ErrTwoDecisions, d.Generation, s.state.Decided.Base.Height, d.Base.Height)
+		}
+		return
+	}
+	s.state.Decided = &d
+	s.holders = slices.Clone(holders)
+	if s.state.Instance <= d.Generation {
+		s.state.Instance = d.Generation
+		s.state.Promised, s.state.Accepted, s.state.AcceptedValue = Ballot{}, Ballot{}, nil
+		s.highest = Ballot{}
+		s.accepting = nil
+	}
+	for id := range s.held { // of the contents held, only this decision's are of use
+		if !slices.ContainsFunc(d.Tail, func(r TailRound) bool { return r.Content == id }) && id != d.Base.Hash {
+			delete(s.held, id)
+		}
+	}
+	s.dirty = true
+	s.refused, s.starved = 0, 0
+	s.decided = &d
+	s.reset()
+}

@@ -1,0 +1,337 @@
+package generation
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// ErrMessage says that bytes are no message, or no state, of the synod.
+var ErrMessage = errors.New("generation: malformed synod message")
+
+// serversMax bounds the lists of servers that a decoder takes.
+const serversMax = 1024
+
+// The layout, all little-endian. A message is: kind u8, flags u8, generation u64, ballot, working u64, accepted ballot, disk u64, holders, then as the flags say report, value, known.
+// A ballot is number u64, proposer u32; a head generation u64, height u64, hash 32 bytes, round u64; servers are count u16, u32 each; a membership is number u64, servers; a round is round u64,
+// epoch u64, reliable u8, origins, removed, content 32 bytes; a vote is a round, confirmed u8, voters; a report is head, run u64, forgot u8, shard, membership, count u8, votes; a decision is
+// generation u64, head, count u8, rounds, members, disks u64 each.
+const (
+	flagRegroup = 1 << iota
+	flagValue
+	flagKnown
+	flagReport
+	flagsAll = flagRegroup | flagValue | flagKnown | flagReport
+)
+
+func appendBool(b []byte, value bool) []byte { return append(b, byte(truth(value))) }
+
+func appendBallot(b []byte, ballot Ballot) []byte {
+	b = binary.LittleEndian.AppendUint64(b, ballot.Number)
+	return binary.LittleEndian.AppendUint32(b, uint32(ballot.Proposer))
+}
+
+func appendHead(b []byte, head Head) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(head.Generation))
+	b = binary.LittleEndian.AppendUint64(b, head.Height)
+	b = append(b, head.Hash[:]...)
+	return binary.LittleEndian.AppendUint64(b, uint64(head.Round))
+}
+
+func appendServers(b []byte, servers []order.ServerID) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(servers)))
+	for _, server := range servers {
+		b = binary.LittleEndian.AppendUint32(b, uint32(server))
+	}
+	return b
+}
+
+func appendMembership(b []byte, m Membership) []byte {
+	return appendServers(binary.LittleEndian.AppendUint64(b, m.Number), m.Members)
+}
+
+func appendRound(b []byte, r TailRound) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.Round))
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.Epoch))
+	b = appendBool(b, r.Reliable)
+	b = appendServers(b, r.Origins)
+	b = appendServers(b, r.Removed)
+	return append(b, r.Content[:]...)
+}
+
+func appendReport(b []byte, r Report) []byte {
+	b = appendHead(b, r.Head)
+	b = binary.LittleEndian.AppendUint64(b, uint64(r.Run))
+	b = appendBool(b, r.Forgot)
+	b = appendMembership(b, r.Shard)
+	b = appendMembership(b, r.Membership)
+	b = append(b, byte(len(r.Votes)))
+	for _, v := range r.Votes {
+		b = appendRound(b, v.TailRound)
+		b = appendBool(b, v.Confirmed)
+		b = appendServers(b, v.Voters)
+	}
+	return b
+}
+
+func appendDecision(b []byte, d *Decision) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(d.Generation))
+	b = appendHead(b, d.Base)
+	b = append(b, byte(len(d.Tail)))
+	for _, r := range d.Tail {
+		b = appendRound(b, r)
+	}
+	b = appendServers(b, d.Members)
+	for _, disk := range d.Disks {
+		b = binary.LittleEndian.AppendUint64(b, uint64(disk))
+	}
+	return b
+}
+
+// Encode appends the message's bytes to b.
+func (m Message) Encode(b []byte) []byte {
+	var flags byte
+	if m.Regroup {
+		flags |= flagRegroup
+	}
+	if m.Value != nil {
+		flags |= flagValue
+	}
+	if m.Known != nil {
+		flags |= flagKnown
+	}
+	if m.Kind == KindPromise {
+		flags |= flagReport
+	}
+	b = append(b, byte(m.Kind), flags)
+	b = binary.LittleEndian.AppendUint64(b, uint64(m.Generation))
+	b = appendBallot(b, m.Ballot)
+	b = binary.LittleEndian.AppendUint64(b, uint64(m.Working))
+	b = appendBallot(b, m.Accepted)
+	b = binary.LittleEndian.AppendUint64(b, uint64(m.Disk))
+	b = appendServers(b, m.Holders)
+	if m.Kind == KindPromise {
+		b = appendReport(b, m.Report)
+	}
+	if m.Value != nil {
+		b = appendDecision(b, m.Value)
+	}
+	if m.Known != nil {
+		b = appendDecision(b, m.Known)
+	}
+	return b
+}
+
+// DecodeMessage reads a message; it takes exactly the bytes that Encode gives for one that makes sense, and reports ErrMessage for any others.
+func DecodeMessage(b []byte) (Message, error) {
+	r := reader{bytes: b}
+	m := Message{Kind: Kind(r.u8())}
+	flags := r.u8()
+	m.Generation = Generation(r.u64())
+	m.Ballot = r.ballot()
+	m.Working = Generation(r.u64())
+	m.Accepted = r.ballot()
+	m.Disk = DiskID(r.u64())
+	m.Holders = r.servers()
+	m.Regroup = flags&flagRegroup != 0
+	if flags&flagReport != 0 {
+		m.Report = r.report()
+	}
+	if flags&flagValue != 0 {
+		m.Value = r.decision()
+	}
+	if flags&flagKnown != 0 {
+		m.Known = r.decision()
+	}
+	if err := r.end(); err != nil {
+		return Message{}, err
+	}
+	if m.Kind < KindPrepare || m.Kind > KindRefuse || flags&^byte(flagsAll) != 0 || flags&flagReport != 0 != (m.Kind == KindPromise) {
+		return Message{}, fmt.Errorf("%w: kind %d, flags %#x", ErrMessage, m.Kind, flags)
+	}
+	return m, nil
+}
+
+// stateMagic begins the state's file and names its format.
+const stateMagic = "ledgerd generation 2\n"
+
+// Encode gives the bytes of the state's file: magic, fields, CRC-32C.
+func (s State) Encode() []byte {
+	b := []byte(stateMagic)
+	var flags byte
+	if s.AcceptedValue != nil {
+		flags |= flagValue
+	}
+	if s.Decided != nil {
+		flags |= flagKnown
+	}
+	b = append(b, flags)
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.Disk))
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.Activated))
+	b = appendMembership(b, s.Shard)
+	b = binary.LittleEndian.AppendUint64(b, uint64(s.Instance))
+	b = appendBallot(b, s.Promised)
+	b = appendBallot(b, s.Accepted)
+	if s.AcceptedValue != nil {
+		b = appendDecision(b, s.AcceptedValue)
+	}
+	if s.Decided != nil {
+		b = appendDecision(b, s.Decided)
+	}
+	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// DecodeState reads the bytes of a state's file, none for a new node, whose state is the zero value; it reports ErrMessage for any that Encode did not give.
+func DecodeState(b []byte) (State, error) {
+	if len(b) == 0 {
+		return State{}, nil
+	}
+	if len(b) < len(stateMagic)+4 || string(b[:len(stateMagic)]) != stateMagic {
+		return State{}, fmt.Errorf("%w: no generation file of this version", ErrMessage)
+	}
+	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
+	if crc32.Checksum(body, castagnoli) != sum {
+		return State{}, fmt.Errorf("%w: the generation file is damaged", ErrMessage)
+	}
+	r := reader{bytes: body[len(stateMagic):]}
+	flags := r.u8()
+	s := State{Disk: DiskID(r.u64()), Activated: Run(r.u64()), Shard: r.membership(), Instance: Generation(r.u64()), Promised: r.ballot(), Accepted: r.ballot()}
+	if flags&flagValue != 0 {
+		s.AcceptedValue = r.decision()
+	}
+	if flags&flagKnown != 0 {
+		s.Decided = r.decision()
+	}
+	if err := r.end(); err != nil {
+		return State{}, err
+	}
+	if flags&^byte(flagValue|flagKnown) != 0 {
+		return State{}, fmt.Errorf("%w: flags %#x", ErrMessage, flags)
+	}
+	return s, nil
+}
+
+// reader takes fixed fields off a slice; past the end it gives zeros, and it remembers that the bytes are short or make no sense.
+type reader struct {
+	bytes  []byte
+	broken string
+}
+
+func (r *reader) fail(why string) {
+	if r.broken == "" {
+		r.broken = why
+	}
+	r.bytes = nil
+}
+
+func (r *reader) take(n int) []byte {
+	if len(r.bytes) < n {
+		r.fail("it ends early")
+		return make([]byte, n)
+	}
+	taken := r.bytes[:n]
+	r.bytes = r.bytes[n:]
+	return taken
+}
+
+func (r *reader) u8() byte    { return r.take(1)[0] }
+func (r *reader) u16() uint16 { return binary.LittleEndian.Uint16(r.take(2)) }
+func (r *reader) u32() uint32 { return binary.LittleEndian.Uint32(r.take(4)) }
+func (r *reader) u64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
+
+func (r *reader) bool() bool {
+	value := r.u8()
+	if value > 1 {
+		r.fail("a truth is neither 0 nor 1")
+	}
+	return value == 1
+}
+
+func (r *reader) ballot() Ballot {
+	return Ballot{Number: r.u64(), Proposer: order.ServerID(r.u32())}
+}
+
+func (r *reader) head() Head {
+	h := Head{Generation: Generation(r.u64()), Height: r.u64()}
+	copy(h.Hash[:], r.take(len(h.Hash)))
+	h.Round = order.Round(r.u64())
+	return h
+}
+
+func (r *reader) servers() []order.ServerID {
+	count := int(r.u16())
+	if count > serversMax || 4*count > len(r.bytes) {
+		r.fail("it lists too many servers")
+		return nil
+	}
+	var servers []order.ServerID
+	for range count {
+		servers = append(servers, order.ServerID(r.u32()))
+	}
+	if !ascending(servers) {
+		r.fail("servers are not in order")
+	}
+	return servers
+}
+
+func (r *reader) membership() Membership {
+	return Membership{Number: r.u64(), Members: r.servers()}
+}
+
+func (r *reader) round() TailRound {
+	t := TailRound{Round: order.Round(r.u64()), Epoch: order.Epoch(r.u64()), Reliable: r.bool(), Origins: r.servers(), Removed: r.servers()}
+	copy(t.Content[:], r.take(len(t.Content)))
+	return t
+}
+
+// rounds is a count of rounds that a server may vote for, or a tail may have.
+func (r *reader) rounds() int {
+	count := int(r.u8())
+	if count > tailMax {
+		r.fail("it has too many rounds")
+		return 0
+	}
+	return count
+}
+
+func (r *reader) report() Report {
+	p := Report{Head: r.head(), Run: Run(r.u64()), Forgot: r.bool(), Shard: r.membership(), Membership: r.membership()}
+	for i := range r.rounds() {
+		v := Vote{TailRound: r.round(), Confirmed: r.bool(), Voters: r.servers()}
+		if i > 0 && v.Round != p.Votes[i-1].Round+1 {
+			r.fail("votes are not for successive rounds")
+		}
+		p.Votes = append(p.Votes, v)
+	}
+	return p
+}
+
+func (r *reader) decision() *Decision {
+	d := &Decision{Generation: Generation(r.u64()), Base: r.head()}
+	for range r.rounds() {
+		d.Tail = append(d.Tail, r.round())
+	}
+	d.Members = r.servers()
+	for range d.Members {
+		d.Disks = append(d.Disks, DiskID(r.u64()))
+	}
+	if !d.sound() {
+		r.fail("a decision makes no sense")
+	}
+	return d
+}
+
+func (r *reader) end() error {
+	if r.broken != "" {
+		return fmt.Errorf("%w: %s", ErrMessage, r.broken)
+	}
+	if len(r.bytes) > 0 {
+		return fmt.Errorf("%w: %d bytes too many", ErrMessage, len(r.bytes))
+	}
+	return nil
+}
