@@ -21,6 +21,7 @@ var rooms = []room{
 		except: []string{"sync", "time"}}, // measures are computed once, on demand; a target is stated in durations
 	{folder: "order", pure: true},
 	{folder: "allconcur", imports: []string{"digraph", "order"}, pure: true},
+	{folder: "allconcur/generation", imports: []string{"order"}, pure: true},
 	{folder: "rdmanet"},
 	{folder: "rdmanet/internal", imports: []string{"rdmanet"}},
 	{folder: "rdmanet/fabrictest", imports: []string{"rdmanet"}},
