@@ -22,15 +22,17 @@ type experiment struct {
 	warmUp, window int
 	// until bounds the run in virtual time; 0 is runMax.
 	until time.Duration
-	// failures are crashes, and detector says when their successors in reliable suspect the server.
+	// failures are crashes, and detector says when their successors in reliable, or in the eon's G_R, suspect the server.
 	failures []failure
+	// joins are crashed servers that come back, with a new engine; then engines are eonServers.
+	joins    []failure
 	detector heartbeat
 	reliable *digraph.Digraph
 	// watch, where it is not nil, is told of each round that a server A-delivers.
 	watch func(at time.Duration, server order.ServerID, delivery order.Delivery)
 }
 
-// failure is a crash.
+// failure is a crash, or the end of one.
 type failure struct {
 	at     time.Duration
 	server order.ServerID
@@ -72,6 +74,7 @@ const (
 	timerStart uint64 = iota << 32
 	timerRequest
 	timerCrash
+	timerJoin
 	timerSuspect
 	timerKind = 0xffffffff << 32
 )
@@ -162,6 +165,9 @@ func newRun(e experiment) (*run, error) {
 	for _, f := range e.failures {
 		net.After(f.at, f.server, timerCrash)
 	}
+	for _, j := range e.joins {
+		net.After(j.at, j.server, timerJoin)
+	}
 	r.aim()
 	return r, nil
 }
@@ -203,7 +209,12 @@ func (r *run) reached() {
 func (r *run) handle(event network.Event) error {
 	s := &r.servers[event.Server]
 	if s.crashed {
-		return nil
+		if event.Frame != nil || event.Token != timerJoin {
+			return nil
+		}
+		if err := r.join(event.Server); err != nil {
+			return err
+		}
 	}
 	if event.Frame != nil {
 		if err := s.engine.Receive(event.From, event.Frame); err != nil {
@@ -238,10 +249,36 @@ func (r *run) crash(id order.ServerID) {
 	now := r.net.Now()
 	phase := r.detector.period * time.Duration(id) / time.Duration(len(r.servers))
 	last := (now - phase).Truncate(r.detector.period) + phase
-	for _, successor := range r.reliable.Successors(int(id)) {
-		arrives := r.model.Unloaded(int(id), successor, 0)
-		r.net.After(last+arrives+r.detector.timeout-now, order.ServerID(successor), timerSuspect|uint64(id))
+	for _, successor := range r.successors(id) {
+		arrives := r.model.Unloaded(int(id), int(successor), 0)
+		r.net.After(last+arrives+r.detector.timeout-now, successor, timerSuspect|uint64(id))
 	}
+}
+
+// successors are those of a server in the reliable digraph.
+func (r *run) successors(id order.ServerID) []order.ServerID {
+	if s, changes := r.servers[id].engine.(*eonServer); changes {
+		return s.successors()
+	}
+	var successors []order.ServerID
+	for _, p := range r.reliable.Successors(int(id)) {
+		successors = append(successors, order.ServerID(p))
+	}
+	return successors
+}
+
+// join lets a crashed server begin anew. The requests that would have come to it meanwhile went elsewhere.
+func (r *run) join(id order.ServerID) error {
+	engine, err := r.engine(id)
+	if err != nil {
+		return fmt.Errorf("make the engine of a server that joins: %w", err)
+	}
+	r.net.Revive(id)
+	s := &r.servers[id]
+	s.engine, s.crashed, s.own = engine, false, nil
+	s.requests = r.load.arrived(r.net.Now(), int(id), len(r.servers))
+	engine.(*eonServer).join()
+	return nil
 }
 
 // act is the loop of order.Broadcaster's comment, from "if engine.CanBroadcast()" until there is nothing more to do.
@@ -257,7 +294,7 @@ func (r *run) act(id order.ServerID) error {
 			r.net.Send(id, send.To, send.Frame)
 		}
 		r.deliver(id, ready.Deliveries)
-		if !broadcast || r.done {
+		if r.done || !broadcast && len(ready.Deliveries) == 0 {
 			return nil
 		}
 	}
@@ -304,7 +341,7 @@ func (r *run) broadcast(id order.ServerID) (bool, error) {
 // awaitRequest wakes a server when its next request comes.
 func (r *run) awaitRequest(id order.ServerID) {
 	s := &r.servers[id]
-	if s.timer || r.load.silent != nil && r.load.silent(int(id)) {
+	if s.timer {
 		return
 	}
 	s.timer = true
@@ -370,6 +407,11 @@ func (r *run) result() measurement {
 	}
 	if span := seconds(m.elapsed) * float64(working); span > 0 {
 		m.messages, m.bytes = float64(messages)/span, float64(bytes)/span
+	}
+	// Where many requests came in the window and clearly fewer were agreed upon, messages grow without end.
+	const many, fewer = 20, 0.85
+	if offered := r.load.offered(len(r.servers)); offered*seconds(m.elapsed) > many*float64(len(r.servers)*r.load.requestBytes) && m.bytes < fewer*offered {
+		m.unstable = true
 	}
 	return m
 }

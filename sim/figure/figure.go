@@ -69,6 +69,7 @@ type plan struct {
 func plans() []plan {
 	return []plan{
 		{"5.10", "Agreement latency for a single (64-byte) request", `how long a group takes to agree on one request, beside the LogP models' bounds`, singleRequest},
+		{"5.11", "Agreement throughput during membership changes", `throughput of 32 servers over time, while servers fail and join`, membership},
 		{"5.12", "Constant (64-byte) request rate per server", `agreement latency while requests come to every server at a rate`, requestRate},
 		{"5.13", "Multiplayer games and distributed exchanges", `agreement latency for players' actions, and for a rate of the whole system`, applications},
 		{"5.14", "AllConcur, unreliable agreement and leader-based agreement", `agreement throughput by how many requests go in a message`, batching},

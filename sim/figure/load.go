@@ -17,8 +17,6 @@ type load struct {
 	// single has one server, the sender, A-broadcast one message of so many bytes, and nobody anything else.
 	single bool
 	sender int
-	// silent are servers to whom no requests come.
-	silent func(server int) bool
 }
 
 // isFixed tells whether all messages are of one size, and always due.
@@ -26,13 +24,15 @@ func (l *load) isFixed() bool { return l.perMinute == 0 && !l.single }
 
 // arrived counts the requests that have come to a server by an instant. The servers' requests are spread over the time between two of one server.
 func (l *load) arrived(at time.Duration, server, servers int) int64 {
-	if l.silent != nil && l.silent(server) {
-		return 0
-	}
 	high, low := bits.Mul64(uint64(at), uint64(l.perMinute))
 	low, carry := bits.Add64(low, uint64(time.Minute)/uint64(servers)*uint64(server), 0)
 	requests, _ := bits.Div64(high+carry, low, uint64(time.Minute))
 	return int64(requests)
+}
+
+// offered is how many bytes of requests come to a group of so many servers in a second.
+func (l *load) offered(servers int) float64 {
+	return float64(l.perMinute) / 60 * float64(servers) * float64(l.requestBytes)
 }
 
 // next is when a server's request of a number from 1 has come.

@@ -79,7 +79,10 @@ func (s scale) ticks() []float64 {
 		return ticks
 	}
 	factors := []float64{1}
-	if s.high/s.low < 200 {
+	switch ratio := s.high / s.low; {
+	case ratio < 10:
+		factors = []float64{1, 2, 3, 4, 5, 6, 8}
+	case ratio < 200:
 		factors = []float64{1, 2, 5}
 	}
 	for decade := math.Pow(10, math.Floor(math.Log10(s.low))); decade <= s.high; decade *= 10 {
@@ -89,7 +92,7 @@ func (s scale) ticks() []float64 {
 			}
 		}
 	}
-	if len(ticks) > 8 { // many decades: every other
+	if len(ticks) > 9 { // many decades: every other
 		var fewer []float64
 		for i := 0; i < len(ticks); i += 2 {
 			fewer = append(fewer, ticks[i])
@@ -175,10 +178,35 @@ func (f *Figure) WriteSVG(out io.Writer) error {
 }
 
 // legendColumns is how many entries stand in a line of the legend.
-const legendColumns = 3
+func (p *Panel) legendColumns() int {
+	const long = 17
+	for _, series := range p.Series {
+		if len(series) > long {
+			return 2
+		}
+	}
+	return 3
+}
 
 func (p *Panel) legendHeight() int {
-	return (len(p.Series)+legendColumns-1)/legendColumns*legendLine + 6
+	return (len(p.Series)/p.legendColumns()+1)*legendLine + 6
+}
+
+// xTicks are the points' own places where they are few, and round values else.
+func (p *Panel) xTicks(x scale) []float64 {
+	const few, apart = 9, 24.0
+	xs := p.xs()
+	if !p.LogX || len(xs) > few {
+		return x.ticks()
+	}
+	var ticks []float64
+	for _, v := range xs {
+		if last := len(ticks) - 1; last >= 0 && x.at(v)-x.at(ticks[last]) < apart {
+			continue
+		}
+		ticks = append(ticks, v)
+	}
+	return ticks
 }
 
 // draw draws one panel at the origin.
@@ -191,7 +219,7 @@ func (p *Panel) draw(d *drawing, width float64) {
 	x := newScale(xs, p.LogX, marginLeft, width-marginRight)
 	y := newScale(ys, p.LogY, panelHeight-marginBottom, marginTop)
 	d.label(width/2, marginTop-14, ` text-anchor="middle" font-size="13"`, p.Title)
-	for _, v := range x.ticks() {
+	for _, v := range p.xTicks(x) {
 		at := x.at(v)
 		d.add(`<path d="M%.1f %dV%d" stroke="#e4e4e4"/>`, at, marginTop, panelHeight-marginBottom)
 		d.label(at, panelHeight-marginBottom+15, ` text-anchor="middle"`, tickLabel(v))
@@ -211,10 +239,11 @@ func (p *Panel) draw(d *drawing, width float64) {
 	for i, series := range p.Series {
 		p.line(d, x, y, series, colours[i%len(colours)], i)
 	}
-	column := (width - marginLeft - marginRight) / legendColumns
+	columns := p.legendColumns()
+	column := (width - marginLeft - marginRight) / float64(columns)
 	for i, series := range p.Series {
-		left := marginLeft + float64(i%legendColumns)*column
-		at := float64(panelHeight + 4 + i/legendColumns*legendLine)
+		left := marginLeft + float64(i%columns)*column
+		at := float64(panelHeight + 4 + i/columns*legendLine)
 		d.add(`<path d="M%.1f %.1fh18" stroke="%s" stroke-width="2"%s/>`, left, at, colours[i%len(colours)], dashes(i))
 		d.label(left+23, at+4, "", series)
 	}

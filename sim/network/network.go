@@ -208,6 +208,13 @@ func (n *Network) Crash(server order.ServerID) {
 	}
 }
 
+// Revive lets a crashed server begin anew, with nothing in its queues.
+func (n *Network) Revive(server order.ServerID) {
+	h := &n.hosts[server]
+	h.crashed = false
+	h.processor, h.outFree = max(h.processor, n.now), max(h.outFree, n.now)
+}
+
 // UnderWay reports whether something that the first server sent is still to be handed out at the second: what waits to leave a working host's link does not count.
 func (n *Network) UnderWay(from, to order.ServerID) bool {
 	return n.underway[int(from)*len(n.hosts)+int(to)] > 0
