@@ -235,6 +235,24 @@ func (b *Block) bundlesRoot() Hash {
 	return merkleRoot(leaves)
 }
 
+// CheckResults returns ErrBlock unless the ids of a block's transactions and their results, in order, are those that its header commits to.
+func CheckResults(header *Header, ids []Hash, results []Result) error {
+	if len(ids) != int(header.Transactions) || len(results) != len(ids) {
+		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, len(ids), header.Transactions)
+	}
+	leaves := make([]Hash, len(results))
+	for i := range results {
+		leaves[i] = results[i].leaf(ids[i])
+	}
+	switch {
+	case IDRoot(ids) != header.TransactionsRoot:
+		return fmt.Errorf("%w: transactions root", ErrBlock)
+	case merkleRoot(leaves) != header.ResultsRoot:
+		return fmt.Errorf("%w: results root", ErrBlock)
+	}
+	return nil
+}
+
 func (b *Block) checkRoots() error {
 	switch {
 	case int(b.Header.Transactions) != len(b.Entries):

@@ -111,6 +111,19 @@ func appendResult(to []byte, result Result) []byte {
 	return binary.BigEndian.AppendUint32(append(to, byte(result.Code)), result.Item)
 }
 
+// ResultSize is the size of an encoded result: the code (1 byte) and the item (4 bytes, big-endian).
+const ResultSize = 5
+
+// Append appends the encoding of the result.
+func (r Result) Append(to []byte) []byte { return appendResult(to, r) }
+
+// DecodeResult takes an encoding apart, or returns ErrMalformed.
+func DecodeResult(data []byte) (Result, error) {
+	r := &reader{data: data}
+	result := r.result()
+	return result, r.end()
+}
+
 func (r *reader) result() Result {
 	result := Result{Code: Code(r.byte()), Item: r.uint32()}
 	if result.Code >= codes {

@@ -32,6 +32,12 @@
 // Badger writes through memory maps, so that a full disk kills the process (SIGBUS). Therefore Apply refuses early, with ErrDiskFull, while the
 // free space is below a reserve, and accepts again when space is back (disk.go).
 //
+// # Snapshots
+//
+// WriteSnapshot streams what a store needs to go on from its head: all headers, the ids and results of all transactions, since a second copy of one has to be
+// known for one, and the state. Restore makes a store of that. It believes the hash of the head, which the caller has from those whom it trusts; every header,
+// id, result and entry of the state is checked against it. The blocks before are absent then: reads of them say ErrAbsent.
+//
 // # Rows
 //
 // The first byte of a key is the kind of row:
@@ -43,4 +49,5 @@
 //	i id or block hash         -> height, index, kind
 //	y account-number ordinal   -> height, indexes: the steps of a history in one block, the first of which is the ordinal-th
 //	s state key                -> height, value before that block, value
+//	A                          -> height of the snapshot that the store began with; the b and y rows of blocks up to it are not there
 package store

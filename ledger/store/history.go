@@ -2,6 +2,7 @@ package store
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/dgraph-io/badger/v4"
@@ -115,6 +116,9 @@ func (s *Store) readHistory(account *ledger.Account, ordinal uint64) (where posi
 	defer guard(account.Opened, &err)
 	err = s.db.View(func(transaction *badger.Txn) error {
 		where, err = findHistory(transaction, account.Number, ordinal)
+		if errors.Is(err, errMissing) && account.Opened <= s.absent {
+			return fmt.Errorf("the history of %s, entry %d: %w (block %d): ask another node", account.Path, ordinal, ErrAbsent, s.absent)
+		}
 		if err != nil {
 			return damaged(account.Opened, "history of %s, entry %d: %v", account.Path, ordinal, err)
 		}

@@ -150,6 +150,9 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.loadChain(must, height, hash); err != nil {
 		return err
 	}
+	if err := s.loadAbsent(height); err != nil {
+		return err
+	}
 	remains := s.db.NewWriteBatch()
 	defer remains.Cancel()
 	if err := s.loadState(height, remains); err != nil {

@@ -66,6 +66,9 @@ func (s *Store) Block(height ledger.Height) (block *ledger.Block, err error) {
 	if block := s.cache.get(height); block != nil {
 		return block, nil
 	}
+	if height <= s.absent {
+		return nil, s.errAbsent(height)
+	}
 	hash, err := s.hash(height)
 	if err != nil {
 		return nil, err
@@ -95,19 +98,25 @@ func (s *Store) readBody(height ledger.Height, hash ledger.Hash) (encoded []byte
 		if header.Hash() != hash {
 			return damaged(height, "its header is not the one in the chain")
 		}
-		for chunk := 0; uint64(len(encoded)) < length; chunk++ {
-			part, err := get(transaction, bodyKey(height, chunk))
-			if err != nil {
-				return damaged(height, "body, part %d: %v", chunk, err)
-			}
-			if len(part) == 0 || uint64(len(encoded)+len(part)) > length {
-				return damaged(height, "body, part %d: %d bytes do not fit", chunk, len(part))
-			}
-			encoded = append(encoded, part...)
-		}
-		return nil
+		encoded, err = readChunks(transaction, height, length)
+		return err
 	})
 	return encoded, err
+}
+
+// readChunks puts the chunks of an encoded block of a length together.
+func readChunks(transaction *badger.Txn, height ledger.Height, length uint64) (encoded []byte, err error) {
+	for chunk := 0; uint64(len(encoded)) < length; chunk++ {
+		part, err := get(transaction, bodyKey(height, chunk))
+		if err != nil {
+			return nil, damaged(height, "body, part %d: %v", chunk, err)
+		}
+		if len(part) == 0 || uint64(len(encoded)+len(part)) > length {
+			return nil, damaged(height, "body, part %d: %d bytes do not fit", chunk, len(part))
+		}
+		encoded = append(encoded, part...)
+	}
+	return encoded, nil
 }
 
 // locate finds an id or block hash in the index.

@@ -21,6 +21,7 @@ const (
 	rowIndex   = 'i'
 	rowHistory = 'y'
 	rowState   = 's'
+	rowAbsent  = 'A'
 )
 
 // The kinds of index rows.

@@ -93,6 +93,10 @@ type Store struct {
 	changed *sync.Cond
 
 	writer sync.WaitGroup
+	// snapshots are being written out.
+	snapshots sync.WaitGroup
+	// absent is the height up to which there are no bodies of blocks and no histories. It is set when the store is opened.
+	absent ledger.Height
 	logs   logSyncer
 	logsMu sync.Mutex
 
@@ -163,6 +167,7 @@ func (s *Store) Close() (err error) {
 	s.changed.Broadcast()
 	s.mutex.Unlock()
 	s.writer.Wait()
+	s.snapshots.Wait()
 	return errors.Join(err, s.release())
 }
 

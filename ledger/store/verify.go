@@ -30,6 +30,9 @@ func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Op
 }
 
 func (s *Store) verify(ctx context.Context, progress func(height, head ledger.Height)) error {
+	if s.absent > 0 {
+		return fmt.Errorf("%w (block %d): its blocks cannot be executed again from the genesis; what is here was checked when it was opened", ErrAbsent, s.absent)
+	}
 	state, head := ledger.NewState(s.genesis), s.AppendedHeight()
 	parent := ledger.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
 	for height := ledger.Height(1); height <= head; height++ {

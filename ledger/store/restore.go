@@ -1,0 +1,311 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// partialSuffix is behind the name of a store's folder that is being restored.
+const partialSuffix = ".partial"
+
+// restoreSpaceEvery is how many blocks or entries are taken between two looks at the free space.
+const restoreSpaceEvery = 4096
+
+// Restore makes a store in dir, which must be empty or not exist, of a snapshot. Before anything is read but which block the snapshot is of, it calls trust,
+// which returns an error unless the chain has that block: all that follows is checked against the hash. The store appears whole or not
+// at all; Open opens it. ErrSnapshot, ErrForeign, ErrDiskFull, ErrLocked, what trust and the reader return, and ctx's error.
+func Restore(ctx context.Context, dir string, genesis *ledger.Genesis, options Options, from io.Reader, trust func(height ledger.Height, hash ledger.Hash) error) (head Head, err error) {
+	if err := genesis.Validate(); err != nil {
+		return Head{}, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return Head{}, fmt.Errorf("store: %w", err)
+	}
+	if len(entries) > 0 {
+		return Head{}, fmt.Errorf("%w: %s is not empty: a snapshot makes a new store; choose another folder", ErrForeign, dir)
+	}
+	partial := dir + partialSuffix
+	if err := os.RemoveAll(partial); err != nil {
+		return Head{}, fmt.Errorf("store: %w", err)
+	}
+	if err := os.MkdirAll(partial, 0o700); err != nil {
+		return Head{}, fmt.Errorf("store: %w", err)
+	}
+	r := &restoring{
+		store: &Store{dir: partial, options: options.withDefaults(), genesis: genesis, chainID: genesis.Hash()},
+		ctx:   ctx, in: bufio.NewReaderSize(from, 64<<10), state: ledger.NewState(genesis),
+	}
+	if err := r.run(trust); err != nil {
+		return Head{}, errors.Join(err, os.RemoveAll(partial))
+	}
+	if err := os.Rename(partial, dir); err != nil {
+		return Head{}, fmt.Errorf("store: %w", err)
+	}
+	if err := syncDirectory(filepath.Dir(filepath.Clean(dir))); err != nil {
+		return Head{}, fmt.Errorf("store: %w", err)
+	}
+	return headOf(r.head), nil
+}
+
+// restoring is a snapshot on its way into a store.
+type restoring struct {
+	store  *Store
+	ctx    context.Context
+	in     *bufio.Reader
+	batch  *badger.WriteBatch
+	head   ledger.Parent
+	state  *ledger.State
+	taken  int
+	buffer []byte
+}
+
+// run fills the folder, and closes all files in it.
+func (r *restoring) run(trust func(ledger.Height, ledger.Hash) error) (err error) {
+	defer guard(1, &err)
+	s := r.store
+	s.changed = sync.NewCond(&s.mutex)
+	s.logs.dir = filepath.Join(s.dir, databaseFolder)
+	if s.lock, err = lockFolder(s.dir); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.release()) }()
+	height, hash, err := r.prefix()
+	if err != nil {
+		return err
+	}
+	if err := trust(height, hash); err != nil {
+		return err
+	}
+	if err := s.requireSpace(0); err != nil {
+		return err
+	}
+	if s.marker, err = createMarker(s.dir, s.chainID); err != nil {
+		return err
+	}
+	if err := s.openDatabase(); err != nil {
+		return err
+	}
+	r.batch = s.db.NewWriteBatch()
+	defer r.batch.Cancel()
+	if err := r.blocks(height); err != nil {
+		return err
+	}
+	if r.head.Hash != hash {
+		return r.bad("block %d has hash %s, and should have %s", height, r.head.Hash, hash)
+	}
+	if err := r.entries(height); err != nil {
+		return err
+	}
+	return r.finish()
+}
+
+// finish writes the first and the last rows, and makes all of it durable.
+func (r *restoring) finish() error {
+	s := r.store
+	for key, value := range map[byte][]byte{
+		rowGenesis: s.genesis.Encode(), rowAbsent: binary.BigEndian.AppendUint64(nil, uint64(r.head.Header.Height)), rowHead: headRow(r.head.Header.Height, r.head.Hash),
+	} {
+		if err := r.put([]byte{key}, value); err != nil {
+			return err
+		}
+	}
+	if err := r.batch.Flush(); err != nil {
+		return fmt.Errorf("store: database: %w", err)
+	}
+	if err := s.db.Sync(); err != nil {
+		return fmt.Errorf("store: database: %w", err)
+	}
+	if err := s.fence(true); err != nil {
+		return err
+	}
+	header := &r.head.Header
+	if err := s.marker.write(tip{genesis: s.chainID, height: header.Height, hash: r.head.Hash, total: header.Total}); err != nil {
+		return err
+	}
+	return syncDirectory(s.dir)
+}
+
+func (r *restoring) bad(format string, arguments ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrSnapshot}, arguments...)...)
+}
+
+// read reads the next bytes of the snapshot; they are valid until the next call.
+func (r *restoring) read(size int) ([]byte, error) {
+	if cap(r.buffer) < size {
+		r.buffer = make([]byte, size)
+	}
+	r.buffer = r.buffer[:size]
+	_, err := io.ReadFull(r.in, r.buffer)
+	return r.buffer, r.cut(err)
+}
+
+// cut tells an end that comes too early from other failures of the reader.
+func (r *restoring) cut(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case r.ctx.Err() != nil:
+		return r.ctx.Err()
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return r.bad("cut short")
+	}
+	return fmt.Errorf("store: reading a snapshot: %w", err)
+}
+
+// put gives a row to the database.
+func (r *restoring) put(key, value []byte) error {
+	if err := r.batch.Set(key, seal(key, value)); err != nil {
+		return fmt.Errorf("store: database: %w", err)
+	}
+	return nil
+}
+
+// goOn returns why not to.
+func (r *restoring) goOn() error {
+	if r.taken++; r.taken%restoreSpaceEvery == 0 {
+		if err := r.store.requireSpace(0); err != nil {
+			return err
+		}
+	}
+	return r.ctx.Err()
+}
+
+// prefix reads which block the snapshot is of.
+func (r *restoring) prefix() (ledger.Height, ledger.Hash, error) {
+	prefix, err := r.read(len(snapshotMagic) + 2*ledger.HashSize + 8)
+	if err != nil {
+		return 0, ledger.Hash{}, err
+	}
+	if string(prefix[:len(snapshotMagic)]) != snapshotMagic {
+		return 0, ledger.Hash{}, r.bad("it does not begin as one")
+	}
+	prefix = prefix[len(snapshotMagic):]
+	if chain := ledger.Hash(prefix[:ledger.HashSize]); chain != r.store.chainID {
+		return 0, ledger.Hash{}, r.bad("it is of the chain with genesis %s, not %s", chain, r.store.chainID)
+	}
+	height, hash, err := decodeHeadRow(prefix[ledger.HashSize:])
+	if err != nil || height == 0 {
+		return 0, ledger.Hash{}, r.bad("of block %d", height)
+	}
+	return height, hash, nil
+}
+
+// blocks reads the headers, ids and results of all blocks, each of which follows the one before.
+func (r *restoring) blocks(height ledger.Height) error {
+	r.head = ledger.Parent{Header: r.store.genesis.Block().Header, Hash: r.store.chainID}
+	for next := ledger.Height(1); next <= height; next++ {
+		if err := r.goOn(); err != nil {
+			return err
+		}
+		if err := r.block(next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *restoring) block(height ledger.Height) error {
+	row, err := r.read(ledger.HeaderSize + 8)
+	if err != nil {
+		return err
+	}
+	header, length, err := decodeHeaderRow(row)
+	if err != nil {
+		return r.bad("block %d: %v", height, err)
+	}
+	if header.Height != height || header.Previous != r.head.Hash || header.Total != r.head.Header.Total+uint64(header.Transactions) || header.Transactions > ledger.MaxBlockTransactions {
+		return r.bad("block %d does not follow block %d", height, height-1)
+	}
+	r.head = ledger.Parent{Header: header, Hash: header.Hash()}
+	if err := r.put(heightKey(rowHeader, height), headerRow(header.Encode(), int(length))); err != nil {
+		return err
+	}
+	var ids []ledger.Hash
+	var results []ledger.Result
+	for index := range header.Transactions {
+		encoded, err := r.read(ledger.HashSize + ledger.ResultSize)
+		if err != nil {
+			return err
+		}
+		id := ledger.Hash(encoded[:ledger.HashSize])
+		result, err := ledger.DecodeResult(encoded[ledger.HashSize:])
+		if err != nil {
+			return r.bad("block %d: %v", height, err)
+		}
+		where := position{height: height, index: index, kind: indexApplied}
+		if !result.OK() {
+			where.kind = indexFailed
+		}
+		if err := r.put(indexKey(id), where.append(nil)); err != nil {
+			return err
+		}
+		ids, results = append(ids, id), append(results, result)
+	}
+	if err := ledger.CheckResults(&header, ids, results); err != nil {
+		return r.bad("block %d: %v", height, err)
+	}
+	return r.put(indexKey(r.head.Hash), position{height: height, kind: indexBlock}.append(nil))
+}
+
+// entries reads the state and checks it against the last header.
+func (r *restoring) entries(height ledger.Height) error {
+	for {
+		if err := r.goOn(); err != nil {
+			return err
+		}
+		key, err := r.text(maxStateKey)
+		if err != nil {
+			return err
+		}
+		if len(key) == 0 {
+			break
+		}
+		key = append([]byte{rowState}, key...)
+		value, err := r.text(maxStateValue)
+		if err != nil {
+			return err
+		}
+		if err := r.state.Restore(key[1:], value); err != nil {
+			return r.bad("%v", err)
+		}
+		row := stateRow{height: height, after: value}
+		if err := r.put(key, row.append(nil)); err != nil {
+			return err
+		}
+	}
+	if digest := r.state.Digest(); digest != r.head.Header.StateDigest {
+		return r.bad("the state has digest %s, and block %d says %s", digest, height, r.head.Header.StateDigest)
+	}
+	end, err := r.read(len(snapshotMagic))
+	if err != nil {
+		return err
+	}
+	if string(end) != snapshotMagic {
+		return r.bad("it does not end as one")
+	}
+	return nil
+}
+
+// text reads bytes behind their length.
+func (r *restoring) text(most uint64) ([]byte, error) {
+	length, err := binary.ReadUvarint(r.in)
+	if err != nil {
+		return nil, r.cut(err)
+	}
+	if length > most {
+		return nil, r.bad("an entry with a part of %d bytes", length)
+	}
+	return r.read(int(length))
+}

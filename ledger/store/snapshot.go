@@ -1,0 +1,204 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// A snapshot is: its magic, the genesis hash, height and hash of its block; for each block from 1 the header row (header and length of the encoded block), and
+// for each of its transactions id and result; the entries of the state, each as key and value behind their lengths (uvarints), ended by a key without
+// length; and the magic again.
+const snapshotMagic = "ledgerd/snapshot/1\x00"
+
+// Bounds of a state's entry in a snapshot.
+const (
+	maxStateKey   = 1 << 10
+	maxStateValue = 1 << 20
+)
+
+// Absent returns the height of the snapshot that the store began with, 0 where it began with the genesis: the blocks from 1 up to it are not here.
+func (s *Store) Absent() ledger.Height { return s.absent }
+
+func (s *Store) errAbsent(height ledger.Height) error {
+	return fmt.Errorf("block %d: %w (block %d): ask another node", height, ErrAbsent, s.absent)
+}
+
+// loadAbsent reads where the store began.
+func (s *Store) loadAbsent(head ledger.Height) error {
+	return s.db.View(func(transaction *badger.Txn) error {
+		value, err := get(transaction, []byte{rowAbsent})
+		switch {
+		case errors.Is(err, errMissing):
+			return nil
+		case err != nil:
+			return damaged(1, "where the store began: %v", err)
+		case len(value) != 8 || ledger.Height(binary.BigEndian.Uint64(value)) > head:
+			return damaged(1, "where the store began: malformed")
+		}
+		s.absent = ledger.Height(binary.BigEndian.Uint64(value))
+		return nil
+	})
+}
+
+// WriteSnapshot writes a snapshot of a block that is durable here, and returns which. Blocks are appended meanwhile as ever; the memory that it needs does not grow
+// with the state or the chain. ErrNotFound while there is no block, ErrAbsent where the store itself began with a snapshot.
+func (s *Store) WriteSnapshot(ctx context.Context, to io.Writer) (head Head, err error) {
+	if s.absent > 0 {
+		return Head{}, fmt.Errorf("no snapshot here: %w (block %d): ask another node", ErrAbsent, s.absent)
+	}
+	if err := s.Sync(); err != nil {
+		return Head{}, err
+	}
+	s.mutex.Lock()
+	if s.closed {
+		s.mutex.Unlock()
+		return Head{}, ErrClosed
+	}
+	s.snapshots.Add(1)
+	s.mutex.Unlock()
+	defer s.snapshots.Done()
+	defer guard(1, &err)
+	w := &snapshotWriter{store: s, ctx: ctx, out: bufio.NewWriterSize(to, 64<<10)}
+	err = s.db.View(func(transaction *badger.Txn) error {
+		w.transaction = transaction
+		if err := w.write(); err != nil {
+			return err
+		}
+		return w.out.Flush()
+	})
+	return headOf(w.head), err
+}
+
+// snapshotWriter writes one snapshot, from one transaction of the database, which shows one moment of it.
+type snapshotWriter struct {
+	store       *Store
+	ctx         context.Context
+	transaction *badger.Txn
+	out         *bufio.Writer
+	head        ledger.Parent
+	buffer      []byte
+}
+
+// goOn returns why not to.
+func (w *snapshotWriter) goOn() error {
+	w.store.mutex.RLock()
+	defer w.store.mutex.RUnlock()
+	if w.store.closed {
+		return ErrClosed
+	}
+	return w.ctx.Err()
+}
+
+func (w *snapshotWriter) write() error {
+	value, err := get(w.transaction, []byte{rowHead})
+	if err != nil {
+		return damaged(1, "head row: %v", err)
+	}
+	height, hash, err := decodeHeadRow(value)
+	if err != nil {
+		return damaged(1, "head row: %v", err)
+	}
+	if height == 0 {
+		return fmt.Errorf("%w: there is no block to make a snapshot of", ErrNotFound)
+	}
+	w.buffer = append(append(w.buffer[:0], snapshotMagic...), w.store.chainID[:]...)
+	w.buffer = append(w.buffer, headRow(height, hash)...)
+	if _, err := w.out.Write(w.buffer); err != nil {
+		return err
+	}
+	w.head = ledger.Parent{Header: w.store.genesis.Block().Header, Hash: w.store.chainID}
+	for next := ledger.Height(1); next <= height; next++ {
+		if err := w.writeBlock(next); err != nil {
+			return err
+		}
+	}
+	if w.head.Hash != hash {
+		return damaged(height, "it has hash %s; the head row says %s", w.head.Hash, hash)
+	}
+	if err := w.writeState(height); err != nil {
+		return err
+	}
+	_, err = w.out.WriteString(snapshotMagic)
+	return err
+}
+
+// writeBlock writes a block's header, and the ids and results of its transactions.
+func (w *snapshotWriter) writeBlock(height ledger.Height) error {
+	if err := w.goOn(); err != nil {
+		return err
+	}
+	header, length, err := readHeader(w.transaction, height)
+	if err != nil {
+		return err
+	}
+	if header.Previous != w.head.Hash {
+		return damaged(height, "it does not follow block %d", height-1)
+	}
+	w.head = ledger.Parent{Header: header, Hash: header.Hash()}
+	encoded, err := readChunks(w.transaction, height, length)
+	if err != nil {
+		return err
+	}
+	block, err := ledger.DecodeBlock(encoded)
+	switch {
+	case err != nil:
+		return damaged(height, "%v", err)
+	case block.Hash != w.head.Hash:
+		return damaged(height, "its body belongs to another header")
+	}
+	w.buffer = append(w.buffer[:0], headerRow(header.Encode(), int(length))...)
+	for i := range block.Entries {
+		w.buffer = append(w.buffer, block.Entries[i].ID[:]...)
+		w.buffer = block.Entries[i].Result.Append(w.buffer)
+	}
+	_, err = w.out.Write(w.buffer)
+	return err
+}
+
+// writeState writes the state as of a height. Rows of a block above it, which the database may be taking, tell how they were before.
+func (w *snapshotWriter) writeState(height ledger.Height) error {
+	settings := badger.DefaultIteratorOptions
+	settings.Prefix = []byte{rowState}
+	rows := w.transaction.NewIterator(settings)
+	defer rows.Close()
+	for rows.Rewind(); rows.Valid(); rows.Next() {
+		if err := w.goOn(); err != nil {
+			return err
+		}
+		key := rows.Item().Key()
+		err := rows.Item().Value(func(sealed []byte) error {
+			value, err := unseal(key, sealed)
+			if err != nil {
+				return damaged(height, "state row %x: %v", key, err)
+			}
+			row, err := decodeStateRow(value)
+			if err != nil {
+				return damaged(height, "state row %x: %v", key, err)
+			}
+			now := row.after
+			if row.height > height {
+				now = row.before
+			}
+			if len(now) == 0 {
+				return nil
+			}
+			w.buffer = binary.AppendUvarint(w.buffer[:0], uint64(len(key)-1))
+			w.buffer = append(w.buffer, key[1:]...)
+			w.buffer = append(binary.AppendUvarint(w.buffer, uint64(len(now))), now...)
+			_, err = w.out.Write(w.buffer)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return w.out.WriteByte(0)
+}

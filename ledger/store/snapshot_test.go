@@ -1,0 +1,292 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+func believe(ledger.Height, ledger.Hash) error { return nil }
+
+// snapshotOf is a snapshot of a store, and of which block it is.
+func snapshotOf(t testing.TB, s *Store) ([]byte, Head) {
+	t.Helper()
+	var to bytes.Buffer
+	head, err := s.WriteSnapshot(t.Context(), &to)
+	if err != nil {
+		t.Fatalf("writing a snapshot: %v", err)
+	}
+	return to.Bytes(), head
+}
+
+// A store that begins with a snapshot goes on as the one that it is of, also with copies of transactions that came before, and is the same when it is opened again.
+func TestSnapshotGoesOn(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, filepath.Join(dir, "one"), small())
+	b := newBook(20)
+	var payloads [][]byte
+	for range 25 {
+		payload := b.next(15)
+		payloads = append(payloads, payload)
+		if _, err := s.Apply(1, b.round, [][]byte{payload}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshot, head := snapshotOf(t, s)
+	if head != s.Head() {
+		t.Fatalf("a snapshot of %+v, the head is %+v", head, s.Head())
+	}
+	copied := filepath.Join(dir, "two")
+	restored, err := Restore(t.Context(), copied, testGenesis(), small(), bytes.NewReader(snapshot), func(height ledger.Height, hash ledger.Hash) error {
+		if height != head.Height || hash != head.Hash {
+			return fmt.Errorf("block %d %s", height, hash)
+		}
+		return nil
+	})
+	if err != nil || restored != head {
+		t.Fatalf("restored %+v, %v; want %+v", restored, err, head)
+	}
+	two := open(t, copied, small())
+	if two.Absent() != head.Height || two.Head() != head || two.DurableHeight() != head.Height {
+		t.Fatalf("opened at %+v, absent to %d, durable to %d", two.Head(), two.Absent(), two.DurableHeight())
+	}
+	for i := range 12 {
+		// New transactions, and with them copies of ones that were applied, and ones that failed, before the snapshot.
+		round := [][]byte{b.next(10), payloads[(i*7)%len(payloads)], payloads[len(payloads)-1-i]}
+		first, err := s.Apply(1, b.round, round)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := two.Apply(1, b.round, round)
+		if err != nil || second.Hash != first.Hash {
+			t.Fatalf("round %d: block %v, want %s: %v", b.round, second, first.Hash, err)
+		}
+		if i == 6 {
+			if err := two.Close(); err != nil {
+				t.Fatal(err)
+			}
+			two = open(t, copied, small())
+		}
+	}
+	if got, want := fmt.Sprintf("%+v %+v", two.Membership(), two.FormerMembers()), fmt.Sprintf("%+v %+v", s.Membership(), s.FormerMembers()); got != want {
+		t.Errorf("members %s, want %s", got, want)
+	}
+	checkAbsent(t, s, two, head)
+}
+
+// What lies before the snapshot is said to be absent, and what lies after is there.
+func checkAbsent(t *testing.T, whole, s *Store, from Head) {
+	t.Helper()
+	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
+		header, hash, err := s.Header(height)
+		wanted, wantedHash, _ := whole.Header(height)
+		if err != nil || hash != wantedHash || header != wanted {
+			t.Fatalf("header %d: %v", height, err)
+		}
+		block, err := s.Block(height)
+		if (height <= from.Height) != errors.Is(err, ErrAbsent) || height > from.Height && (err != nil || block.Hash != hash) {
+			t.Fatalf("block %d: %v", height, err)
+		}
+		original, err := whole.Block(height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range original.Entries {
+			id := original.Entries[i].ID
+			if known, err := s.Known(id); err != nil || !known {
+				t.Fatalf("transaction %s: known %v, %v", id, known, err)
+			}
+			if _, err := s.Transaction(id); (height <= from.Height) != errors.Is(err, ErrAbsent) || height > from.Height && err != nil {
+				t.Fatalf("transaction %s: %v", id, err)
+			}
+		}
+	}
+	for account := range whole.AllAccounts() {
+		copied, open := s.Account(account.Path)
+		if !open || fmt.Sprintf("%+v", copied) != fmt.Sprintf("%+v", account) {
+			t.Fatalf("account %+v, want %+v", copied, account)
+		}
+		if _, err := s.History(account.Path, 0, 1, false); account.History > 0 && !errors.Is(err, ErrAbsent) {
+			t.Errorf("the oldest step of %s: %v", account.Path, err)
+		}
+		if page, err := whole.History(account.Path, 0, 1, true); err != nil || len(page.Items) == 0 || page.Items[0].Height <= from.Height {
+			continue
+		}
+		if page, err := s.History(account.Path, 0, 1, true); err != nil || len(page.Items) != 1 {
+			t.Errorf("the newest step of %s: %v", account.Path, err)
+		}
+	}
+	if err := s.verify(t.Context(), nil); !errors.Is(err, ErrAbsent) {
+		t.Errorf("verifying: %v", err)
+	}
+	if _, err := s.WriteSnapshot(t.Context(), io.Discard); !errors.Is(err, ErrAbsent) {
+		t.Errorf("a snapshot of it: %v", err)
+	}
+}
+
+// A snapshot shows one moment, whatever is appended while it is written.
+func TestSnapshotWhileBlocksAreAppended(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, filepath.Join(dir, "one"), small())
+	b := newBook(50)
+	for range 60 {
+		b.apply(t, s, 80)
+	}
+	reading, writing := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		_, err := s.WriteSnapshot(t.Context(), writing)
+		writing.CloseWithError(err)
+		written <- err
+	}()
+	busy := &meanwhile{from: reading, do: func() { b.apply(t, s, 30) }}
+	head, err := Restore(t.Context(), filepath.Join(dir, "two"), testGenesis(), small(), busy, believe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	if s.AppendedHeight() <= head.Height {
+		t.Fatalf("nothing was appended: the snapshot is of block %d, the head is block %d", head.Height, s.AppendedHeight())
+	}
+	two := open(t, filepath.Join(dir, "two"), small())
+	for height := head.Height + 1; height <= s.AppendedHeight(); height++ {
+		block, err := s.Block(height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := two.Append(block); err != nil {
+			t.Fatalf("block %d: %v", height, err)
+		}
+	}
+}
+
+// meanwhile is a reader that does something before each read.
+type meanwhile struct {
+	from io.Reader
+	do   func()
+}
+
+func (m *meanwhile) Read(to []byte) (int, error) {
+	m.do()
+	return m.from.Read(to)
+}
+
+// A snapshot that is not exactly what its block says is refused, and leaves nothing.
+func TestBadSnapshots(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, filepath.Join(dir, "one"), small())
+	b := newBook(5)
+	for range 7 {
+		b.apply(t, s, 4)
+	}
+	good, head := snapshotOf(t, s)
+	trust := func(height ledger.Height, hash ledger.Hash) error {
+		if height != head.Height || hash != head.Hash {
+			return ErrSnapshot
+		}
+		return nil
+	}
+	attempt := func(name string, data []byte, want error) {
+		t.Helper()
+		to := filepath.Join(dir, "attempt")
+		if _, err := Restore(t.Context(), to, testGenesis(), small(), bytes.NewReader(data), trust); !errors.Is(err, want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, left := range []string{to, to + partialSuffix} {
+			if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+				t.Fatalf("%s: left %s: %v", name, left, err)
+			}
+		}
+	}
+	random := rand.New(rand.NewPCG(3, 3))
+	for range 30 {
+		damaged := bytes.Clone(good)
+		at := random.IntN(len(damaged))
+		if isLength(s, at) {
+			continue
+		}
+		damaged[at] ^= 1 << random.IntN(8)
+		attempt(fmt.Sprintf("byte %d of %d", at, len(good)), damaged, ErrSnapshot)
+		attempt(fmt.Sprintf("cut at %d", at), good[:at], ErrSnapshot)
+	}
+	attempt("nothing", nil, ErrSnapshot)
+	other := testGenesis()
+	other.Time++
+	if _, err := Restore(t.Context(), filepath.Join(dir, "other"), other, small(), bytes.NewReader(good), believe); !errors.Is(err, ErrSnapshot) {
+		t.Errorf("another chain's: %v", err)
+	}
+	refused := errors.New("not trusted")
+	if _, err := Restore(t.Context(), filepath.Join(dir, "distrust"), testGenesis(), small(), bytes.NewReader(good), func(ledger.Height, ledger.Hash) error { return refused }); !errors.Is(err, refused) {
+		t.Errorf("without trust: %v", err)
+	}
+	if _, err := Restore(t.Context(), filepath.Join(dir, "one"), testGenesis(), small(), bytes.NewReader(good), believe); !errors.Is(err, ErrForeign) {
+		t.Errorf("over a store: %v", err)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := Restore(stopped, filepath.Join(dir, "stopped"), testGenesis(), small(), bytes.NewReader(good), believe); !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped: %v", err)
+	}
+	if _, err := s.WriteSnapshot(stopped, io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("writing, stopped: %v", err)
+	}
+	full := small()
+	full.FreeSpace = func(string) (uint64, error) { return 0, nil }
+	if _, err := Restore(t.Context(), filepath.Join(dir, "full"), testGenesis(), full, bytes.NewReader(good), believe); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("on a full disk: %v", err)
+	}
+	empty := open(t, filepath.Join(dir, "empty"), small())
+	if _, err := empty.WriteSnapshot(t.Context(), io.Discard); !errors.Is(err, ErrNotFound) {
+		t.Errorf("of no block: %v", err)
+	}
+	// And what is left of an attempt that was killed is no hindrance.
+	to := filepath.Join(dir, "again")
+	if err := os.MkdirAll(filepath.Join(to+partialSuffix, databaseFolder), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Restore(t.Context(), to, testGenesis(), small(), bytes.NewReader(good), trust); err != nil {
+		t.Errorf("after an attempt that was killed: %v", err)
+	}
+}
+
+// isLength tells whether a byte of a snapshot belongs to the length of a block's encoding, which nothing depends on.
+func isLength(s *Store, at int) bool {
+	start := len(snapshotMagic) + 2*ledger.HashSize + 8
+	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
+		header, _, _ := s.Header(height)
+		if at >= start+ledger.HeaderSize && at < start+ledger.HeaderSize+8 {
+			return true
+		}
+		start += ledger.HeaderSize + 8 + int(header.Transactions)*(ledger.HashSize+ledger.ResultSize)
+	}
+	return false
+}
+
+func BenchmarkSnapshot(b *testing.B) {
+	s := open(b, b.TempDir(), Options{ReserveBytes: 1})
+	book := newBook(1000)
+	for range 100 {
+		book.apply(b, s, 1000)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		snapshot, _ := snapshotOf(b, s)
+		b.SetBytes(int64(len(snapshot)))
+		if _, err := Restore(b.Context(), filepath.Join(b.TempDir(), "copy"), testGenesis(), Options{ReserveBytes: 1}, bytes.NewReader(snapshot), believe); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
