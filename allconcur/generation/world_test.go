@@ -1,0 +1,469 @@
+package generation
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// world is a small chain with a synod and a model of an engine on every node. The model knows nothing of messages: servers vote, confirm and A-deliver whatever the voting rules allow, at any
+// time. Processes stop and start, and forget; synod messages are lost, doubled, delayed and reordered; the network is cut in two; members come and go.
+type world struct {
+	random    *rand.Rand
+	seed      uint64
+	fault     Fault
+	nodes     []*simulated
+	flight    []flying
+	side      []int // of the cut
+	decided   map[Generation]Decision
+	forgiven  map[Generation]bool
+	blocks    map[[32]byte]*block
+	contents  map[[32]byte]content
+	runs      map[Run]*groupRun
+	delivered []*block // tips that were A-delivered somewhere
+	settling  bool
+	rounds    int // A-delivered since it settles
+	decisions int
+	tails     int
+	eons      int
+	forgave   int
+}
+
+// block is one A-delivered round of the chain.
+type block struct {
+	parent     *block
+	hash       [32]byte
+	height     uint64
+	membership Membership
+	changed    uint64 // the height of the last change
+}
+
+type content struct {
+	run    Run
+	round  order.Round
+	kind   int // 1 unreliable, 2 and 3 sets; 3 leaves a member out
+	change bool
+	id     [32]byte
+	out    []order.ServerID
+}
+
+// groupRun is what all votes of a run are.
+type groupRun struct {
+	shard    Membership
+	members  []order.ServerID
+	start    *block
+	last     order.Round // the run's last, 0 while it is not known
+	inOrder  bool        // the last round ends the generation, not just the eon
+	votes    map[[32]byte][]order.ServerID
+	confirms map[[32]byte][]order.ServerID
+}
+
+type simulated struct {
+	id      order.ServerID
+	synod   *Synod
+	up      bool
+	disk    State
+	stored  *block
+	head    *block
+	label   Generation // of the chain that was followed
+	working Run
+	members []order.ServerID // left in the run
+	votes   []Vote
+	side    map[[32]byte]bool // what is on disk beside the chain
+	pending *Decision
+	idle    int
+}
+
+type flying struct {
+	from, to order.ServerID
+	message  Message
+}
+
+const worldNodes = 7
+
+func newWorld(seed uint64, servers int, fault Fault) *world {
+	w := &world{seed: seed, fault: fault, random: rand.New(rand.NewPCG(seed, 1)), decided: map[Generation]Decision{}, forgiven: map[Generation]bool{}, blocks: map[[32]byte]*block{},
+		contents: map[[32]byte]content{}, runs: map[Run]*groupRun{}, side: make([]int, worldNodes)}
+	genesis := &block{hash: sha256.Sum256([]byte("genesis"))}
+	for i := range servers {
+		genesis.membership.Members = append(genesis.membership.Members, order.ServerID(i))
+	}
+	w.blocks[genesis.hash] = genesis
+	for i := range worldNodes {
+		w.nodes = append(w.nodes, &simulated{id: order.ServerID(i), disk: State{Disk: DiskID(i + 1)}, stored: genesis, head: genesis, side: map[[32]byte]bool{}})
+	}
+	return w
+}
+
+type violation string
+
+func (w *world) fail(format string, arguments ...any) {
+	panic(violation(fmt.Sprintf("seed %d: %s\nreplay: go test ./allconcur/generation -run TestGenerationsUnderFaults -args -seed %d", w.seed, fmt.Sprintf(format, arguments...), w.seed)))
+}
+
+func (b *block) has(ancestor *block) bool {
+	for b != nil && b.height > ancestor.height {
+		b = b.parent
+	}
+	return b == ancestor
+}
+
+// content gives the value of a round of a kind, in its lineage.
+func (w *world) content(run Run, after [32]byte, round order.Round, kind int, members []order.ServerID) content {
+	b := append(after[:], byte(kind))
+	b = binary.LittleEndian.AppendUint64(b, uint64(run))
+	b = binary.LittleEndian.AppendUint64(b, uint64(round))
+	id := sha256.Sum256(b)
+	c := content{run: run, round: round, kind: kind, id: id, change: after[5]%8 == 0}
+	if kind == 3 && len(members) > 1 {
+		c.out = members[len(members)-1:]
+	}
+	w.contents[id] = c
+	return c
+}
+
+// apply executes a round.
+func (w *world) apply(b *block, c content) *block {
+	hash := sha256.Sum256(append(b.hash[:], c.id[:]...))
+	if known := w.blocks[hash]; known != nil {
+		return known
+	}
+	next := &block{parent: b, hash: hash, height: b.height + 1, membership: b.membership, changed: b.changed}
+	if c.change && (b.changed == 0 || next.height >= b.changed+3) {
+		next.changed = next.height
+		members := slices.Clone(b.membership.Members)
+		newcomer := slices.IndexFunc(w.nodes, func(n *simulated) bool { return !b.membership.Includes(n.id) })
+		if newcomer >= 0 && (hash[1]%2 == 0 || len(members) < 3) {
+			members = append(members, order.ServerID(newcomer))
+			slices.Sort(members)
+		} else {
+			members = slices.Delete(members, int(hash[2])%len(members), int(hash[2])%len(members)+1)
+		}
+		next.membership = Membership{Number: b.membership.Number + 1, Members: members}
+	}
+	w.blocks[hash] = next
+	return next
+}
+
+func (n *simulated) report() Report {
+	return Report{Head: Head{Generation: n.label, Height: n.head.height, Hash: n.head.hash, Round: order.Round(n.head.height)}, Membership: n.head.membership, Votes: n.votes}
+}
+
+func (w *world) start(i int) {
+	n := w.nodes[i]
+	n.head, n.working, n.votes, n.label, n.idle = n.stored, 0, nil, n.disk.Activated.Generation(), 0
+	synod, err := NewSynod(Config{Self: n.id, State: n.disk, Report: n.report(), Grace: 6, Patience: 4, Forgive: 30, Fault: w.fault})
+	if err != nil {
+		w.fail("%v", err)
+	}
+	n.synod, n.up = synod, true
+	n.pending = n.disk.Decided
+	for peer := range w.nodes {
+		synod.Linked(order.ServerID(peer), w.nodes[peer].up)
+	}
+	for id := range n.side {
+		synod.Holds(id)
+	}
+}
+
+// idleNow ends the engine's work, for good.
+func (w *world) idleNow(n *simulated, ended Generation) {
+	n.working = 0
+	n.synod.Idle(n.report(), ended)
+}
+
+// drain does what a node's synod wants done: save, send, fetch, adopt.
+func (w *world) drain(i int) {
+	n := w.nodes[i]
+	if n.synod.MustEnd() {
+		w.idleNow(n, 0)
+	}
+	if n.working == 0 {
+		n.synod.Report(n.report())
+	}
+	ready := n.synod.Ready()
+	if ready.MustSave {
+		state, err := DecodeState(ready.State.Encode())
+		if err != nil {
+			w.fail("state does not survive its encoding: %v", err)
+		}
+		n.disk = state
+	}
+	for _, envelope := range ready.Messages {
+		message, err := DecodeMessage(envelope.Message.Encode(nil))
+		if err != nil {
+			w.fail("message %+v does not survive its encoding: %v", envelope.Message, err)
+		}
+		if message.Kind == KindAccept && n.synod.phase == phaseAccepting && !n.synod.enough(true) {
+			w.forgiven[message.Generation] = true
+		}
+		w.flight = append(w.flight, flying{n.id, envelope.To, message})
+	}
+	if err := n.synod.Err(); err != nil {
+		w.fail("%v", err)
+	}
+	for _, fetch := range ready.Fetch {
+		w.fetch(n, fetch)
+	}
+	if ready.Decided != nil {
+		w.judge(*ready.Decided)
+		if n.working != 0 && n.working.Generation() < ready.Decided.Generation {
+			w.idleNow(n, 0)
+		}
+		n.pending = ready.Decided
+	}
+	w.activate(n)
+	if n.synod.dirty || len(n.synod.out) > 0 || n.synod.decided != nil {
+		w.drain(i)
+	}
+}
+
+func (w *world) fetch(n *simulated, f Fetch) {
+	for _, from := range f.From {
+		p := w.nodes[from]
+		has := false
+		switch {
+		case !p.up || w.side[p.id] != w.side[n.id]:
+		case f.Base != nil:
+			has = p.head.has(w.blocks[f.Base.Hash]) || p.side[f.ID()]
+		default:
+			has = p.side[f.ID()] || slices.ContainsFunc(p.votes, func(v Vote) bool { return v.Content == f.ID() })
+		}
+		if has {
+			n.side[f.ID()] = true
+			n.synod.Holds(f.ID())
+			return
+		}
+	}
+}
+
+// judge looks at a decision that becomes known.
+func (w *world) judge(d Decision) {
+	if known, ok := w.decided[d.Generation]; ok {
+		if !known.Equal(d) {
+			w.fail("generation %d decided twice: %v and %v", d.Generation, known, d)
+		}
+		return
+	}
+	w.decided[d.Generation] = d
+	w.decisions++
+	if len(d.Tail) > 0 {
+		w.tails++
+	}
+	tip := w.tip(d)
+	if w.forgiven[d.Generation] || len(d.Members) == 1 { // who is alone sends no Accept that shows it
+		w.forgave++
+		w.delivered = slices.DeleteFunc(w.delivered, func(b *block) bool { return !tip.has(b) && !w.durable(b) })
+	}
+	for _, b := range w.delivered {
+		if !tip.has(b) {
+			w.fail("generation %d goes on from height %d (%d rounds in its tail), but a block of height %d was A-delivered that it does not have", d.Generation, d.Base.Height, len(d.Tail), b.height)
+		}
+	}
+}
+
+// durable tells whether a majority of the members has the block on disk.
+func (w *world) durable(b *block) bool {
+	for _, m := range []Membership{b.membership, b.parent.membership} {
+		count := 0
+		for _, member := range m.Members {
+			if w.nodes[member].stored.has(b) {
+				count++
+			}
+		}
+		if count < m.Quorum() {
+			return false
+		}
+	}
+	return true
+}
+
+// tip is the block after a decision's base and tail.
+func (w *world) tip(d Decision) *block {
+	tip := w.blocks[d.Base.Hash]
+	for _, r := range d.Tail {
+		tip = w.apply(tip, w.contents[r.Content])
+	}
+	return tip
+}
+
+// activate starts the engine of a decided generation once base and tail are here.
+func (w *world) activate(n *simulated) {
+	d := n.pending
+	if d == nil || n.working != 0 || !d.Includes(n.id) || n.disk.Activated.Generation() >= d.Generation || n.synod.Frozen(NewRun(d.Generation, 0)) || len(n.synod.Wanted()) > 0 {
+		return
+	}
+	tip := w.tip(*d)
+	if !tip.membership.Includes(n.id) {
+		return
+	}
+	n.pending = nil
+	members := slices.DeleteFunc(slices.Clone(d.Members), func(s order.ServerID) bool { return !tip.membership.Includes(s) })
+	w.begin(n, NewRun(d.Generation, 0), tip, members)
+}
+
+func (w *world) begin(n *simulated, run Run, tip *block, members []order.ServerID) {
+	g := w.runs[run]
+	if g == nil {
+		g = &groupRun{shard: tip.membership, members: members, start: tip, votes: map[[32]byte][]order.ServerID{}, confirms: map[[32]byte][]order.ServerID{}}
+		w.runs[run] = g
+	}
+	if g.start != tip || !slices.Equal(g.members, members) {
+		w.fail("run %d begins differently at server %d: %v at %d, %v at %d", run, n.id, g.members, g.start.height, members, tip.height)
+	}
+	n.head, n.stored, n.label = tip, tip, run.Generation()
+	n.working, n.members, n.votes, n.idle = run, slices.Clone(members), nil, 0
+	n.synod.Report(n.report())
+	n.synod.Working(run, g.shard)
+	ready := n.synod.Ready()
+	n.disk = ready.State
+}
+
+// engine does one step of a node's engine, of those that the rules of voting allow.
+func (w *world) engine(n *simulated) {
+	g := w.runs[n.working]
+	if g == nil || n.synod.Frozen(n.working) {
+		return
+	}
+	next := order.Round(n.head.height) + 1
+	switch choice := w.random.IntN(4); {
+	case choice == 0 || w.settling && len(n.votes) == 0:
+		w.vote(n, g, next)
+	case choice == 1 && !w.settling && len(n.votes) == 1 && !n.votes[0].Reliable:
+		w.vote(n, g, next+1)
+	case choice == 2 && len(n.votes) > 0:
+		last := &n.votes[len(n.votes)-1]
+		if last.Reliable && !last.Confirmed && len(g.votes[last.Content]) >= g.shard.Quorum() {
+			last.Confirmed = true
+			g.confirms[last.Content] = append(g.confirms[last.Content], n.id)
+		}
+	default:
+		w.deliver(n, g)
+	}
+}
+
+func (w *world) vote(n *simulated, g *groupRun, round order.Round) {
+	if g.last != 0 && round > g.last || !slices.Contains(n.members, n.id) || len(n.votes) > 0 && round != n.votes[0].Round+1 {
+		return
+	}
+	after := n.head.hash
+	if len(n.votes) > 0 {
+		after = w.apply(n.head, w.contents[n.votes[0].Content]).hash
+	}
+	kind := 1
+	if w.random.IntN(3) == 0 || len(n.votes) > 0 || round == g.last || w.settling {
+		kind = 2 + truth(w.random.IntN(4) == 0 && !w.settling)
+	}
+	c := w.content(n.working, after, round, kind, n.members)
+	if w.random.IntN(3) > 0 || w.settling { // go with the others
+		for other := 1; other <= 3; other++ {
+			o := w.content(n.working, after, round, other, n.members)
+			if len(g.votes[o.id]) > len(g.votes[c.id]) && (other > 1 || len(n.votes) == 0 && round != g.last) {
+				c = o
+			}
+		}
+	}
+	v := Vote{TailRound: TailRound{Round: round, Epoch: 1, Reliable: c.kind > 1, Content: c.id, Origins: slices.Clone(n.members), Removed: c.out}, Voters: slices.Clone(n.members)}
+	if c.kind == 3 {
+		v.Origins = v.Origins[:len(v.Origins)-len(c.out)]
+	}
+	n.votes = append(n.votes, v)
+	g.votes[c.id] = append(g.votes[c.id], n.id)
+}
+
+func (w *world) deliver(n *simulated, g *groupRun) {
+	for k := len(n.votes) - 1; k >= 0; k-- {
+		v := n.votes[k]
+		t := threshold(len(g.shard.Members), len(v.Voters))
+		if len(g.votes[v.Content]) < t && (!v.Reliable || len(g.confirms[v.Content]) < g.shard.Quorum()) {
+			continue
+		}
+		for _, d := range n.votes[:k+1] {
+			c := w.contents[d.Content]
+			before := n.head
+			n.head = w.apply(n.head, c)
+			n.idle = 0
+			w.delivered = append(w.delivered, n.head)
+			if w.settling {
+				w.rounds++
+			}
+			n.members = slices.DeleteFunc(n.members, func(s order.ServerID) bool { return slices.Contains(c.out, s) })
+			if n.head.membership.Number != before.membership.Number && (g.last == 0 || g.last > d.Round+2) {
+				g.last, g.inOrder = d.Round+2, false
+			}
+		}
+		n.votes = slices.Delete(n.votes, 0, k+1)
+		if w.random.IntN(2) == 0 {
+			n.stored = n.head
+		}
+		w.ends(n, g)
+		return
+	}
+}
+
+// ends takes a node over the end of its run, if that has come.
+func (w *world) ends(n *simulated, g *groupRun) {
+	if g.last == 0 || order.Round(n.head.height) != g.last {
+		if !slices.Contains(n.members, n.id) {
+			w.idleNow(n, 0) // removed
+		}
+		return
+	}
+	n.stored = n.head
+	if g.inOrder {
+		w.idleNow(n, n.working.Generation())
+		return
+	}
+	w.eons++
+	run := n.working + 1
+	members := w.next(n.head, n.members)
+	if !slices.Contains(members, n.id) {
+		w.idleNow(n, 0) // left
+		return
+	}
+	w.begin(n, run, n.head, members)
+}
+
+// next is the group of the next eon: who is left, and is still a member, and who is a member newly.
+func (w *world) next(tip *block, left []order.ServerID) []order.ServerID {
+	var members []order.ServerID
+	before := tip
+	for before.membership.Number == tip.membership.Number {
+		before = before.parent
+	}
+	for _, s := range tip.membership.Members {
+		if slices.Contains(left, s) || !before.membership.Includes(s) {
+			members = append(members, s)
+		}
+	}
+	return members
+}
+
+// join lets a node that is newly a member enter its first eon.
+func (w *world) join(n *simulated) {
+	for run, g := range w.runs {
+		fits := run.Eon() > 0 && slices.Contains(g.members, n.id) && run > n.disk.Activated && n.working == 0 && !n.synod.Frozen(run)
+		newly := fits && !slices.Contains(w.runs[run-1].members, n.id)
+		if newly {
+			n.pending = nil
+			w.begin(n, run, g.start, g.members)
+			return
+		}
+	}
+}
+
+// follow lets a node that does not work take the chain of one that does.
+func (w *world) follow(n *simulated) {
+	for _, p := range w.nodes {
+		if n.working == 0 && p.up && p.working != 0 && p.working.Generation() >= max(n.label, n.disk.Activated.Generation()) && w.side[p.id] == w.side[n.id] && p.head.has(n.head) {
+			if d := n.synod.Decided(); d == nil || d.Generation <= p.working.Generation() {
+				n.head, n.stored, n.label = p.head, p.head, p.working.Generation()
+				return
+			}
+		}
+	}
+}
