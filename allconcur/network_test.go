@@ -180,7 +180,7 @@ func (w *network) actions(payloads bool) []action {
 		for to := range n {
 			if len(w.channels[from*n+to]) > 0 {
 				all = append(all, action{"receive", from, to})
-			} else if w.crashed[from] && !w.crashed[to] && !w.suspected[to*n+from] && w.reliable.HasEdge(from, to) {
+			} else if w.crashed[from] && !w.crashed[to] && !w.suspected[to*n+from] && w.engines[to].config.Reliable.HasEdge(from, to) {
 				all = append(all, action{"suspect", from, to})
 			}
 		}

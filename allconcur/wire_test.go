@@ -85,7 +85,7 @@ func FuzzEngine(f *testing.F) {
 	f.Add(true, []byte("\x05\x15\x25\x35\x45\x55\x65\x75\x06\x16\x26\x36\x46\x56\x66\x76"))
 	g := overlays(f, 6)[1]
 	f.Fuzz(func(t *testing.T, plus bool, steps []byte) {
-		config := Config{Detector: DetectorPerfect, Engine: EngineAllConcur, Servers: 6, Self: 3, Reliable: g, MaxPayload: 64}
+		config := Config{Engine: EngineAllConcur, Servers: 6, Self: 3, Reliable: g, MaxPayload: 64}
 		if plus {
 			config.Engine = EngineAllConcurPlus
 		}

@@ -120,7 +120,7 @@ func (w *world) content(run Run, after [32]byte, round order.Round, kind int, me
 	id := sha256.Sum256(b)
 	c := content{run: run, round: round, kind: kind, id: id, change: after[5]%8 == 0}
 	if kind == 3 && len(members) > 1 {
-		c.out = members[len(members)-1:]
+		c.out = slices.Clone(members[len(members)-1:])
 	}
 	w.contents[id] = c
 	return c
