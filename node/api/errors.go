@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
 // Headers of an error's metadata.
@@ -62,6 +64,9 @@ func (s *service) failure(ctx context.Context, doing string, err error) *connect
 	}
 	if coded := (*connect.Error)(nil); errors.As(err, &coded) {
 		return coded
+	}
+	if errors.Is(err, store.ErrAbsent) {
+		return retryable(connect.CodeUnavailable, fmt.Errorf("%s: %w", doing, err), nil)
 	}
 	s.options.Logger.Error("an API call failed", "doing", doing, "error", err)
 	return connect.NewError(connect.CodeDataLoss, fmt.Errorf("%s: %w: ask another node, and run `ledgerd verify` on this one", doing, err))

@@ -3,6 +3,9 @@ package api_test
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
+	"net/http"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -10,9 +13,11 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
 // Operators' transactions go the way of all others, and a shard's state tells who its members are after them.
@@ -80,6 +85,40 @@ func TestGenesis(t *testing.T) {
 	decoded, err := ledger.DecodeGenesis(answer.Msg.GetCanonical())
 	if err != nil || decoded.Hash() != b.cluster.Genesis().Hash() || ledger.Hash(answer.Msg.GetHash()) != hash || ledger.Hash(hash).String() != answer.Msg.GetHashHex() {
 		t.Errorf("%v: %v", answer.Msg, err)
+	}
+}
+
+// A snapshot comes in parts, and makes a store that goes on.
+func TestSnapshot(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{})
+	for range 5 {
+		b.done(transfer("bank:mint", "bank:a", 1))
+	}
+	stream, err := b.client.GetSnapshot(b.context(), connect.NewRequest(&ledgerdv1.GetSnapshotRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var snapshot []byte
+	for stream.Receive() {
+		snapshot = append(snapshot, stream.Msg().GetPart()...)
+	}
+	if err := errors.Join(stream.Err(), stream.Close()); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	head, err := store.Restore(b.context(), dir, b.cluster.Genesis(), store.Options{}, bytes.NewReader(snapshot), func(ledger.Height, ledger.Hash) error { return nil })
+	if err != nil || head != b.cluster.Node(0).Store().Head() {
+		t.Errorf("restored %+v, %v", head, err)
+	}
+	empty := apitest.Serve(t, apitest.NewCluster(t, apitest.Options{Manual: true}).Node(0), api.Options{})
+	none, err := ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, empty.URL).GetSnapshot(b.context(), connect.NewRequest(&ledgerdv1.GetSnapshotRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer none.Close()
+	if none.Receive() || connect.CodeOf(none.Err()) != connect.CodeFailedPrecondition {
+		t.Errorf("of a node without blocks: %v", none.Err())
 	}
 }
 

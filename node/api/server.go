@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -35,6 +36,8 @@ type service struct {
 	metrics  *metrics
 	facts    *factsCache
 	stopping context.Context
+	// snapshots is how many are being streamed.
+	snapshots atomic.Int32
 }
 
 var _ ledgerdv1connect.LedgerServiceHandler = (*service)(nil)

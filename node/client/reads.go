@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 
 	"connectrpc.com/connect"
@@ -64,6 +65,51 @@ func (c *Client) ChainGenesis(ctx context.Context) (*ledger.Genesis, error) {
 		return nil, fmt.Errorf("client: the node's genesis has hash %s, and the node says %x", hash, answer.GetHash())
 	}
 	return genesis, nil
+}
+
+// Snapshot asks for a snapshot of the node's store, for store.Restore. The caller closes it.
+func (c *Client) Snapshot(ctx context.Context) (io.ReadCloser, error) {
+	at := c.at(0)
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := c.services[at].GetSnapshot(ctx, connect.NewRequest(&ledgerdv1.GetSnapshotRequest{}))
+	if err != nil {
+		cancel()
+		return nil, c.explain(ctx, c.urls[at], err)
+	}
+	return &snapshot{client: c, ctx: ctx, cancel: cancel, address: c.urls[at], stream: stream}, nil
+}
+
+// snapshot is a stream of parts as a reader.
+type snapshot struct {
+	client  *Client
+	ctx     context.Context
+	cancel  context.CancelFunc
+	address string
+	stream  *connect.ServerStreamForClient[ledgerdv1.GetSnapshotResponse]
+	rest    []byte
+}
+
+// Read implements io.Reader.
+func (s *snapshot) Read(to []byte) (int, error) {
+	for len(s.rest) == 0 {
+		if !s.stream.Receive() {
+			if err := s.stream.Err(); err != nil {
+				return 0, s.client.explain(s.ctx, s.address, err)
+			}
+			return 0, io.EOF
+		}
+		s.rest = s.stream.Msg().GetPart()
+	}
+	count := copy(to, s.rest)
+	s.rest = s.rest[count:]
+	return count, nil
+}
+
+// Close implements io.Closer.
+func (s *snapshot) Close() error {
+	s.cancel()
+	_ = s.stream.Close() // what it could say, Read said
+	return nil
 }
 
 // Membership asks who the members of the chain are, as of the node's head, with the whole state of the shard that the node tells.

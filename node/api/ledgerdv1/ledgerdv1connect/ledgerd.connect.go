@@ -88,6 +88,9 @@ const (
 	// LedgerServiceGetGenesisProcedure is the fully-qualified name of the LedgerService's GetGenesis
 	// RPC.
 	LedgerServiceGetGenesisProcedure = "/ledgerd.v1.LedgerService/GetGenesis"
+	// LedgerServiceGetSnapshotProcedure is the fully-qualified name of the LedgerService's GetSnapshot
+	// RPC.
+	LedgerServiceGetSnapshotProcedure = "/ledgerd.v1.LedgerService/GetSnapshot"
 	// LedgerServiceSubscribeProcedure is the fully-qualified name of the LedgerService's Subscribe RPC.
 	LedgerServiceSubscribeProcedure = "/ledgerd.v1.LedgerService/Subscribe"
 	// LedgerServiceWatchClusterProcedure is the fully-qualified name of the LedgerService's
@@ -125,6 +128,9 @@ type LedgerServiceClient interface {
 	GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error)
 	// GetGenesis answers the chain's beginning, for a node that joins: check its hash against what you were told.
 	GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error)
+	// GetSnapshot streams what a node needs to begin at this node's last durable block instead of the genesis: headers, the ids and results of all
+	// transactions, and the state. Who uses it has to know the block's hash from those whom it trusts; everything else is checked against that.
+	GetSnapshot(context.Context, *connect.Request[ledgerdv1.GetSnapshotRequest]) (*connect.ServerStreamForClient[ledgerdv1.GetSnapshotResponse], error)
 	// Subscribe streams every block from a height on, first from the store, then as they come. A slow reader falls back to the store and slows nobody;
 	// a reader that was cut off subscribes again from the height after the last one it saw.
 	Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest]) (*connect.ServerStreamForClient[ledgerdv1.SubscribeResponse], error)
@@ -274,6 +280,12 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getSnapshot: connect.NewClient[ledgerdv1.GetSnapshotRequest, ledgerdv1.GetSnapshotResponse](
+			httpClient,
+			baseURL+LedgerServiceGetSnapshotProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetSnapshot")),
+			connect.WithClientOptions(opts...),
+		),
 		subscribe: connect.NewClient[ledgerdv1.SubscribeRequest, ledgerdv1.SubscribeResponse](
 			httpClient,
 			baseURL+LedgerServiceSubscribeProcedure,
@@ -310,6 +322,7 @@ type ledgerServiceClient struct {
 	getNode           *connect.Client[ledgerdv1.GetNodeRequest, ledgerdv1.GetNodeResponse]
 	getCluster        *connect.Client[ledgerdv1.GetClusterRequest, ledgerdv1.GetClusterResponse]
 	getGenesis        *connect.Client[ledgerdv1.GetGenesisRequest, ledgerdv1.GetGenesisResponse]
+	getSnapshot       *connect.Client[ledgerdv1.GetSnapshotRequest, ledgerdv1.GetSnapshotResponse]
 	subscribe         *connect.Client[ledgerdv1.SubscribeRequest, ledgerdv1.SubscribeResponse]
 	watchCluster      *connect.Client[ledgerdv1.WatchClusterRequest, ledgerdv1.WatchClusterResponse]
 }
@@ -409,6 +422,11 @@ func (c *ledgerServiceClient) GetGenesis(ctx context.Context, req *connect.Reque
 	return c.getGenesis.CallUnary(ctx, req)
 }
 
+// GetSnapshot calls ledgerd.v1.LedgerService.GetSnapshot.
+func (c *ledgerServiceClient) GetSnapshot(ctx context.Context, req *connect.Request[ledgerdv1.GetSnapshotRequest]) (*connect.ServerStreamForClient[ledgerdv1.GetSnapshotResponse], error) {
+	return c.getSnapshot.CallServerStream(ctx, req)
+}
+
 // Subscribe calls ledgerd.v1.LedgerService.Subscribe.
 func (c *ledgerServiceClient) Subscribe(ctx context.Context, req *connect.Request[ledgerdv1.SubscribeRequest]) (*connect.ServerStreamForClient[ledgerdv1.SubscribeResponse], error) {
 	return c.subscribe.CallServerStream(ctx, req)
@@ -449,6 +467,9 @@ type LedgerServiceHandler interface {
 	GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error)
 	// GetGenesis answers the chain's beginning, for a node that joins: check its hash against what you were told.
 	GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error)
+	// GetSnapshot streams what a node needs to begin at this node's last durable block instead of the genesis: headers, the ids and results of all
+	// transactions, and the state. Who uses it has to know the block's hash from those whom it trusts; everything else is checked against that.
+	GetSnapshot(context.Context, *connect.Request[ledgerdv1.GetSnapshotRequest], *connect.ServerStream[ledgerdv1.GetSnapshotResponse]) error
 	// Subscribe streams every block from a height on, first from the store, then as they come. A slow reader falls back to the store and slows nobody;
 	// a reader that was cut off subscribes again from the height after the last one it saw.
 	Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest], *connect.ServerStream[ledgerdv1.SubscribeResponse]) error
@@ -594,6 +615,12 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetSnapshotHandler := connect.NewServerStreamHandler(
+		LedgerServiceGetSnapshotProcedure,
+		svc.GetSnapshot,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetSnapshot")),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceSubscribeHandler := connect.NewServerStreamHandler(
 		LedgerServiceSubscribeProcedure,
 		svc.Subscribe,
@@ -646,6 +673,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetClusterHandler.ServeHTTP(w, r)
 		case LedgerServiceGetGenesisProcedure:
 			ledgerServiceGetGenesisHandler.ServeHTTP(w, r)
+		case LedgerServiceGetSnapshotProcedure:
+			ledgerServiceGetSnapshotHandler.ServeHTTP(w, r)
 		case LedgerServiceSubscribeProcedure:
 			ledgerServiceSubscribeHandler.ServeHTTP(w, r)
 		case LedgerServiceWatchClusterProcedure:
@@ -733,6 +762,10 @@ func (UnimplementedLedgerServiceHandler) GetCluster(context.Context, *connect.Re
 
 func (UnimplementedLedgerServiceHandler) GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetGenesis is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) GetSnapshot(context.Context, *connect.Request[ledgerdv1.GetSnapshotRequest], *connect.ServerStream[ledgerdv1.GetSnapshotResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetSnapshot is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest], *connect.ServerStream[ledgerdv1.SubscribeResponse]) error {
