@@ -92,7 +92,7 @@ func (s *Synod) ask(memberships ...Membership) {
 func (s *Synod) inOrder() bool { return s.ended != 0 && s.ended+1 == s.state.Instance }
 
 func (s *Synod) onPromise(from order.ServerID, m Message) {
-	if s.phase != phasePreparing || m.Generation != s.state.Instance || m.Ballot != s.ballot {
+	if s.phase != phasePreparing || m.Generation != s.state.Instance || m.Ballot != s.ballot || m.Report.Head.Generation >= m.Generation {
 		return
 	}
 	at, found := slices.BinarySearchFunc(s.promises, from, func(p pending, server order.ServerID) int { return int(p.from) - int(server) })

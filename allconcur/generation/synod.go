@@ -112,8 +112,8 @@ func (s *Synod) Elsewhere() Generation { return s.refused }
 // Err is not nil once what this node heard cannot be: it matches ErrTwoDecisions. The synod does nothing more.
 func (s *Synod) Err() error { return s.broken }
 
-// Report tells what the node holds now, Head and Membership; the rest is not looked at: the synod knows Run, Forgot and Shard, and has the votes from Idle. Call it before the node
-// promises anything, and whenever these changed while the node does not work.
+// Report tells what the node holds now, Head and Membership; the rest is not looked at: the synod knows Run, Forgot and Shard, and has the votes from Idle. What it reports has to be on
+// disk, executed and synced: others will build upon it after this node crashed. Call it before the node promises anything, and whenever these changed while the node does not work.
 func (s *Synod) Report(report Report) {
 	s.report = Report{Head: report.Head, Membership: report.Membership, Votes: s.votes}
 	s.report.Run, s.report.Forgot = s.state.Activated, s.state.Activated != 0 && !s.remembers

@@ -172,7 +172,7 @@ func (w *world) start(i int) {
 
 // idleNow ends the engine's work, for good.
 func (w *world) idleNow(n *simulated, ended Generation) {
-	n.working = 0
+	n.working, n.stored = 0, n.head // what is reported is on disk
 	n.synod.Idle(n.report(), ended)
 }
 
