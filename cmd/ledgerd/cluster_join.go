@@ -24,6 +24,7 @@ type joinOptions struct {
 	changeOptions
 	home, name, address, genesis string
 	basePort                     int
+	snapshot                     bool
 }
 
 // joinReport is what letting a node join prints with --json.
@@ -36,6 +37,7 @@ type joinReport struct {
 	Members          int    `json:"members"`
 	MembershipNumber uint64 `json:"membership_number"`
 	Height           uint64 `json:"height"` // of the block that let it in
+	SnapshotHeight   uint64 `json:"snapshot_height,omitempty"`
 }
 
 // newClusterJoinCommand is ledgerd cluster join.
@@ -54,6 +56,12 @@ ledger from the others, checks it, and takes part.
 
 The new member counts from the moment that it is let in, whether it runs or not:
 with it, more than half of the members have to run. So start it soon.
+
+The node fetches and executes all blocks from the beginning. With --snapshot it
+begins with the ledger as it is now instead, from the node that --via names,
+checked against a block that a majority of the members confirms. That is faster,
+but it never has the blocks before: they are read at other nodes, and ledgerd
+verify and export cannot go through them there.
 
 When the command is interrupted, the same command goes on where it was. One that
 has succeeded changes nothing when it is repeated.
@@ -100,6 +108,7 @@ func (o *joinOptions) bind(command *cobra.Command) {
 	flags.StringVar(&o.name, "name", "", "name of the new node (default the name of the --home folder)")
 	flags.IntVar(&o.basePort, "base-port", 0, "port of the new node's API; the next one is for the other nodes (default two that are free)")
 	flags.StringVar(&o.address, "address", "127.0.0.1", "host by which the other nodes find the new one")
+	flags.BoolVar(&o.snapshot, "snapshot", false, "begin with the ledger as it is now, without the blocks before")
 	flags.StringVar(&o.genesis, "genesis", "", "genesis hash that the chain has to have")
 }
 
@@ -162,6 +171,13 @@ func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error
 	}
 	if report.homeReport, err = reportHome(at); err != nil {
 		return nil, err
+	}
+	if o.snapshot {
+		height, err := c.fill(ctx, at)
+		if err != nil {
+			return nil, fmt.Errorf("%s is a member now, but the snapshot failed: %w; the same command tries it again, and without it `ledgerd start --home %s` fetches all blocks", report.Name, err, o.home)
+		}
+		report.SnapshotHeight = uint64(height)
 	}
 	self, _ := c.membership.ByKey(member.Key)
 	report.Index, report.Address = uint32(at.Self), self.Address
@@ -253,22 +269,21 @@ func (o *joinOptions) configuration(cluster *ledgerdv1.ClusterState, port int) h
 }
 
 // ports is the port of the API; the next one is for the other nodes. Where none was given, it is the first of two that are free here and that no member is
-// known to have.
+// known to have, after those of the members on the same host.
 func (o *joinOptions) ports(c *changing) (int, error) {
 	if o.basePort != 0 {
 		return o.basePort, nil
 	}
-	taken := make(map[int]bool)
+	first := testnet.DefaultBasePort
 	for i := range c.membership.Members {
-		if _, text, err := net.SplitHostPort(c.membership.Members[i].Address); err == nil {
-			if port, err := strconv.Atoi(text); err == nil {
-				taken[port], taken[port-1] = true, true
-			}
+		host, text, err := net.SplitHostPort(c.membership.Members[i].Address)
+		if port, failed := strconv.Atoi(text); err == nil && failed == nil && host == o.address {
+			first = max(first, port+1)
 		}
 	}
 	const tries = 1000
-	for port := testnet.DefaultBasePort; port < testnet.DefaultBasePort+2*tries; port += 2 {
-		if !taken[port] && !taken[port+1] && isFree(port) && isFree(port+1) {
+	for port := first; port < min(first+2*tries, 65535); port += 2 {
+		if isFree(port) && isFree(port+1) {
 			return port, nil
 		}
 	}
@@ -288,7 +303,11 @@ func (r *joinReport) text(dir string, c *changing) string {
 	if r.AlreadyMember {
 		text = fmt.Sprintf("%s is member %d of chain %s already, since block %d: there are %s\n", r.Name, r.Index, r.Chain, r.Height, plural(r.Members, "member"))
 	}
-	text += fmt.Sprintf("  home     %s\n  API      %s\n  address  %s\n  genesis  %s\n\nNext: ledgerd start --home %s\n", dir, r.API, r.Address, r.Genesis, dir)
+	text += fmt.Sprintf("  home     %s\n  API      %s\n  address  %s\n  genesis  %s\n", dir, r.API, r.Address, r.Genesis)
+	if r.SnapshotHeight > 0 {
+		text += fmt.Sprintf("  ledger   begins with block %d\n", r.SnapshotHeight)
+	}
+	text += fmt.Sprintf("\nNext: ledgerd start --home %s\n", dir)
 	switch need := c.membership.Majority(); {
 	case !r.Durable:
 		text += "It is not durable yet, which takes the disks of a majority, and the new node's may be needed: start it now.\n"

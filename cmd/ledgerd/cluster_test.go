@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/home"
@@ -118,6 +119,36 @@ func TestClusterReplace(t *testing.T) {
 	}
 	if result := s.run(s.via("replace node-2 --home %d/newer --name node-0")); result.status != exitFailure {
 		t.Errorf("a name that another has: %+v", result)
+	}
+}
+
+// A node that begins with a snapshot has the ledger as it is, if a majority confirms it.
+func TestClusterJoinWithSnapshot(t *testing.T) {
+	t.Parallel()
+	s := newClusterShell(t, 3)
+	s.bank()
+	if result := s.run(s.via("join --home %d/node-3 --snapshot")); result.status != exitFailure || !strings.Contains(result.errs, "is a member now") || !strings.Contains(result.errs, "1 of the other 3 members confirm") {
+		t.Errorf("only one node to ask: %+v", result)
+	}
+	all := s.via("join --home %d/node-3 --snapshot") + "," + s.doors[1].URL
+	report := s.object(all)
+	if report["already_member"] != true || report["snapshot_height"].(float64) < 5 {
+		t.Errorf("%v", report)
+	}
+	at, err := home.Load(filepath.Join(s.folder, "node-3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := store.Open(at.Data(), at.Genesis, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	if opened.Head() != s.cluster.Node(0).Store().Head() || opened.Absent() != opened.Head().Height {
+		t.Errorf("the store has %+v", opened.Head())
+	}
+	if again := s.object(all); again["snapshot_height"] != nil {
+		t.Errorf("over data: %v", again)
 	}
 }
 

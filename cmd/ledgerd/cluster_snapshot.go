@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/home"
+)
+
+// confirmPatience is how long a member may take to get to the block of a snapshot.
+const confirmPatience = 10 * time.Second
+
+// fill gives the home the ledger as of now, from one node's snapshot of a block that a majority of the members confirms. It returns the height, 0 where the
+// home has data already.
+func (c *changing) fill(ctx context.Context, at *home.Home) (ledger.Height, error) {
+	if _, err := os.Lstat(at.Data()); err == nil {
+		return 0, nil
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return 0, err
+	}
+	snapshot, err := c.nodes.Snapshot(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer snapshot.Close()
+	head, err := store.Restore(ctx, at.Data(), at.Genesis, store.Options{ReserveBytes: at.Config.Store.ReserveBytes}, snapshot, func(height ledger.Height, hash ledger.Hash) error {
+		return c.confirm(ctx, ledger.MemberIndex(at.Self), height, hash)
+	})
+	return head.Height, err
+}
+
+// confirm asks the members whether the chain has a block, until a majority of them, the new one aside, says so.
+func (c *changing) confirm(ctx context.Context, but ledger.MemberIndex, height ledger.Height, hash ledger.Hash) error {
+	addresses := slices.Clone(c.nodes.URLs())
+	others := 0
+	for _, member := range c.cluster.GetMembers() {
+		if ledger.MemberIndex(member.GetIndex()) == but {
+			continue
+		}
+		others++
+		if address := memberAddress(member); address != "" && !slices.Contains(addresses, address) {
+			addresses = append(addresses, address)
+		}
+	}
+	bounded, cancel := context.WithTimeout(ctx, confirmPatience)
+	defer cancel()
+	var mutex sync.Mutex
+	var asking sync.WaitGroup
+	confirmed, need := make(map[uint32]bool), others/2+1
+	var contradiction error
+	for _, address := range addresses {
+		asking.Go(func() {
+			index, err := hasBlock(bounded, address, height, hash)
+			mutex.Lock()
+			defer mutex.Unlock()
+			switch _, isMember := c.membership.Find(ledger.MemberIndex(index)); {
+			case errors.Is(err, errOtherBlock):
+				contradiction = err
+				cancel()
+			case err == nil && isMember && ledger.MemberIndex(index) != but:
+				confirmed[index] = true
+				if len(confirmed) >= need {
+					cancel()
+				}
+			}
+		})
+	}
+	asking.Wait()
+	switch {
+	case contradiction != nil:
+		return contradiction
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case len(confirmed) < need && !c.force:
+		return fmt.Errorf("%d of the other %s confirm that the chain has block %d, and a snapshot of it takes %d: name more nodes with --via, leave --snapshot out, or say --force",
+			len(confirmed), plural(others, "member"), height, need)
+	}
+	return nil
+}
+
+// errOtherBlock says that two nodes have different blocks at a height.
+var errOtherBlock = errors.New("do not trust one of these nodes, run `ledgerd verify` on their folders")
+
+// hasBlock asks one node until it has got to a height, and returns the node's index.
+func hasBlock(ctx context.Context, address string, height ledger.Height, hash ledger.Hash) (uint32, error) {
+	node, err := client.New([]string{address}, client.Options{CallTime: memberTime})
+	if err != nil {
+		return 0, err
+	}
+	defer node.Close()
+	for {
+		answer, err := node.Block(ctx, &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: 1})
+		switch {
+		case err == nil && !bytes.Equal(answer.GetBlock().GetHeader().GetHash(), hash[:]):
+			return 0, fmt.Errorf("%s has another block at height %d than the snapshot: %w", address, height, errOtherBlock)
+		case err == nil:
+			state, err := node.Node(ctx)
+			return state.GetIndex(), err
+		case client.CodeOf(err) != connect.CodeNotFound:
+			return 0, err
+		}
+		if err := sleep(ctx, membershipPause); err != nil {
+			return 0, err
+		}
+	}
+}
