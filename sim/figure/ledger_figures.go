@@ -52,9 +52,9 @@ func (c ledgerCase) run(ctx context.Context) (measurement, error) {
 
 // windowFor is how many rounds are measured: the dissertation's hundred in small groups, fewer in large ones, whose rounds are alike and dear.
 func windowFor(servers int, quick bool) int {
-	window := max(6, min(100, 2000/servers))
+	window := max(4, min(100, 1200/servers))
 	if quick {
-		window = max(4, min(12, window/2))
+		window = min(12, window)
 	}
 	return window
 }
@@ -190,7 +190,7 @@ func comparisonCases(options Options) ([]ledgerCase, error) {
 				return nil, err
 			}
 			for _, series := range []string{seriesPlus, seriesPlusEarly, seriesAllConcur, seriesEarlyAgree, seriesAllGather, seriesLCR, seriesPaxos} {
-				cases = append(cases, ledgerCase{deployment: d, series: series, group: g, batch: batchFixed, warmUp: 4, window: windowFor(n, options.Quick)})
+				cases = append(cases, ledgerCase{deployment: d, series: series, group: g, batch: batchFixed, warmUp: 3, window: windowFor(n, options.Quick)})
 			}
 		}
 	}

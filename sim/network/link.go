@@ -141,7 +141,10 @@ func (n *Network) connection(from, to int32) *connection {
 func (n *Network) acknowledgementTime(from, to int) time.Duration {
 	empty := n.model
 	empty.FrameHeader, empty.Overhead = 0, 0
-	return empty.Unloaded(to, from, 0)
+	if n.model.Topology != nil {
+		n.route = n.model.Topology.AppendRoute(n.route[:0], to, from)
+	}
+	return empty.unloaded(n.ports, n.route, 0)
 }
 
 // settle counts the acknowledgements that are back.

@@ -106,6 +106,14 @@ func (m *Model) firstSegment(wire int) int {
 
 // Unloaded is how long a frame of so many bytes takes from one server's engine to another's when nothing else is on its way.
 func (m *Model) Unloaded(from, to, bytes int) time.Duration {
+	if m.Topology == nil {
+		return m.unloaded(nil, nil, bytes)
+	}
+	return m.unloaded(m.Topology.Ports(), m.Topology.AppendRoute(nil, from, to), bytes)
+}
+
+// unloaded is Unloaded over a route.
+func (m *Model) unloaded(ports []Port, route []PortID, bytes int) time.Duration {
 	bytes += m.FrameHeader
 	chunk := bytes
 	if m.Chunk > 0 {
@@ -116,13 +124,10 @@ func (m *Model) Unloaded(from, to, bytes int) time.Duration {
 	total := 2*m.Overhead + 2*m.HostDelay
 	slowest := m.HostRate
 	total += 2 * m.HostRate.Serialisation(first)
-	if m.Topology != nil {
-		ports := m.Topology.Ports()
-		for _, id := range m.Topology.AppendRoute(nil, from, to) {
-			total += ports[id].Rate.Serialisation(first) + ports[id].Delay
-			if rate := ports[id].Rate; rate > 0 && (slowest == 0 || rate < slowest) {
-				slowest = rate
-			}
+	for _, id := range route {
+		total += ports[id].Rate.Serialisation(first) + ports[id].Delay
+		if rate := ports[id].Rate; rate > 0 && (slowest == 0 || rate < slowest) {
+			slowest = rate
 		}
 	}
 	return total + slowest.Serialisation(m.wireOf(bytes)-first)

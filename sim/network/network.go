@@ -226,7 +226,7 @@ func (n *Network) Next() (Event, bool) {
 		n.receiveNext(n.active)
 		n.active = -1
 	}
-	for len(n.queue.events) > 0 {
+	for !n.queue.empty() {
 		e := n.queue.pop()
 		n.now = e.at
 		n.stats.Events++

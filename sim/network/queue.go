@@ -1,6 +1,9 @@
 package network
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // eventKind tells internal events apart.
 type eventKind uint8
@@ -29,38 +32,164 @@ type event struct {
 	kind   eventKind
 }
 
-// queue is a heap of events with four children a node, the earliest first: flat, without a pointer or an allocation an event.
+// Times are looked at in slots of 2^slotBits nanoseconds, and the wheel has wheelSlots of them.
+const (
+	slotBits   = 8
+	wheelSlots = 1 << 14
+	slotMask   = wheelSlots - 1
+)
+
+// queue gives events by time, and by sequence where times are equal. It is a wheel of slots for the next 4 ms: events of a slot are put in order when it is their turn, and
+// memory is used again. What is further off waits in a heap.
 type queue struct {
-	events   []event
+	// slots hold the first and the last of their events in nodes, in the order in which they were pushed. free is the first node that is not used, plus 1.
+	slots [wheelSlots]slot
+	nodes []node
+	free  int32
+	// slot is the number of the one whose turn it is, counted from time 0. Its events are current, in order, those from place on still to come.
+	slot    int64
+	current []event
+	place   int
+	// near counts the events that are current or in slots, and occupied has a bit for each slot that has any.
+	near     int
+	occupied [wheelSlots / 64]uint64
+	far      heap
 	sequence uint64
+}
+
+// slot is a list of events in nodes, by their places plus 1; 0 is none.
+type slot struct{ first, last int32 }
+
+// node is an event in a slot, and the next one there, plus 1.
+type node struct {
+	event
+	next int32
 }
 
 func (a *event) before(b *event) bool {
 	return a.at < b.at || (a.at == b.at && a.sequence < b.sequence)
 }
 
+// push schedules an event, not before the one that pop returned last.
 func (q *queue) push(at time.Duration, kind eventKind, number int32) {
 	q.sequence++
 	e := event{at: at, sequence: q.sequence, number: number, kind: kind}
-	q.events = append(q.events, e)
-	child := len(q.events) - 1
-	for child > 0 {
-		parent := (child - 1) / 4
-		if !e.before(&q.events[parent]) {
-			break
-		}
-		q.events[child] = q.events[parent]
-		child = parent
+	if int64(at)>>slotBits-q.slot >= wheelSlots {
+		q.far.push(e)
+		return
 	}
-	q.events[child] = e
+	q.put(e)
 }
+
+// put puts an event into its slot, or in order among the current ones if it is that slot's turn.
+func (q *queue) put(e event) {
+	q.near++
+	slot := int64(e.at) >> slotBits
+	if slot == q.slot {
+		q.insert(e)
+		return
+	}
+	place := q.free - 1
+	if place < 0 {
+		place = int32(len(q.nodes))
+		q.nodes = append(q.nodes, node{})
+	} else {
+		q.free = q.nodes[place].next
+	}
+	q.nodes[place] = node{event: e}
+	s := &q.slots[slot&slotMask]
+	if s.first == 0 {
+		s.first = place + 1
+	} else {
+		q.nodes[s.last-1].next = place + 1
+	}
+	s.last = place + 1
+	q.occupied[slot&slotMask/64] |= 1 << (slot & 63)
+}
+
+// insert puts an event in order among the current ones.
+func (q *queue) insert(e event) {
+	at := len(q.current)
+	q.current = append(q.current, e)
+	for ; at > q.place && e.before(&q.current[at-1]); at-- {
+		q.current[at] = q.current[at-1]
+	}
+	q.current[at] = e
+}
+
+// empty reports whether there is no event.
+func (q *queue) empty() bool { return q.near+len(q.far) == 0 }
 
 // pop takes the earliest event; there must be one.
 func (q *queue) pop() event {
-	first := q.events[0]
-	last := len(q.events) - 1
-	e := q.events[last]
-	q.events = q.events[:last]
+	for q.place == len(q.current) {
+		q.turn()
+	}
+	e := q.current[q.place]
+	q.place++
+	q.near--
+	return e
+}
+
+// turn goes on to the next slot that has events, and takes in what is no longer far off.
+func (q *queue) turn() {
+	q.current, q.place = q.current[:0], 0
+	if q.near == 0 {
+		q.slot = int64(q.far[0].at) >> slotBits
+	} else {
+		q.slot = q.nextOccupied()
+	}
+	for len(q.far) > 0 && int64(q.far[0].at)>>slotBits-q.slot < wheelSlots {
+		q.put(q.far.pop())
+	}
+	index := q.slot & slotMask
+	for place := q.slots[index].first; place != 0; {
+		n := &q.nodes[place-1]
+		q.insert(n.event)
+		next := n.next
+		n.next, q.free = q.free, place
+		place = next
+	}
+	q.slots[index] = slot{}
+	q.occupied[index/64] &^= 1 << (index & 63)
+}
+
+// nextOccupied finds the next slot that has events; there must be one within a turn of the wheel.
+func (q *queue) nextOccupied() int64 {
+	slot := q.slot + 1
+	for {
+		if word := q.occupied[slot&slotMask/64] >> (slot & 63); word != 0 {
+			return slot + int64(bits.TrailingZeros64(word))
+		}
+		slot = (slot | 63) + 1
+	}
+}
+
+// heap has four children a node, the earliest first.
+type heap []event
+
+func (h *heap) push(e event) {
+	*h = append(*h, e)
+	events := *h
+	child := len(events) - 1
+	for child > 0 {
+		parent := (child - 1) / 4
+		if !e.before(&events[parent]) {
+			break
+		}
+		events[child] = events[parent]
+		child = parent
+	}
+	events[child] = e
+}
+
+// pop takes the earliest event; there must be one.
+func (h *heap) pop() event {
+	events := *h
+	first := events[0]
+	last := len(events) - 1
+	e := events[last]
+	*h = events[:last]
 	if last == 0 {
 		return first
 	}
@@ -72,17 +201,17 @@ func (q *queue) pop() event {
 		}
 		least := child
 		for other := child + 1; other < min(child+4, last); other++ {
-			if q.events[other].before(&q.events[least]) {
+			if events[other].before(&events[least]) {
 				least = other
 			}
 		}
-		if !q.events[least].before(&e) {
+		if !events[least].before(&e) {
 			break
 		}
-		q.events[parent] = q.events[least]
+		events[parent] = events[least]
 		parent = least
 	}
-	q.events[parent] = e
+	events[parent] = e
 	return first
 }
 
