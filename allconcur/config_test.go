@@ -27,6 +27,10 @@ func TestConfig(t *testing.T) {
 		"unconnected": func(c *Config) { c.Reliable = split },
 		"payload":     func(c *Config) { c.MaxPayload = MaxPayloadLimit + 1 },
 		"negative":    func(c *Config) { c.MaxPayload = -1 },
+		"detector":    func(c *Config) { c.Detector = detectorEnd },
+		"shard":       func(c *Config) { c.Shard = 2 },
+		"minority":    func(c *Config) { c.Shard, c.Detector = 6, DetectorEventual },
+		"non-uniform": func(c *Config) { c.NonUniform, c.Detector = true, DetectorEventual },
 		"fault":       func(c *Config) { c.Fault = faultEnd },
 	} {
 		config := good
@@ -60,12 +64,22 @@ func TestBroadcastErrors(t *testing.T) {
 // TestClone: a copy goes its own way, and equal states have equal bytes.
 func TestClone(t *testing.T) {
 	t.Parallel()
-	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
-		w, err := newNetwork(3, Config{Detector: DetectorPerfect, Engine: engine, Servers: 6, Reliable: overlays(t, 6)[1]})
+	for _, config := range []Config{
+		{Engine: EngineAllConcur, Detector: DetectorPerfect}, {Engine: EngineAllConcurPlus, Detector: DetectorPerfect},
+		{Engine: EngineAllConcur}, {Engine: EngineAllConcurPlus}, {Engine: EngineAllConcurPlus, Detector: DetectorEventualPaper},
+	} {
+		config.Servers, config.Reliable = 6, overlays(t, 6)[1]
+		w, err := newChaos(3, config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.run(300, 2); err != nil {
+		if config.Detector == DetectorPerfect {
+			err = w.run(300, 2)
+		} else {
+			w.mistrust, w.stall, w.mistakes = 20, 30, -1
+			err = w.storm(400, 1)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		for p, e := range w.engines {

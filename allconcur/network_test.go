@@ -210,6 +210,21 @@ func (w *network) take(a action) error {
 		}
 		w.pump(a.to)
 		return nil
+	case "mistrust":
+		w.lies--
+		w.suspected[a.to*w.n()+a.from] = true
+		if err := w.engines[a.to].Suspect(order.ServerID(a.from)); err != nil {
+			return err
+		}
+		w.pump(a.to)
+		return nil
+	case "trust":
+		w.suspected[a.to*w.n()+a.from] = false
+		if err := w.engines[a.to].Trust(order.ServerID(a.from)); err != nil {
+			return err
+		}
+		w.pump(a.to)
+		return nil
 	case "flush":
 		return w.submit(a.from, true)
 	default:

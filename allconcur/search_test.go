@@ -3,12 +3,15 @@ package allconcur
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/order"
 )
 
 var searchFlag = flag.Int("allconcur.states", 20_000, "the most states that TestExhaustiveSearch looks at for a group of up to three, and a tenth of that for larger searches")
@@ -22,6 +25,8 @@ type search struct {
 	ends  int
 	// payloads is how many messages that are not empty each server A-broadcasts.
 	payloads int
+	// mistakes is how many false suspicions there may be; each may be taken back.
+	mistakes int
 	scratch  []byte
 }
 
@@ -35,6 +40,9 @@ func (s *search) explore(w *network, crashes int, path []string) error {
 	actions := s.actions(w)
 	if len(actions) == 0 {
 		s.ends++
+		if s.mistakes > 0 {
+			return nil // who halts, or waits for another generation, is no mistake; what is A-delivered was compared on the way
+		}
 		return w.judge(judgement{uniform: true})
 	}
 	for _, a := range actions {
@@ -64,14 +72,14 @@ func (s *search) step(w *network, a action, crashAfter, crashes int, path []stri
 	}
 	before := c.sent
 	path = append(path, fmt.Sprintf("%s %d>%d crash after %d", a.kind, a.from, a.to, crashAfter))
-	if err := c.take(a); err != nil {
+	if err := c.take(a); err != nil && !(s.mistakes > 0 && errors.Is(err, order.ErrHalted)) {
 		return 0, fmt.Errorf("%w\n%s", err, strings.Join(path, "\n"))
 	}
 	if crashAfter >= 0 {
 		c.crashed[actor], c.crashAfter[actor] = true, -1
 	}
 	for p := range c.n() {
-		if c.crashed[p] {
+		if c.crashed[p] = c.crashed[p] || c.engines[p].halted != ""; c.crashed[p] {
 			for from := range c.n() {
 				c.channels[from*c.n()+p] = nil // nobody reads it
 			}
@@ -109,12 +117,22 @@ func (s *search) actions(w *network) []action {
 			all = append(all, action{"submit", p, p})
 		}
 	}
+	for i := range w.suspected {
+		to, from := i/w.n(), i%w.n()
+		switch {
+		case s.mistakes == 0 || w.crashed[to] || w.crashed[from] || !w.reliable.HasEdge(from, to):
+		case w.suspected[i]:
+			all = append(all, action{"trust", from, to})
+		case w.lies > 0:
+			all = append(all, action{"mistrust", from, to})
+		}
+	}
 	return all
 }
 
 // key is a fingerprint of all that matters from here on.
 func (s *search) key(w *network, crashes int) [16]byte {
-	b := append(s.scratch[:0], byte(crashes))
+	b := append(s.scratch[:0], byte(crashes), byte(w.lies))
 	for p, engine := range w.engines {
 		b = appendFlag(b, w.crashed[p])
 		b = append(b, byte(len(w.broadcast[p])))
@@ -153,14 +171,15 @@ func (w *network) clone() *network {
 	return &c
 }
 
-func runSearch(t testing.TB, config Config, payloads, limit int) (*search, error) {
+func runSearch(t testing.TB, config Config, payloads, mistakes, limit int) (*search, error) {
 	t.Helper()
 	w, err := newNetwork(1, config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.rng = rand.New(rand.NewPCG(0, 0)) // not used: the search takes every way
-	s := &search{seen: map[[16]byte]struct{}{}, limit: limit, payloads: payloads}
+	w.lies = mistakes
+	s := &search{seen: map[[16]byte]struct{}{}, limit: limit, payloads: payloads, mistakes: mistakes}
 	return s, s.explore(w, min(1, w.engines[0].tolerated), nil)
 }
 
@@ -176,7 +195,7 @@ func TestExhaustiveSearch(t *testing.T) {
 					if n == 4 || engine == EngineAllConcur && payloads == 2 {
 						limit /= 10
 					}
-					s, err := runSearch(t, Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: overlays(t, n)[0]}, payloads, limit)
+					s, err := runSearch(t, Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: overlays(t, n)[0]}, payloads, 0, limit)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -195,15 +214,44 @@ func TestSearchCatches(t *testing.T) {
 		"pruned too soon": {Engine: EngineAllConcur, Fault: FaultPrunedTooSoon},
 		"early delivery":  {Engine: EngineAllConcurPlus, Fault: FaultEarlyDelivery},
 		"not uniform":     {Engine: EngineAllConcurPlus, NonUniform: true},
+		"no vote":         {Engine: EngineAllConcur, Fault: FaultNoForwardBackward, Detector: DetectorEventual, Shard: 3},
+		"sets ignored":    {Engine: EngineAllConcur, Fault: FaultSetsIgnored, Detector: DetectorEventual, Shard: 3},
+		"as published":    {Engine: EngineAllConcur, Detector: DetectorEventualPaper},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			config.Detector, config.Servers, config.Reliable = DetectorPerfect, 3, overlays(t, 3)[0]
-			if s, err := runSearch(t, config, 1, *searchFlag); err == nil {
+			mistakes := 0
+			if config.Detector == DetectorEventual && config.Shard == 0 {
+				config.Detector = DetectorPerfect
+			} else {
+				mistakes = 3
+			}
+			config.Servers, config.Reliable = 3, overlays(t, 3)[0]
+			if s, err := runSearch(t, config, 1, mistakes, *searchFlag); err == nil {
 				t.Fatalf("nothing found in %d states", len(s.seen))
 			} else {
 				t.Log(err)
 			}
 		})
+	}
+}
+
+// TestSearchWithSuspicions explores groups of two and three under ◇P, with false suspicions that may be taken back and a crash, as far as the limit allows: no two servers A-deliver
+// different rounds.
+func TestSearchWithSuspicions(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
+		for n := 2; n <= 3; n++ {
+			for mistakes := 1; mistakes <= 4-n; mistakes++ {
+				t.Run(fmt.Sprintf("%s/%d/%d", engine, n, mistakes), func(t *testing.T) {
+					t.Parallel()
+					s, err := runSearch(t, Config{Engine: engine, Servers: n, Reliable: overlays(t, n)[0]}, 1, mistakes, *searchFlag)
+					if err != nil {
+						t.Fatal(err)
+					}
+					t.Logf("%d states, %d ends, complete: %t", len(s.seen), s.ends, len(s.seen) < s.limit)
+				})
+			}
+		}
 	}
 }

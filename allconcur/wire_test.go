@@ -47,6 +47,9 @@ func FuzzDecodeFrame(f *testing.F) {
 	f.Add(encodeMessage(kindUnreliable, 1, 1, 1, 0, nil))
 	f.Add(encodeMessage(kindReliable, 1, 2, 3, 4, []byte("payload")))
 	f.Add(encodeFailure(1, 2, 3, 4))
+	f.Add(encodeMessage(kindReliable, 1, 2, 3, 4, []byte("payload"), revocation{5, 6}, revocation{7, 8}))
+	f.Add(encodeVote(kindForward, phaseDecided, 1, 2, 3, 4, serverSet{21}))
+	f.Add(encodeVote(kindBackward, phaseConfirmed, 1, 2, 3, 4, serverSet{21, 1}))
 	f.Add([]byte("garbage"))
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		header, err := decodeFrame(frame, 64)
@@ -80,14 +83,17 @@ func FuzzDecodeFrame(f *testing.F) {
 // FuzzEngine feeds a server frames and suspicions that no honest group makes: it may ignore them, call them malformed or halt, and never panics. Each
 // input byte pair is a step.
 func FuzzEngine(f *testing.F) {
-	f.Add(true, []byte("\x00\x10\x21\x32\x43\x54\x65\x76\x87\x98"))
-	f.Add(false, []byte("\x90\x81\x72\x63\x54\x45\x36\x27\x18\x09\x00\x10\x20\x30"))
-	f.Add(true, []byte("\x05\x15\x25\x35\x45\x55\x65\x75\x06\x16\x26\x36\x46\x56\x66\x76"))
+	f.Add(byte(1), []byte("\x00\x10\x21\x32\x43\x54\x65\x76\x87\x98"))
+	f.Add(byte(0), []byte("\x90\x81\x72\x63\x54\x45\x36\x27\x18\x09\x00\x10\x20\x30"))
+	f.Add(byte(7), []byte("\x05\x15\x25\x35\x45\x55\x65\x75\x06\x16\x26\x36\x46\x56\x66\x76"))
 	g := overlays(f, 6)[1]
-	f.Fuzz(func(t *testing.T, plus bool, steps []byte) {
-		config := Config{Engine: EngineAllConcur, Servers: 6, Self: 3, Reliable: g, MaxPayload: 64}
-		if plus {
+	f.Fuzz(func(t *testing.T, kind byte, steps []byte) {
+		config := Config{Engine: EngineAllConcur, Servers: 6, Self: 3, Reliable: g, MaxPayload: 64, Detector: Detector(kind / 4 % 3)}
+		if kind%2 == 1 {
 			config.Engine = EngineAllConcurPlus
+		}
+		if kind/2%2 == 1 {
+			config.Change = func(d order.Delivery) bool { return d.Round%3 == 1 }
 		}
 		e, err := New(config)
 		if err != nil {
@@ -96,7 +102,7 @@ func FuzzEngine(f *testing.F) {
 		for i := 0; i+1 < len(steps); i += 2 {
 			hostileStep(t, e, steps[i], steps[i+1])
 			e.Ready()
-			if e.older.filled && !e.plus || len(e.own[0].payload)+len(e.own[1].payload) > 128 {
+			if e.older.filled && !e.plus || e.held > 3*heldMax(6) || len(e.own[0].payload)+len(e.own[1].payload) > 128 {
 				t.Fatal("unbounded or impossible state")
 			}
 		}
@@ -107,15 +113,28 @@ func hostileStep(t *testing.T, e *Engine, a, b byte) {
 	from, origin := order.ServerID(a%6), order.ServerID(b%6)
 	epoch, round := e.epoch+order.Epoch(a/6%4)-1, e.round+order.Round(b/6%4)-1
 	var err error
-	switch a / 24 % 6 {
+	sequence := uint32(0)
+	if !e.perfect {
+		sequence = uint32(a/6%4) + 1
+	}
+	switch a / 24 % 10 {
 	case 0:
 		err = e.Receive(from, encodeMessage(kindUnreliable, 0, epoch, round, origin, []byte{b}))
 	case 1, 2:
 		err = e.Receive(from, encodeMessage(kindReliable, 0, epoch, round, origin, []byte{b}))
 	case 3:
-		err = e.Receive(from, encodeFailure(0, origin, order.ServerID(e.config.Reliable.Successors(int(origin))[b/6%3]), 0))
+		err = e.Receive(from, encodeFailure(0, origin, order.ServerID(e.config.Reliable.Successors(int(origin))[b/6%3]), sequence))
 	case 4:
 		err = e.Suspect(origin)
+	case 6:
+		err = e.Trust(origin)
+	case 7, 8:
+		set := newServerSet(6)
+		set[0] = uint64(b%8*9) | 1<<origin | uint64(a%4)<<2
+		err = e.Receive(from, encodeVote(kindForward+frameKind(a/24%2), phaseDecided+votePhase(b/64%2), 0, epoch, round, origin, set))
+	case 9:
+		target := order.ServerID(e.config.Reliable.Predecessors(int(origin))[b/6%3])
+		err = e.Receive(from, encodeMessage(kindReliable, 0, epoch, round, origin, []byte{b}, revocation{target: target, sequence: max(1, sequence)}))
 	default:
 		err = e.Broadcast([]byte{a})
 	}

@@ -37,8 +37,8 @@ func (s *Synod) onPrepare(from order.ServerID, m Message) {
 	if m.Known != nil {
 		s.learn(*m.Known, nil) // so that what this node reports, or chooses, never goes back behind it
 	}
-	if s.broken != nil || s.settled(from, m.Generation) || s.report.Head.Generation >= m.Generation {
-		return // in the last case a group of that generation was followed: it is decided, and who took part tells how
+	if s.broken != nil || s.settled(from, m.Generation) {
+		return
 	}
 	if s.working != 0 && s.config.Fault != FaultPromiseDoesNotFreeze {
 		switch working := s.working.Generation(); {
@@ -75,7 +75,7 @@ func (s *Synod) onPrepare(from order.ServerID, m Message) {
 
 // onAccept accepts (phase 2b) as soon as what the value names is on this node's disk, unless a higher ballot was promised.
 func (s *Synod) onAccept(from order.ServerID, m Message) {
-	if m.Value == nil || !m.Value.sound() || m.Value.Generation != m.Generation || s.settled(from, m.Generation) || m.Generation > s.Next() || s.report.Head.Generation >= m.Generation {
+	if m.Value == nil || !m.Value.sound() || m.Value.Generation != m.Generation || s.settled(from, m.Generation) || m.Generation > s.Next() {
 		return
 	}
 	if s.working != 0 && s.config.Fault != FaultPromiseDoesNotFreeze {

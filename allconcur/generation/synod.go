@@ -50,6 +50,7 @@ type Synod struct {
 	state  State
 
 	report     Report
+	followed   Generation // what the driver says that the head is of
 	votes      []Vote     // of the engine that stopped last, as long as this process lives
 	remembers  bool       // this very process took part in state.Activated
 	working    Run        // in which the node's engine works; 0: none
@@ -121,7 +122,17 @@ func (s *Synod) Report(report Report) {
 	if s.state.Activated == 0 {
 		s.report.Shard = report.Membership
 	}
-	s.report.Head.Generation = max(report.Head.Generation, s.state.Activated.Generation())
+	s.followed = report.Head.Generation
+	s.label()
+}
+
+// label says of which generation the head is: of one that this node took part in, or that it followed and knows the decision of. Without that it could be asked to promise for a generation
+// that its own head is of; the blocks are as good under an older name, since that generation is decided, and begins where it begins.
+func (s *Synod) label() {
+	s.report.Head.Generation = s.state.Activated.Generation()
+	if s.state.Decided != nil {
+		s.report.Head.Generation = max(s.report.Head.Generation, min(s.followed, s.state.Decided.Generation))
+	}
 }
 
 // Working tells that the node's engine is about to order in a run, the first of a generation or a further eon, and that majorities are those of shard. Ready wants that saved
@@ -136,7 +147,9 @@ func (s *Synod) Working(run Run, shard Membership) {
 	s.working = run
 	s.refused, s.waiting, s.stalled, s.givingUp, s.starved = 0, nil, false, false, 0
 	s.votes = nil
-	s.Report(s.report)
+	head := s.report.Head
+	head.Generation = max(s.followed, run.Generation())
+	s.Report(Report{Head: head, Membership: s.report.Membership})
 	s.reset()
 }
 
@@ -273,6 +286,7 @@ func (s *Synod) learn(d Decision, holders []order.ServerID) {
 		return
 	}
 	s.state.Decided = &d
+	s.label()
 	s.holders = slices.Clone(holders)
 	if s.state.Instance <= d.Generation {
 		s.state.Instance = d.Generation
