@@ -240,6 +240,26 @@ func TestClusterWithoutOperators(t *testing.T) {
 	}
 }
 
+// Where operators register organisations, one has to sign.
+func TestRegistrationByOperator(t *testing.T) {
+	t.Parallel()
+	s := newClusterShell(t, 1)
+	genesis := ledgertest.OperatedGenesis(1)
+	genesis.RegistrationByOperator = true
+	s.cluster = apitest.NewCluster(t, apitest.Options{Genesis: *genesis})
+	s.doors = []*apitest.Door{apitest.Serve(t, s.cluster.Node(0), api.Options{})}
+	for line, says := range map[string]string{
+		"org add acme %n %k":                           "an operator has to sign",
+		"org add acme --operator %d/other.key %n %k":   "no operator's key",
+		"org add acme --operator %d/missing.key %n %k": "the operator's key",
+	} {
+		if result := s.run(line); result.status != exitFailure || !strings.Contains(result.errs, says) {
+			t.Errorf("%s: %+v", line, result)
+		}
+	}
+	s.must("org add acme --operator %d/operator.key %n %k")
+}
+
 // The reports' JSON has one object a member.
 func TestMembershipReport(t *testing.T) {
 	t.Parallel()

@@ -50,6 +50,7 @@ from them. Its name is the first part of theirs: acme:cash is one of acme.`,
 func newOrgAddCommand() *cobra.Command {
 	var options postOptions
 	var shard uint32
+	var operator string
 	command := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Register an organisation",
@@ -57,8 +58,11 @@ func newOrgAddCommand() *cobra.Command {
 is no key yet, one is made.
 
 An organisation that is registered with this key already stays as it is, which
-is no failure. Names are given to who comes first.`,
+is no failure. Names are given to who comes first, unless the chain's genesis
+says that its operators register organisations: then an operator signs, too, with
+the key in the file that --operator names.`,
 		Example: `  ledgerd org add acme
+  ledgerd org add acme --operator operator.key
   ledgerd org add acme --shard 1 --node http://127.0.0.1:8082`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
@@ -69,6 +73,14 @@ is no failure. Names are given to who comes first.`,
 			level, err := parseLevel(options.wait)
 			if err != nil {
 				return err
+			}
+			signers := make([]client.Key, 1, 2)
+			if operator != "" {
+				private, err := readPrivateKey(operator)
+				if err != nil {
+					return fmt.Errorf("the operator's key: %w", err)
+				}
+				signers = append(signers, client.Key{Organisation: ledger.Operator, Private: private})
 			}
 			nodes, ctx, done, err := options.remote.connect(command.Context())
 			if err != nil {
@@ -97,11 +109,13 @@ is no failure. Names are given to who comes first.`,
 			if command.Flags().Changed("shard") {
 				registration.Shard, registration.Pinned = ledger.ShardID(shard), true
 			}
-			return options.postWith(ctx, command, nodes, []client.Key{key}, ledger.Transaction{Registrations: []ledger.Registration{registration}}, level)
+			signers[0] = key
+			return options.postWith(ctx, command, nodes, signers, ledger.Transaction{Registrations: []ledger.Registration{registration}}, level)
 		},
 		ValidArgsFunction: keyCompletion(&options.keys),
 	}
 	options.bind(command)
+	command.Flags().StringVar(&operator, "operator", "", "file with an operator's key, where the chain has its operators register organisations")
 	command.Flags().Uint32Var(&shard, "shard", 0, "shard that keeps the organisation's accounts (default chosen by its name)")
 	return command
 }

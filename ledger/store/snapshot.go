@@ -28,7 +28,7 @@ const (
 func (s *Store) Absent() ledger.Height { return s.absent }
 
 func (s *Store) errAbsent(height ledger.Height) error {
-	return fmt.Errorf("block %d: %w (block %d): ask another node", height, ErrAbsent, s.absent)
+	return fmt.Errorf("store: block %d lies %w (block %d): ask another node", height, ErrAbsent, s.absent)
 }
 
 // loadAbsent reads where the store began.
@@ -52,7 +52,7 @@ func (s *Store) loadAbsent(head ledger.Height) error {
 // with the state or the chain. ErrNotFound while there is no block, ErrAbsent where the store itself began with a snapshot.
 func (s *Store) WriteSnapshot(ctx context.Context, to io.Writer) (head Head, err error) {
 	if s.absent > 0 {
-		return Head{}, fmt.Errorf("no snapshot here: %w (block %d): ask another node", ErrAbsent, s.absent)
+		return Head{}, fmt.Errorf("store: no snapshot can be made here: the blocks that it needs lie %w (block %d): ask another node", ErrAbsent, s.absent)
 	}
 	if err := s.Sync(); err != nil {
 		return Head{}, err

@@ -31,7 +31,7 @@ func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Op
 
 func (s *Store) verify(ctx context.Context, progress func(height, head ledger.Height)) error {
 	if s.absent > 0 {
-		return fmt.Errorf("%w (block %d): its blocks cannot be executed again from the genesis; what is here was checked when it was opened", ErrAbsent, s.absent)
+		return fmt.Errorf("store: the blocks cannot be executed again from the genesis, since they lie %w (block %d); what is here was checked when it was opened", ErrAbsent, s.absent)
 	}
 	state, head := ledger.NewState(s.genesis), s.AppendedHeight()
 	parent := ledger.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
