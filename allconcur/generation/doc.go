@@ -27,6 +27,8 @@
 // alone and those of b alone; and its majority of b, frozen before run k+1, keeps that from delivering anything, so d never comes to be. One that sees run k+1 needs a majority of b, and one of d when that is
 // shown; by the same argument, one run later, neither those of a alone (that excluded run k+1) nor those beyond d exist beside it. A change that is only in a tail is no exception: the group that begins with it counts with the
 // new membership, and those who do not know it have a majority of its neighbour.
+// So while a group changes over, that is for three rounds, and for as long as the next one has not begun, a majority of the old members as well as of the new ones has to be there; without a
+// majority of the old ones nobody could tell what they A-delivered.
 //
 // # The loop that drives it
 //

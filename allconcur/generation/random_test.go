@@ -135,10 +135,10 @@ func (w *world) settle() {
 	w.fail("the shard does not order again: %s", w)
 }
 
-// enoughUp starts members until a majority of every membership that anybody has on disk runs.
+// enoughUp starts members until a majority of every membership that anybody has on disk runs, and of every one that counts in somebody's last run: while the group changes over, both count.
 func (w *world) enoughUp() {
 	for _, n := range w.nodes {
-		for _, m := range []Membership{n.head.membership, n.stored.membership} {
+		for _, m := range []Membership{n.head.membership, n.stored.membership, n.disk.Shard} {
 			up := 0
 			for _, s := range m.Members {
 				up += truth(w.nodes[s].up)

@@ -136,10 +136,15 @@ func (s *Synod) label() {
 }
 
 // Working tells that the node's engine is about to order in a run, the first of a generation or a further eon, and that majorities are those of shard. Ready wants that saved
-// before the engine starts: from now on the node refuses to promise. It panics for a run that is Frozen: that would be a bug of the driver.
+// before the engine starts: from now on the node refuses to promise. It panics for a run that is Frozen, or of a
+// generation of which this node does not know the decision: these would be bugs of the driver. Who enters a generation in a later eon gets to know its decision as everyone does, by the ticks: whoever knows
+// it answers. It has to wait for that, since all who know it might fail then.
 func (s *Synod) Working(run Run, shard Membership) {
 	if run < s.state.Activated || s.Frozen(run) {
 		panic(fmt.Sprintf("generation: invariant broken: run %d of generation %d starts after run %d, with a promise for generation %d", run, run.Generation(), s.state.Activated, s.state.Instance))
+	}
+	if s.state.Decided == nil || s.state.Decided.Generation < run.Generation() {
+		panic(fmt.Sprintf("generation: invariant broken: run %d of generation %d starts, and its decision is not known", run, run.Generation()))
 	}
 	s.state.Activated, s.state.Shard = run, shard
 	s.remembers = true

@@ -446,7 +446,7 @@ func (w *world) next(tip *block, left []order.ServerID) []order.ServerID {
 // join lets a node that is newly a member enter its first eon.
 func (w *world) join(n *simulated) {
 	for run, g := range w.runs {
-		fits := run.Eon() > 0 && slices.Contains(g.members, n.id) && run > n.disk.Activated && n.working == 0 && !n.synod.Frozen(run)
+		fits := run.Eon() > 0 && slices.Contains(g.members, n.id) && run > n.disk.Activated && n.working == 0 && !n.synod.Frozen(run) && n.synod.Next() == run.Generation()+1
 		newly := fits && !slices.Contains(w.runs[run-1].members, n.id)
 		if newly {
 			n.pending = nil
