@@ -20,6 +20,13 @@
 //   - A failed transaction is kept in its block with its reason and changes nothing: no balance, no nonce, no record.
 //   - A block's header commits to the block before it, the transactions, their results, the signatures and the whole state.
 //
+// # Members
+//
+// Who keeps the chain is a part of the state. An operator's transaction lets one node in, or lets one go; nothing else is in it, it is alone in its bundle, and
+// execution checks its signature again. An index, once given, is that member's for ever, and a key serves one member. Between two changes lie
+// ChangeRounds rounds, in which ordering changes over to the new group; MembershipChangeIn tells it, before anything is executed, that a round has a change.
+// Membership and MembershipAt say who the members are, and were.
+//
 // # Hashes
 //
 // Everything that a browser has to check is SHA-256: ids, Merkle trees (RFC 6962, as github.com/transparency-dev/merkle has them) and block
