@@ -28,6 +28,7 @@
 //		}
 //		ready := engine.Ready()
 //		hand ready.Sends to the lanes, in order; only then act on ready.Deliveries
+//		if engine.Status().Ended { make the next eon's engine, with its round and a larger Generation }
 //	}
 //
 // All frames from one server to another, messages and notifications alike, take one FIFO lane: a notification that overtakes a message proves it lost. It has no clock, goroutine, random source or I/O. Clone and AppendState let a search copy and compare servers.
@@ -40,6 +41,10 @@
 //	reliable.go      reliable messages and rounds         [Poke19, Algorithm 6.3; Algorithm 6.5, lines 67-91; Algorithm 5.1]
 //	notification.go  failure notifications                [Poke19, Algorithm 6.4]
 //	tracking.go      tracking digraphs, early termination [Poke19, Algorithm 6.6; Algorithm 5.1, lines 19-38; section 5.5.1.2]
+//	suspicion.go     suspicions that are taken back       [Poke19, sections 5.2.1.2 and 6.3.3.1]
+//	vote.go          votes: when a round may be A-delivered under ◇P [Poke19, section 5.2.1.2, mended]
+//	ballot.go        the votes that a server knows
+//	eon.go           the end of an eon                    [Poke19, section 6.3.3.2]
 //	transition.go    the transitions between states       [Poke19, section 6.2.2]
 //	delivery.go      what is A-delivered when             [Poke19, sections 6.2.3 and 6.4.2]
 //	overlay.go       whom to send what
@@ -48,22 +53,40 @@
 //
 // # What always holds
 //
-// Under the assumptions of the papers (lanes are reliable and FIFO, at most f servers fail, the failure detector is perfect, P): validity, uniform agreement,
-// uniform total order and integrity. f is digraph.Tolerated(G_R), so that n > 2f. Config.NonUniform drops "uniform" for unreliable rounds. Where a crash loses
-// frames that were handed to the lanes, "uniform" does not cover what the crashed server A-delivered last; the survivors agree all the same.
+// Under ◇P, the default (Config.Detector), whatever the detectors say and the network delays or loses, and whoever crashes, as long as no server forgets:
 //
-//   - Rounds are A-delivered in order, each once. A reliable round is A-delivered when it is complete. An unreliable round r is A-delivered when round r+1 is
-//     complete and a majority of the initial group, this server included, runs round r+2, or reruns r+1. The paper asks for f servers; with a majority
-//     no two halves of a group can disagree about r.
-//   - A batch that a server A-broadcasts in a round is A-delivered in that round, whatever is rolled back, unless the server fails.
-//   - An engine sends nothing by itself but relays, notifications and reruns of its own message. An idle group is silent, and comes to rest with all
+//   - No two servers A-deliver different rounds. A server votes for at most one value of a round, for good, and a value is A-delivered with the votes of a majority of the
+//     shard at least; vote.go has the argument.
+//   - The votes of any majority (Engine.Votes) tell which values may have been A-delivered: for each round at most one. A new generation of the group starts from that.
+//   - Rounds are A-delivered in order, each once. A batch that a server A-broadcasts in a round is A-delivered in that round, whatever is rolled back, unless the server is removed.
+//
+// And while lanes are reliable and FIFO, suspicions hit servers that failed, at most f of them (digraph.Tolerated(G_R)), or are few and taken back: every server goes on, and AllConcur+
+// is in unreliable rounds again. Where decisions have split, servers stand still, with Status().Decided; where a server cannot be of any majority, it stands still with
+// OutsideMajority; where a majority went on without it, it halts. What ends a standstill is a new generation.
+//
+// Under P, with reliable FIFO lanes, at most f failures and a detector that does not err: validity, uniform agreement, uniform total order and integrity. Config.NonUniform drops
+// "uniform" for unreliable rounds. Where a crash loses frames that were handed to the lanes, "uniform" does not cover what the crashed server
+// A-delivered last; the survivors agree all the same.
+//
+// Always:
+//
+//   - An engine sends nothing by itself but relays, votes, notifications and reruns of its own message. An idle group is silent, and comes to rest with all
 //     messages A-delivered that are not empty.
-//   - Memory is bounded: two complete rounds that wait, the current one and one ahead, each of at most n messages of at most MaxPayload bytes.
+//   - Memory is bounded: two complete rounds that wait, the current one and one ahead, each of at most n messages of at most MaxPayload bytes; and for each predecessor that
+//     this server suspects under ◇P at most four rounds' messages that are held. One more, and that predecessor is not trusted again.
 //   - No frame and no suspicion makes it panic. A panic names a broken invariant and is a bug.
+//
+// # How ◇P is mended
+//
+// The dissertation's ◇P (DetectorEventualPaper) forks: f servers' messages of round r+2 A-deliver round r, which a majority behind a partition reruns (TestForkInPartition); and who decided
+// one set counts the ⟨FWD⟩ and ⟨BWD⟩ of servers that decided another. So both thresholds are majorities of the shard and more; a vote names its set; whoever decided a
+// set does not skip its round; a second phase, "a majority decided this", replaces the fast threshold where suspicions put it out of reach. Since sets are compared, it does not
+// matter which way a vote comes, and one flood goes along G_R and against it. What follows from a mistake is told by votes, so that notifications are taken from suspected
+// predecessors, as published, and a suspected predecessor's messages are not lost but held: the tracking digraphs decide how soon the sets are equal, never whether it is safe to A-deliver.
 //
 // # Where P is wrong
 //
-// Real detectors err. Three rules keep a mistake from becoming a fork wherever one server can tell; then that server halts: it A-delivers no more, every method returns
+// Under DetectorPerfect three rules keep a mistake from becoming a fork wherever one server can tell; then that server halts: it A-delivers no more, every method returns
 // order.ErrHalted and Status says why. Its driver is to stop its heartbeats, so that the others see it as failed, which by now it is.
 //
 //   - More servers are suspected or removed than the group tolerates, or less than a majority of the initial group would be left: no minority goes on alone.
@@ -74,12 +97,13 @@
 //   - A message is here that the notifications had proven lost.
 //
 // They do not make P true. A server that all its successors suspect at once, while its frames to them are under way, can A-deliver a round with its own message and the
-// others one without it, before it hears of it. Only an eventually perfect detector's protocol (forward and backward messages) closes this.
+// others one without it, before it hears of it. Only ◇P closes this.
 //
 // # Beyond the pseudocode
 //
 // The driver decides when to A-broadcast; where the paper does so at once on the first message of a round, Solicited says that it is time. A relay leaves out one successor
 // that has the message already, its origin or else whom it came from. Where the propositions of section 6.2.4.2 say that a frame cannot come from a correct
-// server, it is dropped and not asserted against, since P may be wrong. Postponed reliable messages are kept as Table 6.1, #6, has it, though with FIFO lanes none
+// server, it is dropped, and asserted against only with Config.AssertPropositions, since P may be wrong; under ◇P they do not all hold: whoever voted for [e,r] and was left behind is in
+// [[e+1,r+1]] when the others are in [e+1,r+1]. Postponed reliable messages are kept as Table 6.1, #6, has it, though under P and with FIFO lanes none
 // arrives: whatever let a predecessor complete a round, it sent on before it sent from the next.
 package allconcur

@@ -195,7 +195,7 @@ func TestExhaustiveSearch(t *testing.T) {
 					if n == 4 || engine == EngineAllConcur && payloads == 2 {
 						limit /= 10
 					}
-					s, err := runSearch(t, Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: overlays(t, n)[0]}, payloads, 0, limit)
+					s, err := runSearch(t, Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: overlays(t, n)[0], AssertPropositions: true}, payloads, 0, limit)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -2,6 +2,7 @@ package allconcur
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,28 +12,43 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestStories runs the protocol traces in testdata/stories, which read as stories. After a change that is meant, rewrite them with -rewrite and read the difference.
+// TestStories runs the protocol traces in testdata/stories (under P) and testdata/eventual (under ◇P), which read as stories. After a change that is meant, rewrite them with -rewrite and read the difference.
 //
-//	group engine=allconcur+ servers=3 [degree=3] [nonuniform]   a new group, over the complete digraph or GS(n,d)
+//	group engine=allconcur+ servers=3 [degree=3] [nonuniform] [detector=perfect|eventual|eventual-paper]   a new group, over the complete digraph or GS(n,d)
 //	broadcast server=0 [payload=x]                              A-broadcast
 //	deliver from=0 to=1 [frames=2]                              hand over the next frames of a channel, all without a number
-//	flow [only=deliveries] [to=1]                               hand over all frames, and what follows from them, channel by channel
+//	flow [only=deliveries|nothing] [to=1] [within=(0,1)]                    hand over all frames, and what follows from them, channel by channel
 //	settle [only=deliveries]                                    flow, with A-broadcasts of empty messages wherever they are due
 //	crash server=0 [after=2]                                    at once, or when that many more frames got out
 //	suspect server=1 of=0                                       server 1's failure detector suspects server 0
-//	inject from=0 to=1 kind=bcast|rbcast|fail ...               a frame that nobody sent
+//	trust server=1 of=0                                         and no longer
+//	cut side=(0,1)                                               what is under way between the two sides is lost for good
+//	inject from=0 to=1 kind=bcast|rbcast|fwd|fail ...             a frame that nobody sent
 //	status [server=0]                                           every server's state, or one's
 func TestStories(t *testing.T) {
 	t.Parallel()
-	datadriven.Walk(t, "testdata/stories", func(t *testing.T, path string) {
-		s := &story{t: t}
-		datadriven.RunTest(t, path, s.command)
-	})
+	for folder, detector := range map[string]Detector{"testdata/stories": DetectorPerfect, "testdata/eventual": DetectorEventual} {
+		datadriven.Walk(t, folder, func(t *testing.T, path string) {
+			s := &story{t: t, detector: detector.String()}
+			datadriven.RunTest(t, path, s.command)
+		})
+	}
+}
+
+func detectorNamed(name string) Detector {
+	for d := range detectorEnd {
+		if d.String() == name {
+			return d
+		}
+	}
+	return detectorEnd
 }
 
 type story struct {
 	t *testing.T
 	w *network
+	// detector is the one of groups that name none.
+	detector string
 }
 
 func (s *story) command(t *testing.T, d *datadriven.TestData) string {
@@ -42,6 +58,9 @@ func (s *story) command(t *testing.T, d *datadriven.TestData) string {
 	s.w.trace.Reset()
 	err := s.act(d)
 	text := s.w.trace.String()
+	if hasArgument(d, "only", "nothing") {
+		text = ""
+	}
 	if hasArgument(d, "only", "deliveries") {
 		text = onlyDeliveries(text)
 	}
@@ -55,7 +74,7 @@ func (s *story) command(t *testing.T, d *datadriven.TestData) string {
 }
 
 func (s *story) group(d *datadriven.TestData) string {
-	config := Config{Detector: DetectorPerfect, Engine: argument(d, "engine", EngineAllConcurPlus), Servers: s.number(d, "servers", 3), NonUniform: d.HasArg("nonuniform"), Generation: 1}
+	config := Config{Detector: detectorNamed(argument(d, "detector", s.detector)), Engine: argument(d, "engine", EngineAllConcurPlus), Servers: s.number(d, "servers", 3), NonUniform: d.HasArg("nonuniform"), Generation: 1}
 	var err error
 	if degree := s.number(d, "degree", 0); degree > 0 {
 		config.Reliable, err = digraph.GS(config.Servers, degree)
@@ -87,7 +106,7 @@ func (s *story) act(d *datadriven.TestData) error {
 		from, to := s.number(d, "from", 0), s.number(d, "to", 0)
 		return s.deliver(from, to, s.number(d, "frames", len(w.channels[from*w.n()+to])))
 	case "flow":
-		return s.flow(s.number(d, "to", -1))
+		return s.flow(s.number(d, "to", -1), listArgument(d, "within"))
 	case "settle":
 		return s.settle()
 	case "crash":
@@ -96,6 +115,11 @@ func (s *story) act(d *datadriven.TestData) error {
 		}
 	case "suspect":
 		if err := w.engines[server].Suspect(order.ServerID(s.number(d, "of", 0))); err != nil {
+			return err
+		}
+		w.pump(server)
+	case "trust":
+		if err := w.engines[server].Trust(order.ServerID(s.number(d, "of", 0))); err != nil {
 			return err
 		}
 		w.pump(server)
@@ -121,14 +145,14 @@ func (s *story) deliver(from, to, frames int) error {
 	return nil
 }
 
-// flow hands over frames channel by channel, all that a channel holds at a time, until none is under way (to one server, or at all).
-func (s *story) flow(only int) error {
+// flow hands over frames channel by channel, all that a channel holds at a time, until none is under way (to one server, among some, or at all).
+func (s *story) flow(only int, within []string) error {
 	n := s.w.n()
 	for again := true; again; {
 		again = false
 		for c := range s.w.channels {
 			frames := len(s.w.channels[c])
-			if frames == 0 || only >= 0 && c%n != only {
+			if frames == 0 || only >= 0 && c%n != only || outside(within, c/n) || outside(within, c%n) {
 				continue
 			}
 			again = true
@@ -140,9 +164,14 @@ func (s *story) flow(only int) error {
 	return nil
 }
 
+// outside reports whether a list leaves a server out; nil is of all.
+func outside(within []string, server int) bool {
+	return within != nil && !slices.Contains(within, strconv.Itoa(server))
+}
+
 func (s *story) settle() error {
 	for range 100 {
-		if err := s.flow(-1); err != nil {
+		if err := s.flow(-1, nil); err != nil {
 			return err
 		}
 		rest := true
@@ -173,6 +202,16 @@ func (s *story) inject(d *datadriven.TestData) error {
 		frame = encodeMessage(kindUnreliable, generation, epoch, round, origin, payload)
 	case "rbcast":
 		frame = encodeMessage(kindReliable, generation, epoch, round, origin, payload)
+	case "fwd":
+		set := newServerSet(s.w.n())
+		for _, p := range listArgument(d, "set") {
+			number, err := strconv.Atoi(p)
+			if err != nil {
+				return err
+			}
+			set.add(order.ServerID(number))
+		}
+		frame = encodeVote(kindForward, phaseDecided, generation, epoch, round, origin, set)
 	case "fail":
 		frame = encodeFailure(generation, order.ServerID(s.number(d, "target", 0)), order.ServerID(s.number(d, "owner", 0)), uint32(s.number(d, "sequence", 0)))
 	default:
@@ -195,8 +234,8 @@ func (s *story) status(only int) {
 		if st.Reliable {
 			state = "[" + state + "]"
 		}
-		s.w.note("%d %s members %v%s%s%s%s%s", p, state, st.Members, list(" suspected", st.Suspected), list(" awaits", st.Awaited),
-			when(st.Undelivered > 0, " undelivered "+strconv.Itoa(st.Undelivered)), when(engine.Solicited(), " solicited"), when(st.Halted != "", " halted: "+st.Halted))
+		s.w.note("%d %s members %v%s%s%s%s%s%s%s", p, state, st.Members, list(" suspected", st.Suspected), list(" awaits", st.Awaited),
+			when(st.Undelivered > 0, " undelivered "+strconv.Itoa(st.Undelivered)), when(engine.Solicited(), " solicited"), when(st.Decided, " decided"), when(engine.OutsideMajority(), " outside of a majority"), when(st.Halted != "", " halted: "+st.Halted))
 	}
 }
 
@@ -228,6 +267,16 @@ func argument(d *datadriven.TestData, key, otherwise string) string {
 		}
 	}
 	return otherwise
+}
+
+// listArgument is the values of key=(1,2).
+func listArgument(d *datadriven.TestData, key string) []string {
+	for _, a := range d.CmdArgs {
+		if a.Key == key {
+			return a.Vals
+		}
+	}
+	return nil
 }
 
 func hasArgument(d *datadriven.TestData, key, value string) bool {

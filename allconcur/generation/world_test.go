@@ -40,6 +40,15 @@ type block struct {
 	height     uint64
 	membership Membership
 	changed    uint64 // the height of the last change
+	// storedBy are those who had it on disk while they worked. That of others does not count: what they promised before may go on from less.
+	storedBy []order.ServerID
+}
+
+// storedAt notes that a node that works has a block, and all before it, on disk.
+func (b *block) storedAt(n *simulated) {
+	for ; b != nil && !slices.Contains(b.storedBy, n.id); b = b.parent {
+		b.storedBy = append(b.storedBy, n.id)
+	}
 }
 
 type content struct {
@@ -266,12 +275,12 @@ func (w *world) judge(d Decision) {
 	}
 }
 
-// durable tells whether a majority of the members has the block on disk.
+// durable tells whether a majority of the members had the block on disk while they worked.
 func (w *world) durable(b *block) bool {
 	for _, m := range []Membership{b.membership, b.parent.membership} {
 		count := 0
 		for _, member := range m.Members {
-			if w.nodes[member].stored.has(b) {
+			if slices.Contains(b.storedBy, member) {
 				count++
 			}
 		}
@@ -321,6 +330,7 @@ func (w *world) begin(n *simulated, run Run, tip *block, members []order.ServerI
 	n.synod.Working(run, g.shard)
 	ready := n.synod.Ready()
 	n.disk = ready.State
+	tip.storedAt(n)
 }
 
 // engine does one step of a node's engine, of those that the rules of voting allow.
@@ -399,6 +409,7 @@ func (w *world) deliver(n *simulated, g *groupRun) {
 		n.votes = slices.Delete(n.votes, 0, k+1)
 		if w.random.IntN(2) == 0 {
 			n.stored = n.head
+			n.stored.storedAt(n)
 		}
 		w.ends(n, g)
 		return
