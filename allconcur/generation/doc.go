@@ -15,6 +15,8 @@
 //   - No generation is decided while a majority works and makes progress: who does refuses to promise, unless the asker is itself a member of that generation that ended it in order.
 //   - Nothing that was A-delivered anywhere is lost, unless so many servers restarted at once that no majority remembers its votes; nor is then what a majority has on disk.
 //   - Bases never go back: a Prepare carries the decision that it follows, and a group of which nobody is known to have worked is followed from its own base and tail.
+//   - What is on a node's disk counts towards "a majority has it on disk" only if the node stored it while it worked: what it fetched after a promise may be
+//     left behind, since the promise did not tell of it.
 //   - A decided base can be had: an acceptor accepts only when the blocks up to the base, and the contents of the tail, are on its own disk.
 //
 // # Quorums of a membership that changes
