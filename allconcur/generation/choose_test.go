@@ -161,7 +161,7 @@ func sweep(shardSize int, fault Fault) (broken func(t *testing.T), cases int) {
 								t.Errorf("N=%d m=%d votes %v remember %b: A-delivered %v, chosen %v, %d pass", shardSize, m, votes, remember, want, tail, passing(promises, shard))
 							}, cases
 						}
-						if forgetfulToo == false && remember == 1<<shardSize-1 {
+						if !forgetfulToo && remember == 1<<shardSize-1 {
 							break
 						}
 					}
