@@ -33,7 +33,11 @@ func newBank(t *testing.T, cluster apitest.Options, options api.Options) *bank {
 	b := &bank{T: t, cluster: apitest.NewCluster(t, cluster), key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), manual: cluster.Manual}
 	b.door = apitest.Serve(t, b.cluster.Node(0), options)
 	b.client = ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, b.door.URL)
-	b.submit(ledgerdv1.Level_LEVEL_ADMITTED, b.sign(ledger.Transaction{
+	level := ledgerdv1.Level_LEVEL_DURABLE
+	if b.manual {
+		level = ledgerdv1.Level_LEVEL_ADMITTED
+	}
+	b.submit(level, b.sign(ledger.Transaction{
 		Registrations: []ledger.Registration{{Name: "bank", Keys: []ledger.PublicKey{b.public()}}},
 		Openings: []ledger.Opening{
 			{Account: "bank:mint", Issuer: true}, {Account: "bank:a", Alias: "Anna"}, {Account: "bank:b"},
