@@ -212,7 +212,11 @@ func TestBadSnapshots(t *testing.T) {
 		}
 	}
 	random := rand.New(rand.NewPCG(3, 3))
-	for range 30 {
+	attempts := 30
+	if testing.Short() {
+		attempts = 8
+	}
+	for range attempts {
 		damaged := bytes.Clone(good)
 		at := random.IntN(len(damaged))
 		if isLength(s, at) {
@@ -273,6 +277,40 @@ func isLength(s *Store, at int) bool {
 		start += ledger.HeaderSize + 8 + int(header.Transactions)*(ledger.HashSize+ledger.ResultSize)
 	}
 	return false
+}
+
+// Whatever the bytes are, either they make a store that opens, or nothing is left of them.
+func FuzzRestore(f *testing.F) {
+	s := open(f, f.TempDir(), small())
+	b := newBook(2)
+	for range 3 {
+		b.apply(f, s, 2)
+	}
+	good, head := snapshotOf(f, s)
+	f.Add(good)
+	f.Add(good[:len(good)/2])
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := filepath.Join(t.TempDir(), "store")
+		restored, err := Restore(t.Context(), dir, testGenesis(), small(), bytes.NewReader(data), func(_ ledger.Height, hash ledger.Hash) error {
+			if hash != head.Hash {
+				return ErrSnapshot
+			}
+			return nil
+		})
+		if err == nil && restored == head {
+			opened := open(t, dir, small())
+			if opened.Head() != head {
+				t.Fatalf("opened at %+v", opened.Head())
+			}
+			return
+		}
+		if !errors.Is(err, ErrSnapshot) {
+			t.Fatalf("restored %+v, %v", restored, err)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Fatal("a refused snapshot left a store")
+		}
+	})
 }
 
 func BenchmarkSnapshot(b *testing.B) {
