@@ -43,7 +43,7 @@ var rooms = []room{
 	{folder: "node/home", imports: []string{"order", "allconcur", "ledger"}, modules: []string{"github.com/knadh/koanf"}},
 	{folder: "node/control", imports: []string{"rdmanet"}},
 	{folder: "node/detector", imports: []string{"digraph", "order", "rdmanet", "node/control"}},
-	{folder: "node/driver", imports: []string{"order", "rdmanet"}},
+	{folder: "node/driver", imports: []string{"order", "allconcur", "rdmanet"}},
 	{folder: "node/mempool", imports: []string{"ledger"}},
 	{folder: "node/recovery", imports: []string{"order"}},
 	{folder: "node/pipeline", imports: []string{"order", "ledger/...", "node/api", "node/mempool"}},

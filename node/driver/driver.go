@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -49,14 +50,26 @@ type Sink interface {
 	Deliver(ctx context.Context, deliveries []order.Delivery) error
 }
 
-// Group is who takes part in a generation.
+// Group is who takes part in a run.
 type Group struct {
-	// Generation numbers the engines that this shard ever had, from 1.
+	// Generation is the number of the run: it grows with each engine that this shard ever had, from 1. A node makes it of the number of a generation and that of
+	// an eon in it, generation<<16 | eon.
 	Generation uint64
 	// FirstRound is the round that the engine begins with.
 	FirstRound order.Round
 	// Members are the places of the members in Config.Peers, ascending. Inside the engine a member is its place in this list.
 	Members []order.ServerID
+	// Shard is how many members the shard has, of which those of the group are a part; 0 stands for as many as the group. It is NewEngine's to heed.
+	Shard int
+}
+
+// Remains is what a run leaves behind in a server that is in it no more.
+type Remains struct {
+	// Votes are the engine's votes for rounds that it has not A-delivered, ascending, at most two; servers are places in Config.Peers.
+	Votes []allconcur.Vote
+	// Untaken are rounds that the engine A-delivered, for good, and that the Sink did not take any more: whoever froze the run hands them on,
+	// after what the Sink took.
+	Untaken []order.Delivery
 }
 
 // Config says what a driver connects. Host, Peers, NewEngine, FrameGeneration, Source and Sink are needed.
@@ -65,7 +78,7 @@ type Config struct {
 	Host rdmanet.Host
 	// Self is this server's place in Peers.
 	Self order.ServerID
-	// Peers are all servers that can be members of a group, this one included.
+	// Peers are all servers that can be members of a group, this one included, until SetPeers. A place may be empty.
 	Peers []rdmanet.PeerID
 	// NewEngine makes the engine of a group, in which this server has the given place.
 	NewEngine func(group Group, place order.ServerID) (order.Broadcaster, error)
@@ -80,7 +93,7 @@ type Config struct {
 	MaxBatch int
 	// InboxFrames and InboxBytes bound what was received and waits for the engine. Zero stands for the defaults.
 	InboxFrames, InboxBytes int
-	// HeldFrames bounds the frames of later generations that are held, a peer. Zero stands for DefaultHeldFrames.
+	// HeldFrames bounds the frames of later runs that are held, a peer. Zero stands for DefaultHeldFrames.
 	HeldFrames int
 	// ParkedBytes is how much may be parked for one peer before this server holds back its own batches. Zero stands for DefaultParkedBytes.
 	ParkedBytes int
@@ -91,6 +104,9 @@ type Config struct {
 	Removed func(generation uint64, servers []order.ServerID)
 	// Halted, if set, hears that a generation's engine delivers no more, and why, once its goroutine is done: it may call the driver.
 	Halted func(group Group, reason string)
+	// Ended, if set, hears that a run is over since its eon is: the Sink took all of its rounds. Members are those of the group that were not removed, as
+	// places in Config.Peers, ascending. It may call the driver, which waits for Activate with the run that follows, and holds the frames of that.
+	Ended func(group Group, members []order.ServerID)
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
 }
@@ -135,8 +151,9 @@ type Driver struct {
 	inbox  *inbox
 	status atomic.Pointer[Status]
 
-	mu      sync.Mutex // held while a generation starts or ends
-	current *running   // nil before the first activation; a frozen one stays
+	mu      sync.Mutex       // held while a run starts or ends
+	peers   []rdmanet.PeerID // as SetPeers said
+	current *running         // nil before the first activation; a frozen one stays
 	closed  bool
 	ends    sync.WaitGroup // the goroutines of all generations, their last words to Halted included
 }
@@ -151,7 +168,7 @@ func New(config Config) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{config: config, inbox: inbox}
+	d := &Driver{config: config, inbox: inbox, peers: slices.Clone(config.Peers)}
 	d.status.Store(&Status{})
 	if err := config.Host.Receive(LaneName, inbox.receive); err != nil {
 		return nil, fmt.Errorf("driver: register for lane %q: %w", LaneName, err)
@@ -159,7 +176,8 @@ func New(config Config) (*Driver, error) {
 	return d, nil
 }
 
-// Activate ends the running generation, if any, as Freeze does, and starts the engine of the group, which must be of a later one. It
+// Activate starts the engine of the group, which must be of a later run. A run that has not ended by itself ends as Freeze ends it; where it did, what its
+// slow members have yet to get of it goes before anything else to those who are in the next one, too. It
 // returns once the engine runs; frames that came for it before are next. ErrGroup, ErrClosed, the engine's own errors.
 func (d *Driver) Activate(group Group) error {
 	d.mu.Lock()
@@ -171,15 +189,18 @@ func (d *Driver) Activate(group Group) error {
 	if err != nil {
 		return err
 	}
-	d.freeze()
 	group.Members = slices.Clone(group.Members)
 	engine, err := d.config.NewEngine(group, place)
 	if err != nil {
-		return fmt.Errorf("driver: engine of generation %d: %w", group.Generation, err)
+		return fmt.Errorf("driver: engine of run %d: %w", group.Generation, err)
 	}
+	d.freeze()
 	r, err := newRunning(d, group, place, engine)
 	if err != nil {
 		return err
+	}
+	if d.current != nil && d.current.ended {
+		r.inherit(d.current)
 	}
 	d.current = r
 	d.inbox.activate(group)
@@ -187,11 +208,7 @@ func (d *Driver) Activate(group Group) error {
 	d.ends.Add(1)
 	go func() {
 		defer d.ends.Done()
-		reason := r.run()
-		close(r.done)
-		if reason != "" && d.config.Halted != nil {
-			d.config.Halted(group, reason)
-		}
+		r.live()
 	}()
 	return nil
 }
@@ -202,8 +219,8 @@ func (d *Driver) check(group Group) (order.ServerID, error) {
 		return 0, fmt.Errorf("%w: generation %d after %d", ErrGroup, group.Generation, d.current.group.Generation)
 	}
 	for i, member := range group.Members {
-		if int(member) >= len(d.config.Peers) || i > 0 && group.Members[i-1] >= member {
-			return 0, fmt.Errorf("%w: members %v are not ascending places among %d peers", ErrGroup, group.Members, len(d.config.Peers))
+		if int(member) >= len(d.peers) || d.peers[member] == "" || i > 0 && group.Members[i-1] >= member {
+			return 0, fmt.Errorf("%w: members %v are not ascending places of peers, of which there are %d", ErrGroup, group.Members, len(d.peers))
 		}
 	}
 	place, found := slices.BinarySearch(group.Members, d.config.Self)
@@ -213,22 +230,43 @@ func (d *Driver) check(group Group) (order.ServerID, error) {
 	return order.ServerID(place), nil
 }
 
-// Freeze ends the running generation, if any. When it returns, the Sink has heard the last of it.
-func (d *Driver) Freeze() {
+// SetPeers replaces the peers. One that is known keeps its place, the running group its members; the places of those that are peers no more are empty, and new peers
+// come behind. ErrConfig.
+func (d *Driver) SetPeers(peers []rdmanet.PeerID) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if int(d.config.Self) >= len(peers) || peers[d.config.Self] != d.config.Host.ID() {
+		return fmt.Errorf("%w: peer %d of %d is not the host, %s", ErrConfig, d.config.Self, len(peers), d.config.Host.ID())
+	}
+	if err := d.inbox.setPeers(peers); err != nil {
+		return err
+	}
+	d.peers = slices.Clone(peers)
+	return nil
+}
+
+// Freeze ends the running engine, if any, for good: when it returns, the Sink has heard the last of it. It tells what that leaves behind. Freezing again tells the same.
+func (d *Driver) Freeze() Remains {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.freeze()
+	if d.current == nil {
+		return Remains{}
+	}
+	return d.current.remains()
 }
 
+// freeze ends the current run, all of its goroutines but the one that tells of its end included.
 func (d *Driver) freeze() {
 	if d.current != nil {
 		d.current.cancel(errFrozen)
 		d.inbox.signal()
 		<-d.current.done
+		<-d.current.drained
 	}
 }
 
-// Close ends the running generation and all of the driver's goroutines, and waits for them. Lanes deliver into the void from then on; the host
+// Close ends the running engine and all of the driver's goroutines, and waits for them. Lanes deliver into the void from then on; the host
 // stays open. Closing again waits for the first call's end.
 func (d *Driver) Close() {
 	d.mu.Lock()
@@ -239,9 +277,15 @@ func (d *Driver) Close() {
 	d.ends.Wait()
 }
 
-// Suspect tells the engine of that generation, if it still runs, that the failure detector suspects the server. It never blocks.
+// Suspect tells the engine of that run, if it still runs, that the failure detector suspects the server. It never blocks.
 func (d *Driver) Suspect(generation uint64, server order.ServerID, cause error) {
 	d.inbox.suspect(generation, server, cause)
+}
+
+// Trust tells the engine of that run, if it still runs, that the failure detector does not suspect the server any more. It never blocks. It has no
+// effect for a server that is lost to the run.
+func (d *Driver) Trust(generation uint64, server order.ServerID) {
+	d.inbox.trust(generation, server)
 }
 
 // Status tells how the driver and its engine are doing. It is a copy at most StatusInterval old, and nobody changes it.

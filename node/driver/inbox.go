@@ -15,11 +15,12 @@ type arrival struct {
 	frame []byte
 }
 
-// suspicion is one suspected member, by its place in the group.
-type suspicion struct {
-	server order.ServerID
-	cause  error
-	lost   bool // the inbox found out itself, and takes nothing more from it
+// opinion is what somebody thinks of a member, by its place in the group.
+type opinion struct {
+	server  order.ServerID
+	trusted bool
+	cause   error // of a suspicion
+	lost    bool  // the inbox found out itself, and takes nothing more from it
 }
 
 // inbox is the queue from the lanes' goroutines, many, to the engine's, one. Whoever puts takes the lock once a batch of frames, and so does
@@ -28,7 +29,6 @@ type inbox struct {
 	framesMax, bytesMax, heldMax int
 	generationOf                 func([]byte) (uint64, error)
 	logger                       *slog.Logger
-	servers                      map[rdmanet.PeerID]order.ServerID // never changed
 
 	// wake holds a value when there is something to take.
 	wake chan struct{}
@@ -40,8 +40,9 @@ type inbox struct {
 	accepting  bool   // its engine runs
 	frames     []arrival
 	bytes      int
-	suspicions []suspicion
-	peers      []inboxPeer // by place in Config.Peers
+	opinions   []opinion
+	servers    map[rdmanet.PeerID]order.ServerID // replaced, never changed
+	peers      []*inboxPeer                      // by place in Config.Peers
 }
 
 // inboxPeer is what the inbox knows of one peer.
@@ -68,30 +69,54 @@ func newInbox(config Config) (*inbox, error) {
 		framesMax: config.InboxFrames, bytesMax: config.InboxBytes, heldMax: config.HeldFrames,
 		generationOf: config.FrameGeneration,
 		logger:       config.Logger,
-		servers:      make(map[rdmanet.PeerID]order.ServerID, len(config.Peers)),
 		wake:         make(chan struct{}, 1),
-		peers:        make([]inboxPeer, len(config.Peers)),
 	}
 	in.room.L = &in.mu
-	for i, peer := range config.Peers {
-		if _, twice := in.servers[peer]; twice {
-			return nil, fmt.Errorf("%w: peer %s is listed twice", ErrConfig, peer)
+	return in, in.setPeers(config.Peers)
+}
+
+// setPeers replaces the peers. One that keeps its place is the same peer; one that is none any more stays one until the running group's end, if it is in that.
+func (in *inbox) setPeers(peers []rdmanet.PeerID) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	servers := make(map[rdmanet.PeerID]order.ServerID, len(peers))
+	known := make([]*inboxPeer, len(peers))
+	for i, peer := range peers {
+		if _, twice := servers[peer]; twice {
+			return fmt.Errorf("%w: peer %s is listed twice", ErrConfig, peer)
 		}
-		in.servers[peer] = order.ServerID(i)
-		in.peers[i].place = -1
+		if peer != "" {
+			servers[peer] = order.ServerID(i)
+		}
+		known[i] = &inboxPeer{place: -1}
 	}
-	return in, nil
+	for peer, was := range in.servers {
+		old := in.peers[was]
+		switch is, listed := servers[peer]; {
+		case listed && is == was:
+			known[is] = old
+		case !listed && old.place >= 0 && int(was) < len(peers) && peers[was] == "":
+			servers[peer], known[was] = was, old
+		default:
+			// A frame of it may wait for room, and is to go nowhere.
+			old.banned = true
+			old.releaseHeld()
+		}
+	}
+	in.servers, in.peers = servers, known
+	in.room.Broadcast()
+	return nil
 }
 
 // receive is the lanes' receive function. It blocks while there is no room.
 func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
 	server, known := in.servers[from.ID]
 	if !known {
 		return
 	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	peer := &in.peers[server]
+	peer := in.peers[server]
 	for _, frame := range frames {
 		generation, err := in.generationOf(frame)
 		if err != nil {
@@ -126,7 +151,7 @@ func (in *inbox) full(peer *inboxPeer, generation uint64) bool {
 
 // accept queues a frame of the running generation.
 func (in *inbox) accept(server order.ServerID, incarnation rdmanet.Incarnation, frame []byte) {
-	peer := &in.peers[server]
+	peer := in.peers[server]
 	switch {
 	case peer.place < 0:
 		return
@@ -162,22 +187,38 @@ func (in *inbox) silence(server order.ServerID, cause error) {
 }
 
 func (in *inbox) noteSuspicion(server order.ServerID, cause error, lost bool) {
-	peer := &in.peers[server]
+	peer := in.peers[server]
 	if !in.accepting || peer.place < 0 || peer.suspected && !lost {
 		return
 	}
 	peer.suspected = true
-	in.suspicions = append(in.suspicions, suspicion{order.ServerID(peer.place), cause, lost})
+	in.opinions = append(in.opinions, opinion{server: order.ServerID(peer.place), cause: cause, lost: lost})
 	in.signal()
 }
 
-// suspect queues a suspicion, once a server and generation.
+// suspect queues a suspicion of a server that is not suspected.
 func (in *inbox) suspect(generation uint64, server order.ServerID, cause error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if generation == in.generation && int(server) < len(in.peers) {
 		in.noteSuspicion(server, cause, false)
 	}
+}
+
+// trust takes a suspicion back.
+func (in *inbox) trust(generation uint64, server order.ServerID) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if generation != in.generation || int(server) >= len(in.peers) {
+		return
+	}
+	peer := in.peers[server]
+	if !in.accepting || peer.place < 0 || !peer.suspected || peer.silenced {
+		return
+	}
+	peer.suspected = false
+	in.opinions = append(in.opinions, opinion{server: order.ServerID(peer.place), trusted: true})
+	in.signal()
 }
 
 // drop is silence for the engine's goroutine, which knows already.
@@ -196,16 +237,16 @@ func (in *inbox) signal() {
 }
 
 // take gives everything that waits, in exchange for an empty slice to fill.
-func (in *inbox) take(empty []arrival) ([]arrival, []suspicion) {
+func (in *inbox) take(empty []arrival) ([]arrival, []opinion) {
 	in.mu.Lock()
-	frames, suspicions := in.frames, in.suspicions
-	in.frames, in.suspicions = empty, nil
+	frames, opinions := in.frames, in.opinions
+	in.frames, in.opinions = empty, nil
 	in.bytes = 0
 	if len(frames) > 0 {
 		in.room.Broadcast()
 	}
 	in.mu.Unlock()
-	return frames, suspicions
+	return frames, opinions
 }
 
 // activate begins a generation with the frames that were held for it.
@@ -216,14 +257,14 @@ func (in *inbox) activate(group Group) {
 	in.accepting = true
 	in.clear()
 	for i := range in.peers {
-		peer := &in.peers[i]
+		peer := in.peers[i]
 		*peer = inboxPeer{place: -1, held: peer.held, heldBytes: peer.heldBytes}
 	}
 	for place, member := range group.Members {
 		in.peers[member].place = place
 	}
 	for server := range in.peers {
-		peer := &in.peers[server]
+		peer := in.peers[server]
 		held := peer.held
 		peer.releaseHeld()
 		for _, frame := range held {
@@ -250,7 +291,7 @@ func (in *inbox) end() {
 
 func (in *inbox) clear() {
 	clear(in.frames)
-	in.frames, in.suspicions, in.bytes = in.frames[:0], nil, 0
+	in.frames, in.opinions, in.bytes = in.frames[:0], nil, 0
 }
 
 // close lets every receive function return, now and later.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -25,6 +26,7 @@ type outbox struct {
 	parked  bool // a goroutine waits for room with the first frames of the queue
 	lost    bool // the lane broke, or nothing is to be sent any more
 	suspect bool // the engine was told to suspect it
+	silent  bool // nothing is taken from it any more
 }
 
 // unparked is the end of a wait for room.
@@ -138,8 +140,10 @@ func (r *running) unpark(done unparked) {
 	box.parked = false
 	r.parked--
 	switch {
-	case box.lost || r.ctx.Err() != nil:
+	case box.lost:
 		return
+	case done.err != nil && r.ctx.Err() != nil:
+		return // the frames stay in the queue
 	case done.err != nil:
 		r.lose(done.server, done.err)
 		return
@@ -151,7 +155,29 @@ func (r *running) unpark(done unparked) {
 	box.sent(done.frames, bytes)
 	r.traffic.FramesSent += uint64(done.frames)
 	r.traffic.BytesSent += uint64(bytes)
-	r.sendQueue(done.server, box)
+	if r.ctx.Err() == nil {
+		r.sendQueue(done.server, box)
+	}
+}
+
+// drain goes on with what is parked when the engine has ended, until all is sent or the run is frozen. The engine has no part in it.
+func (r *running) drain() {
+	for r.parked > 0 {
+		r.unpark(<-r.room)
+	}
+}
+
+// inherit takes over what the run before, which has ended, has yet to send to members of this one. The lanes carry it before this run's frames.
+func (r *running) inherit(before *running) {
+	for place, member := range r.group.Members {
+		was, found := slices.BinarySearch(before.group.Members, member)
+		if !found || len(before.outboxes[was].queue) == 0 || before.outboxes[was].lost {
+			continue
+		}
+		box := &r.outboxes[place]
+		box.queue, box.bytes, box.queued = before.outboxes[was].queue, before.outboxes[was].bytes, true
+		r.touched = append(r.touched, order.ServerID(place))
+	}
 }
 
 // withheld tells whether own batches wait until a slow member, which nobody suspects, has taken more.
@@ -162,24 +188,14 @@ func (r *running) withheld() bool {
 	for server := range r.outboxes {
 		box := &r.outboxes[server]
 		if box.parked && box.bytes > r.config.ParkedBytes && !box.lost && !box.suspect {
-			return !r.suspectedElsewhere(order.ServerID(server))
+			// Its failure may be agreed on only with our message.
+			return !slices.Contains(r.engine.Status().Suspected, order.ServerID(server))
 		}
 	}
 	return false
 }
 
-// suspectedElsewhere tells whether the engine knows of a suspicion of the server: its failure may be agreed on only with our message.
-func (r *running) suspectedElsewhere(server order.ServerID) bool {
-	for _, suspected := range r.engine.Status().Suspected {
-		if suspected == server {
-			r.outboxes[server].suspect = true
-			return true
-		}
-	}
-	return false
-}
-
-// lose gives up a member in this generation: its lane broke with frames that it never got, or it sent what is no frame.
+// lose gives up the way to a member in this run: its lane broke with frames that it never got. What comes from it is still of use.
 func (r *running) lose(server order.ServerID, cause error) {
 	box := &r.outboxes[server]
 	if box.lost || errors.Is(cause, context.Canceled) {
@@ -187,15 +203,24 @@ func (r *running) lose(server order.ServerID, cause error) {
 	}
 	r.abandon(box)
 	member := r.group.Members[server]
-	r.config.Logger.Warn("a server is lost to this generation", "generation", r.group.Generation, "server", member, "cause", cause)
-	r.inbox.drop(member)
+	r.config.Logger.Warn("a server is lost to this run", "run", r.group.Generation, "server", member, "cause", cause)
+	if r.ended {
+		return
+	}
 	r.suspect(server, cause)
 	if r.config.Lost != nil {
 		r.config.Lost(r.group.Generation, member, cause)
 	}
 }
 
-// abandon sends nothing more to a member in this generation. The next generation takes a fresh lane.
+// silence gives a member up in both directions: it sent what is no frame, or is there in another life.
+func (r *running) silence(server order.ServerID, cause error) {
+	r.outboxes[server].silent = true
+	r.inbox.drop(r.group.Members[server])
+	r.lose(server, cause)
+}
+
+// abandon sends nothing more to a member in this run. The next one takes a fresh lane.
 func (r *running) abandon(box *outbox) {
 	box.lost = true
 	clear(box.queue)
@@ -217,5 +242,20 @@ func (r *running) suspect(server order.ServerID, cause error) {
 		r.config.Logger.Debug("suspicion not taken", "server", r.group.Members[server], "cause", cause, "error", err)
 		return
 	}
-	r.config.Logger.Warn("a server is suspected", "generation", r.group.Generation, "server", r.group.Members[server], "cause", cause)
+	r.config.Logger.Warn("a server is suspected", "run", r.group.Generation, "server", r.group.Members[server], "cause", cause)
+}
+
+// trust takes the suspicion of a member back, unless frames are missing between it and this server.
+func (r *running) trust(server order.ServerID) {
+	box := &r.outboxes[server]
+	if !box.suspect || box.lost || box.silent {
+		return
+	}
+	box.suspect = false
+	r.progress = true
+	if err := r.engine.Trust(server); err != nil {
+		r.config.Logger.Debug("trust not taken", "server", r.group.Members[server], "error", err)
+		return
+	}
+	r.config.Logger.Warn("a server is trusted again", "run", r.group.Generation, "server", r.group.Members[server])
 }

@@ -15,7 +15,7 @@ import (
 // errFrozen is why a generation's context ends when it is frozen.
 var errFrozen = errors.New("driver: the generation was frozen")
 
-// running is one generation's engine and what surrounds it. Everything below done belongs to its goroutine.
+// running is one run's engine and what surrounds it. Everything below drained belongs to its goroutine, and to whoever holds the driver's lock when that has ended.
 type running struct {
 	driver *Driver
 	config *Config
@@ -24,7 +24,9 @@ type running struct {
 	place  order.ServerID
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	done   chan struct{}
+	done   chan struct{} // closed when the engine is done
+
+	drained chan struct{} // closed when nothing is sent any more
 
 	engine    order.Broadcaster
 	outboxes  []outbox         // by place in the group
@@ -42,6 +44,11 @@ type running struct {
 	sameNames      bool // places in the group are places in Config.Peers
 	progress       bool // something happened in this turn
 	halted         string
+	ended          bool             // the eon is over
+	epoch          order.Epoch      // of the last delivery
+	members        []order.ServerID // that are left when the eon is over, as outside
+	untaken        []order.Delivery // that the Sink did not take
+	waiting        waiting
 	status         alarm
 	statusSet      bool // its alarm is set
 	traffic        Traffic
@@ -75,7 +82,7 @@ func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broad
 	n := len(group.Members)
 	r := &running{
 		driver: d, config: &d.config, inbox: d.inbox, group: group, place: place, engine: engine,
-		done:      make(chan struct{}),
+		done: make(chan struct{}), drained: make(chan struct{}),
 		outboxes:  make([]outbox, n),
 		room:      make(chan unparked, n),
 		parkedMax: parkedFramesMax(n),
@@ -85,7 +92,7 @@ func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broad
 		if order.ServerID(i) == place {
 			continue
 		}
-		lane, err := d.config.Host.Lane(d.config.Peers[member], LaneName)
+		lane, err := d.config.Host.Lane(d.peers[member], LaneName)
 		if err != nil {
 			return nil, fmt.Errorf("driver: lane to server %d: %w", member, err)
 		}
@@ -95,41 +102,68 @@ func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broad
 	return r, nil
 }
 
-// run is the engine's goroutine. It gives why the engine halted, "" if it was frozen.
+// live is the run's goroutine.
+func (r *running) live() {
+	reason := r.run()
+	if !r.ended {
+		r.cancel(errFrozen)
+	}
+	r.publishEnd()
+	close(r.done)
+	go func() {
+		defer close(r.drained)
+		r.drain()
+		r.waits.Wait()
+	}()
+	switch {
+	case r.ended && r.config.Ended != nil:
+		r.config.Ended(r.group, r.members)
+	case reason != "" && r.config.Halted != nil:
+		r.config.Halted(r.group, reason)
+	}
+	<-r.drained
+	r.cancel(errFrozen)
+}
+
+// run drives the engine to its end. It gives why that halted, "" if it was frozen or its eon is over.
 func (r *running) run() string {
-	for r.ctx.Err() == nil && r.halted == "" {
+	for r.ctx.Err() == nil && r.halted == "" && !r.ended {
 		r.progress = false
 		r.turn()
-		if !r.progress && r.halted == "" {
+		if !r.progress && r.halted == "" && !r.ended {
 			r.wait()
 		}
 	}
-	if r.ctx.Err() != nil {
+	switch {
+	case r.ended:
 		r.halted = ""
-	} else {
-		r.config.Logger.Error("the engine halted", "generation", r.group.Generation, "reason", r.halted)
+		r.config.Logger.Info("the eon is over", "run", r.group.Generation, "members", r.members)
+	case r.ctx.Err() != nil:
+		r.halted = ""
+	default:
+		r.config.Logger.Error("the engine halted", "run", r.group.Generation, "reason", r.halted)
 	}
-	r.cancel(errFrozen)
 	r.inbox.end()
-	r.waits.Wait()
 	r.linger.stop()
 	r.status.stop()
-	r.publishEnd()
 	return r.halted
 }
 
 // turn takes what came, lets the engine work on it, and carries out what it wants.
 func (r *running) turn() {
 	r.poll()
-	frames, suspicions := r.inbox.take(r.arrivals)
+	frames, opinions := r.inbox.take(r.arrivals)
 	r.receive(frames)
 	clear(frames)
 	r.arrivals = frames[:0]
-	for _, s := range suspicions {
-		if s.lost {
-			r.lose(s.server, s.cause)
-		} else {
-			r.suspect(s.server, s.cause)
+	for _, o := range opinions {
+		switch {
+		case o.lost:
+			r.silence(o.server, o.cause)
+		case o.trusted:
+			r.trust(o.server)
+		default:
+			r.suspect(o.server, o.cause)
 		}
 	}
 	r.broadcast()
@@ -149,7 +183,7 @@ func (r *running) receive(frames []arrival) {
 	r.traffic.FramesReceived += uint64(len(frames))
 	for i := range frames {
 		from := frames[i].from
-		if r.outboxes[from].lost {
+		if r.outboxes[from].silent {
 			continue
 		}
 		r.traffic.BytesReceived += uint64(len(frames[i].frame))
@@ -162,12 +196,12 @@ func (r *running) receive(frames []arrival) {
 // refused handles an error of Receive: only malformed frames give one, and engines that halted.
 func (r *running) refused(from order.ServerID, err error) {
 	if errors.Is(err, order.ErrHalted) {
-		r.checkHalted()
+		r.checkEnd()
 		return
 	}
-	r.config.Logger.Error("malformed frame: nothing more is taken from this server in this generation", "generation", r.group.Generation,
+	r.config.Logger.Error("malformed frame: nothing more is taken from this server in this run", "run", r.group.Generation,
 		"server", r.group.Members[from], "error", err)
-	r.lose(from, err)
+	r.silence(from, err)
 }
 
 // broadcast A-broadcasts if the engine may and there is a reason to.
@@ -273,18 +307,27 @@ func (r *running) deliver(deliveries []order.Delivery) {
 			r.removed(delivery)
 		}
 	}
-	if err := r.config.Sink.Deliver(r.ctx, deliveries); err != nil && r.ctx.Err() == nil {
-		r.halt(fmt.Sprintf("deliveries not taken: %v", err))
+	if err := r.config.Sink.Deliver(r.ctx, deliveries); err != nil {
+		r.untaken = deliveries
+		if r.ctx.Err() == nil {
+			r.halt(fmt.Sprintf("deliveries not taken: %v", err))
+		}
+		return
+	}
+	// Only a reliable round ends an eon, which begins an epoch.
+	if last := deliveries[len(deliveries)-1].Epoch; last != r.epoch {
+		r.epoch = last
+		r.checkEnd()
 	}
 }
 
 // removed notes who left the group. What is on their lanes already stays there: one that lives after all may learn from it that it was removed.
 func (r *running) removed(delivery order.Delivery) {
-	r.config.Logger.Warn("servers were removed from the group", "generation", r.group.Generation, "round", delivery.Round,
+	r.config.Logger.Warn("servers were removed from the group", "run", r.group.Generation, "round", delivery.Round,
 		"servers", delivery.Removed)
 	for _, server := range delivery.Removed {
 		if server == r.group.Members[r.place] {
-			r.checkHalted()
+			r.checkEnd()
 			continue
 		}
 		place, _ := slices.BinarySearch(r.group.Members, server)
@@ -292,7 +335,7 @@ func (r *running) removed(delivery order.Delivery) {
 		if box.parked {
 			r.abandon(box)
 		}
-		box.lost = true
+		box.lost, box.silent = true, true
 		box.queue, box.bytes = nil, 0
 		r.inbox.drop(server)
 	}
@@ -322,7 +365,7 @@ func (r *running) poll() {
 	if r.status.rang.Load() {
 		r.status.rang.Store(false)
 		r.statusSet = false
-		r.checkHalted()
+		r.checkEnd()
 		r.publish()
 	}
 	for r.parked > 0 {
@@ -336,10 +379,13 @@ func (r *running) poll() {
 	}
 }
 
-// checkHalted ends the loop if the engine delivers no more.
-func (r *running) checkHalted() {
-	if reason := r.engine.Status().Halted; reason != "" {
-		r.halt(reason)
+// checkEnd ends the loop if the engine delivers no more.
+func (r *running) checkEnd() {
+	switch status := r.engine.Status(); {
+	case status.Halted != "":
+		r.halt(status.Halted)
+	case status.Ended:
+		r.ended, r.members = true, r.outside(status.Members)
 	}
 }
 
@@ -348,31 +394,4 @@ func (r *running) halt(reason string) {
 	if r.halted == "" {
 		r.halted = reason
 	}
-}
-
-// publish makes the status visible.
-func (r *running) publish() {
-	status := &Status{Group: r.group, Running: true, Halted: r.halted, Engine: r.engine.Status(), Traffic: r.traffic}
-	status.Engine.Members = r.outside(status.Engine.Members)
-	status.Engine.Suspected = r.outside(status.Engine.Suspected)
-	status.Engine.Awaited = r.outside(status.Engine.Awaited)
-	for place := range r.outboxes {
-		box := &r.outboxes[place]
-		if box.lost {
-			status.Lost = append(status.Lost, r.group.Members[place])
-		}
-		if box.parked {
-			status.Parked = append(status.Parked, r.group.Members[place])
-			status.ParkedBytes += box.bytes
-		}
-	}
-	r.driver.status.Store(status)
-}
-
-// publishEnd makes the last status of a generation visible.
-func (r *running) publishEnd() {
-	r.publish()
-	last := *r.driver.status.Load()
-	last.Running = false
-	r.driver.status.Store(&last)
 }
