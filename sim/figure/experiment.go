@@ -45,7 +45,8 @@ type heartbeat struct {
 
 // measurement is what an experiment found.
 type measurement struct {
-	// latency is that from A-broadcasting to A-delivering, of servers' own messages that were A-delivered in the window.
+	// latency is that from A-broadcasting to A-delivering, of servers' own messages that were A-delivered in the window. Where requests come at a rate, it is that of messages
+	// with requests in them.
 	latency spread
 	// messages and bytes are how many of them, the payloads' bytes, a server A-delivered a second in the window, on average.
 	messages, bytes float64
@@ -79,8 +80,11 @@ const (
 	timerKind = 0xffffffff << 32
 )
 
-// ownMessage is a message that a server A-broadcast and has not A-delivered.
-type ownMessage struct{ at time.Duration }
+// ownMessage is a message that a server A-broadcast and has not A-delivered. Its latency counts unless it is the empty answer of a server to whom no request came.
+type ownMessage struct {
+	at     time.Duration
+	counts bool
+}
 
 // sequencer is what engines have that A-deliver messages one by one; comparator.Sequencer says more.
 type sequencer interface {
@@ -334,7 +338,7 @@ func (r *run) broadcast(id order.ServerID) (bool, error) {
 	if err := s.engine.Broadcast(payload); err != nil {
 		return false, fmt.Errorf("A-broadcast: %w", err)
 	}
-	s.own = append(s.own, ownMessage{at: now})
+	s.own = append(s.own, ownMessage{at: now, counts: r.load.perMinute == 0 || len(payload) > 0})
 	return true, nil
 }
 
@@ -386,7 +390,7 @@ func (r *run) deliver(id order.ServerID, deliveries []order.Delivery) {
 
 // ownDelivered takes the latency of a server's oldest message under way.
 func (r *run) ownDelivered(s *server) {
-	if r.measuring {
+	if r.measuring && s.own[0].counts {
 		r.samples = append(r.samples, r.net.Now()-s.own[0].at)
 	}
 	copy(s.own, s.own[1:])

@@ -222,14 +222,14 @@ func applications(ctx context.Context, f *Figure, options Options) error {
 	for _, g := range byPlayers {
 		for _, actions := range []int64{200, 400} {
 			cases = append(cases, logpCase{
-				transport: cray, series: seriesAllConcur, group: g, panel: "apm-latency", x: float64(g.servers), warmUp: 1, window: roundsFor(g.servers),
+				transport: cray, series: seriesAllConcur, group: g, panel: "apm-latency", x: float64(g.servers), warmUp: 2, window: roundsFor(g.servers),
 				load: load{perMinute: actions, requestBytes: requestBytes, payloadMax: 1 << 20},
 			})
 		}
 	}
 	for _, g := range bySystems {
 		for _, rate := range rates {
-			if g.servers >= 512 && rate != 1e6 && rate != 1e8 {
+			if g.servers >= 512 && rate != 1e6 {
 				continue // each of these runs takes a minute
 			}
 			cases = append(cases, logpCase{
@@ -274,7 +274,7 @@ func applications(ctx context.Context, f *Figure, options Options) error {
 }
 
 // roundsFor is how many rounds a LogP figure measures.
-func roundsFor(servers int) int { return max(2, min(12, 1024/servers)) }
+func roundsFor(servers int) int { return max(1, min(12, 512/servers)) }
 
 // batching is figure 5.14.
 func batching(ctx context.Context, f *Figure, options Options) error {
@@ -302,7 +302,7 @@ func batching(ctx context.Context, f *Figure, options Options) error {
 	for _, g := range all {
 		for _, p := range panels {
 			for batch := 1; batch <= top; batch *= step {
-				if g.servers > 256 && (p.series == seriesPaxos || batch != 1<<7 && batch != 1<<11 && batch != 1<<15) || g.servers > 64 && batch%8 != 0 && batch%8 != 1 {
+				if g.servers > 256 && (p.series == seriesPaxos || batch != 1<<7 && batch != 1<<11) || g.servers > 64 && batch != 1 && batch != 1<<7 && batch != 1<<11 && batch != top {
 					continue // the largest groups' runs are dear
 				}
 				cases = append(cases, logpCase{
