@@ -77,6 +77,9 @@ func TestThroughputStaysWithinTheLinks(t *testing.T) {
 // The ratios of figure 6.6 as sanity ranges, for one size.
 func TestRatios(t *testing.T) {
 	t.Parallel()
+	if raceEnabled {
+		t.Skip("a million events")
+	}
 	g := mustGroup(t, 72)
 	results := map[string]measurement{}
 	for _, series := range []string{seriesPlus, seriesPlusEarly, seriesAllConcur, seriesEarlyAgree, seriesAllGather, seriesLCR} {
