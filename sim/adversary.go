@@ -256,6 +256,9 @@ func (s *simulation) armCrash(number int) {
 	if server.crashed || s.now > s.faultsEnd {
 		return
 	}
+	if s.life != nil && (server.member.left || !s.mayCrash(c.server)) {
+		return
+	}
 	for to := range order.ServerID(s.options.Servers) {
 		if c.slows == slowAll || c.slows == slowLast && to == c.favoured {
 			s.network.link(c.server, to).extra += c.slow
@@ -292,11 +295,17 @@ func (s *simulation) crash(id order.ServerID) {
 	s.crashed++
 	s.trace.note(s.now, 100, uint64(id))
 	s.trace.say(s.now, "%d crashes", id)
-	s.history.Fail(id)
+	if s.life == nil {
+		s.history.Fail(id)
+	}
 	if s.options.LoseTails {
 		s.loseTails(id)
 	}
-	s.detector.crash(s, id)
+	if s.life != nil {
+		s.crashProcess(id)
+	} else {
+		s.detector.crash(s, id)
+	}
 	for number := range s.plan {
 		if c := &s.plan[number]; c.after >= 0 && !c.heard && s.plan[c.after].server == id {
 			s.queue.push(event{at: s.now + c.wait, kind: arming, server: c.server, number: number})
@@ -304,42 +313,35 @@ func (s *simulation) crash(id order.ServerID) {
 	}
 }
 
-// sendSome puts on the links what gets out as a server crashes.
-func (s *simulation) sendSome(id order.ServerID, sends []order.Send, c *crash) {
+// hop is one sending of a crash: the item goes to one receiver.
+type hop struct {
+	to   order.ServerID
+	item int
+}
+
+// sendSome puts on the links what gets out as a server crashes, of some items and all their hops in order.
+func (s *simulation) sendSome(items int, hops []hop, c *crash, put func(hop)) {
 	random := s.adversary
 	switch c.cut {
 	case cutAll:
 	case cutPrefix:
-		total := 0
-		for _, send := range sends {
-			total += len(send.To)
-		}
-		remaining := random.IntN(total + 1)
-		for _, send := range sends {
-			for _, to := range send.To {
-				if remaining == 0 {
-					return
-				}
-				remaining--
-				s.send(id, to, send.Frame)
-			}
+		for _, h := range hops[:random.IntN(len(hops)+1)] {
+			put(h)
 		}
 	case cutLinks, cutToOne:
-		quota := make([]int, s.options.Servers) // frames that each receiver still gets
+		quota := make([]int, len(s.servers)) // items that each receiver still gets
 		for to := range quota {
 			switch {
 			case c.cut == cutLinks && random.IntN(2) == 0:
-				quota[to] = random.IntN(len(sends) + 1)
+				quota[to] = random.IntN(items + 1)
 			case c.cut == cutToOne && order.ServerID(to) == c.favoured:
-				quota[to] = len(sends)
+				quota[to] = items
 			}
 		}
-		for _, send := range sends {
-			for _, to := range send.To {
-				if quota[to] > 0 {
-					quota[to]--
-					s.send(id, to, send.Frame)
-				}
+		for _, h := range hops {
+			if quota[h.to] > 0 {
+				quota[h.to]--
+				put(h)
 			}
 		}
 	}

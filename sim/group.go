@@ -16,8 +16,14 @@ type Group struct {
 	Servers int
 	// NonUniform asks for non-uniform broadcast.
 	NonUniform bool
-	// Fault plants a bug in every engine.
-	Fault allconcur.Fault
+	// Faults are the kinds of fault that a run may have; 0 is FaultCrash.
+	Faults Faults
+	// Detector is what the engines take their detector for; the zero value is an eventually perfect one. With allconcur.DetectorPerfect and crashes alone, a
+	// run is one run of the engines, without generations and eons. allconcur.DetectorEventualPaper goes without generations, and only safety is asked.
+	Detector allconcur.Detector
+	// Fault plants a bug in every engine, PromiseNotFrozen one in whoever promises a generation: its engine goes on.
+	Fault            allconcur.Fault
+	PromiseNotFrozen bool
 }
 
 // Options returns the options that run the group, without a seed: as many crashes as it tolerates, everything else left to the seed. The reliable
@@ -32,13 +38,19 @@ func (g Group) Options() (Options, error) {
 	}
 	config := allconcur.Config{
 		Engine: g.Engine, Servers: g.Servers, Reliable: reliable, NonUniform: g.NonUniform, MaxPayload: payloadMaxDefault, Fault: g.Fault,
-		Detector: allconcur.DetectorPerfect,
+		Detector: g.Detector,
+	}
+	if g.Faults == 0 {
+		g.Faults = FaultCrash
+	}
+	if g.Detector == allconcur.DetectorPerfect && g.Faults&(FaultSuspect|FaultPartition|FaultPause) != 0 {
+		return Options{}, fmt.Errorf("%w: a perfect detector makes no mistakes, so that faults are some of crash,join,leave; not %v", ErrOptions, g.Faults)
 	}
 	if err := config.Validate(); err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	return Options{
-		Servers: g.Servers, Reliable: reliable, NonUniform: g.NonUniform, Crashes: AsTolerated,
+		Servers: g.Servers, Reliable: reliable, NonUniform: g.NonUniform, Crashes: AsTolerated, Faults: g.Faults, Detector: g.Detector, group: g,
 		New: func(self order.ServerID) (order.Broadcaster, error) {
 			own := config
 			own.Self = self

@@ -51,6 +51,9 @@ type link struct {
 	last Instant
 	// sent and received count frames.
 	sent, received int
+	// cuts counts the partitions that cut the link; held is what has come to its end meanwhile and waits for the heal.
+	cuts int
+	held []event
 }
 
 // network is all links of a run.
@@ -59,6 +62,8 @@ type network struct {
 	climate climate
 	servers int
 	links   []link
+	// extraLast keeps a tail from multiplying what the adversary adds, so that there is a bound on how long a frame takes that detectors and synods can work with.
+	extraLast bool
 }
 
 func newNetwork(seed uint64, servers int) *network {
@@ -86,7 +91,10 @@ func (n *network) link(from, to order.ServerID) *link { return &n.links[int(from
 // put puts a frame on a link at an instant and returns when it arrives.
 func (n *network) put(from, to order.ServerID, now Instant) Instant {
 	l := n.link(from, to)
-	delay := l.base + l.extra
+	delay := l.base
+	if !n.extraLast {
+		delay += l.extra
+	}
 	if l.spread > 0 {
 		delay += Instant(n.random.Int64N(int64(l.spread)))
 	}
@@ -97,6 +105,9 @@ func (n *network) put(from, to order.ServerID, now Instant) Instant {
 				break
 			}
 		}
+	}
+	if n.extraLast {
+		delay += l.extra
 	}
 	l.last = max(now+delay, l.last+1)
 	l.sent++
@@ -126,7 +137,7 @@ func (s *simulation) send(from, to order.ServerID, frame []byte) {
 
 // loseTails loses the last frames under way from a server that crashes: on each link, those that would arrive after a random instant.
 func (s *simulation) loseTails(from order.ServerID) {
-	cuts := make([]Instant, s.options.Servers)
+	cuts := make([]Instant, len(s.servers))
 	for to := range cuts {
 		l := s.network.link(from, order.ServerID(to))
 		cuts[to] = l.last

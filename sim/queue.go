@@ -23,6 +23,14 @@ const (
 	acting                      // a lazy server gets round to what it has received
 	arming                      // a planned crash becomes possible
 	loss                        // nothing: it was the arrival of a frame that is lost
+	ticking                     // a member's clock ticks, where it has something to wait for
+	reviewing                   // a detector looks again whether to suspect or to trust
+	beginning                   // a planned disturbance begins
+	ending                      // and ends
+	gossiping                   // a member tells some others where it stands
+	settling                    // the liveness phase is looked at: is there rest?
+	restarting                  // a server that crashed comes back, or a new one comes
+	wishing                     // the operator asks for a change of the membership
 )
 
 // event is something that happens to one server.
@@ -36,6 +44,8 @@ type event struct {
 	number   int            // the planned crash of an arming; the generation of a lingering
 	sum      uint32         // of an arrival: the frame's checksum as it was sent
 	frame    []byte         // of an arrival, and the payload of a submission
+	letter   *letter        // of an arrival among members
+	process  int            // of an arrival among members, a ticking, a lingering: the receiver's process; another one does not take it
 }
 
 // queue is a binary heap of events, the earliest first.

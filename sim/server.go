@@ -21,6 +21,7 @@ type server struct {
 	lingering         int
 	// removed counts the servers that this one has seen removed.
 	removed int
+	livingServer
 }
 
 // actionsMax bounds the A-broadcasts of one server in a row without any input.
@@ -107,7 +108,13 @@ func (s *simulation) carryOut(id order.ServerID, ready order.Ready) {
 	}
 	if c != nil && c.moment == sending && len(ready.Sends) > 0 {
 		if c.skip == 0 {
-			s.sendSome(id, ready.Sends, c)
+			var hops []hop
+			for item, send := range ready.Sends {
+				for _, to := range send.To {
+					hops = append(hops, hop{to, item})
+				}
+			}
+			s.sendSome(len(ready.Sends), hops, c, func(h hop) { s.send(id, h.to, ready.Sends[h.item].Frame) })
 			s.crash(id)
 			return
 		}

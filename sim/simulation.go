@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 
+	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 )
@@ -31,6 +32,11 @@ type Options struct {
 	// LoseTails makes a crash lose the last frames that the server has put on each link, as many as the seed says, as a killed process or a machine without
 	// power does. That is outside the papers' model: what the server A-delivered last may be gone with it, so only non-uniform broadcast is asked.
 	LoseTails bool
+	// Faults are the kinds of fault that the seed may draw. Without FaultCrash, Crashes is 0. Those that New makes know crashes only.
+	Faults Faults
+	// Detector is what the engines take their detector for. Under another than allconcur.DetectorPerfect, or with other faults than crashes, the shard lives on past
+	// the runs of its engines: generations, eons, new and returning members; see the package comment. It takes options that a Group made.
+	Detector allconcur.Detector
 	// Crashes bounds the planned crashes, up to Servers: AsTolerated, none at all (0), or more than the group tolerates; then only safety is asked.
 	Crashes int
 	// Rounds bounds the payloads that a server submits; 0 leaves that to the seed.
@@ -43,6 +49,7 @@ type Options struct {
 	Describe func(frame []byte) string
 
 	tolerated int
+	group     Group
 }
 
 // Result is what a run came to.
@@ -56,6 +63,8 @@ type Result struct {
 	Crashed []order.ServerID
 	// Rounds is how many rounds the furthest server A-delivered.
 	Rounds int
+	// Disturbances counts the faults other than crashes; Runs the engines' runs that delivered something, and Generations is the last one.
+	Disturbances, Runs, Generations int
 	// Events counts what happened, and Elapsed is the virtual time that it took.
 	Events  int
 	Elapsed Instant
@@ -87,6 +96,9 @@ type simulation struct {
 	history           *order.RoundHistory
 	broken            []*order.Violation
 	trace             trace
+	// life is set where the shard lives on, and done that it has come to rest.
+	life *life
+	done bool
 }
 
 // The streams of random numbers that a seed gives: one each, so that fewer crashes leave the network alone.
@@ -96,6 +108,7 @@ const (
 	adversaryStream
 	detectorStream
 	driverStream
+	disturbanceStream
 )
 
 // stream returns one of a seed's streams.
@@ -127,11 +140,18 @@ func newSimulation(options Options) (*simulation, error) {
 		return nil, err
 	}
 	s := &simulation{
-		options: options, network: newNetwork(options.Seed, options.Servers), detector: newPerfect(options.Seed, options.successors),
+		options: options, network: newNetwork(options.Seed, options.slots()), detector: newPerfect(options.Seed, options.successors),
 		servers: make([]server, options.Servers), history: order.NewRoundHistory(options.Servers), trace: newTrace(options.Trace),
 	}
 	if options.NonUniform || options.LoseTails {
 		s.history.NonUniform()
+	}
+	if options.lives() {
+		if err := s.newLife(); err != nil {
+			return nil, err
+		}
+		s.schedule()
+		return s, nil
 	}
 	for id := range s.servers {
 		engine, err := options.New(order.ServerID(id))
@@ -164,8 +184,33 @@ func (o *Options) complete() error {
 	o.tolerated = digraph.Tolerated(o.Reliable)
 	if o.Crashes == AsTolerated {
 		o.Crashes = o.tolerated
+		if o.lives() {
+			o.Crashes = (o.Servers - 1) / 2
+		}
+	}
+	if o.group.Engine != "" && !o.Faults.Has(FaultCrash) {
+		o.Crashes = 0
 	}
 	return nil
+}
+
+// joinersMax bounds the servers that join in a run.
+const joinersMax = 2
+
+// lives tells whether the shard lives on past the run of an engine.
+func (o *Options) lives() bool {
+	return o.group.Engine != "" && (!o.perfect() || o.Faults&^FaultCrash != 0)
+}
+
+// perfect tells whether the detector makes no mistakes.
+func (o *Options) perfect() bool { return o.Detector == allconcur.DetectorPerfect }
+
+// slots is how many servers a run may come to have.
+func (o *Options) slots() int {
+	if o.Faults.Has(FaultJoin) {
+		return o.Servers + joinersMax
+	}
+	return o.Servers
 }
 
 // successors are a server's in the reliable digraph.
@@ -187,6 +232,9 @@ func (s *simulation) schedule() {
 	submissions := workload(s.options.Seed, s.options.Servers, s.options.Rounds, s.options.PayloadMax)
 	span := Instant(0)
 	for _, submitted := range submissions {
+		if s.life != nil {
+			submitted.at *= s.life.pace
+		}
 		span = max(span, submitted.at)
 		s.queue.push(event{at: submitted.at, kind: submission, server: submitted.server, frame: submitted.payload})
 	}
@@ -202,7 +250,11 @@ func (s *simulation) schedule() {
 	s.faultsEnd = span + 300*millisecond
 	// A round is a few broadcasts, a broadcast at most as many hops as there are servers; slow hops are few, so this is far more than is needed.
 	s.timeUp = s.faultsEnd + 10*second + Instant(len(submissions)+10)*20*s.network.slowest()
-	s.trace.say(0, "%d servers, seed %d, %s network, %s: %s", s.options.Servers, s.options.Seed, s.network.climate.name, strategy, describePlan(s.plan))
+	if s.life != nil {
+		s.begin(span)
+		s.timeUp += s.faultsEnd
+	}
+	s.trace.say(0, "%d servers, seed %d, %s network, %s: %s", s.options.Servers, s.options.Seed, s.network.climate.name, strategy, s.describePlans())
 }
 
 // over tells that something is broken for good, and the run need not go on.
@@ -213,17 +265,21 @@ func (s *simulation) run() {
 	defer s.recoverPanic()
 	submitted := len(s.queue.events)
 	limit := eventsMax * (submitted + 10) * (s.options.Servers + 10)
-	for len(s.queue.events) > 0 && !s.over() {
+	for len(s.queue.events) > 0 && !s.over() && !s.done {
 		e := s.queue.pop()
 		s.now, s.current = e.at, e.server
 		s.events++
 		if s.now > s.timeUp || s.events > limit {
-			s.judgeProgress(true)
+			s.judgeTimeUp()
 			return
+		}
+		if s.life != nil {
+			s.live(e)
+			continue
 		}
 		s.handle(e)
 	}
-	if s.over() {
+	if s.over() || s.done {
 		return
 	}
 	if s.crashed > s.options.tolerated {
@@ -232,6 +288,25 @@ func (s *simulation) run() {
 	}
 	s.broken = s.history.Judge(order.AtRest)
 	s.judgeProgress(false)
+}
+
+// judgeTimeUp judges a run that has not come to rest in time.
+func (s *simulation) judgeTimeUp() {
+	switch {
+	case s.life == nil:
+		s.judgeProgress(true)
+	case !s.beyond() && s.life.setting.synod:
+		s.judgeRestless()
+	}
+}
+
+// describePlans tells all that is planned on a line.
+func (s *simulation) describePlans() string {
+	text := describePlan(s.plan)
+	if s.life != nil && len(s.life.disturbances) > 0 {
+		text += "; " + describeDisturbances(s.life.disturbances)
+	}
+	return text
 }
 
 // handle lets one event happen.
@@ -263,13 +338,20 @@ func (s *simulation) handle(e event) {
 func (s *simulation) result() Result {
 	result := Result{
 		Seed: s.options.Seed, Violations: s.broken, Events: s.events, Elapsed: s.now, Hash: s.trace.hash,
-		Schedule: fmt.Sprintf("%s network; %s", s.network.climate.name, describePlan(s.plan)),
+		Schedule: fmt.Sprintf("%s network; %s", s.network.climate.name, s.describePlans()),
 	}
 	for id := range s.servers {
-		result.Rounds = max(result.Rounds, s.history.Rounds(order.ServerID(id)))
-		if s.servers[id].crashed {
+		if s.life == nil {
+			result.Rounds = max(result.Rounds, s.history.Rounds(order.ServerID(id)))
+		}
+		if s.servers[id].crashed || s.servers[id].crashes > 0 {
 			result.Crashed = append(result.Crashed, order.ServerID(id))
 		}
+	}
+	if s.life != nil {
+		result.Rounds = int(s.life.chain.height())
+		result.Runs, result.Generations = s.life.runs, int(s.life.chain.group.run.generation())
+		result.Disturbances = len(s.life.disturbances)
 	}
 	return result
 }

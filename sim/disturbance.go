@@ -1,0 +1,188 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// disturbance is one planned fault other than a crash. It has an end; what a detector makes of it comes by itself.
+type disturbance struct {
+	kind Faults
+	at   Instant
+	// until is when it ends: a partition heals, a pause is over, a suspicion is taken back, a new server gets its process, one that left comes back.
+	until Instant
+	// server is who pauses, is suspected, joins or leaves.
+	server order.ServerID
+	// links are those that a partition cuts or, to the observer, a false suspicion concerns.
+	links [][2]order.ServerID
+	text  string
+}
+
+// disturber plans the disturbances of a run, each kind from a stream of its own, so that leaving one kind out leaves the others alone.
+type disturber struct {
+	options *Options
+	random  *rand.Rand
+	span    Instant
+	plan    []disturbance
+}
+
+// planDisturbances plans what the options allow.
+func planDisturbances(options *Options, span Instant) []disturbance {
+	d := &disturber{options: options, span: span}
+	for bit, kind := range []struct {
+		fault Faults
+		plan  func(*disturber)
+	}{
+		{FaultSuspect, (*disturber).suspicions}, {FaultPartition, (*disturber).partitions}, {FaultPause, (*disturber).pauses},
+		{FaultJoin, (*disturber).joins}, {FaultLeave, (*disturber).leaves},
+	} {
+		d.random = stream(options.Seed, disturbanceStream+uint64(bit))
+		if options.Faults.Has(kind.fault) && d.random.IntN(8) > 0 {
+			kind.plan(d)
+		}
+	}
+	slices.SortStableFunc(d.plan, func(a, b disturbance) int { return int(a.at - b.at) })
+	return d.plan
+}
+
+// server draws one of the first members.
+func (d *disturber) server() order.ServerID { return order.ServerID(d.random.IntN(d.options.Servers)) }
+
+// add plans a disturbance from a drawn moment on, for a while that is short, middling or long.
+func (d *disturber) add(kind Faults, server order.ServerID, links [][2]order.ServerID, text string) {
+	at := between(0, d.span)(d.random)
+	while := []func(*rand.Rand) Instant{
+		between(100*microsecond, 3*millisecond), between(3*millisecond, 60*millisecond), between(60*millisecond, 800*millisecond),
+	}[d.random.IntN(3)](d.random)
+	d.plan = append(d.plan, disturbance{kind: kind, at: at, until: at + while, server: server, links: links,
+		text: fmt.Sprintf("%s from %v for %v", text, at, while)})
+}
+
+// suspicions plans that a server is suspected though it works: by one other, by all, or by many of each other.
+func (d *disturber) suspicions() {
+	for range 1 + d.random.IntN(5) {
+		server := d.server()
+		switch d.random.IntN(4) {
+		case 0:
+			observer := d.server()
+			d.add(FaultSuspect, server, [][2]order.ServerID{{server, observer}}, fmt.Sprintf("%d suspected by %d", server, observer))
+		case 1, 2:
+			d.add(FaultSuspect, server, d.between([]order.ServerID{server}, d.all(), false), fmt.Sprintf("%d suspected by all", server))
+		case 3:
+			var links [][2]order.ServerID
+			for _, link := range d.between(d.all(), d.all(), false) {
+				if d.random.IntN(3) == 0 {
+					links = append(links, link)
+				}
+			}
+			d.add(FaultSuspect, server, links, "a third of all pairs suspected")
+		}
+	}
+}
+
+// partitions plans cuts: a server is isolated, or cannot be heard, or hears nothing; one link breaks; the servers fall into two or three parts.
+func (d *disturber) partitions() {
+	for range 1 + d.random.IntN(3) {
+		server := d.server()
+		alone := []order.ServerID{server}
+		switch d.random.IntN(7) {
+		case 0, 1:
+			d.add(FaultPartition, server, d.between(alone, d.all(), true), fmt.Sprintf("%d isolated", server))
+		case 2:
+			d.add(FaultPartition, server, d.between(alone, d.all(), false), fmt.Sprintf("%d unheard", server))
+		case 3:
+			d.add(FaultPartition, server, d.between(d.all(), alone, false), fmt.Sprintf("%d deaf", server))
+		case 4:
+			other := d.server()
+			d.add(FaultPartition, server, d.between(alone, []order.ServerID{other}, d.random.IntN(2) == 0), fmt.Sprintf("%d cut from %d", server, other))
+		default:
+			parts := d.parts(2 + d.random.IntN(2))
+			var links [][2]order.ServerID
+			for i := range parts {
+				for j := range parts[:i] {
+					links = append(links, d.between(parts[i], parts[j], true)...)
+				}
+			}
+			d.add(FaultPartition, server, links, fmt.Sprintf("partition %v", parts))
+		}
+	}
+}
+
+// pauses plans that servers stand still.
+func (d *disturber) pauses() {
+	for range 1 + d.random.IntN(3) {
+		server := d.server()
+		d.add(FaultPause, server, nil, fmt.Sprintf("%d pauses", server))
+	}
+}
+
+// joins plans that new servers are taken into the membership; each gets its process a while afterwards.
+func (d *disturber) joins() {
+	for number := range 1 + d.random.IntN(joinersMax) {
+		server := order.ServerID(d.options.Servers + number)
+		d.add(FaultJoin, server, nil, fmt.Sprintf("%d joins", server))
+	}
+}
+
+// leaves plans that members leave for good. Two remain.
+func (d *disturber) leaves() {
+	if d.options.Servers < 3 {
+		return
+	}
+	leaving := make(map[order.ServerID]bool)
+	for range 1 + d.random.IntN(min(2, d.options.Servers-2)) {
+		if server := d.server(); !leaving[server] {
+			leaving[server] = true
+			d.add(FaultLeave, server, nil, fmt.Sprintf("%d leaves", server))
+		}
+	}
+}
+
+// all lists all servers, those that may join too.
+func (d *disturber) all() []order.ServerID {
+	var all []order.ServerID
+	for s := range d.options.slots() {
+		all = append(all, order.ServerID(s))
+	}
+	return all
+}
+
+// parts puts each server into one of some parts.
+func (d *disturber) parts(number int) [][]order.ServerID {
+	parts := make([][]order.ServerID, number)
+	for _, s := range d.all() {
+		part := d.random.IntN(number)
+		parts[part] = append(parts[part], s)
+	}
+	return parts
+}
+
+// between lists the links from some servers to others, and back where both ways are asked for.
+func (d *disturber) between(from, to []order.ServerID, both bool) [][2]order.ServerID {
+	var links [][2]order.ServerID
+	for _, f := range from {
+		for _, t := range to {
+			if f == t {
+				continue
+			}
+			links = append(links, [2]order.ServerID{f, t})
+			if both {
+				links = append(links, [2]order.ServerID{t, f})
+			}
+		}
+	}
+	return links
+}
+
+// describeDisturbances tells a plan on a line.
+func describeDisturbances(plan []disturbance) string {
+	lines := make([]string, len(plan))
+	for i := range plan {
+		lines[i] = plan[i].text
+	}
+	return strings.Join(lines, "; ")
+}
