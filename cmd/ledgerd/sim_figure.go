@@ -52,9 +52,9 @@ time is in the latter, as in the dissertation.
 The figure comes as a table; with --json as one object a point, one a line; with
 --out as the files figure-NUMBER.txt, .json and .svg in a directory. The
 notes below the table state the ratios beside the dissertation's. The same
-command gives the same figure, on every machine. Whole figures take minutes, up
-to half an hour on two processors; --quick makes a smaller one in less than a
-minute.`,
+command gives the same figure, on every machine. Whole figures take up to ten
+minutes on two processors and 3 GB of memory; --quick makes a smaller one in less
+than a minute.`,
 		Example: `  # AllConcur+ beside five other algorithms, small groups
   ledgerd sim figure 6.6 --quick
 
@@ -92,9 +92,6 @@ minute.`,
 
 // run makes the figure and prints it.
 func (o figureOptions) run(ctx context.Context, number string, out, progress io.Writer) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	report, finish := newFigureProgress(progress, number)
 	made, err := figure.Make(ctx, number, figure.Options{Quick: o.quick, Progress: report})
 	finish()

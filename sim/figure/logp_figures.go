@@ -276,9 +276,11 @@ func applications(ctx context.Context, f *Figure, options Options) error {
 // roundsFor is how many rounds a LogP figure measures.
 func roundsFor(servers int) int { return max(1, min(12, 512/servers)) }
 
+// batchingRequest is the size of a request of figure 5.14, in bytes.
+const batchingRequest = 8
+
 // batching is figure 5.14.
 func batching(ctx context.Context, f *Figure, options Options) error {
-	const requestBytes = 8
 	cray := transport{"tcp", network.Cray}
 	sizes, top, step := []int{8, 16, 32, 64, 128, 256, 512, 1024}, 1<<15, 2
 	if options.Quick {
@@ -302,11 +304,11 @@ func batching(ctx context.Context, f *Figure, options Options) error {
 	for _, g := range all {
 		for _, p := range panels {
 			for batch := 1; batch <= top; batch *= step {
-				if g.servers > 256 && (p.series == seriesPaxos || batch != 1<<7 && batch != 1<<11) || g.servers > 64 && batch != 1 && batch != 1<<7 && batch != 1<<11 && batch != top {
-					continue // the largest groups' runs are dear
+				if !batchingIsMeasured(p.series, g.servers, batch, top) {
+					continue
 				}
 				cases = append(cases, logpCase{
-					transport: cray, series: p.series, group: g, panel: p.name, x: float64(batch), warmUp: 1, window: roundsFor(g.servers), load: load{bytes: batch * requestBytes},
+					transport: cray, series: p.series, group: g, panel: p.name, x: float64(batch), warmUp: 1, window: roundsFor(g.servers), load: load{bytes: batch * batchingRequest},
 				})
 			}
 		}
@@ -329,6 +331,19 @@ func batching(ctx context.Context, f *Figure, options Options) error {
 	f.note("%s agrees on up to %.3g Gbit/s (the dissertation: 8.6, from which the links' rate here is taken).", seriesAllConcur, best)
 	overhead(f, all, top, step)
 	return nil
+}
+
+// batchingIsMeasured leaves out what would be too dear: most messages of large groups, a leader's largest groups, and where unreliable agreement, whose servers copy
+// every message, would take more than a GiB.
+func batchingIsMeasured(series string, servers, batch, top int) bool {
+	const copiesMax = 1 << 30
+	switch {
+	case servers > 256 && (series == seriesPaxos || batch != 1<<7 && batch != 1<<11):
+		return false
+	case servers > 64 && batch != 1 && batch != 1<<7 && batch != 1<<11 && batch != top:
+		return false
+	}
+	return series != seriesUnreliable || servers*servers*batch*batchingRequest <= copiesMax
 }
 
 // overhead notes what reliability costs beside unreliable agreement, and what a leader does.
