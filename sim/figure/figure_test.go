@@ -210,3 +210,45 @@ func TestFiguresOverTime(t *testing.T) {
 		})
 	}
 }
+
+// Scripts find the panels of figures 6.5 and 6.6, and the series of 6.6, by these names.
+func TestNamesThatScriptsKnow(t *testing.T) {
+	t.Parallel()
+	f := &Figure{Number: "6.6"}
+	ledgerPanels(f, "servers", true)
+	var panels []string
+	for _, p := range f.Panels {
+		panels = append(panels, p.Name)
+	}
+	if want := []string{"sdc-latency", "sdc-throughput", "mdc-latency", "mdc-throughput"}; !slices.Equal(panels, want) {
+		t.Errorf("panels %v, want %v", panels, want)
+	}
+	cases, err := comparisonCases(Options{Quick: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"allconcur+", "allconcur", "allconcur-w/ea", "allgather", "lcr", "libpaxos"} {
+		if !slices.ContainsFunc(cases, func(c ledgerCase) bool { return c.series == want }) {
+			t.Errorf("no series %s", want)
+		}
+	}
+}
+
+// What would not fit into memory or an afternoon is left out, and every group of figure 5.14 is measured with some messages.
+func TestBatchingIsBounded(t *testing.T) {
+	t.Parallel()
+	const top = 1 << 15
+	for _, servers := range []int{8, 64, 128, 256, 512, 1024} {
+		for _, series := range []string{seriesAllConcur, seriesUnreliable} {
+			count := 0
+			for batch := 1; batch <= top; batch *= 2 {
+				if batchingIsMeasured(series, servers, batch, top) {
+					count++
+				}
+			}
+			if count == 0 || servers >= 512 && count > 2 {
+				t.Errorf("%s, %d servers: %d sizes of messages", series, servers, count)
+			}
+		}
+	}
+}
