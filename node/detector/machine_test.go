@@ -27,6 +27,10 @@ func story(t *testing.T, lines string) string {
 	var told []string
 	tell := func(now time.Time, suspicions []Suspicion) {
 		for _, s := range suspicions {
+			if s.TakenBack {
+				told = append(told, fmt.Sprintf("%v: %d is trusted again", now.Sub(start), s.Server))
+				continue
+			}
 			told = append(told, fmt.Sprintf("%v: %d, %v", now.Sub(start), s.Server, s.Cause))
 		}
 	}
@@ -73,7 +77,11 @@ func story(t *testing.T, lines string) string {
 		case "restarted":
 			suspicions = m.Restarted(server, incarnation)
 		case "unreachable":
-			suspicions, _ = m.Unreachable(server, incarnation, errors.New("lane broke"))
+			suspicions = m.Unreachable(server, incarnation, errors.New("lane broke"))
+		case "lost":
+			suspicions = m.Lost(server, errors.New("frames are lost"))
+		case "elsewhere", "later":
+			suspicions = m.HeardElsewhere(server, incarnation, event == "later", now)
 		case "until":
 		default:
 			t.Fatalf("%q", line)
@@ -90,11 +98,51 @@ func TestStories(t *testing.T) {
 			at 900ms heard 1 #7
 			at 1500ms until 0 #0`,
 			"1s: 2, no heartbeat for 1s"},
-		{"a heartbeat that is just too late", `
+		{"a heartbeat that is just too late, and more patience since", `
 			at 900ms heard 2 #7
 			at 1001ms heard 1 #7
-			at 1500ms until 0 #0`,
-			"1s: 1, no heartbeat for 1s"},
+			at 1500ms heard 2 #7
+			at 2300ms heard 2 #7
+			at 2890ms until 0 #0`,
+			"1s: 1, no heartbeat for 1s\n1.001s: 1 is trusted again"},
+		{"silence that a heartbeat of another eon breaks", `
+			at 900ms heard 2 #7
+			at 900ms elsewhere 1 #7
+			at 1700ms later 1 #7
+			at 1800ms heard 2 #7
+			at 2600ms until 0 #0`,
+			""},
+		{"a last life's heartbeat of an earlier eon, overtaken", `
+			at 500ms heard 1 #8
+			at 600ms elsewhere 1 #7
+			at 600ms heard 2 #1
+			at 700ms later 2 #2`,
+			"700ms: 2, it restarted as incarnation 2"},
+		{"refused, and there all the same", `
+			at 500ms heard 1 #7
+			at 600ms down 1 #0
+			at 610ms unreachable 1 #7
+			at 620ms heard 1 #7
+			at 700ms up 1 #0
+			at 800ms heard 1 #7
+			at 900ms unreachable 1 #7`,
+			"610ms: 1, lane broke\n800ms: 1 is trusted again\n900ms: 1, lane broke"},
+		{"what is lost is not forgiven", `
+			at 500ms heard 1 #7
+			at 500ms heard 2 #7
+			at 600ms lost 1 #0
+			at 600ms unreachable 2 #7
+			at 700ms heard 1 #7
+			at 700ms lost 2 #0
+			at 800ms heard 2 #7`,
+			"600ms: 1, frames are lost\n600ms: 2, lane broke"},
+		{"nor is a restart", `
+			at 500ms heard 1 #7
+			at 600ms heard 1 #8
+			at 700ms heard 1 #7
+			at 800ms heard 1 #8
+			at 900ms heard 2 #1`,
+			"600ms: 1, it restarted as incarnation 8"},
 		{"suspected once", `
 			at 900ms heard 2 #7
 			at 1200ms unreachable 1 #0
@@ -107,6 +155,21 @@ func TestStories(t *testing.T) {
 			at 600ms down 1 #0
 			at 1400ms until 0 #0`,
 			"900ms: 1, its connection is down for 300ms"},
+		{"a connection that comes back late, and more patience since", `
+			at 500ms heard 1 #7
+			at 500ms heard 2 #7
+			at 600ms down 1 #0
+			at 1000ms up 1 #0
+			at 1100ms heard 1 #7
+			at 1200ms down 1 #0
+			at 1200ms heard 2 #7
+			at 1750ms up 1 #0
+			at 1755ms heard 1 #7
+			at 1760ms down 1 #0
+			at 2000ms heard 2 #7
+			at 2360ms until 0 #0
+			at 2361ms until 0 #0`,
+			"900ms: 1, its connection is down for 300ms\n1.1s: 1 is trusted again\n2.36s: 1, its connection is down for 600ms"},
 		{"a connection that comes back", `
 			at 600ms heard 1 #7
 			at 600ms heard 2 #7
@@ -161,7 +224,7 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// Whoever is heard in time is never suspected, whoever falls silent always is, within a timeout.
+// Whoever is heard in time is never suspected, whoever falls silent always is, within the timeout that the past taught.
 func TestCompleteAndAccurate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -196,8 +259,13 @@ func TestCompleteAndAccurate(t *testing.T) {
 				heard[2] = now
 				m.Heard(2, 7, now)
 			}
-			if suspected := m.find(2).suspected; suspected != (now.Sub(heard[2]) >= testTiming.Timeout) && now.Sub(heard[2]) > testTiming.Timeout+150*time.Millisecond {
-				t.Fatalf("server 2, silent for %v: suspected %v", now.Sub(heard[2]), suspected)
+			w := m.find(2)
+			timeout := w.link.timeout(m.timing)
+			if timeout < testTiming.Timeout || timeout > 2*testTiming.Timeout {
+				t.Fatalf("a timeout of %v", timeout)
+			}
+			if silence := now.Sub(heard[2]); w.state == trusted && silence > timeout+150*time.Millisecond || w.state != trusted && silence < timeout {
+				t.Fatalf("server 2, silent for %v with a timeout of %v: state %d", silence, timeout, w.state)
 			}
 			if m.Next().Sub(now) > testTiming.Heartbeat {
 				t.Fatal("the next heartbeat is late")
@@ -209,9 +277,82 @@ func TestCompleteAndAccurate(t *testing.T) {
 	})
 }
 
+// However late heartbeats come, as long as there is a bound: after a few mistakes there are no more. And there is a bound to the patience.
+func TestMistakesEnd(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		now := time.Unix(1_000_000, 0)
+		m, err := NewMachine(testTiming, []order.ServerID{1}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit := rapid.IntRange(100, 8000).Draw(t, "longest gap in ms")
+		mistakes := 0
+		for range 300 {
+			next := now.Add(time.Duration(rapid.IntRange(1, limit).Draw(t, "gap in ms")) * time.Millisecond)
+			for m.Next().Before(next) {
+				now = m.Next()
+				_, suspicions := m.Tick(now)
+				mistakes += len(suspicions)
+			}
+			now = next
+			if trusts := m.Heard(1, 7, now); len(trusts) > 1 || m.find(1).state != trusted {
+				t.Fatalf("heard: %v, state %d", trusts, m.find(1).state)
+			}
+			if timeout := m.find(1).link.timeout(m.timing); timeout > m.timing.TimeoutMax || timeout < m.timing.Timeout {
+				t.Fatalf("a timeout of %v", timeout)
+			}
+		}
+		if mistakes > 4 { // the margin of 900 ms is 7.2 s after three, and the average gap comes on top
+			t.Fatalf("%d mistakes with gaps of up to %d ms", mistakes, limit)
+		}
+	})
+}
+
+// The machine of the next run knows what the last one learned; ten minutes without a mistake bring the old patience back.
+func TestPatienceOutlivesRunsAndFades(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	first, err := NewMachine(testTiming, []order.ServerID{1, 2}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Heard(1, 7, now)
+	var suspicions []Suspicion
+	for range 30 {
+		now = now.Add(100 * time.Millisecond)
+		_, more := first.Tick(now)
+		suspicions = append(suspicions, more...)
+	}
+	if len(suspicions) != 2 {
+		t.Fatalf("%v", suspicions)
+	}
+	if trusts := first.Heard(1, 7, now); len(trusts) != 1 || !trusts[0].TakenBack {
+		t.Fatalf("%v", trusts)
+	}
+	second, err := NewMachine(testTiming, []order.ServerID{1, 3}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.learn(first)
+	if timeout := second.find(1).link.timeout(second.timing); timeout != 1900*time.Millisecond || !second.find(1).deadline.Equal(now.Add(timeout)) {
+		t.Errorf("a timeout of %v", timeout)
+	}
+	if timeout := second.find(3).link.timeout(second.timing); timeout != time.Second {
+		t.Errorf("a timeout of %v for a new one", timeout)
+	}
+	for range calmBeats {
+		now = now.Add(100 * time.Millisecond)
+		second.Heard(1, 7, now)
+	}
+	if timeout := second.find(1).link.timeout(second.timing); timeout > 1001*time.Millisecond {
+		t.Errorf("a timeout of %v after a long calm", timeout)
+	}
+}
+
 func TestTimingsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
-	for _, timing := range []Timing{{Heartbeat: -1}, {Heartbeat: time.Second, Timeout: time.Second}, {Grace: -1}, {Grace: time.Hour}, {Timeout: -1}} {
+	for _, timing := range []Timing{{Heartbeat: -1}, {Heartbeat: time.Second, Timeout: time.Second}, {Grace: -1}, {Grace: time.Hour}, {Timeout: -1}, {TimeoutMax: time.Second}} {
 		if _, err := NewMachine(timing, nil, time.Now()); err == nil {
 			t.Errorf("%+v is taken", timing)
 		}

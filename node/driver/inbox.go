@@ -54,6 +54,13 @@ type inboxPeer struct {
 	suspected   bool
 	held        []heldFrame // of later generations, in the lane's order
 	heldBytes   int
+	early       earlySuspicion // of a later generation
+}
+
+// earlySuspicion is what the detector says of a run that it watches already and that has yet to begin here; generation 0 stands for nothing.
+type earlySuspicion struct {
+	generation uint64
+	cause      error
 }
 
 func (p *inboxPeer) releaseHeld() { p.held, p.heldBytes = nil, 0 }
@@ -200,8 +207,12 @@ func (in *inbox) noteSuspicion(server order.ServerID, cause error, lost bool) {
 func (in *inbox) suspect(generation uint64, server order.ServerID, cause error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if generation == in.generation && int(server) < len(in.peers) {
+	switch {
+	case int(server) >= len(in.peers):
+	case generation == in.generation:
 		in.noteSuspicion(server, cause, false)
+	case generation > in.generation:
+		in.peers[server].early = earlySuspicion{generation, cause}
 	}
 }
 
@@ -209,11 +220,14 @@ func (in *inbox) suspect(generation uint64, server order.ServerID, cause error) 
 func (in *inbox) trust(generation uint64, server order.ServerID) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if generation != in.generation || int(server) >= len(in.peers) {
+	if int(server) >= len(in.peers) {
 		return
 	}
 	peer := in.peers[server]
-	if !in.accepting || peer.place < 0 || !peer.suspected || peer.silenced {
+	if peer.early.generation == generation {
+		peer.early = earlySuspicion{}
+	}
+	if generation != in.generation || !in.accepting || peer.place < 0 || !peer.suspected || peer.silenced {
 		return
 	}
 	peer.suspected = false
@@ -258,13 +272,18 @@ func (in *inbox) activate(group Group) {
 	in.clear()
 	for i := range in.peers {
 		peer := in.peers[i]
-		*peer = inboxPeer{place: -1, held: peer.held, heldBytes: peer.heldBytes}
+		*peer = inboxPeer{place: -1, held: peer.held, heldBytes: peer.heldBytes, early: peer.early}
 	}
 	for place, member := range group.Members {
 		in.peers[member].place = place
 	}
-	for server := range in.peers {
-		peer := in.peers[server]
+	for server, peer := range in.peers {
+		if peer.early.generation == in.generation {
+			in.noteSuspicion(order.ServerID(server), peer.early.cause, false)
+		}
+		if peer.early.generation <= in.generation {
+			peer.early = earlySuspicion{}
+		}
 		held := peer.held
 		peer.releaseHeld()
 		for _, frame := range held {

@@ -1,0 +1,60 @@
+package detector
+
+import "time"
+
+// link is what is known of heartbeats from one predecessor: how far apart they come, and how much patience mistakes have taught. It outlives runs.
+//
+// The next heartbeat is expected when the last ones' average gap has passed since the last one, and missed when a safety margin has passed on top [Chen, Toueg and
+// Aguilera, "On the quality of service of failure detectors", IEEE Transactions on Computers 51(5), 2002, section 5: NFD-E]. Averages and spread are smoothed as round-trip
+// times are in TCP [Jacobson, "Congestion avoidance and control", SIGCOMM 1988; for failure detectors: Bertier, Marin and Sens, DSN 2002]. The margin doubles with
+// each mistake [Chandra and Toueg, "Unreliable failure detectors for reliable distributed systems", JACM 43(2), 1996, theorem 21], up to a bound, and halves
+// in long times without one: so mistakes become rare where delays are bounded at all, and a machine that vanishes is noticed within TimeoutMax.
+type link struct {
+	last   time.Time     // heartbeat, the zero time where the next gap tells nothing
+	gap    time.Duration // between heartbeats, on average
+	spread time.Duration // average deviation from that
+	margin time.Duration
+	grace  time.Duration // for a connection that is down
+	calm   int           // heartbeats since the last mistake, or since the margin was halved
+}
+
+// spreads is how many average deviations a gap may exceed the average before the margin begins.
+const spreads = 4
+
+// calmBeats is after how many heartbeats without a mistake the margin is halved: ten minutes' by default.
+const calmBeats = 1200
+
+func newLink(timing Timing) link {
+	return link{gap: timing.Heartbeat, margin: timing.Timeout - timing.Heartbeat, grace: timing.Grace}
+}
+
+// timeout is the silence after which the predecessor is suspected.
+func (l *link) timeout(timing Timing) time.Duration {
+	return min(max(l.gap+spreads*l.spread+l.margin, timing.Timeout), timing.TimeoutMax)
+}
+
+// heard takes the gap before a heartbeat into the averages.
+func (l *link) heard(timing Timing, now time.Time) {
+	if !l.last.IsZero() {
+		deviation := min(now.Sub(l.last), timing.TimeoutMax) - l.gap
+		l.gap += deviation / 8
+		l.spread += (max(deviation, -deviation) - l.spread) / 4
+	}
+	l.last = now
+	if l.calm++; l.calm == calmBeats {
+		l.calm = 0
+		l.margin = max(l.margin/2, timing.Timeout-timing.Heartbeat)
+		l.grace = max(l.grace/2, timing.Grace)
+	}
+}
+
+// mistake learns from a suspicion that a heartbeat proved wrong.
+func (l *link) mistake(timing Timing, wrong opinion, now time.Time) {
+	switch wrong {
+	case silent:
+		l.margin = min(2*l.margin, timing.TimeoutMax)
+	case disconnected:
+		l.grace = min(2*l.grace, timing.Timeout)
+	}
+	l.last, l.calm = now, 0
+}
