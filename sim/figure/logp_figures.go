@@ -274,7 +274,7 @@ func applications(ctx context.Context, f *Figure, options Options) error {
 }
 
 // roundsFor is how many rounds a LogP figure measures.
-func roundsFor(servers int) int { return max(1, min(12, 512/servers)) }
+func roundsFor(servers int) int { return max(2, min(12, 1024/servers)) }
 
 // batchingRequest is the size of a request of figure 5.14, in bytes.
 const batchingRequest = 8
@@ -308,7 +308,7 @@ func batching(ctx context.Context, f *Figure, options Options) error {
 					continue
 				}
 				cases = append(cases, logpCase{
-					transport: cray, series: p.series, group: g, panel: p.name, x: float64(batch), warmUp: 1, window: roundsFor(g.servers), load: load{bytes: batch * batchingRequest},
+					transport: cray, series: p.series, group: g, panel: p.name, x: float64(batch), warmUp: 2, window: roundsFor(g.servers), load: load{bytes: batch * batchingRequest},
 				})
 			}
 		}
