@@ -59,7 +59,7 @@ func TestEnginesConform(t *testing.T) {
 		for servers := 1; servers <= 32; servers++ {
 			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
 				t.Parallel()
-				rounds, crashes := sweep(t, Group{Detector: perfectly, Engine: engine, Servers: servers}.options(t), 1, share(900/servers))
+				rounds, crashes := sweep(t, Group{Detector: perfectly, Faults: FaultCrash, Engine: engine, Servers: servers}.options(t), 1, share(900/servers))
 				t.Logf("%d rounds, %d crashes", rounds, crashes)
 			})
 		}
@@ -72,7 +72,7 @@ func TestNonUniformEnginesConform(t *testing.T) {
 	for _, servers := range []int{3, 5, 8, 16} {
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			t.Parallel()
-			sweep(t, Group{Detector: perfectly, Engine: allconcur.EngineAllConcurPlus, Servers: servers, NonUniform: true}.options(t), 1, share(600/servers))
+			sweep(t, Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus, Servers: servers, NonUniform: true}.options(t), 1, share(600/servers))
 		})
 	}
 }
@@ -81,7 +81,7 @@ func TestNonUniformEnginesConform(t *testing.T) {
 // waiting for the others can be wrong, if it then fails.
 func TestNonUniformEnginesAreNotUniform(t *testing.T) {
 	t.Parallel()
-	options := Group{Detector: perfectly, Engine: allconcur.EngineAllConcurPlus, Servers: 5, NonUniform: true}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus, Servers: 5, NonUniform: true}.options(t)
 	options.NonUniform = false // the oracles ask for more than the engines promise
 	if seeds := seedsUntilCaught(t, options, 400); seeds == 0 {
 		t.Error("400 seeds did not show that non-uniform broadcast is not uniform")
@@ -95,7 +95,7 @@ func TestSurvivorsAgreeWhereTailsAreLost(t *testing.T) {
 		for _, servers := range []int{3, 4, 5, 6, 7, 8, 9, 16} {
 			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
 				t.Parallel()
-				options := Group{Detector: perfectly, Engine: engine, Servers: servers}.options(t)
+				options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine, Servers: servers}.options(t)
 				options.LoseTails = true
 				sweep(t, options, 1, share(300/servers))
 			})
@@ -110,7 +110,7 @@ func TestTooManyFailuresNeverFork(t *testing.T) {
 		for _, servers := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16} {
 			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
 				t.Parallel()
-				options := Group{Detector: perfectly, Engine: engine, Servers: servers}.options(t)
+				options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine, Servers: servers}.options(t)
 				tolerated := digraph.Tolerated(options.Reliable)
 				options.Crashes = min(servers, tolerated+2)
 				beyond := 0
@@ -140,7 +140,7 @@ func TestLongRuns(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			options := Group{Detector: perfectly, Engine: engine, Servers: 5}.options(t)
+			options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine, Servers: 5}.options(t)
 			options.Rounds = max(share(2000), 100)
 			rounds, _ := sweep(t, options, 7, 2)
 			if rounds < options.Rounds {
@@ -156,7 +156,7 @@ func TestLargeGroup(t *testing.T) {
 		t.Skip("a large group takes seconds")
 	}
 	t.Parallel()
-	options := Group{Detector: perfectly, Engine: allconcur.EngineAllConcurPlus, Servers: 128}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus, Servers: 128}.options(t)
 	options.Rounds = 1
 	sweep(t, options, 3, 1)
 }

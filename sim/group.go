@@ -16,7 +16,7 @@ type Group struct {
 	Servers int
 	// NonUniform asks for non-uniform broadcast.
 	NonUniform bool
-	// Faults are the kinds of fault that a run may have; 0 is FaultCrash.
+	// Faults are the kinds of fault that a run may have.
 	Faults Faults
 	// Detector is what the engines take their detector for; the zero value is an eventually perfect one. With allconcur.DetectorPerfect and crashes alone, a
 	// run is one run of the engines, without generations and eons. allconcur.DetectorEventualPaper goes without generations, and only safety is asked.
@@ -39,9 +39,6 @@ func (g Group) Options() (Options, error) {
 	config := allconcur.Config{
 		Engine: g.Engine, Servers: g.Servers, Reliable: reliable, NonUniform: g.NonUniform, MaxPayload: payloadMaxDefault, Fault: g.Fault,
 		Detector: g.Detector,
-	}
-	if g.Faults == 0 {
-		g.Faults = FaultCrash
 	}
 	if g.Detector == allconcur.DetectorPerfect && g.Faults&(FaultSuspect|FaultPartition|FaultPause) != 0 {
 		return Options{}, fmt.Errorf("%w: a perfect detector makes no mistakes, so that faults are some of crash,join,leave; not %v", ErrOptions, g.Faults)

@@ -37,9 +37,9 @@ func (s *simulation) disturb(e event) {
 			return
 		}
 		s.bear(d.server)
-		for range s.adversary.IntN(3) {
+		for number := range s.adversary.IntN(3) {
 			s.queue.push(event{at: s.now + between(0, 50*millisecond)(s.adversary), kind: submission, server: d.server,
-				frame: payload(s.adversary, int(d.server), len(s.life.asks), payloadMin)})
+				frame: payload(s.adversary, int(d.server), number, payloadMin)})
 		}
 	case FaultLeave:
 		if begins {

@@ -51,7 +51,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%v in %s of %d", c.fault, c.engine, servers), func(t *testing.T) {
 				t.Parallel()
-				seeds := seedsUntilCaught(t, Group{Detector: perfectly, Engine: c.engine, Servers: servers, Fault: c.fault}.options(t), c.limit)
+				seeds := seedsUntilCaught(t, Group{Detector: perfectly, Faults: FaultCrash, Engine: c.engine, Servers: servers, Fault: c.fault}.options(t), c.limit)
 				if seeds == 0 {
 					t.Fatalf("not caught by %d seeds", c.limit)
 				}
@@ -63,7 +63,7 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 
 func TestShrinkKeepsTheProperty(t *testing.T) {
 	t.Parallel()
-	options := Group{Detector: perfectly, Engine: allconcur.EngineAllConcur, Servers: 6, Fault: allconcur.FaultPrunedTooSoon}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur, Servers: 6, Fault: allconcur.FaultPrunedTooSoon}.options(t)
 	options.Seed = uint64(seedsUntilCaught(t, options, 150))
 	result, err := Check(options)
 	if err != nil || len(result.Violations) == 0 {
@@ -160,7 +160,7 @@ func TestOraclesCanFail(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			options := Group{Detector: perfectly, Engine: allconcur.EngineAllConcur, Servers: 5}.options(t)
+			options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur, Servers: 5}.options(t)
 			options.Crashes, options.Rounds = c.crashes, 3
 			honest := options.New
 			options.New = func(self order.ServerID) (order.Broadcaster, error) {
@@ -191,7 +191,7 @@ func TestOraclesCanFail(t *testing.T) {
 // TestProgressTellsWhereServersStand looks at the evidence beside a broken liveness property.
 func TestProgressTellsWhereServersStand(t *testing.T) {
 	t.Parallel()
-	options := Group{Detector: perfectly, Engine: allconcur.EngineAllConcur, Servers: 8, Fault: allconcur.FaultDroppedForward}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur, Servers: 8, Fault: allconcur.FaultDroppedForward}.options(t)
 	options.Seed = 1
 	result, err := Check(options)
 	if err != nil {

@@ -5,14 +5,24 @@ import "github.com/ledgerd/ledgerd/order"
 // shrinkRuns bounds the runs that Shrink makes.
 const shrinkRuns = 80
 
-// Shrink looks for a smaller run with the same seed that breaks the same property first as result, which options led to: fewer crashes before fewer payloads. It
-// returns that run's options and result, or the given ones where it finds none.
+// Shrink looks for a smaller run with the same seed that breaks the same property first as result, which options led to: without some kinds of fault, then with fewer crashes
+// before fewer payloads. It returns that run's options and result, or the given ones where it finds none.
 func Shrink(options Options, result Result) (Options, Result) {
 	if len(result.Violations) == 0 {
 		return options, result
 	}
 	property := result.Violations[0].Property
 	options.Trace = nil
+	for bit := range faultNames {
+		smaller := options
+		smaller.Faults &^= 1 << bit
+		if smaller.Faults == options.Faults || smaller.lives() != options.lives() {
+			continue
+		}
+		if found, err := Check(smaller); err == nil && breaks(found, property) {
+			options, result = smaller, found
+		}
+	}
 	crashes := len(result.Crashed)
 	rounds := roundsMax
 	if options.Rounds > 0 {

@@ -20,7 +20,7 @@ import (
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
-		options := Group{Detector: perfectly, Engine: engine, Servers: 8}.options(t)
+		options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine, Servers: 8}.options(t)
 		hashes := make(map[uint64]uint64)
 		for options.Seed = range uint64(share(60)) {
 			options.Trace = nil
@@ -67,7 +67,7 @@ func (w witness) Suspect(server order.ServerID) error {
 // received after its suspicion.
 func TestDetectorIsPerfect(t *testing.T) {
 	t.Parallel()
-	options := Group{Detector: perfectly, Engine: allconcur.EngineAllConcurPlus, Servers: 9}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus, Servers: 9}.options(t)
 	honest := options.New
 	crashes := 0
 	for options.Seed = range uint64(share(200)) {
@@ -109,7 +109,7 @@ func TestDetectorIsPerfect(t *testing.T) {
 func TestTailsAreLost(t *testing.T) {
 	t.Parallel()
 	for _, tails := range []bool{false, true} {
-		options := Group{Detector: perfectly, Engine: allconcur.EngineAllConcurPlus, Servers: 6}.options(t)
+		options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus, Servers: 6}.options(t)
 		options.LoseTails = tails
 		var text bytes.Buffer
 		options.Trace = &text
@@ -202,7 +202,7 @@ func TestAdversaryKeepsToItsBudget(t *testing.T) {
 
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
-	good := Group{Detector: perfectly, Engine: allconcur.EngineAllConcur, Servers: 3}.options(t)
+	good := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur, Servers: 3}.options(t)
 	for name, change := range map[string]func(*Options){
 		"no servers":           func(o *Options) { o.Servers = 0 },
 		"too many servers":     func(o *Options) { o.Servers = ServersMax + 1 },
@@ -231,7 +231,7 @@ func TestBadOptions(t *testing.T) {
 func TestEngineThatCannotBeMadeAndTraceThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no")
-	options := Group{Detector: perfectly, Engine: allconcur.EngineAllConcur, Servers: 3}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur, Servers: 3}.options(t)
 	options.Trace = failingWriter{cause}
 	if _, err := Check(options); !errors.Is(err, cause) {
 		t.Errorf("a trace that cannot be written: %v", err)
@@ -252,7 +252,7 @@ func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
 func TestSweepReportsInOrderAndStops(t *testing.T) {
 	t.Parallel()
-	options := Group{Detector: perfectly, Engine: allconcur.EngineAllConcur, Servers: 3}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur, Servers: 3}.options(t)
 	next := uint64(5)
 	err := Sweep(context.Background(), options, 5, 100, func(r Result) bool {
 		if r.Seed != next {
@@ -278,7 +278,7 @@ func TestSweepReportsInOrderAndStops(t *testing.T) {
 func BenchmarkRun(b *testing.B) {
 	for _, engine := range engines {
 		b.Run(engine, func(b *testing.B) {
-			options, err := Group{Detector: perfectly, Engine: engine, Servers: 8}.Options()
+			options, err := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine, Servers: 8}.Options()
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -20,37 +22,72 @@ import (
 // simFailuresShown bounds the failing seeds whose evidence is shown; the others are counted.
 const simFailuresShown = 5
 
-// simPlants are the bugs that --plant takes.
-var simPlants = []allconcur.Fault{allconcur.FaultDroppedForward, allconcur.FaultEarlyDelivery, allconcur.FaultPrunedTooSoon}
+// simPlants are the engines' bugs that --plant takes; besides there is plantPromiseNotFrozen.
+var simPlants = []allconcur.Fault{
+	allconcur.FaultDroppedForward, allconcur.FaultEarlyDelivery, allconcur.FaultPrunedTooSoon, allconcur.FaultNoForwardBackward,
+	allconcur.FaultToleratedNotMajority, allconcur.FaultSetsIgnored, allconcur.FaultStaleEon, allconcur.FaultRevokeWrongSequence, allconcur.FaultSkipAfterDecided,
+}
+
+// plantPromiseNotFrozen lets who promised the next generation go on in the old one.
+const plantPromiseNotFrozen = "promise-not-frozen"
+
+// simPlantNames lists what --plant takes.
+func simPlantNames() []string {
+	names := make([]string, 0, len(simPlants)+1)
+	for _, fault := range simPlants {
+		names = append(names, fault.String())
+	}
+	return append(names, plantPromiseNotFrozen)
+}
+
+// simDetectors are the detectors that --detector takes.
+var simDetectors = []allconcur.Detector{allconcur.DetectorEventual, allconcur.DetectorPerfect, allconcur.DetectorEventualPaper}
+
+// simDetectorNames lists them.
+func simDetectorNames() []string {
+	var names []string
+	for _, detector := range simDetectors {
+		names = append(names, detector.String())
+	}
+	return names
+}
 
 // simOptions are the flags of ledgerd sim check.
 type simOptions struct {
-	engine  string
-	servers int
-	seeds   int
-	seed    uint64
-	crashes int
-	rounds  int
-	plant   string
-	tails   bool
-	trace   bool
-	json    bool
+	engine   string
+	servers  int
+	seeds    int
+	seed     uint64
+	crashes  int
+	rounds   int
+	plant    string
+	faults   string
+	detector string
+	tails    bool
+	trace    bool
+	json     bool
 }
 
 // simReport is what ledgerd sim check --json prints.
 type simReport struct {
-	Engine    string       `json:"engine"`
-	Servers   int          `json:"servers"`
-	Seeds     int          `json:"seeds"`
-	FirstSeed uint64       `json:"first_seed"`
-	Plant     string       `json:"plant,omitempty"`
-	Passed    int          `json:"passed"`
-	Failed    int          `json:"failed"`
-	Rounds    int          `json:"rounds"`
-	Crashes   int          `json:"crashes"`
-	Events    int          `json:"events"`
-	Seconds   float64      `json:"seconds"`
-	Failures  []simFailure `json:"failures"`
+	Engine    string `json:"engine"`
+	Servers   int    `json:"servers"`
+	Seeds     int    `json:"seeds"`
+	FirstSeed uint64 `json:"first_seed"`
+	Plant     string `json:"plant,omitempty"`
+	Faults    string `json:"faults"`
+	Detector  string `json:"detector"`
+	Passed    int    `json:"passed"`
+	Failed    int    `json:"failed"`
+	Rounds    int    `json:"rounds"`
+	Crashes   int    `json:"crashes"`
+	// Disturbances counts the other faults, Runs the runs of engines that delivered something, Generations the decisions that began them.
+	Disturbances int          `json:"disturbances"`
+	Runs         int          `json:"runs"`
+	Generations  int          `json:"generations"`
+	Events       int          `json:"events"`
+	Seconds      float64      `json:"seconds"`
+	Failures     []simFailure `json:"failures"`
 }
 
 // simFailure is one failing seed in a report.
@@ -87,35 +124,62 @@ func newSimCheckCommand() *cobra.Command {
 		Long: `Look for a schedule that makes the servers disagree.
 
 Each seed is one run. Users submit messages in bursts; frames take as long as
-the run's network has it, links overtake each other; servers crash at the worst
-of moments, in the middle of sending to several others, say. Then there are no
-more faults, and the survivors have to finish. The run fails if
+the run's network has it, links overtake each other; and the seed draws faults
+of the kinds that --faults lists:
+
+  crash      servers end at the worst of moments, in the middle of sending to
+             several others, say; never more at once than a minority
+  suspect    servers that work are suspected for a while, by one, many or all
+  partition  links are cut, of one server or between parts, both ways or one;
+             what is sent waits, and arrives in order when the cut heals
+  pause      servers stand still, and then take all that came at once
+  join       new servers become members; who crashed comes back, having
+             forgotten all but its disk, without the last blocks
+  leave      members leave for good
+
+Then there are no more faults, and every server that has not crashed for good
+or left has to be back in the group, with everything that its users submitted
+delivered at all, and unreliable rounds again. The run fails if
 
   integrity         a server delivers what nobody sent, or twice
-  set agreement     two servers deliver different contents for one round
+  set agreement     two servers deliver different contents for one round, ever,
+                    in whatever group
   total order       two servers deliver two messages in opposite orders
   prefix order, acyclic order
                     the orders at the servers do not fit together
   validity          a message of a server that works is not delivered
   agreement         one server delivers a message and a working one does not
   uniform agreement the same, though the one that did crashed later
-  accuracy          a server that works is removed
-  tolerance         the group goes on after more failures than it tolerates
-  progress          it does not finish
+  accuracy          a perfect detector's group removes a server that works
+  tolerance         less than a majority goes on
+  freeze            who promised the next generation delivers in an older one
+  progress          it does not come to rest, or not all are back
   contract, round form
-                    an engine panics or breaks its interface's rules
+                    an engine panics or breaks its interface's rules, or a
+                    round is not what its group can deliver
+
+The detector is what production runs, eventually perfect: it errs, and takes
+it back. Groups change in order, by eons, and by generations where they cannot
+go on. With --detector perfect and crashes alone, a run is a single run of the
+engines. --detector eventual-paper has the published protocol, without
+generations: only safety is asked, and it can fork.
 
 For a failing seed, the property, the shortest evidence and the command that
-replays the run are printed, cut down to few crashes and messages where
-such a run fails as well. The exit status is then 1.
+replays the run are printed, cut down to few kinds of fault, crashes and
+messages where such a run fails as well. The exit status is then 1.
 
-With more --crashes than the group tolerates, the servers may stop, but they
-may not disagree. --lose-tails has a crash also lose frames that the server had
-already handed to the network, as a power failure does; then what the crashed
-server delivered last does not count, and the survivors still have to agree.
---plant puts a bug into every engine, to see that it is found.`,
+With more --crashes than a minority (than the group tolerates, with a perfect
+detector), the servers may stop, but they may not disagree. --lose-tails has a
+crash also lose frames that the server had already handed to the network, as a
+power failure does; with a perfect detector, what the crashed server delivered
+last then does not count. --plant puts a bug into every server, to see that it
+is found; dropped-forward, early-delivery and pruned-too-soon with a perfect
+detector unless --detector says otherwise, as votes make up for some of them.`,
 		Example: `  # A thousand schedules for a shard of 8 nodes
   ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000
+
+  # Everything that can happen to a shard of 5
+  ledgerd sim check --engine allconcur+ --servers 5 --seeds 1000 --faults crash,suspect,partition,join,leave,pause
 
   # One run, event by event
   ledgerd sim check --engine allconcur --servers 3 --seeds 1 --seed 42 --trace
@@ -130,7 +194,7 @@ server delivered last does not count, and the survivors still have to agree.
 			if options.trace && !command.Flags().Changed("seeds") {
 				options.seeds = 1
 			}
-			group, run, err := options.build(command.Flags().Changed("crashes"))
+			group, run, err := options.build(command.Flags().Changed("crashes"), command.Flags().Changed("detector"))
 			if err != nil {
 				return asUsage(err)
 			}
@@ -144,19 +208,19 @@ server delivered last does not count, and the survivors still have to agree.
 	flags.IntVar(&options.servers, "servers", 0, "number of servers (required)")
 	flags.IntVar(&options.seeds, "seeds", 100, "number of seeds to run")
 	flags.Uint64Var(&options.seed, "seed", 1, "the first seed")
-	flags.IntVar(&options.crashes, "crashes", 0, "the most servers that crash in a run (default as many as the group tolerates)")
+	flags.StringVar(&options.faults, "faults", "crash", "kinds of fault, some of "+strings.Join(sim.FaultNames(), ",")+"; or all, or none")
+	flags.StringVar(&options.detector, "detector", allconcur.DetectorEventual.String(), "failure detector: "+strings.Join(simDetectorNames(), ", "))
+	flags.IntVar(&options.crashes, "crashes", 0, "the most servers that crash in a run (default a minority, or as many as the group tolerates with a perfect detector)")
 	flags.IntVar(&options.rounds, "rounds", 0, "the most messages that a server submits in a run (default left to the seed, up to 12)")
 	flags.BoolVar(&options.tails, "lose-tails", false, "let a crash lose frames that are under way")
-	flags.StringVar(&options.plant, "plant", "", "plant a bug: dropped-forward, early-delivery or pruned-too-soon")
+	flags.StringVar(&options.plant, "plant", "", "plant a bug: "+strings.Join(simPlantNames(), ", "))
 	flags.BoolVar(&options.trace, "trace", false, "show the run event by event; goes with a single seed")
 	addJSONFlag(command, &options.json)
-	plants := make([]string, len(simPlants))
-	for i, fault := range simPlants {
-		plants[i] = fault.String()
-	}
 	for name, values := range map[string][]string{
-		"engine": {allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus},
-		"plant":  plants,
+		"engine":   {allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus},
+		"plant":    simPlantNames(),
+		"faults":   append(sim.FaultNames(), "all", "none"),
+		"detector": simDetectorNames(),
 	} {
 		if err := command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic("sim: no such flag: " + name)
@@ -166,7 +230,7 @@ server delivered last does not count, and the survivors still have to agree.
 }
 
 // build makes what the flags ask for.
-func (o simOptions) build(crashesGiven bool) (sim.Group, sim.Options, error) {
+func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Options, error) {
 	group := sim.Group{Engine: o.engine, Servers: o.servers}
 	refuse := func(format string, arguments ...any) (sim.Group, sim.Options, error) {
 		return sim.Group{}, sim.Options{}, fmt.Errorf(format, arguments...)
@@ -196,12 +260,26 @@ func (o simOptions) build(crashesGiven bool) (sim.Group, sim.Options, error) {
 			group.Fault = fault
 		}
 	}
-	if o.plant != "" && group.Fault == allconcur.FaultNone {
-		return refuse("--plant %q is unknown: use dropped-forward, early-delivery or pruned-too-soon", o.plant)
+	group.PromiseNotFrozen = o.plant == plantPromiseNotFrozen
+	if o.plant != "" && group.Fault == allconcur.FaultNone && !group.PromiseNotFrozen {
+		return refuse("--plant %q is unknown: use one of %s", o.plant, strings.Join(simPlantNames(), ", "))
 	}
+	if group.Fault != allconcur.FaultNone && group.Fault <= allconcur.FaultPrunedTooSoon && !detectorGiven {
+		o.detector = allconcur.DetectorPerfect.String()
+	}
+	at := slices.Index(simDetectorNames(), o.detector)
+	if at < 0 {
+		return refuse("--detector %q is unknown: use one of %s", o.detector, strings.Join(simDetectorNames(), ", "))
+	}
+	group.Detector = simDetectors[at]
+	faults, err := sim.ParseFaults(o.faults)
+	if err != nil {
+		return refuse("--faults: %w", err)
+	}
+	group.Faults = faults
 	run, err := group.Options()
 	if err != nil {
-		return sim.Group{}, sim.Options{}, err
+		return refuse("--faults and --detector: %w", err)
 	}
 	run.Rounds, run.LoseTails = o.rounds, o.tails
 	if crashesGiven {
@@ -213,12 +291,15 @@ func (o simOptions) build(crashesGiven bool) (sim.Group, sim.Options, error) {
 // run runs the seeds and prints what came of them.
 func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.Group, run sim.Options) error {
 	started := time.Now()
-	report := simReport{Engine: o.engine, Servers: o.servers, FirstSeed: o.seed, Plant: o.plant, Failures: []simFailure{}}
+	report := simReport{Engine: o.engine, Servers: o.servers, FirstSeed: o.seed, Plant: o.plant, Faults: run.Faults.String(), Detector: o.detector, Failures: []simFailure{}}
 	take := func(r sim.Result) {
 		report.Seeds++
 		report.Rounds += r.Rounds
 		report.Crashes += len(r.Crashed)
 		report.Events += r.Events
+		report.Disturbances += r.Disturbances
+		report.Runs += r.Runs
+		report.Generations += r.Generations
 		if len(r.Violations) == 0 {
 			report.Passed++
 			return
@@ -266,7 +347,13 @@ func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
 	run.Seed = r.Seed
 	smaller, r := sim.Shrink(run, r)
 	replay := fmt.Sprintf("ledgerd sim check --engine %s --servers %d --seeds 1 --seed %d", o.engine, o.servers, r.Seed)
-	if smaller.Crashes != sim.AsTolerated {
+	if smaller.Faults != sim.FaultCrash {
+		replay += " --faults " + smaller.Faults.String()
+	}
+	if o.detector != allconcur.DetectorEventual.String() {
+		replay += " --detector " + o.detector
+	}
+	if smaller.Crashes != sim.AsTolerated && smaller.Faults.Has(sim.FaultCrash) {
 		replay += fmt.Sprintf(" --crashes %d", smaller.Crashes)
 	}
 	if smaller.Rounds != 0 {
@@ -306,7 +393,11 @@ func (o simOptions) print(out io.Writer, group sim.Group, report simReport) erro
 	}
 	last := report.FirstSeed + uint64(max(report.Seeds, 1)) - 1
 	say("%s, %d servers, seeds %d to %d: %d passed, %d failed\n", group.Engine, report.Servers, report.FirstSeed, last, report.Passed, report.Failed)
-	say("%d rounds, %d crashes and %d events in %.1f s\n", report.Rounds, report.Crashes, report.Events, report.Seconds)
+	say("%d rounds, %d crashes, %d other faults and %d events", report.Rounds, report.Crashes, report.Disturbances, report.Events)
+	if report.Runs > 0 {
+		say(", %d runs of engines in %d generations", report.Runs, report.Generations)
+	}
+	say(" in %.1f s, %.0f seeds a second\n", report.Seconds, float64(report.Seeds)/max(report.Seconds, 0.001))
 	return failed
 }
 

@@ -85,28 +85,48 @@ func TestSimCheckFindsAPlantedBugAndReplaysIt(t *testing.T) {
 	}
 }
 
+// Everything at once passes, and says what it went through.
+func TestSimCheckWithAllFaults(t *testing.T) {
+	t.Parallel()
+	out, err := runSim(t, "check", "--engine", "allconcur+", "--servers", "5", "--seeds", "30", "--faults", "crash,suspect,partition,join,leave,pause", "--json")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var report simReport
+	if err := json.Unmarshal([]byte(out), &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Passed != 30 || report.Faults != "crash,suspect,partition,join,leave,pause" || report.Detector != "eventual" || report.Crashes == 0 || report.Disturbances < 30 ||
+		report.Runs <= 30 || report.Generations <= 30 {
+		t.Errorf("%+v", report)
+	}
+}
+
 // Every refusal names a flag to change.
 func TestSimCheckRefuses(t *testing.T) {
 	t.Parallel()
 	for arguments, advice := range map[string]string{
-		"check":                                         "--servers 8",
-		"check --servers 0":                             "--servers 8",
-		"check --servers 4000":                          "fewer --servers",
-		"check --servers 3 --engine raft":               "allconcur or allconcur+",
-		"check --servers 3 --seeds 0":                   "--seeds 100",
-		"check --servers 3 --seeds -1":                  "--seeds 100",
-		"check --servers 3 --seed 18446744073709551615": "smaller --seed",
-		"check --servers 3 --seed x":                    "--seed",
-		"check --servers 3 --crashes 4":                 "0 to 3",
-		"check --servers 3 --crashes -1":                "0 to 3",
-		"check --servers 3 --rounds -1":                 "--rounds 10",
-		"check --servers 3 --plant bug":                 "dropped-forward, early-delivery or pruned-too-soon",
-		"check --servers 3 --plant none":                "dropped-forward, early-delivery or pruned-too-soon",
-		"check --servers 3 --trace --seeds 2":           "--seeds 1",
-		"check --servers 3 --trace --json":              "leave one out",
-		"check --servers 3 --wrong":                     "--wrong",
-		"check three":                                   "three",
-		"chekc":                                         "chekc",
+		"check":                                               "--servers 8",
+		"check --servers 0":                                   "--servers 8",
+		"check --servers 4000":                                "fewer --servers",
+		"check --servers 3 --engine raft":                     "allconcur or allconcur+",
+		"check --servers 3 --seeds 0":                         "--seeds 100",
+		"check --servers 3 --seeds -1":                        "--seeds 100",
+		"check --servers 3 --seed 18446744073709551615":       "smaller --seed",
+		"check --servers 3 --seed x":                          "--seed",
+		"check --servers 3 --crashes 4":                       "0 to 3",
+		"check --servers 3 --crashes -1":                      "0 to 3",
+		"check --servers 3 --rounds -1":                       "--rounds 10",
+		"check --servers 3 --plant bug":                       "dropped-forward, early-delivery, pruned-too-soon",
+		"check --servers 3 --plant none":                      "dropped-forward, early-delivery, pruned-too-soon",
+		"check --servers 3 --faults quake":                    "crash,suspect,partition,join,leave,pause",
+		"check --servers 3 --detector lucky":                  "eventual, perfect, eventual-paper",
+		"check --servers 3 --detector perfect --faults pause": "crash,join,leave",
+		"check --servers 3 --trace --seeds 2":                 "--seeds 1",
+		"check --servers 3 --trace --json":                    "leave one out",
+		"check --servers 3 --wrong":                           "--wrong",
+		"check three":                                         "three",
+		"chekc":                                               "chekc",
 	} {
 		_, err := runSim(t, strings.Fields(arguments)...)
 		if err == nil || !strings.Contains(err.Error(), advice) {
