@@ -29,6 +29,7 @@ var rooms = []room{
 	{folder: "rdmanet/p2p", imports: []string{"rdmanet", "rdmanet/internal/..."},
 		modules: []string{"github.com/libp2p/go-libp2p", "github.com/multiformats/go-multiaddr"}},
 	{folder: "sim", imports: []string{"digraph", "order", "allconcur", "allconcur/generation", "rdmanet"}},
+	{folder: "sim/search", imports: []string{"digraph", "order", "allconcur"}},
 	{folder: "sim/comparator", imports: []string{"digraph", "order"}, pure: true},
 	{folder: "sim/network", imports: []string{"order"}, pure: true, except: []string{"time"}}, // virtual time is a duration
 	{folder: "sim/figure", imports: []string{"digraph", "order", "allconcur", "sim/network", "sim/comparator"}},

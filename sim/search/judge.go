@@ -1,0 +1,232 @@
+package search
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Properties that this package judges besides those of package order.
+const (
+	// Contract: an engine does not panic, neither by an assertion, and takes what a correct peer sends it.
+	Contract order.Property = "contract"
+	// Accuracy: only servers that have failed, or are suspected falsely, are removed.
+	Accuracy order.Property = "accuracy"
+	// Survival: where no more servers crash or are suspected falsely than the group tolerates, no server halts but who has a part in a false suspicion.
+	Survival order.Property = "survival"
+)
+
+// judge judges what the servers of a group A-delivered. It knows only what matters for that, each server's outcome, and judges each combination once.
+type judge struct {
+	servers    int
+	nonUniform bool
+	tolerated  int
+	// deaf finds nothing wrong.
+	deaf bool
+
+	outcomes   []outcome
+	outcomeIDs map[outcome]uint32
+	// rounds are the A-delivered rounds, each with what the server A-delivered before; 0 is nothing.
+	rounds   []deliveredRound
+	roundIDs map[string]uint32
+	verdicts map[string]verdict
+	key      []byte
+}
+
+// outcome is all that the judge needs to know about a server.
+type outcome struct {
+	id        order.ServerID
+	crashed   bool
+	halted    bool
+	accused   serverSet
+	submitted uint32
+	delivered uint32
+}
+
+type deliveredRound struct {
+	before   uint32
+	delivery order.Delivery
+}
+
+// verdict is what the judge says about a combination of outcomes.
+type verdict struct {
+	broken *order.Violation
+	// stalled tells that the group stands still, and may: more servers failed than it tolerates.
+	stalled bool
+}
+
+func newJudge(o Options, tolerated int) *judge {
+	return &judge{
+		servers: o.Servers, tolerated: tolerated, nonUniform: o.NonUniform && !o.JudgeUniform,
+		outcomeIDs: map[outcome]uint32{}, rounds: make([]deliveredRound, 1), roundIDs: map[string]uint32{}, verdicts: map[string]verdict{},
+	}
+}
+
+// deliver numbers what a server has A-delivered once it A-delivers another round.
+func (j *judge) deliver(before uint32, d order.Delivery) uint32 {
+	k := binary.LittleEndian.AppendUint32(j.key[:0], before)
+	k = binary.LittleEndian.AppendUint64(k, uint64(d.Epoch))
+	k = binary.LittleEndian.AppendUint64(k, uint64(d.Round))
+	k = append(k, byte(len(d.Messages)))
+	for _, m := range d.Messages {
+		k = append(append(k, byte(m.Origin), byte(len(m.Payload))), m.Payload...)
+	}
+	for _, p := range d.Removed {
+		k = append(k, byte(p))
+	}
+	j.key = k
+	id, known := j.roundIDs[string(k)]
+	if !known {
+		id = uint32(len(j.rounds))
+		d.Messages, d.Removed = slices.Clone(d.Messages), slices.Clone(d.Removed)
+		j.rounds = append(j.rounds, deliveredRound{before, d})
+		j.roundIDs[string(k)] = id
+	}
+	return id
+}
+
+// outcome numbers a server's outcome.
+func (j *judge) outcome(s *server) uint32 {
+	o := outcome{s.id, s.crashed, s.halted != "", s.accused, s.submitted, s.delivered}
+	id, known := j.outcomeIDs[o]
+	if !known {
+		id = uint32(len(j.outcomes))
+		j.outcomes = append(j.outcomes, o)
+		j.outcomeIDs[o] = id
+	}
+	return id
+}
+
+// deliveries lists what was A-delivered, first the first.
+func (j *judge) deliveries(id uint32) []order.Delivery {
+	var all []order.Delivery
+	for ; id != 0; id = j.rounds[id].before {
+		all = append(all, j.rounds[id].delivery)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// judge judges the servers' outcomes, by their numbers.
+func (j *judge) judge(outcomes []uint32, moment order.Moment) verdict {
+	k := append(j.key[:0], byte(moment))
+	for _, id := range outcomes {
+		k = binary.LittleEndian.AppendUint32(k, id)
+	}
+	j.key = k
+	v, known := j.verdicts[string(k)]
+	if !known {
+		key := string(k)
+		v = j.look(outcomes, moment)
+		j.verdicts[key] = v
+	}
+	return v
+}
+
+func (j *judge) look(outcomes []uint32, moment order.Moment) verdict {
+	if j.deaf {
+		return verdict{}
+	}
+	history := order.NewRoundHistory(j.servers)
+	if j.nonUniform {
+		history.NonUniform()
+	}
+	for _, id := range outcomes {
+		o := j.outcomes[id]
+		for round := range 32 {
+			if o.submitted>>round&1 != 0 {
+				history.Broadcast(o.id, []byte{byte(round)})
+			}
+		}
+	}
+	for _, id := range outcomes {
+		for _, d := range j.deliveries(j.outcomes[id].delivered) {
+			history.Deliver(j.outcomes[id].id, d)
+		}
+	}
+	f := j.failures(outcomes)
+	for p := range j.servers {
+		if f.gone.has(p) {
+			history.Fail(order.ServerID(p))
+		}
+	}
+	if moment == order.AtRest && f.beyond {
+		return verdict{broken: first(history.Judge(order.UnderWay)), stalled: first(history.Judge(order.AtRest)) != nil}
+	}
+	if broken := first(history.Judge(moment)); broken != nil {
+		return verdict{broken: broken}
+	}
+	return verdict{broken: j.judgeSurvival(outcomes, f)}
+}
+
+func first(broken []*order.Violation) *order.Violation {
+	if len(broken) == 0 {
+		return nil
+	}
+	return broken[0]
+}
+
+// failures are who failed in a run.
+type failures struct {
+	// crashed, halted and accused are who crashed, whose engine halted, and whom somebody suspects falsely at some time; removed is whom some server removed.
+	crashed, halted, accused, removed serverSet
+	// accusers are who suspects somebody falsely at some time.
+	accusers serverSet
+	// beyond tells that more servers crash or are accused than the group tolerates. Then it may stand still until it begins a new generation.
+	beyond bool
+	// gone are those that the group may have gone on without: no liveness is asked of them.
+	gone serverSet
+}
+
+func (j *judge) failures(outcomes []uint32) failures {
+	var f failures
+	for _, id := range outcomes {
+		o := j.outcomes[id]
+		if o.crashed {
+			f.crashed |= 1 << o.id
+		}
+		if o.halted {
+			f.halted |= 1 << o.id
+		}
+		f.accused |= o.accused
+		if o.accused != 0 {
+			f.accusers |= 1 << o.id
+		}
+		for _, d := range j.deliveries(o.delivered) {
+			for _, p := range d.Removed {
+				f.removed |= 1 << p
+			}
+		}
+	}
+	f.beyond = bits.OnesCount16(uint16(f.crashed|f.accused)) > j.tolerated
+	f.gone = f.crashed | f.accused&(f.halted|f.removed) | f.accusers&f.halted
+	if f.beyond {
+		f.gone |= f.halted | f.removed
+	}
+	return f
+}
+
+// judgeSurvival looks for a server that nothing is wrong with and that is removed or halts, though few enough failed.
+func (j *judge) judgeSurvival(outcomes []uint32, f failures) *order.Violation {
+	for _, id := range outcomes {
+		o := j.outcomes[id]
+		for _, d := range j.deliveries(o.delivered) {
+			for _, p := range d.Removed {
+				if !(f.crashed | f.accused).has(int(p)) {
+					return &order.Violation{Property: Accuracy, Evidence: []string{
+						fmt.Sprintf("server %d A-delivers [epoch %d, round %d], which removes server %d", o.id, d.Epoch, d.Round, p),
+						fmt.Sprintf("server %d has not failed, and nobody suspects it falsely", p),
+					}}
+				}
+			}
+		}
+		if o.halted && !f.beyond && !(f.accused | f.accusers).has(int(o.id)) {
+			return &order.Violation{Property: Survival, Evidence: []string{
+				fmt.Sprintf("server %d halts, has no part in a false suspicion, and no more servers failed than the group tolerates", o.id)}}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package search
+
+import (
+	"math/bits"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/digraph"
+)
+
+// persistent chooses the servers whose steps are to be taken in a state, a persistent set of steps [Godefroid 1996, chapter 4]; none if nothing is left to do.
+func (x *explorer) persistent(state []uint32) serverSet {
+	var ready, all serverSet
+	for p := range x.n {
+		s := &x.servers[state[p]]
+		if s.stopped {
+			continue
+		}
+		all |= 1 << p
+		if len(s.inputs) > 0 {
+			ready |= 1 << p
+		}
+		for _, source := range x.sources[p] {
+			if state[x.channels[source*x.n+p]] != 0 {
+				ready |= 1 << p
+			}
+		}
+	}
+	if x.options.Unreduced || ready&(ready-1) == 0 {
+		return ready
+	}
+	best := ready
+	for p := range x.n {
+		if !ready.has(p) {
+			continue
+		}
+		if set := x.dependants(state, all, p) & ready; bits.OnesCount16(uint16(set)) < bits.OnesCount16(uint16(best)) {
+			best = set
+		}
+	}
+	return best
+}
+
+// dependants closes {p} under "waits for": a server waits for each server that works, may send to it, and has nothing under way to it.
+func (x *explorer) dependants(state []uint32, all serverSet, p int) serverSet {
+	set := serverSet(1) << p
+	for todo := set; todo != 0; {
+		q := bits.TrailingZeros16(uint16(todo))
+		todo &^= 1 << q
+		for _, source := range x.sources[q] {
+			if all.has(source) && !set.has(source) && state[x.channels[source*x.n+q]] == 0 {
+				set |= 1 << source
+				todo |= 1 << source
+			}
+		}
+	}
+	return set
+}
+
+// symmetries lists the names that the servers may be given instead of their own so that nothing changes but the names: those that map G_R to itself, as long as the
+// trees of G_U, if there are any, are stars, all alike. (In others, inner vertices forward waiting messages by ascending origin, which depends on the names.)
+func (x *explorer) symmetries() [][]int {
+	if x.config.Engine == allconcur.EngineAllConcurPlus && !x.hasStars() {
+		return nil
+	}
+	var all [][]int
+	names := make([]int, 0, x.n)
+	var used serverSet
+	var name func()
+	name = func() {
+		if len(names) == x.n {
+			if x.keeps(names) {
+				all = append(all, append([]int(nil), names...))
+			}
+			return
+		}
+		for p := range x.n {
+			if !used.has(p) {
+				used |= 1 << p
+				names = append(names, p)
+				name()
+				names = names[:len(names)-1]
+				used &^= 1 << p
+			}
+		}
+	}
+	name()
+	return all
+}
+
+func (x *explorer) keeps(names []int) bool {
+	for p := range x.n {
+		for q := range x.n {
+			if x.reliable.HasEdge(p, q) != x.reliable.HasEdge(names[p], names[q]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// hasStars reports whether in each tree of G_U the root has all others as its children.
+func (x *explorer) hasStars() bool {
+	for root := range x.n {
+		if len(digraph.AppendBinomialChildren(nil, x.n, root, root)) != x.n-1 {
+			return false
+		}
+	}
+	return true
+}
