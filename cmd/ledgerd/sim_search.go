@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/sim/search"
+)
+
+// The faults that ledgerd sim search takes.
+const (
+	searchFaultCrash   = "crash"
+	searchFaultSuspect = "suspect"
+)
+
+// searchOptions are the flags of ledgerd sim search.
+type searchOptions struct {
+	engine     string
+	servers    int
+	rounds     int
+	faults     []string
+	crashes    int
+	suspicions int
+	detector   string
+	idle       bool
+	states     int
+	limit      time.Duration
+	plant      string
+	replay     string
+	json       bool
+}
+
+// searchReport is what ledgerd sim search --json prints.
+type searchReport struct {
+	Engine       string            `json:"engine"`
+	Servers      int               `json:"servers"`
+	Rounds       int               `json:"rounds"`
+	Faults       string            `json:"faults"`
+	Crashes      int               `json:"crashes"`
+	Suspicions   int               `json:"suspicions"`
+	Detector     string            `json:"detector"`
+	Plant        string            `json:"plant,omitempty"`
+	States       int               `json:"states"`
+	Transitions  int               `json:"transitions"`
+	Duplicates   int               `json:"duplicates"`
+	Depth        int               `json:"depth"`
+	Ends         int               `json:"ends"`
+	Stalled      int               `json:"stalled"`
+	Scenarios    int               `json:"scenarios"`
+	ServerStates int               `json:"server_states"`
+	EngineSteps  int               `json:"engine_steps"`
+	Restarts     int               `json:"restarts"`
+	Complete     bool              `json:"complete"`
+	Bound        string            `json:"bound,omitempty"`
+	Seconds      float64           `json:"seconds"`
+	Rate         float64           `json:"rate"`
+	Violations   []searchViolation `json:"violations"`
+}
+
+// searchViolation is what a search found broken.
+type searchViolation struct {
+	Property string   `json:"property"`
+	Evidence []string `json:"evidence"`
+	Path     []string `json:"path"`
+	Replay   string   `json:"replay"`
+}
+
+// newSimSearchCommand is ledgerd sim search.
+func newSimSearchCommand() *cobra.Command {
+	var options searchOptions
+	command := &cobra.Command{
+		Use:   "search --engine E --servers N --rounds R",
+		Short: "Look at every schedule of a small group, and prove that the servers agree",
+		Long: `Look at every schedule of a small group, and prove that the servers agree.
+
+The search visits every state that the engines of a group can get to, whatever
+the order in which frames arrive and servers broadcast. Each server broadcasts a
+message in each of the first --rounds rounds, at any moment, and then what is
+needed to deliver them. With --faults crash, servers crash at any moment, also
+in the middle of sending; with suspect, a server suspects another one falsely,
+at any moment, and trusts it again at any later moment. Who fails and who is
+wrong about whom is varied, too. When the search is complete, it is a proof for
+groups of this size, with so many rounds and faults.
+
+In every state it checks
+
+  integrity, set agreement, total order, prefix order, round form
+                    as ledgerd sim check does
+  contract          no assertion of an engine fails, no right frame is refused
+  invariants I1 to I4, both specifications, and the RTD invariant
+                    of the tracking digraphs
+and where nothing is left to do
+  validity, agreement, uniform agreement
+                    of what correct servers broadcast and anybody delivered
+  accuracy, survival
+                    nobody is removed or halts without a reason
+
+A violation ends the search: the property, the evidence and the schedule are
+printed, with the command that replays it, and the exit status is 1. For more
+than three servers a search is rarely complete; then it looks at whole runs from
+all over, until --states or --for ends it, and says so. Interrupted, it prints
+what it has seen so far.
+
+--plant puts a bug into every engine, to see that it is found.`,
+		Example: `  # Three servers, two rounds, every crash: the default engine
+  ledgerd sim search --engine allconcur+ --servers 3 --rounds 2
+
+  # One false suspicion and one crash, for a script
+  ledgerd sim search --engine allconcur+ --servers 3 --rounds 1 --faults crash,suspect --json
+
+  # Does it find a bug? (exit status 1: yes)
+  ledgerd sim search --engine allconcur --servers 3 --detector perfect --plant dropped-forward
+
+  # Four servers, as far as ten seconds go
+  ledgerd sim search --engine allconcur+ --servers 4 --for 10s`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			run, err := options.build(command.Flags().Changed)
+			if err != nil {
+				return asUsage(err)
+			}
+			if options.replay != "" {
+				return options.runReplay(command.OutOrStdout(), run)
+			}
+			// From here on the flags are right, and a failure is the engines'.
+			command.SilenceUsage = true
+			return options.run(command.Context(), command.OutOrStdout(), run)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&options.engine, "engine", allconcur.EngineAllConcurPlus, "engine: allconcur or allconcur+")
+	flags.IntVar(&options.servers, "servers", 0, fmt.Sprintf("number of servers, up to %d (required)", search.ServersMax))
+	flags.IntVar(&options.rounds, "rounds", 1, "rounds in which every server broadcasts a message")
+	flags.StringSliceVar(&options.faults, "faults", []string{searchFaultCrash}, "faults: crash, suspect, or none")
+	flags.IntVar(&options.crashes, "crashes", 0, "the most servers that crash (default as many as the group tolerates)")
+	flags.IntVar(&options.suspicions, "suspicions", 0, "the most false suspicions (default 1)")
+	flags.StringVar(&options.detector, "detector", allconcur.DetectorEventual.String(), "failure detector: "+strings.Join(simDetectorNames(), ", "))
+	flags.BoolVar(&options.idle, "idle", false, "let servers broadcast empty messages in place of theirs, too")
+	flags.IntVar(&options.states, "states", 0, fmt.Sprintf("the most states to visit (default %d)", search.StatesMaxDefault))
+	flags.DurationVar(&options.limit, "for", time.Minute, "the longest time to search, 0 for no end")
+	flags.StringVar(&options.plant, "plant", "", "plant a bug: "+strings.Join(searchPlantNames(), ", "))
+	flags.StringVar(&options.replay, "replay", "", "replay one schedule, as a violation prints it")
+	addJSONFlag(command, &options.json)
+	for name, values := range map[string][]string{
+		"engine":   {allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus},
+		"faults":   {searchFaultCrash, searchFaultSuspect},
+		"detector": simDetectorNames(),
+		"plant":    searchPlantNames(),
+	} {
+		if err := command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic("sim search: no such flag: " + name)
+		}
+	}
+	return command
+}
+
+// searchPlantNames names the engines' bugs.
+func searchPlantNames() []string {
+	var names []string
+	for _, fault := range simPlants {
+		names = append(names, fault.String())
+	}
+	return names
+}
+
+// build makes what the flags ask for.
+func (o *searchOptions) build(isGiven func(flag string) bool) (search.Options, error) {
+	refuse := func(format string, arguments ...any) (search.Options, error) {
+		return search.Options{}, fmt.Errorf(format, arguments...)
+	}
+	crash, suspect := slices.Contains(o.faults, searchFaultCrash), slices.Contains(o.faults, searchFaultSuspect)
+	for _, fault := range o.faults {
+		if fault != searchFaultCrash && fault != searchFaultSuspect && (fault != "none" || len(o.faults) > 1) {
+			return refuse("--faults %q is unknown: use crash, suspect, both with a comma between, or none", fault)
+		}
+	}
+	detector := slices.Index(simDetectorNames(), o.detector)
+	plant := slices.Index(searchPlantNames(), o.plant)
+	switch {
+	case o.engine != allconcur.EngineAllConcur && o.engine != allconcur.EngineAllConcurPlus:
+		return refuse("--engine %q is unknown: use allconcur or allconcur+", o.engine)
+	case o.servers < 1 || o.servers > search.ServersMax:
+		return refuse("--servers is %d: say how many servers the group has, 1 to %d, for example --servers 3", o.servers, search.ServersMax)
+	case o.rounds < 1 || o.rounds > search.RoundsMax:
+		return refuse("--rounds is %d: let the servers broadcast in 1 to %d rounds", o.rounds, search.RoundsMax)
+	case isGiven("crashes") && (!crash || o.crashes < 1):
+		return refuse("--crashes is %d: let at least one server crash, with --faults crash", o.crashes)
+	case isGiven("suspicions") && (!suspect || o.suspicions < 1):
+		return refuse("--suspicions is %d: let at least one suspicion be false, with --faults suspect", o.suspicions)
+	case detector < 0:
+		return refuse("--detector %q is unknown: use one of %s", o.detector, strings.Join(simDetectorNames(), ", "))
+	case o.plant != "" && plant < 0:
+		return refuse("--plant %q is unknown: use one of %s", o.plant, strings.Join(searchPlantNames(), ", "))
+	case o.states < 0:
+		return refuse("--states is %d: visit at least one state, for example --states 1000000", o.states)
+	case o.limit < 0:
+		return refuse("--for is %v: search for some time, for example --for 10s", o.limit)
+	}
+	run := search.Options{
+		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Idle: o.idle, Detector: simDetectors[detector], StatesMax: o.states, DepthFirst: o.servers > 3,
+	}
+	if o.plant != "" {
+		run.Fault = simPlants[plant]
+	}
+	if crash && !isGiven("crashes") {
+		reliable, err := digraph.Reliable(o.servers, digraph.Target{})
+		if err != nil {
+			return search.Options{}, err
+		}
+		o.crashes = digraph.Tolerated(reliable)
+	}
+	if suspect && !isGiven("suspicions") {
+		o.suspicions = 1
+	}
+	run.Crashes, run.Suspicions = o.crashes, o.suspicions
+	return run, run.Validate()
+}
+
+// run searches and prints what came of it.
+func (o *searchOptions) run(ctx context.Context, out io.Writer, options search.Options) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	started := time.Now()
+	limited := ctx
+	if o.limit > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, o.limit)
+		defer cancel()
+	}
+	result, err := search.Run(limited, options, nil)
+	if err != nil {
+		return err
+	}
+	report := o.report(result, time.Since(started))
+	if err := o.print(out, report); err != nil {
+		return err
+	}
+	switch {
+	case len(report.Violations) > 0:
+		return fmt.Errorf("%s is broken", report.Violations[0].Property)
+	case result.Bound == search.BoundInterrupt:
+		return &toldError{fmt.Errorf("interrupted after %d states", result.States)}
+	}
+	return nil
+}
+
+func (o *searchOptions) report(r search.Result, took time.Duration) searchReport {
+	seconds := took.Seconds()
+	report := searchReport{
+		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Faults: strings.Join(o.faults, ","), Crashes: o.crashes, Suspicions: o.suspicions,
+		Detector: o.detector, Plant: o.plant, States: r.States, Transitions: r.Transitions, Duplicates: r.Duplicates, Depth: r.Depth, Ends: r.Ends, Stalled: r.Stalled,
+		Scenarios: r.Scenarios, ServerStates: r.ServerStates, EngineSteps: r.EngineSteps, Restarts: r.Restarts, Complete: r.Complete, Bound: r.Bound,
+		Seconds: seconds, Rate: float64(r.States) / max(seconds, 1e-9), Violations: []searchViolation{},
+	}
+	for _, v := range r.Violations {
+		report.Violations = append(report.Violations, searchViolation{string(v.Property), v.Evidence, v.Path, o.replayCommand(v.Schedule)})
+	}
+	return report
+}
+
+// replayCommand is the command that replays a schedule.
+func (o *searchOptions) replayCommand(schedule string) string {
+	text := fmt.Sprintf("ledgerd sim search --engine %s --servers %d --rounds %d --detector %s", o.engine, o.servers, o.rounds, o.detector)
+	if o.idle {
+		text += " --idle"
+	}
+	if o.plant != "" {
+		text += " --plant " + o.plant
+	}
+	return text + " --replay " + schedule
+}
+
+// runReplay takes one schedule and tells it.
+func (o *searchOptions) runReplay(out io.Writer, options search.Options) error {
+	v, err := search.Replay(options, o.replay)
+	if err != nil {
+		return asUsage(fmt.Errorf("--replay: %w", err))
+	}
+	if o.json {
+		if err := writeJSON(out, searchViolation{string(v.Property), v.Evidence, v.Path, o.replayCommand(v.Schedule)}); err != nil {
+			return err
+		}
+	} else if err := printLines(out, describeViolation(v.Property, v.Evidence, v.Path)); err != nil {
+		return err
+	}
+	if v.Property != "" {
+		return fmt.Errorf("%s is broken", v.Property)
+	}
+	return nil
+}
+
+// describeViolation gives a schedule and what it broke, if anything, line by line.
+func describeViolation(property order.Property, evidence, path []string) []string {
+	lines := []string{"the schedule:"}
+	for _, line := range path {
+		lines = append(lines, "  "+line)
+	}
+	if property != "" {
+		lines = append(lines, string(property)+" is broken")
+		for _, line := range evidence {
+			lines = append(lines, "  "+line)
+		}
+	}
+	return lines
+}
+
+func printLines(out io.Writer, lines []string) error {
+	_, err := io.WriteString(out, strings.Join(lines, "\n")+"\n")
+	return err
+}
+
+// print writes a report.
+func (o *searchOptions) print(out io.Writer, report searchReport) error {
+	if o.json {
+		return writeJSON(out, report)
+	}
+	var lines []string
+	for _, v := range report.Violations {
+		lines = append(lines, describeViolation(order.Property(v.Property), v.Evidence, v.Path)...)
+		lines = append(lines, "  replay: "+v.Replay, "")
+	}
+	lines = append(lines,
+		fmt.Sprintf("%s, %d servers, %d rounds with messages, %s detector, up to %d crashes and %d false suspicions", report.Engine, report.Servers, report.Rounds,
+			report.Detector, report.Crashes, report.Suspicions),
+		fmt.Sprintf("%d states, %d transitions (%d to states visited before), depth %d, %d ends, from %d first states", report.States, report.Transitions,
+			report.Duplicates, report.Depth, report.Ends, report.Scenarios),
+		fmt.Sprintf("%d states of single servers, %d engine steps; %.1f s, %.0f states/s", report.ServerStates, report.EngineSteps, report.Seconds, report.Rate))
+	if report.Stalled > 0 {
+		lines = append(lines, fmt.Sprintf("in %d ends more had failed than the group tolerates, and it needs a new generation to go on", report.Stalled))
+	}
+	switch {
+	case report.Complete:
+		lines = append(lines, "complete: every schedule was looked at")
+	case report.Bound == search.BoundStates:
+		lines = append(lines, "not complete: --states ended it")
+	case report.Bound == search.BoundTime:
+		lines = append(lines, "not complete: --for ended it")
+	case report.Bound == search.BoundInterrupt:
+		lines = append(lines, "not complete: interrupted")
+	default:
+		lines = append(lines, "not complete: it ended with the violation")
+	}
+	return printLines(out, lines)
+}
