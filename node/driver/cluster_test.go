@@ -246,8 +246,8 @@ func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterO
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	n.detector, err = detector.New(detector.Config{Host: host, Control: shared, Self: self, Peers: c.peers, Suspect: n.driver.Suspect, Timing: options.timing,
-		Logger: config.Logger})
+	n.detector, err = detector.New(detector.Config{Host: host, Control: shared, Self: self, Peers: c.peers, Suspect: n.driver.Suspect, Trust: n.driver.Trust,
+		Timing: options.timing, Logger: config.Logger})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -266,18 +266,23 @@ func reliable(t testing.TB, n int) *digraph.Digraph {
 // activate starts a generation at some servers: members are all of them if none are given.
 func (c *cluster) activate(generation uint64, at []int, members ...order.ServerID) {
 	c.t.Helper()
+	c.activateFrom(generation, 1, at, members...)
+}
+
+func (c *cluster) activateFrom(generation uint64, first order.Round, at []int, members ...order.ServerID) {
+	c.t.Helper()
 	if members == nil {
 		for i := range c.nodes {
 			members = append(members, order.ServerID(i))
 		}
 	}
 	for _, i := range at {
-		group := driver.Group{Generation: generation, FirstRound: 1, Members: members}
-		if err := c.nodes[i].driver.Activate(group); err != nil {
-			c.t.Fatal(err)
-		}
 		err := c.nodes[i].detector.Activate(detector.Group{Generation: generation, Members: members, Reliable: reliable(c.t, len(members))})
 		if err != nil {
+			c.t.Fatal(err)
+		}
+		group := driver.Group{Generation: generation, FirstRound: first, Members: members}
+		if err := c.nodes[i].driver.Activate(group); err != nil {
 			c.t.Fatal(err)
 		}
 	}

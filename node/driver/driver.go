@@ -27,6 +27,8 @@ const (
 	DefaultInboxBytes  = 32 << 20
 	DefaultHeldFrames  = 1024
 	DefaultParkedBytes = 64 << 20
+
+	DefaultParkedPatience = 2 * time.Second
 )
 
 // StatusInterval is how old a published Status can be while rounds run.
@@ -97,6 +99,8 @@ type Config struct {
 	HeldFrames int
 	// ParkedBytes is how much may be parked for one peer before this server holds back its own batches. Zero stands for DefaultParkedBytes.
 	ParkedBytes int
+	// ParkedPatience is for how long a peer may hold this server's batches back so without taking anything, before it is given up. Zero stands for DefaultParkedPatience.
+	ParkedPatience time.Duration
 	// Lost, if set, hears of members whose lane broke or whose frames were malformed. The driver has told the engine already. It must return
 	// quickly and not call the driver's Activate, Freeze or Close.
 	Lost func(generation uint64, server order.ServerID, cause error)
@@ -120,7 +124,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: self is %d of %d peers", ErrConfig, c.Self, len(c.Peers))
 	case c.Peers[c.Self] != c.Host.ID():
 		return c, fmt.Errorf("%w: the host is %s, peer %d is %s", ErrConfig, c.Host.ID(), c.Self, c.Peers[c.Self])
-	case c.MaxBatch < 0 || c.InboxFrames < 0 || c.InboxBytes < 0 || c.HeldFrames < 0 || c.ParkedBytes < 0:
+	case c.MaxBatch < 0 || c.InboxFrames < 0 || c.InboxBytes < 0 || c.HeldFrames < 0 || c.ParkedBytes < 0 || c.ParkedPatience < 0:
 		return c, fmt.Errorf("%w: a bound is negative", ErrConfig)
 	}
 	c.Linger = cmp.Or(c.Linger, DefaultLinger)
@@ -129,6 +133,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.InboxBytes = cmp.Or(c.InboxBytes, DefaultInboxBytes)
 	c.HeldFrames = cmp.Or(c.HeldFrames, DefaultHeldFrames)
 	c.ParkedBytes = cmp.Or(c.ParkedBytes, DefaultParkedBytes)
+	c.ParkedPatience = cmp.Or(c.ParkedPatience, DefaultParkedPatience)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -150,6 +155,7 @@ type Driver struct {
 	config Config
 	inbox  *inbox
 	status atomic.Pointer[Status]
+	broken atomic.Bool // a lane broke, and the running engine's goroutine is to look which
 
 	mu      sync.Mutex       // held while a run starts or ends
 	peers   []rdmanet.PeerID // as SetPeers said
@@ -173,7 +179,17 @@ func New(config Config) (*Driver, error) {
 	if err := config.Host.Receive(LaneName, inbox.receive); err != nil {
 		return nil, fmt.Errorf("driver: register for lane %q: %w", LaneName, err)
 	}
+	config.Host.Watch(d.event)
 	return d, nil
+}
+
+// event takes the fabric's news: lanes break while nothing is sent on them, too.
+func (d *Driver) event(event rdmanet.PeerEvent) {
+	switch {
+	case event.Kind == rdmanet.PeerUnreachable && event.Lane == LaneName, event.Kind == rdmanet.PeerRestarted:
+		d.broken.Store(true)
+		d.inbox.signal()
+	}
 }
 
 // Activate starts the engine of the group, which must be of a later run. A run that has not ended by itself ends as Freeze ends it; where it did, what its

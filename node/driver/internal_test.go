@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -78,6 +79,7 @@ func (s *scripted) broadcastCount() int { defer s.lock()(); return len(s.broadca
 type quietHost struct {
 	rdmanet.Host
 	receive rdmanet.ReceiveFunc
+	watch   func(rdmanet.PeerEvent)
 	lanes   map[rdmanet.PeerID]*quietLane
 }
 
@@ -86,6 +88,7 @@ func (h *quietHost) Receive(_ string, receive rdmanet.ReceiveFunc) error {
 	h.receive = receive
 	return nil
 }
+func (h *quietHost) Watch(watch func(rdmanet.PeerEvent)) { h.watch = watch }
 func (h *quietHost) Lane(peer rdmanet.PeerID, _ string) (rdmanet.Lane, error) {
 	lane := &quietLane{peer: peer}
 	h.lanes[peer] = lane
@@ -103,7 +106,7 @@ type quietLane struct {
 func (l *quietLane) Peer() rdmanet.PeerID { return l.peer }
 func (l *quietLane) Close() error         { return nil }
 func (l *quietLane) TrySend(frames ...[]byte) (bool, error) {
-	if l.err != nil {
+	if l.err != nil || len(frames) == 0 {
 		return false, l.err
 	}
 	l.frames += len(frames)
@@ -334,22 +337,51 @@ func TestHalts(t *testing.T) {
 			t.Error(reason)
 		}
 	})
-	t.Run("too much is parked", func(t *testing.T) {
-		t.Parallel()
-		r := newRig(t, nil)
-		for range parkedFramesMax(2) + 1 {
-			r.engine.ready.Sends = append(r.engine.ready.Sends, order.Send{To: []order.ServerID{1}, Frame: frameOf(1, "x")})
-		}
-		r.host.lanes = map[rdmanet.PeerID]*quietLane{}
-		full := &fullHost{quietHost: r.host}
-		r.config.Host = full
-		if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
-			t.Fatal(err)
-		}
-		if reason := get(t, r.halted); len(reason) < 16 || reason[:16] != "invariant broken" {
-			t.Error(reason)
-		}
-	})
+}
+
+// A peer whose lane takes nothing while more is parked for it than the protocol can have under way goes on without this server's frames: it is given up, the engine is not.
+func TestTooMuchIsParked(t *testing.T) {
+	t.Parallel()
+	for _, bytes := range []bool{false, true} {
+		t.Run(fmt.Sprintf("bytes %v", bytes), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *Config) { c.ParkedBytes, c.ParkedPatience = 1, 20*time.Millisecond })
+			frames := parkedFramesMax(2)
+			if !bytes {
+				frames++
+			}
+			for range frames {
+				r.engine.ready.Sends = append(r.engine.ready.Sends, order.Send{To: []order.ServerID{1}, Frame: frameOf(1, "x")})
+			}
+			r.config.Host = &fullHost{quietHost: r.host}
+			if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+				t.Fatal(err)
+			}
+			r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(1, "go on")})
+			if bytes {
+				waitFor(t, "parked frames", func() bool { return len(r.Status().Parked) == 1 })
+				r.engine.mu.Lock()
+				r.engine.can, r.engine.solicited = true, true
+				r.engine.mu.Unlock()
+				r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(1, "go on")})
+			}
+			if server := get(t, r.lost); server != 1 {
+				t.Errorf("lost %d, want 1", server)
+			}
+			if bytes {
+				waitFor(t, "the batch that was withheld", func() bool { return r.engine.broadcastCount() >= 1 })
+			}
+			r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(1, "votes")})
+			waitFor(t, "what comes from it is of use", func() bool { return slices.Contains(r.engine.received(), "1: votes") })
+			r.Trust(1, 1)
+			if remains := r.Freeze(); len(remains.Untaken)+len(remains.Votes) > 0 {
+				t.Errorf("%+v", remains)
+			}
+			if status := r.Status(); status.Halted != "" || len(status.Lost) != 1 {
+				t.Errorf("%+v", status)
+			}
+		})
+	}
 }
 
 // fullHost has lanes without room.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -27,6 +28,9 @@ type outbox struct {
 	lost    bool // the lane broke, or nothing is to be sent any more
 	suspect bool // the engine was told to suspect it
 	silent  bool // nothing is taken from it any more
+
+	parkedAt  time.Time // since when no room was found
+	inherited int       // how many frames of the run before the queue began with
 }
 
 // unparked is the end of a wait for room.
@@ -36,9 +40,15 @@ type unparked struct {
 	err    error
 }
 
-// parkedFramesMax bounds what can wait for one member of a group of n in total; the package comment says why. Terms: rounds under way,
-// once more for each failure; then notifications.
-func parkedFramesMax(n int) int { return 3*n*n + 3*n*n + 64 }
+// parkedFramesMax bounds what can wait for one member of a group of n that takes nothing and without which no round is complete; the package comment says why. Terms:
+// messages and votes under way, once more for each failure; then notifications.
+func parkedFramesMax(n int) int {
+	const rounds, votes = 3, 2 * 2 // in both directions, of both phases
+	return n*(rounds*n+rounds*votes*n) + 2*n*n + 64
+}
+
+// errBehind is why a member is given up whose lane takes nothing although it goes on.
+var errBehind = errors.New("its lane takes nothing, and too much waits for it")
 
 // enqueue puts what the engine wants sent behind what waits already.
 func (r *running) enqueue(sends []order.Send) {
@@ -67,9 +77,8 @@ func (r *running) flush() {
 		if !box.parked && !box.lost {
 			r.sendQueue(server, box)
 		}
-		if len(box.queue) > r.parkedMax {
-			r.halt(fmt.Sprintf("invariant broken: %d frames wait for server %d, and the protocol bounds them by %d", len(box.queue),
-				r.group.Members[server], r.parkedMax))
+		if len(box.queue) > r.parkedMax+box.inherited {
+			r.lose(server, fmt.Errorf("%w: %d frames", errBehind, len(box.queue)))
 		}
 	}
 	r.touched = r.touched[:0]
@@ -120,7 +129,7 @@ func (b *outbox) sent(frames, bytes int) {
 
 // park waits for the lane's room, beside the engine, and sends the first frames then.
 func (r *running) park(server order.ServerID, box *outbox, frames int) {
-	box.parked = true
+	box.parked, box.parkedAt = true, time.Now()
 	r.parked++
 	first := make([][]byte, frames)
 	copy(first, box.queue)
@@ -176,21 +185,30 @@ func (r *running) inherit(before *running) {
 		}
 		box := &r.outboxes[place]
 		box.queue, box.bytes, box.queued = before.outboxes[was].queue, before.outboxes[was].bytes, true
+		box.inherited = len(box.queue)
 		r.touched = append(r.touched, order.ServerID(place))
 	}
 }
 
-// withheld tells whether own batches wait until a slow member, which nobody suspects, has taken more.
+// withheld tells whether own batches wait until a slow member, which nobody suspects, has taken more. One that takes nothing at all for ParkedPatience is given up.
 func (r *running) withheld() bool {
 	if r.parked == 0 {
 		return false
 	}
-	for server := range r.outboxes {
-		box := &r.outboxes[server]
-		if box.parked && box.bytes > r.config.ParkedBytes && !box.lost && !box.suspect {
-			// Its failure may be agreed on only with our message.
-			return !slices.Contains(r.engine.Status().Suspected, order.ServerID(server))
+	for i := range r.outboxes {
+		box, server := &r.outboxes[i], order.ServerID(i)
+		if !box.parked || box.bytes <= r.config.ParkedBytes || box.lost || box.suspect {
+			continue
 		}
+		if slices.Contains(r.engine.Status().Suspected, server) {
+			continue // its failure may be agreed on only with our message
+		}
+		left := r.config.ParkedPatience - time.Since(box.parkedAt)
+		if left > 0 {
+			r.patience.set(left, r.inbox.signal)
+			return true
+		}
+		r.lose(server, fmt.Errorf("%w: %d bytes", errBehind, box.bytes))
 	}
 	return false
 }
@@ -202,6 +220,7 @@ func (r *running) lose(server order.ServerID, cause error) {
 		return
 	}
 	r.abandon(box)
+	r.progress = true
 	member := r.group.Members[server]
 	r.config.Logger.Warn("a server is lost to this run", "run", r.group.Generation, "server", member, "cause", cause)
 	if r.ended {
@@ -210,6 +229,19 @@ func (r *running) lose(server order.ServerID, cause error) {
 	r.suspect(server, cause)
 	if r.config.Lost != nil {
 		r.config.Lost(r.group.Generation, member, cause)
+	}
+}
+
+// probe gives up members whose lanes broke while nothing was sent.
+func (r *running) probe() {
+	for i := range r.outboxes {
+		box := &r.outboxes[i]
+		if box.lane == nil || box.lost || box.parked {
+			continue
+		}
+		if _, err := box.lane.TrySend(); err != nil {
+			r.lose(order.ServerID(i), err)
+		}
 	}
 }
 

@@ -49,6 +49,7 @@ type running struct {
 	members        []order.ServerID // that are left when the eon is over, as outside
 	untaken        []order.Delivery // that the Sink did not take
 	waiting        waiting
+	patience       alarm // with a member that takes nothing
 	status         alarm
 	statusSet      bool // its alarm is set
 	traffic        Traffic
@@ -145,6 +146,7 @@ func (r *running) run() string {
 	}
 	r.inbox.end()
 	r.linger.stop()
+	r.patience.stop()
 	r.status.stop()
 	return r.halted
 }
@@ -367,6 +369,10 @@ func (r *running) poll() {
 		r.statusSet = false
 		r.checkEnd()
 		r.publish()
+	}
+	if r.driver.broken.Load() {
+		r.driver.broken.Store(false)
+		r.probe()
 	}
 	for r.parked > 0 {
 		select {
