@@ -284,7 +284,7 @@ func batching(ctx context.Context, f *Figure, options Options) error {
 	cray := transport{"tcp", network.Cray}
 	sizes, top, step := []int{8, 16, 32, 64, 128, 256, 512, 1024}, 1<<15, 2
 	if options.Quick {
-		sizes, step = []int{8, 16, 32, 64}, 8
+		sizes, top, step = []int{8, 16, 32, 64}, 1<<12, 8
 	}
 	panels := []struct{ name, series, title string }{
 		{"allconcur-throughput", seriesAllConcur, "(a) AllConcur"},
