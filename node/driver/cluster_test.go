@@ -116,6 +116,25 @@ func (b *book) Deliver(ctx context.Context, deliveries []order.Delivery) error {
 	return nil
 }
 
+// begin copies what another book has of the rounds before that one.
+func (b *book) begin(other *book, before order.Round) {
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, round := range other.rounds {
+		if round.Round >= before {
+			return
+		}
+		b.rounds = append(b.rounds, round)
+		for _, message := range round.Messages {
+			if len(message.Payload) > 0 {
+				b.payloads++
+			}
+		}
+	}
+}
+
 func (b *book) close() (open func()) {
 	gate := make(chan struct{})
 	b.mu.Lock()
@@ -175,6 +194,13 @@ type node struct {
 	mu     sync.Mutex
 	lost   []order.ServerID
 	halted []string
+	ended  []string // "run 1: members"
+}
+
+func (n *node) ends() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return append([]string(nil), n.ended...)
 }
 
 type clusterOptions struct {
@@ -185,6 +211,8 @@ type clusterOptions struct {
 	payload int
 	timing  detector.Timing
 	hosts   []rdmanet.Host // instead of memory's
+	change  func(order.Delivery) bool
+	ended   func(self order.ServerID, group driver.Group)
 }
 
 func newCluster(t testing.TB, options clusterOptions) *cluster {
@@ -223,7 +251,15 @@ func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterO
 	config.FrameGeneration = allconcur.FrameGeneration
 	config.NewEngine = func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
 		return allconcur.New(allconcur.Config{Engine: options.engine, Self: place, Servers: len(group.Members), Reliable: reliable(c.t, len(group.Members)),
-			Generation: group.Generation, FirstRound: group.FirstRound, MaxPayload: max(options.payload, 1024)})
+			Generation: group.Generation, FirstRound: group.FirstRound, MaxPayload: max(options.payload, 1024), Change: options.change})
+	}
+	config.Ended = func(group driver.Group, members []order.ServerID) {
+		n.mu.Lock()
+		n.ended = append(n.ended, fmt.Sprintf("run %d: %v", group.Generation, members))
+		n.mu.Unlock()
+		if options.ended != nil {
+			options.ended(self, group)
+		}
 	}
 	config.Logger = slog.New(slog.DiscardHandler)
 	config.Lost = func(generation uint64, server order.ServerID, cause error) {

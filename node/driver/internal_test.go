@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -27,6 +28,8 @@ type scripted struct {
 	frames      []string
 	suspected   []order.ServerID
 	ready       order.Ready
+	votes       []allconcur.Vote
+	trusted     []order.ServerID
 }
 
 func (s *scripted) lock() func() { s.mu.Lock(); return s.mu.Unlock }
@@ -57,7 +60,13 @@ func (s *scripted) Suspect(server order.ServerID) error {
 	return nil
 }
 
-func (s *scripted) Trust(order.ServerID) error { return nil }
+func (s *scripted) Trust(server order.ServerID) error {
+	defer s.lock()()
+	s.trusted = append(s.trusted, server)
+	return nil
+}
+
+func (s *scripted) Votes() []allconcur.Vote { defer s.lock()(); return s.votes }
 
 func (s *scripted) Ready() order.Ready {
 	defer s.lock()()
@@ -409,12 +418,22 @@ func TestFreezeInterruptsTheSink(t *testing.T) {
 			return ctx.Err()
 		})
 	})
-	r.engine.ready.Deliveries = []order.Delivery{{Round: 1}}
-	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+	r.engine.ready.Deliveries = []order.Delivery{{Round: 1, Messages: []order.Message{{Origin: 1}}, Removed: []order.ServerID{0}}}
+	r.engine.votes = []allconcur.Vote{{Round: 2, Members: []order.ServerID{0, 1}, Delivery: order.Delivery{Round: 2, Messages: []order.Message{{Origin: 1}}}}}
+	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 3}}); err != nil {
 		t.Fatal(err)
 	}
 	<-entered
-	r.Freeze()
+	for range 2 {
+		remains := r.Freeze()
+		if len(remains.Untaken) != 1 || remains.Untaken[0].Messages[0].Origin != 3 {
+			t.Errorf("untaken: %+v", remains.Untaken)
+		}
+		if len(remains.Votes) != 1 || remains.Votes[0].Members[1] != 3 || remains.Votes[0].Delivery.Messages[0].Origin != 3 {
+			t.Errorf("votes: %+v", remains.Votes)
+		}
+		r.engine.votes = []allconcur.Vote{{Round: 2, Members: []order.ServerID{0, 1}, Delivery: order.Delivery{Round: 2, Messages: []order.Message{{Origin: 1}}}}}
+	}
 	select {
 	case reason := <-r.halted:
 		t.Errorf("freezing is no halt: %s", reason)
@@ -612,4 +631,42 @@ func TestLostServerBeginsTheNextGenerationFirst(t *testing.T) {
 	if len(frames) != 2 || string(frames[0].frame[8:]) != "early" || string(frames[1].frame[8:]) != "later" || len(suspicions) != 0 {
 		t.Fatalf("%d frames, suspicions %v", len(frames), suspicions)
 	}
+}
+
+// A suspicion goes to the engine once, until it is taken back; one of a run that the detector watches already and that has yet to begin here waits for it.
+func TestSuspicionsAndTrust(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.Suspect(1, 3, errors.New("early"))
+	r.Suspect(1, 2, errors.New("early, and a mistake"))
+	r.Trust(1, 2)
+	r.Suspect(2, 2, errors.New("of a later run"))
+	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 2, 3}}); err != nil {
+		t.Fatal(err)
+	}
+	seen := func(suspected, trusted int) func() bool {
+		return func() bool {
+			defer r.engine.lock()()
+			return len(r.engine.suspected) == suspected && len(r.engine.trusted) == trusted
+		}
+	}
+	waitFor(t, "the early suspicion", seen(1, 0))
+	r.Suspect(1, 3, errors.New("again"))
+	r.Trust(1, 2) // nobody suspects it
+	r.Trust(1, 99)
+	r.Trust(0, 3)
+	r.Trust(1, 3)
+	waitFor(t, "trust", seen(1, 1))
+	r.Suspect(1, 3, errors.New("again"))
+	waitFor(t, "the second suspicion", seen(2, 1))
+	if !slices.Equal(r.engine.suspected, []order.ServerID{2, 2}) || !slices.Equal(r.engine.trusted, []order.ServerID{2}) {
+		t.Errorf("suspected %v, trusted %v, want the place of server 3, 2", r.engine.suspected, r.engine.trusted)
+	}
+	r.host.receive(rdmanet.Peer{ID: "d", Incarnation: 5}, [][]byte{[]byte("x")}) // no frame: for good
+	get(t, r.lost)
+	r.Trust(1, 3)
+	if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 2, 3}}); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the suspicion of the later run", seen(3, 1))
 }

@@ -7,5 +7,5 @@
 // and wakes a goroutine only when the receiver had nothing left.
 //
 // The fabric's misfortunes can be played: Network.Kill ends a host without a word, Cut and Mend break and mend the link between two
-// hosts, and Host after Kill or Close starts a new incarnation. There is no member set: any name is a member.
+// hosts, and Host after Kill or Close starts a new incarnation. Any name is a member until a host is given a member set.
 package memory

@@ -24,6 +24,7 @@ type Host struct {
 	closed      chan struct{}  // closed when the host is dead
 
 	receivers map[string]rdmanet.ReceiveFunc // guarded by the network's lock
+	members   map[rdmanet.PeerID]bool        // who is let in, nil for everybody; guarded by the network's lock, replaced and never changed
 
 	mu      sync.Mutex
 	closing bool // no new lane, receiver or frame
@@ -82,6 +83,9 @@ func (h *Host) Lane(peer rdmanet.PeerID, name string) (rdmanet.Lane, error) {
 	if err := rdmanet.CheckLaneName(name); err != nil {
 		return nil, err
 	}
+	if !h.isMember(peer) {
+		return nil, fmt.Errorf("lane %q to %q: %w", name, peer, rdmanet.ErrNotMember)
+	}
 	key := laneKey{peer, name}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -99,6 +103,38 @@ func (h *Host) Lane(peer rdmanet.PeerID, name string) (rdmanet.Lane, error) {
 	h.goroutines.Add(1)
 	go l.run()
 	return l, nil
+}
+
+// SetMembers replaces the member set, which is everybody until then, and for nil. The addresses mean nothing here. Lanes to who is no member any more break with
+// ErrNotMember; who comes back finds that what they had not delivered is lost.
+func (h *Host) SetMembers(members map[rdmanet.PeerID]string) error {
+	var set map[rdmanet.PeerID]bool
+	if members != nil {
+		set = make(map[rdmanet.PeerID]bool, len(members))
+		for id := range members {
+			set[id] = true
+		}
+	}
+	h.network.mu.Lock()
+	h.members = set
+	h.network.place(h.id).change()
+	h.network.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, l := range h.lanes {
+		if set != nil && !set[key.peer] {
+			l.window.Break(l.wrap(rdmanet.ErrNotMember))
+			h.retireLocked(l)
+		}
+	}
+	return nil
+}
+
+// isMember tells whether a peer is let in.
+func (h *Host) isMember(id rdmanet.PeerID) bool {
+	h.network.mu.Lock()
+	defer h.network.mu.Unlock()
+	return h.members == nil || h.members[id]
 }
 
 // retire takes a lane that broke out of the host and remembers what it gave up.

@@ -2,6 +2,7 @@ package memory_test
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"testing"
 	"time"
@@ -61,3 +62,78 @@ func (f *fabric) Mend(i, j int) { f.network.Mend(f.ID(i), f.ID(j)) }
 func (f *fabric) Stranger() (rdmanet.Host, error) { return nil, nil }
 
 func BenchmarkFabric(b *testing.B) { fabrictest.Benchmark(b, newFabric) }
+
+// Who is no member any more gets nothing in and nothing out; when it is one again, fresh lanes work, and what was lost is told.
+func TestMembers(t *testing.T) {
+	network := memory.NewNetwork()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	received := make(chan string, 10)
+	var hosts []*memory.Host
+	for i := range 2 {
+		host, err := network.Host(rdmanet.PeerID("host-" + strconv.Itoa(i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := host.Receive("x", func(from rdmanet.Peer, frames [][]byte) {
+			for _, frame := range frames {
+				received <- string(from.ID) + " says " + string(frame)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		hosts = append(hosts, host)
+	}
+	defer func() {
+		for _, host := range hosts {
+			if err := host.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	send := func(text string) rdmanet.Lane {
+		t.Helper()
+		lane, err := hosts[0].Lane("host-1", "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lane.Send(ctx, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		return lane
+	}
+	expect := func(text string) {
+		t.Helper()
+		select {
+		case got := <-received:
+			if got != text {
+				t.Errorf("%q, want %q", got, text)
+			}
+		case <-ctx.Done():
+			t.Fatal("nothing came")
+		}
+	}
+	set := func(host *memory.Host, members map[rdmanet.PeerID]string) {
+		t.Helper()
+		if err := host.SetMembers(members); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lane := send("one")
+	expect("host-0 says one")
+	set(hosts[0], map[rdmanet.PeerID]string{"host-0": ""})
+	if _, err := lane.TrySend([]byte("two")); !errors.Is(err, rdmanet.ErrNotMember) {
+		t.Errorf("a lane to who is no member: %v", err)
+	}
+	if _, err := hosts[0].Lane("host-1", "x"); !errors.Is(err, rdmanet.ErrNotMember) {
+		t.Errorf("a lane to who is no member: %v", err)
+	}
+	set(hosts[0], nil)
+	set(hosts[1], map[rdmanet.PeerID]string{"host-1": ""})
+	lane = send("three")
+	if pending := lane.Pending(); pending != 1 {
+		t.Errorf("%d pending", pending)
+	}
+	set(hosts[1], map[rdmanet.PeerID]string{"host-0": "", "host-1": ""})
+	expect("host-0 says three")
+}

@@ -138,7 +138,7 @@ func (n *Network) route(from, to rdmanet.PeerID, name string) route {
 	defer n.mu.Unlock()
 	p := n.place(to)
 	r := route{left: p.left, changed: p.changed}
-	if p.host != nil && !p.cut[from] {
+	if p.host != nil && !p.cut[from] && (p.host.members == nil || p.host.members[from]) {
 		r.host = p.host
 		r.receive = p.host.receivers[name]
 	}
