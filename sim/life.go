@@ -434,17 +434,22 @@ func (s *simulation) mayCrash(id order.ServerID) bool {
 	if s.beyond() {
 		return true
 	}
-	members := s.life.chain.members
+	need := len(s.life.chain.members)/2 + 1
+	if s.life.chain.last != 0 || slices.ContainsFunc(s.life.wishes, func(w *wish) bool { return !w.done && w.change.kind == payloadJoin }) {
+		need++ // the membership may be about to grow
+	}
+	return s.sound(id) >= need
+}
+
+// sound counts the members that work, another one and those about to leave excepted, and remember what they voted for.
+func (s *simulation) sound(but order.ServerID) int {
 	sound := 0
-	for _, other := range members {
-		v := &s.servers[other]
-		if other != id && v.member != nil && !v.crashed && !v.member.left && v.member.starts > 0 {
+	for _, id := range s.life.chain.members {
+		v := &s.servers[id]
+		leaves := slices.ContainsFunc(s.life.wishes, func(w *wish) bool { return !w.done && w.change == change{kind: payloadLeave, server: id} })
+		if id != but && v.member != nil && !v.crashed && !v.member.left && v.member.starts > 0 && !leaves {
 			sound++
 		}
 	}
-	need := len(members)/2 + 1
-	if s.life.chain.last != 0 {
-		need++ // the membership may be about to grow
-	}
-	return sound >= need
+	return sound
 }

@@ -113,6 +113,10 @@ func (s *simulation) wish(w *wish, number int) {
 		return
 	}
 	w.tries++
+	if w.change.kind == payloadLeave && s.sound(w.change.server) < len(s.life.chain.members)/2+1 {
+		w.done = true // no operator takes a majority away
+		return
+	}
 	first := s.adversary.IntN(len(s.servers))
 	for i := range s.servers {
 		id := order.ServerID((first + i) % len(s.servers))

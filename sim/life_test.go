@@ -2,50 +2,154 @@ package sim
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"testing"
-	"time"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestScratch is for trying things.
-func TestScratch(t *testing.T) {
-	faults, err := ParseFaults(os.Getenv("FAULTS"))
+// livingSeeds scales the seeds of TestShardsLiveOn: by default what about a minute has time for, and what SIM_SEEDS says otherwise (10,000 and more at night).
+func livingSeeds() int {
+	if seeds, err := strconv.Atoi(os.Getenv("SIM_SEEDS")); err == nil {
+		return seeds
+	}
+	return share(10_000)
+}
+
+// TestShardsLiveOn is the conformance suite of the whole protocol: shards of 3 to 24 servers under an eventually perfect detector with all kinds of fault, more seeds for
+// the small ones, safety first and then liveness.
+func TestShardsLiveOn(t *testing.T) {
+	t.Parallel()
+	const smallest, largest = 3, 24
+	weights := 0.0
+	for servers := smallest; servers <= largest; servers++ {
+		weights += 1 / float64(servers*servers)
+	}
+	for _, engine := range engines {
+		for servers := smallest; servers <= largest; servers++ {
+			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
+				t.Parallel()
+				seeds := max(2, int(float64(livingSeeds())/2/weights/float64(servers*servers)))
+				rounds, crashes := sweep(t, Group{Engine: engine, Servers: servers, Faults: FaultsAll}.options(t), 1, seeds)
+				t.Logf("%d seeds: %d rounds, %d crashes", seeds, rounds, crashes)
+			})
+		}
+	}
+}
+
+// TestEachKindOfFault has each kind alone, and crashes with a perfect detector beside joins and leaves.
+func TestEachKindOfFault(t *testing.T) {
+	t.Parallel()
+	for bit, name := range faultNames {
+		for _, engine := range engines {
+			t.Run(name+" in "+engine, func(t *testing.T) {
+				t.Parallel()
+				sweep(t, Group{Engine: engine, Servers: 5, Faults: 1 << bit}.options(t), 1, share(200))
+			})
+		}
+	}
+}
+
+// TestLivingReplay runs seeds twice, once with a trace, and expects the same hash.
+func TestLivingReplay(t *testing.T) {
+	t.Parallel()
+	options := Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5, Faults: FaultsAll}.options(t)
+	for options.Seed = range uint64(share(60)) {
+		options.Trace = nil
+		first, err := Check(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.Trace = io.Discard
+		second, err := Check(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first.Hash != second.Hash || first.Events != second.Events || first.Elapsed != second.Elapsed {
+			t.Errorf("seed %d went as %+v and then as %+v", options.Seed, first, second)
+		}
+	}
+}
+
+// TestPlantedBugsOfTheWholeProtocolAreCaught plants what takes a mend, or a part of the protocol, out.
+func TestPlantedBugsOfTheWholeProtocolAreCaught(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		name   string
+		group  Group
+		limit  int
+		breaks []order.Property
+	}{
+		{"no-forward-backward", Group{Fault: allconcur.FaultNoForwardBackward}, 30, []order.Property{order.SetAgreement, Tolerance}},
+		{"tolerated-not-majority", Group{Fault: allconcur.FaultToleratedNotMajority}, 60, []order.Property{order.SetAgreement, Tolerance}},
+		{"sets-ignored", Group{Fault: allconcur.FaultSetsIgnored}, 60, []order.Property{order.SetAgreement}},
+		{"stale-eon", Group{Fault: allconcur.FaultStaleEon}, 300, nil},
+		{"promise-not-frozen", Group{PromiseNotFrozen: true}, 100, []order.Property{Freeze, order.SetAgreement, Progress}},
+	}
+	for _, c := range cases {
+		for _, engine := range engines {
+			for _, servers := range []int{5, 7} {
+				t.Run(fmt.Sprintf("%s in %s of %d", c.name, engine, servers), func(t *testing.T) {
+					t.Parallel()
+					c.group.Engine, c.group.Servers, c.group.Faults = engine, servers, FaultsAll
+					mustBreak(t, c.group, c.limit, c.breaks)
+				})
+			}
+		}
+	}
+}
+
+// TestThePublishedProtocolForks runs ◇P as the dissertation has it: there are schedules in which two servers A-deliver different rounds.
+func TestThePublishedProtocolForks(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engines {
+		mustBreak(t, Group{Engine: engine, Servers: 5, Faults: FaultSuspect | FaultPartition, Detector: allconcur.DetectorEventualPaper}, 100,
+			[]order.Property{order.SetAgreement})
+	}
+}
+
+// mustBreak runs seeds until one breaks one of some properties, any where there are none.
+func mustBreak(t *testing.T, group Group, limit int, properties []order.Property) {
+	t.Helper()
+	caught := Result{}
+	err := Sweep(context.Background(), group.options(t), 1, limit, func(r Result) bool {
+		for _, v := range r.Violations {
+			for _, property := range properties {
+				if v.Property == property {
+					caught = r
+				}
+			}
+			if properties == nil {
+				caught = r
+			}
+		}
+		return caught.Violations == nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	number := func(name string, otherwise int) int {
-		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
-			return n
+	if caught.Violations == nil {
+		t.Fatalf("not caught by %d seeds", limit)
+	}
+	t.Logf("caught by seed %d: %v", caught.Seed, caught.Violations[0])
+}
+
+func TestFaultsByName(t *testing.T) {
+	t.Parallel()
+	for _, list := range []string{"none", "crash", "crash,suspect,partition,join,leave,pause", "suspect,pause"} {
+		faults, err := ParseFaults(list)
+		if err != nil || faults.String() != list {
+			t.Errorf("%q is %v (%v)", list, faults, err)
 		}
-		return otherwise
 	}
-	engine := "allconcur+"
-	if e := os.Getenv("ENGINE"); e != "" {
-		engine = e
+	if all, err := ParseFaults("all"); err != nil || all != FaultsAll {
+		t.Errorf("all is %v (%v)", all, err)
 	}
-	o := Group{Engine: engine, Servers: number("N", 5), Faults: faults}.options(t)
-	if seed := number("SEED", 0); seed != 0 {
-		o.Seed, o.Trace = uint64(seed), os.Stdout
-		r, err := Check(o)
-		t.Log(r.Violations, err)
-		return
+	if _, err := ParseFaults("crash,quake"); err == nil {
+		t.Error("a quake is a fault")
 	}
-	failed, events, runs, gens, rounds := 0, 0, 0, 0, 0
-	began := time.Now()
-	count := number("K", 200)
-	err = Sweep(context.Background(), o, uint64(number("FIRST", 1)), count, func(r Result) bool {
-		events += r.Events
-		runs += r.Runs
-		gens += r.Generations
-		rounds += r.Rounds
-		if len(r.Violations) > 0 {
-			failed++
-			if failed <= number("SHOW", 3) {
-				t.Errorf("seed %d, %s:\n%v", r.Seed, r.Schedule, r.Violations[0])
-			}
-		}
-		return true
-	})
-	t.Logf("%d of %d failed; %d events, %d rounds, %d runs, %d generations, %v; %v", failed, count, events, rounds, runs, gens, time.Since(began), err)
 }

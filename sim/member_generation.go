@@ -300,8 +300,14 @@ func (m *member) activate() {
 			g.members = append(g.members, server)
 		}
 	}
+	if len(g.members) < m.chain.majority() {
+		g.members = nil // the tail changed the membership: too few promised, so that only the next generation goes on
+	}
 	m.chain.begin(g)
 	m.start()
+	if len(g.members) == 0 {
+		m.decision = nil
+	}
 }
 
 // hash is over all that a block says.
