@@ -30,9 +30,14 @@
 //
 // # Why nothing is lost
 //
-// Three reductions, each exact.
+// Four reductions, each exact.
 //
 // Channels into a server that has stopped are emptied: it takes nothing any more.
+//
+// A frame that changes nothing and never will (a copy of what the receiver has; flooding makes many) is taken off its channel as soon as it is the first there. That
+// it never will is an assumption that the search checks for each state which the receiver can get to from there; where it fails, it is withdrawn and the search begins again (outdated.go).
+// No state that was left out could tell, by induction on the steps to the end: a state of the receiver that the frame's waiting would have allowed is reached without it as well,
+// and so is checked.
 //
 // Steps of different servers commute, and neither makes the other impossible: each takes from the heads of its own server's channels, appends to the tails of others', and reads
 // nothing else. Crashes and false suspicions do not break this, since a scenario gives each server its own. So a set of servers is enough to look at, in some state, if

@@ -78,6 +78,9 @@ func (a action) crash() int      { return int(a & actionCrashesMax) }
 // Reached is how far a search has come.
 type Reached struct{ States, Depth int }
 
+// withdrawnStates is how many states more are visited, at least, once a claim is withdrawn.
+const withdrawnStates = 1 << 14
+
 // progressEvery is how many states are looked at between two looks at the context.
 const progressEvery = 4096
 
@@ -93,10 +96,9 @@ func Run(ctx context.Context, options Options, progress func(Reached)) (Result, 
 
 // run searches, again and again if need be.
 func (x *explorer) run(ctx context.Context, progress func(Reached)) Result {
-	for x.search(ctx, progress); x.claims.withdrawn && x.result.Bound != BoundTime && x.result.Bound != BoundInterrupt; x.search(ctx, progress) {
+	for x.search(ctx, progress); x.claims.withdrawn && x.result.Bound == ""; x.search(ctx, progress) {
 		x.claims.withdrawn = false
 		x.claims.restarts++
-		clear(x.claims.advanced)
 	}
 	x.result.States = x.visited.count
 	x.result.Complete = x.result.Bound == ""
@@ -104,13 +106,19 @@ func (x *explorer) run(ctx context.Context, progress func(Reached)) Result {
 	return x.result
 }
 
-// search searches from the first states on.
+// search searches from the first states on. Once a claim is withdrawn it goes on for as long again, to meet others that are wrong, before it gives up. What it finds
+// broken is broken whatever was claimed: a frame was taken off where it changed nothing.
 func (x *explorer) search(ctx context.Context, progress func(Reached)) {
+	clear(x.claims.advanced)
 	x.result, x.visited, x.parents, x.frontier = Result{}, newVisited(), x.parents[:0], frontier{width: x.width + 2, newestFirst: x.options.DepthFirst}
 	for _, s := range x.first {
 		x.start(s)
 	}
-	for looked := 0; x.frontier.more() && x.result.Bound == "" && !x.claims.withdrawn; looked++ {
+	giveUp := 0
+	for looked := 0; x.frontier.more() && x.result.Bound == "" && (giveUp == 0 || x.visited.count < giveUp); looked++ {
+		if x.claims.withdrawn && giveUp == 0 {
+			giveUp = 2*x.visited.count + withdrawnStates
+		}
 		if looked%progressEvery == 0 {
 			x.look(ctx, progress)
 		}
@@ -235,9 +243,6 @@ func (x *explorer) follow(state []uint32, own, depth uint32, p int, in input) {
 	}
 	s := *x.step(state[p], in)
 	x.keepClaims()
-	if x.claims.withdrawn {
-		return
-	}
 	if s.broken != nil {
 		x.violate(append(x.path(own), newAction(p, in, 0)), own, s.broken)
 		return

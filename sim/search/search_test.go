@@ -61,6 +61,31 @@ func TestPerfectDetector(t *testing.T) {
 	}
 }
 
+func eventual(engine string, rounds, crashes, suspicions int) Options {
+	return Options{Engine: engine, Servers: 3, Rounds: rounds, Crashes: crashes, Suspicions: suspicions, Detector: allconcur.DetectorEventual}
+}
+
+// TestEventualDetector visits everything that three servers can do under ◇P with every crash point and a false suspicion that is taken back.
+func TestEventualDetector(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engines {
+		for rounds := 1; rounds <= 2; rounds++ {
+			for _, faults := range [][2]int{{1, 0}, {0, 1}, {1, 1}} {
+				if faults == [2]int{1, 1} && (testing.Short() || raceEnabled || rounds > 1) {
+					continue
+				}
+				t.Run(fmt.Sprintf("%s/%d rounds/%d crashes/%d suspicions", engine, rounds, faults[0], faults[1]), func(t *testing.T) {
+					t.Parallel()
+					result := mustHold(t, eventual(engine, rounds, faults[0], faults[1]))
+					if faults[0]+faults[1] < 2 && result.Stalled > 0 {
+						t.Errorf("it stands still in %d ends", result.Stalled)
+					}
+				})
+			}
+		}
+	}
+}
+
 // TestIdleServers lets servers A-broadcast empty messages in place of payloads.
 func TestIdleServers(t *testing.T) {
 	t.Parallel()
@@ -77,9 +102,10 @@ func TestReductionLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, options := range []Options{
 		perfect(allconcur.EngineAllConcur, 2, 2, 1), perfect(allconcur.EngineAllConcur, 3, 1, 1), perfect(allconcur.EngineAllConcur, 3, 1, 2),
+		eventual(allconcur.EngineAllConcur, 1, 1, 0), eventual(allconcur.EngineAllConcurPlus, 1, 1, 0), eventual(allconcur.EngineAllConcurPlus, 2, 1, 0),
 		perfect(allconcur.EngineAllConcurPlus, 2, 2, 1), perfect(allconcur.EngineAllConcurPlus, 3, 1, 1), perfect(allconcur.EngineAllConcurPlus, 3, 2, 2),
 	} {
-		t.Run(fmt.Sprintf("%s/%d servers/%d rounds/%d crashes", options.Engine, options.Servers, options.Rounds, options.Crashes), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%d servers/%d rounds/%d crashes/%v", options.Engine, options.Servers, options.Rounds, options.Crashes, options.Detector), func(t *testing.T) {
 			t.Parallel()
 			compareUnreduced(t, options)
 		})
@@ -91,8 +117,11 @@ func compareUnreduced(t *testing.T, options Options) {
 	reduced := mustHold(t, options)
 	options.Unreduced = true
 	all := mustHold(t, options)
-	if reduced.ServerStates != all.ServerStates || reduced.Ends != all.Ends || reduced.Stalled != all.Stalled {
+	if reduced.Ends != all.Ends || reduced.Stalled != all.Stalled {
 		t.Errorf("reduced %+v, all %+v", reduced, all)
+	}
+	if reduced.ServerStates != all.ServerStates {
+		t.Errorf("%d states of single servers, and %d without the reduction", reduced.ServerStates, all.ServerStates)
 	}
 	if reduced.States >= all.States && options.Servers > 2 {
 		t.Errorf("the reduction saves nothing: %d states of %d", reduced.States, all.States)
@@ -106,6 +135,8 @@ func TestSymmetry(t *testing.T) {
 		options := perfect(engine, 3, 1, 1)
 		options.Suspicions, options.Unreduced = 1, true // under P they may fork, which is not the matter here; and the reduction chooses by name between equals
 		compareSymmetric(t, options)
+		compareSymmetric(t, eventual(engine, 1, 1, 0))
+		compareSymmetric(t, eventual(engine, 1, 0, 1))
 	}
 }
 
@@ -126,7 +157,8 @@ func compareSymmetric(t *testing.T, options Options) {
 	}
 	for _, s := range every {
 		for _, names := range symmetries {
-			if a, b := figures[s.String()], figures[s.renamed(names).String()]; a.States != b.States || a.Transitions != b.Transitions || a.Depth != b.Depth || a.Ends != b.Ends {
+			a, b := figures[s.String()], figures[s.renamed(names).String()]
+			if a.ServerStates != b.ServerStates || a.Ends != b.Ends || options.Unreduced && (a.States != b.States || a.Transitions != b.Transitions || a.Depth != b.Depth) {
 				t.Errorf("%s: %q has %+v, and with the names %v %+v", options.Engine, s, a, names, b)
 			}
 		}
@@ -194,6 +226,26 @@ func TestSearchCatches(t *testing.T) {
 			}
 			mustBreak(t, o, c.property)
 		})
+	}
+}
+
+// TestSearchCatchesUnderEventualDetector takes the mends of ◇P away, one by one, and all: one false suspicion and one crash make a group of three fork.
+func TestSearchCatchesUnderEventualDetector(t *testing.T) {
+	t.Parallel()
+	for _, engine := range engines {
+		for name, change := range map[string]func(*Options){
+			"no forward-backward mechanism": func(o *Options) { o.Fault = allconcur.FaultNoForwardBackward },
+			"sets ignored":                  func(o *Options) { o.Fault = allconcur.FaultSetsIgnored },
+			"the dissertation's, unmended":  func(o *Options) { o.Detector = allconcur.DetectorEventualPaper },
+			"unmended, two suspicions":      func(o *Options) { o.Detector, o.Crashes, o.Suspicions = allconcur.DetectorEventualPaper, 0, 2 },
+		} {
+			t.Run(engine+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				options := eventual(engine, 1, 1, 1)
+				change(&options)
+				mustBreak(t, options, order.SetAgreement)
+			})
+		}
 	}
 }
 
