@@ -333,6 +333,11 @@ func (c *cluster) all() []int {
 }
 
 func (c *cluster) close() {
+	for i, n := range c.nodes {
+		if c.t.Failed() {
+			c.t.Logf("server %d delivered %d batches, %d wait: %+v", i, n.book.count(), n.pool.waiting(), *n.driver.Status())
+		}
+	}
 	for _, n := range c.nodes {
 		n.detector.Close()
 		n.driver.Close()

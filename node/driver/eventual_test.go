@@ -269,7 +269,8 @@ func TestNextRunAfterALongPartitionOverP2P(t *testing.T) {
 func TestSeveredConnections(t *testing.T) {
 	t.Parallel()
 	hosts, _ := overP2P(t, 3, 20*time.Second)
-	options := clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 3, timing: eventualTiming}
+	options := clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 3,
+		timing: detector.Timing{Heartbeat: 100 * time.Millisecond, Timeout: 20 * time.Second, Grace: 10 * time.Second}}
 	for _, host := range hosts {
 		options.hosts = append(options.hosts, host)
 	}
