@@ -94,7 +94,7 @@ type Lane interface {
 	// window has no room for them. Errors: ctx's own, ErrUnreachable, ErrReset, ErrClosed, ErrTooLarge. Without an error the
 	// frames are queued, not yet taken by the peer: see Flushed.
 	Send(ctx context.Context, frames ...[]byte) error
-	// TrySend is Send that never blocks: false when the window has no room or somebody waits for room already.
+	// TrySend is Send that never blocks: false when the window has no room or somebody waits for room already. Without frames it only tells whether the lane is broken.
 	TrySend(frames ...[]byte) (bool, error)
 	// Flushed waits until the peer's receive function has returned for every frame sent before the call, or gives ctx's error or the lane's.
 	Flushed(ctx context.Context) error

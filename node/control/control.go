@@ -33,7 +33,7 @@ type Kind uint8
 const (
 	// KindHeartbeat: the sender is alive (package detector).
 	KindHeartbeat Kind = 1
-	// KindAccusation: the sender cannot reach a server that the receiver watches (package detector).
+	// KindAccusation: the sender lost its lane to a server that the receiver watches, or to the receiver (package detector).
 	KindAccusation Kind = 2
 	// KindStatus: what the sender does and how far it has come (package node).
 	KindStatus Kind = 3

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -53,6 +54,9 @@ func newWatchers(t *testing.T, g *digraph.Digraph) *watchers {
 			Host: host, Control: c, Self: order.ServerID(i), Peers: w.peers,
 			Suspect: func(generation uint64, server order.ServerID, cause error) {
 				w.suspected <- fmt.Sprintf("in %d, %d suspects %d: %v", generation, i, server, cause)
+			},
+			Trust: func(generation uint64, server order.ServerID) {
+				w.suspected <- fmt.Sprintf("in %d, %d trusts %d", generation, i, server)
 			},
 			Attach:   func() []byte { return []byte(fmt.Sprintf("height %d", i)) },
 			Attached: func(server order.ServerID, payload []byte) { w.attached <- fmt.Sprintf("%d hears %s", i, payload) },
@@ -259,6 +263,85 @@ func TestWrongGroups(t *testing.T) {
 			if err := w.detectors[0].Activate(group); err == nil {
 				t.Errorf("%+v is taken", group)
 			}
+		}
+	})
+}
+
+// A link that is cut and comes back is forgiven at both ends, unless the group's frames on it were lost.
+func TestCutLink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchers(t, ringOf(t, 4))
+		defer w.close()
+		w.after(10 * time.Second)
+		w.network.Cut(w.peers[1], w.peers[2])
+		want := []string{"in 3, 2 suspects 1: its connection is down for 1s"}
+		if got := w.after(4 * time.Second); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		w.network.Mend(w.peers[1], w.peers[2])
+		want = []string{"in 3, 2 trusts 1"}
+		if got := w.after(time.Second); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if got := w.after(time.Minute); len(got) > 0 {
+			t.Errorf("later: %q", got)
+		}
+		w.detectors[1].Lost(3, 2, rdmanet.ErrUnreachable)
+		// Server 2 is told, by who lost the lane, and server 3, which watches server 2.
+		want = []string{"in 3, 2 suspects 1: another server cannot reach it: it lost its lane to this server", "in 3, 3 suspects 2: another server cannot reach it: server 1 says so"}
+		if got := w.after(time.Minute); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+}
+
+// Who is to take part in the next eon is heard before it begins there; those who are in an earlier eon still are heard as well.
+func TestEons(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchers(t, ringOf(t, 4))
+		defer w.close()
+		for _, d := range w.detectors {
+			d.Deactivate()
+		}
+		eon := func(number uint64, members ...order.ServerID) Group {
+			return Group{Generation: 7<<16 | number, Members: members, Reliable: ringOf(t, len(members))}
+		}
+		for _, d := range w.detectors[:3] {
+			if err := d.Activate(eon(0, 0, 1, 2)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.after(10 * time.Second)
+		if err := w.detectors[3].Prepare(eon(1, 0, 1, 2, 3)); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range w.detectors[:2] {
+			if err := d.Activate(eon(1, 0, 1, 2, 3)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Servers 2 and 3 take their time: one ends the eon before, the other fetches blocks.
+		if got := w.after(time.Minute); len(got) > 0 {
+			t.Errorf("%q", got)
+		}
+		w.detectors[3].Deactivate()
+		want := []string{"in 458753, 0 suspects 3: no heartbeat for 5s"}
+		if got := w.after(time.Minute); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if err := w.detectors[3].Activate(eon(1, 0, 1, 2, 3)); err != nil {
+			t.Fatal(err)
+		}
+		want = []string{"in 458753, 0 trusts 3"}
+		if got := w.after(time.Second); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if err := w.detectors[3].Activate(Group{Generation: 8 << 16, Members: []order.ServerID{0, 1, 2, 3}, Reliable: ringOf(t, 4)}); err != nil {
+			t.Fatal(err) // of another generation
+		}
+		got := w.after(time.Minute)
+		if !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "in 458753, 0 suspects 3: no heartbeat") }) {
+			t.Errorf("got %q", got)
 		}
 	})
 }

@@ -5,14 +5,17 @@
 //	detector ─────> Suspect ─┼─> order.Broadcaster ─┤
 //	pool ─────────> Source ──┘                      └─> Sink ──> the pipeline of blocks
 //
-// One Driver serves a node for its whole life. It runs one engine at a time, that of a generation:
+// One Driver serves a node for its whole life. It runs one engine at a time, that of a run: an eon of a generation of the group.
 //
 //	d, err := driver.New(driver.Config{Host: host, Self: self, Peers: peers, NewEngine: newEngine, FrameGeneration: allconcur.FrameGeneration,
-//		Source: pool, Sink: pipeline})
-//	err = d.Activate(driver.Group{Generation: 7, FirstRound: 1, Members: members})
-//	...                                    // rounds run; the detector calls d.Suspect
-//	d.Freeze()                             // from here on the Sink hears nothing more
-//	err = d.Activate(driver.Group{Generation: 8, FirstRound: 1, Members: others})
+//		Source: pool, Sink: pipeline, Ended: func(group driver.Group, members []order.ServerID) { ... }})
+//	err = d.Activate(driver.Group{Generation: 7 << 16, FirstRound: 1, Members: members, Shard: 5})
+//	...                                    // rounds run; the detector calls d.Suspect and d.Trust
+//	                                       // Ended: the eon is over, everything was handed to the Sink
+//	err = d.SetPeers(peers)                // somebody joined
+//	err = d.Activate(driver.Group{Generation: 7<<16 + 1, FirstRound: d.Status().Engine.Round + 1, Members: others, Shard: 6})
+//	...
+//	remains := d.Freeze()                  // from here on the Sink hears nothing more; what may have been A-delivered is in remains
 //	...
 //	d.Close()
 //
@@ -33,15 +36,18 @@
 //     group, since every round needs every server. The Sink must not wait for the group.
 //   - A lane whose window is full never blocks the engine: that peer's frames are parked in its outbox, in order, and reading goes
 //     on. So two servers that wait for room at each other still read, acknowledge, and make that room.
-//   - What is parked is bounded by the protocol. A round completes only with the message of every server, so nobody is further ahead
-//     than the round after the one that the slowest live server A-broadcast in, and a server relays a message of a round
-//     once to each peer: two rounds of n messages are under way, three where a rerun overlaps, again for each of the fewer than n failures,
-//     and a notification for each edge of the reliable digraph. [parkedFramesMax] is that number, and more parked frames halt the
-//     engine loudly, as one of these sentences would be wrong. Own batches wait as long as more than ParkedBytes are parked for a peer
-//     that nobody suspects.
-//   - Frames of later generations than the running one are held, HeldFrames a peer, until that generation is activated here or
-//     a later one is; past that the peer's lane waits. Frames of earlier ones are dropped: their rounds are over.
-//   - Frames to a peer whose lane is broken are discarded: the peer lost some already and is a failed server to this generation.
+//   - What is parked for a member without which no round is complete is bounded by the protocol: nobody is further ahead than the round after the one that it A-broadcast
+//     in last, and a server relays a message of a round once to each peer, and each vote once in either direction and phase: two rounds of n messages and 4n votes are under way,
+//     three where a rerun overlaps, again for each of the fewer than n failures; and a notification for each edge of the reliable digraph and round. [parkedFramesMax] is that
+//     number. A member for which more waits goes on without this server's frames, since others relay the same to it: its link is cut, and all rounds are reliable. Its lane is given
+//     up then, at both ends, and nothing else.
+//   - Own batches wait as long as more than ParkedBytes are parked for a peer that nobody suspects and that takes something now and then; one that takes nothing for
+//     ParkedPatience is given up.
+//   - Frames of later runs than the running one are held, HeldFrames a peer, until that run is activated here or
+//     a later one is; past that the peer's lane waits. Frames of earlier ones are dropped: their rounds are over. What a run that ended has parked goes out before
+//     the frames of the next one.
+//   - Frames to a peer whose lane is broken are discarded: the peer lost some already, is suspected for the rest of the run, and never trusted. What comes from it is still
+//     taken, votes above all. The next run takes a fresh lane.
 //
 // Each relayed frame costs a place in two reused slices: no allocation, no lock, no channel operation of its own. All frames of a batch of inputs
 // that go to one peer are one TrySend.

@@ -243,7 +243,7 @@ func overP2P(t *testing.T, servers int, mend time.Duration) ([]*p2p.Host, map[rd
 
 func TestNextRunAfterALongPartitionOverP2P(t *testing.T) {
 	t.Parallel()
-	hosts, members := overP2P(t, 3, 2*time.Second)
+	hosts, members := overP2P(t, 3, 20*time.Second)
 	options := clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 3, timing: eventualTiming}
 	for _, host := range hosts {
 		options.hosts = append(options.hosts, host)
