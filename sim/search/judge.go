@@ -15,7 +15,7 @@ const (
 	Contract order.Property = "contract"
 	// Accuracy: only servers that have failed, or are suspected falsely, are removed.
 	Accuracy order.Property = "accuracy"
-	// Survival: where no more servers crash or are suspected falsely than the group tolerates, no server halts but who has a part in a false suspicion.
+	// Survival: where no more servers crash, or edges err, than the group tolerates, no server halts but who has a part in a false suspicion.
 	Survival order.Property = "survival"
 )
 
@@ -175,7 +175,8 @@ type failures struct {
 	crashed, halted, accused, removed serverSet
 	// accusers are who suspects somebody falsely at some time.
 	accusers serverSet
-	// beyond tells that more servers crash or are accused than the group tolerates. Then it may stand still until it begins a new generation.
+	// beyond tells that there are more crashes, and edges with a false suspicion of a server that does not crash, than the group tolerates failures. Then it may
+	// stand still until it begins a new generation.
 	beyond bool
 	// gone are those that the group may have gone on without: no liveness is asked of them.
 	gone serverSet
@@ -201,7 +202,11 @@ func (j *judge) failures(outcomes []uint32) failures {
 			}
 		}
 	}
-	f.beyond = bits.OnesCount16(uint16(f.crashed|f.accused)) > j.tolerated
+	failed := bits.OnesCount16(uint16(f.crashed))
+	for _, id := range outcomes {
+		failed += bits.OnesCount16(uint16(j.outcomes[id].accused &^ f.crashed))
+	}
+	f.beyond = failed > j.tolerated
 	f.gone = f.crashed | f.accused&(f.halted|f.removed) | f.accusers&f.halted
 	if f.beyond {
 		f.gone |= f.halted | f.removed
@@ -215,10 +220,10 @@ func (j *judge) judgeSurvival(outcomes []uint32, f failures) *order.Violation {
 		o := j.outcomes[id]
 		for _, d := range j.deliveries(o.delivered) {
 			for _, p := range d.Removed {
-				if !(f.crashed | f.accused).has(int(p)) {
+				if !(f.crashed | f.halted | f.accused).has(int(p)) {
 					return &order.Violation{Property: Accuracy, Evidence: []string{
 						fmt.Sprintf("server %d A-delivers [epoch %d, round %d], which removes server %d", o.id, d.Epoch, d.Round, p),
-						fmt.Sprintf("server %d has not failed, and nobody suspects it falsely", p),
+						fmt.Sprintf("server %d has neither crashed nor halted, and nobody suspects it falsely", p),
 					}}
 				}
 			}

@@ -42,9 +42,27 @@ func (x *explorer) unfold(s scenario, path []action) []action {
 		}
 		all = append(all, a)
 		if x.step(state[a.server()], in).broken != nil {
-			break
+			return all
 		}
 		state, plain = x.after(state, a, true), x.after(plain, a, false)
+	}
+	if x.persistent(state) == 0 {
+		all = append(all, x.drain(plain)...)
+	}
+	return all
+}
+
+// drain takes all that is left on the channels where nothing else is left to do.
+func (x *explorer) drain(plain []uint32) []action {
+	var all []action
+	for p := range x.n {
+		for _, source := range x.sources[p] {
+			for plain[x.channels[source*x.n+p]] != 0 {
+				a := newAction(p, newInput(inputReceive, source, 0), 0)
+				all = append(all, a)
+				plain = x.after(plain, a, false)
+			}
+		}
 	}
 	return all
 }

@@ -183,20 +183,28 @@ func scenarioFigures(t *testing.T, options Options, s scenario) Result {
 	return result
 }
 
-// TestFourServers goes as far as a bound allows, through whole runs.
+// TestFourServers visits everything that four servers can do in a round with every crash point, and goes on as far as a bound allows.
 func TestFourServers(t *testing.T) {
 	t.Parallel()
-	bound := 200_000
-	if testing.Short() {
-		bound = 20_000
-	}
 	mustHold(t, perfect(allconcur.EngineAllConcurPlus, 4, 1, 0))
 	for _, engine := range engines {
-		options := perfect(engine, 4, 1, 1)
-		options.StatesMax, options.DepthFirst = bound, true
-		result := run(t, options)
-		if len(result.Violations) > 0 || result.Bound != BoundStates || result.Ends == 0 {
-			t.Errorf("%s: %+v", engine, result)
+		for _, detector := range []allconcur.Detector{allconcur.DetectorPerfect, allconcur.DetectorEventual} {
+			t.Run(fmt.Sprintf("%s/%v", engine, detector), func(t *testing.T) {
+				t.Parallel()
+				options := perfect(engine, 4, 1, 1)
+				options.Detector = detector
+				if !testing.Short() && !raceEnabled {
+					mustHold(t, options)
+				}
+				options.Suspicions, options.DepthFirst, options.StatesMax = 1, true, 20_000
+				if detector == allconcur.DetectorPerfect {
+					options.Suspicions = 0
+				}
+				result := run(t, options)
+				if len(result.Violations) > 0 || result.Bound != BoundStates {
+					t.Errorf("%+v", result)
+				}
+			})
 		}
 	}
 }
