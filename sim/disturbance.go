@@ -64,6 +64,10 @@ func (d *disturber) add(kind Faults, server order.ServerID, links [][2]order.Ser
 
 // suspicions plans that a server is suspected though it works: by one other, by all, or by many of each other.
 func (d *disturber) suspicions() {
+	if d.options.group.EngineAlone {
+		d.flickers()
+		return
+	}
 	for range 1 + d.random.IntN(5) {
 		server := d.server()
 		switch d.random.IntN(4) {
@@ -80,6 +84,22 @@ func (d *disturber) suspicions() {
 				}
 			}
 			d.add(FaultSuspect, server, links, "a third of all pairs suspected")
+		}
+	}
+}
+
+// flickers plans that one server is suspected by another again and again, each time for a moment, and that other one by a third: what the third holds back of the
+// second is overtaken by the second's notifications.
+func (d *disturber) flickers() {
+	begins := between(0, d.span)(d.random)
+	server, observer, third := d.server(), d.server(), d.server()
+	for _, link := range [][2]order.ServerID{{server, observer}, {observer, third}} {
+		at := begins
+		for range 2 + d.random.IntN(20) {
+			while := between(10*microsecond, 1*millisecond)(d.random)
+			d.plan = append(d.plan, disturbance{kind: FaultSuspect, at: at, until: at + while, server: link[0], links: [][2]order.ServerID{link},
+				text: fmt.Sprintf("%d suspected by %d from %v for %v", link[0], link[1], at, while)})
+			at += while + between(10*microsecond, 1*millisecond)(d.random)
 		}
 	}
 }

@@ -21,6 +21,9 @@ type Group struct {
 	// Detector is what the engines take their detector for; the zero value is an eventually perfect one. With allconcur.DetectorPerfect and crashes alone, a
 	// run is one run of the engines, without generations and eons. allconcur.DetectorEventualPaper goes without generations, and only safety is asked.
 	Detector allconcur.Detector
+	// EngineAlone asks for a run of the engines without generations, which must come to rest all the same: false suspicions are then of single links, again and
+	// again, and no other fault than FaultSuspect is taken.
+	EngineAlone bool
 	// Fault plants a bug in every engine, PromiseNotFrozen one in whoever promises a generation: its engine goes on.
 	Fault            allconcur.Fault
 	PromiseNotFrozen bool
@@ -46,12 +49,24 @@ func (g Group) Options() (Options, error) {
 	if err := config.Validate(); err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
-	return Options{
+	if g.EngineAlone && (g.Detector != allconcur.DetectorEventual || g.Faults&^FaultSuspect != 0) {
+		return Options{}, fmt.Errorf("%w: engines alone take false suspicions only, and an eventual detector; not %v, %v", ErrOptions, g.Faults, g.Detector)
+	}
+	options := Options{
 		Servers: g.Servers, Reliable: reliable, NonUniform: g.NonUniform, Crashes: AsTolerated, Faults: g.Faults, Detector: g.Detector, group: g,
 		New: func(self order.ServerID) (order.Broadcaster, error) {
 			own := config
 			own.Self = self
 			return allconcur.New(own)
 		},
-	}, nil
+	}
+	if options.lives() {
+		options.reliable = make([]*digraph.Digraph, options.slots()+1)
+		for n := 1; n <= options.slots(); n++ {
+			if options.reliable[n], err = digraph.Reliable(n, digraph.Target{}); err != nil {
+				return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)
+			}
+		}
+	}
+	return options, nil
 }

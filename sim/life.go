@@ -8,7 +8,6 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/generation"
-	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -92,7 +91,7 @@ const (
 )
 
 // newLife begins the life of the shard: all servers are members, and know that generation 1 is theirs.
-func (s *simulation) newLife() error {
+func (s *simulation) newLife() {
 	o := &s.options
 	driver := stream(o.Seed, driverStream+1)
 	l := &life{
@@ -100,11 +99,11 @@ func (s *simulation) newLife() error {
 		slander: make(map[[2]order.ServerID]int), asked: make(map[string]*ask), chain: newChain(o.Servers),
 	}
 	s.life, s.network.extraLast = l, true
-	l.cold = driver.IntN(6) == 0 && o.Detector != allconcur.DetectorEventualPaper
+	l.cold = driver.IntN(6) == 0 && o.Detector != allconcur.DetectorEventualPaper && !o.group.EngineAlone
 	slowest := s.network.slowest()
 	s.servers = make([]server, o.slots())
 	l.setting = &setting{
-		engine: o.group.Engine, detector: o.Detector, fault: o.group.Fault, slots: o.slots(), synod: o.Detector != allconcur.DetectorEventualPaper,
+		engine: o.group.Engine, detector: o.Detector, fault: o.group.Fault, slots: o.slots(), reliable: o.reliable, synod: o.Detector != allconcur.DetectorEventualPaper && !o.group.EngineAlone,
 		promiseNotFrozen: o.group.PromiseNotFrozen,
 		tick:             max(between(4*millisecond, 15*millisecond)(driver), slowest/4),
 		stallAfter:       between(30*millisecond, 200*millisecond)(driver) + 4*slowest,
@@ -119,17 +118,9 @@ func (s *simulation) newLife() error {
 	case 3:
 		l.slowest = 80 * millisecond
 	}
-	for n := range l.setting.slots + 1 {
-		var g *digraph.Digraph
-		if n > 0 {
-			var err error
-			if g, err = digraph.Reliable(n, digraph.Target{}); err != nil {
-				return err
-			}
-		}
-		l.setting.reliable = append(l.setting.reliable, g)
+	if o.group.EngineAlone {
+		l.quickest, l.slowest = 0, 50*microsecond
 	}
-	return nil
 }
 
 // begin plans the disturbances and begins the first processes.

@@ -12,12 +12,12 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// livingSeeds scales the seeds of TestShardsLiveOn: by default what about a minute has time for, and what SIM_SEEDS says otherwise (10,000 and more at night).
+// livingSeeds are the seeds of TestShardsLiveOn: by default what about a minute of two processors has time for, else what SIM_SEEDS says.
 func livingSeeds() int {
 	if seeds, err := strconv.Atoi(os.Getenv("SIM_SEEDS")); err == nil {
 		return seeds
 	}
-	return share(10_000)
+	return share(8_000)
 }
 
 // TestShardsLiveOn is the conformance suite of the whole protocol: shards of 3 to 24 servers under an eventually perfect detector with all kinds of fault, more seeds for
@@ -100,6 +100,26 @@ func TestPlantedBugsOfTheWholeProtocolAreCaught(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestEnginesAlone has links suspected again and again, and no generations to help: the engines come to rest by themselves, unless a revocation takes
+// more back than it names.
+func TestEnginesAlone(t *testing.T) {
+	t.Parallel()
+	for _, servers := range []int{3, 4, 5, 8} {
+		group := Group{Engine: allconcur.EngineAllConcurPlus, Servers: servers, Faults: FaultSuspect, EngineAlone: true}
+		t.Run(fmt.Sprint(servers), func(t *testing.T) {
+			t.Parallel()
+			sweep(t, group.options(t), 1, share(500))
+		})
+	}
+	for _, servers := range []int{4, 5} {
+		planted := Group{Engine: allconcur.EngineAllConcurPlus, Servers: servers, Faults: FaultSuspect, EngineAlone: true, Fault: allconcur.FaultRevokeWrongSequence}
+		t.Run(fmt.Sprintf("%d with revoke-wrong-sequence", servers), func(t *testing.T) {
+			t.Parallel()
+			mustBreak(t, planted, 500, []order.Property{Progress})
+		})
 	}
 }
 

@@ -49,7 +49,7 @@ func (m *member) behind() bool { return m.follower.best.height > m.chain.height(
 
 // tick passes time.
 func (m *member) tick() {
-	if m.left {
+	if m.left || !m.setting.synod {
 		return
 	}
 	if m.works() {

@@ -13,12 +13,14 @@ const Freeze order.Property = "freeze"
 // deliverBlock judges a block that a server took: by set agreement, which holds for ever and across runs; by the form of the round; by integrity; and by what the server promised.
 func (s *simulation) deliverBlock(id order.ServerID, t taken) {
 	b := t.block
-	how := "takes"
-	if t.own {
-		how = "A-delivers"
-	}
 	s.trace.note(s.now, 102, uint64(id), uint64(b.group.run), uint64(b.epoch), uint64(b.round), uint64(len(b.messages)), uint64(len(b.removed)))
-	s.trace.say(s.now, "%d %s [run %v, epoch %d, round %d]: %s", id, how, b.group.run, b.epoch, b.round, blockContents(b))
+	if s.trace.text != nil {
+		how := "takes"
+		if t.own {
+			how = "A-delivers"
+		}
+		s.trace.say(s.now, "%d %s [run %v, epoch %d, round %d]: %s", id, how, b.group.run, b.epoch, b.round, blockContents(b))
+	}
 	v := &s.servers[id]
 	if t.own && v.vowed > b.group.run.generation() {
 		s.broke(Freeze, fmt.Sprintf("server %d promised generation %d", id, v.vowed),

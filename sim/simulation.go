@@ -50,6 +50,8 @@ type Options struct {
 
 	tolerated int
 	group     Group
+	// reliable are the reliable digraphs of groups by their size, as many as a run may need.
+	reliable []*digraph.Digraph
 }
 
 // Result is what a run came to.
@@ -147,9 +149,7 @@ func newSimulation(options Options) (*simulation, error) {
 		s.history.NonUniform()
 	}
 	if options.lives() {
-		if err := s.newLife(); err != nil {
-			return nil, err
-		}
+		s.newLife()
 		s.schedule()
 		return s, nil
 	}
@@ -295,7 +295,7 @@ func (s *simulation) judgeTimeUp() {
 	switch {
 	case s.life == nil:
 		s.judgeProgress(true)
-	case !s.beyond() && s.life.setting.synod:
+	case !s.beyond() && s.options.Detector != allconcur.DetectorEventualPaper:
 		s.judgeRestless()
 	}
 }

@@ -63,6 +63,7 @@ type simOptions struct {
 	plant    string
 	faults   string
 	detector string
+	alone    bool
 	tails    bool
 	trace    bool
 	json     bool
@@ -174,7 +175,9 @@ crash also lose frames that the server had already handed to the network, as a
 power failure does; with a perfect detector, what the crashed server delivered
 last then does not count. --plant puts a bug into every server, to see that it
 is found; dropped-forward, early-delivery and pruned-too-soon with a perfect
-detector unless --detector says otherwise, as votes make up for some of them.`,
+detector unless --detector says otherwise, as votes make up for some of them;
+revoke-wrong-sequence with --engine-alone, as generations make up for it (the
+standstill takes several hundred seeds).`,
 		Example: `  # A thousand schedules for a shard of 8 nodes
   ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000
 
@@ -210,6 +213,7 @@ detector unless --detector says otherwise, as votes make up for some of them.`,
 	flags.Uint64Var(&options.seed, "seed", 1, "the first seed")
 	flags.StringVar(&options.faults, "faults", "crash", "kinds of fault, some of "+strings.Join(sim.FaultNames(), ",")+"; or all, or none")
 	flags.StringVar(&options.detector, "detector", allconcur.DetectorEventual.String(), "failure detector: "+strings.Join(simDetectorNames(), ", "))
+	flags.BoolVar(&options.alone, "engine-alone", false, "one run of the engines without generations, single links suspected again and again; goes with --faults suspect")
 	flags.IntVar(&options.crashes, "crashes", 0, "the most servers that crash in a run (default a minority, or as many as the group tolerates with a perfect detector)")
 	flags.IntVar(&options.rounds, "rounds", 0, "the most messages that a server submits in a run (default left to the seed, up to 12)")
 	flags.BoolVar(&options.tails, "lose-tails", false, "let a crash lose frames that are under way")
@@ -264,6 +268,10 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 	if o.plant != "" && group.Fault == allconcur.FaultNone && !group.PromiseNotFrozen {
 		return refuse("--plant %q is unknown: use one of %s", o.plant, strings.Join(simPlantNames(), ", "))
 	}
+	if group.Fault == allconcur.FaultRevokeWrongSequence && o.faults == sim.FaultCrash.String() && !detectorGiven {
+		o.alone, o.faults = true, sim.FaultSuspect.String() // generations make up for it
+	}
+	group.EngineAlone = o.alone
 	if group.Fault != allconcur.FaultNone && group.Fault <= allconcur.FaultPrunedTooSoon && !detectorGiven {
 		o.detector = allconcur.DetectorPerfect.String()
 	}
@@ -352,6 +360,9 @@ func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
 	}
 	if o.detector != allconcur.DetectorEventual.String() {
 		replay += " --detector " + o.detector
+	}
+	if o.alone {
+		replay += " --engine-alone"
 	}
 	if smaller.Crashes != sim.AsTolerated && smaller.Faults.Has(sim.FaultCrash) {
 		replay += fmt.Sprintf(" --crashes %d", smaller.Crashes)

@@ -102,6 +102,33 @@ func TestSimCheckWithAllFaults(t *testing.T) {
 	}
 }
 
+// What takes a part of the protocol out is found, and the command that is printed replays it.
+func TestSimCheckFindsWhatMendsPrevent(t *testing.T) {
+	t.Parallel()
+	for plant, arguments := range map[string]string{
+		"no-forward-backward":    "--servers 5 --seeds 20 --faults suspect,partition",
+		"tolerated-not-majority": "--servers 5 --seeds 40 --faults suspect,partition",
+		"sets-ignored":           "--servers 5 --seeds 40 --faults suspect,partition",
+		"promise-not-frozen":     "--servers 5 --seeds 60 --faults all",
+		"stale-eon":              "--servers 5 --seeds 60 --faults all --engine allconcur",
+		"revoke-wrong-sequence":  "--servers 4 --seeds 60 --seed 200",
+	} {
+		out, err := runSim(t, append(strings.Fields("check --json --plant "+plant), strings.Fields(arguments)...)...)
+		if err == nil {
+			t.Errorf("%s is not found: %s", plant, out)
+			continue
+		}
+		var report simReport
+		if err := json.Unmarshal([]byte(out), &report); err != nil {
+			t.Fatalf("%s: %v\n%s", plant, err, out)
+		}
+		replay := strings.Fields(report.Failures[0].Replay)
+		if out, err := runSim(t, replay[2:]...); err == nil || !strings.Contains(out, report.Failures[0].Property) {
+			t.Errorf("%s: %q does not replay %s: %v", plant, report.Failures[0].Replay, report.Failures[0].Property, err)
+		}
+	}
+}
+
 // Every refusal names a flag to change.
 func TestSimCheckRefuses(t *testing.T) {
 	t.Parallel()
