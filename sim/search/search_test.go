@@ -71,7 +71,7 @@ func TestEventualDetector(t *testing.T) {
 	for _, engine := range engines {
 		for rounds := 1; rounds <= 2; rounds++ {
 			for _, faults := range [][2]int{{1, 0}, {0, 1}, {1, 1}} {
-				if faults == [2]int{1, 1} && (testing.Short() || raceEnabled || rounds > 1) {
+				if faults == [2]int{1, 1} && (testing.Short() || raceEnabled || rounds > 1) || faults[1] > 0 && raceEnabled && rounds > 1 {
 					continue
 				}
 				t.Run(fmt.Sprintf("%s/%d rounds/%d crashes/%d suspicions", engine, rounds, faults[0], faults[1]), func(t *testing.T) {
@@ -133,10 +133,15 @@ func TestSymmetry(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
 		options := perfect(engine, 3, 1, 1)
+		if raceEnabled {
+			options.Crashes = 0
+		}
 		options.Suspicions, options.Unreduced = 1, true // under P they may fork, which is not the matter here; and the reduction chooses by name between equals
 		compareSymmetric(t, options)
 		compareSymmetric(t, eventual(engine, 1, 1, 0))
-		compareSymmetric(t, eventual(engine, 1, 0, 1))
+		if !testing.Short() && !raceEnabled {
+			compareSymmetric(t, eventual(engine, 1, 0, 1))
+		}
 	}
 }
 
