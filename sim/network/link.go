@@ -45,23 +45,16 @@ func (n *Network) drain(server int) {
 	}
 }
 
-// fly takes a chunk that leaves its host's link from an instant on through the switches to the port that leads to its receiver.
+// far is the delay of a cable from which on what is behind it is settled only when a chunk's head gets there: others use those ports in the meantime. Cables within a
+// datacentre are shorter by orders of magnitude, so that a whole way is settled at once.
+const far = 100 * time.Microsecond
+
+// fly takes a chunk that leaves its host's link from an instant on to the switches.
 func (n *Network) fly(c chunk, wire int, start time.Duration) {
 	first := n.model.firstSegment(wire)
 	// A switch sends on when it has the first segment, and cannot be done before it has the last, which is taken to be as long.
 	head := start + n.model.HostRate.Serialisation(first) + n.model.HostDelay
 	tail := start + n.model.HostRate.Serialisation(wire) + n.model.HostDelay
-	if n.model.Topology != nil {
-		n.route = n.model.Topology.AppendRoute(n.route[:0], int(c.from), int(c.to))
-		for _, id := range n.route {
-			port := &n.ports[id]
-			begin := max(head, n.busy[id])
-			end := max(begin+port.Rate.Serialisation(wire), tail+port.Rate.Serialisation(first))
-			n.busy[id] = end
-			head = begin + port.Rate.Serialisation(first) + port.Delay
-			tail = end + port.Delay
-		}
-	}
 	n.underway[int(c.from)*len(n.hosts)+int(c.to)]++
 	var place int32
 	if last := len(n.landed) - 1; last >= 0 {
@@ -71,6 +64,31 @@ func (n *Network) fly(c chunk, wire int, start time.Duration) {
 		n.flights = append(n.flights, flight{})
 	}
 	n.flights[place] = flight{chunk: c, tail: tail}
+	n.pass(place, head)
+}
+
+// pass takes a chunk whose head is at a switch at an instant through the ports that are left of its way: to the port that leads to its receiver, or to the end of the next fibre.
+func (n *Network) pass(place int32, head time.Duration) {
+	f := &n.flights[place]
+	if n.model.Topology != nil {
+		wire := n.model.Wire(int(f.bytes))
+		first := n.model.firstSegment(wire)
+		n.route = n.model.Topology.AppendRoute(n.route[:0], int(f.from), int(f.to))
+		for int(f.passed) < len(n.route) {
+			id := n.route[f.passed]
+			f.passed++
+			port := &n.ports[id]
+			begin := max(head, n.busy[id])
+			end := max(begin+port.Rate.Serialisation(wire), f.tail+port.Rate.Serialisation(first))
+			n.busy[id] = end
+			head = begin + port.Rate.Serialisation(first) + port.Delay
+			f.tail = end + port.Delay
+			if port.Delay >= far && int(f.passed) < len(n.route) {
+				n.queue.push(head, fibrePassed, place)
+				return
+			}
+		}
+	}
 	n.queue.push(head, headArrived, place)
 }
 

@@ -41,10 +41,13 @@ type arriving struct {
 	at time.Duration
 }
 
-// flight is a chunk between its sender's link and its receiver's: its last bit is at the receiver's port at the instant tail.
+// flight is a chunk between its sender's link and its receiver's: its last bit is at the instant tail at the next port that is not settled, which is its receiver's
+// when it has passed all others.
 type flight struct {
 	chunk
 	tail time.Duration
+	// passed is how many ports of its way are settled.
+	passed int32
 }
 
 // acknowledgement is of so many bytes, back at the sender at an instant.
@@ -236,6 +239,8 @@ func (n *Network) Next() (Event, bool) {
 			n.drain(int(e.number))
 		case headArrived:
 			n.enterIncoming(e.number)
+		case fibrePassed:
+			n.pass(e.number, n.now)
 		case windowOpen:
 			n.openWindow(int(e.number))
 		case timer:

@@ -168,6 +168,35 @@ func TestFibres(t *testing.T) {
 	}
 }
 
+// TestFibreKeepsNoPort holds a frame within a datacentre against frames from abroad that are still on their fibres: it must not wait for them.
+func TestFibreKeepsNoPort(t *testing.T) {
+	t.Parallel()
+	model, err := MDC(30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	net, err := New(model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const receiver, neighbour, bytes = 24, 25, 1000
+	for from := range order.ServerID(receiver) {
+		net.Send(from, []order.ServerID{receiver}, make([]byte, bytes))
+	}
+	net.Send(neighbour, []order.ServerID{receiver}, make([]byte, bytes))
+	event, more := net.Next()
+	if want := model.Unloaded(neighbour, receiver, bytes); !more || event.From != neighbour || event.At != want {
+		t.Fatalf("the first frame is from %d at %v, want the neighbour's at %v", event.From, event.At, want)
+	}
+	arrived := 0
+	for _, more = net.Next(); more; _, more = net.Next() {
+		arrived++
+	}
+	if arrived != receiver {
+		t.Errorf("%d frames from abroad, want %d", arrived, receiver)
+	}
+}
+
 // Routes go from edge to edge, by ports that exist, and each is the same in both pods' numbering.
 func TestRoutes(t *testing.T) {
 	t.Parallel()

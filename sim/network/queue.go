@@ -13,6 +13,8 @@ const (
 	linkFree eventKind = iota
 	// headArrived: the head of a chunk is at the switch port that leads to its receiver.
 	headArrived
+	// fibrePassed: the head of a chunk is at the switch behind a fibre.
+	fibrePassed
 	// tailArrived: the oldest chunk on a host's incoming link is there.
 	tailArrived
 	// received: the processor has received the oldest frame that waits for it.
