@@ -10,7 +10,22 @@
 // faults and submissions, and the group must come to rest: within bounded virtual time, everything that a correct server was asked to broadcast
 // has been A-delivered by every survivor. If more servers crash than the group tolerates, it may stand still, but never fork.
 //
+// # A shard that lives on
+//
+// Under an eventually perfect detector (◇P, the default of Group), or with joins and leaves, a run is the life of a shard over many runs of its engines. Each server then has
+// processes (member.go), which do what a node's supervisor does, as a pure state machine: the engine of the present eon; the synod that decides the next generation; a chain of all
+// rounds (chain.go); catching up by messages (member_follow.go). Besides crashing, servers are suspected falsely, cut off one way or both, paused, taken into the
+// membership and out of it, and come back as new incarnations (disturbance.go). Never are so many gone or forgetful at once that no majority remembers its votes, unless
+// Options.Crashes asks for it; then only safety is judged. In the liveness phase every server that has not crashed for good or left is to be back in the group, with unreliable
+// rounds again. A payload is A-delivered at most once, ever: a process A-broadcasts it in one round, and anew only when that round's block, in whatever run and generation it
+// came to be, turned out not to hold it. One that was submitted to a process that has not failed is A-delivered.
+//
+// A process that hears that a group works in the generation that it knows leaves the synod alone: its own promise for the next generation would bar it from entering this one. If it
+// has promised all the same, it asks for the generation to end in order (payloadRegroup).
+//
 // # Who judges
+//
+// A single run of engines:
 //
 //	package order          integrity, total order, prefix order, acyclic order, set agreement, round form, validity, (uniform) agreement
 //	oracle_accuracy.go     only servers that have failed are removed
@@ -18,9 +33,15 @@
 //	oracle_progress.go     rest within bounded time, with nothing left to do
 //	oracle_contract.go     what order.Broadcaster asks of an engine: no panic, no refusal of what is right, frames that never change
 //
+// A shard that lives on:
+//
+//	oracle_chain.go        one block a round at all servers for ever, also those cut off later; the form of rounds; integrity; majorities; who promised is frozen
+//	oracle_rest.go         everybody is back, everything is A-delivered, nothing is left to do
+//	oracle_contract.go     as above
+//
 // # How to use it
 //
-//	options, err := sim.Group{Engine: "allconcur+", Servers: 8}.Options()
+//	options, err := sim.Group{Engine: "allconcur+", Servers: 8, Faults: sim.FaultsAll}.Options()
 //	options.Seed = 42
 //	result, err := sim.Check(options)
 //	for _, violation := range result.Violations {
@@ -39,7 +60,9 @@
 // # The model
 //
 // It is that of [Poke19, section 2.1]: links are reliable and FIFO, so what a server has put on a link arrives, even if the server crashes afterwards; in the
-// middle of a send, each receiver's link has got a prefix of what was meant for it. (Options.LoseTails is harder, and less is asked then.) A crashed server does not come back. The detector is P: no suspicion without a
-// crash, each successor in the reliable digraph suspects in the end, and only after the last frame on that link. The idea of the two phases and of oracles by
+// middle of a send, each receiver's link has got a prefix of what was meant for it. (Options.LoseTails is harder, and under P less is asked then.) A link that is cut holds what it carries
+// until it heals. A process that comes back has its disk, but for the last blocks, and gets nothing that was sent to the one before. P suspects nobody who has not crashed, each successor in the
+// reliable digraph suspects in the end, and only after the last frame on that link. ◇P suspects who crashed or left the run, who is cut off or pauses, and whom the seed slanders, each after a while, and
+// trusts again a while after that has ended. The idea of the two phases and of oracles by
 // name is TigerBeetle's.
 package sim
