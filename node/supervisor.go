@@ -213,7 +213,7 @@ func (s *supervisor) newEngine(group driver.Group, place order.ServerID) (order.
 	}
 	config := s.node.home.Config.Ordering
 	return allconcur.New(allconcur.Config{
-		Engine: config.Engine, Self: place, Servers: len(group.Members), Reliable: g, Generation: group.Generation, FirstRound: group.FirstRound, MaxPayload: config.BatchBytesMax,
+		Engine: config.Engine, Detector: allconcur.DetectorPerfect, Self: place, Servers: len(group.Members), Reliable: g, Generation: group.Generation, FirstRound: group.FirstRound, MaxPayload: config.BatchBytesMax,
 	})
 }
 
