@@ -91,7 +91,7 @@ func (m *member) follow() {
 	if f.ticks%askEvery == 0 {
 		to := f.ahead
 		if !m.behind() || f.ticks%(3*askEvery) == 0 {
-			to = m.someone(f.ticks / askEvery)
+			to = m.someone()
 		}
 		m.post(to, &letter{kind: letterAsk, height: m.chain.height()})
 	}
@@ -114,9 +114,9 @@ func (m *member) entrance() change {
 }
 
 // someone is another member of the chain, each in turn.
-func (m *member) someone(turn int) order.ServerID {
+func (m *member) someone() order.ServerID {
 	others := m.chain.members
-	return others[(turn+int(m.self))%len(others)]
+	return others[(m.turn()+int(m.self))%len(others)]
 }
 
 // stand is where this process stands. An engine that stands still does not work.
