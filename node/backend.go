@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
@@ -136,7 +137,7 @@ func (s *supervisor) standing() (mode api.NodeMode, why string, since time.Durat
 func (s *supervisor) ordered() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.members != nil
+	return s.ordering
 }
 
 // writers are the API addresses of the other nodes that take writes, as far as they were heard of lately.
@@ -144,8 +145,8 @@ func (s *supervisor) writers() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var addresses []string
-	for server := range s.node.peers {
-		if h, ok := s.heard[order.ServerID(server)]; ok && h.mode == api.ModeOrdering && time.Since(h.at) < 10*announceEvery {
+	for server := range s.node.peers.table.Load().ids {
+		if h, ok := s.heard[order.ServerID(server)]; ok && h.mode == api.ModeOrdering && time.Since(h.at) < hearsayLasts {
 			addresses = append(addresses, h.apiAddress)
 		}
 	}
@@ -184,13 +185,13 @@ func (s *supervisor) engineState() api.EngineState {
 	status := s.driver.Status()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state.Generation = s.decided
+	state.Generation = uint64(s.decided)
 	if status.Group.Generation == 0 {
 		return state
 	}
-	state.Generation = status.Group.Generation
+	state.Generation = uint64(generation.Run(status.Group.Generation).Generation())
 	state.Epoch, state.Round, state.Reliable, state.Halted = uint64(status.Engine.Epoch), uint64(status.Engine.Round), status.Engine.Reliable, status.Halted
-	if s.working == 0 {
+	if s.group == nil {
 		return state
 	}
 	state.Members, state.Suspected, state.Awaited = indices(status.Engine.Members), indices(status.Engine.Suspected), indices(status.Engine.Awaited)
@@ -207,34 +208,39 @@ func indices(servers []order.ServerID) []uint32 {
 
 // ClusterState implements api.Backend.
 func (n *Node) ClusterState() api.ClusterState {
-	genesis := n.home.Genesis
 	node := n.NodeState()
+	config := n.home.Config.Ordering
 	state := api.ClusterState{
-		Chain: genesis.Chain, GenesisHash: n.Store().GenesisHash(), Node: node, TransactionsTotal: n.pipeline.Total(), AccountsTotal: uint64(n.Store().AccountCount()),
+		Chain: n.home.Genesis.Chain, GenesisHash: n.Store().GenesisHash(), Node: node, TransactionsTotal: n.pipeline.Total(), AccountsTotal: uint64(n.Store().AccountCount()),
+		Ordering: api.OrderingSettings{
+			Engine: config.Engine, TargetNines: uint32(config.TargetNines), ServerMTTFHours: uint32(config.ServerMTTFHour), BatchBytesMax: uint32(config.BatchBytesMax),
+		},
 	}
+	membership := n.Store().Membership()
 	s := n.sup
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g := s.digraph; g != nil {
-		describe(&state, g, s.members)
+	if g := s.group; g != nil {
+		describe(&state, g.digraph, g.members)
 	}
-	for i, member := range genesis.Members {
-		server := order.ServerID(i)
+	for _, member := range membership.Members {
+		server := order.ServerID(member.Index)
 		shown := api.MemberState{
-			Index: uint32(i), Name: member.Name, PeerID: string(n.peers[i]), FabricAddress: member.Address,
-			Member: slices.Contains(node.Engine.Members, uint32(i)), Suspected: slices.Contains(node.Engine.Suspected, uint32(i)),
+			Index: uint32(server), Name: member.Name, PeerID: string(n.peers.id(server)), FabricAddress: member.Address,
+			Member: slices.Contains(node.Engine.Members, uint32(server)), Suspected: slices.Contains(node.Engine.Suspected, uint32(server)),
 		}
 		if server == n.home.Self {
-			shown.Self, shown.Connected, shown.APIAddress, shown.LastHeard = true, true, n.URL(), time.Now()
+			shown.Self, shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = true, true, n.URL(), time.Now(), node.Mode
 			shown.FabricAddress = n.home.FabricAddress()
 			shown.OrderedHeight, shown.StoredHeight = node.Heights.Ordered, node.Heights.Stored
 		} else if h, ok := s.heard[server]; ok {
-			shown.Connected, shown.APIAddress, shown.LastHeard = s.linked[server], h.apiAddress, h.at
+			shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = s.linked[server], h.apiAddress, h.at, h.mode
 			shown.OrderedHeight, shown.StoredHeight = h.heights.Ordered, h.heights.Stored
 		}
 		if node.Engine.Members == nil {
 			// Outside of the group the node goes by what the members say of themselves.
-			shown.Member = server != n.home.Self && s.heard[server].generation != 0 && s.linked[server]
+			h := s.heard[server]
+			shown.Member = server != n.home.Self && h.orders() && s.linked[server]
 		}
 		state.Members = append(state.Members, shown)
 	}

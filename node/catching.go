@@ -8,7 +8,6 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/catchup"
-	"github.com/ledgerd/ledgerd/node/recovery"
 )
 
 // errOtherChain says that a peer that orders holds another block than this node at the same height.
@@ -51,7 +50,7 @@ func (s *supervisor) catchUpWith(p *candidate, limit ledger.Height) caughtUp {
 	if limit != 0 {
 		to = min(to, limit)
 	}
-	err := s.node.exchange.Fetch(s.context, s.node.peers[p.server], catchup.Point{Height: tip.Height, Hash: tip.Hash}, to, func(block *ledger.Block) error {
+	err := s.node.exchange.Fetch(s.context, s.node.peers.id(p.server), catchup.Point{Height: tip.Height, Hash: tip.Hash}, to, func(block *ledger.Block) error {
 		return s.node.pipeline.Append(s.context, block)
 	})
 	switch {
@@ -94,7 +93,7 @@ func (s *supervisor) otherChain(p *candidate, cause error) caughtUp {
 		}
 		ctx, cancel := context.WithCancel(s.context)
 		defer cancel()
-		err = s.node.exchange.Fetch(ctx, s.node.peers[p.server], catchup.Point{Height: ledger.Height(height), Hash: hash}, ledger.Height(height)+1, func(*ledger.Block) error { return errSame })
+		err = s.node.exchange.Fetch(ctx, s.node.peers.id(p.server), catchup.Point{Height: ledger.Height(height), Hash: hash}, ledger.Height(height)+1, func(*ledger.Block) error { return errSame })
 		switch {
 		case errors.Is(err, catchup.ErrFork):
 			return true
@@ -113,10 +112,13 @@ func (s *supervisor) otherChain(p *candidate, cause error) caughtUp {
 
 // onCaught hears how catching up went.
 func (s *supervisor) onCaught(outcome caughtUp) {
+	if tip := s.node.pipeline.Tip(); tip.Height > s.from {
+		s.fetchedTo = tip.Height
+	}
 	switch err := outcome.err; {
 	case err == nil:
-		if outcome.reached != nil {
-			s.followed = max(s.followed, recovery.Generation(outcome.reached.generation))
+		if outcome.reached != nil && outcome.reached.orders() {
+			s.followed = max(s.followed, outcome.reached.run.Generation())
 		}
 	case errors.Is(err, errOtherChain):
 		s.node.logger.Warn("this node's chain is not the group's", "common", outcome.common, "error", err)

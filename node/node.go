@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,7 +24,6 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
-	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
@@ -48,6 +48,8 @@ var (
 	ErrAddress = errors.New("cannot listen")
 	// ErrStopped says that the node was stopped.
 	ErrStopped = errors.New("node stopped")
+	// ErrRemoved says that the node is no member of the chain any more.
+	ErrRemoved = errors.New("removed from the membership by the operator")
 )
 
 // Node is one running node. All methods may be called from several goroutines.
@@ -56,7 +58,7 @@ type Node struct {
 	home     *home.Home
 	logger   *slog.Logger
 	started  time.Time
-	peers    []rdmanet.PeerID
+	peers    peers
 	host     rdmanet.Host
 	control  *control.Control
 	exchange *catchup.Exchange
@@ -92,16 +94,9 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 			}
 		}
 	}()
-	members := make(map[rdmanet.PeerID]string)
-	for i, member := range n.home.Genesis.Members {
-		peer, err := p2p.PeerID(member.Key)
-		if err != nil {
-			return nil, fmt.Errorf("member %s of the genesis: %w", member.Name, err)
-		}
-		n.peers = append(n.peers, peer)
-		if order.ServerID(i) != n.home.Self {
-			members[peer] = member.Address
-		}
+	own, err := p2p.PeerID(n.home.Key.Public().(ed25519.PublicKey))
+	if err != nil {
+		return nil, err
 	}
 	// The API's address is taken first: an occupied port is the most common mistake, and nothing has happened yet.
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", n.home.Config.API.Listen)
@@ -121,9 +116,18 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	}
 	undo = append(undo, func() { _ = n.currentStore(opened).Close() })
 
+	membership := opened.Membership()
+	if at := n.home.Membership(); at.Number > membership.Number {
+		membership = at
+	}
+	table, err := newPeerTable(membership.Members, n.home.Self, own)
+	if err != nil {
+		return nil, err
+	}
+	n.peers.table.Store(table)
 	n.host = options.Host
 	if n.host == nil {
-		n.host, err = p2p.New(p2p.Options{PrivateKey: n.home.Key, Listen: n.home.FabricAddress(), Members: members, Logger: n.logger})
+		n.host, err = p2p.New(p2p.Options{PrivateKey: n.home.Key, Listen: n.home.FabricAddress(), Members: table.addresses, Logger: n.logger})
 		if err != nil {
 			return nil, fmt.Errorf("%w for the other nodes on %s: %w", ErrAddress, n.home.FabricAddress(), err)
 		}
@@ -133,21 +137,22 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		cancel()
 		_ = n.host.Close(ended)
 	})
-	if n.host.ID() != n.peers[n.home.Self] {
-		return nil, fmt.Errorf("the fabric's host is %s, the node's key makes it %s", n.host.ID(), n.peers[n.home.Self])
+	if n.host.ID() != own {
+		return nil, fmt.Errorf("the fabric's host is %s, the node's key makes it %s", n.host.ID(), own)
 	}
 
 	n.pool = mempool.New(mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax, Tip: func() mempool.Tip { return n.pipeline.Tip() }})
 	n.sup = newSupervisor(n)
 	n.pipeline = pipeline.New(pipeline.Config{
-		Pool: n.pool, Members: len(n.peers), Self: n.home.Self, Logger: n.logger,
-		Ended: n.sup.ended, Stored: func(ledger.Height) { n.sup.announceSoon() }, Failed: n.fail,
+		Pool: n.pool, Self: n.home.Self, Logger: n.logger, Stored: func(ledger.Height) { n.sup.announceSoon() }, Failed: n.fail,
 	}, opened)
 	undo = append(undo, n.pipeline.Close)
 	if n.control, err = control.New(n.host, n.logger); err != nil {
 		return nil, err
 	}
-	n.exchange, err = catchup.New(catchup.Config{Host: n.host, Peers: n.peers, Chain: func() catchup.Chain { return n.pipeline.Store() }, Logger: n.logger})
+	n.exchange, err = catchup.New(catchup.Config{
+		Host: n.host, Peers: table.ids, Chain: func() catchup.Chain { return n.pipeline.Store() }, Contents: n.sup.contents.get, Logger: n.logger,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,9 @@ const (
 // SlotsPerPeer bounds the pieces under way between two nodes, in each direction.
 const SlotsPerPeer = 4
 
+// queueMax bounds the requests of all peers that wait for a worker.
+const queueMax = 1024
+
 // workers is the number of goroutines that answer requests.
 const workers = 2
 
@@ -98,8 +101,10 @@ type Chain interface {
 type Config struct {
 	// Host is the fabric. The caller closes it, after the exchange.
 	Host rdmanet.Host
-	// Peers are the members that may ask and be asked; frames of others are dropped.
+	// Peers are the members that may ask and be asked, until SetPeers; frames of others are dropped. Empty ones are none.
 	Peers []rdmanet.PeerID
+	// Contents, if set, finds what a peer asks for by its sha256; nil where it is not here. The rules of Chain hold.
+	Contents func(hash [32]byte) []byte
 	// Chain gives the chain to serve from now, or nil for none. It is asked once per request, by several goroutines, and must not block. A chain
 	// that it gave before may still be read for the length of a request: a closed store, which answers with an error, is well.
 	Chain func() Chain
@@ -115,11 +120,12 @@ type Config struct {
 type Exchange struct {
 	host          rdmanet.Host
 	chain         func() Chain
+	contents      func([32]byte) []byte
 	logger        *slog.Logger
 	timeout       time.Duration
 	piece         limits
-	blockBytesMax uint64
-	peers         map[rdmanet.PeerID]*peer // never changes
+	blockBytesMax atomic.Uint64
+	peers         atomic.Pointer[map[rdmanet.PeerID]*peer] // whole maps take each other's place
 
 	queue  chan request
 	closed chan struct{}
@@ -174,17 +180,14 @@ func New(config Config) (*Exchange, error) {
 	}
 	x := &Exchange{
 		host: config.Host, chain: config.Chain, logger: config.Logger, timeout: config.Timeout,
-		piece: limits{blocks: uint32(config.PieceBlocks), bytes: uint32(config.PieceBytes)},
-		// A block holds a batch of each member; results, flags and headers are smaller than the transactions that they belong to.
-		blockBytesMax: uint64(len(config.Peers)+1) * 2 * ledger.MaxBatchBytes,
-		peers:         make(map[rdmanet.PeerID]*peer, len(config.Peers)),
-		closed:        make(chan struct{}),
-		waiting:       make(map[uint64]*call),
+		piece:    limits{blocks: uint32(config.PieceBlocks), bytes: uint32(config.PieceBytes)},
+		contents: config.Contents,
+		closed:   make(chan struct{}),
+		waiting:  make(map[uint64]*call),
+		queue:    make(chan request, queueMax),
 	}
-	for _, id := range config.Peers {
-		x.peers[id] = &peer{id: id, slots: make(chan struct{}, SlotsPerPeer)}
-	}
-	x.queue = make(chan request, SlotsPerPeer*len(x.peers))
+	x.peers.Store(&map[rdmanet.PeerID]*peer{})
+	x.SetPeers(config.Peers)
 	// A late answer to this process's earlier life must not look like one to this life.
 	x.nextID.Store(uint64(x.host.Incarnation()))
 	x.host.Watch(x.watch)
@@ -196,6 +199,27 @@ func New(config Config) (*Exchange, error) {
 	}
 	return x, nil
 }
+
+// SetPeers replaces the peers that may ask and be asked. Empty ones are none.
+func (x *Exchange) SetPeers(peers []rdmanet.PeerID) {
+	before := *x.peers.Load()
+	after := make(map[rdmanet.PeerID]*peer, len(peers))
+	for _, id := range peers {
+		switch known := before[id]; {
+		case id == "":
+		case known != nil:
+			after[id] = known
+		default:
+			after[id] = &peer{id: id, slots: make(chan struct{}, SlotsPerPeer)}
+		}
+	}
+	// A block holds a batch of each member; results, flags and headers are smaller than the transactions that they belong to. Blocks of a larger group of
+	// earlier days are not to be refused.
+	x.blockBytesMax.Store(max(x.blockBytesMax.Load(), uint64(len(after)+1)*2*ledger.MaxBatchBytes))
+	x.peers.Store(&after)
+}
+
+func (x *Exchange) peer(id rdmanet.PeerID) *peer { return (*x.peers.Load())[id] }
 
 // Close ends the serving of blocks and waits for its goroutines. Calls of Fetch end with ErrClosed. Closing again waits too.
 func (x *Exchange) Close() {
@@ -217,7 +241,7 @@ func (x *Exchange) receive(from rdmanet.Peer, frames [][]byte) {
 	if x.isClosed() {
 		return
 	}
-	member := x.peers[from.ID]
+	member := x.peer(from.ID)
 	if member == nil {
 		x.logger.Warn("block frames from a stranger were dropped", "peer", from, "frames", len(frames))
 		return
@@ -228,6 +252,14 @@ func (x *Exchange) receive(from rdmanet.Peer, frames [][]byte) {
 			r, err := decodeRequest(frame)
 			if err != nil {
 				x.logger.Warn("a malformed request for blocks was dropped", "peer", from, "error", err)
+				continue
+			}
+			r.from = member
+			x.accept(r)
+		case len(frame) > 0 && frame[0] == kindContentRequest:
+			r, err := decodeContentRequest(frame)
+			if err != nil {
+				x.logger.Warn("a malformed request for contents was dropped", "peer", from, "error", err)
 				continue
 			}
 			r.from = member

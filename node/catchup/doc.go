@@ -26,8 +26,11 @@
 //   - What a server cannot read it does not serve: the answer is a reason.
 //   - The server's goroutines are a fixed number, and Close waits for them. Fetch has none of its own.
 //
+// The same lane gives out contents by their sha256: the rounds that a group goes on with which no block holds yet (FetchContent). They travel in parts, and are checked against the hash.
+//
 // Frames are little-endian. A request: 1 (1 byte), its id (8), the point's height (8) and hash (32), the last height wanted (8), the offset in the first
-// block (8), the most blocks (4) and bytes (4) in a piece. An answer: 2 (1 byte), the request's id (8), a status (1), the server's height (8), and by status
+// block (8), the most blocks (4) and bytes (4) in a piece. A request for contents: 3 (1 byte), its id (8), the hash (32), the offset (8), the most bytes (4) in a piece; it is answered by
+// a part or a reason. An answer: 2 (1 byte), the request's id (8), a status (1), the server's height (8), and by status
 // the blocks (their number (4), then for each its length (4) and encoding), a part (the length of the whole (8), the offset (8), bytes), the server's
 // point (height (8), hash (32)) for a fork, or a reason in words for unavailable.
 package catchup

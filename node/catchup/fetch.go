@@ -2,6 +2,7 @@ package catchup
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -35,7 +36,7 @@ type outcome struct {
 // It returns nil once block `to` was added. Otherwise some blocks may have been added: ErrBehind when the peer has no more, ErrFork when it has
 // another block at the last height that this node has now, ErrUnavailable when it did not serve, ErrClosed, ctx's error, or add's error, wrapped.
 func (x *Exchange) Fetch(ctx context.Context, peer rdmanet.PeerID, after Point, to ledger.Height, add func(*ledger.Block) error) error {
-	f := fetch{exchange: x, peer: x.peers[peer], after: after, to: to, add: add}
+	f := fetch{exchange: x, peer: x.peer(peer), after: after, to: to, add: add}
 	if f.peer == nil {
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, peer, rdmanet.ErrNotMember)
 	}
@@ -101,7 +102,7 @@ func (f *fetch) takePart(a answer) error {
 	switch {
 	case a.offset != uint64(len(f.partial)) || f.partial != nil && a.total != f.total:
 		return f.wrong(fmt.Errorf("a part at %d of %d", a.offset, a.total))
-	case a.total > f.exchange.blockBytesMax:
+	case a.total > f.exchange.blockBytesMax.Load():
 		return f.wrong(fmt.Errorf("a block of %d bytes", a.total))
 	}
 	f.partial, f.total = append(f.partial, a.part...), a.total
@@ -141,6 +142,35 @@ func (f *fetch) unavailable(err error) error {
 
 func unavailable(peer rdmanet.PeerID, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnavailable, peer, err)
+}
+
+// FetchContent asks one peer for what has a sha256, and returns it whole and checked. ErrUnavailable when it does not serve it, ErrClosed, and ctx's error.
+func (x *Exchange) FetchContent(ctx context.Context, from rdmanet.PeerID, hash [32]byte) ([]byte, error) {
+	to := x.peer(from)
+	if to == nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrUnavailable, from, rdmanet.ErrNotMember)
+	}
+	content := []byte{}
+	for {
+		a, err := x.ask(ctx, to, request{content: true, hash: hash, offset: uint64(len(content)), limits: x.piece})
+		switch {
+		case err != nil:
+			return nil, err
+		case a.status == statusBusy:
+			return nil, unavailable(from, errBusy)
+		case a.status == statusUnavailable:
+			return nil, unavailable(from, fmt.Errorf("it says %q", a.reason))
+		case a.status != statusPart || a.offset != uint64(len(content)) || a.total > x.blockBytesMax.Load():
+			return nil, unavailable(from, fmt.Errorf("%w: part at %d of %d", errAnswer, a.offset, a.total))
+		}
+		if content = append(content, a.part...); uint64(len(content)) < a.total {
+			continue
+		}
+		if sha256.Sum256(content) != hash {
+			return nil, unavailable(from, fmt.Errorf("%w: other contents than asked for", errAnswer))
+		}
+		return content, nil
+	}
 }
 
 // ask sends one request and waits for its answer. Its errors are Fetch's.

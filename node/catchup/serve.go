@@ -7,6 +7,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
+// errNoContent is the answer to a request for contents that are not here.
+var errNoContent = errors.New("this node does not hold these contents")
+
 // errNoChain is the answer while there is nothing to serve from.
 var errNoChain = errors.New("this node serves no blocks now")
 
@@ -23,8 +26,25 @@ func (x *Exchange) accept(r request) {
 		x.reply(r, answer{status: statusBusy})
 		return
 	}
-	// There is a place for each of the peers' requests that were let in.
-	x.queue <- r
+	select {
+	case x.queue <- r:
+	default:
+		r.from.queued.Add(-1)
+		x.reply(r, answer{status: statusBusy})
+	}
+}
+
+// prepareContent finds the part of some contents that a request wants.
+func (x *Exchange) prepareContent(r request) answer {
+	var content []byte
+	if x.contents != nil {
+		content = x.contents(r.hash)
+	}
+	if r.offset >= uint64(len(content)) {
+		return answer{status: statusUnavailable, reason: reasonOf(errNoContent)}
+	}
+	end := min(uint64(len(content)), r.offset+uint64(min(r.limits.bytes, x.piece.bytes)))
+	return answer{status: statusPart, part: content[r.offset:end], total: uint64(len(content)), offset: r.offset}
 }
 
 // serve answers requests until the exchange is closed.
@@ -51,6 +71,9 @@ func (x *Exchange) reply(r request, a answer) {
 
 // prepare finds out what to say to a request.
 func (x *Exchange) prepare(r request) answer {
+	if r.content {
+		return x.prepareContent(r)
+	}
 	chain := x.chain()
 	if chain == nil {
 		return answer{status: statusUnavailable, reason: reasonOf(errNoChain)}

@@ -12,25 +12,32 @@ import (
 const (
 	kindRequest byte = 1
 	kindAnswer  byte = 2
+	// kindContentRequest asks for contents instead of blocks.
+	kindContentRequest byte = 3
 )
 
 const (
-	requestSize      = 1 + 8 + 8 + ledger.HashSize + 8 + 8 + 4 + 4
-	answerHeaderSize = 1 + 8 + 1 + 8
-	blocksHeaderSize = 4
-	blockHeaderSize  = 4
-	partHeaderSize   = 8 + 8
-	pointSize        = 8 + ledger.HashSize
-	reasonMax        = 512
+	requestSize = 1 + 8 + 8 + ledger.HashSize + 8 + 8 + 4 + 4
+	// contentRequestSize is that of a request for contents.
+	contentRequestSize = 1 + 8 + 32 + 8 + 4
+	answerHeaderSize   = 1 + 8 + 1 + 8
+	blocksHeaderSize   = 4
+	blockHeaderSize    = 4
+	partHeaderSize     = 8 + 8
+	pointSize          = 8 + ledger.HashSize
+	reasonMax          = 512
 )
 
 // errFrame says that a frame is not one of this protocol's.
 var errFrame = errors.New("malformed frame")
 
-// request asks for the blocks after a point.
+// request asks for the blocks after a point, or for contents by their hash.
 type request struct {
-	id    uint64
-	after Point
+	id uint64
+	// content tells that it is contents that are wanted: then id, hash, offset and the limit of bytes count.
+	content bool
+	hash    [32]byte
+	after   Point
 	// to is the last height wanted, above the point's.
 	to ledger.Height
 	// offset is where to begin in the encoding of the first block; other than 0, only that block is wanted.
@@ -41,6 +48,13 @@ type request struct {
 }
 
 func (r request) encode() []byte {
+	if r.content {
+		to := append(make([]byte, 0, contentRequestSize), kindContentRequest)
+		to = binary.LittleEndian.AppendUint64(to, r.id)
+		to = append(to, r.hash[:]...)
+		to = binary.LittleEndian.AppendUint64(to, r.offset)
+		return binary.LittleEndian.AppendUint32(to, r.limits.bytes)
+	}
 	to := append(make([]byte, 0, requestSize), kindRequest)
 	to = binary.LittleEndian.AppendUint64(to, r.id)
 	to = appendPoint(to, r.after)
@@ -64,6 +78,17 @@ func decodeRequest(frame []byte) (request, error) {
 	case r.limits.blocks < 1 || r.limits.blocks > PieceBlocksMax:
 		return request{}, fmt.Errorf("%w: a piece of %d blocks", errFrame, r.limits.blocks)
 	case r.limits.bytes < PieceBytesMin || r.limits.bytes > PieceBytesMax:
+		return request{}, fmt.Errorf("%w: a piece of %d bytes", errFrame, r.limits.bytes)
+	}
+	return r, nil
+}
+
+func decodeContentRequest(frame []byte) (request, error) {
+	if len(frame) != contentRequestSize || frame[0] != kindContentRequest {
+		return request{}, fmt.Errorf("%w: a request for contents of %d bytes", errFrame, len(frame))
+	}
+	r := request{content: true, id: binary.LittleEndian.Uint64(frame[1:]), hash: [32]byte(frame[9:41]), offset: binary.LittleEndian.Uint64(frame[41:])}
+	if r.limits.bytes = binary.LittleEndian.Uint32(frame[49:]); r.limits.bytes < PieceBytesMin || r.limits.bytes > PieceBytesMax {
 		return request{}, fmt.Errorf("%w: a piece of %d bytes", errFrame, r.limits.bytes)
 	}
 	return r, nil

@@ -37,7 +37,7 @@ const (
 	KindAccusation Kind = 2
 	// KindStatus: what the sender does and how far it has come (package node).
 	KindStatus Kind = 3
-	// KindGeneration: the agreement on the next generation (package recovery).
+	// KindGeneration: the agreement on the next generation (package allconcur/generation).
 	KindGeneration Kind = 4
 	// KindEnter: the sender, outside of the group, has the chain's blocks and wants to take part (package node).
 	KindEnter Kind = 5

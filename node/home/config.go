@@ -46,9 +46,10 @@ type FabricConfig struct {
 	Listen string `koanf:"listen"` // host:port; default: the address that the genesis has for this node
 }
 
-// OrderingConfig is about rounds and the failure detector. Engine has to be the same on all nodes of a shard.
+// OrderingConfig is about rounds and the failure detector. Engine and Detector have to be the same on all nodes of a shard.
 type OrderingConfig struct {
 	Engine         string        `koanf:"engine"`            // allconcur+ or allconcur
+	Detector       string        `koanf:"detector"`          // eventual or perfect: what rounds take the failure detector for
 	Heartbeat      time.Duration `koanf:"heartbeat"`         // between two heartbeats
 	SuspectAfter   time.Duration `koanf:"suspect_after"`     // of silence
 	Linger         time.Duration `koanf:"linger"`            // before an empty message helps others' last transactions on
@@ -74,7 +75,7 @@ func Default() Config {
 	return Config{
 		API: APIConfig{Listen: "127.0.0.1:8080"},
 		Ordering: OrderingConfig{
-			Engine: allconcur.EngineAllConcurPlus, Heartbeat: 500 * time.Millisecond, SuspectAfter: 5 * time.Second, Linger: time.Millisecond,
+			Engine: allconcur.EngineAllConcurPlus, Detector: allconcur.DetectorEventual.String(), Heartbeat: 500 * time.Millisecond, SuspectAfter: 5 * time.Second, Linger: time.Millisecond,
 			BatchBytesMax: 2 << 20, PoolBytesMax: 64 << 20, TargetNines: 6, ServerMTTFHour: 18304,
 		},
 		Log: LogConfig{Level: "info", Format: "text"},
@@ -99,6 +100,8 @@ func (c *Config) Validate() error {
 		return wrong("api.certificate", "TLS needs both certificate and key, or neither")
 	case c.Ordering.Engine != allconcur.EngineAllConcurPlus && c.Ordering.Engine != allconcur.EngineAllConcur:
 		return wrong("ordering.engine", "%q is none of %s and %s", c.Ordering.Engine, allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
+	case c.Ordering.Detector != allconcur.DetectorEventual.String() && c.Ordering.Detector != allconcur.DetectorPerfect.String():
+		return wrong("ordering.detector", "%q is none of %s and %s", c.Ordering.Detector, allconcur.DetectorEventual, allconcur.DetectorPerfect)
 	case c.Ordering.Heartbeat < time.Millisecond:
 		return wrong("ordering.heartbeat", "%v is shorter than a millisecond", c.Ordering.Heartbeat)
 	case c.Ordering.SuspectAfter < 3*c.Ordering.Heartbeat:
@@ -157,7 +160,7 @@ func readConfig(path string) (Config, error) {
 
 var keys = []string{
 	"api.listen", "api.certificate", "api.key", "api.allowed_origins", "api.calls_per_second", "fabric.listen",
-	"ordering.engine", "ordering.heartbeat", "ordering.suspect_after", "ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
+	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after", "ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
 	"ordering.target_nines", "ordering.server_mttf_hours", "store.reserve_bytes", "log.level", "log.format",
 }
 
@@ -177,6 +180,7 @@ listen = %q
 
 [ordering]
 engine = %q     # allconcur+ or allconcur; the same on all nodes of the shard
+detector = %q     # eventual or perfect; the same on all nodes: whether a node may be suspected wrongly, as in a partition
 heartbeat = "%s"
 suspect_after = "%s"       # of silence; a process that ended is noticed at once
 linger = "%s"
@@ -191,6 +195,6 @@ reserve_bytes = %d          # writes are refused when less disk is free; 0: the 
 [log]
 level = %q             # debug, info, warn, error
 format = %q            # text or json
-`, EnvPrefix, c.API.Listen, c.Fabric.Listen, c.Ordering.Engine, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger, c.Ordering.BatchBytesMax,
+`, EnvPrefix, c.API.Listen, c.Fabric.Listen, c.Ordering.Engine, c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger, c.Ordering.BatchBytesMax,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour, c.Store.ReserveBytes, c.Log.Level, c.Log.Format)
 }

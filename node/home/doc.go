@@ -4,7 +4,7 @@
 //	genesis.json     the chain's beginning, the same on all nodes
 //	membership.json  the members when this node joined; only where the genesis does not have it
 //	node.key         the node's ed25519 key, PKCS #8 in PEM, readable by its owner only
-//	generation       what the node promised and learned about the shard's generations (package recovery)
+//	generation       what the node promised and learned about the shard's generations (package allconcur/generation)
 //	data/            the ledger store
 //
 // What always holds: a folder is either whole or refused with what is missing and what to do; nothing existing is overwritten by Create; the node's key is

@@ -23,6 +23,7 @@ const (
 	MembershipFile = "membership.json"
 	KeyFile        = "node.key"
 	GenerationFile = "generation"
+	RoundsFolder   = "rounds"
 	DataFolder     = "data"
 )
 
@@ -58,6 +59,9 @@ func (h *Home) Data() string { return filepath.Join(h.Dir, DataFolder) }
 
 // Generation is the file of what the node promised and learned about generations.
 func (h *Home) Generation() string { return filepath.Join(h.Dir, GenerationFile) }
+
+// Rounds is the folder of rounds that the shard may go on with, which no block holds yet.
+func (h *Home) Rounds() string { return filepath.Join(h.Dir, RoundsFolder) }
 
 // FabricAddress is where this node listens for the others.
 func (h *Home) FabricAddress() string {

@@ -7,6 +7,6 @@
 //   - Memory is bounded: bytes of bundles, waiting and under way together, stay below the limit; past it bundles are refused with ErrFull.
 //   - A transaction is in the pool once: a bundle whose transactions are all here or in the chain is known, and adds nothing.
 //
-// The pool is the Source of package driver: a batch goes out as one round's payload. A payload is a ledger batch and one byte of marks behind it, so
+// The pool is the Source of package driver: a batch goes out as one round's payload. A payload is a ledger batch and a few bytes of marks behind it, so
 // that the batch is encoded in place.
 package mempool

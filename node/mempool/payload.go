@@ -1,6 +1,7 @@
 package mempool
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -8,20 +9,64 @@ import (
 // ErrPayload says that a round message's payload is none of ours.
 var ErrPayload = errors.New("mempool: malformed payload")
 
-// Marks are said beside a batch, to every node at the same place in the order.
-type Marks uint8
+// Entrant is a node that wants to take part in the group that orders: by its index in the chain, and a ticket that its process drew and gives to nobody else.
+type Entrant struct {
+	Server uint32
+	Ticket uint64
+}
 
-// MarkRegroup ends the generation after the round that it is delivered in, so that a node can enter the group.
-const MarkRegroup Marks = 1
+// Marks are said beside a batch, to every node at the same place in the order. They change the group after a few more rounds.
+type Marks struct {
+	// Regroup ends the generation, so that the next one takes in a node that cannot enter this one any more.
+	Regroup bool
+	// Entrants are to be in the next eon's group.
+	Entrants []Entrant
+}
 
-// SplitPayload gives the batch, empty where the sender had only marks, and the marks. They share the payload's memory.
+// Any tells whether something is marked.
+func (m Marks) Any() bool { return m.Regroup || len(m.Entrants) > 0 }
+
+// EntrantsMax bounds the entrants of one payload.
+const EntrantsMax = 16
+
+// A payload is a batch, the entrants (12 bytes each, little-endian: server u32, ticket u64) and one byte: the number of entrants, and flagRegroup.
+const (
+	entrantSize = 4 + 8
+	flagRegroup = 0x80
+)
+
+// appendMarks puts the marks behind a batch.
+func appendMarks(batch []byte, marks Marks) []byte {
+	for _, e := range marks.Entrants {
+		batch = binary.LittleEndian.AppendUint32(batch, e.Server)
+		batch = binary.LittleEndian.AppendUint64(batch, e.Ticket)
+	}
+	last := byte(len(marks.Entrants))
+	if marks.Regroup {
+		last |= flagRegroup
+	}
+	return append(batch, last)
+}
+
+// SplitPayload gives the batch, empty where the sender had only marks, and the marks. The batch shares the payload's memory. It allocates only where there are entrants.
 func SplitPayload(payload []byte) (batch []byte, marks Marks, err error) {
 	if len(payload) == 0 {
-		return nil, 0, nil
+		return nil, Marks{}, nil
 	}
-	marks = Marks(payload[len(payload)-1])
-	if marks&^MarkRegroup != 0 {
-		return nil, 0, fmt.Errorf("%w: marks %#x", ErrPayload, uint8(marks))
+	last := payload[len(payload)-1]
+	batch = payload[:len(payload)-1]
+	marks.Regroup = last&flagRegroup != 0
+	count := int(last &^ flagRegroup)
+	if count > EntrantsMax || count*entrantSize > len(batch) {
+		return nil, Marks{}, fmt.Errorf("%w: %d entrants in %d bytes", ErrPayload, count, len(batch))
 	}
-	return payload[:len(payload)-1], marks, nil
+	if count == 0 {
+		return batch, marks, nil
+	}
+	encoded := batch[len(batch)-count*entrantSize:]
+	batch = batch[:len(batch)-len(encoded)]
+	for ; len(encoded) > 0; encoded = encoded[entrantSize:] {
+		marks.Entrants = append(marks.Entrants, Entrant{binary.LittleEndian.Uint32(encoded), binary.LittleEndian.Uint64(encoded[4:])})
+	}
+	return batch, marks, nil
 }

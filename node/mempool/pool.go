@@ -3,6 +3,7 @@ package mempool
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,7 +59,7 @@ type Pool struct {
 	expires int // items that may expire
 	// earliest is at most the lowest height after which a waiting item expires.
 	earliest ledger.Height
-	regroup  bool
+	marks    Marks // for the next batch
 	expired  map[ledger.Hash]ledger.Height
 	oldest   []ledger.Hash // of expired, oldest first
 }
@@ -152,11 +153,9 @@ func (p *Pool) Next(maxBytes int) []byte {
 	tip := p.config.Tip()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var marks Marks
-	if p.regroup {
-		marks, p.regroup = MarkRegroup, false
-	}
-	const headerRoom = 128 // a batch's header, its count and the marks
+	marks := p.marks
+	p.marks = Marks{}
+	const headerRoom = 128 + EntrantsMax*entrantSize // a batch's header, its count and the marks
 	room := min(maxBytes, ledger.MaxBatchBytes) - headerRoom
 	var bundles [][]byte
 	for p.next < len(p.queue) && len(bundles) < ledger.MaxBatchBundles {
@@ -172,14 +171,14 @@ func (p *Pool) Next(maxBytes int) []byte {
 		p.next++
 	}
 	p.compact()
-	if len(bundles) == 0 && marks == 0 {
+	if len(bundles) == 0 && !marks.Any() {
 		return nil
 	}
 	if len(bundles) == 0 {
-		return []byte{byte(marks)}
+		return appendMarks(nil, marks)
 	}
 	header := ledger.BatchHeader{Time: ledger.Milliseconds(p.config.Now().UnixMilli()), Height: tip.Height, Tip: tip.Hash}
-	return append(ledger.EncodeBatch(header, bundles), byte(marks))
+	return appendMarks(ledger.EncodeBatch(header, bundles), marks)
 }
 
 // compact drops what is gone from the front of the queue, once it is worth the copying.
@@ -271,17 +270,28 @@ func (p *Pool) Again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next = 0
-	p.regroup = false
+	p.marks = Marks{}
 	if len(p.queue) > 0 {
 		p.signal()
 	}
 }
 
-// Regroup has the next batch carry MarkRegroup.
+// Regroup has the next batch carry the mark that ends the generation.
 func (p *Pool) Regroup() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.regroup = true
+	p.marks.Regroup = true
+	p.signal()
+}
+
+// Enter has the next batch carry an entrant's mark. An entrant says it again until it is in, so that one for which there is no room is dropped.
+func (p *Pool) Enter(entrant Entrant) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.Contains(p.marks.Entrants, entrant) || len(p.marks.Entrants) == EntrantsMax {
+		return
+	}
+	p.marks.Entrants = append(slices.Clip(p.marks.Entrants), entrant)
 	p.signal()
 }
 

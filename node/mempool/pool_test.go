@@ -1,8 +1,10 @@
 package mempool
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -149,19 +151,30 @@ func TestMarkGoesOnceAndWithoutABatch(t *testing.T) {
 	t.Parallel()
 	p := pool(1 << 20)
 	p.Regroup()
+	p.Enter(Entrant{3, 1 << 60})
+	p.Enter(Entrant{3, 1 << 60})
+	p.Enter(Entrant{1, 7})
 	select {
 	case <-p.Ready():
 	default:
 		t.Fatal("not ready")
 	}
-	if bundles, marks := taken(t, p, 1<<20); bundles != nil || marks != MarkRegroup {
-		t.Fatalf("%d bundles, marks %d", len(bundles), marks)
+	if bundles, marks := taken(t, p, 1<<20); bundles != nil || !marks.Regroup || !slices.Equal(marks.Entrants, []Entrant{{3, 1 << 60}, {1, 7}}) {
+		t.Fatalf("%d bundles, marks %+v", len(bundles), marks)
 	}
 	if p.Next(1<<20) != nil {
 		t.Fatal("the mark went twice")
 	}
-	if _, _, err := SplitPayload([]byte{1, 2, 0x80}); !errors.Is(err, ErrPayload) {
-		t.Fatalf("unknown marks give %v", err)
+	for range 2 * EntrantsMax {
+		p.Enter(Entrant{1, uint64(len(p.marks.Entrants))})
+	}
+	if _, marks := taken(t, p, 1<<20); len(marks.Entrants) != EntrantsMax || marks.Regroup {
+		t.Fatalf("%+v", marks)
+	}
+	for _, wrong := range [][]byte{{1, 2, 1}, {1, 2, EntrantsMax + 1}, append(make([]byte, 300), 0xff)} {
+		if _, _, err := SplitPayload(wrong); !errors.Is(err, ErrPayload) {
+			t.Fatalf("%x gives %v", wrong, err)
+		}
 	}
 }
 
@@ -211,10 +224,11 @@ func TestPoolAgainstModel(t *testing.T) {
 func FuzzSplitPayload(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 1})
+	f.Add(appendMarks([]byte{7}, Marks{Regroup: true, Entrants: []Entrant{{1, 2}, {3, 4}}}))
 	f.Fuzz(func(t *testing.T, payload []byte) {
-		batch, _, err := SplitPayload(payload)
-		if err == nil && len(payload) > 0 && len(batch) != len(payload)-1 {
-			t.Fatal("the batch is all but the last byte")
+		batch, marks, err := SplitPayload(payload)
+		if err == nil && len(payload) > 0 && !bytes.Equal(appendMarks(bytes.Clone(batch), marks), payload) {
+			t.Fatalf("%x was taken and means %x and %+v", payload, batch, marks)
 		}
 	})
 }
@@ -243,7 +257,7 @@ func BenchmarkAddNextApplied(b *testing.B) {
 }
 
 func ExampleSplitPayload() {
-	batch, marks, _ := SplitPayload([]byte{7, 7, byte(MarkRegroup)})
-	fmt.Println(len(batch), marks == MarkRegroup)
+	batch, marks, _ := SplitPayload([]byte{7, 7, 0x80})
+	fmt.Println(len(batch), marks.Regroup)
 	// Output: 2 true
 }

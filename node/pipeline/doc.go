@@ -8,8 +8,8 @@
 // What always holds:
 //
 //   - A block can be read in the store before any of its transactions is reported as ordered.
-//   - Rounds are executed in the order of their delivery, each once; after the round that carries the regroup mark nothing of the generation is executed.
-//   - Stored is said only of what the disk holds, durable only of what a majority of the chain's members said they stored in this generation, or what
+//   - Rounds are executed in the order of their delivery, each once, and so are the marks in them, which say who wants to be in the next run.
+//   - Stored is said only of what the disk holds, durable only of what a majority of the chain's members, as they were when the run began, said they stored in it, or what
 //     a peer said is durable.
 //   - The fork alarm: a batch that names a block other than ours at a height that we hold stops the node before anything more is executed.
 //   - A full disk loses nothing: the round waits until there is space, and the node takes no writes meanwhile.

@@ -34,12 +34,8 @@ var (
 // Config sets up a pipeline.
 type Config struct {
 	Pool *mempool.Pool
-	// Members is the number of the chain's members; a majority of them makes a block durable.
-	Members int
-	Self    order.ServerID
-	// Ended hears that the round with the regroup mark was executed: nothing more of that generation is. It is called by the executing goroutine and must not
-	// wait for the pipeline.
-	Ended func(generation uint64)
+	// Self is this node's index among the members of the chain.
+	Self order.ServerID
 	// Stored hears of each height that the disk holds now.
 	Stored func(height ledger.Height)
 	// Failed hears of an error after which the node cannot go on: a fork, a damaged store. Once.
@@ -47,14 +43,26 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// work is one entry of the queue: rounds of a generation, blocks from a peer, or a question that is answered when its turn comes.
-type work struct {
-	deliveries []order.Delivery
-	block      *ledger.Block
-	done       chan error // for a block and for a barrier
+// Run is an engine's life as the pipeline sees it: a group of members whose rounds it executes, and whose disks count.
+type Run struct {
+	Number uint64
+	// First is the run's first round; what was executed before is the round before it, even if that was empty.
+	First order.Round
+	// Members are those who take part, by their indexes in the chain, ascending.
+	Members []order.ServerID
+	// Shard is the number of the chain's members, a majority of which makes a block durable.
+	Shard int
 }
 
-// Pipeline executes and stores. All methods may be called from several goroutines, but those that Begin a generation and exchange the store
+// work is one entry of the queue: rounds of a run, a round of an earlier one, a block from a peer, or a question that is answered when its turn comes.
+type work struct {
+	deliveries []order.Delivery
+	replayed   *order.Delivery
+	block      *ledger.Block
+	done       chan error // for a block, a replayed round and a barrier
+}
+
+// Pipeline executes and stores. All methods may be called from several goroutines, but those that Begin a run and exchange the store
 // come from one.
 type Pipeline struct {
 	config   Config
@@ -71,12 +79,13 @@ type Pipeline struct {
 	total    atomic.Uint64
 	syncing  sync.Mutex // held while the disk is synced, and while another store comes
 
-	mu         sync.Mutex
-	generation uint64
-	baseEpoch  ledger.Epoch
-	ended      bool
-	members    []order.ServerID // whose stored heights count; none outside of a generation
-	stored     []ledger.Height  // by member, in this generation
+	mu        sync.Mutex
+	run       Run
+	baseEpoch ledger.Epoch
+	marks     mempool.Marks    // executed in this run
+	round     order.Round      // the last that was executed
+	members   []order.ServerID // whose stored heights count; none outside of a run
+	stored    []ledger.Height  // by member, in this run
 }
 
 // New makes a pipeline over an open store and starts its goroutines.
@@ -86,7 +95,7 @@ func New(config Config, opened *store.Store) *Pipeline {
 	}
 	p := &Pipeline{
 		config: config, meter: &meter{started: time.Now()}, queue: make(chan work, QueueMax), sync: make(chan struct{}, 1), stopping: make(chan struct{}),
-		stored: make([]ledger.Height, config.Members),
+		stored: make([]ledger.Height, config.Self+1),
 	}
 	p.progress = newProgress(api.Heights{})
 	p.adopt(opened)
@@ -116,12 +125,15 @@ func (p *Pipeline) adopt(opened *store.Store) {
 	p.ledger.Store(opened)
 	head := opened.Head()
 	p.total.Store(head.Total)
+	p.mu.Lock()
+	p.round = order.Round(head.Round)
+	p.mu.Unlock()
 	p.progress.update(func(h *api.Heights) {
 		*h = api.Heights{Ordered: head.Height, Stored: opened.DurableHeight(), Durable: min(h.Durable, head.Height)}
 	})
 }
 
-// stopCounting forgets what the members of the last generation stored: from here on the chain grows by others' blocks, at the same heights perhaps.
+// stopCounting forgets what the members of the last run stored: from here on the chain grows by others' blocks, at the same heights perhaps.
 func (p *Pipeline) stopCounting() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,19 +166,37 @@ func (p *Pipeline) Stalled() string {
 	return ""
 }
 
-// Begin opens a generation: what is delivered from here on belongs to it. Its epochs count on from the base's. Nothing may be under way: call Barrier before.
-func (p *Pipeline) Begin(generation uint64, members []order.ServerID) error {
-	header, _, err := p.store().Header(p.store().Head().Height)
-	if err != nil {
-		return err
-	}
+// Begin opens a run: what is delivered from here on belongs to it. Its epochs count on from the last block's. Nothing may be under way: call Barrier before.
+func (p *Pipeline) Begin(run Run) {
+	head := p.store().Head()
+	stored := p.store().DurableHeight()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.generation, p.baseEpoch, p.ended = generation, header.Epoch, false
-	p.members = slices.Clone(members)
-	clear(p.stored)
-	p.stored[p.config.Self] = p.store().DurableHeight()
-	return nil
+	run.Members = slices.Clone(run.Members)
+	p.run, p.baseEpoch, p.marks, p.round, p.members = run, head.Epoch, mempool.Marks{}, run.First-1, run.Members
+	p.stored = make([]ledger.Height, max(run.Members[len(run.Members)-1], p.config.Self)+1)
+	p.stored[p.config.Self] = stored
+}
+
+// Marks are those that were executed in this run.
+func (p *Pipeline) Marks() mempool.Marks {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return mempool.Marks{Regroup: p.marks.Regroup, Entrants: slices.Clone(p.marks.Entrants)}
+}
+
+// Round is the last round that was executed, as far as it is known: after a start, and for blocks that peers sent, empty rounds do not show.
+func (p *Pipeline) Round() order.Round {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.round
+}
+
+// ChainEpoch is what an epoch of the run's engine is in the chain.
+func (p *Pipeline) ChainEpoch(epoch order.Epoch) order.Epoch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return order.Epoch(p.baseEpoch) + epoch
 }
 
 // Deliver implements driver.Sink.
@@ -184,6 +214,11 @@ func (p *Pipeline) Deliver(ctx context.Context, deliveries []order.Delivery) err
 // Append executes and stores a block that a peer sent, in its turn. ErrStopping, ctx's error, and the store's.
 func (p *Pipeline) Append(ctx context.Context, block *ledger.Block) error {
 	return p.await(ctx, work{block: block, done: make(chan error, 1)})
+}
+
+// Replay executes a round of a run that is over, in its turn; its epoch is the chain's. ErrStopping, ctx's error, and the store's.
+func (p *Pipeline) Replay(ctx context.Context, delivery order.Delivery) error {
+	return p.await(ctx, work{replayed: &delivery, done: make(chan error, 1)})
 }
 
 // Barrier waits until everything that was delivered before is executed.
@@ -250,27 +285,26 @@ func (p *Pipeline) handle(w work) error {
 		if err := p.patiently(func() error { return p.store().Append(w.block) }); err != nil {
 			return err
 		}
+		p.executed(order.Round(w.block.Header.Round), mempool.Marks{})
 		p.applied(w.block)
 		return nil
 	}
+	if w.replayed != nil {
+		p.stopCounting()
+		return p.take(w.replayed, ledger.Epoch(w.replayed.Epoch))
+	}
 	for i := range w.deliveries {
-		if err := p.round(&w.deliveries[i]); err != nil {
+		if err := p.take(&w.deliveries[i], ledger.Epoch(p.ChainEpoch(w.deliveries[i].Epoch))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// round executes one A-delivered round.
-func (p *Pipeline) round(delivery *order.Delivery) error {
-	p.mu.Lock()
-	generation, epoch, ended := p.generation, p.baseEpoch+ledger.Epoch(delivery.Epoch), p.ended
-	p.mu.Unlock()
-	if ended {
-		return nil
-	}
+// take executes one A-delivered round.
+func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 	var batches [][]byte
-	regroup := false
+	var marked mempool.Marks
 	for _, message := range delivery.Messages {
 		batch, marks, err := mempool.SplitPayload(message.Payload)
 		if err != nil {
@@ -278,7 +312,8 @@ func (p *Pipeline) round(delivery *order.Delivery) error {
 			p.config.Logger.Error("malformed payload dropped", "node", message.Origin, "round", delivery.Round, "error", err)
 			continue
 		}
-		regroup = regroup || marks&mempool.MarkRegroup != 0
+		marked.Regroup = marked.Regroup || marks.Regroup
+		marked.Entrants = append(marked.Entrants, marks.Entrants...)
 		if len(batch) == 0 {
 			continue
 		}
@@ -300,13 +335,17 @@ func (p *Pipeline) round(delivery *order.Delivery) error {
 			p.applied(block)
 		}
 	}
-	if regroup {
-		p.mu.Lock()
-		p.ended = true
-		p.mu.Unlock()
-		p.config.Ended(generation)
-	}
+	p.executed(delivery.Round, marked)
 	return nil
+}
+
+// executed notes how far execution has come.
+func (p *Pipeline) executed(round order.Round, marks mempool.Marks) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.round = round
+	p.marks.Regroup = p.marks.Regroup || marks.Regroup
+	p.marks.Entrants = append(p.marks.Entrants, marks.Entrants...)
 }
 
 // alarm compares the block that a batch's sender had executed with ours.
@@ -413,10 +452,10 @@ func (p *Pipeline) Sync() error {
 	return nil
 }
 
-// PeerStored tells that a member has stored a height in a generation.
-func (p *Pipeline) PeerStored(generation uint64, member order.ServerID, height ledger.Height) {
+// PeerStored tells that a member has stored a height in a run.
+func (p *Pipeline) PeerStored(run uint64, member order.ServerID, height ledger.Height) {
 	p.mu.Lock()
-	current := generation == p.generation && p.members != nil && int(member) < len(p.stored)
+	current := run == p.run.Number && p.members != nil && int(member) < len(p.stored)
 	if current {
 		p.stored[member] = max(p.stored[member], height)
 	}
@@ -436,8 +475,8 @@ func (p *Pipeline) settleDurable() {
 	for _, member := range p.members {
 		heights = append(heights, p.stored[member])
 	}
+	quorum := p.run.Shard/2 + 1
 	p.mu.Unlock()
-	quorum := p.config.Members/2 + 1
 	if len(heights) < quorum {
 		return
 	}

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,7 +30,6 @@ type fixture struct {
 	client   *ledgertest.Client
 	round    order.Round
 	free     atomic.Uint64
-	ended    atomic.Uint64
 	failed   chan error
 }
 
@@ -40,7 +40,7 @@ func newFixture(t testing.TB) *fixture {
 	f.store = f.open()
 	f.pool = mempool.New(mempool.Config{BytesMax: 1 << 20, Tip: func() mempool.Tip { return f.pipeline.Tip() }})
 	f.pipeline = pipeline.New(pipeline.Config{
-		Pool: f.pool, Members: 3, Self: 0, Ended: f.ended.Store, Failed: func(err error) { f.failed <- err },
+		Pool: f.pool, Self: 0, Failed: func(err error) { f.failed <- err },
 	}, f.store)
 	t.Cleanup(func() {
 		f.pipeline.Close()
@@ -65,24 +65,22 @@ func (f *fixture) open() *store.Store {
 
 func (f *fixture) begin(generation uint64) {
 	f.t.Helper()
-	if err := f.pipeline.Begin(generation, []order.ServerID{0, 1, 2}); err != nil {
-		f.t.Fatal(err)
-	}
+	f.pipeline.Begin(pipeline.Run{Number: generation, First: f.round + 1, Members: []order.ServerID{0, 1, 2}, Shard: 3})
 }
 
 // next is a bundle with one transaction, which fails, in no account.
 func (f *fixture) next() *ledger.Bundle { return f.client.Bundle(f.client.Next()) }
 
 // payload is a round message of member 1.
-func (f *fixture) payload(marks mempool.Marks, header ledger.BatchHeader, bundles ...*ledger.Bundle) []byte {
+func (f *fixture) payload(marks byte, header ledger.BatchHeader, bundles ...*ledger.Bundle) []byte {
 	encoded := make([][]byte, len(bundles))
 	for i, bundle := range bundles {
 		encoded[i] = bundle.Encode()
 	}
 	if len(bundles) == 0 {
-		return []byte{byte(marks)}
+		return []byte{marks}
 	}
-	return append(ledger.EncodeBatch(header, encoded), byte(marks))
+	return append(ledger.EncodeBatch(header, encoded), marks)
 }
 
 func (f *fixture) genesisHeader() ledger.BatchHeader {
@@ -280,20 +278,32 @@ func TestForkAlarm(t *testing.T) {
 	}
 }
 
-func TestRegroupMarkEndsTheGeneration(t *testing.T) {
+func TestMarksAndRounds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.deliver(f.payload(0, f.genesisHeader(), f.next()), f.payload(mempool.MarkRegroup, f.genesisHeader(), f.next()), f.payload(0, f.genesisHeader(), f.next()))
-	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
+	entrant := append(f.payload(0, f.genesisHeader(), f.next()), 2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1)
+	entrant = slices.Delete(entrant, len(entrant)-14, len(entrant)-13) // the marks of the payload without
+	f.deliver(f.payload(0, f.genesisHeader(), f.next()), entrant, f.payload(0x80, f.genesisHeader()))
 	f.barrier()
-	if f.pipeline.Tip().Height != 2 || f.ended.Load() != 1 {
-		t.Fatalf("height %d after the mark in round 2, ended %d", f.pipeline.Tip().Height, f.ended.Load())
+	marks := f.pipeline.Marks()
+	if f.pipeline.Tip().Height != 2 || f.pipeline.Round() != 3 || !marks.Regroup || len(marks.Entrants) != 1 || marks.Entrants[0] != (mempool.Entrant{Server: 2, Ticket: 7}) {
+		t.Fatalf("height %d, round %d, marks %+v", f.pipeline.Tip().Height, f.pipeline.Round(), marks)
 	}
 	f.begin(2)
-	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
-	f.barrier()
-	if f.pipeline.Tip().Height != 3 {
-		t.Fatalf("height %d", f.pipeline.Tip().Height)
+	if marks := f.pipeline.Marks(); marks.Any() {
+		t.Fatalf("marks of an earlier run: %+v", marks)
+	}
+	replayed := order.Delivery{Epoch: 9, Round: 17, Messages: []order.Message{{Origin: 1, Payload: f.payload(0, f.genesisHeader(), f.next())}}}
+	if err := f.pipeline.Replay(t.Context(), replayed); err != nil {
+		t.Fatal(err)
+	}
+	if head := f.store.Head(); head.Height != 3 || head.Epoch != 9 || head.Round != 17 || f.pipeline.Round() != 17 {
+		t.Fatalf("replayed: %+v, round %d", head, f.pipeline.Round())
+	}
+	f.round = 17
+	f.begin(3)
+	if epoch := f.pipeline.ChainEpoch(1); epoch != 10 {
+		t.Fatalf("the first epoch after 9 is %d", epoch)
 	}
 }
 
