@@ -12,7 +12,7 @@
 //
 // # A shard that lives on
 //
-// Under an eventually perfect detector (◇P, the default of Group), or with joins and leaves, a run is the life of a shard over many runs of its engines. Each server then has
+// Under an eventually perfect detector (◇P, the default of Group) a run is the life of a shard over many runs of its engines. Each server then has
 // processes (member.go), which do what a node's supervisor does, as a pure state machine: the engine of the present eon; the synod that decides the next generation; a chain of all
 // rounds (chain.go); catching up by messages (member_follow.go). Besides crashing, servers are suspected falsely, cut off one way or both, paused, taken into the
 // membership and out of it, and come back as new incarnations (disturbance.go). Never are so many gone or forgetful at once that no majority remembers its votes, unless

@@ -18,7 +18,7 @@ type Group struct {
 	NonUniform bool
 	// Faults are the kinds of fault that a run may have.
 	Faults Faults
-	// Detector is what the engines take their detector for; the zero value is an eventually perfect one. With allconcur.DetectorPerfect and crashes alone, a
+	// Detector is what the engines take their detector for; the zero value is an eventually perfect one. With allconcur.DetectorPerfect, which goes with crashes alone, a
 	// run is one run of the engines, without generations and eons. allconcur.DetectorEventualPaper goes without generations, and only safety is asked.
 	Detector allconcur.Detector
 	// EngineAlone asks for a run of the engines without generations, which must come to rest all the same: false suspicions are then of single links, again and
@@ -43,8 +43,8 @@ func (g Group) Options() (Options, error) {
 		Engine: g.Engine, Servers: g.Servers, Reliable: reliable, NonUniform: g.NonUniform, MaxPayload: payloadMaxDefault, Fault: g.Fault,
 		Detector: g.Detector,
 	}
-	if g.Detector == allconcur.DetectorPerfect && g.Faults&(FaultSuspect|FaultPartition|FaultPause) != 0 {
-		return Options{}, fmt.Errorf("%w: a perfect detector makes no mistakes, so that faults are some of crash,join,leave; not %v", ErrOptions, g.Faults)
+	if g.Detector == allconcur.DetectorPerfect && g.Faults&^FaultCrash != 0 {
+		return Options{}, fmt.Errorf("%w: with a perfect detector servers crash, and nothing else: use an eventual one for %v", ErrOptions, g.Faults)
 	}
 	if err := config.Validate(); err != nil {
 		return Options{}, fmt.Errorf("%w: %w", ErrOptions, err)

@@ -172,15 +172,12 @@ func (s *simulation) review(observer, target order.ServerID) {
 	m.suspect(target, bad)
 }
 
-// reviewSoon has a detector look at another server, after the while that it takes to notice. A perfect one waits for the last frame besides.
+// reviewSoon has a detector look at another server, after the while that it takes to notice.
 func (s *simulation) reviewSoon(observer, target order.ServerID) {
 	if !s.watches(observer, target) {
 		return
 	}
 	at := s.now + between(s.life.quickest, s.life.slowest)(s.life.detector)
-	if s.options.perfect() {
-		at = max(at, s.network.link(target, observer).last)
-	}
 	s.queue.push(event{at: at, kind: reviewing, server: observer, from: target, process: s.servers[observer].process})
 }
 

@@ -41,7 +41,7 @@ func TestShardsLiveOn(t *testing.T) {
 	}
 }
 
-// TestEachKindOfFault has each kind alone, and crashes with a perfect detector beside joins and leaves.
+// TestEachKindOfFault has each kind alone.
 func TestEachKindOfFault(t *testing.T) {
 	t.Parallel()
 	for bit, name := range faultNames {

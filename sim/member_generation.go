@@ -247,13 +247,20 @@ func (m *member) fetch(wanted []generation.Fetch) {
 			m.synod.Holds(f.ID())
 		case f.Base != nil:
 			m.heard(f.From[0], stand{height: f.Base.Round})
-			m.post(f.From[m.turn()%len(f.From)], &letter{kind: letterAsk, height: m.chain.height()})
+			m.ask(f.From, &letter{kind: letterAsk, height: m.chain.height()})
 		case m.content(f.Tail.Content, f.Tail.Round) != nil:
 			m.disk.contents[f.Tail.Content] = m.content(f.Tail.Content, f.Tail.Round)
 			m.synod.Holds(f.ID())
 		default:
-			m.post(f.From[m.turn()%len(f.From)], &letter{kind: letterWant, content: f.Tail.Content, height: f.Tail.Round})
+			m.ask(f.From, &letter{kind: letterWant, content: f.Tail.Content, height: f.Tail.Round})
 		}
+	}
+}
+
+// ask asks everybody who may have it: that is rare, and any of them may be gone.
+func (m *member) ask(from []order.ServerID, l *letter) {
+	for _, server := range from {
+		m.post(server, l)
 	}
 }
 
@@ -269,6 +276,7 @@ func (m *member) adopt(d generation.Decision) {
 		return
 	}
 	m.decision, m.waits = &d, 0
+	m.heardWorking = m.now // they are about to
 	m.retire(fmt.Sprintf("generation %d is decided", d.Generation))
 	m.activate()
 }

@@ -50,9 +50,6 @@ func (s *simulation) deliverBlock(id order.ServerID, t taken) {
 	s.life.writers = append(s.life.writers, id)
 	s.judgeIntegrity(id, b)
 	s.judgeMajority(id, b)
-	if s.options.perfect() {
-		s.judgeBlockAccuracy(id, b)
-	}
 }
 
 // broke records a violation.
@@ -114,16 +111,6 @@ func (s *simulation) judgeIntegrity(id order.ServerID, b *block) {
 func (s *simulation) judgeMajority(id order.ServerID, b *block) {
 	if len(b.messages) < b.group.shard/2+1 {
 		s.broke(Tolerance, fmt.Sprintf("server %d A-delivers %s", id, describeBlock(b)), fmt.Sprintf("the shard has %d members", b.group.shard))
-	}
-}
-
-// judgeBlockAccuracy: under P only servers that failed are removed.
-func (s *simulation) judgeBlockAccuracy(id order.ServerID, b *block) {
-	for _, removed := range b.removed {
-		if v := &s.servers[removed]; !v.crashed && v.process == 1 && !v.member.left {
-			s.broke(Accuracy, fmt.Sprintf("server %d A-delivers %s", id, describeBlock(b)), fmt.Sprintf("server %d has not failed", removed))
-			return
-		}
 	}
 }
 

@@ -34,8 +34,8 @@ type Options struct {
 	LoseTails bool
 	// Faults are the kinds of fault that the seed may draw. Without FaultCrash, Crashes is 0. Those that New makes know crashes only.
 	Faults Faults
-	// Detector is what the engines take their detector for. Under another than allconcur.DetectorPerfect, or with other faults than crashes, the shard lives on past
-	// the runs of its engines: generations, eons, new and returning members; see the package comment. It takes options that a Group made.
+	// Detector is what the engines take their detector for. Under another than allconcur.DetectorPerfect the shard lives on past the runs of its engines, with
+	// generations, eons, new and returning members; see the package comment. It takes options that a Group made.
 	Detector allconcur.Detector
 	// Crashes bounds the planned crashes, up to Servers: AsTolerated, none at all (0), or more than the group tolerates; then only safety is asked.
 	Crashes int
@@ -199,11 +199,8 @@ const joinersMax = 2
 
 // lives tells whether the shard lives on past the run of an engine.
 func (o *Options) lives() bool {
-	return o.group.Engine != "" && (!o.perfect() || o.Faults&^FaultCrash != 0)
+	return o.group.Engine != "" && o.Detector != allconcur.DetectorPerfect
 }
-
-// perfect tells whether the detector makes no mistakes.
-func (o *Options) perfect() bool { return o.Detector == allconcur.DetectorPerfect }
 
 // slots is how many servers a run may come to have.
 func (o *Options) slots() int {

@@ -161,9 +161,9 @@ delivered at all, and unreliable rounds again. The run fails if
 
 The detector is what production runs, eventually perfect: it errs, and takes
 it back. Groups change in order, by eons, and by generations where they cannot
-go on. With --detector perfect and crashes alone, a run is a single run of the
-engines. --detector eventual-paper has the published protocol, without
-generations: only safety is asked, and it can fork.
+go on. With --detector perfect, which goes with crashes alone, a run is a
+single run of the engines. --detector eventual-paper has the published
+protocol, without generations: only safety is asked, and it can fork.
 
 For a failing seed, the property, the shortest evidence and the command that
 replays the run are printed, cut down to few kinds of fault, crashes and

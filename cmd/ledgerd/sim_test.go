@@ -148,7 +148,7 @@ func TestSimCheckRefuses(t *testing.T) {
 		"check --servers 3 --plant none":                      "dropped-forward, early-delivery, pruned-too-soon",
 		"check --servers 3 --faults quake":                    "crash,suspect,partition,join,leave,pause",
 		"check --servers 3 --detector lucky":                  "eventual, perfect, eventual-paper",
-		"check --servers 3 --detector perfect --faults pause": "crash,join,leave",
+		"check --servers 3 --detector perfect --faults pause": "use an eventual one",
 		"check --servers 3 --trace --seeds 2":                 "--seeds 1",
 		"check --servers 3 --trace --json":                    "leave one out",
 		"check --servers 3 --wrong":                           "--wrong",
