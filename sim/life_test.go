@@ -31,6 +31,9 @@ func TestShardsLiveOn(t *testing.T) {
 	}
 	for _, engine := range engines {
 		for servers := smallest; servers <= largest; servers++ {
+			if raceEnabled && servers > 10 {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
 				t.Parallel()
 				seeds := max(2, int(float64(livingSeeds())/2/weights/float64(servers*servers)))
@@ -93,6 +96,9 @@ func TestPlantedBugsOfTheWholeProtocolAreCaught(t *testing.T) {
 	for _, c := range cases {
 		for _, engine := range engines {
 			for _, servers := range []int{5, 7} {
+				if raceEnabled && servers > 5 {
+					continue
+				}
 				t.Run(fmt.Sprintf("%s in %s of %d", c.name, engine, servers), func(t *testing.T) {
 					t.Parallel()
 					c.group.Engine, c.group.Servers, c.group.Faults = engine, servers, FaultsAll
@@ -115,6 +121,9 @@ func TestEnginesAlone(t *testing.T) {
 		})
 	}
 	for _, servers := range []int{4, 5} {
+		if raceEnabled && servers > 4 {
+			continue
+		}
 		planted := Group{Engine: allconcur.EngineAllConcurPlus, Servers: servers, Faults: FaultSuspect, EngineAlone: true, Fault: allconcur.FaultRevokeWrongSequence}
 		t.Run(fmt.Sprintf("%d with revoke-wrong-sequence", servers), func(t *testing.T) {
 			t.Parallel()
