@@ -54,7 +54,9 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 	failures := ledger.VerifyBundles(bundles, n.home.Genesis, opened.GenesisHash(), opened)
 	for i, bundle := range bundles {
 		if failures[i] == nil {
-			refusals[i] = n.admit(opened, bundle)
+			if refusals[i] = n.sup.refusesChange(bundle); refusals[i] == nil {
+				refusals[i] = n.admit(opened, bundle)
+			}
 		} else {
 			refusals[i] = refusalOf(failures[i])
 		}
@@ -122,6 +124,35 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 		return &api.Refusal{Code: api.RefusedOverloaded, Reason: err.Error()}
 	case err != nil:
 		return &api.Refusal{Code: api.RefusedMalformed, Reason: err.Error()}
+	}
+	return nil
+}
+
+// refusesChange says why a change of the membership cannot be ordered now: afterwards, too few of those who work would be members for a majority, and the shard would stand still. From one member to
+// two it has to, until the second is there.
+func (s *supervisor) refusesChange(bundle *ledger.Bundle) *api.Refusal {
+	change := bundle.Transaction(0).Change
+	if change == nil {
+		return nil
+	}
+	membership := s.node.Store().Membership()
+	working, size := s.driver.Status().Engine.Members, len(membership.Members)
+	count := len(working)
+	switch change.Kind {
+	case ledger.ChangeJoin:
+		if _, present := membership.ByKey(change.Member.Key); !present {
+			size++
+		}
+	case ledger.ChangeLeave:
+		if _, present := membership.Find(change.Index); present {
+			size--
+		}
+		if slices.Contains(working, order.ServerID(change.Index)) {
+			count--
+		}
+	}
+	if need := size/2 + 1; count < need && len(membership.Members) > 1 {
+		return &api.Refusal{Code: api.RefusedNotWriting, Reason: fmt.Sprintf("of the %d members that there would be, %d order, and a majority is %d: start the members that are down, or remove them first", size, count, need)}
 	}
 	return nil
 }

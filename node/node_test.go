@@ -38,7 +38,7 @@ type shard struct {
 func newShard(t *testing.T, nodes int, change func(i int, config *home.Config)) *shard {
 	t.Helper()
 	s := &shard{t: t, network: memory.NewNetwork(), nodes: make([]*node.Node, nodes), store: store.Options{MemTableBytes: 4 << 20, ReserveBytes: 1 << 20}}
-	genesis := &ledger.Genesis{Chain: "test", Time: 1}
+	genesis := &ledger.Genesis{Chain: "test", Time: 1, Operators: []ledger.PublicKey{ledgertest.PublicKey("operator")}}
 	var keys []ed25519.PrivateKey
 	for i := range nodes {
 		seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", t.Name(), i))

@@ -1,0 +1,261 @@
+package node_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/rdmanet/p2p"
+)
+
+// order has an operator's bundle executed at a node. One change follows another only after a few rounds.
+func (s *shard) order(at int, make func() *ledger.Bundle) {
+	s.t.Helper()
+	s.eventually("a change of the membership is applied", func() bool {
+		bundle := make()
+		ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+		defer cancel()
+		if refusal := s.nodes[at].Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
+			if !refusal.Retry() {
+				s.t.Fatalf("refused: %v", refusal)
+			}
+			return false
+		}
+		statuses, err := s.nodes[at].Wait(ctx, bundle.IDs(), api.LevelStored)
+		if err != nil {
+			s.t.Fatalf("waiting for a change: %v", err)
+		}
+		if statuses[0].Outcome != api.OutcomeExecuted && statuses[0].Result.Code != ledger.MembershipChanging {
+			s.t.Fatalf("%+v", statuses[0])
+		}
+		return statuses[0].Outcome == api.OutcomeExecuted
+	})
+}
+
+// join adds a node to the shard, by way of a member, and gives its place in the lists. It does not start it.
+func (s *shard) join(operator *ledgertest.Operator, via int) int {
+	s.t.Helper()
+	i := len(s.nodes)
+	seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", s.t.Name(), i))
+	key := ed25519.NewKeyFromSeed(seed[:])
+	public := key.Public().(ed25519.PublicKey)
+	peer, err := p2p.PeerID(public)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	config := s.homes[via].Config
+	config.API.Listen = "127.0.0.1:0"
+	dir := filepath.Join(s.t.TempDir(), fmt.Sprintf("node-%d", i))
+	if _, err := home.CreateJoining(dir, config, s.homes[0].Genesis, key); err != nil {
+		s.t.Fatal(err)
+	}
+	member := ledger.Member{Name: fmt.Sprintf("node-%d", i), Key: public, Address: fmt.Sprintf("127.0.0.1:%d", 1+i)}
+	s.order(via, func() *ledger.Bundle { return operator.Join(member) })
+	admitted, err := home.LoadJoining(dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := admitted.Admit(s.nodes[via].Store().Membership()); err != nil {
+		s.t.Fatal(err)
+	}
+	if int(admitted.Self) != i {
+		s.t.Fatalf("node %d joined as member %d", i, admitted.Self)
+	}
+	s.homes, s.peers, s.nodes = append(s.homes, admitted), append(s.peers, peer), append(s.nodes, nil)
+	return i
+}
+
+// load submits transfers to some nodes until it is stopped, and then says how many were durable.
+func (s *shard) load(at ...int) (stop func() int) {
+	nodes := make([]*node.Node, len(at))
+	for k, i := range at {
+		nodes[k] = s.nodes[i]
+	}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var working sync.WaitGroup
+	counts := make([]int, len(at))
+	for k, n := range nodes {
+		client := ledgertest.NewClient(s.homes[0].Genesis, ledger.OrganisationName(fmt.Sprintf("load-%d", k)))
+		working.Go(func() {
+			next := client.Register("a", "b")
+			for ctx.Err() == nil {
+				bundle := client.Bundle(next)
+				for n.Admit(ctx, []*ledger.Bundle{bundle}, false)[0] != nil && ctx.Err() == nil {
+					<-time.After(2 * time.Millisecond)
+				}
+				statuses, err := n.Wait(ctx, bundle.IDs(), api.LevelDurable)
+				if err == nil && statuses[0].Outcome == api.OutcomeExecuted {
+					counts[k]++
+				}
+				next = client.Transfer(client.Account("a"), client.Account("b"), 1)
+			}
+		})
+	}
+	return func() int {
+		cancel()
+		working.Wait()
+		total := 0
+		for _, count := range counts {
+			total += count
+		}
+		return total
+	}
+}
+
+// Nodes join a shard that works, one after the other, from one member on, and are members like all others.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 1, nil)
+	operator := ledgertest.NewOperator(s.homes[0].Genesis)
+	s.start(0)
+	s.ordering(0)
+	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	for nodes := 2; nodes <= 5; nodes++ {
+		joiner := s.join(operator, nodes-2)
+		s.start(joiner)
+		s.ordering(s.all()...)
+		s.submit(joiner, api.LevelDurable, s.transfer())
+	}
+	s.same()
+	// The first ones of the genesis are gone; a majority of the present members orders.
+	s.kill(0)
+	s.submit(4, api.LevelDurable, s.transfer())
+	s.kill(1)
+	s.submit(3, api.LevelDurable, s.transfer())
+	s.start(0, 1)
+	s.ordering(s.all()...)
+	for i := range s.nodes {
+		s.stop(i)
+	}
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(2, api.LevelDurable, s.transfer())
+	s.same()
+}
+
+// gone waits until a node has ended because it was removed.
+func (s *shard) gone(i int) {
+	s.t.Helper()
+	select {
+	case <-s.nodes[i].Done():
+	case <-time.After(30 * time.Second):
+		s.t.Fatalf("node %d goes on after it was removed: %+v", i, s.nodes[i].State())
+	}
+	if err := s.nodes[i].Err(); !errors.Is(err, node.ErrRemoved) {
+		s.t.Fatalf("node %d, removed, ended with %v", i, err)
+	}
+	s.stop(i)
+}
+
+// A member leaves under load; the others go on at once, with majorities of those who are left.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 5, nil)
+	operator := ledgertest.NewOperator(s.homes[0].Genesis)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	for _, leaver := range []int{1, 0, 4} {
+		stop := s.load(2, 3)
+		s.order(3, func() *ledger.Bundle { return operator.Leave(ledger.MemberIndex(leaver)) })
+		s.gone(leaver)
+		if durable := stop(); durable == 0 {
+			t.Fatal("nothing was durable while a member left")
+		}
+	}
+	s.ordering(2, 3)
+	s.submit(2, api.LevelDurable, s.transfer())
+	if membership := s.nodes[2].Store().Membership(); len(membership.Members) != 2 || membership.Number != 3 {
+		t.Fatalf("%+v", membership)
+	}
+	s.same()
+}
+
+// A dead member is replaced under load: it leaves, and another joins.
+func TestReplace(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 3, nil)
+	operator := ledgertest.NewOperator(s.homes[0].Genesis)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.kill(1)
+	s.submit(0, api.LevelDurable, s.transfer())
+	stop := s.load(0, 2)
+	s.order(2, func() *ledger.Bundle { return operator.Leave(1) })
+	joiner := s.join(operator, 0)
+	s.start(joiner)
+	s.eventually("the new member orders", func() bool {
+		state := s.nodes[joiner].State()
+		return state.Mode == api.ModeOrdering && len(state.Engine.Members) == 3
+	})
+	if durable := stop(); durable == 0 {
+		t.Fatal("nothing was durable while a member was replaced")
+	}
+	s.ordering(0, 2, joiner)
+	s.submit(joiner, api.LevelDurable, s.transfer())
+	s.same()
+	// The one that left counts no more: one failure is tolerated, and it may be any.
+	s.kill(0)
+	s.submit(2, api.LevelDurable, s.transfer())
+}
+
+// The joiner is killed while it joins, at several moments, and the group goes on each time.
+func TestKilledWhileJoining(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 3, func(_ int, config *home.Config) {
+		config.Ordering.Heartbeat, config.Ordering.SuspectAfter = 50*time.Millisecond, 500*time.Millisecond
+	})
+	operator := ledgertest.NewOperator(s.homes[0].Genesis)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	stop := s.load(0, 1, 2)
+	joiner := s.join(operator, 0)
+	for _, after := range []time.Duration{0, 20 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond, 900 * time.Millisecond} {
+		s.start(joiner)
+		<-time.After(after)
+		s.kill(joiner)
+		s.submit(1, api.LevelDurable, s.transfer())
+	}
+	s.start(joiner)
+	s.eventually("the joiner orders", func() bool { return s.nodes[joiner].State().Mode == api.ModeOrdering })
+	if durable := stop(); durable == 0 {
+		t.Fatal("nothing was durable while a member joined")
+	}
+	s.ordering(s.all()...)
+	s.submit(joiner, api.LevelDurable, s.transfer())
+	s.same()
+}
+
+// A change that would leave the group without a majority of the members is refused, and says what to do.
+func TestChangeWithoutMajorityIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 3, nil)
+	operator := ledgertest.NewOperator(s.homes[0].Genesis)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.kill(2)
+	s.submit(0, api.LevelDurable, s.transfer())
+	s.ordering(0, 1)
+	for name, bundle := range map[string]*ledger.Bundle{"join": operator.Join(ledgertest.Member(9)), "leave of who works": operator.Leave(1)} {
+		refusal := s.nodes[0].Admit(t.Context(), []*ledger.Bundle{bundle}, false)[0]
+		if refusal == nil || refusal.Code != api.RefusedNotWriting {
+			t.Fatalf("%s: %v", name, refusal)
+		}
+	}
+	s.order(0, func() *ledger.Bundle { return operator.Leave(2) })
+	s.ordering(0, 1)
+}

@@ -1,0 +1,172 @@
+package node_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/rdmanet/memory"
+)
+
+// quickShard is a running shard that suspects after half a second, and whose lanes break after another time.
+func quickShard(t *testing.T, nodes int, mend time.Duration) *shard {
+	t.Helper()
+	s := newShard(t, nodes, func(_ int, config *home.Config) {
+		config.Ordering.Heartbeat, config.Ordering.SuspectAfter = 50*time.Millisecond, 500*time.Millisecond
+	})
+	s.network = memory.NewNetwork(memory.Options{MendTimeout: mend})
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	return s
+}
+
+func (s *shard) transfer() ledger.Transaction {
+	return s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1)
+}
+
+// part cuts, or mends, all links between two sets of nodes.
+func (s *shard) part(cut bool, some, others []int) {
+	for _, i := range some {
+		for _, j := range others {
+			switch {
+			case i == j:
+			case cut:
+				s.network.Cut(s.peers[i], s.peers[j])
+			default:
+				s.network.Mend(s.peers[i], s.peers[j])
+			}
+		}
+	}
+}
+
+// outside waits until a node says that it is outside of the majority, and takes no writes.
+func (s *shard) outside(which ...int) {
+	s.t.Helper()
+	s.eventually("outside of the majority", func() bool {
+		for _, i := range which {
+			state := s.nodes[i].State()
+			if state.Mode != api.ModeHalted || !strings.Contains(state.Reason, "outside of the majority") || !state.ReadsOnly {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// A minority stops and says so, the majority goes on, and the minority comes back by itself.
+func TestPartition(t *testing.T) {
+	t.Parallel()
+	for name, mend := range map[string]time.Duration{"lanes break": 300 * time.Millisecond, "lanes are mended": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := quickShard(t, 5, mend)
+			majority, minority := []int{0, 2, 4}, []int{1, 3}
+			s.part(true, majority, minority)
+			for i := range 12 {
+				s.submit(majority[i%3], api.LevelDurable, s.transfer())
+			}
+			s.ordering(majority...)
+			pending := s.client.Bundle(s.transfer()) // in order: whatever the minority is given after it was cut off cannot be delivered before
+			s.nodes[1].Admit(t.Context(), []*ledger.Bundle{pending}, false)
+			s.outside(minority...)
+			s.part(false, majority, minority)
+			s.ordering(s.all()...)
+			s.submit(1, api.LevelDurable, s.transfer())
+			s.submit(3, api.LevelDurable, s.transfer())
+			s.same()
+		})
+	}
+}
+
+// All links are cut for longer than all timeouts, while transactions are under way. Then they are mended, and the shard goes on without anybody's help.
+func TestEveryLinkCutAndMended(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{2, 3, 4, 6} {
+		t.Run(string(rune('0'+nodes)), func(t *testing.T) {
+			t.Parallel()
+			s := quickShard(t, nodes, 300*time.Millisecond)
+			for range 2 {
+				bundle := s.client.Bundle(s.transfer())
+				for _, n := range s.nodes {
+					n.Admit(t.Context(), []*ledger.Bundle{bundle}, false)
+				}
+				s.part(true, s.all(), s.all())
+				s.outside(s.all()...)
+				s.part(false, s.all(), s.all())
+				s.ordering(s.all()...)
+				s.submit(nodes-1, api.LevelDurable, s.transfer())
+				if status := s.submitted(bundle, nodes-1); status.Outcome != api.OutcomeExecuted {
+					t.Fatalf("what was admitted before the cut: %+v", status)
+				}
+			}
+			s.same()
+		})
+	}
+}
+
+// submitted waits until a bundle's first transaction is durable.
+func (s *shard) submitted(bundle *ledger.Bundle, at int) api.Status {
+	s.t.Helper()
+	var status api.Status
+	s.eventually("a bundle is durable", func() bool {
+		var err error
+		if status, err = s.nodes[at].Status(bundle.ID(0)); err != nil {
+			s.t.Fatal(err)
+		}
+		return status.Final(api.LevelDurable)
+	})
+	return status
+}
+
+// A link that is down for a while makes suspicions, which are false. They are taken back: nobody leaves for good, and rounds are unreliable again.
+func TestFalseSuspicionIsTakenBack(t *testing.T) {
+	t.Parallel()
+	s := quickShard(t, 3, time.Minute)
+	for range 3 {
+		s.part(true, []int{0}, []int{1})
+		s.eventually("somebody is suspected", func() bool {
+			for _, n := range s.nodes {
+				if len(n.State().Engine.Suspected) > 0 {
+					return true
+				}
+			}
+			return false
+		})
+		s.part(false, []int{0}, []int{1})
+		s.ordering(s.all()...)
+		s.eventually("unreliable rounds without suspicions", func() bool {
+			s.submit(2, api.LevelOrdered, s.transfer())
+			for _, n := range s.nodes {
+				if engine := n.State().Engine; engine.Reliable || len(engine.Suspected) > 0 {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	s.same()
+}
+
+// Every node restarts while another pair of links is down; whatever happens, there is one chain.
+func TestAllRestartedOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	s := quickShard(t, 4, 300*time.Millisecond)
+	for i := range s.nodes {
+		s.kill(i)
+		s.submit((i+1)%4, api.LevelDurable, s.transfer())
+		s.start(i)
+		s.ordering(s.all()...)
+		s.submit(i, api.LevelDurable, s.transfer())
+	}
+	for i := range s.nodes {
+		s.kill(i)
+	}
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, api.LevelDurable, s.transfer())
+	s.same()
+}
