@@ -152,7 +152,7 @@ func (s *supervisor) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 		}
 	}
 	if need := size/2 + 1; count < need && len(membership.Members) > 1 {
-		return &api.Refusal{Code: api.RefusedNotWriting, Reason: fmt.Sprintf("of the %d members that there would be, %d order, and a majority is %d: start the members that are down, or remove them first", size, count, need)}
+		return &api.Refusal{Code: api.RefusedMalformed, Reason: fmt.Sprintf("of the %d members that there would be, %d order, and a majority is %d: start the members that are down, or remove them first", size, count, need)}
 	}
 	return nil
 }

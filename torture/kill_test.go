@@ -87,10 +87,16 @@ func TestKillAll(t *testing.T) {
 // kept wants every promise kept, at some node each, in turn.
 func (s *shard) kept(owner *party, promises []promise) {
 	s.t.Helper()
+	s.keptBy(owner, promises, s.all()...)
+}
+
+// keptBy is kept for some of the nodes.
+func (s *shard) keptBy(owner *party, promises []promise, which ...int) {
+	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for k, p := range promises {
-		node := s.nodes[k%len(s.nodes)]
+		node := s.nodes[which[k%len(which)]]
 		answer, err := node.Record(ctx, owner.record(p.record))
 		if failure := (*client.Failure)(nil); err != nil && !errors.As(err, &failure) {
 			s.t.Fatal(err)
