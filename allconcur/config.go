@@ -44,7 +44,7 @@ type Config struct {
 	// Detector is the failure detector that the engine may count on; the zero value is DetectorEventual.
 	Detector Detector
 	// Shard is N, how many members the shard has, Servers or more: the group may be a part of it, but a majority. Majorities are those of the
-	// shard. 0 means Servers. DetectorPerfect has no use for it.
+	// shard. 0 means Servers.
 	Shard int
 	// Change is asked once for each A-delivered round, in order, whether it holds a change of the group; it is a function of the rounds so far alone, so
 	// that all servers answer alike, and must not call the engine. After a change in round r, round r+2 is the transitional one, the last of this
@@ -167,7 +167,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("%w: no such detector, %d", ErrConfig, c.Detector)
 	case c.Shard != 0 && c.Shard < c.Servers:
 		return fmt.Errorf("%w: a group of %d servers in a shard of %d", ErrConfig, c.Servers, c.Shard)
-	case c.Detector != DetectorPerfect && c.Servers < c.Shard/2+1:
+	case c.Servers < c.Shard/2+1:
 		return fmt.Errorf("%w: a group of %d servers, less than a majority of a shard of %d, can never A-deliver", ErrConfig, c.Servers, c.Shard)
 	case c.Detector != DetectorPerfect && c.NonUniform:
 		return fmt.Errorf("%w: non-uniform delivery forks unless the detector is perfect", ErrConfig)

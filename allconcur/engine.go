@@ -96,9 +96,7 @@ func New(config Config) (*Engine, error) {
 	for p := range n {
 		e.members.add(order.ServerID(p))
 	}
-	if e.perfect {
-		e.majority = n/2 + 1
-	} else {
+	if !e.perfect {
 		e.links = make([]link, len(config.Reliable.Predecessors(int(e.self))))
 		for range ballotsKept {
 			e.ballots = append(e.ballots, newBallot(n))
