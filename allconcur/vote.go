@@ -9,7 +9,7 @@ import (
 // Votes under ◇P. The forward-backward mechanism [Poke19, section 5.2.1.2] lets a server A-deliver a reliable round when it hears that enough others decided it, too; here it
 // is mended, so that no schedule of false suspicions makes two servers A-deliver different rounds.
 //
-// N is the size of the shard, c its majority ⌊N/2⌋+1, q the smallest integer above N - c/2, m the members not removed, t = min(q, m). There is one value for each
+// N is the size of the shard, c its majority ⌊N/2⌋+1, q the smallest integer above N - c/2, m the members not removed, t = max(c, min(q, m)). There is one value for each
 // state that may become round r: the complete set of [e,r], or a set of origins in [[e,r]]. A server votes for at most one value of a round, for good:
 //
 //   - for [e,r] by entering [e,r+2] or [[e+1,r+1]], which it does having completed [e,r]: by T_UR, or by a skip from a [[e+1,r]] that it has not decided;

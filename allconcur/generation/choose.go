@@ -29,7 +29,7 @@ type Promised struct {
 //	     (c) it is a complete unreliable round, and a decided set of the round r+1 that follows it in the same lineage is A-delivered by (a) or (b).
 //	(V3) Who votes for a round r has A-delivered round r-2, and r-1 unless it voted for it; then r-1 is unreliable, and r a decided set.
 //	(V4) Rounds are A-delivered in order.
-//	(V5) A new run begins where the last one ended, and votes in it are those of servers that have A-delivered all rounds of the run before.
+//	(V5) A new run begins where the last one ended, and votes in it are those of servers that have A-delivered all rounds of the run before, and have them on disk.
 //
 // # What is asked for
 //

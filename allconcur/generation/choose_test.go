@@ -59,7 +59,7 @@ func oracle(all []ballotPaper, shard int) (delivered [2]int) {
 		q++
 	}
 	m := len(all)
-	t := min(q, m)
+	t := max(c, min(q, m))
 	var votes, confirms [2][4]int
 	for _, paper := range all {
 		first, second, confirmed := paper.votes()

@@ -1,0 +1,534 @@
+package generation
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// frozenSetting is a kind of shard whose engines are frozen at random.
+type frozenSetting struct {
+	engine string
+	// n servers of a shard form the group; degree is that of GS(n, degree), 0 for the complete digraph.
+	n, shard, degree int
+	// eons has rounds change the shard.
+	eons bool
+}
+
+// frozenPlant is a bug to plant: in the engines, in choose, or in what a promise reports.
+type frozenPlant struct {
+	engine        allconcur.Fault
+	choose        Fault
+	dropConfirmed bool
+	dropVotes     bool
+}
+
+// What may be wrong with a schedule.
+var (
+	errDisagree = errors.New("two servers A-deliver different rounds")
+	errLost     = errors.New("an A-delivered round is not in the base and the tail")
+	errReplaced = errors.New("the tail has another round than was A-delivered")
+	errTwice    = errors.New("a server votes for two values of a round")
+	errVoters   = errors.New("a vote's voters are not those of its round")
+	errDisks    = errors.New("a majority has on disk what is behind the base")
+)
+
+// frozenOutcome is what came of one schedule.
+type frozenOutcome struct {
+	// frozen tells that enough promised; beyond is how many rounds somebody A-delivered beyond the base, followed whether those were an unreliable one and a set.
+	frozen   bool
+	beyond   int
+	followed bool
+	eons     int
+	older    bool // somebody promised in an older run than the newest that is known
+	removed  bool
+	halted   bool
+	forced   bool // forgetful servers had to count
+}
+
+// frozenServer is one process, and what it holds of the chain.
+type frozenServer struct {
+	id     order.ServerID
+	engine *allconcur.Engine
+	run    Run
+	group  []order.ServerID // of the run, by place
+	shard  Membership       // that counts in the run
+	// membership is the newest on its chain; last is the run's transitional round, once known; remaining is the group less who was removed.
+	membership Membership
+	last       order.Round
+	remaining  []order.ServerID
+	delivered  []TailRound
+	suspected  map[order.ServerID]bool
+	early      []frozenFrame
+	voted      map[order.Round]ballotKey
+	first      order.Round // of the run
+	stopped    bool        // crashed, or frozen by a promise
+	crashed    bool
+	promised   bool
+}
+
+// ballotKey tells the values of a round apart, but for what they hold.
+type ballotKey struct {
+	epoch    order.Epoch
+	reliable bool
+	messages int
+}
+
+type frozenFrame struct {
+	from  order.ServerID
+	frame []byte
+}
+
+// frozenWorld runs production engines under random suspicions, cut links and crashes.
+type frozenWorld struct {
+	frozenSetting
+	plant    frozenPlant
+	rng      *rand.Rand
+	servers  []*frozenServer
+	channels [][]frozenFrame // by receiver, then sender
+	slow     []bool
+	side     []bool // a part of the shard that is cut off from the rest, and suspected by it
+	promises []Promised
+	disks    []order.Round
+	forgot   int
+	out      frozenOutcome
+	// How often things happen, in ten thousand steps.
+	mistrust, trust, toggle, crash int
+}
+
+// contentOf says what a round is, as a driver does, with indexes of the chain.
+func contentOf(d order.Delivery, group []order.ServerID) TailRound {
+	value := TailRound{Round: d.Round, Epoch: d.Epoch, Removed: outside(d.Removed, group)}
+	var content []byte
+	for _, m := range d.Messages {
+		value.Origins = append(value.Origins, group[m.Origin])
+		content = fmt.Appendf(content, "%d:%q ", group[m.Origin], m.Payload)
+	}
+	value.Content = sha256.Sum256(content)
+	return value
+}
+
+func outside(places, group []order.ServerID) (ids []order.ServerID) {
+	for _, place := range places {
+		ids = append(ids, group[place])
+	}
+	return ids
+}
+
+// changed is the membership after a round, if that changes it: the first message that says so counts.
+func changed(d order.Delivery, before Membership, most int) (Membership, bool) {
+	for _, m := range d.Messages {
+		after := Membership{Number: before.Number + 1, Members: slices.Clone(before.Members)}
+		switch {
+		case len(m.Payload) == 0:
+		case m.Payload[0] == '+' && int(slices.Max(before.Members)) < most-1:
+			after.Members = append(after.Members, slices.Max(before.Members)+1)
+			return after, true
+		case m.Payload[0] == '-':
+			out, err := strconv.Atoi(string(m.Payload[1:]))
+			if err == nil && before.Includes(order.ServerID(out)) && len(before.Members) > 2 {
+				after.Members = slices.DeleteFunc(after.Members, func(p order.ServerID) bool { return int(p) == out })
+				return after, true
+			}
+		}
+	}
+	return before, false
+}
+
+func newFrozenWorld(seed uint64, setting frozenSetting, plant frozenPlant) (*frozenWorld, error) {
+	w := &frozenWorld{frozenSetting: setting, plant: plant, rng: rand.New(rand.NewPCG(seed, 7))}
+	most := setting.shard
+	if setting.eons {
+		most += 2
+	}
+	first := Membership{Number: 1}
+	for p := range setting.shard {
+		first.Members = append(first.Members, order.ServerID(p))
+	}
+	for p := range most {
+		w.servers = append(w.servers, &frozenServer{id: order.ServerID(p), membership: first, shard: first})
+	}
+	w.channels, w.slow, w.disks, w.side = make([][]frozenFrame, most*most), make([]bool, most*most), make([]order.Round, most), make([]bool, most)
+	for p := range setting.n {
+		if err := w.start(w.servers[p], NewRun(1, 0), first.Members[:setting.n]); err != nil {
+			return nil, err
+		}
+	}
+	pick := func(of ...int) int { return of[w.rng.IntN(len(of))] }
+	w.mistrust, w.trust, w.toggle, w.crash = pick(3, 20, 100, 300), pick(0, 100, 300), pick(0, 20, 200), pick(0, 0, 10, 40)
+	return w, nil
+}
+
+// start gives a server the engine of a run. A group that is no majority of its shard starts none.
+func (w *frozenWorld) start(s *frozenServer, run Run, group []order.ServerID) error {
+	place := slices.Index(group, s.id)
+	n := len(group)
+	if place < 0 || n < s.membership.Quorum() {
+		return nil
+	}
+	g, err := digraph.Complete(n)
+	if w.degree > 0 && n >= 2*w.degree {
+		g, err = digraph.GS(n, w.degree)
+	}
+	if err != nil {
+		return err
+	}
+	s.run, s.group, s.shard, s.remaining, s.last = run, group, s.membership, slices.Clone(group), 0
+	s.first = order.Round(len(s.delivered) + 1)
+	s.suspected, s.voted = map[order.ServerID]bool{}, map[order.Round]ballotKey{}
+	shard := s.membership
+	s.engine, err = allconcur.New(allconcur.Config{
+		Engine: w.engine, Self: order.ServerID(place), Servers: n, Shard: len(shard.Members), Reliable: g, Generation: uint64(run), FirstRound: s.first,
+		Fault: w.plant.engine, Change: w.change(shard),
+	})
+	w.out.eons = max(w.out.eons, int(run.Eon()))
+	return err
+}
+
+func (w *frozenWorld) change(shard Membership) func(order.Delivery) bool {
+	if !w.eons {
+		return nil
+	}
+	return func(d order.Delivery) bool {
+		_, changes := changed(d, shard, len(w.servers))
+		return changes
+	}
+}
+
+// pump takes what a server's engine has to say, and begins the next run where this one ended.
+func (w *frozenWorld) pump(s *frozenServer) error {
+	ready := s.engine.Ready()
+	for _, send := range ready.Sends {
+		for _, to := range send.To {
+			edge := int(s.group[to])*len(w.servers) + int(s.id)
+			w.channels[edge] = append(w.channels[edge], frozenFrame{s.id, send.Frame})
+		}
+	}
+	for _, d := range ready.Deliveries {
+		value := contentOf(d, s.group)
+		s.delivered = append(s.delivered, value)
+		s.remaining = slices.DeleteFunc(s.remaining, func(p order.ServerID) bool { return slices.Contains(value.Removed, p) })
+		w.out.removed = w.out.removed || len(value.Removed) > 0
+		if after, changes := changed(d, s.shard, len(w.servers)); w.eons && changes && s.last == 0 {
+			s.membership, s.last = after, d.Round+2
+		}
+	}
+	if err := s.voteOnce(); err != nil {
+		return err
+	}
+	if s.last == 0 || len(s.delivered) < int(s.last) {
+		return nil
+	}
+	// Who was in the group and is still a member goes on, with the one who joins if it runs.
+	var group []order.ServerID
+	for _, p := range s.membership.Members {
+		if slices.Contains(s.remaining, p) || !s.shard.Includes(p) {
+			group = append(group, p)
+		}
+	}
+	run := NewRun(1, s.run.Eon()+1)
+	for _, p := range group {
+		if joiner := w.servers[p]; !s.shard.Includes(p) && joiner.engine == nil && !joiner.stopped {
+			joiner.membership, joiner.delivered = s.membership, slices.Clone(s.delivered)
+			if err := w.start(joiner, run, group); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.start(s, run, group); err != nil || s.run != run {
+		return err
+	}
+	early := s.early
+	s.early = nil
+	for _, f := range early {
+		w.receive(s, f)
+	}
+	return w.pump(s)
+}
+
+// voteOnce holds the server's votes against its earlier ones.
+func (s *frozenServer) voteOnce() error {
+	for _, v := range s.engine.Votes() {
+		key := ballotKey{v.Epoch, v.Reliable, len(v.Delivery.Messages)}
+		if before, voted := s.voted[v.Round]; voted && before != key {
+			return fmt.Errorf("%w: server %d, round %d, %+v and %+v", errTwice, s.id, v.Round, before, key)
+		}
+		s.voted[v.Round] = key
+	}
+	return nil
+}
+
+// receive does a driver's work with a frame: those of later runs are kept, those of earlier ones dropped.
+func (w *frozenWorld) receive(s *frozenServer, f frozenFrame) {
+	run, err := allconcur.FrameGeneration(f.frame)
+	if err != nil || s.engine == nil || Run(run) > s.run {
+		s.early = append(s.early, f)
+		return
+	}
+	if from := slices.Index(s.group, f.from); from >= 0 && Run(run) == s.run {
+		_ = s.engine.Receive(order.ServerID(from), f.frame) // it may have halted
+	}
+}
+
+// step lets one thing happen to one server.
+func (w *frozenWorld) step(number int, rough bool) error {
+	s, other := w.servers[w.rng.IntN(len(w.servers))], w.servers[w.rng.IntN(len(w.servers))]
+	if s.stopped || s.engine == nil {
+		return nil
+	}
+	edge := int(s.id)*len(w.servers) + int(other.id)
+	place := slices.Index(s.group, other.id)
+	kind := w.rng.IntN(10000)
+	if !rough {
+		kind = 5000 + kind/2
+	}
+	switch channel := w.channels[edge]; {
+	case place < 0 || s == other:
+		if s == other && s.engine.CanBroadcast() {
+			if err := s.engine.Broadcast(w.payload(s, number)); err != nil {
+				return err
+			}
+		}
+	case (other.crashed && len(channel) == 0 || w.side[s.id] != w.side[other.id]) && !s.suspected[other.id] && kind%20 == 0:
+		s.suspected[other.id] = true
+		_ = s.engine.Suspect(order.ServerID(place)) // it may be no predecessor, or this one may have halted
+	case kind < w.mistrust && !s.suspected[other.id]:
+		s.suspected[other.id] = true
+		_ = s.engine.Suspect(order.ServerID(place))
+	case kind < w.mistrust+w.trust && s.suspected[other.id] && !other.crashed:
+		s.suspected[other.id] = false
+		_ = s.engine.Trust(order.ServerID(place))
+	case kind >= 1000 && kind < 1000+w.toggle:
+		w.slow[edge] = !w.slow[edge]
+	case kind >= 2000 && kind < 2000+w.crash:
+		w.halt(s)
+		s.crashed = true
+		return nil
+	case len(channel) > 0 && (!w.slow[edge] && w.side[s.id] == w.side[other.id] || w.rng.IntN(60) == 0):
+		w.channels[edge] = channel[1:]
+		w.receive(s, channel[0])
+	}
+	return w.pump(s)
+}
+
+func (w *frozenWorld) payload(s *frozenServer, number int) []byte {
+	if w.eons && w.rng.IntN(12) == 0 {
+		if w.rng.IntN(2) == 0 {
+			return []byte("+")
+		}
+		return fmt.Appendf(nil, "-%d", w.rng.IntN(len(w.servers)))
+	}
+	return fmt.Appendf(nil, "m%d.%d", s.id, number)
+}
+
+// halt stops a server for good; the tails of what it sent are lost, in every third case.
+func (w *frozenWorld) halt(s *frozenServer) {
+	s.stopped = true
+	if w.rng.IntN(3) > 0 {
+		return
+	}
+	for p := range w.servers {
+		edge := p*len(w.servers) + int(s.id)
+		w.channels[edge] = w.channels[edge][:w.rng.IntN(len(w.channels[edge])+1)]
+	}
+}
+
+// promise freezes a server and has its report. One that forgets has what is on its disk.
+func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
+	r := Report{Run: s.run, Shard: s.shard, Membership: s.membership}
+	if s.run == 0 {
+		r.Shard = r.Membership
+	}
+	head := len(s.delivered)
+	if forgets && s.run != 0 {
+		r.Forgot = true
+		w.forgot++
+		head = max(int(s.first)-1, head-w.rng.IntN(3)) // it began the run with all before that on its disk
+		r.Shard, r.Membership = s.shard, s.shard       // at least that is on disk
+		if head == len(s.delivered) {
+			r.Membership = s.membership
+		}
+	}
+	if head > 0 {
+		r.Head = Head{Generation: 1, Height: uint64(head), Round: order.Round(head)}
+	} else if s.run != 0 {
+		r.Head.Generation = 1
+	}
+	w.disks[s.id] = order.Round(head)
+	if !s.crashed {
+		w.halt(s)
+	}
+	s.promised = true
+	if s.engine != nil && !r.Forgot && !w.plant.dropVotes {
+		for _, v := range s.engine.Votes() {
+			value := contentOf(v.Delivery, s.group)
+			value.Reliable = v.Reliable
+			vote := Vote{TailRound: value, Confirmed: v.Confirmed && !w.plant.dropConfirmed, Voters: outside(v.Members, s.group)}
+			union := append(slices.Clone(value.Origins), value.Removed...)
+			slices.Sort(union)
+			if !slices.Equal(union, vote.Voters) {
+				return fmt.Errorf("%w: voters %v of round %d of %v without %v", errVoters, vote.Voters, v.Round, value.Origins, value.Removed)
+			}
+			r.Votes = append(r.Votes, vote)
+		}
+	}
+	w.out.halted = w.out.halted || s.engine != nil && s.engine.Status().Halted != ""
+	w.promises = append(w.promises, Promised{s.id, r})
+	return nil
+}
+
+// enough asks the proposer's own rule.
+func (w *frozenWorld) enough(remembering bool) bool {
+	var s Synod
+	for _, p := range w.promises {
+		s.promises = append(s.promises, pending{p.Server, Message{Report: p.Report}})
+	}
+	return len(w.promises) > 0 && s.enough(remembering)
+}
+
+// runFrozen is one schedule: a calm start, suspicions and crashes, then servers that promise one by one, the worst at the worst time, while the others go on.
+func runFrozen(seed uint64, setting frozenSetting, plant frozenPlant) (frozenOutcome, error) {
+	w, err := newFrozenWorld(seed, setting, plant)
+	if err != nil {
+		return frozenOutcome{}, err
+	}
+	size := len(w.servers) * len(w.servers)
+	calm, rough := w.rng.IntN(30*size), w.rng.IntN(60*size)*w.rng.IntN(2)
+	for number := range calm + rough {
+		if err := w.step(number, number >= calm); err != nil {
+			return w.out, err
+		}
+	}
+	if w.rng.IntN(3) > 0 {
+		for range w.shard - (w.shard/2 + 1) {
+			w.side[w.rng.IntN(w.shard)] = true
+		}
+	}
+	if err := w.freeze(calm + rough); err != nil {
+		return w.out, err
+	}
+	if w.rng.IntN(4) > 0 {
+		clear(w.slow)
+	}
+	for number := range 40 * size {
+		if err := w.step(calm+rough+1000*size+number, number < 20*size); err != nil {
+			return w.out, err
+		}
+	}
+	return w.out, w.judge()
+}
+
+// ripe says how much a server's votes may have made possible: 1 for a vote, 2 for two, 3 for one that it confirmed, 4 for both.
+func ripe(s *frozenServer) int {
+	if s.engine == nil {
+		return 0
+	}
+	votes := s.engine.Votes()
+	confirmed := slices.ContainsFunc(votes, func(v allconcur.Vote) bool { return v.Confirmed })
+	switch {
+	case confirmed && len(votes) == 2:
+		return 4
+	case confirmed:
+		return 3
+	}
+	return len(votes)
+}
+
+// freeze has servers promise until enough did: one after the other, as soon as its votes are ripe, or its time is over.
+func (w *frozenWorld) freeze(from int) error {
+	size := len(w.servers) * len(w.servers)
+	forgetful, want, deaf := w.rng.IntN(4) == 0, w.rng.IntN(5), w.rng.IntN(2) == 0
+	forced := forgetful && w.rng.IntN(2) == 0
+	turn := w.rng.Perm(len(w.servers))
+	number := from
+	for len(turn) > 0 && !w.enough(true) && !(forced && w.enough(false)) {
+		s := w.servers[turn[0]]
+		turn = turn[1:]
+		if deaf && want < 3 {
+			for p := range w.servers {
+				w.slow[int(s.id)*len(w.servers)+p] = true
+			}
+		}
+		for patience := w.rng.IntN(20 * size); patience > 0 && !s.crashed && s.engine != nil && ripe(s) < want; patience-- {
+			number++
+			if err := w.step(number, true); err != nil {
+				return err
+			}
+		}
+		if s.crashed && w.rng.IntN(2) == 0 {
+			continue // it stays away
+		}
+		// A server that crashed comes back with nothing but its disk.
+		if err := w.promise(s, s.crashed || forgetful && w.rng.IntN(2) == 0); err != nil {
+			return err
+		}
+	}
+	w.out.frozen = w.enough(true) || forced && w.enough(false)
+	w.out.forced = w.out.frozen && !w.enough(true)
+	return nil
+}
+
+// judge holds what anybody A-delivered against the others, and against what choose takes.
+func (w *frozenWorld) judge() error {
+	for p, s := range w.servers {
+		for i, d := range s.delivered {
+			for q, other := range w.servers[:p] {
+				if i < len(other.delivered) && !d.Equal(other.delivered[i]) {
+					return fmt.Errorf("%w: %d and %d, round %d", errDisagree, q, p, d.Round)
+				}
+			}
+		}
+	}
+	if !w.out.frozen {
+		return nil
+	}
+	base, tail := choose(w.promises, nil, w.plant.choose)
+	newest, shard := newestRun(w.promises)
+	for _, p := range w.promises {
+		w.out.older = w.out.older || p.Report.Run != 0 && p.Report.Run < newest
+	}
+	if w.out.forced {
+		return w.judgeDisks(base, shard)
+	}
+	for p, s := range w.servers {
+		for _, d := range s.delivered[min(len(s.delivered), int(base.Round)):] {
+			at := int(d.Round - base.Round - 1)
+			if at >= len(tail) {
+				return fmt.Errorf("%w: server %d, round %d, base %d, tail of %d", errLost, p, d.Round, base.Round, len(tail))
+			}
+			w.out.beyond = max(w.out.beyond, at+1)
+			value := tail[at]
+			value.Reliable = false // a delivery does not tell
+			if !d.Equal(value) {
+				return fmt.Errorf("%w: server %d, round %d", errReplaced, p, d.Round)
+			}
+		}
+	}
+	w.out.followed = w.out.beyond == 2 && !tail[0].Reliable && tail[1].Reliable
+	return nil
+}
+
+// judgeDisks: what may be lost when too many forgot was not on the disks of a majority.
+func (w *frozenWorld) judgeDisks(base Head, shard Membership) error {
+	for p, s := range w.servers {
+		if !s.promised {
+			w.disks[p] = order.Round(len(s.delivered))
+		}
+	}
+	var disks []order.Round
+	for _, p := range shard.Members {
+		disks = append(disks, w.disks[p])
+	}
+	slices.Sort(disks)
+	if safe := disks[len(disks)-shard.Quorum()]; safe > base.Round {
+		return fmt.Errorf("%w: round %d, base %d", errDisks, safe, base.Round)
+	}
+	return nil
+}
