@@ -35,8 +35,7 @@ func simulate(t *testing.T, s site, payload int, engine func(self order.ServerID
 	began := make([][]time.Duration, servers)
 	var from, to, waited time.Duration
 	delivered, counted := make([]int, servers), 0
-	var step func(s int)
-	step = func(s int) {
+	step := func(s int) {
 		for {
 			if engines[s].CanBroadcast() && delivered[s] <= last+3 {
 				began[s] = append(began[s], net.Now())

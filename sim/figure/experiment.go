@@ -336,7 +336,7 @@ func (r *run) broadcast(id order.ServerID) (bool, error) {
 		payload = r.payload[:int(waiting)*r.load.requestBytes]
 	}
 	if err := s.engine.Broadcast(payload); err != nil {
-		return false, fmt.Errorf("A-broadcast: %w", err)
+		return false, fmt.Errorf("its turn to A-broadcast: %w", err)
 	}
 	s.own = append(s.own, ownMessage{at: now, counts: r.load.perMinute == 0 || len(payload) > 0})
 	return true, nil

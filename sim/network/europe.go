@@ -91,5 +91,5 @@ func MDC(servers int) (Model, error) {
 			return ethernet(fmt.Sprintf("five datacentres, fat-trees of %d-port switches", k), servers, newEurope(k)), nil
 		}
 	}
-	return Model{}, fmt.Errorf("%w: %d servers fill no five fat-trees with one a subnet, which take 5(k-1)k/2: 30, 75, 140, 225, 330, 455, ...", ErrModel, servers)
+	return Model{}, fmt.Errorf("%w: %d servers fill no five fat-trees with one a subnet, which take 5(k-1)k/2: 30, 75, 140, 225, 330, 455 and so on", ErrModel, servers)
 }

@@ -99,7 +99,7 @@ func SDC(servers int) (Model, error) {
 			return ethernet(fmt.Sprintf("one datacentre, fat-tree of %d-port switches", k), servers, singleDatacentre{fatTree{half: k / 2, pods: k}}), nil
 		}
 	}
-	return Model{}, fmt.Errorf("%w: %d servers fill no fat-tree with one a subnet, which takes k²/2: 8, 18, 32, 50, 72, ...", ErrModel, servers)
+	return Model{}, fmt.Errorf("%w: %d servers fill no fat-tree with one a subnet, which takes k²/2: 8, 18, 32, 50, 72 and so on", ErrModel, servers)
 }
 
 // ethernet is the model that both deployments share.

@@ -248,8 +248,3 @@ func (r *ring[T]) pop() T {
 	r.count--
 	return item
 }
-
-func (r *ring[T]) clear() {
-	clear(r.items)
-	r.first, r.count = 0, 0
-}
