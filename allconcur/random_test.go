@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	seedsFlag = flag.Int("allconcur.seeds", 60, "random schedules for each group in TestRandomSchedules")
+	seedsFlag = flag.Int("allconcur.seeds", seedsDefault, "random schedules for each group in TestRandomSchedules")
 	firstSeed = flag.Uint64("allconcur.seed", 1, "the first seed in TestRandomSchedules")
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-var searchFlag = flag.Int("allconcur.states", 20_000, "the most states that TestExhaustiveSearch looks at for a group of up to three, and a tenth of that for larger searches")
+var searchFlag = flag.Int("allconcur.states", statesDefault, "the most states that TestExhaustiveSearch looks at for a group of up to three, and a tenth of that for larger searches")
 
 // search explores every interleaving of a small group with at most one crash, at any step and in the middle of any send. States that were seen before are not
 // looked at again.
