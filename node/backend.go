@@ -18,8 +18,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// betweenGroups is how long a node admits writes while its group starts anew.
-const betweenGroups = 10 * time.Second
+// betweenGroupsMax is how long a node admits writes while its group starts anew.
+const betweenGroupsMax = 10 * time.Second
 
 // callsPerSecond turns the configuration's number into the API's limit; 0 stands for the API's default.
 func callsPerSecond(configured float64) rate.Limit { return rate.Limit(configured) }
@@ -81,7 +81,7 @@ func (n *Node) refuses() *api.Refusal {
 		return refusal("its disk is nearly full (%d MiB free); free some space", n.disk.bytes()>>20)
 	case n.pipeline.Stalled() != "":
 		return refusal("%s", n.pipeline.Stalled())
-	case mode == api.ModeOrdering || mode == api.ModeStarting && since < betweenGroups && n.sup.ordered():
+	case mode == api.ModeOrdering || mode == api.ModeStarting && since < betweenGroupsMax && n.sup.betweenGroups():
 		return nil
 	}
 	return refusal("%s", why)
@@ -164,11 +164,11 @@ func (s *supervisor) standing() (mode api.NodeMode, why string, since time.Durat
 	return s.current, s.why, time.Since(s.modeSince)
 }
 
-// ordered tells whether this node has ordered since it started.
-func (s *supervisor) ordered() bool {
+// betweenGroups tells whether this node ordered until it began to look for its next group: it is not behind the others then.
+func (s *supervisor) betweenGroups() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ordering
+	return s.between
 }
 
 // writers are the API addresses of the other nodes that take writes, as far as they were heard of lately.

@@ -51,7 +51,7 @@ func (s *supervisor) called() bool {
 
 // follow fetches blocks from the peers while this node does not order, asks to enter when it is close to the head, and enters.
 func (s *supervisor) follow() error {
-	if s.at() != nil || s.settling.active || s.catching || !s.leaving.IsZero() {
+	if s.at() != nil || s.settling.active || s.catching {
 		return nil
 	}
 	if s.next != nil {
@@ -79,9 +79,9 @@ func (s *supervisor) follow() error {
 	switch {
 	case s.pending != nil:
 		s.setMode(api.ModeStarting, "fetching blocks up to %d, from where the group goes on", s.pending.Base.Height)
-	case run != 0:
+	case run != 0 && s.leaving.IsZero():
 		s.setMode(api.ModeFollowing, "generation %d orders without this node; it enters as soon as it holds the chain", run.Generation())
-	case s.mode() != api.ModeHalted:
+	case s.mode() != api.ModeHalted && s.leaving.IsZero():
 		s.waitingFor()
 	}
 	if len(ahead) == 0 || target != nil && s.pending != nil && uint64(tip.Height) >= target.Height {

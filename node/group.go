@@ -86,7 +86,7 @@ func (s *supervisor) begin() error {
 	s.node.pipeline.Begin(pipeline.Run{Number: uint64(g.run), First: g.first, Members: g.members, Shard: len(g.shard.Members)})
 	s.ticket = newTicket()
 	s.mu.Lock()
-	s.group, s.ordering, s.over, s.stalled = g, true, nil, false
+	s.group, s.over, s.stalled = g, nil, false
 	clear(s.marked)
 	s.mu.Unlock()
 	if err := s.refreshPeers(); err != nil {
@@ -258,8 +258,12 @@ func (s *supervisor) stepOut(g *group) {
 	}
 }
 
-// removedAfter is how long a node that was removed from the membership stays, so that the others get the rest of what it sent, and clients an answer.
-const removedAfter = time.Second
+// removedAfter is how long a node that was removed from the membership stays, so that the others get the rest of what it sent, and clients an answer. Where it does not know whether the block that
+// removed it is durable it stays for longer: if that is taken back, it is a member.
+const (
+	removedAfter       = time.Second
+	removedForAllAfter = 30 * time.Second
+)
 
 // leave ends this node's part when the operator has removed it from the membership.
 func (s *supervisor) leave() error {
@@ -267,15 +271,17 @@ func (s *supervisor) leave() error {
 		return nil
 	}
 	self := ledger.MemberIndex(s.node.home.Self)
-	left := slices.ContainsFunc(s.node.Store().FormerMembers(), func(f ledger.FormerMember) bool { return f.Index == self })
+	former := s.node.Store().FormerMembers()
+	at := slices.IndexFunc(former, func(f ledger.FormerMember) bool { return f.Index == self })
+	heights, _ := s.node.pipeline.Heights()
 	switch {
-	case !left:
-		return nil
+	case at < 0:
+		s.leaving = time.Time{}
 	case s.leaving.IsZero():
 		s.leaving = time.Now()
 		s.setMode(api.ModeHalted, "%v", ErrRemoved)
-	case time.Since(s.leaving) > removedAfter:
-		return fmt.Errorf("%w at block %d; its home can be removed", ErrRemoved, s.node.Store().Membership().Height)
+	case time.Since(s.leaving) > removedForAllAfter, heights.Durable >= former[at].Left && time.Since(s.leaving) > removedAfter:
+		return fmt.Errorf("%w at block %d; its home can be removed", ErrRemoved, former[at].Left)
 	}
 	return nil
 }

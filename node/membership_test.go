@@ -44,37 +44,48 @@ func (s *shard) order(at int, make func() *ledger.Bundle) {
 	})
 }
 
-// join adds a node to the shard, by way of a member, and gives its place in the lists. It does not start it.
-func (s *shard) join(operator *ledgertest.Operator, via int) int {
+// candidate makes the home of a node that wants to join, with the settings of a member, and the member that it wants to be.
+func (s *shard) candidate(number, like int) (dir string, member ledger.Member) {
 	s.t.Helper()
-	i := len(s.nodes)
-	seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", s.t.Name(), i))
+	seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", s.t.Name(), number))
 	key := ed25519.NewKeyFromSeed(seed[:])
-	public := key.Public().(ed25519.PublicKey)
-	peer, err := p2p.PeerID(public)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	config := s.homes[via].Config
+	config := s.homes[like].Config
 	config.API.Listen = "127.0.0.1:0"
-	dir := filepath.Join(s.t.TempDir(), fmt.Sprintf("node-%d", i))
+	dir = filepath.Join(s.t.TempDir(), fmt.Sprintf("node-%d", number))
 	if _, err := home.CreateJoining(dir, config, s.homes[0].Genesis, key); err != nil {
 		s.t.Fatal(err)
 	}
-	member := ledger.Member{Name: fmt.Sprintf("node-%d", i), Key: public, Address: fmt.Sprintf("127.0.0.1:%d", 1+i)}
-	s.order(via, func() *ledger.Bundle { return operator.Join(member) })
+	return dir, ledger.Member{Name: fmt.Sprintf("node-%d", number), Key: key.Public().(ed25519.PublicKey), Address: fmt.Sprintf("127.0.0.1:%d", 1+number)}
+}
+
+// admit gives a node that joined its place in the lists.
+func (s *shard) admit(dir string, membership ledger.Membership) int {
+	s.t.Helper()
 	admitted, err := home.LoadJoining(dir)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if err := admitted.Admit(s.nodes[via].Store().Membership()); err != nil {
+	if err := admitted.Admit(membership); err != nil {
 		s.t.Fatal(err)
 	}
+	i := len(s.nodes)
 	if int(admitted.Self) != i {
 		s.t.Fatalf("node %d joined as member %d", i, admitted.Self)
 	}
+	peer, err := p2p.PeerID(admitted.Key.Public().(ed25519.PublicKey))
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	s.homes, s.peers, s.nodes = append(s.homes, admitted), append(s.peers, peer), append(s.nodes, nil)
 	return i
+}
+
+// join adds a node to the shard, by way of a member, and gives its place in the lists. It does not start it.
+func (s *shard) join(operator *ledgertest.Operator, via int) int {
+	s.t.Helper()
+	dir, member := s.candidate(len(s.nodes), via)
+	s.order(via, func() *ledger.Bundle { return operator.Join(member) })
+	return s.admit(dir, s.nodes[via].Store().Membership())
 }
 
 // load submits transfers to some nodes until it is stopped, and then says how many were durable.
@@ -145,8 +156,8 @@ func TestJoin(t *testing.T) {
 	s.same()
 }
 
-// gone waits until a node has ended because it was removed.
-func (s *shard) gone(i int) {
+// ended waits until a node has ended because it was removed.
+func (s *shard) ended(i int) {
 	s.t.Helper()
 	select {
 	case <-s.nodes[i].Done():
@@ -170,7 +181,8 @@ func TestLeave(t *testing.T) {
 	for _, leaver := range []int{1, 0, 4} {
 		stop := s.load(2, 3)
 		s.order(3, func() *ledger.Bundle { return operator.Leave(ledger.MemberIndex(leaver)) })
-		s.gone(leaver)
+		s.ended(leaver)
+		s.gone[leaver] = true
 		if durable := stop(); durable == 0 {
 			t.Fatal("nothing was durable while a member left")
 		}

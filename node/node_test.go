@@ -33,11 +33,12 @@ type shard struct {
 	nodes   []*node.Node
 	client  *ledgertest.Client
 	store   store.Options
+	gone    map[int]bool // who left for good
 }
 
 func newShard(t *testing.T, nodes int, change func(i int, config *home.Config)) *shard {
 	t.Helper()
-	s := &shard{t: t, network: memory.NewNetwork(), nodes: make([]*node.Node, nodes), store: store.Options{MemTableBytes: 4 << 20, ReserveBytes: 1 << 20}}
+	s := &shard{t: t, gone: map[int]bool{}, network: memory.NewNetwork(), nodes: make([]*node.Node, nodes), store: store.Options{MemTableBytes: 4 << 20, ReserveBytes: 1 << 20}}
 	genesis := &ledger.Genesis{Chain: "test", Time: 1, Operators: []ledger.PublicKey{ledgertest.PublicKey("operator")}}
 	var keys []ed25519.PrivateKey
 	for i := range nodes {
@@ -131,7 +132,9 @@ func (s *shard) eventually(what string, holds func() bool) {
 func (s *shard) all() []int {
 	var which []int
 	for i := range s.nodes {
-		which = append(which, i)
+		if !s.gone[i] {
+			which = append(which, i)
+		}
 	}
 	return which
 }

@@ -58,7 +58,7 @@ type supervisor struct {
 	why       string
 	modeSince time.Time
 	group     *group // that this node's engine is in; nil for none
-	ordering  bool   // it has ordered since it started
+	between   bool   // it ordered until it began to look for its next group
 	decided   generation.Generation
 	inbox     []letter
 	over      *eonEnd
@@ -208,7 +208,7 @@ func (s *supervisor) setMode(mode api.NodeMode, format string, arguments ...any)
 	s.mu.Lock()
 	changed := s.current != mode || s.why != why
 	if s.current != mode {
-		s.modeSince = time.Now()
+		s.modeSince, s.between = time.Now(), s.current == api.ModeOrdering
 	}
 	s.current, s.why = mode, why
 	s.mu.Unlock()
