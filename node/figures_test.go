@@ -8,7 +8,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 )
 
-// TestFigures measures how long durable acknowledgements pause when a member of five is killed, enters again, or is stopped on purpose. It runs when
+// TestFigures measures how long durable acknowledgements pause when a member of five is killed, enters again, or is stopped on purpose, and how soon a shard goes on after links were down. It runs when
 // LEDGERD_FIGURES is set, and not in parallel with others.
 func TestFigures(t *testing.T) {
 	if os.Getenv("LEDGERD_FIGURES") == "" {
@@ -46,10 +46,27 @@ func TestFigures(t *testing.T) {
 		}
 	}
 	t.Logf("undisturbed: %v", longest(func() {}))
-	for range 8 {
+	for range 4 {
 		t.Logf("killed: %v", longest(func() { s.kill(3); members(4)() }))
 		t.Logf("enters: %v", longest(func() { s.start(3); members(5)() }))
 		t.Logf("stopped: %v", longest(func() { s.stop(3); members(4)() }))
 		t.Logf("enters: %v", longest(func() { s.start(3); members(5)() }))
+	}
+	// Longer than lanes last, and shorter.
+	for _, cut := range []time.Duration{13 * time.Second, 7 * time.Second} {
+		s.part(true, []int{3}, s.all())
+		t.Logf("one is cut off for %v: %v", cut, longest(func() { <-time.After(cut) }))
+		begun := time.Now()
+		s.part(false, []int{3}, s.all())
+		t.Logf("it can be reached again: %v", longest(func() { s.ordering(s.all()...) }))
+		t.Logf("it orders again after %v", time.Since(begun))
+		s.part(true, s.all(), s.all())
+		<-time.After(cut)
+		begun = time.Now()
+		s.part(false, s.all(), s.all())
+		s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+		t.Logf("all links were cut for %v: it goes on after %v", cut, time.Since(begun))
+		s.ordering(s.all()...)
+		t.Logf("all order after %v", time.Since(begun))
 	}
 }

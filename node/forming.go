@@ -25,8 +25,8 @@ import (
 const (
 	graceTicks    = 15 // a shard's first start waits twice that for the last to come up
 	patienceTicks = 10
-	// forgiveTicks is how long members that remember their votes are waited for.
-	forgiveTicks = 50
+	// forgiveTicks is how long members that remember their votes are waited for. One attempt, which lasts for patienceTicks and twice graceTicks, is enough for that.
+	forgiveTicks = 30
 	// baseTimeout is how long a node waits for the blocks up to a generation's base before it asks for another generation.
 	baseTimeout = 15 * time.Second
 )
@@ -43,6 +43,7 @@ type forming struct {
 	endedIn   generation.Generation // the last generation that ended in order here
 	unwritten bool                  // what the synod wants on disk is not there, because that is full
 	undecided *generation.Decision  // heard while unwritten: adopted when all is written
+	wanted    *generation.Head      // the base that the synod waits for
 	fetching  bool
 	fetched   chan fetchedContent
 	fetchTurn int
@@ -190,13 +191,13 @@ func (s *supervisor) carryOut() error {
 		if err := s.report(); err != nil {
 			return err
 		}
+		if err := s.fetchWanted(); err != nil {
+			return err
+		}
 		ready := s.synod.Ready()
 		ready.MustSave = ready.MustSave || s.unwritten
 		if ready.Decided == nil {
 			ready.Decided = s.undecided
-		}
-		if err := s.fetchWanted(); err != nil {
-			return err
 		}
 		if !ready.MustSave && len(ready.Messages) == 0 && ready.Decided == nil {
 			return nil
@@ -236,13 +237,22 @@ func (s *supervisor) fetchWanted() error {
 	if s.at() != nil || s.settling.active {
 		return nil
 	}
-	for _, wanted := range s.synod.Wanted() {
+	all := s.synod.Wanted()
+	for i := range all {
+		if all[i].Base != nil {
+			s.wanted = all[i].Base
+		}
+	}
+	if s.wanted != nil {
+		if held, err := s.holdsBase(s.wanted); err != nil {
+			return err
+		} else if held {
+			s.synod.Holds(s.wanted.Hash)
+			s.wanted = nil
+		}
+	}
+	for _, wanted := range all {
 		if wanted.Base != nil {
-			if held, err := s.holdsBase(wanted.Base); err != nil {
-				return err
-			} else if held {
-				s.synod.Holds(wanted.ID())
-			}
 			continue
 		}
 		if content := s.contents.get(wanted.ID()); content != nil {
