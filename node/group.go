@@ -262,7 +262,7 @@ func (s *supervisor) stepOut(g *group) {
 // removed it is durable it stays for longer: if that is taken back, it is a member.
 const (
 	removedAfter       = time.Second
-	removedForAllAfter = 30 * time.Second
+	removedForAllAfter = 10 * time.Second
 )
 
 // leave ends this node's part when the operator has removed it from the membership.
