@@ -306,9 +306,6 @@ func (s *supervisor) holdsBase(base *generation.Head) (bool, error) {
 		return false, nil
 	}
 	_, hash, err := s.node.Store().Header(ledger.Height(base.Height))
-	if errors.Is(err, store.ErrAbsent) {
-		return true, nil // it lies before the snapshot that this store began with, which was durable
-	}
 	return hash == base.Hash, err
 }
 

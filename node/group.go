@@ -76,6 +76,7 @@ func (s *supervisor) begin() error {
 	if err := s.node.pipeline.Sync(); err != nil {
 		return err
 	}
+	s.announce() // what is stored now counts in the run that was, too, for those who leave with it
 	s.synod.Report(s.holdings())
 	s.synod.Working(g.run, g.shard)
 	g.declared = true

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/order"
@@ -85,22 +86,53 @@ type membershipHost interface {
 	SetMembers(members map[rdmanet.PeerID]string) error
 }
 
-// wanted are the members that this node has to talk to: those of its chain, or of the block that let it in while its own chain does not reach as far, and for as long as they take part in the
-// run at hand those who leave.
-func (n *Node) wanted() []ledger.GroupMember {
-	membership := n.Store().Membership()
-	if at := n.home.Membership(); at.Number > membership.Number {
-		membership = at
+// leaverStays is how long a node still talks to a member that left, so that it hears that this is durable.
+const leaverStays = 3 * time.Second
+
+// peersAsOf says what the table of peers was made of.
+type peersAsOf struct {
+	number uint64
+	group  *group
+	left   map[ledger.MemberIndex]time.Time // when members left that are in the table still
+}
+
+// outdated tells whether there has to be another table.
+func (p *peersAsOf) outdated(number uint64, g *group) bool {
+	if p.number != number || p.group != g {
+		return true
 	}
-	members := membership.Members
-	if g := n.sup.at(); g != nil {
-		for _, former := range n.Store().FormerMembers() {
-			_, present := membership.Find(former.Index)
-			if _, works := slices.BinarySearch(g.members, order.ServerID(former.Index)); works && !present {
-				members = append(slices.Clip(members), former.GroupMember)
-			}
+	for _, at := range p.left {
+		if time.Since(at) > leaverStays {
+			return true
 		}
 	}
+	return false
+}
+
+// conversants are the members that this node has to talk to: those of its chain, or of the block that let it in while its own chain does not reach as far, and those who left, for as long as they take
+// part in the run at hand, and a moment longer.
+func (s *supervisor) conversants() []ledger.GroupMember {
+	membership := s.node.Store().Membership()
+	if at := s.node.home.Membership(); at.Number > membership.Number {
+		membership = at
+	}
+	members := slices.Clip(membership.Members)
+	g := s.at()
+	left := map[ledger.MemberIndex]time.Time{}
+	for _, former := range s.node.Store().FormerMembers() {
+		if _, present := membership.Find(former.Index); present || s.node.peers.id(order.ServerID(former.Index)) == "" {
+			continue
+		}
+		at, known := s.peersOf.left[former.Index]
+		if !known || g != nil && slices.Contains(g.members, order.ServerID(former.Index)) {
+			at = time.Now()
+		}
+		if time.Since(at) <= leaverStays {
+			left[former.Index] = at
+			members = append(members, former.GroupMember)
+		}
+	}
+	s.peersOf.left = left
 	return members
 }
 
@@ -108,10 +140,10 @@ func (n *Node) wanted() []ledger.GroupMember {
 func (s *supervisor) refreshPeers() error {
 	n := s.node
 	number, g := n.Store().Membership().Number, s.at()
-	if s.peersOf.number == number && s.peersOf.group == g {
+	if !s.peersOf.outdated(number, g) {
 		return nil
 	}
-	table, err := newPeerTable(n.wanted(), n.home.Self, n.host.ID())
+	table, err := newPeerTable(s.conversants(), n.home.Self, n.host.ID())
 	if err != nil {
 		return err
 	}

@@ -75,14 +75,11 @@ type supervisor struct {
 	synod *generation.Synod
 	forming
 	following
-	settling settling
-	next     *group // that is to begin
-	fullAt   time.Time
-	leaving  time.Time // when this node found that it was removed
-	peersOf  struct {
-		number uint64
-		group  *group
-	}
+	settling  settling
+	next      *group // that is to begin
+	fullAt    time.Time
+	leaving   time.Time // when this node found that it was removed
+	peersOf   peersAsOf
 	announced time.Time
 
 	wake    chan struct{}
