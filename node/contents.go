@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
+	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/order"
 )
@@ -154,5 +156,17 @@ func (c *contents) kept() ([][sha256.Size]byte, error) {
 	return hashes, err
 }
 
-// clear takes everything off the disk: a generation that has its rounds in the chain has no use for them.
-func (c *contents) clear() error { return os.RemoveAll(c.dir) }
+// clear takes off the disk what is not of the decision that counts: who comes late to that asks for its rounds.
+func (c *contents) clear(but *generation.Decision) error {
+	entries, err := os.ReadDir(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, entry := range entries {
+		wanted := but != nil && slices.ContainsFunc(but.Tail, func(r generation.TailRound) bool { return hex.EncodeToString(r.Content[:]) == entry.Name() })
+		if !wanted {
+			err = errors.Join(err, os.Remove(filepath.Join(c.dir, entry.Name())))
+		}
+	}
+	return err
+}

@@ -3,10 +3,12 @@ package node
 import (
 	"bytes"
 	"crypto/sha256"
+	"errors"
 	"os"
 	"reflect"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -56,6 +58,10 @@ func TestContentsAreKept(t *testing.T) {
 	}
 	if hash := c.remember(remembered); !bytes.Equal(c.get(hash), remembered) {
 		t.Fatal("not remembered")
+	}
+	decision := &generation.Decision{Tail: []generation.TailRound{{Content: sha256.Sum256(kept)}}}
+	if err := errors.Join(c.keep([]byte("of an earlier one")), c.clear(decision)); err != nil {
+		t.Fatal(err)
 	}
 	c = newContents(dir)
 	hashes, err := c.kept()

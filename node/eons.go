@@ -42,9 +42,6 @@ func (s *supervisor) ended(g driver.Group, members []order.ServerID) {
 // switchEon goes on with the next eon: with who is left and who enters, as far as they are members of the chain. Every member comes to the same answer, since it follows from the rounds alone. The
 // generation ends in order where it is asked to, or where too few are left.
 func (s *supervisor) switchEon(g *group, over *eonEnd) error {
-	if s.next != nil {
-		return s.begin() // which the full disk held up
-	}
 	patience, cancel := context.WithTimeout(s.context, settleFor)
 	defer cancel()
 	if s.node.pipeline.Barrier(patience) != nil {

@@ -159,8 +159,12 @@ func (s *supervisor) othersOrder() bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	at := generation.Run(0)
+	if s.group != nil {
+		at = s.group.run // who is in an earlier eon did not follow into this one
+	}
 	for server, h := range s.heard {
-		if h.orders() && s.recent(server, h) && h.run.Generation() == d.Generation && h.run.Generation() > s.endedIn {
+		if h.orders() && s.recent(server, h) && h.run.Generation() == d.Generation && h.run >= at && h.run.Generation() > s.endedIn {
 			return true
 		}
 	}
@@ -345,12 +349,13 @@ func (s *supervisor) activate() error {
 	if d == nil || s.settling.active || s.catching || s.at() != nil {
 		return nil
 	}
+	late := time.Since(s.pendingAt) > baseTimeout && s.othersOrder()
+	if late || s.synod.Frozen(generation.NewRun(d.Generation, 0)) {
+		s.pending, s.next = nil, nil // the others began without this node, which enters later; or a later generation is being decided
+		return nil
+	}
 	if s.next != nil {
 		return s.begin() // which the full disk held up
-	}
-	if s.synod.Frozen(generation.NewRun(d.Generation, 0)) {
-		s.pending = nil // a later generation is being decided
-		return nil
 	}
 	pipeline := s.node.pipeline
 	tip := pipeline.Tip()

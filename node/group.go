@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -94,7 +95,7 @@ func (s *supervisor) begin() error {
 		return err
 	}
 	s.contents.forgetVotes()
-	if err := s.contents.clear(); err != nil {
+	if err := s.contents.clear(s.synod.Decided()); err != nil {
 		s.node.logger.Warn("rounds that are in the chain by now could not be removed", "error", err)
 	}
 	s.node.pool.Again()
@@ -182,7 +183,14 @@ func (s *supervisor) watchGroup() error {
 	case g == nil:
 		return nil
 	case over != nil && over.run == g.run:
-		return s.switchEon(g, over)
+		err := s.switchEon(g, over)
+		if errors.Is(err, errUnwritten) {
+			// The others are in the next eon already, and this node's signs of life in the last one would have them wait for it.
+			s.stopEngine(0)
+			s.setMode(api.ModeHalted, "the disk is full; free some space, the node comes back by itself")
+			return nil
+		}
+		return err
 	case haltedIn == g.run:
 		s.stopEngine(0)
 		s.setMode(api.ModeHalted, "%s; it goes on as soon as a majority of the %d nodes is there", haltedWhy, len(g.shard.Members))

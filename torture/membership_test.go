@@ -97,8 +97,10 @@ func TestMembership(t *testing.T) {
 
 	// One is lost for good, and replaced.
 	stop = s.writers(acme, "replace", 2, joiner)
+	killed := time.Now()
 	s.kill(0)
 	s.ordering(2, joiner)
+	t.Logf("node 0 is removed %v after kill -9", time.Since(killed).Round(time.Millisecond))
 	dir := filepath.Join(s.dir, "node-4")
 	succeed(t, "cluster", "replace", "node-0", "--home", dir, "--via", testnet.URL(s.homes[2]), "--operator", filepath.Join(s.dir, testnet.OperatorKeyFile))
 	replacement := s.add(dir)
