@@ -56,24 +56,44 @@
 // kept, so keep long what is large and copy what is small. The outer slice, in Send's arguments and in Receive's frames alike,
 // is only lent for the duration of the call.
 //
-// # Regions, and how they will sit beside lanes
+// # Regions: the memory contract
 //
-// The second half of the fabric is one-sided memory, which the shared-memory engines (TRAM, DARE) need. It is an interface of its own,
-// RegionHost, which a Host may also implement, in words:
+// The second half of the fabric is one-sided memory, for engines that share it (TRAM, DARE). A host that has it implements RegionHost. A Region is named memory of fixed size that its owner
+// reads and writes locally and that peers write and read without the owner's program taking part. What always holds:
 //
-//   - A Region is named, fixed-size memory that its owner reads and writes locally and that peers access with one-sided Write
-//     and Read, without the owner's program taking part. Bounds are checked where the memory is (ErrBounds).
-//   - A Permission (none, read, read-write) is granted per region and per Peer, so to an incarnation and not to an identity; the owner changes it at
-//     any time. After Revoke returns, no byte of that peer lands, and its pending and later operations complete with ErrAccess.
-//   - A Completion tells the end of one operation: posting returns at once, completions come in posting order per peer, batches are posted
-//     and awaited together. An operation on a peer that is gone completes with ErrUnreachable, on a new incarnation with ErrReset; none
-//     hangs.
-//   - The memory contract: writes from one peer to one region land in posting order, each from its first byte to its last,
-//     so that a trailing canary shows a complete entry; an aligned 8-byte word is never torn; two writers to one location are in no order,
-//     so a location has one writer. A dead host's memory is unreachable; the memory of a host whose program hangs stays readable and
-//     writable where the provider can do that.
+//  1. Atomicity. A word, 8 bytes at an offset that 8 divides, is never torn: whoever reads it, here or from afar, sees what it was before a write or after it, in whole. Larger
+//     things are not atomic. A write touches no byte outside of its bounds.
+//  2. Order of bytes. A write lands from its first byte to its last: who sees a word of it sees all that it wrote below. So a mark in the last word, a canary, shows a complete entry.
+//  3. Order of operations. Operations of one attachment take place in the order of posting: a write has landed before the next begins to, and a read sees the writes before it. Between
+//     attachments, regions and peers there is no order but by completions: what is posted after a completion takes place after it. Two writers to one location are in no order, so a
+//     location has one writer at a time.
+//  4. Completions. Every operation completes exactly once, in the order of posting for each peer, and within a bounded time. The completion of a write says that it has landed at
+//     the owner, in its memory and not only on its way: every later read sees it, whoever's. It does not say that the owner's program has looked.
+//  5. Permissions. Access is granted for a region to a Peer, so to an incarnation and not to an identity, and only its owner changes it. After Grant or Revoke has
+//     returned, no byte of an attachment made before lands, and its pending and later operations complete with ErrAccess, also those still on their way when the peer is granted access
+//     again: an attachment is bound to the grant that it was made under. Who is granted anew attaches anew.
+//  6. Gaps. An attachment ends with its first operation that fails. What was posted behind that completes with the same error and has no effect, so
+//     there is never a later write without an earlier one.
+//  7. The dead and the hanging. The memory of a host that is gone is unreachable (ErrUnreachable; ErrReset where another incarnation is there). The memory of a host whose program
+//     hangs stays readable and writable as long as the provider can do that: memory and verbs as long as the process lives, p2p as long as its agent runs.
+//  8. Waiting. Reading a word in a loop is how shared memory is watched; Region.Await and Queue.Wait do so for a moment and park then, woken by writes with Ring, so that an idle host uses no processor.
+//
+// The loop of a writer, and of the owner:
+//
+//	log, err := host.Attach(ctx, owner, "log")     // the owner granted it
+//	queue, err := host.Queue(64)
+//	err = queue.Post(rdmanet.Operation{To: log, Kind: rdmanet.OperationWrite, Offset: at, Bytes: entry, Ring: true}, ...) // to many owners at once
+//	for done := 0; done < majority; {
+//		n, err := queue.Wait(ctx, completions[:])
+//		... // Err of each: nil, or the attachment is over
+//	}
+//
+//	region, err := host.Expose("log", size)
+//	err = region.Grant(writer, rdmanet.PermissionReadWrite)
+//	err = region.Await(ctx, func() bool { return region.Load(canary) == wanted })
+//	entry := region.Bytes()[at:canary]
 //
 // Lanes and regions share hosts, identities, incarnations, events and errors, and nothing else: a provider over RDMA hardware builds
 // its lanes from regions (a ring written one-sided), the p2p provider builds its regions from streams and an agent at
-// the owner. Order holds within a lane and within a peer's operations on a region, never between the two.
+// the owner. Order holds within a lane and within an attachment, never between the two.
 package rdmanet
