@@ -43,8 +43,8 @@ place on every node, while transactions go on. Nodes take transactions as long
 as more than half of the members run and reach each other. So members change
 one at a time, and a member that is gone for good should leave, or be replaced.
 
-An operator's key is one of those in the chain's genesis; ledgerd testnet writes
-one to operator.key in its folder.`,
+An operator's key is one of those in the chain's genesis; ledgerd init and
+ledgerd testnet write one to operator.key in their folders.`,
 		Example: `  # A fifth node for the four of ledgerd testnet --dir net --run
   ledgerd cluster join --home net/node-4 --via http://127.0.0.1:26600 --operator net/operator.key
   ledgerd start --home net/node-4
@@ -120,7 +120,7 @@ func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx contex
 
 func (c *changing) checkOperator(file string) error {
 	if len(c.genesis.Operators) == 0 {
-		return fmt.Errorf("chain %s has no operators in its genesis: its members cannot change", c.genesis.Chain)
+		return fmt.Errorf("chain %s has no operators in its genesis: its members can never change, and a new chain is needed for that (ledgerd init and ledgerd testnet make operators)", c.genesis.Chain)
 	}
 	if public := c.operator.Public(); !c.genesis.IsOperator(public) {
 		var keys []string

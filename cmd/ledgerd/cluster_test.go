@@ -24,7 +24,7 @@ func newClusterShell(t *testing.T, nodes int) *shell {
 		s.doors = append(s.doors, apitest.Serve(t, s.cluster.Node(i), api.Options{}))
 	}
 	for _, name := range []string{"operator", "other"} {
-		if err := testnet.WriteKey(filepath.Join(s.folder, name+".key"), ledgertest.Key(name)); err != nil {
+		if err := home.WriteKey(filepath.Join(s.folder, name+".key"), ledgertest.Key(name)); err != nil {
 			t.Fatal(err)
 		}
 	}

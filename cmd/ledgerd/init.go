@@ -5,7 +5,10 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -21,7 +24,15 @@ import (
 // initOptions are the flags of ledgerd init.
 type initOptions struct {
 	home, name, chain, listen, fabric, genesis, key string
+	operators                                       []string
 	json                                            bool
+}
+
+// initReport is what ledgerd init prints with --json.
+type initReport struct {
+	homeReport
+	OperatorKey string   `json:"operator_key,omitempty"` // the file with the new operator's key, where one was made
+	Operators   []string `json:"operators"`              // public keys
 }
 
 // homeReport is a node's home, as commands print it for programs.
@@ -58,38 +69,53 @@ func newInitCommand() *cobra.Command {
 		Long: `Make the home folder of a node: its configuration, its key, and the genesis of
 its chain.
 
-Without --genesis the chain is a new one with this node as its only member,
-which is good for development: there is nobody to take over when it fails. For
-several nodes on one machine see ledgerd testnet.
+Without --genesis the chain is a new one with this node as its only member.
+There is nobody to take over when it fails: let other nodes join, on this machine
+or on others, with ledgerd cluster join. For several nodes on one machine from
+the beginning see ledgerd testnet.
+
+Who the members are is for an operator of the chain to say. A new chain gets one,
+whose key is in operator.key in the folder: keep it in a safe place, away from
+the node, which does not need it. Without it the members never change. If you
+have an operator's key already, name it with --operator: its public half, 64 hex
+digits, is enough, and then no key is made.
+
+Other machines find a node of a new chain where --fabric says, so give an
+address that they can reach, if there are to be any.
 
 With --genesis and --key the node is a member of an existing chain: the key,
 ed25519 as PKCS #8 in PEM, is one of those that the genesis has.`,
-		Example: `  # A chain of one node
+		Example: `  # A chain of one node, and a second node that joins it
   ledgerd init --home ledger
   ledgerd start --home ledger
+  ledgerd cluster join --home second --operator ledger/operator.key
+
+  # The same, for nodes on several machines
+  ledgerd init --home ledger --listen 0.0.0.0:8080 --fabric 10.0.0.1:7946
+
+  # With the operator that another chain has
+  ledgerd init --home ledger --operator other/operator.key
 
   # A member of a chain that others have made
   ledgerd init --home ledger --genesis genesis.json --key node.key --listen 0.0.0.0:8080`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			given := command.Flags().Changed
-			made, err := o.make(given("name") || given("chain"))
+			made, operatorKey, err := o.make(given("name") || given("chain"))
 			if err != nil {
 				return err
 			}
-			report, err := reportHome(made)
-			if err != nil {
+			report := initReport{OperatorKey: operatorKey, Operators: []string{}}
+			if report.homeReport, err = reportHome(made); err != nil {
 				return err
+			}
+			for _, key := range made.Genesis.Operators {
+				report.Operators = append(report.Operators, key.String())
 			}
 			if o.json {
 				return writeJSON(command.OutOrStdout(), report)
 			}
-			_, err = fmt.Fprintf(command.OutOrStdout(), `%s of chain %s is in %s
-  API     %s
-  fabric  %s
-
-Next: ledgerd start --home %s
-`, report.Name, report.Chain, o.home, report.API, report.Fabric, o.home)
+			_, err = io.WriteString(command.OutOrStdout(), report.text(o.home))
 			return err
 		},
 	}
@@ -101,47 +127,121 @@ Next: ledgerd start --home %s
 	flags.StringVar(&o.fabric, "fabric", "", "host:port for the other nodes (default 127.0.0.1:7946, or what the genesis says)")
 	flags.StringVar(&o.genesis, "genesis", "", "genesis file of an existing chain")
 	flags.StringVar(&o.key, "key", "", "file with the node's key, one of those in the genesis")
+	flags.StringSliceVar(&o.operators, "operator", nil, "an operator of the new chain: a public key of 64 hex digits, or a file with a key; several with commas or repeated (default a new one)")
 	addJSONFlag(command, &o.json)
 	command.MarkFlagsRequiredTogether("genesis", "key")
+	command.MarkFlagsMutuallyExclusive("genesis", "operator")
 	return command
+}
+
+func (r *initReport) text(dir string) string {
+	text := fmt.Sprintf("%s of chain %s is in %s\n  API       %s\n  fabric    %s\n", r.Name, r.Chain, dir, r.API, r.Fabric)
+	for _, key := range r.Operators {
+		text += fmt.Sprintf("  operator  %s\n", key)
+	}
+	if r.OperatorKey != "" {
+		text += fmt.Sprintf("\nThe operator's key is in %s: it decides who the members are. Keep it in a safe place.\n", filepath.Join(dir, home.OperatorKeyFile))
+	}
+	return text + fmt.Sprintf("\nNext: ledgerd start --home %s\n", dir)
 }
 
 // defaultFabric is where a new chain's only node listens for others.
 const defaultFabric = "127.0.0.1:7946"
 
-// make makes the home.
-func (o initOptions) make(named bool) (*home.Home, error) {
+// make makes the home. For a new chain it tells the file of its operator's key, if it made one.
+func (o initOptions) make(named bool) (made *home.Home, operatorKey string, err error) {
 	if o.home == "" {
-		return nil, usagef("--home is missing: say which folder to make, for example --home ledger")
+		return nil, "", usagef("--home is missing: say which folder to make, for example --home ledger")
 	}
 	config := home.Default()
 	config.API.Listen, config.Fabric.Listen = o.listen, o.fabric
-	if o.genesis != "" {
-		if named {
-			return nil, usagef("--name and --chain are for a new chain: the genesis in %s has them already", o.genesis)
-		}
-		genesis, err := home.ReadGenesis(o.genesis)
-		if err != nil {
-			return nil, err
-		}
-		key, err := readPrivateKey(o.key)
-		if err != nil {
-			return nil, err
-		}
-		return home.Create(o.home, config, genesis, key)
+	if o.genesis == "" {
+		return o.found(config)
 	}
+	if named {
+		return nil, "", usagef("--name and --chain are for a new chain: the genesis in %s has them already", o.genesis)
+	}
+	genesis, err := home.ReadGenesis(o.genesis)
+	if err != nil {
+		return nil, "", err
+	}
+	key, err := readPrivateKey(o.key)
+	if err != nil {
+		return nil, "", err
+	}
+	made, err = home.Create(o.home, config, genesis, key)
+	return made, "", err
+}
+
+// found makes the home of a new chain's only member.
+func (o initOptions) found(config home.Config) (made *home.Home, operatorKey string, err error) {
 	address := o.fabric
 	if address == "" {
 		address = defaultFabric
 	}
+	if host, _, err := net.SplitHostPort(address); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
+		return nil, "", usagef("--fabric %q: other nodes find this one by it, so give an address of this machine, for example 10.0.0.1:7946; [fabric] listen in %s says where it listens", address, home.ConfigFile)
+	}
 	key, err := p2p.NewIdentity(rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return home.Create(o.home, config, &ledger.Genesis{
+	genesis := &ledger.Genesis{
 		Chain: o.chain, Time: ledger.Milliseconds(time.Now().UnixMilli()),
 		Members: []ledger.Member{{Name: o.name, Key: key.Public().(ed25519.PublicKey), Address: address}},
-	}, key)
+	}
+	for _, operator := range o.operators {
+		public, err := readOperator(operator)
+		if err != nil {
+			return nil, "", err
+		}
+		genesis.Operators = append(genesis.Operators, public)
+	}
+	if len(o.operators) > 0 {
+		made, err = home.Create(o.home, config, genesis, key)
+		return made, "", err
+	}
+	operator, err := p2p.NewIdentity(rand.Reader)
+	if err != nil {
+		return nil, "", err
+	}
+	genesis.Operators = []ledger.PublicKey{ledger.PublicKey(operator.Public().(ed25519.PublicKey))}
+	made, err = home.CreateOperated(o.home, config, genesis, key, operator)
+	if err != nil {
+		return nil, "", err
+	}
+	operatorKey, err = filepath.Abs(filepath.Join(o.home, home.OperatorKeyFile))
+	return made, operatorKey, err
+}
+
+// readOperator reads an operator's public key: hex digits, or a file with a private or public key in PEM.
+func readOperator(text string) (ledger.PublicKey, error) {
+	if public, err := ledger.ParsePublicKey(text); err == nil {
+		return public, nil
+	}
+	file, err := os.ReadFile(text)
+	if errors.Is(err, os.ErrNotExist) {
+		return ledger.PublicKey{}, usagef("--operator %q is neither a public key, which is 64 hex digits, nor a file", text)
+	}
+	if err != nil {
+		return ledger.PublicKey{}, err
+	}
+	if block, _ := pem.Decode(file); block != nil && block.Type == "PUBLIC KEY" {
+		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+		if err != nil {
+			return ledger.PublicKey{}, fmt.Errorf("%s: %w", text, err)
+		}
+		public, ok := parsed.(ed25519.PublicKey)
+		if !ok {
+			return ledger.PublicKey{}, fmt.Errorf("%s holds a %T, and an operator's key is ed25519", text, parsed)
+		}
+		return ledger.PublicKey(public), nil
+	}
+	private, err := readPrivateKey(text)
+	if err != nil {
+		return ledger.PublicKey{}, err
+	}
+	return ledger.PublicKey(private.Public().(ed25519.PublicKey)), nil
 }
 
 // readPrivateKey reads an ed25519 key, PKCS #8 in PEM.
@@ -160,7 +260,7 @@ func readPrivateKey(path string) (ed25519.PrivateKey, error) {
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%s holds a %T, and a node's key is ed25519", path, parsed)
+		return nil, fmt.Errorf("%s holds a %T, and keys are ed25519", path, parsed)
 	}
 	return key, nil
 }

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io/fs"
 	"net"
@@ -151,7 +154,7 @@ func TestOneNode(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ledger")
 	made := object(t, must(t, "init", "--home", dir, "--listen", "127.0.0.1:0", "--fabric", "127.0.0.1:0", "--chain", "alone", "--json"))
-	wantKeys(t, made, "name home api fabric chain genesis_hash peer_id")
+	wantKeys(t, made, "name home api fabric chain genesis_hash peer_id operator_key operators")
 	refuses(t, exitFailure, "is there already", "init", "--home", dir)
 	refuses(t, exitFailure, "has no blocks", "verify", "--home", dir)
 	refuses(t, exitFailure, "has no blocks", "export", "--home", dir, "--blocks")
@@ -268,6 +271,82 @@ func TestInitOfAMember(t *testing.T) {
 	refuses(t, exitFailure, "none of the genesis's", "init", "--home", filepath.Join(dir, "x"), "--genesis", genesis, "--key", filepath.Join(dir, testnet.OperatorKeyFile))
 	refuses(t, exitFailure, "no private key", "init", "--home", filepath.Join(dir, "x"), "--genesis", genesis, "--key", genesis)
 	refuses(t, exitUsage, "--name", "init", "--home", filepath.Join(dir, "x"), "--genesis", genesis, "--key", key, "--name", "me")
+}
+
+// A new chain's operator is a new one, or one that there is.
+func TestInitNamesAnOperator(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	first := object(t, must(t, "init", "--home", at("first"), "--json"))
+	file, key := first["operator_key"].(string), first["operators"].([]any)[0].(string)
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 || file != at("first/operator.key") {
+		t.Errorf("%s: %v, %v", file, info, err)
+	}
+	if private, err := readPrivateKey(file); err != nil || hex.EncodeToString(publicOf(private)) != key {
+		t.Errorf("the operator's key is not %s: %v", key, err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(func() any { private, _ := readPrivateKey(file); return private.Public() }())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(at("public.pem"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, operator := range map[string]string{"hex": key, "private": file, "public": at("public.pem")} {
+		made := object(t, must(t, "init", "--home", at(name), "--operator", operator, "--json"))
+		if list := made["operators"].([]any); len(list) != 1 || list[0] != key || made["operator_key"] != nil {
+			t.Errorf("%s: %v", name, made)
+		}
+		if _, err := os.Stat(at(name + "/operator.key")); err == nil {
+			t.Errorf("%s: a key was made that nobody needs", name)
+		}
+	}
+	if text := must(t, "init", "--home", at("text")); !strings.Contains(text, "operator.key") || !strings.Contains(text, "safe place") {
+		t.Error(text)
+	}
+	// A key that is there is somebody's.
+	if err := os.Mkdir(at("taken"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file, at("taken/operator.key")); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, exitFailure, "operator.key is there already", "init", "--home", at("taken"))
+	refuses(t, exitUsage, "64 hex digits", "init", "--home", at("x"), "--operator", "abc")
+	refuses(t, exitFailure, "no private key", "init", "--home", at("x"), "--operator", at("first/genesis.json"))
+	refuses(t, exitUsage, "operator", "init", "--home", at("x"), "--operator", key, "--genesis", at("first/genesis.json"), "--key", at("first/node.key"))
+	refuses(t, exitUsage, "10.0.0.1:7946", "init", "--home", at("x"), "--fabric", "0.0.0.0:7946")
+	if _, err := os.Stat(at("x")); err == nil {
+		t.Error("a refused init left a folder")
+	}
+}
+
+// A chain of one grows: a second node joins what init made, and both order.
+func TestClusterJoinOfAnInitMadeChain(t *testing.T) {
+	t.Parallel()
+	base, err := testnet.FreeBasePort(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
+	made := object(t, must(t, "init", "--home", first, "--listen", fmt.Sprintf("127.0.0.1:%d", base), "--fabric", fmt.Sprintf("127.0.0.1:%d", base+1), "--json"))
+	one := begin(t, "start", "--home", first)
+	url := one.out.await(t, `ready (http\S+)`)
+	joined := object(t, must(t, "cluster", "join", "--home", second, "--base-port", strconv.Itoa(base+2), "--via", url, "--operator", made["operator_key"].(string), "--json"))
+	if joined["members"] != 2.0 || joined["name"] != "second" {
+		t.Errorf("%v", joined)
+	}
+	two := begin(t, "start", "--home", second)
+	two.out.await(t, `ready (http\S+)`)
+	await(t, func() bool {
+		status := ledgerd(t, "cluster", "status", "--via", url)
+		return strings.Count(status.out, "ordering") == 2
+	})
+	fill(t, newClient(t, url))
+	two.end(t)
+	one.end(t)
 }
 
 func TestTestnetLayout(t *testing.T) {

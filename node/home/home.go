@@ -25,6 +25,8 @@ const (
 	GenerationFile = "generation"
 	RoundsFolder   = "rounds"
 	DataFolder     = "data"
+	// OperatorKeyFile is the key of an operator of the chain, in the home that a new chain began with. No node reads it.
+	OperatorKeyFile = "operator.key"
 )
 
 // ErrHome says that a folder is no home, or not a whole one; ErrExists that there is one already; ErrNotAdmitted that its node has no place in the chain.
@@ -83,6 +85,28 @@ func Create(dir string, config Config, genesis *ledger.Genesis, key ed25519.Priv
 	return h, h.create()
 }
 
+// CreateOperated is Create for the first node of a chain whose genesis names an operator that is as new: the home gets the operator's key, too, or nothing is left of it.
+func CreateOperated(dir string, config Config, genesis *ledger.Genesis, key, operator ed25519.PrivateKey) (*Home, error) {
+	if !genesis.IsOperator(ledger.PublicKey(operator.Public().(ed25519.PublicKey))) {
+		return nil, fmt.Errorf("%w: the operator's key is none of the genesis's", ErrHome)
+	}
+	path := filepath.Join(dir, OperatorKeyFile)
+	if err := vacant(path); err != nil {
+		return nil, err
+	}
+	h, err := Create(dir, config, genesis, key)
+	if err != nil {
+		return nil, err
+	}
+	if err := WriteKey(path, operator); err != nil {
+		for _, name := range []string{KeyFile, GenesisFile, ConfigFile} {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
+		}
+		return nil, err
+	}
+	return h, nil
+}
+
 // CreateJoining makes a home in dir, which must not hold one, for a node that wants to join a chain. Its key has no place in the chain yet; Admit gives
 // it one. ErrExists and the file system's errors.
 func CreateJoining(dir string, config Config, genesis *ledger.Genesis, key ed25519.PrivateKey) (*Home, error) {
@@ -99,9 +123,7 @@ func (h *Home) create() error {
 		return err
 	}
 	for _, name := range []string{ConfigFile, GenesisFile, KeyFile, DataFolder} {
-		if _, err := os.Lstat(filepath.Join(h.Dir, name)); err == nil {
-			return fmt.Errorf("%w: %s is there already; choose another folder, or remove it if you want to lose that node", ErrExists, filepath.Join(h.Dir, name))
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		if err := vacant(filepath.Join(h.Dir, name)); err != nil {
 			return err
 		}
 	}
@@ -112,16 +134,16 @@ func (h *Home) create() error {
 	if err != nil {
 		return fmt.Errorf("genesis: %w", err)
 	}
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(h.Key)
+	key, err := keyText(h.Key)
 	if err != nil {
-		return fmt.Errorf("node key: %w", err)
+		return err
 	}
 	files := []struct {
 		name string
 		mode fs.FileMode
 		text []byte
 	}{
-		{KeyFile, 0o600, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})},
+		{KeyFile, 0o600, key},
 		{GenesisFile, 0o644, append(text, '\n')},
 		{ConfigFile, 0o644, []byte(h.Config.text())},
 	}
@@ -129,6 +151,16 @@ func (h *Home) create() error {
 		if err := WriteFile(filepath.Join(h.Dir, f.name), f.text, f.mode); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// vacant makes sure that there is no file where a home's is to be.
+func vacant(path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%w: %s is there already; choose another folder, or remove it if you want to lose that node", ErrExists, path)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -258,6 +290,23 @@ func (h *Home) place(membership ledger.Membership) error {
 	}
 	h.Self, h.self, h.membership = order.ServerID(self.Index), self, membership
 	return nil
+}
+
+// WriteKey writes an ed25519 key as PKCS #8 in PEM, readable by its owner only.
+func WriteKey(path string, key ed25519.PrivateKey) error {
+	text, err := keyText(key)
+	if err != nil {
+		return err
+	}
+	return WriteFile(path, text, 0o600)
+}
+
+func keyText(key ed25519.PrivateKey) ([]byte, error) {
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("key: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), nil
 }
 
 // WriteFile writes a file whole or not at all: beside, synced, renamed, and the folder synced.

@@ -3,8 +3,6 @@ package testnet
 import (
 	"crypto/ed25519"
 	cryptorand "crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,7 +26,7 @@ const (
 	// DefaultChain is the name of a test network's chain.
 	DefaultChain = "testnet"
 	// OperatorKeyFile is the operator's key, in the folder that has the homes.
-	OperatorKeyFile = "operator.key"
+	OperatorKeyFile = home.OperatorKeyFile
 )
 
 // host is where test networks live.
@@ -128,7 +126,7 @@ func Make(l Layout) (homes []*home.Home, err error) {
 		}
 		homes = append(homes, h)
 	}
-	return homes, WriteKey(filepath.Join(l.Dir, OperatorKeyFile), operator)
+	return homes, home.WriteKey(filepath.Join(l.Dir, OperatorKeyFile), operator)
 }
 
 // vacant makes sure that a folder holds nothing that a network would be made of.
@@ -222,15 +220,6 @@ func CheckPorts(homes []*home.Home) error {
 }
 
 func address(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }
-
-// WriteKey writes an ed25519 key as PKCS #8 in PEM, readable by its owner only.
-func WriteKey(path string, key ed25519.PrivateKey) error {
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return fmt.Errorf("key: %w", err)
-	}
-	return home.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600)
-}
 
 // portTries is how many places FreeBasePort looks at.
 const portTries = 64
