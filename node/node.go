@@ -308,7 +308,11 @@ func (n *Node) Err() error {
 // fail ends the node's part in the group; it keeps serving reads until it is stopped.
 func (n *Node) fail(err error) {
 	n.failOnce.Do(func() {
-		n.logger.Error("this node ends", "error", err)
+		level := slog.LevelError
+		if errors.Is(err, ErrRemoved) {
+			level = slog.LevelInfo // as it was told to
+		}
+		n.logger.Log(context.Background(), level, "this node ends", "reason", err)
 		n.err = err
 		n.sup.halt(err)
 		close(n.done)

@@ -18,6 +18,8 @@
 //   - Hostile (hostile_test.go): garbage on the fabric's port, strangers with keys of their own, and a member's key in the wrong hands sending nonsense on every lane.
 //   - FullDisk (disk_test.go): the disk of one node is really full (a small tmpfs, which takes root). It says so, keeps serving reads, the others go on, and it comes
 //     back when there is space.
+//   - Membership (membership_test.go): nodes join, leave and are replaced while the others write, and the joiner is killed in the middle. What was promised is with the new
+//     ones, too, and a node that left ends with exit status 3.
 //
 // # How
 //

@@ -90,6 +90,9 @@ func TestMembership(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the node that left still runs")
 	}
+	if status := s.processes[1].command.ProcessState.ExitCode(); status != 3 {
+		t.Errorf("the node that left ended with exit status %d", status)
+	}
 	s.processes[1] = nil
 	s.ordering(0, 2, joiner)
 	promises = append(promises, stop()...)

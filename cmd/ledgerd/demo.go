@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node"
+	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/client"
 	"github.com/ledgerd/ledgerd/node/demo"
 	"github.com/ledgerd/ledgerd/node/testnet"
@@ -146,8 +149,10 @@ func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) 
 		return interruptedIsFine(ctx, err)
 	}
 	nodes := make([]*client.Client, o.nodes)
-	for i, url := range cluster.URLs() {
-		if nodes[i], err = client.New([]string{url}, client.Options{}); err != nil {
+	urls := cluster.URLs()
+	for i := range urls {
+		// Each asks a node of its own, and the next one where that takes no writes any more.
+		if nodes[i], err = client.New(slices.Concat(urls[i:], urls[:i]), client.Options{}); err != nil {
 			return err
 		}
 		defer nodes[i].Close()
@@ -196,15 +201,25 @@ func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.
 	}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
+	shown := cluster.Nodes()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case i := <-cluster.Ended():
+			if ended := cluster.Nodes()[i]; errors.Is(ended.Err(), node.ErrRemoved) {
+				if shown = slices.DeleteFunc(slices.Clone(shown), func(other testnet.Node) bool { return other == ended }); len(shown) == 0 {
+					return errors.New("none of the nodes is a member of the ledger any more")
+				}
+				if !o.json {
+					_, _ = fmt.Fprintf(out, "\n%s is no member any more: the others go on without it\n", testnet.Name(i)) // as below
+				}
+				continue
+			}
 			return fmt.Errorf("%s ended by itself: %w", testnet.Name(i), cluster.Nodes()[i].Err())
 		case <-ticker.C:
 			if !o.json {
-				o.status(out, cluster, actors.Tally(), terminal)
+				o.status(out, shown[0].State(), actors.Tally(), terminal)
 			}
 		}
 	}
@@ -214,8 +229,7 @@ func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.
 const demoInterval = 10 * time.Second
 
 // status tells how it goes, in one line, which on a terminal replaces the last one.
-func (o *demoOptions) status(out io.Writer, cluster *testnet.Embedded, tally demo.Tally, terminal bool) {
-	state := cluster.Nodes()[0].State()
+func (o *demoOptions) status(out io.Writer, state api.NodeState, tally demo.Tally, terminal bool) {
 	line := fmt.Sprintf("%s  block %d   %d transactions, %d refused   %.0f/s   ordered in %.1f ms, durable in %.1f ms", time.Now().Format(time.TimeOnly),
 		state.Heights.Ordered, tally.Applied+tally.Refused, tally.Refused, state.TransactionsPerSecond,
 		float64(state.OrderLatency.Microseconds())/1e3, float64(state.DurableLatency.Microseconds())/1e3)
@@ -254,7 +268,10 @@ func (o *demoOptions) welcome(out io.Writer, urls []string) error {
 
 // farewell tells what there was.
 func (o *demoOptions) farewell(out io.Writer, cluster *testnet.Embedded, tally demo.Tally, ran time.Duration) error {
-	height := uint64(cluster.Nodes()[0].State().Heights.Ordered)
+	height := uint64(0)
+	for _, node := range cluster.Nodes() {
+		height = max(height, uint64(node.State().Heights.Ordered))
+	}
 	if o.json {
 		return writeJSONLine(out, demoEvent{
 			Event: "ended", Explorer: cluster.URLs()[0], Nodes: cluster.URLs(), Height: height, Tally: &tally, Seconds: ran.Seconds(),

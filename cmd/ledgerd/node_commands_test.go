@@ -411,7 +411,21 @@ func TestTestnetRun(t *testing.T) {
 	if got := must(t, "export", "--node", fmt.Sprintf("http://127.0.0.1:%d", base+2), "--blocks"); got != blocks {
 		t.Errorf("after a restart the blocks are\n%s\nnot\n%s", got, blocks)
 	}
+	// One is removed: it is left alone, also when its home is gone.
+	must(t, "cluster", "leave", "node-1", "--via", fmt.Sprintf("http://127.0.0.1:%d", base), "--operator", filepath.Join(dir, testnet.OperatorKeyFile))
+	again.errs.await(t, `node-1  is no member any (more)`)
+	<-time.After(2 * time.Second) // longer than the pause before a restart
+	if said := again.errs.String(); strings.Count(said, "node-1  started") != 1 || strings.Count(said, "any more") != 1 || strings.Contains(said, "node-1  ended") {
+		t.Error(said)
+	}
 	again.end(t)
+	if err := os.RemoveAll(filepath.Join(dir, "node-1")); err != nil {
+		t.Fatal(err)
+	}
+	without := begin(t, "testnet", "--dir", dir, "--run")
+	without.out.await(t, `the homes of node-1 are not (here)`)
+	without.out.await(t, `all 2 nodes run and take (transactions)`)
+	without.end(t)
 }
 
 // Who runs the nodes may be killed: they stop in good order and are not left behind.
@@ -468,8 +482,11 @@ func TestDemo(t *testing.T) {
 	if len(ready["nodes"].([]any)) != 3 || ready["event"] != "ready" || ended["event"] != "ended" || ended["height"].(float64) < 10 || tally["applied"].(float64) < 50 {
 		t.Errorf("%s", result.out)
 	}
-	interrupted := begin(t, "demo", "--nodes", "1", "--port", "0")
-	interrupted.out.await(t, `(explorer)  http`)
+	interrupted := begin(t, "demo", "--nodes", "3", "--port", "0")
+	url := interrupted.out.await(t, `node-1    (http\S+)`)
+	operators, _ := filepath.Glob(filepath.Join(temporary, "*", testnet.OperatorKeyFile))
+	must(t, "cluster", "leave", "node-0", "--via", url, "--operator", operators[0])
+	interrupted.out.await(t, `node-0 is no member any (more)`)
 	interrupted.end(t)
 	if out := interrupted.out.String(); !strings.Contains(out, "Nothing is left") {
 		t.Error(out)

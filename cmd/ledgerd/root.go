@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/ledgerd/ledgerd/node"
 )
 
 // The exit statuses of ledgerd.
@@ -17,6 +19,7 @@ const (
 	exitDone    = 0
 	exitFailure = 1 // the command could not do, or not fully do, what it was told
 	exitUsage   = 2 // it was told wrongly: an unknown command or flag, a value that means nothing
+	exitRemoved = 3 // the node ended because an operator removed it from the members: starting it again is of no use
 )
 
 // The groups of commands in the help of ledgerd.
@@ -91,6 +94,9 @@ func execute(ctx context.Context, arguments []string, in io.Reader, out, errs io
 	switch wrong := errors.As(err, &misused); {
 	case errors.Is(err, errReported):
 		return exitFailure
+	case errors.Is(err, node.ErrRemoved):
+		fmt.Fprintf(errs, "ledgerd: %s\n", sentence(err))
+		return exitRemoved
 	case ran && !wrong && ctx.Err() != nil && !errors.As(err, new(*toldError)):
 		fmt.Fprintln(errs, "ledgerd: interrupted")
 		return exitFailure
@@ -138,7 +144,7 @@ when one does not answer. Keys are kept in a folder that --keys or LEDGERD_KEYS
 names. Every command that shows something prints JSON with --json.
 
 The exit status is 0 when all is well, 1 when something failed, and 2 when the
-command line was wrong.`,
+command line was wrong. A node that was removed from the members ends with 3.`,
 		Example: `  # See one run, with an explorer at http://127.0.0.1:8080
   ledgerd demo
 

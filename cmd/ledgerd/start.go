@@ -55,7 +55,9 @@ disk. A second one ends it at once, which loses nothing that was acknowledged
 as stored or durable either.
 
 If the node ends by itself, because its disk is damaged or its chain is not
-that of the others, the exit status is 1 and the log says why.
+that of the others, the exit status is 1 and the log says why. It is 3 when an
+operator removed the node from the members (ledgerd cluster leave): whatever
+starts nodes again that ended has to leave this one alone.
 
 What can be set is in config.toml in the folder; environment variables such as
 LEDGERD_NODE_API_LISTEN override it.`,
@@ -157,6 +159,9 @@ func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, ready func(
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
 	defer cancel()
 	err = running.Stop(stopping)
+	if errors.Is(ended, node.ErrRemoved) {
+		return fmt.Errorf("%s was %w", h.Name(), ended)
+	}
 	if ended != nil {
 		return fmt.Errorf("the node ended by itself: %w", ended)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -49,7 +50,9 @@ talks to the other nodes on port P+2i+1, where P is the --base-port.
 With --run the nodes are run too, each as a process of its own. One that
 crashes is started again. What they say is in node.log in their homes. An
 interrupt (Ctrl-C) stops all of them in good order and leaves the folder as it
-is. If the folder has a ledger already, --run runs it.`,
+is. If the folder has a ledger already, --run runs it: also nodes that joined it
+since with homes node-N in the folder (ledgerd cluster join). A node that was
+removed from the members is not started again, and its home may be removed.`,
 		Example: `  # Make four nodes and run them; later, run the same again
   ledgerd testnet --dir net --nodes 4 --run
   ledgerd testnet --dir net --run
@@ -114,7 +117,7 @@ func (o *testnetOptions) homes(given func(flag string) bool) (homes []*home.Home
 	first := homes[0]
 	for _, err := range []error{
 		differs("nodes", o.layout.Nodes, len(homes)),
-		differs("base-port", fmt.Sprintf("127.0.0.1:%d", o.layout.BasePort), first.Config.API.Listen),
+		differs("base-port", fmt.Sprintf("127.0.0.1:%d", o.layout.BasePort+2*int(first.Self)), first.Config.API.Listen),
 		differs("engine", o.layout.Engine, first.Config.Ordering.Engine),
 		differs("chain", o.layout.Chain, first.Genesis.Chain),
 	} {
@@ -189,16 +192,22 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 	} else {
 		say("%s holds a ledger already: running its %d nodes as they are", o.layout.Dir, len(homes))
 	}
-	processes := testnet.Run(homes, testnet.ProcessOptions{Command: command, Report: func(event testnet.Event) {
+	if missing := testnet.Missing(homes); len(missing) > 0 {
+		say("the homes of %s are not here: running the others", strings.Join(missing, ", "))
+	}
+	processes := testnet.Run(homes, testnet.ProcessOptions{Command: command, RemovedStatus: exitRemoved, Report: func(event testnet.Event) {
+		name := filepath.Base(homes[event.Node].Dir)
 		switch event.Kind {
 		case testnet.EventStarted:
-			say("%s  started, process %s", testnet.Name(event.Node), event.Detail)
+			say("%s  started, process %s", name, event.Detail)
 		case testnet.EventReady:
-			say("%s  answers at %s", testnet.Name(event.Node), event.Detail)
+			say("%s  answers at %s", name, event.Detail)
 		case testnet.EventEnded:
-			say("%s  ended: %s", testnet.Name(event.Node), event.Detail)
+			say("%s  ended: %s", name, event.Detail)
 		case testnet.EventError:
-			say("%s  %s", testnet.Name(event.Node), event.Detail)
+			say("%s  %s", name, event.Detail)
+		case testnet.EventRemoved:
+			say("%s  is no member any more and is not started again: its home, %s, may be removed", name, homes[event.Node].Dir)
 		}
 	}})
 	defer func() {
@@ -210,7 +219,7 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 	}()
 	err = processes.Ready(ctx)
 	if err == nil {
-		err = awaitWrites(ctx, processes.URLs())
+		err = awaitWrites(ctx, processes, say)
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -218,62 +227,107 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 	if err != nil {
 		return err
 	}
-	if o.json {
-		err = writeJSON(out, report)
-	} else {
-		say("ready: all %d nodes run and take transactions\n", len(homes))
-		for _, node := range report.Nodes {
-			_, _ = fmt.Fprintf(out, "  %-8s %s\n", node.Name, node.API) // the same
-		}
-		_, _ = fmt.Fprintf(out, "\n  export LEDGERD_NODE=%s\n\nCtrl-C stops them; the folder stays.\n\n", report.Nodes[0].API)
-	}
-	if err != nil {
+	if err := o.ready(out, say, report, processes.Removed()); err != nil {
 		return err
 	}
 	select {
 	case <-ctx.Done():
 		return nil
 	case <-processes.Done():
-		return processes.Err()
+		if err := processes.Err(); err != nil {
+			return err
+		}
+		return errors.New("none of the nodes is a member of the ledger any more")
 	}
 }
 
-// writesPause is how often nodes are asked whether they take writes.
-const writesPause = 100 * time.Millisecond
+// ready tells where the nodes are that take transactions.
+func (o *testnetOptions) ready(out io.Writer, say func(format string, arguments ...any), report testnetReport, removed []bool) error {
+	var running []homeReport
+	for i, node := range report.Nodes {
+		if !removed[i] {
+			running = append(running, node)
+		}
+	}
+	report.Nodes = running
+	if o.json {
+		return writeJSON(out, report)
+	}
+	which := "all"
+	if len(running) < len(removed) {
+		which = "the other"
+	}
+	say("ready: %s %d nodes run and take transactions\n", which, len(running))
+	for _, node := range running {
+		_, _ = fmt.Fprintf(out, "  %-8s %s\n", node.Name, node.API) // nodes go on though nobody listens
+	}
+	if len(running) > 0 {
+		_, _ = fmt.Fprintf(out, "\n  export LEDGERD_NODE=%s\n", running[0].API) // the same
+	}
+	_, _ = fmt.Fprint(out, "\nCtrl-C stops them; the folder stays.\n\n") // the same
+	return nil
+}
 
-// awaitWrites waits until every node either orders or follows, and at least one orders.
-func awaitWrites(ctx context.Context, urls []string) error {
+const (
+	// writesPause is how often nodes are asked whether they take writes.
+	writesPause = 100 * time.Millisecond
+	// writesPatience is after how long it is told what keeps them from it.
+	writesPatience = 15 * time.Second
+)
+
+// awaitWrites waits until every node that is a member either orders or follows, and at least one orders. Where that takes long it says why.
+func awaitWrites(ctx context.Context, processes *testnet.Processes, say func(format string, arguments ...any)) error {
 	ticker := time.NewTicker(writesPause)
 	defer ticker.Stop()
-	nodes := make([]*client.Client, len(urls))
-	for i, url := range urls {
-		node, err := client.New([]string{url}, client.Options{Tries: 1})
-		if err != nil {
-			return err
-		}
-		defer node.Close()
-		nodes[i] = node
-	}
+	tell := time.Now().Add(writesPatience)
 	for {
-		ordering, waiting := 0, 0
-		for _, node := range nodes {
-			state, err := node.Node(ctx)
-			switch {
-			case err != nil:
-				waiting++
-			case state.GetMode() == ledgerdv1.NodeMode_NODE_MODE_ORDERING:
+		ordering, waiting := 0, ""
+		removed := processes.Removed()
+		for i, url := range processes.URLs() {
+			if removed[i] {
+				continue
+			}
+			state := stateAt(ctx, url)
+			switch state.GetMode() {
+			case ledgerdv1.NodeMode_NODE_MODE_ORDERING:
 				ordering++
-			case state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_FOLLOWING:
-				waiting++
+			case ledgerdv1.NodeMode_NODE_MODE_FOLLOWING:
+			case ledgerdv1.NodeMode_NODE_MODE_UNSPECIFIED:
+				waiting = "a node does not answer"
+			default:
+				waiting = fmt.Sprintf("%s says: %s", state.GetName(), state.GetReason())
 			}
 		}
-		if waiting == 0 && ordering > 0 {
+		if waiting == "" && ordering > 0 {
 			return nil
+		}
+		if time.Now().After(tell) {
+			say("not ready yet: %s", printable(waiting, 0))
+			tell = time.Now().Add(2 * writesPatience)
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		case <-processes.Done():
+			return processes.Err()
 		case <-ticker.C:
 		}
 	}
+}
+
+// stateAt is the state of the node at an address, nil where none answers.
+func stateAt(ctx context.Context, url string) *ledgerdv1.NodeState {
+	if url == "" {
+		return nil
+	}
+	node, err := client.New([]string{url}, client.Options{Tries: 1})
+	if err != nil {
+		return nil
+	}
+	defer node.Close()
+	state, err := node.Node(ctx)
+	if err != nil {
+		return nil
+	}
+	return state
 }

@@ -13,7 +13,7 @@
 //
 //   - Make makes all homes or none, and touches no folder that holds one.
 //   - A process that ends although nobody asked it to is started again, after a pause that grows up to a bound. One that never came up is given up
-//     after a few tries, and the others with it.
+//     after a few tries, and the others with it. One that says that its node is no member any more is left alone.
 //   - When Stop returns no process is left. If this process is killed, the others see the end of their standard input and stop in good order.
 //   - All that processes say goes to node.log in their homes, which is bounded.
 package testnet

@@ -5,12 +5,13 @@ import (
 	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -36,8 +37,8 @@ const host = "127.0.0.1"
 var (
 	// ErrLayout says what is wrong with a Layout.
 	ErrLayout = errors.New("testnet")
-	// ErrForeign says that a folder does not hold the homes of one whole network.
-	ErrForeign = errors.New("testnet: not a whole test network")
+	// ErrForeign says that a folder does not hold the homes of one network.
+	ErrForeign = errors.New("testnet: no test network")
 )
 
 // Layout describes a test network. The zero value of a field but Dir and Nodes means its default.
@@ -159,25 +160,46 @@ func escapeGlob(path string) string {
 
 // Exists tells whether a folder holds at least one node's home of a test network.
 func Exists(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, Name(0), home.ConfigFile))
-	return err == nil
+	numbers, err := numbers(dir)
+	return err == nil && len(numbers) > 0
 }
 
-// Load reads the homes of a network that Make made, in their order, and those of nodes that joined it in the folders that follow. ErrForeign,
-// home.ErrHome, home.ErrConfig.
-func Load(dir string) ([]*home.Home, error) {
-	var homes []*home.Home
-	for i := 0; ; i++ {
-		path := filepath.Join(dir, Name(i))
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			break
+// numbers are those of the nodes whose homes a folder holds, ascending.
+func numbers(dir string) ([]int, error) {
+	found, err := filepath.Glob(filepath.Join(escapeGlob(dir), "node-*", home.ConfigFile))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLayout, err)
+	}
+	var numbers []int
+	for _, path := range found {
+		name := filepath.Base(filepath.Dir(path))
+		if i, err := strconv.Atoi(strings.TrimPrefix(name, "node-")); err == nil && Name(i) == name {
+			numbers = append(numbers, i)
 		}
+	}
+	slices.Sort(numbers)
+	return numbers, nil
+}
+
+// Load reads the homes of a network that Make made, in their order, and those of nodes that joined it in folders that are named alike. Homes may be missing, since
+// those of nodes that left may be removed. ErrForeign, home.ErrHome, home.ErrConfig.
+func Load(dir string) ([]*home.Home, error) {
+	found, err := numbers(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%w: %s holds no node's home", ErrForeign, dir)
+	}
+	var homes []*home.Home
+	for _, i := range found {
+		path := filepath.Join(dir, Name(i))
 		h, err := home.Load(path)
 		if err != nil {
 			return nil, err
 		}
 		made := len(h.Genesis.Members)
-		if self := int(h.Self); self != i && (self < made || i < made) {
+		if self := int(h.Self); self != i && (self < made || i < made) && h.Membership().Number == 0 {
 			return nil, fmt.Errorf("%w: %s is the home of %s", ErrForeign, path, h.Name())
 		}
 		if len(homes) > 0 && h.Genesis.Hash() != homes[0].Genesis.Hash() {
@@ -185,13 +207,17 @@ func Load(dir string) ([]*home.Home, error) {
 		}
 		homes = append(homes, h)
 	}
-	if len(homes) == 0 {
-		return nil, fmt.Errorf("%w: %s holds no node's home", ErrForeign, dir)
-	}
-	if want := len(homes[0].Genesis.Members); len(homes) < want {
-		return nil, fmt.Errorf("%w: %s holds the homes of %d of %d nodes", ErrForeign, dir, len(homes), want)
-	}
 	return homes, nil
+}
+
+// Missing names the nodes of the genesis whose homes are not among those that Load found: they left, or somebody took their folders away.
+func Missing(homes []*home.Home) (names []string) {
+	for i := range homes[0].Genesis.Members {
+		if !slices.ContainsFunc(homes, func(h *home.Home) bool { return int(h.Self) == i }) {
+			names = append(names, Name(i))
+		}
+	}
+	return names
 }
 
 // URL is where a home's API answers.

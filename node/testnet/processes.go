@@ -51,7 +51,8 @@ const (
 	EventStarted EventKind = "started"
 	EventReady   EventKind = "ready"
 	EventEnded   EventKind = "ended"
-	EventError   EventKind = "error" // the process wrote a line of that level
+	EventError   EventKind = "error"   // the process wrote a line of that level
+	EventRemoved EventKind = "removed" // it ended for good: the node is no member any more
 )
 
 // ProcessOptions say how to run the processes.
@@ -61,6 +62,8 @@ type ProcessOptions struct {
 	Command []string
 	// Environment is added to this process's.
 	Environment []string
+	// RemovedStatus is the exit status with which a process says that its node is no member any more: it is not started again. 0: none says so.
+	RemovedStatus int
 	// Report gets the events, one call at a time; nil for none.
 	Report func(Event)
 	// StopTime is how long a process may take to stop before it is killed; default 20 s.
@@ -89,6 +92,8 @@ type member struct {
 	home  *home.Home
 	pid   int
 	url   string // of the ready process; empty while there is none
+	// removed tells that the node is no member any more.
+	removed bool
 }
 
 // Run starts a process for each home and returns at once. Processes run until Stop.
@@ -114,7 +119,7 @@ func Run(homes []*home.Home, options ProcessOptions) *Processes {
 	return p
 }
 
-// Done is closed when no process is left: after Stop, or when they were given up.
+// Done is closed when no process is left: after Stop, when they were given up, or when all their nodes were removed.
 func (p *Processes) Done() <-chan struct{} { return p.done }
 
 // Err says why the processes were given up, with ErrGaveUp; nil while they were not.
@@ -135,6 +140,17 @@ func (p *Processes) URLs() []string {
 	return urls
 }
 
+// Removed tells which nodes are no members any more; they have no process again.
+func (p *Processes) Removed() []bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	removed := make([]bool, len(p.members))
+	for i, m := range p.members {
+		removed[i] = m.removed
+	}
+	return removed
+}
+
 // PIDs are the ids of the processes; 0 for a node that has none now.
 func (p *Processes) PIDs() []int {
 	p.mutex.Lock()
@@ -146,13 +162,13 @@ func (p *Processes) PIDs() []int {
 	return ids
 }
 
-// Ready waits until all nodes' APIs answer. ErrGaveUp, or ctx's cause.
+// Ready waits until the APIs of all nodes answer that were not removed. ErrGaveUp, or ctx's cause.
 func (p *Processes) Ready(ctx context.Context) error {
 	for {
 		p.mutex.Lock()
 		changed, err, ready := p.changed, p.err, true
 		for _, m := range p.members {
-			ready = ready && m.url != ""
+			ready = ready && (m.url != "" || m.removed)
 		}
 		p.mutex.Unlock()
 		if err != nil || ready {
@@ -211,6 +227,11 @@ func (p *Processes) supervise(ctx context.Context, m *member) {
 		begun := time.Now()
 		ready, last, err := p.life(ctx, m)
 		if ctx.Err() != nil {
+			return
+		}
+		if ended := (*exec.ExitError)(nil); p.options.RemovedStatus != 0 && errors.As(err, &ended) && ended.ExitCode() == p.options.RemovedStatus {
+			p.change(func() { m.removed = true })
+			p.tell(m, EventRemoved, "%s", last)
 			return
 		}
 		everReady = everReady || ready

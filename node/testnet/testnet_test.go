@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,6 +42,12 @@ func play(role string) int {
 	case "broken":
 		fmt.Println("the disk is made of cheese")
 		return 1
+	case "removed":
+		if !strings.HasSuffix(os.Args[len(os.Args)-1], Name(1)) {
+			break
+		}
+		fmt.Println("the node is no member any more")
+		return removedStatus
 	case "deaf":
 		signal.Ignore(syscall.SIGTERM, os.Interrupt)
 		fmt.Println(ReadyWord + "http://deaf")
@@ -98,8 +105,11 @@ func TestMakeAndLoad(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, Name(2)), filepath.Join(dir, "elsewhere")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Load(dir); !errors.Is(err, ErrForeign) {
-		t.Errorf("a home is missing: %v", err)
+	if loaded, err := Load(dir); err != nil || len(loaded) != 2 || !slices.Equal(Missing(loaded), []string{Name(2)}) {
+		t.Errorf("the home of a node that left is missing: %v", err)
+	}
+	if Missing(made) != nil {
+		t.Errorf("nothing is missing, but %v", Missing(made))
 	}
 	other, _ := make3(t)
 	if err := os.Rename(filepath.Join(other, Name(2)), filepath.Join(dir, Name(2))); err != nil {
@@ -255,6 +265,31 @@ func TestProcessesThatNeverComeUp(t *testing.T) {
 	case <-processes.Done():
 	case <-ctx.Done():
 		t.Error("processes are left")
+	}
+}
+
+// removedStatus is with what a process says that its node was removed.
+const removedStatus = 3
+
+func TestProcessOfARemovedNodeIsNotStartedAgain(t *testing.T) {
+	t.Parallel()
+	processes, homes, seen := startRole(t, "removed", ProcessOptions{RemovedStatus: removedStatus})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := processes.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	seen.wait(t, 1, EventRemoved, 1)
+	if removed := processes.Removed(); !slices.Equal(removed, []bool{false, true, false}) {
+		t.Errorf("removed: %v", removed)
+	}
+	stopNow(t, processes)
+	if seen.count(1, EventStarted) != 1 || seen.count(1, EventEnded) != 0 || seen.count(1, EventRemoved) != 1 || processes.Err() != nil {
+		t.Errorf("%v, %v", seen.seen, processes.Err())
+	}
+	log, err := os.ReadFile(filepath.Join(homes[1].Dir, LogFile))
+	if err != nil || strings.Count(string(log), "hello") != 1 {
+		t.Errorf("log %q, %v", log, err)
 	}
 }
 
