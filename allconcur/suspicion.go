@@ -231,19 +231,23 @@ func (e *Engine) hold(from order.ServerID, header frameHeader, frame []byte) {
 		}
 	}
 	if len(l.held) == heldMax(e.n) {
-		e.cut(l)
+		e.cut(from, l)
 		return
 	}
 	l.held = append(l.held, frame)
 	e.held++
 }
 
-// cut gives a link up: a message on it is lost.
-func (e *Engine) cut(l *link) {
+// cut gives a link up: a message on it is lost. A revocation that is in this server's message already cannot be called back: the predecessor is suspected anew behind it.
+func (e *Engine) cut(from order.ServerID, l *link) {
 	l.cut = true
 	e.held -= len(l.held)
 	l.held = nil
-	if l.revoking {
+	switch {
+	case !l.revoking:
+	case e.ownRevokes(from):
+		l.again = true
+	default:
 		l.revoking, l.again = false, false
 		e.revoking--
 	}
@@ -259,7 +263,7 @@ func (e *Engine) forgetHeld() {
 	for i, p := range e.config.Reliable.Predecessors(int(e.self)) {
 		l := &e.links[i]
 		if !e.members.has(order.ServerID(p)) {
-			e.cut(l)
+			e.cut(order.ServerID(p), l)
 			continue
 		}
 		kept := l.held[:0]
