@@ -128,12 +128,16 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 	return nil
 }
 
-// refusesChange says why a change of the membership cannot be ordered now: afterwards, too few of those who work would be members for a majority, and the shard would stand still. From one member to
-// two it has to, until the second is there.
+// refusesChange says why a change of the membership cannot be ordered now. With a perfect detector it never can: its engines leave no votes behind, from which a generation would know what may have
+// been A-delivered under the members that were. And afterwards too few of those who work might be members for a majority, and the shard would stand still. From one member to two it has to, until the
+// second is there.
 func (s *supervisor) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 	change := bundle.Transaction(0).Change
 	if change == nil {
 		return nil
+	}
+	if !s.eventual() {
+		return &api.Refusal{Code: api.RefusedMalformed, Reason: `the nodes take their failure detector for perfect, and so their members cannot change: stop all nodes, set [ordering] detector = "eventual" in the config.toml of each, start them, and try again`}
 	}
 	membership := s.node.Store().Membership()
 	working, size := s.driver.Status().Engine.Members, len(membership.Members)

@@ -272,3 +272,45 @@ func TestChangeWithoutMajorityIsRefused(t *testing.T) {
 	s.order(0, func() *ledger.Bundle { return operator.Leave(2) })
 	s.ordering(0, 1)
 }
+
+// With a perfect detector nodes crash, come back and go on after all were down, but their members stay as they are; what the refusal says to do helps.
+func TestMembersStayUnderAPerfectDetector(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 3, func(_ int, config *home.Config) {
+		config.Ordering.Detector, config.Ordering.Heartbeat, config.Ordering.SuspectAfter = "perfect", 100*time.Millisecond, time.Second
+	})
+	operator := ledgertest.NewOperator(s.homes[0].Genesis)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	s.kill(2)
+	s.submit(0, api.LevelDurable, s.transfer())
+	s.start(2)
+	s.ordering(s.all()...)
+	s.submit(2, api.LevelDurable, s.transfer())
+	s.same()
+	for name, bundle := range map[string]*ledger.Bundle{"join": operator.Join(ledgertest.Member(9)), "leave": operator.Leave(1)} {
+		refusal := s.nodes[0].Admit(t.Context(), []*ledger.Bundle{bundle}, false)[0]
+		if refusal == nil || refusal.Retry() || !strings.Contains(refusal.Reason, `detector = "eventual"`) {
+			t.Fatalf("%s: %v", name, refusal)
+		}
+	}
+	for i := range s.nodes {
+		s.kill(i)
+	}
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(1, api.LevelDurable, s.transfer())
+
+	for i := range s.nodes {
+		s.kill(i)
+		s.homes[i].Config.Ordering.Detector = "eventual"
+	}
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	joiner := s.join(operator, 0)
+	s.start(joiner)
+	s.ordering(s.all()...)
+	s.submit(joiner, api.LevelDurable, s.transfer())
+	s.same()
+}

@@ -125,6 +125,8 @@ func (s *supervisor) start() error {
 	}
 	if s.eventual() {
 		watching.Trust = s.driver.Trust
+	} else {
+		n.logger.Warn("the failure detector is taken for perfect: a node that is suspected while it runs may lose what it acknowledged, and the members cannot change", "suspect_after", config.SuspectAfter)
 	}
 	s.detector, err = detector.New(watching)
 	if err != nil {

@@ -49,7 +49,7 @@ type FabricConfig struct {
 // OrderingConfig is about rounds and the failure detector. Engine and Detector have to be the same on all nodes of a shard.
 type OrderingConfig struct {
 	Engine         string        `koanf:"engine"`            // allconcur+ or allconcur
-	Detector       string        `koanf:"detector"`          // eventual or perfect: what rounds take the failure detector for
+	Detector       string        `koanf:"detector"`          // eventual or perfect: what rounds take the failure detector for; under a perfect one the members cannot change
 	Heartbeat      time.Duration `koanf:"heartbeat"`         // between two heartbeats
 	SuspectAfter   time.Duration `koanf:"suspect_after"`     // of silence
 	Linger         time.Duration `koanf:"linger"`            // before an empty message helps others' last transactions on
@@ -180,7 +180,9 @@ listen = %q
 
 [ordering]
 engine = %q     # allconcur+ or allconcur; the same on all nodes of the shard
-detector = %q     # eventual or perfect; the same on all nodes: whether a node may be suspected wrongly, as in a partition
+detector = %q     # eventual or perfect; the same on all nodes. eventual: nodes may be suspected wrongly, as in a partition or a long pause, and nothing is lost.
+                           # perfect: only for nodes and links that are never slow: whoever is suspected is taken for crashed, and if that is wrong, nodes may hold
+                           # different blocks until one of them notices and halts, so that what it acknowledged is lost; and the members cannot change (docs/membership.md)
 heartbeat = "%s"
 suspect_after = "%s"       # of silence; a process that ended is noticed at once
 linger = "%s"
