@@ -165,9 +165,9 @@ type Operation struct {
 	Tag uint64
 }
 
-// Completion is the end of an operation. Without an error a write has landed: its owner, and everyone who reads the region from now on, sees it; and a read has all its bytes. With one, of the
-// operation's effect is known: ErrAccess, ErrBounds, nothing took place, and will not; otherwise (ErrUnreachable, ErrReset, ErrClosed) a write may have landed in part or in whole, or do so until the owner
-// changes this host's permission, and what a read has put is undefined.
+// Completion is the end of an operation. Without an error a write has landed: its owner, and everyone who reads the region from now on, sees it; and a read has all its bytes. With one,
+// what a read has put is undefined, and of a write this is known: ErrAccess, nothing of it lands any more, but a beginning of it may have before the permission changed; otherwise
+// (ErrUnreachable, ErrReset, ErrClosed) it may have landed, in part or in whole, and may do so until the owner changes this host's permission. What an earlier failure ended took no place at all.
 type Completion struct {
 	Tag  uint64
 	Peer PeerID
