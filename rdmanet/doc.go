@@ -72,8 +72,8 @@
 //  5. Permissions. Access is granted for a region to a Peer, so to an incarnation and not to an identity, and only its owner changes it. After Grant or Revoke has
 //     returned, no byte of an attachment made before lands, and its pending and later operations complete with ErrAccess, also those still on their way when the peer is granted access
 //     again: an attachment is bound to the grant that it was made under. Who is granted anew attaches anew.
-//  6. Gaps. An attachment ends with its first operation that fails. What was posted behind that completes with the same error and has no effect, so
-//     there is never a later write without an earlier one.
+//  6. Gaps. An attachment ends with its first operation that fails. What was posted behind that completes with the same error, and takes place only where the failed one did, in whole; what is posted
+//     once the completion was given has no effect. So there is never a later write without an earlier one.
 //  7. The dead and the hanging. The memory of a host that is gone is unreachable (ErrUnreachable; ErrReset where another incarnation is there). The memory of a host whose program
 //     hangs stays readable and writable as long as the provider can do that: memory and verbs as long as the process lives, p2p as long as its agent runs.
 //  8. Waiting. Reading a word in a loop is how shared memory is watched; Region.Await and Queue.Wait do so for a moment and park then, woken by writes with Ring, so that an idle host uses no processor.

@@ -116,8 +116,8 @@ type Region interface {
 	Close() error
 }
 
-// Attachment is this host's access to a peer's region, under the permission that was granted as it was made. It works until its first operation that completes with an error: all that is
-// posted to it after that operation completes with the same error, and has no effect, so that no later write hides the gap that a lost one left.
+// Attachment is this host's access to a peer's region, under the permission that was granted as it was made. It works until its first operation that completes with an error: all that was
+// posted behind that operation completes with the same error, so that no later write hides the gap that a lost one left.
 type Attachment interface {
 	// Peer is the life of the owner to which this leads.
 	Peer() Peer
@@ -167,7 +167,8 @@ type Operation struct {
 
 // Completion is the end of an operation. Without an error a write has landed: its owner, and everyone who reads the region from now on, sees it; and a read has all its bytes. With one,
 // what a read has put is undefined, and of a write this is known: ErrAccess, nothing of it lands any more, but a beginning of it may have before the permission changed; otherwise
-// (ErrUnreachable, ErrReset, ErrClosed) it may have landed, in part or in whole, and may do so until the owner changes this host's permission. What an earlier failure ended took no place at all.
+// (ErrUnreachable, ErrReset, ErrClosed) it may have landed, in part or in whole, and may do so until the owner changes this host's permission. What
+// was posted behind a failed operation took place at most where that did.
 type Completion struct {
 	Tag  uint64
 	Peer PeerID
