@@ -20,6 +20,7 @@
 //     back when there is space.
 //   - Membership (membership_test.go): nodes join, leave and are replaced while the others write, and the joiner is killed in the middle. What was promised is with the new
 //     ones, too, and a node that left ends with exit status 3.
+//   - Dip (dip_test.go), with -dip only: what crashes, returns, joins and leaves cost in throughput, measured.
 //
 // # How
 //
