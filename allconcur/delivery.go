@@ -16,10 +16,16 @@ func (e *Engine) begin() {
 	if !e.out.taken {
 		return
 	}
-	clear(e.out.sends)
-	clear(e.out.deliveries)
-	clear(e.out.messages)
-	e.out = output{sends: e.out.sends[:0], deliveries: e.out.deliveries[:0], messages: e.out.messages[:0]}
+	e.out.taken = false
+	if len(e.out.sends) > 0 {
+		clear(e.out.sends)
+		e.out.sends = e.out.sends[:0]
+	}
+	if len(e.out.deliveries) > 0 {
+		clear(e.out.deliveries)
+		clear(e.out.messages)
+		e.out.deliveries, e.out.messages = e.out.deliveries[:0], e.out.messages[:0]
+	}
 }
 
 // Ready returns what is to be done since the last call, and forgets it. All sends have to be handed over before the first delivery is acted upon: a server

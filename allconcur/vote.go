@@ -1,6 +1,7 @@
 package allconcur
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -164,6 +165,9 @@ func (e *Engine) receiveVote(from order.ServerID, header frameHeader, frame []by
 
 // votesCome reports whether votes of a kind come from a server.
 func (e *Engine) votesCome(kind frameKind, from order.ServerID) bool {
+	if e.config.Detector == DetectorEventual && e.overlay.fanOf(kind).place[from] != 0 {
+		return true // a member; who is removed may still be heard
+	}
 	along := e.config.Reliable.HasEdge(int(from), int(e.self))
 	against := e.config.Reliable.HasEdge(int(e.self), int(from))
 	switch {
@@ -181,10 +185,8 @@ func (e *Engine) isVote(header frameHeader, frame []byte) bool {
 	if uint64(header.origin) >= uint64(e.n) || len(frame) != messageHeaderSize+8*words(e.n) {
 		return false
 	}
-	for i := e.n; i < words(e.n)*wordBits; i++ {
-		if frame[messageHeaderSize+i/8]>>(i%8)&1 != 0 {
-			return false
-		}
+	if e.n%wordBits != 0 && binary.LittleEndian.Uint64(frame[len(frame)-8:])>>(e.n%wordBits) != 0 {
+		return false
 	}
 	return frame[messageHeaderSize+header.origin/8]>>(header.origin%8)&1 != 0
 }

@@ -30,6 +30,9 @@ type group struct {
 
 // place is a member's place in its group.
 func (g *group) place(server order.ServerID) (order.ServerID, bool) {
+	if int(server) < len(g.members) && g.members[server] == server {
+		return server, true // as in the first group
+	}
 	at, found := slices.BinarySearch(g.members, server)
 	return order.ServerID(at), found
 }

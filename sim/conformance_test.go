@@ -3,11 +3,19 @@ package sim
 import (
 	"context"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
 )
+
+// TestMain has garbage collected less often: a run leaves much behind and holds little.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 var engines = []string{allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus}
 

@@ -11,7 +11,7 @@ import (
 type letterKind uint8
 
 const (
-	letterFrame   letterKind = iota // a frame of an engine, with the run that it is for
+	letterFrame   letterKind = iota // a frame of an engine, with the run that it is for: an outgoing or an event without a letter
 	letterSynod                     // a message of the synod that decides generations
 	letterStand                     // where the sender stands
 	letterAsk                       // the receiver is asked for the blocks after a height
@@ -21,11 +21,9 @@ const (
 	letterContent                   // that content
 )
 
-// letter is what travels on a link between members. Only the fields of its kind are set. It is never changed once sent.
+// letter is what travels on a link between members, frames apart. Only the fields of its kind are set. It is never changed once sent.
 type letter struct {
 	kind   letterKind
-	run    run
-	frame  []byte
 	synod  generation.Message
 	stand  stand
 	height order.Round
@@ -49,20 +47,20 @@ func (s stand) run() run {
 	return s.working.run
 }
 
-// outgoing is a letter and its receivers, by their chain-wide identities.
+// outgoing is a letter, or where that is nil a frame of a run, and its receivers by their chain-wide identities.
 type outgoing struct {
 	to     []order.ServerID
 	letter *letter
+	run    run
+	frame  []byte
 }
 
-// describeLetter names a letter in a trace.
-func (s *simulation) describeLetter(l *letter) string {
-	if s.trace.text == nil {
-		return ""
+// describeLetter names a letter, or the frame of a run, in a trace.
+func (s *simulation) describeLetter(l *letter, r run, frame []byte) string {
+	if l == nil {
+		return fmt.Sprintf("run %v, %s", r, s.describe(frame))
 	}
 	switch l.kind {
-	case letterFrame:
-		return fmt.Sprintf("run %v, %s", l.run, s.describe(l.frame))
 	case letterSynod:
 		return "synod: " + describeSynod(&l.synod)
 	case letterStand:

@@ -235,12 +235,14 @@ func (s *simulation) liveNow(e event) {
 func (s *simulation) arriveLetter(e event) {
 	l := s.network.link(e.from, e.server)
 	l.received++
-	s.trace.say(s.now, "%d receives %s from %d", e.server, s.describeLetter(e.letter), e.from)
-	if e.letter.kind == letterFrame && crc32.Checksum(e.letter.frame, checksums) != e.sum {
-		s.breach(e.server, fmt.Sprintf("a frame of %d bytes that %d sent was changed afterwards", len(e.letter.frame), e.from))
+	if s.trace.text != nil {
+		s.trace.say(s.now, "%d receives %s from %d", e.server, s.describeLetter(e.letter, e.run, e.frame), e.from)
+	}
+	if e.letter == nil && crc32.Checksum(e.frame, checksums) != e.sum {
+		s.breach(e.server, fmt.Sprintf("a frame of %d bytes that %d sent was changed afterwards", len(e.frame), e.from))
 		return
 	}
-	s.servers[e.server].member.receive(e.from, e.letter)
+	s.servers[e.server].member.receive(e.from, e.letter, e.run, e.frame)
 	if s.servers[e.from].crashed && l.received == l.sent {
 		s.heardLast(e.from, e.server)
 	}
@@ -334,16 +336,14 @@ func (s *simulation) carryOutLetters(id order.ServerID) {
 					hops = append(hops, hop{to, i})
 				}
 			}
-			s.sendSome(len(letters), hops, c, func(h hop) { s.sendLetter(id, h.to, letters[h.item].letter) })
+			s.sendSome(len(letters), hops, c, func(h hop) { s.sendLetter(id, h.to, &letters[h.item]) })
 			s.crash(id)
 			return
 		}
 		c.skip--
 	}
-	for _, sent := range letters {
-		for _, to := range sent.to {
-			s.sendLetter(id, to, sent.letter)
-		}
+	for i := range letters {
+		s.sendLetters(id, &letters[i])
 	}
 	last := len(blocks)
 	doomed := false
@@ -373,25 +373,50 @@ func (s *simulation) carryOutLetters(id order.ServerID) {
 	}
 }
 
-// sendLetter puts a letter on a link. It is for the process that the receiver runs now.
-func (s *simulation) sendLetter(from, to order.ServerID, l *letter) {
+// sendLetters sends a letter, or a frame, to all its receivers.
+func (s *simulation) sendLetters(from order.ServerID, sent *outgoing) {
+	sum := sent.sum()
+	for _, to := range sent.to {
+		s.sendOne(from, to, sent, sum)
+	}
+}
+
+// sendLetter sends a letter, or a frame, to one receiver.
+func (s *simulation) sendLetter(from, to order.ServerID, sent *outgoing) {
+	s.sendOne(from, to, sent, sent.sum())
+}
+
+// sum is a frame's checksum.
+func (o *outgoing) sum() uint32 {
+	if o.letter != nil {
+		return 0
+	}
+	return crc32.Checksum(o.frame, checksums)
+}
+
+// sendOne puts what is sent on a link. It is for the process that the receiver runs now.
+func (s *simulation) sendOne(from, to order.ServerID, sent *outgoing, sum uint32) {
 	if s.servers[to].member == nil {
 		return // nobody ever listened there
 	}
-	sum := uint32(0)
-	if l.kind == letterFrame {
-		sum = crc32.Checksum(l.frame, checksums)
+	kind := letterFrame
+	if sent.letter != nil {
+		kind = sent.letter.kind
 	}
 	at := s.network.put(from, to, s.now)
-	s.trace.note(s.now, uint64(arrival), uint64(from), uint64(to), uint64(l.kind), uint64(sum), uint64(len(l.frame)))
-	s.trace.say(s.now, "%d sends %s to %d, arriving at %v", from, s.describeLetter(l), to, at)
-	s.queue.push(event{at: at, kind: arrival, server: to, from: from, letter: l, sum: sum, process: s.servers[to].process})
+	s.trace.note(s.now, uint64(arrival), uint64(from), uint64(to), uint64(kind), uint64(sum), uint64(len(sent.frame)))
+	if s.trace.text != nil {
+		s.trace.say(s.now, "%d sends %s to %d, arriving at %v", from, s.describeLetter(sent.letter, sent.run, sent.frame), to, at)
+	}
+	s.queue.push(event{
+		at: at, kind: arrival, server: to, from: from, letter: sent.letter, run: sent.run, frame: sent.frame, sum: sum, process: s.servers[to].process,
+	})
 }
 
 // tellStand tells two others where a server stands, from time to time.
 func (s *simulation) tellStand(id order.ServerID) {
 	v := &s.servers[id]
-	stand := &letter{kind: letterStand, stand: v.member.stand()}
+	stand := &outgoing{letter: &letter{kind: letterStand, stand: v.member.stand()}}
 	for range 2 {
 		to := order.ServerID(s.life.chatter.IntN(len(s.servers)))
 		if to != id {

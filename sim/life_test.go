@@ -17,7 +17,7 @@ func livingSeeds() int {
 	if seeds, err := strconv.Atoi(os.Getenv("SIM_SEEDS")); err == nil {
 		return seeds
 	}
-	return share(8_000)
+	return share(10_000)
 }
 
 // TestShardsLiveOn is the conformance suite of the whole protocol: shards of 3 to 24 servers under an eventually perfect detector with all kinds of fault, more seeds for

@@ -61,6 +61,8 @@ type member struct {
 	wrong     string
 	out       []outgoing
 	delivered []taken
+	// receivers has room for the receivers of the frames in out.
+	receivers []order.ServerID
 }
 
 // setting is what all members of a run of the simulator have in common.
@@ -194,15 +196,17 @@ func (m *member) retire(why string) {
 	}
 }
 
-// receive takes a letter.
-func (m *member) receive(from order.ServerID, l *letter) {
+// receive takes a letter, or where that is nil a frame of a run.
+func (m *member) receive(from order.ServerID, l *letter, r run, frame []byte) {
 	if m.left {
 		return
 	}
 	m.hearing[from] = m.now
+	if l == nil {
+		m.receiveFrame(from, r, frame)
+		return
+	}
 	switch l.kind {
-	case letterFrame:
-		m.receiveFrame(from, l.run, l.frame)
 	case letterSynod:
 		m.receiveSynod(from, l)
 	case letterStand:
@@ -318,11 +322,11 @@ func (m *member) drain() {
 	engine, g := m.engine, m.group
 	ready := engine.Ready()
 	for _, send := range ready.Sends {
-		to := make([]order.ServerID, len(send.To))
-		for i, place := range send.To {
-			to[i] = g.members[place]
+		start := len(m.receivers)
+		for _, place := range send.To {
+			m.receivers = append(m.receivers, g.members[place])
 		}
-		m.out = append(m.out, outgoing{to, &letter{kind: letterFrame, run: g.run, frame: send.Frame}})
+		m.out = append(m.out, outgoing{to: m.receivers[start:len(m.receivers):len(m.receivers)], run: g.run, frame: send.Frame})
 	}
 	if !m.works() {
 		return
@@ -375,13 +379,15 @@ func (m *member) again(lost func(sentPayload) bool) {
 // post sends a letter to one server, or to all members where it is none.
 func (m *member) post(to order.ServerID, l *letter) {
 	if to != m.self {
-		m.out = append(m.out, outgoing{[]order.ServerID{to}, l})
+		start := len(m.receivers)
+		m.receivers = append(m.receivers, to)
+		m.out = append(m.out, outgoing{to: m.receivers[start : start+1 : start+1], letter: l})
 	}
 }
 
-// hand returns what is to be sent and which blocks were taken since the last call.
+// hand returns what is to be sent and which blocks were taken since the last call. Both are gone with the next input.
 func (m *member) hand() ([]outgoing, []taken) {
 	out, delivered := m.out, m.delivered
-	m.out, m.delivered = nil, nil
+	m.out, m.delivered, m.receivers = m.out[:0], m.delivered[:0], m.receivers[:0]
 	return out, delivered
 }

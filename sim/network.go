@@ -131,7 +131,9 @@ func (s *simulation) send(from, to order.ServerID, frame []byte) {
 	sum := crc32.Checksum(frame, checksums)
 	at := s.network.put(from, to, s.now)
 	s.trace.note(s.now, uint64(arrival), uint64(from), uint64(to), uint64(sum), uint64(len(frame)))
-	s.trace.say(s.now, "%d sends %s to %d, arriving at %v", from, s.describe(frame), to, at)
+	if s.trace.text != nil {
+		s.trace.say(s.now, "%d sends %s to %d, arriving at %v", from, s.describe(frame), to, at)
+	}
 	s.queue.push(event{at: at, kind: arrival, server: to, from: from, frame: frame, sum: sum})
 }
 
@@ -145,14 +147,14 @@ func (s *simulation) loseTails(from order.ServerID) {
 			cuts[to] = between(s.now, l.last)(s.adversary)
 		}
 	}
-	for i := range s.queue.events {
-		if e := &s.queue.events[i]; e.kind == arrival && e.from == from && e.at > cuts[e.server] {
+	s.queue.scheduled(func(e *event) {
+		if e.kind == arrival && e.from == from && e.at > cuts[e.server] {
 			e.kind = loss
 			s.network.link(from, e.server).sent--
 			s.trace.note(s.now, uint64(loss), uint64(from), uint64(e.server), uint64(e.at))
 			s.trace.say(s.now, "%s from %d to %d, arriving at %v, is lost", s.describe(e.frame), from, e.server, e.at)
 		}
-	}
+	})
 }
 
 // arrive hands a frame to its receiver.
@@ -163,7 +165,9 @@ func (s *simulation) arrive(e event) {
 	if to.crashed {
 		return
 	}
-	s.trace.say(s.now, "%d receives %s from %d", e.server, s.describe(e.frame), e.from)
+	if s.trace.text != nil {
+		s.trace.say(s.now, "%d receives %s from %d", e.server, s.describe(e.frame), e.from)
+	}
 	if crc32.Checksum(e.frame, checksums) != e.sum {
 		s.breach(e.server, fmt.Sprintf("a frame of %d bytes that %d sent was changed afterwards", len(e.frame), e.from))
 		return

@@ -116,7 +116,7 @@ func (s *simulation) judgeMajority(id order.ServerID, b *block) {
 
 // noteVow notes what a server promises, for deliverBlock.
 func (s *simulation) noteVow(id order.ServerID, l *letter) {
-	if l.kind == letterSynod {
+	if l != nil && l.kind == letterSynod {
 		if generation := promised(&l.synod); generation > s.servers[id].vowed {
 			s.servers[id].vowed = generation
 		}

@@ -35,65 +35,98 @@ const (
 
 // event is something that happens to one server.
 type event struct {
+	at      Instant
+	kind    eventKind
+	server  order.ServerID
+	from    order.ServerID // of an arrival; the suspect of a suspicion
+	number  int            // the planned crash of an arming; the generation of a lingering
+	sum     uint32         // of an arrival: the frame's checksum as it was sent
+	frame   []byte         // of an arrival, and the payload of a submission
+	letter  *letter        // of an arrival among members; nil where it is a frame
+	run     run            // of a frame among members
+	process int            // of an arrival among members, a ticking, a lingering: the receiver's process; another one does not take it
+}
+
+// queue is a binary heap of events, the earliest first. The heap has only what orders them, so that sifting moves little and no pointers; the events stay where they are.
+type queue struct {
+	heap     []queued
+	events   []event
+	free     []int32
+	sequence uint64
+}
+
+// queued is an event's place in time, and in queue.events.
+type queued struct {
 	at Instant
 	// sequence breaks ties: of two events at one instant, the one scheduled first happens first.
 	sequence uint64
-	kind     eventKind
-	server   order.ServerID
-	from     order.ServerID // of an arrival; the suspect of a suspicion
-	number   int            // the planned crash of an arming; the generation of a lingering
-	sum      uint32         // of an arrival: the frame's checksum as it was sent
-	frame    []byte         // of an arrival, and the payload of a submission
-	letter   *letter        // of an arrival among members
-	process  int            // of an arrival among members, a ticking, a lingering: the receiver's process; another one does not take it
+	slot     int32
 }
 
-// queue is a binary heap of events, the earliest first.
-type queue struct {
-	events   []event
-	sequence uint64
-}
-
-func (a *event) before(b *event) bool {
+func (a *queued) before(b *queued) bool {
 	return a.at < b.at || (a.at == b.at && a.sequence < b.sequence)
 }
+
+// size is how many events are scheduled.
+func (q *queue) size() int { return len(q.heap) }
 
 // push schedules an event.
 func (q *queue) push(e event) {
 	q.sequence++
-	e.sequence = q.sequence
-	q.events = append(q.events, e)
-	child := len(q.events) - 1
+	own := queued{at: e.at, sequence: q.sequence}
+	if last := len(q.free) - 1; last >= 0 {
+		own.slot, q.free = q.free[last], q.free[:last]
+		q.events[own.slot] = e
+	} else {
+		own.slot = int32(len(q.events))
+		q.events = append(q.events, e)
+	}
+	q.heap = append(q.heap, own)
+	child := len(q.heap) - 1
 	for child > 0 {
 		parent := (child - 1) / 2
-		if !q.events[child].before(&q.events[parent]) {
-			return
+		if !own.before(&q.heap[parent]) {
+			break
 		}
-		q.events[child], q.events[parent] = q.events[parent], q.events[child]
+		q.heap[child] = q.heap[parent]
 		child = parent
 	}
+	q.heap[child] = own
 }
 
 // pop takes the earliest event; there must be one.
 func (q *queue) pop() event {
-	first := q.events[0]
-	last := len(q.events) - 1
-	q.events[0] = q.events[last]
-	q.events[last] = event{}
-	q.events = q.events[:last]
+	slot := q.heap[0].slot
+	first := q.events[slot]
+	q.free = append(q.free, slot)
+	last := len(q.heap) - 1
+	own := q.heap[last]
+	q.heap = q.heap[:last]
+	if last == 0 {
+		return first
+	}
 	parent := 0
 	for {
 		child := 2*parent + 1
 		if child >= last {
-			return first
+			break
 		}
-		if child+1 < last && q.events[child+1].before(&q.events[child]) {
+		if child+1 < last && q.heap[child+1].before(&q.heap[child]) {
 			child++
 		}
-		if !q.events[child].before(&q.events[parent]) {
-			return first
+		if !q.heap[child].before(&own) {
+			break
 		}
-		q.events[child], q.events[parent] = q.events[parent], q.events[child]
+		q.heap[parent] = q.heap[child]
 		parent = child
+	}
+	q.heap[parent] = own
+	return first
+}
+
+// scheduled calls visit with each event that is scheduled, in no order of meaning, but always the same.
+func (q *queue) scheduled(visit func(*event)) {
+	for i := range q.heap {
+		visit(&q.events[q.heap[i].slot])
 	}
 }

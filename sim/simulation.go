@@ -260,9 +260,9 @@ func (s *simulation) over() bool { return len(s.broken) > 0 }
 // run lets everything happen: the safety phase with submissions and crashes, and then, with neither, the liveness phase until there is rest.
 func (s *simulation) run() {
 	defer s.recoverPanic()
-	submitted := len(s.queue.events)
+	submitted := s.queue.size()
 	limit := eventsMax * (submitted + 10) * (s.options.Servers + 10)
-	for len(s.queue.events) > 0 && !s.over() && !s.done {
+	for s.queue.size() > 0 && !s.over() && !s.done {
 		e := s.queue.pop()
 		s.now, s.current = e.at, e.server
 		s.events++

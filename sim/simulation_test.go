@@ -156,12 +156,18 @@ func TestQueueIsInOrder(t *testing.T) {
 		q.push(event{at: Instant(random.IntN(50)), number: number})
 	}
 	var before event
-	for len(q.events) > 0 {
+	for number := 1000; q.size() > 0; number++ {
 		e := q.pop()
-		if e.at < before.at || (e.at == before.at && e.sequence < before.sequence) {
-			t.Fatalf("%v number %d comes after %v number %d", e.at, e.sequence, before.at, before.sequence)
+		if e.at < before.at || (e.at == before.at && e.number < before.number) {
+			t.Fatalf("%v number %d comes after %v number %d", e.at, e.number, before.at, before.number)
 		}
 		before = e
+		if number < 1500 {
+			q.push(event{at: e.at + Instant(random.IntN(50)), number: number}) // into the place of one that has happened
+		}
+	}
+	if len(q.events) != 1000 {
+		t.Errorf("room for %d events, of which 1000 at a time are scheduled", len(q.events))
 	}
 }
 
