@@ -1,0 +1,132 @@
+package segment
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// completionsMin is the size of a queue's ring at first; it doubles with need.
+const completionsMin = 64
+
+// Completions is the bounded queue behind an rdmanet.Queue: operations reserve room in it before they begin. All methods may be called from several goroutines.
+type Completions struct {
+	depth int
+	bell  Doorbell
+
+	mu          sync.Mutex
+	ring        []rdmanet.Completion // entry i is at i & (len(ring)-1), a power of two
+	first, next uint64
+	outstanding int
+	closed      bool
+}
+
+// NewCompletions makes a queue for up to depth operations outstanding. ErrTooLarge unless depth is 1 to rdmanet.QueueDepthMax.
+func NewCompletions(depth int) (*Completions, error) {
+	if depth < 1 || depth > rdmanet.QueueDepthMax {
+		return nil, fmt.Errorf("%w: a queue for %d operations, want 1 to %d", rdmanet.ErrTooLarge, depth, rdmanet.QueueDepthMax)
+	}
+	return &Completions{depth: depth, ring: make([]rdmanet.Completion, completionsMin)}, nil
+}
+
+// Reserve makes room for that many operations, all or none. Each must complete. ErrQueueFull, ErrClosed.
+func (c *Completions) Reserve(operations int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return rdmanet.ErrClosed
+	}
+	if operations > c.depth-c.outstanding {
+		return rdmanet.ErrQueueFull
+	}
+	c.outstanding += operations
+	return nil
+}
+
+// Complete puts the completions of operations that reserved their room, in that order. Once the queue is closed they are dropped.
+func (c *Completions) Complete(completions ...rdmanet.Completion) {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	if int(c.next-c.first)+len(completions) > c.outstanding {
+		panic("segment: more operations complete than reserved their room")
+	}
+	for int(c.next-c.first)+len(completions) > len(c.ring) {
+		c.grow()
+	}
+	mask := uint64(len(c.ring) - 1)
+	for _, completion := range completions {
+		c.ring[c.next&mask] = completion
+		c.next++
+	}
+	c.mu.Unlock()
+	c.bell.Ring()
+}
+
+func (c *Completions) grow() {
+	ring := make([]rdmanet.Completion, 2*len(c.ring))
+	for i := c.first; i < c.next; i++ {
+		ring[i&uint64(len(ring)-1)] = c.ring[i&uint64(len(c.ring)-1)]
+	}
+	c.ring = ring
+}
+
+// Poll takes completions that are there, without waiting.
+func (c *Completions) Poll(into []rdmanet.Completion) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := min(len(into), int(c.next-c.first))
+	mask := uint64(len(c.ring) - 1)
+	for i := range n {
+		at := &c.ring[c.first&mask]
+		into[i] = *at
+		at.Err = nil
+		c.first++
+	}
+	c.outstanding -= n
+	return n
+}
+
+// Wait is Poll that waits for at least one. It gives ctx's error, or ErrClosed once the queue is closed and empty; nothing at once where into has no room.
+func (c *Completions) Wait(ctx context.Context, into []rdmanet.Completion) (int, error) {
+	n := c.Poll(into)
+	if n > 0 || len(into) == 0 {
+		return n, nil
+	}
+	err := c.bell.Await(ctx, func() bool {
+		n = c.Poll(into)
+		return n > 0
+	})
+	if err != nil {
+		// One may have come beside the end.
+		if n = c.Poll(into); n > 0 {
+			return n, nil
+		}
+	}
+	return n, err
+}
+
+// Outstanding is the number of operations whose completions were not taken.
+func (c *Completions) Outstanding() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.outstanding
+}
+
+// Parks tells how often somebody parked in Wait.
+func (c *Completions) Parks() uint64 { return c.bell.Parks() }
+
+// Close refuses further operations and drops the completions that are yet to come; those that are there can still be taken. Closing again does nothing.
+func (c *Completions) Close() {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		c.outstanding = int(c.next - c.first)
+	}
+	c.mu.Unlock()
+	c.bell.Close()
+}
