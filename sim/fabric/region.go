@@ -1,0 +1,128 @@
+package fabric
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/segment"
+)
+
+// Region is memory of a host.
+type Region struct {
+	*segment.Segment // Load, Store, Bytes, Size
+	host             *Host
+	name             string
+
+	// The rest is under the network's lock.
+	closed bool
+	grants map[rdmanet.PeerID]grant
+	number uint64 // of the last change of a permission
+	rings  uint64
+}
+
+// grant is what a peer may do. An attachment holds the number under which it was made.
+type grant struct {
+	incarnation rdmanet.Incarnation
+	permission  rdmanet.Permission
+	number      uint64
+}
+
+// Name is the region's name.
+func (r *Region) Name() string { return r.name }
+
+// Grant sets a peer's permission. Since pieces land one by one, each under the lock, what stands here when it returns is fenced.
+func (r *Region) Grant(peer rdmanet.Peer, permission rdmanet.Permission) error {
+	if err := r.host.admits(peer.ID); err != nil {
+		return err
+	}
+	n := r.host.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if r.closed {
+		return rdmanet.ErrClosed
+	}
+	was := r.grants[peer.ID]
+	if was.incarnation == peer.Incarnation && was.permission == permission {
+		return nil
+	}
+	if was.incarnation > peer.Incarnation {
+		return nil // a former life, which has no access anyhow
+	}
+	r.number++
+	r.grants[peer.ID] = grant{peer.Incarnation, permission, r.number}
+	return nil
+}
+
+// Revoke takes a peer's permission.
+func (r *Region) Revoke(peer rdmanet.Peer) error { return r.Grant(peer, rdmanet.PermissionNone) }
+
+// Await waits until ready says so.
+func (r *Region) Await(ctx context.Context, ready func() bool) error {
+	n := r.host.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for {
+		rings := r.rings
+		n.mu.Unlock()
+		done := ready()
+		n.mu.Lock()
+		if done {
+			return nil
+		}
+		for r.rings == rings {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if r.closed {
+				return rdmanet.ErrClosed
+			}
+			if err := n.wait(ctx.Done()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Wake has those look again who wait in Await.
+func (r *Region) Wake() {
+	r.host.network.mu.Lock()
+	defer r.host.network.mu.Unlock()
+	r.ring()
+}
+
+func (r *Region) ring() {
+	r.rings++
+	r.host.network.wake()
+}
+
+// Close revokes all access and gives the memory back.
+func (r *Region) Close() error {
+	n := r.host.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r.end()
+	delete(r.host.regions, r.name)
+	return nil
+}
+
+func (r *Region) end() {
+	if !r.closed {
+		r.closed = true
+		r.ring()
+		r.Free()
+	}
+}
+
+// judge tells whether an operation of an attachment may go on in this instant.
+func (r *Region) judge(a *Attachment) error {
+	switch owner := r.host; {
+	case a.refused != nil:
+		return a.refused
+	case owner.ended && owner.network.hosts[owner.id] != nil:
+		return fmt.Errorf("%w: %s lives anew", rdmanet.ErrReset, owner.id)
+	case r.closed || r.grants[a.host.id].number != a.number && r.host.network.options.Fault != FaultLandsAfterRevoke:
+		return fmt.Errorf("%w: region %q of %s", rdmanet.ErrAccess, r.name, owner.id)
+	}
+	return nil
+}
