@@ -29,6 +29,7 @@ var rooms = []room{
 	{folder: "rdmanet/memory", imports: []string{"rdmanet", "rdmanet/internal/...", "rdmanet/segment"}},
 	{folder: "rdmanet/p2p", imports: []string{"rdmanet", "rdmanet/internal/...", "rdmanet/segment"},
 		modules: []string{"github.com/libp2p/go-libp2p", "github.com/multiformats/go-multiaddr"}},
+	{folder: "rdmanet/verbs", imports: []string{"rdmanet", "rdmanet/segment", "rdmanet/p2p", "rdmanet/internal/..."}, modules: []string{"github.com/libp2p/go-libp2p", "golang.org/x/sys"}},
 	{folder: "sim", imports: []string{"digraph", "order", "allconcur", "allconcur/generation", "rdmanet"}},
 	{folder: "sim/search", imports: []string{"digraph", "order", "allconcur"}},
 	{folder: "sim/fabric", imports: []string{"rdmanet", "rdmanet/segment"}},
