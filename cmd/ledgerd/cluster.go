@@ -168,6 +168,15 @@ func (c *changing) checkMajority(members, running int) error {
 		errTooFew, plural(members, "member"), running, c.nodes.Current(), need)
 }
 
+// checkJoin refuses one more member where too few run without it, as nodes do. The second of two is needed in any case.
+func (c *changing) checkJoin() error {
+	members := len(c.membership.Members)
+	if members == 1 {
+		return nil
+	}
+	return c.checkMajority(members+1, c.running())
+}
+
 // changed is an ordered change.
 type changed struct {
 	Height  uint64

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -75,7 +76,12 @@ on all its addresses; config.toml in the home says otherwise if you wish.`,
 
   # On another machine
   ledgerd cluster join --home ledger --via http://10.0.0.1:8080 --operator operator.key --address 10.0.0.5 --base-port 8080`,
-		Args: cobra.NoArgs,
+		Args: func(_ *cobra.Command, arguments []string) error {
+			if len(arguments) > 0 {
+				return usagef("name the new node's home with --home, for example --home %s", printable(arguments[0], 0))
+			}
+			return nil
+		},
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
 				return err
@@ -130,8 +136,8 @@ func (o *joinOptions) check() error {
 	if o.basePort < 0 || o.basePort > 65534 {
 		return usagef("--base-port %d: ports are 1 to 65535, and the one after it is used, too", o.basePort)
 	}
-	if host := net.ParseIP(o.address); o.address == "" || host != nil && host.IsUnspecified() {
-		return usagef("--address %q: give the host by which the other nodes find this one, for example 10.0.0.5", o.address)
+	if host := net.ParseIP(o.address); o.address == "" || host != nil && host.IsUnspecified() || host == nil && strings.ContainsAny(o.address, ":/[] ") {
+		return usagef("--address %q: give the host by which the other nodes find this one, without a port, for example 10.0.0.5", o.address)
 	}
 	if o.genesis != "" {
 		if _, err := ledger.ParseHash(o.genesis); err != nil {
@@ -154,7 +160,7 @@ func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error
 	if present, already := c.membership.ByKey(member.Key); already {
 		report.AlreadyMember, report.Height = true, uint64(present.Joined)
 	} else {
-		if err := c.checkMajority(len(c.membership.Members)+1, c.running()+1); err != nil {
+		if err := c.checkJoin(); err != nil {
 			return nil, err
 		}
 		done, err := c.order(ctx, ledger.MembershipChange{Kind: ledger.ChangeJoin, Member: member})
@@ -218,6 +224,10 @@ func (o *joinOptions) prepare(c *changing) (*home.Home, ledger.Member, error) {
 	if err := member.Validate(); err != nil {
 		return nil, ledger.Member{}, asUsage(err)
 	}
+	// What would be refused leaves no home behind.
+	if err := c.checkJoin(); err != nil {
+		return nil, ledger.Member{}, err
+	}
 	at, err = home.CreateJoining(o.home, o.configuration(c.cluster, port), c.genesis, key)
 	return at, member, err
 }
@@ -272,7 +282,7 @@ func (o *joinOptions) configuration(cluster *ledgerdv1.ClusterState, port int) h
 // known to have, after those of the members on the same host.
 func (o *joinOptions) ports(c *changing) (int, error) {
 	if o.basePort != 0 {
-		return o.basePort, nil
+		return o.basePort, o.checkPorts(c, "")
 	}
 	first := testnet.DefaultBasePort
 	for i := range c.membership.Members {
@@ -290,6 +300,28 @@ func (o *joinOptions) ports(c *changing) (int, error) {
 	return 0, errors.New("no two free ports were found: choose some with --base-port")
 }
 
+// checkPorts makes sure that nobody has the ports of --base-port, but for a member that is to leave first.
+func (o *joinOptions) checkPorts(c *changing, leaving string) error {
+	if o.basePort == 0 {
+		return nil
+	}
+	address := net.JoinHostPort(o.address, strconv.Itoa(o.basePort+1))
+	for i := range c.membership.Members {
+		if taken := &c.membership.Members[i]; taken.Address == address && taken.Name != leaving {
+			return fmt.Errorf("member %s has the address %s already: choose another --base-port or --address, or let it leave first", taken.Name, address)
+		}
+	}
+	if !isLoopback(o.address) {
+		return nil // the home may be for another machine
+	}
+	for _, port := range []int{o.basePort, o.basePort + 1} {
+		if !isFree(port) {
+			return fmt.Errorf("port %d is in use on this machine: choose another --base-port, or leave it out", port)
+		}
+	}
+	return nil
+}
+
 func isFree(port int) bool {
 	listener, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 	if err != nil {
@@ -299,9 +331,13 @@ func isFree(port int) bool {
 }
 
 func (r *joinReport) text(dir string, c *changing) string {
-	text := fmt.Sprintf("%s is member %d of chain %s, let in by block %d: there are %s now\n", r.Name, r.Index, r.Chain, r.Height, plural(r.Members, "member"))
+	text := fmt.Sprintf("%s is member %d of chain %s, let in by block %d: %s now\n", r.Name, r.Index, r.Chain, r.Height, thereAre(r.Members))
 	if r.AlreadyMember {
-		text = fmt.Sprintf("%s is member %d of chain %s already, since block %d: there are %s\n", r.Name, r.Index, r.Chain, r.Height, plural(r.Members, "member"))
+		since := "the genesis"
+		if r.Height > 0 {
+			since = fmt.Sprintf("block %d", r.Height)
+		}
+		text = fmt.Sprintf("%s is member %d of chain %s already, since %s: %s\n", r.Name, r.Index, r.Chain, since, thereAre(r.Members))
 	}
 	text += fmt.Sprintf("  home     %s\n  API      %s\n  address  %s\n  genesis  %s\n", dir, r.API, r.Address, r.Genesis)
 	if r.SnapshotHeight > 0 {
@@ -315,4 +351,12 @@ func (r *joinReport) text(dir string, c *changing) string {
 		text += fmt.Sprintf("The ledger waits for it: it takes %d of the %d members to order transactions, and %d run.\n", need, r.Members, c.running())
 	}
 	return text
+}
+
+// thereAre says how many members there are.
+func thereAre(members int) string {
+	if members == 1 {
+		return "there is 1 member"
+	}
+	return fmt.Sprintf("there are %d members", members)
 }

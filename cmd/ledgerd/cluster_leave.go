@@ -46,9 +46,17 @@ leave, and a node is kept whose leaving would leave too few running: say --force
 if you know better than the asked node.`,
 		Example: `  ledgerd cluster leave --name node-1 --via http://127.0.0.1:26600 --operator net/operator.key
   ledgerd cluster leave --home net/node-1 --via http://127.0.0.1:26600 --operator net/operator.key`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, arguments []string) error {
+			if len(arguments) > 1 {
+				return usagef("one node leaves at a time, and %d are named", len(arguments))
+			}
+			return nil
+		},
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if len(arguments) == 1 && o.name == "" {
+			if len(arguments) == 1 {
+				if o.name != "" && o.name != arguments[0] {
+					return usagef("one node leaves at a time, and both %s and %s are named", o.name, printable(arguments[0], 0))
+				}
 				o.name = arguments[0]
 			}
 			if (o.name == "") == (o.home == "") {
@@ -136,9 +144,9 @@ func (c *changing) leave(ctx context.Context, who leaver) (*leaveReport, error) 
 }
 
 func (r *leaveReport) write(out io.Writer) error {
-	text := fmt.Sprintf("%s, member %d, left in block %d: there are %s now\n", r.Name, r.Index, r.Height, plural(r.Members, "member"))
+	text := fmt.Sprintf("%s, member %d, left in block %d: %s now\n", r.Name, r.Index, r.Height, thereAre(r.Members))
 	if r.AlreadyLeft {
-		text = fmt.Sprintf("%s, member %d, left already, in block %d: there are %s\n", r.Name, r.Index, r.Height, plural(r.Members, "member"))
+		text = fmt.Sprintf("%s, member %d, left already, in block %d: %s\n", r.Name, r.Index, r.Height, thereAre(r.Members))
 	}
 	if !r.Durable {
 		text += "It is not durable yet: see ledgerd cluster status.\n"
@@ -169,7 +177,12 @@ one's name, but never its home. When the command is interrupted, the same
 command goes on where it was.`,
 		Example: `  ledgerd cluster replace node-1 --home net/node-4 --via http://127.0.0.1:26600 --operator net/operator.key
   ledgerd start --home net/node-4`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, arguments []string) error {
+			if len(arguments) != 1 {
+				return usagef("say which one node is to be replaced, for example ledgerd cluster replace node-1 --home NEW")
+			}
+			return nil
+		},
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if err := o.check(); err != nil {
 				return err
@@ -216,6 +229,12 @@ func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*re
 	}
 	if _, taken := c.membership.ByName(o.name); taken && old != o.name && at == nil {
 		return nil, fmt.Errorf("the ledger has a member %s already: choose another --name", o.name)
+	}
+	if at == nil {
+		// Else OLD would leave, and nobody could join in its place.
+		if err := o.checkPorts(c, old); err != nil {
+			return nil, err
+		}
 	}
 	left, err := c.leave(ctx, who)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,7 +93,16 @@ func TestClusterJoinAndLeave(t *testing.T) {
 		t.Error(text)
 	}
 	// What has not been started is no majority with what is.
-	s.must(s.via("join --home %d/first"))
+	s.must(s.via("join --home %d/first --address 10.0.0.5 --base-port 31000"))
+	if result := s.run(s.via("join --home %d/second --address 10.0.0.5 --base-port 31000")); result.status != exitFailure || !strings.Contains(result.errs, "member first has the address 10.0.0.5:31001 already") {
+		t.Errorf("an address that is taken: %+v", result)
+	}
+	if result := s.run(s.via("join --home %d/second")); result.status != exitFailure || !strings.Contains(result.errs, "the ledger would stop") {
+		t.Errorf("too many that do not run: %+v", result)
+	}
+	if _, err := os.Stat(filepath.Join(s.folder, "second")); err == nil {
+		t.Error("a refused join left a home")
+	}
 	if result := s.run(s.via("leave --name node-1")); result.status != exitFailure || !strings.Contains(result.errs, "--force") {
 		t.Errorf("too few would be left: %+v", result)
 	}
@@ -192,6 +202,12 @@ func TestClusterMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := s.doors[0].URL
+	busy, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	_, port, _ := net.SplitHostPort(busy.Addr().String())
 	for _, test := range []struct {
 		line   string
 		status int
@@ -202,6 +218,13 @@ func TestClusterMistakes(t *testing.T) {
 		{s.via("join --home %d/a --name a/b"), exitUsage, "--name"},
 		{s.via("join --home %d/a --base-port 65535"), exitUsage, "--base-port"},
 		{s.via("join --home %d/a --address 0.0.0.0"), exitUsage, "--address"},
+		{s.via("join --home %d/a --address 10.0.0.5:99"), exitUsage, "without a port"},
+		{s.via("join %d/a"), exitUsage, "with --home, for example"},
+		{s.via("join --home %d/a --base-port " + port), exitFailure, "port " + port + " is in use"},
+		{s.via("replace node-0 --home %d/a --base-port " + port), exitFailure, "port " + port + " is in use"},
+		{s.via("replace --home %d/a"), exitUsage, "which one node"},
+		{s.via("leave node-0 node-1"), exitUsage, "one node leaves at a time"},
+		{s.via("leave node-0 --name node-1"), exitUsage, "one node leaves at a time"},
 		{s.via("join --home %d/a --genesis abc"), exitUsage, "64 hex digits"},
 		{s.via("join --home %d/a --genesis " + ledger.Hash{1}.String()), exitFailure, "ask a node of the right chain"},
 		{"cluster join --home %d/a --via " + url + " --operator %d/other.key", exitFailure, "no operator's key"},
