@@ -1,0 +1,301 @@
+//go:build linux
+
+// Command verbsguest is what scripts/verbs-test does: it boots a guest that has a Soft-RoCE device, real RDMA verbs in software, and runs there what needs one.
+//
+//	verbsguest [-v] [-counts FILE] [STEP...]
+//
+//	kernel.go     Debian's kernel and its modules: fetched once, kept with their checksums, never installed
+//	archive.go    the guest's files as an initial RAM disk
+//	libraries.go  the shared libraries that a program of this machine needs
+//	machine.go    the guest, in QEMU, by software emulation
+//	init/         its first process
+//	agenda/       what that is told, and answers
+//
+// The guest runs programs of this machine, with libraries of this machine, under Debian's kernel. Its files live in memory, it has no network but its own, and nothing of it is left.
+// The exit status is 0 if all went well, that of the first program that failed, or 1.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/scripts/verbsguest/agenda"
+)
+
+const (
+	deviceName    = "rxe0"
+	deviceAddress = "10.77.0.1/24"
+	programFolder = "/programs"
+	programName   = "ledgerd"
+	// outputShown is how much of the end of a failed program's output is shown, in bytes.
+	outputShown = 32 << 10
+)
+
+// environment is that of all programs in the guest.
+var environment = []string{
+	"PATH=" + programFolder, "HOME=/tmp", "TMPDIR=/tmp", "GOTRACEBACK=all", "NO_COLOR=1", "TERM=dumb",
+	"LEDGERD_VERBS_DEVICE=" + deviceName, "LEDGERD_TEST_FABRIC=verbs", "LEDGERD_TEST_PROGRAM=" + programFolder + "/" + programName,
+}
+
+// step is one program in the guest.
+type step struct {
+	name, what string
+	// tests is the package whose tests are the program, which runs in that package's folder; without one the program is ledgerd.
+	tests     string
+	arguments []string
+	// files of the source tree that the program reads.
+	files []string
+	// seconds bound its time, on a machine that has other things to do too.
+	seconds int
+}
+
+var steps = []step{
+	{name: "devices", what: "ledgerd finds the device", arguments: []string{"--version"}, seconds: 30},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	status, err := run(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "verbs-test:", err)
+	}
+	os.Exit(status)
+}
+
+// run does it all and gives the exit status.
+func run(ctx context.Context) (int, error) {
+	verbose := flag.Bool("v", false, "show what the programs write")
+	counts := flag.String("counts", "", "file to which a line for each test is appended")
+	flag.Parse()
+	chosen, err := choose(flag.Args())
+	if err != nil {
+		return 2, err
+	}
+	if runtime.GOARCH != "amd64" {
+		return 1, fmt.Errorf("the guest is an amd64 machine and runs the programs of this one, which is %s", runtime.GOARCH)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return 1, err
+	}
+	cache = filepath.Join(cache, "ledgerd", "verbs-test")
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return 1, err
+	}
+	folder, err := os.MkdirTemp("", "ledgerd-verbs-")
+	if err != nil {
+		return 1, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }() // the system's folder of temporary files is swept anyway
+
+	clock := time.Now()
+	tell := func(what string) {
+		fmt.Printf("%6.1f s  %s\n", time.Since(clock).Seconds(), what)
+		clock = time.Now()
+	}
+	k, fetched, err := prepareKernel(ctx, cache)
+	if err != nil {
+		return 1, fmt.Errorf("the guest's kernel: %w", err)
+	}
+	how := "kept in " + cache
+	if fetched {
+		how = "fetched, kept in " + cache
+	}
+	tell("kernel " + k.version + ", " + how)
+	if err := buildAll(ctx, folder, chosen); err != nil {
+		return 1, err
+	}
+	tell("programs built")
+	disk := filepath.Join(folder, "disk")
+	if err := writeDisk(disk, folder, k, chosen); err != nil {
+		return 1, fmt.Errorf("the guest's files: %w", err)
+	}
+	tell("the guest's files put together")
+
+	ended := map[string]agenda.Report{}
+	m := machine{kernel: k.image, disk: disk, folder: folder}
+	if *verbose {
+		m.show = os.Stdout
+	}
+	err = m.run(ctx, func(r agenda.Report) {
+		switch r.Event {
+		case agenda.EventReady:
+			tell("the guest is up, with " + deviceName + " at " + deviceAddress)
+		case agenda.EventEnded:
+			ended[r.Program] = r
+			result := "ok"
+			if r.Status != 0 {
+				result = fmt.Sprintf("FAILED: %s", r.Reason)
+			}
+			tell(fmt.Sprintf("%s: %s: %s", r.Program, describe(r.Program), result))
+		}
+	})
+	status := 0
+	for _, s := range chosen {
+		r, reported := ended[s.name]
+		if !reported || r.Status != 0 {
+			if status = r.Status; status == 0 {
+				status = 1
+			}
+			output := m.output(s.name)
+			fmt.Printf("\n--- the end of what %s wrote\n%s\n", s.name, output[max(0, len(output)-outputShown):])
+			break
+		}
+	}
+	if err != nil {
+		return max(status, 1), err
+	}
+	if *counts != "" {
+		err = appendCounts(*counts, &m, chosen)
+	}
+	if err != nil {
+		return max(status, 1), err
+	}
+	return status, nil
+}
+
+// choose takes the steps that are named; all, if none is.
+func choose(names []string) ([]step, error) {
+	if len(names) == 0 {
+		return steps, nil
+	}
+	var chosen []step
+	for _, name := range names {
+		at := slices.IndexFunc(steps, func(s step) bool { return s.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("there is no step %q; the steps are %s", name, strings.Join(stepNames(), ", "))
+		}
+		chosen = append(chosen, steps[at])
+	}
+	return chosen, nil
+}
+
+func stepNames() []string {
+	var names []string
+	for _, s := range steps {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+func describe(name string) string {
+	return steps[slices.IndexFunc(steps, func(s step) bool { return s.name == name })].what
+}
+
+// goOptions are those of every build: with cgo and verbs, and without what only a debugger reads.
+var goOptions = []string{"-tags", "verbs", "-ldflags", "-s -w"}
+
+// buildAll builds ledgerd, the guest's first process, and the steps' programs.
+func buildAll(ctx context.Context, folder string, chosen []step) error {
+	build := func(cgo, output, source string, how ...string) error {
+		arguments := append(slices.Concat(how, goOptions), "-o", filepath.Join(folder, output), source)
+		command := exec.CommandContext(ctx, "go", arguments...)
+		command.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
+		if said, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %w\n%s", strings.Join(arguments, " "), err, said)
+		}
+		return nil
+	}
+	if err := build("0", "init", "./scripts/verbsguest/init", "build"); err != nil {
+		return err
+	}
+	if err := build("1", programName, "./cmd/ledgerd", "build"); err != nil {
+		return err
+	}
+	for _, s := range chosen {
+		if s.tests == "" {
+			continue
+		}
+		if err := build("1", s.name, s.tests, "test", "-c"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeDisk puts the guest's files together.
+func writeDisk(to, folder string, k kernel, chosen []step) (err error) {
+	file, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	a := newArchive(file)
+	todo := agenda.Agenda{Device: deviceName, Address: deviceAddress, Environment: environment}
+	for _, module := range k.modules {
+		inside := "/modules/" + filepath.Base(module)
+		a.copy(inside, module, 0o644)
+		todo.Modules = append(todo.Modules, inside)
+	}
+	a.copy("/init", filepath.Join(folder, "init"), 0o755)
+	providers, err := rxeProvider()
+	if err != nil {
+		return err
+	}
+	programs := []string{filepath.Join(folder, programName)}
+	a.copy(path.Join(programFolder, programName), programs[0], 0o755)
+	for _, s := range chosen {
+		program := agenda.Program{Name: s.name, Path: path.Join(programFolder, programName), Arguments: s.arguments, Folder: path.Join("/", s.tests), Seconds: s.seconds}
+		if s.tests != "" {
+			built := filepath.Join(folder, s.name)
+			program.Path = path.Join(programFolder, s.name)
+			a.copy(program.Path, built, 0o755)
+			programs = append(programs, built)
+		}
+		a.folder(program.Folder)
+		for _, name := range s.files {
+			a.copy(path.Join("/", name), name, 0o644)
+		}
+		todo.Programs = append(todo.Programs, program)
+	}
+	libraries, err := librariesOf(append(programs, providers...))
+	if err != nil {
+		return err
+	}
+	for _, library := range append(libraries, providers...) {
+		a.copy(library, library, 0o755)
+	}
+	a.write("/etc/libibverbs.d/rxe.driver", []byte("driver rxe\n"))
+	a.write("/etc/passwd", []byte("root:x:0:0:root:/tmp:/none\n"))
+	a.write("/etc/group", []byte("root:x:0:\n"))
+	a.write("/etc/hosts", []byte("127.0.0.1 localhost\n"))
+	a.write("/etc/nsswitch.conf", []byte("hosts: files\n"))
+	return a.finish(todo)
+}
+
+// verdict is a line in which a test's program says how a test ended.
+var verdict = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): (\S+)`)
+
+// appendCounts adds a line for each test that ran in the guest, and for each program that has no tests.
+func appendCounts(to string, m *machine, chosen []step) (err error) {
+	var lines bytes.Buffer
+	names := map[string]string{"PASS": "pass", "FAIL": "fail", "SKIP": "skip"}
+	for _, s := range chosen {
+		for _, found := range verdict.FindAllSubmatch(m.output(s.name), -1) {
+			fmt.Fprintf(&lines, "%s verbs/%s %s\n", names[string(found[1])], s.name, found[2])
+		}
+	}
+	file, err := os.OpenFile(to, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	_, err = io.Copy(file, &lines)
+	return err
+}
