@@ -155,14 +155,21 @@ func (c *changing) running(but ...ledger.MemberIndex) (count int) {
 	return count
 }
 
-// errTooFew says that the members that would be left running are no majority.
-var errTooFew = errors.New("the ledger would stop")
+// errTooFew says that the members that would be left running are no majority, errStands that those that run are none now.
+var (
+	errTooFew = errors.New("the ledger would stop")
+	errStands = errors.New("the ledger stands still")
+)
 
 // checkMajority refuses a change after which fewer members run than it takes, unless it is forced.
 func (c *changing) checkMajority(members, running int) error {
 	need := members/2 + 1
 	if running >= need || c.force {
 		return nil
+	}
+	if runs, takes := c.running(), c.membership.Majority(); runs < takes {
+		return fmt.Errorf("%w: of its %s, %d run as far as %s knows, and it takes %d to change anything; start those that are away first (see ledgerd cluster status)",
+			errStands, plural(len(c.membership.Members), "member"), runs, c.nodes.Current(), takes)
 	}
 	return fmt.Errorf("%w: of the %s that there would be, %d would run as far as %s knows, and it takes %d; start those that are away first (see ledgerd cluster status), or say --force",
 		errTooFew, plural(members, "member"), running, c.nodes.Current(), need)

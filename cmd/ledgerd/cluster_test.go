@@ -107,6 +107,9 @@ func TestClusterJoinAndLeave(t *testing.T) {
 		t.Errorf("too few would be left: %+v", result)
 	}
 	s.must(s.via("leave --name node-1 --force"))
+	if result := s.run(s.via("join --home %d/third")); result.status != exitFailure || !strings.Contains(result.errs, "stands still") {
+		t.Errorf("one of two runs: %+v", result)
+	}
 }
 
 func TestClusterReplace(t *testing.T) {
