@@ -60,6 +60,7 @@ type Host struct {
 	gater  *gater
 	peers  *peers.Tracker
 
+	regions    *regions        // one-sided memory: this host's, and its ways to that of others
 	goroutines sync.WaitGroup  // lanes and inbound streams
 	leaving    chan struct{}   // closed when inbound streams are to say goodbye
 	alive      context.Context // ends when the host is dead
@@ -142,10 +143,12 @@ func New(options Options) (*Host, error) {
 		newest:      make(map[rdmanet.PeerID]rdmanet.Incarnation),
 		closeDone:   make(chan struct{}),
 	}
+	h.regions = newRegions(h)
 	h.peers = peers.New(h.restarted)
 	h.replaceMembers(members)
 	h.swarm.Notify(&network.NotifyBundle{ConnectedF: h.connected})
 	node.SetStreamHandler(protocolID, h.serve)
+	node.SetStreamHandler(regionProtocolID, h.serveRegions)
 	return h, nil
 }
 
@@ -258,6 +261,7 @@ func (h *Host) replaceMembers(set memberSet) {
 // expel ends everything to and from a peer that is no member any more.
 func (h *Host) expel(id peer.ID) {
 	name := rdmanet.PeerID(id.String())
+	h.regions.expel(name)
 	h.mu.Lock()
 	for key, l := range h.lanes {
 		if key.peer == name {
@@ -348,6 +352,7 @@ func (h *Host) retireLocked(l *lane) {
 
 // restarted is the tracker's hook: everything to and from older incarnations of the peer ends.
 func (h *Host) restarted(peer rdmanet.Peer) {
+	defer h.regions.restarted(peer)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.newest[peer.ID] = peer.Incarnation
@@ -366,6 +371,7 @@ func (h *Host) restarted(peer rdmanet.Peer) {
 // connected spares lanes that wait to connect the rest of their pause.
 func (h *Host) connected(_ network.Network, conn network.Conn) {
 	from := rdmanet.PeerID(conn.RemotePeer().String())
+	h.regions.connected(from)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for key, l := range h.lanes {
@@ -422,6 +428,7 @@ func (h *Host) shutDown(ctx context.Context) error {
 	for _, s := range streams {
 		s.stop()
 	}
+	h.regions.close()
 	h.die()
 	if closeErr := h.libp2p.Close(); err == nil && closeErr != nil {
 		err = fmt.Errorf("host %s: %w", h.id, closeErr)

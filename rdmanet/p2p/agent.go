@@ -1,0 +1,360 @@
+package p2p
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/segment"
+)
+
+const (
+	// attachmentsMax bounds the attachments of one stream.
+	attachmentsMax = 1024
+	// regionBufferBytes is the size of the buffers that region streams are read and written through.
+	regionBufferBytes = messageBytesMax
+)
+
+// agent serves one peer's region stream: it performs requests in their order and answers each. What it holds for a peer is bounded by
+// two buffers, one piece and attachmentsMax; it waits for the network only while it holds no admission.
+type agent struct {
+	host    *Host
+	stream  network.Stream
+	from    rdmanet.Peer
+	opening uint64
+	ended   chan struct{} // closed when nothing of the stream lands any more
+
+	mu      sync.Mutex
+	stopped bool
+
+	reader   *bufio.Reader
+	writer   *bufio.Writer
+	accesses map[uint32]access
+	piece    []byte   // what is longer than the reader's buffer, and what is read
+	same     response // requests that came to the same end, not yet written
+	scratch  [responseSize + attachedSize]byte
+}
+
+// access is the owner's side of an attachment.
+type access struct {
+	region    *segment.Region
+	admission *segment.Admission
+}
+
+// stop ends the stream from outside, without waiting.
+func (a *agent) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.stopped = true
+	unblock(a.stream)
+}
+
+// begin takes the handshake's deadline back, which must not undo what stop did.
+func (a *agent) begin() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stopped {
+		return errSuperseded
+	}
+	return a.stream.SetDeadline(time.Time{})
+}
+
+// serveRegions is libp2p's handler of region streams.
+func (h *Host) serveRegions(stream network.Stream) {
+	r := h.regions
+	a := &agent{
+		host:     h,
+		stream:   stream,
+		from:     rdmanet.Peer{ID: rdmanet.PeerID(stream.Conn().RemotePeer().String())},
+		ended:    make(chan struct{}),
+		accesses: make(map[uint32]access),
+	}
+	r.mu.Lock()
+	if r.closed.Load() || !h.gater.isMember(stream.Conn().RemotePeer()) {
+		r.mu.Unlock()
+		stream.Reset()
+		return
+	}
+	r.goroutines.Add(1)
+	r.mu.Unlock()
+	defer r.goroutines.Done()
+	err := a.run()
+	for _, served := range a.accesses {
+		served.admission.End(rdmanet.ErrClosed)
+	}
+	close(a.ended)
+	stream.Reset()
+	r.mu.Lock()
+	if r.agents[a.from.ID] == a {
+		delete(r.agents, a.from.ID)
+	}
+	r.mu.Unlock()
+	switch {
+	case errors.Is(err, errRegionProtocol):
+		h.log.Warn("region stream dropped", "peer", a.from.String(), "error", err)
+	case err != nil && !errors.Is(err, io.EOF):
+		h.log.Debug("region stream ended", "peer", a.from.String(), "error", err)
+	}
+}
+
+func (a *agent) run() error {
+	h := a.host
+	if err := a.stream.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return err
+	}
+	greeting, err := readRegionHello(a.stream)
+	if err != nil {
+		return err
+	}
+	a.from.Incarnation, a.opening = greeting.sender, greeting.opening
+	if greeting.receiver != 0 && greeting.receiver != h.incarnation {
+		return a.refuse(statusRestarted)
+	}
+	if err := h.peers.Up(a.from); err != nil {
+		return errors.Join(err, a.refuse(statusStale))
+	}
+	defer h.peers.Down(a.from)
+	if word := a.claim(); word != statusWelcome {
+		return a.refuse(word)
+	}
+	if _, err := a.stream.Write(regionAnswer{status: statusWelcome, incarnation: h.incarnation}.append(nil)); err != nil {
+		return fmt.Errorf("region answer: %w", err)
+	}
+	return a.serve()
+}
+
+// refuse answers a hello with anything but a welcome, and waits for the peer to have read it.
+func (a *agent) refuse(word status) error {
+	if _, err := a.stream.Write(regionAnswer{status: word, incarnation: a.host.incarnation}.append(nil)); err != nil {
+		return fmt.Errorf("region answer: %w", err)
+	}
+	var one [1]byte
+	_, _ = a.stream.Read(one[:]) // the peer resets the stream, or the deadline ends the wait
+	return fmt.Errorf("refused: %s", word)
+}
+
+// claim makes this the peer's agent, once nothing that came over its earlier stream lands any more.
+func (a *agent) claim() status {
+	r := a.host.regions
+	r.mu.Lock()
+	a.host.mu.Lock()
+	newest := a.host.newest[a.from.ID]
+	a.host.mu.Unlock()
+	before := r.agents[a.from.ID]
+	switch {
+	case r.closed.Load():
+		r.mu.Unlock()
+		return statusClosing
+	case a.from.Incarnation < newest, !a.host.gater.isMember(a.stream.Conn().RemotePeer()),
+		before != nil && a.from.Incarnation < before.from.Incarnation,
+		before != nil && a.from.Incarnation == before.from.Incarnation && a.opening <= before.opening:
+		r.mu.Unlock()
+		return statusStale
+	}
+	r.agents[a.from.ID] = a
+	r.mu.Unlock()
+	if before != nil {
+		before.stop()
+		<-before.ended
+	}
+	return statusWelcome
+}
+
+// serve performs requests until the stream breaks.
+func (a *agent) serve() error {
+	a.reader, a.writer = bufio.NewReaderSize(a.stream, regionBufferBytes), bufio.NewWriterSize(a.stream, regionBufferBytes)
+	if err := a.begin(); err != nil {
+		return err
+	}
+	for {
+		header, err := a.peek(requestSize)
+		if err != nil {
+			return err
+		}
+		wanted, err := parseRequest(header)
+		if err != nil {
+			return err
+		}
+		if _, err := a.reader.Discard(requestSize); err != nil {
+			return err
+		}
+		if err := a.perform(wanted); err != nil {
+			return err
+		}
+	}
+}
+
+// peek gives the next bytes of the stream, at most a buffer of them, still in the buffer. What was answered goes out before it waits.
+func (a *agent) peek(n int) ([]byte, error) {
+	if a.reader.Buffered() < n {
+		if err := a.flush(); err != nil {
+			return nil, err
+		}
+	}
+	return a.reader.Peek(n)
+}
+
+func (a *agent) perform(wanted request) error {
+	switch wanted.kind {
+	case requestWrite:
+		return a.write(wanted)
+	case requestRead:
+		return a.read(wanted)
+	case requestAttach:
+		return a.attach(wanted)
+	default:
+		served, ok := a.accesses[wanted.attachment]
+		if !ok {
+			return fmt.Errorf("%w: attachment %d does not exist", errRegionProtocol, wanted.attachment)
+		}
+		served.admission.End(rdmanet.ErrClosed)
+		delete(a.accesses, wanted.attachment)
+		return nil
+	}
+}
+
+func (a *agent) write(wanted request) error {
+	served, ok := a.accesses[wanted.attachment]
+	if !ok {
+		return fmt.Errorf("%w: attachment %d does not exist", errRegionProtocol, wanted.attachment)
+	}
+	length := int(wanted.length)
+	var bytes []byte
+	var err error
+	inBuffer := length <= regionBufferBytes
+	if inBuffer {
+		bytes, err = a.peek(length)
+	} else {
+		bytes, err = a.fetch(length)
+	}
+	if err != nil {
+		return unexpected(err)
+	}
+	word, err := outcomeOf(served.region.Write(served.admission, int(wanted.offset), bytes, wanted.ring))
+	if err != nil {
+		return err
+	}
+	if inBuffer {
+		if _, err := a.reader.Discard(length); err != nil {
+			return err
+		}
+	}
+	return a.answer(word)
+}
+
+// fetch reads what is too long for the reader's buffer.
+func (a *agent) fetch(length int) ([]byte, error) {
+	if err := a.flush(); err != nil {
+		return nil, err
+	}
+	piece := a.room(length)
+	_, err := io.ReadFull(a.reader, piece)
+	return piece, err
+}
+
+// room gives the piece's buffer, at that length.
+func (a *agent) room(length int) []byte {
+	if cap(a.piece) < length {
+		a.piece = make([]byte, max(length, 4<<10))
+	}
+	return a.piece[:length]
+}
+
+func (a *agent) read(wanted request) error {
+	served, ok := a.accesses[wanted.attachment]
+	if !ok {
+		return fmt.Errorf("%w: attachment %d does not exist", errRegionProtocol, wanted.attachment)
+	}
+	bytes := a.room(int(wanted.length))
+	word, err := outcomeOf(served.region.Read(served.admission, int(wanted.offset), bytes))
+	if err != nil {
+		return err
+	}
+	if word != outcomeDone || len(bytes) == 0 {
+		return a.answer(word)
+	}
+	return a.answerWith(bytes)
+}
+
+func (a *agent) attach(wanted request) error {
+	name, err := a.peek(int(wanted.length))
+	if err != nil {
+		return unexpected(err)
+	}
+	region := a.host.regions.find(string(name))
+	if _, err := a.reader.Discard(len(name)); err != nil {
+		return err
+	}
+	switch _, taken := a.accesses[wanted.attachment]; {
+	case taken:
+		return fmt.Errorf("%w: attachment %d exists", errRegionProtocol, wanted.attachment)
+	case len(a.accesses) == attachmentsMax:
+		return fmt.Errorf("%w: more than %d attachments", errRegionProtocol, attachmentsMax)
+	case region == nil:
+		return a.answer(outcomeNoRegion)
+	}
+	admission, err := region.Admit(a.from)
+	word, err := outcomeOf(err)
+	if err != nil {
+		return err
+	}
+	if word != outcomeDone {
+		return a.answer(word)
+	}
+	a.accesses[wanted.attachment] = access{region, admission}
+	return a.answerWith(attached{size: uint32(region.Size()), permission: admission.Permission()}.append(a.scratch[responseSize:responseSize]))
+}
+
+// answer tells how a request ended, together with those that ended the same way.
+func (a *agent) answer(word outcome) error {
+	if a.same.count > 0 && (a.same.outcome != word || a.same.count == responsesMax) {
+		if err := a.put(a.same); err != nil {
+			return err
+		}
+		a.same.count = 0
+	}
+	a.same.outcome = word
+	a.same.count++
+	return nil
+}
+
+// answerWith answers a request that came to a good end with bytes.
+func (a *agent) answerWith(bytes []byte) error {
+	if err := a.settle(); err != nil {
+		return err
+	}
+	if err := a.put(response{outcome: outcomeDone, count: 1, length: uint32(len(bytes))}); err != nil {
+		return err
+	}
+	_, err := a.writer.Write(bytes)
+	return err
+}
+
+// settle writes the answers that wait for more of their kind.
+func (a *agent) settle() error {
+	if a.same.count == 0 {
+		return nil
+	}
+	err := a.put(a.same)
+	a.same.count = 0
+	return err
+}
+
+func (a *agent) put(r response) error {
+	_, err := a.writer.Write(r.append(a.scratch[:0]))
+	return err
+}
+
+// flush sends what was answered.
+func (a *agent) flush() error {
+	if err := a.settle(); err != nil {
+		return err
+	}
+	return a.writer.Flush()
+}

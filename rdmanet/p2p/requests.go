@@ -1,0 +1,383 @@
+package p2p
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// entry is an operation or an attach under way on a link. Entries complete in their order.
+type entry struct {
+	kind   requestKind // 0: an operation on an attachment that was over, which no response comes to
+	pieces int         // responses still to come
+	posted time.Time
+	err    error
+	// Of operations:
+	queue *queue
+	to    *attachment
+	tag   uint64
+	into  []byte // what a read has still to fill
+	// Of attaches:
+	asked *attachRequest
+}
+
+// entryRing is a queue of entries that grows with need; what bounds it are the queues' depths.
+type entryRing struct {
+	ring        []entry // of a power of two
+	first, next uint64
+}
+
+func (r *entryRing) len() int { return int(r.next - r.first) }
+
+// at gives the i-th entry, valid until the next push.
+func (r *entryRing) at(i int) *entry { return &r.ring[(r.first+uint64(i))&uint64(len(r.ring)-1)] }
+
+// push gives a new last entry to be filled in.
+func (r *entryRing) push() *entry {
+	if r.len() == len(r.ring) {
+		larger := make([]entry, max(64, 2*len(r.ring)))
+		for i := range r.len() {
+			larger[(r.first+uint64(i))&uint64(len(larger)-1)] = *r.at(i)
+		}
+		r.ring = larger
+	}
+	r.next++
+	return r.at(r.len() - 1)
+}
+
+func (r *entryRing) pop() {
+	*r.at(0) = entry{}
+	r.first++
+}
+
+// requestBuffer is what the writer has still to send: headers and short writes one behind the other, and between them long writes, which stay where they are.
+type requestBuffer struct {
+	bytes []byte
+	long  []longWrite
+}
+
+// longWrite is a write's bytes, which belong behind the first at bytes of the buffer.
+type longWrite struct {
+	at    int
+	bytes []byte
+}
+
+func (b *requestBuffer) empty() bool { return len(b.bytes) == 0 }
+
+func (b *requestBuffer) reset() {
+	clear(b.long)
+	b.bytes, b.long = b.bytes[:0], b.long[:0]
+}
+
+func (b *requestBuffer) add(header request, bytes []byte) {
+	b.bytes = header.append(b.bytes)
+	if len(bytes) <= rdmanet.InlineMax {
+		b.bytes = append(b.bytes, bytes...)
+	} else {
+		b.long = append(b.long, longWrite{len(b.bytes), bytes})
+	}
+}
+
+func (b *requestBuffer) writeTo(w *bufio.Writer) error {
+	sent := 0
+	for _, long := range b.long {
+		if _, err := w.Write(b.bytes[sent:long.at]); err != nil {
+			return err
+		}
+		if _, err := w.Write(long.bytes); err != nil {
+			return err
+		}
+		sent = long.at
+	}
+	if _, err := w.Write(b.bytes[sent:]); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// completionBatch gathers completions of one queue, to be put there at once.
+type completionBatch struct {
+	queue       *queue
+	completions []rdmanet.Completion
+}
+
+// completionBatchMax is how many completions are put at once.
+const completionBatchMax = 64
+
+func (b *completionBatch) add(q *queue, completion rdmanet.Completion) {
+	if b.queue != q || len(b.completions) == completionBatchMax {
+		b.deliver()
+	}
+	b.queue = q
+	b.completions = append(b.completions, completion)
+}
+
+func (b *completionBatch) deliver() {
+	if len(b.completions) > 0 {
+		b.queue.completions.Complete(b.completions...)
+		clear(b.completions)
+		b.completions = b.completions[:0]
+	}
+	b.queue = nil
+}
+
+// post takes those of the operations that go over this link, all at once.
+func (l *link) post(q *queue, operations []rdmanet.Operation, now time.Time) {
+	l.mu.Lock()
+	for i := range operations {
+		if linkOf(&operations[i]) == l {
+			l.add(q, &operations[i], now)
+		}
+	}
+	l.batch.deliver()
+	up := l.up
+	l.mu.Unlock()
+	if up {
+		notify(l.work)
+	} else {
+		notify(l.rush)
+	}
+}
+
+// add takes an operation.
+func (l *link) add(q *queue, operation *rdmanet.Operation, now time.Time) {
+	to := operation.To.(*attachment)
+	if err := to.errLocked(); err != nil {
+		if l.entries.len() == 0 {
+			l.batch.add(q, rdmanet.Completion{Tag: operation.Tag, Peer: l.name, Err: err})
+		} else {
+			*l.entries.push() = entry{posted: now, err: err, queue: q, to: to, tag: operation.Tag}
+		}
+		return
+	}
+	e := l.entries.push()
+	*e = entry{kind: requestWrite, posted: now, queue: q, to: to, tag: operation.Tag, pieces: pieces(len(operation.Bytes))}
+	if operation.Kind == rdmanet.OperationRead {
+		e.kind, e.into = requestRead, operation.Bytes
+	}
+	if !l.up {
+		return // the attachment is about to end
+	}
+	header := request{kind: e.kind, attachment: to.number, offset: uint32(operation.Offset)}
+	bytes := operation.Bytes
+	for left := e.pieces; left > 0; left-- {
+		piece := bytes[:min(len(bytes), pieceMax)]
+		bytes = bytes[len(piece):]
+		header.length = uint32(len(piece))
+		if e.kind == requestWrite {
+			header.ring = operation.Ring && left == 1
+			l.requests.add(header, piece)
+		} else {
+			l.requests.add(header, nil)
+		}
+		header.offset += header.length
+	}
+}
+
+// pieces is how many requests an operation of that many bytes takes.
+func pieces(length int) int { return max(1, (length+pieceMax-1)/pieceMax) }
+
+// ask sends an attach. The caller holds the lock, and the link is up.
+func (l *link) ask(asked *attachRequest) {
+	l.numbers++
+	asked.number = l.numbers
+	l.asking++
+	*l.entries.push() = entry{kind: requestAttach, pieces: 1, posted: time.Now(), asked: asked}
+	l.requests.add(request{kind: requestAttach, attachment: asked.number, length: uint32(len(asked.name))}, []byte(asked.name))
+	notify(l.work)
+}
+
+// detach forgets an attachment, here and at the owner. Again it does nothing. The caller holds the lock.
+func (l *link) detach(a *attachment) {
+	if l.attachments[a.number] != a {
+		return
+	}
+	delete(l.attachments, a.number)
+	if l.up {
+		l.requests.add(request{kind: requestDetach, attachment: a.number}, nil)
+		notify(l.work)
+	}
+}
+
+// writeRequests sends what is there until the stream breaks.
+func (l *link) writeRequests(stream io.Writer, ended <-chan struct{}) {
+	writer := bufio.NewWriterSize(stream, regionBufferBytes)
+	var sending requestBuffer
+	for {
+		l.mu.Lock()
+		sending, l.requests = l.requests, sending
+		l.mu.Unlock()
+		if sending.empty() {
+			select {
+			case <-l.work:
+				continue
+			case <-ended:
+				return
+			}
+		}
+		if sending.writeTo(writer) != nil {
+			return // the reader of responses finds out too, with the better reason
+		}
+		sending.reset()
+	}
+}
+
+// readResponses takes responses until the stream breaks.
+func (l *link) readResponses(stream io.Reader) error {
+	reader := bufio.NewReaderSize(stream, regionBufferBytes)
+	for {
+		if _, err := reader.Peek(responseSize); err != nil {
+			return err
+		}
+		if err := l.takeResponses(reader); err != nil {
+			return err
+		}
+	}
+}
+
+// takeResponses applies the responses that are in the buffer, one at least, and completes what they end at once.
+func (l *link) takeResponses(reader *bufio.Reader) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.batch.deliver()
+	l.progress = time.Now()
+	for reader.Buffered() >= responseSize {
+		header, err := reader.Peek(responseSize)
+		if err != nil {
+			return err
+		}
+		r, err := parseResponse(header)
+		if err != nil {
+			return err
+		}
+		if _, err := reader.Discard(responseSize); err != nil {
+			return err
+		}
+		if r.length > 0 {
+			err = l.takeBytes(reader, int(r.length))
+		} else {
+			err = l.takeOutcomes(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeOutcomes applies a response without bytes.
+func (l *link) takeOutcomes(r response) error {
+	for range r.count {
+		if l.entries.len() == 0 {
+			return fmt.Errorf("%w: a response to nothing", errRegionProtocol)
+		}
+		e := l.entries.at(0)
+		noRegion := r.outcome == outcomeNoRegion && e.kind != requestAttach
+		noBytes := r.outcome == outcomeDone && (e.kind == requestAttach || len(e.into) > 0)
+		if noRegion || noBytes {
+			return fmt.Errorf("%w: a response of outcome %d without bytes", errRegionProtocol, r.outcome)
+		}
+		if err := r.outcome.err(); err != nil && e.err == nil {
+			e.err = err
+		}
+		l.answered()
+	}
+	return nil
+}
+
+// takeBytes applies a response with bytes. It lets go of the lock while it waits for them.
+func (l *link) takeBytes(reader *bufio.Reader, length int) error {
+	if l.entries.len() == 0 {
+		return fmt.Errorf("%w: a response to nothing", errRegionProtocol)
+	}
+	e := l.entries.at(0)
+	if e.kind == requestAttach && length == attachedSize {
+		return l.takeAttached(reader)
+	}
+	if e.kind != requestRead || length != min(len(e.into), pieceMax) {
+		return fmt.Errorf("%w: a response with %d bytes", errRegionProtocol, length)
+	}
+	into := e.into[:length]
+	e.into = e.into[length:]
+	if err := l.fill(reader, into); err != nil {
+		return err
+	}
+	l.answered()
+	return nil
+}
+
+func (l *link) fill(reader *bufio.Reader, into []byte) error {
+	wait := reader.Buffered() < len(into)
+	if wait {
+		l.batch.deliver()
+		l.mu.Unlock()
+		defer l.mu.Lock()
+	}
+	_, err := io.ReadFull(reader, into)
+	return unexpected(err)
+}
+
+func (l *link) takeAttached(reader *bufio.Reader) error {
+	var b [attachedSize]byte
+	if err := l.fill(reader, b[:]); err != nil {
+		return err
+	}
+	reply, err := parseAttached(b[:])
+	if err != nil {
+		return err
+	}
+	asked := l.entries.at(0).asked
+	a := &attachment{
+		link: l, name: asked.name, number: asked.number,
+		peer: rdmanet.Peer{ID: l.name, Incarnation: l.bound},
+		size: int(reply.size), permission: reply.permission,
+	}
+	l.attachments[a.number] = a
+	if asked.abandoned {
+		l.detach(a)
+	}
+	l.entries.at(0).to = a
+	l.answered()
+	return nil
+}
+
+// answered notes a response to the first entry, and finishes it and those behind it that wait for none.
+func (l *link) answered() {
+	e := l.entries.at(0)
+	e.pieces--
+	for l.entries.len() > 0 && l.entries.at(0).pieces <= 0 {
+		l.finish()
+	}
+}
+
+// finish completes the first entry.
+func (l *link) finish() {
+	e := l.entries.at(0)
+	switch {
+	case e.kind == requestAttach:
+		l.asking--
+		e.asked.reply <- attachReply{e.to, e.err}
+	case e.kind == 0:
+		l.batch.add(e.queue, rdmanet.Completion{Tag: e.tag, Peer: l.name, Err: e.err})
+	default:
+		if e.err != nil {
+			e.to.fail(e.err)
+		}
+		l.batch.add(e.queue, rdmanet.Completion{Tag: e.tag, Peer: l.name, Err: e.to.failure})
+	}
+	l.entries.pop()
+}
+
+// interrupt ends an entry whose stream broke.
+func (e *entry) interrupt(err error) {
+	switch {
+	case e.kind == requestAttach:
+		e.err = errors.Join(errBroken, err)
+	case e.kind != 0 && e.err == nil:
+		e.err = err
+	}
+}
