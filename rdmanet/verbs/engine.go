@@ -1,0 +1,297 @@
+//go:build verbs
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/rdmanet/verbs/ibverbs"
+)
+
+const (
+	// queueEntries is the size of a completion queue, where the device allows it; further ones are made when its queue pairs could overrun it.
+	queueEntries = 16 << 10
+	// spinPolls is how often the poller looks for completions before it parks.
+	spinPolls = 32
+	// readsMax bounds the reads outstanding on a queue pair.
+	readsMax = 16
+	// retriesMax is the device's number of retries of a packet, the largest there is.
+	retriesMax = 7
+)
+
+// engine is an open device with its completion queues and the goroutine that polls them.
+type engine struct {
+	context  *ibverbs.Context
+	port     ibverbs.Port
+	gid      ibverbs.GID
+	limits   ibverbs.Limits
+	channel  *ibverbs.Channel
+	client   *ibverbs.Domain // of this host's own operations: what it writes from and reads into
+	patience ibverbs.Patience
+	// deadline is when an operation that the device does not end is ended in software.
+	deadline time.Duration
+	// flagsHold: a queue pair without access flags lets nothing in any more, as tried at the start.
+	flagsHold bool
+
+	polling     sync.Mutex // held by whoever polls
+	completions [ibverbs.PollMax]ibverbs.Completion
+
+	mu     sync.Mutex
+	queues []*completionQueue
+	links  map[uint32]*link
+	nextID uint32
+	closed bool
+
+	dead    chan *link // whose queue pairs are to be destroyed
+	ending  chan struct{}
+	workers sync.WaitGroup
+}
+
+// completionQueue is one of the engine's, and how many of its entries are promised to queue pairs.
+type completionQueue struct {
+	queue              *ibverbs.Completions
+	capacity, promised int
+}
+
+// newEngine opens the device that the options choose.
+func newEngine(options Options) (*engine, error) {
+	device, port, gid, err := choose(options.Device, options.GID)
+	if err != nil {
+		return nil, err
+	}
+	context, err := ibverbs.Open(device)
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{context: context, port: port, gid: gid, links: make(map[uint32]*link), dead: make(chan *link, 64), ending: make(chan struct{})}
+	if err := e.prepare(options.Control.MendTimeout); err != nil {
+		return nil, errors.Join(fmt.Errorf("RDMA device %s: %w", device, err), e.release())
+	}
+	e.workers.Go(e.poll)
+	e.workers.Go(e.keep)
+	return e, nil
+}
+
+func (e *engine) prepare(mendTimeout time.Duration) (err error) {
+	if e.limits, err = e.context.Limits(); err != nil {
+		return err
+	}
+	if e.channel, err = e.context.NewChannel(); err != nil {
+		return err
+	}
+	if e.client, err = e.context.NewDomain(); err != nil {
+		return err
+	}
+	e.patience = patienceFor(mendTimeout/2, min(e.limits.ReadsMax, readsMax))
+	e.deadline = mendTimeout * 3 / 4
+	_, err = e.reserve(0)
+	return err
+}
+
+// patienceFor gives the device's timeout so that all its retries take at most that long, and at least a millisecond each.
+func patienceFor(limit time.Duration, reads int) ibverbs.Patience {
+	each := limit / (2 * (retriesMax + 1)) // devices may take up to four times as long, and twice is common
+	exponent := bits.Len64(uint64(each.Nanoseconds())/4096) - 1
+	return ibverbs.Patience{
+		Timeout: uint32(min(max(exponent, 8), 20)), Retries: retriesMax,
+		NotReadyRetries: 7,  // without end: the deadline in software ends it
+		NotReadyTimer:   12, // 0.64 ms
+		Reads:           uint32(max(reads, 1)),
+	}
+}
+
+// reserve finds a completion queue with room for that many entries, or makes one. The caller holds no lock.
+func (e *engine) reserve(entries int) (*completionQueue, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, q := range e.queues {
+		if q.promised+entries <= q.capacity {
+			q.promised += entries
+			return q, nil
+		}
+	}
+	capacity := min(queueEntries, e.limits.CompletionsMax)
+	queue, err := e.context.NewCompletions(capacity, e.channel)
+	if err != nil {
+		return nil, err
+	}
+	q := &completionQueue{queue: queue, capacity: capacity, promised: entries}
+	if err := queue.Arm(); err != nil {
+		return nil, errors.Join(err, queue.Close())
+	}
+	e.queues = append(e.queues, q)
+	return q, nil
+}
+
+// release gives everything back; no link is left and no worker runs.
+func (e *engine) release() error {
+	var err error
+	for _, q := range e.queues {
+		err = errors.Join(err, q.queue.Close())
+	}
+	if e.client != nil {
+		err = errors.Join(err, e.client.Close())
+	}
+	if e.channel != nil {
+		err = errors.Join(err, e.channel.Close())
+	}
+	return errors.Join(err, e.context.Close())
+}
+
+// close destroys what links are left, without telling their owners, then everything else.
+func (e *engine) close() error {
+	e.mu.Lock()
+	e.closed = true
+	var left []*link
+	for _, l := range e.links {
+		left = append(left, l)
+	}
+	e.mu.Unlock()
+	for _, l := range left {
+		l.destroy()
+	}
+	close(e.ending)
+	// An error says that the file cannot have deadlines, and then its Close wakes the poller.
+	_ = e.channel.File().SetReadDeadline(time.Unix(1, 0))
+	e.workers.Wait()
+	return e.release()
+}
+
+// progress polls every queue once, unless somebody else does at this moment, and tells links of their completions. It gives the number of completions.
+func (e *engine) progress() int {
+	if !e.polling.TryLock() {
+		return 0
+	}
+	defer e.polling.Unlock()
+	return e.pollLocked()
+}
+
+func (e *engine) pollLocked() int {
+	e.mu.Lock()
+	queues := e.queues // only ever appended to
+	e.mu.Unlock()
+	total := 0
+	for _, q := range queues {
+		n, err := q.queue.Poll(e.completions[:])
+		if err != nil {
+			continue // the deadline of what is outstanding will tell
+		}
+		for i := range e.completions[:n] {
+			e.dispatch(&e.completions[i])
+		}
+		total += n
+	}
+	return total
+}
+
+// receiveID marks the completions of receives.
+const receiveID = 1 << 63
+
+func (e *engine) dispatch(c *ibverbs.Completion) {
+	e.mu.Lock()
+	l := e.links[uint32(c.ID>>32)&^(1<<31)]
+	e.mu.Unlock()
+	if l == nil {
+		return // flushed from a queue pair that was destroyed
+	}
+	switch {
+	case c.Status != ibverbs.StatusSuccess:
+		l.failed(c)
+	case c.ID&receiveID != 0:
+		l.received()
+	default:
+		l.completed(uint32(c.ID))
+	}
+}
+
+// poll is the poller: it looks for completions for a moment, then parks until the channel says that there are some.
+func (e *engine) poll() {
+	raw, err := e.channel.File().SyscallConn()
+	if err != nil {
+		return
+	}
+	for idle := 0; ; {
+		select {
+		case <-e.ending:
+			return
+		default:
+		}
+		if e.progress() > 0 {
+			idle = 0
+			continue
+		}
+		if idle++; idle < spinPolls {
+			runtime.Gosched()
+			continue
+		}
+		idle = 0
+		if e.arm() > 0 {
+			continue
+		}
+		if err := raw.Read(func(uintptr) bool { return e.channel.Event() }); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		for e.channel.Event() {
+		}
+	}
+}
+
+// arm asks all queues for an event and looks a last time.
+func (e *engine) arm() int {
+	e.mu.Lock()
+	queues := e.queues
+	e.mu.Unlock()
+	for _, q := range queues {
+		// A queue that cannot be armed is polled at the next event of another, and by those who wait.
+		_ = q.queue.Arm()
+	}
+	e.polling.Lock()
+	defer e.polling.Unlock()
+	return e.pollLocked()
+}
+
+// keep destroys the queue pairs of links that failed, and ends what the device does not end.
+func (e *engine) keep() {
+	look := time.NewTicker(min(e.deadline/4, 250*time.Millisecond))
+	defer look.Stop()
+	for {
+		select {
+		case l := <-e.dead:
+			l.destroy()
+		case now := <-look.C:
+			e.expire(now)
+		case <-e.ending:
+			return
+		}
+	}
+}
+
+// expire destroys links on which nothing moved for the deadline although something is outstanding.
+func (e *engine) expire(now time.Time) {
+	e.mu.Lock()
+	var late []*link
+	for _, l := range e.links {
+		if since := l.since.Load(); since != 0 && now.UnixNano()-since > int64(e.deadline) {
+			late = append(late, l)
+		}
+	}
+	e.mu.Unlock()
+	for _, l := range late {
+		l.end(errDeadline)
+	}
+}
+
+// sequence gives a queue pair's first packet sequence number: by chance, so that packets of an earlier pair of that number do not fit.
+func sequence() uint32 { return rand.Uint32() & (1<<24 - 1) }
+
+// endpointOf is what the other side needs to connect to one of the engine's queue pairs.
+func (e *engine) endpointOf(pair *ibverbs.Pair, sequence uint32) endpoint {
+	return endpoint{number: pair.Number(), sequence: sequence, lid: e.port.LID, mtu: e.port.MTU, gid: e.gid.Address.As16()}
+}

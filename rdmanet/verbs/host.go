@@ -1,0 +1,337 @@
+//go:build verbs
+
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/p2p"
+)
+
+// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
+const closeGrace = time.Second
+
+// host is this process's end of the fabric; it implements Host.
+type host struct {
+	id          rdmanet.PeerID
+	incarnation rdmanet.Incarnation
+	mendTimeout time.Duration
+	log         *slog.Logger
+	p2p         *p2p.Host
+	control     *control
+	engine      *engine
+	number      atomic.Uint64 // of attachments
+
+	goroutines sync.WaitGroup
+	alive      context.Context // ends when the host is dead
+	die        context.CancelFunc
+	members    atomic.Pointer[map[rdmanet.PeerID]bool]
+	sources    atomic.Pointer[[]source]
+
+	telling  sync.Mutex // held while watchers are called
+	watchers []func(rdmanet.PeerEvent)
+
+	mu          sync.Mutex
+	closing     bool // nothing new
+	dead        bool // no new goroutine
+	regions     map[string]*region
+	exposing    map[string]bool
+	attachments map[uint64]*attachment
+	queues      map[*queue]struct{}
+	newest      map[rdmanet.PeerID]rdmanet.Incarnation // of peers that restarted
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+var _ Host = (*host)(nil)
+
+// source is registered memory of this host, as a range of addresses.
+type source struct {
+	from, to uint64
+	key      uint32
+}
+
+// Start starts a host on an RDMA device, and its control plane. ErrNoDevice, what p2p.New gives, or the device's refusal.
+func Start(options Options) (Host, error) {
+	options = options.withDefaults()
+	if err := options.check(); err != nil {
+		return nil, fmt.Errorf("verbs host: %w", err)
+	}
+	e, err := newEngine(options)
+	if err != nil {
+		return nil, fmt.Errorf("verbs host: %w", err)
+	}
+	if err := e.try(); err != nil {
+		return nil, errors.Join(fmt.Errorf("verbs host: RDMA device %s with GID %s: %w", e.context.Name(), e.gid.Address, err), e.close())
+	}
+	plane, err := p2p.New(options.Control)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("verbs host: %w", err), e.close())
+	}
+	log := options.Control.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	alive, die := context.WithCancel(context.Background())
+	h := &host{
+		id: plane.ID(), incarnation: plane.Incarnation(), mendTimeout: options.Control.MendTimeout, log: log,
+		p2p: plane, control: newControl(plane, options.Control.MendTimeout), engine: e,
+		alive: alive, die: die,
+		regions: make(map[string]*region), exposing: make(map[string]bool), attachments: make(map[uint64]*attachment),
+		queues: make(map[*queue]struct{}), newest: make(map[rdmanet.PeerID]rdmanet.Incarnation),
+	}
+	h.sources.Store(&[]source{})
+	h.noteMembers()
+	plane.Watch(h.event)
+	if err := plane.Receive(controlLane, h.receive); err != nil {
+		return nil, errors.Join(fmt.Errorf("verbs host: %w", err), h.Close(context.Background()))
+	}
+	log.Info("RDMA device", "device", e.context.Name(), "port", e.port.Number, "gid", e.gid.Address.String(), "type", e.gid.Type.String(), "revokes by access flags", e.flagsHold)
+	return h, nil
+}
+
+// ID implements rdmanet.Host.
+func (h *host) ID() rdmanet.PeerID { return h.id }
+
+// Incarnation implements rdmanet.Host.
+func (h *host) Incarnation() rdmanet.Incarnation { return h.incarnation }
+
+// Address implements Host.
+func (h *host) Address() string { return h.p2p.Address() }
+
+// Members implements Host.
+func (h *host) Members() []rdmanet.PeerID { return h.p2p.Members() }
+
+// SetMembers implements Host.
+func (h *host) SetMembers(members map[rdmanet.PeerID]string) error {
+	if err := h.p2p.SetMembers(members); err != nil {
+		return err
+	}
+	h.noteMembers()
+	for _, r := range h.openRegions() {
+		r.retain(func(peer rdmanet.Peer) bool { return h.isMember(peer.ID) })
+	}
+	for _, a := range h.attachmentsWhere(func(a *attachment) bool { return !h.isMember(a.peer.ID) }) {
+		a.end(rdmanet.ErrNotMember)
+	}
+	return nil
+}
+
+func (h *host) noteMembers() {
+	set := make(map[rdmanet.PeerID]bool)
+	for _, id := range h.p2p.Members() {
+		set[id] = true
+	}
+	h.members.Store(&set)
+}
+
+func (h *host) isMember(id rdmanet.PeerID) bool { return (*h.members.Load())[id] }
+
+func (h *host) openRegions() []*region {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Values(h.regions))
+}
+
+func (h *host) attachmentsWhere(is func(*attachment) bool) []*attachment {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var found []*attachment
+	for _, a := range h.attachments {
+		if is(a) {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// sourcesLocked lists the memory that this host's operations need not copy.
+func (h *host) sourcesLocked() {
+	list := make([]source, 0, len(h.regions))
+	for _, r := range h.regions {
+		from := address(r.memory.Bytes())
+		list = append(list, source{from: from, to: from + uint64(r.memory.Size()), key: r.local.LocalKey()})
+	}
+	h.sources.Store(&list)
+}
+
+// source gives the key of registered memory that holds the bytes, if any does.
+func (h *host) source(bytes []byte) (key uint32, ok bool) {
+	at := address(bytes)
+	for _, s := range *h.sources.Load() {
+		if at >= s.from && at+uint64(len(bytes)) <= s.to {
+			return s.key, true
+		}
+	}
+	return 0, false
+}
+
+// spawn runs work beside the caller; a host that is dead has none left.
+func (h *host) spawn(work func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.dead {
+		h.goroutines.Go(work)
+	}
+}
+
+// Watch implements rdmanet.Host.
+func (h *host) Watch(watch func(rdmanet.PeerEvent)) {
+	h.telling.Lock()
+	defer h.telling.Unlock()
+	h.watchers = append(h.watchers, watch)
+}
+
+func (h *host) tell(event rdmanet.PeerEvent) {
+	h.telling.Lock()
+	defer h.telling.Unlock()
+	for _, watch := range h.watchers {
+		watch(event)
+	}
+}
+
+// event is what the control plane finds out about a peer.
+func (h *host) event(event rdmanet.PeerEvent) {
+	peer := event.Peer
+	switch event.Kind {
+	case rdmanet.PeerUnreachable:
+		if event.Lane == controlLane {
+			h.control.fail(peer.ID, fmt.Errorf("%w: %w", rdmanet.ErrUnreachable, event.Cause))
+			return
+		}
+	case rdmanet.LaneReset:
+		if event.Lane == controlLane {
+			// A reply may be among what was lost.
+			h.control.fail(peer.ID, fmt.Errorf("%w: the peer gave up messages", rdmanet.ErrReset))
+			return
+		}
+	case rdmanet.PeerRestarted:
+		h.restarted(peer)
+	}
+	h.tell(event)
+}
+
+// restarted ends what belongs to earlier incarnations of a peer.
+func (h *host) restarted(peer rdmanet.Peer) {
+	h.control.fail(peer.ID, fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, peer.Incarnation))
+	h.mu.Lock()
+	h.newest[peer.ID] = peer.Incarnation
+	h.mu.Unlock()
+	// Destroying queue pairs takes long for a watcher.
+	h.spawn(func() {
+		older := func(other rdmanet.Peer) bool { return other.ID == peer.ID && other.Incarnation < peer.Incarnation }
+		for _, a := range h.attachmentsWhere(func(a *attachment) bool { return older(a.peer) }) {
+			a.end(fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, peer.Incarnation))
+		}
+		for _, r := range h.openRegions() {
+			r.retain(func(other rdmanet.Peer) bool { return !older(other) })
+		}
+	})
+}
+
+// receive takes the control plane's messages.
+func (h *host) receive(from rdmanet.Peer, frames [][]byte) {
+	for _, frame := range frames {
+		m, err := parseMessage(frame)
+		if err != nil {
+			h.log.Warn("message dropped", "peer", from.String(), "error", err)
+			continue
+		}
+		h.handle(from, m)
+	}
+}
+
+func (h *host) handle(from rdmanet.Peer, m message) {
+	h.mu.Lock()
+	r, a := h.regions[m.name], h.attachments[m.attachment]
+	h.mu.Unlock()
+	switch m.kind {
+	case messageReply:
+		h.control.answered(from, m)
+	case messageAttach:
+		answer := message{kind: messageReply, call: m.call, status: statusNoRegion}
+		if r != nil {
+			answer = r.serve(from, m)
+		}
+		h.control.tell(from.ID, answer)
+	case messageAsk:
+		answer := message{kind: messageReply, call: m.call, status: statusAccess}
+		if r != nil && r.stands(from, m.attachment) {
+			answer.status = statusWelcome
+		}
+		h.control.tell(from.ID, answer)
+	case messageRevoked:
+		if a != nil && a.peer == from {
+			h.spawn(func() { a.end(fmt.Errorf("%w: the owner changed the permission", rdmanet.ErrAccess)) })
+		}
+	case messageDetach:
+		if r != nil {
+			r.detach(from, m.attachment)
+		}
+	}
+}
+
+// Sever implements Host.
+func (h *host) Sever(peer rdmanet.PeerID) error { return h.p2p.Sever(peer) }
+
+// Receive implements rdmanet.Host.
+func (h *host) Receive(lane string, receive rdmanet.ReceiveFunc) error {
+	return h.p2p.Receive(lane, receive)
+}
+
+// Lane implements rdmanet.Host.
+func (h *host) Lane(peer rdmanet.PeerID, name string) (rdmanet.Lane, error) {
+	return h.p2p.Lane(peer, name)
+}
+
+// Close implements rdmanet.Host. With a context that has ended already it is what a crash would be to the peers: no goodbye.
+func (h *host) Close(ctx context.Context) error {
+	h.closeOnce.Do(func() { h.closeErr = h.shutDown(ctx) })
+	return h.closeErr
+}
+
+func (h *host) shutDown(ctx context.Context) error {
+	err := h.p2p.Close(ctx)
+	h.mu.Lock()
+	h.closing = true
+	attachments, regions, queues := slices.Collect(maps.Values(h.attachments)), slices.Collect(maps.Values(h.regions)), slices.Collect(maps.Keys(h.queues))
+	h.mu.Unlock()
+	h.die()
+	for _, a := range attachments {
+		a.end(rdmanet.ErrClosed)
+	}
+	for _, r := range regions {
+		err = errors.Join(err, r.Close())
+	}
+	for _, q := range queues {
+		_ = q.Close() // it has no error
+	}
+	h.mu.Lock()
+	h.dead = true
+	h.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		h.goroutines.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeGrace):
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			err = errors.Join(err, fmt.Errorf("host %s: a goroutine does not end: %w", h.id, ctx.Err()))
+		}
+	}
+	return errors.Join(err, h.engine.close())
+}

@@ -1,0 +1,202 @@
+//go:build verbs
+
+package ibverbs
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+#cgo noescape shim_post_send
+#cgo nocallback shim_post_send
+#cgo noescape shim_poll
+#cgo nocallback shim_poll
+#cgo noescape shim_post_receive
+#cgo nocallback shim_post_receive
+*/
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Completions is a completion queue.
+type Completions struct{ c *C.struct_ibv_cq }
+
+// NewCompletions makes a completion queue of that many entries, which tells of events in channel.
+func (c *Context) NewCompletions(entries int, channel *Channel) (*Completions, error) {
+	queue, err := C.ibv_create_cq(c.c, C.int(entries), nil, channel.c, 0)
+	if queue == nil {
+		return nil, fmt.Errorf("completion queue of %d entries: %w", entries, err)
+	}
+	return &Completions{queue}, nil
+}
+
+// Arm asks for an event at the next completion.
+func (q *Completions) Arm() error { return failure("arm a completion queue", armed(q.c)) }
+
+func armed(queue *C.struct_ibv_cq) C.int { return C.ibv_req_notify_cq(queue, 0) }
+
+// Close destroys the queue, which no queue pair uses any more.
+func (q *Completions) Close() error {
+	return failure("destroy a completion queue", C.ibv_destroy_cq(q.c))
+}
+
+// Status is how a request ended.
+type Status uint32
+
+// The statuses that the provider tells apart.
+const (
+	StatusSuccess         Status = C.IBV_WC_SUCCESS
+	StatusFlushed         Status = C.IBV_WC_WR_FLUSH_ERR
+	StatusRemoteAccess    Status = C.IBV_WC_REM_ACCESS_ERR
+	StatusRemoteInvalid   Status = C.IBV_WC_REM_INV_REQ_ERR
+	StatusRemoteFailed    Status = C.IBV_WC_REM_OP_ERR
+	StatusRetriesSpent    Status = C.IBV_WC_RETRY_EXC_ERR
+	StatusNotReadyRetries Status = C.IBV_WC_RNR_RETRY_EXC_ERR
+)
+
+// String gives the library's words.
+func (s Status) String() string { return C.GoString(C.ibv_wc_status_str(uint32(s))) }
+
+// Completion is the end of a request.
+type Completion struct {
+	ID        uint64
+	Status    Status
+	Opcode    uint32
+	Vendor    uint32
+	Immediate uint32
+}
+
+// OpcodeReceivedImmediate is the opcode of a receive that a write with immediate data took.
+const OpcodeReceivedImmediate = C.IBV_WC_RECV_RDMA_WITH_IMM
+
+// PollMax is how many completions one Poll gives at most.
+const PollMax = 64
+
+// Poll takes completions, up to len(into) and PollMax, without waiting.
+func (q *Completions) Poll(into []Completion) (int, error) {
+	n := C.shim_poll(q.c, (*C.struct_shim_completion)(unsafe.Pointer(unsafe.SliceData(into))), C.int(len(into)))
+	if n < 0 {
+		return 0, fmt.Errorf("poll a completion queue: %d", int(n))
+	}
+	return int(n), nil
+}
+
+// Address is where a queue pair is to be found, and how.
+type Address struct {
+	Number   uint32 // the queue pair's
+	Sequence uint32 // of its first packet, 24 bits
+	LID      uint32
+	MTU      uint32
+	GID      [16]byte
+}
+
+// Patience is how long a queue pair tries, in the units of the field: a timeout of 4.096 us << Timeout for each of Retries + 1 attempts.
+type Patience struct {
+	Timeout         uint32
+	Retries         uint32
+	NotReadyRetries uint32 // 7 is without end
+	NotReadyTimer   uint32
+	Reads           uint32 // outstanding
+}
+
+// Pair is an RC queue pair.
+type Pair struct {
+	c *C.struct_ibv_qp
+	// Inline is how many bytes of a write may be in the request itself.
+	Inline int
+}
+
+// NewPair makes a queue pair in the domain. It takes as much inline data as wanted or, where the device does not, less.
+func (d *Domain) NewPair(completions *Completions, sendDepth, receiveDepth, inline int) (*Pair, error) {
+	for {
+		bytes := C.int(inline)
+		pair, err := C.shim_create_pair(d.c, completions.c, completions.c, C.int(sendDepth), C.int(receiveDepth), &bytes)
+		if pair != nil {
+			return &Pair{c: pair, Inline: int(bytes)}, nil
+		}
+		if inline == 0 {
+			return nil, fmt.Errorf("queue pair: %w", err)
+		}
+		inline /= 2
+	}
+}
+
+// Number is the queue pair's.
+func (p *Pair) Number() uint32 { return uint32(p.c.qp_num) }
+
+// Init makes a new pair ready for receives, with that access for the other side.
+func (p *Pair) Init(port int, access Access) error {
+	return failure("queue pair to INIT", C.shim_init(p.c, C.int(port), C.int(access)))
+}
+
+// Connect makes the pair ready to receive from and send to the remote one, its own first packet having that sequence number.
+func (p *Pair) Connect(port Port, gidIndex int, remote Address, sequence uint32, patience Patience) error {
+	ethernet := C.int(0)
+	if port.Ethernet {
+		ethernet = 1
+	}
+	address, tries := remote, patience
+	err := failure("queue pair to RTR", C.shim_receive(p.c, C.int(port.Number), C.int(gidIndex), ethernet,
+		(*C.struct_shim_address)(unsafe.Pointer(&address)), (*C.struct_shim_patience)(unsafe.Pointer(&tries))))
+	if err != nil {
+		return err
+	}
+	return failure("queue pair to RTS", C.shim_send(p.c, C.uint32_t(sequence), (*C.struct_shim_patience)(unsafe.Pointer(&tries))))
+}
+
+// SetAccess changes what the other side may do from now on.
+func (p *Pair) SetAccess(access Access) error {
+	return failure("queue pair's access", C.shim_access(p.c, C.int(access)))
+}
+
+// Fail puts the pair in the error state: requests are flushed, and the other side is not answered any more.
+func (p *Pair) Fail() error { return failure("queue pair to ERR", C.shim_fail(p.c)) }
+
+// Close destroys the pair.
+func (p *Pair) Close() error { return failure("destroy a queue pair", C.ibv_destroy_qp(p.c)) }
+
+// Opcode is what a request does.
+type Opcode uint32
+
+// The opcodes that the provider uses.
+const (
+	OpcodeWrite          Opcode = C.IBV_WR_RDMA_WRITE
+	OpcodeWriteImmediate Opcode = C.IBV_WR_RDMA_WRITE_WITH_IMM
+	OpcodeRead           Opcode = C.IBV_WR_RDMA_READ
+)
+
+// Flags of a request.
+type Flags uint32
+
+// The flags: a completion is wanted; the bytes are copied into the request.
+const (
+	FlagSignalled Flags = C.IBV_SEND_SIGNALED
+	FlagInline    Flags = C.IBV_SEND_INLINE
+)
+
+// Request is a work request. Local is an address outside of Go's heap, at which the memory stays until the completion, or for inline writes until Post returns.
+type Request struct {
+	ID                  uint64
+	Local, Remote       uint64
+	Length              uint32
+	LocalKey, RemoteKey uint32
+	Immediate           uint32
+	Opcode              Opcode
+	Flags               Flags
+}
+
+// Post hands the requests to the queue pair, all in one call into C. It gives how many it took, which is all unless there is an error.
+func (p *Pair) Post(requests []Request) (int, error) {
+	if len(requests) == 0 {
+		return 0, nil
+	}
+	var posted C.int
+	code := C.shim_post_send(p.c, (*C.struct_shim_request)(unsafe.Pointer(unsafe.SliceData(requests))), C.int(len(requests)), &posted)
+	return int(posted), failure("post", code)
+}
+
+// PostReceives makes that many empty receives ready, for writes with immediate data, each to complete with that id.
+func (p *Pair) PostReceives(id uint64, count int) error {
+	return failure("post receives", C.shim_post_receive(p.c, C.uint64_t(id), C.int(count)))
+}

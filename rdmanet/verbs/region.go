@@ -1,0 +1,339 @@
+//go:build verbs
+
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/segment"
+	"github.com/ledgerd/ledgerd/rdmanet/verbs/ibverbs"
+)
+
+const (
+	// receiveDepth is how many writes with Ring an owner's queue pair takes before the poller has to give receives back.
+	receiveDepth = 256
+	// servedMax bounds the attachments of one peer to one region: the oldest ends for one more.
+	servedMax = 64
+	// retiredMax bounds the queue pairs of ended attachments that a region keeps to refuse what still comes.
+	retiredMax = 64
+)
+
+// address is where memory outside of Go's heap is.
+func address(bytes []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(bytes)))) }
+
+// region is memory of this host that peers write and read; it implements rdmanet.Region.
+type region struct {
+	host   *host
+	name   string
+	memory *segment.Segment
+	bell   segment.Doorbell
+	domain *ibverbs.Domain // of this region alone
+	remote *ibverbs.Memory // the memory in domain, for peers
+	local  *ibverbs.Memory // the memory in the engine's domain, for this host's own operations
+
+	mu      sync.Mutex
+	closed  bool
+	done    chan struct{} // closed when Close has ended
+	grants  map[rdmanet.Peer]*grant
+	retired []*served // oldest first
+}
+
+// grant is what one life of a peer may do, and the attachments that it made under it, oldest first.
+type grant struct {
+	permission rdmanet.Permission
+	served     []*served
+}
+
+// served is the owner's side of an attachment; it owns a link.
+type served struct {
+	region *region
+	peer   rdmanet.Peer
+	number uint64 // the attaching side's
+	link   *link
+}
+
+func (s *served) progressed(uint64) {}
+func (s *served) rung()             { s.region.bell.Ring() }
+
+// broke: the attaching side did what it may not, or the device failed; what is posted there fails too.
+func (s *served) broke(error) { s.region.forget(s) }
+
+// Expose implements rdmanet.RegionHost.
+func (h *host) Expose(name string, size int) (rdmanet.Region, error) {
+	if err := rdmanet.CheckRegion(name, size); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	switch {
+	case h.closing:
+		h.mu.Unlock()
+		return nil, fmt.Errorf("host %s: %w", h.id, rdmanet.ErrClosed)
+	case h.regions[name] != nil || h.exposing[name]:
+		h.mu.Unlock()
+		return nil, fmt.Errorf("region %q: %w", name, rdmanet.ErrDuplicate)
+	}
+	h.exposing[name] = true
+	h.mu.Unlock()
+	r, err := h.newRegion(name, size)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.exposing, name)
+	if err == nil && h.closing {
+		err = errors.Join(rdmanet.ErrClosed, r.release())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("region %q: %w", name, err)
+	}
+	h.regions[name] = r
+	h.sourcesLocked()
+	return r, nil
+}
+
+func (h *host) newRegion(name string, size int) (*region, error) {
+	memory, err := segment.New(size)
+	if err != nil {
+		return nil, err
+	}
+	r := &region{host: h, name: name, memory: memory, done: make(chan struct{}), grants: make(map[rdmanet.Peer]*grant)}
+	if r.domain, err = h.engine.context.NewDomain(); err != nil {
+		return nil, err
+	}
+	r.remote, err = r.domain.Register(memory.Bytes(), ibverbs.AccessLocalWrite|ibverbs.AccessRemoteWrite|ibverbs.AccessRemoteRead)
+	if err == nil {
+		r.local, err = h.engine.client.Register(memory.Bytes(), ibverbs.AccessLocalWrite)
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.release())
+	}
+	return r, nil
+}
+
+// release gives the device's part of the region back; no queue pair is left in its domain.
+func (r *region) release() error {
+	var err error
+	if r.local != nil {
+		err = r.local.Close()
+	}
+	if r.remote != nil {
+		err = errors.Join(err, r.remote.Close())
+	}
+	return errors.Join(err, r.domain.Close())
+}
+
+// Name implements rdmanet.Region.
+func (r *region) Name() string { return r.name }
+
+// Size implements rdmanet.Region.
+func (r *region) Size() int { return r.memory.Size() }
+
+// Bytes implements rdmanet.Region.
+func (r *region) Bytes() []byte { return r.memory.Bytes() }
+
+// Load implements rdmanet.Region.
+func (r *region) Load(offset int) uint64 { return r.memory.Load(offset) }
+
+// Store implements rdmanet.Region.
+func (r *region) Store(offset int, word uint64) { r.memory.Store(offset, word) }
+
+// Await implements rdmanet.Region.
+func (r *region) Await(ctx context.Context, ready func() bool) error { return r.bell.Await(ctx, ready) }
+
+// Wake implements rdmanet.Region.
+func (r *region) Wake() { r.bell.Ring() }
+
+// Revoke implements rdmanet.Region.
+func (r *region) Revoke(peer rdmanet.Peer) error { return r.Grant(peer, rdmanet.PermissionNone) }
+
+// Grant implements rdmanet.Region.
+func (r *region) Grant(peer rdmanet.Peer, permission rdmanet.Permission) error {
+	switch {
+	case permission > rdmanet.PermissionReadWrite:
+		return fmt.Errorf("region %q: there is no %s", r.name, permission)
+	case permission != rdmanet.PermissionNone && !r.host.isMember(peer.ID):
+		return fmt.Errorf("region %q: grant to %s: %w", r.name, peer, rdmanet.ErrNotMember)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return fmt.Errorf("region %q: %w", r.name, rdmanet.ErrClosed)
+	}
+	if permission != rdmanet.PermissionNone {
+		for other := range r.grants {
+			if other.ID == peer.ID && other.Incarnation < peer.Incarnation {
+				r.endGrant(other)
+			}
+		}
+	}
+	now := r.grants[peer]
+	if now == nil && permission == rdmanet.PermissionNone || now != nil && now.permission == permission {
+		return nil
+	}
+	r.endGrant(peer)
+	if permission != rdmanet.PermissionNone {
+		r.grants[peer] = &grant{permission: permission}
+	}
+	return nil
+}
+
+// endGrant takes a grant back: nothing of its attachments lands any more once it has returned. The caller holds the lock.
+func (r *region) endGrant(peer rdmanet.Peer) {
+	now := r.grants[peer]
+	if now == nil {
+		return
+	}
+	delete(r.grants, peer)
+	for _, s := range now.served {
+		s.link.fence()
+	}
+	for _, s := range now.served {
+		r.retire(s)
+	}
+}
+
+// retire keeps a fenced queue pair for a while, so that the other side hears the refusal at once, and tells it. The caller holds the lock.
+func (r *region) retire(s *served) {
+	r.host.control.tell(s.peer.ID, message{kind: messageRevoked, attachment: s.number})
+	r.retired = append(r.retired, s)
+	if len(r.retired) > retiredMax {
+		r.retired[0].link.destroy()
+		r.retired = append(r.retired[:0], r.retired[1:]...)
+	}
+}
+
+// retain ends the grants of those that keep refuses.
+func (r *region) retain(keep func(rdmanet.Peer) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for peer := range r.grants {
+		if !keep(peer) {
+			r.endGrant(peer)
+		}
+	}
+}
+
+// serve answers a peer's request to attach.
+func (r *region) serve(from rdmanet.Peer, request message) message {
+	refusal := func(s status) message { return message{kind: messageReply, call: request.call, status: s} }
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.grants[from]
+	switch {
+	case r.closed:
+		return refusal(statusNoRegion)
+	case now == nil:
+		return refusal(statusAccess)
+	}
+	access := ibverbs.AccessRemoteRead
+	if now.permission == rdmanet.PermissionReadWrite {
+		access |= ibverbs.AccessRemoteWrite
+	}
+	s := &served{region: r, peer: from, number: request.attachment}
+	l, err := r.host.engine.newLink(r.domain, s, 1, receiveDepth, access)
+	if err == nil {
+		s.link = l
+		if err = l.connect(request.endpoint); err != nil {
+			l.destroy()
+		}
+	}
+	if err != nil {
+		r.host.log.Warn("attachment refused", "region", r.name, "peer", from.String(), "error", err)
+		return refusal(statusFailed)
+	}
+	if len(now.served) == servedMax {
+		now.served[0].link.fence()
+		r.retire(now.served[0])
+		now.served = append(now.served[:0], now.served[1:]...)
+	}
+	now.served = append(now.served, s)
+	return message{kind: messageReply, call: request.call, status: statusWelcome, permission: now.permission, endpoint: l.endpoint(),
+		memory: remoteMemory{base: address(r.memory.Bytes()), key: r.remote.RemoteKey(), size: uint64(r.memory.Size())}}
+}
+
+// stands tells whether an attachment's grant still does.
+func (r *region) stands(peer rdmanet.Peer, number uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := r.grants[peer]; now != nil {
+		for _, s := range now.served {
+			if s.number == number {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// detach ends an attachment that the other side has ended.
+func (r *region) detach(peer rdmanet.Peer, number uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	drop := func(list []*served) []*served {
+		for i, s := range list {
+			if s.peer == peer && s.number == number {
+				s.link.destroy()
+				return append(list[:i], list[i+1:]...)
+			}
+		}
+		return list
+	}
+	if now := r.grants[peer]; now != nil {
+		now.served = drop(now.served)
+	}
+	r.retired = drop(r.retired)
+}
+
+// forget drops a queue pair that failed; the attachment still stands or not, as before, until the other side asks or detaches.
+func (r *region) forget(s *served) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, other := range r.retired {
+		if other == s {
+			r.retired = append(r.retired[:i], r.retired[i+1:]...)
+			return
+		}
+	}
+}
+
+// Close implements rdmanet.Region.
+func (r *region) Close() error {
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		<-r.done
+		return nil
+	}
+	r.closed = true
+	var links []*link
+	for peer, now := range r.grants {
+		for _, s := range now.served {
+			links = append(links, s.link)
+			r.host.control.tell(peer.ID, message{kind: messageRevoked, attachment: s.number})
+		}
+	}
+	for _, s := range r.retired {
+		links = append(links, s.link)
+	}
+	r.grants, r.retired = nil, nil
+	r.mu.Unlock()
+	defer close(r.done)
+	r.host.mu.Lock()
+	if r.host.regions[r.name] == r {
+		delete(r.host.regions, r.name)
+	}
+	r.host.sourcesLocked()
+	r.host.mu.Unlock()
+	for _, l := range links {
+		l.destroy()
+	}
+	r.bell.Close()
+	err := r.release()
+	if err == nil {
+		r.memory.Free()
+	}
+	return err
+}
