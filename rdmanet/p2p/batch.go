@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"net"
 )
 
 // messageBytesMax is what one yamux data message carries, so that it fills one Noise segment and no second one: 65,535 bytes of a segment less
@@ -16,10 +17,25 @@ const (
 	yamuxHeaderBytes  = 12
 )
 
+// gatherMin is the size from which a frame is written from where it is to a connection that takes many pieces at once, in bytes. Smaller ones are copied
+// together, for the system call has its price for every piece.
+const gatherMin = 4 << 10
+
 // batchWriter puts batches on a stream.
 type batchWriter struct {
 	stream io.Writer
-	buffer []byte // reused for every batch
+	tcp    *net.TCPConn // the stream, where it is a direct connection
+	buffer []byte       // reused for every batch
+	pieces net.Buffers  // reused for every batch
+	rest   net.Buffers  // what a write has left of pieces
+}
+
+func newBatchWriter(stream io.Writer) *batchWriter {
+	w := &batchWriter{stream: stream}
+	if direct, ok := stream.(*directConn); ok {
+		w.tcp = direct.TCPConn
+	}
+	return w
 }
 
 // write puts the frames on the stream as one batch, the first of them with that number.
@@ -35,6 +51,9 @@ func (w *batchWriter) write(frames [][]byte, first uint64) error {
 	b = binary.BigEndian.AppendUint64(b, first)
 	for _, frame := range frames {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(frame)))
+	}
+	if w.tcp != nil {
+		return w.gather(b, frames)
 	}
 	var rest []byte
 	if len(frames) == 1 && len(b)+size > messageBytesMax {
@@ -56,6 +75,25 @@ func (w *batchWriter) write(frames [][]byte, first uint64) error {
 		}
 	}
 	return nil
+}
+
+// gather writes the header, small frames copied behind it and large ones from where they are, with one system call.
+func (w *batchWriter) gather(b []byte, frames [][]byte) error {
+	pieces, from := w.pieces[:0], 0
+	for _, frame := range frames {
+		if len(frame) < gatherMin {
+			b = append(b, frame...)
+			continue
+		}
+		pieces, from = append(pieces, b[from:], frame), len(b)
+	}
+	if from < len(b) {
+		pieces = append(pieces, b[from:])
+	}
+	w.buffer, w.pieces, w.rest = b, pieces, pieces
+	_, err := w.rest.WriteTo(w.tcp)
+	clear(pieces)
+	return err
 }
 
 // slabBytes is the size of the buffers that small batches are read into, one after the other.

@@ -15,7 +15,18 @@ import (
 
 func TestFabric(t *testing.T) { fabrictest.Run(t, newFabric) }
 
+func TestTrustedFabric(t *testing.T) { fabrictest.Run(t, newTrustedFabric) }
+
 func BenchmarkFabric(b *testing.B) { fabrictest.Benchmark(b, newFabric) }
+
+func BenchmarkTrustedFabric(b *testing.B) { fabrictest.Benchmark(b, newTrustedFabric) }
+
+// newTrustedFabric is newFabric on a trusted network.
+func newTrustedFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
+	f := newFabric(t, config).(*fabric)
+	f.trusted = true
+	return f
+}
 
 // identity gives the key and the identity of member i, always the same.
 func identity(t testing.TB, i int) (ed25519.PrivateKey, rdmanet.PeerID) {
@@ -33,10 +44,11 @@ func identity(t testing.TB, i int) (ed25519.PrivateKey, rdmanet.PeerID) {
 // fabric is a set of p2p hosts on loopback as the suite wants it. Members listen on ports of their own, the same over restarts; where wires can
 // be cut, each dials each other through a proxy.
 type fabric struct {
-	t      testing.TB
-	config fabrictest.Config
-	keys   []ed25519.PrivateKey
-	ids    []rdmanet.PeerID
+	t       testing.TB
+	config  fabrictest.Config
+	trusted bool
+	keys    []ed25519.PrivateKey
+	ids     []rdmanet.PeerID
 
 	mu        sync.Mutex
 	hosts     []*p2p.Host
@@ -83,6 +95,7 @@ func (f *fabric) options(key ed25519.PrivateKey) p2p.Options {
 		WindowFrames: f.config.WindowFrames,
 		FrameMax:     f.config.FrameMax,
 		MendTimeout:  f.config.MendTimeout,
+		Trusted:      f.trusted,
 	}
 }
 

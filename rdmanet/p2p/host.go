@@ -60,6 +60,9 @@ type Host struct {
 	gater  *gater
 	peers  *peers.Tracker
 
+	trusted bool
+	tickets *ticketOffice // nil unless trusted
+
 	regions    *regions        // one-sided memory: this host's, and its ways to that of others
 	goroutines sync.WaitGroup  // lanes and inbound streams
 	leaving    chan struct{}   // closed when inbound streams are to say goodbye
@@ -76,6 +79,7 @@ type Host struct {
 	lost      map[laneKey]lostFrames
 	inbound   map[laneKey]*inboundLane
 	streams   map[*inboundStream]struct{}
+	directs   map[*directConn]struct{}
 	newest    map[rdmanet.PeerID]rdmanet.Incarnation // of peers that restarted: no stream of an older one is served
 	closeOnce sync.Once
 	closeErr  error
@@ -117,7 +121,12 @@ func New(options Options) (*Host, error) {
 	}
 	gate := &gater{log: options.Logger}
 	gate.members.Store(&memberSet{})
-	node, err := newLibp2p(key, listen, gate, options.MembersMax)
+	transport, tickets := plainTransport(), (*ticketOffice)(nil)
+	if options.Trusted {
+		tickets = newTicketOffice()
+		transport = libp2p.Transport(newSharedTransport(tickets))
+	}
+	node, err := newLibp2p(key, listen, gate, transport, options.MembersMax)
 	if err != nil {
 		return nil, fmt.Errorf("p2p host on %s: %w", options.Listen, err)
 	}
@@ -131,6 +140,8 @@ func New(options Options) (*Host, error) {
 		libp2p:      node,
 		swarm:       node.Network().(*swarm.Swarm),
 		gater:       gate,
+		trusted:     options.Trusted,
+		tickets:     tickets,
 		leaving:     make(chan struct{}),
 		alive:       alive,
 		die:         die,
@@ -140,6 +151,7 @@ func New(options Options) (*Host, error) {
 		lost:        make(map[laneKey]lostFrames),
 		inbound:     make(map[laneKey]*inboundLane),
 		streams:     make(map[*inboundStream]struct{}),
+		directs:     make(map[*directConn]struct{}),
 		newest:      make(map[rdmanet.PeerID]rdmanet.Incarnation),
 		closeDone:   make(chan struct{}),
 	}
@@ -152,8 +164,13 @@ func New(options Options) (*Host, error) {
 	return h, nil
 }
 
+// plainTransport is TCP on a port that only libp2p has.
+func plainTransport() libp2p.Option {
+	return libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport(), tcp.WithConnectionTimeout(handshakeTimeout))
+}
+
 // newLibp2p starts the part of libp2p that is used: TCP, Noise, yamux, and who may connect.
-func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater, membersMax int) (libp2phost.Host, error) {
+func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater, transport libp2p.Option, membersMax int) (libp2phost.Host, error) {
 	resources, err := newResourceManager(membersMax)
 	if err != nil {
 		return nil, err
@@ -168,7 +185,7 @@ func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater
 		libp2p.NoListenAddrs,
 		// Members' addresses are given; nobody is told of any other.
 		libp2p.AddrsFactory(func([]multiaddr.Multiaddr) []multiaddr.Multiaddr { return nil }),
-		libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport(), tcp.WithConnectionTimeout(handshakeTimeout)),
+		transport,
 		libp2p.Security(noise.ID, noise.New),
 		libp2p.Muxer(libp2pyamux.ID, newMuxer()),
 		libp2p.ConnectionGater(gate),
@@ -401,7 +418,16 @@ func (h *Host) Sever(id rdmanet.PeerID) error {
 	if err != nil {
 		return fmt.Errorf("sever %q: %w", id, err)
 	}
-	return h.swarm.ClosePeer(decoded)
+	err = h.swarm.ClosePeer(decoded)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for c := range h.directs {
+		if c.peer == id {
+			// Its lane finds out, and takes it out of the set.
+			err = errors.Join(err, c.Close())
+		}
+	}
+	return err
 }
 
 // Close implements rdmanet.Host. With a context that has ended already it is what a crash would be to the peers: no goodbye.

@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -96,9 +97,12 @@ type inboundStream struct {
 	lane    *inboundLane
 	opening *opening
 
-	ended   chan struct{} // closed when the stream has ended
-	stopped chan struct{} // closed by stop
-	once    sync.Once
+	ended   chan struct{}   // closed when the stream has ended
+	stopped context.Context // ended by stop
+	cancel  context.CancelFunc
+
+	mu      sync.Mutex
+	carrier carrier // what the lane's bytes go over: the stream itself, or a direct connection
 
 	// An acknowledgement is due at once when that many bytes or frames wait for it.
 	urgentBytes, urgentFrames int64
@@ -109,26 +113,40 @@ type inboundStream struct {
 
 // stop ends the stream from outside, without waiting; its own goroutine then resets it.
 func (s *inboundStream) stop() {
-	s.once.Do(func() {
-		close(s.stopped)
-		unblock(s.stream)
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancel()
+	unblock(s.carrier)
+}
+
+// use makes the connection the one that the lane's bytes go over.
+func (s *inboundStream) use(conn *directConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.carrier = conn
+	if s.stopped.Err() != nil {
+		unblock(conn)
+	}
 }
 
 // serve is libp2p's handler: it carries one inbound stream to its end.
 func (h *Host) serve(stream network.Stream) {
+	stopped, cancel := context.WithCancel(h.alive)
 	s := &inboundStream{
 		host:    h,
 		stream:  stream,
 		from:    rdmanet.Peer{ID: rdmanet.PeerID(stream.Conn().RemotePeer().String())},
 		ended:   make(chan struct{}),
-		stopped: make(chan struct{}),
+		stopped: stopped,
+		cancel:  cancel,
+		carrier: stream,
 		due:     make(chan struct{}, 1),
 		urgent:  make(chan struct{}, 1),
 	}
 	h.mu.Lock()
 	if h.dead || !h.gater.isMember(stream.Conn().RemotePeer()) {
 		h.mu.Unlock()
+		cancel()
 		stream.Reset()
 		return
 	}
@@ -139,6 +157,7 @@ func (h *Host) serve(stream network.Stream) {
 	err := s.run()
 	s.stop()
 	close(s.ended)
+	s.carrier.Reset()
 	s.stream.Reset()
 	h.mu.Lock()
 	delete(h.streams, s)
@@ -179,7 +198,14 @@ func (s *inboundStream) run() error {
 	if _, err := s.stream.Write(reply.append(nil)); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
-	if err := s.stream.SetDeadline(time.Time{}); err != nil {
+	if h.trusted {
+		conn, err := h.direct(s.stopped, s.stream)
+		if err != nil {
+			return err
+		}
+		s.use(conn)
+		s.stream.Reset()
+	} else if err := s.stream.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
 	acknowledging := make(chan struct{})
@@ -206,6 +232,8 @@ func (s *inboundStream) judge(greeting hello) status {
 		return statusRestarted
 	case int64(greeting.frameMax) > int64(h.limits.FrameBytes):
 		return statusFrameMax
+	case greeting.trusted != h.trusted:
+		return statusTrust
 	case s.receive == nil:
 		return statusNoReceiver
 	default:
@@ -242,7 +270,7 @@ func (h *Host) claim(s *inboundStream, greeting hello) (next, delivered uint64, 
 
 // read takes batches off the stream and hands them over until the stream breaks.
 func (s *inboundStream) read(next uint64) error {
-	reader := newBatchReader(s.stream, s.host.limits.FrameBytes)
+	reader := newBatchReader(s.carrier, s.host.limits.FrameBytes)
 	var frames [][]byte
 	for {
 		var err error
@@ -315,7 +343,7 @@ func (s *inboundStream) acknowledge() {
 			case <-delay.C:
 			case <-s.urgent:
 			case <-s.host.leaving:
-			case <-s.stopped:
+			case <-s.stopped.Done():
 				return
 			}
 		case <-alive.C:
@@ -323,7 +351,7 @@ func (s *inboundStream) acknowledge() {
 			// The peer then resets the stream, which ends its reading too.
 			s.sendAck(message[:0], true)
 			return
-		case <-s.stopped:
+		case <-s.stopped.Done():
 			return
 		}
 		if !s.sendAck(message[:0], false) {
@@ -338,7 +366,7 @@ func (s *inboundStream) sendAck(message []byte, goodbye bool) bool {
 	s.lane.mu.Lock()
 	delivered := s.opening.delivered
 	s.lane.mu.Unlock()
-	_, err := s.stream.Write(ack{delivered: delivered, goodbye: goodbye}.append(message))
+	_, err := s.carrier.Write(ack{delivered: delivered, goodbye: goodbye}.append(message))
 	if err != nil {
 		s.stop()
 	}

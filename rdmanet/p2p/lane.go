@@ -23,7 +23,10 @@ const (
 	pauseMax = time.Second
 )
 
-var errGoodbye = errors.New("the peer closed")
+var (
+	errGoodbye = errors.New("the peer closed")
+	errFabric  = errors.New("the peer's fabric is another one")
+)
 
 // lane is a sending end; it implements rdmanet.Lane. One goroutine, run, connects, writes and mends; while connected
 // another one reads acknowledgements.
@@ -102,6 +105,7 @@ func (l *lane) run() {
 	defer l.host.retire(l)
 	deadline := time.Now().Add(l.host.mendTimeout)
 	pause, patience := pauseMin, connectTimeout
+	warned := false
 	for {
 		heard, err := l.connect(min(time.Until(deadline), patience))
 		switch {
@@ -123,6 +127,10 @@ func (l *lane) run() {
 		}
 		if bound := l.bound(); bound != 0 && errors.Is(err, syscall.ECONNREFUSED) {
 			l.host.peers.Tell(rdmanet.PeerEvent{Kind: rdmanet.PeerRefused, Peer: rdmanet.Peer{ID: l.key.peer, Incarnation: bound}, Lane: l.key.name, Cause: err})
+		}
+		if errors.Is(err, errFabric) && !warned {
+			warned = true
+			l.host.log.Warn("lane refused", "lane", l.key.name, "peer", l.key.peer, "error", err)
 		}
 		l.host.log.Debug("lane is down", "lane", l.key.name, "peer", l.key.peer, "error", err)
 		left := time.Until(deadline)
@@ -178,22 +186,36 @@ func (l *lane) connect(patience time.Duration) (heard time.Time, err error) {
 	}
 	reply, err := l.greet(stream)
 	if err != nil {
-		l.dropIfSilent(stream, err)
+		l.dropIfSilent(stream.Conn(), err)
 		return time.Time{}, err
 	}
 	progress, err := l.accept(reply)
 	if err != nil {
 		return time.Time{}, err
 	}
+	var data carrier = stream
+	if l.host.trusted {
+		conn, err := l.host.direct(ctx, stream)
+		if err != nil {
+			l.dropIfSilent(stream.Conn(), err)
+			return time.Time{}, err
+		}
+		defer conn.Reset()
+		defer context.AfterFunc(l.ctx, func() { unblock(conn) })()
+		data = conn
+	}
 	to := rdmanet.Peer{ID: l.key.peer, Incarnation: reply.incarnation}
 	if err := l.host.peers.Up(to); err != nil {
 		return time.Time{}, err
 	}
 	defer l.host.peers.Down(to)
-	if err := stream.SetDeadline(time.Time{}); err != nil {
+	if l.host.trusted {
+		stream.Reset()
+	} else if err := stream.SetDeadline(time.Time{}); err != nil {
 		return time.Time{}, err
 	}
-	heard, err = l.carry(stream)
+	heard, err = l.carry(data)
+	l.dropIfSilent(stream.Conn(), err)
 	if heard.IsZero() && progress {
 		heard = time.Now()
 	}
@@ -212,6 +234,7 @@ func (l *lane) greet(stream network.Stream) (answer, error) {
 		frameMax:     uint32(l.host.limits.FrameBytes),
 		windowBytes:  uint32(l.host.limits.Bytes),
 		windowFrames: uint32(l.host.limits.Frames),
+		trusted:      l.host.trusted,
 	}
 	if _, err := stream.Write(greeting.append(nil)); err != nil {
 		return answer{}, fmt.Errorf("hello: %w", err)
@@ -231,6 +254,8 @@ func (l *lane) accept(reply answer) (progress bool, err error) {
 		// A newer one yet may be known by now, and then there is nothing to tell.
 		_ = l.host.peers.Seen(rdmanet.Peer{ID: l.key.peer, Incarnation: reply.incarnation})
 		return false, fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, reply.incarnation)
+	case reply.status == statusTrust:
+		return false, fmt.Errorf("%w: this host has %s, the peer has %s; all members need the same", errFabric, fabricName(l.host.trusted), fabricName(!l.host.trusted))
 	case reply.status != statusWelcome:
 		return false, fmt.Errorf("refused: %s", reply.status)
 	}
@@ -242,29 +267,28 @@ func (l *lane) accept(reply answer) (progress bool, err error) {
 	return l.window.Pending() < pending, nil
 }
 
-// carry writes batches and reads acknowledgements until the stream breaks.
-func (l *lane) carry(stream network.Stream) (heard time.Time, err error) {
-	acks := &ackReader{lane: l, stream: stream, ended: make(chan struct{})}
+// carry writes batches and reads acknowledgements until the carrier breaks.
+func (l *lane) carry(c carrier) (heard time.Time, err error) {
+	acks := &ackReader{lane: l, carrier: c, ended: make(chan struct{})}
 	go acks.run()
-	l.write(stream, acks.ended)
-	stream.Reset()
+	l.write(c, acks.ended)
+	c.Reset()
 	<-acks.ended
-	l.dropIfSilent(stream, acks.err)
 	return acks.heard, acks.err
 }
 
-// unblock makes every call on a stream that waits, and every later one, return, without waiting itself as Reset may.
-func unblock(stream network.Stream) {
-	// It fails on a stream that has ended only, where nothing waits.
-	_ = stream.SetDeadline(time.Unix(1, 0))
+// unblock makes every call on a stream or connection that waits, and every later one, return, without waiting itself as Reset may.
+func unblock(c interface{ SetDeadline(time.Time) error }) {
+	// It fails on what has ended only, where nothing waits.
+	_ = c.SetDeadline(time.Unix(1, 0))
 }
 
 // dropIfSilent closes a connection whose peer does not answer in time, on none of the lanes to it, so that the next attempt dials
 // anew.
-func (l *lane) dropIfSilent(stream network.Stream, err error) {
+func (l *lane) dropIfSilent(conn network.Conn, err error) {
 	if isTimeout(err) && l.ctx.Err() == nil && !l.host.heardLately(l.key.peer) {
 		// The connection is gone one way or the other.
-		_ = stream.Conn().Close()
+		_ = conn.Close()
 	}
 }
 
@@ -273,9 +297,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// write puts batches on the stream until it breaks, which the reader of acknowledgements finds out too, with the better reason.
-func (l *lane) write(stream network.Stream, ended <-chan struct{}) {
-	writer := batchWriter{stream: stream}
+// write puts batches on the carrier until it breaks, which the reader of acknowledgements finds out too, with the better reason.
+func (l *lane) write(c carrier, ended <-chan struct{}) {
+	writer := newBatchWriter(c)
 	var frames [][]byte
 	for {
 		var first uint64
@@ -297,26 +321,26 @@ func (l *lane) write(stream network.Stream, ended <-chan struct{}) {
 	}
 }
 
-// ackReader listens to the peer for as long as a stream holds.
+// ackReader listens to the peer for as long as a carrier holds.
 type ackReader struct {
-	lane   *lane
-	stream network.Stream
-	ended  chan struct{} // closed at the end; the rest is valid then
-	heard  time.Time     // of the last sign of life
-	err    error
+	lane    *lane
+	carrier carrier
+	ended   chan struct{} // closed at the end; the rest is valid then
+	heard   time.Time     // of the last sign of life
+	err     error
 }
 
 func (r *ackReader) run() {
 	defer close(r.ended)
 	// A writer that waits for the peer's window is to hear of the end too.
-	defer unblock(r.stream)
+	defer unblock(r.carrier)
 	var scratch [ackSize]byte
 	silence := r.lane.host.mendTimeout / 2
 	for {
-		if r.err = r.stream.SetReadDeadline(time.Now().Add(silence)); r.err != nil {
+		if r.err = r.carrier.SetReadDeadline(time.Now().Add(silence)); r.err != nil {
 			return
 		}
-		a, err := readAck(r.stream, &scratch)
+		a, err := readAck(r.carrier, &scratch)
 		if err != nil {
 			r.err = err
 			if !r.heard.IsZero() && !isTimeout(err) && !errors.Is(err, errProtocol) {

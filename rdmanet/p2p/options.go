@@ -12,6 +12,20 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
 )
 
+// The names under which operators choose this fabric: Trusted off and on.
+const (
+	Fabric        = "p2p"
+	FabricTrusted = "p2p-trusted"
+)
+
+// fabricName gives the name of a setting of Trusted.
+func fabricName(trusted bool) string {
+	if trusted {
+		return FabricTrusted
+	}
+	return Fabric
+}
+
 // Defaults of Options.
 const (
 	MendTimeoutDefault = 10 * time.Second
@@ -35,6 +49,9 @@ type Options struct {
 	FrameMax int
 	// MendTimeout is how long a lane may be broken before it counts as lost: 10 seconds.
 	MendTimeout time.Duration
+	// Trusted says that nobody listens on the network between the members: data goes over TCP connections as it is, neither encrypted nor
+	// authenticated byte for byte, and libp2p only proves who the ends are. The same on all members.
+	Trusted bool
 	// Incarnation of this host; it must grow from start to start. The default is the time, in nanoseconds since 1970.
 	Incarnation rdmanet.Incarnation
 	// Logger gets what operators want to know; nothing is logged by default.

@@ -14,6 +14,7 @@ import (
 const (
 	helloMagic  = 0x6c_64_67_31 // "ldg1"
 	answerMagic = 0x6c_64_67_61 // "ldga"
+	ticketMagic = 0x6c_64_67_74 // "ldgt"
 	batchMagic  = 0x6c_62       // "lb"
 	ackMagic    = 0x6c_61       // "la"
 )
@@ -47,7 +48,12 @@ type hello struct {
 	lostBy rdmanet.Incarnation
 	// frameMax bounds the sender's frames, in bytes; windowBytes and windowFrames what it keeps unacknowledged.
 	frameMax, windowBytes, windowFrames uint32
+	// trusted: the lane's data is to go over a direct connection.
+	trusted bool
 }
+
+// helloTrusted is the flag of a hello that stands for trusted.
+const helloTrusted = 1
 
 func (h hello) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, helloMagic)
@@ -59,7 +65,12 @@ func (h hello) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, h.frameMax)
 	b = binary.BigEndian.AppendUint32(b, h.windowBytes)
 	b = binary.BigEndian.AppendUint32(b, h.windowFrames)
-	b = binary.BigEndian.AppendUint64(b, uint64(len(h.lane)))
+	flags := uint32(0)
+	if h.trusted {
+		flags |= helloTrusted
+	}
+	b = binary.BigEndian.AppendUint32(b, flags)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(h.lane)))
 	return append(b, h.lane...)
 }
 
@@ -81,8 +92,11 @@ func readHello(r io.Reader) (hello, error) {
 		windowBytes:  binary.BigEndian.Uint32(b[48:]),
 		windowFrames: binary.BigEndian.Uint32(b[52:]),
 	}
-	length := binary.BigEndian.Uint64(b[56:])
+	flags, length := binary.BigEndian.Uint32(b[56:]), binary.BigEndian.Uint32(b[60:])
+	h.trusted = flags&helloTrusted != 0
 	switch {
+	case flags&^helloTrusted != 0:
+		return hello{}, fmt.Errorf("%w: hello with flags %#x", errProtocol, flags)
 	case h.sender == 0 || h.opening == 0:
 		return hello{}, fmt.Errorf("%w: hello of incarnation %s, opening %d", errProtocol, h.sender, h.opening)
 	case length == 0 || length > rdmanet.LaneNameMax:
@@ -106,6 +120,7 @@ const (
 	statusNoReceiver                   // no receiver of that lane name is registered (yet)
 	statusFrameMax                     // the sender's frames may be larger than the receiver accepts
 	statusClosing                      // the receiver closes
+	statusTrust                        // one end has a trusted network, the other has none
 )
 
 func (s status) String() string {
@@ -122,6 +137,8 @@ func (s status) String() string {
 		return "the peer's frame bound is smaller"
 	case statusClosing:
 		return "the peer closes"
+	case statusTrust:
+		return "one end has fabric " + FabricTrusted + ", the other " + Fabric
 	default:
 		return fmt.Sprintf("status %d", uint8(s))
 	}
@@ -159,7 +176,7 @@ func readAnswer(r io.Reader) (answer, error) {
 		next:        binary.BigEndian.Uint64(b[16:]),
 		delivered:   binary.BigEndian.Uint64(b[24:]),
 	}
-	if code < uint32(statusWelcome) || code > uint32(statusClosing) || a.incarnation == 0 || a.delivered > a.next {
+	if code < uint32(statusWelcome) || code > uint32(statusTrust) || a.incarnation == 0 || a.delivered > a.next {
 		return answer{}, fmt.Errorf("%w: answer %d of incarnation %s, next %d, delivered %d",
 			errProtocol, code, a.incarnation, a.next, a.delivered)
 	}
