@@ -3,18 +3,21 @@ package memory
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/internal/peers"
 	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
+	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
 // closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
 const closeGrace = time.Second
 
-// Host is one host of a Network; it implements rdmanet.Host.
+// Host is one host of a Network; it implements rdmanet.RegionHost.
 type Host struct {
 	network     *Network
 	id          rdmanet.PeerID
@@ -31,9 +34,14 @@ type Host struct {
 	dead    bool // no new goroutine
 	lanes   map[laneKey]*lane
 	lost    map[laneKey]lostFrames
+
+	regions     map[string]*segment.Region // of this host
+	attachments map[*attachment]struct{}   // of this host, that work as far as it knows
+	queues      map[*queue]struct{}
+	links       map[rdmanet.PeerID]*link
 }
 
-var _ rdmanet.Host = (*Host)(nil)
+var _ rdmanet.RegionHost = (*Host)(nil)
 
 type laneKey struct {
 	peer rdmanet.PeerID
@@ -105,8 +113,8 @@ func (h *Host) Lane(peer rdmanet.PeerID, name string) (rdmanet.Lane, error) {
 	return l, nil
 }
 
-// SetMembers replaces the member set, which is everybody until then, and for nil. The addresses mean nothing here. Lanes to who is no member any more break with
-// ErrNotMember; who comes back finds that what they had not delivered is lost.
+// SetMembers replaces the member set, which is everybody until then, and for nil. The addresses mean nothing here. Lanes and attachments to who is no member any more end
+// with ErrNotMember, and what it was granted is taken back; who comes back finds that what the lanes had not delivered is lost.
 func (h *Host) SetMembers(members map[rdmanet.PeerID]string) error {
 	var set map[rdmanet.PeerID]bool
 	if members != nil {
@@ -119,12 +127,24 @@ func (h *Host) SetMembers(members map[rdmanet.PeerID]string) error {
 	h.members = set
 	h.network.place(h.id).change()
 	h.network.mu.Unlock()
+	if set == nil {
+		return nil
+	}
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	for key, l := range h.lanes {
-		if set != nil && !set[key.peer] {
+		if !set[key.peer] {
 			l.window.Break(l.wrap(rdmanet.ErrNotMember))
 			h.retireLocked(l)
+		}
+	}
+	regions, attachments := slices.Collect(maps.Values(h.regions)), slices.Collect(maps.Keys(h.attachments))
+	h.mu.Unlock()
+	for _, region := range regions {
+		region.Retain(func(id rdmanet.PeerID) bool { return set[id] })
+	}
+	for _, a := range attachments {
+		if !set[a.peer.ID] {
+			a.end(rdmanet.ErrNotMember)
 		}
 	}
 	return nil
@@ -238,7 +258,7 @@ func (h *Host) flush(ctx context.Context) error {
 	return nil
 }
 
-// end takes the host off the network, with or without a goodbye, and breaks its lanes.
+// end takes the host off the network, with or without a goodbye, and ends its lanes, regions, attachments and queues.
 func (h *Host) end(goodbye bool) {
 	h.mu.Lock()
 	h.closing = true
@@ -252,6 +272,8 @@ func (h *Host) end(goodbye bool) {
 	for _, l := range h.lanes {
 		lanes = append(lanes, l)
 	}
+	regions, attachments := slices.Collect(maps.Values(h.regions)), slices.Collect(maps.Keys(h.attachments))
+	queues := slices.Collect(maps.Keys(h.queues))
 	h.mu.Unlock()
 	h.network.mu.Lock()
 	p := h.network.place(h.id)
@@ -263,5 +285,14 @@ func (h *Host) end(goodbye bool) {
 	h.network.mu.Unlock()
 	for _, l := range lanes {
 		l.window.Break(l.wrap(rdmanet.ErrClosed))
+	}
+	for _, region := range regions {
+		region.End(fmt.Errorf("%w: %s is gone", rdmanet.ErrUnreachable, h.peer()))
+	}
+	for _, a := range attachments {
+		a.end(rdmanet.ErrClosed)
+	}
+	for _, q := range queues {
+		q.completions.Seal()
 	}
 }

@@ -16,27 +16,48 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestFabric(t *testing.T) { fabrictest.Run(t, newFabric) }
+func TestFabric(t *testing.T) {
+	t.Parallel()
+	fabrictest.Run(t, newFabric)
+}
+
+func TestRegions(t *testing.T) {
+	t.Parallel()
+	fabrictest.RunRegions(t, newFabric)
+}
 
 // fabric is a memory network as the suite wants it.
 type fabric struct {
 	t       testing.TB
 	network *memory.Network
+	members map[rdmanet.PeerID]string
 }
 
 func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
-	return &fabric{t, memory.NewNetwork(memory.Options{
+	f := &fabric{t, memory.NewNetwork(memory.Options{
 		WindowBytes:  config.WindowBytes,
 		WindowFrames: config.WindowFrames,
 		FrameMax:     config.FrameMax,
 		MendTimeout:  config.MendTimeout,
-	})}
+	}), make(map[rdmanet.PeerID]string)}
+	for i := range config.Members {
+		f.members[f.ID(i)] = ""
+	}
+	return f
 }
 
 func (f *fabric) ID(i int) rdmanet.PeerID { return rdmanet.PeerID("host-" + strconv.Itoa(i)) }
 
 func (f *fabric) Start(i int) (rdmanet.Host, error) {
-	h, err := f.network.Host(f.ID(i))
+	h, err := f.start(f.ID(i))
+	if err != nil {
+		return nil, err
+	}
+	return h, h.SetMembers(f.members)
+}
+
+func (f *fabric) start(id rdmanet.PeerID) (*memory.Host, error) {
+	h, err := f.network.Host(id)
 	if err != nil {
 		return nil, err
 	}
@@ -59,12 +80,13 @@ func (f *fabric) Cut(i, j int) { f.network.Cut(f.ID(i), f.ID(j)) }
 
 func (f *fabric) Mend(i, j int) { f.network.Mend(f.ID(i), f.ID(j)) }
 
-func (f *fabric) Stranger() (rdmanet.Host, error) { return nil, nil }
+func (f *fabric) Stranger() (rdmanet.Host, error) { return f.start("stranger") }
 
 func BenchmarkFabric(b *testing.B) { fabrictest.Benchmark(b, newFabric) }
 
 // Who is no member any more gets nothing in and nothing out; when it is one again, fresh lanes work, and what was lost is told.
 func TestMembers(t *testing.T) {
+	t.Parallel()
 	network := memory.NewNetwork()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

@@ -3,11 +3,13 @@ package memory
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/internal/peers"
 	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
+	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
 // MendTimeoutDefault is how long a lane's receiver may be away before the lane breaks.
@@ -38,7 +40,8 @@ type place struct {
 	host    *Host               // nil when no host of that name is alive
 	left    rdmanet.Incarnation // the last host that closed in order
 	cut     map[rdmanet.PeerID]bool
-	changed chan struct{} // closed and replaced when something here changes
+	wires   map[rdmanet.PeerID]*atomic.Bool // the same, for those that have attached
+	changed chan struct{}                   // closed and replaced when something here changes
 }
 
 func (p *place) change() {
@@ -79,6 +82,10 @@ func (n *Network) Host(id rdmanet.PeerID) (*Host, error) {
 		receivers:   make(map[string]rdmanet.ReceiveFunc),
 		lanes:       make(map[laneKey]*lane),
 		lost:        make(map[laneKey]lostFrames),
+		regions:     make(map[string]*segment.Region),
+		attachments: make(map[*attachment]struct{}),
+		queues:      make(map[*queue]struct{}),
+		links:       make(map[rdmanet.PeerID]*link),
 		closed:      make(chan struct{}),
 	}
 	h.peers = peers.New(h.restarted)
@@ -111,6 +118,9 @@ func (n *Network) setCut(a, b rdmanet.PeerID, cut bool) {
 	for _, ends := range [][2]rdmanet.PeerID{{a, b}, {b, a}} {
 		p := n.place(ends[0])
 		p.cut[ends[1]] = cut
+		if wire := p.wires[ends[1]]; wire != nil {
+			wire.Store(cut)
+		}
 		p.change()
 	}
 }
@@ -119,10 +129,33 @@ func (n *Network) setCut(a, b rdmanet.PeerID, cut bool) {
 func (n *Network) place(id rdmanet.PeerID) *place {
 	p := n.places[id]
 	if p == nil {
-		p = &place{cut: make(map[rdmanet.PeerID]bool), changed: make(chan struct{})}
+		p = &place{cut: make(map[rdmanet.PeerID]bool), wires: make(map[rdmanet.PeerID]*atomic.Bool), changed: make(chan struct{})}
 		n.places[id] = p
 	}
 	return p
+}
+
+// wire tells, as it changes, whether the link between two names is cut.
+func (n *Network) wire(from, to rdmanet.PeerID) *atomic.Bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.place(to)
+	if p.wires[from] == nil {
+		p.wires[from] = new(atomic.Bool)
+		p.wires[from].Store(p.cut[from])
+	}
+	return p.wires[from]
+}
+
+// alive is the incarnation of that name that is there now, cut off or not, 0 if none is; changed is closed when anything about the name may have changed.
+func (n *Network) alive(id rdmanet.PeerID) (incarnation rdmanet.Incarnation, changed <-chan struct{}) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.place(id)
+	if p.host != nil {
+		incarnation = p.host.incarnation
+	}
+	return incarnation, p.changed
 }
 
 // route is what a lane sees of its receiver at one moment.

@@ -20,7 +20,8 @@ type Completions struct {
 	ring        []rdmanet.Completion // entry i is at i & (len(ring)-1), a power of two
 	first, next uint64
 	outstanding int
-	closed      bool
+	sealed      bool // no further operation
+	closed      bool // no further completion
 }
 
 // NewCompletions makes a queue for up to depth operations outstanding. ErrTooLarge unless depth is 1 to rdmanet.QueueDepthMax.
@@ -35,7 +36,7 @@ func NewCompletions(depth int) (*Completions, error) {
 func (c *Completions) Reserve(operations int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.sealed {
 		return rdmanet.ErrClosed
 	}
 	if operations > c.depth-c.outstanding {
@@ -77,9 +78,15 @@ func (c *Completions) grow() {
 
 // Poll takes completions that are there, without waiting.
 func (c *Completions) Poll(into []rdmanet.Completion) int {
+	n, _ := c.take(into)
+	return n
+}
+
+// take is Poll that tells whether no further completion will come.
+func (c *Completions) take(into []rdmanet.Completion) (n int, over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := min(len(into), int(c.next-c.first))
+	n = min(len(into), int(c.next-c.first))
 	mask := uint64(len(c.ring) - 1)
 	for i := range n {
 		at := &c.ring[c.first&mask]
@@ -88,7 +95,7 @@ func (c *Completions) Poll(into []rdmanet.Completion) int {
 		c.first++
 	}
 	c.outstanding -= n
-	return n
+	return n, c.sealed && c.outstanding == 0
 }
 
 // Wait is Poll that waits for at least one. It gives ctx's error, or ErrClosed once the queue is closed and empty; nothing at once where into has no room.
@@ -97,17 +104,23 @@ func (c *Completions) Wait(ctx context.Context, into []rdmanet.Completion) (int,
 	if n > 0 || len(into) == 0 {
 		return n, nil
 	}
+	over := false
 	err := c.bell.Await(ctx, func() bool {
-		n = c.Poll(into)
-		return n > 0
+		n, over = c.take(into)
+		return n > 0 || over
 	})
 	if err != nil {
 		// One may have come beside the end.
-		if n = c.Poll(into); n > 0 {
-			return n, nil
-		}
+		n, over = c.take(into)
 	}
-	return n, err
+	switch {
+	case n > 0:
+		return n, nil
+	case over:
+		return 0, rdmanet.ErrClosed
+	default:
+		return 0, err
+	}
 }
 
 // Outstanding is the number of operations whose completions were not taken.
@@ -120,11 +133,19 @@ func (c *Completions) Outstanding() int {
 // Parks tells how often somebody parked in Wait.
 func (c *Completions) Parks() uint64 { return c.bell.Parks() }
 
+// Seal refuses further operations; who waits gets the completions of those outstanding, then ErrClosed.
+func (c *Completions) Seal() {
+	c.mu.Lock()
+	c.sealed = true
+	c.mu.Unlock()
+	c.bell.Ring()
+}
+
 // Close refuses further operations and drops the completions that are yet to come; those that are there can still be taken. Closing again does nothing.
 func (c *Completions) Close() {
 	c.mu.Lock()
 	if !c.closed {
-		c.closed = true
+		c.sealed, c.closed = true, true
 		c.outstanding = int(c.next - c.first)
 	}
 	c.mu.Unlock()

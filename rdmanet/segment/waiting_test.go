@@ -207,6 +207,43 @@ func TestCompletionsEnd(t *testing.T) {
 	}
 }
 
+// A sealed queue gives what is outstanding, and then no more.
+func TestCompletionsSealed(t *testing.T) {
+	t.Parallel()
+	ctx := patience(t)
+	queue, err := NewCompletions(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := queue.Reserve(2); err != nil {
+		t.Fatal(err)
+	}
+	tags := make(chan uint64, 2)
+	ended := make(chan error, 1)
+	go func() {
+		var into [1]rdmanet.Completion
+		for {
+			if _, err := queue.Wait(ctx, into[:]); err != nil {
+				ended <- err
+				return
+			}
+			tags <- into[0].Tag
+		}
+	}()
+	queue.Seal()
+	if err := queue.Reserve(1); !errors.Is(err, rdmanet.ErrClosed) {
+		t.Error(err)
+	}
+	queue.Complete(rdmanet.Completion{Tag: 1})
+	if tag := <-tags; tag != 1 {
+		t.Error(tag)
+	}
+	queue.Complete(rdmanet.Completion{Tag: 2})
+	if err := <-ended; !errors.Is(err, rdmanet.ErrClosed) || <-tags != 2 {
+		t.Error(err)
+	}
+}
+
 func BenchmarkRing(b *testing.B) {
 	var bell Doorbell
 	b.ReportAllocs()
