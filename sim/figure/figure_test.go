@@ -227,9 +227,40 @@ func TestNamesThatScriptsKnow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"allconcur+", "allconcur", "allconcur-w/ea", "allgather", "lcr", "libpaxos"} {
-		if !slices.ContainsFunc(cases, func(c ledgerCase) bool { return c.series == want }) {
-			t.Errorf("no series %s", want)
+	// The smallest group of each deployment has points of every series in every panel.
+	smallest := map[string]int{"sdc": 8, "mdc": 30}
+	cases = slices.DeleteFunc(cases, func(c ledgerCase) bool { return c.group.servers != smallest[c.deployment.name] })
+	for i := range cases {
+		cases[i].window = 2
+	}
+	place := func(c ledgerCase) (string, float64) { return c.series, float64(c.group.servers) }
+	if err := runLedger(context.Background(), f, Options{}, cases, place); err != nil {
+		t.Fatal(err)
+	}
+	_, points, _ := write(t, f)
+	found := map[[3]string]bool{}
+	for line := range strings.Lines(points) {
+		var point map[string]any
+		if err := json.Unmarshal([]byte(line), &point); err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range []string{"figure", "panel", "series", "x", "y", "unit"} {
+			if _, ok := point[field]; !ok || len(point) != 6 {
+				t.Fatalf("%q has no %s, or more than it should", line, field)
+			}
+		}
+		panel, series, unit := point["panel"].(string), point["series"].(string), point["unit"].(string)
+		found[[3]string{panel, series, unit}] = point["figure"] == "6.6" && point["y"].(float64) > 0 && point["x"] == float64(smallest[panel[:3]])
+	}
+	for _, panel := range panels {
+		unit := "transactions/s"
+		if strings.HasSuffix(panel, "-latency") {
+			unit = "ms"
+		}
+		for _, series := range []string{"allconcur+", "allconcur", "allconcur-w/ea", "allgather", "lcr", "libpaxos"} {
+			if !found[[3]string{panel, series, unit}] {
+				t.Errorf("no point of %s in %s, or a wrong one", series, panel)
+			}
 		}
 	}
 }
