@@ -64,6 +64,7 @@
 //  1. Atomicity. A word, 8 bytes at an offset that 8 divides, is never torn: whoever reads it, here or from afar, sees what it was before a write or after it, in whole. Larger
 //     things are not atomic. A write touches no byte outside of its bounds.
 //  2. Order of bytes. A write lands from its first byte to its last: who sees a word of it sees all that it wrote below. So a mark in the last word, a canary, shows a complete entry.
+//     The words of one read from afar are not all of one moment, but its last word is taken first: a read that ends with the mark and finds it has the entry complete.
 //  3. Order of operations. Operations of one attachment take place in the order of posting: a write has landed before the next begins to, and a read sees the writes before it. Between
 //     attachments, regions and peers there is no order but by completions: what is posted after a completion takes place after it. Two writers to one location are in no order, so a
 //     location has one writer at a time.
