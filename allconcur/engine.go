@@ -56,6 +56,8 @@ type Engine struct {
 	// decided tells that this server voted for the set of the current reliable round, confirmed that it confirmed it.
 	decided   bool
 	confirmed bool
+	// skippers are the servers that left the current reliable round by a skip, since this one decided in it.
+	skippers serverSet
 	// ballots hold the votes, by the round; none under P.
 	ballots []*ballot
 	// last is the transitional round, 0 while none is known; ended tells that it is A-delivered.
@@ -89,7 +91,7 @@ func New(config Config) (*Engine, error) {
 		config: config, self: config.Self, n: n,
 		tolerated: digraph.Tolerated(config.Reliable), majority: config.Shard/2 + 1, perfect: config.Detector == DetectorPerfect,
 		plus: config.Engine == EngineAllConcurPlus, uniform: !config.NonUniform,
-		members: newServerSet(n), ignored: newServerSet(n),
+		members: newServerSet(n), ignored: newServerSet(n), skippers: newServerSet(n),
 		epoch: 1, round: config.FirstRound, delivered: config.FirstRound - 1,
 		current: newRoundSet(n), next: newRoundSet(n), newer: newRoundSet(n), older: newRoundSet(n),
 	}
@@ -205,14 +207,19 @@ func (e *Engine) dispatch(from order.ServerID, header frameHeader, frame []byte)
 
 // take takes a message, unless it comes from a suspected predecessor: those are held, so that Proposition 5.2.1 holds.
 func (e *Engine) take(from order.ServerID, header frameHeader, frame []byte) {
-	switch {
-	case e.ignored.has(from) && !e.takesHeld(from):
+	if e.ignored.has(from) && !e.takesHeld(from) {
 		e.hold(from, header, frame)
-	case header.kind == kindUnreliable:
-		e.handleUnreliable(header, frame)
-	default:
-		e.handleReliable(from, header, frame)
+		return
 	}
+	e.handle(from, header, frame)
+}
+
+func (e *Engine) handle(from order.ServerID, header frameHeader, frame []byte) {
+	if header.kind == kindUnreliable {
+		e.handleUnreliable(header, frame)
+		return
+	}
+	e.handleReliable(from, header, frame)
 }
 
 // proposition notes whether an input agrees with a proposition of [Poke19, section 6.2.4.2].

@@ -34,6 +34,7 @@ func (e *Engine) handleReliable(from order.ServerID, header frameHeader, frame [
 		return
 	case skip:
 		if !e.maySkip() {
+			e.haltIfSkipped(header.origin)
 			return
 		}
 		e.skip()
@@ -74,6 +75,7 @@ func (e *Engine) forwardReliable(from order.ServerID, header frameHeader, frame 
 // startReliable starts [[epoch, round]] with the messages that came before its time; the valid failure notifications are delivered again.
 func (e *Engine) startReliable() {
 	e.reliable, e.decided, e.confirmed = true, false, false
+	e.skippers.clear()
 	if e.held > 0 {
 		e.forgetHeld()
 	}

@@ -47,7 +47,7 @@ func (e *Engine) awaits(p order.ServerID) bool {
 func (e *Engine) Clone() *Engine {
 	e.begin()
 	c := *e
-	c.members, c.ignored = e.members.clone(), e.ignored.clone()
+	c.members, c.ignored, c.skippers = e.members.clone(), e.ignored.clone(), e.skippers.clone()
 	c.current, c.next, c.newer, c.older = e.current.clone(), e.next.clone(), e.newer.clone(), e.older.clone()
 	c.failures = e.failures.clone()
 	c.tracking = e.tracking.clone(c.failures, c.members)
@@ -75,6 +75,7 @@ func (e *Engine) AppendState(state []byte) []byte {
 	state = appendFlag(state, e.reliable)
 	state = appendNumber(state, e.members...)
 	state = appendNumber(state, e.ignored...)
+	state = appendNumber(state, e.skippers...)
 	state = appendNumber(state, e.failures.owned...)
 	if e.reliable {
 		state = appendNumber(state, e.tracking.awaited...) // the digraphs follow from it and the notifications

@@ -93,11 +93,12 @@ func (e *Engine) Trust(server order.ServerID) error {
 	case l == nil:
 		return fmt.Errorf("%w: server %d", ErrNotPredecessor, server)
 	case e.ended || !e.members.has(server) || !l.suspected || l.cut || l.sequence == math.MaxUint32:
-	case l.revoking:
-		l.again = false
 	default:
-		l.revoking = true
-		e.revoking++
+		l.again = false
+		if !l.revoking {
+			l.revoking = true
+			e.revoking++
+		}
 		e.tryToComplete() // what is held may help
 		e.settle()
 	}
@@ -299,6 +300,24 @@ func (e *Engine) releaseForMajority() {
 	}
 }
 
+// grows reports whether a message is one that the current set lacks.
+func (e *Engine) grows(header frameHeader) bool {
+	return e.current.is(header.epoch, header.round, header.kind == kindReliable) && !e.current.present.has(header.origin)
+}
+
+// releasedGrows reports whether one of the messages that are released and yet to be taken is one that the current set lacks: a set that is to be decided
+// grows first, so that servers decide the same more often. When a server decides is no matter of safety, and what is released is taken before the call returns.
+func (e *Engine) releasedGrows() bool {
+	for _, m := range e.released {
+		header, err := decodeFrame(m.frame, e.config.MaxPayload)
+		assert(err == nil, "only well-formed messages are held")
+		if e.members.has(m.from) && e.members.has(header.origin) && e.grows(header) {
+			return true
+		}
+	}
+	return false
+}
+
 // settle ends a call: it suspects anew whom the detector suspects again, and takes the messages that were released, in order.
 func (e *Engine) settle() {
 	for len(e.anew)+len(e.released) > 0 && e.halted == "" && !e.ended {
@@ -314,8 +333,15 @@ func (e *Engine) settle() {
 		e.released = e.released[1:]
 		header, err := decodeFrame(m.frame, e.config.MaxPayload)
 		assert(err == nil, "only well-formed messages are held")
-		if e.members.has(m.from) && e.members.has(header.origin) {
+		switch {
+		case !e.members.has(m.from) || !e.members.has(header.origin):
+		case e.grows(header):
+			e.handle(m.from, header, m.frame)
+		default:
 			e.take(m.from, header, m.frame)
+		}
+		if len(e.released) == 0 {
+			e.tryToComplete() // the decision may have waited for them
 		}
 	}
 	e.anew, e.released = nil, nil

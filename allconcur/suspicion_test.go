@@ -61,3 +61,85 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// belowMajority makes the network of three servers whose server 0 suspects both others, is below a majority, and holds what server 1 sent: its message and then server 2's. The
+// revocation of its suspicion of 1 is in its message, or not.
+func belowMajority(t *testing.T, revokes bool) *network {
+	t.Helper()
+	w, err := newNetwork(1, Config{Engine: EngineAllConcur, Servers: 3, Reliable: overlays(t, 3)[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, w.engines[0].Suspect(1))
+	must(t, w.engines[0].Suspect(2))
+	if revokes {
+		must(t, w.engines[0].Trust(1))
+	}
+	must(t, w.submit(0, false))
+	if revokes {
+		must(t, w.engines[0].Suspect(1))
+	}
+	must(t, w.submit(1, false))
+	must(t, w.submit(2, false))
+	must(t, w.receive(2, 1)) // which relays it to 0
+	for len(*w.channel(1, 0)) > 0 {
+		must(t, w.receive(1, 0))
+	}
+	if e := w.engines[0]; !e.OutsideMajority() || len(e.linkFrom(1).held) != 2 {
+		t.Fatalf("server 0 is not outside of a majority, or holds %d messages of server 1", len(e.linkFrom(1).held))
+	}
+	return w
+}
+
+// TestReleasedMessagesAreDecidedTogether: who is below a majority and trusts a predecessor again takes all that it holds of it before it decides. The first message would make
+// a majority, and a set that the others have not decided.
+func TestReleasedMessagesAreDecidedTogether(t *testing.T) {
+	t.Parallel()
+	w := belowMajority(t, false)
+	must(t, w.engines[0].Trust(1))
+	votes := w.engines[0].Votes()
+	if len(votes) != 1 || len(votes[0].Delivery.Messages) != 3 {
+		t.Errorf("server 0 votes %+v, want the messages of all three", votes)
+	}
+}
+
+// TestTrustBehindARevocationReleases: the detector suspects a predecessor again and then trusts it after all, while a message that revokes the first suspicion is under way. Nothing else
+// need happen for what is held to be taken.
+func TestTrustBehindARevocationReleases(t *testing.T) {
+	t.Parallel()
+	w := belowMajority(t, true)
+	must(t, w.engines[0].Trust(1))
+	if !w.engines[0].Status().Decided {
+		t.Errorf("server 0 still waits: %+v", w.engines[0].Status())
+	}
+}
+
+// TestMajorityThatSkippedHaltsWhoDecided: server 0 decided a set of [[2,1]] when it hears that the two others, a majority, are in [[2,2]]. It can never go on, and says so.
+func TestMajorityThatSkippedHaltsWhoDecided(t *testing.T) {
+	t.Parallel()
+	e, err := New(Config{Engine: EngineAllConcurPlus, Servers: 3, Reliable: overlays(t, 3)[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, e.Broadcast(nil))
+	for p := order.ServerID(1); p <= 2; p++ {
+		must(t, e.Receive(p, encodeMessage(kindUnreliable, 0, 1, 1, p, nil)))
+	}
+	must(t, e.Suspect(1))
+	must(t, e.Receive(2, encodeMessage(kindReliable, 0, 2, 1, 2, nil)))
+	must(t, e.Receive(2, encodeFailure(0, 1, 2, 1)))
+	if s := e.Status(); !s.Decided || s.Epoch != 2 || s.Round != 1 {
+		t.Fatalf("server 0 has not decided in [[2,1]]: %+v", s)
+	}
+	skipped := [][]byte{encodeMessage(kindReliable, 0, 2, 2, 2, nil), encodeMessage(kindReliable, 0, 2, 2, 1, nil)}
+	for range 2 {
+		must(t, e.Receive(2, skipped[0]))
+	}
+	if s := e.Status(); s.Halted != "" {
+		t.Fatalf("server 0 halts because of one other: %s", s.Halted)
+	}
+	must(t, e.Receive(2, skipped[1]))
+	if s := e.Status(); s.Halted == "" {
+		t.Errorf("server 0 waits for ever: %+v", s)
+	}
+}

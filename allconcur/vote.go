@@ -203,6 +203,18 @@ func (e *Engine) haltIfOutvoted(b *ballot, s *votedSet) {
 	}
 }
 
+// haltIfSkipped notes a server that skipped the round that this one reruns, and with it voted for the unreliable round. Where a majority did, the set that this server
+// decided never gets one, and it can neither take its vote back nor go on: the group goes on without it.
+func (e *Engine) haltIfSkipped(server order.ServerID) {
+	if e.config.Detector != DetectorEventual || !e.decided {
+		return
+	}
+	e.skippers.add(server)
+	if e.skippers.count() >= e.majority {
+		e.halt("the group goes on without this server: a majority skipped its set of round %d", e.round)
+	}
+}
+
 // maySkip reports whether this server may still vote for the unreliable round that it reruns, and leave the rerun.
 func (e *Engine) maySkip() bool {
 	switch {
@@ -227,6 +239,9 @@ func (e *Engine) agreed() bool {
 	}
 	if !e.decided {
 		if !e.current.present.has(e.self) || e.config.Detector == DetectorEventual && e.current.count < e.majority {
+			return false
+		}
+		if e.releasedGrows() {
 			return false
 		}
 		e.decide()
