@@ -60,9 +60,15 @@ func (m *member) tick() {
 		return
 	}
 	m.follow()
-	if m.works() || m.chain.ended() != 0 || m.now-m.follower.heardWorking > quietTicks*m.setting.tick {
+	if m.works() || m.endedInOrder() || m.now-m.follower.heardWorking > quietTicks*m.setting.tick {
 		m.tickSynod()
 	}
+}
+
+// endedInOrder tells that the group's generation ended in order, and that no later one is decided: one that is may be at work already, without this server.
+func (m *member) endedInOrder() bool {
+	ended, decided := m.chain.ended(), m.synod.Decided()
+	return ended != 0 && (decided == nil || decided.Generation <= ended)
 }
 
 // watch notices a halt and a standstill: the own message is sent, or others are further, and nothing new is reached for too long.
