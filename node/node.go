@@ -21,6 +21,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/catchup"
 	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
@@ -31,7 +32,7 @@ import (
 // Options of a node. Only Home has to be given.
 type Options struct {
 	Home *home.Home
-	// Host is the node's end of the fabric, which the node closes; nil stands for p2p over TCP as the home has it. Its identity has to be the one that
+	// Host is the node's end of the fabric, which the node closes; nil stands for the fabric that the home's configuration names. Its identity has to be the one that
 	// p2p.PeerID gives for the node's key.
 	Host rdmanet.Host
 	// Logger defaults to slog.Default.
@@ -127,9 +128,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	n.peers.table.Store(table)
 	n.host = options.Host
 	if n.host == nil {
-		n.host, err = p2p.New(p2p.Options{PrivateKey: n.home.Key, Listen: n.home.FabricAddress(), Members: table.addresses, Logger: n.logger})
-		if err != nil {
-			return nil, fmt.Errorf("%w for the other nodes on %s: %w", ErrAddress, n.home.FabricAddress(), err)
+		if n.host, err = n.openFabric(table); err != nil {
+			return nil, err
 		}
 	}
 	undo = append(undo, func() {
@@ -180,8 +180,23 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 			n.fail(fmt.Errorf("the API ended: %w", err))
 		}
 	}()
-	n.logger.Info("started", "api", n.URL(), "fabric", n.home.FabricAddress(), "height", opened.Head().Height, "chain", n.home.Genesis.Chain)
+	n.logger.Info("started", "api", n.URL(), "fabric", n.home.FabricAddress(), "over", n.fabricKind(), "height", opened.Head().Height, "chain", n.home.Genesis.Chain)
 	return n, nil
+}
+
+// openFabric opens the host of the fabric that the configuration names.
+func (n *Node) openFabric(table *peerTable) (rdmanet.Host, error) {
+	config := n.home.Config.Fabric
+	host, err := fabric.Open(config.Kind, fabric.Options{
+		Key: n.home.Key, Listen: n.home.FabricAddress(), Members: table.addresses, Device: config.Device, GID: config.GID, Logger: n.logger,
+	})
+	switch {
+	case errors.Is(err, fabric.ErrUnusable), errors.Is(err, fabric.ErrOneProcess):
+		return nil, err
+	case err != nil:
+		return nil, fmt.Errorf("%w for the other nodes on %s: %w", ErrAddress, n.home.FabricAddress(), err)
+	}
+	return host, nil
 }
 
 // openStore opens the folder's store.
@@ -281,6 +296,14 @@ func (n *Node) finishAside() error {
 		return err
 	}
 	return nil
+}
+
+// fabricKind is what the node talks over, for people.
+func (n *Node) fabricKind() fabric.Kind {
+	if n.options.Host != nil {
+		return fabric.Memory
+	}
+	return n.home.Config.Fabric.Kind
 }
 
 // URL is where the API and the explorer are.

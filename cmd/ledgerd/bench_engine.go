@@ -12,9 +12,10 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/node/bench"
+	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
-// benchServerName is the hidden subcommand that is one server of a run over p2p.
+// benchServerName is the hidden subcommand that is one server of a run over a fabric between processes.
 const benchServerName = "engine-server"
 
 // newBenchEngineCommand is `ledgerd bench engine`.
@@ -25,8 +26,8 @@ func newBenchEngineCommand() *cobra.Command {
 		Use:   "engine",
 		Short: "Measure an atomic broadcast engine with the production round driver",
 		Long: `Measure an atomic broadcast engine with the production round driver. Every server A-broadcasts a batch of --batch requests of --size bytes
-in every round, as fast as rounds go. With --fabric memory all servers live in this process, with --fabric p2p each is a process of its own and they
-talk over 127.0.0.1, authenticated and encrypted.
+in every round, as fast as rounds go. With --fabric memory all servers live in this process, with any other each is a process of its own and they
+talk over 127.0.0.1: p2p is authenticated and encrypted, p2p-trusted not encrypted, verbs goes through an RDMA device (ledgerd fabric).
 
 The keys of --json, besides the parameters:
   requests_per_second   A-delivered requests of all servers in one second, seen at server 0: the agreed throughput
@@ -72,7 +73,7 @@ At the end the deliveries of all servers are compared; a difference is an error.
 	flags.IntVar(&p.Batch, "batch", 1, "requests that a server packs into a message")
 	flags.IntVar(&p.Size, "size", 64, "bytes of a request")
 	flags.DurationVar(&p.For, "for", 5*time.Second, "how long to measure, after a warm-up of a quarter of it, at most 1s")
-	flags.StringVar(&p.Fabric, "fabric", bench.FabricMemory, `fabric, "memory" or "p2p"`)
+	addFabricFlag(command, &p.Fabric, fabric.Memory)
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return command
 }
@@ -86,11 +87,11 @@ var benchServerProcess = func() ([]string, error) {
 	return []string{program, "bench", benchServerName}, nil
 }
 
-// newBenchServerCommand is what `bench engine --fabric p2p` starts for each server.
+// newBenchServerCommand is what `bench engine` with a fabric between processes starts for each server.
 func newBenchServerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    benchServerName,
-		Short:  "One server of bench engine --fabric p2p, which talks to it over its standard input and output",
+		Short:  "One server of bench engine, which talks to it over its standard input and output",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(command *cobra.Command, _ []string) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/bench"
+	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
 // newBenchLedgerCommand is `ledgerd bench ledger`.
@@ -55,7 +56,7 @@ At the end the blocks of all nodes are compared, and all that was acknowledged m
 			}
 			defer func() { err = errors.Join(err, os.RemoveAll(homes)) }()
 			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelError}))
-			if p.Fabric == bench.FabricMemory {
+			if p.Fabric == fabric.Memory {
 				tuneMemory()
 			}
 			result, err := bench.RunLedger(command.Context(), p, bench.LedgerEnvironment{Dir: homes, Command: process, Start: nodeStarter(logger, store.Options{})})
@@ -80,7 +81,7 @@ At the end the blocks of all nodes are compared, and all that was acknowledged m
 	flags.IntVar(&p.Clients, "clients", 64, "number of clients, each with an organisation of its own")
 	flags.IntVar(&p.Bundle, "bundle", 1, "transactions that a client signs and submits together")
 	flags.StringVar(&p.Ack, "ack", bench.AckDurable, "what a client waits for: ordered, stored or durable")
-	flags.StringVar(&p.Fabric, "fabric", bench.FabricP2P, "p2p: a process for each node; memory: all nodes in this process")
+	addFabricFlag(command, &p.Fabric, fabric.P2P)
 	flags.StringVar(&p.Engine, "engine", allconcur.EngineAllConcurPlus, `engine, "allconcur+" or "allconcur"`)
 	flags.DurationVar(&p.For, "for", 10*time.Second, "how long to measure, after a warm-up of a quarter of it, at most 1s")
 	flags.StringVar(&dir, "dir", "", "folder for the nodes' temporary homes, whose disk is measured along (default the system's temporary folder)")

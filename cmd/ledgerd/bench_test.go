@@ -69,6 +69,7 @@ func TestBenchEngine(t *testing.T) {
 		{"AllConcur", "allconcur", "3", "16", "64", "memory"},
 		{"three processes", "allconcur+", "3", "16", "64", "p2p"},
 		{"AllConcur, three processes", "allconcur", "3", "1", "8", "p2p"},
+		{"three processes without encryption", "allconcur+", "3", "16", "64", "p2p-trusted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			result, err := runBench(t, "engine", "--engine", test.engine, "--servers", test.servers, "--batch", test.batch, "--size", test.size,

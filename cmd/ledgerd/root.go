@@ -38,7 +38,7 @@ var nodeCommands = []func() *cobra.Command{
 var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAccountCommand, newTxCommand, newBlockCommand, newStatusCommand}
 
 // studyCommands make the commands that look into the engines.
-var studyCommands = []func() *cobra.Command{newDigraphCommand, newPlanCommand, newSimCommand, newBenchCommand}
+var studyCommands = []func() *cobra.Command{newDigraphCommand, newPlanCommand, newSimCommand, newBenchCommand, newFabricCommand}
 
 // version is the release; the linker sets it (-ldflags "-X main.version=1.2.3").
 var version = ""

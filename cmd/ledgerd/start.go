@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/testnet"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -42,6 +44,7 @@ type startReport struct {
 // newStartCommand is ledgerd start.
 func newStartCommand() *cobra.Command {
 	var dir, level string
+	var kind fabric.Kind
 	var withInput, asJSON bool
 	command := &cobra.Command{
 		Use:   "start --home DIR",
@@ -59,6 +62,10 @@ that of the others, the exit status is 1 and the log says why. It is 3 when an
 operator removed the node from the members (ledgerd cluster leave): whatever
 starts nodes again that ended has to leave this one alone.
 
+The node talks to the others over the fabric that config.toml names, or else the
+one that --fabric does: it has to be the same on all nodes. ledgerd fabric tells
+which of them work on this machine.
+
 What can be set is in config.toml in the folder; environment variables such as
 LEDGERD_NODE_API_LISTEN override it.`,
 		Example: `  ledgerd testnet --dir net --nodes 4
@@ -74,6 +81,9 @@ LEDGERD_NODE_API_LISTEN override it.`,
 				if err := h.Config.Validate(); err != nil {
 					return asUsage(err)
 				}
+			}
+			if err := chooseFabric(h, kind); err != nil {
+				return err
 			}
 			ctx := command.Context()
 			if withInput {
@@ -99,6 +109,7 @@ LEDGERD_NODE_API_LISTEN override it.`,
 	flags := command.Flags()
 	flags.StringVar(&dir, "home", "", "the node's home folder (required)")
 	flags.StringVar(&level, "log-level", "", "debug, info, warn or error (default: as configured)")
+	addFabricFlag(command, &kind, "")
 	addJSONFlag(command, &asJSON)
 	flags.BoolVar(&withInput, withInputFlag, false, "stop when standard input ends")
 	if err := flags.MarkHidden(withInputFlag); err != nil {
@@ -116,6 +127,22 @@ func loadHome(dir string) (*home.Home, error) {
 		return nil, usagef("--home is missing: name the node's home folder, for example --home net/node-0")
 	}
 	return home.Load(dir)
+}
+
+// chooseFabric has a node talk over a fabric other than its home says, unless none is given, and refuses what leads to no other process.
+func chooseFabric(h *home.Home, kind fabric.Kind) error {
+	if kind != "" {
+		if _, err := fabric.Parse(string(kind)); err != nil {
+			return asUsage(err)
+		}
+		h.Config.Fabric.Kind = kind
+	}
+	err := fabric.Check(h.Config.Fabric.Kind)
+	if errors.Is(err, fabric.ErrOneProcess) {
+		return usagef("%w, and a node by itself would reach no other: run all of them in one with `ledgerd testnet --dir %s --fabric memory --run` or `ledgerd demo`, or start this one with --fabric p2p, as all others",
+			err, filepath.Dir(filepath.Clean(h.Dir)))
+	}
+	return err
 }
 
 // newLogger is the log of a node, as it is configured.

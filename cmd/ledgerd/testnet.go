@@ -13,8 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
@@ -31,6 +33,7 @@ type testnetReport struct {
 	Chain       string       `json:"chain"`
 	Genesis     string       `json:"genesis_hash"`
 	Engine      string       `json:"engine"`
+	Fabric      fabric.Kind  `json:"fabric"`
 	OperatorKey string       `json:"operator_key"`
 	Nodes       []homeReport `json:"nodes"`
 }
@@ -52,7 +55,11 @@ crashes is started again. What they say is in node.log in their homes. An
 interrupt (Ctrl-C) stops all of them in good order and leaves the folder as it
 is. If the folder has a ledger already, --run runs it: also nodes that joined it
 since with homes node-N in the folder (ledgerd cluster join). A node that was
-removed from the members is not started again, and its home may be removed.`,
+removed from the members is not started again, and its home may be removed.
+
+The nodes talk over the --fabric, which their homes keep: p2p, p2p-trusted, or
+verbs where this machine has an RDMA device (ledgerd fabric). With memory all
+nodes run in this one process, and end with it.`,
 		Example: `  # Make four nodes and run them; later, run the same again
   ledgerd testnet --dir net --nodes 4 --run
   ledgerd testnet --dir net --run
@@ -84,6 +91,7 @@ removed from the members is not started again, and its home may be removed.`,
 	flags.IntVar(&o.layout.Nodes, "nodes", 4, "number of nodes")
 	flags.IntVar(&o.layout.BasePort, "base-port", testnet.DefaultBasePort, "port of node 0's API; node i uses this plus 2i and 2i+1")
 	flags.StringVar(&o.layout.Engine, "engine", allconcur.EngineAllConcurPlus, "engine: allconcur+ or allconcur")
+	addFabricFlag(command, &o.layout.Fabric, fabric.P2P)
 	flags.StringVar(&o.layout.Chain, "chain", testnet.DefaultChain, "name of the chain")
 	flags.BoolVar(&o.run, "run", false, "run the nodes, until interrupted")
 	addJSONFlag(command, &o.json)
@@ -102,6 +110,12 @@ func (o *testnetOptions) homes(given func(flag string) bool) (homes []*home.Home
 		if err := o.layout.Validate(); err != nil {
 			return nil, false, asUsage(err)
 		}
+		if _, err := fabric.Parse(string(o.layout.Fabric)); err != nil {
+			return nil, false, asUsage(err)
+		}
+		if err := o.checkFabric(o.layout.Fabric); err != nil {
+			return nil, false, err
+		}
 		homes, err = testnet.Make(o.layout)
 		return homes, true, err
 	}
@@ -119,6 +133,7 @@ func (o *testnetOptions) homes(given func(flag string) bool) (homes []*home.Home
 		differs("nodes", o.layout.Nodes, len(homes)),
 		differs("base-port", fmt.Sprintf("127.0.0.1:%d", o.layout.BasePort+2*int(first.Self)), first.Config.API.Listen),
 		differs("engine", o.layout.Engine, first.Config.Ordering.Engine),
+		differs("fabric", o.layout.Fabric, first.Config.Fabric.Kind),
 		differs("chain", o.layout.Chain, first.Genesis.Chain),
 	} {
 		if err != nil {
@@ -134,7 +149,7 @@ func (o *testnetOptions) report(homes []*home.Home) (testnetReport, error) {
 		return testnetReport{}, err
 	}
 	report := testnetReport{
-		Dir: dir, Chain: homes[0].Genesis.Chain, Genesis: homes[0].Genesis.Hash().String(), Engine: homes[0].Config.Ordering.Engine,
+		Dir: dir, Chain: homes[0].Genesis.Chain, Genesis: homes[0].Genesis.Hash().String(), Engine: homes[0].Config.Ordering.Engine, Fabric: homes[0].Config.Fabric.Kind,
 		OperatorKey: filepath.Join(dir, testnet.OperatorKeyFile),
 	}
 	for _, h := range homes {
@@ -153,7 +168,10 @@ func (o *testnetOptions) print(out io.Writer, report testnetReport) error {
 	for _, node := range report.Nodes {
 		fmt.Fprintf(&text, "  %-8s API %s   fabric %s\n", node.Name, node.API, node.Fabric)
 	}
-	fmt.Fprintf(&text, "\nNext: ledgerd testnet --dir %s --run\n  or: ledgerd start --home %s   (and so on for each)\n", o.layout.Dir, filepath.Join(o.layout.Dir, report.Nodes[0].Name))
+	fmt.Fprintf(&text, "\nNext: ledgerd testnet --dir %s --run\n", o.layout.Dir)
+	if report.Fabric != fabric.Memory {
+		fmt.Fprintf(&text, "  or: ledgerd start --home %s   (and so on for each)\n", filepath.Join(o.layout.Dir, report.Nodes[0].Name))
+	}
 	_, err := io.WriteString(out, text.String())
 	return err
 }
@@ -176,10 +194,6 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 		}
 		return fmt.Errorf("%w: %s", err, advice)
 	}
-	command, err := nodeProcess()
-	if err != nil {
-		return err
-	}
 	events := out
 	if o.json {
 		events = errs
@@ -194,6 +208,15 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 	}
 	if missing := testnet.Missing(homes); len(missing) > 0 {
 		say("the homes of %s are not here: running the others", strings.Join(missing, ", "))
+	}
+	if kind := homes[0].Config.Fabric.Kind; kind == fabric.Memory {
+		return o.embed(ctx, out, errs, say, homes, report)
+	} else if err := o.checkFabric(kind); err != nil {
+		return err
+	}
+	command, err := nodeProcess()
+	if err != nil {
+		return err
 	}
 	processes := testnet.Run(homes, testnet.ProcessOptions{Command: command, RemovedStatus: exitRemoved, Report: func(event testnet.Event) {
 		name := filepath.Base(homes[event.Node].Dir)
@@ -238,6 +261,46 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 			return err
 		}
 		return errors.New("none of the nodes is a member of the ledger any more")
+	}
+}
+
+// checkFabric refuses a fabric that this machine has not, where the nodes are to be run.
+func (o *testnetOptions) checkFabric(kind fabric.Kind) error {
+	if err := fabric.Check(kind); o.run && !errors.Is(err, fabric.ErrOneProcess) {
+		return err
+	}
+	return nil
+}
+
+// embed runs the nodes in this process until ctx ends.
+func (o *testnetOptions) embed(ctx context.Context, out, errs io.Writer, say func(format string, arguments ...any), homes []*home.Home, report testnetReport) (err error) {
+	tuneMemory()
+	cluster, err := testnet.EmbedHomes(ctx, homes, nodeStarter(newLogger(home.LogConfig{Level: "warn"}, errs), store.Options{}))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		say("stopping")
+		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopPatience)
+		defer cancel()
+		err = errors.Join(err, cluster.Stop(stopping))
+		say("all nodes have ended")
+	}()
+	err = cluster.Ordering(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := o.ready(out, say, report, make([]bool, len(homes))); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return nil
+	case ended := <-cluster.Ended():
+		return fmt.Errorf("%s ended by itself: %w", homes[ended].Name(), cluster.Nodes()[ended].Err())
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -34,15 +35,15 @@ func TestMain(m *testing.M) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-func parameters(fabric string) Parameters {
-	return Parameters{Engine: allconcur.EngineAllConcurPlus, Servers: 3, Batch: 4, Size: 32, Fabric: fabric, For: 150 * time.Millisecond}
+func parameters(kind fabric.Kind) Parameters {
+	return Parameters{Engine: allconcur.EngineAllConcurPlus, Servers: 3, Batch: 4, Size: 32, Fabric: kind, For: 150 * time.Millisecond}
 }
 
 func TestRun(t *testing.T) {
 	t.Setenv(serverVariable, "1")
-	for _, fabric := range []string{FabricMemory, FabricP2P} {
-		t.Run(fabric, func(t *testing.T) {
-			result, err := Run(t.Context(), parameters(fabric), []string{os.Args[0]}, quiet())
+	for _, kind := range []fabric.Kind{fabric.Memory, fabric.P2P} {
+		t.Run(string(kind), func(t *testing.T) {
+			result, err := Run(t.Context(), parameters(kind), []string{os.Args[0]}, quiet())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,11 +60,11 @@ func TestRun(t *testing.T) {
 
 func TestInterruptedRunLeavesNothing(t *testing.T) {
 	t.Setenv(serverVariable, "1")
-	for _, fabric := range []string{FabricMemory, FabricP2P} {
-		t.Run(fabric, func(t *testing.T) {
+	for _, kind := range []fabric.Kind{fabric.Memory, fabric.P2P} {
+		t.Run(string(kind), func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			p := parameters(fabric)
+			p := parameters(kind)
 			p.For = time.Hour
 			if _, err := Run(ctx, p, []string{os.Args[0]}, quiet()); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%v", err)
@@ -76,7 +77,7 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 func TestServerProcessThatDoesNotRun(t *testing.T) {
 	t.Parallel()
 	for _, command := range [][]string{{"/nonexistent/program"}, {"/bin/true"}, {"/bin/echo", "no JSON"}, {"/bin/echo", `{"error":"out of order"}`}} {
-		if _, err := Run(t.Context(), parameters(FabricP2P), command, quiet()); err == nil {
+		if _, err := Run(t.Context(), parameters(fabric.P2P), command, quiet()); err == nil {
 			t.Errorf("%v serves", command)
 		}
 	}
@@ -142,7 +143,7 @@ func TestCompareFindsADifference(t *testing.T) {
 			}
 		})
 	}
-	if _, err := combine(parameters(FabricMemory), []report{{Halted: "too many failures"}}, 1); !errors.Is(err, ErrServer) {
+	if _, err := combine(parameters(fabric.Memory), []report{{Halted: "too many failures"}}, 1); !errors.Is(err, ErrServer) {
 		t.Errorf("a halted server: %v", err)
 	}
 }

@@ -1,7 +1,7 @@
 // Package bench measures the engines as the product runs them: the production round driver over a fabric, with nothing but the ledger left out.
 //
 // Every server A-broadcasts a batch of Batch requests of Size bytes as soon as its engine lets it, round after round, and every server's
-// Sink takes note of what is A-delivered. With the memory fabric all servers live in this process; with p2p each is a process of its own (see [Serve]),
+// Sink takes note of what is A-delivered. With the memory fabric all servers live in this process; with any other each is a process of its own (see [Serve]),
 // on 127.0.0.1, and talks to the one that measures over its standard input and output.
 //
 // # What the figures mean

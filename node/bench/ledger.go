@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
@@ -44,8 +45,8 @@ type LedgerParameters struct {
 	Bundle int `json:"bundle"`
 	// Ack is AckOrdered, AckStored or AckDurable: what a client waits for.
 	Ack string `json:"ack"`
-	// Fabric is FabricP2P, with a process for each node, or FabricMemory, with all in this process.
-	Fabric string `json:"fabric"`
+	// Fabric is fabric.Memory, with all nodes in this process, or another kind, with a process for each.
+	Fabric fabric.Kind `json:"fabric"`
 	// Engine is allconcur.EngineAllConcur or allconcur.EngineAllConcurPlus.
 	Engine string `json:"engine"`
 	// For is the length of the measured window.
@@ -63,14 +64,12 @@ func (p LedgerParameters) Validate() error {
 		return fmt.Errorf("%w: bundles of %d transactions, want 1 to %d", ErrParameters, p.Bundle, ledger.MaxBundleTransactions)
 	case !known:
 		return fmt.Errorf("%w: acknowledgement %q, want %q, %q or %q", ErrParameters, p.Ack, AckOrdered, AckStored, AckDurable)
-	case p.Fabric != FabricMemory && p.Fabric != FabricP2P:
-		return fmt.Errorf("%w: fabric %q, want %q or %q", ErrParameters, p.Fabric, FabricMemory, FabricP2P)
 	case p.Engine != allconcur.EngineAllConcur && p.Engine != allconcur.EngineAllConcurPlus:
 		return fmt.Errorf("%w: engine %q, want %q or %q", ErrParameters, p.Engine, allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
 	case p.For <= 0:
 		return fmt.Errorf("%w: a run for %v", ErrParameters, p.For)
 	}
-	return nil
+	return checkFabric(p.Fabric)
 }
 
 // LedgerResult of a run; the package comment says what the figures mean.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
@@ -35,7 +36,7 @@ func startNodes(ctx context.Context, p LedgerParameters, environment LedgerEnvir
 	starting, cancel := context.WithTimeoutCause(ctx, startOrdering, fmt.Errorf("%w: the nodes do not order within %v", ErrServer, startOrdering))
 	defer cancel()
 	start := startProcesses
-	if p.Fabric == FabricMemory {
+	if p.Fabric == fabric.Memory {
 		start = startEmbedded
 	}
 	n, err := start(starting, p, environment)
@@ -53,7 +54,7 @@ func startProcesses(ctx context.Context, p LedgerParameters, environment LedgerE
 	if err != nil {
 		return nil, err
 	}
-	homes, err := testnet.Make(testnet.Layout{Dir: environment.Dir, Nodes: p.Nodes, BasePort: base, Engine: p.Engine, Chain: "bench"})
+	homes, err := testnet.Make(testnet.Layout{Dir: environment.Dir, Nodes: p.Nodes, BasePort: base, Engine: p.Engine, Fabric: p.Fabric, Chain: "bench"})
 	if err != nil {
 		return nil, err
 	}

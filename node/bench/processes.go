@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
@@ -242,7 +243,7 @@ type serving struct {
 	logger     *slog.Logger
 	parameters Parameters
 	self       order.ServerID
-	host       *p2p.Host
+	host       fabric.Host
 	server     *server
 	window     Window
 	cpuBefore  time.Duration
@@ -293,7 +294,7 @@ func (s *serving) listen(p Parameters, self int) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	host, err := p2p.New(p2p.Options{PrivateKey: key, Listen: "127.0.0.1:0"})
+	host, err := fabric.Open(p.Fabric, fabric.Options{Key: key, Listen: "127.0.0.1:0"})
 	if err != nil {
 		return answer{}, err
 	}

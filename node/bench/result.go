@@ -7,13 +7,8 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/order"
-)
-
-// The fabrics that a run can use.
-const (
-	FabricMemory = "memory"
-	FabricP2P    = "p2p"
 )
 
 // Bounds of Parameters.
@@ -42,8 +37,8 @@ type Parameters struct {
 	// Batch is how many requests a server packs into a message, Size their bytes.
 	Batch int `json:"batch"`
 	Size  int `json:"size"`
-	// Fabric is FabricMemory or FabricP2P.
-	Fabric string `json:"fabric"`
+	// Fabric is fabric.Memory, with all servers in this process, or another kind, with a process for each.
+	Fabric fabric.Kind `json:"fabric"`
 	// For is the length of the measured window.
 	For time.Duration `json:"-"`
 }
@@ -59,10 +54,16 @@ func (p Parameters) Validate() error {
 		return fmt.Errorf("%w: batches of %d requests, want 1 to %d", ErrParameters, p.Batch, BatchMax)
 	case p.Size < 1 || p.Size > PayloadMax/p.Batch:
 		return fmt.Errorf("%w: %d requests of %d bytes, want at least 1 byte each and at most %d bytes a batch", ErrParameters, p.Batch, p.Size, PayloadMax)
-	case p.Fabric != FabricMemory && p.Fabric != FabricP2P:
-		return fmt.Errorf("%w: fabric %q, want %q or %q", ErrParameters, p.Fabric, FabricMemory, FabricP2P)
 	case p.For <= 0:
 		return fmt.Errorf("%w: a run for %v", ErrParameters, p.For)
+	}
+	return checkFabric(p.Fabric)
+}
+
+// checkFabric says what is wrong with a kind of fabric, or what it misses on this machine.
+func checkFabric(kind fabric.Kind) error {
+	if err := fabric.Check(kind); err != nil && !errors.Is(err, fabric.ErrOneProcess) {
+		return fmt.Errorf("%w: %w", ErrParameters, err)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
 // EnvPrefix begins the environment variables that override the file: LEDGERD_NODE_API_LISTEN stands for [api] listen.
@@ -41,9 +42,12 @@ type APIConfig struct {
 	CallsPerSecond float64  `koanf:"calls_per_second"`
 }
 
-// FabricConfig is where the other nodes come in.
+// FabricConfig is what the nodes talk over. Kind has to be the same on all nodes of a shard.
 type FabricConfig struct {
-	Listen string `koanf:"listen"` // host:port; default: the address that the genesis has for this node
+	Kind   fabric.Kind `koanf:"kind"`
+	Listen string      `koanf:"listen"` // host:port; default: the address that the genesis has for this node
+	Device string      `koanf:"device"` // RDMA device, for verbs; default: the first one that is active
+	GID    string      `koanf:"gid"`    // the address of that device, or its index
 }
 
 // OrderingConfig is about rounds and the failure detector. Engine and Detector have to be the same on all nodes of a shard.
@@ -73,7 +77,8 @@ type LogConfig struct {
 // Default returns the configuration that a new home gets.
 func Default() Config {
 	return Config{
-		API: APIConfig{Listen: "127.0.0.1:8080"},
+		API:    APIConfig{Listen: "127.0.0.1:8080"},
+		Fabric: FabricConfig{Kind: fabric.P2P},
 		Ordering: OrderingConfig{
 			Engine: allconcur.EngineAllConcurPlus, Detector: allconcur.DetectorEventual.String(), Heartbeat: 500 * time.Millisecond, SuspectAfter: 5 * time.Second, Linger: time.Millisecond,
 			BatchBytesMax: 2 << 20, PoolBytesMax: 64 << 20, TargetNines: 6, ServerMTTFHour: 18304,
@@ -94,6 +99,9 @@ func (c *Config) Validate() error {
 		if err := checkAddress(c.Fabric.Listen); err != nil {
 			return wrong("fabric.listen", "%v", err)
 		}
+	}
+	if _, err := fabric.Parse(string(c.Fabric.Kind)); err != nil {
+		return wrong("fabric.kind", "%v", err)
 	}
 	switch {
 	case (c.API.Certificate == "") != (c.API.Key == ""):
@@ -159,7 +167,7 @@ func readConfig(path string) (Config, error) {
 }
 
 var keys = []string{
-	"api.listen", "api.certificate", "api.key", "api.allowed_origins", "api.calls_per_second", "fabric.listen",
+	"api.listen", "api.certificate", "api.key", "api.allowed_origins", "api.calls_per_second", "fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
 	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after", "ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
 	"ordering.target_nines", "ordering.server_mttf_hours", "store.reserve_bytes", "log.level", "log.format",
 }
@@ -175,8 +183,12 @@ listen = %q
 # allowed_origins = ["https://books.example"]
 # calls_per_second = 20000 # from one address
 
-[fabric]                 # where the other nodes come in
+[fabric]                 # what the nodes talk over, and where the others come in
+kind = %q              # the same on all nodes. p2p: TCP, encrypted. p2p-trusted: TCP, not encrypted, for a network that nobody else listens on. verbs: RDMA. memory: one process.
+                           # The command "ledgerd fabric" tells what works on a machine
 listen = %q
+# device = "mlx5_0"        # for verbs: the RDMA device; without it the first one that is active
+# gid = "192.0.2.1"        # for verbs: its address or its index; without it the first RoCE v2 address of IPv4, or the first address
 
 [ordering]
 engine = %q     # allconcur+ or allconcur; the same on all nodes of the shard
@@ -197,6 +209,6 @@ reserve_bytes = %d          # writes are refused when less disk is free; 0: the 
 [log]
 level = %q             # debug, info, warn, error
 format = %q            # text or json
-`, EnvPrefix, c.API.Listen, c.Fabric.Listen, c.Ordering.Engine, c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger, c.Ordering.BatchBytesMax,
+`, EnvPrefix, c.API.Listen, string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine, c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger, c.Ordering.BatchBytesMax,
 		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour, c.Store.ReserveBytes, c.Log.Level, c.Log.Format)
 }

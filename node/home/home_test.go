@@ -36,7 +36,7 @@ func TestCreateThenLoad(t *testing.T) {
 	if !loaded.Key.Equal(made.Key) || loaded.Genesis.Hash() != made.Genesis.Hash() || loaded.Name() != "node-0" || loaded.FabricAddress() != "127.0.0.1:9001" {
 		t.Fatalf("loaded %+v, made %+v", loaded, made)
 	}
-	if loaded.Config.Ordering != made.Config.Ordering || loaded.Config.API.Listen != made.Config.API.Listen {
+	if loaded.Config.Ordering != made.Config.Ordering || loaded.Config.API.Listen != made.Config.API.Listen || loaded.Config.Fabric != made.Config.Fabric {
 		t.Fatalf("configuration %+v, want %+v", loaded.Config, made.Config)
 	}
 	if info, err := os.Stat(filepath.Join(dir, KeyFile)); err != nil || info.Mode().Perm() != 0o600 {
@@ -85,6 +85,7 @@ func TestDamagedHomesAreRefused(t *testing.T) {
 		"a key that is none":       {replace(KeyFile, "PRIVATE", "PUBLIC"), ErrHome, "private key"},
 		"a mistyped key":           {replace(ConfigFile, "heartbeat =", "hartbeat ="), ErrConfig, "hartbeat"},
 		"an engine that is none":   {replace(ConfigFile, `"allconcur+"`, `"raft"`), ErrConfig, "ordering.engine"},
+		"a fabric that is none":    {replace(ConfigFile, `kind = "p2p"`, `kind = "tcp"`), ErrConfig, "fabric.kind"},
 		"an address that is none":  {replace(ConfigFile, `"127.0.0.1:8080"`, `"here"`), ErrConfig, "api.listen"},
 		"a timeout that is short":  {replace(ConfigFile, `"5s"`, `"600ms"`), ErrConfig, "suspect_after"},
 		"a configuration no TOML":  {replace(ConfigFile, "[api]", "[api"), ErrConfig, ConfigFile},

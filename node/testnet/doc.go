@@ -7,7 +7,7 @@
 //	err = processes.Ready(ctx)
 //
 //	cluster, err := testnet.Embed(ctx, testnet.EmbedOptions{Dir: dir, Ports: ports, Start: start})
-//	defer cluster.Stop(ctx)
+//	defer cluster.Stop(ctx)                                               // or testnet.EmbedHomes(ctx, homes, start)
 //
 // What always holds:
 //

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
@@ -29,7 +30,7 @@ type Node interface {
 	Stop(ctx context.Context) error
 }
 
-// Starter starts the node of a home over a fabric, or over the network where the fabric is nil. It returns when the node's API listens.
+// Starter starts the node of a home over a fabric, or over the one that its configuration names where the fabric is nil. It returns when the node's API listens.
 type Starter func(ctx context.Context, at *home.Home, fabric rdmanet.Host) (Node, error)
 
 // EmbedOptions describe a network within this process.
@@ -57,8 +58,8 @@ type Embedded struct {
 }
 
 // Embed makes the homes and starts the nodes. When it fails, nothing runs any more; the folder is the caller's to remove.
-func Embed(ctx context.Context, options EmbedOptions) (embedded *Embedded, err error) {
-	layout := Layout{Dir: options.Dir, Nodes: len(options.Ports), Chain: options.Chain, Engine: options.Engine}
+func Embed(ctx context.Context, options EmbedOptions) (*Embedded, error) {
+	layout := Layout{Dir: options.Dir, Nodes: len(options.Ports), Chain: options.Chain, Engine: options.Engine, Fabric: fabric.Memory}
 	layout.Change = func(i int, config *home.Config) {
 		config.API.Listen = address(options.Ports[i])
 		config.Fabric.Listen = "memory:" + strconv.Itoa(i)
@@ -70,6 +71,11 @@ func Embed(ctx context.Context, options EmbedOptions) (embedded *Embedded, err e
 	if err != nil {
 		return nil, err
 	}
+	return EmbedHomes(ctx, homes, options.Start)
+}
+
+// EmbedHomes starts the nodes of homes that are there. When it fails, nothing runs any more.
+func EmbedHomes(ctx context.Context, homes []*home.Home, start Starter) (embedded *Embedded, err error) {
 	e := &Embedded{homes: homes, nodes: make([]Node, len(homes)), ended: make(chan int, len(homes)), stop: make(chan struct{})}
 	defer func() {
 		if err != nil {
@@ -94,7 +100,7 @@ func Embed(ctx context.Context, options EmbedOptions) (embedded *Embedded, err e
 	var starting sync.WaitGroup
 	for i, h := range homes {
 		starting.Go(func() {
-			node, err := options.Start(ctx, h, e.hosts[i])
+			node, err := start(ctx, h, e.hosts[i])
 			if err != nil {
 				failures[i] = fmt.Errorf("%s: %w", h.Name(), err)
 				return

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
@@ -51,6 +52,8 @@ type Layout struct {
 	BasePort int
 	// Engine is allconcur+ (the default) or allconcur.
 	Engine string
+	// Fabric is what the nodes talk over. Default fabric.P2P.
+	Fabric fabric.Kind
 	// Chain is the chain's name. Default DefaultChain.
 	Chain string
 	// Change, where not nil, changes a node's configuration before it is written.
@@ -61,6 +64,9 @@ type Layout struct {
 func (l *Layout) Validate() error {
 	if l.BasePort == 0 {
 		l.BasePort = DefaultBasePort
+	}
+	if l.Fabric == "" {
+		l.Fabric = fabric.P2P
 	}
 	if l.Chain == "" {
 		l.Chain = DefaultChain
@@ -113,6 +119,7 @@ func Make(l Layout) (homes []*home.Home, err error) {
 	for i, key := range keys {
 		config := home.Default()
 		config.API.Listen = address(l.BasePort + 2*i)
+		config.Fabric.Kind = l.Fabric
 		if l.Engine != "" {
 			config.Ordering.Engine = l.Engine
 		}
@@ -233,6 +240,9 @@ func URL(h *home.Home) string {
 func CheckPorts(homes []*home.Home) error {
 	for _, h := range homes {
 		for _, door := range []struct{ what, address string }{{"API", h.Config.API.Listen}, {"fabric", h.FabricAddress()}} {
+			if door.what == "fabric" && h.Config.Fabric.Kind == fabric.Memory {
+				continue
+			}
 			listener, err := net.Listen("tcp", door.address)
 			if err != nil {
 				return fmt.Errorf("%s cannot listen for its %s: %w", h.Name(), door.what, err)
