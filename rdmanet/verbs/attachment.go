@@ -48,6 +48,8 @@ type attachment struct {
 	requests []ibverbs.Request
 	staging  *segment.Segment // of inline bytes, one place a request
 	bounce   bounce
+	collect  collect
+	chunk    int // what a part of a read takes at the moment, in bytes
 }
 
 // piece is a request that the device holds: an operation, or a part of one.
@@ -58,6 +60,7 @@ type piece struct {
 	from      []byte
 	ring      uint64 // bytes of the ring to give back
 	last      bool   // of its operation
+	judge     bool   // of the parts of a read
 }
 
 // bounce is registered memory that pieces take and give back in order.
@@ -87,8 +90,11 @@ func (h *host) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rd
 	if err := rdmanet.CheckRegion(name, rdmanet.WordSize); err != nil {
 		return nil, err
 	}
-	if peer == h.id || !h.isMember(peer) {
+	if !h.isMember(peer) {
 		return nil, fmt.Errorf("attach to region %q of %q: %w", name, peer, rdmanet.ErrNotMember)
+	}
+	if h.isClosing() {
+		return nil, fmt.Errorf("host %s: %w", h.id, rdmanet.ErrClosed)
 	}
 	for {
 		a, err := h.attach(ctx, peer, name)
@@ -219,7 +225,7 @@ func (a *attachment) pump() {
 	room := a.link.room()
 	a.requests = a.requests[:0]
 	first := len(a.pieces)
-	for a.at < len(a.waiting) && len(a.requests) < room && a.request(a.waiting[a.at]) {
+	for a.at < len(a.waiting) && len(a.requests) < room && a.request(a.waiting[a.at], room) {
 	}
 	if a.at == len(a.waiting) {
 		clear(a.waiting)
@@ -238,8 +244,18 @@ func (a *attachment) pump() {
 	}
 }
 
-// request makes the next request of an operation; false when there is no memory to go through at the moment.
-func (a *attachment) request(o *operation) bool {
+// request makes the next requests of an operation; false when what follows has to wait.
+func (a *attachment) request(o *operation, room int) bool {
+	if o.Kind == rdmanet.OperationRead && !within(o.Offset, len(o.Bytes)) {
+		if a.collect.operation != nil && len(a.collect.parts) > 0 || a.bounce.memory == nil && !a.makeBounce() {
+			return false
+		}
+		if a.collect.operation == nil {
+			a.collect.operation, a.collect.high = o, len(o.Bytes)
+		}
+		a.collectMore(room)
+		return false
+	}
 	rest := o.Bytes[o.started:]
 	r := ibverbs.Request{Opcode: ibverbs.OpcodeWrite, Remote: a.memory.base + uint64(o.Offset+o.started), RemoteKey: a.memory.key}
 	p := piece{operation: o}
@@ -292,7 +308,7 @@ func (a *attachment) makeBounce() bool {
 	memory, err := segment.New(bounceBytes)
 	if err == nil {
 		a.bounce.memory = memory
-		a.bounce.registered, err = a.host.engine.client.Register(memory.Bytes(), ibverbs.AccessLocalWrite)
+		a.bounce.registered, err = a.host.engine.register(a.host.engine.client, memory.Bytes(), ibverbs.AccessLocalWrite)
 	}
 	if err != nil {
 		a.bounce.memory = nil
@@ -313,8 +329,12 @@ func (a *attachment) progressed(done uint64) {
 		}
 		copy(p.into, p.from)
 		a.bounce.back += p.ring
-		if p.last {
+		switch {
+		case p.last:
 			finished = append(finished, p.operation)
+		case p.judge && a.judge():
+			finished = append(finished, p.operation)
+			a.at++
 		}
 		*p = piece{}
 		a.piecesAt++
@@ -404,7 +424,7 @@ func (a *attachment) end(err error) {
 		}
 	}
 	left = append(left, a.waiting[a.at:]...)
-	a.pieces, a.waiting, a.piecesAt, a.at = nil, nil, 0, 0
+	a.pieces, a.waiting, a.piecesAt, a.at, a.collect = nil, nil, 0, 0, collect{}
 	bounced := a.bounce
 	a.bounce = bounce{}
 	a.mu.Unlock()
@@ -412,7 +432,7 @@ func (a *attachment) end(err error) {
 		o.queue.finish(o, err)
 	}
 	if bounced.registered != nil {
-		if err := bounced.registered.Close(); err != nil {
+		if err := a.host.engine.use(bounced.registered.Close); err != nil {
 			a.host.log.Warn("memory stays registered", "region", a.name, "peer", a.peer.String(), "error", err)
 		}
 		runtime.KeepAlive(bounced.memory)

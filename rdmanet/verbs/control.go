@@ -28,6 +28,9 @@ const (
 type control struct {
 	p2p     *p2p.Host
 	timeout time.Duration // of a request
+	self    rdmanet.Peer
+	here    func(rdmanet.Peer, message) message // answers requests to this host itself
+	note    func(message)                       // takes notices to it
 
 	mu    sync.Mutex
 	calls map[uint64]*call
@@ -49,12 +52,15 @@ type reply struct {
 
 func newControl(p *p2p.Host, mendTimeout time.Duration) *control {
 	// Numbers begin by chance, so that a reply to an earlier incarnation fits none of this one's calls.
-	return &control{p2p: p, timeout: 2 * mendTimeout, calls: make(map[uint64]*call), next: rand.Uint64()}
+	return &control{p2p: p, self: rdmanet.Peer{ID: p.ID(), Incarnation: p.Incarnation()}, timeout: 2 * mendTimeout, calls: make(map[uint64]*call), next: rand.Uint64()}
 }
 
 // ask sends a request and waits for its reply: from the incarnation that is there, waiting for one as long as lanes do. Errors: ctx's own, ErrReset (the peer restarted meanwhile), ErrUnreachable, ErrNotMember,
 // ErrClosed.
 func (c *control) ask(ctx context.Context, peer rdmanet.PeerID, request message) (rdmanet.Peer, message, error) {
+	if peer == c.self.ID {
+		return c.self, c.here(c.self, request), ctx.Err()
+	}
 	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	lane, err := c.p2p.Lane(peer, controlLane)
@@ -89,6 +95,10 @@ func (c *control) ask(ctx context.Context, peer rdmanet.PeerID, request message)
 
 // tell sends a notice or a reply, without waiting and without promise.
 func (c *control) tell(peer rdmanet.PeerID, m message) {
+	if peer == c.self.ID {
+		c.note(m)
+		return
+	}
 	lane, err := c.p2p.Lane(peer, controlLane)
 	if err != nil {
 		return // no member any more, or closing

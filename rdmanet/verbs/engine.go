@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/verbs/ibverbs"
 )
 
@@ -39,6 +40,9 @@ type engine struct {
 	deadline time.Duration
 	// flagsHold: a queue pair without access flags lets nothing in any more, as tried at the start.
 	flagsHold bool
+
+	life sync.RWMutex // held for reading by whoever uses the device
+	gone bool         // the device is closed
 
 	polling     sync.Mutex // held by whoever polls
 	completions [ibverbs.PollMax]ibverbs.Completion
@@ -161,7 +165,31 @@ func (e *engine) close() error {
 	// An error says that the file cannot have deadlines, and then its Close wakes the poller.
 	_ = e.channel.File().SetReadDeadline(time.Unix(1, 0))
 	e.workers.Wait()
+	e.life.Lock()
+	defer e.life.Unlock()
+	e.polling.Lock()
+	defer e.polling.Unlock()
+	e.gone = true
 	return e.release()
+}
+
+// use runs work that needs the device, or gives ErrClosed once that is closed.
+func (e *engine) use(work func() error) error {
+	e.life.RLock()
+	defer e.life.RUnlock()
+	if e.gone {
+		return rdmanet.ErrClosed
+	}
+	return work()
+}
+
+// register registers memory in a domain.
+func (e *engine) register(domain *ibverbs.Domain, bytes []byte, access ibverbs.Access) (memory *ibverbs.Memory, err error) {
+	err = e.use(func() error {
+		memory, err = domain.Register(bytes, access)
+		return err
+	})
+	return memory, err
 }
 
 // progress polls every queue once, unless somebody else does at this moment, and tells links of their completions. It gives the number of completions.
@@ -174,6 +202,9 @@ func (e *engine) progress() int {
 }
 
 func (e *engine) pollLocked() int {
+	if e.gone {
+		return 0
+	}
 	e.mu.Lock()
 	queues := e.queues // only ever appended to
 	e.mu.Unlock()

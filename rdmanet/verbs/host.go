@@ -90,6 +90,8 @@ func Start(options Options) (Host, error) {
 		regions: make(map[string]*region), exposing: make(map[string]bool), attachments: make(map[uint64]*attachment),
 		queues: make(map[*queue]struct{}), newest: make(map[rdmanet.PeerID]rdmanet.Incarnation),
 	}
+	h.control.here = h.answer
+	h.control.note = func(m message) { h.spawn(func() { h.handle(h.control.self, m) }) }
 	h.sources.Store(&[]source{})
 	h.noteMembers()
 	plane.Watch(h.event)
@@ -128,7 +130,7 @@ func (h *host) SetMembers(members map[rdmanet.PeerID]string) error {
 }
 
 func (h *host) noteMembers() {
-	set := make(map[rdmanet.PeerID]bool)
+	set := map[rdmanet.PeerID]bool{h.id: true}
 	for _, id := range h.p2p.Members() {
 		set[id] = true
 	}
@@ -136,6 +138,12 @@ func (h *host) noteMembers() {
 }
 
 func (h *host) isMember(id rdmanet.PeerID) bool { return (*h.members.Load())[id] }
+
+func (h *host) isClosing() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closing
+}
 
 func (h *host) openRegions() []*region {
 	h.mu.Lock()
@@ -251,34 +259,46 @@ func (h *host) receive(from rdmanet.Peer, frames [][]byte) {
 	}
 }
 
+// handle takes one message of a peer, or of this host's own.
 func (h *host) handle(from rdmanet.Peer, m message) {
-	h.mu.Lock()
-	r, a := h.regions[m.name], h.attachments[m.attachment]
-	h.mu.Unlock()
 	switch m.kind {
 	case messageReply:
 		h.control.answered(from, m)
-	case messageAttach:
-		answer := message{kind: messageReply, call: m.call, status: statusNoRegion}
-		if r != nil {
-			answer = r.serve(from, m)
-		}
-		h.control.tell(from.ID, answer)
-	case messageAsk:
-		answer := message{kind: messageReply, call: m.call, status: statusAccess}
-		if r != nil && r.stands(from, m.attachment) {
-			answer.status = statusWelcome
-		}
-		h.control.tell(from.ID, answer)
+	case messageAttach, messageAsk:
+		h.control.tell(from.ID, h.answer(from, m))
 	case messageRevoked:
+		h.mu.Lock()
+		a := h.attachments[m.attachment]
+		h.mu.Unlock()
 		if a != nil && a.peer == from {
 			h.spawn(func() { a.end(fmt.Errorf("%w: the owner changed the permission", rdmanet.ErrAccess)) })
 		}
 	case messageDetach:
-		if r != nil {
+		if r := h.region(m.name); r != nil {
 			r.detach(from, m.attachment)
 		}
 	}
+}
+
+// answer gives the reply to a request.
+func (h *host) answer(from rdmanet.Peer, m message) message {
+	r := h.region(m.name)
+	reply := message{kind: messageReply, call: m.call, status: statusAccess}
+	switch {
+	case m.kind == messageAttach && r == nil:
+		reply.status = statusNoRegion
+	case m.kind == messageAttach:
+		reply = r.serve(from, m)
+	case r != nil && r.stands(from, m.attachment):
+		reply.status = statusWelcome
+	}
+	return reply
+}
+
+func (h *host) region(name string) *region {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.regions[name]
 }
 
 // Sever implements Host.

@@ -56,7 +56,15 @@ type link struct {
 }
 
 // newLink makes a queue pair in the domain, ready to be connected, with that access for the other side.
-func (e *engine) newLink(domain *ibverbs.Domain, owner linkOwner, sendDepth, receiveDepth int, access ibverbs.Access) (*link, error) {
+func (e *engine) newLink(domain *ibverbs.Domain, owner linkOwner, sendDepth, receiveDepth int, access ibverbs.Access) (l *link, err error) {
+	err = e.use(func() error {
+		l, err = e.makeLink(domain, owner, sendDepth, receiveDepth, access)
+		return err
+	})
+	return l, err
+}
+
+func (e *engine) makeLink(domain *ibverbs.Domain, owner linkOwner, sendDepth, receiveDepth int, access ibverbs.Access) (*link, error) {
 	entries := sendDepth + receiveDepth
 	queue, err := e.reserve(entries)
 	if err != nil {

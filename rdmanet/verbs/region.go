@@ -100,12 +100,16 @@ func (h *host) newRegion(name string, size int) (*region, error) {
 		return nil, err
 	}
 	r := &region{host: h, name: name, memory: memory, done: make(chan struct{}), grants: make(map[rdmanet.Peer]*grant)}
-	if r.domain, err = h.engine.context.NewDomain(); err != nil {
+	err = h.engine.use(func() error {
+		r.domain, err = h.engine.context.NewDomain()
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
-	r.remote, err = r.domain.Register(memory.Bytes(), ibverbs.AccessLocalWrite|ibverbs.AccessRemoteWrite|ibverbs.AccessRemoteRead)
+	r.remote, err = h.engine.register(r.domain, memory.Bytes(), ibverbs.AccessLocalWrite|ibverbs.AccessRemoteWrite|ibverbs.AccessRemoteRead)
 	if err == nil {
-		r.local, err = h.engine.client.Register(memory.Bytes(), ibverbs.AccessLocalWrite)
+		r.local, err = h.engine.register(h.engine.client, memory.Bytes(), ibverbs.AccessLocalWrite)
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.release())
@@ -115,14 +119,19 @@ func (h *host) newRegion(name string, size int) (*region, error) {
 
 // release gives the device's part of the region back; no queue pair is left in its domain.
 func (r *region) release() error {
-	var err error
-	if r.local != nil {
-		err = r.local.Close()
+	err := r.host.engine.use(func() (err error) {
+		if r.local != nil {
+			err = r.local.Close()
+		}
+		if r.remote != nil {
+			err = errors.Join(err, r.remote.Close())
+		}
+		return errors.Join(err, r.domain.Close())
+	})
+	if errors.Is(err, rdmanet.ErrClosed) {
+		return nil // it went with the device
 	}
-	if r.remote != nil {
-		err = errors.Join(err, r.remote.Close())
-	}
-	return errors.Join(err, r.domain.Close())
+	return err
 }
 
 // Name implements rdmanet.Region.
