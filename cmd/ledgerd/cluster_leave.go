@@ -240,9 +240,6 @@ func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*re
 	if err != nil {
 		return nil, err
 	}
-	if !left.AlreadyLeft {
-		c.say("%s left in block %d", left.Name, left.Height)
-	}
 	joined, err := o.join(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("%s left, and the new node did not join yet: %w", left.Name, err)
