@@ -24,17 +24,15 @@ const gatherMin = 4 << 10
 // batchWriter puts batches on a stream.
 type batchWriter struct {
 	stream io.Writer
-	tcp    *net.TCPConn // the stream, where it is a direct connection
-	buffer []byte       // reused for every batch
-	pieces net.Buffers  // reused for every batch
-	rest   net.Buffers  // what a write has left of pieces
+	direct *directConn // the stream, where it is one that takes pieces
+	buffer []byte      // reused for every batch
+	pieces net.Buffers // reused for every batch
+	rest   net.Buffers // what a write has left of pieces
 }
 
 func newBatchWriter(stream io.Writer) *batchWriter {
 	w := &batchWriter{stream: stream}
-	if direct, ok := stream.(*directConn); ok {
-		w.tcp = direct.TCPConn
-	}
+	w.direct, _ = stream.(*directConn)
 	return w
 }
 
@@ -52,7 +50,7 @@ func (w *batchWriter) write(frames [][]byte, first uint64) error {
 	for _, frame := range frames {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(frame)))
 	}
-	if w.tcp != nil {
+	if w.direct != nil {
 		return w.gather(b, frames)
 	}
 	var rest []byte
@@ -77,7 +75,7 @@ func (w *batchWriter) write(frames [][]byte, first uint64) error {
 	return nil
 }
 
-// gather writes the header, small frames copied behind it and large ones from where they are, with one system call.
+// gather writes the header, small frames copied behind it and large ones from where they are, with few system calls.
 func (w *batchWriter) gather(b []byte, frames [][]byte) error {
 	pieces, from := w.pieces[:0], 0
 	for _, frame := range frames {
@@ -91,7 +89,7 @@ func (w *batchWriter) gather(b []byte, frames [][]byte) error {
 		pieces = append(pieces, b[from:])
 	}
 	w.buffer, w.pieces, w.rest = b, pieces, pieces
-	_, err := w.rest.WriteTo(w.tcp)
+	err := w.direct.writePieces(&w.rest)
 	clear(pieces)
 	return err
 }
@@ -99,16 +97,17 @@ func (w *batchWriter) gather(b []byte, frames [][]byte) error {
 // slabBytes is the size of the buffers that small batches are read into, one after the other.
 const slabBytes = 256 << 10
 
-// batchReader takes batches off a stream. What it hands out is never written again.
+// batchReader takes batches off a stream. What it hands out is never written again, unless it is only lent.
 type batchReader struct {
 	stream   *bufio.Reader
 	frameMax int
-	slab     []byte // what is left of the buffer for small batches
+	lent     bool   // what is handed out is valid until the next read only
+	slab     []byte // what is left of the buffer for small batches; where frames are lent, the buffer for all
 	lengths  []byte // reused for every batch
 }
 
-func newBatchReader(stream io.Reader, frameMax int) *batchReader {
-	return &batchReader{stream: bufio.NewReaderSize(stream, 16<<10), frameMax: frameMax}
+func newBatchReader(stream io.Reader, frameMax int, lent bool) *batchReader {
+	return &batchReader{stream: bufio.NewReaderSize(stream, 16<<10), frameMax: frameMax, lent: lent}
 }
 
 // read appends the next batch's frames, which must start with that number, to frames.
@@ -163,13 +162,19 @@ func (r *batchReader) read(frames [][]byte, first uint64) ([][]byte, error) {
 	return frames, nil
 }
 
-// room gives a buffer that nobody else has.
+// room gives a buffer that nobody else has, unless it is lent. What is in it is anything.
 func (r *batchReader) room(size int) []byte {
+	if r.lent {
+		if size > len(r.slab) {
+			r.slab = unzeroed(max(size, min(2*len(r.slab), r.frameMax)))
+		}
+		return r.slab[:size]
+	}
 	if size > slabBytes/4 {
-		return make([]byte, size)
+		return unzeroed(size)
 	}
 	if size > len(r.slab) {
-		r.slab = make([]byte, slabBytes)
+		r.slab = unzeroed(slabBytes)
 	}
 	body := r.slab[:size:size]
 	r.slab = r.slab[size:]

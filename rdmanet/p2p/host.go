@@ -20,7 +20,6 @@ import (
 	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
 	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 	"github.com/libp2p/go-libp2p/p2p/security/noise"
-	"github.com/libp2p/go-libp2p/p2p/transport/tcp"
 	"github.com/multiformats/go-multiaddr"
 	manet "github.com/multiformats/go-multiaddr/net"
 
@@ -30,7 +29,7 @@ import (
 )
 
 // protocolID names the lane protocol and its version to libp2p.
-const protocolID = "/ledgerd/lane/1"
+const protocolID = "/ledgerd/lane/2"
 
 const (
 	// connectTimeout bounds a lane's first attempt to connect, to negotiate and to be answered; it doubles while attempts
@@ -61,7 +60,7 @@ type Host struct {
 	peers  *peers.Tracker
 
 	trusted bool
-	tickets *ticketOffice // nil unless trusted
+	tickets *ticketOffice
 
 	regions    *regions        // one-sided memory: this host's, and its ways to that of others
 	goroutines sync.WaitGroup  // lanes and inbound streams
@@ -73,7 +72,7 @@ type Host struct {
 	mu        sync.Mutex
 	closing   bool // no new lane, receiver or frame
 	dead      bool // no new goroutine
-	receivers map[string]rdmanet.ReceiveFunc
+	receivers map[string]receiver
 	lanes     map[laneKey]*lane
 	openings  map[laneKey]uint64
 	lost      map[laneKey]lostFrames
@@ -87,6 +86,12 @@ type Host struct {
 }
 
 var _ rdmanet.Host = (*Host)(nil)
+
+// receiver is what a program takes a lane's frames with.
+type receiver struct {
+	call rdmanet.ReceiveFunc
+	lent bool // it keeps none of them
+}
 
 // laneKey names a lane among those to, or those from, all peers.
 type laneKey struct {
@@ -121,12 +126,8 @@ func New(options Options) (*Host, error) {
 	}
 	gate := &gater{log: options.Logger}
 	gate.members.Store(&memberSet{})
-	transport, tickets := plainTransport(), (*ticketOffice)(nil)
-	if options.Trusted {
-		tickets = newTicketOffice()
-		transport = libp2p.Transport(newSharedTransport(tickets))
-	}
-	node, err := newLibp2p(key, listen, gate, transport, options.MembersMax)
+	tickets := newTicketOffice()
+	node, err := newLibp2p(key, listen, gate, tickets, options.MembersMax)
 	if err != nil {
 		return nil, fmt.Errorf("p2p host on %s: %w", options.Listen, err)
 	}
@@ -145,7 +146,7 @@ func New(options Options) (*Host, error) {
 		leaving:     make(chan struct{}),
 		alive:       alive,
 		die:         die,
-		receivers:   make(map[string]rdmanet.ReceiveFunc),
+		receivers:   make(map[string]receiver),
 		lanes:       make(map[laneKey]*lane),
 		openings:    make(map[laneKey]uint64),
 		lost:        make(map[laneKey]lostFrames),
@@ -164,13 +165,8 @@ func New(options Options) (*Host, error) {
 	return h, nil
 }
 
-// plainTransport is TCP on a port that only libp2p has.
-func plainTransport() libp2p.Option {
-	return libp2p.Transport(tcp.NewTCPTransport, tcp.DisableReuseport(), tcp.WithConnectionTimeout(handshakeTimeout))
-}
-
 // newLibp2p starts the part of libp2p that is used: TCP, Noise, yamux, and who may connect.
-func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater, transport libp2p.Option, membersMax int) (libp2phost.Host, error) {
+func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater, tickets *ticketOffice, membersMax int) (libp2phost.Host, error) {
 	resources, err := newResourceManager(membersMax)
 	if err != nil {
 		return nil, err
@@ -185,7 +181,7 @@ func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater
 		libp2p.NoListenAddrs,
 		// Members' addresses are given; nobody is told of any other.
 		libp2p.AddrsFactory(func([]multiaddr.Multiaddr) []multiaddr.Multiaddr { return nil }),
-		transport,
+		libp2p.Transport(newSharedTransport(tickets)),
 		libp2p.Security(noise.ID, noise.New),
 		libp2p.Muxer(libp2pyamux.ID, newMuxer()),
 		libp2p.ConnectionGater(gate),
@@ -298,6 +294,16 @@ func (h *Host) expel(id peer.ID) {
 
 // Receive implements rdmanet.Host.
 func (h *Host) Receive(name string, receive rdmanet.ReceiveFunc) error {
+	return h.register(name, receiver{call: receive})
+}
+
+// ReceiveLent is Receive for a function that keeps no frame: the frames, too, are only lent to it until it returns, and their memory is
+// used again. Bulk that is copied on or counted moves twice as fast so, for it is new memory that costs most when frames are kept.
+func (h *Host) ReceiveLent(name string, receive rdmanet.ReceiveFunc) error {
+	return h.register(name, receiver{call: receive, lent: true})
+}
+
+func (h *Host) register(name string, receive receiver) error {
 	if err := rdmanet.CheckLaneName(name); err != nil {
 		return err
 	}
@@ -306,7 +312,7 @@ func (h *Host) Receive(name string, receive rdmanet.ReceiveFunc) error {
 	switch {
 	case h.closing:
 		return fmt.Errorf("host %s: %w", h.id, rdmanet.ErrClosed)
-	case h.receivers[name] != nil:
+	case h.receivers[name].call != nil:
 		return fmt.Errorf("receiver of lane %q: %w", name, rdmanet.ErrDuplicate)
 	}
 	h.receivers[name] = receive
@@ -424,7 +430,7 @@ func (h *Host) Sever(id rdmanet.PeerID) error {
 	for c := range h.directs {
 		if c.peer == id {
 			// Its lane finds out, and takes it out of the set.
-			err = errors.Join(err, c.Close())
+			err = errors.Join(err, c.tcp.Close())
 		}
 	}
 	return err

@@ -103,7 +103,7 @@ func TestHostileMember(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 20 {
-		stream, err := rogue.NewStream(ctx, id, "/ledgerd/lane/1")
+		stream, err := rogue.NewStream(ctx, id, "/ledgerd/lane/2")
 		if err != nil {
 			t.Fatal(err)
 		}

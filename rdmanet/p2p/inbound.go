@@ -93,7 +93,7 @@ type inboundStream struct {
 	stream  network.Stream
 	from    rdmanet.Peer
 	name    string
-	receive rdmanet.ReceiveFunc
+	receive receiver
 	lane    *inboundLane
 	opening *opening
 
@@ -198,16 +198,12 @@ func (s *inboundStream) run() error {
 	if _, err := s.stream.Write(reply.append(nil)); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
-	if h.trusted {
-		conn, err := h.direct(s.stopped, s.stream)
-		if err != nil {
-			return err
-		}
-		s.use(conn)
-		s.stream.Reset()
-	} else if err := s.stream.SetDeadline(time.Time{}); err != nil {
+	conn, err := h.direct(s.stopped, s.stream)
+	if err != nil {
 		return err
 	}
+	s.use(conn)
+	s.stream.Reset()
 	acknowledging := make(chan struct{})
 	go func() {
 		defer close(acknowledging)
@@ -234,7 +230,7 @@ func (s *inboundStream) judge(greeting hello) status {
 		return statusFrameMax
 	case greeting.trusted != h.trusted:
 		return statusTrust
-	case s.receive == nil:
+	case s.receive.call == nil:
 		return statusNoReceiver
 	default:
 		return statusWelcome
@@ -270,7 +266,7 @@ func (h *Host) claim(s *inboundStream, greeting hello) (next, delivered uint64, 
 
 // read takes batches off the stream and hands them over until the stream breaks.
 func (s *inboundStream) read(next uint64) error {
-	reader := newBatchReader(s.carrier, s.host.limits.FrameBytes)
+	reader := newBatchReader(s.carrier, s.host.limits.FrameBytes, s.receive.lent)
 	var frames [][]byte
 	for {
 		var err error
@@ -305,7 +301,7 @@ func (s *inboundStream) deliver(frames [][]byte, first uint64) error {
 	for _, frame := range frames {
 		size += len(frame)
 	}
-	s.receive(s.from, frames)
+	s.receive.call(s.from, frames)
 	in.mu.Lock()
 	known.delivered = known.next
 	current := in.stream // not always s: the lane may have been mended meanwhile

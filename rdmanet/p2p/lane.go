@@ -193,28 +193,20 @@ func (l *lane) connect(patience time.Duration) (heard time.Time, err error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	var data carrier = stream
-	if l.host.trusted {
-		conn, err := l.host.direct(ctx, stream)
-		if err != nil {
-			l.dropIfSilent(stream.Conn(), err)
-			return time.Time{}, err
-		}
-		defer conn.Reset()
-		defer context.AfterFunc(l.ctx, func() { unblock(conn) })()
-		data = conn
+	conn, err := l.host.direct(ctx, stream)
+	if err != nil {
+		l.dropIfSilent(stream.Conn(), err)
+		return time.Time{}, err
 	}
+	defer conn.Reset()
+	defer context.AfterFunc(l.ctx, func() { unblock(conn) })()
+	stream.Reset()
 	to := rdmanet.Peer{ID: l.key.peer, Incarnation: reply.incarnation}
 	if err := l.host.peers.Up(to); err != nil {
 		return time.Time{}, err
 	}
 	defer l.host.peers.Down(to)
-	if l.host.trusted {
-		stream.Reset()
-	} else if err := stream.SetDeadline(time.Time{}); err != nil {
-		return time.Time{}, err
-	}
-	heard, err = l.carry(data)
+	heard, err = l.carry(conn)
 	l.dropIfSilent(stream.Conn(), err)
 	if heard.IsZero() && progress {
 		heard = time.Now()

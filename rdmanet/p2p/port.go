@@ -163,14 +163,14 @@ func (p *port) known(conn net.Conn) {
 // identify reads what a connection starts with and passes it on.
 func (p *port) identify(conn net.Conn) {
 	var start [len(directMagic)]byte
-	var shown ticket
+	var token [ticketBytes]byte
 	err := conn.SetReadDeadline(time.Now().Add(identifyTimeout))
 	if err == nil {
 		_, err = io.ReadFull(conn, start[:])
 	}
 	direct := err == nil && string(start[:]) == directMagic
 	if direct {
-		_, err = io.ReadFull(conn, shown[:])
+		_, err = io.ReadFull(conn, token[:])
 	}
 	p.known(conn)
 	if err == nil {
@@ -180,7 +180,8 @@ func (p *port) identify(conn net.Conn) {
 	case err != nil:
 		conn.Close()
 	case direct:
-		if !p.tickets.redeem(shown, conn) {
+		tcp, ok := conn.(*net.TCPConn)
+		if !ok || !p.tickets.redeem(token, tcp) {
 			conn.Close()
 		}
 	default:

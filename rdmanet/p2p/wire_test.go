@@ -65,11 +65,11 @@ func TestHostileBatches(t *testing.T) {
 		"over the bound":      good(4, make([]byte, 1025)),
 		"an end in the frame": sound[:len(sound)-1],
 	} {
-		if frames, err := newBatchReader(bytes.NewReader(b), 1024).read(nil, 4); !decodeError(err) || len(frames) > 0 {
+		if frames, err := newBatchReader(bytes.NewReader(b), 1024, false).read(nil, 4); !decodeError(err) || len(frames) > 0 {
 			t.Errorf("%s: %d frames, error %v", name, len(frames), err)
 		}
 	}
-	frames, err := newBatchReader(bytes.NewReader(sound), 1024).read(nil, 4)
+	frames, err := newBatchReader(bytes.NewReader(sound), 1024, false).read(nil, 4)
 	if err != nil || len(frames) != 2 || string(frames[1]) != "two" {
 		t.Errorf("the sound batch: %q, error %v", frames, err)
 	}
@@ -136,7 +136,7 @@ func FuzzBatch(f *testing.F) {
 	f.Add(b.Bytes()[:30])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		const frameMax = 1024
-		r := newBatchReader(bytes.NewReader(b), frameMax)
+		r := newBatchReader(bytes.NewReader(b), frameMax, false)
 		var out bytes.Buffer
 		w := batchWriter{stream: &out}
 		for next := uint64(0); ; {
