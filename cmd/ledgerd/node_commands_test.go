@@ -555,7 +555,7 @@ func TestNodeCommandsRefuse(t *testing.T) {
 		"export --blocks --balances --home " + empty:    {exitUsage, "balances"},
 		"bench ledger --nodes 0":                        {exitUsage, "1 to 64"},
 		"bench ledger --ack admitted":                   {exitUsage, "durable"},
-		"bench ledger --fabric verbs":                   {exitUsage, "memory"},
+		"bench ledger --fabric pigeon":                  {exitUsage, "memory"},
 		"bench ledger --bundle 9999":                    {exitUsage, "4096"},
 		"bench ledger --clients 0":                      {exitUsage, "clients"},
 		"bench ledger --engine raft":                    {exitUsage, "allconcur"},
