@@ -2,13 +2,16 @@ package p2p
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
@@ -25,13 +28,14 @@ const (
 // two buffers, one piece and attachmentsMax; it waits for the network only while it holds no admission.
 type agent struct {
 	host    *Host
-	stream  network.Stream
-	from    rdmanet.Peer
+	from    rdmanet.Peer // its incarnation is 0 before the hello
 	opening uint64
-	ended   chan struct{} // closed when nothing of the stream lands any more
+	ended   chan struct{}   // closed when nothing of the stream lands any more
+	stopped context.Context // ended by stop
+	cancel  context.CancelFunc
 
 	mu      sync.Mutex
-	stopped bool
+	carrier carrier // what requests come over: the stream itself, or a direct connection
 
 	reader   *bufio.Reader
 	writer   *bufio.Writer
@@ -51,50 +55,88 @@ type access struct {
 func (a *agent) stop() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.stopped = true
-	unblock(a.stream)
+	a.cancel()
+	unblock(a.carrier)
 }
 
-// begin takes the handshake's deadline back, which must not undo what stop did.
-func (a *agent) begin() error {
+// begin makes that what requests come over, without a deadline, unless stop was called.
+func (a *agent) begin(c carrier) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.stopped {
+	if a.stopped.Err() != nil {
 		return errSuperseded
 	}
-	return a.stream.SetDeadline(time.Time{})
+	a.carrier = c
+	return c.SetDeadline(time.Time{})
+}
+
+func newAgent(h *Host, from rdmanet.Peer, c carrier) *agent {
+	stopped, cancel := context.WithCancel(h.alive)
+	return &agent{
+		host: h, from: from, carrier: c,
+		stopped: stopped, cancel: cancel,
+		ended:    make(chan struct{}),
+		accesses: make(map[uint32]access),
+	}
 }
 
 // serveRegions is libp2p's handler of region streams.
 func (h *Host) serveRegions(stream network.Stream) {
-	r := h.regions
-	a := &agent{
-		host:     h,
-		stream:   stream,
-		from:     rdmanet.Peer{ID: rdmanet.PeerID(stream.Conn().RemotePeer().String())},
-		ended:    make(chan struct{}),
-		accesses: make(map[uint32]access),
-	}
+	r, caller := h.regions, stream.Conn().RemotePeer()
+	a := newAgent(h, rdmanet.Peer{ID: rdmanet.PeerID(caller.String())}, stream)
 	r.mu.Lock()
-	if r.closed.Load() || !h.gater.isMember(stream.Conn().RemotePeer()) {
+	if r.closed.Load() || !h.gater.isMember(caller) {
 		r.mu.Unlock()
+		a.cancel()
 		stream.Reset()
 		return
 	}
+	r.serving[a] = struct{}{}
 	r.goroutines.Add(1)
 	r.mu.Unlock()
 	defer r.goroutines.Done()
-	err := a.run()
+	defer stream.Reset()
+	a.conclude(a.run(stream))
+}
+
+// loopback connects the host to its own regions, with an agent of their own.
+func (r *regions) loopback() (carrier, error) {
+	here, there := net.Pipe()
+	a := newAgent(r.host, rdmanet.Peer{ID: r.host.id, Incarnation: r.host.incarnation}, pipeEnd{there})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed.Load() {
+		a.cancel()
+		return nil, errors.Join(r.errHostClosed(), here.Close(), there.Close())
+	}
+	r.serving[a], r.agents[a.from.ID] = struct{}{}, a
+	r.goroutines.Go(func() {
+		a.conclude(a.serve(a.carrier))
+		there.Close()
+	})
+	return pipeEnd{here}, nil
+}
+
+// pipeEnd is a connection within the process.
+type pipeEnd struct{ net.Conn }
+
+// Reset implements carrier.
+func (p pipeEnd) Reset() error { return p.Close() }
+
+// conclude notes that the stream ended, and why.
+func (a *agent) conclude(err error) {
+	h := a.host
+	a.cancel()
 	for _, served := range a.accesses {
 		served.admission.End(rdmanet.ErrClosed)
 	}
 	close(a.ended)
-	stream.Reset()
-	r.mu.Lock()
-	if r.agents[a.from.ID] == a {
-		delete(r.agents, a.from.ID)
+	h.regions.mu.Lock()
+	delete(h.regions.serving, a)
+	if h.regions.agents[a.from.ID] == a {
+		delete(h.regions.agents, a.from.ID)
 	}
-	r.mu.Unlock()
+	h.regions.mu.Unlock()
 	switch {
 	case errors.Is(err, errRegionProtocol):
 		h.log.Warn("region stream dropped", "peer", a.from.String(), "error", err)
@@ -103,44 +145,61 @@ func (h *Host) serveRegions(stream network.Stream) {
 	}
 }
 
-func (a *agent) run() error {
+// run greets the peer and serves it.
+func (a *agent) run(stream network.Stream) error {
 	h := a.host
-	if err := a.stream.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+	if err := stream.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return err
 	}
-	greeting, err := readRegionHello(a.stream)
+	greeting, err := readRegionHello(stream)
 	if err != nil {
 		return err
 	}
 	a.from.Incarnation, a.opening = greeting.sender, greeting.opening
-	if greeting.receiver != 0 && greeting.receiver != h.incarnation {
-		return a.refuse(statusRestarted)
+	switch {
+	case greeting.receiver != 0 && greeting.receiver != h.incarnation:
+		return a.refuse(stream, statusRestarted)
+	case greeting.trusted != h.trusted:
+		return a.refuse(stream, statusTrust)
 	}
 	if err := h.peers.Up(a.from); err != nil {
-		return errors.Join(err, a.refuse(statusStale))
+		return errors.Join(err, a.refuse(stream, statusStale))
 	}
 	defer h.peers.Down(a.from)
-	if word := a.claim(); word != statusWelcome {
-		return a.refuse(word)
+	if word := a.claim(stream.Conn().RemotePeer()); word != statusWelcome {
+		return a.refuse(stream, word)
 	}
-	if _, err := a.stream.Write(regionAnswer{status: statusWelcome, incarnation: h.incarnation}.append(nil)); err != nil {
+	if _, err := stream.Write(regionAnswer{status: statusWelcome, incarnation: h.incarnation}.append(nil)); err != nil {
 		return fmt.Errorf("region answer: %w", err)
 	}
-	return a.serve()
+	var data carrier = stream
+	if h.trusted {
+		conn, err := h.direct(a.stopped, stream)
+		if err != nil {
+			return err
+		}
+		defer conn.Reset()
+		stream.Reset()
+		data = conn
+	}
+	if err := a.begin(data); err != nil {
+		return err
+	}
+	return a.serve(data)
 }
 
 // refuse answers a hello with anything but a welcome, and waits for the peer to have read it.
-func (a *agent) refuse(word status) error {
-	if _, err := a.stream.Write(regionAnswer{status: word, incarnation: a.host.incarnation}.append(nil)); err != nil {
+func (a *agent) refuse(stream network.Stream, word status) error {
+	if _, err := stream.Write(regionAnswer{status: word, incarnation: a.host.incarnation}.append(nil)); err != nil {
 		return fmt.Errorf("region answer: %w", err)
 	}
 	var one [1]byte
-	_, _ = a.stream.Read(one[:]) // the peer resets the stream, or the deadline ends the wait
+	_, _ = stream.Read(one[:]) // the peer resets the stream, or the deadline ends the wait
 	return fmt.Errorf("refused: %s", word)
 }
 
 // claim makes this the peer's agent, once nothing that came over its earlier stream lands any more.
-func (a *agent) claim() status {
+func (a *agent) claim(caller peer.ID) status {
 	r := a.host.regions
 	r.mu.Lock()
 	a.host.mu.Lock()
@@ -151,7 +210,7 @@ func (a *agent) claim() status {
 	case r.closed.Load():
 		r.mu.Unlock()
 		return statusClosing
-	case a.from.Incarnation < newest, !a.host.gater.isMember(a.stream.Conn().RemotePeer()),
+	case a.from.Incarnation < newest, !a.host.gater.isMember(caller),
 		before != nil && a.from.Incarnation < before.from.Incarnation,
 		before != nil && a.from.Incarnation == before.from.Incarnation && a.opening <= before.opening:
 		r.mu.Unlock()
@@ -167,11 +226,8 @@ func (a *agent) claim() status {
 }
 
 // serve performs requests until the stream breaks.
-func (a *agent) serve() error {
-	a.reader, a.writer = bufio.NewReaderSize(a.stream, regionBufferBytes), bufio.NewWriterSize(a.stream, regionBufferBytes)
-	if err := a.begin(); err != nil {
-		return err
-	}
+func (a *agent) serve(stream io.ReadWriter) error {
+	a.reader, a.writer = bufio.NewReaderSize(stream, regionBufferBytes), bufio.NewWriterSize(stream, regionBufferBytes)
 	for {
 		header, err := a.peek(requestSize)
 		if err != nil {

@@ -19,6 +19,9 @@ import (
 // errSilent: the owner answered nothing for the operation timeout.
 var errSilent = errors.New("no answer within the operation timeout")
 
+// attachPauseMax bounds the pauses between attempts to connect, for which somebody waits.
+const attachPauseMax = pauseMax / 4
+
 // link is this host's way to one peer's regions. All operations to the peer go through it, one after the other, so that they complete in the order
 // of posting whatever becomes of the connection. One goroutine, run, connects while somebody wants to attach; while a stream is there another one
 // writes requests and a third reads responses.
@@ -131,7 +134,7 @@ func (l *link) dial() *connection {
 			return conn
 		}
 		l.rest(pause/2 + rand.N(pause/2))
-		pause = min(2*pause, pauseMax)
+		pause = min(2*pause, attachPauseMax)
 	}
 	return nil
 }
@@ -154,9 +157,10 @@ func (l *link) rest(pause time.Duration) {
 	}
 }
 
-// connection is a stream whose owner has welcomed it.
+// connection is what requests go over, once the owner has welcomed it: a stream, or a direct connection beside it.
 type connection struct {
-	stream network.Stream
+	carrier
+	libp2p network.Conn // nil to this host itself
 	owner  rdmanet.Peer
 }
 
@@ -169,7 +173,15 @@ func (l *link) connect(patience time.Duration) (*connection, error) {
 	return conn, err
 }
 
+// tryConnect connects to this host's own regions without libp2p, which knows no way there.
 func (l *link) tryConnect(patience time.Duration) (*connection, error) {
+	if l.name == l.host.id {
+		data, err := l.host.regions.loopback()
+		if err != nil {
+			return nil, err
+		}
+		return &connection{carrier: data, owner: rdmanet.Peer{ID: l.name, Incarnation: l.host.incarnation}}, nil
+	}
 	attempt := time.Now().Add(patience)
 	ctx, cancel := context.WithDeadline(l.ctx, attempt)
 	defer cancel()
@@ -178,9 +190,9 @@ func (l *link) tryConnect(patience time.Duration) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := l.greet(stream, attempt)
+	conn, err := l.greet(ctx, stream, attempt)
 	if err != nil {
-		l.dropIfSilent(stream, err)
+		l.dropIfSilent(stream.Conn(), err)
 		stream.Reset()
 		return nil, err
 	}
@@ -188,14 +200,14 @@ func (l *link) tryConnect(patience time.Duration) (*connection, error) {
 }
 
 // greet says hello and judges the answer.
-func (l *link) greet(stream network.Stream, deadline time.Time) (*connection, error) {
+func (l *link) greet(ctx context.Context, stream network.Stream, deadline time.Time) (*connection, error) {
 	defer context.AfterFunc(l.ctx, func() { unblock(stream) })()
 	if err := stream.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	l.opening++
-	greeting := regionHello{sender: l.host.incarnation, receiver: l.bound, opening: l.opening}
+	greeting := regionHello{sender: l.host.incarnation, receiver: l.bound, opening: l.opening, trusted: l.host.trusted}
 	l.mu.Unlock()
 	if _, err := stream.Write(greeting.append(nil)); err != nil {
 		return nil, fmt.Errorf("region hello: %w", err)
@@ -217,25 +229,35 @@ func (l *link) greet(stream network.Stream, deadline time.Time) (*connection, er
 	case reply.status != statusWelcome:
 		return nil, fmt.Errorf("refused: %s", reply.status)
 	}
+	var data carrier = stream
+	if l.host.trusted {
+		conn, err := l.host.direct(ctx, stream)
+		if err != nil {
+			return nil, err
+		}
+		stream.Reset()
+		data = conn
+	}
 	if err := l.host.peers.Up(owner); err != nil {
+		data.Reset()
 		return nil, err
 	}
-	return &connection{stream, owner}, nil
+	return &connection{data, stream.Conn(), owner}, nil
 }
 
 // dropIfSilent closes a connection whose peer does not answer in time, neither here nor on a lane, so that the next attempt dials anew.
-func (l *link) dropIfSilent(stream network.Stream, err error) {
+func (l *link) dropIfSilent(conn network.Conn, err error) {
 	if (isTimeout(err) || errors.Is(err, errSilent)) && l.ctx.Err() == nil && !l.host.heardLately(l.name) {
 		// The connection is gone one way or the other.
-		_ = stream.Conn().Close()
+		_ = conn.Close()
 	}
 }
 
 // carry writes requests and reads responses until the stream breaks, and says why it did.
 func (l *link) carry(conn *connection) error {
 	defer l.host.peers.Down(conn.owner)
-	if err := conn.stream.SetDeadline(time.Time{}); err != nil {
-		conn.stream.Reset()
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		conn.Reset()
 		return err
 	}
 	l.mu.Lock()
@@ -247,12 +269,12 @@ func (l *link) carry(conn *connection) error {
 	var readErr error
 	go func() {
 		defer close(ended)
-		readErr = l.readResponses(conn.stream)
+		readErr = l.readResponses(conn)
 	}()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		l.writeRequests(conn.stream, ended)
+		l.writeRequests(conn, ended)
 	}()
 	err := l.oversee(ended)
 	l.mu.Lock()
@@ -260,7 +282,7 @@ func (l *link) carry(conn *connection) error {
 	l.requests.reset()
 	l.changeLocked()
 	l.mu.Unlock()
-	unblock(conn.stream)
+	unblock(conn)
 	<-ended
 	<-written
 	if err == nil {
@@ -269,8 +291,10 @@ func (l *link) carry(conn *connection) error {
 	if errors.Is(err, errRegionProtocol) {
 		l.host.log.Warn("region stream dropped", "peer", conn.owner.String(), "error", err)
 	}
-	l.dropIfSilent(conn.stream, err)
-	conn.stream.Reset()
+	if conn.libp2p != nil {
+		l.dropIfSilent(conn.libp2p, err)
+	}
+	conn.Reset()
 	return err
 }
 
@@ -330,7 +354,8 @@ func (l *link) settle(cause error) (*connection, error) {
 			return nil, verdict
 		}
 		left := time.Until(deadline)
-		if underWay, waiting := l.patience(); waiting {
+		underWay, waiting := l.patience()
+		if waiting {
 			left = min(left, underWay)
 		}
 		if left <= 0 {
@@ -343,12 +368,11 @@ func (l *link) settle(cause error) (*connection, error) {
 		if errors.Is(err, rdmanet.ErrReset) {
 			return nil, err
 		}
-		_, waiting := l.patience()
 		if waiting && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, errGoodbye)) {
 			return nil, fmt.Errorf("%w: %w", rdmanet.ErrUnreachable, err)
 		}
 		l.rest(min(pause/2+rand.N(pause/2), left))
-		pause = min(2*pause, pauseMax/4)
+		pause = min(2*pause, attachPauseMax)
 	}
 	if l.ctx.Err() != nil {
 		return nil, rdmanet.ErrClosed

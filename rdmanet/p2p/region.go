@@ -28,7 +28,8 @@ type regions struct {
 	mu      sync.Mutex
 	closed  atomic.Bool // changed with the lock held
 	exposed map[string]*segment.Region
-	agents  map[rdmanet.PeerID]*agent // the newest of each peer
+	serving map[*agent]struct{}       // all agents
+	agents  map[rdmanet.PeerID]*agent // the newest of each peer that said hello
 	links   map[rdmanet.PeerID]*link
 	queues  map[*queue]struct{}
 }
@@ -37,6 +38,7 @@ func newRegions(h *Host) *regions {
 	return &regions{
 		host:    h,
 		exposed: make(map[string]*segment.Region),
+		serving: make(map[*agent]struct{}),
 		agents:  make(map[rdmanet.PeerID]*agent),
 		links:   make(map[rdmanet.PeerID]*link),
 		queues:  make(map[*queue]struct{}),
@@ -70,16 +72,16 @@ func (h *Host) Expose(name string, size int) (rdmanet.Region, error) {
 	return region, nil
 }
 
-// checkGrant says which peers can be granted something: other members.
+// checkGrant says which peers can be granted something: members, and this host.
 func (h *Host) checkGrant(to rdmanet.Peer) error {
 	_, err := h.member(to.ID)
 	return err
 }
 
-// member gives libp2p's form of another member's identity, or ErrNotMember.
+// member gives libp2p's form of a member's identity, or this host's, or ErrNotMember.
 func (h *Host) member(id rdmanet.PeerID) (peer.ID, error) {
 	decoded, err := peer.Decode(string(id))
-	if err != nil || id == h.id || !h.gater.isMember(decoded) {
+	if err != nil || id != h.id && !h.gater.isMember(decoded) {
 		return "", fmt.Errorf("%q: %w", id, rdmanet.ErrNotMember)
 	}
 	return decoded, nil
@@ -139,13 +141,18 @@ func (r *regions) connected(from rdmanet.PeerID) {
 
 // expel ends everything to and from a peer that is no member any more, and what it was granted.
 func (r *regions) expel(id rdmanet.PeerID) {
+	if id == r.host.id {
+		return // a host has a way to its own regions, member or not
+	}
 	r.mu.Lock()
 	if l := r.links[id]; l != nil {
 		delete(r.links, id)
 		l.end(rdmanet.ErrNotMember)
 	}
-	if a := r.agents[id]; a != nil {
-		a.stop()
+	for a := range r.serving {
+		if a.from.ID == id {
+			a.stop()
+		}
 	}
 	exposed := slices.Collect(maps.Values(r.exposed))
 	r.mu.Unlock()
@@ -158,7 +165,7 @@ func (r *regions) expel(id rdmanet.PeerID) {
 func (r *regions) close() {
 	r.mu.Lock()
 	r.closed.Store(true)
-	agents, links := slices.Collect(maps.Values(r.agents)), slices.Collect(maps.Values(r.links))
+	agents, links := slices.Collect(maps.Keys(r.serving)), slices.Collect(maps.Values(r.links))
 	r.mu.Unlock()
 	for _, a := range agents {
 		a.stop()

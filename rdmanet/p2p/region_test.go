@@ -13,6 +13,16 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
+func TestRegions(t *testing.T) {
+	t.Parallel()
+	fabrictest.RunRegions(t, newFabric)
+}
+
+func TestTrustedRegions(t *testing.T) {
+	t.Parallel()
+	fabrictest.RunRegions(t, newTrustedFabric)
+}
+
 // regionPair is an owner with a region and a host that is attached to it.
 type regionPair struct {
 	fabric     fabrictest.Fabric

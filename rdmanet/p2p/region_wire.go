@@ -41,11 +41,17 @@ type regionHello struct {
 	sender, receiver rdmanet.Incarnation
 	// opening counts the sender's region streams to that peer, from 1.
 	opening uint64
+	// trusted: requests and responses are to go over a direct connection.
+	trusted bool
 }
 
 func (h regionHello) append(b []byte) []byte {
+	flags := uint32(0)
+	if h.trusted {
+		flags |= helloTrusted
+	}
 	b = binary.BigEndian.AppendUint32(b, regionHelloMagic)
-	b = binary.BigEndian.AppendUint32(b, 0)
+	b = binary.BigEndian.AppendUint32(b, flags)
 	b = binary.BigEndian.AppendUint64(b, uint64(h.sender))
 	b = binary.BigEndian.AppendUint64(b, uint64(h.receiver))
 	return binary.BigEndian.AppendUint64(b, h.opening)
@@ -61,14 +67,15 @@ func readRegionHello(r io.Reader) (regionHello, error) {
 		receiver: rdmanet.Incarnation(binary.BigEndian.Uint64(b[16:])),
 		opening:  binary.BigEndian.Uint64(b[24:]),
 	}
-	magic, zero := binary.BigEndian.Uint32(b[:]), binary.BigEndian.Uint32(b[4:])
-	if magic != regionHelloMagic || zero != 0 || h.sender == 0 || h.opening == 0 {
+	magic, flags := binary.BigEndian.Uint32(b[:]), binary.BigEndian.Uint32(b[4:])
+	h.trusted = flags&helloTrusted != 0
+	if magic != regionHelloMagic || flags&^helloTrusted != 0 || h.sender == 0 || h.opening == 0 {
 		return regionHello{}, fmt.Errorf("%w: hello starts with %x, incarnation %s, opening %d", errRegionProtocol, b[:8], h.sender, h.opening)
 	}
 	return h, nil
 }
 
-// regionAnswer is the owner's reply to a hello: statusWelcome, statusRestarted, statusStale or statusClosing.
+// regionAnswer is the owner's reply to a hello: statusWelcome, statusRestarted, statusStale, statusClosing or statusTrust.
 type regionAnswer struct {
 	status      status
 	incarnation rdmanet.Incarnation // the owner's
@@ -91,7 +98,7 @@ func readRegionAnswer(r io.Reader) (regionAnswer, error) {
 		return regionAnswer{}, fmt.Errorf("%w: answer starts with %x, incarnation %s", errRegionProtocol, b[:8], a.incarnation)
 	}
 	switch a.status {
-	case statusWelcome, statusRestarted, statusStale, statusClosing:
+	case statusWelcome, statusRestarted, statusStale, statusClosing, statusTrust:
 		return a, nil
 	default:
 		return regionAnswer{}, fmt.Errorf("%w: answer with status %d", errRegionProtocol, code)

@@ -6,6 +6,8 @@ import (
 	"io"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -61,6 +63,7 @@ func TestHostileRegionMessages(t *testing.T) {
 
 func FuzzRegionHello(f *testing.F) {
 	f.Add(regionHello{sender: 7, receiver: 5, opening: 2}.append(nil))
+	f.Add(regionHello{sender: 7, opening: 2, trusted: true}.append(nil))
 	f.Add(regionAnswer{status: statusWelcome, incarnation: 9}.append(nil))
 	f.Add(regionAnswer{status: statusClosing, incarnation: 1}.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -107,6 +110,32 @@ func FuzzResponse(f *testing.F) {
 		a, err := parseAttached(b)
 		if err == nil && !bytes.Equal(a.append(nil), b[:attachedSize]) || err != nil && !errors.Is(err, errRegionProtocol) {
 			t.Fatalf("%x gave %+v, error %v", b, a, err)
+		}
+	})
+}
+
+// TestPieces: the parts of an operation are its bytes, in order, within the bound, and cut between words of the region.
+func TestPieces(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		near := rapid.IntRange(0, 3).Draw(t, "pieces") * pieceMax
+		operation := rdmanet.Operation{
+			Offset: rapid.IntRange(0, 20).Draw(t, "offset"),
+			Bytes:  make([]byte, max(0, near+rapid.IntRange(-20, 20).Draw(t, "more"))),
+		}
+		count, sum := pieces(&operation), 0
+		for i := range count {
+			from, until := pieceOf(&operation, i)
+			if from != sum || until < from || until-from > pieceMax || from == until && len(operation.Bytes) > 0 {
+				t.Fatalf("piece %d of %d is %d to %d, after %d", i, count, from, until, sum)
+			}
+			if until < len(operation.Bytes) && (operation.Offset+until)%rdmanet.WordSize != 0 {
+				t.Fatalf("piece %d ends within a word, at %d", i, operation.Offset+until)
+			}
+			sum = until
+		}
+		if sum != len(operation.Bytes) {
+			t.Fatalf("%d pieces have %d bytes of %d", count, sum, len(operation.Bytes))
 		}
 	})
 }

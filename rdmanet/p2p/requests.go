@@ -20,7 +20,8 @@ type entry struct {
 	queue *queue
 	to    *attachment
 	tag   uint64
-	into  []byte // what a read has still to fill
+	into  []byte // what a read has still to fill, from its end
+	skew  int    // of a read's offset to the words
 	// Of attaches:
 	asked *attachRequest
 }
@@ -155,31 +156,38 @@ func (l *link) add(q *queue, operation *rdmanet.Operation, now time.Time) {
 		return
 	}
 	e := l.entries.push()
-	*e = entry{kind: requestWrite, posted: now, queue: q, to: to, tag: operation.Tag, pieces: pieces(len(operation.Bytes))}
+	*e = entry{kind: requestWrite, posted: now, queue: q, to: to, tag: operation.Tag, pieces: pieces(operation)}
 	if operation.Kind == rdmanet.OperationRead {
-		e.kind, e.into = requestRead, operation.Bytes
+		e.kind, e.into, e.skew = requestRead, operation.Bytes, operation.Offset%rdmanet.WordSize
 	}
 	if !l.up {
 		return // the attachment is about to end
 	}
-	header := request{kind: e.kind, attachment: to.number, offset: uint32(operation.Offset)}
-	bytes := operation.Bytes
-	for left := e.pieces; left > 0; left-- {
-		piece := bytes[:min(len(bytes), pieceMax)]
-		bytes = bytes[len(piece):]
-		header.length = uint32(len(piece))
+	header := request{kind: e.kind, attachment: to.number}
+	for i := range e.pieces {
 		if e.kind == requestWrite {
-			header.ring = operation.Ring && left == 1
-			l.requests.add(header, piece)
+			from, until := pieceOf(operation, i)
+			header.offset, header.length = uint32(operation.Offset+from), uint32(until-from)
+			header.ring = operation.Ring && i == e.pieces-1
+			l.requests.add(header, operation.Bytes[from:until])
 		} else {
+			from, until := pieceOf(operation, e.pieces-1-i) // what is last is read first
+			header.offset, header.length = uint32(operation.Offset+from), uint32(until-from)
 			l.requests.add(header, nil)
 		}
-		header.offset += header.length
 	}
 }
 
-// pieces is how many requests an operation of that many bytes takes.
-func pieces(length int) int { return max(1, (length+pieceMax-1)/pieceMax) }
+// pieces is how many requests an operation takes.
+func pieces(operation *rdmanet.Operation) int {
+	return max(1, (operation.Offset%rdmanet.WordSize+len(operation.Bytes)+pieceMax-1)/pieceMax)
+}
+
+// pieceOf gives the part of an operation's bytes that a request is for. No word of the region is in two of them.
+func pieceOf(operation *rdmanet.Operation, i int) (from, until int) {
+	skew := operation.Offset % rdmanet.WordSize
+	return max(0, i*pieceMax-skew), min(len(operation.Bytes), (i+1)*pieceMax-skew)
+}
 
 // ask sends an attach. The caller holds the lock, and the link is up.
 func (l *link) ask(asked *attachRequest) {
@@ -298,11 +306,15 @@ func (l *link) takeBytes(reader *bufio.Reader, length int) error {
 	if e.kind == requestAttach && length == attachedSize {
 		return l.takeAttached(reader)
 	}
-	if e.kind != requestRead || length != min(len(e.into), pieceMax) {
+	from := 0
+	if e.kind == requestRead {
+		from = max(0, (e.pieces-1)*pieceMax-e.skew)
+	}
+	if e.kind != requestRead || length != len(e.into)-from {
 		return fmt.Errorf("%w: a response with %d bytes", errRegionProtocol, length)
 	}
-	into := e.into[:length]
-	e.into = e.into[length:]
+	into := e.into[from:]
+	e.into = e.into[:from]
 	if err := l.fill(reader, into); err != nil {
 		return err
 	}
