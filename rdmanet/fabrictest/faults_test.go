@@ -21,6 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestPlantedFaults proves that the suite can fail: each fault is planted between it and the memory provider, which is sound,
 // and the case named must find it.
 func TestPlantedFaults(t *testing.T) {
+	t.Parallel()
 	for _, fault := range []struct {
 		name  string
 		found string // the case that must find it

@@ -174,6 +174,9 @@ func (p *poster) outstanding() int {
 
 // take waits for some completions, and checks them.
 func (p *poster) take(ctx context.Context) ([]rdmanet.Completion, error) {
+	if outstanding := p.queue.Outstanding(); outstanding != p.outstanding() {
+		return nil, fmt.Errorf("the queue counts %d operations outstanding, %d are", outstanding, p.outstanding())
+	}
 	n, err := p.queue.Wait(ctx, p.into[:])
 	if err != nil {
 		return nil, fmt.Errorf("%d completions are missing: %w", p.outstanding(), err)
@@ -187,9 +190,6 @@ func (p *poster) take(ctx context.Context) ([]rdmanet.Completion, error) {
 			return nil, fmt.Errorf("completion %d of %q comes before that of operation %d", completion.Tag, completion.Peer, tags[0])
 		}
 		p.posted[completion.Peer] = tags[1:]
-	}
-	if outstanding := p.queue.Outstanding(); outstanding != p.outstanding() {
-		return nil, fmt.Errorf("the queue counts %d operations outstanding, %d are", outstanding, p.outstanding())
 	}
 	return p.into[:n], nil
 }
@@ -225,6 +225,9 @@ func (p *poster) stream(ctx context.Context, next func(i uint64) rdmanet.Operati
 	var ended error
 	posted := uint64(0)
 	for {
+		if err := ctx.Err(); err != nil {
+			return done, fmt.Errorf("after %d operations a stream does not end: %w", done, err)
+		}
 		for ended == nil && p.outstanding() < postDepth {
 			if err := p.post(next(posted)); err != nil {
 				return done, err

@@ -410,6 +410,9 @@ func checkGap(ctx context.Context, f Fabric) error {
 			return err
 		}
 	}
+	if reader.region.Load(0) != 0 || reader.region.Load(8) != 0 {
+		return errors.New("what was denied, or was behind it, took place")
+	}
 	// Word i is written by operation i: what landed is a prefix, and no less than what completed.
 	region := reader.region
 	for range 25 {
