@@ -15,6 +15,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/testnet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
@@ -26,6 +27,7 @@ type joinOptions struct {
 	home, name, address, genesis string
 	basePort                     int
 	snapshot                     bool
+	fabric                       fabric.Kind
 }
 
 // joinReport is what letting a node join prints with --json.
@@ -70,7 +72,8 @@ has succeeded changes nothing when it is repeated.
 The node has its API on port P and talks to the other nodes on port P+1, where P
 is the --base-port; without it, two free ports are chosen. --address is the host
 by which the others find it. If that is not this machine alone, the node listens
-on all its addresses; config.toml in the home says otherwise if you wish.`,
+on all its addresses; config.toml in the home says otherwise if you wish. The
+--fabric has to be that of the other nodes.`,
 		Example: `  ledgerd cluster join --home net/node-4 --via http://127.0.0.1:26600 --operator net/operator.key
   ledgerd start --home net/node-4
 
@@ -116,6 +119,7 @@ func (o *joinOptions) bind(command *cobra.Command) {
 	flags.StringVar(&o.address, "address", "127.0.0.1", "host by which the other nodes find the new one")
 	flags.BoolVar(&o.snapshot, "snapshot", false, "begin with the ledger as it is now, without the blocks before")
 	flags.StringVar(&o.genesis, "genesis", "", "genesis hash that the chain has to have")
+	addFabricFlag(command, &o.fabric, fabric.P2P)
 }
 
 // check refuses what means nothing, and fills in the name.
@@ -138,6 +142,9 @@ func (o *joinOptions) check() error {
 	}
 	if host := net.ParseIP(o.address); o.address == "" || host != nil && host.IsUnspecified() || host == nil && strings.ContainsAny(o.address, ":/[] ") {
 		return usagef("--address %q: give the host by which the other nodes find this one, without a port, for example 10.0.0.5", o.address)
+	}
+	if _, err := fabric.Parse(string(o.fabric)); err != nil {
+		return usagef("--fabric: %w", err)
 	}
 	if o.genesis != "" {
 		if _, err := ledger.ParseHash(o.genesis); err != nil {
@@ -260,6 +267,7 @@ func (o *joinOptions) configuration(cluster *ledgerdv1.ClusterState, port int) h
 	}
 	config.API.Listen = net.JoinHostPort(host, strconv.Itoa(port))
 	config.Fabric.Listen = net.JoinHostPort(host, strconv.Itoa(port+1))
+	config.Fabric.Kind = o.fabric
 	shared := cluster.GetOrdering()
 	if engine := cluster.GetNode().GetEngine().GetEngine(); engine != "" {
 		config.Ordering.Engine = engine

@@ -13,6 +13,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
@@ -93,7 +94,10 @@ func TestClusterJoinAndLeave(t *testing.T) {
 		t.Error(text)
 	}
 	// What has not been started is no majority with what is.
-	s.must(s.via("join --home %d/first --address 10.0.0.5 --base-port 31000"))
+	s.must(s.via("join --home %d/first --address 10.0.0.5 --base-port 31000 --fabric p2p-trusted"))
+	if first, err := home.Load(filepath.Join(s.folder, "first")); err != nil || first.Config.Fabric.Kind != fabric.P2PTrusted {
+		t.Errorf("the fabric is not the one that was asked for: %v", err)
+	}
 	if result := s.run(s.via("join --home %d/second --address 10.0.0.5 --base-port 31000")); result.status != exitFailure || !strings.Contains(result.errs, "member first has the address 10.0.0.5:31001 already") {
 		t.Errorf("an address that is taken: %+v", result)
 	}
@@ -222,6 +226,7 @@ func TestClusterMistakes(t *testing.T) {
 		{s.via("join --home %d/a --base-port 65535"), exitUsage, "--base-port"},
 		{s.via("join --home %d/a --address 0.0.0.0"), exitUsage, "--address"},
 		{s.via("join --home %d/a --address 10.0.0.5:99"), exitUsage, "without a port"},
+		{s.via("join --home %d/a --fabric pigeon"), exitUsage, "p2p-trusted"},
 		{s.via("join %d/a"), exitUsage, "with --home, for example"},
 		{s.via("join --home %d/a --base-port " + port), exitFailure, "port " + port + " is in use"},
 		{s.via("replace node-0 --home %d/a --base-port " + port), exitFailure, "port " + port + " is in use"},
