@@ -1,0 +1,175 @@
+package torture
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/testnet"
+)
+
+// fabricVariable chooses what the nodes of TestTestnet talk over: p2p-trusted, unless it says otherwise; the other tests have the default's.
+const fabricVariable = "LEDGERD_TEST_FABRIC"
+
+// testnetInput is small enough for an emulated machine.
+const testnetInput = "../node/client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"
+
+// story is what a program writes, which can be waited for.
+type story struct {
+	mutex sync.Mutex
+	text  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (s *story) Write(data []byte) (int, error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.text.Write(data)
+}
+
+// all is what was written so far.
+func (s *story) all() string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.text.String()
+}
+
+// last finds the last place that a pattern fits, and gives its first group.
+func (s *story) last(pattern string) (string, error) {
+	found := regexp.MustCompile(pattern).FindAllStringSubmatch(s.all(), -1)
+	if len(found) == 0 {
+		return "", fmt.Errorf("no %s in:\n%s", pattern, s.all())
+	}
+	return found[len(found)-1][1], nil
+}
+
+// network is `ledgerd testnet --run`: it starts nodes again that ended.
+type network struct {
+	*shard
+	command *exec.Cmd
+	says    story
+	ended   chan error
+}
+
+// newNetwork makes a ledger of processes over a fabric and runs it, as an operator would. Nothing of it outlives the test.
+func newNetwork(t *testing.T, nodes int, fabric string) *network {
+	t.Helper()
+	base, err := testnet.FreeBasePort(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &network{shard: &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes)}, ended: make(chan error, 1)}
+	n.command = exec.Command(program, "testnet", "--dir", n.dir, "--nodes", strconv.Itoa(nodes), "--base-port", strconv.Itoa(base), "--fabric", fabric, "--run")
+	n.command.Stdout, n.command.Stderr = &n.says, &n.says
+	if err := n.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { n.ended <- n.command.Wait() }()
+	t.Cleanup(func() {
+		_ = n.command.Process.Kill() // its nodes see the end of their standard input
+		if t.Failed() {
+			t.Logf("the network said:\n%s", n.says.all())
+			for i := range nodes {
+				text, _ := os.ReadFile(filepath.Join(n.dir, testnet.Name(i), testnet.LogFile)) // what there is
+				t.Logf("the end of what %s said:\n%s", testnet.Name(i), text[max(0, len(text)-8<<10):])
+			}
+		}
+	})
+	n.eventually("the network is ready", func() error {
+		select {
+		case err := <-n.ended:
+			t.Fatalf("it ended: %v\n%s", err, n.says.all())
+		default:
+		}
+		_, err := n.says.last(`(ready: all .* nodes run)`)
+		return err
+	})
+	if n.homes, err = testnet.Load(n.dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range n.homes {
+		node, err := client.New([]string{testnet.URL(h)}, client.Options{Tries: 1, CallTime: 20 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(node.Close)
+		n.nodes = append(n.nodes, node)
+	}
+	return n
+}
+
+// pid is the process of a node that runs now, as the network told.
+func (n *network) pid(i int) int {
+	n.t.Helper()
+	text, err := n.says.last(testnet.Name(i) + `  started, process (\d+)`)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return pid
+}
+
+// TestTestnet is the operator's way from the manual: `ledgerd testnet --run`, an import, a node killed in its middle, which comes back by itself, and the same bytes from all nodes.
+func TestTestnet(t *testing.T) {
+	fabric := os.Getenv(fabricVariable)
+	if fabric == "" {
+		fabric = "p2p-trusted"
+	}
+	in := readInputOf(t, testnetInput)
+	n := newNetwork(t, 3, fabric)
+	before := n.pid(1)
+	imported := n.startImport(in.path, filepath.Join(t.TempDir(), "keys"), 0, 2)
+	n.reached(uint64(in.lines/4), 0)
+	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	imported.wait(t, in.lines)
+	n.eventually("the killed node is started again, and orders with the others", func() error {
+		if n.pid(1) == before {
+			return errors.New("it has no new process")
+		}
+		for i := range n.homes {
+			state, err := n.state(i)
+			if err != nil {
+				return err
+			}
+			if state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_ORDERING || len(state.GetEngine().GetMembers()) != len(n.homes) {
+				return fmt.Errorf("node %d: %v %q, members %v", i, state.GetMode(), state.GetReason(), state.GetEngine().GetMembers())
+			}
+		}
+		return nil
+	})
+	n.same(n.all()...)
+	blocks, balances := n.exports(n.all()...)
+	in.matches(t, balances)
+	in.complete(t, blocks)
+	n.newParty("afterwards", []string{"cash"}, 1) // at the one that was killed
+	n.same(n.all()...)
+	n.exports(n.all()...)
+	if err := n.command.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-n.ended:
+		if err != nil {
+			t.Errorf("the network, interrupted: %v", err)
+		}
+	case <-time.After(patience):
+		t.Fatalf("the network did not stop within %v", patience)
+	}
+	n.verified(n.all()...)
+}
