@@ -108,6 +108,9 @@ func (h *Host) Expose(name string, size int) (rdmanet.Region, error) {
 
 // Attach gives access to a peer's region, as its owner grants it now. Unless the network is paced, it does not wait for a peer that is not there.
 func (h *Host) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rdmanet.Attachment, error) {
+	if err := rdmanet.CheckRegion(name, rdmanet.WordSize); err != nil {
+		return nil, err
+	}
 	if err := h.admits(peer); err != nil {
 		return nil, err
 	}

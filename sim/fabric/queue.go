@@ -21,6 +21,7 @@ type Attachment struct {
 	refused error         // what ended it, as the owner's side knows: nothing later takes place
 	lost    bool          // its holder crashed, and one of its operations did not get out
 	arrival time.Duration // of the last operation that was posted
+	answer  time.Duration // of the last one that took place
 	inbox   []*operation  // arrived; the first takes place
 }
 
@@ -104,6 +105,9 @@ func (q *Queue) Post(operations ...rdmanet.Operation) error {
 	}
 	for i := range operations {
 		o := &operations[i]
+		if a, ours := o.To.(*Attachment); !ours || a.host != q.host || o.Kind != rdmanet.OperationWrite && o.Kind != rdmanet.OperationRead {
+			return fmt.Errorf("fabric: %s on %v: want a write or a read on an attachment of this host", o.Kind, o.To)
+		}
 		if o.Offset < 0 || len(o.Bytes) > o.To.Size() || o.Offset > o.To.Size()-len(o.Bytes) {
 			return fmt.Errorf("%w: %s of %d bytes at %d, the region has %d", rdmanet.ErrBounds, o.Kind, len(o.Bytes), o.Offset, o.To.Size())
 		}
@@ -124,12 +128,9 @@ func (q *Queue) post(posted rdmanet.Operation) {
 	q.count++
 	peer := a.region.host.id
 	q.posted[peer] = append(q.posted[peer], o)
-	switch {
-	case a.err != nil:
+	if a.err != nil {
 		q.finish(o, a.err)
 		return
-	case !a.permission.Allows(o.Kind):
-		a.refused = fmt.Errorf("%w: %s under permission %s", rdmanet.ErrAccess, o.Kind, a.permission)
 	}
 	a.arrival = max(a.arrival, n.now+n.delay())
 	n.schedule(a.arrival-n.now, func() { n.travel(o) })
@@ -176,6 +177,9 @@ func (n *Network) land(o *operation) {
 		return
 	}
 	err := r.judge(a)
+	if err == nil && !a.permission.Allows(o.Kind) {
+		err = fmt.Errorf("%w: %s under permission %s", rdmanet.ErrAccess, o.Kind, a.permission)
+	}
 	if err != nil {
 		a.refused = err
 	} else if length := n.piece(o); o.Kind == rdmanet.OperationWrite {
@@ -199,7 +203,8 @@ func (n *Network) land(o *operation) {
 	if err == nil && o.Ring {
 		r.ring()
 	}
-	n.schedule(n.delay(), func() { n.answer(o, err) })
+	a.answer = max(a.answer, n.now+n.delay())
+	n.schedule(a.answer-n.now, func() { n.answer(o, err) })
 	a.inbox = slices.Delete(a.inbox, 0, 1)
 	if len(a.inbox) > 0 {
 		next := a.inbox[0]
