@@ -8,35 +8,24 @@ import (
 	"net"
 )
 
-// messageBytesMax is what one yamux data message carries, so that it fills one Noise segment and no second one: 65,535 bytes of a segment less
-// 16 of its authentication tag, less 12 of yamux's header.
-const messageBytesMax = noiseSegmentBytes - yamuxHeaderBytes
-
-const (
-	noiseSegmentBytes = 65535 - 16
-	yamuxHeaderBytes  = 12
-)
-
-// gatherMin is the size from which a frame is written from where it is to a connection that takes many pieces at once, in bytes. Smaller ones are copied
-// together, for the system call has its price for every piece.
+// gatherMin is the size from which a frame is written from where it is, in bytes. Smaller ones are copied together, for every piece has its price.
 const gatherMin = 4 << 10
 
-// batchWriter puts batches on a stream.
+// pieceWriter is where batches go: it writes the pieces one behind the other, from where they are. The list is its to change.
+type pieceWriter interface {
+	writePieces(pieces *net.Buffers) error
+}
+
+// batchWriter puts batches on a connection.
 type batchWriter struct {
-	stream io.Writer
-	direct *directConn // the stream, where it is one that takes pieces
-	buffer []byte      // reused for every batch
+	to     pieceWriter
+	buffer []byte      // reused for every batch: the header, and small frames
 	pieces net.Buffers // reused for every batch
 	rest   net.Buffers // what a write has left of pieces
 }
 
-func newBatchWriter(stream io.Writer) *batchWriter {
-	w := &batchWriter{stream: stream}
-	w.direct, _ = stream.(*directConn)
-	return w
-}
-
-// write puts the frames on the stream as one batch, the first of them with that number.
+// write puts the frames on the connection as one batch, the first of them with that number: the header, small frames copied behind it and large ones from
+// where they are.
 func (w *batchWriter) write(frames [][]byte, first uint64) error {
 	size := 0
 	for _, frame := range frames {
@@ -50,33 +39,6 @@ func (w *batchWriter) write(frames [][]byte, first uint64) error {
 	for _, frame := range frames {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(frame)))
 	}
-	if w.direct != nil {
-		return w.gather(b, frames)
-	}
-	var rest []byte
-	if len(frames) == 1 && len(b)+size > messageBytesMax {
-		// A large frame is written from where it is, but for its beginning, which fills the first message.
-		room := messageBytesMax - len(b)
-		b, rest = append(b, frames[0][:room]...), frames[0][room:]
-	} else {
-		for _, frame := range frames {
-			b = append(b, frame...)
-		}
-	}
-	w.buffer = b
-	if _, err := w.stream.Write(b); err != nil {
-		return err
-	}
-	if len(rest) > 0 {
-		if _, err := w.stream.Write(rest); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// gather writes the header, small frames copied behind it and large ones from where they are, with few system calls.
-func (w *batchWriter) gather(b []byte, frames [][]byte) error {
 	pieces, from := w.pieces[:0], 0
 	for _, frame := range frames {
 		if len(frame) < gatherMin {
@@ -89,7 +51,7 @@ func (w *batchWriter) gather(b []byte, frames [][]byte) error {
 		pieces = append(pieces, b[from:])
 	}
 	w.buffer, w.pieces, w.rest = b, pieces, pieces
-	err := w.direct.writePieces(&w.rest)
+	err := w.to.writePieces(&w.rest)
 	clear(pieces)
 	return err
 }

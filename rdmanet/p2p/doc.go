@@ -1,5 +1,5 @@
 // Package p2p is the fabric between machines: go-libp2p over TCP, with Noise for authentication and encryption and yamux for
-// streams, and nothing else of libp2p: no relay, no NAT traversal, no discovery, no ping.
+// streams, and nothing else of libp2p: no relay, no NAT traversal, no discovery, no ping. libp2p is the control plane; what lanes carry goes over connections beside it.
 //
 // # Who gets in
 //
@@ -10,30 +10,50 @@
 //
 // # Lanes
 //
-// A lane is a libp2p stream that its sender opens and keeps open. Lanes of different names are streams of their own, so
-// that bulk is apart from control; lanes in both directions and of all names share the connection. On a stream:
+// A lane is a TCP connection of its own, a direct connection, so that bulk is apart from control, no frame passes through a multiplexer, and one
+// goroutine at each end is all that a frame meets. Who may have it is settled on a stream of libp2p, between ends that have proved who they are:
 //
 //	sender                                    receiver
 //	hello: lane, both incarnations,
 //	       opening, what was lost before  ->
 //	                                      <-  answer: status, incarnation, next wanted, delivered
+//	ticket, from whichever of the two accepted libp2p's connection
+//
+// The other one dials the address that libp2p's connection leads to and shows the ticket's token, so direct connections need no port, no address and no
+// permission that libp2p has not got already. A token admits one connection, at that time only. Then, on the direct connection:
+//
 //	batch: first number, lengths, frames  ->
 //	batch ...                             <-  acknowledgement: delivered up to; also sent as a sign of life
 //	                                      <-  goodbye: this incarnation closes
 //
-// When the stream breaks, the sender opens another one, with growing pauses, and goes on where the answer says. An opening is one Lane of the
+// When the connection breaks, the sender makes another one, with growing pauses, and goes on where the answer says. An opening is one Lane of the
 // program: what an opening gave up is never sent again, and the next opening tells how much that was. The receiver serves one
-// stream per lane, the newest; it counts a frame as wanted no more when it is about to call the receive function, and as delivered when that
+// connection per lane, the newest; it counts a frame as wanted no more when it is about to call the receive function, and as delivered when that
 // has returned, so a reconnect in the middle of a slow receive call neither repeats nor skips a frame.
 //
 // The sender hears an acknowledgement at least every quarter of the mend timeout. After half of it in silence it takes the connection for broken,
 // after all of it without a sign of life the lane breaks.
 //
+// # What is on the wire
+//
+// The ticket carries a secret too. From it both ends derive a key for each direction, and all that follows the token is sealed with AES-256-GCM, in
+// records of at most 64 KiB that are numbered by their nonces: whoever is on the wire can neither read, change, leave out nor repeat a byte of a
+// lane, only end it. The secret itself has crossed the wire under libp2p's Noise, and serves one connection.
+//
+// On a trusted network (Options.Trusted, the fabric p2p-trusted) there is no secret, and bytes go over the direct connection as they are. Who the
+// ends are is proved as ever; whoever can write into the network's packets can then forge frames. Members have to agree: the answer to a
+// hello with another setting is a refusal that names it.
+//
+// # The port
+//
+// libp2p and direct connections share it; their first bytes tell them apart. A connection has ten seconds to show whether it is libp2p's or to show a
+// token, 256 of them may be at that, and one more closes the oldest. A token that is not awaited closes its connection at once.
+//
 // # Bytes
 //
-// The sender copies small frames into one contiguous batch (up to 256 KiB) and writes it at once; large frames are written from where they are. The
-// receiver reads a batch's frames into one buffer and hands out parts of it. Sizes fit together: a yamux message is as large as one
-// Noise segment can carry.
+// The sender copies small frames into one contiguous batch (up to 256 KiB), takes large ones from where they are, and hands both to the system
+// in one call. The receiver reads a batch's frames, or opens their records, right into one new buffer and hands out parts of it: a received byte is copied by nobody. New memory is
+// then what costs most: a receiver that keeps no frames can have them lent (Host.ReceiveLent) and gets them in the same memory again and again.
 //
 // Whatever a peer sends that does not decode, skips a number or breaks a bound ends its stream with an error in the log.
 package p2p

@@ -183,6 +183,7 @@ type wire struct {
 	cut     bool
 	changed chan struct{}
 	ended   bool
+	tap     func([]byte) // sees all that passes; nil: nobody does
 	conns   map[net.Conn]struct{}
 	work    sync.WaitGroup
 }
@@ -290,6 +291,11 @@ func (w *wire) pump(from, to net.Conn) {
 			if !w.whole() {
 				return
 			}
+			w.mu.Lock()
+			if w.tap != nil {
+				w.tap(buffer[:n])
+			}
+			w.mu.Unlock()
 			if _, err := to.Write(buffer[:n]); err != nil {
 				return
 			}

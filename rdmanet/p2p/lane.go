@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,7 +106,7 @@ func (l *lane) run() {
 	defer l.host.retire(l)
 	deadline := time.Now().Add(l.host.mendTimeout)
 	pause, patience := pauseMin, connectTimeout
-	warned := false
+	var misfit error // the peer's fabric is another one: what an attempt that ran out of time has to say is no news then
 	for {
 		heard, err := l.connect(min(time.Until(deadline), patience))
 		switch {
@@ -120,6 +121,7 @@ func (l *lane) run() {
 			return
 		}
 		if !heard.IsZero() {
+			misfit = nil
 			deadline, pause, patience = heard.Add(l.host.mendTimeout), pauseMin, connectTimeout
 		} else if isTimeout(err) {
 			// On a machine with much to do a second attempt takes as long as the first.
@@ -128,14 +130,14 @@ func (l *lane) run() {
 		if bound := l.bound(); bound != 0 && errors.Is(err, syscall.ECONNREFUSED) {
 			l.host.peers.Tell(rdmanet.PeerEvent{Kind: rdmanet.PeerRefused, Peer: rdmanet.Peer{ID: l.key.peer, Incarnation: bound}, Lane: l.key.name, Cause: err})
 		}
-		if errors.Is(err, errFabric) && !warned {
-			warned = true
+		if errors.Is(err, errFabric) && misfit == nil {
+			misfit = err
 			l.host.log.Warn("lane refused", "lane", l.key.name, "peer", l.key.peer, "error", err)
 		}
 		l.host.log.Debug("lane is down", "lane", l.key.name, "peer", l.key.peer, "error", err)
 		left := time.Until(deadline)
 		if left <= 0 {
-			l.unreachable(err)
+			l.unreachable(cmp.Or(misfit, err))
 			return
 		}
 		l.rest(min(pause/2+rand.N(pause/2), left))
@@ -259,9 +261,9 @@ func (l *lane) accept(reply answer) (progress bool, err error) {
 	return l.window.Pending() < pending, nil
 }
 
-// carry writes batches and reads acknowledgements until the carrier breaks.
-func (l *lane) carry(c carrier) (heard time.Time, err error) {
-	acks := &ackReader{lane: l, carrier: c, ended: make(chan struct{})}
+// carry writes batches and reads acknowledgements until the connection breaks.
+func (l *lane) carry(c *directConn) (heard time.Time, err error) {
+	acks := &ackReader{lane: l, conn: c, ended: make(chan struct{})}
 	go acks.run()
 	l.write(c, acks.ended)
 	c.Reset()
@@ -289,9 +291,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// write puts batches on the carrier until it breaks, which the reader of acknowledgements finds out too, with the better reason.
-func (l *lane) write(c carrier, ended <-chan struct{}) {
-	writer := newBatchWriter(c)
+// write puts batches on the connection until it breaks, which the reader of acknowledgements finds out too, with the better reason.
+func (l *lane) write(c *directConn, ended <-chan struct{}) {
+	writer := batchWriter{to: c}
 	var frames [][]byte
 	for {
 		var first uint64
@@ -313,26 +315,26 @@ func (l *lane) write(c carrier, ended <-chan struct{}) {
 	}
 }
 
-// ackReader listens to the peer for as long as a carrier holds.
+// ackReader listens to the peer for as long as a connection holds.
 type ackReader struct {
-	lane    *lane
-	carrier carrier
-	ended   chan struct{} // closed at the end; the rest is valid then
-	heard   time.Time     // of the last sign of life
-	err     error
+	lane  *lane
+	conn  *directConn
+	ended chan struct{} // closed at the end; the rest is valid then
+	heard time.Time     // of the last sign of life
+	err   error
 }
 
 func (r *ackReader) run() {
 	defer close(r.ended)
 	// A writer that waits for the peer's window is to hear of the end too.
-	defer unblock(r.carrier)
+	defer unblock(r.conn)
 	var scratch [ackSize]byte
 	silence := r.lane.host.mendTimeout / 2
 	for {
-		if r.err = r.carrier.SetReadDeadline(time.Now().Add(silence)); r.err != nil {
+		if r.err = r.conn.SetReadDeadline(time.Now().Add(silence)); r.err != nil {
 			return
 		}
-		a, err := readAck(r.carrier, &scratch)
+		a, err := readAck(r.conn, &scratch)
 		if err != nil {
 			r.err = err
 			if !r.heard.IsZero() && !isTimeout(err) && !errors.Is(err, errProtocol) {

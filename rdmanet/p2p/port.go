@@ -63,26 +63,27 @@ func (t *sharedTransport) Listen(address multiaddr.Multiaddr) (transport.Listene
 	if err != nil {
 		return nil, errors.Join(err, plain.Close())
 	}
-	return t.upgrader.UpgradeGatedMaListener(t, t.upgrader.GateMaListener(newPort(listener, plain, t.tickets))), nil
+	return t.upgrader.UpgradeGatedMaListener(t, t.upgrader.GateMaListener(newPort(listener, plain, t.tickets, identifyTimeout))), nil
 }
 
 // port tells the connections that come to one address apart, by their first bytes: those of libp2p go on to whoever calls Accept,
 // direct ones to whoever waits for the token that they show. What shows neither in time is closed.
 type port struct {
 	manet.Listener
-	plain   net.Listener // what is below it
-	tickets *ticketOffice
-	libp2p  chan manet.Conn
-	closed  chan struct{}
-	once    sync.Once
-	work    sync.WaitGroup
+	plain    net.Listener // what is below it
+	tickets  *ticketOffice
+	patience time.Duration // identifyTimeout
+	libp2p   chan manet.Conn
+	closed   chan struct{}
+	once     sync.Once
+	work     sync.WaitGroup
 
 	mu           sync.Mutex
 	unidentified []net.Conn // oldest first
 }
 
-func newPort(listener manet.Listener, plain net.Listener, tickets *ticketOffice) *port {
-	p := &port{Listener: listener, plain: plain, tickets: tickets, libp2p: make(chan manet.Conn), closed: make(chan struct{})}
+func newPort(listener manet.Listener, plain net.Listener, tickets *ticketOffice, patience time.Duration) *port {
+	p := &port{Listener: listener, plain: plain, tickets: tickets, patience: patience, libp2p: make(chan manet.Conn), closed: make(chan struct{})}
 	p.work.Go(p.run)
 	return p
 }
@@ -164,7 +165,7 @@ func (p *port) known(conn net.Conn) {
 func (p *port) identify(conn net.Conn) {
 	var start [len(directMagic)]byte
 	var token [ticketBytes]byte
-	err := conn.SetReadDeadline(time.Now().Add(identifyTimeout))
+	err := conn.SetReadDeadline(time.Now().Add(p.patience))
 	if err == nil {
 		_, err = io.ReadFull(conn, start[:])
 	}

@@ -235,8 +235,12 @@ func (c *directConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// writePieces writes them one behind the other, from where they are. The list is the connection's to change.
+// writePieces implements pieceWriter.
 func (c *directConn) writePieces(pieces *net.Buffers) error {
+	if c.sealer == nil && len(*pieces) == 1 {
+		_, err := c.tcp.Write((*pieces)[0])
+		return err
+	}
 	if c.sealer == nil {
 		_, err := pieces.WriteTo(c.tcp)
 		return err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -36,11 +37,19 @@ func TestHelloAndAnswerComeBack(t *testing.T) {
 	}
 }
 
+// bufferOf takes batches into a buffer.
+type bufferOf struct{ *bytes.Buffer }
+
+func (b bufferOf) writePieces(pieces *net.Buffers) error {
+	_, err := pieces.WriteTo(b)
+	return err
+}
+
 func TestHostileBatches(t *testing.T) {
 	t.Parallel()
 	good := func(first uint64, frames ...[]byte) []byte {
 		var b bytes.Buffer
-		w := batchWriter{stream: &b}
+		w := batchWriter{to: bufferOf{&b}}
 		if err := w.write(frames, first); err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +137,7 @@ func FuzzAck(f *testing.F) {
 
 func FuzzBatch(f *testing.F) {
 	var b bytes.Buffer
-	w := batchWriter{stream: &b}
+	w := batchWriter{to: bufferOf{&b}}
 	if err := errors.Join(w.write([][]byte{[]byte("one"), {}, []byte("three")}, 0), w.write([][]byte{make([]byte, 900)}, 3)); err != nil {
 		f.Fatal(err)
 	}
@@ -138,7 +147,7 @@ func FuzzBatch(f *testing.F) {
 		const frameMax = 1024
 		r := newBatchReader(bytes.NewReader(b), frameMax, false)
 		var out bytes.Buffer
-		w := batchWriter{stream: &out}
+		w := batchWriter{to: bufferOf{&out}}
 		for next := uint64(0); ; {
 			frames, err := r.read(nil, next)
 			if err != nil {
