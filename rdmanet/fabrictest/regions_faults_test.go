@@ -31,8 +31,8 @@ type regionFault struct {
 	// identities has grants hold for all lives of a peer.
 	identities bool
 	// revoke and await are used instead of the region's own.
-	revoke     func(*faultyRegion, rdmanet.Peer) error
-	await      func(*faultyRegion, context.Context, func() bool) error
+	revoke func(*faultyRegion, rdmanet.Peer) error
+	await  func(*faultyRegion, context.Context, func() bool) error
 }
 
 // pieces cuts a write.

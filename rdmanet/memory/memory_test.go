@@ -82,6 +82,8 @@ func (f *fabric) Mend(i, j int) { f.network.Mend(f.ID(i), f.ID(j)) }
 
 func (f *fabric) Stranger() (rdmanet.Host, error) { return f.start("stranger") }
 
+func BenchmarkRegions(b *testing.B) { fabrictest.BenchmarkRegions(b, newFabric) }
+
 func BenchmarkFabric(b *testing.B) { fabrictest.Benchmark(b, newFabric) }
 
 // Who is no member any more gets nothing in and nothing out; when it is one again, fresh lanes work, and what was lost is told.
