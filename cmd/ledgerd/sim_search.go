@@ -105,10 +105,15 @@ and where nothing is left to do
                     nobody is removed or halts without a reason
 
 A violation ends the search: the property, the evidence and the schedule are
-printed, with the command that replays it, and the exit status is 1. For more
-than three servers a search is rarely complete; then it looks at whole runs from
-all over, until --states or --for ends it, and says so. Interrupted, it prints
-what it has seen so far.
+printed, with the command that replays it, and the exit status is 1.
+
+Three servers with one round, a crash and a false suspicion are complete within
+seconds, and two rounds take several times as long. For four and more a search
+is rarely complete, and four with a crash and a suspicion have more than
+6,000,000 states: then it looks at whole runs from all over until --states or
+--for ends it. That proves nothing, but may find something. The report says so;
+with --json, "complete" is then false and "bound" is states or time, and the
+exit status is 0 all the same. Interrupted, it prints what it has seen so far.
 
 --plant puts a bug into every engine, to see that it is found.`,
 		Example: `  # Three servers, two rounds, every crash: the default engine

@@ -41,6 +41,10 @@ func TestSimSearchSaysWhatEndedIt(t *testing.T) {
 	if err != nil || !strings.Contains(out, "not complete: --states ended it") {
 		t.Errorf("%v\n%s", err, out)
 	}
+	out, err = runSim(t, "search", "--engine", "allconcur+", "--servers", "4", "--faults", "crash,suspect", "--states", "5000", "--json")
+	if err != nil || !strings.Contains(out, `"complete": false`) || !strings.Contains(out, `"bound": "states"`) {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // A planted bug is found, and the command that is printed replays it.
