@@ -4,35 +4,48 @@ import (
 	"context"
 	"io"
 	"net"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/fabrictest"
+	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
 // BenchmarkRegion measures operations of 64 bytes one by one, many of them posted together, and long ones, with raw TCP beside them in the same run: a ping-pong of
 // 64 bytes, and a stream. Bandwidth is bytes per second of what is written or read.
 func BenchmarkRegion(b *testing.B) {
-	for _, kind := range []rdmanet.OperationKind{rdmanet.OperationWrite, rdmanet.OperationRead} {
-		b.Run(kind.String()+"/latency", func(b *testing.B) { benchmarkOperations(b, kind, 64, 1, 1) })
-		b.Run(kind.String()+"/rate/posts of 1", func(b *testing.B) { benchmarkOperations(b, kind, 64, 256, 1) })
-		b.Run(kind.String()+"/rate/posts of 64", func(b *testing.B) { benchmarkOperations(b, kind, 64, 256, 64) })
-		for _, size := range []int{64 << 10, 1 << 20} {
-			b.Run(kind.String()+"/bandwidth/"+strconv.Itoa(size), func(b *testing.B) { benchmarkOperations(b, kind, size, 16, 1) })
-		}
-	}
 	b.Run("tcp/latency", benchmarkTCPLatency)
 	b.Run("tcp/bandwidth", benchmarkTCPBandwidth)
+	for _, fabric := range []struct {
+		name    string
+		factory fabrictest.Factory
+	}{{p2p.Fabric, newFabric}, {p2p.FabricTrusted, newTrustedFabric}} {
+		for _, kind := range []rdmanet.OperationKind{rdmanet.OperationWrite, rdmanet.OperationRead} {
+			for _, c := range []struct {
+				name               string
+				size, depth, batch int
+			}{
+				{"latency", 64, 1, 1},
+				{"rate, posts of 1", 64, 256, 1},
+				{"rate, posts of 64", 64, 256, 64},
+				{"bandwidth, 64 KiB", 64 << 10, 16, 1},
+				{"bandwidth, 1 MiB", 1 << 20, 16, 1},
+			} {
+				b.Run(fabric.name+"/"+kind.String()+"/"+c.name, func(b *testing.B) {
+					benchmarkOperations(b, fabric.factory, kind, c.size, c.depth, c.batch)
+				})
+			}
+		}
+	}
 	b.Run("revoke and grant", benchmarkRevoke)
 }
 
 // benchmarkOperations keeps up to depth operations of that size outstanding, posted so many at a time.
-func benchmarkOperations(b *testing.B, kind rdmanet.OperationKind, size, depth, batch int) {
+func benchmarkOperations(b *testing.B, factory fabrictest.Factory, kind rdmanet.OperationKind, size, depth, batch int) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	p := newRegionPair(b, fabrictest.Config{}, max(4096, size))
+	p := newRegionPairOn(b, factory, fabrictest.Config{}, max(4096, size))
 	operations := make([]rdmanet.Operation, batch)
 	for i := range operations {
 		operations[i] = rdmanet.Operation{To: p.attachment, Kind: kind, Bytes: make([]byte, size)}

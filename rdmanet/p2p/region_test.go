@@ -35,8 +35,13 @@ type regionPair struct {
 
 func newRegionPair(t testing.TB, config fabrictest.Config, size int) *regionPair {
 	t.Helper()
+	return newRegionPairOn(t, newFabric, config, size)
+}
+
+func newRegionPairOn(t testing.TB, factory fabrictest.Factory, config fabrictest.Config, size int) *regionPair {
+	t.Helper()
 	config.Members = max(config.Members, 2)
-	p := &regionPair{fabric: newFabric(t, config)}
+	p := &regionPair{fabric: factory(t, config)}
 	for i, h := range []*rdmanet.RegionHost{&p.owner, &p.peer} {
 		started, err := p.fabric.Start(i)
 		if err != nil {
