@@ -451,8 +451,11 @@ func (s *simulation) mayCrash(id order.ServerID) bool {
 		return true
 	}
 	need := len(s.life.chain.members)/2 + 1
-	if s.life.chain.last != 0 || slices.ContainsFunc(s.life.wishes, func(w *wish) bool { return !w.done && w.change.kind == payloadJoin }) {
-		need++ // the membership may be about to grow
+	starting := !slices.ContainsFunc(s.servers, func(v server) bool {
+		return v.member != nil && !v.crashed && v.member.working() == s.life.chain.group.run
+	})
+	if starting || s.life.chain.last != 0 || slices.ContainsFunc(s.life.wishes, func(w *wish) bool { return !w.done && w.change.kind == payloadJoin }) {
+		need++ // the membership may be about to grow; and until somebody works in the next run, a generation needs a majority of the one before, too
 	}
 	return s.sound(id) >= need
 }
