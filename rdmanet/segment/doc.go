@@ -22,11 +22,11 @@
 //
 // # The order of copies
 //
-// On amd64 the copies are assembly, because the order of their accesses is the whole point and no compiler shall have a say in it. The processor keeps the order of plain stores, and that of plain
-// loads (Intel SDM volume 3, 11.2.2; AMD APM volume 2, 7.2), but not within string instructions ("fast-string" stores become visible in any order, SDM 11.2.4) nor with
-// non-temporal stores, and memmove uses both and copies backward too. Aligned accesses of 16 bytes are atomic where AVX is there (SDM 11.1.1, APM 7.3.2), so the copies
-// move two words at a time; 32 bytes are not promised to be. Holding back only the last word behind a memmove would keep a canary, and break the contract all the same: it speaks of every word.
-// Elsewhere each word is an atomic store or load.
+// On amd64 the copies are assembly, because the order of their accesses is the whole point and no compiler shall have a say in it. The processor keeps the order of plain stores, and that of
+// plain loads (Intel SDM volume 3A, Memory Ordering; AMD APM volume 2, Memory Access Ordering), but not within string instructions, whose stores become visible in any order (SDM, Fast-String Operation
+// and Out-of-Order Stores), nor with non-temporal stores; memmove uses both, and copies backward too. Aligned accesses of 16 bytes are atomic where AVX is there (SDM, Guaranteed Atomic Operations; APM,
+// Access Atomicity), so the copies move two words at a time; 32 bytes are not promised to be. Holding back only the last word behind a memmove would keep a canary, and break the contract all
+// the same: it speaks of every word. Elsewhere each word is an atomic store or load.
 //
 // What a copy has stored may still be in its processor's store buffer when it returns; the first locked instruction drains that, and every path from here to a completion has one (Admission.Leave).
 //
