@@ -12,6 +12,9 @@ import (
 // gone are the errors of operations on a host that cannot be reached or is another by now.
 var gone = []error{rdmanet.ErrUnreachable, rdmanet.ErrReset}
 
+// errEnough ends a stream that nothing else ended.
+var errEnough = errors.New("enough")
+
 // checkSeveredWriter: connections that break under a stream of writes leave no gap; where an attachment ends of it, a new one works.
 func checkSeveredWriter(ctx context.Context, f Fabric) error {
 	const words, rounds = 512, 10
@@ -74,7 +77,7 @@ func checkSeveredWriter(ctx context.Context, f Fabric) error {
 			select {
 			case <-stop:
 				if ended == nil {
-					ended = errSkip // enough
+					ended = errEnough
 				}
 			default:
 			}
@@ -82,7 +85,7 @@ func checkSeveredWriter(ctx context.Context, f Fabric) error {
 		if err := <-severed; err != nil {
 			return err
 		}
-		if err := wantOneOf("a severed stream", ended, errSkip, rdmanet.ErrUnreachable); err != nil {
+		if err := wantOneOf("a severed stream", ended, errEnough, rdmanet.ErrUnreachable); err != nil {
 			return err
 		}
 		// What is under way of an attachment that broke may land until the owner says otherwise.
@@ -376,7 +379,8 @@ func checkCutStays(ctx context.Context, f Fabric) error {
 	if err := a.post(a.writeTo(0, wordBytes(1)), a.readFrom(0, make([]byte, 8)), a.writeTo(8, wordBytes(1))); err != nil {
 		return err
 	}
-	if err := within(ctx, mendShort/2, "an operation beside a cut wire", func(ctx context.Context) error {
+	// Were it held up by the others, it would take as long as they do.
+	if err := within(ctx, mendShort*9/10, "an operation beside a cut wire", func(ctx context.Context) error {
 		return other.do(ctx, other.writeTo(0, wordBytes(1)))
 	}); err != nil {
 		return err

@@ -58,6 +58,27 @@ func write(t *testing.T, ctx context.Context, queue rdmanet.Queue, to rdmanet.At
 	return into[0].Err
 }
 
+// The way of a write and a read, there and back, allocates nothing.
+func TestRegionAllocations(t *testing.T) {
+	ctx := t.Context()
+	_, _, _, attachment, queue := regionPair(t, context.Background())
+	operations := []rdmanet.Operation{
+		{To: attachment, Kind: rdmanet.OperationWrite, Bytes: make([]byte, 64), Ring: true},
+		{To: attachment, Kind: rdmanet.OperationRead, Bytes: make([]byte, 64)},
+	}
+	var into [2]rdmanet.Completion
+	if n := testing.AllocsPerRun(100, func() {
+		if err := queue.Post(operations...); err != nil {
+			t.Error(err)
+		}
+		if n, err := queue.Wait(ctx, into[:]); n != 2 || err != nil {
+			t.Error(n, err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // Who leaves the member set loses what it was granted, and what leads to it ends.
 func TestRegionMembers(t *testing.T) {
 	t.Parallel()

@@ -188,5 +188,5 @@ func (a *Admission) fail(err error) error {
 // fence waits for the operation under way. The admission is over, so no further one begins.
 func (a *Admission) fence() {
 	a.mu.Lock()
-	a.mu.Unlock() //nolint:staticcheck // SA2001: the lock is the fence
+	defer a.mu.Unlock()
 }

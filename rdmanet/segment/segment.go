@@ -86,6 +86,11 @@ func (s *Segment) Store(offset int, word uint64) {
 func (s *Segment) CopyIn(offset int, from []byte) {
 	to := s.bytes[offset : offset+len(from) : offset+len(from)]
 	raceRead(from)
+	if (offset|len(from))%wordSize == 0 && uint(len(from)-1) < stretch { // whole words, as most
+		storeWords(unsafe.Pointer(&to[0]), unsafe.Pointer(&from[0]), len(from)/wordSize)
+		runtime.KeepAlive(s)
+		return
+	}
 	if head := headOf(offset, len(from)); head > 0 {
 		s.storePart(offset, from[:head])
 		offset, to, from = offset+head, to[head:], from[head:]
@@ -106,6 +111,11 @@ func (s *Segment) CopyIn(offset int, from []byte) {
 func (s *Segment) CopyOut(offset int, into []byte) {
 	from := s.bytes[offset : offset+len(into) : offset+len(into)]
 	raceWrite(into)
+	if (offset|len(into))%wordSize == 0 && uint(len(into)-1) < stretch { // whole words, as most
+		loadWords(unsafe.Pointer(&into[0]), unsafe.Pointer(&from[0]), len(into)/wordSize)
+		runtime.KeepAlive(s)
+		return
+	}
 	head := headOf(offset, len(into))
 	if tail := (len(into) - head) % wordSize; tail > 0 {
 		end := len(into) - tail
