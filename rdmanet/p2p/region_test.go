@@ -23,6 +23,11 @@ func TestTrustedRegions(t *testing.T) {
 	fabrictest.RunRegions(t, newTrustedFabric)
 }
 
+// Raw TCP beside them is in the benchmarks of lanes: -bench 'Regions|Fabric/.*/tcp'.
+func BenchmarkRegions(b *testing.B) { fabrictest.BenchmarkRegions(b, newFabric) }
+
+func BenchmarkTrustedRegions(b *testing.B) { fabrictest.BenchmarkRegions(b, newTrustedFabric) }
+
 // regionPair is an owner with a region and a host that is attached to it.
 type regionPair struct {
 	fabric     fabrictest.Fabric
@@ -33,15 +38,10 @@ type regionPair struct {
 	queue      rdmanet.Queue
 }
 
-func newRegionPair(t testing.TB, config fabrictest.Config, size int) *regionPair {
-	t.Helper()
-	return newRegionPairOn(t, newFabric, config, size)
-}
-
-func newRegionPairOn(t testing.TB, factory fabrictest.Factory, config fabrictest.Config, size int) *regionPair {
+func newRegionPair(t *testing.T, config fabrictest.Config, size int) *regionPair {
 	t.Helper()
 	config.Members = max(config.Members, 2)
-	p := &regionPair{fabric: factory(t, config)}
+	p := &regionPair{fabric: newFabric(t, config)}
 	for i, h := range []*rdmanet.RegionHost{&p.owner, &p.peer} {
 		started, err := p.fabric.Start(i)
 		if err != nil {
@@ -61,7 +61,7 @@ func newRegionPairOn(t testing.TB, factory fabrictest.Factory, config fabrictest
 	return p
 }
 
-func (p *regionPair) grant(t testing.TB, permission rdmanet.Permission) {
+func (p *regionPair) grant(t *testing.T, permission rdmanet.Permission) {
 	t.Helper()
 	err := p.region.Grant(rdmanet.Peer{ID: p.peer.ID(), Incarnation: p.peer.Incarnation()}, permission)
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *regionPair) grant(t testing.TB, permission rdmanet.Permission) {
 	}
 }
 
-func (p *regionPair) attach(t testing.TB) {
+func (p *regionPair) attach(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
@@ -80,7 +80,7 @@ func (p *regionPair) attach(t testing.TB) {
 }
 
 // do posts operations on the attachment and waits for all of them. It gives their completions.
-func (p *regionPair) do(t testing.TB, operations ...rdmanet.Operation) []rdmanet.Completion {
+func (p *regionPair) do(t *testing.T, operations ...rdmanet.Operation) []rdmanet.Completion {
 	t.Helper()
 	for i := range operations {
 		operations[i].To, operations[i].Tag = p.attachment, uint64(i)
@@ -91,7 +91,7 @@ func (p *regionPair) do(t testing.TB, operations ...rdmanet.Operation) []rdmanet
 	return p.wait(t, len(operations))
 }
 
-func (p *regionPair) wait(t testing.TB, count int) []rdmanet.Completion {
+func (p *regionPair) wait(t *testing.T, count int) []rdmanet.Completion {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
