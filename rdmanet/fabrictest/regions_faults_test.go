@@ -52,6 +52,22 @@ func pieces(o rdmanet.Operation, size int, backward bool) []rdmanet.Operation {
 	return cut
 }
 
+// delayed has each write complete at once, and take place with the next operation of its attachment.
+func delayed() func(rdmanet.Operation) []rdmanet.Operation {
+	var held rdmanet.Operation
+	return func(o rdmanet.Operation) []rdmanet.Operation {
+		perform := []rdmanet.Operation{o}
+		if o.Kind == rdmanet.OperationWrite {
+			perform[0].Bytes = nil
+		}
+		if held.To == o.To {
+			perform = slices.Insert(perform, 0, held)
+		}
+		held = o
+		return perform
+	}
+}
+
 // TestPlantedRegionFaults proves that the suite of regions can fail, as TestPlantedFaults does for that of lanes.
 func TestPlantedRegionFaults(t *testing.T) {
 	t.Parallel()
@@ -104,6 +120,7 @@ func TestPlantedRegionFaults(t *testing.T) {
 			}
 			return c
 		}}},
+		{"completion that comes before its write landed", "write and read", regionFault{rewrite: delayed()}},
 		{"operation that hangs on a dead peer", "dead owner", regionFault{completed: func(q *faultyQueue, c []rdmanet.Completion) []rdmanet.Completion {
 			before := len(c)
 			c = slices.DeleteFunc(c, func(c rdmanet.Completion) bool { return errors.Is(c.Err, rdmanet.ErrUnreachable) })

@@ -154,6 +154,11 @@ func TestOrders(t *testing.T) {
 			}
 			clear(s.Bytes())
 		}
+		err := orders(size, func(from []byte) { storeEach(unsafe.Pointer(&s.Bytes()[0]), unsafe.Pointer(&from[0]), size/8) }, func(i int) uint64 { return s.Load(i) },
+			func(into []byte) { loadEach(unsafe.Pointer(&into[0]), unsafe.Pointer(&s.Bytes()[0]), size/8) }, 50*time.Millisecond)
+		if err != nil {
+			t.Errorf("%d bytes word by word: %v", size, err)
+		}
 	}
 }
 
