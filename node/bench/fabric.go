@@ -52,6 +52,9 @@ const (
 	// writesTogether is how many large writes or reads are outstanding.
 	writesTogether = 16
 	regionBytes    = writesTogether * largeBytes
+	// sendsTogether is after how many calls of a stream the other side is asked how far it is, and groupsAhead how many answers may be outstanding: a slow fabric is not buried.
+	sendsTogether = 16
+	groupsAhead   = 8
 	// fabricAnswerTime is how long the other side may take to answer.
 	fabricAnswerTime = 30 * time.Second
 )
@@ -149,7 +152,7 @@ func MeasureFabric(ctx context.Context, kind fabric.Kind, host rdmanet.Host, pee
 	if measured <= 0 {
 		return FabricResult{}, fmt.Errorf("%w: a run for %v", ErrParameters, measured)
 	}
-	m := &fabricMeasurer{host: host, peer: peer, answers: make(chan []byte, 1)}
+	m := &fabricMeasurer{host: host, peer: peer, answers: make(chan []byte, groupsAhead+1)}
 	if err := host.Receive(answerLane, m.receive); err != nil {
 		return FabricResult{}, fmt.Errorf("bench: fabric: %w", err)
 	}
@@ -198,6 +201,11 @@ func (m *fabricMeasurer) ask(ctx context.Context, frame []byte) ([]byte, error) 
 	if err := m.lane.Send(ctx, frame); err != nil {
 		return nil, err
 	}
+	return m.answer(ctx)
+}
+
+// answer waits for the next answer.
+func (m *fabricMeasurer) answer(ctx context.Context) ([]byte, error) {
 	timeout := time.NewTimer(fabricAnswerTime)
 	defer timeout.Stop()
 	select {
@@ -248,14 +256,29 @@ func (m *fabricMeasurer) stream(ctx context.Context, part time.Duration, frames 
 		return 0, 0, err
 	}
 	begun := time.Now()
-	for time.Since(begun) < part {
-		if err := m.lane.Send(ctx, frames...); err != nil {
-			return 0, 0, err
+	after, outstanding := before, 0
+	for sending := true; sending || outstanding > 0; {
+		if sending = sending && time.Since(begun) < part; sending {
+			for range sendsTogether {
+				if err := m.lane.Send(ctx, frames...); err != nil {
+					return 0, 0, err
+				}
+			}
+			if err := m.lane.Send(ctx, []byte{wantCount}); err != nil {
+				return 0, 0, err
+			}
+			outstanding++
 		}
-	}
-	after, err := m.counted(ctx) // behind all that was sent
-	if err != nil {
-		return 0, 0, err
+		if outstanding > groupsAhead || !sending && outstanding > 0 {
+			answer, err := m.answer(ctx)
+			if err != nil {
+				return 0, 0, err
+			}
+			if after, err = countOf(answer); err != nil {
+				return 0, 0, err
+			}
+			outstanding--
+		}
 	}
 	seconds := time.Since(begun).Seconds()
 	return float64(after[0]-before[0]) / seconds, float64(after[1]-before[1]) / seconds, nil
@@ -266,6 +289,11 @@ func (m *fabricMeasurer) counted(ctx context.Context) (count [2]uint64, err erro
 	if err != nil {
 		return count, err
 	}
+	return countOf(answer)
+}
+
+// countOf reads the answer to wantCount.
+func countOf(answer []byte) (count [2]uint64, err error) {
 	if len(answer) != 16 {
 		return count, fmt.Errorf("%w: a count of %d bytes", ErrServer, len(answer))
 	}

@@ -48,7 +48,7 @@ const (
 
 // environment is that of all programs in the guest.
 var environment = []string{
-	"PATH=" + programFolder, "HOME=/tmp", "TMPDIR=/tmp", "GOTRACEBACK=all", "NO_COLOR=1", "TERM=dumb",
+	"PATH=" + programFolder, "HOME=/tmp", "TMPDIR=/tmp", "GOTRACEBACK=single", "NO_COLOR=1", "TERM=dumb",
 	"LEDGERD_VERBS_DEVICE=" + deviceName, "LEDGERD_TEST_FABRIC=verbs", "LEDGERD_TEST_PROGRAM=" + programFolder + "/" + programName,
 }
 
@@ -65,7 +65,12 @@ type step struct {
 }
 
 var steps = []step{
-	{name: "devices", what: "ledgerd finds the device", arguments: []string{"--version"}, seconds: 30},
+	{name: "devices", what: "ledgerd finds the device, and measures it", arguments: []string{"fabric", "measure", "--fabric", "verbs", "--for", "2s"}, seconds: 60},
+	{name: "fabric", what: "the suite of every fabric, on verbs", tests: "./rdmanet/verbs", arguments: []string{"-test.v", "-test.timeout=230s"}, seconds: 240},
+	{name: "engines", what: "AllConcur and AllConcur+ in several processes over verbs, one of them killed", tests: "./node/driver",
+		arguments: []string{"-test.v", "-test.run=^TestProcesses$", "-test.timeout=230s"}, seconds: 240},
+	{name: "ledger", what: "a ledger of three processes over verbs: an import, a kill -9, the same exports", tests: "./torture",
+		arguments: []string{"-test.v", "-test.run=^TestTestnet$", "-test.timeout=170s"}, files: []string{"node/client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"}, seconds: 180},
 }
 
 func main() {
@@ -150,12 +155,11 @@ func run(ctx context.Context) (int, error) {
 	for _, s := range chosen {
 		r, reported := ended[s.name]
 		if !reported || r.Status != 0 {
-			if status = r.Status; status == 0 {
-				status = 1
+			if status == 0 {
+				status = max(1, r.Status)
 			}
 			output := m.output(s.name)
 			fmt.Printf("\n--- the end of what %s wrote\n%s\n", s.name, output[max(0, len(output)-outputShown):])
-			break
 		}
 	}
 	if err != nil {
