@@ -48,8 +48,6 @@ type attachment struct {
 	requests []ibverbs.Request
 	staging  *segment.Segment // of inline bytes, one place a request
 	bounce   bounce
-	collect  collect
-	chunk    int // what a part of a read takes at the moment, in bytes
 }
 
 // piece is a request that the device holds: an operation, or a part of one.
@@ -60,7 +58,6 @@ type piece struct {
 	from      []byte
 	ring      uint64 // bytes of the ring to give back
 	last      bool   // of its operation
-	judge     bool   // of the parts of a read
 }
 
 // bounce is registered memory that pieces take and give back in order.
@@ -225,7 +222,7 @@ func (a *attachment) pump() {
 	room := a.link.room()
 	a.requests = a.requests[:0]
 	first := len(a.pieces)
-	for a.at < len(a.waiting) && len(a.requests) < room && a.request(a.waiting[a.at], room) {
+	for a.at < len(a.waiting) && len(a.requests) < room && a.request(a.waiting[a.at]) {
 	}
 	if a.at == len(a.waiting) {
 		clear(a.waiting)
@@ -244,20 +241,16 @@ func (a *attachment) pump() {
 	}
 }
 
-// request makes the next requests of an operation; false when what follows has to wait.
-func (a *attachment) request(o *operation, room int) bool {
-	if o.Kind == rdmanet.OperationRead && !within(o.Offset, len(o.Bytes)) {
-		if a.collect.operation != nil && len(a.collect.parts) > 0 || a.bounce.memory == nil && !a.makeBounce() {
-			return false
-		}
-		if a.collect.operation == nil {
-			a.collect.operation, a.collect.high = o, len(o.Bytes)
-		}
-		a.collectMore(room)
-		return false
+// request makes the next request of an operation; false when there is no memory to go through at the moment. A read of more than a word takes the last word first, by a request of its own, and the
+// rest behind it, because a device reads in whatever order its bus likes: a mark that was found then has its entry complete.
+func (a *attachment) request(o *operation) bool {
+	begin := o.started
+	ahead := o.Kind == rdmanet.OperationRead && o.limit == len(o.Bytes) && o.Offset%rdmanet.WordSize+len(o.Bytes) > rdmanet.WordSize
+	if ahead {
+		begin = (o.Offset+len(o.Bytes)-1)&^(rdmanet.WordSize-1) - o.Offset
 	}
-	rest := o.Bytes[o.started:]
-	r := ibverbs.Request{Opcode: ibverbs.OpcodeWrite, Remote: a.memory.base + uint64(o.Offset+o.started), RemoteKey: a.memory.key}
+	rest := o.Bytes[begin:o.limit]
+	r := ibverbs.Request{Opcode: ibverbs.OpcodeWrite, Remote: a.memory.base + uint64(o.Offset+begin), RemoteKey: a.memory.key}
 	p := piece{operation: o}
 	read := o.Kind == rdmanet.OperationRead
 	length := len(rest)
@@ -287,8 +280,12 @@ func (a *attachment) request(o *operation, room int) bool {
 		}
 	}
 	r.Length = uint32(length)
-	o.started += length
-	p.last = o.started == len(o.Bytes)
+	if ahead {
+		o.limit = begin
+	} else {
+		o.started += length
+		p.last = o.started == o.limit
+	}
 	switch {
 	case read:
 		r.Opcode = ibverbs.OpcodeRead
@@ -329,12 +326,8 @@ func (a *attachment) progressed(done uint64) {
 		}
 		copy(p.into, p.from)
 		a.bounce.back += p.ring
-		switch {
-		case p.last:
+		if p.last {
 			finished = append(finished, p.operation)
-		case p.judge && a.judge():
-			finished = append(finished, p.operation)
-			a.at++
 		}
 		*p = piece{}
 		a.piecesAt++
@@ -424,7 +417,7 @@ func (a *attachment) end(err error) {
 		}
 	}
 	left = append(left, a.waiting[a.at:]...)
-	a.pieces, a.waiting, a.piecesAt, a.at, a.collect = nil, nil, 0, 0, collect{}
+	a.pieces, a.waiting, a.piecesAt, a.at = nil, nil, 0, 0
 	bounced := a.bounce
 	a.bounce = bounce{}
 	a.mu.Unlock()

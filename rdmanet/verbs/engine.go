@@ -101,7 +101,7 @@ func (e *engine) prepare(mendTimeout time.Duration) (err error) {
 
 // patienceFor gives the device's timeout so that all its retries take at most that long, and at least a millisecond each.
 func patienceFor(limit time.Duration, reads int) ibverbs.Patience {
-	each := limit / (2 * (retriesMax + 1)) // devices may take up to four times as long, and twice is common
+	each := limit / (retriesMax + 1) // devices may take up to four times as long, and the deadline in software ends that
 	exponent := bits.Len64(uint64(each.Nanoseconds())/4096) - 1
 	return ibverbs.Patience{
 		Timeout: uint32(min(max(exponent, 8), 20)), Retries: retriesMax,

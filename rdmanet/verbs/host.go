@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
@@ -25,6 +26,8 @@ type host struct {
 	id          rdmanet.PeerID
 	incarnation rdmanet.Incarnation
 	mendTimeout time.Duration
+	limits      window.Limits
+	ringBytes   int
 	log         *slog.Logger
 	p2p         *p2p.Host
 	control     *control
@@ -47,6 +50,11 @@ type host struct {
 	exposing    map[string]bool
 	attachments map[uint64]*attachment
 	queues      map[*queue]struct{}
+	receivers   map[string]rdmanet.ReceiveFunc
+	lanes       map[laneKey]*lane
+	openings    map[laneKey]uint64
+	lost        map[laneKey]lostFrames
+	inbound     map[laneKey]*inboundLane
 	newest      map[rdmanet.PeerID]rdmanet.Incarnation // of peers that restarted
 
 	closeOnce sync.Once
@@ -54,6 +62,9 @@ type host struct {
 }
 
 var _ Host = (*host)(nil)
+
+// errSevered: the link was broken on purpose.
+var errSevered = errors.New("severed")
 
 // source is registered memory of this host, as a range of addresses.
 type source struct {
@@ -74,7 +85,7 @@ func Start(options Options) (Host, error) {
 	if err := e.try(); err != nil {
 		return nil, errors.Join(fmt.Errorf("verbs host: RDMA device %s with GID %s: %w", e.context.Name(), e.gid.Address, err), e.close())
 	}
-	plane, err := p2p.New(options.Control)
+	plane, err := p2p.New(options.plane())
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("verbs host: %w", err), e.close())
 	}
@@ -88,7 +99,9 @@ func Start(options Options) (Host, error) {
 		p2p: plane, control: newControl(plane, options.Control.MendTimeout), engine: e,
 		alive: alive, die: die,
 		regions: make(map[string]*region), exposing: make(map[string]bool), attachments: make(map[uint64]*attachment),
-		queues: make(map[*queue]struct{}), newest: make(map[rdmanet.PeerID]rdmanet.Incarnation),
+		limits: options.limits(), ringBytes: options.RingBytes,
+		receivers: make(map[string]rdmanet.ReceiveFunc), lanes: make(map[laneKey]*lane), openings: make(map[laneKey]uint64), lost: make(map[laneKey]lostFrames),
+		inbound: make(map[laneKey]*inboundLane), queues: make(map[*queue]struct{}), newest: make(map[rdmanet.PeerID]rdmanet.Incarnation),
 	}
 	h.control.here = h.answer
 	h.control.note = func(m message) { h.spawn(func() { h.handle(h.control.self, m) }) }
@@ -120,6 +133,26 @@ func (h *host) SetMembers(members map[rdmanet.PeerID]string) error {
 		return err
 	}
 	h.noteMembers()
+	h.mu.Lock()
+	var gone []*lane
+	for _, l := range h.lanes {
+		if !h.isMember(l.key.peer) {
+			gone = append(gone, l)
+		}
+	}
+	expelled := make(map[rdmanet.PeerID]bool)
+	for key := range h.inbound {
+		if !h.isMember(key.peer) {
+			expelled[key.peer] = true
+		}
+	}
+	h.mu.Unlock()
+	for _, l := range gone {
+		l.give(rdmanet.ErrNotMember)
+	}
+	for peer := range expelled {
+		h.stopInbound(peer, func(rdmanet.Incarnation) bool { return true }, true)
+	}
 	for _, r := range h.openRegions() {
 		r.retain(func(peer rdmanet.Peer) bool { return h.isMember(peer.ID) })
 	}
@@ -215,6 +248,7 @@ func (h *host) event(event rdmanet.PeerEvent) {
 	case rdmanet.PeerUnreachable:
 		if event.Lane == controlLane {
 			h.control.fail(peer.ID, fmt.Errorf("%w: %w", rdmanet.ErrUnreachable, event.Cause))
+			h.spawn(func() { h.unreachable(peer.ID, event.Cause) })
 			return
 		}
 	case rdmanet.LaneReset:
@@ -225,8 +259,22 @@ func (h *host) event(event rdmanet.PeerEvent) {
 		}
 	case rdmanet.PeerRestarted:
 		h.restarted(peer)
+	case rdmanet.PeerConnected:
+		for _, l := range h.lanesTo(peer.ID, false) {
+			notify(l.rush)
+		}
+	case rdmanet.PeerRefused:
+		event.Lane = ""
 	}
 	h.tell(event)
+}
+
+// unreachable ends the lanes to a peer that the control plane gave up, and what feeds those from it.
+func (h *host) unreachable(peer rdmanet.PeerID, cause error) {
+	for _, l := range h.lanesTo(peer, true) {
+		l.unreachable(cause)
+	}
+	h.stopInbound(peer, func(rdmanet.Incarnation) bool { return true }, false)
 }
 
 // restarted ends what belongs to earlier incarnations of a peer.
@@ -235,6 +283,12 @@ func (h *host) restarted(peer rdmanet.Peer) {
 	h.mu.Lock()
 	h.newest[peer.ID] = peer.Incarnation
 	h.mu.Unlock()
+	for _, l := range h.lanesTo(peer.ID, true) {
+		if l.bound() < peer.Incarnation {
+			l.give(fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, peer.Incarnation))
+		}
+	}
+	h.stopInbound(peer.ID, func(sender rdmanet.Incarnation) bool { return sender < peer.Incarnation }, false)
 	// Destroying queue pairs takes long for a watcher.
 	h.spawn(func() {
 		older := func(other rdmanet.Peer) bool { return other.ID == peer.ID && other.Incarnation < peer.Incarnation }
@@ -264,6 +318,8 @@ func (h *host) handle(from rdmanet.Peer, m message) {
 	switch m.kind {
 	case messageReply:
 		h.control.answered(from, m)
+	case messageLane:
+		h.control.tell(from.ID, h.open(from, m))
 	case messageAttach, messageAsk:
 		h.control.tell(from.ID, h.answer(from, m))
 	case messageRevoked:
@@ -302,16 +358,20 @@ func (h *host) region(name string) *region {
 }
 
 // Sever implements Host.
-func (h *host) Sever(peer rdmanet.PeerID) error { return h.p2p.Sever(peer) }
-
-// Receive implements rdmanet.Host.
-func (h *host) Receive(lane string, receive rdmanet.ReceiveFunc) error {
-	return h.p2p.Receive(lane, receive)
+func (h *host) Sever(peer rdmanet.PeerID) error {
+	h.severLinks(peer)
+	return h.p2p.Sever(peer)
 }
 
-// Lane implements rdmanet.Host.
-func (h *host) Lane(peer rdmanet.PeerID, name string) (rdmanet.Lane, error) {
-	return h.p2p.Lane(peer, name)
+// severLinks breaks the lanes' queue pairs to and from a peer.
+func (h *host) severLinks(peer rdmanet.PeerID) {
+	for _, l := range h.lanesTo(peer, false) {
+		if n := l.end.Load(); n != nil {
+			n.stop(errSevered)
+			n.link.destroy()
+		}
+	}
+	h.stopInbound(peer, func(rdmanet.Incarnation) bool { return true }, false)
 }
 
 // Close implements rdmanet.Host. With a context that has ended already it is what a crash would be to the peers: no goodbye.
@@ -321,12 +381,20 @@ func (h *host) Close(ctx context.Context) error {
 }
 
 func (h *host) shutDown(ctx context.Context) error {
-	err := h.p2p.Close(ctx)
+	err := h.flush(ctx)
+	// The control plane's goodbye is the lanes'.
+	err = errors.Join(err, h.p2p.Close(ctx))
 	h.mu.Lock()
-	h.closing = true
+	lanes, inbound := slices.Collect(maps.Values(h.lanes)), slices.Collect(maps.Values(h.inbound))
 	attachments, regions, queues := slices.Collect(maps.Values(h.attachments)), slices.Collect(maps.Values(h.regions)), slices.Collect(maps.Keys(h.queues))
 	h.mu.Unlock()
 	h.die()
+	for _, l := range lanes {
+		l.give(rdmanet.ErrClosed)
+	}
+	for _, in := range inbound {
+		in.supersede(nil)
+	}
 	for _, a := range attachments {
 		a.end(rdmanet.ErrClosed)
 	}
@@ -354,4 +422,22 @@ func (h *host) shutDown(ctx context.Context) error {
 		}
 	}
 	return errors.Join(err, h.engine.close())
+}
+
+// flush refuses what is new and waits for the frames that were sent.
+func (h *host) flush(ctx context.Context) error {
+	h.mu.Lock()
+	h.closing = true
+	lanes := slices.Collect(maps.Values(h.lanes))
+	h.mu.Unlock()
+	for _, l := range lanes {
+		l.window.Seal(l.wrap(rdmanet.ErrClosed))
+	}
+	for _, l := range lanes {
+		// A lane's own end is no reason to wait longer, and is told to whoever sends.
+		if err := l.window.Flushed(ctx); err != nil && ctx.Err() != nil {
+			return fmt.Errorf("host %s: frames are left unsent: %w", h.id, ctx.Err())
+		}
+	}
+	return nil
 }

@@ -48,8 +48,10 @@ type link struct {
 	since atomic.Int64 // when the device was last known to move while requests are outstanding, in nanoseconds; 0 if none are
 	over  atomic.Bool  // broke was told or will be
 
+	destroyed chan struct{} // closed when the queue pair is no more
+
 	mu       sync.Mutex
-	pair     *ibverbs.Pair // nil once destroyed
+	pair     *ibverbs.Pair // nil once it is given up
 	posted   uint64
 	finished uint64
 	taken    int // receives not given back
@@ -76,7 +78,7 @@ func (e *engine) makeLink(domain *ibverbs.Domain, owner linkOwner, sendDepth, re
 			err = errors.Join(err, pair.Close())
 		}
 	}
-	l := &link{engine: e, sequence: sequence(), sendDepth: sendDepth, receiveDepth: receiveDepth, queue: queue, owner: owner, pair: pair}
+	l := &link{engine: e, sequence: sequence(), sendDepth: sendDepth, receiveDepth: receiveDepth, queue: queue, owner: owner, pair: pair, destroyed: make(chan struct{})}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err == nil && e.closed {
@@ -210,11 +212,12 @@ func (l *link) received() {
 func (l *link) failed(c *ibverbs.Completion) {
 	if c.ID&receiveID == 0 {
 		l.mu.Lock()
+		before := l.finished
 		l.advance(uint32(c.ID))
 		done := l.finished
 		over := l.over.Load()
 		l.mu.Unlock()
-		if !over {
+		if !over && done != before {
 			l.owner.progressed(done)
 		}
 	}
@@ -258,26 +261,26 @@ func (l *link) fence() {
 	}
 }
 
-// destroy destroys the queue pair, once.
+// destroy destroys the queue pair, once; who comes second waits for it.
 func (l *link) destroy() {
 	l.over.Store(true)
 	e := l.engine
 	l.mu.Lock()
 	pair := l.pair
 	l.pair = nil
-	if pair != nil {
-		// What cannot be destroyed stays until the device is closed; in the error state it does no harm.
-		if pair.Close() != nil {
-			_ = pair.Fail()
-		}
-	}
-	l.since.Store(0)
 	l.mu.Unlock()
 	if pair == nil {
+		<-l.destroyed
 		return
 	}
+	// The library may take long for it, and the poller is not to wait for the lock. What cannot be destroyed stays until the device is closed; in the error state it does no harm.
+	if pair.Close() != nil {
+		_ = pair.Fail()
+	}
+	l.since.Store(0)
 	e.mu.Lock()
 	delete(e.links, l.id)
 	l.queue.promised -= l.sendDepth + l.receiveDepth
 	e.mu.Unlock()
+	close(l.destroyed)
 }

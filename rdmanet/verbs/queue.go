@@ -41,6 +41,7 @@ type operation struct {
 	err   error
 
 	started int  // bytes handed to the device
+	limit   int  // bytes from here on are, too
 	copied  bool // Bytes are in own
 	own     [rdmanet.InlineMax]byte
 }
@@ -117,7 +118,7 @@ func (q *queue) take(posted *rdmanet.Operation, peer rdmanet.PeerID) *operation 
 		q.free = o.next
 	}
 	o.Operation, o.queue = *posted, q
-	o.next, o.done, o.err, o.started, o.copied = nil, false, nil, 0, false
+	o.next, o.done, o.err, o.started, o.limit, o.copied = nil, false, nil, 0, len(posted.Bytes), false
 	o.order = q.orders[peer]
 	if o.order == nil {
 		o.order = &order{}

@@ -209,7 +209,7 @@ func (r *region) retire(s *served) {
 	r.host.control.tell(s.peer.ID, message{kind: messageRevoked, attachment: s.number})
 	r.retired = append(r.retired, s)
 	if len(r.retired) > retiredMax {
-		r.retired[0].link.destroy()
+		r.host.spawn(r.retired[0].link.destroy)
 		r.retired = append(r.retired[:0], r.retired[1:]...)
 	}
 }
@@ -280,11 +280,11 @@ func (r *region) stands(peer rdmanet.Peer, number uint64) bool {
 // detach ends an attachment that the other side has ended.
 func (r *region) detach(peer rdmanet.Peer, number uint64) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	var over *served
 	drop := func(list []*served) []*served {
 		for i, s := range list {
 			if s.peer == peer && s.number == number {
-				s.link.destroy()
+				over = s
 				return append(list[:i], list[i+1:]...)
 			}
 		}
@@ -294,6 +294,10 @@ func (r *region) detach(peer rdmanet.Peer, number uint64) {
 		now.served = drop(now.served)
 	}
 	r.retired = drop(r.retired)
+	r.mu.Unlock()
+	if over != nil {
+		over.link.destroy()
+	}
 }
 
 // forget drops a queue pair that failed; the attachment still stands or not, as before, until the other side asks or detaches.

@@ -22,6 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestFabric(t *testing.T) { fabrictest.Run(t, newFabric) }
 
+func TestRegions(t *testing.T) { fabrictest.RunRegions(t, newFabric) }
+
 // needDevice skips the test where nothing can be tried.
 func needDevice(t testing.TB) {
 	t.Helper()
@@ -55,6 +57,7 @@ type fabric struct {
 	hosts     []*host
 	addresses []string
 	wires     map[[2]int]*wire // from, to
+	severed   int
 }
 
 func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
@@ -90,7 +93,7 @@ func (f *fabric) membersOf(i int) map[rdmanet.PeerID]string {
 }
 
 func (f *fabric) options(key ed25519.PrivateKey) Options {
-	return Options{RingBytes: 64 << 10, Control: p2p.Options{
+	return Options{RingBytes: 256 << 10, Control: p2p.Options{
 		PrivateKey:   key,
 		Listen:       "127.0.0.1:0",
 		WindowBytes:  f.config.WindowBytes,
@@ -135,7 +138,7 @@ func (f *fabric) start(options Options) (*host, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		// Some cases leave frames that nobody takes.
-		if err := started.Close(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, context.Canceled) {
+		if err := started.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
 			f.t.Errorf("close: %v", err)
 		}
 	})
@@ -155,13 +158,50 @@ func (f *fabric) Kill(i int) {
 func (f *fabric) Sever(i, j int) {
 	f.mu.Lock()
 	h := f.hosts[i]
+	f.severed++
+	both := f.severed%4 == 1
 	f.mu.Unlock()
+	if !both {
+		h.severLinks(f.ids[j])
+		return
+	}
 	_ = h.Sever(f.ids[j]) // there may be no connection at the moment
 }
 
 func (f *fabric) Cut(i, j int) {
 	f.wires[[2]int{i, j}].setCut(true)
 	f.wires[[2]int{j, i}].setCut(true)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hosts[i].silence(f.ids[j])
+	f.hosts[j].silence(f.ids[i])
+}
+
+// silence destroys the queue pairs that serve a peer without a word.
+func (h *host) silence(peer rdmanet.PeerID) {
+	h.mu.Lock()
+	for key, in := range h.inbound {
+		if key.peer == peer {
+			in.mu.Lock()
+			if in.stream != nil {
+				in.stream.end.link.destroy()
+			}
+			in.mu.Unlock()
+		}
+	}
+	h.mu.Unlock()
+	for _, r := range h.openRegions() {
+		r.mu.Lock()
+		for other, g := range r.grants {
+			if other.ID != peer {
+				continue
+			}
+			for _, s := range g.served {
+				s.link.destroy()
+			}
+		}
+		r.mu.Unlock()
+	}
 }
 
 func (f *fabric) Mend(i, j int) {

@@ -1,0 +1,321 @@
+//go:build verbs
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/segment"
+	"github.com/ledgerd/ledgerd/rdmanet/verbs/ibverbs"
+)
+
+// A lane's end has a page of words and behind it the ring: the receiver's is what the sender writes, the sender's is the mirror that it writes from. The first words are the other side's to write.
+const (
+	wordTail      = 0  // receiver's: bytes that the stream has so far
+	wordConsumed  = 0  // sender's: bytes that the receiver has read
+	wordDelivered = 8  // sender's: frames that the receiver's program has taken
+	wordsOut      = 32 // where an end puts what it is about to write to the other's words
+	ringBegin     = 64
+	wordsSize     = 16 // what the other side may write, at the sender
+)
+
+const (
+	laneSendDepth    = 64
+	laneReceiveDepth = 64
+	// flushRequests is the most requests that one flush takes: two parts of a ring that wraps, and the tail.
+	flushRequests = 3
+)
+
+// end is one side of a lane's queue pair: its memory, its domain and its link, which it owns. One goroutine uses it.
+type end struct {
+	engine  *engine
+	memory  *segment.Segment
+	domain  *ibverbs.Domain
+	local   *ibverbs.Memory // all of the memory, for this side
+	exposed *ibverbs.Memory // what the other side may write
+	link    *link
+	peer    remoteMemory // what this side may write
+
+	done   atomic.Uint64 // requests that have taken place
+	heard  atomic.Int64  // when the other side's device last gave a sign of life, in nanoseconds; 0 if never
+	wake   chan struct{} // a token: the other side wrote, or requests are done
+	broken chan struct{} // closed with err
+	err    error
+	once   sync.Once
+}
+
+// newEnd makes one side of a lane with a ring of that many bytes; exposed of its bytes are the other side's to write.
+func (e *engine) newEnd(ringBytes, exposed int) (*end, error) {
+	memory, err := segment.New(ringBegin + ringBytes)
+	if err != nil {
+		return nil, err
+	}
+	n := &end{engine: e, memory: memory, wake: make(chan struct{}, 1), broken: make(chan struct{})}
+	err = e.use(func() (err error) {
+		if n.domain, err = e.context.NewDomain(); err != nil {
+			return err
+		}
+		if n.local, err = n.domain.Register(memory.Bytes(), ibverbs.AccessLocalWrite); err != nil {
+			return err
+		}
+		n.exposed, err = n.domain.Register(memory.Bytes()[:exposed], ibverbs.AccessLocalWrite|ibverbs.AccessRemoteWrite)
+		return err
+	})
+	if err == nil {
+		n.link, err = e.newLink(n.domain, n, laneSendDepth, laneReceiveDepth, ibverbs.AccessRemoteWrite)
+	}
+	if err == nil && n.link.inline() < wordsSize {
+		err = errors.New("the device takes no inline data")
+	}
+	if err != nil {
+		return nil, errors.Join(err, n.close())
+	}
+	return n, nil
+}
+
+func (n *end) progressed(done uint64) {
+	n.done.Store(done)
+	n.rung()
+}
+
+func (n *end) rung() {
+	n.heard.Store(time.Now().UnixNano())
+	notify(n.wake)
+}
+
+func (n *end) broke(err error) { n.stop(err) }
+
+// stop has the goroutine that uses the end give up, without waiting.
+func (n *end) stop(err error) {
+	n.once.Do(func() {
+		n.err = err
+		close(n.broken)
+	})
+}
+
+// close gives everything back.
+func (n *end) close() error {
+	n.stop(errLinkOver)
+	if n.link != nil {
+		n.link.destroy()
+	}
+	err := n.engine.use(func() (err error) {
+		for _, memory := range []*ibverbs.Memory{n.exposed, n.local} {
+			if memory != nil {
+				err = errors.Join(err, memory.Close())
+			}
+		}
+		if n.domain != nil {
+			err = errors.Join(err, n.domain.Close())
+		}
+		return err
+	})
+	if errors.Is(err, rdmanet.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+// exposure is what the other side needs to write here.
+func (n *end) exposure(size int) remoteMemory {
+	return remoteMemory{base: address(n.memory.Bytes()), key: n.exposed.RemoteKey(), size: uint64(size)}
+}
+
+// words makes the request that writes this side's outgoing words to the other's, and rings.
+func (n *end) words(count int) ibverbs.Request {
+	return ibverbs.Request{Opcode: ibverbs.OpcodeWriteImmediate, Flags: ibverbs.FlagInline, Local: address(n.memory.Bytes()[wordsOut:]), Length: uint32(count * rdmanet.WordSize),
+		Remote: n.peer.base, RemoteKey: n.peer.key}
+}
+
+// notify leaves a token for the one goroutine that waits on c, unless one is there.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// sender is the sending end of a lane's ring: a stream of bytes.
+type sender struct {
+	*end
+	size             uint64 // of the ring
+	written, flushed uint64 // bytes put into the mirror, and handed to the device
+	landed           uint64 // bytes that are in the receiver's ring
+	marks            []mark // of flushes that are not known to have landed
+	requests         [flushRequests]ibverbs.Request
+	acknowledged     func(delivered uint64) error
+	given            <-chan struct{} // closed when the lane is given up
+	probe            *time.Timer
+	probing          time.Duration
+	pending          func() bool // whether something is to be heard from the receiver
+}
+
+// mark says which bytes have landed when so many requests are done.
+type mark struct{ requests, bytes uint64 }
+
+// room is how many bytes the mirror takes now: those that were read by the receiver and let go of by the device.
+func (s *sender) room() (uint64, error) {
+	done := s.done.Load()
+	for len(s.marks) > 0 && s.marks[0].requests <= done {
+		s.landed = s.marks[0].bytes
+		s.marks = append(s.marks[:0], s.marks[1:]...)
+	}
+	consumed := s.memory.Load(wordConsumed)
+	if consumed > s.flushed {
+		return 0, fmt.Errorf("%w: %d bytes were read, %d written", errProtocol, consumed, s.flushed)
+	}
+	return s.size - (s.written - min(consumed, s.landed)), nil
+}
+
+// write puts bytes into the stream; it waits for room. Flush hands them over.
+func (s *sender) write(bytes []byte) error {
+	for len(bytes) > 0 {
+		room, err := s.room()
+		if err != nil {
+			return err
+		}
+		if room == 0 {
+			if err := s.flush(); err != nil {
+				return err
+			}
+			if err := s.wait(nil); err != nil {
+				return err
+			}
+			continue
+		}
+		at := s.written % s.size
+		n := copy(s.memory.Bytes()[ringBegin+at:], bytes[:min(uint64(len(bytes)), room, s.size-at)])
+		s.written += uint64(n)
+		bytes = bytes[n:]
+		// A long frame is under way while the rest of it is copied.
+		if s.written-s.flushed >= s.size/4 && s.link.room() >= flushRequests {
+			if err := s.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flush writes what is new in the mirror to the receiver's ring, then the tail.
+func (s *sender) flush() error {
+	if s.flushed == s.written {
+		return nil
+	}
+	for s.link.room() < flushRequests {
+		if err := s.wait(nil); err != nil {
+			return err
+		}
+	}
+	requests := s.requests[:0]
+	for from := s.flushed; from < s.written; {
+		at := from % s.size
+		length := min(s.written-from, s.size-at)
+		requests = append(requests, ibverbs.Request{Opcode: ibverbs.OpcodeWrite, Local: address(s.memory.Bytes()[ringBegin+at:]), Length: uint32(length), LocalKey: s.local.LocalKey(),
+			Remote: s.peer.base + ringBegin + at, RemoteKey: s.peer.key})
+		from += length
+	}
+	s.memory.Store(wordsOut, s.written)
+	requests = append(requests, s.words(1))
+	first, err := s.link.post(requests)
+	if err != nil {
+		return err
+	}
+	s.flushed = s.written
+	s.marks = append(s.marks, mark{requests: first + uint64(len(requests)), bytes: s.flushed})
+	return nil
+}
+
+// wait waits until the receiver or the device says something, or there is something ready to send, and hears the receiver out. From time to time it has the device prove that the receiver's is there.
+func (s *sender) wait(ready <-chan struct{}) error {
+	s.probe.Reset(s.probing)
+	select {
+	case <-ready:
+	case <-s.wake:
+	case <-s.broken:
+		return s.err
+	case <-s.given:
+		return errLinkOver
+	case <-s.probe.C:
+		if s.pending() && s.link.room() > 0 {
+			s.memory.Store(wordsOut, s.flushed)
+			if _, err := s.link.post(append(s.requests[:0], s.words(1))); err != nil {
+				return err
+			}
+		}
+	}
+	return s.acknowledged(s.memory.Load(wordDelivered))
+}
+
+// receiver is the receiving end of a lane's ring; it implements io.Reader.
+type receiver struct {
+	*end
+	size               uint64
+	consumed, credited uint64        // bytes read, and told to the sender
+	delivered          uint64        // frames told to the sender
+	progress           func() uint64 // frames that the program has taken
+	request            [1]ibverbs.Request
+	delay              *time.Timer
+}
+
+// Read implements io.Reader: it waits for bytes, and acknowledges meanwhile.
+func (r *receiver) Read(into []byte) (int, error) {
+	for {
+		tail := r.memory.Load(wordTail)
+		if tail-r.consumed > r.size {
+			return 0, fmt.Errorf("%w: a stream of %d bytes, %d read, in a ring of %d", errProtocol, tail, r.consumed, r.size)
+		}
+		if tail > r.consumed {
+			at := r.consumed % r.size
+			n := copy(into, r.memory.Bytes()[ringBegin+at:ringBegin+min(at+tail-r.consumed, r.size)])
+			r.consumed += uint64(n)
+			if r.consumed-r.credited >= r.size/4 {
+				return n, r.credit()
+			}
+			return n, nil
+		}
+		if err := r.wait(); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// wait waits for the sender. What is owed to it is told after a moment, together with what comes up meanwhile.
+func (r *receiver) wait() error {
+	var due <-chan time.Time
+	if r.owes() {
+		r.delay.Reset(ackDelay)
+		due = r.delay.C
+	}
+	select {
+	case <-r.wake:
+		return nil
+	case <-r.broken:
+		return r.err
+	case <-due:
+		return r.credit()
+	}
+}
+
+func (r *receiver) owes() bool { return r.consumed != r.credited || r.progress() != r.delivered }
+
+// credit tells the sender what was read and taken.
+func (r *receiver) credit() error {
+	if r.link.room() == 0 {
+		return nil // it will be told when requests are done
+	}
+	delivered := r.progress()
+	r.memory.Store(wordsOut, r.consumed)
+	r.memory.Store(wordsOut+rdmanet.WordSize, delivered)
+	r.request[0] = r.words(2)
+	if _, err := r.link.post(r.request[:]); err != nil {
+		return err
+	}
+	r.credited, r.delivered = r.consumed, delivered
+	return nil
+}
