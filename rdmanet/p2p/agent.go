@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -18,7 +19,7 @@ import (
 )
 
 const (
-	// attachmentsMax bounds the attachments of one stream.
+	// attachmentsMax bounds the attachments of one stream that work. Those that are over are forgotten when there is no room.
 	attachmentsMax = 1024
 	// regionBufferBytes is the size of the buffers that region streams are read and written through.
 	regionBufferBytes = messageBytesMax
@@ -40,6 +41,7 @@ type agent struct {
 	reader   *bufio.Reader
 	writer   *bufio.Writer
 	accesses map[uint32]access
+	highest  uint32   // number of an attachment
 	piece    []byte   // what is longer than the reader's buffer, and what is read
 	same     response // requests that came to the same end, not yet written
 	scratch  [responseSize + attachedSize]byte
@@ -265,9 +267,9 @@ func (a *agent) perform(wanted request) error {
 	case requestAttach:
 		return a.attach(wanted)
 	default:
-		served, ok := a.accesses[wanted.attachment]
-		if !ok {
-			return fmt.Errorf("%w: attachment %d does not exist", errRegionProtocol, wanted.attachment)
+		served, err := a.access(wanted)
+		if err != nil || served == (access{}) {
+			return err
 		}
 		served.admission.End(rdmanet.ErrClosed)
 		delete(a.accesses, wanted.attachment)
@@ -275,14 +277,38 @@ func (a *agent) perform(wanted request) error {
 	}
 }
 
-func (a *agent) write(wanted request) error {
+// access finds the attachment of a request. It is the zero value if the attachment was forgotten, since it was over.
+func (a *agent) access(wanted request) (access, error) {
 	served, ok := a.accesses[wanted.attachment]
-	if !ok {
-		return fmt.Errorf("%w: attachment %d does not exist", errRegionProtocol, wanted.attachment)
+	if !ok && wanted.attachment > a.highest {
+		return access{}, fmt.Errorf("%w: attachment %d was never made", errRegionProtocol, wanted.attachment)
+	}
+	return served, nil
+}
+
+// write performs a write.
+func (s access) write(wanted request, bytes []byte) (outcome, error) {
+	if s.region == nil {
+		return outcomeAccess, nil
+	}
+	return outcomeOf(s.region.Write(s.admission, int(wanted.offset), bytes, wanted.ring))
+}
+
+// read performs a read.
+func (s access) read(wanted request, into []byte) (outcome, error) {
+	if s.region == nil {
+		return outcomeAccess, nil
+	}
+	return outcomeOf(s.region.Read(s.admission, int(wanted.offset), into))
+}
+
+func (a *agent) write(wanted request) error {
+	served, err := a.access(wanted)
+	if err != nil {
+		return err
 	}
 	length := int(wanted.length)
 	var bytes []byte
-	var err error
 	inBuffer := length <= regionBufferBytes
 	if inBuffer {
 		bytes, err = a.peek(length)
@@ -292,7 +318,7 @@ func (a *agent) write(wanted request) error {
 	if err != nil {
 		return unexpected(err)
 	}
-	word, err := outcomeOf(served.region.Write(served.admission, int(wanted.offset), bytes, wanted.ring))
+	word, err := served.write(wanted, bytes)
 	if err != nil {
 		return err
 	}
@@ -323,12 +349,12 @@ func (a *agent) room(length int) []byte {
 }
 
 func (a *agent) read(wanted request) error {
-	served, ok := a.accesses[wanted.attachment]
-	if !ok {
-		return fmt.Errorf("%w: attachment %d does not exist", errRegionProtocol, wanted.attachment)
+	served, err := a.access(wanted)
+	if err != nil {
+		return err
 	}
 	bytes := a.room(int(wanted.length))
-	word, err := outcomeOf(served.region.Read(served.admission, int(wanted.offset), bytes))
+	word, err := served.read(wanted, bytes)
 	if err != nil {
 		return err
 	}
@@ -347,13 +373,18 @@ func (a *agent) attach(wanted request) error {
 	if _, err := a.reader.Discard(len(name)); err != nil {
 		return err
 	}
-	switch _, taken := a.accesses[wanted.attachment]; {
-	case taken:
-		return fmt.Errorf("%w: attachment %d exists", errRegionProtocol, wanted.attachment)
-	case len(a.accesses) == attachmentsMax:
-		return fmt.Errorf("%w: more than %d attachments", errRegionProtocol, attachmentsMax)
+	if wanted.attachment <= a.highest {
+		return fmt.Errorf("%w: attachment %d after %d", errRegionProtocol, wanted.attachment, a.highest)
+	}
+	a.highest = wanted.attachment
+	if len(a.accesses) == attachmentsMax {
+		maps.DeleteFunc(a.accesses, func(_ uint32, s access) bool { return s.admission.Err() != nil })
+	}
+	switch {
 	case region == nil:
 		return a.answer(outcomeNoRegion)
+	case len(a.accesses) == attachmentsMax:
+		return a.answer(outcomeTooMany)
 	}
 	admission, err := region.Admit(a.from)
 	word, err := outcomeOf(err)

@@ -71,11 +71,8 @@ func (l *link) attach(ctx context.Context, name string) (*attachment, error) {
 	defer func() { l.waiters-- }()
 	notify(l.rush)
 	for {
-		switch {
-		case l.ended != nil:
+		if l.ended != nil {
 			return nil, l.ended
-		case len(l.attachments)+l.asking >= attachmentsMax:
-			return nil, fmt.Errorf("%w: %d attachments to one peer", rdmanet.ErrTooLarge, len(l.attachments))
 		}
 		asked := &attachRequest{name: name, reply: make(chan attachReply, 1)}
 		if l.up {

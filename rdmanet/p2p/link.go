@@ -48,7 +48,6 @@ type link struct {
 	opening     uint64
 	bound       rdmanet.Incarnation // of the peer that the attachments lead to, 0 without any
 	attachments map[uint32]*attachment
-	asking      int    // attaches under way
 	numbers     uint32 // of attachments so far
 	entries     entryRing
 	progress    time.Time // of the last response

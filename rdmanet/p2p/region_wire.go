@@ -120,7 +120,7 @@ type request struct {
 	kind requestKind
 	// ring wakes who waits at the owner; writes only.
 	ring bool
-	// attachment is a number that the attaching host chooses, never 0.
+	// attachment is a number that the attaching host chooses, never 0, and larger with each attach of a stream.
 	attachment uint32
 	// offset and length say where in the region, in bytes.
 	offset, length uint32
@@ -174,6 +174,7 @@ const (
 	outcomeAccess           // no such access was granted, or it has changed
 	outcomeBounds           // past the region's end
 	outcomeNoRegion         // an attach for a region that is not there
+	outcomeTooMany          // an attach beyond the attachments that one peer may have
 )
 
 // err gives the fabric's error for an outcome, nil for outcomeDone.
@@ -187,6 +188,8 @@ func (o outcome) err() error {
 		return rdmanet.ErrBounds
 	case outcomeNoRegion:
 		return rdmanet.ErrNoRegion
+	case outcomeTooMany:
+		return fmt.Errorf("%w: more than %d attachments that work", rdmanet.ErrTooLarge, attachmentsMax)
 	default:
 		return fmt.Errorf("%w: outcome %d", errRegionProtocol, uint8(o))
 	}
@@ -209,7 +212,7 @@ func (r response) append(b []byte) []byte {
 func parseResponse(b []byte) (response, error) {
 	_ = b[responseSize-1]
 	r := response{outcome: outcome(b[1]), count: binary.BigEndian.Uint16(b[2:]), length: binary.BigEndian.Uint32(b[4:])}
-	sound := b[0] == responseMagic && r.outcome >= outcomeDone && r.outcome <= outcomeNoRegion && r.count > 0
+	sound := b[0] == responseMagic && r.outcome >= outcomeDone && r.outcome <= outcomeTooMany && r.count > 0
 	if r.length > 0 {
 		sound = sound && r.length <= pieceMax && r.count == 1 && r.outcome == outcomeDone
 	}

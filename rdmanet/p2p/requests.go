@@ -193,7 +193,6 @@ func pieceOf(operation *rdmanet.Operation, i int) (from, until int) {
 func (l *link) ask(asked *attachRequest) {
 	l.numbers++
 	asked.number = l.numbers
-	l.asking++
 	*l.entries.push() = entry{kind: requestAttach, pieces: 1, posted: time.Now(), asked: asked}
 	l.requests.add(request{kind: requestAttach, attachment: asked.number, length: uint32(len(asked.name))}, []byte(asked.name))
 	notify(l.work)
@@ -284,10 +283,10 @@ func (l *link) takeOutcomes(r response) error {
 			return fmt.Errorf("%w: a response to nothing", errRegionProtocol)
 		}
 		e := l.entries.at(0)
-		noRegion := r.outcome == outcomeNoRegion && e.kind != requestAttach
+		ofAttach := (r.outcome == outcomeNoRegion || r.outcome == outcomeTooMany) && e.kind != requestAttach
 		noBytes := r.outcome == outcomeDone && (e.kind == requestAttach || len(e.into) > 0)
-		if noRegion || noBytes {
-			return fmt.Errorf("%w: a response of outcome %d without bytes", errRegionProtocol, r.outcome)
+		if ofAttach || noBytes {
+			return fmt.Errorf("%w: a response of outcome %d", errRegionProtocol, r.outcome)
 		}
 		if err := r.outcome.err(); err != nil && e.err == nil {
 			e.err = err
@@ -371,7 +370,6 @@ func (l *link) finish() {
 	e := l.entries.at(0)
 	switch {
 	case e.kind == requestAttach:
-		l.asking--
 		e.asked.reply <- attachReply{e.to, e.err}
 	case e.kind == 0:
 		l.batch.add(e.queue, rdmanet.Completion{Tag: e.tag, Peer: l.name, Err: e.err})
