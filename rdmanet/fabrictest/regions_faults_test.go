@@ -163,7 +163,7 @@ func TestPlantedRegionFaults(t *testing.T) {
 				t.Fatalf("there is no case %q", fault.found)
 			}
 			c := fabrictest.RegionCases()[i]
-			limit := 10 * time.Second
+			limit := 20 * time.Second
 			if fault.found == "await" {
 				limit = 2 * time.Second // it waits for a ring that never comes
 			}
@@ -351,9 +351,9 @@ func (q *faultyQueue) Post(operations ...rdmanet.Operation) error {
 	return q.post(posted, own)
 }
 
-// post posts operations, a few at a time where the fault made many of one.
+// post posts operations, one at a time where the fault made several of one, so that others can see what is in between.
 func (q *faultyQueue) post(posted []rdmanet.Operation, own int) error {
-	if own > 32 {
+	if own > 0 && q.fault.rewrite != nil {
 		for _, o := range posted[:len(posted)-1] {
 			var into [1]rdmanet.Completion
 			if err := q.Queue.Post(o); err != nil {
@@ -362,6 +362,7 @@ func (q *faultyQueue) post(posted []rdmanet.Operation, own int) error {
 			if n, err := q.Queue.Wait(context.Background(), into[:]); n != 1 || err != nil {
 				return err
 			}
+			runtime.Gosched()
 		}
 		return q.Queue.Post(posted[len(posted)-1])
 	}

@@ -110,7 +110,7 @@ func TestPermissions(t *testing.T) {
 // Under a stream of writes, nothing lands once Revoke has returned; the next grant lets nothing of before in.
 func TestFence(t *testing.T) {
 	t.Parallel()
-	const size = 32 << 10
+	const size = 4 << 10
 	region := newRegion(t, size)
 	var over atomic.Bool
 	admissions := make(chan *Admission)
@@ -134,7 +134,7 @@ func TestFence(t *testing.T) {
 		ended <- err
 	}()
 	before := make([]byte, size)
-	for round := range 200 {
+	for round := range 50 {
 		expect(t, "grant", region.Grant(anna, rdmanet.PermissionReadWrite), nil)
 		clear(region.Bytes())
 		a := admit(t, region, anna)
