@@ -47,7 +47,8 @@
 // # The port
 //
 // libp2p and direct connections share it; their first bytes tell them apart. A connection has ten seconds to show whether it is libp2p's or to show a
-// token, 256 of them may be at that, and one more closes the oldest. A token that is not awaited closes its connection at once.
+// token, 256 of them may be at that, and one more closes the oldest. A token that is not awaited closes its connection at once. A host holds one direct connection for each
+// lane to and from a member, beside libp2p's one for the member.
 //
 // # Bytes
 //

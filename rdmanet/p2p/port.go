@@ -20,9 +20,9 @@ import (
 const (
 	// identifyTimeout is how long a connection may take to show whether it is one of libp2p's or a direct one, and then its token.
 	identifyTimeout = 10 * time.Second
-	// unidentifiedMax bounds the connections that have not shown it yet. One more closes the oldest, so that a crowd of silent ones keeps
+	// newcomersMax bounds the connections that have not shown it yet, or that libp2p has not taken yet. One more closes the oldest, so that a crowd of silent ones keeps
 	// nobody out.
-	unidentifiedMax = 256
+	newcomersMax = 256
 	// acceptPause is how long the listener rests when the system has no connection to give, for want of descriptors say.
 	acceptPause = 50 * time.Millisecond
 	// keepAlivePeriod is TCP's own, against connections that end without a word.
@@ -78,8 +78,20 @@ type port struct {
 	once     sync.Once
 	work     sync.WaitGroup
 
-	mu           sync.Mutex
-	unidentified []net.Conn // oldest first
+	mu        sync.Mutex
+	newcomers []*newcomer // oldest first
+}
+
+// newcomer is a connection that nobody has taken yet.
+type newcomer struct {
+	net.Conn
+	expelled chan struct{} // closed with the connection, by the port
+}
+
+// expel makes room for others.
+func (n *newcomer) expel() {
+	close(n.expelled)
+	n.Close()
 }
 
 func newPort(listener manet.Listener, plain net.Listener, tickets *ticketOffice, patience time.Duration) *port {
@@ -103,9 +115,10 @@ func (p *port) Close() error {
 	p.once.Do(func() { close(p.closed) })
 	err := p.Listener.Close()
 	p.mu.Lock()
-	for _, conn := range p.unidentified {
-		conn.Close()
+	for _, n := range p.newcomers {
+		n.expel()
 	}
+	p.newcomers = nil
 	p.mu.Unlock()
 	p.work.Wait()
 	if errors.Is(err, net.ErrClosed) {
@@ -118,11 +131,13 @@ func (p *port) run() {
 	for {
 		conn, err := p.plain.Accept()
 		switch {
-		case err == nil && p.note(conn):
-			p.work.Go(func() { p.identify(conn) })
 		case err == nil:
-			conn.Close()
-			return
+			n := &newcomer{Conn: conn, expelled: make(chan struct{})}
+			if !p.note(n) {
+				conn.Close()
+				return
+			}
+			p.work.Go(func() { p.identify(n) })
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
@@ -135,8 +150,8 @@ func (p *port) run() {
 	}
 }
 
-// note counts a connection among those that have yet to show what they are; false when the port is closed.
-func (p *port) note(conn net.Conn) bool {
+// note counts a connection among those that nobody has taken yet; false when the port is closed.
+func (p *port) note(n *newcomer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
@@ -144,25 +159,26 @@ func (p *port) note(conn net.Conn) bool {
 		return false
 	default:
 	}
-	if len(p.unidentified) == unidentifiedMax {
-		p.unidentified[0].Close()
-		p.unidentified = slices.Delete(p.unidentified, 0, 1)
+	if len(p.newcomers) == newcomersMax {
+		p.newcomers[0].expel()
+		p.newcomers = slices.Delete(p.newcomers, 0, 1)
 	}
-	p.unidentified = append(p.unidentified, conn)
+	p.newcomers = append(p.newcomers, n)
 	return true
 }
 
 // known takes a connection out of those that note counted.
-func (p *port) known(conn net.Conn) {
+func (p *port) known(n *newcomer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i := slices.Index(p.unidentified, conn); i >= 0 {
-		p.unidentified = slices.Delete(p.unidentified, i, i+1)
+	if i := slices.Index(p.newcomers, n); i >= 0 {
+		p.newcomers = slices.Delete(p.newcomers, i, i+1)
 	}
 }
 
 // identify reads what a connection starts with and passes it on.
-func (p *port) identify(conn net.Conn) {
+func (p *port) identify(n *newcomer) {
+	conn := n.Conn
 	var start [len(directMagic)]byte
 	var token [ticketBytes]byte
 	err := conn.SetReadDeadline(time.Now().Add(p.patience))
@@ -173,35 +189,36 @@ func (p *port) identify(conn net.Conn) {
 	if direct {
 		_, err = io.ReadFull(conn, token[:])
 	}
-	p.known(conn)
 	if err == nil {
 		err = conn.SetReadDeadline(time.Time{})
 	}
 	switch {
 	case err != nil:
+		p.known(n)
 		conn.Close()
 	case direct:
+		p.known(n) // before it has an owner, so that no crowd closes it any more
 		tcp, ok := conn.(*net.TCPConn)
 		if !ok || !p.tickets.redeem(token, tcp) {
 			conn.Close()
 		}
 	default:
-		p.forward(conn, start[:])
+		p.forward(n, start[:])
+		p.known(n) // so many and no more wait for libp2p to take them
 	}
 }
 
 // forward hands a connection that starts as libp2p's do to libp2p.
-func (p *port) forward(conn net.Conn, start []byte) {
-	tune(conn)
-	wrapped, err := manet.WrapNetConn(conn)
+func (p *port) forward(n *newcomer, start []byte) {
+	tune(n.Conn)
+	wrapped, err := manet.WrapNetConn(n.Conn)
 	if err != nil {
-		conn.Close()
+		n.Close()
 		return
 	}
 	select {
 	case p.libp2p <- &startedConn{Conn: wrapped, start: start}:
-	case <-p.closed:
-		conn.Close()
+	case <-n.expelled:
 	}
 }
 

@@ -145,13 +145,13 @@ func TestPortInACrowd(t *testing.T) {
 	t.Parallel()
 	p, address, libp2p := testPort(t, time.Minute)
 	oldest := dialPort(t, address, nil)
-	for range unidentifiedMax {
+	for range newcomersMax {
 		dialPort(t, address, nil)
 	}
 	closedSoon(t, "the oldest of a crowd", oldest)
 	p.mu.Lock()
-	if len(p.unidentified) > unidentifiedMax {
-		t.Errorf("%d connections are kept", len(p.unidentified))
+	if len(p.newcomers) > newcomersMax {
+		t.Errorf("%d connections are kept", len(p.newcomers))
 	}
 	p.mu.Unlock()
 	dialPort(t, address, []byte("\x13/multistream"))
@@ -172,4 +172,27 @@ func FuzzTicket(f *testing.F) {
 			t.Fatalf("%x gave %+v, error %v", b, got, err)
 		}
 	})
+}
+
+// Connections that libp2p does not take are bounded too.
+func TestPortWhereLibp2pTakesNobody(t *testing.T) {
+	t.Parallel()
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := manet.WrapNetListener(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPort(listener, plain, newTicketOffice(), time.Minute)
+	text := []byte("\x13/multistream/1.0.0\n")
+	oldest := dialPort(t, plain.Addr().String(), text)
+	for range newcomersMax {
+		dialPort(t, plain.Addr().String(), text)
+	}
+	closedSoon(t, "the oldest of those that wait for libp2p", oldest)
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
 }
