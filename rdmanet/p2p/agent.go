@@ -21,8 +21,8 @@ import (
 const (
 	// attachmentsMax bounds the attachments of one stream that work. Those that are over are forgotten when there is no room.
 	attachmentsMax = 1024
-	// regionBufferBytes is the size of the buffers that region streams are read and written through.
-	regionBufferBytes = messageBytesMax
+	// regionBufferBytes is the size of the buffers that requests and responses go through: one record of a sealed connection.
+	regionBufferBytes = recordBytesMax
 )
 
 // agent serves one peer's region stream: it performs requests in their order and answers each. What it holds for a peer is bounded by
@@ -36,7 +36,7 @@ type agent struct {
 	cancel  context.CancelFunc
 
 	mu      sync.Mutex
-	carrier carrier // what requests come over: the stream itself, or a direct connection
+	carrier carrier // what requests come over: a direct connection, and the stream before it is made
 
 	reader   *bufio.Reader
 	writer   *bufio.Writer
@@ -140,7 +140,7 @@ func (a *agent) conclude(err error) {
 	}
 	h.regions.mu.Unlock()
 	switch {
-	case errors.Is(err, errRegionProtocol):
+	case errors.Is(err, errRegionProtocol), errors.Is(err, errProtocol):
 		h.log.Warn("region stream dropped", "peer", a.from.String(), "error", err)
 	case err != nil && !errors.Is(err, io.EOF):
 		h.log.Debug("region stream ended", "peer", a.from.String(), "error", err)
@@ -174,20 +174,16 @@ func (a *agent) run(stream network.Stream) error {
 	if _, err := stream.Write(regionAnswer{status: statusWelcome, incarnation: h.incarnation}.append(nil)); err != nil {
 		return fmt.Errorf("region answer: %w", err)
 	}
-	var data carrier = stream
-	if h.trusted {
-		conn, err := h.direct(a.stopped, stream)
-		if err != nil {
-			return err
-		}
-		defer conn.Reset()
-		stream.Reset()
-		data = conn
-	}
-	if err := a.begin(data); err != nil {
+	conn, err := h.direct(a.stopped, stream)
+	if err != nil {
 		return err
 	}
-	return a.serve(data)
+	defer conn.Reset()
+	stream.Reset()
+	if err := a.begin(conn); err != nil {
+		return err
+	}
+	return a.serve(conn)
 }
 
 // refuse answers a hello with anything but a welcome, and waits for the peer to have read it.

@@ -156,7 +156,7 @@ func (l *link) rest(pause time.Duration) {
 	}
 }
 
-// connection is what requests go over, once the owner has welcomed it: a stream, or a direct connection beside it.
+// connection is what requests go over, once the owner has welcomed it: a direct connection, or a pipe to this host itself.
 type connection struct {
 	carrier
 	libp2p network.Conn // nil to this host itself
@@ -228,20 +228,16 @@ func (l *link) greet(ctx context.Context, stream network.Stream, deadline time.T
 	case reply.status != statusWelcome:
 		return nil, fmt.Errorf("refused: %s", reply.status)
 	}
-	var data carrier = stream
-	if l.host.trusted {
-		conn, err := l.host.direct(ctx, stream)
-		if err != nil {
-			return nil, err
-		}
-		stream.Reset()
-		data = conn
-	}
-	if err := l.host.peers.Up(owner); err != nil {
-		data.Reset()
+	conn, err := l.host.direct(ctx, stream)
+	if err != nil {
 		return nil, err
 	}
-	return &connection{data, stream.Conn(), owner}, nil
+	stream.Reset()
+	if err := l.host.peers.Up(owner); err != nil {
+		conn.Reset()
+		return nil, err
+	}
+	return &connection{conn, stream.Conn(), owner}, nil
 }
 
 // dropIfSilent closes a connection whose peer does not answer in time, neither here nor on a lane, so that the next attempt dials anew.
@@ -287,7 +283,7 @@ func (l *link) carry(conn *connection) error {
 	if err == nil {
 		err = readErr
 	}
-	if errors.Is(err, errRegionProtocol) {
+	if errors.Is(err, errRegionProtocol) || errors.Is(err, errProtocol) {
 		l.host.log.Warn("region stream dropped", "peer", conn.owner.String(), "error", err)
 	}
 	if conn.libp2p != nil {

@@ -56,16 +56,23 @@ func newHostileFabric(t *testing.T, mendTimeout time.Duration) *hostileFabric {
 	return f
 }
 
-// stream opens a region stream to the host.
-func (f *hostileFabric) stream(t *testing.T) network.Stream {
+// connect makes libp2p's connection, so that direct ones go the same way.
+func (f *hostileFabric) connect(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	to := peer.AddrInfo{ID: f.host.libp2p.ID(), Addrs: f.host.swarm.ListenAddresses()}
-	if err := f.rogue.Connect(ctx, to); err != nil {
+	if err := f.rogue.Connect(ctx, peer.AddrInfo{ID: f.host.libp2p.ID(), Addrs: f.host.swarm.ListenAddresses()}); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := f.rogue.NewStream(ctx, to.ID, regionProtocolID)
+}
+
+// stream opens a region stream to the host.
+func (f *hostileFabric) stream(t *testing.T) network.Stream {
+	t.Helper()
+	f.connect(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	stream, err := f.rogue.NewStream(ctx, f.host.libp2p.ID(), regionProtocolID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,8 +81,8 @@ func (f *hostileFabric) stream(t *testing.T) network.Stream {
 	return stream
 }
 
-// welcomed opens a region stream, says hello with that opening of incarnation 1, and takes the welcome.
-func (f *hostileFabric) welcomed(t *testing.T, opening uint64) network.Stream {
+// welcomed opens a region stream, says hello with that opening of incarnation 1, and takes the welcome and the direct connection.
+func (f *hostileFabric) welcomed(t *testing.T, opening uint64) *directConn {
 	t.Helper()
 	stream := f.stream(t)
 	send(t, stream, regionHello{sender: 1, opening: opening}.append(nil))
@@ -83,7 +90,13 @@ func (f *hostileFabric) welcomed(t *testing.T, opening uint64) network.Stream {
 	if err != nil || reply.status != statusWelcome {
 		t.Fatalf("answer %+v, error %v", reply, err)
 	}
-	return stream
+	conn, err := (&Host{}).dialDirect(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Reset() })
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	return conn
 }
 
 func send(t *testing.T, stream io.Writer, b []byte) {
@@ -201,9 +214,9 @@ func TestHostileAttacher(t *testing.T) {
 		stream := f.welcomed(t, 5+i)
 		_, _ = stream.Write(garbage)
 		wantDropped(t, "garbage", stream)
-		stream = f.stream(t)
-		_, _ = stream.Write(garbage)
-		wantDropped(t, "a hello of garbage", stream)
+		unwelcome := f.stream(t)
+		_, _ = unwelcome.Write(garbage)
+		wantDropped(t, "a hello of garbage", unwelcome)
 	}
 	for offset := 0; offset < region.Size(); offset += 8 {
 		if region.Load(offset) != 0 {
@@ -227,7 +240,7 @@ func TestHostileOwner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newHostileFabric(t, 500*time.Millisecond)
+			f := newHostileFabric(t, 2*time.Second)
 			done := make(chan struct{})
 			defer close(done)
 			f.rogue.SetStreamHandler(regionProtocolID, func(stream network.Stream) {
@@ -235,18 +248,27 @@ func TestHostileOwner(t *testing.T) {
 				if _, err := readRegionHello(stream); err != nil {
 					return
 				}
-				reply := regionAnswer{status: statusWelcome, incarnation: 5}.append(nil)
-				reply = append(reply, response{outcome: outcomeDone, count: 1, length: attachedSize}.append(nil)...)
-				if _, err := stream.Write(welcome.append(reply)); err != nil {
+				if _, err := stream.Write(regionAnswer{status: statusWelcome, incarnation: 5}.append(nil)); err != nil {
+					return
+				}
+				_ = stream.SetDeadline(time.Now().Add(5 * time.Second))
+				conn, err := (&Host{}).dialDirect(context.Background(), stream)
+				if err != nil {
+					return
+				}
+				defer conn.Reset()
+				reply := response{outcome: outcomeDone, count: 1, length: attachedSize}.append(nil)
+				if _, err := conn.Write(welcome.append(reply)); err != nil {
 					return
 				}
 				var b [requestSize + 4 + requestSize]byte // the attach, and an operation's header
-				if _, err := io.ReadFull(stream, b[:]); err != nil {
+				if _, err := io.ReadFull(conn, b[:]); err != nil {
 					return
 				}
-				_, _ = stream.Write(answers)
+				_, _ = conn.Write(answers)
 				<-done
 			})
+			f.connect(t)
 			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 			defer cancel()
 			a, err := f.host.Attach(ctx, f.rogueID, "mine")

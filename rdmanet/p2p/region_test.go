@@ -127,7 +127,7 @@ func TestOperationSizes(t *testing.T) {
 	t.Parallel()
 	const size = 4 << 20
 	p := newRegionPair(t, fabrictest.Config{}, size)
-	for i, length := range []int{0, 1, 8, 127, 128, 129, 4096, 65506, 65507, 65508, 256<<10 - 1, 256 << 10, 256<<10 + 1, 1<<20 + 3, size} {
+	for i, length := range []int{0, 1, 8, 127, 128, 129, 4096, 65519, 65520, 65535, 65536, 65537, 256<<10 - 1, 256 << 10, 256<<10 + 1, 1<<20 + 3, size} {
 		offset := min(i*24, size-length)
 		want, got := pattern(length, byte(i)), make([]byte, length)
 		for _, c := range p.do(t, write(offset, want), read(offset, got)) {

@@ -41,7 +41,7 @@ type regionHello struct {
 	sender, receiver rdmanet.Incarnation
 	// opening counts the sender's region streams to that peer, from 1.
 	opening uint64
-	// trusted: requests and responses are to go over a direct connection.
+	// trusted: the network is, and nothing is sealed.
 	trusted bool
 }
 
