@@ -34,6 +34,32 @@
 // The sender hears an acknowledgement at least every quarter of the mend timeout. After half of it in silence it takes the connection for broken,
 // after all of it without a sign of life the lane breaks.
 //
+// # Regions
+//
+// One-sided memory is software here: an agent at the owner performs what comes in, one for each peer, whether or not the owner's program takes part. All that a host
+// does in one peer's regions goes over one link, a direct connection that is made as lanes' are, after a hello of the protocol's own:
+//
+//	attaching host                            owner's agent
+//	hello: both incarnations, opening      ->
+//	                                       <-  answer: status, incarnation; then the ticket, from whichever of the two it is
+//	attach: number, region's name          ->
+//	                                       <-  done: size, permission; or no access, no such region, too many
+//	write: number, offset, length, bytes   ->
+//	read: number, offset, length           ->
+//	                                       <-  done, for as many as came to the same end; a read's bytes
+//	detach: number                         ->
+//
+// Requests are performed and answered in their order, so operations complete in the order of posting, over all attachments to the peer. What is posted while the connection is
+// busy goes out together, and answers that are there together go back together. Operations of more than 256 KiB go in pieces, cut between words, writes from the first to the last and reads from the last to the first, so
+// that the order of bytes holds over all of them. A piece has come in, in whole, before the agent enters the fence to apply it: a permission changes without waiting for the network.
+//
+// When a connection breaks, nobody knows what has landed, so nothing is sent again. All that is under way, and every attachment, ends: with ErrReset if another incarnation answers, with
+// ErrUnreachable otherwise. The operation timeout is the mend timeout; it runs anew with each answer, so that a long queue behind a slow wire does not break by its
+// length. A new connection of a peer is welcomed only once nothing of its earlier one lands any more.
+//
+// For each peer the owner holds one piece, two buffers of 64 KiB, what seals the connection, and at most 1,024 attachments that work. The attaching host holds an entry and up to 128 bytes of each operation; longer
+// writes go out from where they are.
+//
 // # What is on the wire
 //
 // The ticket carries a secret too. From it both ends derive a key for each direction, and all that follows the token is sealed with AES-256-GCM, in
@@ -56,5 +82,5 @@
 // in one call. The receiver reads a batch's frames, or opens their records, right into one new buffer and hands out parts of it: a received byte is copied by nobody. New memory is
 // then what costs most: a receiver that keeps no frames can have them lent (Host.ReceiveLent) and gets them in the same memory again and again.
 //
-// Whatever a peer sends that does not decode, skips a number or breaks a bound ends its stream with an error in the log.
+// Whatever a peer sends that does not decode, skips a number or breaks a bound ends its stream or connection with an error in the log.
 package p2p
