@@ -291,6 +291,16 @@ func (p *serverProcess) read(output io.Reader) {
 	}
 }
 
+// awaitProcess waits for what processes on an emulated machine may take long for.
+func awaitProcess(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(3 * patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", 3*patience, what)
+		}
+	}
+}
+
 // look asks about a process's notes.
 func (p *serverProcess) look(is func() bool) bool {
 	p.mu.Lock()
@@ -326,17 +336,27 @@ func TestProcesses(t *testing.T) {
 }
 
 // batchesBefore and batchesAfter are how many batches of each server have to be A-delivered everywhere before a server is killed, and of each survivor after that.
-const batchesBefore, batchesAfter = 25, 25
+const batchesBefore, batchesAfter = 15, 15
 
 func processesAgree(t *testing.T, kind fabric.Kind, engine string, servers int) {
 	processes := make([]*serverProcess, servers)
+	defer func() {
+		for i, p := range processes {
+			if t.Failed() && p != nil {
+				p.look(func() bool {
+					t.Logf("server %d: %d batches made, %d rounds delivered with batches %v, removed %v, halted %q", i, len(p.broadcasts), len(p.deliveries), p.payloads, p.removed, p.halted)
+					return true
+				})
+			}
+		}
+	}()
 	for i := range processes {
 		processes[i] = startServerProcess(t)
 		processes[i].tell(t, processOrder{Fabric: kind, Engine: engine, Self: order.ServerID(i), Servers: servers})
 	}
 	var members []processMember
 	for i, p := range processes {
-		eventually(t, fmt.Sprintf("server %d says where it is", i), func() bool { return p.look(func() bool { return p.member != nil }) })
+		awaitProcess(t, fmt.Sprintf("server %d says where it is", i), func() bool { return p.look(func() bool { return p.member != nil }) })
 		members = append(members, *p.member)
 	}
 	for _, p := range processes {
@@ -361,32 +381,32 @@ func processesAgree(t *testing.T, kind fabric.Kind, engine string, servers int) 
 		}
 	}
 	for _, i := range everyone {
-		eventually(t, fmt.Sprintf("server %d delivers all servers' batches", i), func() bool { return delivered(processes[i], everyone, batchesBefore) })
+		awaitProcess(t, fmt.Sprintf("server %d delivers all servers' batches", i), func() bool { return delivered(processes[i], everyone, batchesBefore) })
 	}
 	if err := processes[victim].command.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range survivors {
 		p := processes[i]
-		eventually(t, fmt.Sprintf("server %d removes the killed one", i), func() bool {
+		awaitProcess(t, fmt.Sprintf("server %d removes the killed one", i), func() bool {
 			return p.look(func() bool { return slices.Contains(p.removed, order.ServerID(victim)) })
 		})
 	}
 	for _, i := range survivors {
 		p, now := processes[i], 0
 		p.look(func() bool { now = p.payloads[order.ServerID(survivors[0])]; return true })
-		eventually(t, fmt.Sprintf("server %d delivers what came after", i), func() bool { return delivered(p, survivors[:1], now+batchesAfter) })
+		awaitProcess(t, fmt.Sprintf("server %d delivers what came after", i), func() bool { return delivered(p, survivors[:1], now+batchesAfter) })
 	}
 	for _, i := range survivors {
 		processes[i].tell(t, processOrder{Finish: true})
 	}
 	for _, i := range survivors {
 		p := processes[i]
-		eventually(t, fmt.Sprintf("server %d finishes", i), func() bool { return p.look(func() bool { return p.finished }) })
+		awaitProcess(t, fmt.Sprintf("server %d finishes", i), func() bool { return p.look(func() bool { return p.finished }) })
 	}
 	for _, i := range survivors {
 		for _, from := range survivors {
-			eventually(t, fmt.Sprintf("server %d delivers all of server %d", i, from), func() bool {
+			awaitProcess(t, fmt.Sprintf("server %d delivers all of server %d", i, from), func() bool {
 				return delivered(processes[i], []int{from}, len(processes[from].broadcasts))
 			})
 		}
