@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -21,6 +22,8 @@ const (
 	queueEntries = 16 << 10
 	// spinPolls is how often the poller looks for completions before it parks.
 	spinPolls = 32
+	// standBack is how long the poller leaves the device to those who wait and poll themselves.
+	standBack = 100 * time.Microsecond
 	// readsMax bounds the reads outstanding on a queue pair.
 	readsMax = 16
 	// retriesMax is the device's number of retries of a packet, the largest there is.
@@ -43,6 +46,8 @@ type engine struct {
 
 	life sync.RWMutex // held for reading by whoever uses the device
 	gone bool         // the device is closed
+
+	looked atomic.Int64 // when somebody who waits last polled, in nanoseconds
 
 	polling     sync.Mutex // held by whoever polls
 	completions [ibverbs.PollMax]ibverbs.Completion
@@ -263,6 +268,11 @@ func (e *engine) poll() {
 			continue
 		}
 		idle = 0
+		// Who waits in Queue.Wait polls for all. Each arming costs a system call, and the event another one and a change of threads.
+		if time.Now().UnixNano()-e.looked.Load() < int64(standBack) {
+			time.Sleep(standBack)
+			continue
+		}
 		if e.arm() > 0 {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
@@ -166,6 +167,7 @@ func (q *queue) Poll(into []rdmanet.Completion) int {
 // Wait implements rdmanet.Queue.
 func (q *queue) Wait(ctx context.Context, into []rdmanet.Completion) (int, error) {
 	for range waitPolls {
+		q.host.engine.looked.Store(time.Now().UnixNano())
 		if n := q.Poll(into); n > 0 {
 			return n, nil
 		}

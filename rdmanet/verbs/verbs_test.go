@@ -22,6 +22,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestFabric(t *testing.T) { fabrictest.Run(t, newFabric) }
 
+func BenchmarkFabric(b *testing.B) { fabrictest.Benchmark(b, newFabric) }
+
+func BenchmarkRegions(b *testing.B) { fabrictest.BenchmarkRegions(b, newFabric) }
+
 func TestRegions(t *testing.T) { fabrictest.RunRegions(t, newFabric) }
 
 // needDevice skips the test where nothing can be tried.
