@@ -19,9 +19,11 @@ const (
 	sendDepth = 128
 	// bounceBytes is what an attachment copies through when it writes from, or reads into, memory that is not registered; bouncePiece is the most of one request.
 	bounceBytes = 1 << 20
-	bouncePiece = 128 << 10
+	bouncePiece = 64 << 10
 	// directPiece is the most of one request from registered memory, so that the deadline is about a bounded piece.
-	directPiece = 1 << 20
+	directPiece = 64 << 10
+	// flightBytes bounds what is under way, as a fast wire can hold it: more would only be repeated in vain, and Soft-RoCE does badly with more than some tens of packets.
+	flightBytes = 128 << 10
 	// lineBytes aligns pieces in the ring.
 	lineBytes = 64
 )
@@ -48,6 +50,7 @@ type attachment struct {
 	requests []ibverbs.Request
 	staging  *segment.Segment // of inline bytes, one place a request
 	bounce   bounce
+	flight   int // bytes under way
 }
 
 // piece is a request that the device holds: an operation, or a part of one.
@@ -58,6 +61,7 @@ type piece struct {
 	from      []byte
 	ring      uint64 // bytes of the ring to give back
 	last      bool   // of its operation
+	length    int    // bytes
 }
 
 // bounce is registered memory that pieces take and give back in order.
@@ -250,6 +254,9 @@ func (a *attachment) request(o *operation) bool {
 		begin = (o.Offset+len(o.Bytes)-1)&^(rdmanet.WordSize-1) - o.Offset
 	}
 	rest := o.Bytes[begin:o.limit]
+	if a.flight > 0 && a.flight+min(len(rest), directPiece) > flightBytes {
+		return false
+	}
 	r := ibverbs.Request{Opcode: ibverbs.OpcodeWrite, Remote: a.memory.base + uint64(o.Offset+begin), RemoteKey: a.memory.key}
 	p := piece{operation: o}
 	read := o.Kind == rdmanet.OperationRead
@@ -279,7 +286,8 @@ func (a *attachment) request(o *operation) bool {
 			copy(part, rest)
 		}
 	}
-	r.Length = uint32(length)
+	r.Length, p.length = uint32(length), length
+	a.flight += length
 	if ahead {
 		o.limit = begin
 	} else {
@@ -326,6 +334,7 @@ func (a *attachment) progressed(done uint64) {
 		}
 		copy(p.into, p.from)
 		a.bounce.back += p.ring
+		a.flight -= p.length
 		if p.last {
 			finished = append(finished, p.operation)
 		}

@@ -63,13 +63,13 @@ type Options struct {
 	// Device and GID choose the device and its address; where they are empty the environment does (EnvironmentDevice, EnvironmentGID), and else the first active
 	// device and its first RoCE v2 address of IPv4, or the first address.
 	Device, GID string
-	// RingBytes is the size of a lane's ring at the receiver, a power of two from 4 KiB: 1 MiB.
+	// RingBytes is the size of a lane's ring at the receiver, a power of two from 4 KiB: 256 KiB.
 	RingBytes int
 }
 
 // Bounds of the ring, in bytes.
 const (
-	ringDefault = 1 << 20
+	ringDefault = 256 << 10
 	ringMin     = 4 << 10
 	ringMax     = 1 << 28
 )
