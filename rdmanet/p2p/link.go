@@ -52,17 +52,23 @@ type link struct {
 	entries     entryRing
 	progress    time.Time // of the last response
 	requests    requestBuffer
+	longs       uint64     // long writes on this connection
+	sent        uint64     // those of them whose bytes the writer is done with
+	writing     bool       // the writer runs
+	sentMore    *sync.Cond // sent or writing changed
 	batch       completionBatch
 }
 
 func newLink(h *Host, id peer.ID, name rdmanet.PeerID) *link {
 	ctx, cancel := context.WithCancel(h.alive)
-	return &link{
+	l := &link{
 		host: h, peer: id, name: name, ctx: ctx, cancel: cancel,
 		rush: make(chan struct{}, 1), kick: make(chan struct{}, 1), work: make(chan struct{}, 1),
 		changed:     make(chan struct{}),
 		attachments: make(map[uint32]*attachment),
 	}
+	l.sentMore = sync.NewCond(&l.mu)
+	return l
 }
 
 // end ends the link; its goroutine completes what is under way.
@@ -257,6 +263,7 @@ func (l *link) carry(conn *connection) error {
 	}
 	l.mu.Lock()
 	l.up, l.bound, l.verdict = true, conn.owner.Incarnation, nil
+	l.longs, l.sent, l.writing = 0, 0, true
 	l.requests.reset()
 	l.changeLocked()
 	l.mu.Unlock()

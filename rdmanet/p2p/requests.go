@@ -20,6 +20,7 @@ type entry struct {
 	queue *queue
 	to    *attachment
 	tag   uint64
+	long  uint64 // number of a write's last long piece, whose bytes the writer is done with once it has sent that many
 	into  []byte // what a read has still to fill, from its end
 	skew  int    // of a read's offset to the words
 	// Of attaches:
@@ -83,18 +84,20 @@ func (b *requestBuffer) add(header request, bytes []byte) {
 	}
 }
 
-func (b *requestBuffer) writeTo(w *bufio.Writer) error {
-	sent := 0
+// writeTo calls sent each time that it is done with the bytes of a long write.
+func (b *requestBuffer) writeTo(w *bufio.Writer, sent func()) error {
+	from := 0
 	for _, long := range b.long {
-		if _, err := w.Write(b.bytes[sent:long.at]); err != nil {
+		if _, err := w.Write(b.bytes[from:long.at]); err != nil {
 			return err
 		}
 		if _, err := w.Write(long.bytes); err != nil {
 			return err
 		}
-		sent = long.at
+		from = long.at
+		sent()
 	}
-	if _, err := w.Write(b.bytes[sent:]); err != nil {
+	if _, err := w.Write(b.bytes[from:]); err != nil {
 		return err
 	}
 	return w.Flush()
@@ -170,6 +173,10 @@ func (l *link) add(q *queue, operation *rdmanet.Operation, now time.Time) {
 			header.offset, header.length = uint32(operation.Offset+from), uint32(until-from)
 			header.ring = operation.Ring && i == e.pieces-1
 			l.requests.add(header, operation.Bytes[from:until])
+			if until-from > rdmanet.InlineMax {
+				l.longs++
+				e.long = l.longs
+			}
 		} else {
 			from, until := pieceOf(operation, e.pieces-1-i) // what is last is read first
 			header.offset, header.length = uint32(operation.Offset+from), uint32(until-from)
@@ -213,6 +220,18 @@ func (l *link) detach(a *attachment) {
 // writeRequests sends what is there until the stream breaks.
 func (l *link) writeRequests(stream io.Writer, ended <-chan struct{}) {
 	writer := bufio.NewWriterSize(stream, regionBufferBytes)
+	defer func() {
+		l.mu.Lock()
+		l.writing = false
+		l.sentMore.Broadcast()
+		l.mu.Unlock()
+	}()
+	sent := func() {
+		l.mu.Lock()
+		l.sent++
+		l.sentMore.Broadcast()
+		l.mu.Unlock()
+	}
 	var sending requestBuffer
 	for {
 		l.mu.Lock()
@@ -226,7 +245,7 @@ func (l *link) writeRequests(stream io.Writer, ended <-chan struct{}) {
 				return
 			}
 		}
-		if sending.writeTo(writer) != nil {
+		if sending.writeTo(writer, sent) != nil {
 			return // the reader of responses finds out too, with the better reason
 		}
 		sending.reset()
@@ -282,6 +301,9 @@ func (l *link) takeOutcomes(r response) error {
 		if l.entries.len() == 0 {
 			return fmt.Errorf("%w: a response to nothing", errRegionProtocol)
 		}
+		if err := l.awaitSent(l.entries.at(0)); err != nil {
+			return err
+		}
 		e := l.entries.at(0)
 		ofAttach := (r.outcome == outcomeNoRegion || r.outcome == outcomeTooMany) && e.kind != requestAttach
 		noBytes := r.outcome == outcomeDone && (e.kind == requestAttach || len(e.into) > 0)
@@ -292,6 +314,18 @@ func (l *link) takeOutcomes(r response) error {
 			e.err = err
 		}
 		l.answered()
+	}
+	return nil
+}
+
+// awaitSent waits until the writer is done with the bytes of an answered write, which it is within a moment where the owner is honest. It lets go of the lock meanwhile.
+func (l *link) awaitSent(e *entry) error {
+	for last := e.long; e.pieces == 1 && l.sent < last; {
+		if !l.writing {
+			return io.ErrClosedPipe
+		}
+		l.batch.deliver()
+		l.sentMore.Wait()
 	}
 	return nil
 }
