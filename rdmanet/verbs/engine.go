@@ -24,6 +24,8 @@ const (
 	spinPolls = 32
 	// standBack is how long the poller leaves the device to those who wait and poll themselves.
 	standBack = 100 * time.Microsecond
+	// parkMax is how long the poller parks at most while something is outstanding.
+	parkMax = 2 * time.Millisecond
 	// readsMax bounds the reads outstanding on a queue pair.
 	readsMax = 16
 	// retriesMax is the device's number of retries of a packet, the largest there is.
@@ -276,11 +278,35 @@ func (e *engine) poll() {
 		if e.arm() > 0 {
 			continue
 		}
+		if !e.patient() {
+			return
+		}
 		if err := raw.Read(func(uintptr) bool { return e.channel.Event() }); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
 		for e.channel.Event() {
 		}
+	}
+}
+
+// patient sets how long the poller parks: while something is outstanding not for long, as an event may get lost, and else until there is one. It gives false when the engine closes.
+func (e *engine) patient() bool {
+	var until time.Time
+	e.mu.Lock()
+	for _, l := range e.links {
+		if l.since.Load() != 0 {
+			until = time.Now().Add(parkMax)
+			break
+		}
+	}
+	e.mu.Unlock()
+	// An error says that the file cannot have deadlines, and then events are all there is.
+	_ = e.channel.File().SetReadDeadline(until)
+	select {
+	case <-e.ending:
+		return false
+	default:
+		return true
 	}
 }
 
@@ -307,6 +333,7 @@ func (e *engine) keep() {
 		case l := <-e.dead:
 			l.destroy()
 		case now := <-look.C:
+			e.progress()
 			e.expire(now)
 		case <-e.ending:
 			return
