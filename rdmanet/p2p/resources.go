@@ -68,14 +68,8 @@ func newResourceManager(membersMax int) (network.ResourceManager, error) {
 	return manager, nil
 }
 
-// messageBytesMax is what one yamux data message carries, so that it fills one Noise segment and no second one: 65,535 bytes of a segment less
-// 16 of its authentication tag, less 12 of yamux's header.
-const messageBytesMax = noiseSegmentBytes - yamuxHeaderBytes
-
-const (
-	noiseSegmentBytes = 65535 - 16
-	yamuxHeaderBytes  = 12
-)
+// noiseSegmentBytes is what one Noise segment carries, 65,535 bytes with its authentication tag: a yamux message fills one and no second one.
+const noiseSegmentBytes = 65535 - 16
 
 // newMuxer gives yamux with messages that fit Noise's segments.
 func newMuxer() *libp2pyamux.Transport {

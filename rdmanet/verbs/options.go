@@ -97,20 +97,6 @@ func (o Options) limits() window.Limits {
 	return window.Limits{Bytes: o.Control.WindowBytes, Frames: o.Control.WindowFrames, FrameBytes: o.Control.FrameMax}.WithDefaults()
 }
 
-// Limits of the control plane's lanes, which carry small messages.
-const (
-	controlWindowBytes  = 1 << 20
-	controlWindowFrames = 4096
-	controlFrameMax     = 4096
-)
-
-// plane gives the options of the control plane.
-func (o Options) plane() p2p.Options {
-	plane := o.Control
-	plane.WindowBytes, plane.WindowFrames, plane.FrameMax = controlWindowBytes, controlWindowFrames, controlFrameMax
-	return plane
-}
-
 func (o Options) check() error {
 	if o.RingBytes < ringMin || o.RingBytes > ringMax || o.RingBytes&(o.RingBytes-1) != 0 {
 		return fmt.Errorf("a ring of %d bytes: want a power of two from %d to %d", o.RingBytes, ringMin, ringMax)
