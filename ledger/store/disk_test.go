@@ -42,6 +42,9 @@ func TestDiskFullIsRefusedEarly(t *testing.T) {
 
 // TestRealDiskFull fills a small file system of its own.
 func TestRealDiskFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a disk")
+	}
 	mount := filepath.Join(t.TempDir(), "disk")
 	if err := os.Mkdir(mount, 0o700); err != nil {
 		t.Fatal(err)

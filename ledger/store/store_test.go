@@ -252,6 +252,9 @@ func TestDuplicateIsExecutedOnce(t *testing.T) {
 }
 
 func TestBlockLargerThanBadgersLimit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("20,000 signatures")
+	}
 	t.Parallel()
 	dir, options := t.TempDir(), small()
 	options.DecodedCacheBytes = 64 << 20
