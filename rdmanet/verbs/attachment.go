@@ -436,6 +436,8 @@ func (a *attachment) end(err error) {
 	if bounced.registered != nil {
 		if err := a.host.engine.use(bounced.registered.Close); err != nil {
 			a.host.log.Warn("memory stays registered", "region", a.name, "peer", a.peer.String(), "error", err)
+		} else {
+			bounced.memory.Free() // now, and not when the collector comes to it
 		}
 		runtime.KeepAlive(bounced.memory)
 	}

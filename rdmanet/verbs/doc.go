@@ -14,9 +14,8 @@
 // Each region has a protection domain of its own, in which its memory is registered, and each attachment a queue pair in it at the owner: a key that leaked, or a peer that uses
 // the key of one region on the queue pair of another, reaches nothing. The owner's queue pair has the access flags that the permission allows.
 //
-// Grant and Revoke take the flags away from the queue pairs of the attachments that end (about 10 us): the responder refuses what comes from then on, and the
-// attaching side hears of it by the refusal, or by a notice on the control plane. That this holds on the device at hand is tried once at the start, with a queue pair that writes
-// to its own host; where it does not, the owner destroys the queue pair instead, which always holds. No queue pair is ever used again after an error or a
+// Grant and Revoke take the flags away from the queue pairs of the attachments that end, so that the responder refuses what comes, and destroy them: a device may still be placing a packet that
+// it let in before, as Soft-RoCE does, and destroying waits for that. The attaching side hears of it by a notice on the control plane, or asks when nobody answers. No queue pair is ever used again after an error or a
 // revocation: a new attachment has a new one on both sides, with a new packet sequence number, so no operation of before can land later.
 //
 // A write completes when the responder's acknowledgement came. For RC that says that the bytes have been placed: on Soft-RoCE they are in memory, on a network card all later

@@ -43,8 +43,6 @@ type engine struct {
 	patience ibverbs.Patience
 	// deadline is when an operation that the device does not end is ended in software.
 	deadline time.Duration
-	// flagsHold: a queue pair without access flags lets nothing in any more, as tried at the start.
-	flagsHold bool
 
 	life sync.RWMutex // held for reading by whoever uses the device
 	gone bool         // the device is closed

@@ -111,7 +111,7 @@ func Start(options Options) (Host, error) {
 	if err := plane.Receive(controlLane, h.receive); err != nil {
 		return nil, errors.Join(fmt.Errorf("verbs host: %w", err), h.Close(context.Background()))
 	}
-	log.Info("RDMA device", "device", e.context.Name(), "port", e.port.Number, "gid", e.gid.Address.String(), "type", e.gid.Type.String(), "revokes by access flags", e.flagsHold)
+	log.Info("RDMA device", "device", e.context.Name(), "port", e.port.Number, "gid", e.gid.Address.String(), "type", e.gid.Type.String())
 	return h, nil
 }
 

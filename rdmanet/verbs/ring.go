@@ -115,7 +115,8 @@ func (n *end) close() error {
 		}
 		return err
 	})
-	if errors.Is(err, rdmanet.ErrClosed) {
+	if err == nil || errors.Is(err, rdmanet.ErrClosed) {
+		n.memory.Free() // now, and not when the collector comes to it
 		return nil
 	}
 	return err
