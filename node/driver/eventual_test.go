@@ -28,11 +28,11 @@ func (c *cluster) flow(servers []int) *flow {
 	f := &flow{stop: make(chan struct{})}
 	f.work.Go(func() {
 		for number := 0; ; number++ {
+			before := c.nodes[servers[0]].book.count()
 			for _, i := range servers {
 				c.nodes[i].pool.submit(batch(i, 1_000_000+number, 100))
 				f.sent++
 			}
-			before := c.nodes[servers[0]].book.count()
 			for c.nodes[servers[0]].book.count() == before {
 				select {
 				case <-f.stop:
