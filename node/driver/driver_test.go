@@ -161,10 +161,11 @@ func TestTinyWindows(t *testing.T) {
 func TestGenerations(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 4})
-	c.activate(3, []int{0, 2})
+	// Who hears of round 1 before it has a batch A-broadcasts an empty message, and its batch waits for round 2: so they have theirs first.
 	for i := range c.nodes {
 		c.nodes[i].pool.submit(batch(i, 3, 100))
 	}
+	c.activate(3, []int{0, 2})
 	eventually(t, "the early ones A-broadcast", func() bool { return c.nodes[0].pool.waiting() == 0 && c.nodes[2].pool.waiting() == 0 })
 	c.activate(3, []int{3})
 	c.activate(3, []int{1})
