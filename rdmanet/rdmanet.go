@@ -79,8 +79,8 @@ type Host interface {
 	// that found out, and before the frames that follow the event: the function must return quickly, and must neither block on
 	// a lane nor close the host. Register before the first call of Lane to miss nothing.
 	Watch(watch func(PeerEvent))
-	// Close stops accepting frames, waits until what was sent has been taken by peers that can be reached, then ends all lanes, connections
-	// and goroutines. When ctx ends first, what is left is given up, the rest is done all the same, and ctx's error is returned.
+	// Close stops accepting frames, waits until what was sent has been taken by peers that can be reached, hands no more to receive functions, acknowledges what they took once the calls that run have
+	// returned (it waits for that too, but not for ever), says goodbye, then ends all lanes, connections and goroutines. When ctx ends first, what is left is given up, the rest is done all the same, and ctx's error is returned.
 	// Closing again waits for the first call's end.
 	Close(ctx context.Context) error
 }

@@ -191,8 +191,7 @@ func MeasureFabric(ctx context.Context, kind fabric.Kind, host rdmanet.Host, pee
 	if err := m.lane.Send(ctx, []byte{wantEnd}); err != nil {
 		return FabricResult{}, fmt.Errorf("bench: fabric: %w", err)
 	}
-	// The other side may close as soon as it reads this, and before it has acknowledged it.
-	if err := m.lane.Flushed(ctx); err != nil && !errors.Is(err, rdmanet.ErrUnreachable) {
+	if err := m.lane.Flushed(ctx); err != nil {
 		return FabricResult{}, fmt.Errorf("bench: fabric: %w", err)
 	}
 	result.Seconds = time.Since(begun).Seconds()

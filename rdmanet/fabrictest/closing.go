@@ -51,6 +51,72 @@ func checkCloseDelivers(ctx context.Context, f Fabric) error {
 	return want("Send to a closed peer", err, rdmanet.ErrUnreachable)
 }
 
+// checkCloseAcknowledges: a host that closes acknowledges what its program has got, also in a receive call that runs while it closes, before it says that it is gone: senders know
+// exactly what arrived.
+func checkCloseAcknowledges(ctx context.Context, f Fabric) error {
+	slow, busy := newGatedInbox(), newInbox()
+	from, to, lane, err := pair(f, slow)
+	if err != nil {
+		return err
+	}
+	if err := to.Receive("busy", busy.receive); err != nil {
+		return err
+	}
+	busyLane, err := from.Lane(f.ID(1), "busy")
+	if err != nil {
+		return err
+	}
+	if err := send(ctx, lane, 0, 1, 64); err != nil {
+		return err
+	}
+	select {
+	case <-slow.entered:
+	case <-ctx.Done():
+		return errors.New("nothing arrives")
+	}
+	accepted := make(chan uint64, 1)
+	broken := make(chan error, 1)
+	go func() {
+		n, err := sendUntilError(ctx, busyLane, 0)
+		accepted <- n
+		broken <- err
+	}()
+	if _, err := busy.wait(ctx, "the busy lane", func(a []arrival) bool { return len(a) > 100 }); err != nil {
+		return err
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- to.Close(ctx) }()
+	for err == nil { // until it is closing
+		if _, err = to.Lane(f.ID(0), "back"); err == nil {
+			err = pause(ctx, time.Millisecond)
+		}
+	}
+	if err := want("Lane on a closing host", err, rdmanet.ErrClosed); err != nil {
+		return err
+	}
+	// Whoever does not wait for the receive call has said goodbye by now.
+	err = pause(ctx, 100*time.Millisecond)
+	close(slow.gate)
+	if err != nil {
+		return err
+	}
+	if err := <-closed; err != nil {
+		return fmt.Errorf("close: %w", err)
+	}
+	err = within(ctx, 10*time.Second, "Flushed of a frame that arrived as the peer closed", lane.Flushed)
+	if err != nil {
+		return fmt.Errorf("a frame that arrived as the peer closed: %w", err)
+	}
+	n := <-accepted
+	if err := want("Send to a closed peer", <-broken, rdmanet.ErrUnreachable); err != nil {
+		return err
+	}
+	if got, acknowledged := busy.count(), int(n)-busyLane.Pending(); got != acknowledged {
+		return fmt.Errorf("%d frames arrived before the peer closed, %d are acknowledged", got, acknowledged)
+	}
+	return nil
+}
+
 // checkCloseRefuses: a closed host refuses everything with ErrClosed; a blocked Send ends with it; Close ends with its context although
 // a peer takes nothing; closing again does nothing.
 func checkCloseRefuses(ctx context.Context, f Fabric) error {

@@ -116,6 +116,7 @@ func Cases() []Case {
 		{"receiver restarts", Config{Members: 2, WindowFrames: 64, MendTimeout: mendLong}, checkReceiverRestarts},
 		{"sender restarts", Config{Members: 2, MendTimeout: mendLong}, checkSenderRestarts},
 		{"close delivers", Config{Members: 2, MendTimeout: mendLong}, checkCloseDelivers},
+		{"close acknowledges", Config{Members: 2, MendTimeout: mendLong}, checkCloseAcknowledges},
 		{"close refuses", Config{Members: 2, WindowFrames: 16, MendTimeout: mendLong}, checkCloseRefuses},
 		{"lane closed", Config{Members: 2, MendTimeout: mendLong}, checkLaneClosed},
 		{"stranger", Config{Members: 2, MendTimeout: mendShort}, checkStranger},

@@ -26,8 +26,9 @@ func TestPlantedFaults(t *testing.T) {
 		name  string
 		found string // the case that must find it
 		plant func(rdmanet.Host, rdmanet.Lane, rdmanet.PeerID) rdmanet.Lane
+		close func(context.Context, rdmanet.Host) error
 	}{
-		{"drops a frame", "fifo", func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
+		{name: "drops a frame", found: "fifo", plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
 			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane, frames [][]byte) error {
 				if f.calls.Add(1) == 700 {
 					return nil
@@ -35,7 +36,7 @@ func TestPlantedFaults(t *testing.T) {
 				return l.Send(ctx, frames...)
 			}}
 		}},
-		{"repeats a frame", "fifo", func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
+		{name: "repeats a frame", found: "fifo", plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
 			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane, frames [][]byte) error {
 				if f.calls.Add(1) == 700 {
 					frames = append(frames, frames...)
@@ -43,7 +44,7 @@ func TestPlantedFaults(t *testing.T) {
 				return l.Send(ctx, frames...)
 			}}
 		}},
-		{"repeats the last frame", "fifo", func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
+		{name: "repeats the last frame", found: "fifo", plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
 			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane, frames [][]byte) error {
 				if f.calls.Add(1) == 20_000 {
 					frames = append(frames, frames...)
@@ -51,7 +52,7 @@ func TestPlantedFaults(t *testing.T) {
 				return l.Send(ctx, frames...)
 			}}
 		}},
-		{"swaps two frames", "fifo", func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
+		{name: "swaps two frames", found: "fifo", plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
 			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane, frames [][]byte) error {
 				switch f.calls.Add(1) {
 				case 700:
@@ -63,7 +64,7 @@ func TestPlantedFaults(t *testing.T) {
 				return l.Send(ctx, frames...)
 			}}
 		}},
-		{"hangs on a dead peer", "killed peer", func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
+		{name: "hangs on a dead peer", found: "killed peer", plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
 			return &faultyLane{Lane: l, send: func(ctx context.Context, _ *faultyLane, frames [][]byte) error {
 				err := l.Send(ctx, frames...)
 				if errors.Is(err, rdmanet.ErrUnreachable) {
@@ -73,10 +74,10 @@ func TestPlantedFaults(t *testing.T) {
 				return err
 			}}
 		}},
-		{"has no window", "window of frames", func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
+		{name: "has no window", found: "window of frames", plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
 			return &faultyLane{Lane: l, try: func(frames [][]byte) (bool, error) { return true, nil }}
 		}},
-		{"opens a broken lane again in secret", "receiver restarts", func(h rdmanet.Host, l rdmanet.Lane, peer rdmanet.PeerID) rdmanet.Lane {
+		{name: "opens a broken lane again in secret", found: "receiver restarts", plant: func(h rdmanet.Host, l rdmanet.Lane, peer rdmanet.PeerID) rdmanet.Lane {
 			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane, frames [][]byte) error {
 				f.mu.Lock()
 				defer f.mu.Unlock()
@@ -89,6 +90,12 @@ func TestPlantedFaults(t *testing.T) {
 				return err
 			}}
 		}},
+		{name: "says goodbye before it has acknowledged what it got", found: "close acknowledges", close: func(_ context.Context, h rdmanet.Host) error {
+			ended, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = h.Close(ended) // as if there were no time for it
+			return nil
+		}},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
@@ -98,7 +105,7 @@ func TestPlantedFaults(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 				defer cancel()
-				err := c.Check(ctx, newFaultyFabric(t, c.Config, fault.plant))
+				err := c.Check(ctx, &faultyFabric{t, newNetwork(c.Config), fault.plant, fault.close})
 				if err == nil {
 					t.Fatalf("case %q does not find the fault", c.Name)
 				}
@@ -115,12 +122,15 @@ type faultyFabric struct {
 	t       testing.TB
 	network *memory.Network
 	plant   func(rdmanet.Host, rdmanet.Lane, rdmanet.PeerID) rdmanet.Lane
+	close   func(context.Context, rdmanet.Host) error
 }
 
 func newFaultyFabric(t testing.TB, c fabrictest.Config, plant func(rdmanet.Host, rdmanet.Lane, rdmanet.PeerID) rdmanet.Lane) fabrictest.Fabric {
-	return &faultyFabric{t, memory.NewNetwork(memory.Options{
-		WindowBytes: c.WindowBytes, WindowFrames: c.WindowFrames, FrameMax: c.FrameMax, MendTimeout: c.MendTimeout,
-	}), plant}
+	return &faultyFabric{t, newNetwork(c), plant, nil}
+}
+
+func newNetwork(c fabrictest.Config) *memory.Network {
+	return memory.NewNetwork(memory.Options{WindowBytes: c.WindowBytes, WindowFrames: c.WindowFrames, FrameMax: c.FrameMax, MendTimeout: c.MendTimeout})
 }
 
 func (f *faultyFabric) ID(i int) rdmanet.PeerID { return rdmanet.PeerID("host-" + strconv.Itoa(i)) }
@@ -135,7 +145,7 @@ func (f *faultyFabric) Start(i int) (rdmanet.Host, error) {
 		defer cancel()
 		_ = h.Close(ctx) // faulty lanes leave frames that nobody takes
 	})
-	return &faultyHost{Host: h, plant: f.plant, lanes: make(map[rdmanet.Lane]rdmanet.Lane)}, nil
+	return &faultyHost{Host: h, plant: f.plant, close: f.close, lanes: make(map[rdmanet.Lane]rdmanet.Lane)}, nil
 }
 
 func (f *faultyFabric) Kill(i int)                      { f.network.Kill(f.ID(i)) }
@@ -147,15 +157,23 @@ func (f *faultyFabric) Stranger() (rdmanet.Host, error) { return nil, nil }
 type faultyHost struct {
 	rdmanet.Host
 	plant func(rdmanet.Host, rdmanet.Lane, rdmanet.PeerID) rdmanet.Lane
+	close func(context.Context, rdmanet.Host) error
 
 	mu    sync.Mutex
 	lanes map[rdmanet.Lane]rdmanet.Lane // sound to faulty
 }
 
+func (h *faultyHost) Close(ctx context.Context) error {
+	if h.close == nil {
+		return h.Host.Close(ctx)
+	}
+	return h.close(ctx, h.Host)
+}
+
 func (h *faultyHost) Lane(peer rdmanet.PeerID, name string) (rdmanet.Lane, error) {
 	l, err := h.Host.Lane(peer, name)
-	if err != nil {
-		return nil, err
+	if err != nil || h.plant == nil {
+		return l, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

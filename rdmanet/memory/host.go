@@ -14,8 +14,12 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
-const closeGrace = time.Second
+const (
+	// owedTimeout bounds how long Close waits for receive functions to return, to acknowledge what they got.
+	owedTimeout = 5 * time.Second
+	// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
+	closeGrace = time.Second
+)
 
 // Host is one host of a Network; it implements rdmanet.RegionHost.
 type Host struct {
@@ -25,6 +29,7 @@ type Host struct {
 	peers       *peers.Tracker
 	goroutines  sync.WaitGroup // lanes' goroutines, and those that call this host's receivers
 	closed      chan struct{}  // closed when the host is dead
+	calls       *calls         // of this host's receive functions
 
 	receivers map[string]rdmanet.ReceiveFunc // guarded by the network's lock
 	members   map[rdmanet.PeerID]bool        // who is let in, nil for everybody; guarded by the network's lock, replaced and never changed
@@ -218,6 +223,13 @@ func (h *Host) serve(work func()) bool {
 // Close implements rdmanet.Host.
 func (h *Host) Close(ctx context.Context) error {
 	err := h.flush(ctx)
+	owed := time.NewTimer(owedTimeout)
+	defer owed.Stop()
+	select {
+	case <-h.calls.seal():
+	case <-owed.C:
+	case <-ctx.Done():
+	}
 	h.end(true)
 	ended := make(chan struct{})
 	go func() {

@@ -122,7 +122,7 @@ func (l *lane) connected(r route, previous chan struct{}) (ended chan struct{}, 
 	}
 	stop, ended := make(chan struct{}), make(chan struct{})
 	defer close(stop)
-	delivery := delivery{window: l.window, from: from, receive: r.receive, senderDead: l.host.closed, receiverDead: r.host.closed, stop: stop}
+	delivery := delivery{window: l.window, calls: r.host.calls, from: from, receive: r.receive, senderDead: l.host.closed, receiverDead: r.host.closed, stop: stop}
 	if !r.host.serve(func() {
 		defer close(ended)
 		if previous != nil {
@@ -149,6 +149,7 @@ func (l *lane) connected(r route, previous chan struct{}) (ended chan struct{}, 
 // delivery is the receiving half of a lane for as long as the link holds.
 type delivery struct {
 	window                   *window.Window
+	calls                    *calls
 	from                     rdmanet.Peer
 	receive                  rdmanet.ReceiveFunc
 	senderDead, receiverDead <-chan struct{}
@@ -168,9 +169,13 @@ func (d *delivery) run() {
 			return
 		default:
 		}
-		var first uint64
-		frames, first = d.window.Take(frames[:0], batchFramesMax, batchBytesMax)
-		if len(frames) == 0 {
+		if !d.calls.begin() {
+			return
+		}
+		taken := false
+		frames, taken = d.deliver(frames[:0])
+		d.calls.end()
+		if !taken {
 			select {
 			case <-d.window.Ready():
 			case <-d.stop:
@@ -180,14 +185,22 @@ func (d *delivery) run() {
 			case <-d.receiverDead:
 				return
 			}
-			continue
 		}
-		d.receive(d.from, frames)
-		if !d.window.Ack(first + uint64(len(frames))) {
-			panic("memory: a frame is acknowledged that was not taken")
-		}
-		clear(frames)
 	}
+}
+
+// deliver hands over what there is, and acknowledges it; false if there is nothing.
+func (d *delivery) deliver(frames [][]byte) (list [][]byte, taken bool) {
+	frames, first := d.window.Take(frames, batchFramesMax, batchBytesMax)
+	if len(frames) == 0 {
+		return frames, false
+	}
+	d.receive(d.from, frames)
+	if !d.window.Ack(first + uint64(len(frames))) {
+		panic("memory: a frame is acknowledged that was not taken")
+	}
+	clear(frames)
+	return frames, true
 }
 
 func (l *lane) reset(host *Host) {

@@ -87,6 +87,7 @@ func (n *Network) Host(id rdmanet.PeerID) (*Host, error) {
 		queues:      make(map[*queue]struct{}),
 		links:       make(map[rdmanet.PeerID]*link),
 		closed:      make(chan struct{}),
+		calls:       newCalls(),
 	}
 	h.peers = peers.New(h.restarted)
 	p.host = h

@@ -31,6 +31,9 @@
 // connection per lane, the newest; it counts a frame as wanted no more when it is about to call the receive function, and as delivered when that
 // has returned, so a reconnect in the middle of a slow receive call neither repeats nor skips a frame.
 //
+// A host that closes hands nothing more over, waits for the receive calls that run, and says goodbye with the last acknowledgement: who hears it knows what arrived. An answer that
+// refuses a hello because of that carries the last acknowledgement too.
+//
 // The sender hears an acknowledgement at least every quarter of the mend timeout. After half of it in silence it takes the connection for broken,
 // after all of it without a sign of life the lane breaks.
 //

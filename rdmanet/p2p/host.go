@@ -37,6 +37,8 @@ const (
 	connectTimeout = 5 * time.Second
 	// handshakeTimeout bounds libp2p's part of it, and how long a stream may be without its hello.
 	handshakeTimeout = 30 * time.Second
+	// owedTimeout bounds how long Close waits for receive functions to return, to acknowledge what they got.
+	owedTimeout = 5 * time.Second
 	// farewellTimeout bounds how long Close waits for peers to take the goodbye.
 	farewellTimeout = 500 * time.Millisecond
 	// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
@@ -501,11 +503,27 @@ func (h *Host) flush(ctx context.Context) error {
 	return nil
 }
 
-// farewell tells the peers whose lanes end here that this incarnation is over, so that they need not find out.
+// settle hands nothing more over and waits for the receive functions that run, so that what is owed to the peers is known.
+func (h *Host) settle(ctx context.Context) {
+	h.mu.Lock()
+	lanes := slices.Collect(maps.Values(h.inbound))
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, owedTimeout)
+	defer cancel()
+	for _, in := range lanes {
+		select {
+		case <-in.seal():
+		case <-ctx.Done():
+		}
+	}
+}
+
+// farewell tells the peers whose lanes end here what this host's program has taken, and that this incarnation is over, so that they need not find out.
 func (h *Host) farewell(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
+	h.settle(ctx)
 	close(h.leaving)
 	h.mu.Lock()
 	streams := slices.Collect(maps.Keys(h.streams))

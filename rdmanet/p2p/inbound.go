@@ -18,8 +18,12 @@ import (
 // waits for it.
 const ackDelay = 5 * time.Millisecond
 
-// errSuperseded: another stream carries the lane now, or nobody may.
-var errSuperseded = errors.New("superseded")
+var (
+	// errSuperseded: another stream carries the lane now, or nobody may.
+	errSuperseded = errors.New("superseded")
+	// errSealed: the host closes, and its program gets nothing more.
+	errSealed = errors.New("sealed")
+)
 
 // inboundLane is the receiving end of a lane. It outlives streams; at most one stream feeds it at a time.
 type inboundLane struct {
@@ -29,6 +33,7 @@ type inboundLane struct {
 	mu      sync.Mutex
 	opening *opening       // nil before the first hello
 	stream  *inboundStream // who feeds it, nil if nobody may
+	quiet   chan struct{}  // nil until the lane is sealed; closed when its receive function has returned for the last time
 }
 
 // opening is the receiver's memory of one opening of a lane by one incarnation of its sender.
@@ -61,6 +66,29 @@ func (in *inboundLane) supersedeOlder(incarnation rdmanet.Incarnation) {
 	if in.opening != nil && in.opening.sender < incarnation {
 		in.supersedeLocked(nil)
 	}
+}
+
+// seal ends the handing over, for good. What it gives is closed once the last receive call has returned, so that delivered is final.
+func (in *inboundLane) seal() <-chan struct{} {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.quiet == nil {
+		in.quiet = make(chan struct{})
+		if in.opening == nil || in.opening.next == in.opening.delivered {
+			close(in.quiet)
+		}
+	}
+	return in.quiet
+}
+
+// owed is how many frames of that opening the receive function is done with.
+func (in *inboundLane) owed(sender rdmanet.Incarnation, number uint64) uint64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.opening == nil || in.opening.sender != sender || in.opening.number != number {
+		return 0
+	}
+	return in.opening.delivered
 }
 
 // claim gives the lane to a stream, if its hello is not older than what is known, and fills in what the stream works on.
@@ -184,15 +212,15 @@ func (s *inboundStream) run() error {
 	s.urgentFrames = int64(greeting.windowFrames) / 4
 	word := s.judge(greeting)
 	if word != statusWelcome {
-		return s.refuse(word)
+		return s.refuse(word, h.owed(s.from, greeting))
 	}
 	if err := h.peers.Up(s.from); err != nil {
-		return errors.Join(err, s.refuse(statusStale))
+		return errors.Join(err, s.refuse(statusStale, 0))
 	}
 	defer h.peers.Down(s.from)
 	next, delivered, ok := h.claim(s, greeting)
 	if !ok {
-		return s.refuse(statusStale)
+		return s.refuse(statusStale, 0)
 	}
 	reply := answer{status: statusWelcome, incarnation: h.incarnation, next: next, delivered: delivered}
 	if _, err := s.stream.Write(reply.append(nil)); err != nil {
@@ -238,14 +266,24 @@ func (s *inboundStream) judge(greeting hello) status {
 }
 
 // refuse answers a hello with anything but a welcome, and waits for the peer to have read it.
-func (s *inboundStream) refuse(word status) error {
-	reply := answer{status: word, incarnation: s.host.incarnation}
+func (s *inboundStream) refuse(word status, delivered uint64) error {
+	reply := answer{status: word, incarnation: s.host.incarnation, next: delivered, delivered: delivered}
 	if _, err := s.stream.Write(reply.append(nil)); err != nil {
 		return fmt.Errorf("answer: %w", err)
 	}
 	var one [1]byte
 	_, _ = s.stream.Read(one[:]) // the peer resets the stream, or the deadline ends the wait
 	return fmt.Errorf("refused: %s", word)
+}
+
+// owed is how many frames of a hello's lane this host's program is done with, from the same opening.
+func (h *Host) owed(from rdmanet.Peer, greeting hello) uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if in := h.inbound[laneKey{from.ID, greeting.lane}]; in != nil {
+		return in.owed(greeting.sender, greeting.opening)
+	}
+	return 0
 }
 
 // claim finds or makes the lane that a hello is for and gives it to the stream.
@@ -274,6 +312,10 @@ func (s *inboundStream) read(next uint64) error {
 			return err
 		}
 		if err := s.deliver(frames, next); err != nil {
+			if errors.Is(err, errSealed) {
+				// Closing a connection with unread bytes would take the goodbye from the peer: it hangs up.
+				_, _ = io.Copy(io.Discard, reader.stream)
+			}
 			return err
 		}
 		next += uint64(len(frames))
@@ -291,6 +333,10 @@ func (s *inboundStream) deliver(frames [][]byte, first uint64) error {
 		in.mu.Unlock()
 		return errSuperseded
 	}
+	if in.quiet != nil {
+		in.mu.Unlock()
+		return errSealed
+	}
 	known.next += uint64(len(frames))
 	in.mu.Unlock()
 	if known.lost > 0 {
@@ -304,6 +350,9 @@ func (s *inboundStream) deliver(frames [][]byte, first uint64) error {
 	s.receive.call(s.from, frames)
 	in.mu.Lock()
 	known.delivered = known.next
+	if in.quiet != nil && in.opening == known {
+		close(in.quiet)
+	}
 	current := in.stream // not always s: the lane may have been mended meanwhile
 	in.mu.Unlock()
 	if current != nil && current.opening == known {

@@ -241,6 +241,9 @@ func (l *lane) accept(reply answer) (progress bool, err error) {
 	bound := l.bound()
 	switch {
 	case reply.status == statusClosing:
+		if bound == reply.incarnation {
+			l.window.Ack(reply.delivered)
+		}
 		return false, errGoodbye
 	case bound != 0 && reply.incarnation < bound:
 		return false, fmt.Errorf("answer: %w", peers.ErrStale)

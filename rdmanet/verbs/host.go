@@ -18,8 +18,12 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
-const closeGrace = time.Second
+const (
+	// owedTimeout bounds how long Close waits for receive functions to return, to acknowledge what they got.
+	owedTimeout = 5 * time.Second
+	// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
+	closeGrace = time.Second
+)
 
 // host is this process's end of the fabric; it implements Host.
 type host struct {
@@ -272,7 +276,7 @@ func (h *host) event(event rdmanet.PeerEvent) {
 // unreachable ends the lanes to a peer that the control plane gave up, and what feeds those from it.
 func (h *host) unreachable(peer rdmanet.PeerID, cause error) {
 	for _, l := range h.lanesTo(peer, true) {
-		l.unreachable(cause)
+		l.leave(cause)
 	}
 	h.stopInbound(peer, func(rdmanet.Incarnation) bool { return true }, false)
 }
@@ -382,6 +386,9 @@ func (h *host) Close(ctx context.Context) error {
 
 func (h *host) shutDown(ctx context.Context) error {
 	err := h.flush(ctx)
+	if ctx.Err() == nil {
+		h.settle(ctx)
+	}
 	// The control plane's goodbye is the lanes'.
 	err = errors.Join(err, h.p2p.Close(ctx))
 	h.mu.Lock()

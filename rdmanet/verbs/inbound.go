@@ -3,8 +3,11 @@
 package verbs
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,8 +17,12 @@ import (
 // ackDelay is how long an acknowledgement may wait for more to be acknowledged with it, while the sender sends nothing.
 const ackDelay = 2 * time.Millisecond
 
-// errSuperseded: another queue pair carries the lane now, or none may.
-var errSuperseded = errors.New("superseded")
+var (
+	// errSuperseded: another queue pair carries the lane now, or none may.
+	errSuperseded = errors.New("superseded")
+	// errSealed: the host closes, and its program gets nothing more.
+	errSealed = errors.New("sealed")
+)
 
 // inboundLane is the receiving end of a lane. It outlives queue pairs; at most one feeds it at a time.
 type inboundLane struct {
@@ -25,6 +32,9 @@ type inboundLane struct {
 	mu      sync.Mutex
 	opening *opening       // nil before the first request
 	stream  *inboundStream // who feeds it, nil if nobody may
+	quiet   chan struct{}  // nil until the lane is sealed; closed when its receive function has returned for the last time
+
+	sealed chan struct{} // closed when the lane is sealed
 }
 
 // opening is the receiver's memory of one opening of a lane by one incarnation of its sender.
@@ -49,6 +59,8 @@ type inboundStream struct {
 
 	// An acknowledgement is due at once when that many bytes or frames wait for it.
 	urgentBytes, urgentFrames int
+
+	parted chan struct{} // closed when the stream has ended, or the sender of a sealed lane has the last acknowledgement
 }
 
 // supersede makes stream the one that feeds the lane and stops the one before.
@@ -63,6 +75,30 @@ func (in *inboundLane) supersedeLocked(stream *inboundStream) {
 		in.stream.end.stop(errSuperseded)
 	}
 	in.stream = stream
+}
+
+// seal ends the handing over, for good. What it gives is closed once the last receive call has returned, so that delivered is final.
+func (in *inboundLane) seal() <-chan struct{} {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.quiet == nil {
+		in.quiet = make(chan struct{})
+		close(in.sealed)
+		if in.opening == nil || in.opening.next == in.opening.delivered {
+			close(in.quiet)
+		}
+	}
+	return in.quiet
+}
+
+// owed is how many frames of that opening the receive function is done with.
+func (in *inboundLane) owed(sender rdmanet.Incarnation, number uint64) uint64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.opening == nil || in.opening.sender != sender || in.opening.number != number {
+		return 0
+	}
+	return in.opening.delivered
 }
 
 // claim gives the lane to a stream, if its request is not older than what is known.
@@ -112,9 +148,11 @@ func (h *host) Receive(name string, receive rdmanet.ReceiveFunc) error {
 // open answers a peer's request for a queue pair to this host's end of a lane.
 func (h *host) open(from rdmanet.Peer, request message) message {
 	reply := message{kind: messageReply, call: request.call}
-	s := &inboundStream{host: h, from: from, name: request.name, frameMax: int(request.frameMax),
+	s := &inboundStream{host: h, parted: make(chan struct{}), from: from, name: request.name, frameMax: int(request.frameMax),
 		urgentBytes: int(request.windowBytes / 4), urgentFrames: int(request.windowFrames / 4)}
 	if reply.status = h.judge(s, request); reply.status != statusWelcome {
+		reply.delivered = h.owed(from, request)
+		reply.next = reply.delivered
 		return reply
 	}
 	n, err := h.engine.newEnd(h.ringBytes, ringBegin+h.ringBytes)
@@ -165,6 +203,43 @@ func (h *host) judge(s *inboundStream, request message) status {
 	}
 }
 
+// owed is how many frames of a request's lane this host's program is done with, from the same opening.
+func (h *host) owed(from rdmanet.Peer, request message) uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if in := h.inbound[laneKey{from.ID, request.name}]; in != nil {
+		return in.owed(from.Incarnation, request.opening)
+	}
+	return 0
+}
+
+// settle hands nothing more over, waits for the receive functions that run, and sees to it that the senders hear of what this host's program has taken.
+func (h *host) settle(ctx context.Context) {
+	h.mu.Lock()
+	lanes := slices.Collect(maps.Values(h.inbound))
+	h.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, owedTimeout)
+	defer cancel()
+	for _, in := range lanes {
+		select {
+		case <-in.seal():
+		case <-ctx.Done():
+		}
+	}
+	for _, in := range lanes {
+		in.mu.Lock()
+		stream := in.stream
+		in.mu.Unlock()
+		if stream == nil {
+			continue
+		}
+		select {
+		case <-stream.parted:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // claim finds or makes the lane that a request is for and gives it to the stream.
 func (h *host) claim(s *inboundStream, request message) (next, delivered uint64, ok bool) {
 	h.mu.Lock()
@@ -175,7 +250,7 @@ func (h *host) claim(s *inboundStream, request message) (next, delivered uint64,
 	key := laneKey{s.from.ID, request.name}
 	in := h.inbound[key]
 	if in == nil {
-		in = &inboundLane{}
+		in = &inboundLane{sealed: make(chan struct{})}
 		h.inbound[key] = in
 	}
 	return in.claim(s, request)
@@ -204,8 +279,12 @@ func (h *host) stopInbound(peer rdmanet.PeerID, older func(rdmanet.Incarnation) 
 func (s *inboundStream) run(next, delivered uint64) {
 	delay := time.NewTimer(time.Hour)
 	defer delay.Stop()
-	r := &receiver{end: s.end, size: uint64(s.host.ringBytes), delivered: delivered, progress: s.progress, delay: delay}
+	r := &receiver{end: s.end, size: uint64(s.host.ringBytes), delivered: delivered, progress: s.progress, sealed: s.lane.sealed, delay: delay}
 	err := s.read(r, next)
+	if errors.Is(err, errSealed) {
+		err = s.part(r)
+	}
+	close(s.parted)
 	if closeErr := s.end.close(); closeErr != nil {
 		s.host.log.Warn("lane's memory stays", "lane", s.name, "error", closeErr)
 	}
@@ -214,6 +293,26 @@ func (s *inboundStream) run(next, delivered uint64) {
 	} else {
 		s.host.log.Debug("stream ended", "peer", s.from.String(), "lane", s.name, "error", err)
 	}
+}
+
+// part tells the sender of a sealed lane what the program has taken, and waits until its device has it.
+func (s *inboundStream) part(r *receiver) error {
+	select {
+	case <-s.lane.seal():
+	case <-r.broken:
+		return r.err
+	}
+	for r.owes() || r.link.room() < laneSendDepth {
+		if err := r.credit(); err != nil {
+			return err
+		}
+		select {
+		case <-r.wake:
+		case <-r.broken:
+			return r.err
+		}
+	}
+	return errSealed
 }
 
 // read takes batches off the ring and hands them over until the queue pair fails.
@@ -252,6 +351,10 @@ func (s *inboundStream) deliver(frames [][]byte, first uint64) (size int, err er
 		in.mu.Unlock()
 		return 0, errSuperseded
 	}
+	if in.quiet != nil {
+		in.mu.Unlock()
+		return 0, errSealed
+	}
 	known.next += uint64(len(frames))
 	in.mu.Unlock()
 	if known.lost > 0 {
@@ -264,6 +367,9 @@ func (s *inboundStream) deliver(frames [][]byte, first uint64) (size int, err er
 	s.receive(s.from, frames)
 	in.mu.Lock()
 	known.delivered = known.next
+	if in.quiet != nil && in.opening == known {
+		close(in.quiet)
+	}
 	current := in.stream // not always s: the lane may have been mended meanwhile
 	in.mu.Unlock()
 	if current != nil && current != s && current.opening == known {

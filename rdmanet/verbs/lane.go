@@ -43,6 +43,7 @@ type lane struct {
 
 	receiver atomic.Uint64 // whose incarnation the lane leads to, 0 before a request was answered
 	end      atomic.Pointer[end]
+	gone     atomic.Pointer[error] // why the control plane gave the peer up
 	ctx      context.Context
 	cancel   context.CancelFunc
 	rush     chan struct{} // a token shortens the pause
@@ -150,6 +151,16 @@ func (l *lane) wrap(err error) error {
 // bound is the incarnation that the lane leads to, 0 before a request was answered.
 func (l *lane) bound() rdmanet.Incarnation { return rdmanet.Incarnation(l.receiver.Load()) }
 
+// leave ends the lane because the control plane gave the peer up. Whoever carries it hears the peer out first: it acknowledges before it says goodbye.
+func (l *lane) leave(cause error) {
+	l.gone.Store(&cause)
+	if n := l.end.Load(); n != nil {
+		n.stop(cause)
+		return
+	}
+	l.unreachable(cause)
+}
+
 // unreachable breaks the lane because the peer is gone, and tells.
 func (l *lane) unreachable(cause error) {
 	if !l.give(fmt.Errorf("%w: %w", rdmanet.ErrUnreachable, cause)) {
@@ -239,8 +250,13 @@ func (l *lane) connect(deadline time.Time) (heard time.Time, err error) {
 	}
 	n.peer = answer.memory
 	l.end.Store(n)
-	defer l.end.Store(nil)
 	err = l.carry(n, answer.memory.size-ringBegin)
+	// What was never sent is not believed, and all else was said in its time or is the last word.
+	l.window.Ack(n.memory.Load(wordDelivered))
+	l.end.Store(nil)
+	if cause := l.gone.Load(); cause != nil {
+		l.unreachable(*cause)
+	}
 	if at := n.heard.Load(); at != 0 {
 		heard = time.Unix(0, at)
 	}
@@ -254,6 +270,9 @@ func (l *lane) accept(from rdmanet.Peer, answer message) (progress bool, err err
 	case bound != 0 && from.Incarnation != bound || answer.status == statusRestarted:
 		return false, fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, from.Incarnation)
 	case answer.status == statusClosing:
+		if bound == from.Incarnation {
+			l.window.Ack(answer.delivered)
+		}
 		return false, fmt.Errorf("%w: %s", rdmanet.ErrUnreachable, answer.status)
 	case answer.status != statusWelcome:
 		return false, fmt.Errorf("refused: %s", answer.status)

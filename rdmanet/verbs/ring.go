@@ -260,6 +260,7 @@ type receiver struct {
 	consumed, credited uint64        // bytes read, and told to the sender
 	delivered          uint64        // frames told to the sender
 	progress           func() uint64 // frames that the program has taken
+	sealed             <-chan struct{}
 	request            [1]ibverbs.Request
 	delay              *time.Timer
 }
@@ -298,6 +299,8 @@ func (r *receiver) wait() error {
 		return nil
 	case <-r.broken:
 		return r.err
+	case <-r.sealed:
+		return errSealed
 	case <-due:
 		return r.credit()
 	}
