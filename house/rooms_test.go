@@ -34,6 +34,7 @@ var rooms = []room{
 	{folder: "sim", imports: []string{"digraph", "order", "allconcur", "allconcur/generation", "rdmanet"}},
 	{folder: "sim/search", imports: []string{"digraph", "order", "allconcur"}},
 	{folder: "sim/fabric", imports: []string{"rdmanet", "rdmanet/segment"}},
+	{folder: "sim/multicast", imports: []string{"order", "rdmanet", "sim/fabric", "tram/..."}},
 	{folder: "sim/comparator", imports: []string{"digraph", "order"}, pure: true},
 	{folder: "sim/network", imports: []string{"order"}, pure: true, except: []string{"time"}}, // virtual time is a duration
 	{folder: "sim/figure", imports: []string{"digraph", "order", "allconcur", "sim/network", "sim/comparator"}},

@@ -15,6 +15,8 @@ type History struct {
 	processes []process
 	messages  []message
 	byID      map[MessageID]int
+	// failedClients has the clients that failed; nothing else is asked of a client.
+	failedClients map[ServerID]bool
 }
 
 // process is one replica's part of a history.
@@ -40,7 +42,7 @@ type message struct {
 
 // NewHistory begins the history of a deployment with one group for each size, groups 0, 1, ... Sizes are counted in servers.
 func NewHistory(sizes ...int) *History {
-	h := &History{byID: make(map[MessageID]int)}
+	h := &History{byID: make(map[MessageID]int), failedClients: make(map[ServerID]bool)}
 	for group, size := range sizes {
 		var members []int
 		for server := range size {
@@ -52,20 +54,34 @@ func NewHistory(sizes ...int) *History {
 	return h
 }
 
-// Submit records that a process A-multicasts a message to a set of groups, or A-broadcasts it to the only one.
+// Submit records that a process, a replica or a client, A-multicasts a message to a set of groups, or A-broadcasts it to the only one.
 func (h *History) Submit(id MessageID, to ...GroupID) {
 	m := &h.messages[h.intern(id)]
 	m.to, m.submitted = slices.Clone(to), true
 }
 
-// Deliver records that a process A-delivers a message. It panics for a replica outside the deployment.
+// Deliver records that a replica A-delivers a message. It panics for one outside the deployment.
 func (h *History) Deliver(at Replica, id MessageID) {
 	p := &h.processes[h.process(at)]
 	p.delivered = append(p.delivered, delivered{message: h.intern(id)})
 }
 
-// Fail records that a process has failed: from now on no liveness is asked of it.
-func (h *History) Fail(at Replica) { h.processes[h.process(at)].faulty = true }
+// Fail records that a process has failed: from now on no liveness is asked of it, and none for what only it submitted.
+func (h *History) Fail(at Replica) {
+	if at.Group == Clients {
+		h.failedClients[at.Server] = true
+		return
+	}
+	h.processes[h.process(at)].faulty = true
+}
+
+// failed tells whether a process, a replica or a client, has failed.
+func (h *History) failed(at Replica) bool {
+	if at.Group == Clients {
+		return h.failedClients[at.Server]
+	}
+	return h.processes[h.process(at)].faulty
+}
 
 // Judge asks the oracles and returns what is broken, safety first, one violation a property.
 func (h *History) Judge(moment Moment) []*Violation {
@@ -126,26 +142,30 @@ func (h *History) destinations(message int) []int {
 	return all
 }
 
-// who names a process as its users do.
-func (h *History) who(process int) string {
-	r := h.processes[process].replica
-	if len(h.groups) == 1 {
+// who names a replica as its users do.
+func (h *History) who(process int) string { return h.name(h.processes[process].replica) }
+
+// name names a process, a replica or a client.
+func (h *History) name(r Replica) string {
+	switch {
+	case r.Group == Clients:
+		return r.String()
+	case len(h.groups) == 1:
 		return fmt.Sprintf("server %d", r.Server)
 	}
-	return fmt.Sprintf("replica %d/%d", r.Group, r.Server)
+	return "replica " + r.String()
 }
 
-// what names a message: m1.2 is the second of server 1, m3/1.2 the second of replica 3/1.
+// what names a message: m1.2 is the second of server 1, m3/1.2 the second of replica 3/1, c4.2 the second of client 4.
 func (h *History) what(message int) string {
 	id := h.messages[message].id
-	sender := fmt.Sprint(id.Sender.Server)
-	if len(h.groups) > 1 {
-		sender = fmt.Sprintf("%d/%d", id.Sender.Group, id.Sender.Server)
+	if len(h.groups) > 1 || id.Sender.Group == Clients {
+		return id.String()
 	}
 	if id.Sequence > forged {
-		return fmt.Sprintf("a payload (unknown %d) as a message of %s", id.Sequence-forged, sender)
+		return fmt.Sprintf("a payload (unknown %d) as a message of %d", id.Sequence-forged, id.Sender.Server)
 	}
-	return fmt.Sprintf("m%s.%d", sender, id.Sequence)
+	return fmt.Sprintf("m%d.%d", id.Sender.Server, id.Sequence)
 }
 
 // sent names a message with its destinations, which a reader knows where there is only one group.

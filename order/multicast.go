@@ -1,18 +1,40 @@
 package order
 
+import "fmt"
+
 // GroupID names a group of an atomic multicast. The groups of one deployment are disjoint [TRAM, section 2.2].
 type GroupID uint32
 
-// Replica names a process of an atomic multicast: a server of a group.
+// Clients is what stands for a group in the names of processes that are in none: Replica{Clients, 3} is client 3. A client A-multicasts messages, and
+// A-delivers none [TRAM, section 2.1].
+const Clients GroupID = 1<<32 - 1
+
+// Replica names a process of an atomic multicast: a server of a group, or a client.
 type Replica struct {
 	Group  GroupID
 	Server ServerID
+}
+
+// String names the process: 2/0 is server 0 of group 2.
+func (r Replica) String() string {
+	if r.Group == Clients {
+		return fmt.Sprintf("client %d", r.Server)
+	}
+	return fmt.Sprintf("%d/%d", r.Group, r.Server)
 }
 
 // MessageID names a message for ever: the process that A-multicast it, and how many it had A-multicast by then, the first being 1.
 type MessageID struct {
 	Sender   Replica
 	Sequence uint64
+}
+
+// String names the message: m2/0.5 is the fifth of replica 2/0, c3.5 the fifth of client 3.
+func (id MessageID) String() string {
+	if id.Sender.Group == Clients {
+		return fmt.Sprintf("c%d.%d", id.Sender.Server, id.Sequence)
+	}
+	return fmt.Sprintf("m%s.%d", id.Sender, id.Sequence)
 }
 
 // Multicast is one message of an atomic multicast.

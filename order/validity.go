@@ -10,18 +10,18 @@ func judgeValidity(h *History) *Violation {
 		if !h.messages[m].submitted {
 			continue
 		}
-		sender := h.process(h.messages[m].id.Sender)
-		if h.processes[sender].faulty {
+		sender := h.messages[m].id.Sender
+		if h.failed(sender) {
 			continue
 		}
 		due := h.destinations(m)
-		if len(h.groups) == 1 {
-			due = []int{sender}
+		if len(h.groups) == 1 && sender.Group != Clients {
+			due = []int{h.process(sender)}
 		}
 		for _, p := range due {
 			if !h.processes[p].faulty && places[p][m] == 0 {
 				return &Violation{Validity, []string{
-					fmt.Sprintf("%s submits %s and is correct", h.who(sender), h.sent(m)),
+					fmt.Sprintf("%s submits %s and is correct", h.name(sender), h.sent(m)),
 					fmt.Sprintf("%s is correct and never A-delivers it", h.who(p)),
 				}}
 			}

@@ -1,0 +1,94 @@
+package multicast
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/sim/fabric"
+)
+
+// seeded is a stage in virtual time: memory of package fabric, and links whose letters take as long as a seed has it.
+type seeded struct {
+	network *fabric.Network
+	random  *rand.Rand
+	delay   time.Duration // the longest that a letter takes, but for one in 16
+	links   map[[2]int]*link
+	cuts    map[[2]int]bool
+	arrive  func(from, to int, letter Letter)
+}
+
+// link is what is on its way from one process or log to another.
+type link struct {
+	letters []Letter
+	last    time.Duration // when the last of them arrives, or did
+	due     int           // letters that would have arrived, were the link not cut
+}
+
+func (s *seeded) now() time.Duration { return s.network.Now() }
+
+func (s *seeded) start(id rdmanet.PeerID) (rdmanet.RegionHost, error) { return s.network.Start(id) }
+
+func (s *seeded) carry(from, to int, letter Letter) {
+	l := s.links[[2]int{from, to}]
+	if l == nil {
+		l = &link{}
+		s.links[[2]int{from, to}] = l
+	}
+	longest := int64(s.delay)
+	if s.random.IntN(16) == 0 {
+		longest *= 32
+	}
+	l.letters = append(l.letters, letter)
+	l.last = max(l.last, s.now()+time.Duration(1+s.random.Int64N(longest)))
+	s.network.After(l.last-s.now(), func() {
+		if s.cuts[wire(from, to)] {
+			l.due++
+			return
+		}
+		s.take(from, to, l)
+	})
+}
+
+// take has the first letter of a link arrive, if a crash did not lose it.
+func (s *seeded) take(from, to int, l *link) {
+	if len(l.letters) == 0 {
+		return
+	}
+	letter := l.letters[0]
+	l.letters = l.letters[1:]
+	s.arrive(from, to, letter)
+}
+
+// crash ends a host, and loses some of what a process sent last: on each link a tail of what is under way.
+func (s *seeded) crash(process int, id rdmanet.PeerID, ends int) {
+	s.network.Crash(id)
+	for to := range ends {
+		if l := s.links[[2]int{process, to}]; l != nil && len(l.letters) > 0 {
+			l.letters = l.letters[:s.random.IntN(len(l.letters)+1)]
+		}
+	}
+}
+
+// cut has a wire hold everything, and mend lets it go on.
+func (s *seeded) cut(a, b int, idA, idB rdmanet.PeerID) {
+	s.cuts[wire(a, b)] = true
+	s.network.Cut(idA, idB)
+}
+
+func (s *seeded) mend(a, b int, idA, idB rdmanet.PeerID) {
+	delete(s.cuts, wire(a, b))
+	s.network.Mend(idA, idB)
+	for _, ends := range [][2]int{{a, b}, {b, a}} {
+		l := s.links[ends]
+		if l == nil {
+			continue
+		}
+		for ; l.due > 0; l.due-- {
+			s.take(ends[0], ends[1], l)
+		}
+	}
+}
+
+// wire names what connects two processes, in both directions.
+func wire(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
