@@ -45,7 +45,7 @@
 //     ParkedPatience is given up.
 //   - Frames of later runs than the running one are held, HeldFrames a peer, until that run is activated here or
 //     a later one is; past that the peer's lane waits. Frames of earlier ones are dropped: their rounds are over. What a run that ended has parked goes out before
-//     the frames of the next one.
+//     the frames of the next one, and to members that are not in that one beside it, each in a goroutine that ends with its Farewell, or when there is a run with that member again.
 //   - Frames to a peer whose lane is broken are discarded: the peer lost some already, is suspected for the rest of the run, and never trusted. What comes from it is still
 //     taken, votes above all. The next run takes a fresh lane.
 //

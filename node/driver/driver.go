@@ -29,6 +29,7 @@ const (
 	DefaultParkedBytes = 64 << 20
 
 	DefaultParkedPatience = 2 * time.Second
+	DefaultFarewell       = 10 * time.Second
 )
 
 // StatusInterval is how old a published Status can be while rounds run.
@@ -101,6 +102,8 @@ type Config struct {
 	ParkedBytes int
 	// ParkedPatience is for how long a peer may hold this server's batches back so without taking anything, before it is given up. Zero stands for DefaultParkedPatience.
 	ParkedPatience time.Duration
+	// Farewell is for how long members that are not in the next run, or while there is none, may take what a run that ended has yet to send to them. Zero stands for DefaultFarewell.
+	Farewell time.Duration
 	// Lost, if set, hears of members whose lane broke or whose frames were malformed. The driver has told the engine already. It must return
 	// quickly and not call the driver's Activate, Freeze or Close.
 	Lost func(generation uint64, server order.ServerID, cause error)
@@ -124,7 +127,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, fmt.Errorf("%w: self is %d of %d peers", ErrConfig, c.Self, len(c.Peers))
 	case c.Peers[c.Self] != c.Host.ID():
 		return c, fmt.Errorf("%w: the host is %s, peer %d is %s", ErrConfig, c.Host.ID(), c.Self, c.Peers[c.Self])
-	case c.MaxBatch < 0 || c.InboxFrames < 0 || c.InboxBytes < 0 || c.HeldFrames < 0 || c.ParkedBytes < 0 || c.ParkedPatience < 0:
+	case c.MaxBatch < 0 || c.InboxFrames < 0 || c.InboxBytes < 0 || c.HeldFrames < 0 || c.ParkedBytes < 0 || c.ParkedPatience < 0 || c.Farewell < 0:
 		return c, fmt.Errorf("%w: a bound is negative", ErrConfig)
 	}
 	c.Linger = cmp.Or(c.Linger, DefaultLinger)
@@ -134,6 +137,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.HeldFrames = cmp.Or(c.HeldFrames, DefaultHeldFrames)
 	c.ParkedBytes = cmp.Or(c.ParkedBytes, DefaultParkedBytes)
 	c.ParkedPatience = cmp.Or(c.ParkedPatience, DefaultParkedPatience)
+	c.Farewell = cmp.Or(c.Farewell, DefaultFarewell)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -157,11 +161,12 @@ type Driver struct {
 	status atomic.Pointer[Status]
 	broken atomic.Bool // a lane broke, and the running engine's goroutine is to look which
 
-	mu      sync.Mutex       // held while a run starts or ends
-	peers   []rdmanet.PeerID // as SetPeers said
-	current *running         // nil before the first activation; a frozen one stays
-	closed  bool
-	ends    sync.WaitGroup // the goroutines of all generations, their last words to Halted included
+	mu        sync.Mutex       // held while a run starts or ends
+	peers     []rdmanet.PeerID // as SetPeers said
+	current   *running         // nil before the first activation; a frozen one stays
+	farewells []*farewell      // at most one a member, and none to members of the current run
+	closed    bool
+	ends      sync.WaitGroup // the goroutines of all generations, their last words to Halted and farewells included
 }
 
 // New makes a driver that runs nothing yet, and registers it for the host's lanes.
@@ -193,7 +198,7 @@ func (d *Driver) event(event rdmanet.PeerEvent) {
 }
 
 // Activate starts the engine of the group, which must be of a later run. A run that has not ended by itself ends as Freeze ends it; where it did, what its
-// slow members have yet to get of it goes before anything else to those who are in the next one, too. It
+// slow members have yet to get of it goes before anything else to those who are in the next one, too, and beside it to the others. It
 // returns once the engine runs; frames that came for it before are next. ErrGroup, ErrClosed, the engine's own errors.
 func (d *Driver) Activate(group Group) error {
 	d.mu.Lock()
@@ -211,13 +216,12 @@ func (d *Driver) Activate(group Group) error {
 		return fmt.Errorf("driver: engine of run %d: %w", group.Generation, err)
 	}
 	d.freeze()
+	defer d.bid()
 	r, err := newRunning(d, group, place, engine)
 	if err != nil {
 		return err
 	}
-	if d.current != nil && d.current.ended {
-		r.inherit(d.current)
-	}
+	r.inherit()
 	d.current = r
 	d.inbox.activate(group)
 	r.publish()
@@ -261,24 +265,29 @@ func (d *Driver) SetPeers(peers []rdmanet.PeerID) error {
 	return nil
 }
 
-// Freeze ends the running engine, if any, for good: when it returns, the Sink has heard the last of it. It tells what that leaves behind. Freezing again tells the same.
+// Freeze ends the running engine, if any, for good: when it returns, the Sink has heard the last of it. It tells what that leaves behind. Freezing again tells the same. A run that ended
+// by itself owes its members what it has yet to send: they get it.
 func (d *Driver) Freeze() Remains {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.freeze()
+	d.bid()
 	if d.current == nil {
 		return Remains{}
 	}
 	return d.current.remains()
 }
 
-// freeze ends the current run, all of its goroutines but the one that tells of its end included.
+// freeze ends the current run, all of its goroutines but the one that tells of its end included. What it owes waits to be inherited or bid.
 func (d *Driver) freeze() {
 	if d.current != nil {
 		d.current.cancel(errFrozen)
 		d.inbox.signal()
 		<-d.current.done
 		<-d.current.drained
+		if d.current.ended {
+			d.part(d.current)
+		}
 	}
 }
 
@@ -288,6 +297,10 @@ func (d *Driver) Close() {
 	d.mu.Lock()
 	d.closed = true
 	d.freeze()
+	for _, f := range d.farewells {
+		f.stop()
+	}
+	d.farewells = nil
 	d.inbox.close()
 	d.mu.Unlock()
 	d.ends.Wait()

@@ -23,6 +23,7 @@ type scripted struct {
 	undelivered bool
 	solicited   bool
 	halted      string
+	ended       bool
 	frameError  error
 	broadcasts  [][]byte
 	frames      []string
@@ -75,7 +76,10 @@ func (s *scripted) Ready() order.Ready {
 	return ready
 }
 
-func (s *scripted) Status() order.Status { defer s.lock()(); return order.Status{Halted: s.halted} }
+func (s *scripted) Status() order.Status {
+	defer s.lock()()
+	return order.Status{Halted: s.halted, Ended: s.ended}
+}
 
 func (s *scripted) received() []string {
 	defer s.lock()()

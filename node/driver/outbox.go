@@ -176,20 +176,6 @@ func (r *running) drain() {
 	}
 }
 
-// inherit takes over what the run before, which has ended, has yet to send to members of this one. The lanes carry it before this run's frames.
-func (r *running) inherit(before *running) {
-	for place, member := range r.group.Members {
-		was, found := slices.BinarySearch(before.group.Members, member)
-		if !found || len(before.outboxes[was].queue) == 0 || before.outboxes[was].lost {
-			continue
-		}
-		box := &r.outboxes[place]
-		box.queue, box.bytes, box.queued = before.outboxes[was].queue, before.outboxes[was].bytes, true
-		box.inherited = len(box.queue)
-		r.touched = append(r.touched, order.ServerID(place))
-	}
-}
-
 // withheld tells whether own batches wait until a slow member, which nobody suspects, has taken more. One that takes nothing at all for ParkedPatience is given up.
 func (r *running) withheld() bool {
 	if r.parked == 0 {
