@@ -15,7 +15,7 @@ func runSim(t *testing.T, arguments ...string) (string, error) {
 	command.SetOut(&out)
 	command.SetErr(&out)
 	command.SilenceErrors = true
-	command.SetArgs(arguments)
+	command.SetArgs(append([]string{}, arguments...)) // nil stands for the arguments of the test binary
 	err := command.Execute()
 	return out.String(), err
 }
