@@ -136,11 +136,11 @@ func (s *sequencer) take(at order.Replica, entry []byte) {
 		r.held = append(r.held, m)
 		return
 	case s.plant == plantTwice && third:
-		s.world.Deliver(at, m.ID)
+		s.world.Deliver(at, m)
 	}
-	s.world.Deliver(at, m.ID)
+	s.world.Deliver(at, m)
 	for _, held := range r.held {
-		s.world.Deliver(at, held.ID)
+		s.world.Deliver(at, held)
 	}
 	r.held = nil
 }

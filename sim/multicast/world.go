@@ -18,7 +18,7 @@ type World struct {
 	first      []int // the first process of each group
 	logs       []*Log
 	// delivered is told of each A-delivery, and noted of each note, unless nil.
-	delivered func(at order.Replica, id order.MessageID)
+	delivered func(at order.Replica, m order.Multicast)
 	noted     func(at order.Replica)
 }
 
@@ -84,15 +84,15 @@ func (w *World) Receive(at order.Replica) []Letter {
 	return letters
 }
 
-// Deliver tells the frame that a replica A-delivers a message.
-func (w *World) Deliver(at order.Replica, id order.MessageID) {
-	w.history.Deliver(at, id)
-	w.trace.note(w.Now(), 1, uint64(w.number(at)), uint64(id.Sender.Group), uint64(id.Sender.Server), id.Sequence)
+// Deliver tells the frame that a replica A-delivers a message, which is to be the message that was submitted, destinations and payload too. It keeps nothing of it.
+func (w *World) Deliver(at order.Replica, m order.Multicast) {
+	w.history.Deliver(at, m.ID)
+	w.trace.note(w.Now(), 1, uint64(w.number(at)), uint64(m.ID.Sender.Group), uint64(m.ID.Sender.Server), m.ID.Sequence)
 	if w.trace.text != nil {
-		w.trace.say(w.Now(), "%v A-delivers %v", at, id)
+		w.trace.say(w.Now(), "%v A-delivers %v", at, m.ID)
 	}
 	if w.delivered != nil {
-		w.delivered(at, id)
+		w.delivered(at, m)
 	}
 }
 
