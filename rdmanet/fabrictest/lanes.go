@@ -14,7 +14,7 @@ import (
 
 // checkFIFO: what is sent arrives, in order, once, unharmed; in both directions and on lanes side by side.
 func checkFIFO(ctx context.Context, f Fabric) error {
-	const count = 20_000
+	count := volume(f, 20_000)
 	hosts, inboxes := [2]rdmanet.Host{}, map[string]*inbox{}
 	for i := range hosts {
 		h, err := f.Start(i)
@@ -41,7 +41,7 @@ func checkFIFO(ctx context.Context, f Fabric) error {
 				if again, err := hosts[i].Lane(f.ID(1-i), name); err != nil || again != lane {
 					return fmt.Errorf("a second call of Lane gave another lane, error %v", err)
 				}
-				if err := send(ctx, lane, 0, count, sizes...); err != nil {
+				if err := send(ctx, lane, 0, uint64(count), sizes...); err != nil {
 					return err
 				}
 				if err := lane.Flushed(ctx); err != nil {
@@ -149,7 +149,7 @@ func checkConcurrentSenders(ctx context.Context, f Fabric) error {
 
 // checkRelay: frames can be kept, and relayed as they are, while more arrive: nobody writes to them again.
 func checkRelay(ctx context.Context, f Fabric) error {
-	const count = 5_000
+	count := volume(f, 5_000)
 	var hosts [3]rdmanet.Host
 	for i := range hosts {
 		h, err := f.Start(i)
@@ -178,7 +178,7 @@ func checkRelay(ctx context.Context, f Fabric) error {
 	if err != nil {
 		return err
 	}
-	if err := send(ctx, lane, 0, count, 8, 100, 2_000, 70_000); err != nil {
+	if err := send(ctx, lane, 0, uint64(count), 8, 100, 2_000, 70_000); err != nil {
 		return err
 	}
 	if err := end.waitCount(ctx, peerOf(hosts[1]), count); err != nil {
@@ -189,9 +189,10 @@ func checkRelay(ctx context.Context, f Fabric) error {
 
 // checkManyPeers: everybody sends to everybody.
 func checkManyPeers(ctx context.Context, f Fabric) error {
-	const members, count = 16, 100
-	var hosts [members]rdmanet.Host
-	var inboxes [members][members]*inbox
+	const membersMax, count = 16, 100
+	members := max(volume(f, membersMax), 6)
+	hosts := make([]rdmanet.Host, members)
+	var inboxes [membersMax][membersMax]*inbox
 	for i := range hosts {
 		h, err := f.Start(i)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -80,6 +81,15 @@ func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 		}
 	}
 	return f
+}
+
+// Less implements fabrictest.Slow: Soft-RoCE is a device in software, which an emulated machine runs another ten times slower.
+func (f *fabric) Less() int {
+	device, _, _, err := choose(Options{}.withDefaults().Device, Options{}.withDefaults().GID)
+	if err == nil && strings.HasPrefix(device, "rxe") {
+		return 8
+	}
+	return 1
 }
 
 func (f *fabric) ID(i int) rdmanet.PeerID { return f.ids[i] }
