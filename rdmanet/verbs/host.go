@@ -67,8 +67,12 @@ type host struct {
 
 var _ Host = (*host)(nil)
 
-// errSevered: the link was broken on purpose.
-var errSevered = errors.New("severed")
+var (
+	// errSevered: the link was broken on purpose.
+	errSevered = errors.New("severed")
+	// errEnded: the receiver said that its end of a lane's queue pair is over.
+	errEnded = errors.New("the receiver's end is over")
+)
 
 // source is registered memory of this host, as a range of addresses.
 type source struct {
@@ -337,6 +341,12 @@ func (h *host) handle(from rdmanet.Peer, m message) {
 		if r := h.region(m.name); r != nil {
 			r.detach(from, m.attachment)
 		}
+	case messageEnded:
+		for _, l := range h.lanesTo(from.ID, true) {
+			if n := l.end.Load(); n != nil && l.key.name == m.name && n.link.endpoint().number == m.endpoint.number {
+				n.stop(errEnded)
+			}
+		}
 	}
 }
 
@@ -375,7 +385,13 @@ func (h *host) severLinks(peer rdmanet.PeerID) {
 			n.link.destroy()
 		}
 	}
-	h.stopInbound(peer, func(rdmanet.Incarnation) bool { return true }, false)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, in := range h.inbound {
+		if key.peer == peer {
+			in.sever()
+		}
+	}
 }
 
 // Close implements rdmanet.Host. With a context that has ended already it is what a crash would be to the peers: no goodbye.

@@ -51,6 +51,7 @@ type inboundStream struct {
 	host     *host
 	end      *end
 	from     rdmanet.Peer
+	number   uint32 // of the sender's queue pair
 	name     string
 	receive  rdmanet.ReceiveFunc
 	lane     *inboundLane
@@ -75,6 +76,15 @@ func (in *inboundLane) supersedeLocked(stream *inboundStream) {
 		in.stream.end.stop(errSuperseded)
 	}
 	in.stream = stream
+}
+
+// sever breaks what feeds the lane, as a device that fails would.
+func (in *inboundLane) sever() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.stream != nil {
+		in.stream.end.stop(errSevered)
+	}
 }
 
 // seal ends the handing over, for good. What it gives is closed once the last receive call has returned, so that delivered is final.
@@ -148,7 +158,7 @@ func (h *host) Receive(name string, receive rdmanet.ReceiveFunc) error {
 // open answers a peer's request for a queue pair to this host's end of a lane.
 func (h *host) open(from rdmanet.Peer, request message) message {
 	reply := message{kind: messageReply, call: request.call}
-	s := &inboundStream{host: h, parted: make(chan struct{}), from: from, name: request.name, frameMax: int(request.frameMax),
+	s := &inboundStream{host: h, parted: make(chan struct{}), from: from, number: request.endpoint.number, name: request.name, frameMax: int(request.frameMax),
 		urgentBytes: int(request.windowBytes / 4), urgentFrames: int(request.windowFrames / 4)}
 	if reply.status = h.judge(s, request); reply.status != statusWelcome {
 		reply.delivered = h.owed(from, request)
@@ -287,6 +297,10 @@ func (s *inboundStream) run(next, delivered uint64) {
 	close(s.parted)
 	if closeErr := s.end.close(); closeErr != nil {
 		s.host.log.Warn("lane's memory stays", "lane", s.name, "error", closeErr)
+	}
+	if !errors.Is(err, errSuperseded) && !errors.Is(err, errSealed) {
+		// The sender's device would find out, by all its retries.
+		s.host.control.tell(s.from.ID, message{kind: messageEnded, name: s.name, endpoint: endpoint{number: s.number}})
 	}
 	if errors.Is(err, errProtocol) {
 		s.host.log.Warn("stream dropped", "peer", s.from.String(), "lane", s.name, "error", err)

@@ -357,3 +357,35 @@ func (w *wire) pump(from, to net.Conn) {
 		}
 	}
 }
+
+// A lane's sender hears of it when the receiver's end of the queue pair is over, and does not wait for its device to find out.
+func TestReceiversEndIsOver(t *testing.T) {
+	const mend = 60 * time.Second // of which the device may take three quarters
+	f := newFabric(t, fabrictest.Config{Members: 2, MendTimeout: mend})
+	ctx, cancel := context.WithTimeout(context.Background(), mend/2)
+	defer cancel()
+	from, err := f.Start(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := f.Start(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := to.Receive("test", func(rdmanet.Peer, [][]byte) {}); err != nil {
+		t.Fatal(err)
+	}
+	lane, err := from.Lane(f.ID(1), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round := range 3 {
+		if err := lane.Send(ctx, []byte("frame")); err != nil {
+			t.Fatal(err)
+		}
+		if err := lane.Flushed(ctx); err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		to.(*host).severLinks(f.ID(0))
+	}
+}

@@ -21,6 +21,7 @@ const (
 	messageRevoked                        // notice of the owner: the attachment is over
 	messageDetach                         // notice of the attaching side: the attachment is over
 	messageLane                           // request: a queue pair for a lane
+	messageEnded                          // notice of a lane's receiver: its end of the queue pair is over, whose other end has this number
 )
 
 // status is the word of a reply.
@@ -131,7 +132,7 @@ func parseMessage(b []byte) (message, error) {
 	m.memory.key, m.frameMax, m.windowBytes, m.windowFrames = number32(), number32(), number32(), number32()
 	m.receiver, m.lostBy = rdmanet.Incarnation(number64()), rdmanet.Incarnation(number64())
 	m.opening, m.lost, m.next, m.delivered = number64(), number64(), number64(), number64()
-	sound := m.kind >= messageReply && m.kind <= messageLane && m.status <= statusRestarted && m.permission <= rdmanet.PermissionReadWrite &&
+	sound := m.kind >= messageReply && m.kind <= messageEnded && m.status <= statusRestarted && m.permission <= rdmanet.PermissionReadWrite &&
 		m.endpoint.number < 1<<24 && m.endpoint.sequence < 1<<24 && m.endpoint.lid < 1<<16 && m.endpoint.mtu <= 5 &&
 		m.memory.size <= rdmanet.RegionSizeMax && m.memory.base <= 1<<63 && m.delivered <= m.next && number64() == 0
 	if !sound {

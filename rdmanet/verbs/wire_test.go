@@ -13,6 +13,7 @@ var messages = []message{
 	{kind: messageAttach, call: 1, attachment: 7, name: "log", endpoint: endpoint{number: 17, sequence: 1<<24 - 1, mtu: 5, gid: [16]byte{10: 0xff, 11: 0xff, 12: 10}}},
 	{kind: messageReply, call: 1, status: statusWelcome, permission: rdmanet.PermissionRead, memory: remoteMemory{base: 1 << 47, key: 99, size: 1 << 30}},
 	{kind: messageLane, call: 2, name: strings.Repeat("n", rdmanet.LaneNameMax), receiver: 5, lostBy: 4, opening: 3, lost: 2, frameMax: 1 << 24, windowBytes: 1 << 25, windowFrames: 1 << 16},
+	{kind: messageEnded, name: "lane", endpoint: endpoint{number: 17}},
 	{kind: messageReply, call: 2, status: statusRestarted, next: 9, delivered: 8},
 	{kind: messageRevoked, attachment: 1 << 63},
 }
