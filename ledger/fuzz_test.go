@@ -141,6 +141,7 @@ func FuzzProof(f *testing.F) {
 
 func FuzzGenesis(f *testing.F) {
 	f.Add(ledgertest.Genesis().Encode())
+	f.Add(ledgertest.ShardedGenesis(2, 0, 0, 1).Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		genesis, err := ledger.DecodeGenesis(data)
 		if err == nil && !bytes.Equal(genesis.Encode(), data) {

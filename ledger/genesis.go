@@ -16,8 +16,10 @@ const (
 )
 
 const (
-	genesisVersion = 1
-	genesisDomain  = "ledgerd/genesis/1\x00"
+	genesisVersion        = 1
+	shardedGenesisVersion = 2
+	genesisDomain         = "ledgerd/genesis/1\x00"
+	bookDomain            = "ledgerd/book/1\x00"
 )
 
 // Member is a node of the group that keeps the chain.
@@ -30,7 +32,7 @@ type Member struct {
 	Address string `json:"address"`
 }
 
-// Genesis is the beginning of a chain. Its JSON form is the genesis file.
+// Genesis is the beginning of a chain, of which a book has one for each of its shards. Its JSON form is the genesis file.
 type Genesis struct {
 	// Chain is the chain's name, of the form of an organisation's name.
 	Chain string `json:"chain"`
@@ -41,6 +43,12 @@ type Genesis struct {
 	Operators []PublicKey `json:"operators,omitempty"`
 	// RegistrationByOperator says that an organisation is registered only with an operator's signature.
 	RegistrationByOperator bool `json:"registration_by_operator,omitempty"`
+	// Shards are the members of all shards, where the book has two shards or more; Members are those of this chain's shard then. All that follows is empty otherwise.
+	Shards [][]Member `json:"shards,omitempty"`
+	// Tree has each shard's parent; the root is its own.
+	Tree []ShardID `json:"tree,omitempty"`
+	// Shard is the one that this chain is.
+	Shard ShardID `json:"shard,omitempty"`
 }
 
 // ErrGenesis says why a genesis is not valid.
@@ -51,15 +59,24 @@ func (g *Genesis) Validate() error {
 	switch {
 	case !validWord(g.Chain, MaxChainName):
 		return fmt.Errorf("%w: chain name %.80q", ErrGenesis, g.Chain)
-	case len(g.Members) == 0 || len(g.Members) > MaxMembers:
-		return fmt.Errorf("%w: %d members, 1 to %d allowed", ErrGenesis, len(g.Members), MaxMembers)
 	case len(g.Operators) > MaxOperators:
 		return fmt.Errorf("%w: %d operators, at most %d allowed", ErrGenesis, len(g.Operators), MaxOperators)
 	case g.RegistrationByOperator && len(g.Operators) == 0:
 		return fmt.Errorf("%w: registration by operator without an operator", ErrGenesis)
 	}
-	names := make(map[string]bool, len(g.Members))
-	for _, member := range g.Members {
+	if err := validateMembers(g.Members); err != nil {
+		return err
+	}
+	return g.validateShards()
+}
+
+// validateMembers checks the members of one shard.
+func validateMembers(members []Member) error {
+	if len(members) == 0 || len(members) > MaxMembers {
+		return fmt.Errorf("%w: %d members, 1 to %d allowed", ErrGenesis, len(members), MaxMembers)
+	}
+	names := make(map[string]bool, len(members))
+	for _, member := range members {
 		switch {
 		case !validWord(member.Name, MaxOrganisationName):
 			return fmt.Errorf("%w: member name %.80q", ErrGenesis, member.Name)
@@ -73,15 +90,31 @@ func (g *Genesis) Validate() error {
 	return nil
 }
 
-// Encode returns the canonical encoding, which the genesis hash is made of.
+// Encode returns the canonical encoding, which the genesis hash is made of: version 1, chain name, time, members, operators and who registers; where the book has
+// several shards version 2, and instead of the members the number of shards and, for each, its parent and its members, and at the end the chain's shard.
 func (g *Genesis) Encode() []byte {
-	to := appendString([]byte{genesisVersion}, g.Chain)
+	to := g.appendBook(nil)
+	if g.Sharded() {
+		to = binary.AppendUvarint(to, uint64(g.Shard))
+	}
+	return to
+}
+
+// appendBook appends what all chains of the book have in common.
+func (g *Genesis) appendBook(to []byte) []byte {
+	version := byte(genesisVersion)
+	if g.Sharded() {
+		version = shardedGenesisVersion
+	}
+	to = appendString(append(to, version), g.Chain)
 	to = binary.BigEndian.AppendUint64(to, uint64(g.Time))
-	to = binary.AppendUvarint(to, uint64(len(g.Members)))
-	for _, member := range g.Members {
-		to = appendString(to, member.Name)
-		to = appendString(to, member.Key)
-		to = appendString(to, member.Address)
+	if g.Sharded() {
+		to = binary.AppendUvarint(to, uint64(len(g.Shards)))
+		for i, members := range g.Shards {
+			to = appendMembers(binary.AppendUvarint(to, uint64(g.Tree[i])), members)
+		}
+	} else {
+		to = appendMembers(to, g.Members)
 	}
 	to = binary.AppendUvarint(to, uint64(len(g.Operators)))
 	for _, operator := range g.Operators {
@@ -90,16 +123,30 @@ func (g *Genesis) Encode() []byte {
 	return appendBool(to, g.RegistrationByOperator)
 }
 
+func appendMembers(to []byte, members []Member) []byte {
+	to = binary.AppendUvarint(to, uint64(len(members)))
+	for i := range members {
+		to = members[i].append(to)
+	}
+	return to
+}
+
 // DecodeGenesis takes a canonical encoding apart, or returns ErrMalformed or ErrGenesis. The genesis shares the memory of data.
 func DecodeGenesis(data []byte) (*Genesis, error) {
 	r := reader{data: data}
-	if version := r.byte(); version != genesisVersion {
+	version := r.byte()
+	if version != genesisVersion && version != shardedGenesisVersion {
 		r.fail("genesis version %d", version)
 	}
 	g := &Genesis{Chain: r.string("bytes of chain name", MaxChainName), Time: Milliseconds(r.uint64())}
-	g.Members = make([]Member, r.count("members", MaxMembers, 3))
-	for i := range g.Members {
-		g.Members[i] = Member{Name: r.string("bytes of name", MaxOrganisationName), Key: r.bytes("bytes of key", MaxMemberKey), Address: r.string("bytes of address", MaxAddress)}
+	if version == shardedGenesisVersion {
+		g.Shards = make([][]Member, r.count("shards", MaxShards, 5))
+		g.Tree = make([]ShardID, len(g.Shards))
+		for i := range g.Shards {
+			g.Tree[i], g.Shards[i] = r.shard(), r.members()
+		}
+	} else {
+		g.Members = r.members()
 	}
 	if count := r.count("operators", MaxOperators, 32); count > 0 {
 		g.Operators = make([]PublicKey, count)
@@ -108,14 +155,49 @@ func DecodeGenesis(data []byte) (*Genesis, error) {
 		}
 	}
 	g.RegistrationByOperator = r.bool()
+	if version == shardedGenesisVersion {
+		g.Shard = r.shard()
+		if int(g.Shard) >= len(g.Shards) {
+			r.fail("shard %d of %d", g.Shard, len(g.Shards))
+		} else {
+			g.Members = g.Shards[g.Shard]
+		}
+	}
 	if err := r.end(); err != nil {
 		return nil, err
 	}
 	return g, g.Validate()
 }
 
-// Hash returns the identity of the chain, and of block 0: the SHA-256 of "ledgerd/genesis/1", a zero byte and the canonical encoding.
+func (r *reader) members() []Member {
+	members := make([]Member, r.count("members", MaxMembers, 3))
+	for i := range members {
+		members[i] = r.member()
+	}
+	return members
+}
+
+// shard reads the number of a shard.
+func (r *reader) shard() ShardID {
+	shard := r.uvarint()
+	if shard > 1<<32-1 {
+		r.fail("shard %d", shard)
+	}
+	return ShardID(shard)
+}
+
+// Hash returns the identity of the chain, and of block 0: the SHA-256 of "ledgerd/genesis/1", a zero byte and the canonical encoding. It is what changes of the
+// membership name as their ledger.
 func (g *Genesis) Hash() Hash { return sum256(append([]byte(genesisDomain), g.Encode()...)) }
+
+// Book returns the identity of the book, which is the same for all of its shards and which transactions name as their ledger: where there is one shard it is Hash,
+// otherwise the SHA-256 of "ledgerd/book/1", a zero byte and the canonical encoding without the shard at its end.
+func (g *Genesis) Book() Hash {
+	if !g.Sharded() {
+		return g.Hash()
+	}
+	return sum256(g.appendBook([]byte(bookDomain)))
+}
 
 // Block returns the chain's block 0.
 func (g *Genesis) Block() *Block { return &Block{Header: Header{Time: g.Time}, Hash: g.Hash()} }

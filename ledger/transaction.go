@@ -423,9 +423,5 @@ func (r *Registration) decode(from *reader) {
 		copy(r.Keys[k][:], from.take(len(PublicKey{})))
 	}
 	r.Pinned = from.bool()
-	shard := from.uvarint()
-	if shard > 1<<32-1 {
-		from.fail("shard %d", shard)
-	}
-	r.Shard = ShardID(shard)
+	r.Shard = from.shard()
 }
