@@ -35,8 +35,11 @@ func (l *Log) Ordered(at order.Replica) [][]byte {
 	return entries
 }
 
-// order gives an entry its place, by having it carried to all members.
+// order gives an entry its place, by having it carried to all members. A log whose members are gone but for a minority orders nothing any more.
 func (l *Log) order(letter Letter) {
+	if !l.world.quorate(l.members) {
+		return
+	}
 	for _, member := range l.members {
 		l.world.stage.carry(l.number, l.world.number(member), letter)
 	}

@@ -126,3 +126,14 @@ func (w *World) arrive(from, to int, letter Letter) {
 		w.processes[to].letters = append(w.processes[to].letters, letter)
 	}
 }
+
+// quorate tells whether more than half of some processes have not crashed.
+func (w *World) quorate(members []order.Replica) bool {
+	live := 0
+	for _, member := range members {
+		if !w.processes[w.number(member)].crashed {
+			live++
+		}
+	}
+	return 2*live > len(members)
+}

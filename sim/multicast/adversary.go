@@ -1,0 +1,180 @@
+package multicast
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// drawFaults draws what goes wrong, within what each group tolerates: crashes and hangs for good count against it.
+func (p *plan) drawFaults(options Options) {
+	random := stream(options.Seed, faultStream)
+	window := p.end + between(random, 50*time.Microsecond, time.Millisecond)
+	gone := make([]int, p.deployment.Groups())
+	taken := map[order.Replica]bool{}
+	for range random.IntN(faultsMax + 1) {
+		var f fault
+		f.at = between(random, 0, window)
+		if random.IntN(2) == 0 {
+			f.after = 1 + random.IntN(30)
+			if f.delivers = random.IntN(3) == 0; f.delivers {
+				f.after = 1 + random.IntN(6)
+			}
+			f.at /= 2
+		}
+		group := order.GroupID(random.IntN(p.deployment.Groups()))
+		f.victim = order.Replica{Group: group, Server: order.ServerID(random.IntN(p.deployment.Sizes[group]))}
+		// Every kind takes the same draws before the choice, so that a plan changes little with the kinds that are allowed.
+		kind, own := drawKind(random), rand.New(rand.NewPCG(random.Uint64(), faultStream))
+		if options.Faults&kind == 0 || !p.drawFault(own, &f, kind, gone, taken) {
+			continue
+		}
+		f.kind = kind
+		p.faults = append(p.faults, f)
+	}
+	slices.SortStableFunc(p.faults, func(a, b fault) int { return int(a.at - b.at) })
+	for i, f := range p.faults {
+		p.faults[i].number = i + 1
+		p.end = max(p.end, f.at+f.span)
+	}
+}
+
+// drawKind draws a kind of fault.
+func drawKind(random *rand.Rand) Faults {
+	switch draw := random.IntN(40); {
+	case draw < 12:
+		return FaultCrash
+	case draw < 16:
+		return FaultClient
+	case draw < 25:
+		return FaultSuspect
+	case draw < 31:
+		return FaultSlow
+	case draw < 36:
+		return FaultHang
+	case draw < 39:
+		return FaultPartition
+	}
+	return FaultOverwhelm
+}
+
+// drawFault draws the rest of a fault of a kind; false where there is no room for it.
+func (p *plan) drawFault(random *rand.Rand, f *fault, kind Faults, gone []int, taken map[order.Replica]bool) bool {
+	group := f.victim.Group
+	members := p.deployment.Members(group)
+	spare := gone[group] < p.deployment.Tolerated(group)
+	switch kind {
+	case FaultCrash:
+		if !spare || taken[f.victim] {
+			return false
+		}
+		gone[group]++
+		if f.leads = random.IntN(2) == 0; !f.leads {
+			taken[f.victim] = true
+		}
+	case FaultClient:
+		f.victim, f.delivers = p.drawClient(random), false
+	case FaultSuspect:
+		if len(members) == 1 {
+			return false
+		}
+		f.victim.Server = 0 // the group's oracle
+		f.other = order.ServerID(random.IntN(len(members)))
+		if random.IntN(2) == 0 {
+			f.span = between(random, 20*time.Microsecond, 2*time.Millisecond)
+		}
+		everybody := random.IntN(3) == 0
+		for _, member := range members {
+			if everybody || random.IntN(2) == 0 || member.Server == f.other {
+				f.told = append(f.told, member)
+				f.late = append(f.late, between(random, 0, 200*time.Microsecond))
+			}
+		}
+	case FaultSlow, FaultPartition:
+		f.others = p.drawOthers(random, f.victim)
+		f.span = between(random, 20*time.Microsecond, operationTimeout/2)
+		if kind == FaultPartition {
+			f.span = between(random, operationTimeout, 2*operationTimeout)
+		}
+		return len(f.others) > 0
+	case FaultHang:
+		if random.IntN(5) == 0 {
+			f.victim = p.drawClient(random)
+			f.delivers = false
+		}
+		f.leads = f.victim.Group != order.Clients && random.IntN(2) == 0
+		f.span = between(random, 50*time.Microsecond, 4*time.Millisecond)
+		if forGood := random.IntN(3) == 0; forGood && f.victim.Group != order.Clients && spare && !taken[f.victim] {
+			gone[group]++
+			taken[f.victim] = !f.leads
+			f.span = 0
+		}
+	case FaultOverwhelm:
+		return len(members) > 1
+	}
+	return true
+}
+
+func (p *plan) drawClient(random *rand.Rand) order.Replica {
+	return order.Replica{Group: order.Clients, Server: order.ServerID(random.IntN(p.deployment.Clients))}
+}
+
+// drawOthers draws the other ends of wires: one process with which the victim has to do, or everybody.
+func (p *plan) drawOthers(random *rand.Rand, victim order.Replica) []order.Replica {
+	near := slices.Clone(p.deployment.Members(victim.Group))
+	if parent, has := p.deployment.Tree.Parent(victim.Group); has {
+		near = append(near, p.deployment.Members(parent)...)
+	}
+	for _, child := range p.deployment.Tree.Children(victim.Group) {
+		near = append(near, p.deployment.Members(child)...)
+	}
+	for client := range p.deployment.Clients {
+		near = append(near, order.Replica{Group: order.Clients, Server: order.ServerID(client)})
+	}
+	near = slices.DeleteFunc(near, func(r order.Replica) bool { return r == victim })
+	if random.IntN(4) == 0 {
+		return near
+	}
+	return near[random.IntN(len(near)):][:1]
+}
+
+// String describes the fault.
+func (f fault) String() string {
+	who := f.victim.String()
+	if f.leads {
+		who = fmt.Sprintf("the leader of group %d", f.victim.Group)
+	}
+	span := "for good"
+	if f.span > 0 {
+		span = "for " + f.span.String()
+	}
+	when := fmt.Sprintf("at %v", f.at)
+	switch {
+	case f.after > 0 && f.delivers:
+		when = fmt.Sprintf("after %d deliveries past %v", f.after, f.at)
+	case f.after > 0:
+		when = fmt.Sprintf("after %d steps past %v", f.after, f.at)
+	}
+	var what string
+	switch f.kind {
+	case FaultCrash, FaultClient:
+		what = who + " crashes"
+	case FaultSuspect:
+		if f.span == 0 {
+			span = "until told otherwise"
+		}
+		what = fmt.Sprintf("oracles of %v name %d as leader of group %d %s", f.told, f.other, f.victim.Group, span)
+	case FaultSlow:
+		what = fmt.Sprintf("wires of %s to %v are slow %s", who, f.others, span)
+	case FaultPartition:
+		what = fmt.Sprintf("wires of %s to %v are cut %s", who, f.others, span)
+	case FaultHang:
+		what = fmt.Sprintf("%s hangs %s", who, span)
+	case FaultOverwhelm:
+		what = fmt.Sprintf("most of group %d crashes", f.victim.Group)
+	}
+	return fmt.Sprintf("fault %d: %s %s", f.number, what, when)
+}
