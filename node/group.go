@@ -3,8 +3,6 @@ package node
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur"
@@ -265,32 +263,4 @@ func (s *supervisor) stepOut(g *group) {
 		s.stopEngine(0)
 		s.setMode(api.ModeHalted, "%s; free some space, the node comes back by itself", reason)
 	}
-}
-
-// removedAfter is how long a node that was removed from the membership stays, so that the others get the rest of what it sent, and clients an answer. Where it does not know whether the block that
-// removed it is durable it stays for longer: if that is taken back, it is a member.
-const (
-	removedAfter       = time.Second
-	removedForAllAfter = 10 * time.Second
-)
-
-// leave ends this node's part when the operator has removed it from the membership.
-func (s *supervisor) leave() error {
-	if s.at() != nil || s.settling.active {
-		return nil
-	}
-	self := ledger.MemberIndex(s.node.home.Self)
-	former := s.node.Store().FormerMembers()
-	at := slices.IndexFunc(former, func(f ledger.FormerMember) bool { return f.Index == self })
-	heights, _ := s.node.pipeline.Heights()
-	switch {
-	case at < 0:
-		s.leaving = time.Time{}
-	case s.leaving.IsZero():
-		s.leaving = time.Now()
-		s.setMode(api.ModeHalted, "%v", ErrRemoved)
-	case time.Since(s.leaving) > removedForAllAfter, heights.Durable >= former[at].Left && time.Since(s.leaving) > removedAfter:
-		return fmt.Errorf("%w at block %d; its home can be removed", ErrRemoved, former[at].Left)
-	}
-	return nil
 }

@@ -34,6 +34,7 @@ type shard struct {
 	client  *ledgertest.Client
 	store   store.Options
 	gone    map[int]bool // who left for good
+	loads   int          // begun so far
 }
 
 func newShard(t *testing.T, nodes int, change func(i int, config *home.Config)) *shard {

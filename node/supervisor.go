@@ -47,6 +47,7 @@ type letter struct {
 //	following.go   whose chain this node follows while it does not order; catching.go fetches it
 //	hearing.go     what the members say of themselves
 //	peers.go       who the members are
+//	leaving.go     the end of a node that was removed
 type supervisor struct {
 	node     *Node
 	driver   *driver.Driver
@@ -78,7 +79,8 @@ type supervisor struct {
 	settling  settling
 	next      *group // that is to begin
 	fullAt    time.Time
-	leaving   time.Time // when this node found that it was removed
+	leaving   time.Time     // when this node found that it was removed
+	leftAt    ledger.Height // the block that did, once that is durable
 	peersOf   peersAsOf
 	announced time.Time
 

@@ -24,6 +24,7 @@ const (
 	KeyFile        = "node.key"
 	GenerationFile = "generation"
 	RoundsFolder   = "rounds"
+	RemovedFile    = "removed"
 	DataFolder     = "data"
 	// OperatorKeyFile is the key of an operator of the chain, in the home that a new chain began with. No node reads it.
 	OperatorKeyFile = "operator.key"
@@ -64,6 +65,9 @@ func (h *Home) Generation() string { return filepath.Join(h.Dir, GenerationFile)
 
 // Rounds is the folder of rounds that the shard may go on with, which no block holds yet.
 func (h *Home) Rounds() string { return filepath.Join(h.Dir, RoundsFolder) }
+
+// Removed is the file that a node writes when it knows for good that it is no member any more.
+func (h *Home) Removed() string { return filepath.Join(h.Dir, RemovedFile) }
 
 // FabricAddress is where this node listens for the others.
 func (h *Home) FabricAddress() string {

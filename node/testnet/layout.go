@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -260,22 +261,36 @@ func address(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)
 // portTries is how many places FreeBasePort looks at.
 const portTries = 64
 
-// FreeBasePort finds a base port for so many nodes, all of whose ports are free now.
+// The ports that FreeBasePort gives out: below what systems give out by themselves, and past those that people choose.
+const (
+	lowestFreePort  = 20000
+	highestFreePort = 26000
+)
+
+// nextBase is where FreeBasePort looks next. What it gave out may be free until somebody listens there: it is given out again only after all others.
+var nextBase struct {
+	sync.Mutex
+	port int // 0 before the first
+}
+
+// FreeBasePort finds a base port for so many nodes, all of whose ports are free now, and were not given out to somebody else in this process a moment ago.
 func FreeBasePort(nodes int) (int, error) {
-	const lowest, highest = 20000, 32000 // below what systems give out by themselves
+	nextBase.Lock()
+	defer nextBase.Unlock()
 	for range portTries {
-		base := lowest + rand.IntN(highest-lowest)
-		free := true
+		if nextBase.port == 0 || nextBase.port+2*nodes > highestFreePort {
+			nextBase.port = lowestFreePort + rand.IntN((highestFreePort-lowestFreePort)/2)
+		}
+		base, free := nextBase.port, true
 		for port := base; port < base+2*nodes && free; port++ {
 			listener, err := net.Listen("tcp", address(port))
-			free = err == nil
-			if free {
-				free = listener.Close() == nil
-			}
+			free = err == nil && listener.Close() == nil
 		}
 		if free {
+			nextBase.port = base + 2*nodes
 			return base, nil
 		}
+		nextBase.port = 0 // somewhere else
 	}
 	return 0, fmt.Errorf("%w: no %d free ports in a row found", ErrLayout, 2*nodes)
 }

@@ -164,6 +164,29 @@ func TestCheckPorts(t *testing.T) {
 	}
 }
 
+// Networks that are made side by side do not get the same ports, although none of them listens yet.
+func TestFreeBasePortsAreApart(t *testing.T) {
+	t.Parallel()
+	const networks, nodes = 40, 3
+	bases := make([]int, networks)
+	var asking sync.WaitGroup
+	for i := range bases {
+		asking.Go(func() {
+			var err error
+			if bases[i], err = FreeBasePort(nodes); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	asking.Wait()
+	slices.Sort(bases)
+	for i := range bases[1:] {
+		if bases[i+1]-bases[i] < 2*nodes {
+			t.Errorf("networks of %d nodes got the ports from %d on and from %d on", nodes, bases[i], bases[i+1])
+		}
+	}
+}
+
 // events collects what is reported, and lets a test wait for it.
 type events struct {
 	mutex sync.Mutex
