@@ -1,7 +1,6 @@
 package p2p
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -18,15 +17,11 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-const (
-	// attachmentsMax bounds the attachments of one stream that work. Those that are over are forgotten when there is no room.
-	attachmentsMax = 1024
-	// regionBufferBytes is the size of the buffers that requests and responses go through: one record of a sealed connection.
-	regionBufferBytes = recordBytesMax
-)
+// attachmentsMax bounds the attachments of one stream that work. Those that are over are forgotten when there is no room.
+const attachmentsMax = 1024
 
 // agent serves one peer's region stream: it performs requests in their order and answers each. What it holds for a peer is bounded by
-// two buffers, one piece and attachmentsMax; it waits for the network only while it holds no admission.
+// intakeBytes, answersBytes with one answer more, and attachmentsMax; it waits for the network only while it holds no admission.
 type agent struct {
 	host    *Host
 	from    rdmanet.Peer // its incarnation is 0 before the hello
@@ -38,13 +33,10 @@ type agent struct {
 	mu      sync.Mutex
 	carrier carrier // what requests come over: a direct connection, and the stream before it is made
 
-	reader   *bufio.Reader
-	writer   *bufio.Writer
+	intake   *intake
+	answers  answers
 	accesses map[uint32]access
-	highest  uint32   // number of an attachment
-	piece    []byte   // what is longer than the reader's buffer, and what is read
-	same     response // requests that came to the same end, not yet written
-	scratch  [responseSize + attachedSize]byte
+	highest  uint32 // number of an attachment
 }
 
 // access is the owner's side of an attachment.
@@ -224,10 +216,13 @@ func (a *agent) claim(caller peer.ID) status {
 }
 
 // serve performs requests until the stream breaks.
-func (a *agent) serve(stream io.ReadWriter) error {
-	a.reader, a.writer = bufio.NewReaderSize(stream, regionBufferBytes), bufio.NewWriterSize(stream, regionBufferBytes)
+func (a *agent) serve(stream io.ReadWriter) (err error) {
+	a.answers.to = pieceWriterTo(stream)
+	if a.intake, err = newIntake(stream, a.answers.flush); err != nil {
+		return err
+	}
 	for {
-		header, err := a.peek(requestSize)
+		header, err := a.intake.peek(requestSize)
 		if err != nil {
 			return err
 		}
@@ -235,23 +230,11 @@ func (a *agent) serve(stream io.ReadWriter) error {
 		if err != nil {
 			return err
 		}
-		if _, err := a.reader.Discard(requestSize); err != nil {
-			return err
-		}
+		a.intake.take(requestSize)
 		if err := a.perform(wanted); err != nil {
 			return err
 		}
 	}
-}
-
-// peek gives the next bytes of the stream, at most a buffer of them, still in the buffer. What was answered goes out before it waits.
-func (a *agent) peek(n int) ([]byte, error) {
-	if a.reader.Buffered() < n {
-		if err := a.flush(); err != nil {
-			return nil, err
-		}
-	}
-	return a.reader.Peek(n)
 }
 
 func (a *agent) perform(wanted request) error {
@@ -282,66 +265,32 @@ func (a *agent) access(wanted request) (access, error) {
 	return served, nil
 }
 
-// write performs a write.
-func (s access) write(wanted request, bytes []byte) (outcome, error) {
-	if s.region == nil {
-		return outcomeAccess, nil
-	}
-	return outcomeOf(s.region.Write(s.admission, int(wanted.offset), bytes, wanted.ring))
-}
-
-// read performs a read.
-func (s access) read(wanted request, into []byte) (outcome, error) {
-	if s.region == nil {
-		return outcomeAccess, nil
-	}
-	return outcomeOf(s.region.Read(s.admission, int(wanted.offset), into))
-}
-
+// write performs a write as its bytes come in: each part that is there is applied, from the first to the last. What is left once a part was refused is taken and dropped.
 func (a *agent) write(wanted request) error {
 	served, err := a.access(wanted)
 	if err != nil {
 		return err
 	}
-	length := int(wanted.length)
-	var bytes []byte
-	inBuffer := length <= regionBufferBytes
-	if inBuffer {
-		bytes, err = a.peek(length)
-	} else {
-		bytes, err = a.fetch(length)
+	word, err := outcomeAccess, error(nil)
+	if served.region != nil {
+		word, err = outcomeOf(served.region.Check(served.admission, int(wanted.offset), int(wanted.length)))
 	}
-	if err != nil {
-		return unexpected(err)
+	offset, left := int(wanted.offset), int(wanted.length)
+	for first := true; err == nil && (first || left > 0); first = false {
+		bytes, failure := a.intake.part(offset, left)
+		if failure != nil {
+			return unexpected(failure)
+		}
+		if word == outcomeDone {
+			word, err = outcomeOf(served.region.Write(served.admission, offset, bytes, wanted.ring && len(bytes) == left))
+		}
+		a.intake.take(len(bytes))
+		offset, left = offset+len(bytes), left-len(bytes)
 	}
-	word, err := served.write(wanted, bytes)
 	if err != nil {
 		return err
 	}
-	if inBuffer {
-		if _, err := a.reader.Discard(length); err != nil {
-			return err
-		}
-	}
-	return a.answer(word)
-}
-
-// fetch reads what is too long for the reader's buffer.
-func (a *agent) fetch(length int) ([]byte, error) {
-	if err := a.flush(); err != nil {
-		return nil, err
-	}
-	piece := a.room(length)
-	_, err := io.ReadFull(a.reader, piece)
-	return piece, err
-}
-
-// room gives the piece's buffer, at that length.
-func (a *agent) room(length int) []byte {
-	if cap(a.piece) < length {
-		a.piece = make([]byte, max(length, 4<<10))
-	}
-	return a.piece[:length]
+	return a.answers.end(word)
 }
 
 func (a *agent) read(wanted request) error {
@@ -349,26 +298,31 @@ func (a *agent) read(wanted request) error {
 	if err != nil {
 		return err
 	}
-	bytes := a.room(int(wanted.length))
-	word, err := served.read(wanted, bytes)
+	length := int(wanted.length)
+	if served.region == nil {
+		return a.answers.end(outcomeAccess)
+	}
+	if length == 0 {
+		word, err := outcomeOf(served.region.Read(served.admission, int(wanted.offset), nil))
+		if err != nil {
+			return err
+		}
+		return a.answers.end(word)
+	}
+	word, err := outcomeOf(served.region.Read(served.admission, int(wanted.offset), a.answers.begin(length)))
 	if err != nil {
 		return err
 	}
-	if word != outcomeDone || len(bytes) == 0 {
-		return a.answer(word)
-	}
-	return a.answerWith(bytes)
+	return a.answers.done(length, word)
 }
 
 func (a *agent) attach(wanted request) error {
-	name, err := a.peek(int(wanted.length))
+	name, err := a.intake.peek(int(wanted.length))
 	if err != nil {
 		return unexpected(err)
 	}
 	region := a.host.regions.find(string(name))
-	if _, err := a.reader.Discard(len(name)); err != nil {
-		return err
-	}
+	a.intake.take(len(name))
 	if wanted.attachment <= a.highest {
 		return fmt.Errorf("%w: attachment %d after %d", errRegionProtocol, wanted.attachment, a.highest)
 	}
@@ -378,9 +332,9 @@ func (a *agent) attach(wanted request) error {
 	}
 	switch {
 	case region == nil:
-		return a.answer(outcomeNoRegion)
+		return a.answers.end(outcomeNoRegion)
 	case len(a.accesses) == attachmentsMax:
-		return a.answer(outcomeTooMany)
+		return a.answers.end(outcomeTooMany)
 	}
 	admission, err := region.Admit(a.from)
 	word, err := outcomeOf(err)
@@ -388,56 +342,9 @@ func (a *agent) attach(wanted request) error {
 		return err
 	}
 	if word != outcomeDone {
-		return a.answer(word)
+		return a.answers.end(word)
 	}
 	a.accesses[wanted.attachment] = access{region, admission}
-	return a.answerWith(attached{size: uint32(region.Size()), permission: admission.Permission()}.append(a.scratch[responseSize:responseSize]))
-}
-
-// answer tells how a request ended, together with those that ended the same way.
-func (a *agent) answer(word outcome) error {
-	if a.same.count > 0 && (a.same.outcome != word || a.same.count == responsesMax) {
-		if err := a.put(a.same); err != nil {
-			return err
-		}
-		a.same.count = 0
-	}
-	a.same.outcome = word
-	a.same.count++
-	return nil
-}
-
-// answerWith answers a request that came to a good end with bytes.
-func (a *agent) answerWith(bytes []byte) error {
-	if err := a.settle(); err != nil {
-		return err
-	}
-	if err := a.put(response{outcome: outcomeDone, count: 1, length: uint32(len(bytes))}); err != nil {
-		return err
-	}
-	_, err := a.writer.Write(bytes)
-	return err
-}
-
-// settle writes the answers that wait for more of their kind.
-func (a *agent) settle() error {
-	if a.same.count == 0 {
-		return nil
-	}
-	err := a.put(a.same)
-	a.same.count = 0
-	return err
-}
-
-func (a *agent) put(r response) error {
-	_, err := a.writer.Write(r.append(a.scratch[:0]))
-	return err
-}
-
-// flush sends what was answered.
-func (a *agent) flush() error {
-	if err := a.settle(); err != nil {
-		return err
-	}
-	return a.writer.Flush()
+	attached{size: uint32(region.Size()), permission: admission.Permission()}.append(a.answers.begin(attachedSize)[:0])
+	return a.answers.done(attachedSize, outcomeDone)
 }

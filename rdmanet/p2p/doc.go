@@ -54,14 +54,15 @@
 //
 // Requests are performed and answered in their order, so operations complete in the order of posting, over all attachments to the peer. What is posted while the connection is
 // busy goes out together, and answers that are there together go back together. Operations of more than 256 KiB go in pieces, cut between words, writes from the first to the last and reads from the last to the first, so
-// that the order of bytes holds over all of them. A piece has come in, in whole, before the agent enters the fence to apply it: a permission changes without waiting for the network.
+// that the order of bytes holds over all of them. A write is applied as it comes in, each part of it that is there, cut between words; the agent waits for the network outside of the fence only,
+// so that a permission changes without waiting for it. Answers go out before the agent waits, and after every 256 KiB if it never has to.
 //
 // When a connection breaks, nobody knows what has landed, so nothing is sent again. All that is under way, and every attachment, ends: with ErrReset if another incarnation answers, with
 // ErrUnreachable otherwise. The operation timeout is the mend timeout; it runs anew with each answer, so that a long queue behind a slow wire does not break by its
 // length. A new connection of a peer is welcomed only once nothing of its earlier one lands any more.
 //
-// For each peer the owner holds one piece, two buffers of 64 KiB, what seals the connection, and at most 1,024 attachments that work. The attaching host holds an entry and up to 128 bytes of each operation; longer
-// writes go out from where they are.
+// For each peer the owner holds a buffer of 128 KiB for what comes in, up to 320 KiB of answers, what seals the connection, and at most 1,024 attachments that work. The attaching host holds an entry and up to
+// 128 bytes of each operation; longer writes go out from where they are, together with their headers in one call, and what is read comes in right to where it is wanted.
 //
 // # What is on the wire
 //

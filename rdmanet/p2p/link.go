@@ -276,7 +276,7 @@ func (l *link) carry(conn *connection) error {
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		l.writeRequests(conn, ended)
+		l.writeRequests(conn.carrier, ended)
 	}()
 	err := l.oversee(ended)
 	l.mu.Lock()

@@ -26,7 +26,7 @@ const (
 	attachedSize     = 8
 )
 
-// pieceMax bounds what one request writes or reads, in bytes: longer operations go in pieces, and an owner holds one of them.
+// pieceMax bounds what one request writes or reads, in bytes: longer operations go in pieces, and an owner holds one of those that are read.
 const pieceMax = 256 << 10
 
 // responsesMax bounds how many requests one response answers.

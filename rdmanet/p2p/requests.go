@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -84,23 +85,78 @@ func (b *requestBuffer) add(header request, bytes []byte) {
 	}
 }
 
-// writeTo calls sent each time that it is done with the bytes of a long write.
-func (b *requestBuffer) writeTo(w *bufio.Writer, sent func()) error {
-	from := 0
-	for _, long := range b.long {
-		if _, err := w.Write(b.bytes[from:long.at]); err != nil {
-			return err
-		}
-		if _, err := w.Write(long.bytes); err != nil {
-			return err
-		}
-		from = long.at
-		sent()
+// requestWriter puts requests on a connection.
+type requestWriter struct {
+	to     pieceWriter
+	copied []byte      // reused: what lies between large pieces
+	from   int         // where in copied what is in no piece yet begins
+	size   int         // of the pieces, and of what is in none yet
+	pieces net.Buffers // reused
+	rest   net.Buffers // what a write has left of pieces
+}
+
+// writeTogether is how many bytes one write takes at most, but for its last piece.
+const writeTogether = 256 << 10
+
+// write sends what is in the buffer, and calls sent each time that it is done with the bytes of so many further long writes.
+func (w *requestWriter) write(b *requestBuffer, sent func(count uint64)) error {
+	if len(b.long) == 0 {
+		w.pieces = append(w.pieces[:0], b.bytes)
+		return w.flush()
 	}
-	if _, err := w.Write(b.bytes[from:]); err != nil {
+	from, count := 0, uint64(0)
+	for _, long := range b.long {
+		w.copy(b.bytes[from:long.at])
+		from = long.at
+		if len(long.bytes) < gatherMin {
+			w.copy(long.bytes)
+		} else {
+			w.refer(long.bytes)
+		}
+		count++
+		if w.size < writeTogether {
+			continue
+		}
+		if err := w.flush(); err != nil {
+			return err
+		}
+		sent(count)
+		count = 0
+	}
+	w.copy(b.bytes[from:])
+	if w.size == 0 {
+		return nil
+	}
+	if err := w.flush(); err != nil {
 		return err
 	}
-	return w.Flush()
+	sent(count)
+	return nil
+}
+
+// copy adds bytes to be sent together with their neighbours.
+func (w *requestWriter) copy(b []byte) {
+	w.copied = append(w.copied, b...)
+	w.size += len(b)
+}
+
+// refer adds bytes to be sent from where they are.
+func (w *requestWriter) refer(b []byte) {
+	w.pieces = append(w.pieces, w.copied[w.from:], b)
+	w.from = len(w.copied)
+	w.size += len(b)
+}
+
+// flush sends all pieces.
+func (w *requestWriter) flush() error {
+	if w.from < len(w.copied) {
+		w.pieces = append(w.pieces, w.copied[w.from:])
+	}
+	w.rest = w.pieces
+	err := w.to.writePieces(&w.rest)
+	clear(w.pieces)
+	w.pieces, w.copied, w.from, w.size = w.pieces[:0], w.copied[:0], 0, 0
+	return err
 }
 
 // completionBatch gathers completions of one queue, to be put there at once.
@@ -219,16 +275,16 @@ func (l *link) detach(a *attachment) {
 
 // writeRequests sends what is there until the stream breaks.
 func (l *link) writeRequests(stream io.Writer, ended <-chan struct{}) {
-	writer := bufio.NewWriterSize(stream, regionBufferBytes)
+	writer := requestWriter{to: pieceWriterTo(stream)}
 	defer func() {
 		l.mu.Lock()
 		l.writing = false
 		l.sentMore.Broadcast()
 		l.mu.Unlock()
 	}()
-	sent := func() {
+	sent := func(count uint64) {
 		l.mu.Lock()
-		l.sent++
+		l.sent += count
 		l.sentMore.Broadcast()
 		l.mu.Unlock()
 	}
@@ -245,16 +301,19 @@ func (l *link) writeRequests(stream io.Writer, ended <-chan struct{}) {
 				return
 			}
 		}
-		if sending.writeTo(writer, sent) != nil {
+		if writer.write(&sending, sent) != nil {
 			return // the reader of responses finds out too, with the better reason
 		}
 		sending.reset()
 	}
 }
 
+// responsesBytes is the size of the buffer that responses come into. What is read is longer and mostly goes past it, to where it is wanted.
+const responsesBytes = 8 << 10
+
 // readResponses takes responses until the stream breaks.
 func (l *link) readResponses(stream io.Reader) error {
-	reader := bufio.NewReaderSize(stream, regionBufferBytes)
+	reader := bufio.NewReaderSize(stream, responsesBytes)
 	for {
 		if _, err := reader.Peek(responseSize); err != nil {
 			return err

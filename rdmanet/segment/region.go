@@ -111,7 +111,7 @@ func (r *Region) Admit(peer rdmanet.Peer) (*Admission, error) {
 
 // Write performs a write under an admission of this region. It has landed when Write returns without an error, and has not taken place with one, which is why the admission is over.
 func (r *Region) Write(a *Admission, offset int, from []byte, ring bool) error {
-	if err := r.bounds(a, offset, len(from)); err != nil {
+	if err := r.Check(a, offset, len(from)); err != nil {
 		return err
 	}
 	if err := a.Enter(rdmanet.OperationWrite); err != nil {
@@ -127,7 +127,7 @@ func (r *Region) Write(a *Admission, offset int, from []byte, ring bool) error {
 
 // Read performs a read under an admission of this region; the error is why the admission is over.
 func (r *Region) Read(a *Admission, offset int, into []byte) error {
-	if err := r.bounds(a, offset, len(into)); err != nil {
+	if err := r.Check(a, offset, len(into)); err != nil {
 		return err
 	}
 	if err := a.Enter(rdmanet.OperationRead); err != nil {
@@ -138,8 +138,8 @@ func (r *Region) Read(a *Admission, offset int, into []byte) error {
 	return nil
 }
 
-// bounds ends the admission of a peer that reaches past the region.
-func (r *Region) bounds(a *Admission, offset, length int) error {
+// Check ends the admission of a peer that reaches past the region, with ErrBounds. It is for a write that is performed in parts: Write and Read do it themselves.
+func (r *Region) Check(a *Admission, offset, length int) error {
 	if offset >= 0 && offset <= r.memory.Size()-length {
 		return nil
 	}

@@ -1,0 +1,159 @@
+package p2p
+
+import (
+	"fmt"
+	"io"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+const (
+	// intakeBytes is the size of an agent's buffer for what comes in: as much as one read of the connection takes, and little enough to stay in a processor's cache until it is applied.
+	intakeBytes = 128 << 10
+	// promptBytes: answers to that many bytes or less go out before the agent looks for more, for somebody may wait for them.
+	promptBytes = 16 << 10
+	// settleBytes: answers to that many bytes go out even if more comes in without a pause.
+	settleBytes = 256 << 10
+)
+
+// intake is what comes in to an agent. Bytes are handed out where they are, as soon as they are there.
+type intake struct {
+	wire     io.Reader
+	eager    bool         // wire calls settle before it waits
+	settle   func() error // sends what was answered
+	taken    int          // bytes since the last settle
+	buffer   []byte       // buffer[from:to] is not yet taken
+	from, to int
+}
+
+// newIntake makes the intake of a connection. settle is called before there is a wait for more.
+func newIntake(stream io.Reader, settle func() error) (*intake, error) {
+	in := &intake{wire: stream, settle: settle, buffer: make([]byte, intakeBytes)}
+	if conn, direct := stream.(*directConn); direct {
+		wire, err := conn.reader(settle)
+		if err != nil {
+			return nil, err
+		}
+		in.wire, in.eager = wire, true
+	}
+	return in, nil
+}
+
+// peek gives the next n bytes, at most intakeBytes, without taking them.
+func (in *intake) peek(n int) ([]byte, error) {
+	if err := in.fill(n); err != nil {
+		return nil, err
+	}
+	return in.buffer[in.from : in.from+n], nil
+}
+
+// part gives some of the next bytes, which go to that offset of a region and are that many: what is there, cut where a word of the region ends.
+func (in *intake) part(offset, left int) ([]byte, error) {
+	if err := in.fill(min(left, rdmanet.WordSize)); err != nil {
+		return nil, err
+	}
+	n := min(left, in.to-in.from)
+	if n < left {
+		n -= (offset + n) % rdmanet.WordSize
+	}
+	return in.buffer[in.from : in.from+n], nil
+}
+
+// take takes bytes that peek or part gave.
+func (in *intake) take(n int) {
+	in.from += n
+	in.taken += n
+}
+
+// fill reads until that many bytes are there.
+func (in *intake) fill(n int) error {
+	for in.to-in.from < n {
+		if in.from > 0 { // little is left, never more than a header, a name or a word
+			in.from, in.to = 0, copy(in.buffer, in.buffer[in.from:in.to])
+		}
+		if !in.eager || in.taken <= promptBytes || in.taken >= settleBytes {
+			if err := in.settle(); err != nil {
+				return err
+			}
+			in.taken = 0
+		}
+		got, err := in.wire.Read(in.buffer[in.to:])
+		in.to += got
+		if err != nil && in.to-in.from < n {
+			if in.to > in.from {
+				err = unexpected(err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// reader gives what is read from a connection, with a call before each wait.
+func (c *directConn) reader(waiting func() error) (io.Reader, error) {
+	raw, err := c.tcp.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("direct connection: %w", err)
+	}
+	wire := &eagerReader{conn: raw, waiting: waiting}
+	wire.attempt = wire.try
+	if c.opener == nil {
+		return wire, nil
+	}
+	return openedReader{c.opener, wire}, nil
+}
+
+// openedReader reads what was sealed.
+type openedReader struct {
+	opener *opener
+	wire   io.Reader
+}
+
+// Read implements io.Reader.
+func (r openedReader) Read(b []byte) (int, error) { return r.opener.read(r.wire, b) }
+
+// eagerReader reads a TCP connection, and calls a function when there is nothing before it waits. For one goroutine at a time.
+type eagerReader struct {
+	conn    syscall.RawConn
+	waiting func() error
+	attempt func(fd uintptr) bool // try, made once
+	into    []byte
+	n       int
+	err     error
+}
+
+// Read implements io.Reader.
+func (r *eagerReader) Read(b []byte) (int, error) {
+	r.into = b
+	err := r.conn.Read(r.attempt)
+	r.into = nil
+	switch {
+	case err != nil:
+		return 0, err
+	case r.err != nil:
+		return 0, r.err
+	case r.n == 0 && len(b) > 0:
+		return 0, io.EOF
+	}
+	return r.n, nil
+}
+
+// try is one attempt; false to wait and try again.
+func (r *eagerReader) try(fd uintptr) bool {
+	for {
+		r.n, r.err = unix.Read(int(fd), r.into)
+		switch r.err {
+		case nil:
+			return true
+		case unix.EINTR:
+		case unix.EAGAIN:
+			r.err = r.waiting()
+			return r.err != nil
+		default:
+			return true
+		}
+	}
+}
