@@ -90,10 +90,19 @@ func must(t testing.TB, err error) {
 func TestDeadlineTellsStatus(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{Manual: true}, api.Options{})
-	ctx, cancel := context.WithTimeout(b.context(), 400*time.Millisecond)
-	defer cancel()
 	bundle := b.sign(transfer("bank:mint", "bank:a", 5))
-	answer, err := b.client.Submit(ctx, connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle)}))
+	submit := func() (*connect.Response[ledgerdv1.SubmitResponse], error) {
+		ctx, cancel := context.WithTimeout(b.context(), 400*time.Millisecond)
+		defer cancel()
+		return b.client.Submit(ctx, connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle)}))
+	}
+	answer, err := submit()
+	for range 50 { // a busy machine may take longer for an answer than is left for it
+		if connect.CodeOf(err) != connect.CodeDeadlineExceeded {
+			break
+		}
+		answer, err = submit()
+	}
 	must(t, err)
 	if answer.Msg.Transactions[0].State != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {
 		t.Fatalf("state %v", answer.Msg.Transactions[0].State)

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -186,6 +189,46 @@ func TestConcurrentPosts(t *testing.T) {
 				t.Fatalf("%v, %v", account, err)
 			}
 		})
+	}
+}
+
+// Somebody else on the same stream is always a moment faster to take the next nonce: a post gets through all the same.
+func TestPostAgainstAFasterOne(t *testing.T) {
+	t.Parallel()
+	cluster := apitest.NewCluster(t, apitest.Options{})
+	door := apitest.Serve(t, cluster.Node(0), api.Options{})
+	key := testKey(t, "acme")
+	faster := newTestClient(t, door.URL)
+	beginBank(t, faster, key)
+	target, err := url.Parse(door.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const stream = 7
+	through := httputil.NewSingleHostReverseProxy(target)
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/Submit") {
+			what := transfer("acme:mint", "acme:b", 1)
+			what.Ledger, what.Signer = cluster.Genesis().Hash(), key.Organisation
+			what.Nonce = ledger.Nonce{Stream: stream, Sequence: cluster.Node(0).Store().NextSequence(key.Organisation, stream)}
+			bundle, err := Sign([]Key{key}, what)
+			if err == nil {
+				_, err = faster.Submit(testContext(t), bundle, ledgerdv1.Level_LEVEL_ORDERED)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(between.Close)
+	slower := newTestClient(t, between.URL)
+	slower.nonces[nonceStream{key.Organisation, stream}] = 1 // it does not begin by chance
+	what := transfer("acme:mint", "acme:a", 1)
+	what.Nonce.Stream = stream
+	status, err := slower.Post(testContext(t), []Key{key}, what, ledgerdv1.Level_LEVEL_ORDERED)
+	if err != nil || status.GetReason() != "" {
+		t.Fatalf("%v, %v", status, err)
 	}
 }
 

@@ -109,7 +109,8 @@ const (
 const maxStale = 16
 
 // Post completes a transaction (ledger, signer and nonce; the nonce's stream is the client's own unless the caller names one), signs it with the keys,
-// of which the first is the signer's, and submits it. Where the ledger answers that the nonce was stale, so that nothing has changed, it takes the next one and signs again.
+// of which the first is the signer's, and submits it. Where the ledger answers that the nonce was stale, so that nothing has changed, it takes one of the next and signs again: one
+// of more each time, since whoever was faster may be so again.
 // A transaction that failed for another reason is no error here: see its status.
 func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transaction, level ledgerdv1.Level) (*ledgerdv1.TransactionStatus, error) {
 	if len(keys) == 0 {
@@ -126,8 +127,8 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 	if err := transaction.Validate(); err != nil {
 		return nil, err
 	}
-	for range maxStale {
-		if transaction.Nonce.Sequence, err = c.takeNonce(ctx, transaction.Signer, transaction.Nonce.Stream); err != nil {
+	for stale := range maxStale {
+		if transaction.Nonce.Sequence, err = c.takeNonce(ctx, transaction.Signer, transaction.Nonce.Stream, min(uint64(1)<<stale, nonceJump)); err != nil {
 			return nil, err
 		}
 		bundle, err := Sign(keys, transaction)
@@ -145,8 +146,8 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 	return nil, fmt.Errorf("client: %d nonces in a row were stale: somebody else uses nonce stream %d of %s; choose another stream", maxStale, transaction.Nonce.Stream, transaction.Signer)
 }
 
-// takeNonce takes a sequence number that neither the ledger nor this client has used, as far as is known.
-func (c *Client) takeNonce(ctx context.Context, organisation ledger.OrganisationName, stream uint64) (uint64, error) {
+// takeNonce takes a sequence number that neither the ledger nor this client has used, as far as is known: one of the next so many.
+func (c *Client) takeNonce(ctx context.Context, organisation ledger.OrganisationName, stream, among uint64) (uint64, error) {
 	next, err := c.NextSequence(ctx, organisation, stream)
 	if err != nil {
 		return 0, err
@@ -159,6 +160,7 @@ func (c *Client) takeNonce(ctx context.Context, organisation ledger.Organisation
 	} else {
 		next += rand.Uint64N(nonceJump)
 	}
+	next += rand.Uint64N(among)
 	c.nonces[key] = next + 1
 	return next, nil
 }
