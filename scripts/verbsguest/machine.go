@@ -13,9 +13,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/ledgerd/ledgerd/scripts/verbsguest/agenda"
@@ -25,7 +27,7 @@ const (
 	guestProcessors = 2
 	guestMegabytes  = 3072
 	// guestTime bounds the guest's life: what its programs may take is bounded each.
-	guestTime = 10 * time.Minute
+	guestTime = 13 * time.Minute
 	// consoleShown is how much of the end of the kernel's console is shown when a guest dies, in bytes.
 	consoleShown = 4 << 10
 )
@@ -75,6 +77,10 @@ func (m *machine) run(ctx context.Context, heard func(agenda.Report)) (err error
 	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", arguments...)
 	qemu.ExtraFiles = []*os.File{outputWrite, reportsWrite}
 	qemu.WaitDelay = 5 * time.Second
+	// It does not outlive this process, however that ends: the kernel ends it with the thread that started it, which therefore stays.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	var said bytes.Buffer
 	qemu.Stdout, qemu.Stderr = &said, &said
 	if err := qemu.Start(); err != nil {

@@ -41,9 +41,12 @@ const (
 	deviceName    = "rxe0"
 	deviceAddress = "10.77.0.1/24"
 	programFolder = "/programs"
+	testsFolder   = "tests" // where they are built
 	programName   = "ledgerd"
 	// outputShown is how much of the end of a failed program's output is shown, in bytes.
-	outputShown = 32 << 10
+	outputShown = 16 << 10
+	// tellingMax is how many of the lines that tell what failed are shown.
+	tellingMax = 60
 )
 
 // environment is that of all programs in the guest.
@@ -66,7 +69,7 @@ type step struct {
 
 var steps = []step{
 	{name: "devices", what: "ledgerd finds the device, and measures it", arguments: []string{"fabric", "measure", "--fabric", "verbs", "--for", "2s"}, seconds: 60},
-	{name: "fabric", what: "the suite of every fabric, on verbs", tests: "./rdmanet/verbs", arguments: []string{"-test.v", "-test.timeout=230s"}, seconds: 240},
+	{name: "fabric", what: "the suite of every fabric, on verbs", tests: "./rdmanet/verbs", arguments: []string{"-test.v", "-test.parallel=3", "-test.timeout=290s"}, seconds: 300},
 	{name: "engines", what: "AllConcur and AllConcur+ in several processes over verbs, one of them killed", tests: "./node/driver",
 		arguments: []string{"-test.v", "-test.run=^TestProcesses$", "-test.timeout=230s"}, seconds: 240},
 	{name: "ledger", what: "a ledger of three processes over verbs: an import, a kill -9, the same exports", tests: "./torture",
@@ -109,24 +112,16 @@ func run(ctx context.Context) (int, error) {
 	}
 	defer func() { _ = os.RemoveAll(folder) }() // the system's folder of temporary files is swept anyway
 
-	clock := time.Now()
+	begun := time.Now()
+	clock := begun
 	tell := func(what string) {
 		fmt.Printf("%6.1f s  %s\n", time.Since(clock).Seconds(), what)
 		clock = time.Now()
 	}
-	k, fetched, err := prepareKernel(ctx, cache)
+	k, err := prepare(ctx, cache, folder, chosen, tell)
 	if err != nil {
-		return 1, fmt.Errorf("the guest's kernel: %w", err)
-	}
-	how := "kept in " + cache
-	if fetched {
-		how = "fetched, kept in " + cache
-	}
-	tell("kernel " + k.version + ", " + how)
-	if err := buildAll(ctx, folder, chosen); err != nil {
 		return 1, err
 	}
-	tell("programs built")
 	disk := filepath.Join(folder, "disk")
 	if err := writeDisk(disk, folder, k, chosen); err != nil {
 		return 1, fmt.Errorf("the guest's files: %w", err)
@@ -158,8 +153,7 @@ func run(ctx context.Context) (int, error) {
 			if status == 0 {
 				status = max(1, r.Status)
 			}
-			output := m.output(s.name)
-			fmt.Printf("\n--- the end of what %s wrote\n%s\n", s.name, output[max(0, len(output)-outputShown):])
+			showFailure(os.Stdout, s.name, m.output(s.name))
 		}
 	}
 	if err != nil {
@@ -171,7 +165,54 @@ func run(ctx context.Context) (int, error) {
 	if err != nil {
 		return max(status, 1), err
 	}
+	fmt.Printf("%6.1f s  in all\n", time.Since(begun).Seconds())
 	return status, nil
+}
+
+// prepare gets the kernel and builds the programs, both at once: one waits for the network, the other for the processor.
+func prepare(ctx context.Context, cache, folder string, chosen []step, tell func(string)) (kernel, error) {
+	type fetching struct {
+		kernel  kernel
+		fetched bool
+		err     error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	got := make(chan fetching, 1)
+	go func() {
+		k, fetched, err := prepareKernel(ctx, cache)
+		if err != nil {
+			cancel() // nothing that is built will run
+		}
+		got <- fetching{k, fetched, err}
+	}()
+	buildErr := buildAll(ctx, folder, chosen)
+	if buildErr != nil {
+		cancel()
+	}
+	f := <-got
+	switch {
+	case f.err != nil && (buildErr == nil || !errors.Is(f.err, context.Canceled)):
+		return kernel{}, fmt.Errorf("the guest's kernel: %w", f.err)
+	case buildErr != nil:
+		return kernel{}, buildErr
+	case f.fetched:
+		tell("kernel " + f.kernel.version + " fetched, programs built")
+	default:
+		tell("programs built; kernel " + f.kernel.version + " was kept")
+	}
+	return f.kernel, nil
+}
+
+// telling finds the lines in which tests and crashes say what is wrong.
+var telling = regexp.MustCompile(`(?m)^\s*(\S+\.go:\d+: |--- FAIL|panic: |fatal error: |WARNING: DATA RACE|testing: ).*$`)
+
+// showFailure shows what a program that failed says of it, and the end of all that it wrote.
+func showFailure(to io.Writer, name string, output []byte) {
+	if said := telling.FindAll(output, -1); len(said) > 0 {
+		_, _ = fmt.Fprintf(to, "\n--- what %s says\n%s\n", name, bytes.Join(said[:min(len(said), tellingMax)], []byte("\n"))) // as all output
+	}
+	_, _ = fmt.Fprintf(to, "\n--- the end of what %s wrote\n%s\n", name, output[max(0, len(output)-outputShown):])
 }
 
 // choose takes the steps that are named; all, if none is.
@@ -207,30 +248,41 @@ var goOptions = []string{"-tags", "verbs", "-ldflags", "-s -w"}
 
 // buildAll builds ledgerd, the guest's first process, and the steps' programs.
 func buildAll(ctx context.Context, folder string, chosen []step) error {
-	build := func(cgo, output, source string, how ...string) error {
-		arguments := append(slices.Concat(how, goOptions), "-o", filepath.Join(folder, output), source)
+	build := func(cgo, output string, how []string, sources ...string) error {
+		arguments := slices.Concat(how, goOptions, []string{"-o", filepath.Join(folder, output)}, sources)
 		command := exec.CommandContext(ctx, "go", arguments...)
+		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // so that it takes its compilers along
+		command.WaitDelay = 10 * time.Second
 		command.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
 		if said, err := command.CombinedOutput(); err != nil {
 			return fmt.Errorf("go %s: %w\n%s", strings.Join(arguments, " "), err, said)
 		}
 		return nil
 	}
-	if err := build("0", "init", "./scripts/verbsguest/init", "build"); err != nil {
-		return err
-	}
-	if err := build("1", programName, "./cmd/ledgerd", "build"); err != nil {
-		return err
-	}
+	var packages []string
 	for _, s := range chosen {
-		if s.tests == "" {
-			continue
+		if s.tests != "" {
+			packages = append(packages, s.tests)
 		}
-		if err := build("1", s.name, s.tests, "test", "-c"); err != nil {
+	}
+	// The tests need all that ledgerd does. One command builds what they share once and links them side by side.
+	if len(packages) > 0 {
+		if err := os.Mkdir(filepath.Join(folder, testsFolder), 0o755); err != nil {
+			return err
+		}
+		if err := build("1", testsFolder+"/", []string{"test", "-c"}, packages...); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := build("1", programName, []string{"build"}, "./cmd/ledgerd"); err != nil {
+		return err
+	}
+	return build("0", "init", []string{"build"}, "./scripts/verbsguest/init")
+}
+
+// built is where the tests of a step's package are built.
+func (s step) built(folder string) string {
+	return filepath.Join(folder, testsFolder, path.Base(s.tests)+".test")
 }
 
 // writeDisk puts the guest's files together.
@@ -257,7 +309,7 @@ func writeDisk(to, folder string, k kernel, chosen []step) (err error) {
 	for _, s := range chosen {
 		program := agenda.Program{Name: s.name, Path: path.Join(programFolder, programName), Arguments: s.arguments, Folder: path.Join("/", s.tests), Seconds: s.seconds}
 		if s.tests != "" {
-			built := filepath.Join(folder, s.name)
+			built := s.built(folder)
 			program.Path = path.Join(programFolder, s.name)
 			a.copy(program.Path, built, 0o755)
 			programs = append(programs, built)
