@@ -11,6 +11,9 @@ import (
 
 // drawFaults draws what goes wrong, within what each group tolerates: crashes and hangs for good count against it.
 func (p *plan) drawFaults(options Options) {
+	if options.Faults == 0 {
+		return
+	}
 	random := stream(options.Seed, faultStream)
 	window := p.end + between(random, 50*time.Microsecond, time.Millisecond)
 	gone := make([]int, p.deployment.Groups())
@@ -27,9 +30,8 @@ func (p *plan) drawFaults(options Options) {
 		}
 		group := order.GroupID(random.IntN(p.deployment.Groups()))
 		f.victim = order.Replica{Group: group, Server: order.ServerID(random.IntN(p.deployment.Sizes[group]))}
-		// Every kind takes the same draws before the choice, so that a plan changes little with the kinds that are allowed.
-		kind, own := drawKind(random), rand.New(rand.NewPCG(random.Uint64(), faultStream))
-		if options.Faults&kind == 0 || !p.drawFault(own, &f, kind, gone, taken) {
+		kind := drawKind(random, options.Faults)
+		if !p.drawFault(random, &f, kind, gone, taken) {
 			continue
 		}
 		f.kind = kind
@@ -42,23 +44,28 @@ func (p *plan) drawFaults(options Options) {
 	}
 }
 
-// drawKind draws a kind of fault.
-func drawKind(random *rand.Rand) Faults {
-	switch draw := random.IntN(40); {
-	case draw < 12:
-		return FaultCrash
-	case draw < 16:
-		return FaultClient
-	case draw < 25:
-		return FaultSuspect
-	case draw < 31:
-		return FaultSlow
-	case draw < 36:
-		return FaultHang
-	case draw < 39:
-		return FaultPartition
+// faultWeights say how often kinds of fault are drawn, in the order of the bits.
+var faultWeights = []int{12, 4, 9, 6, 5, 3, 1}
+
+// drawKind draws one of the allowed kinds of fault.
+func drawKind(random *rand.Rand, allowed Faults) Faults {
+	sum := 0
+	for bit, weight := range faultWeights {
+		if allowed&(1<<bit) != 0 {
+			sum += weight
+		}
 	}
-	return FaultOverwhelm
+	draw := random.IntN(sum)
+	for bit, weight := range faultWeights {
+		if allowed&(1<<bit) == 0 {
+			continue
+		}
+		if draw < weight {
+			return 1 << bit
+		}
+		draw -= weight
+	}
+	panic(fmt.Sprintf("multicast: no kind of fault to draw from %b", allowed))
 }
 
 // drawFault draws the rest of a fault of a kind; false where there is no room for it.

@@ -2,20 +2,73 @@ package multicast
 
 import (
 	"context"
+	"os"
+	"runtime/debug"
 	"testing"
 )
 
-func TestQuick(t *testing.T) {
-	count, bad, del, faults := 0, 0, 0, 0
-	err := Sweep(context.Background(), Options{Engine: EngineSequencer, Faults: FaultsAll}, 1, 1000, func(r Result) bool {
-		count++
-		del += r.Deliveries
-		faults += r.Faults
-		if len(r.Violations) > 0 {
-			bad++
-			t.Errorf("seed %d: %s\n%v", r.Seed, r.Plan, r.Violations[0])
+// TestMain has garbage collected less often: a run leaves much behind and holds little.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
+
+// share scales a number of seeds to what the run of the tests has time for: all, or a part where they are short or slowed by the race detector.
+func share(seeds int) int {
+	switch {
+	case raceEnabled:
+		seeds /= 50
+	case testing.Short():
+		seeds /= 10
+	}
+	return max(seeds, 2)
+}
+
+// totals are what the seeds of a sweep came to together.
+type totals struct {
+	seeds, messages, deliveries, faults, crashed, overwhelmed int
+}
+
+// sweep runs seeds from 1 on, and fails the test with the first that breaks a property.
+func sweep(t *testing.T, options Options, count int) totals {
+	t.Helper()
+	var sum totals
+	err := Sweep(context.Background(), options, 1, count, func(r Result) bool {
+		sum.seeds++
+		sum.messages += r.Messages
+		sum.deliveries += r.Deliveries
+		sum.faults += r.Faults
+		sum.crashed += len(r.Crashed)
+		if r.Overwhelmed {
+			sum.overwhelmed++
 		}
-		return bad < 3
+		if len(r.Violations) > 0 {
+			t.Errorf("seed %d, %s:\n%v", r.Seed, r.Plan, r.Violations[0])
+		}
+		return len(r.Violations) == 0
 	})
-	t.Log(err, count, bad, del, faults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sum
+}
+
+// TestFormsConform is the conformance suite: thousands of seeds of each form, each with a deployment and faults of its own.
+func TestFormsConform(t *testing.T) {
+	t.Parallel()
+	seeds := map[string]int{EngineSequencer: 500}
+	for _, engine := range Engines() {
+		t.Run(engine.Name, func(t *testing.T) {
+			t.Parallel()
+			count := 5000
+			if own := seeds[engine.Name]; own != 0 {
+				count = own
+			}
+			sum := sweep(t, Options{Engine: engine.Name, Faults: FaultsAll}, share(count))
+			t.Logf("%+v", sum)
+			if count > 400 && !raceEnabled && !testing.Short() && (sum.faults < sum.seeds/2 || sum.crashed < sum.seeds/8 || sum.overwhelmed == 0) {
+				t.Errorf("the seeds are too kind: %+v", sum)
+			}
+		})
+	}
 }

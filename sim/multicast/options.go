@@ -27,6 +27,9 @@ type Options struct {
 	OnlyMessages, OnlyFaults []int
 	// Trace, where it is not nil, is told what happens, an event a line.
 	Trace io.Writer
+
+	// form is run instead of an engine, by tests.
+	form Maker
 }
 
 // MessagesLimit bounds Options.Messages.
@@ -44,8 +47,17 @@ func (o *Options) Validate() error {
 	case o.Messages < 0 || o.Messages > MessagesLimit:
 		return fmt.Errorf("%w: %d messages, want 1 to %d, or 0 to leave it to the seed", ErrOptions, o.Messages, MessagesLimit)
 	}
-	_, err := engineOf(o.Engine, o.Plant)
+	_, err := o.maker()
 	return err
+}
+
+// maker finds what makes the form.
+func (o *Options) maker() (Maker, error) {
+	if o.form != nil {
+		return o.form, nil
+	}
+	engine, err := engineOf(o.Engine, o.Plant)
+	return engine.New, err
 }
 
 // Result is what a run came to.

@@ -3,6 +3,7 @@ package multicast
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/ledgerd/ledgerd/order"
 )
@@ -15,17 +16,20 @@ const (
 	plantWrongGroup   = "wrong-group"
 	plantTwice        = "delivered-twice"
 	plantLoneLeader   = "lone-leader"
+	plantTornPayload  = "torn-payload"
 	plantPanic        = "panic"
 )
 
-var sequencerPlants = []string{plantLostDelivery, plantSwappedOrder, plantCyclicOrder, plantWrongGroup, plantTwice, plantLoneLeader, plantPanic}
+// heldMax is how long the first of a pair waits for the second: longer than there are messages.
+const heldMax = 20 * time.Millisecond
+
+var sequencerPlants = []string{plantLostDelivery, plantSwappedOrder, plantCyclicOrder, plantWrongGroup, plantTwice, plantLoneLeader, plantTornPayload, plantPanic}
 
 // sequencer is atomic multicast by one log that all replicas of all groups share: each A-delivers what is for its group.
 type sequencer struct {
 	world    *World
 	plant    string
-	logs     map[string]*Log // by destination set, where orders are to go in circles; else the only one, by ""
-	names    []string        // of the logs, in the order in which they came to be
+	log      *Log
 	all      []order.Replica
 	replicas map[order.Replica]*sequencerReplica
 }
@@ -35,39 +39,28 @@ type sequencerReplica struct {
 	leader    order.ServerID
 	delivered uint64
 	held      []order.Multicast // to be swapped with the next
+	since     time.Duration     // when it was held
 	waiting   [][]byte          // letters that a lone leader is still to send on, one to each replica
 	told      int               // replicas that have the first of them
 }
 
 func newSequencer(world *World, plant string) (Form, error) {
-	s := &sequencer{world: world, plant: plant, logs: map[string]*Log{}, replicas: map[order.Replica]*sequencerReplica{}}
+	s := &sequencer{world: world, plant: plant, replicas: map[order.Replica]*sequencerReplica{}}
 	for group := range world.Deployment().Groups() {
 		s.all = append(s.all, world.Deployment().Members(order.GroupID(group))...)
 	}
 	for _, replica := range s.all {
 		s.replicas[replica] = &sequencerReplica{}
 	}
+	s.log = world.NewLog(s.all)
 	return s, nil
-}
-
-// log is where a message is ordered.
-func (s *sequencer) log(to []order.GroupID) *Log {
-	name := ""
-	if s.plant == plantCyclicOrder {
-		name = fmt.Sprint(to)
-	}
-	if s.logs[name] == nil {
-		s.logs[name] = s.world.NewLog(s.all)
-		s.names = append(s.names, name)
-	}
-	return s.logs[name]
 }
 
 // Submit puts a message into the log.
 func (s *sequencer) Submit(client order.Replica, m order.Multicast) {
 	letter := appendMessage(nil, m)
 	if s.plant != plantLoneLeader {
-		s.log(m.To).Propose(client, letter)
+		s.log.Propose(client, letter)
 		return
 	}
 	for _, replica := range s.world.Deployment().Members(0) {
@@ -83,10 +76,11 @@ func (s *sequencer) Poll(at order.Replica) {
 	if at.Group == order.Clients {
 		return
 	}
-	for _, name := range s.names {
-		for _, entry := range s.logs[name].Ordered(at) {
-			s.take(at, entry)
-		}
+	for _, entry := range s.log.Ordered(at) {
+		s.take(at, entry)
+	}
+	if r := s.replicas[at]; s.plant == plantCyclicOrder && len(r.held) > 0 && s.world.Now() > r.since+heldMax {
+		s.release(at)
 	}
 	if s.plant == plantLoneLeader {
 		s.relay(at)
@@ -114,20 +108,23 @@ func (s *sequencer) relay(at order.Replica) {
 	}
 }
 
-// take A-delivers an entry where it is for the replica's group, with the planted bug at one replica.
+// take A-delivers an entry where it is for the replica's group, with the planted bug.
 func (s *sequencer) take(at order.Replica, entry []byte) {
 	m, err := decodeMessage(entry)
 	if err != nil {
 		panic(fmt.Sprintf("the log holds what nobody wrote: %v", err))
 	}
+	r := s.replicas[at]
 	victim := at == s.all[len(s.all)-1]
 	if !slices.Contains(m.To, at.Group) && (s.plant != plantWrongGroup || !victim) {
 		return
 	}
-	r := s.replicas[at]
 	r.delivered++
 	third := victim && r.delivered == 3
 	switch {
+	case s.plant == plantCyclicOrder && at.Group == 0:
+		s.takePair(at, m)
+		return
 	case s.plant == plantPanic && third:
 		panic("the third message is one too many")
 	case s.plant == plantLostDelivery && third:
@@ -135,14 +132,35 @@ func (s *sequencer) take(at order.Replica, entry []byte) {
 	case s.plant == plantSwappedOrder && third:
 		r.held = append(r.held, m)
 		return
+	case s.plant == plantTornPayload && third:
+		m.Payload = append(slices.Clone(m.Payload), 0)
 	case s.plant == plantTwice && third:
 		s.world.Deliver(at, m)
 	}
 	s.world.Deliver(at, m)
-	for _, held := range r.held {
-		s.world.Deliver(at, held)
+	s.release(at)
+}
+
+// takePair has all replicas of group 0 exchange its entries 1 and 2, 3 and 4, ... where no other group gets both: the order is one between any two groups, and yet there are circles.
+func (s *sequencer) takePair(at order.Replica, m order.Multicast) {
+	r := s.replicas[at]
+	r.held = append(r.held, m)
+	if len(r.held) == 1 {
+		r.since = s.world.Now()
+		return
 	}
-	r.held = nil
+	if !slices.ContainsFunc(m.To, func(g order.GroupID) bool { return g != 0 && slices.Contains(r.held[0].To, g) }) {
+		slices.Reverse(r.held)
+	}
+	s.release(at)
+}
+
+// release A-delivers what is held.
+func (s *sequencer) release(at order.Replica) {
+	for _, m := range s.replicas[at].held {
+		s.world.Deliver(at, m)
+	}
+	s.replicas[at].held = nil
 }
 
 // AppendState appends what a replica knows.

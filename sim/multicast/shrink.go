@@ -75,16 +75,15 @@ func (x *shrinker) deployment() {
 
 // list leaves out numbers in ever smaller parts, as long as the property breaks without them.
 func (x *shrinker) list(numbers []int, set func(*Options, []int)) {
-	slices.Sort(numbers)
-	numbers = slices.Clip(numbers)
+	numbers = slices.Sorted(slices.Values(numbers))
 	smaller := x.options
-	set(&smaller, slices.Concat([]int{}, numbers))
+	set(&smaller, append([]int{}, numbers...)) // not nil, which would keep all
 	if !x.try(smaller) {
 		return // what was planned and did not happen matters after all
 	}
 	for part := len(numbers); part >= 1; part /= 2 {
 		for from := 0; from < len(numbers); {
-			rest := slices.Concat([]int{}, numbers[:from], numbers[min(from+part, len(numbers)):])
+			rest := append(append([]int{}, numbers[:from]...), numbers[min(from+part, len(numbers)):]...)
 			smaller = x.options
 			if set(&smaller, rest); x.try(smaller) {
 				numbers = rest

@@ -67,7 +67,7 @@ func Run(options Options) (Result, error) {
 	if err := options.Validate(); err != nil {
 		return Result{}, err
 	}
-	engine, err := engineOf(options.Engine, options.Plant)
+	maker, err := options.maker()
 	if err != nil {
 		return Result{}, err
 	}
@@ -86,7 +86,7 @@ func Run(options Options) (Result, error) {
 	defer s.stage.network.Close()
 	s.world.stage, s.world.delivered, s.world.noted = s.stage, s.delivers, s.steps
 	s.world.trace.say(0, "%v", &s.plan)
-	if s.form, err = engine.New(s.world, options.Plant); err != nil {
+	if s.form, err = maker(s.world, options.Plant); err != nil {
 		return Result{}, fmt.Errorf("make %s: %w", options.Engine, err)
 	}
 	s.begin()
