@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -211,25 +212,19 @@ func TestFiguresOverTime(t *testing.T) {
 	}
 }
 
-// Scripts find the panels of figures 6.5 and 6.6, and the series of 6.6, by these names.
-func TestNamesThatScriptsKnow(t *testing.T) {
-	t.Parallel()
+// smallestGroups are the servers of the smallest group of each deployment of figure 6.6.
+var smallestGroups = map[string]int{"sdc": 8, "mdc": 30}
+
+// smallestComparison is figure 6.6 with its smallest groups only, whose points are in every panel and of every series.
+func smallestComparison(t *testing.T) *Figure {
+	t.Helper()
 	f := &Figure{Number: "6.6"}
 	ledgerPanels(f, "servers", true)
-	var panels []string
-	for _, p := range f.Panels {
-		panels = append(panels, p.Name)
-	}
-	if want := []string{"sdc-latency", "sdc-throughput", "mdc-latency", "mdc-throughput"}; !slices.Equal(panels, want) {
-		t.Errorf("panels %v, want %v", panels, want)
-	}
 	cases, err := comparisonCases(Options{Quick: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The smallest group of each deployment has points of every series in every panel.
-	smallest := map[string]int{"sdc": 8, "mdc": 30}
-	cases = slices.DeleteFunc(cases, func(c ledgerCase) bool { return c.group.servers != smallest[c.deployment.name] })
+	cases = slices.DeleteFunc(cases, func(c ledgerCase) bool { return c.group.servers != smallestGroups[c.deployment.name] })
 	for i := range cases {
 		cases[i].window = 2
 	}
@@ -237,32 +232,92 @@ func TestNamesThatScriptsKnow(t *testing.T) {
 	if err := runLedger(context.Background(), f, Options{}, cases, place); err != nil {
 		t.Fatal(err)
 	}
-	_, points, _ := write(t, f)
-	found := map[[3]string]bool{}
+	return f
+}
+
+// unknownToScripts says what a script would not understand, or would miss, in the points of a figure 6.6 with its smallest groups.
+func unknownToScripts(points string) (wrong []string) {
+	panels := map[string]string{"sdc-latency": "ms", "sdc-throughput": "transactions/s", "mdc-latency": "ms", "mdc-throughput": "transactions/s"}
+	found := map[[2]string]int{}
 	for line := range strings.Lines(points) {
 		var point map[string]any
 		if err := json.Unmarshal([]byte(line), &point); err != nil {
-			t.Fatal(err)
+			wrong = append(wrong, fmt.Sprintf("%q: %v", line, err))
+			continue
 		}
-		for _, field := range []string{"figure", "panel", "series", "x", "y", "unit"} {
-			if _, ok := point[field]; !ok || len(point) != 6 {
-				t.Fatalf("%q has no %s, or more than it should", line, field)
-			}
+		number, _ := point["figure"].(string)
+		panel, _ := point["panel"].(string)
+		series, _ := point["series"].(string)
+		x, hasX := point["x"].(float64)
+		y, hasY := point["y"].(float64)
+		unit, _ := point["unit"].(string)
+		switch known, isPanel := panels[panel]; {
+		case len(point) != 6 || !hasX || !hasY || series == "":
+			wrong = append(wrong, fmt.Sprintf("%q has not the six fields", line))
+		case number != "6.6" || !isPanel || unit != known:
+			wrong = append(wrong, fmt.Sprintf("%q is in no panel of figure 6.6, or in another unit", line))
+		case x != float64(smallestGroups[panel[:3]]) || y <= 0:
+			wrong = append(wrong, fmt.Sprintf("%q is no measurement of the smallest group", line))
+		default:
+			found[[2]string{panel, series}]++
 		}
-		panel, series, unit := point["panel"].(string), point["series"].(string), point["unit"].(string)
-		found[[3]string{panel, series, unit}] = point["figure"] == "6.6" && point["y"].(float64) > 0 && point["x"] == float64(smallest[panel[:3]])
 	}
-	for _, panel := range panels {
-		unit := "transactions/s"
-		if strings.HasSuffix(panel, "-latency") {
-			unit = "ms"
-		}
+	for panel := range panels {
 		for _, series := range []string{"allconcur+", "allconcur", "allconcur-w/ea", "allgather", "lcr", "libpaxos"} {
-			if !found[[3]string{panel, series, unit}] {
-				t.Errorf("no point of %s in %s, or a wrong one", series, panel)
+			if count := found[[2]string{panel, series}]; count != 1 {
+				wrong = append(wrong, fmt.Sprintf("%d points of %s in %s", count, series, panel))
 			}
 		}
 	}
+	return wrong
+}
+
+// Scripts find the panels of figures 6.5 and 6.6, and the series of 6.6, by their names. Whatever is changed about those, the check says so.
+func TestNamesThatScriptsKnow(t *testing.T) {
+	t.Parallel()
+	_, points, _ := write(t, smallestComparison(t))
+	for _, wrong := range unknownToScripts(points) {
+		t.Error(wrong)
+	}
+	for name, fault := range map[string]func(point map[string]any){
+		"a field less":     func(point map[string]any) { delete(point, "unit") },
+		"a field more":     func(point map[string]any) { point["low"] = 1.0 },
+		"a field's name":   func(point map[string]any) { point["servers"] = point["x"]; delete(point, "x") },
+		"a text for x":     func(point map[string]any) { point["x"] = "8" },
+		"another figure":   func(point map[string]any) { point["figure"] = "6.5" },
+		"another panel":    func(point map[string]any) { point["panel"] = "sdc" },
+		"no panel":         func(point map[string]any) { point["panel"] = "" },
+		"another unit":     func(point map[string]any) { point["unit"] = "us" },
+		"another series":   func(point map[string]any) { point["series"] = "AllConcur+" },
+		"another group":    func(point map[string]any) { point["x"] = 9.0 },
+		"nothing measured": func(point map[string]any) { point["y"] = 0.0 },
+	} {
+		if len(unknownToScripts(planted(t, points, fault))) == 0 {
+			t.Errorf("%s is not noticed", name)
+		}
+	}
+	first, rest, _ := strings.Cut(points, "\n")
+	for name, changed := range map[string]string{"a point less": rest, "a point twice": first + "\n" + points, "no JSON": "{" + points, "no points": ""} {
+		if len(unknownToScripts(changed)) == 0 {
+			t.Errorf("%s is not noticed", name)
+		}
+	}
+}
+
+// planted changes the first of a figure's points.
+func planted(t *testing.T, points string, fault func(map[string]any)) string {
+	t.Helper()
+	first, rest, _ := strings.Cut(points, "\n")
+	var point map[string]any
+	if err := json.Unmarshal([]byte(first), &point); err != nil {
+		t.Fatal(err)
+	}
+	fault(point)
+	changed, err := json.Marshal(point)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(changed) + "\n" + rest
 }
 
 // What would not fit into memory or an afternoon is left out, and every group of figure 5.14 is measured with some messages.
