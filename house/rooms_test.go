@@ -23,6 +23,7 @@ var rooms = []room{
 	{folder: "allconcur", imports: []string{"digraph", "order"}, pure: true},
 	{folder: "allconcur/generation", imports: []string{"order"}, pure: true},
 	{folder: "tram", imports: []string{"order"}, pure: true},
+	{folder: "tram/stream", imports: []string{"order"}, pure: true},
 	{folder: "rdmanet"},
 	{folder: "rdmanet/internal", imports: []string{"rdmanet"}},
 	{folder: "rdmanet/fabrictest", imports: []string{"rdmanet"}},

@@ -1,0 +1,73 @@
+package stream
+
+import "encoding/binary"
+
+// AppendState appends all that the writer's further behaviour depends on, but for its configuration and the entries' bytes, which follow from the parent's log. Instants are relative, so that two writers
+// with equal states behave the same. For searches.
+func (w *Writer) AppendState(state []byte) []byte {
+	for _, number := range []uint64{w.position, w.known, w.freed, w.head % uint64(len(w.arena)), w.head - w.tail, w.offered - w.passed, w.spread} {
+		state = binary.AppendUvarint(state, number)
+	}
+	state = appendWait(state, w.now, w.since, w.Deadline)
+	for number := w.freed + 1; number <= w.known; number++ {
+		e := w.entry(number)
+		state = binary.AppendUvarint(state, uint64(len(e.record)))
+		state = binary.AppendUvarint(state, uint64(e.flying))
+	}
+	for _, o := range w.outlets {
+		state = binary.AppendUvarint(state, uint64(o.carrier))
+		state = appendFlags(state, o.member, o.attached)
+		for _, number := range []uint64{uint64(o.life), o.position, o.head, o.released, o.cursor, o.highest, o.ahead, uint64(o.count)} {
+			state = binary.AppendUvarint(state, number)
+		}
+		for _, bits := range o.written {
+			state = binary.LittleEndian.AppendUint64(state, bits)
+		}
+		for i := range o.count {
+			state = binary.AppendUvarint(state, o.flying[(o.first+i)%len(o.flying)])
+		}
+	}
+	return state
+}
+
+// AppendState appends all that the carrier's further behaviour depends on, but for its configuration, the rings' memory and the entries' bytes. Instants are relative. For searches.
+func (c *Carrier) AppendState(state []byte) []byte {
+	for _, number := range []uint64{c.ordered, c.durable, c.proposed, c.spread} {
+		state = binary.AppendUvarint(state, number)
+	}
+	state = appendWait(state, c.now, c.since, c.Deadline)
+	for number := c.durable + 1; number <= c.durable+uint64(len(c.slots)); number++ {
+		s := c.slot(number)
+		state = appendFlags(state, s.number == number, s.copied)
+		if s.number == number {
+			state = binary.AppendUvarint(state, uint64(s.writer))
+		}
+	}
+	for _, b := range c.inboxes {
+		state = binary.AppendUvarint(state, uint64(b.writer))
+		state = appendFlags(state, b.broken != nil, b.fresh)
+		for _, number := range []uint64{uint64(b.life), b.seen, b.released, b.told.Position, b.told.Released} {
+			state = binary.AppendUvarint(state, number)
+		}
+	}
+	return state
+}
+
+// appendWait appends how long has been waited, where anything waits.
+func appendWait(state []byte, now, since uint64, deadline func() (uint64, bool)) []byte {
+	due, waits := deadline()
+	if !waits {
+		return append(state, 0)
+	}
+	return binary.AppendUvarint(append(state, 1), min(now, due)-min(since, now, due))
+}
+
+func appendFlags(state []byte, flags ...bool) []byte {
+	var b byte
+	for i, flag := range flags {
+		if flag {
+			b |= 1 << i
+		}
+	}
+	return append(state, b)
+}

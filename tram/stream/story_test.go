@@ -1,0 +1,427 @@
+package stream
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// story is some writers and carriers whose wires are as quick as a test wants.
+type story struct {
+	t        *testing.T
+	writers  []*Writer
+	carriers []*Carrier
+	rings    map[[2]int]heap
+	pending  map[[2]int][]Write
+	cut      map[[2]int]bool
+	lives    map[[2]int]Life
+}
+
+func newStory(t *testing.T, writers, carriers int, change func(*Config)) *story {
+	t.Helper()
+	s := &story{t: t, rings: map[[2]int]heap{}, pending: map[[2]int][]Write{}, cut: map[[2]int]bool{}, lives: map[[2]int]Life{}}
+	config := Config{Stretch: 1, Patience: 10, Entries: 8, EntryMax: 16, RingSize: 200, Depth: 8}
+	for id := range writers {
+		config.Writers = append(config.Writers, order.ServerID(id))
+	}
+	for id := range carriers {
+		config.Carriers = append(config.Carriers, order.ServerID(id))
+	}
+	if change != nil {
+		change(&config)
+	}
+	for id := range writers {
+		config.Self = order.ServerID(id)
+		writer, err := NewWriter(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.writers = append(s.writers, writer)
+	}
+	for id := range carriers {
+		config.Self = order.ServerID(id)
+		carrier, err := NewCarrier(config, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.carriers = append(s.carriers, carrier)
+		for w := range writers {
+			s.connect(w, id)
+		}
+	}
+	return s
+}
+
+// connect gives a writer a ring at a carrier.
+func (s *story) connect(w, c int) {
+	s.t.Helper()
+	at := [2]int{w, c}
+	s.lives[at]++
+	s.rings[at] = make(heap, s.carriers[c].config.RingSize)
+	if err := s.carriers[c].Attach(order.ServerID(w), s.lives[at], s.rings[at]); err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.writers[w].Attach(order.ServerID(c), s.lives[at], 0); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// offer hands entries up to a number to writers: entry n is n bytes of n.
+func (s *story) offer(last uint64, writers ...int) {
+	s.t.Helper()
+	for _, w := range writers {
+		for number := s.writers[w].Next(); number <= last; number++ {
+			if err := s.writers[w].Offer(number, slices.Repeat([]byte{byte(number)}, int(number))); err != nil {
+				s.t.Fatalf("writer %d does not take entry %d: %v", w, number, err)
+			}
+		}
+	}
+}
+
+// write has all that writers write land, and gives the numbers by carrier.
+func (s *story) write(writers ...int) map[int][]uint64 {
+	written := map[int][]uint64{}
+	for _, w := range writers {
+		for _, write := range s.writers[w].Writes() {
+			c := int(write.Carrier)
+			if s.cut[[2]int{w, c}] {
+				continue
+			}
+			copy(s.rings[[2]int{w, c}][write.Offset:], write.Bytes)
+			s.writers[w].Completed(write.Carrier)
+			if write.Number > 0 {
+				written[c] = append(written[c], write.Number)
+			}
+		}
+	}
+	return written
+}
+
+// proposes polls a carrier, and asks whether it proposes just these numbers.
+func (s *story) proposes(c int, want ...uint64) {
+	s.t.Helper()
+	s.carriers[c].Poll()
+	var got []uint64
+	for _, entry := range s.carriers[c].Propose(1 << 20) {
+		if !slices.Equal(entry.Payload, slices.Repeat([]byte{byte(entry.Number)}, int(entry.Number))) {
+			s.t.Errorf("carrier %d proposes entry %d as %x", c, entry.Number, entry.Payload)
+		}
+		got = append(got, entry.Number)
+	}
+	if !slices.Equal(got, want) {
+		s.t.Errorf("carrier %d proposes %v, want %v", c, got, want)
+	}
+}
+
+// ordered says how far the child's log has the stream, to all.
+func (s *story) ordered(number uint64) {
+	for c, carrier := range s.carriers {
+		carrier.Advance(number, number)
+		for _, report := range carrier.Reports() {
+			s.writers[report.Writer].Feedback(order.ServerID(c), report.Feedback)
+		}
+	}
+}
+
+func (s *story) tick(now uint64) {
+	for _, writer := range s.writers {
+		writer.Tick(now)
+	}
+	for _, carrier := range s.carriers {
+		carrier.Tick(now)
+	}
+}
+
+// f+1 write to f+1, who propose; whose turn it is rotates with the number.
+func TestStoryRotation(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, 3, 3, nil)
+	s.offer(3, 0, 1, 2)
+	for w, want := range []map[int][]uint64{
+		{0: {1, 3}, 1: {1}, 2: {3}}, // entry 1: writers 0, 1 to carriers 0, 1; entry 2: 1, 2; entry 3: 2, 0
+		{0: {1}, 1: {1, 2}, 2: {2}},
+		{0: {3}, 1: {2}, 2: {2, 3}},
+	} {
+		got := s.write(w)
+		for c := range 3 {
+			if !slices.Equal(got[c], want[c]) {
+				t.Errorf("writer %d writes %v to carrier %d, want %v", w, got[c], c, want[c])
+			}
+		}
+	}
+	s.proposes(0, 1)    // 3 has to wait for 2, which others propose
+	s.proposes(1, 1, 2) // a run
+	s.proposes(2)
+	s.ordered(2)
+	s.proposes(0, 3)
+	s.proposes(1)
+	s.proposes(2, 3)
+	s.ordered(3)
+	for at, ring := range s.rings {
+		if slices.ContainsFunc(ring, func(b byte) bool { return b != 0 }) {
+			t.Errorf("ring %v is not clear", at)
+		}
+	}
+}
+
+// The first writers are cut off from the first carriers, and nobody crashes: the third takes over.
+func TestStoryTakeover(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, 3, 3, func(c *Config) { c.Stretch = 100 })
+	for w := range 2 {
+		for c := range 3 {
+			s.cut[[2]int{w, c}] = true
+		}
+	}
+	s.cut[[2]int{2, 0}], s.cut[[2]int{2, 1}] = true, true
+	s.offer(2, 0, 1, 2)
+	s.write(0, 1, 2)
+	s.tick(19)
+	if got := s.write(2); len(got) > 0 {
+		t.Fatalf("writer 2 writes %v before it was its turn", got)
+	}
+	if due, waits := s.writers[2].Deadline(); !waits || due != 20 {
+		t.Errorf("writer 2 takes over at %d, %v; want 20", due, waits)
+	}
+	s.tick(20)
+	if got := s.write(2); !slices.Equal(got[2], []uint64{1, 2}) || !s.writers[2].TookOver() {
+		t.Fatalf("writer 2 writes %v to carrier 2, want 1 and 2", got[2])
+	}
+	s.proposes(2) // it is not its turn either
+	if due, waits := s.carriers[2].Deadline(); !waits || due != 40 {
+		t.Errorf("carrier 2 takes over at %d, %v; want 40", due, waits)
+	}
+	s.tick(40)
+	s.proposes(2, 1, 2)
+	s.proposes(2)
+	// The log lost the proposal: it comes again.
+	s.tick(60)
+	s.proposes(2, 1, 2)
+	s.ordered(2)
+	if _, waits := s.carriers[2].Deadline(); waits || s.carriers[2].TookOver() || s.writers[2].TookOver() {
+		t.Error("there is still something to take over")
+	}
+}
+
+// A carrier loses its writer and the writer's ring, and has the entry all the same.
+func TestStoryRingTakenAway(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []Fault{FaultNone, FaultForgottenRing} {
+		s := newStory(t, 3, 1, func(c *Config) { c.Fault = fault })
+		s.offer(2, 0, 1)
+		s.write(0, 1)
+		s.carriers[0].Poll() // entry 1 from writers 0 and 1; that of 0 is what counts
+		s.carriers[0].Detach(0)
+		clear(s.rings[[2]int{0, 0}])
+		if fault == FaultNone {
+			s.proposes(0, 1, 2)
+		} else {
+			s.proposes(0) // and nobody writes it again: each writer has
+			s.tick(1000)
+			s.write(1)
+			s.proposes(0)
+		}
+	}
+}
+
+// A log that goes back, as far as it was not durable, gets the entries again.
+func TestStoryLogGoesBack(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, 1, 1, nil)
+	s.offer(4, 0)
+	s.write(0)
+	s.proposes(0, 1, 2, 3, 4)
+	s.carriers[0].Advance(4, 2)
+	s.carriers[0].Advance(2, 2)
+	s.proposes(0, 3, 4)
+	s.carriers[0].Advance(1, 1) // what was durable stays so
+	if s.carriers[0].Ordered() != 2 {
+		t.Errorf("ordered %d, want 2", s.carriers[0].Ordered())
+	}
+}
+
+// A ring that was full of what is ahead still takes what comes before it.
+func TestStoryRoomKept(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, 3, 1, func(c *Config) { c.Entries, c.EntryMax, c.RingSize = 32, 8, 3*RecordSize(8) })
+	entry := make([]byte, 8)
+	for number := range uint64(2) {
+		if err := s.writers[2].Offer(number+1, entry); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Writer 2 is to write entry 2, not entry 1, for which room is kept; there would be none for a third.
+	if got := s.write(2); !slices.Equal(got[0], []uint64{2}) {
+		t.Fatalf("writer 2 writes %v, want entry 2", got[0])
+	}
+	if err := s.writers[2].Offer(3, entry); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.write(2); len(got) > 0 {
+		t.Fatalf("writer 2 writes %v into the room that is kept for entry 1", got[0])
+	}
+	s.tick(100)
+	if got := s.write(2); !slices.Equal(got[0], []uint64{1}) {
+		t.Fatalf("writer 2 takes over with %v, want entry 1", got[0])
+	}
+}
+
+// A member that has nothing yet, or too much, is told so.
+func TestWriterRefuses(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, 1, 1, nil)
+	w := s.writers[0]
+	for _, test := range []struct {
+		number uint64
+		size   int
+		want   error
+	}{{2, 1, ErrNumber}, {0, 1, nil}, {1, 17, ErrTooLarge}, {1, 16, nil}, {1, 16, ErrNumber}, {2, 16, nil}, {3, 16, nil}, {4, 16, nil}, {5, 16, nil}, {6, 16, ErrFull}} {
+		if err := w.Offer(test.number, make([]byte, test.size)); !errors.Is(err, test.want) {
+			t.Errorf("entry %d of %d bytes: %v, want %v", test.number, test.size, err, test.want)
+		}
+	}
+	if err := w.Attach(7, 1, 0); !errors.Is(err, ErrMember) {
+		t.Errorf("a carrier that is none: %v", err)
+	}
+	w.Completed(7)
+	w.Completed(0)
+	w.Detach(7)
+	w.Feedback(7, Feedback{Position: 9})
+	if w.Position() != 0 {
+		t.Error("somebody who is no carrier moves the position")
+	}
+	// The child is past what this member has: what it missed it does not need.
+	w.Ordered(1000)
+	if w.Next() != 1001 || w.Offer(6, nil) != nil || w.Offer(1001, []byte("a")) != nil || w.Offer(1003, nil) == nil {
+		t.Errorf("next is %d", w.Next())
+	}
+	if err := w.SetMembers(nil, nil); !errors.Is(err, ErrConfig) {
+		t.Errorf("no members: %v", err)
+	}
+	if err := s.carriers[0].SetMembers([]order.ServerID{1, 0}, []order.ServerID{0}); !errors.Is(err, ErrConfig) {
+		t.Errorf("members in disorder: %v", err)
+	}
+	if err := s.carriers[0].Attach(0, 9, make(heap, 8)); !errors.Is(err, ErrConfig) {
+		t.Errorf("a small ring: %v", err)
+	}
+	if _, err := s.carriers[0].Report(5); !errors.Is(err, ErrMember) {
+		t.Errorf("a report for nobody: %v", err)
+	}
+}
+
+func TestConfigRefused(t *testing.T) {
+	t.Parallel()
+	good := Config{Writers: []order.ServerID{0}, Carriers: []order.ServerID{0}, Stretch: 1, Patience: 1, Entries: 1, EntryMax: 8, RingSize: 64, Depth: 2}
+	if err := good.check(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Config){
+		"stretch":          func(c *Config) { c.Stretch = 0 },
+		"patience":         func(c *Config) { c.Patience = 0 },
+		"no entries":       func(c *Config) { c.Entries = 0 },
+		"too many entries": func(c *Config) { c.Entries = EntriesMax + 1 },
+		"uneven ring":      func(c *Config) { c.RingSize = 65 },
+		"small ring":       func(c *Config) { c.RingSize = 56 },
+		"large ring":       func(c *Config) { c.RingSize = RingSizeMax + 8 },
+		"no entry":         func(c *Config) { c.EntryMax = 0 },
+		"huge entry":       func(c *Config) { c.EntryMax = int(^uint(0) >> 1) },
+		"depth":            func(c *Config) { c.Depth = 1 },
+		"no writers":       func(c *Config) { c.Writers = nil },
+		"carriers twice":   func(c *Config) { c.Carriers = []order.ServerID{1, 1} },
+		"fault":            func(c *Config) { c.Fault = faultEnd },
+	} {
+		config := good
+		change(&config)
+		if _, err := NewWriter(config); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: a writer: %v", name, err)
+		}
+		if _, err := NewCarrier(config, 0, 0); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: a carrier: %v", name, err)
+		}
+	}
+	if _, err := NewCarrier(good, 1, 2); !errors.Is(err, ErrConfig) {
+		t.Errorf("durable past ordered: %v", err)
+	}
+}
+
+// A ring that holds what no writer writes is not read on, and harms nobody.
+func TestBrokenRing(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, 2, 1, nil)
+	binary.LittleEndian.PutUint64(s.rings[[2]int{0, 0}], 0x1234)
+	s.offer(2, 1)
+	s.tick(100)
+	s.write(1)
+	s.proposes(0, 1, 2)
+	writers, reasons := s.carriers[0].Broken()
+	if !slices.Equal(writers, []order.ServerID{0}) || !errors.Is(reasons[0], ErrRecord) {
+		t.Errorf("broken: %v, %v", writers, reasons)
+	}
+	// An entry without a place.
+	far := make([]byte, RecordSize(0))
+	putRecord(far, 9, nil)
+	s.connect(0, 0)
+	copy(s.rings[[2]int{0, 0}], far)
+	if s.carriers[0].Poll(); len(func() []order.ServerID { w, _ := s.carriers[0].Broken(); return w }()) != 1 {
+		t.Error("an entry beyond the last place is taken")
+	}
+}
+
+// Feedback of an earlier life, or that cannot be, gives no room.
+func TestFeedback(t *testing.T) {
+	t.Parallel()
+	f := Feedback{Position: 1 << 60, Life: 65535, Released: 1<<48 - 1}
+	b := f.Append(nil)
+	if len(b) != FeedbackSize || FeedbackFrom(b) != f || FeedbackAt(heap(b), 0) != f || FeedbackFrom(b[1:]) != (Feedback{}) {
+		t.Errorf("%v comes back as %v and %v", f, FeedbackFrom(b), FeedbackAt(heap(b), 0))
+	}
+	s := newStory(t, 1, 1, nil)
+	s.offer(2, 0)
+	s.write(0)
+	o := s.writers[0].outlet(0)
+	before := o.occupied()
+	for _, late := range []Feedback{{Life: o.life - 1, Released: 32}, {Life: o.life, Released: o.head + 8}, {Life: o.life, Released: 1<<48 - 8}} {
+		s.writers[0].Feedback(0, late)
+		if o.occupied() != before {
+			t.Errorf("%v gives room", late)
+		}
+	}
+	s.writers[0].Feedback(0, Feedback{Position: 1, Life: o.life, Released: uint64(RecordSize(1))})
+	if o.occupied() != before-uint64(RecordSize(1)) {
+		t.Errorf("%d bytes in use, want %d", o.occupied(), before-uint64(RecordSize(1)))
+	}
+}
+
+// Equal states are told from others, whenever they are.
+func TestState(t *testing.T) {
+	t.Parallel()
+	early, late := newStory(t, 2, 2, nil), newStory(t, 2, 2, nil)
+	late.tick(7_000)
+	states := func(s *story) string {
+		return string(s.writers[0].AppendState(nil)) + string(s.carriers[0].AppendState(nil))
+	}
+	seen := states(early)
+	if seen != states(late) {
+		t.Error("idle members differ by the time alone")
+	}
+	for _, step := range []func(*story){
+		func(s *story) { s.offer(2, 0) },
+		func(s *story) { s.write(0) },
+		func(s *story) { s.carriers[0].Poll() },
+		func(s *story) { s.proposes(0, 1) },
+		func(s *story) { s.ordered(1) },
+	} {
+		step(early)
+		step(late)
+		if states(early) != states(late) {
+			t.Error("the same steps lead to different states")
+		}
+		if states(early) == seen {
+			t.Error("a step leaves the state what it was")
+		}
+		seen = states(early)
+	}
+}

@@ -1,0 +1,42 @@
+package stream
+
+import (
+	"flag"
+	"testing"
+)
+
+// seedsFlag widens the sweep.
+var seedsFlag = flag.Uint64("seeds", 300, "how many seeds the stream is run with")
+
+// The stream comes whole, once and in order, whatever happens to members and wires.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	rescues := 0
+	for seed := range *seedsFlag {
+		w := newWorld(seed, FaultNone)
+		if wrong := w.run(); wrong != "" {
+			t.Fatalf("seed %d: %s", seed, wrong)
+		}
+		rescues += w.rescues
+	}
+	if rescues == 0 {
+		t.Error("no ring was taken away with something in it")
+	}
+}
+
+// Each planted bug is found; the forgotten ring has a story of its own.
+func TestPlanted(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []Fault{FaultLoneWriter, FaultNoTakeover, FaultEarlyReuse, FaultGreedyRing} {
+		t.Run(fault.String(), func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(1000) {
+				if wrong := newWorld(seed, fault).run(); wrong != "" {
+					t.Logf("seed %d: %s", seed, wrong)
+					return
+				}
+			}
+			t.Error("nobody noticed")
+		})
+	}
+}
