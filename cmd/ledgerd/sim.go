@@ -113,7 +113,7 @@ follow from a number, the seed. The same seed gives the same run, event for
 event, on every machine.`,
 		Example: `  ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000`,
 	}
-	return newGroupCommand(command, newSimCheckCommand(), newSimFigureCommand(), newSimSearchCommand())
+	return newGroupCommand(command, newSimCheckCommand(), newSimFigureCommand(), newSimMulticastCommand(), newSimSearchCommand())
 }
 
 // newSimCheckCommand is ledgerd sim check.
