@@ -85,7 +85,8 @@ type book struct {
 	payloads int // not empty
 	removed  []order.ServerID
 
-	delivered func() // if set, called for each payload
+	delivered func()                // if set, called for each payload
+	fault     func(*order.Delivery) // planted: changes what is delivered
 }
 
 func (b *book) Deliver(ctx context.Context, deliveries []order.Delivery) error {
@@ -102,6 +103,9 @@ func (b *book) Deliver(ctx context.Context, deliveries []order.Delivery) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, delivery := range deliveries {
+		if b.fault != nil {
+			b.fault(&delivery)
+		}
 		b.rounds = append(b.rounds, delivery)
 		b.removed = append(b.removed, delivery.Removed...)
 		for _, message := range delivery.Messages {
@@ -209,14 +213,18 @@ type clusterOptions struct {
 	memory  memory.Options
 	driver  driver.Config // bounds and linger
 	payload int
-	timing  detector.Timing
-	hosts   []rdmanet.Host // instead of memory's
+	timing  detector.Timing // calmTiming unless it says otherwise
+	hosts   []rdmanet.Host  // instead of memory's
 	change  func(order.Delivery) bool
 	ended   func(self order.ServerID, group driver.Group)
+	fault   func(self order.ServerID, d *order.Delivery)
 }
 
 func newCluster(t testing.TB, options clusterOptions) *cluster {
 	t.Helper()
+	if options.timing == (detector.Timing{}) {
+		options.timing = calmTiming
+	}
 	c := &cluster{t: t, network: memory.NewNetwork(options.memory), engine: options.engine}
 	for i := range options.servers {
 		if options.hosts != nil {
@@ -245,6 +253,9 @@ func newCluster(t testing.TB, options clusterOptions) *cluster {
 func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterOptions) *node {
 	c.t.Helper()
 	n := &node{host: host, pool: newPool(), book: &book{}}
+	if options.fault != nil {
+		n.book.fault = func(d *order.Delivery) { options.fault(self, d) }
+	}
 	config := options.driver
 	config.Host, config.Self, config.Peers = host, self, c.peers
 	config.Source, config.Sink = n.pool, n.book
@@ -366,19 +377,50 @@ func batch(server, number, size int) []byte {
 // sameBooks checks that the servers delivered the same, and how much.
 func (c *cluster) sameBooks(servers []int, payloads int) {
 	c.t.Helper()
+	if wrong := c.difference(servers, payloads); wrong != "" {
+		c.t.Fatal(wrong)
+	}
+}
+
+// difference says where servers did not deliver the same, or not so much.
+func (c *cluster) difference(servers []int, payloads int) string {
 	want := c.nodes[servers[0]].book.pages()
 	if len(want) != payloads {
-		c.t.Fatalf("server %d delivered %d batches, want %d", servers[0], len(want), payloads)
+		return fmt.Sprintf("server %d delivered %d batches, want %d", servers[0], len(want), payloads)
 	}
 	for _, i := range servers {
 		got := c.nodes[i].book.pages()
 		for k := range want {
 			if k >= len(got) || got[k] != want[k] {
-				c.t.Fatalf("batch %d: server %d delivered %q, server %d %q", k, servers[0], want[k], i, got[min(k, len(got)-1)])
+				return fmt.Sprintf("batch %d: server %d delivered %q, server %d %q", k, servers[0], want[k], i, got[min(k, len(got)-1)])
 			}
 		}
 		if len(got) != len(want) {
-			c.t.Fatalf("server %d delivered %d batches, server %d %d", i, len(got), servers[0], len(want))
+			return fmt.Sprintf("server %d delivered %d batches, server %d %d", i, len(got), servers[0], len(want))
 		}
 	}
+	return ""
+}
+
+// misdelivered says what is wrong with a book by itself: a batch under another's name, or not in the order in which its server submitted, each once.
+func (b *book) misdelivered() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last := map[order.ServerID]uint64{}
+	for _, round := range b.rounds {
+		for _, message := range round.Messages {
+			if len(message.Payload) < 12 {
+				continue // empty, or no batch of that function
+			}
+			from, number := order.ServerID(binary.BigEndian.Uint32(message.Payload)), binary.BigEndian.Uint64(message.Payload[4:])
+			if from != message.Origin {
+				return fmt.Sprintf("round %d has a batch of server %d as one of server %d", round.Round, from, message.Origin)
+			}
+			if before, known := last[from]; known && number <= before {
+				return fmt.Sprintf("round %d has batch %d of server %d, after batch %d", round.Round, number, from, before)
+			}
+			last[from] = number
+		}
+	}
+	return ""
 }

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur"
-	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -23,7 +23,7 @@ func isChange(d order.Delivery) bool {
 }
 
 // newEons is a cluster whose servers go from eon to eon by themselves: the members of eon k are plan[k].
-func newEons(t *testing.T, engine string, servers int, plan [][]order.ServerID, memoryOptions memory.Options, change func(*driver.Config)) *cluster {
+func newEons(t *testing.T, test eonsTest, servers int, plan [][]order.ServerID) *cluster {
 	t.Helper()
 	var c *cluster
 	ready := make(chan struct{})
@@ -37,84 +37,158 @@ func newEons(t *testing.T, engine string, servers int, plan [][]order.ServerID, 
 		}
 		c.activateFrom(group.Generation+1, n.driver.Status().Engine.Round+1, []int{int(self)}, plan[eon]...)
 	}
-	options := clusterOptions{engine: engine, servers: servers, memory: memoryOptions, change: isChange, ended: next,
-		timing: detector.Timing{Heartbeat: 100 * time.Millisecond, Timeout: 20 * time.Second, Grace: 10 * time.Second}}
-	if change != nil {
-		change(&options.driver)
+	options := clusterOptions{engine: test.engine, servers: servers, memory: test.memory, change: isChange, ended: next, fault: test.fault}
+	if test.driver != nil {
+		test.driver(&options.driver)
 	}
 	c = newCluster(t, options)
 	close(ready)
 	return c
 }
 
+// eonsTest is how members come and go: over which fabric, and what is planted.
+type eonsTest struct {
+	engine string
+	memory memory.Options
+	driver func(*driver.Config)
+	fault  func(self order.ServerID, d *order.Delivery)
+}
+
+// run lets members come and go under load, eon after eon, and says what is wrong with the order in which everybody who is in an eon delivers.
+func (test eonsTest) run(t *testing.T) (wrong []string) {
+	t.Helper()
+	plan := [][]order.ServerID{{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4, 5}, {0, 1, 2, 4, 5}, {0, 1, 2, 4, 5, 6}, {0, 1, 2, 4, 5, 6}}
+	c := newEons(t, test, 7, plan)
+	run := uint64(3 << 16)
+	c.activateFrom(run, 1, []int{0, 1, 2, 3, 4}, plan[0]...)
+	load := c.flow([]int{0, 1, 2, 4}) // the last of which changes its place in the group
+	for eon := 1; eon < len(plan); eon++ {
+		c.nodes[1].pool.submit(changing(eon))
+		first := order.Round(0)
+		for _, i := range plan[eon-1] {
+			if !slices.Contains(plan[eon], i) {
+				continue
+			}
+			eventually(t, fmt.Sprintf("server %d begins eon %d", i, eon), func() bool {
+				status := c.nodes[i].driver.Status()
+				first = max(first, status.Group.FirstRound)
+				return status.Group.Generation == run+uint64(eon)
+			})
+		}
+		if slices.Contains(plan[eon-1], 3) && !slices.Contains(plan[eon], 3) {
+			// The others do not wait for the one that leaves: its last round may still be on its way.
+			eventually(t, "the one that leaves ends its run", func() bool {
+				status := c.nodes[3].driver.Status()
+				return !status.Running && status.Engine.Ended && status.Halted == ""
+			})
+		}
+		for _, i := range plan[eon] {
+			if slices.Contains(plan[eon-1], i) {
+				continue
+			}
+			// It holds what came before from elsewhere.
+			c.nodes[i].book.begin(c.nodes[0].book, first)
+			c.activateFrom(run+uint64(eon), first, []int{int(i)}, plan[eon]...)
+		}
+		before := c.nodes[0].book.count()
+		eventually(t, "the eon runs", func() bool { return c.nodes[0].book.count() > before+30 })
+	}
+	sent := load.end() + len(plan) - 1
+	last := []int{0, 1, 2, 4, 5, 6}
+	for _, i := range last {
+		eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool { return c.nodes[i].book.count() == sent })
+		if got := c.nodes[i].book.removals(); len(got) > 0 {
+			t.Errorf("server %d removed %v", i, got)
+		}
+	}
+	if got := c.nodes[3].ends(); !slices.Equal(got, []string{fmt.Sprintf("run %d: [0 1 2 3 4]", run), fmt.Sprintf("run %d: [0 1 2 3 4 5]", run+1)}) {
+		t.Errorf("ends %q", got)
+	}
+	if test.engine == allconcur.EngineAllConcurPlus {
+		c.trusting(last)
+	}
+	for i, n := range c.nodes {
+		if broken := n.book.misdelivered(); broken != "" {
+			wrong = append(wrong, fmt.Sprintf("server %d: %s", i, broken))
+		}
+	}
+	if differ := c.difference(last, sent); differ != "" {
+		wrong = append(wrong, differ)
+	}
+	left, all := c.nodes[3].book.pages(), c.nodes[0].book.pages()
+	if len(left) == 0 || len(left) > len(all) || !slices.Equal(all[:len(left)], left) {
+		wrong = append(wrong, "the one that left delivered something else")
+	}
+	return wrong
+}
+
 // Members come and go under load, eon after eon, and everybody who is in an eon delivers the same in it. Who begins an eon late finds what the others sent.
 func TestEons(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct {
-		name, engine string
-		memory       memory.Options
-		driver       func(*driver.Config)
-	}{
-		{"allconcur+", allconcur.EngineAllConcurPlus, memory.Options{}, nil},
-		{"allconcur", allconcur.EngineAllConcur, memory.Options{}, nil},
-		{"hardly any window", allconcur.EngineAllConcurPlus, memory.Options{WindowFrames: 2}, func(c *driver.Config) { c.InboxFrames, c.HeldFrames = 1, 1 }},
+	for name, test := range map[string]eonsTest{
+		"allconcur+": {engine: allconcur.EngineAllConcurPlus},
+		"allconcur":  {engine: allconcur.EngineAllConcur},
+		"hardly any window": {engine: allconcur.EngineAllConcurPlus, memory: memory.Options{WindowFrames: 2},
+			driver: func(c *driver.Config) { c.InboxFrames, c.HeldFrames = 1, 1 }},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			plan := [][]order.ServerID{{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4, 5}, {0, 1, 2, 4, 5}, {0, 1, 2, 4, 5, 6}, {0, 1, 2, 4, 5, 6}}
-			c := newEons(t, test.engine, 7, plan, test.memory, test.driver)
-			run := uint64(3 << 16)
-			c.activateFrom(run, 1, []int{0, 1, 2, 3, 4}, plan[0]...)
-			load := c.flow([]int{0, 1, 2})
-			for eon := 1; eon < len(plan); eon++ {
-				c.nodes[1].pool.submit(changing(eon))
-				first := order.Round(0)
-				for _, i := range plan[eon-1] {
-					if !slices.Contains(plan[eon], i) {
-						continue
-					}
-					eventually(t, fmt.Sprintf("server %d begins eon %d", i, eon), func() bool {
-						status := c.nodes[i].driver.Status()
-						first = max(first, status.Group.FirstRound)
-						return status.Group.Generation == run+uint64(eon)
-					})
-				}
-				if slices.Contains(plan[eon-1], 3) && !slices.Contains(plan[eon], 3) {
-					// The others do not wait for the one that leaves: its last round may still be on its way.
-					eventually(t, "the one that leaves ends its run", func() bool {
-						status := c.nodes[3].driver.Status()
-						return !status.Running && status.Engine.Ended && status.Halted == ""
-					})
-				}
-				for _, i := range plan[eon] {
-					if slices.Contains(plan[eon-1], i) {
-						continue
-					}
-					// It holds what came before from elsewhere.
-					c.nodes[i].book.begin(c.nodes[0].book, first)
-					c.activateFrom(run+uint64(eon), first, []int{int(i)}, plan[eon]...)
-				}
-				before := c.nodes[0].book.count()
-				eventually(t, "the eon runs", func() bool { return c.nodes[0].book.count() > before+30 })
+			for _, wrong := range test.run(t) {
+				t.Error(wrong)
 			}
-			sent := load.end() + len(plan) - 1
-			last := []int{0, 1, 2, 4, 5, 6}
-			for _, i := range last {
-				eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool { return c.nodes[i].book.count() == sent })
-				if got := c.nodes[i].book.removals(); len(got) > 0 {
-					t.Errorf("server %d removed %v", i, got)
+		})
+	}
+}
+
+// The checks of TestEons say no where one server, or every one, delivers what it should not.
+func TestEonsNoticeFaults(t *testing.T) {
+	t.Parallel()
+	batches := func(d *order.Delivery) (places []int) {
+		for i, message := range d.Messages {
+			if len(message.Payload) >= 12 {
+				places = append(places, i)
+			}
+		}
+		return places
+	}
+	at := func(server order.ServerID, fault func(*order.Delivery)) func(order.ServerID, *order.Delivery) {
+		return func(self order.ServerID, d *order.Delivery) {
+			if self == server {
+				fault(d)
+			}
+		}
+	}
+	// The first two of three batches of a round, in another order.
+	swapped := func(d *order.Delivery) {
+		if which := batches(d); len(which) >= 2 {
+			d.Messages[which[0]], d.Messages[which[1]] = d.Messages[which[1]], d.Messages[which[0]]
+		}
+	}
+	for name, test := range map[string]struct {
+		fault func(order.ServerID, *order.Delivery)
+		says  string
+	}{
+		"another order at one":                 {at(2, swapped), "server 2"},
+		"another order at who joined":          {at(6, swapped), "server 6"},
+		"another order at the one that leaves": {at(3, swapped), "the one that left"},
+		"the names of places in the group, everywhere": {func(_ order.ServerID, d *order.Delivery) {
+			for i := range d.Messages {
+				if d.Messages[i].Origin == 4 {
+					d.Messages[i].Origin = 3
 				}
 			}
-			c.sameBooks(last, sent)
-			left := c.nodes[3].book.pages()
-			if got := c.nodes[0].book.pages()[:len(left)]; !slices.Equal(got, left) {
-				t.Error("the one that left delivered something else")
+		}, "as one of server 3"},
+		"a batch of each server again and again, everywhere": {func(_ order.ServerID, d *order.Delivery) {
+			for _, i := range batches(d) {
+				d.Messages[i].Payload = batch(int(d.Messages[i].Origin), 7, 100)
 			}
-			if got := c.nodes[3].ends(); !slices.Equal(got, []string{fmt.Sprintf("run %d: [0 1 2 3 4]", run), fmt.Sprintf("run %d: [0 1 2 3 4 5]", run+1)}) {
-				t.Errorf("ends %q", got)
-			}
-			if test.engine == allconcur.EngineAllConcurPlus {
-				c.trusting(last)
+		}, "after batch 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wrong := eonsTest{engine: allconcur.EngineAllConcurPlus, fault: test.fault}.run(t)
+			if !slices.ContainsFunc(wrong, func(text string) bool { return strings.Contains(text, test.says) }) {
+				t.Errorf("found %q, and nothing of %q", wrong, test.says)
 			}
 		})
 	}
@@ -124,7 +198,8 @@ func TestEons(t *testing.T) {
 func TestEndedRunIsSentToItsEnd(t *testing.T) {
 	t.Parallel()
 	plan := [][]order.ServerID{{0, 1, 2}, {0, 1, 2}}
-	c := newEons(t, allconcur.EngineAllConcurPlus, 3, plan, memory.Options{WindowFrames: 1}, func(config *driver.Config) { config.InboxFrames, config.HeldFrames = 1, 1 })
+	c := newEons(t, eonsTest{engine: allconcur.EngineAllConcurPlus, memory: memory.Options{WindowFrames: 1},
+		driver: func(config *driver.Config) { config.InboxFrames, config.HeldFrames = 1, 1 }}, 3, plan)
 	c.activateFrom(1<<16, 1, c.all(), plan[0]...)
 	c.deliverSome(c.all(), 0, 5)
 	open := c.nodes[2].book.close() // it stops reading while the others end the eon, as far as they get without it
