@@ -1,0 +1,281 @@
+package replica
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// Client A-multicasts messages [TRAM, Algorithm 1], as a machine that is polled. Its methods must not be called at the same time.
+type Client struct {
+	options Options
+	self    order.Replica
+	wiring  *wiring
+	streams []*stream // by group, nil before the first message
+	failed  error
+}
+
+// stream is what a client has for one group, as the lca of its messages' destinations.
+type stream struct {
+	targets []*target
+	slots   []byte // as they lie in the group's buffers, for as long as nobody is known to have ordered them
+	lent    []int  // by slot
+	sent    uint64 // the number of the last message
+	taken   uint64 // the group has ordered all up to here, as far as the client knows
+}
+
+// target is a replica of the group, and the way to this client's buffer there.
+type target struct {
+	link
+	stream  *stream
+	board   *board
+	state   petitionState
+	request ticket // 0 at first, when the buffer is granted without having been asked for
+	next    uint64
+	taken   uint64 // that replica has
+	asked   time.Duration
+}
+
+// NewClient makes the client of that number on its host, which must be the life that the options name. The caller keeps the host, and closes it after Close. Errors: ErrOptions, or the host's.
+func NewClient(options Options, client order.ServerID, host rdmanet.RegionHost) (*Client, error) {
+	options = options.withDefaults()
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	c := &Client{options: options, self: order.Replica{Group: order.Clients, Server: client}, streams: make([]*stream, options.Tree.Groups())}
+	if !options.has(c.self) {
+		return nil, fmt.Errorf("%w: there is no client %d", ErrOptions, client)
+	}
+	replicas := options.number(order.Replica{Group: order.Clients})
+	var err error
+	if c.wiring, err = newWiring(host, 64+replicas*(4+2*options.Window)); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// Multicast A-multicasts a message: it enters at the lca of its destinations. The message is copied. Errors: order.ErrNotNow where there is no room before the group has ordered earlier ones, order.ErrTooLarge,
+// tram.ErrDestinations; order.ErrHalted once the fabric failed for good.
+func (c *Client) Multicast(m order.Multicast) error {
+	switch {
+	case c.failed != nil:
+		return fmt.Errorf("%w: %w", order.ErrHalted, c.failed)
+	case len(m.Payload) > c.options.PayloadMax:
+		return fmt.Errorf("%w: %d bytes, want up to %d", order.ErrTooLarge, len(m.Payload), c.options.PayloadMax)
+	}
+	if err := c.options.Tree.CheckDestinations(m.To); err != nil {
+		return fmt.Errorf("multicast: %w", err)
+	}
+	s := c.stream(c.options.Tree.LCA(m.To))
+	ring := c.options.bufferRing()
+	number := s.sent + 1
+	place := ring.place(number)
+	if s.lent[place] > 0 || number > s.taken+uint64(ring.slots) {
+		return order.ErrNotNow
+	}
+	s.sent = number
+	length := messageSize(m)
+	slot := s.slots[place*ring.slot:][:ring.slot]
+	AppendMessage(slot[ring.slot-bufferTrailer-padded(length):][:0], m)
+	appendBufferTrailer(slot[ring.slot-bufferTrailer:][:0], length, number)
+	c.options.note("multicasts %v as its number %d to group %d", m.ID, number, c.options.Tree.LCA(m.To))
+	return nil
+}
+
+// stream gives the stream to a group, made when it is needed first.
+func (c *Client) stream(group order.GroupID) *stream {
+	if c.streams[group] == nil {
+		ring := c.options.bufferRing()
+		s := &stream{slots: make([]byte, ring.slots*ring.slot), lent: make([]int, ring.slots)}
+		for _, peer := range c.options.Replicas[group] {
+			t := &target{stream: s, board: &board{row: c.options.number(c.self) * rowSize}}
+			t.peer, t.region, t.target = peer, clientRegionName(c.self.Server), t
+			t.board.peer, t.board.region, t.board.link.board = peer, boardRegion, t.board
+			s.targets = append(s.targets, t)
+		}
+		c.streams[group] = s
+	}
+	return c.streams[group]
+}
+
+// Pending is how many messages no group is known to have ordered yet.
+func (c *Client) Pending() int {
+	pending := uint64(0)
+	for _, s := range c.streams {
+		if s != nil {
+			pending += s.sent - s.taken
+		}
+	}
+	return int(pending)
+}
+
+// Poll has the client work once, as Replica.Poll does.
+func (c *Client) Poll(now time.Duration) bool {
+	if c.failed != nil {
+		return false
+	}
+	w := c.wiring
+	w.now = now
+	busy := w.take(c.completed)
+	for _, s := range c.streams {
+		if s == nil {
+			continue
+		}
+		for _, t := range s.targets {
+			busy = c.drive(t) || busy
+			busy = w.drive(t.board) || busy
+		}
+	}
+	if err := w.flush(); err != nil {
+		c.failed = err
+	}
+	return busy
+}
+
+// drive brings what a replica lacks, if there is anything, to its buffer. All replicas are written to together [TRAM, Algorithm 1, lines 4 and 5].
+func (c *Client) drive(t *target) bool {
+	s, w := t.stream, c.wiring
+	switch t.state {
+	case petitionIdle:
+		if w.now < t.since || s.sent == s.taken {
+			return false
+		}
+		w.attach(&t.link)
+		t.state = petitionAttaches
+		return true
+	case petitionReads:
+		if !t.reading && w.room(1) {
+			w.read(&t.link, postTicket, headTicket)
+		}
+		return false
+	case petitionWorks:
+	default:
+		return false
+	}
+	slots := uint64(c.options.BufferSlots)
+	if !t.reading && s.sent > s.taken && (s.sent > t.taken+slots/2 || w.now >= t.asked+c.options.Patience) && w.room(1) {
+		t.asked = w.now
+		w.read(&t.link, postTaken, headTaken)
+	}
+	busy := false
+	ring := c.options.bufferRing()
+	t.next = max(t.next, s.taken+1)
+	for t.next <= s.sent && (t.next <= t.taken+slots || c.options.Fault == FaultBufferReusedEarly) && t.flying < 2*c.options.Window && w.room(1) {
+		place := ring.place(t.next)
+		slot := s.slots[place*ring.slot:][:ring.slot]
+		start := ring.slot - bufferTrailer - padded(int(binary.NativeEndian.Uint64(slot[ring.slot+bufferLength:])))
+		w.post(&t.link, postEntry, t.next, &s.lent[place], rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: ring.end(t.next) - ring.slot + start, Bytes: slot[start:], Ring: true})
+		t.next++
+		busy = true
+	}
+	return busy
+}
+
+// lose ends a target's link. Behind an error, writes may still be under way, and would land where later messages lie: so the owner is asked to grant its buffer anew before anything is written.
+func (c *Client) lose(t *target, wrote bool) {
+	c.wiring.detach(&t.link)
+	t.state = petitionIdle
+	t.since = c.wiring.now + c.options.longer(t.tries)
+	t.tries++
+	if wrote {
+		t.request++
+	}
+	if t.request > 0 {
+		t.board.put(rowTicket, uint64(t.request))
+		t.board.again(rowTicket)
+	}
+}
+
+// completed takes the end of a post.
+func (c *Client) completed(p post, err error) {
+	if b := p.link.board; b != nil {
+		if err != nil {
+			c.wiring.lost(b, c.options.longer(b.tries))
+		} else {
+			b.tries = 0
+		}
+		return
+	}
+	t := p.link.target
+	if err != nil {
+		c.options.note("loses %s: %v", t.peer, err)
+		c.lose(t, t.state == petitionWorks)
+		return
+	}
+	switch p.kind {
+	case postTicket:
+		t.reading = false
+		if ticket(getWord(t.word)) != t.request {
+			c.lose(t, false) // it is still the grant from before
+			return
+		}
+		c.wiring.read(&t.link, postTaken, headTaken)
+	case postTaken:
+		t.reading = false
+		t.taken = max(t.taken, getWord(t.word))
+		t.stream.taken = max(t.stream.taken, t.taken)
+		if t.state == petitionReads {
+			t.state, t.next = petitionWorks, t.stream.taken+1
+			t.asked = c.wiring.now
+		}
+	case postEntry:
+		t.tries = 0
+	}
+}
+
+// Wanted gives what the driver is to attach, each once. The slice is valid until the next call.
+func (c *Client) Wanted() []Want { return c.wiring.wanted() }
+
+// Attached answers a Want, with what Attach gave.
+func (c *Client) Attached(number uint64, attachment rdmanet.Attachment, err error) {
+	l := c.wiring.attached(number, attachment)
+	if l == nil {
+		return
+	}
+	if err == nil && attachment.Peer() != l.peer {
+		err = fmt.Errorf("%w: %s, not %s", rdmanet.ErrReset, attachment.Peer(), l.peer)
+	}
+	switch {
+	case l.board != nil && err != nil:
+		c.wiring.lost(l.board, c.options.longer(l.board.tries))
+	case l.target != nil && err != nil:
+		c.lose(l.target, false)
+	case l.target != nil:
+		l.target.state = petitionReads
+	}
+}
+
+// Outstanding is the number of operations under way.
+func (c *Client) Outstanding() int { return c.wiring.queue.Outstanding() }
+
+// String says in a line where the client stands.
+func (c *Client) String() string {
+	text := fmt.Sprintf("%d messages not known to be ordered, %d operations", c.Pending(), c.Outstanding())
+	for group, s := range c.streams {
+		if s != nil {
+			text += fmt.Sprintf("; group %d took %d of %d", group, s.taken, s.sent)
+			for _, t := range s.targets {
+				text += fmt.Sprintf(" (%d: next %d, took %d, request %d)", t.state, t.next, t.taken, t.request)
+			}
+		}
+	}
+	return text
+}
+
+// Close gives up what the client has under way. It goes on without it until the host is closed.
+func (c *Client) Close() error {
+	c.failed = rdmanet.ErrClosed
+	for _, s := range c.streams {
+		if s == nil {
+			continue
+		}
+		for _, t := range s.targets {
+			c.wiring.detach(&t.link)
+			c.wiring.detach(&t.board.link)
+		}
+	}
+	return c.wiring.queue.Close()
+}

@@ -1,0 +1,132 @@
+package replica
+
+import (
+	"encoding/binary"
+	"strconv"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// The names of a replica's regions. The buffer of client c is clientRegion followed by c.
+const (
+	boardRegion  = "tram/board"
+	logRegion    = "tram/log"
+	parentRegion = "tram/parent"
+	clientRegion = "tram/client/"
+)
+
+func clientRegionName(client order.ServerID) string {
+	return clientRegion + strconv.FormatUint(uint64(client), 10)
+}
+
+const word = rdmanet.WordSize
+
+// The words of a board's row. A board has a row for each process, which only that process writes.
+const (
+	rowTicket = iota * word // the process asks for a permission with this ticket; the paper's perm
+	rowAnswer               // the highest ticket that it saw, when it answered: it granted that one; the paper's perm_ack
+	rowHalt                 // not 0: it leads, and excluded the board's owner
+	rowSize   = 4 * word
+)
+
+func boardSize(processes int) int { return processes * rowSize }
+
+// ringHeader is what a log or a buffer has before its slots, in bytes: a cache line that its owner writes.
+const ringHeader = 64
+
+// The words of a header.
+const (
+	headTaken  = iota * word // the last entry that the owner has taken: everything up to it, it needs no more
+	headTicket               // in a client's buffer: the ticket under which it was granted
+)
+
+// ring is the layout of a log or a buffer: slots of equal size, in which numbers from 1 on lie in turn. An entry fills its slot from the back: the message, and behind it words at places that do not depend on its length,
+// the last of which is its number, the canary. So a canary is never where a payload was, and who finds it finds all before it.
+type ring struct {
+	slots int
+	slot  int // size of a slot, in bytes
+}
+
+func (o *Options) logRing() ring { return ring{o.LogSlots, padded(o.messageMax()) + logTrailer} }
+
+func (o *Options) bufferRing() ring {
+	return ring{o.BufferSlots, padded(o.messageMax()) + bufferTrailer}
+}
+
+func (r ring) size() int { return ringHeader + r.slots*r.slot }
+
+// place is the slot of a number.
+func (r ring) place(number uint64) int { return int((number - 1) % uint64(r.slots)) }
+
+// end is where the slot of a number ends.
+func (r ring) end(number uint64) int { return ringHeader + (r.place(number)+1)*r.slot }
+
+// padded is a length made a multiple of the word.
+func padded(length int) int { return (length + word - 1) / word * word }
+
+// The words behind the message of a buffer's entry, as offsets from the slot's end.
+const (
+	bufferTrailer = 2 * word
+	bufferLength  = -2 * word
+	bufferNumber  = -1 * word
+)
+
+// appendBufferTrailer appends them.
+func appendBufferTrailer(b []byte, length int, number uint64) []byte {
+	b = binary.NativeEndian.AppendUint64(b, uint64(length))
+	return binary.NativeEndian.AppendUint64(b, number)
+}
+
+// The words behind the message of a log's entry, as offsets from the slot's end.
+const (
+	logTrailer   = 5 * word
+	logTimestamp = -5 * word
+	logKnown     = -4 * word // how far below its index the leader knew all to be ordered, in the upper half; and all to be taken, in the lower
+	logOrigin    = -3 * word // the source, in the upper half; and the message's length
+	logNumber    = -2 * word // in the source's buffer
+	logIndex     = -1 * word
+)
+
+// source is where an entry of the log came from.
+type source uint32
+
+// The sources. Client c is sourceClients+c.
+const (
+	sourceNone    source = iota // it is a no-op
+	sourceParent                // the parent's buffer
+	sourceClients               // the first client's buffer
+)
+
+// header is a log's entry without its message.
+type header struct {
+	timestamp timestamp
+	decided   uint64 // all up to here was ordered when the entry was written, its leader knew
+	floor     uint64 // all up to here was taken by all members but those excluded
+	source    source
+	length    int
+	number    uint64
+	index     uint64 // 0: there is none
+}
+
+// same tells whether two entries of one index hold the same message.
+func (h header) same(other header) bool { return h.source == other.source && h.number == other.number }
+
+func (h header) known() uint64 { return (h.index-h.decided)<<32 | h.index - h.floor }
+
+func (h header) origin() uint64 { return uint64(h.source)<<32 | uint64(h.length) }
+
+// parse makes a header of the words of a trailer. What somebody wrote who is not one of us gives a header without an index.
+func parse(stamp, known, origin, number, index uint64, messageMax int) header {
+	h := header{timestamp: timestamp(stamp), decided: index - known>>32, floor: index - known&(1<<32-1), source: source(origin >> 32), length: int(origin & (1<<32 - 1)), number: number, index: index}
+	if h.length > messageMax || known>>32 > index || known&(1<<32-1) > index {
+		return header{}
+	}
+	return h
+}
+
+// parseTrailer makes a header of a trailer's bytes.
+func parseTrailer(b []byte, messageMax int) header {
+	at := func(offset int) uint64 { return binary.NativeEndian.Uint64(b[logTrailer+offset:]) }
+	return parse(at(logTimestamp), at(logKnown), at(logOrigin), at(logNumber), at(logIndex), messageMax)
+}

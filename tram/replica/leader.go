@@ -1,0 +1,239 @@
+package replica
+
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// This file is the leader's normal case: finding messages, and ordering them [TRAM, Algorithm 2, steps 2.2 and 2.3].
+
+// member is a server of this replica's group, and the way to its log.
+type member struct {
+	petition
+	server   order.ServerID
+	excluded bool
+
+	// While this replica leads, or tries to.
+	next  uint64 // the entry to write there next
+	acked uint64 // all up to here is there, under this replica's timestamp
+	taken uint64 // it took at least all up to here
+
+	// What its log held when it was read: Algorithm 4, step 4.1.
+	held    []header // ascending; those that are there and not written anew
+	from    uint64   // the first that was looked at
+	reached uint64   // the next to look at
+	empty   int      // how many in a row were empty
+	waits   int      // reads of the present batch under way
+	batch   []byte
+	begun   bool
+	known   bool // what it holds is known: all of held
+}
+
+// majority is how many replicas make a quorum, the leader among them.
+func (r *Replica) majority() int { return len(r.members)/2 + 1 }
+
+// decide finds the last entry that a majority has [TRAM, Algorithm 2, line 20]. A completed write is a vote whether or not its writer may still write there.
+func (r *Replica) decide() {
+	var votes [ServersMax]uint64
+	all := votes[:0]
+	for _, m := range r.members {
+		if m.server == r.self.Server {
+			all = append(all, r.end)
+		} else {
+			all = append(all, m.acked)
+		}
+	}
+	slices.Sort(all)
+	decided := all[len(all)-r.majority()]
+	if r.options.Fault == FaultDecidedEarly {
+		decided = r.end
+	}
+	if decided > r.horizon {
+		r.options.note("entries up to %d are ordered", decided)
+		r.horizon = decided
+	}
+}
+
+// order looks through the buffers and puts what it finds into its log, from where replicate sends it to the members. It tells whether it found anything.
+func (r *Replica) order() bool {
+	before := r.end
+	for range len(r.buffers) {
+		s := source(r.cursor)
+		r.cursor = (r.cursor + 1) % len(r.buffers)
+		b := r.buffers[s]
+		if b == nil {
+			continue
+		}
+		for r.found(s, b) {
+			if !r.hasRoom() {
+				r.cursor = int(s)
+				break
+			}
+			r.propose(s, b)
+		}
+	}
+	now := r.wiring.now
+	if r.end > before {
+		r.ordered = now
+		return true
+	}
+	// After a quiet moment followers learn from a no-op that the last entry is ordered; the paper assumes that there is always a next message [TRAM, section 6].
+	if r.told < r.real && r.horizon >= r.real && now-r.ordered >= r.options.Quiet && r.hasRoom() {
+		r.ordered = now
+		r.add(header{}, nil)
+		r.options.note("orders a no-op as entry %d", r.end)
+		return true
+	}
+	return false
+}
+
+// found tells whether the next message of a source is there [TRAM, Algorithm 2, step 2.2].
+func (r *Replica) found(s source, b *buffer) bool {
+	ring := r.options.bufferRing()
+	return b.region.Load(ring.end(b.proposed+1)+bufferNumber) == b.proposed+1
+}
+
+// propose puts the next message of a source into the log.
+func (r *Replica) propose(s source, b *buffer) {
+	b.proposed++
+	end := r.options.bufferRing().end(b.proposed)
+	length := b.region.Load(end + bufferLength)
+	if length > uint64(r.options.messageMax()) {
+		length = 0 // nobody's message; it has its place in the stream all the same
+	}
+	start := end - bufferTrailer - padded(int(length))
+	r.add(header{source: s, length: int(length), number: b.proposed}, b.region.Bytes()[start:start+int(length)])
+	r.real = r.end
+}
+
+// add puts an entry at the end of the log.
+func (r *Replica) add(h header, message []byte) {
+	r.end++
+	h.timestamp, h.index, h.decided, h.floor = r.stamp, r.end, r.horizon, r.floor
+	r.put(h, message)
+	r.told = h.decided
+	if r.options.Note != nil {
+		r.options.note("proposes entry %d, message %d of source %d", h.index, h.number, h.source)
+	}
+}
+
+// hasRoom tells whether one more entry may be put at the log's end: not too many are under way, and the slot is used by nobody any more. That is when all members that are not excluded took the entry
+// that was there, this replica handled it, each child has ordered what it was due of it, and no write under way takes its bytes from there.
+func (r *Replica) hasRoom() bool {
+	if r.end-r.horizon >= uint64(r.options.Window) {
+		return false
+	}
+	slots := uint64(r.options.LogSlots)
+	if r.end+1 <= slots {
+		return true
+	}
+	old := r.end + 1 - slots
+	if r.applied < old || r.lent[r.ring.place(old)] > 0 {
+		return false
+	}
+	for _, c := range r.children {
+		if c.needs(old) {
+			return false
+		}
+	}
+	return r.floor >= old || r.options.Fault == FaultSlotReusedEarly
+}
+
+// raise finds out up to where all members have taken the log, and asks those who lag.
+func (r *Replica) raise() {
+	floor := r.applied
+	for _, m := range r.members {
+		if m.server == r.self.Server || m.excluded {
+			continue
+		}
+		floor = min(floor, m.taken)
+		if m.state == petitionWorks && !m.reading && r.end-m.taken > uint64(r.options.LogSlots/4) && r.wiring.room(1) {
+			r.wiring.read(&m.link, postTaken, headTaken)
+		}
+	}
+	r.floor = max(r.floor, floor)
+}
+
+// replicate posts what the members lack, to all together [TRAM, Algorithm 2, lines 15 to 19]. It tells whether there was anything.
+func (r *Replica) replicate() bool {
+	r.raise()
+	busy := false
+	for _, m := range r.members {
+		if m.server == r.self.Server || m.state != petitionWorks || m.excluded {
+			continue
+		}
+		for m.next <= r.end && m.flying < 2*r.options.Window && r.wiring.room(2) {
+			r.send(m)
+			busy = true
+		}
+	}
+	return busy
+}
+
+// send posts the next entry for a member. Where its log holds the same message already, only the timestamp is written: the entry may be the last that keeps an ordered message, and a write that is cut short by a revocation
+// would spoil it. Where it holds another, which cannot be ordered then, the mark goes first.
+func (r *Replica) send(m *member) {
+	h := r.at(m.next)
+	end := r.ring.end(m.next)
+	lent := &r.lent[r.ring.place(m.next)]
+	for len(m.held) > 0 && m.held[0].index < m.next {
+		m.held = m.held[1:]
+	}
+	start := end - logTrailer - padded(h.length)
+	if len(m.held) > 0 && m.held[0].index == m.next {
+		switch {
+		case m.held[0].same(h):
+			start = -1
+		case r.options.Fault != FaultRewrittenInPlace:
+			r.wiring.post(&m.link, postErase, m.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end + logIndex, Bytes: make([]byte, word)})
+		}
+	}
+	bytes := r.log.Bytes()
+	operation := rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: start, Ring: true}
+	if start < 0 {
+		operation.Offset, operation.Bytes = end+logTimestamp, bytes[end+logTimestamp:end+logTimestamp+word]
+	} else {
+		operation.Bytes = bytes[start:end]
+	}
+	r.wiring.post(&m.link, postEntry, m.next, lent, operation)
+	m.next++
+}
+
+// memberCompleted takes the end of a post to a member.
+func (r *Replica) memberCompleted(m *member, p post, err error) {
+	if err != nil {
+		r.options.note("loses server %d: %v", m.server, err)
+		r.loseMember(m)
+		return
+	}
+	switch p.kind {
+	case postEntry:
+		m.acked = max(m.acked, p.number)
+		m.tries = 0
+	case postTaken:
+		m.reading = false
+		taken := getWord(m.word)
+		m.taken = max(m.taken, taken)
+		if !m.begun {
+			r.begin(m, taken)
+		}
+	case postTrailer:
+		if m.waits--; m.waits == 0 {
+			r.look(m)
+		}
+	case postMessage:
+		r.missing--
+	}
+}
+
+// loseMember ends the way to a member's log, and what was read there counts no more.
+func (r *Replica) loseMember(m *member) {
+	r.lose(&m.petition)
+	wasKnown := m.known
+	m.begun, m.known, m.held = false, false, nil
+	if wasKnown && r.role == fetching {
+		r.stepDown("a log that it may read from is lost")
+	}
+}

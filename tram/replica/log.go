@@ -1,0 +1,123 @@
+package replica
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// This file is the replica's own log: what is read from it, what is written to it, and what follows from it.
+
+// at gives the entry of an index in this replica's log; without an index where there is none. Its message is complete.
+func (r *Replica) at(index uint64) header {
+	end := r.ring.end(index)
+	mark := r.log.Load(end + logIndex)
+	if mark == 0 {
+		return header{}
+	}
+	return parse(r.log.Load(end+logTimestamp), r.log.Load(end+logKnown), r.log.Load(end+logOrigin), r.log.Load(end+logNumber), mark, r.options.messageMax())
+}
+
+// message gives the bytes of an entry's message, in the log.
+func (r *Replica) message(h header) []byte {
+	start := r.ring.end(h.index) - logTrailer - padded(h.length)
+	return r.log.Bytes()[start : start+h.length]
+}
+
+// put writes an entry into this replica's log, its mark last. An entry of the same index that is another's loses its mark first.
+func (r *Replica) put(h header, message []byte) {
+	end := r.ring.end(h.index)
+	if r.log.Load(end+logIndex) == h.index {
+		r.log.Store(end+logIndex, 0)
+	}
+	copy(r.log.Bytes()[end-logTrailer-padded(h.length):], message)
+	r.log.Store(end+logTimestamp, uint64(h.timestamp))
+	r.log.Store(end+logKnown, h.known())
+	r.log.Store(end+logOrigin, h.origin())
+	r.log.Store(end+logNumber, h.number)
+	r.log.Store(end+logIndex, h.index)
+}
+
+// scan looks for what the leader wrote [TRAM, Algorithm 2, step 2.6]: each entry says up to where all was ordered when it was written. The paper's follower infers as much from there being a next entry; with several under way
+// it has to be said. It tells whether there was anything new.
+func (r *Replica) scan() bool {
+	busy := false
+	for r.scanned < r.applied+uint64(r.options.LogSlots) {
+		h := r.at(r.scanned + 1)
+		if h.index > r.scanned+1 && r.scanned == r.applied {
+			r.halt(fmt.Sprintf("it was left behind: entry %d is gone, its slot holds %d", r.scanned+1, h.index))
+			return true
+		}
+		if h.index != r.scanned+1 {
+			break
+		}
+		r.learn(h)
+		r.scanned++
+		busy = true
+	}
+	return busy
+}
+
+// learn takes what an entry says of the others. It is true whoever wrote it, and whatever becomes of the entry.
+func (r *Replica) learn(h header) {
+	r.horizon, r.floor = max(r.horizon, h.decided), max(r.floor, h.floor)
+}
+
+// apply handles entries that are ordered, one after the other. All replicas of the group do the same with them, so what follows from the log is the same everywhere: which messages were taken from which buffer, what
+// is delivered, and the number of each message in each child's stream. It tells whether there were any.
+func (r *Replica) apply() bool {
+	first := r.applied
+	for r.applied < r.horizon && len(r.delivered) < r.options.LogSlots {
+		h := r.at(r.applied + 1)
+		if h.index != r.applied+1 {
+			if h.index > r.applied+1 {
+				r.halt(fmt.Sprintf("it was left behind: entry %d is gone, its slot holds %d", r.applied+1, h.index))
+			} else {
+				r.halt(fmt.Sprintf("entry %d is ordered, and this log lacks it", r.applied+1))
+			}
+			return true
+		}
+		r.learn(h)
+		r.applyOne(h)
+		r.applied++
+	}
+	if r.applied == first {
+		return false
+	}
+	r.log.Store(headTaken, r.applied)
+	r.scanned = max(r.scanned, r.applied)
+	return true
+}
+
+// applyOne handles an entry. One that is not the next of its source is a second copy, or lost its predecessor with the leader that wrote it: a leader with several entries under way can
+// leave such behind. It means nothing, to every replica alike.
+func (r *Replica) applyOne(h header) {
+	if h.source == sourceNone || int(h.source) >= len(r.buffers) || r.buffers[h.source] == nil {
+		return
+	}
+	b := r.buffers[h.source]
+	if h.number != b.taken+1 {
+		return
+	}
+	b.taken++
+	b.region.Store(headTaken, b.taken)
+	message := r.message(h)
+	destinations, payload, err := splitMessage(message)
+	if err != nil {
+		r.options.note("passes over entry %d: %v", h.index, err)
+		return
+	}
+	way := r.ways.of(destinations)
+	if h.source >= sourceClients && !way.entered || !way.here && len(way.children) == 0 {
+		r.options.note("passes over entry %d: groups %v have another way", h.index, way.to)
+		return
+	}
+	for _, place := range way.children {
+		r.children[place].due(h.index, r.options.LogSlots)
+	}
+	if way.here {
+		r.options.note("delivers entry %d", h.index)
+		r.delivered = append(r.delivered, order.Multicast{ID: messageID(message), To: way.to, Payload: slices.Clone(payload)})
+	}
+}

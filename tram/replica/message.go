@@ -1,0 +1,118 @@
+package replica
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/tram"
+)
+
+// messageHeader is what a message's encoding has before its destinations, in bytes: the sender's group and server, its sequence, and how many destinations follow.
+const messageHeader = 4 + 4 + 8 + 4
+
+// AppendMessage appends a message as it lies in buffers and logs: the header, four bytes a destination, and the payload to the end; all numbers with their lowest byte first.
+func AppendMessage(b []byte, m order.Multicast) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(m.ID.Sender.Group))
+	b = binary.LittleEndian.AppendUint32(b, uint32(m.ID.Sender.Server))
+	b = binary.LittleEndian.AppendUint64(b, m.ID.Sequence)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(m.To)))
+	for _, group := range m.To {
+		b = binary.LittleEndian.AppendUint32(b, uint32(group))
+	}
+	return append(b, m.Payload...)
+}
+
+// messageSize is the length of a message's encoding, in bytes.
+func messageSize(m order.Multicast) int { return messageHeader + 4*len(m.To) + len(m.Payload) }
+
+// DecodeMessage reads what AppendMessage wrote. The payload is a part of b. ErrMessage for anything else, destinations that are not ascending among them.
+func DecodeMessage(b []byte) (order.Multicast, error) {
+	destinations, payload, err := splitMessage(b)
+	if err != nil {
+		return order.Multicast{}, err
+	}
+	m := order.Multicast{ID: messageID(b), To: make([]order.GroupID, 0, len(destinations)/4), Payload: payload}
+	for at := 0; at < len(destinations); at += 4 {
+		group := order.GroupID(binary.LittleEndian.Uint32(destinations[at:]))
+		if at > 0 && group <= m.To[len(m.To)-1] {
+			return order.Multicast{}, fmt.Errorf("%w: destination %d behind %d", ErrMessage, group, m.To[len(m.To)-1])
+		}
+		m.To = append(m.To, group)
+	}
+	return m, nil
+}
+
+// splitMessage finds a message's destinations and its payload.
+func splitMessage(b []byte) (destinations, payload []byte, err error) {
+	if len(b) < messageHeader {
+		return nil, nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrMessage, len(b), messageHeader)
+	}
+	count := binary.LittleEndian.Uint32(b[16:])
+	if count < 1 || count > tram.GroupsMax || int(count)*4 > len(b)-messageHeader {
+		return nil, nil, fmt.Errorf("%w: %d destinations in %d bytes", ErrMessage, count, len(b))
+	}
+	split := messageHeader + 4*int(count)
+	return b[messageHeader:split:split], b[split:len(b):len(b)], nil
+}
+
+// messageID reads the identity of a message that splitMessage took for one.
+func messageID(b []byte) order.MessageID {
+	return order.MessageID{
+		Sender:   order.Replica{Group: order.GroupID(binary.LittleEndian.Uint32(b)), Server: order.ServerID(binary.LittleEndian.Uint32(b[4:]))},
+		Sequence: binary.LittleEndian.Uint64(b[8:]),
+	}
+}
+
+// way is what a group does with messages to one destination set.
+type way struct {
+	to       []order.GroupID
+	here     bool  // it is a destination
+	children []int // places of the children that it is handed on to
+	entered  bool  // this group is their lca, as it is to be for what a client wrote
+}
+
+// waysMax bounds how many destination sets a replica remembers.
+const waysMax = 4096
+
+// ways remembers what to do with each destination set.
+type ways struct {
+	tree *tram.Tree
+	self order.GroupID
+	sets map[string]*way
+}
+
+// of gives the way of the destinations, as they lie in a message.
+func (w *ways) of(destinations []byte) *way {
+	if known := w.sets[string(destinations)]; known != nil {
+		return known
+	}
+	found := w.find(destinations)
+	if len(w.sets) < waysMax {
+		w.sets[string(destinations)] = found
+	}
+	return found
+}
+
+func (w *ways) find(destinations []byte) *way {
+	found := &way{}
+	for at := 0; at < len(destinations); at += 4 {
+		found.to = append(found.to, order.GroupID(binary.LittleEndian.Uint32(destinations[at:])))
+	}
+	if w.tree.CheckDestinations(found.to) != nil {
+		return found
+	}
+	found.entered = w.tree.LCA(found.to) == w.self
+	route := w.tree.Route(w.self, found.to)
+	for place, child := range w.tree.Children(w.self) {
+		for _, on := range route {
+			if on == child {
+				found.children = append(found.children, place)
+			}
+		}
+	}
+	for _, group := range found.to {
+		found.here = found.here || group == w.self
+	}
+	return found
+}

@@ -1,0 +1,196 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// This file is the permissions: who asks, with which ticket, and who grants.
+
+// petitionState is how far a replica is with a permission that it needs.
+type petitionState uint8
+
+const (
+	petitionIdle     petitionState = iota // it has to be asked for, not before since
+	petitionAsked                         // the ticket is on its way, or the answer
+	petitionAttaches                      // it was granted
+	petitionReads                         // attached, and reading what it has to know before it writes
+	petitionWorks
+)
+
+// petition is this replica's way to another's log, or to its buffer for the parent.
+type petition struct {
+	link
+	process int
+	state   petitionState
+	request uint64 // of this timestamp, the last
+	until   time.Duration
+}
+
+func (p *petition) String() string {
+	names := [...]string{"idle", "asked", "attaches", "reads", "works"}
+	return fmt.Sprintf("%s at request %d", names[p.state], p.request)
+}
+
+// lose ends a petition's link and has it ask anew after a while: behind an error, writes may still be under way, and only a new grant stops them.
+func (r *Replica) lose(p *petition) {
+	r.wiring.detach(&p.link)
+	p.state = petitionIdle
+	p.since = r.wiring.now + r.options.longer(p.tries)
+	p.tries++
+}
+
+// retire ends a petition's link for good, or until this replica leads again.
+func (r *Replica) retire(p *petition) {
+	r.wiring.detach(&p.link)
+	p.state, p.request, p.tries, p.since = petitionIdle, 0, 0, 0
+}
+
+// ask moves a petition on until it is granted [TRAM, Algorithm 3]. It tells whether there was something to do, and asks all at once: each petition has a link of its own.
+func (r *Replica) ask(p *petition) bool {
+	now := r.wiring.now
+	b := r.boards[p.process]
+	switch p.state {
+	case petitionIdle: // step 3.1
+		if now < p.since {
+			return false
+		}
+		if p.request == requestsMax {
+			r.stepDown("asked too often under one timestamp")
+			return true
+		}
+		p.request++
+		b.put(rowTicket, uint64(r.stamp.ticket(p.request)))
+		p.state, p.until = petitionAsked, now+r.options.longer(p.tries+2)
+		return true
+	case petitionAsked: // step 3.2
+		answer := ticket(r.board.Load(p.process*rowSize + rowAnswer))
+		switch mine := r.stamp.ticket(p.request); {
+		case answer == mine:
+			r.wiring.attach(&p.link)
+			p.state = petitionAttaches
+			return true
+		case answer > mine: // not granted: it has seen a later leader
+			r.options.note("is refused by process %d", p.process)
+			r.superseded(answer)
+			return true
+		case now >= p.until:
+			r.lose(p)
+			return true
+		}
+	}
+	return false
+}
+
+// superseded is what a replica does that hears of a later leader of its group while it leads, or tries to.
+func (r *Replica) superseded(by ticket) {
+	r.counter = max(r.counter, by.timestamp().counter())
+	r.stepDown("a later leader was granted permissions")
+}
+
+// answer looks at the requests on the board and answers them [TRAM, Algorithm 2, step 2.7]. It tells whether there were any.
+func (r *Replica) answer() bool {
+	busy := false
+	for i := range r.askers {
+		a := &r.askers[i]
+		row := a.process * rowSize
+		if asked := ticket(r.board.Load(row + rowTicket)); asked > a.seen {
+			busy = true
+			r.answerOne(a, asked)
+			if r.halted != "" {
+				return true
+			}
+		}
+		if a.kind == askerMember && r.board.Load(row+rowHalt) != 0 {
+			r.halt(fmt.Sprintf("server %d, which leads, excluded this replica", a.place))
+			return true
+		}
+	}
+	return busy
+}
+
+func (r *Replica) answerOne(a *asker, asked ticket) {
+	switch a.kind {
+	case askerMember:
+		r.counter = max(r.counter, asked.timestamp().counter())
+		if asked > r.granted {
+			r.stepDown("another asks for the log")
+			if r.wiring.lent > 0 {
+				return // writes under way still take their bytes from the log: later
+			}
+			if !r.regrant(r.log, &r.holder, a.peer) {
+				return
+			}
+			r.options.note("grants its log to server %d", a.place)
+			r.granted, r.scanned = asked, r.applied
+		}
+		r.reply(a, asked, r.granted)
+	case askerParent:
+		if asked > r.parent.granted {
+			if !r.regrant(r.buffers[sourceParent].region, &r.parent.holder, a.peer) {
+				return
+			}
+			r.options.note("grants the parent's buffer to process %d", a.process)
+			r.parent.granted = asked
+		}
+		r.reply(a, asked, r.parent.granted)
+	case askerClient:
+		b := r.buffers[int(sourceClients)+a.place]
+		holder := a.peer
+		if !r.regrant(b.region, &holder, a.peer) {
+			return
+		}
+		a.seen = asked
+		b.region.Store(headTicket, uint64(asked)) // the client reads it there
+	}
+}
+
+// reply answers a request with the highest ticket that was granted.
+func (r *Replica) reply(a *asker, asked, granted ticket) {
+	a.seen = asked
+	r.boards[a.process].put(rowAnswer, uint64(granted))
+}
+
+// regrant takes a region from its holder and gives it to another, or to the same anew: after that, nothing lands that was posted before. It tells whether it did.
+func (r *Replica) regrant(region rdmanet.Region, holder *rdmanet.Peer, peer rdmanet.Peer) bool {
+	if *holder != (rdmanet.Peer{}) && r.options.Fault != FaultNoPermissionCheck {
+		if err := region.Revoke(*holder); err != nil {
+			r.halt(fmt.Sprintf("revoke %s from %s: %v", region.Name(), *holder, err))
+			return false
+		}
+	}
+	*holder = rdmanet.Peer{}
+	if peer == (rdmanet.Peer{}) {
+		return true
+	}
+	if err := region.Grant(peer, rdmanet.PermissionReadWrite); err != nil && !errors.Is(err, rdmanet.ErrNotMember) {
+		r.halt(fmt.Sprintf("grant %s to %s: %v", region.Name(), peer, err))
+		return false
+	}
+	*holder = peer
+	return true
+}
+
+// stepDown has the replica follow, if it does not already. What it has under way elsewhere is called back as far as it can be.
+func (r *Replica) stepDown(why string) {
+	if r.role == following {
+		return
+	}
+	r.options.note("steps down: %s", why)
+	r.role = following
+	r.scanned = r.applied
+	r.fetches, r.missing = nil, 0
+	for _, m := range r.members {
+		r.retire(&m.petition)
+	}
+	for _, c := range r.children {
+		for _, v := range c.receivers {
+			r.retire(&v.petition)
+		}
+	}
+	r.notLead = r.wiring.now + r.options.longer(r.failures)
+	r.failures++
+}

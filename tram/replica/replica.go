@@ -1,0 +1,429 @@
+package replica
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// role is what a replica is in its group.
+type role uint8
+
+const (
+	following role = iota
+	gathering      // asks for permissions, and reads logs: Algorithm 3 and step 4.1
+	fetching       // reads the messages that its own log lacks: step 4.3
+	leading
+)
+
+// Replica is one server of one group [TRAM, Algorithms 2 to 5], as a machine that is polled. Its methods must not be called at the same time.
+type Replica struct {
+	options Options
+	self    order.Replica
+	wiring  *wiring
+	ways    ways
+	halted  string
+	closed  bool
+
+	board   rdmanet.Region
+	log     rdmanet.Region
+	buffers []*buffer // by source; nil for sourceNone, and for the parent where there is none
+	ring    ring      // of the log
+
+	members  []*member // by server, itself among them
+	children []*child
+	boards   []*board // by process, nil where this replica has nothing to tell
+	askers   []asker
+
+	granted ticket // the highest for the log that was granted here
+	holder  rdmanet.Peer
+	parent  struct {
+		granted ticket
+		holder  rdmanet.Peer
+	}
+
+	// What follows from the log. All numbers are indexes in it.
+	applied uint64 // handled in order: delivered, and due to children
+	horizon uint64 // all up to here is ordered, as far as this replica knows
+	floor   uint64 // all up to here was taken by all members that are not excluded
+	scanned uint64 // looked at while following
+	lent    []int  // by slot: the writes under way whose bytes lie there
+
+	role     role
+	leader   order.ServerID // what the oracle says
+	oracle   bool           // that it said something
+	stamp    timestamp      // of this replica's present or last candidacy
+	counter  uint64         // the highest that was seen in a ticket
+	notLead  time.Duration  // until when it does not try
+	failures int            // candidacies in a row
+	end      uint64         // the last entry of the log, while it leads
+	told     uint64         // what the last entry says is ordered
+	real     uint64         // the last entry that is no no-op
+	ordered  time.Duration  // when it ordered last
+	cursor   int            // the source where the next search begins
+	fetches  []*fetch
+	missing  int    // fetches that are not done
+	heard    uint64 // all up to here is ordered, as the logs say that it read; its own may lack it until it leads
+
+	delivered []order.Multicast
+	handed    []order.Multicast
+}
+
+// buffer is where a client, or the parent, puts its messages: the paper's HM.
+type buffer struct {
+	region   rdmanet.Region
+	taken    uint64 // the number of the last message that the log has, up to what is applied: the paper's slot_in, that all replicas agree on
+	proposed uint64 // the same up to the log's end, while this replica leads
+}
+
+// asker is a process that may ask for a permission.
+type asker struct {
+	process int
+	peer    rdmanet.Peer
+	kind    askerKind
+	place   int // a member's server, a client's number
+	seen    ticket
+}
+
+type askerKind uint8
+
+const (
+	askerMember askerKind = iota
+	askerParent
+	askerClient
+)
+
+// New makes the replica self on its host, which must be the life that the options name: it exposes regions, and grants what does not depend on who leads. The caller keeps the host, and closes it after
+// Close. Errors: ErrOptions, or the host's.
+func New(options Options, self order.Replica, host rdmanet.RegionHost) (*Replica, error) {
+	options = options.withDefaults()
+	if err := options.check(); err != nil {
+		return nil, err
+	}
+	if self.Group == order.Clients || !options.has(self) {
+		return nil, fmt.Errorf("%w: %v is no replica of the deployment", ErrOptions, self)
+	}
+	r := &Replica{options: options, self: self, ring: options.logRing(), lent: make([]int, options.LogSlots), boards: make([]*board, options.processes())}
+	r.ways = ways{tree: options.Tree, self: self.Group, sets: make(map[string]*way)}
+	r.relations()
+	posts := 0
+	for _, b := range r.boards {
+		if b != nil {
+			posts += 4 + 3*options.Window
+		}
+	}
+	var err error
+	if r.wiring, err = newWiring(host, 64+posts); err != nil {
+		return nil, err
+	}
+	if err := r.expose(host); err != nil {
+		_ = r.Close() // it is the first error that counts
+		return nil, err
+	}
+	return r, nil
+}
+
+// relations finds out who the others are.
+func (r *Replica) relations() {
+	o := &r.options
+	for server, peer := range o.Replicas[r.self.Group] {
+		m := &member{server: order.ServerID(server)}
+		m.peer, m.region, m.member = peer, logRegion, m
+		m.process = o.number(order.Replica{Group: r.self.Group, Server: m.server})
+		r.members = append(r.members, m)
+		if m.server != r.self.Server {
+			r.addBoard(m.process, peer)
+			r.askers = append(r.askers, asker{process: m.process, peer: peer, kind: askerMember, place: server})
+		}
+	}
+	if parent, has := o.Tree.Parent(r.self.Group); has {
+		for server, peer := range o.Replicas[parent] {
+			process := o.number(order.Replica{Group: parent, Server: order.ServerID(server)})
+			r.addBoard(process, peer)
+			r.askers = append(r.askers, asker{process: process, peer: peer, kind: askerParent})
+		}
+	}
+	for _, group := range o.Tree.Children(r.self.Group) {
+		c := &child{group: group, first: 1}
+		for server, peer := range o.Replicas[group] {
+			v := &receiver{child: c}
+			v.peer, v.region, v.receiver = peer, parentRegion, v
+			v.process = o.number(order.Replica{Group: group, Server: order.ServerID(server)})
+			r.addBoard(v.process, peer)
+			c.receivers = append(c.receivers, v)
+		}
+		r.children = append(r.children, c)
+	}
+	for client, peer := range o.Clients {
+		r.askers = append(r.askers, asker{process: o.number(order.Replica{Group: order.Clients, Server: order.ServerID(client)}), peer: peer, kind: askerClient, place: client})
+	}
+}
+
+func (r *Replica) addBoard(process int, peer rdmanet.Peer) {
+	b := &board{row: r.options.number(r.self) * rowSize}
+	b.peer, b.region, b.board = peer, boardRegion, b
+	r.boards[process] = b
+}
+
+// expose makes the regions.
+func (r *Replica) expose(host rdmanet.RegionHost) error {
+	o := &r.options
+	var err error
+	if r.board, err = host.Expose(boardRegion, boardSize(o.processes())); err != nil {
+		return fmt.Errorf("expose the board: %w", err)
+	}
+	for process, b := range r.boards {
+		if b != nil {
+			if err := r.board.Grant(b.peer, rdmanet.PermissionReadWrite); err != nil {
+				return fmt.Errorf("grant the board to process %d: %w", process, err)
+			}
+		}
+	}
+	if r.log, err = host.Expose(logRegion, r.ring.size()); err != nil {
+		return fmt.Errorf("expose the log: %w", err)
+	}
+	r.buffers = make([]*buffer, int(sourceClients)+len(o.Clients))
+	if _, has := o.Tree.Parent(r.self.Group); has {
+		r.buffers[sourceParent] = &buffer{}
+		if r.buffers[sourceParent].region, err = host.Expose(parentRegion, o.bufferRing().size()); err != nil {
+			return fmt.Errorf("expose the parent's buffer: %w", err)
+		}
+	}
+	for client, peer := range o.Clients {
+		b := &buffer{}
+		r.buffers[int(sourceClients)+client] = b
+		if b.region, err = host.Expose(clientRegionName(order.ServerID(client)), o.bufferRing().size()); err != nil {
+			return fmt.Errorf("expose the buffer of client %d: %w", client, err)
+		}
+		for _, region := range []rdmanet.Region{b.region, r.board} {
+			if err := region.Grant(peer, rdmanet.PermissionReadWrite); err != nil {
+				return fmt.Errorf("grant client %d its buffer: %w", client, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Lead tells what the leader oracle says now: who leads this replica's group. Only a replica that is named tries to lead, and goes on to try as long as it is named.
+func (r *Replica) Lead(server order.ServerID) { r.leader, r.oracle = server, true }
+
+// Exclude tells that a member of this replica's group is given up for good: nobody waits for it any more before slots of the log are used again. Whoever is excluded by mistake is left behind, and halts when it finds
+// out: it counts as failed. Without Exclude a member that crashed stops the group once the log has gone around.
+func (r *Replica) Exclude(server order.ServerID) {
+	if int(server) >= len(r.members) || server == r.self.Server || r.members[server].excluded {
+		return
+	}
+	r.exclude(r.members[server])
+}
+
+func (r *Replica) exclude(m *member) {
+	r.options.note("excludes server %d", m.server)
+	m.excluded = true
+	r.retire(&m.petition)
+	m.known = false
+	r.boards[m.process].put(rowHalt, 1)
+	if r.role == fetching {
+		r.stepDown("a log that it may read from is excluded")
+	}
+}
+
+// Poll has the replica work once: it looks at its memory and at what completed, and does what follows. now is the time since any instant, and never runs backwards. It never waits, and
+// tells whether there was anything to do: if not, nothing will change before the driver's next input, a write with Ring to one of Regions, a completion, or some of Patience or Quiet passing.
+func (r *Replica) Poll(now time.Duration) bool {
+	if r.halted != "" || r.closed {
+		return false
+	}
+	w := r.wiring
+	w.now = now
+	busy := w.take(r.completed)
+	busy = r.answer() || busy
+	if r.role == following {
+		busy = r.scan() || busy
+	}
+	busy = r.campaign() || busy
+	if r.role == leading {
+		r.decide()
+	}
+	busy = r.apply() || busy
+	if r.role == leading {
+		busy = r.handOn() || busy
+		busy = r.order() || busy
+		busy = r.replicate() || busy
+	}
+	for _, b := range r.boards {
+		if b != nil {
+			busy = w.drive(b) || busy
+		}
+	}
+	if err := w.flush(); err != nil {
+		r.halt(err.Error())
+	}
+	return busy && r.halted == ""
+}
+
+// completed takes the end of a post of a link's present life.
+func (r *Replica) completed(p post, err error) {
+	l := p.link
+	switch {
+	case l.board != nil:
+		if err != nil {
+			r.wiring.lost(l.board, r.options.longer(l.tries))
+		} else {
+			l.tries = 0
+		}
+	case l.member != nil:
+		r.memberCompleted(l.member, p, err)
+	case l.receiver != nil:
+		r.receiverCompleted(l.receiver, p, err)
+	}
+}
+
+// Wanted gives what the driver is to attach, each once. The slice is valid until the next call.
+func (r *Replica) Wanted() []Want { return r.wiring.wanted() }
+
+// Attached answers a Want, with what Attach gave. It may come at any time between Polls.
+func (r *Replica) Attached(number uint64, attachment rdmanet.Attachment, err error) {
+	l := r.wiring.attached(number, attachment)
+	if l == nil {
+		return
+	}
+	if err == nil && attachment.Peer() != l.peer {
+		err = fmt.Errorf("%w: %s, not %s", rdmanet.ErrReset, attachment.Peer(), l.peer)
+	}
+	switch {
+	case l.board != nil && err != nil:
+		r.wiring.lost(l.board, r.options.longer(l.tries))
+	case l.member != nil && err != nil:
+		r.loseMember(l.member)
+	case l.receiver != nil && err != nil:
+		r.lose(&l.receiver.petition)
+	case l.member != nil:
+		r.readMember(l.member)
+	case l.receiver != nil:
+		l.receiver.state = petitionReads
+	}
+}
+
+// Delivered implements order.Multicaster's: the messages A-delivered here since the last call, in order. The slice is valid until the next call; the messages may be kept. A replica whose deliveries nobody
+// takes stops after LogSlots of them.
+func (r *Replica) Delivered() []order.Multicast {
+	r.handed, r.delivered = r.delivered, r.handed[:0]
+	return r.handed
+}
+
+// Regions are those to Await on: others write to them, with Ring.
+func (r *Replica) Regions() []rdmanet.Region {
+	regions := []rdmanet.Region{r.board, r.log}
+	for _, b := range r.buffers {
+		if b != nil {
+			regions = append(regions, b.region)
+		}
+	}
+	return regions
+}
+
+// Outstanding is the number of operations under way: while there are any, completions come.
+func (r *Replica) Outstanding() int { return r.wiring.queue.Outstanding() }
+
+// halt ends the replica's part for good.
+func (r *Replica) halt(why string) {
+	r.options.note("halts: %s", why)
+	r.halted = why
+}
+
+// Close takes the replica's regions back. What it has under way goes on without it until the host is closed.
+func (r *Replica) Close() error {
+	r.closed = true
+	var first error
+	for _, region := range r.Regions() {
+		if region != nil {
+			if err := region.Close(); err != nil && first == nil {
+				first = err
+			}
+		}
+	}
+	for _, m := range r.members {
+		r.wiring.detach(&m.link)
+	}
+	for _, c := range r.children {
+		for _, v := range c.receivers {
+			r.wiring.detach(&v.link)
+		}
+	}
+	for _, b := range r.boards {
+		if b != nil {
+			r.wiring.detach(&b.link)
+		}
+	}
+	if err := r.wiring.queue.Close(); err != nil && first == nil {
+		first = err
+	}
+	return first
+}
+
+// Status is what a replica knows of itself, for people and for metrics.
+type Status struct {
+	// Leading tells that it has the permission of a majority, and has caught up.
+	Leading bool
+	// Leader is the server whose timestamp this replica granted its log last.
+	Leader order.ServerID
+	// Applied is the last entry of the log that it handled; Ordered the last one that it knows to be ordered; End the last one of the log, where it leads.
+	Applied, Ordered, End uint64
+	// Taken is the last entry that all members have taken, those excluded aside, as far as it knows.
+	Taken uint64
+	// Excluded are the members given up, ascending.
+	Excluded []order.ServerID
+	// Forwarded has, for each child in ascending order, the messages that were due to it so far, and of these how many it has ordered, as far as this replica knows.
+	Forwarded []Forwarded
+	// Halted says why it delivers no more, "" while it does.
+	Halted string
+}
+
+// Forwarded is how far a child's stream is.
+type Forwarded struct {
+	Child      order.GroupID
+	Due, Taken uint64
+}
+
+// Status describes the replica; it allocates and is not for the hot path.
+func (r *Replica) Status() Status {
+	s := Status{Leading: r.role == leading, Leader: r.granted.timestamp().server(), Applied: r.applied, Ordered: r.horizon, Taken: r.floor, Halted: r.halted}
+	if s.Leading {
+		s.End = r.end
+	}
+	for _, m := range r.members {
+		if m.excluded {
+			s.Excluded = append(s.Excluded, m.server)
+		}
+	}
+	for _, c := range r.children {
+		s.Forwarded = append(s.Forwarded, Forwarded{c.group, c.out, c.taken})
+	}
+	return s
+}
+
+// String says in a line where the replica stands.
+func (r *Replica) String() string {
+	names := [...]string{"follows", "gathers permissions", "fetches entries", "leads"}
+	s := r.Status()
+	text := fmt.Sprintf("%s, granted its log to %d, oracle says %d; applied %d, ordered %d, end %d, taken by all %d; %d operations", names[r.role], s.Leader, r.leader, s.Applied, s.Ordered, s.End, s.Taken, r.Outstanding())
+	for _, m := range r.members {
+		if r.role != following && m.server != r.self.Server {
+			text += fmt.Sprintf("; member %d %s, acked %d, took %d", m.server, m.petition.String(), m.acked, m.taken)
+		}
+	}
+	for _, c := range r.children {
+		text += fmt.Sprintf("; child %d took %d of %d", c.group, c.taken, c.out)
+		for _, v := range c.receivers {
+			if r.role == leading {
+				text += fmt.Sprintf(" (%s, next %d)", v.petition.String(), v.next)
+			}
+		}
+	}
+	if s.Halted != "" {
+		text += "; halted: " + s.Halted
+	}
+	return text
+}

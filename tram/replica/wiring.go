@@ -1,0 +1,247 @@
+package replica
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// Want asks the driver to attach to a peer's region: rdmanet's Attach may wait, and a Poll may not. The driver answers with Attached, once, whatever becomes of it.
+type Want struct {
+	Number uint64
+	Peer   rdmanet.PeerID
+	Region string
+}
+
+// link is the way to one region of another process.
+type link struct {
+	peer   rdmanet.Peer
+	region string
+	// attachment is nil while there is none.
+	attachment rdmanet.Attachment
+	life       uint32 // of the attachment: what was posted in an earlier one is nobody's business
+	want       uint64 // the number of the want that is not answered yet, else 0
+	flying     int    // posted in this life, and not completed
+	since      time.Duration
+	tries      int // without success
+	reading    bool
+	word       *[word]byte // what is read in this life
+	// One of these is whose link it is.
+	board    *board
+	member   *member
+	receiver *receiver
+	target   *target
+}
+
+// kind says what a post is for.
+type kind uint8
+
+const (
+	postWord    kind = iota // a row's word
+	postTaken               // reads headTaken
+	postTicket              // reads headTicket
+	postTrailer             // reads an entry's trailer
+	postMessage             // reads an entry's message
+	postErase               // takes an entry's mark away
+	postEntry               // writes an entry
+)
+
+// post is an operation under way.
+type post struct {
+	link   *link
+	life   uint32
+	kind   kind
+	number uint64
+	lent   *int // counts the posts whose bytes lie where something else may be put once it is 0
+}
+
+// wiring is what a process has to do with the fabric: attachments, and a queue.
+type wiring struct {
+	queue   rdmanet.Queue
+	now     time.Duration
+	posts   []post
+	free    []uint32
+	batch   []rdmanet.Operation
+	done    []rdmanet.Completion
+	lent    int // the sum of what posts count in their lent
+	wants   []Want
+	handed  []Want
+	waiting []*link
+	number  uint64 // of the last want
+}
+
+func newWiring(host rdmanet.RegionHost, depth int) (*wiring, error) {
+	depth = min(depth, rdmanet.QueueDepthMax)
+	queue, err := host.Queue(depth)
+	if err != nil {
+		return nil, fmt.Errorf("make a completion queue: %w", err)
+	}
+	w := &wiring{queue: queue, posts: make([]post, depth), done: make([]rdmanet.Completion, 64)}
+	for i := range depth {
+		w.free = append(w.free, uint32(depth-1-i))
+	}
+	return w, nil
+}
+
+// attach has the driver attach a link.
+func (w *wiring) attach(l *link) {
+	w.number++
+	l.want = w.number
+	w.waiting = append(w.waiting, l)
+	w.wants = append(w.wants, Want{Number: w.number, Peer: l.peer.ID, Region: l.region})
+}
+
+// wanted gives what is to be attached, once.
+func (w *wiring) wanted() []Want {
+	w.handed, w.wants = w.wants, w.handed[:0]
+	return w.handed
+}
+
+// attached takes the driver's answer: the link that it is for, or nil where nobody waits for it any more.
+func (w *wiring) attached(number uint64, attachment rdmanet.Attachment) *link {
+	at := slices.IndexFunc(w.waiting, func(l *link) bool { return l.want == number })
+	if at < 0 {
+		if attachment != nil {
+			_ = attachment.Close() // nobody used it
+		}
+		return nil
+	}
+	l := w.waiting[at]
+	w.waiting = slices.Delete(w.waiting, at, at+1)
+	l.want = 0
+	if attachment != nil {
+		l.attachment, l.word = attachment, new([word]byte)
+	}
+	return l
+}
+
+// detach ends a link's life: the attachment, and whoever waits for one.
+func (w *wiring) detach(l *link) {
+	if l.want != 0 {
+		w.waiting = slices.DeleteFunc(w.waiting, func(other *link) bool { return other == l })
+		l.want = 0
+	}
+	if l.attachment != nil {
+		_ = l.attachment.Close() // what fails there has failed already
+	}
+	l.attachment, l.flying, l.reading = nil, 0, false
+	l.life++
+}
+
+// room tells whether that many operations can be posted.
+func (w *wiring) room(operations int) bool { return len(w.free) >= operations }
+
+// post puts an operation into the batch. The caller has asked for room.
+func (w *wiring) post(l *link, k kind, number uint64, lent *int, operation rdmanet.Operation) {
+	tag := w.free[len(w.free)-1]
+	w.free = w.free[:len(w.free)-1]
+	if lent != nil && len(operation.Bytes) > rdmanet.InlineMax {
+		*lent++
+		w.lent++
+	} else {
+		lent = nil
+	}
+	w.posts[tag] = post{link: l, life: l.life, kind: k, number: number, lent: lent}
+	operation.To, operation.Tag = l.attachment, uint64(tag)
+	l.flying++
+	w.batch = append(w.batch, operation)
+}
+
+// read posts a read of a word into the link's own.
+func (w *wiring) read(l *link, k kind, offset int) {
+	l.reading = true
+	w.post(l, k, 0, nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: offset, Bytes: l.word[:]})
+}
+
+// flush posts the batch: to all targets together [TRAM, section 3].
+func (w *wiring) flush() error {
+	if len(w.batch) == 0 {
+		return nil
+	}
+	err := w.queue.Post(w.batch...)
+	clear(w.batch)
+	w.batch = w.batch[:0]
+	if err != nil {
+		return fmt.Errorf("post: %w", err)
+	}
+	return nil
+}
+
+// take gives the next completions to handle, for posts of the links' present lives. It tells whether there were any.
+func (w *wiring) take(handle func(post, error)) bool {
+	any := false
+	for {
+		count := w.queue.Poll(w.done)
+		for _, c := range w.done[:count] {
+			p := w.posts[c.Tag]
+			w.posts[c.Tag] = post{}
+			w.free = append(w.free, uint32(c.Tag))
+			if p.lent != nil {
+				*p.lent--
+				w.lent--
+			}
+			if p.life != p.link.life {
+				continue
+			}
+			p.link.flying--
+			handle(p, c.Err)
+		}
+		any = any || count > 0
+		if count < len(w.done) {
+			return any
+		}
+	}
+}
+
+// board is the way to another process's board, on which this one has a row.
+type board struct {
+	link
+	row    int // offset of this process's row there
+	words  [rowSize / word]uint64
+	posted [rowSize / word]uint64
+}
+
+// put has a word be written to the row.
+func (b *board) put(offset int, value uint64) { b.words[offset/word] = value }
+
+// again has it written once more.
+func (b *board) again(offset int) { b.posted[offset/word] = 0 }
+
+func putWord(b []byte, value uint64) { binary.NativeEndian.PutUint64(b, value) }
+
+func getWord(b *[word]byte) uint64 { return binary.NativeEndian.Uint64(b[:]) }
+
+// drive writes what is not there yet. It tells whether there was something to do.
+func (w *wiring) drive(b *board) bool {
+	if b.words == b.posted {
+		return false
+	}
+	if b.attachment == nil {
+		if b.want == 0 && w.now >= b.since {
+			w.attach(&b.link)
+		}
+		return false
+	}
+	any := false
+	for i, value := range b.words {
+		if value != b.posted[i] && w.room(1) {
+			var bytes [word]byte
+			putWord(bytes[:], value)
+			w.post(&b.link, postWord, 0, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: b.row + i*word, Bytes: bytes[:], Ring: true})
+			b.posted[i] = value
+			any = true
+		}
+	}
+	return any
+}
+
+// lost ends a board's link, so that all is written again, after a while.
+func (w *wiring) lost(b *board, patience time.Duration) {
+	w.detach(&b.link)
+	b.posted = [rowSize / word]uint64{}
+	b.since = w.now + patience
+	b.tries++
+}
