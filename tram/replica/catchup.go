@@ -73,6 +73,7 @@ func (r *Replica) begins() {
 	}
 	r.granted = r.stamp.ticket(0)
 	r.role, r.heard = gathering, 0
+	clear(r.staged.indexes)
 	r.options.note("asks for permissions under timestamp %d of server %d", r.counter, r.self.Server)
 	r.scan()
 	if r.halted != "" {

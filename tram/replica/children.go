@@ -116,9 +116,10 @@ func (r *Replica) handOnTo(v *receiver) bool {
 	return busy
 }
 
-// give posts a message for a receiver's buffer: from the log where it lies, and its number behind it; both at once if they are short.
+// give posts a message for a receiver's buffer: from where its entry is staged, and its number behind it; both at once if they are short.
 func (r *Replica) give(v *receiver, h header) {
-	message := r.message(h)
+	bytes, lent := r.stage(h)
+	message := bytes[:h.length]
 	end := r.options.bufferRing().end(v.next)
 	start := end - bufferTrailer - padded(h.length)
 	if size := end - start; size <= rdmanet.InlineMax {
@@ -128,7 +129,7 @@ func (r *Replica) give(v *receiver, h header) {
 		r.wiring.post(&v.link, postEntry, v.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: start, Bytes: appendBufferTrailer(b, h.length, v.next), Ring: true})
 		return
 	}
-	r.wiring.post(&v.link, postMessage, v.next, &r.lent[r.ring.place(h.index)], rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: start, Bytes: message})
+	r.wiring.post(&v.link, postMessage, v.next, lent, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: start, Bytes: message})
 	r.wiring.post(&v.link, postEntry, v.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end - bufferTrailer, Bytes: appendBufferTrailer(nil, h.length, v.next), Ring: true})
 }
 

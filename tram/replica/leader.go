@@ -130,7 +130,7 @@ func (r *Replica) hasRoom() bool {
 		return true
 	}
 	old := r.end + 1 - slots
-	if r.applied < old || r.lent[r.ring.place(old)] > 0 {
+	if r.applied < old || r.staged.lent[r.ring.place(old)] > 0 {
 		return false
 	}
 	for _, c := range r.children {
@@ -177,25 +177,18 @@ func (r *Replica) replicate() bool {
 func (r *Replica) send(m *member) {
 	h := r.at(m.next)
 	end := r.ring.end(m.next)
-	lent := &r.lent[r.ring.place(m.next)]
 	for len(m.held) > 0 && m.held[0].index < m.next {
 		m.held = m.held[1:]
 	}
-	start := end - logTrailer - padded(h.length)
+	bytes, lent := r.stage(h)
+	operation := rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end - len(bytes), Bytes: bytes, Ring: true}
 	if len(m.held) > 0 && m.held[0].index == m.next {
 		switch {
 		case m.held[0].same(h):
-			start = -1
+			operation.Offset, operation.Bytes = end+logTimestamp, bytes[len(bytes)+logTimestamp:][:word]
 		case r.options.Fault != FaultRewrittenInPlace:
 			r.wiring.post(&m.link, postErase, m.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end + logIndex, Bytes: make([]byte, word)})
 		}
-	}
-	bytes := r.log.Bytes()
-	operation := rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: start, Ring: true}
-	if start < 0 {
-		operation.Offset, operation.Bytes = end+logTimestamp, bytes[end+logTimestamp:end+logTimestamp+word]
-	} else {
-		operation.Bytes = bytes[start:end]
 	}
 	r.wiring.post(&m.link, postEntry, m.next, lent, operation)
 	m.next++

@@ -121,3 +121,27 @@ func (r *Replica) applyOne(h header) {
 		r.delivered = append(r.delivered, order.Multicast{ID: messageID(message), To: way.to, Payload: slices.Clone(payload)})
 	}
 }
+
+// staged are entries in memory of this program's own, from where they are written to others: the log itself may be written by a later leader, and goes when the host does, while a write is still to take its bytes.
+type staged struct {
+	bytes   []byte
+	indexes []uint64 // by slot: the entry that is there, 0 for none
+	lent    []int    // by slot: the writes under way whose bytes lie there
+}
+
+func newStaged(o *Options) staged {
+	return staged{make([]byte, o.LogSlots*o.logRing().slot), make([]uint64, o.LogSlots), make([]int, o.LogSlots)}
+}
+
+// stage gives an entry of the log as it is written, and what counts the writes that take their bytes from there. Only who leads stages: its entries do not change.
+func (r *Replica) stage(h header) (entry []byte, lent *int) {
+	place := r.ring.place(h.index)
+	slot := r.staged.bytes[place*r.ring.slot:][:r.ring.slot]
+	size := logTrailer + padded(h.length)
+	if r.staged.indexes[place] != h.index {
+		r.staged.indexes[place] = h.index
+		end := r.ring.end(h.index)
+		copy(slot[r.ring.slot-size:], r.log.Bytes()[end-size:end])
+	}
+	return slot[r.ring.slot-size:], &r.staged.lent[place]
+}

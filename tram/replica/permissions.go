@@ -118,9 +118,6 @@ func (r *Replica) answerOne(a *asker, asked ticket) {
 		r.counter = max(r.counter, asked.timestamp().counter())
 		if asked > r.granted {
 			r.stepDown("another asks for the log")
-			if r.wiring.lent > 0 {
-				return // writes under way still take their bytes from the log: later
-			}
 			if !r.regrant(r.log, &r.holder, a.peer) {
 				return
 			}

@@ -49,7 +49,7 @@ type Replica struct {
 	horizon uint64 // all up to here is ordered, as far as this replica knows
 	floor   uint64 // all up to here was taken by all members that are not excluded
 	scanned uint64 // looked at while following
-	lent    []int  // by slot: the writes under way whose bytes lie there
+	staged  staged
 
 	role     role
 	leader   order.ServerID // what the oracle says
@@ -105,7 +105,7 @@ func New(options Options, self order.Replica, host rdmanet.RegionHost) (*Replica
 	if self.Group == order.Clients || !options.has(self) {
 		return nil, fmt.Errorf("%w: %v is no replica of the deployment", ErrOptions, self)
 	}
-	r := &Replica{options: options, self: self, ring: options.logRing(), lent: make([]int, options.LogSlots), boards: make([]*board, options.processes())}
+	r := &Replica{options: options, self: self, ring: options.logRing(), staged: newStaged(&options), boards: make([]*board, options.processes())}
 	r.ways = ways{tree: options.Tree, self: self.Group, sets: make(map[string]*way)}
 	r.relations()
 	posts := 0
