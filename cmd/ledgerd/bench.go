@@ -16,11 +16,13 @@ func newBenchCommand() *cobra.Command {
 		Long: `Measure this machine, the engines and the ledger. Run them one after the other, so that figures of one machine stand side by side:
 what its TCP can do, what the ordering engines make of it, and what is left of that with signatures, execution and disks.`,
 		Example: `  ledgerd bench loopback
+  ledgerd bench fabric
   ledgerd bench engine --engine allconcur+ --servers 5 --batch 1024 --size 64 --for 5s --fabric p2p
   ledgerd bench ledger --nodes 4 --clients 64 --for 10s`,
 	}
 	return newGroupCommand(command,
 		newBenchEngineCommand(),
+		newBenchFabricCommand(),
 		newBenchServerCommand(),
 		newBenchLedgerCommand(),
 		newBenchLoopbackCommand(),

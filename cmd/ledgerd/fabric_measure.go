@@ -153,6 +153,11 @@ func (o *fabricMeasureOptions) kinds() []fabric.Kind {
 	if o.kind != "" {
 		return []fabric.Kind{o.kind}
 	}
+	return usableFabrics()
+}
+
+// usableFabrics are those that work on this machine.
+func usableFabrics() []fabric.Kind {
 	var kinds []fabric.Kind
 	for _, provider := range fabric.Providers() {
 		if provider.Usable {
@@ -164,47 +169,64 @@ func (o *fabricMeasureOptions) kinds() []fabric.Kind {
 
 // measureHere measures between two hosts in this process.
 func (o *fabricMeasureOptions) measureHere(ctx context.Context, kind fabric.Kind, logger *slog.Logger) (result bench.FabricResult, err error) {
-	var hosts [2]rdmanet.Host
-	defer func() {
-		for _, host := range hosts {
-			if host != nil {
-				err = errors.Join(err, closeHost(host))
-			}
-		}
-	}()
-	if kind == fabric.Memory {
-		network := memory.NewNetwork()
-		for i, name := range []rdmanet.PeerID{sideAnswering, sideMeasuring} {
-			host, err := network.Host(name)
-			if err != nil {
-				return result, err
-			}
-			hosts[i] = host
-		}
-	} else {
-		members := map[rdmanet.PeerID]string{}
-		var between [2]fabric.Host
-		for i := range between {
-			key, err := p2p.NewIdentity(rand.Reader)
-			if err != nil {
-				return result, err
-			}
-			if between[i], err = o.open(kind, key, "127.0.0.1:0", nil, logger); err != nil {
-				return result, err
-			}
-			hosts[i] = between[i]
-			members[between[i].ID()] = between[i].Address()
-		}
-		for _, host := range between {
-			if err := host.SetMembers(members); err != nil {
-				return result, err
-			}
-		}
+	hosts, err := openHosts(kind, 2, fabric.Options{Device: o.device, GID: o.gid, Logger: logger})
+	if err != nil {
+		return result, err
 	}
+	defer func() { err = errors.Join(err, closeHosts(hosts)) }()
 	if _, err := bench.AnswerFabric(hosts[0]); err != nil {
 		return result, err
 	}
 	return bench.MeasureFabric(ctx, kind, hosts[1], hosts[0].ID(), o.measured)
+}
+
+// openHosts opens so many hosts in this process, members of each other, each with a new key, on the loopback interface or the RDMA device.
+func openHosts(kind fabric.Kind, count int, options fabric.Options) (hosts []rdmanet.Host, err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeHosts(hosts))
+			hosts = nil
+		}
+	}()
+	if kind == fabric.Memory {
+		network := memory.NewNetwork()
+		for i := range count {
+			host, err := network.Host(rdmanet.PeerID(fmt.Sprintf("host-%d", i)))
+			if err != nil {
+				return hosts, err
+			}
+			hosts = append(hosts, host)
+		}
+		return hosts, nil
+	}
+	members := map[rdmanet.PeerID]string{}
+	var between []fabric.Host
+	for range count {
+		key, err := p2p.NewIdentity(rand.Reader)
+		if err != nil {
+			return hosts, err
+		}
+		options.Key, options.Listen = key, "127.0.0.1:0"
+		host, err := fabric.Open(kind, options)
+		if err != nil {
+			return hosts, err
+		}
+		hosts, between = append(hosts, host), append(between, host)
+		members[host.ID()] = host.Address()
+	}
+	for _, host := range between {
+		if err := host.SetMembers(members); err != nil {
+			return hosts, err
+		}
+	}
+	return hosts, nil
+}
+
+func closeHosts(hosts []rdmanet.Host) (err error) {
+	for _, host := range hosts {
+		err = errors.Join(err, closeHost(host))
+	}
+	return err
 }
 
 func (o *fabricMeasureOptions) open(kind fabric.Kind, key ed25519.PrivateKey, listen string, members map[rdmanet.PeerID]string, logger *slog.Logger) (fabric.Host, error) {

@@ -163,13 +163,9 @@ func MeasureFabric(ctx context.Context, kind fabric.Kind, host rdmanet.Host, pee
 	if measured <= 0 {
 		return FabricResult{}, fmt.Errorf("%w: a run for %v", ErrParameters, measured)
 	}
-	m := &fabricMeasurer{host: host, peer: peer, answers: make(chan []byte, groupsAhead+1)}
-	if err := host.Receive(answerLane, m.receive); err != nil {
-		return FabricResult{}, fmt.Errorf("bench: fabric: %w", err)
-	}
-	var err error
-	if m.lane, err = host.Lane(peer, askLane); err != nil {
-		return FabricResult{}, fmt.Errorf("bench: fabric: %w", err)
+	m, err := newFabricMeasurer(host, peer)
+	if err != nil {
+		return FabricResult{}, err
 	}
 	begun := time.Now()
 	result := FabricResult{Fabric: kind}
@@ -196,6 +192,19 @@ func MeasureFabric(ctx context.Context, kind fabric.Kind, host rdmanet.Host, pee
 	}
 	result.Seconds = time.Since(begun).Seconds()
 	return result, nil
+}
+
+// newFabricMeasurer begins to measure to a peer. A host can do so once.
+func newFabricMeasurer(host rdmanet.Host, peer rdmanet.PeerID) (*fabricMeasurer, error) {
+	m := &fabricMeasurer{host: host, peer: peer, answers: make(chan []byte, groupsAhead+1)}
+	if err := host.Receive(answerLane, m.receive); err != nil {
+		return nil, fmt.Errorf("bench: fabric: %w", err)
+	}
+	var err error
+	if m.lane, err = host.Lane(peer, askLane); err != nil {
+		return nil, fmt.Errorf("bench: fabric: %w", err)
+	}
+	return m, nil
 }
 
 func (m *fabricMeasurer) receive(_ rdmanet.Peer, frames [][]byte) {
@@ -254,7 +263,7 @@ func (m *fabricMeasurer) lanes(ctx context.Context, part time.Duration) (r LaneR
 	if _, r.FramesPerSecond, err = m.stream(ctx, part, together); err != nil {
 		return r, err
 	}
-	large := make([]byte, largeBytes)
+	large := touched(largeBytes)
 	large[0] = wantNone
 	r.BytesPerSecond, _, err = m.stream(ctx, part, [][]byte{large})
 	return r, err
@@ -350,7 +359,7 @@ func (m *fabricMeasurer) regions(ctx context.Context, host rdmanet.RegionHost, p
 
 // operate keeps so many operations outstanding, each at a place of its own, and gives the bytes that completed in a second, and how long operations took where that is asked for.
 func operate(ctx context.Context, queue rdmanet.Queue, to rdmanet.Attachment, kind rdmanet.OperationKind, size, outstanding int, part time.Duration, latency *Histogram) (float64, error) {
-	buffer := make([]byte, size*outstanding)
+	buffer := touched(size * outstanding)
 	post := func(place uint64) error {
 		at := int(place) * size
 		return queue.Post(rdmanet.Operation{To: to, Kind: kind, Offset: at, Bytes: buffer[at : at+size], Tag: place})

@@ -107,7 +107,7 @@ func stream(ctx context.Context, writeBytes int, measured time.Duration) (float6
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
-		buffer := make([]byte, writeBytes)
+		buffer := touched(writeBytes)
 		for {
 			if _, err := sender.Write(buffer); err != nil {
 				return // the receiver has seen enough
