@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/testnet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
@@ -23,9 +24,10 @@ import (
 
 // initOptions are the flags of ledgerd init.
 type initOptions struct {
-	home, name, chain, listen, fabric, genesis, key string
-	operators                                       []string
-	json                                            bool
+	home, name, chain, listen, address, genesis, key string
+	fabric                                           fabric.Kind
+	operators                                        []string
+	json                                             bool
 }
 
 // initReport is what ledgerd init prints with --json.
@@ -80,8 +82,9 @@ the node, which does not need it. Without it the members never change. If you
 have an operator's key already, name it with --operator: its public half, 64 hex
 digits, is enough, and then no key is made.
 
-Other machines find a node of a new chain where --fabric says, so give an
-address that they can reach, if there are to be any.
+Other machines find a node of a new chain where --fabric-address says, so give
+an address that they can reach, if there are to be any. What the nodes talk over
+is the same for all of them: see ledgerd fabric.
 
 With --genesis and --key the node is a member of an existing chain: the key,
 ed25519 as PKCS #8 in PEM, is one of those that the genesis has.`,
@@ -91,7 +94,7 @@ ed25519 as PKCS #8 in PEM, is one of those that the genesis has.`,
   ledgerd cluster join --home second --operator ledger/operator.key
 
   # The same, for nodes on several machines
-  ledgerd init --home ledger --listen 0.0.0.0:8080 --fabric 10.0.0.1:7946
+  ledgerd init --home ledger --listen 0.0.0.0:8080 --fabric-address 10.0.0.1:7946
 
   # With the operator that another chain has
   ledgerd init --home ledger --operator other/operator.key
@@ -124,7 +127,9 @@ ed25519 as PKCS #8 in PEM, is one of those that the genesis has.`,
 	flags.StringVar(&o.name, "name", "node-0", "name of the node, in a new chain")
 	flags.StringVar(&o.chain, "chain", "ledger", "name of the new chain")
 	flags.StringVar(&o.listen, "listen", home.Default().API.Listen, "host:port for clients and browsers")
-	flags.StringVar(&o.fabric, "fabric", "", "host:port for the other nodes (default 127.0.0.1:7946, or what the genesis says)")
+	flags.StringVar(&o.address, "fabric-address", "", "host:port for the other nodes (default 127.0.0.1:7946, or what the genesis says)")
+	addFabricFlag(command, &o.fabric, fabric.P2P)
+	flags.Lookup("fabric").Usage = "what the nodes talk over: p2p, p2p-trusted or verbs"
 	flags.StringVar(&o.genesis, "genesis", "", "genesis file of an existing chain")
 	flags.StringVar(&o.key, "key", "", "file with the node's key, one of those in the genesis")
 	flags.StringSliceVar(&o.operators, "operator", nil, "an operator of the new chain: a public key of 64 hex digits, or a file with a key; several with commas or repeated (default a new one)")
@@ -153,8 +158,11 @@ func (o initOptions) make(named bool) (made *home.Home, operatorKey string, err 
 	if o.home == "" {
 		return nil, "", usagef("--home is missing: say which folder to make, for example --home ledger")
 	}
+	if err := o.checkFabric(); err != nil {
+		return nil, "", err
+	}
 	config := home.Default()
-	config.API.Listen, config.Fabric.Listen = o.listen, o.fabric
+	config.API.Listen, config.Fabric.Listen, config.Fabric.Kind = o.listen, o.address, o.fabric
 	if o.genesis == "" {
 		return o.found(config)
 	}
@@ -173,14 +181,32 @@ func (o initOptions) make(named bool) (made *home.Home, operatorKey string, err 
 	return made, "", err
 }
 
+// checkFabric says what is wrong with the kind of fabric. A host:port there is an address: that is what the flag was for before there were several kinds.
+func (o *initOptions) checkFabric() error {
+	if _, _, err := net.SplitHostPort(string(o.fabric)); err == nil {
+		if o.address != "" {
+			return usagef("--fabric names what the nodes talk over, and %q is an address like that of --fabric-address: give one address", o.fabric)
+		}
+		o.address, o.fabric = string(o.fabric), fabric.P2P
+		return nil
+	}
+	if _, err := fabric.Parse(string(o.fabric)); err != nil {
+		return asUsage(err)
+	}
+	if o.fabric == fabric.Memory {
+		return usagef("%v: ledgerd testnet --fabric memory --run has several nodes in one", fabric.ErrOneProcess)
+	}
+	return nil
+}
+
 // found makes the home of a new chain's only member.
 func (o initOptions) found(config home.Config) (made *home.Home, operatorKey string, err error) {
-	address := o.fabric
+	address := o.address
 	if address == "" {
 		address = defaultFabric
 	}
 	if host, _, err := net.SplitHostPort(address); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
-		return nil, "", usagef("--fabric %q: other nodes find this one by it, so give an address of this machine, for example 10.0.0.1:7946; [fabric] listen in %s says where it listens", address, home.ConfigFile)
+		return nil, "", usagef("--fabric-address %q: other nodes find this one by it, so give an address of this machine, for example 10.0.0.1:7946; [fabric] listen in %s says where it listens", address, home.ConfigFile)
 	}
 	key, err := p2p.NewIdentity(rand.Reader)
 	if err != nil {
