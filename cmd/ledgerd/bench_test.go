@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -120,4 +121,42 @@ func TestBenchLoopback(t *testing.T) {
 	}
 	checkBenchKeys(t, result, "stream_gbit_64k", "stream_gbit_1m", "stream_64k_bytes_per_second", "stream_1m_bytes_per_second", "round_trip_us_p50",
 		"round_trip_us_p99")
+}
+
+func TestBenchFabric(t *testing.T) {
+	t.Parallel()
+	var text bytes.Buffer
+	command := newBenchCommand()
+	command.SetOut(&text)
+	command.SetArgs([]string{"fabric", "--for", "400ms", "--json"})
+	if err := command.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var result bench.FabricComparison
+	if err := json.Unmarshal(text.Bytes(), &result); err != nil {
+		t.Fatalf("%v in %s", err, &text)
+	}
+	kinds := []string{"memory", "p2p", "p2p-trusted"}
+	if !verbsMissing() {
+		kinds = append(kinds, "verbs")
+	}
+	if want := append([]string{bench.BesideTCP, bench.BesideMemcpy}, kinds...); !slices.Equal(result.Columns, want) {
+		t.Errorf("columns %v, want %v", result.Columns, want)
+	}
+	for _, row := range result.Rows {
+		for _, kind := range kinds {
+			if row.Figures[kind].Value <= 0 {
+				t.Errorf("%s over %s: %+v", row.Name, kind, row.Figures[kind])
+			}
+		}
+	}
+	text.Reset()
+	if err := writeComparison(&text, result); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"p2p-trusted", "region, writes of 64 KiB", "awaited together", "medians of 5"} {
+		if !strings.Contains(text.String(), part) {
+			t.Errorf("no %q in:\n%s", part, &text)
+		}
+	}
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/client"
 	"github.com/ledgerd/ledgerd/node/demo"
+	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
@@ -153,7 +154,7 @@ func fill(t *testing.T, node *client.Client) {
 func TestOneNode(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ledger")
-	made := object(t, must(t, "init", "--home", dir, "--listen", "127.0.0.1:0", "--fabric", "127.0.0.1:0", "--chain", "alone", "--json"))
+	made := object(t, must(t, "init", "--home", dir, "--listen", "127.0.0.1:0", "--fabric-address", "127.0.0.1:0", "--chain", "alone", "--json"))
 	wantKeys(t, made, "name home api fabric chain genesis_hash peer_id operator_key operators")
 	refuses(t, exitFailure, "is there already", "init", "--home", dir)
 	refuses(t, exitFailure, "has no blocks", "verify", "--home", dir)
@@ -316,9 +317,28 @@ func TestInitNamesAnOperator(t *testing.T) {
 	refuses(t, exitUsage, "64 hex digits", "init", "--home", at("x"), "--operator", "abc")
 	refuses(t, exitFailure, "no private key", "init", "--home", at("x"), "--operator", at("first/genesis.json"))
 	refuses(t, exitUsage, "operator", "init", "--home", at("x"), "--operator", key, "--genesis", at("first/genesis.json"), "--key", at("first/node.key"))
-	refuses(t, exitUsage, "10.0.0.1:7946", "init", "--home", at("x"), "--fabric", "0.0.0.0:7946")
+	refuses(t, exitUsage, "10.0.0.1:7946", "init", "--home", at("x"), "--fabric-address", "0.0.0.0:7946")
+	refuses(t, exitUsage, "no such fabric", "init", "--home", at("x"), "--fabric", "tcp")
+	refuses(t, exitUsage, "one process", "init", "--home", at("x"), "--fabric", "memory")
+	refuses(t, exitUsage, "give one address", "init", "--home", at("x"), "--fabric", "10.0.0.1:7946", "--fabric-address", "10.0.0.1:7947")
 	if _, err := os.Stat(at("x")); err == nil {
 		t.Error("a refused init left a folder")
+	}
+	for i, test := range []struct {
+		flags   []string
+		kind    fabric.Kind
+		address string
+	}{
+		{nil, fabric.P2P, defaultFabric},
+		{[]string{"--fabric", "p2p-trusted", "--fabric-address", "10.0.0.1:7946"}, fabric.P2PTrusted, "10.0.0.1:7946"},
+		{[]string{"--fabric", "10.0.0.1:7946"}, fabric.P2P, "10.0.0.1:7946"}, // as it was spelled before --fabric named a kind
+	} {
+		dir := at(fmt.Sprintf("fabric-%d", i))
+		must(t, append([]string{"init", "--home", dir}, test.flags...)...)
+		h, err := home.Load(dir)
+		if err != nil || h.Config.Fabric.Kind != test.kind || h.FabricAddress() != test.address {
+			t.Errorf("%v: %+v, %v", test.flags, h, err)
+		}
 	}
 }
 
@@ -331,7 +351,7 @@ func TestClusterJoinOfAnInitMadeChain(t *testing.T) {
 	}
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
-	made := object(t, must(t, "init", "--home", first, "--listen", fmt.Sprintf("127.0.0.1:%d", base), "--fabric", fmt.Sprintf("127.0.0.1:%d", base+1), "--json"))
+	made := object(t, must(t, "init", "--home", first, "--listen", fmt.Sprintf("127.0.0.1:%d", base), "--fabric-address", fmt.Sprintf("127.0.0.1:%d", base+1), "--json"))
 	one := begin(t, "start", "--home", first)
 	url := one.out.await(t, `ready (http\S+)`)
 	joined := object(t, must(t, "cluster", "join", "--home", second, "--base-port", strconv.Itoa(base+2), "--via", url, "--operator", made["operator_key"].(string), "--json"))
