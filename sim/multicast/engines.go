@@ -8,6 +8,8 @@ import (
 
 // engines are the forms that the frame can run.
 var engines = []Engine{
+	{Name: EngineTRAM, New: newTRAMReplicas, Plants: tramPlants(), Story: "the paper's: a leader in each group, whose write permission orders"},
+	{Name: EngineLeaderless, New: newLeaderless, Plants: leaderlessPlants, Story: "a log a group, without leaders, and streams down the tree"},
 	{Name: EngineSequencer, New: newSequencer, Plants: sequencerPlants, Story: "one log for all groups: the frame's own, for its tests"},
 }
 
