@@ -24,7 +24,7 @@ import (
 
 func newTestClient(t *testing.T, urls ...string) *Client {
 	t.Helper()
-	c, err := New(urls, Options{Backoff: time.Millisecond, Tries: 5, WaitTime: 500 * time.Millisecond})
+	c, err := New(urls, Options{Backoff: time.Millisecond, Tries: 5, WaitTime: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func newTestClient(t *testing.T, urls ...string) *Client {
 }
 
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
