@@ -24,6 +24,7 @@ var rooms = []room{
 	{folder: "allconcur/generation", imports: []string{"order"}, pure: true},
 	{folder: "tram", imports: []string{"order"}, pure: true},
 	{folder: "tram/stream", imports: []string{"order"}, pure: true},
+	{folder: "tram/replica", imports: []string{"order", "tram", "rdmanet"}, pure: true, except: []string{"time"}}, // durations
 	{folder: "rdmanet"},
 	{folder: "rdmanet/internal", imports: []string{"rdmanet"}},
 	{folder: "rdmanet/fabrictest", imports: []string{"rdmanet"}},

@@ -1,0 +1,161 @@
+package multicast
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/tram/replica"
+)
+
+// goneAfter is when a replica that did not get to work for so long is given up by its group: longer than any hang that ends, and than any pace.
+const goneAfter = 10 * time.Millisecond
+
+// tramReplicas is TRAM as the paper has it: tram/replica on regions.
+type tramReplicas struct {
+	world   *World
+	servers map[order.Replica]*replica.Replica
+	clients map[order.Replica]*tramClient
+	// worked is when each replica worked last: a detector that never errs, of who is gone for good. It is what a log of finite length needs beside the leader oracle.
+	worked map[order.Replica]time.Duration
+}
+
+// tramClient is a client, with what it had no room for.
+type tramClient struct {
+	*replica.Client
+	waiting []order.Multicast
+}
+
+// tramPlants names the bugs that can be planted.
+func tramPlants() []string {
+	var names []string
+	for _, fault := range replica.Faults() {
+		names = append(names, fault.String())
+	}
+	return names
+}
+
+func newTRAMReplicas(world *World, plant string) (Form, error) {
+	d := world.Deployment()
+	t := &tramReplicas{world: world, servers: map[order.Replica]*replica.Replica{}, clients: map[order.Replica]*tramClient{}, worked: map[order.Replica]time.Duration{}}
+	options := replica.Options{
+		Tree: d.Tree, Replicas: make([][]rdmanet.Peer, d.Groups()), PayloadMax: d.PayloadMax, BufferSlots: d.Slots, Window: max(d.Slots/2, 1), LogSlots: 2 * max(d.Slots/2, 1) * 2,
+		Patience: d.Patience, Quiet: d.Patience / 8,
+	}
+	for _, fault := range replica.Faults() {
+		if plant == fault.String() {
+			options.Fault = fault
+		}
+	}
+	for _, process := range d.Processes() {
+		host, err := world.Host(process)
+		if err != nil {
+			return nil, err
+		}
+		peer := rdmanet.Peer{ID: host.ID(), Incarnation: host.Incarnation()}
+		if process.Group == order.Clients {
+			options.Clients = append(options.Clients, peer)
+		} else {
+			options.Replicas[process.Group] = append(options.Replicas[process.Group], peer)
+		}
+	}
+	for _, process := range d.Processes() {
+		host, err := world.Host(process)
+		if err != nil {
+			return nil, err
+		}
+		own := options
+		own.Note = func(format string, arguments ...any) { world.Note(process, format, arguments...) }
+		if process.Group == order.Clients {
+			client, err := replica.NewClient(own, process.Server, host)
+			if err != nil {
+				return nil, err
+			}
+			t.clients[process] = &tramClient{Client: client}
+			continue
+		}
+		if t.servers[process], err = replica.New(own, process, host); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// Submit has the client multicast, now or when it has room.
+func (t *tramReplicas) Submit(client order.Replica, m order.Multicast) {
+	c := t.clients[client]
+	c.waiting = append(c.waiting, m)
+	c.submit()
+}
+
+func (c *tramClient) submit() {
+	for len(c.waiting) > 0 {
+		err := c.Multicast(c.waiting[0])
+		switch {
+		case errors.Is(err, order.ErrNotNow):
+			return
+		case err != nil:
+			panic(fmt.Sprintf("a client refuses a message: %v", err))
+		}
+		c.waiting = c.waiting[1:]
+	}
+}
+
+// Lead tells a replica who leads.
+func (t *tramReplicas) Lead(at order.Replica, leader order.ServerID) { t.servers[at].Lead(leader) }
+
+// Poll has a process work.
+func (t *tramReplicas) Poll(at order.Replica) {
+	host, err := t.world.Host(at)
+	if err != nil {
+		panic(fmt.Sprintf("the host of %v: %v", at, err))
+	}
+	if c := t.clients[at]; c != nil {
+		c.submit()
+		c.Poll(t.world.Now())
+		attachWanted(host, c)
+		return
+	}
+	r := t.servers[at]
+	t.worked[at] = t.world.Now()
+	for _, member := range t.world.Deployment().Members(at.Group) {
+		if t.world.Now()-t.worked[member] > goneAfter {
+			r.Exclude(member.Server)
+		}
+	}
+	r.Poll(t.world.Now())
+	attachWanted(host, r)
+	for _, m := range r.Delivered() {
+		t.world.Deliver(at, m)
+	}
+}
+
+// attachWanted does what a machine wants attached: here that takes no time.
+func attachWanted(host rdmanet.RegionHost, machine interface {
+	Wanted() []replica.Want
+	Attached(number uint64, attachment rdmanet.Attachment, err error)
+}) {
+	for _, want := range machine.Wanted() {
+		attachment, err := host.Attach(context.Background(), want.Peer, want.Region)
+		machine.Attached(want.Number, attachment, err)
+	}
+}
+
+// AppendState appends what the process knows.
+func (t *tramReplicas) AppendState(state []byte, at order.Replica) []byte {
+	if c := t.clients[at]; c != nil {
+		return fmt.Appendf(state, "%v %v", c, c.waiting)
+	}
+	return fmt.Appendf(state, "%v", t.servers[at])
+}
+
+// Describe says where the process stands.
+func (t *tramReplicas) Describe(at order.Replica) string {
+	if c := t.clients[at]; c != nil {
+		return c.String()
+	}
+	return t.servers[at].String()
+}
