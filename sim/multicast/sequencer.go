@@ -172,6 +172,18 @@ func (s *sequencer) AppendState(state []byte, at order.Replica) []byte {
 	return fmt.Appendf(state, "%d %d %v %q %d", r.leader, r.delivered, r.held, r.waiting, r.told)
 }
 
+// Copy gives a sequencer that goes its own way.
+func (s *sequencer) Copy() Form {
+	own := *s
+	own.replicas = make(map[order.Replica]*sequencerReplica, len(s.replicas))
+	for name, r := range s.replicas {
+		replica := *r
+		replica.held, replica.waiting = slices.Clip(r.held), slices.Clip(r.waiting)
+		own.replicas[name] = &replica
+	}
+	return &own
+}
+
 // Describe tells how many messages came.
 func (s *sequencer) Describe(at order.Replica) string {
 	r := s.replicas[at]

@@ -27,6 +27,7 @@ type simulation struct {
 	options Options
 	plan    plan
 	world   *World
+	history *order.History
 	stage   *seeded
 	form    Form
 	pace    *rand.Rand
@@ -78,7 +79,8 @@ func Run(options Options) (Result, error) {
 		held: map[order.Replica][]order.Multicast{},
 	}
 	deployment := &s.plan.deployment
-	s.world = newWorld(deployment, order.NewHistory(deployment.Sizes...), newTrace(options.Trace))
+	s.history = order.NewHistory(deployment.Sizes...)
+	s.world = newWorld(deployment, newTrace(options.Trace))
 	s.stage = &seeded{
 		network: fabric.New(fabric.Options{Seed: options.Seed, Delay: p.weather.delay, OperationTimeout: deployment.OperationTimeout}),
 		random:  stream(options.Seed, stageStream), delay: p.weather.delay, links: map[[2]int]*link{}, cuts: map[[2]int]bool{}, arrive: s.world.arrive,
@@ -170,7 +172,7 @@ func (s *simulation) submit(planned submission) {
 	s.byID[m.ID] = len(s.messages)
 	s.messages = append(s.messages, m)
 	s.result.submitted = append(s.result.submitted, planned.number)
-	s.world.history.Submit(m.ID, m.To...)
+	s.history.Submit(m.ID, m.To...)
 	s.world.trace.note(s.world.Now(), 2, uint64(planned.number))
 	s.world.trace.say(s.world.Now(), "message %d: %v submits %v to groups %v, %d bytes", planned.number, planned.client, m.ID, planned.to, len(planned.payload))
 	if p.hangs {
@@ -183,6 +185,7 @@ func (s *simulation) submit(planned submission) {
 // delivers hears that a replica A-delivers a message.
 func (s *simulation) delivers(at order.Replica, m order.Multicast) {
 	s.result.Deliveries++
+	s.history.Deliver(at, m.ID)
 	s.lastDelivery = s.world.Now()
 	if number, known := s.byID[m.ID]; known {
 		own := &s.messages[number]
@@ -277,7 +280,7 @@ func (s *simulation) end() (Result, error) {
 	if r.Overwhelmed || s.broken != nil {
 		moment = order.UnderWay
 	}
-	r.Violations = append(s.broken, s.world.history.Judge(moment)...)
+	r.Violations = append(s.broken, s.history.Judge(moment)...)
 	if m := s.missing(); m != nil && moment == order.AtRest {
 		r.Violations = append(r.Violations, s.standstill(m))
 	}

@@ -57,7 +57,7 @@ func (s *simulation) crash(victim order.Replica) {
 
 // leave has a process count as failed.
 func (s *simulation) leave(victim order.Replica) {
-	s.world.history.Fail(victim)
+	s.history.Fail(victim)
 	s.result.Crashed = append(s.result.Crashed, victim)
 	if victim.Group != order.Clients {
 		s.oracle.lose(s, victim)

@@ -12,12 +12,11 @@ import (
 type World struct {
 	deployment *Deployment
 	stage      stage
-	history    *order.History
 	trace      *trace
 	processes  []process
 	first      []int // the first process of each group
 	logs       []*Log
-	// delivered is told of each A-delivery, and noted of each note, unless nil.
+	// delivered is told of each A-delivery; noted of each note, unless it is nil.
 	delivered func(at order.Replica, m order.Multicast)
 	noted     func(at order.Replica)
 }
@@ -41,8 +40,8 @@ type stage interface {
 	carry(from, to int, letter Letter)
 }
 
-func newWorld(deployment *Deployment, history *order.History, trace *trace) *World {
-	w := &World{deployment: deployment, history: history, trace: trace}
+func newWorld(deployment *Deployment, trace *trace) *World {
+	w := &World{deployment: deployment, trace: trace}
 	for _, name := range deployment.Processes() {
 		if name.Group != order.Clients && name.Server == 0 {
 			w.first = append(w.first, len(w.processes))
@@ -86,14 +85,11 @@ func (w *World) Receive(at order.Replica) []Letter {
 
 // Deliver tells the frame that a replica A-delivers a message, which is to be the message that was submitted, destinations and payload too. It keeps nothing of it.
 func (w *World) Deliver(at order.Replica, m order.Multicast) {
-	w.history.Deliver(at, m.ID)
 	w.trace.note(w.Now(), 1, uint64(w.number(at)), uint64(m.ID.Sender.Group), uint64(m.ID.Sender.Server), m.ID.Sequence)
 	if w.trace.text != nil {
 		w.trace.say(w.Now(), "%v A-delivers %v", at, m.ID)
 	}
-	if w.delivered != nil {
-		w.delivered(at, m)
-	}
+	w.delivered(at, m)
 }
 
 // Note tells the frame that a process takes a step of the protocol, for the trace and for the adversary. Arguments are formatted only where somebody reads the trace.

@@ -1,0 +1,485 @@
+package multicast
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// chosen is a stage that does nothing by itself: a search chooses which letter arrives and which operation takes place next. What is in it can be taken down and put back.
+//
+// An operation takes place as a whole, together with its completion: that the two lie apart shows as that its holder is not polled in between. Operations of one attachment take place in order, and
+// those of different attachments in any order.
+type chosen struct {
+	world   *World
+	clock   time.Duration
+	links   []chosenLink
+	linkAt  map[[2]int]int // the place among links
+	hosts   []*chosenHost  // by process, nil until started
+	regions []*chosenRegion
+	ways    []*chosenAttachment
+	queues  []*chosenQueue
+}
+
+// chosenLink holds the letters on the way between two processes or logs.
+type chosenLink struct {
+	from, to int
+	letters  []Letter
+}
+
+func newChosen(world *World) *chosen {
+	return &chosen{world: world, linkAt: map[[2]int]int{}, hosts: make([]*chosenHost, len(world.processes))}
+}
+
+func (s *chosen) now() time.Duration { return s.clock }
+
+func (s *chosen) carry(from, to int, letter Letter) {
+	if to < len(s.world.processes) && s.crashed(to) {
+		return
+	}
+	at, known := s.linkAt[[2]int{from, to}]
+	if !known {
+		at = len(s.links)
+		s.linkAt[[2]int{from, to}] = at
+		s.links = append(s.links, chosenLink{from: from, to: to})
+	}
+	s.links[at].letters = append(s.links[at].letters, letter)
+}
+
+// arrive lets the first letter of a link arrive.
+func (s *chosen) arrive(link int) {
+	l := &s.links[link]
+	letter := l.letters[0]
+	l.letters = l.letters[1:]
+	s.world.arrive(l.from, l.to, letter)
+}
+
+func (s *chosen) start(id rdmanet.PeerID) (rdmanet.RegionHost, error) {
+	number := slices.IndexFunc(s.world.processes, func(p process) bool { return PeerOf(p.name) == id })
+	s.hosts[number] = &chosenHost{stage: s, number: number, id: id}
+	return s.hosts[number], nil
+}
+
+// host finds a host by its name, nil where there is none.
+func (s *chosen) host(id rdmanet.PeerID) *chosenHost {
+	for _, h := range s.hosts {
+		if h != nil && h.id == id {
+			return h
+		}
+	}
+	return nil
+}
+
+// crashed tells whether a process crashed.
+func (s *chosen) crashed(process int) bool { return s.world.processes[process].crashed }
+
+// errNoLanes: these hosts have regions only.
+var errNoLanes = errors.New("multicast: hosts in a search have no lanes")
+
+// chosenHost is a process's host.
+type chosenHost struct {
+	stage  *chosen
+	number int
+	id     rdmanet.PeerID
+}
+
+func (h *chosenHost) ID() rdmanet.PeerID                                { return h.id }
+func (h *chosenHost) Incarnation() rdmanet.Incarnation                  { return 1 }
+func (h *chosenHost) Receive(string, rdmanet.ReceiveFunc) error         { return errNoLanes }
+func (h *chosenHost) Lane(rdmanet.PeerID, string) (rdmanet.Lane, error) { return nil, errNoLanes }
+func (h *chosenHost) Watch(func(rdmanet.PeerEvent))                     {}
+func (h *chosenHost) Close(context.Context) error                       { return nil }
+
+func (h *chosenHost) Expose(name string, size int) (rdmanet.Region, error) {
+	if err := rdmanet.CheckRegion(name, size); err != nil {
+		return nil, err
+	}
+	for _, r := range h.stage.regions {
+		if r.host == h && r.name == name && !r.closed {
+			return nil, fmt.Errorf("%w: region %q", rdmanet.ErrDuplicate, name)
+		}
+	}
+	r := &chosenRegion{host: h, name: name, bytes: make([]byte, size), grants: make([]chosenGrant, len(h.stage.hosts))}
+	h.stage.regions = append(h.stage.regions, r)
+	return r, nil
+}
+
+func (h *chosenHost) Attach(_ context.Context, peer rdmanet.PeerID, name string) (rdmanet.Attachment, error) {
+	owner := h.stage.host(peer)
+	if owner == nil || h.stage.crashed(owner.number) {
+		return nil, fmt.Errorf("%w: %s", rdmanet.ErrUnreachable, peer)
+	}
+	for number, r := range h.stage.regions {
+		if r.host != owner || r.name != name || r.closed {
+			continue
+		}
+		grant := r.grants[h.number]
+		if grant.permission == rdmanet.PermissionNone {
+			return nil, fmt.Errorf("%w: region %q of %s", rdmanet.ErrAccess, name, peer)
+		}
+		a := &chosenAttachment{host: h, region: r, regionNumber: number, grant: grant.number, permission: grant.permission}
+		h.stage.ways = append(h.stage.ways, a)
+		return a, nil
+	}
+	return nil, fmt.Errorf("%w: %q of %s", rdmanet.ErrNoRegion, name, peer)
+}
+
+func (h *chosenHost) Queue(depth int) (rdmanet.Queue, error) {
+	q := &chosenQueue{host: h, depth: depth}
+	h.stage.queues = append(h.stage.queues, q)
+	return q, nil
+}
+
+// chosenRegion is memory. Its bytes stay where they are when another state is put back.
+type chosenRegion struct {
+	host   *chosenHost
+	name   string
+	bytes  []byte
+	closed bool
+	grants []chosenGrant // by process
+	number uint32        // of the last change of a permission
+}
+
+type chosenGrant struct {
+	permission rdmanet.Permission
+	number     uint32
+}
+
+func (r *chosenRegion) Name() string  { return r.name }
+func (r *chosenRegion) Size() int     { return len(r.bytes) }
+func (r *chosenRegion) Bytes() []byte { return r.bytes }
+
+func (r *chosenRegion) Load(offset int) uint64 { return binary.NativeEndian.Uint64(r.bytes[offset:]) }
+
+func (r *chosenRegion) Store(offset int, word uint64) {
+	binary.NativeEndian.PutUint64(r.bytes[offset:], word)
+}
+
+func (r *chosenRegion) Grant(peer rdmanet.Peer, permission rdmanet.Permission) error {
+	if r.closed {
+		return rdmanet.ErrClosed
+	}
+	number := slices.IndexFunc(r.host.stage.world.processes, func(p process) bool { return PeerOf(p.name) == peer.ID })
+	if grant := &r.grants[number]; grant.permission != permission {
+		r.number++
+		*grant = chosenGrant{permission, r.number}
+	}
+	return nil
+}
+
+func (r *chosenRegion) Revoke(peer rdmanet.Peer) error { return r.Grant(peer, rdmanet.PermissionNone) }
+
+// Await does not wait: forms poll.
+func (r *chosenRegion) Await(_ context.Context, ready func() bool) error {
+	if !ready() {
+		panic("a form waits")
+	}
+	return nil
+}
+
+func (r *chosenRegion) Wake()        {}
+func (r *chosenRegion) Close() error { r.closed = true; return nil }
+
+// chosenAttachment is a process's access to a region, with what it posted and did not take place yet.
+type chosenAttachment struct {
+	host         *chosenHost
+	region       *chosenRegion
+	regionNumber int
+	grant        uint32
+	permission   rdmanet.Permission
+	err          error
+	pending      []chosenOperation
+}
+
+type chosenOperation struct {
+	rdmanet.Operation // Bytes of a write are a copy
+	queue             *chosenQueue
+	number            uint64 // among those of the queue
+}
+
+func (a *chosenAttachment) Peer() rdmanet.Peer {
+	return rdmanet.Peer{ID: a.region.host.id, Incarnation: 1}
+}
+func (a *chosenAttachment) Name() string                   { return a.region.name }
+func (a *chosenAttachment) Size() int                      { return len(a.region.bytes) }
+func (a *chosenAttachment) Permission() rdmanet.Permission { return a.permission }
+func (a *chosenAttachment) Err() error                     { return a.err }
+
+func (a *chosenAttachment) Close() error {
+	a.end(rdmanet.ErrClosed)
+	return nil
+}
+
+// end completes all that is pending with an error. What was closed may have taken place: the search has closing lose it.
+func (a *chosenAttachment) end(err error) {
+	if a.err != nil {
+		return
+	}
+	a.err = err
+	for _, o := range a.pending {
+		o.queue.complete(o, err)
+	}
+	a.pending = nil
+}
+
+// land lets the first operation take place.
+func (a *chosenAttachment) land() {
+	o, r := a.pending[0], a.region
+	stage := a.host.stage
+	switch {
+	case stage.crashed(r.host.number):
+		a.end(fmt.Errorf("%w: %s", rdmanet.ErrUnreachable, r.host.id))
+		return
+	case r.closed || r.grants[a.host.number].number != a.grant || !a.permission.Allows(o.Kind):
+		a.end(fmt.Errorf("%w: region %q of %s", rdmanet.ErrAccess, r.name, r.host.id))
+		return
+	case o.Kind == rdmanet.OperationWrite:
+		copy(r.bytes[o.Offset:], o.Bytes)
+	default:
+		copy(o.Bytes, r.bytes[o.Offset:])
+	}
+	a.pending = a.pending[1:]
+	o.queue.complete(o, nil)
+}
+
+// live tells whether what is pending could still take place.
+func (a *chosenAttachment) live() bool {
+	r := a.region
+	return a.err == nil && !r.closed && r.grants[a.host.number].number == a.grant
+}
+
+// chosenQueue has the completions of a process's operations.
+type chosenQueue struct {
+	host   *chosenHost
+	depth  int
+	count  uint64        // operations posted ever
+	posted []chosenEntry // those whose completions are not ready, in the order of posting
+	ready  []rdmanet.Completion
+	closed bool
+}
+
+// chosenEntry is an operation in the order of posting: completions to one peer come in that order, to whatever regions they lead.
+type chosenEntry struct {
+	number     uint64
+	done       bool
+	completion rdmanet.Completion
+}
+
+func (q *chosenQueue) Post(operations ...rdmanet.Operation) error {
+	if q.closed {
+		return rdmanet.ErrClosed
+	}
+	if q.Outstanding()+len(operations) > q.depth {
+		return fmt.Errorf("%w: %d outstanding, %d more, room for %d", rdmanet.ErrQueueFull, q.Outstanding(), len(operations), q.depth)
+	}
+	for _, o := range operations {
+		if o.Offset < 0 || o.Offset+len(o.Bytes) > o.To.Size() {
+			return fmt.Errorf("%w: %s of %d bytes at %d, the region has %d", rdmanet.ErrBounds, o.Kind, len(o.Bytes), o.Offset, o.To.Size())
+		}
+	}
+	for _, o := range operations {
+		a := o.To.(*chosenAttachment)
+		if o.Kind == rdmanet.OperationWrite {
+			o.Bytes = bytes.Clone(o.Bytes)
+		}
+		q.count++
+		own := chosenOperation{o, q, q.count}
+		q.posted = append(q.posted, chosenEntry{number: q.count, completion: rdmanet.Completion{Tag: o.Tag, Peer: a.region.host.id}})
+		if a.err != nil {
+			q.complete(own, a.err)
+			continue
+		}
+		a.pending = append(a.pending, own)
+	}
+	return nil
+}
+
+// complete ends an operation, and makes ready what waited for it.
+func (q *chosenQueue) complete(o chosenOperation, err error) {
+	at := slices.IndexFunc(q.posted, func(e chosenEntry) bool { return e.number == o.number })
+	q.posted = slices.Clone(q.posted) // states that were taken down keep theirs
+	q.posted[at].done, q.posted[at].completion.Err = true, err
+	peer := q.posted[at].completion.Peer
+	waits := false
+	q.posted = slices.DeleteFunc(q.posted, func(e chosenEntry) bool {
+		if e.completion.Peer != peer || waits {
+			return false
+		}
+		if waits = !e.done; waits {
+			return false
+		}
+		q.ready = append(q.ready, e.completion)
+		return true
+	})
+}
+
+func (q *chosenQueue) Poll(into []rdmanet.Completion) int {
+	count := copy(into, q.ready)
+	q.ready = q.ready[count:]
+	return count
+}
+
+func (q *chosenQueue) Wait(_ context.Context, into []rdmanet.Completion) (int, error) {
+	if len(q.ready) == 0 {
+		panic("a form waits")
+	}
+	return q.Poll(into), nil
+}
+
+func (q *chosenQueue) Outstanding() int { return len(q.posted) + len(q.ready) }
+func (q *chosenQueue) Close() error     { q.closed = true; return nil }
+
+// appendState appends all that is under way or in memory.
+func (s *chosen) appendState(state []byte) []byte {
+	for _, l := range s.links {
+		for _, letter := range l.letters {
+			state = append(state, 1, byte(l.from), byte(l.to))
+			state = appendBytes(state, letter.Bytes)
+		}
+	}
+	for number, r := range s.regions {
+		if s.crashed(r.host.number) || r.closed {
+			state = append(state, 2, byte(number))
+			continue
+		}
+		state = append(state, r.bytes...)
+		for _, grant := range r.grants {
+			state = append(state, byte(grant.permission))
+		}
+	}
+	for _, a := range s.ways {
+		if s.crashed(a.host.number) && len(a.pending) == 0 {
+			continue // nobody uses it any more
+		}
+		if live := a.live(); live || len(a.pending) > 0 {
+			state = append(state, 3, byte(a.host.number), byte(a.regionNumber), byte(a.permission))
+			if !live {
+				state = append(state, 4)
+			}
+			for _, o := range a.pending {
+				state = append(state, byte(o.Kind))
+				state = binary.AppendUvarint(state, uint64(o.Offset))
+				state = binary.AppendUvarint(state, o.Tag)
+				if o.Kind == rdmanet.OperationWrite {
+					state = appendBytes(state, o.Bytes)
+				} else {
+					state = binary.AppendUvarint(state, uint64(len(o.Bytes)))
+				}
+			}
+		}
+	}
+	for _, q := range s.queues {
+		if s.crashed(q.host.number) {
+			continue
+		}
+		for _, c := range q.ready {
+			state = appendCompletion(append(state, 5, byte(q.host.number)), c)
+		}
+		for _, e := range q.posted {
+			if e.done {
+				state = appendCompletion(append(state, 6, byte(q.host.number)), e.completion)
+			}
+		}
+	}
+	return state
+}
+
+func appendCompletion(state []byte, c rdmanet.Completion) []byte {
+	state = binary.AppendUvarint(appendBytes(state, []byte(c.Peer)), c.Tag)
+	if c.Err != nil {
+		state = appendBytes(state, []byte(c.Err.Error()))
+	}
+	return state
+}
+
+func appendBytes(state, b []byte) []byte {
+	return append(binary.AppendUvarint(state, uint64(len(b))), b...)
+}
+
+// described tells what an operation is, for people.
+func (a *chosenAttachment) described() string {
+	o := a.pending[0]
+	what := "lands"
+	if !a.live() {
+		what = "is refused"
+	}
+	return fmt.Sprintf("%s of %s at %d of %q of %s, %d bytes, %s", o.Kind, a.host.id, o.Offset, a.region.name, a.region.host.id, len(o.Bytes), what)
+}
+
+// contents are what a chosen stage and its world hold at a moment.
+type contents struct {
+	clock     time.Duration
+	links     []chosenLink
+	regions   []chosenRegion // with copies of the bytes
+	ways      []chosenAttachment
+	queues    []chosenQueue
+	processes []process
+	ordered   [][][][]byte // by log and member
+}
+
+// takeDown copies what is there.
+func (s *chosen) takeDown() *contents {
+	c := &contents{clock: s.clock, links: slices.Clone(s.links), processes: slices.Clone(s.world.processes)}
+	for i := range c.links {
+		c.links[i].letters = slices.Clip(c.links[i].letters)
+	}
+	for i := range c.processes {
+		c.processes[i].letters = slices.Clone(c.processes[i].letters)
+	}
+	for _, r := range s.regions {
+		own := *r
+		own.bytes, own.grants = bytes.Clone(r.bytes), slices.Clone(r.grants)
+		c.regions = append(c.regions, own)
+	}
+	for _, a := range s.ways {
+		own := *a
+		own.pending = slices.Clip(a.pending)
+		c.ways = append(c.ways, own)
+	}
+	for _, q := range s.queues {
+		own := *q
+		own.ready, own.posted = slices.Clip(q.ready), slices.Clip(q.posted)
+		c.queues = append(c.queues, own)
+	}
+	for _, l := range s.world.logs {
+		var ordered [][][]byte
+		for _, entries := range l.ordered {
+			ordered = append(ordered, slices.Clip(entries))
+		}
+		c.ordered = append(c.ordered, ordered)
+	}
+	return c
+}
+
+// putBack makes everything what it was. What came to be since then is gone.
+func (s *chosen) putBack(c *contents) {
+	s.clock = c.clock
+	for i := len(c.links); i < len(s.links); i++ {
+		delete(s.linkAt, [2]int{s.links[i].from, s.links[i].to})
+	}
+	s.links = append(s.links[:0], c.links...)
+	s.regions, s.ways, s.queues = s.regions[:len(c.regions)], s.ways[:len(c.ways)], s.queues[:len(c.queues)]
+	for i, r := range s.regions {
+		copy(r.bytes, c.regions[i].bytes)
+		copy(r.grants, c.regions[i].grants)
+		r.closed, r.number = c.regions[i].closed, c.regions[i].number
+	}
+	for i, a := range s.ways {
+		a.err, a.pending = c.ways[i].err, c.ways[i].pending
+	}
+	for i, q := range s.queues {
+		q.count, q.posted, q.ready, q.closed = c.queues[i].count, c.queues[i].posted, c.queues[i].ready, c.queues[i].closed
+	}
+	for i := range c.processes {
+		s.world.processes[i].letters, s.world.processes[i].crashed, s.world.processes[i].hangs = slices.Clone(c.processes[i].letters), c.processes[i].crashed, c.processes[i].hangs
+	}
+	for i, l := range s.world.logs {
+		copy(l.ordered, c.ordered[i])
+	}
+}

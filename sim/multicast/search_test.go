@@ -1,0 +1,71 @@
+package multicast
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// TestSearchOfTheSequencer looks at every schedule of small deployments of the form that is trivially right, by copies and by running it again and again, which is to visit the same states.
+func TestSearchOfTheSequencer(t *testing.T) {
+	t.Parallel()
+	cases := []SearchOptions{
+		{Groups: 1, Replicas: 1, Messages: 1},
+		{Groups: 2, Replicas: 1, Messages: 2, Ticks: 1},
+		{Groups: 2, Replicas: 2, Messages: 2, Leads: 1},
+		{Groups: 2, Replicas: 1, Messages: 2, Crashes: 1},
+	}
+	for _, options := range cases {
+		options.Engine = EngineSequencer
+		var results [2]SearchResult
+		for i := range results {
+			options.replay = i == 1
+			result, err := Search(context.Background(), options)
+			if err != nil || result.Violation != nil || !result.Complete || result.Ends == 0 {
+				t.Fatalf("%+v: %+v, %v", options, result, err)
+			}
+			if result.Copied == options.replay {
+				t.Errorf("copied: %v", result.Copied)
+			}
+			result.Copied = false
+			results[i] = result
+		}
+		t.Logf("%+v: %d states, %d transitions, %d ends, depth %d", options, results[0].States, results[0].Transitions, results[0].Ends, results[0].Depth)
+		if results[0].States != results[1].States || results[0].Transitions != results[1].Transitions || results[0].Ends != results[1].Ends {
+			t.Errorf("by copies %+v, by replays %+v", results[0], results[1])
+		}
+	}
+}
+
+// TestSearchFindsPlantedBugs has a search come across the sequencer's bugs, and tell the way there.
+func TestSearchFindsPlantedBugs(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		options  SearchOptions
+		property order.Property
+		lines    int
+	}{
+		{SearchOptions{Groups: 2, Replicas: 1, Messages: 3, Plant: plantLostDelivery}, order.Validity, 40},
+		{SearchOptions{Groups: 2, Replicas: 1, Messages: 3, Plant: plantTwice}, order.Integrity, 30},
+		{SearchOptions{Groups: 2, Replicas: 1, Messages: 3, Plant: plantTornPayload}, order.Integrity, 30},
+		{SearchOptions{Groups: 2, Replicas: 1, Messages: 3, Plant: plantPanic}, Contract, 30},
+		{SearchOptions{Groups: 1, Replicas: 2, Messages: 2, Plant: plantLoneLeader, Leads: 1}, "", 40},
+	}
+	for _, c := range cases {
+		c.options.Engine = EngineSequencer
+		result, err := Search(context.Background(), c.options)
+		if err != nil || result.Violation == nil || result.Complete || result.Bound != BoundViolation {
+			t.Errorf("%+v: %+v, %v", c.options, result, err)
+			continue
+		}
+		if c.property != "" && result.Violation.Property != c.property {
+			t.Errorf("%+v: %s is broken, want %s", c.options, result.Violation.Property, c.property)
+		}
+		if text := strings.Join(result.Path, "\n"); len(result.Path) > c.lines || !strings.Contains(text, "submits c0.1") {
+			t.Errorf("%+v: %d lines:\n%s\n%v", c.options, len(result.Path), text, result.Violation)
+		}
+		t.Logf("%+v: %d states\n%s\n%v", c.options, result.States, strings.Join(result.Path, "\n"), result.Violation)
+	}
+}
