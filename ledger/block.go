@@ -33,7 +33,8 @@ type Header struct {
 	TransactionsRoot Hash `json:"transactions_root"`
 	// ResultsRoot is the RFC 6962 root over the results; a leaf is the id, the code (1 byte) and the item (4 bytes).
 	ResultsRoot Hash `json:"results_root"`
-	// BundlesRoot is the RFC 6962 root over the bundles' seals: the number of ids (uvarint), their root and the signatures.
+	// BundlesRoot is the RFC 6962 root over the bundles' seals: the number of ids (uvarint), their root and the signatures; before them, in a bundle from the parent
+	// shard, a zero byte and its number (uvarint) in the stream.
 	BundlesRoot Hash `json:"bundles_root"`
 	// StateDigest is the SHA-256 of the LtHash of the state after the block.
 	StateDigest Hash `json:"state_digest"`
@@ -96,14 +97,24 @@ type BundleSeal struct {
 	IDs        []Hash
 	Kept       []bool
 	Signatures []Signature
-	root       Hash
+	// Number is the bundle's number in the stream from the parent shard; 0 where it entered here.
+	Number uint64
+	root   Hash
 }
 
 // Root returns the RFC 6962 Merkle root over the ids, which the signatures sign.
 func (s *BundleSeal) Root() Hash { return s.root }
 
+// appendNumber appends the mark of a bundle from the parent's stream, a 0, which no count of transactions is, and its number.
+func (s *BundleSeal) appendNumber(to []byte) []byte {
+	if s.Number == 0 {
+		return to
+	}
+	return binary.AppendUvarint(append(to, 0), s.Number)
+}
+
 func (s *BundleSeal) leaf() Hash {
-	data := binary.AppendUvarint(make([]byte, 0, 256), uint64(len(s.IDs)))
+	data := binary.AppendUvarint(s.appendNumber(make([]byte, 0, 256)), uint64(len(s.IDs)))
 	return leafHash(appendSignatures(append(data, s.root[:]...), s.Signatures))
 }
 
@@ -134,7 +145,7 @@ func (b *Block) appendTo(to []byte) []byte {
 	entry := 0
 	for i := range b.Bundles {
 		seal := &b.Bundles[i]
-		to = binary.AppendUvarint(to, uint64(len(seal.IDs)))
+		to = binary.AppendUvarint(seal.appendNumber(to), uint64(len(seal.IDs)))
 		for j := range seal.IDs {
 			to = appendBool(to, seal.Kept[j])
 			if !seal.Kept[j] {
@@ -180,7 +191,13 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction) e
 	seal := &b.Bundles[index]
 	count := r.count("transactions", MaxBundleTransactions, 7)
 	if count == 0 {
-		r.fail("an empty bundle")
+		// As appendNumber has it.
+		if seal.Number = r.uvarint(); seal.Number == 0 {
+			r.fail("an empty bundle")
+		}
+		if count = r.count("transactions", MaxBundleTransactions, 7); count == 0 {
+			r.fail("an empty bundle")
+		}
 	}
 	seal.IDs, seal.Kept = make([]Hash, count), make([]bool, count)
 	for place := range count {
@@ -200,7 +217,7 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction) e
 		if err := decodeBody(body, transaction); err != nil {
 			return err
 		}
-		if transaction.Change != nil && count > 1 {
+		if (transaction.Change != nil || transaction.Verdict != nil) && count > 1 {
 			return fmt.Errorf("%w: %w", ErrMalformed, errNotAlone)
 		}
 		seal.IDs[place] = TransactionID(body)

@@ -67,7 +67,7 @@ type Bundle struct {
 // ErrBundleSize says that a bundle is empty or too large.
 var ErrBundleSize = errors.New("ledger: bundle size")
 
-var errNotAlone = errors.New("a change of the membership is alone in its bundle")
+var errNotAlone = errors.New("a change of the membership, or a verdict, is alone in its bundle")
 
 // NewBundle makes an unsigned bundle, or returns ErrBundleSize, ErrMalformed or ErrName. The transactions must not be changed afterwards.
 func NewBundle(transactions ...Transaction) (*Bundle, error) {
@@ -83,6 +83,9 @@ func NewBundle(transactions ...Transaction) (*Bundle, error) {
 		}
 		if transactions[i].Change != nil && len(transactions) > 1 {
 			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotAlone)
+		}
+		if transactions[i].Verdict != nil {
+			return nil, fmt.Errorf("transaction %d: %w: %w", i, ErrMalformed, errNotClients)
 		}
 		bundle.bodies[i], bundle.ids[i] = body, TransactionID(body)
 		size += len(body) + binary.MaxVarintLen32
@@ -210,7 +213,7 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 		return nil, err
 	}
 	for i, body := range bundle.bodies {
-		if err := decodeBody(body, &bundle.transactions[i]); err != nil {
+		if err := decodeClients(body, &bundle.transactions[i]); err != nil {
 			return nil, fmt.Errorf("transaction %d: %w", i, err)
 		}
 		if bundle.transactions[i].Change != nil && count > 1 {

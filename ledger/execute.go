@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Change is one entry of the state that a block changed. The slices are parts of one arena that nobody writes to again.
+// Change is one entry of the state that a block changed or, where After is empty, removed. The slices are parts of one arena that nobody writes to again.
 type Change struct {
 	Key []byte
 	// Before is nil where the entry is new.
@@ -22,6 +22,7 @@ type HistoryChange struct {
 type Changes struct {
 	Entries []Change
 	History []HistoryChange
+	Crossings
 }
 
 // execution is the part of a state that is in use during a block.
@@ -43,6 +44,7 @@ type execution struct {
 
 	undo undoLog
 	dry  bool
+	shardExecution
 }
 
 // undoLog is what takes a failed transaction back: the steps of each kind in the order in which they were made.
@@ -66,13 +68,19 @@ func (s *State) Execute(draft *Draft) (*Block, *Changes) {
 	block := &draft.block
 	s.begin(block.Header.Height, block.Header.Round)
 	s.history = make([]HistoryChange, 0, 2*len(block.Entries))
-	for i := range block.Entries {
-		entry := &block.Entries[i]
-		s.index = uint32(i)
-		bundle := &block.Bundles[entry.Bundle]
-		entry.Result = s.apply(entry.Transaction, bundle.root, bundle.Signatures)
+	var crossings Crossings
+	if s.tree == nil {
+		for i := range block.Entries {
+			entry := &block.Entries[i]
+			s.index = uint32(i)
+			bundle := &block.Bundles[entry.Bundle]
+			entry.Result = s.apply(entry.Transaction, bundle.root, bundle.Signatures)
+		}
+	} else {
+		crossings = s.executeShard(block)
 	}
 	changes := s.finish()
+	changes.Crossings = crossings
 	block.Header.TransactionsRoot = IDRoot(block.ids())
 	block.Header.ResultsRoot = merkleRoot(block.resultLeaves())
 	block.Header.BundlesRoot = block.bundlesRoot()
@@ -89,7 +97,11 @@ func (s *State) Precheck(bundle *Bundle, height Height) []Result {
 	s.dry = true
 	results := make([]Result, bundle.Len())
 	for i := range results {
-		results[i] = s.apply(&bundle.transactions[i], bundle.root, bundle.signatures)
+		if s.tree == nil {
+			results[i] = s.apply(&bundle.transactions[i], bundle.root, bundle.signatures)
+		} else {
+			results[i] = s.precheckShard(&bundle.transactions[i], bundle.root, bundle.signatures)
+		}
 	}
 	for i := len(s.undo.windows) - 1; i >= 0; i-- {
 		before := s.undo.windows[i]
@@ -195,6 +207,9 @@ func (s *State) finish() *Changes {
 	}
 	s.touchedAccounts, s.touchedOrganisations, s.touchedWindows, s.touchedRecords = s.touchedAccounts[:0], s.touchedOrganisations[:0], s.touchedWindows[:0], s.touchedRecords[:0]
 	s.touchedMembers = s.touchedMembers[:0]
+	if s.tree != nil {
+		s.finishShard(changes)
+	}
 	s.history, s.arena, s.arenaSize = nil, nil, len(s.arena)
 	return changes
 }
@@ -217,6 +232,16 @@ func (s *State) settle(changes *Changes, m *mark, appendEntry func([]byte) ([]by
 	changes.Entries = append(changes.Entries, change)
 }
 
+// remove takes an entry out that was there before the block, or not at all.
+func (s *State) remove(changes *Changes, m *mark) {
+	if m.before < 0 {
+		return
+	}
+	before := s.arena[m.before : m.before+m.length : m.before+m.length]
+	s.digest.Remove(before)
+	changes.Entries = append(changes.Entries, Change{Key: before[:m.keys:m.keys], Before: before[m.keys:]})
+}
+
 // apply executes one transaction: all or nothing.
 func (s *State) apply(t *Transaction, root Hash, signatures []Signature) Result {
 	s.counter++
@@ -234,9 +259,15 @@ func (s *State) apply(t *Transaction, root Hash, signatures []Signature) Result 
 }
 
 func (s *State) attempt(t *Transaction, root Hash, signatures []Signature) Result {
+	named := &s.ledger
+	if t.Change != nil {
+		named = &s.chain
+	}
 	switch {
-	case t.Ledger != s.ledger:
+	case t.Ledger != *named:
 		return Result{WrongLedger, NoItem}
+	case t.Verdict != nil:
+		return Result{OutOfPlace, NoItem}
 	case t.LastValid != 0 && s.height > t.LastValid:
 		return Result{Expired, NoItem}
 	case t.Change != nil:
@@ -310,6 +341,7 @@ func (s *State) register(r *Registration, signatures []Signature) Code {
 	name := OrganisationName(clone(string(r.Name)))
 	created := &organisation{Organisation: Organisation{Name: name, Keys: r.Keys, Shard: r.Shard, Pinned: r.Pinned, Registered: s.height}}
 	created.mark = mark{touched: true, before: -1}
+	s.settleHome(created)
 	s.organisations[name] = created
 	s.touchedOrganisations = append(s.touchedOrganisations, created)
 	s.undo.registered = append(s.undo.registered, name)
@@ -346,7 +378,7 @@ func (s *State) post(p *Posting, signatures []Signature) Code {
 		}
 	}
 	place, held := found.find(p.Asset)
-	if !held && len(found.Balances) == MaxAssets {
+	if !held && len(found.Balances)+found.reserved(p.Asset) >= MaxAssets {
 		return TooManyAssets
 	}
 	var before Amount
@@ -354,7 +386,7 @@ func (s *State) post(p *Posting, signatures []Signature) Code {
 		before = found.Balances[place].Amount
 	}
 	after, err := before.Add(p.Amount)
-	if err != nil {
+	if err != nil || !found.fits(p.Asset, after) {
 		return Overflow
 	}
 	s.touchAccount(found)
@@ -374,7 +406,7 @@ func (s *State) overdrawn(t *Transaction) (uint32, bool) {
 		if posting.Amount.Sign() >= 0 {
 			continue
 		}
-		if found := s.accounts[posting.Account]; !found.Issuer && found.Account.Balance(posting.Asset).Sign() < 0 {
+		if found := s.accounts[posting.Account]; !found.Issuer && found.spendable(posting.Asset).Sign() < 0 {
 			return uint32(i), true
 		}
 	}
@@ -383,6 +415,27 @@ func (s *State) overdrawn(t *Transaction) (uint32, bool) {
 
 // commit takes the nonce and does what cannot fail.
 func (s *State) commit(t *Transaction) {
+	s.takeNonce(t)
+	if s.dry {
+		return
+	}
+	if t.Change != nil {
+		s.changeMembership(t.Change)
+	}
+	for _, opened := range s.undo.opened {
+		s.sorted = append(s.sorted, opened)
+		s.unsorted++
+	}
+	for i := range s.undo.posted {
+		s.countHistory(s.undo.posted[i].account)
+	}
+	for i := range t.Records {
+		s.writeRecord(t.Records[i].Key, RecordPlace{Height: s.height, Index: s.index, Item: uint32(i), Digest: sum256(t.Records[i].Value)})
+	}
+}
+
+// takeNonce marks a transaction's nonce as applied.
+func (s *State) takeNonce(t *Transaction) {
 	key := windowKey{t.Signer, t.Nonce.Stream}
 	found := s.windows[key]
 	if found == nil {
@@ -395,41 +448,35 @@ func (s *State) commit(t *Transaction) {
 	}
 	if s.dry {
 		s.undo.windows = append(s.undo.windows, *found)
-		found.set(t.Nonce.Sequence)
-		return
+	} else {
+		s.touchWindow(found)
 	}
-	s.touchWindow(found)
 	found.set(t.Nonce.Sequence)
-	if t.Change != nil {
-		s.changeMembership(t.Change)
-	}
-	for _, opened := range s.undo.opened {
-		s.sorted = append(s.sorted, opened)
-		s.unsorted++
-	}
-	for i := range s.undo.posted {
-		touched := s.undo.posted[i].account
-		if touched.counted == s.counter {
-			continue
-		}
-		touched.counted = s.counter
-		s.history = append(s.history, HistoryChange{Number: touched.Number, Ordinal: touched.History, Index: s.index})
-		touched.History++
-	}
-	for i := range t.Records {
-		s.put(&t.Records[i], uint32(i))
-	}
 }
 
-func (s *State) put(r *Record, item uint32) {
-	found := s.records[r.Key]
+// countHistory adds the transaction under way to an account's history, once.
+func (s *State) countHistory(touched *account) {
+	if touched.counted == s.counter {
+		return
+	}
+	touched.counted = s.counter
+	s.history = append(s.history, HistoryChange{Number: touched.Number, Ordinal: touched.History, Index: s.index})
+	touched.History++
+}
+
+// writeRecord makes a place the one where a record's value is, unless there is one already that is greater.
+func (s *State) writeRecord(key RecordKey, place RecordPlace) {
+	found := s.records[key]
 	isNew := found == nil
-	if isNew {
-		found = &record{key: RecordKey(clone(string(r.Key)))}
+	switch {
+	case isNew:
+		found = &record{key: RecordKey(clone(string(key)))}
 		s.records[found.key] = found
+	case comparePlaces(place.Height, place.Index, found.Height, found.Index) < 0:
+		return
 	}
 	s.touchRecord(found, isNew)
-	found.RecordPlace = RecordPlace{Height: s.height, Index: s.index, Item: item, Digest: sum256(r.Value)}
+	found.RecordPlace = place
 }
 
 type undoPosition struct{ registered, opened, posted int }

@@ -30,12 +30,61 @@ func changeSeeds() []*ledger.Bundle {
 	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1)}
 }
 
+// waiting registers org0 at shard 0, the root, and org1 at shard 1 below it, and leaves a transfer between them waiting at both.
+func waiting(n *network) *ledger.Bundle {
+	client, other := ledgertest.NewClient(n.shards[0].genesis, "org0"), ledgertest.NewClient(n.shards[0].genesis, "org1")
+	for shard, each := range []*ledgertest.Client{client, other} {
+		registration := each.Register()
+		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, ledger.ShardID(shard)
+		n.submit(0, each.Bundle(registration))
+	}
+	n.flush()
+	for shard, each := range []*ledgertest.Client{client, other} {
+		opening := each.Next()
+		opening.Openings = []ledger.Opening{{Account: each.Account("issuer"), Issuer: true}, {Account: each.Account("a")}}
+		n.submit(ledger.ShardID(shard), each.Bundle(opening))
+	}
+	n.flush()
+	transfer := client.Transfer("org0:issuer", "org1:a", 7)
+	transfer.Records = []ledger.Record{{Key: "org0:record", Value: []byte("value")}}
+	bundle := client.Bundle(transfer)
+	n.submit(0, bundle)
+	n.round(0, &ledger.Batch{Bundles: [][]byte{bundle.Encode()}})
+	n.inbox[0] = nil
+	n.round(1, &ledger.Batch{Carried: n.stream(1)})
+	return bundle
+}
+
+// crossingSeeds is the genesis of a book of two shards, and a block of its second shard with a verdict and a bundle from the parent's stream.
+func crossingSeeds() (*ledger.Genesis, *ledger.Block) {
+	genesis := ledgertest.ShardedGenesis(1, 0, 0)
+	n := newNetwork(func(string, ...any) {}, genesis.Tree)
+	first := waiting(n)
+	client := ledgertest.NewClient(genesis, "org0")
+	client.Sequence = 10
+	n.submit(0, client.Bundle(client.Transfer("org0:issuer", "org1:a", 3)))
+	n.shards[1].stopped = true
+	n.flush()
+	block := n.round(1, &ledger.Batch{Verdicts: n.waiting(1), Carried: n.stream(1)})
+	if len(block.Entries) != 2 || block.Entries[0].Transaction.Verdict.ID != first.ID(0) {
+		panic("the seeds are not what they should be")
+	}
+	return genesis, block
+}
+
+func bundleSeed(f *testing.F) []byte {
+	_, bundle, _, _, _ := seeds(f)
+	return bundle
+}
+
 func FuzzTransaction(f *testing.F) {
 	body, _, _, _, _ := seeds(f)
 	f.Add(body)
 	for _, bundle := range changeSeeds() {
 		f.Add(bundle.Body(0))
 	}
+	_, crossing := crossingSeeds()
+	f.Add(crossing.Entries[0].Body)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		transaction, err := ledger.DecodeBody(data)
 		if err != nil {
@@ -93,6 +142,11 @@ func FuzzBatch(f *testing.F) {
 	f.Add(batch)
 	f.Add(ledgertest.Batch(7, changeSeeds()...))
 	genesis := ledgertest.OperatedGenesis(2)
+	sharded, crossing := crossingSeeds()
+	f.Add((&ledger.Batch{
+		Bundles: [][]byte{bundleSeed(f)}, Carried: []ledger.Carried{{Number: 1, Bundle: crossing.CarriedBundle(1)}},
+		Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction.Verdict},
+	}).Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// Whatever a round holds, sealing and executing it must not fail.
 		never := func(ledger.Hash, *ledger.Transaction) bool { return false }
@@ -106,8 +160,20 @@ func FuzzBatch(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
+		for shard := range ledger.ShardID(2) {
+			one, _ := sharded.ForShard(shard)
+			state := ledger.NewState(one)
+			draft := state.Seal(ledger.Parent{Hash: one.Hash()}, 1, 1, [][]byte{data}, never)
+			if draft == nil {
+				continue
+			}
+			block, changes := state.Execute(draft)
+			if _, err := ledger.DecodeBlock(block.Encode()); err != nil || changes.OutOfPlace > 0 {
+				t.Fatalf("shard %d: %d out of place, %v", shard, changes.OutOfPlace, err)
+			}
+		}
 		batch, err := ledger.DecodeBatch(data)
-		if err == nil && !bytes.Equal(ledger.EncodeBatch(batch.Header, batch.Bundles), data) {
+		if err == nil && !bytes.Equal(batch.Encode(), data) {
 			t.Fatal("a batch has two encodings")
 		}
 	})
@@ -116,6 +182,8 @@ func FuzzBatch(f *testing.F) {
 func FuzzBlock(f *testing.F) {
 	_, _, _, block, _ := seeds(f)
 	f.Add(block)
+	_, crossing := crossingSeeds()
+	f.Add(crossing.Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		decoded, err := ledger.DecodeBlock(data)
 		if err == nil && !bytes.Equal(decoded.Encode(), data) {
@@ -181,7 +249,43 @@ func FuzzStateEntry(f *testing.F) {
 		f.Add(bytes.Clone(key), bytes.Clone(value))
 		return nil
 	})
+	sharded, _ := crossingSeeds()
+	n := newNetwork(f.Fatalf, sharded.Tree)
+	waiting(n)
+	for _, c := range n.shards {
+		_ = c.state.Entries(func(key, value []byte) error {
+			f.Add(bytes.Clone(key), bytes.Clone(value))
+			return nil
+		})
+	}
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		_ = ledger.NewState(ledgertest.Genesis()).Restore(key, value)
+		_ = ledger.NewState(sharded).Restore(key, value)
+	})
+}
+
+// A carried bundle has one encoding, and whatever a stream brings, sealing and executing it does not fail.
+func FuzzCarried(f *testing.F) {
+	genesis, crossing := crossingSeeds()
+	f.Add(crossing.CarriedBundle(1))
+	below, _ := genesis.ForShard(1)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		state := ledger.NewState(below)
+		batch := &ledger.Batch{Carried: []ledger.Carried{{Number: 1, Bundle: data}}}
+		draft := state.Seal(ledger.Parent{Hash: below.Hash()}, 1, 1, [][]byte{batch.Encode()}, func(ledger.Hash, *ledger.Transaction) bool { return false })
+		if draft == nil {
+			return
+		}
+		block, _ := state.Execute(draft)
+		if state.Carried() != 1 || block.Bundles[0].Number != 1 {
+			t.Fatal("an entry of the stream is not counted")
+		}
+		// What the shard keeps, it keeps as it came.
+		if len(block.Entries) == len(block.Bundles[0].IDs) && !bytes.Equal(block.CarriedBundle(0), data) {
+			t.Fatal("a carried bundle has two encodings")
+		}
+		if _, err := ledger.DecodeBlock(block.Encode()); err != nil {
+			t.Fatal(err)
+		}
 	})
 }

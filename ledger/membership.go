@@ -249,7 +249,7 @@ func MembershipChangeIn(payload []byte, genesis *Genesis, chain Hash) bool {
 	}
 	// As Seal does it, so that both see the same.
 	batch, err := DecodeBatch(payload)
-	if err != nil {
+	if err != nil || batch.sharded() && !genesis.Sharded() {
 		return false
 	}
 	for _, encoded := range batch.Bundles {

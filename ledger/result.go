@@ -50,6 +50,22 @@ const (
 	LastMember
 	// TooManyMembers: there are MaxMembers, or there were MaxMemberIndexes.
 	TooManyMembers
+	// SetAside: this shard's part of a cross-shard transaction is good, and its amounts are set aside until the other shards' verdicts are there.
+	SetAside
+	// Relayed: the transaction passed through this shard on its way to others; nothing of it is for this one.
+	Relayed
+	// Settled: this verdict was the last one that a transaction waited for, and the transaction took effect here.
+	Settled
+	// Released: this verdict is a failure, and what its transaction had set aside here is free again.
+	Released
+	// OpeningAcrossShards: the transaction opens an account and concerns several shards; open the account first, with a transaction of its organisation's shard.
+	OpeningAcrossShards
+	// RegistrationNotAlone: in a book of several shards a registration stands alone in its transaction, beside other registrations and a note, and does not expire.
+	RegistrationNotAlone
+	// UnknownShard: the registration pins the organisation to a shard that the book does not have.
+	UnknownShard
+	// OutOfPlace: no correct node puts this into a block: an entry of a stream out of its order, a transaction of other shards, a verdict that nobody waits for.
+	OutOfPlace
 	codes
 )
 
@@ -59,7 +75,10 @@ const NoItem = 1<<32 - 1
 var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown organisation", "unauthorised", "stale nonce", "unbalanced", "overflow",
 	"unknown account", "insufficient funds", "organisation exists with other parameters", "account exists with other parameters", "too many assets",
 	"the membership is changing: try again", "a member has this name", "a member has or had this key: a node that joins needs a new one", "a member has this address",
-	"no such member", "the last member cannot leave", "too many members"}
+	"no such member", "the last member cannot leave", "too many members",
+	"set aside: the other shards decide", "relayed to other shards", "settled: took effect", "released: another shard refused",
+	"accounts are not opened across shards: open them first", "in a book of several shards a registration stands alone in its transaction and does not expire",
+	"no such shard", "out of place"}
 
 // String returns the code in words.
 func (c Code) String() string {
@@ -86,9 +105,9 @@ func (r Result) String() string {
 	}
 	kind := "posting"
 	switch r.Code {
-	case OrganisationExists:
+	case OrganisationExists, UnknownShard:
 		kind = "registration"
-	case AccountExists:
+	case AccountExists, OpeningAcrossShards:
 		kind = "opening"
 	case UnknownOrganisation, Unauthorised:
 		kind = "item"

@@ -8,6 +8,11 @@ type Draft struct {
 	// Duplicates counts the transactions that were dropped because their id was there before; Malformed counts the batches and bundles that could
 	// not be decoded, which no correct node proposes, and that were left out.
 	Duplicates, Malformed int
+	// In a book of several shards, Misplaced counts the transactions that were left out because they concern shards that this one does not reach, so that they have to
+	// enter elsewhere, or because their signer is not registered here yet.
+	// Repeated counts entries of the parent's stream that were there before, and verdicts that nobody waits for, or not yet; Gaps counts entries of the stream that
+	// came before their predecessors and have to come again.
+	Misplaced, Repeated, Gaps int
 }
 
 // Len returns the number of transactions.
@@ -19,7 +24,7 @@ type Parent struct {
 	Hash   Hash
 }
 
-// Seal makes one block out of a round's batches in the order that they were delivered. Ids that were there before are dropped: in the
+// Seal makes one block of a book with one shard out of a round's batches in the order that they were delivered. Ids that were there before are dropped: in the
 // round, or in an earlier block, which seen tells. The draft is nil where nothing new is left: an empty round makes no block. The draft shares
 // the memory of the batches, which must not change any more.
 func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, seen func(id Hash, transaction *Transaction) bool) *Draft {
@@ -31,7 +36,7 @@ func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, seen func(i
 			continue
 		}
 		batch, err := DecodeBatch(payload)
-		if err != nil {
+		if err != nil || batch.sharded() {
 			draft.Malformed++
 			continue
 		}

@@ -19,12 +19,28 @@ const (
 	kindWindow       = 'n'
 	kindRecord       = 'r'
 	kindMember       = 'm'
+	kindStream       = 't'
+	kindPending      = 'p'
 )
 
 // Balance is what an account holds of an asset.
 type Balance struct {
-	Asset  AssetName `json:"asset"`
-	Amount Amount    `json:"amount"`
+	Asset AssetName `json:"asset"`
+	// Amount is what can be spent.
+	Amount Amount `json:"amount"`
+	// SetAside is what transactions that wait for other shards will take, if they take effect, and give back to Amount otherwise.
+	SetAside Amount `json:"set_aside,omitzero"`
+	// Incoming is what transactions that wait for other shards will bring, if they take effect.
+	Incoming Amount `json:"incoming,omitzero"`
+}
+
+// Settled returns what the account has, whether or not it is set aside.
+func (b *Balance) Settled() Amount {
+	settled, err := b.Amount.Add(b.SetAside)
+	if err != nil {
+		panic("ledger: a balance that overflows with what is set aside of it")
+	}
+	return settled
 }
 
 // Account is an open account.
@@ -67,14 +83,18 @@ type mark struct {
 }
 
 type account struct {
+	// Account's balances hold what the account has, without regard to holds.
 	Account
-	mark mark
+	// holds are sorted by asset.
+	holds []hold
+	mark  mark
 	// counted is the transaction that the account's history counted last, so that several postings count once.
 	counted uint64
 }
 
 type organisation struct {
 	Organisation
+	home ShardID
 	mark mark
 }
 
@@ -102,7 +122,14 @@ type windowKey struct {
 // It is not safe for concurrent use; reads may run beside reads.
 type State struct {
 	genesis *Genesis
-	ledger  Hash
+	// ledger is the book's identity, chain this chain's; they are the same in a book of one shard.
+	ledger, chain Hash
+	// tree is nil in a book of one shard, and what follows empty.
+	tree     *ShardTree
+	shard    ShardID
+	parent   *stream
+	children []*stream
+	pending  pendingSet
 
 	accounts      map[AccountPath]*account
 	organisations map[OrganisationName]*organisation
@@ -122,11 +149,16 @@ type State struct {
 
 // NewState returns the state after block 0 of a chain.
 func NewState(genesis *Genesis) *State {
-	return &State{
-		genesis: genesis, ledger: genesis.Hash(),
+	s := &State{
+		genesis: genesis, ledger: genesis.Book(), chain: genesis.Hash(), tree: genesis.ShardTree(), shard: genesis.Shard,
 		accounts: make(map[AccountPath]*account), organisations: make(map[OrganisationName]*organisation),
 		windows: make(map[windowKey]*window), records: make(map[RecordKey]*record), group: newGroup(genesis),
 	}
+	if s.tree != nil {
+		s.pending.byID = make(map[Hash]*slot)
+		s.newStreams()
+	}
+	return s
 }
 
 // Digest returns the state digest, as the header of the last executed block has it.
@@ -161,6 +193,14 @@ func (s *State) Account(path AccountPath) (Account, bool) {
 func (a *account) copy() Account {
 	copied := a.Account
 	copied.Balances = slices.Clone(a.Balances)
+	for i := range a.holds {
+		held := &a.holds[i]
+		place, has := copied.find(held.asset)
+		if !has {
+			copied.Balances = slices.Insert(copied.Balances, place, Balance{Asset: held.asset})
+		}
+		copied.Balances[place] = Balance{Asset: held.asset, Amount: a.spendable(held.asset), SetAside: held.setAside, Incoming: held.incoming}
+	}
 	return copied
 }
 
@@ -230,6 +270,15 @@ func (a *account) appendEntry(to []byte) (entry []byte, keyLength int) {
 		to = appendString(to, a.Balances[i].Asset)
 		to = appendAmount(to, a.Balances[i].Amount)
 	}
+	if len(a.holds) == 0 {
+		return to, keyLength
+	}
+	to = binary.AppendUvarint(to, uint64(len(a.holds)))
+	for i := range a.holds {
+		to = appendString(to, a.holds[i].asset)
+		to = appendAmount(to, a.holds[i].setAside)
+		to = appendAmount(to, a.holds[i].incoming)
+	}
 	return to, keyLength
 }
 
@@ -276,6 +325,7 @@ func (s *State) Restore(key, value []byte) error {
 		var registration Registration
 		registration.decode(r)
 		restored := &organisation{Organisation: Organisation{Name: registration.Name, Keys: registration.Keys, Shard: registration.Shard, Pinned: registration.Pinned, Registered: Height(r.uvarint())}}
+		s.settleHome(restored)
 		_, again = s.organisations[restored.Name]
 		s.organisations[restored.Name] = restored
 	case kindWindow:
@@ -289,6 +339,16 @@ func (s *State) Restore(key, value []byte) error {
 	case kindMember:
 		var err error
 		if again, err = s.group.restore(key, r); err != nil {
+			return err
+		}
+	case kindStream:
+		var err error
+		if again, err = s.restoreStream(key, r); err != nil {
+			return err
+		}
+	case kindPending:
+		var err error
+		if again, err = s.restorePending(key, r); err != nil {
 			return err
 		}
 	default:
@@ -312,6 +372,13 @@ func (a *account) restore(r *reader) {
 	a.Balances = make([]Balance, r.count("balances", MaxAssets, 2))
 	for i := range a.Balances {
 		a.Balances[i] = Balance{Asset: AssetName(r.string("bytes of asset", MaxAssetName)), Amount: r.amount()}
+	}
+	if r.err != nil || len(r.data) == 0 {
+		return
+	}
+	a.holds = make([]hold, r.count("holds", MaxAssets, 3))
+	for i := range a.holds {
+		a.holds[i] = hold{asset: AssetName(r.string("bytes of asset", MaxAssetName)), setAside: r.amount(), incoming: r.amount()}
 	}
 }
 
@@ -344,6 +411,27 @@ func (s *State) Entries(visit func(key, value []byte) error) error {
 	}
 	for _, each := range s.group.members {
 		if each.joined.number == 0 && each.left.number == 0 {
+			continue
+		}
+		if err := show(each.appendEntry(buffer[:0])); err != nil {
+			return err
+		}
+	}
+	if s.parent != nil && s.parent.number > 0 {
+		if err := show(s.parent.appendEntry(buffer[:0])); err != nil {
+			return err
+		}
+	}
+	for _, each := range s.children {
+		if each.number == 0 {
+			continue
+		}
+		if err := show(each.appendEntry(buffer[:0])); err != nil {
+			return err
+		}
+	}
+	for _, each := range s.pending.slots {
+		if each.entry == nil {
 			continue
 		}
 		if err := show(each.appendEntry(buffer[:0])); err != nil {

@@ -120,6 +120,9 @@ type Transaction struct {
 	// Change makes the transaction an administrative one, which an operator signs, which is alone in its bundle, and in which there is nothing else but a
 	// note: Signer is Operator.
 	Change *MembershipChange `json:"change,omitempty"`
+	// Verdict makes the transaction what another shard says of a cross-shard transaction. Members put it into a block, unsigned and alone in its bundle; no client
+	// submits it. There is nothing else in it, no note either.
+	Verdict *Verdict `json:"verdict,omitempty"`
 	// Note is free, at most MaxNote bytes; by convention JSON or plain text.
 	Note []byte `json:"note,omitempty"`
 }
@@ -139,6 +142,9 @@ func (t *Transaction) Validate() error {
 	if t.Change != nil {
 		return nil
 	}
+	if t.Verdict != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidTransaction, errNotClients)
+	}
 	if len(t.Postings) == 1 {
 		return fmt.Errorf("%w: %w: a single posting", ErrInvalidTransaction, ErrUnbalanced)
 	}
@@ -153,6 +159,9 @@ func (t *Transaction) Validate() error {
 
 // checkForm checks what has to hold for a transaction to have an encoding at all: names and bounds.
 func (t *Transaction) checkForm() error {
+	if t.Verdict != nil {
+		return t.checkVerdict()
+	}
 	if t.Change != nil {
 		return t.checkAdministrative()
 	}
@@ -262,6 +271,9 @@ func (t *Transaction) assetBefore(index int, asset AssetName) bool {
 
 // appendBody appends the canonical encoding. It checks nothing; see EncodeBody.
 func (t *Transaction) appendBody(to []byte) []byte {
+	if t.Verdict != nil {
+		return t.appendVerdict(to)
+	}
 	if t.Change != nil {
 		return t.appendAdministrative(to)
 	}
@@ -357,6 +369,11 @@ func decodeBody(body []byte, t *Transaction) error {
 			return err
 		}
 		return t.checkForm()
+	case verdictVersion:
+		t.Ledger = r.hash()
+		verdict := r.verdict()
+		t.Verdict = &verdict
+		return r.end()
 	default:
 		r.fail("transaction version %d", version)
 	}

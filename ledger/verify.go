@@ -52,7 +52,8 @@ func (s *Signature) verify(message []byte) bool { return ed25519.Verify(s.Key[:]
 
 // VerifyBundle decides whether a bundle may be proposed: every transaction is valid (Validate) and for this ledger, every organisation that has
 // to sign has signed with a key that the directory, or a registration in this very bundle, knows, and all signatures are good. The error says
-// which transaction and why: ErrInvalidTransaction, ErrWrongLedger, ErrUnauthorised, ErrUnknownOrganisation or ErrSignature.
+// which transaction and why: ErrInvalidTransaction, ErrWrongLedger, ErrUnauthorised, ErrUnknownOrganisation or ErrSignature. The ledger is the genesis' Book, which its
+// caller keeps.
 func VerifyBundle(bundle *Bundle, genesis *Genesis, ledger Hash, directory Directory) error {
 	if err := CheckBundle(bundle, genesis, ledger, directory); err != nil {
 		return err
@@ -112,14 +113,37 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, directory Direct
 	}
 	for i := range bundle.transactions {
 		transaction := &bundle.transactions[i]
-		if transaction.Ledger != ledger {
-			return fmt.Errorf("transaction %d: %w: %s, this is %s", i, ErrWrongLedger, transaction.Ledger, ledger)
+		named := ledger
+		if transaction.Change != nil && genesis.Sharded() {
+			named = genesis.Hash()
+		}
+		if transaction.Ledger != named {
+			return fmt.Errorf("transaction %d: %w: %s, this is %s", i, ErrWrongLedger, transaction.Ledger, named)
 		}
 		if err := transaction.Validate(); err != nil {
 			return fmt.Errorf("transaction %d: %w", i, err)
 		}
+		if err := checkRegistrations(transaction, genesis); err != nil {
+			return fmt.Errorf("transaction %d: %w: %w", i, ErrInvalidTransaction, err)
+		}
 		if err := checkConsent(bundle, transaction, genesis); err != nil {
 			return fmt.Errorf("transaction %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// checkRegistrations checks what a registration has to keep to in a book of several shards only.
+func checkRegistrations(transaction *Transaction, genesis *Genesis) error {
+	if !genesis.Sharded() || len(transaction.Registrations) == 0 {
+		return nil
+	}
+	if transaction.LastValid != 0 || len(transaction.Openings)+len(transaction.Postings)+len(transaction.Records) > 0 {
+		return errors.New(RegistrationNotAlone.String())
+	}
+	for i := range transaction.Registrations {
+		if registration := &transaction.Registrations[i]; registration.Pinned && int(registration.Shard) >= len(genesis.Shards) {
+			return fmt.Errorf("%s: %d, the book has %d", UnknownShard, registration.Shard, len(genesis.Shards))
 		}
 	}
 	return nil

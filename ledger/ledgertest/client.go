@@ -35,7 +35,7 @@ type Client struct {
 
 // NewClient returns a client of the ledger with this genesis.
 func NewClient(genesis *ledger.Genesis, organisation ledger.OrganisationName) *Client {
-	return &Client{Organisation: organisation, Ledger: genesis.Hash(), private: Key(string(organisation))}
+	return &Client{Organisation: organisation, Ledger: genesis.Book(), private: Key(string(organisation))}
 }
 
 // Next returns a transaction with the client's next nonce and nothing in it.

@@ -29,7 +29,7 @@ type Operator struct {
 	Sequence uint64
 }
 
-// NewOperator returns the operator of an OperatedGenesis.
+// NewOperator returns the operator of an OperatedGenesis, or of one shard of a ShardedGenesis.
 func NewOperator(genesis *ledger.Genesis) *Operator { return &Operator{Ledger: genesis.Hash()} }
 
 // Next returns the transaction with the operator's next nonce that makes a change.

@@ -1,0 +1,274 @@
+package ledger
+
+import (
+	"slices"
+	"strings"
+)
+
+// hold is what transactions that wait for other shards hold of an account's asset: amounts that are set aside to go, and amounts that may come in. Where both are zero
+// there is no hold. The account's balance is as if there were none; what can be spent is the balance without what is set aside, and neither what comes in nor what
+// stays can overflow it, nor does it need an asset too many.
+type hold struct {
+	asset              AssetName
+	setAside, incoming Amount
+}
+
+// hold returns the place of an account's hold of an asset, and whether there is one.
+func (a *account) hold(asset AssetName) (int, bool) {
+	for i := range a.holds {
+		if order := strings.Compare(string(a.holds[i].asset), string(asset)); order >= 0 {
+			return i, order == 0
+		}
+	}
+	return len(a.holds), false
+}
+
+// held returns what is set aside and what may come in.
+func (a *account) held(asset AssetName) (setAside, incoming Amount) {
+	if at, found := a.hold(asset); found {
+		return a.holds[at].setAside, a.holds[at].incoming
+	}
+	return Amount{}, Amount{}
+}
+
+// reserved counts the assets that the account does not have but will, if what may come in does; asset is not counted.
+func (a *account) reserved(asset AssetName) int {
+	count := 0
+	for i := range a.holds {
+		if _, has := a.find(a.holds[i].asset); !has && a.holds[i].asset != asset {
+			count++
+		}
+	}
+	return count
+}
+
+// fits reports whether the account's balance of an asset may become an amount, whatever becomes of what is held.
+func (a *account) fits(asset AssetName, after Amount) bool {
+	if len(a.holds) == 0 {
+		return true
+	}
+	setAside, incoming := a.held(asset)
+	_, most := after.Add(incoming)
+	_, least := after.Sub(setAside)
+	return most == nil && least == nil
+}
+
+// spendable returns the balance without what is set aside.
+func (a *account) spendable(asset AssetName) Amount {
+	balance := a.Account.Balance(asset)
+	if len(a.holds) == 0 {
+		return balance
+	}
+	setAside, _ := a.held(asset)
+	spendable, err := balance.Sub(setAside)
+	if err != nil {
+		panic("ledger: what is set aside overflows the balance of " + string(a.Path))
+	}
+	return spendable
+}
+
+// part is what a transaction does to one asset of one account of this shard: the sum of its postings there.
+type part struct {
+	account AccountPath
+	asset   AssetName
+	net     Amount
+	// item is the first posting, of those that take where the sum does.
+	item uint32
+}
+
+// attemptPart decides on this shard's part of a cross-shard transaction: whatever the other shards say, it can be applied, or released again. It changes nothing. What
+// depends only on the transaction and the directory is decided alike by all destinations, the nonce and the last valid block by the signer's home.
+func (s *State) attemptPart(t *Transaction, signatures []Signature) Result {
+	if result := s.attemptWhole(t, signatures); result.Code != Applied {
+		return result
+	}
+	if s.HomeShard(t.Signer) == s.shard {
+		if t.LastValid != 0 && s.height > t.LastValid {
+			return Result{Expired, NoItem}
+		}
+		if !s.Fresh(t.Signer, t.Nonce) {
+			return Result{StaleNonce, NoItem}
+		}
+	}
+	if result := s.collectParts(t); result.Code != Applied {
+		return result
+	}
+	for i := range s.parts {
+		if code := s.attemptHold(i); code != Applied {
+			return Result{code, s.parts[i].item}
+		}
+	}
+	return Result{SetAside, NoItem}
+}
+
+// attemptWhole decides what every destination decides alike. That every organisation is registered is among it: only then is it certain where the transaction belongs.
+func (s *State) attemptWhole(t *Transaction, signatures []Signature) Result {
+	if t.Ledger != s.ledger {
+		return Result{WrongLedger, NoItem}
+	}
+	if code := s.authorised(t.Signer, signatures); code != Applied {
+		return Result{code, NoItem}
+	}
+	if len(t.Openings) > 0 {
+		return Result{OpeningAcrossShards, 0}
+	}
+	if len(t.Postings) == 1 {
+		return Result{Unbalanced, NoItem}
+	}
+	if _, err := t.balanced(); err == ErrOverflow {
+		return Result{Overflow, NoItem}
+	} else if err != nil {
+		return Result{Unbalanced, NoItem}
+	}
+	for i := range t.Postings {
+		posting := &t.Postings[i]
+		name := posting.Account.Organisation()
+		if s.organisations[name] == nil {
+			return Result{UnknownOrganisation, uint32(i)}
+		}
+		if posting.Amount.Sign() < 0 {
+			if code := s.authorised(name, signatures); code != Applied {
+				return Result{code, uint32(i)}
+			}
+		}
+	}
+	for i := range t.Records {
+		if code := s.authorised(t.Records[i].Key.Organisation(), signatures); code != Applied {
+			return Result{code, uint32(i)}
+		}
+	}
+	return applied
+}
+
+// collectParts adds this shard's postings up.
+func (s *State) collectParts(t *Transaction) Result {
+	s.parts = s.parts[:0]
+	for i := range t.Postings {
+		posting := &t.Postings[i]
+		if s.HomeShard(posting.Account.Organisation()) != s.shard {
+			continue
+		}
+		if s.accounts[posting.Account] == nil {
+			return Result{UnknownAccount, uint32(i)}
+		}
+		at := slices.IndexFunc(s.parts, func(p part) bool { return p.account == posting.Account && p.asset == posting.Asset })
+		if at < 0 {
+			s.parts = append(s.parts, part{account: posting.Account, asset: posting.Asset, net: posting.Amount, item: uint32(i)})
+			continue
+		}
+		sum, err := s.parts[at].net.Add(posting.Amount)
+		if err != nil {
+			return Result{Overflow, uint32(i)}
+		}
+		s.parts[at].net = sum
+		if first := &t.Postings[s.parts[at].item]; first.Amount.Sign() >= 0 && posting.Amount.Sign() < 0 {
+			s.parts[at].item = uint32(i)
+		}
+	}
+	return applied
+}
+
+// attemptHold decides on one part, those before it given.
+func (s *State) attemptHold(index int) Code {
+	p := &s.parts[index]
+	found := s.accounts[p.account]
+	if p.net.Sign() == 0 {
+		return Applied
+	}
+	if _, has := found.find(p.asset); !has {
+		assets := len(found.Balances) + found.reserved(p.asset)
+		for i := range s.parts[:index] {
+			if earlier := &s.parts[i]; earlier.account == p.account && earlier.net.Sign() != 0 {
+				_, has := found.find(earlier.asset)
+				_, holds := found.hold(earlier.asset)
+				if !has && !holds {
+					assets++
+				}
+			}
+		}
+		if assets >= MaxAssets {
+			return TooManyAssets
+		}
+	}
+	balance := found.Account.Balance(p.asset)
+	setAside, incoming := found.held(p.asset)
+	if p.net.Sign() > 0 {
+		incoming, err := incoming.Add(p.net)
+		if err == nil {
+			_, err = balance.Add(incoming)
+		}
+		if err != nil {
+			return Overflow
+		}
+		return Applied
+	}
+	setAside, err := setAside.Sub(p.net)
+	if err != nil {
+		return Overflow
+	}
+	spendable, err := balance.Sub(setAside)
+	switch {
+	case err != nil:
+		return Overflow
+	case !found.Issuer && spendable.Sign() < 0:
+		return InsufficientFunds
+	}
+	return Applied
+}
+
+// setAside sets aside what attemptPart allowed: the parts that it left behind, at the transaction's place.
+func (s *State) setAside(id Hash, t *Transaction, others []ShardID) {
+	entry := &pending{id: id, height: s.height, index: s.index, waits: make([]wait, len(others)), parts: slices.Clone(s.parts)}
+	for i, other := range others {
+		entry.waits[i].shard = other
+	}
+	for i := range entry.parts {
+		p := &entry.parts[i]
+		found := s.accounts[p.account]
+		p.account, p.asset = found.Path, AssetName(clone(string(p.asset)))
+		s.changeHold(found, p, false)
+	}
+	for i := range t.Records {
+		record := &t.Records[i]
+		if s.HomeShard(record.Key.Organisation()) == s.shard {
+			entry.records = append(entry.records, pendingRecord{key: RecordKey(clone(string(record.Key))), item: uint32(i), digest: sum256(record.Value)})
+		}
+	}
+	if s.HomeShard(t.Signer) == s.shard {
+		s.takeNonce(t)
+	}
+	s.addPending(entry)
+}
+
+// changeHold holds what a part asks for, or gives it back.
+func (s *State) changeHold(found *account, p *part, back bool) {
+	if p.net.Sign() == 0 {
+		return
+	}
+	s.touchAccount(found)
+	at, exists := found.hold(p.asset)
+	if !exists {
+		if back {
+			panic("ledger: a hold of " + string(found.Path) + " is given back that is not there")
+		}
+		found.holds = slices.Insert(found.holds, at, hold{asset: p.asset})
+	}
+	h := &found.holds[at]
+	var err error
+	switch outgoing := p.net.Sign() < 0; {
+	case outgoing && back:
+		h.setAside, err = h.setAside.Add(p.net)
+	case outgoing:
+		h.setAside, err = h.setAside.Sub(p.net)
+	case back:
+		h.incoming, err = h.incoming.Sub(p.net)
+	default:
+		h.incoming, err = h.incoming.Add(p.net)
+	}
+	if err != nil || h.setAside.Sign() < 0 || h.incoming.Sign() < 0 {
+		panic("ledger: a hold of " + string(found.Path) + " leaves its bounds")
+	}
+	if h.setAside.Sign() == 0 && h.incoming.Sign() == 0 {
+		found.holds = slices.Delete(found.holds, at, at+1)
+	}
+}

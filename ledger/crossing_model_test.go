@@ -1,0 +1,559 @@
+package ledger_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+)
+
+// shardChain is the chain of one shard in memory, with what its members would send to others.
+type shardChain struct {
+	genesis *ledger.Genesis
+	state   *ledger.State
+	parent  ledger.Parent
+	blocks  []*ledger.Block
+	places  map[ledger.Hash]int
+	entries []*ledger.Entry
+	// streams are the streams to the children, verdicts all that the shard ever said, for whom, outcomes how transactions that concern several shards ended here.
+	streams  map[ledger.ShardID][]ledger.Carried
+	verdicts []ledger.OwnVerdict
+	outcomes map[ledger.Hash]bool
+	stopped  bool
+}
+
+// network is the chains of a book, connected by hand.
+type network struct {
+	fail   func(format string, arguments ...any)
+	tree   *ledger.ShardTree
+	shards []*shardChain
+	// transactions are all that were ever submitted; inbox are bundles by the shard where they are to enter.
+	transactions map[ledger.Hash]*ledger.Transaction
+	inbox        [][]*ledger.Bundle
+	again        map[ledger.Hash]int
+	// plant is the name of a bug.
+	plant string
+	time  ledger.Milliseconds
+}
+
+func newNetwork(fail func(string, ...any), parents []ledger.ShardID) *network {
+	genesis := ledgertest.ShardedGenesis(1, parents...)
+	n := &network{fail: fail, tree: genesis.ShardTree(), transactions: map[ledger.Hash]*ledger.Transaction{}, inbox: make([][]*ledger.Bundle, len(parents)), again: map[ledger.Hash]int{}}
+	for shard := range parents {
+		one, err := genesis.ForShard(ledger.ShardID(shard))
+		if err != nil {
+			fail("%v", err)
+		}
+		n.shards = append(n.shards, &shardChain{
+			genesis: one, state: ledger.NewState(one), parent: ledger.Parent{Header: one.Block().Header, Hash: one.Hash()},
+			places: map[ledger.Hash]int{}, streams: map[ledger.ShardID][]ledger.Carried{}, outcomes: map[ledger.Hash]bool{},
+		})
+	}
+	return n
+}
+
+func (n *network) submit(shard ledger.ShardID, bundle *ledger.Bundle) {
+	for i := range bundle.Len() {
+		n.transactions[bundle.ID(i)] = bundle.Transaction(i)
+	}
+	n.inbox[shard] = append(n.inbox[shard], bundle)
+}
+
+// waiting returns the verdicts that were ever made for a shard, and those that others have when it asks them what it waits for.
+func (n *network) waiting(shard ledger.ShardID) (all []ledger.Verdict) {
+	for _, other := range n.shards {
+		for _, verdict := range other.verdicts {
+			if slices.Contains(verdict.To, shard) {
+				all = append(all, verdict.Verdict)
+			}
+		}
+	}
+	for _, waits := range n.shards[shard].state.AllPending() {
+		for _, other := range waits.Waits {
+			c := n.shards[other]
+			if place, known := c.places[waits.ID]; known && !c.stopped {
+				if verdict, made := ledger.VerdictOf(c.entries[place], other); made {
+					all = append(all, verdict)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// stream returns the stream from a shard's parent.
+func (n *network) stream(shard ledger.ShardID) []ledger.Carried {
+	parent, below := n.tree.Parent(shard)
+	if !below {
+		return nil
+	}
+	return n.shards[parent].streams[shard]
+}
+
+// round makes one block of a shard from round messages; it returns nil where there is nothing in them.
+func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.Block {
+	c := n.shards[shard]
+	n.time++
+	payloads := make([][]byte, len(batches))
+	for i, batch := range batches {
+		batch.Header.Time = n.time
+		payloads[i] = batch.Encode()
+	}
+	draft := c.state.Seal(c.parent, 1, ledger.Round(len(c.blocks)+1), payloads, func(id ledger.Hash, _ *ledger.Transaction) bool { _, seen := c.places[id]; return seen })
+	if draft == nil {
+		n.resubmit(shard, batches)
+		return nil
+	}
+	if draft.Malformed > 0 {
+		n.fail("shard %d: %d malformed", shard, draft.Malformed)
+	}
+	nets := map[ledger.Hash][]ledger.Posting{}
+	for _, each := range c.state.AllPending() {
+		nets[each.ID] = c.state.PendingNets(each.ID)
+	}
+	if n.plant == "counted twice" {
+		for _, batch := range batches {
+			for _, verdict := range batch.Verdicts {
+				if pending, waits := c.state.Pending(verdict.ID); waits && verdict.Good() && slices.Contains(pending.Waits, verdict.Shard) && len(pending.Waits) > 1 {
+					c.state.PlantCountedTwice(verdict.ID, verdict.Shard)
+				}
+			}
+		}
+	}
+	block, changes := c.state.Execute(draft)
+	if changes.OutOfPlace > 0 {
+		n.fail("shard %d seals what is out of place", shard)
+	}
+	for i := range block.Entries {
+		c.places[block.Entries[i].ID] = len(c.entries)
+		c.entries = append(c.entries, &block.Entries[i])
+	}
+	for _, forward := range changes.Forwards {
+		c.streams[forward.Child] = append(c.streams[forward.Child], ledger.Carried{Number: forward.Number, Bundle: block.CarriedBundle(int(forward.Bundle))})
+		if forward.Number != uint64(len(c.streams[forward.Child])) {
+			n.fail("shard %d: entry %d of the stream to %d has number %d", shard, len(c.streams[forward.Child]), forward.Child, forward.Number)
+		}
+	}
+	c.verdicts = append(c.verdicts, changes.Verdicts...)
+	for _, verdict := range changes.Verdicts {
+		if !verdict.Good() {
+			c.outcomes[verdict.ID] = false
+		}
+	}
+	for _, settlement := range changes.Settlements {
+		c.outcomes[settlement.ID] = settlement.Applied
+		switch {
+		case n.plant == "forgotten" && !settlement.Applied:
+			c.state.PlantForgotten(nets[settlement.ID])
+		case n.plant == "moved twice" && settlement.Applied:
+			c.state.PlantMovedTwice(nets[settlement.ID])
+		}
+	}
+	n.resubmit(shard, batches)
+	c.blocks = append(c.blocks, block)
+	c.parent = ledger.Parent{Header: block.Header, Hash: block.Hash}
+	return block
+}
+
+// resubmit sends what did not belong into a shard to the root, which reaches everything; a few times, for its signer may never be registered.
+func (n *network) resubmit(shard ledger.ShardID, batches []*ledger.Batch) {
+	for _, batch := range batches {
+		for _, encoded := range batch.Bundles {
+			bundle, _ := ledger.DecodeBundle(encoded)
+			if _, here := n.shards[shard].places[bundle.ID(0)]; !here && n.again[bundle.Root()] < 5 {
+				n.again[bundle.Root()]++
+				n.inbox[n.tree.Root()] = append(n.inbox[n.tree.Root()], bundle)
+			}
+		}
+	}
+}
+
+// flush gives every shard that is not stopped all that there is for it, until nothing changes any more.
+func (n *network) flush() {
+	for again := true; again; {
+		again = false
+		for i, c := range n.shards {
+			shard := ledger.ShardID(i)
+			if c.stopped {
+				continue
+			}
+			batch := &ledger.Batch{Verdicts: n.waiting(shard), Carried: n.stream(shard)}
+			for _, bundle := range n.inbox[i] {
+				batch.Bundles = append(batch.Bundles, bundle.Encode())
+			}
+			n.inbox[i] = nil
+			if n.round(shard, batch) != nil {
+				again = true
+			}
+		}
+	}
+}
+
+// check checks what holds at every moment.
+func (n *network) check() {
+	outcomes := map[ledger.Hash]bool{}
+	for i, c := range n.shards {
+		for id, applied := range c.outcomes {
+			if before, known := outcomes[id]; known && before != applied {
+				n.fail("transaction %s: took effect in one shard and not in another, seen at shard %d", id, i)
+			}
+			outcomes[id] = applied
+		}
+	}
+	sums := map[ledger.AssetName]ledger.Amount{}
+	add := func(asset ledger.AssetName, amount ledger.Amount) {
+		sum, err := sums[asset].Add(amount)
+		if err != nil {
+			n.fail("%v", err)
+		}
+		sums[asset] = sum
+	}
+	for i, c := range n.shards {
+		c.state.SortAccounts()
+		for _, account := range c.state.Accounts("", 1000) {
+			for _, balance := range account.Balances {
+				setAside, incoming := c.state.HeldByPending(account.Path, balance.Asset)
+				if balance.SetAside != setAside || balance.Incoming != incoming {
+					n.fail("shard %d: %s holds %+v; the transactions that wait, %s and %s", i, account.Path, balance, setAside, incoming)
+				}
+				if balance.Amount.Sign() < 0 && !account.Issuer {
+					n.fail("shard %d: %s is overdrawn: %+v", i, account.Path, balance)
+				}
+				add(balance.Asset, balance.Settled())
+			}
+		}
+		for _, waits := range c.state.AllPending() {
+			if outcomes[waits.ID] {
+				for _, net := range c.state.PendingNets(waits.ID) {
+					add(net.Asset, net.Amount)
+				}
+			}
+		}
+	}
+	for asset, sum := range sums {
+		if sum.Sign() != 0 {
+			n.fail("asset %s adds up to %s over all shards", asset, sum)
+		}
+	}
+}
+
+// checkEnd checks what holds when everything has arrived: nothing waits, the balances are the plain sums of what took effect, records have their last value, each chain
+// replays alone, and two shards order alike.
+func (n *network) checkEnd() {
+	n.check()
+	balances := map[ledger.AccountPath]map[ledger.AssetName]ledger.Amount{}
+	writers := map[ledger.RecordKey]ledger.Hash{}
+	counted := map[ledger.Hash]bool{}
+	for i, c := range n.shards {
+		if c.state.PendingCount() > 0 {
+			n.fail("shard %d: %d transactions wait for ever", i, c.state.PendingCount())
+		}
+		if c.state.Carried() != uint64(len(n.stream(ledger.ShardID(i)))) {
+			n.fail("shard %d has entry %d of its parent's stream, of %d", i, c.state.Carried(), len(n.stream(ledger.ShardID(i))))
+		}
+		for _, entry := range c.entries {
+			if !n.tookEffect(c, entry) {
+				continue
+			}
+			for _, record := range entry.Transaction.Records {
+				if c.state.HomeShard(record.Key.Organisation()) == ledger.ShardID(i) {
+					writers[record.Key] = entry.ID
+				}
+			}
+			if counted[entry.ID] {
+				continue
+			}
+			counted[entry.ID] = true
+			for _, posting := range entry.Transaction.Postings {
+				if balances[posting.Account] == nil {
+					balances[posting.Account] = map[ledger.AssetName]ledger.Amount{}
+				}
+				balances[posting.Account][posting.Asset], _ = balances[posting.Account][posting.Asset].Add(posting.Amount)
+			}
+		}
+	}
+	for path, assets := range balances {
+		for asset, want := range assets {
+			account, _ := n.shards[n.shards[0].state.HomeShard(path.Organisation())].state.Account(path)
+			if got := account.Balance(asset); got != want {
+				n.fail("%s has %s %s; what took effect adds up to %s", path, got, asset, want)
+			}
+		}
+	}
+	for key, want := range writers {
+		c := n.shards[n.shards[0].state.HomeShard(key.Organisation())]
+		place, _ := c.state.Record(key)
+		if got := c.blocks[place.Height-1].Entries[place.Index].ID; got != want {
+			n.fail("record %s was written last by %s, and has the value of %s", key, want, got)
+		}
+	}
+	for i, c := range n.shards {
+		n.replay(i, c)
+	}
+	n.checkOrder()
+}
+
+func (n *network) replay(shard int, c *shardChain) {
+	state := ledger.NewState(c.genesis)
+	for _, block := range c.blocks {
+		decoded, err := ledger.DecodeBlock(block.Encode())
+		if err != nil || decoded.Hash != block.Hash || !bytes.Equal(decoded.Encode(), block.Encode()) {
+			n.fail("shard %d: block %d does not survive its encoding: %v", shard, block.Header.Height, err)
+		}
+		if again, _ := state.Execute(ledger.Redraft(decoded)); again.Hash != block.Hash {
+			n.fail("shard %d: block %d replays as another", shard, block.Header.Height)
+		}
+		if block.Header.Height%3 == 0 {
+			restored := ledger.NewState(c.genesis)
+			if err := state.Entries(restored.Restore); err != nil || restored.Digest() != state.Digest() {
+				n.fail("shard %d: the state does not survive its entries: %v", shard, err)
+			}
+			state = restored
+		}
+	}
+}
+
+// checkOrder checks that two transactions that took effect are in the same order wherever both are executed.
+func (n *network) checkOrder() {
+	for i, a := range n.shards {
+		for j, b := range n.shards[:i] {
+			last := -1
+			for _, entry := range a.entries {
+				if place, both := b.places[entry.ID]; both && n.tookEffect(a, entry) && n.tookEffect(b, b.entries[place]) {
+					if place < last {
+						n.fail("shards %d and %d order %s differently", i, j, entry.ID)
+					}
+					last = place
+				}
+			}
+		}
+	}
+}
+
+func (n *network) tookEffect(c *shardChain, entry *ledger.Entry) bool {
+	return entry.Transaction.Verdict == nil && (entry.Result.OK() || c.outcomes[entry.ID])
+}
+
+// traffic makes transactions of a few organisations.
+type traffic struct {
+	random  *rand.Rand
+	genesis *ledger.Genesis
+	clients []*ledgertest.Client
+	funds   int64
+}
+
+func newTraffic(random *rand.Rand, genesis *ledger.Genesis, organisations int, funds int64) *traffic {
+	made := &traffic{random: random, genesis: genesis, funds: funds}
+	for i := range organisations {
+		made.clients = append(made.clients, ledgertest.NewClient(genesis, ledger.OrganisationName(fmt.Sprintf("org%d", i))))
+	}
+	return made
+}
+
+func (f *traffic) client() *ledgertest.Client { return f.clients[f.random.IntN(len(f.clients))] }
+
+// bundle signs with all organisations, so that whoever pays has agreed.
+func (f *traffic) bundle(transactions ...ledger.Transaction) *ledger.Bundle {
+	bundle, err := ledger.NewBundle(transactions...)
+	for _, client := range f.clients {
+		if err == nil {
+			err = bundle.Sign(client.Organisation, ledgertest.Key(string(client.Organisation)))
+		}
+	}
+	if err != nil {
+		panic(err)
+	}
+	return bundle
+}
+
+// registration registers an organisation, at times pinned to a shard; opening opens its accounts and fund gives them something.
+func (f *traffic) registration(client *ledgertest.Client) *ledger.Bundle {
+	transaction := client.Register()
+	if f.random.IntN(2) == 0 {
+		transaction.Registrations[0].Pinned, transaction.Registrations[0].Shard = true, ledger.ShardID(f.random.IntN(len(f.genesis.Shards)))
+	}
+	return f.bundle(transaction)
+}
+
+func (f *traffic) opening(client *ledgertest.Client) *ledger.Bundle {
+	opening, funding := client.Next(), client.Next()
+	for i, name := range []string{"issuer", "a", "b"} {
+		opening.Openings = append(opening.Openings, ledger.Opening{Account: client.Account(name), Issuer: i == 0})
+	}
+	for _, asset := range []ledger.AssetName{"unit", "gold"} {
+		for name, amount := range map[string]int64{"issuer": -2 * f.funds, "a": f.funds, "b": f.funds} {
+			funding.Postings = append(funding.Postings, ledger.Posting{Account: client.Account(name), Asset: asset, Amount: ledger.NewAmount(amount)})
+		}
+	}
+	slices.SortFunc(funding.Postings, func(a, b ledger.Posting) int { return bytes.Compare([]byte(a.Account), []byte(b.Account)) })
+	return f.bundle(opening, funding)
+}
+
+// transaction moves random amounts between random accounts, and writes a record now and then.
+func (f *traffic) transaction() ledger.Transaction {
+	signer := f.client()
+	transaction := signer.Next()
+	for _, asset := range []ledger.AssetName{"unit", "gold"}[:1+f.random.IntN(2)] {
+		var sum int64
+		for range 1 + f.random.IntN(3) {
+			amount := f.random.Int64N(21) - 10
+			sum += amount
+			transaction.Postings = append(transaction.Postings, ledger.Posting{Account: f.client().Account([]string{"a", "b"}[f.random.IntN(2)]), Asset: asset, Amount: ledger.NewAmount(amount)})
+		}
+		transaction.Postings = append(transaction.Postings, ledger.Posting{Account: f.client().Account("a"), Asset: asset, Amount: ledger.NewAmount(-sum)})
+	}
+	for range f.random.IntN(3) {
+		key := ledger.RecordKey(f.client().Account("record"))
+		transaction.Records = append(transaction.Records, ledger.Record{Key: key, Value: []byte{byte(f.random.IntN(256))}})
+	}
+	switch f.random.IntN(20) {
+	case 0:
+		transaction.LastValid = 3
+	case 1:
+		transaction.Openings = []ledger.Opening{{Account: signer.Account("a")}}
+	case 2:
+		transaction.Postings[0].Account = f.client().Account("nobody")
+	case 3:
+		transaction.Nonce.Sequence = 1
+	case 4:
+		transaction.Ledger[0]++
+	}
+	return transaction
+}
+
+// enter submits a bundle somewhere between where it enters and the root, at times in two places or at a wrong one.
+func (n *network) enter(f *traffic, bundle *ledger.Bundle) {
+	entry := n.shards[f.random.IntN(len(n.shards))].state.BundleEntry(bundle)
+	for copies := 1 + f.random.IntN(8)/7; copies > 0; copies-- {
+		n.submit(entry, bundle)
+		if parent, below := n.tree.Parent(entry); below && f.random.IntN(2) == 0 {
+			entry = parent
+		}
+	}
+	if f.random.IntN(10) == 0 {
+		n.submit(ledger.ShardID(f.random.IntN(len(n.shards))), bundle)
+	}
+}
+
+// disorder makes one block of a shard of what is there for it, some of it, some of it again, some too early, and in two round messages.
+func (n *network) disorder(f *traffic, shard ledger.ShardID) {
+	batches := []*ledger.Batch{{}, {}}
+	any := func() *ledger.Batch { return batches[f.random.IntN(2)] }
+	for _, verdict := range n.waiting(shard) {
+		for range f.random.IntN(3) {
+			batch := any()
+			batch.Verdicts = append(batch.Verdicts, verdict)
+		}
+	}
+	stream, last := n.stream(shard), int(n.shards[shard].state.Carried())
+	for _, carried := range stream[min(len(stream), max(0, last-2)):] {
+		if f.random.IntN(6) > 0 {
+			batch := any()
+			batch.Carried = append(batch.Carried, carried)
+		}
+	}
+	for _, bundle := range n.inbox[shard] {
+		batch := any()
+		batch.Bundles = append(batch.Bundles, bundle.Encode())
+	}
+	n.inbox[shard] = nil
+	f.random.Shuffle(len(batches[0].Carried), func(i, j int) {
+		batches[0].Carried[i], batches[0].Carried[j] = batches[0].Carried[j], batches[0].Carried[i]
+	})
+	n.round(shard, batches...)
+}
+
+// story runs a whole random history, and returns how many transactions that concern several shards took effect, and how many did not.
+func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardID, funds int64, plant string) (applied, refused int) {
+	n := newNetwork(fail, parents)
+	f := newTraffic(random, n.shards[0].genesis, 5, funds)
+	for _, client := range f.clients[:4] {
+		n.submit(n.tree.Root(), f.registration(client))
+	}
+	n.flush()
+	for _, client := range f.clients[:4] {
+		n.enter(f, f.opening(client))
+	}
+	n.flush()
+	n.plant = plant
+	for step := range 20 {
+		if step == 6 {
+			// One comes late, and its registration races with what is for it.
+			n.submit(n.tree.Root(), f.registration(f.clients[4]))
+			n.enter(f, f.opening(f.clients[4]))
+		}
+		var transactions []ledger.Transaction
+		for range 1 + random.IntN(3) {
+			transactions = append(transactions, f.transaction())
+		}
+		n.enter(f, f.bundle(transactions...))
+		for range 2 {
+			n.disorder(f, ledger.ShardID(random.IntN(len(n.shards))))
+			n.check()
+		}
+	}
+	n.flush()
+	n.checkEnd()
+	outcomes := map[ledger.Hash]bool{}
+	for _, c := range n.shards {
+		for id, took := range c.outcomes {
+			outcomes[id] = took
+		}
+	}
+	for _, took := range outcomes {
+		if took {
+			applied++
+		} else {
+			refused++
+		}
+	}
+	return applied, refused
+}
+
+func TestCrossingsAgainstModel(t *testing.T) {
+	t.Parallel()
+	var applied, refused int
+	rapid.Check(t, func(r *rapid.T) {
+		parents := drawParents(r, 6)
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(r, "seed"), 1))
+		funds := rapid.SampledFrom([]int64{10, 40, 1 << 40}).Draw(r, "funds")
+		took, not := story(r.Fatalf, random, parents, funds, "")
+		applied, refused = applied+took, refused+not
+	})
+	t.Logf("%d transactions across shards took effect, %d did not", applied, refused)
+	if applied < 300 || refused < 150 {
+		t.Error("the histories hold too little of either outcome")
+	}
+}
+
+// Each planted bug is found within some seeds.
+func TestCrossingModelFindsBugs(t *testing.T) {
+	t.Parallel()
+	for _, plant := range []string{"counted twice", "forgotten", "moved twice"} {
+		t.Run(plant, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(30) {
+				found := ""
+				func() {
+					defer func() {
+						if reason := recover(); reason != nil {
+							found = fmt.Sprint(reason)
+						}
+					}()
+					story(func(format string, arguments ...any) { panic(fmt.Sprintf(format, arguments...)) }, rand.New(rand.NewPCG(seed, 2)), []ledger.ShardID{0, 0, 0, 1}, 10, plant)
+				}()
+				if found != "" {
+					t.Logf("seed %d: %s", seed, found)
+					return
+				}
+			}
+			t.Error("not found")
+		})
+	}
+}

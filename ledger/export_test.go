@@ -1,0 +1,59 @@
+package ledger
+
+// HeldByPending adds up what the transactions that wait hold of an account's asset.
+func (s *State) HeldByPending(path AccountPath, asset AssetName) (setAside, incoming Amount) {
+	for _, each := range s.pending.byID {
+		for i := range each.entry.parts {
+			p := &each.entry.parts[i]
+			if p.account != path || p.asset != asset {
+				continue
+			}
+			if p.net.Sign() < 0 {
+				setAside, _ = setAside.Sub(p.net)
+			} else {
+				incoming, _ = incoming.Add(p.net)
+			}
+		}
+	}
+	return setAside, incoming
+}
+
+// PendingNets returns what a transaction that waits does to this shard, if it takes effect.
+func (s *State) PendingNets(id Hash) []Posting {
+	var nets []Posting
+	if found := s.pending.byID[id]; found != nil {
+		for i := range found.entry.parts {
+			nets = append(nets, Posting{Account: found.entry.parts[i].account, Asset: found.entry.parts[i].asset, Amount: found.entry.parts[i].net})
+		}
+	}
+	return nets
+}
+
+// PlantCountedTwice is a bug: a verdict also counts as that of the next shard that is waited for.
+func (s *State) PlantCountedTwice(id Hash, from ShardID) {
+	if found := s.pending.byID[id]; found != nil {
+		for i := range found.entry.waits {
+			if each := &found.entry.waits[i]; each.shard != from && !each.said {
+				each.said = true
+				return
+			}
+		}
+	}
+}
+
+// PlantForgotten is a bug: the first of the released amounts stays set aside.
+func (s *State) PlantForgotten(nets []Posting) {
+	for _, each := range nets {
+		if each.Amount.Sign() < 0 {
+			s.changeHold(s.accounts[each.Account], &part{account: each.Account, asset: each.Asset, net: each.Amount}, false)
+			return
+		}
+	}
+}
+
+// PlantMovedTwice is a bug: what a transaction does takes effect twice.
+func (s *State) PlantMovedTwice(nets []Posting) {
+	for _, each := range nets {
+		s.accounts[each.Account].move(&part{account: each.Account, asset: each.Asset, net: each.Amount})
+	}
+}

@@ -1,0 +1,250 @@
+package ledger
+
+import (
+	"container/heap"
+	"encoding/binary"
+	"fmt"
+	"slices"
+)
+
+// maxPending bounds the slots of transactions that wait at a time, as they are numbered.
+const maxPending = 1 << 31
+
+// wait is another shard whose verdict a transaction needs, and whether it is there. Only good ones are ever noted: a failure ends the wait at once.
+type wait struct {
+	shard ShardID
+	said  bool
+}
+
+// pendingRecord is a record that a transaction writes if it takes effect.
+type pendingRecord struct {
+	key    RecordKey
+	item   uint32
+	digest Hash
+}
+
+// pending is a cross-shard transaction that this shard has set its part aside for, and that waits for other shards. It has all that settling it needs.
+type pending struct {
+	id      Hash
+	height  Height
+	index   uint32
+	waits   []wait
+	parts   []part
+	records []pendingRecord
+}
+
+// slot is a place for a transaction that waits. The slots are numbered, and the lowest free one is taken first, so that the entries of the state do not become more
+// than the transactions that ever waited at a time.
+type slot struct {
+	number uint32
+	entry  *pending
+	mark   mark
+}
+
+// pendingSet is the transactions that wait.
+type pendingSet struct {
+	slots []*slot
+	free  freeSlots
+	byID  map[Hash]*slot
+}
+
+// freeSlots is a heap of the numbers of free slots.
+type freeSlots []uint32
+
+func (f freeSlots) Len() int           { return len(f) }
+func (f freeSlots) Less(i, j int) bool { return f[i] < f[j] }
+func (f freeSlots) Swap(i, j int)      { f[i], f[j] = f[j], f[i] }
+
+// Push adds a number, as container/heap wants it.
+func (f *freeSlots) Push(number any) { *f = append(*f, number.(uint32)) }
+
+// Pop takes the last number, as container/heap wants it.
+func (f *freeSlots) Pop() any {
+	last := (*f)[len(*f)-1]
+	*f = (*f)[:len(*f)-1]
+	return last
+}
+
+// Pending is a cross-shard transaction of which this shard has set its part aside, and that waits for other shards.
+type Pending struct {
+	ID Hash
+	// Height and Index are the transaction's place in this chain.
+	Height Height
+	Index  uint32
+	// Waits are the shards whose verdicts are not there yet, ascending and at least one; Said those whose good verdicts are.
+	Waits, Said []ShardID
+}
+
+// Pending returns the transaction with an id, if it waits for other shards.
+func (s *State) Pending(id Hash) (Pending, bool) {
+	found := s.pending.byID[id]
+	if found == nil {
+		return Pending{}, false
+	}
+	return found.entry.public(), true
+}
+
+// PendingCount returns the number of transactions that wait for other shards.
+func (s *State) PendingCount() int { return len(s.pending.byID) }
+
+// AllPending returns all transactions that wait for other shards, by their place in this chain.
+func (s *State) AllPending() []Pending {
+	all := make([]Pending, 0, len(s.pending.byID))
+	for _, each := range s.pending.slots {
+		if each.entry != nil {
+			all = append(all, each.entry.public())
+		}
+	}
+	slices.SortFunc(all, func(a, b Pending) int { return comparePlaces(a.Height, a.Index, b.Height, b.Index) })
+	return all
+}
+
+func (p *pending) public() Pending {
+	shown := Pending{ID: p.id, Height: p.height, Index: p.index}
+	for _, each := range p.waits {
+		if each.said {
+			shown.Said = append(shown.Said, each.shard)
+		} else {
+			shown.Waits = append(shown.Waits, each.shard)
+		}
+	}
+	return shown
+}
+
+func (p *pending) wait(shard ShardID) *wait {
+	for i := range p.waits {
+		if p.waits[i].shard == shard {
+			return &p.waits[i]
+		}
+	}
+	return nil
+}
+
+// awaits reports whether a transaction waits for a verdict.
+func (s *State) awaits(verdict *Verdict) bool {
+	found := s.pending.byID[verdict.ID]
+	if found == nil {
+		return false
+	}
+	wait := found.entry.wait(verdict.Shard)
+	return wait != nil && !wait.said
+}
+
+// addPending puts a transaction into the lowest free slot.
+func (s *State) addPending(entry *pending) {
+	var taken *slot
+	if len(s.pending.free) > 0 {
+		taken = s.pending.slots[heap.Pop(&s.pending.free).(uint32)]
+	} else {
+		taken = &slot{number: uint32(len(s.pending.slots))}
+		s.pending.slots = append(s.pending.slots, taken)
+	}
+	s.touchSlot(taken)
+	taken.entry = entry
+	s.pending.byID[entry.id] = taken
+}
+
+// removePending frees a transaction's slot.
+func (s *State) removePending(found *slot) {
+	s.touchSlot(found)
+	delete(s.pending.byID, found.entry.id)
+	found.entry = nil
+	heap.Push(&s.pending.free, found.number)
+}
+
+func (s *State) touchSlot(found *slot) {
+	if found.mark.touched {
+		return
+	}
+	if found.entry == nil {
+		found.mark = mark{touched: true, before: -1}
+	} else {
+		s.arena, found.mark = keep(s.arena, found.appendEntry)
+	}
+	s.touchedSlots = append(s.touchedSlots, found)
+}
+
+func (x *slot) appendEntry(to []byte) (entry []byte, keyLength int) {
+	start := len(to)
+	to = append(binary.BigEndian.AppendUint32(append(to, kindPending), x.number), 0)
+	keyLength = len(to) - start
+	p := x.entry
+	to = append(to, p.id[:]...)
+	to = binary.AppendUvarint(to, uint64(p.height))
+	to = binary.AppendUvarint(to, uint64(p.index))
+	to = binary.AppendUvarint(to, uint64(len(p.waits)))
+	for _, each := range p.waits {
+		to = appendBool(binary.AppendUvarint(to, uint64(each.shard)), each.said)
+	}
+	to = binary.AppendUvarint(to, uint64(len(p.parts)))
+	for i := range p.parts {
+		to = appendString(to, p.parts[i].account)
+		to = appendString(to, p.parts[i].asset)
+		to = appendAmount(to, p.parts[i].net)
+	}
+	to = binary.AppendUvarint(to, uint64(len(p.records)))
+	for i := range p.records {
+		to = appendString(to, p.records[i].key)
+		to = binary.AppendUvarint(to, uint64(p.records[i].item))
+		to = append(to, p.records[i].digest[:]...)
+	}
+	return to, keyLength
+}
+
+// restorePending puts the entry of a transaction that waits into the state. It returns whether there was one already.
+func (s *State) restorePending(key []byte, r *reader) (again bool, err error) {
+	if len(key) != 1+4+1 || s.tree == nil {
+		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
+	}
+	number := binary.BigEndian.Uint32(key[1:])
+	if number >= maxPending {
+		return false, fmt.Errorf("%w: slot %d", ErrEntry, number)
+	}
+	entry := r.pending()
+	if s.pending.byID[entry.id] != nil {
+		return true, nil
+	}
+	at, found := slices.BinarySearchFunc(s.pending.slots, number, func(x *slot, number uint32) int { return int(int64(x.number) - int64(number)) })
+	if found {
+		return true, nil
+	}
+	restored := &slot{number: number, entry: entry}
+	s.pending.slots = slices.Insert(s.pending.slots, at, restored)
+	s.pending.byID[entry.id] = restored
+	return false, nil
+}
+
+// fillSlots makes the free slots between restored ones, before the first block after them.
+func (p *pendingSet) fillSlots() {
+	if len(p.slots) == 0 || int(p.slots[len(p.slots)-1].number) == len(p.slots)-1 {
+		return
+	}
+	restored := p.slots
+	p.slots = make([]*slot, 0, len(restored))
+	for _, each := range restored {
+		for uint32(len(p.slots)) < each.number {
+			heap.Push(&p.free, uint32(len(p.slots)))
+			p.slots = append(p.slots, &slot{number: uint32(len(p.slots))})
+		}
+		p.slots = append(p.slots, each)
+	}
+}
+
+func (r *reader) pending() *pending {
+	p := &pending{id: r.hash(), height: Height(r.uvarint()), index: uint32(r.uvarint())}
+	p.waits = make([]wait, r.count("waits", MaxShards, 2))
+	for i := range p.waits {
+		p.waits[i] = wait{shard: r.shard(), said: r.bool()}
+	}
+	p.parts = make([]part, r.count("parts", MaxPostings, 3))
+	for i := range p.parts {
+		p.parts[i] = part{account: AccountPath(r.string("bytes of account", MaxAccountPath)), asset: AssetName(r.string("bytes of asset", MaxAssetName)), net: r.amount()}
+	}
+	if count := r.count("records", MaxRecords, 2+HashSize); count > 0 {
+		p.records = make([]pendingRecord, count)
+		for i := range p.records {
+			p.records[i] = pendingRecord{key: RecordKey(r.string("bytes of key", MaxAccountPath)), item: uint32(r.uvarint()), digest: r.hash()}
+		}
+	}
+	return p
+}

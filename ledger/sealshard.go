@@ -1,0 +1,195 @@
+package ledger
+
+// Seal makes one block out of a round's batches, as the package's Seal does for a book of one shard, where there is nothing else to it. In a book of several shards it
+// needs the state of before the block:
+//
+//   - Verdicts come first, those that an entry of the state waits for; a verdict that comes too early is left out and has to come again.
+//   - Then entries of the parent's stream: exactly those that follow the last one in the chain, each once, whoever proposed them and in whatever order. What
+//     is left of an entry is what concerns a shard that this one reaches.
+//   - Then clients' bundles: transactions that concern no shard but those that this one reaches, and whose signer is registered.
+//
+// A round that brings an entry of the stream makes a block even where nothing of it is new, so that the stream goes on. Seal reads the state and does not change it.
+func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, seen func(id Hash, transaction *Transaction) bool) *Draft {
+	if s.tree == nil {
+		return Seal(parent, epoch, round, batches, seen)
+	}
+	sealing := &sealing{
+		Draft: &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1, Previous: parent.Hash, Epoch: epoch, Round: round}}},
+		state: s, seen: seen, ids: make(map[Hash]struct{}), verdicts: make(map[awaited]struct{}), over: make(map[Hash]struct{}), registered: make(map[OrganisationName]Organisation),
+	}
+	var times []Milliseconds
+	decoded := make([]*Batch, 0, len(batches))
+	for _, payload := range batches {
+		if len(payload) == 0 {
+			continue
+		}
+		batch, err := DecodeBatch(payload)
+		if err != nil {
+			sealing.Malformed++
+			continue
+		}
+		times, decoded = append(times, batch.Header.Time), append(decoded, batch)
+	}
+	for _, batch := range decoded {
+		for i := range batch.Verdicts {
+			sealing.addVerdict(&batch.Verdicts[i])
+		}
+	}
+	sealing.addStream(decoded)
+	for _, batch := range decoded {
+		for _, encoded := range batch.Bundles {
+			if bundle, err := DecodeBundle(encoded); err != nil {
+				sealing.Malformed++
+			} else {
+				sealing.addBundle(bundle, nil, 0)
+			}
+		}
+	}
+	draft := sealing.Draft
+	if len(draft.block.Bundles) == 0 {
+		return nil
+	}
+	draft.block.Header.Time = max(median(times), parent.Header.Time)
+	draft.block.Header.Transactions = uint32(len(draft.block.Entries))
+	draft.block.Header.Total = parent.Header.Total + uint64(len(draft.block.Entries))
+	return draft
+}
+
+// awaited names a verdict.
+type awaited struct {
+	id    Hash
+	shard ShardID
+}
+
+// sealing is a draft under way, in a book of several shards.
+type sealing struct {
+	*Draft
+	state *State
+	seen  func(Hash, *Transaction) bool
+	ids   map[Hash]struct{}
+	// verdicts are those in the draft; over are the transactions that a failing one among them ends.
+	verdicts map[awaited]struct{}
+	over     map[Hash]struct{}
+	// registered are the organisations that the draft registers before the place that is looked at.
+	registered   map[OrganisationName]Organisation
+	destinations shardSet
+}
+
+func (s *sealing) full() bool { return len(s.block.Entries) >= MaxBlockTransactions }
+
+func (s *sealing) addVerdict(verdict *Verdict) {
+	key := awaited{verdict.ID, verdict.Shard}
+	_, again := s.verdicts[key]
+	_, over := s.over[verdict.ID]
+	if again || over || s.full() || !s.state.awaits(verdict) {
+		s.Repeated++
+		return
+	}
+	s.verdicts[key] = struct{}{}
+	if !verdict.Good() {
+		s.over[verdict.ID] = struct{}{}
+	}
+	transaction := verdict.transaction(s.state.ledger)
+	body := transaction.appendBody(nil)
+	ids := []Hash{TransactionID(body)}
+	s.block.Entries = append(s.block.Entries, Entry{ID: ids[0], Transaction: transaction, Body: body, Bundle: len(s.block.Bundles)})
+	s.block.Bundles = append(s.block.Bundles, BundleSeal{IDs: ids, Kept: []bool{true}, root: IDRoot(ids)})
+}
+
+// addStream takes the entries of the parent's stream that follow the last one in the chain.
+func (s *sealing) addStream(batches []*Batch) {
+	last, ahead := s.state.Carried(), make(map[uint64][]byte)
+	for _, batch := range batches {
+		for i := range batch.Carried {
+			carried := &batch.Carried[i]
+			_, again := ahead[carried.Number]
+			if again || carried.Number <= last || s.state.parent == nil {
+				s.Repeated++
+				continue
+			}
+			ahead[carried.Number] = carried.Bundle
+		}
+	}
+	for next := last + 1; len(ahead) > 0; next++ {
+		encoded, here := ahead[next]
+		if !here {
+			break
+		}
+		bundle, kept, err := decodeCarried(encoded)
+		if err != nil {
+			s.Malformed++
+			break
+		}
+		if len(s.block.Entries)+bundle.Len() > MaxBlockTransactions {
+			break
+		}
+		delete(ahead, next)
+		s.addBundle(bundle, kept, next)
+	}
+	s.Gaps += len(ahead)
+}
+
+// addBundle adds a client's bundle (number 0, whose transactions are all there), or one of the parent's stream, of which those marked in present are there.
+func (s *sealing) addBundle(bundle *Bundle, present []bool, number uint64) {
+	kept, first := make([]bool, bundle.Len()), len(s.block.Entries)
+	for place, id := range bundle.ids {
+		if present != nil && !present[place] {
+			continue
+		}
+		transaction := &bundle.transactions[place]
+		if !s.belongs(transaction, number) {
+			if number == 0 {
+				s.Misplaced++
+			}
+			continue
+		}
+		if _, again := s.ids[id]; again || s.seen(id, transaction) || s.full() {
+			s.Duplicates++
+			continue
+		}
+		s.ids[id] = struct{}{}
+		kept[place] = true
+		s.block.Entries = append(s.block.Entries, Entry{ID: id, Transaction: transaction, Body: bundle.bodies[place], Bundle: len(s.block.Bundles), Place: place})
+		s.register(transaction, bundle.signatures)
+	}
+	if len(s.block.Entries) > first || number != 0 {
+		s.block.Bundles = append(s.block.Bundles, BundleSeal{IDs: bundle.ids, Kept: kept, Signatures: bundle.signatures, Number: number, root: bundle.root})
+	}
+}
+
+// belongs reports whether a transaction may be in a block of this shard, as execution will see it.
+func (s *sealing) belongs(transaction *Transaction, number uint64) bool {
+	if transaction.Change != nil {
+		return number == 0
+	}
+	s.destinations = transaction.destinations(s.destinations[:0], s.state.tree.Shards(), func(name OrganisationName) ShardID {
+		if found, here := s.registered[name]; here && found.Pinned {
+			return found.Shard
+		}
+		return s.state.HomeShard(name)
+	})
+	_, known := s.registered[transaction.Signer]
+	return s.state.belongs(transaction, s.destinations, number, known || s.state.organisations[transaction.Signer] != nil)
+}
+
+// register notes what a transaction registers, as execution will.
+func (s *sealing) register(transaction *Transaction, signatures []Signature) {
+	if len(transaction.Registrations) == 0 {
+		return
+	}
+	find := func(name OrganisationName) (Organisation, bool) {
+		if found, here := s.registered[name]; here {
+			return found, true
+		}
+		return s.state.Organisation(name)
+	}
+	if !s.state.mayRegister(transaction, signatures, find).OK() {
+		return
+	}
+	for i := range transaction.Registrations {
+		registration := &transaction.Registrations[i]
+		if _, exists := find(registration.Name); !exists {
+			s.registered[registration.Name] = registration.organisation()
+		}
+	}
+}

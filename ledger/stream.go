@@ -1,0 +1,90 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// stream is one numbered stream of bundles, from the parent shard's chain or to a child's: how far it is. A stream that has not begun is no entry of the state.
+type stream struct {
+	shard  ShardID
+	number uint64
+	mark   mark
+}
+
+func (x *stream) appendEntry(to []byte) (entry []byte, keyLength int) {
+	start := len(to)
+	to = append(binary.BigEndian.AppendUint32(append(to, kindStream), uint32(x.shard)), 0)
+	keyLength = len(to) - start
+	return binary.AppendUvarint(to, x.number), keyLength
+}
+
+// advance gives the stream its next number.
+func (s *State) advance(x *stream) uint64 {
+	if !x.mark.touched {
+		if x.number == 0 {
+			x.mark = mark{touched: true, before: -1}
+		} else {
+			s.arena, x.mark = keep(s.arena, x.appendEntry)
+		}
+		s.touchedStreams = append(s.touchedStreams, x)
+	}
+	x.number++
+	return x.number
+}
+
+// newStreams makes the streams of a shard: from its parent, nil for the root, and to its children.
+func (s *State) newStreams() {
+	if parent, below := s.tree.Parent(s.shard); below {
+		s.parent = &stream{shard: parent}
+	}
+	for _, child := range s.tree.Children(s.shard) {
+		s.children = append(s.children, &stream{shard: child})
+	}
+}
+
+func (s *State) streamOf(shard ShardID) *stream {
+	if s.parent != nil && s.parent.shard == shard {
+		return s.parent
+	}
+	for _, child := range s.children {
+		if child.shard == shard {
+			return child
+		}
+	}
+	return nil
+}
+
+// restoreStream puts the entry of a stream into the state. It returns whether there was one already.
+func (s *State) restoreStream(key []byte, r *reader) (again bool, err error) {
+	if len(key) != 1+4+1 {
+		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
+	}
+	found := s.streamOf(ShardID(binary.BigEndian.Uint32(key[1:])))
+	if found == nil {
+		return false, fmt.Errorf("%w: a stream from or to shard %d", ErrEntry, binary.BigEndian.Uint32(key[1:]))
+	}
+	again = found.number != 0
+	if found.number = r.uvarint(); found.number == 0 {
+		r.fail("a stream that has not begun")
+	}
+	return again, nil
+}
+
+// Carried returns how far the stream from the parent shard is in this chain: the number of the last entry that it has; 0 at the root.
+func (s *State) Carried() uint64 {
+	if s.parent == nil {
+		return 0
+	}
+	return s.parent.number
+}
+
+// Streamed returns how far the stream to a child is: the number of its last entry; 0 for what is no child.
+func (s *State) Streamed(child ShardID) uint64 {
+	for _, each := range s.children {
+		if each.shard == child {
+			return each.number
+		}
+	}
+	return 0
+}
