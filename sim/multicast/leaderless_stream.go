@@ -34,7 +34,6 @@ type upstream struct {
 	rings   []rdmanet.Region // by writer
 	lives   []streams.Life
 	backs   []backEnd // by writer
-	now     uint64
 }
 
 // backEnd is a carrier's way back to a writer.
