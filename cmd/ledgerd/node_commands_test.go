@@ -41,12 +41,15 @@ func init() {
 // ledgerd runs a command line to its end.
 func ledgerd(t *testing.T, arguments ...string) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var out, errs bytes.Buffer
 	status := execute(ctx, arguments, strings.NewReader(""), &out, &errs)
 	return outcome{out.String(), errs.String(), status}
 }
+
+// patience is how long anything may take on a machine that does ten other things.
+const patience = 90 * time.Second
 
 // written is a writer that can be waited for.
 type written struct {
@@ -70,7 +73,7 @@ func (w *written) String() string {
 func (w *written) await(t *testing.T, pattern string) string {
 	t.Helper()
 	wanted := regexp.MustCompile(pattern)
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if found := wanted.FindStringSubmatch(w.String()); found != nil {
 			return found[len(found)-1]
 		}
@@ -121,7 +124,7 @@ func newClient(t *testing.T, url string) *client.Client {
 // fill puts the demo's beginning and an account with an alias into a ledger.
 func fill(t *testing.T, node *client.Client) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	actors, err := demo.NewActors(rand.Reader)
 	if err != nil {
@@ -482,7 +485,7 @@ func TestTestnetRunKilled(t *testing.T) {
 
 func await(t *testing.T, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if condition() {
 			return
 		}
