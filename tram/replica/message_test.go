@@ -1,0 +1,149 @@
+package replica
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/tram"
+)
+
+// drawMessage draws any message that can be multicast.
+func drawMessage(t *rapid.T) order.Multicast {
+	to := rapid.SliceOfNDistinct(rapid.Uint32(), 1, 9, rapid.ID[uint32]).Draw(t, "to")
+	slices.Sort(to)
+	m := order.Multicast{
+		ID:      order.MessageID{Sender: order.Replica{Group: order.GroupID(rapid.Uint32().Draw(t, "group")), Server: order.ServerID(rapid.Uint32().Draw(t, "server"))}, Sequence: rapid.Uint64().Draw(t, "sequence")},
+		Payload: rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "payload"),
+	}
+	for _, group := range to {
+		m.To = append(m.To, order.GroupID(group))
+	}
+	return m
+}
+
+func TestMessagesReadAsWritten(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawMessage(t)
+		b := AppendMessage(nil, m)
+		if len(b) != messageSize(m) {
+			t.Fatalf("%d bytes, said to be %d", len(b), messageSize(m))
+		}
+		got, err := DecodeMessage(b)
+		if err != nil || got.ID != m.ID || !slices.Equal(got.To, m.To) || !bytes.Equal(got.Payload, m.Payload) {
+			t.Fatalf("%+v became %+v, %v", m, got, err)
+		}
+		for cut := range messageHeader + 4*len(m.To) {
+			if _, err := DecodeMessage(b[:cut]); !errors.Is(err, ErrMessage) {
+				t.Fatalf("the first %d bytes pass: %v", cut, err)
+			}
+		}
+	})
+}
+
+func FuzzDecodeMessage(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(AppendMessage(nil, order.Multicast{ID: order.MessageID{Sequence: 7}, To: []order.GroupID{0, 3}, Payload: []byte("payload")}))
+	f.Add(AppendMessage(nil, order.Multicast{To: []order.GroupID{3, 3}}))
+	f.Add(binary.LittleEndian.AppendUint32(make([]byte, 16), 1<<31))
+	tree := tram.Binary(5)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := DecodeMessage(b)
+		if err != nil {
+			if !errors.Is(err, ErrMessage) {
+				t.Fatal(err)
+			}
+		} else if again := AppendMessage(nil, m); !bytes.Equal(again, b) {
+			t.Fatalf("%x reads as %x", b, again)
+		}
+		// What a replica makes of it agrees.
+		destinations, _, err := splitMessage(b)
+		if err != nil {
+			return
+		}
+		w := ways{tree: tree, self: 1, sets: map[string]*way{}}
+		way := w.of(destinations)
+		if again := w.of(destinations); again != way {
+			t.Fatal("it is not remembered")
+		}
+		decoded, err := DecodeMessage(b)
+		fits := err == nil && tree.CheckDestinations(decoded.To) == nil
+		if !fits && (way.here || way.entered || len(way.children) > 0) {
+			t.Fatalf("%v, which is nobody's, has the way %+v", b, way)
+		}
+		if fits && (way.here != slices.Contains(decoded.To, 1) || len(way.children) != len(tree.Route(1, decoded.To)) || way.entered != (tree.LCA(decoded.To) == 1)) {
+			t.Fatalf("%v has the way %+v", decoded.To, way)
+		}
+	})
+}
+
+// A trailer of any bytes gives a header that nobody trips over, or none; and what a leader writes reads as it was.
+func FuzzTrailer(f *testing.F) {
+	f.Add(make([]byte, logTrailer))
+	h := header{timestamp: makeTimestamp(3, 2), decided: 6, floor: 1, source: sourceClients, length: 99, number: 4, index: 7}
+	f.Add(appendTrailer(nil, h))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) != logTrailer {
+			return
+		}
+		h := parseTrailer(b, 1000)
+		if h.index == 0 {
+			return
+		}
+		if h.length > 1000 || h.decided > h.index || h.floor > h.index {
+			t.Fatalf("%x reads as %+v", b, h)
+		}
+		if again := appendTrailer(nil, h); !bytes.Equal(again, b) {
+			t.Fatalf("%x reads as %x", b, again)
+		}
+	})
+}
+
+func appendTrailer(b []byte, h header) []byte {
+	for _, w := range []uint64{uint64(h.timestamp), h.known(), h.origin(), h.number, h.index} {
+		b = binary.NativeEndian.AppendUint64(b, w)
+	}
+	return b
+}
+
+// Slots hold the largest message, do not overlap, and end at words.
+func TestRings(t *testing.T) {
+	t.Parallel()
+	o := Options{Tree: tram.Breadth(3), PayloadMax: 13, BufferSlots: 5, LogSlots: 7}
+	for _, ring := range []ring{o.logRing(), o.bufferRing()} {
+		if ring.slot < o.messageMax()+bufferTrailer || ring.slot%word != 0 || ring.size()%word != 0 {
+			t.Errorf("slots of %d bytes for messages of %d", ring.slot, o.messageMax())
+		}
+		for number := uint64(1); number <= 20; number++ {
+			end := ring.end(number)
+			if end != ringHeader+(int(number-1)%ring.slots+1)*ring.slot || end > ring.size() || end != ring.end(number+uint64(ring.slots)) {
+				t.Errorf("number %d ends at %d of %d", number, end, ring.size())
+			}
+		}
+	}
+}
+
+func TestTickets(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name       string
+		low, later ticket
+	}{
+		{"a later request", makeTimestamp(4, 2).ticket(1), makeTimestamp(4, 2).ticket(2)},
+		{"another server", makeTimestamp(4, 1).ticket(requestsMax), makeTimestamp(4, 2).ticket(0)},
+		{"a higher counter", makeTimestamp(4, 255).ticket(requestsMax), makeTimestamp(5, 0).ticket(0)},
+	} {
+		if test.low >= test.later {
+			t.Errorf("%s: %d is not below %d", test.name, test.low, test.later)
+		}
+	}
+	if got := makeTimestamp(9, 7).ticket(3).timestamp(); got.counter() != 9 || got.server() != 7 {
+		t.Errorf("counter %d of server %d", got.counter(), got.server())
+	}
+}
