@@ -14,7 +14,7 @@ type child struct {
 	receivers []*receiver
 	out       uint64 // the number of the last that was due
 	taken     uint64 // the child has ordered all up to here, as far as this replica knows
-	// indexes of the entries that are due and not known to be taken, of which the first has the number first.
+	// indexes of the entries that are due and not known to be taken, of which the first has the number first; out+1 where there are none.
 	indexes []uint64
 	first   uint64
 }
@@ -28,9 +28,13 @@ type receiver struct {
 	begun bool
 }
 
-// due numbers an entry in the child's stream. What has left this log by now, all of the child's was known to have taken.
+// due numbers an entry in the child's stream. The child may be known to have taken it: a leader learns that before it knows all that its predecessor ordered. And what has left this log by now, all of the child was known to have taken.
 func (c *child) due(index uint64, slots int) {
 	c.out++
+	if c.out <= c.taken {
+		c.first = c.out + 1
+		return
+	}
 	c.indexes = append(c.indexes, index)
 	for c.indexes[0]+uint64(slots) <= index {
 		c.take(c.first)
@@ -43,9 +47,6 @@ func (c *child) take(number uint64) {
 	for len(c.indexes) > 0 && c.first <= c.taken {
 		c.indexes = c.indexes[1:]
 		c.first++
-	}
-	if len(c.indexes) == 0 {
-		c.indexes, c.first = nil, max(c.first, c.taken+1)
 	}
 }
 

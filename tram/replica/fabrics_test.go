@@ -176,4 +176,3 @@ func TestFabrics(t *testing.T) {
 		})
 	}
 }
-
