@@ -14,9 +14,12 @@
 // Each region has a protection domain of its own, in which its memory is registered, and each attachment a queue pair in it at the owner: a key that leaked, or a peer that uses
 // the key of one region on the queue pair of another, reaches nothing. The owner's queue pair has the access flags that the permission allows.
 //
-// Grant and Revoke take the flags away from the queue pairs of the attachments that end, so that the responder refuses what comes, and destroy them: a device may still be placing a packet that
-// it let in before, as Soft-RoCE does, and destroying waits for that. The attaching side hears of it by a notice on the control plane, or asks when nobody answers. No queue pair is ever used again after an error or a
-// revocation: a new attachment has a new one on both sides, with a new packet sequence number, so no operation of before can land later.
+// Grant and Revoke end attachments by one of three methods (Permissions). The one that always holds takes the access flags off the owner's queue pair and destroys it. The two others are quicker and leave
+// it standing to refuse what comes: taking the flags off, and invalidating the memory window of type 2 by which alone the peer reaches the region. A device may check whether a packet may be placed,
+// and place it, in two steps; then a packet that was let in before lands after the flags or the window are gone. Destroying the queue pair waits for that. Soft-RoCE is such a device: flags
+// and windows hold there in nearly all trials and not in all, so no number of trials proves them. So a method has to pass trials at the start, writes under way, and is not
+// taken on a device in software at all. The attaching side hears of its end by a notice on the control plane, or asks when nobody answers. No queue pair is ever used again after an error or a
+// revocation, whatever the method: a new attachment has a new one on both sides, with a new packet sequence number, so no operation of before can land later.
 //
 // A write completes when the responder's acknowledgement came. For RC that says that the bytes have been placed: on Soft-RoCE they are in memory, on a network card all later
 // reads of that memory, by the processor or over the same card, see them. Order within an attachment is RC's order.

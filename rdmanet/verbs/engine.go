@@ -41,6 +41,8 @@ type engine struct {
 	channel  *ibverbs.Channel
 	client   *ibverbs.Domain // of this host's own operations: what it writes from and reads into
 	patience ibverbs.Patience
+	method   Permissions // how permissions are taken back
+	refused  []error     // why a quicker method is not taken
 	// deadline is when an operation that the device does not end is ended in software.
 	deadline time.Duration
 

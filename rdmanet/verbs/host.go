@@ -81,7 +81,10 @@ type source struct {
 }
 
 // Start starts a host on an RDMA device, and its control plane. ErrNoDevice, what p2p.New gives, or the device's refusal.
-func Start(options Options) (Host, error) {
+func Start(options Options) (Host, error) { return start(options, (*engine).prove) }
+
+// start is Start with a judge of methods to take permissions back: an error says why one does not hold.
+func start(options Options, prove func(*engine, Permissions) error) (Host, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
 		return nil, fmt.Errorf("verbs host: %w", err)
@@ -90,7 +93,7 @@ func Start(options Options) (Host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("verbs host: %w", err)
 	}
-	if err := e.try(); err != nil {
+	if err := e.try(options.Permissions, prove); err != nil {
 		return nil, errors.Join(fmt.Errorf("verbs host: RDMA device %s with GID %s: %w", e.context.Name(), e.gid.Address, err), e.close())
 	}
 	plane, err := p2p.New(options.plane())
@@ -119,7 +122,10 @@ func Start(options Options) (Host, error) {
 	if err := plane.Receive(controlLane, h.receive); err != nil {
 		return nil, errors.Join(fmt.Errorf("verbs host: %w", err), h.Close(context.Background()))
 	}
-	log.Info("RDMA device", "device", e.context.Name(), "port", e.port.Number, "gid", e.gid.Address.String(), "type", e.gid.Type.String())
+	log.Info("RDMA device", "device", e.context.Name(), "port", e.port.Number, "gid", e.gid.Address.String(), "type", e.gid.Type.String(), "permissions", e.method)
+	for _, err := range e.refused {
+		log.Debug("permissions", "error", err)
+	}
 	return h, nil
 }
 

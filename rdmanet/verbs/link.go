@@ -51,7 +51,8 @@ type link struct {
 	destroyed chan struct{} // closed when the queue pair is no more
 
 	mu       sync.Mutex
-	pair     *ibverbs.Pair // nil once it is given up
+	pair     *ibverbs.Pair   // nil once it is given up
+	window   *ibverbs.Window // bound to the pair, which it keeps from being destroyed; nil if there is none
 	posted   uint64
 	finished uint64
 	taken    int // receives not given back
@@ -267,12 +268,15 @@ func (l *link) destroy() {
 	l.over.Store(true)
 	e := l.engine
 	l.mu.Lock()
-	pair := l.pair
-	l.pair = nil
+	pair, window := l.pair, l.window
+	l.pair, l.window = nil, nil
 	l.mu.Unlock()
 	if pair == nil {
 		<-l.destroyed
 		return
+	}
+	if window != nil {
+		_ = window.Close() // what the device does not take back goes with it
 	}
 	// The library may take long for it, and the poller is not to wait for the lock. What cannot be destroyed stays until the device is closed; in the error state it does no harm.
 	if pair.Close() != nil {

@@ -17,6 +17,8 @@ const (
 	EnvironmentDevice = "LEDGERD_VERBS_DEVICE"
 	// EnvironmentGID is the index of the port's GID, or the GID itself: an IP address for RoCE v2.
 	EnvironmentGID = "LEDGERD_VERBS_GID"
+	// EnvironmentPermissions is how permissions are taken back, as Permissions has it.
+	EnvironmentPermissions = "LEDGERD_VERBS_PERMISSIONS"
 )
 
 var (
@@ -56,6 +58,21 @@ type GID struct {
 	Type string
 }
 
+// Permissions is how an owner takes a permission back, so that nothing lands once Revoke has returned.
+type Permissions string
+
+// The methods. Whatever is chosen, a trial at the start decides whether it holds on the device, and PermissionsQueuePair takes the place of what does not.
+const (
+	// PermissionsAuto is the quickest that holds on the device.
+	PermissionsAuto Permissions = "auto"
+	// PermissionsQueuePair destroys the queue pair, which holds on every device; a new attachment has a new one with every method.
+	PermissionsQueuePair Permissions = "queue-pair"
+	// PermissionsAccessFlags takes the access flags off the queue pair.
+	PermissionsAccessFlags Permissions = "access-flags"
+	// PermissionsMemoryWindow invalidates the memory window by which the peer reaches the region, of type 2.
+	PermissionsMemoryWindow Permissions = "memory-window"
+)
+
 // Options of a host. Control has to be given.
 type Options struct {
 	// Control is the control plane: identity, members, where to listen. Its windows, frame bound and mend timeout are those of the lanes.
@@ -65,6 +82,8 @@ type Options struct {
 	Device, GID string
 	// RingBytes is the size of a lane's ring at the receiver, a power of two from 4 KiB: 256 KiB.
 	RingBytes int
+	// Permissions is how permissions are taken back; where it is empty the environment says (EnvironmentPermissions), and else it is PermissionsAuto.
+	Permissions Permissions
 }
 
 // Bounds of the ring, in bytes.
@@ -80,6 +99,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.GID == "" {
 		o.GID = os.Getenv(EnvironmentGID)
+	}
+	if o.Permissions == "" {
+		o.Permissions = Permissions(os.Getenv(EnvironmentPermissions))
+	}
+	if o.Permissions == "" {
+		o.Permissions = PermissionsAuto
 	}
 	if o.RingBytes == 0 {
 		o.RingBytes = ringDefault
@@ -100,6 +125,11 @@ func (o Options) limits() window.Limits {
 func (o Options) check() error {
 	if o.RingBytes < ringMin || o.RingBytes > ringMax || o.RingBytes&(o.RingBytes-1) != 0 {
 		return fmt.Errorf("a ring of %d bytes: want a power of two from %d to %d", o.RingBytes, ringMin, ringMax)
+	}
+	switch o.Permissions {
+	case PermissionsAuto, PermissionsQueuePair, PermissionsAccessFlags, PermissionsMemoryWindow:
+	default:
+		return fmt.Errorf("permissions by %q: want %s, %s, %s or %s", o.Permissions, PermissionsAuto, PermissionsQueuePair, PermissionsAccessFlags, PermissionsMemoryWindow)
 	}
 	return o.limits().Check()
 }

@@ -49,19 +49,22 @@ type grant struct {
 	served     []*served
 }
 
-// served is the owner's side of an attachment; it owns a link.
+// served is the owner's side of an attachment.
 type served struct {
+	guard
 	region *region
 	peer   rdmanet.Peer
 	number uint64 // the attaching side's
-	link   *link
 }
 
-func (s *served) progressed(uint64) {}
+func (s *served) progressed(uint64) { s.heard(nil) }
 func (s *served) rung()             { s.region.bell.Ring() }
 
-// broke: the attaching side did what it may not, or the device failed; what is posted there fails too.
-func (s *served) broke(error) { s.region.forget(s) }
+// broke: the attaching side did what it may not, or the device failed; what is posted there fails too. Whoever holds the region's lock may wait for the poller, which is not to wait for the lock.
+func (s *served) broke(err error) {
+	s.heard(err)
+	s.region.host.spawn(func() { s.region.forget(s) })
+}
 
 // Expose implements rdmanet.RegionHost.
 func (h *host) Expose(name string, size int) (rdmanet.Region, error) {
@@ -107,7 +110,11 @@ func (h *host) newRegion(name string, size int) (*region, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.remote, err = h.engine.register(r.domain, memory.Bytes(), ibverbs.AccessLocalWrite|ibverbs.AccessRemoteWrite|ibverbs.AccessRemoteRead)
+	access := ibverbs.AccessLocalWrite | ibverbs.AccessRemoteWrite | ibverbs.AccessRemoteRead
+	if h.engine.method == PermissionsMemoryWindow {
+		access = ibverbs.AccessLocalWrite | ibverbs.AccessWindows // nobody reaches it but through a window
+	}
+	r.remote, err = h.engine.register(r.domain, memory.Bytes(), access)
 	if err == nil {
 		r.local, err = h.engine.register(h.engine.client, memory.Bytes(), ibverbs.AccessLocalWrite)
 	}
@@ -197,16 +204,19 @@ func (r *region) endGrant(peer rdmanet.Peer) {
 	}
 	delete(r.grants, peer)
 	for _, s := range now.served {
-		s.link.fence()
+		s.fence(r.host.engine.method)
 	}
 	for _, s := range now.served {
 		r.retire(s)
 	}
 }
 
-// retire keeps a fenced queue pair for a while, so that the other side hears the refusal at once, and tells it. The caller holds the lock.
+// retire tells the other side of an attachment that was fenced. Where that left the queue pair, it stays for a while to refuse what comes. The caller holds the lock.
 func (r *region) retire(s *served) {
 	r.host.control.tell(s.peer.ID, message{kind: messageRevoked, attachment: s.number})
+	if s.link.over.Load() {
+		return
+	}
 	r.retired = append(r.retired, s)
 	if len(r.retired) > retiredMax {
 		r.host.spawn(r.retired[0].link.destroy)
@@ -242,11 +252,10 @@ func (r *region) serve(from rdmanet.Peer, request message) message {
 		access |= ibverbs.AccessRemoteWrite
 	}
 	s := &served{region: r, peer: from, number: request.attachment}
-	l, err := r.host.engine.newLink(r.domain, s, 1, receiveDepth, access)
-	if err == nil {
-		s.link = l
-		if err = l.connect(request.endpoint); err != nil {
-			l.destroy()
+	var err error
+	if s.guard, err = r.host.engine.newGuard(r.domain, s, r.host.engine.method, receiveDepth, access); err == nil {
+		if err = s.open(request.endpoint, r.remote, access); err != nil {
+			s.link.destroy()
 		}
 	}
 	if err != nil {
@@ -254,13 +263,13 @@ func (r *region) serve(from rdmanet.Peer, request message) message {
 		return refusal(statusFailed)
 	}
 	if len(now.served) == servedMax {
-		now.served[0].link.fence()
+		now.served[0].fence(r.host.engine.method)
 		r.retire(now.served[0])
 		now.served = append(now.served[:0], now.served[1:]...)
 	}
 	now.served = append(now.served, s)
-	return message{kind: messageReply, call: request.call, status: statusWelcome, permission: now.permission, endpoint: l.endpoint(),
-		memory: remoteMemory{base: address(r.memory.Bytes()), key: r.remote.RemoteKey(), size: uint64(r.memory.Size())}}
+	return message{kind: messageReply, call: request.call, status: statusWelcome, permission: now.permission, endpoint: s.link.endpoint(),
+		memory: remoteMemory{base: address(r.memory.Bytes()), key: s.key, size: uint64(r.memory.Size())}}
 }
 
 // stands tells whether an attachment's grant still does.
@@ -302,6 +311,7 @@ func (r *region) detach(peer rdmanet.Peer, number uint64) {
 
 // forget drops a queue pair that failed; the attachment still stands or not, as before, until the other side asks or detaches.
 func (r *region) forget(s *served) {
+	s.link.destroy() // before Close could miss it
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, other := range r.retired {
@@ -321,16 +331,14 @@ func (r *region) Close() error {
 		return nil
 	}
 	r.closed = true
-	var links []*link
+	var left []*served
 	for peer, now := range r.grants {
 		for _, s := range now.served {
-			links = append(links, s.link)
+			left = append(left, s)
 			r.host.control.tell(peer.ID, message{kind: messageRevoked, attachment: s.number})
 		}
 	}
-	for _, s := range r.retired {
-		links = append(links, s.link)
-	}
+	left = append(left, r.retired...)
 	r.grants, r.retired = nil, nil
 	r.mu.Unlock()
 	defer close(r.done)
@@ -340,8 +348,8 @@ func (r *region) Close() error {
 	}
 	r.host.sourcesLocked()
 	r.host.mu.Unlock()
-	for _, l := range links {
-		l.destroy()
+	for _, s := range left {
+		s.link.destroy()
 	}
 	r.bell.Close()
 	err := r.release()

@@ -24,8 +24,12 @@ type duo struct {
 	completionsBuf [64]rdmanet.Completion
 }
 
-func newDuo(t testing.TB, size int) *duo {
-	f := newFabric(t, fabrictest.Config{Members: 2, MendTimeout: 4 * time.Second})
+func newDuo(t testing.TB, size int) *duo { return newDuoBy(t, "", size) }
+
+// newDuoBy is newDuo with a method to take permissions back.
+func newDuoBy(t testing.TB, method Permissions, size int) *duo {
+	f := newFabric(t, fabrictest.Config{Members: 2, MendTimeout: 4 * time.Second}).(*fabric)
+	f.permissions = method
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	t.Cleanup(cancel)
 	d := &duo{t: t, ctx: ctx}
@@ -102,8 +106,18 @@ func TestWriteAndRead(t *testing.T) {
 	}
 }
 
+// Whatever the method, what is posted after a revocation is refused.
 func TestRevoke(t *testing.T) {
-	d := newDuo(t, 4096)
+	for _, method := range append(methods, PermissionsQueuePair) {
+		t.Run(string(method), func(t *testing.T) { testRevoke(t, method) })
+	}
+}
+
+func testRevoke(t *testing.T, method Permissions) {
+	d := newDuoBy(t, method, 4096)
+	if d.owner.engine.method != method {
+		t.Fatalf("permissions by %s, want %s", d.owner.engine.method, method)
+	}
 	write := func() error {
 		return d.do(rdmanet.Operation{Kind: rdmanet.OperationWrite, Bytes: []byte("12345678")})
 	}

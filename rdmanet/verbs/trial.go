@@ -5,6 +5,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -38,8 +39,27 @@ func (w witness) wait() error {
 	}
 }
 
-// try finds out, by writing to this host's own memory, whether the device works.
-func (e *engine) try() error {
+// try finds out, by writing to this host's own memory, whether the device works, and settles how permissions are taken back.
+func (e *engine) try(wanted Permissions, prove func(*engine, Permissions) error) error {
+	if err := e.tryDevice(); err != nil {
+		return err
+	}
+	e.method = PermissionsQueuePair
+	for _, method := range methods {
+		if wanted != PermissionsAuto && wanted != method {
+			continue
+		}
+		if err := prove(e, method); err != nil {
+			e.refused = append(e.refused, fmt.Errorf("permissions by %s: %w", method, err))
+			continue
+		}
+		e.method = method
+		break
+	}
+	return nil
+}
+
+func (e *engine) tryDevice() error {
 	memory, err := segment.New(2 * rdmanet.WordSize)
 	if err != nil {
 		return err
@@ -82,4 +102,143 @@ func (e *engine) tryWrite(domain *ibverbs.Domain, memory *segment.Segment, regis
 		return fmt.Errorf("a write to this host's own memory does not arrive: %w", err)
 	}
 	return nil
+}
+
+// Trials of a method: so many, of writes of so many bytes, so many of them under way.
+const (
+	fenceTrials      = 32
+	fenceTrialBytes  = 16 << 10
+	fenceTrialFlight = 8
+	// fenceTrialRest is how long nothing may change after a fence.
+	fenceTrialRest = 300 * time.Microsecond
+)
+
+var (
+	errLate     = errors.New("a write landed after the permission was taken back")
+	errEmulated = errors.New("a device in software may place what it has let in before, at any later time")
+	errNoWindow = errors.New("the device has no memory windows of type 2")
+)
+
+// proven keeps what was found about devices' methods: an error, or nil, by device and method. It does not change while a process runs.
+var proven sync.Map
+
+// prove finds out whether a method to take permissions back holds on this device: by trials, with writes under way. That no trial fails says little of a device in software, which checks whether a packet may
+// be placed, and places it, in two steps between which it may be kept waiting; so that one does not need to be caught.
+func (e *engine) prove(method Permissions) error {
+	key := [2]string{e.context.Name(), string(method)}
+	if known, ok := proven.Load(key); ok {
+		err, _ := known.(error)
+		return err
+	}
+	err := errEmulated
+	if !e.context.Emulated() {
+		late := 0
+		if late, err = e.tryFences(method, fenceTrials); err == nil && late > 0 {
+			err = fmt.Errorf("%w, in %d trials of %d", errLate, late, fenceTrials)
+		}
+	}
+	proven.Store(key, err)
+	return err
+}
+
+// tryFences takes a right back while writes are under way, and counts how often one landed later.
+func (e *engine) tryFences(method Permissions, trials int) (late int, err error) {
+	if method == PermissionsMemoryWindow && e.limits.WindowsMax == 0 {
+		return 0, errNoWindow
+	}
+	memory, err := segment.New(fenceTrialBytes * (1 + fenceTrialFlight))
+	if err != nil {
+		return 0, err
+	}
+	domain, err := e.context.NewDomain()
+	if err != nil {
+		return 0, err
+	}
+	access := ibverbs.AccessLocalWrite | ibverbs.AccessRemoteWrite
+	if method == PermissionsMemoryWindow {
+		access |= ibverbs.AccessWindows
+	}
+	registered, err := domain.Register(memory.Bytes(), access)
+	if err != nil {
+		return 0, errors.Join(err, domain.Close())
+	}
+	// Part k of the memory is what write k writes, over and over, to part 0.
+	for k := range fenceTrialFlight {
+		for i := 0; i < fenceTrialBytes; i += rdmanet.WordSize {
+			memory.Store(fenceTrialBytes*(1+k)+i, uint64(k)+1)
+		}
+	}
+	for trial := 0; trial < trials && err == nil; trial++ {
+		var one bool
+		if one, err = e.tryFence(method, domain, memory, registered); one {
+			late++
+		}
+	}
+	return late, errors.Join(err, registered.Close(), domain.Close())
+}
+
+// tryFence is one trial.
+func (e *engine) tryFence(method Permissions, domain *ibverbs.Domain, memory *segment.Segment, registered *ibverbs.Memory) (late bool, err error) {
+	owner := &guarded{}
+	if owner.guard, err = e.newGuard(domain, owner, method, 1, ibverbs.AccessRemoteWrite); err != nil {
+		return false, err
+	}
+	defer owner.link.destroy()
+	writer := &hose{}
+	if writer.link, err = e.newLink(domain, writer, fenceTrialFlight, 0, 0); err != nil {
+		return false, err
+	}
+	defer writer.link.destroy()
+	if err := errors.Join(owner.open(writer.link.endpoint(), registered, ibverbs.AccessRemoteWrite), writer.link.connect(owner.link.endpoint())); err != nil {
+		return false, err
+	}
+	base := address(memory.Bytes())
+	for k := range fenceTrialFlight {
+		writer.requests = append(writer.requests, ibverbs.Request{Opcode: ibverbs.OpcodeWrite, Local: base + uint64(fenceTrialBytes*(1+k)), Length: fenceTrialBytes, LocalKey: registered.LocalKey(),
+			Remote: base, RemoteKey: owner.key})
+	}
+	before := memory.Load(fenceTrialBytes - rdmanet.WordSize)
+	if _, err := writer.link.post(writer.requests); err != nil {
+		return false, err
+	}
+	for deadline := time.Now().Add(trialTimeout); memory.Load(fenceTrialBytes-rdmanet.WordSize) == before; {
+		e.progress()
+		if time.Now().After(deadline) {
+			return false, errDeadline
+		}
+	}
+	owner.fence(method)
+	var seen [fenceTrialBytes / rdmanet.WordSize]uint64
+	for i := range seen {
+		seen[i] = memory.Load(i * rdmanet.WordSize)
+	}
+	for rest := time.Now().Add(fenceTrialRest); time.Now().Before(rest); {
+		e.progress()
+	}
+	writer.link.destroy()
+	owner.link.destroy()
+	for i := range seen {
+		late = late || memory.Load(i*rdmanet.WordSize) != seen[i]
+	}
+	return late, nil
+}
+
+// guarded is a guard that is nothing else.
+type guarded struct{ guard }
+
+func (g *guarded) progressed(uint64) { g.heard(nil) }
+func (g *guarded) rung()             {}
+func (g *guarded) broke(err error)   { g.heard(err) }
+
+// hose is the owner of a link that writes without end, until it breaks.
+type hose struct {
+	link     *link
+	requests []ibverbs.Request
+}
+
+func (h *hose) rung()       {}
+func (h *hose) broke(error) {}
+func (h *hose) progressed(uint64) {
+	// What cannot be posted any more is over.
+	_, _ = h.link.post(h.requests[:h.link.room()])
 }

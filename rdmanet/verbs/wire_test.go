@@ -59,4 +59,9 @@ func TestOptions(t *testing.T) {
 			t.Errorf("a ring of %d bytes: error %v", bytes, err)
 		}
 	}
+	for method, good := range map[Permissions]bool{"": true, PermissionsAuto: true, PermissionsQueuePair: true, PermissionsAccessFlags: true, PermissionsMemoryWindow: true, "hope": false} {
+		if err := (Options{Permissions: method}).withDefaults().check(); (err == nil) != good {
+			t.Errorf("permissions by %q: error %v", method, err)
+		}
+	}
 }

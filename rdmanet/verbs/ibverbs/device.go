@@ -165,6 +165,7 @@ type Limits struct {
 	CompletionsMax int // entries of one completion queue
 	RequestsMax    int // entries of one work queue
 	ReadsMax       int // reads outstanding on a queue pair
+	WindowsMax     int // memory windows of type 2; 0: there are none
 }
 
 // Limits gives the device's limits.
@@ -173,14 +174,18 @@ func (c *Context) Limits() (Limits, error) {
 	if err := failure("query the device", C.ibv_query_device(c.c, &attributes)); err != nil {
 		return Limits{}, err
 	}
-	return Limits{CompletionsMax: int(attributes.max_cqe), RequestsMax: int(attributes.max_qp_wr),
-		ReadsMax: int(min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom))}, nil
+	limits := Limits{CompletionsMax: int(attributes.max_cqe), RequestsMax: int(attributes.max_qp_wr),
+		ReadsMax: int(min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom))}
+	if attributes.device_cap_flags&(C.IBV_DEVICE_MEM_WINDOW_TYPE_2A|C.IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0 {
+		limits.WindowsMax = int(attributes.max_mw)
+	}
+	return limits, nil
 }
 
-// HasClass tells whether the kernel has RDMA devices at all, for a better message than the library's.
-func HasClass() bool {
-	entries, err := filepath.Glob("/sys/class/infiniband/*")
-	return err == nil && len(entries) > 0
+// Emulated tells whether the device is one in software, such as Soft-RoCE: the kernel lists it among devices that stand on no bus.
+func (c *Context) Emulated() bool {
+	place, err := filepath.EvalSymlinks("/sys/class/infiniband/" + c.name)
+	return err == nil && strings.HasPrefix(place, "/sys/devices/virtual/")
 }
 
 // failure turns the library's return values, an errno or -1 with errno set, into an error.
@@ -219,6 +224,7 @@ const (
 	AccessLocalWrite  Access = C.IBV_ACCESS_LOCAL_WRITE
 	AccessRemoteWrite Access = C.IBV_ACCESS_REMOTE_WRITE
 	AccessRemoteRead  Access = C.IBV_ACCESS_REMOTE_READ
+	AccessWindows     Access = C.IBV_ACCESS_MW_BIND // memory windows may be bound to it
 )
 
 // Memory is a registered piece of memory.

@@ -164,6 +164,8 @@ const (
 	OpcodeWrite          Opcode = C.IBV_WR_RDMA_WRITE
 	OpcodeWriteImmediate Opcode = C.IBV_WR_RDMA_WRITE_WITH_IMM
 	OpcodeRead           Opcode = C.IBV_WR_RDMA_READ
+	opcodeBind           Opcode = C.IBV_WR_BIND_MW
+	opcodeInvalidate     Opcode = C.IBV_WR_LOCAL_INV
 )
 
 // Flags of a request.

@@ -29,8 +29,24 @@ int shim_post_send(struct ibv_qp *pair, struct shim_request *requests, int count
 			chain[i].opcode = r->opcode;
 			chain[i].send_flags = r->flags;
 			chain[i].imm_data = r->immediate;
-			chain[i].wr.rdma.remote_addr = r->remote;
-			chain[i].wr.rdma.rkey = r->remote_key;
+			switch (chain[i].opcode) {
+			case IBV_WR_BIND_MW: {
+				struct shim_window *w = (struct shim_window *)(uintptr_t)r->remote;
+				chain[i].bind_mw.mw = w->window;
+				chain[i].bind_mw.rkey = r->remote_key;
+				chain[i].bind_mw.bind_info.mr = w->memory;
+				chain[i].bind_mw.bind_info.addr = (uintptr_t)w->memory->addr;
+				chain[i].bind_mw.bind_info.length = w->memory->length;
+				chain[i].bind_mw.bind_info.mw_access_flags = w->access;
+				break;
+			}
+			case IBV_WR_LOCAL_INV:
+				chain[i].invalidate_rkey = r->remote_key;
+				break;
+			default:
+				chain[i].wr.rdma.remote_addr = r->remote;
+				chain[i].wr.rdma.rkey = r->remote_key;
+			}
 		}
 		int failed = ibv_post_send(pair, chain, &bad);
 		if (failed) {
@@ -191,3 +207,9 @@ int shim_fail(struct ibv_qp *pair) {
 	attributes.qp_state = IBV_QPS_ERR;
 	return ibv_modify_qp(pair, &attributes, IBV_QP_STATE);
 }
+
+struct ibv_mw *shim_window(struct ibv_pd *domain) { return ibv_alloc_mw(domain, IBV_MW_TYPE_2); }
+
+int shim_free_window(struct ibv_mw *window) { return ibv_dealloc_mw(window); }
+
+uint32_t shim_next_key(struct ibv_mw *window) { return ibv_inc_rkey(window->rkey); }

@@ -19,6 +19,13 @@ struct shim_request {
 	uint32_t flags;
 };
 
+// A memory window and what it is to be bound to. A request to bind it has its address in remote, and its next key in remote_key.
+struct shim_window {
+	struct ibv_mw *window;
+	struct ibv_mr *memory;
+	int access;
+};
+
 // One completion; mirrored by the Go type Completion.
 struct shim_completion {
 	uint64_t id;
@@ -59,5 +66,8 @@ int shim_receive(struct ibv_qp *pair, int port, int gid_index, int ethernet, str
 int shim_send(struct ibv_qp *pair, uint32_t sequence, struct shim_patience *patience);
 int shim_access(struct ibv_qp *pair, int access);
 int shim_fail(struct ibv_qp *pair);
+struct ibv_mw *shim_window(struct ibv_pd *domain);
+int shim_free_window(struct ibv_mw *window);
+uint32_t shim_next_key(struct ibv_mw *window);
 
 #endif

@@ -1,0 +1,51 @@
+//go:build verbs
+
+package ibverbs
+
+/*
+#include <stdlib.h>
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+)
+
+// Window is a memory window of type 2: a key to a piece of registered memory that works on one queue pair, from when it is bound there until it is invalidated. Both are requests to that queue pair.
+type Window struct{ c *C.struct_shim_window }
+
+// NewWindow makes a window in the domain. It is bound to nothing.
+func (d *Domain) NewWindow() (*Window, error) {
+	w := (*C.struct_shim_window)(C.calloc(1, C.sizeof_struct_shim_window))
+	if w == nil {
+		return nil, fmt.Errorf("memory window: %w", syscall.ENOMEM)
+	}
+	var err error
+	if w.window, err = C.shim_window(d.c); w.window == nil {
+		C.free(unsafe.Pointer(w))
+		return nil, fmt.Errorf("memory window: %w", err)
+	}
+	return &Window{w}, nil
+}
+
+// Bind gives the request that binds the window to all of the memory, which was registered with AccessWindows, with that access. The window and the memory stay until it completed. The key works then.
+func (w *Window) Bind(memory *Memory, access Access) (request Request, key uint32) {
+	w.c.memory, w.c.access = memory.c, C.int(access)
+	key = uint32(C.shim_next_key(w.c.window))
+	return Request{Opcode: opcodeBind, Remote: uint64(uintptr(unsafe.Pointer(w.c))), RemoteKey: key}, key
+}
+
+// Invalidate gives the request that takes a key back which Bind gave.
+func Invalidate(key uint32) Request { return Request{Opcode: opcodeInvalidate, RemoteKey: key} }
+
+// Close frees the window, bound or not.
+func (w *Window) Close() error {
+	if err := failure("free a memory window", C.shim_free_window(w.c.window)); err != nil {
+		return err
+	}
+	C.free(unsafe.Pointer(w.c))
+	return nil
+}
