@@ -27,7 +27,7 @@ const (
 	guestProcessors = 2
 	guestMegabytes  = 3072
 	// guestTime bounds the guest's life: what its programs may take is bounded each.
-	guestTime = 13 * time.Minute
+	guestTime = 20 * time.Minute
 	// consoleShown is how much of the end of the kernel's console is shown when a guest dies, in bytes.
 	consoleShown = 4 << 10
 )

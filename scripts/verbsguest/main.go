@@ -69,11 +69,11 @@ type step struct {
 
 var steps = []step{
 	{name: "devices", what: "ledgerd finds the device, and measures it", arguments: []string{"fabric", "measure", "--fabric", "verbs", "--for", "2s"}, seconds: 60},
-	{name: "fabric", what: "the suite of every fabric, on verbs", tests: "./rdmanet/verbs", arguments: []string{"-test.v", "-test.parallel=3", "-test.timeout=290s"}, seconds: 300},
+	{name: "fabric", what: "the suite of every fabric, on verbs", tests: "./rdmanet/verbs", arguments: []string{"-test.v", "-test.parallel=3", "-test.timeout=470s"}, seconds: 480},
 	{name: "engines", what: "AllConcur and AllConcur+ in several processes over verbs, one of them killed", tests: "./node/driver",
-		arguments: []string{"-test.v", "-test.run=^TestProcesses$", "-test.timeout=230s"}, seconds: 240},
+		arguments: []string{"-test.v", "-test.run=^TestProcesses$", "-test.timeout=290s"}, seconds: 300},
 	{name: "ledger", what: "a ledger of three processes over verbs: an import, a kill -9, the same exports", tests: "./torture",
-		arguments: []string{"-test.v", "-test.run=^TestTestnet$", "-test.timeout=170s"}, files: []string{"node/client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"}, seconds: 180},
+		arguments: []string{"-test.v", "-test.run=^TestTestnet$", "-test.timeout=290s"}, files: []string{"node/client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"}, seconds: 300},
 }
 
 func main() {
