@@ -369,6 +369,19 @@ func (r *leaderlessReplica) downTo(child order.GroupID) *downstream {
 	return r.down[at]
 }
 
+// Copy gives a form that goes its own way.
+func (l *leaderless) Copy() Form {
+	own := *l
+	own.replicas, own.clients = make(map[order.Replica]*leaderlessReplica, len(l.replicas)), make(map[order.Replica]*leaderlessClient, len(l.clients))
+	for name, r := range l.replicas {
+		own.replicas[name] = r.copy(&own)
+	}
+	for name, c := range l.clients {
+		own.clients[name] = &leaderlessClient{letters: slices.Clip(c.letters)}
+	}
+	return &own
+}
+
 // AppendState appends what a process knows.
 func (l *leaderless) AppendState(state []byte, at order.Replica) []byte {
 	if c := l.clients[at]; c != nil {

@@ -3,6 +3,8 @@ package multicast
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
@@ -80,10 +82,10 @@ func (r *leaderlessReplica) openUp(parent order.GroupID, config streams.Config) 
 }
 
 // peer is a process as the fabric knows it. Nobody restarts here.
-func (l *leaderless) peer(of order.Replica) rdmanet.Peer { return l.replicas[of].host.(peerer).Peer() }
-
-// peerer is what hosts of package sim/fabric can do beside.
-type peerer interface{ Peer() rdmanet.Peer }
+func (l *leaderless) peer(of order.Replica) rdmanet.Peer {
+	host := l.replicas[of].host
+	return rdmanet.Peer{ID: host.ID(), Incarnation: host.Incarnation()}
+}
 
 // renew begins a new life of a writer's ring: nothing of the old one lands any more.
 func (u *upstream) renew(r *leaderlessReplica, writer order.Replica) (streams.Life, error) {
@@ -224,31 +226,45 @@ func (u *upstream) poll(r *leaderlessReplica, now uint64) {
 	}
 }
 
+// copy gives a replica of a form that goes its own way.
+func (r *leaderlessReplica) copy(form *leaderless) *leaderlessReplica {
+	own := *r
+	own.form, own.relay, own.entered, own.waiting, own.down = form, r.relay.Clone(), maps.Clone(r.entered), slices.Clip(r.waiting), nil
+	for _, d := range r.down {
+		down := *d
+		down.entries, down.writer, down.rings = slices.Clip(d.entries), d.writer.Clone(), slices.Clone(d.rings)
+		own.down = append(own.down, &down)
+	}
+	if r.up != nil {
+		up := *r.up
+		up.carrier, up.lives, up.backs = r.up.carrier.Clone(), slices.Clone(r.up.lives), slices.Clone(r.up.backs)
+		own.up = &up
+	}
+	return &own
+}
+
 // appendState appends what a replica knows, for a search.
 func (r *leaderlessReplica) appendState(state []byte) []byte {
 	state = r.relay.AppendState(state)
 	state = fmt.Appendf(state, "%v %q %v", r.entered, r.waiting, r.proposing) // fmt sorts maps by their keys
-	now := uint64(r.form.world.Now() / tick)
+	lost := func(was bool, at uint64) uint64 {
+		if !was {
+			return 0
+		}
+		return 1 + min(uint64(r.form.world.Now()/tick)-at, uint64(r.form.world.Deployment().Patience/tick))
+	}
 	for _, d := range r.down {
 		state = d.writer.AppendState(state)
 		for _, end := range d.rings {
-			state = fmt.Appendf(state, "%v %d %v;", end.attachment != nil, end.life, since(end.lost, end.lostAt, now))
+			state = fmt.Appendf(state, "%v %d %v;", end.attachment != nil, end.life, lost(end.lost, end.lostAt))
 		}
 		state = fmt.Appendf(state, "%x", d.entries)
 	}
 	if u := r.up; u != nil {
 		state = u.carrier.AppendState(state)
 		for _, end := range u.backs {
-			state = fmt.Appendf(state, "%v %d %v %v %v;", end.attachment != nil, end.term, end.busy, end.news, since(end.lost, end.lostAt, now))
+			state = fmt.Appendf(state, "%v %d %v %v %v;", end.attachment != nil, end.term, end.busy, end.news, lost(end.lost, end.lostAt))
 		}
 	}
 	return state
-}
-
-// since is how long ago something was, 0 if it was not.
-func since(was bool, at, now uint64) uint64 {
-	if !was {
-		return 0
-	}
-	return 1 + now - at
 }

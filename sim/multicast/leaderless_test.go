@@ -1,6 +1,7 @@
 package multicast
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -44,5 +45,38 @@ func TestLeaderlessTree(t *testing.T) {
 		if len(result.Violations) > 0 {
 			t.Fatalf("seed %d, %s:\n%v", seed, result.Plan, result.Violations[0])
 		}
+	}
+}
+
+// TestSearchOfTheLeaderless looks at every schedule of small deployments.
+func TestSearchOfTheLeaderless(t *testing.T) {
+	t.Parallel()
+	cases := []SearchOptions{
+		{Groups: 2, Replicas: 1, Messages: 1, Ticks: 1},
+		{Groups: 2, Replicas: 1, Messages: 1, Crashes: 1},
+		{Groups: 2, Replicas: 1, Messages: 2},
+	}
+	if !testing.Short() && !raceEnabled {
+		cases = append(cases, SearchOptions{Groups: 2, Replicas: 2, Messages: 1})
+	}
+	for _, options := range cases {
+		options.Engine = EngineLeaderless
+		result, err := Search(context.Background(), options)
+		if err != nil || result.Violation != nil || !result.Complete || !result.Copied || result.Ends == 0 {
+			t.Errorf("%+v: %+v, %v", options, result, err)
+		}
+		t.Logf("%+v: %d states, %d transitions, %d ends, depth %d", options, result.States, result.Transitions, result.Ends, result.Depth)
+	}
+	// A search by running the form again and again, not by copies, comes to the same states.
+	options := SearchOptions{Engine: EngineLeaderless, Groups: 2, Replicas: 1, Messages: 1, Ticks: 1}
+	copied, _ := Search(context.Background(), options)
+	options.replay = true
+	replayed, err := Search(context.Background(), options)
+	if err != nil || replayed.States != copied.States || replayed.Transitions != copied.Transitions {
+		t.Errorf("by copies %+v, by replays %+v, %v", copied, replayed, err)
+	}
+	planted, err := Search(context.Background(), SearchOptions{Engine: EngineLeaderless, Plant: plantEnteredTwice, Groups: 1, Replicas: 3, Messages: 1})
+	if err != nil || planted.Violation == nil || planted.Violation.Property != order.Integrity {
+		t.Errorf("%+v, %v", planted, err)
 	}
 }

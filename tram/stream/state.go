@@ -1,6 +1,9 @@
 package stream
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // AppendState appends all that the writer's further behaviour depends on, but for its configuration and the entries' bytes, which follow from the parent's log. Instants are relative, so that two writers
 // with equal states behave the same. For searches.
@@ -70,4 +73,36 @@ func appendFlags(state []byte, flags ...bool) []byte {
 		}
 	}
 	return append(state, b)
+}
+
+// Clone gives an independent writer in the same state. Bytes that were handed out by Writes are the original's. For searches.
+func (w *Writer) Clone() *Writer {
+	own := *w
+	own.entries, own.arena, own.outlets, own.writes = slices.Clone(w.entries), slices.Clone(w.arena), nil, nil
+	for i := range own.entries {
+		if e := &own.entries[i]; e.record != nil {
+			offset := int(e.stop%uint64(len(w.arena))) - len(e.record)
+			if offset < 0 {
+				offset = len(w.arena) - len(e.record) // it ends where the arena does
+			}
+			e.record = own.arena[offset : offset+len(e.record) : offset+len(e.record)]
+		}
+	}
+	for _, o := range w.outlets {
+		clone := *o
+		clone.written, clone.flying = slices.Clone(o.written), slices.Clone(o.flying)
+		own.outlets = append(own.outlets, &clone)
+	}
+	return &own
+}
+
+// Clone gives an independent carrier in the same state, over the same rings. For searches, which put the rings' contents back.
+func (c *Carrier) Clone() *Carrier {
+	own := *c
+	own.slots, own.inboxes, own.reports, own.proposals = slices.Clone(c.slots), nil, nil, nil
+	for _, b := range c.inboxes {
+		clone := *b
+		own.inboxes = append(own.inboxes, &clone)
+	}
+	return &own
 }

@@ -74,7 +74,7 @@ func (s *story) offer(last uint64, writers ...int) {
 	s.t.Helper()
 	for _, w := range writers {
 		for number := s.writers[w].Next(); number <= last; number++ {
-			if err := s.writers[w].Offer(number, slices.Repeat([]byte{byte(number)}, int(number))); err != nil {
+			if err := s.writers[w].Offer(number, slices.Repeat([]byte{byte(number)}, int(number)%17)); err != nil {
 				s.t.Fatalf("writer %d does not take entry %d: %v", w, number, err)
 			}
 		}
@@ -106,7 +106,7 @@ func (s *story) proposes(c int, want ...uint64) {
 	s.carriers[c].Poll()
 	var got []uint64
 	for _, entry := range s.carriers[c].Propose(1 << 20) {
-		if !slices.Equal(entry.Payload, slices.Repeat([]byte{byte(entry.Number)}, int(entry.Number))) {
+		if !slices.Equal(entry.Payload, slices.Repeat([]byte{byte(entry.Number)}, int(entry.Number)%17)) {
 			s.t.Errorf("carrier %d proposes entry %d as %x", c, entry.Number, entry.Payload)
 		}
 		got = append(got, entry.Number)
@@ -424,4 +424,35 @@ func TestState(t *testing.T) {
 		}
 		seen = states(early)
 	}
+}
+
+// A copy goes its own way, also while records lie around the end of the writer's memory.
+func TestClone(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, 1, 1, nil)
+	for last := uint64(3); last < 16; last++ {
+		s.offer(last, 0)
+		writer, carrier := s.writers[0].Clone(), s.carriers[0].Clone()
+		before := string(writer.AppendState(nil)) + string(carrier.AppendState(nil))
+		for number := writer.position + 1; number <= writer.known; number++ {
+			if !slices.Equal(writer.entry(number).record, s.writers[0].entry(number).record) {
+				t.Fatalf("the copy has entry %d as %x", number, writer.entry(number).record)
+			}
+		}
+		s.write(0)
+		s.carriers[0].Poll()
+		if string(writer.AppendState(nil))+string(carrier.AppendState(nil)) != before {
+			t.Fatal("a copy changes with its original")
+		}
+		s.proposes(0, unordered(s, last)...)
+		s.ordered(last)
+	}
+}
+
+// unordered lists the numbers up to last that the log has not.
+func unordered(s *story, last uint64) (numbers []uint64) {
+	for number := s.carriers[0].Ordered() + 1; number <= last; number++ {
+		numbers = append(numbers, number)
+	}
+	return numbers
 }
