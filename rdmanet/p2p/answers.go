@@ -7,7 +7,7 @@ import (
 
 // answersBytes is how many bytes of answers wait at most before they go out; one answer more may stand behind them, which makes answersMax.
 const (
-	answersBytes = 64 << 10
+	answersBytes = 128 << 10
 	answersMax   = answersBytes + 2*responseSize + pieceMax
 )
 

@@ -16,7 +16,7 @@ const (
 	// promptBytes: answers to that many bytes or less go out before the agent looks for more, for somebody may wait for them.
 	promptBytes = 16 << 10
 	// settleBytes: answers to that many bytes go out even if more comes in without a pause.
-	settleBytes = 256 << 10
+	settleBytes = 512 << 10
 )
 
 // intake is what comes in to an agent. Bytes are handed out where they are, as soon as they are there.
