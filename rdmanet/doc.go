@@ -70,6 +70,9 @@
 //     location has one writer at a time.
 //  4. Completions. Every operation completes exactly once, in the order of posting for each peer, and within a bounded time. The completion of a write says that it has landed at
 //     the owner, in its memory and not only on its way: every later read sees it, whoever's. It does not say that the owner's program has looked.
+//     The bound is one on silence: a peer that answers nothing for the mend timeout is unreachable, and while it answers, what is under way to it takes as long as the wire needs. As the order is
+//     the peer's and not the attachment's, a small operation completes after the bulk that was posted to its peer before it, and no provider may let it pass; who wants small ones to be quick keeps little
+//     bulk outstanding to that peer, or sends it in lanes, which do not wait for each other.
 //  5. Permissions. Access is granted for a region to a Peer, so to an incarnation and not to an identity, and only its owner changes it. After Grant or Revoke has
 //     returned, no byte of an attachment made before lands, and its pending and later operations complete with ErrAccess, also those still on their way when the peer is granted access
 //     again: an attachment is bound to the grant that it was made under. Who is granted anew attaches anew.

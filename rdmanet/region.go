@@ -178,7 +178,8 @@ type Completion struct {
 // Queue takes operations to any number of peers and gives their completions: in the order of posting for each peer, in no order between peers. All methods may be called from several
 // goroutines; operations of one call stay together.
 type Queue interface {
-	// Post starts the operations in order, all or none, and returns at once. Each completes exactly once, within the operation timeout, whatever becomes of the peer. Errors, with nothing posted:
+	// Post starts the operations in order, all or none, and returns at once. Each completes exactly once, whatever becomes of the peer: in its turn while the peer answers, with
+	// ErrUnreachable once that has answered nothing for the mend timeout, which starts anew with each answer. Errors, with nothing posted:
 	// ErrQueueFull, ErrBounds (an operation outside of its region), ErrClosed (the queue or the host).
 	Post(operations ...Operation) error
 	// Poll gives completions that are there, up to len(into), without waiting.
