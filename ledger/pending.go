@@ -120,8 +120,8 @@ func (p *pending) wait(shard ShardID) *wait {
 	return nil
 }
 
-// awaits reports whether a transaction waits for a verdict.
-func (s *State) awaits(verdict *Verdict) bool {
+// Awaits reports whether a transaction waits for a verdict.
+func (s *State) Awaits(verdict *Verdict) bool {
 	found := s.pending.byID[verdict.ID]
 	if found == nil {
 		return false

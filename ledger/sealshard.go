@@ -81,7 +81,7 @@ func (s *sealing) addVerdict(verdict *Verdict) {
 	key := awaited{verdict.ID, verdict.Shard}
 	_, again := s.verdicts[key]
 	_, over := s.over[verdict.ID]
-	if again || over || s.full() || !s.state.awaits(verdict) {
+	if again || over || s.full() || !s.state.Awaits(verdict) {
 		s.Repeated++
 		return
 	}

@@ -11,7 +11,7 @@ func comparePlaces(aHeight Height, aIndex uint32, bHeight Height, bIndex uint32)
 // that their parts are good, and is released as soon as one has said that its is not.
 func (s *State) applyVerdict(verdict *Verdict) Result {
 	s.counter++
-	if !s.awaits(verdict) {
+	if !s.Awaits(verdict) {
 		return Result{OutOfPlace, NoItem}
 	}
 	found := s.pending.byID[verdict.ID]

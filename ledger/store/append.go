@@ -29,16 +29,9 @@ func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte)
 	if err := s.ready(size); err != nil {
 		return nil, err
 	}
-	var lookup error
-	draft := ledger.Seal(s.head, epoch, round, payloads, func(id ledger.Hash, transaction *ledger.Transaction) bool {
-		known, err := s.executed(id, transaction)
-		if err != nil && lookup == nil {
-			lookup = err
-		}
-		return known
-	})
-	if lookup != nil {
-		return nil, fmt.Errorf("store: sealing round %d: %w", round, lookup)
+	draft, err := s.seal(epoch, round, payloads)
+	if err != nil {
+		return nil, fmt.Errorf("store: sealing round %d: %w", round, err)
 	}
 	if draft == nil {
 		return nil, nil
@@ -48,6 +41,21 @@ func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte)
 	block, changes := s.state.Execute(draft)
 	s.publish(block, changes)
 	return block, nil
+}
+
+// seal makes the next block's draft of a round, nil where there is nothing new in it.
+func (s *Store) seal(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (draft *ledger.Draft, err error) {
+	if s.genesis.Sharded() {
+		return s.sealShard(epoch, round, payloads)
+	}
+	draft = ledger.Seal(s.head, epoch, round, payloads, func(id ledger.Hash, transaction *ledger.Transaction) bool {
+		known, failure := s.executed(id, transaction)
+		if failure != nil && err == nil {
+			err = failure
+		}
+		return known
+	})
+	return draft, err
 }
 
 // Append appends a block that another node made. It has to follow the head (ErrMismatch changes nothing), and is executed; if that
@@ -64,8 +72,8 @@ func (s *Store) Append(block *ledger.Block) error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	executed, changes := s.state.Execute(ledger.Redraft(block))
-	if executed.Hash != block.Hash {
-		s.failure = fmt.Errorf("%w: %w: executing block %d gives %s, it says %s", ErrFailed, ErrMismatch, block.Header.Height, executed.Hash, block.Hash)
+	if executed.Hash != block.Hash || changes.OutOfPlace > 0 {
+		s.failure = fmt.Errorf("%w: %w: executing block %d gives %s, with %d transactions out of place; it says %s", ErrFailed, ErrMismatch, block.Header.Height, executed.Hash, changes.OutOfPlace, block.Hash)
 		s.changed.Broadcast()
 		return s.failure
 	}
@@ -89,18 +97,25 @@ func (s *Store) ready(size int) error {
 	return s.failure
 }
 
-// executed reports whether a transaction was in an earlier block. One whose nonce is fresh was never applied, so that the common case needs no disk; it
-// may have failed.
+// executed reports whether a transaction was in an earlier block.
 func (s *Store) executed(id ledger.Hash, transaction *ledger.Transaction) (bool, error) {
 	s.mutex.RLock()
-	fresh := s.state.Fresh(transaction.Signer, transaction.Nonce)
+	unseen := s.unseen(id, transaction)
 	s.mutex.RUnlock()
-	if fresh {
-		if _, mayHaveFailed := s.failed[shortID(id)]; !mayHaveFailed {
-			return false, nil
-		}
+	if unseen {
+		return false, nil
 	}
 	return s.Known(id)
+}
+
+// unseen reports that a transaction was in no earlier block, where that needs no disk, which is the common case: one whose nonce is fresh was never applied, and it is
+// known which may have failed, or were set aside or passed on for other shards. It needs the mutex, and that no block is appended meanwhile.
+func (s *Store) unseen(id ledger.Hash, transaction *ledger.Transaction) bool {
+	if !s.state.Fresh(transaction.Signer, transaction.Nonce) {
+		return false
+	}
+	_, mayHaveFailed := s.failed[shortID(id)]
+	return !mayHaveFailed
 }
 
 func shortID(id ledger.Hash) uint64 { return binary.BigEndian.Uint64(id[:]) }
@@ -110,7 +125,7 @@ func (s *Store) publish(block *ledger.Block, changes *ledger.Changes) {
 	pending := &pendingBlock{block: block, encoded: block.Encode(), changes: changes, ids: make(map[ledger.Hash]uint32, len(block.Entries))}
 	for i := range block.Entries {
 		pending.ids[block.Entries[i].ID] = uint32(i)
-		if !block.Entries[i].Result.OK() {
+		if indexKind(block.Entries[i].Result) == indexFailed {
 			s.failed[shortID(block.Entries[i].ID)] = struct{}{}
 		}
 	}
@@ -200,7 +215,7 @@ func (s *Store) fence(active bool) error {
 // countRows returns the number of rows of a block and a bound of their bytes.
 func (s *Store) countRows(pending *pendingBlock) (rows int, size int64) {
 	const overhead = 64
-	rows = 3 + len(pending.encoded)/s.chunk() + 1 + len(pending.ids) + len(pending.changes.Entries) + len(pending.changes.History)
+	rows = 3 + len(pending.encoded)/s.chunk() + 1 + len(pending.ids) + len(pending.changes.Entries) + len(pending.changes.History) + len(pending.changes.Forwards) + len(pending.changes.Settlements)
 	bytes := len(pending.encoded) + ledger.HeaderSize + overhead*rows + 33*len(pending.ids) + 17*len(pending.changes.History)
 	for i := range pending.changes.Entries {
 		change := &pending.changes.Entries[i]
@@ -229,10 +244,7 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 	var arena []byte
 	// In the order of the keys the database finds the places of neighbours close together.
 	for _, i := range byID(block.Entries) {
-		where := position{height: height, index: i, kind: indexApplied}
-		if !block.Entries[i].Result.OK() {
-			where.kind = indexFailed
-		}
+		where := position{height: height, index: i, kind: indexKind(block.Entries[i].Result)}
 		if err := put("index", indexKey(block.Entries[i].ID), where.append(carve(&arena, positionSize))); err != nil {
 			return err
 		}
@@ -255,6 +267,9 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 		if err := put("state", stateKey(change.Key), value); err != nil {
 			return err
 		}
+	}
+	if err := shardRows(pending, put); err != nil {
+		return err
 	}
 	where := position{height: height, kind: indexBlock}
 	if err := put("index", indexKey(block.Hash), where.append(nil)); err != nil {

@@ -23,6 +23,7 @@ const (
 	crashStep   = "LEDGER_CRASH_STEP"
 	crashSeed   = "LEDGER_CRASH_SEED"
 	crashRuns   = "LEDGER_CRASH_RUNS"
+	crashShards = "LEDGER_CRASH_SHARDS"
 )
 
 // crashBlock is how many transactions a block has: some fit into one transaction of the database, some do not.
@@ -51,8 +52,11 @@ func TestCrashChild(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 	}
-	s := open(t, filepath.Join(dir, "store"), options)
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
+	if os.Getenv(crashShards) != "" {
+		crashSharded(t, openBook(t, filepath.Join(dir, "store"), shardGenesis(), options), random, uint64(seed))
+	}
+	s := open(t, filepath.Join(dir, "store"), options)
 	b := newBook(20)
 	b.next(0)
 	b.round = ledger.Round(s.AppendedHeight())
@@ -68,13 +72,37 @@ func TestCrashChild(t *testing.T) {
 	}
 }
 
+// crashSharded is TestCrashChild on a shard of a book with several.
+func crashSharded(t *testing.T, s *Store, random *rand.Rand, seed uint64) {
+	b := newShardBook(seed)
+	for {
+		if block := b.apply(t, s, crashBlock(random), random); block == nil {
+			t.Fatal("a round without a block")
+		}
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("durable %d %s\n", s.DurableHeight(), s.Head().Hash)
+	}
+}
+
 // TestKillBetweenWrites kills a process before many steps of writing, one run after the other on one store, each followed by a check that what was
 // durable is there and that the rest is whole.
 func TestKillBetweenWrites(t *testing.T) {
 	t.Parallel()
-	runs := 12
+	killBetweenWrites(t, 12, testGenesis())
+}
+
+// TestKillBetweenWritesOfShard does so with a shard of a book with several.
+func TestKillBetweenWritesOfShard(t *testing.T) {
+	t.Parallel()
+	killBetweenWrites(t, 5, shardGenesis(), crashShards+"=1")
+}
+
+func killBetweenWrites(t *testing.T, runs int, genesis *ledger.Genesis, environment ...string) {
+	t.Helper()
 	if testing.Short() {
-		runs = 4
+		runs = min(runs, 4)
 	}
 	if text := os.Getenv(crashRuns); text != "" {
 		if _, err := fmt.Sscan(text, &runs); err != nil {
@@ -86,10 +114,10 @@ func TestKillBetweenWrites(t *testing.T) {
 	partial := 0
 	for run := range runs {
 		// A block of some hundred transactions takes about a thousand steps.
-		height, hash := runCrashChild(t, dir, 1+random.IntN(3000), run+1)
+		height, hash := runCrashChild(t, dir, 1+random.IntN(3000), run+1, genesis, environment...)
 		options := small()
 		options.DecodedCacheBytes = 64 << 20
-		s, err := Open(filepath.Join(dir, "store"), testGenesis(), options)
+		s, err := Open(filepath.Join(dir, "store"), genesis, options)
 		if err != nil {
 			t.Fatalf("run %d: open: %v", run, err)
 		}
@@ -115,16 +143,16 @@ func TestKillBetweenWrites(t *testing.T) {
 	}
 }
 
-func runCrashChild(t *testing.T, dir string, step, seed int) (ledger.Height, ledger.Hash) {
+func runCrashChild(t *testing.T, dir string, step, seed int, genesis *ledger.Genesis, environment ...string) (ledger.Height, ledger.Hash) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrashChild$", "-test.v")
-	child.Env = append(os.Environ(), crashFolder+"="+dir, fmt.Sprintf("%s=%d", crashStep, step), fmt.Sprintf("%s=%d", crashSeed, seed))
+	child.Env = append(append(os.Environ(), environment...), crashFolder+"="+dir, fmt.Sprintf("%s=%d", crashStep, step), fmt.Sprintf("%s=%d", crashSeed, seed))
 	output, err := child.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Fatalf("the child ended with %v:\n%s", err, output)
 	}
-	height, hash := ledger.Height(0), testGenesis().Hash()
+	height, hash := ledger.Height(0), genesis.Hash()
 	for lines := bufio.NewScanner(bytes.NewReader(output)); lines.Scan(); {
 		if _, rest, found := strings.Cut(lines.Text(), "durable "); found {
 			var text string

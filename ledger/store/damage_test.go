@@ -102,9 +102,14 @@ func damagedFolders(t testing.TB) (closed, killed folder, text string) {
 // reopen opens a damaged folder and reads everything.
 func reopen(t testing.TB, dir string) (text string, err error) {
 	t.Helper()
+	return reopenBook(t, dir, testGenesis())
+}
+
+func reopenBook(t testing.TB, dir string, genesis *ledger.Genesis) (text string, err error) {
+	t.Helper()
 	options := small()
 	options.DecodedCacheBytes = 1 << 20
-	s, err := Open(dir, testGenesis(), options)
+	s, err := Open(dir, genesis, options)
 	if err != nil {
 		return "", err
 	}
@@ -295,6 +300,7 @@ func FuzzRows(f *testing.F) {
 	f.Add(position{height: 1, index: 2}.append(nil))
 	f.Add(headRow(3, ledger.Hash{1}))
 	f.Add(headerRow((&ledger.Header{Height: 3}).Encode(), 12))
+	f.Add(appendPlace(nil, 3, 2))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if row, err := decodeStateRow(data); err == nil && len(row.append(nil)) > len(data) {
 			t.Fatal("a state row grows")
@@ -310,6 +316,9 @@ func FuzzRows(f *testing.F) {
 		}
 		if header, length, err := decodeHeaderRow(data); err == nil && !bytes.Equal(headerRow(header.Encode(), int(length)), data) {
 			t.Fatal("a header row has two encodings")
+		}
+		if where, err := decodePlace(data); err == nil && !bytes.Equal(appendPlace(nil, where.height, where.index), data) {
+			t.Fatal("a place has two encodings")
 		}
 		_, _ = unseal(data, data)
 	})

@@ -38,6 +38,19 @@
 // known for one, and the state. Restore makes a store of that. It believes the hash of the head, which the caller has from those whom it trusts; every header,
 // id, result and entry of the state is checked against it. The blocks before are absent then: reads of them say ErrAbsent.
 //
+// # Shards
+//
+// The chain of a shard keeps what other shards need of it, and what it needs of them, in its blocks and in its state; two kinds of rows find it. Rows of blocks above
+// the head, which a crash left, are never read: an entry of a stream is read only up to the number that the state says the stream has come to, and the end of a wait only where the
+// state says that it is over, and what is so low was written anew with the block that made it so.
+//
+//	to children: carried, err := store.Stream(child, from, limit)     // whatever number a child's members ask for
+//	to others:   verdict, made, err := store.Verdict(id)              // when a shard that waits asks; Pending tells whom to ask for what
+//	from others: standing, err := store.Standing(&verdict)            // propose it, keep it, or forget it
+//	to clients:  crossing, err := store.Crossing(id)                  // the way of a transaction, what it waits for, and its end
+//
+// The ids of transactions that failed, were set aside or passed through are also kept in memory, some 20 bytes each, since a fresh nonce does not tell of them.
+//
 // # Rows
 //
 // The first byte of a key is the kind of row:
@@ -49,5 +62,7 @@
 //	i id or block hash         -> height, index, kind
 //	y account-number ordinal   -> height, indexes: the steps of a history in one block, the first of which is the ordinal-th
 //	s state key                -> height, value before that block, value
+//	x child-shard number       -> height, bundle: an entry of the stream to a child shard
+//	z id                       -> height, index: the verdict that ended the wait of a transaction across shards
 //	A                          -> height of the snapshot that the store began with; the b and y rows of blocks up to it are not there
 package store

@@ -20,7 +20,8 @@ type BalanceLine struct {
 	// Account is the account's alias where it has one, that is its name in the file that it was imported from; otherwise its path.
 	Account string           `json:"account"`
 	Asset   ledger.AssetName `json:"asset"`
-	Amount  ledger.Amount    `json:"amount"`
+	// Amount is what the account has, also of what is set aside for other shards.
+	Amount ledger.Amount `json:"amount"`
 }
 
 // NewBlockLine returns a block as exports show it.
@@ -40,7 +41,7 @@ func NewBalanceLines(account *ledger.Account) []BalanceLine {
 		name = string(account.Path)
 	}
 	for i, balance := range account.Balances {
-		lines[i] = BalanceLine{Account: name, Asset: balance.Asset, Amount: balance.Amount}
+		lines[i] = BalanceLine{Account: name, Asset: balance.Asset, Amount: balance.Settled()}
 	}
 	return lines
 }

@@ -17,10 +17,12 @@ const MaxHistoryPage = 1000
 type HistoryItem struct {
 	// Ordinal counts the account's transactions from 0.
 	Ordinal uint64
-	Height  ledger.Height
-	Index   int
-	Entry   *ledger.Entry
-	Time    ledger.Milliseconds
+	// Height, Index and Time are where and when it took effect. Of a transaction across shards that is the last verdict that it waited for.
+	Height ledger.Height
+	Index  int
+	// Entry is the transaction in its own block.
+	Entry *ledger.Entry
+	Time  ledger.Milliseconds
 }
 
 // HistoryPage is a part of an account's history.
@@ -85,16 +87,24 @@ func (s *Store) historyItem(account *ledger.Account, ordinal uint64, pending []*
 	if err != nil {
 		return HistoryItem{}, err
 	}
-	if !touches(result.Entry, account.Path) {
+	entry := result.Entry
+	if verdict := entry.Transaction.Verdict; verdict != nil && entry.Result.Code == ledger.Settled {
+		settled, err := s.Transaction(verdict.ID)
+		if err != nil {
+			return HistoryItem{}, err
+		}
+		entry = settled.Entry
+	}
+	if !touches(entry, account.Path) {
 		return HistoryItem{}, damaged(where.height, "the history of %s says that transaction %d touches it", account.Path, where.index)
 	}
-	return HistoryItem{Ordinal: ordinal, Height: where.height, Index: int(where.index), Entry: result.Entry, Time: result.Block.Header.Time}, nil
+	return HistoryItem{Ordinal: ordinal, Height: where.height, Index: int(where.index), Entry: entry, Time: result.Block.Header.Time}, nil
 }
 
 func touches(entry *ledger.Entry, path ledger.AccountPath) bool {
 	for i := range entry.Transaction.Postings {
 		if entry.Transaction.Postings[i].Account == path {
-			return entry.Result.OK()
+			return entry.Result.OK() || entry.Result.Code == ledger.SetAside
 		}
 	}
 	return false

@@ -24,7 +24,7 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	if err := genesis.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, options: options.withDefaults(), genesis: genesis, chainID: genesis.Hash()}
+	s := &Store{dir: dir, options: options.withDefaults(), genesis: genesis, chainID: genesis.Hash(), book: genesis.Book()}
 	s.changed = sync.NewCond(&s.mutex)
 	s.cache = newBlockCache(s.options.DecodedCacheBytes)
 	s.logs.dir = filepath.Join(dir, databaseFolder)

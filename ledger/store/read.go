@@ -123,6 +123,19 @@ func readChunks(transaction *badger.Txn, height ledger.Height, length uint64) (e
 func (s *Store) locate(id ledger.Hash) (where position, found bool, err error) {
 	s.mutex.RLock()
 	height, closed := s.head.Header.Height, s.closed
+	where, found = s.locatePending(id)
+	s.mutex.RUnlock()
+	if closed {
+		return position{}, false, ErrClosed
+	}
+	if found {
+		return where, true, nil
+	}
+	return s.locateWritten(height, id)
+}
+
+// locatePending finds an id or block hash in the blocks that are not written yet. It needs the mutex.
+func (s *Store) locatePending(id ledger.Hash) (where position, found bool) {
 	for i := len(s.pending) - 1; i >= 0 && !found; i-- {
 		pending := s.pending[i]
 		if index, here := pending.ids[id]; here {
@@ -131,13 +144,11 @@ func (s *Store) locate(id ledger.Hash) (where position, found bool, err error) {
 			where, found = position{height: pending.block.Header.Height, kind: indexBlock}, true
 		}
 	}
-	s.mutex.RUnlock()
-	if closed {
-		return position{}, false, ErrClosed
-	}
-	if found {
-		return where, true, nil
-	}
+	return where, found
+}
+
+// locateWritten finds an id or block hash in the database; height is the head's.
+func (s *Store) locateWritten(height ledger.Height, id ledger.Hash) (where position, found bool, err error) {
 	defer guard(height, &err)
 	err = s.db.View(func(transaction *badger.Txn) error {
 		value, err := get(transaction, indexKey(id))

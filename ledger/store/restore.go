@@ -44,7 +44,7 @@ func Restore(ctx context.Context, dir string, genesis *ledger.Genesis, options O
 		return Head{}, fmt.Errorf("store: %w", err)
 	}
 	r := &restoring{
-		store: &Store{dir: partial, options: options.withDefaults(), genesis: genesis, chainID: genesis.Hash()},
+		store: &Store{dir: partial, options: options.withDefaults(), genesis: genesis, chainID: genesis.Hash(), book: genesis.Book()},
 		ctx:   ctx, in: bufio.NewReaderSize(from, 64<<10), state: ledger.NewState(genesis),
 	}
 	if err := r.run(trust); err != nil {
@@ -244,10 +244,7 @@ func (r *restoring) block(height ledger.Height) error {
 		if err != nil {
 			return r.bad("block %d: %v", height, err)
 		}
-		where := position{height: height, index: index, kind: indexApplied}
-		if !result.OK() {
-			where.kind = indexFailed
-		}
+		where := position{height: height, index: index, kind: indexKind(result)}
 		if err := r.put(indexKey(id), where.append(nil)); err != nil {
 			return err
 		}

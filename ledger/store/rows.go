@@ -22,6 +22,8 @@ const (
 	rowHistory = 'y'
 	rowState   = 's'
 	rowAbsent  = 'A'
+	rowStream  = 'x'
+	rowSettled = 'z'
 )
 
 // The kinds of index rows.
@@ -31,6 +33,15 @@ const (
 	indexBlock
 	indexVoid
 )
+
+// indexKind returns the kind of the index row of a transaction with a result. indexFailed is what may be proposed again with a fresh nonce; a verdict has none, and is
+// taken once by what waits for it.
+func indexKind(result ledger.Result) byte {
+	if result.OK() || result.Code == ledger.Settled || result.Code == ledger.Released {
+		return indexApplied
+	}
+	return indexFailed
+}
 
 // checksumSize is the size of the checksum at the end of each value.
 const checksumSize = 4

@@ -71,6 +71,7 @@ type Store struct {
 	options Options
 	genesis *ledger.Genesis
 	chainID ledger.Hash
+	book    ledger.Hash
 	lock    *os.File
 	db      *badger.DB
 

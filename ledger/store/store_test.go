@@ -19,7 +19,12 @@ func small() Options {
 
 func open(t testing.TB, dir string, options Options) *Store {
 	t.Helper()
-	s, err := Open(dir, testGenesis(), options)
+	return openBook(t, dir, testGenesis(), options)
+}
+
+func openBook(t testing.TB, dir string, genesis *ledger.Genesis, options Options) *Store {
+	t.Helper()
+	s, err := Open(dir, genesis, options)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
@@ -153,6 +158,9 @@ func readAll(s *Store) (string, error) {
 			}
 			cursor, more = page.Next, page.More
 		}
+	}
+	if err := readShards(s, text); err != nil {
+		return "", err
 	}
 	fmt.Fprintf(text, "%+v\n", s.Organisations())
 	for i := range 5 {

@@ -99,6 +99,9 @@ func (s *Store) verifyIndexes(block *ledger.Block, changes *ledger.Changes) (err
 		return damaged(height, "the index does not find the block by its hash")
 	}
 	return s.db.View(func(transaction *badger.Txn) error {
+		if err := s.verifyShard(transaction, height, &changes.Crossings); err != nil {
+			return err
+		}
 		for _, change := range changes.History {
 			where, err := findHistory(transaction, change.Number, change.Ordinal)
 			if err != nil {

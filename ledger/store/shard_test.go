@@ -1,0 +1,386 @@
+package store
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+)
+
+// The stores of these tests are of shard 1, which has the root, shard 0, above it and shard 2 below.
+func shardGenesis() *ledger.Genesis {
+	genesis, err := ledgertest.ShardedGenesis(1, 0, 0, 1).ForShard(1)
+	if err != nil {
+		panic(err)
+	}
+	return genesis
+}
+
+// shardBook makes rounds of shard 1: of its clients, of the stream of a root that is in memory and always the same, and of verdicts that nobody but their id decides.
+type shardBook struct {
+	root    *ledger.State
+	parent  ledger.Parent
+	stream  []ledger.Carried
+	above   [3]*ledgertest.Client
+	clients [3]*ledgertest.Client
+	round   int
+}
+
+// newShardBook returns a book whose clients of shard 1 have a stream of nonces of their own.
+func newShardBook(stream uint64) *shardBook {
+	genesis, err := shardGenesis().ForShard(0)
+	if err != nil {
+		panic(err)
+	}
+	b := &shardBook{root: ledger.NewState(genesis), parent: ledger.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}}
+	for shard := range b.clients {
+		name := ledger.OrganisationName(fmt.Sprintf("org%d", shard))
+		b.above[shard], b.clients[shard] = ledgertest.NewClient(genesis, name), ledgertest.NewClient(genesis, name)
+		b.above[shard].Stream, b.clients[shard].Stream = 1<<32, stream
+	}
+	return b
+}
+
+// signed is a bundle with the signatures of all organisations.
+func (b *shardBook) signed(transactions ...ledger.Transaction) []byte {
+	bundle, err := ledger.NewBundle(transactions...)
+	for _, client := range b.clients {
+		if err == nil {
+			err = bundle.Sign(client.Organisation, ed25519.PrivateKey(ledgertest.Key(string(client.Organisation))))
+		}
+	}
+	if err != nil {
+		panic(err)
+	}
+	return bundle.Encode()
+}
+
+// grow makes blocks of the root until its stream to shard 1 has so many entries: first registrations and openings, then transfers in all directions.
+func (b *shardBook) grow(entries int) {
+	for len(b.stream) < entries {
+		b.round++
+		var transactions []ledger.Transaction
+		if b.round == 1 {
+			for shard, client := range b.above {
+				registration := client.Register()
+				registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, ledger.ShardID(shard)
+				transactions = append(transactions, registration)
+			}
+		} else {
+			for pair := range 6 {
+				from, to := pair%3, (pair+1+pair/3)%3
+				transfer := b.above[from].Transfer(b.above[from].Account("issuer"), b.above[to].Account("a"), int64(b.round))
+				if pair%2 == 0 {
+					transfer.Records = []ledger.Record{{Key: "org1:record", Value: fmt.Appendf(nil, "%d of %d", pair, b.round)}}
+				}
+				transactions = append(transactions, transfer)
+			}
+		}
+		batch := &ledger.Batch{Header: ledger.BatchHeader{Time: ledger.Milliseconds(b.round)}, Bundles: [][]byte{b.signed(transactions...)}}
+		if b.round == 2 {
+			opening := b.above[0].Next()
+			opening.Openings = []ledger.Opening{{Account: "org0:issuer", Issuer: true}, {Account: "org0:a"}}
+			batch.Bundles = [][]byte{b.signed(opening), batch.Bundles[0]}
+		}
+		draft := b.root.Seal(b.parent, 1, ledger.Round(b.round), [][]byte{batch.Encode()}, func(ledger.Hash, *ledger.Transaction) bool { return false })
+		block, changes := b.root.Execute(draft)
+		b.parent = ledger.Parent{Header: block.Header, Hash: block.Hash}
+		for _, forward := range changes.Forwards {
+			b.stream = append(b.stream, ledger.Carried{Number: forward.Number, Bundle: block.CarriedBundle(int(forward.Bundle))})
+		}
+	}
+}
+
+// batch is the next round of a store: some entries of the stream, most of the verdicts that it waits for, and transactions of its clients.
+func (b *shardBook) batch(s *Store, count int, random *rand.Rand) *ledger.Batch {
+	batch := &ledger.Batch{Header: ledger.BatchHeader{Time: ledger.Milliseconds(s.Head().Height)}}
+	carried := int(s.Carried())
+	b.grow(carried + 2)
+	batch.Carried = b.stream[carried : carried+1+random.IntN(2)]
+	for _, waits := range s.Pending() {
+		for _, shard := range waits.Waits {
+			if random.IntN(4) == 0 {
+				continue
+			}
+			verdict := ledger.Verdict{ID: waits.ID, Shard: shard, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}
+			if waits.ID[0]%4 == 0 {
+				verdict.Result.Code = ledger.InsufficientFunds
+			}
+			batch.Verdicts = append(batch.Verdicts, verdict)
+		}
+	}
+	client := b.clients[1]
+	var transactions []ledger.Transaction
+	if s.AccountCount() == 0 {
+		opening := client.Next()
+		opening.Openings = []ledger.Opening{{Account: "org1:issuer", Issuer: true}, {Account: "org1:a"}, {Account: "org1:b"}}
+		transactions = append(transactions, opening)
+	}
+	for i := range count {
+		switch i % 3 {
+		case 0:
+			transactions = append(transactions, client.Transfer("org1:issuer", "org1:a", int64(i+5)))
+		case 1:
+			transactions = append(transactions, client.Transfer("org1:a", "org2:a", int64(50*i)))
+		default:
+			transactions = append(transactions, client.Transfer("org2:issuer", "org1:b", int64(i)))
+		}
+	}
+	if len(transactions) > 0 {
+		batch.Bundles = [][]byte{b.signed(transactions...)}
+	}
+	return batch
+}
+
+func (b *shardBook) apply(t testing.TB, s *Store, count int, random *rand.Rand) *ledger.Block {
+	t.Helper()
+	block, err := s.Apply(1, ledger.Round(s.Head().Height+1), [][]byte{b.batch(s, count, random).Encode()})
+	if err != nil {
+		t.Fatalf("apply: %v", err)
+	}
+	return block
+}
+
+// readShards reads what a store serves of other shards.
+func readShards(s *Store, text io.Writer) error {
+	if !s.genesis.Sharded() {
+		return nil
+	}
+	fmt.Fprintf(text, "%d %+v\n", s.Carried(), s.Pending())
+	for _, child := range s.ShardTree().Children(s.Shard()) {
+		for from := uint64(1); from <= s.Streamed(child); {
+			page, err := s.Stream(child, from, 7)
+			if err != nil {
+				return err
+			}
+			for _, carried := range page {
+				if carried.Number != from {
+					return fmt.Errorf("entry %d of the stream is number %d", from, carried.Number)
+				}
+				fmt.Fprintf(text, "%d %x\n", carried.Number, carried.Bundle)
+				from++
+			}
+		}
+	}
+	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
+		block, err := s.Block(height)
+		if err != nil {
+			return err
+		}
+		for i := range block.Entries {
+			crossing, err := s.Crossing(block.Entries[i].ID)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(text, "%d %v %v %v\n", crossing.Outcome, crossing.Destinations, crossing.Waits, crossing.Said)
+			if crossing.Settled != nil {
+				fmt.Fprintf(text, "%d %d\n", crossing.Settled.Height, crossing.Settled.Index)
+			}
+		}
+	}
+	record, err := s.Record("org1:record")
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	fmt.Fprintf(text, "%q %d\n", record.Value, record.Height)
+	return nil
+}
+
+// The chain of a shard reads as it did when it is opened again, replays alone, makes the same chain where another node appends its blocks, and goes on from a snapshot.
+func TestShardIsKept(t *testing.T) {
+	t.Parallel()
+	genesis, random := shardGenesis(), rand.New(rand.NewPCG(3, 3))
+	dir := t.TempDir()
+	s := openBook(t, filepath.Join(dir, "one"), genesis, small())
+	other := openBook(t, filepath.Join(dir, "two"), genesis, small())
+	b := newShardBook(1)
+	codes := map[ledger.Code]int{}
+	for range 60 {
+		block := b.apply(t, s, random.IntN(12), random)
+		for i := range block.Entries {
+			codes[block.Entries[i].Result.Code]++
+		}
+		decoded, err := ledger.DecodeBlock(block.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Append(decoded); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, code := range []ledger.Code{ledger.Applied, ledger.SetAside, ledger.Relayed, ledger.Settled, ledger.Released, ledger.InsufficientFunds} {
+		if codes[code] < 5 {
+			t.Errorf("%d transactions are %s", codes[code], code)
+		}
+	}
+	before := mustReadAll(t, s)
+	if mustReadAll(t, other) != before {
+		t.Error("the other node's store reads differently")
+	}
+	snapshot, head := snapshotOf(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openBook(t, filepath.Join(dir, "one"), genesis, small())
+	if mustReadAll(t, s) != before {
+		t.Error("the store that was opened again reads differently")
+	}
+	if err := s.verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := Restore(t.Context(), filepath.Join(dir, "three"), genesis, small(), bytes.NewReader(snapshot), believe); err != nil {
+		t.Fatal(err)
+	}
+	third := openBook(t, filepath.Join(dir, "three"), genesis, small())
+	if third.Head() != head || third.Carried() != s.Carried() || third.PendingCount() != s.PendingCount() || s.PendingCount() == 0 {
+		t.Fatalf("restored %+v", third.Head())
+	}
+	if _, err := third.Stream(2, 1, 10); !errors.Is(err, ErrAbsent) {
+		t.Errorf("a stream from before the snapshot: %v", err)
+	}
+	for range 10 {
+		batch, round := b.batch(s, 6, random).Encode(), ledger.Round(s.Head().Height+1)
+		for _, each := range []*Store{s, third} {
+			if _, err := each.Apply(1, round, [][]byte{batch}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.Head().Hash != third.Head().Hash {
+			t.Fatal("the restored store goes on differently")
+		}
+	}
+	if page, err := third.Stream(2, third.Streamed(2), 10); err != nil || len(page) != 1 {
+		t.Errorf("the stream after the snapshot: %d entries, %v", len(page), err)
+	}
+}
+
+// What a shard is asked, and what it does with what it is told.
+func TestVerdictsAskedAndTold(t *testing.T) {
+	t.Parallel()
+	s := openBook(t, t.TempDir(), shardGenesis(), small())
+	b, random := newShardBook(1), rand.New(rand.NewPCG(1, 1))
+	for s.PendingCount() < 2 {
+		b.apply(t, s, 3, random)
+	}
+	waits := s.Pending()[0]
+	verdict, made, err := s.Verdict(waits.ID)
+	if err != nil || !made || !verdict.Good() || verdict.Shard != 1 {
+		t.Fatalf("%+v %v %v", verdict, made, err)
+	}
+	crossing, err := s.Crossing(waits.ID)
+	if err != nil || crossing.Outcome != Waiting || len(crossing.Waits)+len(crossing.Said)+1 != len(crossing.Destinations) {
+		t.Fatalf("%+v %v", crossing, err)
+	}
+	told := ledger.Verdict{ID: waits.ID, Shard: waits.Waits[0], Result: ledger.Result{Code: ledger.Expired, Item: ledger.NoItem}}
+	foreign, early := told, told
+	foreign.Shard, early.ID = 1, ledger.Hash{1}
+	for verdict, want := range map[*ledger.Verdict]Standing{&told: Awaited, &foreign: Over, &early: Early} {
+		if standing, err := s.Standing(verdict); err != nil || standing != want {
+			t.Errorf("%+v: %d %v, want %d", verdict, standing, err, want)
+		}
+	}
+	if _, err := s.Apply(1, 1000, [][]byte{(&ledger.Batch{Verdicts: []ledger.Verdict{told, early, foreign}}).Encode()}); err != nil {
+		t.Fatal(err)
+	}
+	if standing, err := s.Standing(&told); err != nil || standing != Over {
+		t.Errorf("%d %v", standing, err)
+	}
+	crossing, err = s.Crossing(waits.ID)
+	if err != nil || crossing.Outcome != Refused || crossing.Settled == nil || *crossing.Settled.Entry.Transaction.Verdict != told {
+		t.Fatalf("%+v %v", crossing, err)
+	}
+	if _, made, err := s.Verdict(ledger.Hash{1}); made || err != nil {
+		t.Errorf("a verdict on what is not there: %v", err)
+	}
+}
+
+// A registration has no nonce; its second copy is dropped all the same, as is that of what passes through, also after the store was opened again.
+func TestCopiesFromTheStream(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	genesis, err := shardGenesis().ForShard(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := openBook(t, dir, genesis, small())
+	b := newShardBook(1)
+	registration := b.clients[1].Register()
+	other := b.clients[2].Register()
+	bundles := [][]byte{b.signed(registration), b.signed(other), b.signed(b.clients[1].Transfer("org1:a", "org2:a", 1))}
+	payload := ledger.EncodeBatch(ledger.BatchHeader{Time: 1}, bundles)
+	for range 2 {
+		for range 2 {
+			if _, err := s.Apply(1, ledger.Round(s.Head().Height+1), [][]byte{payload, payload}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.Head().Height != 1 || s.Head().Total != 3 {
+			t.Fatalf("%+v", s.Head())
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = openBook(t, dir, genesis, small())
+	}
+	if err := s.verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// Damage to a shard's store is told: rows that are missing or others, and flipped bits.
+func TestDamagedShard(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	genesis, random := shardGenesis(), rand.New(rand.NewPCG(5, 3))
+	s := openBook(t, dir, genesis, small())
+	b := newShardBook(1)
+	for range 25 {
+		b.apply(t, s, random.IntN(10), random)
+	}
+	text := mustReadAll(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole := readFolder(t, dir)
+	for _, kind := range []byte{rowStream, rowSettled, rowState, rowHistory} {
+		for _, damage := range []string{"missing", "empty", "of another key"} {
+			dir := t.TempDir()
+			whole.write(t, dir)
+			tamper(t, dir, kind, damage)
+			if _, err := reopenBook(t, dir, genesis); !errors.Is(err, ErrDamaged) {
+				t.Errorf("%c %s: %v", kind, damage, err)
+			}
+		}
+	}
+	told := 0
+	for i := range min(14, *flips) {
+		names := whole.names()
+		name := names[i%len(names)]
+		if len(whole[name].data) == 0 {
+			continue
+		}
+		dir := filepath.Join(t.TempDir(), fmt.Sprint(i))
+		whole.write(t, dir)
+		flip(t, filepath.Join(dir, name), random.IntN(len(whole[name].data)), random.IntN(8))
+		switch got, err := reopenBook(t, dir, genesis); {
+		case errors.Is(err, ErrDamaged):
+			told++
+		case err != nil || got != text:
+			t.Errorf("flip %d in %s: the store reads wrong: %v", i, name, err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if told == 0 {
+		t.Error("no flip did any harm: the test tests nothing")
+	}
+}

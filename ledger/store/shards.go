@@ -1,0 +1,396 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/dgraph-io/badger/v4"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// Bounds of what Stream returns at once.
+const (
+	MaxStreamPage  = 1024
+	maxStreamBytes = 4 << 20
+)
+
+// Book returns the identity of the book, which transactions name as their ledger; in a book of one shard it is the GenesisHash.
+func (s *Store) Book() ledger.Hash { return s.book }
+
+// Shard returns the shard that this chain is, 0 in a book of one shard.
+func (s *Store) Shard() ledger.ShardID { return s.genesis.Shard }
+
+// ShardTree returns the tree of the book's shards, nil where it has one shard only.
+func (s *Store) ShardTree() *ledger.ShardTree {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.ShardTree()
+}
+
+// HomeShard returns the shard that holds an organisation's accounts and records, as of the head.
+func (s *Store) HomeShard(name ledger.OrganisationName) ledger.ShardID {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.HomeShard(name)
+}
+
+// BundleEntry returns the shard where a bundle enters, as of the head.
+func (s *Store) BundleEntry(bundle *ledger.Bundle) ledger.ShardID {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.BundleEntry(bundle)
+}
+
+// Carried returns the number of the last entry of the parent shard's stream that is in the chain; 0 where there is none.
+func (s *Store) Carried() uint64 {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Carried()
+}
+
+// Streamed returns the number of the last entry of the stream to a child shard; 0 where there is none.
+func (s *Store) Streamed(child ledger.ShardID) uint64 {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.Streamed(child)
+}
+
+// Stream returns entries of the stream to a child shard, in order: from a number on, at most limit and MaxStreamPage, and no more than some MB, but one at least. It is
+// empty where the stream has not come so far. ErrAbsent where an entry lies before the snapshot that the store began with: other members have it.
+func (s *Store) Stream(child ledger.ShardID, from uint64, limit int) ([]ledger.Carried, error) {
+	s.mutex.RLock()
+	last, pending, closed := s.state.Streamed(child), s.pending, s.closed
+	s.mutex.RUnlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	var carried []ledger.Carried
+	size := 0
+	for number := max(from, 1); number <= last && len(carried) < min(max(limit, 1), MaxStreamPage) && size < maxStreamBytes; number++ {
+		where, found := pendingForward(child, number, pending)
+		if !found {
+			var err error
+			if where, err = s.readForward(child, number); err != nil {
+				return nil, err
+			}
+		}
+		block, err := s.Block(where.height)
+		if err != nil {
+			return nil, err
+		}
+		if int(where.index) >= len(block.Bundles) {
+			return nil, damaged(where.height, "entry %d of the stream to shard %d points to bundle %d of %d", number, child, where.index, len(block.Bundles))
+		}
+		bundle := block.CarriedBundle(int(where.index))
+		carried, size = append(carried, ledger.Carried{Number: number, Bundle: bundle}), size+len(bundle)
+	}
+	return carried, nil
+}
+
+// pendingForward looks for an entry of a stream in the blocks that are not written yet. The index is the bundle's.
+func pendingForward(child ledger.ShardID, number uint64, pending []*pendingBlock) (position, bool) {
+	for i := len(pending) - 1; i >= 0; i-- {
+		for _, forward := range pending[i].changes.Forwards {
+			if forward.Child == child && forward.Number == number {
+				return position{height: pending[i].block.Header.Height, index: forward.Bundle}, true
+			}
+		}
+	}
+	return position{}, false
+}
+
+func (s *Store) readForward(child ledger.ShardID, number uint64) (where position, err error) {
+	height := s.AppendedHeight()
+	defer guard(height, &err)
+	err = s.db.View(func(transaction *badger.Txn) error {
+		where, err = findPlace(transaction, streamKey(child, number))
+		if errors.Is(err, errMissing) && s.absent > 0 {
+			return fmt.Errorf("store: entry %d of the stream to shard %d lies %w (block %d): ask another node", number, child, ErrAbsent, s.absent)
+		}
+		if err != nil || where.height > height {
+			return damaged(height, "entry %d of the stream to shard %d: %v", number, child, err)
+		}
+		return nil
+	})
+	return where, err
+}
+
+// findPlace reads a row of a stream or of a settlement.
+func findPlace(transaction *badger.Txn, key []byte) (position, error) {
+	value, err := get(transaction, key)
+	if err != nil {
+		return position{}, err
+	}
+	return decodePlace(value)
+}
+
+func streamKey(child ledger.ShardID, number uint64) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32([]byte{rowStream}, uint32(child)), number)
+}
+
+func settledKey(id ledger.Hash) []byte { return append([]byte{rowSettled}, id[:]...) }
+
+const placeSize = 8 + 4
+
+func appendPlace(to []byte, height ledger.Height, index uint32) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(to, uint64(height)), index)
+}
+
+func decodePlace(value []byte) (position, error) {
+	if len(value) != placeSize {
+		return position{}, errRow
+	}
+	return position{height: ledger.Height(binary.BigEndian.Uint64(value)), index: binary.BigEndian.Uint32(value[8:])}, nil
+}
+
+// shardRows gives the rows of a block that concern other shards to put.
+func shardRows(pending *pendingBlock, put func(step string, key, value []byte) error) error {
+	height := pending.block.Header.Height
+	for _, forward := range pending.changes.Forwards {
+		if err := put("stream", streamKey(forward.Child, forward.Number), appendPlace(nil, height, forward.Bundle)); err != nil {
+			return err
+		}
+	}
+	for _, settlement := range pending.changes.Settlements {
+		if err := put("settled", settledKey(settlement.ID), appendPlace(nil, height, settlement.Index)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Pending returns the cross-shard transactions that wait for other shards as of the head, by their place in the chain.
+func (s *Store) Pending() []ledger.Pending {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.AllPending()
+}
+
+// PendingCount returns the number of cross-shard transactions that wait for other shards as of the head.
+func (s *Store) PendingCount() int {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.PendingCount()
+}
+
+// Standing says what the chain does with a verdict of another shard.
+type Standing uint8
+
+// The standings.
+const (
+	// Early: the transaction is not in the chain yet; keep the verdict, or ask for it later.
+	Early Standing = iota
+	// Awaited: propose it.
+	Awaited
+	// Over: nobody waits for it any more; forget it.
+	Over
+)
+
+// Standing returns what the chain does with a verdict as of the head.
+func (s *Store) Standing(verdict *ledger.Verdict) (Standing, error) {
+	s.mutex.RLock()
+	awaited := s.state.Awaits(verdict)
+	s.mutex.RUnlock()
+	if awaited {
+		return Awaited, nil
+	}
+	known, err := s.Known(verdict.ID)
+	if err != nil || known {
+		return Over, err
+	}
+	return Early, nil
+}
+
+// Verdict returns what this shard says of a transaction, for a shard that asks; made is false where there is nothing to say: it is not in the chain, was this shard's alone, or
+// passed through.
+func (s *Store) Verdict(id ledger.Hash) (verdict ledger.Verdict, made bool, err error) {
+	found, err := s.Transaction(id)
+	if errors.Is(err, ErrNotFound) {
+		return ledger.Verdict{}, false, nil
+	}
+	if err != nil {
+		return ledger.Verdict{}, false, err
+	}
+	verdict, made = ledger.VerdictOf(found.Entry, s.genesis.Shard)
+	return verdict, made, nil
+}
+
+// Outcome is what became of a transaction, as far as this shard's chain knows.
+type Outcome uint8
+
+// The outcomes.
+const (
+	// TookEffect: it was applied.
+	TookEffect Outcome = iota
+	// Refused: this shard, or another, refused it, and it changed nothing.
+	Refused
+	// Waiting: this shard has set its part aside and waits for others.
+	Waiting
+	// PassedThrough: it is for other shards, and their chains know.
+	PassedThrough
+)
+
+// Crossing is a transaction's way through this shard.
+type Crossing struct {
+	Found
+	// Destinations are the shards that the transaction concerns, ascending.
+	Destinations []ledger.ShardID
+	Outcome      Outcome
+	// Waits are the shards that are waited for, Said those whose good verdicts are in the chain already; where nothing is waited for they are empty.
+	Waits, Said []ledger.ShardID
+	// Settled is where the wait ended, nil where there was none or it goes on: the verdict that ended it.
+	Settled *Found
+}
+
+// Crossing returns a transaction's way through this shard, as of the head; also of one that concerns this shard alone. ErrNotFound where it is not in the chain.
+func (s *Store) Crossing(id ledger.Hash) (Crossing, error) {
+	found, err := s.Transaction(id)
+	if err != nil {
+		return Crossing{}, err
+	}
+	crossing := Crossing{Found: found, Destinations: s.destinations(found), Outcome: Refused}
+	switch found.Entry.Result.Code {
+	case ledger.Applied, ledger.Settled, ledger.Released:
+		crossing.Outcome = TookEffect
+	case ledger.Relayed:
+		crossing.Outcome = PassedThrough
+	case ledger.SetAside:
+		return s.crossingOf(id, crossing)
+	}
+	return crossing, nil
+}
+
+// crossingOf completes the way of a transaction that was set aside.
+func (s *Store) crossingOf(id ledger.Hash, crossing Crossing) (Crossing, error) {
+	s.mutex.RLock()
+	waiting, waits := s.state.Pending(id)
+	s.mutex.RUnlock()
+	if waits {
+		crossing.Outcome, crossing.Waits, crossing.Said = Waiting, waiting.Waits, waiting.Said
+		return crossing, nil
+	}
+	settled, err := s.settlement(id)
+	if err != nil {
+		return Crossing{}, err
+	}
+	crossing.Settled = &settled
+	if settled.Entry.Result.Code == ledger.Settled {
+		crossing.Outcome = TookEffect
+	}
+	return crossing, nil
+}
+
+// settlement returns the verdict that ended a transaction's wait.
+func (s *Store) settlement(id ledger.Hash) (Found, error) {
+	where, err := s.settledAt(id)
+	if err != nil {
+		return Found{}, err
+	}
+	settled, err := s.at(where)
+	if err != nil {
+		return Found{}, err
+	}
+	if verdict := settled.Entry.Transaction.Verdict; verdict == nil || verdict.ID != id {
+		return Found{}, damaged(where.height, "transaction %d should have ended the wait of %s", where.index, id)
+	}
+	return settled, nil
+}
+
+func (s *Store) settledAt(id ledger.Hash) (where position, err error) {
+	s.mutex.RLock()
+	pending, height := s.pending, s.head.Header.Height
+	s.mutex.RUnlock()
+	for i := len(pending) - 1; i >= 0; i-- {
+		for _, settlement := range pending[i].changes.Settlements {
+			if settlement.ID == id {
+				return position{height: pending[i].block.Header.Height, index: settlement.Index}, nil
+			}
+		}
+	}
+	defer guard(height, &err)
+	err = s.db.View(func(transaction *badger.Txn) error {
+		where, err = findPlace(transaction, settledKey(id))
+		if errors.Is(err, errMissing) && s.absent > 0 {
+			return fmt.Errorf("store: the end of the wait of %s lies %w (block %d): ask another node", id, ErrAbsent, s.absent)
+		}
+		if err != nil {
+			return damaged(height, "the end of the wait of %s: %v", id, err)
+		}
+		return nil
+	})
+	return where, err
+}
+
+// destinations returns the shards that a transaction concerns, as they were at its place.
+func (s *Store) destinations(found Found) []ledger.ShardID {
+	transaction := found.Entry.Transaction
+	tree := s.ShardTree()
+	if tree == nil || transaction.Change != nil || transaction.Verdict != nil {
+		return []ledger.ShardID{s.genesis.Shard}
+	}
+	return tree.Destinations(transaction, directoryAt{s, found})
+}
+
+// directoryAt is the directory as it was at a transaction's place.
+type directoryAt struct {
+	store *Store
+	place Found
+}
+
+// Organisation returns an organisation that was registered before the place.
+func (d directoryAt) Organisation(name ledger.OrganisationName) (ledger.Organisation, bool) {
+	organisation, known := d.store.Organisation(name)
+	switch {
+	case !known || organisation.Registered > d.place.Height:
+		return ledger.Organisation{}, false
+	case organisation.Registered < d.place.Height:
+		return organisation, true
+	}
+	registers := func(entry ledger.Entry) bool {
+		return entry.Result.OK() && slices.ContainsFunc(entry.Transaction.Registrations, func(r ledger.Registration) bool { return r.Name == name })
+	}
+	return organisation, slices.ContainsFunc(d.place.Block.Entries[:d.place.Index], registers)
+}
+
+// sealShard seals a round of a book with several shards. The state must not change meanwhile, also not for a while as by Precheck.
+func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Draft, error) {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	var lookup error
+	draft := s.state.Seal(s.head, epoch, round, payloads, func(id ledger.Hash, transaction *ledger.Transaction) bool {
+		// Registrations have no nonce.
+		if len(transaction.Registrations) == 0 && s.unseen(id, transaction) {
+			return false
+		}
+		where, found := s.locatePending(id)
+		if !found {
+			var err error
+			if where, found, err = s.locateWritten(s.head.Header.Height, id); err != nil && lookup == nil {
+				lookup = err
+			}
+		}
+		return found && where.kind != indexBlock
+	})
+	return draft, lookup
+}
+
+// verifyShard checks that the entries of streams and the ends of waits that a block made are found.
+func (s *Store) verifyShard(transaction *badger.Txn, height ledger.Height, crossings *ledger.Crossings) error {
+	if crossings.OutOfPlace > 0 {
+		return damaged(height, "%d of its transactions are out of place", crossings.OutOfPlace)
+	}
+	for _, forward := range crossings.Forwards {
+		if where, err := findPlace(transaction, streamKey(forward.Child, forward.Number)); err != nil || where != (position{height: height, index: forward.Bundle}) {
+			return damaged(height, "entry %d of the stream to shard %d is not found", forward.Number, forward.Child)
+		}
+	}
+	for _, settlement := range crossings.Settlements {
+		if where, err := findPlace(transaction, settledKey(settlement.ID)); err != nil || where != (position{height: height, index: settlement.Index}) {
+			return damaged(height, "the end of the wait of %s is not found", settlement.ID)
+		}
+	}
+	return nil
+}
