@@ -11,6 +11,9 @@
 // where those f+1 are slow, or cut off from each other. Then the others take over: a writer that sees the child's position stand still for its patience writes to all carriers, and a
 // carrier that holds the next entry and sees the log without it proposes it.
 //
+// Both logs have to stand by what they say. A writer is offered only what the parent's log will never take back (in the node: durable blocks), or two members could write different entries of the same number. And a
+// position is told to writers only where the child's log will never go back behind it; up to there, what was received is forgotten.
+//
 // The child's position, up to which its log has the stream for good, flows back to the writers with the room that each ring has again (Feedback): a word or two in a region, or any message.
 //
 // # What always holds

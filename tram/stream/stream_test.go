@@ -11,16 +11,17 @@ var seedsFlag = flag.Uint64("seeds", 300, "how many seeds the stream is run with
 // The stream comes whole, once and in order, whatever happens to members and wires.
 func TestStream(t *testing.T) {
 	t.Parallel()
-	rescues := 0
+	rescues, backs := 0, 0
 	for seed := range *seedsFlag {
 		w := newWorld(seed, FaultNone)
 		if wrong := w.run(); wrong != "" {
 			t.Fatalf("seed %d: %s", seed, wrong)
 		}
 		rescues += w.rescues
+		backs += w.backs
 	}
-	if rescues == 0 {
-		t.Error("no ring was taken away with something in it")
+	if rescues == 0 || backs == 0 {
+		t.Errorf("%d rings were taken away with something in them, and %d logs went back", rescues, backs)
 	}
 }
 

@@ -36,7 +36,8 @@ type world struct {
 	positions []uint64   // the relay's position behind each item of the log
 	proposals []proposal // not ordered yet
 	failed    string
-	rescues   int
+	rescues   int // rings taken away with something in them
+	backs     int // members whose log went back
 }
 
 // parent is a member of the parent.
@@ -325,7 +326,7 @@ func (w *world) move() {
 // hurt does something that should not happen.
 func (w *world) hurt() {
 	p, c := w.random.IntN(len(w.parents)), w.random.IntN(len(w.children))
-	switch w.random.IntN(6) {
+	switch w.random.IntN(7) {
 	case 0: // a member of the parent crashes, or comes back
 		if w.parents[p].writer == nil {
 			w.startParent(p)
@@ -376,6 +377,28 @@ func (w *world) hurt() {
 		if carrier := w.children[c].carrier; carrier != nil {
 			carrier.Detach(order.ServerID(p))
 			delete(w.links, [2]int{p, c})
+		}
+	case 6:
+		w.goBack()
+	}
+}
+
+// goBack has the child's log forget its end, as far as nobody has that for good, and all that was proposed.
+func (w *world) goBack() {
+	var durable uint64
+	for _, c := range w.children {
+		durable = max(durable, c.durable)
+	}
+	keep := slices.IndexFunc(w.positions, func(position uint64) bool { return position >= durable }) + 1
+	if keep == 0 || w.random.IntN(4) > 0 {
+		return
+	}
+	keep += w.random.IntN(len(w.log) - keep + 1)
+	w.log, w.positions, w.proposals = w.log[:keep], w.positions[:keep], nil
+	for c := range w.children {
+		if w.children[c].seen > keep {
+			w.children[c].seen = keep
+			w.backs++
 		}
 	}
 }

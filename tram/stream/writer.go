@@ -212,7 +212,7 @@ func (w *Writer) Next() uint64 { return max(w.known, w.position) + 1 }
 // Position is the last number that the child's log has for good, as far as the writer knows.
 func (w *Writer) Position() uint64 { return w.position }
 
-// Offer hands over the entry of number Next. Its bytes are copied. An entry that the child has is ignored, so a member whose log lags behind may offer all the same. ErrFull, ErrNumber, ErrTooLarge.
+// Offer hands over the entry of number Next, which the parent's log never takes back. Its bytes are copied. An entry that the child has is ignored, so a member whose log lags behind may offer all the same. ErrFull, ErrNumber, ErrTooLarge.
 func (w *Writer) Offer(number uint64, payload []byte) error {
 	if number <= w.position {
 		return nil
