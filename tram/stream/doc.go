@@ -67,5 +67,6 @@
 //	outlet.go    one ring, as its writer sees it
 //	carrier.go   the stream at a member of the child
 //	inbox.go     one ring, as its reader sees it
-//	state.go     what a search compares
+//	status.go    where it stands, for people
+//	state.go     what a search compares and copies
 package stream

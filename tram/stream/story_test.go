@@ -195,7 +195,13 @@ func TestStoryTakeover(t *testing.T) {
 		t.Errorf("carrier 2 takes over at %d, %v; want 40", due, waits)
 	}
 	s.tick(40)
+	if status := s.writers[2].Status(); status.Position != 0 || status.Known != 2 || status.Waited != 40 || !status.TookOver || len(status.Rings) != 3 || status.Rings[2].Used == 0 {
+		t.Errorf("writer 2 says %+v", status)
+	}
 	s.proposes(2, 1, 2)
+	if status := s.carriers[2].Status(); status.Ordered != 0 || status.Proposed != 2 || status.Held != 2 || status.Waited != 0 || !status.TookOver || len(status.Writers) != 3 {
+		t.Errorf("carrier 2 says %+v", status)
+	}
 	s.proposes(2)
 	// The log lost the proposal: it comes again.
 	s.tick(60)
