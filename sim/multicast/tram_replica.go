@@ -29,11 +29,13 @@ type tramClient struct {
 	waiting []order.Multicast
 }
 
-// tramPlants names the bugs that can be planted.
+// tramPlants names the bugs that can be planted. An entry that is rewritten in place takes a leader stopped between two words to show: the room's own test looks at every instant.
 func tramPlants() []string {
 	var names []string
 	for _, fault := range replica.Faults() {
-		names = append(names, fault.String())
+		if fault != replica.FaultRewrittenInPlace {
+			names = append(names, fault.String())
+		}
 	}
 	return names
 }

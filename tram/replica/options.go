@@ -62,7 +62,7 @@ type Fault uint8
 const (
 	// FaultNone is the protocol as it should be.
 	FaultNone Fault = iota
-	// FaultNoPermissionCheck grants the log to a new leader and lets the old one keep its permission.
+	// FaultNoPermissionCheck grants the log to whoever asks, under whatever ticket, and lets the old leader keep its permission.
 	FaultNoPermissionCheck
 	// FaultSlotReusedEarly has a leader write over slots of the log that members have still to read.
 	FaultSlotReusedEarly

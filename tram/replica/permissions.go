@@ -116,7 +116,7 @@ func (r *Replica) answerOne(a *asker, asked ticket) {
 	switch a.kind {
 	case askerMember:
 		r.counter = max(r.counter, asked.timestamp().counter())
-		if asked > r.granted {
+		if asked > r.granted || r.options.Fault == FaultNoPermissionCheck {
 			r.stepDown("another asks for the log")
 			if !r.regrant(r.log, &r.holder, a.peer) {
 				return
