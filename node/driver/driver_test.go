@@ -1,7 +1,6 @@
 package driver_test
 
 import (
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"testing"
@@ -11,9 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
 	"github.com/ledgerd/ledgerd/order"
-	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
-	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
 func TestServersDeliverTheSame(t *testing.T) {
@@ -202,23 +199,9 @@ func TestGenerations(t *testing.T) {
 func TestOverP2P(t *testing.T) {
 	t.Parallel()
 	const servers = 3
-	hosts := make([]*p2p.Host, servers)
-	members := make(map[rdmanet.PeerID]string)
-	for i := range hosts {
-		key, err := p2p.NewIdentity(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if hosts[i], err = p2p.New(p2p.Options{PrivateKey: key, Listen: "127.0.0.1:0"}); err != nil {
-			t.Fatal(err)
-		}
-		members[hosts[i].ID()] = hosts[i].Address()
-	}
 	options := clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: servers}
+	hosts, _ := overP2P(t, servers)
 	for _, host := range hosts {
-		if err := host.SetMembers(members); err != nil {
-			t.Fatal(err)
-		}
 		options.hosts = append(options.hosts, host)
 	}
 	c := newCluster(t, options)

@@ -52,7 +52,7 @@ func (f *flow) end() int {
 }
 
 // calmTiming is for tests in which nobody fails: a machine that is busy for long makes nobody suspect anybody.
-var calmTiming = detector.Timing{Heartbeat: 100 * time.Millisecond, Timeout: 20 * time.Second, Grace: 10 * time.Second}
+var calmTiming = detector.Timing{Heartbeat: 100 * time.Millisecond, Timeout: patience, Grace: patience}
 
 // eventualTiming suspects soon by a connection that is down, and by silence within the tests' patience: later than a busy machine takes for a heartbeat.
 var eventualTiming = detector.Timing{Heartbeat: 20 * time.Millisecond, Timeout: 4 * time.Second, Grace: 100 * time.Millisecond}
@@ -221,8 +221,8 @@ func (c *cluster) nextRunAfterPartition(heal func()) {
 	}
 }
 
-// overP2P makes hosts that know each other, and a way to cut them all off and back.
-func overP2P(t *testing.T, servers int, mend time.Duration) ([]*p2p.Host, map[rdmanet.PeerID]string) {
+// overP2P makes hosts that know each other, which mend their lanes for as long as a test waits for anything.
+func overP2P(t *testing.T, servers int) ([]*p2p.Host, map[rdmanet.PeerID]string) {
 	t.Helper()
 	hosts := make([]*p2p.Host, servers)
 	members := make(map[rdmanet.PeerID]string)
@@ -231,7 +231,7 @@ func overP2P(t *testing.T, servers int, mend time.Duration) ([]*p2p.Host, map[rd
 		if err != nil {
 			t.Fatal(err)
 		}
-		if hosts[i], err = p2p.New(p2p.Options{PrivateKey: key, Listen: "127.0.0.1:0", MendTimeout: mend}); err != nil {
+		if hosts[i], err = p2p.New(p2p.Options{PrivateKey: key, Listen: "127.0.0.1:0", MendTimeout: patience}); err != nil {
 			t.Fatal(err)
 		}
 		members[hosts[i].ID()] = hosts[i].Address()
@@ -246,8 +246,8 @@ func overP2P(t *testing.T, servers int, mend time.Duration) ([]*p2p.Host, map[rd
 
 func TestNextRunAfterALongPartitionOverP2P(t *testing.T) {
 	t.Parallel()
-	hosts, members := overP2P(t, 3, 20*time.Second)
-	options := clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 3, timing: eventualTiming}
+	hosts, members := overP2P(t, 3)
+	options := clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 3}
 	for _, host := range hosts {
 		options.hosts = append(options.hosts, host)
 	}
@@ -271,7 +271,7 @@ func TestNextRunAfterALongPartitionOverP2P(t *testing.T) {
 // Connections that break under load are mended, and nobody suspects anybody for long.
 func TestSeveredConnections(t *testing.T) {
 	t.Parallel()
-	hosts, _ := overP2P(t, 3, 20*time.Second)
+	hosts, _ := overP2P(t, 3)
 	options := clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 3}
 	for _, host := range hosts {
 		options.hosts = append(options.hosts, host)

@@ -184,7 +184,7 @@ func frameOf(generation uint64, text string) []byte {
 
 func waitFor(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("not in time: " + what)
 		}
@@ -196,7 +196,7 @@ func get[T any](t *testing.T, c <-chan T) T {
 	select {
 	case value := <-c:
 		return value
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("nothing came")
 		panic("unreachable")
 	}
