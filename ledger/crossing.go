@@ -98,6 +98,9 @@ func (s *State) attemptPart(t *Transaction, signatures []Signature) Result {
 			return Result{code, s.parts[i].item}
 		}
 	}
+	if s.pending.full(s.shard, s.destinations) {
+		return Result{TooManyWaiting, NoItem}
+	}
 	return Result{SetAside, NoItem}
 }
 

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -39,6 +40,8 @@ type network struct {
 	again        map[ledger.Hash]int
 	// plant is the name of a bug.
 	plant string
+	// limit is what MaxWaiting is lowered to, unless it is 0.
+	limit int
 	time  ledger.Milliseconds
 }
 
@@ -300,7 +303,14 @@ func (n *network) checkEnd() {
 }
 
 func (n *network) replay(shard int, c *shardChain) {
-	state := ledger.NewState(c.genesis)
+	fresh := func() *ledger.State {
+		state := ledger.NewState(c.genesis)
+		if n.limit > 0 {
+			state.SetMaxWaiting(n.limit)
+		}
+		return state
+	}
+	state := fresh()
 	for _, block := range c.blocks {
 		decoded, err := ledger.DecodeBlock(block.Encode())
 		if err != nil || decoded.Hash != block.Hash || !bytes.Equal(decoded.Encode(), block.Encode()) {
@@ -310,7 +320,7 @@ func (n *network) replay(shard int, c *shardChain) {
 			n.fail("shard %d: block %d replays as another", shard, block.Header.Height)
 		}
 		if block.Header.Height%3 == 0 {
-			restored := ledger.NewState(c.genesis)
+			restored := fresh()
 			if err := state.Entries(restored.Restore); err != nil || restored.Digest() != state.Digest() {
 				n.fail("shard %d: the state does not survive its entries: %v", shard, err)
 			}
@@ -346,6 +356,7 @@ type traffic struct {
 	genesis *ledger.Genesis
 	clients []*ledgertest.Client
 	funds   int64
+	keys    map[ledger.OrganisationName]ed25519.PrivateKey
 }
 
 func newTraffic(random *rand.Rand, genesis *ledger.Genesis, organisations int, funds int64) *traffic {
@@ -363,13 +374,24 @@ func (f *traffic) bundle(transactions ...ledger.Transaction) *ledger.Bundle {
 	bundle, err := ledger.NewBundle(transactions...)
 	for _, client := range f.clients {
 		if err == nil {
-			err = bundle.Sign(client.Organisation, ledgertest.Key(string(client.Organisation)))
+			err = bundle.Sign(client.Organisation, f.key(client.Organisation))
 		}
 	}
 	if err != nil {
 		panic(err)
 	}
 	return bundle
+}
+
+// key returns an organisation's private key, which is made once.
+func (f *traffic) key(name ledger.OrganisationName) ed25519.PrivateKey {
+	if f.keys == nil {
+		f.keys = make(map[ledger.OrganisationName]ed25519.PrivateKey)
+	}
+	if f.keys[name] == nil {
+		f.keys[name] = ledgertest.Key(string(name))
+	}
+	return f.keys[name]
 }
 
 // registration registers an organisation, at times pinned to a shard; opening opens its accounts and fund gives them something.

@@ -169,6 +169,36 @@ func TestStoppedShard(t *testing.T) {
 	a.checkEnd()
 }
 
+// What may wait for a shard is bounded: more is refused, and what concerns other shards goes on.
+func TestWaitingIsBounded(t *testing.T) {
+	t.Parallel()
+	a := newAirlines(t, 0, 0, 0)
+	a.limit = 3
+	for _, c := range a.shards {
+		c.state.SetMaxWaiting(a.limit)
+	}
+	a.shards[2].stopped = true
+	var held []ledger.Hash
+	for range 4 {
+		held = append(held, a.enter(a.transfer(0, 2, 1)))
+	}
+	free := a.enter(a.transfer(0, 1, 1))
+	a.flush()
+	a.expect(held[2], setAside, none, none)
+	a.expect(held[3], int(ledger.TooManyWaiting), none, none)
+	if !a.shards[0].outcomes[free] {
+		t.Error("what does not concern the stopped shard is held up")
+	}
+	a.shards[2].stopped = false
+	a.flush()
+	later := a.enter(a.transfer(0, 2, 1))
+	a.flush()
+	if !a.shards[0].outcomes[held[2]] || !a.shards[2].outcomes[later] || a.shards[2].outcomes[held[3]] {
+		t.Error("what waited did not take effect, or what was refused did")
+	}
+	a.checkEnd()
+}
+
 // Two transactions on one record take effect in their order, whichever ends its wait first.
 func TestRecordsKeepTheirOrder(t *testing.T) {
 	t.Parallel()

@@ -69,6 +69,7 @@
 //     transaction that an organisation in it is not registered, in all destinations alike, and none is in a chain before its signer's registration. So where any chain has it before a
 //     registration that it needs, the signer's home shard, which is a destination for ever, has it so too and refused it for ever: whoever set it
 //     aside asks there.
+//   - A shard stops for long: what waits for it is bounded, and more is refused (MaxWaiting).
 //   - Chains have heights of their own: the last valid block is one of the signer's home shard, which alone checks it, as it does the nonce. The nonce of a transaction that was
 //     set aside is taken, also when it is released.
 //   - What differs between shards must not decide what is to be the same in all: a registration has no nonce, no last valid block and nothing beside it; accounts are opened

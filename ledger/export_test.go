@@ -57,3 +57,6 @@ func (s *State) PlantMovedTwice(nets []Posting) {
 		s.accounts[each.Account].move(&part{account: each.Account, asset: each.Asset, net: each.Amount})
 	}
 }
+
+// SetMaxWaiting lowers MaxWaiting for one state.
+func (s *State) SetMaxWaiting(limit int) { s.pending.limit = limit }

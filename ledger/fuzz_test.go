@@ -147,6 +147,8 @@ func FuzzBatch(f *testing.F) {
 		Bundles: [][]byte{bundleSeed(f)}, Carried: []ledger.Carried{{Number: 1, Bundle: crossing.CarriedBundle(1)}},
 		Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction.Verdict},
 	}).Encode())
+	below, _ := sharded.ForShard(1)
+	f.Add((&ledger.Batch{Bundles: [][]byte{ledgertest.NewOperator(below).Join(ledgertest.Member(5)).Encode()}, Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction.Verdict}}).Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// Whatever a round holds, sealing and executing it must not fail.
 		never := func(ledger.Hash, *ledger.Transaction) bool { return false }
@@ -168,6 +170,9 @@ func FuzzBatch(f *testing.F) {
 				continue
 			}
 			block, changes := state.Execute(draft)
+			if state.Membership().Number > 0 && !ledger.MembershipChangeIn(data, one, one.Hash()) {
+				t.Fatal("a change was applied to a shard that is not found in the round message")
+			}
 			if _, err := ledger.DecodeBlock(block.Encode()); err != nil || changes.OutOfPlace > 0 {
 				t.Fatalf("shard %d: %d out of place, %v", shard, changes.OutOfPlace, err)
 			}

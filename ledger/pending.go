@@ -7,8 +7,11 @@ import (
 	"slices"
 )
 
-// maxPending bounds the slots of transactions that wait at a time, as they are numbered.
-const maxPending = 1 << 31
+// MaxWaiting bounds the transactions that wait for the verdict of one other shard at a time; more are refused, so that a shard that stopped fills nobody's memory.
+const MaxWaiting = 1 << 16
+
+// maxPending is above every slot's number: each transaction waits for a shard.
+const maxPending = MaxWaiting * MaxShards
 
 // wait is another shard whose verdict a transaction needs, and whether it is there. Only good ones are ever noted: a failure ends the wait at once.
 type wait struct {
@@ -46,6 +49,27 @@ type pendingSet struct {
 	slots []*slot
 	free  freeSlots
 	byID  map[Hash]*slot
+	// waiting counts, for each other shard, those that wait for it; limit is MaxWaiting.
+	waiting map[ShardID]int
+	limit   int
+}
+
+func newPendingSet() pendingSet {
+	return pendingSet{byID: make(map[Hash]*slot), waiting: make(map[ShardID]int), limit: MaxWaiting}
+}
+
+// full returns whether one more may not wait for some shard of a transaction's.
+func (p *pendingSet) full(self ShardID, destinations []ShardID) bool {
+	return slices.ContainsFunc(destinations, func(each ShardID) bool { return each != self && p.waiting[each] >= p.limit })
+}
+
+// count adds to the numbers of those that wait for the shards that have not said anything on a transaction.
+func (p *pendingSet) count(entry *pending, change int) {
+	for _, each := range entry.waits {
+		if !each.said {
+			p.waiting[each.shard] += change
+		}
+	}
 }
 
 // freeSlots is a heap of the numbers of free slots.
@@ -141,12 +165,14 @@ func (s *State) addPending(entry *pending) {
 	}
 	s.touchSlot(taken)
 	taken.entry = entry
+	s.pending.count(entry, 1)
 	s.pending.byID[entry.id] = taken
 }
 
 // removePending frees a transaction's slot.
 func (s *State) removePending(found *slot) {
 	s.touchSlot(found)
+	s.pending.count(found.entry, -1)
 	delete(s.pending.byID, found.entry.id)
 	found.entry = nil
 	heap.Push(&s.pending.free, found.number)
@@ -210,6 +236,7 @@ func (s *State) restorePending(key []byte, r *reader) (again bool, err error) {
 	}
 	restored := &slot{number: number, entry: entry}
 	s.pending.slots = slices.Insert(s.pending.slots, at, restored)
+	s.pending.count(entry, 1)
 	s.pending.byID[entry.id] = restored
 	return false, nil
 }

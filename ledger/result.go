@@ -64,6 +64,8 @@ const (
 	RegistrationNotAlone
 	// UnknownShard: the registration pins the organisation to a shard that the book does not have.
 	UnknownShard
+	// TooManyWaiting: MaxWaiting transactions wait for one of the transaction's shards already; try again when it answers.
+	TooManyWaiting
 	// OutOfPlace: no correct node puts this into a block: an entry of a stream out of its order, a transaction of other shards, a verdict that nobody waits for.
 	OutOfPlace
 	codes
@@ -78,7 +80,7 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"no such member", "the last member cannot leave", "too many members",
 	"set aside: the other shards decide", "relayed to other shards", "settled: took effect", "released: another shard refused",
 	"accounts are not opened across shards: open them first", "in a book of several shards a registration stands alone in its transaction and does not expire",
-	"no such shard", "out of place"}
+	"no such shard", "too many transactions wait for another shard: try again later", "out of place"}
 
 // String returns the code in words.
 func (c Code) String() string {

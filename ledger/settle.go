@@ -22,6 +22,7 @@ func (s *State) applyVerdict(verdict *Verdict) Result {
 	}
 	s.touchSlot(found)
 	found.entry.wait(verdict.Shard).said = true
+	s.pending.waiting[verdict.Shard]--
 	for _, each := range found.entry.waits {
 		if !each.said {
 			return applied

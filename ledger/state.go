@@ -155,7 +155,7 @@ func NewState(genesis *Genesis) *State {
 		windows: make(map[windowKey]*window), records: make(map[RecordKey]*record), group: newGroup(genesis),
 	}
 	if s.tree != nil {
-		s.pending.byID = make(map[Hash]*slot)
+		s.pending = newPendingSet()
 		s.newStreams()
 	}
 	return s

@@ -70,7 +70,8 @@ type Nonce struct {
 }
 
 // Registration makes an organisation known, with the keys that may sign for it. It has to be signed by one of those keys, and by an operator's
-// where the genesis says so. Registering again with equal parameters changes nothing and is no failure.
+// where the genesis says so. Registering again with equal parameters changes nothing and is no failure. In a book of several shards it is alone in its transaction, beside
+// other registrations and a note, takes no nonce and does not expire.
 type Registration struct {
 	Name OrganisationName `json:"name"`
 	// Keys are 1 to MaxKeys different keys.
@@ -105,12 +106,13 @@ type Record struct {
 // Transaction is a balanced journal entry: what is to change, for whom, and until when. Registrations, openings, postings and records take
 // effect in this order, all or none.
 type Transaction struct {
-	// Ledger is the genesis hash of the ledger that the transaction is for; it is good for no other.
+	// Ledger is the identity of the book that the transaction is for (Genesis.Book); it is good for no other. A change of the membership names its chain (Genesis.Hash).
 	Ledger Hash `json:"ledger"`
 	// Signer is the organisation whose nonce this is. It has to sign.
 	Signer OrganisationName `json:"signer"`
 	Nonce  Nonce            `json:"nonce"`
-	// LastValid is the height of the last block that may apply the transaction; 0 means that it never expires.
+	// LastValid is the height of the last block that may apply the transaction; 0 means that it never expires. In a book of several shards it is a height of the
+	// signer's home shard.
 	LastValid     Height         `json:"last_valid,omitempty"`
 	Registrations []Registration `json:"registrations,omitempty"`
 	Openings      []Opening      `json:"openings,omitempty"`

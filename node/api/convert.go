@@ -38,6 +38,16 @@ var reasonCodes = [...]string{
 	ledger.UnknownMember:       "unknown_member",
 	ledger.LastMember:          "last_member",
 	ledger.TooManyMembers:      "too_many_members",
+	// In a book of several shards.
+	ledger.SetAside:             "set_aside",
+	ledger.Relayed:              "relayed",
+	ledger.Settled:              "settled",
+	ledger.Released:             "released",
+	ledger.OpeningAcrossShards:  "opening_across_shards",
+	ledger.RegistrationNotAlone: "registration_not_alone",
+	ledger.UnknownShard:         "unknown_shard",
+	ledger.TooManyWaiting:       "too_many_waiting",
+	ledger.OutOfPlace:           "out_of_place",
 }
 
 // ReasonCode is the word for a result's code, "" for applied. The words never change.
