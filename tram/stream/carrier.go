@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -22,6 +23,7 @@ type Report struct {
 // Carrier is the stream at a member of the child. It is not for several goroutines at once.
 type Carrier struct {
 	config  Config
+	seat    seat
 	now     uint64
 	inboxes []*inbox // by ascending writer
 	// slots holds what was received and the log has not for good, by number modulo their count.
@@ -52,11 +54,11 @@ func NewCarrier(config Config, ordered, durable uint64) (*Carrier, error) {
 		return nil, fmt.Errorf("%w: the log has entry %d for good and ends with %d", ErrConfig, durable, ordered)
 	}
 	config.Writers, config.Carriers = slices.Clone(config.Writers), slices.Clone(config.Carriers)
-	return &Carrier{config: config, slots: make([]slot, config.Entries), ordered: ordered, durable: durable, proposed: ordered}, nil
+	return &Carrier{config: config, seat: seatOf(config.Carriers, config.Self), slots: make([]slot, config.Entries), ordered: ordered, durable: durable, proposed: ordered}, nil
 }
 
 func (c *Carrier) find(writer order.ServerID) (int, bool) {
-	return slices.BinarySearchFunc(c.inboxes, writer, func(b *inbox, writer order.ServerID) int { return int(int64(b.writer) - int64(writer)) })
+	return slices.BinarySearchFunc(c.inboxes, writer, func(b *inbox, writer order.ServerID) int { return cmp.Compare(b.writer, writer) })
 }
 
 // SetMembers changes who the members are. The rings of writers that are none any more stay and are read, until they are detached. ErrConfig with the reason, and nothing changed.
@@ -65,6 +67,7 @@ func (c *Carrier) SetMembers(writers, carriers []order.ServerID) error {
 		return err
 	}
 	c.config.Writers, c.config.Carriers = slices.Clone(writers), slices.Clone(carriers)
+	c.seat = seatOf(carriers, c.config.Self)
 	return nil
 }
 
@@ -212,15 +215,10 @@ func (c *Carrier) Tick(now uint64) {
 
 // Deadline is when Tick takes over next, if nothing else happens; false where nothing waits for that.
 func (c *Carrier) Deadline() (tick uint64, ok bool) {
-	if !c.member() || !c.config.Fault.takesOver() || !c.holds(c.ordered+1) {
+	if !c.seat.taken() || !c.config.Fault.takesOver() || !c.holds(c.ordered+1) {
 		return 0, false
 	}
-	return c.since + c.config.takeover(c.config.Carriers, c.config.Self, c.ordered+1), true
-}
-
-func (c *Carrier) member() bool {
-	_, member := slices.BinarySearch(c.config.Carriers, c.config.Self)
-	return member
+	return c.since + c.config.takeover(c.seat, c.ordered+1), true
 }
 
 // TookOver tells whether this member proposes entries now that others were to propose.
@@ -228,11 +226,11 @@ func (c *Carrier) TookOver() bool { return c.spread > c.ordered }
 
 // mine tells whether an entry is here, and this member proposes it now.
 func (c *Carrier) mine(number uint64) bool {
-	return number <= c.durable+uint64(len(c.slots)) && c.holds(number) && (number <= c.spread || c.config.eager(c.config.Carriers, c.config.Self, number))
+	return number <= c.durable+uint64(len(c.slots)) && c.holds(number) && (number <= c.spread || c.config.eager(c.seat, number))
 }
 
 // Pending tells whether there is anything to propose.
-func (c *Carrier) Pending() bool { return c.member() && c.mine(c.proposed+1) }
+func (c *Carrier) Pending() bool { return c.seat.taken() && c.mine(c.proposed+1) }
 
 // Propose gives the entries that go into this member's next proposal to the log, in order, of up to so many bytes in all. An entry of Config.EntryMax bytes needs as much room, or waits for ever. They count as
 // proposed: if the log does not take them, they come again after a while. Payloads are parts of rings, valid until the next call of any method; whoever proposes copies them. So is the slice.

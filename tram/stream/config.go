@@ -46,7 +46,8 @@ type Config struct {
 	Entries int
 	// EntryMax bounds an entry, in bytes, at least 1.
 	EntryMax int
-	// RingSize is the size of a ring in bytes: a multiple of 8, at least twice RecordSize(EntryMax), at most RingSizeMax. A writer keeps as much in memory.
+	// RingSize is the size of a ring in bytes: a multiple of 8, at least twice RecordSize(EntryMax), at most RingSizeMax. A writer keeps as much in memory. Rings go through all of their memory, over and over: a
+	// member whose rings fit into its processor's cache together is several times as quick.
 	RingSize int
 	// Depth bounds the writes outstanding to one carrier, at least 2.
 	Depth int
@@ -93,27 +94,45 @@ func checkMembers(writers, carriers []order.ServerID) error {
 // tolerated is how many of n members may crash.
 func tolerated(n int) int { return (n - 1) / 2 }
 
-// rank is a member's place in the line of those who act on an entry, which begins one further on for each stretch. The first 1 + tolerated act at once. It is the number of members for whoever is none.
-func (c *Config) rank(members []order.ServerID, member order.ServerID, number uint64) int {
+// seat is a member's place among the members of its group.
+type seat struct {
+	place, of int // place is -1 for who is no member
+}
+
+func seatOf(members []order.ServerID, member order.ServerID) seat {
 	place, exact := slices.BinarySearch(members, member)
 	if !exact {
-		return len(members)
+		place = -1
 	}
-	first := int((number - 1) / c.Stretch % uint64(len(members)))
-	return (place - first + len(members)) % len(members)
+	return seat{place, len(members)}
+}
+
+// taken tells whether there is a member in the seat.
+func (s seat) taken() bool { return s.place >= 0 }
+
+// rank is a seat's place in the line of those who act on an entry, which begins one further on for each stretch. The first 1 + tolerated act at once. A seat that nobody has comes behind all.
+func (c *Config) rank(s seat, number uint64) int {
+	if !s.taken() {
+		return s.of
+	}
+	rank := s.place - int((number-1)/c.Stretch%uint64(s.of))
+	if rank < 0 {
+		rank += s.of
+	}
+	return rank
 }
 
 // eager tells whether a member acts on an entry at once.
-func (c *Config) eager(members []order.ServerID, member order.ServerID, number uint64) bool {
+func (c *Config) eager(s seat, number uint64) bool {
 	if c.Fault == FaultLoneWriter {
-		return c.rank(members, member, number) == 0
+		return c.rank(s, number) == 0
 	}
-	return c.rank(members, member, number) <= tolerated(len(members))
+	return c.rank(s, number) <= tolerated(s.of)
 }
 
 // takeover is how many ticks after the position stood still a member acts on an entry that it is not the first to act on. They do so one after the other, so that not all do.
-func (c *Config) takeover(members []order.ServerID, member order.ServerID, number uint64) uint64 {
-	return c.Patience * uint64(1+max(0, c.rank(members, member, number)-tolerated(len(members))))
+func (c *Config) takeover(s seat, number uint64) uint64 {
+	return c.Patience * uint64(1+max(0, c.rank(s, number)-tolerated(s.of)))
 }
 
 // Fault is a bug to plant on purpose: whoever judges a stream shows with it that the judge can say no.

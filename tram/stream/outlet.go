@@ -5,8 +5,8 @@ import "github.com/ledgerd/ledgerd/order"
 // outlet is one ring, as its writer sees it: what was written into it, what its reader gave back, what is under way.
 type outlet struct {
 	carrier order.ServerID
-	// member tells that the carrier is one; of one that is not any more, only what is under way is waited for.
-	member bool
+	// seat is the carrier's; of one that has none any more, only what is under way is waited for.
+	seat seat
 	// attached tells that the ring can be written.
 	attached bool
 	life     Life

@@ -19,7 +19,7 @@ func (w *Writer) AppendState(state []byte) []byte {
 	}
 	for _, o := range w.outlets {
 		state = binary.AppendUvarint(state, uint64(o.carrier))
-		state = appendFlags(state, o.member, o.attached)
+		state = appendFlags(state, o.seat.taken(), o.attached)
 		for _, number := range []uint64{uint64(o.life), o.position, o.head, o.released, o.cursor, o.highest, o.ahead, uint64(o.count)} {
 			state = binary.AppendUvarint(state, number)
 		}

@@ -31,7 +31,7 @@ func (w *Writer) Status() WriterStatus {
 		s.Waited = w.now - w.since
 	}
 	for _, o := range w.outlets {
-		if o.member {
+		if o.seat.taken() {
 			s.Rings = append(s.Rings, RingStatus{Carrier: o.carrier, Attached: o.attached, Position: o.position, Used: int(o.occupied()), UnderWay: o.count})
 		}
 	}

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,6 +22,7 @@ type Write struct {
 // Writer is the stream at a member of the parent. It is not for several goroutines at once.
 type Writer struct {
 	config Config
+	seat   seat
 	now    uint64
 	// position is the last number that the child's log has for good, as far as anybody said.
 	position uint64
@@ -54,12 +56,13 @@ func NewWriter(config Config) (*Writer, error) {
 	}
 	config.Writers, config.Carriers = slices.Clone(config.Writers), slices.Clone(config.Carriers)
 	w := &Writer{config: config, entries: make([]entry, config.Entries), arena: make([]byte, config.RingSize)}
-	w.setCarriers()
+	w.seatAll()
 	return w, nil
 }
 
-// setCarriers keeps an outlet for each carrier.
-func (w *Writer) setCarriers() {
+// seatAll finds everybody's seats, and keeps an outlet for each carrier.
+func (w *Writer) seatAll() {
+	w.seat = seatOf(w.config.Writers, w.config.Self)
 	for _, carrier := range w.config.Carriers {
 		at, exact := w.find(carrier)
 		if !exact {
@@ -67,8 +70,8 @@ func (w *Writer) setCarriers() {
 		}
 	}
 	for _, o := range w.outlets {
-		_, o.member = slices.BinarySearch(w.config.Carriers, o.carrier)
-		o.attached = o.attached && o.member
+		o.seat = seatOf(w.config.Carriers, o.carrier)
+		o.attached = o.attached && o.seat.taken()
 		o.cursor = 0 // who acts at once may have changed
 	}
 	w.sweep()
@@ -76,11 +79,11 @@ func (w *Writer) setCarriers() {
 
 // sweep forgets carriers that are none any more, once nothing is under way to them.
 func (w *Writer) sweep() {
-	w.outlets = slices.DeleteFunc(w.outlets, func(o *outlet) bool { return !o.member && o.count == 0 })
+	w.outlets = slices.DeleteFunc(w.outlets, func(o *outlet) bool { return !o.seat.taken() && o.count == 0 })
 }
 
 func (w *Writer) find(carrier order.ServerID) (int, bool) {
-	return slices.BinarySearchFunc(w.outlets, carrier, func(o *outlet, carrier order.ServerID) int { return int(int64(o.carrier) - int64(carrier)) })
+	return slices.BinarySearchFunc(w.outlets, carrier, func(o *outlet, carrier order.ServerID) int { return cmp.Compare(o.carrier, carrier) })
 }
 
 // outlet finds a carrier's, nil where there is none.
@@ -98,7 +101,7 @@ func (w *Writer) SetMembers(writers, carriers []order.ServerID) error {
 		return err
 	}
 	w.config.Writers, w.config.Carriers = slices.Clone(writers), slices.Clone(carriers)
-	w.setCarriers()
+	w.seatAll()
 	return nil
 }
 
@@ -106,7 +109,7 @@ func (w *Writer) SetMembers(writers, carriers []order.ServerID) error {
 // it said nothing yet. What was attached before is forgotten. ErrMember unless it is a carrier.
 func (w *Writer) Attach(carrier order.ServerID, life Life, position uint64) error {
 	o := w.outlet(carrier)
-	if o == nil || !o.member {
+	if o == nil || !o.seat.taken() {
 		return fmt.Errorf("%w: carrier %d", ErrMember, carrier)
 	}
 	o.begin(life, position)
@@ -148,7 +151,7 @@ func (w *Writer) Completed(carrier order.ServerID) {
 		}
 		w.free()
 	}
-	if !o.member {
+	if !o.seat.taken() {
 		w.sweep()
 	}
 }
@@ -269,13 +272,10 @@ func (w *Writer) Tick(now uint64) {
 
 // Deadline is when Tick takes over next, if nothing else happens; false where nothing waits for that.
 func (w *Writer) Deadline() (tick uint64, ok bool) {
-	if w.position >= w.known || w.spread >= w.known || !w.config.Fault.takesOver() {
+	if w.position >= w.known || w.spread >= w.known || !w.config.Fault.takesOver() || !w.seat.taken() {
 		return 0, false
 	}
-	if _, member := slices.BinarySearch(w.config.Writers, w.config.Self); !member {
-		return 0, false
-	}
-	return w.since + w.config.takeover(w.config.Writers, w.config.Self, w.position+1), true
+	return w.since + w.config.takeover(w.seat, w.position+1), true
 }
 
 // TookOver tells whether this member writes entries now that others were to write.
@@ -284,7 +284,7 @@ func (w *Writer) TookOver() bool { return w.spread > w.position }
 // Writes gives what is to be written now, in this order to each carrier. The slice is valid until the next call; the bytes until each write's completion was reported.
 func (w *Writer) Writes() []Write {
 	w.writes = w.writes[:0]
-	if _, member := slices.BinarySearch(w.config.Writers, w.config.Self); !member {
+	if !w.seat.taken() {
 		return nil
 	}
 	for _, o := range w.outlets {
@@ -299,7 +299,7 @@ func (w *Writer) Writes() []Write {
 func (w *Writer) fill(o *outlet) {
 	for number := max(o.cursor, w.position) + 1; number <= w.known; number++ {
 		place := w.place(number)
-		if !o.wrote(place) && w.mine(o.carrier, number) {
+		if !o.wrote(place) && w.mine(o, number) {
 			if !w.room(o, number) {
 				return
 			}
@@ -310,9 +310,8 @@ func (w *Writer) fill(o *outlet) {
 }
 
 // mine tells whether this member writes an entry to a carrier now.
-func (w *Writer) mine(carrier order.ServerID, number uint64) bool {
-	return number <= w.spread ||
-		w.config.eager(w.config.Writers, w.config.Self, number) && w.config.eager(w.config.Carriers, carrier, number)
+func (w *Writer) mine(o *outlet, number uint64) bool {
+	return number <= w.spread || w.config.eager(w.seat, number) && w.config.eager(o.seat, number)
 }
 
 // room tells whether an entry may be written into a ring: within what its carrier has places for, and so that each entry that the child lacks up to the last one written there still fits in.
