@@ -107,7 +107,7 @@ func TestStreamLimits(t *testing.T) {
 		t.Fatalf("a third stream: %v", refused.Err())
 	}
 	cancel()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		stream := open(b.context())
 		if stream.Receive() {
@@ -176,7 +176,7 @@ func TestShutdown(t *testing.T) {
 		waited <- answer.Msg.Transactions[0].State
 	}()
 	<-backend.waits
-	ctx, cancel := context.WithTimeout(b.context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(b.context(), patience)
 	defer cancel()
 	must(t, door.Server.Shutdown(ctx))
 	if stream.Receive() || connect.CodeOf(stream.Err()) != connect.CodeUnavailable {
