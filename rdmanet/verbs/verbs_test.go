@@ -67,6 +67,11 @@ type fabric struct {
 	severed   int
 }
 
+var _ interface {
+	fabrictest.Hanger
+	fabrictest.Slow
+} = (*fabric)(nil)
+
 func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 	needDevice(t)
 	f := &fabric{t: t, config: config, wires: make(map[[2]int]*wire)}
@@ -228,6 +233,20 @@ func (h *host) silence(peer rdmanet.PeerID) {
 func (f *fabric) Mend(i, j int) {
 	f.wires[[2]int{i, j}].setCut(false)
 	f.wires[[2]int{j, i}].setCut(false)
+}
+
+// Hang implements fabrictest.Hanger: whoever wants to know what the device has done waits, as all of a stopped process would, and what the device does by itself goes on.
+func (f *fabric) Hang(i int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hosts[i].engine.polling.Lock()
+}
+
+// Resume implements fabrictest.Hanger.
+func (f *fabric) Resume(i int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hosts[i].engine.polling.Unlock()
 }
 
 func (f *fabric) Stranger() (rdmanet.Host, error) {
