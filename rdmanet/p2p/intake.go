@@ -5,8 +5,6 @@ import (
 	"io"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
@@ -144,12 +142,12 @@ func (r *eagerReader) Read(b []byte) (int, error) {
 // try is one attempt; false to wait and try again.
 func (r *eagerReader) try(fd uintptr) bool {
 	for {
-		r.n, r.err = unix.Read(int(fd), r.into)
+		r.n, r.err = syscall.Read(int(fd), r.into)
 		switch r.err {
 		case nil:
 			return true
-		case unix.EINTR:
-		case unix.EAGAIN:
+		case syscall.EINTR:
+		case syscall.EAGAIN:
 			r.err = r.waiting()
 			return r.err != nil
 		default:
