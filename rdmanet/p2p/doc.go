@@ -26,16 +26,10 @@
 //	batch ...                             <-  acknowledgement: delivered up to; also sent as a sign of life
 //	                                      <-  goodbye: this incarnation closes
 //
-// When the connection breaks, the sender makes another one, with growing pauses, and goes on where the answer says. An opening is one Lane of the
-// program: what an opening gave up is never sent again, and the next opening tells how much that was. The receiver serves one
-// connection per lane, the newest; it counts a frame as wanted no more when it is about to call the receive function, and as delivered when that
-// has returned, so a reconnect in the middle of a slow receive call neither repeats nor skips a frame.
-//
-// A host that closes hands nothing more over, waits for the receive calls that run, and says goodbye with the last acknowledgement: who hears it knows what arrived. An answer that
-// refuses a hello because of that carries the last acknowledgement too.
+// The protocol, what is numbered, sent again, given up and owed at a close, is package rdmanet/internal/lane's; this package makes its connections.
 //
 // The sender hears an acknowledgement at least every quarter of the mend timeout. After half of it in silence it takes the connection for broken,
-// after all of it without a sign of life the lane breaks.
+// after all of it without a sign of life the lane breaks. A goodbye carries the last acknowledgement, and so does the answer that refuses a hello because the host closes.
 //
 // # Regions
 //
@@ -55,13 +49,13 @@
 // Requests are performed and answered in their order, so operations complete in the order of posting, over all attachments to the peer. What is posted while the connection is
 // busy goes out together, and answers that are there together go back together. Operations of more than 256 KiB go in pieces, cut between words, writes from the first to the last and reads from the last to the first, so
 // that the order of bytes holds over all of them. A write is applied as it comes in, each part of it that is there, cut between words; the agent waits for the network outside of the fence only,
-// so that a permission changes without waiting for it. Answers go out before the agent waits, and after every 256 KiB if it never has to.
+// so that a permission changes without waiting for it. Answers go out before the agent waits, and after every 512 KiB if it never has to.
 //
 // When a connection breaks, nobody knows what has landed, so nothing is sent again. All that is under way, and every attachment, ends: with ErrReset if another incarnation answers, with
 // ErrUnreachable otherwise. The operation timeout is the mend timeout; it runs anew with each answer, so that a long queue behind a slow wire does not break by its
 // length. A new connection of a peer is welcomed only once nothing of its earlier one lands any more.
 //
-// For each peer the owner holds a buffer of 128 KiB for what comes in, up to 320 KiB of answers, what seals the connection, and at most 1,024 attachments that work. The attaching host holds an entry and up to
+// For each peer the owner holds a buffer of 128 KiB for what comes in, up to 384 KiB of answers, what seals the connection, and at most 1,024 attachments that work. The attaching host holds an entry and up to
 // 128 bytes of each operation; longer writes go out from where they are, together with their headers in one call, and what is read comes in right to where it is wanted.
 //
 // # What is on the wire

@@ -24,8 +24,8 @@ import (
 	manet "github.com/multiformats/go-multiaddr/net"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 	"github.com/ledgerd/ledgerd/rdmanet/internal/peers"
-	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
 )
 
 // protocolID names the lane protocol and its version to libp2p.
@@ -37,8 +37,6 @@ const (
 	connectTimeout = 5 * time.Second
 	// handshakeTimeout bounds libp2p's part of it, and how long a stream may be without its hello.
 	handshakeTimeout = 30 * time.Second
-	// owedTimeout bounds how long Close waits for receive functions to return, to acknowledge what they got.
-	owedTimeout = 5 * time.Second
 	// farewellTimeout bounds how long Close waits for peers to take the goodbye.
 	farewellTimeout = 500 * time.Millisecond
 	// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
@@ -52,7 +50,6 @@ const memberTag = "member"
 type Host struct {
 	id          rdmanet.PeerID
 	incarnation rdmanet.Incarnation
-	limits      window.Limits
 	mendTimeout time.Duration
 	log         *slog.Logger
 
@@ -60,53 +57,29 @@ type Host struct {
 	swarm  *swarm.Swarm
 	gater  *gater
 	peers  *peers.Tracker
+	lanes  *lane.Lanes
 
 	trusted bool
 	tickets *ticketOffice
 
 	regions    *regions        // one-sided memory: this host's, and its ways to that of others
-	goroutines sync.WaitGroup  // lanes and inbound streams
+	goroutines sync.WaitGroup  // inbound streams
 	leaving    chan struct{}   // closed when inbound streams are to say goodbye
 	alive      context.Context // ends when the host is dead
 	die        context.CancelFunc
 
 	members   sync.Mutex // held while the member set is replaced
 	mu        sync.Mutex
-	closing   bool // no new lane, receiver or frame
 	dead      bool // no new goroutine
-	receivers map[string]receiver
-	lanes     map[laneKey]*lane
-	openings  map[laneKey]uint64
-	lost      map[laneKey]lostFrames
-	inbound   map[laneKey]*inboundLane
 	streams   map[*inboundStream]struct{}
 	directs   map[*directConn]struct{}
-	newest    map[rdmanet.PeerID]rdmanet.Incarnation // of peers that restarted: no stream of an older one is served
+	newest    map[rdmanet.PeerID]rdmanet.Incarnation // of peers that restarted: no agent serves an older one
 	closeOnce sync.Once
 	closeErr  error
 	closeDone chan struct{}
 }
 
 var _ rdmanet.Host = (*Host)(nil)
-
-// receiver is what a program takes a lane's frames with.
-type receiver struct {
-	call rdmanet.ReceiveFunc
-	lent bool // it keeps none of them
-}
-
-// laneKey names a lane among those to, or those from, all peers.
-type laneKey struct {
-	peer rdmanet.PeerID
-	name string
-}
-
-// lostFrames are frames that earlier openings of a lane gave up on their way to an incarnation, or to whoever it would have been
-// (0), and that no answered hello has told of.
-type lostFrames struct {
-	incarnation rdmanet.Incarnation
-	frames      uint64
-}
 
 // New starts a host that listens and lets its members in.
 func New(options Options) (*Host, error) {
@@ -137,7 +110,6 @@ func New(options Options) (*Host, error) {
 	h := &Host{
 		id:          rdmanet.PeerID(node.ID().String()),
 		incarnation: options.Incarnation,
-		limits:      options.limits(),
 		mendTimeout: options.MendTimeout,
 		log:         options.Logger,
 		libp2p:      node,
@@ -148,11 +120,6 @@ func New(options Options) (*Host, error) {
 		leaving:     make(chan struct{}),
 		alive:       alive,
 		die:         die,
-		receivers:   make(map[string]receiver),
-		lanes:       make(map[laneKey]*lane),
-		openings:    make(map[laneKey]uint64),
-		lost:        make(map[laneKey]lostFrames),
-		inbound:     make(map[laneKey]*inboundLane),
 		streams:     make(map[*inboundStream]struct{}),
 		directs:     make(map[*directConn]struct{}),
 		newest:      make(map[rdmanet.PeerID]rdmanet.Incarnation),
@@ -160,6 +127,16 @@ func New(options Options) (*Host, error) {
 	}
 	h.regions = newRegions(h)
 	h.peers = peers.New(h.restarted)
+	h.lanes = lane.New(lane.Config{
+		Self:           rdmanet.Peer{ID: h.id, Incarnation: h.incarnation},
+		Limits:         options.limits(),
+		MendTimeout:    h.mendTimeout,
+		AttemptTimeout: connectTimeout,
+		Peers:          h.peers,
+		Member:         h.isMember,
+		Dial:           h.dial,
+		Log:            h.log,
+	})
 	h.replaceMembers(members)
 	h.swarm.Notify(&network.NotifyBundle{ConnectedF: h.connected})
 	node.SetStreamHandler(protocolID, h.serve)
@@ -277,147 +254,51 @@ func (h *Host) replaceMembers(set memberSet) {
 func (h *Host) expel(id peer.ID) {
 	name := rdmanet.PeerID(id.String())
 	h.regions.expel(name)
-	h.mu.Lock()
-	for key, l := range h.lanes {
-		if key.peer == name {
-			l.end(rdmanet.ErrNotMember)
-		}
-	}
-	for key, in := range h.inbound {
-		if key.peer == name {
-			in.supersede(nil)
-			delete(h.inbound, key)
-		}
-	}
-	h.mu.Unlock()
+	h.lanes.Expel(name)
 	// An error of closing is of no interest: the connection is gone one way or the other.
 	_ = h.swarm.ClosePeer(id)
 }
 
 // Receive implements rdmanet.Host.
 func (h *Host) Receive(name string, receive rdmanet.ReceiveFunc) error {
-	return h.register(name, receiver{call: receive})
+	return h.lanes.Receive(name, receive, false)
 }
 
 // ReceiveLent is Receive for a function that keeps no frame: the frames, too, are only lent to it until it returns, and their memory is
 // used again. Bulk that is copied on or counted moves twice as fast so, for it is new memory that costs most when frames are kept.
 func (h *Host) ReceiveLent(name string, receive rdmanet.ReceiveFunc) error {
-	return h.register(name, receiver{call: receive, lent: true})
-}
-
-func (h *Host) register(name string, receive receiver) error {
-	if err := rdmanet.CheckLaneName(name); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.closing:
-		return fmt.Errorf("host %s: %w", h.id, rdmanet.ErrClosed)
-	case h.receivers[name].call != nil:
-		return fmt.Errorf("receiver of lane %q: %w", name, rdmanet.ErrDuplicate)
-	}
-	h.receivers[name] = receive
-	return nil
+	return h.lanes.Receive(name, receive, true)
 }
 
 // Lane implements rdmanet.Host.
 func (h *Host) Lane(to rdmanet.PeerID, name string) (rdmanet.Lane, error) {
-	if err := rdmanet.CheckLaneName(name); err != nil {
-		return nil, err
-	}
-	id, err := peer.Decode(string(to))
-	if err != nil || to == h.id || !h.gater.isMember(id) {
-		return nil, fmt.Errorf("lane %q to %q: %w", name, to, rdmanet.ErrNotMember)
-	}
-	key := laneKey{to, name}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closing {
-		return nil, fmt.Errorf("host %s: %w", h.id, rdmanet.ErrClosed)
-	}
-	if l := h.lanes[key]; l != nil {
-		if !l.window.Broken() {
-			return l, nil
-		}
-		h.retireLocked(l)
-	}
-	h.openings[key]++
-	l := newLane(h, id, key, h.openings[key], h.lost[key])
-	h.lanes[key] = l
-	h.goroutines.Add(1)
-	go l.run()
-	return l, nil
+	return h.lanes.Open(to, name)
 }
 
-// retire takes a lane that broke out of the host and remembers what it gave up.
-func (h *Host) retire(l *lane) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.retireLocked(l)
-}
-
-func (h *Host) retireLocked(l *lane) {
-	if h.lanes[l.key] != l {
-		return
-	}
-	delete(h.lanes, l.key)
-	// What was lost before this lane is news until its hello was answered.
-	lost := l.lost
-	if bound := l.bound(); bound != 0 {
-		lost = lostFrames{incarnation: bound}
-	}
-	lost.frames += uint64(l.window.Pending())
-	if lost.frames > 0 {
-		h.lost[l.key] = lost
-	} else {
-		delete(h.lost, l.key)
-	}
+// isMember tells whether a peer may have lanes to and from this host.
+func (h *Host) isMember(id rdmanet.PeerID) bool {
+	decoded, err := peer.Decode(string(id))
+	return err == nil && h.gater.isMember(decoded)
 }
 
 // restarted is the tracker's hook: everything to and from older incarnations of the peer ends.
 func (h *Host) restarted(peer rdmanet.Peer) {
-	defer h.regions.restarted(peer)
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.newest[peer.ID] = peer.Incarnation
-	for key, l := range h.lanes {
-		if bound := l.bound(); key.peer == peer.ID && bound != 0 && bound < peer.Incarnation {
-			l.end(fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, peer.Incarnation))
-		}
-	}
-	for key, in := range h.inbound {
-		if key.peer == peer.ID {
-			in.supersedeOlder(peer.Incarnation)
-		}
-	}
+	h.mu.Unlock()
+	h.lanes.Restarted(peer)
+	h.regions.restarted(peer)
 }
 
 // connected spares lanes that wait to connect the rest of their pause.
 func (h *Host) connected(_ network.Network, conn network.Conn) {
 	from := rdmanet.PeerID(conn.RemotePeer().String())
 	h.regions.connected(from)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for key, l := range h.lanes {
-		if key.peer == from {
-			l.hurry()
-		}
-	}
+	h.lanes.Hurry(from)
 }
 
 // heardLately reports whether the peer gave a sign of life on any lane within half the mend timeout.
-func (h *Host) heardLately(id rdmanet.PeerID) bool {
-	since := time.Now().Add(-h.mendTimeout / 2).UnixNano()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for key, l := range h.lanes {
-		if key.peer == id && l.heard.Load() > since {
-			return true
-		}
-	}
-	return false
-}
+func (h *Host) heardLately(id rdmanet.PeerID) bool { return h.lanes.HeardLately(id) }
 
 // Sever closes the connections to a peer, as a broken wire would: lanes are mended if the peer is still there. It is there for tests and
 // for operators who doubt a connection.
@@ -449,16 +330,13 @@ func (h *Host) Close(ctx context.Context) error {
 }
 
 func (h *Host) shutDown(ctx context.Context) error {
-	err := h.flush(ctx)
+	err := h.lanes.Flush(ctx)
 	h.farewell(ctx)
 	h.mu.Lock()
 	h.dead = true
-	lanes := slices.Collect(maps.Values(h.lanes))
 	streams := slices.Collect(maps.Keys(h.streams))
 	h.mu.Unlock()
-	for _, l := range lanes {
-		l.end(rdmanet.ErrClosed)
-	}
+	h.lanes.End()
 	for _, s := range streams {
 		s.stop()
 	}
@@ -469,6 +347,7 @@ func (h *Host) shutDown(ctx context.Context) error {
 	}
 	ended := make(chan struct{})
 	go func() {
+		h.lanes.Wait()
 		h.goroutines.Wait()
 		close(ended)
 	}()
@@ -485,45 +364,12 @@ func (h *Host) shutDown(ctx context.Context) error {
 	}
 }
 
-// flush refuses further frames and waits for those that were sent.
-func (h *Host) flush(ctx context.Context) error {
-	h.mu.Lock()
-	h.closing = true
-	lanes := slices.Collect(maps.Values(h.lanes))
-	h.mu.Unlock()
-	for _, l := range lanes {
-		l.window.Seal(l.wrap(rdmanet.ErrClosed))
-	}
-	for _, l := range lanes {
-		// A lane's own end is no reason to wait longer, and is told to whoever sends.
-		if err := l.window.Flushed(ctx); err != nil && ctx.Err() != nil {
-			return fmt.Errorf("host %s: frames are left unsent: %w", h.id, ctx.Err())
-		}
-	}
-	return nil
-}
-
-// settle hands nothing more over and waits for the receive functions that run, so that what is owed to the peers is known.
-func (h *Host) settle(ctx context.Context) {
-	h.mu.Lock()
-	lanes := slices.Collect(maps.Values(h.inbound))
-	h.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, owedTimeout)
-	defer cancel()
-	for _, in := range lanes {
-		select {
-		case <-in.seal():
-		case <-ctx.Done():
-		}
-	}
-}
-
 // farewell tells the peers whose lanes end here what this host's program has taken, and that this incarnation is over, so that they need not find out.
 func (h *Host) farewell(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	h.settle(ctx)
+	h.lanes.Settle(ctx)
 	close(h.leaving)
 	h.mu.Lock()
 	streams := slices.Collect(maps.Keys(h.streams))

@@ -2,11 +2,11 @@ package p2p
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
 // The lane protocol's messages, all integers big-endian. Every message starts with a number of its own, so that a stream out of
@@ -15,39 +15,25 @@ const (
 	helloMagic  = 0x6c_64_67_31 // "ldg1"
 	answerMagic = 0x6c_64_67_61 // "ldga"
 	ticketMagic = 0x6c_64_67_74 // "ldgt"
-	batchMagic  = 0x6c_62       // "lb"
 	ackMagic    = 0x6c_61       // "la"
 )
 
 const (
-	helloSize       = 64 // without the lane's name
-	answerSize      = 32
-	batchHeaderSize = 16
-	lengthSize      = 4
-	ackSize         = 16
+	helloSize  = 64 // without the lane's name
+	answerSize = 32
+	ackSize    = 16
 )
 
-// A batch has at most batchFramesMax frames, and at most batchBytesMax bytes of them unless it is a single frame.
-const (
-	batchFramesMax = 4096
-	batchBytesMax  = 256 << 10
+var (
+	// errProtocol: the peer sent what the lane protocol does not allow.
+	errProtocol = lane.ErrProtocol
+	// errGoodbye: the peer said that its incarnation closes.
+	errGoodbye = lane.ErrGoodbye
 )
-
-// errProtocol: the peer sent what the lane protocol does not allow.
-var errProtocol = errors.New("lane protocol violated")
 
 // hello opens a stream: the sender's greeting.
 type hello struct {
-	lane string
-	// sender is the sender's incarnation, receiver the one that the lane leads to, 0 if it leads to whoever answers.
-	sender, receiver rdmanet.Incarnation
-	// opening counts the sender's lanes of that name to that peer, from 1.
-	opening uint64
-	// lost counts frames that earlier openings gave up on their way to incarnation lostBy, or to anyone if that is 0.
-	lost   uint64
-	lostBy rdmanet.Incarnation
-	// frameMax bounds the sender's frames, in bytes; windowBytes and windowFrames what it keeps unacknowledged.
-	frameMax, windowBytes, windowFrames uint32
+	lane.Hello
 	// trusted: the lane's data is to go over a direct connection.
 	trusted bool
 }
@@ -57,21 +43,21 @@ const helloTrusted = 1
 
 func (h hello) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, helloMagic)
-	b = binary.BigEndian.AppendUint64(b, uint64(h.sender))
-	b = binary.BigEndian.AppendUint64(b, uint64(h.receiver))
-	b = binary.BigEndian.AppendUint64(b, h.opening)
-	b = binary.BigEndian.AppendUint64(b, h.lost)
-	b = binary.BigEndian.AppendUint64(b, uint64(h.lostBy))
-	b = binary.BigEndian.AppendUint32(b, h.frameMax)
-	b = binary.BigEndian.AppendUint32(b, h.windowBytes)
-	b = binary.BigEndian.AppendUint32(b, h.windowFrames)
+	b = binary.BigEndian.AppendUint64(b, uint64(h.Sender))
+	b = binary.BigEndian.AppendUint64(b, uint64(h.Receiver))
+	b = binary.BigEndian.AppendUint64(b, h.Opening)
+	b = binary.BigEndian.AppendUint64(b, h.Lost)
+	b = binary.BigEndian.AppendUint64(b, uint64(h.LostBy))
+	b = binary.BigEndian.AppendUint32(b, h.FrameMax)
+	b = binary.BigEndian.AppendUint32(b, h.WindowBytes)
+	b = binary.BigEndian.AppendUint32(b, h.WindowFrames)
 	flags := uint32(0)
 	if h.trusted {
 		flags |= helloTrusted
 	}
 	b = binary.BigEndian.AppendUint32(b, flags)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(h.lane)))
-	return append(b, h.lane...)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(h.Name)))
+	return append(b, h.Name...)
 }
 
 func readHello(r io.Reader) (hello, error) {
@@ -82,23 +68,23 @@ func readHello(r io.Reader) (hello, error) {
 	if magic := binary.BigEndian.Uint32(b[:]); magic != helloMagic {
 		return hello{}, fmt.Errorf("%w: hello starts with %#x", errProtocol, magic)
 	}
-	h := hello{
-		sender:       rdmanet.Incarnation(binary.BigEndian.Uint64(b[4:])),
-		receiver:     rdmanet.Incarnation(binary.BigEndian.Uint64(b[12:])),
-		opening:      binary.BigEndian.Uint64(b[20:]),
-		lost:         binary.BigEndian.Uint64(b[28:]),
-		lostBy:       rdmanet.Incarnation(binary.BigEndian.Uint64(b[36:])),
-		frameMax:     binary.BigEndian.Uint32(b[44:]),
-		windowBytes:  binary.BigEndian.Uint32(b[48:]),
-		windowFrames: binary.BigEndian.Uint32(b[52:]),
-	}
+	h := hello{Hello: lane.Hello{
+		Sender:       rdmanet.Incarnation(binary.BigEndian.Uint64(b[4:])),
+		Receiver:     rdmanet.Incarnation(binary.BigEndian.Uint64(b[12:])),
+		Opening:      binary.BigEndian.Uint64(b[20:]),
+		Lost:         binary.BigEndian.Uint64(b[28:]),
+		LostBy:       rdmanet.Incarnation(binary.BigEndian.Uint64(b[36:])),
+		FrameMax:     binary.BigEndian.Uint32(b[44:]),
+		WindowBytes:  binary.BigEndian.Uint32(b[48:]),
+		WindowFrames: binary.BigEndian.Uint32(b[52:]),
+	}}
 	flags, length := binary.BigEndian.Uint32(b[56:]), binary.BigEndian.Uint32(b[60:])
 	h.trusted = flags&helloTrusted != 0
 	switch {
 	case flags&^helloTrusted != 0:
 		return hello{}, fmt.Errorf("%w: hello with flags %#x", errProtocol, flags)
-	case h.sender == 0 || h.opening == 0:
-		return hello{}, fmt.Errorf("%w: hello of incarnation %s, opening %d", errProtocol, h.sender, h.opening)
+	case h.Sender == 0 || h.Opening == 0:
+		return hello{}, fmt.Errorf("%w: hello of incarnation %s, opening %d", errProtocol, h.Sender, h.Opening)
 	case length == 0 || length > rdmanet.LaneNameMax:
 		return hello{}, fmt.Errorf("%w: hello with a lane name of %d bytes", errProtocol, length)
 	}
@@ -106,42 +92,26 @@ func readHello(r io.Reader) (hello, error) {
 	if _, err := io.ReadFull(r, name); err != nil {
 		return hello{}, fmt.Errorf("hello: %w", err)
 	}
-	h.lane = string(name)
+	h.Name = string(name)
 	return h, nil
 }
 
-// status is the receiver's word on a hello.
+// status is the receiver's word on a hello: one of the lanes', and in the place of the provider's refusal one about the network.
 type status uint8
 
 const (
-	statusWelcome    status = iota + 1 // the stream carries the lane from now on
-	statusRestarted                    // the lane leads to an older incarnation of the receiver
-	statusStale                        // the receiver knows a newer incarnation of the sender, or a newer opening
-	statusNoReceiver                   // no receiver of that lane name is registered (yet)
-	statusFrameMax                     // the sender's frames may be larger than the receiver accepts
-	statusClosing                      // the receiver closes
-	statusTrust                        // one end has a trusted network, the other has none
+	statusWelcome   = status(lane.StatusWelcome)
+	statusRestarted = status(lane.StatusRestarted)
+	statusStale     = status(lane.StatusStale)
+	statusClosing   = status(lane.StatusClosing)
+	statusTrust     = status(lane.StatusRefused) // one end has a trusted network, the other has none
 )
 
 func (s status) String() string {
-	switch s {
-	case statusWelcome:
-		return "welcome"
-	case statusRestarted:
-		return "the peer restarted"
-	case statusStale:
-		return "the peer knows a newer incarnation of this host, or a newer opening of this lane"
-	case statusNoReceiver:
-		return "the peer does not receive lanes of that name"
-	case statusFrameMax:
-		return "the peer's frame bound is smaller"
-	case statusClosing:
-		return "the peer closes"
-	case statusTrust:
+	if s == statusTrust {
 		return "one end has fabric " + FabricTrusted + ", the other " + Fabric
-	default:
-		return fmt.Sprintf("status %d", uint8(s))
 	}
+	return lane.Status(s).String()
 }
 
 // answer is the receiver's reply to a hello.

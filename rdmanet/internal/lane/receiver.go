@@ -1,0 +1,305 @@
+package lane
+
+import (
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// Inlet is a connection at its receiving end, from the hello on. Its methods may be called by any goroutine, with locks held, and must neither wait nor call back.
+type Inlet interface {
+	// Stop ends the connection: what feeds the lane from it returns.
+	Stop(error)
+	// Owe says that the program has taken frames that are not yet acknowledged: the first since Inbound.Acknowledging, or so many that the acknowledgement is urgent, or both.
+	Owe(first, urgent bool)
+}
+
+// inboundLane is the receiving end of a lane. It outlives connections; at most one feeds it at a time.
+type inboundLane struct {
+	// calling is held while the receive function runs, by the connection whose batch it gets.
+	calling sync.Mutex
+
+	quiet chan struct{} // closed when the lane is sealed and its receive function has returned for the last time
+
+	mu      sync.Mutex
+	sealed  chan struct{} // closed when nothing more is handed over; guarded by mu
+	opening *opening      // nil before the first hello
+	current *Inbound      // who feeds it, nil if nobody may
+}
+
+// opening is the receiver's memory of one opening of a lane by one incarnation of its sender.
+type opening struct {
+	sender    rdmanet.Incarnation
+	number    uint64
+	lost      uint64 // given up before it, not yet told; guarded by the lane's calling
+	next      uint64 // the first frame not yet given to the receive function; the lane's mu
+	delivered uint64 // the receive function returned for the frames before; the lane's mu
+}
+
+func (in *inboundLane) isSealed() bool {
+	select {
+	case <-in.sealed:
+		return true
+	default:
+		return false
+	}
+}
+
+// seal ends the handing over, for good.
+func (in *inboundLane) seal() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.isSealed() {
+		return
+	}
+	close(in.sealed)
+	if in.opening == nil || in.opening.next == in.opening.delivered {
+		close(in.quiet)
+	}
+}
+
+// supersede makes a connection the one that feeds the lane and stops the one before.
+func (in *inboundLane) supersede(by *Inbound) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.supersedeLocked(by)
+}
+
+func (in *inboundLane) supersedeLocked(by *Inbound) {
+	if in.current != nil {
+		in.current.inlet.Stop(ErrSuperseded)
+	}
+	in.current = by
+}
+
+// sever stops what feeds the lane, as a wire that breaks would.
+func (in *inboundLane) sever() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.current != nil {
+		in.current.inlet.Stop(ErrSevered)
+	}
+}
+
+// supersedeOlder stops a connection of an incarnation older than that.
+func (in *inboundLane) supersedeOlder(incarnation rdmanet.Incarnation) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.opening != nil && in.opening.sender < incarnation {
+		in.supersedeLocked(nil)
+	}
+}
+
+// owed is how many frames of a hello's opening the receive function is done with.
+func (in *inboundLane) owed(hello Hello) uint64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.opening == nil || in.opening.sender != hello.Sender || in.opening.number != hello.Opening {
+		return 0
+	}
+	return in.opening.delivered
+}
+
+// claim gives the lane to a connection, if its hello is not older than what is known.
+func (in *inboundLane) claim(by *Inbound, hello Hello) (answer Answer, ok bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	self := by.lanes.config.Self.Incarnation
+	known := in.opening
+	if known != nil && (hello.Sender < known.sender || hello.Sender == known.sender && hello.Opening < known.number) {
+		return Answer{}, false
+	}
+	if known == nil || hello.Sender != known.sender || hello.Opening != known.number {
+		known = &opening{sender: hello.Sender, number: hello.Opening}
+		if hello.LostBy == 0 || hello.LostBy == self {
+			known.lost = hello.Lost
+		}
+		in.opening = known
+	}
+	by.lane, by.opening, by.next = in, known, known.next
+	in.supersedeLocked(by)
+	return Answer{Status: StatusWelcome, Incarnation: self, Next: known.next, Delivered: known.delivered}, true
+}
+
+// Inbound is one connection of a peer's lane, welcomed. One goroutine of the provider's feeds the lane from it, and End must be called in the end.
+type Inbound struct {
+	lanes   *Lanes
+	inlet   Inlet
+	from    rdmanet.Peer
+	name    string
+	receive receiver
+	lane    *inboundLane
+	opening *opening
+	next    uint64 // the frame to be read next
+
+	// An acknowledgement is due at once when that many bytes or frames wait for it.
+	urgentBytes, urgentFrames   int64
+	waitingBytes, waitingFrames atomic.Int64
+}
+
+// Greet judges a hello that came from a peer; the inlet is what it came by, or what will be. An Inbound, and the answer StatusWelcome, if the connection is to feed the lane from now on; nil, and the answer with the reason, if not.
+func (l *Lanes) Greet(from rdmanet.PeerID, hello Hello, inlet Inlet) (*Inbound, Answer) {
+	in := &Inbound{
+		lanes: l, inlet: inlet, from: rdmanet.Peer{ID: from, Incarnation: hello.Sender}, name: hello.Name,
+		urgentBytes: int64(hello.WindowBytes) / 4, urgentFrames: int64(hello.WindowFrames) / 4,
+	}
+	if answer := l.judge(in, hello); answer.Status != StatusWelcome {
+		return nil, answer
+	}
+	stale := Answer{Status: StatusStale, Incarnation: l.config.Self.Incarnation}
+	if l.config.Peers.Up(in.from) != nil {
+		return nil, stale
+	}
+	answer, ok := l.claim(in, hello)
+	if !ok {
+		l.config.Peers.Down(in.from)
+		return nil, stale
+	}
+	return in, answer
+}
+
+// judge decides what a hello is to be answered before the peer's state is looked at.
+func (l *Lanes) judge(in *Inbound, hello Hello) Answer {
+	answer := Answer{Status: StatusWelcome, Incarnation: l.config.Self.Incarnation}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	in.receive = l.receivers[hello.Name]
+	switch {
+	case l.closing:
+		answer.Status = StatusClosing
+		if known := l.in[key{in.from.ID, hello.Name}]; known != nil {
+			answer.Delivered = known.owed(hello)
+			answer.Next = answer.Delivered
+		}
+	case hello.Receiver != 0 && hello.Receiver != answer.Incarnation:
+		answer.Status = StatusRestarted
+	case int64(hello.FrameMax) > int64(l.config.Limits.FrameBytes):
+		answer.Status = StatusFrameMax
+	case in.receive.call == nil:
+		answer.Status = StatusNoReceiver
+	}
+	return answer
+}
+
+// claim finds or makes the lane that a hello is for and gives it to the connection.
+func (l *Lanes) claim(in *Inbound, hello Hello) (Answer, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closing || hello.Sender < l.newest[in.from.ID] || !l.config.Member(in.from.ID) {
+		return Answer{}, false
+	}
+	k := key{in.from.ID, hello.Name}
+	known := l.in[k]
+	if known == nil {
+		known = &inboundLane{quiet: make(chan struct{}), sealed: make(chan struct{})}
+		l.in[k] = known
+	}
+	return known.claim(in, hello)
+}
+
+// From is the peer, in the incarnation that it greeted with.
+func (in *Inbound) From() rdmanet.Peer { return in.from }
+
+// End says that the connection is over.
+func (in *Inbound) End() { in.lanes.config.Peers.Down(in.from) }
+
+// Feed takes batches off the stream and hands them over until the stream breaks. Errors: the stream's; ErrProtocol; ErrSuperseded; ErrSealed, after which the sender is still to hear the last
+// acknowledgement.
+func (in *Inbound) Feed(stream io.Reader) error {
+	reader := NewBatchReader(stream, in.lanes.config.Limits.FrameBytes, in.receive.lent)
+	var frames [][]byte
+	for {
+		var err error
+		if frames, err = reader.Read(frames[:0], in.next); err != nil {
+			return err
+		}
+		if err := in.deliver(frames); err != nil {
+			return err
+		}
+		in.next += uint64(len(frames))
+		clear(frames)
+	}
+}
+
+// deliver hands a batch to the receive function, after the batches that were handed over before, be it by an earlier connection.
+func (in *Inbound) deliver(frames [][]byte) error {
+	lane, known := in.lane, in.opening
+	lane.calling.Lock()
+	defer lane.calling.Unlock()
+	if err := lane.advance(in, len(frames)); err != nil {
+		return err
+	}
+	if known.lost > 0 {
+		in.lanes.config.Peers.Tell(rdmanet.PeerEvent{Kind: rdmanet.LaneReset, Peer: in.from, Lane: in.name, Lost: known.lost})
+		known.lost = 0
+	}
+	size := 0
+	for _, frame := range frames {
+		size += len(frame)
+	}
+	in.receive.call(in.from, frames)
+	// Not always in: the lane may have been mended meanwhile.
+	if current := lane.delivered(known); current != nil {
+		current.owe(len(frames), size)
+	}
+	return nil
+}
+
+// advance counts frames of a connection's as given to the program.
+func (in *inboundLane) advance(by *Inbound, frames int) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	switch {
+	case in.current != by || by.opening.next != by.next:
+		return ErrSuperseded
+	case in.isSealed():
+		return ErrSealed
+	}
+	by.opening.next += uint64(frames)
+	return nil
+}
+
+// delivered counts all that was given to the program of an opening as taken, and tells who owes the acknowledgement, nil if nobody does.
+func (in *inboundLane) delivered(known *opening) *Inbound {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	known.delivered = known.next
+	if in.opening != known {
+		return nil
+	}
+	if in.isSealed() {
+		close(in.quiet)
+	}
+	return in.current
+}
+
+// owe notes that frames are to be acknowledged.
+func (in *Inbound) owe(frames, size int) {
+	waitingFrames, waitingBytes := in.waitingFrames.Add(int64(frames)), in.waitingBytes.Add(int64(size))
+	first, urgent := waitingFrames == int64(frames), waitingFrames >= in.urgentFrames || waitingBytes >= in.urgentBytes
+	if first || urgent {
+		in.inlet.Owe(first, urgent)
+	}
+}
+
+// Acknowledging gives how many frames the program has taken, to be told to the sender now: nothing is owed from there on.
+func (in *Inbound) Acknowledging() uint64 {
+	in.waitingFrames.Store(0)
+	in.waitingBytes.Store(0)
+	return in.Delivered()
+}
+
+// Delivered is how many frames the program has taken.
+func (in *Inbound) Delivered() uint64 {
+	in.lane.mu.Lock()
+	defer in.lane.mu.Unlock()
+	return in.opening.delivered
+}
+
+// Sealed is closed when nothing more is handed over because the host closes.
+func (in *Inbound) Sealed() <-chan struct{} { return in.lane.sealed }
+
+// Quiet is closed when moreover the last receive call has returned: Delivered does not change any more.
+func (in *Inbound) Quiet() <-chan struct{} { return in.lane.quiet }

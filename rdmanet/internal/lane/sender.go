@@ -1,0 +1,288 @@
+package lane
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/peers"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
+)
+
+// Pauses between attempts to mend a lane grow from the first to the second, each shortened by chance by up to a half.
+const (
+	PauseMin = 10 * time.Millisecond
+	PauseMax = time.Second
+)
+
+// Sender is a sending end; it implements rdmanet.Lane. One goroutine, run, connects, writes and mends. What it carries is kept in its window until the receiver has taken it.
+type Sender struct {
+	lanes   *Lanes
+	key     key
+	opening uint64
+	lost    lostFrames // what earlier openings lost, to be told
+	window  *window.Window
+
+	receiver atomic.Uint64 // whose incarnation the lane leads to, 0 before a hello was answered
+	heard    atomic.Int64  // when the peer last acknowledged, in nanoseconds since 1970
+	ctx      context.Context
+	cancel   context.CancelFunc
+	rush     chan struct{} // a token shortens the pause
+
+	cut  atomic.Pointer[context.CancelFunc] // ends the attempt or connection of the moment
+	gone atomic.Pointer[error]              // why the peer was given up from outside
+
+	progress bool // the answer of the moment acknowledged frames; the goroutine's own
+}
+
+func newSender(l *Lanes, k key, opening uint64, lost lostFrames) *Sender {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Sender{
+		lanes: l, key: k, opening: opening, lost: lost,
+		window: window.New(l.config.Limits),
+		ctx:    ctx, cancel: cancel,
+		rush: make(chan struct{}, 1),
+	}
+}
+
+// Peer implements rdmanet.Lane.
+func (s *Sender) Peer() rdmanet.PeerID { return s.key.peer }
+
+// Name is the lane's.
+func (s *Sender) Name() string { return s.key.name }
+
+// Send implements rdmanet.Lane.
+func (s *Sender) Send(ctx context.Context, frames ...[]byte) error { return s.window.Push(ctx, frames) }
+
+// TrySend implements rdmanet.Lane.
+func (s *Sender) TrySend(frames ...[]byte) (bool, error) { return s.window.TryPush(frames) }
+
+// Flushed implements rdmanet.Lane.
+func (s *Sender) Flushed(ctx context.Context) error { return s.window.Flushed(ctx) }
+
+// Pending implements rdmanet.Lane.
+func (s *Sender) Pending() int { return s.window.Pending() }
+
+// Close implements rdmanet.Lane.
+func (s *Sender) Close() error {
+	s.end(rdmanet.ErrClosed)
+	return nil
+}
+
+// end breaks the lane and tells its goroutine; it reports whether this call broke it.
+func (s *Sender) end(err error) bool {
+	broke := s.window.Break(s.wrap(err))
+	s.cancel()
+	return broke
+}
+
+// wrap says which lane an error is of.
+func (s *Sender) wrap(err error) error {
+	return fmt.Errorf("lane %q to %s: %w", s.key.name, s.key.peer, err)
+}
+
+// bound is the incarnation that the lane leads to, 0 before a hello was answered.
+func (s *Sender) bound() rdmanet.Incarnation { return rdmanet.Incarnation(s.receiver.Load()) }
+
+func (s *Sender) hurry() { notify(s.rush) }
+
+// sever ends the connection, if there is one.
+func (s *Sender) sever() {
+	if cut := s.cut.Load(); cut != nil {
+		(*cut)()
+	}
+}
+
+// giveUp has the lane's goroutine break it as unreachable, once it has heard out the connection that there is.
+func (s *Sender) giveUp(cause error) {
+	s.gone.Store(&cause)
+	s.sever()
+	s.hurry()
+}
+
+// run connects and mends until the lane breaks.
+func (s *Sender) run() {
+	defer s.cancel()
+	defer s.lanes.retire(s)
+	mend := s.lanes.config.MendTimeout
+	deadline := time.Now().Add(mend)
+	pause, patience := PauseMin, s.lanes.config.AttemptTimeout
+	var misfit error // what an attempt that ran out of time has to say is no news then
+	for {
+		heard, err := s.connect(min(time.Until(deadline), patience))
+		switch gone := s.gone.Load(); {
+		case s.ctx.Err() != nil:
+			s.end(rdmanet.ErrClosed)
+			return
+		case gone != nil:
+			s.unreachable(*gone)
+			return
+		case errors.Is(err, rdmanet.ErrReset), errors.Is(err, rdmanet.ErrNotMember):
+			s.end(err)
+			return
+		case errors.Is(err, ErrGoodbye):
+			s.unreachable(err)
+			return
+		}
+		if !heard.IsZero() {
+			misfit = nil
+			deadline, pause, patience = heard.Add(mend), PauseMin, s.lanes.config.AttemptTimeout
+		} else if isTimeout(err) && patience < mend {
+			// On a machine with much to do a second attempt takes as long as the first.
+			patience *= 2
+		}
+		if errors.Is(err, ErrMisfit) && misfit == nil {
+			misfit = err
+			s.lanes.config.Log.Warn("lane refused", "lane", s.key.name, "peer", s.key.peer, "error", err)
+		}
+		s.lanes.config.Log.Debug("lane is down", "lane", s.key.name, "peer", s.key.peer, "error", err)
+		left := time.Until(deadline)
+		if left <= 0 {
+			s.unreachable(cmp.Or(misfit, err))
+			return
+		}
+		s.rest(min(pause/2+rand.N(pause/2), left))
+		pause = min(2*pause, PauseMax)
+	}
+}
+
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// rest waits before the next attempt, at most for the pause.
+func (s *Sender) rest(pause time.Duration) {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.rush:
+	case <-s.ctx.Done():
+	}
+}
+
+func (s *Sender) unreachable(cause error) {
+	if !s.end(fmt.Errorf("%w: %w", rdmanet.ErrUnreachable, cause)) {
+		return
+	}
+	s.lanes.retire(s)
+	s.lanes.config.Peers.Tell(rdmanet.PeerEvent{
+		Kind:  rdmanet.PeerUnreachable,
+		Peer:  rdmanet.Peer{ID: s.key.peer, Incarnation: s.bound()},
+		Lane:  s.key.name,
+		Cause: cause,
+	})
+}
+
+// connect makes one attempt and, if it succeeds, carries the lane until the connection breaks. It gives when the peer was last heard of, if it
+// was, and why the connection ended.
+func (s *Sender) connect(patience time.Duration) (heard time.Time, err error) {
+	ctx, cancel := context.WithCancel(s.ctx)
+	defer cancel()
+	s.cut.Store(&cancel)
+	defer s.cut.Store(nil)
+	if gone := s.gone.Load(); gone != nil {
+		return time.Time{}, *gone
+	}
+	s.progress = false
+	outlet, err := s.lanes.config.Dial(ctx, s, patience)
+	if err != nil {
+		return time.Time{}, err
+	}
+	to := rdmanet.Peer{ID: s.key.peer, Incarnation: s.bound()}
+	if err := s.lanes.config.Peers.Up(to); err != nil {
+		_, _ = outlet.Close(err)
+		return time.Time{}, err
+	}
+	defer s.lanes.config.Peers.Down(to)
+	outlet.Start()
+	heard, err = outlet.Close(s.carry(outlet))
+	if heard.IsZero() && s.progress {
+		heard = time.Now()
+	}
+	return heard, err
+}
+
+// carry writes batches until the connection breaks.
+func (s *Sender) carry(outlet Outlet) (err error) {
+	var frames [][]byte
+	for err == nil {
+		var first uint64
+		frames, first = s.window.Take(frames[:0], BatchFramesMax, BatchBytesMax)
+		if len(frames) == 0 {
+			err = outlet.Wait(s.window.Ready())
+			continue
+		}
+		err = outlet.Write(frames, first)
+		clear(frames)
+	}
+	return err
+}
+
+// Hello is what the provider is to greet the receiver with.
+func (s *Sender) Hello() Hello {
+	limits := s.lanes.config.Limits
+	return Hello{
+		Name:         s.key.name,
+		Sender:       s.lanes.config.Self.Incarnation,
+		Receiver:     s.bound(),
+		Opening:      s.opening,
+		Lost:         s.lost.frames,
+		LostBy:       s.lost.incarnation,
+		FrameMax:     uint32(limits.FrameBytes),
+		WindowBytes:  uint32(limits.Bytes),
+		WindowFrames: uint32(limits.Frames),
+	}
+}
+
+// Accept applies the answer to the hello of an attempt. With an error the attempt is over, and Dial is to give that error.
+func (s *Sender) Accept(answer Answer) error {
+	bound := s.bound()
+	switch {
+	case answer.Status == StatusClosing:
+		if bound == answer.Incarnation {
+			s.window.Ack(answer.Delivered) // what the receiver owed; a number that cannot be is of no account
+		}
+		return ErrGoodbye
+	case bound != 0 && answer.Incarnation < bound:
+		return fmt.Errorf("answer: %w", peers.ErrStale)
+	case bound != 0 && answer.Incarnation != bound:
+		// A newer one yet may be known by now, and then there is nothing to tell.
+		_ = s.lanes.config.Peers.Seen(rdmanet.Peer{ID: s.key.peer, Incarnation: answer.Incarnation})
+		return fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, answer.Incarnation)
+	case answer.Reason != nil:
+		return answer.Reason
+	case answer.Status != StatusWelcome:
+		return fmt.Errorf("refused: %s", answer.Status)
+	}
+	pending := s.window.Pending()
+	if !s.window.Ack(answer.Delivered) || !s.window.Rewind(answer.Next) {
+		return fmt.Errorf("%w: it wants frame %d next", rdmanet.ErrReset, answer.Next)
+	}
+	s.receiver.Store(uint64(answer.Incarnation))
+	s.progress = s.window.Pending() < pending
+	return nil
+}
+
+// Acknowledged notes that the peer is alive and that its program has taken the frames before number delivered. ErrProtocol if it cannot have, and then the connection is to end.
+func (s *Sender) Acknowledged(delivered uint64) error {
+	s.heard.Store(time.Now().UnixNano())
+	if !s.window.Ack(delivered) {
+		return fmt.Errorf("%w: frame %d is acknowledged and was never sent", ErrProtocol, delivered)
+	}
+	return nil
+}
+
+// notify leaves a token for the one goroutine that waits on c, unless one is there.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
