@@ -18,6 +18,14 @@ func (p *plan) drawFaults(options Options) {
 	window := p.end + between(random, 50*time.Microsecond, time.Millisecond)
 	gone := make([]int, p.deployment.Groups())
 	taken := map[order.Replica]bool{}
+	// Some runs have a theme: everything happens to one group, or is of one kind.
+	theme, target := Faults(0), -1
+	if random.IntN(3) == 0 {
+		target = random.IntN(p.deployment.Groups())
+	}
+	if random.IntN(3) == 0 {
+		theme = drawKind(random, options.Faults)
+	}
 	for range random.IntN(faultsMax + 1) {
 		var f fault
 		f.at = between(random, 0, window)
@@ -29,8 +37,14 @@ func (p *plan) drawFaults(options Options) {
 			f.at /= 2
 		}
 		group := order.GroupID(random.IntN(p.deployment.Groups()))
+		if target >= 0 {
+			group = order.GroupID(target)
+		}
 		f.victim = order.Replica{Group: group, Server: order.ServerID(random.IntN(p.deployment.Sizes[group]))}
-		kind := drawKind(random, options.Faults)
+		kind := theme
+		if kind == 0 {
+			kind = drawKind(random, options.Faults)
+		}
 		if !p.drawFault(random, &f, kind, gone, taken) {
 			continue
 		}
@@ -94,10 +108,20 @@ func (p *plan) drawFault(random *rand.Rand, f *fault, kind Faults, gone []int, t
 			f.span = between(random, 20*time.Microsecond, 2*time.Millisecond)
 		}
 		everybody := random.IntN(3) == 0
+		holds := random.IntN(2) == 0
+		if holds {
+			f.held = between(random, 20*time.Microsecond, operationTimeout/2)
+		}
+		if random.IntN(3) == 0 {
+			f.turns = 1 + random.IntN(4)
+		}
 		for _, member := range members {
 			if everybody || random.IntN(2) == 0 || member.Server == f.other {
 				f.told = append(f.told, member)
 				f.late = append(f.late, between(random, 0, 200*time.Microsecond))
+			}
+			if holds && random.IntN(2) == 0 {
+				f.others = append(f.others, member)
 			}
 		}
 	case FaultSlow, FaultPartition:
@@ -174,6 +198,12 @@ func (f fault) String() string {
 			span = "until told otherwise"
 		}
 		what = fmt.Sprintf("oracles of %v name %d as leader of group %d %s", f.told, f.other, f.victim.Group, span)
+		if f.turns > 0 {
+			what += fmt.Sprintf(", and waver %d times", f.turns)
+		}
+		if len(f.others) > 0 {
+			what += fmt.Sprintf(", while wires of the leader before to %v hold everything for %v,", f.others, f.held)
+		}
 	case FaultSlow:
 		what = fmt.Sprintf("wires of %s to %v are slow %s", who, f.others, span)
 	case FaultPartition:

@@ -54,9 +54,12 @@ type fault struct {
 	other  order.ServerID
 	// span is for how long, 0 for good.
 	span time.Duration
-	// told are the replicas whose oracle errs, and late how much later each does.
-	told []order.Replica
-	late []time.Duration
+	// told are the replicas whose oracle errs, and late how much later each does; turns is how often each goes back to the leader before and errs again. What the leader before has on the way to the others
+	// is held meanwhile, for held.
+	told  []order.Replica
+	late  []time.Duration
+	turns int
+	held  time.Duration
 }
 
 // The streams of random numbers that a seed gives.

@@ -176,16 +176,30 @@ func (o *oracle) sayLater(s *simulation, after time.Duration, at order.Replica, 
 	})
 }
 
-// err has oracles name another leader, for a while or until they name the next.
+// wavering is how long an oracle that wavers stays with one leader at most.
+const wavering = 300 * time.Microsecond
+
+// err has oracles name another leader, for a while or until they name the next, and holds what the leader before has on the way, so that it may land after the other one took over.
 func (o *oracle) err(s *simulation, f fault) {
 	group := f.victim.Group
+	before := order.Replica{Group: group, Server: o.truth[group]}
+	if others := slices.DeleteFunc(slices.Clone(f.others), func(r order.Replica) bool { return r == before }); len(others) > 0 {
+		s.cut(before, others, f.held)
+	}
 	if f.span == 0 {
 		o.truth[group] = f.other
 	}
 	for i, at := range f.told {
 		o.sayLater(s, f.late[i], at, f.other)
+		wavers := f.late[i]
+		for range f.turns {
+			wavers += between(o.random, time.Microsecond, wavering)
+			o.sayLater(s, wavers, at, before.Server)
+			wavers += between(o.random, time.Microsecond, wavering)
+			o.sayLater(s, wavers, at, f.other)
+		}
 		if f.span > 0 {
-			s.stage.network.After(f.late[i]+f.span, func() {
+			s.stage.network.After(wavers+f.span, func() {
 				if s.calm == 0 {
 					o.say(s, at, o.truth[group])
 				}
