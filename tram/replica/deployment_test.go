@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -225,7 +224,6 @@ type record struct {
 	mu        sync.Mutex
 	history   *order.History
 	delivered map[order.MessageID]map[order.Replica]bool
-	changed   atomic.Uint64
 }
 
 func newRecord(tree *tram.Tree, size int) *record {
