@@ -188,7 +188,7 @@ func (d *downstream) poll(r *leaderlessReplica, now uint64) {
 		if err := r.queue.Post(operation); err != nil {
 			panic(fmt.Sprintf("%v posts to %v: %v", r.self, to, err))
 		}
-		r.form.world.Note(r.self, "writes entry %d to %v", write.Number, to)
+		r.form.world.Note(r.self, "writes %d entries from %d on to %v", write.Entries, write.Number, to)
 	}
 }
 

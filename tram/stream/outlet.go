@@ -22,13 +22,19 @@ type outlet struct {
 	ahead uint64
 	// written tells of each entry in memory whether it was written in this life, by its number modulo Config.Entries.
 	written []uint64
-	// flying lists the entries whose writes have not completed, in the order of posting, of all lives; 0 is a skip. It is a ring of Config.Depth, from first on, count of them.
-	flying       []uint64
+	// flying lists the writes that have not completed, in the order of posting, of all lives. It is a ring of Config.Depth, from first on, count of them.
+	flying       []run
 	first, count int
 }
 
+// run is what one write holds: entries with consecutive numbers, or none where it sends the reader to the ring's beginning.
+type run struct {
+	number uint64
+	count  int
+}
+
 func newOutlet(carrier order.ServerID, config *Config) *outlet {
-	return &outlet{carrier: carrier, written: make([]uint64, (config.Entries+63)/64), flying: make([]uint64, config.Depth)}
+	return &outlet{carrier: carrier, written: make([]uint64, (config.Entries+63)/64), flying: make([]run, config.Depth)}
 }
 
 func (o *outlet) wrote(place int) bool { return o.written[place/64]&(1<<(place%64)) != 0 }
@@ -64,18 +70,21 @@ func (o *outlet) release(f Feedback) {
 }
 
 // post notes that a write is under way.
-func (o *outlet) post(number uint64) {
-	o.flying[(o.first+o.count)%len(o.flying)] = number
+func (o *outlet) post(r run) {
+	o.flying[(o.first+o.count)%len(o.flying)] = r
 	o.count++
 }
 
+// extend notes that the write posted last holds the next entry too.
+func (o *outlet) extend() { o.flying[(o.first+o.count-1)%len(o.flying)].count++ }
+
 // land takes the oldest write that is under way.
-func (o *outlet) land() (number uint64, ok bool) {
+func (o *outlet) land() (r run, ok bool) {
 	if o.count == 0 {
-		return 0, false
+		return run{}, false
 	}
-	number = o.flying[o.first]
+	r = o.flying[o.first]
 	o.first = (o.first + 1) % len(o.flying)
 	o.count--
-	return number, true
+	return r, true
 }

@@ -27,7 +27,8 @@ func (w *Writer) AppendState(state []byte) []byte {
 			state = binary.LittleEndian.AppendUint64(state, bits)
 		}
 		for i := range o.count {
-			state = binary.AppendUvarint(state, o.flying[(o.first+i)%len(o.flying)])
+			r := o.flying[(o.first+i)%len(o.flying)]
+			state = binary.AppendUvarint(binary.AppendUvarint(state, r.number), uint64(r.count))
 		}
 	}
 	return state
@@ -81,11 +82,8 @@ func (w *Writer) Clone() *Writer {
 	own.entries, own.arena, own.outlets, own.writes = slices.Clone(w.entries), slices.Clone(w.arena), nil, nil
 	for i := range own.entries {
 		if e := &own.entries[i]; e.record != nil {
-			offset := int(e.stop%uint64(len(w.arena))) - len(e.record)
-			if offset < 0 {
-				offset = len(w.arena) - len(e.record) // it ends where the arena does
-			}
-			e.record = own.arena[offset : offset+len(e.record) : offset+len(e.record)]
+			stop := e.at + len(e.record)
+			e.record = own.arena[e.at:stop:stop]
 		}
 	}
 	for _, o := range w.outlets {

@@ -92,8 +92,8 @@ func (s *story) write(writers ...int) map[int][]uint64 {
 			}
 			copy(s.rings[[2]int{w, c}][write.Offset:], write.Bytes)
 			s.writers[w].Completed(write.Carrier)
-			if write.Number > 0 {
-				written[c] = append(written[c], write.Number)
+			for i := range write.Entries {
+				written[c] = append(written[c], write.Number+uint64(i))
 			}
 		}
 	}
@@ -273,6 +273,44 @@ func TestStoryRoomKept(t *testing.T) {
 	if got := s.write(2); !slices.Equal(got[0], []uint64{1}) {
 		t.Fatalf("writer 2 takes over with %v, want entry 1", got[0])
 	}
+}
+
+// Entries that follow each other, in memory and in the ring, are one write; where either ends, the next begins.
+func TestStoryOneWrite(t *testing.T) {
+	t.Parallel()
+	s := newStory(t, 1, 1, func(c *Config) { c.Stretch, c.RingSize = 100, 2*RecordSize(16)+RecordSize(8)+8 })
+	w := s.writers[0]
+	s.offer(2, 0)
+	first := slices.Clone(w.Writes())
+	if len(first) != 1 || first[0].Number != 1 || first[0].Entries != 2 || len(first[0].Bytes) != RecordSize(1)+RecordSize(2) {
+		t.Fatalf("writes %+v, want entries 1 and 2 at once", first)
+	}
+	copy(s.rings[[2]int{0, 0}], first[0].Bytes)
+	if w.Ordered(2); w.Status().Rings[0].UnderWay != 1 || w.head == w.tail {
+		t.Error("what is under way is not kept")
+	}
+	if w.Completed(0); w.head != w.tail {
+		t.Error("what has landed is kept")
+	}
+	s.carriers[0].Poll()
+	s.ordered(2)
+	s.offer(5, 0) // entry 4 does not fit before the end, and 5 has to wait
+	second := slices.Clone(w.Writes())
+	var counts []int
+	for _, write := range second {
+		counts = append(counts, write.Entries)
+	}
+	if !slices.Equal(counts, []int{1, 0, 1}) {
+		t.Errorf("writes of %v entries, want them split where the ring ends", counts)
+	}
+	for _, write := range second {
+		copy(s.rings[[2]int{0, 0}][write.Offset:], write.Bytes)
+		w.Completed(0)
+	}
+	s.proposes(0, 3, 4)
+	s.ordered(4)
+	s.write(0)
+	s.proposes(0, 5)
 }
 
 // A member that has nothing yet, or too much, is told so.

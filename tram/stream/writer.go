@@ -11,13 +11,17 @@ import (
 // Write is one write into a carrier's ring.
 type Write struct {
 	Carrier order.ServerID
-	// Number is the entry's, 0 where the write only sends the reader to the ring's beginning.
-	Number uint64
+	// Entries is how many entries it holds, 0 where it only sends the reader to the ring's beginning, and Number the first one's; the others follow it.
+	Number  uint64
+	Entries int
 	// Offset is in the ring, in bytes.
 	Offset int
 	// Bytes are the writer's. They do not change until the write's completion was reported.
 	Bytes []byte
 }
+
+// runMax is how long a write may be before the next entry gets a write of its own, in bytes.
+const runMax = 64 << 10
 
 // Writer is the stream at a member of the parent. It is not for several goroutines at once.
 type Writer struct {
@@ -44,6 +48,8 @@ type Writer struct {
 // entry is an entry in memory.
 type entry struct {
 	record []byte
+	// at is where the record lies in the arena.
+	at int
 	// stop is the arena's head behind it, sum how much all records took that were offered, up to this one.
 	stop, sum uint64
 	flying    int // writes that read the record
@@ -136,21 +142,21 @@ func (w *Writer) Completed(carrier order.ServerID) {
 	if o == nil {
 		return
 	}
-	number, ok := o.land()
+	landed, ok := o.land()
 	if !ok {
 		return
 	}
-	if number > 0 {
-		e := w.entry(number)
+	for i := range landed.count {
+		e := w.entry(landed.number + uint64(i))
 		e.flying--
 		if e.flying < 0 {
-			panic(fmt.Sprintf("stream: entry %d completes more often than it was written", number))
+			panic(fmt.Sprintf("stream: entry %d completes more often than it was written", landed.number+uint64(i)))
 		}
-		if w.config.Fault == FaultEarlyReuse && o.attached {
-			o.released = o.head
-		}
-		w.free()
 	}
+	if w.config.Fault == FaultEarlyReuse && o.attached {
+		o.released = o.head
+	}
+	w.free()
 	if !o.seat.taken() {
 		w.sweep()
 	}
@@ -246,7 +252,7 @@ func (w *Writer) Offer(number uint64, payload []byte) error {
 	w.offered += uint64(size)
 	record := w.arena[offset : offset+size : offset+size]
 	putRecord(record, number, payload)
-	*w.entry(number) = entry{record: record, stop: w.head, sum: w.offered}
+	*w.entry(number) = entry{record: record, at: offset, stop: w.head, sum: w.offered}
 	return nil
 }
 
@@ -345,13 +351,35 @@ func (w *Writer) write(o *outlet, number uint64) {
 	}
 	if skip > 0 {
 		w.writes = append(w.writes, Write{Carrier: o.carrier, Offset: before, Bytes: skipBytes})
-		o.post(0)
+		o.post(run{})
 	}
-	w.writes = append(w.writes, Write{Carrier: o.carrier, Number: number, Offset: offset, Bytes: e.record})
-	o.post(number)
+	if !w.extend(o, e, number, offset) {
+		w.writes = append(w.writes, Write{Carrier: o.carrier, Number: number, Entries: 1, Offset: offset, Bytes: e.record})
+		o.post(run{number, 1})
+	}
 	e.flying++
 	o.head += uint64(skip + size)
 	o.highest = max(o.highest, number)
 	o.ahead += uint64(size)
 	o.setWrote(w.place(number), true)
+}
+
+// extend makes an entry a part of the write before it, where its record follows that one's in memory as in the ring. Since writes land from their first byte to their last, its reader sees no difference.
+func (w *Writer) extend(o *outlet, e *entry, number uint64, offset int) bool {
+	if len(w.writes) == 0 {
+		return false
+	}
+	last := &w.writes[len(w.writes)-1]
+	follows := last.Carrier == o.carrier && last.Entries > 0 && last.Number+uint64(last.Entries) == number && last.Offset+len(last.Bytes) == offset
+	if !follows || len(last.Bytes)+len(e.record) > runMax {
+		return false
+	}
+	if before := w.entry(number - 1); before.at+len(before.record) != e.at {
+		return false // the records lie around the end of the memory
+	}
+	stop := e.at + len(e.record)
+	last.Bytes = w.arena[e.at-len(last.Bytes) : stop : stop]
+	last.Entries++
+	o.extend()
+	return true
 }
