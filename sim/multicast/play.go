@@ -46,9 +46,6 @@ const (
 	choiceRest
 )
 
-// isFault tells whether a choice is something that need not happen.
-func (k choiceKind) isFault() bool { return k >= choiceCrash }
-
 // choice is something that can happen next: to a process, link, or attachment, by its number; another number says which.
 type choice struct {
 	kind choiceKind

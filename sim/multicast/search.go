@@ -55,7 +55,7 @@ const (
 
 // SearchResult is what a search came to.
 type SearchResult struct {
-	// States were visited, by Transitions; Ends of them have nothing left to do; Depth is the longest path.
+	// States were visited, by Transitions; in Ends of them nothing is under way, and a fair run followed; Depth is the longest path.
 	States, Transitions, Ends, Depth int
 	// Complete tells that every schedule was looked at; else Bound says what ended the search.
 	Complete bool
@@ -88,7 +88,7 @@ func (o *SearchOptions) maker() (Maker, error) {
 // ErrNotRepeatable says that a form is in another state after the same choices: it draws on something that the frame does not give it, or a copy shares what it should not.
 var ErrNotRepeatable = errors.New("multicast: the same choices lead to different states")
 
-// Search visits every state that the options' deployment can get to, whatever is chosen to happen next, and judges each; from each end, where nothing is left to do, it also lets a fair run follow
+// Search visits every state that the options' deployment can get to, whatever is chosen to happen next, and judges each; from each end, where nothing is under way, it also lets a fair run follow
 // in which time passes, nothing goes wrong, and all that is due has to be A-delivered. The error wraps ErrOptions, ErrEngine or ErrNotRepeatable.
 func Search(ctx context.Context, options SearchOptions) (SearchResult, error) {
 	if err := options.Validate(); err != nil {
@@ -147,7 +147,7 @@ func (x *explorer) explore(own fingerprint, depth int) {
 		here = x.play.takeDown()
 	}
 	choices := x.play.choices()
-	moved, ends := false, true
+	moved, ends := false, atRest(choices)
 	for _, c := range choices {
 		if x.over() {
 			return
@@ -168,7 +168,6 @@ func (x *explorer) explore(own fingerprint, depth int) {
 		if next == own {
 			continue
 		}
-		ends = ends && c.kind.isFault()
 		if x.visited[next] {
 			continue
 		}
@@ -184,7 +183,12 @@ func (x *explorer) explore(own fingerprint, depth int) {
 	}
 }
 
-// end lets a fair run follow on a state with nothing left to do, and judges it.
+// atRest tells whether nothing is left to submit and nothing is under way. Processes may still have something to do; a fair run has to end well from there all the same.
+func atRest(choices []choice) bool {
+	return !slices.ContainsFunc(choices, func(c choice) bool { return c.kind <= choiceLand })
+}
+
+// end lets a fair run follow on a state with nothing under way, and judges it.
 func (x *explorer) end(here *moment, own fingerprint, depth int, moved bool) {
 	x.result.Ends++
 	if moved && !x.comeBack(here, own, depth) {
@@ -276,7 +280,7 @@ func (x *explorer) replay(path []choice, text io.Writer) (*order.Violation, erro
 	for _, c := range path {
 		var broken *order.Violation
 		if c.kind == choiceRest {
-			p.world.trace.say(p.stage.clock, "nothing is left to do; time passes")
+			p.world.trace.say(p.stage.clock, "nothing is under way; time passes")
 			broken = p.rest()
 		} else if slices.Contains(p.choices(), c) {
 			if p.world.trace.text != nil {
