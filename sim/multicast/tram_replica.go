@@ -2,6 +2,7 @@ package multicast
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -146,12 +147,17 @@ func attachWanted(host rdmanet.RegionHost, machine interface {
 	}
 }
 
-// AppendState appends what the process knows.
+// AppendState appends what the process knows. Whether it is given up follows from when it worked last.
 func (t *tramReplicas) AppendState(state []byte, at order.Replica) []byte {
+	now := t.world.Now()
 	if c := t.clients[at]; c != nil {
-		return fmt.Appendf(state, "%v %v", c, c.waiting)
+		for _, m := range c.waiting {
+			state = replica.AppendMessage(state, m)
+		}
+		return c.Client.AppendState(state, now)
 	}
-	return fmt.Appendf(state, "%v", t.servers[at])
+	state = binary.AppendUvarint(state, uint64(min(now-t.worked[at], goneAfter+1)))
+	return t.servers[at].AppendState(state, now)
 }
 
 // Describe says where the process stands.

@@ -25,7 +25,6 @@ type receiver struct {
 	child *child
 	next  uint64 // the number to write there next
 	taken uint64 // that replica has
-	begun bool
 }
 
 // due numbers an entry in the child's stream. The child may be known to have taken it: a leader learns that before it knows all that its predecessor ordered. And what has left this log by now, all of the child was known to have taken.
@@ -94,7 +93,6 @@ func (r *Replica) handOnTo(v *receiver) bool {
 	switch v.state {
 	case petitionReads:
 		if !v.reading && w.room(1) {
-			v.begun = false
 			w.read(&v.link, postTaken, headTaken)
 		}
 		return false
@@ -124,14 +122,16 @@ func (r *Replica) give(v *receiver, h header) {
 	end := r.options.bufferRing().end(v.next)
 	start := end - bufferTrailer - padded(h.length)
 	if size := end - start; size <= rdmanet.InlineMax {
-		b := make([]byte, 0, rdmanet.InlineMax)
-		b = append(b, message...)
-		b = b[:padded(h.length)]
-		r.wiring.post(&v.link, postEntry, v.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: start, Bytes: appendBufferTrailer(b, h.length, v.next), Ring: true})
+		b := r.wiring.inline(size)
+		copy(b, message)
+		appendBufferTrailer(b[:padded(h.length)], h.length, v.next)
+		r.wiring.post(&v.link, postEntry, v.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: start, Bytes: b, Ring: true})
 		return
 	}
 	r.wiring.post(&v.link, postMessage, v.next, lent, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: start, Bytes: message})
-	r.wiring.post(&v.link, postEntry, v.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end - bufferTrailer, Bytes: appendBufferTrailer(nil, h.length, v.next), Ring: true})
+	b := r.wiring.inline(bufferTrailer)
+	appendBufferTrailer(b[:0], h.length, v.next)
+	r.wiring.post(&v.link, postEntry, v.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end - bufferTrailer, Bytes: b, Ring: true})
 }
 
 // receiverCompleted takes the end of a post to a receiver.

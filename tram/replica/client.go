@@ -81,7 +81,9 @@ func (c *Client) Multicast(m order.Multicast) error {
 	slot := s.slots[place*ring.slot:][:ring.slot]
 	AppendMessage(slot[ring.slot-bufferTrailer-padded(length):][:0], m)
 	appendBufferTrailer(slot[ring.slot-bufferTrailer:][:0], length, number)
-	c.options.note("multicasts %v as its number %d to group %d", m.ID, number, c.options.Tree.LCA(m.To))
+	if c.options.Note != nil {
+		c.options.note("multicasts %v as its number %d to group %d", m.ID, number, c.options.Tree.LCA(m.To))
+	}
 	return nil
 }
 

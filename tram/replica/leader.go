@@ -51,7 +51,9 @@ func (r *Replica) decide() {
 		decided = r.end
 	}
 	if decided > r.horizon {
-		r.options.note("entries up to %d are ordered", decided)
+		if r.options.Note != nil {
+			r.options.note("entries up to %d are ordered", decided)
+		}
 		r.horizon = decided
 	}
 }
@@ -187,7 +189,7 @@ func (r *Replica) send(m *member) {
 		case m.held[0].same(h):
 			operation.Offset, operation.Bytes = end+logTimestamp, bytes[len(bytes)+logTimestamp:][:word]
 		case r.options.Fault != FaultRewrittenInPlace:
-			r.wiring.post(&m.link, postErase, m.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end + logIndex, Bytes: make([]byte, word)})
+			r.wiring.post(&m.link, postErase, m.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end + logIndex, Bytes: r.wiring.inline(word)})
 		}
 	}
 	r.wiring.post(&m.link, postEntry, m.next, lent, operation)

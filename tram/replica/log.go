@@ -117,7 +117,9 @@ func (r *Replica) applyOne(h header) {
 		r.children[place].due(h.index, r.options.LogSlots)
 	}
 	if way.here {
-		r.options.note("delivers entry %d", h.index)
+		if r.options.Note != nil {
+			r.options.note("delivers entry %d", h.index)
+		}
 		r.delivered = append(r.delivered, order.Multicast{ID: messageID(message), To: way.to, Payload: slices.Clone(payload)})
 	}
 }

@@ -63,8 +63,9 @@ type wiring struct {
 	queue   rdmanet.Queue
 	now     time.Duration
 	posts   []post
-	free    []uint32
+	free    []uint32 // tags, descending: the lowest is taken next
 	batch   []rdmanet.Operation
+	short   []byte // bytes of writes in the batch that Post copies
 	done    []rdmanet.Completion
 	lent    int // the sum of what posts count in their lent
 	wants   []Want
@@ -156,6 +157,18 @@ func (w *wiring) read(l *link, k kind, offset int) {
 	w.post(l, k, 0, nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: offset, Bytes: l.word[:]})
 }
 
+// inline gives zeros for the bytes of a write of up to rdmanet.InlineMax, good until flush.
+func (w *wiring) inline(size int) []byte {
+	if len(w.short)+size > cap(w.short) {
+		w.short = make([]byte, 0, 2*cap(w.short)+8*rdmanet.InlineMax) // the batch keeps the one before
+	}
+	at := len(w.short)
+	w.short = w.short[:at+size]
+	b := w.short[at : at+size : at+size]
+	clear(b)
+	return b
+}
+
 // flush posts the batch: to all targets together [TRAM, section 3].
 func (w *wiring) flush() error {
 	if len(w.batch) == 0 {
@@ -163,7 +176,7 @@ func (w *wiring) flush() error {
 	}
 	err := w.queue.Post(w.batch...)
 	clear(w.batch)
-	w.batch = w.batch[:0]
+	w.batch, w.short = w.batch[:0], w.short[:0]
 	if err != nil {
 		return fmt.Errorf("post: %w", err)
 	}
@@ -178,7 +191,7 @@ func (w *wiring) take(handle func(post, error)) bool {
 		for _, c := range w.done[:count] {
 			p := w.posts[c.Tag]
 			w.posts[c.Tag] = post{}
-			w.free = append(w.free, uint32(c.Tag))
+			w.release(uint32(c.Tag))
 			if p.lent != nil {
 				*p.lent--
 				w.lent--
@@ -194,6 +207,15 @@ func (w *wiring) take(handle func(post, error)) bool {
 			return any
 		}
 	}
+}
+
+// release gives a tag back. Those in use are low, so its place is near the end.
+func (w *wiring) release(tag uint32) {
+	at := len(w.free)
+	for at > 0 && w.free[at-1] < tag {
+		at--
+	}
+	w.free = slices.Insert(w.free, at, tag)
 }
 
 // board is the way to another process's board, on which this one has a row.
@@ -228,9 +250,9 @@ func (w *wiring) drive(b *board) bool {
 	any := false
 	for i, value := range b.words {
 		if value != b.posted[i] && w.room(1) {
-			var bytes [word]byte
-			putWord(bytes[:], value)
-			w.post(&b.link, postWord, 0, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: b.row + i*word, Bytes: bytes[:], Ring: true})
+			bytes := w.inline(word)
+			putWord(bytes, value)
+			w.post(&b.link, postWord, 0, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: b.row + i*word, Bytes: bytes, Ring: true})
 			b.posted[i] = value
 			any = true
 		}
