@@ -172,6 +172,7 @@ is found.`,
 			panic("sim multicast: no such flag: " + name)
 		}
 	}
+	command.AddCommand(newSimMulticastSearchCommand())
 	return command
 }
 

@@ -105,3 +105,37 @@ func TestSimMulticastFlags(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+func TestSimMulticastSearch(t *testing.T) {
+	t.Parallel()
+	out, err := runSim(t, "multicast", "search", "--engine", "sequencer", "--replicas", "1", "--json")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var report multicastSearchReport
+	if err := json.Unmarshal([]byte(out), &report); err != nil || !report.Complete || report.States < 10 || report.Ends == 0 {
+		t.Errorf("%v in %q", err, out)
+	}
+	out, err = runSim(t, "multicast", "search", "--engine", "sequencer", "--replicas", "1", "--messages", "3", "--plant", "lost-delivery")
+	if err == nil || !strings.Contains(err.Error(), "validity is broken") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"client 0 submits c0.1 to groups [0 1]", "never A-delivers it", "not complete: it ended with the violation"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not tell %q:\n%s", want, out)
+		}
+	}
+	for arguments, want := range map[string]string{
+		"":                                      "say which engine with --engine",
+		"--engine paxos":                        "use one of",
+		"--engine sequencer --groups 4":         "want 1 to 3",
+		"--engine sequencer --messages 5":       "want 1 to 4",
+		"--engine sequencer --for -1s":          "search for some time",
+		"--engine sequencer --states -1":        "less than none",
+		"--engine sequencer --plant unheard-of": "use one of lost-delivery",
+	} {
+		if out, err := runSim(t, append([]string{"multicast", "search"}, strings.Fields(arguments)...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q gives %v, want %q\n%s", arguments, err, want, out)
+		}
+	}
+}
