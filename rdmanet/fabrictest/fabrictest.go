@@ -72,9 +72,10 @@ func run(t *testing.T, factory Factory, cases []Case) {
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(context.Background(), caseTimeout)
+			f := factory(t, c.Config)
+			ctx, cancel := withPatience(f)
 			defer cancel()
-			if err := c.Check(ctx, factory(t, c.Config)); errors.Is(err, errSkip) {
+			if err := c.Check(ctx, f); errors.Is(err, errSkip) {
 				t.Skip(err)
 			} else if err != nil {
 				t.Error(err)

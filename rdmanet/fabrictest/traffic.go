@@ -263,6 +263,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // within runs work under a deadline and says so if it passes.
 func within(ctx context.Context, limit time.Duration, what string, work func(context.Context) error) error {
+	limit = patience(ctx, limit)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	done := make(chan error, 1)

@@ -74,6 +74,9 @@ var _ interface {
 
 func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 	needDevice(t)
+	if config.MendTimeout < 2*time.Second && slow() {
+		config.MendTimeout *= 2 // hosts are to have met by then
+	}
 	f := &fabric{t: t, config: config, wires: make(map[[2]int]*wire)}
 	f.hosts, f.addresses = make([]*host, config.Members), make([]string, config.Members)
 	for i := range config.Members {
@@ -90,11 +93,24 @@ func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 	return f
 }
 
-// Less implements fabrictest.Slow: Soft-RoCE is a device in software, which an emulated machine runs another ten times slower.
-func (f *fabric) Less() int {
+// slow tells whether the device is Soft-RoCE, a device in software, which an emulated machine runs another ten times slower.
+func slow() bool {
 	device, _, _, err := choose(Options{}.withDefaults().Device, Options{}.withDefaults().GID)
-	if err == nil && strings.HasPrefix(device, "rxe") {
+	return err == nil && strings.HasPrefix(device, "rxe")
+}
+
+// Less implements fabrictest.Slow.
+func (f *fabric) Less() int {
+	if slow() {
 		return 8
+	}
+	return 1
+}
+
+// Patience implements fabrictest.Slow.
+func (f *fabric) Patience() int {
+	if slow() {
+		return 3
 	}
 	return 1
 }
