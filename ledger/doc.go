@@ -64,6 +64,8 @@
 //   - Streams and verdicts come late, twice, in any order, from several members: Seal takes exactly the next entry, and exactly the verdicts that are waited for.
 //   - A verdict comes before its transaction: it is left out, and its sender keeps it or is asked again.
 //   - A verdict is lost: it follows from its shard's chain, and any member can make it again. A shard that waits has to ask.
+//   - A shard loses power as a whole, and with it blocks that were ordered but not durable: what goes to other shards, entries of streams and verdicts, is only handed on
+//     once its block is on the disks of a majority. That is up to who carries it.
 //   - A transaction comes by two ways, at its entry and from above: each shard takes the first copy, and what lies below follows its order.
 //   - Where a transaction belongs depends on the directory, and it may be submitted again after a registration changed that. Therefore it counts against every
 //     transaction that an organisation in it is not registered, in all destinations alike, and none is in a chain before its signer's registration. So where any chain has it before a

@@ -44,10 +44,13 @@
 // the head, which a crash left, are never read: an entry of a stream is read only up to the number that the state says the stream has come to, and the end of a wait only where the
 // state says that it is over, and what is so low was written anew with the block that made it so.
 //
-//	to children: carried, err := store.Stream(child, from, limit)     // whatever number a child's members ask for
-//	to others:   verdict, made, err := store.Verdict(id)              // when a shard that waits asks; Pending tells whom to ask for what
+//	to children: carried, err := store.Stream(child, from, limit, durable)  // whatever number a child's members ask for
+//	to others:   verdict, made, err := store.Verdict(id, durable)     // when a shard that waits asks; Pending tells whom to ask for what
 //	from others: standing, err := store.Standing(&verdict)            // propose it, keep it, or forget it
 //	to clients:  crossing, err := store.Crossing(id)                  // the way of a transaction, what it waits for, and its end
+//
+// Other shards act on what they are given for ever. So they are given what is in blocks that a majority of this shard's members have on disk, and that no loss of power takes
+// back; who calls knows how high that is.
 //
 // The ids of transactions that failed, were set aside or passed through are also kept in memory, some 20 bytes each, since a fresh nonce does not tell of them.
 //

@@ -157,7 +157,7 @@ func readShards(s *Store, text io.Writer) error {
 	fmt.Fprintf(text, "%d %+v\n", s.Carried(), s.Pending())
 	for _, child := range s.ShardTree().Children(s.Shard()) {
 		for from := uint64(1); from <= s.Streamed(child); {
-			page, err := s.Stream(child, from, 7)
+			page, err := s.Stream(child, from, 7, s.AppendedHeight())
 			if err != nil {
 				return err
 			}
@@ -243,7 +243,7 @@ func TestShardIsKept(t *testing.T) {
 	if third.Head() != head || third.Carried() != s.Carried() || third.PendingCount() != s.PendingCount() || s.PendingCount() == 0 {
 		t.Fatalf("restored %+v", third.Head())
 	}
-	if _, err := third.Stream(2, 1, 10); !errors.Is(err, ErrAbsent) {
+	if _, err := third.Stream(2, 1, 10, third.AppendedHeight()); !errors.Is(err, ErrAbsent) {
 		t.Errorf("a stream from before the snapshot: %v", err)
 	}
 	for range 10 {
@@ -257,7 +257,7 @@ func TestShardIsKept(t *testing.T) {
 			t.Fatal("the restored store goes on differently")
 		}
 	}
-	if page, err := third.Stream(2, third.Streamed(2), 10); err != nil || len(page) != 1 {
+	if page, err := third.Stream(2, third.Streamed(2), 10, third.AppendedHeight()); err != nil || len(page) != 1 {
 		t.Errorf("the stream after the snapshot: %d entries, %v", len(page), err)
 	}
 }
@@ -271,9 +271,23 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 		b.apply(t, s, 3, random)
 	}
 	waits := s.Pending()[0]
-	verdict, made, err := s.Verdict(waits.ID)
+	verdict, made, err := s.Verdict(waits.ID, waits.Height)
 	if err != nil || !made || !verdict.Good() || verdict.Shard != 1 {
 		t.Fatalf("%+v %v %v", verdict, made, err)
+	}
+	if _, made, err := s.Verdict(waits.ID, waits.Height-1); made || err != nil {
+		t.Errorf("a verdict of a block that is not durable yet: %v", err)
+	}
+	grown := 0
+	for height := range s.AppendedHeight() + 1 {
+		stream, err := s.Stream(2, 1, 1000, height)
+		if err != nil || len(stream) < grown || height == 0 && len(stream) > 0 || height == s.AppendedHeight() && len(stream) == grown {
+			t.Errorf("%d entries of the stream up to block %d, %d before it: %v", len(stream), height, grown, err)
+		}
+		grown = len(stream)
+	}
+	if uint64(grown) != s.Streamed(2) {
+		t.Errorf("%d entries of the stream of %d", grown, s.Streamed(2))
 	}
 	crossing, err := s.Crossing(waits.ID)
 	if err != nil || crossing.Outcome != Waiting || len(crossing.Waits)+len(crossing.Said)+1 != len(crossing.Destinations) {
@@ -297,7 +311,7 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 	if err != nil || crossing.Outcome != Refused || crossing.Settled == nil || *crossing.Settled.Entry.Transaction.Verdict != told {
 		t.Fatalf("%+v %v", crossing, err)
 	}
-	if _, made, err := s.Verdict(ledger.Hash{1}); made || err != nil {
+	if _, made, err := s.Verdict(ledger.Hash{1}, s.AppendedHeight()); made || err != nil {
 		t.Errorf("a verdict on what is not there: %v", err)
 	}
 }
@@ -316,7 +330,7 @@ func TestShardIsReadWhileItGrows(t *testing.T) {
 	}
 	over, readers := make(chan struct{}), make(chan error, 3)
 	for _, read := range []func() error{
-		func() error { _, err := s.Stream(2, max(1, s.Streamed(2)-3), 10); return err },
+		func() error { _, err := s.Stream(2, max(1, s.Streamed(2)-3), 10, s.AppendedHeight()); return err },
 		func() error {
 			s.Precheck(guess)
 			s.BundleEntry(guess)
@@ -327,7 +341,7 @@ func TestShardIsReadWhileItGrows(t *testing.T) {
 				if _, err := s.Crossing(waits.ID); err != nil {
 					return err
 				}
-				if _, _, err := s.Verdict(waits.ID); err != nil {
+				if _, _, err := s.Verdict(waits.ID, s.AppendedHeight()); err != nil {
 					return err
 				}
 			}

@@ -58,9 +58,10 @@ func (s *Store) Streamed(child ledger.ShardID) uint64 {
 	return s.state.Streamed(child)
 }
 
-// Stream returns entries of the stream to a child shard, in order: from a number on, at most limit and MaxStreamPage, and no more than some MB, but one at least. It is
-// empty where the stream has not come so far. ErrAbsent where an entry lies before the snapshot that the store began with: other members have it.
-func (s *Store) Stream(child ledger.ShardID, from uint64, limit int) ([]ledger.Carried, error) {
+// Stream returns entries of the stream to a child shard, in order: from a number on, at most limit and MaxStreamPage, and no more than some MB, but one at least, and those of
+// blocks up to a height only. It is empty where the stream has not come so far. What a child is given must never be taken back, so that its members get what a majority has on
+// disk: upTo is that height. ErrAbsent where an entry lies before the snapshot that the store began with: other members have it.
+func (s *Store) Stream(child ledger.ShardID, from uint64, limit int, upTo ledger.Height) ([]ledger.Carried, error) {
 	s.mutex.RLock()
 	last, pending, closed := s.state.Streamed(child), s.pending, s.closed
 	s.mutex.RUnlock()
@@ -76,6 +77,9 @@ func (s *Store) Stream(child ledger.ShardID, from uint64, limit int) ([]ledger.C
 			if where, err = s.readForward(child, number); err != nil {
 				return nil, err
 			}
+		}
+		if where.height > upTo {
+			break
 		}
 		block, err := s.Block(where.height)
 		if err != nil {
@@ -204,15 +208,18 @@ func (s *Store) Standing(verdict *ledger.Verdict) (Standing, error) {
 	return Early, nil
 }
 
-// Verdict returns what this shard says of a transaction, for a shard that asks; made is false where there is nothing to say: it is not in the chain, was this shard's alone, or
-// passed through.
-func (s *Store) Verdict(id ledger.Hash) (verdict ledger.Verdict, made bool, err error) {
+// Verdict returns what this shard says of a transaction, for a shard that asks; made is false where there is nothing to say: it is not in a block up to a height, was this
+// shard's alone, or passed through. As with Stream, the height is what a majority has on disk: another shard acts on a verdict for ever.
+func (s *Store) Verdict(id ledger.Hash, upTo ledger.Height) (verdict ledger.Verdict, made bool, err error) {
 	found, err := s.Transaction(id)
 	if errors.Is(err, ErrNotFound) {
 		return ledger.Verdict{}, false, nil
 	}
 	if err != nil {
 		return ledger.Verdict{}, false, err
+	}
+	if found.Height > upTo {
+		return ledger.Verdict{}, false, nil
 	}
 	verdict, made = ledger.VerdictOf(found.Entry, s.genesis.Shard)
 	return verdict, made, nil
