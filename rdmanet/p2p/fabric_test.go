@@ -1,12 +1,9 @@
 package p2p_test
 
 import (
-	"context"
 	"crypto/ed25519"
 	"net"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/fabrictest"
@@ -31,9 +28,7 @@ func newTrustedFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric 
 // identity gives the key and the identity of member i, always the same.
 func identity(t testing.TB, i int) (ed25519.PrivateKey, rdmanet.PeerID) {
 	t.Helper()
-	seed := make([]byte, ed25519.SeedSize)
-	seed[0], seed[1] = byte(i), byte(i>>8)
-	key := ed25519.NewKeyFromSeed(seed)
+	key := fabrictest.Key(i)
 	id, err := p2p.PeerID(key.Public().(ed25519.PublicKey))
 	if err != nil {
 		t.Fatal(err)
@@ -41,269 +36,32 @@ func identity(t testing.TB, i int) (ed25519.PrivateKey, rdmanet.PeerID) {
 	return key, id
 }
 
-// fabric is a set of p2p hosts on loopback as the suite wants it. Members listen on ports of their own, the same over restarts; where wires can
-// be cut, each dials each other through a proxy.
+// fabric is a set of p2p hosts on loopback as the suite wants it.
 type fabric struct {
-	t       testing.TB
-	config  fabrictest.Config
-	trusted bool
-	keys    []ed25519.PrivateKey
-	ids     []rdmanet.PeerID
-
-	mu        sync.Mutex
-	hosts     []*p2p.Host
-	addresses []string
-	wires     map[[2]int]*wire // from, to
+	*fabrictest.Loopback[*p2p.Host]
+	trusted bool // of hosts that are started from now on
 }
 
 func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
-	f := &fabric{t: t, config: config, wires: make(map[[2]int]*wire)}
-	f.hosts, f.addresses = make([]*p2p.Host, config.Members), make([]string, config.Members)
-	for i := range config.Members {
-		key, id := identity(t, i)
-		f.keys, f.ids = append(f.keys, key), append(f.ids, id)
-	}
-	for i := range config.Members {
-		for j := range config.Members {
-			if config.Cuts && i != j {
-				f.wires[[2]int{i, j}] = newWire(t)
-			}
-		}
-	}
+	f := &fabric{}
+	f.Loopback = fabrictest.NewLoopback(t, config, p2p.PeerID, func(member fabrictest.Member) (*p2p.Host, error) {
+		return p2p.New(p2p.Options{
+			PrivateKey:   member.Key,
+			Listen:       member.Listen,
+			Members:      member.Members,
+			WindowBytes:  config.WindowBytes,
+			WindowFrames: config.WindowFrames,
+			FrameMax:     config.FrameMax,
+			MendTimeout:  config.MendTimeout,
+			Trusted:      f.trusted,
+		})
+	})
 	return f
 }
 
-func (f *fabric) ID(i int) rdmanet.PeerID { return f.ids[i] }
-
-// membersOf is the member set as member i sees it.
-func (f *fabric) membersOf(i int) map[rdmanet.PeerID]string {
-	members := make(map[rdmanet.PeerID]string)
-	for j, id := range f.ids {
-		members[id] = f.addresses[j]
-		if w := f.wires[[2]int{i, j}]; w != nil {
-			members[id] = w.address
-		}
-	}
-	return members
-}
-
-func (f *fabric) options(key ed25519.PrivateKey) p2p.Options {
-	return p2p.Options{
-		PrivateKey:   key,
-		Listen:       "127.0.0.1:0",
-		WindowBytes:  f.config.WindowBytes,
-		WindowFrames: f.config.WindowFrames,
-		FrameMax:     f.config.FrameMax,
-		MendTimeout:  f.config.MendTimeout,
-		Trusted:      f.trusted,
-	}
-}
-
-func (f *fabric) Start(i int) (rdmanet.Host, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	options := f.options(f.keys[i])
-	if f.addresses[i] != "" {
-		options.Listen = f.addresses[i]
-	}
-	h, err := f.start(options)
-	if err != nil {
-		return nil, err
-	}
-	f.hosts[i], f.addresses[i] = h, h.Address()
-	for j := range f.ids {
-		if w := f.wires[[2]int{j, i}]; w != nil {
-			w.lead(h.Address())
-		}
-		if f.hosts[j] == nil {
-			continue
-		}
-		if err := f.hosts[j].SetMembers(f.membersOf(j)); err != nil {
-			return nil, err
-		}
-	}
-	return h, nil
-}
-
-func (f *fabric) start(options p2p.Options) (*p2p.Host, error) {
-	h, err := p2p.New(options)
-	if err != nil {
-		return nil, err
-	}
-	f.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = h.Close(ctx) // some cases leave frames that nobody takes
-	})
-	return h, nil
-}
-
-func (f *fabric) Kill(i int) {
-	f.mu.Lock()
-	h := f.hosts[i]
-	f.hosts[i] = nil
-	f.mu.Unlock()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = h.Close(ctx) // it says that frames are left
-}
-
+// Sever implements fabrictest.Fabric.
 func (f *fabric) Sever(i, j int) {
-	f.mu.Lock()
-	h := f.hosts[i]
-	f.mu.Unlock()
-	_ = h.Sever(f.ids[j]) // there may be no connection at the moment
-}
-
-func (f *fabric) Cut(i, j int) {
-	f.wires[[2]int{i, j}].setCut(true)
-	f.wires[[2]int{j, i}].setCut(true)
-}
-
-func (f *fabric) Mend(i, j int) {
-	f.wires[[2]int{i, j}].setCut(false)
-	f.wires[[2]int{j, i}].setCut(false)
-}
-
-func (f *fabric) Stranger() (rdmanet.Host, error) {
-	key, _ := identity(f.t, 9999)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	options := f.options(key)
-	options.Members = f.membersOf(0)
-	return f.start(options)
-}
-
-// wire is a TCP proxy that can swallow everything without closing a connection.
-type wire struct {
-	address string
-
-	mu      sync.Mutex
-	target  string
-	cut     bool
-	changed chan struct{}
-	ended   bool
-	tap     func([]byte) // sees all that passes; nil: nobody does
-	conns   map[net.Conn]struct{}
-	work    sync.WaitGroup
-}
-
-func newWire(t testing.TB) *wire {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wire{address: listener.Addr().String(), changed: make(chan struct{}), conns: make(map[net.Conn]struct{})}
-	w.work.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			w.work.Go(func() { w.serve(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		listener.Close()
-		w.mu.Lock()
-		w.ended = true
-		for conn := range w.conns {
-			conn.Close()
-		}
-		w.change()
-		w.mu.Unlock()
-		w.work.Wait()
-	})
-	return w
-}
-
-func (w *wire) change() {
-	close(w.changed)
-	w.changed = make(chan struct{})
-}
-
-func (w *wire) lead(target string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.target = target
-}
-
-func (w *wire) setCut(cut bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cut = cut
-	w.change()
-}
-
-// whole waits until the wire is not cut; false when it is gone.
-func (w *wire) whole() bool {
-	for {
-		w.mu.Lock()
-		cut, ended, changed := w.cut, w.ended, w.changed
-		w.mu.Unlock()
-		if ended || !cut {
-			return !ended
-		}
-		<-changed
-	}
-}
-
-func (w *wire) hold(conn net.Conn) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ended {
-		conn.Close()
-		return false
-	}
-	w.conns[conn] = struct{}{}
-	return true
-}
-
-func (w *wire) serve(in net.Conn) {
-	defer in.Close()
-	if !w.hold(in) || !w.whole() {
-		return
-	}
-	w.mu.Lock()
-	target := w.target
-	w.mu.Unlock()
-	out, err := net.Dial("tcp", target)
-	if err != nil {
-		return
-	}
-	defer out.Close()
-	if !w.hold(out) {
-		return
-	}
-	var pumps sync.WaitGroup
-	pumps.Go(func() { w.pump(in, out) })
-	pumps.Go(func() { w.pump(out, in) })
-	pumps.Wait()
-}
-
-func (w *wire) pump(from, to net.Conn) {
-	defer from.Close()
-	defer to.Close()
-	buffer := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(buffer)
-		if n > 0 {
-			if !w.whole() {
-				return
-			}
-			w.mu.Lock()
-			if w.tap != nil {
-				w.tap(buffer[:n])
-			}
-			w.mu.Unlock()
-			if _, err := to.Write(buffer[:n]); err != nil {
-				return
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
+	_ = f.Host(i).Sever(f.ID(j)) // there may be no connection at the moment
 }
 
 func splitAddress(t *testing.T, address string) (host, port string) {

@@ -59,13 +59,11 @@ func TestWhoReadsTheWire(t *testing.T) {
 			secret := bytes.Repeat([]byte("balance of airline:alice "), 400)
 			var mu sync.Mutex
 			var seen []byte
-			for _, w := range f.wires {
-				w.tap = func(b []byte) {
-					mu.Lock()
-					defer mu.Unlock()
-					seen = append(seen, b...)
-				}
-			}
+			f.Tap(func(b []byte) {
+				mu.Lock()
+				defer mu.Unlock()
+				seen = append(seen, b...)
+			})
 			from, errFrom := f.Start(0)
 			to, errTo := f.Start(1)
 			err := errors.Join(errFrom, errTo)
