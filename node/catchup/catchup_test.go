@@ -202,7 +202,7 @@ func TestPeerDies(t *testing.T) {
 		again   bool
 		cause   error
 	}{
-		{name: "silence", timeout: 300 * time.Millisecond, mend: time.Minute, cause: errTimeout},
+		{name: "silence", timeout: 2 * time.Second, mend: time.Minute, cause: errTimeout},
 		{name: "its lane breaks", timeout: time.Minute, mend: 50 * time.Millisecond, cause: rdmanet.ErrUnreachable},
 		{name: "it restarts", timeout: time.Minute, mend: time.Minute, again: true, cause: rdmanet.ErrReset},
 	} {
@@ -224,7 +224,11 @@ func TestPeerDies(t *testing.T) {
 			var got collector
 			result := make(chan error, 1)
 			go func() { result <- a.Fetch(t.Context(), "b", source.point(0), 20, got.add) }()
-			<-reached
+			select {
+			case <-reached:
+			case err := <-result:
+				t.Fatalf("before anything happened: %v", err)
+			}
 			f.network.Kill("b")
 			if c.again {
 				// The lane from the second life makes it known.

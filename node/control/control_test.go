@@ -30,7 +30,7 @@ func pair(t *testing.T) (network *memory.Network, a, b *control.Control, hostA *
 			hostA = host
 		}
 		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			defer cancel()
 			if err := host.Close(ctx); err != nil {
 				t.Error(err)
@@ -50,7 +50,7 @@ func get(t *testing.T, messages <-chan string) string {
 	select {
 	case message := <-messages:
 		return message
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("no message came")
 		return ""
 	}
@@ -129,7 +129,7 @@ func TestRestartedPeerIsReached(t *testing.T) {
 	if err := again.Register(1, note); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	for {
 		if err := a.Send("b", 1, []byte("to the second life")); err != nil {
 			t.Fatal(err)

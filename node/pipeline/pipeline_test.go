@@ -108,7 +108,7 @@ func (f *fixture) barrier() {
 
 func (f *fixture) eventually(what string, holds func() bool) {
 	f.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); !holds(); <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			heights, _ := f.pipeline.Heights()
 			f.t.Fatalf("not in time: %s; heights %+v", what, heights)
@@ -166,6 +166,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	f := newFixture(t)
 	known, unknown := f.next(), f.next()
 	f.deliver(f.payload(0, f.genesisHeader(), known))
+	f.barrier()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	statuses, err := f.pipeline.Wait(ctx, []ledger.Hash{unknown.ID(0), known.ID(0)}, api.LevelOrdered)
