@@ -75,10 +75,6 @@ func (r *Replica) begins() {
 	r.role, r.heard = gathering, 0
 	clear(r.staged.indexes)
 	r.options.note("asks for permissions under timestamp %d of server %d", r.counter, r.self.Server)
-	r.scan()
-	if r.halted != "" {
-		return
-	}
 	for _, m := range r.members {
 		r.retire(&m.petition)
 		m.acked, m.begun, m.known, m.held = 0, false, false, nil

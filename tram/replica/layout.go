@@ -112,7 +112,7 @@ type header struct {
 // same tells whether two entries of one index hold the same message.
 func (h header) same(other header) bool { return h.source == other.source && h.number == other.number }
 
-func (h header) known() uint64 { return (h.index-h.decided)<<32 | h.index - h.floor }
+func (h header) known() uint64 { return (h.index-h.decided)<<32 | (h.index - h.floor) }
 
 func (h header) origin() uint64 { return uint64(h.source)<<32 | uint64(h.length) }
 

@@ -40,7 +40,8 @@ func (r *Replica) put(h header, message []byte) {
 }
 
 // scan looks for what the leader wrote [TRAM, Algorithm 2, step 2.6]: each entry says up to where all was ordered when it was written. The paper's follower infers as much from there being a next entry; with several under way
-// it has to be said. It tells whether there was anything new.
+// it has to be said. An entry
+// that an earlier leader left is passed only once the present one has made it its own: it may be written anew. It tells whether there was anything new.
 func (r *Replica) scan() bool {
 	busy := false
 	for r.scanned < r.applied+uint64(r.options.LogSlots) {
@@ -49,7 +50,7 @@ func (r *Replica) scan() bool {
 			r.halt(fmt.Sprintf("it was left behind: entry %d is gone, its slot holds %d", r.scanned+1, h.index))
 			return true
 		}
-		if h.index != r.scanned+1 {
+		if h.index != r.scanned+1 || h.timestamp != r.granted.timestamp() {
 			break
 		}
 		r.learn(h)
