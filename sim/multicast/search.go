@@ -55,7 +55,7 @@ const (
 
 // SearchResult is what a search came to.
 type SearchResult struct {
-	// States were visited, by Transitions; in Ends of them nothing is under way, and a fair run followed; Depth is the longest path.
+	// States were visited, by Transitions; in Ends of them nothing is under way and no choice leads anywhere new, and a fair run followed; Depth is the longest path.
 	States, Transitions, Ends, Depth int
 	// Complete tells that every schedule was looked at; else Bound says what ended the search.
 	Complete bool
@@ -88,7 +88,7 @@ func (o *SearchOptions) maker() (Maker, error) {
 // ErrNotRepeatable says that a form is in another state after the same choices: it draws on something that the frame does not give it, or a copy shares what it should not.
 var ErrNotRepeatable = errors.New("multicast: the same choices lead to different states")
 
-// Search visits every state that the options' deployment can get to, whatever is chosen to happen next, and judges each; from each end, where nothing is under way, it also lets a fair run follow
+// Search visits every state that the options' deployment can get to, whatever is chosen to happen next, and judges each; from each end, where nothing is under way or new, it also lets a fair run follow
 // in which time passes, nothing goes wrong, and all that is due has to be A-delivered. The error wraps ErrOptions, ErrEngine or ErrNotRepeatable.
 func Search(ctx context.Context, options SearchOptions) (SearchResult, error) {
 	if err := options.Validate(); err != nil {
@@ -155,7 +155,6 @@ func (x *explorer) explore(own fingerprint, depth int) {
 		if moved && !x.comeBack(here, own, depth) {
 			return
 		}
-		moved = true
 		x.path = append(x.path[:depth], c)
 		broken := x.play.take(c)
 		x.result.Transitions++
@@ -165,13 +164,10 @@ func (x *explorer) explore(own fingerprint, depth int) {
 			return
 		}
 		next := x.play.fingerprint()
-		if next == own {
+		if moved = next != own; x.visited[next] {
 			continue
 		}
-		if x.visited[next] {
-			continue
-		}
-		x.visited[next] = true
+		x.visited[next], ends = true, false
 		x.result.States++
 		x.explore(next, depth+1)
 		if x.result.Bound != "" && x.result.Bound != BoundDepth {
@@ -188,7 +184,8 @@ func atRest(choices []choice) bool {
 	return !slices.ContainsFunc(choices, func(c choice) bool { return c.kind <= choiceLand })
 }
 
-// end lets a fair run follow on a state with nothing under way, and judges it.
+// end lets a fair run follow on a state with nothing under way, from which no choice leads anywhere new, and judges it. Of states that lead to each other in circles and nowhere else, the last one that is visited
+// is such a state.
 func (x *explorer) end(here *moment, own fingerprint, depth int, moved bool) {
 	x.result.Ends++
 	if moved && !x.comeBack(here, own, depth) {
