@@ -14,6 +14,7 @@ import (
 //
 //	groups 3 2         two groups of three and two servers
 //	0/1 submits a 0 1  replica 0/1 submits message a to groups 0 and 1
+//	c/1 submits a 0 1  client 1 does
 //	0/0 delivers a b
 //	0/0 fails
 //	non-uniform
@@ -46,7 +47,12 @@ func stage(t testing.TB, story string) *History {
 			continue
 		}
 		var r Replica
-		if _, err := fmt.Sscanf(words[0], "%d/%d", &r.Group, &r.Server); err != nil {
+		if client, is := strings.CutPrefix(words[0], "c/"); is {
+			r.Group = Clients
+			if _, err := fmt.Sscan(client, &r.Server); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+		} else if _, err := fmt.Sscanf(words[0], "%d/%d", &r.Group, &r.Server); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
 		switch words[1] {
@@ -112,6 +118,16 @@ func TestPlantedHistories(t *testing.T) {
 		{"no circle over three groups", square + "0/0 delivers a c\n1/0 delivers a b\n2/0 delivers b c", nil, ""},
 		{"a multicast missing at one destination", square + "0/0 delivers a c\n1/0 delivers a\n2/0 delivers b c", []Property{Validity, Agreement},
 			"replica 0/0 submits m0/0.2 to groups 1, 2 and is correct\nreplica 1/0 is correct and never A-delivers it"},
+		{"a client's, everywhere", "groups 2 1\nc/1 submits a 0 1\n0/0 delivers a\n0/1 delivers a\n1/0 delivers a", nil, ""},
+		{"a client's, lost", "groups 2 1\nc/1 submits a 0 1", []Property{Validity},
+			"client 1 submits c1.1 to groups 0, 1 and is correct\nreplica 0/0 is correct and never A-delivers it"},
+		{"a client's, lost in the only group", "groups 2\nc/1 submits a 0\n0/0 delivers a", []Property{Validity, Agreement},
+			"client 1 submits c1.1 and is correct\nserver 1 is correct and never A-delivers it"},
+		{"lost with its client", "groups 2 1\nc/1 submits a 0 1\nc/1 fails", nil, ""},
+		{"of a client that failed, in part", "groups 2 1\nc/1 submits a 0 1\nc/1 fails\n0/0 delivers a\n0/1 delivers a", []Property{Agreement},
+			"replica 0/0 A-delivers c1.1 (its delivery number 1) and is correct\nreplica 1/0 is correct and never A-delivers it"},
+		{"of two clients, in opposite orders", "groups 1 1\nc/0 submits a 0 1\nc/1 submits b 0 1\n0/0 delivers a b\n1/0 delivers b a", []Property{TotalOrder, PrefixOrder, AcyclicOrder},
+			"replica 0/0 A-delivers c0.1 (its delivery number 1), then c1.1 (its delivery number 2)\nreplica 1/0 A-delivers c1.1 (its delivery number 1), then c0.1 (its delivery number 2)"},
 		{"prefix order across groups", "groups 1 1\n0/0 submits a 0 1\n1/0 submits b 0 1\n0/0 delivers a\n1/0 delivers b\n0/0 fails\n1/0 fails", []Property{PrefixOrder},
 			"replica 0/0 A-delivers m0/0.1 (its delivery number 1) and not m1/0.1 before it (it fails later)\n" +
 				"replica 1/0 A-delivers m1/0.1 (its delivery number 1) and not m0/0.1 before it (it fails later)"},
