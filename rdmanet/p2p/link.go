@@ -52,10 +52,9 @@ type link struct {
 	entries     entryRing
 	progress    time.Time // of the last response
 	requests    requestBuffer
-	longs       uint64     // long writes on this connection
-	sent        uint64     // those of them whose bytes the writer is done with
-	writing     bool       // the writer runs
-	sentMore    *sync.Cond // sent or writing changed
+	longs       uint64 // long writes on this connection
+	sent        uint64 // those of them whose bytes the writer is done with
+	answered    int    // entries, from the first on, that no response is awaited for
 	batch       completionBatch
 }
 
@@ -67,7 +66,6 @@ func newLink(h *Host, id peer.ID, name rdmanet.PeerID) *link {
 		changed:     make(chan struct{}),
 		attachments: make(map[uint32]*attachment),
 	}
-	l.sentMore = sync.NewCond(&l.mu)
 	return l
 }
 
@@ -263,7 +261,7 @@ func (l *link) carry(conn *connection) error {
 	}
 	l.mu.Lock()
 	l.up, l.bound, l.verdict = true, conn.owner.Incarnation, nil
-	l.longs, l.sent, l.writing = 0, 0, true
+	l.longs, l.sent = 0, 0
 	l.requests.reset()
 	l.changeLocked()
 	l.mu.Unlock()
@@ -397,5 +395,5 @@ func (l *link) fail(err error) {
 		l.finish()
 	}
 	l.batch.deliver()
-	l.bound, l.verdict = 0, nil
+	l.answered, l.bound, l.verdict = 0, 0, nil
 }

@@ -185,6 +185,41 @@ func TestManyOperationsInOnePost(t *testing.T) {
 	}
 }
 
+// TestBulkBothWays: long writes and reads mixed, more than any buffer holds on the way, do not wait for each other in a circle; over a connection that holds nothing too, which is that to the own host.
+func TestBulkBothWays(t *testing.T) {
+	t.Parallel()
+	const length, count = 100 << 10, 96
+	p := newRegionPair(t, fabrictest.Config{MendTimeout: 10 * time.Second}, length)
+	if err := p.region.Grant(rdmanet.Peer{ID: p.owner.ID(), Incarnation: p.owner.Incarnation()}, rdmanet.PermissionReadWrite); err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []rdmanet.RegionHost{p.peer, p.owner} {
+		queue, err := host.Queue(count)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.peer, p.queue = host, queue
+		p.attach(t)
+		var operations []rdmanet.Operation
+		for i := range count {
+			bytes := make([]byte, length)
+			if i%3 == 1 {
+				operations = append(operations, read(0, bytes))
+			} else {
+				operations = append(operations, write(0, pattern(length, byte(i))))
+			}
+		}
+		for i, c := range p.do(t, operations...) {
+			if c.Err != nil || c.Tag != uint64(i) {
+				t.Fatalf("completion %d is %+v", i, c)
+			}
+			if i%3 == 1 && !bytes.Equal(operations[i].Bytes, operations[i-1].Bytes) {
+				t.Fatalf("read %d is not what was written before it", i)
+			}
+		}
+	}
+}
+
 // TestRevokedInMidStream: writes of a pipelining peer, long ones too, stop when Revoke returns, and a new attachment does not inherit what was under way.
 func TestRevokedInMidStream(t *testing.T) {
 	t.Parallel()

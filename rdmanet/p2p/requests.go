@@ -276,17 +276,12 @@ func (l *link) detach(a *attachment) {
 // writeRequests sends what is there until the stream breaks.
 func (l *link) writeRequests(stream io.Writer, ended <-chan struct{}) {
 	writer := requestWriter{to: pieceWriterTo(stream)}
-	defer func() {
-		l.mu.Lock()
-		l.writing = false
-		l.sentMore.Broadcast()
-		l.mu.Unlock()
-	}()
 	sent := func(count uint64) {
 		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.sent += count
-		l.sentMore.Broadcast()
-		l.mu.Unlock()
+		l.conclude()
+		l.batch.deliver()
 	}
 	var sending requestBuffer
 	for {
@@ -354,16 +349,24 @@ func (l *link) takeResponses(reader *bufio.Reader) error {
 	return nil
 }
 
+// awaited gives the entry that the next response is for, nil if there is none. It is valid until the lock is let go of.
+func (l *link) awaited() *entry {
+	for l.answered < l.entries.len() && l.entries.at(l.answered).pieces == 0 {
+		l.answered++
+	}
+	if l.answered == l.entries.len() {
+		return nil
+	}
+	return l.entries.at(l.answered)
+}
+
 // takeOutcomes applies a response without bytes.
 func (l *link) takeOutcomes(r response) error {
 	for range r.count {
-		if l.entries.len() == 0 {
+		e := l.awaited()
+		if e == nil {
 			return fmt.Errorf("%w: a response to nothing", errRegionProtocol)
 		}
-		if err := l.awaitSent(l.entries.at(0)); err != nil {
-			return err
-		}
-		e := l.entries.at(0)
 		ofAttach := (r.outcome == outcomeNoRegion || r.outcome == outcomeTooMany) && e.kind != requestAttach
 		noBytes := r.outcome == outcomeDone && (e.kind == requestAttach || len(e.into) > 0)
 		if ofAttach || noBytes {
@@ -372,29 +375,17 @@ func (l *link) takeOutcomes(r response) error {
 		if err := r.outcome.err(); err != nil && e.err == nil {
 			e.err = err
 		}
-		l.answered()
-	}
-	return nil
-}
-
-// awaitSent waits until the writer is done with the bytes of an answered write, which it is within a moment where the owner is honest. It lets go of the lock meanwhile.
-func (l *link) awaitSent(e *entry) error {
-	for last := e.long; e.pieces == 1 && l.sent < last; {
-		if !l.writing {
-			return io.ErrClosedPipe
-		}
-		l.batch.deliver()
-		l.sentMore.Wait()
+		l.answer(e)
 	}
 	return nil
 }
 
 // takeBytes applies a response with bytes. It lets go of the lock while it waits for them.
 func (l *link) takeBytes(reader *bufio.Reader, length int) error {
-	if l.entries.len() == 0 {
+	e := l.awaited()
+	if e == nil {
 		return fmt.Errorf("%w: a response to nothing", errRegionProtocol)
 	}
-	e := l.entries.at(0)
 	if e.kind == requestAttach && length == attachedSize {
 		return l.takeAttached(reader)
 	}
@@ -410,7 +401,7 @@ func (l *link) takeBytes(reader *bufio.Reader, length int) error {
 	if err := l.fill(reader, into); err != nil {
 		return err
 	}
-	l.answered()
+	l.answer(l.awaited())
 	return nil
 }
 
@@ -434,7 +425,8 @@ func (l *link) takeAttached(reader *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	asked := l.entries.at(0).asked
+	e := l.awaited()
+	asked := e.asked
 	a := &attachment{
 		link: l, name: asked.name, number: asked.number,
 		peer: rdmanet.Peer{ID: l.name, Incarnation: l.bound},
@@ -444,17 +436,23 @@ func (l *link) takeAttached(reader *bufio.Reader) error {
 	if asked.abandoned {
 		l.detach(a)
 	}
-	l.entries.at(0).to = a
-	l.answered()
+	e.to = a
+	l.answer(e)
 	return nil
 }
 
-// answered notes a response to the first entry, and finishes it and those behind it that wait for none.
-func (l *link) answered() {
-	e := l.entries.at(0)
+// answer notes a response to an entry.
+func (l *link) answer(e *entry) {
 	e.pieces--
-	for l.entries.len() > 0 && l.entries.at(0).pieces <= 0 {
+	l.conclude()
+}
+
+// conclude finishes the entries from the first on that wait for nothing more: neither for a response, nor for the writer to be done with their bytes. An owner that answers a write sooner has
+// its answer noted, and what follows is read meanwhile: the writer may be behind in a call that ends only once the owner can go on answering.
+func (l *link) conclude() {
+	for l.entries.len() > 0 && l.entries.at(0).pieces == 0 && l.entries.at(0).long <= l.sent {
 		l.finish()
+		l.answered = max(0, l.answered-1)
 	}
 }
 
