@@ -136,7 +136,7 @@ func newStaged(o *Options) staged {
 	return staged{make([]byte, o.LogSlots*o.logRing().slot), make([]uint64, o.LogSlots), make([]int, o.LogSlots)}
 }
 
-// stage gives an entry of the log as it is written, and what counts the writes that take their bytes from there. Only who leads stages: its entries do not change.
+// stage gives an entry of the log as it is written, under this leader's timestamp also where it handled the entry before it led, and what counts the writes that take their bytes from there. Only who leads stages: its entries do not change.
 func (r *Replica) stage(h header) (entry []byte, lent *int) {
 	place := r.ring.place(h.index)
 	slot := r.staged.bytes[place*r.ring.slot:][:r.ring.slot]
@@ -145,6 +145,7 @@ func (r *Replica) stage(h header) (entry []byte, lent *int) {
 		r.staged.indexes[place] = h.index
 		end := r.ring.end(h.index)
 		copy(slot[r.ring.slot-size:], r.log.Bytes()[end-size:end])
+		putWord(slot[r.ring.slot+logTimestamp:], uint64(r.stamp))
 	}
 	return slot[r.ring.slot-size:], &r.staged.lent[place]
 }

@@ -1,7 +1,6 @@
 package replica
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -51,10 +50,7 @@ func newGroup(t *testing.T, seed uint64, size int, options Options) *group {
 func (g *group) poll() {
 	for i, r := range g.replicas {
 		r.Poll(g.network.Now())
-		for _, want := range r.Wanted() {
-			attachment, err := g.hosts[i].Attach(context.Background(), want.Peer, want.Region)
-			r.Attached(want.Number, attachment, err)
-		}
+		attach(g.hosts[i], r)
 	}
 }
 

@@ -1,0 +1,164 @@
+package replica
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/sim/fabric"
+)
+
+// TestExclude has a member hang. Its group stops when the log has gone around, because the member may come back; goes on once it is excluded; and the member halts when it comes back.
+func TestExclude(t *testing.T) {
+	t.Parallel()
+	const slots = 8
+	g := newGroup(t, 1, 3, Options{LogSlots: slots, Window: 2, BufferSlots: 64})
+	options := g.replicas[0].options
+	client, err := NewClient(options, 0, g.hosts[3])
+	if err != nil {
+		t.Fatal(err)
+	}
+	hanging := g.replicas[2]
+	g.replicas = g.replicas[:2]
+	leader := g.replicas[0]
+	leader.Lead(0)
+	var tick func()
+	tick = func() { g.network.After(5*time.Microsecond, tick) }
+	tick()
+	sent, delivered := uint64(0), 0
+	run := func(span time.Duration, poll func()) {
+		for end := g.network.Now() + span; g.network.Now() < end; {
+			g.network.Step()
+			if sent < 40 {
+				err := client.Multicast(order.Multicast{ID: order.MessageID{Sender: order.Replica{Group: order.Clients}, Sequence: sent + 1}, To: []order.GroupID{0}, Payload: []byte("payload")})
+				if err == nil {
+					sent++
+				} else if !errors.Is(err, order.ErrNotNow) {
+					t.Fatal(err)
+				}
+			}
+			client.Poll(g.network.Now())
+			attach(g.hosts[3], client)
+			poll()
+			delivered += len(leader.Delivered())
+			g.replicas[1].Delivered()
+		}
+	}
+	// All three at first, so that the member is granted and written to.
+	run(2*time.Millisecond, func() {
+		g.poll()
+		if sent < 4 {
+			hanging.Poll(g.network.Now())
+			attach(g.hosts[2], hanging)
+		}
+	})
+	if s := leader.Status(); s.End > s.Taken+slots || delivered == 40 || s.Halted != "" {
+		t.Errorf("with a member that hangs, %d messages are delivered: %+v", delivered, s)
+	}
+	leader.Exclude(2)
+	run(5*time.Millisecond, g.poll)
+	if delivered != 40 {
+		t.Errorf("once it is excluded, %d messages of 40 are delivered: %v", delivered, leader)
+	}
+	if s := leader.Status(); len(s.Excluded) != 1 || s.Excluded[0] != 2 {
+		t.Errorf("excluded are %v", s.Excluded)
+	}
+	run(time.Millisecond, func() {
+		g.poll()
+		hanging.Poll(g.network.Now())
+		attach(g.hosts[2], hanging)
+	})
+	if why := hanging.Status().Halted; !strings.Contains(why, "excluded") {
+		t.Errorf("the member halts because %q", why)
+	}
+	if hanging.Poll(g.network.Now()) {
+		t.Error("a replica that halted works")
+	}
+}
+
+// attach does what a machine wants attached.
+func attach(host *fabric.Host, m interface {
+	Wanted() []Want
+	Attached(uint64, rdmanet.Attachment, error)
+}) {
+	for _, want := range m.Wanted() {
+		attachment, err := host.Attach(context.Background(), want.Peer, want.Region)
+		m.Attached(want.Number, attachment, err)
+	}
+}
+
+// TestRefused has a client refuse what it cannot multicast.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 1, 1, Options{PayloadMax: 10, BufferSlots: 3})
+	client, err := NewClient(g.replicas[0].options, 0, g.hosts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Multicast(order.Multicast{To: []order.GroupID{0}, Payload: make([]byte, 11)}); !errors.Is(err, order.ErrTooLarge) {
+		t.Errorf("a large payload: %v", err)
+	}
+	for _, to := range [][]order.GroupID{nil, {1}, {0, 0}} {
+		if err := client.Multicast(order.Multicast{To: to}); err == nil {
+			t.Errorf("destinations %v pass", to)
+		}
+	}
+	for range 3 {
+		if err := client.Multicast(order.Multicast{To: []order.GroupID{0}}); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := client.Multicast(order.Multicast{To: []order.GroupID{0}}); !errors.Is(err, order.ErrNotNow) || client.Pending() != 3 {
+		t.Errorf("with all slots used: %v, %d pending", err, client.Pending())
+	}
+	if err := client.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := client.Multicast(order.Multicast{To: []order.GroupID{0}}); !errors.Is(err, order.ErrHalted) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// TestNobodysMessages has a client's buffer hold what no client writes: it is passed over, by all alike, and what comes behind it is delivered.
+func TestNobodysMessages(t *testing.T) {
+	t.Parallel()
+	g := newGroup(t, 1, 3, Options{})
+	ring := g.replicas[0].options.bufferRing()
+	good := AppendMessage(nil, order.Multicast{ID: order.MessageID{Sequence: 9}, To: []order.GroupID{0}, Payload: []byte("good")})
+	for number, message := range [][]byte{
+		nil, []byte("nobody's"), AppendMessage(nil, order.Multicast{To: []order.GroupID{3}}), AppendMessage(nil, order.Multicast{To: []order.GroupID{0, 0}}), good,
+	} {
+		for _, r := range g.replicas {
+			b := r.buffers[sourceClients]
+			end := ring.end(uint64(number + 1))
+			copy(b.region.Bytes()[end-bufferTrailer-padded(len(message)):], message)
+			length := uint64(len(message))
+			if message == nil {
+				length = 1 << 40
+			}
+			b.region.Store(end+bufferLength, length)
+			b.region.Store(end+bufferNumber, uint64(number+1))
+		}
+	}
+	g.replicas[0].Lead(0)
+	var tick func()
+	tick = func() { g.network.After(5*time.Microsecond, tick) }
+	tick()
+	got := map[int][]order.Multicast{}
+	for g.network.Now() < 3*time.Millisecond {
+		g.network.Step()
+		g.poll()
+		for server, r := range g.replicas {
+			got[server] = append(got[server], r.Delivered()...)
+		}
+	}
+	for server, r := range g.replicas {
+		if len(got[server]) != 1 || string(got[server][0].Payload) != "good" || got[server][0].ID.Sequence != 9 {
+			t.Errorf("replica %d delivers %+v: %v", server, got[server], r)
+		}
+	}
+}
