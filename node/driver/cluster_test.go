@@ -190,6 +190,7 @@ type cluster struct {
 
 type node struct {
 	host     rdmanet.Host
+	control  *control.Control
 	driver   *driver.Driver
 	detector *detector.Detector
 	pool     *pool
@@ -199,6 +200,32 @@ type node struct {
 	lost   []order.ServerID
 	halted []string
 	ended  []string // "run 1: members"
+
+	greeted map[rdmanet.PeerID]bool // by whom, with kindHello
+}
+
+// kindHello is a message that says that there is a way from one server to another.
+const kindHello control.Kind = 200
+
+// connected waits until every server hears every other one, with nothing on its way that a cut link held up.
+func (c *cluster) connected() {
+	c.t.Helper()
+	for i, n := range c.nodes {
+		n.mu.Lock()
+		clear(n.greeted)
+		n.mu.Unlock()
+		for k, other := range c.nodes {
+			if k == i {
+				continue
+			}
+			eventually(c.t, fmt.Sprintf("server %d hears server %d", i, k), func() bool {
+				_ = other.control.Send(c.peers[i], kindHello, nil) // again, until it gets through
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				return n.greeted[c.peers[k]]
+			})
+		}
+	}
 }
 
 func (n *node) ends() []string {
@@ -252,7 +279,7 @@ func newCluster(t testing.TB, options clusterOptions) *cluster {
 
 func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterOptions) *node {
 	c.t.Helper()
-	n := &node{host: host, pool: newPool(), book: &book{}}
+	n := &node{host: host, pool: newPool(), book: &book{}, greeted: map[rdmanet.PeerID]bool{}}
 	if options.fault != nil {
 		n.book.fault = func(d *order.Delivery) { options.fault(self, d) }
 	}
@@ -293,6 +320,14 @@ func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterO
 	if err != nil {
 		c.t.Fatal(err)
 	}
+	if err := shared.Register(kindHello, func(from rdmanet.Peer, _ []byte) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.greeted[from.ID] = true
+	}); err != nil {
+		c.t.Fatal(err)
+	}
+	n.control = shared
 	n.detector, err = detector.New(detector.Config{Host: host, Control: shared, Self: self, Peers: c.peers, Suspect: n.driver.Suspect, Trust: n.driver.Trust,
 		Timing: options.timing, Logger: config.Logger})
 	if err != nil {

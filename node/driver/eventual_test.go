@@ -163,7 +163,7 @@ func TestPartitionStopsTheMinority(t *testing.T) {
 // Every link is cut for longer than lanes are mended: the run is lost everywhere, and the next one works over fresh lanes.
 func TestNextRunAfterALongPartition(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 4, timing: eventualTiming, memory: memory.Options{MendTimeout: 300 * time.Millisecond}})
+	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 4, memory: memory.Options{MendTimeout: time.Second}})
 	c.activate(1<<16, c.all())
 	c.deliverSome(c.all(), 0, 10)
 	c.cutAll(true)
@@ -194,7 +194,6 @@ func (c *cluster) nextRunAfterPartition(heal func()) {
 		eventually(t, fmt.Sprintf("server %d lost the others", i), func() bool { return len(n.driver.Status().Lost) == servers-1 })
 		eventually(t, fmt.Sprintf("server %d is stalled", i), func() bool { return n.driver.Status().Stalled(time.Now()) > 100*time.Millisecond })
 	}
-	heal()
 	for i, n := range c.nodes {
 		remains := n.driver.Freeze()
 		for _, vote := range remains.Votes {
@@ -206,6 +205,8 @@ func (c *cluster) nextRunAfterPartition(heal func()) {
 		}
 		n.detector.Deactivate()
 	}
+	heal()
+	c.connected()
 	waiting := 0 // of the batches that are not lost with the run
 	for _, n := range c.nodes {
 		waiting += n.pool.waiting()
