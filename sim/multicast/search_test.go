@@ -69,3 +69,29 @@ func TestSearchFindsPlantedBugs(t *testing.T) {
 		t.Logf("%+v: %d states\n%s\n%v", c.options, result.States, strings.Join(result.Path, "\n"), result.Violation)
 	}
 }
+
+// TestSearchOfTheReplicas looks at every schedule of the paper's form where that is a few, and at the first ones where groups have followers. A bound is no failure there: it is what the time of a test allows.
+func TestSearchOfTheReplicas(t *testing.T) {
+	t.Parallel()
+	cases := []struct {
+		options  SearchOptions
+		complete bool
+	}{
+		{SearchOptions{Groups: 1, Replicas: 1, Messages: 2}, true},
+		{SearchOptions{Groups: 2, Replicas: 1, Messages: 1}, true},
+		{SearchOptions{Groups: 2, Replicas: 1, Messages: 1, Crashes: 1}, true},
+		{SearchOptions{Groups: 2, Replicas: 2, Messages: 1, StatesMax: 800}, false},
+		{SearchOptions{Groups: 1, Replicas: 2, Messages: 1, Leads: 1, StatesMax: 800}, false},
+	}
+	for _, c := range cases {
+		if raceEnabled && !c.complete {
+			continue
+		}
+		c.options.Engine = EngineTRAM
+		result, err := Search(context.Background(), c.options)
+		if err != nil || result.Violation != nil || result.Ends == 0 || result.Complete != c.complete || !c.complete && result.Bound != BoundStates {
+			t.Errorf("%+v: %+v, %v", c.options, result, err)
+		}
+		t.Logf("%+v: %d states, %d transitions, %d ends, depth %d, complete: %v", c.options, result.States, result.Transitions, result.Ends, result.Depth, result.Complete)
+	}
+}
