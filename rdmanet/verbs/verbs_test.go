@@ -151,6 +151,7 @@ func (f *fabric) Start(i int) (rdmanet.Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	first := f.addresses[i] == ""
 	f.hosts[i], f.addresses[i] = h, h.Address()
 	for j := range f.ids {
 		if w := f.wires[[2]int{j, i}]; w != nil {
@@ -163,7 +164,23 @@ func (f *fabric) Start(i int) (rdmanet.Host, error) {
 			return nil, err
 		}
 	}
+	if first && f.config.MendTimeout > 0 && f.config.MendTimeout < 4*time.Second {
+		f.introduce(h)
+	}
 	return h, nil
+}
+
+// introduce has a host meet those that are there, which on an emulated machine may take longer than the mend timeout. The caller holds the lock.
+func (f *fabric) introduce(h *host) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for j, other := range f.hosts {
+		for other != nil && other != h && ctx.Err() == nil {
+			if _, _, err := h.control.ask(ctx, f.ids[j], message{kind: messageAsk, name: "none"}); err == nil {
+				break
+			}
+		}
+	}
 }
 
 func (f *fabric) start(options Options) (*host, error) {
