@@ -51,6 +51,12 @@
 // Sweep runs many seeds on all processors, Shrink looks for a smaller run that breaks the same property, and Options.Trace shows a run event by event.
 // Another engine is run by setting Options.New. `ledgerd sim check` is all of this from the command line.
 //
+// # Several groups
+//
+// What is here is for one group. Messages to several groups, and the forms of TRAM that order them, have a frame of their own in the same manner, package sim/multicast: a seed draws groups, their tree, clients with messages
+// to overlapping sets of groups, and faults; one-sided memory is that of package sim/fabric; package order judges; what fails is shrunk and replayed (`ledgerd sim multicast`); and small deployments are searched whole
+// (`ledgerd sim multicast search`).
+//
 // # What always holds
 //
 // The same options give the same run, event for event, on every machine: time is virtual, all chance comes from the seed's streams (math/rand/v2 PCG), events at one

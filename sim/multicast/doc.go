@@ -18,6 +18,47 @@
 // and calls World.Deliver for each A-delivery. A crashed process is not polled any more, and that is all there is to it: its host has ended, of what it sent some gets lost. A process that hangs is not polled
 // for a while, or never again, but its memory stays as it is, readable and writable (DARE's zombie).
 //
+// # What goes wrong
+//
+// A seed draws all of it before the run (plan.go, adversary.go), so that messages and faults have numbers and can be left out one by one.
+//
+//	crash      a replica ends, often the leader: at an instant, or once it took so many steps of the protocol or A-delivered so many messages
+//	client     a client ends, of its writes under way some land and some do not
+//	suspect    leader oracles err, each replica's by itself: several lead at once and take permissions from each other; what the leader before has on the way is held back and lands late
+//	slow       wires hold what is on them for less than the operation timeout, so that completions of different peers come in any order
+//	hang       a program stops, for a while or for good; its memory lives
+//	partition  wires are cut for longer than the operation timeout: operations end with errors, and land afterwards
+//	overwhelm  a group loses more than it tolerates
+//
+// Writes are torn, operations and letters take times of their own, and some processes are slow, whatever the faults.
+//
+// # Who judges
+//
+//	package order          integrity, total order, prefix order, acyclic order, validity, (uniform) agreement
+//	simulation.go          that what is A-delivered has the payload and the destinations that it was submitted with; contract: a form does not panic; progress: a run comes to rest, or where everybody stands
+//
+// # How to use it
+//
+//	result, err := multicast.Run(multicast.Options{Engine: multicast.EngineTRAM, Seed: 42, Faults: multicast.FaultsAll})
+//	for _, violation := range result.Violations {
+//		fmt.Println(violation) // the property and the evidence
+//	}
+//
+// Sweep runs many seeds on all processors. Shrink looks for a smaller run that breaks the same property: fewer and smaller groups, if need be with another seed, then without the messages and faults that it does not take.
+// Options.Trace shows a run event by event. `ledgerd sim multicast` is all of this from the command line, and prints the command that replays what it finds. Engine "sequencer" is a form of the frame's own, one log for all groups, which
+// is trivially right; with bugs planted in it the tests show that the frame finds what is wrong.
+//
+// # Every schedule
+//
+// Search has nothing to do with chance: it visits every state that a small deployment can get to, whatever letter arrives, operation takes place or process works next, and takes each fault at any moment. A form that is a
+// Copier is copied for that, any other is run from its beginning again and again. Two states are one if memory, links, logs, what was A-delivered and Form.AppendState are the same; who comes back to a state by another run and finds it
+// different is told so (ErrNotRepeatable). Safety is judged at every A-delivery; where nothing is under way and no choice leads anywhere new, a fair run follows, in which time passes and liveness is judged. Operations take place as a whole there
+// (runs tear them), letters and entries of logs are worked on as they arrive, and the clock stands still but for SearchOptions.Ticks.
+//
+// # What always holds
+//
+// The same options give the same run, event for event, on every machine: Result.Hash proves it. Where liveness is judged, no group has lost more than a minority. Links and logs lose nothing but the tail of what a process sent before it crashed.
+//
 // # How to write a driver
 //
 // Write a Maker and give it a row in Engines. What must hold:
