@@ -29,7 +29,8 @@
 //     majority has it, complete, under one timestamp. From then on every leader finds it, because it reads a majority, and takes the highest timestamp of each slot.
 //  2. What a replica does with the log follows from the log alone: which messages were taken from which buffer, what is delivered, the number of each message in each child's stream. An entry that is not the next of its source
 //     (number is not the last one's plus 1) means nothing, to all alike. So a message is delivered once, whatever copies leaders leave behind, and a number of a child's stream has the same message whoever writes it.
-//  3. A replica handles an entry only if it knows it to be ordered, and then its own log has it. Each entry says up to where all was ordered when it was written; a leader writes to a member's log in order, from what that member has taken on.
+//  3. A replica handles an entry only if it knows it to be ordered, and then its own log has it. Each entry says up to where all was ordered when it was written; a leader writes to a member's log in order, from what that member has taken on. What an earlier leader left
+//     there a follower passes only once its present leader has made it its own: before that, it may be written anew.
 //  4. A slot of the log is used again only when all members that are not excluded took what was there, this leader too, and each child has ordered what it was due of it. A slot of a
 //     buffer is used again only when its owner has taken what was there.
 //  5. An ordered message is never spoiled. A new leader that finds its message in a member's log already writes the timestamp, one word, and nothing else: a longer write could be cut short by a revocation, and the copy may be the one
