@@ -43,13 +43,15 @@ func (s *shard) part(cut bool, some, others []int) {
 	}
 }
 
-// outside waits until a node says that it is outside of the majority, and takes no writes.
+// outside waits until nodes say that they are outside of the majority, or that they wait for one, where they were cut off between two groups, and take no writes.
 func (s *shard) outside(which ...int) {
 	s.t.Helper()
 	s.eventually("outside of the majority", func() bool {
 		for _, i := range which {
 			state := s.nodes[i].State()
-			if state.Mode != api.ModeHalted || !strings.Contains(state.Reason, "outside of the majority") || !state.ReadsOnly {
+			halted := state.Mode == api.ModeHalted && strings.Contains(state.Reason, "outside of the majority")
+			waits := state.Mode == api.ModeStarting && strings.Contains(state.Reason, "waiting for a majority")
+			if !halted && !waits || !state.ReadsOnly {
 				return false
 			}
 		}
