@@ -504,6 +504,7 @@ func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardI
 	}
 	n.flush()
 	n.plant = plant
+	var bundles []*ledger.Bundle
 	for step := range 20 {
 		if step == 6 {
 			// One comes late, and its registration races with what is for it.
@@ -514,7 +515,12 @@ func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardI
 		for range 1 + random.IntN(3) {
 			transactions = append(transactions, f.transaction())
 		}
-		n.enter(f, f.bundle(transactions...))
+		bundles = append(bundles, f.bundle(transactions...))
+		n.enter(f, bundles[len(bundles)-1])
+		if random.IntN(4) == 0 {
+			// Who does not know what became of it submits it again.
+			n.enter(f, bundles[random.IntN(len(bundles))])
+		}
 		for range 2 {
 			n.disorder(f, ledger.ShardID(random.IntN(len(n.shards))))
 			n.check()

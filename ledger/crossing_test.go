@@ -292,13 +292,7 @@ func TestTwoWaysIn(t *testing.T) {
 func TestSubmittedAgainAfterRegistration(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0, 0)
-	late := ledger.OrganisationName("")
-	for i := range 100 {
-		late = ledger.OrganisationName("late" + ledger.NewAmount(int64(i)).String())
-		if ledger.Rendezvous(late, 3) == 1 {
-			break
-		}
-	}
+	late := homed(1, 3)
 	client := ledgertest.NewClient(a.shards[0].genesis, late)
 	transaction := a.clients[1].Transfer("org1:a", client.Account("a"), 5)
 	early := a.enter(transaction)
@@ -322,6 +316,69 @@ func TestSubmittedAgainAfterRegistration(t *testing.T) {
 	if outcome, over := a.shards[2].outcomes[early]; !over || outcome {
 		t.Error("it took effect in a shard, and failed in another")
 	}
+}
+
+// homed returns an organisation whose home is a shard, of so many, where it is pinned to none.
+func homed(shard ledger.ShardID, shards int) ledger.OrganisationName {
+	for i := int64(0); ; i++ {
+		if name := ledger.OrganisationName("late" + ledger.NewAmount(i).String()); ledger.Rendezvous(name, shards) == shard {
+			return name
+		}
+	}
+}
+
+// register registers an organisation that is pinned to a shard, and opens its accounts.
+func (a *airlines) register(client *ledgertest.Client, shard ledger.ShardID) {
+	registration, opening := client.Register(), client.Next()
+	registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, shard
+	opening.Openings = []ledger.Opening{{Account: client.Account("issuer"), Issuer: true}, {Account: client.Account("a")}}
+	a.submit(a.tree.Root(), client.Bundle(registration))
+	a.flush()
+	a.submit(shard, client.Bundle(opening))
+	a.flush()
+}
+
+// An organisation that is not registered counts against a transaction in all of its shards. Else shard 2 would set its part aside, shard 3, where the organisation would
+// be, refuse, and shard 4, where the organisation is registered then, take shard 2's word.
+func TestUnknownOrganisationCountsEverywhere(t *testing.T) {
+	t.Parallel()
+	a := newAirlines(t, 0, 0, 1, 1, 0)
+	client := ledgertest.NewClient(a.shards[0].genesis, homed(3, 5))
+	transaction := a.clients[2].Transfer("org2:a", client.Account("a"), 5)
+	id := a.enter(transaction)
+	a.flush()
+	unknown := int(ledger.UnknownOrganisation)
+	a.expect(id, none, relayed, unknown, unknown, none)
+	a.register(client, 4)
+	a.enter(transaction)
+	a.flush()
+	a.expect(id, relayed, relayed, unknown, unknown, setAside)
+	if outcome, over := a.shards[4].outcomes[id]; !over || outcome {
+		t.Error("it took effect in one shard only")
+	}
+	a.checkEnd()
+}
+
+// A transaction is in no chain before its signer's registration. Else shard 1 would have passed it on, and leave it out when it comes again for shard 1 itself, for which
+// shard 4 would wait for ever.
+func TestUnknownSignerIsLeftOut(t *testing.T) {
+	t.Parallel()
+	a := newAirlines(t, 0, 0, 1, 1, 0)
+	payer, payee := ledgertest.NewClient(a.shards[0].genesis, homed(2, 5)), ledgertest.NewClient(a.shards[0].genesis, homed(3, 5))
+	bundle := payer.Bundle(payer.Transfer(payer.Account("issuer"), payee.Account("a"), 5))
+	a.again[bundle.Root()] = 5
+	a.submit(1, bundle)
+	a.flush()
+	a.expect(bundle.ID(0), none, none, none, none, none)
+	a.register(payer, 4)
+	a.register(payee, 1)
+	a.submit(0, bundle)
+	a.flush()
+	a.expect(bundle.ID(0), relayed, setAside, none, none, setAside)
+	if !a.shards[1].outcomes[bundle.ID(0)] || !a.shards[4].outcomes[bundle.ID(0)] {
+		t.Error("it did not take effect")
+	}
+	a.checkEnd()
 }
 
 func TestEveryReasonAcrossShards(t *testing.T) {

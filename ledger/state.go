@@ -34,11 +34,11 @@ type Balance struct {
 	Incoming Amount `json:"incoming,omitzero"`
 }
 
-// Settled returns what the account has, whether or not it is set aside.
+// Settled returns what the account has, whether or not it is set aside; MaxAmount where that is more, which it is in no chain.
 func (b *Balance) Settled() Amount {
 	settled, err := b.Amount.Add(b.SetAside)
 	if err != nil {
-		panic("ledger: a balance that overflows with what is set aside of it")
+		return MaxAmount
 	}
 	return settled
 }
