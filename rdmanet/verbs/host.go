@@ -14,28 +14,24 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
-	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-const (
-	// owedTimeout bounds how long Close waits for receive functions to return, to acknowledge what they got.
-	owedTimeout = 5 * time.Second
-	// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
-	closeGrace = time.Second
-)
+// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
+const closeGrace = time.Second
 
 // host is this process's end of the fabric; it implements Host.
 type host struct {
 	id          rdmanet.PeerID
 	incarnation rdmanet.Incarnation
 	mendTimeout time.Duration
-	limits      window.Limits
 	ringBytes   int
 	log         *slog.Logger
 	p2p         *p2p.Host
 	control     *control
 	engine      *engine
+	lanes       *lane.Lanes
 	number      atomic.Uint64 // of attachments
 
 	goroutines sync.WaitGroup
@@ -54,11 +50,8 @@ type host struct {
 	exposing    map[string]bool
 	attachments map[uint64]*attachment
 	queues      map[*queue]struct{}
-	receivers   map[string]rdmanet.ReceiveFunc
-	lanes       map[laneKey]*lane
-	openings    map[laneKey]uint64
-	lost        map[laneKey]lostFrames
-	inbound     map[laneKey]*inboundLane
+	senders     map[*sender]struct{}                   // that are connected
+	streams     map[*inboundStream]struct{}            // that run
 	newest      map[rdmanet.PeerID]rdmanet.Incarnation // of peers that restarted
 
 	closeOnce sync.Once
@@ -67,12 +60,8 @@ type host struct {
 
 var _ Host = (*host)(nil)
 
-var (
-	// errSevered: the link was broken on purpose.
-	errSevered = errors.New("severed")
-	// errEnded: the receiver said that its end of a lane's queue pair is over.
-	errEnded = errors.New("the receiver's end is over")
-)
+// errEnded: the receiver said that its end of a lane's queue pair is over.
+var errEnded = errors.New("the receiver's end is over")
 
 // source is registered memory of this host, as a range of addresses.
 type source struct {
@@ -110,10 +99,13 @@ func start(options Options, prove func(*engine, Permissions) error) (Host, error
 		p2p: plane, control: newControl(plane, options.Control.MendTimeout), engine: e,
 		alive: alive, die: die,
 		regions: make(map[string]*region), exposing: make(map[string]bool), attachments: make(map[uint64]*attachment),
-		limits: options.limits(), ringBytes: options.RingBytes,
-		receivers: make(map[string]rdmanet.ReceiveFunc), lanes: make(map[laneKey]*lane), openings: make(map[laneKey]uint64), lost: make(map[laneKey]lostFrames),
-		inbound: make(map[laneKey]*inboundLane), queues: make(map[*queue]struct{}), newest: make(map[rdmanet.PeerID]rdmanet.Incarnation),
+		ringBytes: options.RingBytes, senders: make(map[*sender]struct{}), streams: make(map[*inboundStream]struct{}),
+		queues: make(map[*queue]struct{}), newest: make(map[rdmanet.PeerID]rdmanet.Incarnation),
 	}
+	h.lanes = lane.New(lane.Config{
+		Self: rdmanet.Peer{ID: h.id, Incarnation: h.incarnation}, Limits: options.limits(), MendTimeout: h.mendTimeout,
+		Peers: (*lanePeers)(h), Member: h.isMember, Dial: h.dial, Log: log,
+	})
 	h.control.here = h.answer
 	h.control.note = func(m message) { h.spawn(func() { h.handle(h.control.self, m) }) }
 	h.sources.Store(&[]source{})
@@ -146,26 +138,12 @@ func (h *host) SetMembers(members map[rdmanet.PeerID]string) error {
 	if err := h.p2p.SetMembers(members); err != nil {
 		return err
 	}
+	before := *h.members.Load()
 	h.noteMembers()
-	h.mu.Lock()
-	var gone []*lane
-	for _, l := range h.lanes {
-		if !h.isMember(l.key.peer) {
-			gone = append(gone, l)
+	for peer := range before {
+		if !h.isMember(peer) {
+			h.lanes.Expel(peer)
 		}
-	}
-	expelled := make(map[rdmanet.PeerID]bool)
-	for key := range h.inbound {
-		if !h.isMember(key.peer) {
-			expelled[key.peer] = true
-		}
-	}
-	h.mu.Unlock()
-	for _, l := range gone {
-		l.give(rdmanet.ErrNotMember)
-	}
-	for peer := range expelled {
-		h.stopInbound(peer, func(rdmanet.Incarnation) bool { return true }, true)
 	}
 	for _, r := range h.openRegions() {
 		r.retain(func(peer rdmanet.Peer) bool { return h.isMember(peer.ID) })
@@ -247,6 +225,21 @@ func (h *host) Watch(watch func(rdmanet.PeerEvent)) {
 	h.watchers = append(h.watchers, watch)
 }
 
+// lanePeers is a host as what its lanes tell of peers. Who is there, and in which incarnation, is the control plane's to say.
+type lanePeers host
+
+// Up implements lane.Peers.
+func (p *lanePeers) Up(rdmanet.Peer) error { return nil }
+
+// Down implements lane.Peers.
+func (p *lanePeers) Down(rdmanet.Peer) {}
+
+// Seen implements lane.Peers.
+func (p *lanePeers) Seen(rdmanet.Peer) error { return nil }
+
+// Tell implements lane.Peers.
+func (p *lanePeers) Tell(event rdmanet.PeerEvent) { (*host)(p).tell(event) }
+
 func (h *host) tell(event rdmanet.PeerEvent) {
 	h.telling.Lock()
 	defer h.telling.Unlock()
@@ -262,7 +255,7 @@ func (h *host) event(event rdmanet.PeerEvent) {
 	case rdmanet.PeerUnreachable:
 		if event.Lane == controlLane {
 			h.control.fail(peer.ID, fmt.Errorf("%w: %w", rdmanet.ErrUnreachable, event.Cause))
-			h.spawn(func() { h.unreachable(peer.ID, event.Cause) })
+			h.spawn(func() { h.lanes.Unreachable(peer.ID, event.Cause) })
 			return
 		}
 	case rdmanet.LaneReset:
@@ -274,21 +267,11 @@ func (h *host) event(event rdmanet.PeerEvent) {
 	case rdmanet.PeerRestarted:
 		h.restarted(peer)
 	case rdmanet.PeerConnected:
-		for _, l := range h.lanesTo(peer.ID, false) {
-			notify(l.rush)
-		}
+		h.lanes.Hurry(peer.ID)
 	case rdmanet.PeerRefused:
 		event.Lane = ""
 	}
 	h.tell(event)
-}
-
-// unreachable ends the lanes to a peer that the control plane gave up, and what feeds those from it.
-func (h *host) unreachable(peer rdmanet.PeerID, cause error) {
-	for _, l := range h.lanesTo(peer, true) {
-		l.leave(cause)
-	}
-	h.stopInbound(peer, func(rdmanet.Incarnation) bool { return true }, false)
 }
 
 // restarted ends what belongs to earlier incarnations of a peer.
@@ -297,12 +280,7 @@ func (h *host) restarted(peer rdmanet.Peer) {
 	h.mu.Lock()
 	h.newest[peer.ID] = peer.Incarnation
 	h.mu.Unlock()
-	for _, l := range h.lanesTo(peer.ID, true) {
-		if l.bound() < peer.Incarnation {
-			l.give(fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, peer.Incarnation))
-		}
-	}
-	h.stopInbound(peer.ID, func(sender rdmanet.Incarnation) bool { return sender < peer.Incarnation }, false)
+	h.lanes.Restarted(peer)
 	// Destroying queue pairs takes long for a watcher.
 	h.spawn(func() {
 		older := func(other rdmanet.Peer) bool { return other.ID == peer.ID && other.Incarnation < peer.Incarnation }
@@ -348,11 +326,7 @@ func (h *host) handle(from rdmanet.Peer, m message) {
 			r.detach(from, m.attachment)
 		}
 	case messageEnded:
-		for _, l := range h.lanesTo(from.ID, true) {
-			if n := l.end.Load(); n != nil && l.key.name == m.name && n.link.endpoint().number == m.endpoint.number {
-				n.stop(errEnded)
-			}
-		}
+		h.ended(from.ID, m.name, m.endpoint.number)
 	}
 }
 
@@ -377,27 +351,15 @@ func (h *host) region(name string) *region {
 	return h.regions[name]
 }
 
-// Sever implements Host.
-func (h *host) Sever(peer rdmanet.PeerID) error {
-	h.severLinks(peer)
-	return h.p2p.Sever(peer)
+// Lane implements rdmanet.Host.
+func (h *host) Lane(peer rdmanet.PeerID, name string) (rdmanet.Lane, error) {
+	return h.lanes.Open(peer, name)
 }
 
-// severLinks breaks the lanes' queue pairs to and from a peer.
-func (h *host) severLinks(peer rdmanet.PeerID) {
-	for _, l := range h.lanesTo(peer, false) {
-		if n := l.end.Load(); n != nil {
-			n.stop(errSevered)
-			n.link.destroy()
-		}
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for key, in := range h.inbound {
-		if key.peer == peer {
-			in.sever()
-		}
-	}
+// Sever implements Host.
+func (h *host) Sever(peer rdmanet.PeerID) error {
+	h.lanes.Sever(peer)
+	return h.p2p.Sever(peer)
 }
 
 // Close implements rdmanet.Host. With a context that has ended already it is what a crash would be to the peers: no goodbye.
@@ -407,23 +369,21 @@ func (h *host) Close(ctx context.Context) error {
 }
 
 func (h *host) shutDown(ctx context.Context) error {
-	err := h.flush(ctx)
+	h.mu.Lock()
+	h.closing = true
+	h.mu.Unlock()
+	err := h.lanes.Flush(ctx)
 	if ctx.Err() == nil {
-		h.settle(ctx)
+		h.lanes.Settle(ctx)
+		h.part(ctx)
 	}
 	// The control plane's goodbye is the lanes'.
 	err = errors.Join(err, h.p2p.Close(ctx))
 	h.mu.Lock()
-	lanes, inbound := slices.Collect(maps.Values(h.lanes)), slices.Collect(maps.Values(h.inbound))
 	attachments, regions, queues := slices.Collect(maps.Values(h.attachments)), slices.Collect(maps.Values(h.regions)), slices.Collect(maps.Keys(h.queues))
 	h.mu.Unlock()
 	h.die()
-	for _, l := range lanes {
-		l.give(rdmanet.ErrClosed)
-	}
-	for _, in := range inbound {
-		in.supersede(nil)
-	}
+	h.lanes.End()
 	for _, a := range attachments {
 		a.end(rdmanet.ErrClosed)
 	}
@@ -438,6 +398,7 @@ func (h *host) shutDown(ctx context.Context) error {
 	h.mu.Unlock()
 	ended := make(chan struct{})
 	go func() {
+		h.lanes.Wait()
 		h.goroutines.Wait()
 		close(ended)
 	}()
@@ -451,22 +412,4 @@ func (h *host) shutDown(ctx context.Context) error {
 		}
 	}
 	return errors.Join(err, h.engine.close())
-}
-
-// flush refuses what is new and waits for the frames that were sent.
-func (h *host) flush(ctx context.Context) error {
-	h.mu.Lock()
-	h.closing = true
-	lanes := slices.Collect(maps.Values(h.lanes))
-	h.mu.Unlock()
-	for _, l := range lanes {
-		l.window.Seal(l.wrap(rdmanet.ErrClosed))
-	}
-	for _, l := range lanes {
-		// A lane's own end is no reason to wait longer, and is told to whoever sends.
-		if err := l.window.Flushed(ctx); err != nil && ctx.Err() != nil {
-			return fmt.Errorf("host %s: frames are left unsent: %w", h.id, ctx.Err())
-		}
-	}
-	return nil
 }

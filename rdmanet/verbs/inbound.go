@@ -5,389 +5,164 @@ package verbs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
 // ackDelay is how long an acknowledgement may wait for more to be acknowledged with it, while the sender sends nothing.
 const ackDelay = 2 * time.Millisecond
 
-var (
-	// errSuperseded: another queue pair carries the lane now, or none may.
-	errSuperseded = errors.New("superseded")
-	// errSealed: the host closes, and its program gets nothing more.
-	errSealed = errors.New("sealed")
-)
-
-// inboundLane is the receiving end of a lane. It outlives queue pairs; at most one feeds it at a time.
-type inboundLane struct {
-	// calling is held while the receive function runs, by the stream whose batch it gets.
-	calling sync.Mutex
+// inboundStream is one queue pair of a peer's lane, with the goroutine that reads its ring and calls the receive function; it implements lane.Inlet.
+type inboundStream struct {
+	host    *host
+	from    rdmanet.Peer
+	name    string
+	number  uint32 // of the sender's queue pair
+	inbound *lane.Inbound
+	parted  chan struct{} // closed when the stream has ended, or the sender of a sealed lane has the last acknowledgement
 
 	mu      sync.Mutex
-	opening *opening       // nil before the first request
-	stream  *inboundStream // who feeds it, nil if nobody may
-	quiet   chan struct{}  // nil until the lane is sealed; closed when its receive function has returned for the last time
-
-	sealed chan struct{} // closed when the lane is sealed
+	end     *end  // nil until it is made
+	stopped error // why it is to stop
+	urgent  bool  // an acknowledgement is due at once
 }
 
-// opening is the receiver's memory of one opening of a lane by one incarnation of its sender.
-type opening struct {
-	sender    rdmanet.Incarnation
-	number    uint64
-	lost      uint64 // given up before it, not yet told; guarded by the lane's calling
-	next      uint64 // the first frame not yet given to the receive function; the lane's mu
-	delivered uint64 // the receive function returned for the frames before; the lane's mu
-}
-
-// inboundStream is one queue pair of a peer's lane, with the goroutine that reads its ring and calls the receive function.
-type inboundStream struct {
-	host     *host
-	end      *end
-	from     rdmanet.Peer
-	number   uint32 // of the sender's queue pair
-	name     string
-	receive  rdmanet.ReceiveFunc
-	lane     *inboundLane
-	opening  *opening
-	frameMax int
-
-	// An acknowledgement is due at once when that many bytes or frames wait for it.
-	urgentBytes, urgentFrames int
-
-	parted chan struct{} // closed when the stream has ended, or the sender of a sealed lane has the last acknowledgement
-}
-
-// supersede makes stream the one that feeds the lane and stops the one before.
-func (in *inboundLane) supersede(stream *inboundStream) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.supersedeLocked(stream)
-}
-
-func (in *inboundLane) supersedeLocked(stream *inboundStream) {
-	if in.stream != nil {
-		in.stream.end.stop(errSuperseded)
-	}
-	in.stream = stream
-}
-
-// sever breaks what feeds the lane, as a device that fails would.
-func (in *inboundLane) sever() {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.stream != nil {
-		in.stream.end.stop(errSevered)
+// Stop implements lane.Inlet.
+func (s *inboundStream) Stop(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped = err
+	if s.end != nil {
+		s.end.stop(err)
 	}
 }
 
-// seal ends the handing over, for good. What it gives is closed once the last receive call has returned, so that delivered is final.
-func (in *inboundLane) seal() <-chan struct{} {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.quiet == nil {
-		in.quiet = make(chan struct{})
-		close(in.sealed)
-		if in.opening == nil || in.opening.next == in.opening.delivered {
-			close(in.quiet)
-		}
+// Owe implements lane.Inlet.
+func (s *inboundStream) Owe(_, urgent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.urgent = s.urgent || urgent
+	if s.end != nil {
+		notify(s.end.wake)
 	}
-	return in.quiet
 }
 
-// owed is how many frames of that opening the receive function is done with.
-func (in *inboundLane) owed(sender rdmanet.Incarnation, number uint64) uint64 {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if in.opening == nil || in.opening.sender != sender || in.opening.number != number {
-		return 0
-	}
-	return in.opening.delivered
+// isUrgent tells whether an acknowledgement is due at once, and takes note that it is told.
+func (s *inboundStream) isUrgent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	urgent := s.urgent
+	s.urgent = false
+	return urgent
 }
 
-// claim gives the lane to a stream, if its request is not older than what is known.
-func (in *inboundLane) claim(s *inboundStream, request message) (next, delivered uint64, ok bool) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	known := in.opening
-	if known != nil && (s.from.Incarnation < known.sender || s.from.Incarnation == known.sender && request.opening < known.number) {
-		return 0, 0, false
-	}
-	if known == nil || s.from.Incarnation != known.sender || request.opening != known.number {
-		known = &opening{sender: s.from.Incarnation, number: request.opening}
-		if request.lostBy == 0 || request.lostBy == s.host.incarnation {
-			known.lost = request.lost
-		}
-		in.opening = known
-	}
-	s.lane, s.opening = in, known
-	in.supersedeLocked(s)
-	return known.next, known.delivered, true
-}
-
-// progress is how many frames the program has taken.
-func (s *inboundStream) progress() uint64 {
-	s.lane.mu.Lock()
-	defer s.lane.mu.Unlock()
-	return s.opening.delivered
+// use makes the end the stream's, unless it is to stop already.
+func (s *inboundStream) use(n *end) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end = n
+	return s.stopped
 }
 
 // Receive implements rdmanet.Host.
 func (h *host) Receive(name string, receive rdmanet.ReceiveFunc) error {
-	if err := rdmanet.CheckLaneName(name); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.closing:
-		return fmt.Errorf("host %s: %w", h.id, rdmanet.ErrClosed)
-	case h.receivers[name] != nil:
-		return fmt.Errorf("receiver of lane %q: %w", name, rdmanet.ErrDuplicate)
-	}
-	h.receivers[name] = receive
-	return nil
+	return h.lanes.Receive(name, receive, false)
 }
 
 // open answers a peer's request for a queue pair to this host's end of a lane.
 func (h *host) open(from rdmanet.Peer, request message) message {
-	reply := message{kind: messageReply, call: request.call}
-	s := &inboundStream{host: h, parted: make(chan struct{}), from: from, number: request.endpoint.number, name: request.name, frameMax: int(request.frameMax),
-		urgentBytes: int(request.windowBytes / 4), urgentFrames: int(request.windowFrames / 4)}
-	if reply.status = h.judge(s, request); reply.status != statusWelcome {
-		reply.delivered = h.owed(from, request)
-		reply.next = reply.delivered
+	if request.memory.size < wordsSize {
+		return message{kind: messageReply, call: request.call, status: statusFailed}
+	}
+	s := &inboundStream{host: h, parted: make(chan struct{}), from: from, number: request.endpoint.number, name: request.name}
+	inbound, answer := h.lanes.Greet(from.ID, lane.Hello{
+		Name: request.name, Sender: from.Incarnation, Receiver: request.receiver, Opening: request.opening, Lost: request.lost, LostBy: request.lostBy,
+		FrameMax: request.frameMax, WindowBytes: request.windowBytes, WindowFrames: request.windowFrames,
+	}, s)
+	reply := message{kind: messageReply, call: request.call, status: statuses[answer.Status], next: answer.Next, delivered: answer.Delivered}
+	if inbound == nil {
 		return reply
 	}
+	s.inbound = inbound
 	n, err := h.engine.newEnd(h.ringBytes, ringBegin+h.ringBytes)
 	if err == nil {
 		n.peer = request.memory
-		if err = n.link.connect(request.endpoint); err != nil {
-			err = errors.Join(err, n.close())
+		err = n.link.connect(request.endpoint)
+		if err == nil {
+			err = s.use(n)
+		}
+		if err == nil {
+			err = h.begin(s, answer.Delivered)
+		}
+		if err != nil {
+			h.giveBack(n, s.name)
 		}
 	}
 	if err != nil {
+		inbound.End()
 		h.log.Warn("lane refused", "lane", s.name, "peer", from.String(), "error", err)
-		reply.status = statusFailed
+		reply.status, reply.next, reply.delivered = statusFailed, 0, 0
 		return reply
 	}
-	s.end = n
-	next, delivered, ok := h.claim(s, request)
-	if !ok {
-		if err := n.close(); err != nil {
-			h.log.Warn("lane's memory stays", "lane", s.name, "error", err)
-		}
-		reply.status = statusStale
-		return reply
-	}
-	reply.next, reply.delivered = next, delivered
 	reply.endpoint, reply.memory = n.link.endpoint(), n.exposure(ringBegin+h.ringBytes)
-	h.spawn(func() { s.run(next, delivered) })
 	return reply
 }
 
-// judge decides what a request is to be answered before the lane's state is looked at.
-func (h *host) judge(s *inboundStream, request message) status {
+// begin starts a stream's goroutine.
+func (h *host) begin(s *inboundStream, delivered uint64) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.receive = h.receivers[request.name]
-	switch {
-	case h.closing || h.dead:
-		return statusClosing
-	case request.receiver != 0 && request.receiver != h.incarnation:
-		return statusRestarted
-	case int(request.frameMax) > h.limits.FrameBytes:
-		return statusFrameMax
-	case s.receive == nil:
-		return statusNoReceiver
-	case request.memory.size < wordsSize:
-		return statusFailed
-	default:
-		return statusWelcome
+	if h.dead {
+		return rdmanet.ErrClosed
 	}
+	h.streams[s] = struct{}{}
+	h.goroutines.Go(func() { s.run(delivered) })
+	return nil
 }
 
-// owed is how many frames of a request's lane this host's program is done with, from the same opening.
-func (h *host) owed(from rdmanet.Peer, request message) uint64 {
+// part waits until the senders know what this host's program has taken, which is settled, as far as ctx and the lanes' own bound let it.
+func (h *host) part(ctx context.Context) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if in := h.inbound[laneKey{from.ID, request.name}]; in != nil {
-		return in.owed(from.Incarnation, request.opening)
-	}
-	return 0
-}
-
-// settle hands nothing more over, waits for the receive functions that run, and sees to it that the senders hear of what this host's program has taken.
-func (h *host) settle(ctx context.Context) {
-	h.mu.Lock()
-	lanes := slices.Collect(maps.Values(h.inbound))
+	streams := slices.Collect(maps.Keys(h.streams))
 	h.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, owedTimeout)
+	ctx, cancel := context.WithTimeout(ctx, lane.SettleTimeout)
 	defer cancel()
-	for _, in := range lanes {
+	for _, s := range streams {
 		select {
-		case <-in.seal():
+		case <-s.parted:
 		case <-ctx.Done():
-		}
-	}
-	for _, in := range lanes {
-		in.mu.Lock()
-		stream := in.stream
-		in.mu.Unlock()
-		if stream == nil {
-			continue
-		}
-		select {
-		case <-stream.parted:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// claim finds or makes the lane that a request is for and gives it to the stream.
-func (h *host) claim(s *inboundStream, request message) (next, delivered uint64, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.dead || s.from.Incarnation < h.newest[s.from.ID] || !h.isMember(s.from.ID) {
-		return 0, 0, false
-	}
-	key := laneKey{s.from.ID, request.name}
-	in := h.inbound[key]
-	if in == nil {
-		in = &inboundLane{sealed: make(chan struct{})}
-		h.inbound[key] = in
-	}
-	return in.claim(s, request)
-}
-
-// stopInbound ends what feeds this host's ends of a peer's lanes, where older says so of the sender's incarnation; it forgets the lanes if they are not to be known any more.
-func (h *host) stopInbound(peer rdmanet.PeerID, older func(rdmanet.Incarnation) bool, forget bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for key, in := range h.inbound {
-		if peer != "" && key.peer != peer {
-			continue
-		}
-		in.mu.Lock()
-		if in.opening != nil && older(in.opening.sender) {
-			in.supersedeLocked(nil)
-		}
-		in.mu.Unlock()
-		if forget {
-			delete(h.inbound, key)
+			return
 		}
 	}
 }
 
 // run carries the stream to its end.
-func (s *inboundStream) run(next, delivered uint64) {
+func (s *inboundStream) run(delivered uint64) {
 	delay := time.NewTimer(time.Hour)
 	defer delay.Stop()
-	r := &receiver{end: s.end, size: uint64(s.host.ringBytes), delivered: delivered, progress: s.progress, sealed: s.lane.sealed, delay: delay}
-	err := s.read(r, next)
-	if errors.Is(err, errSealed) {
-		err = s.part(r)
+	r := &receiver{end: s.end, stream: s, size: uint64(s.host.ringBytes), delivered: delivered, delay: delay}
+	err := s.inbound.Feed(r)
+	if errors.Is(err, lane.ErrSealed) {
+		err = r.part()
 	}
 	close(s.parted)
-	if closeErr := s.end.close(); closeErr != nil {
-		s.host.log.Warn("lane's memory stays", "lane", s.name, "error", closeErr)
-	}
-	if !errors.Is(err, errSuperseded) && !errors.Is(err, errSealed) {
+	s.inbound.End()
+	s.host.mu.Lock()
+	delete(s.host.streams, s)
+	s.host.mu.Unlock()
+	s.host.giveBack(s.end, s.name)
+	if !errors.Is(err, lane.ErrSuperseded) && !errors.Is(err, lane.ErrSealed) {
 		// The sender's device would find out, by all its retries.
 		s.host.control.tell(s.from.ID, message{kind: messageEnded, name: s.name, endpoint: endpoint{number: s.number}})
 	}
-	if errors.Is(err, errProtocol) {
+	if errors.Is(err, errProtocol) || errors.Is(err, lane.ErrProtocol) {
 		s.host.log.Warn("stream dropped", "peer", s.from.String(), "lane", s.name, "error", err)
 	} else {
 		s.host.log.Debug("stream ended", "peer", s.from.String(), "lane", s.name, "error", err)
 	}
-}
-
-// part tells the sender of a sealed lane what the program has taken, and waits until its device has it.
-func (s *inboundStream) part(r *receiver) error {
-	select {
-	case <-s.lane.seal():
-	case <-r.broken:
-		return r.err
-	}
-	for r.owes() || r.link.room() < laneSendDepth {
-		if err := r.credit(); err != nil {
-			return err
-		}
-		select {
-		case <-r.wake:
-		case <-r.broken:
-			return r.err
-		}
-	}
-	return errSealed
-}
-
-// read takes batches off the ring and hands them over until the queue pair fails.
-func (s *inboundStream) read(r *receiver, next uint64) error {
-	reader := batchReader{stream: r, frameMax: s.frameMax}
-	var frames [][]byte
-	owedFrames, owedBytes := 0, 0
-	for {
-		var err error
-		if frames, err = reader.read(frames[:0], next); err != nil {
-			return err
-		}
-		size, err := s.deliver(frames, next)
-		if err != nil {
-			return err
-		}
-		next += uint64(len(frames))
-		owedFrames, owedBytes = owedFrames+len(frames), owedBytes+size
-		clear(frames)
-		if owedFrames >= s.urgentFrames || owedBytes >= s.urgentBytes {
-			owedFrames, owedBytes = 0, 0
-			if err := r.credit(); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// deliver hands a batch to the receive function, after the batches that were handed over before, be it by an earlier stream. It gives the batch's bytes.
-func (s *inboundStream) deliver(frames [][]byte, first uint64) (size int, err error) {
-	in, known := s.lane, s.opening
-	in.calling.Lock()
-	defer in.calling.Unlock()
-	in.mu.Lock()
-	if in.stream != s || known.next != first {
-		in.mu.Unlock()
-		return 0, errSuperseded
-	}
-	if in.quiet != nil {
-		in.mu.Unlock()
-		return 0, errSealed
-	}
-	known.next += uint64(len(frames))
-	in.mu.Unlock()
-	if known.lost > 0 {
-		s.host.tell(rdmanet.PeerEvent{Kind: rdmanet.LaneReset, Peer: s.from, Lane: s.name, Lost: known.lost})
-		known.lost = 0
-	}
-	for _, frame := range frames {
-		size += len(frame)
-	}
-	s.receive(s.from, frames)
-	in.mu.Lock()
-	known.delivered = known.next
-	if in.quiet != nil && in.opening == known {
-		close(in.quiet)
-	}
-	current := in.stream // not always s: the lane may have been mended meanwhile
-	in.mu.Unlock()
-	if current != nil && current != s && current.opening == known {
-		notify(current.end.wake)
-	}
-	return size, nil
 }

@@ -6,330 +6,143 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync/atomic"
 	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
-	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// Pauses between attempts to mend a lane grow from the first to the second, each shortened by chance by up to a half.
-const (
-	pauseMin = 10 * time.Millisecond
-	pauseMax = time.Second
-)
-
-// laneKey names a lane among those to, or those from, all peers.
-type laneKey struct {
-	peer rdmanet.PeerID
-	name string
+// statuses are the words of a reply to a lane's request, by the lanes' own.
+var statuses = [...]status{
+	lane.StatusWelcome: statusWelcome, lane.StatusRestarted: statusRestarted, lane.StatusStale: statusStale, lane.StatusNoReceiver: statusNoReceiver,
+	lane.StatusFrameMax: statusFrameMax, lane.StatusClosing: statusClosing, lane.StatusRefused: statusFailed,
 }
 
-// lostFrames are frames that earlier openings of a lane gave up on their way to an incarnation, or to whoever it would have been
-// (0), and that no answered request has told of.
-type lostFrames struct {
-	incarnation rdmanet.Incarnation
-	frames      uint64
-}
-
-// lane is a sending end; it implements rdmanet.Lane. One goroutine, run, connects, writes and mends.
-type lane struct {
-	host    *host
-	key     laneKey
-	opening uint64
-	lost    lostFrames // what earlier openings lost, to be told
-	window  *window.Window
-
-	receiver atomic.Uint64 // whose incarnation the lane leads to, 0 before a request was answered
-	end      atomic.Pointer[end]
-	gone     atomic.Pointer[error] // why the control plane gave the peer up
-	ctx      context.Context
-	cancel   context.CancelFunc
-	rush     chan struct{} // a token shortens the pause
-}
-
-// Lane implements rdmanet.Host.
-func (h *host) Lane(peer rdmanet.PeerID, name string) (rdmanet.Lane, error) {
-	if err := rdmanet.CheckLaneName(name); err != nil {
-		return nil, err
-	}
-	if peer == h.id || !h.isMember(peer) {
-		return nil, fmt.Errorf("lane %q to %q: %w", name, peer, rdmanet.ErrNotMember)
-	}
-	key := laneKey{peer, name}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closing {
-		return nil, fmt.Errorf("host %s: %w", h.id, rdmanet.ErrClosed)
-	}
-	if l := h.lanes[key]; l != nil {
-		if !l.window.Broken() {
-			return l, nil
-		}
-		h.retireLocked(l)
-	}
-	h.openings[key]++
-	ctx, cancel := context.WithCancel(h.alive)
-	l := &lane{host: h, key: key, opening: h.openings[key], lost: h.lost[key], window: window.New(h.limits), ctx: ctx, cancel: cancel, rush: make(chan struct{}, 1)}
-	h.lanes[key] = l
-	h.goroutines.Go(l.run)
-	return l, nil
-}
-
-// retire takes a lane that broke out of the host and remembers what it gave up.
-func (h *host) retire(l *lane) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.retireLocked(l)
-}
-
-func (h *host) retireLocked(l *lane) {
-	if h.lanes[l.key] != l {
-		return
-	}
-	delete(h.lanes, l.key)
-	// What was lost before this lane is news until its request was answered.
-	lost := l.lost
-	if bound := l.bound(); bound != 0 {
-		lost = lostFrames{incarnation: bound}
-	}
-	lost.frames += uint64(l.window.Pending())
-	if lost.frames > 0 {
-		h.lost[l.key] = lost
-	} else {
-		delete(h.lost, l.key)
-	}
-}
-
-// lanesTo gives the lanes to a peer that lead to an incarnation already, or all.
-func (h *host) lanesTo(peer rdmanet.PeerID, bound bool) []*lane {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var found []*lane
-	for key, l := range h.lanes {
-		if key.peer == peer && (!bound || l.bound() != 0) {
-			found = append(found, l)
+// answerOf gives the answer that a reply to a lane's request is.
+func answerOf(from rdmanet.Peer, reply message) lane.Answer {
+	answer := lane.Answer{Status: lane.StatusRefused, Incarnation: from.Incarnation, Next: reply.next, Delivered: reply.delivered}
+	for word, code := range statuses {
+		if code == reply.status && word != 0 {
+			answer.Status = lane.Status(word)
 		}
 	}
-	return found
-}
-
-// Peer implements rdmanet.Lane.
-func (l *lane) Peer() rdmanet.PeerID { return l.key.peer }
-
-// Send implements rdmanet.Lane.
-func (l *lane) Send(ctx context.Context, frames ...[]byte) error { return l.window.Push(ctx, frames) }
-
-// TrySend implements rdmanet.Lane.
-func (l *lane) TrySend(frames ...[]byte) (bool, error) { return l.window.TryPush(frames) }
-
-// Flushed implements rdmanet.Lane.
-func (l *lane) Flushed(ctx context.Context) error { return l.window.Flushed(ctx) }
-
-// Pending implements rdmanet.Lane.
-func (l *lane) Pending() int { return l.window.Pending() }
-
-// Close implements rdmanet.Lane.
-func (l *lane) Close() error {
-	l.give(rdmanet.ErrClosed)
-	return nil
-}
-
-// give breaks the lane and tells its goroutine; it reports whether this call broke it.
-func (l *lane) give(err error) bool {
-	broke := l.window.Break(l.wrap(err))
-	l.cancel()
-	return broke
-}
-
-// wrap says which lane an error is of.
-func (l *lane) wrap(err error) error {
-	return fmt.Errorf("lane %q to %s: %w", l.key.name, l.key.peer, err)
-}
-
-// bound is the incarnation that the lane leads to, 0 before a request was answered.
-func (l *lane) bound() rdmanet.Incarnation { return rdmanet.Incarnation(l.receiver.Load()) }
-
-// leave ends the lane because the control plane gave the peer up. Whoever carries it hears the peer out first: it acknowledges before it says goodbye.
-func (l *lane) leave(cause error) {
-	l.gone.Store(&cause)
-	if n := l.end.Load(); n != nil {
-		n.stop(cause)
-		return
+	if answer.Status == lane.StatusRefused {
+		answer.Reason = fmt.Errorf("refused: %s", reply.status)
 	}
-	l.unreachable(cause)
+	return answer
 }
 
-// unreachable breaks the lane because the peer is gone, and tells.
-func (l *lane) unreachable(cause error) {
-	if !l.give(fmt.Errorf("%w: %w", rdmanet.ErrUnreachable, cause)) {
-		return
-	}
-	l.host.retire(l)
-	l.host.tell(rdmanet.PeerEvent{
-		Kind:  rdmanet.PeerUnreachable,
-		Peer:  rdmanet.Peer{ID: l.key.peer, Incarnation: l.bound()},
-		Lane:  l.key.name,
-		Cause: cause,
-	})
-}
-
-// run connects and mends until the lane breaks.
-func (l *lane) run() {
-	defer l.cancel()
-	defer l.host.retire(l)
-	mend := l.host.mendTimeout
-	deadline := time.Now().Add(mend)
-	for pause := pauseMin; ; pause = min(2*pause, pauseMax) {
-		heard, err := l.connect(deadline)
-		switch {
-		case l.ctx.Err() != nil:
-			l.give(rdmanet.ErrClosed)
-			return
-		case errors.Is(err, rdmanet.ErrReset) && l.bound() != 0, errors.Is(err, rdmanet.ErrNotMember):
-			l.give(err)
-			return
-		case errors.Is(err, rdmanet.ErrUnreachable) && l.bound() != 0:
-			l.unreachable(err)
-			return
-		case !heard.IsZero():
-			// The device takes long to find out that a wire is broken; half of the time is left to mend it.
-			deadline, pause = heard.Add(mend), pauseMin
-			if least := time.Now().Add(mend / 2); deadline.Before(least) {
-				deadline = least
-			}
-		}
-		l.host.log.Debug("lane is down", "lane", l.key.name, "peer", l.key.peer, "error", err)
-		left := time.Until(deadline)
-		if left <= 0 {
-			l.unreachable(err)
-			return
-		}
-		timer := time.NewTimer(min(pause/2+rand.N(pause/2), left))
-		select {
-		case <-timer.C:
-		case <-l.rush:
-		case <-l.ctx.Done():
-		}
-		timer.Stop()
-	}
-}
-
-// connect makes one attempt and, if it succeeds, carries the lane until its queue pair fails. It tells when the peer last gave a sign of life, if it did, and why it ended.
-func (l *lane) connect(deadline time.Time) (heard time.Time, err error) {
-	h := l.host
-	ctx, cancel := context.WithDeadline(l.ctx, deadline.Add(time.Millisecond))
-	defer cancel()
+// dial makes one attempt to connect a lane; it is Config.Dial of the lanes.
+func (h *host) dial(ctx context.Context, to *lane.Sender, patience time.Duration) (lane.Outlet, error) {
 	n, err := h.engine.newEnd(h.ringBytes, wordsSize)
 	if err != nil {
-		return heard, err
+		return nil, err
 	}
-	defer func() {
-		if closeErr := n.close(); closeErr != nil {
-			h.log.Warn("lane's memory stays", "lane", l.key.name, "error", closeErr)
-		}
-	}()
-	from, answer, err := h.control.askOnce(ctx, l.key.peer, message{
-		kind: messageLane, name: l.key.name, receiver: l.bound(), opening: l.opening, lost: l.lost.frames, lostBy: l.lost.incarnation,
-		frameMax: uint32(h.limits.FrameBytes), windowBytes: uint32(h.limits.Bytes), windowFrames: uint32(h.limits.Frames),
+	s, err := h.connect(ctx, to, n, patience)
+	if err != nil {
+		h.giveBack(n, to.Name())
+		return nil, err
+	}
+	h.mu.Lock()
+	h.senders[s] = struct{}{}
+	h.mu.Unlock()
+	return s, nil
+}
+
+// connect asks the receiver for a ring and connects this end to it.
+func (h *host) connect(ctx context.Context, to *lane.Sender, n *end, patience time.Duration) (*sender, error) {
+	attempt, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	hello := to.Hello()
+	from, reply, err := h.control.askOnce(attempt, to.Peer(), message{
+		kind: messageLane, name: hello.Name, receiver: hello.Receiver, opening: hello.Opening, lost: hello.Lost, lostBy: hello.LostBy,
+		frameMax: hello.FrameMax, windowBytes: hello.WindowBytes, windowFrames: hello.WindowFrames,
 		endpoint: n.link.endpoint(), memory: n.exposure(wordsSize),
 	})
-	if err != nil {
-		return heard, err
-	}
-	progress, err := l.accept(from, answer)
-	if err != nil {
-		return heard, err
-	}
-	if progress {
-		heard = time.Now()
-	}
-	if err := n.link.connect(answer.endpoint); err != nil {
-		return heard, err
-	}
-	n.peer = answer.memory
-	l.end.Store(n)
-	err = l.carry(n, answer.memory.size-ringBegin)
-	// What was never sent is not believed, and all else was said in its time or is the last word.
-	l.window.Ack(n.memory.Load(wordDelivered))
-	l.end.Store(nil)
-	if cause := l.gone.Load(); cause != nil {
-		l.unreachable(*cause)
-	}
-	if at := n.heard.Load(); at != 0 {
-		heard = time.Unix(0, at)
-	}
-	return heard, err
-}
-
-// accept applies the answer to a request. It reports whether the peer took frames since it was last heard of.
-func (l *lane) accept(from rdmanet.Peer, answer message) (progress bool, err error) {
-	bound := l.bound()
 	switch {
-	case bound != 0 && from.Incarnation != bound || answer.status == statusRestarted:
-		return false, fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, from.Incarnation)
-	case answer.status == statusClosing:
-		if bound == from.Incarnation {
-			l.window.Ack(answer.delivered)
-		}
-		return false, fmt.Errorf("%w: %s", rdmanet.ErrUnreachable, answer.status)
-	case answer.status != statusWelcome:
-		return false, fmt.Errorf("refused: %s", answer.status)
-	case answer.memory.size < ringBegin+ringMin || answer.memory.size > ringBegin+ringMax:
-		return false, fmt.Errorf("%w: a ring of %d bytes", errProtocol, answer.memory.size)
+	case err != nil && hello.Receiver == 0 && errors.Is(err, rdmanet.ErrReset):
+		return nil, fmt.Errorf("no answer: %s", err) // the lane led nowhere yet, and asks again
+	case err != nil && hello.Receiver != 0 && errors.Is(err, rdmanet.ErrUnreachable):
+		return nil, fmt.Errorf("%w: %w", lane.ErrGoodbye, err) // the control plane has spent the mend timeout
+	case err != nil:
+		return nil, err
 	}
-	pending := l.window.Pending()
-	if !l.window.Ack(answer.delivered) || !l.window.Rewind(answer.next) {
-		return false, fmt.Errorf("%w: it wants frame %d next", rdmanet.ErrReset, answer.next)
+	if err := to.Accept(answerOf(from, reply)); err != nil {
+		return nil, err
 	}
-	l.receiver.Store(uint64(from.Incarnation))
-	return l.window.Pending() < pending, nil
+	if size := reply.memory.size; size != ringBegin+uint64(h.ringBytes) {
+		return nil, fmt.Errorf("%w: the peer's ring has %d bytes, this host's %d", errProtocol, size, h.ringBytes)
+	}
+	if err := n.link.connect(reply.endpoint); err != nil {
+		return nil, err
+	}
+	n.peer = reply.memory
+	return &sender{
+		end: n, host: h, lane: to, ctx: ctx, size: uint64(h.ringBytes), acknowledged: reply.delivered,
+		probe: time.NewTimer(time.Hour), probing: max(h.mendTimeout/4, time.Millisecond),
+	}, nil
 }
 
-// carry writes batches and hears acknowledgements until the queue pair fails.
-func (l *lane) carry(n *end, size uint64) error {
-	last := uint64(0)
-	s := &sender{end: n, size: min(size, uint64(l.host.ringBytes)), given: l.window.Done(), probe: time.NewTimer(time.Hour), probing: max(l.host.mendTimeout/4, time.Millisecond),
-		pending: func() bool { return l.window.Pending() > 0 }}
-	defer s.probe.Stop()
-	s.acknowledged = func(delivered uint64) error {
-		if delivered != last {
-			last = delivered
-			if !l.window.Ack(delivered) {
-				return fmt.Errorf("%w: frame %d is acknowledged and was never sent", errProtocol, delivered)
-			}
-		}
-		return nil
+// giveBack closes an end of a lane.
+func (h *host) giveBack(n *end, name string) {
+	if err := n.close(); err != nil {
+		h.log.Warn("lane's memory stays", "lane", name, "error", err)
 	}
-	if size != s.size {
-		return fmt.Errorf("%w: the peer's ring has %d bytes, this host's %d", errProtocol, size, s.size)
+}
+
+// Start implements lane.Outlet. The peer is heard while frames are written and waited for.
+func (s *sender) Start() {}
+
+// Write implements lane.Outlet.
+func (s *sender) Write(frames [][]byte, first uint64) error {
+	s.header = lane.AppendBatchHeader(s.header[:0], frames, first)
+	if err := s.write(s.header); err != nil {
+		return err
 	}
-	var frames [][]byte
-	var header []byte
-	for {
-		var first uint64
-		frames, first = l.window.Take(frames[:0], batchFramesMax, batchBytesMax)
-		if len(frames) == 0 {
-			if err := s.flush(); err != nil {
-				return err
-			}
-			if err := s.wait(l.window.Ready()); err != nil {
-				return err
-			}
-			continue
-		}
-		header = appendBatch(header[:0], frames, first)
-		err := s.write(header)
-		for i := 0; err == nil && i < len(frames); i++ {
-			err = s.write(frames[i])
-		}
-		if err == nil {
-			err = s.flush()
-		}
-		clear(frames)
-		if err != nil {
+	for _, frame := range frames {
+		if err := s.write(frame); err != nil {
 			return err
+		}
+	}
+	return s.flush()
+}
+
+// Wait implements lane.Outlet.
+func (s *sender) Wait(ready <-chan struct{}) error {
+	if err := s.flush(); err != nil {
+		return err
+	}
+	return s.wait(ready)
+}
+
+// Close implements lane.Outlet.
+func (s *sender) Close(why error) (heard time.Time, err error) {
+	s.probe.Stop()
+	s.host.mu.Lock()
+	delete(s.host.senders, s)
+	s.host.mu.Unlock()
+	// The last word may have come with the end. What was never sent is not believed.
+	_ = s.hear()
+	at := s.heard.Load()
+	s.host.giveBack(s.end, s.lane.Name())
+	if at == 0 {
+		return time.Time{}, why
+	}
+	// The device takes long to find out that a wire is broken; half of the time is left to mend it.
+	heard = time.Unix(0, at)
+	if least := time.Now().Add(-s.host.mendTimeout / 2); heard.Before(least) {
+		heard = least
+	}
+	return heard, why
+}
+
+// ended ends the sender whose link has that number, because the receiver's end is over.
+func (h *host) ended(from rdmanet.PeerID, name string, number uint32) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for s := range h.senders {
+		if s.lane.Peer() == from && s.lane.Name() == name && s.link.endpoint().number == number {
+			s.stop(errEnded)
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package verbs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 	"github.com/ledgerd/ledgerd/rdmanet/verbs/ibverbs"
 )
@@ -141,19 +143,21 @@ func notify(c chan struct{}) {
 	}
 }
 
-// sender is the sending end of a lane's ring: a stream of bytes.
+// sender is the sending end of a lane's ring, a stream of bytes; it implements lane.Outlet.
 type sender struct {
 	*end
-	size             uint64 // of the ring
-	written, flushed uint64 // bytes put into the mirror, and handed to the device
-	landed           uint64 // bytes that are in the receiver's ring
-	marks            []mark // of flushes that are not known to have landed
+	host             *host
+	lane             *lane.Sender
+	ctx              context.Context // ends with the connection
+	size             uint64          // of the ring
+	written, flushed uint64          // bytes put into the mirror, and handed to the device
+	landed           uint64          // bytes that are in the receiver's ring
+	acknowledged     uint64          // frames that the receiver's program was known to have taken
+	marks            []mark          // of flushes that are not known to have landed
 	requests         [flushRequests]ibverbs.Request
-	acknowledged     func(delivered uint64) error
-	given            <-chan struct{} // closed when the lane is given up
+	header           []byte // reused for every batch
 	probe            *time.Timer
 	probing          time.Duration
-	pending          func() bool // whether something is to be heard from the receiver
 }
 
 // mark says which bytes have landed when so many requests are done.
@@ -240,27 +244,37 @@ func (s *sender) wait(ready <-chan struct{}) error {
 	case <-s.wake:
 	case <-s.broken:
 		return s.err
-	case <-s.given:
-		return errLinkOver
+	case <-s.ctx.Done():
+		return s.ctx.Err()
 	case <-s.probe.C:
-		if s.pending() && s.link.room() > 0 {
+		if s.lane.Pending() > 0 && s.link.room() > 0 {
 			s.memory.Store(wordsOut, s.flushed)
 			if _, err := s.link.post(append(s.requests[:0], s.words(1))); err != nil {
 				return err
 			}
 		}
 	}
-	return s.acknowledged(s.memory.Load(wordDelivered))
+	return s.hear()
+}
+
+// hear takes note of what the receiver acknowledged.
+func (s *sender) hear() error {
+	delivered := s.memory.Load(wordDelivered)
+	// The word is 0 until the receiver has something to say on this connection.
+	if delivered == s.acknowledged || delivered == 0 {
+		return nil
+	}
+	s.acknowledged = delivered
+	return s.lane.Acknowledged(delivered)
 }
 
 // receiver is the receiving end of a lane's ring; it implements io.Reader.
 type receiver struct {
 	*end
+	stream             *inboundStream
 	size               uint64
-	consumed, credited uint64        // bytes read, and told to the sender
-	delivered          uint64        // frames told to the sender
-	progress           func() uint64 // frames that the program has taken
-	sealed             <-chan struct{}
+	consumed, credited uint64 // bytes read, and told to the sender
+	delivered          uint64 // frames told to the sender
 	request            [1]ibverbs.Request
 	delay              *time.Timer
 }
@@ -268,6 +282,11 @@ type receiver struct {
 // Read implements io.Reader: it waits for bytes, and acknowledges meanwhile.
 func (r *receiver) Read(into []byte) (int, error) {
 	for {
+		if r.stream.isUrgent() {
+			if err := r.credit(); err != nil {
+				return 0, err
+			}
+		}
 		tail := r.memory.Load(wordTail)
 		if tail-r.consumed > r.size {
 			return 0, fmt.Errorf("%w: a stream of %d bytes, %d read, in a ring of %d", errProtocol, tail, r.consumed, r.size)
@@ -299,21 +318,23 @@ func (r *receiver) wait() error {
 		return nil
 	case <-r.broken:
 		return r.err
-	case <-r.sealed:
-		return errSealed
+	case <-r.stream.inbound.Sealed():
+		return lane.ErrSealed
 	case <-due:
 		return r.credit()
 	}
 }
 
-func (r *receiver) owes() bool { return r.consumed != r.credited || r.progress() != r.delivered }
+func (r *receiver) owes() bool {
+	return r.consumed != r.credited || r.stream.inbound.Delivered() != r.delivered
+}
 
 // credit tells the sender what was read and taken.
 func (r *receiver) credit() error {
 	if r.link.room() == 0 {
 		return nil // it will be told when requests are done
 	}
-	delivered := r.progress()
+	delivered := r.stream.inbound.Acknowledging()
 	r.memory.Store(wordsOut, r.consumed)
 	r.memory.Store(wordsOut+rdmanet.WordSize, delivered)
 	r.request[0] = r.words(2)
@@ -322,4 +343,24 @@ func (r *receiver) credit() error {
 	}
 	r.credited, r.delivered = r.consumed, delivered
 	return nil
+}
+
+// part tells the sender of a sealed lane what the program has taken, once no receive call runs, and waits until its device has it.
+func (r *receiver) part() error {
+	select {
+	case <-r.stream.inbound.Quiet():
+	case <-r.broken:
+		return r.err
+	}
+	for r.owes() || r.link.room() < laneSendDepth {
+		if err := r.credit(); err != nil {
+			return err
+		}
+		select {
+		case <-r.wake:
+		case <-r.broken:
+			return r.err
+		}
+	}
+	return lane.ErrSealed
 }
