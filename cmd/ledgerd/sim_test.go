@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 )
@@ -13,7 +14,7 @@ func runSim(t *testing.T, arguments ...string) (string, error) {
 	command := newSimCommand()
 	var out bytes.Buffer
 	command.SetOut(&out)
-	command.SetErr(&out)
+	command.SetErr(io.Discard) // the progress of what takes long
 	command.SilenceErrors = true
 	command.SetArgs(append([]string{}, arguments...)) // nil stands for the arguments of the test binary
 	err := command.Execute()
