@@ -133,7 +133,7 @@ func TestTinyWindows(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, clusterOptions{engine: engine, servers: 7, payload: size,
 				memory: memory.Options{WindowFrames: 2, WindowBytes: size + 512, FrameMax: size + 512},
-				driver: driver.Config{InboxFrames: 1, InboxBytes: size, ParkedBytes: 1}})
+				driver: driver.Config{InboxFrames: 1, InboxBytes: size, ParkedBytes: 1, ParkedPatience: patience}})
 			c.activate(1, c.all())
 			const batches = 60
 			for i, n := range c.nodes {
