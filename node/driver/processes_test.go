@@ -34,7 +34,7 @@ const (
 )
 
 // processTiming does not take a process for crashed that a busy machine lets wait: those that ended are noticed by their connections.
-var processTiming = detector.Timing{Heartbeat: 100 * time.Millisecond, Timeout: 8 * time.Second}
+var processTiming = detector.Timing{Heartbeat: 100 * time.Millisecond, Timeout: patience, Grace: 5 * time.Second}
 
 // processPace is the pause between two batches of a server.
 const processPace = 4 * time.Millisecond
