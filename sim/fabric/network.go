@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -88,20 +87,48 @@ type event struct {
 	happen   func()
 }
 
+// events are a heap: the next one first.
 type events []event
 
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
+func (e events) before(i, j int) bool {
 	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].sequence < e[j].sequence
 }
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	last := len(*e) - 1
-	x := (*e)[last]
-	(*e)[last] = event{}
-	*e = (*e)[:last]
-	return x
+
+// push adds an event.
+func (e *events) push(x event) {
+	*e = append(*e, x)
+	own := *e
+	for at := len(own) - 1; at > 0; {
+		parent := (at - 1) / 2
+		if !own.before(at, parent) {
+			return
+		}
+		own[at], own[parent] = own[parent], own[at]
+		at = parent
+	}
+}
+
+// pop takes the next event.
+func (e *events) pop() event {
+	own := *e
+	next, last := own[0], len(own)-1
+	own[0], own[last] = own[last], event{}
+	own = own[:last]
+	*e = own
+	for at := 0; ; {
+		child := 2*at + 1
+		if child >= last {
+			return next
+		}
+		if child+1 < last && own.before(child+1, child) {
+			child++
+		}
+		if !own.before(child, at) {
+			return next
+		}
+		own[at], own[child] = own[child], own[at]
+		at = child
+	}
 }
 
 // New makes a network without hosts.
@@ -200,7 +227,7 @@ func (n *Network) step() bool {
 	if len(n.events) == 0 {
 		return false
 	}
-	next := heap.Pop(&n.events).(event)
+	next := n.events.pop()
 	n.now = next.at
 	next.happen()
 	n.wake()
@@ -221,7 +248,7 @@ func (n *Network) Close() {
 // schedule has something happen after a span, with the lock held.
 func (n *Network) schedule(span time.Duration, happen func()) {
 	n.sequence++
-	heap.Push(&n.events, event{n.now + span, n.sequence, happen})
+	n.events.push(event{n.now + span, n.sequence, happen})
 	n.wake()
 }
 
