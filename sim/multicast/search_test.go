@@ -17,6 +17,9 @@ func TestSearchOfTheSequencer(t *testing.T) {
 		{Groups: 2, Replicas: 2, Messages: 2, Leads: 1},
 		{Groups: 2, Replicas: 1, Messages: 2, Crashes: 1},
 	}
+	if raceEnabled {
+		cases = cases[:2] // nothing runs beside anything else here
+	}
 	for _, options := range cases {
 		options.Engine = EngineSequencer
 		var results [2]SearchResult
