@@ -59,7 +59,7 @@ var rooms = []room{
 	{folder: "node/api", imports: []string{"ledger", "ledger/store"},
 		modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/prometheus/client_golang", "golang.org/x/time"}},
 	{folder: "node/client", imports: []string{"ledger", "node/api/..."}, modules: []string{"connectrpc.com/connect"}},
-	{folder: "node/bench", imports: []string{"digraph", "order", "allconcur", "rdmanet/...", "ledger", "node/driver", "node/api/...", "node/client",
+	{folder: "node/bench", imports: []string{"digraph", "order", "allconcur", "tram/...", "rdmanet/...", "ledger", "node/driver", "node/api/...", "node/client",
 		"node/fabric", "node/testnet"},
 		modules: []string{"github.com/cespare/xxhash/v2"}},
 	{folder: "node", imports: []string{"digraph", "order", "allconcur", "allconcur/generation", "rdmanet/...", "ledger/...", "node/...", "explorer"},

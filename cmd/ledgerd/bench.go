@@ -18,10 +18,12 @@ what its TCP can do, what the ordering engines make of it, and what is left of t
 		Example: `  ledgerd bench loopback
   ledgerd bench fabric
   ledgerd bench engine --engine allconcur+ --servers 5 --batch 1024 --size 64 --for 5s --fabric p2p
+  ledgerd bench multicast --groups 4 --destinations 2 --for 5s
   ledgerd bench ledger --nodes 4 --clients 64 --for 10s`,
 	}
 	return newGroupCommand(command,
 		newBenchEngineCommand(),
+		newBenchMulticastCommand(),
 		newBenchFabricCommand(),
 		newBenchServerCommand(),
 		newBenchLedgerCommand(),

@@ -20,6 +20,15 @@
 // Every server keeps a running hash over all that it A-delivered since its start: round, who was removed, origins, payload bytes. At the end the
 // servers' hashes at the last round that all of them have delivered must be equal, or the run is an error ([ErrDiverged]).
 //
+// # Atomic multicast
+//
+// [RunMulticast] measures atomic multicast to some of several groups: package tram/replica, or AllConcur+ in each group with package tram's relay behind it and package tram/stream between the groups. All
+// replicas are in this process, over any fabric, each driven by a goroutine of its own at least. Clients keep a number of messages under way. Of tram/replica they write into the replicas' memory; of the leaderless
+// form each sits beside one member of each group, as the clients of a node do, so its way there costs nothing. The figures are like those above, with these differences: a request is a message that
+// was delivered in all its destinations; the latency is from a client's A-multicast until in each destination some replica A-delivered the message; the processor time is that of the clients, too.
+// Leaders can be taken away meanwhile. Then the longest time without a delivery in a group concerned stands beside that of the intervals before, in which nobody was. At the end, all live replicas of a group
+// must have delivered the same in the same order, and as much as was multicast to the group. That the order is consistent between groups is what sim/multicast checks.
+//
 // # The whole ledger
 //
 // [RunLedger] measures what clients get: signed transactions, ordered, executed and stored by nodes as users run them, each a process with a store of its own

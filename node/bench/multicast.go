@@ -1,0 +1,283 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/ledgerd/ledgerd/node/fabric"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/tram"
+)
+
+// Engines of an atomic multicast.
+const (
+	// EngineTRAM is package tram/replica: groups with a leader, in one-sided memory.
+	EngineTRAM = "tram"
+	// EngineTRAMLeaderless is AllConcur+ in each group, package tram's relay behind it and package tram/stream between the groups.
+	EngineTRAMLeaderless = "tram-leaderless"
+)
+
+// What takes a leader away in a MulticastParameters.Failover.
+const (
+	FailoverCrash  = "crash"
+	FailoverChange = "change"
+)
+
+// Bounds of MulticastParameters.
+const (
+	MulticastReplicasMax    = 256 // of all groups together
+	MulticastClientsMax     = 256
+	MulticastOutstandingMax = 256
+	MulticastSizeMax        = 64 << 10 // bytes
+)
+
+// replicasOfGroupMax bounds the replicas of one group.
+const replicasOfGroupMax = 64
+
+// MulticastParameters of a run.
+type MulticastParameters struct {
+	// Engine is EngineTRAM or EngineTRAMLeaderless.
+	Engine string `json:"engine"`
+	// Tree names the tree's shape or file; Shape is the tree.
+	Tree  string     `json:"tree"`
+	Shape *tram.Tree `json:"-"`
+	// Groups is the tree's number of groups, of Replicas each.
+	Groups   int `json:"groups"`
+	Replicas int `json:"replicas"`
+	// Destinations is to how many groups each message goes, drawn anew for each message.
+	Destinations int `json:"destinations"`
+	// Size is a message's payload in bytes.
+	Size int `json:"size"`
+	// Clients is how many there are, and Outstanding how many messages each has under way.
+	Clients     int         `json:"clients"`
+	Outstanding int         `json:"outstanding"`
+	Fabric      fabric.Kind `json:"fabric"`
+	// Failover is "", FailoverCrash or FailoverChange.
+	Failover string `json:"failover,omitempty"`
+	// For is the length of the measured window.
+	For time.Duration `json:"-"`
+}
+
+// Validate says what is wrong; the error wraps ErrParameters.
+func (p MulticastParameters) Validate() error {
+	refuse := func(format string, arguments ...any) error {
+		return fmt.Errorf("%w: %s", ErrParameters, fmt.Sprintf(format, arguments...))
+	}
+	switch {
+	case p.Engine != EngineTRAM && p.Engine != EngineTRAMLeaderless:
+		return refuse("engine %q, want %q or %q", p.Engine, EngineTRAM, EngineTRAMLeaderless)
+	case p.Shape == nil || p.Shape.Groups() != p.Groups:
+		return refuse("no tree of %d groups", p.Groups)
+	case p.Replicas < 1 || p.Replicas > replicasOfGroupMax || p.Replicas > MulticastReplicasMax/p.Groups:
+		return refuse("%d groups of %d replicas, want 1 to %d replicas a group and at most %d in all", p.Groups, p.Replicas, replicasOfGroupMax, MulticastReplicasMax)
+	case p.Destinations < 1 || p.Destinations > p.Groups:
+		return refuse("%d destinations of %d groups, want 1 to as many as there are groups", p.Destinations, p.Groups)
+	case p.Size < 0 || p.Size > MulticastSizeMax:
+		return refuse("messages of %d bytes, want 0 to %d", p.Size, MulticastSizeMax)
+	case p.Clients < 1 || p.Clients > MulticastClientsMax:
+		return refuse("%d clients, want 1 to %d", p.Clients, MulticastClientsMax)
+	case p.Outstanding < 1 || p.Outstanding > MulticastOutstandingMax:
+		return refuse("%d messages under way, want 1 to %d", p.Outstanding, MulticastOutstandingMax)
+	case p.Failover != "" && p.Failover != FailoverCrash && p.Failover != FailoverChange:
+		return refuse("failover %q, want %q or %q", p.Failover, FailoverCrash, FailoverChange)
+	case p.Failover != "" && p.Engine == EngineTRAMLeaderless:
+		return refuse("failover is measured with engine %q only: without leaders there is none to take away", EngineTRAM)
+	case p.Failover != "" && p.Replicas < 3:
+		return refuse("failover with %d replicas a group, want at least 3: fewer do not survive their leader", p.Replicas)
+	case p.For <= 0:
+		return refuse("a run for %v", p.For)
+	}
+	return checkFabric(p.Fabric)
+}
+
+// Hosts is how many hosts a run needs: one for each replica and, where clients write to replicas' memory, one for each client.
+func (p MulticastParameters) Hosts() int {
+	if p.Engine == EngineTRAM {
+		return p.Groups*p.Replicas + p.Clients
+	}
+	return p.Groups * p.Replicas
+}
+
+// MulticastResult of a run; the package comment says what the figures mean.
+type MulticastResult struct {
+	MulticastParameters
+	Seconds             float64 `json:"seconds"`
+	RequestsPerSecond   float64 `json:"requests_per_second"`
+	DeliveriesPerSecond float64 `json:"deliveries_per_second"`
+	GbitPerSecond       float64 `json:"gbit_per_second"`
+	LatencyP50          float64 `json:"latency_p50_us"`
+	LatencyP99          float64 `json:"latency_p99_us"`
+	CPUSeconds          float64 `json:"cpu_seconds"`
+	// ComparedDeliveries is how many deliveries of all replicas together were compared within their groups.
+	ComparedDeliveries uint64 `json:"compared_deliveries"`
+	// Failovers is nil without MulticastParameters.Failover.
+	Failovers *Failovers `json:"failovers,omitempty"`
+}
+
+// Failovers is what became of the leaders that were taken away. Times are the longest without a delivery, in microseconds.
+type Failovers struct {
+	Count           int     `json:"count"`
+	WithoutP50      float64 `json:"without_delivery_p50_us"`
+	WithoutMax      float64 `json:"without_delivery_max_us"`
+	UndisturbedP50  float64 `json:"undisturbed_p50_us"`
+	UndisturbedMax  float64 `json:"undisturbed_max_us"`
+	IntervalSeconds float64 `json:"interval_seconds"`
+}
+
+// multicastEngine is a deployment of groups and clients. The workload's clients are driven by it.
+type multicastEngine interface {
+	// start has everyone work.
+	start() error
+	// failed gives what went wrong since, nil for nothing.
+	failed() error
+	// live lists the replicas that did not crash.
+	live() []order.Replica
+	// close ends everyone, and waits for it.
+	close() error
+}
+
+// led is a multicastEngine whose groups have leaders.
+type led interface {
+	// change has every group led by another server.
+	change()
+	// crash takes the leader of a group away.
+	crash(group order.GroupID)
+}
+
+// RunMulticast measures an atomic multicast, with all replicas and clients in this process, on MulticastParameters.Hosts hosts that know each other, which the caller closes. ErrParameters, ErrServer,
+// ErrDiverged, or ctx's cause. The logger gets what the drivers of the groups log.
+func RunMulticast(ctx context.Context, p MulticastParameters, hosts []rdmanet.Host, logger *slog.Logger) (result MulticastResult, err error) {
+	if err := p.Validate(); err != nil {
+		return MulticastResult{}, err
+	}
+	regions := make([]rdmanet.RegionHost, len(hosts))
+	for i, host := range hosts {
+		var has bool
+		if regions[i], has = host.(rdmanet.RegionHost); !has {
+			return MulticastResult{}, fmt.Errorf("%w: the hosts of fabric %s have no one-sided memory", ErrParameters, p.Fabric)
+		}
+	}
+	if len(regions) != p.Hosts() {
+		return MulticastResult{}, fmt.Errorf("%w: %d hosts, want %d", ErrParameters, len(regions), p.Hosts())
+	}
+	load := newMulticastLoad(p)
+	var engine multicastEngine
+	if p.Engine == EngineTRAM {
+		engine, err = newTRAM(p, regions, load)
+	} else {
+		engine, err = newLeaderless(p, regions, load, logger)
+	}
+	if err != nil {
+		return MulticastResult{}, err
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			err = errors.Join(err, engine.close())
+		}
+	}()
+	if err := engine.start(); err != nil {
+		return MulticastResult{}, err
+	}
+	load.start()
+	if err := load.running(ctx, engine); err != nil {
+		return MulticastResult{}, err
+	}
+	if err := pause(ctx, warmUp(p.For)); err != nil {
+		return MulticastResult{}, err
+	}
+	cpuBefore, err := cpuTime()
+	if err != nil {
+		return MulticastResult{}, err
+	}
+	load.begin()
+	failovers, err := disturb(ctx, p, load, engine)
+	if err != nil {
+		return MulticastResult{}, err
+	}
+	window, latency := load.end()
+	cpuAfter, err := cpuTime()
+	if err != nil {
+		return MulticastResult{}, err
+	}
+	if err := load.settle(ctx, engine); err != nil {
+		return MulticastResult{}, err
+	}
+	closed = true
+	if err := errors.Join(engine.failed(), engine.close()); err != nil {
+		return MulticastResult{}, err
+	}
+	compared, err := load.compare(engine.live())
+	if err != nil {
+		return MulticastResult{}, err
+	}
+	if window.Requests == 0 {
+		return MulticastResult{}, fmt.Errorf("%w: nothing was delivered in %.3f s; measure for longer", ErrServer, window.Seconds)
+	}
+	return MulticastResult{
+		MulticastParameters: p,
+		Seconds:             window.Seconds,
+		RequestsPerSecond:   float64(window.Requests) / window.Seconds,
+		DeliveriesPerSecond: float64(window.Requests) * float64(p.Destinations) / window.Seconds,
+		GbitPerSecond:       float64(window.Bytes) * 8 / 1e9 / window.Seconds,
+		LatencyP50:          float64(latency.Quantile(0.50)) / 1e3,
+		LatencyP99:          float64(latency.Quantile(0.99)) / 1e3,
+		CPUSeconds:          (cpuAfter - cpuBefore).Seconds(),
+		ComparedDeliveries:  compared,
+		Failovers:           failovers,
+	}, nil
+}
+
+// failoversMax bounds how often leaders are taken away in one run.
+const failoversMax = 10
+
+// disturb lets the window pass; on the way it takes leaders away, if that is asked for, each time between two intervals of equal length: one to compare with, and one to see what happens.
+func disturb(ctx context.Context, p MulticastParameters, load *multicastLoad, engine multicastEngine) (*Failovers, error) {
+	leaders, have := engine.(led)
+	if p.Failover == "" || !have {
+		return nil, pause(ctx, p.For)
+	}
+	count := failoversMax
+	if p.Failover == FailoverCrash {
+		count = min(count, p.Groups*((p.Replicas-1)/2))
+	}
+	interval := p.For / time.Duration(2*count)
+	var without, undisturbed Histogram
+	f := &Failovers{Count: count, IntervalSeconds: interval.Seconds()}
+	watch := func(watched []order.GroupID, into *Histogram, longest *float64) error {
+		if err := pause(ctx, interval); err != nil {
+			return err
+		}
+		gap := load.longestGap(watched)
+		into.Add(gap)
+		*longest = max(*longest, float64(gap.Nanoseconds())/1e3)
+		return nil
+	}
+	all := p.Shape.Reach(p.Shape.Root())
+	for i := range count {
+		watched := all
+		if p.Failover == FailoverCrash {
+			watched = []order.GroupID{order.GroupID(i % p.Groups)}
+		}
+		load.watch()
+		if err := watch(watched, &undisturbed, &f.UndisturbedMax); err != nil {
+			return nil, err
+		}
+		load.watch()
+		if p.Failover == FailoverCrash {
+			leaders.crash(watched[0])
+		} else {
+			leaders.change()
+		}
+		if err := watch(watched, &without, &f.WithoutMax); err != nil {
+			return nil, err
+		}
+	}
+	f.WithoutP50 = float64(without.Quantile(0.5)) / 1e3
+	f.UndisturbedP50 = float64(undisturbed.Quantile(0.5)) / 1e3
+	return f, nil
+}
