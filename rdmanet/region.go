@@ -158,6 +158,7 @@ type Operation struct {
 	Kind   OperationKind
 	Offset int
 	// Bytes are what is written, or where what is read is put. They belong to the fabric until the completion, but for writes of up to InlineMax bytes.
+	// They are memory of the program's own: a region's goes with its host, which may be before the operation is done with it.
 	Bytes []byte
 	// Ring wakes those who wait at the owner (Region.Await) once the write landed. Writes only.
 	Ring bool

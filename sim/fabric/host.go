@@ -59,9 +59,6 @@ func (h *Host) end() {
 	}
 	h.ended = true
 	delete(n.hosts, h.id)
-	for _, r := range h.regions {
-		r.end()
-	}
 	for _, q := range h.queues {
 		for _, peer := range slices.Sorted(maps.Keys(q.posted)) {
 			for _, o := range q.posted[peer] {
@@ -70,6 +67,10 @@ func (h *Host) end() {
 			}
 		}
 		q.end()
+	}
+	// Last: what a queue held may have been about to be written from there.
+	for _, r := range h.regions {
+		r.end()
 	}
 	n.wake()
 }
