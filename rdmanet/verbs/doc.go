@@ -17,8 +17,8 @@
 // Grant and Revoke end attachments by one of three methods (Permissions). The one that always holds takes the access flags off the owner's queue pair and destroys it. The two others are quicker and leave
 // it standing to refuse what comes: taking the flags off, and invalidating the memory window of type 2 by which alone the peer reaches the region. A device may check whether a packet may be placed,
 // and place it, in two steps; then a packet that was let in before lands after the flags or the window are gone. Destroying the queue pair waits for that. Soft-RoCE is such a device: flags
-// and windows hold there in nearly all trials and not in all, so no number of trials proves them. So a method has to pass trials at the start, writes under way, and is not
-// taken on a device in software at all. The attaching side hears of its end by a notice on the control plane, or asks when nobody answers. No queue pair is ever used again after an error or a
+// held there in nearly all trials and not in all, and windows, which it checks at the same place, in all that were made; no number of trials proves either. So a method has to pass trials at the start,
+// writes under way, and is not taken on a device in software at all. The attaching side hears of its end by a notice on the control plane, or asks when nobody answers. No queue pair is ever used again after an error or a
 // revocation, whatever the method: a new attachment has a new one on both sides, with a new packet sequence number, so no operation of before can land later.
 //
 // A write completes when the responder's acknowledgement came. For RC that says that the bytes have been placed: on Soft-RoCE they are in memory, on a network card all later
