@@ -34,6 +34,9 @@ func (s *Store) verify(ctx context.Context, progress func(height, head ledger.He
 		return fmt.Errorf("store: the blocks cannot be executed again from the genesis, since they lie %w (block %d); what is here was checked when it was opened", ErrAbsent, s.absent)
 	}
 	state, head := ledger.NewState(s.genesis), s.AppendedHeight()
+	if _, err := s.awaitWritten(head); err != nil { // the rows are looked for on disk
+		return err
+	}
 	parent := ledger.Parent{Header: s.genesis.Block().Header, Hash: s.chainID}
 	for height := ledger.Height(1); height <= head; height++ {
 		if err := ctx.Err(); err != nil {
