@@ -90,7 +90,7 @@ var errSkip = errors.New("the fabric cannot play this")
 // Mend timeouts of the cases: one that is not to end, and one that is.
 const (
 	mendLong  = 30 * time.Second
-	mendShort = 1500 * time.Millisecond
+	mendShort = 3500 * time.Millisecond
 	// mendSlack is what a busy machine may add.
 	mendSlack = 5 * time.Second
 )
