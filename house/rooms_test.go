@@ -33,10 +33,11 @@ var rooms = []room{
 	{folder: "rdmanet/p2p", imports: []string{"rdmanet", "rdmanet/internal/...", "rdmanet/segment"},
 		modules: []string{"github.com/libp2p/go-libp2p", "github.com/multiformats/go-multiaddr"}},
 	{folder: "rdmanet/verbs", imports: []string{"rdmanet", "rdmanet/segment", "rdmanet/p2p", "rdmanet/internal/..."}, modules: []string{"github.com/libp2p/go-libp2p", "golang.org/x/sys"}},
-	{folder: "sim", imports: []string{"digraph", "order", "allconcur", "allconcur/generation", "rdmanet"}},
+	{folder: "sim", imports: []string{"digraph", "order", "allconcur", "allconcur/generation", "rdmanet", "sim/parallel"}},
+	{folder: "sim/parallel"},
 	{folder: "sim/search", imports: []string{"digraph", "order", "allconcur"}},
 	{folder: "sim/fabric", imports: []string{"rdmanet", "rdmanet/segment"}},
-	{folder: "sim/multicast", imports: []string{"order", "rdmanet", "sim/fabric", "tram/..."}},
+	{folder: "sim/multicast", imports: []string{"order", "rdmanet", "sim/fabric", "sim/parallel", "tram/..."}},
 	{folder: "sim/comparator", imports: []string{"digraph", "order"}, pure: true},
 	{folder: "sim/network", imports: []string{"order"}, pure: true, except: []string{"time"}}, // virtual time is a duration
 	{folder: "sim/figure", imports: []string{"digraph", "order", "allconcur", "sim/network", "sim/comparator"}},
