@@ -96,29 +96,54 @@ type Outcome uint8
 const (
 	OutcomeUnknown  Outcome = iota // this node has never heard of it
 	OutcomePending                 // in the mempool or in a round that is not delivered yet
-	OutcomeExecuted                // in a block, and its effects hold
-	OutcomeFailed                  // in a block, with a reason; it changed nothing
+	OutcomeExecuted                // in a block, and its effects hold; one that crosses shards is settled
+	OutcomeFailed                  // in a block, with a reason; it changed nothing. One that crosses shards may have waited before
 	OutcomeExpired                 // its last valid block has passed; it is in no block
+	OutcomeWaiting                 // in a block, with its part here set aside, until the verdicts of other shards are in a block too
+	OutcomeRelayed                 // in a block that passes it on; the chains of its destinations know what became of it
 )
 
-// Status is what this node knows of a transaction.
+// Status is what this node knows of a transaction. Waits, Settled and Destinations are of one that crosses shards, and zero for all others.
 type Status struct {
 	ID      ledger.Hash
 	Outcome Outcome
-	Level   Level         // of its block; LevelAdmitted while pending; LevelNone if unknown or expired
-	Height  ledger.Height // of its block, when executed or failed
-	Index   uint32        // its place in the block
-	Result  ledger.Result // when executed or failed
+	// Level is that of its block, or of the block Settled where that ended its wait; LevelAdmitted while pending; LevelNone if unknown or expired.
+	Level  Level
+	Height ledger.Height // of its block, when it is in one: executed, failed, waiting or relayed
+	Index  uint32        // its place in the block
+	Result ledger.Result // when executed or failed; of one that other shards made fail, what the first of them said
+
+	Waits        []ledger.ShardID // the shards whose verdicts are missing, ascending, when waiting
+	Settled      ledger.Height    // the block that ended its wait, 0 where there was no wait or it goes on
+	Destinations []ledger.ShardID // the shards that it concerns, ascending, two or more; of one that is relayed perhaps one
 }
 
-// Final tells whether nothing more is to be waited for at a level.
+// InBlock tells whether the transaction is in a block of this chain.
+func (s Status) InBlock() bool {
+	switch s.Outcome {
+	case OutcomeExecuted, OutcomeFailed, OutcomeWaiting, OutcomeRelayed:
+		return true
+	}
+	return false
+}
+
+// Decisive is the height of the block that decided: where it stands, or where its wait ended. It is 0 where it is in no block or still waits.
+func (s Status) Decisive() ledger.Height {
+	if s.Outcome == OutcomeWaiting {
+		return 0
+	}
+	return max(s.Height, s.Settled)
+}
+
+// Final tells whether nothing more is to be waited for at a level. One that waits for other shards, or was passed on, is decided elsewhere: it is final as one in
+// the mempool is.
 func (s Status) Final(level Level) bool {
 	switch s.Outcome {
 	case OutcomeExecuted, OutcomeFailed:
 		return s.Level >= level
 	case OutcomeExpired:
 		return true
-	case OutcomePending:
+	case OutcomePending, OutcomeWaiting, OutcomeRelayed:
 		return level <= LevelAdmitted
 	}
 	return false
