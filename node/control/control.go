@@ -41,6 +41,14 @@ const (
 	KindGeneration Kind = 4
 	// KindEnter: the sender, outside of the group, has the chain's blocks and wants to take part (package node).
 	KindEnter Kind = 5
+	// KindShard: what the sender, of another shard, does and how far its chain has come (package shards).
+	KindShard Kind = 6
+	// KindVerdicts: what the sender's shard says of transactions that concern the receiver's too (package shards).
+	KindVerdicts Kind = 7
+	// KindVerdictQuery: transactions for which the sender's shard waits for the receiver's verdict (package shards).
+	KindVerdictQuery Kind = 8
+	// KindStream: rings of the stream from a parent shard to a child are asked for, offered, and given room (package streams).
+	KindStream Kind = 9
 )
 
 // Handler takes one message. Calls for messages of one peer come one at a time, in order; those of different peers may run side by side.
