@@ -27,6 +27,9 @@ func callsPerSecond(configured float64) rate.Limit { return rate.Limit(configure
 // Store implements api.Backend.
 func (n *Node) Store() *store.Store { return n.pipeline.Store() }
 
+// Shards implements api.Backend.
+func (n *Node) Shards() api.Shards { return nil }
+
 // Heights implements api.Backend.
 func (n *Node) Heights() (api.Heights, <-chan struct{}) { return n.pipeline.Heights() }
 

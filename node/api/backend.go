@@ -37,6 +37,9 @@ type Backend interface {
 	NodeState() NodeState
 	// ClusterState is a snapshot of the shard as this node sees it.
 	ClusterState() ClusterState
+
+	// Shards is the other shards, nil in a book of one shard. It is the same from the beginning to the end.
+	Shards() Shards
 }
 
 // Level says how far a transaction or a block has come; a higher one includes the lower ones. The values are those of the protobuf.

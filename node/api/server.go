@@ -19,13 +19,14 @@ import (
 
 // Server serves one Backend. Make it with New.
 type Server struct {
-	options  Options
-	handler  http.Handler
-	server   *http.Server
-	limits   *limits
-	metrics  *metrics
-	stopping context.Context // ended by Shutdown: the streams end
-	stop     context.CancelFunc
+	options   Options
+	handler   http.Handler
+	forwarded http.Handler
+	server    *http.Server
+	limits    *limits
+	metrics   *metrics
+	stopping  context.Context // ended by Shutdown: the streams end
+	stop      context.CancelFunc
 }
 
 // service implements the RPCs. One file a family of them.
@@ -76,6 +77,10 @@ func New(backend Backend, options Options) (*Server, error) {
 // Handler is the whole site: API, health, metrics and explorer.
 func (s *Server) Handler() http.Handler { return s.handler }
 
+// Forwarded is the service for the nodes of other shards of the book, whose calls it answers from this node and its shard alone, without another hop. Who they are
+// has been seen to by whatever carries their calls, so that nothing limits their rate here.
+func (s *Server) Forwarded() http.Handler { return s.forwarded }
+
 // Serve accepts connections until Shutdown, then returns nil. The listener is closed when it returns.
 func (s *Server) Serve(listener net.Listener) error {
 	var err error
@@ -103,13 +108,15 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 func (s *Server) newHandler(backend Backend) (http.Handler, error) {
 	calls := &service{backend: backend, options: s.options, limits: s.limits, metrics: s.metrics, facts: new(factsCache), stopping: s.stopping}
-	path, rpcs := ledgerdv1connect.NewLedgerServiceHandler(calls,
+	options := []connect.HandlerOption{
 		connect.WithReadMaxBytes(s.options.MaxMessageBytes),
-		connect.WithCompressMinBytes(4<<10),
-		connect.WithRequestGate(s.limits.gate),
+		connect.WithCompressMinBytes(4 << 10),
 		connect.WithInterceptors(s.metrics),
 		connect.WithRecover(s.recovered),
-	)
+	}
+	_, forwarded := ledgerdv1connect.NewLedgerServiceHandler(calls, options...)
+	s.forwarded = asForwarded(forwarded)
+	path, rpcs := ledgerdv1connect.NewLedgerServiceHandler(calls, append(options, connect.WithRequestGate(s.limits.gate))...)
 	mux := http.NewServeMux()
 	mux.Handle(path, withReadDeadline(rpcs, s.options.MaxReadTime))
 	mux.Handle("GET /healthz", http.HandlerFunc(healthz))

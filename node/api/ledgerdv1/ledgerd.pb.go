@@ -10,6 +10,10 @@
 // digits, and every message that shows an id to people carries the hex form. Amounts are exact decimal integers as text ("-1250"), since 128 bits do
 // not fit a JSON number. Times are Unix milliseconds. Pages: ask with page_size (bounds are told with each list) and the page_token of the
 // answer before; an empty next_page_token says that this was the last one.
+//
+// A book of several shards. Every node answers for the whole book: a call about something that lives in another shard is answered by a node of that one.
+// Heights are those of a shard's own chain, so that answers name the shard; where a request has a `shard`, it is the one whose chain is meant, and without it
+// the asked node's own. In a book of one shard the shard is 0 everywhere.
 
 package ledgerdv1
 
@@ -88,7 +92,7 @@ type TransactionState int32
 
 const (
 	TransactionState_TRANSACTION_STATE_UNSPECIFIED TransactionState = 0 // unknown to this node
-	TransactionState_TRANSACTION_STATE_PENDING     TransactionState = 1
+	TransactionState_TRANSACTION_STATE_PENDING     TransactionState = 1 // in no block yet; or in a block and waiting for other shards (TransactionStatus.waits_for)
 	TransactionState_TRANSACTION_STATE_ORDERED     TransactionState = 2
 	TransactionState_TRANSACTION_STATE_STORED      TransactionState = 3
 	TransactionState_TRANSACTION_STATE_DURABLE     TransactionState = 4
@@ -1288,14 +1292,19 @@ func (x *PrepareResponse) GetToSign() []byte {
 }
 
 type TransactionStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	IdHex         string                 `protobuf:"bytes,2,opt,name=id_hex,json=idHex,proto3" json:"id_hex,omitempty"`
-	State         TransactionState       `protobuf:"varint,3,opt,name=state,proto3,enum=ledgerd.v1.TransactionState" json:"state,omitempty"`
-	Height        uint64                 `protobuf:"varint,4,opt,name=height,proto3" json:"height,omitempty"`                          // where it is in a block
-	Index         uint32                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`                            // its place in the block
-	ReasonCode    string                 `protobuf:"bytes,6,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"` // for failed: a word that does not change, such as insufficient_funds
-	Reason        string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`                           // for failed or expired: a sentence
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Id         []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	IdHex      string                 `protobuf:"bytes,2,opt,name=id_hex,json=idHex,proto3" json:"id_hex,omitempty"`
+	State      TransactionState       `protobuf:"varint,3,opt,name=state,proto3,enum=ledgerd.v1.TransactionState" json:"state,omitempty"`
+	Height     uint64                 `protobuf:"varint,4,opt,name=height,proto3" json:"height,omitempty"`                          // where it is in a block
+	Index      uint32                 `protobuf:"varint,5,opt,name=index,proto3" json:"index,omitempty"`                            // its place in the block
+	ReasonCode string                 `protobuf:"bytes,6,opt,name=reason_code,json=reasonCode,proto3" json:"reason_code,omitempty"` // for failed: a word that does not change, such as insufficient_funds
+	Reason     string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`                           // for failed or expired: a sentence
+	// In a book of several shards: the shards that it concerns, where these are two or more, so that it takes effect in all of them or in none.
+	Destinations  []uint32 `protobuf:"varint,8,rep,packed,name=destinations,proto3" json:"destinations,omitempty"`
+	WaitsFor      []uint32 `protobuf:"varint,9,rep,packed,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`          // shards whose verdicts are missing
+	Shard         uint32   `protobuf:"varint,10,opt,name=shard,proto3" json:"shard,omitempty"`                                      // whose chain the height is of: the home of the signer, once it is there
+	SettledHeight uint64   `protobuf:"varint,11,opt,name=settled_height,json=settledHeight,proto3" json:"settled_height,omitempty"` // the block that ended its wait for other shards; 0: it did not wait, or waits still
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1379,6 +1388,185 @@ func (x *TransactionStatus) GetReason() string {
 	return ""
 }
 
+func (x *TransactionStatus) GetDestinations() []uint32 {
+	if x != nil {
+		return x.Destinations
+	}
+	return nil
+}
+
+func (x *TransactionStatus) GetWaitsFor() []uint32 {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return nil
+}
+
+func (x *TransactionStatus) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *TransactionStatus) GetSettledHeight() uint64 {
+	if x != nil {
+		return x.SettledHeight
+	}
+	return 0
+}
+
+// A transaction in the chain of one shard.
+type ShardPlace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Shard uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	// What it is there: settled (it took effect), refused (it changed nothing), waiting (for other shards), passed (only passed on to other shards), absent (not there yet),
+	// unanswered (no node of that shard answered).
+	State         string   `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Height        uint64   `protobuf:"varint,3,opt,name=height,proto3" json:"height,omitempty"`
+	Index         uint32   `protobuf:"varint,4,opt,name=index,proto3" json:"index,omitempty"`
+	BlockHashHex  string   `protobuf:"bytes,5,opt,name=block_hash_hex,json=blockHashHex,proto3" json:"block_hash_hex,omitempty"`
+	TimeMs        uint64   `protobuf:"varint,6,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	Verdict       string   `protobuf:"bytes,7,opt,name=verdict,proto3" json:"verdict,omitempty"`                                   // what the shard itself says: good, or the code of its reason; empty where it has nothing to say
+	SettledHeight uint64   `protobuf:"varint,8,opt,name=settled_height,json=settledHeight,proto3" json:"settled_height,omitempty"` // the block that ended its wait; 0: it did not wait, or waits still
+	SettledIndex  uint32   `protobuf:"varint,9,opt,name=settled_index,json=settledIndex,proto3" json:"settled_index,omitempty"`
+	WaitsFor      []uint32 `protobuf:"varint,10,rep,packed,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`      // shards whose verdicts are missing
+	Home          bool     `protobuf:"varint,11,opt,name=home,proto3" json:"home,omitempty"`                                     // the home of the signer, which decides its status
+	Entry         bool     `protobuf:"varint,12,opt,name=entry,proto3" json:"entry,omitempty"`                                   // where it entered the tree
+	Level         Level    `protobuf:"varint,13,opt,name=level,proto3,enum=ledgerd.v1.Level" json:"level,omitempty"`             // of its block, or of the block that ended its wait
+	StreamNumber  uint64   `protobuf:"varint,14,opt,name=stream_number,json=streamNumber,proto3" json:"stream_number,omitempty"` // its number in the stream of the parent shard; 0: it entered here
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardPlace) Reset() {
+	*x = ShardPlace{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardPlace) ProtoMessage() {}
+
+func (x *ShardPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardPlace.ProtoReflect.Descriptor instead.
+func (*ShardPlace) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ShardPlace) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ShardPlace) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *ShardPlace) GetHeight() uint64 {
+	if x != nil {
+		return x.Height
+	}
+	return 0
+}
+
+func (x *ShardPlace) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ShardPlace) GetBlockHashHex() string {
+	if x != nil {
+		return x.BlockHashHex
+	}
+	return ""
+}
+
+func (x *ShardPlace) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
+func (x *ShardPlace) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *ShardPlace) GetSettledHeight() uint64 {
+	if x != nil {
+		return x.SettledHeight
+	}
+	return 0
+}
+
+func (x *ShardPlace) GetSettledIndex() uint32 {
+	if x != nil {
+		return x.SettledIndex
+	}
+	return 0
+}
+
+func (x *ShardPlace) GetWaitsFor() []uint32 {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return nil
+}
+
+func (x *ShardPlace) GetHome() bool {
+	if x != nil {
+		return x.Home
+	}
+	return false
+}
+
+func (x *ShardPlace) GetEntry() bool {
+	if x != nil {
+		return x.Entry
+	}
+	return false
+}
+
+func (x *ShardPlace) GetLevel() Level {
+	if x != nil {
+		return x.Level
+	}
+	return Level_LEVEL_UNSPECIFIED
+}
+
+func (x *ShardPlace) GetStreamNumber() uint64 {
+	if x != nil {
+		return x.StreamNumber
+	}
+	return 0
+}
+
 type Transaction struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Status        *TransactionStatus     `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
@@ -1388,13 +1576,14 @@ type Transaction struct {
 	BlockTimeMs   uint64                 `protobuf:"varint,5,opt,name=block_time_ms,json=blockTimeMs,proto3" json:"block_time_ms,omitempty"`
 	Canonical     []byte                 `protobuf:"bytes,6,opt,name=canonical,proto3" json:"canonical,omitempty"`
 	BundleSize    uint32                 `protobuf:"varint,7,opt,name=bundle_size,json=bundleSize,proto3" json:"bundle_size,omitempty"`
+	Places        []*ShardPlace          `protobuf:"bytes,8,rep,name=places,proto3" json:"places,omitempty"` // where it is in the tree: the shards that it concerns or was passed on by, ascending; empty in a book of one shard
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Transaction) Reset() {
 	*x = Transaction{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1595,7 @@ func (x *Transaction) String() string {
 func (*Transaction) ProtoMessage() {}
 
 func (x *Transaction) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[18]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1608,7 @@ func (x *Transaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
 func (*Transaction) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{18}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Transaction) GetStatus() *TransactionStatus {
@@ -1471,6 +1660,13 @@ func (x *Transaction) GetBundleSize() uint32 {
 	return 0
 }
 
+func (x *Transaction) GetPlaces() []*ShardPlace {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
 type GetTransactionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -1481,7 +1677,7 @@ type GetTransactionRequest struct {
 
 func (x *GetTransactionRequest) Reset() {
 	*x = GetTransactionRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1689,7 @@ func (x *GetTransactionRequest) String() string {
 func (*GetTransactionRequest) ProtoMessage() {}
 
 func (x *GetTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[19]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1702,7 @@ func (x *GetTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransactionRequest.ProtoReflect.Descriptor instead.
 func (*GetTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{19}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetTransactionRequest) GetId() []byte {
@@ -1532,7 +1728,7 @@ type GetTransactionResponse struct {
 
 func (x *GetTransactionResponse) Reset() {
 	*x = GetTransactionResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1544,7 +1740,7 @@ func (x *GetTransactionResponse) String() string {
 func (*GetTransactionResponse) ProtoMessage() {}
 
 func (x *GetTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[20]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1557,7 +1753,7 @@ func (x *GetTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransactionResponse.ProtoReflect.Descriptor instead.
 func (*GetTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{20}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetTransactionResponse) GetTransaction() *Transaction {
@@ -1578,7 +1774,7 @@ type WaitTransactionRequest struct {
 
 func (x *WaitTransactionRequest) Reset() {
 	*x = WaitTransactionRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1786,7 @@ func (x *WaitTransactionRequest) String() string {
 func (*WaitTransactionRequest) ProtoMessage() {}
 
 func (x *WaitTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[21]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1799,7 @@ func (x *WaitTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitTransactionRequest.ProtoReflect.Descriptor instead.
 func (*WaitTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{21}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WaitTransactionRequest) GetId() []byte {
@@ -1645,13 +1841,14 @@ type BlockHeader struct {
 	SizeBytes        uint64                 `protobuf:"varint,14,opt,name=size_bytes,json=sizeBytes,proto3" json:"size_bytes,omitempty"`
 	Level            Level                  `protobuf:"varint,15,opt,name=level,proto3,enum=ledgerd.v1.Level" json:"level,omitempty"` // ordered, stored or durable, as this node knows now
 	Canonical        []byte                 `protobuf:"bytes,16,opt,name=canonical,proto3" json:"canonical,omitempty"`                // the header's bytes; their SHA-256 with the domain prefix is the hash
+	Shard            uint32                 `protobuf:"varint,17,opt,name=shard,proto3" json:"shard,omitempty"`                       // whose chain the block is of
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *BlockHeader) Reset() {
 	*x = BlockHeader{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1663,7 +1860,7 @@ func (x *BlockHeader) String() string {
 func (*BlockHeader) ProtoMessage() {}
 
 func (x *BlockHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[22]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1676,7 +1873,7 @@ func (x *BlockHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BlockHeader.ProtoReflect.Descriptor instead.
 func (*BlockHeader) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{22}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BlockHeader) GetHeight() uint64 {
@@ -1791,6 +1988,13 @@ func (x *BlockHeader) GetCanonical() []byte {
 	return nil
 }
 
+func (x *BlockHeader) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
 type Block struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Header        *BlockHeader           `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
@@ -1801,7 +2005,7 @@ type Block struct {
 
 func (x *Block) Reset() {
 	*x = Block{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +2017,7 @@ func (x *Block) String() string {
 func (*Block) ProtoMessage() {}
 
 func (x *Block) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[23]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +2030,7 @@ func (x *Block) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Block.ProtoReflect.Descriptor instead.
 func (*Block) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{23}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Block) GetHeader() *BlockHeader {
@@ -1852,13 +2056,17 @@ type TransactionSummary struct {
 	RecordCount      uint32                 `protobuf:"varint,5,opt,name=record_count,json=recordCount,proto3" json:"record_count,omitempty"`
 	Note             string                 `protobuf:"bytes,6,opt,name=note,proto3" json:"note,omitempty"` // the first 200 bytes
 	MembershipChange *MembershipChange      `protobuf:"bytes,7,opt,name=membership_change,json=membershipChange,proto3" json:"membership_change,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// For an entry that is the verdict of another shard:
+	VerdictTransactionHex string `protobuf:"bytes,8,opt,name=verdict_transaction_hex,json=verdictTransactionHex,proto3" json:"verdict_transaction_hex,omitempty"` // what it is about
+	VerdictShard          uint32 `protobuf:"varint,9,opt,name=verdict_shard,json=verdictShard,proto3" json:"verdict_shard,omitempty"`                             // who says so
+	Verdict               string `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`                                                           // good, or the code of its reason; empty for what is no verdict
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *TransactionSummary) Reset() {
 	*x = TransactionSummary{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +2078,7 @@ func (x *TransactionSummary) String() string {
 func (*TransactionSummary) ProtoMessage() {}
 
 func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[24]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +2091,7 @@ func (x *TransactionSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionSummary.ProtoReflect.Descriptor instead.
 func (*TransactionSummary) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{24}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TransactionSummary) GetStatus() *TransactionStatus {
@@ -1935,6 +2143,27 @@ func (x *TransactionSummary) GetMembershipChange() *MembershipChange {
 	return nil
 }
 
+func (x *TransactionSummary) GetVerdictTransactionHex() string {
+	if x != nil {
+		return x.VerdictTransactionHex
+	}
+	return ""
+}
+
+func (x *TransactionSummary) GetVerdictShard() uint32 {
+	if x != nil {
+		return x.VerdictShard
+	}
+	return 0
+}
+
+func (x *TransactionSummary) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
 type GetBlockRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Block:
@@ -1946,13 +2175,14 @@ type GetBlockRequest struct {
 	Block         isGetBlockRequest_Block `protobuf_oneof:"block"`
 	PageSize      uint32                  `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // transactions; default 100, at most 1,000
 	PageToken     string                  `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Shard         *uint32                 `protobuf:"varint,7,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // whose chain; absent: the asked node's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetBlockRequest) Reset() {
 	*x = GetBlockRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2194,7 @@ func (x *GetBlockRequest) String() string {
 func (*GetBlockRequest) ProtoMessage() {}
 
 func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[25]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2207,7 @@ func (x *GetBlockRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockRequest.ProtoReflect.Descriptor instead.
 func (*GetBlockRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{25}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetBlockRequest) GetBlock() isGetBlockRequest_Block {
@@ -2037,6 +2267,13 @@ func (x *GetBlockRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *GetBlockRequest) GetShard() uint32 {
+	if x != nil && x.Shard != nil {
+		return *x.Shard
+	}
+	return 0
+}
+
 type isGetBlockRequest_Block interface {
 	isGetBlockRequest_Block()
 }
@@ -2075,7 +2312,7 @@ type GetBlockResponse struct {
 
 func (x *GetBlockResponse) Reset() {
 	*x = GetBlockResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2324,7 @@ func (x *GetBlockResponse) String() string {
 func (*GetBlockResponse) ProtoMessage() {}
 
 func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[26]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2337,7 @@ func (x *GetBlockResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetBlockResponse.ProtoReflect.Descriptor instead.
 func (*GetBlockResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{26}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetBlockResponse) GetBlock() *Block {
@@ -2123,13 +2360,14 @@ type ListBlocksRequest struct {
 	Ascending     bool                   `protobuf:"varint,2,opt,name=ascending,proto3" json:"ascending,omitempty"`
 	PageSize      uint32                 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 50, at most 1,000
 	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Shard         *uint32                `protobuf:"varint,5,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // whose chain; absent: the asked node's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListBlocksRequest) Reset() {
 	*x = ListBlocksRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2379,7 @@ func (x *ListBlocksRequest) String() string {
 func (*ListBlocksRequest) ProtoMessage() {}
 
 func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[27]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2392,7 @@ func (x *ListBlocksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksRequest.ProtoReflect.Descriptor instead.
 func (*ListBlocksRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{27}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListBlocksRequest) GetFromHeight() uint64 {
@@ -2185,6 +2423,13 @@ func (x *ListBlocksRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListBlocksRequest) GetShard() uint32 {
+	if x != nil && x.Shard != nil {
+		return *x.Shard
+	}
+	return 0
+}
+
 type ListBlocksResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Blocks        []*BlockHeader         `protobuf:"bytes,1,rep,name=blocks,proto3" json:"blocks,omitempty"`
@@ -2195,7 +2440,7 @@ type ListBlocksResponse struct {
 
 func (x *ListBlocksResponse) Reset() {
 	*x = ListBlocksResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2452,7 @@ func (x *ListBlocksResponse) String() string {
 func (*ListBlocksResponse) ProtoMessage() {}
 
 func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[28]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2465,7 @@ func (x *ListBlocksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBlocksResponse.ProtoReflect.Descriptor instead.
 func (*ListBlocksResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{28}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListBlocksResponse) GetBlocks() []*BlockHeader {
@@ -2238,16 +2483,19 @@ func (x *ListBlocksResponse) GetNextPageToken() string {
 }
 
 type Balance struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Asset         string                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"`
-	Amount        string                 `protobuf:"bytes,2,opt,name=amount,proto3" json:"amount,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Asset  string                 `protobuf:"bytes,1,opt,name=asset,proto3" json:"asset,omitempty"`
+	Amount string                 `protobuf:"bytes,2,opt,name=amount,proto3" json:"amount,omitempty"`
+	// What transactions that wait for other shards hold: amounts set aside, which are not in `amount` any more, and amounts that come if they take effect. Empty for none.
+	SetAside      string `protobuf:"bytes,3,opt,name=set_aside,json=setAside,proto3" json:"set_aside,omitempty"`
+	Incoming      string `protobuf:"bytes,4,opt,name=incoming,proto3" json:"incoming,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Balance) Reset() {
 	*x = Balance{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2507,7 @@ func (x *Balance) String() string {
 func (*Balance) ProtoMessage() {}
 
 func (x *Balance) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[29]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2520,7 @@ func (x *Balance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Balance.ProtoReflect.Descriptor instead.
 func (*Balance) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{29}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Balance) GetAsset() string {
@@ -2289,6 +2537,20 @@ func (x *Balance) GetAmount() string {
 	return ""
 }
 
+func (x *Balance) GetSetAside() string {
+	if x != nil {
+		return x.SetAside
+	}
+	return ""
+}
+
+func (x *Balance) GetIncoming() string {
+	if x != nil {
+		return x.Incoming
+	}
+	return ""
+}
+
 type Account struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
@@ -2298,13 +2560,14 @@ type Account struct {
 	OpenedHeight  uint64                 `protobuf:"varint,5,opt,name=opened_height,json=openedHeight,proto3" json:"opened_height,omitempty"`
 	Balances      []*Balance             `protobuf:"bytes,6,rep,name=balances,proto3" json:"balances,omitempty"`
 	Height        uint64                 `protobuf:"varint,7,opt,name=height,proto3" json:"height,omitempty"` // the block after which the balances hold
+	Shard         uint32                 `protobuf:"varint,8,opt,name=shard,proto3" json:"shard,omitempty"`   // where the account lives
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2316,7 +2579,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[30]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2329,7 +2592,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{30}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Account) GetAccount() string {
@@ -2381,6 +2644,13 @@ func (x *Account) GetHeight() uint64 {
 	return 0
 }
 
+func (x *Account) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
 type GetAccountRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Account       string                 `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
@@ -2390,7 +2660,7 @@ type GetAccountRequest struct {
 
 func (x *GetAccountRequest) Reset() {
 	*x = GetAccountRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2402,7 +2672,7 @@ func (x *GetAccountRequest) String() string {
 func (*GetAccountRequest) ProtoMessage() {}
 
 func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[31]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2415,7 +2685,7 @@ func (x *GetAccountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountRequest.ProtoReflect.Descriptor instead.
 func (*GetAccountRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{31}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetAccountRequest) GetAccount() string {
@@ -2434,7 +2704,7 @@ type GetAccountResponse struct {
 
 func (x *GetAccountResponse) Reset() {
 	*x = GetAccountResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2716,7 @@ func (x *GetAccountResponse) String() string {
 func (*GetAccountResponse) ProtoMessage() {}
 
 func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[32]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2729,7 @@ func (x *GetAccountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetAccountResponse.ProtoReflect.Descriptor instead.
 func (*GetAccountResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{32}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetAccountResponse) GetAccount() *Account {
@@ -2474,13 +2744,14 @@ type ListAccountsRequest struct {
 	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	PageSize      uint32                 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"` // default 100, at most 1,000
 	PageToken     string                 `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	Shard         *uint32                `protobuf:"varint,4,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // the accounts of this shard only; absent: of all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListAccountsRequest) Reset() {
 	*x = ListAccountsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2492,7 +2763,7 @@ func (x *ListAccountsRequest) String() string {
 func (*ListAccountsRequest) ProtoMessage() {}
 
 func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[33]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2505,7 +2776,7 @@ func (x *ListAccountsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsRequest.ProtoReflect.Descriptor instead.
 func (*ListAccountsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{33}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListAccountsRequest) GetPrefix() string {
@@ -2529,17 +2800,25 @@ func (x *ListAccountsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListAccountsRequest) GetShard() uint32 {
+	if x != nil && x.Shard != nil {
+		return *x.Shard
+	}
+	return 0
+}
+
 type ListAccountsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Accounts      []*Account             `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
-	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Accounts         []*Account             `protobuf:"bytes,1,rep,name=accounts,proto3" json:"accounts,omitempty"`
+	NextPageToken    string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	UnansweredShards []uint32               `protobuf:"varint,3,rep,packed,name=unanswered_shards,json=unansweredShards,proto3" json:"unanswered_shards,omitempty"` // no node of these answered, so that their accounts are missing
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *ListAccountsResponse) Reset() {
 	*x = ListAccountsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2830,7 @@ func (x *ListAccountsResponse) String() string {
 func (*ListAccountsResponse) ProtoMessage() {}
 
 func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[34]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2843,7 @@ func (x *ListAccountsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAccountsResponse.ProtoReflect.Descriptor instead.
 func (*ListAccountsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{34}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListAccountsResponse) GetAccounts() []*Account {
@@ -2579,6 +2858,13 @@ func (x *ListAccountsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListAccountsResponse) GetUnansweredShards() []uint32 {
+	if x != nil {
+		return x.UnansweredShards
+	}
+	return nil
 }
 
 type HistoryEntry struct {
@@ -2597,7 +2883,7 @@ type HistoryEntry struct {
 
 func (x *HistoryEntry) Reset() {
 	*x = HistoryEntry{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2609,7 +2895,7 @@ func (x *HistoryEntry) String() string {
 func (*HistoryEntry) ProtoMessage() {}
 
 func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[35]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2622,7 +2908,7 @@ func (x *HistoryEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HistoryEntry.ProtoReflect.Descriptor instead.
 func (*HistoryEntry) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{35}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HistoryEntry) GetTransactionId() []byte {
@@ -2693,7 +2979,7 @@ type ListHistoryRequest struct {
 
 func (x *ListHistoryRequest) Reset() {
 	*x = ListHistoryRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2705,7 +2991,7 @@ func (x *ListHistoryRequest) String() string {
 func (*ListHistoryRequest) ProtoMessage() {}
 
 func (x *ListHistoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[36]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2718,7 +3004,7 @@ func (x *ListHistoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoryRequest.ProtoReflect.Descriptor instead.
 func (*ListHistoryRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{36}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListHistoryRequest) GetAccount() string {
@@ -2759,7 +3045,7 @@ type ListHistoryResponse struct {
 
 func (x *ListHistoryResponse) Reset() {
 	*x = ListHistoryResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2771,7 +3057,7 @@ func (x *ListHistoryResponse) String() string {
 func (*ListHistoryResponse) ProtoMessage() {}
 
 func (x *ListHistoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[37]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2784,7 +3070,7 @@ func (x *ListHistoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHistoryResponse.ProtoReflect.Descriptor instead.
 func (*ListHistoryResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{37}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListHistoryResponse) GetEntries() []*HistoryEntry {
@@ -2810,7 +3096,7 @@ type GetRecordRequest struct {
 
 func (x *GetRecordRequest) Reset() {
 	*x = GetRecordRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2822,7 +3108,7 @@ func (x *GetRecordRequest) String() string {
 func (*GetRecordRequest) ProtoMessage() {}
 
 func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[38]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2835,7 +3121,7 @@ func (x *GetRecordRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordRequest.ProtoReflect.Descriptor instead.
 func (*GetRecordRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{38}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetRecordRequest) GetKey() string {
@@ -2849,13 +3135,14 @@ type GetRecordResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Record        *Record                `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"`
 	Height        uint64                 `protobuf:"varint,2,opt,name=height,proto3" json:"height,omitempty"` // of the block that wrote it last
+	Shard         uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`   // where the record lives
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetRecordResponse) Reset() {
 	*x = GetRecordResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +3154,7 @@ func (x *GetRecordResponse) String() string {
 func (*GetRecordResponse) ProtoMessage() {}
 
 func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[39]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +3167,7 @@ func (x *GetRecordResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRecordResponse.ProtoReflect.Descriptor instead.
 func (*GetRecordResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{39}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetRecordResponse) GetRecord() *Record {
@@ -2897,6 +3184,13 @@ func (x *GetRecordResponse) GetHeight() uint64 {
 	return 0
 }
 
+func (x *GetRecordResponse) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
 type Organisation struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2909,7 +3203,7 @@ type Organisation struct {
 
 func (x *Organisation) Reset() {
 	*x = Organisation{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2921,7 +3215,7 @@ func (x *Organisation) String() string {
 func (*Organisation) ProtoMessage() {}
 
 func (x *Organisation) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[40]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2934,7 +3228,7 @@ func (x *Organisation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Organisation.ProtoReflect.Descriptor instead.
 func (*Organisation) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{40}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Organisation) GetName() string {
@@ -2974,7 +3268,7 @@ type GetOrganisationRequest struct {
 
 func (x *GetOrganisationRequest) Reset() {
 	*x = GetOrganisationRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2986,7 +3280,7 @@ func (x *GetOrganisationRequest) String() string {
 func (*GetOrganisationRequest) ProtoMessage() {}
 
 func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[41]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2999,7 +3293,7 @@ func (x *GetOrganisationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationRequest.ProtoReflect.Descriptor instead.
 func (*GetOrganisationRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{41}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetOrganisationRequest) GetName() string {
@@ -3018,7 +3312,7 @@ type GetOrganisationResponse struct {
 
 func (x *GetOrganisationResponse) Reset() {
 	*x = GetOrganisationResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3324,7 @@ func (x *GetOrganisationResponse) String() string {
 func (*GetOrganisationResponse) ProtoMessage() {}
 
 func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[42]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3043,7 +3337,7 @@ func (x *GetOrganisationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOrganisationResponse.ProtoReflect.Descriptor instead.
 func (*GetOrganisationResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{42}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetOrganisationResponse) GetOrganisation() *Organisation {
@@ -3063,7 +3357,7 @@ type ListOrganisationsRequest struct {
 
 func (x *ListOrganisationsRequest) Reset() {
 	*x = ListOrganisationsRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3075,7 +3369,7 @@ func (x *ListOrganisationsRequest) String() string {
 func (*ListOrganisationsRequest) ProtoMessage() {}
 
 func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[43]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3088,7 +3382,7 @@ func (x *ListOrganisationsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsRequest.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{43}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListOrganisationsRequest) GetPageSize() uint32 {
@@ -3115,7 +3409,7 @@ type ListOrganisationsResponse struct {
 
 func (x *ListOrganisationsResponse) Reset() {
 	*x = ListOrganisationsResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3127,7 +3421,7 @@ func (x *ListOrganisationsResponse) String() string {
 func (*ListOrganisationsResponse) ProtoMessage() {}
 
 func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[44]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3434,7 @@ func (x *ListOrganisationsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOrganisationsResponse.ProtoReflect.Descriptor instead.
 func (*ListOrganisationsResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{44}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListOrganisationsResponse) GetOrganisations() []*Organisation {
@@ -3167,7 +3461,7 @@ type GetNonceRequest struct {
 
 func (x *GetNonceRequest) Reset() {
 	*x = GetNonceRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3179,7 +3473,7 @@ func (x *GetNonceRequest) String() string {
 func (*GetNonceRequest) ProtoMessage() {}
 
 func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[45]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3192,7 +3486,7 @@ func (x *GetNonceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceRequest.ProtoReflect.Descriptor instead.
 func (*GetNonceRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{45}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GetNonceRequest) GetOrganisation() string {
@@ -3218,7 +3512,7 @@ type GetNonceResponse struct {
 
 func (x *GetNonceResponse) Reset() {
 	*x = GetNonceResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3230,7 +3524,7 @@ func (x *GetNonceResponse) String() string {
 func (*GetNonceResponse) ProtoMessage() {}
 
 func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[46]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3243,7 +3537,7 @@ func (x *GetNonceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNonceResponse.ProtoReflect.Descriptor instead.
 func (*GetNonceResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{46}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *GetNonceResponse) GetNextSequence() uint64 {
@@ -3264,7 +3558,7 @@ type ProofStep struct {
 
 func (x *ProofStep) Reset() {
 	*x = ProofStep{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3276,7 +3570,7 @@ func (x *ProofStep) String() string {
 func (*ProofStep) ProtoMessage() {}
 
 func (x *ProofStep) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[47]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3289,7 +3583,7 @@ func (x *ProofStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProofStep.ProtoReflect.Descriptor instead.
 func (*ProofStep) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{47}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ProofStep) GetSibling() []byte {
@@ -3321,13 +3615,14 @@ type Proof struct {
 	CanonicalTransaction []byte                 `protobuf:"bytes,10,opt,name=canonical_transaction,json=canonicalTransaction,proto3" json:"canonical_transaction,omitempty"` // SHA-256(id_prefix || this) is the id
 	IdPrefix             []byte                 `protobuf:"bytes,11,opt,name=id_prefix,json=idPrefix,proto3" json:"id_prefix,omitempty"`
 	Encoded              []byte                 `protobuf:"bytes,12,opt,name=encoded,proto3" json:"encoded,omitempty"` // the whole proof in the form that `ledgerd` verifies offline
+	Shard                uint32                 `protobuf:"varint,13,opt,name=shard,proto3" json:"shard,omitempty"`    // whose chain the block is of
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3634,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[48]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3647,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{48}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Proof) GetTransactionId() []byte {
@@ -3439,17 +3734,25 @@ func (x *Proof) GetEncoded() []byte {
 	return nil
 }
 
+func (x *Proof) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
 type GetProofRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	IdHex         string                 `protobuf:"bytes,2,opt,name=id_hex,json=idHex,proto3" json:"id_hex,omitempty"`
+	Shard         *uint32                `protobuf:"varint,3,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // in whose chain; absent: the asked node's if it is there, else the signer's home
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetProofRequest) Reset() {
 	*x = GetProofRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3764,7 @@ func (x *GetProofRequest) String() string {
 func (*GetProofRequest) ProtoMessage() {}
 
 func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[49]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3777,7 @@ func (x *GetProofRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofRequest.ProtoReflect.Descriptor instead.
 func (*GetProofRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{49}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *GetProofRequest) GetId() []byte {
@@ -3491,6 +3794,13 @@ func (x *GetProofRequest) GetIdHex() string {
 	return ""
 }
 
+func (x *GetProofRequest) GetShard() uint32 {
+	if x != nil && x.Shard != nil {
+		return *x.Shard
+	}
+	return 0
+}
+
 type GetProofResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Proof         *Proof                 `protobuf:"bytes,1,opt,name=proof,proto3" json:"proof,omitempty"`
@@ -3500,7 +3810,7 @@ type GetProofResponse struct {
 
 func (x *GetProofResponse) Reset() {
 	*x = GetProofResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3822,7 @@ func (x *GetProofResponse) String() string {
 func (*GetProofResponse) ProtoMessage() {}
 
 func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[50]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3835,7 @@ func (x *GetProofResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetProofResponse.ProtoReflect.Descriptor instead.
 func (*GetProofResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{50}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *GetProofResponse) GetProof() *Proof {
@@ -3544,7 +3854,7 @@ type SearchRequest struct {
 
 func (x *SearchRequest) Reset() {
 	*x = SearchRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3556,7 +3866,7 @@ func (x *SearchRequest) String() string {
 func (*SearchRequest) ProtoMessage() {}
 
 func (x *SearchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[51]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3569,7 +3879,7 @@ func (x *SearchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchRequest.ProtoReflect.Descriptor instead.
 func (*SearchRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{51}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SearchRequest) GetQuery() string {
@@ -3580,15 +3890,16 @@ func (x *SearchRequest) GetQuery() string {
 }
 
 type SearchResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hits          []*SearchHit           `protobuf:"bytes,1,rep,name=hits,proto3" json:"hits,omitempty"` // best first, at most 10
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Hits             []*SearchHit           `protobuf:"bytes,1,rep,name=hits,proto3" json:"hits,omitempty"`                                                         // best first, at most 10
+	UnansweredShards []uint32               `protobuf:"varint,2,rep,packed,name=unanswered_shards,json=unansweredShards,proto3" json:"unanswered_shards,omitempty"` // no node of these answered
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *SearchResponse) Reset() {
 	*x = SearchResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3600,7 +3911,7 @@ func (x *SearchResponse) String() string {
 func (*SearchResponse) ProtoMessage() {}
 
 func (x *SearchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[52]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3613,7 +3924,7 @@ func (x *SearchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchResponse.ProtoReflect.Descriptor instead.
 func (*SearchResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{52}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SearchResponse) GetHits() []*SearchHit {
@@ -3623,18 +3934,26 @@ func (x *SearchResponse) GetHits() []*SearchHit {
 	return nil
 }
 
+func (x *SearchResponse) GetUnansweredShards() []uint32 {
+	if x != nil {
+		return x.UnansweredShards
+	}
+	return nil
+}
+
 type SearchHit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"` // block, transaction, account, organisation
 	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`   // height, id in hex, account or name: what its page is opened with
 	Label         string                 `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
+	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // where it is; for a block its chain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SearchHit) Reset() {
 	*x = SearchHit{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3646,7 +3965,7 @@ func (x *SearchHit) String() string {
 func (*SearchHit) ProtoMessage() {}
 
 func (x *SearchHit) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[53]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3659,7 +3978,7 @@ func (x *SearchHit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SearchHit.ProtoReflect.Descriptor instead.
 func (*SearchHit) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{53}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SearchHit) GetKind() string {
@@ -3683,6 +4002,13 @@ func (x *SearchHit) GetLabel() string {
 	return ""
 }
 
+func (x *SearchHit) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
 type EngineState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"` // allconcur or allconcur+
@@ -3700,7 +4026,7 @@ type EngineState struct {
 
 func (x *EngineState) Reset() {
 	*x = EngineState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3712,7 +4038,7 @@ func (x *EngineState) String() string {
 func (*EngineState) ProtoMessage() {}
 
 func (x *EngineState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[54]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3725,7 +4051,7 @@ func (x *EngineState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineState.ProtoReflect.Descriptor instead.
 func (*EngineState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{54}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *EngineState) GetEngine() string {
@@ -3814,13 +4140,15 @@ type NodeState struct {
 	Version               string                 `protobuf:"bytes,19,opt,name=version,proto3" json:"version,omitempty"`
 	ReadsOnly             bool                   `protobuf:"varint,20,opt,name=reads_only,json=readsOnly,proto3" json:"reads_only,omitempty"` // no writes for now: see reason (disk nearly full, no majority)
 	DiskFreeBytes         uint64                 `protobuf:"varint,21,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
+	Shard                 uint32                 `protobuf:"varint,22,opt,name=shard,proto3" json:"shard,omitempty"`
+	PendingCrossings      uint64                 `protobuf:"varint,23,opt,name=pending_crossings,json=pendingCrossings,proto3" json:"pending_crossings,omitempty"` // transactions in this shard's chain that wait for other shards
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
 	*x = NodeState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3832,7 +4160,7 @@ func (x *NodeState) String() string {
 func (*NodeState) ProtoMessage() {}
 
 func (x *NodeState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[55]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3845,7 +4173,7 @@ func (x *NodeState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeState.ProtoReflect.Descriptor instead.
 func (*NodeState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{55}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *NodeState) GetIndex() uint32 {
@@ -3995,6 +4323,20 @@ func (x *NodeState) GetDiskFreeBytes() uint64 {
 	return 0
 }
 
+func (x *NodeState) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *NodeState) GetPendingCrossings() uint64 {
+	if x != nil {
+		return x.PendingCrossings
+	}
+	return 0
+}
+
 // A member as another member sees it.
 type MemberState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4021,7 +4363,7 @@ type MemberState struct {
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4033,7 +4375,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[56]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4046,7 +4388,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{56}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -4182,7 +4524,7 @@ type FormerMember struct {
 
 func (x *FormerMember) Reset() {
 	*x = FormerMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4536,7 @@ func (x *FormerMember) String() string {
 func (*FormerMember) ProtoMessage() {}
 
 func (x *FormerMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[57]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4549,7 @@ func (x *FormerMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
 func (*FormerMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{57}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *FormerMember) GetIndex() uint32 {
@@ -4258,7 +4600,7 @@ type OrderingSettings struct {
 
 func (x *OrderingSettings) Reset() {
 	*x = OrderingSettings{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4270,7 +4612,7 @@ func (x *OrderingSettings) String() string {
 func (*OrderingSettings) ProtoMessage() {}
 
 func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[58]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4283,7 +4625,7 @@ func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
 func (*OrderingSettings) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{58}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *OrderingSettings) GetEngine() string {
@@ -4324,7 +4666,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4336,7 +4678,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[59]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4349,7 +4691,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{59}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -4390,7 +4732,7 @@ type ClusterState struct {
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4402,7 +4744,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4415,7 +4757,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -4530,15 +4872,539 @@ func (x *ClusterState) GetOrdering() *OrderingSettings {
 	return nil
 }
 
+// A shard of the book, as the asked node knows it.
+type Shard struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Shard             uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Parent            uint32                 `protobuf:"varint,2,opt,name=parent,proto3" json:"parent,omitempty"` // whose stream it carries; nothing where root
+	Root              bool                   `protobuf:"varint,3,opt,name=root,proto3" json:"root,omitempty"`
+	Mode              string                 `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"` // ordering, halted, or silent (no node of it was heard lately)
+	Members           []*ShardMember         `protobuf:"bytes,5,rep,name=members,proto3" json:"members,omitempty"`
+	Height            uint64                 `protobuf:"varint,6,opt,name=height,proto3" json:"height,omitempty"` // the highest that a node of it told
+	DurableHeight     uint64                 `protobuf:"varint,7,opt,name=durable_height,json=durableHeight,proto3" json:"durable_height,omitempty"`
+	TransactionsTotal uint64                 `protobuf:"varint,8,opt,name=transactions_total,json=transactionsTotal,proto3" json:"transactions_total,omitempty"`
+	AccountsTotal     uint64                 `protobuf:"varint,9,opt,name=accounts_total,json=accountsTotal,proto3" json:"accounts_total,omitempty"`
+	Pending           uint64                 `protobuf:"varint,10,opt,name=pending,proto3" json:"pending,omitempty"`                              // transactions in its chain that wait for other shards
+	Carried           uint64                 `protobuf:"varint,11,opt,name=carried,proto3" json:"carried,omitempty"`                              // how far it has the parent's stream in its chain
+	Streams           []*StreamPosition      `protobuf:"bytes,12,rep,name=streams,proto3" json:"streams,omitempty"`                               // to its children
+	Self              bool                   `protobuf:"varint,13,opt,name=self,proto3" json:"self,omitempty"`                                    // the asked node's own
+	LastHeardMs       uint64                 `protobuf:"varint,14,opt,name=last_heard_ms,json=lastHeardMs,proto3" json:"last_heard_ms,omitempty"` // when a node of it was heard last; 0: never
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *Shard) Reset() {
+	*x = Shard{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Shard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Shard) ProtoMessage() {}
+
+func (x *Shard) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Shard.ProtoReflect.Descriptor instead.
+func (*Shard) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *Shard) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Shard) GetParent() uint32 {
+	if x != nil {
+		return x.Parent
+	}
+	return 0
+}
+
+func (x *Shard) GetRoot() bool {
+	if x != nil {
+		return x.Root
+	}
+	return false
+}
+
+func (x *Shard) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *Shard) GetMembers() []*ShardMember {
+	if x != nil {
+		return x.Members
+	}
+	return nil
+}
+
+func (x *Shard) GetHeight() uint64 {
+	if x != nil {
+		return x.Height
+	}
+	return 0
+}
+
+func (x *Shard) GetDurableHeight() uint64 {
+	if x != nil {
+		return x.DurableHeight
+	}
+	return 0
+}
+
+func (x *Shard) GetTransactionsTotal() uint64 {
+	if x != nil {
+		return x.TransactionsTotal
+	}
+	return 0
+}
+
+func (x *Shard) GetAccountsTotal() uint64 {
+	if x != nil {
+		return x.AccountsTotal
+	}
+	return 0
+}
+
+func (x *Shard) GetPending() uint64 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *Shard) GetCarried() uint64 {
+	if x != nil {
+		return x.Carried
+	}
+	return 0
+}
+
+func (x *Shard) GetStreams() []*StreamPosition {
+	if x != nil {
+		return x.Streams
+	}
+	return nil
+}
+
+func (x *Shard) GetSelf() bool {
+	if x != nil {
+		return x.Self
+	}
+	return false
+}
+
+func (x *Shard) GetLastHeardMs() uint64 {
+	if x != nil {
+		return x.LastHeardMs
+	}
+	return 0
+}
+
+// How far a shard's stream to a child has come.
+type StreamPosition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Child         uint32                 `protobuf:"varint,1,opt,name=child,proto3" json:"child,omitempty"`
+	Streamed      uint64                 `protobuf:"varint,2,opt,name=streamed,proto3" json:"streamed,omitempty"` // entries in the parent's chain
+	Carried       uint64                 `protobuf:"varint,3,opt,name=carried,proto3" json:"carried,omitempty"`   // of these in the child's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StreamPosition) Reset() {
+	*x = StreamPosition{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StreamPosition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StreamPosition) ProtoMessage() {}
+
+func (x *StreamPosition) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
+func (*StreamPosition) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *StreamPosition) GetChild() uint32 {
+	if x != nil {
+		return x.Child
+	}
+	return 0
+}
+
+func (x *StreamPosition) GetStreamed() uint64 {
+	if x != nil {
+		return x.Streamed
+	}
+	return 0
+}
+
+func (x *StreamPosition) GetCarried() uint64 {
+	if x != nil {
+		return x.Carried
+	}
+	return 0
+}
+
+// A node of a shard, as the asked node knows it.
+type ShardMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	ApiAddress    string                 `protobuf:"bytes,3,opt,name=api_address,json=apiAddress,proto3" json:"api_address,omitempty"`
+	Mode          string                 `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"` // starting, ordering, following, halted, stopping; silent where it was not heard lately
+	OrderedHeight uint64                 `protobuf:"varint,5,opt,name=ordered_height,json=orderedHeight,proto3" json:"ordered_height,omitempty"`
+	LastHeardMs   uint64                 `protobuf:"varint,6,opt,name=last_heard_ms,json=lastHeardMs,proto3" json:"last_heard_ms,omitempty"` // 0: never
+	Self          bool                   `protobuf:"varint,7,opt,name=self,proto3" json:"self,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShardMember) Reset() {
+	*x = ShardMember{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShardMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShardMember) ProtoMessage() {}
+
+func (x *ShardMember) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
+func (*ShardMember) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *ShardMember) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *ShardMember) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ShardMember) GetApiAddress() string {
+	if x != nil {
+		return x.ApiAddress
+	}
+	return ""
+}
+
+func (x *ShardMember) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *ShardMember) GetOrderedHeight() uint64 {
+	if x != nil {
+		return x.OrderedHeight
+	}
+	return 0
+}
+
+func (x *ShardMember) GetLastHeardMs() uint64 {
+	if x != nil {
+		return x.LastHeardMs
+	}
+	return 0
+}
+
+func (x *ShardMember) GetSelf() bool {
+	if x != nil {
+		return x.Self
+	}
+	return false
+}
+
+type Tree struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shards        []*Shard               `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"` // by number
+	Own           uint32                 `protobuf:"varint,2,opt,name=own,proto3" json:"own,omitempty"`      // the asked node's
+	Shape         string                 `protobuf:"bytes,3,opt,name=shape,proto3" json:"shape,omitempty"`   // such as "0(1(3),2)"; a shard with its children in brackets
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tree) Reset() {
+	*x = Tree{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tree) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tree) ProtoMessage() {}
+
+func (x *Tree) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tree.ProtoReflect.Descriptor instead.
+func (*Tree) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *Tree) GetShards() []*Shard {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+func (x *Tree) GetOwn() uint32 {
+	if x != nil {
+		return x.Own
+	}
+	return 0
+}
+
+func (x *Tree) GetShape() string {
+	if x != nil {
+		return x.Shape
+	}
+	return ""
+}
+
+type GetTreeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTreeRequest) Reset() {
+	*x = GetTreeRequest{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTreeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTreeRequest) ProtoMessage() {}
+
+func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
+func (*GetTreeRequest) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+}
+
+type GetTreeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tree          *Tree                  `protobuf:"bytes,1,opt,name=tree,proto3" json:"tree,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetTreeResponse) Reset() {
+	*x = GetTreeResponse{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetTreeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetTreeResponse) ProtoMessage() {}
+
+func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
+func (*GetTreeResponse) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *GetTreeResponse) GetTree() *Tree {
+	if x != nil {
+		return x.Tree
+	}
+	return nil
+}
+
+type WatchTreeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchTreeRequest) Reset() {
+	*x = WatchTreeRequest{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchTreeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchTreeRequest) ProtoMessage() {}
+
+func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
+func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+}
+
+type WatchTreeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tree          *Tree                  `protobuf:"bytes,1,opt,name=tree,proto3" json:"tree,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchTreeResponse) Reset() {
+	*x = WatchTreeResponse{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchTreeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchTreeResponse) ProtoMessage() {}
+
+func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
+func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *WatchTreeResponse) GetTree() *Tree {
+	if x != nil {
+		return x.Tree
+	}
+	return nil
+}
+
 type GetNodeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // a node of this shard; absent: the asked node
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4550,7 +5416,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4563,7 +5429,14 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+}
+
+func (x *GetNodeRequest) GetShard() uint32 {
+	if x != nil && x.Shard != nil {
+		return *x.Shard
+	}
+	return 0
 }
 
 type GetNodeResponse struct {
@@ -4575,7 +5448,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4587,7 +5460,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4600,7 +5473,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -4612,13 +5485,14 @@ func (x *GetNodeResponse) GetNode() *NodeState {
 
 type GetClusterRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // absent: the asked node's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4630,7 +5504,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4643,7 +5517,14 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *GetClusterRequest) GetShard() uint32 {
+	if x != nil && x.Shard != nil {
+		return *x.Shard
+	}
+	return 0
 }
 
 type GetClusterResponse struct {
@@ -4655,7 +5536,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4667,7 +5548,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4680,7 +5561,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
@@ -4692,13 +5573,14 @@ func (x *GetClusterResponse) GetCluster() *ClusterState {
 
 type GetSnapshotRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // another shard's than the asked node's is refused: ask a node of that one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4710,7 +5592,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4723,7 +5605,14 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *GetSnapshotRequest) GetShard() uint32 {
+	if x != nil && x.Shard != nil {
+		return *x.Shard
+	}
+	return 0
 }
 
 type GetSnapshotResponse struct {
@@ -4735,7 +5624,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4747,7 +5636,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4760,7 +5649,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *GetSnapshotResponse) GetPart() []byte {
@@ -4772,13 +5661,14 @@ func (x *GetSnapshotResponse) GetPart() []byte {
 
 type GetGenesisRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         *uint32                `protobuf:"varint,1,opt,name=shard,proto3,oneof" json:"shard,omitempty"` // the beginning of this shard's chain; absent: of the asked node's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetGenesisRequest) Reset() {
 	*x = GetGenesisRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4790,7 +5680,7 @@ func (x *GetGenesisRequest) String() string {
 func (*GetGenesisRequest) ProtoMessage() {}
 
 func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4803,7 +5693,14 @@ func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisRequest.ProtoReflect.Descriptor instead.
 func (*GetGenesisRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *GetGenesisRequest) GetShard() uint32 {
+	if x != nil && x.Shard != nil {
+		return *x.Shard
+	}
+	return 0
 }
 
 type GetGenesisResponse struct {
@@ -4818,7 +5715,7 @@ type GetGenesisResponse struct {
 
 func (x *GetGenesisResponse) Reset() {
 	*x = GetGenesisResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4830,7 +5727,7 @@ func (x *GetGenesisResponse) String() string {
 func (*GetGenesisResponse) ProtoMessage() {}
 
 func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4843,7 +5740,7 @@ func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisResponse.ProtoReflect.Descriptor instead.
 func (*GetGenesisResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GetGenesisResponse) GetCanonical() []byte {
@@ -4882,7 +5779,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4894,7 +5791,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4907,7 +5804,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
 }
 
 type WatchClusterResponse struct {
@@ -4919,7 +5816,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4931,7 +5828,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4944,7 +5841,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -4964,7 +5861,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4976,7 +5873,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4989,7 +5886,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -5016,7 +5913,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5028,7 +5925,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5041,7 +5938,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -5133,7 +6030,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x0fPrepareResponse\x12\"\n" +
 	"\ftransactions\x18\x01 \x03(\fR\ftransactions\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\fR\x03ids\x12\x17\n" +
-	"\ato_sign\x18\x03 \x01(\fR\x06toSign\"\xd5\x01\n" +
+	"\ato_sign\x18\x03 \x01(\fR\x06toSign\"\xd3\x02\n" +
 	"\x11TransactionStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\x122\n" +
@@ -5142,7 +6039,29 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05index\x18\x05 \x01(\rR\x05index\x12\x1f\n" +
 	"\vreason_code\x18\x06 \x01(\tR\n" +
 	"reasonCode\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\"\xae\x02\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\"\n" +
+	"\fdestinations\x18\b \x03(\rR\fdestinations\x12\x1b\n" +
+	"\twaits_for\x18\t \x03(\rR\bwaitsFor\x12\x14\n" +
+	"\x05shard\x18\n" +
+	" \x01(\rR\x05shard\x12%\n" +
+	"\x0esettled_height\x18\v \x01(\x04R\rsettledHeight\"\xa0\x03\n" +
+	"\n" +
+	"ShardPlace\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
+	"\x06height\x18\x03 \x01(\x04R\x06height\x12\x14\n" +
+	"\x05index\x18\x04 \x01(\rR\x05index\x12$\n" +
+	"\x0eblock_hash_hex\x18\x05 \x01(\tR\fblockHashHex\x12\x17\n" +
+	"\atime_ms\x18\x06 \x01(\x04R\x06timeMs\x12\x18\n" +
+	"\averdict\x18\a \x01(\tR\averdict\x12%\n" +
+	"\x0esettled_height\x18\b \x01(\x04R\rsettledHeight\x12#\n" +
+	"\rsettled_index\x18\t \x01(\rR\fsettledIndex\x12\x1b\n" +
+	"\twaits_for\x18\n" +
+	" \x03(\rR\bwaitsFor\x12\x12\n" +
+	"\x04home\x18\v \x01(\bR\x04home\x12\x14\n" +
+	"\x05entry\x18\f \x01(\bR\x05entry\x12'\n" +
+	"\x05level\x18\r \x01(\x0e2\x11.ledgerd.v1.LevelR\x05level\x12#\n" +
+	"\rstream_number\x18\x0e \x01(\x04R\fstreamNumber\"\xde\x02\n" +
 	"\vTransaction\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12/\n" +
 	"\x04body\x18\x02 \x01(\v2\x1b.ledgerd.v1.TransactionBodyR\x04body\x125\n" +
@@ -5154,7 +6073,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\rblock_time_ms\x18\x05 \x01(\x04R\vblockTimeMs\x12\x1c\n" +
 	"\tcanonical\x18\x06 \x01(\fR\tcanonical\x12\x1f\n" +
 	"\vbundle_size\x18\a \x01(\rR\n" +
-	"bundleSize\">\n" +
+	"bundleSize\x12.\n" +
+	"\x06places\x18\b \x03(\v2\x16.ledgerd.v1.ShardPlaceR\x06places\">\n" +
 	"\x15GetTransactionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\"S\n" +
@@ -5163,7 +6083,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x16WaitTransactionRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
 	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\x12%\n" +
-	"\x04wait\x18\x03 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\"\x81\x04\n" +
+	"\x04wait\x18\x03 \x01(\x0e2\x11.ledgerd.v1.LevelR\x04wait\"\x97\x04\n" +
 	"\vBlockHeader\x12\x16\n" +
 	"\x06height\x18\x01 \x01(\x04R\x06height\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x19\n" +
@@ -5182,10 +6102,11 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\n" +
 	"size_bytes\x18\x0e \x01(\x04R\tsizeBytes\x12'\n" +
 	"\x05level\x18\x0f \x01(\x0e2\x11.ledgerd.v1.LevelR\x05level\x12\x1c\n" +
-	"\tcanonical\x18\x10 \x01(\fR\tcanonical\"|\n" +
+	"\tcanonical\x18\x10 \x01(\fR\tcanonical\x12\x14\n" +
+	"\x05shard\x18\x11 \x01(\rR\x05shard\"|\n" +
 	"\x05Block\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.ledgerd.v1.BlockHeaderR\x06header\x12B\n" +
-	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xbb\x02\n" +
+	"\ftransactions\x18\x02 \x03(\v2\x1e.ledgerd.v1.TransactionSummaryR\ftransactions\"\xb2\x03\n" +
 	"\x12TransactionSummary\x125\n" +
 	"\x06status\x18\x01 \x01(\v2\x1d.ledgerd.v1.TransactionStatusR\x06status\x12\x16\n" +
 	"\x06signer\x18\x02 \x01(\tR\x06signer\x12/\n" +
@@ -5193,7 +6114,11 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\rposting_count\x18\x04 \x01(\rR\fpostingCount\x12!\n" +
 	"\frecord_count\x18\x05 \x01(\rR\vrecordCount\x12\x12\n" +
 	"\x04note\x18\x06 \x01(\tR\x04note\x12I\n" +
-	"\x11membership_change\x18\a \x01(\v2\x1c.ledgerd.v1.MembershipChangeR\x10membershipChange\"\xb9\x01\n" +
+	"\x11membership_change\x18\a \x01(\v2\x1c.ledgerd.v1.MembershipChangeR\x10membershipChange\x126\n" +
+	"\x17verdict_transaction_hex\x18\b \x01(\tR\x15verdictTransactionHex\x12#\n" +
+	"\rverdict_shard\x18\t \x01(\rR\fverdictShard\x12\x18\n" +
+	"\averdict\x18\n" +
+	" \x01(\tR\averdict\"\xde\x01\n" +
 	"\x0fGetBlockRequest\x12\x18\n" +
 	"\x06height\x18\x01 \x01(\x04H\x00R\x06height\x12\x14\n" +
 	"\x04hash\x18\x02 \x01(\fH\x00R\x04hash\x12\x1b\n" +
@@ -5201,24 +6126,30 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x04head\x18\x04 \x01(\bH\x00R\x04head\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageTokenB\a\n" +
-	"\x05block\"c\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x19\n" +
+	"\x05shard\x18\a \x01(\rH\x01R\x05shard\x88\x01\x01B\a\n" +
+	"\x05blockB\b\n" +
+	"\x06_shard\"c\n" +
 	"\x10GetBlockResponse\x12'\n" +
 	"\x05block\x18\x01 \x01(\v2\x11.ledgerd.v1.BlockR\x05block\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x8e\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb3\x01\n" +
 	"\x11ListBlocksRequest\x12\x1f\n" +
 	"\vfrom_height\x18\x01 \x01(\x04R\n" +
 	"fromHeight\x12\x1c\n" +
 	"\tascending\x18\x02 \x01(\bR\tascending\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageToken\"m\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x19\n" +
+	"\x05shard\x18\x05 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
+	"\x06_shard\"m\n" +
 	"\x12ListBlocksResponse\x12/\n" +
 	"\x06blocks\x18\x01 \x03(\v2\x17.ledgerd.v1.BlockHeaderR\x06blocks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"7\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"p\n" +
 	"\aBalance\x12\x14\n" +
 	"\x05asset\x18\x01 \x01(\tR\x05asset\x12\x16\n" +
-	"\x06amount\x18\x02 \x01(\tR\x06amount\"\xe3\x01\n" +
+	"\x06amount\x18\x02 \x01(\tR\x06amount\x12\x1b\n" +
+	"\tset_aside\x18\x03 \x01(\tR\bsetAside\x12\x1a\n" +
+	"\bincoming\x18\x04 \x01(\tR\bincoming\"\xf9\x01\n" +
 	"\aAccount\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\"\n" +
 	"\forganisation\x18\x02 \x01(\tR\forganisation\x12\x16\n" +
@@ -5226,19 +6157,23 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05alias\x18\x04 \x01(\tR\x05alias\x12#\n" +
 	"\ropened_height\x18\x05 \x01(\x04R\fopenedHeight\x12/\n" +
 	"\bbalances\x18\x06 \x03(\v2\x13.ledgerd.v1.BalanceR\bbalances\x12\x16\n" +
-	"\x06height\x18\a \x01(\x04R\x06height\"-\n" +
+	"\x06height\x18\a \x01(\x04R\x06height\x12\x14\n" +
+	"\x05shard\x18\b \x01(\rR\x05shard\"-\n" +
 	"\x11GetAccountRequest\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\"C\n" +
 	"\x12GetAccountResponse\x12-\n" +
-	"\aaccount\x18\x01 \x01(\v2\x13.ledgerd.v1.AccountR\aaccount\"i\n" +
+	"\aaccount\x18\x01 \x01(\v2\x13.ledgerd.v1.AccountR\aaccount\"\x8e\x01\n" +
 	"\x13ListAccountsRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"o\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12\x19\n" +
+	"\x05shard\x18\x04 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
+	"\x06_shard\"\x9c\x01\n" +
 	"\x14ListAccountsResponse\x12/\n" +
 	"\baccounts\x18\x01 \x03(\v2\x13.ledgerd.v1.AccountR\baccounts\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x9e\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12+\n" +
+	"\x11unanswered_shards\x18\x03 \x03(\rR\x10unansweredShards\"\x9e\x02\n" +
 	"\fHistoryEntry\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\fR\rtransactionId\x12,\n" +
 	"\x12transaction_id_hex\x18\x02 \x01(\tR\x10transactionIdHex\x12\x16\n" +
@@ -5258,10 +6193,11 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\aentries\x18\x01 \x03(\v2\x18.ledgerd.v1.HistoryEntryR\aentries\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"$\n" +
 	"\x10GetRecordRequest\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\"W\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\"m\n" +
 	"\x11GetRecordResponse\x12*\n" +
 	"\x06record\x18\x01 \x01(\v2\x12.ledgerd.v1.RecordR\x06record\x12\x16\n" +
-	"\x06height\x18\x02 \x01(\x04R\x06height\"\x86\x01\n" +
+	"\x06height\x18\x02 \x01(\x04R\x06height\x12\x14\n" +
+	"\x05shard\x18\x03 \x01(\rR\x05shard\"\x86\x01\n" +
 	"\fOrganisation\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1f\n" +
 	"\vpublic_keys\x18\x02 \x03(\fR\n" +
@@ -5286,7 +6222,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\rnext_sequence\x18\x01 \x01(\x04R\fnextSequence\"M\n" +
 	"\tProofStep\x12\x18\n" +
 	"\asibling\x18\x01 \x01(\fR\asibling\x12&\n" +
-	"\x0fsibling_is_left\x18\x02 \x01(\bR\rsiblingIsLeft\"\xbe\x03\n" +
+	"\x0fsibling_is_left\x18\x02 \x01(\bR\rsiblingIsLeft\"\xd4\x03\n" +
 	"\x05Proof\x12%\n" +
 	"\x0etransaction_id\x18\x01 \x01(\fR\rtransactionId\x12\x1b\n" +
 	"\tleaf_data\x18\x02 \x01(\fR\bleafData\x12\x1d\n" +
@@ -5303,20 +6239,25 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x15canonical_transaction\x18\n" +
 	" \x01(\fR\x14canonicalTransaction\x12\x1b\n" +
 	"\tid_prefix\x18\v \x01(\fR\bidPrefix\x12\x18\n" +
-	"\aencoded\x18\f \x01(\fR\aencoded\"8\n" +
+	"\aencoded\x18\f \x01(\fR\aencoded\x12\x14\n" +
+	"\x05shard\x18\r \x01(\rR\x05shard\"]\n" +
 	"\x0fGetProofRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x15\n" +
-	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\";\n" +
+	"\x06id_hex\x18\x02 \x01(\tR\x05idHex\x12\x19\n" +
+	"\x05shard\x18\x03 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
+	"\x06_shard\";\n" +
 	"\x10GetProofResponse\x12'\n" +
 	"\x05proof\x18\x01 \x01(\v2\x11.ledgerd.v1.ProofR\x05proof\"%\n" +
 	"\rSearchRequest\x12\x14\n" +
-	"\x05query\x18\x01 \x01(\tR\x05query\";\n" +
+	"\x05query\x18\x01 \x01(\tR\x05query\"h\n" +
 	"\x0eSearchResponse\x12)\n" +
-	"\x04hits\x18\x01 \x03(\v2\x15.ledgerd.v1.SearchHitR\x04hits\"G\n" +
+	"\x04hits\x18\x01 \x03(\v2\x15.ledgerd.v1.SearchHitR\x04hits\x12+\n" +
+	"\x11unanswered_shards\x18\x02 \x03(\rR\x10unansweredShards\"]\n" +
 	"\tSearchHit\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x14\n" +
-	"\x05label\x18\x03 \x01(\tR\x05label\"\xf7\x01\n" +
+	"\x05label\x18\x03 \x01(\tR\x05label\x12\x14\n" +
+	"\x05shard\x18\x04 \x01(\rR\x05shard\"\xf7\x01\n" +
 	"\vEngineState\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x14\n" +
@@ -5328,7 +6269,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06halted\x18\b \x01(\tR\x06halted\x12\x1e\n" +
 	"\n" +
 	"generation\x18\t \x01(\x04R\n" +
-	"generation\"\xf5\x05\n" +
+	"generation\"\xb8\x06\n" +
 	"\tNodeState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -5355,7 +6296,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\aversion\x18\x13 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
 	"reads_only\x18\x14 \x01(\bR\treadsOnly\x12&\n" +
-	"\x0fdisk_free_bytes\x18\x15 \x01(\x04R\rdiskFreeBytes\"\xa3\x04\n" +
+	"\x0fdisk_free_bytes\x18\x15 \x01(\x04R\rdiskFreeBytes\x12\x14\n" +
+	"\x05shard\x18\x16 \x01(\rR\x05shard\x12+\n" +
+	"\x11pending_crossings\x18\x17 \x01(\x04R\x10pendingCrossings\"\xa3\x04\n" +
 	"\vMemberState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -5408,17 +6351,64 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x11membership_number\x18\r \x01(\x04R\x10membershipNumber\x12+\n" +
 	"\x11membership_height\x18\x0e \x01(\x04R\x10membershipHeight\x120\n" +
 	"\x06former\x18\x0f \x03(\v2\x18.ledgerd.v1.FormerMemberR\x06former\x128\n" +
-	"\bordering\x18\x10 \x01(\v2\x1c.ledgerd.v1.OrderingSettingsR\bordering\"\x10\n" +
-	"\x0eGetNodeRequest\"<\n" +
+	"\bordering\x18\x10 \x01(\v2\x1c.ledgerd.v1.OrderingSettingsR\bordering\"\xc7\x03\n" +
+	"\x05Shard\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
+	"\x06parent\x18\x02 \x01(\rR\x06parent\x12\x12\n" +
+	"\x04root\x18\x03 \x01(\bR\x04root\x12\x12\n" +
+	"\x04mode\x18\x04 \x01(\tR\x04mode\x121\n" +
+	"\amembers\x18\x05 \x03(\v2\x17.ledgerd.v1.ShardMemberR\amembers\x12\x16\n" +
+	"\x06height\x18\x06 \x01(\x04R\x06height\x12%\n" +
+	"\x0edurable_height\x18\a \x01(\x04R\rdurableHeight\x12-\n" +
+	"\x12transactions_total\x18\b \x01(\x04R\x11transactionsTotal\x12%\n" +
+	"\x0eaccounts_total\x18\t \x01(\x04R\raccountsTotal\x12\x18\n" +
+	"\apending\x18\n" +
+	" \x01(\x04R\apending\x12\x18\n" +
+	"\acarried\x18\v \x01(\x04R\acarried\x124\n" +
+	"\astreams\x18\f \x03(\v2\x1a.ledgerd.v1.StreamPositionR\astreams\x12\x12\n" +
+	"\x04self\x18\r \x01(\bR\x04self\x12\"\n" +
+	"\rlast_heard_ms\x18\x0e \x01(\x04R\vlastHeardMs\"\\\n" +
+	"\x0eStreamPosition\x12\x14\n" +
+	"\x05child\x18\x01 \x01(\rR\x05child\x12\x1a\n" +
+	"\bstreamed\x18\x02 \x01(\x04R\bstreamed\x12\x18\n" +
+	"\acarried\x18\x03 \x01(\x04R\acarried\"\xcb\x01\n" +
+	"\vShardMember\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1f\n" +
+	"\vapi_address\x18\x03 \x01(\tR\n" +
+	"apiAddress\x12\x12\n" +
+	"\x04mode\x18\x04 \x01(\tR\x04mode\x12%\n" +
+	"\x0eordered_height\x18\x05 \x01(\x04R\rorderedHeight\x12\"\n" +
+	"\rlast_heard_ms\x18\x06 \x01(\x04R\vlastHeardMs\x12\x12\n" +
+	"\x04self\x18\a \x01(\bR\x04self\"Y\n" +
+	"\x04Tree\x12)\n" +
+	"\x06shards\x18\x01 \x03(\v2\x11.ledgerd.v1.ShardR\x06shards\x12\x10\n" +
+	"\x03own\x18\x02 \x01(\rR\x03own\x12\x14\n" +
+	"\x05shape\x18\x03 \x01(\tR\x05shape\"\x10\n" +
+	"\x0eGetTreeRequest\"7\n" +
+	"\x0fGetTreeResponse\x12$\n" +
+	"\x04tree\x18\x01 \x01(\v2\x10.ledgerd.v1.TreeR\x04tree\"\x12\n" +
+	"\x10WatchTreeRequest\"9\n" +
+	"\x11WatchTreeResponse\x12$\n" +
+	"\x04tree\x18\x01 \x01(\v2\x10.ledgerd.v1.TreeR\x04tree\"5\n" +
+	"\x0eGetNodeRequest\x12\x19\n" +
+	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
+	"\x06_shard\"<\n" +
 	"\x0fGetNodeResponse\x12)\n" +
-	"\x04node\x18\x01 \x01(\v2\x15.ledgerd.v1.NodeStateR\x04node\"\x13\n" +
-	"\x11GetClusterRequest\"H\n" +
+	"\x04node\x18\x01 \x01(\v2\x15.ledgerd.v1.NodeStateR\x04node\"8\n" +
+	"\x11GetClusterRequest\x12\x19\n" +
+	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
+	"\x06_shard\"H\n" +
 	"\x12GetClusterResponse\x122\n" +
-	"\acluster\x18\x01 \x01(\v2\x18.ledgerd.v1.ClusterStateR\acluster\"\x14\n" +
-	"\x12GetSnapshotRequest\")\n" +
+	"\acluster\x18\x01 \x01(\v2\x18.ledgerd.v1.ClusterStateR\acluster\"9\n" +
+	"\x12GetSnapshotRequest\x12\x19\n" +
+	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
+	"\x06_shard\")\n" +
 	"\x13GetSnapshotResponse\x12\x12\n" +
-	"\x04part\x18\x01 \x01(\fR\x04part\"\x13\n" +
-	"\x11GetGenesisRequest\"\x82\x01\n" +
+	"\x04part\x18\x01 \x01(\fR\x04part\"8\n" +
+	"\x11GetGenesisRequest\x12\x19\n" +
+	"\x05shard\x18\x01 \x01(\rH\x00R\x05shard\x88\x01\x01B\b\n" +
+	"\x06_shard\"\x82\x01\n" +
 	"\x12GetGenesisResponse\x12\x1c\n" +
 	"\tcanonical\x18\x01 \x01(\fR\tcanonical\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x19\n" +
@@ -5462,7 +6452,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x18MEMBER_STANDING_ORDERING\x10\x01\x12\x1d\n" +
 	"\x19MEMBER_STANDING_FOLLOWING\x10\x02\x12\x1f\n" +
 	"\x1bMEMBER_STANDING_UNREACHABLE\x10\x03\x12\x1e\n" +
-	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xa0\x0e\n" +
+	"\x1aMEMBER_STANDING_NEVER_SEEN\x10\x042\xb7\x0f\n" +
 	"\rLedgerService\x12A\n" +
 	"\x06Submit\x12\x19.ledgerd.v1.SubmitRequest\x1a\x1a.ledgerd.v1.SubmitResponse\"\x00\x12M\n" +
 	"\n" +
@@ -5485,12 +6475,14 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06Search\x12\x19.ledgerd.v1.SearchRequest\x1a\x1a.ledgerd.v1.SearchResponse\"\x03\x90\x02\x01\x12G\n" +
 	"\aGetNode\x12\x1a.ledgerd.v1.GetNodeRequest\x1a\x1b.ledgerd.v1.GetNodeResponse\"\x03\x90\x02\x01\x12P\n" +
 	"\n" +
-	"GetCluster\x12\x1d.ledgerd.v1.GetClusterRequest\x1a\x1e.ledgerd.v1.GetClusterResponse\"\x03\x90\x02\x01\x12P\n" +
+	"GetCluster\x12\x1d.ledgerd.v1.GetClusterRequest\x1a\x1e.ledgerd.v1.GetClusterResponse\"\x03\x90\x02\x01\x12G\n" +
+	"\aGetTree\x12\x1a.ledgerd.v1.GetTreeRequest\x1a\x1b.ledgerd.v1.GetTreeResponse\"\x03\x90\x02\x01\x12P\n" +
 	"\n" +
 	"GetGenesis\x12\x1d.ledgerd.v1.GetGenesisRequest\x1a\x1e.ledgerd.v1.GetGenesisResponse\"\x03\x90\x02\x01\x12R\n" +
 	"\vGetSnapshot\x12\x1e.ledgerd.v1.GetSnapshotRequest\x1a\x1f.ledgerd.v1.GetSnapshotResponse\"\x000\x01\x12L\n" +
 	"\tSubscribe\x12\x1c.ledgerd.v1.SubscribeRequest\x1a\x1d.ledgerd.v1.SubscribeResponse\"\x000\x01\x12U\n" +
-	"\fWatchCluster\x12\x1f.ledgerd.v1.WatchClusterRequest\x1a .ledgerd.v1.WatchClusterResponse\"\x000\x01B9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
+	"\fWatchCluster\x12\x1f.ledgerd.v1.WatchClusterRequest\x1a .ledgerd.v1.WatchClusterResponse\"\x000\x01\x12L\n" +
+	"\tWatchTree\x12\x1c.ledgerd.v1.WatchTreeRequest\x1a\x1d.ledgerd.v1.WatchTreeResponse\"\x000\x01B9Z7github.com/ledgerd/ledgerd/node/api/ledgerdv1;ledgerdv1b\x06proto3"
 
 var (
 	file_ledgerd_v1_ledgerd_proto_rawDescOnce sync.Once
@@ -5505,7 +6497,7 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 73)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 82)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
@@ -5529,61 +6521,70 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*PrepareRequest)(nil),            // 19: ledgerd.v1.PrepareRequest
 	(*PrepareResponse)(nil),           // 20: ledgerd.v1.PrepareResponse
 	(*TransactionStatus)(nil),         // 21: ledgerd.v1.TransactionStatus
-	(*Transaction)(nil),               // 22: ledgerd.v1.Transaction
-	(*GetTransactionRequest)(nil),     // 23: ledgerd.v1.GetTransactionRequest
-	(*GetTransactionResponse)(nil),    // 24: ledgerd.v1.GetTransactionResponse
-	(*WaitTransactionRequest)(nil),    // 25: ledgerd.v1.WaitTransactionRequest
-	(*BlockHeader)(nil),               // 26: ledgerd.v1.BlockHeader
-	(*Block)(nil),                     // 27: ledgerd.v1.Block
-	(*TransactionSummary)(nil),        // 28: ledgerd.v1.TransactionSummary
-	(*GetBlockRequest)(nil),           // 29: ledgerd.v1.GetBlockRequest
-	(*GetBlockResponse)(nil),          // 30: ledgerd.v1.GetBlockResponse
-	(*ListBlocksRequest)(nil),         // 31: ledgerd.v1.ListBlocksRequest
-	(*ListBlocksResponse)(nil),        // 32: ledgerd.v1.ListBlocksResponse
-	(*Balance)(nil),                   // 33: ledgerd.v1.Balance
-	(*Account)(nil),                   // 34: ledgerd.v1.Account
-	(*GetAccountRequest)(nil),         // 35: ledgerd.v1.GetAccountRequest
-	(*GetAccountResponse)(nil),        // 36: ledgerd.v1.GetAccountResponse
-	(*ListAccountsRequest)(nil),       // 37: ledgerd.v1.ListAccountsRequest
-	(*ListAccountsResponse)(nil),      // 38: ledgerd.v1.ListAccountsResponse
-	(*HistoryEntry)(nil),              // 39: ledgerd.v1.HistoryEntry
-	(*ListHistoryRequest)(nil),        // 40: ledgerd.v1.ListHistoryRequest
-	(*ListHistoryResponse)(nil),       // 41: ledgerd.v1.ListHistoryResponse
-	(*GetRecordRequest)(nil),          // 42: ledgerd.v1.GetRecordRequest
-	(*GetRecordResponse)(nil),         // 43: ledgerd.v1.GetRecordResponse
-	(*Organisation)(nil),              // 44: ledgerd.v1.Organisation
-	(*GetOrganisationRequest)(nil),    // 45: ledgerd.v1.GetOrganisationRequest
-	(*GetOrganisationResponse)(nil),   // 46: ledgerd.v1.GetOrganisationResponse
-	(*ListOrganisationsRequest)(nil),  // 47: ledgerd.v1.ListOrganisationsRequest
-	(*ListOrganisationsResponse)(nil), // 48: ledgerd.v1.ListOrganisationsResponse
-	(*GetNonceRequest)(nil),           // 49: ledgerd.v1.GetNonceRequest
-	(*GetNonceResponse)(nil),          // 50: ledgerd.v1.GetNonceResponse
-	(*ProofStep)(nil),                 // 51: ledgerd.v1.ProofStep
-	(*Proof)(nil),                     // 52: ledgerd.v1.Proof
-	(*GetProofRequest)(nil),           // 53: ledgerd.v1.GetProofRequest
-	(*GetProofResponse)(nil),          // 54: ledgerd.v1.GetProofResponse
-	(*SearchRequest)(nil),             // 55: ledgerd.v1.SearchRequest
-	(*SearchResponse)(nil),            // 56: ledgerd.v1.SearchResponse
-	(*SearchHit)(nil),                 // 57: ledgerd.v1.SearchHit
-	(*EngineState)(nil),               // 58: ledgerd.v1.EngineState
-	(*NodeState)(nil),                 // 59: ledgerd.v1.NodeState
-	(*MemberState)(nil),               // 60: ledgerd.v1.MemberState
-	(*FormerMember)(nil),              // 61: ledgerd.v1.FormerMember
-	(*OrderingSettings)(nil),          // 62: ledgerd.v1.OrderingSettings
-	(*DigraphEdge)(nil),               // 63: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 64: ledgerd.v1.ClusterState
-	(*GetNodeRequest)(nil),            // 65: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 66: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 67: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 68: ledgerd.v1.GetClusterResponse
-	(*GetSnapshotRequest)(nil),        // 69: ledgerd.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 70: ledgerd.v1.GetSnapshotResponse
-	(*GetGenesisRequest)(nil),         // 71: ledgerd.v1.GetGenesisRequest
-	(*GetGenesisResponse)(nil),        // 72: ledgerd.v1.GetGenesisResponse
-	(*WatchClusterRequest)(nil),       // 73: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 74: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 75: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 76: ledgerd.v1.SubscribeResponse
+	(*ShardPlace)(nil),                // 22: ledgerd.v1.ShardPlace
+	(*Transaction)(nil),               // 23: ledgerd.v1.Transaction
+	(*GetTransactionRequest)(nil),     // 24: ledgerd.v1.GetTransactionRequest
+	(*GetTransactionResponse)(nil),    // 25: ledgerd.v1.GetTransactionResponse
+	(*WaitTransactionRequest)(nil),    // 26: ledgerd.v1.WaitTransactionRequest
+	(*BlockHeader)(nil),               // 27: ledgerd.v1.BlockHeader
+	(*Block)(nil),                     // 28: ledgerd.v1.Block
+	(*TransactionSummary)(nil),        // 29: ledgerd.v1.TransactionSummary
+	(*GetBlockRequest)(nil),           // 30: ledgerd.v1.GetBlockRequest
+	(*GetBlockResponse)(nil),          // 31: ledgerd.v1.GetBlockResponse
+	(*ListBlocksRequest)(nil),         // 32: ledgerd.v1.ListBlocksRequest
+	(*ListBlocksResponse)(nil),        // 33: ledgerd.v1.ListBlocksResponse
+	(*Balance)(nil),                   // 34: ledgerd.v1.Balance
+	(*Account)(nil),                   // 35: ledgerd.v1.Account
+	(*GetAccountRequest)(nil),         // 36: ledgerd.v1.GetAccountRequest
+	(*GetAccountResponse)(nil),        // 37: ledgerd.v1.GetAccountResponse
+	(*ListAccountsRequest)(nil),       // 38: ledgerd.v1.ListAccountsRequest
+	(*ListAccountsResponse)(nil),      // 39: ledgerd.v1.ListAccountsResponse
+	(*HistoryEntry)(nil),              // 40: ledgerd.v1.HistoryEntry
+	(*ListHistoryRequest)(nil),        // 41: ledgerd.v1.ListHistoryRequest
+	(*ListHistoryResponse)(nil),       // 42: ledgerd.v1.ListHistoryResponse
+	(*GetRecordRequest)(nil),          // 43: ledgerd.v1.GetRecordRequest
+	(*GetRecordResponse)(nil),         // 44: ledgerd.v1.GetRecordResponse
+	(*Organisation)(nil),              // 45: ledgerd.v1.Organisation
+	(*GetOrganisationRequest)(nil),    // 46: ledgerd.v1.GetOrganisationRequest
+	(*GetOrganisationResponse)(nil),   // 47: ledgerd.v1.GetOrganisationResponse
+	(*ListOrganisationsRequest)(nil),  // 48: ledgerd.v1.ListOrganisationsRequest
+	(*ListOrganisationsResponse)(nil), // 49: ledgerd.v1.ListOrganisationsResponse
+	(*GetNonceRequest)(nil),           // 50: ledgerd.v1.GetNonceRequest
+	(*GetNonceResponse)(nil),          // 51: ledgerd.v1.GetNonceResponse
+	(*ProofStep)(nil),                 // 52: ledgerd.v1.ProofStep
+	(*Proof)(nil),                     // 53: ledgerd.v1.Proof
+	(*GetProofRequest)(nil),           // 54: ledgerd.v1.GetProofRequest
+	(*GetProofResponse)(nil),          // 55: ledgerd.v1.GetProofResponse
+	(*SearchRequest)(nil),             // 56: ledgerd.v1.SearchRequest
+	(*SearchResponse)(nil),            // 57: ledgerd.v1.SearchResponse
+	(*SearchHit)(nil),                 // 58: ledgerd.v1.SearchHit
+	(*EngineState)(nil),               // 59: ledgerd.v1.EngineState
+	(*NodeState)(nil),                 // 60: ledgerd.v1.NodeState
+	(*MemberState)(nil),               // 61: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 62: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 63: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 64: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 65: ledgerd.v1.ClusterState
+	(*Shard)(nil),                     // 66: ledgerd.v1.Shard
+	(*StreamPosition)(nil),            // 67: ledgerd.v1.StreamPosition
+	(*ShardMember)(nil),               // 68: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 69: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 70: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 71: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 72: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 73: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 74: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 75: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 76: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 77: ledgerd.v1.GetClusterResponse
+	(*GetSnapshotRequest)(nil),        // 78: ledgerd.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),       // 79: ledgerd.v1.GetSnapshotResponse
+	(*GetGenesisRequest)(nil),         // 80: ledgerd.v1.GetGenesisRequest
+	(*GetGenesisResponse)(nil),        // 81: ledgerd.v1.GetGenesisResponse
+	(*WatchClusterRequest)(nil),       // 82: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 83: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 84: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 85: ledgerd.v1.SubscribeResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	8,  // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
@@ -5603,94 +6604,105 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	21, // 14: ledgerd.v1.BundleOutcome.transactions:type_name -> ledgerd.v1.TransactionStatus
 	11, // 15: ledgerd.v1.PrepareRequest.transactions:type_name -> ledgerd.v1.TransactionBody
 	1,  // 16: ledgerd.v1.TransactionStatus.state:type_name -> ledgerd.v1.TransactionState
-	21, // 17: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
-	11, // 18: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
-	12, // 19: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
-	22, // 20: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
-	0,  // 21: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
-	0,  // 22: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
-	26, // 23: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
-	28, // 24: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
-	21, // 25: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
-	4,  // 26: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
-	9,  // 27: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
-	27, // 28: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
-	26, // 29: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
-	33, // 30: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
-	34, // 31: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
-	34, // 32: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
-	33, // 33: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
-	33, // 34: ledgerd.v1.HistoryEntry.balances:type_name -> ledgerd.v1.Balance
-	39, // 35: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
-	5,  // 36: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
-	44, // 37: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
-	44, // 38: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
-	51, // 39: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
-	26, // 40: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
-	52, // 41: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
-	57, // 42: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
-	2,  // 43: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
-	58, // 44: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	3,  // 45: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,  // 46: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	63, // 47: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	60, // 48: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	59, // 49: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	61, // 50: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	62, // 51: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	59, // 52: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	64, // 53: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	64, // 54: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	27, // 55: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	14, // 56: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	16, // 57: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	19, // 58: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	23, // 59: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	25, // 60: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	29, // 61: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	31, // 62: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	35, // 63: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	37, // 64: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	40, // 65: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	42, // 66: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	45, // 67: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	47, // 68: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	49, // 69: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	53, // 70: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	55, // 71: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	65, // 72: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	67, // 73: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	71, // 74: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	69, // 75: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	75, // 76: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	73, // 77: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	15, // 78: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	17, // 79: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	20, // 80: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	24, // 81: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	24, // 82: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	30, // 83: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	32, // 84: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	36, // 85: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	38, // 86: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	41, // 87: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	43, // 88: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	46, // 89: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	48, // 90: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	50, // 91: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	54, // 92: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	56, // 93: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	66, // 94: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	68, // 95: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	72, // 96: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	70, // 97: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	76, // 98: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	74, // 99: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	78, // [78:100] is the sub-list for method output_type
-	56, // [56:78] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	0,  // 17: ledgerd.v1.ShardPlace.level:type_name -> ledgerd.v1.Level
+	21, // 18: ledgerd.v1.Transaction.status:type_name -> ledgerd.v1.TransactionStatus
+	11, // 19: ledgerd.v1.Transaction.body:type_name -> ledgerd.v1.TransactionBody
+	12, // 20: ledgerd.v1.Transaction.signatures:type_name -> ledgerd.v1.Signature
+	22, // 21: ledgerd.v1.Transaction.places:type_name -> ledgerd.v1.ShardPlace
+	23, // 22: ledgerd.v1.GetTransactionResponse.transaction:type_name -> ledgerd.v1.Transaction
+	0,  // 23: ledgerd.v1.WaitTransactionRequest.wait:type_name -> ledgerd.v1.Level
+	0,  // 24: ledgerd.v1.BlockHeader.level:type_name -> ledgerd.v1.Level
+	27, // 25: ledgerd.v1.Block.header:type_name -> ledgerd.v1.BlockHeader
+	29, // 26: ledgerd.v1.Block.transactions:type_name -> ledgerd.v1.TransactionSummary
+	21, // 27: ledgerd.v1.TransactionSummary.status:type_name -> ledgerd.v1.TransactionStatus
+	4,  // 28: ledgerd.v1.TransactionSummary.postings:type_name -> ledgerd.v1.Posting
+	9,  // 29: ledgerd.v1.TransactionSummary.membership_change:type_name -> ledgerd.v1.MembershipChange
+	28, // 30: ledgerd.v1.GetBlockResponse.block:type_name -> ledgerd.v1.Block
+	27, // 31: ledgerd.v1.ListBlocksResponse.blocks:type_name -> ledgerd.v1.BlockHeader
+	34, // 32: ledgerd.v1.Account.balances:type_name -> ledgerd.v1.Balance
+	35, // 33: ledgerd.v1.GetAccountResponse.account:type_name -> ledgerd.v1.Account
+	35, // 34: ledgerd.v1.ListAccountsResponse.accounts:type_name -> ledgerd.v1.Account
+	34, // 35: ledgerd.v1.HistoryEntry.changes:type_name -> ledgerd.v1.Balance
+	34, // 36: ledgerd.v1.HistoryEntry.balances:type_name -> ledgerd.v1.Balance
+	40, // 37: ledgerd.v1.ListHistoryResponse.entries:type_name -> ledgerd.v1.HistoryEntry
+	5,  // 38: ledgerd.v1.GetRecordResponse.record:type_name -> ledgerd.v1.Record
+	45, // 39: ledgerd.v1.GetOrganisationResponse.organisation:type_name -> ledgerd.v1.Organisation
+	45, // 40: ledgerd.v1.ListOrganisationsResponse.organisations:type_name -> ledgerd.v1.Organisation
+	52, // 41: ledgerd.v1.Proof.path:type_name -> ledgerd.v1.ProofStep
+	27, // 42: ledgerd.v1.Proof.header:type_name -> ledgerd.v1.BlockHeader
+	53, // 43: ledgerd.v1.GetProofResponse.proof:type_name -> ledgerd.v1.Proof
+	58, // 44: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
+	2,  // 45: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
+	59, // 46: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
+	3,  // 47: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,  // 48: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	64, // 49: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	61, // 50: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	60, // 51: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	62, // 52: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	63, // 53: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	68, // 54: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	67, // 55: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	66, // 56: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	69, // 57: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	69, // 58: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	60, // 59: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	65, // 60: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	65, // 61: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	28, // 62: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	14, // 63: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	16, // 64: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	19, // 65: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	24, // 66: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	26, // 67: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	30, // 68: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	32, // 69: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	36, // 70: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	38, // 71: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	41, // 72: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	43, // 73: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	46, // 74: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	48, // 75: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	50, // 76: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	54, // 77: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	56, // 78: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	74, // 79: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	76, // 80: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	70, // 81: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	80, // 82: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	78, // 83: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	84, // 84: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	82, // 85: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	72, // 86: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	15, // 87: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	17, // 88: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	20, // 89: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	25, // 90: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	25, // 91: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	31, // 92: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	33, // 93: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	37, // 94: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	39, // 95: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	42, // 96: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	44, // 97: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	47, // 98: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	49, // 99: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	51, // 100: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	55, // 101: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	57, // 102: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	75, // 103: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	77, // 104: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	71, // 105: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	81, // 106: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	79, // 107: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	85, // 108: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	83, // 109: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	73, // 110: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	87, // [87:111] is the sub-list for method output_type
+	63, // [63:87] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -5702,19 +6714,26 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 		(*MembershipChange_Join)(nil),
 		(*MembershipChange_Leave)(nil),
 	}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[25].OneofWrappers = []any{
+	file_ledgerd_v1_ledgerd_proto_msgTypes[26].OneofWrappers = []any{
 		(*GetBlockRequest_Height)(nil),
 		(*GetBlockRequest_Hash)(nil),
 		(*GetBlockRequest_HashHex)(nil),
 		(*GetBlockRequest_Head)(nil),
 	}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[28].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[34].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[50].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[70].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[72].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[74].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[76].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   73,
+			NumMessages:   82,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

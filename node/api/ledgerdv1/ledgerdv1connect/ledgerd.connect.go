@@ -8,6 +8,10 @@
 // digits, and every message that shows an id to people carries the hex form. Amounts are exact decimal integers as text ("-1250"), since 128 bits do
 // not fit a JSON number. Times are Unix milliseconds. Pages: ask with page_size (bounds are told with each list) and the page_token of the
 // answer before; an empty next_page_token says that this was the last one.
+//
+// A book of several shards. Every node answers for the whole book: a call about something that lives in another shard is answered by a node of that one.
+// Heights are those of a shard's own chain, so that answers name the shard; where a request has a `shard`, it is the one whose chain is meant, and without it
+// the asked node's own. In a book of one shard the shard is 0 everywhere.
 package ledgerdv1connect
 
 import (
@@ -85,6 +89,8 @@ const (
 	// LedgerServiceGetClusterProcedure is the fully-qualified name of the LedgerService's GetCluster
 	// RPC.
 	LedgerServiceGetClusterProcedure = "/ledgerd.v1.LedgerService/GetCluster"
+	// LedgerServiceGetTreeProcedure is the fully-qualified name of the LedgerService's GetTree RPC.
+	LedgerServiceGetTreeProcedure = "/ledgerd.v1.LedgerService/GetTree"
 	// LedgerServiceGetGenesisProcedure is the fully-qualified name of the LedgerService's GetGenesis
 	// RPC.
 	LedgerServiceGetGenesisProcedure = "/ledgerd.v1.LedgerService/GetGenesis"
@@ -96,6 +102,8 @@ const (
 	// LedgerServiceWatchClusterProcedure is the fully-qualified name of the LedgerService's
 	// WatchCluster RPC.
 	LedgerServiceWatchClusterProcedure = "/ledgerd.v1.LedgerService/WatchCluster"
+	// LedgerServiceWatchTreeProcedure is the fully-qualified name of the LedgerService's WatchTree RPC.
+	LedgerServiceWatchTreeProcedure = "/ledgerd.v1.LedgerService/WatchTree"
 )
 
 // LedgerServiceClient is a client for the ledgerd.v1.LedgerService service.
@@ -126,6 +134,8 @@ type LedgerServiceClient interface {
 	Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error)
 	GetNode(context.Context, *connect.Request[ledgerdv1.GetNodeRequest]) (*connect.Response[ledgerdv1.GetNodeResponse], error)
 	GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error)
+	// GetTree answers the tree of the book's shards, and how each of them does as far as the asked node knows.
+	GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (*connect.Response[ledgerdv1.GetTreeResponse], error)
 	// GetGenesis answers the chain's beginning, for a node that joins: check its hash against what you were told.
 	GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error)
 	// GetSnapshot streams what a node needs to begin at this node's last durable block instead of the genesis: headers, the ids and results of all
@@ -136,6 +146,8 @@ type LedgerServiceClient interface {
 	Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest]) (*connect.ServerStreamForClient[ledgerdv1.SubscribeResponse], error)
 	// WatchCluster streams the cluster's state whenever it changes, at most a few times a second.
 	WatchCluster(context.Context, *connect.Request[ledgerdv1.WatchClusterRequest]) (*connect.ServerStreamForClient[ledgerdv1.WatchClusterResponse], error)
+	// WatchTree streams the tree of shards whenever it changes, at most a few times a second.
+	WatchTree(context.Context, *connect.Request[ledgerdv1.WatchTreeRequest]) (*connect.ServerStreamForClient[ledgerdv1.WatchTreeResponse], error)
 }
 
 // NewLedgerServiceClient constructs a client for the ledgerd.v1.LedgerService service. By default,
@@ -273,6 +285,13 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		getTree: connect.NewClient[ledgerdv1.GetTreeRequest, ledgerdv1.GetTreeResponse](
+			httpClient,
+			baseURL+LedgerServiceGetTreeProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("GetTree")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		getGenesis: connect.NewClient[ledgerdv1.GetGenesisRequest, ledgerdv1.GetGenesisResponse](
 			httpClient,
 			baseURL+LedgerServiceGetGenesisProcedure,
@@ -298,6 +317,12 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			connect.WithSchema(ledgerServiceMethods.ByName("WatchCluster")),
 			connect.WithClientOptions(opts...),
 		),
+		watchTree: connect.NewClient[ledgerdv1.WatchTreeRequest, ledgerdv1.WatchTreeResponse](
+			httpClient,
+			baseURL+LedgerServiceWatchTreeProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("WatchTree")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -321,10 +346,12 @@ type ledgerServiceClient struct {
 	search            *connect.Client[ledgerdv1.SearchRequest, ledgerdv1.SearchResponse]
 	getNode           *connect.Client[ledgerdv1.GetNodeRequest, ledgerdv1.GetNodeResponse]
 	getCluster        *connect.Client[ledgerdv1.GetClusterRequest, ledgerdv1.GetClusterResponse]
+	getTree           *connect.Client[ledgerdv1.GetTreeRequest, ledgerdv1.GetTreeResponse]
 	getGenesis        *connect.Client[ledgerdv1.GetGenesisRequest, ledgerdv1.GetGenesisResponse]
 	getSnapshot       *connect.Client[ledgerdv1.GetSnapshotRequest, ledgerdv1.GetSnapshotResponse]
 	subscribe         *connect.Client[ledgerdv1.SubscribeRequest, ledgerdv1.SubscribeResponse]
 	watchCluster      *connect.Client[ledgerdv1.WatchClusterRequest, ledgerdv1.WatchClusterResponse]
+	watchTree         *connect.Client[ledgerdv1.WatchTreeRequest, ledgerdv1.WatchTreeResponse]
 }
 
 // Submit calls ledgerd.v1.LedgerService.Submit.
@@ -417,6 +444,11 @@ func (c *ledgerServiceClient) GetCluster(ctx context.Context, req *connect.Reque
 	return c.getCluster.CallUnary(ctx, req)
 }
 
+// GetTree calls ledgerd.v1.LedgerService.GetTree.
+func (c *ledgerServiceClient) GetTree(ctx context.Context, req *connect.Request[ledgerdv1.GetTreeRequest]) (*connect.Response[ledgerdv1.GetTreeResponse], error) {
+	return c.getTree.CallUnary(ctx, req)
+}
+
 // GetGenesis calls ledgerd.v1.LedgerService.GetGenesis.
 func (c *ledgerServiceClient) GetGenesis(ctx context.Context, req *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error) {
 	return c.getGenesis.CallUnary(ctx, req)
@@ -435,6 +467,11 @@ func (c *ledgerServiceClient) Subscribe(ctx context.Context, req *connect.Reques
 // WatchCluster calls ledgerd.v1.LedgerService.WatchCluster.
 func (c *ledgerServiceClient) WatchCluster(ctx context.Context, req *connect.Request[ledgerdv1.WatchClusterRequest]) (*connect.ServerStreamForClient[ledgerdv1.WatchClusterResponse], error) {
 	return c.watchCluster.CallServerStream(ctx, req)
+}
+
+// WatchTree calls ledgerd.v1.LedgerService.WatchTree.
+func (c *ledgerServiceClient) WatchTree(ctx context.Context, req *connect.Request[ledgerdv1.WatchTreeRequest]) (*connect.ServerStreamForClient[ledgerdv1.WatchTreeResponse], error) {
+	return c.watchTree.CallServerStream(ctx, req)
 }
 
 // LedgerServiceHandler is an implementation of the ledgerd.v1.LedgerService service.
@@ -465,6 +502,8 @@ type LedgerServiceHandler interface {
 	Search(context.Context, *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error)
 	GetNode(context.Context, *connect.Request[ledgerdv1.GetNodeRequest]) (*connect.Response[ledgerdv1.GetNodeResponse], error)
 	GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error)
+	// GetTree answers the tree of the book's shards, and how each of them does as far as the asked node knows.
+	GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (*connect.Response[ledgerdv1.GetTreeResponse], error)
 	// GetGenesis answers the chain's beginning, for a node that joins: check its hash against what you were told.
 	GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error)
 	// GetSnapshot streams what a node needs to begin at this node's last durable block instead of the genesis: headers, the ids and results of all
@@ -475,6 +514,8 @@ type LedgerServiceHandler interface {
 	Subscribe(context.Context, *connect.Request[ledgerdv1.SubscribeRequest], *connect.ServerStream[ledgerdv1.SubscribeResponse]) error
 	// WatchCluster streams the cluster's state whenever it changes, at most a few times a second.
 	WatchCluster(context.Context, *connect.Request[ledgerdv1.WatchClusterRequest], *connect.ServerStream[ledgerdv1.WatchClusterResponse]) error
+	// WatchTree streams the tree of shards whenever it changes, at most a few times a second.
+	WatchTree(context.Context, *connect.Request[ledgerdv1.WatchTreeRequest], *connect.ServerStream[ledgerdv1.WatchTreeResponse]) error
 }
 
 // NewLedgerServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -608,6 +649,13 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	ledgerServiceGetTreeHandler := connect.NewUnaryHandler(
+		LedgerServiceGetTreeProcedure,
+		svc.GetTree,
+		connect.WithSchema(ledgerServiceMethods.ByName("GetTree")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	ledgerServiceGetGenesisHandler := connect.NewUnaryHandler(
 		LedgerServiceGetGenesisProcedure,
 		svc.GetGenesis,
@@ -631,6 +679,12 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		LedgerServiceWatchClusterProcedure,
 		svc.WatchCluster,
 		connect.WithSchema(ledgerServiceMethods.ByName("WatchCluster")),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceWatchTreeHandler := connect.NewServerStreamHandler(
+		LedgerServiceWatchTreeProcedure,
+		svc.WatchTree,
+		connect.WithSchema(ledgerServiceMethods.ByName("WatchTree")),
 		connect.WithHandlerOptions(opts...),
 	)
 	return "/ledgerd.v1.LedgerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -671,6 +725,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetNodeHandler.ServeHTTP(w, r)
 		case LedgerServiceGetClusterProcedure:
 			ledgerServiceGetClusterHandler.ServeHTTP(w, r)
+		case LedgerServiceGetTreeProcedure:
+			ledgerServiceGetTreeHandler.ServeHTTP(w, r)
 		case LedgerServiceGetGenesisProcedure:
 			ledgerServiceGetGenesisHandler.ServeHTTP(w, r)
 		case LedgerServiceGetSnapshotProcedure:
@@ -679,6 +735,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceSubscribeHandler.ServeHTTP(w, r)
 		case LedgerServiceWatchClusterProcedure:
 			ledgerServiceWatchClusterHandler.ServeHTTP(w, r)
+		case LedgerServiceWatchTreeProcedure:
+			ledgerServiceWatchTreeHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -760,6 +818,10 @@ func (UnimplementedLedgerServiceHandler) GetCluster(context.Context, *connect.Re
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetCluster is not implemented"))
 }
 
+func (UnimplementedLedgerServiceHandler) GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (*connect.Response[ledgerdv1.GetTreeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetTree is not implemented"))
+}
+
 func (UnimplementedLedgerServiceHandler) GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.GetGenesis is not implemented"))
 }
@@ -774,4 +836,8 @@ func (UnimplementedLedgerServiceHandler) Subscribe(context.Context, *connect.Req
 
 func (UnimplementedLedgerServiceHandler) WatchCluster(context.Context, *connect.Request[ledgerdv1.WatchClusterRequest], *connect.ServerStream[ledgerdv1.WatchClusterResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.WatchCluster is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) WatchTree(context.Context, *connect.Request[ledgerdv1.WatchTreeRequest], *connect.ServerStream[ledgerdv1.WatchTreeResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.WatchTree is not implemented"))
 }
