@@ -42,7 +42,7 @@ type APIConfig struct {
 	CallsPerSecond float64  `koanf:"calls_per_second"`
 }
 
-// FabricConfig is what the nodes talk over. Kind has to be the same on all nodes of a shard.
+// FabricConfig is what the nodes talk over. Kind has to be the same on all nodes of all shards.
 type FabricConfig struct {
 	Kind   fabric.Kind `koanf:"kind"`
 	Listen string      `koanf:"listen"` // host:port; default: the address that the genesis has for this node
@@ -184,7 +184,7 @@ listen = %q
 # calls_per_second = 20000 # from one address
 
 [fabric]                 # what the nodes talk over, and where the others come in
-kind = %q              # the same on all nodes. p2p: TCP, encrypted. p2p-trusted: TCP, not encrypted, for a network that nobody else listens on. verbs: RDMA. memory: one process.
+kind = %q              # the same on all nodes, also those of other shards. p2p: TCP, encrypted. p2p-trusted: TCP, not encrypted, for a network that nobody else listens on. verbs: RDMA. memory: one process.
                            # The command "ledgerd fabric" tells what works on a machine
 listen = %q
 # device = "mlx5_0"        # for verbs: the RDMA device; without it the first one that is active

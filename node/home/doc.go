@@ -1,7 +1,7 @@
 // Package home is a node's folder: its configuration, its identity, the genesis of the chain that it belongs to, and the places of its data.
 //
 //	config.toml      what an operator may change; every key has a default and a comment
-//	genesis.json     the chain's beginning, the same on all nodes
+//	genesis.json     the chain's beginning, the same on all nodes of a shard; where the book has several shards it names the members of all of them
 //	membership.json  the members when this node joined; only where the genesis does not have it
 //	node.key         the node's ed25519 key, PKCS #8 in PEM, readable by its owner only
 //	generation       what the node promised and learned about the shard's generations (package allconcur/generation)

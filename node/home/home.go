@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/order"
@@ -289,11 +290,24 @@ func (h *Home) place(membership ledger.Membership) error {
 		whose := "the genesis's"
 		if membership.Number > 0 {
 			whose = "those of the " + MembershipFile + "'s"
+		} else if h.Genesis.Sharded() {
+			whose = fmt.Sprintf("shard %d's", h.Genesis.Shard)
 		}
 		return fmt.Errorf("%w: the node's key is none of %s %d members", ErrHome, whose, len(membership.Members))
 	}
 	h.Self, h.self, h.membership = order.ServerID(self.Index), self, membership
 	return nil
+}
+
+// GenesisFor is the genesis of the shard that a key's node belongs to, out of that of any shard of the same book. Where the key is nobody's it is the genesis as it is.
+func GenesisFor(genesis *ledger.Genesis, key ed25519.PrivateKey) (*ledger.Genesis, error) {
+	public := key.Public().(ed25519.PublicKey)
+	for i, members := range genesis.Shards {
+		if slices.ContainsFunc(members, func(member ledger.Member) bool { return bytes.Equal(member.Key, public) }) {
+			return genesis.ForShard(ledger.ShardID(i))
+		}
+	}
+	return genesis, nil
 }
 
 // WriteKey writes an ed25519 key as PKCS #8 in PEM, readable by its owner only.

@@ -115,3 +115,40 @@ func swapKey(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 }
+
+// A node of a book of several shards gets the genesis of its own one.
+func TestGenesisForKey(t *testing.T) {
+	t.Parallel()
+	keys := make([]ed25519.PrivateKey, 3)
+	genesis := &ledger.Genesis{Chain: "books", Time: 1, Shards: make([][]ledger.Member, 3), Tree: make([]ledger.ShardID, 3)}
+	for i := range keys {
+		public, key, err := ed25519.GenerateKey(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[i], genesis.Shards[i] = key, []ledger.Member{{Name: string(rune('a' + i)), Key: public, Address: "127.0.0.1:9001"}}
+	}
+	genesis.Members = genesis.Shards[0]
+	dir := t.TempDir()
+	if _, err := Create(dir, Default(), genesis, keys[2]); !errors.Is(err, ErrHome) || !strings.Contains(err.Error(), "none of shard 0's 1 members") {
+		t.Errorf("another shard's key: %v", err)
+	}
+	own, err := GenesisFor(genesis, keys[2])
+	if err != nil || own.Shard != 2 || own.Book() != genesis.Book() {
+		t.Fatalf("%+v, %v", own, err)
+	}
+	if _, err := Create(dir, Default(), own, keys[2]); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := Load(dir)
+	if err != nil || loaded.Name() != "c" || loaded.Self != 0 || loaded.Genesis.Hash() != own.Hash() {
+		t.Errorf("%+v, %v", loaded, err)
+	}
+	_, stranger, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if same, err := GenesisFor(genesis, stranger); err != nil || same != genesis {
+		t.Errorf("a stranger's: %+v, %v", same, err)
+	}
+}

@@ -9,6 +9,8 @@
 //	cluster, err := testnet.Embed(ctx, testnet.EmbedOptions{Dir: dir, Ports: ports, Start: start})
 //	defer cluster.Stop(ctx)                                               // or testnet.EmbedHomes(ctx, homes, start)
 //
+// A book of several shards has Layout.Shards times Layout.Nodes nodes: node i is member i mod Nodes of shard i / Nodes, with the genesis of that shard.
+//
 // What always holds:
 //
 //   - Make makes all homes or none, and touches no folder that holds one.

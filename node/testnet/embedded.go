@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/fabric"
 	"github.com/ledgerd/ledgerd/node/home"
@@ -37,8 +38,11 @@ type Starter func(ctx context.Context, at *home.Home, fabric rdmanet.Host) (Node
 type EmbedOptions struct {
 	// Dir gets the homes; it must be empty or not exist.
 	Dir string
-	// Ports are those of the nodes' APIs, one a node; 0 means any that is free.
+	// Ports are those of the nodes' APIs, one a node of all shards; 0 means any that is free.
 	Ports []int
+	// Shards is how many shards the book has, by which the number of ports has to be divisible, and Tree each one's parent, as in Layout.
+	Shards int
+	Tree   []ledger.ShardID
 	// Chain and Engine are as in Layout.
 	Chain, Engine string
 	// Change, where not nil, changes a node's configuration before it is written.
@@ -57,9 +61,13 @@ type Embedded struct {
 	watch sync.WaitGroup
 }
 
-// Embed makes the homes and starts the nodes. When it fails, nothing runs any more; the folder is the caller's to remove.
+// Embed makes the homes and starts the nodes, those of all shards over one fabric. When it fails, nothing runs any more; the folder is the caller's to remove.
 func Embed(ctx context.Context, options EmbedOptions) (*Embedded, error) {
-	layout := Layout{Dir: options.Dir, Nodes: len(options.Ports), Chain: options.Chain, Engine: options.Engine, Fabric: fabric.Memory}
+	shards := max(options.Shards, 1)
+	if len(options.Ports)%shards != 0 {
+		return nil, fmt.Errorf("%w: %d ports for %d shards, want as many for each", ErrLayout, len(options.Ports), shards)
+	}
+	layout := Layout{Dir: options.Dir, Nodes: len(options.Ports) / shards, Shards: shards, Tree: options.Tree, Chain: options.Chain, Engine: options.Engine, Fabric: fabric.Memory}
 	layout.Change = func(i int, config *home.Config) {
 		config.API.Listen = address(options.Ports[i])
 		config.Fabric.Listen = "memory:" + strconv.Itoa(i)

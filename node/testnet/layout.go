@@ -47,8 +47,12 @@ var (
 type Layout struct {
 	// Dir gets a folder node-0, node-1, ... for each node, and the operator's key.
 	Dir string
-	// Nodes is how many there are, 1 to NodesMax.
+	// Nodes is how many each shard has: 1 to NodesMax, which is what all shards may have together.
 	Nodes int
+	// Shards is how many shards the book has. Default 1. Node i is member i mod Nodes of shard i / Nodes.
+	Shards int
+	// Tree has each shard's parent; the root is its own. Default: shard 0 is the root and the parent of all others.
+	Tree []ledger.ShardID
 	// BasePort is node 0's API; node i has its API on BasePort+2i and its fabric on BasePort+2i+1. Default DefaultBasePort.
 	BasePort int
 	// Engine is allconcur+ (the default) or allconcur.
@@ -72,16 +76,31 @@ func (l *Layout) Validate() error {
 	if l.Chain == "" {
 		l.Chain = DefaultChain
 	}
+	if l.Shards == 0 {
+		l.Shards = 1
+	}
 	switch {
 	case l.Dir == "":
 		return fmt.Errorf("%w: no folder given", ErrLayout)
 	case l.Nodes < 1 || l.Nodes > NodesMax:
 		return fmt.Errorf("%w: %d nodes, want 1 to %d", ErrLayout, l.Nodes, NodesMax)
-	case l.BasePort < 1 || l.BasePort+2*l.Nodes-1 > 65535:
-		return fmt.Errorf("%w: %d nodes need the ports %d to %d, and ports are 1 to 65535", ErrLayout, l.Nodes, l.BasePort, l.BasePort+2*l.Nodes-1)
+	case l.Shards < 1 || l.Shards > NodesMax:
+		return fmt.Errorf("%w: %d shards, want 1 to %d", ErrLayout, l.Shards, NodesMax)
+	case l.Shards*l.Nodes > NodesMax:
+		return fmt.Errorf("%w: %d shards of %d nodes are %d nodes, want at most %d in all", ErrLayout, l.Shards, l.Nodes, l.Shards*l.Nodes, NodesMax)
+	case l.Tree != nil && len(l.Tree) != l.Shards:
+		return fmt.Errorf("%w: a tree of %d shards for %d shards", ErrLayout, len(l.Tree), l.Shards)
+	case l.BasePort < 1 || l.BasePort+2*l.all()-1 > 65535:
+		return fmt.Errorf("%w: %d nodes need the ports %d to %d, and ports are 1 to 65535", ErrLayout, l.all(), l.BasePort, l.BasePort+2*l.all()-1)
+	}
+	if l.Tree == nil {
+		l.Tree = make([]ledger.ShardID, l.Shards)
 	}
 	return nil
 }
+
+// all is how many nodes the shards have together.
+func (l *Layout) all() int { return l.Shards * l.Nodes }
 
 // Name is what node i and its folder are called.
 func Name(i int) string { return "node-" + strconv.Itoa(i) }
@@ -94,21 +113,21 @@ func Make(l Layout) (homes []*home.Home, err error) {
 	if err := vacant(l.Dir); err != nil {
 		return nil, err
 	}
-	genesis := &ledger.Genesis{Chain: l.Chain, Time: ledger.Milliseconds(time.Now().UnixMilli())}
-	keys := make([]ed25519.PrivateKey, l.Nodes)
+	keys, members := make([]ed25519.PrivateKey, l.all()), make([]ledger.Member, l.all())
 	for i := range keys {
 		if keys[i], err = p2p.NewIdentity(cryptorand.Reader); err != nil {
 			return nil, err
 		}
-		genesis.Members = append(genesis.Members, ledger.Member{
-			Name: Name(i), Key: keys[i].Public().(ed25519.PublicKey), Address: address(l.BasePort + 2*i + 1),
-		})
+		members[i] = ledger.Member{Name: Name(i), Key: keys[i].Public().(ed25519.PublicKey), Address: address(l.BasePort + 2*i + 1)}
 	}
 	operator, err := p2p.NewIdentity(cryptorand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	genesis.Operators = []ledger.PublicKey{ledger.PublicKey(operator.Public().(ed25519.PublicKey))}
+	genesis, err := l.genesis(members, ledger.PublicKey(operator.Public().(ed25519.PublicKey)))
+	if err != nil {
+		return nil, err
+	}
 	made := []string{filepath.Join(l.Dir, OperatorKeyFile)}
 	defer func() {
 		if err != nil {
@@ -129,13 +148,28 @@ func Make(l Layout) (homes []*home.Home, err error) {
 		}
 		dir := filepath.Join(l.Dir, Name(i))
 		made = append(made, dir)
-		h, err := home.Create(dir, config, genesis, key)
+		own, err := genesis.ForShard(ledger.ShardID(i / l.Nodes))
+		if err != nil {
+			return nil, err
+		}
+		h, err := home.Create(dir, config, own, key)
 		if err != nil {
 			return nil, err
 		}
 		homes = append(homes, h)
 	}
 	return homes, home.WriteKey(filepath.Join(l.Dir, OperatorKeyFile), operator)
+}
+
+// genesis is that of shard 0, from which those of the others follow. ledger.ErrGenesis.
+func (l *Layout) genesis(members []ledger.Member, operator ledger.PublicKey) (*ledger.Genesis, error) {
+	genesis := &ledger.Genesis{
+		Chain: l.Chain, Time: ledger.Milliseconds(time.Now().UnixMilli()), Members: members[:l.Nodes:l.Nodes], Operators: []ledger.PublicKey{operator},
+	}
+	if l.Shards > 1 {
+		genesis.Shards, genesis.Tree = slices.Collect(slices.Chunk(members, l.Nodes)), slices.Clone(l.Tree)
+	}
+	return genesis, genesis.Validate()
 }
 
 // vacant makes sure that a folder holds nothing that a network would be made of.
@@ -206,11 +240,11 @@ func Load(dir string) ([]*home.Home, error) {
 		if err != nil {
 			return nil, err
 		}
-		made := len(h.Genesis.Members)
-		if self := int(h.Self); self != i && (self < made || i < made) && h.Membership().Number == 0 {
+		self, made := number(h)
+		if self != i && (made || i < total(h.Genesis)) && h.Membership().Number == 0 {
 			return nil, fmt.Errorf("%w: %s is the home of %s", ErrForeign, path, h.Name())
 		}
-		if len(homes) > 0 && h.Genesis.Hash() != homes[0].Genesis.Hash() {
+		if len(homes) > 0 && h.Genesis.Book() != homes[0].Genesis.Book() {
 			return nil, fmt.Errorf("%w: %s and %s belong to different chains", ErrForeign, path, homes[0].Dir)
 		}
 		homes = append(homes, h)
@@ -218,10 +252,41 @@ func Load(dir string) ([]*home.Home, error) {
 	return homes, nil
 }
 
+// shards are the members of each shard, as the genesis has them.
+func shards(genesis *ledger.Genesis) [][]ledger.Member {
+	if genesis.Sharded() {
+		return genesis.Shards
+	}
+	return [][]ledger.Member{genesis.Members}
+}
+
+// total is how many members the genesis has in all shards.
+func total(genesis *ledger.Genesis) (count int) {
+	for _, members := range shards(genesis) {
+		count += len(members)
+	}
+	return count
+}
+
+// number is a node's among those of all shards, as Make counts them, and whether Make made its home.
+func number(h *home.Home) (number int, made bool) {
+	own := shards(h.Genesis)
+	for _, members := range own[:h.Genesis.Shard] {
+		number += len(members)
+	}
+	return number + int(h.Self), int(h.Self) < len(h.Genesis.Members)
+}
+
 // Missing names the nodes of the genesis whose homes are not among those that Load found: they left, or somebody took their folders away.
 func Missing(homes []*home.Home) (names []string) {
-	for i := range homes[0].Genesis.Members {
-		if !slices.ContainsFunc(homes, func(h *home.Home) bool { return int(h.Self) == i }) {
+	there := make(map[int]bool, len(homes))
+	for _, h := range homes {
+		if number, made := number(h); made {
+			there[number] = true
+		}
+	}
+	for i := range total(homes[0].Genesis) {
+		if !there[i] {
 			names = append(names, Name(i))
 		}
 	}
@@ -273,7 +338,7 @@ var nextBase struct {
 	port int // 0 before the first
 }
 
-// FreeBasePort finds a base port for so many nodes, all of whose ports are free now, and were not given out to somebody else in this process a moment ago.
+// FreeBasePort finds a base port for so many nodes, those of all shards together, all of whose ports are free now, and were not given out to somebody else in this process a moment ago.
 func FreeBasePort(nodes int) (int, error) {
 	nextBase.Lock()
 	defer nextBase.Unlock()
