@@ -177,7 +177,7 @@ func (d *Directory) SetOwn(membership ledger.Membership) {
 // Learn takes a membership of another shard if its number is larger than that of the one known, and returns whether it did. Who may say so is the caller's check: a member of
 // that shard as known until now. What is no membership, or names a member of another shard, is not taken.
 func (d *Directory) Learn(shard ledger.ShardID, membership ledger.Membership) bool {
-	if shard == d.own || int(shard) >= d.tree.Shards() || membership.Validate() != nil {
+	if number, _ := d.Members(shard); shard == d.own || int(shard) >= d.tree.Shards() || membership.Number <= number || membership.Validate() != nil {
 		return false
 	}
 	m := membersOf(&membership)

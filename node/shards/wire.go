@@ -1,0 +1,253 @@
+package shards
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"unicode/utf8"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// ErrMalformed says that bytes are no message of this package.
+var ErrMalformed = errors.New("shards: malformed message")
+
+const (
+	announcementVersion = 1
+	announcementNumbers = 8
+	announcementFixed   = 1 + 1 + 4 + announcementNumbers*8 + ledger.HashSize // before the texts and lists
+	streamedSize        = 4 + 8
+	// apiAddressMax bounds the API's address in an announcement, in bytes; a longer one is left out.
+	apiAddressMax = math.MaxUint8
+
+	verdictsVersion = 1
+	verdictSize     = ledger.HashSize + 4 + ledger.ResultSize
+	// verdictsMax bounds the verdicts of one message, and queryMax the transactions of a question, so that neither is long on a lane of small, urgent messages.
+	verdictsMax = 1024
+	queryMax    = 1024
+)
+
+// Encode returns the announcement as it is sent, little-endian: version u8, mode u8, shard u32, then u64 each: heights (ordered, stored, durable), transactions, accounts, pending, carried, number of the membership;
+// the head's hash; the API's address behind its length u8; the streams behind their number u16, each the child u32 and the number u64; a byte that tells whether the membership follows: height u64, round u64, members behind
+// their number u16, each the index u32, joined u64, then behind their lengths the key (u8), the name (u8) and the address (u16).
+func (a *Announcement) Encode() []byte {
+	b := make([]byte, 0, announcementFixed+64+len(a.APIAddress)+len(a.Streamed)*streamedSize)
+	b = binary.LittleEndian.AppendUint32(append(b, announcementVersion, byte(a.Mode)), uint32(a.Shard))
+	number := uint64(0)
+	if a.Membership != nil {
+		number = a.Membership.Number
+	}
+	for _, value := range [announcementNumbers]uint64{uint64(a.Heights.Ordered), uint64(a.Heights.Stored), uint64(a.Heights.Durable), a.Transactions, a.Accounts, a.Pending, a.Carried, number} {
+		b = binary.LittleEndian.AppendUint64(b, value)
+	}
+	b = append(b, a.Head[:]...)
+	address := a.APIAddress
+	if len(address) > apiAddressMax {
+		address = ""
+	}
+	b = append(append(b, byte(len(address))), address...)
+	streamed := a.Streamed[:min(len(a.Streamed), ledger.MaxShards)]
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(streamed)))
+	for _, stream := range streamed {
+		b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(b, uint32(stream.Child)), stream.Number)
+	}
+	if a.Membership == nil {
+		return append(b, 0)
+	}
+	return appendMembership(append(b, 1), a.Membership)
+}
+
+func appendMembership(b []byte, membership *ledger.Membership) []byte {
+	b = binary.LittleEndian.AppendUint64(b, uint64(membership.Height))
+	b = binary.LittleEndian.AppendUint64(b, uint64(membership.Round))
+	list := membership.Members[:min(len(membership.Members), ledger.MaxMembers)]
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(list)))
+	for i := range list {
+		member := &list[i]
+		b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(b, uint32(member.Index)), uint64(member.Joined))
+		// A chain's member is within these bounds.
+		key, name, address := member.Key[:min(len(member.Key), ledger.MaxMemberKey)], member.Name[:min(len(member.Name), math.MaxUint8)], member.Address[:min(len(member.Address), ledger.MaxAddress)]
+		b = append(append(b, byte(len(key))), key...)
+		b = append(append(b, byte(len(name))), name...)
+		b = append(binary.LittleEndian.AppendUint16(b, uint16(len(address))), address...)
+	}
+	return b
+}
+
+// DecodeAnnouncement reads what Encode wrote, or returns ErrMalformed. What it returns shares no memory with b. The membership is bounded, and not validated.
+func DecodeAnnouncement(b []byte) (a Announcement, err error) {
+	r := reader{rest: b}
+	if version := r.uint8(); version != announcementVersion {
+		r.fail("an announcement of version %d", version)
+	}
+	a.Mode, a.Shard = NodeMode(r.uint8()), ledger.ShardID(r.uint32())
+	if a.Mode < NodeStarting || a.Mode > NodeStopping {
+		r.fail("mode %d", a.Mode)
+	}
+	a.Heights = Heights{Ordered: ledger.Height(r.uint64()), Stored: ledger.Height(r.uint64()), Durable: ledger.Height(r.uint64())}
+	a.Transactions, a.Accounts, a.Pending, a.Carried = r.uint64(), r.uint64(), r.uint64(), r.uint64()
+	number := r.uint64()
+	copy(a.Head[:], r.take(ledger.HashSize))
+	a.APIAddress = r.text(int(r.uint8()))
+	if count := r.count(int(r.uint16()), ledger.MaxShards, streamedSize); count > 0 {
+		a.Streamed = make([]Streamed, count)
+		for i := range a.Streamed {
+			a.Streamed[i] = Streamed{Child: ledger.ShardID(r.uint32()), Number: r.uint64()}
+		}
+	}
+	switch has := r.uint8(); {
+	case has == 1:
+		a.Membership = r.membership(number)
+	case has != 0 || number != 0:
+		r.fail("membership %d is said to be %d", number, has)
+	}
+	if err := r.end(); err != nil {
+		return Announcement{}, err
+	}
+	return a, nil
+}
+
+func (r *reader) membership(number uint64) *ledger.Membership {
+	m := &ledger.Membership{Number: number, Height: ledger.Height(r.uint64()), Round: ledger.Round(r.uint64())}
+	m.Members = make([]ledger.GroupMember, r.count(int(r.uint16()), ledger.MaxMembers, 4+8+1+1+2))
+	for i := range m.Members {
+		member := &m.Members[i]
+		member.Index, member.Joined = ledger.MemberIndex(r.uint32()), ledger.Height(r.uint64())
+		member.Key = append([]byte(nil), r.take(r.count(int(r.uint8()), ledger.MaxMemberKey, 1))...)
+		member.Name = r.text(int(r.uint8()))
+		member.Address = r.text(r.count(int(r.uint16()), ledger.MaxAddress, 1))
+	}
+	return m
+}
+
+// encodeVerdicts gives up to verdictsMax verdicts of one shard as they are sent, little-endian: version u8, then for each the transaction's id, the shard u32, and the result as package ledger has it.
+func encodeVerdicts(verdicts []ledger.Verdict) []byte {
+	b := append(make([]byte, 0, 1+len(verdicts)*verdictSize), verdictsVersion)
+	for i := range verdicts {
+		v := &verdicts[i]
+		b = v.Result.Append(binary.LittleEndian.AppendUint32(append(b, v.ID[:]...), uint32(v.Shard)))
+	}
+	return b
+}
+
+// decodeVerdicts reads verdicts of one shard, or returns ErrMalformed, also where one of them is none that a shard can give: in a batch it would spoil the others.
+func decodeVerdicts(b []byte, shard ledger.ShardID) ([]ledger.Verdict, error) {
+	r := reader{rest: b}
+	if version := r.uint8(); version != verdictsVersion {
+		r.fail("verdicts of version %d", version)
+	}
+	verdicts := make([]ledger.Verdict, r.list(verdictsMax, verdictSize))
+	for i := range verdicts {
+		id := ledger.Hash(r.take(ledger.HashSize))
+		if from := ledger.ShardID(r.uint32()); from != shard {
+			r.fail("a verdict of shard %d from shard %d", from, shard)
+		}
+		result, err := ledger.DecodeResult(r.take(ledger.ResultSize))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+		}
+		verdict, possible := ledger.VerdictOf(&ledger.Entry{ID: id, Result: result, Transaction: &someTransaction}, shard)
+		if !possible {
+			r.fail("a verdict that says %s", result.Code)
+		}
+		verdicts[i] = verdict
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	return verdicts, nil
+}
+
+// someTransaction stands for a client's, of which nothing but the result is looked at.
+var someTransaction ledger.Transaction
+
+// encodeQuery gives up to queryMax ids as they are sent: version u8, then the ids.
+func encodeQuery(ids []ledger.Hash) []byte {
+	b := append(make([]byte, 0, 1+len(ids)*ledger.HashSize), verdictsVersion)
+	for i := range ids {
+		b = append(b, ids[i][:]...)
+	}
+	return b
+}
+
+// decodeQuery reads what encodeQuery wrote, or returns ErrMalformed.
+func decodeQuery(b []byte) ([]ledger.Hash, error) {
+	r := reader{rest: b}
+	if version := r.uint8(); version != verdictsVersion {
+		r.fail("a question of version %d", version)
+	}
+	ids := make([]ledger.Hash, r.list(queryMax, ledger.HashSize))
+	for i := range ids {
+		ids[i] = ledger.Hash(r.take(ledger.HashSize))
+	}
+	if err := r.end(); err != nil {
+		return nil, err
+	}
+	return ids, nil
+}
+
+// reader takes a message apart; after the first error it gives zeros.
+type reader struct {
+	rest []byte
+	err  error
+}
+
+func (r *reader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: "+format, append([]any{ErrMalformed}, args...)...)
+	}
+}
+
+// zeros are what is read past the end: no more than the largest of what take is asked for without count.
+var zeros [ledger.MaxAddress]byte
+
+// take gives the next bytes, which must be no more than zeros has.
+func (r *reader) take(size int) []byte {
+	if r.err != nil || len(r.rest) < size {
+		r.fail("it ends early")
+		return zeros[:size:size]
+	}
+	taken := r.rest[:size:size]
+	r.rest = r.rest[size:]
+	return taken
+}
+
+func (r *reader) uint8() uint8   { return r.take(1)[0] }
+func (r *reader) uint16() uint16 { return binary.LittleEndian.Uint16(r.take(2)) }
+func (r *reader) uint32() uint32 { return binary.LittleEndian.Uint32(r.take(4)) }
+func (r *reader) uint64() uint64 { return binary.LittleEndian.Uint64(r.take(8)) }
+
+// text reads UTF-8 of that many bytes.
+func (r *reader) text(size int) string {
+	text := string(r.take(size))
+	if !utf8.ValidString(text) {
+		r.fail("text that is no UTF-8")
+	}
+	return text
+}
+
+// count checks a number of elements against its bound and what is left of the message.
+func (r *reader) count(count, most, size int) int {
+	if r.err != nil || count > most || count*size > len(r.rest) {
+		r.fail("%d elements in %d bytes, at most %d allowed", count, len(r.rest), most)
+		return 0
+	}
+	return count
+}
+
+// list is the number of elements, at least one, that fill the rest.
+func (r *reader) list(most, size int) int {
+	if count := len(r.rest) / size; count > 0 && count*size == len(r.rest) {
+		return r.count(count, most, size)
+	}
+	r.fail("a list of %d bytes of elements of %d", len(r.rest), size)
+	return 0
+}
+
+func (r *reader) end() error {
+	if len(r.rest) > 0 {
+		r.fail("%d bytes too many", len(r.rest))
+	}
+	return r.err
+}
