@@ -1,0 +1,154 @@
+package shards
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// The defaults of AnnouncerConfig.
+const (
+	AnnounceEveryDefault = time.Second
+	AnnounceGapDefault   = 100 * time.Millisecond
+)
+
+// AnnouncerConfig is what NewAnnouncer needs.
+type AnnouncerConfig struct {
+	Directory *Directory
+	Control   *control.Control
+	// Own tells what the others are told. It is called by the announcer's goroutine, and must not block for long.
+	Own func() Announcement
+	// Logger may be nil.
+	Logger *slog.Logger
+	// Every is how often the others are told, Gap the least time between two: the defaults where they are 0.
+	Every, Gap time.Duration
+}
+
+// Announcer tells the members of all other shards what this node does, and the directory what they do. All methods may be called from several goroutines.
+type Announcer struct {
+	config AnnouncerConfig
+	soon   chan struct{}
+	closed chan struct{}
+	done   sync.WaitGroup
+	once   sync.Once
+}
+
+// NewAnnouncer takes the messages of control.KindShard and begins to announce. Errors are those of Control, or say what is missing.
+func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
+	if config.Directory == nil || config.Control == nil || config.Own == nil {
+		return nil, errors.New("shards: an announcer needs a directory, the control lane and what to say")
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	if config.Every <= 0 {
+		config.Every = AnnounceEveryDefault
+	}
+	if config.Gap <= 0 {
+		config.Gap = AnnounceGapDefault
+	}
+	a := &Announcer{config: config, soon: make(chan struct{}, 1), closed: make(chan struct{})}
+	if err := config.Control.Register(control.KindShard, a.receive); err != nil {
+		return nil, err
+	}
+	a.done.Go(a.run)
+	return a, nil
+}
+
+// Soon has the others told at once, or as soon as Gap allows: what this node does changed much.
+func (a *Announcer) Soon() {
+	select {
+	case a.soon <- struct{}{}:
+	default:
+	}
+}
+
+// Event hears of the fabric's links, of any peer. It returns at once.
+func (a *Announcer) Event(event rdmanet.PeerEvent) {
+	shard, _, known := a.config.Directory.Find(event.Peer.ID)
+	if !known || shard == a.config.Directory.Own() {
+		return
+	}
+	switch event.Kind {
+	case rdmanet.PeerConnected, rdmanet.PeerRestarted:
+		a.Soon()
+	case rdmanet.PeerDisconnected, rdmanet.PeerUnreachable:
+		a.config.Directory.Lost(event.Peer.ID)
+	}
+}
+
+// Close ends the announcements, and waits until nothing is sent any more. What still comes is dropped. Closing again waits too.
+func (a *Announcer) Close() {
+	a.once.Do(func() { close(a.closed) })
+	a.done.Wait()
+}
+
+func (a *Announcer) run() {
+	every := time.NewTicker(a.config.Every)
+	defer every.Stop()
+	gap := time.NewTimer(0)
+	defer gap.Stop()
+	for {
+		// The gap first, so that what is asked for meanwhile is one announcement.
+		select {
+		case <-a.closed:
+			return
+		case <-gap.C:
+		}
+		a.announce()
+		select {
+		case <-a.closed:
+			return
+		case <-every.C:
+		case <-a.soon:
+		}
+		gap.Reset(a.config.Gap)
+	}
+}
+
+func (a *Announcer) announce() {
+	d := a.config.Directory
+	own := a.config.Own()
+	payload := own.Encode()
+	for shard := range ledger.ShardID(d.Tree().Shards()) {
+		if shard == d.Own() {
+			continue
+		}
+		_, members := d.Members(shard)
+		for _, member := range members {
+			if err := a.config.Control.Send(member.Peer, control.KindShard, payload); err != nil {
+				a.config.Logger.Debug("not announced", "shard", shard, "member", member.Index, "error", err)
+			}
+		}
+	}
+}
+
+// receive hears what a member of another shard does. What it says of its shard's members is taken: its chain says so.
+func (a *Announcer) receive(from rdmanet.Peer, payload []byte) {
+	select {
+	case <-a.closed:
+		return
+	default:
+	}
+	d := a.config.Directory
+	shard, _, known := d.Find(from.ID)
+	if !known || shard == d.Own() {
+		a.config.Logger.Debug("announcement of no member of another shard dropped", "peer", from)
+		return
+	}
+	said, err := DecodeAnnouncement(payload)
+	if err != nil || said.Shard != shard {
+		a.config.Logger.Error("announcement dropped", "peer", from, "shard", shard, "says", said.Shard, "error", err)
+		return
+	}
+	if said.Membership != nil && d.Learn(shard, *said.Membership) {
+		a.config.Logger.Info("the members of another shard changed", "shard", shard, "change", said.Membership.Number, "members", len(said.Membership.Members))
+	}
+	said.Membership = nil // the directory has it
+	d.Heard(from.ID, said, time.Now())
+}

@@ -1,0 +1,139 @@
+package shards
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what must come.
+const patience = time.Minute
+
+// eventually waits for a condition.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// controlOf starts a member's host, which is closed at the test's end, with its control lane.
+func controlOf(t testing.TB, network *memory.Network, peer rdmanet.PeerID) (*memory.Host, *control.Control) {
+	t.Helper()
+	host, err := network.Host(peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// What lies in the windows of tests' dead peers is not worth waiting for.
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		_ = host.Close(ctx)
+	})
+	c, err := control.New(host, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return host, c
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestShardsHearOfEachOther(t *testing.T) {
+	t.Parallel()
+	network := memory.NewNetwork()
+	join := changed(1, map[ledger.MemberIndex]int{0: 3, 1: 4, 2: 5, 3: 20})
+	var joined atomic.Bool
+	directories, announcers := map[int]*Directory{}, map[int]*Announcer{}
+	for _, i := range []int{0, 1, 3, 6} {
+		d := directory(t, i)
+		host, c := controlOf(t, network, peerOf(t, i))
+		announcer, err := NewAnnouncer(AnnouncerConfig{
+			Directory: d, Control: c, Logger: quiet, Every: 20 * time.Millisecond, Gap: time.Millisecond,
+			Own: func() Announcement {
+				a := Announcement{Shard: d.Own(), Mode: NodeOrdering, Heights: Heights{Ordered: ledger.Height(i)}}
+				if i == 3 && joined.Load() {
+					a.Membership = &join
+				}
+				return a
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(announcer.Close)
+		host.Watch(announcer.Event)
+		directories[i], announcers[i] = d, announcer
+	}
+	eventually(t, "both other shards order", func() bool {
+		s := directories[0].States()
+		return s[1].Mode == ModeOrdering && s[2].Mode == ModeOrdering && s[1].Heights.Ordered == 3 && s[2].Members[0].Lately
+	})
+	if directories[0].Candidates(1)[0] != peerOf(t, 3) {
+		t.Error("the one that orders is not asked first")
+	}
+	if s := directories[0].States()[0]; s.Mode != ModeSilent {
+		t.Error("a member of the own shard was heard here")
+	}
+	change := directories[6].Changed()
+	joined.Store(true)
+	announcers[3].Soon()
+	select {
+	case <-change:
+	case <-time.After(patience):
+		t.Fatal("the change of another shard's members never came")
+	}
+	if shard, member, known := directories[6].Find(peerOf(t, 20)); !known || shard != 1 || member.Index != 3 {
+		t.Errorf("who joined is %+v of %d", member, shard)
+	}
+	network.Kill(peerOf(t, 3))
+	eventually(t, "who is gone is asked last", func() bool { return directories[0].Candidates(1)[0] != peerOf(t, 3) })
+}
+
+// What a stranger says, what a member says of another shard, and what is no announcement, changes nothing.
+func TestWhoMayAnnounce(t *testing.T) {
+	t.Parallel()
+	network := memory.NewNetwork()
+	d := directory(t, 0)
+	_, c := controlOf(t, network, peerOf(t, 0))
+	announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: c, Logger: quiet, Own: func() Announcement { return Announcement{Mode: NodeOrdering} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer announcer.Close()
+	other := changed(5, map[ledger.MemberIndex]int{9: 30})
+	lie := Announcement{Shard: 2, Mode: NodeOrdering, Membership: &other}
+	truth := Announcement{Shard: 1, Mode: NodeOrdering}
+	announcer.receive(rdmanet.Peer{ID: "stranger"}, lie.Encode())
+	announcer.receive(rdmanet.Peer{ID: peerOf(t, 3)}, lie.Encode())
+	announcer.receive(rdmanet.Peer{ID: peerOf(t, 3)}, []byte{1, 2})
+	announcer.receive(rdmanet.Peer{ID: peerOf(t, 1)}, (&Announcement{Shard: 0, Mode: NodeOrdering}).Encode())
+	if len(d.heard) != 0 {
+		t.Errorf("heard: %+v", d.heard)
+	}
+	if _, members := d.Members(2); len(members) != 3 {
+		t.Error("a membership was taken from who is not in it")
+	}
+	announcer.receive(rdmanet.Peer{ID: peerOf(t, 3)}, truth.Encode())
+	if len(d.heard) != 1 {
+		t.Error("a member was not heard")
+	}
+	announcer.Close()
+	announcer.receive(rdmanet.Peer{ID: peerOf(t, 4)}, truth.Encode())
+	if len(d.heard) != 1 {
+		t.Error("heard after Close")
+	}
+}
