@@ -30,6 +30,12 @@ func (c *Client) Cluster(ctx context.Context) (*ledgerdv1.ClusterState, error) {
 	return answer.GetCluster(), err
 }
 
+// Tree asks for the tree of the book's shards, and how each of them does as far as the node knows.
+func (c *Client) Tree(ctx context.Context) (*ledgerdv1.Tree, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetTreeRequest{}, service.GetTree)
+	return answer.GetTree(), err
+}
+
 // Genesis is the genesis hash of the nodes' ledger, which every transaction names. It is asked for once.
 func (c *Client) Genesis(ctx context.Context) (ledger.Hash, error) {
 	c.mutex.Lock()
