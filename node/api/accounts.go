@@ -23,11 +23,20 @@ func accountToProto(account *ledger.Account, height ledger.Height) *ledgerdv1.Ac
 		Height:       uint64(height),
 	}
 	for i := range account.Balances {
+		balance := &account.Balances[i]
 		shown.Balances = append(shown.Balances, &ledgerdv1.Balance{
-			Asset: string(account.Balances[i].Asset), Amount: account.Balances[i].Amount.String(),
+			Asset: string(balance.Asset), Amount: balance.Amount.String(), SetAside: heldAmount(balance.SetAside), Incoming: heldAmount(balance.Incoming),
 		})
 	}
 	return shown
+}
+
+// heldAmount is the text of what is held, empty for nothing.
+func heldAmount(amount ledger.Amount) string {
+	if amount.Sign() == 0 {
+		return ""
+	}
+	return amount.String()
 }
 
 // GetAccount shows an account's balances.

@@ -280,4 +280,6 @@ type ClusterState struct {
 
 	membership ledger.Membership
 	former     []ledger.FormerMember
+	book       ledger.Hash
+	shardCount uint32
 }

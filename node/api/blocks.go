@@ -39,7 +39,7 @@ func (c *factsCache) of(block *ledger.Block) blockFacts {
 	}
 	facts := blockFacts{bytes: uint64(len(block.Encode()))}
 	for i := range block.Entries {
-		if !block.Entries[i].Result.OK() {
+		if failedThere(block.Entries[i].Result.Code) {
 			facts.failed++
 		}
 	}
@@ -75,6 +75,7 @@ func (s *service) headerToProto(header *ledger.Header, hash ledger.Hash, facts b
 		FailedCount:      facts.failed,
 		SizeBytes:        facts.bytes,
 		Level:            ledgerdv1.Level(s.levelOf(header.Height)),
+		Shard:            uint32(s.backend.Store().Shard()),
 	}
 	if header.Height > 0 { // the genesis' hash is made of the genesis itself
 		shown.Canonical = header.Encode()
@@ -140,7 +141,10 @@ func (s *service) block(block *ledger.Block, begin, end int) *ledgerdv1.Block {
 	level := Level(shown.Header.Level)
 	for i := begin; i < end; i++ {
 		entry := &block.Entries[i]
-		shown.Transactions = append(shown.Transactions, summaryOf(entry, statusOfEntry(entry, block.Header.Height, i, level)))
+		status := s.statusOfEntry(entry, block.Header.Height, i, level)
+		each := summaryOf(entry, status)
+		each.Status.Shard = shown.Header.Shard
+		shown.Transactions = append(shown.Transactions, each)
 	}
 	return shown
 }

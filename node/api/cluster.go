@@ -70,6 +70,9 @@ func clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.ClusterState 
 			Engine: state.Ordering.Engine, TargetNines: state.Ordering.TargetNines, ServerMttfHours: state.Ordering.ServerMTTFHours, BatchBytesMax: state.Ordering.BatchBytesMax,
 		},
 	}
+	if state.shardCount > 1 {
+		shown.Book, shown.ShardCount = state.book[:], state.shardCount
+	}
 	for i := range state.former {
 		former := &state.former[i]
 		shown.Former = append(shown.Former, &ledgerdv1.FormerMember{

@@ -88,10 +88,18 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 
 // statusToProto shows a status; the transaction, where it is known, makes the reason clearer.
 func statusToProto(status Status, transaction *ledger.Transaction) *ledgerdv1.TransactionStatus {
-	shown := &ledgerdv1.TransactionStatus{Id: status.ID[:], IdHex: status.ID.String()}
+	shown := &ledgerdv1.TransactionStatus{
+		Id: status.ID[:], IdHex: status.ID.String(), WaitsFor: shardNumbers(status.Waits), Destinations: shardNumbers(status.Destinations),
+	}
 	switch status.Outcome {
 	case OutcomePending:
 		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING
+	case OutcomeWaiting, OutcomeRelayed:
+		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING
+		shown.ReasonCode = ReasonCode(ledger.SetAside)
+		if status.Outcome == OutcomeRelayed {
+			shown.ReasonCode = ReasonCode(ledger.Relayed)
+		}
 	case OutcomeExecuted:
 		shown.State = stateOfLevel(status.Level)
 	case OutcomeFailed:
@@ -103,9 +111,10 @@ func statusToProto(status Status, transaction *ledger.Transaction) *ledgerdv1.Tr
 		shown.ReasonCode = "expired"
 		shown.Reason = "its last valid block passed before it was ordered: sign it again with a later one"
 	}
-	if status.Outcome == OutcomeExecuted || status.Outcome == OutcomeFailed {
+	if status.InBlock() {
 		shown.Height = uint64(status.Height)
 		shown.Index = status.Index
+		shown.SettledHeight = uint64(status.Settled)
 	}
 	return shown
 }
@@ -161,6 +170,7 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 			Name:       string(registration.Name),
 			PublicKeys: keysToProto(registration.Keys),
 			Shard:      uint32(registration.Shard),
+			Pinned:     registration.Pinned,
 		})
 	}
 	for i := range t.Openings {
@@ -196,7 +206,7 @@ func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 		entry := ledger.Registration{
 			Name:   ledger.OrganisationName(registration.GetName()),
 			Shard:  ledger.ShardID(registration.GetShard()),
-			Pinned: registration.GetShard() != 0,
+			Pinned: registration.GetPinned() || registration.GetShard() != 0,
 		}
 		for _, key := range registration.GetPublicKeys() {
 			var public ledger.PublicKey
@@ -299,7 +309,7 @@ func shorten(text string, bytes int) string {
 
 func summaryOf(entry *ledger.Entry, status Status) *ledgerdv1.TransactionSummary {
 	t := entry.Transaction
-	return &ledgerdv1.TransactionSummary{
+	shown := &ledgerdv1.TransactionSummary{
 		Status:       statusToProto(status, t),
 		Signer:       string(t.Signer),
 		Postings:     postingsToProto(t.Postings[:min(len(t.Postings), summaryPostings)]),
@@ -309,15 +319,18 @@ func summaryOf(entry *ledger.Entry, status Status) *ledgerdv1.TransactionSummary
 
 		MembershipChange: changeToProto(t.Change),
 	}
+	if verdict := t.Verdict; verdict != nil {
+		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(), uint32(verdict.Shard), verdictWord(verdict)
+	}
+	return shown
 }
 
-// statusOfEntry is the status of a transaction that is in a block.
-func statusOfEntry(entry *ledger.Entry, height ledger.Height, index int, level Level) Status {
-	outcome := OutcomeFailed
-	if entry.Result.OK() {
-		outcome = OutcomeExecuted
+// verdictWord is "good", or the code of the reason.
+func verdictWord(verdict *ledger.Verdict) string {
+	if verdict.Good() {
+		return "good"
 	}
-	return Status{ID: entry.ID, Outcome: outcome, Level: level, Height: height, Index: uint32(index), Result: entry.Result}
+	return ReasonCode(verdict.Result.Code)
 }
 
 func milliseconds(t time.Time) uint64 {

@@ -27,6 +27,9 @@ func (s *service) cluster() ClusterState {
 	state := s.backend.ClusterState()
 	opened := s.backend.Store()
 	state.membership, state.former = opened.Membership(), opened.FormerMembers()
+	if tree := opened.ShardTree(); tree != nil {
+		state.book, state.shardCount, state.Shard = opened.Book(), uint32(tree.Shards()), uint32(opened.Shard())
+	}
 	seen := make(map[uint32]*MemberState, len(state.Members))
 	for i := range state.Members {
 		seen[state.Members[i].Index] = &state.Members[i]

@@ -193,11 +193,15 @@ func (s *service) Prepare(_ context.Context, request *connect.Request[ledgerdv1.
 	if len(parts) == 0 || len(parts) > ledger.MaxBundleTransactions {
 		return nil, invalid("%d transactions: a bundle holds 1 to %d", len(parts), ledger.MaxBundleTransactions)
 	}
-	genesis := s.backend.Store().GenesisHash()
+	opened := s.backend.Store()
 	transactions := make([]ledger.Transaction, len(parts))
 	for i, part := range parts {
 		var err error
-		if transactions[i], err = bodyFromProto(part, genesis); err != nil {
+		named := opened.Book()
+		if part.GetMembershipChange() != nil {
+			named = opened.GenesisHash() // a change of the members is for one shard's chain
+		}
+		if transactions[i], err = bodyFromProto(part, named); err != nil {
 			return nil, invalid("transaction %d: %w", i+1, err)
 		}
 	}
@@ -212,4 +216,50 @@ func (s *service) Prepare(_ context.Context, request *connect.Request[ledgerdv1.
 		answer.Ids = append(answer.Ids, id[:])
 	}
 	return connect.NewResponse(answer), nil
+}
+
+// maxWaited bounds the transactions of a WaitTransactions.
+const maxWaited = 16_384
+
+// WaitTransactions waits for many transactions at once.
+func (s *service) WaitTransactions(ctx context.Context, request *connect.Request[ledgerdv1.WaitTransactionsRequest]) (*connect.Response[ledgerdv1.WaitTransactionsResponse], error) {
+	level, err := wantedLevel(request.Msg.GetWait())
+	if err != nil {
+		return nil, err
+	}
+	asked := request.Msg.GetIds()
+	if len(asked) > maxWaited {
+		return nil, invalid("%d transactions: at most %d at once, ask for the rest in another call", len(asked), maxWaited)
+	}
+	ids := make([]ledger.Hash, len(asked))
+	for i := range asked {
+		if ids[i], err = hashFrom(asked[i], "", "transaction id"); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := s.waiting(ctx)
+	defer cancel()
+	statuses, err := s.wait(ctx, ids, level)
+	if err != nil {
+		return nil, err
+	}
+	answer := &ledgerdv1.WaitTransactionsResponse{Transactions: make([]*ledgerdv1.TransactionStatus, len(ids))}
+	for i := range statuses {
+		answer.Transactions[i] = s.shownStatus(statuses[i])
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// shownStatus shows a status, with the transaction's part in the reason where it is at hand.
+func (s *service) shownStatus(status Status) *ledgerdv1.TransactionStatus {
+	shown := statusToProto(status, nil)
+	if status.Outcome == OutcomeFailed {
+		if found, err := s.backend.Store().Transaction(status.ID); err == nil {
+			shown = statusToProto(status, found.Entry.Transaction)
+		}
+	}
+	if status.InBlock() {
+		shown.Shard = uint32(s.backend.Store().Shard())
+	}
+	return shown
 }

@@ -56,6 +56,9 @@ const (
 	// LedgerServiceWaitTransactionProcedure is the fully-qualified name of the LedgerService's
 	// WaitTransaction RPC.
 	LedgerServiceWaitTransactionProcedure = "/ledgerd.v1.LedgerService/WaitTransaction"
+	// LedgerServiceWaitTransactionsProcedure is the fully-qualified name of the LedgerService's
+	// WaitTransactions RPC.
+	LedgerServiceWaitTransactionsProcedure = "/ledgerd.v1.LedgerService/WaitTransactions"
 	// LedgerServiceGetBlockProcedure is the fully-qualified name of the LedgerService's GetBlock RPC.
 	LedgerServiceGetBlockProcedure = "/ledgerd.v1.LedgerService/GetBlock"
 	// LedgerServiceListBlocksProcedure is the fully-qualified name of the LedgerService's ListBlocks
@@ -118,6 +121,8 @@ type LedgerServiceClient interface {
 	GetTransaction(context.Context, *connect.Request[ledgerdv1.GetTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
 	// WaitTransaction answers when the transaction reaches the wanted level, fails or expires, or when the caller's deadline ends.
 	WaitTransaction(context.Context, *connect.Request[ledgerdv1.WaitTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
+	// WaitTransactions waits for many at once, as WaitTransaction does for one; what is not known by then has no state.
+	WaitTransactions(context.Context, *connect.Request[ledgerdv1.WaitTransactionsRequest]) (*connect.Response[ledgerdv1.WaitTransactionsResponse], error)
 	GetBlock(context.Context, *connect.Request[ledgerdv1.GetBlockRequest]) (*connect.Response[ledgerdv1.GetBlockResponse], error)
 	ListBlocks(context.Context, *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error)
 	GetAccount(context.Context, *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error)
@@ -192,6 +197,12 @@ func NewLedgerServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			baseURL+LedgerServiceWaitTransactionProcedure,
 			connect.WithSchema(ledgerServiceMethods.ByName("WaitTransaction")),
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		waitTransactions: connect.NewClient[ledgerdv1.WaitTransactionsRequest, ledgerdv1.WaitTransactionsResponse](
+			httpClient,
+			baseURL+LedgerServiceWaitTransactionsProcedure,
+			connect.WithSchema(ledgerServiceMethods.ByName("WaitTransactions")),
 			connect.WithClientOptions(opts...),
 		),
 		getBlock: connect.NewClient[ledgerdv1.GetBlockRequest, ledgerdv1.GetBlockResponse](
@@ -333,6 +344,7 @@ type ledgerServiceClient struct {
 	prepare           *connect.Client[ledgerdv1.PrepareRequest, ledgerdv1.PrepareResponse]
 	getTransaction    *connect.Client[ledgerdv1.GetTransactionRequest, ledgerdv1.GetTransactionResponse]
 	waitTransaction   *connect.Client[ledgerdv1.WaitTransactionRequest, ledgerdv1.GetTransactionResponse]
+	waitTransactions  *connect.Client[ledgerdv1.WaitTransactionsRequest, ledgerdv1.WaitTransactionsResponse]
 	getBlock          *connect.Client[ledgerdv1.GetBlockRequest, ledgerdv1.GetBlockResponse]
 	listBlocks        *connect.Client[ledgerdv1.ListBlocksRequest, ledgerdv1.ListBlocksResponse]
 	getAccount        *connect.Client[ledgerdv1.GetAccountRequest, ledgerdv1.GetAccountResponse]
@@ -377,6 +389,11 @@ func (c *ledgerServiceClient) GetTransaction(ctx context.Context, req *connect.R
 // WaitTransaction calls ledgerd.v1.LedgerService.WaitTransaction.
 func (c *ledgerServiceClient) WaitTransaction(ctx context.Context, req *connect.Request[ledgerdv1.WaitTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
 	return c.waitTransaction.CallUnary(ctx, req)
+}
+
+// WaitTransactions calls ledgerd.v1.LedgerService.WaitTransactions.
+func (c *ledgerServiceClient) WaitTransactions(ctx context.Context, req *connect.Request[ledgerdv1.WaitTransactionsRequest]) (*connect.Response[ledgerdv1.WaitTransactionsResponse], error) {
+	return c.waitTransactions.CallUnary(ctx, req)
 }
 
 // GetBlock calls ledgerd.v1.LedgerService.GetBlock.
@@ -486,6 +503,8 @@ type LedgerServiceHandler interface {
 	GetTransaction(context.Context, *connect.Request[ledgerdv1.GetTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
 	// WaitTransaction answers when the transaction reaches the wanted level, fails or expires, or when the caller's deadline ends.
 	WaitTransaction(context.Context, *connect.Request[ledgerdv1.WaitTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error)
+	// WaitTransactions waits for many at once, as WaitTransaction does for one; what is not known by then has no state.
+	WaitTransactions(context.Context, *connect.Request[ledgerdv1.WaitTransactionsRequest]) (*connect.Response[ledgerdv1.WaitTransactionsResponse], error)
 	GetBlock(context.Context, *connect.Request[ledgerdv1.GetBlockRequest]) (*connect.Response[ledgerdv1.GetBlockResponse], error)
 	ListBlocks(context.Context, *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error)
 	GetAccount(context.Context, *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error)
@@ -556,6 +575,12 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 		svc.WaitTransaction,
 		connect.WithSchema(ledgerServiceMethods.ByName("WaitTransaction")),
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	ledgerServiceWaitTransactionsHandler := connect.NewUnaryHandler(
+		LedgerServiceWaitTransactionsProcedure,
+		svc.WaitTransactions,
+		connect.WithSchema(ledgerServiceMethods.ByName("WaitTransactions")),
 		connect.WithHandlerOptions(opts...),
 	)
 	ledgerServiceGetBlockHandler := connect.NewUnaryHandler(
@@ -699,6 +724,8 @@ func NewLedgerServiceHandler(svc LedgerServiceHandler, opts ...connect.HandlerOp
 			ledgerServiceGetTransactionHandler.ServeHTTP(w, r)
 		case LedgerServiceWaitTransactionProcedure:
 			ledgerServiceWaitTransactionHandler.ServeHTTP(w, r)
+		case LedgerServiceWaitTransactionsProcedure:
+			ledgerServiceWaitTransactionsHandler.ServeHTTP(w, r)
 		case LedgerServiceGetBlockProcedure:
 			ledgerServiceGetBlockHandler.ServeHTTP(w, r)
 		case LedgerServiceListBlocksProcedure:
@@ -764,6 +791,10 @@ func (UnimplementedLedgerServiceHandler) GetTransaction(context.Context, *connec
 
 func (UnimplementedLedgerServiceHandler) WaitTransaction(context.Context, *connect.Request[ledgerdv1.WaitTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.WaitTransaction is not implemented"))
+}
+
+func (UnimplementedLedgerServiceHandler) WaitTransactions(context.Context, *connect.Request[ledgerdv1.WaitTransactionsRequest]) (*connect.Response[ledgerdv1.WaitTransactionsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("ledgerd.v1.LedgerService.WaitTransactions is not implemented"))
 }
 
 func (UnimplementedLedgerServiceHandler) GetBlock(context.Context, *connect.Request[ledgerdv1.GetBlockRequest]) (*connect.Response[ledgerdv1.GetBlockResponse], error) {

@@ -1,0 +1,105 @@
+package api
+
+import (
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+func shardNumbers(shards []ledger.ShardID) []uint32 {
+	if len(shards) == 0 {
+		return nil
+	}
+	numbers := make([]uint32, len(shards))
+	for i, shard := range shards {
+		numbers[i] = uint32(shard)
+	}
+	return numbers
+}
+
+// failedThere tells whether a block's entry with a result changed nothing. What a shard set aside, or passed on, may still take effect.
+func failedThere(code ledger.Code) bool {
+	switch code {
+	case ledger.Applied, ledger.SetAside, ledger.Relayed, ledger.Settled, ledger.Released:
+		return false
+	}
+	return true
+}
+
+// statusOfEntry is the status of a transaction that is in a block. Whether one that waited for other shards took effect is looked up; where that cannot be read it
+// is shown as waiting still.
+func (s *service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index int, level Level) Status {
+	status := Status{ID: entry.ID, Outcome: OutcomeExecuted, Level: level, Height: height, Index: uint32(index), Result: entry.Result}
+	switch {
+	case failedThere(entry.Result.Code):
+		status.Outcome = OutcomeFailed
+	case entry.Result.Code == ledger.Relayed:
+		status.Outcome = OutcomeRelayed
+	case entry.Result.Code == ledger.SetAside:
+		status.Outcome = OutcomeWaiting
+		if crossing, err := s.backend.Store().Crossing(entry.ID); err == nil {
+			s.settle(&status, &crossing)
+		}
+	}
+	return status
+}
+
+// settle completes the status of a transaction that its shard set aside.
+func (s *service) settle(status *Status, crossing *store.Crossing) {
+	status.Destinations, status.Waits = crossing.Destinations, crossing.Waits
+	if crossing.Settled == nil {
+		return
+	}
+	status.Outcome, status.Settled, status.Level = OutcomeExecuted, crossing.Settled.Height, s.levelOf(crossing.Settled.Height)
+	if crossing.Outcome == store.Refused {
+		status.Outcome, status.Result = OutcomeFailed, crossing.Settled.Entry.Transaction.Verdict.Result
+	}
+}
+
+// states of a ShardPlace.
+const (
+	placeSettled    = "settled"
+	placeRefused    = "refused"
+	placeWaiting    = "waiting"
+	placePassed     = "passed"
+	placeAbsent     = "absent"
+	placeUnanswered = "unanswered"
+)
+
+// place shows where a transaction is in this shard's chain.
+func (s *service) place(crossing *store.Crossing) *ledgerdv1.ShardPlace {
+	opened := s.backend.Store()
+	own := opened.Shard()
+	block, entry := crossing.Block, crossing.Entry
+	number := block.Bundles[entry.Bundle].Number
+	shown := &ledgerdv1.ShardPlace{
+		Shard:        uint32(own),
+		Height:       uint64(crossing.Height),
+		Index:        uint32(crossing.Index),
+		BlockHashHex: block.Hash.String(),
+		TimeMs:       uint64(block.Header.Time),
+		WaitsFor:     shardNumbers(crossing.Waits),
+		Home:         entry.Transaction.Verdict == nil && opened.HomeShard(entry.Transaction.Signer) == own,
+		Entry:        number == 0,
+		Level:        ledgerdv1.Level(s.levelOf(crossing.Height)),
+		StreamNumber: number,
+	}
+	if verdict, said := ledger.VerdictOf(entry, own); said {
+		shown.Verdict = verdictWord(&verdict)
+	}
+	if settled := crossing.Settled; settled != nil {
+		shown.SettledHeight, shown.SettledIndex = uint64(settled.Height), uint32(settled.Index)
+		shown.Level = ledgerdv1.Level(s.levelOf(settled.Height))
+	}
+	switch crossing.Outcome {
+	case store.TookEffect:
+		shown.State = placeSettled
+	case store.Refused:
+		shown.State = placeRefused
+	case store.Waiting:
+		shown.State = placeWaiting
+	case store.PassedThrough:
+		shown.State = placePassed
+	}
+	return shown
+}
