@@ -114,7 +114,8 @@ type Status struct {
 	Level  Level
 	Height ledger.Height // of its block, when it is in one: executed, failed, waiting or relayed
 	Index  uint32        // its place in the block
-	Result ledger.Result // when executed or failed; of one that other shards made fail, what the first of them said
+	// Result is that of its place in the block. Of one whose wait ended it is applied, or what the shard said that made it fail.
+	Result ledger.Result
 
 	Waits        []ledger.ShardID // the shards whose verdicts are missing, ascending, when waiting
 	Settled      ledger.Height    // the block that ended its wait, 0 where there was no wait or it goes on
@@ -130,12 +131,14 @@ func (s Status) InBlock() bool {
 	return false
 }
 
-// Decisive is the height of the block that decided: where it stands, or where its wait ended. It is 0 where it is in no block or still waits.
+// Decisive is the height of the block that decided: where it stands, or where its wait ended. It is 0 where nothing is decided in this chain: it is in no block, waits, or was
+// passed on.
 func (s Status) Decisive() ledger.Height {
-	if s.Outcome == OutcomeWaiting {
-		return 0
+	switch s.Outcome {
+	case OutcomeExecuted, OutcomeFailed:
+		return max(s.Height, s.Settled)
 	}
-	return max(s.Height, s.Settled)
+	return 0
 }
 
 // Final tells whether nothing more is to be waited for at a level. One that waits for other shards, or was passed on, is decided elsewhere: it is final as one in

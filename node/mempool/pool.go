@@ -1,8 +1,10 @@
 package mempool
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"sync"
 	"time"
@@ -27,6 +29,11 @@ type Config struct {
 	Tip func() Tip
 	// Now gives the time; nil stands for time.Now.
 	Now func() time.Time
+	// Beside is what other shards have for this one; nil in a book of one shard.
+	Beside Beside
+	// Misplaced gets a bundle that a round carried and no block took, because it has to enter elsewhere: the directory of the organisations changed between its admission and
+	// its round. It has left the pool. It is called with no lock held and must be quick; nil in a book of one shard.
+	Misplaced func(*ledger.Bundle)
 }
 
 // expiredMax is how many expired transactions are remembered, so that their senders learn why they are in no block.
@@ -39,6 +46,7 @@ const never = ^ledger.Height(0)
 type item struct {
 	bundle   *ledger.Bundle
 	encoded  []byte
+	print    uint64 // of encoded, where misplaced bundles are handed over
 	admitted time.Time
 	missing  int // transactions that are in no block yet
 	expires  ledger.Height
@@ -62,6 +70,11 @@ type Pool struct {
 	marks    Marks // for the next batch
 	expired  map[ledger.Hash]ledger.Height
 	oldest   []ledger.Hash // of expired, oldest first
+	// turn tells who goes first in the next batch with something beside.
+	turn turn
+	// seed and prints find the bundle that an own batch carried; nil where misplaced bundles are not handed over.
+	seed   maphash.Seed
+	prints map[uint64]*item
 }
 
 // New makes an empty pool.
@@ -69,7 +82,11 @@ func New(config Config) *Pool {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	return &Pool{config: config, ready: make(chan struct{}, 1), byID: map[ledger.Hash]*item{}, expired: map[ledger.Hash]ledger.Height{}, earliest: never}
+	p := &Pool{config: config, ready: make(chan struct{}, 1), byID: map[ledger.Hash]*item{}, expired: map[ledger.Hash]ledger.Height{}, earliest: never}
+	if config.Misplaced != nil {
+		p.seed, p.prints = maphash.MakeSeed(), map[uint64]*item{}
+	}
+	return p
 }
 
 // Add admits a verified bundle; encoded are its bytes, which the pool keeps. Known tells which ids are in the chain already; it may read the disk. It returns
@@ -117,6 +134,10 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash
 	}
 	p.queue = append(p.queue, it)
 	p.bytes += len(encoded)
+	if p.prints != nil {
+		it.print = maphash.Bytes(p.seed, encoded)
+		p.prints[it.print] = it
+	}
 	if it.expires != 0 {
 		p.expires++
 		p.earliest = min(p.earliest, it.expires)
@@ -148,15 +169,25 @@ func (p *Pool) signal() {
 // Ready implements driver.Source.
 func (p *Pool) Ready() <-chan struct{} { return p.ready }
 
-// Next implements driver.Source: the waiting bundles, in order, as many as go into one payload; nil when there are none.
+// headerRoom is the room for a batch's header, its counts and the marks.
+const headerRoom = 128 + EntrantsMax*entrantSize
+
+// Next implements driver.Source: the waiting bundles, in order, and what other shards have for this one, as many as go into one payload; nil when there is nothing.
 func (p *Pool) Next(maxBytes int) []byte {
 	tip := p.config.Tip()
+	room := min(maxBytes, ledger.MaxBatchBytes) - headerRoom
+	if p.config.Beside != nil {
+		return p.nextBeside(tip, room)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.payload(tip, room, nil, nil)
+}
+
+// payload takes bundles from the queue, as many as the room holds, and encodes them and what is beside. It needs the mutex.
+func (p *Pool) payload(tip Tip, room int, carried []ledger.Carried, verdicts []ledger.Verdict) []byte {
 	marks := p.marks
 	p.marks = Marks{}
-	const headerRoom = 128 + EntrantsMax*entrantSize // a batch's header, its count and the marks
-	room := min(maxBytes, ledger.MaxBatchBytes) - headerRoom
 	var bundles [][]byte
 	for p.next < len(p.queue) && len(bundles) < ledger.MaxBatchBundles {
 		it := p.queue[p.next]
@@ -171,14 +202,17 @@ func (p *Pool) Next(maxBytes int) []byte {
 		p.next++
 	}
 	p.compact()
-	if len(bundles) == 0 && !marks.Any() {
-		return nil
-	}
-	if len(bundles) == 0 {
+	if len(bundles)+len(carried)+len(verdicts) == 0 {
+		if !marks.Any() {
+			return nil
+		}
 		return appendMarks(nil, marks)
 	}
-	header := ledger.BatchHeader{Time: ledger.Milliseconds(p.config.Now().UnixMilli()), Height: tip.Height, Tip: tip.Hash}
-	return appendMarks(ledger.EncodeBatch(header, bundles), marks)
+	batch := ledger.Batch{
+		Header:  ledger.BatchHeader{Time: ledger.Milliseconds(p.config.Now().UnixMilli()), Height: tip.Height, Tip: tip.Hash},
+		Bundles: bundles, Carried: carried, Verdicts: verdicts,
+	}
+	return appendMarks(batch.Encode(), marks)
 }
 
 // compact drops what is gone from the front of the queue, once it is worth the copying.
@@ -223,6 +257,9 @@ func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []led
 func (p *Pool) drop(it *item) {
 	it.gone = true
 	p.bytes -= len(it.encoded)
+	if p.prints != nil && p.prints[it.print] == it {
+		delete(p.prints, it.print)
+	}
 	if it.expires != 0 {
 		p.expires--
 	}
@@ -274,6 +311,38 @@ func (p *Pool) Again() {
 	if len(p.queue) > 0 {
 		p.signal()
 	}
+}
+
+// Ordered is told the bundles of a batch of this node's own that was executed, after Applied was told of its block. Those that no block took leave the pool
+// and go to Config.Misplaced.
+func (p *Pool) Ordered(bundles [][]byte) {
+	if p.prints == nil {
+		return
+	}
+	for _, left := range p.leftOut(bundles) {
+		p.config.Misplaced(left)
+	}
+}
+
+// leftOut takes out of the pool what is still in it of the bundles.
+func (p *Pool) leftOut(bundles [][]byte) (left []*ledger.Bundle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, encoded := range bundles {
+		it := p.prints[maphash.Bytes(p.seed, encoded)]
+		if it == nil || !bytes.Equal(it.encoded, encoded) {
+			continue
+		}
+		for _, id := range it.bundle.IDs() {
+			if p.byID[id] == it {
+				delete(p.byID, id)
+			}
+		}
+		p.drop(it)
+		left = append(left, it.bundle)
+	}
+	p.compact()
+	return left
 }
 
 // Regroup has the next batch carry the mark that ends the generation.

@@ -41,6 +41,17 @@ type Config struct {
 	// Failed hears of an error after which the node cannot go on: a fork, a damaged store. Once.
 	Failed func(error)
 	Logger *slog.Logger
+
+	// The hooks tell what works beside the pipeline how the chain goes; each may be nil. They are called one at a time, in the order in which things happen, with none of the
+	// pipeline's locks held but the one that keeps this order: they have to be quick, and may ask the pipeline, but not Sync or Exchange it or tell it what peers have.
+
+	// Applied hears of every block that was executed, this shard's rounds and what peers sent alike, once it can be read in the store and who waits was told.
+	Applied func(*ledger.Block)
+	// DurableTo hears of heights that a majority has on disk, ascending, and never of one before Applied heard of its block.
+	DurableTo func(height ledger.Height)
+	// Exchanged hears that another store took the place of the one before: what was heard before may not be in the chain any more, and the heights begin anew with
+	// those that Heights says.
+	Exchanged func()
 }
 
 // Run is an engine's life as the pipeline sees it: a group of members whose rounds it executes, and whose disks count.
@@ -78,6 +89,7 @@ type Pipeline struct {
 	stalled  atomic.Pointer[string] // why execution waits; nil while it does not
 	total    atomic.Uint64
 	syncing  sync.Mutex // held while the disk is synced, and while another store comes
+	telling  *telling   // nil without hooks
 
 	mu        sync.Mutex
 	run       Run
@@ -99,6 +111,7 @@ func New(config Config, opened *store.Store) *Pipeline {
 	}
 	p.progress = newProgress(api.Heights{})
 	p.adopt(opened)
+	p.telling = newTelling(&p.config, opened.Head().Height)
 	p.workers.Add(2)
 	go p.execute()
 	go p.syncDisk()
@@ -109,6 +122,17 @@ func New(config Config, opened *store.Store) *Pipeline {
 // what the new one holds, and whoever waits for a transaction waits for it anew: it may be in no block any more. An error of change is returned, and the store
 // stays.
 func (p *Pipeline) Exchange(change func(*store.Store) (*store.Store, error)) error {
+	if err := p.exchange(change); err != nil {
+		return err
+	}
+	p.telling.exchanged(func() (head, durable ledger.Height) {
+		heights, _ := p.progress.get()
+		return p.store().Head().Height, heights.Durable
+	})
+	return nil
+}
+
+func (p *Pipeline) exchange(change func(*store.Store) (*store.Store, error)) error {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
 	opened, err := change(p.store())
@@ -303,7 +327,7 @@ func (p *Pipeline) handle(w work) error {
 
 // take executes one A-delivered round.
 func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
-	var batches [][]byte
+	var batches, own [][]byte
 	var marked mempool.Marks
 	for _, message := range delivery.Messages {
 		batch, marks, err := mempool.SplitPayload(message.Payload)
@@ -317,8 +341,12 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 		if len(batch) == 0 {
 			continue
 		}
-		if err := p.alarm(message.Origin, batch); err != nil {
+		bundles, err := p.alarm(message.Origin, batch)
+		if err != nil {
 			return err
+		}
+		if message.Origin == p.config.Self {
+			own = bundles
 		}
 		batches = append(batches, batch)
 	}
@@ -334,6 +362,7 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 		if block != nil {
 			p.applied(block)
 		}
+		p.config.Pool.Ordered(own)
 	}
 	p.executed(delivery.Round, marked)
 	return nil
@@ -348,23 +377,23 @@ func (p *Pipeline) executed(round order.Round, marks mempool.Marks) {
 	p.marks.Entrants = append(p.marks.Entrants, marks.Entrants...)
 }
 
-// alarm compares the block that a batch's sender had executed with ours.
-func (p *Pipeline) alarm(origin order.ServerID, encoded []byte) error {
+// alarm compares the block that a batch's sender had executed with ours. It gives the batch's bundles.
+func (p *Pipeline) alarm(origin order.ServerID, encoded []byte) (bundles [][]byte, err error) {
 	batch, err := ledger.DecodeBatch(encoded)
 	if err != nil {
-		return nil // sealing drops it, at every node
+		return nil, nil // sealing drops it, at every node
 	}
 	if batch.Header.Height > p.store().Head().Height {
-		return nil // the sender is ahead; others compare
+		return batch.Bundles, nil // the sender is ahead; others compare
 	}
 	_, hash, err := p.store().Header(batch.Header.Height)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if hash != batch.Header.Tip {
-		return fmt.Errorf("%w: block %d is %s here and %s at node %d; stop the shard and compare `ledgerd verify` of both", ErrFork, batch.Header.Height, hash, batch.Header.Tip, origin)
+		return nil, fmt.Errorf("%w: block %d is %s here and %s at node %d; stop the shard and compare `ledgerd verify` of both", ErrFork, batch.Header.Height, hash, batch.Header.Tip, origin)
 	}
-	return nil
+	return batch.Bundles, nil
 }
 
 // patiently repeats what a full disk holds up until there is space.
@@ -392,24 +421,35 @@ func (p *Pipeline) patiently(attempt func() error) error {
 // applied makes known a block that can be read in the store now.
 func (p *Pipeline) applied(block *ledger.Block) {
 	admitted, expired := p.config.Pool.Applied(block)
-	p.meter.applied(block.Header.Height, len(block.Entries), admitted)
+	sharded := p.store().Genesis().Sharded()
+	transactions := len(block.Entries)
+	if sharded {
+		transactions = decided(block)
+	}
+	p.meter.applied(block.Header.Height, transactions, admitted)
 	p.total.Store(block.Header.Total)
 	p.progress.update(func(h *api.Heights) { h.Ordered = block.Header.Height })
-	statuses := make([]api.Status, 0, len(block.Entries)+len(expired))
-	for i := range block.Entries {
-		statuses = append(statuses, statusOf(&block.Entries[i], block.Header.Height, i, api.LevelOrdered))
+	var statuses []api.Status
+	if sharded {
+		statuses = p.awaited(block)
+	} else {
+		statuses = make([]api.Status, 0, len(block.Entries)+len(expired))
+		for i := range block.Entries {
+			statuses = append(statuses, statusOf(&block.Entries[i], block.Header.Height, i, api.LevelOrdered))
+		}
 	}
 	for _, id := range expired {
 		statuses = append(statuses, api.Status{ID: id, Outcome: api.OutcomeExpired})
 	}
 	p.progress.settle(statuses)
+	p.telling.applied(block)
 	select {
 	case p.sync <- struct{}{}:
 	default:
 	}
 }
 
-// Total is the number of transactions in the chain.
+// Total is the number of transactions in the chain; in a book of several shards these are all that its blocks hold, verdicts and those that are passed on among them.
 func (p *Pipeline) Total() uint64 { return p.total.Load() }
 
 // syncDisk has the disk hold what was executed: all of it at a time.
@@ -434,11 +474,23 @@ func (p *Pipeline) syncDisk() {
 
 // Sync has the disk hold what was executed, now.
 func (p *Pipeline) Sync() error {
+	height, err := p.syncStore()
+	if err != nil {
+		return err
+	}
+	p.tellDurable()
+	if p.config.Stored != nil {
+		p.config.Stored(height)
+	}
+	return nil
+}
+
+func (p *Pipeline) syncStore() (ledger.Height, error) {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
 	opened := p.store()
 	if err := opened.Sync(); err != nil {
-		return err
+		return 0, err
 	}
 	height := opened.DurableHeight()
 	p.progress.update(func(h *api.Heights) { h.Stored = max(h.Stored, height) })
@@ -446,10 +498,7 @@ func (p *Pipeline) Sync() error {
 	p.stored[p.config.Self] = max(p.stored[p.config.Self], height)
 	p.mu.Unlock()
 	p.settleDurable()
-	if p.config.Stored != nil {
-		p.config.Stored(height)
-	}
-	return nil
+	return height, nil
 }
 
 // PeerStored tells that a member has stored a height in a run.
@@ -462,11 +511,15 @@ func (p *Pipeline) PeerStored(run uint64, member order.ServerID, height ledger.H
 	p.mu.Unlock()
 	if current {
 		p.settleDurable()
+		p.tellDurable()
 	}
 }
 
 // PeerDurable tells that a peer knows a height to be durable, on the same chain.
-func (p *Pipeline) PeerDurable(height ledger.Height) { p.madeDurable(height) }
+func (p *Pipeline) PeerDurable(height ledger.Height) {
+	p.madeDurable(height)
+	p.tellDurable()
+}
 
 // settleDurable finds the highest height that a majority of the chain's members stored.
 func (p *Pipeline) settleDurable() {
@@ -493,6 +546,14 @@ func (p *Pipeline) madeDurable(height ledger.Height) {
 	if advanced {
 		p.meter.madeDurable(height)
 	}
+}
+
+// tellDurable has the hook hear how far the chain is durable.
+func (p *Pipeline) tellDurable() {
+	p.telling.durableTo(func() ledger.Height {
+		heights, _ := p.progress.get()
+		return heights.Durable
+	})
 }
 
 func notFound(err error) bool { return errors.Is(err, store.ErrNotFound) }

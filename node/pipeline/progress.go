@@ -147,6 +147,21 @@ func (p *progress) settle(statuses []api.Status) {
 	}
 }
 
+// watched gives those of the ids that someone waits for.
+func (p *progress) watched(among func(watched func(ledger.Hash))) (ids []ledger.Hash) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiters) == 0 {
+		return nil
+	}
+	among(func(id ledger.Hash) {
+		if len(p.waiters[id]) > 0 {
+			ids = append(ids, id)
+		}
+	})
+	return ids
+}
+
 func (w *waiter) tell(status api.Status) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,7 +203,7 @@ func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash, level api.Level)
 			if err != nil {
 				return nil, err
 			}
-			if status.Outcome != api.OutcomePending && status.Outcome != api.OutcomeUnknown {
+			if status.Decisive() > 0 || status.Outcome == api.OutcomeExpired {
 				w.tell(status)
 			}
 		}
@@ -222,7 +237,7 @@ func (p *Pipeline) gather(ctx context.Context, w *waiter, count int, level api.L
 	w.mu.Lock()
 	var highest ledger.Height
 	for _, status := range w.found {
-		highest = max(highest, status.Height)
+		highest = max(highest, status.Decisive())
 	}
 	w.mu.Unlock()
 	if highest == 0 {
@@ -256,8 +271,8 @@ func (p *Pipeline) gathered(w *waiter, ids []ledger.Hash) ([]api.Status, error) 
 				return nil, err
 			}
 		}
-		if status.Outcome == api.OutcomeExecuted || status.Outcome == api.OutcomeFailed {
-			status.Level = heights.Level(status.Height)
+		if height := status.Decisive(); height > 0 {
+			status.Level = heights.Level(height)
 		}
 		statuses[i] = status
 	}
@@ -269,18 +284,28 @@ func (p *Pipeline) Status(id ledger.Hash) (api.Status, error) {
 	if p.config.Pool.Pending(id) {
 		return api.Status{ID: id, Outcome: api.OutcomePending, Level: api.LevelAdmitted}, nil
 	}
-	found, err := p.store().Transaction(id)
-	if err == nil {
-		heights, _ := p.progress.get()
-		return statusOf(found.Entry, found.Height, found.Index, heights.Level(found.Height)), nil
-	}
-	if !notFound(err) {
-		return api.Status{}, err
+	status, err := p.inChain(id)
+	if err == nil || !notFound(err) {
+		return status, err
 	}
 	if _, expired := p.config.Pool.Expired(id); expired {
 		return api.Status{ID: id, Outcome: api.OutcomeExpired}, nil
 	}
 	return api.Status{ID: id}, nil
+}
+
+// inChain is the status of a transaction that is in a block; the store's ErrNotFound where it is in none.
+func (p *Pipeline) inChain(id ledger.Hash) (api.Status, error) {
+	opened := p.store()
+	if opened.Genesis().Sharded() {
+		return p.crossing(opened, id)
+	}
+	found, err := opened.Transaction(id)
+	if err != nil {
+		return api.Status{}, err
+	}
+	heights, _ := p.progress.get()
+	return statusOf(found.Entry, found.Height, found.Index, heights.Level(found.Height)), nil
 }
 
 func statusOf(entry *ledger.Entry, height ledger.Height, index int, level api.Level) api.Status {

@@ -1,0 +1,64 @@
+package pipeline
+
+import (
+	"sync"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// telling calls the hooks in their order. A nil telling calls nothing.
+type telling struct {
+	hooks *Config
+
+	mu      sync.Mutex
+	head    ledger.Height // the last block that Applied heard of
+	durable ledger.Height // that DurableTo heard of
+}
+
+func newTelling(hooks *Config, head ledger.Height) *telling {
+	if hooks.Applied == nil && hooks.DurableTo == nil && hooks.Exchanged == nil {
+		return nil
+	}
+	return &telling{hooks: hooks, head: head}
+}
+
+func (t *telling) applied(block *ledger.Block) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.head = block.Header.Height
+	if t.hooks.Applied != nil {
+		t.hooks.Applied(block)
+	}
+}
+
+// durableTo asks for the height with the lock held, so that none of a chain that was set aside is told after exchanged.
+func (t *telling) durableTo(height func() ledger.Height) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	durable := min(height(), t.head)
+	if durable <= t.durable {
+		return
+	}
+	t.durable = durable
+	if t.hooks.DurableTo != nil {
+		t.hooks.DurableTo(durable)
+	}
+}
+
+func (t *telling) exchanged(heights func() (head, durable ledger.Height)) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.head, t.durable = heights()
+	if t.hooks.Exchanged != nil {
+		t.hooks.Exchanged()
+	}
+}
