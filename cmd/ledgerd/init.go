@@ -46,6 +46,20 @@ type homeReport struct {
 	Chain   string `json:"chain"`
 	Genesis string `json:"genesis_hash"`
 	PeerID  string `json:"peer_id"`
+	// Shard is the one that the node keeps, where the book has several.
+	Shard *ledger.ShardID `json:"shard,omitempty"`
+}
+
+// shardText is a column for people where the book has several shards, of which tree has each one's parent.
+func (r *homeReport) shardText(tree []ledger.ShardID) string {
+	if r.Shard == nil {
+		return ""
+	}
+	place := "root"
+	if parent := tree[*r.Shard]; parent != *r.Shard {
+		place = fmt.Sprintf("below %d", parent)
+	}
+	return fmt.Sprintf(" shard %-2d %-8s", *r.Shard, place)
 }
 
 func reportHome(h *home.Home) (homeReport, error) {
@@ -57,9 +71,13 @@ func reportHome(h *home.Home) (homeReport, error) {
 	if err != nil {
 		return homeReport{}, err
 	}
-	return homeReport{
+	report := homeReport{
 		Name: h.Name(), Home: dir, API: testnet.URL(h), Fabric: h.FabricAddress(), Chain: h.Genesis.Chain, Genesis: h.Genesis.Hash().String(), PeerID: string(id),
-	}, nil
+	}
+	if h.Genesis.Sharded() {
+		report.Shard = &h.Genesis.Shard
+	}
+	return report, nil
 }
 
 // newInitCommand is ledgerd init.
@@ -87,7 +105,9 @@ an address that they can reach, if there are to be any. What the nodes talk over
 is the same for all of them: see ledgerd fabric.
 
 With --genesis and --key the node is a member of an existing chain: the key,
-ed25519 as PKCS #8 in PEM, is one of those that the genesis has.`,
+ed25519 as PKCS #8 in PEM, is one of those that the genesis has. Where the ledger
+has several shards, the genesis of any of them will do: the node gets that of the
+shard that its key belongs to.`,
 		Example: `  # A chain of one node, and a second node that joins it
   ledgerd init --home ledger
   ledgerd start --home ledger
@@ -141,6 +161,9 @@ ed25519 as PKCS #8 in PEM, is one of those that the genesis has.`,
 
 func (r *initReport) text(dir string) string {
 	text := fmt.Sprintf("%s of chain %s is in %s\n  API       %s\n  fabric    %s\n", r.Name, r.Chain, dir, r.API, r.Fabric)
+	if r.Shard != nil {
+		text += fmt.Sprintf("  shard     %d\n", *r.Shard)
+	}
 	for _, key := range r.Operators {
 		text += fmt.Sprintf("  operator  %s\n", key)
 	}
@@ -175,6 +198,9 @@ func (o initOptions) make(named bool) (made *home.Home, operatorKey string, err 
 	}
 	key, err := readPrivateKey(o.key)
 	if err != nil {
+		return nil, "", err
+	}
+	if genesis, err = home.GenesisFor(genesis, key); err != nil {
 		return nil, "", err
 	}
 	made, err = home.Create(o.home, config, genesis, key)

@@ -7,12 +7,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/client"
@@ -24,18 +26,23 @@ import (
 // testnetOptions are the flags of ledgerd testnet.
 type testnetOptions struct {
 	layout    testnet.Layout
+	tree      string
 	run, json bool
 }
 
 // testnetReport is what ledgerd testnet --json prints.
 type testnetReport struct {
-	Dir         string       `json:"dir"`
-	Chain       string       `json:"chain"`
-	Genesis     string       `json:"genesis_hash"`
-	Engine      string       `json:"engine"`
-	Fabric      fabric.Kind  `json:"fabric"`
-	OperatorKey string       `json:"operator_key"`
-	Nodes       []homeReport `json:"nodes"`
+	Dir         string      `json:"dir"`
+	Chain       string      `json:"chain"`
+	Genesis     string      `json:"genesis_hash"`
+	Engine      string      `json:"engine"`
+	Fabric      fabric.Kind `json:"fabric"`
+	OperatorKey string      `json:"operator_key"`
+	// Book is the identity of a book of several shards, and Tree each one's parent; the genesis hash is that of shard 0 then.
+	Book   string           `json:"book_hash,omitempty"`
+	Shards int              `json:"shards,omitempty"`
+	Tree   []ledger.ShardID `json:"tree,omitempty"`
+	Nodes  []homeReport     `json:"nodes"`
 }
 
 // newTestnetCommand is ledgerd testnet.
@@ -57,12 +64,24 @@ is. If the folder has a ledger already, --run runs it: also nodes that joined it
 since with homes node-N in the folder (ledgerd cluster join). A node that was
 removed from the members is not started again, and its home may be removed.
 
+With --shards the ledger is split: each shard has a chain of its own, kept by N
+nodes, and the organisations are spread over the shards. Node i belongs to shard
+i/N. What concerns one shard only is ordered there and nowhere else; what
+concerns several enters at the lowest shard above all of them, and comes down
+the tree. --tree is the tree: breadth has shard 0 above all others, binary has
+2s+1 and 2s+2 below shard s, in chain each shard has the next one below it, and
+a file has a line "shard parent" for each shard, where the root's parent is the
+root itself.
+
 The nodes talk over the --fabric, which their homes keep: p2p, p2p-trusted, or
 verbs where this machine has an RDMA device (ledgerd fabric). With memory all
 nodes run in this one process, and end with it.`,
 		Example: `  # Make four nodes and run them; later, run the same again
   ledgerd testnet --dir net --nodes 4 --run
   ledgerd testnet --dir net --run
+
+  # Three shards of four nodes each, shard 0 above the other two
+  ledgerd testnet --dir wide --shards 3 --nodes 4 --run
 
   # Make them, and run each by itself
   ledgerd testnet --dir net --nodes 3 --base-port 30000
@@ -88,13 +107,16 @@ nodes run in this one process, and end with it.`,
 	}
 	flags := command.Flags()
 	flags.StringVar(&o.layout.Dir, "dir", "", "folder for the homes (required)")
-	flags.IntVar(&o.layout.Nodes, "nodes", 4, "number of nodes")
+	flags.IntVar(&o.layout.Nodes, "nodes", 4, "number of nodes of each shard")
+	flags.IntVar(&o.layout.Shards, "shards", 1, "number of shards")
+	flags.StringVar(&o.tree, "tree", "breadth", "tree of the shards: breadth, binary, chain, or a file with a line \"shard parent\" for each")
 	flags.IntVar(&o.layout.BasePort, "base-port", testnet.DefaultBasePort, "port of node 0's API; node i uses this plus 2i and 2i+1")
 	flags.StringVar(&o.layout.Engine, "engine", allconcur.EngineAllConcurPlus, "engine: allconcur+ or allconcur")
 	addFabricFlag(command, &o.layout.Fabric, fabric.P2P)
 	flags.StringVar(&o.layout.Chain, "chain", testnet.DefaultChain, "name of the chain")
 	flags.BoolVar(&o.run, "run", false, "run the nodes, until interrupted")
 	addJSONFlag(command, &o.json)
+	bindTreeCompletion(command)
 	if err := command.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions([]string{allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic("testnet: no such flag: engine")
 	}
@@ -106,9 +128,15 @@ func (o *testnetOptions) homes(given func(flag string) bool) (homes []*home.Home
 	if o.layout.Dir == "" {
 		return nil, false, usagef("--dir is missing: say which folder gets the nodes' homes, for example --dir net")
 	}
+	if o.layout.Shards < 1 {
+		return nil, false, usagef("--shards is %d: a ledger has 1 shard or more", o.layout.Shards)
+	}
 	if !o.run || !testnet.Exists(o.layout.Dir) {
 		if err := o.layout.Validate(); err != nil {
 			return nil, false, asUsage(err)
+		}
+		if o.layout.Tree, err = readShardTree(o.tree, o.layout.Shards); err != nil {
+			return nil, false, err
 		}
 		if _, err := fabric.Parse(string(o.layout.Fabric)); err != nil {
 			return nil, false, asUsage(err)
@@ -122,25 +150,59 @@ func (o *testnetOptions) homes(given func(flag string) bool) (homes []*home.Home
 	if homes, err = testnet.Load(o.layout.Dir); err != nil {
 		return nil, false, err
 	}
+	return homes, false, o.differs(homes, given)
+}
+
+// differs refuses flags that were given and do not fit the network that is there.
+func (o *testnetOptions) differs(homes []*home.Home, given func(flag string) bool) error {
+	first := homes[0]
+	number, shards, tree := int(first.Self), 1, []ledger.ShardID{0}
+	if first.Genesis.Sharded() {
+		shards, tree = len(first.Genesis.Shards), first.Genesis.Tree
+		number += int(first.Genesis.Shard) * len(first.Genesis.Members)
+	}
+	nodes := fmt.Sprint(len(homes))
+	if shards > 1 {
+		nodes = nodesOfShards(homes)
+	}
 	differs := func(flag string, wanted, found any) error {
 		if given(flag) && wanted != found {
 			return fmt.Errorf("%s holds a ledger already, with %s %v and not %v: leave --%s out to run it as it is, or choose another --dir", o.layout.Dir, flag, found, wanted, flag)
 		}
 		return nil
 	}
-	first := homes[0]
 	for _, err := range []error{
-		differs("nodes", o.layout.Nodes, len(homes)),
-		differs("base-port", fmt.Sprintf("127.0.0.1:%d", o.layout.BasePort+2*int(first.Self)), first.Config.API.Listen),
+		differs("nodes", fmt.Sprint(o.layout.Nodes), nodes),
+		differs("shards", o.layout.Shards, shards),
+		differs("base-port", fmt.Sprintf("127.0.0.1:%d", o.layout.BasePort+2*number), first.Config.API.Listen),
 		differs("engine", o.layout.Engine, first.Config.Ordering.Engine),
 		differs("fabric", o.layout.Fabric, first.Config.Fabric.Kind),
 		differs("chain", o.layout.Chain, first.Genesis.Chain),
 	} {
 		if err != nil {
-			return nil, false, err
+			return err
 		}
 	}
-	return homes, false, nil
+	if !given("tree") {
+		return nil
+	}
+	wanted, err := readShardTree(o.tree, shards)
+	if err != nil {
+		return err
+	}
+	return differs("tree", treeText(wanted), treeText(tree))
+}
+
+// nodesOfShards is how many homes each shard has, in one number where that is the same for all.
+func nodesOfShards(homes []*home.Home) string {
+	counts := make([]int, len(homes[0].Genesis.Shards))
+	for _, h := range homes {
+		counts[h.Genesis.Shard]++
+	}
+	if same := slices.Compact(slices.Clone(counts)); len(same) == 1 {
+		return fmt.Sprint(same[0])
+	}
+	return strings.Trim(fmt.Sprint(counts), "[]")
 }
 
 func (o *testnetOptions) report(homes []*home.Home) (testnetReport, error) {
@@ -151,6 +213,14 @@ func (o *testnetOptions) report(homes []*home.Home) (testnetReport, error) {
 	report := testnetReport{
 		Dir: dir, Chain: homes[0].Genesis.Chain, Genesis: homes[0].Genesis.Hash().String(), Engine: homes[0].Config.Ordering.Engine, Fabric: homes[0].Config.Fabric.Kind,
 		OperatorKey: filepath.Join(dir, testnet.OperatorKeyFile),
+	}
+	if genesis := homes[0].Genesis; genesis.Sharded() {
+		report.Book, report.Shards, report.Tree = genesis.Book().String(), len(genesis.Shards), genesis.Tree
+		root, err := genesis.ForShard(0)
+		if err != nil {
+			return testnetReport{}, err
+		}
+		report.Genesis = root.Hash().String()
 	}
 	for _, h := range homes {
 		line, err := reportHome(h)
@@ -164,9 +234,13 @@ func (o *testnetOptions) report(homes []*home.Home) (testnetReport, error) {
 
 func (o *testnetOptions) print(out io.Writer, report testnetReport) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%d nodes of chain %s (%s) in %s\n\n", len(report.Nodes), report.Chain, report.Engine, o.layout.Dir)
+	if report.Shards > 1 {
+		fmt.Fprintf(&text, "%d nodes in %d shards of ledger %s (%s) in %s\n\n", len(report.Nodes), report.Shards, report.Chain, report.Engine, o.layout.Dir)
+	} else {
+		fmt.Fprintf(&text, "%d nodes of chain %s (%s) in %s\n\n", len(report.Nodes), report.Chain, report.Engine, o.layout.Dir)
+	}
 	for _, node := range report.Nodes {
-		fmt.Fprintf(&text, "  %-8s API %s   fabric %s\n", node.Name, node.API, node.Fabric)
+		fmt.Fprintf(&text, "  %-8s%s API %s   fabric %s\n", node.Name, node.shardText(report.Tree), node.API, node.Fabric)
 	}
 	fmt.Fprintf(&text, "\nNext: ledgerd testnet --dir %s --run\n", o.layout.Dir)
 	if report.Fabric != fabric.Memory {
@@ -202,7 +276,9 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 		_, _ = fmt.Fprintf(events, time.Now().Format(time.TimeOnly)+"  "+format+"\n", arguments...) // nodes go on though nobody listens
 	}
 	if made {
-		say("made %d nodes in %s", len(homes), o.layout.Dir)
+		say("made %s in %s", o.howMany(len(homes), report), o.layout.Dir)
+	} else if report.Shards > 1 {
+		say("%s holds a ledger already: running its %s as they are", o.layout.Dir, o.howMany(len(homes), report))
 	} else {
 		say("%s holds a ledger already: running its %d nodes as they are", o.layout.Dir, len(homes))
 	}
@@ -242,7 +318,7 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 	}()
 	err = processes.Ready(ctx)
 	if err == nil {
-		err = awaitWrites(ctx, processes, say)
+		err = awaitWrites(ctx, homes, processes, say)
 	}
 	if ctx.Err() != nil {
 		return nil
@@ -320,15 +396,26 @@ func (o *testnetOptions) ready(out io.Writer, say func(format string, arguments 
 	if len(running) < len(removed) {
 		which = "the other"
 	}
-	say("ready: %s %d nodes run and take transactions\n", which, len(running))
+	say("ready: %s %s run and take transactions\n", which, o.howMany(len(running), report))
 	for _, node := range running {
-		_, _ = fmt.Fprintf(out, "  %-8s %s\n", node.Name, node.API) // nodes go on though nobody listens
+		_, _ = fmt.Fprintf(out, "  %-8s%s %s\n", node.Name, node.shardText(report.Tree), node.API) // nodes go on though nobody listens
 	}
 	if len(running) > 0 {
 		_, _ = fmt.Fprintf(out, "\n  export LEDGERD_NODE=%s\n", running[0].API) // the same
 	}
+	if report.Shards > 1 {
+		_, _ = fmt.Fprint(out, "  ledgerd shards\n") // the same
+	}
 	_, _ = fmt.Fprint(out, "\nCtrl-C stops them; the folder stays.\n\n") // the same
 	return nil
+}
+
+// howMany says how many nodes there are, and in how many shards.
+func (o *testnetOptions) howMany(nodes int, report testnetReport) string {
+	if report.Shards > 1 {
+		return fmt.Sprintf("%d nodes in %d shards", nodes, report.Shards)
+	}
+	return fmt.Sprintf("%d nodes", nodes)
 }
 
 const (
@@ -338,30 +425,14 @@ const (
 	writesPatience = 15 * time.Second
 )
 
-// awaitWrites waits until every node that is a member either orders or follows, and at least one orders. Where that takes long it says why.
-func awaitWrites(ctx context.Context, processes *testnet.Processes, say func(format string, arguments ...any)) error {
+// awaitWrites waits until every node that is a member either orders or follows, and at least one of each shard orders. Where that takes long it says why.
+func awaitWrites(ctx context.Context, homes []*home.Home, processes *testnet.Processes, say func(format string, arguments ...any)) error {
 	ticker := time.NewTicker(writesPause)
 	defer ticker.Stop()
 	tell := time.Now().Add(writesPatience)
 	for {
-		ordering, waiting := 0, ""
-		removed := processes.Removed()
-		for i, url := range processes.URLs() {
-			if removed[i] {
-				continue
-			}
-			state := stateAt(ctx, url)
-			switch state.GetMode() {
-			case ledgerdv1.NodeMode_NODE_MODE_ORDERING:
-				ordering++
-			case ledgerdv1.NodeMode_NODE_MODE_FOLLOWING:
-			case ledgerdv1.NodeMode_NODE_MODE_UNSPECIFIED:
-				waiting = "a node does not answer"
-			default:
-				waiting = fmt.Sprintf("%s says: %s", state.GetName(), state.GetReason())
-			}
-		}
-		if waiting == "" && ordering > 0 {
+		waiting := waitsFor(ctx, homes, processes)
+		if waiting == "" {
 			return nil
 		}
 		if time.Now().After(tell) {
@@ -376,6 +447,39 @@ func awaitWrites(ctx context.Context, processes *testnet.Processes, say func(for
 		case <-ticker.C:
 		}
 	}
+}
+
+// waitsFor says what keeps the nodes from taking transactions, or nothing where nothing does.
+func waitsFor(ctx context.Context, homes []*home.Home, processes *testnet.Processes) (waiting string) {
+	removed, urls := processes.Removed(), processes.URLs()
+	ordering, members := map[ledger.ShardID]int{}, map[ledger.ShardID]int{}
+	for i, h := range homes {
+		shard := h.Genesis.Shard
+		if removed[i] {
+			continue
+		}
+		members[shard]++
+		state := stateAt(ctx, urls[i])
+		switch state.GetMode() {
+		case ledgerdv1.NodeMode_NODE_MODE_ORDERING:
+			ordering[shard]++
+		case ledgerdv1.NodeMode_NODE_MODE_FOLLOWING:
+		case ledgerdv1.NodeMode_NODE_MODE_UNSPECIFIED:
+			waiting = fmt.Sprintf("%s does not answer", filepath.Base(h.Dir))
+		default:
+			waiting = fmt.Sprintf("%s says: %s", state.GetName(), state.GetReason())
+		}
+	}
+	for shard := range max(1, ledger.ShardID(len(homes[0].Genesis.Shards))) {
+		switch {
+		case waiting != "" || ordering[shard] > 0:
+		case members[shard] == 0 && homes[0].Genesis.Sharded():
+			waiting = fmt.Sprintf("there is no node of shard %d", shard)
+		default:
+			waiting = "no node orders"
+		}
+	}
+	return waiting
 }
 
 // stateAt is the state of the node at an address, nil where none answers.

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/home"
+)
+
+func TestTestnetOfShards(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	at := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	dir, file := filepath.Join(folder, "net"), at("tree", "0 1\n1 1  # the root\n2 0\n")
+	text := must(t, "testnet", "--dir", dir, "--shards", "3", "--nodes", "2", "--tree", file, "--base-port", "30600", "--json")
+	var report testnetReport
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Shards != 3 || !slices.Equal(report.Tree, []ledger.ShardID{1, 1, 0}) || len(report.Nodes) != 6 || report.Book == report.Genesis || report.Genesis != report.Nodes[1].Genesis {
+		t.Errorf("%s", text)
+	}
+	for i, node := range report.Nodes {
+		if node.Shard == nil || int(*node.Shard) != i/2 {
+			t.Errorf("node %d: %+v", i, node)
+		}
+	}
+	for flag, value := range map[string]string{"nodes": "3", "shards": "2", "tree": "chain", "base-port": "30700"} {
+		refuses(t, exitFailure, "leave --"+flag+" out", "testnet", "--dir", dir, "--run", "--"+flag, value)
+	}
+	refuses(t, exitUsage, "for 3 shards", "testnet", "--dir", dir, "--run", "--tree", "star")
+	if out := must(t, "testnet", "--dir", filepath.Join(folder, "seen"), "--shards", "2", "--nodes", "1"); !strings.Contains(out, "2 nodes in 2 shards") || !strings.Contains(out, "shard 1  below 0") {
+		t.Error(out)
+	}
+	none := filepath.Join(folder, "none")
+	for advice, flags := range map[string][]string{
+		"--shards is 0":                         {"--shards", "0"},
+		"20 shards of 4 nodes are 80 nodes":     {"--shards", "20"},
+		"there is no file of that name":         {"--shards", "3", "--tree", "star"},
+		"group 3 has no line":                   {"--shards", "4", "--tree", file},
+		"line 3 names group \"2\"":              {"--shards", "2", "--tree", file},
+		"as line 1 does":                        {"--shards", "2", "--tree", at("twice", "0 0\n0 0\n")},
+		"both their own parent":                 {"--shards", "2", "--tree", at("roots", "0 0\n1 1\n")},
+		"never ends at the root":                {"--shards", "3", "--tree", at("circle", "0 0\n1 2\n2 1\n")},
+		"want at most 64 in all":                {"--shards", "2", "--nodes", "33"},
+		"need the ports 65500 to 65547":         {"--shards", "6", "--base-port", "65500"},
+		"write a group's number and its parent": {"--shards", "2", "--tree", at("words", "0 0\nshard 1 below 0\n")},
+	} {
+		refuses(t, exitUsage, advice, append([]string{"testnet", "--dir", none}, flags...)...)
+	}
+	if _, err := os.Stat(none); err == nil {
+		t.Error("a refused network left a folder")
+	}
+	// A member of any shard is made from the genesis of any.
+	first, last := report.Nodes[0].Home, report.Nodes[5]
+	other := filepath.Join(folder, "again")
+	made := object(t, must(t, "init", "--home", other, "--genesis", filepath.Join(first, home.GenesisFile), "--key", filepath.Join(last.Home, home.KeyFile), "--json"))
+	if made["name"] != "node-5" || made["shard"] != 2.0 || made["genesis_hash"] != last.Genesis {
+		t.Errorf("%v", made)
+	}
+}
