@@ -1,0 +1,238 @@
+package shards
+
+import (
+	"container/list"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// verdictKey names a verdict: a shard gives one of a transaction.
+type verdictKey struct {
+	id    ledger.Hash
+	shard ledger.ShardID
+}
+
+func keyOf(verdict *ledger.Verdict) verdictKey { return verdictKey{verdict.ID, verdict.Shard} }
+
+// awaitedSet is the verdicts that the chain waits for, to be proposed, each again only after a while. It is not safe for concurrent use.
+type awaitedSet struct {
+	byID map[ledger.Hash][]*list.Element
+	// fresh are those never proposed, in the order of their coming; proposed the others, in that of their last proposal.
+	fresh, proposed list.List
+}
+
+// awaited is an element of the lists.
+type awaited struct {
+	verdict  ledger.Verdict
+	proposed time.Time // zero for never
+}
+
+func newAwaitedSet() *awaitedSet { return &awaitedSet{byID: map[ledger.Hash][]*list.Element{}} }
+
+func (s *awaitedSet) len() int { return s.fresh.Len() + s.proposed.Len() }
+
+func (s *awaitedSet) has(key verdictKey) bool {
+	for _, element := range s.byID[key.id] {
+		if element.Value.(*awaited).verdict.Shard == key.shard {
+			return true
+		}
+	}
+	return false
+}
+
+// add takes a verdict that is not in the set.
+func (s *awaitedSet) add(verdict ledger.Verdict) {
+	s.byID[verdict.ID] = append(s.byID[verdict.ID], s.fresh.PushBack(&awaited{verdict: verdict}))
+}
+
+// remove forgets a shard's verdict of a transaction.
+func (s *awaitedSet) remove(key verdictKey) {
+	elements := s.byID[key.id]
+	for i, element := range elements {
+		if element.Value.(*awaited).verdict.Shard != key.shard {
+			continue
+		}
+		s.unlink(element)
+		if len(elements) == 1 {
+			delete(s.byID, key.id)
+			return
+		}
+		elements[i] = elements[len(elements)-1]
+		s.byID[key.id] = elements[:len(elements)-1]
+		return
+	}
+}
+
+// removeAll forgets all verdicts of a transaction.
+func (s *awaitedSet) removeAll(id ledger.Hash) {
+	for _, element := range s.byID[id] {
+		s.unlink(element)
+	}
+	delete(s.byID, id)
+}
+
+func (s *awaitedSet) unlink(element *list.Element) {
+	if element.Value.(*awaited).proposed.IsZero() {
+		s.fresh.Remove(element)
+	} else {
+		s.proposed.Remove(element)
+	}
+}
+
+// propose gives up to so many verdicts: those whose last proposal was patience ago, then fresh ones.
+func (s *awaitedSet) propose(most int, now time.Time, patience time.Duration) []ledger.Verdict {
+	var verdicts []ledger.Verdict
+	for len(verdicts) < most {
+		from := &s.proposed
+		if !s.due(now, patience) {
+			from = &s.fresh
+		}
+		element := from.Front()
+		if element == nil {
+			break
+		}
+		// The element moves from list to list, so the index has to point to its new one.
+		a := from.Remove(element).(*awaited)
+		a.proposed = now
+		moved := s.proposed.PushBack(a)
+		for i, indexed := range s.byID[a.verdict.ID] {
+			if indexed == element {
+				s.byID[a.verdict.ID][i] = moved
+			}
+		}
+		verdicts = append(verdicts, a.verdict)
+	}
+	return verdicts
+}
+
+// due tells whether a verdict was proposed long enough ago to be proposed again.
+func (s *awaitedSet) due(now time.Time, patience time.Duration) bool {
+	at := s.again(patience)
+	return !at.IsZero() && !now.Before(at)
+}
+
+// again is when the next verdict may be proposed again, zero for never.
+func (s *awaitedSet) again(patience time.Duration) time.Time {
+	oldest := s.proposed.Front()
+	if oldest == nil {
+		return time.Time{}
+	}
+	return oldest.Value.(*awaited).proposed.Add(patience)
+}
+
+// transactions calls visit for each transaction of which there is a verdict, in no order; visit may remove that one's.
+func (s *awaitedSet) transactions(visit func(ledger.Hash)) {
+	for id := range s.byID {
+		visit(id)
+	}
+}
+
+// drain empties the set and returns what was in it.
+func (s *awaitedSet) drain() []ledger.Verdict {
+	var verdicts []ledger.Verdict
+	for _, from := range []*list.List{&s.proposed, &s.fresh} {
+		for element := from.Front(); element != nil; element = element.Next() {
+			verdicts = append(verdicts, element.Value.(*awaited).verdict)
+		}
+		from.Init()
+	}
+	clear(s.byID)
+	return verdicts
+}
+
+// earlySet keeps verdicts that came before their transactions, up to a bound: the oldest goes first. It is not safe for concurrent use.
+type earlySet struct {
+	bound int
+	byID  map[ledger.Hash][]*list.Element
+	order list.List
+}
+
+func newEarlySet(bound int) *earlySet {
+	return &earlySet{bound: bound, byID: map[ledger.Hash][]*list.Element{}}
+}
+
+func (s *earlySet) len() int { return s.order.Len() }
+
+func (s *earlySet) has(key verdictKey) bool {
+	for _, element := range s.byID[key.id] {
+		if element.Value.(ledger.Verdict).Shard == key.shard {
+			return true
+		}
+	}
+	return false
+}
+
+// add keeps a verdict that is not in the set.
+func (s *earlySet) add(verdict ledger.Verdict) {
+	for s.order.Len() >= s.bound {
+		oldest := s.order.Front()
+		id := oldest.Value.(ledger.Verdict).ID
+		s.order.Remove(oldest)
+		// A transaction's elements are in the order of their coming, and so the oldest of all is its first.
+		if s.byID[id] = s.byID[id][1:]; len(s.byID[id]) == 0 {
+			delete(s.byID, id)
+		}
+	}
+	s.byID[verdict.ID] = append(s.byID[verdict.ID], s.order.PushBack(verdict))
+}
+
+// take removes and returns the verdicts of a transaction.
+func (s *earlySet) take(id ledger.Hash) []ledger.Verdict {
+	elements := s.byID[id]
+	if len(elements) == 0 {
+		return nil
+	}
+	verdicts := make([]ledger.Verdict, len(elements))
+	for i, element := range elements {
+		verdicts[i] = s.order.Remove(element).(ledger.Verdict)
+	}
+	delete(s.byID, id)
+	return verdicts
+}
+
+// drain empties the set and returns what was in it.
+func (s *earlySet) drain() []ledger.Verdict {
+	verdicts := make([]ledger.Verdict, 0, s.order.Len())
+	for element := s.order.Front(); element != nil; element = element.Next() {
+		verdicts = append(verdicts, element.Value.(ledger.Verdict))
+	}
+	s.order.Init()
+	clear(s.byID)
+	return verdicts
+}
+
+// recentSet remembers the last keys that were added, up to a bound.
+type recentSet struct {
+	bound int
+	known map[verdictKey]struct{}
+	order []verdictKey // a ring once it is full
+	next  int
+}
+
+func newRecentSet(bound int) *recentSet {
+	return &recentSet{bound: bound, known: map[verdictKey]struct{}{}}
+}
+
+func (s *recentSet) has(key verdictKey) bool {
+	_, known := s.known[key]
+	return known
+}
+
+func (s *recentSet) add(key verdictKey) {
+	if s.has(key) {
+		return
+	}
+	if len(s.order) < s.bound {
+		s.order = append(s.order, key)
+	} else {
+		delete(s.known, s.order[s.next])
+		s.order[s.next], s.next = key, (s.next+1)%s.bound
+	}
+	s.known[key] = struct{}{}
+}
+
+func (s *recentSet) clear() {
+	clear(s.known)
+	s.order, s.next = s.order[:0], 0
+}

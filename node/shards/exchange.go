@@ -1,0 +1,394 @@
+package shards
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// How much the goroutine does of one thing until it looks at the others.
+const (
+	judgeTurn, answerTurn, tellTurn = 1024, 4, 32
+	// judgeTries is how often a verdict is judged while blocks are executed beside.
+	judgeTries = 4
+	// lookShare is how many times the time of a look at what waits passes at least until the next one.
+	lookShare = 20
+)
+
+// run is the goroutine of Verdicts: the only one that reads the chain.
+func (v *Verdicts) run() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	reminded := time.Time{}
+	for {
+		select {
+		case <-v.closed:
+			return
+		case <-v.wake:
+		case <-timer.C:
+		}
+		chain := v.config.Store()
+		if chain == nil {
+			continue // Reset comes
+		}
+		more := v.judge(chain)
+		more = v.answer(chain) || more
+		more = v.tell(chain) || more
+		v.ask(chain, time.Now())
+		if more {
+			v.nudge()
+		}
+		now := time.Now()
+		v.mu.Lock()
+		again := v.awaited.again(v.config.AgainAfter)
+		v.mu.Unlock()
+		if earliest := reminded.Add(v.config.AgainAfter); again.Before(earliest) && !again.IsZero() {
+			again = earliest // nobody proposes at present
+		}
+		if !again.IsZero() && !now.Before(again) {
+			reminded = now
+			v.config.Ready()
+			again = now.Add(v.config.AgainAfter)
+		}
+		// With nothing to wait for it sleeps until it is woken.
+		next := v.look
+		if next.IsZero() || !again.IsZero() && again.Before(next) {
+			next = again
+		}
+		timer.Stop()
+		if !next.IsZero() {
+			timer.Reset(max(next.Sub(now), 0))
+		}
+	}
+}
+
+// judge finds out what the chain does with the verdicts that came. It reports whether there are more.
+func (v *Verdicts) judge(chain Chain) (more bool) {
+	v.mu.Lock()
+	count := min(len(v.inbox), judgeTurn)
+	verdicts := slices.Clone(v.inbox[:count])
+	if v.inbox = v.inbox[count:]; len(v.inbox) == 0 {
+		v.inbox = nil
+	}
+	more = len(v.inbox) > 0
+	v.mu.Unlock()
+	ready := false
+	for i := range verdicts {
+		if v.isClosed() {
+			return false
+		}
+		ready = v.judgeOne(chain, &verdicts[i]) || ready
+	}
+	if ready {
+		v.config.Ready()
+	}
+	return more
+}
+
+// judgeOne reports whether there is something to propose now. A verdict is only put where it belongs if no block was executed since the chain was asked, or it would be early for ever when its transaction came
+// meanwhile; looks at what waits mend that where blocks come too fast.
+func (v *Verdicts) judgeOne(chain Chain, verdict *ledger.Verdict) (ready bool) {
+	key := keyOf(verdict)
+	for try := 1; ; try++ {
+		v.mu.Lock()
+		known, applied := v.settled.has(key) || v.awaited.has(key) || v.early.has(key), v.applied
+		v.mu.Unlock()
+		if known {
+			return false
+		}
+		standing, err := chain.Standing(verdict)
+		v.mu.Lock()
+		switch {
+		case err != nil:
+			v.status.Dropped++
+		case v.applied != applied && try < judgeTries:
+			v.mu.Unlock()
+			continue
+		case standing == store.Over:
+			v.settled.add(key)
+		case standing == store.Early:
+			if !v.config.faults.forgetEarly {
+				v.early.add(*verdict)
+			}
+		case v.awaited.len() >= awaitedMax:
+			v.status.Dropped++
+		default:
+			v.awaited.add(*verdict)
+			ready = true
+		}
+		if v.applied != applied {
+			v.fresh = true // it may be in the wrong place
+		}
+		v.mu.Unlock()
+		if err != nil {
+			v.config.Logger.Debug("verdict not judged", "transaction", verdict.ID, "error", err)
+		}
+		return ready
+	}
+}
+
+// answer answers some questions of members of other shards. It reports whether there are more.
+func (v *Verdicts) answer(chain Chain) (more bool) {
+	v.mu.Lock()
+	count := min(len(v.queries), answerTurn)
+	queries := slices.Clone(v.queries[:count])
+	v.queries = slices.Delete(v.queries, 0, count)
+	for i := range queries {
+		if v.asking[queries[i].from]--; v.asking[queries[i].from] == 0 {
+			delete(v.asking, queries[i].from)
+		}
+	}
+	more = len(v.queries) > 0
+	v.mu.Unlock()
+	for i := range queries {
+		var verdicts []ledger.Verdict
+		durable := v.durableHeight(chain)
+		for _, id := range queries[i].ids {
+			if v.isClosed() {
+				return false
+			}
+			verdict, made, err := chain.Verdict(id, durable)
+			if err != nil {
+				v.config.Logger.Debug("verdict not found", "transaction", id, "error", err)
+			}
+			if made && err == nil {
+				verdicts = append(verdicts, verdict)
+			}
+		}
+		if len(verdicts) > 0 && v.send(queries[i].from, control.KindVerdicts, encodeVerdicts(verdicts)) {
+			v.count(&v.status.Answered, len(verdicts))
+		}
+	}
+	return more
+}
+
+// durableHeight is the height up to which other shards may be told what this chain says: they act on it for ever.
+func (v *Verdicts) durableHeight(chain Chain) ledger.Height {
+	height := v.config.Durable()
+	v.mu.Lock()
+	height = max(height, v.durable)
+	v.mu.Unlock()
+	appended := chain.AppendedHeight()
+	if v.config.faults.notDurable {
+		return appended
+	}
+	return min(height, appended)
+}
+
+// tell sends the verdicts of blocks that became durable to the other shards that they concern. It reports whether there are more. Each shard tells through f+1 of its members, of n, of which f = ⌊(n-1)/2⌋ may fail,
+// to f+1 members of the other; which ones rotates with the transaction. What gets lost all the same is asked for.
+func (v *Verdicts) tell(chain Chain) (more bool) {
+	durable := v.durableHeight(chain)
+	if !v.telling {
+		v.telling, v.told = true, durable // what was durable before is asked for where it is missing
+	}
+	if durable > pushBehind {
+		v.told = max(v.told, durable-pushBehind)
+	}
+	_, own := v.config.Directory.Members(v.config.Directory.Own())
+	self := slices.IndexFunc(own, func(m Member) bool { return m.Peer == v.config.Directory.Self() })
+	messages := map[rdmanet.PeerID][]ledger.Verdict{}
+	for turn := 0; v.told < durable && turn < tellTurn; turn++ {
+		if v.isClosed() {
+			return false
+		}
+		if self >= 0 {
+			if err := v.tellBlock(chain, v.told+1, own, self, messages); errors.Is(err, store.ErrClosed) {
+				return false // another store comes
+			} else if err != nil {
+				v.config.Logger.Debug("verdicts of a block not told", "height", v.told+1, "error", err)
+			}
+		}
+		v.told++
+	}
+	for peer, verdicts := range messages {
+		v.sendVerdicts(peer, verdicts)
+	}
+	return v.told < durable
+}
+
+// tellBlock adds the verdicts of a block to the messages, by receiver, and sends those that are full.
+func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, self int, messages map[rdmanet.PeerID][]ledger.Verdict) error {
+	block, err := chain.Block(height)
+	if err != nil {
+		return err
+	}
+	shard := v.config.Directory.Own()
+	for i := range block.Entries {
+		entry := &block.Entries[i]
+		verdict, made := ledger.VerdictOf(entry, shard)
+		if !made || !acts(self, len(own), binary.LittleEndian.Uint32(entry.ID[0:])) {
+			continue
+		}
+		crossing, err := chain.Crossing(entry.ID)
+		if err != nil {
+			return err
+		}
+		for _, destination := range crossing.Destinations {
+			if destination == shard {
+				continue
+			}
+			_, members := v.config.Directory.Members(destination)
+			for at, member := range members {
+				if !acts(at, len(members), binary.LittleEndian.Uint32(entry.ID[4:])) {
+					continue
+				}
+				messages[member.Peer] = append(messages[member.Peer], verdict)
+				if len(messages[member.Peer]) == verdictsMax {
+					v.sendVerdicts(member.Peer, messages[member.Peer])
+					delete(messages, member.Peer)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// acts tells whether a member, by its place among so many, is one of the f+1 that act on a transaction.
+func acts(at, count int, turn uint32) bool {
+	first := int(turn % uint32(count))
+	return (at-first+count)%count <= (count-1)/2
+}
+
+func (v *Verdicts) sendVerdicts(to rdmanet.PeerID, verdicts []ledger.Verdict) {
+	if v.send(to, control.KindVerdicts, encodeVerdicts(verdicts)) {
+		v.count(&v.status.Told, len(verdicts))
+	}
+}
+
+func (v *Verdicts) send(to rdmanet.PeerID, kind control.Kind, payload []byte) bool {
+	err := v.config.Control.Send(to, kind, payload)
+	if err != nil {
+		v.config.Logger.Debug("not sent", "peer", to, "kind", kind, "error", err)
+	}
+	return err == nil
+}
+
+func (v *Verdicts) count(counter *uint64, by int) {
+	v.mu.Lock()
+	*counter += uint64(by)
+	v.mu.Unlock()
+}
+
+// ask looks, when it is time, at what waits for other shards, and asks them for verdicts that do not come by themselves.
+func (v *Verdicts) ask(chain Chain, now time.Time) {
+	v.mu.Lock()
+	anew := v.reset
+	switch {
+	case anew:
+		clear(v.waiting)
+		v.look = now
+	case v.fresh && v.look.IsZero():
+		v.look = now.Add(v.config.AskAfter / 2)
+	}
+	v.reset, v.fresh = false, false
+	v.mu.Unlock()
+	if v.look.IsZero() || now.Before(v.look) {
+		return
+	}
+	v.look = time.Time{}
+	var pending []ledger.Pending
+	if chain.PendingCount() > 0 {
+		pending = chain.Pending()
+	}
+	due := v.overdue(pending, now, anew)
+	v.sweep()
+	v.question(due, now)
+	if len(pending) > 0 {
+		// A look costs in proportion to what waits, and the chain stands still for a part of it.
+		end := time.Now()
+		v.look = end.Add(max(v.config.AskAfter/2, lookShare*end.Sub(now)))
+	}
+}
+
+// overdue keeps account of how long what waits has been waiting, and returns what is to be asked for, that first which was asked for longest ago. What a store that was just opened waits for is overdue.
+func (v *Verdicts) overdue(pending []ledger.Pending, now time.Time, anew bool) []*ledger.Pending {
+	for _, w := range v.waiting {
+		w.seen = false
+	}
+	var due []*ledger.Pending
+	for i := range pending {
+		w := v.waiting[pending[i].ID]
+		if w == nil {
+			w = &waiting{since: now}
+			if anew {
+				w.since = time.Time{}
+			}
+			v.waiting[pending[i].ID] = w
+		}
+		w.seen = true
+		if now.Sub(w.since) >= v.config.AskAfter && now.Sub(w.asked) >= v.config.AskEvery {
+			due = append(due, &pending[i])
+		}
+	}
+	for id, w := range v.waiting {
+		if !w.seen {
+			delete(v.waiting, id)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b *ledger.Pending) int {
+		return v.waiting[a.ID].asked.Compare(v.waiting[b.ID].asked)
+	})
+	return due
+}
+
+// sweep has verdicts judged again that are not where they belong: awaited ones whose transactions do not wait, and early ones whose transactions do.
+func (v *Verdicts) sweep() {
+	v.mu.Lock()
+	before := len(v.inbox)
+	v.awaited.transactions(func(id ledger.Hash) {
+		if v.waiting[id] != nil {
+			return
+		}
+		for _, element := range v.awaited.byID[id] {
+			v.inbox = append(v.inbox, element.Value.(*awaited).verdict)
+		}
+		v.awaited.removeAll(id)
+	})
+	if v.early.len() > 0 {
+		for id := range v.waiting {
+			v.inbox = append(v.inbox, v.early.take(id)...)
+		}
+	}
+	more := len(v.inbox) > before
+	v.mu.Unlock()
+	if more {
+		v.nudge()
+	}
+}
+
+// question asks the shards that transactions wait for, each time other members of them.
+func (v *Verdicts) question(due []*ledger.Pending, now time.Time) {
+	ids := map[ledger.ShardID][]ledger.Hash{}
+	v.mu.Lock()
+	for _, each := range due {
+		for _, shard := range each.Waits {
+			if len(ids[shard]) < askMessages*queryMax && !v.awaited.has(verdictKey{each.ID, shard}) {
+				ids[shard] = append(ids[shard], each.ID)
+				v.waiting[each.ID].asked = now
+			}
+		}
+	}
+	v.mu.Unlock()
+	for shard, all := range ids {
+		candidates := v.config.Directory.Candidates(shard)
+		if len(candidates) == 0 {
+			continue
+		}
+		for chunk := range slices.Chunk(all, queryMax) {
+			peer := candidates[v.turns[shard]%len(candidates)]
+			if !v.config.faults.sameCandidate {
+				v.turns[shard]++
+			}
+			if v.send(peer, control.KindVerdictQuery, encodeQuery(chunk)) {
+				v.count(&v.status.Asked, len(chunk))
+			}
+		}
+	}
+}
