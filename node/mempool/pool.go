@@ -48,9 +48,9 @@ type item struct {
 	encoded  []byte
 	print    uint64 // of encoded, where misplaced bundles are handed over
 	admitted time.Time
-	missing  int // transactions that are in no block yet
 	expires  ledger.Height
-	gone     bool // in blocks, or expired; it leaves the queue when it is met
+	missing  int32 // transactions that are in no block yet
+	gone     bool  // in blocks, or expired; it leaves the queue when it is met
 }
 
 // Pool is safe for concurrent use.
@@ -127,7 +127,7 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash
 	if p.bytes+len(encoded) > p.config.BytesMax {
 		return fmt.Errorf("%w: %d of %d bytes wait for a round", ErrFull, p.bytes, p.config.BytesMax)
 	}
-	it := &item{bundle: bundle, encoded: encoded, admitted: p.config.Now(), missing: len(fresh), expires: lastValid(bundle)}
+	it := &item{bundle: bundle, encoded: encoded, admitted: p.config.Now(), missing: int32(len(fresh)), expires: lastValid(bundle)}
 	for _, id := range fresh {
 		p.byID[id] = it
 		delete(p.expired, id)

@@ -1,0 +1,224 @@
+package mempool
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// neighbours always have more for this shard than fits: entries of one size, or verdicts where that is 0; none where there is nothing to say.
+type neighbours struct {
+	t      testing.TB
+	pool   *Pool
+	entry  int
+	silent bool
+	greedy bool // proposes more than there is room for
+	last   uint64
+}
+
+func (n *neighbours) Propose(room int, use func([]ledger.Carried, []ledger.Verdict)) {
+	n.pool.Pending(ledger.Hash{}) // nothing of the pool's is locked
+	n.pool.Wake()
+	if n.silent || room < 0 {
+		return
+	}
+	if n.greedy {
+		room += 1 << 20
+	}
+	var carried []ledger.Carried
+	var verdicts []ledger.Verdict
+	memory := bytes.Repeat([]byte{7}, n.entry)
+	for n.entry > 0 && ledger.CarriedSize(n.entry) <= room {
+		n.last++
+		room -= ledger.CarriedSize(n.entry)
+		carried = append(carried, ledger.Carried{Number: n.last, Bundle: memory})
+	}
+	for n.entry == 0 && ledger.VerdictSize <= room && len(verdicts) < 1<<16 {
+		room -= ledger.VerdictSize
+		verdicts = append(verdicts, ledger.Verdict{ID: sha256.Sum256([]byte{byte(len(verdicts))}), Shard: 1, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}})
+	}
+	use(carried, verdicts)
+	use(carried, verdicts) // a second time is once too often
+	clear(memory)          // the ring's memory goes to others
+}
+
+func besidePool(t testing.TB, n *neighbours) *Pool {
+	n.t = t
+	n.pool = New(Config{BytesMax: 1 << 30, Tip: func() Tip { return Tip{} }, Beside: n})
+	return n.pool
+}
+
+// large is a bundle of about so many bytes.
+func large(t testing.TB, sequence uint64, size int) (*ledger.Bundle, []byte) {
+	t.Helper()
+	var transactions []ledger.Transaction
+	for left, place := size-150, uint32(0); left > 0; place++ {
+		value := min(left, 4000)
+		transactions = append(transactions, ledger.Transaction{Signer: "acme", Nonce: ledger.Nonce{Stream: uint64(place), Sequence: sequence}, Records: []ledger.Record{{Key: "acme:key", Value: make([]byte, value)}}})
+		left -= value + 100
+	}
+	b, err := ledger.NewBundle(transactions...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, b.Encode()
+}
+
+// shares takes some batches while clients and neighbours always want more, and gives the bytes of each side.
+func shares(t testing.TB, p *Pool, n *neighbours, bundle, maxBytes, batches int) (clients, beside int) {
+	sequence, added := uint64(0), 0
+	for range batches {
+		for added < clients+maxBytes+bundle {
+			sequence++
+			b, encoded := large(t, sequence, bundle)
+			if err := p.Add(b, encoded, nothingKnown); err != nil {
+				t.Fatal(err)
+			}
+			added += len(encoded)
+		}
+		payload := p.Next(maxBytes)
+		if len(payload) > maxBytes {
+			t.Fatalf("a payload of %d bytes, at most %d wanted", len(payload), maxBytes)
+		}
+		encoded, _, err := SplitPayload(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := ledger.DecodeBatch(encoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, each := range batch.Bundles {
+			clients += ledger.BatchSize(len(each))
+		}
+		for _, each := range batch.Carried {
+			if len(each.Bundle) != n.entry || each.Bundle[0] != 7 {
+				t.Fatal("the memory of a ring was kept")
+			}
+			beside += ledger.CarriedSize(len(each.Bundle))
+		}
+		beside += ledger.VerdictSize * len(batch.Verdicts)
+	}
+	return clients, beside
+}
+
+func TestRoomIsShared(t *testing.T) {
+	t.Parallel()
+	const smallest, usual, full = ledger.MaxBundleBytes + 4096, 2 << 20, ledger.MaxBundleBytes
+	for _, c := range []struct {
+		name                    string
+		entry, bundle, maxBytes int
+	}{
+		{"small of both", 5000, 4000, usual},
+		{"verdicts", 0, 4000, usual},
+		{"full entries", full, 4000, usual},
+		{"full bundles", 5000, full - 20_000, usual},
+		{"full of both", full, full - 20_000, usual},
+		{"the smallest room", full, full - 20_000, smallest},
+		{"the smallest room and small bundles", full, 4000, smallest},
+		{"the smallest room and verdicts", 0, full - 20_000, smallest},
+	} {
+		for _, greedy := range []bool{false, true} {
+			n := &neighbours{entry: c.entry, greedy: greedy}
+			p := besidePool(t, n)
+			const batches = 4
+			clients, beside := shares(t, p, n, c.bundle, c.maxBytes, batches)
+			// Half of the room each, but for one of theirs that did not fit in, and the header's room.
+			half := batches * c.maxBytes / 2
+			slack := batches * min(max(c.bundle, c.entry)+1000, c.maxBytes/40)
+			if clients < half-slack || beside < half-slack {
+				t.Errorf("%s, greedy %v: clients %d, beside %d of %d bytes", c.name, greedy, clients, beside, 2*half)
+			}
+		}
+	}
+}
+
+// Who is alone has all of the room.
+func TestRoomOfOneAlone(t *testing.T) {
+	t.Parallel()
+	const maxBytes = 2 << 20
+	n := &neighbours{silent: true}
+	p := besidePool(t, n)
+	if p.Next(maxBytes) != nil {
+		t.Fatal("a payload of nothing")
+	}
+	if clients, beside := shares(t, p, n, 4000, maxBytes, 3); clients < 3*maxBytes*98/100 || beside != 0 {
+		t.Errorf("clients alone have %d bytes", clients)
+	}
+	n = &neighbours{entry: 5000}
+	p = besidePool(t, n)
+	for range 3 {
+		if payload := p.Next(maxBytes); len(payload) < maxBytes*98/100 || len(payload) > maxBytes {
+			t.Errorf("what is beside has %d bytes alone", len(payload))
+		}
+	}
+	select {
+	case <-p.Ready():
+	default:
+		t.Error("not ready after Wake")
+	}
+	if payload := p.Next(10); payload != nil {
+		t.Errorf("%d bytes into no room", len(payload))
+	}
+}
+
+// A bundle that no block took leaves the pool; whoever routes it anew may add it again.
+func TestLeftOutIsHandedOver(t *testing.T) {
+	t.Parallel()
+	var handed []*ledger.Bundle
+	var p *Pool
+	p = New(Config{BytesMax: 1 << 20, Tip: func() Tip { return Tip{} }, Misplaced: func(b *ledger.Bundle) {
+		handed = append(handed, b)
+		if p.Pending(b.ID(0)) {
+			t.Error("still pending")
+		}
+	}})
+	taken1, encoded1 := bundle(t, 0, 1)
+	part, encoded2 := bundle(t, 0, 2, 3)
+	left, encoded3 := bundle(t, 9, 4)
+	for b, encoded := range map[*ledger.Bundle][]byte{taken1: encoded1, part: encoded2, left: encoded3} {
+		if err := p.Add(b, encoded, nothingKnown); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bundles, _ := taken(t, p, 1<<20)
+	some := block(1, taken1)
+	some.Entries = append(some.Entries, ledger.Entry{ID: part.ID(1)})
+	p.Again() // the group started anew; the round comes all the same
+	p.Applied(some)
+	p.Ordered(append(bundles, []byte("of another node"), encoded1))
+	if transactions, size := p.Size(); len(handed) != 2 || transactions != 0 || size != 0 || len(p.prints) != 0 {
+		t.Fatalf("%d handed over, %d transactions and %d bytes stay", len(handed), transactions, size)
+	}
+	if p.Ordered(bundles); len(handed) != 2 {
+		t.Error("handed over twice")
+	}
+	if got, _ := taken(t, p, 1<<20); got != nil {
+		t.Error("left again")
+	}
+	if err := p.Add(left, encoded3, nothingKnown); err != nil || !p.Pending(left.ID(0)) {
+		t.Fatal(err)
+	}
+	p.Applied(block(9))
+	if len(p.prints) != 0 {
+		t.Error("an expired bundle is kept")
+	}
+}
+
+func BenchmarkNextBeside(b *testing.B) {
+	n := &neighbours{entry: 5000}
+	p := besidePool(b, n)
+	made, encoded := bundle(b, 0, 1)
+	b.ReportAllocs()
+	for range b.N {
+		if err := p.Add(made, encoded, nothingKnown); err != nil {
+			b.Fatal(err)
+		}
+		if p.Next(1<<20) == nil {
+			b.Fatal("nothing to take")
+		}
+		p.Applied(block(1, made))
+	}
+}
