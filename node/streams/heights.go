@@ -1,0 +1,123 @@
+package streams
+
+import (
+	"sync"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// heightsMax bounds how many blocks that carried something wait to become durable. Beyond, the newest are taken together, so the position is told later.
+const heightsMax = 4096
+
+// heights follows the carried number through executed blocks, and tells which one is durable.
+type heights struct {
+	mu sync.Mutex
+	// life counts the resets.
+	life uint64
+	// based tells that ordered means something: the carried number of the last executed block.
+	based   bool
+	ordered uint64
+	// rising are the executed blocks with which the carried number grew, and that are not durable, ascending.
+	rising []rise
+	// settled is the carried number that is durable, where known says so.
+	settled uint64
+	known   bool
+	durable ledger.Height
+}
+
+// rise says that from a height on the carried number is this one.
+type rise struct {
+	height  ledger.Height
+	carried uint64
+}
+
+// position is where the stream from the parent stands in the chain.
+type position struct {
+	ordered, durable uint64
+	// known tells that the others mean something.
+	known bool
+}
+
+// applied notes an executed block.
+func (h *heights) applied(height ledger.Height, carried uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.rise(height, carried)
+}
+
+func (h *heights) rise(height ledger.Height, carried uint64) {
+	for len(h.rising) > 0 && h.rising[len(h.rising)-1].height >= height { // the chain went back
+		h.rising = h.rising[:len(h.rising)-1]
+	}
+	last := len(h.rising) - 1
+	before, has := h.settled, h.known
+	if last >= 0 {
+		before, has = h.rising[last].carried, true
+	}
+	switch {
+	case has && carried == before:
+	case last+1 == heightsMax:
+		h.rising[last] = rise{height, carried}
+	default:
+		h.rising = append(h.rising, rise{height, carried})
+	}
+	h.based, h.ordered = true, carried
+	h.settle()
+}
+
+// base says what the chain began with, in that life, unless a block was executed since.
+func (h *heights) base(life uint64, height ledger.Height, carried uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if life == h.life && !h.based {
+		h.rise(height, carried)
+	}
+}
+
+// durableTo notes that a height is durable.
+func (h *heights) durableTo(height ledger.Height) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.durable = max(h.durable, height)
+	h.settle()
+}
+
+// settle takes what has become durable.
+func (h *heights) settle() {
+	n := 0
+	for n < len(h.rising) && h.rising[n].height <= h.durable {
+		h.settled, h.known = h.rising[n].carried, true
+		n++
+	}
+	h.rising = h.rising[:copy(h.rising, h.rising[n:])]
+}
+
+// reset forgets everything, and counts a life.
+func (h *heights) reset() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.life++
+	h.based, h.known, h.durable, h.ordered, h.settled = false, false, 0, 0, 0
+	h.rising = h.rising[:0]
+}
+
+// begun gives the life, and whether its base is known.
+func (h *heights) begun() (life uint64, based bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.life, h.based
+}
+
+// position gives where the stream from the parent stands.
+func (h *heights) position() position {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return position{ordered: max(h.ordered, h.settled), durable: h.settled, known: h.based && h.known}
+}
+
+// durableHeight is up to where the chain is durable.
+func (h *heights) durableHeight() ledger.Height {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.durable
+}

@@ -1,0 +1,395 @@
+package streams
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/rdmanet/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	parentShard ledger.ShardID = 0
+	childShard  ledger.ShardID = 1
+)
+
+// world is two shards, the second one the child of the first, whose chains are ideal: what the child's members propose is ordered at once, and executed by each of them in its own time.
+type world struct {
+	t         *testing.T
+	network   *memory.Network
+	listen    func(rdmanet.PeerID) (rdmanet.RegionHost, error)
+	tree      *ledger.ShardTree
+	fault     fault
+	tampering func(*Config)
+
+	mu      sync.Mutex
+	nodes   map[rdmanet.PeerID]*testNode
+	present [2][]Member // by shard
+	changed chan struct{}
+	// stream is the parent's: entry n in block n. Members have executed up to appended, and have on disk up to durable.
+	stream            [][]byte
+	appended, durable ledger.Height
+	// taken is the child's: block n carried it up to its item.
+	taken        []uint64
+	position     uint64
+	childDurable ledger.Height
+	repeated     int
+	wrong        error
+}
+
+// testNode is one member, dead where streams is nil.
+type testNode struct {
+	world   *world
+	id      rdmanet.PeerID
+	shard   ledger.ShardID
+	host    rdmanet.RegionHost
+	streams *Streams
+	ready   chan struct{}
+	stopped chan struct{}
+	done    chan struct{}
+	// began is the first entry that its chain has.
+	began uint64
+}
+
+func newWorld(t *testing.T, parents, children int) *world {
+	w := &world{t: t, network: memory.NewNetwork(memory.Options{MendTimeout: 2 * time.Second}), nodes: map[rdmanet.PeerID]*testNode{}, changed: make(chan struct{}), tampering: func(*Config) {}}
+	w.listen = func(id rdmanet.PeerID) (rdmanet.RegionHost, error) { return w.network.Host(id) }
+	w.tree = (&ledger.Genesis{Tree: []ledger.ShardID{0, 0}, Shards: make([][]ledger.Member, 2)}).ShardTree()
+	for shard, count := range []int{parents, children} {
+		for i := range count {
+			id := rdmanet.PeerID(fmt.Sprintf("%d/%d", shard, i))
+			w.present[shard] = append(w.present[shard], Member{Index: ledger.MemberIndex(i), Peer: id})
+		}
+	}
+	t.Cleanup(func() {
+		for _, id := range w.all() {
+			w.stop(id)
+		}
+	})
+	return w
+}
+
+func (w *world) all() (ids []rdmanet.PeerID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, members := range w.present {
+		for _, member := range members {
+			ids = append(ids, member.Peer)
+		}
+	}
+	for id := range w.nodes {
+		if !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (w *world) startAll() {
+	for _, id := range w.all() {
+		w.start(id, 1)
+	}
+}
+
+// directory is a node's view.
+type directory struct {
+	*world
+	own ledger.ShardID
+}
+
+func (d directory) Own() ledger.ShardID     { return d.own }
+func (d directory) Tree() *ledger.ShardTree { return d.tree }
+func (d directory) Members(shard ledger.ShardID) []Member {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.present[shard]
+}
+
+func (d directory) Changed() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
+}
+
+// setMembers changes the members of a shard.
+func (w *world) setMembers(shard ledger.ShardID, members []Member) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.present[shard] = members
+	close(w.changed)
+	w.changed = make(chan struct{})
+}
+
+// start starts a member, as a new life if it lived before. Its chain has the entries from began on.
+func (w *world) start(id rdmanet.PeerID, began uint64) *testNode {
+	w.t.Helper()
+	host, err := w.listen(id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	n := &testNode{world: w, id: id, host: host, ready: make(chan struct{}, 1), stopped: make(chan struct{}), done: make(chan struct{}), began: began}
+	w.mu.Lock()
+	for shard, members := range w.present {
+		if slices.ContainsFunc(members, func(m Member) bool { return m.Peer == id }) {
+			n.shard = ledger.ShardID(shard)
+		}
+	}
+	w.mu.Unlock()
+	c, err := control.New(host, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	config := Config{
+		Directory: directory{w, n.shard}, Host: host, Control: c, Chain: func() Chain { return n }, Durable: n.durableHeight,
+		Ready:    func() { wake(n.ready) },
+		Patience: 50 * time.Millisecond, AskEvery: 50 * time.Millisecond, RepeatAfter: 50 * time.Millisecond, RingSize: 3 << 20, fault: w.fault,
+	}
+	w.tampering(&config)
+	if n.streams, err = New(config); err != nil {
+		w.t.Fatal(err)
+	}
+	host.Watch(n.streams.Event)
+	w.mu.Lock()
+	w.nodes[id] = n
+	w.mu.Unlock()
+	go n.propose()
+	return n
+}
+
+// stop ends a member, if it lives.
+func (w *world) stop(id rdmanet.PeerID) {
+	w.t.Helper()
+	w.mu.Lock()
+	n := w.nodes[id]
+	delete(w.nodes, id)
+	w.mu.Unlock()
+	if n == nil {
+		return
+	}
+	close(n.stopped)
+	<-n.done
+	if err := n.streams.Close(); err != nil {
+		w.t.Errorf("closing %s: %v", id, err)
+	}
+	if w.network != nil {
+		w.network.Kill(id)
+		return
+	}
+	closeHost(w.t, n.host)
+}
+
+func wake(bell chan struct{}) {
+	select {
+	case bell <- struct{}{}:
+	default:
+	}
+}
+
+// Stream implements Chain.
+func (n *testNode) Stream(child ledger.ShardID, from uint64, limit int, upTo ledger.Height) (entries []ledger.Carried, _ error) {
+	w := n.world
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if child != childShard || n.shard != parentShard {
+		return nil, errors.New("no such stream")
+	}
+	for number := from; number <= uint64(min(upTo, w.appended)) && len(entries) < limit; number++ {
+		if number < n.began {
+			return nil, store.ErrAbsent
+		}
+		entries = append(entries, ledger.Carried{Number: number, Bundle: w.stream[number-1]})
+	}
+	return entries, nil
+}
+
+// Carried implements Chain.
+func (n *testNode) Carried() uint64 {
+	n.world.mu.Lock()
+	defer n.world.mu.Unlock()
+	return n.world.position
+}
+
+// AppendedHeight implements Chain.
+func (n *testNode) AppendedHeight() ledger.Height {
+	n.world.mu.Lock()
+	defer n.world.mu.Unlock()
+	if n.shard == parentShard {
+		return n.world.appended
+	}
+	return ledger.Height(len(n.world.taken))
+}
+
+func (n *testNode) durableHeight() ledger.Height {
+	n.world.mu.Lock()
+	defer n.world.mu.Unlock()
+	if n.shard == parentShard {
+		return n.world.durable
+	}
+	return n.world.childDurable
+}
+
+// propose puts what the member has into the child's chain.
+func (n *testNode) propose() {
+	defer close(n.done)
+	for {
+		select {
+		case <-n.stopped:
+			return
+		case <-n.ready:
+		}
+		var carried []ledger.Carried
+		n.streams.Propose(4<<20, func(entries []ledger.Carried) {
+			for _, entry := range entries {
+				carried = append(carried, ledger.Carried{Number: entry.Number, Bundle: slices.Clone(entry.Bundle)})
+			}
+		})
+		n.world.order(carried)
+	}
+}
+
+// order takes a batch into the child's chain.
+func (w *world) order(batch []ledger.Carried) {
+	w.mu.Lock()
+	for _, entry := range batch {
+		if entry.Number != w.position+1 {
+			w.repeated++
+			continue
+		}
+		w.position++
+		if w.wrong == nil && (int(entry.Number) > len(w.stream) || !bytes.Equal(entry.Bundle, w.stream[entry.Number-1])) {
+			w.wrong = fmt.Errorf("entry %d is not the parent's", entry.Number)
+		}
+	}
+	w.taken = append(w.taken, w.position)
+	height, position := ledger.Height(len(w.taken)), w.position
+	w.childDurable = height
+	members := w.members(childShard)
+	for _, n := range members {
+		n.streams.Applied(height, position)
+		n.streams.DurableTo(height)
+	}
+	w.mu.Unlock()
+}
+
+// members gives those who live. The lock is held.
+func (w *world) members(shard ledger.ShardID) (members []*testNode) {
+	for _, n := range w.nodes {
+		if n.shard == shard {
+			members = append(members, n)
+		}
+	}
+	return members
+}
+
+// payload is an entry's.
+func payload(number uint64, size int) []byte {
+	b := make([]byte, max(8, size))
+	for i := range b {
+		b[i] = byte(number + uint64(i))
+	}
+	binary.LittleEndian.PutUint64(b, number)
+	return b
+}
+
+// extend has the parent order that many entries more.
+func (w *world) extend(count, size int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for range count {
+		w.stream = append(w.stream, payload(uint64(len(w.stream)+1), size))
+	}
+	w.appended = ledger.Height(len(w.stream))
+	w.durable = w.appended
+	for _, n := range w.members(parentShard) {
+		n.streams.Applied(w.appended, 0)
+		n.streams.DurableTo(w.durable)
+	}
+}
+
+// arrived tells whether the child has everything, and fails where it has something wrong.
+func (w *world) arrived() (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.position == uint64(len(w.stream)), w.wrong
+}
+
+// arrive waits until the child has everything.
+func (w *world) arrive(patience time.Duration) error {
+	return eventually(patience, w.arrived, func() string {
+		w.mu.Lock()
+		nodes := []*testNode{}
+		for _, n := range w.nodes {
+			nodes = append(nodes, n)
+		}
+		text := fmt.Sprintf("the child has %d of %d entries", w.position, len(w.stream))
+		w.mu.Unlock()
+		for _, n := range nodes {
+			status := n.streams.Status()
+			text += fmt.Sprintf("\n%s: in %+v, out %+v", n.id, status.Incoming, status.Outgoing)
+		}
+		return text
+	})
+}
+
+func eventually(patience time.Duration, done func() (bool, error), describe func() string) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		switch so, err := done(); {
+		case err != nil:
+			return err
+		case so:
+			return nil
+		case time.Now().After(deadline):
+			return errors.New(describe())
+		}
+	}
+}
+
+func (w *world) mustArrive() {
+	w.t.Helper()
+	if err := w.arrive(20 * time.Second); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// attached waits until each member of the parent has its rings to all living members of the child.
+func (w *world) attached(rings int) {
+	w.t.Helper()
+	err := eventually(20*time.Second, func() (bool, error) {
+		w.mu.Lock()
+		members := w.members(parentShard)
+		w.mu.Unlock()
+		for _, n := range members {
+			if n.streams.Status().Outgoing[0].Rings != rings {
+				return false, nil
+			}
+		}
+		return true, nil
+	}, func() string { return "the rings are not attached" })
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// closeHost ends a host in order.
+func closeHost(t *testing.T, host rdmanet.Host) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := host.Close(ctx); err != nil {
+		t.Logf("closing %s: %v", host.ID(), err)
+	}
+}
