@@ -12,5 +12,8 @@
 //   - Stored is said only of what the disk holds, durable only of what a majority of the chain's members, as they were when the run began, said they stored in it, or what
 //     a peer said is durable.
 //   - The fork alarm: a batch that names a block other than ours at a height that we hold stops the node before anything more is executed.
+//   - In a book of several shards, a transaction that crosses them is executed or has failed once the verdict that ends its wait is in a block here, and its level is of that
+//     block. Who waits for it is told then; before, it is waiting, and one that this shard only passes on stays relayed. Transactions per second count each transaction once, where
+//     it is decided here; verdicts count in the blocks' transactions and in the chain's total only.
 //   - A full disk loses nothing: the round waits until there is space, and the node takes no writes meanwhile.
 package pipeline

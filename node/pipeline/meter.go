@@ -95,8 +95,11 @@ func (m *meter) madeDurable(height ledger.Height) {
 
 // Figures are the node's own measurements over the last ten seconds.
 type Figures struct {
+	// TransactionsPerSecond counts clients' transactions at their final place here: where they were applied or failed, or where their wait for other shards ended.
+	// Verdicts, and what is only passed on, are not among them.
 	TransactionsPerSecond float64
-	// OrderLatency and DurableLatency are medians from admission at this node; zero where nothing was measured.
+	// OrderLatency and DurableLatency are medians from admission at this node to the block that holds the transaction, also where that waits for other shards then; zero where
+	// nothing was measured.
 	OrderLatency, DurableLatency time.Duration
 }
 

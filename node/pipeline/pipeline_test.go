@@ -31,17 +31,24 @@ type fixture struct {
 	round    order.Round
 	free     atomic.Uint64
 	failed   chan error
+	genesis  *ledger.Genesis
 }
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	f := &fixture{t: t, failed: make(chan error, 1), client: ledgertest.NewClient(ledgertest.Genesis(), "acme")}
+	return fixtureOf(t, ledgertest.Genesis(), mempool.Config{}, pipeline.Config{})
+}
+
+// fixtureOf is of another book; what is set up of pool and pipeline stays.
+func fixtureOf(t testing.TB, genesis *ledger.Genesis, pool mempool.Config, config pipeline.Config) *fixture {
+	t.Helper()
+	f := &fixture{t: t, genesis: genesis, failed: make(chan error, 1), client: ledgertest.NewClient(genesis, "acme")}
 	f.free.Store(1 << 40)
 	f.store = f.open()
-	f.pool = mempool.New(mempool.Config{BytesMax: 1 << 20, Tip: func() mempool.Tip { return f.pipeline.Tip() }})
-	f.pipeline = pipeline.New(pipeline.Config{
-		Pool: f.pool, Self: 0, Failed: func(err error) { f.failed <- err },
-	}, f.store)
+	pool.BytesMax, pool.Tip = 1<<20, func() mempool.Tip { return f.pipeline.Tip() }
+	f.pool = mempool.New(pool)
+	config.Pool, config.Self, config.Failed = f.pool, 0, func(err error) { f.failed <- err }
+	f.pipeline = pipeline.New(config, f.store)
 	t.Cleanup(func() {
 		f.pipeline.Close()
 		if err := f.pipeline.Store().Close(); err != nil && !errors.Is(err, store.ErrClosed) {
@@ -54,7 +61,7 @@ func newFixture(t testing.TB) *fixture {
 
 func (f *fixture) open() *store.Store {
 	f.t.Helper()
-	opened, err := store.Open(f.t.TempDir(), ledgertest.Genesis(), store.Options{
+	opened, err := store.Open(f.t.TempDir(), f.genesis, store.Options{
 		MemTableBytes: 4 << 20, ReserveBytes: 1 << 20, FreeSpace: func(string) (uint64, error) { return f.free.Load(), nil },
 	})
 	if err != nil {
@@ -89,10 +96,16 @@ func (f *fixture) genesisHeader() ledger.BatchHeader {
 
 func (f *fixture) deliver(payloads ...[]byte) {
 	f.t.Helper()
+	f.deliverOf(1, payloads...)
+}
+
+// deliverOf delivers rounds with one message each, of a member.
+func (f *fixture) deliverOf(origin order.ServerID, payloads ...[]byte) {
+	f.t.Helper()
 	var deliveries []order.Delivery
 	for _, payload := range payloads {
 		f.round++
-		deliveries = append(deliveries, order.Delivery{Round: f.round, Messages: []order.Message{{Origin: 1, Payload: payload}}})
+		deliveries = append(deliveries, order.Delivery{Round: f.round, Messages: []order.Message{{Origin: origin, Payload: payload}}})
 	}
 	if err := f.pipeline.Deliver(f.t.Context(), deliveries); err != nil {
 		f.t.Fatal(err)
