@@ -59,6 +59,7 @@ var rooms = []room{
 	{folder: "node/shards", imports: []string{"ledger", "ledger/store", "rdmanet", "rdmanet/p2p", "node/control"}},
 	{folder: "node/streams", imports: []string{"order", "ledger", "ledger/store", "rdmanet", "node/control", "tram/stream"}},
 	{folder: "node/catchup", imports: []string{"ledger", "rdmanet"}},
+	{folder: "node/calls", imports: []string{"ledger", "rdmanet"}},
 	{folder: "node/api", imports: []string{"ledger", "ledger/store"},
 		modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/prometheus/client_golang", "golang.org/x/time"}},
 	{folder: "node/client", imports: []string{"ledger", "node/api/..."}, modules: []string{"connectrpc.com/connect"}},
