@@ -1,6 +1,9 @@
 package shards
 
-import "github.com/ledgerd/ledgerd/ledger"
+import (
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+)
 
 // NodeMode is what a node is doing. The numbers are those of package api, so that one converts into the other.
 type NodeMode uint8
@@ -43,4 +46,20 @@ type Announcement struct {
 type Streamed struct {
 	Child  ledger.ShardID
 	Number uint64
+}
+
+// Describe returns what a store says of its chain; the mode, the API's address and the heights stored and durable are the node's to add. It reads no disk.
+func Describe(s *store.Store) Announcement {
+	head := s.Head()
+	a := Announcement{
+		Shard: s.Shard(), Heights: Heights{Ordered: head.Height}, Head: head.Hash, Transactions: head.Total, Accounts: uint64(s.AccountCount()),
+		Pending: uint64(s.PendingCount()), Carried: s.Carried(),
+	}
+	for _, child := range s.ShardTree().Children(a.Shard) {
+		a.Streamed = append(a.Streamed, Streamed{Child: child, Number: s.Streamed(child)})
+	}
+	if membership := s.Membership(); membership.Number > 0 {
+		a.Membership = &membership
+	}
+	return a
 }

@@ -20,15 +20,17 @@
 // A transaction of several shards waits in each of them for what the others say of it ([ledger.Verdict]). Verdicts is the exchange. Each shard's verdict follows from its chain, so any member can tell it as often as it
 // likes, and whatever gets lost is only late:
 //
-//		verdicts, err := shards.NewVerdicts(shards.VerdictsConfig{Directory: directory, Control: control, Store: current, Durable: height, Ready: pool.Wake})
-//		verdicts.Applied(block)                                // each block that is executed here
-//		verdicts.DurableTo(height)                             // blocks that are on a majority's disks
-//		batch.Verdicts = verdicts.Propose(room)                // with this node's next message
-//		verdicts.Reset()                                       // another store took the place of the one before
+//	verdicts, err := shards.NewVerdicts(shards.VerdictsConfig{Directory: directory, Control: control, Store: current, Durable: height, Ready: pool.Wake})
+//	verdicts.Applied(block)                                // each block that is executed here
+//	verdicts.DurableTo(height)                             // blocks that are on a majority's disks
+//	batch.Verdicts = verdicts.Propose(room)                // with this node's next message
+//	verdicts.Reset()                                       // another store took the place of the one before
 //
-//	  - Told: once a block is durable, f+1 members of its shard, of n, of which f = ⌊(n-1)/2⌋ may crash, tell the verdicts in it to f+1 members of each other shard that they concern. Which ones rotates with the transaction's id.
-//	  - Asked for: what waits longer than AskAfter, as those who should have told crashed, were cut off, or had no room, is asked for, each time from another member. A node that starts asks at once.
-//	  - Proposed: a verdict that the chain waits for goes into this node's next message, and again only after AgainAfter. Blocks take each once, whoever proposes it. One that comes before its transaction is kept until that comes.
+// A verdict's way:
+//
+//   - Told: once a block is durable, f+1 members of its shard, of n, of which f = ⌊(n-1)/2⌋ may crash, tell the verdicts in it to f+1 members of each other shard that they concern. Which ones rotates with the transaction's id.
+//   - Asked for: what waits longer than AskAfter, as those who should have told crashed, were cut off, or had no room, is asked for, each time from another member. A node that starts asks at once.
+//   - Proposed: a verdict that the chain waits for goes into this node's next message, and again only after AgainAfter. Blocks take each once, whoever proposes it. One that comes before its transaction is kept until that comes.
 //
 // What always holds:
 //

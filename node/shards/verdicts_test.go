@@ -215,6 +215,10 @@ func TestVerdictsSettleWhatCrosses(t *testing.T) {
 			t.Errorf("shard %d: %+v, want %s", i, account.Balances, want)
 		}
 	}
+	root, leaf := Describe(b.shards[0].store), Describe(b.shards[1].store)
+	if len(root.Streamed) != 2 || root.Streamed[0] != (Streamed{1, leaf.Carried}) || leaf.Carried == 0 || leaf.Shard != 1 || leaf.Accounts != 2 || leaf.Transactions == 0 || leaf.Pending != 0 || leaf.Membership != nil {
+		t.Errorf("the chains are described as %+v and %+v", root, leaf)
+	}
 	eventually(t, "no member keeps verdicts that nobody needs", func() bool {
 		for _, s := range b.shards {
 			for _, v := range s.members[:2] {
