@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"slices"
 	"sort"
 	"strings"
 
@@ -13,8 +14,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-func accountToProto(account *ledger.Account, height ledger.Height) *ledgerdv1.Account {
+func (s *service) accountToProto(account *ledger.Account, height ledger.Height) *ledgerdv1.Account {
 	shown := &ledgerdv1.Account{
+		Shard:        uint32(s.backend.Store().Shard()),
 		Account:      string(account.Path),
 		Organisation: string(account.Path.Organisation()),
 		Issuer:       account.Issuer,
@@ -40,12 +42,24 @@ func heldAmount(amount ledger.Amount) string {
 }
 
 // GetAccount shows an account's balances.
-func (s *service) GetAccount(_ context.Context, request *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error) {
+func (s *service) GetAccount(ctx context.Context, request *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error) {
+	if shard, elsewhere := s.homeOfPath(ctx, request.Msg.GetAccount()); elsewhere {
+		return passOn(ctx, s, shard, request.Msg, client.GetAccount)
+	}
 	account, height, err := s.account(request.Msg.GetAccount())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ledgerdv1.GetAccountResponse{Account: accountToProto(&account, height)}), nil
+	return connect.NewResponse(&ledgerdv1.GetAccountResponse{Account: s.accountToProto(&account, height)}), nil
+}
+
+// homeOfPath is the shard where the account or record of a path is, and whether that is another one than this node's.
+func (s *service) homeOfPath(ctx context.Context, text string) (ledger.ShardID, bool) {
+	path, err := ledger.ParseAccountPath(text)
+	if err != nil {
+		return 0, false
+	}
+	return s.home(ctx, path.Organisation())
 }
 
 // account reads an account and a height at which its balances hold: the head before the read, or a later block that did not touch it.
@@ -63,7 +77,7 @@ func (s *service) account(text string) (ledger.Account, ledger.Height, error) {
 }
 
 // ListAccounts shows accounts by path.
-func (s *service) ListAccounts(_ context.Context, request *connect.Request[ledgerdv1.ListAccountsRequest]) (*connect.Response[ledgerdv1.ListAccountsResponse], error) {
+func (s *service) ListAccounts(ctx context.Context, request *connect.Request[ledgerdv1.ListAccountsRequest]) (*connect.Response[ledgerdv1.ListAccountsResponse], error) {
 	size, err := pageSize(request.Msg.GetPageSize(), 100)
 	if err != nil {
 		return nil, err
@@ -76,16 +90,71 @@ func (s *service) ListAccounts(_ context.Context, request *connect.Request[ledge
 	if len(after) > ledger.MaxAccountPath || !strings.HasPrefix(after, prefix) && after != "" {
 		return nil, badToken()
 	}
+	if request.Msg.Shard != nil {
+		shard, elsewhere, err := s.chain(ctx, request.Msg.Shard)
+		if err != nil {
+			return nil, err
+		}
+		if elsewhere {
+			return passOn(ctx, s, shard, request.Msg, client.ListAccounts)
+		}
+	} else if others := s.others(ctx); others != nil {
+		return connect.NewResponse(s.accountsEverywhere(ctx, others, request.Msg, size)), nil
+	}
+	return connect.NewResponse(s.accountsHere(prefix, after, size)), nil
+}
+
+// accountsHere lists accounts of this shard.
+func (s *service) accountsHere(prefix, after string, size int) *ledgerdv1.ListAccountsResponse {
 	accounts, more := s.accountsFrom(prefix, ledger.AccountPath(after), size)
 	height := s.backend.Store().Head().Height
 	answer := &ledgerdv1.ListAccountsResponse{}
 	for i := range accounts {
-		answer.Accounts = append(answer.Accounts, accountToProto(&accounts[i], height))
+		answer.Accounts = append(answer.Accounts, s.accountToProto(&accounts[i], height))
 	}
 	if more {
 		answer.NextPageToken = string(accounts[len(accounts)-1].Path)
 	}
-	return connect.NewResponse(answer), nil
+	return answer
+}
+
+// accountsEverywhere lists accounts of all shards that may have some of the prefix, and names those that did not answer. A page is the first accounts of all their pages.
+func (s *service) accountsEverywhere(ctx context.Context, others Shards, request *ledgerdv1.ListAccountsRequest, size int) *ledgerdv1.ListAccountsResponse {
+	shards := append([]ledger.ShardID{others.Own()}, otherShards(others)...)
+	if name, _, whole := strings.Cut(request.GetPrefix(), ":"); whole && ledger.OrganisationName(name).Validate() == nil {
+		shards = []ledger.ShardID{s.backend.Store().HomeShard(ledger.OrganisationName(name))}
+	}
+	pages, failures := sideBySide(ctx, s.options.MaxReadTime, shards, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse, error) {
+		if shard == others.Own() {
+			return s.accountsHere(request.GetPrefix(), request.GetPageToken(), size), nil
+		}
+		ctx, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
+		answer, err := others.Client(shard).ListAccounts(ctx, connect.NewRequest(request))
+		if err != nil {
+			return nil, err
+		}
+		return answer.Msg, nil
+	})
+	answer := &ledgerdv1.ListAccountsResponse{}
+	more := false
+	for i, page := range pages {
+		if failures[i] != nil {
+			answer.UnansweredShards = append(answer.UnansweredShards, uint32(shards[i]))
+			continue
+		}
+		answer.Accounts = append(answer.Accounts, page.GetAccounts()...)
+		more = more || page.GetNextPageToken() != ""
+	}
+	slices.Sort(answer.UnansweredShards)
+	slices.SortFunc(answer.Accounts, func(a, b *ledgerdv1.Account) int { return strings.Compare(a.GetAccount(), b.GetAccount()) })
+	if len(answer.Accounts) > size {
+		answer.Accounts, more = answer.Accounts[:size], true
+	}
+	if more {
+		answer.NextPageToken = answer.Accounts[len(answer.Accounts)-1].GetAccount()
+	}
+	return answer
 }
 
 // accountsFrom lists accounts with a prefix after a path, at most so many, and tells whether there are more.
@@ -115,6 +184,9 @@ func (s *service) ListHistory(ctx context.Context, request *connect.Request[ledg
 	size, err := pageSize(request.Msg.GetPageSize(), 50)
 	if err != nil {
 		return nil, err
+	}
+	if shard, elsewhere := s.homeOfPath(ctx, request.Msg.GetAccount()); elsewhere {
+		return passOn(ctx, s, shard, request.Msg, client.ListHistory)
 	}
 	account, _, err := s.account(request.Msg.GetAccount())
 	if err != nil {
@@ -183,6 +255,9 @@ func (s *service) GetRecord(ctx context.Context, request *connect.Request[ledger
 	if err := key.Validate(); err != nil {
 		return nil, invalid("key: %w", err)
 	}
+	if shard, elsewhere := s.home(ctx, key.Organisation()); elsewhere {
+		return passOn(ctx, s, shard, request.Msg, client.GetRecord)
+	}
 	record, err := s.backend.Store().Record(key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, notFound("there is no record %s", key)
@@ -192,14 +267,20 @@ func (s *service) GetRecord(ctx context.Context, request *connect.Request[ledger
 	}
 	return connect.NewResponse(&ledgerdv1.GetRecordResponse{
 		Record: &ledgerdv1.Record{Key: string(key), Value: record.Value}, Height: uint64(record.Height),
+		Shard: uint32(s.backend.Store().Shard()),
 	}), nil
 }
 
-func organisationToProto(organisation *ledger.Organisation) *ledgerdv1.Organisation {
+func (s *service) organisationToProto(organisation *ledger.Organisation) *ledgerdv1.Organisation {
+	shard := organisation.Shard
+	if s.backend.Shards() != nil {
+		shard = s.backend.Store().HomeShard(organisation.Name)
+	}
 	return &ledgerdv1.Organisation{
 		Name:             string(organisation.Name),
 		PublicKeys:       keysToProto(organisation.Keys),
-		Shard:            uint32(organisation.Shard),
+		Shard:            uint32(shard),
+		Pinned:           organisation.Pinned,
 		RegisteredHeight: uint64(organisation.Registered),
 	}
 }
@@ -214,7 +295,7 @@ func (s *service) GetOrganisation(_ context.Context, request *connect.Request[le
 	if !known {
 		return nil, notFound("no organisation %s is registered", name)
 	}
-	return connect.NewResponse(&ledgerdv1.GetOrganisationResponse{Organisation: organisationToProto(&organisation)}), nil
+	return connect.NewResponse(&ledgerdv1.GetOrganisationResponse{Organisation: s.organisationToProto(&organisation)}), nil
 }
 
 // organisations lists all, by name.
@@ -242,7 +323,7 @@ func (s *service) ListOrganisations(_ context.Context, request *connect.Request[
 	end := min(begin+size, len(all))
 	answer := &ledgerdv1.ListOrganisationsResponse{}
 	for i := begin; i < end; i++ {
-		answer.Organisations = append(answer.Organisations, organisationToProto(&all[i]))
+		answer.Organisations = append(answer.Organisations, s.organisationToProto(&all[i]))
 	}
 	if end < len(all) {
 		answer.NextPageToken = string(all[end-1].Name)
@@ -250,11 +331,14 @@ func (s *service) ListOrganisations(_ context.Context, request *connect.Request[
 	return connect.NewResponse(answer), nil
 }
 
-// GetNonce tells the next sequence number of a nonce stream, as of this node's head.
-func (s *service) GetNonce(_ context.Context, request *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error) {
+// GetNonce tells the next sequence number of a nonce stream, as of the head of the organisation's home.
+func (s *service) GetNonce(ctx context.Context, request *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error) {
 	name := ledger.OrganisationName(request.Msg.GetOrganisation())
 	if err := name.Validate(); err != nil && name != ledger.Operator {
 		return nil, invalid("organisation: %w", err)
+	}
+	if shard, elsewhere := s.home(ctx, name); elsewhere {
+		return passOn(ctx, s, shard, request.Msg, client.GetNonce)
 	}
 	return connect.NewResponse(&ledgerdv1.GetNonceResponse{
 		NextSequence: s.backend.Store().NextSequence(name, request.Msg.GetStream()),

@@ -110,6 +110,11 @@ func (s *service) GetBlock(ctx context.Context, request *connect.Request[ledgerd
 	if err != nil {
 		return nil, err
 	}
+	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
+		return nil, err
+	} else if elsewhere {
+		return passOn(ctx, s, shard, request.Msg, client.GetBlock)
+	}
 	var block *ledger.Block
 	var begin uint64
 	if token := request.Msg.GetPageToken(); token != "" {
@@ -120,6 +125,11 @@ func (s *service) GetBlock(ctx context.Context, request *connect.Request[ledgerd
 		block, err = s.blockAt(ctx, ledger.Height(height))
 	} else {
 		block, err = s.blockAsked(ctx, request.Msg)
+	}
+	if others := s.others(ctx); others != nil && connect.CodeOf(err) == connect.CodeNotFound && request.Msg.Shard == nil && len(request.Msg.GetHash())+len(request.Msg.GetHashHex()) > 0 {
+		if found := s.blockElsewhere(ctx, others, request.Msg); found != nil {
+			return connect.NewResponse(found), nil
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -133,6 +143,19 @@ func (s *service) GetBlock(ctx context.Context, request *connect.Request[ledgerd
 		answer.NextPageToken = numberToken('t', uint64(block.Header.Height), uint64(end))
 	}
 	return connect.NewResponse(answer), nil
+}
+
+// blockElsewhere is the block of a hash in another shard's chain, nil where none has it.
+func (s *service) blockElsewhere(ctx context.Context, others Shards, request *ledgerdv1.GetBlockRequest) *ledgerdv1.GetBlockResponse {
+	found, failures := sideBySide(ctx, askTime, otherShards(others), func(ctx context.Context, shard ledger.ShardID) (*connect.Response[ledgerdv1.GetBlockResponse], error) {
+		return others.Client(shard).GetBlock(ctx, connect.NewRequest(request))
+	})
+	for i := range found {
+		if failures[i] == nil {
+			return found[i].Msg
+		}
+	}
+	return nil
 }
 
 // block shows a block with some of its transactions.
@@ -198,6 +221,11 @@ func (s *service) ListBlocks(ctx context.Context, request *connect.Request[ledge
 	size, err := pageSize(request.Msg.GetPageSize(), 50)
 	if err != nil {
 		return nil, err
+	}
+	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
+		return nil, err
+	} else if elsewhere {
+		return passOn(ctx, s, shard, request.Msg, client.ListBlocks)
 	}
 	head := uint64(s.backend.Store().Head().Height)
 	ascending := request.Msg.GetAscending()

@@ -12,15 +12,18 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-func nodeToProto(state *NodeState) *ledgerdv1.NodeState {
+func (s *service) nodeToProto(state *NodeState) *ledgerdv1.NodeState {
+	opened := s.backend.Store()
 	return &ledgerdv1.NodeState{
-		Index:         state.Index,
-		Name:          state.Name,
-		PeerId:        state.PeerID,
-		ApiAddress:    state.APIAddress,
-		FabricAddress: state.FabricAddress,
-		Mode:          ledgerdv1.NodeMode(state.Mode),
-		Reason:        state.Reason,
+		Shard:            uint32(opened.Shard()),
+		PendingCrossings: uint64(opened.PendingCount()),
+		Index:            state.Index,
+		Name:             state.Name,
+		PeerId:           state.PeerID,
+		ApiAddress:       state.APIAddress,
+		FabricAddress:    state.FabricAddress,
+		Mode:             ledgerdv1.NodeMode(state.Mode),
+		Reason:           state.Reason,
 		Engine: &ledgerdv1.EngineState{
 			Engine:     state.Engine.Engine,
 			Epoch:      state.Engine.Epoch,
@@ -52,7 +55,7 @@ func microseconds(d time.Duration) uint32 {
 	return uint32(min(max(d.Microseconds(), 0), 1<<32-1))
 }
 
-func clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.ClusterState {
+func (s *service) clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.ClusterState {
 	shown := &ledgerdv1.ClusterState{
 		Chain:             state.Chain,
 		GenesisHash:       state.GenesisHash[:],
@@ -60,7 +63,7 @@ func clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.ClusterState 
 		Digraph:           state.Digraph,
 		Degree:            state.Degree,
 		ToleratedFailures: state.ToleratedFailures,
-		Node:              nodeToProto(&state.Node),
+		Node:              s.nodeToProto(&state.Node),
 		TimeMs:            milliseconds(now),
 		TransactionsTotal: state.TransactionsTotal,
 		AccountsTotal:     state.AccountsTotal,
@@ -108,15 +111,25 @@ func clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.ClusterState 
 }
 
 // GetNode shows this node.
-func (s *service) GetNode(context.Context, *connect.Request[ledgerdv1.GetNodeRequest]) (*connect.Response[ledgerdv1.GetNodeResponse], error) {
+func (s *service) GetNode(ctx context.Context, request *connect.Request[ledgerdv1.GetNodeRequest]) (*connect.Response[ledgerdv1.GetNodeResponse], error) {
+	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
+		return nil, err
+	} else if elsewhere {
+		return passOn(ctx, s, shard, request.Msg, client.GetNode)
+	}
 	state := s.backend.NodeState()
-	return connect.NewResponse(&ledgerdv1.GetNodeResponse{Node: nodeToProto(&state)}), nil
+	return connect.NewResponse(&ledgerdv1.GetNodeResponse{Node: s.nodeToProto(&state)}), nil
 }
 
 // GetCluster shows the shard as this node sees it.
-func (s *service) GetCluster(context.Context, *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error) {
+func (s *service) GetCluster(ctx context.Context, request *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error) {
+	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
+		return nil, err
+	} else if elsewhere {
+		return passOn(ctx, s, shard, request.Msg, client.GetCluster)
+	}
 	state := s.cluster()
-	return connect.NewResponse(&ledgerdv1.GetClusterResponse{Cluster: clusterToProto(&state, time.Now())}), nil
+	return connect.NewResponse(&ledgerdv1.GetClusterResponse{Cluster: s.clusterToProto(&state, time.Now())}), nil
 }
 
 // errStopping ends the streams of a node that stops.
@@ -153,7 +166,7 @@ func (s *service) WatchCluster(ctx context.Context, request *connect.Request[led
 		_, changed := s.backend.Heights()
 		state := s.cluster()
 		now := time.Now()
-		shown := clusterToProto(&state, now)
+		shown := s.clusterToProto(&state, now)
 		if last == nil || now.Sub(lastSent) >= clusterKeepalive || !sameCluster(last, shown) {
 			allowWrite(ctx, s.options.MaxStuckTime)
 			if err := stream.Send(&ledgerdv1.WatchClusterResponse{Cluster: shown}); err != nil {

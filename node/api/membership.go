@@ -14,7 +14,12 @@ import (
 const genesisHashPrefix = "ledgerd/genesis/1\x00"
 
 // GetGenesis shows the chain's beginning.
-func (s *service) GetGenesis(context.Context, *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error) {
+func (s *service) GetGenesis(ctx context.Context, request *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error) {
+	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
+		return nil, err
+	} else if elsewhere {
+		return passOn(ctx, s, shard, request.Msg, client.GetGenesis)
+	}
 	opened := s.backend.Store()
 	hash := opened.GenesisHash()
 	return connect.NewResponse(&ledgerdv1.GetGenesisResponse{

@@ -45,7 +45,7 @@ func (h *hits) addAccount(account *ledger.Account) {
 
 // Search finds what a person typed. Exact finds come first: a height, a hash, an account, an organisation; then an account's name without its
 // organisation, then what begins with the query.
-func (s *service) Search(_ context.Context, request *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error) {
+func (s *service) Search(ctx context.Context, request *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error) {
 	query := strings.TrimSpace(request.Msg.GetQuery())
 	if query == "" || len(query) > maxQuery {
 		return nil, invalid("query: type a height, a hash, an id, an account or an organisation, at most %d characters", maxQuery)
@@ -55,7 +55,52 @@ func (s *service) Search(_ context.Context, request *connect.Request[ledgerdv1.S
 	s.searchHash(found, query)
 	s.searchAccount(found, query)
 	s.searchOrganisation(found, query)
-	return connect.NewResponse(&ledgerdv1.SearchResponse{Hits: found.list}), nil
+	answer := &ledgerdv1.SearchResponse{Hits: found.list}
+	for _, hit := range answer.Hits {
+		hit.Shard = uint32(s.backend.Store().Shard())
+		if hit.GetKind() == "organisation" && s.backend.Shards() != nil {
+			hit.Shard = uint32(s.backend.Store().HomeShard(ledger.OrganisationName(hit.GetKey())))
+		}
+	}
+	if others := s.others(ctx); others != nil {
+		s.searchElsewhere(ctx, others, request.Msg, answer)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// searchElsewhere adds what other shards find: the best of each, then the next ones.
+func (s *service) searchElsewhere(ctx context.Context, others Shards, request *ledgerdv1.SearchRequest, answer *ledgerdv1.SearchResponse) {
+	shards := otherShards(others)
+	told, failures := sideBySide(ctx, askTime, shards, func(ctx context.Context, shard ledger.ShardID) (*connect.Response[ledgerdv1.SearchResponse], error) {
+		return others.Client(shard).Search(ctx, connect.NewRequest(request))
+	})
+	lists := [][]*ledgerdv1.SearchHit{answer.Hits}
+	for i, shard := range shards {
+		if failures[i] != nil {
+			answer.UnansweredShards = append(answer.UnansweredShards, uint32(shard))
+			continue
+		}
+		lists = append(lists, told[i].Msg.GetHits())
+	}
+	answer.Hits = nil
+	seen := make(map[string]bool)
+	for place := range maxHits {
+		for _, list := range lists {
+			if place >= len(list) || len(answer.Hits) == maxHits {
+				continue
+			}
+			hit := list[place]
+			key := hit.GetKind() + " " + hit.GetKey()
+			if hit.GetKind() == "block" { // each chain has its own
+				key = fmt.Sprint(hit.GetShard(), " ", key)
+				hit.Label += fmt.Sprintf(" of shard %d", hit.GetShard())
+			}
+			if !seen[key] {
+				seen[key] = true
+				answer.Hits = append(answer.Hits, hit)
+			}
+		}
+	}
 }
 
 func (s *service) searchHeight(found *hits, query string) {

@@ -39,6 +39,8 @@ type service struct {
 	stopping context.Context
 	// snapshots is how many are being streamed.
 	snapshots atomic.Int32
+	// sent is where transactions went that entered other shards, or are decided there.
+	sent *whereabouts
 }
 
 var _ ledgerdv1connect.LedgerServiceHandler = (*service)(nil)
@@ -107,7 +109,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 func (s *Server) newHandler(backend Backend) (http.Handler, error) {
-	calls := &service{backend: backend, options: s.options, limits: s.limits, metrics: s.metrics, facts: new(factsCache), stopping: s.stopping}
+	calls := &service{backend: backend, options: s.options, limits: s.limits, metrics: s.metrics, facts: new(factsCache), sent: new(whereabouts), stopping: s.stopping}
 	options := []connect.HandlerOption{
 		connect.WithReadMaxBytes(s.options.MaxMessageBytes),
 		connect.WithCompressMinBytes(4 << 10),

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"connectrpc.com/connect"
@@ -16,6 +17,11 @@ const maxSnapshots = 2
 
 // GetSnapshot streams a snapshot.
 func (s *service) GetSnapshot(ctx context.Context, request *connect.Request[ledgerdv1.GetSnapshotRequest], stream *connect.ServerStream[ledgerdv1.GetSnapshotResponse]) error {
+	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
+		return err
+	} else if elsewhere {
+		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("this node is of another shard: ask a node of shard %d itself (GetTree names them)", shard))
+	}
 	release, err := s.limits.openStream(request.Peer().Addr)
 	if err != nil {
 		return err

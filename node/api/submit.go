@@ -23,6 +23,13 @@ func (s *service) Submit(ctx context.Context, request *connect.Request[ledgerdv1
 	}
 	ctx, cancel := s.waiting(ctx)
 	defer cancel()
+	if others := s.others(ctx); others != nil {
+		statuses, err := s.submitSharded(ctx, others, bundle, request.Msg.GetBundle(), level)
+		if err != nil {
+			return nil, err
+		}
+		return connect.NewResponse(&ledgerdv1.SubmitResponse{Transactions: statuses}), nil
+	}
 	if refusal := s.backend.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
 		return nil, refusalError(refusal)
 	}
@@ -30,13 +37,16 @@ func (s *service) Submit(ctx context.Context, request *connect.Request[ledgerdv1
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ledgerdv1.SubmitResponse{Transactions: bundleStatuses(bundle, statuses)}), nil
+	return connect.NewResponse(&ledgerdv1.SubmitResponse{Transactions: s.bundleStatuses(bundle, statuses)}), nil
 }
 
-func bundleStatuses(bundle *ledger.Bundle, statuses []Status) []*ledgerdv1.TransactionStatus {
+func (s *service) bundleStatuses(bundle *ledger.Bundle, statuses []Status) []*ledgerdv1.TransactionStatus {
 	shown := make([]*ledgerdv1.TransactionStatus, len(statuses))
 	for i := range statuses {
 		shown[i] = statusToProto(statuses[i], bundle.Transaction(i))
+		if statuses[i].InBlock() {
+			shown[i].Shard = uint32(s.backend.Store().Shard())
+		}
 	}
 	return shown
 }
@@ -67,8 +77,19 @@ func (s *service) SubmitMany(ctx context.Context, request *connect.Request[ledge
 	}
 	ctx, cancel := s.waiting(ctx)
 	defer cancel()
-	bundles, refusals := s.admitMany(ctx, messages, request.Msg.GetInOrder())
+	if others := s.others(ctx); others != nil {
+		return connect.NewResponse(s.submitManySharded(ctx, others, request.Msg, level)), nil
+	}
+	outcomes, err := s.submitManyHere(ctx, messages, request.Msg.GetInOrder(), level)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ledgerdv1.SubmitManyResponse{Outcomes: outcomes}), nil
+}
 
+// submitManyHere has this node admit bundles, and waits in its chain.
+func (s *service) submitManyHere(ctx context.Context, messages []*ledgerdv1.Bundle, inOrder bool, level Level) ([]*ledgerdv1.BundleOutcome, error) {
+	bundles, refusals := s.admitMany(ctx, messages, inOrder)
 	var ids []ledger.Hash
 	for i, bundle := range bundles {
 		if refusals[i] == nil {
@@ -79,16 +100,16 @@ func (s *service) SubmitMany(ctx context.Context, request *connect.Request[ledge
 	if err != nil {
 		return nil, err
 	}
-	answer := &ledgerdv1.SubmitManyResponse{Outcomes: make([]*ledgerdv1.BundleOutcome, len(messages))}
+	outcomes := make([]*ledgerdv1.BundleOutcome, len(messages))
 	for i, bundle := range bundles {
 		if refusals[i] != nil {
-			answer.Outcomes[i] = refusedOutcome(refusals[i])
+			outcomes[i] = refusedOutcome(refusals[i])
 			continue
 		}
-		answer.Outcomes[i] = &ledgerdv1.BundleOutcome{Transactions: bundleStatuses(bundle, statuses[:bundle.Len()])}
+		outcomes[i] = &ledgerdv1.BundleOutcome{Transactions: s.bundleStatuses(bundle, statuses[:bundle.Len()])}
 		statuses = statuses[bundle.Len():]
 	}
-	return connect.NewResponse(answer), nil
+	return outcomes, nil
 }
 
 // admitMany decodes and admits bundles. Where order matters, what does not decode ends the prefix that may be admitted.
@@ -140,9 +161,13 @@ func (s *service) predecessorKnown(ctx context.Context, after ledger.Hash) (*Ref
 	if err != nil {
 		return nil, s.failure(ctx, "looking for the transaction before", err)
 	}
-	switch status.Outcome {
-	case OutcomePending, OutcomeExecuted, OutcomeFailed:
+	if status.Outcome == OutcomePending || status.InBlock() {
 		return nil, nil
+	}
+	if others := s.others(ctx); others != nil {
+		if before, err := s.wherever(ctx, others, status); err == nil && before.GetStatus().GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED {
+			return nil, nil
+		}
 	}
 	return &Refusal{
 		Code:   RefusedPredecessor,
@@ -239,6 +264,9 @@ func (s *service) WaitTransactions(ctx context.Context, request *connect.Request
 	}
 	ctx, cancel := s.waiting(ctx)
 	defer cancel()
+	if others := s.others(ctx); others != nil {
+		return connect.NewResponse(&ledgerdv1.WaitTransactionsResponse{Transactions: s.waitWherever(ctx, others, ids, level)}), nil
+	}
 	statuses, err := s.wait(ctx, ids, level)
 	if err != nil {
 		return nil, err

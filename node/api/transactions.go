@@ -21,10 +21,7 @@ func (s *service) GetTransaction(ctx context.Context, request *connect.Request[l
 	if err != nil {
 		return nil, s.failure(ctx, "looking for transaction "+id.String(), err)
 	}
-	if status.Outcome == OutcomeUnknown {
-		return nil, notFound("no transaction %s is known to this node", id)
-	}
-	return s.transaction(ctx, status)
+	return s.transaction(ctx, status, "is known")
 }
 
 // WaitTransaction shows a transaction when it has reached a level, failed or expired.
@@ -39,37 +36,68 @@ func (s *service) WaitTransaction(ctx context.Context, request *connect.Request[
 	}
 	waiting, cancel := s.waiting(ctx)
 	defer cancel()
-	statuses, err := s.wait(waiting, []ledger.Hash{id}, level)
+	var status Status
+	if others := s.others(ctx); others != nil {
+		s.waitWherever(waiting, others, []ledger.Hash{id}, level)
+		if status, err = s.backend.Status(id); err != nil {
+			return nil, s.failure(ctx, "looking for transaction "+id.String(), err)
+		}
+	} else {
+		statuses, err := s.wait(waiting, []ledger.Hash{id}, level)
+		if err != nil {
+			return nil, err
+		}
+		status = statuses[0]
+	}
+	return s.transaction(ctx, status, "has become known")
+}
+
+// transaction shows the transaction with a status, here and in the other shards that it concerns.
+func (s *service) transaction(ctx context.Context, status Status, known string) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
+	var shown *ledgerdv1.Transaction
+	var err error
+	if others := s.others(ctx); others != nil {
+		shown, err = s.wherever(ctx, others, status)
+	} else if status.Outcome == OutcomeUnknown {
+		return nil, notFound("no transaction %s %s to this node", status.ID, known)
+	} else {
+		shown, err = s.shown(ctx, status)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if statuses[0].Outcome == OutcomeUnknown {
-		return nil, notFound("no transaction %s has become known to this node", id)
-	}
-	return s.transaction(ctx, statuses[0])
+	return connect.NewResponse(&ledgerdv1.GetTransactionResponse{Transaction: shown}), nil
 }
 
-// transaction adds to a status what the block holds.
-func (s *service) transaction(ctx context.Context, status Status) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
-	shown := &ledgerdv1.Transaction{Status: statusToProto(status, nil)}
-	if status.Outcome == OutcomeExecuted || status.Outcome == OutcomeFailed {
-		found, err := s.backend.Store().Transaction(status.ID)
-		if err != nil {
-			return nil, s.failure(ctx, "reading transaction "+status.ID.String(), err)
-		}
-		seal := &found.Block.Bundles[found.Entry.Bundle]
-		hash := found.Block.Hash
-		shown = &ledgerdv1.Transaction{
-			Status:      statusToProto(status, found.Entry.Transaction),
-			Body:        bodyToProto(found.Entry.Transaction),
-			Signatures:  signaturesToProto(seal.Signatures),
-			BlockHash:   hash[:],
-			BlockTimeMs: uint64(found.Block.Header.Time),
-			Canonical:   found.Entry.Body,
-			BundleSize:  uint32(len(seal.IDs)),
-		}
+// shown adds to a status what this shard's block holds.
+func (s *service) shown(ctx context.Context, status Status) (*ledgerdv1.Transaction, error) {
+	if !status.InBlock() {
+		return &ledgerdv1.Transaction{Status: statusToProto(status, nil)}, nil
 	}
-	return connect.NewResponse(&ledgerdv1.GetTransactionResponse{Transaction: shown}), nil
+	opened := s.backend.Store()
+	crossing, err := opened.Crossing(status.ID)
+	if err != nil {
+		return nil, s.failure(ctx, "reading transaction "+status.ID.String(), err)
+	}
+	if status.Outcome == OutcomeWaiting {
+		s.settle(&status, &crossing) // it may have ended its wait meanwhile
+	}
+	seal := &crossing.Block.Bundles[crossing.Entry.Bundle]
+	hash := crossing.Block.Hash
+	shown := &ledgerdv1.Transaction{
+		Status:      statusToProto(status, crossing.Entry.Transaction),
+		Body:        bodyToProto(crossing.Entry.Transaction),
+		Signatures:  signaturesToProto(seal.Signatures),
+		BlockHash:   hash[:],
+		BlockTimeMs: uint64(crossing.Block.Header.Time),
+		Canonical:   crossing.Entry.Body,
+		BundleSize:  uint32(len(seal.IDs)),
+	}
+	if opened.ShardTree() != nil {
+		shown.Status.Shard = uint32(opened.Shard())
+		shown.Places = []*ledgerdv1.ShardPlace{s.place(&crossing)}
+	}
+	return shown, nil
 }
 
 // Domain prefixes of the hashes that a browser recomputes; see package ledger.
@@ -86,8 +114,18 @@ func (s *service) GetProof(ctx context.Context, request *connect.Request[ledgerd
 	if err != nil {
 		return nil, err
 	}
+	shard, elsewhere, err := s.chain(ctx, request.Msg.Shard)
+	if err != nil {
+		return nil, err
+	}
+	if elsewhere {
+		return passOn(ctx, s, shard, request.Msg, client.GetProof)
+	}
 	found, err := s.backend.Store().Transaction(id)
 	if errors.Is(err, store.ErrNotFound) {
+		if others := s.others(ctx); others != nil && request.Msg.Shard == nil {
+			return s.proofElsewhere(ctx, others, id)
+		}
 		return nil, s.noProof(ctx, id)
 	}
 	if err != nil {
@@ -107,8 +145,22 @@ func (s *service) GetProof(ctx context.Context, request *connect.Request[ledgerd
 		CanonicalTransaction: proof.Body,
 		IdPrefix:             []byte(transactionIDPrefix),
 		Encoded:              proof.Encode(),
+		Shard:                uint32(s.backend.Store().Shard()),
 	}
 	return connect.NewResponse(&ledgerdv1.GetProofResponse{Proof: answer}), nil
+}
+
+// proofElsewhere is the path in the chain of the signer's home, for a transaction that is not in this one.
+func (s *service) proofElsewhere(ctx context.Context, others Shards, id ledger.Hash) (*connect.Response[ledgerdv1.GetProofResponse], error) {
+	shown, err := s.wherever(ctx, others, Status{ID: id})
+	if err != nil {
+		return nil, err
+	}
+	if shown.GetStatus().GetHeight() == 0 {
+		return nil, s.noProof(ctx, id)
+	}
+	shard := shown.GetStatus().GetShard()
+	return passOn(ctx, s, ledger.ShardID(shard), &ledgerdv1.GetProofRequest{Id: id[:], Shard: &shard}, client.GetProof)
 }
 
 func (s *service) noProof(ctx context.Context, id ledger.Hash) error {

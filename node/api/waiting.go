@@ -1,0 +1,223 @@
+package api
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+)
+
+const (
+	// retryPause is between two questions to a shard that did not answer.
+	retryPause = 200 * time.Millisecond
+	// findPause is how long all shards are asked at a time for transactions that nobody knows yet.
+	findPause = time.Second
+	// learnTime bounds how long an answer is held back until this node's own shard, and an organisation's home, know of a registration.
+	learnTime = 3 * time.Second
+)
+
+// hasReached tells whether nothing more is to be waited for at a level.
+func hasReached(status *ledgerdv1.TransactionStatus, level Level) bool {
+	switch state := status.GetState(); state {
+	case ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED:
+		return false
+	case ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED, ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED:
+		return true
+	default:
+		return Level(state) >= level // the states up to durable have the levels' numbers
+	}
+}
+
+// waitAt waits for each transaction in the chain of one shard, the one at the same place in at, until it reaches the level there or the context of waiting ends. Where a
+// shard knows nothing of a transaction by then, or nobody of it answers, the status has no state.
+func (s *service) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.ShardID, level Level) []*ledgerdv1.TransactionStatus {
+	statuses := make([]*ledgerdv1.TransactionStatus, len(ids))
+	places := make(map[ledger.ShardID][]int)
+	for i, shard := range at {
+		places[shard] = append(places[shard], i)
+	}
+	own := s.backend.Store().Shard()
+	var waits sync.WaitGroup
+	for shard, indexes := range places {
+		group := make([]ledger.Hash, len(indexes))
+		for i, index := range indexes {
+			group[i] = ids[index]
+		}
+		// Each group writes its own places.
+		waits.Go(func() {
+			var told []*ledgerdv1.TransactionStatus
+			if shard == own {
+				told = s.waitHere(ctx, group, level)
+			} else {
+				told = s.waitThere(ctx, shard, group, level)
+			}
+			for i, index := range indexes {
+				if statuses[index] = told[i]; told[i] == nil {
+					statuses[index] = statusToProto(Status{ID: group[i]}, nil)
+				}
+			}
+		})
+	}
+	waits.Wait()
+	return statuses
+}
+
+func (s *service) waitHere(ctx context.Context, ids []ledger.Hash, level Level) []*ledgerdv1.TransactionStatus {
+	told := make([]*ledgerdv1.TransactionStatus, len(ids))
+	statuses, err := s.wait(ctx, ids, level)
+	if err != nil {
+		return told
+	}
+	for i := range statuses {
+		told[i] = s.shownStatus(statuses[i])
+	}
+	return told
+}
+
+// waitThere waits at another shard, at one node of it after the other where they fall silent.
+func (s *service) waitThere(ctx context.Context, shard ledger.ShardID, ids []ledger.Hash, level Level) []*ledgerdv1.TransactionStatus {
+	told := make([]*ledgerdv1.TransactionStatus, len(ids))
+	request := &ledgerdv1.WaitTransactionsRequest{Wait: ledgerdv1.Level(level)}
+	for i := range ids {
+		request.Ids = append(request.Ids, ids[i][:])
+	}
+	for {
+		answer, err := s.backend.Shards().Client(shard).WaitTransactions(ctx, connect.NewRequest(request))
+		if err == nil && len(answer.Msg.GetTransactions()) == len(ids) {
+			told = answer.Msg.GetTransactions()
+			if all(told, level) {
+				return told
+			}
+		}
+		if err != nil && !unanswered(err) && connect.CodeOf(err) != connect.CodeResourceExhausted {
+			s.options.Logger.Warn("another shard refuses to be waited at", "shard", shard, "error", err)
+			return told
+		}
+		if !sleep(ctx, retryPause) {
+			return told
+		}
+	}
+}
+
+func all(statuses []*ledgerdv1.TransactionStatus, level Level) bool {
+	for _, status := range statuses {
+		if !hasReached(status, level) {
+			return false
+		}
+	}
+	return true
+}
+
+// sleep pauses, or tells that the context has ended.
+func sleep(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// waitWherever waits for transactions of which only the ids are known: first until some shard knows them, then at one that decides them.
+func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.Hash, level Level) []*ledgerdv1.TransactionStatus {
+	at, known := make([]ledger.ShardID, len(ids)), make([]bool, len(ids))
+	for i, id := range ids {
+		at[i], known[i] = s.whereDecided(others, id)
+	}
+	statuses := make([]*ledgerdv1.TransactionStatus, len(ids))
+	for {
+		var wanted, missing []int
+		for i := range ids {
+			if known[i] {
+				wanted = append(wanted, i)
+			} else {
+				missing = append(missing, i)
+			}
+		}
+		if len(missing) > 0 {
+			s.find(ctx, others, ids, missing, at, known)
+			if ctx.Err() == nil {
+				continue
+			}
+		}
+		told := s.waitAt(ctx, pick(ids, wanted), pick(at, wanted), level)
+		for i, index := range wanted {
+			statuses[index] = told[i]
+		}
+		for _, index := range missing {
+			statuses[index] = statusToProto(Status{ID: ids[index]}, nil)
+		}
+		return statuses
+	}
+}
+
+func pick[Item any](items []Item, indexes []int) []Item {
+	picked := make([]Item, len(indexes))
+	for i, index := range indexes {
+		picked[i] = items[index]
+	}
+	return picked
+}
+
+// whereDecided is the shard that decides a transaction, where this node knows it.
+func (s *service) whereDecided(others Shards, id ledger.Hash) (ledger.ShardID, bool) {
+	if to, sent := s.sent.of(id); sent {
+		return to.home, true
+	}
+	status, err := s.backend.Status(id)
+	switch {
+	case err != nil || status.Outcome == OutcomeUnknown || status.Outcome == OutcomeExpired:
+		return 0, false
+	case !status.InBlock():
+		return others.Own(), true
+	}
+	found, err := s.backend.Store().Transaction(id)
+	if err != nil || found.Entry.Transaction.Signer == ledger.Operator || len(found.Entry.Transaction.Registrations) > 0 {
+		return others.Own(), true
+	}
+	return s.backend.Store().HomeShard(found.Entry.Transaction.Signer), true
+}
+
+// find asks all shards for transactions, and waits a little for them.
+func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, missing []int, at []ledger.ShardID, known []bool) {
+	wanted := pick(ids, missing)
+	shards := append([]ledger.ShardID{others.Own()}, otherShards(others)...)
+	answers, _ := sideBySide(ctx, findPause, shards, func(ctx context.Context, shard ledger.ShardID) ([]*ledgerdv1.TransactionStatus, error) {
+		if shard == others.Own() {
+			return s.waitHere(ctx, wanted, LevelAdmitted), nil
+		}
+		request := &ledgerdv1.WaitTransactionsRequest{Wait: ledgerdv1.Level_LEVEL_ADMITTED}
+		for i := range wanted {
+			request.Ids = append(request.Ids, wanted[i][:])
+		}
+		answer, err := others.Client(shard).WaitTransactions(ctx, connect.NewRequest(request))
+		if err != nil || len(answer.Msg.GetTransactions()) != len(wanted) {
+			return nil, err
+		}
+		return answer.Msg.GetTransactions(), nil
+	})
+	for i, index := range missing {
+		for j, shard := range shards {
+			if answers[j] == nil {
+				continue
+			}
+			state := answers[j][i].GetState()
+			if state == ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED || known[index] && state <= ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {
+				continue
+			}
+			known[index], at[index] = true, shard
+			if answers[j][i].GetReasonCode() == ReasonCode(ledger.Relayed) && len(answers[j][i].GetDestinations()) > 0 {
+				at[index] = ledger.ShardID(answers[j][i].GetDestinations()[0])
+			}
+		}
+	}
+	if ctx.Err() == nil && !known[missing[0]] {
+		sleep(ctx, retryPause)
+	}
+}
