@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,6 +66,9 @@ begins with the ledger as it is now instead, from the node that --via names,
 checked against a block that a majority of the members confirms. That is faster,
 but it never has the blocks before: they are read at other nodes, and ledgerd
 verify and export cannot go through them there.
+
+Where the ledger has several shards, the new node is let into the one that the
+node of --via belongs to.
 
 When the command is interrupted, the same command goes on where it was. One that
 has succeeded changes nothing when it is repeated.
@@ -216,7 +220,7 @@ func (o *joinOptions) prepare(c *changing) (*home.Home, ledger.Member, error) {
 		member.Address = net.JoinHostPort(o.address, port)
 		return at, member, nil
 	}
-	if _, taken := c.membership.ByName(o.name); taken {
+	if _, taken := c.membership.ByName(o.name); taken || slices.ContainsFunc(o.elsewhere(c), func(member ledger.Member) bool { return member.Name == o.name }) {
 		return nil, ledger.Member{}, fmt.Errorf("the ledger has a member %s already: choose another --name", o.name)
 	}
 	port, err := o.ports(c)
@@ -248,7 +252,11 @@ func (o *joinOptions) unfinished(c *changing) (*home.Home, error) {
 	if err != nil {
 		return nil, err
 	}
-	if own, its := at.Genesis.Hash(), c.genesis.Hash(); own != its {
+	own, its := at.Genesis.Hash(), c.genesis.Hash()
+	if own != its && at.Genesis.Book() == c.genesis.Book() {
+		return nil, fmt.Errorf("%s is the home of a node of shard %d, and %s keeps shard %d: ask a node of that shard with --via, or choose another --home", o.home, at.Genesis.Shard, c.nodes.Current(), c.genesis.Shard)
+	}
+	if own != its {
 		return nil, fmt.Errorf("%s is the home of a node of another chain, %s (genesis %s), and %s keeps %s (genesis %s): choose another --home", o.home, at.Genesis.Chain, own, c.nodes.Current(), c.genesis.Chain, its)
 	}
 	public := publicOf(at.Key)
@@ -286,6 +294,16 @@ func (o *joinOptions) configuration(cluster *ledgerdv1.ClusterState, port int) h
 	return config
 }
 
+// elsewhere are the members of other shards, as the genesis has them.
+func (o *joinOptions) elsewhere(c *changing) (members []ledger.Member) {
+	for i, shard := range c.genesis.Shards {
+		if ledger.ShardID(i) != c.genesis.Shard {
+			members = append(members, shard...)
+		}
+	}
+	return members
+}
+
 // ports is the port of the API; the next one is for the other nodes. Where none was given, it is the first of two that are free here and that no member is
 // known to have, after those of the members on the same host.
 func (o *joinOptions) ports(c *changing) (int, error) {
@@ -293,8 +311,12 @@ func (o *joinOptions) ports(c *changing) (int, error) {
 		return o.basePort, o.checkPorts(c, "")
 	}
 	first := testnet.DefaultBasePort
+	taken := o.elsewhere(c)
 	for i := range c.membership.Members {
-		host, text, err := net.SplitHostPort(c.membership.Members[i].Address)
+		taken = append(taken, c.membership.Members[i].Member)
+	}
+	for i := range taken {
+		host, text, err := net.SplitHostPort(taken[i].Address)
 		if port, failed := strconv.Atoi(text); err == nil && failed == nil && host == o.address {
 			first = max(first, port+1)
 		}
@@ -317,6 +339,11 @@ func (o *joinOptions) checkPorts(c *changing, leaving string) error {
 	for i := range c.membership.Members {
 		if taken := &c.membership.Members[i]; taken.Address == address && taken.Name != leaving {
 			return fmt.Errorf("member %s has the address %s already: choose another --base-port or --address, or let it leave first", taken.Name, address)
+		}
+	}
+	for _, taken := range o.elsewhere(c) {
+		if taken.Address == address {
+			return fmt.Errorf("member %s of another shard has the address %s already: choose another --base-port or --address", taken.Name, address)
 		}
 	}
 	if !isLoopback(o.address) {
@@ -346,6 +373,9 @@ func (r *joinReport) text(dir string, c *changing) string {
 			since = fmt.Sprintf("block %d", r.Height)
 		}
 		text = fmt.Sprintf("%s is member %d of chain %s already, since %s: %s\n", r.Name, r.Index, r.Chain, since, thereAre(r.Members))
+	}
+	if r.Shard != nil {
+		text += fmt.Sprintf("  shard    %d\n", *r.Shard)
 	}
 	text += fmt.Sprintf("  home     %s\n  API      %s\n  address  %s\n  genesis  %s\n", dir, r.API, r.Address, r.Genesis)
 	if r.SnapshotHeight > 0 {

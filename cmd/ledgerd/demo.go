@@ -16,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node"
-	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/client"
 	"github.com/ledgerd/ledgerd/node/demo"
 	"github.com/ledgerd/ledgerd/node/testnet"
@@ -35,10 +35,11 @@ const demoStartTime = time.Minute
 
 // demoOptions are the flags of ledgerd demo.
 type demoOptions struct {
-	nodes, port int
-	rate        float64
-	length      time.Duration
-	json        bool
+	nodes, shards, port int
+	tree                string
+	rate                float64
+	length              time.Duration
+	json                bool
 }
 
 // demoEvent is a line of ledgerd demo --json: when it is ready, and when it has ended.
@@ -49,6 +50,10 @@ type demoEvent struct {
 	Height   uint64      `json:"height"`
 	Tally    *demo.Tally `json:"transactions,omitempty"`
 	Seconds  float64     `json:"seconds"`
+	// Where there are several shards: each one's parent, who lives where, and at the end the height of each.
+	Tree    []ledger.ShardID `json:"tree,omitempty"`
+	Homes   []demo.Home      `json:"homes,omitempty"`
+	Heights []uint64         `json:"heights,omitempty"`
 }
 
 // newDemoCommand is ledgerd demo.
@@ -62,9 +67,14 @@ and keep the same book, and two banks, two airlines and an exchange that use
 it. Everybody who looks at the explorer, which is also the API's address, sees
 transactions come in.
 
+With --shards the book is split: each shard has a chain of its own and as many
+nodes as --nodes says, and the banks, airlines and the exchange are spread over
+the shards, so that much of what they do with each other crosses shards.
+
 The book is in a temporary folder, which is removed at the end; an interrupt
 (Ctrl-C) leaves nothing behind.`,
 		Example: `  ledgerd demo
+  ledgerd demo --shards 3 --nodes 4
   ledgerd demo --nodes 7 --port 9000 --rate 100 --for 10m`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -75,16 +85,24 @@ The book is in a temporary folder, which is removed at the end; an interrupt
 		},
 	}
 	flags := command.Flags()
-	flags.IntVar(&o.nodes, "nodes", 4, "number of nodes")
+	flags.IntVar(&o.nodes, "nodes", 4, "number of nodes of each shard")
+	flags.IntVar(&o.shards, "shards", 1, "number of shards")
+	flags.StringVar(&o.tree, "tree", "breadth", "tree of the shards: breadth, binary, chain, or a file with a line \"shard parent\" for each")
 	flags.IntVar(&o.port, "port", 8080, "port of node 0's explorer and API; node i takes the i-th after it if that is free")
 	flags.Float64Var(&o.rate, "rate", 20, "transactions a second; 0 for none")
 	flags.DurationVar(&o.length, "for", 0, "how long to run (default until interrupted)")
 	addJSONFlag(command, &o.json)
+	bindTreeCompletion(command)
 	return command
 }
 
 func (o *demoOptions) validate() error {
 	switch {
+	case o.shards < 1:
+		return usagef("--shards is %d: a ledger has 1 shard or more", o.shards)
+	case o.shards > 1 && o.nodes >= 1 && o.shards*o.nodes > demoNodesMax:
+		return usagef("%d shards of %d nodes are %d nodes: a demo has at most %d, for example --shards 3 --nodes 4; `ledgerd testnet` runs more, each in its own process",
+			o.shards, o.nodes, o.shards*o.nodes, demoNodesMax)
 	case o.nodes < 1 || o.nodes > demoNodesMax:
 		return usagef("--nodes is %d: a demo has 1 to %d nodes; `ledgerd testnet` runs more, each in its own process", o.nodes, demoNodesMax)
 	case o.port < 0 || o.port > 65535:
@@ -99,7 +117,7 @@ func (o *demoOptions) validate() error {
 
 // ports are those of the nodes' APIs. The first one has to be free, in place of another one that is not any free one is taken.
 func (o *demoOptions) ports() ([]int, error) {
-	ports := make([]int, o.nodes)
+	ports := make([]int, o.shards*o.nodes)
 	for i := range ports {
 		if o.port == 0 {
 			continue
@@ -121,6 +139,10 @@ func (o *demoOptions) ports() ([]int, error) {
 
 // run runs the demo until ctx ends, or for as long as told, and leaves nothing behind.
 func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) {
+	tree, err := readShardTree(o.tree, o.shards)
+	if err != nil {
+		return err
+	}
 	ports, err := o.ports()
 	if err != nil {
 		return err
@@ -133,7 +155,7 @@ func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) 
 	tuneMemory()
 	logger := slog.New(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: slog.LevelError}))
 	small := store.Options{MemTableBytes: 8 << 20, BlockCacheBytes: 8 << 20, DecodedCacheBytes: 8 << 20, ReserveBytes: 64 << 20}
-	cluster, err := testnet.Embed(ctx, testnet.EmbedOptions{Dir: dir, Ports: ports, Chain: "demo", Start: nodeStarter(logger, small)})
+	cluster, err := testnet.Embed(ctx, testnet.EmbedOptions{Dir: dir, Ports: ports, Shards: o.shards, Tree: tree, Chain: "demo", Start: nodeStarter(logger, small)})
 	if err != nil {
 		return interruptedIsFine(ctx, err)
 	}
@@ -148,8 +170,8 @@ func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) 
 	if err := cluster.Ordering(starting); err != nil {
 		return interruptedIsFine(ctx, err)
 	}
-	nodes := make([]*client.Client, o.nodes)
 	urls := cluster.URLs()
+	nodes := make([]*client.Client, len(urls))
 	for i := range urls {
 		// Each asks a node of its own, and the next one where that takes no writes any more.
 		if nodes[i], err = client.New(slices.Concat(urls[i:], urls[:i]), client.Options{}); err != nil {
@@ -157,14 +179,14 @@ func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) 
 		}
 		defer nodes[i].Close()
 	}
-	actors, err := demo.NewActors(cryptorand.Reader)
+	actors, err := demo.NewActors(cryptorand.Reader, o.shards)
 	if err != nil {
 		return err
 	}
 	if err := actors.Begin(ctx, nodes[0]); err != nil {
 		return interruptedIsFine(ctx, err)
 	}
-	if err := o.welcome(out, cluster.URLs()); err != nil {
+	if err := o.welcome(out, cluster, actors.Homes()); err != nil {
 		return err
 	}
 	if o.length > 0 {
@@ -201,14 +223,18 @@ func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.
 	}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	shown := cluster.Nodes()
+	shown := make([]int, len(cluster.Nodes()))
+	for i := range shown {
+		shown[i] = i
+	}
+	var before demo.Tally
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case i := <-cluster.Ended():
-			if ended := cluster.Nodes()[i]; errors.Is(ended.Err(), node.ErrRemoved) {
-				if shown = slices.DeleteFunc(slices.Clone(shown), func(other testnet.Node) bool { return other == ended }); len(shown) == 0 {
+			if errors.Is(cluster.Nodes()[i].Err(), node.ErrRemoved) {
+				if shown = slices.DeleteFunc(shown, func(other int) bool { return other == i }); len(shown) == 0 {
 					return errors.New("none of the nodes is a member of the ledger any more")
 				}
 				if !o.json {
@@ -219,7 +245,9 @@ func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.
 			return fmt.Errorf("%s ended by itself: %w", testnet.Name(i), cluster.Nodes()[i].Err())
 		case <-ticker.C:
 			if !o.json {
-				o.status(out, shown[0].State(), actors.Tally(), terminal)
+				tally := actors.Tally()
+				o.status(out, cluster, shown, tally, before, interval, terminal)
+				before = tally
 			}
 		}
 	}
@@ -228,10 +256,22 @@ func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.
 // demoInterval is how often the demo tells how it goes where that is no terminal.
 const demoInterval = 10 * time.Second
 
-// status tells how it goes, in one line, which on a terminal replaces the last one.
-func (o *demoOptions) status(out io.Writer, state api.NodeState, tally demo.Tally, terminal bool) {
-	line := fmt.Sprintf("%s  block %d   %d transactions, %d refused   %.0f/s   ordered in %.1f ms, durable in %.1f ms", time.Now().Format(time.TimeOnly),
-		state.Heights.Ordered, tally.Applied+tally.Refused, tally.Refused, state.TransactionsPerSecond,
+// status tells how it goes since the interval before, in one line, which on a terminal replaces the last one.
+func (o *demoOptions) status(out io.Writer, cluster *testnet.Embedded, shown []int, tally, before demo.Tally, interval time.Duration, terminal bool) {
+	state := cluster.Nodes()[shown[0]].State()
+	blocks, crossed, rate := fmt.Sprintf("block %d", state.Heights.Ordered), "", state.TransactionsPerSecond
+	if o.shards > 1 {
+		heights := o.heights(cluster)
+		texts := make([]string, len(heights))
+		for i, height := range heights {
+			texts[i] = strconv.FormatUint(height, 10)
+		}
+		blocks, crossed = "blocks "+strings.Join(texts, " "), fmt.Sprintf(", %d across shards", tally.Crossed)
+		// A node knows the rate of its own shard.
+		rate = float64(tally.Applied+tally.Refused-before.Applied-before.Refused) / interval.Seconds()
+	}
+	line := fmt.Sprintf("%s  %s   %d transactions, %d refused%s   %.0f/s   ordered in %.1f ms, durable in %.1f ms", time.Now().Format(time.TimeOnly),
+		blocks, tally.Applied+tally.Refused, tally.Refused, crossed, rate,
 		float64(state.OrderLatency.Microseconds())/1e3, float64(state.DurableLatency.Microseconds())/1e3)
 	if tally.Lost > 0 {
 		line += fmt.Sprintf("   %d not taken", tally.Lost)
@@ -243,41 +283,91 @@ func (o *demoOptions) status(out io.Writer, state api.NodeState, tally demo.Tall
 	_, _ = fmt.Fprintln(out, line) // the same
 }
 
+// heights are the greatest ones that nodes have of each shard.
+func (o *demoOptions) heights(cluster *testnet.Embedded) []uint64 {
+	heights := make([]uint64, o.shards)
+	for i, node := range cluster.Nodes() {
+		shard := cluster.Homes()[i].Genesis.Shard
+		heights[shard] = max(heights[shard], uint64(node.State().Heights.Ordered))
+	}
+	return heights
+}
+
 // welcome tells where to look and what to try.
-func (o *demoOptions) welcome(out io.Writer, urls []string) error {
+func (o *demoOptions) welcome(out io.Writer, cluster *testnet.Embedded, homes []demo.Home) error {
+	urls := cluster.URLs()
 	if o.json {
-		return writeJSONLine(out, demoEvent{Event: "ready", Explorer: urls[0], Nodes: urls})
-	}
-	plural := "s"
-	if len(urls) == 1 {
-		plural = ""
-	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "A ledger of %d node%s runs in this process.\n\n  explorer  %s\n\n", len(urls), plural, urls[0])
-	for i, url := range urls {
-		fmt.Fprintf(&text, "  %-8s  %s\n", testnet.Name(i), url)
+		ready := demoEvent{Event: "ready", Explorer: urls[0], Nodes: urls}
+		if o.shards > 1 {
+			ready.Tree, ready.Homes = cluster.Homes()[0].Genesis.Tree, homes
+		}
+		return writeJSONLine(out, ready)
 	}
 	node := ""
 	if urls[0] != client.DefaultURL {
 		node = " --node " + urls[0]
 	}
-	fmt.Fprintf(&text, "\nOpen the explorer, or try in another terminal:\n\n  ledgerd status%s\n  ledgerd export --node %s --balances\n\nCtrl-C ends it and leaves nothing behind.\n\n", node, urls[0])
+	var text strings.Builder
+	if o.shards > 1 {
+		fmt.Fprintf(&text, "A ledger of %d shards with %s each runs in this process.\n\n  explorer  %s\n\n", o.shards, plural(o.nodes, "node"), urls[0])
+		o.tellShards(&text, cluster, homes)
+		fmt.Fprintf(&text, "\nOpen the explorer, or try in another terminal:\n\n  ledgerd shards%s\n", node)
+	} else {
+		fmt.Fprintf(&text, "A ledger of %s runs in this process.\n\n  explorer  %s\n\n", plural(len(urls), "node"), urls[0])
+		for i, url := range urls {
+			fmt.Fprintf(&text, "  %-8s  %s\n", testnet.Name(i), url)
+		}
+		fmt.Fprint(&text, "\nOpen the explorer, or try in another terminal:\n\n")
+	}
+	fmt.Fprintf(&text, "  ledgerd status%s\n  ledgerd export --node %s --balances\n\nCtrl-C ends it and leaves nothing behind.\n\n", node, urls[0])
 	_, err := io.WriteString(out, text.String())
 	return err
 }
 
+// tellShards tells of each shard where it is in the tree, who lives there, and where its nodes are.
+func (o *demoOptions) tellShards(text *strings.Builder, cluster *testnet.Embedded, homes []demo.Home) {
+	urls, tree := cluster.URLs(), cluster.Homes()[0].Genesis.Tree
+	for shard := range ledger.ShardID(o.shards) {
+		place := "the root"
+		if parent := tree[shard]; parent != shard {
+			place = fmt.Sprintf("below shard %d", parent)
+		}
+		var living []string
+		for _, home := range homes {
+			if home.Shard == shard {
+				living = append(living, string(home.Organisation))
+			}
+		}
+		if len(living) == 0 {
+			living = []string{"nobody"}
+		}
+		fmt.Fprintf(text, "  shard %d, %s: %s live there\n", shard, place, strings.Join(living, ", "))
+		for i, url := range urls {
+			if cluster.Homes()[i].Genesis.Shard == shard {
+				fmt.Fprintf(text, "    %-8s  %s\n", testnet.Name(i), url)
+			}
+		}
+	}
+}
+
 // farewell tells what there was.
 func (o *demoOptions) farewell(out io.Writer, cluster *testnet.Embedded, tally demo.Tally, ran time.Duration) error {
-	height := uint64(0)
-	for _, node := range cluster.Nodes() {
-		height = max(height, uint64(node.State().Heights.Ordered))
-	}
+	heights := o.heights(cluster)
 	if o.json {
-		return writeJSONLine(out, demoEvent{
-			Event: "ended", Explorer: cluster.URLs()[0], Nodes: cluster.URLs(), Height: height, Tally: &tally, Seconds: ran.Seconds(),
-		})
+		ended := demoEvent{Event: "ended", Explorer: cluster.URLs()[0], Nodes: cluster.URLs(), Height: slices.Max(heights), Tally: &tally, Seconds: ran.Seconds()}
+		if o.shards > 1 {
+			ended.Heights = heights
+		}
+		return writeJSONLine(out, ended)
 	}
-	_, err := fmt.Fprintf(out, "\nEnded after %v: %d blocks, %d transactions, %d of them refused. Nothing is left.\n",
-		ran.Round(time.Second), height, tally.Applied+tally.Refused, tally.Refused)
+	blocks, crossed := uint64(0), ""
+	for _, height := range heights {
+		blocks += height
+	}
+	if o.shards > 1 {
+		crossed = fmt.Sprintf(", %d across shards", tally.Crossed)
+	}
+	_, err := fmt.Fprintf(out, "\nEnded after %v: %d blocks, %d transactions, %d of them refused%s. Nothing is left.\n",
+		ran.Round(time.Second), blocks, tally.Applied+tally.Refused, tally.Refused, crossed)
 	return err
 }

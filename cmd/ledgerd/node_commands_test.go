@@ -126,7 +126,7 @@ func fill(t *testing.T, node *client.Client) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	actors, err := demo.NewActors(rand.Reader)
+	actors, err := demo.NewActors(rand.Reader, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

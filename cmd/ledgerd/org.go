@@ -2,8 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -60,10 +62,15 @@ is no key yet, one is made.
 An organisation that is registered with this key already stays as it is, which
 is no failure. Names are given to who comes first, unless the chain's genesis
 says that its operators register organisations: then an operator signs, too, with
-the key in the file that --operator names.`,
+the key in the file that --operator names.
+
+Where the ledger has several shards, one of them keeps the organisation's
+accounts and records, for ever: the one that --shard names, or else one that
+follows from the name. All shards know the organisation, so that any node of any
+shard will do to register it.`,
 		Example: `  ledgerd org add acme
   ledgerd org add acme --operator operator.key
-  ledgerd org add acme --shard 1 --node http://127.0.0.1:8082`,
+  ledgerd org add acme --shard 1`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			name, err := parseOrganisation(arguments[0])
@@ -95,7 +102,11 @@ the key in the file that --operator names.`,
 			if err != nil {
 				return err
 			}
+			pinned := command.Flags().Changed("shard")
 			if known != nil {
+				if pinned && known.GetShard() != shard && isSharded(ctx, nodes) {
+					return fmt.Errorf("%s is registered already, in shard %d, and does not move: leave --shard out, or choose another name", known.GetName(), known.GetShard())
+				}
 				return alreadyRegistered(command, ring, options.json, known)
 			}
 			key, created, err := ring.LoadOrCreate(name)
@@ -106,11 +117,15 @@ the key in the file that --operator names.`,
 				fmt.Fprintf(command.ErrOrStderr(), "made a key for %s: %s\n", name, reportKey(ring, key).File)
 			}
 			registration := ledger.Registration{Name: name, Keys: []ledger.PublicKey{key.Public()}}
-			if command.Flags().Changed("shard") {
+			if pinned {
 				registration.Shard, registration.Pinned = ledger.ShardID(shard), true
 			}
 			signers[0] = key
-			return options.postWith(ctx, command, nodes, signers, ledger.Transaction{Registrations: []ledger.Registration{registration}}, level)
+			// Nothing else is in the transaction: where there are several shards it goes to all of them.
+			if err := options.postWith(ctx, command, nodes, signers, ledger.Transaction{Registrations: []ledger.Registration{registration}}, level); err != nil || options.json {
+				return err
+			}
+			return tellShard(ctx, command, nodes, name)
 		},
 		ValidArgsFunction: keyCompletion(&options.keys),
 	}
@@ -118,6 +133,25 @@ the key in the file that --operator names.`,
 	command.Flags().StringVar(&operator, "operator", "", "file with an operator's key, where the chain has its operators register organisations")
 	command.Flags().Uint32Var(&shard, "shard", 0, "shard that keeps the organisation's accounts (default chosen by its name)")
 	return command
+}
+
+// isSharded tells whether the nodes' ledger has several shards.
+func isSharded(ctx context.Context, nodes *client.Client) bool {
+	tree, err := nodes.Tree(ctx)
+	return err == nil && len(tree.GetShards()) > 1
+}
+
+// tellShard tells which shard keeps an organisation, where there are several and the node knows it already.
+func tellShard(ctx context.Context, command *cobra.Command, nodes *client.Client, name ledger.OrganisationName) error {
+	if !isSharded(ctx, nodes) {
+		return nil
+	}
+	organisation, err := nodes.Organisation(ctx, name)
+	if err != nil {
+		return nil // it may not have got there yet, and it is registered all the same
+	}
+	_, err = fmt.Fprintf(command.OutOrStdout(), "shard %d keeps its accounts and records\n", organisation.GetShard())
+	return err
 }
 
 // alreadyRegistered tells that an organisation is there, and fails where it is somebody else's.
@@ -212,9 +246,17 @@ func newOrgListCommand() *cobra.Command {
 			}
 			reports := make([]organisationReport, len(organisations))
 			rows := table{header: []string{"ORGANISATION", "BLOCK", "PUBLIC KEYS"}, right: []bool{false, true, false}}
+			several := slices.ContainsFunc(organisations, func(each *ledgerdv1.Organisation) bool { return each.GetShard() > 0 })
+			if several {
+				rows = table{header: []string{"ORGANISATION", "SHARD", "BLOCK", "PUBLIC KEYS"}, right: []bool{false, true, true, false}}
+			}
 			for i, organisation := range organisations {
 				reports[i] = reportOrganisation(organisation)
-				rows.add(reports[i].Name, fmt.Sprint(reports[i].RegisteredHeight), strings.Join(reports[i].PublicKeys, " "))
+				cells := []string{reports[i].Name, fmt.Sprint(reports[i].Shard), fmt.Sprint(reports[i].RegisteredHeight), strings.Join(reports[i].PublicKeys, " ")}
+				if !several {
+					cells = slices.Delete(cells, 1, 2)
+				}
+				rows.add(cells...)
 			}
 			if asJSON {
 				return writeJSON(command.OutOrStdout(), map[string]any{"organisations": reports, "more": more})

@@ -34,19 +34,21 @@ type Tally struct {
 	Applied uint64 `json:"applied"`
 	Refused uint64 `json:"refused"` // by the ledger, as they had to be
 	Lost    uint64 `json:"lost"`    // no node took them, or the end came first
+	Crossed uint64 `json:"crossed"` // of those applied and refused, how many concerned several shards
 }
 
 // Actors are the organisations with their keys.
 type Actors struct {
-	keys map[ledger.OrganisationName]client.Key
+	keys   map[ledger.OrganisationName]client.Key
+	shards int
 
 	mutex sync.Mutex
 	tally Tally
 }
 
-// NewActors makes a key for each organisation.
-func NewActors(random io.Reader) (*Actors, error) {
-	a := &Actors{keys: make(map[ledger.OrganisationName]client.Key)}
+// NewActors makes a key for each organisation, for a book of so many shards, 1 or more, over which the organisations are spread.
+func NewActors(random io.Reader, shards int) (*Actors, error) {
+	a := &Actors{keys: make(map[ledger.OrganisationName]client.Key), shards: shards}
 	for _, name := range organisations {
 		_, private, err := ed25519.GenerateKey(random)
 		if err != nil {
@@ -64,18 +66,55 @@ func (a *Actors) Tally() Tally {
 	return a.tally
 }
 
+// Home is where an organisation of the play lives.
+type Home struct {
+	Organisation ledger.OrganisationName `json:"organisation"`
+	Shard        ledger.ShardID          `json:"shard"`
+}
+
+// Homes are the organisations with the shards that they live in: each in the next one.
+func (a *Actors) Homes() []Home {
+	homes := make([]Home, len(organisations))
+	for i, name := range organisations {
+		homes[i] = Home{name, ledger.ShardID(i % a.shards)}
+	}
+	return homes
+}
+
+// registration is an organisation's, alone in its transaction, as a book of several shards wants it.
+func (a *Actors) registration(of Home) Act {
+	key := a.keys[of.Organisation]
+	return Act{Signers: []ledger.OrganisationName{of.Organisation}, Transaction: ledger.Transaction{Registrations: []ledger.Registration{{
+		Name: of.Organisation, Keys: []ledger.PublicKey{key.Public()}, Shard: of.Shard, Pinned: a.shards > 1,
+	}}}}
+}
+
 // Begin registers the organisations, opens their accounts and issues what they have. ErrRefused, or a node's error.
 func (a *Actors) Begin(ctx context.Context, node *client.Client) error {
-	for _, name := range organisations {
-		key := a.keys[name]
-		if err := a.must(ctx, node, Act{Signers: []ledger.OrganisationName{name}, Transaction: ledger.Transaction{
-			Registrations: []ledger.Registration{{Name: name, Keys: []ledger.PublicKey{key.Public()}}}, Openings: opening(name),
-		}}); err != nil {
+	var registrations, openings []Act
+	for _, home := range a.Homes() {
+		registrations = append(registrations, a.registration(home))
+		openings = append(openings, Act{Signers: []ledger.OrganisationName{home.Organisation}, Transaction: ledger.Transaction{Openings: opening(home.Organisation)}})
+	}
+	issued, settled, paid := funding()
+	for _, acts := range [][]Act{registrations, openings, issued, settled, paid} {
+		if err := a.together(ctx, node, acts); err != nil {
 			return err
 		}
 	}
-	for _, act := range funding() {
-		if err := a.must(ctx, node, act); err != nil {
+	return nil
+}
+
+// together plays acts side by side, each of which has to succeed.
+func (a *Actors) together(ctx context.Context, node *client.Client, acts []Act) error {
+	failures := make([]error, len(acts))
+	var playing sync.WaitGroup
+	for i := range acts {
+		playing.Go(func() { failures[i] = a.must(ctx, node, acts[i]) })
+	}
+	playing.Wait()
+	for _, err := range failures {
+		if err != nil {
 			return err
 		}
 	}
@@ -139,5 +178,8 @@ func (a *Actors) count(status *ledgerdv1.TransactionStatus, err error) {
 		a.tally.Refused++
 	default:
 		a.tally.Applied++
+	}
+	if err == nil && len(status.GetDestinations()) > 1 {
+		a.tally.Crossed++
 	}
 }

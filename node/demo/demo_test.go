@@ -54,7 +54,7 @@ func TestTraffic(t *testing.T) {
 		t.Cleanup(node.Close)
 		nodes = append(nodes, node)
 	}
-	actors, err := NewActors(rand.Reader)
+	actors, err := NewActors(rand.Reader, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestBeginningRefused(t *testing.T) {
 	}
 	t.Cleanup(node.Close)
 	for i := range 2 {
-		actors, err := NewActors(rand.Reader)
+		actors, err := NewActors(rand.Reader, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,6 +124,30 @@ func TestBeginningRefused(t *testing.T) {
 			t.Errorf("actors %d: %v", i, err)
 		} else if i == 1 && !errors.Is(err, ErrRefused) && client.CodeOf(err) == 0 {
 			t.Errorf("%v", err)
+		}
+	}
+}
+
+// Registrations stand alone, and the organisations are spread over the shards so that they have to do with each other across them.
+func TestHomes(t *testing.T) {
+	t.Parallel()
+	for shards := 1; shards <= 7; shards++ {
+		actors, err := NewActors(rand.Reader, shards)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[ledger.ShardID]bool{}
+		for _, home := range actors.Homes() {
+			seen[home.Shard] = true
+			act := actors.registration(home)
+			act.Transaction.Signer = home.Organisation
+			registration := act.Transaction.Registrations[0]
+			if len(act.Transaction.Openings) > 0 || registration.Pinned != (shards > 1) || registration.Shard != home.Shard || act.Transaction.Validate() != nil {
+				t.Errorf("%d shards: %+v", shards, act)
+			}
+		}
+		if len(seen) != min(shards, len(organisations)) {
+			t.Errorf("%d shards: organisations live in %d of them", shards, len(seen))
 		}
 	}
 }
