@@ -2,7 +2,6 @@ package streams
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -20,6 +19,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
+var errTakenBack = errors.New("the child has what the parent took back")
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
@@ -29,12 +30,12 @@ const (
 
 // world is two shards, the second one the child of the first, whose chains are ideal: what the child's members propose is ordered at once, and executed by each of them in its own time.
 type world struct {
-	t         *testing.T
-	network   *memory.Network
-	listen    func(rdmanet.PeerID) (rdmanet.RegionHost, error)
-	tree      *ledger.ShardTree
-	fault     fault
-	tampering func(*Config)
+	t       *testing.T
+	network *memory.Network
+	listen  func(rdmanet.PeerID) (rdmanet.RegionHost, error)
+	kill    func(rdmanet.PeerID)
+	tree    *ledger.ShardTree
+	fault   fault
 
 	mu      sync.Mutex
 	nodes   map[rdmanet.PeerID]*testNode
@@ -47,6 +48,7 @@ type world struct {
 	taken        []uint64
 	position     uint64
 	childDurable ledger.Height
+	held         bool // the child's chain does not become durable
 	repeated     int
 	wrong        error
 }
@@ -66,8 +68,9 @@ type testNode struct {
 }
 
 func newWorld(t *testing.T, parents, children int) *world {
-	w := &world{t: t, network: memory.NewNetwork(memory.Options{MendTimeout: 2 * time.Second}), nodes: map[rdmanet.PeerID]*testNode{}, changed: make(chan struct{}), tampering: func(*Config) {}}
+	w := &world{t: t, network: memory.NewNetwork(memory.Options{MendTimeout: 2 * time.Second}), nodes: map[rdmanet.PeerID]*testNode{}, changed: make(chan struct{})}
 	w.listen = func(id rdmanet.PeerID) (rdmanet.RegionHost, error) { return w.network.Host(id) }
+	w.kill = w.network.Kill
 	w.tree = (&ledger.Genesis{Tree: []ledger.ShardID{0, 0}, Shards: make([][]ledger.Member, 2)}).ShardTree()
 	for shard, count := range []int{parents, children} {
 		for i := range count {
@@ -153,13 +156,12 @@ func (w *world) start(id rdmanet.PeerID, began uint64) *testNode {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	config := Config{
+	n.streams, err = New(Config{
 		Directory: directory{w, n.shard}, Host: host, Control: c, Chain: func() Chain { return n }, Durable: n.durableHeight,
 		Ready:    func() { wake(n.ready) },
 		Patience: 50 * time.Millisecond, AskEvery: 50 * time.Millisecond, RepeatAfter: 50 * time.Millisecond, RingSize: 3 << 20, fault: w.fault,
-	}
-	w.tampering(&config)
-	if n.streams, err = New(config); err != nil {
+	})
+	if err != nil {
 		w.t.Fatal(err)
 	}
 	host.Watch(n.streams.Event)
@@ -182,14 +184,17 @@ func (w *world) stop(id rdmanet.PeerID) {
 	}
 	close(n.stopped)
 	<-n.done
+	// The memory that peers write goes with the host, so whoever reads it ends first; nobody else shall notice that.
+	for _, other := range w.all() {
+		w.network.Cut(id, other)
+	}
 	if err := n.streams.Close(); err != nil {
 		w.t.Errorf("closing %s: %v", id, err)
 	}
-	if w.network != nil {
-		w.network.Kill(id)
-		return
+	w.kill(id)
+	for _, other := range w.all() {
+		w.network.Mend(id, other)
 	}
-	closeHost(w.t, n.host)
 }
 
 func wake(bell chan struct{}) {
@@ -276,11 +281,13 @@ func (w *world) order(batch []ledger.Carried) {
 	}
 	w.taken = append(w.taken, w.position)
 	height, position := ledger.Height(len(w.taken)), w.position
-	w.childDurable = height
+	if !w.held {
+		w.childDurable = height
+	}
 	members := w.members(childShard)
 	for _, n := range members {
 		n.streams.Applied(height, position)
-		n.streams.DurableTo(height)
+		n.streams.DurableTo(w.childDurable)
 	}
 	w.mu.Unlock()
 }
@@ -314,6 +321,11 @@ func (w *world) extend(count, size int) {
 	}
 	w.appended = ledger.Height(len(w.stream))
 	w.durable = w.appended
+	w.tellParent()
+}
+
+// tellParent tells the parent's members how far they are. The lock is held.
+func (w *world) tellParent() {
 	for _, n := range w.members(parentShard) {
 		n.streams.Applied(w.appended, 0)
 		n.streams.DurableTo(w.durable)
@@ -381,15 +393,5 @@ func (w *world) attached(rings int) {
 	}, func() string { return "the rings are not attached" })
 	if err != nil {
 		w.t.Fatal(err)
-	}
-}
-
-// closeHost ends a host in order.
-func closeHost(t *testing.T, host rdmanet.Host) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := host.Close(ctx); err != nil {
-		t.Logf("closing %s: %v", host.ID(), err)
 	}
 }
