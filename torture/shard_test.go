@@ -346,7 +346,11 @@ func (s *shard) newParty(name string, accounts []string, which ...int) *party {
 		s.t.Fatal(err)
 	}
 	p := &party{Key: client.Key{Organisation: ledger.OrganisationName(name), Private: private}, nodes: s.clientOf(which...)}
-	transaction := ledger.Transaction{Registrations: []ledger.Registration{{Name: p.Organisation, Keys: []ledger.PublicKey{p.Public()}}}}
+	p.post(s.t, ledger.Transaction{Registrations: []ledger.Registration{{Name: p.Organisation, Keys: []ledger.PublicKey{p.Public()}}}}, ledgerdv1.Level_LEVEL_DURABLE)
+	if len(accounts) == 0 {
+		return p
+	}
+	var transaction ledger.Transaction
 	for k, account := range accounts {
 		transaction.Openings = append(transaction.Openings, ledger.Opening{Account: p.account(account), Issuer: k == 0})
 	}

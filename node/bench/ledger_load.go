@@ -84,20 +84,26 @@ func (l *load) next(c *loadClient) ledger.Transaction {
 	return ledger.Transaction{Ledger: l.genesis, Signer: c.key.Organisation, Nonce: ledger.Nonce{Stream: 1, Sequence: c.sequence}}
 }
 
+// register registers a client's organisation, alone in its transaction, and then opens its accounts.
 func (l *load) register(ctx context.Context, c *loadClient) error {
-	transaction := l.next(c)
-	transaction.Registrations = []ledger.Registration{{Name: c.key.Organisation, Keys: []ledger.PublicKey{c.key.Public()}}}
-	transaction.Openings = []ledger.Opening{{Account: c.mint, Issuer: true}, {Account: c.cash}}
-	bundle, err := client.Sign([]client.Key{c.key}, transaction)
-	if err != nil {
-		return err
+	registration, openings := l.next(c), l.next(c)
+	registration.Registrations = []ledger.Registration{{Name: c.key.Organisation, Keys: []ledger.PublicKey{c.key.Public()}}}
+	openings.Openings = []ledger.Opening{{Account: c.mint, Issuer: true}, {Account: c.cash}}
+	for _, transaction := range []ledger.Transaction{registration, openings} {
+		bundle, err := client.Sign([]client.Key{c.key}, transaction)
+		if err != nil {
+			return err
+		}
+		// Durable, so that every node knows the organisation, or is about to.
+		statuses, err := c.node.Submit(ctx, bundle, ledgerdv1.Level_LEVEL_DURABLE)
+		if err != nil {
+			return err
+		}
+		if err := refused(statuses); err != nil {
+			return err
+		}
 	}
-	// Durable, so that every node knows the organisation, or is about to.
-	statuses, err := c.node.Submit(ctx, bundle, ledgerdv1.Level_LEVEL_DURABLE)
-	if err != nil {
-		return err
-	}
-	return refused(statuses)
+	return nil
 }
 
 // refused is the error of the first transaction that the ledger did not apply.
