@@ -26,13 +26,16 @@ func (p *Pipeline) awaited(block *ledger.Block) (statuses []api.Status) {
 	ids := p.progress.watched(func(watched func(ledger.Hash)) {
 		for i := range block.Entries {
 			entry := &block.Entries[i]
-			switch entry.Result.Code {
-			case ledger.SetAside, ledger.Relayed:
-				continue
-			case ledger.Settled, ledger.Released:
+			switch code := entry.Result.Code; {
+			case code == ledger.SetAside, code == ledger.Relayed:
+			case code == ledger.Applied && len(entry.Transaction.Registrations) == 0: // of this shard alone: nothing more is to be looked up
+				statuses = append(statuses, statusOf(entry, block.Header.Height, i, api.LevelOrdered))
+			case code == ledger.Settled, code == ledger.Released:
 				watched(entry.Transaction.Verdict.ID)
+				watched(entry.ID)
+			default:
+				watched(entry.ID)
 			}
-			watched(entry.ID)
 		}
 	})
 	for _, id := range ids {

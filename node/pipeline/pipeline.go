@@ -430,9 +430,11 @@ func (p *Pipeline) applied(block *ledger.Block) {
 	p.total.Store(block.Header.Total)
 	p.progress.update(func(h *api.Heights) { h.Ordered = block.Header.Height })
 	var statuses []api.Status
-	if sharded {
+	switch {
+	case !p.progress.anyone():
+	case sharded:
 		statuses = p.awaited(block)
-	} else {
+	default:
 		statuses = make([]api.Status, 0, len(block.Entries)+len(expired))
 		for i := range block.Entries {
 			statuses = append(statuses, statusOf(&block.Entries[i], block.Header.Height, i, api.LevelOrdered))

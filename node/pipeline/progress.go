@@ -147,13 +147,17 @@ func (p *progress) settle(statuses []api.Status) {
 	}
 }
 
+// anyone tells whether someone waits for some transaction. Who comes later finds in the store what is there by now.
+func (p *progress) anyone() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.waiters) > 0
+}
+
 // watched gives those of the ids that someone waits for.
 func (p *progress) watched(among func(watched func(ledger.Hash))) (ids []ledger.Hash) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.waiters) == 0 {
-		return nil
-	}
 	among(func(id ledger.Hash) {
 		if len(p.waiters[id]) > 0 {
 			ids = append(ids, id)
