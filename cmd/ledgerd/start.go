@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node"
 	"github.com/ledgerd/ledgerd/node/fabric"
@@ -39,6 +40,8 @@ type startReport struct {
 	URL   string `json:"url"`
 	Name  string `json:"name"`
 	Chain string `json:"chain"`
+	// Shard is the one that the node keeps, where the book has several.
+	Shard *ledger.ShardID `json:"shard,omitempty"`
 }
 
 // newStartCommand is ledgerd start.
@@ -99,7 +102,11 @@ LEDGERD_NODE_API_LISTEN override it.`,
 			}
 			return runNode(ctx, h, newLogger(h.Config.Log, command.ErrOrStderr()), func(url string) error {
 				if asJSON {
-					return writeJSONLine(command.OutOrStdout(), startReport{Event: "ready", URL: url, Name: h.Name(), Chain: h.Genesis.Chain})
+					ready := startReport{Event: "ready", URL: url, Name: h.Name(), Chain: h.Genesis.Chain}
+					if h.Genesis.Sharded() {
+						ready.Shard = &h.Genesis.Shard
+					}
+					return writeJSONLine(command.OutOrStdout(), ready)
 				}
 				_, err := fmt.Fprintf(command.OutOrStdout(), "%s%s\n", testnet.ReadyWord, url)
 				return err

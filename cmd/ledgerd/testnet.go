@@ -193,7 +193,7 @@ func (o *testnetOptions) differs(homes []*home.Home, given func(flag string) boo
 	return differs("tree", treeText(wanted), treeText(tree))
 }
 
-// nodesOfShards is how many homes each shard has, in one number where that is the same for all.
+// nodesOfShards is how many homes each shard has, one number where that is the same for all.
 func nodesOfShards(homes []*home.Home) string {
 	counts := make([]int, len(homes[0].Genesis.Shards))
 	for _, h := range homes {
@@ -202,7 +202,11 @@ func nodesOfShards(homes []*home.Home) string {
 	if same := slices.Compact(slices.Clone(counts)); len(same) == 1 {
 		return fmt.Sprint(same[0])
 	}
-	return strings.Trim(fmt.Sprint(counts), "[]")
+	texts := make([]string, len(counts))
+	for shard, count := range counts {
+		texts[shard] = fmt.Sprint(count)
+	}
+	return strings.Join(texts, ", ") + " (shard by shard)"
 }
 
 func (o *testnetOptions) report(homes []*home.Home) (testnetReport, error) {
