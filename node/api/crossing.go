@@ -30,6 +30,12 @@ func failedThere(code ledger.Code) bool {
 // is shown as waiting still.
 func (s *service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index int, level Level) Status {
 	status := Status{ID: entry.ID, Outcome: OutcomeExecuted, Level: level, Height: height, Index: uint32(index), Result: entry.Result}
+	opened := s.backend.Store()
+	if tree := opened.ShardTree(); tree != nil && entry.Transaction.Verdict == nil && entry.Transaction.Change == nil {
+		if concerned := tree.Destinations(entry.Transaction, opened); len(concerned) > 1 || entry.Result.Code == ledger.Relayed {
+			status.Destinations = concerned
+		}
+	}
 	switch {
 	case failedThere(entry.Result.Code):
 		status.Outcome = OutcomeFailed
@@ -37,7 +43,7 @@ func (s *service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index
 		status.Outcome = OutcomeRelayed
 	case entry.Result.Code == ledger.SetAside:
 		status.Outcome = OutcomeWaiting
-		if crossing, err := s.backend.Store().Crossing(entry.ID); err == nil {
+		if crossing, err := opened.Crossing(entry.ID); err == nil {
 			s.settle(&status, &crossing)
 		}
 	}

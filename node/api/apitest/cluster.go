@@ -4,7 +4,7 @@
 //	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
 //	url := apitest.Serve(t, cluster.Node(0), api.Options{}).URL
 //
-// By default blocks are made by themselves. With Options.Manual a test makes them: Order, Store, Durable.
+// By default blocks are made by themselves. With Options.Manual a test makes them: Order, Store, Durable. NewBook makes a book of several shards.
 package apitest
 
 import (
@@ -27,6 +27,8 @@ type Options struct {
 	Genesis ledger.Genesis // default: a chain called test with a member for each node
 	// PoolTransactions is how many transactions a node holds before it is overloaded; default 65,536.
 	PoolTransactions int
+
+	book *Book
 }
 
 // Cluster is a chain and its nodes. It closes with its test.
@@ -43,6 +45,9 @@ type Cluster struct {
 	changed chan struct{} // closed and replaced at every change
 	work    chan struct{} // the sealer is wanted
 	err     error         // of the sealer
+
+	// In a book of several shards: the book, whose other shards are asked for what there is for this one.
+	book *Book
 }
 
 // Node is one door of the cluster; it implements api.Backend.
@@ -86,19 +91,27 @@ func NewCluster(tb testing.TB, options Options) *Cluster {
 	for i := range options.Nodes {
 		c.nodes = append(c.nodes, &Node{cluster: c, index: i, mode: api.ModeOrdering, pending: make(map[ledger.Hash]bool)})
 	}
-	stop := make(chan struct{})
-	var sealer sync.WaitGroup
-	if !options.Manual {
-		sealer.Go(func() { c.seal(stop) })
-	}
+	c.book = options.book
 	tb.Cleanup(func() {
-		close(stop)
-		sealer.Wait()
 		if err := errors.Join(c.err, c.store.Close()); err != nil {
 			tb.Errorf("the chain: %v", err)
 		}
 	})
+	if !options.Manual && c.book == nil {
+		c.run(tb)
+	}
 	return c
+}
+
+// run has blocks made by themselves until the test ends.
+func (c *Cluster) run(tb testing.TB) {
+	stop := make(chan struct{})
+	var sealer sync.WaitGroup
+	sealer.Go(func() { c.seal(stop) })
+	tb.Cleanup(func() {
+		close(stop)
+		sealer.Wait()
+	})
 }
 
 // Node is a door.
@@ -135,13 +148,19 @@ func (c *Cluster) Advance() error {
 
 // Order makes a block of what the doors hold; those that are held back keep theirs.
 func (c *Cluster) Order() error {
+	if c.book != nil && c.book.stands(c.store.Shard()) {
+		return nil
+	}
+	beside, err := c.beside()
+	if err != nil {
+		return err
+	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.round++
 	head := c.store.Head()
 	header := ledger.BatchHeader{Time: head.Time + 1, Height: head.Height, Tip: head.Hash}
 	var batches [][]byte
-	var taken []*ledger.Bundle
 	for _, node := range c.nodes {
 		if node.held || len(node.pool) == 0 {
 			continue
@@ -153,12 +172,15 @@ func (c *Cluster) Order() error {
 			}
 			bundles = append(bundles, bundle.Encode())
 		}
-		taken = append(taken, node.pool...)
 		node.pool = nil
 		node.pending = make(map[ledger.Hash]bool)
 		batches = append(batches, ledger.EncodeBatch(header, bundles))
 	}
-	if len(taken) == 0 {
+	if beside != nil {
+		beside.Header = header
+		batches = append(batches, beside.Encode())
+	}
+	if len(batches) == 0 {
 		return nil
 	}
 	block, err := c.store.Apply(1, c.round, batches)
@@ -206,6 +228,7 @@ func (c *Cluster) Durable() {
 	if c.heights.Durable != c.heights.Stored {
 		c.heights.Durable = c.heights.Stored
 		c.notify()
+		c.book.moved(c)
 	}
 }
 
@@ -266,7 +289,7 @@ func (n *Node) Store() *store.Store { return n.cluster.store }
 func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) []*api.Refusal {
 	c := n.cluster
 	refusals := make([]*api.Refusal, len(bundles))
-	failures := ledger.VerifyBundles(bundles, c.genesis, c.store.GenesisHash(), c.store)
+	failures := ledger.VerifyBundles(bundles, c.genesis, c.store.Book(), c.store)
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for i, bundle := range bundles {
@@ -309,7 +332,7 @@ func (n *Node) admit(bundle *ledger.Bundle, failure error) *api.Refusal {
 		if known || n.pending[bundle.ID(i)] {
 			continue
 		}
-		if last := bundle.Transaction(i).LastValid; last != 0 && last <= head {
+		if last := bundle.Transaction(i).LastValid; last != 0 && last <= head && c.book == nil {
 			return &api.Refusal{Code: api.RefusedExpired, Reason: fmt.Sprintf("transaction %d was valid up to block %d, the head is %d: sign it again with a later one", i, last, head)}
 		}
 		fresh = true
@@ -343,14 +366,10 @@ func (n *Node) Status(id ledger.Hash) (api.Status, error) {
 
 func (n *Node) status(id ledger.Hash) (api.Status, error) {
 	c := n.cluster
-	found, err := c.store.Transaction(id)
+	found, err := c.store.Crossing(id)
 	switch {
 	case err == nil:
-		outcome := api.OutcomeFailed
-		if found.Entry.Result.OK() {
-			outcome = api.OutcomeExecuted
-		}
-		return api.Status{ID: id, Outcome: outcome, Level: c.heights.Level(found.Height), Height: found.Height, Index: uint32(found.Index), Result: found.Entry.Result}, nil
+		return c.inChain(id, &found), nil
 	case !errors.Is(err, store.ErrNotFound):
 		return api.Status{ID: id}, fmt.Errorf("reading a transaction: %w", err)
 	case n.pending[id]:
@@ -359,6 +378,25 @@ func (n *Node) status(id ledger.Hash) (api.Status, error) {
 		return api.Status{ID: id, Outcome: api.OutcomeExpired}, nil
 	}
 	return api.Status{ID: id}, nil
+}
+
+// inChain is the status of a transaction by its way through this chain.
+func (c *Cluster) inChain(id ledger.Hash, found *store.Crossing) api.Status {
+	status := api.Status{ID: id, Height: found.Height, Index: uint32(found.Index), Result: found.Entry.Result, Waits: found.Waits}
+	status.Outcome = map[store.Outcome]api.Outcome{
+		store.TookEffect: api.OutcomeExecuted, store.Refused: api.OutcomeFailed, store.Waiting: api.OutcomeWaiting, store.PassedThrough: api.OutcomeRelayed,
+	}[found.Outcome]
+	if len(found.Destinations) > 1 || found.Outcome == store.PassedThrough {
+		status.Destinations = found.Destinations
+	}
+	if settled := found.Settled; settled != nil {
+		status.Settled = settled.Height
+		if found.Outcome == store.Refused {
+			status.Result = settled.Entry.Transaction.Verdict.Result
+		}
+	}
+	status.Level = c.heights.Level(max(status.Height, status.Settled))
+	return status
 }
 
 // Wait implements api.Backend.
@@ -439,5 +477,10 @@ func (n *Node) ClusterState() api.ClusterState {
 	return state
 }
 
-// Shards implements api.Backend: the cluster is a book of one shard.
-func (n *Node) Shards() api.Shards { return nil }
+// Shards implements api.Backend.
+func (n *Node) Shards() api.Shards {
+	if n.cluster.book == nil {
+		return nil
+	}
+	return &shards{book: n.cluster.book, own: n.cluster.store.Shard()}
+}

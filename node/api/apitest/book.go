@@ -1,0 +1,220 @@
+package apitest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+)
+
+// Book is a book of several shards: a Cluster each, executed by the real ledger. What the shards have for each other, the entries of the streams and the verdicts, is
+// taken from one store and given to the other, and calls between them are made in memory.
+type Book struct {
+	clusters []*Cluster
+	tree     *ledger.ShardTree
+	doors    []*Door
+
+	mutex  sync.Mutex
+	silent map[ledger.ShardID]bool
+	still  map[ledger.ShardID]bool
+}
+
+// NewBook makes a book whose shards have these parents, the root itself as its own, and serves a node of each.
+func NewBook(tb testing.TB, nodes int, options api.Options, parents ...ledger.ShardID) *Book {
+	tb.Helper()
+	b := &Book{silent: make(map[ledger.ShardID]bool), still: make(map[ledger.ShardID]bool)}
+	root := ledgertest.ShardedGenesis(nodes, parents...)
+	b.tree = root.ShardTree()
+	for shard := range parents {
+		genesis, err := root.ForShard(ledger.ShardID(shard))
+		if err != nil {
+			tb.Fatalf("the genesis of shard %d: %v", shard, err)
+		}
+		b.clusters = append(b.clusters, NewCluster(tb, Options{Nodes: nodes, Genesis: *genesis, book: b}))
+	}
+	for _, cluster := range b.clusters {
+		b.doors = append(b.doors, Serve(tb, cluster.Node(0), options))
+	}
+	for _, cluster := range b.clusters {
+		cluster.run(tb)
+	}
+	return b
+}
+
+// Shard is the cluster of a shard.
+func (b *Book) Shard(shard ledger.ShardID) *Cluster { return b.clusters[shard] }
+
+// Door is the API of a shard's first node.
+func (b *Book) Door(shard ledger.ShardID) *Door { return b.doors[shard] }
+
+// Silence has nobody of a shard answer the other shards' calls, or answer again.
+func (b *Book) Silence(shard ledger.ShardID, silent bool) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	b.silent[shard] = silent
+}
+
+// Stand makes a shard's chain stand still, or go on.
+func (b *Book) Stand(shard ledger.ShardID, still bool) {
+	b.mutex.Lock()
+	b.still[shard] = still
+	b.mutex.Unlock()
+	b.clusters[shard].wanted()
+}
+
+func (b *Book) stands(shard ledger.ShardID) bool {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.still[shard]
+}
+
+// moved lets the other shards look what a shard has for them.
+func (b *Book) moved(from *Cluster) {
+	if b == nil {
+		return
+	}
+	for _, cluster := range b.clusters {
+		if cluster != from {
+			cluster.wanted()
+		}
+	}
+}
+
+// beside is what other shards have for this one's next block, nil where there is nothing.
+func (c *Cluster) beside() (*ledger.Batch, error) {
+	if c.book == nil {
+		return nil, nil
+	}
+	own := c.store.Shard()
+	batch := new(ledger.Batch)
+	if parent, below := c.book.tree.Parent(own); below {
+		above := c.book.clusters[parent]
+		var err error
+		if batch.Carried, err = above.store.Stream(own, c.store.Carried()+1, store.MaxStreamPage, above.durable()); err != nil {
+			return nil, fmt.Errorf("the stream of shard %d: %w", parent, err)
+		}
+	}
+	for _, waiting := range c.store.Pending() {
+		for _, shard := range waiting.Waits {
+			other := c.book.clusters[shard]
+			verdict, made, err := other.store.Verdict(waiting.ID, other.durable())
+			if err != nil {
+				return nil, fmt.Errorf("a verdict of shard %d: %w", shard, err)
+			}
+			if made {
+				batch.Verdicts = append(batch.Verdicts, verdict)
+			}
+		}
+	}
+	if len(batch.Carried)+len(batch.Verdicts) == 0 {
+		return nil, nil
+	}
+	return batch, nil
+}
+
+func (c *Cluster) durable() ledger.Height {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.heights.Durable
+}
+
+// shards is a book as a node of one shard sees it.
+type shards struct {
+	book *Book
+	own  ledger.ShardID
+}
+
+var _ api.Shards = (*shards)(nil)
+
+// Own implements api.Shards.
+func (s *shards) Own() ledger.ShardID { return s.own }
+
+// Tree implements api.Shards.
+func (s *shards) Tree() *ledger.ShardTree { return s.book.tree }
+
+// Client implements api.Shards.
+func (s *shards) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
+	return ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: &transport{book: s.book, shard: shard}}, "http://shard")
+}
+
+// States implements api.Shards.
+func (s *shards) States() []api.ShardState {
+	states := make([]api.ShardState, len(s.book.clusters))
+	for shard, cluster := range s.book.clusters {
+		state := &states[shard]
+		s.book.mutex.Lock()
+		silent := s.book.silent[ledger.ShardID(shard)]
+		s.book.mutex.Unlock()
+		state.Shard, state.Streamed = ledger.ShardID(shard), make(map[ledger.ShardID]uint64)
+		for i, node := range cluster.nodes {
+			own := node.NodeState()
+			member := api.ShardMember{Index: uint32(i), Name: own.Name, Self: i == 0 && state.Shard == s.own}
+			if !silent {
+				member.Mode, member.OrderedHeight, member.LastHeard = own.Mode, own.Heights.Ordered, time.Unix(1_700_000_000, 0)
+				state.Mode, state.Height, state.Durable = api.ShardOrdering, own.Heights.Ordered, own.Heights.Durable
+			}
+			state.Members = append(state.Members, member)
+		}
+		if silent {
+			continue
+		}
+		state.LastHeard = time.Unix(1_700_000_000, 0)
+		state.TransactionsTotal, state.AccountsTotal = cluster.store.Head().Total, uint64(cluster.store.AccountCount())
+		state.Pending, state.Carried = uint64(cluster.store.PendingCount()), cluster.store.Carried()
+		for _, child := range s.book.tree.Children(state.Shard) {
+			state.Streamed[child] = cluster.store.Streamed(child)
+		}
+	}
+	return states
+}
+
+// transport makes calls to a shard's first node in memory.
+type transport struct {
+	book  *Book
+	shard ledger.ShardID
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	t.book.mutex.Lock()
+	silent := t.book.silent[t.shard]
+	t.book.mutex.Unlock()
+	if silent {
+		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("no node of shard %d answers", t.shard))
+	}
+	answer := &answer{header: make(http.Header), status: http.StatusOK}
+	t.book.doors[t.shard].Server.Forwarded().ServeHTTP(answer, request)
+	if err := request.Context().Err(); err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: answer.status, Header: answer.header, Body: io.NopCloser(&answer.body), Request: request, ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
+}
+
+// answer keeps what a handler writes.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+// Header implements http.ResponseWriter.
+func (a *answer) Header() http.Header { return a.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) { a.status = status }
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(data []byte) (int, error) { return a.body.Write(data) }

@@ -1,0 +1,539 @@
+package api_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/apitest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+)
+
+// book is a book of three shards, of which 1 and 2 are below 0, with an organisation pinned to each: org0, org1 and org2, with an issuer "mint" and an account "a".
+type book struct {
+	*testing.T
+	*apitest.Book
+	clients [3]ledgerdv1connect.LedgerServiceClient // of a node of each shard
+	orgs    [3]*ledgertest.Client
+}
+
+func newBook(t *testing.T) *book {
+	t.Helper()
+	b := &book{T: t, Book: apitest.NewBook(t, 1, api.Options{}, 0, 0, 0)}
+	for shard := range b.clients {
+		b.clients[shard] = ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, b.Door(ledger.ShardID(shard)).URL)
+		b.orgs[shard] = ledgertest.NewClient(b.Shard(0).Genesis(), ledger.OrganisationName(fmt.Sprintf("org%d", shard)))
+	}
+	for shard, org := range b.orgs {
+		registration := org.Register()
+		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, ledger.ShardID(shard)
+		b.settled(b.submit(1, ledgerdv1.Level_LEVEL_DURABLE, b.signed(registration)), 1)
+		opening := org.Next()
+		opening.Openings = []ledger.Opening{{Account: org.Account("mint"), Issuer: true}, {Account: org.Account("a")}}
+		b.settled(b.submit(1, ledgerdv1.Level_LEVEL_DURABLE, b.signed(opening)), shard)
+	}
+	return b
+}
+
+func (b *book) context() context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	b.Cleanup(cancel)
+	return ctx
+}
+
+// signed is a bundle with the signatures of all organisations that are in it.
+func (b *book) signed(transactions ...ledger.Transaction) *ledger.Bundle {
+	b.Helper()
+	bundle, err := ledger.NewBundle(transactions...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, org := range b.orgs {
+		if slices.ContainsFunc(transactions, func(t ledger.Transaction) bool {
+			return t.Signer == org.Organisation || slices.ContainsFunc(t.Postings, func(p ledger.Posting) bool {
+				return p.Account.Organisation() == org.Organisation && p.Amount.Sign() < 0
+			})
+		}) {
+			if err := bundle.Sign(org.Organisation, ed25519.PrivateKey(ledgertest.Key(string(org.Organisation)))); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	return bundle
+}
+
+func (b *book) submit(door int, level ledgerdv1.Level, bundle *ledger.Bundle) *ledgerdv1.TransactionStatus {
+	b.Helper()
+	answer, err := b.clients[door].Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle), Wait: level}))
+	if err != nil {
+		b.Fatalf("submitting: %v", err)
+	}
+	return answer.Msg.GetTransactions()[0]
+}
+
+// settled checks that a transaction took effect, durably, as a shard says.
+func (b *book) settled(status *ledgerdv1.TransactionStatus, shard int) {
+	b.Helper()
+	if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE || int(status.GetShard()) != shard || status.GetHeight() == 0 {
+		b.Fatalf("status %v, durable in shard %d wanted", status, shard)
+	}
+}
+
+func (b *book) transaction(door int, id ledger.Hash) *ledgerdv1.Transaction {
+	b.Helper()
+	answer, err := b.clients[door].GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
+	if err != nil {
+		b.Fatalf("transaction %s at shard %d: %v", id, door, err)
+	}
+	return answer.Msg.GetTransaction()
+}
+
+// everywhere waits until all chains have their say on a transaction, and checks that a node of each shard shows the same.
+func (b *book) everywhere(id ledger.Hash, states ...string) *ledgerdv1.Transaction {
+	b.Helper()
+	var shown *ledgerdv1.Transaction
+	for door := range b.clients {
+		var got []string
+		for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+			shown, got = b.transaction(door, id), nil
+			for _, place := range shown.GetPlaces() {
+				got = append(got, fmt.Sprintf("%d %s", place.GetShard(), place.GetState()))
+			}
+			if slices.Equal(got, states) {
+				break
+			}
+			if time.Since(begin) > patience/4 {
+				b.Fatalf("at shard %d: %v, want %v", door, got, states)
+			}
+		}
+	}
+	return shown
+}
+
+func (b *book) balance(door int, path ledger.AccountPath) *ledgerdv1.Balance {
+	b.Helper()
+	answer, err := b.clients[door].GetAccount(b.context(), connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: string(path)}))
+	if err != nil {
+		b.Fatalf("account %s at shard %d: %v", path, door, err)
+	}
+	if balances := answer.Msg.GetAccount().GetBalances(); len(balances) > 0 {
+		return balances[0]
+	}
+	return new(ledgerdv1.Balance)
+}
+
+// A payment from one shard to another is submitted to any node, is decided by the signer's home, and shows alike everywhere.
+func TestPaymentAcrossShards(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	for door := range b.clients {
+		payment := b.signed(b.orgs[1].Transfer("org1:mint", "org2:a", 5))
+		status := b.submit(door, ledgerdv1.Level_LEVEL_DURABLE, payment)
+		b.settled(status, 1)
+		if !slices.Equal(status.GetDestinations(), []uint32{1, 2}) || status.GetSettledHeight() <= status.GetHeight() || len(status.GetWaitsFor()) > 0 {
+			t.Errorf("status %v", status)
+		}
+		shown := b.everywhere(payment.ID(0), "0 passed", "1 settled", "2 settled")
+		root, home, other := shown.GetPlaces()[0], shown.GetPlaces()[1], shown.GetPlaces()[2]
+		if !root.GetEntry() || root.GetStreamNumber() != 0 || root.GetHome() || !home.GetHome() || home.GetEntry() || home.GetStreamNumber() == 0 || other.GetHome() ||
+			home.GetVerdict() != "good" || other.GetVerdict() != "good" || root.GetVerdict() != "" || other.GetSettledHeight() == 0 || len(other.GetBlockHashHex()) != 64 {
+			t.Errorf("places %v", shown.GetPlaces())
+		}
+		if got := b.submit(2-door, ledgerdv1.Level_LEVEL_DURABLE, payment); got.GetHeight() != status.GetHeight() || got.GetSettledHeight() != status.GetSettledHeight() {
+			t.Errorf("submitted again: %v, first %v", got, status)
+		}
+	}
+	if got := b.balance(0, "org2:a").GetAmount(); got != "15" {
+		t.Errorf("balance %s after three payments of 5", got)
+	}
+	if got := b.balance(2, "org1:mint").GetAmount(); got != "-15" {
+		t.Errorf("issued %s", got)
+	}
+	// What stays in one shard goes there directly.
+	local := b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 1))
+	b.settled(b.submit(1, ledgerdv1.Level_LEVEL_DURABLE, local), 2)
+	if shown := b.everywhere(local.ID(0), "2 settled"); !shown.GetPlaces()[0].GetEntry() || !shown.GetPlaces()[0].GetHome() || len(shown.GetStatus().GetDestinations()) > 0 {
+		t.Errorf("%v", shown.GetPlaces())
+	}
+	// Proofs come from the home's chain, or the one that is asked for.
+	id := local.ID(0)
+	proof, err := b.clients[1].GetProof(b.context(), connect.NewRequest(&ledgerdv1.GetProofRequest{Id: id[:]}))
+	if err != nil || proof.Msg.GetProof().GetShard() != 2 || proof.Msg.GetProof().GetHeader().GetShard() != 2 {
+		t.Errorf("proof %v %v", proof, err)
+	}
+	_, err = b.clients[1].GetProof(b.context(), connect.NewRequest(&ledgerdv1.GetProofRequest{Id: id[:], Shard: new(uint32)}))
+	codeIs(t, err, connect.CodeNotFound)
+}
+
+// A payment that one shard refuses changes nothing in any, and says why.
+func TestRefusedAcrossShards(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	payment := b.signed(b.orgs[1].Transfer("org1:mint", "org2:nobody", 5))
+	status := b.submit(2, ledgerdv1.Level_LEVEL_DURABLE, payment)
+	if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED || status.GetReasonCode() != "unknown_account" || status.GetShard() != 1 {
+		t.Errorf("status %v", status)
+	}
+	shown := b.everywhere(payment.ID(0), "0 passed", "1 refused", "2 refused")
+	if places := shown.GetPlaces(); places[1].GetVerdict() != "good" || places[2].GetVerdict() != "unknown_account" || places[1].GetSettledHeight() == 0 {
+		t.Errorf("places %v", places)
+	}
+	if got := b.balance(0, "org1:mint"); got.GetAmount() != "" && got.GetAmount() != "0" || got.GetSetAside() != "" {
+		t.Errorf("balance %v", got)
+	}
+}
+
+// While a shard stands still, what needs it waits, and says for whom; it goes on by itself.
+func TestWaitingForAShard(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	b.settled(b.submit(0, ledgerdv1.Level_LEVEL_DURABLE, b.signed(b.orgs[1].Transfer("org1:mint", "org1:a", 9))), 1)
+	b.Stand(2, true)
+	payment := b.signed(b.orgs[1].Transfer("org1:a", "org2:a", 5))
+	short, cancel := context.WithTimeout(context.Background(), 700*time.Millisecond)
+	defer cancel()
+	answer, err := b.clients[2].Submit(short, connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(payment)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := answer.Msg.GetTransactions()[0]
+	if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING || len(status.GetWaitsFor()) != 1 {
+		t.Errorf("status %v", status)
+	}
+	shown := b.everywhere(payment.ID(0), "0 passed", "1 waiting", "2 absent")
+	if status := shown.GetStatus(); !slices.Equal(status.GetWaitsFor(), []uint32{2}) || status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING || !slices.Equal(shown.GetPlaces()[1].GetWaitsFor(), []uint32{2}) {
+		t.Errorf("%v", shown)
+	}
+	if got := b.balance(0, "org1:a"); got.GetAmount() != "4" || got.GetSetAside() != "5" {
+		t.Errorf("balance %v while 5 are set aside", got)
+	}
+	block, err := b.clients[2].GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{
+		Block: &ledgerdv1.GetBlockRequest_Height{Height: shown.GetPlaces()[1].GetHeight()}, Shard: ref(1)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if entry := block.Msg.GetBlock().GetTransactions()[0].GetStatus(); entry.GetReasonCode() != "set_aside" || !slices.Equal(entry.GetWaitsFor(), []uint32{2}) || entry.GetShard() != 1 || block.Msg.GetBlock().GetHeader().GetFailedCount() != 0 {
+		t.Errorf("in the block: %v", entry)
+	}
+	b.Silence(2, true)
+	b.clients[0], b.clients[2] = b.clients[1], b.clients[1] // whose own shard is not silent
+	b.everywhere(payment.ID(0), "0 passed", "1 waiting", "2 unanswered")
+	b.Silence(2, false)
+	b.Stand(2, false)
+	id := payment.ID(0)
+	waited, err := b.clients[0].WaitTransaction(b.context(), connect.NewRequest(&ledgerdv1.WaitTransactionRequest{Id: id[:]}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.settled(waited.Msg.GetTransaction().GetStatus(), 1)
+	b.everywhere(id, "0 passed", "1 settled", "2 settled")
+	verdicts, err := b.clients[0].GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{
+		Block: &ledgerdv1.GetBlockRequest_Height{Height: waited.Msg.GetTransaction().GetStatus().GetSettledHeight()}, Shard: ref(1)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if entry := verdicts.Msg.GetBlock().GetTransactions()[0]; entry.GetVerdict() != "good" || entry.GetVerdictShard() != 2 || entry.GetVerdictTransactionHex() != id.String() {
+		t.Errorf("the verdict in its block: %v", entry)
+	}
+}
+
+func ref(shard uint32) *uint32 { return &shard }
+
+// A transaction is waited for wherever it is given to.
+func TestWaitingBeforeItIsThere(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	payment := b.signed(b.orgs[2].Transfer("org2:mint", "org1:a", 5))
+	local := b.signed(b.orgs[1].Transfer("org1:mint", "org1:a", 5))
+	first, second := payment.ID(0), local.ID(0)
+	waited := make(chan error, 1)
+	go func() {
+		answer, err := b.clients[0].WaitTransactions(b.context(), connect.NewRequest(&ledgerdv1.WaitTransactionsRequest{Ids: [][]byte{first[:], second[:]}}))
+		if err == nil {
+			for _, status := range answer.Msg.GetTransactions() {
+				if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+					err = fmt.Errorf("status %v", status)
+				}
+			}
+		}
+		waited <- err
+	}()
+	b.submit(1, ledgerdv1.Level_LEVEL_ADMITTED, payment)
+	b.submit(2, ledgerdv1.Level_LEVEL_ADMITTED, local)
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+	unknown := ledger.Hash{1}
+	_, err := b.clients[0].GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: unknown[:]}))
+	codeIs(t, err, connect.CodeNotFound)
+	b.Silence(2, true)
+	_, err = b.clients[0].GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: unknown[:]}))
+	codeIs(t, err, connect.CodeUnavailable)
+}
+
+// Many bundles go to their shards, in order where asked: what is admitted is a prefix.
+func TestManyAcrossShards(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	make5 := func() (bundles []*ledger.Bundle) {
+		for _, pair := range [][2]int{{1, 1}, {1, 2}, {0, 0}, {2, 2}, {2, 1}} {
+			from, to := b.orgs[pair[0]], b.orgs[pair[1]]
+			bundles = append(bundles, b.signed(from.Transfer(from.Account("mint"), to.Account("a"), 1), from.Transfer(from.Account("mint"), to.Account("a"), 1)))
+		}
+		return bundles
+	}
+	var last []byte
+	for _, inOrder := range []bool{false, true} {
+		request := &ledgerdv1.SubmitManyRequest{InOrder: inOrder}
+		if inOrder {
+			request.After = last
+		}
+		for _, bundle := range make5() {
+			request.Bundles = append(request.Bundles, api.BundleToProto(bundle))
+			id := bundle.ID(1)
+			last = id[:]
+		}
+		answer, err := b.clients[2].SubmitMany(b.context(), connect.NewRequest(request))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, shard := range []int{1, 1, 0, 2, 2} {
+			outcome := answer.Msg.GetOutcomes()[i]
+			if outcome.GetRefused() != "" || len(outcome.GetTransactions()) != 2 {
+				t.Fatalf("bundle %d: %v", i, outcome)
+			}
+			for _, status := range outcome.GetTransactions() {
+				b.settled(status, shard)
+			}
+		}
+	}
+	request := &ledgerdv1.SubmitManyRequest{InOrder: true, Wait: ledgerdv1.Level_LEVEL_ADMITTED, After: last}
+	for _, bundle := range make5() {
+		request.Bundles = append(request.Bundles, api.BundleToProto(bundle))
+	}
+	request.Bundles[2].Signatures[0].Signature[0] ^= 1
+	answer, err := b.clients[1].SubmitMany(b.context(), connect.NewRequest(request))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, outcome := range answer.Msg.GetOutcomes() {
+		if refused := outcome.GetRefused() != ""; refused != (i >= 2) || i > 2 && !outcome.GetRetry() {
+			t.Errorf("bundle %d: %v", i, outcome)
+		}
+	}
+	request.After = make([]byte, 32)
+	if answer, err = b.clients[1].SubmitMany(b.context(), connect.NewRequest(request)); err != nil || answer.Msg.GetOutcomes()[0].GetRefused() == "" || !answer.Msg.GetOutcomes()[0].GetRetry() {
+		t.Errorf("after what nobody knows: %v %v", answer, err)
+	}
+	b.Silence(0, true)
+	request.After, request.InOrder = nil, false
+	if answer, err = b.clients[2].SubmitMany(b.context(), connect.NewRequest(request)); err != nil {
+		t.Fatal(err)
+	}
+	for i, refused := range []bool{false, true, true, false, true} {
+		if outcome := answer.Msg.GetOutcomes()[i]; (outcome.GetRefused() != "") != refused || refused && !outcome.GetRetry() {
+			t.Errorf("bundle %d, while the root is silent: %v", i, outcome)
+		}
+	}
+}
+
+// What cannot work in a book of several shards is refused before anything happens.
+func TestMisuseOfShards(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	beside, across := b.orgs[0].Register("x"), b.orgs[1].Transfer("org1:mint", "org2:a", 1)
+	across.Openings = []ledger.Opening{{Account: "org1:new"}}
+	expires := b.orgs[0].Register()
+	expires.LastValid = 1000
+	book := b.Shard(0).Genesis().Book()
+	verdict := ledger.Transaction{Ledger: book, Verdict: &ledger.Verdict{ID: ledger.Hash{1}, Shard: 1, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}}
+	for name, transaction := range map[string]ledger.Transaction{"a registration beside openings": beside, "a registration that expires": expires, "an opening across shards": across, "a verdict": verdict} {
+		bundle, err := ledger.NewBundle(transaction)
+		if err != nil {
+			continue // it cannot even be made
+		}
+		if transaction.Verdict == nil {
+			bundle = b.signed(transaction)
+		}
+		_, err = b.clients[1].Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle)}))
+		if connect.CodeOf(err) != connect.CodeInvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Whatever is asked of a node is answered by one of the shard where it lives.
+func TestReadsAcrossShards(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	for shard, org := range b.orgs {
+		write := org.Next()
+		write.Records = []ledger.Record{{Key: ledger.RecordKey(org.Account("key")), Value: []byte{byte(shard)}}}
+		b.settled(b.submit(0, ledgerdv1.Level_LEVEL_DURABLE, b.signed(write, org.Transfer(org.Account("mint"), org.Account("a"), 7))), shard)
+	}
+	for door, client := range b.clients {
+		for shard, org := range b.orgs {
+			record, err := client.GetRecord(b.context(), connect.NewRequest(&ledgerdv1.GetRecordRequest{Key: string(org.Account("key"))}))
+			if err != nil || record.Msg.GetRecord().GetValue()[0] != byte(shard) || record.Msg.GetShard() != uint32(shard) {
+				t.Errorf("record of shard %d at %d: %v %v", shard, door, record, err)
+			}
+			nonce, err := client.GetNonce(b.context(), connect.NewRequest(&ledgerdv1.GetNonceRequest{Organisation: string(org.Organisation), Stream: org.Stream}))
+			if err != nil || nonce.Msg.GetNextSequence() < 4 {
+				t.Errorf("nonce of shard %d at %d: %v %v", shard, door, nonce, err)
+			}
+			history, err := client.ListHistory(b.context(), connect.NewRequest(&ledgerdv1.ListHistoryRequest{Account: string(org.Account("a"))}))
+			if err != nil || len(history.Msg.GetEntries()) == 0 || history.Msg.GetEntries()[0].GetChanges()[0].GetAmount() != "7" {
+				t.Errorf("history of shard %d at %d: %v %v", shard, door, history, err)
+			}
+			known, err := client.GetOrganisation(b.context(), connect.NewRequest(&ledgerdv1.GetOrganisationRequest{Name: string(org.Organisation)}))
+			if err != nil || known.Msg.GetOrganisation().GetShard() != uint32(shard) || !known.Msg.GetOrganisation().GetPinned() {
+				t.Errorf("organisation of shard %d at %d: %v %v", shard, door, known, err)
+			}
+			cluster, err := client.GetCluster(b.context(), connect.NewRequest(&ledgerdv1.GetClusterRequest{Shard: ref(uint32(shard))}))
+			if state := cluster.Msg.GetCluster(); err != nil || state.GetShard() != uint32(shard) || state.GetShardCount() != 3 || state.GetNode().GetShard() != uint32(shard) || len(state.GetBook()) != 32 {
+				t.Errorf("cluster of shard %d at %d: %v %v", shard, door, cluster, err)
+			}
+			genesis, err := client.GetGenesis(b.context(), connect.NewRequest(&ledgerdv1.GetGenesisRequest{Shard: ref(uint32(shard))}))
+			if err != nil || genesis.Msg.GetHashHex() != b.Shard(ledger.ShardID(shard)).Genesis().Hash().String() {
+				t.Errorf("genesis of shard %d at %d: %v %v", shard, door, genesis, err)
+			}
+			node, err := client.GetNode(b.context(), connect.NewRequest(&ledgerdv1.GetNodeRequest{Shard: ref(uint32(shard))}))
+			if err != nil || node.Msg.GetNode().GetShard() != uint32(shard) {
+				t.Errorf("node of shard %d at %d: %v %v", shard, door, node, err)
+			}
+			blocks, err := client.ListBlocks(b.context(), connect.NewRequest(&ledgerdv1.ListBlocksRequest{Shard: ref(uint32(shard)), PageSize: 1}))
+			if err != nil || blocks.Msg.GetBlocks()[0].GetShard() != uint32(shard) {
+				t.Fatalf("blocks of shard %d at %d: %v %v", shard, door, blocks, err)
+			}
+			byHash, err := client.GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_HashHex{HashHex: blocks.Msg.GetBlocks()[0].GetHashHex()}}))
+			if err != nil || byHash.Msg.GetBlock().GetHeader().GetShard() != uint32(shard) {
+				t.Errorf("the block of a hash of shard %d at %d: %v %v", shard, door, byHash, err)
+			}
+			found, err := client.Search(b.context(), connect.NewRequest(&ledgerdv1.SearchRequest{Query: string(org.Account("a"))}))
+			if err != nil || len(found.Msg.GetHits()) == 0 || found.Msg.GetHits()[0].GetKey() != string(org.Account("a")) || found.Msg.GetHits()[0].GetShard() != uint32(shard) {
+				t.Errorf("search of shard %d at %d: %v %v", shard, door, found, err)
+			}
+		}
+		heights, err := client.Search(b.context(), connect.NewRequest(&ledgerdv1.SearchRequest{Query: "1"}))
+		if err != nil || len(heights.Msg.GetHits()) < 3 || heights.Msg.GetHits()[0].GetShard() != uint32(door) {
+			t.Errorf("block 1 of each shard, at %d: %v %v", door, heights, err)
+		}
+		_, err = client.GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Head{Head: true}, Shard: ref(3)}))
+		codeIs(t, err, connect.CodeInvalidArgument)
+		b.listed(client, 1, "org0:a org0:mint org1:a org1:mint org2:a org2:mint")
+		b.listed(client, 4, "org0:a org0:mint org1:a org1:mint org2:a org2:mint")
+		b.listed(client, 100, "org0:a org0:mint org1:a org1:mint org2:a org2:mint")
+	}
+	b.Silence(2, true)
+	_, err := b.clients[1].GetAccount(b.context(), connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org2:a"}))
+	codeIs(t, err, connect.CodeUnavailable)
+	if coded := (*connect.Error)(nil); !asConnect(err, &coded) || coded.Meta().Get(api.HeaderRetry) != "true" {
+		t.Errorf("a shard that does not answer: %v, want it to say that it may be tried again", err)
+	}
+	part, err := b.clients[1].ListAccounts(b.context(), connect.NewRequest(&ledgerdv1.ListAccountsRequest{}))
+	if err != nil || len(part.Msg.GetAccounts()) != 4 || !slices.Equal(part.Msg.GetUnansweredShards(), []uint32{2}) {
+		t.Errorf("accounts without shard 2: %v %v", part, err)
+	}
+	hits, err := b.clients[1].Search(b.context(), connect.NewRequest(&ledgerdv1.SearchRequest{Query: "a"}))
+	if err != nil || len(hits.Msg.GetHits()) != 2 || !slices.Equal(hits.Msg.GetUnansweredShards(), []uint32{2}) {
+		t.Errorf("search without shard 2: %v %v", hits, err)
+	}
+}
+
+// listed checks what a list of all accounts shows, page by page.
+func (b *book) listed(client ledgerdv1connect.LedgerServiceClient, size uint32, want string) {
+	b.Helper()
+	got, token := "", ""
+	for {
+		page, err := client.ListAccounts(b.context(), connect.NewRequest(&ledgerdv1.ListAccountsRequest{PageSize: size, PageToken: token}))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, account := range page.Msg.GetAccounts() {
+			if got != "" {
+				got += " "
+			}
+			got += account.GetAccount()
+			if fmt.Sprint("org", account.GetShard()) != account.GetOrganisation() {
+				b.Errorf("%s lives in shard %d", account.GetAccount(), account.GetShard())
+			}
+		}
+		if token = page.Msg.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if got != want {
+		b.Errorf("in pages of %d: %s", size, got)
+	}
+}
+
+// The tree shows what each shard does.
+func TestTreeOfShards(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	b.submit(0, ledgerdv1.Level_LEVEL_DURABLE, b.signed(b.orgs[1].Transfer("org1:mint", "org2:a", 5)))
+	b.Silence(2, true)
+	answer, err := b.clients[1].GetTree(b.context(), connect.NewRequest(&ledgerdv1.GetTreeRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := answer.Msg.GetTree()
+	if tree.GetShape() != "0(1,2)" || tree.GetOwn() != 1 || len(tree.GetShards()) != 3 {
+		t.Fatalf("tree %v", tree)
+	}
+	root, own, silent := tree.GetShards()[0], tree.GetShards()[1], tree.GetShards()[2]
+	if !root.GetRoot() || root.GetSelf() || root.GetMode() != "ordering" || len(root.GetStreams()) != 2 || root.GetStreams()[0].GetStreamed() != 4 || root.GetStreams()[0].GetCarried() != own.GetCarried() {
+		t.Errorf("root %v", root)
+	}
+	if own.GetRoot() || !own.GetSelf() || own.GetAccountsTotal() != 2 || own.GetHeight() == 0 || own.GetCarried() != 4 || !own.GetMembers()[0].GetSelf() {
+		t.Errorf("own %v", own)
+	}
+	if silent.GetMode() != "silent" || silent.GetLastHeardMs() != 0 || silent.GetMembers()[0].GetMode() != "silent" {
+		t.Errorf("silent %v", silent)
+	}
+	ctx, cancel := context.WithCancel(b.context())
+	defer cancel()
+	stream, err := b.clients[0].WatchTree(ctx, connect.NewRequest(&ledgerdv1.WatchTreeRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want := range 2 {
+		for begin := time.Now(); ; {
+			if !stream.Receive() {
+				t.Fatalf("the stream ended: %v", stream.Err())
+			}
+			if mode := stream.Msg().GetTree().GetShards()[2].GetMode(); mode == []string{"silent", "ordering"}[want] {
+				break
+			}
+			if time.Since(begin) > patience/4 {
+				t.Fatal("the change was not told")
+			}
+		}
+		b.Silence(2, false)
+	}
+}
+
+// What another shard's node passed on is answered here or not at all.
+func TestForwardedIsNotForwarded(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	direct := b.Shard(0).Node(0).Shards().Client(1)
+	account, err := direct.GetAccount(b.context(), connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org1:a"}))
+	if err != nil || account.Msg.GetAccount().GetShard() != 1 {
+		t.Errorf("%v %v", account, err)
+	}
+	_, err = direct.GetAccount(b.context(), connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org2:a"}))
+	codeIs(t, err, connect.CodeNotFound)
+	_, err = direct.GetCluster(b.context(), connect.NewRequest(&ledgerdv1.GetClusterRequest{Shard: ref(2)}))
+	codeIs(t, err, connect.CodeUnavailable)
+}
