@@ -29,7 +29,7 @@ type book struct {
 
 func newBook(t *testing.T) *book {
 	t.Helper()
-	b := &book{T: t, Book: apitest.NewBook(t, 1, api.Options{}, 0, 0, 0)}
+	b := &book{T: t, Book: apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{})}
 	for shard := range b.clients {
 		b.clients[shard] = ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, b.Door(ledger.ShardID(shard)).URL)
 		b.orgs[shard] = ledgertest.NewClient(b.Shard(0).Genesis(), ledger.OrganisationName(fmt.Sprintf("org%d", shard)))

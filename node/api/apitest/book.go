@@ -12,7 +12,6 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
@@ -30,18 +29,16 @@ type Book struct {
 	still  map[ledger.ShardID]bool
 }
 
-// NewBook makes a book whose shards have these parents, the root itself as its own, and serves a node of each.
-func NewBook(tb testing.TB, nodes int, options api.Options, parents ...ledger.ShardID) *Book {
+// NewBook makes the book of any of its shards' genesis, such as that of ledgertest.ShardedGenesis, with a door for each member, and serves the first member of each.
+func NewBook(tb testing.TB, any *ledger.Genesis, options api.Options) *Book {
 	tb.Helper()
-	b := &Book{silent: make(map[ledger.ShardID]bool), still: make(map[ledger.ShardID]bool)}
-	root := ledgertest.ShardedGenesis(nodes, parents...)
-	b.tree = root.ShardTree()
-	for shard := range parents {
-		genesis, err := root.ForShard(ledger.ShardID(shard))
+	b := &Book{silent: make(map[ledger.ShardID]bool), still: make(map[ledger.ShardID]bool), tree: any.ShardTree()}
+	for shard := range any.Shards {
+		genesis, err := any.ForShard(ledger.ShardID(shard))
 		if err != nil {
 			tb.Fatalf("the genesis of shard %d: %v", shard, err)
 		}
-		b.clusters = append(b.clusters, NewCluster(tb, Options{Nodes: nodes, Genesis: *genesis, book: b}))
+		b.clusters = append(b.clusters, NewCluster(tb, Options{Nodes: len(genesis.Members), Genesis: *genesis, book: b}))
 	}
 	for _, cluster := range b.clusters {
 		b.doors = append(b.doors, Serve(tb, cluster.Node(0), options))
