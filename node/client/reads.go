@@ -36,7 +36,8 @@ func (c *Client) Tree(ctx context.Context) (*ledgerdv1.Tree, error) {
 	return answer.GetTree(), err
 }
 
-// Genesis is the genesis hash of the nodes' ledger, which every transaction names. It is asked for once.
+// Genesis is the identity of the nodes' ledger, which every transaction names but a change of the members: its genesis hash, or the book's where that has several
+// shards. It is asked for once.
 func (c *Client) Genesis(ctx context.Context) (ledger.Hash, error) {
 	c.mutex.Lock()
 	genesis := c.genesis
@@ -48,12 +49,31 @@ func (c *Client) Genesis(ctx context.Context) (ledger.Hash, error) {
 	if err != nil {
 		return ledger.Hash{}, err
 	}
-	if copy(genesis[:], cluster.GetGenesisHash()) != len(genesis) {
-		return ledger.Hash{}, errors.New("client: the node tells no genesis hash: is it a ledgerd node?")
+	identity := cluster.GetBook()
+	if len(identity) == 0 {
+		identity = cluster.GetGenesisHash()
+	}
+	if copy(genesis[:], identity) != len(genesis) {
+		return ledger.Hash{}, errNoGenesis
 	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.genesis = genesis
+	return genesis, nil
+}
+
+// errNoGenesis says that an answer lacks what every ledger has.
+var errNoGenesis = errors.New("client: the node tells no genesis hash: is it a ledgerd node?")
+
+// chain asks for the genesis hash of the chain of the node's shard, which a change of its members names.
+func (c *Client) chain(ctx context.Context) (genesis ledger.Hash, err error) {
+	cluster, err := c.Cluster(ctx)
+	if err != nil {
+		return genesis, err
+	}
+	if copy(genesis[:], cluster.GetGenesisHash()) != len(genesis) {
+		return genesis, errNoGenesis
+	}
 	return genesis, nil
 }
 

@@ -116,7 +116,11 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 	if len(keys) == 0 {
 		return nil, errors.New("client: a transaction needs a signer's key")
 	}
-	genesis, err := c.Genesis(ctx)
+	named := c.Genesis
+	if transaction.Change != nil {
+		named = c.chain
+	}
+	genesis, err := named(ctx)
 	if err != nil {
 		return nil, err
 	}
