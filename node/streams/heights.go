@@ -89,7 +89,9 @@ func (h *heights) settle() {
 		h.settled, h.known = h.rising[n].carried, true
 		n++
 	}
-	h.rising = h.rising[:copy(h.rising, h.rising[n:])]
+	if n > 0 {
+		h.rising = h.rising[:copy(h.rising, h.rising[n:])]
+	}
 }
 
 // reset forgets everything, and counts a life.
