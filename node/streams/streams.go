@@ -101,7 +101,7 @@ type Config struct {
 	Ready  func()
 	Logger *slog.Logger
 
-	// RingSize, in bytes, Entries and Patience are the same at all members of the book; zero values mean the defaults. So do those of the others.
+	// RingSize, in bytes, Entries and Patience are the same at all members of the book. Zero values mean the defaults, here and below.
 	RingSize, Entries int
 	Patience          time.Duration
 	// AskEvery is how often a ring is asked for, and RepeatAfter when feedback is repeated.
@@ -378,8 +378,8 @@ func (s *Streams) by(at time.Time) {
 
 // due has the loop look when a machine wants to be told the time.
 func (s *Streams) due(deadline uint64, waits bool) {
-	if waits {
-		s.by(s.began.Add(time.Duration(min(deadline, uint64(time.Hour/tick)+s.ticks(time.Now()))) * tick))
+	if waits && deadline < uint64(s.wake.Sub(s.began)/tick) { // else it looks around before
+		s.by(s.began.Add(time.Duration(deadline) * tick))
 	}
 }
 

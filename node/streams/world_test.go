@@ -19,6 +19,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
+var _ Chain = (*store.Store)(nil)
+
 var errTakenBack = errors.New("the child has what the parent took back")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
