@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash"
 	"io"
 	"slices"
 	"sort"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -20,24 +21,32 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// Bounds of what is under way. Their product stays below ledger.WindowSize.
+// Bounds of what is under way.
 const (
 	bundleLines      = 125
-	bundlesUnderWay  = 8
 	enoughBytes      = ledger.MaxBundleBytes / 2 // of transactions: one more of the largest still fits into the bundle
+	maxAhead         = 1_000                     // lines of a nonce stream
+	maxAheadSpread   = 4_000                     // lines in all, where they take turns in nonceStreams of them
+	maxAheadBytes    = 32 << 20                  // of the file
 	maxKeptFailures  = 1_000
 	progressInterval = 200 * time.Millisecond
 	saveInterval     = 2 * time.Second
 )
 
 // A line under way must not fall out of its stream's window.
-var _ [ledger.WindowSize - bundleLines*bundlesUnderWay]struct{}
+var (
+	_ [ledger.WindowSize - maxAhead - 1]struct{}
+	_ [(ledger.WindowSize-1)*nonceStreams - maxAheadSpread]struct{}
+)
 
 // Options of an import. Key is required; the zero value of each other field means its default.
 type Options struct {
-	Key     client.Key      // of the organisation that imports; it is registered where the ledger does not know it
-	Issuers []string        // names in the file whose accounts may go below zero
-	Wait    ledgerdv1.Level // what counts as acknowledged: ordered, stored or durable, the default
+	Key client.Key // of the organisation that imports; it is registered where the ledger does not know it
+	// Organisations is how many organisations the accounts are spread over, up to MaxOrganisations; default 1, the key's. Several are named after it, NAME-0 and so on, have its key, and
+	// live in the shards in turn. The number stays what it is for good.
+	Organisations int
+	Issuers       []string        // names in the file whose accounts may go below zero
+	Wait          ledgerdv1.Level // what counts as acknowledged: ordered, stored or durable, the default
 	// StopOnError ends the import when a line has failed; default: go on. What was under way by then, up to 1,000 lines, is still waited for.
 	StopOnError bool
 	// StateFolder keeps progress files; empty: none is kept.
@@ -46,6 +55,10 @@ type Options struct {
 	Progress func(Progress)
 	// Patience is how long the nodes may refuse or be silent before the import is given up; default 2 min.
 	Patience time.Duration
+	// Connect connects to members of a shard; default: as client.New does.
+	Connect func(addresses []string) (Nodes, error)
+
+	planted bool // by tests: lines do not wait for each other
 }
 
 // Progress is how far an import has come.
@@ -88,55 +101,125 @@ var (
 	ErrNoProgress = errors.New("importer: the nodes take nothing; run the same import again later, it goes on where it stopped")
 )
 
-// underWay is a bundle that is not acknowledged yet.
-type underWay struct {
-	bundle    *ledger.Bundle // nil where no line of it is an entry
-	lines     []uint64       // of its transactions
-	malformed []LineFailure
-	lastLine  uint64
-	prefix    ledger.Hash // over all lines up to lastLine
-	sent      bool
-}
-
+// run is an import. One goroutine owns all of it but what is said otherwise; bundles under way have goroutines of their own, which send it events.
 type run struct {
-	nodes   *client.Client
+	nodes   Nodes
 	source  *Source
 	options Options
 	builder lineBuilder
-	path    string // of the progress file; empty: none
+	tree    *ledger.ShardTree // nil in a book of one shard
+	path    string            // of the progress file; empty: none
+
+	addresses [][]string // of the members, by shard
+	shards    map[ledger.ShardID]*shardNodes
+	connected []Nodes
 
 	buffer  []byte
-	ahead   []byte // a line that was read and is in no bundle yet
+	ahead   []byte // a line that was read and is not under way yet
 	aheadAt uint64
-	line    uint64 // lines read
+	number  uint64 // lines read
 	prefix  hash.Hash
 	atEnd   bool
 
-	queue   []*underWay
-	after   ledger.Hash // the last acknowledged transaction
+	segments   []*segment // in the file's order; the last one may be open
+	aheadBytes int        // of the lines under way
+	conflicts  *conflicts // nil where all lines go one way
+	openings   *openings
+	lanes      lanes
+	asking     int // lines that are asked whether they are over
+
 	saved   savedProgress
+	earlier *savedProgress // what an earlier run kept
+	after   ledger.Hash    // where an earlier run stopped
 	skipped uint64
 	stopped *LineFailure // the failure that ends the import
 
-	progressError                    error
-	begun, savedAt, shownAt, movedAt time.Time
+	events  chan event
+	work    sync.WaitGroup
+	asks    chan struct{} // a place for each question under way
+	movedAt atomic.Int64  // when something was acknowledged last, in Unix nanoseconds
+
+	progressError           error
+	begun, savedAt, shownAt time.Time
+	registeredAt            time.Time // zero where that was not needed
+}
+
+// segment is some lines that follow each other. What is kept of an import is how many segments from the beginning are over.
+type segment struct {
+	lines    int // entries
+	bytes    int
+	closed   bool
+	over     int // entries that are
+	lastLine uint64
+	prefix   ledger.Hash // over all lines up to lastLine
+	failures []LineFailure
+	bad      int // failures that never were entries
+	last     map[ledger.ShardID]lastOf
+}
+
+// lastOf is the last transaction of some.
+type lastOf struct {
+	line uint64
+	id   ledger.Hash
+}
+
+// event is what a goroutine tells the import.
+type event struct {
+	// bundle is acknowledged, with statuses.
+	bundle   *bundle
+	statuses []*ledgerdv1.TransactionStatus
+	// asked is a line that crosses shards, and over whether it is over in all of them.
+	asked *line
+	over  bool
+	err   error
 }
 
 // Run imports a source. The result is valid with an error, too. Lines that fail are no error.
-func Run(ctx context.Context, nodes *client.Client, source *Source, options Options) (Result, error) {
+func Run(ctx context.Context, nodes Nodes, source *Source, options Options) (Result, error) {
 	if options.Patience == 0 {
 		options.Patience = 2 * time.Minute
 	}
+	if options.Organisations == 0 {
+		options.Organisations = 1
+	}
+	if options.Connect == nil {
+		options.Connect = connectTo
+	}
 	now := time.Now()
-	r := &run{nodes: nodes, source: source, options: options, prefix: sha256.New(), begun: now, savedAt: now, movedAt: now}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r := &run{
+		nodes: nodes, source: source, options: options, prefix: sha256.New(), shards: make(map[ledger.ShardID]*shardNodes), openings: newOpenings(), begun: now, savedAt: now,
+		events: make(chan event), asks: make(chan struct{}, maxAsks),
+	}
+	r.moved()
 	err := r.all(ctx)
+	cancel()
+	r.work.Wait()
+	for _, each := range r.connected {
+		each.Close()
+	}
 	r.keep(true)
 	r.show(true)
-	return Result{
-		Lines: r.saved.Line, Imported: r.saved.Imported, Failed: r.saved.Failed, Skipped: r.skipped, Failures: r.saved.Failures,
-		Elapsed: time.Since(r.begun), ProgressError: r.progressError,
-	}, err
+	return r.result(), err
 }
+
+func (r *run) result() Result {
+	result := Result{
+		Lines: r.saved.Line, Imported: r.saved.Imported, Failed: r.saved.Failed, Skipped: r.skipped, Failures: slices.Clone(r.saved.Failures),
+		Elapsed: time.Since(r.begun), ProgressError: r.progressError,
+	}
+	for _, each := range r.segments {
+		result.Failed += uint64(len(each.failures))
+		result.Imported += uint64(each.imported())
+		result.Failures = append(result.Failures, each.failures...)
+	}
+	result.Failures = result.Failures[:min(len(result.Failures), maxKeptFailures)]
+	return result
+}
+
+// imported is the number of lines whose transactions hold.
+func (s *segment) imported() int { return s.over - (len(s.failures) - s.bad) }
 
 func (r *run) all(ctx context.Context) error {
 	first, err := r.firstLine()
@@ -149,28 +232,37 @@ func (r *run) all(ctx context.Context) error {
 	if err := r.resume(ctx); err != nil {
 		return err
 	}
-	for r.stopped == nil {
+	ticker := time.NewTicker(progressInterval)
+	defer ticker.Stop()
+	for {
 		if err := r.fill(); err != nil {
 			return err
 		}
-		if len(r.queue) == 0 {
-			return nil
-		}
-		if err := r.send(ctx); err != nil {
+		if err := r.dispatch(ctx); err != nil {
 			return err
 		}
-		if err := r.settleFirst(ctx); err != nil {
-			return err
+		if r.lanes.underWay == 0 && r.asking == 0 {
+			break
+		}
+		select {
+		case happened := <-r.events:
+			if err := r.handle(ctx, happened); err != nil {
+				return err
+			}
+		case <-ticker.C:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 		r.keep(false)
 		r.show(false)
 	}
-	for len(r.queue) > 0 && r.queue[0].sent {
-		if err := r.settleFirst(ctx); err != nil {
-			return err
-		}
+	if r.stopped != nil {
+		return fmt.Errorf("%w: line %d: %s", ErrStopped, r.stopped.Line, r.stopped.Reason)
 	}
-	return fmt.Errorf("%w: line %d: %s", ErrStopped, r.stopped.Line, r.stopped.Reason)
+	if len(r.segments) > 0 {
+		panic("importer: lines wait, and nothing is under way")
+	}
+	return nil
 }
 
 // firstLine finds the first line that is not blank, which must be an entry: a file that is something else is not read to its end. It stays in
@@ -187,9 +279,9 @@ func (r *run) firstLine() ([]byte, error) {
 		return nil, err
 	}
 	if _, _, err := parseLine(line); err != nil {
-		return nil, fmt.Errorf("line %d: %w: %w", r.line, ErrLine, err)
+		return nil, fmt.Errorf("line %d: %w: %w", r.number, ErrLine, err)
 	}
-	r.ahead, r.aheadAt = bytes.Clone(line), r.line
+	r.ahead, r.aheadAt = bytes.Clone(line), r.number
 	return r.ahead, nil
 }
 
@@ -200,7 +292,7 @@ func (r *run) read() ([]byte, error) {
 		return nil, err
 	}
 	r.buffer = line
-	r.line++
+	r.number++
 	r.prefix.Write(line)
 	r.prefix.Write([]byte{'\n'})
 	if len(bytes.TrimSpace(line)) == 0 {
@@ -214,97 +306,74 @@ func (r *run) prefixHash() (sum ledger.Hash) {
 	return sum
 }
 
-// prepare learns the ledger's name and registers the organisation where it is not known.
+// prepare learns the ledger's name, its shards and who their members are, and registers the organisations that are not known.
 func (r *run) prepare(ctx context.Context, first []byte) error {
-	organisation := r.options.Key.Organisation
-	if err := organisation.Validate(); err != nil {
+	name := r.options.Key.Organisation
+	if err := name.Validate(); err != nil {
 		return err
 	}
-	genesis, err := r.nodes.Genesis(ctx)
+	genesis, err := r.nodes.ChainGenesis(ctx)
 	if err != nil {
 		return err
 	}
-	r.builder = lineBuilder{organisation: organisation, issuers: make(map[string]bool), genesis: genesis, stream: streamOf(organisation, first)}
+	r.tree = genesis.ShardTree()
+	r.builder = lineBuilder{issuers: make(map[string]bool), book: genesis.Book(), tree: r.tree}
+	r.builder.conflicting = r.tree != nil && r.options.Organisations > 1
+	if r.builder.conflicting && !r.options.planted {
+		r.conflicts = newConflicts()
+	}
 	issuers := slices.Clone(r.options.Issuers)
 	sort.Strings(issuers)
 	for _, name := range issuers {
 		r.builder.issuers[name] = true
 	}
-	r.saved = savedProgress{Version: progressVersion, Genesis: genesis, Organisation: organisation, Stream: r.builder.stream, Issuers: issuers}
+	r.saved = savedProgress{Version: progressVersion, Genesis: r.builder.book, Organisation: name, Stream: streamOf(name, first), Issuers: issuers}
+	if r.options.Organisations > 1 {
+		r.saved.Organisations = r.options.Organisations
+	}
 	if r.options.StateFolder != "" {
-		r.path = progressFile(r.options.StateFolder, &r.builder)
+		r.path = progressFile(r.options.StateFolder, &r.saved)
 	}
-	return r.register(ctx)
-}
-
-// streamOf is the nonce stream of an import.
-func streamOf(organisation ledger.OrganisationName, first []byte) uint64 {
-	hasher := sha256.New()
-	fmt.Fprintf(hasher, "ledgerd/import/1\x00%s\x00", organisation)
-	hasher.Write(first)
-	return binary.BigEndian.Uint64(hasher.Sum(nil))
-}
-
-func (r *run) register(ctx context.Context) error {
-	key := r.options.Key
-	public := key.Public()
-	known, err := r.nodes.Organisation(ctx, key.Organisation)
-	if err == nil {
-		for _, its := range known.GetPublicKeys() {
-			if bytes.Equal(its, public[:]) {
-				return nil
-			}
+	if r.path != "" {
+		if r.earlier, err = loadProgress(r.path, &r.saved); err != nil {
+			return err
 		}
-		return fmt.Errorf("importer: organisation %s is registered with other keys than the one in the keyring: use its own, or another organisation", key.Organisation)
 	}
-	if client.CodeOf(err) != connect.CodeNotFound {
-		return err
-	}
-	bundle, err := client.Sign([]client.Key{key}, ledger.Transaction{
-		Ledger: r.builder.genesis, Signer: key.Organisation, Nonce: ledger.Nonce{Stream: r.builder.stream},
-		Registrations: []ledger.Registration{{Name: key.Organisation, Keys: []ledger.PublicKey{public}}},
-	})
-	if err != nil {
-		return err
-	}
-	statuses, err := r.nodes.Submit(ctx, bundle, ledgerdv1.Level_LEVEL_DURABLE)
-	if err != nil {
-		return fmt.Errorf("importer: registering organisation %s: %w", key.Organisation, err)
-	}
-	if reason := statuses[0].GetReason(); reason != "" {
-		return fmt.Errorf("importer: registering organisation %s: %s", key.Organisation, reason)
-	}
-	return nil
+	r.meet(ctx)
+	return r.organise(ctx, first)
 }
 
 // resume skips the lines that an earlier run knows to be in the ledger, if that can be believed.
 func (r *run) resume(ctx context.Context) error {
-	if r.path == "" || !r.source.rewindable() {
+	saved := r.earlier
+	if saved == nil || !r.source.rewindable() {
 		return nil
 	}
-	saved := loadProgress(r.path, &r.builder, r.saved.Issuers)
-	if saved == nil {
-		return nil
+	last := []ledger.Hash{saved.LastID}
+	for _, id := range saved.Last {
+		last = append(last, id)
 	}
-	if known, err := r.nodes.Transaction(ctx, saved.LastID); client.CodeOf(err) == connect.CodeNotFound || known.GetStatus().GetHeight() == 0 && err == nil {
-		return nil
-	} else if err != nil {
-		return err
+	for _, id := range last {
+		if known, err := r.nodes.Transaction(ctx, id); client.CodeOf(err) == connect.CodeNotFound || known.GetStatus().GetHeight() == 0 && err == nil {
+			return nil
+		} else if err != nil {
+			return err
+		}
 	}
-	for r.line < saved.Line {
+	for r.number < saved.Line {
 		if _, err := r.read(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			return err
 		}
 	}
-	if r.line == saved.Line && r.prefixHash() == saved.Prefix {
+	if r.number == saved.Line && r.prefixHash() == saved.Prefix {
 		r.saved, r.after, r.skipped = *saved, saved.LastID, saved.Line
 		r.ahead = nil
 		return nil
 	}
 	// Another file with the same first line: begin again.
 	r.prefix.Reset()
-	r.line, r.ahead = 0, nil
+	r.number, r.ahead = 0, nil
 	return r.source.rewind()
 }

@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 )
@@ -16,12 +18,14 @@ import (
 // ErrLine says that a line is no journal entry.
 var ErrLine = errors.New("not a journal entry")
 
-// lineBuilder makes transactions of lines.
+// lineBuilder makes lines under way of lines of a file.
 type lineBuilder struct {
-	organisation ledger.OrganisationName
-	issuers      map[string]bool
-	genesis      ledger.Hash
-	stream       uint64
+	organisations []organisation
+	issuers       map[string]bool
+	book          ledger.Hash
+	tree          *ledger.ShardTree // nil in a book of one shard
+	// conflicting says whether it matters what a line touches: where all go one way, it does not.
+	conflicting bool
 }
 
 type linePosting struct {
@@ -30,54 +34,188 @@ type linePosting struct {
 	Asset   string         `json:"asset"`
 }
 
-// transaction makes the transaction of a line, and tells its size in bytes. ErrLine says what is wrong with the line.
-func (b *lineBuilder) transaction(line []byte, number uint64) (ledger.Transaction, int, error) {
-	transaction, err := b.build(line, number)
-	if err == nil {
-		err = transaction.Validate()
-	}
-	if err != nil {
-		return ledger.Transaction{}, 0, fmt.Errorf("%w: %w", ErrLine, err)
-	}
-	body, err := transaction.EncodeBody()
-	if err != nil {
-		return ledger.Transaction{}, 0, fmt.Errorf("%w: %w", ErrLine, err)
-	}
-	return transaction, len(body), nil
+// line is an entry under way.
+type line struct {
+	number  uint64
+	posting job
+	// shards are those that the posting concerns, ascending, and entry is where it enters the tree.
+	shards []ledger.ShardID
+	entry  ledger.ShardID
+	// openings are what has to be there before the posting, where that crosses shards, one for each organisation; else the posting opens its accounts itself.
+	openings []*opening
+	touches  []touch
+	segment  *segment
+
+	standing standing
+	waits    int     // for so much
+	onQueued []*line // these wait until it is queued
+	onOver   []*line // these wait until it is over
+	id       ledger.Hash
+	failure  *LineFailure
+	pause    time.Duration // before it is asked next whether it is over
 }
 
-func (b *lineBuilder) build(line []byte, number uint64) (ledger.Transaction, error) {
-	postings, note, err := parseLine(line)
+// crosses tells whether the line concerns several shards.
+func (l *line) crosses() bool { return len(l.shards) > 1 }
+
+// job is a transaction to submit.
+type job struct {
+	transaction ledger.Transaction
+	size        int   // in bytes
+	signers     []int // the organisations whose consent it needs
+	line        *line
+	opening     *opening // nil for the posting of the line
+}
+
+// opening opens the accounts that a line needs of one organisation.
+type opening struct {
+	job
+	organisation int
+	begun        bool
+	again        int // times that its nonce came too late
+	waiters      []*line
+}
+
+// line makes what is to be submitted of a line. ErrLine says what is wrong with it.
+func (b *lineBuilder) line(text []byte, number uint64) (*line, error) {
+	made, err := b.build(text, number)
+	if err == nil {
+		err = made.posting.check()
+	}
+	for i := 0; err == nil && i < len(made.openings); i++ {
+		err = made.openings[i].check()
+	}
 	if err != nil {
-		return ledger.Transaction{}, err
+		return nil, fmt.Errorf("%w: %w", ErrLine, err)
 	}
-	transaction := ledger.Transaction{
-		Ledger: b.genesis,
-		Signer: b.organisation,
-		Nonce:  ledger.Nonce{Stream: b.stream, Sequence: number},
-		Note:   note,
+	return made, nil
+}
+
+// check validates the transaction and tells its size.
+func (j *job) check() error {
+	if err := j.transaction.Validate(); err != nil {
+		return err
 	}
-	opened := make(map[string]ledger.AccountPath, len(postings))
+	body, err := j.transaction.EncodeBody()
+	j.size = len(body)
+	return err
+}
+
+// home is the shard where one of the organisations lives.
+func (b *lineBuilder) home(name ledger.OrganisationName) ledger.ShardID {
+	at := slices.IndexFunc(b.organisations, func(o organisation) bool { return o.name == name })
+	return b.organisations[at].home
+}
+
+// lineNonce is the nonce of a line's transaction: the number of the line, in the one stream, or in one of several.
+func (b *lineBuilder) lineNonce(stream, number uint64) ledger.Nonce {
+	if len(b.organisations) == 1 {
+		return ledger.Nonce{Stream: stream, Sequence: number}
+	}
+	return ledger.Nonce{Stream: stream + number%nonceStreams, Sequence: number / nonceStreams}
+}
+
+func (b *lineBuilder) build(text []byte, number uint64) (*line, error) {
+	postings, note, err := parseLine(text)
+	if err != nil {
+		return nil, err
+	}
+	made := &line{number: number}
+	made.posting.line = made
+	transaction := &made.posting.transaction
+	transaction.Ledger, transaction.Note = b.book, note
+	var openings []ledger.Opening
+	var owners []int // of the openings' accounts
+	opened := make(map[string]int, len(postings))
+	signer := -1
 	for i, posting := range postings {
 		if posting.Account == nil || posting.Amount == nil {
-			return ledger.Transaction{}, fmt.Errorf(`posting %d needs "account" and "amount"`, i+1)
+			return nil, fmt.Errorf(`posting %d needs "account" and "amount"`, i+1)
 		}
 		name := *posting.Account
-		path, known := opened[name]
+		place, known := opened[name]
 		if !known {
-			if path, err = AccountPath(b.organisation, name); err != nil {
-				return ledger.Transaction{}, fmt.Errorf("posting %d: %w", i+1, err)
+			owner := placeOf(name, len(b.organisations))
+			path, err := AccountPath(b.organisations[owner].name, name)
+			if err != nil {
+				return nil, fmt.Errorf("posting %d: %w", i+1, err)
 			}
-			opened[name] = path
-			transaction.Openings = append(transaction.Openings, ledger.Opening{Account: path, Issuer: b.issuers[name], Alias: name})
+			place = len(openings)
+			opened[name] = place
+			openings, owners = append(openings, ledger.Opening{Account: path, Issuer: b.issuers[name], Alias: name}), append(owners, owner)
 		}
 		asset := ledger.AssetName(posting.Asset)
 		if asset == "" {
 			asset = ledger.DefaultAsset
 		}
-		transaction.Postings = append(transaction.Postings, ledger.Posting{Account: path, Asset: asset, Amount: *posting.Amount})
+		debit := posting.Amount.Sign() < 0
+		if debit && signer < 0 {
+			signer = owners[place]
+		}
+		if b.conflicting && !b.issuers[name] {
+			made.touch(openings[place].Account, debit)
+		}
+		transaction.Postings = append(transaction.Postings, ledger.Posting{Account: openings[place].Account, Asset: asset, Amount: *posting.Amount})
 	}
-	return transaction, nil
+	if signer < 0 && len(owners) > 0 {
+		signer = owners[0] // nothing is debited
+	}
+	signer = max(signer, 0)
+	transaction.Signer, transaction.Nonce = b.organisations[signer].name, b.lineNonce(b.organisations[signer].lines, number)
+	b.place(made, signer, openings, owners)
+	return made, nil
+}
+
+func (l *line) touch(account ledger.AccountPath, debit bool) {
+	for i := range l.touches {
+		if l.touches[i].account == account {
+			l.touches[i].debit = l.touches[i].debit || debit
+			return
+		}
+	}
+	l.touches = append(l.touches, touch{account, debit})
+}
+
+// place decides where the line goes, who signs, and with which transaction its accounts are opened.
+func (b *lineBuilder) place(l *line, signer int, openings []ledger.Opening, owners []int) {
+	l.posting.signs(signer)
+	l.shards = []ledger.ShardID{b.organisations[signer].home}
+	for _, owner := range owners {
+		if home := b.organisations[owner].home; !slices.Contains(l.shards, home) {
+			l.shards = append(l.shards, home)
+		}
+	}
+	slices.Sort(l.shards)
+	if !l.crosses() {
+		l.entry, l.posting.transaction.Openings = l.shards[0], openings
+		for _, owner := range owners {
+			l.posting.signs(owner)
+		}
+		return
+	}
+	l.entry = b.tree.Entry(l.shards)
+	for _, posting := range l.posting.transaction.Postings {
+		if posting.Amount.Sign() < 0 {
+			l.posting.signs(owners[slices.IndexFunc(openings, func(o ledger.Opening) bool { return o.Account == posting.Account })])
+		}
+	}
+	for i, owner := range owners {
+		at := slices.IndexFunc(l.openings, func(o *opening) bool { return o.organisation == owner })
+		if at < 0 {
+			its := &b.organisations[owner]
+			added := &opening{organisation: owner, job: job{line: l, transaction: ledger.Transaction{Ledger: b.book, Signer: its.name, Nonce: b.lineNonce(its.openings, l.number)}}}
+			added.opening = added
+			added.signs(owner)
+			at, l.openings = len(l.openings), append(l.openings, added)
+		}
+		l.openings[at].transaction.Openings = append(l.openings[at].transaction.Openings, openings[i])
+	}
+}
+
+func (j *job) signs(organisation int) {
+	if !slices.Contains(j.signers, organisation) {
+		j.signers = append(j.signers, organisation)
+	}
 }
 
 // parseLine takes a line apart: its postings, and the other fields, in their order, as compact JSON.

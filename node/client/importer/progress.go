@@ -18,35 +18,45 @@ type savedProgress struct {
 	Version      int                     `json:"version"`
 	Genesis      ledger.Hash             `json:"genesis"`
 	Organisation ledger.OrganisationName `json:"organisation"`
-	Stream       uint64                  `json:"stream"`
-	Issuers      []string                `json:"issuers,omitempty"`
-	// Line is the last line of those that are all acknowledged; Prefix is the SHA-256 over them, each with a newline.
+	// Organisations is the number of those that the accounts are spread over, 0 for one.
+	Organisations int      `json:"organisations,omitempty"`
+	Stream        uint64   `json:"stream"`
+	Issuers       []string `json:"issuers,omitempty"`
+	// Line is the last line of those that are all over; Prefix is the SHA-256 over them, each with a newline.
 	Line   uint64      `json:"line"`
 	Prefix ledger.Hash `json:"prefix"`
-	// LastID is the last transaction among them.
-	LastID   ledger.Hash   `json:"last_id"`
-	Imported uint64        `json:"imported"`
-	Failed   uint64        `json:"failed"`
-	Failures []LineFailure `json:"failures,omitempty"`
+	// LastID is the last transaction among them. Last are the last ones by the home shard of their signers, where there are several shards.
+	LastID   ledger.Hash                    `json:"last_id"`
+	Last     map[ledger.ShardID]ledger.Hash `json:"last,omitempty"`
+	Imported uint64                         `json:"imported"`
+	Failed   uint64                         `json:"failed"`
+	Failures []LineFailure                  `json:"failures,omitempty"`
 }
 
-func progressFile(folder string, builder *lineBuilder) string {
-	return filepath.Join(folder, fmt.Sprintf("import-%s-%016x.json", builder.genesis.String()[:16], builder.stream))
+func progressFile(folder string, of *savedProgress) string {
+	return filepath.Join(folder, fmt.Sprintf("import-%s-%016x.json", of.Genesis.String()[:16], of.Stream))
 }
 
-// loadProgress reads a progress file. One that is missing, damaged or of something else is none: correctness does not rest on it.
-func loadProgress(path string, builder *lineBuilder, issuers []string) *savedProgress {
+// loadProgress reads a progress file. One that is missing, damaged or of something else is none, as correctness does not rest on it; one of the same import with another number
+// of organisations is ErrOrganisations.
+func loadProgress(path string, of *savedProgress) (*savedProgress, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	saved := new(savedProgress)
-	if json.Unmarshal(text, saved) != nil || saved.Version != progressVersion || saved.Genesis != builder.genesis ||
-		saved.Organisation != builder.organisation || saved.Stream != builder.stream || saved.Line == 0 || saved.LastID.IsZero() ||
-		!equalNames(saved.Issuers, issuers) {
-		return nil
+	if json.Unmarshal(text, saved) != nil || saved.Version != progressVersion || saved.Genesis != of.Genesis ||
+		saved.Organisation != of.Organisation || saved.Stream != of.Stream || saved.Line == 0 || saved.LastID.IsZero() {
+		return nil, nil
 	}
-	return saved
+	if saved.Organisations != of.Organisations {
+		return nil, fmt.Errorf("%w: this file with --orgs %d, as %s says; now it is --orgs %d: use the number of before, or another organisation", ErrOrganisations,
+			max(saved.Organisations, 1), path, max(of.Organisations, 1))
+	}
+	if !equalNames(saved.Issuers, of.Issuers) {
+		return nil, nil
+	}
+	return saved, nil
 }
 
 func equalNames(a, b []string) bool {

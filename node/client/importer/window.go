@@ -10,227 +10,278 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
-	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// fill reads lines until as many bundles are under way as may be, or the source ends.
+// fill reads lines until as many are under way as may be, or the source ends.
 func (r *run) fill() error {
-	for !r.atEnd && len(r.queue) < bundlesUnderWay {
-		next, err := r.nextBundle()
-		if err != nil {
-			return err
-		}
-		if next != nil {
-			r.queue = append(r.queue, next)
-		}
-	}
-	return nil
-}
-
-// nextBundle reads the lines of a bundle and signs it. Nil means that none is left.
-func (r *run) nextBundle() (*underWay, error) {
-	made := &underWay{}
-	var transactions []ledger.Transaction
-	before := r.line
-	if r.ahead != nil {
-		before--
-	}
-	for size := 0; len(made.lines)+len(made.malformed) < bundleLines && r.line-before < 16*bundleLines && size < enoughBytes; {
-		line, number, err := r.take()
+	for !r.atEnd && r.stopped == nil && r.room() {
+		text, number, err := r.take()
 		if errors.Is(err, io.EOF) {
 			r.atEnd = true
 			break
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if line == nil {
-			continue
+		current := r.current()
+		if text != nil {
+			r.begin(current, text, number)
 		}
-		transaction, bytes, err := r.builder.transaction(line, number)
-		if err != nil {
-			made.malformed = append(made.malformed, LineFailure{Line: number, Code: "malformed_line", Reason: err.Error()})
-			continue
+		if current.lines+current.bad == bundleLines || r.number-r.before() >= 2*bundleLines || current.bytes >= maxAheadBytes/8 {
+			r.closeSegment(current)
+			r.note()
 		}
-		size += bytes
-		transactions = append(transactions, transaction)
-		made.lines = append(made.lines, number)
 	}
-	if r.line == before {
-		return nil, nil
+	if n := len(r.segments); n > 0 && r.atEnd && !r.segments[n-1].closed {
+		r.closeSegment(r.segments[n-1])
 	}
-	made.lastLine, made.prefix = r.line, r.prefixHash()
-	if len(transactions) == 0 {
-		return made, nil
+	r.note()
+	return nil
+}
+
+// room tells whether one more line may be under way: none may fall out of the window of its nonce stream.
+func (r *run) room() bool {
+	most := uint64(maxAhead)
+	if len(r.builder.organisations) > 1 {
+		most = maxAheadSpread
 	}
-	var err error
-	made.bundle, err = client.Sign([]client.Key{r.options.Key}, transactions...)
-	if err != nil {
-		return nil, fmt.Errorf("lines %d to %d: %w", made.lines[0], made.lastLine, err)
+	next := r.number + 1
+	if r.ahead != nil {
+		next = r.aheadAt
 	}
-	return made, nil
+	return next-r.saved.Line <= most && r.aheadBytes < maxAheadBytes
+}
+
+// current is the segment that lines are added to.
+func (r *run) current() *segment {
+	if n := len(r.segments); n > 0 && !r.segments[n-1].closed {
+		return r.segments[n-1]
+	}
+	made := &segment{}
+	r.segments = append(r.segments, made)
+	return made
+}
+
+// before is the number of the last line before the open segment.
+func (r *run) before() uint64 {
+	if n := len(r.segments); n > 1 {
+		return r.segments[n-2].lastLine
+	}
+	return r.saved.Line
+}
+
+func (r *run) closeSegment(current *segment) {
+	current.closed, current.lastLine, current.prefix = true, r.number, r.prefixHash()
 }
 
 // take returns the next line, the one that was read ahead first.
 func (r *run) take() ([]byte, uint64, error) {
-	if line := r.ahead; line != nil {
+	if text := r.ahead; text != nil {
 		r.ahead = nil
-		return line, r.aheadAt, nil
+		return text, r.aheadAt, nil
 	}
-	line, err := r.read()
-	return line, r.line, err
+	text, err := r.read()
+	return text, r.number, err
 }
 
-// lastSent is the id before the first bundle that is not sent.
-func (r *run) lastSent() ledger.Hash {
-	after := r.after
-	for _, each := range r.queue {
-		if each.bundle != nil && each.sent {
-			after = each.bundle.ID(each.bundle.Len() - 1)
-		}
+// begin takes a line under way.
+func (r *run) begin(current *segment, text []byte, number uint64) {
+	l, err := r.builder.line(text, number)
+	if err != nil {
+		current.bad++
+		r.noteFailure(current, LineFailure{Line: number, Code: "malformed_line", Reason: err.Error()})
+		return
 	}
-	return after
+	l.segment = current
+	current.lines++
+	current.bytes += len(text)
+	r.aheadBytes += len(text)
+	if r.conflicts != nil {
+		r.conflicts.add(l)
+	}
+	for _, its := range l.openings {
+		r.open(its)
+	}
+	r.proceed(l)
 }
 
-// send gives the bundles that are not with a node yet to one, in their order. What is refused for now stays unsent; while others are under
-// way they are waited for, else the pause here is all that helps.
-func (r *run) send(ctx context.Context) error {
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		var unsent []*underWay
-		var bundles []*ledger.Bundle
-		for _, each := range r.queue {
-			if each.bundle != nil && !each.sent {
-				unsent = append(unsent, each)
-				bundles = append(bundles, each.bundle)
-			}
+// open sees to it that the accounts of an opening are open before its line goes on.
+func (r *run) open(its *opening) {
+	if r.openings.need(its) {
+		r.lanes.add(laneOfOpenings, r.builder.organisations[its.organisation].home, nil, &its.job)
+	}
+}
+
+// proceed puts a line that waits for nothing any more into its lane.
+func (r *run) proceed(l *line) {
+	if l.waits > 0 || l.standing != held {
+		return
+	}
+	if l.failure != nil || r.isPastStop(l) {
+		r.end(l)
+		return
+	}
+	l.standing = queued
+	if l.crosses() {
+		r.lanes.add(laneOfCrossings, l.entry, l.shards, &l.posting)
+	} else {
+		r.lanes.add(laneInOrder, l.entry, nil, &l.posting)
+	}
+	r.release(&l.onQueued)
+}
+
+func (r *run) release(waiting *[]*line) {
+	lines := *waiting
+	*waiting = nil
+	for _, each := range lines {
+		each.waits--
+		r.proceed(each)
+	}
+}
+
+// end notes that a line is over, and lets those go on that waited for it.
+func (r *run) end(l *line) {
+	l.standing = over
+	if r.conflicts != nil {
+		r.conflicts.remove(l)
+	}
+	if !r.isPastStop(l) {
+		l.segment.over++
+		if l.failure != nil {
+			r.noteFailure(l.segment, *l.failure)
 		}
-		if len(unsent) == 0 {
-			return nil
+		if !l.id.IsZero() {
+			l.segment.noteLast(l, r.builder.home(l.posting.transaction.Signer))
 		}
-		outcomes, err := r.nodes.SubmitInOrder(ctx, bundles, r.lastSent())
-		switch failure := (*client.Failure)(nil); {
-		case err == nil:
-			if err := r.noteAdmitted(unsent, outcomes); err != nil {
-				return err
-			}
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.As(err, &failure) && !failure.Retry:
-			return fmt.Errorf("lines %d to %d: %w", unsent[0].lines[0], unsent[len(unsent)-1].lastLine, err)
-		case !r.patient():
-			return fmt.Errorf("%w: %w", ErrNoProgress, err)
-		}
-		if r.queue[0].bundle == nil || r.queue[0].sent {
+	}
+	r.release(&l.onQueued)
+	r.release(&l.onOver)
+}
+
+func (s *segment) noteLast(l *line, home ledger.ShardID) {
+	if s.last == nil {
+		s.last = make(map[ledger.ShardID]lastOf)
+	}
+	if s.last[home].line < l.number {
+		s.last[home] = lastOf{l.number, l.id}
+	}
+}
+
+// noteFailure notes that a line failed, which ends the import where that is wanted: lines before that one still go on, lines after it that are not submitted yet do not.
+func (r *run) noteFailure(current *segment, failure LineFailure) {
+	current.failures = append(current.failures, failure)
+	if r.options.StopOnError && (r.stopped == nil || failure.Line < r.stopped.Line) {
+		r.stopped = &failure
+	}
+}
+
+// isPastStop tells whether a line comes after the one that ended the import.
+func (r *run) isPastStop(l *line) bool { return r.stopped != nil && l.number > r.stopped.Line }
+
+// handle does what an event asks for.
+func (r *run) handle(ctx context.Context, happened event) error {
+	if happened.err != nil {
+		return happened.err
+	}
+	if l := happened.asked; l != nil {
+		r.asking--
+		if happened.over {
+			r.moved()
+			r.end(l)
 			return nil
 		}
 		if !r.patient() {
-			return fmt.Errorf("%w: %w", ErrNoProgress, refusalOf(outcomes))
+			return fmt.Errorf("%w: line %d is not over in all of its shards", ErrNoProgress, l.number)
 		}
-		r.nodes.Rotate()
-		if err := sleep(ctx, pause); err != nil {
-			return err
-		}
-	}
-}
-
-func refusalOf(outcomes []*ledgerdv1.BundleOutcome) error {
-	if len(outcomes) == 0 {
-		return errors.New("no answer")
-	}
-	return errors.New(outcomes[0].GetRefused())
-}
-
-// noteAdmitted marks what was admitted, which is a prefix.
-func (r *run) noteAdmitted(unsent []*underWay, outcomes []*ledgerdv1.BundleOutcome) error {
-	for i, outcome := range outcomes {
-		if outcome.GetRefused() == "" {
-			unsent[i].sent = true
-			continue
-		}
-		if outcome.GetRetry() {
-			return nil
-		}
-		return fmt.Errorf("importer: lines %d to %d were refused: %s", unsent[i].lines[0], unsent[i].lastLine, outcome.GetRefused())
-	}
-	return nil
-}
-
-// patient tells whether there was progress lately.
-func (r *run) patient() bool { return time.Since(r.movedAt) < r.options.Patience }
-
-func sleep(ctx context.Context, length time.Duration) error {
-	timer := time.NewTimer(length)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
+		r.ask(ctx, l)
 		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
-}
-
-// settleFirst waits until the first bundle under way is acknowledged, and notes what became of its lines. It asks by submitting the same bytes
-// again, so that a node which lost them, or another one, has them then; all before it is acknowledged, so that its order is kept.
-func (r *run) settleFirst(ctx context.Context) error {
-	first := r.queue[0]
-	var statuses []*ledgerdv1.TransactionStatus
-	for first.bundle != nil {
-		var err error
-		statuses, err = r.nodes.Submit(ctx, first.bundle, r.options.Wait)
-		if err == nil {
-			break
-		}
-		failure := (*client.Failure)(nil)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case errors.As(err, &failure) && !failure.Retry && !errors.Is(err, client.ErrOutcomeUnknown):
-			return fmt.Errorf("lines %d to %d: %w", first.lines[0], first.lastLine, err)
-		case !r.patient():
-			return fmt.Errorf("%w: %w", ErrNoProgress, err)
-		}
-		r.nodes.Rotate()
-		if err := sleep(ctx, 100*time.Millisecond); err != nil {
-			return err
-		}
-	}
-	r.queue = r.queue[1:]
-	failures := first.malformed
-	for i, status := range statuses {
-		if status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED || status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED {
-			failures = append(failures, LineFailure{
-				Line: first.lines[i], Code: status.GetReasonCode(), Reason: r.reason(status), ID: status.GetIdHex(),
-			})
-		}
-	}
-	sort.Slice(failures, func(i, j int) bool { return failures[i].Line < failures[j].Line })
-	r.note(first, failures)
-	if len(failures) > 0 && r.options.StopOnError && r.stopped == nil {
-		r.stopped = &failures[0]
+	r.moved()
+	r.lanes.done(happened.bundle)
+	for i, its := range happened.bundle.jobs {
+		r.acknowledged(ctx, its, happened.bundle.bundle.ID(i), happened.statuses[i])
 	}
 	return nil
 }
 
-func (r *run) reason(status *ledgerdv1.TransactionStatus) string {
+// acknowledged notes what became of a transaction.
+func (r *run) acknowledged(ctx context.Context, its *job, id ledger.Hash, status *ledgerdv1.TransactionStatus) {
+	failed := status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED || status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED
+	l := its.line
+	if its.opening != nil {
+		r.opened(its.opening, id, status, failed)
+		return
+	}
+	l.id = id
+	if failed {
+		l.failure = &LineFailure{Line: l.number, Code: status.GetReasonCode(), Reason: reasonOf(status), ID: status.GetIdHex()}
+	}
+	l.posting.transaction.Postings, l.posting.transaction.Note = nil, nil // a line that crosses shards may last
+	if l.crosses() {
+		r.ask(ctx, l)
+		return
+	}
+	r.end(l)
+}
+
+// opened notes what became of an opening. Where it failed, its line fails; other lines that waited for it see to their accounts themselves.
+func (r *run) opened(its *opening, id ledger.Hash, status *ledgerdv1.TransactionStatus, failed bool) {
+	if failed && r.openings.retry(its, status.GetReasonCode()) {
+		r.lanes.add(laneOfOpenings, r.builder.organisations[its.organisation].home, nil, &its.job)
+		return
+	}
+	if failed {
+		its.line.failure = &LineFailure{Line: its.line.number, Code: status.GetReasonCode(), Reason: reasonOf(status), ID: id.String()}
+	}
+	for _, waiter := range r.openings.end(its, !failed) {
+		waiter.waits--
+		if failed && waiter != its.line {
+			for _, other := range waiter.openings {
+				if other.organisation == its.organisation && !other.begun {
+					r.open(other)
+				}
+			}
+		}
+		r.proceed(waiter)
+	}
+}
+
+func reasonOf(status *ledgerdv1.TransactionStatus) string {
 	if status.GetReasonCode() == "stale_nonce" {
 		return status.GetReason() + ": another entry was imported as this line before; has the file changed?"
 	}
 	return status.GetReason()
 }
 
-// note adds an acknowledged bundle to the progress.
-func (r *run) note(settled *underWay, failures []LineFailure) {
-	r.movedAt = time.Now()
-	r.saved.Line, r.saved.Prefix = settled.lastLine, settled.prefix
-	r.saved.Failed += uint64(len(failures))
-	r.saved.Imported += uint64(len(settled.lines) + len(settled.malformed) - len(failures))
-	if settled.bundle != nil {
-		r.after = settled.bundle.ID(settled.bundle.Len() - 1)
-		r.saved.LastID = r.after
-	}
-	for _, failure := range failures {
-		if len(r.saved.Failures) < maxKeptFailures {
-			r.saved.Failures = append(r.saved.Failures, failure)
+// note adds the segments that are over to the progress.
+func (r *run) note() {
+	for len(r.segments) > 0 && r.segments[0].closed && r.segments[0].over == r.segments[0].lines {
+		done := r.segments[0]
+		r.segments = r.segments[1:]
+		r.aheadBytes -= done.bytes
+		r.saved.Line, r.saved.Prefix = done.lastLine, done.prefix
+		r.saved.Failed += uint64(len(done.failures))
+		r.saved.Imported += uint64(done.imported())
+		var last lastOf
+		for shard, its := range done.last {
+			if its.line > last.line {
+				last = its
+			}
+			if r.builder.conflicting {
+				if r.saved.Last == nil {
+					r.saved.Last = make(map[ledger.ShardID]ledger.Hash)
+				}
+				r.saved.Last[shard] = its.id
+			}
+		}
+		if last.line > 0 {
+			r.saved.LastID = last.id
+		}
+		sort.Slice(done.failures, func(i, j int) bool { return done.failures[i].Line < done.failures[j].Line })
+		for _, failure := range done.failures {
+			if len(r.saved.Failures) < maxKeptFailures {
+				r.saved.Failures = append(r.saved.Failures, failure)
+			}
 		}
 	}
 }
