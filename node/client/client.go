@@ -37,7 +37,7 @@ type Options struct {
 	MaxAnswerBytes int
 }
 
-// Client talks to one or several nodes of a shard. It is safe for concurrent use.
+// Client talks to one or several nodes of a ledger; in a book of several shards each of them answers for the whole book. It is safe for concurrent use.
 type Client struct {
 	options   Options
 	urls      []string

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strconv"
 
 	"connectrpc.com/connect"
 
@@ -24,9 +25,14 @@ func (c *Client) Node(ctx context.Context) (*ledgerdv1.NodeState, error) {
 	return answer.GetNode(), err
 }
 
-// Cluster asks for the shard's state as the node sees it.
+// Cluster asks for the state of the node's shard as the node sees it.
 func (c *Client) Cluster(ctx context.Context) (*ledgerdv1.ClusterState, error) {
-	answer, err := call(ctx, c, false, &ledgerdv1.GetClusterRequest{}, service.GetCluster)
+	return c.ClusterOf(ctx, nil)
+}
+
+// ClusterOf asks for the state of a shard, as a node of that shard sees it; nil means the asked node's own.
+func (c *Client) ClusterOf(ctx context.Context, shard *uint32) (*ledgerdv1.ClusterState, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetClusterRequest{Shard: shard}, service.GetCluster)
 	return answer.GetCluster(), err
 }
 
@@ -140,7 +146,12 @@ func (s *snapshot) Close() error {
 
 // Membership asks who the members of the chain are, as of the node's head, with the whole state of the shard that the node tells.
 func (c *Client) Membership(ctx context.Context) (ledger.Membership, *ledgerdv1.ClusterState, error) {
-	cluster, err := c.Cluster(ctx)
+	return c.MembershipOf(ctx, nil)
+}
+
+// MembershipOf is Membership of a shard's chain; nil means the asked node's own.
+func (c *Client) MembershipOf(ctx context.Context, shard *uint32) (ledger.Membership, *ledgerdv1.ClusterState, error) {
+	cluster, err := c.ClusterOf(ctx, shard)
 	if err != nil {
 		return ledger.Membership{}, nil, err
 	}
@@ -241,9 +252,14 @@ const iteratorPage = 500
 
 // Blocks goes through the headers from a height on; 0 means the head, or block 1 where ascending.
 func (c *Client) Blocks(ctx context.Context, from ledger.Height, ascending bool) iter.Seq2[*ledgerdv1.BlockHeader, error] {
+	return c.BlocksOf(ctx, nil, from, ascending)
+}
+
+// BlocksOf is Blocks of a shard's chain; nil means the asked node's own.
+func (c *Client) BlocksOf(ctx context.Context, shard *uint32, from ledger.Height, ascending bool) iter.Seq2[*ledgerdv1.BlockHeader, error] {
 	return pages(func(token string) ([]*ledgerdv1.BlockHeader, string, error) {
 		answer, err := call(ctx, c, true, &ledgerdv1.ListBlocksRequest{
-			FromHeight: uint64(from), Ascending: ascending, PageSize: iteratorPage, PageToken: token,
+			FromHeight: uint64(from), Ascending: ascending, PageSize: iteratorPage, PageToken: token, Shard: shard,
 		}, service.ListBlocks)
 		return answer.GetBlocks(), answer.GetNextPageToken(), err
 	})
@@ -251,20 +267,51 @@ func (c *Client) Blocks(ctx context.Context, from ledger.Height, ascending bool)
 
 // BlockTransactions goes through the transactions of a block.
 func (c *Client) BlockTransactions(ctx context.Context, height ledger.Height) iter.Seq2[*ledgerdv1.TransactionSummary, error] {
+	return c.BlockTransactionsOf(ctx, nil, height)
+}
+
+// BlockTransactionsOf is BlockTransactions of a block in a shard's chain; nil means the asked node's own.
+func (c *Client) BlockTransactionsOf(ctx context.Context, shard *uint32, height ledger.Height) iter.Seq2[*ledgerdv1.TransactionSummary, error] {
 	return pages(func(token string) ([]*ledgerdv1.TransactionSummary, string, error) {
 		answer, err := call(ctx, c, true, &ledgerdv1.GetBlockRequest{
-			Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: iteratorPage, PageToken: token,
+			Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: iteratorPage, PageToken: token, Shard: shard,
 		}, service.GetBlock)
 		return answer.GetBlock().GetTransactions(), answer.GetNextPageToken(), err
 	})
 }
 
-// Accounts goes through the accounts whose path begins with a prefix, by path.
+// Accounts goes through the accounts whose path begins with a prefix, by path: those of all shards, or an error.
 func (c *Client) Accounts(ctx context.Context, prefix string) iter.Seq2[*ledgerdv1.Account, error] {
+	return c.AccountsOf(ctx, nil, prefix, nil)
+}
+
+// AccountsOf is Accounts of one shard; nil means all. Those of a shard that does not answer are left out, and silent is told which; without silent that is an error.
+func (c *Client) AccountsOf(ctx context.Context, shard *uint32, prefix string, silent func(shards []uint32)) iter.Seq2[*ledgerdv1.Account, error] {
 	return pages(func(token string) ([]*ledgerdv1.Account, string, error) {
-		answer, err := call(ctx, c, true, &ledgerdv1.ListAccountsRequest{Prefix: prefix, PageSize: iteratorPage, PageToken: token}, service.ListAccounts)
+		answer, err := call(ctx, c, true, &ledgerdv1.ListAccountsRequest{Prefix: prefix, PageSize: iteratorPage, PageToken: token, Shard: shard}, service.ListAccounts)
+		if unanswered := answer.GetUnansweredShards(); err == nil && len(unanswered) > 0 {
+			if silent == nil {
+				return nil, "", fmt.Errorf("client: no node of %s answers, so that accounts are missing: try again", ShardNames(unanswered))
+			}
+			silent(unanswered)
+		}
 		return answer.GetAccounts(), answer.GetNextPageToken(), err
 	})
+}
+
+// ShardNames names shards in words, such as "shard 2" or "shards 1, 2".
+func ShardNames(shards []uint32) string {
+	text := "shard "
+	if len(shards) > 1 {
+		text = "shards "
+	}
+	for i, shard := range shards {
+		if i > 0 {
+			text += ", "
+		}
+		text += strconv.FormatUint(uint64(shard), 10)
+	}
+	return text
 }
 
 // History goes through what changed an account.

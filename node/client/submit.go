@@ -30,18 +30,20 @@ func Reached(status *ledgerdv1.TransactionStatus, level ledgerdv1.Level) bool {
 }
 
 // Submit gives a bundle to a node, or another one, until all its transactions have reached the level, failed or expired; then it returns their
-// statuses in the bundle's order. It sends the same bytes as often as needed. With ErrOutcomeUnknown, ask for the ids later or submit the same bundle again.
+// statuses in the bundle's order. It sends the same bytes as often as needed. With ErrOutcomeUnknown, which comes with the statuses as they were told last, if they
+// were, ask for the ids later or submit the same bundle again.
 func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle, level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
 	request := &ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle), Wait: level}
+	var statuses []*ledgerdv1.TransactionStatus // as told last
 	for {
 		answer, err := callFor(ctx, c, c.options.WaitTime, true, request, service.Submit)
 		if unsure := (*unsureError)(nil); errors.As(err, &unsure) {
-			return nil, unknownOutcome(bundle, err)
+			return statuses, unknownOutcome(bundle, waitingFor(statuses, err))
 		}
 		if err != nil {
 			return nil, err
 		}
-		statuses := answer.GetTransactions()
+		statuses = answer.GetTransactions()
 		if len(statuses) != bundle.Len() {
 			return nil, fmt.Errorf("client: the node answered %d statuses for %d transactions", len(statuses), bundle.Len())
 		}
@@ -53,9 +55,19 @@ func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle, level ledger
 			return statuses, nil
 		}
 		if err := ctx.Err(); err != nil {
-			return statuses, unknownOutcome(bundle, err)
+			return statuses, unknownOutcome(bundle, waitingFor(statuses, err))
 		}
 	}
+}
+
+// waitingFor adds to the error of a wait that ended for which shards it was.
+func waitingFor(statuses []*ledgerdv1.TransactionStatus, err error) error {
+	for _, status := range statuses {
+		if shards := status.GetWaitsFor(); len(shards) > 0 {
+			return fmt.Errorf("waiting for %s: %w", ShardNames(shards), err)
+		}
+	}
+	return err
 }
 
 // unknownOutcome adds to an error that the transactions may be on their way, where they may.
@@ -111,7 +123,7 @@ const maxStale = 16
 // Post completes a transaction (ledger, signer and nonce; the nonce's stream is the client's own unless the caller names one), signs it with the keys,
 // of which the first is the signer's, and submits it. Where the ledger answers that the nonce was stale, so that nothing has changed, it takes one of the next and signs again: one
 // of more each time, since whoever was faster may be so again.
-// A transaction that failed for another reason is no error here: see its status.
+// A transaction that failed for another reason is no error here: see its status. With ErrOutcomeUnknown the status is as it was told last, nil where it was not.
 func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transaction, level ledgerdv1.Level) (*ledgerdv1.TransactionStatus, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("client: a transaction needs a signer's key")
@@ -140,6 +152,9 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 			return nil, err
 		}
 		statuses, err := c.Submit(ctx, bundle, level)
+		if err != nil && len(statuses) > 0 {
+			return statuses[0], err
+		}
 		if err != nil {
 			return nil, err
 		}
