@@ -67,7 +67,7 @@ var rooms = []room{
 		"node/fabric", "node/testnet"},
 		modules: []string{"github.com/cespare/xxhash/v2"}},
 	{folder: "node", imports: []string{"digraph", "order", "allconcur", "allconcur/generation", "rdmanet/...", "ledger/...", "node/...", "explorer"},
-		modules: []string{"github.com/prometheus/client_golang", "golang.org/x/time"}},
+		modules: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/time"}},
 	{folder: "node/testnet", imports: []string{"ledger", "rdmanet/...", "node/fabric", "node/home", "node/api"}},
 	{folder: "node/demo", imports: []string{"ledger", "node/api/...", "node/client"}},
 	{folder: "cmd/ledgerd", imports: []string{"digraph", "order", "allconcur", "tram", "rdmanet/...", "sim/...", "plan", "ledger/...", "node/..."},

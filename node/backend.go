@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,12 @@ func callsPerSecond(configured float64) rate.Limit { return rate.Limit(configure
 func (n *Node) Store() *store.Store { return n.pipeline.Store() }
 
 // Shards implements api.Backend.
-func (n *Node) Shards() api.Shards { return nil }
+func (n *Node) Shards() api.Shards {
+	if n.between == nil {
+		return nil
+	}
+	return n.between
+}
 
 // Heights implements api.Backend.
 func (n *Node) Heights() (api.Heights, <-chan struct{}) { return n.pipeline.Heights() }
@@ -54,10 +60,10 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 		return refusals
 	}
 	opened := n.Store()
-	failures := ledger.VerifyBundles(bundles, n.home.Genesis, opened.GenesisHash(), opened)
+	failures := ledger.VerifyBundles(bundles, n.home.Genesis, opened.Book(), opened)
 	for i, bundle := range bundles {
 		if failures[i] == nil {
-			if refusals[i] = n.sup.refusesChange(bundle); refusals[i] == nil {
+			if refusals[i] = cmp.Or(n.sup.refusesChange(bundle), n.misroutes(bundle)); refusals[i] == nil {
 				refusals[i] = n.admit(opened, bundle)
 			}
 		} else {

@@ -83,6 +83,7 @@ func (s *supervisor) onAnnouncement(from rdmanet.Peer, payload []byte) {
 		s.node.pipeline.PeerStored(uint64(a.run), server, a.heights.Stored)
 	}
 	s.believeDurable(a)
+	s.node.between.heard(from.ID, &a)
 	if calls {
 		s.announceSoon() // the loop looks whether it is this node that is called
 	}

@@ -60,6 +60,7 @@ type Node struct {
 	logger   *slog.Logger
 	started  time.Time
 	peers    peers
+	between  *between // nil in a book of one shard
 	host     rdmanet.Host
 	control  *control.Control
 	exchange *catchup.Exchange
@@ -126,6 +127,9 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	n.peers.table.Store(table)
+	if n.between, err = newBetween(n, own); err != nil {
+		return nil, err
+	}
 	n.host = options.Host
 	if n.host == nil {
 		if n.host, err = n.openFabric(table); err != nil {
@@ -141,11 +145,16 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, fmt.Errorf("the fabric's host is %s, the node's key makes it %s", n.host.ID(), own)
 	}
 
-	n.pool = mempool.New(mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax, Tip: func() mempool.Tip { return n.pipeline.Tip() }})
+	pooling := mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax, Tip: func() mempool.Tip { return n.pipeline.Tip() }}
+	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Stored: func(ledger.Height) { n.sup.announceSoon() }, Failed: n.fail}
+	if n.between != nil {
+		pooling.Beside, pooling.Misplaced = n.between, n.between.misplaced
+		executing.Applied, executing.DurableTo, executing.Exchanged = n.between.applied, n.between.durableTo, n.between.exchanged
+	}
+	n.pool = mempool.New(pooling)
+	executing.Pool = n.pool
 	n.sup = newSupervisor(n)
-	n.pipeline = pipeline.New(pipeline.Config{
-		Pool: n.pool, Self: n.home.Self, Logger: n.logger, Stored: func(ledger.Height) { n.sup.announceSoon() }, Failed: n.fail,
-	}, opened)
+	n.pipeline = pipeline.New(executing, opened)
 	undo = append(undo, n.pipeline.Close)
 	if n.control, err = control.New(n.host, n.logger); err != nil {
 		return nil, err
@@ -157,11 +166,6 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	undo = append(undo, n.exchange.Close)
-	if err := n.sup.start(); err != nil {
-		return nil, err
-	}
-	undo = append(undo, n.sup.stop)
-
 	registry := prometheus.NewRegistry()
 	if err := n.register(registry); err != nil {
 		return nil, err
@@ -174,6 +178,16 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if n.between != nil {
+		if err := n.between.start(n.server.Forwarded()); err != nil {
+			return nil, err
+		}
+		undo = append(undo, n.between.close)
+	}
+	if err := n.sup.start(); err != nil {
+		return nil, err
+	}
+	undo = append(undo, n.sup.stop)
 	go func() {
 		defer close(n.served)
 		if err := n.server.Serve(listener); err != nil && !n.stopping.Load() {
@@ -188,7 +202,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 func (n *Node) openFabric(table *peerTable) (rdmanet.Host, error) {
 	config := n.home.Config.Fabric
 	host, err := fabric.Open(config.Kind, fabric.Options{
-		Key: n.home.Key, Listen: n.home.FabricAddress(), Members: table.addresses, Device: config.Device, GID: config.GID, Logger: n.logger,
+		Key: n.home.Key, Listen: n.home.FabricAddress(), Members: n.between.addresses(table.addresses), Device: config.Device, GID: config.GID, Logger: n.logger,
 	})
 	switch {
 	case errors.Is(err, fabric.ErrUnusable), errors.Is(err, fabric.ErrOneProcess):
@@ -378,6 +392,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 	errs := []error{n.server.Shutdown(finishing)}
 	<-n.served
 	n.sup.stop()
+	n.between.close()
 	if err := n.pipeline.Barrier(finishing); err != nil && !errors.Is(err, pipeline.ErrStopping) && n.pipeline.Stalled() == "" {
 		errs = append(errs, err)
 	}

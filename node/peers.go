@@ -139,8 +139,8 @@ func (s *supervisor) conversants() []ledger.GroupMember {
 // refreshPeers has everything that talks to the members know who they are now.
 func (s *supervisor) refreshPeers() error {
 	n := s.node
-	number, g := n.Store().Membership().Number, s.at()
-	if !s.peersOf.outdated(number, g) {
+	number, g, elsewhere := n.Store().Membership().Number, s.at(), n.between.membersChanged()
+	if !s.peersOf.outdated(number, g) && !elsewhere {
 		return nil
 	}
 	table, err := newPeerTable(s.conversants(), n.home.Self, n.host.ID())
@@ -148,16 +148,17 @@ func (s *supervisor) refreshPeers() error {
 		return err
 	}
 	s.peersOf.number, s.peersOf.group = number, g
+	n.between.setOwn(n.Store().Membership())
 	if table.equal(n.peers.table.Load()) {
+		if elsewhere {
+			return n.admitPeers(table)
+		}
 		return nil
 	}
 	n.logger.Info("the members changed", "change", number, "peers", len(table.servers))
 	n.peers.table.Store(table)
 	n.exchange.SetPeers(table.ids)
-	errs := []error{s.driver.SetPeers(table.ids), s.detector.SetPeers(table.ids)}
-	if host, can := n.host.(membershipHost); can {
-		errs = append(errs, host.SetMembers(table.addresses))
-	}
+	errs := []error{s.driver.SetPeers(table.ids), s.detector.SetPeers(table.ids), n.admitPeers(table)}
 	s.mu.Lock()
 	for server := range s.heard {
 		if n.peers.id(server) == "" {
@@ -167,4 +168,12 @@ func (s *supervisor) refreshPeers() error {
 	}
 	s.mu.Unlock()
 	return errors.Join(errs...)
+}
+
+// admitPeers has the fabric let in the members of the own shard, as a table has them, and of the others.
+func (n *Node) admitPeers(own *peerTable) error {
+	if host, can := n.host.(membershipHost); can {
+		return host.SetMembers(n.between.addresses(own.addresses))
+	}
+	return nil
 }

@@ -216,6 +216,7 @@ func (s *supervisor) setMode(mode api.NodeMode, format string, arguments ...any)
 	if changed {
 		s.node.logger.Info("mode", "mode", modeName(mode), "reason", why)
 		s.announceSoon()
+		s.node.between.changed()
 	}
 }
 

@@ -195,11 +195,14 @@ func (p *Pipeline) Begin(run Run) {
 	head := p.store().Head()
 	stored := p.store().DurableHeight()
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	run.Members = slices.Clone(run.Members)
 	p.run, p.baseEpoch, p.marks, p.round, p.members = run, head.Epoch, mempool.Marks{}, run.First-1, run.Members
 	p.stored = make([]ledger.Height, max(run.Members[len(run.Members)-1], p.config.Self)+1)
 	p.stored[p.config.Self] = stored
+	p.mu.Unlock()
+	// A member alone is a majority, and may have nothing more to store.
+	p.settleDurable()
+	p.tellDurable()
 }
 
 // Marks are those that were executed in this run.

@@ -1,0 +1,384 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
+	"github.com/ledgerd/ledgerd/node/calls"
+	"github.com/ledgerd/ledgerd/node/shards"
+	"github.com/ledgerd/ledgerd/node/streams"
+	"github.com/ledgerd/ledgerd/rdmanet"
+)
+
+// errNoRegions says that a fabric has no one-sided memory, which the streams between shards need.
+var errNoRegions = errors.New("the fabric has no one-sided memory, which a book of several shards needs")
+
+// between is what ties a node to the other shards of its book: who they are, the streams of the tree, the verdicts of what crosses, and calls. A node of a book with one shard has none.
+//
+//	directory  who the members of all shards are; the announcer keeps it true
+//	streams    from the parent shard into this node's batches, and from the own chain to the child shards
+//	verdicts   what this shard says of what crosses, to the others, and theirs into this node's batches
+//	calls      what clients want of other shards, and what those want of this node
+type between struct {
+	node      *Node
+	directory *shards.Directory
+	announcer *shards.Announcer
+	streams   *streams.Streams
+	verdicts  *shards.Verdicts
+	calls     *calls.Calls
+	clients   []ledgerdv1connect.LedgerServiceClient // by shard
+	// members are whom the fabric was told of.
+	members <-chan struct{}
+
+	// strays are bundles that a round carried and no block took, since they enter at another shard by now.
+	strays  chan *ledger.Bundle
+	context context.Context
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+}
+
+// straysMax bounds the bundles that wait to be sent where they enter now. One for which there is no room is lost, as with a node that ends: its client sends it again.
+const straysMax = 256
+
+// strayPatience bounds an attempt to hand over a stray.
+const strayPatience = 10 * time.Second
+
+// servingPerPeer and servingMax bound the calls of other shards' nodes under way here, most of which wait for a transaction.
+const servingPerPeer, servingMax = 256, 2048
+
+// newBetween makes the directory, nil for a book of one shard. The rest begins with start.
+func newBetween(n *Node, self rdmanet.PeerID) (*between, error) {
+	if !n.home.Genesis.Sharded() {
+		return nil, nil
+	}
+	directory, err := shards.NewDirectory(n.home.Genesis)
+	if err != nil {
+		return nil, err
+	}
+	directory.SetSelf(self)
+	b := &between{node: n, directory: directory, members: directory.Changed(), strays: make(chan *ledger.Bundle, straysMax)}
+	b.context, b.cancel = context.WithCancel(context.Background())
+	return b, nil
+}
+
+// addresses adds the other shards' members to those of the own one: whom the fabric lets in, and where they are.
+func (b *between) addresses(own map[rdmanet.PeerID]string) map[rdmanet.PeerID]string {
+	if b == nil {
+		return own
+	}
+	all := make(map[rdmanet.PeerID]string, len(own))
+	for shard := range b.directory.Tree().Shards() {
+		if ledger.ShardID(shard) == b.directory.Own() {
+			continue
+		}
+		_, members := b.directory.Members(ledger.ShardID(shard))
+		for _, member := range members {
+			all[member.Peer] = member.Address
+		}
+	}
+	for peer, address := range own {
+		all[peer] = address
+	}
+	return all
+}
+
+// membersChanged tells whether any shard's members changed since it last said so. One goroutine asks.
+func (b *between) membersChanged() bool {
+	if b == nil {
+		return false
+	}
+	select {
+	case <-b.members:
+		b.members = b.directory.Changed()
+		return true
+	default:
+		return false
+	}
+}
+
+// start begins to talk to the other shards. The API's handler for their calls has to be there.
+func (b *between) start(served http.Handler) (err error) {
+	n := b.node
+	regions, can := n.host.(rdmanet.RegionHost)
+	if !can {
+		return errNoRegions
+	}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	b.directory.SetOwn(n.Store().Membership())
+	if b.announcer, err = shards.NewAnnouncer(shards.AnnouncerConfig{Directory: b.directory, Control: n.control, Own: b.announcement, Logger: n.logger}); err != nil {
+		return err
+	}
+	durable := func() ledger.Height {
+		heights, _ := n.pipeline.Heights()
+		return heights.Durable
+	}
+	if b.verdicts, err = shards.NewVerdicts(shards.VerdictsConfig{
+		Directory: b.directory, Control: n.control, Store: func() shards.Chain { return n.pipeline.Store() }, Durable: durable, Ready: n.pool.Wake, Logger: n.logger,
+	}); err != nil {
+		return err
+	}
+	if b.streams, err = streams.New(streams.Config{
+		Directory: streamDirectory{b.directory}, Host: regions, Control: n.control, Chain: func() streams.Chain { return n.pipeline.Store() }, Durable: durable, Ready: n.pool.Wake, Logger: n.logger,
+	}); err != nil {
+		return err
+	}
+	find := func(peer rdmanet.PeerID) (ledger.ShardID, bool) {
+		shard, _, known := b.directory.Find(peer)
+		return shard, known
+	}
+	if b.calls, err = calls.New(calls.Config{Host: n.host, Find: find, Candidates: b.directory.Candidates, Serve: served, Logger: n.logger, ServingPerPeer: servingPerPeer, ServingMax: servingMax}); err != nil {
+		return err
+	}
+	for shard := range b.directory.Tree().Shards() {
+		to := ledger.ShardID(shard)
+		b.clients = append(b.clients, ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: b.calls.Transport(to)}, calls.URL(to), connect.WithReadMaxBytes(calls.BodyMax)))
+	}
+	n.host.Watch(b.announcer.Event)
+	n.host.Watch(b.streams.Event)
+	b.workers.Go(b.handOver)
+	return nil
+}
+
+// close ends the talk to the other shards. Closing again does nothing.
+func (b *between) close() {
+	if b == nil {
+		return
+	}
+	b.cancel()
+	if b.calls != nil {
+		b.calls.Close()
+	}
+	b.workers.Wait()
+	if b.streams != nil {
+		if err := b.streams.Close(); err != nil {
+			b.node.logger.Error("closing the streams between shards", "error", err)
+		}
+	}
+	if b.verdicts != nil {
+		b.verdicts.Close()
+	}
+	if b.announcer != nil {
+		b.announcer.Close()
+	}
+}
+
+// streamDirectory is the directory as the streams see it.
+type streamDirectory struct{ *shards.Directory }
+
+// Members implements streams.Directory.
+func (d streamDirectory) Members(shard ledger.ShardID) []streams.Member {
+	_, members := d.Directory.Members(shard)
+	list := make([]streams.Member, len(members))
+	for i := range members {
+		list[i] = streams.Member{Index: members[i].Index, Peer: members[i].Peer}
+	}
+	return list
+}
+
+// Propose implements mempool.Beside: verdicts first, as there is somebody's money behind each, and in what is left the parent's stream.
+func (b *between) Propose(room int, use func(carried []ledger.Carried, verdicts []ledger.Verdict)) {
+	verdicts := b.verdicts.Propose(room / 4)
+	room -= len(verdicts) * ledger.VerdictSize
+	used := false
+	b.streams.Propose(min(room, max(streams.EntryMax, room-room/8)), func(carried []ledger.Carried) {
+		used = true
+		use(fitting(carried, room), verdicts)
+	})
+	if !used && len(verdicts) > 0 {
+		use(nil, verdicts)
+	}
+}
+
+// fitting is the beginning of entries that goes into so many bytes of a batch. The rest counts as proposed, and comes again after a while.
+func fitting(carried []ledger.Carried, room int) []ledger.Carried {
+	for i := range carried {
+		if room -= ledger.CarriedSize(len(carried[i].Bundle)); room < 0 {
+			return carried[:i]
+		}
+	}
+	return carried
+}
+
+// applied hears of each block that was executed.
+func (b *between) applied(block *ledger.Block) {
+	b.streams.Applied(block.Header.Height, b.node.pipeline.Store().Carried())
+	b.verdicts.Applied(block)
+}
+
+func (b *between) durableTo(height ledger.Height) {
+	b.streams.DurableTo(height)
+	b.verdicts.DurableTo(height)
+}
+
+func (b *between) exchanged() {
+	b.streams.Reset()
+	b.verdicts.Reset()
+}
+
+// misplaced takes a bundle that enters at another shard by now.
+func (b *between) misplaced(bundle *ledger.Bundle) {
+	select {
+	case b.strays <- bundle:
+	default:
+		b.node.logger.Warn("a bundle that enters at another shard by now is dropped: its client sends it again", "transaction", bundle.ID(0))
+	}
+}
+
+// handOver sends strays where they enter.
+func (b *between) handOver() {
+	for {
+		select {
+		case <-b.context.Done():
+			return
+		case bundle := <-b.strays:
+			entry := b.node.Store().BundleEntry(bundle)
+			if err := b.handOverTo(entry, bundle); err != nil && b.context.Err() == nil {
+				b.node.logger.Warn("a bundle that enters at another shard by now is not taken there: its client sends it again", "transaction", bundle.ID(0), "shard", entry, "error", err)
+			}
+		}
+	}
+}
+
+func (b *between) handOverTo(entry ledger.ShardID, bundle *ledger.Bundle) error {
+	ctx, cancel := context.WithTimeout(b.context, strayPatience)
+	defer cancel()
+	if entry == b.directory.Own() {
+		if refusal := b.node.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
+			return refusal
+		}
+		return nil
+	}
+	answer, err := b.clients[entry].SubmitMany(ctx, connect.NewRequest(&ledgerdv1.SubmitManyRequest{Bundles: []*ledgerdv1.Bundle{api.BundleToProto(bundle)}, Wait: ledgerdv1.Level_LEVEL_ADMITTED}))
+	if err != nil {
+		return err
+	}
+	for _, outcome := range answer.Msg.GetOutcomes() {
+		if refused := outcome.GetRefused(); refused != "" {
+			return errors.New(refused)
+		}
+	}
+	return nil
+}
+
+// announcement is what the other shards are told, and the directory.
+func (b *between) announcement() shards.Announcement {
+	n := b.node
+	opened := n.Store()
+	heights, _ := n.pipeline.Heights()
+	tip := n.pipeline.Tip()
+	heights.Ordered = tip.Height
+	a := shards.Announcement{
+		Shard: b.directory.Own(), Mode: shards.NodeMode(n.sup.mode()), APIAddress: n.URL(), Heights: shards.Heights(heights), Head: tip.Hash,
+		Transactions: n.pipeline.Total(), Accounts: uint64(opened.AccountCount()), Pending: uint64(opened.PendingCount()), Carried: opened.Carried(),
+	}
+	if n.stopping.Load() {
+		a.Mode = shards.NodeStopping
+	}
+	for _, child := range b.directory.Tree().Children(a.Shard) {
+		a.Streamed = append(a.Streamed, shards.Streamed{Child: child, Number: opened.Streamed(child)})
+	}
+	if membership := opened.Membership(); membership.Number > 0 {
+		a.Membership = &membership
+	}
+	b.directory.Heard(n.host.ID(), a, time.Now())
+	return a
+}
+
+// heard notes what a member of the own shard said of itself.
+func (b *between) heard(from rdmanet.PeerID, a *announcement) {
+	if b == nil {
+		return
+	}
+	b.directory.Heard(from, shards.Announcement{Shard: b.directory.Own(), Mode: shards.NodeMode(a.mode), APIAddress: a.apiAddress, Heights: shards.Heights(a.heights), Head: a.tip}, time.Now())
+}
+
+// setOwn says who the members of the own shard are.
+func (b *between) setOwn(membership ledger.Membership) {
+	if b != nil {
+		b.directory.SetOwn(membership)
+	}
+}
+
+// changed says that this node does something else now.
+func (b *between) changed() {
+	if b != nil && b.announcer != nil {
+		b.announcer.Soon()
+	}
+}
+
+// Own implements api.Shards.
+func (b *between) Own() ledger.ShardID { return b.directory.Own() }
+
+// Tree implements api.Shards.
+func (b *between) Tree() *ledger.ShardTree { return b.directory.Tree() }
+
+// Client implements api.Shards.
+func (b *between) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
+	return b.clients[shard]
+}
+
+// States implements api.Shards.
+func (b *between) States() []api.ShardState {
+	own := b.announcement() // of its own shard the node knows best itself
+	states := make([]api.ShardState, 0, b.directory.Tree().Shards())
+	for _, state := range b.directory.States() {
+		if state.Self {
+			state.Transactions, state.Accounts, state.Pending, state.Carried, state.Streamed = own.Transactions, own.Accounts, own.Pending, own.Carried, own.Streamed
+		}
+		states = append(states, shardState(&state))
+	}
+	return states
+}
+
+func shardState(state *shards.State) api.ShardState {
+	shown := api.ShardState{
+		Shard: state.Shard, Height: state.Heights.Ordered, Durable: state.Heights.Durable, TransactionsTotal: state.Transactions, AccountsTotal: state.Accounts, Pending: state.Pending,
+		Carried: state.Carried, Streamed: map[ledger.ShardID]uint64{}, LastHeard: state.Heard,
+	}
+	switch state.Mode {
+	case shards.ModeOrdering:
+		shown.Mode = api.ShardOrdering
+	case shards.ModeHalted:
+		shown.Mode = api.ShardHalted
+	case shards.ModeSilent:
+		shown.Mode = api.ShardSilent
+	}
+	for _, streamed := range state.Streamed {
+		shown.Streamed[streamed.Child] = streamed.Number
+	}
+	for i := range state.Members {
+		member := &state.Members[i]
+		each := api.ShardMember{Index: uint32(member.Index), Name: member.Name, APIAddress: member.APIAddress, OrderedHeight: member.Heights.Ordered, LastHeard: member.Heard, Self: member.Self}
+		if member.Lately {
+			each.Mode = api.NodeMode(member.Mode)
+		}
+		shown.Members = append(shown.Members, each)
+	}
+	return shown
+}
+
+// misroutes says why a bundle that enters at another shard is not admitted here; nil where it enters here. It is only asked for what came from other shards' nodes, or was looked at before
+// the directory changed.
+func (n *Node) misroutes(bundle *ledger.Bundle) *api.Refusal {
+	if n.between == nil || bundle.Transaction(0).Change != nil {
+		return nil
+	}
+	if entry := n.Store().BundleEntry(bundle); entry != n.between.Own() {
+		return &api.Refusal{Code: api.RefusedNotWriting, Reason: fmt.Sprintf("it enters at shard %d, and this node is of shard %d: submit it again", entry, n.between.Own())}
+	}
+	return nil
+}
