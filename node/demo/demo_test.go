@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 	"github.com/ledgerd/ledgerd/node/client"
@@ -45,16 +46,38 @@ func TestScenes(t *testing.T) {
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
-	var nodes []*client.Client
+	var urls []string
 	for i := range 2 {
-		node, err := client.New([]string{apitest.Serve(t, cluster.Node(i), api.Options{}).URL}, client.Options{})
+		urls = append(urls, apitest.Serve(t, cluster.Node(i), api.Options{}).URL)
+	}
+	if crossed := traffic(t, 1, 200, urls...).Crossed; crossed != 0 {
+		t.Errorf("%d transactions crossed the one shard", crossed)
+	}
+}
+
+// The same play in a book of three shards, at the nodes of all of them.
+func TestTrafficAcrossShards(t *testing.T) {
+	t.Parallel()
+	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{})
+	tally := traffic(t, 3, 100, book.Door(0).URL, book.Door(1).URL, book.Door(2).URL)
+	if tally.Crossed < 20 || tally.Crossed > tally.Applied+tally.Refused-20 {
+		t.Errorf("not some of the transactions crossed shards: %+v", tally)
+	}
+}
+
+// traffic has actors play at nodes until so many transactions are applied and some refused, and looks whether all money is there at the end.
+func traffic(t *testing.T, shards int, applied uint64, urls ...string) Tally {
+	t.Helper()
+	var nodes []*client.Client
+	for _, url := range urls {
+		node, err := client.New([]string{url}, client.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(node.Close)
 		nodes = append(nodes, node)
 	}
-	actors, err := NewActors(rand.Reader, 1)
+	actors, err := NewActors(rand.Reader, shards)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +93,7 @@ func TestTraffic(t *testing.T) {
 		actors.Run(running, nodes, Options{Rate: 2000, Seed: 1})
 	}()
 	for ctx.Err() == nil {
-		if tally := actors.Tally(); tally.Applied >= 200 && tally.Refused >= 2 {
+		if tally := actors.Tally(); tally.Applied >= applied && tally.Refused >= 2 {
 			break
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -78,14 +101,30 @@ func TestTraffic(t *testing.T) {
 	stop()
 	<-ended
 	tally := actors.Tally()
-	if tally.Applied < 200 || tally.Refused < 2 || tally.Refused > tally.Applied/4 || tally.Lost > inFlightMax {
+	if tally.Applied < applied || tally.Refused < 2 || tally.Refused > tally.Applied/4 || tally.Lost > inFlightMax {
 		t.Errorf("%+v", tally)
 	}
-	if _, err := nodes[1].Organisation(ctx, northgate); err != nil {
-		t.Error(err)
+	for _, home := range actors.Homes() {
+		organisation, err := nodes[len(nodes)-1].Organisation(ctx, home.Organisation)
+		if err != nil || organisation.GetShard() != uint32(home.Shard) {
+			t.Errorf("%s: %v, %v", home.Organisation, organisation, err)
+		}
 	}
-	sum := int64(0)
-	for account, err := range nodes[1].Accounts(ctx, "") {
+	// What a payment took may not have been given yet on the other side.
+	sum := sumOf(ctx, t, nodes[len(nodes)-1])
+	for ; sum != 0 && ctx.Err() == nil; sum = sumOf(ctx, t, nodes[len(nodes)-1]) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if sum != 0 {
+		t.Errorf("all balances add up to %d", sum)
+	}
+	return tally
+}
+
+// sumOf is what all balances add up to.
+func sumOf(ctx context.Context, t *testing.T, node *client.Client) (sum int64) {
+	t.Helper()
+	for account, err := range node.Accounts(ctx, "") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,9 +140,7 @@ func TestTraffic(t *testing.T) {
 			sum += value
 		}
 	}
-	if sum != 0 {
-		t.Errorf("all balances add up to %d", sum)
-	}
+	return sum
 }
 
 func TestBeginningRefused(t *testing.T) {
