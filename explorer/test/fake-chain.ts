@@ -64,7 +64,10 @@ export class FakeChain {
   private serial = 0;
 
   /** The chain begins above the height `base`, so that a short one can have large heights. */
-  constructor(readonly base = 0n) {}
+  constructor(
+    readonly base = 0n,
+    readonly shard = 0,
+  ) {}
 
   get head(): bigint {
     return this.base + BigInt(this.blocks.length);
@@ -73,7 +76,7 @@ export class FakeChain {
   add(bodies: MessageInitShape<typeof TransactionBodySchema>[], timeMs: number): FakeBlock {
     const height = this.head + 1n;
     const previous = this.blocks.at(-1)?.header.hash ?? this.genesis;
-    const canonicals = bodies.map((body) => encoder.encode(JSON.stringify({ serial: this.serial++, signer: body.signer, note: body.note })));
+    const canonicals = bodies.map((body) => encoder.encode(JSON.stringify({ shard: this.shard, serial: this.serial++, signer: body.signer, note: body.note })));
     const ids = canonicals.map((canonical) => hash(idPrefix, canonical));
     const root = merkleRoot(ids);
     const start = encoder.encode(`height ${height.toString().padStart(12, "0")} `);
@@ -97,6 +100,7 @@ export class FakeChain {
       sizeBytes: BigInt(220 * bodies.length + 180),
       level: Level.ORDERED,
       canonical,
+      shard: this.shard,
     });
     const transactions = bodies.map((body, index) => {
       const id = ids[index] as Uint8Array;
@@ -108,6 +112,7 @@ export class FakeChain {
           state: failed ? TransactionState.FAILED : TransactionState.DURABLE,
           height,
           index,
+          shard: this.shard,
           reasonCode: failed ? "insufficient_funds" : "",
           reason: failed ? "The account would fall below zero." : "",
         }),

@@ -10,6 +10,7 @@ import { extname, join, normalize } from "node:path";
 import { AccountSchema, ClusterStateSchema, LedgerService, NodeMode, type Account, type ClusterState, type TransactionBodySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { concatBytes, fromHex } from "../src/lib/bytes";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
+import { FakeShards } from "./fake-shards";
 
 export interface FakeOptions {
   servers?: number;
@@ -25,6 +26,10 @@ export interface FakeOptions {
   away?: number[];
   /** Names, amounts, counts and ages as long as a chain can have them, beside short ones. */
   wide?: boolean;
+  /** A book of several shards: each one's parent, the root its own. */
+  parents?: number[];
+  halted?: number[];
+  silent?: number[];
   port?: number;
 }
 
@@ -37,13 +42,15 @@ const wideAmounts = [137_917n, 285_489_231_269n, 1_234_567_890_123_456_789n, 170
 
 export class FakeNode {
   readonly chain: FakeChain;
+  readonly shards: FakeShards;
   private readonly organisations: readonly string[];
   url = "";
   private readonly life = new AbortController();
   private readonly server: Server;
 
   private constructor(private readonly options: FakeOptions) {
-    this.chain = new FakeChain(options.wide ? 987_654_321_000n : 0n);
+    this.shards = new FakeShards({ parents: options.parents ?? [0], halted: options.halted ?? [], silent: options.silent ?? [], wide: options.wide ?? false });
+    this.chain = this.shards.chain(undefined) as FakeChain;
     this.organisations = options.wide ? longest : usual;
     this.server = createServer(connectNodeAdapter({ routes: (router) => this.routes(router), shutdownSignal: this.life.signal, fallback: (request, response) => serveFile(request.url ?? "/", response as ServerResponse) }));
   }
@@ -57,7 +64,7 @@ export class FakeNode {
     // On a wide chain the ages grow from seconds to years.
     const timeOf = (i: number): number => now - (options.wide ? (blocks - i) ** 5 * 100 : (blocks - i) * 700);
     const { organisations } = made;
-    made.chain.add([{ signer: "clearing", organisations: organisations.map((name) => ({ name, publicKeys: [hash(new TextEncoder().encode(name))], shard: 0 })), accounts: organisations.map((name) => ({ account: made.settlement(name) })) }], timeOf(0));
+    for (const chain of made.shards.chains) chain.add([{ signer: "clearing", organisations: organisations.map((name) => ({ name, publicKeys: [hash(new TextEncoder().encode(name))], shard: 0 })), accounts: organisations.map((name) => ({ account: made.settlement(name) })) }], timeOf(0));
     for (let i = 1; i < blocks; i++) made.grow(timeOf(i));
     const every = options.everyMs ?? 0;
     if (every > 0) {
@@ -78,11 +85,25 @@ export class FakeNode {
     return organisation.length === 64 ? `${organisation}:${"settlement".padEnd(63, "w")}` : `${organisation}:settlement`;
   }
 
-  /** Adds a block of made-up transactions. */
+  /** Adds a block of made-up transactions to the chain of each shard that orders; returns that of the node's own. */
   grow(timeMs: number): FakeBlock {
+    this.shards.step();
+    for (const chain of this.shards.chains) if (chain !== this.chain && this.shards.mode(chain.shard) === "ordering") this.growChain(chain, timeMs);
+    return this.growChain(this.chain, timeMs);
+  }
+
+  /** The chain of a shard, or the node's own. */
+  private chainOf(shard: number | undefined): FakeChain {
+    const chain = this.shards.chain(shard);
+    if (!chain) throw new ConnectError(`there is no shard ${shard}`, Code.InvalidArgument);
+    if (shard !== undefined && this.shards.mode(shard) === "silent") throw new ConnectError(`no node of shard ${shard} answers`, Code.Unavailable);
+    return chain;
+  }
+
+  private growChain(chain: FakeChain, timeMs: number): FakeBlock {
     const { wide } = this.options;
     const { organisations } = this;
-    const height = this.chain.blocks.length + 1;
+    const height = chain.blocks.length + 1;
     const bodies = Array.from({ length: 3 + ((height * 7) % 23) }, (_, i): MessageInitShape<typeof TransactionBodySchema> => {
       const from = organisations[(height + i) % organisations.length] ?? "";
       const to = organisations[(height + i + 1 + (i % 3)) % organisations.length] ?? "";
@@ -100,7 +121,7 @@ export class FakeNode {
         note: i === 1 && height % 9 === 0 ? "fails" : `{"reference":"INV-${height}-${i}","kind":"settlement","exact":${"9".repeat(25)}}`,
       };
     });
-    const block = this.chain.add(bodies, timeMs);
+    const block = chain.add(bodies, timeMs);
     if (wide && height % 2 === 0) Object.assign(block.header, { transactionCount: 1_234_567, failedCount: 123_456, epoch: 987_654_321n, round: 987_654_321_012n, sizeBytes: 999_000_000n });
     return block;
   }
@@ -174,13 +195,23 @@ export class FakeNode {
       organisation: name.split(":")[0] ?? "",
       issuer: name.startsWith("clearing"),
       openedHeight: 1n,
-      balances: [...sums].map(([asset, amount]) => ({ asset, amount: amount.toString() })),
+      balances: [...sums].map(([asset, amount], i) => ({ asset, amount: amount.toString(), ...(this.sharded ? { setAside: i === 0 ? "1250" : "", incoming: i === 1 ? "77000" : "" } : {}) })),
       height: this.head,
+      shard: this.homeOf(name.split(":")[0] ?? ""),
     });
   }
 
+  private get sharded(): boolean {
+    return this.shards.chains.length > 1;
+  }
+
+  /** An organisation's shard, by its place in the list. */
+  private homeOf(organisation: string): number {
+    return Math.max(0, this.organisations.indexOf(organisation)) % this.shards.chains.length;
+  }
+
   private routes(router: ConnectRouter): ConnectRouter {
-    const { chain, organisations } = this;
+    const { chain, organisations, shards } = this;
     const clusterNow = (): ClusterState => this.cluster();
     const find = <T>(value: T | undefined, what: string): T => {
       if (value === undefined) throw new ConnectError(`${what} is not here`, Code.NotFound);
@@ -209,8 +240,16 @@ export class FakeNode {
           } else await pause(50, context.signal);
         }
       },
+      getTree: () => ({ tree: this.shards.tree() }),
+      watchTree: async function* (_request, context) {
+        while (!context.signal.aborted) {
+          yield { tree: shards.tree() };
+          await pause(300, context.signal);
+        }
+      },
       listBlocks: (request) => {
-        const from = request.pageToken !== "" ? BigInt(request.pageToken) : request.fromHeight > 0n && request.fromHeight < this.head ? request.fromHeight : this.head;
+        const chain = this.chainOf(request.shard);
+        const from = request.pageToken !== "" ? BigInt(request.pageToken) : request.fromHeight > 0n && request.fromHeight < chain.head ? request.fromHeight : chain.head;
         const size = BigInt(request.pageSize || 50);
         const first = chain.base + 1n;
         const low = from - size >= first ? from - size + 1n : first;
@@ -218,13 +257,14 @@ export class FakeNode {
         for (let height = from; height >= low; height--) blocks.push(find(chain.at(height), "block").header);
         return { blocks, nextPageToken: low > first ? String(low - 1n) : "" };
       },
-      getBlock: ({ block: wanted, pageSize, pageToken }) => {
+      getBlock: ({ block: wanted, pageSize, pageToken, shard }) => {
+        const chain = this.chainOf(shard);
         const block = find(
           wanted.case === "height" ? chain.at(wanted.value) : wanted.case === "hashHex" ? chain.blocks.find((candidate) => candidate.header.hashHex === wanted.value) : chain.blocks.at(-1),
           "block",
         );
         const { rows, nextPageToken } = page(block.transactions, pageSize || 100, pageToken);
-        return { block: { header: block.header, transactions: rows.map(summary) }, nextPageToken };
+        return { block: { header: block.header, transactions: [...rows.map(summary), ...(nextPageToken === "" ? this.shards.verdictsIn(chain.shard) : [])] }, nextPageToken };
       },
       getTransaction: ({ idHex }) => ({ transaction: find(chain.byId.get(idHex), "transaction") }),
       getProof: ({ idHex }) => {
@@ -238,7 +278,7 @@ export class FakeNode {
           pageSize || 100,
           pageToken,
         );
-        return { accounts: rows, nextPageToken };
+        return { accounts: rows.filter((account) => this.shards.mode(account.shard) !== "silent"), nextPageToken, unansweredShards: this.options.silent ?? [] };
       },
       getAccount: ({ account }) => ({ account: find(this.account(account), account) }),
       listHistory: ({ account, pageSize, pageToken }) => {
@@ -259,8 +299,8 @@ export class FakeNode {
         }));
         return { entries, nextPageToken };
       },
-      listOrganisations: () => ({ organisations: organisations.map((name) => ({ name, publicKeys: [hash(new TextEncoder().encode(name))], registeredHeight: 1n })) }),
-      getOrganisation: ({ name }) => ({ organisation: { name: find(organisations.find((other) => other === name), name), publicKeys: [hash(new TextEncoder().encode(name))], registeredHeight: 1n } }),
+      listOrganisations: () => ({ organisations: organisations.map((name) => ({ name, shard: this.homeOf(name), publicKeys: [hash(new TextEncoder().encode(name))], registeredHeight: 1n })) }),
+      getOrganisation: ({ name }) => ({ organisation: { name: find(organisations.find((other) => other === name), name), shard: this.homeOf(name), publicKeys: [hash(new TextEncoder().encode(name))], registeredHeight: 1n } }),
       getRecord: ({ key }) => {
         for (const transaction of [...chain.byId.values()].reverse()) {
           const record = transaction.body?.records.find((candidate) => candidate.key === key);
@@ -270,7 +310,7 @@ export class FakeNode {
       },
       search: ({ query }) => {
         const hits = [];
-        if (/^\d+$/.test(query) && chain.at(BigInt(query))) hits.push({ kind: "block", key: query, label: `block ${query}` });
+        if (/^\d+$/.test(query)) for (const { shard, ...other } of this.shards.chains.map((each) => ({ shard: each.shard, block: each.at(BigInt(query)) }))) if (other.block) hits.push({ kind: "block", key: query, label: `block ${query}`, shard });
         if (fromHex(query)?.length === 32) {
           const block = chain.blocks.find((candidate) => candidate.header.hashHex === query);
           if (block) hits.push({ kind: "block", key: String(block.header.height), label: query });
@@ -280,7 +320,7 @@ export class FakeNode {
           if (name.startsWith(query)) hits.push({ kind: "organisation", key: name, label: name });
           if (this.settlement(name).startsWith(query)) hits.push({ kind: "account", key: this.settlement(name), label: "" });
         }
-        return { hits: hits.slice(0, 10) };
+        return { hits: hits.slice(0, 10), unansweredShards: this.options.silent ?? [] };
       },
     });
   }

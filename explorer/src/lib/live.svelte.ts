@@ -1,12 +1,13 @@
 // What is live: the chain's newest blocks and the cluster's state, kept current over streams for as long as the page is seen.
 //
 // One link to the node carries it all: a greeting, then the stream of blocks from the height after the last one seen, a heartbeat, and
-// the stream of the cluster's state while some page shows it. When any of them ends, the link is over and is made anew after a growing
+// the streams of the cluster's state and of the tree of shards while some page shows them. When any of them ends, the link is over and is made anew after a growing
 // wait. A page that nobody sees holds no connection: browsers allow six to an origin, and a few forgotten tabs would block a new one.
 //
 // Bounds: blockCapacity headers, rateSeconds buckets and as many latency samples, however long the session. What arrives while the
 // view is paused is counted and kept, within the same bounds.
-import type { BlockHeader, ClusterState } from "../gen/ledgerd/v1/ledgerd_pb";
+import { Code, ConnectError } from "@connectrpc/connect";
+import type { BlockHeader, ClusterState, Tree } from "../gen/ledgerd/v1/ledgerd_pb";
 import { Level } from "../gen/ledgerd/v1/ledgerd_pb";
 import { api, explain, type Problem } from "./api";
 import { backoffMs, sleep } from "./backoff";
@@ -24,6 +25,43 @@ const heartbeatEveryMs = 5_000;
 const heartbeatTimeoutMs = 5_000;
 const hiddenGraceMs = 10_000;
 const latencyCarrySeconds = 5;
+
+/** A part of the node's state that is streamed while somebody watches it. */
+class Watched {
+  private watchers = 0;
+  private changed: () => void = () => undefined;
+
+  watch(): () => void {
+    this.watchers++;
+    this.changed();
+    return () => {
+      this.watchers--;
+      this.changed();
+    };
+  }
+
+  /** Runs a stream whenever somebody watches; it returns only when the stream ends by itself, and throws when it breaks. */
+  async follow(link: AbortSignal, stream: (signal: AbortSignal) => Promise<void>): Promise<void> {
+    while (!link.aborted) {
+      const change = new AbortController();
+      const watching = this.watchers > 0;
+      this.changed = () => {
+        if (this.watchers > 0 !== watching) change.abort();
+      };
+      const either = AbortSignal.any([link, change.signal]);
+      if (!watching) {
+        await new Promise<void>((resolve) => either.addEventListener("abort", () => resolve()));
+        continue;
+      }
+      try {
+        await stream(either);
+        return;
+      } catch (error) {
+        if (!change.signal.aborted) throw error;
+      }
+    }
+  }
+}
 
 export type Connection = "connecting" | "live" | "reconnecting";
 
@@ -49,6 +87,8 @@ class Live {
   blocks = $state.raw<readonly BlockHeader[]>([]);
   /** The cluster as this node tells it, as shown. */
   cluster = $state.raw<ClusterState>();
+  /** The tree of shards as this node tells it, as shown; undefined where the book has one shard only. */
+  tree = $state.raw<Tree>();
   rate = $state.raw<{ seconds: number[]; rates: (number | null)[] }>({ seconds: [], rates: [] });
   latency = $state.raw<readonly LatencySample[]>([]);
   /** False until the first blocks are here, so that an empty chain and an unknown one look different. */
@@ -61,8 +101,10 @@ class Live {
   private series = new RateSeries(rateSeconds, rateSecondsAtFirst);
   private samples: LatencySample[] = [];
   private newestCluster: ClusterState | undefined;
+  private newestTree: Tree | undefined;
   private skewMs = 0;
-  private watchers = 0;
+  private readonly clusterWatch = new Watched();
+  private readonly treeWatch = new Watched();
   private publishTimer: ReturnType<typeof setTimeout> | undefined;
   private session: AbortController | undefined;
   private wake = new AbortController();
@@ -86,14 +128,26 @@ class Live {
 
   /** Asks for the stream of the cluster's state until the returned function is called. */
   watch(): () => void {
-    this.watchers++;
-    this.rewatch?.();
-    return () => {
-      this.watchers--;
-      this.rewatch?.();
-    };
+    return this.clusterWatch.watch();
   }
-  private rewatch: (() => void) | undefined;
+
+  /** Asks for the stream of the tree of shards until the returned function is called. */
+  watchTree(): () => void {
+    return this.treeWatch.watch();
+  }
+
+  /** The node's own shard; undefined where the book has one shard only. */
+  readonly own = $derived(this.tree?.own);
+
+  /** The shard whose chain is meant where there is a choice: the given one, or else the node's own; undefined where the book has one shard only. */
+  chain(shard?: number): number | undefined {
+    return this.tree === undefined ? undefined : (shard ?? this.tree.own);
+  }
+
+  /** Whether a chain is another one than the node's own. */
+  elsewhere(shard: number | undefined): boolean {
+    return this.tree !== undefined && shard !== undefined && shard !== this.tree.own;
+  }
 
   retryNow(): void {
     this.wake.abort();
@@ -106,8 +160,18 @@ class Live {
     if (!paused) this.publish();
   }
 
+  /** The highest block known of a shard's chain, or of the node's own. */
+  headOf(shard: number | undefined): bigint {
+    if (this.elsewhere(shard)) return this.tree?.shards.find((each) => each.shard === shard)?.height ?? 0n;
+    return this.blocks[0]?.height ?? this.cluster?.node?.orderedHeight ?? 0n;
+  }
+
   /** How far a block has come, as far as anything told so far. */
-  levelOf(header: { height: bigint; level: Level }): Level {
+  levelOf(header: { height: bigint; level: Level; shard?: number }): Level {
+    if (this.elsewhere(header.shard)) {
+      const durable = this.tree?.shards.find((shard) => shard.shard === header.shard)?.durableHeight ?? 0n;
+      return header.height <= durable ? Level.DURABLE : header.level || Level.ORDERED;
+    }
     if (header.level >= Level.DURABLE || (header.height <= this.durableHeight && this.durableHeight > 0n)) return Level.DURABLE;
     if (header.level >= Level.STORED || (header.height <= this.storedHeight && this.storedHeight > 0n)) return Level.STORED;
     return header.level || Level.ORDERED;
@@ -140,7 +204,7 @@ class Live {
         this.problem = undefined;
         this.links++;
         attempt = 0;
-        await Promise.race([this.followBlocks(link.signal), this.followCluster(link.signal), this.beat(link.signal)]);
+        await Promise.race([this.followBlocks(link.signal), this.followCluster(link.signal), this.followTree(link.signal), this.beat(link.signal)]);
       } catch (error) {
         if (signal.aborted) return;
         // A link that just ended is made again before anybody is troubled; one that cannot be made is told.
@@ -163,7 +227,8 @@ class Live {
 
   /** Learns where the node stands, and takes the newest blocks if there are none yet, too many were missed, or the chain is another one. */
   private async greet(signal: AbortSignal): Promise<void> {
-    const { cluster } = await api.getCluster({}, { signal, timeoutMs: heartbeatTimeoutMs });
+    const [{ cluster }, tree] = await Promise.all([api.getCluster({}, { signal, timeoutMs: heartbeatTimeoutMs }), this.askTree(signal)]);
+    this.takeTree(tree);
     if (cluster) {
       const head = cluster.node?.orderedHeight ?? 0n;
       const known = this.newestCluster;
@@ -201,38 +266,42 @@ class Live {
     }
   }
 
-  /** Streams the cluster's state while somebody watches; it returns only when the stream breaks. */
   private async followCluster(signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
-      const change = new AbortController();
-      this.rewatch = () => {
-        if (this.watchers > 0 !== watching) change.abort();
-      };
-      const watching = this.watchers > 0;
-      const either = AbortSignal.any([signal, change.signal]);
-      if (!watching) {
-        await new Promise<void>((resolve) => either.addEventListener("abort", () => resolve()));
-        continue;
+    await this.clusterWatch.follow(signal, async (either) => {
+      for await (const { cluster } of api.watchCluster({}, { signal: either })) {
+        if (cluster) this.takeCluster(cluster);
+        this.schedulePublish();
       }
-      try {
-        for await (const { cluster } of api.watchCluster({}, { signal: either })) {
-          if (cluster) this.takeCluster(cluster);
-          this.schedulePublish();
-        }
-        return;
-      } catch (error) {
-        if (!change.signal.aborted) throw error;
+    });
+  }
+
+  private async followTree(signal: AbortSignal): Promise<void> {
+    await this.treeWatch.follow(signal, async (either) => {
+      for await (const { tree } of api.watchTree({}, { signal: either })) {
+        this.takeTree(tree);
+        this.schedulePublish();
       }
+    });
+  }
+
+  /** The tree of shards; none from a node that knows none. */
+  private async askTree(signal: AbortSignal): Promise<Tree | undefined> {
+    try {
+      return (await api.getTree({}, { signal, timeoutMs: heartbeatTimeoutMs })).tree;
+    } catch (error) {
+      if (ConnectError.from(error).code === Code.Unimplemented) return undefined;
+      throw error;
     }
   }
 
-  /** Notices a connection that is dead without saying so, and keeps the cluster's state fresh where nobody streams it. */
+  /** Notices a connection that is dead without saying so, and keeps the cluster's state and the tree fresh where nobody streams them. */
   private async beat(signal: AbortSignal): Promise<void> {
     for (;;) {
       await sleep(heartbeatEveryMs, signal);
       if (signal.aborted) return;
-      const { cluster } = await api.getCluster({}, { signal, timeoutMs: heartbeatTimeoutMs });
+      const [{ cluster }, tree] = await Promise.all([api.getCluster({}, { signal, timeoutMs: heartbeatTimeoutMs }), this.newestTree && this.askTree(signal)]);
       if (cluster) this.takeCluster(cluster);
+      this.takeTree(tree);
       this.schedulePublish();
     }
   }
@@ -242,6 +311,10 @@ class Live {
     this.ring.unshift(header);
     if (this.ring.length > blockCapacity) this.ring.length = blockCapacity;
     this.series.add(Number(header.timeMs), header.transactionCount);
+  }
+
+  private takeTree(tree: Tree | undefined): void {
+    if (tree) this.newestTree = tree.shards.length > 1 ? tree : undefined;
   }
 
   private takeCluster(cluster: ClusterState): void {
@@ -280,6 +353,7 @@ class Live {
     if (this.paused) return;
     this.blocks = this.ring.slice();
     this.cluster = this.newestCluster;
+    this.tree = this.newestTree;
     this.nowMs = Date.now() + this.skewMs;
     this.rate = this.series.window(this.nowMs);
     this.latency = [...this.samples];

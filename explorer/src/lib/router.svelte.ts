@@ -1,9 +1,11 @@
 // Client-side routing over real paths: plain links work, a reload works, Back restores the place.
 
 export interface Route {
-  name: "overview" | "blocks" | "block" | "transaction" | "accounts" | "account" | "organisations" | "organisation" | "record" | "nodes" | "search" | "nowhere";
+  name: "overview" | "blocks" | "block" | "transaction" | "accounts" | "account" | "organisations" | "organisation" | "record" | "nodes" | "shards" | "shard" | "search" | "nowhere";
   /** The key that the path ends with, unescaped; empty where there is none. */
   key: string;
+  /** The shard that the path names; undefined where it names none: what is meant is the node's own. */
+  shard?: number;
 }
 
 const plain: Readonly<{ [path: string]: Route["name"] }> = {
@@ -13,6 +15,7 @@ const plain: Readonly<{ [path: string]: Route["name"] }> = {
   "/accounts": "accounts",
   "/organisations": "organisations",
   "/nodes": "nodes",
+  "/shards": "shards",
   "/search": "search",
 };
 
@@ -28,6 +31,11 @@ export function parseRoute(pathname: string): Route {
   const path = pathname.length > 1 ? pathname.replace(/\/+$/, "") || "/" : pathname;
   const name = plain[path];
   if (name) return { name, key: "" };
+  const inShard = /^\/shards\/(\d{1,9})(?:\/blocks(?:\/([0-9a-zA-Z]+))?)?$/.exec(path);
+  if (inShard) {
+    const key = inShard[2] ?? "";
+    return { name: key !== "" ? "block" : path.endsWith("/blocks") ? "blocks" : "shard", key, shard: Number(inShard[1]) };
+  }
   const match = /^\/([a-z]+)\/(.+)$/.exec(path);
   const keyedName = match?.[1] ? keyed[match[1]] : undefined;
   if (!match?.[2] || !keyedName) return { name: "nowhere", key: "" };

@@ -1,0 +1,126 @@
+import { FakeNode } from "../../test/fake-node";
+import { expect, heightsOf, numberIn, test } from "../fixtures";
+
+test.describe("a book of several shards", () => {
+  test.use({ expected: [/Failed to load resource|ERR_CONNECTION|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE/] });
+
+  test("the tree is drawn and told, and marks go down it as entries do", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 20, everyMs: 300, parents: [0, 0, 0, 1, 1], halted: [3], silent: [4] });
+    try {
+      await page.goto(node.url);
+      await page.getByRole("navigation", { name: "Sections" }).getByRole("link", { name: "Shards" }).click();
+      await expect(page.getByTestId("ordering")).toHaveText("3 of 5");
+      const cards = page.getByTestId("tree").locator("a");
+      await expect(cards).toHaveCount(5);
+      await expect(page.getByTestId("tree").locator("path.edge")).toHaveCount(4);
+      for (const [shard, mode] of [[0, "ordering"], [3, "halted"], [4, "silent"]] as const) {
+        await expect(page.getByTestId("tree").locator(`[data-shard="${shard}"]`)).toContainText(mode);
+        await expect(page.getByTestId("shard-table").locator(`[data-shard="${shard}"]`)).toContainText(mode);
+      }
+      await expect(page.getByTestId("shard-table").locator('[data-shard="3"]')).toContainText("entries behind");
+      await expect(page.getByTestId("tree").locator("circle.mark").first()).toBeAttached();
+      const behind = numberIn(await page.getByTestId("behind").textContent());
+      await expect.poll(async () => numberIn(await page.getByTestId("behind").textContent())).toBeGreaterThan(behind);
+
+      // Who wants no motion gets none; the numbers tell the same.
+      await page.emulateMedia({ reducedMotion: "reduce" });
+      await page.reload();
+      const still = numberIn(await page.getByTestId("behind").textContent());
+      await expect.poll(async () => numberIn(await page.getByTestId("behind").textContent())).toBeGreaterThan(still);
+      await expect(page.getByTestId("tree").locator("circle.mark")).toHaveCount(0);
+
+      await cards.nth(1).click();
+      await expect(page.getByRole("heading", { level: 1, name: "Shard 1" })).toBeFocused();
+      await expect(page.getByTestId("members").locator("tbody tr")).toHaveCount(3);
+      await page.mouse.move(5, 5);
+      await expect.poll(async () => (await heightsOf(page)).length).toBeGreaterThan(4);
+      const first = (await heightsOf(page))[0] ?? 0;
+      await expect.poll(async () => (await heightsOf(page))[0]).toBeGreaterThan(first);
+      await page.getByRole("navigation", { name: "Shards" }).getByRole("link", { name: "shard 4" }).click();
+      await expect(page.getByText("This shard is silent.")).toBeVisible();
+      await expect(page.getByText("Shard 4 does not answer")).toBeVisible();
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("an entry's path is shown, waits, and settles without a reload", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 20, parents: [0, 0, 0, 1, 1], halted: [3] });
+    const transaction = node.chain.at(12n)?.transactions[2];
+    try {
+      if (!transaction) throw new Error("there is no such transaction");
+      node.shards.cross(transaction, [0, 2, 3], "waiting", 3);
+      await page.goto(`${node.url}/tx/${transaction.status?.idHex}`);
+      await expect(page.getByTestId("path-state")).toHaveText("waiting for shard 3");
+      const row = (shard: number): ReturnType<typeof page.locator> => page.getByTestId("path").locator(`[data-shard="${shard}"]`);
+      await expect(row(0)).toContainText("entered here");
+      await expect(row(0)).toContainText("waiting for shard 3");
+      await expect(row(1)).toContainText("passed on");
+      await expect(row(2)).toContainText(/number \d+ from shard 0/);
+      await expect(row(2)).toContainText("says good");
+      await expect(row(3)).toContainText("not there yet");
+      expect(await page.getByTestId("path").locator("tbody tr").evaluateAll((rows) => rows.map((each) => each.getAttribute("data-shard")))).toEqual(["0", "1", "3", "2"]);
+
+      node.shards.cross(transaction, [0, 2, 3], "settled");
+      await expect(page.getByTestId("path-state")).toHaveText("It took effect in shards 0, 2 and 3.");
+      await expect(row(2)).toContainText("settled");
+      await row(2).getByRole("link", { name: /^2,/ }).first().click();
+      await expect(page).toHaveURL(/\/shards\/2\/blocks\/\d+$/);
+      await expect(page.getByRole("heading", { level: 1 })).toContainText("of shard 2");
+
+      node.shards.cross(transaction, [0, 2], "refused", 2);
+      await page.goBack();
+      await expect(page.getByTestId("path-state")).toContainText("Refused by shard 2 (insufficient funds)");
+      await expect(row(2)).toContainText("insufficient funds");
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("blocks of every shard, verdicts as what they are, amounts that wait, and shards that do not answer", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 20, parents: [0, 0, 0], silent: [1] });
+    const transaction = node.chain.at(12n)?.transactions[2];
+    try {
+      if (!transaction) throw new Error("there is no such transaction");
+      node.shards.cross(transaction, [0, 2], "settled");
+      await page.goto(`${node.url}/blocks`);
+      await page.getByRole("navigation", { name: "Shards" }).getByRole("link", { name: "shard 2" }).click();
+      await expect(page).toHaveURL(/\/shards\/2\/blocks$/);
+      await expect.poll(async () => (await heightsOf(page))[0]).toBe(2020);
+      await page.getByRole("link", { name: "2,015", exact: true }).click();
+      await expect(page.getByRole("heading", { level: 1 })).toHaveText("Block 2,015 of shard 2");
+      await page.keyboard.press("j");
+      await expect(page).toHaveURL(/\/shards\/2\/blocks\/2014$/);
+      const verdict = page.locator('tr[data-kind="verdict"]');
+      await expect(verdict).toHaveCount(1);
+      await expect(verdict).toContainText("good on");
+      await verdict.getByRole("link").last().click();
+      await expect(page).toHaveURL(`${node.url}/tx/${transaction.status?.idHex}`);
+
+      await page.goto(`${node.url}/accounts`);
+      await expect(page.getByTestId("unanswered")).toContainText("Shard 1 does not answer.");
+      await page.getByTestId("accounts").getByRole("link", { name: "aurora-air:settlement" }).click();
+      await expect(page.getByTestId("balances")).toContainText("set aside 1,250");
+      await expect(page.getByTestId("balances")).toContainText("incoming 77,000");
+      await expect(page.getByText("lives in shard 2")).toBeVisible();
+      await expect(page.getByTestId("history").locator('a[href^="/shards/2/blocks/"]').first()).toBeVisible();
+    } finally {
+      await node.stop();
+    }
+  });
+
+  test("a book of one shard shows nothing of shards", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 10 });
+    try {
+      await page.goto(`${node.url}/blocks`);
+      await expect.poll(async () => (await heightsOf(page)).length).toBe(10);
+      await expect(page.getByRole("navigation", { name: "Sections" }).getByRole("link")).toHaveCount(5);
+      await expect(page.getByRole("navigation", { name: "Shards" })).toHaveCount(0);
+      await expect(page.getByTestId("blocks").locator('a[href="/block/10"]')).toBeVisible();
+      await page.goto(`${node.url}/shards`);
+      await expect(page.getByText("This book has one shard")).toBeVisible();
+    } finally {
+      await node.stop();
+    }
+  });
+});

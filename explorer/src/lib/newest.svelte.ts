@@ -1,0 +1,57 @@
+// The newest blocks of a shard: the node's own come over the link's stream, those of another shard are asked for again and again.
+import type { BlockHeader } from "../gen/ledgerd/v1/ledgerd_pb";
+import { api, callTimeoutMs, type Problem } from "./api";
+import { live } from "./live.svelte";
+import { Load } from "./load.svelte";
+import { inShard } from "./shards";
+
+export const askEveryMs = 1_000;
+
+/** Counts up every so often while the page is seen, not paused, and `wanted`; for what has no stream of its own. Made during a component's initialisation. */
+export class Turns {
+  count = $state(0);
+
+  constructor(everyMs: number, wanted: () => boolean) {
+    $effect(() => {
+      if (!wanted()) return;
+      const timer = setInterval(() => {
+        if (!live.paused && live.connection === "live" && document.visibilityState === "visible") this.count++;
+      }, everyMs);
+      return () => clearInterval(timer);
+    });
+  }
+}
+
+export class NewestBlocks {
+  private readonly load: Load<readonly BlockHeader[]>;
+  readonly rows: readonly BlockHeader[] = $derived.by(() => (live.elsewhere(this.shard()) ? this.asked() : live.blocks.slice(0, this.most)));
+  readonly seeded: boolean = $derived.by(() => (live.elsewhere(this.shard()) ? this.load.value !== undefined && this.of === this.shard() : live.seeded));
+  readonly problem: Problem | undefined = $derived.by(() => (live.elsewhere(this.shard()) ? this.load.problem : undefined));
+  /** Whose blocks the load's value has. */
+  private of = $state<number>();
+
+  /** shard: whose; undefined: the node's own. While `wanted` is false nothing is asked. Made during a component's initialisation. */
+  constructor(
+    private readonly shard: () => number | undefined,
+    private readonly most: number,
+    wanted: () => boolean = () => true,
+  ) {
+    const turns = new Turns(askEveryMs, () => live.elsewhere(shard()) && wanted());
+    this.load = new Load(async (signal) => {
+      const asked = shard();
+      void turns.count;
+      if (!live.elsewhere(asked) || !wanted()) return [];
+      const { blocks } = await api.listBlocks({ pageSize: most, ...inShard(asked) }, { signal, timeoutMs: callTimeoutMs });
+      this.of = asked;
+      return blocks;
+    });
+  }
+
+  private asked(): readonly BlockHeader[] {
+    return this.of === this.shard() ? (this.load.value ?? []) : [];
+  }
+
+  again(): void {
+    this.load.again();
+  }
+}

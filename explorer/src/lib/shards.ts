@@ -1,0 +1,225 @@
+// The tree of shards, as it is drawn and told: where each shard stands, and how it and its stream do, in words.
+import type { ShardMember, ShardPlace, Shard, Tree } from "../gen/ledgerd/v1/ledgerd_pb";
+import { plural } from "./format";
+
+export interface Word {
+  text: string;
+  title: string;
+  colour: "good" | "warn" | "bad" | "accent" | "";
+}
+
+const modes: Readonly<{ [mode: string]: Word }> = {
+  ordering: { text: "ordering", title: "A majority of its nodes orders", colour: "good" },
+  halted: { text: "halted", title: "It has no majority: what needs it waits, and goes on when it is back", colour: "bad" },
+  silent: { text: "silent", title: "No node of it was heard lately", colour: "warn" },
+};
+
+/** A shard's mode, or a member's. */
+export function modeWord(mode: string): Word {
+  return modes[mode] ?? { text: mode || "unknown", title: "", colour: "" };
+}
+
+/** How a member of a shard does; up: it was heard lately, whatever it says. */
+export function memberWord(member: ShardMember): Word & { up: boolean } {
+  switch (member.mode) {
+    case "ordering":
+      return { text: "up", title: "In the group that orders", colour: "good", up: true };
+    case "following":
+      return { text: "following", title: "It follows the chain and does not order now", colour: "warn", up: true };
+    case "starting":
+    case "stopping":
+      return { text: member.mode, title: "It does not order now", colour: "warn", up: true };
+    case "halted":
+      return { text: "halted", title: "It runs, but cannot order: its group has no majority, or its store is damaged", colour: "bad", up: true };
+    default:
+      return { text: member.lastHeardMs > 0n ? "silent" : "never heard", title: "It was not heard lately", colour: "bad", up: false };
+  }
+}
+
+export function membersUp(shard: Shard): number {
+  return shard.members.filter((member) => memberWord(member).up).length;
+}
+
+export interface Stream {
+  /** Entries in the parent's chain, and how many of them the child has. */
+  streamed: bigint;
+  carried: bigint;
+  behind: bigint;
+}
+
+/** The stream from a shard's parent; undefined for the root. What the child tells of itself may be newer than what its parent heard of it. */
+export function streamTo(tree: Tree, child: Shard): Stream | undefined {
+  if (child.root) return undefined;
+  const told = tree.shards.find((shard) => shard.shard === child.parent)?.streams.find((stream) => stream.child === child.shard);
+  const carried = told && told.carried > child.carried ? told.carried : child.carried;
+  const streamed = told && told.streamed > carried ? told.streamed : carried;
+  return { streamed, carried, behind: streamed - carried };
+}
+
+/** How far a stream lags, in words. */
+export function lagWord(stream: Stream): string {
+  return stream.behind === 0n ? "up to date" : `${plural(stream.behind, "entry", "entries")} behind`;
+}
+
+export interface TreeNode {
+  shard: number;
+  parent: number | undefined;
+  depth: number;
+  children: readonly number[];
+}
+
+/** The shards from the root down, each before its children and these by number. What hangs on no root, or twice, is left out. */
+export function walk(shards: readonly Pick<Shard, "shard" | "parent" | "root">[]): TreeNode[] {
+  const children = new Map<number, number[]>();
+  for (const { shard, parent, root } of shards) if (!root) children.set(parent, [...(children.get(parent) ?? []), shard]);
+  for (const list of children.values()) list.sort((a, b) => a - b);
+  const nodes: TreeNode[] = [];
+  const seen = new Set<number>();
+  const rest = shards.filter((shard) => shard.root).map(({ shard }): { shard: number; parent: number | undefined; depth: number } => ({ shard, parent: undefined, depth: 0 }));
+  for (let at = rest.shift(); at; at = rest.shift()) {
+    if (seen.has(at.shard)) continue;
+    seen.add(at.shard);
+    const { shard, depth } = at;
+    const below = children.get(shard) ?? [];
+    nodes.push({ ...at, children: below });
+    rest.unshift(...below.map((child) => ({ shard: child, parent: shard, depth: depth + 1 })));
+  }
+  return nodes;
+}
+
+export interface Box {
+  shard: number;
+  x: number;
+  y: number;
+}
+
+export interface Edge {
+  parent: number;
+  child: number;
+  /** From the parent's box to the child's, as an SVG path. */
+  path: string;
+  /** Where its words begin, at half their height. */
+  label: { x: number; y: number };
+}
+
+export interface TreeLayout {
+  width: number;
+  height: number;
+  boxWidth: number;
+  boxHeight: number;
+  boxes: Box[];
+  edges: Edge[];
+  /** From the top down, or, where the shards have no room beside each other, as an indented list. */
+  form: "down" | "indented";
+}
+
+export interface BoxSizes {
+  width: number;
+  height: number;
+  gap: number;
+  /** Between a level and the one below it. */
+  rise: number;
+}
+
+/** Lays the tree out for a picture of the given width, in pixels. */
+export function layOutTree(nodes: readonly TreeNode[], width: number, sizes: BoxSizes): TreeLayout {
+  const leaves = nodes.filter((node) => node.children.length === 0).length;
+  const fits = leaves * sizes.width + Math.max(0, leaves - 1) * sizes.gap <= width;
+  return fits ? layOutDown(nodes, width, sizes, leaves) : layOutIndented(nodes, width, sizes);
+}
+
+/** Leaves side by side, each shard in the middle of its children's. */
+function layOutDown(nodes: readonly TreeNode[], width: number, sizes: BoxSizes, leaves: number): TreeLayout {
+  const boxWidth = sizes.width;
+  // Room that is left goes between the leaves, up to a bound, so that a small tree is not torn apart.
+  const gap = leaves > 1 ? Math.min((width - leaves * boxWidth) / (leaves - 1), sizes.gap * 3) : 0;
+  const used = leaves * boxWidth + Math.max(0, leaves - 1) * gap;
+  const at = new Map<number, { x: number; y: number }>();
+  let leaf = 0;
+  // Backwards, all children come before their parent; their order from the right is kept by counting leaves down.
+  for (const node of nodes.toReversed()) {
+    const y = node.depth * (sizes.height + sizes.rise);
+    const below = node.children.map((child) => at.get(child)?.x ?? 0);
+    const x = below.length === 0 ? (width + used) / 2 - boxWidth - leaf++ * (boxWidth + gap) : ((below[0] ?? 0) + (below.at(-1) ?? 0)) / 2;
+    at.set(node.shard, { x, y });
+  }
+  const boxes = nodes.map(({ shard }) => ({ shard, x: round(at.get(shard)?.x ?? 0), y: at.get(shard)?.y ?? 0 }));
+  const edges = nodes.flatMap((node): Edge[] => {
+    const from = at.get(node.parent ?? -1);
+    const to = at.get(node.shard);
+    if (node.parent === undefined || !from || !to) return [];
+    const [x1, y1, x2, y2] = [from.x + boxWidth / 2, from.y + sizes.height, to.x + boxWidth / 2, to.y];
+    // A curve to above the child, then straight down into it: the words stand beside the straight part.
+    const end = y2 - Math.min(28, sizes.rise / 2);
+    const bend = (end - y1) * 0.6;
+    return [{ parent: node.parent, child: node.shard, path: `M${round(x1)} ${y1}C${round(x1)} ${round(y1 + bend)} ${round(x2)} ${round(end - bend)} ${round(x2)} ${end}V${y2}`, label: { x: round(x2 + 4), y: y2 - 13 } }];
+  });
+  const depth = Math.max(0, ...nodes.map((node) => node.depth));
+  return { width, height: depth * (sizes.height + sizes.rise) + sizes.height, boxWidth, boxHeight: sizes.height, boxes, edges, form: "down" };
+}
+
+/** One below the other, children further right than their parent; deep trees are indented less. */
+function layOutIndented(nodes: readonly TreeNode[], width: number, sizes: BoxSizes): TreeLayout {
+  const depth = Math.max(0, ...nodes.map((node) => node.depth));
+  const least = Math.min(sizes.width, width);
+  const step = depth === 0 ? 0 : Math.max(0, Math.min(26, (width - least) / depth));
+  const boxWidth = Math.min(width - depth * step, sizes.width * 2.4);
+  const rise = 30;
+  const boxes = nodes.map((node, row) => ({ shard: node.shard, x: round(node.depth * step), y: row * (sizes.height + rise) }));
+  const at = new Map(boxes.map((box) => [box.shard, box]));
+  const edges = nodes.flatMap((node): Edge[] => {
+    const from = at.get(node.parent ?? -1);
+    const to = at.get(node.shard);
+    if (node.parent === undefined || !from || !to) return [];
+    // Down along the parent's left side, then into the child's.
+    const x = from.x + Math.max(6, step / 2);
+    const middle = to.y + sizes.height / 2;
+    const path = to.x - x > 4 ? `M${round(x)} ${from.y + sizes.height}V${middle - 6}q0 6 6 6H${to.x}` : `M${round(x)} ${from.y + sizes.height}V${to.y}`;
+    return [{ parent: node.parent, child: node.shard, path, label: { x: round(to.x + 12), y: to.y - 9 } }];
+  });
+  return { width, height: Math.max(0, nodes.length * (sizes.height + rise) - rise), boxWidth: round(boxWidth), boxHeight: sizes.height, boxes, edges, form: "indented" };
+}
+
+function round(value: number): number {
+  return Math.round(value * 10) / 10;
+}
+
+const placeStates: Readonly<{ [state: string]: Word }> = {
+  settled: { text: "settled", title: "It took effect here", colour: "good" },
+  refused: { text: "refused", title: "It changed nothing here", colour: "bad" },
+  waiting: { text: "waiting", title: "What it touches is set aside until all verdicts are here", colour: "warn" },
+  passed: { text: "passed on", title: "Only passed on to the shards below", colour: "" },
+  absent: { text: "not there yet", title: "It is on its way to this shard", colour: "warn" },
+  unanswered: { text: "no answer", title: "No node of this shard answers now", colour: "bad" },
+};
+
+export function placeWord(place: ShardPlace): Word {
+  return placeStates[place.state] ?? { text: place.state || "unknown", title: "", colour: "" };
+}
+
+/** A shard's verdict in words: "good", or what its reason's code says. */
+export function verdictText(verdict: string): string {
+  return verdict.replaceAll("_", " ");
+}
+
+/** Whether a place can still change. */
+export function placeMoves(place: ShardPlace): boolean {
+  return place.state === "waiting" || place.state === "absent" || place.state === "unanswered";
+}
+
+/** "shard 2", "shards 1 and 2", "shards 0, 1 and 2". */
+export function shardList(shards: readonly number[]): string {
+  const sorted = [...new Set(shards)].sort((a, b) => a - b);
+  const last = sorted.pop();
+  return sorted.length === 0 ? `shard ${last ?? "–"}` : `shards ${sorted.join(", ")} and ${last}`;
+}
+
+/** The shards whose verdicts an entry waits for, over all its places. */
+export function waitsFor(places: readonly ShardPlace[]): number[] {
+  return [...new Set(places.flatMap((place) => place.waitsFor))].sort((a, b) => a - b);
+}
+
+/** An optional shard, as requests take it. */
+export function inShard(shard: number | undefined): { shard?: number } {
+  return shard === undefined ? {} : { shard };
+}
