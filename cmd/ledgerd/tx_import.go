@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -34,6 +31,7 @@ type importOptions struct {
 	keys         keyringOptions
 	wait         string
 	organisation string
+	spread       int
 	issuers      []string
 	stop         bool
 	state        string
@@ -76,6 +74,13 @@ it under the file's name again. A balance may not fall below zero unless
 Nothing has to be prepared: the organisation, "import" without --org, is made
 with a key of its own where it is not there.
 
+With --orgs K the accounts are spread over K organisations with one key,
+ORGANISATION-0 and so on, by a hash of the name; in a book of several shards
+these live in the shards in turn. Lines that touch several shards take effect
+in all of them or in none. What becomes of each line is what becomes of it
+where the lines are executed one after the other. K stays what it was in an
+organisation's first import.
+
 An import that was interrupted, by whatever, goes on when the same command is
 run again, and no line is imported twice, even from another machine with the
 same key. Lines may not change meanwhile. Where a node fails, the next one is
@@ -87,6 +92,9 @@ is 1 then.`,
   # Quicker, and still safe to run again: wait for the order only
   ledgerd tx import entries.jsonl --wait ordered --node http://127.0.0.1:8080,http://127.0.0.1:8082
 
+  # Into a book of several shards, over all of them
+  ledgerd tx import entries.jsonl.gz --issuer coinbase --org chain --orgs 8
+
   # For a script
   zcat entries.gz | ledgerd tx import - --org shop --stop-on-error --json`,
 		Args: cobra.ExactArgs(1),
@@ -97,6 +105,7 @@ is 1 then.`,
 	flags := command.Flags()
 	flags.StringVar(&options.wait, "wait", "durable", "count a line as imported when it is ordered, stored or durable")
 	flags.StringVar(&options.organisation, "org", "import", "organisation whose accounts the file's names become")
+	flags.IntVar(&options.spread, "orgs", 1, fmt.Sprintf("spread the accounts over so many organisations, named after --org; up to %d", importer.MaxOrganisations))
 	flags.StringSliceVar(&options.issuers, "issuer", nil, "name in the file whose account may go below zero; repeat it or separate by commas")
 	flags.BoolVar(&options.stop, "stop-on-error", false, "end at the first line that fails")
 	flags.StringVar(&options.state, "state", "", "folder that remembers how far imports have come (default ledgerd/imports in your cache folder)")
@@ -116,6 +125,9 @@ func (o *importOptions) run(command *cobra.Command, arguments []string) error {
 	organisation, err := parseOrganisation(o.organisation)
 	if err != nil {
 		return err
+	}
+	if o.spread < 1 || o.spread > importer.MaxOrganisations {
+		return usagef("--orgs %d: accounts are spread over 1 to %d organisations", o.spread, importer.MaxOrganisations)
 	}
 	if o.patience <= 0 {
 		return usagef("--patience is %s: it has to be above zero", o.patience)
@@ -145,7 +157,7 @@ func (o *importOptions) run(command *cobra.Command, arguments []string) error {
 	}
 	progress := newImportProgress(errs, o.quiet)
 	result, err := importer.Run(ctx, nodes, source, importer.Options{
-		Key: key, Issuers: o.issuers, Wait: level, StopOnError: o.stop, StateFolder: o.stateFolder(), Progress: progress.show, Patience: o.patience,
+		Key: key, Organisations: o.spread, Issuers: o.issuers, Wait: level, StopOnError: o.stop, StateFolder: o.stateFolder(), Progress: progress.show, Patience: o.patience,
 	})
 	progress.end()
 	if result.ProgressError != nil {
@@ -195,18 +207,7 @@ func connectToAll(ctx context.Context, remote *remoteOptions) (*client.Client, e
 
 // memberAddress is where a member's API can be asked, empty where it does not say so usably.
 func memberAddress(member *ledgerdv1.MemberState) string {
-	address := member.GetApiAddress()
-	if address != "" && !strings.Contains(address, "://") {
-		address = "http://" + address
-	}
-	parsed, err := url.Parse(address)
-	if err != nil || parsed.Hostname() == "" || parsed.Port() == "0" {
-		return ""
-	}
-	if ip := net.ParseIP(parsed.Hostname()); ip != nil && ip.IsUnspecified() {
-		return ""
-	}
-	return strings.TrimRight(address, "/")
+	return importer.UsableAddress(member.GetApiAddress())
 }
 
 // report tells what became of the import. The failed lines go to the standard error, the summary to the standard output.
