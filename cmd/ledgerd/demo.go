@@ -67,17 +67,21 @@ and keep the same book, and two banks, two airlines and an exchange that use
 it. Everybody who looks at the explorer, which is also the API's address, sees
 transactions come in.
 
-With --shards the book is split: each shard has a chain of its own and as many
-nodes as --nodes says, and the banks, airlines and the exchange are spread over
-the shards, so that much of what they do with each other crosses shards.
+The book is split over three shards, each with a chain and four nodes of its own.
+Banks, airlines and the exchange are spread over the shards, so that much of what
+they do with each other crosses shards. --shards and --nodes say otherwise;
+--nodes alone makes a book of one shard, with so many nodes.
 
 The book is in a temporary folder, which is removed at the end; an interrupt
 (Ctrl-C) leaves nothing behind.`,
 		Example: `  ledgerd demo
-  ledgerd demo --shards 3 --nodes 4
+  ledgerd demo --shards 5 --nodes 3 --tree binary
   ledgerd demo --nodes 7 --port 9000 --rate 100 --for 10m`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if given := command.Flags().Changed; given("nodes") && !given("shards") {
+				o.shards = 1
+			}
 			if err := o.validate(); err != nil {
 				return err
 			}
@@ -86,7 +90,7 @@ The book is in a temporary folder, which is removed at the end; an interrupt
 	}
 	flags := command.Flags()
 	flags.IntVar(&o.nodes, "nodes", 4, "number of nodes of each shard")
-	flags.IntVar(&o.shards, "shards", 1, "number of shards")
+	flags.IntVar(&o.shards, "shards", 3, "number of shards; 1 where --nodes is given and this is not")
 	flags.StringVar(&o.tree, "tree", "breadth", "tree of the shards: breadth, binary, chain, or a file with a line \"shard parent\" for each")
 	flags.IntVar(&o.port, "port", 8080, "port of node 0's explorer and API; node i takes the i-th after it if that is free")
 	flags.Float64Var(&o.rate, "rate", 20, "transactions a second; 0 for none")

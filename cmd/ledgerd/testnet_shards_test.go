@@ -70,3 +70,36 @@ func TestTestnetOfShards(t *testing.T) {
 		t.Errorf("%v", made)
 	}
 }
+
+// The demo's book has three shards unless it is said how many nodes there are, and what its organisations do with each other crosses them.
+func TestDemoOfShards(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	var ended map[string]any
+	for _, length := range []string{"2s", "15s", "45s"} { // a busy machine
+		result := ledgerd(t, "demo", "--shards", "3", "--nodes", "2", "--port", "0", "--rate", "50", "--for", length, "--json")
+		if result.status != exitDone {
+			t.Fatalf("%+v", result)
+		}
+		first, last, _ := strings.Cut(strings.TrimSpace(result.out), "\n")
+		ready := object(t, first)
+		ended = object(t, last)
+		if len(ready["nodes"].([]any)) != 6 || len(ready["tree"].([]any)) != 3 || len(ready["homes"].([]any)) != 5 || len(ended["heights"].([]any)) != 3 {
+			t.Fatalf("%s", result.out)
+		}
+		if tally := ended["transactions"].(map[string]any); tally["crossed"].(float64) >= 5 && tally["applied"].(float64) > tally["crossed"].(float64) {
+			ended = nil
+			break
+		}
+	}
+	if ended != nil {
+		t.Errorf("hardly anything crossed shards: %v", ended)
+	}
+	if left, _ := os.ReadDir(temporary); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+	refuses(t, exitUsage, "5 shards of 4 nodes are 20 nodes", "demo", "--shards", "5")
+	refuses(t, exitUsage, "at most 16", "demo", "--shards", "3", "--nodes", "6")
+	refuses(t, exitUsage, "--shards is 0", "demo", "--shards", "0")
+	refuses(t, exitUsage, "no shape", "demo", "--tree", "star")
+}
