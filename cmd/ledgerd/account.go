@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
 )
 
 // accountReport is an account as --json shows it.
@@ -19,18 +21,22 @@ type accountReport struct {
 	OpenedHeight uint64          `json:"opened_height"`
 	Balances     []balanceReport `json:"balances"`
 	Height       uint64          `json:"height"`
+	Shard        uint32          `json:"shard,omitempty"` // where it lives
 }
 
 // balanceReport is an amount of an asset; exact, so as text.
 type balanceReport struct {
 	Asset  string `json:"asset"`
 	Amount string `json:"amount"`
+	// What transactions that wait for other shards hold: what is set aside is not in the amount any more, and what comes in is not yet.
+	SetAside string `json:"set_aside,omitempty"`
+	Incoming string `json:"incoming,omitempty"`
 }
 
 func reportBalances(balances []*ledgerdv1.Balance) []balanceReport {
 	reports := []balanceReport{}
 	for _, balance := range balances {
-		reports = append(reports, balanceReport{balance.GetAsset(), balance.GetAmount()})
+		reports = append(reports, balanceReport{balance.GetAsset(), balance.GetAmount(), balance.GetSetAside(), balance.GetIncoming()})
 	}
 	return reports
 }
@@ -38,8 +44,20 @@ func reportBalances(balances []*ledgerdv1.Balance) []balanceReport {
 func reportAccount(account *ledgerdv1.Account) accountReport {
 	return accountReport{
 		Account: account.GetAccount(), Organisation: account.GetOrganisation(), Issuer: account.GetIssuer(), Alias: account.GetAlias(),
-		OpenedHeight: account.GetOpenedHeight(), Balances: reportBalances(account.GetBalances()), Height: account.GetHeight(),
+		OpenedHeight: account.GetOpenedHeight(), Balances: reportBalances(account.GetBalances()), Height: account.GetHeight(), Shard: account.GetShard(),
 	}
+}
+
+// held says what waiting transactions hold of a balance.
+func (r *balanceReport) held() string {
+	var parts []string
+	if r.SetAside != "" {
+		parts = append(parts, r.SetAside+" set aside")
+	}
+	if r.Incoming != "" {
+		parts = append(parts, r.Incoming+" incoming")
+	}
+	return strings.Join(parts, ", ")
 }
 
 // newAccountCommand is ledgerd account.
@@ -104,7 +122,11 @@ func newAccountShowCommand() *cobra.Command {
 		Short: "Show an account and its balances",
 		Long: `Show an account and its balances, as they are after the last block that the node
 has executed. With --json, amounts are text: they may have more digits than a
-JSON number keeps.`,
+JSON number keeps.
+
+In a ledger of several shards a node of the one where the account lives is asked.
+What transactions hold that wait for other shards is shown beside a balance: what
+is set aside cannot be spent, and what is incoming is not there yet.`,
 		Example: `  ledgerd account show acme:cash
   ledgerd account show acme:cash --json | jq -r '.balances[] | "\(.amount) \(.asset)"'`,
 		Args: cobra.ExactArgs(1),
@@ -136,12 +158,15 @@ JSON number keeps.`,
 			}
 			rows.add("opened", fmt.Sprintf("in block %d", report.OpenedHeight))
 			rows.add("as of", fmt.Sprintf("block %d", report.Height))
+			if report.Shard > 0 {
+				rows.add("shard", fmt.Sprint(report.Shard))
+			}
 			if err := rows.write(command.OutOrStdout()); err != nil {
 				return err
 			}
 			balances := table{right: []bool{true, false}}
 			for _, balance := range report.Balances {
-				balances.add("  "+balance.Amount, balance.Asset)
+				balances.add("  "+balance.Amount, balance.Asset, balance.held())
 			}
 			if len(report.Balances) == 0 {
 				balances.add("  0", string(ledger.DefaultAsset))
@@ -161,14 +186,18 @@ JSON number keeps.`,
 // newAccountListCommand is ledgerd account list.
 func newAccountListCommand() *cobra.Command {
 	var remote remoteOptions
+	var shard shardFlag
 	var asJSON bool
 	var limit int
 	command := &cobra.Command{
 		Use:   "list [PREFIX]",
 		Short: "List accounts and their balances",
 		Long: `List accounts and their balances, by path; with a PREFIX only those whose path
-begins with it.`,
+begins with it. In a ledger of several shards the accounts are those of all; where
+no node of a shard answers its accounts are missing, and the command says so and
+fails.`,
 		Example: `  ledgerd account list
+  ledgerd account list --shard 1
   ledgerd account list acme:customers: --limit 20
   ledgerd account list acme: --limit 0 --json`,
 		Args: cobra.MaximumNArgs(1),
@@ -181,9 +210,14 @@ begins with it.`,
 				return err
 			}
 			defer done()
-			accounts, more, err := take(nodes.Accounts(ctx, strings.Join(arguments, "")), limit)
+			var silent []uint32
+			accounts, more, err := take(nodes.AccountsOf(ctx, shard.number, strings.Join(arguments, ""), func(shards []uint32) { silent = shards }), limit)
 			if err != nil {
 				return err
+			}
+			var missing error
+			if len(silent) > 0 {
+				missing = fmt.Errorf("no node of %s answers: its accounts are missing", client.ShardNames(silent))
 			}
 			reports := make([]accountReport, len(accounts))
 			rows := table{header: []string{"ACCOUNT", "BALANCE", "ASSET", ""}, right: []bool{false, true, false}}
@@ -192,13 +226,18 @@ begins with it.`,
 				reports[i].row(&rows)
 			}
 			if asJSON {
-				return writeJSON(command.OutOrStdout(), map[string]any{"accounts": reports, "more": more})
+				listed := map[string]any{"accounts": reports, "more": more}
+				if len(silent) > 0 {
+					listed["unanswered_shards"] = silent
+				}
+				return errors.Join(writeJSON(command.OutOrStdout(), listed), missing)
 			}
-			return writeList(command.OutOrStdout(), &rows, more, "no such accounts: open one with `ledgerd account open ORGANISATION:NAME`")
+			return errors.Join(writeList(command.OutOrStdout(), &rows, more, "no such accounts: open one with `ledgerd account open ORGANISATION:NAME`"), missing)
 		},
 		ValidArgsFunction: accountCompletion(&remote, 1),
 	}
 	remote.bind(command, false)
+	shard.bind(command, &remote, "the accounts of this shard only")
 	bindLimit(command, &limit, 100)
 	addJSONFlag(command, &asJSON)
 	return command
@@ -215,7 +254,8 @@ func (r *accountReport) row(rows *table) {
 	}
 	name := r.Account
 	for _, balance := range r.Balances {
-		rows.add(name, balance.Amount, balance.Asset, kind)
+		remark := strings.TrimPrefix(kind+", "+balance.held(), ", ")
+		rows.add(name, balance.Amount, balance.Asset, strings.TrimSuffix(remark, ", "))
 		name, kind = "", ""
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 // blockReport is a block as --json shows it.
 type blockReport struct {
+	Shard            uint32            `json:"shard,omitempty"` // whose chain it is of
 	Height           uint64            `json:"height"`
 	Hash             string            `json:"hash"`
 	Previous         string            `json:"previous"`
@@ -44,6 +45,10 @@ type blockItemReport struct {
 	RecordCount  uint32          `json:"record_count"`
 	Note         string          `json:"note,omitempty"`
 	Change       *changeReport   `json:"membership_change,omitempty"`
+	// Of an entry that is the verdict of another shard:
+	VerdictTransaction string `json:"verdict_transaction,omitempty"`
+	VerdictShard       uint32 `json:"verdict_shard,omitempty"`
+	Verdict            string `json:"verdict,omitempty"`
 }
 
 // levelName is a level in a word.
@@ -53,7 +58,7 @@ func levelName(level ledgerdv1.Level) string {
 
 func reportBlock(header *ledgerdv1.BlockHeader) blockReport {
 	return blockReport{
-		Height: header.GetHeight(), Hash: header.GetHashHex(), Previous: header.GetPreviousHex(), TimeMS: header.GetTimeMs(),
+		Shard: header.GetShard(), Height: header.GetHeight(), Hash: header.GetHashHex(), Previous: header.GetPreviousHex(), TimeMS: header.GetTimeMs(),
 		Epoch: header.GetEpoch(), Round: header.GetRound(), Level: levelName(header.GetLevel()),
 		TransactionCount: header.GetTransactionCount(), FailedCount: header.GetFailedCount(), SizeBytes: header.GetSizeBytes(),
 		TransactionsRoot: fmt.Sprintf("%x", header.GetTransactionsRoot()), ResultsRoot: fmt.Sprintf("%x", header.GetResultsRoot()),
@@ -65,12 +70,14 @@ func reportBlockItem(item *ledgerdv1.TransactionSummary) blockItemReport {
 	return blockItemReport{
 		statusReport: reportStatus(item.GetStatus()), Signer: item.GetSigner(), Postings: reportPostings(item.GetPostings()),
 		PostingCount: item.GetPostingCount(), RecordCount: item.GetRecordCount(), Note: item.GetNote(), Change: reportChange(item.GetMembershipChange()),
+		VerdictTransaction: item.GetVerdictTransactionHex(), VerdictShard: item.GetVerdictShard(), Verdict: item.GetVerdict(),
 	}
 }
 
 // blockOptions are the flags of ledgerd block.
 type blockOptions struct {
 	remote remoteOptions
+	shard  shardFlag
 	follow bool
 	limit  int
 	json   bool
@@ -90,18 +97,26 @@ the one before it, so that one hash stands for the whole history.
 
 With --follow every block is shown on a line as it comes, from the named height
 on or after the newest, until you stop it; where the node fails, the stream goes
-on at the next one without a gap. With --json each line is a JSON object.`,
+on at the next one without a gap. With --json each line is a JSON object.
+
+In a ledger of several shards each has a chain of its own: without --shard the
+blocks are those of the asked node's, but for one that is named by its hash,
+which is looked for in all.`,
 		Example: `  ledgerd block
   ledgerd block head
   ledgerd block 17 --json | jq -r '.transactions[].id'
 
   # All blocks from the first on, for as long as you like
-  ledgerd block 1 --follow --json`,
+  ledgerd block 1 --follow --json
+
+  # The newest block of shard 2, whichever node is asked
+  ledgerd block head --shard 2`,
 		Args:              cobra.MaximumNArgs(1),
 		RunE:              options.run,
 		ValidArgsFunction: cobra.FixedCompletions([]string{"head"}, cobra.ShellCompDirectiveNoFileComp),
 	}
 	options.remote.bind(command, false)
+	options.shard.bind(command, &options.remote, "blocks of this shard's chain (default the asked node's)")
 	command.Flags().BoolVar(&options.follow, "follow", false, "show blocks as they come")
 	command.Flags().IntVar(&options.limit, "limit", 20, "show at most so many blocks, or transactions of a block; 0 means all")
 	addJSONFlag(command, &options.json)
@@ -161,7 +176,7 @@ func parseBlockName(text string) (*ledgerdv1.GetBlockRequest, error) {
 }
 
 func (o *blockOptions) show(ctx context.Context, command *cobra.Command, nodes *client.Client, request *ledgerdv1.GetBlockRequest) error {
-	request.PageSize = 1
+	request.PageSize, request.Shard = 1, o.shard.number
 	answer, err := nodes.Block(ctx, request)
 	if err != nil {
 		return err
@@ -170,7 +185,8 @@ func (o *blockOptions) show(ctx context.Context, command *cobra.Command, nodes *
 	report := reportBlock(header)
 	items := iter.Seq2[*ledgerdv1.TransactionSummary, error](func(func(*ledgerdv1.TransactionSummary, error) bool) {})
 	if report.TransactionCount > 0 {
-		items = nodes.BlockTransactions(ctx, ledger.Height(report.Height))
+		shard := header.GetShard()
+		items = nodes.BlockTransactionsOf(ctx, &shard, ledger.Height(report.Height))
 	}
 	transactions, more, err := take(items, o.limit)
 	if err != nil {
@@ -189,7 +205,11 @@ func (o *blockOptions) show(ctx context.Context, command *cobra.Command, nodes *
 func (r *blockReport) write(command *cobra.Command) error {
 	out := command.OutOrStdout()
 	rows := table{}
-	rows.add("block", fmt.Sprint(r.Height))
+	name := fmt.Sprint(r.Height)
+	if r.Shard > 0 {
+		name += fmt.Sprintf(" of shard %d", r.Shard)
+	}
+	rows.add("block", name)
 	rows.add("hash", r.Hash)
 	rows.add("previous", r.Previous)
 	rows.add("time", moment(r.TimeMS))
@@ -210,7 +230,11 @@ func (r *blockReport) write(command *cobra.Command) error {
 		return ""
 	}}
 	for _, item := range r.Transactions {
-		items.add(item.ID, item.State, signerName(item.Signer), item.what())
+		signer := signerName(item.Signer)
+		if item.Verdict != "" {
+			signer = fmt.Sprintf("shard %d", item.VerdictShard)
+		}
+		items.add(item.ID, item.State, signer, item.what())
 	}
 	return writeList(out, &items, r.More, "")
 }
@@ -220,6 +244,12 @@ func (r *blockItemReport) what() string {
 	var parts []string
 	if r.State == "failed" {
 		parts = append(parts, r.ReasonCode)
+	}
+	if r.Verdict != "" {
+		parts = append(parts, fmt.Sprintf("shard %d says %s of %s", r.VerdictShard, printable(r.Verdict, 0), r.VerdictTransaction))
+	}
+	if len(r.WaitsFor) > 0 {
+		parts = append(parts, "waits for "+client.ShardNames(r.WaitsFor))
 	}
 	shown := r.Postings
 	if len(shown) == 2 && r.PostingCount == 2 && strings.HasPrefix(shown[0].Amount, "-") {
@@ -240,7 +270,7 @@ func (r *blockItemReport) what() string {
 }
 
 func (o *blockOptions) list(ctx context.Context, command *cobra.Command, nodes *client.Client) error {
-	blocks, more, err := take(nodes.Blocks(ctx, 0, false), o.limit)
+	blocks, more, err := take(nodes.BlocksOf(ctx, o.shard.number, 0, false), o.limit)
 	if err != nil {
 		return err
 	}
@@ -260,7 +290,12 @@ func (o *blockOptions) list(ctx context.Context, command *cobra.Command, nodes *
 // followFrom shows blocks until the command is stopped.
 func (o *blockOptions) followFrom(ctx context.Context, command *cobra.Command, nodes *client.Client, request *ledgerdv1.GetBlockRequest) error {
 	out := command.OutOrStdout()
-	err := nodes.Subscribe(ctx, ledger.Height(request.GetHeight()), o.json, func(message *ledgerdv1.SubscribeResponse) error {
+	nodes, end, err := o.shard.nodesOf(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	defer end()
+	err = nodes.Subscribe(ctx, ledger.Height(request.GetHeight()), o.json, func(message *ledgerdv1.SubscribeResponse) error {
 		report := reportBlock(message.GetBlock().GetHeader())
 		if o.json {
 			for _, item := range message.GetBlock().GetTransactions() {

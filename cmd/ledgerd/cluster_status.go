@@ -20,6 +20,8 @@ import (
 type membershipReport struct {
 	Chain            string         `json:"chain"`
 	GenesisHash      string         `json:"genesis_hash"`
+	Shard            uint32         `json:"shard,omitempty"`
+	ShardCount       uint32         `json:"shard_count,omitempty"` // in a ledger of several
 	AskedNode        string         `json:"asked_node"`
 	MembershipNumber uint64         `json:"membership_number"` // of changes since the genesis
 	MembershipHeight uint64         `json:"membership_height"` // of the block of the last one; 0: there was none
@@ -53,6 +55,7 @@ type formerReport struct {
 // newClusterStatusCommand is ledgerd cluster status.
 func newClusterStatusCommand() *cobra.Command {
 	var remote remoteOptions
+	var shard shardFlag
 	var dir string
 	var asJSON bool
 	command := &cobra.Command{
@@ -69,7 +72,10 @@ asked node, and how they do as far as that node knows.
 More than half of the members have to run for transactions to go on. For each
 node's own word see ledgerd status.`,
 		Example: `  ledgerd cluster status --via http://127.0.0.1:26600
-  ledgerd cluster status --home net/node-0 --json | jq -r '.members[] | "\(.index) \(.name) \(.state)"'`,
+  ledgerd cluster status --home net/node-0 --json | jq -r '.members[] | "\(.index) \(.name) \(.state)"'
+
+  # Of another shard than the asked node's
+  ledgerd cluster status --shard 2`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if dir != "" {
@@ -87,7 +93,7 @@ node's own word see ledgerd status.`,
 				return err
 			}
 			defer done()
-			membership, cluster, err := nodes.Membership(ctx)
+			membership, cluster, err := nodes.MembershipOf(ctx, shard.number)
 			if err != nil {
 				return err
 			}
@@ -100,6 +106,7 @@ node's own word see ledgerd status.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	bindVia(command, &remote)
+	shard.bind(command, &remote, "the members of this shard (default the asked node's)")
 	command.Flags().StringVar(&dir, "home", "", "ask the node of this home, instead of --via")
 	addJSONFlag(command, &asJSON)
 	return command
@@ -107,7 +114,7 @@ node's own word see ledgerd status.`,
 
 func reportMembership(membership *ledger.Membership, cluster *ledgerdv1.ClusterState, asked string) *membershipReport {
 	report := &membershipReport{
-		Chain: cluster.GetChain(), GenesisHash: hex.EncodeToString(cluster.GetGenesisHash()), AskedNode: asked, MembershipNumber: membership.Number,
+		Chain: cluster.GetChain(), GenesisHash: hex.EncodeToString(cluster.GetGenesisHash()), Shard: cluster.GetShard(), ShardCount: cluster.GetShardCount(), AskedNode: asked, MembershipNumber: membership.Number,
 		MembershipHeight: uint64(membership.Height), Majority: membership.Majority(), Members: []memberReport{}, Former: []formerReport{},
 	}
 	for _, member := range cluster.GetMembers() {
@@ -134,7 +141,11 @@ func (r *membershipReport) write(out io.Writer) error {
 		changes = fmt.Sprintf("%d, the last in block %d", r.MembershipNumber, r.MembershipHeight)
 	}
 	overview := table{}
-	overview.add("ledger", fmt.Sprintf("%s (genesis %s)", printable(r.Chain, 0), r.GenesisHash))
+	name := printable(r.Chain, 0)
+	if r.ShardCount > 1 {
+		name += fmt.Sprintf(", shard %d of %d", r.Shard, r.ShardCount)
+	}
+	overview.add("ledger", fmt.Sprintf("%s (genesis %s)", name, r.GenesisHash))
 	overview.add("members", fmt.Sprintf("%d, of which %d have to run", len(r.Members), r.Majority))
 	overview.add("changes", changes)
 	overview.add("asked", r.AskedNode)

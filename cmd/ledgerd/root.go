@@ -35,7 +35,7 @@ var nodeCommands = []func() *cobra.Command{
 }
 
 // clientCommands make the commands that talk to nodes.
-var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAccountCommand, newTxCommand, newBlockCommand, newStatusCommand}
+var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAccountCommand, newTxCommand, newBlockCommand, newStatusCommand, newShardsCommand}
 
 // studyCommands make the commands that look into the engines.
 var studyCommands = []func() *cobra.Command{newDigraphCommand, newPlanCommand, newSimCommand, newBenchCommand, newFabricCommand}
@@ -137,6 +137,7 @@ survives, and nothing that was acknowledged is lost.
   ledgerd demo       runs a small ledger in this process, to look at
   ledgerd testnet    makes one of several processes, to use
   ledgerd status     tells how it does
+  ledgerd shards     shows its shards, where it has several
 
 The commands that talk to nodes ask the one at http://127.0.0.1:8080. Name
 others with --node or in LEDGERD_NODE, separated by commas: the next is asked

@@ -25,6 +25,7 @@ type clusterReport struct {
 	Chain             string       `json:"chain"`
 	GenesisHash       string       `json:"genesis_hash"`
 	Shard             uint32       `json:"shard"`
+	ShardCount        uint32       `json:"shard_count,omitempty"` // in a ledger of several
 	Digraph           string       `json:"digraph"`
 	Degree            uint32       `json:"degree"`
 	ToleratedFailures uint32       `json:"tolerated_failures"`
@@ -106,7 +107,10 @@ that is on this node's disk, and that is on the disks of a majority. ROUND is th
 ordering engine's epoch and round, r for a reliable and u for an unreliable one,
 and AWAITED are the nodes that the round still waits for, all of them where there
 is nothing to do. The exit status is 0
-where the asked node answers, whatever it says.`,
+where the asked node answers, whatever it says.
+
+In a ledger of several shards this is the asked node's: for all of them see
+ledgerd shards.`,
 		Example: `  ledgerd status
   ledgerd status --watch
   ledgerd status --node http://127.0.0.1:8082 --json | jq -r '.nodes[] | "\(.name) \(.mode)"'`,
@@ -191,7 +195,7 @@ func askCluster(ctx context.Context, nodes *client.Client) (*clusterReport, erro
 		return nil, err
 	}
 	report := &clusterReport{
-		Chain: cluster.GetChain(), GenesisHash: hex.EncodeToString(cluster.GetGenesisHash()), Shard: cluster.GetShard(), Digraph: cluster.GetDigraph(),
+		Chain: cluster.GetChain(), GenesisHash: hex.EncodeToString(cluster.GetGenesisHash()), Shard: cluster.GetShard(), ShardCount: cluster.GetShardCount(), Digraph: cluster.GetDigraph(),
 		Degree: cluster.GetDegree(), ToleratedFailures: cluster.GetToleratedFailures(), TransactionsTotal: cluster.GetTransactionsTotal(),
 		AccountsTotal: cluster.GetAccountsTotal(), AskedNode: nodes.Current(), Nodes: []nodeReport{},
 	}
@@ -290,7 +294,11 @@ func colourOfMode(mode string) string {
 
 func (r *clusterReport) write(out io.Writer) error {
 	overview := table{}
-	overview.add("ledger", fmt.Sprintf("%s, shard %d (genesis %s)", printable(r.Chain, 0), r.Shard, r.GenesisHash[:min(16, len(r.GenesisHash))]))
+	of := ""
+	if r.ShardCount > 1 {
+		of = fmt.Sprintf(" of %d", r.ShardCount)
+	}
+	overview.add("ledger", fmt.Sprintf("%s, shard %d%s (genesis %s)", printable(r.Chain, 0), r.Shard, of, r.GenesisHash[:min(16, len(r.GenesisHash))]))
 	overview.add("overlay", fmt.Sprintf("%s, which survives %s", r.Digraph, plural(int(r.ToleratedFailures), "failure")))
 	overview.add("holds", fmt.Sprintf("%s in %s", plural(int(r.TransactionsTotal), "transaction"), plural(int(r.AccountsTotal), "account")))
 	overview.add("asked", r.AskedNode)

@@ -50,6 +50,11 @@ type statusReport struct {
 	Index      *uint32 `json:"index,omitempty"`
 	ReasonCode string  `json:"reason_code,omitempty"`
 	Reason     string  `json:"reason,omitempty"`
+	// In a ledger of several shards:
+	Shard         uint32   `json:"shard,omitempty"` // whose chain the height is of
+	SettledHeight uint64   `json:"settled_height,omitempty"`
+	Destinations  []uint32 `json:"destinations,omitempty"`
+	WaitsFor      []uint32 `json:"waits_for,omitempty"`
 }
 
 // stateName is a state in a word.
@@ -64,6 +69,7 @@ func reportStatus(status *ledgerdv1.TransactionStatus) statusReport {
 	report := statusReport{
 		ID: status.GetIdHex(), State: stateName(status.GetState()), Height: status.GetHeight(),
 		ReasonCode: status.GetReasonCode(), Reason: status.GetReason(),
+		Shard: status.GetShard(), SettledHeight: status.GetSettledHeight(), Destinations: status.GetDestinations(), WaitsFor: status.GetWaitsFor(),
 	}
 	if report.Height > 0 {
 		index := status.GetIndex()
@@ -74,10 +80,17 @@ func reportStatus(status *ledgerdv1.TransactionStatus) statusReport {
 
 // place says a state and where the transaction is.
 func (r statusReport) place() string {
-	if r.Height == 0 {
-		return r.State
+	text := r.State
+	if r.Height > 0 {
+		text = fmt.Sprintf("%s in block %d", r.State, r.Height)
 	}
-	return fmt.Sprintf("%s in block %d", r.State, r.Height)
+	if r.Height > 0 && (r.Shard > 0 || len(r.Destinations) > 0) {
+		text += fmt.Sprintf(" of shard %d", r.Shard)
+	}
+	if len(r.WaitsFor) > 0 {
+		text += ", waiting for " + client.ShardNames(r.WaitsFor)
+	}
+	return text
 }
 
 // failure is the error of a transaction that is in the chain or the pool for nothing, nil for others.
@@ -96,6 +109,7 @@ var remedies = map[string]string{
 	"unknown_account":      ": open it with `ledgerd account open`",
 	"unknown_organisation": ": register it with `ledgerd org add`",
 	"insufficient_funds":   ": see what is there with `ledgerd account show`",
+	"too_many_waiting":     ": see with `ledgerd shards` which one does not answer",
 }
 
 func remedy(code string) string { return remedies[code] }
@@ -164,6 +178,9 @@ func (o *postOptions) post(command *cobra.Command, signers []ledger.Organisation
 
 func (o *postOptions) postWith(ctx context.Context, command *cobra.Command, nodes *client.Client, keys []client.Key, transaction ledger.Transaction, level ledgerdv1.Level) error {
 	status, err := nodes.Post(ctx, keys, transaction, level)
+	if err != nil && len(status.GetWaitsFor()) > 0 {
+		return errors.Join(writeStatus(command.OutOrStdout(), o.json, reportStatus(status)), err)
+	}
 	if err != nil {
 		return withWriters(err)
 	}

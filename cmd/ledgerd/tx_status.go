@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/client"
 )
@@ -30,6 +32,33 @@ type transactionReport struct {
 	LastValid   uint64               `json:"last_valid,omitempty"`
 	Note        any                  `json:"note,omitempty"`
 	Proof       *proofReport         `json:"proof,omitempty"`
+	Places      []placeReport        `json:"places,omitempty"`  // in a ledger of several shards
+	Verdict     *verdictReport       `json:"verdict,omitempty"` // what another shard said
+}
+
+// verdictReport is what a shard said of a transaction, as an entry of another shard's chain.
+type verdictReport struct {
+	Transaction string `json:"transaction"`
+	Shard       uint32 `json:"shard"`
+	Says        string `json:"says"` // good, or the code of the reason
+}
+
+// placeReport is a transaction in the chain of one shard.
+type placeReport struct {
+	Shard         uint32   `json:"shard"`
+	State         string   `json:"state"` // settled, refused, waiting, passed, absent or unanswered
+	Home          bool     `json:"home"`  // the signer's home, which decides
+	Entry         bool     `json:"entry"` // where it entered the tree
+	Height        uint64   `json:"height,omitempty"`
+	Index         uint32   `json:"index,omitempty"`
+	BlockHash     string   `json:"block_hash,omitempty"`
+	TimeMS        uint64   `json:"time_ms,omitempty"`
+	Level         string   `json:"level,omitempty"`
+	Verdict       string   `json:"verdict,omitempty"`
+	SettledHeight uint64   `json:"settled_height,omitempty"`
+	SettledIndex  uint32   `json:"settled_index,omitempty"`
+	WaitsFor      []uint32 `json:"waits_for,omitempty"`
+	StreamNumber  uint64   `json:"stream_number,omitempty"`
 }
 
 // recordChangeReport is a record that a transaction sets.
@@ -70,9 +99,24 @@ status is 1 for a transaction that failed, expired or is not known.
 With --proof the node has to prove that the transaction is in its block with
 this result and these signatures. The proof is checked here: all that has to be
 believed is the hash of the block, so each node of --node is asked whether it
-has this block. --out keeps the proof in a file.`,
+has this block. --out keeps the proof in a file.
+
+In a ledger of several shards a transaction may concern several of them: it takes
+effect in all or in none, and its state is that of the signer's home. Below it
+stands what each chain has of it:
+
+  settled     it took effect
+  refused     it changed nothing: the shard, or another, refused its part
+  waiting     its part is set aside until the other shards' verdicts are there
+  passed      it was only passed on to the shards below
+  absent      it is not there yet
+  unanswered  no node of that shard answers
+
+VERDICT is what the shard says of its own part, SETTLED the block in which its
+wait ended, STREAM its number in the stream of the shard above.`,
 		Example: `  ledgerd tx status 6a0c9f… --wait durable
-  ledgerd tx status 6a0c9f… --proof --node http://127.0.0.1:8080,http://127.0.0.1:8082`,
+  ledgerd tx status 6a0c9f… --proof --node http://127.0.0.1:8080,http://127.0.0.1:8082
+  ledgerd tx status 6a0c9f… --json | jq -r '.places[] | "\(.shard) \(.state)"'`,
 		Args:              cobra.ExactArgs(1),
 		RunE:              options.run,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -154,7 +198,80 @@ func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 	for _, registration := range body.GetOrganisations() {
 		report.Registered = append(report.Registered, registration.GetName())
 	}
+	if entry, err := ledger.DecodeBody(transaction.GetCanonical()); err == nil && entry.Verdict != nil {
+		report.Verdict = &verdictReport{Transaction: entry.Verdict.ID.String(), Shard: uint32(entry.Verdict.Shard), Says: "good"}
+		if !entry.Verdict.Good() {
+			report.Verdict.Says = api.ReasonCode(entry.Verdict.Result.Code)
+		}
+	}
+	for _, place := range transaction.GetPlaces() {
+		report.Places = append(report.Places, placeReport{
+			Shard: place.GetShard(), State: place.GetState(), Home: place.GetHome(), Entry: place.GetEntry(), Height: place.GetHeight(), Index: place.GetIndex(),
+			BlockHash: place.GetBlockHashHex(), TimeMS: place.GetTimeMs(), Level: placeLevel(place), Verdict: place.GetVerdict(), SettledHeight: place.GetSettledHeight(),
+			SettledIndex: place.GetSettledIndex(), WaitsFor: place.GetWaitsFor(), StreamNumber: place.GetStreamNumber(),
+		})
+	}
 	return report
+}
+
+func placeLevel(place *ledgerdv1.ShardPlace) string {
+	if place.GetLevel() == ledgerdv1.Level_LEVEL_UNSPECIFIED {
+		return ""
+	}
+	return levelName(place.GetLevel())
+}
+
+// writePlaces shows where a transaction is in the tree.
+func (r *transactionReport) writePlaces(out io.Writer) error {
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	rows := table{header: []string{"SHARD", "STATE", "BLOCK", "SETTLED", "LEVEL", "VERDICT", "STREAM", ""}, right: []bool{true, false, true, true, false, false, true}, colour: func(column int, cell string) string {
+		if column == 1 {
+			return colourOfPlace(cell)
+		}
+		return ""
+	}}
+	number := func(value uint64) string {
+		if value == 0 {
+			return "-"
+		}
+		return fmt.Sprint(value)
+	}
+	word := func(text string) string {
+		if text == "" {
+			return "-"
+		}
+		return printable(text, 0)
+	}
+	for _, place := range r.Places {
+		var remarks []string
+		if place.Home {
+			remarks = append(remarks, "home")
+		}
+		if place.Entry {
+			remarks = append(remarks, "entry")
+		}
+		if len(place.WaitsFor) > 0 {
+			remarks = append(remarks, "waiting for "+client.ShardNames(place.WaitsFor))
+		}
+		rows.add(fmt.Sprint(place.Shard), printable(place.State, 0), number(place.Height), number(place.SettledHeight), word(place.Level), word(place.Verdict),
+			number(place.StreamNumber), strings.Join(remarks, ", "))
+	}
+	return rows.write(out)
+}
+
+// colourOfPlace is the colour of a transaction's state in one shard.
+func colourOfPlace(state string) string {
+	switch state {
+	case "settled":
+		return colourGood
+	case "refused", "unanswered":
+		return colourBad
+	case "waiting", "absent":
+		return colourWait
+	}
+	return ""
 }
 
 func (r *transactionReport) write(command *cobra.Command) error {
@@ -176,6 +293,9 @@ func (r *transactionReport) write(command *cobra.Command) error {
 	if r.LastValid > 0 {
 		rows.add("valid to", fmt.Sprintf("block %d", r.LastValid))
 	}
+	if r.Verdict != nil {
+		rows.add("verdict", fmt.Sprintf("shard %d says %s of %s", r.Verdict.Shard, r.Verdict.Says, r.Verdict.Transaction))
+	}
 	for _, name := range r.Registered {
 		rows.add("registers", name)
 	}
@@ -195,8 +315,16 @@ func (r *transactionReport) write(command *cobra.Command) error {
 		rows.add("proof", fmt.Sprintf("holds; signed by %s; block confirmed by %s", strings.Join(r.Proof.SignedBy, ", "), strings.Join(r.Proof.Confirmed, ", ")))
 	}
 	out := command.OutOrStdout()
-	if err := rows.write(out); err != nil || len(r.Postings) == 0 {
+	if err := rows.write(out); err != nil {
 		return err
+	}
+	if len(r.Places) > 0 {
+		if err := r.writePlaces(out); err != nil {
+			return err
+		}
+	}
+	if len(r.Postings) == 0 {
+		return nil
 	}
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
@@ -233,7 +361,7 @@ func (o *txStatusOptions) check(ctx context.Context, nodes *client.Client, id le
 		return nil, fmt.Errorf("the proof's block header: %w", err)
 	}
 	for _, address := range nodes.URLs() {
-		if err := confirm(ctx, address, header.Height, proof.BlockHash); err != nil {
+		if err := confirm(ctx, address, answer.GetShard(), header.Height, proof.BlockHash); err != nil {
 			return nil, err
 		}
 		report.Confirmed = append(report.Confirmed, address)
@@ -244,14 +372,14 @@ func (o *txStatusOptions) check(ctx context.Context, nodes *client.Client, id le
 	return report, nil
 }
 
-// confirm asks one node whether it has a block at a height.
-func confirm(ctx context.Context, address string, height ledger.Height, hash ledger.Hash) error {
+// confirm asks one node whether it has a block at a height of a shard's chain.
+func confirm(ctx context.Context, address string, shard uint32, height ledger.Height, hash ledger.Hash) error {
 	node, err := client.New([]string{address}, client.Options{})
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	answer, err := node.Block(ctx, &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: 1})
+	answer, err := node.Block(ctx, &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: 1, Shard: &shard})
 	if err != nil {
 		return fmt.Errorf("asking %s for block %d: %w", address, height, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
 // newTxSubmitCommand is ledgerd tx submit.
@@ -63,17 +64,17 @@ the next one to sign, and nothing is submitted.`,
 			}
 			defer done()
 			statuses, err := nodes.Submit(ctx, bundle, level)
-			if err != nil {
+			if err != nil && !slices.ContainsFunc(statuses, func(status *ledgerdv1.TransactionStatus) bool { return len(status.GetWaitsFor()) > 0 }) {
 				return withWriters(err)
 			}
 			if len(statuses) == 1 {
-				return writeStatus(command.OutOrStdout(), options.json, reportStatus(statuses[0]))
+				return errors.Join(writeStatus(command.OutOrStdout(), options.json, reportStatus(statuses[0])), err)
 			}
 			reports := make([]statusReport, len(statuses))
 			for i, status := range statuses {
 				reports[i] = reportStatus(status)
 			}
-			return writeStatuses(command, options.json, reports)
+			return errors.Join(writeStatuses(command, options.json, reports), err)
 		},
 	}
 	options.bind(command)

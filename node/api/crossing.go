@@ -85,7 +85,7 @@ func (s *service) place(crossing *store.Crossing) *ledgerdv1.ShardPlace {
 		BlockHashHex: block.Hash.String(),
 		TimeMs:       uint64(block.Header.Time),
 		WaitsFor:     shardNumbers(crossing.Waits),
-		Home:         entry.Transaction.Verdict == nil && opened.HomeShard(entry.Transaction.Signer) == own,
+		Home:         entry.Transaction.Signer == ledger.Operator || opened.HomeShard(entry.Transaction.Signer) == own,
 		Entry:        number == 0,
 		Level:        ledgerdv1.Level(s.levelOf(crossing.Height)),
 		StreamNumber: number,

@@ -1,0 +1,356 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+// treeReport is what ledgerd shards --json prints.
+type treeReport struct {
+	AskedNode string        `json:"asked_node"`
+	Own       uint32        `json:"own"` // the asked node's shard
+	Shape     string        `json:"shape"`
+	Shards    []shardReport `json:"shards"`
+}
+
+// shardReport is a shard in a treeReport.
+type shardReport struct {
+	Shard             uint32              `json:"shard"`
+	Parent            *uint32             `json:"parent,omitempty"` // none: the root
+	Mode              string              `json:"mode"`             // ordering, halted or silent
+	Height            uint64              `json:"height"`
+	DurableHeight     uint64              `json:"durable_height"`
+	TransactionsTotal uint64              `json:"transactions_total"`
+	AccountsTotal     uint64              `json:"accounts_total"`
+	Pending           uint64              `json:"pending"` // transactions that wait for other shards
+	Carried           uint64              `json:"carried"` // entries of the parent's stream in its chain
+	Behind            uint64              `json:"behind"`  // entries of the parent's stream that are not
+	LastHeardMS       uint64              `json:"last_heard_ms"`
+	Streams           []streamReport      `json:"streams"`
+	Members           []shardMemberReport `json:"members"`
+}
+
+// streamReport is how far a shard's stream to a child has come.
+type streamReport struct {
+	Child    uint32 `json:"child"`
+	Streamed uint64 `json:"streamed"`
+	Carried  uint64 `json:"carried"`
+}
+
+// shardMemberReport is a node of a shard, as the asked node knows it.
+type shardMemberReport struct {
+	Index         uint32 `json:"index"`
+	Name          string `json:"name"`
+	Mode          string `json:"mode"` // silent: it was not heard lately
+	APIAddress    string `json:"api_address,omitempty"`
+	OrderedHeight uint64 `json:"ordered_height"`
+	LastHeardMS   uint64 `json:"last_heard_ms"`
+	Self          bool   `json:"self"`
+}
+
+// shardsOptions are the flags of ledgerd shards.
+type shardsOptions struct {
+	remote remoteOptions
+	watch  bool
+	every  time.Duration
+	json   bool
+}
+
+// newShardsCommand is ledgerd shards.
+func newShardsCommand() *cobra.Command {
+	var options shardsOptions
+	command := &cobra.Command{
+		Use:   "shards",
+		Short: "Show the tree of the ledger's shards, and how each does",
+		Long: `Show the tree of the ledger's shards, and how each does, as far as the asked
+node has heard.
+
+A ledger of several shards has a chain of its own in each, kept by a group of
+nodes of its own. An organisation's accounts live in one of them. What concerns
+several shards enters the tree at the lowest one above them all, and each carries
+the stream of its parent; the shards then tell each other their verdicts. Every
+node answers for the whole ledger.
+
+  ordering  a node of it orders, or said so lately
+  halted    nodes of it were heard, and none orders
+  silent    no node of it was heard lately
+
+PENDING counts the transactions in a shard's chain that wait for other shards,
+BEHIND the entries of the parent's stream that the shard does not have yet. The
+shard of the asked node has an asterisk. A ledger of one shard is a tree of one.`,
+		Example: `  ledgerd shards
+  ledgerd shards --watch
+  ledgerd shards --json | jq -r '.shards[] | "\(.shard) \(.mode) \(.pending)"'
+
+  # More of one shard
+  ledgerd cluster status --shard 2
+  ledgerd block --shard 2`,
+		Args:              cobra.NoArgs,
+		RunE:              options.run,
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	options.remote.bind(command, false)
+	command.Flags().BoolVar(&options.watch, "watch", false, "show it again and again, until you stop it; with --json a line each time")
+	command.Flags().DurationVar(&options.every, "every", time.Second, "with --watch, how often")
+	addJSONFlag(command, &options.json)
+	return command
+}
+
+func (o *shardsOptions) run(command *cobra.Command, _ []string) error {
+	if o.every < 100*time.Millisecond {
+		return usagef("--every is %s: it has to be at least 100ms", o.every)
+	}
+	if o.watch && !command.Flags().Changed("timeout") {
+		o.remote.timeout = 0
+	}
+	nodes, ctx, done, err := o.remote.connect(command.Context())
+	if err != nil {
+		return err
+	}
+	defer done()
+	out := command.OutOrStdout()
+	if !o.watch {
+		return o.showOnce(ctx, out, nodes)
+	}
+	ticker := time.NewTicker(o.every)
+	defer ticker.Stop()
+	for {
+		if err := o.showAgain(ctx, out, nodes); err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (o *shardsOptions) showOnce(ctx context.Context, out io.Writer, nodes *client.Client) error {
+	tree, err := nodes.Tree(ctx)
+	if err != nil {
+		return err
+	}
+	report := reportTree(tree, nodes.Current())
+	if o.json {
+		return writeJSON(out, report)
+	}
+	return report.write(out)
+}
+
+// showAgain shows the tree, or why there is none: a node that is away for a while does not end the watch.
+func (o *shardsOptions) showAgain(ctx context.Context, out io.Writer, nodes *client.Client) error {
+	tree, err := nodes.Tree(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if o.json {
+		if err != nil {
+			return writeJSONLine(out, map[string]string{"error": sentence(err)})
+		}
+		return writeJSONLine(out, reportTree(tree, nodes.Current()))
+	}
+	before := "\n"
+	if isTerminal(out) {
+		before = "\x1b[H\x1b[2J"
+	}
+	if _, failed := fmt.Fprint(out, before); failed != nil {
+		return failed
+	}
+	if err != nil {
+		_, failed := fmt.Fprintln(out, sentence(err))
+		return failed
+	}
+	return reportTree(tree, nodes.Current()).write(out)
+}
+
+func reportTree(tree *ledgerdv1.Tree, asked string) *treeReport {
+	report := &treeReport{AskedNode: asked, Own: tree.GetOwn(), Shape: tree.GetShape(), Shards: []shardReport{}}
+	behind := make(map[uint32]uint64)
+	for _, shard := range tree.GetShards() {
+		for _, stream := range shard.GetStreams() {
+			behind[stream.GetChild()] = stream.GetStreamed() - min(stream.GetStreamed(), stream.GetCarried())
+		}
+	}
+	for _, shard := range tree.GetShards() {
+		each := shardReport{
+			Shard: shard.GetShard(), Mode: shard.GetMode(), Height: shard.GetHeight(), DurableHeight: shard.GetDurableHeight(),
+			TransactionsTotal: shard.GetTransactionsTotal(), AccountsTotal: shard.GetAccountsTotal(), Pending: shard.GetPending(), Carried: shard.GetCarried(),
+			Behind: behind[shard.GetShard()], LastHeardMS: shard.GetLastHeardMs(), Streams: []streamReport{}, Members: []shardMemberReport{},
+		}
+		if !shard.GetRoot() {
+			parent := shard.GetParent()
+			each.Parent = &parent
+		}
+		for _, stream := range shard.GetStreams() {
+			each.Streams = append(each.Streams, streamReport{stream.GetChild(), stream.GetStreamed(), stream.GetCarried()})
+		}
+		for _, member := range shard.GetMembers() {
+			each.Members = append(each.Members, shardMemberReport{
+				member.GetIndex(), member.GetName(), member.GetMode(), member.GetApiAddress(), member.GetOrderedHeight(), member.GetLastHeardMs(), member.GetSelf(),
+			})
+		}
+		report.Shards = append(report.Shards, each)
+	}
+	return report
+}
+
+func (r *treeReport) write(out io.Writer) error {
+	overview := table{}
+	overview.add("shards", fmt.Sprintf("%d, in the tree %s", len(r.Shards), r.Shape))
+	overview.add("asked", fmt.Sprintf("%s, of shard %d", r.AskedNode, r.Own))
+	if err := overview.write(out); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	rows := table{
+		header: []string{"SHARD", "MODE", "NODES", "HEIGHT", "DURABLE", "TRANSACTIONS", "ACCOUNTS", "PENDING", "BEHIND"},
+		right:  []bool{false, false, true, true, true, true, true, true, true},
+		colour: func(column int, cell string) string {
+			if column == 1 {
+				return colourOfShard(cell)
+			}
+			return ""
+		},
+	}
+	for i := range r.Shards {
+		if r.Shards[i].Parent == nil {
+			r.draw(&rows, &r.Shards[i], "", "")
+		}
+	}
+	return rows.write(out)
+}
+
+// draw adds a shard and all below it; before is what stands before its number, and below before those of its children.
+func (r *treeReport) draw(rows *table, shard *shardReport, before, below string) {
+	ordering := 0
+	for _, member := range shard.Members {
+		if member.Mode == "ordering" {
+			ordering++
+		}
+	}
+	name, behind := before+fmt.Sprint(shard.Shard), fmt.Sprint(shard.Behind)
+	if shard.Shard == r.Own {
+		name += " *"
+	}
+	if shard.Parent == nil {
+		behind = "-"
+	}
+	rows.add(name, shard.Mode, fmt.Sprintf("%d/%d", ordering, len(shard.Members)), fmt.Sprint(shard.Height), fmt.Sprint(shard.DurableHeight),
+		fmt.Sprint(shard.TransactionsTotal), fmt.Sprint(shard.AccountsTotal), fmt.Sprint(shard.Pending), behind)
+	var children []*shardReport
+	for i := range r.Shards {
+		if parent := r.Shards[i].Parent; parent != nil && *parent == shard.Shard {
+			children = append(children, &r.Shards[i])
+		}
+	}
+	for i, child := range children {
+		if i == len(children)-1 {
+			r.draw(rows, child, below+"└─ ", below+"   ")
+		} else {
+			r.draw(rows, child, below+"├─ ", below+"│  ")
+		}
+	}
+}
+
+// colourOfShard is the colour of a shard's mode.
+func colourOfShard(mode string) string {
+	switch mode {
+	case "ordering":
+		return colourGood
+	case "halted", "silent":
+		return colourBad
+	}
+	return ""
+}
+
+// shardFlag is the flag --shard of commands that show what is in a chain.
+type shardFlag struct{ number *uint32 }
+
+// String implements pflag.Value.
+func (f *shardFlag) String() string {
+	if f.number == nil {
+		return ""
+	}
+	return strconv.FormatUint(uint64(*f.number), 10)
+}
+
+// Type implements pflag.Value.
+func (f *shardFlag) Type() string { return "number" }
+
+// Set implements pflag.Value.
+func (f *shardFlag) Set(text string) error {
+	number, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || number > math.MaxUint32 {
+		return errors.New("a shard is a number, from 0 on: see `ledgerd shards`")
+	}
+	shard := uint32(number)
+	f.number = &shard
+	return nil
+}
+
+// bind adds the flag to a command.
+func (f *shardFlag) bind(command *cobra.Command, remote *remoteOptions, usage string) {
+	command.Flags().Var(f, "shard", usage)
+	completeFlag(command, "shard", func(command *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return complete(command, remote, func(ctx context.Context, nodes *client.Client) (words []cobra.Completion) {
+			tree, err := nodes.Tree(ctx)
+			if err != nil {
+				return nil
+			}
+			for _, shard := range tree.GetShards() {
+				if number := fmt.Sprint(shard.GetShard()); strings.HasPrefix(number, begun) {
+					words = append(words, number)
+				}
+			}
+			return words
+		})
+	})
+}
+
+// nodesOf makes a client of the nodes of one shard themselves, for what they stream. The asked nodes are kept where they are of it.
+func (f *shardFlag) nodesOf(ctx context.Context, nodes *client.Client) (*client.Client, func(), error) {
+	keep := func() {}
+	if f.number == nil {
+		return nodes, keep, nil
+	}
+	tree, err := nodes.Tree(ctx)
+	if err != nil || tree.GetOwn() == *f.number {
+		return nodes, keep, err
+	}
+	var addresses []string
+	for _, shard := range tree.GetShards() {
+		if shard.GetShard() != *f.number {
+			continue
+		}
+		for _, member := range shard.GetMembers() {
+			if address := member.GetApiAddress(); address != "" && member.GetMode() != "silent" {
+				addresses = append(addresses, address)
+			}
+		}
+		if len(addresses) == 0 {
+			return nil, keep, fmt.Errorf("no node of shard %d was heard lately: name one with --node", *f.number)
+		}
+	}
+	if len(addresses) == 0 {
+		return nil, keep, fmt.Errorf("there is no shard %d: see `ledgerd shards`", *f.number)
+	}
+	own, err := client.New(addresses, client.Options{})
+	if err != nil {
+		return nil, keep, err
+	}
+	return own, own.Close, nil
+}
