@@ -58,7 +58,10 @@ type Options struct {
 	// Connect connects to members of a shard; default: as client.New does.
 	Connect func(addresses []string) (Nodes, error)
 
-	planted bool // by tests: lines do not wait for each other
+	// Of tests:
+	planted bool   // lines do not wait for each other
+	window  uint64 // lines under way, where these are fewer than else
+	few     int    // lines of a segment and of a bundle, likewise
 }
 
 // Progress is how far an import has come.
@@ -185,6 +188,14 @@ func Run(ctx context.Context, nodes Nodes, source *Source, options Options) (Res
 	if options.Connect == nil {
 		options.Connect = connectTo
 	}
+	if options.few == 0 {
+		options.few = bundleLines
+	}
+	if options.window == 0 && options.Organisations == 1 {
+		options.window = maxAhead
+	} else if options.window == 0 {
+		options.window = maxAheadSpread
+	}
 	now := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -242,7 +253,13 @@ func (r *run) all(ctx context.Context) error {
 			return err
 		}
 		if r.lanes.underWay == 0 && r.asking == 0 {
-			break
+			if r.atEnd || r.stopped != nil {
+				break
+			}
+			if !r.room() {
+				panic("importer: there is no room for a line, and nothing is under way")
+			}
+			continue
 		}
 		select {
 		case happened := <-r.events:

@@ -88,15 +88,15 @@ func (l *lanes) done(b *bundle) {
 }
 
 // take takes a bundle's worth of jobs from a lane, none where it is better to wait for more.
-func (l *lane) take(most, few int, hurry bool) []*job {
+func (l *lane) take(full, most, few int, hurry bool) []*job {
 	if len(l.queue) == 0 || l.underWay >= most {
 		return nil
 	}
 	count, size := 0, 0
-	for ; count < min(len(l.queue), bundleLines) && size < enoughBytes; count++ {
+	for ; count < min(len(l.queue), full) && size < enoughBytes; count++ {
 		size += l.queue[count].size
 	}
-	if count < bundleLines && size < enoughBytes && l.underWay >= few && !hurry {
+	if count < full && size < enoughBytes && l.underWay >= few && !hurry {
 		return nil
 	}
 	taken := slices.Clone(l.queue[:count])
@@ -122,7 +122,7 @@ func (r *run) dispatch(ctx context.Context) error {
 					most = 1
 				}
 			}
-			jobs := each.take(most, few, r.atEnd)
+			jobs := each.take(r.options.few, most, few, r.atEnd)
 			if jobs == nil {
 				continue
 			}

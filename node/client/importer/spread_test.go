@@ -16,6 +16,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
+// fewer is a third of a number where the race detector makes everything slow.
+func fewer(number int) int {
+	if raceDetector {
+		return number / 3
+	}
+	return number
+}
+
 // trees are the shapes of the tests' books.
 var trees = map[string][]ledger.ShardID{
 	"two":     {0, 0},
@@ -112,11 +120,12 @@ func TestSpread(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		parents := trees[rapid.SampledFrom(slices.Sorted(maps.Keys(trees))).Draw(t, "tree")]
-		organisations := rapid.IntRange(1, 9).Draw(t, "organisations")
-		j := drawJournal(t, rapid.IntRange(1, 40).Draw(t, "lines"), rapid.Bool().Draw(t, "overdrafts"))
+		options := Options{Organisations: rapid.IntRange(1, 9).Draw(t, "organisations"), few: rapid.IntRange(1, 8).Draw(t, "few")}
+		options.window = uint64(options.few * rapid.IntRange(2, 6).Draw(t, "window"))
+		j := drawJournal(t, rapid.IntRange(1, fewer(45)).Draw(t, "lines"), rapid.Bool().Draw(t, "overdrafts"))
 		b := newBook(rapid.Uint64().Draw(t, "seed"), parents...)
 		defer b.close()
-		result, err := j.run(b, Options{Organisations: organisations})
+		result, err := j.run(b, options)
 		if err == nil {
 			err = j.check(b, result)
 		}
@@ -125,7 +134,7 @@ func TestSpread(t *testing.T) {
 		}
 		// Again, as on another machine: the same transactions, and so nothing new.
 		before := b.transactions()
-		result, err = j.run(b, Options{Organisations: organisations})
+		result, err = j.run(b, options)
 		if err == nil {
 			err = j.check(b, result)
 		}
@@ -163,7 +172,7 @@ func TestSpreadInterrupted(t *testing.T) {
 	for seed := range 2 {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			j := rapid.Custom(func(t *rapid.T) *journal { return drawJournal(t, 300, true) }).Example(seed)
+			j := rapid.Custom(func(t *rapid.T) *journal { return drawJournal(t, fewer(300), true) }).Example(seed)
 			path, state := writeFile(t, j.text), ""
 			if seed%2 == 0 {
 				state = t.TempDir()
@@ -180,7 +189,7 @@ func TestSpreadInterrupted(t *testing.T) {
 					t.Fatal(failure)
 				}
 				ctx, cancel := context.WithTimeout(testContext(t), length)
-				result, err = Run(ctx, door{b, 1}, source, Options{Key: testKey, Organisations: 5, Issuers: []string{"mint"}, Connect: b.connect, StateFolder: state})
+				result, err = Run(ctx, door{b, 1}, source, Options{Key: testKey, Organisations: 5, Issuers: []string{"mint"}, Connect: b.connect, StateFolder: state, few: 10, window: 100})
 				cancel()
 				_ = source.Close()
 				if err != nil && ctx.Err() == nil {
@@ -303,7 +312,7 @@ func TestSpreadOtherwise(t *testing.T) {
 func TestSpreadPlanted(t *testing.T) {
 	t.Parallel()
 	caught := 0
-	for seed := range 20 {
+	for seed := range fewer(20) {
 		j := rapid.Custom(func(t *rapid.T) *journal { return drawJournal(t, 100, false) }).Example(seed)
 		b := newBook(uint64(seed), trees["breadth"]...)
 		result, err := j.run(b, Options{Organisations: 4, planted: true})
@@ -315,7 +324,7 @@ func TestSpreadPlanted(t *testing.T) {
 		}
 		b.close()
 	}
-	if caught < 15 {
-		t.Fatalf("%d of 20 imports without waiting were caught", caught)
+	if caught < fewer(15) {
+		t.Fatalf("%d of %d imports without waiting were caught", caught, fewer(20))
 	}
 }

@@ -27,7 +27,7 @@ func (r *run) fill() error {
 		if text != nil {
 			r.begin(current, text, number)
 		}
-		if current.lines+current.bad == bundleLines || r.number-r.before() >= 2*bundleLines || current.bytes >= maxAheadBytes/8 {
+		if current.lines+current.bad == r.options.few || r.number-r.before() >= 2*uint64(r.options.few) || current.bytes >= maxAheadBytes/8 {
 			r.closeSegment(current)
 			r.note()
 		}
@@ -41,15 +41,11 @@ func (r *run) fill() error {
 
 // room tells whether one more line may be under way: none may fall out of the window of its nonce stream.
 func (r *run) room() bool {
-	most := uint64(maxAhead)
-	if len(r.builder.organisations) > 1 {
-		most = maxAheadSpread
-	}
 	next := r.number + 1
 	if r.ahead != nil {
 		next = r.aheadAt
 	}
-	return next-r.saved.Line <= most && r.aheadBytes < maxAheadBytes
+	return next-r.saved.Line <= r.options.window && r.aheadBytes < maxAheadBytes
 }
 
 // current is the segment that lines are added to.
