@@ -55,6 +55,11 @@ func New(backend Backend, options Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api: registering metrics: %w", err)
 	}
+	if shards := backend.Shards(); shards != nil {
+		if err := options.Registry.Register(newShardMetrics(shards)); err != nil {
+			return nil, fmt.Errorf("api: registering metrics: %w", err)
+		}
+	}
 	s := &Server{options: options, limits: newLimits(options), metrics: metrics}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	if s.handler, err = s.newHandler(backend); err != nil {

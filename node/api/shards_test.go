@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/ed25519"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -536,4 +538,71 @@ func TestForwardedIsNotForwarded(t *testing.T) {
 	codeIs(t, err, connect.CodeNotFound)
 	_, err = direct.GetCluster(b.context(), connect.NewRequest(&ledgerdv1.GetClusterRequest{Shard: ref(2)}))
 	codeIs(t, err, connect.CodeUnavailable)
+}
+
+// An organisation that is registered can be used at any node, also where its registration has yet to come.
+func TestRegistrationOnItsWay(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	late := ledgertest.NewClient(b.Shard(0).Genesis(), "late")
+	registration := late.Register()
+	registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, 2
+	sign := func(transaction ledger.Transaction) *ledger.Bundle {
+		bundle, err := ledger.NewBundle(transaction)
+		if err == nil {
+			err = bundle.Sign("late", ed25519.PrivateKey(ledgertest.Key("late")))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bundle
+	}
+	opening := late.Next()
+	opening.Openings = []ledger.Opening{{Account: "late:a"}}
+	open := api.BundleToProto(sign(opening))
+	_, err := b.clients[1].Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: open}))
+	codeIs(t, err, connect.CodeFailedPrecondition)
+	many, err := b.clients[1].SubmitMany(b.context(), connect.NewRequest(&ledgerdv1.SubmitManyRequest{Bundles: []*ledgerdv1.Bundle{open}}))
+	if err != nil || !strings.Contains(many.Msg.GetOutcomes()[0].GetRefused(), "register it first") {
+		t.Errorf("%v %v", many, err)
+	}
+	b.Stand(1, true)
+	b.submit(0, ledgerdv1.Level_LEVEL_DURABLE, sign(registration))
+	opened := make(chan error, 1)
+	go func() {
+		answer, err := b.clients[1].Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: open}))
+		if err == nil && (answer.Msg.GetTransactions()[0].GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE || answer.Msg.GetTransactions()[0].GetShard() != 2) {
+			err = fmt.Errorf("status %v", answer.Msg)
+		}
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		t.Errorf("shard 1 does not know the organisation yet: %v", err)
+	case <-time.After(100 * time.Millisecond):
+		b.Stand(1, false)
+		if err := <-opened; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The metrics of a node tell its shard's streams and what waits.
+func TestMetricsOfShards(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	answer, err := http.Get(b.Door(0).URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{`ledgerd_shard_streamed_total{child="1",shard="0"} 3`, `ledgerd_shard_pending_crossings{shard="0"} 0`, `ledgerd_shard_stream_behind{child="2",shard="0"} 0`} {
+		if !strings.Contains(string(text), line) {
+			t.Errorf("no %s in\n%s", line, text)
+		}
+	}
 }

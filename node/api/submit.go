@@ -30,6 +30,7 @@ func (s *service) Submit(ctx context.Context, request *connect.Request[ledgerdv1
 		}
 		return connect.NewResponse(&ledgerdv1.SubmitResponse{Transactions: statuses}), nil
 	}
+	s.awaitSigners(ctx, []*ledger.Bundle{bundle})
 	if refusal := s.backend.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
 		return nil, refusalError(refusal)
 	}
@@ -136,6 +137,9 @@ func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle, i
 	}
 	if len(decoded) == 0 {
 		return bundles, refusals
+	}
+	if s.others(ctx) == nil {
+		s.awaitSigners(ctx, decoded)
 	}
 	for i, refusal := range s.backend.Admit(ctx, decoded, inOrder) {
 		refusals[places[i]] = refusal

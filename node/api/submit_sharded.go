@@ -111,6 +111,9 @@ func (w *waited) wait(ctx context.Context, s *service, level Level) []*ledgerdv1
 
 // submitSharded submits one bundle to the shard where it enters.
 func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledger.Bundle, message *ledgerdv1.Bundle, level Level) ([]*ledgerdv1.TransactionStatus, error) {
+	if refusal := unregistered(bundle, s.learn(ctx, others, []*ledger.Bundle{bundle})); refusal != nil {
+		return nil, refusalError(refusal)
+	}
 	if refusal := s.misuse(bundle, others.Tree()); refusal != nil {
 		return nil, refusalError(refusal)
 	}
@@ -153,13 +156,17 @@ func (s *service) submitManySharded(ctx context.Context, others Shards, request 
 	messages, inOrder := request.GetBundles(), request.GetInOrder()
 	outcomes := make([]*ledgerdv1.BundleOutcome, len(messages))
 	bundles := make([]*ledger.Bundle, len(messages))
-	var runs []*run
+	failures := make([]error, len(messages))
 	for i, message := range messages {
-		bundle, err := bundleFromProto(message)
-		refusal := (*Refusal)(nil)
-		if err != nil {
-			refusal = &Refusal{Code: RefusedMalformed, Reason: err.Error()}
-		} else {
+		bundles[i], failures[i] = bundleFromProto(message)
+	}
+	nobody := s.learn(ctx, others, bundles)
+	var runs []*run
+	for i, bundle := range bundles {
+		var refusal *Refusal
+		if failures[i] != nil {
+			refusal = &Refusal{Code: RefusedMalformed, Reason: failures[i].Error()}
+		} else if refusal = unregistered(bundle, nobody); refusal == nil {
 			refusal = s.misuse(bundle, others.Tree())
 		}
 		if refusal != nil {
@@ -170,7 +177,6 @@ func (s *service) submitManySharded(ctx context.Context, others Shards, request 
 			}
 			continue
 		}
-		bundles[i] = bundle
 		runs = addRun(runs, s.entry(bundle, others), i, inOrder)
 	}
 	if inOrder {
