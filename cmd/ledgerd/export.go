@@ -12,6 +12,8 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
@@ -22,9 +24,27 @@ type balanceLine struct {
 	Amount  json.Number      `json:"amount"`
 }
 
+// blockLine is a block in an export.
+type blockLine struct {
+	store.BlockLine
+	// Entries say what became of the transactions, in their order.
+	Entries []entryLine `json:"entries"`
+}
+
+// entryLine is what became of an entry of a block, as far as the exported chain knows.
+type entryLine struct {
+	ID ledger.Hash `json:"id"`
+	// Outcome is applied, failed, waiting (for other shards), passed (it is for other shards) or verdict (what another shard says of an entry).
+	Outcome string `json:"outcome"`
+	// Reason is the code of why it failed.
+	Reason string `json:"reason,omitempty"`
+	// Crossed says that it concerns several shards.
+	Crossed bool `json:"crossed"`
+}
+
 // exporter reads the lines of an export, from a folder or from a node.
 type exporter interface {
-	ExportBlocks(ctx context.Context, visit func(store.BlockLine) error) error
+	ExportBlocks(ctx context.Context, visit func(blockLine) error) error
 	ExportBalances(ctx context.Context, visit func(store.BalanceLine) error) error
 }
 
@@ -39,10 +59,16 @@ func newExportCommand() *cobra.Command {
 that is the same on every node: two nodes with one chain give the same bytes.
 
   --blocks    from block 1 to the head: height, hash, previous, transactions
-              (the ids in their order)
+              (the ids in their order) and entries: what became of each, which
+              is applied, failed (with the reason's code), waiting (for other
+              shards), passed (it is only for other shards) or verdict (what
+              another shard says of an entry), and whether it crossed shards
   --balances  by account and asset: account, asset, amount. An account that was
               imported is named as in the file; the amount is an integer of up
               to 39 digits.
+
+In a book of several shards the blocks are those of the node's shard. With --home
+the balances are that shard's, too; with --node they are those of all shards.
 
 With --home the blocks come from the node's folder, and the node must not be
 running. With --node they come from a running node; balances of a node that
@@ -72,7 +98,7 @@ is taking transactions are not all of one moment.`,
 					return explainStore(h, err)
 				}
 				defer func() { err = errors.Join(err, opened.Close()) }()
-				from = opened
+				from = storeExporter{opened}
 			}
 			return export(command.Context(), command.OutOrStdout(), from, blocks)
 		},
@@ -100,7 +126,7 @@ func export(ctx context.Context, out io.Writer, from exporter, blocks bool) erro
 	encoder.SetEscapeHTML(false)
 	var err error
 	if blocks {
-		err = from.ExportBlocks(ctx, func(line store.BlockLine) error { return encoder.Encode(line) })
+		err = from.ExportBlocks(ctx, func(line blockLine) error { return encoder.Encode(line) })
 	} else {
 		err = from.ExportBalances(ctx, func(line store.BalanceLine) error {
 			return encoder.Encode(balanceLine{Account: line.Account, Asset: line.Asset, Amount: json.Number(line.Amount.String())})
@@ -109,11 +135,71 @@ func export(ctx context.Context, out io.Writer, from exporter, blocks bool) erro
 	return errors.Join(err, buffered.Flush())
 }
 
+// storeExporter reads the lines from a node's folder.
+type storeExporter struct{ *store.Store }
+
+// ExportBlocks calls visit with every block from 1 to the head, until it fails or ctx ends.
+func (e storeExporter) ExportBlocks(ctx context.Context, visit func(blockLine) error) error {
+	head := e.Head().Height
+	for height := ledger.Height(1); height <= head; height++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		block, err := e.Block(height)
+		if err != nil {
+			return err
+		}
+		line := blockLine{BlockLine: store.NewBlockLine(block), Entries: make([]entryLine, len(block.Entries))}
+		for i := range block.Entries {
+			if line.Entries[i], err = e.entry(&block.Entries[i]); err != nil {
+				return err
+			}
+		}
+		if err := visit(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry says what became of an entry of a block.
+func (e storeExporter) entry(entry *ledger.Entry) (entryLine, error) {
+	line := entryLine{ID: entry.ID, Outcome: "applied"}
+	switch {
+	case entry.Transaction.Verdict != nil:
+		line.Outcome = "verdict"
+		return line, nil
+	case e.ShardTree() == nil:
+		if !entry.Result.OK() {
+			line.Outcome, line.Reason = "failed", api.ReasonCode(entry.Result.Code)
+		}
+		return line, nil
+	}
+	crossing, err := e.Crossing(entry.ID)
+	if err != nil {
+		return line, err
+	}
+	line.Crossed = len(crossing.Destinations) > 1
+	switch crossing.Outcome {
+	case store.Waiting:
+		line.Outcome = "waiting"
+	case store.PassedThrough:
+		line.Outcome = "passed"
+	case store.Refused:
+		result := entry.Result
+		if crossing.Settled != nil {
+			result = crossing.Settled.Entry.Transaction.Verdict.Result
+		}
+		line.Outcome, line.Reason = "failed", api.ReasonCode(result.Code)
+	}
+	return line, nil
+}
+
 // nodeExporter reads the lines from a running node, page by page.
 type nodeExporter struct{ node *client.Client }
 
-// ExportBlocks is store.Store's. It ends with the block that was the head when it began.
-func (e nodeExporter) ExportBlocks(ctx context.Context, visit func(store.BlockLine) error) error {
+// ExportBlocks ends with the block that was the head when it began.
+func (e nodeExporter) ExportBlocks(ctx context.Context, visit func(blockLine) error) error {
 	state, err := e.node.Node(ctx)
 	if err != nil {
 		return err
@@ -126,7 +212,10 @@ func (e nodeExporter) ExportBlocks(ctx context.Context, visit func(store.BlockLi
 		if err != nil {
 			return err
 		}
-		line := store.BlockLine{Height: ledger.Height(header.GetHeight()), Transactions: make([]ledger.Hash, 0, header.GetTransactionCount())}
+		count := header.GetTransactionCount()
+		line := blockLine{
+			BlockLine: store.BlockLine{Height: ledger.Height(header.GetHeight()), Transactions: make([]ledger.Hash, 0, count)}, Entries: make([]entryLine, 0, count),
+		}
 		if err := errors.Join(setHash(&line.Hash, header.GetHash()), setHash(&line.Previous, header.GetPrevious())); err != nil {
 			return err
 		}
@@ -138,7 +227,7 @@ func (e nodeExporter) ExportBlocks(ctx context.Context, visit func(store.BlockLi
 			if err := setHash(&id, transaction.GetStatus().GetId()); err != nil {
 				return err
 			}
-			line.Transactions = append(line.Transactions, id)
+			line.Transactions, line.Entries = append(line.Transactions, id), append(line.Entries, shownEntry(id, transaction))
 		}
 		if err := visit(line); err != nil {
 			return err
@@ -148,6 +237,23 @@ func (e nodeExporter) ExportBlocks(ctx context.Context, visit func(store.BlockLi
 		}
 	}
 	return fmt.Errorf("the node's list of blocks ends before block %d", head)
+}
+
+// shownEntry says what became of an entry of a block that a node shows.
+func shownEntry(id ledger.Hash, shown *ledgerdv1.TransactionSummary) entryLine {
+	status := shown.GetStatus()
+	line := entryLine{ID: id, Outcome: "applied", Crossed: len(status.GetDestinations()) > 1}
+	switch {
+	case shown.GetVerdict() != "":
+		line.Outcome = "verdict"
+	case status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED:
+		line.Outcome, line.Reason = "failed", status.GetReasonCode()
+	case status.GetReasonCode() == api.ReasonCode(ledger.SetAside):
+		line.Outcome = "waiting"
+	case status.GetReasonCode() == api.ReasonCode(ledger.Relayed):
+		line.Outcome = "passed"
+	}
+	return line
 }
 
 // ExportBalances is store.Store's.
