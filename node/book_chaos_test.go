@@ -1,0 +1,538 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/rdmanet/memory"
+)
+
+// TestBookChaos shakes a book of several shards: nodes are killed, stopped and started, whole shards among them, links are cut and mended within shards and between them, while organisations register,
+// open accounts and pay each other from shard to shard through any node's API. In the end all is mended; what waits has to settle by itself, and the judge of book_judge_test.go has a look at
+// everything. One seed is cheap; the environment asks for more, as with TestChaos.
+func TestBookChaos(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	first, count, length := uint64(1), uint64(1), 1200*time.Millisecond
+	if text := os.Getenv(chaosSeeds); text != "" {
+		count, _ = strconv.ParseUint(text, 10, 64)
+	}
+	if text := os.Getenv(chaosSeed); text != "" {
+		first, _ = strconv.ParseUint(text, 10, 64)
+	}
+	if text := os.Getenv(chaosFor); text != "" {
+		length, _ = time.ParseDuration(text)
+	}
+	for seed := first; seed < first+count; seed++ {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("replay with: %s=%d %s=%v go test ./node -run 'TestBookChaos$' -count=1", chaosSeed, seed, chaosFor, length)
+				}
+			})
+			shakeBook(t, seed, length)
+		})
+	}
+}
+
+// bookShapes are the books that are shaken: nodes of a shard, and the parents of the shards.
+var bookShapes = []struct {
+	members int
+	tree    []ledger.ShardID
+}{
+	{2, []ledger.ShardID{0, 0, 0}},
+	{1, []ledger.ShardID{0, 0, 1}},
+	{3, []ledger.ShardID{0, 0}},
+	{1, []ledger.ShardID{0, 0}},
+	{2, []ledger.ShardID{0, 0, 1}},
+	{3, []ledger.ShardID{1, 1, 1}},
+	{1, []ledger.ShardID{0, 0, 0}},
+	{2, []ledger.ShardID{0, 0}},
+	{3, []ledger.ShardID{2, 0, 2}},
+}
+
+// bookChaos is a book that is shaken.
+type bookChaos struct {
+	*chaos
+	book   *book
+	payers []*payer
+
+	known sync.Mutex // guards what follows
+	open  []*payer   // who has accounts
+	told  []acknowledged
+	sent  map[ledger.Hash]*ledger.Transaction
+}
+
+// Payers' patience: a try at one node, and all of them together.
+const (
+	tryTime   = 3 * time.Second
+	payerTime = 90 * time.Second
+)
+
+func shakeBook(t *testing.T, seed uint64, length time.Duration) {
+	random := rand.New(rand.NewPCG(seed, 11))
+	shape := bookShapes[(seed-1)%uint64(len(bookShapes))]
+	b := newBook(t, shape.members, shape.tree...)
+	for _, home := range b.homes {
+		home.Config.Ordering.Heartbeat, home.Config.Ordering.SuspectAfter = 50*time.Millisecond, 500*time.Millisecond
+	}
+	b.network = memory.NewNetwork(memory.Options{MendTimeout: 500 * time.Millisecond})
+	c := &bookChaos{chaos: &chaos{shard: b.shard, random: random, cuts: map[[2]int]bool{}, leaving: -1}, book: b, sent: map[ledger.Hash]*ledger.Transaction{}}
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.describe()
+		}
+	})
+	b.start(b.all()...)
+	c.allOrdering()
+
+	finish := make(chan struct{})
+	var working, ready sync.WaitGroup
+	defer working.Wait()
+	ending := sync.OnceFunc(func() { close(finish) })
+	defer ending()
+	for k := range 2*len(shape.tree) + 1 {
+		p := c.newPayer(k, seed)
+		c.payers = append(c.payers, p)
+		if k < len(shape.tree) { // one of each shard before anything happens
+			ready.Go(func() { p.enter() })
+		}
+	}
+	ready.Wait()
+	for _, p := range c.payers {
+		working.Go(func() { p.run(finish) })
+	}
+	working.Go(func() { c.watch(finish, seed) })
+	for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
+		c.step()
+		<-time.After(time.Duration(random.IntN(300)) * time.Millisecond)
+	}
+	c.mend()
+	c.allOrdering()
+	ending()
+	working.Wait()
+	c.last()
+	c.quiet()
+	found := c.evidence()
+	if err := found.judge(); err != nil {
+		t.Fatal(err)
+	}
+	for name, plant := range plants {
+		if spoiled := c.evidence(); !plant(spoiled) {
+			t.Errorf("nothing to spoil: %s", name)
+		} else if err := spoiled.judge(); err == nil {
+			t.Errorf("the judge lets pass: %s", name)
+		}
+	}
+	c.verify()
+	t.Logf("%d nodes a shard, tree %v: %s", shape.members, shape.tree, found)
+}
+
+// step does one harm, or repairs some.
+func (c *bookChaos) step() {
+	i, j := c.random.IntN(len(c.nodes)), c.random.IntN(len(c.nodes))
+	from, to := c.random.IntN(len(c.book.tree)), c.random.IntN(len(c.book.tree))
+	switch c.random.IntN(14) {
+	case 0, 1:
+		if c.node(i) != nil {
+			c.tell("kill %d", i)
+			c.end(i, true)
+		}
+	case 2:
+		if c.node(i) != nil {
+			c.tell("stop %d", i)
+			c.end(i, false)
+		}
+	case 3, 4, 5, 6:
+		for i := range c.nodes {
+			if c.node(i) == nil {
+				c.tell("start %d", i)
+				c.mu.Lock()
+				c.start(i)
+				c.mu.Unlock()
+				if c.random.IntN(2) == 0 {
+					break
+				}
+			}
+		}
+	case 7:
+		killed := c.random.IntN(2) == 0
+		c.tell("end shard %d, killed %v", from, killed)
+		for _, i := range c.book.of(from) {
+			if c.node(i) != nil {
+				c.end(i, killed)
+			}
+		}
+	case 8:
+		if i != j {
+			c.tell("cut %d-%d", i, j)
+			c.cut(i, j)
+		}
+	case 9, 10:
+		c.tell("mend %v", c.cuts)
+		for pair := range c.cuts {
+			c.network.Mend(c.peers[pair[0]], c.peers[pair[1]])
+			delete(c.cuts, pair)
+		}
+	case 11:
+		c.tell("cut off %d", i)
+		for j := range c.nodes {
+			if j != i {
+				c.cut(i, j)
+			}
+		}
+	case 12, 13:
+		if from != to {
+			c.tell("cut shard %d-%d", from, to)
+			for _, i := range c.book.of(from) {
+				for _, j := range c.book.of(to) {
+					c.cut(i, j)
+				}
+			}
+		}
+	}
+}
+
+func (c *bookChaos) cut(i, j int) {
+	c.network.Cut(c.peers[i], c.peers[j])
+	c.cuts[[2]int{i, j}] = true
+}
+
+// allOrdering waits until all nodes of each shard order together.
+func (c *bookChaos) allOrdering() {
+	for shard := range c.book.tree {
+		c.ordering(c.book.of(shard)...)
+	}
+}
+
+// quiet waits until nothing is under way: all nodes of a shard hold one chain, which is durable and has all of its parent's stream, and nothing waits.
+func (c *bookChaos) quiet() {
+	c.eventually("everything settles", func() bool {
+		tree := c.nodes[0].Store().ShardTree()
+		for shard := range c.book.tree {
+			first := c.nodes[c.book.of(shard)[0]].Store()
+			for _, i := range c.book.of(shard) {
+				opened, heights := c.nodes[i].Store(), c.nodes[i].State().Heights
+				if opened.Head().Hash != first.Head().Hash || opened.PendingCount() > 0 || heights.Durable != opened.Head().Height {
+					return false
+				}
+			}
+			if parent, below := tree.Parent(ledger.ShardID(shard)); below {
+				if c.nodes[c.book.of(int(parent))[0]].Store().Streamed(ledger.ShardID(shard)) != first.Carried() {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// verify stops everybody and has each chain executed again from the genesis.
+func (c *bookChaos) verify() {
+	whole := map[ledger.ShardID]bool{}
+	for i, home := range c.homes {
+		c.stop(i)
+		_, err := store.Verify(c.t.Context(), home.Data(), home.Genesis, c.store, nil)
+		switch {
+		case err == nil:
+			whole[home.Genesis.Shard] = true
+		case !errors.Is(err, store.ErrAbsent):
+			c.t.Errorf("node %d: %v", i, err)
+		}
+	}
+	if len(whole) < len(c.book.tree) {
+		c.t.Errorf("the whole chain is with somebody in the shards %v only", whole)
+	}
+}
+
+// describe tells how it came to this.
+func (c *bookChaos) describe() {
+	for _, line := range c.story {
+		c.t.Log(line)
+	}
+	for i := range c.nodes {
+		if n := c.node(i); n != nil {
+			state, opened := n.State(), n.Store()
+			c.t.Logf("node %d of shard %d: mode %d (%s), %+v, carried %d, waiting %+v", i, opened.Shard(), state.Mode, state.Reason, state.Heights, opened.Carried(), opened.Pending())
+			for _, child := range opened.ShardTree().Children(opened.Shard()) {
+				c.t.Logf("node %d streamed %d to shard %d", i, opened.Streamed(child), child)
+			}
+		}
+	}
+}
+
+// acknowledged is what a client was told of a transaction for good.
+type acknowledged struct {
+	id     ledger.Hash
+	state  ledgerdv1.TransactionState // durable, failed or expired
+	reason string
+}
+
+// payer is an organisation: it registers, opens accounts, and pays whoever has accounts.
+type payer struct {
+	chaos        *bookChaos
+	client       *ledgertest.Client
+	registration ledger.Registration
+	home         ledger.ShardID
+	random       *rand.Rand
+	entered      bool
+}
+
+// gold is an asset beside the default one.
+const gold = ledger.AssetName("gold")
+
+func (c *bookChaos) newPayer(k int, seed uint64) *payer {
+	shards := len(c.book.tree)
+	p := &payer{
+		chaos: c, client: ledgertest.NewClient(c.homes[0].Genesis, ledger.OrganisationName(fmt.Sprintf("payer-%d", k))), random: rand.New(rand.NewPCG(seed, uint64(100+k))),
+	}
+	p.registration = p.client.Register().Registrations[0]
+	if p.home = ledger.Rendezvous(p.client.Organisation, shards); k < shards || k%2 == 0 {
+		p.home = ledger.ShardID(k % shards)
+		p.registration.Pinned, p.registration.Shard = true, p.home
+	}
+	return p
+}
+
+// enter registers the organisation and opens its accounts: an issuer without bounds, and three that hold little.
+func (p *payer) enter() bool {
+	registration := p.client.Next()
+	registration.Registrations = []ledger.Registration{p.registration}
+	if !p.settle(registration) {
+		return false
+	}
+	opening := p.client.Next()
+	for _, name := range []string{"issuer", "a", "b"} {
+		opening.Openings = append(opening.Openings, ledger.Opening{Account: p.client.Account(name), Issuer: name == "issuer"})
+	}
+	funding := p.client.Next()
+	for _, asset := range []ledger.AssetName{ledger.DefaultAsset, gold} {
+		funding.Postings = append(funding.Postings, move(p.client.Account("issuer"), p.client.Account("a"), asset, 100)...)
+	}
+	if !p.settle(opening, funding) {
+		return false
+	}
+	p.entered = true
+	p.chaos.known.Lock()
+	defer p.chaos.known.Unlock()
+	p.chaos.open = append(p.chaos.open, p)
+	return true
+}
+
+func move(from, to ledger.AccountPath, asset ledger.AssetName, amount int64) []ledger.Posting {
+	return []ledger.Posting{{Account: from, Asset: asset, Amount: ledger.NewAmount(-amount)}, {Account: to, Asset: asset, Amount: ledger.NewAmount(amount)}}
+}
+
+func (p *payer) run(finish <-chan struct{}) {
+	if !p.entered && !p.enter() {
+		return
+	}
+	for {
+		select {
+		case <-finish:
+			return
+		default:
+		}
+		var group sync.WaitGroup
+		for range 1 + p.random.IntN(4) {
+			var bundle []ledger.Transaction
+			for range 1 + p.random.IntN(2) {
+				bundle = append(bundle, p.payment())
+			}
+			group.Go(func() { p.settle(bundle...) })
+		}
+		group.Wait()
+	}
+}
+
+// payment is some payment.
+func (p *payer) payment() ledger.Transaction {
+	other, third := p.somebody(), p.somebody()
+	asset := []ledger.AssetName{ledger.DefaultAsset, ledger.DefaultAsset, gold}[p.random.IntN(3)]
+	amount := 1 + p.random.Int64N(40)
+	from, to := p.client.Account("a"), other.client.Account([]string{"a", "b"}[p.random.IntN(2)])
+	t := p.client.Next()
+	switch p.random.IntN(12) {
+	case 0: // more than it has
+		amount = 1_000_000
+	case 1:
+		from = p.client.Account("issuer")
+	case 2: // back from where it is not missed
+		from = p.client.Account("b")
+	case 3:
+		to = other.client.Account("nobody")
+	case 4: // one that others pay as well, so that it concerns three shards
+		t.Postings = append(t.Postings, move(third.client.Account("a"), other.client.Account("b"), gold, amount)...)
+	case 5, 6: // beside it, what both write down
+		for _, writer := range slices.Compact([]*payer{p, other}) {
+			t.Records = append(t.Records, ledger.Record{Key: ledger.RecordKey(writer.client.Account("last")), Value: fmt.Appendf(nil, "%s %d", p.client.Organisation, t.Nonce.Sequence)})
+		}
+	case 7:
+		if n := p.chaos.any(p.random); n != nil { // some height is not far from that of its home
+			t.LastValid = n.Store().Head().Height + ledger.Height(p.random.IntN(20))
+		}
+	}
+	t.Postings = append(t.Postings, move(from, to, asset, amount)...)
+	return t
+}
+
+func (p *payer) somebody() *payer {
+	p.chaos.known.Lock()
+	defer p.chaos.known.Unlock()
+	return p.chaos.open[p.random.IntN(len(p.chaos.open))]
+}
+
+// settle has a bundle submitted, here and there, until the book has said for good what became of it. One that may expire is given up when a node says so.
+func (p *payer) settle(transactions ...ledger.Transaction) bool {
+	c := p.chaos
+	bundle := c.signed(transactions)
+	expires := slices.ContainsFunc(transactions, func(t ledger.Transaction) bool { return t.LastValid > 0 })
+	for deadline := time.Now().Add(payerTime); time.Now().Before(deadline) && !c.t.Failed(); {
+		statuses, err := c.try(bundle)
+		switch code := client.CodeOf(err); {
+		case err == nil:
+			c.known.Lock()
+			for i, status := range statuses {
+				c.told = append(c.told, acknowledged{bundle.ID(i), status.GetState(), status.GetReasonCode()})
+			}
+			c.known.Unlock()
+			return true
+		case code == connect.CodeInvalidArgument || code == connect.CodePermissionDenied:
+			c.t.Errorf("refused for good: %v", err)
+			return false
+		case code == connect.CodeFailedPrecondition && expires:
+			return true
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	c.t.Errorf("transaction %s of %s was not decided within %v", bundle.ID(0), p.client.Organisation, payerTime)
+	return false
+}
+
+// signed signs for everybody whose consent is needed, and notes what is submitted.
+func (c *bookChaos) signed(transactions []ledger.Transaction) *ledger.Bundle {
+	bundle, err := ledger.NewBundle(transactions...)
+	if err != nil {
+		panic(err)
+	}
+	var signers []ledger.OrganisationName
+	for i := range transactions {
+		signers = append(signers, transactions[i].Signer)
+		for _, posting := range transactions[i].Postings {
+			if posting.Amount.Sign() < 0 {
+				signers = append(signers, posting.Account.Organisation())
+			}
+		}
+		for _, record := range transactions[i].Records {
+			signers = append(signers, record.Key.Organisation())
+		}
+	}
+	slices.Sort(signers)
+	for _, signer := range slices.Compact(signers) {
+		if err := bundle.Sign(signer, ledgertest.Key(string(signer))); err != nil {
+			panic(err)
+		}
+	}
+	c.known.Lock()
+	defer c.known.Unlock()
+	for i := range transactions {
+		c.sent[bundle.ID(i)] = &transactions[i]
+	}
+	return bundle
+}
+
+// errNobody says that the node that was drawn is down.
+var errNobody = errors.New("nobody is there")
+
+// someNode is a client of some node's API.
+func (c *bookChaos) someNode() (*client.Client, error) {
+	c.mu.Lock()
+	n := c.nodes[rand.IntN(len(c.nodes))]
+	c.mu.Unlock()
+	if n == nil {
+		return nil, errNobody
+	}
+	return client.New([]string{n.URL()}, client.Options{Tries: 1, WaitTime: tryTime, CallTime: tryTime})
+}
+
+// try gives a bundle to some node.
+func (c *bookChaos) try(bundle *ledger.Bundle) ([]*ledgerdv1.TransactionStatus, error) {
+	at, err := c.someNode()
+	if err != nil {
+		return nil, err
+	}
+	defer at.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), tryTime)
+	defer cancel()
+	return at.Submit(ctx, bundle, ledgerdv1.Level_LEVEL_DURABLE)
+}
+
+// watch asks nodes for what others were told, and compares.
+func (c *bookChaos) watch(finish <-chan struct{}, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 99))
+	for {
+		select {
+		case <-finish:
+			return
+		case <-time.After(time.Duration(10+random.IntN(40)) * time.Millisecond):
+		}
+		c.known.Lock()
+		if len(c.told) == 0 {
+			c.known.Unlock()
+			continue
+		}
+		asked := c.told[random.IntN(len(c.told))]
+		c.known.Unlock()
+		at, err := c.someNode()
+		if err != nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), tryTime)
+		shown, err := at.Transaction(ctx, asked.id)
+		cancel()
+		at.Close()
+		if err != nil {
+			continue
+		}
+		executed := asked.state == ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE
+		for _, place := range shown.GetPlaces() {
+			if executed && place.GetState() == "refused" || !executed && place.GetState() == "settled" {
+				c.t.Errorf("what a client was told: %v; what another node shows: %v", asked, shown)
+			}
+		}
+	}
+}
+
+// last has a payment across shards that is good, one that is not, and some on top, so that the judge has something to judge.
+func (c *bookChaos) last() {
+	for k, from := range c.payers[:len(c.book.tree)] {
+		to := c.payers[(k+1)%len(c.book.tree)]
+		for _, amount := range []int64{3, 1_000_000} {
+			payment := from.client.Next()
+			source := from.client.Account("issuer")
+			if amount > 100 {
+				source = from.client.Account("b")
+			}
+			payment.Postings = move(source, to.client.Account("b"), ledger.DefaultAsset, amount)
+			payment.Records = []ledger.Record{{Key: ledger.RecordKey(from.client.Account("last")), Value: []byte("last")}}
+			from.settle(payment)
+		}
+	}
+}
