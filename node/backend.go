@@ -111,7 +111,7 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 	head := opened.Head().Height
 	for i := range bundle.Len() {
 		last := bundle.Transaction(i).LastValid
-		if last == 0 || last > head {
+		if last == 0 || last > head || !n.expiresHere(bundle.Transaction(i)) {
 			continue
 		}
 		if known, err := opened.Known(bundle.ID(i)); err == nil && !known && !n.pool.Pending(bundle.ID(i)) {

@@ -382,3 +382,8 @@ func (n *Node) misroutes(bundle *ledger.Bundle) *api.Refusal {
 	}
 	return nil
 }
+
+// expiresHere tells whether a transaction's last valid block is one of this chain: that of its signer's home, or whose members it changes.
+func (n *Node) expiresHere(transaction *ledger.Transaction) bool {
+	return n.between == nil || transaction.Change != nil || n.Store().HomeShard(transaction.Signer) == n.between.Own()
+}

@@ -266,3 +266,23 @@ func (b *book) settled(k int, id ledger.Hash) *ledgerdv1.TransactionStatus {
 	}
 	return transaction.GetStatus()
 }
+
+// The last valid block of a payment is one of the signer's home: where it enters, and what it passes, may be far ahead.
+func TestLastValidBlockIsOneOfTheSignersHome(t *testing.T) {
+	t.Parallel()
+	b := newBook(t, 1, 0, 0, 0)
+	b.open()
+	last := b.nodes[1].Store().Head().Height + 5
+	for b.nodes[0].Store().Head().Height <= last+1 {
+		b.executed(b.submitAt(0, b.clients[0].Transfer(b.clients[0].Account("a"), b.clients[0].Account("b"), 1)))
+	}
+	crossing := b.pay(1, 2, 10)
+	crossing.LastValid = last
+	b.executed(b.submitAt(2, crossing))
+	late := b.pay(1, 2, 10)
+	late.LastValid = 1
+	if status := b.submitAt(0, late)[0]; status.GetReasonCode() != api.ReasonCode(ledger.Expired) {
+		t.Errorf("valid up to block 1: %v", status)
+	}
+	b.holds(2, 1000+10)
+}

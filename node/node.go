@@ -148,7 +148,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	pooling := mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax, Tip: func() mempool.Tip { return n.pipeline.Tip() }}
 	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Stored: func(ledger.Height) { n.sup.announceSoon() }, Failed: n.fail}
 	if n.between != nil {
-		pooling.Beside, pooling.Misplaced = n.between, n.between.misplaced
+		pooling.Beside, pooling.Misplaced, pooling.Expires = n.between, n.between.misplaced, n.expiresHere
 		executing.Applied, executing.DurableTo, executing.Exchanged = n.between.applied, n.between.durableTo, n.between.exchanged
 	}
 	n.pool = mempool.New(pooling)

@@ -34,6 +34,8 @@ type Config struct {
 	// Misplaced gets a bundle that a round carried and no block took, because it has to enter elsewhere: the directory of the organisations changed between its admission and
 	// its round. It has left the pool. It is called with no lock held and must be quick; nil in a book of one shard.
 	Misplaced func(*ledger.Bundle)
+	// Expires tells whether a transaction's last valid block is one of this chain; nil where all are, as in a book of one shard. It must be quick and not call the pool.
+	Expires func(*ledger.Transaction) bool
 }
 
 // expiredMax is how many expired transactions are remembered, so that their senders learn why they are in no block.
@@ -127,7 +129,7 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash
 	if p.bytes+len(encoded) > p.config.BytesMax {
 		return fmt.Errorf("%w: %d of %d bytes wait for a round", ErrFull, p.bytes, p.config.BytesMax)
 	}
-	it := &item{bundle: bundle, encoded: encoded, admitted: p.config.Now(), missing: int32(len(fresh)), expires: lastValid(bundle)}
+	it := &item{bundle: bundle, encoded: encoded, admitted: p.config.Now(), missing: int32(len(fresh)), expires: p.lastValid(bundle)}
 	for _, id := range fresh {
 		p.byID[id] = it
 		delete(p.expired, id)
@@ -146,15 +148,15 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash
 	return nil
 }
 
-// lastValid is the last height at which some transaction of the bundle is valid; 0 if one never expires.
-func lastValid(bundle *ledger.Bundle) ledger.Height {
+// lastValid is the last height at which some transaction of the bundle is valid; 0 if one never expires, or by another chain's heights.
+func (p *Pool) lastValid(bundle *ledger.Bundle) ledger.Height {
 	var last ledger.Height
 	for i := range bundle.Len() {
-		valid := bundle.Transaction(i).LastValid
-		if valid == 0 {
+		transaction := bundle.Transaction(i)
+		if transaction.LastValid == 0 || p.config.Expires != nil && !p.config.Expires(transaction) {
 			return 0
 		}
-		last = max(last, valid)
+		last = max(last, transaction.LastValid)
 	}
 	return last
 }

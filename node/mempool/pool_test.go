@@ -147,6 +147,27 @@ func TestExpiredIsDroppedAndRemembered(t *testing.T) {
 	}
 }
 
+// A last valid block of another chain means nothing here.
+func TestExpiresByAnotherChain(t *testing.T) {
+	t.Parallel()
+	p := New(Config{BytesMax: 1 << 20, Tip: func() Tip { return Tip{} }, Expires: func(transaction *ledger.Transaction) bool { return transaction.Nonce.Sequence%2 == 1 }})
+	here, encodedHere := bundle(t, 5, 1)
+	elsewhere, encodedElsewhere := bundle(t, 5, 2)
+	both, encodedBoth := bundle(t, 5, 3, 4)
+	for made, encoded := range map[*ledger.Bundle][]byte{here: encodedHere, elsewhere: encodedElsewhere, both: encodedBoth} {
+		if err := p.Add(made, encoded, nothingKnown); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Applied(block(5))
+	if !p.Pending(elsewhere.ID(0)) || !p.Pending(both.ID(0)) || !p.Pending(both.ID(1)) {
+		t.Fatal("dropped what is not to expire here")
+	}
+	if _, expired := p.Expired(here.ID(0)); !expired {
+		t.Fatal("kept what has expired")
+	}
+}
+
 func TestMarkGoesOnceAndWithoutABatch(t *testing.T) {
 	t.Parallel()
 	p := pool(1 << 20)
