@@ -9,6 +9,8 @@
 //
 //   - Import (import_test.go): the first months of Bitcoin's chain go into five nodes while one of them is killed with kill -9, and started again. Each line is
 //     in the ledger once, all exports are the same bytes, every balance is the plain sum of the postings, and a restart of all shows the same head.
+//   - ImportOverShards (book_test.go): the same file goes into four shards of three nodes, while one node of each shard is killed, and later a whole shard, which comes back. Every balance is
+//     the plain sum, and the same import again adds nothing to any chain. With -whole it is the whole file.
 //   - Testnet (testnet_test.go): `ledgerd testnet --run` over a fabric other than the default, an import, a kill -9 in its middle; the node comes back by itself, and all exports
 //     are the same bytes. LEDGERD_TEST_FABRIC chooses the fabric: scripts/verbs-test has it run over verbs.
 //   - Kill (kill_test.go): all nodes are killed at a random moment, under writes by several clients. What was acknowledged as durable is there afterwards.

@@ -116,10 +116,16 @@ type importing struct {
 // startImport begins an import through the nodes given, in their order.
 func (s *shard) startImport(path, folder string, which ...int) *importing {
 	s.t.Helper()
+	return s.startImportWith(nil, path, folder, which...)
+}
+
+// startImportWith is startImport with more flags.
+func (s *shard) startImportWith(flags []string, path, folder string, which ...int) *importing {
+	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
 	i := &importing{ended: make(chan error, 1)}
-	i.command = exec.CommandContext(ctx, program, "tx", "import", path, "--issuer", "coinbase", "--json", "--keys", filepath.Join(folder, "keys"), "--state", filepath.Join(folder, "state"),
-		"--node", strings.Join(s.urls(which...), ","))
+	i.command = exec.CommandContext(ctx, program, append([]string{"tx", "import", path, "--issuer", "coinbase", "--json", "--keys", filepath.Join(folder, "keys"),
+		"--state", filepath.Join(folder, "state"), "--node", strings.Join(s.urls(which...), ",")}, flags...)...)
 	i.command.Stdout, i.command.Stderr = &i.out, &i.errs
 	if err := i.command.Start(); err != nil {
 		cancel()

@@ -1,0 +1,172 @@
+package torture
+
+import (
+	"bufio"
+	"compress/gzip"
+	"errors"
+	"flag"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/testnet"
+)
+
+var wholeFlag = flag.Bool("whole", false, "import the whole of the real input into several shards, and not its beginning")
+
+// bookLines are the beginning of the real input; the first entry that spends is among the first 200.
+const bookLines = 2_000
+
+// The test's book: shard s has the nodes from s*bookNodes on.
+const bookShards, bookNodes = 4, 3
+
+// newBook makes a ledger of several shards, and starts its nodes.
+func newBook(t *testing.T) *shard {
+	t.Helper()
+	const nodes = bookShards * bookNodes
+	base, err := testnet.FreeBasePort(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes)}
+	succeed(t, "testnet", "--dir", s.dir, "--shards", strconv.Itoa(bookShards), "--nodes", strconv.Itoa(bookNodes), "--base-port", strconv.Itoa(base))
+	if s.homes, err = testnet.Load(s.dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range s.homes {
+		node, err := client.New([]string{testnet.URL(h)}, client.Options{Tries: 1, CallTime: 20 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.nodes = append(s.nodes, node)
+	}
+	t.Cleanup(func() {
+		for i := range s.processes {
+			s.kill(i)
+			s.nodes[i].Close()
+		}
+		if t.Failed() {
+			s.showLogs()
+		}
+	})
+	s.start(s.all()...)
+	for shard := range bookShards {
+		s.ordering(membersOf(shard)...)
+	}
+	return s
+}
+
+// membersOf are the nodes of a shard.
+func membersOf(shard int) []int {
+	which := make([]int, bookNodes)
+	for i := range which {
+		which[i] = shard*bookNodes + i
+	}
+	return which
+}
+
+// readBeginning is the real input, or the beginning of it, or the excerpt where it is not there.
+func readBeginning(t *testing.T) input {
+	t.Helper()
+	file, err := os.Open(realInput)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Logf("%s is not there: the committed excerpt has to do", realInput)
+		return readInputOf(t, testnetInput)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if *wholeFlag {
+		return readInputOf(t, realInput)
+	}
+	unzipped, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beginning, lines := filepath.Join(t.TempDir(), "beginning.jsonl"), bufio.NewReader(unzipped)
+	var text []byte
+	for range bookLines {
+		line, err := lines.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		text = append(text, line...)
+	}
+	if err := os.WriteFile(beginning, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return readInputOf(t, beginning)
+}
+
+// settled waits until every shard's nodes hold the same chain, in which nothing waits for another shard, and gives the chains' heights and how many transactions they have.
+func (s *shard) settled() (heights [bookShards]uint64, total uint64) {
+	s.t.Helper()
+	for again := true; again; {
+		again, total = false, 0
+		for shard := range bookShards {
+			height := s.same(membersOf(shard)...)
+			again = again || height != heights[shard]
+			heights[shard] = height
+			s.eventually("nothing waits for another shard", func() error {
+				state, err := s.state(shard * bookNodes)
+				if err == nil && state.GetPendingCrossings() > 0 {
+					err = errors.New("something does")
+				}
+				return err
+			})
+			cluster, err := s.nodes[shard*bookNodes].Cluster(s.t.Context())
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			total += cluster.GetTransactionsTotal()
+		}
+	}
+	return heights, total
+}
+
+// TestImportOverShards imports real input into four shards of three processes, whose accounts are spread over eight organisations, while nodes and a whole shard are killed.
+func TestImportOverShards(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
+	in := readBeginning(t)
+	s := newBook(t)
+	folder := t.TempDir()
+	flags := []string{"--org", "chain", "--orgs", "8"}
+	run := s.startImportWith(flags, in.path, folder, 0, bookNodes)
+
+	s.reached(uint64(in.lines/8), membersOf(3)[0])
+	victims := []int{1, 4, 7, 10}
+	s.kill(victims...)
+	s.reached(uint64(in.lines/4), membersOf(3)[0])
+	s.start(victims...)
+	s.kill(membersOf(2)...)
+	s.start(membersOf(2)...)
+	run.wait(t, in.lines)
+	for shard := range bookShards {
+		s.ordering(membersOf(shard)...)
+	}
+	heights, total := s.settled()
+	t.Logf("the chains end with blocks %v and have %d transactions", heights, total)
+	for shard := range bookShards {
+		_, balances := s.exports(membersOf(shard)[:2]...)
+		in.matches(t, balances) // each node tells those of all shards
+	}
+
+	// The same import again, from another machine with the same key, adds nothing.
+	if err := os.RemoveAll(filepath.Join(folder, "state")); err != nil {
+		t.Fatal(err)
+	}
+	s.startImportWith(flags, in.path, folder, 2*bookNodes).wait(t, in.lines)
+	if again, transactions := s.settled(); again != heights || transactions != total {
+		t.Errorf("the chains went on from %v to %v, with %d transactions and not %d", heights, again, transactions, total)
+	}
+	s.stop(s.all()...)
+	s.verified(0, bookNodes, 2*bookNodes+1, 3*bookNodes+1)
+}
