@@ -1,7 +1,8 @@
 import { defineConfig } from "@playwright/test";
 import { chromiumOptions } from "./e2e/chromium";
 
-// Two projects: "cluster" looks at a real cluster of four nodes, "made-up" at a fake node in the states that a healthy cluster does not show.
+// Three projects: "cluster" looks at a real cluster of four nodes, "sharded" at one of three shards, "made-up" at a fake node in the states that a healthy
+// cluster does not show.
 // LEDGERD_URL names a running node to test against instead of starting one; LEDGERD_BINARY names the binary to start.
 export default defineConfig({
   testDir: "e2e",
@@ -19,6 +20,7 @@ export default defineConfig({
   },
   projects: [
     { name: "cluster", testMatch: /cluster\/.*\.spec\.ts/ },
+    { name: "sharded", testMatch: /sharded\/.*\.spec\.ts/ },
     { name: "made-up", testMatch: /made-up\/.*\.spec\.ts/ },
   ],
 });

@@ -9,7 +9,8 @@ export const callTimeoutMs = 10_000;
 export const api = createClient(LedgerService, createConnectTransport({ baseUrl: location.origin, useBinaryFormat: true }));
 
 export interface Problem {
-  kind: "missing" | "invalid" | "unreachable" | "refused";
+  /** unreachable: the node does not answer; unanswered: it does, but a shard of the book does not. */
+  kind: "missing" | "invalid" | "unreachable" | "unanswered" | "refused";
   message: string;
 }
 
@@ -23,6 +24,9 @@ export function explain(error: unknown): Problem {
     case Code.OutOfRange:
       return { kind: "invalid", message: sentence(failure.rawMessage) };
     case Code.Unavailable:
+      // Said by a node that does answer, of something that does not for now: a shard of the book.
+      if (failure.cause === undefined && /\bshards?\b/.test(failure.rawMessage)) return { kind: "unanswered", message: sentence(failure.rawMessage) };
+      return { kind: "unreachable", message: "The node does not answer." };
     case Code.DeadlineExceeded:
     case Code.Unknown:
     case Code.Aborted:

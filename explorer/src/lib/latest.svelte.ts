@@ -1,4 +1,4 @@
-// The newest transactions for the overview: taken from the newest blocks, at most a few requests at a time, however fast the chain grows.
+// The newest transactions for the overview, without what shards say of each other's: taken from the newest blocks, at most a few requests at a time, however fast the chain grows.
 import type { BlockHeader, TransactionSummary } from "../gen/ledgerd/v1/ledgerd_pb";
 import { api, callTimeoutMs } from "./api";
 
@@ -31,7 +31,7 @@ export class LatestTransactions {
         const answers = await Promise.all(
           wanted.slice(i, i + blocksAtOnce).map((block) => api.getBlock({ block: { case: "height", value: block.height }, pageSize: this.most }, { signal, timeoutMs: callTimeoutMs })),
         );
-        for (const answer of answers) fresh.push(...(answer.block?.transactions ?? []).toReversed());
+        for (const answer of answers) fresh.push(...(answer.block?.transactions ?? []).filter((row) => row.verdict === "").toReversed());
       }
       this.seen = blocks[0]?.height ?? this.seen;
       if (fresh.length > 0) {

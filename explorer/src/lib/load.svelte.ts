@@ -2,10 +2,13 @@ import { untrack } from "svelte";
 import { explain, type Problem } from "./api";
 import { live } from "./live.svelte";
 
+const unansweredAgainMs = 2_000;
+
 /**
  * A value that a page loads from the node. Made during a component's initialisation, with a function that reads what it depends on
  * before it first waits: when that changes the value is loaded again, and the older call is cancelled. The older value
- * stays until the newer one is there, so that nothing jumps. A load that failed because the node was away is tried again when it is back.
+ * stays until the newer one is there, so that nothing jumps. A load that failed because the node was away is tried again when it is back, and one
+ * that a shard did not answer after a moment.
  */
 export class Load<T> {
   value = $state.raw<T>();
@@ -26,6 +29,11 @@ export class Load<T> {
       untrack(() => {
         if (this.problem?.kind === "unreachable") this.again();
       });
+    });
+    $effect(() => {
+      if (this.problem?.kind !== "unanswered" || this.busy) return;
+      const timer = setTimeout(() => this.again(), unansweredAgainMs);
+      return () => clearTimeout(timer);
     });
   }
 
