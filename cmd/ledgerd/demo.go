@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +30,13 @@ const demoNodesMax = 16
 
 // demoRateMax bounds the demo's transactions a second; `ledgerd bench ledger` is there for more.
 const demoRateMax = 1000
+
+const (
+	// demoCacheBytes is for the caches of one kind of all nodes together.
+	demoCacheBytes = 32 << 20
+	// demoGarbagePercent is how much garbage is left lying beside what is in use before it is collected.
+	demoGarbagePercent = 100
+)
 
 // demoStartTime is how long the nodes may take until they order.
 const demoStartTime = time.Minute
@@ -157,8 +165,12 @@ func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) 
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	tuneMemory()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(demoGarbagePercent) // the stores of all nodes together are no small heap
+	}
 	logger := slog.New(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: slog.LevelError}))
-	small := store.Options{MemTableBytes: 8 << 20, BlockCacheBytes: 8 << 20, DecodedCacheBytes: 8 << 20, ReserveBytes: 64 << 20}
+	share := int64(demoCacheBytes / len(ports))
+	small := store.Options{MemTableBytes: 8 << 20, BlockCacheBytes: share, DecodedCacheBytes: share, ReserveBytes: 64 << 20}
 	cluster, err := testnet.Embed(ctx, testnet.EmbedOptions{Dir: dir, Ports: ports, Shards: o.shards, Tree: tree, Chain: "demo", Start: nodeStarter(logger, small)})
 	if err != nil {
 		return interruptedIsFine(ctx, err)
