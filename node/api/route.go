@@ -71,7 +71,7 @@ func elsewhereError(ctx context.Context, shard ledger.ShardID, err error) *conne
 	}
 	coded := (*connect.Error)(nil)
 	if !errors.As(err, &coded) || unanswered(err) {
-		return retryable(connect.CodeUnavailable, fmt.Errorf("shard %d does not answer now, try again: %w", shard, err), nil)
+		return retryable(connect.CodeUnavailable, fmt.Errorf("shard %d does not answer now: try again; `ledgerd shards` shows which of its nodes are there", shard), nil)
 	}
 	told := connect.NewError(coded.Code(), errors.New(coded.Message()))
 	for _, name := range []string{HeaderRetry, HeaderWriters} {

@@ -357,32 +357,34 @@ func (k *call) response(a *answer) *http.Response {
 	}
 }
 
-// failed is the error of a call without an answer: which shard, what each member did, what to do.
+// failed is the error of a call without an answer: which shard, and what to do. What each member did is for the log.
 func (k *call) failed(cause error) error {
-	c := k.calls
-	var story strings.Builder
-	c.mu.Lock()
-	for _, a := range k.attempts {
+	k.calls.logger.Debug("a call to another shard has no answer", "shard", k.shard, "target", k.request.URL.Path, "members", k.story(), "error", cause)
+	if !errors.Is(cause, ErrUnanswered) {
+		return fmt.Errorf("calls: shard %d: %w: allow more time, or see with `ledgerd shards` which of its members are there", k.shard, cause)
+	}
+	k.calls.unanswered.Add(1)
+	return fmt.Errorf("%w: shard %d: try again; `ledgerd shards` shows which of its members are there", cause, k.shard)
+}
+
+// story is what each member did that was asked.
+func (k *call) story() []string {
+	k.calls.mu.Lock()
+	defer k.calls.mu.Unlock()
+	story := make([]string, len(k.attempts))
+	for i, a := range k.attempts {
+		did := "works on it"
 		switch {
 		case a.state == stateAnswered:
-			fmt.Fprintf(&story, "; %s: status %d, try again", a.peer, a.answer.status)
+			did = fmt.Sprintf("status %d, try again", a.answer.status)
 		case a.err != nil:
-			fmt.Fprintf(&story, "; %s: %v", a.peer, a.err)
+			did = a.err.Error()
 		case a.doubted:
-			fmt.Fprintf(&story, "; %s: silent for %v", a.peer, time.Since(a.heard).Round(time.Millisecond))
-		default:
-			fmt.Fprintf(&story, "; %s: works on it", a.peer)
+			did = fmt.Sprintf("silent for %v", time.Since(a.heard).Round(time.Millisecond))
 		}
+		story[i] = fmt.Sprintf("%s: %s", a.peer, did)
 	}
-	c.mu.Unlock()
-	if errors.Is(cause, ErrUnanswered) {
-		c.unanswered.Add(1)
-		if len(k.attempts) == 0 {
-			return fmt.Errorf("%w: nobody of shard %d can be asked: `ledgerd shards` shows its members", cause, k.shard)
-		}
-		return fmt.Errorf("%w: shard %d%s: try again; `ledgerd shards` shows which of its members are there", cause, k.shard, story.String())
-	}
-	return fmt.Errorf("calls: shard %d: %w%s: allow more time, or see with `ledgerd shards` which of its members are there", k.shard, cause, story.String())
+	return story
 }
 
 // find gives the attempt that a frame of a peer is about, nil where it is over. The caller holds the lock.

@@ -14,7 +14,7 @@
 //     request, then every 500 ms until it answers. So a call may take long (WaitTransaction, Submit that waits), and a member that hangs is still found out after Silence (2 s; a third of the time that
 //     the caller has, where that is less, but not below 300 ms), or at once where the fabric says that it is gone.
 //   - The first answer wins; the others are told to stop. An answer of 503 with "Ledgerd-Retry: true" is no answer as long as another member can be asked; it is the call's answer when nobody has a better one.
-//   - A member that was silent for GiveUp (10 s) counts as lost. When all are lost the call ends with ErrUnanswered, which names the shard and what happened to each; nothing goes on beyond the caller's deadline, or
+//   - A member that was silent for GiveUp (10 s) counts as lost. When all are lost the call ends with ErrUnanswered, which names the shard (what each did is in the debug log); nothing goes on beyond the caller's deadline, or
 //     TimeoutMax (60 s) where it has none or a later one.
 //
 // A decision: EVERY call may be repeated at another member, also one that may have been carried out already. This is right for all of ledgerd's calls. Most only read. Submit and SubmitMany are
