@@ -249,6 +249,21 @@ func TestWaitingForAShard(t *testing.T) {
 	}
 }
 
+// Until the home of the signer has a transaction in its chain, it is what is waited for.
+func TestWaitingForTheHome(t *testing.T) {
+	t.Parallel()
+	b := newBook(t)
+	b.Stand(1, true)
+	payment := b.signed(b.orgs[1].Transfer("org1:mint", "org2:a", 5))
+	b.submit(2, ledgerdv1.Level_LEVEL_ADMITTED, payment)
+	shown := b.everywhere(payment.ID(0), "0 passed", "1 absent", "2 waiting")
+	if status := shown.GetStatus(); status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING || !slices.Equal(status.GetWaitsFor(), []uint32{1}) || !shown.GetPlaces()[1].GetHome() {
+		t.Errorf("%v", shown)
+	}
+	b.Stand(1, false)
+	b.everywhere(payment.ID(0), "0 passed", "1 settled", "2 settled")
+}
+
 func ref(shard uint32) *uint32 { return &shard }
 
 // A transaction is waited for wherever it is given to.
@@ -338,7 +353,21 @@ func TestManyAcrossShards(t *testing.T) {
 		t.Errorf("after what nobody knows: %v %v", answer, err)
 	}
 	b.Silence(0, true)
-	request.After, request.InOrder = nil, false
+	// In order, what comes after a bundle that nobody admitted is not admitted either, also where it enters elsewhere.
+	request.After, request.Bundles[2].Signatures[0].Signature[0] = nil, request.Bundles[2].Signatures[0].Signature[0]^1
+	if answer, err = b.clients[2].SubmitMany(b.context(), connect.NewRequest(request)); err != nil {
+		t.Fatal(err)
+	}
+	for i, outcome := range answer.Msg.GetOutcomes() {
+		if (outcome.GetRefused() != "") != (i > 0) {
+			t.Errorf("bundle %d, in order, while the root is silent: %v", i, outcome)
+		}
+	}
+	if status, err := b.Shard(2).Node(0).Status(transactionID(t, request.Bundles[3])); err != nil || status.Outcome != api.OutcomeUnknown {
+		t.Errorf("a bundle that was refused: %v %v", status, err)
+	}
+	request.InOrder = false
+	request.Bundles[2].Signatures[0].Signature[0] ^= 1
 	if answer, err = b.clients[2].SubmitMany(b.context(), connect.NewRequest(request)); err != nil {
 		t.Fatal(err)
 	}
@@ -347,6 +376,19 @@ func TestManyAcrossShards(t *testing.T) {
 			t.Errorf("bundle %d, while the root is silent: %v", i, outcome)
 		}
 	}
+}
+
+func transactionID(t *testing.T, bundle *ledgerdv1.Bundle) ledger.Hash {
+	t.Helper()
+	decoded, err := ledger.DecodeBody(bundle.GetTransactions()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := ledger.NewBundle(*decoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.ID(0)
 }
 
 // What cannot work in a book of several shards is refused before anything happens.
