@@ -232,6 +232,9 @@ func (s *recentSet) add(key verdictKey) {
 	s.known[key] = struct{}{}
 }
 
+// remove forgets a key. Its place in the order stays, so that it may be forgotten early once it was added again.
+func (s *recentSet) remove(key verdictKey) { delete(s.known, key) }
+
 func (s *recentSet) clear() {
 	clear(s.known)
 	s.order, s.next = s.order[:0], 0

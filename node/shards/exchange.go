@@ -110,6 +110,8 @@ func (v *Verdicts) judgeOne(chain Chain, verdict *ledger.Verdict) (ready bool) {
 		case v.applied != applied && try < judgeTries:
 			v.mu.Unlock()
 			continue
+		case standing == store.Over && v.applied != applied:
+			// Of another chain perhaps, and what is over is never judged again.
 		case standing == store.Over:
 			v.settled.add(key)
 		case standing == store.Early:
@@ -369,7 +371,8 @@ func (v *Verdicts) question(due []*ledger.Pending, now time.Time) {
 	v.mu.Lock()
 	for _, each := range due {
 		for _, shard := range each.Waits {
-			if len(ids[shard]) < askMessages*queryMax && !v.awaited.has(verdictKey{each.ID, shard}) {
+			if key := (verdictKey{each.ID, shard}); len(ids[shard]) < askMessages*queryMax && !v.awaited.has(key) {
+				v.settled.remove(key) // it was judged while the transaction's block was executed, and is not over
 				ids[shard] = append(ids[shard], each.ID)
 				v.waiting[each.ID].asked = now
 			}

@@ -326,6 +326,32 @@ func TestJudgingBesideExecution(t *testing.T) {
 	s.await("it is to be proposed", func() bool { return s.has(name(1)) })
 }
 
+// A verdict that was taken for over, since its transaction came into the chain between two looks at it, is taken when it is told again.
+func TestWhatIsWaitedForIsNotOver(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, VerdictsConfig{AskAfter: 20 * time.Millisecond, AskEvery: 20 * time.Millisecond})
+	s.chain.set(name(1), store.Over)
+	s.tell(0, name(1))
+	s.await("it is taken for over", func() bool {
+		s.verdicts.mu.Lock()
+		defer s.verdicts.mu.Unlock()
+		return s.verdicts.settled.has(verdictKey{name(1), 1})
+	})
+	s.chain.set(name(1), store.Awaited)
+	s.chain.mu.Lock()
+	s.chain.pending = []ledger.Pending{{ID: name(1), Waits: []ledger.ShardID{1}}}
+	s.chain.mu.Unlock()
+	s.verdicts.Applied(s.chain.add(name(1)))
+	s.await("it is asked for", func() bool {
+		o := s.others[0]
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.asked > 0
+	})
+	s.tell(1, name(1))
+	s.await("it is to be proposed", func() bool { return s.has(name(1)) })
+}
+
 func TestProposedAgainAfterAWhile(t *testing.T) {
 	t.Parallel()
 	const again = 50 * time.Millisecond
