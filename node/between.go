@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -39,12 +40,19 @@ type between struct {
 	clients   []ledgerdv1connect.LedgerServiceClient // by shard
 	// members are whom the fabric was told of.
 	members <-chan struct{}
+	// untold is the height of the own members' last change until it is durable, 0 for none.
+	untold atomic.Uint64
+	// written says which members of other shards the home has (remember).
+	written [][2]uint64
 
 	// strays are bundles that a round carried and no block took, since they enter at another shard by now.
 	strays  chan *ledger.Bundle
 	context context.Context
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
+
+	// spared tells that verdicts had less than their share in the last batch, for an entry of the stream. It belongs to whoever makes the batches.
+	spared bool
 }
 
 // straysMax bounds the bundles that wait to be sent where they enter now. One for which there is no room is lost, as with a node that ends: its client sends it again.
@@ -68,6 +76,7 @@ func newBetween(n *Node, self rdmanet.PeerID) (*between, error) {
 	directory.SetSelf(self)
 	b := &between{node: n, directory: directory, members: directory.Changed(), strays: make(chan *ledger.Bundle, straysMax)}
 	b.context, b.cancel = context.WithCancel(context.Background())
+	b.recall()
 	return b, nil
 }
 
@@ -106,8 +115,8 @@ func (b *between) membersChanged() bool {
 	}
 }
 
-// start begins to talk to the other shards. The API's handler for their calls has to be there.
-func (b *between) start(served http.Handler) (err error) {
+// start begins to exchange with the other shards what goes into blocks. The supervisor, which makes blocks, begins after that.
+func (b *between) start() (err error) {
 	n := b.node
 	regions, can := n.host.(rdmanet.RegionHost)
 	if !can {
@@ -136,6 +145,14 @@ func (b *between) start(served http.Handler) (err error) {
 	}); err != nil {
 		return err
 	}
+	n.host.Watch(b.announcer.Event)
+	n.host.Watch(b.streams.Event)
+	return nil
+}
+
+// serve begins to answer the other shards' calls, and to make some. What they are about has to be there: the supervisor, and the API's handler for them.
+func (b *between) serve(served http.Handler) (err error) {
+	n := b.node
 	find := func(peer rdmanet.PeerID) (ledger.ShardID, bool) {
 		shard, _, known := b.directory.Find(peer)
 		return shard, known
@@ -147,9 +164,8 @@ func (b *between) start(served http.Handler) (err error) {
 		to := ledger.ShardID(shard)
 		b.clients = append(b.clients, ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: b.calls.Transport(to)}, calls.URL(to), connect.WithReadMaxBytes(calls.BodyMax)))
 	}
-	n.host.Watch(b.announcer.Event)
-	n.host.Watch(b.streams.Event)
 	b.workers.Go(b.handOver)
+	b.workers.Go(b.remember)
 	return nil
 }
 
@@ -191,7 +207,7 @@ func (d streamDirectory) Members(shard ledger.ShardID) []streams.Member {
 
 // Propose implements mempool.Beside: verdicts first, as there is somebody's money behind each, and in what is left the parent's stream.
 func (b *between) Propose(room int, use func(carried []ledger.Carried, verdicts []ledger.Verdict)) {
-	verdicts := b.verdicts.Propose(room / 4)
+	verdicts := b.verdicts.Propose(b.verdictRoom(room))
 	room -= len(verdicts) * ledger.VerdictSize
 	used := false
 	b.streams.Propose(min(room, max(streams.EntryMax, room-room/8)), func(carried []ledger.Carried) {
@@ -201,6 +217,19 @@ func (b *between) Propose(room int, use func(carried []ledger.Carried, verdicts 
 	if !used && len(verdicts) > 0 {
 		use(nil, verdicts)
 	}
+}
+
+// verdictRoom is how much of a batch's room verdicts may take. The largest entry of the stream may need nearly all that clients' bundles leave: where the verdicts' share would keep it out, they do with what it leaves
+// every other time.
+func (b *between) verdictRoom(room int) int {
+	share, spare := room/4, room-ledger.CarriedSize(streams.EntryMax)
+	if spare < 0 || spare >= share {
+		return share
+	}
+	if b.spared = !b.spared; b.spared {
+		return spare
+	}
+	return share
 }
 
 // fitting is the beginning of entries that goes into so many bytes of a batch. The rest counts as proposed, and comes again after a while.
@@ -222,6 +251,7 @@ func (b *between) applied(block *ledger.Block) {
 func (b *between) durableTo(height ledger.Height) {
 	b.streams.DurableTo(height)
 	b.verdicts.DurableTo(height)
+	b.tellMembers(height)
 }
 
 func (b *between) exchanged() {
@@ -291,7 +321,7 @@ func (b *between) announcement() shards.Announcement {
 	for _, child := range b.directory.Tree().Children(a.Shard) {
 		a.Streamed = append(a.Streamed, shards.Streamed{Child: child, Number: opened.Streamed(child)})
 	}
-	if membership := opened.Membership(); membership.Number > 0 {
+	if membership := opened.MembershipAt(heights.Durable); membership.Number > 0 {
 		a.Membership = &membership
 	}
 	b.directory.Heard(n.host.ID(), a, time.Now())
@@ -304,13 +334,6 @@ func (b *between) heard(from rdmanet.PeerID, a *announcement) {
 		return
 	}
 	b.directory.Heard(from, shards.Announcement{Shard: b.directory.Own(), Mode: shards.NodeMode(a.mode), APIAddress: a.apiAddress, Heights: shards.Heights(a.heights), Head: a.tip}, time.Now())
-}
-
-// setOwn says who the members of the own shard are.
-func (b *between) setOwn(membership ledger.Membership) {
-	if b != nil {
-		b.directory.SetOwn(membership)
-	}
 }
 
 // changed says that this node does something else now.

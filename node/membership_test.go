@@ -53,7 +53,7 @@ func (s *shard) candidate(number, like int) (dir string, member ledger.Member) {
 	config := s.homes[like].Config
 	config.API.Listen = "127.0.0.1:0"
 	dir = filepath.Join(s.t.TempDir(), fmt.Sprintf("node-%d", number))
-	if _, err := home.CreateJoining(dir, config, s.homes[0].Genesis, key); err != nil {
+	if _, err := home.CreateJoining(dir, config, s.homes[like].Genesis, key); err != nil {
 		s.t.Fatal(err)
 	}
 	return dir, ledger.Member{Name: fmt.Sprintf("node-%d", number), Key: key.Public().(ed25519.PublicKey), Address: fmt.Sprintf("127.0.0.1:%d", 1+number)}
@@ -70,9 +70,6 @@ func (s *shard) admit(dir string, membership ledger.Membership) int {
 		s.t.Fatal(err)
 	}
 	i := len(s.nodes)
-	if int(admitted.Self) != i {
-		s.t.Fatalf("node %d joined as member %d", i, admitted.Self)
-	}
 	peer, err := p2p.PeerID(admitted.Key.Public().(ed25519.PublicKey))
 	if err != nil {
 		s.t.Fatal(err)

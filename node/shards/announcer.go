@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -17,6 +18,9 @@ const (
 	AnnounceGapDefault   = 100 * time.Millisecond
 )
 
+// relayShare is after how many times AnnouncerConfig.Every the own shard's members are told again who the members of the others are, if nothing happens before.
+const relayShare = 10
+
 // AnnouncerConfig is what NewAnnouncer needs.
 type AnnouncerConfig struct {
 	Directory *Directory
@@ -25,13 +29,15 @@ type AnnouncerConfig struct {
 	Own func() Announcement
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Every is how often the others are told, Gap the least time between two: the defaults where they are 0.
+	// Every is how often the others are told, Gap the least time between two: the defaults where they are 0. The own shard's members are told relayShare times as rarely.
 	Every, Gap time.Duration
 }
 
-// Announcer tells the members of all other shards what this node does, and the directory what they do. All methods may be called from several goroutines.
+// Announcer tells the members of all other shards what this node does, and the directory what they do. The members of its own shard it tells who the members of the others are, where those are not the genesis' any more: one
+// that was away, or has just joined, may not know anybody of them. All methods may be called from several goroutines.
 type Announcer struct {
 	config AnnouncerConfig
+	met    atomic.Bool // a member of the own shard came since the last relay
 	soon   chan struct{}
 	closed chan struct{}
 	done   sync.WaitGroup
@@ -71,7 +77,14 @@ func (a *Announcer) Soon() {
 // Event hears of the fabric's links, of any peer. It returns at once.
 func (a *Announcer) Event(event rdmanet.PeerEvent) {
 	shard, _, known := a.config.Directory.Find(event.Peer.ID)
-	if !known || shard == a.config.Directory.Own() {
+	switch {
+	case !known:
+		return
+	case shard == a.config.Directory.Own():
+		if event.Kind == rdmanet.PeerConnected || event.Kind == rdmanet.PeerRestarted {
+			a.met.Store(true)
+			a.Soon()
+		}
 		return
 	}
 	switch event.Kind {
@@ -93,6 +106,8 @@ func (a *Announcer) run() {
 	defer every.Stop()
 	gap := time.NewTimer(0)
 	defer gap.Stop()
+	var relayed time.Time
+	changed := a.config.Directory.Changed()
 	for {
 		// The gap first, so that what is asked for meanwhile is one announcement.
 		select {
@@ -101,6 +116,16 @@ func (a *Announcer) run() {
 		case <-gap.C:
 		}
 		a.announce()
+		news := a.met.Swap(false)
+		select {
+		case <-changed:
+			changed, news = a.config.Directory.Changed(), true
+		default:
+		}
+		if news || time.Since(relayed) >= relayShare*a.config.Every {
+			a.relay()
+			relayed = time.Now()
+		}
 		select {
 		case <-a.closed:
 			return
@@ -128,7 +153,25 @@ func (a *Announcer) announce() {
 	}
 }
 
-// receive hears what a member of another shard does. What it says of its shard's members is taken: its chain says so.
+// relay tells the members of the own shard who the members of the others are. Those of the genesis are known to everybody.
+func (a *Announcer) relay() {
+	d := a.config.Directory
+	_, fellows := d.Members(d.Own())
+	for _, change := range d.Changes() {
+		said := Announcement{Shard: change.Shard, Mode: NodeFollowing, Membership: &change.Membership}
+		payload := said.Encode()
+		for _, fellow := range fellows {
+			if fellow.Peer == d.Self() {
+				continue
+			}
+			if err := a.config.Control.Send(fellow.Peer, control.KindShard, payload); err != nil {
+				a.config.Logger.Debug("not relayed", "shard", change.Shard, "member", fellow.Index, "error", err)
+			}
+		}
+	}
+}
+
+// receive hears what a member of another shard does. What it says of its shard's members is taken: its chain says so. So is what a member of the own shard says of others', which that heard from them, and nothing else.
 func (a *Announcer) receive(from rdmanet.Peer, payload []byte) {
 	select {
 	case <-a.closed:
@@ -137,17 +180,21 @@ func (a *Announcer) receive(from rdmanet.Peer, payload []byte) {
 	}
 	d := a.config.Directory
 	shard, _, known := d.Find(from.ID)
-	if !known || shard == d.Own() {
-		a.config.Logger.Debug("announcement of no member of another shard dropped", "peer", from)
+	if !known {
+		a.config.Logger.Debug("announcement of no member dropped", "peer", from)
 		return
 	}
 	said, err := DecodeAnnouncement(payload)
-	if err != nil || said.Shard != shard {
+	relayed := shard == d.Own()
+	if err != nil || (said.Shard == shard) == relayed {
 		a.config.Logger.Error("announcement dropped", "peer", from, "shard", shard, "says", said.Shard, "error", err)
 		return
 	}
-	if said.Membership != nil && d.Learn(shard, *said.Membership) {
-		a.config.Logger.Info("the members of another shard changed", "shard", shard, "change", said.Membership.Number, "members", len(said.Membership.Members))
+	if said.Membership != nil && d.Learn(said.Shard, *said.Membership) {
+		a.config.Logger.Info("the members of another shard changed", "shard", said.Shard, "change", said.Membership.Number, "members", len(said.Membership.Members))
+	}
+	if relayed {
+		return
 	}
 	said.Membership = nil // the directory has it
 	d.Heard(from.ID, said, time.Now())

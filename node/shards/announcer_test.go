@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
@@ -135,5 +136,40 @@ func TestWhoMayAnnounce(t *testing.T) {
 	announcer.receive(rdmanet.Peer{ID: peerOf(t, 4)}, truth.Encode())
 	if len(d.heard) != 1 {
 		t.Error("heard after Close")
+	}
+}
+
+// Who was away, or has just joined, hears from its fellows who the members of other shards are, though nobody of those is left that it knows.
+func TestFellowsRelayWhoTheOthersAre(t *testing.T) {
+	t.Parallel()
+	network := memory.NewNetwork()
+	replaced := changed(6, map[ledger.MemberIndex]int{3: 20, 4: 21})
+	directories := map[int]*Directory{}
+	begin := func(i int) {
+		d := directory(t, i)
+		host, c := controlOf(t, network, peerOf(t, i))
+		// Every is so long that only what happens has anybody told.
+		announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: c, Logger: quiet, Every: patience, Gap: time.Millisecond, Own: func() Announcement { return Announcement{Mode: NodeOrdering} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(announcer.Close)
+		host.Watch(announcer.Event)
+		directories[i] = d
+	}
+	begin(0)
+	if !directories[0].Learn(1, replaced) {
+		t.Fatal("a change was not learnt")
+	}
+	begin(1)
+	eventually(t, "who starts hears who is there", func() bool {
+		number, members := directories[1].Members(1)
+		return number == 6 && len(members) == 2 && members[1].Peer == peerOf(t, 21)
+	})
+	if changes := directories[1].Changes(); len(changes) != 1 || changes[0].Shard != 1 || changes[0].Membership.Members[0].Name != ledgertest.Member(20).Name {
+		t.Errorf("it would tell others of %+v", changes)
+	}
+	if states := directories[1].States(); states[1].Mode != ModeSilent {
+		t.Error("what a fellow says of others counts as their word")
 	}
 }

@@ -44,10 +44,17 @@ type Directory struct {
 	changed chan struct{}
 }
 
-// members are those of one shard. The slice is never changed; another takes its place.
+// members are those of one shard. Nothing in it is ever changed; another takes its place.
 type members struct {
 	number uint64
 	list   []Member
+	said   ledger.Membership // what the list was made of
+}
+
+// Change is the membership of a shard after a change.
+type Change struct {
+	Shard      ledger.ShardID    `json:"shard"`
+	Membership ledger.Membership `json:"membership"`
 }
 
 // place is where a member is.
@@ -88,7 +95,7 @@ func NewDirectory(genesis *ledger.Genesis) (*Directory, error) {
 
 // membersOf gives the members that the fabric can know. Nobody can have another key than an ed25519 one, so that whoever is named with one takes part in nothing.
 func membersOf(membership *ledger.Membership) members {
-	m := members{number: membership.Number, list: make([]Member, 0, len(membership.Members))}
+	m := members{number: membership.Number, list: make([]Member, 0, len(membership.Members)), said: *membership}
 	for i := range membership.Members {
 		member := &membership.Members[i]
 		if peer, err := p2p.PeerID(member.Key); err == nil {
@@ -175,7 +182,7 @@ func (d *Directory) SetOwn(membership ledger.Membership) {
 }
 
 // Learn takes a membership of another shard if its number is larger than that of the one known, and returns whether it did. Who may say so is the caller's check: a member of
-// that shard as known until now. What is no membership, or names a member of another shard, is not taken.
+// that shard as known until now, or of the own. What is no membership, or names a member of another shard, is not taken.
 func (d *Directory) Learn(shard ledger.ShardID, membership ledger.Membership) bool {
 	if number, _ := d.Members(shard); shard == d.own || int(shard) >= d.tree.Shards() || membership.Number <= number || membership.Validate() != nil {
 		return false
@@ -193,6 +200,18 @@ func (d *Directory) Learn(shard ledger.ShardID, membership ledger.Membership) bo
 	}
 	d.replace(shard, m)
 	return true
+}
+
+// Changes returns the memberships of other shards that are not those of the genesis any more, by shard; read-only. Learn takes them at another node, or at this one when it begins again.
+func (d *Directory) Changes() (changes []Change) {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	for shard := range d.shards {
+		if m := &d.shards[shard]; ledger.ShardID(shard) != d.own && m.number > 0 {
+			changes = append(changes, Change{Shard: ledger.ShardID(shard), Membership: m.said})
+		}
+	}
+	return changes
 }
 
 // Changed gives a channel that is closed at the next change of any shard's members. Take it before looking, so that nothing is missed.

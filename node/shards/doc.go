@@ -12,8 +12,9 @@
 //	directory.SetOwn(store.Membership())                   // whenever it changed
 //	for { <-directory.Changed(); host.SetMembers(of all shards) }
 //
-// Network-wide trust is as within a shard: members crash, they do not lie. A message counts only if it comes from a member of the shard that it speaks of, and is bounded and validated. A node whose home knows
-// nobody of a shard any more, since all have been replaced while it was away, does not find them by itself.
+// Network-wide trust is as within a shard: members crash, they do not lie. A message counts only if it comes from a member of the shard that it speaks of, and is bounded and validated; but who the members
+// of a shard are may be said by members of the own shard, too. So a node that has just joined, or was away while a shard's members were replaced, hears of them from its fellows, and what it knows (Directory.Changes) it keeps
+// for when it begins again. A shard of which no node runs while all members of another are replaced does not find that one by itself.
 //
 // # What they say of transactions
 //

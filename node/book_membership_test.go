@@ -1,0 +1,226 @@
+package node_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/client"
+)
+
+// comings is a book of two shards, of which members come and go. Nodes that join are behind those of the genesis.
+type comings struct {
+	*book
+	operators []*ledgertest.Operator // by shard
+	paid      [2]atomic.Int64        // payments out of each shard that took effect
+	mu        sync.Mutex
+	open      [2][]string // where clients of each shard's nodes may go
+	present   [2][]int
+}
+
+func newComings(t *testing.T) *comings {
+	t.Helper()
+	c := &comings{book: newBook(t, 2, 0, 0)}
+	for shard := range c.tree {
+		c.operators = append(c.operators, ledgertest.NewOperator(c.homes[shard*c.members].Genesis))
+		c.present[shard] = c.of(shard)
+	}
+	c.book.open()
+	c.tell()
+	return c
+}
+
+// tell has clients know where the nodes are.
+func (c *comings) tell() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for shard, present := range c.present {
+		c.open[shard] = nil
+		for _, k := range present {
+			if c.nodes[k] != nil {
+				c.open[shard] = append(c.open[shard], c.nodes[k].URL())
+			}
+		}
+	}
+}
+
+// flow has one unit after the other paid from each shard to the other, each by way of the nodes of the payer's shard, until stop is called.
+func (c *comings) flow() (stop func()) {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	var paying sync.WaitGroup
+	for shard := range c.tree {
+		paying.Go(func() {
+			for ctx.Err() == nil {
+				c.payOne(ctx, shard)
+			}
+		})
+	}
+	return sync.OnceFunc(func() {
+		cancel()
+		paying.Wait()
+	})
+}
+
+// payOne goes on with a payment until it has taken effect, whichever nodes come and go.
+func (c *comings) payOne(ctx context.Context, shard int) {
+	bundle := c.signed(c.pay(shard, 1-shard, 1))
+	for try := 0; ; try++ {
+		c.mu.Lock()
+		urls := slices.Clone(c.open[shard])
+		c.mu.Unlock()
+		if ctx.Err() != nil && try > 100 || len(urls) == 0 {
+			c.t.Errorf("a payment out of shard %d is not done", shard)
+			return
+		}
+		// Also the one that is under way at the end is finished, so that what was paid is known.
+		bounded, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		nodes, err := client.New([]string{urls[try%len(urls)]}, client.Options{})
+		if err == nil {
+			var statuses []*ledgerdv1.TransactionStatus
+			statuses, err = nodes.Submit(bounded, bundle, ledgerdv1.Level_LEVEL_DURABLE)
+			nodes.Close()
+			if err == nil && statuses[0].GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+				cancel()
+				c.paid[shard].Add(1)
+				return
+			}
+		}
+		cancel()
+		select {
+		case <-ctx.Done():
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// paysOn waits until money went both ways since now.
+func (c *comings) paysOn() {
+	c.t.Helper()
+	for shard := range c.tree {
+		before := c.paid[shard].Load()
+		c.eventually(fmt.Sprintf("shard %d pays", shard), func() bool { return c.paid[shard].Load() > before+1 }) // of which the first may have been under way
+	}
+}
+
+// join lets another node into a shard by way of one of its members, and starts it.
+func (c *comings) join(shard int) int {
+	c.t.Helper()
+	via := c.present[shard][0]
+	dir, member := c.candidate(len(c.nodes), via)
+	c.order(via, func() *ledger.Bundle { return c.operators[shard].Join(member) })
+	k := c.admit(dir, c.nodes[via].Store().Membership())
+	c.present[shard] = append(c.present[shard], k)
+	c.start(k)
+	c.ordering(c.present[shard]...)
+	c.tell()
+	return k
+}
+
+// leave lets a node go.
+func (c *comings) leave(shard, k int) {
+	c.t.Helper()
+	c.present[shard] = slices.DeleteFunc(slices.Clone(c.present[shard]), func(other int) bool { return other == k })
+	c.tell()
+	c.order(c.present[shard][0], func() *ledger.Bundle { return c.operators[shard].Leave(ledger.MemberIndex(c.homes[k].Self)) })
+	c.ended(k)
+	c.gone[k] = true
+}
+
+// restart ends nodes of a shard together, one of them as if it had crashed, and has them begin anew.
+func (c *comings) restart(shard int, which ...int) {
+	c.t.Helper()
+	for i, k := range which {
+		if i == 0 {
+			c.kill(k)
+		} else {
+			c.stop(k)
+		}
+	}
+	c.start(which...)
+	c.ordering(c.present[shard]...)
+	c.tell()
+}
+
+// known waits until all nodes see all members of both shards order.
+func (c *comings) known() {
+	c.t.Helper()
+	c.eventually("everybody knows who is there", func() bool {
+		for _, asked := range c.all() {
+			ctx, cancel := context.WithTimeout(c.t.Context(), 10*time.Second)
+			tree, err := c.via(asked).Tree(ctx)
+			cancel()
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			for shard, present := range c.present {
+				var names []string
+				for _, member := range tree.GetShards()[shard].GetMembers() {
+					if member.GetMode() == "ordering" {
+						names = append(names, member.GetName())
+					}
+				}
+				for _, k := range present {
+					if !slices.Contains(names, c.homes[k].Name()) {
+						return false
+					}
+				}
+				if len(names) != len(present) {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// All members of a shard are replaced, one after the other, while payments go to it and come from it; nodes of the other shard are restarted on the way and after it.
+func TestMembersOfAShardComeAndGo(t *testing.T) {
+	t.Parallel()
+	for changing, name := range []string{"the one above", "the one below"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newComings(t)
+			other := 1 - changing
+			stop := c.flow()
+			defer stop()
+			c.paysOn()
+			for i, old := range c.of(changing) {
+				c.join(changing)
+				c.leave(changing, old)
+				c.known()
+				c.paysOn()
+				c.restart(other, c.of(other)[:i+1]...)
+				c.known()
+				c.paysOn()
+			}
+			// Of the members that the genesis names nobody is there any more: what a node has not written down, its fellows know.
+			forgetful := c.of(other)[1]
+			if err := os.Remove(filepath.Join(c.homes[forgetful].Dir, "shards.json")); err != nil {
+				t.Fatal(err)
+			}
+			c.restart(other, forgetful)
+			c.known()
+			c.paysOn()
+			stop()
+			for shard := range c.tree {
+				amount := ledger.NewAmount(1000 + c.paid[1-shard].Load() - c.paid[shard].Load())
+				c.eventually(fmt.Sprintf("shard %d has %s", shard, amount), func() bool {
+					return !slices.ContainsFunc(c.present[shard], func(k int) bool {
+						opened := c.nodes[k].Store()
+						account, _ := opened.Account(c.clients[shard].Account("a"))
+						return account.Balance(ledger.DefaultAsset) != amount || opened.PendingCount() > 0
+					})
+				})
+			}
+		})
+	}
+}
