@@ -50,6 +50,9 @@ type between struct {
 	context context.Context
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
+
+	// spared tells that verdicts had less than their share in the last batch, for an entry of the stream. It belongs to whoever makes the batches.
+	spared bool
 }
 
 // straysMax bounds the bundles that wait to be sent where they enter now. One for which there is no room is lost, as with a node that ends: its client sends it again.
@@ -112,8 +115,8 @@ func (b *between) membersChanged() bool {
 	}
 }
 
-// start begins to talk to the other shards. The API's handler for their calls has to be there.
-func (b *between) start(served http.Handler) (err error) {
+// start begins to exchange with the other shards what goes into blocks. The supervisor, which makes blocks, begins after that.
+func (b *between) start() (err error) {
 	n := b.node
 	regions, can := n.host.(rdmanet.RegionHost)
 	if !can {
@@ -142,6 +145,14 @@ func (b *between) start(served http.Handler) (err error) {
 	}); err != nil {
 		return err
 	}
+	n.host.Watch(b.announcer.Event)
+	n.host.Watch(b.streams.Event)
+	return nil
+}
+
+// serve begins to answer the other shards' calls, and to make some. What they are about has to be there: the supervisor, and the API's handler for them.
+func (b *between) serve(served http.Handler) (err error) {
+	n := b.node
 	find := func(peer rdmanet.PeerID) (ledger.ShardID, bool) {
 		shard, _, known := b.directory.Find(peer)
 		return shard, known
@@ -153,8 +164,6 @@ func (b *between) start(served http.Handler) (err error) {
 		to := ledger.ShardID(shard)
 		b.clients = append(b.clients, ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: b.calls.Transport(to)}, calls.URL(to), connect.WithReadMaxBytes(calls.BodyMax)))
 	}
-	n.host.Watch(b.announcer.Event)
-	n.host.Watch(b.streams.Event)
 	b.workers.Go(b.handOver)
 	b.workers.Go(b.remember)
 	return nil
@@ -198,7 +207,7 @@ func (d streamDirectory) Members(shard ledger.ShardID) []streams.Member {
 
 // Propose implements mempool.Beside: verdicts first, as there is somebody's money behind each, and in what is left the parent's stream.
 func (b *between) Propose(room int, use func(carried []ledger.Carried, verdicts []ledger.Verdict)) {
-	verdicts := b.verdicts.Propose(room / 4)
+	verdicts := b.verdicts.Propose(b.verdictRoom(room))
 	room -= len(verdicts) * ledger.VerdictSize
 	used := false
 	b.streams.Propose(min(room, max(streams.EntryMax, room-room/8)), func(carried []ledger.Carried) {
@@ -208,6 +217,19 @@ func (b *between) Propose(room int, use func(carried []ledger.Carried, verdicts 
 	if !used && len(verdicts) > 0 {
 		use(nil, verdicts)
 	}
+}
+
+// verdictRoom is how much of a batch's room verdicts may take. The largest entry of the stream may need nearly all that clients' bundles leave: where the verdicts' share would keep it out, they do with what it leaves
+// every other time.
+func (b *between) verdictRoom(room int) int {
+	share, spare := room/4, room-ledger.CarriedSize(streams.EntryMax)
+	if spare < 0 || spare >= share {
+		return share
+	}
+	if b.spared = !b.spared; b.spared {
+		return spare
+	}
+	return share
 }
 
 // fitting is the beginning of entries that goes into so many bytes of a batch. The rest counts as proposed, and comes again after a while.

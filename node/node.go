@@ -179,7 +179,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	if n.between != nil {
-		if err := n.between.start(n.server.Forwarded()); err != nil {
+		if err := n.between.start(); err != nil {
 			return nil, err
 		}
 		undo = append(undo, n.between.close)
@@ -188,6 +188,11 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	undo = append(undo, n.sup.stop)
+	if n.between != nil {
+		if err := n.between.serve(n.server.Forwarded()); err != nil {
+			return nil, err
+		}
+	}
 	go func() {
 		defer close(n.served)
 		if err := n.server.Serve(listener); err != nil && !n.stopping.Load() {
@@ -370,6 +375,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 	n.stopping.Store(true)
 	n.logger.Info("stopping")
 	n.sup.announceSoon()
+	n.between.changed()
 	patience, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
 	for n.sup.mode() == api.ModeOrdering {
