@@ -22,6 +22,23 @@
 //     it, so that a slow reader costs a goroutine and nothing else, and a stuck one is cut off.
 //   - Browsers of other origins get nothing, unless Options.AllowedOrigins names them.
 //
+// # Several shards
+//
+// In a book of several shards every node answers for all of it. Backend.Shards tells the tree and makes calls that a node of another shard answers, from
+// Server.Forwarded: one hop, never a second one. What is asked of an account, a record or a nonce is asked at the home of its organisation, what names a shard at that
+// shard, lists and searches at all shards side by side, and those that do not answer are named. A bundle is admitted where it enters the tree, and then its
+// transactions are waited for in the chains of their signers' homes, which decide on them. A transaction shows its place in the chain of each shard that it concerns.
+//
+//	route.go           whether a call is answered here, passing it on, asking several shards side by side
+//	submit_sharded.go  where bundles enter, in what order, and what cannot be submitted
+//	waiting.go         waiting at the homes, and finding what nobody knows yet
+//	learn.go           organisations whose registration is still on its way down the tree
+//	wherever.go        a transaction from the chains of all shards that have it
+//	crossing.go        what this shard's chain has of a transaction
+//	tree.go            the tree, and how each shard does
+//
+// Streams are of the node's own shard. In a book of one shard nothing of this happens, and none of its fields are set.
+//
 // # By hand
 //
 // Every method takes JSON by POST, and those without side effects by GET, too:

@@ -15,6 +15,8 @@ import (
 const (
 	// HeaderRetry is "true" where the same call may be made again, here after a moment or at another node.
 	HeaderRetry = "Ledgerd-Retry"
+	// HeaderUnsure is "true" where a submission may have been taken nevertheless: another shard was given it and did not answer.
+	HeaderUnsure = "Ledgerd-Unsure"
 	// HeaderWriters lists the API addresses of nodes that take writes, separated by commas.
 	HeaderWriters = "Ledgerd-Writers"
 )

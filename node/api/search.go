@@ -60,6 +60,7 @@ func (s *service) Search(ctx context.Context, request *connect.Request[ledgerdv1
 		hit.Shard = uint32(s.backend.Store().Shard())
 		if hit.GetKind() == "organisation" && s.backend.Shards() != nil {
 			hit.Shard = uint32(s.backend.Store().HomeShard(ledger.OrganisationName(hit.GetKey())))
+			hit.Label = fmt.Sprintf("Organisation of shard %d", hit.Shard)
 		}
 	}
 	if others := s.others(ctx); others != nil {

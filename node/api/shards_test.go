@@ -479,7 +479,12 @@ func TestReadsAcrossShards(t *testing.T) {
 		b.listed(client, 100, "org0:a org0:mint org1:a org1:mint org2:a org2:mint")
 	}
 	b.Silence(2, true)
-	_, err := b.clients[1].GetAccount(b.context(), connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org2:a"}))
+	_, err := b.clients[1].Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 1)))}))
+	codeIs(t, err, connect.CodeUnavailable)
+	if coded := (*connect.Error)(nil); !asConnect(err, &coded) || coded.Meta().Get(api.HeaderUnsure) != "true" || coded.Meta().Get(api.HeaderRetry) != "true" {
+		t.Errorf("a submission to a shard that does not answer: %v, want it to say that it may have been taken and may be sent again", err)
+	}
+	_, err = b.clients[1].GetAccount(b.context(), connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org2:a"}))
 	codeIs(t, err, connect.CodeUnavailable)
 	if coded := (*connect.Error)(nil); !asConnect(err, &coded) || coded.Meta().Get(api.HeaderRetry) != "true" {
 		t.Errorf("a shard that does not answer: %v, want it to say that it may be tried again", err)

@@ -126,7 +126,7 @@ func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledg
 	} else {
 		answer, err := others.Client(entry).Submit(ctx, connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: message, Wait: ledgerdv1.Level_LEVEL_ADMITTED}))
 		if err != nil {
-			return nil, elsewhereError(ctx, entry, err)
+			return nil, submissionError(ctx, entry, err)
 		}
 		admitted = answer.Msg.GetTransactions()
 	}
@@ -143,6 +143,17 @@ func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledg
 		return s.bundleStatuses(bundle, statuses), nil
 	}
 	return waits.wait(ctx, s, level), nil
+}
+
+// submissionError is the error of a submission that another shard was to take, as this node's answer: where nobody answered in time it may have been taken, and the same
+// may be submitted again.
+func submissionError(ctx context.Context, entry ledger.ShardID, err error) *connect.Error {
+	if ctx.Err() == nil && !unanswered(err) {
+		return elsewhereError(ctx, entry, err)
+	}
+	failure := retryable(connect.CodeUnavailable, fmt.Errorf("shard %d, where it enters, does not answer now: submit the same again", entry), nil)
+	failure.Meta().Set(HeaderUnsure, "true")
+	return failure
 }
 
 // run is bundles that go to one shard at once.
@@ -261,7 +272,7 @@ func (s *service) run(ctx context.Context, others Shards, request *ledgerdv1.Sub
 	}
 	for i, place := range each.places {
 		if err != nil {
-			failure := elsewhereError(ctx, each.entry, err)
+			failure := submissionError(ctx, each.entry, err)
 			outcomes[place] = &ledgerdv1.BundleOutcome{Refused: failure.Message(), Retry: failure.Meta().Get(HeaderRetry) == "true"}
 			continue
 		}

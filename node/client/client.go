@@ -195,6 +195,9 @@ func judge(err error) verdict {
 		return unknown
 	}
 	if connect.IsWireError(err) {
+		if coded.Meta().Get(api.HeaderUnsure) == "true" {
+			return unknown
+		}
 		retry := coded.Meta().Get(api.HeaderRetry) == "true"
 		if retry || coded.Code() == connect.CodeDataLoss || coded.Code() == connect.CodeUnavailable {
 			return elsewhere

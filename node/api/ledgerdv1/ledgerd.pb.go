@@ -3299,9 +3299,9 @@ type Organisation struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	Name             string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	PublicKeys       [][]byte               `protobuf:"bytes,2,rep,name=public_keys,json=publicKeys,proto3" json:"public_keys,omitempty"`
-	Shard            uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"` // where its accounts and records live
-	RegisteredHeight uint64                 `protobuf:"varint,4,opt,name=registered_height,json=registeredHeight,proto3" json:"registered_height,omitempty"`
-	Pinned           bool                   `protobuf:"varint,5,opt,name=pinned,proto3" json:"pinned,omitempty"` // to that shard, by its registration
+	Shard            uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`                                               // where its accounts and records live
+	RegisteredHeight uint64                 `protobuf:"varint,4,opt,name=registered_height,json=registeredHeight,proto3" json:"registered_height,omitempty"` // in the chain of the asked node
+	Pinned           bool                   `protobuf:"varint,5,opt,name=pinned,proto3" json:"pinned,omitempty"`                                             // to that shard, by its registration
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }

@@ -1603,6 +1603,8 @@ export type Organisation = Message<"ledgerd.v1.Organisation"> & {
   shard: number;
 
   /**
+   * in the chain of the asked node
+   *
    * @generated from field: uint64 registered_height = 4;
    */
   registeredHeight: bigint;
