@@ -2,14 +2,17 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
 func TestTestnetOfShards(t *testing.T) {
@@ -68,6 +71,56 @@ func TestTestnetOfShards(t *testing.T) {
 	made := object(t, must(t, "init", "--home", other, "--genesis", filepath.Join(first, home.GenesisFile), "--key", filepath.Join(last.Home, home.KeyFile), "--json"))
 	if made["name"] != "node-5" || made["shard"] != 2.0 || made["genesis_hash"] != last.Genesis {
 		t.Errorf("%v", made)
+	}
+}
+
+// Two shards as processes: organisations live where they are told to, pay each other, and a node joins the shard of the node that it asks.
+func TestTestnetRunOfShards(t *testing.T) {
+	t.Parallel()
+	base, err := testnet.FreeBasePort(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	dir, keys := filepath.Join(folder, "net"), filepath.Join(folder, "keys")
+	net := begin(t, "testnet", "--dir", dir, "--shards", "2", "--nodes", "1", "--base-port", strconv.Itoa(base), "--run")
+	net.out.await(t, `all 2 nodes in 2 shards run and take (transactions)`)
+	urls := []string{fmt.Sprintf("http://127.0.0.1:%d", base), fmt.Sprintf("http://127.0.0.1:%d", base+2)}
+	here := []string{"--node", urls[0], "--keys", keys}
+	do := func(words ...string) string { t.Helper(); return must(t, append(words, here...)...) }
+	if out := do("org", "add", "acme", "--shard", "1"); !strings.Contains(out, "shard 1 keeps its accounts") {
+		t.Error(out)
+	}
+	do("org", "add", "globex", "--shard", "0")
+	refuses(t, exitFailure, "in shard 1, and does not move", append([]string{"org", "add", "acme", "--shard", "0"}, here...)...)
+	do("org", "add", "acme", "--shard", "1")
+	if out := must(t, "org", "list", "--node", urls[1]); !strings.Contains(out, "SHARD") {
+		t.Error(out)
+	}
+	do("account", "open", "acme:mint", "--issuer")
+	do("account", "open", "globex:cash")
+	do("tx", "transfer", "acme:mint", "globex:cash", "5")
+	if out := must(t, "account", "show", "globex:cash", "--node", urls[1]); !strings.Contains(out, "5  unit") {
+		t.Error(out)
+	}
+	operator := filepath.Join(dir, testnet.OperatorKeyFile)
+	join := []string{"cluster", "join", "--via", urls[1], "--operator", operator}
+	refuses(t, exitFailure, "has a member node-0 already", append(join, "--home", filepath.Join(folder, "node-0"))...)
+	third := filepath.Join(dir, testnet.Name(2))
+	joined := object(t, must(t, append(join, "--home", third, "--json")...))
+	if joined["shard"] != 1.0 || joined["index"] != 1.0 || joined["members"] != 2.0 {
+		t.Errorf("%v", joined)
+	}
+	refuses(t, exitFailure, "a node of shard 1, and", "cluster", "join", "--home", third, "--via", urls[0], "--operator", operator)
+	two := begin(t, "start", "--home", third, "--json")
+	two.out.await(t, `"(shard)":1`)
+	await(t, func() bool {
+		return strings.Count(ledgerd(t, "cluster", "status", "--via", urls[1]).out, "ordering") == 2
+	})
+	two.end(t)
+	net.end(t)
+	for i := range 3 {
+		must(t, "verify", "--home", filepath.Join(dir, testnet.Name(i)))
 	}
 }
 
