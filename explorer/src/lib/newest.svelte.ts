@@ -23,10 +23,10 @@ export class Turns {
 }
 
 export class NewestBlocks {
-  private readonly load: Load<readonly BlockHeader[]>;
+  private load: Load<readonly BlockHeader[]> | undefined = $state.raw();
   readonly rows: readonly BlockHeader[] = $derived.by(() => (live.elsewhere(this.shard()) ? this.asked() : live.blocks.slice(0, this.most)));
-  readonly seeded: boolean = $derived.by(() => (live.elsewhere(this.shard()) ? this.load.value !== undefined && this.of === this.shard() : live.seeded));
-  readonly problem: Problem | undefined = $derived.by(() => (live.elsewhere(this.shard()) ? this.load.problem : undefined));
+  readonly seeded: boolean = $derived.by(() => (live.elsewhere(this.shard()) ? this.load?.value !== undefined && this.of === this.shard() : live.seeded));
+  readonly problem: Problem | undefined = $derived.by(() => (live.elsewhere(this.shard()) ? this.load?.problem : undefined));
   /** Whose blocks the load's value has. */
   private of = $state<number>();
 
@@ -36,7 +36,8 @@ export class NewestBlocks {
     private readonly most: number,
     wanted: () => boolean = () => true,
   ) {
-    const turns = new Turns(askEveryMs, () => live.elsewhere(shard()) && wanted());
+    // The next question waits for the last one's answer, which takes its time where a shard does not answer.
+    const turns = new Turns(askEveryMs, () => live.elsewhere(shard()) && wanted() && this.load?.busy === false);
     this.load = new Load(async (signal) => {
       const asked = shard();
       void turns.count;
@@ -48,10 +49,10 @@ export class NewestBlocks {
   }
 
   private asked(): readonly BlockHeader[] {
-    return this.of === this.shard() ? (this.load.value ?? []) : [];
+    return this.of === this.shard() ? (this.load?.value ?? []) : [];
   }
 
   again(): void {
-    this.load.again();
+    this.load?.again();
   }
 }
