@@ -34,7 +34,7 @@ type Config struct {
 	// Misplaced gets a bundle that a round carried and no block took, because it has to enter elsewhere: the directory of the organisations changed between its admission and
 	// its round. It has left the pool. It is called with no lock held and must be quick; nil in a book of one shard.
 	Misplaced func(*ledger.Bundle)
-	// Expires tells whether a transaction's last valid block is one of this chain; nil where all are, as in a book of one shard. It must be quick and not call the pool.
+	// Expires tells whether a transaction's last valid block is one of this chain; nil where all are, as in a book of one shard. It may wait for the store, and is called with no lock held.
 	Expires func(*ledger.Transaction) bool
 }
 
@@ -94,7 +94,7 @@ func New(config Config) *Pool {
 // Add admits a verified bundle; encoded are its bytes, which the pool keeps. Known tells which ids are in the chain already; it may read the disk. It returns
 // ErrFull where there is no room. A bundle of which every transaction is known or here already adds nothing.
 func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash) bool) error {
-	inChain := make([]bool, bundle.Len())
+	inChain, expires := make([]bool, bundle.Len()), p.lastValid(bundle)
 	for attempt := 0; ; attempt++ {
 		// What is in the chain is looked up without the lock, and again when a block came in the meantime: a transaction that was
 		// applied before it is added would never leave the pool.
@@ -129,7 +129,7 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash
 	if p.bytes+len(encoded) > p.config.BytesMax {
 		return fmt.Errorf("%w: %d of %d bytes wait for a round", ErrFull, p.bytes, p.config.BytesMax)
 	}
-	it := &item{bundle: bundle, encoded: encoded, admitted: p.config.Now(), missing: int32(len(fresh)), expires: p.lastValid(bundle)}
+	it := &item{bundle: bundle, encoded: encoded, admitted: p.config.Now(), missing: int32(len(fresh)), expires: expires}
 	for _, id := range fresh {
 		p.byID[id] = it
 		delete(p.expired, id)
