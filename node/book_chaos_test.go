@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync"
@@ -78,6 +79,8 @@ type bookChaos struct {
 	open  []*payer   // who has accounts
 	told  []acknowledged
 	sent  map[ledger.Hash]*ledger.Transaction
+	early map[ledger.Hash]bool // to organisations that may not be registered yet
+	done  []*ledger.Bundle     // decided
 }
 
 // Payers' patience: a try at one node, and all of them together.
@@ -94,7 +97,7 @@ func shakeBook(t *testing.T, seed uint64, length time.Duration) {
 		home.Config.Ordering.Heartbeat, home.Config.Ordering.SuspectAfter = 50*time.Millisecond, 500*time.Millisecond
 	}
 	b.network = memory.NewNetwork(memory.Options{MendTimeout: 500 * time.Millisecond})
-	c := &bookChaos{chaos: &chaos{shard: b.shard, random: random, cuts: map[[2]int]bool{}, leaving: -1}, book: b, sent: map[ledger.Hash]*ledger.Transaction{}}
+	c := &bookChaos{chaos: &chaos{shard: b.shard, random: random, cuts: map[[2]int]bool{}, leaving: -1}, book: b, sent: map[ledger.Hash]*ledger.Transaction{}, early: map[ledger.Hash]bool{}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.describe()
@@ -109,20 +112,20 @@ func shakeBook(t *testing.T, seed uint64, length time.Duration) {
 	ending := sync.OnceFunc(func() { close(finish) })
 	defer ending()
 	for k := range 2*len(shape.tree) + 1 {
-		p := c.newPayer(k, seed)
-		c.payers = append(c.payers, p)
-		if k < len(shape.tree) { // one of each shard before anything happens
-			ready.Go(func() { p.enter() })
-		}
+		c.payers = append(c.payers, c.newPayer(k, seed))
+	}
+	for _, p := range c.payers[:len(shape.tree)] { // one of each shard before anything happens
+		ready.Go(func() { p.enter() })
 	}
 	ready.Wait()
 	for _, p := range c.payers {
 		working.Go(func() { p.run(finish) })
 	}
 	working.Go(func() { c.watch(finish, seed) })
+	pause := 300 * (1 + int(seed%4))
 	for end := time.Now().Add(length); time.Now().Before(end) && !t.Failed(); {
 		c.step()
-		<-time.After(time.Duration(random.IntN(300)) * time.Millisecond)
+		<-time.After(time.Duration(random.IntN(pause)) * time.Millisecond)
 	}
 	c.mend()
 	c.allOrdering()
@@ -142,7 +145,12 @@ func shakeBook(t *testing.T, seed uint64, length time.Duration) {
 		}
 	}
 	c.verify()
-	t.Logf("%d nodes a shard, tree %v: %s", shape.members, shape.tree, found)
+	aside := 0
+	for _, home := range b.homes {
+		folders, _ := filepath.Glob(home.Data() + ".rolled-back-*")
+		aside += len(folders)
+	}
+	t.Logf("%d nodes a shard, tree %v: %s; %d chains set aside", shape.members, shape.tree, found, aside)
 }
 
 // step does one harm, or repairs some.
@@ -287,12 +295,12 @@ type acknowledged struct {
 
 // payer is an organisation: it registers, opens accounts, and pays whoever has accounts.
 type payer struct {
-	chaos        *bookChaos
-	client       *ledgertest.Client
-	registration ledger.Registration
-	home         ledger.ShardID
-	random       *rand.Rand
-	entered      bool
+	chaos  *bookChaos
+	client *ledgertest.Client
+	// registrations are tried side by side, and one of them has to win.
+	registrations []ledger.Registration
+	random        *rand.Rand
+	entered       bool
 }
 
 // gold is an asset beside the default one.
@@ -303,21 +311,27 @@ func (c *bookChaos) newPayer(k int, seed uint64) *payer {
 	p := &payer{
 		chaos: c, client: ledgertest.NewClient(c.homes[0].Genesis, ledger.OrganisationName(fmt.Sprintf("payer-%d", k))), random: rand.New(rand.NewPCG(seed, uint64(100+k))),
 	}
-	p.registration = p.client.Register().Registrations[0]
-	if p.home = ledger.Rendezvous(p.client.Organisation, shards); k < shards || k%2 == 0 {
-		p.home = ledger.ShardID(k % shards)
-		p.registration.Pinned, p.registration.Shard = true, p.home
+	registration := p.client.Register().Registrations[0]
+	if k < shards || k%2 == 0 {
+		registration.Pinned, registration.Shard = true, ledger.ShardID(k%shards)
+	}
+	p.registrations = []ledger.Registration{registration}
+	if k >= shards && k%3 > 0 { // who is to be its home is in dispute
+		registration.Pinned, registration.Shard = true, ledger.ShardID((k+1)%shards)
+		p.registrations = append(p.registrations, registration)
 	}
 	return p
 }
 
 // enter registers the organisation and opens its accounts: an issuer without bounds, and three that hold little.
 func (p *payer) enter() bool {
-	registration := p.client.Next()
-	registration.Registrations = []ledger.Registration{p.registration}
-	if !p.settle(registration) {
-		return false
+	var registering sync.WaitGroup
+	for _, registration := range p.registrations {
+		t := p.client.Next()
+		t.Registrations = []ledger.Registration{registration}
+		registering.Go(func() { p.settle(t) })
 	}
+	registering.Wait()
 	opening := p.client.Next()
 	for _, name := range []string{"issuer", "a", "b"} {
 		opening.Openings = append(opening.Openings, ledger.Opening{Account: p.client.Account(name), Issuer: name == "issuer"})
@@ -344,7 +358,7 @@ func (p *payer) run(finish <-chan struct{}) {
 	if !p.entered && !p.enter() {
 		return
 	}
-	for {
+	for !p.chaos.t.Failed() {
 		select {
 		case <-finish:
 			return
@@ -358,6 +372,9 @@ func (p *payer) run(finish <-chan struct{}) {
 			}
 			group.Go(func() { p.settle(bundle...) })
 		}
+		if p.random.IntN(4) == 0 {
+			group.Go(p.again)
+		}
 		group.Wait()
 	}
 }
@@ -369,7 +386,7 @@ func (p *payer) payment() ledger.Transaction {
 	amount := 1 + p.random.Int64N(40)
 	from, to := p.client.Account("a"), other.client.Account([]string{"a", "b"}[p.random.IntN(2)])
 	t := p.client.Next()
-	switch p.random.IntN(12) {
+	switch p.random.IntN(15) {
 	case 0: // more than it has
 		amount = 1_000_000
 	case 1:
@@ -388,6 +405,14 @@ func (p *payer) payment() ledger.Transaction {
 		if n := p.chaos.any(p.random); n != nil { // some height is not far from that of its home
 			t.LastValid = n.Store().Head().Height + ledger.Height(p.random.IntN(20))
 		}
+	case 8: // to who may not be there yet
+		to = p.chaos.payers[p.random.IntN(len(p.chaos.payers))].client.Account("a")
+	case 9: // registered, again or otherwise
+		registration := p.registrations[0]
+		registration.Shard = (registration.Shard + ledger.ShardID(p.random.IntN(2))) % ledger.ShardID(len(p.chaos.book.tree))
+		registration.Pinned = registration.Pinned || registration.Shard > 0
+		t.Registrations = []ledger.Registration{registration}
+		return t
 	}
 	t.Postings = append(t.Postings, move(from, to, asset, amount)...)
 	return t
@@ -402,8 +427,18 @@ func (p *payer) somebody() *payer {
 // settle has a bundle submitted, here and there, until the book has said for good what became of it. One that may expire is given up when a node says so.
 func (p *payer) settle(transactions ...ledger.Transaction) bool {
 	c := p.chaos
-	bundle := c.signed(transactions)
-	expires := slices.ContainsFunc(transactions, func(t ledger.Transaction) bool { return t.LastValid > 0 })
+	return c.decide(c.signed(transactions), slices.ContainsFunc(transactions, func(t ledger.Transaction) bool { return t.LastValid > 0 }))
+}
+
+// again submits what was decided once more: it is as it was.
+func (p *payer) again() {
+	p.chaos.known.Lock()
+	bundle := p.chaos.done[p.random.IntN(len(p.chaos.done))]
+	p.chaos.known.Unlock()
+	p.chaos.decide(bundle, true)
+}
+
+func (c *bookChaos) decide(bundle *ledger.Bundle, expires bool) bool {
 	for deadline := time.Now().Add(payerTime); time.Now().Before(deadline) && !c.t.Failed(); {
 		statuses, err := c.try(bundle)
 		switch code := client.CodeOf(err); {
@@ -412,6 +447,7 @@ func (p *payer) settle(transactions ...ledger.Transaction) bool {
 			for i, status := range statuses {
 				c.told = append(c.told, acknowledged{bundle.ID(i), status.GetState(), status.GetReasonCode()})
 			}
+			c.done = append(c.done, bundle)
 			c.known.Unlock()
 			return true
 		case code == connect.CodeInvalidArgument || code == connect.CodePermissionDenied:
@@ -422,7 +458,10 @@ func (p *payer) settle(transactions ...ledger.Transaction) bool {
 		}
 		<-time.After(5 * time.Millisecond)
 	}
-	c.t.Errorf("transaction %s of %s was not decided within %v", bundle.ID(0), p.client.Organisation, payerTime)
+	if c.t.Failed() {
+		return false
+	}
+	c.t.Errorf("transaction %s of %s was not decided within %v", bundle.ID(0), bundle.Transaction(0).Signer, payerTime)
 	return false
 }
 
@@ -454,6 +493,9 @@ func (c *bookChaos) signed(transactions []ledger.Transaction) *ledger.Bundle {
 	defer c.known.Unlock()
 	for i := range transactions {
 		c.sent[bundle.ID(i)] = &transactions[i]
+		c.early[bundle.ID(i)] = slices.ContainsFunc(transactions[i].Postings, func(posting ledger.Posting) bool {
+			return !slices.ContainsFunc(c.open, func(p *payer) bool { return p.client.Organisation == posting.Account.Organisation() })
+		})
 	}
 	return bundle
 }

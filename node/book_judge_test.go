@@ -17,6 +17,7 @@ type bookEvidence struct {
 	tree   []ledger.ShardID
 	homes  map[ledger.OrganisationName]ledger.ShardID
 	sent   map[ledger.Hash]*ledger.Transaction
+	early  map[ledger.Hash]bool
 	told   []acknowledged
 	chains [][]*ledger.Block // by shard
 	nodes  []nodeEvidence
@@ -48,10 +49,7 @@ type fates struct {
 
 // evidence collects what the nodes have. Everybody is up and nothing moves.
 func (c *bookChaos) evidence() *bookEvidence {
-	e := &bookEvidence{tree: c.book.tree, homes: map[ledger.OrganisationName]ledger.ShardID{}, sent: maps.Clone(c.sent), told: slices.Clone(c.told)}
-	for _, p := range c.payers {
-		e.homes[p.client.Organisation] = p.home
-	}
+	e := &bookEvidence{tree: c.book.tree, homes: map[ledger.OrganisationName]ledger.ShardID{}, sent: maps.Clone(c.sent), early: c.early, told: slices.Clone(c.told)}
 	for _, n := range c.nodes {
 		opened := n.Store()
 		each := nodeEvidence{shard: opened.Shard(), head: opened.Head().Hash, waiting: opened.PendingCount(), accounts: slices.Collect(opened.AllAccounts()), records: map[ledger.RecordKey]store.RecordValue{}}
@@ -77,7 +75,29 @@ func (c *bookChaos) evidence() *bookEvidence {
 		}
 		e.chains = append(e.chains, blocks)
 	}
+	e.register()
 	return e
+}
+
+// register notes the homes: the first registration of a name in the root's chain says where.
+func (e *bookEvidence) register() {
+	root := ledger.ShardID(0)
+	for e.tree[root] != root {
+		root = e.tree[root]
+	}
+	for _, block := range e.chains[root] {
+		for _, entry := range block.Entries {
+			for _, registration := range entry.Transaction.Registrations {
+				if _, before := e.homes[registration.Name]; before || !entry.Result.OK() {
+					continue
+				}
+				e.homes[registration.Name] = registration.Shard
+				if !registration.Pinned {
+					e.homes[registration.Name] = ledger.Rendezvous(registration.Name, len(e.tree))
+				}
+			}
+		}
+	}
 }
 
 // String counts.
@@ -188,6 +208,15 @@ func (e *bookEvidence) judgeOutcomes(chains []*fates) error {
 				return fmt.Errorf("shard %d: nobody submitted %s", shard, id)
 			}
 			concerned := e.concerned(t)
+			if e.early[id] && !here.tookEffect && !here.waits {
+				// It went where it belonged as far as was known there, and nothing of it may have taken effect anywhere.
+				for other, chain := range chains {
+					if there := chain.of[id]; there != nil && there.tookEffect {
+						return fmt.Errorf("transaction %s took effect in shard %d; in %d: %+v", id, other, shard, here)
+					}
+				}
+				continue
+			}
 			switch is := slices.Contains(concerned, ledger.ShardID(shard)); {
 			case here.waits:
 				return fmt.Errorf("shard %d: transaction %s waits", shard, id)
