@@ -26,7 +26,7 @@ const (
 	bundleLines      = 125
 	enoughBytes      = ledger.MaxBundleBytes / 2 // of transactions: one more of the largest still fits into the bundle
 	maxAhead         = 1_000                     // lines of a nonce stream
-	maxAheadSpread   = 4_000                     // lines in all, where they take turns in nonceStreams of them
+	maxAheadSpread   = 8_000                     // lines in all, where they take turns in nonceStreams of them
 	maxAheadBytes    = 32 << 20                  // of the file
 	maxKeptFailures  = 1_000
 	progressInterval = 200 * time.Millisecond
@@ -371,9 +371,7 @@ func (r *run) resume(ctx context.Context) error {
 		last = append(last, id)
 	}
 	for _, id := range last {
-		if known, err := r.nodes.Transaction(ctx, id); client.CodeOf(err) == connect.CodeNotFound || known.GetStatus().GetHeight() == 0 && err == nil {
-			return nil
-		} else if err != nil {
+		if known, err := r.inLedger(ctx, id); err != nil || !known {
 			return err
 		}
 	}
@@ -393,4 +391,23 @@ func (r *run) resume(ctx context.Context) error {
 	r.prefix.Reset()
 	r.number, r.ahead = 0, nil
 	return r.source.rewind()
+}
+
+// inLedger asks whether a transaction is in a block. The shard where it is may not answer for a while.
+func (r *run) inLedger(ctx context.Context, id ledger.Hash) (bool, error) {
+	for {
+		known, err := r.nodes.Transaction(ctx, id)
+		switch {
+		case err == nil:
+			return known.GetStatus().GetHeight() > 0, nil
+		case client.CodeOf(err) == connect.CodeNotFound:
+			return false, nil
+		case ctx.Err() != nil || !r.mayRetry(err) || !r.patient():
+			return false, err
+		}
+		r.nodes.Rotate()
+		if err := sleep(ctx, 100*time.Millisecond); err != nil {
+			return false, err
+		}
+	}
 }

@@ -16,7 +16,7 @@ import (
 const (
 	bundlesInOrder  = 8  // of a lane that keeps its order
 	bundlesLoose    = 16 // of another lane
-	bundlesUnderWay = 64 // of all lanes
+	bundlesUnderWay = 64 // of all lanes, but each may have some
 	// Below so many under way a lane gives away what it has; else it waits until a bundle is full.
 	fewInOrder, fewLoose = 2, 4
 	// maxLanes is how many lanes there may be before those that have nothing to do are forgotten.
@@ -109,8 +109,8 @@ func (r *run) dispatch(ctx context.Context) error {
 	for again := true; again; {
 		again = false
 		for _, each := range r.lanes.all {
-			if r.lanes.underWay >= bundlesUnderWay {
-				return nil
+			if r.lanes.underWay >= bundlesUnderWay && each.underWay >= fewInOrder {
+				continue // a lane that goes nowhere, since a shard is down, does not keep the others from going
 			}
 			if r.stopped != nil {
 				each.queue = slices.DeleteFunc(each.queue, func(its *job) bool { return r.isPastStop(its.line) })

@@ -24,7 +24,7 @@ var ErrOrganisations = errors.New("importer: imported with another number of org
 
 // nonceStreams is the number of nonce streams that an organisation's lines take turns in, where there are several organisations: more lines may be under way then than one stream
 // remembers. It is part of every transaction and never changes.
-const nonceStreams = 8
+const nonceStreams = 32
 
 // organisation is one of those that the accounts are spread over.
 type organisation struct {

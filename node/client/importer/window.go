@@ -298,8 +298,12 @@ func (r *run) show(done bool) {
 	}
 	r.shownAt = time.Now()
 	elapsed := time.Since(r.begun)
+	lines, failed := r.saved.Line, r.saved.Failed
+	for _, each := range r.segments {
+		lines, failed = lines+uint64(each.over+each.bad), failed+uint64(len(each.failures))
+	}
 	r.options.Progress(Progress{
-		Lines: r.saved.Line, Skipped: r.skipped, Failed: r.saved.Failed, BytesRead: r.source.read.Load(), BytesTotal: r.source.size,
-		Elapsed: elapsed, PerSecond: float64(r.saved.Line-r.skipped) / max(elapsed.Seconds(), 1e-3), Done: done,
+		Lines: lines, Skipped: r.skipped, Failed: failed, BytesRead: r.source.read.Load(), BytesTotal: r.source.size,
+		Elapsed: elapsed, PerSecond: float64(lines-r.skipped) / max(elapsed.Seconds(), 1e-3), Done: done,
 	})
 }
