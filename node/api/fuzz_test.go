@@ -61,7 +61,10 @@ func fuzzSeeds(genesis ledger.Hash) map[string]proto.Message {
 		"Search":     &ledgerdv1.SearchRequest{Query: "bank:a"},
 		"GetNode":    &ledgerdv1.GetNodeRequest{},
 		"GetCluster": &ledgerdv1.GetClusterRequest{}, "WatchCluster": &ledgerdv1.WatchClusterRequest{},
-		"Subscribe": &ledgerdv1.SubscribeRequest{FromHeight: 1, WithTransactions: true},
+		"Subscribe":        &ledgerdv1.SubscribeRequest{FromHeight: 1, WithTransactions: true},
+		"WaitTransactions": &ledgerdv1.WaitTransactionsRequest{Ids: [][]byte{id[:], id[:]}, Wait: ledgerdv1.Level_LEVEL_ORDERED},
+		"GetGenesis":       &ledgerdv1.GetGenesisRequest{Shard: new(uint32)},
+		"GetTree":          &ledgerdv1.GetTreeRequest{}, "WatchTree": &ledgerdv1.WatchTreeRequest{},
 	}
 }
 
