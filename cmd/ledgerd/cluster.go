@@ -17,6 +17,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/home"
 )
 
 const (
@@ -60,6 +61,7 @@ ledgerd testnet write one to operator.key in their folders.`,
 // changeOptions are the flags of commands that change the members.
 type changeOptions struct {
 	remote   remoteOptions
+	shard    shardFlag
 	operator string
 	force    bool
 	json     bool
@@ -67,6 +69,7 @@ type changeOptions struct {
 
 func (o *changeOptions) bind(command *cobra.Command) {
 	bindVia(command, &o.remote)
+	o.shard.bind(command, &o.remote, "the shard whose members change (default the one of the node of --via)")
 	flags := command.Flags()
 	flags.StringVar(&o.operator, "operator", "", "file with an operator's key, for example net/operator.key (required)")
 	flags.BoolVar(&o.force, "force", false, "do it though too few of the members may be left running to go on")
@@ -86,6 +89,7 @@ type changing struct {
 	genesis    *ledger.Genesis
 	operator   client.Key
 	membership ledger.Membership
+	others     map[ledger.ShardID][]ledger.Member // of other shards, once they are wanted
 	cluster    *ledgerdv1.ClusterState
 	progress   io.Writer
 	force      bool
@@ -100,10 +104,22 @@ func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx contex
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("the operator's key: %w", err)
 	}
-	nodes, ctx, done, err := o.remote.connect(command.Context())
+	asked, ctx, done, err := o.remote.connect(command.Context())
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	// A change is signed for the chain of one shard, and is ordered by its members: they are asked themselves.
+	nodes, close, err := o.shard.nodesOf(ctx, asked)
+	if err != nil {
+		done()
+		return nil, nil, nil, err
+	}
+	done = func(before func()) func() {
+		return func() {
+			close()
+			before()
+		}
+	}(done)
 	c = &changing{nodes: nodes, operator: client.Key{Organisation: ledger.Operator, Private: private}, progress: command.ErrOrStderr(), force: o.force}
 	if c.genesis, err = nodes.ChainGenesis(ctx); err == nil {
 		err = c.checkOperator(o.operator)
@@ -116,6 +132,72 @@ func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx contex
 		return nil, nil, nil, err
 	}
 	return c, ctx, done, nil
+}
+
+// shard is the one whose members change, nil in a ledger of one.
+func (c *changing) shard() *ledger.ShardID {
+	if !c.genesis.Sharded() {
+		return nil
+	}
+	return &c.genesis.Shard
+}
+
+// chain names what the members keep, for people.
+func (c *changing) chain() string {
+	if !c.genesis.Sharded() {
+		return "chain " + c.genesis.Chain
+	}
+	return fmt.Sprintf("shard %d of chain %s", c.genesis.Shard, c.genesis.Chain)
+}
+
+// otherShard says that a home is of a node of another shard than the one whose members change; nil where it is not.
+func (c *changing) otherShard(dir string, at *home.Home) error {
+	if at.Genesis.Book() != c.genesis.Book() || at.Genesis.Shard == c.genesis.Shard {
+		return nil
+	}
+	return fmt.Errorf("%s is the home of a node of shard %d, and %s keeps shard %d: say --shard %d, or choose another --home", dir, at.Genesis.Shard, c.nodes.Current(), c.genesis.Shard, at.Genesis.Shard)
+}
+
+// elsewherePatience bounds how long another shard is asked for its members.
+const elsewherePatience = 2 * time.Second
+
+// elsewhere are the members of other shards: as their chains have them where they answer, else as the genesis has them.
+func (c *changing) elsewhere(ctx context.Context) map[ledger.ShardID][]ledger.Member {
+	if c.others != nil {
+		return c.others
+	}
+	c.others = map[ledger.ShardID][]ledger.Member{}
+	for i, members := range c.genesis.Shards {
+		shard := ledger.ShardID(i)
+		if shard == c.genesis.Shard {
+			continue
+		}
+		bounded, cancel := context.WithTimeout(ctx, elsewherePatience)
+		number := uint32(shard)
+		if now, _, err := c.nodes.MembershipOf(bounded, &number); err == nil {
+			members = nil
+			for j := range now.Members {
+				members = append(members, now.Members[j].Member)
+			}
+		}
+		cancel()
+		c.others[shard] = members
+	}
+	return c.others
+}
+
+// findElsewhere finds a member of another shard.
+func (c *changing) findElsewhere(ctx context.Context, is func(*ledger.Member) bool) (shard ledger.ShardID, found *ledger.Member) {
+	others := c.elsewhere(ctx)
+	for i := range c.genesis.Shards {
+		members := others[ledger.ShardID(i)]
+		for j := range members {
+			if is(&members[j]) {
+				return ledger.ShardID(i), &members[j]
+			}
+		}
+	}
+	return 0, nil
 }
 
 func (c *changing) checkOperator(file string) error {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -68,7 +67,7 @@ but it never has the blocks before: they are read at other nodes, and ledgerd
 verify and export cannot go through them there.
 
 Where the ledger has several shards, the new node is let into the one that the
-node of --via belongs to.
+node of --via belongs to, or into that of --shard.
 
 When the command is interrupted, the same command goes on where it was. One that
 has succeeded changes nothing when it is repeated.
@@ -163,7 +162,7 @@ func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error
 	if hash := c.genesis.Hash().String(); o.genesis != "" && o.genesis != hash {
 		return nil, fmt.Errorf("%s keeps the chain with genesis %s, and not %s: ask a node of the right chain with --via", c.nodes.Current(), hash, o.genesis)
 	}
-	at, member, err := o.prepare(c)
+	at, member, err := o.prepare(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +202,7 @@ func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error
 }
 
 // prepare makes the home, or takes one that was made before.
-func (o *joinOptions) prepare(c *changing) (*home.Home, ledger.Member, error) {
+func (o *joinOptions) prepare(ctx context.Context, c *changing) (*home.Home, ledger.Member, error) {
 	at, err := o.unfinished(c)
 	if err != nil {
 		return nil, ledger.Member{}, err
@@ -220,10 +219,13 @@ func (o *joinOptions) prepare(c *changing) (*home.Home, ledger.Member, error) {
 		member.Address = net.JoinHostPort(o.address, port)
 		return at, member, nil
 	}
-	if _, taken := c.membership.ByName(o.name); taken || slices.ContainsFunc(o.elsewhere(c), func(member ledger.Member) bool { return member.Name == o.name }) {
+	if _, taken := c.membership.ByName(o.name); taken {
 		return nil, ledger.Member{}, fmt.Errorf("the ledger has a member %s already: choose another --name", o.name)
 	}
-	port, err := o.ports(c)
+	if shard, taken := c.findElsewhere(ctx, func(member *ledger.Member) bool { return member.Name == o.name }); taken != nil {
+		return nil, ledger.Member{}, fmt.Errorf("the ledger has a member %s already, in shard %d: choose another --name", o.name, shard)
+	}
+	port, err := o.ports(ctx, c)
 	if err != nil {
 		return nil, ledger.Member{}, err
 	}
@@ -253,8 +255,8 @@ func (o *joinOptions) unfinished(c *changing) (*home.Home, error) {
 		return nil, err
 	}
 	own, its := at.Genesis.Hash(), c.genesis.Hash()
-	if own != its && at.Genesis.Book() == c.genesis.Book() {
-		return nil, fmt.Errorf("%s is the home of a node of shard %d, and %s keeps shard %d: ask a node of that shard with --via, or choose another --home", o.home, at.Genesis.Shard, c.nodes.Current(), c.genesis.Shard)
+	if err := c.otherShard(o.home, at); err != nil {
+		return nil, err
 	}
 	if own != its {
 		return nil, fmt.Errorf("%s is the home of a node of another chain, %s (genesis %s), and %s keeps %s (genesis %s): choose another --home", o.home, at.Genesis.Chain, own, c.nodes.Current(), c.genesis.Chain, its)
@@ -294,31 +296,25 @@ func (o *joinOptions) configuration(cluster *ledgerdv1.ClusterState, port int) h
 	return config
 }
 
-// elsewhere are the members of other shards, as the genesis has them.
-func (o *joinOptions) elsewhere(c *changing) (members []ledger.Member) {
-	for i, shard := range c.genesis.Shards {
-		if ledger.ShardID(i) != c.genesis.Shard {
-			members = append(members, shard...)
-		}
-	}
-	return members
-}
-
 // ports is the port of the API; the next one is for the other nodes. Where none was given, it is the first of two that are free here and that no member is
 // known to have, after those of the members on the same host.
-func (o *joinOptions) ports(c *changing) (int, error) {
+func (o *joinOptions) ports(ctx context.Context, c *changing) (int, error) {
 	if o.basePort != 0 {
-		return o.basePort, o.checkPorts(c, "")
+		return o.basePort, o.checkPorts(ctx, c, "")
 	}
 	first := testnet.DefaultBasePort
-	taken := o.elsewhere(c)
-	for i := range c.membership.Members {
-		taken = append(taken, c.membership.Members[i].Member)
-	}
-	for i := range taken {
-		host, text, err := net.SplitHostPort(taken[i].Address)
+	behind := func(member *ledger.Member) {
+		host, text, err := net.SplitHostPort(member.Address)
 		if port, failed := strconv.Atoi(text); err == nil && failed == nil && host == o.address {
 			first = max(first, port+1)
+		}
+	}
+	for i := range c.membership.Members {
+		behind(&c.membership.Members[i].Member)
+	}
+	for _, members := range c.elsewhere(ctx) {
+		for i := range members {
+			behind(&members[i])
 		}
 	}
 	const tries = 1000
@@ -331,7 +327,7 @@ func (o *joinOptions) ports(c *changing) (int, error) {
 }
 
 // checkPorts makes sure that nobody has the ports of --base-port, but for a member that is to leave first.
-func (o *joinOptions) checkPorts(c *changing, leaving string) error {
+func (o *joinOptions) checkPorts(ctx context.Context, c *changing, leaving string) error {
 	if o.basePort == 0 {
 		return nil
 	}
@@ -341,10 +337,8 @@ func (o *joinOptions) checkPorts(c *changing, leaving string) error {
 			return fmt.Errorf("member %s has the address %s already: choose another --base-port or --address, or let it leave first", taken.Name, address)
 		}
 	}
-	for _, taken := range o.elsewhere(c) {
-		if taken.Address == address {
-			return fmt.Errorf("member %s of another shard has the address %s already: choose another --base-port or --address", taken.Name, address)
-		}
+	if shard, taken := c.findElsewhere(ctx, func(member *ledger.Member) bool { return member.Address == address }); taken != nil {
+		return fmt.Errorf("member %s of shard %d has the address %s already: choose another --base-port or --address", taken.Name, shard, address)
 	}
 	if !isLoopback(o.address) {
 		return nil // the home may be for another machine

@@ -27,6 +27,8 @@ type leaveReport struct {
 	Members          int    `json:"members"`
 	MembershipNumber uint64 `json:"membership_number"`
 	Height           uint64 `json:"height"` // of the block that let it go
+	// Shard is the one that it left, where the book has several.
+	Shard *ledger.ShardID `json:"shard,omitempty"`
 }
 
 // newClusterLeaveCommand is ledgerd cluster leave.
@@ -73,6 +75,9 @@ if you know better than the asked node.`,
 				if err != nil {
 					return err
 				}
+				if err := c.otherShard(o.home, at); err != nil {
+					return err
+				}
 				who.key = publicOf(at.Key)
 			}
 			report, err := c.leave(ctx, who)
@@ -117,12 +122,15 @@ func (c *changing) leave(ctx context.Context, who leaver) (*leaveReport, error) 
 		case left != nil:
 			return &leaveReport{
 				Name: left.GetName(), Index: left.GetIndex(), AlreadyLeft: true, Durable: true, Height: left.GetLeftHeight(),
-				Members: len(c.membership.Members), MembershipNumber: c.membership.Number,
+				Members: len(c.membership.Members), MembershipNumber: c.membership.Number, Shard: c.shard(),
 			}, nil
 		case who.key != nil:
-			return nil, fmt.Errorf("the node of this home is no member of chain %s: its members are %s", c.genesis.Chain, c.memberNames())
+			return nil, fmt.Errorf("the node of this home is no member of %s: its members are %s", c.chain(), c.memberNames())
 		}
-		return nil, fmt.Errorf("chain %s has no member %s: its members are %s", c.genesis.Chain, who.name, c.memberNames())
+		if shard, there := c.findElsewhere(ctx, func(member *ledger.Member) bool { return member.Name == who.name }); there != nil {
+			return nil, fmt.Errorf("%s is a member of shard %d, and %s keeps shard %d: say --shard %d", who.name, shard, c.nodes.Current(), c.genesis.Shard, shard)
+		}
+		return nil, fmt.Errorf("%s has no member %s: its members are %s", c.chain(), who.name, c.memberNames())
 	}
 	if len(c.membership.Members) == 1 {
 		return nil, fmt.Errorf("%s is the only member, which cannot leave: let another node join first (ledgerd cluster join), and start it", member.Name)
@@ -139,14 +147,18 @@ func (c *changing) leave(ctx context.Context, who leaver) (*leaveReport, error) 
 	}
 	return &leaveReport{
 		Name: member.Name, Index: uint32(member.Index), Durable: done.Durable, Height: done.Height,
-		Members: len(c.membership.Members), MembershipNumber: c.membership.Number,
+		Members: len(c.membership.Members), MembershipNumber: c.membership.Number, Shard: c.shard(),
 	}, nil
 }
 
 func (r *leaveReport) write(out io.Writer) error {
-	text := fmt.Sprintf("%s, member %d, left in block %d: %s now\n", r.Name, r.Index, r.Height, thereAre(r.Members))
+	of := ""
+	if r.Shard != nil {
+		of = fmt.Sprintf(" of shard %d", *r.Shard)
+	}
+	text := fmt.Sprintf("%s, member %d%s, left in block %d: %s now\n", r.Name, r.Index, of, r.Height, thereAre(r.Members))
 	if r.AlreadyLeft {
-		text = fmt.Sprintf("%s, member %d, left already, in block %d: %s\n", r.Name, r.Index, r.Height, thereAre(r.Members))
+		text = fmt.Sprintf("%s, member %d%s, left already, in block %d: %s\n", r.Name, r.Index, of, r.Height, thereAre(r.Members))
 	}
 	if !r.Durable {
 		text += "It is not durable yet: see ledgerd cluster status.\n"
@@ -232,7 +244,7 @@ func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*re
 	}
 	if at == nil {
 		// Else OLD would leave, and nobody could join in its place.
-		if err := o.checkPorts(c, old); err != nil {
+		if err := o.checkPorts(ctx, c, old); err != nil {
 			return nil, err
 		}
 	}

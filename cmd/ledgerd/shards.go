@@ -14,6 +14,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/client/importer"
 )
 
 // treeReport is what ledgerd shards --json prints.
@@ -337,12 +338,12 @@ func (f *shardFlag) nodesOf(ctx context.Context, nodes *client.Client) (*client.
 			continue
 		}
 		for _, member := range shard.GetMembers() {
-			if address := member.GetApiAddress(); address != "" && member.GetMode() != "silent" {
+			if address := importer.UsableAddress(member.GetApiAddress()); address != "" && member.GetMode() != "silent" {
 				addresses = append(addresses, address)
 			}
 		}
 		if len(addresses) == 0 {
-			return nil, keep, fmt.Errorf("no node of shard %d was heard lately: name one with --node", *f.number)
+			return nil, keep, fmt.Errorf("no node of shard %d was heard lately, or none says where it can be asked: name one of its nodes instead", *f.number)
 		}
 	}
 	if len(addresses) == 0 {

@@ -74,7 +74,7 @@ func TestTestnetOfShards(t *testing.T) {
 	}
 }
 
-// Two shards as processes: organisations live where they are told to, pay each other, and a node joins the shard of the node that it asks.
+// Two shards as processes: organisations live where they are told to, pay each other, and a node joins the shard that is named.
 func TestTestnetRunOfShards(t *testing.T) {
 	t.Parallel()
 	base, err := testnet.FreeBasePort(2)
@@ -104,7 +104,10 @@ func TestTestnetRunOfShards(t *testing.T) {
 		t.Error(out)
 	}
 	operator := filepath.Join(dir, testnet.OperatorKeyFile)
-	join := []string{"cluster", "join", "--via", urls[1], "--operator", operator}
+	join := []string{"cluster", "join", "--shard", "1", "--via", urls[0], "--operator", operator}
+	refuses(t, exitFailure, "there is no shard 7", "cluster", "join", "--home", filepath.Join(folder, "new"), "--shard", "7", "--via", urls[0], "--operator", operator)
+	refuses(t, exitFailure, "keeps shard 0: say --shard 1", "cluster", "leave", "--name", "node-1", "--via", urls[0], "--operator", operator)
+	refuses(t, exitFailure, "keeps shard 0: say --shard 1", "cluster", "leave", "--home", filepath.Join(dir, testnet.Name(1)), "--via", urls[0], "--operator", operator)
 	refuses(t, exitFailure, "has a member node-0 already", append(join, "--home", filepath.Join(folder, "node-0"))...)
 	third := filepath.Join(dir, testnet.Name(2))
 	joined := object(t, must(t, append(join, "--home", third, "--json")...))
@@ -112,6 +115,7 @@ func TestTestnetRunOfShards(t *testing.T) {
 		t.Errorf("%v", joined)
 	}
 	refuses(t, exitFailure, "a node of shard 1, and", "cluster", "join", "--home", third, "--via", urls[0], "--operator", operator)
+	refuses(t, exitFailure, "a member node-2 already, in shard 1", "cluster", "join", "--home", filepath.Join(folder, "node-2"), "--via", urls[0], "--operator", operator)
 	two := begin(t, "start", "--home", third, "--json")
 	two.out.await(t, `"(shard)":1`)
 	await(t, func() bool {
