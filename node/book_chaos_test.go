@@ -157,7 +157,7 @@ func shakeBook(t *testing.T, seed uint64, length time.Duration) {
 func (c *bookChaos) step() {
 	i, j := c.random.IntN(len(c.nodes)), c.random.IntN(len(c.nodes))
 	from, to := c.random.IntN(len(c.book.tree)), c.random.IntN(len(c.book.tree))
-	switch c.random.IntN(14) {
+	switch c.random.IntN(15) {
 	case 0, 1:
 		if c.node(i) != nil {
 			c.tell("kill %d", i)
@@ -206,7 +206,12 @@ func (c *bookChaos) step() {
 				c.cut(i, j)
 			}
 		}
-	case 12, 13:
+	case 12:
+		if i == j { // seldom
+			c.tell("end everybody")
+			c.everybody(true)
+		}
+	case 13, 14:
 		if from != to {
 			c.tell("cut shard %d-%d", from, to)
 			for _, i := range c.book.of(from) {
@@ -214,6 +219,15 @@ func (c *bookChaos) step() {
 					c.cut(i, j)
 				}
 			}
+		}
+	}
+}
+
+// everybody takes all nodes away.
+func (c *bookChaos) everybody(killed bool) {
+	for i := range c.nodes {
+		if c.node(i) != nil {
+			c.end(i, killed)
 		}
 	}
 }

@@ -208,14 +208,8 @@ func (e *bookEvidence) judgeOutcomes(chains []*fates) error {
 				return fmt.Errorf("shard %d: nobody submitted %s", shard, id)
 			}
 			concerned := e.concerned(t)
-			if e.early[id] && !here.tookEffect && !here.waits {
-				// It went where it belonged as far as was known there, and nothing of it may have taken effect anywhere.
-				for other, chain := range chains {
-					if there := chain.of[id]; there != nil && there.tookEffect {
-						return fmt.Errorf("transaction %s took effect in shard %d; in %d: %+v", id, other, shard, here)
-					}
-				}
-				continue
+			if e.early[id] && !here.waits && !slices.ContainsFunc(chains, func(chain *fates) bool { return chain.of[id] != nil && chain.of[id].tookEffect }) {
+				continue // it went where it belonged as far as was known there
 			}
 			switch is := slices.Contains(concerned, ledger.ShardID(shard)); {
 			case here.waits:

@@ -286,3 +286,53 @@ func TestLastValidBlockIsOneOfTheSignersHome(t *testing.T) {
 	}
 	b.holds(2, 1000+10)
 }
+
+// A node comes back with blocks that the majority of its shard never had, in which it refused what the majority takes: it gives them up, and no other shard has heard of its verdict.
+func TestVerdictThatIsGivenUpIsNotHeard(t *testing.T) {
+	t.Parallel()
+	b := newBook(t, 3, 0, 0)
+	b.open()
+	for _, k := range b.of(1) {
+		b.stop(k)
+	}
+	crossing := b.signed(b.pay(1, 0, 900))
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	if _, err := b.via(0).SubmitInOrder(ctx, []*ledger.Bundle{crossing}, ledger.Hash{}); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("it waits", func() bool { return b.nodes[0].Store().PendingCount() == 1 })
+	carried, err := b.nodes[0].Store().Stream(1, b.nodes[0].Store().Streamed(1), 1, b.nodes[0].Store().Head().Height)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spent := b.clients[1].Bundle(b.clients[1].Transfer(b.clients[1].Account("a"), b.clients[1].Account("b"), 500))
+	b.alone(3, &ledger.Batch{Bundles: [][]byte{spent.Encode()}}, ledger.Applied)
+	b.alone(3, &ledger.Batch{Carried: carried}, ledger.InsufficientFunds)
+	b.start(4, 5)
+	b.executed([]*ledgerdv1.TransactionStatus{b.settled(4, crossing.ID(0))})
+	b.start(3)
+	b.ordering(b.of(1)...)
+	b.holds(1, 1000-900)
+	b.holds(0, 1000+900)
+}
+
+// alone appends a round to a stopped node's chain that no other node has, and says what becomes of its transaction.
+func (b *book) alone(k int, batch *ledger.Batch, want ledger.Code) {
+	b.t.Helper()
+	opened, err := store.Open(b.homes[k].Data(), b.homes[k].Genesis, b.store)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	header, _, err := opened.Header(opened.Head().Height)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	block, err := opened.Apply(header.Epoch, header.Round+1, [][]byte{batch.Encode()})
+	if err != nil || len(block.Entries) != 1 || block.Entries[0].Result.Code != want {
+		b.t.Fatalf("a block of node %d alone: %+v, %v", k, block, err)
+	}
+	if err := opened.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+}
