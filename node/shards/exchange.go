@@ -188,7 +188,9 @@ func (v *Verdicts) durableHeight(chain Chain) ledger.Height {
 func (v *Verdicts) tell(chain Chain) (more bool) {
 	durable := v.durableHeight(chain)
 	if !v.telling {
-		v.telling, v.told = true, durable // what was durable before is asked for where it is missing
+		// What was executed before this life was told, and is asked for where it is missing; but for the last blocks, which were not durable perhaps.
+		appended := chain.AppendedHeight()
+		v.telling, v.told = true, max(durable, appended-min(appended, pushAgain))
 	}
 	if durable > pushBehind {
 		v.told = max(v.told, durable-pushBehind)

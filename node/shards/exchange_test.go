@@ -352,6 +352,26 @@ func TestWhatIsWaitedForIsNotOver(t *testing.T) {
 	s.await("it is to be proposed", func() bool { return s.has(name(1)) })
 }
 
+// A node that starts does not know yet what is durable. Once it does, it tells no more than the last blocks.
+func TestAStartTellsTheLastBlocksOnly(t *testing.T) {
+	t.Parallel()
+	chain := &fakeChain{standing: map[ledger.Hash]store.Standing{}}
+	chain.add()
+	const height = 100
+	for i := range height {
+		chain.add(name(i))
+	}
+	s := newScene(t, VerdictsConfig{Store: func() Chain { return chain }})
+	s.await("it has looked", func() bool { chain.mu.Lock(); defer chain.mu.Unlock(); return chain.looks > 1 })
+	s.verdicts.DurableTo(height)
+	s.await("the last block is told", func() bool { return s.others[0].times(name(height-1)) > 0 })
+	for i := range height {
+		if told, want := s.others[0].times(name(i)), i >= height-pushAgain; (told > 0) != want {
+			t.Errorf("block %d of %d is told %d times", i+1, height, told)
+		}
+	}
+}
+
 func TestProposedAgainAfterAWhile(t *testing.T) {
 	t.Parallel()
 	const again = 50 * time.Millisecond

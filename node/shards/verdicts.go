@@ -29,6 +29,8 @@ const (
 	queriesMax, queriesPerPeer = 256, 2
 	// pushBehind is how many blocks' verdicts are told at most, where many become durable at once: of a node that catches up others have told the older ones.
 	pushBehind = 256
+	// pushAgain is how many blocks' verdicts are told once more by a node that starts.
+	pushAgain = 16
 	// askMessages bounds the questions to one shard at a time.
 	askMessages = 8
 )
