@@ -92,6 +92,7 @@ Writes take place as a whole here; ledgerd sim multicast tears them.`,
 	flags.IntVar(&options.search.Crashes, "crashes", 0, "the most processes that crash")
 	flags.IntVar(&options.search.Leads, "leads", 0, "how often a leader oracle changes its mind")
 	flags.IntVar(&options.search.Ticks, "ticks", 0, "how often the clock goes on by as long as processes wait before they take over")
+	flags.BoolVar(&options.search.Unreduced, "unreduced", false, "look at schedules too that come to the same as others")
 	flags.IntVar(&options.search.StatesMax, "states", 0, fmt.Sprintf("the most states to visit (default %d)", multicast.StatesMaxDefault))
 	flags.DurationVar(&options.limit, "for", time.Minute, "the longest time to search, 0 for no end")
 	flags.StringVar(&options.search.Plant, "plant", "", "plant a bug; a name that is unknown has those listed that the engine can have")

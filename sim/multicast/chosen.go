@@ -2,6 +2,7 @@ package multicast
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -17,14 +18,13 @@ import (
 // An operation takes place as a whole, together with its completion: that the two lie apart shows as that its holder is not polled in between. Operations of one attachment take place in order, and
 // those of different attachments in any order.
 type chosen struct {
-	world   *World
-	clock   time.Duration
-	links   []chosenLink
-	linkAt  map[[2]int]int // the place among links
-	hosts   []*chosenHost  // by process, nil until started
-	regions []*chosenRegion
-	ways    []*chosenAttachment
-	queues  []*chosenQueue
+	world  *World
+	clock  time.Duration
+	links  []chosenLink
+	linkAt map[[2]int]int // the place among links
+	hosts  []*chosenHost  // by process, nil until started
+	// regranted counts changes of permissions.
+	regranted int
 }
 
 // chosenLink holds the letters on the way between two processes or logs.
@@ -82,11 +82,14 @@ func (s *chosen) crashed(process int) bool { return s.world.processes[process].c
 // errNoLanes: these hosts have regions only.
 var errNoLanes = errors.New("multicast: hosts in a search have no lanes")
 
-// chosenHost is a process's host.
+// chosenHost is a process's host: its memory, and its ways to that of others.
 type chosenHost struct {
-	stage  *chosen
-	number int
-	id     rdmanet.PeerID
+	stage   *chosen
+	number  int
+	id      rdmanet.PeerID
+	regions []*chosenRegion
+	ways    []*chosenAttachment
+	queues  []*chosenQueue
 }
 
 func (h *chosenHost) ID() rdmanet.PeerID                                { return h.id }
@@ -100,13 +103,13 @@ func (h *chosenHost) Expose(name string, size int) (rdmanet.Region, error) {
 	if err := rdmanet.CheckRegion(name, size); err != nil {
 		return nil, err
 	}
-	for _, r := range h.stage.regions {
-		if r.host == h && r.name == name && !r.closed {
+	for _, r := range h.regions {
+		if r.name == name && !r.closed {
 			return nil, fmt.Errorf("%w: region %q", rdmanet.ErrDuplicate, name)
 		}
 	}
 	r := &chosenRegion{host: h, name: name, bytes: make([]byte, size), grants: make([]chosenGrant, len(h.stage.hosts))}
-	h.stage.regions = append(h.stage.regions, r)
+	h.regions = append(h.regions, r)
 	return r, nil
 }
 
@@ -115,16 +118,16 @@ func (h *chosenHost) Attach(_ context.Context, peer rdmanet.PeerID, name string)
 	if owner == nil || h.stage.crashed(owner.number) {
 		return nil, fmt.Errorf("%w: %s", rdmanet.ErrUnreachable, peer)
 	}
-	for number, r := range h.stage.regions {
-		if r.host != owner || r.name != name || r.closed {
+	for number, r := range owner.regions {
+		if r.name != name || r.closed {
 			continue
 		}
 		grant := r.grants[h.number]
 		if grant.permission == rdmanet.PermissionNone {
 			return nil, fmt.Errorf("%w: region %q of %s", rdmanet.ErrAccess, name, peer)
 		}
-		a := &chosenAttachment{host: h, region: r, regionNumber: number, grant: grant.number, permission: grant.permission}
-		h.stage.ways = append(h.stage.ways, a)
+		a := &chosenAttachment{host: h, number: len(h.ways), region: r, regionNumber: number, grant: grant.number, permission: grant.permission}
+		h.ways = append(h.ways, a)
 		return a, nil
 	}
 	return nil, fmt.Errorf("%w: %q of %s", rdmanet.ErrNoRegion, name, peer)
@@ -132,7 +135,7 @@ func (h *chosenHost) Attach(_ context.Context, peer rdmanet.PeerID, name string)
 
 func (h *chosenHost) Queue(depth int) (rdmanet.Queue, error) {
 	q := &chosenQueue{host: h, depth: depth}
-	h.stage.queues = append(h.stage.queues, q)
+	h.queues = append(h.queues, q)
 	return q, nil
 }
 
@@ -168,6 +171,7 @@ func (r *chosenRegion) Grant(peer rdmanet.Peer, permission rdmanet.Permission) e
 	number := slices.IndexFunc(r.host.stage.world.processes, func(p process) bool { return PeerOf(p.name) == peer.ID })
 	if grant := &r.grants[number]; grant.permission != permission {
 		r.number++
+		r.host.stage.regranted++
 		*grant = chosenGrant{permission, r.number}
 	}
 	return nil
@@ -189,8 +193,9 @@ func (r *chosenRegion) Close() error { r.closed = true; return nil }
 // chosenAttachment is a process's access to a region, with what it posted and did not take place yet.
 type chosenAttachment struct {
 	host         *chosenHost
+	number       int // among the host's
 	region       *chosenRegion
-	regionNumber int
+	regionNumber int // among the owner's
 	grant        uint32
 	permission   rdmanet.Permission
 	err          error
@@ -335,16 +340,23 @@ func (q *chosenQueue) Wait(_ context.Context, into []rdmanet.Completion) (int, e
 func (q *chosenQueue) Outstanding() int { return len(q.posted) + len(q.ready) }
 func (q *chosenQueue) Close() error     { q.closed = true; return nil }
 
-// appendState appends all that is under way or in memory.
-func (s *chosen) appendState(state []byte) []byte {
+// appendLinks appends what is under way between processes and logs, but for operations.
+func (s *chosen) appendLinks(state []byte) []byte {
 	for _, l := range s.links {
 		for _, letter := range l.letters {
 			state = append(state, 1, byte(l.from), byte(l.to))
 			state = appendBytes(state, letter.Bytes)
 		}
 	}
-	for number, r := range s.regions {
-		if s.crashed(r.host.number) || r.closed {
+	return state
+}
+
+// appendState appends a host's memory and its operations. An operation has the name that its process gives it, nil standing for its tag.
+func (h *chosenHost) appendState(state []byte, name func(state []byte, tag uint64) []byte) []byte {
+	s := h.stage
+	crashed := s.crashed(h.number)
+	for number, r := range h.regions {
+		if crashed || r.closed {
 			state = append(state, 2, byte(number))
 			continue
 		}
@@ -353,19 +365,19 @@ func (s *chosen) appendState(state []byte) []byte {
 			state = append(state, byte(grant.permission))
 		}
 	}
-	for _, a := range s.ways {
-		if s.crashed(a.host.number) && len(a.pending) == 0 {
+	for _, a := range h.byRegion() {
+		if crashed && len(a.pending) == 0 {
 			continue // nobody uses it any more
 		}
 		if live := a.live(); live || len(a.pending) > 0 {
-			state = append(state, 3, byte(a.host.number), byte(a.regionNumber), byte(a.permission))
+			state = append(state, 3, byte(a.region.host.number), byte(a.regionNumber), byte(a.permission))
 			if !live {
 				state = append(state, 4)
 			}
 			for _, o := range a.pending {
 				state = append(state, byte(o.Kind))
 				state = binary.AppendUvarint(state, uint64(o.Offset))
-				state = binary.AppendUvarint(state, o.Tag)
+				state = name(state, o.Tag)
 				if o.Kind == rdmanet.OperationWrite {
 					state = appendBytes(state, o.Bytes)
 				} else {
@@ -374,24 +386,50 @@ func (s *chosen) appendState(state []byte) []byte {
 			}
 		}
 	}
-	for _, q := range s.queues {
-		if s.crashed(q.host.number) {
-			continue
-		}
+	if crashed {
+		return state
+	}
+	for _, q := range h.queues {
 		for _, c := range q.ready {
-			state = appendCompletion(append(state, 5, byte(q.host.number)), c)
+			state = appendCompletion(append(state, 5), c, name)
 		}
-		for _, e := range q.posted {
+		for _, e := range q.byPeer() {
+			kind := byte(6)
 			if e.done {
-				state = appendCompletion(append(state, 6, byte(q.host.number)), e.completion)
+				kind = 7
 			}
+			state = appendCompletion(append(state, kind), e.completion, name)
 		}
 	}
 	return state
 }
 
-func appendCompletion(state []byte, c rdmanet.Completion) []byte {
-	state = binary.AppendUvarint(appendBytes(state, []byte(c.Peer)), c.Tag)
+// byRegion lists a host's ways by the regions to which they lead: which came first matters to nobody.
+func (h *chosenHost) byRegion() []*chosenAttachment {
+	compare := func(a, b *chosenAttachment) int {
+		return cmp.Or(cmp.Compare(a.region.host.number, b.region.host.number), cmp.Compare(a.regionNumber, b.regionNumber))
+	}
+	if slices.IsSortedFunc(h.ways, compare) {
+		return h.ways
+	}
+	ways := slices.Clone(h.ways)
+	slices.SortStableFunc(ways, compare)
+	return ways
+}
+
+// byPeer lists what is under way peer by peer: completions of one peer come in the order of posting, and nothing else depends on that order.
+func (q *chosenQueue) byPeer() []chosenEntry {
+	compare := func(a, b chosenEntry) int { return cmp.Compare(a.completion.Peer, b.completion.Peer) }
+	if slices.IsSortedFunc(q.posted, compare) {
+		return q.posted
+	}
+	posted := slices.Clone(q.posted)
+	slices.SortStableFunc(posted, compare)
+	return posted
+}
+
+func appendCompletion(state []byte, c rdmanet.Completion, name func(state []byte, tag uint64) []byte) []byte {
+	state = name(appendBytes(state, []byte(c.Peer)), c.Tag)
 	if c.Err != nil {
 		state = appendBytes(state, []byte(c.Err.Error()))
 	}
@@ -410,76 +448,4 @@ func (a *chosenAttachment) described() string {
 		what = "is refused"
 	}
 	return fmt.Sprintf("%s of %s at %d of %q of %s, %d bytes, %s", o.Kind, a.host.id, o.Offset, a.region.name, a.region.host.id, len(o.Bytes), what)
-}
-
-// contents are what a chosen stage and its world hold at a moment.
-type contents struct {
-	clock     time.Duration
-	links     []chosenLink
-	regions   []chosenRegion // with copies of the bytes
-	ways      []chosenAttachment
-	queues    []chosenQueue
-	processes []process
-	ordered   [][][][]byte // by log and member
-}
-
-// takeDown copies what is there.
-func (s *chosen) takeDown() *contents {
-	c := &contents{clock: s.clock, links: slices.Clone(s.links), processes: slices.Clone(s.world.processes)}
-	for i := range c.links {
-		c.links[i].letters = slices.Clip(c.links[i].letters)
-	}
-	for i := range c.processes {
-		c.processes[i].letters = slices.Clone(c.processes[i].letters)
-	}
-	for _, r := range s.regions {
-		own := *r
-		own.bytes, own.grants = bytes.Clone(r.bytes), slices.Clone(r.grants)
-		c.regions = append(c.regions, own)
-	}
-	for _, a := range s.ways {
-		own := *a
-		own.pending = slices.Clip(a.pending)
-		c.ways = append(c.ways, own)
-	}
-	for _, q := range s.queues {
-		own := *q
-		own.ready, own.posted = slices.Clip(q.ready), slices.Clip(q.posted)
-		c.queues = append(c.queues, own)
-	}
-	for _, l := range s.world.logs {
-		var ordered [][][]byte
-		for _, entries := range l.ordered {
-			ordered = append(ordered, slices.Clip(entries))
-		}
-		c.ordered = append(c.ordered, ordered)
-	}
-	return c
-}
-
-// putBack makes everything what it was. What came to be since then is gone.
-func (s *chosen) putBack(c *contents) {
-	s.clock = c.clock
-	for i := len(c.links); i < len(s.links); i++ {
-		delete(s.linkAt, [2]int{s.links[i].from, s.links[i].to})
-	}
-	s.links = append(s.links[:0], c.links...)
-	s.regions, s.ways, s.queues = s.regions[:len(c.regions)], s.ways[:len(c.ways)], s.queues[:len(c.queues)]
-	for i, r := range s.regions {
-		copy(r.bytes, c.regions[i].bytes)
-		copy(r.grants, c.regions[i].grants)
-		r.closed, r.number = c.regions[i].closed, c.regions[i].number
-	}
-	for i, a := range s.ways {
-		a.err, a.pending = c.ways[i].err, c.ways[i].pending
-	}
-	for i, q := range s.queues {
-		q.count, q.posted, q.ready, q.closed = c.queues[i].count, c.queues[i].posted, c.queues[i].ready, c.queues[i].closed
-	}
-	for i := range c.processes {
-		s.world.processes[i].letters, s.world.processes[i].crashed, s.world.processes[i].hangs = slices.Clone(c.processes[i].letters), c.processes[i].crashed, c.processes[i].hangs
-	}
-	for i, l := range s.world.logs {
-		copy(l.ordered, c.ordered[i])
-	}
 }

@@ -51,7 +51,8 @@
 // # Every schedule
 //
 // Search has nothing to do with chance: it visits every state that a small deployment can get to, whatever letter arrives, operation takes place or process works next, and takes each fault at any moment. A form that is a
-// Copier is copied for that, any other is run from its beginning again and again. Two states are one if memory, links, logs, what was A-delivered and Form.AppendState are the same; who comes back to a state by another run and finds it
+// Copier is copied for that, process by process, any other is run from its beginning again and again. Of a form that is a Completer, schedules are left out that come to the same as others: reduction.go says which, and why nothing is
+// lost; SearchOptions.Unreduced keeps them all. Two states are one if memory, links, logs, what was A-delivered and Form.AppendState are the same; who comes back to a state by another run and finds it
 // different is told so (ErrNotRepeatable). Safety is judged at every A-delivery; where nothing is under way and no choice leads anywhere new, a fair run follows, in which time passes and liveness is judged. Operations take place as a whole there
 // (runs tear them), letters and entries of logs are worked on as they arrive, and the clock stands still but for SearchOptions.Ticks.
 //

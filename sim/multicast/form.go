@@ -23,11 +23,24 @@ type Form interface {
 	Describe(at order.Replica) string
 }
 
-// Copier is a Form that the exhaustive search can copy, which makes it many times as fast; the others it runs from their beginning again and again.
+// Copier is a Form whose processes the exhaustive search can copy, which makes it many times as fast; the others it runs from their beginning again and again.
 type Copier interface {
 	Form
-	// Copy returns a form that goes its own way from here on, in the same World. What the World handed out (hosts, regions, attachments, queues, logs) is shared: the search sees to their contents.
-	Copy() Form
+	// Copy returns what a process is in the form. Nobody changes it from here on. What the World handed out (hosts, regions, attachments, queues, logs) is shared: the search sees to their contents.
+	Copy(at order.Replica) any
+	// PutBack makes a process what Copy returned, for as long as it does not change anew; it may be put back again later. The World is what it was then by the time of the call.
+	PutBack(at order.Replica, copied any)
+}
+
+// Completer is a Form whose processes have completions handled first in each Poll, so that the exhaustive search may have that done at once, when they come.
+type Completer interface {
+	Form
+	// Complete is what Poll begins with: the process handles what completed, and does no more. With the clock standing still, it must not matter whether that is done early.
+	Complete(at order.Replica)
+	// Awaits tells whether anything that the process does depends on whether it has handled the completion of that tag, if there is no error.
+	Awaits(at order.Replica, tag uint64) bool
+	// AppendOperation appends what an operation is to the process, in place of its tag, which may be any.
+	AppendOperation(state []byte, at order.Replica, tag uint64) []byte
 }
 
 // Maker makes a form in a world: it starts the hosts that it needs, exposes and grants regions, attaches. Plant is "" or one of Engine.Plants.

@@ -369,17 +369,26 @@ func (r *leaderlessReplica) downTo(child order.GroupID) *downstream {
 	return r.down[at]
 }
 
-// Copy gives a form that goes its own way.
-func (l *leaderless) Copy() Form {
-	own := *l
-	own.replicas, own.clients = make(map[order.Replica]*leaderlessReplica, len(l.replicas)), make(map[order.Replica]*leaderlessClient, len(l.clients))
-	for name, r := range l.replicas {
-		own.replicas[name] = r.copy(&own)
+// Copy gives what a process knows.
+func (l *leaderless) Copy(at order.Replica) any {
+	if c := l.clients[at]; c != nil {
+		return c.copy()
 	}
-	for name, c := range l.clients {
-		own.clients[name] = &leaderlessClient{letters: slices.Clip(c.letters)}
+	return l.replicas[at].copy()
+}
+
+// PutBack has a process know that again.
+func (l *leaderless) PutBack(at order.Replica, copied any) {
+	switch known := copied.(type) {
+	case *leaderlessClient:
+		l.clients[at] = known.copy()
+	case *leaderlessReplica:
+		l.replicas[at] = known.copy()
 	}
-	return &own
+}
+
+func (c *leaderlessClient) copy() *leaderlessClient {
+	return &leaderlessClient{letters: slices.Clip(c.letters)}
 }
 
 // AppendState appends what a process knows.

@@ -226,10 +226,10 @@ func (u *upstream) poll(r *leaderlessReplica, now uint64) {
 	}
 }
 
-// copy gives a replica of a form that goes its own way.
-func (r *leaderlessReplica) copy(form *leaderless) *leaderlessReplica {
+// copy gives a replica that goes its own way.
+func (r *leaderlessReplica) copy() *leaderlessReplica {
 	own := *r
-	own.form, own.relay, own.entered, own.waiting, own.down = form, r.relay.Clone(), maps.Clone(r.entered), slices.Clip(r.waiting), nil
+	own.relay, own.entered, own.waiting, own.down = r.relay.Clone(), maps.Clone(r.entered), slices.Clip(r.waiting), nil
 	for _, d := range r.down {
 		down := *d
 		down.entries, down.writer, down.rings = slices.Clip(d.entries), d.writer.Clone(), slices.Clone(d.rings)

@@ -2,7 +2,6 @@ package multicast
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"slices"
@@ -23,10 +22,15 @@ type play struct {
 	said      []order.ServerID // the leader oracle's output, by process
 	// crashes, leads and ticks are left.
 	crashes, leads, ticks int
+	// completer is the form of a search that leaves out schedules, else nil; turn is whose turn it is in one: see reduction.go.
+	completer Completer
+	turn      int
 
-	news    bool             // something was A-delivered by the choice that is taken
-	broken  *order.Violation // by it
-	scratch []byte
+	standings []standing       // by process
+	disturbed bool             // the poll that was taken last changed what a read under way is to see
+	news      bool             // something was A-delivered by the choice that is taken
+	broken    *order.Violation // by it
+	scratch   []byte
 }
 
 // choiceKind says what a choice lets happen.
@@ -46,10 +50,13 @@ const (
 	choiceRest
 )
 
-// choice is something that can happen next: to a process, link, or attachment, by its number; another number says which.
+// choice is something that can happen next: to a process, or link, by its number; another number says which. An operation takes place in a process's turn.
 type choice struct {
 	kind choiceKind
 	a, b int
+	turn int
+	// idle says that it comes to the same as what happens without it, unless the turn's poll disturbs a read.
+	idle bool
 }
 
 func newPlay(options SearchOptions, text io.Writer) (*play, error) {
@@ -57,13 +64,14 @@ func newPlay(options SearchOptions, text io.Writer) (*play, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &play{options: options, messages: options.messages(), crashes: options.Crashes, leads: options.Leads, ticks: options.Ticks}
+	p := &play{options: options, messages: options.messages(), crashes: options.Crashes, leads: options.Leads, ticks: options.Ticks, turn: nobody}
 	p.world = newWorld(options.deployment(), newTrace(text))
 	p.stage = newChosen(p.world)
 	p.world.stage, p.world.delivered = p.stage, p.delivers
 	p.submitted = make([]int, p.world.deployment.Clients)
 	p.delivered = make([][]byte, len(p.world.processes))
 	p.said = make([]order.ServerID, len(p.world.processes))
+	p.standings = make([]standing, len(p.world.processes))
 	if p.form, err = maker(p.world, options.Plant); err != nil {
 		return nil, fmt.Errorf("make %s: %w", options.Engine, err)
 	}
@@ -71,6 +79,9 @@ func newPlay(options SearchOptions, text io.Writer) (*play, error) {
 		if process.name.Group != order.Clients {
 			p.form.Lead(process.name, 0)
 		}
+	}
+	if !options.Unreduced && options.Ticks == 0 {
+		p.completer, _ = p.form.(Completer)
 	}
 	return p, nil
 }
@@ -89,63 +100,107 @@ func (p *play) delivers(at order.Replica, m order.Multicast) {
 
 // choices lists what can happen next, always in the same order.
 func (p *play) choices() []choice {
-	var all []choice
-	for client, count := range p.submitted {
-		if next := client + 2*count; next < len(p.messages) && !p.world.processes[p.world.number(p.messages[next].ID.Sender)].crashed {
-			all = append(all, choice{choiceSubmit, client, 0})
-		}
+	if p.completer != nil {
+		return p.reduced()
 	}
-	for number, l := range p.stage.links {
-		if len(l.letters) > 0 {
-			all = append(all, choice{choiceArrive, number, 0})
+	all := p.appendSubmits(nil, nobody)
+	all = p.appendArrivals(all, func(*chosenLink) bool { return true })
+	for host, h := range p.stage.hosts {
+		if h == nil {
+			continue
 		}
-	}
-	for number, a := range p.stage.ways {
-		if len(a.pending) > 0 {
-			all = append(all, choice{choiceLand, number, 0})
+		for number, a := range h.ways {
+			if len(a.pending) > 0 {
+				all = append(all, choice{choiceLand, host, number, nobody, false})
+			}
 		}
 	}
 	for number, process := range p.world.processes {
 		if !process.crashed {
-			all = append(all, choice{choicePoll, number, 0})
+			all = append(all, choice{choicePoll, number, 0, nobody, false})
 		}
 	}
+	all = p.appendLosses(all)
+	for number, process := range p.world.processes {
+		if !process.crashed {
+			all = p.appendBlows(all, number)
+		}
+	}
+	return p.appendTick(all)
+}
+
+// appendSubmits appends what clients can submit, or one of them.
+func (p *play) appendSubmits(all []choice, at int) []choice {
+	for client, count := range p.submitted {
+		next := client + 2*count
+		if next >= len(p.messages) {
+			continue
+		}
+		if number := p.world.number(p.messages[next].ID.Sender); !p.world.processes[number].crashed && (at == nobody || at == number) {
+			all = append(all, choice{choiceSubmit, client, 0, nobody, false})
+		}
+	}
+	return all
+}
+
+// appendArrivals appends the links from which something can arrive.
+func (p *play) appendArrivals(all []choice, where func(*chosenLink) bool) []choice {
+	for number := range p.stage.links {
+		if l := &p.stage.links[number]; len(l.letters) > 0 && where(l) {
+			all = append(all, choice{choiceArrive, number, 0, nobody, false})
+		}
+	}
+	return all
+}
+
+// appendLosses appends what can get lost of what the crashed sent.
+func (p *play) appendLosses(all []choice) []choice {
 	for number, l := range p.stage.links {
 		if len(l.letters) > 0 && l.from < len(p.world.processes) && p.world.processes[l.from].crashed {
-			all = append(all, choice{choiceLose, number, 0})
+			all = append(all, choice{choiceLose, number, 0, nobody, false})
 		}
 	}
-	for number, a := range p.stage.ways {
-		if len(a.pending) > 0 && p.stage.crashed(a.host.number) {
-			all = append(all, choice{choiceLoseWay, number, 0})
-		}
-	}
-	for number, process := range p.world.processes {
-		if process.crashed {
+	for host, h := range p.stage.hosts {
+		if h == nil || !p.stage.crashed(host) {
 			continue
 		}
-		if p.crashes > 0 {
-			all = append(all, choice{choiceCrash, number, 0})
-		}
-		if process.name.Group == order.Clients || p.leads == 0 {
-			continue
-		}
-		for server := range p.options.Replicas {
-			if order.ServerID(server) != p.said[number] {
-				all = append(all, choice{choiceLead, number, server})
+		for number, a := range h.ways {
+			if len(a.pending) > 0 {
+				all = append(all, choice{choiceLoseWay, host, number, nobody, false})
 			}
 		}
 	}
+	return all
+}
+
+// appendBlows appends what a process that lives can suffer.
+func (p *play) appendBlows(all []choice, number int) []choice {
+	if p.crashes > 0 {
+		all = append(all, choice{choiceCrash, number, 0, nobody, false})
+	}
+	if p.world.processes[number].name.Group == order.Clients || p.leads == 0 {
+		return all
+	}
+	for server := range p.options.Replicas {
+		if order.ServerID(server) != p.said[number] {
+			all = append(all, choice{choiceLead, number, server, nobody, false})
+		}
+	}
+	return all
+}
+
+// appendTick appends that time passes.
+func (p *play) appendTick(all []choice) []choice {
 	if p.ticks > 0 {
-		all = append(all, choice{choiceTick, 0, 0})
+		all = append(all, choice{choiceTick, 0, 0, nobody, false})
 	}
 	return all
 }
 
 // take lets a choice happen, and judges what comes of it.
 func (p *play) take(c choice) (broken *order.Violation) {
-	p.news, p.broken = false, nil
-	at := -1
+	p.news, p.broken, p.turn = false, nil, nobody
+	at, regranted := nobody, p.stage.regranted
 	defer func() {
 		if problem := recover(); problem != nil {
 			broken = &order.Violation{Property: Contract, Evidence: []string{fmt.Sprintf("%s: a form panics", p.describe(c)), fmt.Sprint(problem)}}
@@ -155,12 +210,14 @@ func (p *play) take(c choice) (broken *order.Violation) {
 	case choiceSubmit:
 		m := p.messages[c.a+2*p.submitted[c.a]]
 		p.submitted[c.a]++
+		p.changes(p.world.number(m.ID.Sender))
 		p.form.Submit(m.ID.Sender, m)
 	case choiceArrive:
 		at = p.stage.links[c.a].to
 		p.stage.arrive(c.a)
 	case choiceLand:
-		p.stage.ways[c.a].land()
+		p.turn = c.turn
+		p.lands(p.stage.hosts[c.a].ways[c.b])
 	case choicePoll:
 		at = c.a
 	case choiceCrash:
@@ -169,17 +226,27 @@ func (p *play) take(c choice) (broken *order.Violation) {
 	case choiceLose:
 		p.stage.links[c.a].letters = nil
 	case choiceLoseWay:
-		p.stage.ways[c.a].pending = nil
+		p.changes(c.a)
+		p.stage.hosts[c.a].ways[c.b].pending = nil
 	case choiceLead:
 		p.leads--
+		p.changes(c.a)
 		p.said[c.a] = order.ServerID(c.b)
 		p.form.Lead(p.world.processes[c.a].name, order.ServerID(c.b))
 	case choiceTick:
 		p.ticks--
 		p.stage.clock += searchPatience + 1
+		p.changesAll()
 	}
 	if at >= 0 && at < len(p.world.processes) && !p.world.processes[at].crashed {
+		p.changes(at)
+		reads := p.readsOf(at)
 		p.form.Poll(p.world.processes[at].name)
+		p.disturbed = disturbed(reads)
+		p.complete(at)
+	}
+	if p.stage.regranted != regranted {
+		p.looksDifferent()
 	}
 	if p.news && p.broken == nil {
 		p.broken = p.judge(order.UnderWay)
@@ -187,13 +254,36 @@ func (p *play) take(c choice) (broken *order.Violation) {
 	return p.broken
 }
 
-// crash ends a process. What is on the way to it is nobody's any more.
+// complete has a process handle what completed, where that is done as it comes.
+func (p *play) complete(number int) {
+	if p.completer == nil || p.stage.crashed(number) {
+		return
+	}
+	for _, q := range p.stage.hosts[number].queues {
+		if len(q.ready) > 0 {
+			p.completer.Complete(p.world.processes[number].name)
+		}
+	}
+}
+
+// crash ends a process. What is on the way to it is nobody's any more, unless its sender is to hear so.
 func (p *play) crash(number int) {
+	p.changesAll()
 	p.world.processes[number].crashed = true
 	p.world.processes[number].letters = nil
 	for i := range p.stage.links {
 		if p.stage.links[i].to == number {
 			p.stage.links[i].letters = nil
+		}
+	}
+	for host, h := range p.stage.hosts {
+		if h == nil || !p.stage.crashed(host) {
+			continue
+		}
+		for _, a := range h.ways {
+			if p.stage.crashed(a.region.host.number) {
+				a.pending = nil
+			}
 		}
 	}
 }
@@ -228,6 +318,7 @@ func (p *play) rest() (broken *order.Violation) {
 			broken = &order.Violation{Property: Contract, Evidence: []string{"a form panics as time passes", fmt.Sprint(problem)}}
 		}
 	}()
+	p.changesAll()
 	p.agree()
 	p.broken = nil
 	for rounds, more := 0, 0; rounds < restRounds && more < restMore; rounds++ {
@@ -273,9 +364,14 @@ func (p *play) round() {
 			p.stage.arrive(i)
 		}
 	}
-	for i := range p.stage.ways {
-		for len(p.stage.ways[i].pending) > 0 {
-			p.stage.ways[i].land()
+	for _, h := range p.stage.hosts {
+		if h == nil {
+			continue
+		}
+		for _, a := range h.ways {
+			for len(a.pending) > 0 {
+				a.land()
+			}
 		}
 	}
 	for _, process := range p.world.processes {
@@ -312,10 +408,10 @@ func (p *play) describe(c choice) string {
 	case choiceArrive:
 		return fmt.Sprintf("what %s sent first arrives at %s", name(p.stage.links[c.a].from), name(p.stage.links[c.a].to))
 	case choiceLand:
-		if len(p.stage.ways[c.a].pending) == 0 {
-			return "an operation takes place"
+		if a := p.stage.hosts[c.a].ways[c.b]; len(a.pending) > 0 {
+			return a.described()
 		}
-		return p.stage.ways[c.a].described()
+		return "an operation takes place"
 	case choicePoll:
 		return name(c.a) + " works"
 	case choiceCrash:
@@ -323,7 +419,7 @@ func (p *play) describe(c choice) string {
 	case choiceLose:
 		return fmt.Sprintf("what %s sent to %s is lost", name(p.stage.links[c.a].from), name(p.stage.links[c.a].to))
 	case choiceLoseWay:
-		a := p.stage.ways[c.a]
+		a := p.stage.hosts[c.a].ways[c.b]
 		return fmt.Sprintf("what %s posted to %s is lost", a.host.id, a.region.host.id)
 	case choiceLead:
 		return fmt.Sprintf("%s hears that %d leads", name(c.a), c.b)
@@ -331,64 +427,4 @@ func (p *play) describe(c choice) string {
 		return "time passes"
 	}
 	return "the rest"
-}
-
-// appendState appends all that the play's further course depends on.
-func (p *play) appendState(state []byte) []byte {
-	for number, process := range p.world.processes {
-		if process.crashed {
-			state = append(state, 'x')
-		} else {
-			before := len(state)
-			state = append(state, 0, 0, 0, 0)
-			state = p.form.AppendState(state, process.name)
-			binary.BigEndian.PutUint32(state[before:], uint32(len(state)-before))
-			for _, letter := range process.letters {
-				state = appendBytes(state, letter.Bytes)
-			}
-		}
-		state = appendBytes(state, p.delivered[number])
-		state = append(state, byte(p.said[number]))
-	}
-	for _, l := range p.world.logs {
-		for _, entries := range l.ordered {
-			state = append(state, byte(len(entries)))
-			for _, entry := range entries {
-				state = appendBytes(state, entry)
-			}
-		}
-	}
-	for _, count := range p.submitted {
-		state = append(state, byte(count))
-	}
-	state = append(state, byte(p.crashes), byte(p.leads), byte(p.ticks))
-	return p.stage.appendState(state)
-}
-
-// moment is a play as it was, to come back to.
-type moment struct {
-	form                  Copier
-	contents              *contents
-	submitted             []int
-	delivered             [][]byte
-	said                  []order.ServerID
-	crashes, leads, ticks int
-}
-
-// takeDown copies what is there. The form must be a Copier.
-func (p *play) takeDown() *moment {
-	return &moment{
-		form: p.form.(Copier).Copy().(Copier), contents: p.stage.takeDown(), submitted: slices.Clone(p.submitted), delivered: slices.Clone(p.delivered), said: slices.Clone(p.said),
-		crashes: p.crashes, leads: p.leads, ticks: p.ticks,
-	}
-}
-
-// putBack makes everything what it was.
-func (p *play) putBack(m *moment) {
-	p.form = m.form.Copy()
-	p.stage.putBack(m.contents)
-	copy(p.submitted, m.submitted)
-	copy(p.delivered, m.delivered)
-	copy(p.said, m.said)
-	p.crashes, p.leads, p.ticks = m.crashes, m.leads, m.ticks
 }

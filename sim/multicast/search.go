@@ -2,7 +2,6 @@ package multicast
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -23,12 +22,15 @@ type SearchOptions struct {
 	// Crashes is how many processes may crash, Leads how often the leader oracle of some replica may change its mind, and Ticks how often the clock may go on by what a process waits before it does something
 	// about it. All three may happen at any moment.
 	Crashes, Leads, Ticks int
+	// Unreduced has it look at schedules too that come to the same as others. They are left out where the form is a Completer and there are no Ticks.
+	Unreduced bool
 	// StatesMax and DepthMax end the search, or a path; 0 is StatesMaxDefault and DepthMaxDefault.
 	StatesMax, DepthMax int
 
-	// form is run instead of an engine, and copying is not used, by tests.
+	// form is run instead of an engine, and copying is not used, by tests. Where rests is not nil, it gets the states from which nothing leads anywhere.
 	form   Maker
 	replay bool
+	rests  map[fingerprint]bool
 }
 
 // Bounds of a search.
@@ -121,9 +123,6 @@ func Search(ctx context.Context, options SearchOptions) (SearchResult, error) {
 	return x.result, err
 }
 
-// fingerprint stands for a state.
-type fingerprint [16]byte
-
 // explorer is one search: depth first, with the path that leads to where it is.
 type explorer struct {
 	ctx     context.Context
@@ -147,10 +146,15 @@ func (x *explorer) explore(own fingerprint, depth int) {
 		here = x.play.takeDown()
 	}
 	choices := x.play.choices()
-	moved, ends := false, atRest(choices)
+	moved, ends := false, x.play.turn == nobody && atRest(choices)
+	rests := ends
+	disturbed := make([]bool, len(x.play.world.processes)) // by the poll of that process, from here
 	for _, c := range choices {
 		if x.over() {
 			return
+		}
+		if c.idle && !disturbed[c.turn] {
+			continue
 		}
 		if moved && !x.comeBack(here, own, depth) {
 			return
@@ -163,8 +167,13 @@ func (x *explorer) explore(own fingerprint, depth int) {
 			x.bound(BoundViolation)
 			return
 		}
+		if c.kind == choicePoll {
+			disturbed[c.a] = x.play.disturbed
+		}
 		next := x.play.fingerprint()
-		if moved = next != own; x.visited[next] {
+		moved = next != own
+		rests = rests && !moved
+		if x.visited[next] {
 			continue
 		}
 		x.visited[next], ends = true, false
@@ -173,6 +182,9 @@ func (x *explorer) explore(own fingerprint, depth int) {
 		if x.result.Bound != "" && x.result.Bound != BoundDepth {
 			return
 		}
+	}
+	if rests && x.options.rests != nil {
+		x.options.rests[own] = true
 	}
 	if ends {
 		x.end(here, own, depth, moved)
@@ -313,10 +325,4 @@ func (o *SearchOptions) messages() []order.Multicast {
 		messages = append(messages, order.Multicast{ID: order.MessageID{Sender: client, Sequence: uint64(1 + i/2)}, To: destinations[i], Payload: []byte{byte(i + 1)}})
 	}
 	return messages
-}
-
-func (p *play) fingerprint() fingerprint {
-	p.scratch = p.appendState(p.scratch[:0])
-	sum := sha256.Sum256(p.scratch)
-	return fingerprint(sum[:16])
 }

@@ -73,7 +73,7 @@ func TestSearchFindsPlantedBugs(t *testing.T) {
 	}
 }
 
-// TestSearchOfTheReplicas looks at every schedule of the paper's form where that is a few, and at the first ones where groups have followers. A bound is no failure there: it is what the time of a test allows.
+// TestSearchOfTheReplicas looks at every schedule of the paper's form in small deployments, two groups of two among them; and at the first ones where more goes wrong. A bound is no failure there: it is what the time of a test allows.
 func TestSearchOfTheReplicas(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -83,18 +83,44 @@ func TestSearchOfTheReplicas(t *testing.T) {
 		{SearchOptions{Groups: 1, Replicas: 1, Messages: 2}, true},
 		{SearchOptions{Groups: 2, Replicas: 1, Messages: 1}, true},
 		{SearchOptions{Groups: 2, Replicas: 1, Messages: 1, Crashes: 1}, true},
-		{SearchOptions{Groups: 2, Replicas: 2, Messages: 1, StatesMax: 800}, false},
-		{SearchOptions{Groups: 1, Replicas: 2, Messages: 1, Leads: 1, StatesMax: 800}, false},
+		{SearchOptions{Groups: 1, Replicas: 2, Messages: 1}, true},
+		{SearchOptions{Groups: 2, Replicas: 2, Messages: 1}, true},
+		{SearchOptions{Groups: 2, Replicas: 2, Messages: 1, Leads: 1, StatesMax: 800}, false},
+		{SearchOptions{Groups: 2, Replicas: 2, Messages: 2, Crashes: 1, StatesMax: 800}, false},
+	}
+	if raceEnabled {
+		cases = cases[:4]
 	}
 	for _, c := range cases {
-		if raceEnabled && !c.complete {
-			continue
-		}
 		c.options.Engine = EngineTRAM
 		result, err := Search(context.Background(), c.options)
-		if err != nil || result.Violation != nil || result.Ends == 0 || result.Complete != c.complete || !c.complete && result.Bound != BoundStates {
+		if err != nil || result.Violation != nil || !result.Copied || result.Ends == 0 || result.Complete != c.complete || !c.complete && result.Bound != BoundStates {
 			t.Errorf("%+v: %+v, %v", c.options, result, err)
 		}
 		t.Logf("%+v: %d states, %d transitions, %d ends, depth %d, complete: %v", c.options, result.States, result.Transitions, result.Ends, result.Depth, result.Complete)
+	}
+}
+
+// TestReplicasAreCopied has a search by running the paper's form again and again, not by copies, come to the same states: copies share nothing.
+func TestReplicasAreCopied(t *testing.T) {
+	t.Parallel()
+	cases := []SearchOptions{
+		{Groups: 2, Replicas: 1, Messages: 1, Crashes: 1},
+		{Groups: 1, Replicas: 2, Messages: 1},
+	}
+	if raceEnabled || testing.Short() {
+		cases = cases[:1]
+	}
+	for _, options := range cases {
+		options.Engine = EngineTRAM
+		copied, err := Search(context.Background(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.replay = true
+		replayed, err := Search(context.Background(), options)
+		if err != nil || replayed.States != copied.States || replayed.Transitions != copied.Transitions || replayed.Ends != copied.Ends || replayed.Copied || !copied.Copied {
+			t.Errorf("%+v: by copies %+v, by replays %+v, %v", options, copied, replayed, err)
+		}
 	}
 }

@@ -172,15 +172,24 @@ func (s *sequencer) AppendState(state []byte, at order.Replica) []byte {
 	return fmt.Appendf(state, "%d %d %v %q %d", r.leader, r.delivered, r.held, r.waiting, r.told)
 }
 
-// Copy gives a sequencer that goes its own way.
-func (s *sequencer) Copy() Form {
-	own := *s
-	own.replicas = make(map[order.Replica]*sequencerReplica, len(s.replicas))
-	for name, r := range s.replicas {
-		replica := *r
-		replica.held, replica.waiting = slices.Clip(r.held), slices.Clip(r.waiting)
-		own.replicas[name] = &replica
+// Copy gives what a replica knows.
+func (s *sequencer) Copy(at order.Replica) any {
+	if r := s.replicas[at]; r != nil {
+		return r.copy()
 	}
+	return nil
+}
+
+// PutBack has a replica know that again.
+func (s *sequencer) PutBack(at order.Replica, copied any) {
+	if r, is := copied.(*sequencerReplica); is {
+		s.replicas[at] = r.copy()
+	}
+}
+
+func (r *sequencerReplica) copy() *sequencerReplica {
+	own := *r
+	own.held, own.waiting = slices.Clip(r.held), slices.Clip(r.waiting)
 	return &own
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -117,6 +118,7 @@ func (t *tramReplicas) Poll(at order.Replica) {
 		panic(fmt.Sprintf("the host of %v: %v", at, err))
 	}
 	if c := t.clients[at]; c != nil {
+		c.Complete(t.world.Now())
 		c.submit()
 		c.Poll(t.world.Now())
 		attachWanted(host, c)
@@ -145,6 +147,62 @@ func attachWanted(host rdmanet.RegionHost, machine interface {
 		attachment, err := host.Attach(context.Background(), want.Peer, want.Region)
 		machine.Attached(want.Number, attachment, err)
 	}
+}
+
+// copiedReplica is what there is to know of a replica.
+type copiedReplica struct {
+	machine *replica.Replica
+	worked  time.Duration
+}
+
+// Copy gives what a process knows.
+func (t *tramReplicas) Copy(at order.Replica) any {
+	if c := t.clients[at]; c != nil {
+		return c.copy()
+	}
+	return copiedReplica{t.servers[at].Copy(), t.worked[at]}
+}
+
+func (c *tramClient) copy() *tramClient {
+	return &tramClient{Client: c.Client.Copy(), waiting: slices.Clip(c.waiting)}
+}
+
+// PutBack has a process know that again. What it reads is to come to where it is now.
+func (t *tramReplicas) PutBack(at order.Replica, copied any) {
+	redirect := func(tag uint64, into []byte) { t.world.redirect(at, tag, into) }
+	switch known := copied.(type) {
+	case *tramClient:
+		t.clients[at] = known.copy()
+		t.clients[at].Reads(redirect)
+	case copiedReplica:
+		t.servers[at], t.worked[at] = known.machine.Copy(), known.worked
+		t.servers[at].Reads(redirect)
+	}
+}
+
+// Complete has a process handle what completed.
+func (t *tramReplicas) Complete(at order.Replica) {
+	if c := t.clients[at]; c != nil {
+		c.Client.Complete(t.world.Now())
+		return
+	}
+	t.servers[at].Complete(t.world.Now())
+}
+
+// Awaits tells whether a process waits for a completion.
+func (t *tramReplicas) Awaits(at order.Replica, tag uint64) bool {
+	if c := t.clients[at]; c != nil {
+		return c.Client.Awaits(tag)
+	}
+	return t.servers[at].Awaits(tag)
+}
+
+// AppendOperation appends what an operation is to its process.
+func (t *tramReplicas) AppendOperation(state []byte, at order.Replica, tag uint64) []byte {
+	if c := t.clients[at]; c != nil {
+		return c.Client.AppendOperation(state, tag)
+	}
+	return t.servers[at].AppendOperation(state, tag)
 }
 
 // AppendState appends what the process knows. Whether it is given up follows from when it worked last.

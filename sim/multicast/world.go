@@ -83,6 +83,13 @@ func (w *World) Receive(at order.Replica) []Letter {
 	return letters
 }
 
+// redirect has a read that a process has under way lead to where its memory is now that it was put back: for forms that a search copies.
+func (w *World) redirect(at order.Replica, tag uint64, into []byte) {
+	if s, is := w.stage.(*chosen); is {
+		s.redirect(w.number(at), tag, into)
+	}
+}
+
 // Deliver tells the frame that a replica A-delivers a message, which is to be the message that was submitted, destinations and payload too. It keeps nothing of it.
 func (w *World) Deliver(at order.Replica, m order.Multicast) {
 	w.trace.note(w.Now(), 1, uint64(w.number(at)), uint64(m.ID.Sender.Group), uint64(m.ID.Sender.Server), m.ID.Sequence)

@@ -92,10 +92,12 @@ func (c *Client) stream(group order.GroupID) *stream {
 	if c.streams[group] == nil {
 		ring := c.options.bufferRing()
 		s := &stream{slots: make([]byte, ring.slots*ring.slot), lent: make([]int, ring.slots)}
-		for _, peer := range c.options.Replicas[group] {
+		for server, peer := range c.options.Replicas[group] {
 			t := &target{stream: s, board: &board{row: c.options.number(c.self) * rowSize}}
 			t.peer, t.region, t.target = peer, clientRegionName(c.self.Server), t
 			t.board.peer, t.board.region, t.board.link.board = peer, boardRegion, t.board
+			t.place = 2 * c.options.number(order.Replica{Group: group, Server: order.ServerID(server)})
+			t.board.place = t.place + 1
 			s.targets = append(s.targets, t)
 		}
 		c.streams[group] = s
@@ -119,9 +121,8 @@ func (c *Client) Poll(now time.Duration) bool {
 	if c.failed != nil {
 		return false
 	}
+	busy := c.Complete(now)
 	w := c.wiring
-	w.now = now
-	busy := w.take(c.completed)
 	for _, s := range c.streams {
 		if s == nil {
 			continue
@@ -135,6 +136,15 @@ func (c *Client) Poll(now time.Duration) bool {
 		c.failed = err
 	}
 	return busy
+}
+
+// Complete is the first thing that Poll does, as Replica.Complete is.
+func (c *Client) Complete(now time.Duration) bool {
+	if c.failed != nil {
+		return false
+	}
+	c.wiring.now = now
+	return c.wiring.take(c.completed)
 }
 
 // drive brings what a replica lacks, if there is anything, to its buffer. All replicas are written to together [TRAM, Algorithm 1, lines 4 and 5].

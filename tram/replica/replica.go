@@ -35,6 +35,7 @@ type Replica struct {
 	members  []*member // by server, itself among them
 	children []*child
 	boards   []*board // by process, nil where this replica has nothing to tell
+	links    []*link  // of all of these, by place
 	askers   []asker
 
 	granted ticket // the highest for the log that was granted here
@@ -108,6 +109,10 @@ func New(options Options, self order.Replica, host rdmanet.RegionHost) (*Replica
 	r := &Replica{options: options, self: self, ring: options.logRing(), staged: newStaged(&options), boards: make([]*board, options.processes())}
 	r.ways = ways{tree: options.Tree, self: self.Group, sets: make(map[string]*way)}
 	r.relations()
+	r.links = r.linked()
+	for place, l := range r.links {
+		l.place = place
+	}
 	posts := 0
 	for _, b := range r.boards {
 		if b != nil {
@@ -235,9 +240,8 @@ func (r *Replica) Poll(now time.Duration) bool {
 	if r.halted != "" || r.closed {
 		return false
 	}
+	busy := r.Complete(now)
 	w := r.wiring
-	w.now = now
-	busy := w.take(r.completed)
 	busy = r.answer() || busy
 	if r.role == following {
 		busy = r.scan() || busy
@@ -261,6 +265,15 @@ func (r *Replica) Poll(now time.Duration) bool {
 		r.halt(err.Error())
 	}
 	return busy && r.halted == ""
+}
+
+// Complete is the first thing that Poll does, and no more than that: it handles what has completed. It tells whether there was anything. Who looks at every schedule calls it by itself.
+func (r *Replica) Complete(now time.Duration) bool {
+	if r.halted != "" || r.closed {
+		return false
+	}
+	r.wiring.now = now
+	return r.wiring.take(r.completed)
 }
 
 // completed takes the end of a post of a link's present life.

@@ -75,15 +75,26 @@ func (f *facts) petition(p *petition) {
 	}
 }
 
-// posts are told by their tags, and links by their places.
-func (f *facts) posts(w *wiring, place func(*link) uint64) {
-	for tag, p := range w.posts {
-		if p.link == nil {
-			continue
+// post tells what an operation under way is, whatever tag it has: tags are names, and which one an operation got matters to nobody.
+func (f *facts) post(p post) {
+	if p.life != p.link.life {
+		f.truth(false) // its completion frees the tag, and that is all
+		return
+	}
+	f.truth(true)
+	f.numbers(uint64(p.link.place), uint64(p.kind), p.number)
+	f.truth(p.lent != nil)
+}
+
+// batch tells what is to be posted by the next flush.
+func (f *facts) batch(w *wiring) {
+	f.number(uint64(len(w.batch)))
+	for _, o := range w.batch {
+		f.post(w.posts[o.Tag])
+		f.number(uint64(o.Offset))
+		if o.Kind == rdmanet.OperationWrite {
+			f.bytes(o.Bytes)
 		}
-		f.numbers(uint64(tag), uint64(p.kind), p.number, place(p.link))
-		f.truth(p.life == p.link.life)
-		f.truth(p.lent != nil)
 	}
 }
 
@@ -96,7 +107,7 @@ func (f *facts) lent(lent []int) {
 	f.number(^uint64(0))
 }
 
-// AppendState appends what the replica's further behaviour depends on, beside its memory and its operations under way. It is not for the hot path.
+// AppendState appends what the replica's further behaviour depends on, beside its memory and its operations under way, which AppendOperation tells. It is not for the hot path.
 func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 	f := facts{b: state, now: now}
 	f.truth(r.halted != "" || r.closed)
@@ -130,10 +141,7 @@ func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 		f.truth(x.posted)
 		f.number(uint64(x.member.server))
 	}
-	places := map[*link]uint64{}
-	add := func(l *link) { places[l] = uint64(len(places)) }
 	for _, m := range r.members {
-		add(&m.link)
 		f.petition(&m.petition)
 		f.truth(m.excluded)
 		f.number(m.taken)
@@ -152,7 +160,6 @@ func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 		f.numbers(c.out, c.taken, c.first, uint64(len(c.indexes)))
 		f.numbers(c.indexes...)
 		for _, v := range c.receivers {
-			add(&v.link)
 			f.petition(&v.petition)
 			f.number(v.taken)
 			if r.role == leading {
@@ -162,21 +169,30 @@ func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 	}
 	for _, b := range r.boards {
 		if b != nil {
-			add(&b.link)
 			f.board(b)
 		}
 	}
-	f.posts(r.wiring, func(l *link) uint64 { return places[l] })
+	f.batch(r.wiring)
 	f.lent(r.staged.lent)
 	return f.b
 }
 
-// AppendState appends what the client's further behaviour depends on, beside its operations under way. It is not for the hot path.
+// AppendOperation appends what the replica's operation of that tag is, which is under way, or completed and not handled: with what the fabric knows of it, all that the replica's further behaviour depends on.
+// It is the same for all tags that the operation may have got.
+func (r *Replica) AppendOperation(state []byte, tag uint64) []byte {
+	return r.wiring.appendOperation(state, tag)
+}
+
+func (w *wiring) appendOperation(state []byte, tag uint64) []byte {
+	f := facts{b: state}
+	f.post(w.posts[tag])
+	return f.b
+}
+
+// AppendState appends what the client's further behaviour depends on, beside its operations under way, which AppendOperation tells. It is not for the hot path.
 func (c *Client) AppendState(state []byte, now time.Duration) []byte {
 	f := facts{b: state, now: now}
 	f.truth(c.failed != nil)
-	places := map[*link]uint64{}
-	add := func(l *link) { places[l] = uint64(len(places)) }
 	for group, s := range c.streams {
 		if s == nil {
 			continue
@@ -187,8 +203,6 @@ func (c *Client) AppendState(state []byte, now time.Duration) []byte {
 			f.bytes(s.slots[ring.place(number)*ring.slot:][:ring.slot])
 		}
 		for _, t := range s.targets {
-			add(&t.link)
-			add(&t.board.link)
 			f.link(&t.link)
 			f.board(t.board)
 			f.numbers(uint64(t.state), uint64(t.request), t.next, t.taken)
@@ -196,6 +210,11 @@ func (c *Client) AppendState(state []byte, now time.Duration) []byte {
 		}
 		f.lent(s.lent)
 	}
-	f.posts(c.wiring, func(l *link) uint64 { return places[l] })
+	f.batch(c.wiring)
 	return f.b
+}
+
+// AppendOperation is Replica.AppendOperation for a client.
+func (c *Client) AppendOperation(state []byte, tag uint64) []byte {
+	return c.wiring.appendOperation(state, tag)
 }

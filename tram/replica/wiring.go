@@ -20,6 +20,7 @@ type Want struct {
 type link struct {
 	peer   rdmanet.Peer
 	region string
+	place  int // among the links of its process
 	// attachment is nil while there is none.
 	attachment rdmanet.Attachment
 	life       uint32 // of the attachment: what was posted in an earlier one is nobody's business

@@ -1,0 +1,145 @@
+package multicast
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// This file knows states again, and comes back to them: process by process, because a choice changes one or two of them.
+
+// fingerprint stands for a state.
+type fingerprint [16]byte
+
+func fingerprintOf(b []byte) fingerprint {
+	sum := sha256.Sum256(b)
+	return fingerprint(sum[:16])
+}
+
+// standing is where a process stands.
+type standing struct {
+	print   fingerprint
+	printed bool
+	// taken is what was taken down of it, nil since it changed.
+	taken *taken
+}
+
+// taken is what was taken down of a process. Nobody changes it.
+type taken struct {
+	belongings *belongings
+	form       any
+	delivered  []byte
+	said       order.ServerID
+}
+
+// changes notes that a process may be another from here on.
+func (p *play) changes(number int) {
+	p.standings[number].taken, p.standings[number].printed = nil, false
+}
+
+func (p *play) changesAll() {
+	for number := range p.standings {
+		p.changes(number)
+	}
+}
+
+// looksDifferent notes that processes may have another fingerprint, though they did not change: what they posted is refused now, or gets through.
+func (p *play) looksDifferent() {
+	for number := range p.standings {
+		p.standings[number].printed = false
+	}
+}
+
+// fingerprint tells states apart: those with the same have the same future.
+func (p *play) fingerprint() fingerprint {
+	state := p.scratch[:0]
+	for number := range p.standings {
+		s := &p.standings[number]
+		if !s.printed {
+			own := p.appendProcess(state, number)
+			s.print, s.printed = fingerprintOf(own[len(state):]), true
+			p.scratch = own[:0]
+		}
+		state = append(state, s.print[:]...)
+	}
+	for _, l := range p.world.logs {
+		for _, entries := range l.ordered {
+			state = append(state, byte(len(entries)))
+			for _, entry := range entries {
+				state = appendBytes(state, entry)
+			}
+		}
+	}
+	for _, count := range p.submitted {
+		state = append(state, byte(count))
+	}
+	state = append(state, byte(p.crashes), byte(p.leads), byte(p.ticks), byte(p.turn+1))
+	state = p.stage.appendLinks(state)
+	p.scratch = state[:0]
+	return fingerprintOf(state)
+}
+
+// appendProcess appends all that a process's further course depends on.
+func (p *play) appendProcess(state []byte, number int) []byte {
+	process := p.world.processes[number]
+	if process.crashed {
+		state = append(state, 'x')
+	} else {
+		before := len(state)
+		state = append(state, 0, 0, 0, 0)
+		state = p.form.AppendState(state, process.name)
+		binary.BigEndian.PutUint32(state[before:], uint32(len(state)-before))
+		for _, letter := range process.letters {
+			state = appendBytes(state, letter.Bytes)
+		}
+	}
+	state = appendBytes(state, p.delivered[number])
+	state = append(state, byte(p.said[number]))
+	if h := p.stage.hosts[number]; h != nil {
+		name := binary.AppendUvarint
+		if c, is := p.form.(Completer); is {
+			name = func(state []byte, tag uint64) []byte { return c.AppendOperation(state, process.name, tag) }
+		}
+		state = h.appendState(state, name)
+	}
+	return state
+}
+
+// moment is a play as it was, to come back to.
+type moment struct {
+	standings             []standing
+	contents              contents
+	submitted             []int
+	crashes, leads, ticks int
+	turn                  int
+}
+
+// takeDown copies what is there. The form must be a Copier.
+func (p *play) takeDown() *moment {
+	for number := range p.standings {
+		if s := &p.standings[number]; s.taken == nil {
+			s.taken = &taken{p.stage.belongings(number), p.form.(Copier).Copy(p.world.processes[number].name), slices.Clip(p.delivered[number]), p.said[number]}
+		}
+	}
+	return &moment{
+		standings: slices.Clone(p.standings), contents: p.stage.takeDown(), submitted: slices.Clone(p.submitted),
+		crashes: p.crashes, leads: p.leads, ticks: p.ticks, turn: p.turn,
+	}
+}
+
+// putBack makes everything what it was.
+func (p *play) putBack(m *moment) {
+	p.stage.putBack(m.contents)
+	for number := range p.standings {
+		if t := m.standings[number].taken; p.standings[number].taken != t {
+			p.stage.giveBack(number, t.belongings)
+			p.form.(Copier).PutBack(p.world.processes[number].name, t.form)
+			p.delivered[number], p.said[number] = t.delivered, t.said
+		}
+	}
+	copy(p.standings, m.standings)
+	copy(p.submitted, m.submitted)
+	p.crashes, p.leads, p.ticks, p.turn = m.crashes, m.leads, m.ticks, m.turn
+}
