@@ -203,6 +203,10 @@ func (o initOptions) make(named bool) (made *home.Home, operatorKey string, err 
 	if genesis, err = home.GenesisFor(genesis, key); err != nil {
 		return nil, "", err
 	}
+	membership := genesis.Membership()
+	if _, named := membership.ByKey(publicOf(key)); !named && genesis.Sharded() {
+		return nil, "", fmt.Errorf("%s is the key of no member that the genesis has in any of its %d shards: a node that comes later is let in with ledgerd cluster join", o.key, len(genesis.Shards))
+	}
 	made, err = home.Create(o.home, config, genesis, key)
 	return made, "", err
 }
