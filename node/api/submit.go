@@ -34,6 +34,7 @@ func (s *service) Submit(ctx context.Context, request *connect.Request[ledgerdv1
 	if refusal := s.backend.Admit(ctx, []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
 		return nil, refusalError(refusal)
 	}
+	s.noteAdmitted(bundle)
 	statuses, err := s.wait(ctx, bundle.IDs(), level)
 	if err != nil {
 		return nil, err
@@ -95,6 +96,7 @@ func (s *service) submitManyHere(ctx context.Context, messages []*ledgerdv1.Bund
 	for i, bundle := range bundles {
 		if refusals[i] == nil {
 			ids = append(ids, bundle.IDs()...)
+			s.noteAdmitted(bundle)
 		}
 	}
 	statuses, err := s.wait(ctx, ids, level)

@@ -92,6 +92,13 @@ func (w *waited) add(s *service, others Shards, bundle *ledger.Bundle, entry led
 	}
 }
 
+// noteAdmitted notes who decides a bundle that this node admitted.
+func (s *service) noteAdmitted(bundle *ledger.Bundle) {
+	if shards := s.backend.Shards(); shards != nil {
+		new(waited).add(s, shards, bundle, shards.Own())
+	}
+}
+
 // wait waits at the homes. What is not in the chain of its home by then is pending: it was admitted.
 func (w *waited) wait(ctx context.Context, s *service, level Level) []*ledgerdv1.TransactionStatus {
 	statuses := s.waitAt(ctx, w.ids, w.at, level)

@@ -141,7 +141,7 @@ func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.
 			}
 		}
 		if len(missing) > 0 {
-			s.find(ctx, others, ids, missing, at, known)
+			s.find(ctx, others, ids, missing, level, at, known)
 			if ctx.Err() == nil {
 				continue
 			}
@@ -165,7 +165,7 @@ func pick[Item any](items []Item, indexes []int) []Item {
 	return picked
 }
 
-// whereDecided is the shard that decides a transaction, where this node knows it.
+// whereDecided is the shard that decides a transaction, where this node knows it. What is in the mempool here, and was not noted when it was admitted, is this shard's alone.
 func (s *service) whereDecided(others Shards, id ledger.Hash) (ledger.ShardID, bool) {
 	if to, sent := s.sent.of(id); sent {
 		return to.home, true
@@ -184,8 +184,9 @@ func (s *service) whereDecided(others Shards, id ledger.Hash) (ledger.ShardID, b
 	return s.backend.Store().HomeShard(found.Entry.Transaction.Signer), true
 }
 
-// find asks all shards for transactions, and waits a little for them.
-func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, missing []int, at []ledger.ShardID, known []bool) {
+// find asks all shards for transactions, and waits a little for them. Who decides one is known once it is in a block; until then it is known to those only who want no more
+// than that it is admitted.
+func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, missing []int, level Level, at []ledger.ShardID, known []bool) {
 	wanted := pick(ids, missing)
 	shards := append([]ledger.ShardID{others.Own()}, otherShards(others)...)
 	answers, _ := sideBySide(ctx, findPause, shards, func(ctx context.Context, shard ledger.ShardID) ([]*ledgerdv1.TransactionStatus, error) {
@@ -207,13 +208,16 @@ func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, mi
 			if answers[j] == nil {
 				continue
 			}
-			state := answers[j][i].GetState()
-			if state == ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED || known[index] && state <= ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {
-				continue
-			}
-			known[index], at[index] = true, shard
-			if answers[j][i].GetReasonCode() == ReasonCode(ledger.Relayed) && len(answers[j][i].GetDestinations()) > 0 {
-				at[index] = ledger.ShardID(answers[j][i].GetDestinations()[0])
+			status := answers[j][i]
+			pending := status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING
+			switch {
+			case status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED:
+			case pending && status.GetHeight() == 0 && level > LevelAdmitted:
+			case known[index] && pending:
+			case pending && status.GetReasonCode() == ReasonCode(ledger.Relayed) && len(status.GetDestinations()) > 0:
+				known[index], at[index] = true, ledger.ShardID(status.GetDestinations()[0])
+			default:
+				known[index], at[index] = true, shard
 			}
 		}
 	}
