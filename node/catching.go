@@ -117,9 +117,13 @@ func (s *supervisor) onCaught(outcome caughtUp) {
 	}
 	switch err := outcome.err; {
 	case err == nil:
-		if outcome.reached != nil && outcome.reached.orders() {
+		if outcome.reached == nil {
+			break
+		}
+		if outcome.reached.orders() {
 			s.followed = max(s.followed, outcome.reached.run.Generation())
 		}
+		s.believeDurable(outcome.reached.announcement) // as it was said, this node was behind, and could not take the word for it
 	case errors.Is(err, errOtherChain):
 		s.node.logger.Warn("this node's chain is not the group's", "common", outcome.common, "error", err)
 		s.forked, s.common = true, outcome.common

@@ -202,10 +202,16 @@ func (s *Store) Standing(verdict *ledger.Verdict) (Standing, error) {
 		return Awaited, nil
 	}
 	known, err := s.Known(verdict.ID)
-	if err != nil || known {
-		return Over, err
+	if err != nil || !known {
+		return Early, err
 	}
-	return Early, nil
+	// Its block may have come between the two looks.
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	if s.state.Awaits(verdict) {
+		return Awaited, nil
+	}
+	return Over, nil
 }
 
 // Verdict returns what this shard says of a transaction, for a shard that asks; made is false where there is nothing to say: it is not in a block up to a height, was this
