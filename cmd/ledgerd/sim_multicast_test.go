@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,6 +125,18 @@ func TestSimMulticastSearch(t *testing.T) {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not tell %q:\n%s", want, out)
 		}
+	}
+	states := map[bool]int{}
+	for _, unreduced := range []bool{false, true} {
+		out, err := runSim(t, "multicast", "search", "--engine", "tram", "--replicas", "1", "--messages", "1", "--json", fmt.Sprintf("--unreduced=%v", unreduced))
+		var report multicastSearchReport
+		if err != nil || json.Unmarshal([]byte(out), &report) != nil || !report.Complete || report.Unreduced != unreduced {
+			t.Errorf("%v: %s", err, out)
+		}
+		states[unreduced] = report.States
+	}
+	if states[false] >= states[true] {
+		t.Errorf("%d states, unreduced %d", states[false], states[true])
 	}
 	for arguments, want := range map[string]string{
 		"":                                      "say which engine with --engine",

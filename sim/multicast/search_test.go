@@ -124,3 +124,16 @@ func TestReplicasAreCopied(t *testing.T) {
 		}
 	}
 }
+
+// TestSearchFindsPlantedBugsOfTheReplicas has the search that leaves out schedules come across what is planted in the paper's form.
+func TestSearchFindsPlantedBugsOfTheReplicas(t *testing.T) {
+	t.Parallel()
+	if raceEnabled || testing.Short() {
+		t.Skip("it takes some seconds, and races with nobody")
+	}
+	result, err := Search(context.Background(), SearchOptions{Engine: EngineTRAM, Plant: "no-tree-catch-up", Groups: 2, Replicas: 2, Messages: 1, Leads: 1})
+	if err != nil || result.Violation == nil || result.Violation.Property != order.Validity || len(result.Path) > 80 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	t.Logf("%d states\n%s\n%v", result.States, strings.Join(result.Path, "\n"), result.Violation)
+}
