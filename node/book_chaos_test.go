@@ -379,12 +379,19 @@ func (p *payer) run(finish <-chan struct{}) {
 		default:
 		}
 		var group sync.WaitGroup
+		var all []ledger.Transaction
 		for range 1 + p.random.IntN(4) {
 			var bundle []ledger.Transaction
 			for range 1 + p.random.IntN(2) {
 				bundle = append(bundle, p.payment())
 			}
+			all = append(all, bundle...)
 			group.Go(func() { p.settle(bundle...) })
+		}
+		if p.random.IntN(3) == 0 { // in other company as well, with which it may enter elsewhere
+			p.random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+			company := all[:1+p.random.IntN(len(all))]
+			group.Go(func() { p.settle(company...) })
 		}
 		if p.random.IntN(4) == 0 {
 			group.Go(p.again)
