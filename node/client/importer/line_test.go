@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
 func TestAccountPath(t *testing.T) {
@@ -155,4 +157,50 @@ func FuzzProgressFile(f *testing.F) {
 			t.Fatalf("%+v, %v", saved, err)
 		}
 	})
+}
+
+// What an import makes of a line stays what it is: else a file that was imported by an older release would be imported twice.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	lines := strings.Split(chain(2), "\n")
+	if stream := streamOf("acme", []byte(lines[0])); stream != 4266083252888694607 {
+		t.Errorf("stream %d", stream)
+	}
+	spread := &lineBuilder{issuers: map[string]bool{"mint": true}, book: ledger.Hash{1}, tree: ledgertest.ShardedGenesis(1, 0, 0).ShardTree()}
+	for i, name := range []ledger.OrganisationName{"acme-0", "acme-1", "acme-2"} {
+		spread.organisations = append(spread.organisations, organisation{name: name, home: ledger.ShardID(i % 2), lines: uint64(100 * i), openings: uint64(100*i + 50)})
+	}
+	for _, c := range []struct {
+		builder  *lineBuilder
+		text     string
+		number   uint64
+		posting  string
+		openings []string
+	}{
+		{builderForTest(), lines[0], 1, "29f1c7f280f9ca1a3992a23421934c8d425c2368a7c25c0c4168c9586b80e1ce", nil},
+		{builderForTest(), lines[1], 2, "3d2a9c5e20c92237d3a4d098a1b3dd4f12e9ff2224b1e013b0e463b33263908f", nil},
+		{spread, lines[0], 1, "b868213e86401dacacab095342854123cc0123d00f78c2874f3f23bbf3f4e85b", []string{
+			"9e391e39cdcf759f241b60230ee70852a85523da1e89d1b5c420c8c6cba982d9", "2ca8aba000822d2d211749ccd276f69d4615173c78b18c63b1f73df7c2033337",
+		}},
+		{spread, lines[1], 70, "ede0ebeea79adb57120bda37999b4c77d4956fe23fcc2f7870188524cd959671", nil},
+	} {
+		made, err := c.builder.line([]byte(c.text), c.number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := func(j *job) string {
+			body, err := j.transaction.EncodeBody()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return ledger.TransactionID(body).String()
+		}
+		var openings []string
+		for _, its := range made.openings {
+			openings = append(openings, id(&its.job))
+		}
+		if got := id(&made.posting); got != c.posting || !slices.Equal(openings, c.openings) {
+			t.Errorf("line %d: %q, %q", c.number, got, openings)
+		}
+	}
 }
