@@ -31,7 +31,13 @@ type book struct {
 
 func newBook(t *testing.T) *book {
 	t.Helper()
-	b := &book{T: t, Book: apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{})}
+	return newBookOf(t, 0, 0, 0)
+}
+
+// newBookOf is newBook with another tree.
+func newBookOf(t *testing.T, parents ...ledger.ShardID) *book {
+	t.Helper()
+	b := &book{T: t, Book: apitest.NewBook(t, ledgertest.ShardedGenesis(1, parents...), api.Options{})}
 	for shard := range b.clients {
 		b.clients[shard] = ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, b.Door(ledger.ShardID(shard)).URL)
 		b.orgs[shard] = ledgertest.NewClient(b.Shard(0).Genesis(), ledger.OrganisationName(fmt.Sprintf("org%d", shard)))
@@ -175,6 +181,25 @@ func TestPaymentAcrossShards(t *testing.T) {
 	}
 	_, err = b.clients[1].GetProof(b.context(), connect.NewRequest(&ledgerdv1.GetProofRequest{Id: id[:], Shard: new(uint32)}))
 	codeIs(t, err, connect.CodeNotFound)
+}
+
+// In a chain of shards a payment enters at the lowest one above its shards, which may be one of them, and those above know nothing of it.
+func TestPaymentDownAChain(t *testing.T) {
+	t.Parallel()
+	b := newBookOf(t, 0, 0, 1)
+	for _, way := range []struct {
+		from, to int
+		states   []string
+	}{{2, 1, []string{"1 settled", "2 settled"}}, {2, 0, []string{"0 settled", "1 passed", "2 settled"}}, {0, 1, []string{"0 settled", "1 settled"}}, {2, 2, []string{"2 settled"}}} {
+		from, to := b.orgs[way.from], b.orgs[way.to]
+		payment := b.signed(from.Transfer(from.Account("mint"), to.Account("a"), 5))
+		b.settled(b.submit(way.to, ledgerdv1.Level_LEVEL_DURABLE, payment), way.from)
+		for i, place := range b.everywhere(payment.ID(0), way.states...).GetPlaces() {
+			if place.GetEntry() != (i == 0) || place.GetHome() != (int(place.GetShard()) == way.from) {
+				t.Errorf("from %d to %d: %v", way.from, way.to, place)
+			}
+		}
+	}
 }
 
 // A payment that one shard refuses changes nothing in any, and says why.
