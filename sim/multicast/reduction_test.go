@@ -3,7 +3,10 @@ package multicast
 import (
 	"context"
 	"maps"
+	"slices"
 	"testing"
+
+	"github.com/ledgerd/ledgerd/order"
 )
 
 // TestReductionLeavesOutNothing has searches that leave out schedules and searches that do not come to the same states at rest, and to the same verdict.
@@ -37,6 +40,74 @@ func TestReductionLeavesOutNothing(t *testing.T) {
 			t.Errorf("%+v: reduced %v, whole %v", options, reduced.Violation, whole.Violation)
 		case whole.Violation == nil && (len(rests[1]) == 0 || !maps.Equal(rests[0], rests[1])):
 			t.Errorf("%+v: %d states at rest, without reduction %d", options, len(rests[0]), len(rests[1]))
+		}
+	}
+}
+
+// racy is the paper's form with a bug that shows where the memory and the machines are in some state as a replica is about to work.
+type racy struct {
+	*tramReplicas
+	at    order.Replica
+	shows func(f *tramReplicas) bool
+}
+
+func (r racy) Poll(at order.Replica) {
+	if at == r.at && r.shows(r.tramReplicas) {
+		r.world.Deliver(at, order.Multicast{})
+	}
+	r.tramReplicas.Poll(at)
+}
+
+// TestReductionKeepsRaces plants bugs that show in few schedules, and has both searches find them, or see that there is no such schedule.
+func TestReductionKeepsRaces(t *testing.T) {
+	t.Parallel()
+	upper, lower := order.Replica{Group: 0}, order.Replica{Group: 1}
+	// came tells which clients' first message is in the upper replica's memory.
+	came := func(f *tramReplicas) (clients []bool) {
+		for _, r := range f.world.stage.(*chosen).hosts[f.world.number(upper)].regions {
+			if r.name == "tram/client/0" || r.name == "tram/client/1" {
+				slots := (r.Size() - 64) / f.world.Deployment().Slots
+				clients = append(clients, r.Load(64+slots-8) != 0)
+			}
+		}
+		return clients
+	}
+	cases := map[string]struct {
+		at    order.Replica
+		shows func(f *tramReplicas) bool
+		found bool
+	}{
+		"both messages come before any is ordered": {upper, func(f *tramReplicas) bool {
+			return slices.Equal(came(f), []bool{true, true}) && f.servers[upper].Status().End == 0
+		}, true},
+		"the second comes alone": {upper, func(f *tramReplicas) bool { return slices.Equal(came(f), []bool{false, true}) }, true},
+		"one is handed on, and nobody leads below": {lower, func(f *tramReplicas) bool {
+			return f.servers[upper].Status().Forwarded[0].Due > 0 && !f.servers[lower].Status().Leading
+		}, true},
+		"both are handed on, and one is taken": {lower, func(f *tramReplicas) bool {
+			return f.servers[upper].Status().Forwarded[0].Due == 2 && f.servers[lower].Status().Applied == 1
+		}, true},
+		"something is taken that was not handed on": {lower, func(f *tramReplicas) bool {
+			return f.servers[upper].Status().Forwarded[0].Due == 0 && f.servers[lower].Status().Applied > 0
+		}, false},
+	}
+	for name, c := range cases {
+		for _, unreduced := range []bool{false, true} {
+			if raceEnabled && (unreduced || !c.found) {
+				continue
+			}
+			maker := func(world *World, plant string) (Form, error) {
+				f, err := newTRAMReplicas(world, plant)
+				if err != nil {
+					return nil, err
+				}
+				return racy{f.(*tramReplicas), c.at, c.shows}, nil
+			}
+			result, err := Search(context.Background(), SearchOptions{Groups: 2, Replicas: 1, Messages: 2, Unreduced: unreduced, form: maker})
+			if err != nil || c.found != (result.Violation != nil) || result.Complete == c.found {
+				t.Errorf("%s, unreduced %v: %+v, %v", name, unreduced, result, err)
+			}
+			t.Logf("%s, unreduced %v: %d states", name, unreduced, result.States)
 		}
 	}
 }
