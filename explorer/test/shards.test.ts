@@ -6,6 +6,7 @@ import { lagWord, layOutTree, memberWord, membersUp, modeWord, placeMoves, place
 import { FakeShards } from "./fake-shards";
 
 const sizes: BoxSizes = { width: 188, height: 96, gap: 20, rise: 64 };
+const compact: BoxSizes = { width: 120, height: 124, gap: 12, rise: 60 };
 const treeOf = (parents: number[]): { shard: number; parent: number; root: boolean }[] => parents.map((parent, shard) => ({ shard, parent, root: parent === shard }));
 const shapes: Readonly<Record<string, number[]>> = {
   one: [0],
@@ -25,7 +26,7 @@ test("the walk goes from the root down, children by number, and every shard once
 
 test.each(Object.entries(shapes))("boxes of the tree %s stand apart and inside the picture, at any width", (_, parents) => {
   for (const width of [260, 350, 700, 1200]) {
-    const layout = layOutTree(walk(treeOf(parents)), width, sizes);
+    const layout = layOutTree(walk(treeOf(parents)), width, sizes, compact);
     expect(layout.boxes).toHaveLength(parents.length);
     expect(layout.edges).toHaveLength(parents.length - 1);
     expect(JSON.stringify(layout)).not.toMatch(/null|NaN/);
@@ -50,7 +51,7 @@ test("a tree that has room stands from the top down, its leaves in order; else i
   const x = new Map(down.boxes.map((box) => [box.shard, box.x]));
   expect([3, 4, 2].map((shard) => x.get(shard) ?? 0)).toEqual([3, 4, 2].map((shard) => x.get(shard) ?? 0).toSorted((a, b) => a - b));
   expect(x.get(1)).toBeCloseTo(((x.get(3) ?? 0) + (x.get(4) ?? 0)) / 2, 0);
-  expect(layOutTree(nodes, 400, sizes).form).toBe("indented");
+  expect([600, 400, 380, 260].map((width) => layOutTree(nodes, width, sizes, compact).form)).toEqual(["compact", "compact", "indented", "indented"]);
 });
 
 test("a stream lags by what its parent streamed and its child has not carried", () => {

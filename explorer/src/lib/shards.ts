@@ -109,8 +109,8 @@ export interface TreeLayout {
   boxHeight: number;
   boxes: Box[];
   edges: Edge[];
-  /** From the top down, or, where the shards have no room beside each other, as an indented list. */
-  form: "down" | "indented";
+  /** From the top down, with usual or with compact boxes, or, where the shards have no room beside each other, as an indented list. */
+  form: "down" | "compact" | "indented";
 }
 
 export interface BoxSizes {
@@ -121,11 +121,13 @@ export interface BoxSizes {
   rise: number;
 }
 
-/** Lays the tree out for a picture of the given width, in pixels. */
-export function layOutTree(nodes: readonly TreeNode[], width: number, sizes: BoxSizes): TreeLayout {
+/** Lays the tree out for a picture of the given width, in pixels: with boxes of the usual size, with compact ones where only these have room beside each other, or indented. */
+export function layOutTree(nodes: readonly TreeNode[], width: number, usual: BoxSizes, compact: BoxSizes = usual): TreeLayout {
   const leaves = nodes.filter((node) => node.children.length === 0).length;
-  const fits = leaves * sizes.width + Math.max(0, leaves - 1) * sizes.gap <= width;
-  return fits ? layOutDown(nodes, width, sizes, leaves) : layOutIndented(nodes, width, sizes);
+  const fits = (sizes: BoxSizes): boolean => leaves * sizes.width + Math.max(0, leaves - 1) * sizes.gap <= width;
+  if (fits(usual)) return layOutDown(nodes, width, usual, leaves);
+  if (fits(compact)) return { ...layOutDown(nodes, width, compact, leaves), form: "compact" };
+  return layOutIndented(nodes, width, usual);
 }
 
 /** Leaves side by side, each shard in the middle of its children's. */
