@@ -21,6 +21,7 @@
 //   - by the promise to form another generation, which freezes the engine for good. Only nodes whose group gets nowhere promise, and those that are in none.
 //
 // The chain says who the members are; peers.go follows it. Nodes are named by their indexes in the chain, which stay for ever.
+// Who the members of other shards are, in a book of several, their chains say; between.go and acquaintances.go follow that.
 //
 // # Goroutines
 //
