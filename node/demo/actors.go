@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,25 +97,8 @@ func (a *Actors) Begin(ctx context.Context, node *client.Client) error {
 		registrations = append(registrations, a.registration(home))
 		openings = append(openings, Act{Signers: []ledger.OrganisationName{home.Organisation}, Transaction: ledger.Transaction{Openings: opening(home.Organisation)}})
 	}
-	issued, settled, paid := funding()
-	for _, acts := range [][]Act{registrations, openings, issued, settled, paid} {
-		if err := a.together(ctx, node, acts); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// together plays acts side by side, each of which has to succeed.
-func (a *Actors) together(ctx context.Context, node *client.Client, acts []Act) error {
-	failures := make([]error, len(acts))
-	var playing sync.WaitGroup
-	for i := range acts {
-		playing.Go(func() { failures[i] = a.must(ctx, node, acts[i]) })
-	}
-	playing.Wait()
-	for _, err := range failures {
-		if err != nil {
+	for _, act := range slices.Concat(registrations, openings, funding()) {
+		if err := a.must(ctx, node, act); err != nil {
 			return err
 		}
 	}

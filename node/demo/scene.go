@@ -76,9 +76,9 @@ func at(name ledger.OrganisationName, account string) ledger.AccountPath {
 	return ledger.AccountPath(string(name) + ":" + account)
 }
 
-// funding is what is there before the traffic begins: what is issued, then what banks have with each other, then what customers are paid.
-func funding() (issued, settled, paid []Act) {
-	issued = []Act{
+// funding is what is issued before the traffic begins.
+func funding() []Act {
+	acts := []Act{
 		act(note("shares listed", nil), move("northgate:listing", members[0], shares, 40_000), move("northgate:listing", members[1], shares, 25_000),
 			move("northgate:listing", members[2], shares, 12_000)),
 		act(note("gold listed", nil), move("northgate:listing", members[0], gold, 4_000), move("northgate:listing", members[1], gold, 9_000),
@@ -86,15 +86,13 @@ func funding() (issued, settled, paid []Act) {
 		act(note("euro issued", nil), move("meridian:issue", "meridian:reserves", euro, 90_000_000_00), move("meridian:issue", members[0], euro, 3_000_000_00),
 			move("meridian:issue", members[1], euro, 4_000_000_00), move("meridian:issue", members[2], euro, 2_500_000_00)),
 		act(note("dollars issued", nil), move("harbour:issue", "harbour:reserves", dollar, 75_000_000_00)),
-	}
-	settled = []Act{
 		act(note("settlement balances", nil), move("meridian:reserves", "harbour:reserves", euro, 20_000_000_00)),
 		act(note("settlement balances", nil), move("harbour:reserves", "meridian:reserves", dollar, 20_000_000_00)),
 	}
 	for _, customer := range customers {
-		paid = append(paid, salary(customer, 4_200_00))
+		acts = append(acts, salary(customer, 4_200_00))
 	}
-	return issued, settled, paid
+	return acts
 }
 
 // movement is one amount that goes from an account to another.
