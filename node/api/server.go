@@ -23,6 +23,7 @@ type Server struct {
 	handler   http.Handler
 	forwarded http.Handler
 	server    *http.Server
+	unused    unused
 	limits    *limits
 	metrics   *metrics
 	stopping  context.Context // ended by Shutdown: the streams end
@@ -76,6 +77,7 @@ func New(backend Backend, options Options) (*Server, error) {
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
+		ConnState:         s.unused.state,
 		ErrorLog:          slog.NewLogLogger(options.Logger.Handler(), slog.LevelDebug),
 	}
 	return s, nil
@@ -106,6 +108,7 @@ func (s *Server) Serve(listener net.Listener) error {
 // returns the context's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
+	s.unused.close()
 	err := s.server.Shutdown(ctx)
 	if err == nil {
 		return nil

@@ -2,7 +2,9 @@ package api_test
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,4 +190,22 @@ func TestShutdown(t *testing.T) {
 	if _, err := client.GetNode(b.context(), connect.NewRequest(&ledgerdv1.GetNodeRequest{})); err == nil {
 		t.Fatal("a stopped server answers")
 	}
+}
+
+// Browsers connect ahead of need. A server that stops does not wait for connections that never carried a call; it would for five seconds.
+func TestShutdownClosesUnusedConnections(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, apitest.Options{}, api.Options{})
+	door := apitest.Serve(t, b.cluster.Node(0), api.Options{})
+	var dialer net.Dialer
+	connection, err := dialer.DialContext(b.context(), "tcp", strings.TrimPrefix(door.URL, "http://"))
+	must(t, err)
+	defer connection.Close()
+	// The server has accepted it once it answers on one that came later.
+	if _, err := ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, door.URL).GetNode(b.context(), connect.NewRequest(&ledgerdv1.GetNodeRequest{})); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(b.context(), 4*time.Second)
+	defer cancel()
+	must(t, door.Server.Shutdown(ctx))
 }
