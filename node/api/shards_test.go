@@ -316,7 +316,17 @@ func TestWaitingBeforeItIsThere(t *testing.T) {
 		t.Error(err)
 	}
 	unknown := ledger.Hash{1}
-	_, err := b.clients[0].GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: unknown[:]}))
+	// One that nobody knows does not hide what became of the others, which another node's clients sent.
+	elsewhere := b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 5))
+	b.submit(2, ledgerdv1.Level_LEVEL_DURABLE, elsewhere)
+	third := elsewhere.ID(0)
+	ctx, cancel := context.WithTimeout(b.context(), 2*time.Second)
+	defer cancel()
+	answer, err := b.clients[0].WaitTransactions(ctx, connect.NewRequest(&ledgerdv1.WaitTransactionsRequest{Ids: [][]byte{third[:], unknown[:]}}))
+	if err != nil || answer.Msg.GetTransactions()[0].GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE || answer.Msg.GetTransactions()[1].GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED {
+		t.Errorf("one known, one not: %v %v", answer, err)
+	}
+	_, err = b.clients[0].GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: unknown[:]}))
 	codeIs(t, err, connect.CodeNotFound)
 	b.Silence(2, true)
 	_, err = b.clients[0].GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: unknown[:]}))

@@ -93,7 +93,7 @@ func (s *service) waitThere(ctx context.Context, shard ledger.ShardID, ids []led
 				return told
 			}
 		}
-		if err != nil && !unanswered(err) && connect.CodeOf(err) != connect.CodeResourceExhausted {
+		if code := connect.CodeOf(err); err != nil && !unanswered(err) && code != connect.CodeResourceExhausted && code != connect.CodeUnavailable { // busy members, too, have room later
 			s.options.Logger.Warn("another shard refuses to be waited at", "shard", shard, "error", err)
 			return told
 		}
@@ -131,6 +131,8 @@ func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.
 		at[i], known[i] = s.whereDecided(others, id)
 	}
 	statuses := make([]*ledgerdv1.TransactionStatus, len(ids))
+	finding, found := beforeEnd(ctx)
+	defer found()
 	for {
 		var wanted, missing []int
 		for i := range ids {
@@ -141,8 +143,8 @@ func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.
 			}
 		}
 		if len(missing) > 0 {
-			s.find(ctx, others, ids, missing, level, at, known)
-			if ctx.Err() == nil {
+			s.find(finding, others, ids, missing, level, at, known)
+			if finding.Err() == nil {
 				continue
 			}
 		}
@@ -155,6 +157,18 @@ func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.
 		}
 		return statuses
 	}
+}
+
+// askingTime is what is left of a wait, at most, to ask for the transactions that were found when others were not.
+const askingTime = time.Second
+
+// beforeEnd is a context that ends a little before another.
+func beforeEnd(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, limited := ctx.Deadline()
+	if !limited {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, end.Add(-min(askingTime, time.Until(end)/5)))
 }
 
 func pick[Item any](items []Item, indexes []int) []Item {
