@@ -221,7 +221,7 @@ func checkExports(t *testing.T, blocks, balances string) {
 	previous := ""
 	for i, line := range strings.Split(strings.TrimSpace(blocks), "\n") {
 		block := object(t, line)
-		if len(block) != 4 || int(block["height"].(float64)) != i+1 || previous != "" && block["previous"] != previous || len(block["transactions"].([]any)) == 0 {
+		if len(block) != 5 || len(block["entries"].([]any)) != len(block["transactions"].([]any)) || int(block["height"].(float64)) != i+1 || previous != "" && block["previous"] != previous || len(block["transactions"].([]any)) == 0 {
 			t.Errorf("%s after %s", line, previous)
 		}
 		previous = block["hash"].(string)
