@@ -8,7 +8,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -60,17 +59,9 @@ type shardMemberReport struct {
 	Self          bool   `json:"self"`
 }
 
-// shardsOptions are the flags of ledgerd shards.
-type shardsOptions struct {
-	remote remoteOptions
-	watch  bool
-	every  time.Duration
-	json   bool
-}
-
 // newShardsCommand is ledgerd shards.
 func newShardsCommand() *cobra.Command {
-	var options shardsOptions
+	var options watchOptions
 	command := &cobra.Command{
 		Use:   "shards",
 		Short: "Show the tree of the ledger's shards, and how each does",
@@ -97,85 +88,23 @@ shard of the asked node has an asterisk. A ledger of one shard is a tree of one.
   # More of one shard
   ledgerd cluster status --shard 2
   ledgerd block --shard 2`,
-		Args:              cobra.NoArgs,
-		RunE:              options.run,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return options.run(command, func(ctx context.Context, nodes *client.Client) (report, error) {
+				tree, err := nodes.Tree(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return reportTree(tree, nodes.Current()), nil
+			})
+		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	options.remote.bind(command, false)
-	command.Flags().BoolVar(&options.watch, "watch", false, "show it again and again, until you stop it; with --json a line each time")
-	command.Flags().DurationVar(&options.every, "every", time.Second, "with --watch, how often")
-	addJSONFlag(command, &options.json)
+	options.bind(command)
 	return command
 }
 
-func (o *shardsOptions) run(command *cobra.Command, _ []string) error {
-	if o.every < 100*time.Millisecond {
-		return usagef("--every is %s: it has to be at least 100ms", o.every)
-	}
-	if o.watch && !command.Flags().Changed("timeout") {
-		o.remote.timeout = 0
-	}
-	nodes, ctx, done, err := o.remote.connect(command.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
-	out := command.OutOrStdout()
-	if !o.watch {
-		return o.showOnce(ctx, out, nodes)
-	}
-	ticker := time.NewTicker(o.every)
-	defer ticker.Stop()
-	for {
-		if err := o.showAgain(ctx, out, nodes); err != nil {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-func (o *shardsOptions) showOnce(ctx context.Context, out io.Writer, nodes *client.Client) error {
-	tree, err := nodes.Tree(ctx)
-	if err != nil {
-		return err
-	}
-	report := reportTree(tree, nodes.Current())
-	if o.json {
-		return writeJSON(out, report)
-	}
-	return report.write(out)
-}
-
-// showAgain shows the tree, or why there is none: a node that is away for a while does not end the watch.
-func (o *shardsOptions) showAgain(ctx context.Context, out io.Writer, nodes *client.Client) error {
-	tree, err := nodes.Tree(ctx)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if o.json {
-		if err != nil {
-			return writeJSONLine(out, map[string]string{"error": sentence(err)})
-		}
-		return writeJSONLine(out, reportTree(tree, nodes.Current()))
-	}
-	before := "\n"
-	if isTerminal(out) {
-		before = "\x1b[H\x1b[2J"
-	}
-	if _, failed := fmt.Fprint(out, before); failed != nil {
-		return failed
-	}
-	if err != nil {
-		_, failed := fmt.Fprintln(out, sentence(err))
-		return failed
-	}
-	return reportTree(tree, nodes.Current()).write(out)
-}
-
+// reportTree is the tree as the asked node answered.
 func reportTree(tree *ledgerdv1.Tree, asked string) *treeReport {
 	report := &treeReport{AskedNode: asked, Own: tree.GetOwn(), Shape: tree.GetShape(), Shards: []shardReport{}}
 	behind := make(map[uint32]uint64)

@@ -77,17 +77,9 @@ type engineReport struct {
 	Halted     string   `json:"halted,omitempty"`
 }
 
-// statusOptions are the flags of ledgerd status.
-type statusOptions struct {
-	remote remoteOptions
-	watch  bool
-	every  time.Duration
-	json   bool
-}
-
 // newStatusCommand is ledgerd status.
 func newStatusCommand() *cobra.Command {
-	var options statusOptions
+	var options watchOptions
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show how the ledger and its nodes do",
@@ -114,78 +106,14 @@ ledgerd shards.`,
 		Example: `  ledgerd status
   ledgerd status --watch
   ledgerd status --node http://127.0.0.1:8082 --json | jq -r '.nodes[] | "\(.name) \(.mode)"'`,
-		Args:              cobra.NoArgs,
-		RunE:              options.run,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return options.run(command, func(ctx context.Context, nodes *client.Client) (report, error) { return askCluster(ctx, nodes) })
+		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	options.remote.bind(command, false)
-	command.Flags().BoolVar(&options.watch, "watch", false, "show it again and again, until you stop it; with --json a line each time")
-	command.Flags().DurationVar(&options.every, "every", time.Second, "with --watch, how often")
-	addJSONFlag(command, &options.json)
+	options.bind(command)
 	return command
-}
-
-func (o *statusOptions) run(command *cobra.Command, _ []string) error {
-	if o.every < 100*time.Millisecond {
-		return usagef("--every is %s: it has to be at least 100ms", o.every)
-	}
-	if o.watch && !command.Flags().Changed("timeout") {
-		o.remote.timeout = 0
-	}
-	nodes, ctx, done, err := o.remote.connect(command.Context())
-	if err != nil {
-		return err
-	}
-	defer done()
-	out := command.OutOrStdout()
-	if !o.watch {
-		report, err := askCluster(ctx, nodes)
-		if err != nil {
-			return err
-		}
-		if o.json {
-			return writeJSON(out, report)
-		}
-		return report.write(out)
-	}
-	ticker := time.NewTicker(o.every)
-	defer ticker.Stop()
-	for {
-		if err := o.showOnce(ctx, out, nodes); err != nil {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// showOnce shows the state, or why there is none: a node that is away for a while does not end the watch.
-func (o *statusOptions) showOnce(ctx context.Context, out io.Writer, nodes *client.Client) error {
-	report, err := askCluster(ctx, nodes)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if o.json {
-		if err != nil {
-			return writeJSONLine(out, map[string]string{"error": sentence(err)})
-		}
-		return writeJSONLine(out, report)
-	}
-	before := "\n"
-	if isTerminal(out) {
-		before = "\x1b[H\x1b[2J"
-	}
-	if _, failed := fmt.Fprint(out, before); failed != nil {
-		return failed
-	}
-	if err != nil {
-		_, failed := fmt.Fprintln(out, sentence(err))
-		return failed
-	}
-	return report.write(out)
 }
 
 // askCluster asks a node for the shard's state, and every member for its own.
