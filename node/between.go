@@ -64,6 +64,9 @@ const strayPatience = 10 * time.Second
 // servingPerPeer and servingMax bound the calls of other shards' nodes under way here, most of which wait for a transaction.
 const servingPerPeer, servingMax = 256, 2048
 
+// announceGap is how old what others know of this shard may be while its chain grows.
+const announceGap = 250 * time.Millisecond
+
 // newBetween makes the directory, nil for a book of one shard. The rest begins with start.
 func newBetween(n *Node, self rdmanet.PeerID) (*between, error) {
 	if !n.home.Genesis.Sharded() {
@@ -128,7 +131,7 @@ func (b *between) start() (err error) {
 		}
 	}()
 	b.directory.SetOwn(n.Store().Membership())
-	if b.announcer, err = shards.NewAnnouncer(shards.AnnouncerConfig{Directory: b.directory, Control: n.control, Own: b.announcement, Logger: n.logger}); err != nil {
+	if b.announcer, err = shards.NewAnnouncer(shards.AnnouncerConfig{Directory: b.directory, Control: n.control, Own: b.announcement, Gap: announceGap, Logger: n.logger}); err != nil {
 		return err
 	}
 	durable := func() ledger.Height {
@@ -246,6 +249,7 @@ func fitting(carried []ledger.Carried, room int) []ledger.Carried {
 func (b *between) applied(block *ledger.Block) {
 	b.streams.Applied(block.Header.Height, b.node.pipeline.Store().Carried())
 	b.verdicts.Applied(block)
+	b.announcer.Soon()
 }
 
 func (b *between) durableTo(height ledger.Height) {
