@@ -11,10 +11,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
-
-	"github.com/ledgerd/ledgerd/node/client"
-	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
 var wholeFlag = flag.Bool("whole", false, "import the whole of the real input into several shards, and not its beginning")
@@ -29,31 +25,7 @@ const bookShards, bookNodes = 4, 3
 func newBook(t *testing.T) *shard {
 	t.Helper()
 	const nodes = bookShards * bookNodes
-	base, err := testnet.FreeBasePort(nodes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes)}
-	succeed(t, "testnet", "--dir", s.dir, "--shards", strconv.Itoa(bookShards), "--nodes", strconv.Itoa(bookNodes), "--base-port", strconv.Itoa(base))
-	if s.homes, err = testnet.Load(s.dir); err != nil {
-		t.Fatal(err)
-	}
-	for _, h := range s.homes {
-		node, err := client.New([]string{testnet.URL(h)}, client.Options{Tries: 1, CallTime: 20 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.nodes = append(s.nodes, node)
-	}
-	t.Cleanup(func() {
-		for i := range s.processes {
-			s.kill(i)
-			s.nodes[i].Close()
-		}
-		if t.Failed() {
-			s.showLogs()
-		}
-	})
+	s := newHomes(t, nodes, nil, "--shards", strconv.Itoa(bookShards), "--nodes", strconv.Itoa(bookNodes))
 	s.start(s.all()...)
 	for shard := range bookShards {
 		s.ordering(membersOf(shard)...)

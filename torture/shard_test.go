@@ -55,15 +55,21 @@ type process struct {
 	err     error // how it ended; read after ended
 }
 
-// newShard makes the homes of a shard with `ledgerd testnet`. Whatever happens, its processes end with the test.
+// newShard makes the homes of a shard.
 func newShard(t *testing.T, nodes int, environment ...string) *shard {
+	t.Helper()
+	return newHomes(t, nodes, environment, "--nodes", strconv.Itoa(nodes))
+}
+
+// newHomes makes the homes of a network of so many nodes in all, as flags of `ledgerd testnet` say. Nothing is started; whatever happens, its processes end with the test.
+func newHomes(t *testing.T, nodes int, environment []string, flags ...string) *shard {
 	t.Helper()
 	base, err := testnet.FreeBasePort(nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes), environment: environment}
-	succeed(t, "testnet", "--dir", s.dir, "--nodes", strconv.Itoa(nodes), "--base-port", strconv.Itoa(base))
+	succeed(t, append([]string{"testnet", "--dir", s.dir, "--base-port", strconv.Itoa(base)}, flags...)...)
 	if s.homes, err = testnet.Load(s.dir); err != nil {
 		t.Fatal(err)
 	}
