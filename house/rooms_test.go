@@ -56,7 +56,7 @@ var rooms = []room{
 	{folder: "node/detector", imports: []string{"digraph", "order", "rdmanet", "node/control"}},
 	{folder: "node/driver", imports: []string{"order", "allconcur", "rdmanet"}},
 	{folder: "node/mempool", imports: []string{"ledger"}},
-	{folder: "node/pipeline", imports: []string{"order", "ledger/...", "node/api", "node/mempool"}},
+	{folder: "node/pipeline", imports: []string{"order", "allconcur/generation", "shard", "ledger/...", "node/api", "node/mempool"}},
 	{folder: "node/shards", imports: []string{"ledger", "ledger/store", "rdmanet", "rdmanet/p2p", "node/control"}},
 	{folder: "node/streams", imports: []string{"order", "ledger", "ledger/store", "rdmanet", "node/control", "tram/stream"}},
 	{folder: "node/catchup", imports: []string{"ledger", "rdmanet"}},

@@ -27,6 +27,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/pipeline"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
 // Options of a node. Only Home has to be given.
@@ -50,7 +51,7 @@ var (
 	// ErrStopped says that the node was stopped.
 	ErrStopped = errors.New("node stopped")
 	// ErrRemoved says that the node is no member of the chain any more.
-	ErrRemoved = errors.New("removed from the membership by the operator")
+	ErrRemoved = shard.ErrRemoved
 )
 
 // Node is one running node. All methods may be called from several goroutines.
@@ -66,7 +67,7 @@ type Node struct {
 	exchange *catchup.Exchange
 	pool     *mempool.Pool
 	pipeline *pipeline.Pipeline
-	sup      *supervisor
+	life     *life
 	server   *api.Server
 	address  string // of the API, as bound
 	served   chan struct{}
@@ -146,21 +147,21 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	}
 
 	pooling := mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax, Tip: func() mempool.Tip { return n.pipeline.Tip() }}
-	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Stored: func(ledger.Height) { n.sup.announceSoon() }, Failed: n.fail}
+	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Stored: n.life.tellStored, Failed: n.fail}
 	if n.between != nil {
 		pooling.Beside, pooling.Misplaced, pooling.Expires = n.between, n.between.misplaced, n.expiresHere
 		executing.Applied, executing.DurableTo, executing.Exchanged = n.between.applied, n.between.durableTo, n.between.exchanged
 	}
 	n.pool = mempool.New(pooling)
 	executing.Pool = n.pool
-	n.sup = newSupervisor(n)
+	n.life = newLife(n)
 	n.pipeline = pipeline.New(executing, opened)
 	undo = append(undo, n.pipeline.Close)
 	if n.control, err = control.New(n.host, n.logger); err != nil {
 		return nil, err
 	}
 	n.exchange, err = catchup.New(catchup.Config{
-		Host: n.host, Peers: table.ids, Chain: func() catchup.Chain { return n.pipeline.Store() }, Contents: n.sup.contents.get, Logger: n.logger,
+		Host: n.host, Peers: table.ids, Chain: func() catchup.Chain { return n.pipeline.Store() }, Contents: n.life.contents.get, Logger: n.logger,
 	})
 	if err != nil {
 		return nil, err
@@ -184,10 +185,10 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		}
 		undo = append(undo, n.between.close)
 	}
-	if err := n.sup.start(); err != nil {
+	if err := n.life.start(); err != nil {
 		return nil, err
 	}
-	undo = append(undo, n.sup.stop)
+	undo = append(undo, n.life.stop)
 	if n.between != nil {
 		if err := n.between.serve(n.server.Forwarded()); err != nil {
 			return nil, err
@@ -242,81 +243,6 @@ func (n *Node) currentStore(opened *store.Store) *store.Store {
 	return opened
 }
 
-// setAside puts the chain up to a height in the place of the chain that goes past it: the old data folder is kept under another name, and what the new one needs is copied, so
-// that this node's disk never holds less than what it counted for. ErrDiskFull changes nothing.
-func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
-	return n.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
-		if absent := old.Absent(); absent > 0 {
-			return nil, fmt.Errorf("block %d is not in the chain that the majority goes on from, and the blocks up to %d, which this node began with, are not here to be kept: move %s away and start again, the node fetches the chain from its peers",
-				keep+1, absent, n.home.Data())
-		}
-		head := old.Head().Height
-		if err := n.copyChain(ctx, old, keep); err != nil {
-			return nil, errors.Join(err, os.RemoveAll(n.home.Data()+freshSuffix))
-		}
-		if err := old.Close(); err != nil {
-			n.logger.Error("closing the store that is set aside", "error", err)
-		}
-		aside := ""
-		for k := 1; ; k++ {
-			aside = fmt.Sprintf("%s.rolled-back-%d-%d", n.home.Data(), head, k)
-			if _, err := os.Lstat(aside); errors.Is(err, os.ErrNotExist) {
-				break
-			}
-		}
-		if err := os.Rename(n.home.Data(), aside); err != nil {
-			return nil, err
-		}
-		n.logger.Warn("blocks that were ordered here, but never durable, are not in the chain that the majority goes on from: the data folder is set aside", "folder", aside, "height", head, "common", keep)
-		return n.openStore()
-	})
-}
-
-// freshSuffix is behind the name of a data folder that is being made to take the place of the present one.
-const freshSuffix = ".new"
-
-// copyChain makes a data folder beside the present one with the blocks up to a height.
-func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Height) (err error) {
-	folder := n.home.Data() + freshSuffix
-	if err := os.RemoveAll(folder); err != nil {
-		return err
-	}
-	fresh, err := store.Open(folder, n.home.Genesis, n.options.Store)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, fresh.Close()) }() // which syncs
-	for height := ledger.Height(1); height <= keep; height++ {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		block, err := old.Block(height)
-		if err != nil {
-			return err
-		}
-		if err := fresh.Append(block); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// finishAside puts a data folder that setAside had made in place, if the process ended before that; one that it had not finished goes.
-func (n *Node) finishAside() error {
-	fresh := n.home.Data() + freshSuffix
-	_, err := os.Lstat(n.home.Data())
-	switch {
-	case err == nil:
-		return os.RemoveAll(fresh)
-	case !errors.Is(err, os.ErrNotExist):
-		return err
-	}
-	if err := os.Rename(fresh, n.home.Data()); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
 // fabricKind is what the node talks over, for people.
 func (n *Node) fabricKind() fabric.Kind {
 	if n.options.Host != nil {
@@ -356,7 +282,7 @@ func (n *Node) fail(err error) {
 		}
 		n.logger.Log(context.Background(), level, "this node ends", "reason", err)
 		n.err = err
-		n.sup.halt(err)
+		n.life.halt(err)
 		close(n.done)
 	})
 }
@@ -374,11 +300,11 @@ func (n *Node) Stop(ctx context.Context) error {
 func (n *Node) shutdown(ctx context.Context) error {
 	n.stopping.Store(true)
 	n.logger.Info("stopping")
-	n.sup.announceSoon()
+	n.life.give(shard.Stopping{}, false)
 	n.between.changed()
 	patience, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
-	for n.sup.mode() == api.ModeOrdering {
+	for n.life.nodeMode() == api.ModeOrdering {
 		if transactions, _ := n.pool.Size(); transactions == 0 {
 			break
 		}
@@ -397,7 +323,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 	defer cancel()
 	errs := []error{n.server.Shutdown(finishing)}
 	<-n.served
-	n.sup.stop()
+	n.life.stop()
 	n.between.close()
 	if err := n.pipeline.Barrier(finishing); err != nil && !errors.Is(err, pipeline.ErrStopping) && n.pipeline.Stalled() == "" {
 		errs = append(errs, err)
