@@ -168,6 +168,12 @@ func (l *life) freezeEngine() {
 		for i := range remains.Votes {
 			report.Votes = append(report.Votes, l.vote(&remains.Votes[i]))
 		}
+		for _, k := range remains.Known {
+			report.Known = append(report.Known, generation.KnownVote{
+				Voter: k.Voter, Round: k.Round, Epoch: l.node.pipeline.ChainEpoch(k.Epoch),
+				Reliable: k.Reliable, Confirmed: k.Confirmed, Origins: k.Origins,
+			})
+		}
 		l.give(shard.Settled{Report: report}, false)
 	})
 }
