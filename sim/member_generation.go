@@ -19,6 +19,8 @@ type generations struct {
 	waits    int
 	// vowed is the newest generation that this very process promised, so that all that is sent in it comes here.
 	vowed generation.Generation
+	// starved counts the ticks in which only servers that remember their votes were missing.
+	starved int
 }
 
 // generationDisk is what the synod must not forget.
@@ -38,16 +40,22 @@ const (
 
 // newGenerationDisk is the disk of a new server. Where decided, it knows that the first members are the first generation.
 func newGenerationDisk(servers int, self order.ServerID, decided bool) generationDisk {
-	d := generationDisk{contents: make(map[[32]byte]*block), state: generation.State{Disk: generation.DiskID(self) + 1}}
+	d := generationDisk{contents: make(map[[32]byte]*block), state: generation.State{Disk: diskOf(self)}}
 	if decided {
 		first := &generation.Decision{Generation: 1}
 		for s := range servers {
 			first.Members = append(first.Members, order.ServerID(s))
-			first.Disks = append(first.Disks, generation.DiskID(s)+1)
+			first.Disks = append(first.Disks, diskOf(order.ServerID(s)))
 		}
 		d.state.Decided, d.state.Instance = first, 1
 	}
 	return d
+}
+
+// diskOf is the identity of a server's disk.
+func diskOf(server order.ServerID) (disk generation.DiskID) {
+	binary.LittleEndian.PutUint64(disk[:], uint64(server)+1)
+	return disk
 }
 
 // beginGenerations makes the synod of a process.
@@ -57,7 +65,8 @@ func (m *member) beginGenerations() {
 		fault = generation.FaultPromiseDoesNotFreeze
 	}
 	synod, err := generation.NewSynod(generation.Config{
-		Self: m.self, State: m.disk.state, Report: m.report(), Grace: graceTicks, Patience: patienceTicks, Forgive: forgiveTicks, Fault: fault,
+		Self: m.self, State: m.disk.state, Original: true, Report: m.report(), Grace: graceTicks, Patience: patienceTicks,
+		Fault: fault,
 	})
 	if err != nil {
 		m.wrong = err.Error()
@@ -121,11 +130,21 @@ func (m *member) generationIdle() {
 	for _, v := range m.engine.Votes() {
 		report.Votes = append(report.Votes, m.vote(v))
 	}
-	for server, heard := range m.hearing {
-		m.synod.Linked(order.ServerID(server), m.now-heard <= m.setting.stallAfter)
+	for _, k := range m.engine.KnownVotes() {
+		report.Known = append(report.Known, m.knownVote(k))
 	}
+	m.tellLinks()
 	m.synod.Idle(report, m.chain.ended())
 	m.pump()
+}
+
+// tellLinks tells the synod which servers can be reached. For forgiveTicks it takes those for
+// reachable that cannot be: a proposer that needs servers which restarted waits for them.
+func (m *member) tellLinks() {
+	for server, heard := range m.hearing {
+		recent := m.now-heard <= m.setting.stallAfter
+		m.synod.Linked(order.ServerID(server), recent || m.starved < forgiveTicks)
+	}
 }
 
 // generationMoved tells the synod that this server holds more.
@@ -153,6 +172,16 @@ func (m *member) vote(v allconcur.Vote) generation.Vote {
 	}
 	m.disk.contents[vote.Content] = b
 	return vote
+}
+
+// knownVote is a vote of another server with identities for places.
+func (m *member) knownVote(k allconcur.KnownVote) generation.KnownVote {
+	known := generation.KnownVote{Voter: m.group.members[k.Voter], Round: k.Round, Epoch: k.Epoch,
+		Reliable: k.Reliable, Confirmed: k.Confirmed}
+	for _, place := range k.Origins {
+		known.Origins = append(known.Origins, m.group.members[place])
+	}
+	return known
 }
 
 // receiveSynod takes a message of the synod, or content that it wants.
@@ -202,6 +231,12 @@ func (m *member) tickSynod() {
 			return
 		}
 	}
+	if m.synod.Waiting().Memory {
+		m.starved++
+	} else {
+		m.starved = 0
+	}
+	m.tellLinks()
 	m.synod.Tick()
 	m.pump()
 }
@@ -347,7 +382,7 @@ func describeSynod(m *generation.Message) string {
 	kind := [...]string{"?", "prepare", "promise", "accept", "accepted", "decided", "refuse"}[min(int(m.Kind), 6)]
 	text := fmt.Sprintf("%s for generation %d, ballot %d by %d", kind, m.Generation, m.Ballot.Number, m.Ballot.Proposer)
 	if m.Kind == generation.KindPromise {
-		text += fmt.Sprintf(" (head %d of %d, run %v, forgot %v, %d votes)", m.Report.Head.Round, m.Report.Head.Generation, run(m.Report.Run), m.Report.Forgot, len(m.Report.Votes))
+		text += fmt.Sprintf(" (head %d of %d, run %v, restarted %v, %d votes)", m.Report.Head.Round, m.Report.Head.Generation, run(m.Report.Run), m.Report.Restarted, len(m.Report.Votes))
 	}
 	if d := m.Value; d != nil {
 		text += fmt.Sprintf(" (base %d, tail of %d, members %v)", d.Base.Round, len(d.Tail), d.Members)
