@@ -194,6 +194,7 @@ func (n *Node) NodeState() api.NodeState {
 			state.Reason = refusal.Reason
 		}
 	}
+	n.showClock(&state)
 	return state
 }
 

@@ -96,6 +96,7 @@ func (l *life) send(to order.ServerID, kind control.Kind, payload []byte) {
 // announce says to the members what this node does. To those that are not linked it is said less
 // often: that makes the fabric look for them.
 func (l *life) announce(e shard.Announce) {
+	e.Announcement.Clock = uint64(l.node.time.now())
 	payload := e.Announcement.Encode(nil)
 	for server, peer := range l.node.peers.table.Load().ids {
 		id := order.ServerID(server)

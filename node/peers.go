@@ -151,6 +151,7 @@ func (l *life) refreshPeers() error {
 	}
 	l.peersOf.number, l.peersOf.group = number, g
 	n.between.setOwn(n.Store().Membership())
+	n.time.setMembers(n.Store().Membership())
 	if table.equal(n.peers.table.Load()) {
 		if elsewhere {
 			return n.admitPeers(table)

@@ -81,6 +81,8 @@ type Announcement struct {
 	// own chain tells.
 	Disk    generation.DiskID
 	Learner bool
+	// Clock is the sender's time of day, in milliseconds since 1970. The driver fills it in.
+	Clock uint64
 	// APIAddress is for people. Settings are what all members have to have set alike.
 	APIAddress string
 	Settings   string
