@@ -145,7 +145,7 @@ func TestMembershipChangeForms(t *testing.T) {
 		"a signer":                join(func(t *ledger.Transaction) { t.Signer = "acme" }),
 		"postings beside":         join(func(t *ledger.Transaction) { t.Postings = make([]ledger.Posting, 2) }),
 		"no kind":                 join(func(t *ledger.Transaction) { t.Change.Kind = 0 }),
-		"a kind of the future":    join(func(t *ledger.Transaction) { t.Change.Kind = 3 }),
+		"a kind of the future":    join(func(t *ledger.Transaction) { t.Change.Kind = 4 }),
 		"an index of its choice":  join(func(t *ledger.Transaction) { t.Change.Index = 7 }),
 		"no name":                 join(func(t *ledger.Transaction) { t.Change.Member.Name = "" }),
 		"a key cut short":         join(func(t *ledger.Transaction) { t.Change.Member.Key = member.Key[:31] }),
