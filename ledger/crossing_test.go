@@ -527,5 +527,24 @@ func TestAdmissionToShardedBook(t *testing.T) {
 			t.Errorf("a change for shard %d: joined %v", shard, joined)
 		}
 	}
+	// So does an admission of a disk, which a member of the shard signs.
+	operator := ledgertest.NewOperator(genesis)
+	operator.Stream = 1
+	for range ledger.ChangeRounds {
+		a.submit(1, operator.Leave(9))
+		a.flush()
+	}
+	for shard, want := range []error{ledger.ErrWrongLedger, nil} {
+		members := a.shards[1].state.Membership()
+		admit := ledgertest.Admit(members.Members[1].Name, a.shards[shard].genesis, members, 0, ledgertest.Disk(1), 0)
+		if err := verify(admit); !errors.Is(err, want) {
+			t.Errorf("an admission for shard %d: %v", shard, err)
+		}
+		a.submit(1, admit)
+		a.flush()
+		if named := a.shards[1].state.Membership().Members[0].Disk == ledgertest.Disk(1); named != (shard == 1) {
+			t.Errorf("an admission for shard %d: named %v", shard, named)
+		}
+	}
 	a.checkEnd()
 }

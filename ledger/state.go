@@ -410,7 +410,7 @@ func (s *State) Entries(visit func(key, value []byte) error) error {
 		}
 	}
 	for _, each := range s.group.members {
-		if each.joined.number == 0 && each.left.number == 0 {
+		if !each.isEntry() {
 			continue
 		}
 		if err := show(each.appendEntry(buffer[:0])); err != nil {

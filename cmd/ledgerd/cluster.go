@@ -380,10 +380,11 @@ func publicOf(key ed25519.PrivateKey) []byte { return key.Public().(ed25519.Publ
 
 // changeReport is a change of the members as --json shows it.
 type changeReport struct {
-	Kind    string  `json:"kind"` // join or leave
+	Kind    string  `json:"kind"` // join, leave or admit
 	Name    string  `json:"name,omitempty"`
 	Address string  `json:"address,omitempty"`
-	Index   *uint32 `json:"index,omitempty"` // of who leaves
+	Index   *uint32 `json:"index,omitempty"` // of the member that leaves, or that has a new disk
+	Disk    string  `json:"disk,omitempty"`
 }
 
 func reportChange(change *ledgerdv1.MembershipChange) *changeReport {
@@ -392,24 +393,34 @@ func reportChange(change *ledgerdv1.MembershipChange) *changeReport {
 		return &changeReport{Kind: ledger.ChangeJoin.String(), Name: change.Join.GetName(), Address: change.Join.GetAddress()}
 	case *ledgerdv1.MembershipChange_Leave:
 		return &changeReport{Kind: ledger.ChangeLeave.String(), Index: &change.Leave}
+	case *ledgerdv1.MembershipChange_Admit:
+		index := change.Admit.GetIndex()
+		return &changeReport{Kind: ledger.ChangeAdmit.String(), Index: &index, Disk: change.Admit.GetDisk()}
 	}
 	return nil
 }
 
 // String is the change in words.
 func (r *changeReport) String() string {
-	if r.Index != nil {
+	switch {
+	case r.Disk != "":
+		return fmt.Sprintf("member %d counts with disk %s", *r.Index, printable(r.Disk, 0))
+	case r.Index != nil:
 		return fmt.Sprintf("member %d leaves", *r.Index)
 	}
 	return fmt.Sprintf("%s joins, at %s", printable(r.Name, 0), printable(r.Address, 0))
 }
 
-// signerName is who signed, for people: signatures of no organisation are operators'.
-func signerName(organisation string) string {
-	if organisation == string(ledger.Operator) {
-		return "an operator"
+// signerName names the signer, for people. Signatures of no organisation are operators', or, for a
+// disk, members'.
+func signerName(organisation string, change *changeReport) string {
+	switch {
+	case organisation != string(ledger.Operator):
+		return organisation
+	case change != nil && change.Kind == ledger.ChangeAdmit.String():
+		return "a member or operator"
 	}
-	return organisation
+	return "an operator"
 }
 
 // isLoopback tells whether a host is this machine for itself only.

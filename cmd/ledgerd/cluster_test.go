@@ -38,6 +38,30 @@ func (s *shell) via(line string) string {
 	return "cluster " + line + " --operator %d/operator.key --via " + s.doors[0].URL
 }
 
+// admitDisk has the disk of a member named by another one, once the members may change again.
+func (s *shell) admitDisk(signer string, index ledger.MemberIndex) {
+	s.t.Helper()
+	node := s.cluster.Node(0)
+	for {
+		opened := node.Store()
+		bundle := ledgertest.Admit(signer, opened.Genesis(), opened.Membership(), index, ledgertest.Disk(1), opened.Head().Height)
+		if refusal := node.Admit(s.t.Context(), []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
+			s.t.Fatal(refusal)
+		}
+		statuses, err := node.Wait(s.t.Context(), bundle.IDs(), api.LevelDurable)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		switch statuses[0].Result.Code {
+		case ledger.Applied:
+			return
+		case ledger.MembershipChanging:
+		default:
+			s.t.Fatal(statuses[0].Result)
+		}
+	}
+}
+
 func TestClusterJoinAndLeave(t *testing.T) {
 	t.Parallel()
 	s := newClusterShell(t, 3)
@@ -76,6 +100,24 @@ func TestClusterJoinAndLeave(t *testing.T) {
 	}
 	if text := s.must("tx status " + item["id"].(string) + " --proof --node " + s.doors[0].URL); !strings.Contains(text, "node-3 joins, at 127.0.0.1:31001") || !strings.Contains(text, "an operator") {
 		t.Errorf("the transaction: %s", text)
+	}
+	s.admitDisk("node-0", 3)
+	status = s.object("cluster status --via " + s.doors[1].URL)
+	member = status["members"].([]any)[3].(map[string]any)
+	wantKeys(t, member, "index name state address public_key joined_height ordered_height stored_height self disk")
+	if member["disk"] != ledgertest.Disk(1).String() || status["membership_number"] != 2.0 {
+		t.Errorf("status with a disk: %v", status)
+	}
+	block = s.object("block head --node " + s.doors[0].URL)
+	item = block["transactions"].([]any)[0].(map[string]any)
+	if change := item["membership_change"].(map[string]any); change["kind"] != "admit" || change["index"] != 3.0 || change["disk"] != member["disk"] {
+		t.Errorf("the block's transaction: %v", item)
+	}
+	named := "member 3 counts with disk " + ledgertest.Disk(1).String()
+	for _, line := range []string{"block head", "tx status " + item["id"].(string) + " --proof"} {
+		if text := s.must(line + " --node " + s.doors[0].URL); !strings.Contains(text, named) || !strings.Contains(text, "a member or operator") {
+			t.Errorf("%s: %s", line, text)
+		}
 	}
 	left := s.object(s.via("leave --name node-3"))
 	wantKeys(t, left, "name index already_left durable members membership_number height")

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -57,4 +58,67 @@ func TestMembershipIsKept(t *testing.T) {
 	if err := s.verify(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
+}
+
+// The disk map is kept as the members are: in the log, in a block that another node made, and in a
+// snapshot. It is known for every height that the store has the state of.
+func TestDiskMapIsKept(t *testing.T) {
+	t.Parallel()
+	dir, genesis := t.TempDir(), testGenesis()
+	s := open(t, filepath.Join(dir, "one"), small())
+	other := open(t, filepath.Join(dir, "two"), small())
+	join := ledgertest.NewOperator(genesis).Join(ledgertest.Member(1))
+	admit := func(signer string, index ledger.MemberIndex, disk int) *ledger.Bundle {
+		return ledgertest.Admit(signer, genesis, s.Membership(), index, ledgertest.Disk(disk), s.Head().Height)
+	}
+	steps := []func() *ledger.Bundle{
+		func() *ledger.Bundle { return join },
+		func() *ledger.Bundle { return admit("node-1", 0, 1) },
+		func() *ledger.Bundle { return admit("operator", 1, 2) },
+		func() *ledger.Bundle { return admit("node-1", 0, 3) },
+	}
+	for i, step := range steps {
+		block, err := s.Apply(1, ledger.Round(1+3*i), [][]byte{ledgertest.Batch(1, step())})
+		if err != nil || !block.Entries[0].Result.OK() {
+			t.Fatalf("change %d: %v, %v", i, err, block.Entries[0].Result)
+		}
+		if err := other.Append(block); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []ledger.DiskID{ledgertest.Disk(3), ledgertest.Disk(2)}
+	history := [][]ledger.DiskID{{{}}, {{}, {}}, {ledgertest.Disk(1), {}}, {ledgertest.Disk(1), ledgertest.Disk(2)}, want}
+	check := func(name string, s *Store) {
+		t.Helper()
+		for height, want := range history {
+			if got := disksOf(s.MembershipAt(ledger.Height(height))); !slices.Equal(got, want) {
+				t.Errorf("%s, at block %d: %v, want %v", name, height, got, want)
+			}
+		}
+		if now := s.Membership(); now.Number != 4 || now.Round != 10 || !slices.Equal(disksOf(now), want) {
+			t.Errorf("%s: %+v", name, now)
+		}
+	}
+	check("applied", s)
+	check("appended", other)
+	snapshot, _ := snapshotOf(t, s)
+	if err := s.verify(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("opened again", open(t, filepath.Join(dir, "one"), small()))
+	copied := filepath.Join(dir, "three")
+	if _, err := Restore(t.Context(), copied, genesis, small(), bytes.NewReader(snapshot), believe); err != nil {
+		t.Fatal(err)
+	}
+	check("from a snapshot", open(t, copied, small()))
+}
+
+func disksOf(membership ledger.Membership) (all []ledger.DiskID) {
+	for _, member := range membership.Members {
+		all = append(all, member.Disk)
+	}
+	return all
 }

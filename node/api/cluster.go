@@ -111,6 +111,7 @@ func (s *service) clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.
 			JoinedHeight:  uint64(chained.Joined),
 			Standing:      member.standing(&state.Node),
 			Mode:          ledgerdv1.NodeMode(member.Mode),
+			Disk:          chained.Disk.String(),
 		})
 	}
 	return shown
