@@ -2,11 +2,8 @@ package node
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"slices"
 	"syscall"
@@ -18,6 +15,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/pipeline"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
@@ -80,14 +78,6 @@ func (s *supervisor) begetSynod() error {
 func (s *supervisor) readState() (generation.State, error) {
 	path := s.node.home.Generation()
 	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		var disk [8]byte
-		if _, err := rand.Read(disk[:]); err != nil {
-			return generation.State{}, err
-		}
-		state := generation.State{Disk: generation.DiskID(binary.LittleEndian.Uint64(disk[:]))}
-		return state, home.WriteFile(path, state.Encode(), 0o644)
-	}
 	if err != nil {
 		return generation.State{}, err
 	}
@@ -357,13 +347,13 @@ func (s *supervisor) activate() error {
 	if s.next != nil {
 		return s.begin() // which the full disk held up
 	}
-	pipeline := s.node.pipeline
-	tip := pipeline.Tip()
+	pipe := s.node.pipeline
+	tip := pipe.Tip()
 	base := ledger.Height(d.Base.Height)
 	if tip.Height < base {
 		return nil // follow fetches it
 	}
-	if _, hash, err := pipeline.Store().Header(base); err != nil {
+	if _, hash, err := pipe.Store().Header(base); err != nil {
 		return err
 	} else if hash != d.Base.Hash {
 		return s.fallBack(base - 1) // where the chains part is found by whom it fetches from
@@ -383,7 +373,7 @@ func (s *supervisor) activate() error {
 		}
 	}
 	for i := range tail {
-		if err := pipeline.Replay(s.context, tail[i]); err != nil {
+		if err := pipe.Replay(s.context, tail[i]); err != nil {
 			if s.context.Err() != nil {
 				return nil
 			}
@@ -410,7 +400,10 @@ func (s *supervisor) activate() error {
 func (s *supervisor) fallBack(keep ledger.Height) error {
 	heights, _ := s.node.pipeline.Heights()
 	if heights.Durable > keep {
-		return fmt.Errorf("the shard goes on from block %d, but block %d is durable: a majority of the nodes has lost its disks; stop all nodes and compare them with `ledgerd verify`", keep, heights.Durable)
+		return fmt.Errorf("%w: the shard goes on from block %d, and this node holds block %d, which a majority's disks held: "+
+			"so many disks were lost, or replaced by older copies, that the others no longer know it; nothing is set aside here. "+
+			"Stop all nodes, keep all homes, and compare their heights with `ledgerd verify`: the chain to go on from is this node's",
+			pipeline.ErrFork, keep, heights.Durable)
 	}
 	s.followed, s.fetchedTo = 0, 0
 	err := s.node.setAside(s.context, keep)

@@ -78,6 +78,7 @@ type Node struct {
 	err      error // why the node ended by itself; read after done
 	failOnce sync.Once
 	disk     *diskWatch
+	identity *home.Disk
 }
 
 // Start opens the store, joins the fabric and serves the API; it returns when the API listens. The context is for starting only. Errors: ErrAddress, those of package store
@@ -112,11 +113,18 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		n.options.Store.ReserveBytes = n.home.Config.Store.ReserveBytes
 	}
 	n.disk = newDiskWatch(n.home.Dir, n.options.Store)
+	if err := n.openDisk(); err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() { _ = n.identity.Close() })
 	opened, err := n.openStore()
 	if err != nil {
 		return nil, err
 	}
 	undo = append(undo, func() { _ = n.currentStore(opened).Close() })
+	if err := n.identity.Confirm(); err != nil {
+		return nil, err
+	}
 
 	membership := opened.Membership()
 	if at := n.home.Membership(); at.Number > membership.Number {
@@ -218,11 +226,34 @@ func (n *Node) openFabric(table *peerTable) (rdmanet.Host, error) {
 	return host, nil
 }
 
+// openDisk finds out whether the disk remembers what it held and promised.
+func (n *Node) openDisk() (err error) {
+	n.identity, err = n.home.OpenDisk()
+	switch {
+	case errors.Is(err, home.ErrLocked):
+		return fmt.Errorf("%w, with its data folder %s; is this node running already?", err, n.home.Data())
+	case err != nil:
+		return fmt.Errorf("the identity of the disk: %w", err)
+	}
+	d := n.identity
+	switch {
+	case d.Learner != "" && d.Renewed:
+		n.logger.Warn("this node's disk may have forgotten what it held or promised, so it has a new identity",
+			"disk", d.ID, "reason", d.Learner)
+	case d.Learner != "":
+		n.logger.Info("this node's disk is not its original one", "disk", d.ID, "reason", d.Learner)
+	case d.Renewed:
+		n.logger.Info("this home was made by an older version: its disk has a name now", "disk", d.ID)
+	}
+	if d.NoBirthTime {
+		n.logger.Warn("the file system keeps no birth times of files: a copy of this home may go unnoticed",
+			"folder", n.home.Dir)
+	}
+	return nil
+}
+
 // openStore opens the folder's store.
 func (n *Node) openStore() (*store.Store, error) {
-	if err := n.finishAside(); err != nil {
-		return nil, err
-	}
 	opened, err := store.Open(n.home.Data(), n.home.Genesis, n.options.Store)
 	switch {
 	case errors.Is(err, store.ErrLocked):
@@ -252,7 +283,7 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 		}
 		head := old.Head().Height
 		if err := n.copyChain(ctx, old, keep); err != nil {
-			return nil, errors.Join(err, os.RemoveAll(n.home.Data()+freshSuffix))
+			return nil, errors.Join(err, os.RemoveAll(n.identity.Fresh()))
 		}
 		if err := old.Close(); err != nil {
 			n.logger.Error("closing the store that is set aside", "error", err)
@@ -264,7 +295,7 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 				break
 			}
 		}
-		if err := os.Rename(n.home.Data(), aside); err != nil {
+		if err := n.identity.SetAside(aside); err != nil {
 			return nil, err
 		}
 		n.logger.Warn("blocks that were ordered here, but never durable, are not in the chain that the majority goes on from: the data folder is set aside", "folder", aside, "height", head, "common", keep)
@@ -272,12 +303,9 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 	})
 }
 
-// freshSuffix is behind the name of a data folder that is being made to take the place of the present one.
-const freshSuffix = ".new"
-
 // copyChain makes a data folder beside the present one with the blocks up to a height.
 func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Height) (err error) {
-	folder := n.home.Data() + freshSuffix
+	folder := n.identity.Fresh()
 	if err := os.RemoveAll(folder); err != nil {
 		return err
 	}
@@ -298,22 +326,7 @@ func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Heig
 			return err
 		}
 	}
-	return nil
-}
-
-// finishAside puts a data folder that setAside had made in place, if the process ended before that; one that it had not finished goes.
-func (n *Node) finishAside() error {
-	fresh := n.home.Data() + freshSuffix
-	_, err := os.Lstat(n.home.Data())
-	switch {
-	case err == nil:
-		return os.RemoveAll(fresh)
-	case !errors.Is(err, os.ErrNotExist):
-		return err
-	}
-	if err := os.Rename(fresh, n.home.Data()); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
+	fresh.TakeOver(old)
 	return nil
 }
 
@@ -410,7 +423,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	height := n.pipeline.Tip().Height
-	errs = append(errs, n.pipeline.Store().Close())
+	errs = append(errs, n.pipeline.Store().Close(), n.identity.Close())
 	n.failOnce.Do(func() { close(n.done) })
 	n.logger.Info("stopped", "height", height)
 	return errors.Join(errs...)
