@@ -19,6 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/shards"
 	"github.com/ledgerd/ledgerd/node/streams"
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
 // errNoRegions says that a fabric has no one-sided memory, which the streams between shards need.

@@ -86,9 +86,9 @@ func (l *life) readDisk() (shard.Disk, error) {
 		return shard.Disk{}, err
 	}
 	disk := shard.Disk{State: state, Held: held, Gone: l.removedForGood()}
-	own := l.node.home.Disk()
+	own := l.node.identity
 	disk.ID, disk.Original, disk.New = generation.DiskID(own.ID), own.Original, own.Learner
-	disk.Perhaps = l.node.Store().Perhaps()
+	disk.Perhaps, _, disk.Doubt = l.node.Store().Perhaps()
 	return disk, nil
 }
 

@@ -274,6 +274,25 @@ func (l *life) mark(e shard.Mark) {
 	})
 }
 
+// admit proposes the entry with which a member counts with another disk, signed as this member.
+func (l *life) admit(e shard.Admit) {
+	n := l.node
+	opened := n.Store()
+	membership := opened.Membership()
+	bundle, err := ledger.NewAdmit(n.home.Key, opened.GenesisHash(), &membership,
+		ledger.MemberIndex(e.Server), ledger.DiskID(e.Disk), opened.Head().Height)
+	if err != nil {
+		n.logger.Error("a member's new disk is not proposed", "member", e.Server, "error", err)
+		return
+	}
+	if refusals := n.Admit(l.context, []*ledger.Bundle{bundle}, false); refusals[0] != nil {
+		n.logger.Debug("a member's new disk is not admitted yet", "member", e.Server, "reason", refusals[0].Reason)
+		return
+	}
+	n.logger.Info("a member has a new disk, which holds all that is durable: the chain is to admit it",
+		"member", e.Server, "disk", e.Disk)
+}
+
 // publish makes known what is to be seen of the machine.
 func (l *life) publish() {
 	view := l.view()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerd/ledgerd/explorer"
-	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/catchup"
@@ -82,6 +80,7 @@ type Node struct {
 	err      error // why the node ended by itself; read after done
 	failOnce sync.Once
 	disk     *diskWatch
+	identity *home.Disk
 }
 
 // Start opens the store, joins the fabric and serves the API; it returns when the API listens. The context is for starting only. Errors: ErrAddress, those of package store
@@ -116,11 +115,18 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		n.options.Store.ReserveBytes = n.home.Config.Store.ReserveBytes
 	}
 	n.disk = newDiskWatch(n.home.Dir, n.options.Store)
+	if err := n.openDisk(); err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() { _ = n.identity.Close() })
 	opened, err := n.openStore()
 	if err != nil {
 		return nil, err
 	}
 	undo = append(undo, func() { _ = n.currentStore(opened).Close() })
+	if err := n.identity.Confirm(); err != nil {
+		return nil, err
+	}
 
 	membership := opened.Membership()
 	if at := n.home.Membership(); at.Number > membership.Number {
@@ -223,11 +229,34 @@ func (n *Node) openFabric(table *peerTable) (rdmanet.Host, error) {
 	return host, nil
 }
 
+// openDisk finds out whether the disk remembers what it held and promised.
+func (n *Node) openDisk() (err error) {
+	n.identity, err = n.home.OpenDisk()
+	switch {
+	case errors.Is(err, home.ErrLocked):
+		return fmt.Errorf("%w, with its data folder %s; is this node running already?", err, n.home.Data())
+	case err != nil:
+		return fmt.Errorf("the identity of the disk: %w", err)
+	}
+	d := n.identity
+	switch {
+	case d.Learner != "" && d.Renewed:
+		n.logger.Warn("this node's disk may have forgotten what it held or promised, so it has a new identity",
+			"disk", d.ID, "reason", d.Learner)
+	case d.Learner != "":
+		n.logger.Info("this node's disk is not its original one", "disk", d.ID, "reason", d.Learner)
+	case d.Renewed:
+		n.logger.Info("this home was made by an older version: its disk has a name now", "disk", d.ID)
+	}
+	if d.NoBirthTime {
+		n.logger.Warn("the file system keeps no birth times of files: a copy of this home may go unnoticed",
+			"folder", n.home.Dir)
+	}
+	return nil
+}
+
 // openStore opens the folder's store.
 func (n *Node) openStore() (*store.Store, error) {
-	if err := n.finishAside(); err != nil {
-		return nil, err
-	}
 	opened, err := store.Open(n.home.Data(), n.home.Genesis, n.options.Store)
 	switch {
 	case errors.Is(err, store.ErrLocked):
@@ -340,7 +369,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	height := n.pipeline.Tip().Height
-	errs = append(errs, n.pipeline.Store().Close())
+	errs = append(errs, n.pipeline.Store().Close(), n.identity.Close())
 	n.failOnce.Do(func() { close(n.done) })
 	n.logger.Info("stopped", "height", height)
 	return errors.Join(errs...)

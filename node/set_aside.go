@@ -20,7 +20,7 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 		}
 		head := old.Head().Height
 		if err := n.copyChain(ctx, old, keep); err != nil {
-			return nil, errors.Join(err, os.RemoveAll(n.home.Data()+freshSuffix))
+			return nil, errors.Join(err, os.RemoveAll(n.identity.Fresh()))
 		}
 		if err := old.Close(); err != nil {
 			n.logger.Error("closing the store that is set aside", "error", err)
@@ -32,7 +32,7 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 				break
 			}
 		}
-		if err := os.Rename(n.home.Data(), aside); err != nil {
+		if err := n.identity.SetAside(aside); err != nil {
 			return nil, err
 		}
 		n.logger.Warn("blocks that were ordered here, but never durable, are not in the chain that the majority goes on from: the data folder is set aside", "folder", aside, "height", head, "common", keep)
@@ -40,12 +40,9 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 	})
 }
 
-// freshSuffix is behind the name of a data folder that is being made to take the place of the present one.
-const freshSuffix = ".new"
-
 // copyChain makes a data folder beside the present one with the blocks up to a height.
 func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Height) (err error) {
-	folder := n.home.Data() + freshSuffix
+	folder := n.identity.Fresh()
 	if err := os.RemoveAll(folder); err != nil {
 		return err
 	}
@@ -66,21 +63,6 @@ func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Heig
 			return err
 		}
 	}
-	return nil
-}
-
-// finishAside puts a data folder that setAside had made in place, if the process ended before that; one that it had not finished goes.
-func (n *Node) finishAside() error {
-	fresh := n.home.Data() + freshSuffix
-	_, err := os.Lstat(n.home.Data())
-	switch {
-	case err == nil:
-		return os.RemoveAll(fresh)
-	case !errors.Is(err, os.ErrNotExist):
-		return err
-	}
-	if err := os.Rename(fresh, n.home.Data()); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
+	fresh.TakeOver(old)
 	return nil
 }

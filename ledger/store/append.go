@@ -364,7 +364,7 @@ func (s *Store) makeDurable(written tip) (err error) {
 		return s.fail(err)
 	}
 	s.options.onWrite("marker")
-	if err := s.marker.write(written); err != nil {
+	if err := s.marker.write(s.withKnowledge(written)); err != nil {
 		return s.fail(err)
 	}
 	s.options.onWrite("durable")
@@ -372,6 +372,30 @@ func (s *Store) makeDurable(written tip) (err error) {
 	s.durable = written.height
 	s.mutex.Unlock()
 	return nil
+}
+
+// withKnowledge adds to a marker what the store knows of durability. A known-durable height settles
+// the doubt about blocks at or below it.
+func (s *Store) withKnowledge(next tip) tip {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	next.known = min(s.known, next.height)
+	if next.known >= s.perhaps {
+		s.perhaps = 0
+	}
+	next.perhaps = s.perhaps
+	return next
+}
+
+// writeKnowledge writes a marker at the same height where the store knows more than the last one says.
+// It needs syncing, and that everything appended is durable.
+func (s *Store) writeKnowledge() error {
+	last := s.marker.last
+	next := s.withKnowledge(last)
+	if next == last {
+		return nil
+	}
+	return s.marker.write(next)
 }
 
 // fail stops all writing: after a failed fsync nobody knows what is on the disk.

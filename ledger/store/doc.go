@@ -16,6 +16,12 @@
 //   - What must be there and is not is damage too, never an empty answer.
 //   - After Sync has returned, neither kill -9 nor a power cut loses what was appended before the call.
 //
+// # What the store knows of durability
+//
+// KnowDurable tells the store how far a majority of the disks hold the chain. The next tip marker keeps
+// that height, at no further fsync, and KnownDurable returns it after the next Open. Perhaps says
+// whether this disk may have announced blocks that damage took from it.
+//
 // # Why Badger is not simply trusted
 //
 // Badger opens without a word when the tail of its write-ahead log is damaged, and the records are gone. Therefore a tip marker, in a file of its own

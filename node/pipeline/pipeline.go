@@ -154,7 +154,10 @@ func (p *Pipeline) adopt(opened *store.Store) {
 	p.round = order.Round(head.Round)
 	p.mu.Unlock()
 	p.progress.update(func(h *api.Heights) {
-		*h = api.Heights{Ordered: head.Height, Stored: opened.DurableHeight(), Durable: min(h.Durable, head.Height)}
+		*h = api.Heights{
+			Ordered: head.Height, Stored: opened.DurableHeight(),
+			Durable: max(min(h.Durable, head.Height), opened.KnownDurable()),
+		}
 	})
 }
 
@@ -541,6 +544,7 @@ func (p *Pipeline) madeDurable(height ledger.Height) {
 		h.Durable = max(h.Durable, height)
 	})
 	if advanced {
+		p.store().KnowDurable(height) // which the next sync writes
 		p.meter.madeDurable(height)
 	}
 }
