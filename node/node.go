@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerd/ledgerd/explorer"
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/catchup"
@@ -23,6 +24,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
+	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 	"github.com/ledgerd/ledgerd/shard"
@@ -157,7 +159,10 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	}
 
 	pooling := mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax, Tip: func() mempool.Tip { return n.pipeline.Tip() }, Clock: n.time}
-	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Stored: n.life.tellStored, Failed: n.fail}
+	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Failed: n.fail}
+	executing.Stored = func(run uint64, members []order.ServerID, height ledger.Height) {
+		n.life.tellStored(run, members, height)
+	}
 	if n.between != nil {
 		pooling.Beside, pooling.Misplaced, pooling.Expires = n.between, n.between.misplaced, n.expiresHere
 		executing.Applied, executing.DurableTo, executing.Exchanged = n.between.applied, n.between.durableTo, n.between.exchanged

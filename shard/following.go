@@ -223,8 +223,9 @@ func (m *Member) enter(g *Group) bool {
 // wish asks a member that works to have this one taken in, or its disk admitted.
 func (m *Member) wish(workers []peer) {
 	membership, _ := m.chain.Membership()
-	if !membership.Includes(m.config.Self) || !m.othersOrder() || m.stopping ||
-		m.full != "" || m.low || m.unsaved {
+	// A member enters a generation only if it knows how that began; a learner may not, yet.
+	known := m.othersOrder() || m.learner()
+	if !membership.Includes(m.config.Self) || !known || m.stopping || m.full != "" || m.low || m.unsaved {
 		return
 	}
 	if m.now-m.wishedAt < m.config.Timing.Enter {

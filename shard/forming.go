@@ -232,8 +232,8 @@ func (m *Member) target() *generation.Head {
 	return nil
 }
 
-// adopt takes a decision. One that this member is not in, or whose first frames went to an earlier
-// process of it, is for others to activate; this member enters a later eon.
+// adopt takes a decision. One that this member is not in with this very disk, or whose first frames
+// went to an earlier process of it, is for others to activate; this member enters a later eon.
 func (m *Member) adopt(d generation.Decision) {
 	m.news = true
 	m.changed()
@@ -247,7 +247,9 @@ func (m *Member) adopt(d generation.Decision) {
 	m.pending = nil
 	alone := len(d.Members) == 1 // frames that nobody sends are not missed
 	received := m.promised == d.Generation || alone
-	if d.Includes(m.config.Self) && received && m.synod.Activated().Generation() < d.Generation {
+	at, member := slices.BinarySearch(d.Members, m.config.Self)
+	member = member && d.Disks[at] == m.config.Disk.ID
+	if member && received && m.synod.Activated().Generation() < d.Generation {
 		m.pending, m.pendingAt = &d, m.now
 	}
 }
