@@ -167,7 +167,50 @@ func (s *supervisor) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 	if need := size/2 + 1; count < need && len(membership.Members) > 1 {
 		return &api.Refusal{Code: api.RefusedMalformed, Reason: fmt.Sprintf("of the %d members that there would be, %d order, and a majority is %d: start the members that are down, or remove them first", size, count, need)}
 	}
+	if change.Kind == ledger.ChangeLeave {
+		return s.refusesLast(&membership, change.Index)
+	}
 	return nil
+}
+
+// refusesLast says why a member that runs cannot leave: it holds blocks that no other member that
+// runs holds, as far as this node has heard. Of a member that does not run nobody knows what it
+// holds, and it may be lost: then it is for the operator to decide.
+func (s *supervisor) refusesLast(membership *ledger.Membership, leaving ledger.MemberIndex) *api.Refusal {
+	member, present := membership.Find(leaving)
+	own, others, any := s.holding(membership, leaving)
+	if !present || own == nil || !any || *own >= others {
+		return nil
+	}
+	return &api.Refusal{Code: api.RefusedMalformed, Reason: fmt.Sprintf("%s is the last member that runs and has "+
+		"the blocks from %d to %d; the others began with snapshots: wait until one of them has fetched "+
+		"them (ledgerd status shows how far they are), or start a member that has them",
+		member.Name, *own+1, others)}
+}
+
+// holding returns up to which height blocks are absent at a member, nil where it does not run, and up
+// to which they are absent at all others that run; any is false where none of those runs.
+func (s *supervisor) holding(membership *ledger.Membership, of ledger.MemberIndex) (own *ledger.Height, others ledger.Height, any bool) {
+	self := s.node.Store().Absent()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, member := range membership.Members {
+		server, absent := order.ServerID(member.Index), self
+		if server != s.node.home.Self {
+			h, known := s.heard[server]
+			if !known || !s.recent(server, h) {
+				continue
+			}
+			absent = h.absent
+		}
+		switch {
+		case member.Index == of:
+			own = &absent
+		case !any || absent < others:
+			others, any = absent, true
+		}
+	}
+	return own, others, any
 }
 
 // standing is the mode, its reason, and how long it has lasted.
@@ -212,6 +255,7 @@ func (n *Node) NodeState() api.NodeState {
 		PoolTransactions: uint64(transactions), PoolBytes: uint64(bytes),
 		TransactionsPerSecond: figures.TransactionsPerSecond, OrderLatency: figures.OrderLatency, DurableLatency: figures.DurableLatency, DiskFreeBytes: n.disk.bytes(),
 	}
+	state.Backfill = n.backfill.state()
 	if n.stopping.Load() {
 		state.Mode = api.ModeStopping
 	}
@@ -277,9 +321,11 @@ func (n *Node) ClusterState() api.ClusterState {
 			shown.Self, shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = true, true, n.URL(), time.Now(), node.Mode
 			shown.FabricAddress = n.home.FabricAddress()
 			shown.OrderedHeight, shown.StoredHeight = node.Heights.Ordered, node.Heights.Stored
+			shown.AbsentHeight = n.Store().Absent()
 		} else if h, ok := s.heard[server]; ok {
 			shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = s.linked[server], h.apiAddress, h.at, h.mode
 			shown.OrderedHeight, shown.StoredHeight = h.heights.Ordered, h.heights.Stored
+			shown.AbsentHeight = h.absent
 		}
 		if node.Engine.Members == nil {
 			// Outside of the group the node goes by what the members say of themselves.

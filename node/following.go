@@ -76,6 +76,12 @@ func (s *supervisor) follow() error {
 		}
 	}
 	target := s.target()
+	if next := tip.Height + 1; len(ahead) > 0 && s.leaving.IsZero() && noneHas(ahead, next) {
+		s.setMode(api.ModeFollowing, "no member that runs has block %d, since they began with snapshots: start one that has it, "+
+			"or stop this node, move %s away, and give `ledgerd cluster join --home %s --snapshot` again, so that it begins with "+
+			"one too", next, s.node.home.Data(), s.node.home.Dir)
+		return nil
+	}
 	switch {
 	case s.pending != nil:
 		s.setMode(api.ModeStarting, "fetching blocks up to %d, from where the group goes on", s.pending.Base.Height)
@@ -115,6 +121,21 @@ func (s *supervisor) follow() error {
 		s.askToEnter(run, workers)
 	}
 	return nil
+}
+
+// noneHas reports whether some peers are past a block, and none of them has it.
+func noneHas(peers []candidate, height ledger.Height) bool {
+	past := 0
+	for i := range peers {
+		if peers[i].heights.Ordered < height {
+			continue
+		}
+		past++
+		if peers[i].absent < height {
+			return false
+		}
+	}
+	return past > 0
 }
 
 // enter starts the engine of a run that takes this process in, where the chain stands right before it. It tells whether there is nothing more to do for now.

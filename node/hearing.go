@@ -122,10 +122,11 @@ func (s *supervisor) announce() {
 	heights, _ := s.node.pipeline.Heights()
 	tip := s.node.pipeline.Tip()
 	heights.Ordered = tip.Height
-	changes := s.node.Store().Membership().Number
+	opened := s.node.Store()
+	changes := opened.Membership().Number
 	status := s.driver.Status()
 	s.mu.Lock()
-	a := announcement{mode: s.current, stalled: s.stalled, decided: s.decided, changes: changes, heights: heights, tip: tip.Hash, apiAddress: s.node.URL(), settings: s.settings()}
+	a := announcement{mode: s.current, stalled: s.stalled, decided: s.decided, changes: changes, heights: heights, absent: opened.Absent(), tip: tip.Hash, apiAddress: s.node.URL(), settings: s.settings()}
 	if g := s.group; g != nil {
 		a.run, a.first, a.base, a.baseHash, a.members, a.entrants = g.run, g.first, g.base, g.baseHash, g.members, g.entrants
 		if status.Group.Generation == uint64(g.run) {

@@ -67,6 +67,7 @@ type Node struct {
 	pool     *mempool.Pool
 	pipeline *pipeline.Pipeline
 	sup      *supervisor
+	backfill *backfill
 	server   *api.Server
 	address  string // of the API, as bound
 	served   chan struct{}
@@ -154,6 +155,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	n.pool = mempool.New(pooling)
 	executing.Pool = n.pool
 	n.sup = newSupervisor(n)
+	n.backfill = newBackfill(n)
 	n.pipeline = pipeline.New(executing, opened)
 	undo = append(undo, n.pipeline.Close)
 	if n.control, err = control.New(n.host, n.logger); err != nil {
@@ -188,6 +190,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	undo = append(undo, n.sup.stop)
+	n.backfill.start()
+	undo = append(undo, n.backfill.stop)
 	if n.between != nil {
 		if err := n.between.serve(n.server.Forwarded()); err != nil {
 			return nil, err
@@ -247,8 +251,9 @@ func (n *Node) currentStore(opened *store.Store) *store.Store {
 func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 	return n.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
 		if absent := old.Absent(); absent > 0 {
-			return nil, fmt.Errorf("block %d is not in the chain that the majority goes on from, and the blocks up to %d, which this node began with, are not here to be kept: move %s away and start again, the node fetches the chain from its peers",
-				keep+1, absent, n.home.Data())
+			return nil, fmt.Errorf("block %d is not in the chain that the majority goes on from, and the blocks up to %d, "+
+				"before the snapshot that this node began with, are not here yet to be kept: move %s away and start again, "+
+				"the node fetches the chain from its peers", keep+1, absent, n.home.Data())
 		}
 		head := old.Head().Height
 		if err := n.copyChain(ctx, old, keep); err != nil {
@@ -397,6 +402,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 	defer cancel()
 	errs := []error{n.server.Shutdown(finishing)}
 	<-n.served
+	n.backfill.stop()
 	n.sup.stop()
 	n.between.close()
 	if err := n.pipeline.Barrier(finishing); err != nil && !errors.Is(err, pipeline.ErrStopping) && n.pipeline.Stalled() == "" {

@@ -113,12 +113,12 @@ func (s *Store) goOn(ctx context.Context) error {
 }
 
 // Fill takes the blocks from one height up to Absent. It calls fetch, which gives them to add in
-// ascending order; when fetch returns nil and all were added, they are durable, and Absent is the
+// ascending order; add returns their encoded sizes. When fetch returns nil and all were added, they are durable, and Absent is the
 // height below. Otherwise nothing changes, and Fill may be called again. Each block is checked
 // against the hash in the chain (ErrMismatch): where it comes from does not matter. Blocks are
 // appended and read meanwhile as ever. ErrNotFound where first is not from 1 to Absent;
 // ErrDiskFull; ErrClosed; what fetch returns.
-func (s *Store) Fill(first ledger.Height, fetch func(add func(*ledger.Block) error) error) (err error) {
+func (s *Store) Fill(first ledger.Height, fetch func(add func(*ledger.Block) (bytes int, err error)) error) (err error) {
 	defer guard(first, &err)
 	s.filling.Lock()
 	defer s.filling.Unlock()
@@ -132,16 +132,15 @@ func (s *Store) Fill(first ledger.Height, fetch func(add func(*ledger.Block) err
 	}
 	defer s.tasks.Done()
 	next := first
-	err = fetch(func(block *ledger.Block) error {
+	err = fetch(func(block *ledger.Block) (bytes int, err error) {
 		if block.Header.Height != next || next > last {
-			return fmt.Errorf("%w: block %d to be filled in, want %d to %d", ErrMismatch,
+			return 0, fmt.Errorf("%w: block %d to be filled in, want %d to %d", ErrMismatch,
 				block.Header.Height, next, last)
 		}
-		if err := s.fillBlock(block); err != nil {
-			return err
+		if bytes, err = s.fillBlock(block); err == nil {
+			next++
 		}
-		next++
-		return nil
+		return bytes, err
 	})
 	switch {
 	case err != nil:
@@ -152,29 +151,29 @@ func (s *Store) Fill(first ledger.Height, fetch func(add func(*ledger.Block) err
 	return s.move(missing{absent: first - 1, unindexed: s.Unindexed()})
 }
 
-// fillBlock writes the body of a block, and its header's row where that says another length.
-func (s *Store) fillBlock(block *ledger.Block) (err error) {
+// fillBlock writes the body of a block and its header's row, and returns the body's size.
+func (s *Store) fillBlock(block *ledger.Block) (bytes int, err error) {
 	height := block.Header.Height
 	defer guard(height, &err)
 	if err := s.goOn(context.Background()); err != nil {
-		return err
+		return 0, err
 	}
 	hash, err := s.hash(height)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	// Decoding checks that the header is the one of the body; the block came from who knows where.
 	encoded := block.Encode()
 	checked, err := ledger.DecodeBlock(encoded)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: block %d: %w", ErrMismatch, height, err)
+		return 0, fmt.Errorf("%w: block %d: %w", ErrMismatch, height, err)
 	case checked.Hash != hash:
-		return fmt.Errorf("%w: block %d has hash %s, and the chain has %s", ErrMismatch, height,
+		return 0, fmt.Errorf("%w: block %d has hash %s, and the chain has %s", ErrMismatch, height,
 			checked.Hash, hash)
 	}
 	if err := s.requireSpace(len(encoded)); err != nil {
-		return err
+		return 0, err
 	}
 	batch := s.db.NewWriteBatch()
 	defer batch.Cancel()
@@ -186,18 +185,18 @@ func (s *Store) fillBlock(block *ledger.Block) (err error) {
 		return put("fill body", bodyKey(height, chunk), part)
 	})
 	if err != nil {
-		return s.failFilling(err)
+		return 0, s.failFilling(err)
 	}
 	// The snapshot's word for the length is the only thing in it that nothing confirms.
 	err = put("fill header", heightKey(rowHeader, height), headerRow(checked.Header.Encode(), len(encoded)))
 	if err != nil {
-		return s.failFilling(err)
+		return 0, s.failFilling(err)
 	}
 	s.options.onWrite("fill flush")
 	if err := batch.Flush(); err != nil {
-		return s.failFilling(err)
+		return 0, s.failFilling(err)
 	}
-	return nil
+	return len(encoded), nil
 }
 
 // failFilling stops all writing after the database failed.

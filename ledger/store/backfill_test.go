@@ -38,11 +38,11 @@ func fillFrom(s, whole *Store, count int) error {
 	if absent > ledger.Height(count) {
 		first = absent - ledger.Height(count) + 1
 	}
-	return s.Fill(first, func(add func(*ledger.Block) error) error {
+	return s.Fill(first, func(add func(*ledger.Block) (int, error)) error {
 		for height := first; height <= absent; height++ {
 			block, err := whole.Block(height)
 			if err == nil {
-				err = add(block)
+				_, err = add(block)
 			}
 			if err != nil {
 				return err
@@ -257,9 +257,9 @@ func TestWrongBlocksAreNotFilledIn(t *testing.T) {
 		{"nothing to fill", 21, nil, nil, ErrNotFound},
 		{"the genesis", 0, nil, nil, ErrNotFound},
 	} {
-		err := s.Fill(attempt.first, func(add func(*ledger.Block) error) error {
+		err := s.Fill(attempt.first, func(add func(*ledger.Block) (int, error)) error {
 			for _, block := range attempt.blocks {
-				if err := add(block); err != nil {
+				if _, err := add(block); err != nil {
 					return err
 				}
 			}

@@ -14,7 +14,7 @@ import (
 
 func (s *service) nodeToProto(state *NodeState) *ledgerdv1.NodeState {
 	opened := s.backend.Store()
-	return &ledgerdv1.NodeState{
+	shown := &ledgerdv1.NodeState{
 		Shard:            uint32(opened.Shard()),
 		PendingCrossings: uint64(opened.PendingCount()),
 		Index:            state.Index,
@@ -49,6 +49,13 @@ func (s *service) nodeToProto(state *NodeState) *ledgerdv1.NodeState {
 		ReadsOnly:             state.ReadsOnly,
 		DiskFreeBytes:         state.DiskFreeBytes,
 	}
+	if b := state.Backfill; b != nil {
+		shown.Backfill = &ledgerdv1.Backfill{
+			SnapshotHeight: uint64(b.Snapshot), AbsentHeight: uint64(b.Absent),
+			IndexedHeight: uint64(b.Indexed), Source: b.Source, Reason: b.Reason,
+		}
+	}
+	return shown
 }
 
 func microseconds(d time.Duration) uint32 {
@@ -98,6 +105,7 @@ func (s *service) clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.
 			Suspected:     member.Suspected,
 			OrderedHeight: uint64(member.OrderedHeight),
 			StoredHeight:  uint64(member.StoredHeight),
+			AbsentHeight:  uint64(member.AbsentHeight),
 			LastHeardMs:   milliseconds(member.LastHeard),
 			Self:          member.Self,
 			Key:           chained.Key,
