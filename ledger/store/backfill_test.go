@@ -428,7 +428,7 @@ func TestKillWhileFillingIn(t *testing.T) {
 			t.Fatal("it does not come to an end")
 		}
 		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFillChild$", "-test.v")
-		child.Env = append(os.Environ(), crashFill+"="+dir, fmt.Sprintf("%s=%d", crashStep, 1+random.IntN(60+run*40)))
+		child.Env = append(os.Environ(), crashFill+"="+dir, fmt.Sprintf("%s=%d", crashStep, 1+random.IntN(60+run*150)))
 		output, err := child.CombinedOutput()
 		for line := range strings.Lines(string(output)) {
 			var height ledger.Height
