@@ -167,7 +167,49 @@ func (l *life) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 	if need := size/2 + 1; count < need && len(membership.Members) > 1 {
 		return &api.Refusal{Code: api.RefusedMalformed, Reason: fmt.Sprintf("of the %d members that there would be, %d order, and a majority is %d: start the members that are down, or remove them first", size, count, need)}
 	}
+	if change.Kind == ledger.ChangeLeave {
+		return l.refusesLast(&membership, change.Index)
+	}
 	return nil
+}
+
+// refusesLast says why a member that runs cannot leave: it holds blocks that no other member that
+// runs holds, as far as this node has heard. Of a member that does not run nobody knows what it
+// holds, and it may be lost: then it is for the operator to decide.
+func (l *life) refusesLast(membership *ledger.Membership, leaving ledger.MemberIndex) *api.Refusal {
+	member, present := membership.Find(leaving)
+	own, others, any := l.holding(membership, leaving)
+	if !present || own == nil || !any || *own >= others {
+		return nil
+	}
+	return &api.Refusal{Code: api.RefusedMalformed, Reason: fmt.Sprintf("%s is the last member that runs and has "+
+		"the blocks from %d to %d; the others began with snapshots: wait until one of them has fetched "+
+		"them (ledgerd status shows how far they are), or start a member that has them",
+		member.Name, *own+1, others)}
+}
+
+// holding returns up to which height blocks are absent at a member, nil where it does not run, and up
+// to which they are absent at all others that run; any is false where none of those runs.
+func (l *life) holding(membership *ledger.Membership, of ledger.MemberIndex) (own *ledger.Height, others ledger.Height, any bool) {
+	self := l.node.Store().Absent()
+	lasts := l.hearsayLasts()
+	for _, member := range membership.Members {
+		server, absent := order.ServerID(member.Index), self
+		if server != l.node.home.Self {
+			h := l.heard(server)
+			if !h.linked || time.Since(h.at) > lasts {
+				continue
+			}
+			absent = ledger.Height(h.Absent)
+		}
+		switch {
+		case member.Index == of:
+			own = &absent
+		case !any || absent < others:
+			others, any = absent, true
+		}
+	}
+	return own, others, any
 }
 
 // State is a snapshot of this node.
@@ -185,6 +227,7 @@ func (n *Node) NodeState() api.NodeState {
 		PoolTransactions: uint64(transactions), PoolBytes: uint64(bytes),
 		TransactionsPerSecond: figures.TransactionsPerSecond, OrderLatency: figures.OrderLatency, DurableLatency: figures.DurableLatency, DiskFreeBytes: n.disk.bytes(),
 	}
+	state.Backfill = n.backfill.state()
 	if n.stopping.Load() {
 		state.Mode = api.ModeStopping
 	}
@@ -260,9 +303,11 @@ func (n *Node) memberState(node *api.NodeState, member *ledger.GroupMember) api.
 		shown.Self, shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = true, true, n.URL(), time.Now(), node.Mode
 		shown.FabricAddress = n.home.FabricAddress()
 		shown.OrderedHeight, shown.StoredHeight = node.Heights.Ordered, node.Heights.Stored
+		shown.AbsentHeight = n.Store().Absent()
 	} else if !h.at.IsZero() {
 		shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = h.linked, h.APIAddress, h.at, api.NodeMode(h.Mode)
 		shown.OrderedHeight, shown.StoredHeight = ledger.Height(h.Heights.Ordered), ledger.Height(h.Heights.Stored)
+		shown.AbsentHeight = ledger.Height(h.Absent)
 	}
 	if node.Engine.Members == nil {
 		// Outside of the group the node goes by what the members say of themselves.

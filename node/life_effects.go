@@ -97,6 +97,7 @@ func (l *life) send(to order.ServerID, kind control.Kind, payload []byte) {
 // often: that makes the fabric look for them.
 func (l *life) announce(e shard.Announce) {
 	e.Announcement.Clock = uint64(l.node.time.now())
+	e.Announcement.Absent = uint64(l.node.Store().Absent())
 	payload := e.Announcement.Encode(nil)
 	for server, peer := range l.node.peers.table.Load().ids {
 		id := order.ServerID(server)
@@ -327,11 +328,16 @@ func (l *life) heard(server order.ServerID) peerHeard {
 	return h
 }
 
+// hearsayLasts is how long what a member said of itself counts.
+func (l *life) hearsayLasts() time.Duration {
+	return time.Duration(l.timing().Hearsay) * tickEvery
+}
+
 // writers are the API addresses of the other nodes that take writes, as far as they were heard of
 // lately.
 func (l *life) writers() []string {
 	var addresses []string
-	lasts := time.Duration(l.timing().Hearsay) * tickEvery
+	lasts := l.hearsayLasts()
 	for server := range l.node.peers.table.Load().ids {
 		h := l.heard(order.ServerID(server))
 		if h.Mode == shard.Ordering && time.Since(h.at) < lasts {

@@ -31,6 +31,7 @@ func (n *Node) register(registry *prometheus.Registry) error {
 		gauge("height_ordered", "Height of the last block executed here.", height(func(h api.Heights) uint64 { return uint64(h.Ordered) })),
 		gauge("height_stored", "Height of the last block on this disk.", height(func(h api.Heights) uint64 { return uint64(h.Stored) })),
 		gauge("height_durable", "Height of the last block on the disks of a majority.", height(func(h api.Heights) uint64 { return uint64(h.Durable) })),
+		gauge("blocks_absent", "Blocks before the snapshot that the node began with which are not here yet.", func() float64 { return float64(n.Store().Absent()) }),
 		gauge("pool_transactions", "Transactions that wait for a block.", func() float64 { transactions, _ := n.pool.Size(); return float64(transactions) }),
 		gauge("pool_bytes", "Bytes of the bundles that wait for a block.", func() float64 { _, bytes := n.pool.Size(); return float64(bytes) }),
 		counter("transactions_total", "Transactions in the chain.", func() float64 { return float64(n.pipeline.Total()) }),

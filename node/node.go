@@ -71,6 +71,7 @@ type Node struct {
 	pool     *mempool.Pool
 	pipeline *pipeline.Pipeline
 	life     *life
+	backfill *backfill
 	server   *api.Server
 	address  string // of the API, as bound
 	served   chan struct{}
@@ -170,6 +171,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	n.pool = mempool.New(pooling)
 	executing.Pool = n.pool
 	n.life = newLife(n)
+	n.backfill = newBackfill(n)
 	n.pipeline = pipeline.New(executing, opened)
 	undo = append(undo, n.pipeline.Close)
 	if n.control, err = control.New(n.host, n.logger); err != nil {
@@ -204,6 +206,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	undo = append(undo, n.life.stop)
+	n.backfill.start()
+	undo = append(undo, n.backfill.stop)
 	if n.between != nil {
 		if err := n.between.serve(n.server.Forwarded()); err != nil {
 			return nil, err
@@ -361,6 +365,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 	defer cancel()
 	errs := []error{n.server.Shutdown(finishing)}
 	<-n.served
+	n.backfill.stop()
 	n.life.stop()
 	n.between.close()
 	if err := n.pipeline.Barrier(finishing); err != nil && !errors.Is(err, pipeline.ErrStopping) && n.pipeline.Stalled() == "" {

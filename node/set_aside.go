@@ -15,8 +15,9 @@ import (
 func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 	return n.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
 		if absent := old.Absent(); absent > 0 {
-			return nil, fmt.Errorf("block %d is not in the chain that the majority goes on from, and the blocks up to %d, which this node began with, are not here to be kept: move %s away and start again, the node fetches the chain from its peers",
-				keep+1, absent, n.home.Data())
+			return nil, fmt.Errorf("block %d is not in the chain that the majority goes on from, and the blocks up to %d, "+
+				"before the snapshot that this node began with, are not here yet to be kept: move %s away and start again, "+
+				"the node fetches the chain from its peers", keep+1, absent, n.home.Data())
 		}
 		head := old.Head().Height
 		if err := n.copyChain(ctx, old, keep); err != nil {

@@ -57,6 +57,10 @@ func (m *Member) follow() {
 	if len(ahead) == 0 || m.pending != nil && tip.Height >= target.Height {
 		return
 	}
+	if noneHas(ahead, tip.Height+1) {
+		m.setMode(Following, "no member that runs has block %d, since they began with snapshots: start one that has it, or make this node anew with `ledgerd cluster join --snapshot`", tip.Height+1)
+		return
+	}
 	limit := uint64(0)
 	if target != nil {
 		limit = target.Height
@@ -85,6 +89,20 @@ func (m *Member) follow() {
 	if !same && (limit == 0 || tip.Height < limit || best.Heights.Ordered <= tip.Height) {
 		m.fetch(ahead, limit)
 	}
+}
+
+// noneHas reports whether some peers are past a block, and none of them has it.
+func noneHas(peers []peer, height uint64) bool {
+	past := false
+	for i := range peers {
+		if peers[i].Heights.Ordered < height {
+			continue
+		}
+		if past = true; peers[i].Absent < height {
+			return false
+		}
+	}
+	return past
 }
 
 // explain says what a member without a group is doing.

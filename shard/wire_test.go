@@ -18,7 +18,7 @@ func someAnnouncement() Announcement {
 			Members:  []order.ServerID{0, 2, 4},
 			Entrants: []Entrant{{Server: 2, Ticket: 1 << 60, Disk: generation.DiskID{9}}},
 		},
-		Heights: Heights{Ordered: 100, Stored: 99, Durable: 98}, Tip: [32]byte{2}, Disk: generation.DiskID{3}, Clock: 1 << 40,
+		Heights: Heights{Ordered: 100, Stored: 99, Durable: 98}, Tip: [32]byte{2}, Disk: generation.DiskID{3}, Absent: 5, Clock: 1 << 40,
 		APIAddress: "http://127.0.0.1:8080", Settings: "allconcur+, eventual",
 	}
 }

@@ -211,6 +211,51 @@ func TestClusterJoinWithSnapshot(t *testing.T) {
 	}
 }
 
+// The last node that has some blocks is kept, before anything is changed; and where none has them, a
+// new one begins with a snapshot without being told to.
+func TestClusterKeepsTheLastHolder(t *testing.T) {
+	t.Parallel()
+	s := newClusterShell(t, 3)
+	s.bank()
+	s.cluster.Node(1).SetAbsent(3)
+	s.cluster.Node(2).SetAbsent(4)
+	for _, line := range []string{"leave --name node-0", "leave --name node-0 --force", "replace node-0 --home %d/new"} {
+		result := s.run(s.via(line))
+		if result.status != exitFailure || !strings.Contains(result.errs, "node-0 is the last member that answers and has the blocks from 1 to 3") {
+			t.Errorf("%s: %+v", line, result)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(s.folder, "new")); err == nil {
+		t.Error("a refused replacement left a home")
+	}
+	status := s.object("cluster status --via " + s.doors[1].URL)
+	if status["membership_number"] != 0.0 {
+		t.Errorf("the members changed: %v", status)
+	}
+	report := s.object("status --node " + s.doors[1].URL)
+	shown := report["nodes"].([]any)[1].(map[string]any)
+	backfill, _ := shown["backfill"].(map[string]any)
+	if shown["absent_height"] != 3.0 || backfill["from"] != 1.0 || backfill["to"] != 3.0 || backfill["snapshot"] != 4.0 {
+		t.Errorf("status: %v", shown)
+	}
+	if text := s.must("status --node " + s.doors[1].URL); !strings.Contains(text, "node-1 began with block 4: it fetches the blocks from 1 to 3 from node-0") {
+		t.Errorf("status: %s", text)
+	}
+	// Node 2 has nothing that others do not have.
+	s.must(s.via("leave --name node-2"))
+	s.cluster.Node(0).SetAbsent(3)
+	joining := s.via("join --home %d/node-3") + "," + s.doors[1].URL
+	result := s.run(joining)
+	if result.status != 0 || !strings.Contains(result.errs, "begins with a snapshot") || !strings.Contains(result.out, "ledger   begins with block") {
+		t.Errorf("joining where no node has all blocks: %+v", result)
+	}
+	// Of a node that is away nobody knows what it has.
+	if result := s.run(s.via("leave --name node-3")); result.status != exitFailure || !strings.Contains(result.errs, "node-3, which does not answer, may have them") {
+		t.Errorf("one that is away: %+v", result)
+	}
+	s.must(s.via("leave --name node-3 --force"))
+}
+
 // A command that was interrupted goes on where it was.
 func TestClusterJoinGoesOn(t *testing.T) {
 	t.Parallel()

@@ -240,12 +240,11 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 		s.options.onWrite(step)
 		return set(key, seal(key, value))
 	}
-	for chunk, rest := 0, pending.encoded; len(rest) > 0; chunk++ {
-		length := min(len(rest), s.chunk())
-		if err := put("body", bodyKey(height, chunk), bytes.Clone(rest[:length])); err != nil {
-			return err
-		}
-		rest = rest[length:]
+	err := s.eachChunk(pending.encoded, func(chunk int, part []byte) error {
+		return put("body", bodyKey(height, chunk), part)
+	})
+	if err != nil {
+		return err
 	}
 	var arena []byte
 	// In the order of the keys the database finds the places of neighbours close together.
@@ -255,16 +254,8 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 			return err
 		}
 	}
-	for history := byAccount(pending.changes.History); len(history) > 0; {
-		steps := 1
-		for steps < len(history) && history[steps].Number == history[0].Number {
-			steps++
-		}
-		value := appendHistory(carve(&arena, 8+4*steps), height, history[:steps])
-		if err := put("history", historyKey(history[0].Number, history[0].Ordinal), value); err != nil {
-			return err
-		}
-		history = history[steps:]
+	if err := historyRows(height, pending.changes.History, &arena, put); err != nil {
+		return err
 	}
 	for i := range pending.changes.Entries {
 		change := &pending.changes.Entries[i]
@@ -274,7 +265,7 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 			return err
 		}
 	}
-	if err := shardRows(pending, put); err != nil {
+	if err := shardRows(height, pending.changes, put); err != nil {
 		return err
 	}
 	where := position{height: height, kind: indexBlock}
@@ -282,6 +273,37 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 		return err
 	}
 	return put("header", heightKey(rowHeader, height), headerRow(block.Header.Encode(), len(pending.encoded)))
+}
+
+// putRow takes a row on its way to the database. The step names its kind.
+type putRow func(step string, key, value []byte) error
+
+// eachChunk gives copies of the parts of what has more bytes than fit into one row to put.
+func (s *Store) eachChunk(data []byte, put func(chunk int, part []byte) error) error {
+	for chunk := 0; len(data) > 0; chunk++ {
+		length := min(len(data), s.chunk())
+		if err := put(chunk, bytes.Clone(data[:length])); err != nil {
+			return err
+		}
+		data = data[length:]
+	}
+	return nil
+}
+
+// historyRows gives the rows of a block's steps of histories to put.
+func historyRows(height ledger.Height, changes []ledger.HistoryChange, arena *[]byte, put putRow) error {
+	for history := byAccount(changes); len(history) > 0; {
+		steps := 1
+		for steps < len(history) && history[steps].Number == history[0].Number {
+			steps++
+		}
+		value := appendHistory(carve(arena, 8+4*steps), height, history[:steps])
+		if err := put("history", historyKey(history[0].Number, history[0].Ordinal), value); err != nil {
+			return err
+		}
+		history = history[steps:]
+	}
+	return nil
 }
 
 // byID returns the indexes of the entries in the order of their ids.

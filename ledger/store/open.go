@@ -158,7 +158,7 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.loadChain(must, height, hash); err != nil {
 		return err
 	}
-	if err := s.loadAbsent(height); err != nil {
+	if err := s.loadMissing(height); err != nil {
 		return err
 	}
 	remains := s.db.NewWriteBatch()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -94,12 +95,14 @@ type Store struct {
 	changed *sync.Cond
 
 	writer sync.WaitGroup
-	// snapshots are being written out.
-	snapshots sync.WaitGroup
-	// absent is the height up to which there are no bodies of blocks and no histories. It is set when the store is opened.
-	absent ledger.Height
-	logs   logSyncer
-	logsMu sync.Mutex
+	// tasks read or fill the database beside the writer: Close waits for their end.
+	tasks sync.WaitGroup
+	// absent and unindexed are what is missing of the blocks before the snapshot that the store
+	// began with (backfill.go). filling serialises those who fill it in.
+	absent, unindexed atomic.Uint64
+	filling           sync.Mutex
+	logs              logSyncer
+	logsMu            sync.Mutex
 
 	// syncing serialises Sync; durable and marker are changed under it.
 	syncing sync.Mutex
@@ -236,7 +239,7 @@ func (s *Store) Close() (err error) {
 	s.changed.Broadcast()
 	s.mutex.Unlock()
 	s.writer.Wait()
-	s.snapshots.Wait()
+	s.tasks.Wait()
 	return errors.Join(err, s.release())
 }
 

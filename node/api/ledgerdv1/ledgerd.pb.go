@@ -4326,7 +4326,8 @@ type NodeState struct {
 	// How far the node's clock is ahead of the members' median; unset where no majority's are heard.
 	ClockOffsetMs *int64 `protobuf:"varint,24,opt,name=clock_offset_ms,json=clockOffsetMs,proto3,oneof" json:"clock_offset_ms,omitempty"`
 	// Why the node proposes no time for blocks, or that the chain is dated ahead of the clocks.
-	ClockWarning  string `protobuf:"bytes,25,opt,name=clock_warning,json=clockWarning,proto3" json:"clock_warning,omitempty"`
+	ClockWarning  string    `protobuf:"bytes,25,opt,name=clock_warning,json=clockWarning,proto3" json:"clock_warning,omitempty"`
+	Backfill      *Backfill `protobuf:"bytes,26,opt,name=backfill,proto3" json:"backfill,omitempty"` // set until a node that began with a snapshot has everything before it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4536,6 +4537,91 @@ func (x *NodeState) GetClockWarning() string {
 	return ""
 }
 
+func (x *NodeState) GetBackfill() *Backfill {
+	if x != nil {
+		return x.Backfill
+	}
+	return nil
+}
+
+// What a node that began with a snapshot lacks of the blocks before it. It fetches them from the
+// snapshot down, and then executes all of them once for the histories.
+type Backfill struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	SnapshotHeight uint64                 `protobuf:"varint,1,opt,name=snapshot_height,json=snapshotHeight,proto3" json:"snapshot_height,omitempty"` // of the block that the node began with
+	AbsentHeight   uint64                 `protobuf:"varint,2,opt,name=absent_height,json=absentHeight,proto3" json:"absent_height,omitempty"`       // the blocks from 1 up to it are not here yet; 0: all are
+	IndexedHeight  uint64                 `protobuf:"varint,3,opt,name=indexed_height,json=indexedHeight,proto3" json:"indexed_height,omitempty"`    // once all are here: how far histories are found
+	Source         string                 `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`                                        // the member that blocks come from now
+	Reason         string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`                                        // why nothing comes now, and what to do
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Backfill) Reset() {
+	*x = Backfill{}
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Backfill) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Backfill) ProtoMessage() {}
+
+func (x *Backfill) ProtoReflect() protoreflect.Message {
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Backfill.ProtoReflect.Descriptor instead.
+func (*Backfill) Descriptor() ([]byte, []int) {
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *Backfill) GetSnapshotHeight() uint64 {
+	if x != nil {
+		return x.SnapshotHeight
+	}
+	return 0
+}
+
+func (x *Backfill) GetAbsentHeight() uint64 {
+	if x != nil {
+		return x.AbsentHeight
+	}
+	return 0
+}
+
+func (x *Backfill) GetIndexedHeight() uint64 {
+	if x != nil {
+		return x.IndexedHeight
+	}
+	return 0
+}
+
+func (x *Backfill) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Backfill) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // A member as another member sees it.
 type MemberState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4555,15 +4641,16 @@ type MemberState struct {
 	Address       string                 `protobuf:"bytes,14,opt,name=address,proto3" json:"address,omitempty"`                                // where the others find it, as the chain has it
 	JoinedHeight  uint64                 `protobuf:"varint,15,opt,name=joined_height,json=joinedHeight,proto3" json:"joined_height,omitempty"` // the block that let it in; 0: it was there from the beginning
 	Standing      MemberStanding         `protobuf:"varint,16,opt,name=standing,proto3,enum=ledgerd.v1.MemberStanding" json:"standing,omitempty"`
-	Mode          NodeMode               `protobuf:"varint,17,opt,name=mode,proto3,enum=ledgerd.v1.NodeMode" json:"mode,omitempty"` // as it said last
-	Disk          string                 `protobuf:"bytes,18,opt,name=disk,proto3" json:"disk,omitempty"`                           // that counts for it, 32 hex digits; empty where the chain names none
+	Mode          NodeMode               `protobuf:"varint,17,opt,name=mode,proto3,enum=ledgerd.v1.NodeMode" json:"mode,omitempty"`            // as it said last
+	Disk          string                 `protobuf:"bytes,18,opt,name=disk,proto3" json:"disk,omitempty"`                                      // that counts for it, 32 hex digits; empty where the chain names none
+	AbsentHeight  uint64                 `protobuf:"varint,19,opt,name=absent_height,json=absentHeight,proto3" json:"absent_height,omitempty"` // the blocks from 1 up to it are not at this member, as it said last
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *MemberState) Reset() {
 	*x = MemberState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4575,7 +4662,7 @@ func (x *MemberState) String() string {
 func (*MemberState) ProtoMessage() {}
 
 func (x *MemberState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[60]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +4675,7 @@ func (x *MemberState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberState.ProtoReflect.Descriptor instead.
 func (*MemberState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{60}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *MemberState) GetIndex() uint32 {
@@ -4717,6 +4804,13 @@ func (x *MemberState) GetDisk() string {
 	return ""
 }
 
+func (x *MemberState) GetAbsentHeight() uint64 {
+	if x != nil {
+		return x.AbsentHeight
+	}
+	return 0
+}
+
 // A node that was a member and left. Its index and key are not used again.
 type FormerMember struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4731,7 +4825,7 @@ type FormerMember struct {
 
 func (x *FormerMember) Reset() {
 	*x = FormerMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4743,7 +4837,7 @@ func (x *FormerMember) String() string {
 func (*FormerMember) ProtoMessage() {}
 
 func (x *FormerMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[61]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4756,7 +4850,7 @@ func (x *FormerMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FormerMember.ProtoReflect.Descriptor instead.
 func (*FormerMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{61}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *FormerMember) GetIndex() uint32 {
@@ -4807,7 +4901,7 @@ type OrderingSettings struct {
 
 func (x *OrderingSettings) Reset() {
 	*x = OrderingSettings{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4819,7 +4913,7 @@ func (x *OrderingSettings) String() string {
 func (*OrderingSettings) ProtoMessage() {}
 
 func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[62]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4832,7 +4926,7 @@ func (x *OrderingSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingSettings.ProtoReflect.Descriptor instead.
 func (*OrderingSettings) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{62}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *OrderingSettings) GetEngine() string {
@@ -4873,7 +4967,7 @@ type DigraphEdge struct {
 
 func (x *DigraphEdge) Reset() {
 	*x = DigraphEdge{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4885,7 +4979,7 @@ func (x *DigraphEdge) String() string {
 func (*DigraphEdge) ProtoMessage() {}
 
 func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[63]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4898,7 +4992,7 @@ func (x *DigraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DigraphEdge.ProtoReflect.Descriptor instead.
 func (*DigraphEdge) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{63}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DigraphEdge) GetFrom() uint32 {
@@ -4942,7 +5036,7 @@ type ClusterState struct {
 
 func (x *ClusterState) Reset() {
 	*x = ClusterState{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4954,7 +5048,7 @@ func (x *ClusterState) String() string {
 func (*ClusterState) ProtoMessage() {}
 
 func (x *ClusterState) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[64]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4967,7 +5061,7 @@ func (x *ClusterState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterState.ProtoReflect.Descriptor instead.
 func (*ClusterState) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{64}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ClusterState) GetChain() string {
@@ -5119,7 +5213,7 @@ type Shard struct {
 
 func (x *Shard) Reset() {
 	*x = Shard{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5131,7 +5225,7 @@ func (x *Shard) String() string {
 func (*Shard) ProtoMessage() {}
 
 func (x *Shard) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[65]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5144,7 +5238,7 @@ func (x *Shard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Shard.ProtoReflect.Descriptor instead.
 func (*Shard) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{65}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Shard) GetShard() uint32 {
@@ -5257,7 +5351,7 @@ type StreamPosition struct {
 
 func (x *StreamPosition) Reset() {
 	*x = StreamPosition{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5269,7 +5363,7 @@ func (x *StreamPosition) String() string {
 func (*StreamPosition) ProtoMessage() {}
 
 func (x *StreamPosition) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[66]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5282,7 +5376,7 @@ func (x *StreamPosition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamPosition.ProtoReflect.Descriptor instead.
 func (*StreamPosition) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{66}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StreamPosition) GetChild() uint32 {
@@ -5322,7 +5416,7 @@ type ShardMember struct {
 
 func (x *ShardMember) Reset() {
 	*x = ShardMember{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5334,7 +5428,7 @@ func (x *ShardMember) String() string {
 func (*ShardMember) ProtoMessage() {}
 
 func (x *ShardMember) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[67]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5347,7 +5441,7 @@ func (x *ShardMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShardMember.ProtoReflect.Descriptor instead.
 func (*ShardMember) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{67}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ShardMember) GetIndex() uint32 {
@@ -5410,7 +5504,7 @@ type Tree struct {
 
 func (x *Tree) Reset() {
 	*x = Tree{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5422,7 +5516,7 @@ func (x *Tree) String() string {
 func (*Tree) ProtoMessage() {}
 
 func (x *Tree) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[68]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5435,7 +5529,7 @@ func (x *Tree) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tree.ProtoReflect.Descriptor instead.
 func (*Tree) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{68}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Tree) GetShards() []*Shard {
@@ -5467,7 +5561,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5479,7 +5573,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[69]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5492,7 +5586,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{69}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
 }
 
 type GetTreeResponse struct {
@@ -5504,7 +5598,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5516,7 +5610,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[70]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5529,7 +5623,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{70}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *GetTreeResponse) GetTree() *Tree {
@@ -5547,7 +5641,7 @@ type WatchTreeRequest struct {
 
 func (x *WatchTreeRequest) Reset() {
 	*x = WatchTreeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5559,7 +5653,7 @@ func (x *WatchTreeRequest) String() string {
 func (*WatchTreeRequest) ProtoMessage() {}
 
 func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[71]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5572,7 +5666,7 @@ func (x *WatchTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeRequest.ProtoReflect.Descriptor instead.
 func (*WatchTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{71}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
 }
 
 type WatchTreeResponse struct {
@@ -5584,7 +5678,7 @@ type WatchTreeResponse struct {
 
 func (x *WatchTreeResponse) Reset() {
 	*x = WatchTreeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5596,7 +5690,7 @@ func (x *WatchTreeResponse) String() string {
 func (*WatchTreeResponse) ProtoMessage() {}
 
 func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[72]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5609,7 +5703,7 @@ func (x *WatchTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTreeResponse.ProtoReflect.Descriptor instead.
 func (*WatchTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{72}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *WatchTreeResponse) GetTree() *Tree {
@@ -5628,7 +5722,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5640,7 +5734,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[73]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5653,7 +5747,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{73}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *GetNodeRequest) GetShard() uint32 {
@@ -5672,7 +5766,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5684,7 +5778,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[74]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5697,7 +5791,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{74}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *GetNodeResponse) GetNode() *NodeState {
@@ -5716,7 +5810,7 @@ type GetClusterRequest struct {
 
 func (x *GetClusterRequest) Reset() {
 	*x = GetClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5728,7 +5822,7 @@ func (x *GetClusterRequest) String() string {
 func (*GetClusterRequest) ProtoMessage() {}
 
 func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[75]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5741,7 +5835,7 @@ func (x *GetClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterRequest.ProtoReflect.Descriptor instead.
 func (*GetClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{75}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GetClusterRequest) GetShard() uint32 {
@@ -5760,7 +5854,7 @@ type GetClusterResponse struct {
 
 func (x *GetClusterResponse) Reset() {
 	*x = GetClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5772,7 +5866,7 @@ func (x *GetClusterResponse) String() string {
 func (*GetClusterResponse) ProtoMessage() {}
 
 func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[76]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5785,7 +5879,7 @@ func (x *GetClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetClusterResponse.ProtoReflect.Descriptor instead.
 func (*GetClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{76}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GetClusterResponse) GetCluster() *ClusterState {
@@ -5804,7 +5898,7 @@ type GetSnapshotRequest struct {
 
 func (x *GetSnapshotRequest) Reset() {
 	*x = GetSnapshotRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5816,7 +5910,7 @@ func (x *GetSnapshotRequest) String() string {
 func (*GetSnapshotRequest) ProtoMessage() {}
 
 func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[77]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5829,7 +5923,7 @@ func (x *GetSnapshotRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotRequest.ProtoReflect.Descriptor instead.
 func (*GetSnapshotRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{77}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GetSnapshotRequest) GetShard() uint32 {
@@ -5848,7 +5942,7 @@ type GetSnapshotResponse struct {
 
 func (x *GetSnapshotResponse) Reset() {
 	*x = GetSnapshotResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5860,7 +5954,7 @@ func (x *GetSnapshotResponse) String() string {
 func (*GetSnapshotResponse) ProtoMessage() {}
 
 func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[78]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5873,7 +5967,7 @@ func (x *GetSnapshotResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSnapshotResponse.ProtoReflect.Descriptor instead.
 func (*GetSnapshotResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{78}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetSnapshotResponse) GetPart() []byte {
@@ -5892,7 +5986,7 @@ type GetGenesisRequest struct {
 
 func (x *GetGenesisRequest) Reset() {
 	*x = GetGenesisRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5904,7 +5998,7 @@ func (x *GetGenesisRequest) String() string {
 func (*GetGenesisRequest) ProtoMessage() {}
 
 func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[79]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5917,7 +6011,7 @@ func (x *GetGenesisRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisRequest.ProtoReflect.Descriptor instead.
 func (*GetGenesisRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{79}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetGenesisRequest) GetShard() uint32 {
@@ -5939,7 +6033,7 @@ type GetGenesisResponse struct {
 
 func (x *GetGenesisResponse) Reset() {
 	*x = GetGenesisResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5951,7 +6045,7 @@ func (x *GetGenesisResponse) String() string {
 func (*GetGenesisResponse) ProtoMessage() {}
 
 func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[80]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5964,7 +6058,7 @@ func (x *GetGenesisResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetGenesisResponse.ProtoReflect.Descriptor instead.
 func (*GetGenesisResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{80}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetGenesisResponse) GetCanonical() []byte {
@@ -6003,7 +6097,7 @@ type WatchClusterRequest struct {
 
 func (x *WatchClusterRequest) Reset() {
 	*x = WatchClusterRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6015,7 +6109,7 @@ func (x *WatchClusterRequest) String() string {
 func (*WatchClusterRequest) ProtoMessage() {}
 
 func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[81]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6028,7 +6122,7 @@ func (x *WatchClusterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterRequest.ProtoReflect.Descriptor instead.
 func (*WatchClusterRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{81}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
 }
 
 type WatchClusterResponse struct {
@@ -6040,7 +6134,7 @@ type WatchClusterResponse struct {
 
 func (x *WatchClusterResponse) Reset() {
 	*x = WatchClusterResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6052,7 +6146,7 @@ func (x *WatchClusterResponse) String() string {
 func (*WatchClusterResponse) ProtoMessage() {}
 
 func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[82]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6065,7 +6159,7 @@ func (x *WatchClusterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchClusterResponse.ProtoReflect.Descriptor instead.
 func (*WatchClusterResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{82}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *WatchClusterResponse) GetCluster() *ClusterState {
@@ -6085,7 +6179,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6097,7 +6191,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[83]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6110,7 +6204,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{83}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SubscribeRequest) GetFromHeight() uint64 {
@@ -6137,7 +6231,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6149,7 +6243,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[84]
+	mi := &file_ledgerd_v1_ledgerd_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6162,7 +6256,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{84}
+	return file_ledgerd_v1_ledgerd_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SubscribeResponse) GetBlock() *Block {
@@ -6504,7 +6598,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06halted\x18\b \x01(\tR\x06halted\x12\x1e\n" +
 	"\n" +
 	"generation\x18\t \x01(\x04R\n" +
-	"generation\"\x9e\a\n" +
+	"generation\"\xd0\a\n" +
 	"\tNodeState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -6535,8 +6629,15 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x05shard\x18\x16 \x01(\rR\x05shard\x12+\n" +
 	"\x11pending_crossings\x18\x17 \x01(\x04R\x10pendingCrossings\x12+\n" +
 	"\x0fclock_offset_ms\x18\x18 \x01(\x03H\x00R\rclockOffsetMs\x88\x01\x01\x12#\n" +
-	"\rclock_warning\x18\x19 \x01(\tR\fclockWarningB\x12\n" +
-	"\x10_clock_offset_ms\"\xb7\x04\n" +
+	"\rclock_warning\x18\x19 \x01(\tR\fclockWarning\x120\n" +
+	"\bbackfill\x18\x1a \x01(\v2\x14.ledgerd.v1.BackfillR\bbackfillB\x12\n" +
+	"\x10_clock_offset_ms\"\xaf\x01\n" +
+	"\bBackfill\x12'\n" +
+	"\x0fsnapshot_height\x18\x01 \x01(\x04R\x0esnapshotHeight\x12#\n" +
+	"\rabsent_height\x18\x02 \x01(\x04R\fabsentHeight\x12%\n" +
+	"\x0eindexed_height\x18\x03 \x01(\x04R\rindexedHeight\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xdc\x04\n" +
 	"\vMemberState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -6557,7 +6658,8 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\rjoined_height\x18\x0f \x01(\x04R\fjoinedHeight\x126\n" +
 	"\bstanding\x18\x10 \x01(\x0e2\x1a.ledgerd.v1.MemberStandingR\bstanding\x12(\n" +
 	"\x04mode\x18\x11 \x01(\x0e2\x14.ledgerd.v1.NodeModeR\x04mode\x12\x12\n" +
-	"\x04disk\x18\x12 \x01(\tR\x04disk\"\x90\x01\n" +
+	"\x04disk\x18\x12 \x01(\tR\x04disk\x12#\n" +
+	"\rabsent_height\x18\x13 \x01(\x04R\fabsentHeight\"\x90\x01\n" +
 	"\fFormerMember\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -6740,7 +6842,7 @@ func file_ledgerd_v1_ledgerd_proto_rawDescGZIP() []byte {
 }
 
 var file_ledgerd_v1_ledgerd_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
+var file_ledgerd_v1_ledgerd_proto_msgTypes = make([]protoimpl.MessageInfo, 86)
 var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(Level)(0),                        // 0: ledgerd.v1.Level
 	(TransactionState)(0),             // 1: ledgerd.v1.TransactionState
@@ -6806,31 +6908,32 @@ var file_ledgerd_v1_ledgerd_proto_goTypes = []any{
 	(*SearchHit)(nil),                 // 61: ledgerd.v1.SearchHit
 	(*EngineState)(nil),               // 62: ledgerd.v1.EngineState
 	(*NodeState)(nil),                 // 63: ledgerd.v1.NodeState
-	(*MemberState)(nil),               // 64: ledgerd.v1.MemberState
-	(*FormerMember)(nil),              // 65: ledgerd.v1.FormerMember
-	(*OrderingSettings)(nil),          // 66: ledgerd.v1.OrderingSettings
-	(*DigraphEdge)(nil),               // 67: ledgerd.v1.DigraphEdge
-	(*ClusterState)(nil),              // 68: ledgerd.v1.ClusterState
-	(*Shard)(nil),                     // 69: ledgerd.v1.Shard
-	(*StreamPosition)(nil),            // 70: ledgerd.v1.StreamPosition
-	(*ShardMember)(nil),               // 71: ledgerd.v1.ShardMember
-	(*Tree)(nil),                      // 72: ledgerd.v1.Tree
-	(*GetTreeRequest)(nil),            // 73: ledgerd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),           // 74: ledgerd.v1.GetTreeResponse
-	(*WatchTreeRequest)(nil),          // 75: ledgerd.v1.WatchTreeRequest
-	(*WatchTreeResponse)(nil),         // 76: ledgerd.v1.WatchTreeResponse
-	(*GetNodeRequest)(nil),            // 77: ledgerd.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),           // 78: ledgerd.v1.GetNodeResponse
-	(*GetClusterRequest)(nil),         // 79: ledgerd.v1.GetClusterRequest
-	(*GetClusterResponse)(nil),        // 80: ledgerd.v1.GetClusterResponse
-	(*GetSnapshotRequest)(nil),        // 81: ledgerd.v1.GetSnapshotRequest
-	(*GetSnapshotResponse)(nil),       // 82: ledgerd.v1.GetSnapshotResponse
-	(*GetGenesisRequest)(nil),         // 83: ledgerd.v1.GetGenesisRequest
-	(*GetGenesisResponse)(nil),        // 84: ledgerd.v1.GetGenesisResponse
-	(*WatchClusterRequest)(nil),       // 85: ledgerd.v1.WatchClusterRequest
-	(*WatchClusterResponse)(nil),      // 86: ledgerd.v1.WatchClusterResponse
-	(*SubscribeRequest)(nil),          // 87: ledgerd.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),         // 88: ledgerd.v1.SubscribeResponse
+	(*Backfill)(nil),                  // 64: ledgerd.v1.Backfill
+	(*MemberState)(nil),               // 65: ledgerd.v1.MemberState
+	(*FormerMember)(nil),              // 66: ledgerd.v1.FormerMember
+	(*OrderingSettings)(nil),          // 67: ledgerd.v1.OrderingSettings
+	(*DigraphEdge)(nil),               // 68: ledgerd.v1.DigraphEdge
+	(*ClusterState)(nil),              // 69: ledgerd.v1.ClusterState
+	(*Shard)(nil),                     // 70: ledgerd.v1.Shard
+	(*StreamPosition)(nil),            // 71: ledgerd.v1.StreamPosition
+	(*ShardMember)(nil),               // 72: ledgerd.v1.ShardMember
+	(*Tree)(nil),                      // 73: ledgerd.v1.Tree
+	(*GetTreeRequest)(nil),            // 74: ledgerd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),           // 75: ledgerd.v1.GetTreeResponse
+	(*WatchTreeRequest)(nil),          // 76: ledgerd.v1.WatchTreeRequest
+	(*WatchTreeResponse)(nil),         // 77: ledgerd.v1.WatchTreeResponse
+	(*GetNodeRequest)(nil),            // 78: ledgerd.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),           // 79: ledgerd.v1.GetNodeResponse
+	(*GetClusterRequest)(nil),         // 80: ledgerd.v1.GetClusterRequest
+	(*GetClusterResponse)(nil),        // 81: ledgerd.v1.GetClusterResponse
+	(*GetSnapshotRequest)(nil),        // 82: ledgerd.v1.GetSnapshotRequest
+	(*GetSnapshotResponse)(nil),       // 83: ledgerd.v1.GetSnapshotResponse
+	(*GetGenesisRequest)(nil),         // 84: ledgerd.v1.GetGenesisRequest
+	(*GetGenesisResponse)(nil),        // 85: ledgerd.v1.GetGenesisResponse
+	(*WatchClusterRequest)(nil),       // 86: ledgerd.v1.WatchClusterRequest
+	(*WatchClusterResponse)(nil),      // 87: ledgerd.v1.WatchClusterResponse
+	(*SubscribeRequest)(nil),          // 88: ledgerd.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),         // 89: ledgerd.v1.SubscribeResponse
 }
 var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	8,  // 0: ledgerd.v1.MembershipChange.join:type_name -> ledgerd.v1.Member
@@ -6883,77 +6986,78 @@ var file_ledgerd_v1_ledgerd_proto_depIdxs = []int32{
 	61, // 47: ledgerd.v1.SearchResponse.hits:type_name -> ledgerd.v1.SearchHit
 	2,  // 48: ledgerd.v1.NodeState.mode:type_name -> ledgerd.v1.NodeMode
 	62, // 49: ledgerd.v1.NodeState.engine:type_name -> ledgerd.v1.EngineState
-	3,  // 50: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
-	2,  // 51: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
-	67, // 52: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
-	64, // 53: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
-	63, // 54: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
-	65, // 55: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
-	66, // 56: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
-	71, // 57: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
-	70, // 58: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
-	69, // 59: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
-	72, // 60: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	72, // 61: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
-	63, // 62: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
-	68, // 63: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	68, // 64: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
-	31, // 65: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
-	15, // 66: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
-	17, // 67: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
-	20, // 68: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
-	25, // 69: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
-	27, // 70: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
-	28, // 71: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
-	33, // 72: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
-	35, // 73: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
-	39, // 74: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
-	41, // 75: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
-	44, // 76: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
-	46, // 77: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
-	49, // 78: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
-	51, // 79: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
-	53, // 80: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
-	57, // 81: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
-	59, // 82: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
-	77, // 83: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
-	79, // 84: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
-	73, // 85: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
-	83, // 86: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
-	81, // 87: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
-	87, // 88: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
-	85, // 89: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
-	75, // 90: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
-	16, // 91: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
-	18, // 92: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
-	21, // 93: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
-	26, // 94: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	26, // 95: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
-	29, // 96: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
-	34, // 97: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
-	36, // 98: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
-	40, // 99: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
-	42, // 100: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
-	45, // 101: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
-	47, // 102: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
-	50, // 103: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
-	52, // 104: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
-	54, // 105: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
-	58, // 106: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
-	60, // 107: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
-	78, // 108: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
-	80, // 109: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
-	74, // 110: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
-	84, // 111: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
-	82, // 112: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
-	88, // 113: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
-	86, // 114: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
-	76, // 115: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
-	91, // [91:116] is the sub-list for method output_type
-	66, // [66:91] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	64, // 50: ledgerd.v1.NodeState.backfill:type_name -> ledgerd.v1.Backfill
+	3,  // 51: ledgerd.v1.MemberState.standing:type_name -> ledgerd.v1.MemberStanding
+	2,  // 52: ledgerd.v1.MemberState.mode:type_name -> ledgerd.v1.NodeMode
+	68, // 53: ledgerd.v1.ClusterState.edges:type_name -> ledgerd.v1.DigraphEdge
+	65, // 54: ledgerd.v1.ClusterState.members:type_name -> ledgerd.v1.MemberState
+	63, // 55: ledgerd.v1.ClusterState.node:type_name -> ledgerd.v1.NodeState
+	66, // 56: ledgerd.v1.ClusterState.former:type_name -> ledgerd.v1.FormerMember
+	67, // 57: ledgerd.v1.ClusterState.ordering:type_name -> ledgerd.v1.OrderingSettings
+	72, // 58: ledgerd.v1.Shard.members:type_name -> ledgerd.v1.ShardMember
+	71, // 59: ledgerd.v1.Shard.streams:type_name -> ledgerd.v1.StreamPosition
+	70, // 60: ledgerd.v1.Tree.shards:type_name -> ledgerd.v1.Shard
+	73, // 61: ledgerd.v1.GetTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	73, // 62: ledgerd.v1.WatchTreeResponse.tree:type_name -> ledgerd.v1.Tree
+	63, // 63: ledgerd.v1.GetNodeResponse.node:type_name -> ledgerd.v1.NodeState
+	69, // 64: ledgerd.v1.GetClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	69, // 65: ledgerd.v1.WatchClusterResponse.cluster:type_name -> ledgerd.v1.ClusterState
+	31, // 66: ledgerd.v1.SubscribeResponse.block:type_name -> ledgerd.v1.Block
+	15, // 67: ledgerd.v1.LedgerService.Submit:input_type -> ledgerd.v1.SubmitRequest
+	17, // 68: ledgerd.v1.LedgerService.SubmitMany:input_type -> ledgerd.v1.SubmitManyRequest
+	20, // 69: ledgerd.v1.LedgerService.Prepare:input_type -> ledgerd.v1.PrepareRequest
+	25, // 70: ledgerd.v1.LedgerService.GetTransaction:input_type -> ledgerd.v1.GetTransactionRequest
+	27, // 71: ledgerd.v1.LedgerService.WaitTransaction:input_type -> ledgerd.v1.WaitTransactionRequest
+	28, // 72: ledgerd.v1.LedgerService.WaitTransactions:input_type -> ledgerd.v1.WaitTransactionsRequest
+	33, // 73: ledgerd.v1.LedgerService.GetBlock:input_type -> ledgerd.v1.GetBlockRequest
+	35, // 74: ledgerd.v1.LedgerService.ListBlocks:input_type -> ledgerd.v1.ListBlocksRequest
+	39, // 75: ledgerd.v1.LedgerService.GetAccount:input_type -> ledgerd.v1.GetAccountRequest
+	41, // 76: ledgerd.v1.LedgerService.ListAccounts:input_type -> ledgerd.v1.ListAccountsRequest
+	44, // 77: ledgerd.v1.LedgerService.ListHistory:input_type -> ledgerd.v1.ListHistoryRequest
+	46, // 78: ledgerd.v1.LedgerService.GetRecord:input_type -> ledgerd.v1.GetRecordRequest
+	49, // 79: ledgerd.v1.LedgerService.GetOrganisation:input_type -> ledgerd.v1.GetOrganisationRequest
+	51, // 80: ledgerd.v1.LedgerService.ListOrganisations:input_type -> ledgerd.v1.ListOrganisationsRequest
+	53, // 81: ledgerd.v1.LedgerService.GetNonce:input_type -> ledgerd.v1.GetNonceRequest
+	57, // 82: ledgerd.v1.LedgerService.GetProof:input_type -> ledgerd.v1.GetProofRequest
+	59, // 83: ledgerd.v1.LedgerService.Search:input_type -> ledgerd.v1.SearchRequest
+	78, // 84: ledgerd.v1.LedgerService.GetNode:input_type -> ledgerd.v1.GetNodeRequest
+	80, // 85: ledgerd.v1.LedgerService.GetCluster:input_type -> ledgerd.v1.GetClusterRequest
+	74, // 86: ledgerd.v1.LedgerService.GetTree:input_type -> ledgerd.v1.GetTreeRequest
+	84, // 87: ledgerd.v1.LedgerService.GetGenesis:input_type -> ledgerd.v1.GetGenesisRequest
+	82, // 88: ledgerd.v1.LedgerService.GetSnapshot:input_type -> ledgerd.v1.GetSnapshotRequest
+	88, // 89: ledgerd.v1.LedgerService.Subscribe:input_type -> ledgerd.v1.SubscribeRequest
+	86, // 90: ledgerd.v1.LedgerService.WatchCluster:input_type -> ledgerd.v1.WatchClusterRequest
+	76, // 91: ledgerd.v1.LedgerService.WatchTree:input_type -> ledgerd.v1.WatchTreeRequest
+	16, // 92: ledgerd.v1.LedgerService.Submit:output_type -> ledgerd.v1.SubmitResponse
+	18, // 93: ledgerd.v1.LedgerService.SubmitMany:output_type -> ledgerd.v1.SubmitManyResponse
+	21, // 94: ledgerd.v1.LedgerService.Prepare:output_type -> ledgerd.v1.PrepareResponse
+	26, // 95: ledgerd.v1.LedgerService.GetTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	26, // 96: ledgerd.v1.LedgerService.WaitTransaction:output_type -> ledgerd.v1.GetTransactionResponse
+	29, // 97: ledgerd.v1.LedgerService.WaitTransactions:output_type -> ledgerd.v1.WaitTransactionsResponse
+	34, // 98: ledgerd.v1.LedgerService.GetBlock:output_type -> ledgerd.v1.GetBlockResponse
+	36, // 99: ledgerd.v1.LedgerService.ListBlocks:output_type -> ledgerd.v1.ListBlocksResponse
+	40, // 100: ledgerd.v1.LedgerService.GetAccount:output_type -> ledgerd.v1.GetAccountResponse
+	42, // 101: ledgerd.v1.LedgerService.ListAccounts:output_type -> ledgerd.v1.ListAccountsResponse
+	45, // 102: ledgerd.v1.LedgerService.ListHistory:output_type -> ledgerd.v1.ListHistoryResponse
+	47, // 103: ledgerd.v1.LedgerService.GetRecord:output_type -> ledgerd.v1.GetRecordResponse
+	50, // 104: ledgerd.v1.LedgerService.GetOrganisation:output_type -> ledgerd.v1.GetOrganisationResponse
+	52, // 105: ledgerd.v1.LedgerService.ListOrganisations:output_type -> ledgerd.v1.ListOrganisationsResponse
+	54, // 106: ledgerd.v1.LedgerService.GetNonce:output_type -> ledgerd.v1.GetNonceResponse
+	58, // 107: ledgerd.v1.LedgerService.GetProof:output_type -> ledgerd.v1.GetProofResponse
+	60, // 108: ledgerd.v1.LedgerService.Search:output_type -> ledgerd.v1.SearchResponse
+	79, // 109: ledgerd.v1.LedgerService.GetNode:output_type -> ledgerd.v1.GetNodeResponse
+	81, // 110: ledgerd.v1.LedgerService.GetCluster:output_type -> ledgerd.v1.GetClusterResponse
+	75, // 111: ledgerd.v1.LedgerService.GetTree:output_type -> ledgerd.v1.GetTreeResponse
+	85, // 112: ledgerd.v1.LedgerService.GetGenesis:output_type -> ledgerd.v1.GetGenesisResponse
+	83, // 113: ledgerd.v1.LedgerService.GetSnapshot:output_type -> ledgerd.v1.GetSnapshotResponse
+	89, // 114: ledgerd.v1.LedgerService.Subscribe:output_type -> ledgerd.v1.SubscribeResponse
+	87, // 115: ledgerd.v1.LedgerService.WatchCluster:output_type -> ledgerd.v1.WatchClusterResponse
+	77, // 116: ledgerd.v1.LedgerService.WatchTree:output_type -> ledgerd.v1.WatchTreeResponse
+	92, // [92:117] is the sub-list for method output_type
+	67, // [67:92] is the sub-list for method input_type
+	67, // [67:67] is the sub-list for extension type_name
+	67, // [67:67] is the sub-list for extension extendee
+	0,  // [0:67] is the sub-list for field type_name
 }
 
 func init() { file_ledgerd_v1_ledgerd_proto_init() }
@@ -6976,17 +7080,17 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_ledgerd_proto_msgTypes[37].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[53].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[59].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[73].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[75].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[77].OneofWrappers = []any{}
-	file_ledgerd_v1_ledgerd_proto_msgTypes[79].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[74].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[76].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[78].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[80].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ledgerd_v1_ledgerd_proto_rawDesc), len(file_ledgerd_v1_ledgerd_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   85,
+			NumMessages:   86,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
