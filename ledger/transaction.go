@@ -160,6 +160,13 @@ func (t *Transaction) Validate() error {
 	return nil
 }
 
+// TakesNonce reports whether the transaction takes its nonce when it is applied. An admission of a
+// disk takes none: the number of the membership that it makes is what lets it change the members
+// once. So a fresh nonce does not show that it was never applied.
+func (t *Transaction) TakesNonce() bool {
+	return t.Change == nil || t.Change.Kind != ChangeAdmit
+}
+
 // checkForm checks what has to hold for a transaction to have an encoding at all: names and bounds.
 func (t *Transaction) checkForm() error {
 	if t.Verdict != nil {

@@ -116,6 +116,62 @@ func TestDiskMapIsKept(t *testing.T) {
 	check("from a snapshot", open(t, copied, small()))
 }
 
+// An admission takes no nonce, and is in one block all the same: what other members propose in the
+// same words later is left out, whether it was applied, changed nothing, or failed.
+func TestAdmissionIsInOneBlock(t *testing.T) {
+	t.Parallel()
+	for _, sharded := range []bool{false, true} {
+		genesis := ledgertest.OperatedGenesis(3)
+		if sharded {
+			genesis = ledgertest.ShardedGenesis(3, 0, 0)
+		}
+		dir := t.TempDir()
+		s := openBook(t, dir, genesis, small())
+		admit := func(index ledger.MemberIndex, disk int) *ledger.Bundle {
+			return ledgertest.Admit("node-0", genesis, s.Membership(), index, ledgertest.Disk(disk), s.Head().Height)
+		}
+		applied := admit(1, 1)
+		round := ledger.Round(0)
+		apply := func(bundle *ledger.Bundle) *ledger.Block {
+			t.Helper()
+			round++
+			block, err := s.Apply(1, round, [][]byte{ledgertest.Batch(1, bundle)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return block
+		}
+		once := func(bundle *ledger.Bundle, want ledger.Code) {
+			t.Helper()
+			if block := apply(bundle); block == nil || block.Entries[0].Result.Code != want {
+				t.Fatalf("block %+v, want %s", block, want)
+			}
+		}
+		failed := admit(2, 2)
+		once(applied, ledger.Applied)
+		unchanged := admit(1, 1)
+		once(unchanged, ledger.Applied)
+		once(failed, ledger.StaleNonce)
+		for _, again := range []*ledger.Bundle{applied, unchanged, failed} {
+			if block := apply(again); block != nil {
+				t.Errorf("sharded %v: again in block %d, %s", sharded, block.Header.Height, block.Entries[0].Result)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = openBook(t, dir, genesis, small())
+		for _, again := range []*ledger.Bundle{applied, unchanged, failed} {
+			if block := apply(again); block != nil {
+				t.Errorf("sharded %v, opened again: again in block %d", sharded, block.Header.Height)
+			}
+		}
+		if err := s.verify(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func disksOf(membership ledger.Membership) (all []ledger.DiskID) {
 	for _, member := range membership.Members {
 		all = append(all, member.Disk)
