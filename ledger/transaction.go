@@ -219,8 +219,8 @@ func (t *Transaction) checkAdministrative() error {
 	case t.Signer != Operator:
 		return fmt.Errorf("%w: a change of the membership is an operator's, not organisation %s's", ErrMalformed, t.Signer)
 	case t.Change.Kind == ChangeAdmit && (t.Nonce.Stream != AdmitStream || t.Nonce.Sequence == 0):
-		return fmt.Errorf("%w: the nonce of an admission is the number of the membership that it makes, in stream %d",
-			ErrMalformed, uint64(AdmitStream))
+		return fmt.Errorf("%w: the nonce of an admission is in stream %d, and is the number of the "+
+			"membership that it makes", ErrMalformed, uint64(AdmitStream))
 	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0:
 		return fmt.Errorf("%w: a change of the membership stands alone in its transaction", ErrMalformed)
 	case len(t.Note) > MaxNote:

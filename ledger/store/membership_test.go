@@ -69,7 +69,8 @@ func TestDiskMapIsKept(t *testing.T) {
 	other := open(t, filepath.Join(dir, "two"), small())
 	join := ledgertest.NewOperator(genesis).Join(ledgertest.Member(1))
 	admit := func(signer string, index ledger.MemberIndex, disk int) *ledger.Bundle {
-		return ledgertest.Admit(signer, genesis, s.Membership(), index, ledgertest.Disk(disk), s.Head().Height)
+		return ledgertest.Admit(signer, genesis, s.Membership(), index, ledgertest.Disk(disk),
+			s.Head().Height)
 	}
 	steps := []func() *ledger.Bundle{
 		func() *ledger.Bundle { return join },
@@ -87,7 +88,9 @@ func TestDiskMapIsKept(t *testing.T) {
 		}
 	}
 	want := []ledger.DiskID{ledgertest.Disk(3), ledgertest.Disk(2)}
-	history := [][]ledger.DiskID{{{}}, {{}, {}}, {ledgertest.Disk(1), {}}, {ledgertest.Disk(1), ledgertest.Disk(2)}, want}
+	history := [][]ledger.DiskID{
+		{{}}, {{}, {}}, {ledgertest.Disk(1), {}}, {ledgertest.Disk(1), ledgertest.Disk(2)}, want,
+	}
 	check := func(name string, s *Store) {
 		t.Helper()
 		for height, want := range history {
@@ -95,7 +98,8 @@ func TestDiskMapIsKept(t *testing.T) {
 				t.Errorf("%s, at block %d: %v, want %v", name, height, got, want)
 			}
 		}
-		if now := s.Membership(); now.Number != 4 || now.Round != 10 || !slices.Equal(disksOf(now), want) {
+		now := s.Membership()
+		if now.Number != 4 || now.Round != 10 || !slices.Equal(disksOf(now), want) {
 			t.Errorf("%s: %+v", name, now)
 		}
 	}
@@ -110,7 +114,8 @@ func TestDiskMapIsKept(t *testing.T) {
 	}
 	check("opened again", open(t, filepath.Join(dir, "one"), small()))
 	copied := filepath.Join(dir, "three")
-	if _, err := Restore(t.Context(), copied, genesis, small(), bytes.NewReader(snapshot), believe); err != nil {
+	from := bytes.NewReader(snapshot)
+	if _, err := Restore(t.Context(), copied, genesis, small(), from, believe); err != nil {
 		t.Fatal(err)
 	}
 	check("from a snapshot", open(t, copied, small()))
@@ -128,7 +133,8 @@ func TestAdmissionIsInOneBlock(t *testing.T) {
 		dir := t.TempDir()
 		s := openBook(t, dir, genesis, small())
 		admit := func(index ledger.MemberIndex, disk int) *ledger.Bundle {
-			return ledgertest.Admit("node-0", genesis, s.Membership(), index, ledgertest.Disk(disk), s.Head().Height)
+			return ledgertest.Admit("node-0", genesis, s.Membership(), index,
+				ledgertest.Disk(disk), s.Head().Height)
 		}
 		applied := admit(1, 1)
 		round := ledger.Round(0)
@@ -154,7 +160,8 @@ func TestAdmissionIsInOneBlock(t *testing.T) {
 		once(failed, ledger.StaleNonce)
 		for _, again := range []*ledger.Bundle{applied, unchanged, failed} {
 			if block := apply(again); block != nil {
-				t.Errorf("sharded %v: again in block %d, %s", sharded, block.Header.Height, block.Entries[0].Result)
+				t.Errorf("sharded %v: again in block %d, %s",
+					sharded, block.Header.Height, block.Entries[0].Result)
 			}
 		}
 		if err := s.Close(); err != nil {
