@@ -536,13 +536,15 @@ func TestAdmissionToShardedBook(t *testing.T) {
 	}
 	for shard, want := range []error{ledger.ErrWrongLedger, nil} {
 		members := a.shards[1].state.Membership()
-		admit := ledgertest.Admit(members.Members[1].Name, a.shards[shard].genesis, members, 0, ledgertest.Disk(1), 0)
+		signer, disk := members.Members[1].Name, ledgertest.Disk(1)
+		admit := ledgertest.Admit(signer, a.shards[shard].genesis, members, 0, disk, 0)
 		if err := verify(admit); !errors.Is(err, want) {
 			t.Errorf("an admission for shard %d: %v", shard, err)
 		}
 		a.submit(1, admit)
 		a.flush()
-		if named := a.shards[1].state.Membership().Members[0].Disk == ledgertest.Disk(1); named != (shard == 1) {
+		now := a.shards[1].state.Membership()
+		if named := now.Members[0].Disk == disk; named != (shard == 1) {
 			t.Errorf("an admission for shard %d: named %v", shard, named)
 		}
 	}

@@ -75,8 +75,8 @@ func (d *DiskID) UnmarshalText(text []byte) error {
 // as StaleNonce once another change came first. None takes a nonce.
 //
 // A transaction that failed once is not executed again. To repeat a proposal that met
-// MembershipChanging, call NewAdmit with the present membership and head; the block with the failure
-// has raised the head, so that the transaction is another one.
+// MembershipChanging, call NewAdmit with the present membership and head; the block with the
+// failure has raised the head, so that the transaction is another one.
 func NewAdmit(private []byte, chain Hash, now *Membership, index MemberIndex, disk DiskID,
 	head Height) (*Bundle, error) {
 	bundle, err := NewBundle(Transaction{

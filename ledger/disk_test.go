@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -217,7 +218,8 @@ func TestDiskEntries(t *testing.T) {
 		t.Errorf("the member that joined is %x, want %x", after[joined], want)
 	}
 	one, three := ledgertest.Disk(1), ledgertest.Disk(3)
-	tail := "\x00\x00\x00\x00\x00\x00\x02" + string(one[:]) + "\x02\x02\x04" + string(three[:]) + "\x04\x04\x0a"
+	tail := "\x00\x00\x00\x00\x00\x00\x02" + string(one[:]) + "\x02\x02\x04" +
+		string(three[:]) + "\x04\x04\x0a"
 	if got := after[first]; len(got) < len(tail) || got[len(got)-len(tail):] != tail {
 		t.Errorf("the member of the genesis is %x, want it to end with %x", got, tail)
 	}
@@ -227,7 +229,8 @@ func TestDiskEntries(t *testing.T) {
 		"a byte too many": after[joined] + "\x00",
 		"too many":        before[joined] + "\x81\x20",
 	} {
-		if err := ledger.NewState(plain.genesis).Restore([]byte(joined), []byte(broken)); !errors.Is(err, ledger.ErrEntry) {
+		err := ledger.NewState(plain.genesis).Restore([]byte(joined), []byte(broken))
+		if !errors.Is(err, ledger.ErrEntry) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -243,8 +246,8 @@ func TestDiskEntries(t *testing.T) {
 	}
 }
 
-// Two members that propose the same at the same head make one transaction. Of different proposals on
-// one membership, one changes it.
+// Two members that propose the same at the same head make one transaction. Of different proposals
+// on one membership, one changes it.
 func TestProposalsOfSeveralMembers(t *testing.T) {
 	t.Parallel()
 	chain := newGroup(4)
@@ -253,16 +256,19 @@ func TestProposalsOfSeveralMembers(t *testing.T) {
 		t.Error("two members at one head make two transactions")
 	}
 	other := chain.admit("node-0", 3, 2)
-	later := ledgertest.Admit("node-3", chain.genesis, chain.state.Membership(), 2, ledgertest.Disk(1), 5)
+	later := ledgertest.Admit("node-3", chain.genesis, chain.state.Membership(), 2,
+		ledgertest.Disk(1), 5)
 	block := chain.block(1, a, b, later, other)
 	var codes []ledger.Code
 	for _, entry := range block.Entries {
 		codes = append(codes, entry.Result.Code)
 	}
-	if want := []ledger.Code{ledger.Applied, ledger.Applied, ledger.StaleNonce}; !slices.Equal(codes, want) {
+	want := []ledger.Code{ledger.Applied, ledger.Applied, ledger.StaleNonce}
+	if !slices.Equal(codes, want) {
 		t.Errorf("results %v, want %v", codes, want)
 	}
-	if now := chain.state.Membership(); now.Number != 1 || !slices.Equal(disks(now), []int{0, 0, 1, 0}) {
+	now := chain.state.Membership()
+	if now.Number != 1 || !slices.Equal(disks(now), []int{0, 0, 1, 0}) {
 		t.Errorf("membership %+v", now)
 	}
 	// What failed for the moment only is proposed again as another transaction.
@@ -303,7 +309,8 @@ func TestWhoAdmits(t *testing.T) {
 	unknown := by("mallory")
 	unknown.Key = ledgertest.PublicKey("node-0")
 	operators := ledgertest.NewOperator(chain.genesis)
-	node := operators.Bundle("node-0", operators.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: 1}))
+	leave := ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: 1}
+	node := operators.Bundle("node-0", operators.Next(leave))
 	for _, test := range []struct {
 		name   string
 		bundle *ledger.Bundle
@@ -325,17 +332,21 @@ func TestWhoAdmits(t *testing.T) {
 		{"an operator and a member", signed(by("operator"), by("node-2")), nil, true, ledger.Applied},
 	} {
 		fresh := newGroup(3)
-		if err := ledger.VerifyBundle(test.bundle, fresh.genesis, fresh.genesis.Hash(), fresh.state); !errors.Is(err, test.want) {
+		hash := fresh.genesis.Hash()
+		err := ledger.VerifyBundle(test.bundle, fresh.genesis, hash, fresh.state)
+		if !errors.Is(err, test.want) {
 			t.Errorf("%s: admission says %v", test.name, err)
 		}
-		if found := ledger.MembershipChangeIn(ledgertest.Batch(1, test.bundle), fresh.genesis, fresh.genesis.Hash()); found != test.found {
+		found := ledger.MembershipChangeIn(ledgertest.Batch(1, test.bundle), fresh.genesis, hash)
+		if found != test.found {
 			t.Errorf("%s: found in the round message: %v", test.name, found)
 		}
 		if got := fresh.block(1, test.bundle).Entries[0].Result.Code; got != test.code {
 			t.Errorf("%s: execution says %s", test.name, got)
 		}
 	}
-	elsewhere := ledgertest.Admit("node-0", ledgertest.Genesis(), chain.state.Membership(), 1, ledgertest.Disk(1), 0)
+	elsewhere := ledgertest.Admit("node-0", ledgertest.Genesis(), chain.state.Membership(), 1,
+		ledgertest.Disk(1), 0)
 	if ledger.MembershipChangeIn(ledgertest.Batch(1, elsewhere), chain.genesis, chain.genesis.Hash()) {
 		t.Error("an admission of another chain is found")
 	}
@@ -354,7 +365,8 @@ func TestAdmitExpires(t *testing.T) {
 	transaction.LastValid = 1
 	operator := ledgertest.NewOperator(chain.genesis)
 	chain.block(1, operator.Leave(9))
-	if code := chain.block(2, operator.Bundle("node-0", transaction)).Entries[0].Result.Code; code != ledger.Expired {
+	late := operator.Bundle("node-0", transaction)
+	if code := chain.block(2, late).Entries[0].Result.Code; code != ledger.Expired {
 		t.Errorf("at block 2: %s", code)
 	}
 }
@@ -371,12 +383,16 @@ func TestAdmitForms(t *testing.T) {
 		return transaction
 	}
 	for name, transaction := range map[string]ledger.Transaction{
-		"no disk":            change(func(t *ledger.Transaction) { t.Change.Disk = ledger.DiskID{} }),
-		"a member beside":    change(func(t *ledger.Transaction) { t.Change.Member = ledgertest.Member(1) }),
-		"too large an index": change(func(t *ledger.Transaction) { t.Change.Index = ledger.MaxMemberIndexes }),
-		"another stream":     change(func(t *ledger.Transaction) { t.Nonce.Stream = 0 }),
-		"the number 0":       change(func(t *ledger.Transaction) { t.Nonce.Sequence = 0 }),
-		"a leave":            change(func(t *ledger.Transaction) { t.Change.Kind = ledger.ChangeLeave }),
+		"no disk": change(func(t *ledger.Transaction) { t.Change.Disk = ledger.DiskID{} }),
+		"a member beside": change(func(t *ledger.Transaction) {
+			t.Change.Member = ledgertest.Member(1)
+		}),
+		"too large an index": change(func(t *ledger.Transaction) {
+			t.Change.Index = ledger.MaxMemberIndexes
+		}),
+		"another stream": change(func(t *ledger.Transaction) { t.Nonce.Stream = 0 }),
+		"the number 0":   change(func(t *ledger.Transaction) { t.Nonce.Sequence = 0 }),
+		"a leave":        change(func(t *ledger.Transaction) { t.Change.Kind = ledger.ChangeLeave }),
 		"a join": change(func(t *ledger.Transaction) {
 			t.Change.Kind, t.Change.Member, t.Change.Index = ledger.ChangeJoin, ledgertest.Member(2), 0
 		}),
@@ -385,10 +401,13 @@ func TestAdmitForms(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := ledger.NewAdmit(ledgertest.Key("node-0"), genesis.Hash(), &now, 1, ledger.DiskID{}, 0); !errors.Is(err, ledger.ErrMalformed) {
+	hash, key := genesis.Hash(), ledgertest.Key("node-0")
+	_, err := ledger.NewAdmit(key, hash, &now, 1, ledger.DiskID{}, 0)
+	if !errors.Is(err, ledger.ErrMalformed) {
 		t.Errorf("no disk: %v", err)
 	}
-	if _, err := ledger.NewAdmit(nil, genesis.Hash(), &now, 1, ledgertest.Disk(1), 0); !errors.Is(err, ledger.ErrKey) {
+	_, err = ledger.NewAdmit(nil, hash, &now, 1, ledgertest.Disk(1), 0)
+	if !errors.Is(err, ledger.ErrKey) {
 		t.Errorf("no key: %v", err)
 	}
 	transaction := change(func(*ledger.Transaction) {})
@@ -403,11 +422,13 @@ func TestAdmitForms(t *testing.T) {
 		t.Errorf("the body is %x, want %x", body, want)
 	}
 	text, err := json.Marshal(transaction.Change)
-	if err != nil || string(text) != `{"kind":"admit","index":1,"disk":"00000000000000000000000000000001"}` {
+	shown := `{"kind":"admit","index":1,"disk":"00000000000000000000000000000001"}`
+	if err != nil || string(text) != shown {
 		t.Errorf("%s, %v", text, err)
 	}
 	var read ledger.MembershipChange
-	if err := json.Unmarshal(text, &read); err != nil || read.Disk != disk || read.Kind != ledger.ChangeAdmit {
+	err = json.Unmarshal(text, &read)
+	if err != nil || read.Disk != disk || read.Kind != ledger.ChangeAdmit {
 		t.Errorf("%+v, %v", read, err)
 	}
 }
@@ -424,7 +445,8 @@ func TestDiskText(t *testing.T) {
 	} {
 		var disk ledger.DiskID
 		err := disk.UnmarshalText([]byte(text))
-		if good && (err != nil || disk.String() != text) || !good && !errors.Is(err, ledger.ErrMalformed) {
+		if good && (err != nil || disk.String() != text) ||
+			!good && !errors.Is(err, ledger.ErrMalformed) {
 			t.Errorf("%q reads as %q: %v", text, disk, err)
 		}
 	}
@@ -439,24 +461,39 @@ func TestDiskText(t *testing.T) {
 	}
 }
 
-// A member's entry of the state is bounded.
+// A member's entry of the state is bounded. MembershipAt finds each disk of a full one.
 func TestTooManyDisks(t *testing.T) {
 	t.Parallel()
-	chain := newGroup(2)
-	for i := range ledger.MaxMemberDisks {
-		if code := chain.block(ledger.Round(1+3*i), chain.admit("node-0", 1, 1+i)).Entries[0].Result.Code; code != ledger.Applied {
-			t.Fatalf("disk %d: %s", i, code)
+	small, full := newGroup(2), newGroup(2)
+	small.block(1, small.admit("node-0", 1, 1))
+	_ = small.state.Entries(func(key, value []byte) error {
+		// The entry ends with one disk: a count of 1 byte, the disk, and three numbers of 1 byte.
+		many := binary.AppendUvarint(bytes.Clone(value[:len(value)-20]), ledger.MaxMemberDisks)
+		for i := range uint64(ledger.MaxMemberDisks) {
+			disk := ledgertest.Disk(int(i + 1))
+			many = append(many, disk[:]...)
+			for range 3 { // the change's number, height and round
+				many = binary.AppendUvarint(many, i+1)
+			}
 		}
-	}
-	round := ledger.Round(1 + 3*ledger.MaxMemberDisks)
-	if code := chain.block(round, chain.admit("node-0", 1, 1)).Entries[0].Result.Code; code != ledger.TooManyDisks {
-		t.Errorf("one more: %s", code)
-	}
-	restored := ledger.NewState(chain.genesis)
-	if err := chain.state.Entries(restored.Restore); err != nil || restored.Digest() != chain.state.Digest() {
-		t.Errorf("restored: %v", err)
-	}
-	if at := restored.MembershipAt(1000); at.Number != 1000 || at.Members[1].Disk != ledgertest.Disk(1000) {
+		return full.state.Restore(key, many)
+	})
+	at := full.state.MembershipAt(1000)
+	if at.Number != 1000 || at.Members[1].Disk != ledgertest.Disk(1000) {
 		t.Errorf("at block 1000: %+v", at)
 	}
+	before := full.state.Digest()
+	const round = ledger.MaxMemberDisks + ledger.ChangeRounds
+	block := full.block(round, full.admit("node-0", 1, 1))
+	if code := block.Entries[0].Result.Code; code != ledger.TooManyDisks {
+		t.Errorf("one more: %s", code)
+	}
+	if full.state.Digest() != before {
+		t.Error("a refusal has changed the state")
+	}
+	block = full.block(round, full.admit("node-1", 0, ledger.MaxMemberDisks+1))
+	if code := block.Entries[0].Result.Code; code != ledger.Applied {
+		t.Errorf("another member's: %s", code)
+	}
+	checkDigest(t.Fatalf, full.state)
 }

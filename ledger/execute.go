@@ -415,8 +415,7 @@ func (s *State) overdrawn(t *Transaction) (uint32, bool) {
 
 // commit takes the nonce and does what cannot fail.
 func (s *State) commit(t *Transaction) {
-	if t.Change == nil || t.Change.Kind != ChangeAdmit {
-		// What makes an admission unique is the number of the membership that it makes.
+	if t.TakesNonce() {
 		s.takeNonce(t)
 	}
 	if s.dry {

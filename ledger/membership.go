@@ -76,10 +76,11 @@ func (k *ChangeKind) UnmarshalText(text []byte) error {
 // one leaves, or a disk is named for one.
 //
 // An operator signs a join or a leave. An operator or a member signs an admission: a Signature with
-// Operator as its organisation and the node key of a present member. That member is another one than
-// the one that the disk is for, unless there is only one member, which speaks for itself. Its nonce
-// is in AdmitStream, with the number of the membership that it makes, so that it can take effect
-// only on the membership that its signer saw: an old proposal that comes late changes nothing.
+// Operator as its organisation and the node key of a present member. That member is another one
+// than the one that the disk is for, unless there is only one member, which speaks for itself. Its
+// nonce is in AdmitStream, with the number of the membership that it makes, so that it can take
+// effect only on the membership that its signer saw: an old proposal that comes late changes
+// nothing.
 type MembershipChange struct {
 	Kind ChangeKind `json:"kind"`
 	// Member is who joins: a name and an address that no present member has, and a key that no member ever had.
@@ -304,8 +305,9 @@ func (b *Block) MembershipChange() *MembershipChange {
 // only execution knows. It is a function of its arguments only, and costs some nanoseconds a bundle
 // where there is none.
 //
-// Whatever changes the membership when it is executed is found. What is found may be refused when it
-// is executed; such a false positive costs a change of eon to the same members, and nothing else.
+// Whatever changes the membership when it is executed is found. What is found may be refused when
+// it is executed; such a false positive costs a change of eon to the same members, and nothing
+// else.
 func MembershipChangeIn(payload []byte, genesis *Genesis, chain Hash) bool {
 	if !mayHoldChange(payload) {
 		return false
@@ -370,8 +372,8 @@ func signedByOperator(genesis *Genesis, root Hash, signatures []Signature) bool 
 	return signedWithout(root, signatures, genesis.IsOperator)
 }
 
-// signedByAny reports whether one of the signatures without organisation is good for the key that it
-// names.
+// signedByAny reports whether one of the signatures without organisation is good for the key that
+// it names.
 func signedByAny(root Hash, signatures []Signature) bool {
 	return signedWithout(root, signatures, func(PublicKey) bool { return true })
 }

@@ -22,8 +22,8 @@ type admission struct {
 }
 
 // member is one that is or was a member. Members of the genesis that are still there, and for which
-// no disk was named, are no entries of the state, so that a chain whose membership never changed has
-// the state that it had before there were such changes.
+// no disk was named, are no entries of the state, so that a chain whose membership never changed
+// has the state that it had before there were such changes.
 type member struct {
 	Member
 	index        MemberIndex
@@ -43,7 +43,8 @@ func (m *member) stays(height Height) bool {
 	return m.joined.height <= height && (m.left.number == 0 || m.left.height > height)
 }
 
-// admitted returns the last naming of a disk at or below a height; the zero value where there is none.
+// admitted returns the last naming of a disk at or below a height; the zero value where there is
+// none.
 func (m *member) admitted(height Height) admission {
 	for _, each := range slices.Backward(m.disks) {
 		if each.height <= height {
@@ -81,7 +82,8 @@ func (g *group) at(height Height) Membership {
 	membership := Membership{Members: make([]GroupMember, 0, len(g.members))}
 	var last changePlace
 	for _, each := range g.members {
-		for _, place := range [...]changePlace{each.joined, each.left, each.admitted(height).changePlace} {
+		admitted := each.admitted(height).changePlace
+		for _, place := range [...]changePlace{each.joined, each.left, admitted} {
 			if place.number > last.number && place.height <= height {
 				last = place
 			}
@@ -158,7 +160,8 @@ func (s *State) changing() bool {
 	return s.group.last.number > 0 && s.round < s.group.last.round+ChangeRounds
 }
 
-// signedByMember reports whether a member has signed that may admit a disk for the one with an index.
+// signedByMember reports whether a member has signed that may admit a disk for the one with an
+// index.
 func (g *group) signedByMember(index MemberIndex, root Hash, signatures []Signature) bool {
 	return signedWithout(root, signatures, func(key PublicKey) bool {
 		membership := g.at(newest)
@@ -319,8 +322,13 @@ func (g *group) restore(key []byte, r *reader) (again bool, err error) {
 	}
 	restored := &member{index: MemberIndex(binary.BigEndian.Uint32(key[1:])), Member: r.member(), joined: r.changePlace(), left: r.changePlace()}
 	restored.disks = r.admissions()
-	places := []changePlace{g.last, restored.joined, restored.left, restored.admitted(newest).changePlace}
-	g.last = slices.MaxFunc(places, func(a, b changePlace) int { return cmp.Compare(a.number, b.number) })
+	for _, place := range [...]changePlace{
+		restored.joined, restored.left, restored.admitted(newest).changePlace,
+	} {
+		if place.number > g.last.number {
+			g.last = place
+		}
+	}
 	place, found := slices.BinarySearchFunc(g.members, restored.index, func(each *member, index MemberIndex) int { return cmp.Compare(each.index, index) })
 	if !found {
 		g.members = slices.Insert(g.members, place, restored)

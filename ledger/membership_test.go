@@ -193,6 +193,7 @@ func TestMembershipChangeIn(t *testing.T) {
 	plain, change := client.Bundle(client.Register("mint")), operator.Join(ledgertest.Member(3))
 	mallory := operator.Bundle("mallory", operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: 1}))
 	cut := ledgertest.Batch(1, plain, change)
+	admit := ledgertest.Admit("mallory", genesis, genesis.Membership(), 1, ledgertest.Disk(1), 0)
 	for name, test := range map[string]struct {
 		payload []byte
 		want    bool
@@ -203,7 +204,7 @@ func TestMembershipChangeIn(t *testing.T) {
 		"a change":                {ledgertest.Batch(1, change), true},
 		"a change among others":   {ledgertest.Batch(1, plain, plain, change, plain), true},
 		"not an operator's":       {ledgertest.Batch(1, mallory), false},
-		"an admission":            {ledgertest.Batch(1, plain, ledgertest.Admit("mallory", genesis, genesis.Membership(), 1, ledgertest.Disk(1), 0)), true},
+		"an admission":            {ledgertest.Batch(1, plain, admit), true},
 		"another chain's":         {ledgertest.Batch(1, ledgertest.NewOperator(ledgertest.Genesis()).Leave(0)), false},
 		"cut short, as Seal sees": {cut[:len(cut)-1], false},
 		"bytes too many":          {append(slices.Clone(cut), 0), false},
@@ -342,7 +343,8 @@ func checkDisks(t *rapid.T, before, after *ledger.Membership, bundle *ledger.Bun
 		if change.Kind != ledger.ChangeAdmit || change.Index != member.Index ||
 			change.Disk != member.Disk || !allowed || after.Number != before.Number+1 ||
 			bundle.Transaction(0).Nonce.Sequence != after.Number {
-			t.Fatalf("member %d has disk %s after %s, by %+v", member.Index, member.Disk, earlier.Disk, change)
+			t.Fatalf("member %d has disk %s after %s, by %+v",
+				member.Index, member.Disk, earlier.Disk, change)
 		}
 	}
 }

@@ -86,7 +86,8 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"set aside: the other shards decide", "relayed to other shards", "settled: took effect", "released: another shard refused",
 	"accounts are not opened across shards: open them first", "in a book of several shards a registration stands alone in its transaction and does not expire",
 	"no such shard", "too many transactions wait for another shard: try again later", "out of place",
-	"another member has or had this disk", "too many disks were named for this member: replace it by a new one"}
+	"another member has or had this disk",
+	"too many disks were named for this member: replace it by a new one"}
 
 // String returns the code in words.
 func (c Code) String() string {

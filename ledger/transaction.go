@@ -160,6 +160,13 @@ func (t *Transaction) Validate() error {
 	return nil
 }
 
+// TakesNonce reports whether the transaction takes its nonce when it is applied. An admission of a
+// disk takes none: the number of the membership that it makes is what lets it change the members
+// once. So a fresh nonce does not show that it was never applied.
+func (t *Transaction) TakesNonce() bool {
+	return t.Change == nil || t.Change.Kind != ChangeAdmit
+}
+
 // checkForm checks what has to hold for a transaction to have an encoding at all: names and bounds.
 func (t *Transaction) checkForm() error {
 	if t.Verdict != nil {
@@ -212,8 +219,8 @@ func (t *Transaction) checkAdministrative() error {
 	case t.Signer != Operator:
 		return fmt.Errorf("%w: a change of the membership is an operator's, not organisation %s's", ErrMalformed, t.Signer)
 	case t.Change.Kind == ChangeAdmit && (t.Nonce.Stream != AdmitStream || t.Nonce.Sequence == 0):
-		return fmt.Errorf("%w: the nonce of an admission is the number of the membership that it makes, in stream %d",
-			ErrMalformed, uint64(AdmitStream))
+		return fmt.Errorf("%w: the nonce of an admission is in stream %d, and is the number of the "+
+			"membership that it makes", ErrMalformed, uint64(AdmitStream))
 	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0:
 		return fmt.Errorf("%w: a change of the membership stands alone in its transaction", ErrMalformed)
 	case len(t.Note) > MaxNote:

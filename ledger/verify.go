@@ -158,7 +158,8 @@ func checkRegistrations(transaction *Transaction, genesis *Genesis) error {
 }
 
 // checkSigner checks that a signature's key belongs to its organisation.
-func checkSigner(bundle *Bundle, signature *Signature, genesis *Genesis, authority Authority) error {
+func checkSigner(bundle *Bundle, signature *Signature, genesis *Genesis,
+	authority Authority) error {
 	if signature.Organisation == Operator {
 		return checkAdministrator(bundle, signature, genesis, authority)
 	}
@@ -192,8 +193,8 @@ func checkAdministrator(bundle *Bundle, signature *Signature, genesis *Genesis,
 		return fmt.Errorf("%w: %s is no operator's key", ErrUnauthorised, signature.Key)
 	}
 	if membership := authority.Membership(); !membership.MayAdmit(signature.Key, change.Index) {
-		return fmt.Errorf("%w: %s is no operator's key, and no key of a member that may admit a disk for member %d",
-			ErrUnauthorised, signature.Key, change.Index)
+		return fmt.Errorf("%w: %s is no operator's key, and no key of a member that may admit a disk "+
+			"for member %d", ErrUnauthorised, signature.Key, change.Index)
 	}
 	return nil
 }

@@ -139,7 +139,8 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 
 // refusesChange says why a change of the membership cannot be ordered now. With a perfect detector it never can: its engines leave no votes behind, from which a generation would know what may have
 // been A-delivered under the members that were. And afterwards too few of those who work might be members for a majority, and the shard would stand still. From one member to two it has to, until the
-// second is there.
+// second is there. An admission of a disk leaves the members and their number as they are, so that
+// none of this concerns it.
 func (l *life) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 	change := bundle.Transaction(0).Change
 	if change == nil || change.Kind == ledger.ChangeAdmit {

@@ -443,7 +443,8 @@ func reportChange(change *ledgerdv1.MembershipChange) *changeReport {
 		return &changeReport{Kind: ledger.ChangeLeave.String(), Index: &change.Leave}
 	case *ledgerdv1.MembershipChange_Admit:
 		index := change.Admit.GetIndex()
-		return &changeReport{Kind: ledger.ChangeAdmit.String(), Index: &index, Disk: change.Admit.GetDisk()}
+		disk := change.Admit.GetDisk()
+		return &changeReport{Kind: ledger.ChangeAdmit.String(), Index: &index, Disk: disk}
 	}
 	return nil
 }

@@ -44,7 +44,8 @@ func (s *shell) admitDisk(signer string, index ledger.MemberIndex) {
 	node := s.cluster.Node(0)
 	for {
 		opened := node.Store()
-		bundle := ledgertest.Admit(signer, opened.Genesis(), opened.Membership(), index, ledgertest.Disk(1), opened.Head().Height)
+		bundle := ledgertest.Admit(signer, opened.Genesis(), opened.Membership(), index,
+			ledgertest.Disk(1), opened.Head().Height)
 		if refusal := node.Admit(s.t.Context(), []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
 			s.t.Fatal(refusal)
 		}
@@ -104,18 +105,21 @@ func TestClusterJoinAndLeave(t *testing.T) {
 	s.admitDisk("node-0", 3)
 	status = s.object("cluster status --via " + s.doors[1].URL)
 	member = status["members"].([]any)[3].(map[string]any)
-	wantKeys(t, member, "index name state address public_key joined_height ordered_height stored_height self disk")
+	wantKeys(t, member, "index name state address public_key joined_height ordered_height "+
+		"stored_height self disk")
 	if member["disk"] != ledgertest.Disk(1).String() || status["membership_number"] != 2.0 {
 		t.Errorf("status with a disk: %v", status)
 	}
 	block = s.object("block head --node " + s.doors[0].URL)
 	item = block["transactions"].([]any)[0].(map[string]any)
-	if change := item["membership_change"].(map[string]any); change["kind"] != "admit" || change["index"] != 3.0 || change["disk"] != member["disk"] {
+	change := item["membership_change"].(map[string]any)
+	if change["kind"] != "admit" || change["index"] != 3.0 || change["disk"] != member["disk"] {
 		t.Errorf("the block's transaction: %v", item)
 	}
 	named := "member 3 counts with disk " + ledgertest.Disk(1).String()
 	for _, line := range []string{"block head", "tx status " + item["id"].(string) + " --proof"} {
-		if text := s.must(line + " --node " + s.doors[0].URL); !strings.Contains(text, named) || !strings.Contains(text, "a member or operator") {
+		text := s.must(line + " --node " + s.doors[0].URL)
+		if !strings.Contains(text, named) || !strings.Contains(text, "a member or operator") {
 			t.Errorf("%s: %s", line, text)
 		}
 	}

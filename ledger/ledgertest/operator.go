@@ -67,8 +67,8 @@ func Disk(i int) (disk ledger.DiskID) {
 	return disk
 }
 
-// Admit returns a bundle that names the disk of a member, signed with the key that belongs to a name:
-// "operator", or a member's. It panics where it has no encoding.
+// Admit returns a bundle that names the disk of a member, signed with the key that belongs to a
+// name: "operator", or a member's. It panics where it has no encoding.
 func Admit(signer string, genesis *ledger.Genesis, now ledger.Membership, index ledger.MemberIndex,
 	disk ledger.DiskID, head ledger.Height) *ledger.Bundle {
 	bundle, err := ledger.NewAdmit(Key(signer), genesis.Hash(), &now, index, disk, head)

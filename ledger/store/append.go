@@ -117,7 +117,7 @@ func (s *Store) executed(id ledger.Hash, transaction *ledger.Transaction) (bool,
 // unseen reports that a transaction was in no earlier block, where that needs no disk, which is the common case: one whose nonce is fresh was never applied, and it is
 // known which may have failed, or were set aside or passed on for other shards. It needs the mutex, and that no block is appended meanwhile.
 func (s *Store) unseen(id ledger.Hash, transaction *ledger.Transaction) bool {
-	if !s.state.Fresh(transaction.Signer, transaction.Nonce) {
+	if !transaction.TakesNonce() || !s.state.Fresh(transaction.Signer, transaction.Nonce) {
 		return false
 	}
 	_, mayHaveFailed := s.failed[shortID(id)]

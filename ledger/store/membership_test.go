@@ -69,7 +69,8 @@ func TestDiskMapIsKept(t *testing.T) {
 	other := open(t, filepath.Join(dir, "two"), small())
 	join := ledgertest.NewOperator(genesis).Join(ledgertest.Member(1))
 	admit := func(signer string, index ledger.MemberIndex, disk int) *ledger.Bundle {
-		return ledgertest.Admit(signer, genesis, s.Membership(), index, ledgertest.Disk(disk), s.Head().Height)
+		return ledgertest.Admit(signer, genesis, s.Membership(), index, ledgertest.Disk(disk),
+			s.Head().Height)
 	}
 	steps := []func() *ledger.Bundle{
 		func() *ledger.Bundle { return join },
@@ -87,7 +88,9 @@ func TestDiskMapIsKept(t *testing.T) {
 		}
 	}
 	want := []ledger.DiskID{ledgertest.Disk(3), ledgertest.Disk(2)}
-	history := [][]ledger.DiskID{{{}}, {{}, {}}, {ledgertest.Disk(1), {}}, {ledgertest.Disk(1), ledgertest.Disk(2)}, want}
+	history := [][]ledger.DiskID{
+		{{}}, {{}, {}}, {ledgertest.Disk(1), {}}, {ledgertest.Disk(1), ledgertest.Disk(2)}, want,
+	}
 	check := func(name string, s *Store) {
 		t.Helper()
 		for height, want := range history {
@@ -95,7 +98,8 @@ func TestDiskMapIsKept(t *testing.T) {
 				t.Errorf("%s, at block %d: %v, want %v", name, height, got, want)
 			}
 		}
-		if now := s.Membership(); now.Number != 4 || now.Round != 10 || !slices.Equal(disksOf(now), want) {
+		now := s.Membership()
+		if now.Number != 4 || now.Round != 10 || !slices.Equal(disksOf(now), want) {
 			t.Errorf("%s: %+v", name, now)
 		}
 	}
@@ -110,10 +114,69 @@ func TestDiskMapIsKept(t *testing.T) {
 	}
 	check("opened again", open(t, filepath.Join(dir, "one"), small()))
 	copied := filepath.Join(dir, "three")
-	if _, err := Restore(t.Context(), copied, genesis, small(), bytes.NewReader(snapshot), believe); err != nil {
+	from := bytes.NewReader(snapshot)
+	if _, err := Restore(t.Context(), copied, genesis, small(), from, believe); err != nil {
 		t.Fatal(err)
 	}
 	check("from a snapshot", open(t, copied, small()))
+}
+
+// An admission takes no nonce, and is in one block all the same: what other members propose in the
+// same words later is left out, whether it was applied, changed nothing, or failed.
+func TestAdmissionIsInOneBlock(t *testing.T) {
+	t.Parallel()
+	for _, sharded := range []bool{false, true} {
+		genesis := ledgertest.OperatedGenesis(3)
+		if sharded {
+			genesis = ledgertest.ShardedGenesis(3, 0, 0)
+		}
+		dir := t.TempDir()
+		s := openBook(t, dir, genesis, small())
+		admit := func(index ledger.MemberIndex, disk int) *ledger.Bundle {
+			return ledgertest.Admit("node-0", genesis, s.Membership(), index,
+				ledgertest.Disk(disk), s.Head().Height)
+		}
+		applied := admit(1, 1)
+		round := ledger.Round(0)
+		apply := func(bundle *ledger.Bundle) *ledger.Block {
+			t.Helper()
+			round++
+			block, err := s.Apply(1, round, [][]byte{ledgertest.Batch(1, bundle)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return block
+		}
+		once := func(bundle *ledger.Bundle, want ledger.Code) {
+			t.Helper()
+			if block := apply(bundle); block == nil || block.Entries[0].Result.Code != want {
+				t.Fatalf("block %+v, want %s", block, want)
+			}
+		}
+		failed := admit(2, 2)
+		once(applied, ledger.Applied)
+		unchanged := admit(1, 1)
+		once(unchanged, ledger.Applied)
+		once(failed, ledger.StaleNonce)
+		for _, again := range []*ledger.Bundle{applied, unchanged, failed} {
+			if block := apply(again); block != nil {
+				t.Errorf("sharded %v: again in block %d, %s",
+					sharded, block.Header.Height, block.Entries[0].Result)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = openBook(t, dir, genesis, small())
+		for _, again := range []*ledger.Bundle{applied, unchanged, failed} {
+			if block := apply(again); block != nil {
+				t.Errorf("sharded %v, opened again: again in block %d", sharded, block.Header.Height)
+			}
+		}
+		if err := s.verify(t.Context(), nil); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func disksOf(membership ledger.Membership) (all []ledger.DiskID) {

@@ -103,7 +103,7 @@ func changeFromProto(message *ledgerdv1.MembershipChange) (*ledger.MembershipCha
 			Kind: ledger.ChangeAdmit, Index: ledger.MemberIndex(change.Admit.GetIndex()), Disk: disk,
 		}, nil
 	}
-	return nil, fmt.Errorf("membership_change: it names no member that joins, none that leaves, and no disk")
+	return nil, fmt.Errorf("membership_change: it names no member that joins or leaves, and no disk")
 }
 
 // MembershipFromProto reads the members and their disks from a shard's state. It returns
