@@ -289,7 +289,11 @@ func TestGenerationsUnderFaults(t *testing.T) {
 // The judges can fail: each planted bug is found.
 func TestPlantedFaultsAreFound(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]Fault{"a promise does not freeze": FaultPromiseDoesNotFreeze, "the tail is forgotten": FaultTailForgotten, "a quorum is a minority": FaultMinorityQuorum} {
+	for name, fault := range map[string]Fault{
+		"a promise does not freeze": FaultPromiseDoesNotFreeze, "the tail is forgotten": FaultTailForgotten,
+		"a quorum is a minority": FaultMinorityQuorum, "a promise is not persisted": FaultPromiseNotPersisted,
+		"a lost disk is ignored": FaultLostDiskIgnored, "what a disk had perhaps is ignored": FaultPerhapsIgnored,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(2000) {

@@ -263,7 +263,7 @@ func (w *world) returns(n *simulated) {
 // last block whole any more if that was hurt.
 func (w *world) crashes(n *simulated) {
 	n.up = false
-	if w.random.IntN(4) > 0 || n.perhaps {
+	if w.random.IntN(8) > 0 || n.perhaps {
 		return
 	}
 	n.perhaps = true
@@ -444,12 +444,10 @@ func (w *world) activate(n *simulated) {
 	}
 	tip := w.tip(*d)
 	members := d.Group(tip.membership)
-	if !slices.Contains(members, n.id) {
-		return
-	}
 	n.pending = nil
-	if len(members) < tip.membership.Quorum() {
-		return // the next generation goes on
+	if !slices.Contains(members, n.id) || len(members) < tip.membership.Quorum() {
+		w.moves(n, tip) // the tail changed the membership: the next generation goes on
+		return
 	}
 	w.begin(n, NewRun(d.Generation, 0), tip, members)
 }
