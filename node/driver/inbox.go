@@ -30,7 +30,7 @@ type inbox struct {
 
 func newInbox(config Config) (*inbox, error) {
 	in := &inbox{
-		gate: turn.NewGate(turn.Bounds{
+		gate: turn.NewGate(turn.GateConfig{
 			Frames: config.InboxFrames, Bytes: config.InboxBytes, Held: config.HeldFrames,
 		}),
 		runOf:  config.FrameGeneration,

@@ -16,13 +16,16 @@ const (
 	FaultOpinionsFirst
 	// FaultSilencedTrusted trusts a silenced server again.
 	FaultSilencedTrusted
+	// FaultStaleFrames has a gate take frames of earlier runs for the running one's.
+	FaultStaleFrames
 
 	faultEnd
 )
 
 // String names the fault.
 func (f Fault) String() string {
-	names := [...]string{"none", "deliver-first", "opinions-first", "silenced-trusted"}
+	names := [...]string{"none", "deliver-first", "opinions-first", "silenced-trusted",
+		"stale-frames"}
 	if f >= faultEnd {
 		return fmt.Sprintf("Fault(%d)", uint8(f))
 	}

@@ -14,13 +14,15 @@ var ErrRestarted = errors.New("turn: it came back in another life")
 // Incarnation numbers the lives of one server's process. No life has the number 0.
 type Incarnation uint64
 
-// Bounds says how much a gate keeps. A gate may hold one frame more than a bound of bytes says.
-type Bounds struct {
+// GateConfig says how much a gate keeps. A gate may hold one frame more than a bound of bytes says.
+type GateConfig struct {
 	// Frames and Bytes bound what was taken and waits for the next turn.
 	Frames, Bytes int
 	// Held bounds the frames of later runs that are held, for each sender; their bytes are bounded
 	// by Bytes.
 	Held int
+	// Fault plants a bug. Production leaves it FaultNone.
+	Fault Fault
 }
 
 // Verdict is what becomes of a frame.
@@ -41,7 +43,7 @@ const (
 // Gate decides whose frames are taken, and keeps them and the opinions for the next turn. It serves
 // a server for its whole life, run after run. Its methods are called one at a time.
 type Gate struct {
-	bounds Bounds
+	config GateConfig
 	// run is the last one activated; open tells that its engine runs.
 	run      uint64
 	open     bool
@@ -94,7 +96,7 @@ func (s *Sender) Member() bool { return s.place >= 0 }
 func (s *Sender) releaseHeld() { s.held, s.heldBytes = nil, 0 }
 
 // NewGate makes a gate that no run has opened yet.
-func NewGate(bounds Bounds) *Gate { return &Gate{bounds: bounds} }
+func NewGate(config GateConfig) *Gate { return &Gate{config: config} }
 
 // SetSenders replaces the senders. The place of a sender in the list is the name of its server.
 func (g *Gate) SetSenders(senders []*Sender) { g.senders = senders }
@@ -115,15 +117,16 @@ func (g *Gate) Full(s *Sender, run uint64) bool {
 	case g.closed || s.banned:
 		return false
 	case run > g.run:
-		return len(s.held) >= g.bounds.Held || s.heldBytes >= g.bounds.Bytes
+		return len(s.held) >= g.config.Held || s.heldBytes >= g.config.Bytes
 	default:
-		return g.takes(s, run) && (len(g.frames) >= g.bounds.Frames || g.bytes >= g.bounds.Bytes)
+		return g.takes(s, run) && (len(g.frames) >= g.config.Frames || g.bytes >= g.config.Bytes)
 	}
 }
 
 // takes reports whether a frame goes into the next turn.
 func (g *Gate) takes(s *Sender, run uint64) bool {
-	return run == g.run && g.open && s.place >= 0 && !s.silenced
+	current := run == g.run || run < g.run && g.config.Fault == FaultStaleFrames
+	return current && g.open && s.place >= 0 && !s.silenced
 }
 
 // Admit judges a frame for which there is room, and keeps it if it is of use.
