@@ -189,13 +189,18 @@ func (w *world) crash(id order.ServerID) {
 	}
 }
 
-// deliver hands the first frames of a lane to the receiver's gate.
+// deliver hands the first frames of a lane to the receiver's gate, until one has to wait.
 func (w *world) deliver(from, to order.ServerID, frames int) {
-	lane := w.lanes[from][to]
-	for _, frame := range lane[:frames] {
-		w.admit(from, to, frame)
+	for ; frames > 0 && len(w.lanes[from][to]) > 0; frames-- {
+		verdict := w.admit(from, to, w.lanes[from][to][0])
+		if verdict != "taken" {
+			w.say("%s from %d at %d: %s", allconcur.Describe(w.lanes[from][to][0]), from, to, verdict)
+		}
+		if verdict == "waits" {
+			return
+		}
+		w.lanes[from][to] = w.lanes[from][to][1:]
 	}
-	w.lanes[from][to] = lane[frames:]
 }
 
 // admit hands a frame to a gate, as a driver does.
@@ -204,7 +209,10 @@ func (w *world) admit(from, to order.ServerID, frame []byte) string {
 	sender := s.gate.Sender(from)
 	run, err := allconcur.FrameGeneration(frame)
 	if err != nil {
-		return fmt.Sprintf("malformed, news %v", s.gate.Malformed(sender, err))
+		if s.gate.Malformed(sender, err) {
+			return "malformed"
+		}
+		return "malformed again"
 	}
 	if s.gate.Full(sender, run) {
 		return "waits"
