@@ -25,13 +25,15 @@ type Group struct {
 	// EngineAlone asks for a run of the engines without generations, which must come to rest all the same: false suspicions are then of single links, again and
 	// again, and no other fault than FaultSuspect is taken.
 	EngineAlone bool
-	// Fault plants a bug in every engine, TurnFault one in what drives it, PromiseNotFrozen one in whoever promises a generation: its engine goes on.
+	// Fault plants a bug in every engine, TurnFault one in what drives it, PromiseNotFrozen one in
+	// whoever promises a generation: its engine goes on.
 	Fault            allconcur.Fault
 	TurnFault        turn.Fault
 	PromiseNotFrozen bool
 }
 
-// turnFault is the bug that is planted in what drives the engines. One of engines goes with one of gates, which would hide it.
+// turnFault is the bug that is planted in what drives the engines. One of engines goes with one of
+// gates, which would hide it.
 func (g *Group) turnFault() turn.Fault {
 	if g.Fault == allconcur.FaultStaleEon {
 		return turn.FaultStaleFrames

@@ -288,7 +288,9 @@ func (s *simulation) settle(id order.ServerID) {
 		if m.lingers {
 			m.lingers = false
 			v.lingering++
-			s.queue.push(event{at: s.now + s.lingerFor, kind: lingering, server: id, number: v.lingering, process: v.process})
+			s.queue.push(event{
+				at: s.now + s.lingerFor, kind: lingering, server: id, number: v.lingering, process: v.process,
+			})
 		}
 		if !moved {
 			s.tickOn(id)

@@ -38,7 +38,8 @@ type member struct {
 	retired string
 	// starts counts the engines that this process started: if any, whatever was sent to it since is here.
 	starts uint64
-	// gate has what came for the next turn of machine, which drives the engine, and for runs to come.
+	// gate has what came for the next turn of machine, which drives the engine, and for runs to
+	// come.
 	gate    *turn.Gate
 	machine *turn.Machine
 	// suspects is what the detector said, by identity.
@@ -105,7 +106,8 @@ type sentPayload struct {
 	payload []byte
 }
 
-// taken is a block that a member took, whether its own engine A-delivered it, and how many letters went out before.
+// taken is a block that a member took, whether its own engine A-delivered it, and how many letters
+// went out before.
 type taken struct {
 	block   *block
 	own     bool
@@ -116,7 +118,9 @@ type taken struct {
 func newMember(setting *setting, self order.ServerID, incarnation uint64, d *disk, genesis *chain, now Instant) *member {
 	m := &member{setting: setting, self: self, incarnation: incarnation, disk: d, chain: genesis, now: now, suspects: make([]bool, setting.slots), follower: follower{hearing: make([]Instant, setting.slots)}}
 	// A lane that waits for room loses nothing, and a link here has room for all.
-	m.gate = turn.NewGate(turn.GateConfig{Frames: math.MaxInt, Bytes: math.MaxInt, Held: math.MaxInt, Fault: setting.turnFault})
+	m.gate = turn.NewGate(turn.GateConfig{
+		Frames: math.MaxInt, Bytes: math.MaxInt, Held: math.MaxInt, Fault: setting.turnFault,
+	})
 	senders := make([]*turn.Sender, setting.slots)
 	for i := range senders {
 		senders[i] = turn.NewSender()
@@ -180,7 +184,9 @@ func (m *member) start() {
 		return
 	}
 	m.disk.run = g.run
-	m.machine = turn.New(turn.Config{Engine: engine, Self: place, Servers: len(g.members), Fault: m.setting.turnFault})
+	m.machine = turn.New(turn.Config{
+		Engine: engine, Self: place, Servers: len(g.members), Fault: m.setting.turnFault,
+	})
 	m.gate.Activate(uint64(g.run), g.members)
 	m.engine, m.group, m.retired, m.lingers, m.started = engine, g, "", false, true
 	m.starts++
@@ -230,7 +236,8 @@ func (m *member) receive(from order.ServerID, l *letter, r run, frame []byte) {
 
 // receiveFrame keeps a frame for the next turn of its run, now or when that begins.
 func (m *member) receiveFrame(from order.ServerID, r run, frame []byte) {
-	m.gate.Admit(m.gate.Sender(from), 1, uint64(r), frame) // the links tell the processes of a sender apart
+	const incarnation = 1 // the links tell the processes of a sender apart
+	m.gate.Admit(m.gate.Sender(from), incarnation, uint64(r), frame)
 }
 
 // suspect takes what the detector says about a predecessor.
@@ -272,7 +279,8 @@ func (m *member) act() bool {
 	switch {
 	case m.chain.group.run != g.run:
 		if !ended {
-			m.wrong = fmt.Sprintf("it goes on after round %d, the last of its eon", m.chain.height())
+			m.wrong = fmt.Sprintf("it goes on after round %d, the last of its eon",
+				m.chain.height())
 		}
 		m.retired = "its eon is over"
 		if m.start(); !m.works() {
@@ -309,7 +317,8 @@ func (m *member) broadcast() {
 	}
 }
 
-// carryOut does one thing that the machine of a group's run wants done. When the eon ends with a block, the next one begins after the turn.
+// carryOut does one thing that the machine of a group's run wants done. When the eon ends with a
+// block, the next one begins after the turn.
 func (m *member) carryOut(g *group, do *turn.Action) {
 	switch do.Kind {
 	case turn.Send:
@@ -318,7 +327,8 @@ func (m *member) carryOut(g *group, do *turn.Action) {
 			for _, place := range send.To {
 				m.receivers = append(m.receivers, g.members[place])
 			}
-			m.out = append(m.out, outgoing{to: m.receivers[start:len(m.receivers):len(m.receivers)], run: g.run, frame: send.Frame})
+			to := m.receivers[start:len(m.receivers):len(m.receivers)]
+			m.out = append(m.out, outgoing{to: to, run: g.run, frame: send.Frame})
 		}
 	case turn.Deliver:
 		for _, d := range do.Deliveries {
@@ -330,7 +340,8 @@ func (m *member) carryOut(g *group, do *turn.Action) {
 		m.wrong = fmt.Sprintf("it refuses a frame of server %d: %v", g.members[do.Server], do.Cause)
 	case turn.Suspected, turn.Trusted:
 		if do.Refused != nil && !errors.Is(do.Refused, order.ErrHalted) {
-			m.wrong = fmt.Sprintf("it refuses a word on predecessor %d: %v", g.members[do.Server], do.Refused)
+			m.wrong = fmt.Sprintf("it refuses a word on predecessor %d: %v",
+				g.members[do.Server], do.Refused)
 		}
 	}
 }

@@ -206,7 +206,8 @@ func TestProgressTellsWhereServersStand(t *testing.T) {
 	t.Errorf("no word of who awaits whom: %v", result.Violations)
 }
 
-// TestPlantedBugsOfTurnsAreCaught plants bugs in what drives the engines. They show in reliable rounds, which AllConcur+ has few of.
+// TestPlantedBugsOfTurnsAreCaught plants bugs in what drives the engines. They show in reliable
+// rounds, which AllConcur+ has few of.
 func TestPlantedBugsOfTurnsAreCaught(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []turn.Fault{turn.FaultDeliverFirst, turn.FaultOpinionsFirst} {
@@ -214,11 +215,15 @@ func TestPlantedBugsOfTurnsAreCaught(t *testing.T) {
 			engine         string
 			servers, limit int
 		}{
-			{allconcur.EngineAllConcur, 3, 800}, {allconcur.EngineAllConcur, 5, 800}, {allconcur.EngineAllConcurPlus, 5, 5000},
+			{allconcur.EngineAllConcur, 3, 800}, {allconcur.EngineAllConcur, 5, 800},
+			{allconcur.EngineAllConcurPlus, 5, 5000},
 		} {
 			t.Run(fmt.Sprintf("%v in %s of %d", fault, c.engine, c.servers), func(t *testing.T) {
 				t.Parallel()
-				group := Group{Detector: perfectly, Faults: FaultCrash, Engine: c.engine, Servers: c.servers, TurnFault: fault}
+				group := Group{
+					Detector: perfectly, Faults: FaultCrash, Engine: c.engine, Servers: c.servers,
+					TurnFault: fault,
+				}
 				seeds := seedsUntilCaught(t, group.options(t), c.limit)
 				if seeds == 0 {
 					t.Fatalf("not caught by %d seeds", c.limit)

@@ -7,7 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// server is one server of a run: an engine and the driver around it, whose decisions are the turn's.
+// server is one server of a run: an engine and the driver around it, whose decisions are the
+// turn's.
 type server struct {
 	engine order.Broadcaster
 	turn   *turn.Machine
@@ -108,7 +109,8 @@ func (s *simulation) carryOut(id order.ServerID) {
 			s.deliverAll(id, do.Deliveries)
 		case turn.Linger:
 			v.lingering++
-			s.queue.push(event{at: s.now + s.lingerFor, kind: lingering, server: id, number: v.lingering})
+			at := s.now + s.lingerFor
+			s.queue.push(event{at: at, kind: lingering, server: id, number: v.lingering})
 		case turn.Silenced:
 			s.breach(id, fmt.Sprintf("it refuses a frame of server %d: %v", do.Server, do.Cause))
 		case turn.Suspected:

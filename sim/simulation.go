@@ -161,7 +161,8 @@ func newSimulation(options Options) (*simulation, error) {
 		}
 		s.servers[id].engine = engine
 		s.servers[id].turn = turn.New(turn.Config{
-			Engine: engine, Self: order.ServerID(id), Servers: options.Servers, Fault: options.group.TurnFault,
+			Engine: engine, Self: order.ServerID(id), Servers: options.Servers,
+			Fault: options.group.TurnFault,
 		})
 	}
 	s.schedule()

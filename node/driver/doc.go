@@ -5,9 +5,9 @@
 //	detector ─────> Suspect ─┼─> turn.Machine ┤
 //	pool ─────────> Source ──┘                └─> Sink ──> the pipeline of blocks
 //
-// Package shard/turn makes the decisions: whose frames are taken, what comes before what in a turn, which
-// members are silenced, when a batch is due. The simulator runs it, too. This room has the lanes, the
-// timers, the goroutines, and what is parked for slow members.
+// Package shard/turn makes the decisions: whose frames are taken, what comes before what in a turn,
+// which members are silenced, when a batch is due. The simulator runs it, too. This room has the
+// lanes, the timers, the goroutines, and what is parked for slow members.
 //
 // One Driver serves a node for its whole life. It runs one engine at a time, that of a run: an eon of a generation of the group.
 //

@@ -632,7 +632,8 @@ func TestLostServerBeginsTheNextGenerationFirst(t *testing.T) {
 	in.receive(rdmanet.Peer{ID: "b", Incarnation: 2}, [][]byte{frame(1, "lost"), frame(2, "later")})
 	in.activate(Group{Generation: 2, Members: []order.ServerID{0, 1}})
 	frames, suspicions := in.take(nil)
-	if len(frames) != 2 || string(frames[0].Frame[8:]) != "early" || string(frames[1].Frame[8:]) != "later" || len(suspicions) != 0 {
+	if len(frames) != 2 || string(frames[0].Frame[8:]) != "early" ||
+		string(frames[1].Frame[8:]) != "later" || len(suspicions) != 0 {
 		t.Fatalf("%d frames, suspicions %v", len(frames), suspicions)
 	}
 }

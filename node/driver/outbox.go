@@ -174,8 +174,8 @@ func (r *running) drain() {
 	}
 }
 
-// withheld reports whether own batches wait until a slow member has taken more. One that takes nothing at all for ParkedPatience is
-// given up.
+// withheld reports whether own batches wait until a slow member has taken more. One that takes
+// nothing at all for ParkedPatience is given up.
 func (r *running) withheld() bool {
 	if r.parked == 0 {
 		return false

@@ -125,7 +125,8 @@ func (r *running) live() {
 	r.cancel(errFrozen)
 }
 
-// members gives the members that are left when the eon is over, as outside, and reports whether it is.
+// members gives the members that are left when the eon is over, as outside, and reports whether it
+// is.
 func (r *running) members() ([]order.ServerID, bool) {
 	members, ended := r.turn.Ended()
 	return r.outside(members), ended
@@ -155,8 +156,8 @@ func (r *running) run() string {
 	return r.halted
 }
 
-// take takes a turn: what came goes in, and what the machine wants is carried out, in its order. It reports whether anything
-// happened.
+// take takes a turn: what came goes in, and what the machine wants is carried out, in its order. It
+// reports whether anything happened.
 func (r *running) take() bool {
 	r.poll()
 	frames, opinions := r.inbox.take(r.arrivals)
@@ -227,7 +228,8 @@ func (r *running) changed(do *turn.Action) {
 	switch do.Kind {
 	case turn.Silenced:
 		r.inbox.silence(member)
-		logger.Error("frames of a server are missing: nothing more is taken from it in this run", "cause", do.Cause)
+		logger.Error("frames of a server are missing: nothing more is taken from it in this run",
+			"cause", do.Cause)
 	case turn.Lost:
 		r.abandon(&r.outboxes[do.Server])
 		cause := causeOf(do.Cause)
@@ -287,7 +289,8 @@ func (r *running) deliver(deliveries []order.Delivery) {
 	}
 }
 
-// removed ends all exchange with servers that left the group. What is on their lanes already stays there.
+// removed ends all exchange with servers that left the group. What is on their lanes already stays
+// there.
 func (r *running) removed(delivery order.Delivery) {
 	servers := r.outside(delivery.Removed)
 	r.config.Logger.Warn("servers were removed from the group", "run", r.group.Generation,

@@ -45,10 +45,10 @@
 //   - Send before deliver. Whatever the engine wants sent goes out before the caller hands a round
 //     over. Otherwise a server that crashes after a delivery takes the messages and votes to the
 //     grave that others need to make the same delivery.
-//   - A server that was silenced in a run is never trusted again in that run. That is a server whose
-//     lane broke, which misses frames of ours, or one that sent what is no frame or came back in
-//     another life, of which we miss frames. A group that trusts it waits for messages that never
-//     come.
+//   - A server that was silenced in a run is never trusted again in that run. That is a server
+//     whose lane broke, which misses frames of ours, or one that sent what is no frame or came back
+//     in another life, of which we miss frames. A group that trusts it waits for messages that
+//     never come.
 //   - A server whose lane broke is still heard: its votes count. One that was removed, sent what is
 //     no frame or came back is not.
 //

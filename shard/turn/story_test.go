@@ -13,15 +13,16 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// TestStories runs the transcripts in testdata/stories. After a change that is meant, rewrite them with -rewrite and read the
-// difference.
+// TestStories runs the transcripts in testdata/stories. After a change that is meant, rewrite them
+// with -rewrite and read the difference.
 //
-//	group servers=3 [engine=allconcur] [detector=eventual] [fault=deliver-first] [held=2]   a new group in run 1
+//	group servers=3 [engine=allconcur] [detector=eventual] [fault=deliver-first] [held=2]
+//	                                     a new group in run 1
 //	submit server=0 payload=a            a batch for the server's pool
-//	deliver from=0 to=1 [frames=2]       the next frames of a lane come to the gate, all without a number
+//	deliver from=0 to=1 [frames=2]       the next frames of a lane come to the gate, or all
 //	bytes from=0 to=1 hex=00             bytes that nobody should send
 //	suspect|trust server=1 of=0          what server 1's detector says
-//	cut server=0 of=1                    the connection of two servers breaks: what is under way is lost
+//	cut server=0 of=1                    their connection breaks, what is under way is lost
 //	restart server=0                     its frames come with another incarnation from here on
 //	crowd|room server=0 of=1             too much is parked for server 1, or no longer
 //	linger server=0                      the timer rings
@@ -43,7 +44,8 @@ type story struct{ w *world }
 func (s *story) command(t *testing.T, d *datadriven.TestData) string {
 	if d.Cmd == "group" {
 		s.w = newWorld(t, allconcur.Config{
-			Servers: number(t, d, "servers", 3), Engine: argument(d, "engine", allconcur.EngineAllConcurPlus),
+			Servers:  number(t, d, "servers", 3),
+			Engine:   argument(d, "engine", allconcur.EngineAllConcurPlus),
 			Detector: detectorNamed(argument(d, "detector", "eventual")),
 		}, faultNamed(argument(d, "fault", "none")), number(t, d, "held", 100))
 		return "ok\n"

@@ -27,7 +27,8 @@ type world struct {
 	trace   strings.Builder
 }
 
-// server is one server of a world. A crashed one takes no more turns; crashing tells that it crashes with its next delivery.
+// server is one server of a world. A crashed one takes no more turns; crashing tells that it
+// crashes with its next delivery.
 type server struct {
 	gate     *turn.Gate
 	machine  *turn.Machine
@@ -80,7 +81,9 @@ func (w *world) activate(id order.ServerID, run uint64) {
 	}
 	w.run = run
 	s := w.servers[id]
-	s.machine = turn.New(turn.Config{Engine: engine, Self: id, Servers: len(members), Fault: w.fault})
+	s.machine = turn.New(turn.Config{
+		Engine: engine, Self: id, Servers: len(members), Fault: w.fault,
+	})
 	s.gate.Activate(run, members)
 }
 
@@ -192,9 +195,10 @@ func (w *world) crash(id order.ServerID) {
 // deliver hands the first frames of a lane to the receiver's gate, until one has to wait.
 func (w *world) deliver(from, to order.ServerID, frames int) {
 	for ; frames > 0 && len(w.lanes[from][to]) > 0; frames-- {
-		verdict := w.admit(from, to, w.lanes[from][to][0])
+		frame := w.lanes[from][to][0]
+		verdict := w.admit(from, to, frame)
 		if verdict != "taken" {
-			w.say("%s from %d at %d: %s", allconcur.Describe(w.lanes[from][to][0]), from, to, verdict)
+			w.say("%s from %d at %d: %s", allconcur.Describe(frame), from, to, verdict)
 		}
 		if verdict == "waits" {
 			return
@@ -221,7 +225,8 @@ func (w *world) admit(from, to order.ServerID, frame []byte) string {
 	return [...]string{"dropped", "taken", "held", "refused"}[verdict]
 }
 
-// cut breaks the connection of two servers: what is under way is lost, and lanes and detectors at both ends notice.
+// cut breaks the connection of two servers: what is under way is lost, and lanes and detectors at
+// both ends notice.
 func (w *world) cut(a, b order.ServerID) {
 	for _, pair := range [][2]order.ServerID{{a, b}, {b, a}} {
 		w.lanes[pair[0]][pair[1]] = nil
@@ -232,7 +237,8 @@ func (w *world) cut(a, b order.ServerID) {
 
 var errCut = fmt.Errorf("the connection broke")
 
-// flow takes turns and delivers until nothing moves, with lingers where they are asked for. It reports whether it came to rest.
+// flow takes turns and delivers until nothing moves, with lingers where they are asked for. It
+// reports whether it came to rest.
 func (w *world) flow(linger bool) bool {
 	for range 10_000 {
 		moved := false
@@ -265,8 +271,9 @@ func (w *world) lingers() bool {
 	return false
 }
 
-// TestRandomTurns runs hostile schedules, and catches what is planted: connections break, detectors err and change their minds,
-// inputs gather between turns, a server crashes amid a turn. Then all come to rest.
+// TestRandomTurns runs hostile schedules, and catches what is planted: connections break, detectors
+// err and change their minds, inputs gather between turns, a server crashes amid a turn. Then all
+// come to rest.
 func TestRandomTurns(t *testing.T) {
 	t.Parallel()
 	seeds := uint64(1500)
@@ -298,7 +305,9 @@ func TestRandomTurns(t *testing.T) {
 func randomTurns(t testing.TB, seed uint64, fault turn.Fault) string {
 	random := rand.New(rand.NewPCG(seed, 1))
 	n := 3 + random.IntN(3)
-	config := allconcur.Config{Servers: n, Engine: allconcur.EngineAllConcurPlus, Detector: allconcur.DetectorEventual}
+	config := allconcur.Config{
+		Servers: n, Engine: allconcur.EngineAllConcurPlus, Detector: allconcur.DetectorEventual,
+	}
 	// Under P there are crashes, and suspicions that come behind a crashed server's last frame.
 	perfect := random.IntN(2) == 0
 	if perfect {
@@ -309,7 +318,8 @@ func randomTurns(t testing.TB, seed uint64, fault turn.Fault) string {
 	}
 	w := newWorld(t, config, fault, math.MaxInt)
 	pick := func() order.ServerID { return order.ServerID(random.IntN(n)) }
-	// Under ◇P one server errs about one other, and their connection breaks, perhaps. More of that would take a new generation.
+	// Under ◇P one server errs about one other, and their connection breaks, perhaps. More of that
+	// would take a new generation.
 	victim, judge, cuts := pick(), pick(), 0
 	for step := range 60 * n {
 		a, b := pick(), pick()
@@ -357,7 +367,8 @@ func (w *world) noticeCrash(victim order.ServerID) {
 	}
 }
 
-// rest ends the misfortunes and judges. The detectors hear everybody again, those whose connection broke, too.
+// rest ends the misfortunes and judges. The detectors hear everybody again, those whose connection
+// broke, too.
 func (w *world) rest(victim order.ServerID) string {
 	for a := range w.servers {
 		for b := range w.servers {
