@@ -42,6 +42,8 @@ type member struct {
 	// come.
 	gate    *turn.Gate
 	machine *turn.Machine
+	// arrivals are those of the last turn, for the gate to fill again.
+	arrivals []turn.Arrival
 	// suspects is what the detector said, by identity.
 	suspects []bool
 	// left tells that the membership went on without this server.
@@ -270,10 +272,13 @@ func (m *member) act() bool {
 		return false
 	}
 	machine, g, height := m.machine, m.group, m.chain.height()
-	machine.Step(m.gate.Take(nil))
+	frames, opinions := m.gate.Take(m.arrivals[:0])
+	machine.Step(frames, opinions)
+	clear(frames)
+	m.arrivals = frames
 	m.broadcast()
 	for do := machine.Next(); do.Kind != turn.Done; do = machine.Next() {
-		m.carryOut(g, &do)
+		m.carryOut(g, do)
 	}
 	_, ended := machine.Ended()
 	switch {
@@ -291,7 +296,7 @@ func (m *member) act() bool {
 	case machine.Halted() != "":
 		m.retire("halted: " + machine.Halted())
 	}
-	return machine.Moved() || m.started
+	return machine.Again() || m.started
 }
 
 // broadcast A-broadcasts what is due.

@@ -64,7 +64,7 @@ func (s *simulation) act(id order.ServerID) {
 		if reason := v.turn.Halted(); reason != "" {
 			s.trace.say(s.now, "%d has halted: %s", id, reason)
 		}
-		if !v.turn.Moved() {
+		if !v.turn.Again() {
 			return
 		}
 	}

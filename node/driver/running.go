@@ -157,7 +157,7 @@ func (r *running) run() string {
 }
 
 // take takes a turn: what came goes in, and what the machine wants is carried out, in its order. It
-// reports whether anything happened.
+// reports whether another turn may find more to do.
 func (r *running) take() bool {
 	r.poll()
 	frames, opinions := r.inbox.take(r.arrivals)
@@ -167,14 +167,13 @@ func (r *running) take() bool {
 	r.arrivals = frames[:0]
 	r.broadcast()
 	for do := r.turn.Next(); do.Kind != turn.Done; do = r.turn.Next() {
-		r.carryOut(&do)
+		r.carryOut(do)
 	}
-	moved := r.turn.Moved()
-	if moved && !r.statusSet {
+	if r.turn.Moved() && !r.statusSet {
 		r.statusSet = true
 		r.status.set(StatusInterval, r.inbox.signal)
 	}
-	return moved
+	return r.turn.Again()
 }
 
 // count counts what the engine is given.

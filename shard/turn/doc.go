@@ -30,7 +30,7 @@
 //			case turn.Suspected, turn.Trusted: // for people who read the log
 //			}
 //		}
-//		if !machine.Moved() {
+//		if !machine.Again() {
 //			wait for input
 //		}
 //	}

@@ -108,8 +108,12 @@ type Machine struct {
 	deliveries []order.Delivery
 	removals   int // deliveries whose removals were told
 
-	// moved tells that something happened since Moved was called last.
-	moved bool
+	// action is the one given last.
+	action Action
+
+	// moved tells that something happened since Moved was called last; again that another turn may
+	// find more to do.
+	moved, again bool
 	// lingering tells that a timer was asked for, lingered that it is over.
 	lingering, lingered bool
 	// ownUndelivered counts own batches that were A-broadcast and not A-delivered.
@@ -178,9 +182,9 @@ func (m *Machine) refused(from order.ServerID, err error) {
 	m.silence(from, err)
 }
 
-// Next gives the next thing to do in this turn. The caller has done what the call before gave when
-// it makes the next one.
-func (m *Machine) Next() Action {
+// Next gives the next thing to do in this turn, which is valid until the next call. The caller has
+// done what the call before gave when it makes the next one.
+func (m *Machine) Next() *Action {
 	if m.told < len(m.news) {
 		return m.nextNews()
 	}
@@ -192,71 +196,76 @@ func (m *Machine) Next() Action {
 			m.stage = first
 		case first:
 			if m.config.Fault == FaultDeliverFirst {
-				if do, any := m.deliver(second); any {
-					return do
+				if m.deliver(second) {
+					return &m.action
 				}
 				continue
 			}
 			m.stage = second
-			if do, any := m.send(); any {
-				return do
+			if m.send() {
+				return &m.action
 			}
 		case second:
 			if m.config.Fault == FaultDeliverFirst {
 				m.stage = finish
-				if do, any := m.send(); any {
-					return do
+				if m.send() {
+					return &m.action
 				}
 				continue
 			}
-			if do, any := m.deliver(finish); any {
-				return do
+			if m.deliver(finish) {
+				return &m.action
 			}
 		case finish:
 			m.stage = collect
 			m.finish()
-			return Action{}
+			m.action.Kind = Done
+			return &m.action
 		}
 	}
 }
 
 // nextNews gives the oldest news.
-func (m *Machine) nextNews() Action {
-	do := m.news[m.told]
+func (m *Machine) nextNews() *Action {
+	m.action = m.news[m.told]
 	if m.told++; m.told == len(m.news) {
 		clear(m.news)
 		m.news, m.told = m.news[:0], 0
 	}
-	return do
+	return &m.action
 }
 
-// send gives what is to be sent, if anything is.
-func (m *Machine) send() (Action, bool) {
-	sends := m.sends
+// send makes an action of what is to be sent, if anything is.
+func (m *Machine) send() bool {
+	if len(m.sends) == 0 {
+		return false
+	}
+	m.action = Action{Kind: Send, Sends: m.sends}
 	m.sends = nil
-	return Action{Kind: Send, Sends: sends}, len(sends) > 0
+	return true
 }
 
-// deliver gives each removal that the rounds hold, then the rounds, and goes over to the stage
-// after them.
-func (m *Machine) deliver(after stage) (Action, bool) {
+// deliver makes an action of each removal that the rounds hold, then of the rounds, and goes over
+// to the stage after them.
+func (m *Machine) deliver(after stage) bool {
 	for m.removals < len(m.deliveries) {
 		at := m.removals
 		m.removals++
 		if removed := m.deliveries[at].Removed; len(removed) > 0 {
 			m.remove(removed)
-			return Action{Kind: Removed, Deliveries: m.deliveries[at : at+1]}, true
+			m.action = Action{Kind: Removed, Deliveries: m.deliveries[at : at+1]}
+			return true
 		}
 	}
 	m.stage = after
-	deliveries := m.deliveries
-	m.deliveries = nil
-	if len(deliveries) == 0 {
-		return Action{}, false
+	if len(m.deliveries) == 0 {
+		return false
 	}
-	m.moved = true
-	m.delivered = deliveries[len(deliveries)-1].Epoch
-	return Action{Kind: Deliver, Deliveries: deliveries}, true
+	m.moved, m.again = true, true
+	m.delivered = m.deliveries[len(m.deliveries)-1].Epoch
+	m.action = Action{Kind: Deliver, Deliveries: m.deliveries}
+	m.deliveries = nil
+	return true
 }
 
 // keep copies deliveries, which are the engine's, for the caller.
@@ -332,12 +341,19 @@ func (m *Machine) Ended() ([]order.ServerID, bool) { return m.members, m.ended }
 // Over reports whether there are no more turns.
 func (m *Machine) Over() bool { return m.ended || m.halted != "" }
 
-// Moved reports whether something happened since the last call, so that another turn may find more
-// to do without any input.
+// Moved reports whether anything happened since the last call.
 func (m *Machine) Moved() bool {
 	moved := m.moved
 	m.moved = false
 	return moved
+}
+
+// Again reports whether another turn may find more to do without any input: this server
+// A-broadcast, delivered or lost a member.
+func (m *Machine) Again() bool {
+	again := m.again
+	m.again = false
+	return again
 }
 
 // CanBroadcast reports whether this server has yet to A-broadcast in the current round.
@@ -366,7 +382,7 @@ func (m *Machine) Broadcast(batch []byte) bool {
 		m.Halt(fmt.Sprintf("batch of %d bytes refused: %v", len(batch), err))
 		return false
 	}
-	m.moved = true
+	m.moved, m.again = true, true
 	m.lingering, m.lingered = false, false
 	if len(batch) > 0 {
 		m.ownUndelivered++

@@ -1,6 +1,7 @@
 package turn
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -38,7 +39,7 @@ func (m *Machine) suspect(server order.ServerID, cause error) {
 	}
 	p.suspected, m.moved = true, true
 	refused := m.engine.Suspect(server)
-	m.news = append(m.news, Action{Kind: Suspected, Server: server, Cause: cause, Refused: refused})
+	m.noteOpinion(Action{Kind: Suspected, Server: server, Cause: cause, Refused: refused})
 }
 
 // trust takes the suspicion of a member back, unless frames are missing between it and this server.
@@ -48,7 +49,15 @@ func (m *Machine) trust(server order.ServerID) {
 		return
 	}
 	p.suspected, m.moved = false, true
-	m.news = append(m.news, Action{Kind: Trusted, Server: server, Refused: m.engine.Trust(server)})
+	m.noteOpinion(Action{Kind: Trusted, Server: server, Refused: m.engine.Trust(server)})
+}
+
+// noteOpinion notes that the engine was told an opinion. An engine that halted refuses it.
+func (m *Machine) noteOpinion(news Action) {
+	m.news = append(m.news, news)
+	if errors.Is(news.Refused, order.ErrHalted) {
+		m.Look()
+	}
 }
 
 // silence gives a member up in both directions.
@@ -68,7 +77,7 @@ func (m *Machine) Break(server order.ServerID, cause error) bool {
 	if p.lost {
 		return false
 	}
-	p.lost, m.moved = true, true
+	p.lost, m.moved, m.again = true, true, true
 	m.Crowded(server, false)
 	m.suspect(server, cause)
 	m.news = append(m.news, Action{Kind: Lost, Server: server, Cause: cause})
