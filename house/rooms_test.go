@@ -23,6 +23,7 @@ var rooms = []room{
 	{folder: "allconcur", imports: []string{"digraph", "order"}, pure: true},
 	{folder: "allconcur/generation", imports: []string{"order"}, pure: true},
 	{folder: "shard", imports: []string{"order", "allconcur", "allconcur/generation"}, pure: true},
+	{folder: "shard/turn", imports: []string{"order"}, pure: true},
 	{folder: "tram", imports: []string{"order"}, pure: true},
 	{folder: "tram/stream", imports: []string{"order"}, pure: true},
 	{folder: "tram/replica", imports: []string{"order", "tram", "rdmanet"}, pure: true, except: []string{"time"}}, // durations
@@ -55,8 +56,8 @@ var rooms = []room{
 		modules: []string{"github.com/knadh/koanf", "golang.org/x/sys"}},
 	{folder: "node/control", imports: []string{"rdmanet"}},
 	{folder: "node/detector", imports: []string{"digraph", "order", "rdmanet", "node/control"}},
-	{folder: "node/driver", imports: []string{"order", "allconcur", "rdmanet"}},
 	{folder: "node/clock", imports: []string{"ledger"}, pure: true, except: []string{"time"}}, // durations
+	{folder: "node/driver", imports: []string{"order", "allconcur", "rdmanet", "shard/turn"}},
 	{folder: "node/mempool", imports: []string{"ledger"}},
 	{folder: "node/pipeline", imports: []string{"order", "allconcur/generation", "shard", "ledger/...", "node/api", "node/mempool"}},
 	{folder: "node/shards", imports: []string{"ledger", "ledger/store", "rdmanet", "rdmanet/p2p", "node/control"}},

@@ -104,9 +104,9 @@ func (s *simulation) newLife() {
 	s.servers = make([]server, o.slots())
 	l.setting = &setting{
 		engine: o.group.Engine, detector: o.Detector, fault: o.group.Fault, slots: o.slots(), reliable: o.reliable, synod: o.Detector != allconcur.DetectorEventualPaper && !o.group.EngineAlone,
-		promiseNotFrozen: o.group.PromiseNotFrozen,
-		tick:             max(between(4*millisecond, 15*millisecond)(driver), slowest/4),
-		stallAfter:       between(30*millisecond, 200*millisecond)(driver) + 4*slowest,
+		promiseNotFrozen: o.group.PromiseNotFrozen, turnFault: o.group.turnFault(),
+		tick:       max(between(4*millisecond, 15*millisecond)(driver), slowest/4),
+		stallAfter: between(30*millisecond, 200*millisecond)(driver) + 4*slowest,
 	}
 	l.pace = between(1, 8)(driver)
 	l.gossip = between(20*millisecond, 100*millisecond)(driver)
@@ -143,7 +143,7 @@ func (s *simulation) begin(span Instant) {
 func (s *simulation) bear(id order.ServerID) {
 	v := &s.servers[id]
 	v.process++
-	v.crashed, v.ticks, v.acts, v.lingers, v.retired = false, false, false, false, ""
+	v.crashed, v.ticks, v.acts, v.retired = false, false, false, ""
 	if v.disk == nil {
 		v.disk = &disk{generationDisk: newGenerationDisk(s.options.Servers, id, !s.life.cold && int(id) < s.options.Servers)}
 	}
@@ -216,8 +216,8 @@ func (s *simulation) liveNow(e event) {
 		v.ticks = false
 		m.tick()
 	case lingering:
-		if v.lingers && v.lingering == e.number {
-			v.lingers, m.lingered = false, true
+		if v.lingering == e.number && m.works() {
+			m.machine.LingerOver()
 		}
 	case acting:
 		v.acts = false
@@ -262,13 +262,13 @@ func (s *simulation) settleSoon(id order.ServerID) {
 	s.settle(id)
 }
 
-// settle is the loop of order.Broadcaster's comment for a process, until it has nothing more to do.
+// settle is the loop of package turn for a process, until it has nothing more to do.
 func (s *simulation) settle(id order.ServerID) {
 	v := &s.servers[id]
 	m := v.member
 	m.now = s.now
 	for range actionsMax {
-		broadcast := m.broadcast()
+		moved := m.act()
 		s.carryOutLetters(id)
 		if v.crashed || s.over() {
 			return
@@ -285,13 +285,19 @@ func (s *simulation) settle(id order.ServerID) {
 				s.reviewBy(id)
 			}
 		}
-		if !broadcast {
-			s.lingerOn(id)
+		if m.lingers {
+			m.lingers = false
+			v.lingering++
+			s.queue.push(event{
+				at: s.now + s.lingerFor, kind: lingering, server: id, number: v.lingering, process: v.process,
+			})
+		}
+		if !moved {
 			s.tickOn(id)
 			return
 		}
 	}
-	s.breach(id, fmt.Sprintf("it A-broadcasts %d times without any input", actionsMax))
+	s.breach(id, fmt.Sprintf("it takes %d turns without any input", actionsMax))
 }
 
 // tickOn has the process's clock tick where it has something to wait for.
@@ -299,20 +305,6 @@ func (s *simulation) tickOn(id order.ServerID) {
 	if v := &s.servers[id]; !v.ticks && v.member.wantsTick() {
 		v.ticks = true
 		s.queue.push(event{at: s.now + s.life.setting.tick, kind: ticking, server: id, process: v.process})
-	}
-}
-
-// lingerOn schedules an empty message where messages wait for a later round and nothing else will bring it.
-func (s *simulation) lingerOn(id order.ServerID) {
-	v := &s.servers[id]
-	switch {
-	case !v.member.undelivered():
-		v.lingers, v.member.lingered = false, false
-		v.lingering++
-	case !v.lingers && !v.member.lingered:
-		v.lingers = true
-		v.lingering++
-		s.queue.push(event{at: s.now + s.lingerFor, kind: lingering, server: id, number: v.lingering, process: v.process})
 	}
 }
 
@@ -342,9 +334,6 @@ func (s *simulation) carryOutLetters(id order.ServerID) {
 		}
 		c.skip--
 	}
-	for i := range letters {
-		s.sendLetters(id, &letters[i])
-	}
 	last := len(blocks)
 	doomed := false
 	if c != nil && c.moment == delivering && last > 0 {
@@ -354,11 +343,21 @@ func (s *simulation) carryOutLetters(id order.ServerID) {
 			c.skip--
 		}
 	}
+	gone := 0
 	for _, t := range blocks[:last] {
+		for ; gone < t.letters; gone++ {
+			s.sendLetters(id, &letters[gone])
+		}
 		s.deliverBlock(id, t)
 		if s.over() {
 			return
 		}
+	}
+	if doomed {
+		letters = letters[:gone]
+	}
+	for ; gone < len(letters); gone++ {
+		s.sendLetters(id, &letters[gone])
 	}
 	for _, sent := range letters {
 		s.noteVow(id, sent.letter)

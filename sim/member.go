@@ -3,11 +3,13 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // member is one process of a server whose shard lives on past the run of an engine: what the supervisor of a node is, as a pure state machine. It has
@@ -36,8 +38,12 @@ type member struct {
 	retired string
 	// starts counts the engines that this process started: if any, whatever was sent to it since is here.
 	starts uint64
-	// held are frames of runs to come.
-	held []heldFrame
+	// gate has what came for the next turn of machine, which drives the engine, and for runs to
+	// come.
+	gate    *turn.Gate
+	machine *turn.Machine
+	// arrivals are those of the last turn, for the gate to fill again.
+	arrivals []turn.Arrival
 	// suspects is what the detector said, by identity.
 	suspects []bool
 	// left tells that the membership went on without this server.
@@ -48,8 +54,8 @@ type member struct {
 	pool     [][]byte
 	marks    []change
 	doubtful []sentPayload
-	// lingered tells that an empty message is due.
-	lingered bool
+	// lingers tells that the machine asked for a linger.
+	lingers bool
 
 	standstill standstill
 	follower
@@ -70,6 +76,8 @@ type setting struct {
 	engine   string
 	detector allconcur.Detector
 	fault    allconcur.Fault
+	// turnFault is planted in the machines, and in the gates.
+	turnFault turn.Fault
 	// slots bounds the identities.
 	slots int
 	// stallAfter is how long an engine may stand still before its server lets the generation be changed.
@@ -94,28 +102,32 @@ type disk struct {
 	generationDisk
 }
 
-// heldFrame is a frame that came before its run.
-type heldFrame struct {
-	from  order.ServerID
-	run   run
-	frame []byte
-}
-
 // sentPayload is a payload that was A-broadcast in a round.
 type sentPayload struct {
 	round   order.Round
 	payload []byte
 }
 
-// taken is a block that a member took, and whether its own engine A-delivered it.
+// taken is a block that a member took, whether its own engine A-delivered it, and how many letters
+// went out before.
 type taken struct {
-	block *block
-	own   bool
+	block   *block
+	own     bool
+	letters int
 }
 
 // newMember makes the process of a server from its disk.
 func newMember(setting *setting, self order.ServerID, incarnation uint64, d *disk, genesis *chain, now Instant) *member {
 	m := &member{setting: setting, self: self, incarnation: incarnation, disk: d, chain: genesis, now: now, suspects: make([]bool, setting.slots), follower: follower{hearing: make([]Instant, setting.slots)}}
+	// A lane that waits for room loses nothing, and a link here has room for all.
+	m.gate = turn.NewGate(turn.GateConfig{
+		Frames: math.MaxInt, Bytes: math.MaxInt, Held: math.MaxInt, Fault: setting.turnFault,
+	})
+	senders := make([]*turn.Sender, setting.slots)
+	for i := range senders {
+		senders[i] = turn.NewSender()
+	}
+	m.gate.SetSenders(senders)
 	for _, b := range d.blocks {
 		m.chain.apply(b)
 	}
@@ -158,7 +170,7 @@ func (m *member) mayStart(g *group) bool {
 	return m.starts > 0 || slices.Contains(g.entrants, m.entrance()) || m.promisedTo(g.run)
 }
 
-// start starts the engine of the next block's run, if this server is in its group, and gives it the frames that came too early.
+// start starts the engine of the next block's run, if this server is in its group.
 func (m *member) start() {
 	g := m.chain.group
 	if m.works() && m.group.run == g.run || g.first != m.chain.height()+1 || !m.mayStart(g) || m.awaitsDecision() {
@@ -174,24 +186,24 @@ func (m *member) start() {
 		return
 	}
 	m.disk.run = g.run
-	m.engine, m.group, m.retired, m.lingered, m.started = engine, g, "", false, true
+	m.machine = turn.New(turn.Config{
+		Engine: engine, Self: place, Servers: len(g.members), Fault: m.setting.turnFault,
+	})
+	m.gate.Activate(uint64(g.run), g.members)
+	m.engine, m.group, m.retired, m.lingers, m.started = engine, g, "", false, true
 	m.starts++
 	m.standstill = standstill{since: m.now}
 	m.again(func(sent sentPayload) bool { return sent.round >= g.first })
 	m.follower.ticks = 0
 	clear(m.suspects)
 	m.generationWorks()
-	held := m.held
-	m.held = nil
-	for _, h := range held {
-		m.receiveFrame(h.from, h.run, h.frame)
-	}
 }
 
 // retire ends the work of the engine for good.
 func (m *member) retire(why string) {
 	if m.works() {
 		m.retired = why
+		m.gate.End()
 		m.generationIdle()
 	}
 }
@@ -224,50 +236,24 @@ func (m *member) receive(from order.ServerID, l *letter, r run, frame []byte) {
 	}
 }
 
-// receiveFrame gives a frame to the engine of its run, now or when that begins. The engine itself ignores those of earlier runs.
+// receiveFrame keeps a frame for the next turn of its run, now or when that begins.
 func (m *member) receiveFrame(from order.ServerID, r run, frame []byte) {
-	if r > m.disk.run {
-		m.held = append(m.held, heldFrame{from, r, frame})
-		return
-	}
-	if !m.works() {
-		return
-	}
-	place, known := m.group.place(from)
-	if !known {
-		return
-	}
-	if err := m.engine.Receive(place, frame); err != nil && r == m.group.run {
-		m.refused(fmt.Sprintf("it refuses a frame of server %d", from), err)
-	}
-	m.drain()
-}
-
-// refused retires an engine that has halted. Other refusals are against the contract.
-func (m *member) refused(what string, err error) {
-	if !errors.Is(err, order.ErrHalted) {
-		m.wrong = what + ": " + err.Error()
-		return
-	}
-	m.drain()
-	m.retire("halted: " + m.engine.Status().Halted)
+	const incarnation = 1 // the links tell the processes of a sender apart
+	m.gate.Admit(m.gate.Sender(from), incarnation, uint64(r), frame)
 }
 
 // suspect takes what the detector says about a predecessor.
 func (m *member) suspect(server order.ServerID, suspected bool) {
-	place, known := m.group.place(server)
+	_, known := m.group.place(server)
 	if !m.works() || !known || m.suspects[server] == suspected {
 		return
 	}
 	m.suspects[server] = suspected
-	tell := m.engine.Trust
 	if suspected {
-		tell = m.engine.Suspect
+		m.gate.Suspect(uint64(m.group.run), server, nil)
+	} else {
+		m.gate.Trust(uint64(m.group.run), server)
 	}
-	if err := tell(place); err != nil {
-		m.refused(fmt.Sprintf("it refuses a word on predecessor %d", server), err)
-	}
-	m.drain()
 }
 
 // submit takes what a user submits, or what could not be A-broadcast before.
@@ -280,16 +266,46 @@ func (m *member) propose(c change) {
 	}
 }
 
-// broadcast A-broadcasts what is due and tells whether anything was.
-func (m *member) broadcast() bool {
+// act takes a turn with all that came, and reports whether another one may find more to do.
+func (m *member) act() bool {
 	if !m.works() {
 		return false
 	}
-	if !m.engine.CanBroadcast() {
+	machine, g, height := m.machine, m.group, m.chain.height()
+	frames, opinions := m.gate.Take(m.arrivals[:0])
+	machine.Step(frames, opinions)
+	clear(frames)
+	m.arrivals = frames
+	m.broadcast()
+	for do := machine.Next(); do.Kind != turn.Done; do = machine.Next() {
+		m.carryOut(g, do)
+	}
+	_, ended := machine.Ended()
+	switch {
+	case m.chain.group.run != g.run:
+		if !ended {
+			m.wrong = fmt.Sprintf("it goes on after round %d, the last of its eon",
+				m.chain.height())
+		}
+		m.retired = "its eon is over"
+		if m.start(); !m.works() {
+			m.generationIdle()
+		}
+	case m.chain.height() > height && !slices.Contains(m.chain.remaining, m.self):
+		m.retire("it was removed")
+	case machine.Halted() != "":
+		m.retire("halted: " + machine.Halted())
+	}
+	return machine.Again() || m.started
+}
+
+// broadcast A-broadcasts what is due.
+func (m *member) broadcast() {
+	if !m.machine.MayBroadcast() {
 		if m.engine.Solicited() {
 			m.wrong = "it is solicited though it cannot A-broadcast"
 		}
-		return false
+		return
 	}
 	var payload []byte
 	switch {
@@ -300,50 +316,38 @@ func (m *member) broadcast() bool {
 		payload = m.pool[0]
 		m.pool = m.pool[1:]
 		m.doubtful = append(m.doubtful, sentPayload{m.engine.Status().Round, payload})
-	case m.engine.Solicited():
-	case m.lingered && m.engine.Undelivered():
-	default:
-		return false
 	}
-	m.lingered = false
-	if err := m.engine.Broadcast(payload); err != nil {
-		m.refused("it refuses an A-broadcast though CanBroadcast holds", err)
-		return false
+	if !m.machine.Broadcast(payload) && payload != nil {
+		m.wrong = "it refuses an A-broadcast though CanBroadcast holds: " + m.machine.Halted()
 	}
-	m.drain()
-	return true
 }
 
-// undelivered tells whether an empty message would help.
-func (m *member) undelivered() bool { return m.works() && m.engine.Undelivered() }
-
-// drain takes what the engine wants done. When the eon ends with a block, the next one begins.
-func (m *member) drain() {
-	engine, g := m.engine, m.group
-	ready := engine.Ready()
-	for _, send := range ready.Sends {
-		start := len(m.receivers)
-		for _, place := range send.To {
-			m.receivers = append(m.receivers, g.members[place])
+// carryOut does one thing that the machine of a group's run wants done. When the eon ends with a
+// block, the next one begins after the turn.
+func (m *member) carryOut(g *group, do *turn.Action) {
+	switch do.Kind {
+	case turn.Send:
+		for _, send := range do.Sends {
+			start := len(m.receivers)
+			for _, place := range send.To {
+				m.receivers = append(m.receivers, g.members[place])
+			}
+			to := m.receivers[start:len(m.receivers):len(m.receivers)]
+			m.out = append(m.out, outgoing{to: to, run: g.run, frame: send.Frame})
 		}
-		m.out = append(m.out, outgoing{to: m.receivers[start:len(m.receivers):len(m.receivers)], run: g.run, frame: send.Frame})
-	}
-	if !m.works() {
-		return
-	}
-	for _, d := range ready.Deliveries {
-		m.take(newBlock(g, d), true)
-	}
-	if m.chain.group.run != g.run {
-		if !engine.Status().Ended {
-			m.wrong = fmt.Sprintf("it goes on after round %d, the last of its eon", m.chain.height())
+	case turn.Deliver:
+		for _, d := range do.Deliveries {
+			m.take(newBlock(g, d), true)
 		}
-		m.retired = "its eon is over"
-		if m.start(); !m.works() {
-			m.generationIdle()
+	case turn.Linger:
+		m.lingers = true
+	case turn.Silenced:
+		m.wrong = fmt.Sprintf("it refuses a frame of server %d: %v", g.members[do.Server], do.Cause)
+	case turn.Suspected, turn.Trusted:
+		if do.Refused != nil && !errors.Is(do.Refused, order.ErrHalted) {
+			m.wrong = fmt.Sprintf("it refuses a word on predecessor %d: %v",
+				g.members[do.Server], do.Refused)
 		}
-	} else if len(ready.Deliveries) > 0 && !slices.Contains(m.chain.remaining, m.self) {
-		m.retire("it was removed")
 	}
 }
 
@@ -351,7 +355,7 @@ func (m *member) drain() {
 func (m *member) take(b *block, own bool) {
 	m.chain.apply(b)
 	m.disk.blocks = m.chain.blocks
-	m.delivered = append(m.delivered, taken{b, own})
+	m.delivered = append(m.delivered, taken{b, own, len(m.out)})
 	m.doubtful = slices.DeleteFunc(m.doubtful, func(sent sentPayload) bool {
 		return sent.round == b.round && string(b.message(m.self)) == string(sent.payload)
 	})
