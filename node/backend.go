@@ -211,6 +211,7 @@ func (n *Node) NodeState() api.NodeState {
 		Mode: mode, Reason: why, Engine: n.sup.engineState(), Heights: heights, HeadHash: n.pipeline.Tip().Hash, Started: n.started, Version: n.options.Version,
 		PoolTransactions: uint64(transactions), PoolBytes: uint64(bytes),
 		TransactionsPerSecond: figures.TransactionsPerSecond, OrderLatency: figures.OrderLatency, DurableLatency: figures.DurableLatency, DiskFreeBytes: n.disk.bytes(),
+		DiskID: n.identity.ID, DiskLearner: n.identity.Learner,
 	}
 	if n.stopping.Load() {
 		state.Mode = api.ModeStopping

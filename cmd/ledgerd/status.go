@@ -60,8 +60,11 @@ type nodeReport struct {
 	DurableLatencyUS      uint32        `json:"durable_latency_us"`
 	ReadsOnly             bool          `json:"reads_only"`
 	DiskFreeBytes         uint64        `json:"disk_free_bytes"`
-	StartedMS             uint64        `json:"started_ms"`
-	Version               string        `json:"version,omitempty"`
+	DiskID                string        `json:"disk_id,omitempty"`
+	// DiskLearner is why the disk is not the one that was made with the home.
+	DiskLearner string `json:"disk_learner,omitempty"`
+	StartedMS   uint64 `json:"started_ms"`
+	Version     string `json:"version,omitempty"`
 }
 
 // engineReport is a node's ordering engine.
@@ -185,6 +188,7 @@ func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState, failu
 	report.PoolTransactions, report.TransactionsPerSecond = state.GetPoolTransactions(), state.GetTransactionsPerSecond()
 	report.OrderLatencyUS, report.DurableLatencyUS = state.GetOrderLatencyUs(), state.GetDurableLatencyUs()
 	report.ReadsOnly, report.DiskFreeBytes = state.GetReadsOnly(), state.GetDiskFreeBytes()
+	report.DiskID, report.DiskLearner = hex.EncodeToString(state.GetDiskId()), state.GetDiskLearner()
 	report.StartedMS, report.Version = state.GetStartedMs(), state.GetVersion()
 	if address := state.GetApiAddress(); report.APIAddress == "" {
 		report.APIAddress = address
@@ -273,6 +277,10 @@ func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 		if text != "" {
 			remarks = append(remarks, fmt.Sprintf("%s: %s", printable(n.Name, 0), printable(text, 0)))
 		}
+	}
+	if n.DiskLearner != "" {
+		remarks = append(remarks, fmt.Sprintf("%s: its disk may have forgotten what the one before held: %s",
+			printable(n.Name, 0), printable(n.DiskLearner, 0)))
 	}
 	if n.ReadsOnly && n.Reason == "" {
 		remarks = append(remarks, n.Name+" takes no transactions for now")
