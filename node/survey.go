@@ -12,16 +12,16 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// Holdings is what the home of a node that does not run holds. It is for an operator who compares what
-// is left of a shard.
+// Holdings is what the home of a node that does not run holds. It is for an operator who compares
+// what is left of a shard.
 type Holdings struct {
 	Index ledger.MemberIndex
 	Name  string
 	Home  string
 	// Disk is what the home knows of its disk; if Renewed is set, the next start makes it a new one.
 	Disk *home.Disk
-	// Generation is the last one that the node heard of a decision for, and Activated the last one that
-	// it took part in. Promises tells that both are known.
+	// Generation is the last one that the node heard of a decision for, and Activated the last one
+	// that it took part in. Promises tells that both are known.
 	Promises              bool
 	Generation, Activated generation.Generation
 	// Blocks tells that there is a chain, of which the rest speaks.
@@ -35,13 +35,17 @@ type Holdings struct {
 }
 
 // Survey reads what a home holds, and has its blocks checked as a start does. The identity and the
-// promises stay as they are. It returns the store's errors: ErrLocked while the node runs, ErrDamaged.
+// promises stay as they are. It returns the store's errors: ErrLocked while the node runs,
+// ErrDamaged.
 func Survey(h *home.Home, options store.Options) (*Holdings, error) {
 	disk, err := h.Disk()
 	if err != nil {
 		return nil, fmt.Errorf("the identity of the disk: %w", err)
 	}
-	held := &Holdings{Index: ledger.MemberIndex(h.Self), Name: h.Name(), Home: h.Dir, Disk: disk, Membership: h.Membership()}
+	held := &Holdings{
+		Index: ledger.MemberIndex(h.Self), Name: h.Name(), Home: h.Dir, Disk: disk,
+		Membership: h.Membership(),
+	}
 	if err := held.readPromises(h); err != nil {
 		return nil, err
 	}
@@ -59,7 +63,8 @@ func Survey(h *home.Home, options store.Options) (*Holdings, error) {
 	if err != nil {
 		return nil, err
 	}
-	held.Head, held.Durable, held.Membership = opened.Head(), opened.KnownDurable(), opened.Membership()
+	held.Head, held.Durable = opened.Head(), opened.KnownDurable()
+	held.Membership = opened.Membership()
 	_, held.Missing, held.Perhaps = opened.Perhaps()
 	return held, opened.Close()
 }
