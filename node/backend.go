@@ -227,8 +227,12 @@ func (n *Node) NodeState() api.NodeState {
 		Mode: mode, Reason: why, Engine: n.life.engineState(), Heights: heights, HeadHash: n.pipeline.Tip().Hash, Started: n.started, Version: n.options.Version,
 		PoolTransactions: uint64(transactions), PoolBytes: uint64(bytes),
 		TransactionsPerSecond: figures.TransactionsPerSecond, OrderLatency: figures.OrderLatency, DurableLatency: figures.DurableLatency, DiskFreeBytes: n.disk.bytes(),
+		DiskID: n.identity.ID,
 	}
 	state.Backfill = n.backfill.state()
+	if n.life.view().Learner {
+		state.DiskLearner = n.identity.Learner // until the chain has admitted the disk
+	}
 	if n.stopping.Load() {
 		state.Mode = api.ModeStopping
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
-	"github.com/ledgerd/ledgerd/node/pipeline"
+	life "github.com/ledgerd/ledgerd/shard"
 )
 
 // A node comes back with blocks that the majority never had. Whether the group holds as many others, more or fewer: the node gives its own up, keeps what is common, and the
@@ -89,7 +89,7 @@ func TestNodeKeepsDurableBlocksOfAnotherChain(t *testing.T) {
 		t.Fatalf("node %d goes on: %+v", odd, s.nodes[odd].State())
 	}
 	err := s.nodes[odd].Err()
-	if !errors.Is(err, pipeline.ErrFork) || !strings.Contains(err.Error(), "nothing is set aside") {
+	if !errors.Is(err, life.ErrFork) || !strings.Contains(err.Error(), "nothing is set aside") {
 		t.Errorf("node %d ended with %v", odd, err)
 	}
 	aside, globbing := filepath.Glob(s.homes[odd].Data() + ".*")

@@ -60,8 +60,11 @@ type nodeReport struct {
 	DurableLatencyUS      uint32        `json:"durable_latency_us"`
 	ReadsOnly             bool          `json:"reads_only"`
 	DiskFreeBytes         uint64        `json:"disk_free_bytes"`
-	ClockOffsetMS         *int64        `json:"clock_offset_ms,omitempty"` // ahead of the members' median; absent where no majority's are heard
-	ClockWarning          string        `json:"clock_warning,omitempty"`
+	DiskID                string        `json:"disk_id,omitempty"`
+	// DiskLearner is why the disk is not the one that was made with the home.
+	DiskLearner   string `json:"disk_learner,omitempty"`
+	ClockOffsetMS *int64 `json:"clock_offset_ms,omitempty"` // ahead of the members' median; absent where no majority's are heard
+	ClockWarning  string `json:"clock_warning,omitempty"`
 	// AbsentHeight is the height up to which blocks are not at the node, as the asked node heard last.
 	AbsentHeight uint64 `json:"absent_height"`
 	// Backfill is what a node that began with a snapshot lacks still.
@@ -213,6 +216,7 @@ func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState, failu
 	report.AbsentHeight = state.GetBackfill().GetAbsentHeight()
 	report.ReadsOnly, report.DiskFreeBytes = state.GetReadsOnly(), state.GetDiskFreeBytes()
 	report.ClockOffsetMS, report.ClockWarning = state.ClockOffsetMs, state.GetClockWarning()
+	report.DiskID, report.DiskLearner = hex.EncodeToString(state.GetDiskId()), state.GetDiskLearner()
 	report.StartedMS, report.Version = state.GetStartedMs(), state.GetVersion()
 	if address := state.GetApiAddress(); report.APIAddress == "" {
 		report.APIAddress = address
@@ -304,6 +308,10 @@ func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 	}
 	if n.Backfill != nil {
 		remarks = append(remarks, n.Name+" "+n.Backfill.text())
+	}
+	if n.DiskLearner != "" {
+		remarks = append(remarks, fmt.Sprintf("%s: its disk may have forgotten what the one before held: %s",
+			printable(n.Name, 0), printable(n.DiskLearner, 0)))
 	}
 	if n.ReadsOnly && n.Reason == "" {
 		remarks = append(remarks, n.Name+" takes no transactions for now")

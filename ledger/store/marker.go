@@ -11,12 +11,12 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// The tip marker says how far the chain on this disk must reach. Its file has four slots of a sector
-// each. A marker is written into two slots, those of its generation's parity. So a torn write leaves
-// the marker before intact, and one damaged slot leaves the other copy.
+// The tip marker says how far the chain on this disk must reach. Its file has four slots of a
+// sector each. A marker is written into two slots, those of its generation's parity. So a torn
+// write leaves the marker before intact, and one damaged slot leaves the other copy.
 //
-// Version 2 adds what the store knows of durability. Older stores hold markers of version 1, which are
-// read as markers that know nothing; every new marker is of version 2.
+// Version 2 adds what the store knows of durability. Older stores hold markers of version 1, which
+// are read as markers that know nothing; every new marker is of version 2.
 const (
 	markerFile   = "tip"
 	markerSlots  = 4
@@ -137,8 +137,9 @@ func openMarker(dir string) (m *marker, found bool, err error) {
 	return m, true, nil
 }
 
-// complete has the disk hold both copies of the newest marker. A process that was killed as it wrote
-// them may have left one copy, or both in memory only; what is announced from here on relies on two.
+// complete has the disk hold both copies of the newest marker. A process that was killed as it
+// wrote them may have left one copy, or both in memory only; what is announced from here on relies
+// on two.
 func (m *marker) complete(slots [markerSlots]tip) error {
 	first := m.last.generation % (markerSlots / 2) * 2
 	for slot := first; slot < first+2; slot++ {
@@ -157,15 +158,16 @@ func (m *marker) complete(slots [markerSlots]tip) error {
 	return nil
 }
 
-// mayHide reports whether a marker newer than the newest that can be read may have been complete, and
-// with it an acknowledged group of blocks.
+// mayHide reports whether a marker newer than the newest that can be read may have been complete,
+// and with it an acknowledged group of blocks.
 //
 // The marker after generation g goes into both slots of the other parity, over generation g-1, and
-// the height that it names is announced only after fdatasync has returned. So if that marker was ever
-// announced, neither of these slots holds generation g-1 any more. One slot that still holds an older
-// marker therefore proves that nothing newer was announced: what the other slot holds is a write
-// that a crash tore, or damage to an old copy. If neither slot can be read, they may have held the
-// newer marker. A marker of generation g+2 cannot be hidden: it would have replaced g itself.
+// the height that it names is announced only after fdatasync has returned. So if that marker was
+// ever announced, neither of these slots holds generation g-1 any more. One slot that still holds
+// an older marker therefore proves that nothing newer was announced: what the other slot holds is a
+// write that a crash tore, or damage to an old copy. If neither slot can be read, they may have
+// held the newer marker. A marker of generation g+2 cannot be hidden: it would have replaced g
+// itself.
 func mayHide(slots [markerSlots]tip, newest uint64) bool {
 	other := (newest + 1) % (markerSlots / 2) * 2
 	return slots[other].generation == 0 && slots[other+1].generation == 0

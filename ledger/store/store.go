@@ -156,43 +156,45 @@ func (s *Store) DurableHeight() ledger.Height {
 	return s.durable
 }
 
-// KnowDurable notes that a majority of the shard's disks hold the chain up to height. The note is in
-// memory only until the next Sync that has something to sync, or Close, writes it with the tip marker.
-// A height above the head counts as the head's. A height below the known one changes nothing.
+// KnowDurable notes that a majority of the shard's disks hold the chain up to height. The note is
+// in memory only until the next Sync that has something to sync, or Close, writes it with the tip
+// marker. A height above the head counts as the head's. A height below the known one changes
+// nothing.
 func (s *Store) KnowDurable(height ledger.Height) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.known = max(s.known, min(height, s.head.Header.Height))
 }
 
-// KnownDurable returns the highest height known to be durable, at most the head's. After Open this is
-// what an earlier process wrote: a true height, though not always the last one that it knew.
+// KnownDurable returns the highest height known to be durable, at most the head's. After Open this
+// is what an earlier process wrote: a true height, though not always the last one that it knew.
 func (s *Store) KnownDurable() ledger.Height {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.known
 }
 
-// Perhaps reports whether this disk perhaps held, and announced as synced, blocks that it does not hold
-// now, with the lowest height of such a block and the reason. False means that it certainly did not,
-// as far as its own damage goes.
+// Perhaps reports whether this disk perhaps held, and announced as synced, blocks that it does not
+// hold now, with the lowest height of such a block and the reason. False means that it certainly
+// did not, as far as its own damage goes.
 //
 // The argument: a height is announced only after the tip marker that names it is on the disk in two
-// copies, and Open fails with ErrDamaged unless the chain reaches the newest marker that can be read.
-// So whatever was announced is whole, unless a newer marker was complete and both of its copies are
-// damaged (mayHide). What follows the newest marker in the database's log says nothing about that:
+// copies, and Open fails with ErrDamaged unless the chain reaches the newest marker that can be
+// read. So whatever was announced is whole, unless a newer marker was complete and both of its
+// copies are damaged (mayHide). What follows the newest marker in the database's log says nothing
+// about that:
 //   - Whole blocks above the marker are served as the head. They are not missing.
 //   - A torn or damaged record above the head belongs to a block that no marker named. It was never
 //     announced, however much of it was written. So a loss of power everywhere, which tears the
 //     log on all disks, leaves no disk in doubt.
 //   - A damaged record at or below the marker makes Open fail.
 //
-// This supposes that fdatasync keeps its word. A disk that loses writes after fdatasync can return both
-// old copies of a marker, and looks as one that was rolled back; nothing here can see that.
+// This supposes that fdatasync keeps its word. A disk that loses writes after fdatasync can return
+// both old copies of a marker, and looks as one that was rolled back; nothing here can see that.
 //
 // The doubt outlives the damaged slots, which the next marker writes over: it is kept in the marker
-// until the height in doubt is known durable on this chain. From then on it does not matter: the lost
-// blocks were either these very ones, or they can never become durable.
+// until the height in doubt is known durable on this chain. From then on it does not matter: the
+// lost blocks were either these very ones, or they can never become durable.
 func (s *Store) Perhaps() (perhaps bool, from ledger.Height, reason string) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
@@ -204,8 +206,8 @@ func (s *Store) Perhaps() (perhaps bool, from ledger.Height, reason string) {
 }
 
 // TakeOver gives a store that is to take the place of another what that one knows of the disk: the
-// known-durable height and whether it perhaps had more. It is to be called once the blocks are there;
-// the next marker holds it.
+// known-durable height and whether it perhaps had more. It is to be called once the blocks are
+// there; the next marker holds it.
 func (s *Store) TakeOver(from *Store) {
 	from.mutex.RLock()
 	known, perhaps := from.known, from.perhaps

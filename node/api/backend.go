@@ -235,6 +235,8 @@ type NodeState struct {
 	OrderLatency          time.Duration // median from admission to ordered over the last ten seconds
 	DurableLatency        time.Duration
 	DiskFreeBytes         uint64
+	DiskID                [16]byte
+	DiskLearner           string // why the disk is not the one that was made with the home; "" if it is
 
 	// ClockOffset is how far the node's clock is ahead of the members' median. It means something only
 	// where ClockKnown: the clocks of a majority are heard.

@@ -54,6 +54,8 @@ func (s *service) nodeToProto(state *NodeState) *ledgerdv1.NodeState {
 		Version:               state.Version,
 		ReadsOnly:             state.ReadsOnly,
 		DiskFreeBytes:         state.DiskFreeBytes,
+		DiskId:                state.DiskID[:],
+		DiskLearner:           state.DiskLearner,
 	}
 	if b := state.Backfill; b != nil {
 		shown.Backfill = &ledgerdv1.Backfill{

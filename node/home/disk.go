@@ -46,14 +46,14 @@ func newDiskID() (id DiskID) {
 // Disk is what a home knows of the disk beneath it.
 //
 // A disk's identity is in two files named "disk": one in the home, one in the data folder. Each
-// names itself: by its inode, and by its birth time where the file system keeps one. Copies of a file
-// get another inode and birth time, so a copy does not name itself. Both files count the starts of
-// the node and are made anew by each start. So a copy that is written over the files in place, and a
-// file system that was rolled back beneath one of the two, are noticed as well.
+// names itself: by its inode, and by its birth time where the file system keeps one. Copies of a
+// file get another inode and birth time, so a copy does not name itself. Both files count the
+// starts of the node and are made anew by each start. So a copy that is written over the files in
+// place, and a file system that was rolled back beneath one of the two, are noticed as well.
 //
-// A home cannot recognise that everything beneath it was rolled back at once, as when a block device
-// is restored from a snapshot, nor a copy that was written over the files in place before the node
-// was started again. Forget is for the operator who knows that.
+// A home cannot recognise that everything beneath it was rolled back at once, as when a block
+// device is restored from a snapshot, nor a copy that was written over the files in place before
+// the node was started again. Forget is for the operator who knows that.
 type Disk struct {
 	ID DiskID
 	// Original tells that the disk was made together with its home, and that as far as the home
@@ -74,12 +74,12 @@ type Disk struct {
 }
 
 // OpenDisk finds out whether the home's disk remembers, and gives it a new identity if it does not.
-// It takes the home's lock, which Close gives back, and finishes what SetAside began. Confirm has to
-// follow once the ledger store is open. Only OpenDisk and Forget change identities. It returns
+// It takes the home's lock, which Close gives back, and finishes what SetAside began. Confirm has
+// to follow once the ledger store is open. Only OpenDisk and Forget change identities. It returns
 // ErrLocked and the file system's errors.
 //
-// The disk keeps its identity if both files are there, are the ones that they name, and agree, and if
-// the blocks and the promises are there. A home that was never started needs neither.
+// The disk keeps its identity if both files are there, are the ones that they name, and agree, and
+// if the blocks and the promises are there. A home that was never started needs neither.
 //
 // A home that an older version made has no identity. If it holds both blocks and promises, or
 // neither, it gets an original one. At that one moment a copy cannot be recognised.
@@ -120,9 +120,9 @@ func (h *Home) openDisk() (*Disk, error) {
 	return d, d.begin(before.Held)
 }
 
-// begin counts a start. The order of its steps matters: as long as there is no file in the data folder
-// and the home's file counts no start, judge misses neither promises nor blocks; both exist before
-// that changes. A crash between two steps leaves a state that the next start goes on from.
+// begin counts a start. The order of its steps matters: as long as there is no file in the data
+// folder and the home's file counts no start, judge misses neither promises nor blocks; both exist
+// before that changes. A crash between two steps leaves a state that the next start goes on from.
 func (d *Disk) begin(held bool) error {
 	h := d.home
 	at := d.record(placeHome)
@@ -211,8 +211,8 @@ const asideSuffix = ".new"
 func (d *Disk) Fresh() string { return d.home.Data() + asideSuffix }
 
 // SetAside renames the data folder to aside, and puts the fresh folder, which has to be whole and
-// synced, in its place. The disk stays the same, since it forgets nothing that it counted for. After
-// a crash between the steps, either nothing has changed or OpenDisk finishes them.
+// synced, in its place. The disk stays the same, since it forgets nothing that it counted for.
+// After a crash between the steps, either nothing has changed or OpenDisk finishes them.
 func (d *Disk) SetAside(aside string) error {
 	at := d.record(placeData)
 	at.Start = d.start
@@ -267,8 +267,8 @@ func (h *Home) finishAside() error {
 	return syncFolder(h.Dir)
 }
 
-// lock takes the home for this process. A node of an older version holds the lock of its ledger store
-// only, so that one has to be free as well.
+// lock takes the home for this process. A node of an older version holds the lock of its ledger
+// store only, so that one has to be free as well.
 func (h *Home) lock() (*os.File, error) {
 	taken, err := flock(filepath.Join(h.Dir, lockFile), os.O_CREATE)
 	if err != nil {
@@ -284,7 +284,8 @@ func (h *Home) lock() (*os.File, error) {
 	return taken, nil
 }
 
-// lockFile is what a running node has locked; the ledger store has one of the same name in its folder.
+// lockFile is what a running node has locked; the ledger store has one of the same name in its
+// folder.
 const lockFile = "lock"
 
 func flock(path string, flags int) (*os.File, error) {

@@ -84,12 +84,14 @@ func decodeRecord(text []byte) (record, error) {
 
 // record is the identity, for a place.
 func (d *Disk) record(at place) record {
-	return record{Version: identityVersion, Place: at, ID: d.ID, Original: d.Original, Learner: d.Learner}
+	return record{
+		Version: identityVersion, Place: at, ID: d.ID, Original: d.Original, Learner: d.Learner,
+	}
 }
 
 // write puts an identity into a folder, whole or not at all. A file cannot name its inode before it
-// exists. So write makes it under another name, looks at it, fills and syncs it, and renames it, which
-// changes neither its inode nor its birth time.
+// exists. So write makes it under another name, looks at it, fills and syncs it, and renames it,
+// which changes neither its inode nor its birth time.
 func (d *Disk) write(dir string, r record) (err error) {
 	prefix := "." + DiskFile + "."
 	if err := removeRemains(dir, prefix); err != nil {
@@ -167,10 +169,10 @@ func bootID() string {
 //
 // Inode and birth time have to be the same. The device's number does not always say which device it
 // is: numbers are given anew when the machine boots, and file systems without a device of their own
-// (major number 0: overlay, btrfs, network file systems) get one when they are mounted. A shard whose
-// machines all lost power must not find nothing but copies. So another number counts within one
-// boot, for real devices: that finds a snapshot of a volume that is mounted in its place. Without
-// birth times it always counts, because inode numbers alone repeat easily.
+// (major number 0: overlay, btrfs, network file systems) get one when they are mounted. A shard
+// whose machines all lost power must not find nothing but copies. So another number counts within
+// one boot, for real devices: that finds a snapshot of a volume that is mounted in its place.
+// Without birth times it always counts, because inode numbers alone repeat easily.
 func (n *fileName) differs(now fileName) string {
 	switch {
 	case n.Inode != now.Inode:
@@ -301,8 +303,8 @@ func (f *found) judge() (verdict, string) {
 		return forgot, fmt.Sprintf("the data folder belongs to disk %s and the home to disk %s",
 			data.record.ID, at.record.ID)
 	case data.record.Start != at.record.Start && data.record.Start != at.record.Next:
-		return forgot, fmt.Sprintf("the data folder or the home is an older one: they count %d and %d starts",
-			data.record.Start, at.record.Start)
+		return forgot, fmt.Sprintf("the data folder or the home is an older one: "+
+			"they count %d and %d starts", data.record.Start, at.record.Start)
 	case !f.promises:
 		return forgot, promisesGone
 	case at.record.Held && !f.blocks:

@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -295,8 +294,10 @@ func TestForkAlarm(t *testing.T) {
 func TestMarksAndRounds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	entrant := append(f.payload(0, f.genesisHeader(), f.next()), 2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1)
-	entrant = slices.Delete(entrant, len(entrant)-14, len(entrant)-13) // the marks of the payload without
+	entrant := f.payload(0, f.genesisHeader(), f.next())
+	entrant = entrant[:len(entrant)-1] // the marks of the payload without
+	entrant = append(entrant, 2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0)
+	entrant = append(append(entrant, make([]byte, 16)...), 1)
 	f.deliver(f.payload(0, f.genesisHeader(), f.next()), entrant, f.payload(0x80, f.genesisHeader()))
 	f.barrier()
 	marks := f.pipeline.Marks()

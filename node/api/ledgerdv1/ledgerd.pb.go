@@ -4323,6 +4323,10 @@ type NodeState struct {
 	DiskFreeBytes         uint64                 `protobuf:"varint,21,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
 	Shard                 uint32                 `protobuf:"varint,22,opt,name=shard,proto3" json:"shard,omitempty"`
 	PendingCrossings      uint64                 `protobuf:"varint,23,opt,name=pending_crossings,json=pendingCrossings,proto3" json:"pending_crossings,omitempty"` // transactions in this shard's chain that wait for other shards
+	DiskId                []byte                 `protobuf:"bytes,27,opt,name=disk_id,json=diskId,proto3" json:"disk_id,omitempty"`                                // of the disk that the node has now
+	// Why the disk is not the one that was made with the node's home, "" if it is: it may have forgotten
+	// what the node held or promised.
+	DiskLearner string `protobuf:"bytes,28,opt,name=disk_learner,json=diskLearner,proto3" json:"disk_learner,omitempty"`
 	// How far the node's clock is ahead of the members' median; unset where no majority's are heard.
 	ClockOffsetMs *int64 `protobuf:"varint,24,opt,name=clock_offset_ms,json=clockOffsetMs,proto3,oneof" json:"clock_offset_ms,omitempty"`
 	// Why the node proposes no time for blocks, or that the chain is dated ahead of the clocks.
@@ -4521,6 +4525,20 @@ func (x *NodeState) GetPendingCrossings() uint64 {
 		return x.PendingCrossings
 	}
 	return 0
+}
+
+func (x *NodeState) GetDiskId() []byte {
+	if x != nil {
+		return x.DiskId
+	}
+	return nil
+}
+
+func (x *NodeState) GetDiskLearner() string {
+	if x != nil {
+		return x.DiskLearner
+	}
+	return ""
 }
 
 func (x *NodeState) GetClockOffsetMs() int64 {
@@ -6598,7 +6616,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06halted\x18\b \x01(\tR\x06halted\x12\x1e\n" +
 	"\n" +
 	"generation\x18\t \x01(\x04R\n" +
-	"generation\"\xd0\a\n" +
+	"generation\"\x8c\b\n" +
 	"\tNodeState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -6627,7 +6645,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"reads_only\x18\x14 \x01(\bR\treadsOnly\x12&\n" +
 	"\x0fdisk_free_bytes\x18\x15 \x01(\x04R\rdiskFreeBytes\x12\x14\n" +
 	"\x05shard\x18\x16 \x01(\rR\x05shard\x12+\n" +
-	"\x11pending_crossings\x18\x17 \x01(\x04R\x10pendingCrossings\x12+\n" +
+	"\x11pending_crossings\x18\x17 \x01(\x04R\x10pendingCrossings\x12\x17\n" +
+	"\adisk_id\x18\x1b \x01(\fR\x06diskId\x12!\n" +
+	"\fdisk_learner\x18\x1c \x01(\tR\vdiskLearner\x12+\n" +
 	"\x0fclock_offset_ms\x18\x18 \x01(\x03H\x00R\rclockOffsetMs\x88\x01\x01\x12#\n" +
 	"\rclock_warning\x18\x19 \x01(\tR\fclockWarning\x120\n" +
 	"\bbackfill\x18\x1a \x01(\v2\x14.ledgerd.v1.BackfillR\bbackfillB\x12\n" +
