@@ -289,9 +289,9 @@ func TestSynodExhaustively(t *testing.T) {
 		bounded bool
 	}{
 		"three, two ballots":            {votersSetting(3, 0, 1, 1), 70_000, false},
-		"three, two ballots, a restart": {votersSetting(3, 1, 1, 1), 20_000, true},
-		"three, three ballots":          {acceptedSetting(), 70_000, false},
-		"four, two ballots":             {votersSetting(4, 0, 1, 1), 20_000, true},
+		"three, two ballots, a restart": {votersSetting(3, 1, 1, 1), 10_000, true},
+		"three, three ballots":          {acceptedSetting(), 10_000, true},
+		"four, two ballots":             {votersSetting(4, 0, 1, 1), 10_000, true},
 		"a change of eon":               {eonSetting(false), 70_000, false},
 		"a durable change of eon":       {eonSetting(true), 70_000, false},
 	} {
