@@ -24,9 +24,11 @@ type Group struct {
 	// EngineAlone asks for a run of the engines without generations, which must come to rest all the same: false suspicions are then of single links, again and
 	// again, and no other fault than FaultSuspect is taken.
 	EngineAlone bool
-	// Fault plants a bug in every engine, PromiseNotFrozen one in whoever promises a generation: its engine goes on.
-	Fault            allconcur.Fault
-	PromiseNotFrozen bool
+	// Fault plants a bug in every engine, Plant one in the life around them.
+	Fault allconcur.Fault
+	Plant Plant
+	// ByConsequence judges a server that says what its disk does not hold only by what comes of it.
+	ByConsequence bool
 }
 
 // Options returns the options that run the group, without a seed: as many crashes as it tolerates, everything else left to the seed. The reliable
