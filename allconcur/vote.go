@@ -62,6 +62,72 @@ func (e *Engine) voteFor(set *roundSet) Vote {
 	return vote
 }
 
+// KnownVote is a vote of another server, as this server saw it, for a round that this server has not
+// A-delivered. It names no contents: this server need not hold them.
+type KnownVote struct {
+	// Voter is the server that voted.
+	Voter order.ServerID
+	Round order.Round
+	Epoch order.Epoch
+	// Reliable and Confirmed are those of the voter's Vote.
+	Reliable  bool
+	Confirmed bool
+	// Origins are the servers whose messages the value has, ascending. Together with the state they
+	// determine its contents: a server A-broadcasts one message in a state.
+	Origins []order.ServerID
+}
+
+// KnownVotes lists the votes of other servers that this server knows, for rounds that it has not
+// A-delivered; by ascending round, then voter. It is for a server that stopped: it allocates, and
+// nothing is kept for it while the engine runs. There are none under P, nor for unreliable rounds
+// without uniform delivery.
+//
+// A server whose message of the current state is here voted for the unreliable round that waits for
+// its majority, since it entered that state (deliverStable counts the same). So did a server that
+// voted for a set in the current state, and its confirmation of the set confirms that round, too.
+func (e *Engine) KnownVotes() []KnownVote {
+	var known []KnownVote
+	if e.ballots == nil {
+		return nil
+	}
+	if e.older.filled {
+		known = e.knownUnreliable()
+	}
+	for round := e.delivered + 1; round <= e.delivered+ballotsAhead; round++ {
+		b := e.ballots[round%ballotsKept]
+		if !b.filled || b.round != round {
+			continue
+		}
+		for p, more := b.voters.next(0); more; p, more = b.voters.next(p + 1) {
+			s := b.ofOrigin(p)
+			if p == e.self {
+				continue
+			}
+			known = append(known, KnownVote{Voter: p, Round: b.round, Epoch: b.epoch, Reliable: true,
+				Confirmed: s.confirmers.has(p), Origins: s.origins.appendTo(nil)})
+		}
+	}
+	return known
+}
+
+// knownUnreliable lists the votes of others for the unreliable round that waits for its majority.
+func (e *Engine) knownUnreliable() (known []KnownVote) {
+	b := e.ballots[e.round%ballotsKept]
+	following := e.reliable && b.filled && b.epoch == e.epoch && b.round == e.round
+	origins := e.older.present.appendTo(nil)
+	for _, p := range e.overlay.members {
+		voted, confirmed := e.current.present.has(p), false
+		if following && b.voters.has(p) {
+			voted, confirmed = true, b.ofOrigin(p).confirmers.has(p)
+		}
+		if voted && p != e.self {
+			known = append(known, KnownVote{Voter: p, Round: e.older.round, Epoch: e.older.epoch,
+				Confirmed: confirmed, Origins: origins})
+		}
+	}
+	return known
+}
+
 // setThresholds computes what depends on how many members are left.
 func (e *Engine) setThresholds() {
 	e.fast = max(e.majority, min(e.config.Shard-(e.majority-1)/2, len(e.overlay.members)))

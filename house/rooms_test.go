@@ -55,6 +55,7 @@ var rooms = []room{
 	{folder: "node/control", imports: []string{"rdmanet"}},
 	{folder: "node/detector", imports: []string{"digraph", "order", "rdmanet", "node/control"}},
 	{folder: "node/driver", imports: []string{"order", "allconcur", "rdmanet"}},
+	{folder: "node/clock", imports: []string{"ledger"}, pure: true, except: []string{"time"}}, // durations
 	{folder: "node/mempool", imports: []string{"ledger"}},
 	{folder: "node/pipeline", imports: []string{"order", "ledger/...", "node/api", "node/mempool"}},
 	{folder: "node/shards", imports: []string{"ledger", "ledger/store", "rdmanet", "rdmanet/p2p", "node/control"}},

@@ -20,11 +20,12 @@ const (
 const (
 	batchVersion        = 1
 	shardedBatchVersion = 2
+	clockedBatchVersion = 3
 )
 
 // BatchHeader is what a node says of itself in each of its round messages.
 type BatchHeader struct {
-	// Time is the proposer's clock.
+	// Time is the proposer's clock, or NoTime where that is not near a majority's.
 	Time Milliseconds
 	// Height and Tip are the proposer's last executed block: peers that hold another block at this height stop (the fork alarm).
 	Height Height
@@ -41,6 +42,9 @@ type Batch struct {
 	Carried []Carried
 	// Verdicts are what other shards say of cross-shard transactions that this chain waits for.
 	Verdicts []Verdict
+	// Clocks are those of members, by index, that prove the header's time. A proposer adds them where
+	// its time is more than MaxStep beyond its last block's. A batch without them keeps its old bytes.
+	Clocks []MemberClock
 }
 
 // EncodeBatch returns the canonical encoding of a batch. The bundles' bytes go in as they are. The caller keeps to MaxBatchBytes (see
@@ -52,20 +56,25 @@ func EncodeBatch(header BatchHeader, bundles [][]byte) []byte {
 // sharded reports whether the batch proposes something that came from other shards.
 func (b *Batch) sharded() bool { return len(b.Carried)+len(b.Verdicts) > 0 }
 
-// Encode returns the canonical encoding, as EncodeBatch does; where the batch proposes something from other shards, as version 2: entries of the parent's stream and verdicts
-// follow the bundles.
+// Encode returns the canonical encoding, as EncodeBatch does. Where the batch proposes something from other shards, it is of version 2: entries of the parent's stream
+// and verdicts follow the bundles. A batch with clocks is of version 3: they follow the verdicts.
 func (b *Batch) Encode() []byte {
 	size := batchOverhead
 	for _, bundle := range b.Bundles {
 		size += BatchSize(len(bundle))
 	}
-	if !b.sharded() {
+	if !b.sharded() && len(b.Clocks) == 0 {
 		return b.appendTo(append(make([]byte, 0, size), batchVersion))
 	}
 	for i := range b.Carried {
 		size += CarriedSize(len(b.Carried[i].Bundle))
 	}
-	to := b.appendTo(append(make([]byte, 0, size+6+VerdictSize*len(b.Verdicts)), shardedBatchVersion))
+	version := byte(shardedBatchVersion)
+	if len(b.Clocks) > 0 {
+		version = clockedBatchVersion
+	}
+	size += 6 + VerdictSize*len(b.Verdicts) + ClocksSize(len(b.Clocks))
+	to := b.appendTo(append(make([]byte, 0, size), version))
 	to = binary.AppendUvarint(to, uint64(len(b.Carried)))
 	for i := range b.Carried {
 		to = binary.AppendUvarint(to, b.Carried[i].Number)
@@ -75,8 +84,18 @@ func (b *Batch) Encode() []byte {
 	for i := range b.Verdicts {
 		to = b.Verdicts[i].append(to)
 	}
+	if len(b.Clocks) > 0 {
+		to = binary.AppendUvarint(to, uint64(len(b.Clocks)))
+		for _, clock := range b.Clocks {
+			to = binary.AppendUvarint(to, uint64(clock.Member))
+			to = binary.AppendUvarint(to, zigzag(clock.Offset))
+		}
+	}
 	return to
 }
+
+// zigzag makes small numbers of small offsets of either sign.
+func zigzag(offset Milliseconds) uint64 { return uint64(offset)<<1 ^ uint64(offset>>63) }
 
 // appendTo appends the header and the bundles.
 func (b *Batch) appendTo(to []byte) []byte {
@@ -102,6 +121,14 @@ func CarriedSize(bundle int) int { return BatchSize(bundle) + binary.MaxVarintLe
 // VerdictSize is the most bytes that a verdict adds to a batch.
 const VerdictSize = HashSize + binary.MaxVarintLen32 + ResultSize
 
+// ClocksSize returns the most bytes that so many members' clocks add to a batch.
+func ClocksSize(clocks int) int {
+	if clocks == 0 {
+		return 0
+	}
+	return 2*binary.MaxVarintLen16 + 3 + MemberClockSize*clocks
+}
+
 // DecodeBatch takes an encoding apart, or returns ErrMalformed. It does not look into the bundles. The batch shares the memory of data.
 func DecodeBatch(data []byte) (*Batch, error) {
 	if len(data) > MaxBatchBytes {
@@ -109,7 +136,7 @@ func DecodeBatch(data []byte) (*Batch, error) {
 	}
 	r := reader{data: data}
 	version := r.byte()
-	if version != batchVersion && version != shardedBatchVersion {
+	if version < batchVersion || version > clockedBatchVersion {
 		r.fail("batch version %d", version)
 	}
 	batch := &Batch{Header: BatchHeader{Time: Milliseconds(r.uint64()), Height: Height(r.uint64()), Tip: r.hash()}}
@@ -119,8 +146,14 @@ func DecodeBatch(data []byte) (*Batch, error) {
 			batch.Bundles[i] = r.bytes("bytes of bundle", MaxBundleBytes)
 		}
 	}
-	if version == shardedBatchVersion {
+	if version >= shardedBatchVersion {
 		batch.decodeSharded(&r)
+	}
+	switch {
+	case version == shardedBatchVersion && !batch.sharded():
+		r.fail("a batch of version 2 with nothing of other shards")
+	case version == clockedBatchVersion:
+		batch.decodeClocks(&r)
 	}
 	if err := r.end(); err != nil {
 		return nil, err
@@ -145,7 +178,26 @@ func (b *Batch) decodeSharded(r *reader) {
 			b.Verdicts[i] = r.verdict()
 		}
 	}
-	if !b.sharded() {
-		r.fail("a batch of version 2 with nothing of other shards")
+}
+
+// decodeClocks decodes the members' clocks.
+func (b *Batch) decodeClocks(r *reader) {
+	count := r.count("clocks", MaxMembers, 2)
+	if r.err == nil && count == 0 {
+		r.fail("a batch of version 3 without clocks")
+		return
+	}
+	b.Clocks = make([]MemberClock, count)
+	for i := range b.Clocks {
+		member, offset := r.uvarint(), r.uvarint()
+		if member >= MaxMemberIndexes || i > 0 && MemberIndex(member) <= b.Clocks[i-1].Member {
+			r.fail("clock of member %d, out of order", member)
+		}
+		if offset > uint64(2*ClockBound) {
+			r.fail("a clock that is too far from the batch's time")
+			return
+		}
+		signed := Milliseconds(offset>>1) ^ -Milliseconds(offset&1)
+		b.Clocks[i] = MemberClock{Member: MemberIndex(member), Offset: signed}
 	}
 }

@@ -27,7 +27,8 @@ type Header struct {
 	Previous Hash  `json:"previous"`
 	Epoch    Epoch `json:"epoch"`
 	Round    Round `json:"round"`
-	// Time is the median of the proposers' clocks, or the time of the block before if that is later.
+	// Time is the lower median of the proposers' clocks that count, or the time of the block before
+	// if that is later or no clock counts. See MaxStep.
 	Time Milliseconds `json:"time"`
 	// TransactionsRoot is the RFC 6962 root over the ids, in order.
 	TransactionsRoot Hash `json:"transactions_root"`

@@ -12,6 +12,7 @@
 //
 // # What always holds
 //
+//   - A block is never older than its parent, and more than MaxStep younger only if a batch of its round shows the clocks of a majority of the members.
 //   - A transaction's id is the SHA-256 of its body under a domain prefix. An encoding is canonical: one value, one form; decoders refuse
 //     every other, so an id cannot have two bodies and a body cannot have two ids.
 //   - Signatures are made over the RFC 6962 Merkle root of a bundle's ids. They are checked once, at admission (VerifyBundle); execution only

@@ -141,6 +141,7 @@ func FuzzBatch(f *testing.F) {
 	_, _, batch, _, _ := seeds(f)
 	f.Add(batch)
 	f.Add(ledgertest.Batch(7, changeSeeds()...))
+	f.Add((&ledger.Batch{Bundles: [][]byte{bundleSeed(f)}, Clocks: []ledger.MemberClock{{Member: 0}, {Member: 1, Offset: -9000}}}).Encode())
 	genesis := ledgertest.OperatedGenesis(2)
 	sharded, crossing := crossingSeeds()
 	f.Add((&ledger.Batch{

@@ -18,10 +18,13 @@ type Draft struct {
 // Len returns the number of transactions.
 func (d *Draft) Len() int { return len(d.block.Entries) }
 
-// Parent is the block that the next one follows: its header and its hash.
+// Parent is the block that the next one follows.
 type Parent struct {
 	Header Header
 	Hash   Hash
+	// Members returns the members after the block. Seal calls it only where a batch's time is more
+	// than MaxStep beyond the block's. Where it is nil, no such time counts.
+	Members func() Membership
 }
 
 // Seal makes one block of a book with one shard out of a round's batches in the order that they were delivered. Ids that were there before are dropped: in the
@@ -29,7 +32,7 @@ type Parent struct {
 // the memory of the batches, which must not change any more.
 func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, seen func(id Hash, transaction *Transaction) bool) *Draft {
 	draft := &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1, Previous: parent.Hash, Epoch: epoch, Round: round}}}
-	var times []Milliseconds
+	times := roundTimes{parent: &parent}
 	ids := make(map[Hash]struct{})
 	for _, payload := range batches {
 		if len(payload) == 0 {
@@ -40,7 +43,7 @@ func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, seen func(i
 			draft.Malformed++
 			continue
 		}
-		times = append(times, batch.Header.Time)
+		times.add(batch)
 		for _, encoded := range batch.Bundles {
 			bundle, err := DecodeBundle(encoded)
 			if err != nil {
@@ -53,7 +56,7 @@ func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, seen func(i
 	if len(draft.block.Entries) == 0 {
 		return nil
 	}
-	draft.block.Header.Time = max(median(times), parent.Header.Time)
+	draft.block.Header.Time = times.block()
 	draft.block.Header.Transactions = uint32(len(draft.block.Entries))
 	draft.block.Header.Total = parent.Header.Total + uint64(len(draft.block.Entries))
 	return draft
@@ -74,12 +77,6 @@ func (d *Draft) add(bundle *Bundle, ids map[Hash]struct{}, seen func(Hash, *Tran
 	if len(d.block.Entries) > first {
 		d.block.Bundles = append(d.block.Bundles, BundleSeal{IDs: bundle.ids, Kept: kept, Signatures: bundle.signatures, root: bundle.root})
 	}
-}
-
-// median returns the lower median of the times; there is at least one, since a transaction came with it.
-func median(times []Milliseconds) Milliseconds {
-	slices.Sort(times)
-	return times[(len(times)-1)/2]
 }
 
 // Redraft returns the draft that a block was made of, to execute it again.

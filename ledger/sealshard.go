@@ -17,7 +17,7 @@ func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, 
 		Draft: &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1, Previous: parent.Hash, Epoch: epoch, Round: round}}},
 		state: s, seen: seen, ids: make(map[Hash]struct{}), verdicts: make(map[awaited]struct{}), over: make(map[Hash]struct{}), registered: make(map[OrganisationName]Organisation),
 	}
-	var times []Milliseconds
+	times := roundTimes{parent: &parent}
 	decoded := make([]*Batch, 0, len(batches))
 	for _, payload := range batches {
 		if len(payload) == 0 {
@@ -28,7 +28,8 @@ func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, 
 			sealing.Malformed++
 			continue
 		}
-		times, decoded = append(times, batch.Header.Time), append(decoded, batch)
+		times.add(batch)
+		decoded = append(decoded, batch)
 	}
 	for _, batch := range decoded {
 		for i := range batch.Verdicts {
@@ -49,7 +50,7 @@ func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, 
 	if len(draft.block.Bundles) == 0 {
 		return nil
 	}
-	draft.block.Header.Time = max(median(times), parent.Header.Time)
+	draft.block.Header.Time = times.block()
 	draft.block.Header.Transactions = uint32(len(draft.block.Entries))
 	draft.block.Header.Total = parent.Header.Total + uint64(len(draft.block.Entries))
 	return draft

@@ -17,8 +17,8 @@ import (
 var errAnnouncement = errors.New("node: malformed announcement")
 
 const (
-	announcementVersion  = 2
-	announcementNumbers  = 8
+	announcementVersion  = 3
+	announcementNumbers  = 9
 	announcementFixed    = 1 + 1 + 1 + announcementNumbers*8 + 2*ledger.HashSize // before the lists and texts
 	announcementText     = 256
 	announcementMembers  = 1 << 16
@@ -27,7 +27,7 @@ const (
 
 // announcement is what a node tells the others of itself, on the lane "control": several times a second, and after each sync of its disk.
 //
-// The layout, little-endian: version u8, mode u8, stalled u8, numbers u64 each (run, first round of the run, height before the run, membership number, decided, ordered, stored, durable), two hashes of
+// The layout, little-endian: version u8, mode u8, stalled u8, numbers u64 each (run, first round of the run, height before the run, membership number, decided, ordered, stored, durable, clock), two hashes of
 // 32 bytes (tip, the block before the run), the members and the removed behind their numbers u16 (u32 each), the entrants behind theirs u16 (u32, u64 each), then two texts, each with its length
 // in one byte: API address, settings.
 type announcement struct {
@@ -43,10 +43,12 @@ type announcement struct {
 	removed  []order.ServerID
 	entrants []mempool.Entrant
 	// changes is the number of the membership.
-	changes    uint64
-	decided    generation.Generation // the latest that the sender knows a decision of
-	heights    api.Heights
-	tip        ledger.Hash // the block at heights.Ordered
+	changes uint64
+	decided generation.Generation // the latest that the sender knows a decision of
+	heights api.Heights
+	tip     ledger.Hash // the block at heights.Ordered
+	// clock is the sender's time of day.
+	clock      ledger.Milliseconds
 	apiAddress string
 	settings   string // what all members have to have set alike
 }
@@ -65,7 +67,7 @@ func (a *announcement) encode() []byte {
 	if a.stalled {
 		b[2] = 1
 	}
-	for _, number := range [announcementNumbers]uint64{uint64(a.run), uint64(a.first), uint64(a.base), a.changes, uint64(a.decided), uint64(a.heights.Ordered), uint64(a.heights.Stored), uint64(a.heights.Durable)} {
+	for _, number := range [announcementNumbers]uint64{uint64(a.run), uint64(a.first), uint64(a.base), a.changes, uint64(a.decided), uint64(a.heights.Ordered), uint64(a.heights.Stored), uint64(a.heights.Durable), uint64(a.clock)} {
 		b = binary.LittleEndian.AppendUint64(b, number)
 	}
 	b = append(append(b, a.tip[:]...), a.baseHash[:]...)
@@ -101,6 +103,7 @@ func decodeAnnouncement(b []byte) (a announcement, err error) {
 	a.run, a.first, a.base, a.changes = generation.Run(numbers[0]), order.Round(numbers[1]), ledger.Height(numbers[2]), numbers[3]
 	a.decided = generation.Generation(numbers[4])
 	a.heights = api.Heights{Ordered: ledger.Height(numbers[5]), Stored: ledger.Height(numbers[6]), Durable: ledger.Height(numbers[7])}
+	a.clock = ledger.Milliseconds(numbers[8])
 	rest := b[3+8*announcementNumbers:]
 	rest = rest[copy(a.tip[:], rest):]
 	rest = rest[copy(a.baseHash[:], rest):]

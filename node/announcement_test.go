@@ -17,7 +17,7 @@ func announcements() []announcement {
 	return []announcement{
 		{mode: api.ModeStarting},
 		{mode: api.ModeStopping, run: 1 << 16, stalled: true, first: 5, base: 4, baseHash: ledger.Hash{3}, members: []order.ServerID{0, 7, 1 << 20}, removed: []order.ServerID{0}, entrants: []mempool.Entrant{{Server: 7, Ticket: 1 << 63}}, changes: 3,
-			decided: 1 << 60, heights: api.Heights{Ordered: 9, Stored: 8, Durable: 7}, tip: ledger.Hash{1, 31: 2}, apiAddress: "http://127.0.0.1:8080", settings: "allconcur+"},
+			decided: 1 << 60, heights: api.Heights{Ordered: 9, Stored: 8, Durable: 7}, tip: ledger.Hash{1, 31: 2}, clock: 1_700_000_000_000, apiAddress: "http://127.0.0.1:8080", settings: "allconcur+"},
 		{mode: api.ModeOrdering, apiAddress: strings.Repeat("a", 255), settings: strings.Repeat("e", 255)},
 	}
 }
@@ -48,7 +48,7 @@ func TestAnnouncementDecodingIsStrict(t *testing.T) {
 		if _, err := decodeAnnouncement(append(bytes.Clone(whole), 0)); err == nil {
 			t.Error("a byte too many was taken")
 		}
-		for place, value := range map[int]byte{0: 1, 1: 77, 2: 2} {
+		for place, value := range map[int]byte{0: 2, 1: 77, 2: 2} {
 			wrong := bytes.Clone(whole)
 			wrong[place] = value
 			if _, err := decodeAnnouncement(wrong); err == nil {

@@ -221,6 +221,7 @@ func (n *Node) NodeState() api.NodeState {
 			state.Reason = refusal.Reason
 		}
 	}
+	n.showClock(&state)
 	return state
 }
 

@@ -3,7 +3,6 @@ package node
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,8 +24,6 @@ import (
 const (
 	graceTicks    = 15 // a shard's first start waits twice that for the last to come up
 	patienceTicks = 10
-	// forgiveTicks is how long members that remember their votes are waited for. One attempt, which lasts for patienceTicks and twice graceTicks, is enough for that.
-	forgiveTicks = 30
 	// baseTimeout is how long a node waits for the blocks up to a generation's base before it asks for another generation.
 	baseTimeout = 15 * time.Second
 )
@@ -62,7 +59,7 @@ func (s *supervisor) begetSynod() error {
 		return err
 	}
 	s.synod, err = generation.NewSynod(generation.Config{
-		Self: s.node.home.Self, State: state, Report: s.holdings(), Grace: graceTicks, Patience: patienceTicks, Forgive: forgiveTicks,
+		Self: s.node.home.Self, State: state, Original: true, Report: s.holdings(), Grace: graceTicks, Patience: patienceTicks,
 	})
 	if err != nil {
 		return err
@@ -81,11 +78,11 @@ func (s *supervisor) readState() (generation.State, error) {
 	path := s.node.home.Generation()
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		var disk [8]byte
+		var disk generation.DiskID
 		if _, err := rand.Read(disk[:]); err != nil {
 			return generation.State{}, err
 		}
-		state := generation.State{Disk: generation.DiskID(binary.LittleEndian.Uint64(disk[:]))}
+		state := generation.State{Disk: disk}
 		return state, home.WriteFile(path, state.Encode(), 0o644)
 	}
 	if err != nil {

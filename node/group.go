@@ -42,6 +42,7 @@ type settling struct {
 	ended   generation.Generation // the generation, if it ended in order
 	untaken []order.Delivery
 	votes   []allconcur.Vote
+	known   []allconcur.KnownVote
 }
 
 // at is the group that this node's engine is in, nil for none.
@@ -119,7 +120,8 @@ func (s *supervisor) stopEngine(ended generation.Generation) {
 	}
 	remains := s.driver.Freeze()
 	s.detector.Deactivate()
-	s.settling = settling{active: true, ended: ended, untaken: remains.Untaken, votes: remains.Votes}
+	s.settling = settling{active: true, ended: ended, untaken: remains.Untaken, votes: remains.Votes,
+		known: remains.Known}
 	s.fullAt = time.Time{}
 	s.next = nil
 }
@@ -146,6 +148,12 @@ func (s *supervisor) settled() error {
 	report := s.holdings()
 	for i := range s.settling.votes {
 		report.Votes = append(report.Votes, s.vote(&s.settling.votes[i]))
+	}
+	for _, k := range s.settling.known {
+		report.Known = append(report.Known, generation.KnownVote{
+			Voter: k.Voter, Round: k.Round, Epoch: s.node.pipeline.ChainEpoch(k.Epoch),
+			Reliable: k.Reliable, Confirmed: k.Confirmed, Origins: k.Origins,
+		})
 	}
 	s.settling.active = false
 	s.synod.Idle(report, s.settling.ended)

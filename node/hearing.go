@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/order"
@@ -62,6 +63,7 @@ func (s *supervisor) onAnnouncement(from rdmanet.Peer, payload []byte) {
 		s.node.logger.Error("announcement dropped", "peer", from, "error", err)
 		return
 	}
+	s.node.time.heard(ledger.MemberIndex(server), a.clock)
 	s.mu.Lock()
 	// A member that says that it left this node's run sends nothing more in it: there is no need to wait until its silence shows.
 	left := generation.Run(0)
@@ -146,6 +148,7 @@ func (s *supervisor) announce() {
 		}
 	}
 	s.mu.Unlock()
+	a.clock = s.node.time.now()
 	payload := a.encode()
 	for _, peer := range to {
 		if err := s.node.control.Send(peer, control.KindStatus, payload); err != nil {

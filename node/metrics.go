@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
 )
 
@@ -38,6 +39,19 @@ func (n *Node) register(registry *prometheus.Registry) error {
 		gauge("round", "Round of the engine.", func() float64 { return float64(n.sup.engineState().Round) }),
 		gauge("members", "Members of the group that orders.", func() float64 { return float64(len(n.sup.engineState().Members)) }),
 		gauge("lane_bytes_sent", "Bytes of engine frames put on lanes in this generation.", func() float64 { return float64(n.sup.driver.Status().Traffic.BytesSent) }),
+		gauge("clock_offset_ms", "How far this node's clock is ahead of the members' median, in milliseconds; 0 where no majority's are heard.", func() float64 {
+			view := n.time.view()
+			if !view.Known {
+				return 0
+			}
+			return float64(view.Offset)
+		}),
+		gauge("clock_confirmed", "1 where the clocks of a majority are near this node's, so that it proposes the time of blocks.", func() float64 {
+			if n.time.view().Time == ledger.NoTime {
+				return 0
+			}
+			return 1
+		}),
 		gauge("disk_free_bytes", "Free space on the store's disk.", func() float64 { return float64(n.disk.bytes()) }),
 	} {
 		errs = append(errs, registry.Register(c))

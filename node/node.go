@@ -41,6 +41,8 @@ type Options struct {
 	Version string
 	// Store tunes the ledger store.
 	Store store.Options
+	// Clock tells the time of day, for tests with clocks that are wrong; nil stands for time.Now.
+	Clock func() time.Time
 }
 
 // Errors of a node; match them with errors.Is.
@@ -59,6 +61,7 @@ type Node struct {
 	home     *home.Home
 	logger   *slog.Logger
 	started  time.Time
+	time     *timekeeper
 	peers    peers
 	between  *between // nil in a book of one shard
 	host     rdmanet.Host
@@ -122,6 +125,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	if at := n.home.Membership(); at.Number > membership.Number {
 		membership = at
 	}
+	n.time = newTimekeeper(n.home.Self, options.Clock, membership)
 	table, err := newPeerTable(membership.Members, n.home.Self, own)
 	if err != nil {
 		return nil, err
@@ -145,7 +149,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, fmt.Errorf("the fabric's host is %s, the node's key makes it %s", n.host.ID(), own)
 	}
 
-	pooling := mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax, Tip: func() mempool.Tip { return n.pipeline.Tip() }}
+	pooling := mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax, Tip: func() mempool.Tip { return n.pipeline.Tip() }, Clock: n.time}
 	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Stored: func(ledger.Height) { n.sup.announceSoon() }, Failed: n.fail}
 	if n.between != nil {
 		pooling.Beside, pooling.Misplaced, pooling.Expires = n.between, n.between.misplaced, n.expiresHere

@@ -33,8 +33,9 @@ type shard struct {
 	nodes   []*node.Node
 	client  *ledgertest.Client
 	store   store.Options
-	gone    map[int]bool // who left for good
-	loads   int          // begun so far
+	clocks  []func() time.Time // by node; nil where all are right
+	gone    map[int]bool       // who left for good
+	loads   int                // begun so far
 }
 
 func newShard(t *testing.T, nodes int, change func(i int, config *home.Config)) *shard {
@@ -85,7 +86,11 @@ func (s *shard) start(which ...int) {
 		if os.Getenv("LEDGERD_TEST_LOG") != "" {
 			logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		}
-		s.nodes[i], err = node.Start(s.t.Context(), node.Options{Home: s.homes[i], Host: host, Logger: logger, Store: s.store})
+		options := node.Options{Home: s.homes[i], Host: host, Logger: logger, Store: s.store}
+		if s.clocks != nil {
+			options.Clock = s.clocks[i]
+		}
+		s.nodes[i], err = node.Start(s.t.Context(), options)
 		if err != nil {
 			s.t.Fatalf("node %d: %v", i, err)
 		}

@@ -149,6 +149,7 @@ func (s *supervisor) refreshPeers() error {
 	}
 	s.peersOf.number, s.peersOf.group = number, g
 	n.between.setOwn(n.Store().Membership())
+	n.time.setMembers(n.Store().Membership())
 	if table.equal(n.peers.table.Load()) {
 		if elsewhere {
 			return n.admitPeers(table)

@@ -41,8 +41,8 @@ type Chain interface {
 	// Membership returns the members and their disks as of the tip, and the height of the block
 	// that made the newest change; 0 for the genesis.
 	Membership() (membership generation.Membership, changed uint64)
-	// MembershipAt returns the membership after the block at a height up to the tip's.
-	MembershipAt(height uint64) generation.Membership
+	// MembershipAt is Membership as of the block at a height up to the tip's.
+	MembershipAt(height uint64) (membership generation.Membership, changed uint64)
 	// Former returns the servers that left, ascending.
 	Former() []Former
 }

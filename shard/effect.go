@@ -115,3 +115,9 @@ func (Suspect) effect()     {}
 func (KnowDurable) effect() {}
 func (Changed) effect()     {}
 func (End) effect()         {}
+
+// RemovedForGood reports that the block at a height removed this server, and is durable. The driver
+// records it: after a restart no member would tell, since none talks to a server that left.
+type RemovedForGood struct{ Height uint64 }
+
+func (RemovedForGood) effect() {}

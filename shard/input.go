@@ -106,9 +106,15 @@ type WasSetAside struct{ Failed bool }
 // Replayed answers Replay: the rounds are executed. Failed says that contents are missing.
 type Replayed struct{ Failed bool }
 
-// DiskFull reports why the disk holds up execution, or that writes have to be refused; an empty
-// reason says that it does not, any more.
-type DiskFull struct{ Reason string }
+// DiskFull reports why the disk holds up execution; an empty reason says that it does not, any more.
+// Low says that there is too little space to enter a group.
+type DiskFull struct {
+	Reason string
+	Low    bool
+}
+
+// Failed reports an error outside of the machine after which the member cannot go on.
+type Failed struct{ Err error }
 
 // Stopping reports that the process is about to end in order: it enters no group any more.
 type Stopping struct{}
@@ -130,4 +136,5 @@ func (RoundMissing) input()         {}
 func (WasSetAside) input()          {}
 func (Replayed) input()             {}
 func (DiskFull) input()             {}
+func (Failed) input()               {}
 func (Stopping) input()             {}

@@ -73,12 +73,11 @@ type Config struct {
 	Timing Timing
 	// Ticket is drawn at random for this process: its wishes count up from there.
 	Ticket uint64
-	// Perfect takes the failure detector at its word: members do not change.
-	Perfect bool
 	// APIAddress and Settings go into announcements.
 	APIAddress, Settings string
-	// Fault plants a bug; production leaves it FaultNone.
-	Fault Fault
+	// Fault and SynodFault plant a bug, here or in the synod; production leaves both alone.
+	Fault      Fault
+	SynodFault generation.Fault
 }
 
 // ErrConfig says that a Config describes no member.
@@ -104,22 +103,171 @@ const (
 	FaultNone Fault = iota
 )
 
+// job is what changes the chain now; one at a time.
+type job uint8
+
+const (
+	idle job = iota
+	settling
+	fetching
+	settingAside
+	replaying
+)
+
 // Member is the life of one member. It is a pure state machine; see the package comment.
 type Member struct {
 	config Config
+	chain  Chain
+	synod  *generation.Synod
 	now    int // ticks since the process began
+	job    job
+	end    error
+
+	view      View
+	effects   []Effect
+	announced int  // when the last announcement to all was made
+	news      bool // something to announce came since
+
+	peers []peer // by server
+	// ticket is the one of this process's next entrance.
+	ticket   uint64
+	stopping bool
+
+	forming
+	running
+	following
+	leaving
 }
 
 // New returns the member of a process that begins, from what its disk holds. ErrConfig, or
 // generation.ErrConfig.
-func New(config Config) (*Member, error) { return nil, errors.New("under construction") }
+func New(config Config) (*Member, error) {
+	if config.Chain == nil {
+		return nil, fmt.Errorf("%w: no chain", ErrConfig)
+	}
+	if err := config.Timing.check(); err != nil {
+		return nil, err
+	}
+	m := &Member{config: config, chain: config.Chain, ticket: config.Ticket, news: true}
+	m.wishedAt = -config.Timing.Enter
+	m.announced = -config.Timing.Announce
+	m.perhaps = config.Disk.Perhaps
+	if err := m.newSynod(); err != nil {
+		return nil, err
+	}
+	m.view.Mode, m.view.Why = Starting, "looking for the other nodes"
+	m.view.Learner = m.learner()
+	return m, nil
+}
 
 // Step takes one input.
-func (m *Member) Step(input Input) {}
+func (m *Member) Step(input Input) {
+	if m.end != nil {
+		return
+	}
+	tick := false
+	switch in := input.(type) {
+	case Tick:
+		m.now++
+		tick = true
+	case Linked:
+		m.onLinked(in)
+	case SynodReceived:
+		m.synod.Receive(in.From, in.Message)
+	case AnnouncementReceived:
+		m.onAnnouncement(in)
+	case WishReceived:
+		m.onWish(in)
+	case Progressed:
+		m.onProgressed(in)
+	case EonEnded:
+		m.onEonEnded(in)
+	case EngineHalted:
+		m.onHalted(in)
+	case Settled:
+		m.onSettled(in)
+	case Saved:
+		m.onSaved()
+	case SaveFailed:
+		m.onSaveFailed()
+	case Fetched:
+		m.onFetched(in)
+	case RoundHeld:
+		m.onRoundHeld(in)
+	case RoundMissing:
+		m.onRoundMissing(in)
+	case WasSetAside:
+		m.onSetAside(in)
+	case Replayed:
+		m.onReplayed(in)
+	case DiskFull:
+		m.onDiskFull(in)
+	case Failed:
+		m.finish(in.Err)
+	case Stopping:
+		m.stopping, m.news = true, true
+	}
+	m.advance(tick)
+}
+
+// advance does what is due after an input. It may be called any number of times.
+func (m *Member) advance(tick bool) {
+	if m.end != nil {
+		return
+	}
+	m.checkGroup()
+	if m.synod.MustEnd() && m.group != nil && m.starting == nil {
+		m.freeze(0) // Settled finds out whether the last round came here too
+		m.setMode(Starting, "the group starts anew")
+	}
+	m.leave()
+	if tick {
+		m.tickSynod()
+	}
+	if tick || m.called() {
+		m.follow()
+	}
+	m.pump(tick)
+	m.activate()
+	if learner := m.learner(); m.view.Learner != learner {
+		m.view.Learner, m.news = learner, true
+		m.changed()
+	}
+}
 
 // Ready returns what is to be done now, in order, and forgets it. It is empty where everything is
 // done or waits for an input.
-func (m *Member) Ready() []Effect { return nil }
+func (m *Member) Ready() []Effect {
+	m.announce()
+	effects := m.effects
+	m.effects = nil
+	return effects
+}
+
+func (m *Member) emit(e Effect) { m.effects = append(m.effects, e) }
+
+// changed has the driver look at the view again.
+func (m *Member) changed() {
+	if n := len(m.effects); n > 0 {
+		if _, already := m.effects[n-1].(Changed); already {
+			return
+		}
+	}
+	m.emit(Changed{})
+}
+
+// finish ends this member's part for good.
+func (m *Member) finish(err error) {
+	if m.end != nil {
+		return
+	}
+	if m.group != nil {
+		m.freeze(0)
+	}
+	m.end = err
+	m.setMode(Halted, "%v", err)
+	m.emit(End{err})
+}
 
 // View is what people and the driver see of a member.
 type View struct {
@@ -133,7 +281,32 @@ type View struct {
 	Learner bool
 	// Decided is the latest generation that was decided, as far as this member knows.
 	Decided generation.Generation
+	// Between says that the member ordered until it began to look for its next group.
+	Between bool
 }
 
+// Decided returns the latest decision that this member knows, nil for none. It is not changed.
+func (m *Member) Decided() *generation.Decision { return m.synod.Decided() }
+
 // View returns what is to be seen of the member now.
-func (m *Member) View() View { return View{} }
+func (m *Member) View() View {
+	view := m.view
+	view.Group, view.Stalled = m.group, m.stalled
+	if d := m.synod.Decided(); d != nil {
+		view.Decided = d.Generation
+	}
+	return view
+}
+
+func (m *Member) setMode(mode Mode, format string, arguments ...any) {
+	why := fmt.Sprintf(format, arguments...)
+	if m.view.Mode == mode && m.view.Why == why {
+		return
+	}
+	if m.view.Mode != mode {
+		m.view.Between = m.view.Mode == Ordering
+	}
+	m.view.Mode, m.view.Why = mode, why
+	m.news = true
+	m.changed()
+}

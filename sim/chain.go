@@ -190,8 +190,9 @@ func (c *chain) Membership() (generation.Membership, uint64) {
 	return c.head().members.generation(), c.head().changed
 }
 
-func (c *chain) MembershipAt(height uint64) generation.Membership {
-	return c.blocks[height].members.generation()
+func (c *chain) MembershipAt(height uint64) (generation.Membership, uint64) {
+	b := c.blocks[height]
+	return b.members.generation(), b.changed
 }
 
 func (c *chain) Former() []shard.Former { return c.head().former }

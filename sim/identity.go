@@ -10,17 +10,21 @@ import (
 )
 
 // diskIDSize is the size of a disk's identity in an entry.
-const diskIDSize = 8
+const diskIDSize = len(generation.DiskID{})
 
 // newDiskID draws the identity of a disk that is made.
-func newDiskID(random *rand.Rand) generation.DiskID { return generation.DiskID(random.Uint64() | 1) }
+func newDiskID(random *rand.Rand) (id generation.DiskID) {
+	binary.LittleEndian.PutUint64(id[:], random.Uint64()|1)
+	binary.LittleEndian.PutUint64(id[8:], random.Uint64())
+	return id
+}
 
 func appendDisk(to []byte, id generation.DiskID) []byte {
-	return binary.LittleEndian.AppendUint64(to, uint64(id))
+	return append(to, id[:]...)
 }
 
 func diskAt(b []byte) generation.DiskID {
-	return generation.DiskID(binary.LittleEndian.Uint64(b))
+	return generation.DiskID(b[:diskIDSize])
 }
 
 // noDisk is the identity that names no disk.
@@ -49,7 +53,7 @@ func (m *membership) counts(server order.ServerID, id generation.DiskID, origina
 
 // generation returns the membership as the machines take it.
 func (m *membership) generation() generation.Membership {
-	return generation.Membership{Number: m.number, Members: m.members}
+	return generation.Membership{Number: m.number, Members: m.members, Disks: m.disks}
 }
 
 // after returns the membership after a change, nil where the change makes no sense.

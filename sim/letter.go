@@ -102,5 +102,5 @@ func describeDecision(d *generation.Decision) string {
 }
 
 func describeReport(r *generation.Report) string {
-	return fmt.Sprintf("head %d of %d, run %v, forgot %v, %d votes", r.Head.Height, r.Head.Generation, run(r.Run), r.Forgot, len(r.Votes))
+	return fmt.Sprintf("head %d of %d, run %v, restarted %v, perhaps %v, durable %d, %d votes", r.Head.Height, r.Head.Generation, run(r.Run), r.Restarted, r.Perhaps, r.Durable, len(r.Votes))
 }

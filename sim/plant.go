@@ -2,7 +2,6 @@ package sim
 
 import (
 	"github.com/ledgerd/ledgerd/allconcur/generation"
-	"github.com/ledgerd/ledgerd/shard"
 )
 
 // Plant is a bug to plant in the life of a shard, to prove that an oracle finds it: in the machine,
@@ -45,7 +44,13 @@ func Plants() []Plant {
 	return all
 }
 
-// member is the bug in the machine, if it is there.
-func (p Plant) member() shard.Fault { return shard.FaultNone }
-
-var _ generation.Fault
+// synod is the bug in the synod, if it is there.
+func (p Plant) synod() generation.Fault {
+	switch p {
+	case PlantPromiseNotFrozen:
+		return generation.FaultPromiseDoesNotFreeze
+	case PlantLostDiskIgnored:
+		return generation.FaultLostDiskIgnored
+	}
+	return generation.FaultNone
+}

@@ -77,14 +77,13 @@ func newProcess(s *simulation, self order.ServerID, number int, d *disk) (*proce
 	p.chain.stored, p.chain.durable = d.synced, d.durable
 	p.suspects = make([]bool, s.life.setting.slots)
 	p.links = newLinks(s.life.setting.slots)
-	p.storedBy = make([]uint64, s.life.setting.slots)
 	p.memory = make(map[[32]byte]*content)
 	if s.life.setting.alone {
 		return p, nil
 	}
 	var err error
 	p.member, err = shard.New(shard.Config{
-		Self: self, Chain: p.chain, Timing: s.life.setting.timing, Ticket: s.life.tickets.Uint64() | 1, Fault: s.life.setting.plant.member(),
+		Self: self, Chain: p.chain, Timing: s.life.setting.timing, Ticket: s.life.tickets.Uint64() | 1, SynodFault: s.life.setting.plant.synod(),
 		Disk: shard.Disk{
 			ID: d.id, Original: d.original, New: d.why, Perhaps: d.perhaps, State: d.state, Held: d.held,
 			Gone: d.removed != nil && d.removed.height < uint64(len(d.blocks)) && d.blocks[d.removed.height] == d.removed,
@@ -188,6 +187,8 @@ func (p *process) carryOut(effect shard.Effect) {
 		}
 	case shard.KnowDurable:
 		p.knowDurable(e.Height)
+	case shard.RemovedForGood:
+		p.disk.removed = p.chain.blocks[e.Height]
 	case shard.Changed:
 		s.judgeView(p)
 	case shard.End:

@@ -82,11 +82,12 @@ func (p *process) executeRound(c *content, own bool) {
 	p.written()
 }
 
-// append takes a block of a peer.
+// append takes a block of a peer. What members stored counts no more.
 func (p *process) append(b *block) {
 	if p.chain.head() != b.parent {
 		return // the chain was cut meanwhile
 	}
+	p.durability.End()
 	p.chain.append(b)
 	p.placed(b)
 	p.sim.judgeBlock(p, b, false)
@@ -116,6 +117,7 @@ func (p *process) placed(b *block) {
 // replay executes the rounds of a decision's tail.
 func (p *process) replay(rounds []generation.TailRound) {
 	p.then(func() {
+		p.durability.End()
 		for _, r := range rounds {
 			c := p.find(r.Content)
 			if c == nil || p.disk.full {
@@ -148,7 +150,7 @@ func (p *process) setAside(keep uint64) {
 	p.disk.cut(keep)
 	p.chain.stored = keep
 	p.syncing.cuts++
-	clear(p.storedBy)
+	p.durability.End()
 	for _, b := range cut {
 		for _, m := range b.entries {
 			if p.pool.own[string(m.Payload)] {

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"slices"
-
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
@@ -15,9 +13,8 @@ type syncing struct {
 	height uint64
 	cuts   int
 	cutsAt int
-	// storedBy is what the members of the run at hand stored in it.
-	storedBy []uint64
-	counting bool
+	// durability counts what the members of the run at hand stored in it.
+	durability shard.Durability
 }
 
 // save has the disk hold everything that was executed, and the state.
@@ -109,8 +106,7 @@ func (p *process) synced(height uint64) {
 
 // beginStored begins to count what the members of a run stored.
 func (p *process) beginStored() {
-	clear(p.storedBy)
-	p.counting = true
+	p.durability.Begin(p.group.Run, p.group.Members, len(p.group.Shard.Members))
 	p.heardStored(p.self, p.group.Run, p.chain.stored)
 	if !p.sim.life.setting.alone {
 		for _, to := range p.group.Members {
@@ -121,22 +117,9 @@ func (p *process) beginStored() {
 
 // heardStored is told what a member of the run at hand stored in it: what a majority stored is durable.
 func (p *process) heardStored(from order.ServerID, r generation.Run, height uint64) {
-	if !p.works() || r != p.group.Run || int(from) >= len(p.storedBy) {
-		return
+	if p.durability.Stored(r, from, height) {
+		p.knowDurable(p.durability.Height())
 	}
-	p.storedBy[from] = max(p.storedBy[from], height)
-	var heights []uint64
-	for _, member := range p.group.Members {
-		if p.group.Shard.Includes(member) {
-			heights = append(heights, p.storedBy[member])
-		}
-	}
-	quorum := p.group.Shard.Quorum()
-	if len(heights) < quorum {
-		return
-	}
-	slices.Sort(heights)
-	p.knowDurable(heights[len(heights)-quorum])
 }
 
 // knowDurable takes note of a height that is durable.

@@ -135,6 +135,9 @@ func (p *process) freeze() {
 			for _, v := range p.engine.Votes() {
 				report.Votes = append(report.Votes, p.vote(v))
 			}
+			for _, k := range p.engine.KnownVotes() {
+				report.Known = append(report.Known, p.knownVote(k))
+			}
 		}
 		p.syncNow()
 		p.answer(shard.Settled{Report: report})
@@ -155,6 +158,17 @@ func (p *process) vote(v allconcur.Vote) generation.Vote {
 	}
 	p.memory[vote.Content] = c
 	return vote
+}
+
+// knownVote is a vote of another server with the chain's numbers.
+func (p *process) knownVote(k allconcur.KnownVote) generation.KnownVote {
+	known := generation.KnownVote{
+		Voter: p.group.Members[k.Voter], Round: k.Round, Epoch: p.baseEpoch + k.Epoch, Reliable: k.Reliable, Confirmed: k.Confirmed,
+	}
+	for _, at := range k.Origins {
+		known.Origins = append(known.Origins, p.group.Members[at])
+	}
+	return known
 }
 
 // content is a round of the engine with the chain's numbers.

@@ -69,8 +69,8 @@ func (s *Synod) onPrepare(from order.ServerID, m Message) {
 	} else if from != s.config.Self {
 		s.waited = 0 // somebody is at it: give it time
 	}
-	s.send(from, Message{Kind: KindPromise, Generation: m.Generation, Ballot: m.Ballot, Report: s.report, Disk: s.state.Disk, Accepted: s.state.Accepted, Value: s.state.AcceptedValue,
-		Known: s.state.Decided})
+	s.send(from, Message{Kind: KindPromise, Generation: m.Generation, Ballot: m.Ballot, Report: s.report,
+		Accepted: s.state.Accepted, Value: s.state.AcceptedValue, Known: s.state.Decided})
 }
 
 // onAccept accepts (phase 2b) as soon as what the value names is on this node's disk, unless a higher ballot was promised.
@@ -86,7 +86,7 @@ func (s *Synod) onAccept(from order.ServerID, m Message) {
 	}
 	s.enter(m.Generation)
 	s.note(m.Ballot)
-	if m.Ballot.Less(s.state.Promised) {
+	if m.Ballot.Less(s.state.Promised) && s.config.Fault != FaultAcceptBelowPromise {
 		s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot, Accepted: s.state.Promised})
 		return
 	}
@@ -97,6 +97,9 @@ func (s *Synod) onAccept(from order.ServerID, m Message) {
 	if from != s.config.Self {
 		s.waited = 0
 	}
+	if s.report.Durable > m.Value.Base.Height+uint64(len(m.Value.Tail)) {
+		return // it would give up a durable block, which no proposer does that has enough promises
+	}
 	if !s.holdsAll(*m.Value) {
 		s.accepting = &pending{from, m}
 		return
@@ -105,7 +108,8 @@ func (s *Synod) onAccept(from order.ServerID, m Message) {
 	s.accepting = nil
 	s.state.Accepted, s.state.AcceptedValue = m.Ballot, &value
 	s.dirty = true
-	s.send(from, Message{Kind: KindAccepted, Generation: m.Generation, Ballot: m.Ballot})
+	s.send(from, Message{Kind: KindAccepted, Generation: m.Generation, Ballot: m.Ballot,
+		Disk: s.state.Disk, Original: s.config.Original})
 }
 
 // settled answers about a generation that is decided already.

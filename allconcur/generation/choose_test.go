@@ -98,7 +98,7 @@ func possible(all []ballotPaper, shard int) bool {
 }
 
 func reportOf(paper ballotPaper, shard Membership, voters []order.ServerID) Report {
-	report := Report{Head: Head{Generation: 1}, Run: NewRun(1, 0), Shard: shard, Membership: shard}
+	report := Report{Head: Head{Generation: 1}, Original: true, Run: NewRun(1, 0), Shard: shard, Membership: shard}
 	first, second, confirmed := paper.votes()
 	if first != 0 {
 		report.Votes = append(report.Votes, Vote{TailRound: testRound(1, first), Voters: voters, Confirmed: confirmed && second == 0})
@@ -149,7 +149,7 @@ func sweep(shardSize int, fault Fault) (broken func(t *testing.T), cases int) {
 								promises = append(promises, Promised{order.ServerID(i), reports[i][paper]})
 							case forgetfulToo && i < m:
 								forgot := reports[i][blank]
-								forgot.Forgot = true
+								forgot.Restarted = true
 								promises = append(promises, Promised{order.ServerID(i), forgot})
 							}
 						}
@@ -194,7 +194,7 @@ func covers(tail []TailRound, want [2]int) bool {
 func passing(promises []Promised, shard Membership) int {
 	e := election{shard: shard}
 	for _, p := range promises {
-		if !p.Report.Forgot {
+		if !p.Report.Restarted {
 			e.known = append(e.known, p.Server)
 			e.votes = append(e.votes, p.Report.Votes)
 		}

@@ -342,13 +342,13 @@ func (w *frozenWorld) halt(s *frozenServer) {
 
 // promise freezes a server and has its report. One that forgets has what is on its disk.
 func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
-	r := Report{Run: s.run, Shard: s.shard, Membership: s.membership}
+	r := Report{Original: true, Run: s.run, Shard: s.shard, Membership: s.membership}
 	if s.run == 0 {
 		r.Shard = r.Membership
 	}
 	head := len(s.delivered)
 	if forgets && s.run != 0 {
-		r.Forgot = true
+		r.Restarted = true
 		w.forgot++
 		head = max(int(s.first)-1, head-w.rng.IntN(3)) // it began the run with all before that on its disk
 		r.Shard, r.Membership = s.shard, s.shard       // at least that is on disk
@@ -366,7 +366,7 @@ func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 		w.halt(s)
 	}
 	s.promised = true
-	if s.engine != nil && !r.Forgot && !w.plant.dropVotes {
+	if s.engine != nil && !r.Restarted && !w.plant.dropVotes {
 		for _, v := range s.engine.Votes() {
 			value := contentOf(v.Delivery, s.group)
 			value.Reliable = v.Reliable
@@ -386,11 +386,8 @@ func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 
 // enough asks the proposer's own rule.
 func (w *frozenWorld) enough(remembering bool) bool {
-	var s Synod
-	for _, p := range w.promises {
-		s.promises = append(s.promises, pending{p.Server, Message{Report: p.Report}})
-	}
-	return len(w.promises) > 0 && s.enough(remembering)
+	v := furthestSurvey(w.promises, nil, w.plant.choose)
+	return v.enough(remembering)
 }
 
 // runFrozen is one schedule: a calm start, suspicions and crashes, then servers that promise one by one, the worst at the worst time, while the others go on.
@@ -490,7 +487,8 @@ func (w *frozenWorld) judge() error {
 		return nil
 	}
 	base, tail := choose(w.promises, nil, w.plant.choose)
-	newest, shard := newestRun(w.promises)
+	v := furthestSurvey(w.promises, nil, w.plant.choose)
+	newest, shard := v.run, v.shard
 	for _, p := range w.promises {
 		w.out.older = w.out.older || p.Report.Run != 0 && p.Report.Run < newest
 	}

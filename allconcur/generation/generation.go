@@ -24,18 +24,24 @@ func (r Run) Generation() Generation { return Generation(r >> eonBits) }
 // Eon is the run's place in its generation, from 0.
 func (r Run) Eon() uint16 { return uint16(r) }
 
-// Ballot orders the attempts to decide one generation: by number, then by proposer.
+// Ballot orders the attempts to decide one generation: by number, then by proposer, then by the
+// proposer's disk. The disk makes a ballot unique: a proposer never forgets on one disk which
+// ballots it used, and knows nothing of those that it used on another.
 type Ballot struct {
 	Number   uint64
 	Proposer order.ServerID
+	Disk     DiskID
 }
 
-// Less tells whether b comes before c.
+// Less reports whether b comes before c.
 func (b Ballot) Less(c Ballot) bool {
 	if b.Number != c.Number {
 		return b.Number < c.Number
 	}
-	return b.Proposer < c.Proposer
+	if b.Proposer != c.Proposer {
+		return b.Proposer < c.Proposer
+	}
+	return b.Disk.compare(c.Disk) < 0
 }
 
 // Head is what a node holds of the chain.
@@ -58,21 +64,6 @@ func (h Head) Before(other Head) bool {
 		return h.Round < other.Round
 	}
 	return h.Height < other.Height
-}
-
-// Membership is the chain's list of members as of some block. Numbers grow by one with each change; a change adds one member or takes one away.
-type Membership struct {
-	Number  uint64
-	Members []order.ServerID // ascending; indexes are the chain's and stay for ever
-}
-
-// Quorum is the number of members that make a majority, written c.
-func (m Membership) Quorum() int { return len(m.Members)/2 + 1 }
-
-// Includes tells whether server is a member.
-func (m Membership) Includes(server order.ServerID) bool {
-	_, found := slices.BinarySearch(m.Members, server)
-	return found
 }
 
 // Vote is a server's vote for what a round may become, in its last run; allconcur.Vote says the same with places in the group instead of the chain's indexes.
@@ -103,23 +94,67 @@ func (r TailRound) Equal(other TailRound) bool {
 		slices.Equal(r.Origins, other.Origins) && slices.Equal(r.Removed, other.Removed)
 }
 
+// KnownVote is a vote of some server for a value, as far as another server's engine saw it:
+// allconcur.KnownVote says the same with places in the group. It does not name the content: the
+// state and the origins determine it.
+type KnownVote struct {
+	Voter    order.ServerID
+	Round    order.Round
+	Epoch    order.Epoch
+	Reliable bool
+	Origins  []order.ServerID // ascending
+	// Confirmed reports that the voter said that a majority of the shard decided this set.
+	Confirmed bool
+}
+
+// isFor reports whether the vote is for a value.
+func (k KnownVote) isFor(r TailRound) bool {
+	return k.Round == r.Round && k.Epoch == r.Epoch && k.Reliable == r.Reliable &&
+		slices.Equal(k.Origins, r.Origins)
+}
+
 // Report is what a node tells of itself in a promise.
 type Report struct {
 	Head Head
+	// Disk is the node's disk, and Original reports that it was made together with the member and
+	// not in place of another. The synod fills them in, from Config.
+	Disk     DiskID
+	Original bool
+	// Durable is the highest height that the node knows to be durable. Nothing at or below it is
+	// ever given up.
+	Durable uint64
+	// Perhaps reports that after a crash something other than zeros followed the last whole record
+	// of the disk: the node had perhaps one more group of blocks behind Head, and perhaps said so.
+	Perhaps bool
+	// PerhapsTo is the height of the last block that this group can have held; 0 if that is not
+	// known.
+	PerhapsTo uint64
 	// Run is the last one in which this node took part. The synod fills it in, from what is on disk.
 	Run Run
-	// Forgot tells that the process that took part in Run is gone, and its votes with it. The synod fills it in.
-	Forgot bool
-	// Votes are those of this node in Run that it had when its engine stopped, by ascending round, at most two.
+	// Restarted reports that the process that took part in Run is gone, and its votes with it. The
+	// synod fills it in.
+	Restarted bool
+	// Votes are those of this node in Run that it had when its engine stopped, by ascending round,
+	// at most two.
 	Votes []Vote
-	// Shard is the membership whose majorities the engine of Run counted with: allconcur.Config.Shard is the number of its members. For a node that took no part in any, Membership.
+	// Known are all votes and confirmations of others in Run that the node's engine saw for rounds
+	// that it had not A-delivered.
+	Known []KnownVote
+	// Shard is the membership whose majorities the engine of Run counted with:
+	// allconcur.Config.Shard is the number of its members. For a node that took no part in any,
+	// Membership.
 	Shard Membership
-	// Membership is the newest that the node knows from its chain.
+	// Membership is the newest that the node knows from its chain, up to Head.
 	Membership Membership
+	// Former are the memberships before changes in the node's chain that it does not know to be
+	// durable: the one before each, by ascending height.
+	Former []Former
 }
 
-// DiskID names a node's folder: drawn at random when the folder is made, and lost with it.
-type DiskID uint64
+// hadPerhaps reports whether the node had perhaps a block behind a head that is at least its own.
+func (r Report) hadPerhaps(head Head) bool {
+	return r.Perhaps && (r.PerhapsTo == 0 || r.PerhapsTo > head.Height)
+}
 
 // Decision is the value that the synod decides for a generation.
 type Decision struct {
@@ -129,7 +164,8 @@ type Decision struct {
 	Tail []TailRound
 	// Members are the nodes that form the group, ascending. A driver leaves out who is no member any more after Tail.
 	Members []order.ServerID
-	// Disks are the members' disks, in the order of Members: a member that comes back with another one has lost what it stored.
+	// Disks are the members' disks, in the order of Members: a member that comes back with another
+	// one has lost what it stored.
 	Disks []DiskID
 }
 
@@ -148,7 +184,21 @@ func (d Decision) Includes(server order.ServerID) bool {
 	return found
 }
 
-// lost tells whether server is a member that has another disk now.
+// Group lists the members of the generation that take part in it under the membership after its
+// tail: those whose disk still counts. A group smaller than that membership's Quorum does not work:
+// then the next generation goes on.
+func (d Decision) Group(after Membership) []order.ServerID {
+	var group []order.ServerID
+	for i, server := range d.Members {
+		named := after.Disk(server)
+		if after.Includes(server) && (named == DiskID{} || named == d.Disks[i]) {
+			group = append(group, server)
+		}
+	}
+	return group
+}
+
+// lost reports whether server is a member that has another disk now.
 func (d Decision) lost(server order.ServerID, disk DiskID) bool {
 	i, found := slices.BinarySearch(d.Members, server)
 	return found && d.Disks[i] != disk
@@ -205,4 +255,22 @@ const (
 	FaultTailForgotten
 	// FaultMinorityQuorum takes one promise, and one acceptance, too few for enough.
 	FaultMinorityQuorum
+	// FaultAcceptBelowPromise accepts whatever was promised.
+	FaultAcceptBelowPromise
+	// FaultPromiseNotPersisted leaves the promise out of what is saved.
+	FaultPromiseNotPersisted
+	// FaultLowestAccepted proposes the value that was accepted in the lowest ballot.
+	FaultLowestAccepted
+	// FaultNewMembershipDropped asks for no majority of the newest membership while the newest run
+	// counted with another.
+	FaultNewMembershipDropped
+	// FaultBaseWithoutGeneration takes a base for held that is of another generation's chain.
+	FaultBaseWithoutGeneration
+	// FaultLostDiskIgnored counts every disk of a member.
+	FaultLostDiskIgnored
+	// FaultFormerIgnored asks for no majority of the membership before a change that is not known
+	// to be durable.
+	FaultFormerIgnored
+	// FaultPerhapsIgnored takes a disk that had perhaps more for one that had not.
+	FaultPerhapsIgnored
 )

@@ -28,8 +28,9 @@ type Message struct {
 	Accepted Ballot
 	// Value, of Promise (may be nil), Accept and Decided.
 	Value *Decision
-	// Disk, of a Promise: the acceptor's.
-	Disk DiskID
+	// Disk and Original, of an Accepted: the acceptor's disk, as in a Report.
+	Disk     DiskID
+	Original bool
 	// Known, of a Prepare: the decision of Generation-1; nil for the first generation. Of a Promise: the latest decision that the acceptor knows; nil if it knows none.
 	Known *Decision
 	// Holders, of Accept and Decided: who holds what Value's base and tail name, as far as the sender knows; ascending.

@@ -12,6 +12,9 @@ func (s *Synod) Tick() {
 	if s.broken != nil || !s.report.Membership.Includes(s.config.Self) {
 		return
 	}
+	if s.working == 0 && s.Learner() && s.config.Fault != FaultLostDiskIgnored {
+		return
+	}
 	if s.working != 0 {
 		if s.stalled {
 			s.waited++
@@ -34,9 +37,7 @@ func (s *Synod) Tick() {
 			s.prepare()
 		}
 	case phasePreparing:
-		if s.enough(false) && !s.enough(true) {
-			s.starved++
-		}
+		s.waitsFor = s.missing()
 		s.tryAccept()
 		if s.phase == phasePreparing && s.waited > s.config.Patience+2*s.config.Grace {
 			s.reset()
@@ -58,7 +59,7 @@ func (s *Synod) rank() int {
 func (s *Synod) reset() {
 	s.phase = phaseWaiting
 	s.waited = 0
-	s.asked, s.promises, s.accepted, s.quorums = nil, nil, nil, nil
+	s.asked, s.promises, s.accepted, s.surveyed = nil, nil, nil, survey{}
 }
 
 // prepare opens an attempt: phase 1a.
@@ -67,7 +68,8 @@ func (s *Synod) prepare() {
 	s.reset()
 	s.prompt = false
 	s.phase = phasePreparing
-	s.ballot = Ballot{Number: max(s.highest.Number, s.state.Promised.Number) + 1, Proposer: s.config.Self}
+	s.ballot = Ballot{Number: max(s.highest.Number, s.state.Promised.Number) + 1, Proposer: s.config.Self,
+		Disk: s.state.Disk}
 	s.ask(s.report.Membership, s.report.Shard)
 }
 
@@ -104,111 +106,58 @@ func (s *Synod) onPromise(from order.ServerID, m Message) {
 	s.tryAccept()
 }
 
-// tryAccept proposes (phase 2a) once everyone promised, or enough did and the grace for the others has passed.
+// tryAccept proposes (phase 2a) once everyone promised, or enough did and the grace for the others
+// has passed.
 func (s *Synod) tryAccept() {
-	if s.phase != phasePreparing || !s.mayPropose() {
+	if s.phase != phasePreparing {
 		return
 	}
-	s.quorums = s.memberships()
-	s.value = s.propose()
+	v := s.survey()
+	if !s.mayPropose(v) {
+		return
+	}
+	s.surveyed = v
+	s.value = s.propose(v)
 	s.phase = phaseAccepting
 	s.waited = 0
 	value := s.value
-	s.broadcast(s.asked, Message{Kind: KindAccept, Generation: s.state.Instance, Ballot: s.ballot, Value: &value, Holders: s.holdersOf(value)})
+	s.broadcast(s.asked, Message{Kind: KindAccept, Generation: s.state.Instance, Ballot: s.ballot,
+		Value: &value, Holders: s.holdersOf(value)})
 }
 
-// reports lists what the promises say.
-func (s *Synod) reports() []Promised {
+// survey looks at the promises of the own attempt.
+func (s *Synod) survey() survey {
 	var reports []Promised
-	for _, p := range s.promises {
-		reports = append(reports, Promised{p.from, p.message.Report})
-	}
-	return reports
-}
-
-// memberships lists those of which a majority is needed each: the newest that is known, and all back to the one that counts in the newest run. They are one
-// or two, since a change waits for the run after the change before. A shard that has changed since a run cannot be judged by the new members alone, nor by the old ones: of these a
-// majority may work in a newer run, of which the new members know.
-func (s *Synod) memberships() []Membership {
-	run, shard := newestRun(s.reports())
-	var all []Membership
-	add := func(m Membership) {
-		known := slices.ContainsFunc(all, func(other Membership) bool { return other.Number == m.Number })
-		if !known && len(m.Members) > 0 && m.Number >= shard.Number {
-			all = append(all, m)
-		}
-	}
-	if run != 0 {
-		add(shard)
-	}
-	for _, p := range s.promises {
-		add(p.message.Report.Membership)
-	}
-	slices.SortFunc(all, func(a, b Membership) int {
-		switch {
-		case a.Number < b.Number:
-			return -1
-		case a.Number > b.Number:
-			return 1
-		}
-		return 0
-	})
-	if run == 0 && len(all) > 1 {
-		all = all[len(all)-1:] // nobody ever took part in anything
-	}
-	return all
-}
-
-// quorum is how many of a membership have to promise, or accept.
-func (s *Synod) quorum(m Membership) int {
-	if s.config.Fault == FaultMinorityQuorum {
-		return max(1, m.Quorum()-1)
-	}
-	return m.Quorum()
-}
-
-// enough tells whether a majority of each membership promised; remembering leaves out those that forgot the newest run. A node that lost its disk counts in neither case, where the disk that it
-// had is known.
-func (s *Synod) enough(remembering bool) bool {
-	run, _ := newestRun(s.reports())
 	known := s.state.Decided
 	for _, p := range s.promises {
+		reports = append(reports, Promised{p.from, p.message.Report})
 		if k := p.message.Known; k != nil && (known == nil || known.Generation < k.Generation) {
 			known = k
 		}
 	}
-	memberships := s.memberships()
-	for _, membership := range memberships {
-		count := 0
-		for _, p := range s.promises {
-			lost := known != nil && known.lost(p.from, p.message.Disk)
-			forgot := remembering && p.message.Report.Forgot && p.message.Report.Run == run
-			if membership.Includes(p.from) && !lost && !forgot {
-				count++
-			}
-		}
-		if count < s.quorum(membership) {
+	return furthestSurvey(reports, known, s.config.Fault)
+}
+
+// mayPropose reports whether the promises suffice, and nobody else is worth waiting for.
+//
+// Promises that suffice may come from too many servers that restarted, and so have forgotten their
+// votes. What those votes made possible is then known only by servers that did not restart. So the
+// proposer waits for as long as such a server may be among those that can be reached. It does not
+// wait for others: one that is gone for good would keep the shard from ever going on. Nor does it
+// wait where a value is bound already: another proposer chose it.
+func (s *Synod) mayPropose(v survey) bool {
+	if !v.enough(false) {
+		return false
+	}
+	if s.bound() == nil {
+		if v.perhaps() || s.endsBelowDurable(v) || !v.enough(true) && s.mayHearFrom(v.memberships) {
 			return false
 		}
 	}
-	return len(memberships) > 0
-}
-
-// mayPropose tells whether the promises suffice, and nobody else is worth waiting for.
-func (s *Synod) mayPropose() bool {
-	if !s.enough(false) {
-		return false
-	}
-	all, missing := true, false
-	for _, server := range s.newest().Members {
-		promised := slices.ContainsFunc(s.promises, func(p pending) bool { return p.from == server })
-		all = all && promised
-		missing = missing || !promised && (s.linked[server] || server == s.config.Self)
-	}
-	if !s.enough(true) && !all && s.starved < s.config.Forgive {
-		return false // somebody who remembers may still come
-	}
-	if all || s.inOrder() && !missing {
+	all := !slices.ContainsFunc(v.membership().Members, func(server order.ServerID) bool {
+		return !s.promised(server)
+	})
+	if all || s.inOrder() && !s.mayHearFrom([]Membership{v.membership()}) {
 		return true
 	}
 	grace := s.config.Grace
@@ -218,34 +167,61 @@ func (s *Synod) mayPropose() bool {
 	return s.waited >= grace
 }
 
-// newest is the newest membership that any promise shows.
-func (s *Synod) newest() Membership {
-	memberships := s.memberships()
-	if len(memberships) == 0 {
-		return Membership{}
-	}
-	return memberships[len(memberships)-1]
+// endsBelowDurable reports whether what would be proposed leaves out a block that is known to be
+// durable. With enough promises it cannot, unless more disks forgot than the shard tolerates.
+func (s *Synod) endsBelowDurable(v survey) bool {
+	base, tail := v.choose(s.state.Decided)
+	return base.Height+uint64(len(tail)) < v.durable
 }
 
-// propose is the heart of Paxos: a value that may have been decided is proposed again; where there is none, what choose says, with all who promised as members.
-func (s *Synod) propose() Decision {
+func (s *Synod) promised(server order.ServerID) bool {
+	return slices.ContainsFunc(s.promises, func(p pending) bool { return p.from == server })
+}
+
+// mayHearFrom reports whether a member that has not promised can be reached.
+func (s *Synod) mayHearFrom(memberships []Membership) bool {
+	for _, m := range memberships {
+		for _, server := range m.Members {
+			if !s.promised(server) && (s.linked[server] || server == s.config.Self) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// bound is the promise with the value that may have been decided: the one that was accepted in the
+// highest ballot. It is nil where none was accepted.
+func (s *Synod) bound() *Message {
 	var bound *Message
-	members := s.newest()
-	fresh := Decision{Generation: s.state.Instance}
 	for i := range s.promises {
 		p := &s.promises[i].message
-		if p.Value != nil && (bound == nil || bound.Accepted.Less(p.Accepted)) {
+		if p.Value == nil {
+			continue
+		}
+		lowest := s.config.Fault == FaultLowestAccepted
+		if bound == nil || !lowest && bound.Accepted.Less(p.Accepted) || lowest && p.Accepted.Less(bound.Accepted) {
 			bound = p
 		}
-		if members.Includes(s.promises[i].from) {
-			fresh.Members = append(fresh.Members, s.promises[i].from)
-			fresh.Disks = append(fresh.Disks, p.Disk)
-		}
 	}
-	if bound != nil {
+	return bound
+}
+
+// propose is the heart of Paxos: a value that may have been decided is proposed again. Where there is
+// none, it is the one that choose takes, with all members that promised and whose disks count.
+func (s *Synod) propose(v survey) Decision {
+	if bound := s.bound(); bound != nil {
 		return *bound.Value
 	}
-	fresh.Base, fresh.Tail = choose(s.reports(), s.state.Decided, s.config.Fault)
+	fresh := Decision{Generation: s.state.Instance}
+	for _, p := range s.promises {
+		report := p.message.Report
+		if v.counts(v.membership(), Promised{p.from, report}) {
+			fresh.Members = append(fresh.Members, p.from)
+			fresh.Disks = append(fresh.Disks, report.Disk)
+		}
+	}
+	fresh.Base, fresh.Tail = v.choose(s.state.Decided)
 	return fresh
 }
 
@@ -269,24 +245,35 @@ func (s *Synod) onAccepted(from order.ServerID, m Message) {
 	if s.phase != phaseAccepting || m.Generation != s.state.Instance || m.Ballot != s.ballot {
 		return
 	}
-	at, found := slices.BinarySearch(s.accepted, from)
-	if !found {
-		s.accepted = slices.Insert(s.accepted, at, from)
+	if a := (acceptance{from, m.Disk, m.Original}); !slices.Contains(s.accepted, a) {
+		s.accepted = append(s.accepted, a)
 	}
-	for _, membership := range s.quorums {
-		count := 0
-		for _, server := range s.accepted {
-			if membership.Includes(server) {
-				count++
-			}
-		}
-		if count < s.quorum(membership) {
+	for _, membership := range s.surveyed.memberships {
+		if s.countAccepted(membership) < quorum(membership, s.config.Fault) {
 			return
 		}
 	}
 	value, asked := s.value, s.asked
-	s.broadcast(asked, Message{Kind: KindDecided, Generation: value.Generation, Value: &value, Holders: slices.Clone(s.accepted)})
-	s.learn(value, s.holders) // who is no member any more, and was not asked, learns it, too
+	var holders []order.ServerID
+	for _, a := range s.accepted {
+		if at, found := slices.BinarySearch(holders, a.server); !found {
+			holders = slices.Insert(holders, at, a.server)
+		}
+	}
+	s.broadcast(asked, Message{Kind: KindDecided, Generation: value.Generation, Value: &value, Holders: holders})
+	s.learn(value, s.holders) // a proposer that is no member any more, and was not asked, learns it, too
+}
+
+// countAccepted is how many members accepted whose disks count.
+func (s *Synod) countAccepted(m Membership) int {
+	var servers []order.ServerID
+	for _, a := range s.accepted {
+		report := Report{Disk: a.disk, Original: a.original}
+		if s.surveyed.counts(m, Promised{a.server, report}) && !slices.Contains(servers, a.server) {
+			servers = append(servers, a.server)
+		}
+	}
+	return len(servers)
 }
 
 func (s *Synod) onRefuse(m Message) {

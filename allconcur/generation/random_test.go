@@ -53,6 +53,9 @@ func (w *world) step() {
 
 func (w *world) tick(n *simulated) {
 	n.idle++
+	for _, peer := range w.nodes {
+		n.synod.Linked(peer.id, peer.up && w.side[peer.id] == w.side[n.id])
+	}
 	if n.working != 0 {
 		n.synod.Stalled(n.idle > 15)
 		n.synod.Tick()

@@ -12,7 +12,7 @@ import (
 // TestStories runs the traces in testdata/stories. After a change that is meant, rewrite them with -rewrite and read the difference.
 //
 //	choose shard=5          what a shard goes on from; one line a promise:
-//	  0 round=7 run=1 [forgot] [votes=8:U,9:Rx] [confirmed] [voters=0,1,2]
+//	  0 round=7 run=1 [restarted] [votes=8:U,9:Rx] [confirmed] [voters=0,1,2]
 //
 // A vote is a round, and U or R with the name of a set. With confirmed, the last vote is.
 func TestStories(t *testing.T) {
@@ -33,7 +33,7 @@ func chooseStory(t *testing.T, d *datadriven.TestData) string {
 	var promises []Promised
 	for line := range strings.Lines(d.Input) {
 		fields := strings.Fields(line)
-		p := Promised{Report: Report{Head: Head{Generation: 1}, Shard: shard, Membership: shard}}
+		p := Promised{Report: Report{Head: Head{Generation: 1}, Original: true, Shard: shard, Membership: shard}}
 		scan(t, fields[0], "%d", &p.Server)
 		voters, votes, confirmed := shard.Members, "", false
 		for _, field := range fields[1:] {
@@ -45,8 +45,8 @@ func chooseStory(t *testing.T, d *datadriven.TestData) string {
 				var eon uint16
 				scan(t, value, "%d", &eon)
 				p.Report.Run = NewRun(1, eon)
-			case "forgot":
-				p.Report.Forgot = true
+			case "restarted":
+				p.Report.Restarted = true
 			case "votes":
 				votes = value
 			case "confirmed":

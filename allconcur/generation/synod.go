@@ -19,14 +19,15 @@ type Config struct {
 	Self order.ServerID
 	// State is what the disk holds; the zero value but for Disk on a new node.
 	State State
+	// Original reports that the disk was made together with the member, by the command that made its
+	// home, and not in place of another disk that was lost or is not to be trusted.
+	Original bool
 	// Report is what the node holds at the start; see Synod.Report.
 	Report Report
 	// Grace is how many ticks a proposer with enough promises waits for the others, so that they are members too.
 	Grace int
 	// Patience is how many ticks a proposer waits for enough promises before it tries a higher ballot, and a stalled node before it leaves its group.
 	Patience int
-	// Forgive is how many ticks a proposer waits for servers that remember, before it takes promises of those that forgot for want of better.
-	Forgive int
 	// Fault plants a bug; production leaves it FaultNone.
 	Fault Fault
 }
@@ -39,6 +40,13 @@ const (
 	phaseAccepting              // own Accept is out
 )
 
+// acceptance is what one server said in phase 2b.
+type acceptance struct {
+	server   order.ServerID
+	disk     DiskID
+	original bool
+}
+
 type pending struct {
 	from    order.ServerID
 	message Message
@@ -50,15 +58,16 @@ type Synod struct {
 	state  State
 
 	report     Report
-	followed   Generation // what the driver says that the head is of
-	votes      []Vote     // of the engine that stopped last, as long as this process lives
-	remembers  bool       // this very process took part in state.Activated
-	working    Run        // in which the node's engine works; 0: none
-	stalled    bool       // the engine works, but gets nowhere
-	givingUp   bool       // it did so for too long
-	ended      Generation // the generation that this node saw end in order; its successor may be prepared past working nodes
-	waiting    *pending   // a Prepare that ends our engine; it is answered when that has stopped
-	accepting  *pending   // an Accept whose contents are not all here yet
+	followed   Generation  // what the driver says that the head is of
+	votes      []Vote      // of the engine that stopped last, as long as this process lives
+	seen       []KnownVote // those of others that it saw
+	remembers  bool        // this very process took part in state.Activated
+	working    Run         // in which the node's engine works; 0: none
+	stalled    bool        // the engine works, but gets nowhere
+	givingUp   bool        // it did so for too long
+	ended      Generation  // the generation that this node saw end in order; its successor may be prepared past working nodes
+	waiting    *pending    // a Prepare that ends our engine; it is answered when that has stopped
+	accepting  *pending    // an Accept whose contents are not all here yet
 	holders    []order.ServerID
 	held       map[[32]byte]bool
 	askedFor   [][32]byte
@@ -70,12 +79,12 @@ type Synod struct {
 	phase    phase
 	ballot   Ballot // of the own attempt
 	waited   int    // ticks in this phase
-	starved  int    // ticks in which only forgetful promises were missing to enough
 	asked    []order.ServerID
-	promises []pending    // by server
-	quorums  []Membership // of the own attempt: a majority of each has to promise, and to accept
-	accepted []order.ServerID
+	promises []pending // by server
+	surveyed survey    // of the own attempt: a majority of each of its memberships has to accept, too
+	accepted []acceptance
 	value    Decision
+	waitsFor Waiting // what the last own attempt was missing
 
 	highest Ballot // highest ballot seen in this instance
 
@@ -87,11 +96,12 @@ type Synod struct {
 
 // NewSynod returns a node's synod, idle: it proposes as the ticks pass until the node works. It reports ErrConfig.
 func NewSynod(config Config) (*Synod, error) {
-	if config.Grace < 1 || config.Patience < 1 || config.Forgive < 1 {
-		return nil, fmt.Errorf("%w: grace %d, patience %d and forgive %d have to be at least one tick", ErrConfig, config.Grace, config.Patience, config.Forgive)
+	if config.Grace < 1 || config.Patience < 1 {
+		return nil, fmt.Errorf("%w: grace %d and patience %d have to be at least one tick", ErrConfig,
+			config.Grace, config.Patience)
 	}
-	if !ascending(config.Report.Membership.Members) {
-		return nil, fmt.Errorf("%w: the members are not in order", ErrConfig)
+	if !config.Report.Membership.sound() {
+		return nil, fmt.Errorf("%w: the members are not in order, or not each has a disk", ErrConfig)
 	}
 	s := &Synod{config: config, state: config.State, held: map[[32]byte]bool{}, linked: map[order.ServerID]bool{}}
 	s.Report(config.Report)
@@ -113,17 +123,28 @@ func (s *Synod) Elsewhere() Generation { return s.refused }
 // Err is not nil once what this node heard cannot be: it matches ErrTwoDecisions. The synod does nothing more.
 func (s *Synod) Err() error { return s.broken }
 
-// Report tells what the node holds now, Head and Membership; the rest is not looked at: the synod knows Run, Forgot and Shard, and has the votes from Idle. What it reports has to be on
-// disk, executed and synced: others will build upon it after this node crashed. Call it before the node promises anything, and whenever these changed while the node does not work.
+// Report tells what the node holds now: Head, Membership, Former, Durable, Perhaps and PerhapsTo.
+// The synod does not look at the rest: it knows Disk, Original, Run, Restarted and Shard, and has the
+// votes from Idle. What a node reports has to be on its disk, executed and synced: others will build
+// upon it after this node crashed. Call it before the node promises anything, and whenever these
+// changed while the node does not work.
 func (s *Synod) Report(report Report) {
-	s.report = Report{Head: report.Head, Membership: report.Membership, Votes: s.votes}
-	s.report.Run, s.report.Forgot = s.state.Activated, s.state.Activated != 0 && !s.remembers
-	s.report.Shard = s.state.Shard
+	report.Disk, report.Original = s.state.Disk, s.config.Original
+	report.Votes, report.Known = s.votes, s.seen
+	report.Run, report.Restarted = s.state.Activated, s.state.Activated != 0 && !s.remembers
+	report.Shard = s.state.Shard
 	if s.state.Activated == 0 {
-		s.report.Shard = report.Membership
+		report.Shard = report.Membership
 	}
+	s.report = report
 	s.followed = report.Head.Generation
 	s.label()
+}
+
+// Learner reports whether this node's disk counts in no majority, as far as the node's chain tells.
+// A learner follows and promises, but others do not count on it, and it does not propose.
+func (s *Synod) Learner() bool {
+	return !countsUnder(s.report.Membership, s.config.Self, s.state.Disk, s.config.Original, s.state.Decided)
 }
 
 // label says of which generation the head is: of one that this node took part in, or that it followed and knows the decision of. Without that it could be asked to promise for a generation
@@ -150,21 +171,27 @@ func (s *Synod) Working(run Run, shard Membership) {
 	s.remembers = true
 	s.dirty = true
 	s.working = run
-	s.refused, s.waiting, s.stalled, s.givingUp, s.starved = 0, nil, false, false, 0
-	s.votes = nil
-	head := s.report.Head
-	head.Generation = max(s.followed, run.Generation())
-	s.Report(Report{Head: head, Membership: s.report.Membership})
+	s.refused, s.waiting, s.stalled, s.givingUp, s.waitsFor = 0, nil, false, false, Waiting{}
+	s.votes, s.seen = nil, nil
+	report := s.report
+	report.Head.Generation = max(s.followed, run.Generation())
+	s.Report(report)
 	s.reset()
 }
 
-// Idle tells that the node's engine does not work: it halted, was frozen, never started, or its group ended in order. The report's Votes are those of the engine that was stopped; the synod
-// keeps them for as long as they matter. Nothing is delivered here until the next decision. Ended is the generation, if it ended in order, so that its successor may be prepared at nodes that still work; else 0.
+// Idle tells that the node's engine does not work: it halted, was frozen, never started, or its group
+// ended in order. The report's Votes and Known are those of the engine that was stopped; the synod
+// keeps them for as long as they matter. Nothing is delivered here until the next decision. Ended is
+// the generation, if it ended in order, so that its successor may be prepared at nodes that still
+// work; else 0.
 func (s *Synod) Idle(report Report, ended Generation) {
 	s.working, s.stalled, s.givingUp = 0, false, false
 	s.ended = max(s.ended, ended)
 	if s.remembers && len(report.Votes) > 0 {
 		s.votes = slices.Clone(report.Votes)
+	}
+	if s.remembers && len(report.Known) > 0 {
+		s.seen = slices.Clone(report.Known)
 	}
 	s.Report(report)
 	s.prompt = true
@@ -194,7 +221,9 @@ func (s *Synod) Stalled(stalled bool) {
 // engine stalls and a peer wants to start anew, or it stalls for too long.
 func (s *Synod) MustEnd() bool { return s.working != 0 && (s.waiting != nil || s.givingUp) }
 
-// Linked tells whether the fabric reaches another node now. After a group ended in order, a proposer does not wait for those it does not reach.
+// Linked tells whether another node can be reached now, and can take part. A proposer that needs
+// servers which restarted waits for reachable ones that did not, for as long as there are any; and
+// after a group ended in order, it does not wait for those that cannot be reached.
 func (s *Synod) Linked(server order.ServerID, linked bool) { s.linked[server] = linked }
 
 // Frozen tells whether this node has promised a generation later than the run's, or knows that one was decided: its engine must not go on.
@@ -222,10 +251,13 @@ func (s *Synod) Holds(id [32]byte) {
 	}
 }
 
-// holdsBase tells whether the blocks up to a base are here.
+// holdsBase reports whether the blocks up to a base are here: it is the head, or the head is further
+// in the chain of the same generation, or they were fetched.
 func (s *Synod) holdsBase(base Head) bool {
 	head := s.report.Head
-	return head.Hash == base.Hash && head.Height == base.Height || head.Generation == base.Generation && head.Height >= base.Height || s.held[base.Hash]
+	same := head.Generation == base.Generation || s.config.Fault == FaultBaseWithoutGeneration
+	return head.Hash == base.Hash && head.Height == base.Height || same && head.Height >= base.Height ||
+		s.held[base.Hash]
 }
 
 func (s *Synod) holdsAll(d Decision) bool {
@@ -268,6 +300,9 @@ func (s *Synod) Wanted() []Fetch {
 // Ready returns what is to be done since the last call, and forgets it.
 func (s *Synod) Ready() Ready {
 	ready := Ready{MustSave: s.dirty, State: s.state, Messages: s.out, Decided: s.decided}
+	if s.config.Fault == FaultPromiseNotPersisted {
+		ready.State.Promised = Ballot{}
+	}
 	s.dirty, s.out, s.decided = false, nil, nil
 	wanted := s.Wanted()
 	var ids [][32]byte
@@ -305,7 +340,7 @@ func (s *Synod) learn(d Decision, holders []order.ServerID) {
 		}
 	}
 	s.dirty = true
-	s.refused, s.starved = 0, 0
+	s.refused, s.waitsFor = 0, Waiting{}
 	s.decided = &d
 	s.reset()
 }

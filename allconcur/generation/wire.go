@@ -15,23 +15,34 @@ var ErrMessage = errors.New("generation: malformed synod message")
 // serversMax bounds the lists of servers that a decoder takes.
 const serversMax = 1024
 
-// The layout, all little-endian. A message is: kind u8, flags u8, generation u64, ballot, working u64, accepted ballot, disk u64, holders, then as the flags say report, value, known.
-// A ballot is number u64, proposer u32; a head generation u64, height u64, hash 32 bytes, round u64; servers are count u16, u32 each; a membership is number u64, servers; a round is round u64,
-// epoch u64, reliable u8, origins, removed, content 32 bytes; a vote is a round, confirmed u8, voters; a report is head, run u64, forgot u8, shard, membership, count u8, votes; a decision is
-// generation u64, head, count u8, rounds, members, disks u64 each.
+// wireVersion is the first byte of a message, so that nodes of other versions drop it.
+const wireVersion = 2
+
+// The layout, all little-endian. A message is: version u8, kind u8, flags u8, generation u64, ballot,
+// working u64, accepted ballot, holders, then as the flags say disk and original u8, report, value,
+// known. A ballot is number u64, proposer u32, disk; a disk is 16 bytes; a head generation u64, height
+// u64, hash 32 bytes, round u64; servers are count u16, u32 each; a membership is number u64, servers,
+// count u16 (of the servers, or 0), disks; a round is round u64, epoch u64, reliable u8, origins,
+// removed, content 32 bytes; a vote is a round, confirmed u8, voters; a known vote is voter u32, round
+// u64, epoch u64, reliable u8, confirmed u8, origins; a report is head, disk, original u8, durable
+// u64, perhaps u8, perhaps-to u64, run u64, restarted u8, shard, membership, count u8, votes, count
+// u16, known votes, count u16, former memberships with their heights; a decision is generation u64,
+// head, count u8, rounds, members, disks.
 const (
 	flagRegroup = 1 << iota
 	flagValue
 	flagKnown
 	flagReport
-	flagsAll = flagRegroup | flagValue | flagKnown | flagReport
+	flagDisk
+	flagsAll = flagRegroup | flagValue | flagKnown | flagReport | flagDisk
 )
 
 func appendBool(b []byte, value bool) []byte { return append(b, byte(truth(value))) }
 
 func appendBallot(b []byte, ballot Ballot) []byte {
 	b = binary.LittleEndian.AppendUint64(b, ballot.Number)
-	return binary.LittleEndian.AppendUint32(b, uint32(ballot.Proposer))
+	b = binary.LittleEndian.AppendUint32(b, uint32(ballot.Proposer))
+	return append(b, ballot.Disk[:]...)
 }
 
 func appendHead(b []byte, head Head) []byte {
@@ -50,7 +61,12 @@ func appendServers(b []byte, servers []order.ServerID) []byte {
 }
 
 func appendMembership(b []byte, m Membership) []byte {
-	return appendServers(binary.LittleEndian.AppendUint64(b, m.Number), m.Members)
+	b = appendServers(binary.LittleEndian.AppendUint64(b, m.Number), m.Members)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(m.Disks)))
+	for _, disk := range m.Disks {
+		b = append(b, disk[:]...)
+	}
+	return b
 }
 
 func appendRound(b []byte, r TailRound) []byte {
@@ -64,8 +80,13 @@ func appendRound(b []byte, r TailRound) []byte {
 
 func appendReport(b []byte, r Report) []byte {
 	b = appendHead(b, r.Head)
+	b = append(b, r.Disk[:]...)
+	b = appendBool(b, r.Original)
+	b = binary.LittleEndian.AppendUint64(b, r.Durable)
+	b = appendBool(b, r.Perhaps)
+	b = binary.LittleEndian.AppendUint64(b, r.PerhapsTo)
 	b = binary.LittleEndian.AppendUint64(b, uint64(r.Run))
-	b = appendBool(b, r.Forgot)
+	b = appendBool(b, r.Restarted)
 	b = appendMembership(b, r.Shard)
 	b = appendMembership(b, r.Membership)
 	b = append(b, byte(len(r.Votes)))
@@ -73,6 +94,20 @@ func appendReport(b []byte, r Report) []byte {
 		b = appendRound(b, v.TailRound)
 		b = appendBool(b, v.Confirmed)
 		b = appendServers(b, v.Voters)
+	}
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.Known)))
+	for _, k := range r.Known {
+		b = binary.LittleEndian.AppendUint32(b, uint32(k.Voter))
+		b = binary.LittleEndian.AppendUint64(b, uint64(k.Round))
+		b = binary.LittleEndian.AppendUint64(b, uint64(k.Epoch))
+		b = appendBool(b, k.Reliable)
+		b = appendBool(b, k.Confirmed)
+		b = appendServers(b, k.Origins)
+	}
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(r.Former)))
+	for _, former := range r.Former {
+		b = appendMembership(b, former.Membership)
+		b = binary.LittleEndian.AppendUint64(b, former.Until)
 	}
 	return b
 }
@@ -86,7 +121,7 @@ func appendDecision(b []byte, d *Decision) []byte {
 	}
 	b = appendServers(b, d.Members)
 	for _, disk := range d.Disks {
-		b = binary.LittleEndian.AppendUint64(b, uint64(disk))
+		b = append(b, disk[:]...)
 	}
 	return b
 }
@@ -106,13 +141,18 @@ func (m Message) Encode(b []byte) []byte {
 	if m.Kind == KindPromise {
 		flags |= flagReport
 	}
-	b = append(b, byte(m.Kind), flags)
+	if m.Kind == KindAccepted {
+		flags |= flagDisk
+	}
+	b = append(b, wireVersion, byte(m.Kind), flags)
 	b = binary.LittleEndian.AppendUint64(b, uint64(m.Generation))
 	b = appendBallot(b, m.Ballot)
 	b = binary.LittleEndian.AppendUint64(b, uint64(m.Working))
 	b = appendBallot(b, m.Accepted)
-	b = binary.LittleEndian.AppendUint64(b, uint64(m.Disk))
 	b = appendServers(b, m.Holders)
+	if m.Kind == KindAccepted {
+		b = appendBool(append(b, m.Disk[:]...), m.Original)
+	}
 	if m.Kind == KindPromise {
 		b = appendReport(b, m.Report)
 	}
@@ -128,15 +168,21 @@ func (m Message) Encode(b []byte) []byte {
 // DecodeMessage reads a message; it takes exactly the bytes that Encode gives for one that makes sense, and reports ErrMessage for any others.
 func DecodeMessage(b []byte) (Message, error) {
 	r := reader{bytes: b}
+	if version := r.u8(); version != wireVersion {
+		return Message{}, fmt.Errorf("%w: it is of version %d, this node speaks %d", ErrMessage, version,
+			wireVersion)
+	}
 	m := Message{Kind: Kind(r.u8())}
 	flags := r.u8()
 	m.Generation = Generation(r.u64())
 	m.Ballot = r.ballot()
 	m.Working = Generation(r.u64())
 	m.Accepted = r.ballot()
-	m.Disk = DiskID(r.u64())
 	m.Holders = r.servers()
 	m.Regroup = flags&flagRegroup != 0
+	if flags&flagDisk != 0 {
+		m.Disk, m.Original = r.disk(), r.bool()
+	}
 	if flags&flagReport != 0 {
 		m.Report = r.report()
 	}
@@ -149,14 +195,19 @@ func DecodeMessage(b []byte) (Message, error) {
 	if err := r.end(); err != nil {
 		return Message{}, err
 	}
-	if m.Kind < KindPrepare || m.Kind > KindRefuse || flags&^byte(flagsAll) != 0 || flags&flagReport != 0 != (m.Kind == KindPromise) {
+	if m.Kind < KindPrepare || m.Kind > KindRefuse || flags&^byte(flagsAll) != 0 ||
+		flags&flagReport != 0 != (m.Kind == KindPromise) || flags&flagDisk != 0 != (m.Kind == KindAccepted) {
 		return Message{}, fmt.Errorf("%w: kind %d, flags %#x", ErrMessage, m.Kind, flags)
 	}
 	return m, nil
 }
 
-// stateMagic begins the state's file and names its format.
-const stateMagic = "ledgerd generation 2\n"
+// stateMagic begins the state's file and names its format. stateMagicV2 is the format before it: a
+// disk took 8 bytes there, which are the first ones of its 16 here; memberships and ballots named none.
+const (
+	stateMagic   = "ledgerd generation 3\n"
+	stateMagicV2 = "ledgerd generation 2\n"
+)
 
 // Encode gives the bytes of the state's file: magic, fields, CRC-32C.
 func (s State) Encode() []byte {
@@ -169,7 +220,7 @@ func (s State) Encode() []byte {
 		flags |= flagKnown
 	}
 	b = append(b, flags)
-	b = binary.LittleEndian.AppendUint64(b, uint64(s.Disk))
+	b = append(b, s.Disk[:]...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.Activated))
 	b = appendMembership(b, s.Shard)
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.Instance))
@@ -186,21 +237,26 @@ func (s State) Encode() []byte {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// DecodeState reads the bytes of a state's file, none for a new node, whose state is the zero value; it reports ErrMessage for any that Encode did not give.
+// DecodeState reads the bytes of a state's file, none for a new node, whose state is the zero value. It
+// reports ErrMessage for any that Encode did not give, in this version or the one before.
 func DecodeState(b []byte) (State, error) {
 	if len(b) == 0 {
 		return State{}, nil
 	}
-	if len(b) < len(stateMagic)+4 || string(b[:len(stateMagic)]) != stateMagic {
+	magic := ""
+	if len(b) >= len(stateMagic)+4 {
+		magic = string(b[:len(stateMagic)])
+	}
+	if magic != stateMagic && magic != stateMagicV2 {
 		return State{}, fmt.Errorf("%w: no generation file of this version", ErrMessage)
 	}
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
 	if crc32.Checksum(body, castagnoli) != sum {
 		return State{}, fmt.Errorf("%w: the generation file is damaged", ErrMessage)
 	}
-	r := reader{bytes: body[len(stateMagic):]}
+	r := reader{bytes: body[len(stateMagic):], v2: magic == stateMagicV2}
 	flags := r.u8()
-	s := State{Disk: DiskID(r.u64()), Activated: Run(r.u64()), Shard: r.membership(), Instance: Generation(r.u64()), Promised: r.ballot(), Accepted: r.ballot()}
+	s := State{Disk: r.disk(), Activated: Run(r.u64()), Shard: r.membership(), Instance: Generation(r.u64()), Promised: r.ballot(), Accepted: r.ballot()}
 	if flags&flagValue != 0 {
 		s.AcceptedValue = r.decision()
 	}
@@ -220,6 +276,7 @@ func DecodeState(b []byte) (State, error) {
 type reader struct {
 	bytes  []byte
 	broken string
+	v2     bool // a state of version 2
 }
 
 func (r *reader) fail(why string) {
@@ -253,7 +310,30 @@ func (r *reader) bool() bool {
 }
 
 func (r *reader) ballot() Ballot {
-	return Ballot{Number: r.u64(), Proposer: order.ServerID(r.u32())}
+	b := Ballot{Number: r.u64(), Proposer: order.ServerID(r.u32())}
+	if !r.v2 {
+		b.Disk = r.disk()
+	}
+	return b
+}
+
+func (r *reader) disk() (disk DiskID) {
+	size := len(disk)
+	if r.v2 {
+		size = 8
+	}
+	copy(disk[:], r.take(size))
+	return disk
+}
+
+// count is how many things of at least so many bytes follow.
+func (r *reader) count(size int) int {
+	count := int(r.u16())
+	if size*count > len(r.bytes) {
+		r.fail("it lists more than it has")
+		return 0
+	}
+	return count
 }
 
 func (r *reader) head() Head {
@@ -280,7 +360,17 @@ func (r *reader) servers() []order.ServerID {
 }
 
 func (r *reader) membership() Membership {
-	return Membership{Number: r.u64(), Members: r.servers()}
+	m := Membership{Number: r.u64(), Members: r.servers()}
+	if r.v2 {
+		return m
+	}
+	for range r.count(len(DiskID{})) {
+		m.Disks = append(m.Disks, r.disk())
+	}
+	if !m.sound() {
+		r.fail("not each member has a disk")
+	}
+	return m
 }
 
 func (r *reader) round() TailRound {
@@ -300,13 +390,22 @@ func (r *reader) rounds() int {
 }
 
 func (r *reader) report() Report {
-	p := Report{Head: r.head(), Run: Run(r.u64()), Forgot: r.bool(), Shard: r.membership(), Membership: r.membership()}
+	p := Report{Head: r.head(), Disk: r.disk(), Original: r.bool(), Durable: r.u64(), Perhaps: r.bool(),
+		PerhapsTo: r.u64(), Run: Run(r.u64()), Restarted: r.bool(), Shard: r.membership(),
+		Membership: r.membership()}
 	for i := range r.rounds() {
 		v := Vote{TailRound: r.round(), Confirmed: r.bool(), Voters: r.servers()}
 		if i > 0 && v.Round != p.Votes[i-1].Round+1 {
 			r.fail("votes are not for successive rounds")
 		}
 		p.Votes = append(p.Votes, v)
+	}
+	for range r.count(4 + 8 + 8 + 2 + 2) {
+		p.Known = append(p.Known, KnownVote{Voter: order.ServerID(r.u32()), Round: order.Round(r.u64()),
+			Epoch: order.Epoch(r.u64()), Reliable: r.bool(), Confirmed: r.bool(), Origins: r.servers()})
+	}
+	for range r.count(8 + 2 + 2 + 8) {
+		p.Former = append(p.Former, Former{Membership: r.membership(), Until: r.u64()})
 	}
 	return p
 }
@@ -318,7 +417,7 @@ func (r *reader) decision() *Decision {
 	}
 	d.Members = r.servers()
 	for range d.Members {
-		d.Disks = append(d.Disks, DiskID(r.u64()))
+		d.Disks = append(d.Disks, r.disk())
 	}
 	if !d.sound() {
 		r.fail("a decision makes no sense")

@@ -8,20 +8,24 @@ import (
 )
 
 func exampleDecision() *Decision {
-	return &Decision{Generation: 3, Base: Head{Generation: 2, Height: 9, Round: 11}, Members: []order.ServerID{0, 2}, Disks: []DiskID{5, 6},
+	return &Decision{Generation: 3, Base: Head{Generation: 2, Height: 9, Round: 11}, Members: []order.ServerID{0, 2}, Disks: []DiskID{{5}, {6}},
 		Tail: []TailRound{{Round: 12, Epoch: 4, Origins: []order.ServerID{0, 1, 2}}, {Round: 13, Epoch: 5, Reliable: true, Origins: []order.ServerID{0, 2}, Removed: []order.ServerID{1}, Content: [32]byte{7}}}}
 }
 
 func exampleMessages() []Message {
 	d := exampleDecision()
 	shard := Membership{Number: 2, Members: []order.ServerID{0, 1, 2}}
-	report := Report{Head: d.Base, Run: NewRun(2, 1), Forgot: true, Shard: shard, Membership: Membership{Number: 3, Members: []order.ServerID{0, 1, 2, 5}},
-		Votes: []Vote{{TailRound: d.Tail[0], Voters: shard.Members}, {TailRound: d.Tail[1], Confirmed: true, Voters: shard.Members}}}
+	report := Report{Head: d.Base, Run: NewRun(2, 1), Restarted: true, Shard: shard, Membership: Membership{Number: 3, Members: []order.ServerID{0, 1, 2, 5}},
+		Votes: []Vote{{TailRound: d.Tail[0], Voters: shard.Members}, {TailRound: d.Tail[1], Confirmed: true, Voters: shard.Members}},
+		Disk:  DiskID{6}, Original: true, Durable: 8, Perhaps: true, PerhapsTo: 12,
+		Known:  []KnownVote{{Voter: 1, Round: 12, Epoch: 4, Origins: shard.Members}, {Voter: 2, Round: 13, Epoch: 5, Reliable: true, Confirmed: true, Origins: []order.ServerID{0, 2}}},
+		Former: []Former{{Membership: Membership{Number: 2, Members: shard.Members, Disks: []DiskID{{5}, {}, {6}}}, Until: 9}}}
 	return []Message{
-		{Kind: KindPrepare, Generation: 4, Ballot: Ballot{4, 1}, Known: d, Regroup: true},
-		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1}, Report: report, Accepted: Ballot{3, 0}, Value: d, Disk: 6, Known: d},
-		{Kind: KindAccept, Generation: 3, Ballot: Ballot{4, 1}, Value: d, Holders: []order.ServerID{0, 2}},
-		{Kind: KindRefuse, Generation: 4, Ballot: Ballot{4, 1}, Working: 3},
+		{Kind: KindPrepare, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Known: d, Regroup: true},
+		{Kind: KindPromise, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Report: report, Accepted: Ballot{3, 0, DiskID{5}}, Value: d, Known: d},
+		{Kind: KindAccept, Generation: 3, Ballot: Ballot{4, 1, DiskID{6}}, Value: d, Holders: []order.ServerID{0, 2}},
+		{Kind: KindAccepted, Generation: 3, Ballot: Ballot{4, 1, DiskID{6}}, Disk: DiskID{6}, Original: true},
+		{Kind: KindRefuse, Generation: 4, Ballot: Ballot{4, 1, DiskID{6}}, Working: 3},
 	}
 }
 
@@ -46,7 +50,7 @@ func FuzzDecodeMessage(f *testing.F) {
 
 func FuzzDecodeState(f *testing.F) {
 	d := exampleDecision()
-	f.Add(State{Disk: 4, Activated: NewRun(2, 3), Shard: Membership{Number: 1, Members: []order.ServerID{3}}, Instance: 3, Accepted: Ballot{3, 1}, AcceptedValue: d, Decided: d}.Encode())
+	f.Add(State{Disk: DiskID{4}, Activated: NewRun(2, 3), Shard: Membership{Number: 1, Members: []order.ServerID{3}}, Instance: 3, Accepted: Ballot{3, 1, DiskID{7}}, AcceptedValue: d, Decided: d}.Encode())
 	f.Add([]byte(stateMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := DecodeState(b)
@@ -66,7 +70,7 @@ func FuzzReceive(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s, err := NewSynod(Config{Self: 0, Report: Report{Membership: Membership{Members: []order.ServerID{0, 1, 2}}}, Grace: 1, Patience: 1, Forgive: 1})
+		s, err := NewSynod(Config{Self: 0, Report: Report{Membership: Membership{Members: []order.ServerID{0, 1, 2}}}, Grace: 1, Patience: 1, Original: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,10 +96,10 @@ func TestDecodersAreStrict(t *testing.T) {
 			t.Fatalf("a byte too many: %v", err)
 		}
 	}
-	if s, err := DecodeState(nil); err != nil || s.Disk != 0 || s.Decided != nil {
+	if s, err := DecodeState(nil); err != nil || s.Disk != (DiskID{}) || s.Decided != nil {
 		t.Fatalf("%v, %v", s, err)
 	}
-	b := State{Disk: 1, Decided: exampleDecision()}.Encode()
+	b := State{Disk: DiskID{1}, Decided: exampleDecision()}.Encode()
 	for i := range b {
 		hurt := append([]byte(nil), b...)
 		hurt[i] ^= 4

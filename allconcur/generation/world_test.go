@@ -103,7 +103,7 @@ func newWorld(seed uint64, servers int, fault Fault) *world {
 	}
 	w.blocks[genesis.hash] = genesis
 	for i := range worldNodes {
-		w.nodes = append(w.nodes, &simulated{id: order.ServerID(i), disk: State{Disk: DiskID(i + 1)}, stored: genesis, head: genesis, side: map[[32]byte]bool{}})
+		w.nodes = append(w.nodes, &simulated{id: order.ServerID(i), disk: State{Disk: DiskID{byte(i + 1)}}, stored: genesis, head: genesis, side: map[[32]byte]bool{}})
 	}
 	return w
 }
@@ -165,7 +165,7 @@ func (n *simulated) report() Report {
 func (w *world) start(i int) {
 	n := w.nodes[i]
 	n.head, n.working, n.votes, n.label, n.idle = n.stored, 0, nil, n.disk.Activated.Generation(), 0
-	synod, err := NewSynod(Config{Self: n.id, State: n.disk, Report: n.report(), Grace: 6, Patience: 4, Forgive: 30, Fault: w.fault})
+	synod, err := NewSynod(Config{Self: n.id, State: n.disk, Report: n.report(), Grace: 6, Patience: 4, Original: true, Fault: w.fault})
 	if err != nil {
 		w.fail("%v", err)
 	}
@@ -207,7 +207,7 @@ func (w *world) drain(i int) {
 		if err != nil {
 			w.fail("message %+v does not survive its encoding: %v", envelope.Message, err)
 		}
-		if message.Kind == KindAccept && n.synod.phase == phaseAccepting && !n.synod.enough(true) {
+		if message.Kind == KindAccept && n.synod.phase == phaseAccepting && !n.synod.surveyed.enough(true) {
 			w.forgiven[message.Generation] = true
 		}
 		w.flight = append(w.flight, flying{n.id, envelope.To, message})

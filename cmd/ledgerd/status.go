@@ -60,6 +60,8 @@ type nodeReport struct {
 	DurableLatencyUS      uint32        `json:"durable_latency_us"`
 	ReadsOnly             bool          `json:"reads_only"`
 	DiskFreeBytes         uint64        `json:"disk_free_bytes"`
+	ClockOffsetMS         *int64        `json:"clock_offset_ms,omitempty"` // ahead of the members' median; absent where no majority's are heard
+	ClockWarning          string        `json:"clock_warning,omitempty"`
 	StartedMS             uint64        `json:"started_ms"`
 	Version               string        `json:"version,omitempty"`
 }
@@ -98,7 +100,8 @@ ORDERED, STORED and DURABLE are heights: the last block whose place is decided,
 that is on this node's disk, and that is on the disks of a majority. ROUND is the
 ordering engine's epoch and round, r for a reliable and u for an unreliable one,
 and AWAITED are the nodes that the round still waits for, all of them where there
-is nothing to do. The exit status is 0
+is nothing to do. A node whose clock is more than 10 s from those of a majority
+of the members says so, and dates no blocks. The exit status is 0
 where the asked node answers, whatever it says.
 
 In a ledger of several shards this is the asked node's: for all of them see
@@ -185,6 +188,7 @@ func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState, failu
 	report.PoolTransactions, report.TransactionsPerSecond = state.GetPoolTransactions(), state.GetTransactionsPerSecond()
 	report.OrderLatencyUS, report.DurableLatencyUS = state.GetOrderLatencyUs(), state.GetDurableLatencyUs()
 	report.ReadsOnly, report.DiskFreeBytes = state.GetReadsOnly(), state.GetDiskFreeBytes()
+	report.ClockOffsetMS, report.ClockWarning = state.ClockOffsetMs, state.GetClockWarning()
 	report.StartedMS, report.Version = state.GetStartedMs(), state.GetVersion()
 	if address := state.GetApiAddress(); report.APIAddress == "" {
 		report.APIAddress = address
@@ -269,8 +273,8 @@ func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 		}
 	}
 	rows.add(printable(n.Name, 0), n.Mode, fmt.Sprint(n.OrderedHeight), fmt.Sprint(n.StoredHeight), durable, rate, pool, round, awaited, suspected, n.APIAddress)
-	for _, text := range []string{n.Reason, n.Error} {
-		if text != "" {
+	for i, text := range []string{n.Reason, n.Error, n.ClockWarning} {
+		if text != "" && (i == 0 || text != n.Reason) {
 			remarks = append(remarks, fmt.Sprintf("%s: %s", printable(n.Name, 0), printable(text, 0)))
 		}
 	}

@@ -48,7 +48,9 @@ func (s *Store) seal(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) 
 	if s.genesis.Sharded() {
 		return s.sealShard(epoch, round, payloads)
 	}
-	draft = ledger.Seal(s.head, epoch, round, payloads, func(id ledger.Hash, transaction *ledger.Transaction) bool {
+	parent := s.head
+	parent.Members = s.Membership
+	draft = ledger.Seal(parent, epoch, round, payloads, func(id ledger.Hash, transaction *ledger.Transaction) bool {
 		known, failure := s.executed(id, transaction)
 		if failure != nil && err == nil {
 			err = failure
@@ -59,7 +61,8 @@ func (s *Store) seal(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) 
 }
 
 // Append appends a block that another node made. It has to follow the head (ErrMismatch changes nothing), and is executed; if that
-// gives another block, ErrMismatch too, and the store takes no more blocks: one of the two nodes is wrong. Its signatures are not checked.
+// gives another block, ErrMismatch too, and the store takes no more blocks: one of the two nodes is wrong. Its signatures are not checked. Of its time it is checked that
+// it is no earlier than its parent's, as Verify does: the clocks that it was made of are in the round, not in the block.
 func (s *Store) Append(block *ledger.Block) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
@@ -68,6 +71,9 @@ func (s *Store) Append(block *ledger.Block) error {
 	}
 	if block.Header.Height != s.head.Header.Height+1 || block.Header.Previous != s.head.Hash {
 		return fmt.Errorf("%w: block %d after %s, the head is block %d %s", ErrMismatch, block.Header.Height, block.Header.Previous, s.head.Header.Height, s.head.Hash)
+	}
+	if block.Header.Time < s.head.Header.Time {
+		return fmt.Errorf("%w: block %d has time %d, the block before has %d", ErrMismatch, block.Header.Height, block.Header.Time, s.head.Header.Time)
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -373,7 +373,9 @@ func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round, payloads [][]b
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	var lookup error
-	draft := s.state.Seal(s.head, epoch, round, payloads, func(id ledger.Hash, transaction *ledger.Transaction) bool {
+	parent := s.head
+	parent.Members = s.state.Membership
+	draft := s.state.Seal(parent, epoch, round, payloads, func(id ledger.Hash, transaction *ledger.Transaction) bool {
 		// Registrations have no nonce.
 		if len(transaction.Registrations) == 0 && s.unseen(id, transaction) {
 			return false

@@ -235,6 +235,14 @@ type NodeState struct {
 	OrderLatency          time.Duration // median from admission to ordered over the last ten seconds
 	DurableLatency        time.Duration
 	DiskFreeBytes         uint64
+
+	// ClockOffset is how far the node's clock is ahead of the members' median. It means something only
+	// where ClockKnown: the clocks of a majority are heard.
+	ClockOffset ledger.Milliseconds
+	ClockKnown  bool
+	// ClockWarning says why the node proposes no time for blocks, or that the chain is dated ahead of
+	// the clocks; empty where all is well.
+	ClockWarning string
 }
 
 // MemberState is a member as this node sees it.

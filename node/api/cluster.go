@@ -14,7 +14,13 @@ import (
 
 func (s *service) nodeToProto(state *NodeState) *ledgerdv1.NodeState {
 	opened := s.backend.Store()
+	var offset *int64
+	if state.ClockKnown {
+		offset = proto.Int64(int64(state.ClockOffset))
+	}
 	return &ledgerdv1.NodeState{
+		ClockOffsetMs:    offset,
+		ClockWarning:     state.ClockWarning,
 		Shard:            uint32(opened.Shard()),
 		PendingCrossings: uint64(opened.PendingCount()),
 		Index:            state.Index,
@@ -187,12 +193,13 @@ func (s *service) WatchCluster(ctx context.Context, request *connect.Request[led
 	}
 }
 
-// sameCluster compares two states but for the time they were taken.
+// sameCluster compares two states but for the time they were taken, and for how far the clock is off,
+// which is never quite the same. A clock that is far off has a warning.
 func sameCluster(a, b *ledgerdv1.ClusterState) bool {
-	time := a.TimeMs
-	a.TimeMs = b.TimeMs
+	time, offset := a.TimeMs, a.Node.ClockOffsetMs
+	a.TimeMs, a.Node.ClockOffsetMs = b.TimeMs, b.Node.ClockOffsetMs
 	same := proto.Equal(a, b)
-	a.TimeMs = time
+	a.TimeMs, a.Node.ClockOffsetMs = time, offset
 	return same
 }
 

@@ -70,6 +70,9 @@ type Group struct {
 type Remains struct {
 	// Votes are the engine's votes for rounds that it has not A-delivered, ascending, at most two; servers are places in Config.Peers.
 	Votes []allconcur.Vote
+	// Known are the votes of others that the engine saw for such rounds; servers are places in
+	// Config.Peers.
+	Known []allconcur.KnownVote
 	// Untaken are rounds that the engine A-delivered, for good, and that the Sink did not take any more: whoever froze the run hands them on,
 	// after what the Sink took.
 	Untaken []order.Delivery

@@ -105,6 +105,9 @@ func (r *running) publishEnd() {
 // voter is an engine that knows what it may have made possible without knowing that it came to be.
 type voter interface{ Votes() []allconcur.Vote }
 
+// witness is an engine that saw the votes of others.
+type witness interface{ KnownVotes() []allconcur.KnownVote }
+
 // remains tells what the run leaves behind, when its goroutine is done.
 func (r *running) remains() Remains {
 	remains := Remains{Untaken: slices.Clone(r.untaken)}
@@ -112,7 +115,14 @@ func (r *running) remains() Remains {
 	if !votes {
 		return remains
 	}
+	if w, sees := r.engine.(witness); sees {
+		remains.Known = w.KnownVotes()
+	}
 	remains.Votes = v.Votes()
+	for i := range remains.Known {
+		vote := &remains.Known[i]
+		vote.Voter, vote.Origins = r.group.Members[vote.Voter], r.outside(vote.Origins)
+	}
 	for i := range remains.Votes {
 		vote := &remains.Votes[i]
 		vote.Members = r.outside(vote.Members)

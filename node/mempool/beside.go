@@ -24,12 +24,12 @@ func (p *Pool) Wake() { p.signal() }
 
 // nextBeside is Next in a book of several shards. Where both want more than there is, clients' bundles and what is beside have half of the room each. The largest
 // of either needs more than half of a small room: they go first in turn, and whose turn it is has room for its largest.
-func (p *Pool) nextBeside(tip Tip, room int) (payload []byte) {
+func (p *Pool) nextBeside(stamp stamp, room int) (payload []byte) {
 	reserved := p.reserve(room)
 	made := false
 	use := func(carried []ledger.Carried, verdicts []ledger.Verdict) {
 		if !made {
-			made, payload = true, p.payloadBeside(tip, room, reserved, carried, verdicts)
+			made, payload = true, p.payloadBeside(stamp, room, reserved, carried, verdicts)
 		}
 	}
 	p.config.Beside.Propose(max(0, room-reserved), use)
@@ -58,7 +58,7 @@ func (p *Pool) reserve(room int) int {
 	return reserved
 }
 
-func (p *Pool) payloadBeside(tip Tip, room, reserved int, carried []ledger.Carried, verdicts []ledger.Verdict) []byte {
+func (p *Pool) payloadBeside(stamp stamp, room, reserved int, carried []ledger.Carried, verdicts []ledger.Verdict) []byte {
 	left := room - reserved
 	fitting := 0
 	for fitting < min(len(carried), ledger.MaxBatchCarried) && len(carried[fitting].Bundle) <= ledger.MaxBundleBytes && ledger.CarriedSize(len(carried[fitting].Bundle)) <= left {
@@ -77,5 +77,5 @@ func (p *Pool) payloadBeside(tip Tip, room, reserved int, carried []ledger.Carri
 	case p.turn == turnBundles && reserved > 0:
 		p.turn = turnBeside
 	}
-	return p.payload(tip, reserved+left, carried, verdicts)
+	return p.payload(stamp, reserved+left, carried, verdicts)
 }

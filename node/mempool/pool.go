@@ -19,6 +19,14 @@ var ErrFull = errors.New("the node is overloaded, retry in a moment")
 type Tip struct {
 	Height ledger.Height
 	Hash   ledger.Hash
+	Time   ledger.Milliseconds
+}
+
+// Clock tells the time, as far as the clocks of a majority of the members confirm it.
+type Clock interface {
+	// Propose returns the time for a batch, ledger.NoTime where it is not confirmed, and the members'
+	// clocks that confirm it, by index. It must be quick and not call the pool.
+	Propose() (ledger.Milliseconds, []ledger.MemberClock)
 }
 
 // Config sets up a pool.
@@ -27,8 +35,10 @@ type Config struct {
 	BytesMax int
 	// Tip gives the last executed block; it must be quick and not call the pool.
 	Tip func() Tip
-	// Now gives the time; nil stands for time.Now.
+	// Now times how long bundles wait; nil stands for time.Now.
 	Now func() time.Time
+	// Clock dates batches; nil stands for one that never knows the time.
+	Clock Clock
 	// Beside is what other shards have for this one; nil in a book of one shard.
 	Beside Beside
 	// Misplaced gets a bundle that a round carried and no block took, because it has to enter elsewhere: the directory of the organisations changed between its admission and
@@ -176,18 +186,59 @@ const headerRoom = 128 + EntrantsMax*entrantSize
 
 // Next implements driver.Source: the waiting bundles, in order, and what other shards have for this one, as many as go into one payload; nil when there is nothing.
 func (p *Pool) Next(maxBytes int) []byte {
-	tip := p.config.Tip()
+	if p.idle() {
+		return nil
+	}
 	room := min(maxBytes, ledger.MaxBatchBytes) - headerRoom
+	stamp := p.stamp(&room)
 	if p.config.Beside != nil {
-		return p.nextBeside(tip, room)
+		return p.nextBeside(stamp, room)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.payload(tip, room, nil, nil)
+	return p.payload(stamp, room, nil, nil)
+}
+
+// idle reports whether there can be nothing for a round: the engine asks far more often than there is
+// something.
+func (p *Pool) idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.config.Beside == nil && p.next == len(p.queue) && !p.marks.Any()
+}
+
+// stamp is what a batch says of its proposer: its last block and its time, with what proves that.
+type stamp struct {
+	header ledger.BatchHeader
+	clocks []ledger.MemberClock
+}
+
+// stamp makes the next batch's stamp, and takes the room for it. The members' clocks are needed only
+// where the time is far beyond the last block's, as after a quiet spell. Where they would leave no
+// room for the largest bundle, the time goes as far as it may without them.
+func (p *Pool) stamp(room *int) stamp {
+	tip := p.config.Tip()
+	s := stamp{header: ledger.BatchHeader{Height: tip.Height, Tip: tip.Hash}}
+	if p.config.Clock == nil {
+		return s
+	}
+	proposed, clocks := p.config.Clock.Propose()
+	s.header.Time = proposed
+	if proposed-ledger.MaxStep <= tip.Time {
+		return s
+	}
+	size := ledger.ClocksSize(len(clocks))
+	if *room-size < ledger.CarriedSize(ledger.MaxBundleBytes) {
+		s.header.Time = tip.Time + ledger.MaxStep
+		return s
+	}
+	*room -= size
+	s.clocks = clocks
+	return s
 }
 
 // payload takes bundles from the queue, as many as the room holds, and encodes them and what is beside. It needs the mutex.
-func (p *Pool) payload(tip Tip, room int, carried []ledger.Carried, verdicts []ledger.Verdict) []byte {
+func (p *Pool) payload(stamp stamp, room int, carried []ledger.Carried, verdicts []ledger.Verdict) []byte {
 	marks := p.marks
 	p.marks = Marks{}
 	var bundles [][]byte
@@ -211,8 +262,7 @@ func (p *Pool) payload(tip Tip, room int, carried []ledger.Carried, verdicts []l
 		return appendMarks(nil, marks)
 	}
 	batch := ledger.Batch{
-		Header:  ledger.BatchHeader{Time: ledger.Milliseconds(p.config.Now().UnixMilli()), Height: tip.Height, Tip: tip.Hash},
-		Bundles: bundles, Carried: carried, Verdicts: verdicts,
+		Header: stamp.header, Bundles: bundles, Carried: carried, Verdicts: verdicts, Clocks: stamp.clocks,
 	}
 	return appendMarks(batch.Encode(), marks)
 }

@@ -173,7 +173,7 @@ func (p *Pipeline) Store() *store.Store { return p.store() }
 // Tip is the last executed block.
 func (p *Pipeline) Tip() mempool.Tip {
 	head := p.store().Head()
-	return mempool.Tip{Height: head.Height, Hash: head.Hash}
+	return mempool.Tip{Height: head.Height, Hash: head.Hash, Time: head.Time}
 }
 
 // Heights tells how far the chain has come, with a channel that is closed at the next change.

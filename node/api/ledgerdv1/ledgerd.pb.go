@@ -4254,8 +4254,12 @@ type NodeState struct {
 	DiskFreeBytes         uint64                 `protobuf:"varint,21,opt,name=disk_free_bytes,json=diskFreeBytes,proto3" json:"disk_free_bytes,omitempty"`
 	Shard                 uint32                 `protobuf:"varint,22,opt,name=shard,proto3" json:"shard,omitempty"`
 	PendingCrossings      uint64                 `protobuf:"varint,23,opt,name=pending_crossings,json=pendingCrossings,proto3" json:"pending_crossings,omitempty"` // transactions in this shard's chain that wait for other shards
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// How far the node's clock is ahead of the members' median; unset where no majority's are heard.
+	ClockOffsetMs *int64 `protobuf:"varint,24,opt,name=clock_offset_ms,json=clockOffsetMs,proto3,oneof" json:"clock_offset_ms,omitempty"`
+	// Why the node proposes no time for blocks, or that the chain is dated ahead of the clocks.
+	ClockWarning  string `protobuf:"bytes,25,opt,name=clock_warning,json=clockWarning,proto3" json:"clock_warning,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeState) Reset() {
@@ -4447,6 +4451,20 @@ func (x *NodeState) GetPendingCrossings() uint64 {
 		return x.PendingCrossings
 	}
 	return 0
+}
+
+func (x *NodeState) GetClockOffsetMs() int64 {
+	if x != nil && x.ClockOffsetMs != nil {
+		return *x.ClockOffsetMs
+	}
+	return 0
+}
+
+func (x *NodeState) GetClockWarning() string {
+	if x != nil {
+		return x.ClockWarning
+	}
+	return ""
 }
 
 // A member as another member sees it.
@@ -6405,7 +6423,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\x06halted\x18\b \x01(\tR\x06halted\x12\x1e\n" +
 	"\n" +
 	"generation\x18\t \x01(\x04R\n" +
-	"generation\"\xb8\x06\n" +
+	"generation\"\x9e\a\n" +
 	"\tNodeState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -6434,7 +6452,10 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"reads_only\x18\x14 \x01(\bR\treadsOnly\x12&\n" +
 	"\x0fdisk_free_bytes\x18\x15 \x01(\x04R\rdiskFreeBytes\x12\x14\n" +
 	"\x05shard\x18\x16 \x01(\rR\x05shard\x12+\n" +
-	"\x11pending_crossings\x18\x17 \x01(\x04R\x10pendingCrossings\"\xa3\x04\n" +
+	"\x11pending_crossings\x18\x17 \x01(\x04R\x10pendingCrossings\x12+\n" +
+	"\x0fclock_offset_ms\x18\x18 \x01(\x03H\x00R\rclockOffsetMs\x88\x01\x01\x12#\n" +
+	"\rclock_warning\x18\x19 \x01(\tR\fclockWarningB\x12\n" +
+	"\x10_clock_offset_ms\"\xa3\x04\n" +
 	"\vMemberState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -6869,6 +6890,7 @@ func file_ledgerd_v1_ledgerd_proto_init() {
 	file_ledgerd_v1_ledgerd_proto_msgTypes[30].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[36].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[52].OneofWrappers = []any{}
+	file_ledgerd_v1_ledgerd_proto_msgTypes[58].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[72].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[74].OneofWrappers = []any{}
 	file_ledgerd_v1_ledgerd_proto_msgTypes[76].OneofWrappers = []any{}

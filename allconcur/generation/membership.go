@@ -1,0 +1,80 @@
+package generation
+
+import (
+	"encoding/hex"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// DiskID identifies a disk: 128 random bits, drawn when the disk is made and lost with it. The
+// zero value means "none".
+type DiskID [16]byte
+
+// String returns the 32 hex digits of the identity.
+func (d DiskID) String() string { return hex.EncodeToString(d[:]) }
+
+// compare orders disks by their bytes.
+func (d DiskID) compare(other DiskID) int { return slices.Compare(d[:], other[:]) }
+
+// Membership is the chain's list of members as of some block, with the disk that counts for each.
+// Numbers grow by one with each change. A change adds one member, takes one away, or names another
+// disk for one.
+type Membership struct {
+	Number  uint64
+	Members []order.ServerID // ascending; indexes are the chain's and stay for ever
+	// Disks are the members' disks, in the order of Members; nil stands for zeros. Where the chain
+	// names no disk for a member, its disk is zero and its original disk counts.
+	Disks []DiskID
+}
+
+// Quorum is the number of members that make a majority, written c.
+func (m Membership) Quorum() int { return len(m.Members)/2 + 1 }
+
+// Includes reports whether server is a member.
+func (m Membership) Includes(server order.ServerID) bool {
+	_, found := slices.BinarySearch(m.Members, server)
+	return found
+}
+
+// Disk returns the disk that the chain names for a member; zero if it names none.
+func (m Membership) Disk(server order.ServerID) DiskID {
+	i, found := slices.BinarySearch(m.Members, server)
+	if !found || i >= len(m.Disks) {
+		return DiskID{}
+	}
+	return m.Disks[i]
+}
+
+// Counts reports whether what a server has on a disk counts in majorities of m: the server is a
+// member, and the disk is the one that the chain names for it. Where the chain names none, the
+// disk has to be original: one that was made together with the member, and not in place of
+// another. A disk that does not count is a learner.
+func (m Membership) Counts(server order.ServerID, disk DiskID, original bool) bool {
+	if !m.Includes(server) {
+		return false
+	}
+	named := m.Disk(server)
+	return named == disk && named != DiskID{} || named == DiskID{} && original
+}
+
+// Equal reports whether two memberships have the same members with the same disks.
+func (m Membership) Equal(other Membership) bool {
+	return m.Number == other.Number && slices.Equal(m.Members, other.Members) &&
+		!slices.ContainsFunc(m.Members, func(server order.ServerID) bool {
+			return m.Disk(server) != other.Disk(server)
+		})
+}
+
+// sound reports whether a membership could be one of a chain's.
+func (m Membership) sound() bool {
+	return ascending(m.Members) && (len(m.Disks) == 0 || len(m.Disks) == len(m.Members))
+}
+
+// Former is a membership that a change of the chain replaced.
+type Former struct {
+	Membership Membership
+	// Until is the height of the block with the change. Once that block is durable, the change is
+	// effective and the former membership is needed in no quorum.
+	Until uint64
+}

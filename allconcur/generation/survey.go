@@ -1,0 +1,207 @@
+package generation
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Promised is one server's report, as a proposer has it.
+type Promised struct {
+	Server order.ServerID
+	Report Report
+}
+
+// survey is what promises show together: how far the chain got, and whose majorities it takes to
+// go on from there.
+//
+// # Which majorities
+//
+// Let H be the furthest head. It takes a majority of the membership at H, of each membership
+// before a change in H's chain that no promise knows to be durable, and of the membership that
+// counted in the newest run. Only disks that count under a membership count towards its majority.
+//
+// # Learners
+//
+// A learner's disk counts under none of them. Its head is as good as any other's, since it holds
+// that much of the chain. But its head may ask for majorities that are not there, and without the
+// learner's promise nobody would ask for them. So furthestSurvey leaves such a promise out.
+type survey struct {
+	promises []Promised
+	decided  *Decision // the newest that is known
+	durable  uint64    // the highest height that any promise knows to be durable
+	fault    Fault
+
+	head Head
+	top  int // whose head that is
+	// run is the newest in which a disk that counted took part, and shard what it counted with.
+	run         Run
+	shard       Membership
+	memberships []Membership // those of which a majority is needed
+}
+
+// furthestSurvey looks at all promises but for those of learners that are further than all others
+// and keep them from being enough.
+func furthestSurvey(promises []Promised, decided *Decision, fault Fault) survey {
+	all := newSurvey(promises, decided, durableHeight(promises), fault)
+	for v := all; len(v.promises) > 0; {
+		if v.enough(false) && !v.perhaps() {
+			return v
+		}
+		if !v.learner(v.promises[v.top]) {
+			return v // the learners' heads are not what it fails for
+		}
+		rest := slices.Delete(slices.Clone(v.promises), v.top, v.top+1)
+		v = newSurvey(rest, decided, v.durable, fault)
+	}
+	return all
+}
+
+func durableHeight(promises []Promised) (height uint64) {
+	for i := range promises {
+		height = max(height, promises[i].Report.Durable)
+	}
+	return height
+}
+
+func newSurvey(promises []Promised, decided *Decision, durable uint64, fault Fault) survey {
+	v := survey{promises: promises, decided: decided, durable: durable, fault: fault}
+	for i := range promises {
+		r := &promises[i].Report
+		if i == 0 || v.head.Before(r.Head) {
+			v.head, v.top = r.Head, i
+		}
+		newer := v.run < r.Run || v.run == r.Run && v.shard.Number < r.Shard.Number
+		if (newer || v.shard.Members == nil) && v.counts(r.Shard, promises[i]) {
+			v.run, v.shard = r.Run, r.Shard
+		}
+	}
+	if len(promises) == 0 {
+		return v
+	}
+	top := &promises[v.top].Report
+	v.require(top.Membership)
+	for _, former := range top.Former {
+		if former.Until > durable && fault != FaultFormerIgnored {
+			v.require(former.Membership)
+		}
+	}
+	if v.run != 0 {
+		if fault == FaultNewMembershipDropped {
+			v.memberships = nil
+		}
+		v.require(v.shard)
+	}
+	slices.SortStableFunc(v.memberships, func(a, b Membership) int {
+		return cmp.Compare(a.Number, b.Number)
+	})
+	return v
+}
+
+func (v *survey) require(m Membership) {
+	if len(m.Members) > 0 && !slices.ContainsFunc(v.memberships, m.Equal) {
+		v.memberships = append(v.memberships, m)
+	}
+}
+
+// membership is the one at the furthest head.
+func (v *survey) membership() Membership {
+	if len(v.promises) == 0 {
+		return Membership{}
+	}
+	return v.promises[v.top].Report.Membership
+}
+
+// counts reports whether a promise counts towards the majority of a membership.
+func (v *survey) counts(m Membership, p Promised) bool {
+	if v.fault == FaultLostDiskIgnored {
+		return m.Includes(p.Server)
+	}
+	return countsUnder(m, p.Server, p.Report.Disk, p.Report.Original, v.decided)
+}
+
+// countsUnder reports whether a disk counts under a membership, as Membership.Counts does. Where
+// the chain names no disk for a member but the newest decision does, another one does not count:
+// the member has lost what it stored.
+func countsUnder(m Membership, server order.ServerID, disk DiskID, original bool, d *Decision) bool {
+	if !m.Counts(server, disk, original) {
+		return false
+	}
+	return m.Disk(server) != DiskID{} || d == nil || !d.lost(server, disk)
+}
+
+// learner reports whether a promise counts towards no majority.
+func (v *survey) learner(p Promised) bool {
+	return !slices.ContainsFunc(v.memberships, func(m Membership) bool { return v.counts(m, p) })
+}
+
+// remembers reports whether the server knows all its votes in the newest run.
+func (v *survey) remembers(p Promised) bool {
+	return !p.Report.Restarted || p.Report.Run != v.run
+}
+
+// enough reports whether a majority of each membership promised; remembering leaves out servers
+// that restarted since the newest run.
+func (v *survey) enough(remembering bool) bool {
+	return len(v.memberships) > 0 && v.missing(remembering) == 0
+}
+
+// missing is how many more promises it takes at least.
+func (v *survey) missing(remembering bool) (most int) {
+	for _, m := range v.memberships {
+		most = max(most, quorum(m, v.fault)-v.count(m, remembering))
+	}
+	return most
+}
+
+func (v *survey) count(m Membership, remembering bool) (count int) {
+	for _, p := range v.promises {
+		if v.counts(m, p) && (!remembering || v.remembers(p)) {
+			count++
+		}
+	}
+	return count
+}
+
+// perhaps reports whether a durable block may be behind the furthest head, on a disk that does not
+// hold it whole any more.
+//
+// Let block b be durable under a membership of n members, by a majority A of c disks, and let it
+// be behind the furthest head H. Then no promise comes from a disk of A that holds b whole: syncing
+// b implies holding the chain up to b, so that its head would be further than H (heads are
+// compared by generation, and no generation was decided that goes on from less than b). So a disk
+// of A that promised had perhaps more than its head, and more than H where it knows how much that
+// was at most. All other disks that promised are among the n - c outside of A. So where n - c + 1
+// disks that count had nothing behind H, there is no such b. A disk that reports no Perhaps had
+// nothing behind its own head, so nothing behind H. Where H is at least as far as everything that a
+// disk had perhaps, that disk has nothing to say about what is behind H either.
+func (v *survey) perhaps() bool {
+	if v.fault == FaultPerhapsIgnored {
+		return false
+	}
+	for _, m := range v.memberships {
+		had, hadNot := 0, 0
+		for _, p := range v.promises {
+			switch {
+			case !v.counts(m, p):
+			case p.Report.hadPerhaps(v.head):
+				had++
+			default:
+				hadNot++
+			}
+		}
+		if had > 0 && hadNot < len(m.Members)-m.Quorum()+1 {
+			return true
+		}
+	}
+	return false
+}
+
+// quorum is how many of a membership have to promise, or accept.
+func quorum(m Membership, fault Fault) int {
+	if fault == FaultMinorityQuorum {
+		return max(1, m.Quorum()-1)
+	}
+	return m.Quorum()
+}

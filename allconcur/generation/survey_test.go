@@ -1,0 +1,296 @@
+package generation
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// members returns the servers 0 to n-1.
+func members(n int) (list []order.ServerID) {
+	for i := range n {
+		list = append(list, order.ServerID(i))
+	}
+	return list
+}
+
+// A lost disk is no non-voter. Of five members A, B, C and D entered [1,r+2], and so voted for [1,1]
+// (t = 4); D A-delivered round 1 and is cut off. C lost its disk and came back with a new one. A, B
+// and E remember.
+func TestLostDiskIsNoNonVoter(t *testing.T) {
+	t.Parallel()
+	original := []DiskID{{1}, {2}, {3}, {4}, {5}}
+	for name, c := range map[string]struct {
+		disks []DiskID // that the chain names
+		fault Fault
+		tail  int
+	}{
+		"no disks named": {tail: 1},
+		"disks named":    {disks: original, tail: 1},
+		"planted":        {fault: FaultLostDiskIgnored, tail: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			shard := Membership{Members: members(5), Disks: c.disks}
+			decided := &Decision{Generation: 1, Members: shard.Members, Disks: original}
+			vote := Vote{TailRound: testRound(1, 1), Voters: shard.Members}
+			silent := Report{Head: Head{Generation: 1}, Run: NewRun(1, 0), Shard: shard, Membership: shard}
+			voter := silent
+			voter.Votes = []Vote{vote}
+			state := State{Disk: original[0], Decided: decided, Instance: 1}
+			s, err := NewSynod(Config{State: state, Original: true, Report: voter, Grace: 1, Patience: 4,
+				Fault: c.fault})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Working(NewRun(1, 0), shard)
+			s.Idle(voter, 0)
+			s.Tick()
+			promise := func(from order.ServerID, r Report, disk DiskID, original bool) {
+				r.Disk, r.Original = disk, original
+				s.Receive(from, Message{Kind: KindPromise, Generation: 2, Ballot: s.ballot, Report: r,
+					Known: decided})
+			}
+			promise(1, voter, original[1], true)
+			promise(2, Report{Shard: shard, Membership: shard}, DiskID{77}, false)
+			if c.fault == FaultNone {
+				s.Tick()
+				s.Tick()
+				w := s.Waiting()
+				if s.phase != phasePreparing || w.Missing != 1 || !slices.Equal(w.Forgot, []order.ServerID{2}) ||
+					!slices.Equal(w.Unreachable, []order.ServerID{3, 4}) {
+					t.Fatalf("phase %d, waits for %+v", s.phase, w)
+				}
+			}
+			promise(4, silent, original[4], true)
+			for range 2 {
+				s.Tick()
+			}
+			if s.phase != phaseAccepting || len(s.value.Tail) != c.tail {
+				t.Fatalf("phase %d, value %+v", s.phase, s.value)
+			}
+			if c.fault == FaultNone && s.value.Includes(2) {
+				t.Fatalf("the learner is a member: %+v", s.value)
+			}
+		})
+	}
+}
+
+// A learner's acceptance does not decide anything.
+func TestLearnersAcceptNothing(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []Fault{FaultNone, FaultLostDiskIgnored} {
+		shard := Membership{Members: members(3), Disks: []DiskID{{1}, {2}, {3}}}
+		s, err := NewSynod(Config{State: State{Disk: DiskID{1}}, Report: Report{Membership: shard},
+			Grace: 1, Patience: 4, Fault: fault})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Tick()
+		s.Receive(1, Message{Kind: KindPromise, Generation: 1, Ballot: s.ballot,
+			Report: Report{Shard: shard, Membership: shard, Disk: DiskID{2}}})
+		for range 2 {
+			s.Tick()
+		}
+		s.Receive(2, Message{Kind: KindAccepted, Generation: 1, Ballot: s.ballot, Disk: DiskID{9}, Original: true})
+		if decided := s.Decided() != nil; decided != (fault != FaultNone) {
+			t.Fatalf("fault %d: decided %v", fault, s.Decided())
+		}
+		s.Receive(1, Message{Kind: KindAccepted, Generation: 1, Ballot: s.ballot, Disk: DiskID{2}})
+		if d := s.Decided(); d == nil || !slices.Equal(d.Members, []order.ServerID{0, 1}) {
+			t.Fatalf("decided %+v", d)
+		}
+	}
+}
+
+// Counts follows the chain's disk map.
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	m := Membership{Members: members(2), Disks: []DiskID{{}, {7}}}
+	for _, c := range []struct {
+		server   order.ServerID
+		disk     DiskID
+		original bool
+		counts   bool
+	}{
+		{0, DiskID{1}, true, true}, {0, DiskID{1}, false, false}, {0, DiskID{}, true, true},
+		{1, DiskID{7}, false, true}, {1, DiskID{7}, true, true}, {1, DiskID{8}, true, false},
+		{1, DiskID{}, true, false}, {2, DiskID{1}, true, false},
+	} {
+		if m.Counts(c.server, c.disk, c.original) != c.counts {
+			t.Errorf("%+v", c)
+		}
+	}
+	if !(Membership{Members: members(1)}).Counts(0, DiskID{3}, true) {
+		t.Error("an original disk does not count where the chain names none")
+	}
+}
+
+// promisedBy is a promise of a server that did not restart, with its disk {server + 1}.
+func promisedBy(server order.ServerID, m Membership, round order.Round) Promised {
+	return Promised{server, Report{Head: Head{Generation: 1, Height: uint64(round), Round: round},
+		Disk: DiskID{byte(server + 1)}, Original: true, Run: NewRun(1, 0), Shard: m, Membership: m}}
+}
+
+// A change that nobody knows to be durable needs a majority of the membership before it, too: here
+// C's old disk may have come back, and A and that disk may go on without the change.
+func TestChangeThatMayNotBeEffective(t *testing.T) {
+	t.Parallel()
+	before := Membership{Members: members(3)}
+	after := Membership{Number: 1, Members: members(3), Disks: []DiskID{{}, {}, {33}}}
+	b, c := promisedBy(1, after, 9), promisedBy(2, after, 9)
+	b.Report.Former = []Former{{before, 9}}
+	c.Report.Disk, c.Report.Original, c.Report.Former = DiskID{33}, false, b.Report.Former
+	enough := func(fault Fault, promises ...Promised) bool {
+		v := furthestSurvey(promises, nil, fault)
+		return v.enough(true)
+	}
+	if enough(FaultNone, b, c) {
+		t.Error("a majority of the new membership alone is enough")
+	}
+	if !enough(FaultFormerIgnored, b, c) {
+		t.Error("the planted bug goes unnoticed")
+	}
+	known := c
+	known.Report.Durable = 9
+	if !enough(FaultNone, b, known) {
+		t.Error("the change is known to be durable, and the membership before is still needed")
+	}
+	if a := promisedBy(0, before, 8); !enough(FaultNone, a, b, c) {
+		t.Error("majorities of both are not enough")
+	}
+}
+
+// A learner's head is gone on from where the others are enough for that, and otherwise left out.
+func TestLearnersHead(t *testing.T) {
+	t.Parallel()
+	m := Membership{Members: members(3)}
+	learner := promisedBy(2, m, 9)
+	learner.Report.Disk, learner.Report.Original, learner.Report.Run = DiskID{33}, false, 0
+	promises := []Promised{promisedBy(0, m, 8), promisedBy(1, m, 8), learner}
+	if base, _ := choose(promises, nil, FaultNone); base.Round != 9 {
+		t.Errorf("goes on from round %d, and a learner holds round 9", base.Round)
+	}
+	// The learner's chain lets two members more in, whose promises are not there.
+	promises[2].Report.Membership = Membership{Number: 2, Members: members(5)}
+	v := furthestSurvey(promises, nil, FaultNone)
+	if base, _ := v.choose(nil); base.Round != 8 || !v.enough(true) {
+		t.Errorf("goes on from round %d, enough %v", base.Round, v.enough(true))
+	}
+}
+
+// Whatever a disk had perhaps is given up only when enough others had not.
+func TestPerhaps(t *testing.T) {
+	t.Parallel()
+	m := Membership{Members: members(5)}
+	at := func(server order.ServerID, round order.Round, perhaps bool, to uint64) Promised {
+		p := promisedBy(server, m, round)
+		p.Report.Perhaps, p.Report.PerhapsTo = perhaps, to
+		return p
+	}
+	for name, c := range map[string]struct {
+		promises []Promised
+		waits    bool
+	}{
+		"nobody":          {[]Promised{at(0, 7, false, 0), at(1, 7, false, 0), at(2, 6, false, 0)}, false},
+		"too few had not": {[]Promised{at(0, 7, true, 0), at(1, 7, false, 0), at(2, 6, false, 0)}, true},
+		"three had not": {[]Promised{at(0, 7, true, 0), at(1, 7, false, 0), at(2, 6, false, 0),
+			at(3, 5, false, 0)}, false},
+		"all had": {[]Promised{at(0, 7, true, 0), at(1, 7, true, 0), at(2, 6, true, 0), at(3, 6, true, 0),
+			at(4, 6, true, 0)}, true},
+		"held whole elsewhere": {[]Promised{at(0, 7, true, 9), at(1, 9, false, 0), at(2, 6, true, 7)}, false},
+		"one block more":       {[]Promised{at(0, 7, true, 10), at(1, 9, false, 0), at(2, 6, true, 10)}, true},
+	} {
+		v := furthestSurvey(c.promises, nil, FaultNone)
+		if v.perhaps() != c.waits {
+			t.Errorf("%s: waits %v", name, v.perhaps())
+		}
+		v.fault = FaultPerhapsIgnored
+		if v.perhaps() {
+			t.Errorf("%s: the planted bug changes nothing", name)
+		}
+	}
+}
+
+// A proposer that needs servers which restarted waits for those that it reaches, however long, and
+// goes on once it reaches none.
+func TestWaitsForMemory(t *testing.T) {
+	t.Parallel()
+	shard := Membership{Members: members(3), Disks: []DiskID{{1}, {2}, {3}}}
+	decided := &Decision{Generation: 1, Members: shard.Members, Disks: shard.Disks}
+	report := Report{Head: Head{Generation: 1}, Run: NewRun(1, 0), Shard: shard, Membership: shard}
+	s, err := NewSynod(Config{State: State{Disk: DiskID{1}, Decided: decided, Instance: 1,
+		Activated: NewRun(1, 0), Shard: shard}, Report: report, Grace: 1, Patience: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Linked(2, true)
+	restarted := report
+	restarted.Disk, restarted.Restarted = DiskID{2}, true
+	answer := func() {
+		for range 10 {
+			s.Tick()
+			if s.phase == phasePreparing {
+				s.Receive(1, Message{Kind: KindPromise, Generation: 2, Ballot: s.ballot, Report: restarted})
+			}
+		}
+	}
+	for range 100 {
+		answer()
+		if s.phase == phaseAccepting {
+			t.Fatal("proposes, although a server that may remember can be reached")
+		}
+	}
+	w := s.Waiting()
+	if !w.Memory || w.Missing != 0 || !slices.Equal(w.Restarted, members(2)) ||
+		!slices.Equal(w.Silent, []order.ServerID{2}) {
+		t.Fatalf("waits for %+v", w)
+	}
+	s.Linked(2, false)
+	answer()
+	if s.phase != phaseAccepting {
+		t.Fatalf("phase %d, waits for %+v", s.phase, s.Waiting())
+	}
+}
+
+// A vote of a server that restarted counts where another server saw it.
+func TestKnownVotesCount(t *testing.T) {
+	t.Parallel()
+	m := Membership{Members: members(3)}
+	value := testRound(9, 2)
+	value.Origins = members(3)
+	other := testRound(9, 3)
+	other.Origins = members(2)
+	see := func(of TailRound, confirmed bool) KnownVote {
+		return KnownVote{Voter: 1, Round: 9, Epoch: of.Epoch, Reliable: true, Origins: of.Origins, Confirmed: confirmed}
+	}
+	voter, restarted := promisedBy(0, m, 8), promisedBy(1, m, 8)
+	voter.Report.Votes = []Vote{{TailRound: value, Voters: members(3)}}
+	restarted.Report.Restarted = true
+	silent := promisedBy(2, m, 8)
+	for name, c := range map[string]struct {
+		seen []KnownVote
+		tail int
+	}{
+		"nothing seen":       {nil, 0}, // one vote, and one unknown: q is three
+		"for this value":     {[]KnownVote{see(value, false)}, 0},
+		"confirmed":          {[]KnownVote{see(value, true)}, 1},
+		"for another":        {[]KnownVote{see(other, false)}, 0},
+		"another, confirmed": {[]KnownVote{see(other, true)}, 0},
+	} {
+		voter.Report.Known = c.seen
+		if _, tail := choose([]Promised{voter, restarted, silent}, nil, FaultNone); len(tail) != c.tail {
+			t.Errorf("%s: %d rounds", name, len(tail))
+		}
+	}
+	// Without the third the restarted one is needed: what is seen of it rules the value out.
+	voter.Report.Known = nil
+	if _, tail := choose([]Promised{voter, restarted}, nil, FaultNone); len(tail) != 1 {
+		t.Error("both unknown servers may have voted for the value, and it is not taken")
+	}
+	voter.Report.Known = []KnownVote{see(other, false)}
+	if _, tail := choose([]Promised{voter, restarted}, nil, FaultNone); len(tail) != 0 {
+		t.Error("server 1 is known to have voted for another value, and counts as unknown")
+	}
+}

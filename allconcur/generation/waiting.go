@@ -1,0 +1,84 @@
+package generation
+
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Waiting says why no generation can be formed now. The lists are ascending, and name members of
+// the memberships that need a majority each. A server may be in several lists.
+type Waiting struct {
+	// Missing is how many more members have to promise at least, whose disks count.
+	Missing int
+	// Unreachable have not promised, and cannot be reached.
+	Unreachable []order.ServerID
+	// Silent have not promised, although they can be reached.
+	Silent []order.ServerID
+	// Forgot promised from disks that do not count: they lost what they stored, or may have.
+	Forgot []order.ServerID
+	// Restarted promised, but know none of their votes in the newest run any more.
+	Restarted []order.ServerID
+	// Memory reports that enough promised, but too many of them restarted: the proposer waits for
+	// the Silent ones.
+	Memory bool
+	// Perhaps lists the members whose disks had perhaps more than any disk holds whole, where that
+	// keeps a generation from being formed: too few are known not to have had it.
+	Perhaps []order.ServerID
+	// Durable is a height that some member knows to be durable and that is behind what the promises
+	// would go on from; 0 for none. More disks forgot than the shard tolerates.
+	Durable uint64
+}
+
+// Waiting says what this node's latest attempt to form a generation was missing. Where there was none
+// since the last decision, it tells of the members that cannot be reached.
+func (s *Synod) Waiting() Waiting {
+	w := s.waitsFor
+	if s.phase == phasePreparing {
+		w = s.missing()
+	}
+	if w.Missing > 0 || w.Memory || len(w.Perhaps) > 0 || w.Durable > 0 || s.working != 0 {
+		return w
+	}
+	m := s.report.Membership
+	for _, server := range m.Members {
+		if server != s.config.Self && !s.linked[server] {
+			w.Unreachable = append(w.Unreachable, server)
+		}
+	}
+	w.Missing = max(0, m.Quorum()-len(m.Members)+len(w.Unreachable))
+	return w
+}
+
+// missing says what keeps the own attempt from a proposal; the zero value if nothing but the grace
+// for others does.
+func (s *Synod) missing() Waiting {
+	v := s.survey()
+	w := Waiting{Missing: max(0, v.missing(false))}
+	if s.bound() == nil && w.Missing == 0 {
+		w.Memory = !v.enough(true)
+		if s.endsBelowDurable(v) {
+			w.Durable = v.durable
+		}
+	}
+	perhaps := s.bound() == nil && v.perhaps()
+	for _, server := range s.asked {
+		at := slices.IndexFunc(v.promises, func(p Promised) bool { return p.Server == server })
+		switch {
+		case at >= 0 && v.learner(v.promises[at]), at < 0 && s.promised(server):
+			w.Forgot = append(w.Forgot, server)
+		case at >= 0:
+			if !v.remembers(v.promises[at]) {
+				w.Restarted = append(w.Restarted, server)
+			}
+			if perhaps && v.promises[at].Report.hadPerhaps(v.head) {
+				w.Perhaps = append(w.Perhaps, server)
+			}
+		case s.linked[server]:
+			w.Silent = append(w.Silent, server)
+		default:
+			w.Unreachable = append(w.Unreachable, server)
+		}
+	}
+	return w
+}

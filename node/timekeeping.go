@@ -1,0 +1,77 @@
+package node
+
+import (
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/clock"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// timekeeper knows this node's clock and what the members say of theirs. It dates the batches.
+type timekeeper struct {
+	ofDay   func() time.Time
+	started time.Time // with the monotonic clock
+
+	mu     sync.Mutex
+	clocks *clock.Clocks
+}
+
+func newTimekeeper(self order.ServerID, ofDay func() time.Time, members ledger.Membership) *timekeeper {
+	if ofDay == nil {
+		ofDay = time.Now
+	}
+	t := &timekeeper{ofDay: ofDay, started: time.Now(), clocks: clock.New(ledger.MemberIndex(self))}
+	t.setMembers(members)
+	return t
+}
+
+// setMembers says who the members are.
+func (t *timekeeper) setMembers(membership ledger.Membership) {
+	indexes := make([]ledger.MemberIndex, len(membership.Members))
+	for i := range membership.Members {
+		indexes[i] = membership.Members[i].Index
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clocks.SetMembers(indexes)
+}
+
+// now is this node's time of day.
+func (t *timekeeper) now() ledger.Milliseconds { return ledger.Milliseconds(t.ofDay().UnixMilli()) }
+
+// heard takes what a member says that its time of day is.
+func (t *timekeeper) heard(member ledger.MemberIndex, theirs ledger.Milliseconds) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.clocks.Heard(member, theirs, time.Since(t.started))
+}
+
+// view is how this node's clock stands now.
+func (t *timekeeper) view() clock.View {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.clocks.View(t.now(), time.Since(t.started))
+}
+
+// Propose implements mempool.Clock.
+func (t *timekeeper) Propose() (ledger.Milliseconds, []ledger.MemberClock) {
+	view := t.view()
+	return view.Time, view.Near
+}
+
+// showClock puts how this node's clock stands into its state. One that is far from the others' is the
+// reason that is shown, unless there is a worse one.
+func (n *Node) showClock(state *api.NodeState) {
+	view := n.time.view()
+	state.ClockOffset, state.ClockKnown = view.Offset, view.Known
+	state.ClockWarning = view.Warning()
+	if state.ClockWarning == "" {
+		state.ClockWarning = view.ChainWarning(n.Store().Head().Time)
+	}
+	if view.Far() && state.Reason == "" {
+		state.Reason = state.ClockWarning
+	}
+}

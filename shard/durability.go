@@ -1,0 +1,54 @@
+package shard
+
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Durability finds out which blocks of a run a majority of the disks holds. Only members of the run
+// count, and each of them entered it with a disk that counts under Group.Shard. A change of the
+// membership takes effect with the next run, which each member enters with everything up to its
+// base on its disk: so the change itself is on the disks of a majority of the members before it as
+// soon as the next run A-delivers anything.
+type Durability struct {
+	run    generation.Run
+	quorum int
+	// members and stored go together.
+	members []order.ServerID
+	stored  []uint64
+}
+
+// Begin starts to count for a run; a zero Group counts nothing until the next one.
+func (d *Durability) Begin(run generation.Run, members []order.ServerID, shard int) {
+	d.run, d.quorum = run, shard/2+1
+	d.members = slices.Clone(members)
+	d.stored = make([]uint64, len(members))
+}
+
+// End stops counting: from here on the chain grows by blocks of other runs.
+func (d *Durability) End() { *d = Durability{} }
+
+// Counts reports whether a run is being counted for.
+func (d *Durability) Counts() bool { return d.quorum != 0 }
+
+// Stored notes that a member's disk holds the chain up to a height, as the member said in a run. It
+// reports whether that counts: the member is one of the run's that is counted for.
+func (d *Durability) Stored(run generation.Run, member order.ServerID, height uint64) bool {
+	at, found := slices.BinarySearch(d.members, member)
+	if !found || run != d.run {
+		return false
+	}
+	d.stored[at] = max(d.stored[at], height)
+	return true
+}
+
+// Height returns the highest block that a majority has stored, 0 for none.
+func (d *Durability) Height() uint64 {
+	if d.quorum == 0 || len(d.stored) < d.quorum {
+		return 0
+	}
+	heights := slices.Sorted(slices.Values(d.stored))
+	return heights[len(heights)-d.quorum]
+}

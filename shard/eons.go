@@ -1,0 +1,110 @@
+package shard
+
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+)
+
+// eonsMax is how many eons a generation has before it ends in order.
+const eonsMax = 1<<16 - 1
+
+// onEonEnded goes on with the next eon: with the members that are left and those that enter, as far
+// as they are members of the chain. Every member comes to the same answer, since it follows from
+// the rounds alone. The generation ends in order where that is marked, or where too few are left.
+func (m *Member) onEonEnded(in EonEnded) {
+	g := m.group
+	if g == nil || g.Run != in.Run || m.starting != nil {
+		return
+	}
+	tip := m.chain.Tip()
+	membership, _ := m.chain.Membership()
+	next := &Group{
+		Run: g.Run + 1, First: tip.Round + 1, Base: tip.Height, BaseHash: tip.Hash, Shard: membership,
+	}
+	for _, server := range in.Members {
+		if membership.Includes(server) {
+			next.Members = append(next.Members, server)
+		}
+	}
+	for _, entrant := range in.Entrants {
+		// A disk that the chain has replaced meanwhile does not count.
+		if membership.Includes(entrant.Server) && membership.Counts(entrant.Server, entrant.Disk, true) {
+			next.Entrants = append(next.Entrants, entrant)
+			next.Members = append(next.Members, entrant.Server)
+		}
+	}
+	slices.Sort(next.Members)
+	next.Members = slices.Compact(next.Members)
+	switch {
+	case !next.Includes(m.config.Self):
+		m.freeze(0)
+	case in.Regroup || len(next.Members) < membership.Quorum() || g.Run.Eon() >= eonsMax:
+		m.freeze(g.Run.Generation())
+		m.setMode(Starting, "the group starts anew to take a node in")
+	case m.synod.Frozen(next.Run):
+		m.freeze(0)
+	default:
+		m.begin(next)
+	}
+}
+
+// onWish has the group take the asking server in: with the next eon, by a mark in this server's next
+// batch, or with the next generation; or proposes the entry that has its disk count.
+func (m *Member) onWish(in WishReceived) {
+	membership, _ := m.chain.Membership()
+	if !membership.Includes(in.From) || m.group == nil || m.stalled || m.starting != nil {
+		return
+	}
+	switch in.Wish.Kind {
+	case WishRegroup:
+		if generation.Generation(in.Wish.Number) == m.group.Run.Generation() && m.mark(in) {
+			m.emit(Mark{Regroup: true})
+		}
+	case WishEnter:
+		entrant := Entrant{Server: in.From, Ticket: in.Wish.Number, Disk: in.Wish.Disk}
+		here := slices.Contains(m.group.Entrants, entrant) && !slices.Contains(m.removed, in.From)
+		if here || !membership.Counts(in.From, in.Wish.Disk, true) {
+			return // it is in already, or the chain has another disk for it
+		}
+		if m.mark(in) {
+			m.emit(Mark{Entrant: entrant})
+		}
+	case WishAdmit:
+		if m.mayAdmit(in) && m.mark(in) {
+			m.emit(Admit{Server: in.From, Disk: in.Wish.Disk})
+		}
+	}
+}
+
+// mark reports whether a wish was not marked lately, and notes it.
+func (m *Member) mark(in WishReceived) bool {
+	m.marked = slices.DeleteFunc(m.marked, func(k marked) bool {
+		return m.now-k.at >= m.config.Timing.Mark
+	})
+	for _, k := range m.marked {
+		if k.wish == in.Wish && (k.from == in.From || in.Wish.Kind == WishRegroup) {
+			return false
+		}
+	}
+	m.marked = append(m.marked, marked{in.Wish, in.From, m.now})
+	return true
+}
+
+// entrance is the group of a run that takes this very process in, as a member announced it; nil if
+// that does not.
+func (m *Member) entrance(p *peer) *Group {
+	g := &p.Group
+	if !p.orders() || g.Run <= m.synod.Activated() || m.synod.Frozen(g.Run) || !p.includes(m.config.Self) {
+		return nil
+	}
+	own := Entrant{Server: m.config.Self, Ticket: m.ticket, Disk: m.config.Disk.ID}
+	if !slices.Contains(g.Entrants, own) {
+		return nil
+	}
+	if d := m.synod.Decided(); d == nil || d.Generation < g.Run.Generation() {
+		return nil
+	}
+	entered := *g
+	return &entered
+}

@@ -1,0 +1,256 @@
+package shard
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+)
+
+// entryDistance is how many blocks behind the head a member may be that asks to enter.
+const entryDistance = 256
+
+// following is what a member needs that does not order.
+type following struct {
+	from []peer // that blocks are fetched from now
+	// began is where the chain stood when fetching began, and fetchedTo the last block that this
+	// process has from a peer.
+	began, fetchedTo uint64
+	// forked says that the group holds other blocks past the height common: this member's have to
+	// be set aside.
+	forked bool
+	common uint64
+	// followed is the generation that the peer worked in from which the head came.
+	followed generation.Generation
+	wishedAt int
+	wishes   int
+	// missed is the round that could not be had last.
+	missed [32]byte
+	// settleAt is when to set blocks aside again, after the disk had no space for it.
+	settleAt int
+}
+
+// called reports whether a member announced a run that waits for this one.
+func (m *Member) called() bool {
+	if m.group != nil || m.starting != nil {
+		return false
+	}
+	return slices.ContainsFunc(m.peers, func(p peer) bool { return m.entrance(&p) != nil })
+}
+
+// follow fetches blocks from the peers while this member does not order, asks to enter when it is
+// close to the head, and enters.
+func (m *Member) follow() {
+	if m.end != nil || m.group != nil || m.starting != nil || m.job != idle {
+		return
+	}
+	if m.forked {
+		m.forked = false
+		m.fallBack(m.common)
+		return
+	}
+	ahead := m.ahead()
+	workers := workersOf(ahead)
+	target := m.target()
+	m.explain(workers)
+	tip := m.chain.Tip()
+	if len(ahead) == 0 || m.pending != nil && tip.Height >= target.Height {
+		return
+	}
+	limit := uint64(0)
+	if target != nil {
+		limit = target.Height
+	}
+	for i := range workers {
+		if g := m.entrance(&workers[i]); g != nil && target == nil {
+			if m.enter(g) {
+				return
+			}
+			limit = g.Base
+		}
+	}
+	best := &ahead[0]
+	same, err := m.holdsTip(best)
+	if err != nil {
+		m.finish(err)
+		return
+	}
+	if same && best.Heights.Ordered == tip.Height && best.orders() {
+		m.followed = max(m.followed, best.Group.Run.Generation())
+	}
+	if target == nil && len(workers) > 0 && (same || best.Heights.Ordered > tip.Height) &&
+		best.Heights.Ordered <= tip.Height+entryDistance {
+		m.wish(workers)
+	}
+	if !same && (limit == 0 || tip.Height < limit || best.Heights.Ordered <= tip.Height) {
+		m.fetch(ahead, limit)
+	}
+}
+
+// explain says what a member without a group is doing.
+func (m *Member) explain(workers []peer) {
+	if m.noSpace && m.full == "" && !m.unsaved && m.view.Mode == Halted {
+		m.noSpace = false
+		m.setMode(Starting, "there is space on the disk again")
+	}
+	switch {
+	case m.leavingSince != 0, m.unsaved:
+	case m.pending != nil:
+		m.setMode(Starting, "fetching blocks up to %d, from where the group goes on", m.pending.Base.Height)
+	case len(workers) > 0 && m.learner():
+		m.setMode(Following, "this node's disk is a new one (%s): it counts in no majority until the chain has admitted it", m.config.Disk.New)
+	case len(workers) > 0:
+		m.setMode(Following, "generation %d orders without this node; it enters as soon as it holds the chain", workers[0].Group.Run.Generation())
+	case m.view.Mode != Halted:
+		m.setMode(Starting, "%s", m.waitingFor())
+	}
+}
+
+// workersOf returns those that work in the newest run that any of the peers works in.
+func workersOf(ahead []peer) []peer {
+	run := generation.Run(0)
+	for i := range ahead {
+		if ahead[i].orders() {
+			run = max(run, ahead[i].Group.Run)
+		}
+	}
+	var workers []peer
+	for i := range ahead {
+		if ahead[i].orders() && ahead[i].Group.Run == run {
+			workers = append(workers, ahead[i])
+		}
+	}
+	return workers
+}
+
+// ahead returns copies of the peers to follow, best first: those that order in the latest
+// generation, by height. One that orders in a generation older than what this member knows was cut
+// off, and its chain proves nothing. While a base is wanted, those that have it serve as well; and
+// to a member whose chain does not have the block yet that let it in, every member does.
+func (m *Member) ahead() []peer {
+	latest := max(m.synod.Activated().Generation(), m.followed)
+	if d := m.synod.Decided(); d != nil {
+		latest = max(latest, d.Generation)
+	}
+	target, tip := m.target(), m.chain.Tip()
+	membership, _ := m.chain.Membership()
+	member := membership.Includes(m.config.Self)
+	var ahead []peer
+	for i := range m.peers {
+		p := &m.peers[i]
+		orders := p.orders() && p.Group.Run.Generation() >= latest
+		atBase := target != nil && p.Heights.Ordered >= target.Height
+		joining := !member && p.Heights.Ordered > tip.Height
+		if m.recent(p) && (orders || atBase || joining) {
+			ahead = append(ahead, *p)
+		}
+	}
+	run := func(p *peer) generation.Run {
+		if p.orders() {
+			return p.Group.Run
+		}
+		return 0
+	}
+	slices.SortStableFunc(ahead, func(a, b peer) int {
+		return cmp.Or(cmp.Compare(run(&b), run(&a)), cmp.Compare(b.Heights.Ordered, a.Heights.Ordered))
+	})
+	return ahead
+}
+
+// holdsTip reports whether this chain has the block that a peer announced as its last.
+func (m *Member) holdsTip(p *peer) (bool, error) {
+	if p.Heights.Ordered > m.chain.Tip().Height {
+		return false, nil
+	}
+	hash, err := m.chain.Hash(p.Heights.Ordered)
+	return hash == p.Tip, err
+}
+
+func (m *Member) fetch(ahead []peer, limit uint64) {
+	m.job, m.from, m.began = fetching, ahead, m.chain.Tip().Height
+	fetch := Fetch{Limit: limit}
+	for i := range ahead {
+		p := &ahead[i]
+		fetch.From = append(fetch.From, Source{Server: p.server, Height: p.Heights.Ordered, Hash: p.Tip})
+	}
+	m.emit(fetch)
+}
+
+func (m *Member) onFetched(in Fetched) {
+	if m.job != fetching {
+		return
+	}
+	m.job = idle
+	if tip := m.chain.Tip(); tip.Height > m.began {
+		m.fetchedTo = tip.Height
+	}
+	m.forked, m.common = in.Forked, in.Common
+	if in.Reached >= 0 && in.Reached < len(m.from) {
+		reached := &m.from[in.Reached]
+		if reached.orders() {
+			m.followed = max(m.followed, reached.Group.Run.Generation())
+		}
+		m.believeDurable(&reached.Announcement) // this member was behind when it was said
+	}
+	m.from = nil
+}
+
+// enter starts the engine of a run that takes this process in, where the chain stands right before
+// it. It reports whether there is nothing more to do for now.
+func (m *Member) enter(g *Group) bool {
+	tip := m.chain.Tip()
+	switch {
+	case tip.Height < g.Base:
+		return false
+	case tip.Height > g.Base && m.fetchedTo <= g.Base:
+		// Blocks that the group did not have as this run began, and that did not come from it, are
+		// in no chain of its.
+		m.fallBack(g.Base)
+		return true
+	case tip.Height > g.Base || tip.Hash != g.BaseHash:
+		m.ticket++ // too late: the next eon
+		return false
+	}
+	g.Shard, _ = m.chain.Membership()
+	if !g.Shard.Includes(m.config.Self) || m.learner() {
+		return false
+	}
+	m.followed = max(m.followed, g.Run.Generation())
+	m.begin(g)
+	return true
+}
+
+// wish asks a member that works to have this one taken in, or its disk admitted.
+func (m *Member) wish(workers []peer) {
+	membership, _ := m.chain.Membership()
+	if !membership.Includes(m.config.Self) || !m.othersOrder() || m.stopping ||
+		m.full != "" || m.low || m.unsaved {
+		return
+	}
+	if m.now-m.wishedAt < m.config.Timing.Enter {
+		return
+	}
+	wish := Wish{Kind: WishEnter, Number: m.ticket, Disk: m.config.Disk.ID}
+	run := workers[0].Group.Run
+	switch {
+	case m.learner():
+		if m.behindOnDisk() {
+			return
+		}
+		wish = Wish{Kind: WishAdmit, Disk: m.config.Disk.ID}
+	case m.synod.Frozen(run):
+		// What this member promised keeps it out of this generation for good.
+		wish.Kind, wish.Number = WishRegroup, uint64(run.Generation())
+	}
+	for i := range workers {
+		own := Entrant{Server: m.config.Self, Ticket: m.ticket, Disk: m.config.Disk.ID}
+		if slices.Contains(workers[i].Group.Entrants, own) && !workers[i].includes(m.config.Self) {
+			m.ticket++ // the run took this process in, and removed it again
+			wish.Number = m.ticket
+			break
+		}
+	}
+	m.wishedAt = m.now
+	m.wishes++
+	m.emit(SendWish{To: workers[m.wishes%len(workers)].server, Wish: wish})
+}

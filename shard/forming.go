@@ -1,0 +1,332 @@
+package shard
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// forming is the member's part in deciding the next generation.
+type forming struct {
+	pending   *generation.Decision // decided with this member, not activated yet
+	pendingAt int
+	// promised is the last generation that this very process promised: all that is sent in it comes
+	// here.
+	promised generation.Generation
+	// saving says that Save is under way, and held is what waits for it.
+	saving bool
+	held   generation.Ready
+	// savingStart is the run whose start the Save under way allows, nil for none.
+	savingStart *Group
+	// unsaved says that what the synod wants on the disk is not there, since that is full; retryAt
+	// is when to try again, and undecided a decision that waits for it.
+	unsaved   bool
+	retryAt   int
+	undecided *generation.Decision
+	// perhaps says that the disk may have held more than it showed as the process began; a run that
+	// this member took part in since has settled that.
+	perhaps bool
+	// wantedRound is the one that is being fetched; the zero value for none.
+	wantedRound [32]byte
+}
+
+// newSynod makes the synod from what the disk holds.
+func (m *Member) newSynod() error {
+	state := m.config.Disk.State
+	state.Disk = m.config.Disk.ID
+	var err error
+	m.synod, err = generation.NewSynod(generation.Config{
+		Self: m.config.Self, Original: m.config.Disk.Original, State: state, Report: m.holdings(),
+		Grace: m.config.Timing.Grace, Patience: m.config.Timing.Patience, Fault: m.config.SynodFault,
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range m.config.Disk.Held {
+		m.synod.Holds(id)
+	}
+	return nil
+}
+
+// holdings is what this member holds, as the synod wants it, while nothing is being executed.
+func (m *Member) holdings() generation.Report {
+	tip := m.chain.Tip()
+	membership, changed := m.chain.Membership()
+	report := generation.Report{
+		Membership: membership, Durable: m.chain.Heights().Durable, Perhaps: m.perhaps,
+		Head: generation.Head{Generation: m.followed, Height: tip.Height, Hash: tip.Hash, Round: tip.Round},
+	}
+	for changed > report.Durable {
+		before, earlier := m.chain.MembershipAt(changed - 1)
+		report.Former = append(report.Former, generation.Former{Membership: before, Until: changed})
+		changed = earlier
+	}
+	slices.Reverse(report.Former)
+	return report
+}
+
+// tickSynod passes time in the synod where a next generation may be called for: this member does
+// not order or gets nowhere, a majority can be heard, and nobody says that the present one makes
+// progress. A member that promises a later generation cannot enter the present one.
+func (m *Member) tickSynod() {
+	works := m.group != nil && !m.stalled
+	waits := m.pending != nil && m.now-m.pendingAt < m.config.Timing.Base
+	if works || waits || m.job == settling || m.starting != nil || m.view.Learner {
+		return
+	}
+	if !m.majorityHeard() || m.othersOrder() {
+		return
+	}
+	for i := range m.peers {
+		m.synod.Linked(m.peers[i].server, m.recent(&m.peers[i]))
+	}
+	m.synod.Tick()
+}
+
+// pump does what the synod wants: save, send, fetch, adopt. What rests on the disk waits for Saved.
+func (m *Member) pump(tick bool) {
+	for !m.saving && m.end == nil {
+		if err := m.synod.Err(); err != nil {
+			m.finish(err)
+			return
+		}
+		m.report()
+		m.fetchWanted(tick)
+		if m.unsaved && m.now < m.retryAt {
+			return
+		}
+		ready := m.synod.Ready()
+		if ready.Decided == nil {
+			ready.Decided = m.undecided
+		}
+		// A promise tells of blocks, which have to be on the disk as well.
+		unsynced := len(ready.Messages) > 0 && m.group == nil && m.behindOnDisk()
+		if ready.MustSave || m.unsaved || unsynced {
+			m.saving, m.held, m.savingStart = true, ready, m.starting
+			m.emit(Save{State: ready.State})
+			return
+		}
+		if len(ready.Messages) == 0 && ready.Decided == nil {
+			return
+		}
+		m.release(ready)
+	}
+}
+
+func (m *Member) behindOnDisk() bool {
+	heights := m.chain.Heights()
+	return heights.Stored < heights.Ordered
+}
+
+// report tells the synod what this member holds, while its chain is at rest.
+func (m *Member) report() {
+	if m.group == nil && m.starting == nil && m.job == idle {
+		m.synod.Report(m.holdings())
+	}
+}
+
+// release does what waited for the disk.
+func (m *Member) release(ready generation.Ready) {
+	m.undecided = nil
+	for _, envelope := range ready.Messages {
+		m.emit(SendSynod{To: envelope.To, Message: envelope.Message})
+	}
+	if ready.Decided != nil {
+		m.adopt(*ready.Decided)
+	}
+}
+
+func (m *Member) onSaved() {
+	if !m.saving {
+		return
+	}
+	ready := m.held
+	m.saving, m.unsaved, m.held = false, false, generation.Ready{}
+	if ready.State.Promised != (generation.Ballot{}) {
+		m.promised = max(m.promised, ready.State.Instance)
+	}
+	m.release(ready)
+	if m.starting != nil && m.starting == m.savingStart {
+		m.start()
+	}
+	m.savingStart = nil
+}
+
+// onSaveFailed waits for space. The messages count as lost: the synod says again what is needed. A
+// run that was to start goes on without this member, which enters a later one.
+func (m *Member) onSaveFailed() {
+	if !m.saving {
+		return
+	}
+	m.undecided = m.held.Decided
+	m.saving, m.unsaved, m.held, m.savingStart = false, true, generation.Ready{}, nil
+	m.retryAt = m.now + m.config.Timing.Announce
+	if m.starting != nil {
+		m.abandonStart()
+	}
+	m.haltForSpace("the disk is full")
+}
+
+// fetchWanted sees to what the synod wants on this disk. Blocks come by following (target).
+func (m *Member) fetchWanted(tick bool) {
+	for _, wanted := range m.synod.Wanted() {
+		if wanted.Base != nil {
+			if m.holdsBase(wanted.Base) {
+				m.synod.Holds(wanted.ID())
+			}
+			continue
+		}
+		if m.wantedRound != ([32]byte{}) {
+			continue
+		}
+		if !tick && m.missed == wanted.ID() {
+			continue // it was missing a moment ago
+		}
+		m.wantedRound = wanted.ID()
+		from := slices.DeleteFunc(slices.Clone(wanted.From), func(server order.ServerID) bool {
+			return server == m.config.Self
+		})
+		m.emit(FetchRound{ID: wanted.ID(), From: from})
+	}
+}
+
+func (m *Member) onRoundHeld(in RoundHeld) {
+	if m.wantedRound == in.ID {
+		m.wantedRound = [32]byte{}
+	}
+	m.synod.Holds(in.ID)
+}
+
+func (m *Member) onRoundMissing(in RoundMissing) {
+	if m.wantedRound == in.ID {
+		m.wantedRound, m.missed = [32]byte{}, in.ID
+	}
+}
+
+// holdsBase reports whether the blocks up to a base are in this chain. What rests on that is saved
+// first, and Save syncs the chain.
+func (m *Member) holdsBase(base *generation.Head) bool {
+	if m.job != idle || m.group != nil || m.chain.Tip().Height < base.Height {
+		return false
+	}
+	hash, err := m.chain.Hash(base.Height)
+	if err != nil {
+		m.finish(err)
+		return false
+	}
+	return hash == base.Hash
+}
+
+// target is the base that this member has to get to, nil for none.
+func (m *Member) target() *generation.Head {
+	if m.pending != nil {
+		return &m.pending.Base
+	}
+	for _, wanted := range m.synod.Wanted() {
+		if wanted.Base != nil {
+			return wanted.Base
+		}
+	}
+	return nil
+}
+
+// adopt takes a decision. One that this member is not in, or whose first frames went to an earlier
+// process of it, is for others to activate; this member enters a later eon.
+func (m *Member) adopt(d generation.Decision) {
+	m.news = true
+	m.changed()
+	if m.starting != nil && m.starting.Run.Generation() < d.Generation {
+		m.abandonStart()
+	}
+	if g := m.group; g != nil && g.Run.Generation() < d.Generation {
+		m.freeze(0) // the shard went on without this member, which was cut off
+		m.setMode(Starting, "the group started anew")
+	}
+	m.pending = nil
+	alone := len(d.Members) == 1 // frames that nobody sends are not missed
+	received := m.promised == d.Generation || alone
+	if d.Includes(m.config.Self) && received && m.synod.Activated().Generation() < d.Generation {
+		m.pending, m.pendingAt = &d, m.now
+	}
+}
+
+// activate starts the engine of a decided generation as soon as this member holds its base, and has
+// executed its tail.
+func (m *Member) activate() {
+	d := m.pending
+	if d == nil || m.end != nil || m.job != idle || m.group != nil || m.starting != nil || m.saving {
+		return
+	}
+	late := m.now-m.pendingAt > m.config.Timing.Base && m.othersOrder()
+	if late || m.synod.Frozen(generation.NewRun(d.Generation, 0)) || m.learner() {
+		m.pending = nil // the others began, or a later generation is being decided
+		return
+	}
+	tip := m.chain.Tip()
+	if tip.Height < d.Base.Height {
+		return // follow fetches it
+	}
+	hash, err := m.chain.Hash(d.Base.Height)
+	switch {
+	case err != nil:
+		m.finish(err)
+		return
+	case hash != d.Base.Hash:
+		m.fallBack(d.Base.Height - 1) // the peers that it fetches from tell where the chains part
+		return
+	case tip.Height > d.Base.Height:
+		m.fallBack(d.Base.Height)
+		return
+	}
+	if len(d.Tail) == 0 {
+		m.activated()
+		return
+	}
+	for _, wanted := range m.synod.Wanted() {
+		if wanted.Tail != nil {
+			return // fetchWanted has it fetched
+		}
+	}
+	m.job = replaying
+	m.emit(Replay{Rounds: d.Tail})
+}
+
+func (m *Member) onReplayed(in Replayed) {
+	if m.job != replaying {
+		return
+	}
+	m.job = idle
+	if m.pending == nil || in.Failed {
+		return
+	}
+	m.activated()
+}
+
+// activated begins the first run of the decided generation: the tail is executed.
+func (m *Member) activated() {
+	d := m.pending
+	tip := m.chain.Tip()
+	membership, _ := m.chain.Membership()
+	next := &Group{
+		Run: generation.NewRun(d.Generation, 0), First: d.First(), Base: tip.Height, BaseHash: tip.Hash,
+		// The tail may have changed the membership, or a member's disk.
+		Members: d.Group(membership), Shard: membership,
+	}
+	if len(next.Members) < membership.Quorum() || !next.Includes(m.config.Self) {
+		m.pending = nil // the next generation goes on
+		return
+	}
+	m.followed = max(m.followed, d.Generation)
+	m.begin(next)
+}
+
+// waitingFor says what a member without a group waits for.
+func (m *Member) waitingFor() string {
+	membership, _ := m.chain.Membership()
+	if !membership.Includes(m.config.Self) {
+		return "fetching the chain up to the block that let this node in"
+	}
+	return fmt.Sprintf("waiting for a majority of the %d nodes", len(membership.Members))
+}

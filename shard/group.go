@@ -1,0 +1,169 @@
+package shard
+
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// running is the run that the member works in.
+type running struct {
+	group    *Group // nil for none
+	starting *Group // whose start waits for the disk
+	removed  []order.ServerID
+	stalled  bool // the group gets nowhere
+	// endedIn is the generation that the run being settled ended in order; 0 if it did not.
+	endedIn generation.Generation
+	// full is why the disk holds up execution, "" if it does not, and fullAt since when.
+	full   string
+	fullAt int
+	// low says that the disk has too little space for this member to enter a group, and noSpace
+	// that the member halted because of that.
+	low, noSpace bool
+	// marked are the wishes that were marked lately.
+	marked []marked
+}
+
+type marked struct {
+	wish Wish
+	from order.ServerID
+	at   int
+}
+
+// begin starts the engine of a group as soon as the disk holds that this member takes part.
+func (m *Member) begin(g *Group) {
+	if m.synod.Frozen(g.Run) || g.Run <= m.synod.Activated() || m.learner() {
+		m.pending = nil // a later generation is being decided, or an earlier process was there
+		return
+	}
+	m.synod.Report(m.holdings())
+	m.synod.Working(g.Run, g.Shard)
+	m.starting = g
+	m.pump(false)
+}
+
+// start starts the engine: the disk holds what it must.
+func (m *Member) start() {
+	g := m.starting
+	m.starting, m.pending = nil, nil
+	m.group, m.removed, m.stalled, m.marked = g, nil, false, nil
+	m.ticket++
+	m.perhaps = false
+	m.emit(Start{Group: *g})
+	m.news = true
+	m.setMode(Ordering, "")
+	m.changed()
+}
+
+// abandonStart leaves a run that was about to start to the others. If this member has an engine of
+// the run before, that is over, too.
+func (m *Member) abandonStart() {
+	m.starting, m.pending = nil, nil
+	m.ticket++
+	if m.group != nil {
+		m.freeze(0)
+		return
+	}
+	m.synod.Idle(m.holdings(), 0)
+}
+
+// freeze stops the engine for good. Ended is the generation, if it ended in order.
+func (m *Member) freeze(ended generation.Generation) {
+	m.group, m.starting, m.removed, m.stalled = nil, nil, nil, false
+	m.fullAt = m.now
+	m.job, m.endedIn = settling, ended
+	m.news = true
+	m.emit(Freeze{})
+	m.changed()
+}
+
+func (m *Member) onSettled(in Settled) {
+	if m.job != settling {
+		return
+	}
+	m.job = idle
+	report := m.holdings()
+	report.Votes = in.Report.Votes
+	report.Known = in.Report.Known
+	m.synod.Idle(report, m.endedIn)
+}
+
+func (m *Member) onHalted(in EngineHalted) {
+	if m.group == nil || m.group.Run != in.Run || m.starting != nil {
+		return
+	}
+	members := len(m.group.Shard.Members)
+	m.freeze(0)
+	m.setMode(Halted, "%s; it goes on as soon as a majority of the %d nodes is there", in.Reason, members)
+}
+
+// checkGroup leaves a group that went on without this member, or that its disk holds up.
+func (m *Member) checkGroup() {
+	g := m.group
+	if g == nil || m.starting != nil {
+		return
+	}
+	switch {
+	case m.leftBehind(g):
+		m.freeze(0)
+		m.setMode(Following, "the group goes on without this node, which enters again as soon as it holds the chain")
+	case m.full != "" && m.now-m.fullAt > m.config.Timing.Full && len(g.Members) > 2:
+		m.freeze(0)
+		m.haltForSpace(m.full)
+	}
+}
+
+// leftBehind reports whether a member says that the shard went on without this one: in a later
+// generation, or in this one after it was removed.
+func (m *Member) leftBehind(g *Group) bool {
+	return slices.ContainsFunc(m.peers, func(p peer) bool {
+		if !p.orders() || !m.recent(&p) {
+			return false
+		}
+		run := p.Group.Run
+		return run.Generation() > g.Run.Generation() ||
+			run.Generation() == g.Run.Generation() && run >= g.Run && !p.includes(m.config.Self)
+	})
+}
+
+// onProgressed finds out whether the group makes progress, and tells the synod and people.
+func (m *Member) onProgressed(in Progressed) {
+	g := m.group
+	if g == nil || g.Run != in.Run || m.starting != nil {
+		return
+	}
+	if !slices.Equal(m.removed, in.Removed) {
+		m.removed, m.news = in.Removed, true
+	}
+	outside := in.Outside || !m.majorityHeard()
+	stalled := in.Waiting > m.config.Timing.Stall || outside && in.Waiting > m.config.Timing.Outside
+	m.synod.Stalled(stalled)
+	was := m.stalled
+	if m.stalled = stalled; was != stalled {
+		m.news = true
+		m.changed()
+	}
+	members := len(g.Shard.Members)
+	switch {
+	case stalled && outside:
+		m.setMode(Halted, "outside of the majority: fewer than %d of the %d nodes can be reached; it goes on by itself as soon as a majority is there", g.Shard.Quorum(), members)
+	case stalled:
+		m.setMode(Halted, "no progress: round %d waits for nodes %v; a majority of the %d nodes will start anew", in.Round, in.Awaited, members)
+	case was:
+		m.setMode(Ordering, "")
+	}
+}
+
+func (m *Member) onDiskFull(in DiskFull) {
+	if m.full == "" && in.Reason != "" {
+		m.fullAt = m.now
+	}
+	m.full, m.low = in.Reason, in.Low
+}
+
+// haltForSpace says that the member takes no part until there is space on its disk.
+func (m *Member) haltForSpace(reason string) {
+	m.noSpace = true
+	m.setMode(Halted, "%s; free some space, the node comes back by itself", reason)
+}

@@ -1,0 +1,148 @@
+package shard
+
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// peer is another server, as this one hears of it.
+type peer struct {
+	server order.ServerID
+	linked bool
+	// heard says that Announcement is what it said last, at the tick at.
+	heard bool
+	at    int
+	Announcement
+}
+
+// peer returns what is known of a server; the entry is made where there is none.
+func (m *Member) peer(server order.ServerID) *peer {
+	at, found := slices.BinarySearchFunc(m.peers, server, func(p peer, server order.ServerID) int {
+		return int(p.server) - int(server)
+	})
+	if !found {
+		m.peers = slices.Insert(m.peers, at, peer{server: server})
+	}
+	return &m.peers[at]
+}
+
+// Heard returns what a server said last of itself, how many ticks ago, and whether the fabric
+// reaches it now; ago is negative where it said nothing.
+func (m *Member) Heard(server order.ServerID) (said Announcement, ago int, linked bool) {
+	for i := range m.peers {
+		if p := &m.peers[i]; p.server == server {
+			if !p.heard {
+				return Announcement{}, -1, p.linked
+			}
+			return p.Announcement, m.now - p.at, p.linked
+		}
+	}
+	return Announcement{}, -1, false
+}
+
+// recent reports whether what a server said of itself counts still.
+func (m *Member) recent(p *peer) bool {
+	return p.heard && p.linked && m.now-p.at < m.config.Timing.Hearsay
+}
+
+func (m *Member) onLinked(in Linked) {
+	p := m.peer(in.Server)
+	switch {
+	case in.Restarted:
+		p.linked, p.heard = true, false
+	case in.Up:
+		p.linked = true
+	default:
+		p.linked = false
+		p.Group.Run = 0 // nothing it does now helps this server
+	}
+	m.news = m.news || p.linked
+}
+
+func (m *Member) onAnnouncement(in AnnouncementReceived) {
+	p, a := m.peer(in.From), in.Announcement
+	if g := m.group; g != nil && a.Group.Run == 0 && a.Mode != Leaving && p.Group.Run == g.Run {
+		// It sends nothing more in the run: there is no need to wait until its silence shows.
+		m.emit(Suspect{Run: g.Run, Server: in.From})
+	}
+	p.heard, p.linked, p.at, p.Announcement = true, true, m.now, a
+	m.believeDurable(&a)
+}
+
+// majorityHeard reports whether a majority of the chain's members can be heard, this one among them.
+func (m *Member) majorityHeard() bool {
+	membership, _ := m.chain.Membership()
+	count := 0
+	for _, server := range membership.Members {
+		if server == m.config.Self || m.recent(m.peer(server)) {
+			count++
+		}
+	}
+	return count >= membership.Quorum()
+}
+
+// othersOrder reports whether a member says that the generation that was decided last makes
+// progress. One in an earlier eon than this member's did not follow into this one.
+func (m *Member) othersOrder() bool {
+	d := m.synod.Decided()
+	if d == nil {
+		return false
+	}
+	at := generation.Run(0)
+	if m.group != nil {
+		at = m.group.Run
+	}
+	return slices.ContainsFunc(m.peers, func(p peer) bool {
+		return p.orders() && m.recent(&p) && p.Group.Run.Generation() == d.Generation && p.Group.Run >= at
+	})
+}
+
+// believeDurable takes a member's word for what is durable, as far as its chain is this one's.
+func (m *Member) believeDurable(a *Announcement) {
+	tip, heights := m.chain.Tip(), m.chain.Heights()
+	height := min(a.Heights.Durable, tip.Height)
+	if height <= heights.Durable || height > a.Heights.Ordered {
+		return
+	}
+	if a.Heights.Ordered <= tip.Height {
+		if hash, err := m.chain.Hash(a.Heights.Ordered); err != nil || hash != a.Tip {
+			return
+		}
+	} else if g := m.group; g == nil || a.Group.Run.Generation() != g.Run.Generation() {
+		return // it is ahead, perhaps in another group: its word counts once this chain is as long
+	}
+	m.emit(KnowDurable{height})
+}
+
+// announce says what this member does: to all from time to time, and to those that are linked
+// whenever something changed.
+func (m *Member) announce() {
+	all := m.now-m.announced >= m.config.Timing.Announce
+	if !all && !m.news {
+		return
+	}
+	m.news = false
+	if all {
+		m.announced = m.now
+	}
+	membership, _ := m.chain.Membership()
+	tip, heights := m.chain.Tip(), m.chain.Heights()
+	heights.Ordered = tip.Height
+	a := Announcement{
+		Mode: m.view.Mode, Changes: membership.Number, Heights: heights, Tip: tip.Hash,
+		Disk: m.config.Disk.ID, Learner: m.view.Learner, Stalled: m.stalled,
+		APIAddress: m.config.APIAddress, Settings: m.config.Settings,
+	}
+	if m.stopping {
+		a.Mode = Leaving
+	}
+	if d := m.synod.Decided(); d != nil {
+		a.Decided = d.Generation
+	}
+	if m.group != nil {
+		a.Group, a.Removed = *m.group, m.removed
+	}
+	m.emit(Announce{Announcement: a, All: all})
+}
