@@ -124,7 +124,7 @@ func (p *process) retire(why string) {
 func (p *process) freeze() {
 	s := p.sim
 	if p.works() {
-		if !s.flush(p) || !p.up() {
+		if s.flush(p); !p.up() {
 			return
 		}
 		p.retire("frozen")
