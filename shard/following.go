@@ -20,8 +20,9 @@ type following struct {
 	// be set aside.
 	forked bool
 	common uint64
-	// followed is the generation that the peer worked in from which the head came.
-	followed generation.Generation
+	// followed is the generation that the peer worked in from which the head came. fetchedIn is the
+	// oldest one that any of the peers worked in that the last blocks may be from.
+	followed, fetchedIn generation.Generation
 	wishedAt int
 	wishes   int
 	// missed is the round that could not be had last.
@@ -182,7 +183,7 @@ func (m *Member) onFetched(in Fetched) {
 	}
 	m.job = idle
 	if tip := m.chain.Tip(); tip.Height > m.began {
-		m.fetchedTo = tip.Height
+		m.fetchedTo, m.fetchedIn = tip.Height, oldestOf(m.from)
 	}
 	m.forked, m.common = in.Forked, in.Common
 	if in.Reached >= 0 && in.Reached < len(m.from) {
@@ -193,6 +194,18 @@ func (m *Member) onFetched(in Fetched) {
 		m.believeDurable(&reached.Announcement) // this member was behind when it was said
 	}
 	m.from = nil
+}
+
+// oldestOf returns the oldest generation that peers work in, 0 where one of them does not work.
+func oldestOf(peers []peer) generation.Generation {
+	oldest := ^generation.Generation(0)
+	for i := range peers {
+		if !peers[i].orders() {
+			return 0
+		}
+		oldest = min(oldest, peers[i].Group.Run.Generation())
+	}
+	return oldest
 }
 
 // enter starts the engine of a run that takes this process in, where the chain stands right before
@@ -223,7 +236,8 @@ func (m *Member) enter(g *Group) bool {
 // wish asks a member that works to have this one taken in, or its disk admitted.
 func (m *Member) wish(workers []peer) {
 	membership, _ := m.chain.Membership()
-	if !membership.Includes(m.config.Self) || !m.othersOrder() || m.stopping ||
+	// A learner forms no generations, so that it may not know the decision of the one that works.
+	if !membership.Includes(m.config.Self) || !m.learner() && !m.othersOrder() || m.stopping ||
 		m.full != "" || m.low || m.unsaved {
 		return
 	}

@@ -268,6 +268,10 @@ func (m *Member) activate() {
 	if tip.Height < d.Base.Height {
 		return // follow fetches it
 	}
+	if tip.Height > d.Base.Height && max(m.followed, m.fetchedIn) >= d.Generation {
+		m.pending = nil // the group began without this member, which holds blocks of it
+		return
+	}
 	hash, err := m.chain.Hash(d.Base.Height)
 	switch {
 	case err != nil:

@@ -33,39 +33,60 @@ func (s *simulation) maps() []*membership {
 	return all
 }
 
-// remembers reports whether a server's disk counts under a membership, holds what it announced, and
-// comes back.
+// fate is what is about to happen to a server's disk.
+type fate uint8
+
+const (
+	gone    fate = iota // it is lost, or does not come back
+	torn                // the last record may be there in part
+	damaged             // the last group is damaged
+)
+
+// remembers reports whether a server's disk counts under a membership, and comes back.
 func (s *simulation) remembers(id order.ServerID, m *membership) bool {
 	v := &s.servers[id]
-	return !v.away && m.counts(id, v.disk.id, v.disk.original)
+	return !v.away && !v.leaves && m.counts(id, v.disk.id, v.disk.original)
 }
 
-// sound reports whether enough disks remember if one server's does not, -1 for none.
-func (s *simulation) sound(but int) bool {
+// ambiguous reports whether a server says that its disk had perhaps more.
+func (s *simulation) ambiguous(id order.ServerID) bool {
+	v := &s.servers[id]
+	return v.disk.perhaps || v.process != nil && v.process.perhaps
+}
+
+// mayBe reports whether a fate may befall a server's disk.
+func (s *simulation) mayBe(id order.ServerID, f fate) bool {
 	for _, m := range s.maps() {
-		if !s.soundIn(m, but) {
+		if !s.sound(m, id, f) {
 			return false
 		}
 	}
 	return true
 }
 
-func (s *simulation) soundIn(m *membership, but int) bool {
-	remember, clean := 0, 0
+// sound reports whether enough of a membership's disks are left if a fate befalls one of them: a
+// majority remembers, whole to the last group; and the others can tell that nobody had the group of
+// which no disk has more than a part.
+func (s *simulation) sound(m *membership, struck order.ServerID, f fate) bool {
+	remember, whole, had := 0, 0, 0
 	for _, id := range m.members {
-		if int(id) == but || !s.remembers(id, m) {
+		if !s.remembers(id, m) || id == struck && f == gone {
 			continue
 		}
 		remember++
-		if !s.servers[id].disk.perhaps {
-			clean++
+		if !s.servers[id].damaged && (id != struck || f != damaged) {
+			whole++
+		}
+		if s.ambiguous(id) || id == struck {
+			had++
 		}
 	}
-	return remember >= m.quorum() && clean >= len(m.members)-m.quorum()+1
+	absent, tolerated := len(m.members)-remember, len(m.members)-m.quorum()
+	return whole >= m.quorum() && (had == 0 || min(had, tolerated)+absent < m.quorum())
 }
 
 // mayForget reports whether a server's disk may be lost.
-func (s *simulation) mayForget(id order.ServerID) bool { return s.sound(int(id)) }
+func (s *simulation) mayForget(id order.ServerID) bool { return s.mayBe(id, gone) }
 
 // mayGoAway reports whether a server may stay away for good.
 func (s *simulation) mayGoAway(id order.ServerID) bool {
@@ -74,32 +95,17 @@ func (s *simulation) mayGoAway(id order.ServerID) bool {
 			return false // the membership is about to change
 		}
 	}
-	return s.sound(int(id))
-}
-
-// mayBeAmbiguous reports whether a server's last group may be torn or damaged.
-func (s *simulation) mayBeAmbiguous(id order.ServerID) bool {
-	for _, m := range s.maps() {
-		clean := 0
-		for _, other := range m.members {
-			if other != id && s.remembers(other, m) && !s.servers[other].disk.perhaps {
-				clean++
-			}
-		}
-		if clean < len(m.members)-m.quorum()+1 {
-			return false
-		}
-	}
-	return true
+	return s.mayBe(id, gone)
 }
 
 // mayLeave reports whether the operator may take a server out of the membership.
 func (s *simulation) mayLeave(id order.ServerID) bool {
-	if !s.sound(int(id)) {
-		return false
+	if s.servers[id].leaves {
+		return true // it was asked for
 	}
 	for _, m := range s.maps() {
-		if next := m.after(change{kind: entryLeave, server: id}); next != nil && !s.soundIn(next, int(id)) {
+		next := m.after(change{kind: entryLeave, server: id})
+		if !s.sound(m, id, gone) || next != nil && !s.sound(next, id, gone) {
 			return false
 		}
 	}

@@ -102,11 +102,11 @@ func (d *disk) clear(but *generation.Decision) {
 }
 
 // crash is the end of the process: what it wrote stays as far as it left the process's memory, and
-// the last record may be torn.
-func (d *disk) crash(random *rand.Rand) {
+// the last record may be torn, if that is allowed.
+func (d *disk) crash(random *rand.Rand, torn bool) {
 	lost := uint64(random.Int64N(int64(d.height()-d.synced) + 1))
 	d.truncate(d.height() - lost)
-	if lost > 0 && random.IntN(4) == 0 {
+	if lost > 0 && random.IntN(4) == 0 && torn {
 		d.perhaps = true
 	}
 }

@@ -46,7 +46,7 @@ func TestPowerTakesWhatIsNotSynced(t *testing.T) {
 			t.Fatalf("damaged: %d blocks are left, %d synced, perhaps %v, durable %d", d.height(), d.synced, d.perhaps, d.durable)
 		}
 		d, _ = fillDisk()
-		d.crash(stream(seed, 0))
+		d.crash(stream(seed, 0), true)
 		if d.height() < 5 || d.height() > 7 {
 			t.Fatalf("a crash leaves %d blocks", d.height())
 		}

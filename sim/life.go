@@ -54,8 +54,10 @@ type livingServer struct {
 	disk    *disk
 	// number counts the processes; crashes those that crashed.
 	number, crashes int
-	// away says that the server does not come back.
-	away bool
+	// away says that the server does not come back, and leaves that the operator asked for its leave.
+	away, leaves bool
+	// damaged says that the last group of the log was damaged, and no run settled that since.
+	damaged bool
 	// pauses counts the pauses that last, and backlog is what has come meanwhile.
 	pauses  int
 	backlog []event
@@ -169,7 +171,7 @@ func (s *simulation) bear(id order.ServerID) {
 		return // it was removed
 	}
 	v.number++
-	v.crashed, v.pauses, v.backlog = false, 0, nil
+	v.crashed, v.pauses, v.backlog, v.acts, v.lingers, v.doom = false, 0, nil, false, false, nil
 	s.judgeRestart(id)
 	p, err := newProcess(s, id, v.number, v.disk)
 	if err != nil {

@@ -67,7 +67,7 @@ func (s *simulation) lose(id order.ServerID, fault diskFault) {
 	if fault != diskDataLost {
 		v.disk.losePromises()
 	}
-	v.disk.crash(s.life.disks)
+	v.disk.crash(s.life.disks, s.mayBe(id, torn))
 	if fault != diskPromisesLost {
 		v.disk.loseData(s.life.genesis)
 		why = "its data are missing"

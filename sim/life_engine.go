@@ -193,7 +193,7 @@ func (s *simulation) crashProcess(id order.ServerID) {
 	v.pauses, v.backlog = 0, nil
 	v.crashes++
 	v.process.dead = true
-	v.disk.crash(s.life.disks)
+	v.disk.crash(s.life.disks, s.mayBe(id, torn))
 	s.reviewBy(id)
 	if s.life.setting.alone || s.beyond() {
 		v.away = true

@@ -65,13 +65,16 @@ func (s *simulation) joins(d *disturbance, begins bool) {
 func (s *simulation) crashes(d *disturbance, begins bool) {
 	for _, id := range d.servers {
 		v := &s.servers[id]
+		if v.process == nil {
+			continue
+		}
 		if !begins {
 			s.bear(id)
 			continue
 		}
-		if v.process != nil && v.process.up() {
+		if v.process.up() {
 			s.stop(id)
-			v.disk.crash(s.life.disks)
+			v.disk.crash(s.life.disks, s.mayBe(id, torn))
 		}
 	}
 }
@@ -80,18 +83,19 @@ func (s *simulation) crashes(d *disturbance, begins bool) {
 func (s *simulation) powerFails(d *disturbance, begins bool) {
 	for _, id := range d.servers {
 		v := &s.servers[id]
+		if v.process == nil {
+			continue
+		}
 		if !begins {
 			s.bear(id)
 			continue
 		}
-		if v.process == nil {
-			continue
-		}
 		s.stop(id)
 		how := powerLoss(s.life.disks.IntN(3))
-		if how != lossZeros && !s.mayBeAmbiguous(id) {
+		if how == lossDamaged && !s.mayBe(id, damaged) || how == lossTorn && !s.mayBe(id, torn) {
 			how = lossZeros
 		}
+		v.damaged = v.damaged || how == lossDamaged && v.disk.group < v.disk.synced
 		v.disk.losePower(how, s.life.disks)
 		if v.acked != nil && !v.disk.holds(v.acked) && how == lossDamaged {
 			v.acked = v.disk.blocks[v.disk.synced]
@@ -190,6 +194,7 @@ func (s *simulation) wish(w *wish, number int) {
 		if v.process != nil && v.pauses == 0 && v.process.works() {
 			s.trace.say(s.now, "the operator asks %d for %c%d", id, w.change.kind, w.change.server)
 			c := w.change
+			s.servers[c.server].leaves = c.kind == entryLeave
 			s.life.nonce++
 			c.by, c.nonce = id, s.life.nonce
 			v.process.propose(c)

@@ -41,6 +41,8 @@ type process struct {
 	busy     bool
 	// settling says that the driver acts on the engine.
 	settling bool
+	// perhaps says that the member was told that the disk had perhaps more, and took part in no run since.
+	perhaps bool
 	// runs are those that the process took part in.
 	runs []generation.Run
 
@@ -75,6 +77,7 @@ func newProcess(s *simulation, self order.ServerID, number int, d *disk) (*proce
 	d.open()
 	p := &process{sim: s, self: self, number: number, disk: d, chain: newChain(s.life.blocks, d.blocks)}
 	p.chain.stored, p.chain.durable = d.synced, d.durable
+	p.perhaps = d.perhaps
 	p.suspects = make([]bool, s.life.setting.slots)
 	p.links = newLinks(s.life.setting.slots)
 	p.memory = make(map[[32]byte]*content)
