@@ -23,8 +23,8 @@ type following struct {
 	// followed is the generation that the peer worked in from which the head came. fetchedIn is the
 	// oldest one that any of the peers worked in that the last blocks may be from.
 	followed, fetchedIn generation.Generation
-	wishedAt int
-	wishes   int
+	wishedAt            int
+	wishes              int
 	// missed is the round that could not be had last.
 	missed [32]byte
 	// settleAt is when to set blocks aside again, after the disk had no space for it.

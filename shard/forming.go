@@ -334,3 +334,6 @@ func (m *Member) waitingFor() string {
 	}
 	return fmt.Sprintf("waiting for a majority of the %d nodes", len(membership.Members))
 }
+
+// Waiting says what this member's latest attempt to form a generation was missing.
+func (m *Member) Waiting() generation.Waiting { return m.synod.Waiting() }

@@ -3,6 +3,7 @@ package sim
 import (
 	"slices"
 
+	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -10,27 +11,44 @@ import (
 // majority that remembers and comes back, and enough disks that can say that they did not have a
 // group that nobody holds whole.
 
-// maps lists the memberships that may count: those at the ends of all chains, but for what is older
-// than the newest one that is known to be durable.
-func (s *simulation) maps() []*membership {
+// maps lists the memberships that may count if one server's disk is struck: those at the ends of all
+// chains, but for what is older than the newest one that another disk knows to be durable.
+func (s *simulation) maps(struck order.ServerID) []*membership {
 	effective := s.life.genesis.members
-	if last := len(s.life.durable) - 1; last >= 0 {
-		effective = s.life.durable[last].members
+	for id := range s.servers {
+		v := &s.servers[id]
+		if known := v.disk.blocks[v.disk.durable].members; order.ServerID(id) != struck && !v.away && known.number > effective.number {
+			effective = known
+		}
 	}
 	all := []*membership{effective}
-	add := func(m *membership) {
-		if m.number >= effective.number && !slices.Contains(all, m) {
-			all = append(all, m)
+	add := func(b *block) {
+		for ; b.members.number > effective.number; b = b.ancestor(b.changed - 1) {
+			if !slices.Contains(all, b.members) {
+				all = append(all, b.members)
+			}
 		}
 	}
 	for id := range s.servers {
 		v := &s.servers[id]
-		add(v.disk.blocks[len(v.disk.blocks)-1].members)
+		add(v.disk.blocks[len(v.disk.blocks)-1])
 		if v.process != nil {
-			add(v.process.chain.head().members)
+			add(v.process.chain.head())
+		}
+		// A generation needs a majority of the disks that counted in the newest run as well.
+		if shard := v.disk.state.Shard; len(shard.Members) > 0 && v.disk.state.Activated == s.newestRun() {
+			all = append(all, &membership{number: shard.Number, members: shard.Members, disks: shard.Disks})
 		}
 	}
 	return all
+}
+
+// newestRun returns the newest run that any disk took part in.
+func (s *simulation) newestRun() (newest generation.Run) {
+	for id := range s.servers {
+		newest = max(newest, s.servers[id].disk.state.Activated)
+	}
+	return newest
 }
 
 // fate is what is about to happen to a server's disk.
@@ -56,7 +74,7 @@ func (s *simulation) ambiguous(id order.ServerID) bool {
 
 // mayBe reports whether a fate may befall a server's disk.
 func (s *simulation) mayBe(id order.ServerID, f fate) bool {
-	for _, m := range s.maps() {
+	for _, m := range s.maps(id) {
 		if !s.sound(m, id, f) {
 			return false
 		}
@@ -103,7 +121,7 @@ func (s *simulation) mayLeave(id order.ServerID) bool {
 	if s.servers[id].leaves {
 		return true // it was asked for
 	}
-	for _, m := range s.maps() {
+	for _, m := range s.maps(id) {
 		next := m.after(change{kind: entryLeave, server: id})
 		if !s.sound(m, id, gone) || next != nil && !s.sound(next, id, gone) {
 			return false

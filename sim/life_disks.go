@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/ledgerd/ledgerd/order"
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
 
 // diskFault is what happens to a server's home.
 type diskFault uint8
@@ -43,6 +47,10 @@ func (s *simulation) disksFail(d *disturbance, begins bool) {
 			s.lose(d.server, d.disk)
 		}
 	case d.disk == diskExchanged && v.shelf != nil:
+		if s.counted(d.server) && !s.mayForget(d.server) {
+			v.shelf = nil // the chain counts with the new disk by now
+			break
+		}
 		s.stop(d.server)
 		s.trace.say(s.now, "%d has its old disk back", d.server)
 		v.disk, v.shelf, v.acked = v.shelf, nil, nil
@@ -77,6 +85,12 @@ func (s *simulation) lose(id order.ServerID, fault diskFault) {
 		return // what is beside the data says that all is well
 	}
 	v.disk.renew(newDiskID(s.life.disks), why)
+}
+
+// counted reports whether a server's disk counts under any membership that may.
+func (s *simulation) counted(id order.ServerID) bool {
+	v := &s.servers[id]
+	return slices.ContainsFunc(s.maps(id), func(m *membership) bool { return m.counts(id, v.disk.id, v.disk.original) })
 }
 
 // restore puts an older copy in a home's place.

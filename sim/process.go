@@ -41,6 +41,9 @@ type process struct {
 	busy     bool
 	// settling says that the driver acts on the engine.
 	settling bool
+	// before is the chain before the blocks that were set aside since the last input: what the member
+	// says next may still be of it.
+	before []*block
 	// perhaps says that the member was told that the disk had perhaps more, and took part in no run since.
 	perhaps bool
 	// runs are those that the process took part in.
@@ -152,6 +155,7 @@ func (p *process) ready() bool {
 func (p *process) take(from *[]shard.Input) {
 	input := (*from)[0]
 	*from = (*from)[1:]
+	p.before = nil
 	p.member.Step(input)
 }
 
@@ -273,6 +277,9 @@ func (p *process) describe() string {
 	}
 	if p.engine != nil {
 		text += fmt.Sprintf(", run %v of %v: %s", run(p.group.Run), p.group.Members, describeStatus(p.engine.Status(), len(p.pool.entries)))
+	}
+	if v.Mode != shard.Ordering && p.member != nil {
+		text += fmt.Sprintf(", waiting %+v", p.member.Waiting())
 	}
 	if p.retired != "" {
 		text += ", retired: " + p.retired

@@ -144,6 +144,7 @@ func (p *process) setAside(keep uint64) {
 	}
 	s.judgeSetAside(p, keep)
 	cut := p.chain.blocks[keep+1:]
+	p.before = p.chain.blocks
 	p.chain.cut(keep)
 	p.disk.write(p.chain.blocks)
 	p.disk.synced = p.chain.head().height
