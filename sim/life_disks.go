@@ -31,6 +31,9 @@ func (s *simulation) disksFail(d *disturbance, begins bool) {
 	switch {
 	case d.disk == diskFull:
 		v.disk.full = begins
+		if v.shelf != nil {
+			v.shelf.full = false
+		}
 		if p := v.process; !begins && p != nil && p.up() {
 			p.execute()
 			s.settleSoon(d.server)
