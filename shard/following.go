@@ -20,10 +20,11 @@ type following struct {
 	// be set aside.
 	forked bool
 	common uint64
-	// followed is the generation that the peer worked in from which the head came.
-	followed generation.Generation
-	wishedAt int
-	wishes   int
+	// followed is the generation that the peer worked in from which the head came. fetchedIn is the
+	// oldest one that any of the peers worked in that the last blocks may be from.
+	followed, fetchedIn generation.Generation
+	wishedAt            int
+	wishes              int
 	// missed is the round that could not be had last.
 	missed [32]byte
 	// settleAt is when to set blocks aside again, after the disk had no space for it.
@@ -200,7 +201,7 @@ func (m *Member) onFetched(in Fetched) {
 	}
 	m.job = idle
 	if tip := m.chain.Tip(); tip.Height > m.began {
-		m.fetchedTo = tip.Height
+		m.fetchedTo, m.fetchedIn = tip.Height, oldestOf(m.from)
 	}
 	m.forked, m.common = in.Forked, in.Common
 	if in.Reached >= 0 && in.Reached < len(m.from) {
@@ -211,6 +212,18 @@ func (m *Member) onFetched(in Fetched) {
 		m.believeDurable(&reached.Announcement) // this member was behind when it was said
 	}
 	m.from = nil
+}
+
+// oldestOf returns the oldest generation that peers work in, 0 where one of them does not work.
+func oldestOf(peers []peer) generation.Generation {
+	oldest := ^generation.Generation(0)
+	for i := range peers {
+		if !peers[i].orders() {
+			return 0
+		}
+		oldest = min(oldest, peers[i].Group.Run.Generation())
+	}
+	return oldest
 }
 
 // enter starts the engine of a run that takes this process in, where the chain stands right before

@@ -39,7 +39,7 @@ func (m *Member) newSynod() error {
 	var err error
 	m.synod, err = generation.NewSynod(generation.Config{
 		Self: m.config.Self, Original: m.config.Disk.Original, State: state, Report: m.holdings(),
-		Grace: m.config.Timing.Grace, Patience: m.config.Timing.Patience,
+		Grace: m.config.Timing.Grace, Patience: m.config.Timing.Patience, Fault: m.config.SynodFault,
 	})
 	if err != nil {
 		return err
@@ -270,6 +270,10 @@ func (m *Member) activate() {
 	if tip.Height < d.Base.Height {
 		return // follow fetches it
 	}
+	if tip.Height > d.Base.Height && max(m.followed, m.fetchedIn) >= d.Generation {
+		m.pending = nil // the group began without this member, which holds blocks of it
+		return
+	}
 	hash, err := m.chain.Hash(d.Base.Height)
 	switch {
 	case err != nil:
@@ -332,3 +336,6 @@ func (m *Member) waitingFor() string {
 	}
 	return fmt.Sprintf("waiting for a majority of the %d nodes", len(membership.Members))
 }
+
+// Waiting says what this member's latest attempt to form a generation was missing.
+func (m *Member) Waiting() generation.Waiting { return m.synod.Waiting() }

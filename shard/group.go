@@ -35,6 +35,10 @@ type marked struct {
 func (m *Member) begin(g *Group) {
 	if m.synod.Frozen(g.Run) || g.Run <= m.synod.Activated() || m.learner() {
 		m.pending = nil // a later generation is being decided, or an earlier process was there
+		if m.group != nil {
+			m.freeze(0) // or the chain counts with another disk of this member by now
+			m.setMode(Starting, "the group goes on without this node")
+		}
 		return
 	}
 	m.synod.Report(m.holdings())

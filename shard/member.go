@@ -76,8 +76,9 @@ type Config struct {
 	Ticket uint64
 	// APIAddress and Settings go into announcements.
 	APIAddress, Settings string
-	// Fault plants a bug; production leaves it FaultNone.
-	Fault Fault
+	// Fault and SynodFault plant a bug, here or in the synod; production leaves both alone.
+	Fault      Fault
+	SynodFault generation.Fault
 }
 
 // ErrConfig says that a Config describes no member.

@@ -16,6 +16,7 @@ const (
 	quietly    moment = iota // between two inputs
 	sending                  // in the middle of what its engine wants sent; it delivers none of what was to be delivered after that
 	delivering               // everything sent, and some deliveries made
+	effecting                // between two effects that a member wants
 )
 
 // cut is which frames a server gets out of those that it sends as it crashes. Every receiver gets the first few frames meant for it, as links are in order.
@@ -61,7 +62,7 @@ const (
 
 // String tells the plan of a crash.
 func (c crash) String() string {
-	text := fmt.Sprintf("%d crashes %s", c.server, [...]string{"quietly", "while sending", "after delivering"}[c.moment])
+	text := fmt.Sprintf("%d crashes %s", c.server, [...]string{"quietly", "while sending", "after delivering", "between two effects"}[c.moment])
 	if c.moment == sending {
 		text += [...]string{" to some in turn", " on some links", fmt.Sprintf(" to %d only", c.favoured), ", nothing sent"}[c.cut]
 	}
@@ -109,6 +110,13 @@ func planCrashes(seed uint64, options *Options, span Instant, budget int) ([]cra
 	}
 	a := &adversary{random: random, servers: options.Servers, budget: budget, span: span, successors: options.successors, used: make([]bool, options.Servers)}
 	chosen.plan(a)
+	if options.lives() && !options.alone() {
+		for i := range a.plan {
+			if c := &a.plan[i]; c.after < 0 && random.IntN(3) == 0 {
+				c.moment, c.skip = effecting, random.IntN(40)
+			}
+		}
+	}
 	return a.plan, chosen.name
 }
 
@@ -256,7 +264,7 @@ func (s *simulation) armCrash(number int) {
 	if server.crashed || s.now > s.faultsEnd {
 		return
 	}
-	if s.life != nil && (server.member.left || !s.mayCrash(c.server)) {
+	if s.life != nil && (server.process == nil || !server.process.up()) {
 		return
 	}
 	for to := range order.ServerID(s.options.Servers) {

@@ -19,7 +19,11 @@ type disturbance struct {
 	server order.ServerID
 	// links are those that a partition cuts or, to the observer, a false suspicion concerns.
 	links [][2]order.ServerID
-	text  string
+	// servers are those that crash, or lose their power, together.
+	servers []order.ServerID
+	// disk is what happens to the server's home.
+	disk diskFault
+	text string
 }
 
 // disturber plans the disturbances of a run, each kind from a stream of its own, so that leaving one kind out leaves the others alone.
@@ -39,8 +43,12 @@ func planDisturbances(options *Options, span Instant) []disturbance {
 	}{
 		{FaultSuspect, (*disturber).suspicions}, {FaultPartition, (*disturber).partitions}, {FaultPause, (*disturber).pauses},
 		{FaultJoin, (*disturber).joins}, {FaultLeave, (*disturber).leaves},
+		{FaultCrash, (*disturber).crashes}, {FaultPower, (*disturber).powerCuts}, {FaultDisk, (*disturber).disks},
 	} {
 		d.random = stream(options.Seed, disturbanceStream+uint64(bit))
+		if options.alone() && kind.fault&(FaultSuspect|FaultPartition|FaultPause) == 0 {
+			continue
+		}
 		if options.Faults.Has(kind.fault) && d.random.IntN(8) > 0 {
 			kind.plan(d)
 		}
@@ -55,9 +63,12 @@ func (d *disturber) server() order.ServerID { return order.ServerID(d.random.Int
 // add plans a disturbance from a drawn moment on, for a while that is short, middling or long.
 func (d *disturber) add(kind Faults, server order.ServerID, links [][2]order.ServerID, text string) {
 	at := between(0, d.span)(d.random)
-	while := []func(*rand.Rand) Instant{
-		between(100*microsecond, 3*millisecond), between(3*millisecond, 60*millisecond), between(60*millisecond, 800*millisecond),
-	}[d.random.IntN(3)](d.random)
+	while := awhile(d.random)
+	if d.options.alone() {
+		while = []func(*rand.Rand) Instant{
+			between(100*microsecond, 3*millisecond), between(3*millisecond, 60*millisecond), between(60*millisecond, 800*millisecond),
+		}[d.random.IntN(3)](d.random)
+	}
 	d.plan = append(d.plan, disturbance{kind: kind, at: at, until: at + while, server: server, links: links,
 		text: fmt.Sprintf("%s from %v for %v", text, at, while)})
 }

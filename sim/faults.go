@@ -6,7 +6,7 @@ import (
 )
 
 // Faults is a set of the kinds of fault that a run may have.
-type Faults uint8
+type Faults uint16
 
 // The kinds of fault.
 const (
@@ -22,6 +22,12 @@ const (
 	FaultLeave
 	// FaultPause stops servers for a while: they take no input, and afterwards all of it at once.
 	FaultPause
+	// FaultPower cuts the power of servers, one, some or all: what is not synced is lost, and the last
+	// group of the log may be torn, or damaged although it was synced.
+	FaultPower
+	// FaultDisk fills disks for a while, and loses data, promises, or both; old disks and older copies
+	// come back. Never does a majority forget.
+	FaultDisk
 	faultsEnd
 
 	// FaultsAll is every kind.
@@ -29,7 +35,7 @@ const (
 )
 
 // faultNames are the names on a command line, in the order of the bits.
-var faultNames = []string{"crash", "suspect", "partition", "join", "leave", "pause"}
+var faultNames = []string{"crash", "suspect", "partition", "join", "leave", "pause", "power", "disk"}
 
 // FaultNames lists the kinds of fault as ParseFaults takes them.
 func FaultNames() []string { return append([]string(nil), faultNames...) }

@@ -25,11 +25,13 @@ type Group struct {
 	// EngineAlone asks for a run of the engines without generations, which must come to rest all the same: false suspicions are then of single links, again and
 	// again, and no other fault than FaultSuspect is taken.
 	EngineAlone bool
-	// Fault plants a bug in every engine, TurnFault one in what drives it, PromiseNotFrozen one in
-	// whoever promises a generation: its engine goes on.
-	Fault            allconcur.Fault
-	TurnFault        turn.Fault
-	PromiseNotFrozen bool
+	// Fault plants a bug in every engine, TurnFault one in what drives it, Plant one in the life around
+	// them.
+	Fault     allconcur.Fault
+	TurnFault turn.Fault
+	Plant     Plant
+	// ByConsequence judges a server that says what its disk does not hold only by what comes of it.
+	ByConsequence bool
 }
 
 // turnFault is the bug that is planted in what drives the engines. One of engines goes with one of

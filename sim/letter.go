@@ -4,76 +4,103 @@ import (
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
-	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
-// letterKind tells what members say to each other.
+// letterKind says what processes say to each other.
 type letterKind uint8
 
 const (
-	letterFrame   letterKind = iota // a frame of an engine, with the run that it is for: an outgoing or an event without a letter
-	letterSynod                     // a message of the synod that decides generations
-	letterStand                     // where the sender stands
-	letterAsk                       // the receiver is asked for the blocks after a height
-	letterBlocks                    // blocks, in order
-	letterEnter                     // the receiver is asked to have an incarnation's entrance ordered
-	letterWant                      // the receiver is asked for the content of a round that a generation's tail may hold
-	letterContent                   // that content
+	letterFrame    letterKind = iota // a frame of an engine, with its run: an outgoing or an event without a letter
+	letterSynod                      // a message of the synod
+	letterAnnounce                   // what a member says of itself
+	letterWish                       // what a member wants that is outside of the group
+	letterStored                     // the sender's disk holds the chain up to a height
+	letterAsk                        // the receiver is asked for blocks
+	letterBlocks                     // the answer
+	letterWant                       // the receiver is asked for the content of a round
+	letterContent                    // the answer
 )
 
-// letter is what travels on a link between members, frames apart. Only the fields of its kind are set. It is never changed once sent.
+// letter is what travels between processes, frames apart. Only the fields of its kind are set. It is
+// never changed once it is sent.
 type letter struct {
-	kind   letterKind
-	synod  generation.Message
-	stand  stand
-	height order.Round
+	kind         letterKind
+	synod        generation.Message
+	announcement shard.Announcement
+	wish         shard.Wish
+	// number tells questions apart, and is repeated in answers.
+	number int
+	// height is, of a letterStored, what is stored in run; of a letterAsk, the last that is wanted.
+	height uint64
+	run    generation.Run
+	// blocks are, of a letterAsk, the asker's; of a letterBlocks, those to append. forked says that
+	// the chains part after common.
 	blocks []*block
-	enter  change
-	// content is the hash of a round's content, and height its round.
-	content [32]byte
+	forked bool
+	common uint64
+	// hash names the content that is wanted, and content is it, nil where the sender has it not.
+	hash    [32]byte
+	content *content
 }
 
-// stand is where a server stands: how many blocks it holds, and the group in which it works, nil if it does not.
-type stand struct {
-	height  order.Round
-	working *group
-}
-
-// run is the run in which the server works, 0 if it does not.
-func (s stand) run() run {
-	if s.working == nil {
-		return 0
-	}
-	return s.working.run
-}
-
-// outgoing is a letter, or where that is nil a frame of a run, and its receivers by their chain-wide identities.
+// outgoing is a frame of a run and its receivers, by the chain's numbers.
 type outgoing struct {
-	to     []order.ServerID
-	letter *letter
-	run    run
-	frame  []byte
+	to    []int
+	frame []byte
 }
 
 // describeLetter names a letter, or the frame of a run, in a trace.
-func (s *simulation) describeLetter(l *letter, r run, frame []byte) string {
+func (s *simulation) describeLetter(l *letter, r generation.Run, frame []byte) string {
 	if l == nil {
-		return fmt.Sprintf("run %v, %s", r, s.describe(frame))
+		return fmt.Sprintf("run %v, %s", run(r), s.describe(frame))
 	}
 	switch l.kind {
 	case letterSynod:
 		return "synod: " + describeSynod(&l.synod)
-	case letterStand:
-		return fmt.Sprintf("word that it stands at %d, working in %v", l.stand.height, l.stand.run())
+	case letterAnnounce:
+		a := &l.announcement
+		return fmt.Sprintf("announcement: %v, run %v, decided %d, heights %+v, learner %v", a.Mode, run(a.Group.Run), a.Decided, a.Heights, a.Learner)
+	case letterWish:
+		return fmt.Sprintf("wish %+v", l.wish)
+	case letterStored:
+		return fmt.Sprintf("stored %d in run %v", l.height, run(l.run))
 	case letterAsk:
-		return fmt.Sprintf("a question for what comes after block %d", l.height)
+		return fmt.Sprintf("a question for what comes after block %d", l.blocks[len(l.blocks)-1].height)
 	case letterBlocks:
-		return fmt.Sprintf("%d blocks up to %d", len(l.blocks), l.blocks[len(l.blocks)-1].round)
+		return fmt.Sprintf("%d blocks, forked %v, common %d", len(l.blocks), l.forked, l.common)
 	case letterWant:
-		return fmt.Sprintf("a question for the content of round %d", l.height)
-	case letterContent:
-		return fmt.Sprintf("the content of round %d", l.blocks[0].round)
+		return "a question for the content of a round"
 	default:
-		return fmt.Sprintf("a wish of %d to enter", l.enter.server)
+		return fmt.Sprintf("the content of a round: %v", l.content != nil)
 	}
+}
+
+// run shows a generation.Run.
+type run generation.Run
+
+// String shows a run as its generation and its eon.
+func (r run) String() string {
+	return fmt.Sprintf("%d.%d", generation.Run(r).Generation(), generation.Run(r).Eon())
+}
+
+// describeSynod shows a message of the synod in a trace.
+func describeSynod(m *generation.Message) string {
+	kind := [...]string{"?", "prepare", "promise", "accept", "accepted", "decided", "refuse"}[min(int(m.Kind), 6)]
+	text := fmt.Sprintf("%s for generation %d, ballot %d by %d", kind, m.Generation, m.Ballot.Number, m.Ballot.Proposer)
+	if m.Kind == generation.KindPromise {
+		text += fmt.Sprintf(" (%s)", describeReport(&m.Report))
+	}
+	if m.Value != nil {
+		text += describeDecision(m.Value)
+	}
+	return text
+}
+
+func describeDecision(d *generation.Decision) string {
+	return fmt.Sprintf(" (generation %d: base %d of %d, tail of %d, members %v)", d.Generation, d.Base.Height, d.Base.Generation, len(d.Tail), d.Members)
+}
+
+func describeReport(r *generation.Report) string {
+	return fmt.Sprintf("head %d of %d, run %v, restarted %v, perhaps %v, durable %d, %d votes", r.Head.Height, r.Head.Generation, run(r.Run), r.Restarted, r.Perhaps, r.Durable, len(r.Votes))
 }

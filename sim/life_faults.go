@@ -1,8 +1,6 @@
 package sim
 
-import (
-	"github.com/ledgerd/ledgerd/order"
-)
+import "github.com/ledgerd/ledgerd/order"
 
 // disturb begins or ends a planned disturbance.
 func (s *simulation) disturb(e event) {
@@ -16,15 +14,10 @@ func (s *simulation) disturb(e event) {
 		s.trace.say(s.now, "ends: %s", d.text)
 	}
 	switch d.kind {
+	case FaultCrash:
+		s.crashes(d, begins)
 	case FaultSuspect:
-		for _, link := range d.links {
-			if begins {
-				s.life.slander[link]++
-			} else {
-				s.life.slander[link]--
-			}
-			s.reviewSoon(link[1], link[0])
-		}
+		s.slander(d, begins)
 	case FaultPartition:
 		for _, link := range d.links {
 			s.cut(link[0], link[1], begins)
@@ -32,23 +25,92 @@ func (s *simulation) disturb(e event) {
 	case FaultPause:
 		s.pause(d.server, begins)
 	case FaultJoin:
-		if begins {
-			s.want(change{kind: payloadJoin, server: d.server})
-			return
-		}
-		s.bear(d.server)
-		for number := range s.adversary.IntN(3) {
-			s.queue.push(event{at: s.now + between(0, 50*millisecond)(s.adversary), kind: submission, server: d.server,
-				frame: payload(s.adversary, int(d.server), number, payloadMin)})
-		}
+		s.joins(d, begins)
 	case FaultLeave:
 		if begins {
-			s.want(change{kind: payloadLeave, server: d.server})
+			s.want(change{kind: entryLeave, server: d.server})
+		}
+	case FaultPower:
+		s.powerFails(d, begins)
+	case FaultDisk:
+		s.disksFail(d, begins)
+	}
+}
+
+func (s *simulation) slander(d *disturbance, begins bool) {
+	for _, link := range d.links {
+		if begins {
+			s.life.slander[link]++
+		} else {
+			s.life.slander[link]--
+		}
+		s.reviewSoon(link[1], link[0])
+	}
+}
+
+// joins has the operator take a new server into the membership; it gets its process a while later.
+func (s *simulation) joins(d *disturbance, begins bool) {
+	if begins {
+		s.want(change{kind: entryJoin, server: d.server})
+		return
+	}
+	s.bear(d.server)
+	for number := range s.adversary.IntN(3) {
+		s.queue.push(event{at: s.now + between(0, 50*millisecond)(s.adversary), kind: submission, server: d.server,
+			frame: payload(s.adversary, int(d.server), number, payloadMin)})
+	}
+}
+
+// crashes ends processes, and lets them come back together.
+func (s *simulation) crashes(d *disturbance, begins bool) {
+	for _, id := range d.servers {
+		v := &s.servers[id]
+		if v.process == nil {
+			continue
+		}
+		if !begins {
+			s.bear(id)
+			continue
+		}
+		if v.process.up() {
+			s.stop(id)
+			v.disk.crash(s.life.disks, s.mayBe(id, torn))
 		}
 	}
 }
 
-// cut cuts a link, or heals it: then all that came to its end meanwhile arrives, in order.
+// powerFails cuts the power of servers, and gives it back.
+func (s *simulation) powerFails(d *disturbance, begins bool) {
+	for _, id := range d.servers {
+		v := &s.servers[id]
+		if v.process == nil {
+			continue
+		}
+		if !begins {
+			s.bear(id)
+			continue
+		}
+		s.stop(id)
+		how := powerLoss(s.life.disks.IntN(3))
+		if how == lossDamaged && !s.mayBe(id, damaged) || how == lossTorn && !s.mayBe(id, torn) {
+			how = lossZeros
+		}
+		v.damaged = v.damaged || how == lossDamaged && v.disk.group < v.disk.synced
+		v.disk.losePower(how, s.life.disks)
+		if v.acked != nil && !v.disk.holds(v.acked) && how == lossDamaged {
+			v.acked = v.disk.blocks[v.disk.synced]
+		}
+		s.trace.note(s.now, 112, uint64(id), uint64(how), v.disk.height())
+		s.trace.say(s.now, "%d is without power: %d blocks are left, %v, perhaps more %v", id, v.disk.height(), how, v.disk.perhaps)
+	}
+}
+
+// String names a loss.
+func (l powerLoss) String() string {
+	return [...]string{"zeros follow", "the last record is torn", "the last group is damaged"}[l]
+}
+
+// cut cuts a link, or heals it: then the frames that came to its end meanwhile arrive, in order.
 func (s *simulation) cut(from, to order.ServerID, begins bool) {
 	l := s.network.link(from, to)
 	if begins {
@@ -74,7 +136,7 @@ func (s *simulation) cut(from, to order.ServerID, begins bool) {
 func (s *simulation) pause(id order.ServerID, begins bool) {
 	v := &s.servers[id]
 	if begins {
-		if !v.crashed && v.member != nil {
+		if v.process != nil && v.process.up() {
 			v.pauses++
 			s.reviewBy(id)
 		}
@@ -100,6 +162,9 @@ func (s *simulation) pause(id order.ServerID, begins bool) {
 
 // want has the operator ask for a change.
 func (s *simulation) want(c change) {
+	if s.life.setting.alone {
+		return
+	}
 	s.life.wishes = append(s.life.wishes, &wish{change: c})
 	s.wish(s.life.wishes[len(s.life.wishes)-1], len(s.life.wishes)-1)
 }
@@ -107,50 +172,72 @@ func (s *simulation) want(c change) {
 // wish asks some server that works to have a change ordered, again and again until it is.
 func (s *simulation) wish(w *wish, number int) {
 	s.trace.note(s.now, uint64(wishing), uint64(number))
-	member := s.life.chain.has(w.change.server)
-	if w.tries >= wishTries || member == (w.change.kind == payloadJoin) || w.change.kind == payloadJoin && s.life.chain.was(w.change.server) {
+	tip := s.life.tip()
+	member := tip.members.has(w.change.server)
+	if w.tries >= wishTries || member == (w.change.kind == entryJoin) || w.change.kind == entryJoin && was(tip, w.change.server) {
 		w.done = true
 		return
 	}
 	w.tries++
-	if w.change.kind == payloadLeave && s.sound(w.change.server) < len(s.life.chain.members)/2+1 {
-		w.done = true // no operator takes a majority away
+	if w.change.kind == entryLeave && !s.mayLeave(w.change.server) {
+		if s.now > s.faultsEnd {
+			w.done = true // no operator takes a majority away
+			return
+		}
+		s.queue.push(event{at: s.now + wishEvery, kind: wishing, number: number})
 		return
 	}
 	first := s.adversary.IntN(len(s.servers))
 	for i := range s.servers {
 		id := order.ServerID((first + i) % len(s.servers))
 		v := &s.servers[id]
-		if v.member != nil && !v.crashed && v.pauses == 0 && v.member.works() {
+		if v.process != nil && v.pauses == 0 && v.process.works() {
 			s.trace.say(s.now, "the operator asks %d for %c%d", id, w.change.kind, w.change.server)
-			v.member.propose(w.change)
+			c := w.change
+			s.servers[c.server].leaves = c.kind == entryLeave
+			s.life.nonce++
+			c.by, c.nonce = id, s.life.nonce
+			v.process.propose(c)
 			s.current = id
-			s.settle(id)
+			s.settleSoon(id)
 			break
 		}
 	}
 	s.queue.push(event{at: s.now + wishEvery, kind: wishing, number: number})
 }
 
-// bad tells whether an observer has reason to suspect another server in its run: what it would see of the other's heartbeats, which name the run.
+// was reports whether a server left the membership.
+func was(b *block, server order.ServerID) bool {
+	for _, f := range b.former {
+		if f.Server == server {
+			return true
+		}
+	}
+	return false
+}
+
+// bad reports whether an observer has reason to suspect another server in its run: what it sees of
+// the other's heartbeats, which name the run.
 func (s *simulation) bad(observer, target order.ServerID) bool {
 	v := &s.servers[target]
-	if v.member == nil || v.crashed || v.member.over(s.servers[observer].member.group) && !v.member.passed(s.servers[observer].member.group) {
+	g := s.servers[observer].process.group
+	if v.process == nil || !v.process.up() || v.process.group == nil || v.process.group.Run < g.Run ||
+		v.process.group.Run == g.Run && v.process.retired != "" && v.process.retired != eonOver {
 		return true
 	}
 	return v.pauses > 0 || s.network.link(target, observer).cuts > 0 || s.life.slander[[2]order.ServerID{target, observer}] > 0
 }
 
-// watches tells whether an observer's engine has the other as a predecessor.
+// watches reports whether an observer's engine has the other as a predecessor.
 func (s *simulation) watches(observer, target order.ServerID) bool {
 	v := &s.servers[observer]
-	if v.member == nil || v.crashed || !v.member.works() {
+	if v.process == nil || !v.process.works() {
 		return false
 	}
-	g := v.member.group
-	from, known := g.place(target)
-	to, _ := g.place(observer)
-	return known && s.life.setting.reliable[len(g.members)].HasEdge(int(from), int(to))
+	g := v.process.group
+	from, known := place(g, target)
+	to, _ := place(g, observer)
+	return known && s.life.setting.reliable[len(g.Members)].HasEdge(int(from), int(to))
 }
 
 // review has a detector suspect or trust.
@@ -158,9 +245,9 @@ func (s *simulation) review(observer, target order.ServerID) {
 	if !s.watches(observer, target) {
 		return
 	}
-	m := s.servers[observer].member
+	p := s.servers[observer].process
 	bad := s.bad(observer, target)
-	if bad == m.suspects[target] {
+	if bad == p.suspects[target] {
 		return
 	}
 	s.trace.note(s.now, uint64(reviewing), uint64(observer), uint64(target))
@@ -169,16 +256,29 @@ func (s *simulation) review(observer, target order.ServerID) {
 	} else {
 		s.trace.say(s.now, "%d trusts %d", observer, target)
 	}
-	m.suspect(target, bad)
+	p.suspect(target, bad)
+}
+
+// lifeSuspects has a detector suspect a server that said that it left the run.
+func (s *simulation) lifeSuspects(p *process, target order.ServerID) {
+	if s.watches(p.self, target) && s.bad(p.self, target) {
+		s.trace.say(s.now, "%d hears that %d left the run", p.self, target)
+		p.suspect(target, true)
+		s.settleSoon(p.self)
+	}
 }
 
 // reviewSoon has a detector look at another server, after the while that it takes to notice.
 func (s *simulation) reviewSoon(observer, target order.ServerID) {
+	s.reviewIn(observer, target, 0)
+}
+
+func (s *simulation) reviewIn(observer, target order.ServerID, atLeast Instant) {
 	if !s.watches(observer, target) {
 		return
 	}
-	at := s.now + between(s.life.quickest, s.life.slowest)(s.life.detector)
-	s.queue.push(event{at: at, kind: reviewing, server: observer, from: target, process: s.servers[observer].process})
+	at := s.now + max(atLeast, between(s.life.quickest, s.life.slowest)(s.life.detector))
+	s.queue.push(event{at: at, kind: reviewing, server: observer, from: target, process: s.servers[observer].number})
 }
 
 // reviewBy has all look at a server.
@@ -188,9 +288,22 @@ func (s *simulation) reviewBy(target order.ServerID) {
 	}
 }
 
-// reviewAll has a server look at all others.
+// reviewAll has a server look at all others. A group that begins gets a while until its members have
+// all begun.
 func (s *simulation) reviewAll(observer order.ServerID) {
-	for target := range s.servers {
-		s.reviewSoon(observer, order.ServerID(target))
+	atLeast := 500 * millisecond
+	if s.life.setting.alone {
+		atLeast = 0
 	}
+	for target := range s.servers {
+		s.reviewIn(observer, order.ServerID(target), atLeast)
+	}
+}
+
+// tip is where the shard is: the end of the newest generation's chain.
+func (l *life) tip() *block {
+	if l.newest == nil {
+		return l.genesis
+	}
+	return l.newest.tip
 }

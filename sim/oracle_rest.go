@@ -2,14 +2,16 @@ package sim
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
-// look is the liveness phase: faults are over, so that after a while every server that has not crashed for good or left is back in the group, unreliable rounds
-// are back, nothing is left to do, and all blocks are everywhere. Then the run is over.
+// look is the liveness phase: faults are over, so that after a while every member that comes back is
+// in the group, with a disk that counts, unreliable rounds are back, nothing is left to do, and all
+// blocks are everywhere, on disks, and durable. Then the run is over.
 func (s *simulation) look() {
 	if s.life.pending == 0 && s.now >= s.faultsEnd && s.restless() == nil {
 		if s.life.restful++; s.life.restful >= 2 {
@@ -20,17 +22,21 @@ func (s *simulation) look() {
 	} else {
 		s.life.restful = 0
 	}
-	s.queue.push(event{at: s.now + restEvery, kind: settling})
+	every := restEvery
+	if s.life.setting.alone {
+		every = 40 * millisecond
+	}
+	s.queue.push(event{at: s.now + every, kind: settling})
 }
 
 // restless lists what keeps the shard from rest.
 func (s *simulation) restless() []string {
 	var evidence []string
-	c := s.life.chain
-	newest := run(0)
+	tip := s.life.tip()
+	newest := generation.Run(0)
 	for id := range s.servers {
-		if m := s.servers[id].member; m != nil && !s.servers[id].crashed {
-			newest = max(newest, m.working())
+		if p := s.servers[id].process; p != nil && p.works() {
+			newest = max(newest, p.group.Run)
 		}
 	}
 	for number, w := range s.life.wishes {
@@ -38,38 +44,60 @@ func (s *simulation) restless() []string {
 			evidence = append(evidence, fmt.Sprintf("the operator still wants %c%d (wish %d)", w.change.kind, w.change.server, number))
 		}
 	}
-	for id := range s.servers {
+	for _, id := range tip.members.members {
 		v := &s.servers[id]
-		m := v.member
-		if m == nil || v.crashed || m.left || !slices.Contains(c.members, order.ServerID(id)) {
+		if v.away {
 			continue
 		}
-		why := ""
-		switch {
-		case !m.works():
-			why = "it does not work"
-		case m.chain.height() != c.height() || m.group.run != newest:
-			why = fmt.Sprintf("others are at block %d in run %v", c.height(), newest)
-		case len(m.pool)+len(m.marks)+len(m.doubtful) > 0:
-			why = "it has something to say"
-		case m.engine.Undelivered():
-			why = "it has rounds to deliver"
-		case s.options.group.Engine == allconcur.EngineAllConcurPlus && m.engine.Status().Reliable:
-			why = "unreliable rounds are not back"
-		}
-		if why != "" {
-			evidence = append(evidence, fmt.Sprintf("server %d: %s; %s", id, why, m.describe()))
+		if why := s.restlessAt(v, tip, newest); why != "" {
+			text := "it has no process"
+			if v.process != nil {
+				text = v.process.describe()
+			}
+			evidence = append(evidence, fmt.Sprintf("server %d: %s; %s", id, why, text))
 		}
 	}
 	return evidence
 }
 
-// judgeBlocks: what was submitted to a member that has neither crashed since nor left is A-delivered.
+// restlessAt says what keeps one member from rest.
+func (s *simulation) restlessAt(v *server, tip *block, newest generation.Run) string {
+	p := v.process
+	if p == nil || !p.up() || !p.works() {
+		return "it does not work"
+	}
+	view := p.view()
+	heights := p.chain.Heights()
+	switch {
+	case p.chain.head() != tip || p.group.Run != newest:
+		return fmt.Sprintf("others are at block %d in run %v", tip.height, run(newest))
+	case len(p.pool.entries) > 0 || p.pool.due.any():
+		return "it has something to say"
+	case p.engine.Undelivered():
+		return "it has rounds to deliver"
+	case s.options.group.Engine == allconcur.EngineAllConcurPlus && p.engine.Status().Reliable:
+		return "unreliable rounds are not back"
+	case s.life.setting.alone:
+		return ""
+	case view.Mode != shard.Ordering || view.Stalled:
+		return "it does not order"
+	case view.Learner:
+		return "its disk does not count"
+	case heights.Stored != tip.height || heights.Durable != tip.height:
+		return "not all of it is stored and durable"
+	}
+	return ""
+}
+
+// judgeBlocks: what was submitted to a process that is still there is in the chain.
 func (s *simulation) judgeBlocks() {
 	for _, a := range s.life.asks {
 		v := &s.servers[a.server]
-		if a.round == 0 && !v.crashed && v.process == a.process && s.life.chain.has(a.server) {
-			s.broke(order.Validity, fmt.Sprintf("a payload that was submitted to server %d is never A-delivered", a.server), "the server has not failed")
+		if v.number != a.number || v.process == nil || !v.process.up() || !s.life.tip().members.has(a.server) {
+			continue
+		}
+		if _, placed := v.process.chain.placed[a.entry]; !placed {
+			s.broke(order.Validity, fmt.Sprintf("an entry that was submitted to server %d is never A-delivered", a.server), "the server has not failed")
 			return
 		}
 	}
@@ -82,16 +110,4 @@ func (s *simulation) judgeRestless() {
 		evidence = append(evidence, fmt.Sprintf("%d disturbances are not over", s.life.pending))
 	}
 	s.broke(Progress, append(evidence, s.restless()...)...)
-}
-
-// describe shows where a process stands.
-func (m *member) describe() string {
-	text := fmt.Sprintf("process %d, block %d, %d changes and %d doubtful payloads, next run %v of %v", m.incarnation, m.chain.height(), len(m.marks), len(m.doubtful), m.chain.group.run, m.chain.group.members)
-	if m.engine != nil {
-		text += fmt.Sprintf(", run %v: %s", m.group.run, describeStatus(m.engine.Status(), len(m.pool)))
-	}
-	if m.retired != "" {
-		text += ", retired: " + m.retired
-	}
-	return text + m.describeGenerations()
 }

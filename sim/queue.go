@@ -1,6 +1,9 @@
 package sim
 
-import "github.com/ledgerd/ledgerd/order"
+import (
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+)
 
 // Instant is a point in virtual time, in nanoseconds since the beginning of a run; also a span of it.
 type Instant int64
@@ -27,10 +30,12 @@ const (
 	reviewing                   // a detector looks again whether to suspect or to trust
 	beginning                   // a planned disturbance begins
 	ending                      // and ends
-	gossiping                   // a member tells some others where it stands
 	settling                    // the liveness phase is looked at: is there rest?
 	restarting                  // a server that crashed comes back, or a new one comes
 	wishing                     // the operator asks for a change of the membership
+	saving                      // the disk has what a member wanted saved
+	savingLate                  // and has it too late: a planted bug
+	synced                      // the disk has the blocks that were written
 )
 
 // event is something that happens to one server.
@@ -38,13 +43,14 @@ type event struct {
 	at      Instant
 	kind    eventKind
 	server  order.ServerID
-	from    order.ServerID // of an arrival; the suspect of a suspicion
-	number  int            // the planned crash of an arming; the generation of a lingering
-	sum     uint32         // of an arrival: the frame's checksum as it was sent
-	frame   []byte         // of an arrival, and the payload of a submission
-	letter  *letter        // of an arrival among members; nil where it is a frame
-	run     run            // of a frame among members
-	process int            // of an arrival among members, a ticking, a lingering: the receiver's process; another one does not take it
+	from    order.ServerID    // of an arrival; the suspect of a suspicion
+	number  int               // the planned crash of an arming; the generation of a lingering
+	sum     uint32            // of an arrival: the frame's checksum as it was sent
+	frame   []byte            // of an arrival, and the payload of a submission
+	letter  *letter           // of an arrival among members; nil where it is a frame
+	run     generation.Run    // of a frame among members
+	state   *generation.State // of a saving
+	process int               // of an arrival among members, a ticking, a lingering: the receiver's process; another one does not take it
 }
 
 // queue is a binary heap of events, the earliest first. The heap has only what orders them, so that sifting moves little and no pointers; the events stay where they are.

@@ -112,6 +112,7 @@ const (
 	detectorStream
 	driverStream
 	disturbanceStream
+	diskStream
 )
 
 // stream returns one of a seed's streams.
@@ -235,7 +236,7 @@ func (s *simulation) schedule() {
 	span := Instant(0)
 	for _, submitted := range submissions {
 		if s.life != nil {
-			submitted.at *= s.life.pace
+			submitted.at = s.life.delay + submitted.at*s.life.pace
 		}
 		span = max(span, submitted.at)
 		s.queue.push(event{at: submitted.at, kind: submission, server: submitted.server, frame: submitted.payload})
@@ -254,7 +255,7 @@ func (s *simulation) schedule() {
 	s.timeUp = s.faultsEnd + 10*second + Instant(len(submissions)+10)*20*s.network.slowest()
 	if s.life != nil {
 		s.begin(span)
-		s.timeUp += s.faultsEnd
+		s.timeUp += s.faultsEnd + restWithin
 	}
 	s.trace.say(0, "%d servers, seed %d, %s network, %s: %s", s.options.Servers, s.options.Seed, s.network.climate.name, strategy, s.describePlans())
 }
@@ -267,6 +268,9 @@ func (s *simulation) run() {
 	defer s.recoverPanic()
 	submitted := s.queue.size()
 	limit := eventsMax * (submitted + 10) * (s.options.Servers + 10)
+	if s.life != nil {
+		limit *= 10
+	}
 	for s.queue.size() > 0 && !s.over() && !s.done {
 		e := s.queue.pop()
 		s.now, s.current = e.at, e.server
@@ -297,7 +301,7 @@ func (s *simulation) judgeTimeUp() {
 	switch {
 	case s.life == nil:
 		s.judgeProgress(true)
-	case !s.beyond() && s.options.Detector != allconcur.DetectorEventualPaper:
+	case s.life.hopeless == "" && !s.beyond() && s.options.Detector != allconcur.DetectorEventualPaper:
 		s.judgeRestless()
 	}
 }
@@ -351,8 +355,11 @@ func (s *simulation) result() Result {
 		}
 	}
 	if s.life != nil {
-		result.Rounds = int(s.life.chain.height())
-		result.Runs, result.Generations = s.life.runs, int(s.life.chain.group.run.generation())
+		for _, l := range s.life.all {
+			result.Rounds += len(l.rounds)
+			result.Generations = max(result.Generations, int(l.generation))
+		}
+		result.Runs = s.life.runs
 		result.Disturbances = len(s.life.disturbances)
 	}
 	return result

@@ -173,7 +173,11 @@ func (v *survey) count(m Membership, remembering bool) (count int) {
 // compared by generation, and no generation was decided that goes on from less than b). So a disk
 // of A that promised had perhaps more than its head, and more than H where it knows how much that
 // was at most. All other disks that promised are among the n - c outside of A. So where n - c + 1
-// disks that count had nothing behind H, there is no such b. A disk that reports no Perhaps had
+// disks that count had nothing behind H, there is no such b. Nor is there one where fewer than c
+// disks are left for A: the disks that did not promise, and n - c of those that had perhaps more. The
+// others of these were torn by the crash: no more than n - c disks may have damaged what they had
+// announced, or the shard has lost more disks than it tolerates. So a shard of one or two, and one
+// whose members all promise, never waits. A disk that reports no Perhaps had
 // nothing behind its own head, so nothing behind H. Where H is at least as far as everything that a
 // disk had perhaps, that disk has nothing to say about what is behind H either.
 func (v *survey) perhaps() bool {
@@ -191,7 +195,9 @@ func (v *survey) perhaps() bool {
 				hadNot++
 			}
 		}
-		if had > 0 && hadNot < len(m.Members)-m.Quorum()+1 {
+		tolerated := len(m.Members) - m.Quorum()
+		absent := len(m.Members) - had - hadNot
+		if had > 0 && min(had, tolerated)+absent >= m.Quorum() {
 			return true
 		}
 	}

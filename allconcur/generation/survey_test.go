@@ -199,8 +199,10 @@ func TestPerhaps(t *testing.T) {
 		"too few had not": {[]Promised{at(0, 7, true, 0), at(1, 7, false, 0), at(2, 6, false, 0)}, true},
 		"three had not": {[]Promised{at(0, 7, true, 0), at(1, 7, false, 0), at(2, 6, false, 0),
 			at(3, 5, false, 0)}, false},
-		"all had": {[]Promised{at(0, 7, true, 0), at(1, 7, true, 0), at(2, 6, true, 0), at(3, 6, true, 0),
-			at(4, 6, true, 0)}, true},
+		"four had, and one is not there": {[]Promised{at(0, 7, true, 0), at(1, 7, true, 0), at(2, 6, true, 0),
+			at(3, 6, true, 0)}, true},
+		"all had, and no more than two are damaged": {[]Promised{at(0, 7, true, 0), at(1, 7, true, 0), at(2, 6, true, 0),
+			at(3, 6, true, 0), at(4, 6, true, 0)}, false},
 		"held whole elsewhere": {[]Promised{at(0, 7, true, 9), at(1, 9, false, 0), at(2, 6, true, 7)}, false},
 		"one block more":       {[]Promised{at(0, 7, true, 10), at(1, 9, false, 0), at(2, 6, true, 10)}, true},
 	} {

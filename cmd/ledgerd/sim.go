@@ -22,22 +22,22 @@ import (
 // simFailuresShown bounds the failing seeds whose evidence is shown; the others are counted.
 const simFailuresShown = 5
 
-// simPlants are the engines' bugs that --plant takes; besides there is plantPromiseNotFrozen.
+// simPlants are the engines' bugs that --plant takes; besides there are those of sim.Plants.
 var simPlants = []allconcur.Fault{
 	allconcur.FaultDroppedForward, allconcur.FaultEarlyDelivery, allconcur.FaultPrunedTooSoon, allconcur.FaultNoForwardBackward,
 	allconcur.FaultToleratedNotMajority, allconcur.FaultSetsIgnored, allconcur.FaultStaleEon, allconcur.FaultRevokeWrongSequence, allconcur.FaultSkipAfterDecided,
 }
 
-// plantPromiseNotFrozen lets who promised the next generation go on in the old one.
-const plantPromiseNotFrozen = "promise-not-frozen"
-
 // simPlantNames lists what --plant takes.
 func simPlantNames() []string {
-	names := make([]string, 0, len(simPlants)+1)
+	var names []string
 	for _, fault := range simPlants {
 		names = append(names, fault.String())
 	}
-	return append(names, plantPromiseNotFrozen)
+	for _, plant := range sim.Plants() {
+		names = append(names, plant.String())
+	}
+	return names
 }
 
 // simDetectors are the detectors that --detector takes.
@@ -128,19 +128,25 @@ Each seed is one run. Users submit messages in bursts; frames take as long as
 the run's network has it, links overtake each other; and the seed draws faults
 of the kinds that --faults lists:
 
-  crash      servers end at the worst of moments, in the middle of sending to
-             several others, say; never more at once than a minority
+  crash      processes end at the worst of moments, in the middle of sending to
+             several others, say, or all at once, and again and again; most come
+             back, having forgotten all but the disk
   suspect    servers that work are suspected for a while, by one, many or all
   partition  links are cut, of one server or between parts, both ways or one;
              what is sent waits, and arrives in order when the cut heals
   pause      servers stand still, and then take all that came at once
-  join       new servers become members; who crashed comes back, having
-             forgotten all but its disk, without the last blocks
+  join       new servers become members
   leave      members leave for good
+  power      servers lose their power, also all at once: unsynced writes are
+             gone, and the end of the log may be torn or damaged
+  disk       disks are full for a while, and lose the data, the promises or
+             both; old disks and older copies come back; the disks of a
+             majority remember
 
 Then there are no more faults, and every server that has not crashed for good
-or left has to be back in the group, with everything that its users submitted
-delivered at all, and unreliable rounds again. The run fails if
+or left has to be back in the group, with a disk that counts, with everything
+that its users submitted delivered and durable at all, and unreliable rounds
+again. The run fails if
 
   integrity         a server delivers what nobody sent, or twice
   set agreement     two servers deliver different contents for one round, ever,
@@ -153,7 +159,14 @@ delivered at all, and unreliable rounds again. The run fails if
   uniform agreement the same, though the one that did crashed later
   accuracy          a perfect detector's group removes a server that works
   tolerance         less than a majority goes on
-  freeze            who promised the next generation delivers in an older one
+  freeze            a server that promised the next generation delivers in an
+                    older one
+  durable           a block that was known to be durable is set aside, or missing
+                    from a later generation
+  ordered           a delivered block is given up though a majority remembers it
+  stored            a block that was stored is gone after a restart
+  persistence       a server says what its disk does not hold
+  reason            a server that does not order does not say why
   progress          it does not come to rest, or not all are back
   contract, round form
                     an engine panics or breaks its interface's rules, or a
@@ -264,8 +277,12 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 			group.Fault = fault
 		}
 	}
-	group.PromiseNotFrozen = o.plant == plantPromiseNotFrozen
-	if o.plant != "" && group.Fault == allconcur.FaultNone && !group.PromiseNotFrozen {
+	for _, plant := range sim.Plants() {
+		if plant.String() == o.plant {
+			group.Plant = plant
+		}
+	}
+	if o.plant != "" && group.Fault == allconcur.FaultNone && group.Plant == sim.PlantNone {
 		return refuse("--plant %q is unknown: use one of %s", o.plant, strings.Join(simPlantNames(), ", "))
 	}
 	if group.Fault == allconcur.FaultRevokeWrongSequence && o.faults == sim.FaultCrash.String() && !detectorGiven {

@@ -1,0 +1,189 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+)
+
+// disk is what a server's home holds: it outlives processes, loses what is not synced when the power
+// fails, and can be damaged, lost, or replaced by an older copy. A home is locked: one process at a
+// time has it.
+type disk struct {
+	id       generation.DiskID
+	original bool
+	// why says why the disk is not the original one.
+	why string
+
+	// blocks are those in the log, from the genesis on. Those above synced are gone when the power
+	// fails; a crash of the process keeps some of them. group is where the last synced group begins:
+	// what a damaged tail takes away.
+	blocks        []*block
+	synced, group uint64
+	// durable is the height known to be durable, as of the last sync; groupDurable as of the one before.
+	durable, groupDurable uint64
+	// knew is what durable should be, for the oracles.
+	knew uint64
+	// perhaps says that something other than zeros follows the last whole record. The next sync
+	// writes over it.
+	perhaps bool
+
+	// state is what the file of promises holds, and promises that there is one.
+	state    generation.State
+	promises bool
+	// contents are the rounds that are on the disk, and held lists them.
+	contents map[[32]byte]*content
+	held     [][32]byte
+	// removed is the block that removed the server for good, as it noted.
+	removed *block
+
+	// full says that nothing more can be written.
+	full bool
+}
+
+// newDisk returns the disk of a home that was just made.
+func newDisk(id generation.DiskID, genesis *block) *disk {
+	return &disk{id: id, original: true, blocks: []*block{genesis}, contents: make(map[[32]byte]*content), promises: true, state: newState(id)}
+}
+
+// newState is what the file of promises of a home holds that was just made.
+func newState(id generation.DiskID) generation.State { return generation.State{Disk: id} }
+
+func (d *disk) height() uint64 { return uint64(len(d.blocks) - 1) }
+
+// write appends the blocks of a chain to the log; they are not synced.
+func (d *disk) write(held []*block) {
+	d.blocks = held
+}
+
+// sync has the disk hold a chain up to a height, and what is known to be durable of it.
+func (d *disk) sync(held []*block, height, durable uint64, forgetful bool) {
+	if height > d.synced {
+		d.group, d.groupDurable, d.perhaps = d.synced, d.durable, false
+	}
+	d.write(held)
+	d.synced, d.knew = height, max(d.knew, min(durable, height))
+	if !forgetful {
+		d.durable = max(d.durable, min(durable, height))
+	}
+}
+
+// cut takes the blocks above a height off the disk, for good.
+func (d *disk) cut(keep uint64) {
+	d.blocks = slices.Clone(d.blocks[:keep+1])
+	d.synced, d.group = min(d.synced, keep), min(d.group, keep)
+	d.durable, d.groupDurable = min(d.durable, keep), min(d.groupDurable, keep)
+	d.knew = min(d.knew, keep)
+}
+
+// keep has the disk hold a round's content. It reports whether there was space.
+func (d *disk) keep(hash [32]byte, c *content) bool {
+	if d.contents[hash] != nil {
+		return true
+	}
+	if d.full {
+		return false
+	}
+	d.contents[hash] = c
+	d.held = append(d.held, hash)
+	return true
+}
+
+// clear takes the contents off the disk that are not of a decision.
+func (d *disk) clear(but *generation.Decision) {
+	d.held = slices.DeleteFunc(d.held, func(hash [32]byte) bool {
+		wanted := but != nil && slices.ContainsFunc(but.Tail, func(r generation.TailRound) bool { return r.Content == hash })
+		if !wanted {
+			delete(d.contents, hash)
+		}
+		return !wanted
+	})
+}
+
+// crash is the end of the process: what it wrote stays as far as it left the process's memory, and
+// the last record may be torn, if that is allowed.
+func (d *disk) crash(random *rand.Rand, torn bool) {
+	lost := uint64(random.Int64N(int64(d.height()-d.synced) + 1))
+	d.truncate(d.height() - lost)
+	if lost > 0 && random.IntN(4) == 0 && torn {
+		d.perhaps = true
+	}
+}
+
+// loss is what the power takes along.
+type powerLoss uint8
+
+const (
+	lossZeros   powerLoss = iota // nothing follows the last whole record
+	lossTorn                     // a record that was being written is there in part
+	lossDamaged                  // the last group is damaged, though it was synced
+)
+
+// losePower is a cut of the power. It returns the height from which on synced blocks are lost, 0 for
+// none.
+func (d *disk) losePower(how powerLoss, random *rand.Rand) {
+	kept := d.synced
+	if random.IntN(3) == 0 { // some of it had been written back
+		kept += uint64(random.Int64N(int64(d.height()-d.synced) + 1))
+	}
+	switch {
+	case how == lossDamaged && d.group < d.synced:
+		kept, d.durable, d.perhaps = d.group, d.groupDurable, true
+		d.synced, d.knew = d.group, min(d.knew, d.groupDurable)
+	case how == lossTorn && d.height() > d.synced:
+		d.perhaps = true
+		if kept == d.height() {
+			kept--
+		}
+	}
+	d.truncate(kept)
+}
+
+// truncate takes unsynced blocks off the log.
+func (d *disk) truncate(height uint64) {
+	d.blocks = slices.Clone(d.blocks[:height+1])
+}
+
+// open is what a process does with the log that it finds: it checks it, and syncs what it found.
+func (d *disk) open() {
+	if d.height() > d.synced {
+		d.group, d.groupDurable, d.synced = d.synced, d.durable, d.height()
+	}
+}
+
+// loseData loses the folder of the data, losePromises the file of promises. The home is another disk
+// then.
+func (d *disk) loseData(genesis *block) {
+	d.blocks, d.synced, d.group, d.durable, d.groupDurable, d.perhaps = []*block{genesis}, 0, 0, 0, 0, false
+	d.removed, d.knew = nil, 0
+}
+
+func (d *disk) losePromises() {
+	d.promises, d.state = false, generation.State{}
+	clear(d.contents)
+	d.held = nil
+}
+
+// renew gives the home a new identity, as a process does that finds that it is not what it was.
+func (d *disk) renew(id generation.DiskID, why string) {
+	d.id, d.original, d.why = id, false, why
+	if !d.promises {
+		d.promises, d.state = true, newState(id)
+	}
+	d.state.Disk = id
+}
+
+// copy returns a copy of the home.
+func (d *disk) copy() *disk {
+	c := *d
+	c.blocks, c.held, c.full = slices.Clone(d.blocks), slices.Clone(d.held), false
+	c.contents = make(map[[32]byte]*content, len(d.contents))
+	for hash, round := range d.contents {
+		c.contents[hash] = round
+	}
+	return &c
+}
+
+// holds reports whether the synced blocks have a block.
+func (d *disk) holds(b *block) bool { return b.height <= d.synced && d.blocks[b.height] == b }

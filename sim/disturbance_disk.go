@@ -1,0 +1,58 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// crashes plans that servers crash and come back, again and again, also all at once.
+func (d *disturber) crashes() {
+	if d.options.Crashes > (d.options.Servers-1)/2 {
+		return // those that crash stay away
+	}
+	for range d.random.IntN(5) {
+		d.addTo(FaultCrash, d.some(), "crash")
+	}
+}
+
+// powerCuts plans that servers lose their power, one, some, or all.
+func (d *disturber) powerCuts() {
+	for range 1 + d.random.IntN(4) {
+		d.addTo(FaultPower, d.some(), "without power")
+	}
+}
+
+// disks plans what happens to disks.
+func (d *disturber) disks() {
+	for range 1 + d.random.IntN(4) {
+		server := d.server()
+		fault := diskFault(d.random.IntN(int(diskFaultsEnd)))
+		if d.options.group.Plant == PlantCopyUnrecognised || d.options.group.Plant == PlantDurableNotPersisted {
+			fault = diskCopied
+		}
+		d.add(FaultDisk, server, nil, fmt.Sprintf("%d %v", server, fault))
+		d.plan[len(d.plan)-1].disk = fault
+	}
+}
+
+// some draws one server, several, or all.
+func (d *disturber) some() []order.ServerID {
+	var some []order.ServerID
+	share := d.random.IntN(4)
+	for _, server := range d.all() {
+		if share == 0 || d.random.IntN(4) < share {
+			some = append(some, server)
+		}
+	}
+	if len(some) == 0 {
+		some = []order.ServerID{d.server()}
+	}
+	return some
+}
+
+// addTo plans a disturbance of several servers.
+func (d *disturber) addTo(kind Faults, servers []order.ServerID, text string) {
+	d.add(kind, servers[0], nil, fmt.Sprintf("%v %s", servers, text))
+	d.plan[len(d.plan)-1].servers = servers
+}

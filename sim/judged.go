@@ -1,0 +1,100 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// judged is what the oracles of a shard's life remember.
+type judged struct {
+	// lines are the generations that began, all in the order in which they did, and newest the last one.
+	lines  map[generation.Generation]*line
+	all    []*line
+	newest *line
+	// runs counts the runs that delivered something.
+	runs int
+	// durable are the blocks that anybody knew to be durable, by height.
+	durable []*block
+	// ordered are the blocks that an engine A-delivered and that no generation gave up so far.
+	ordered []*orderedBlock
+	// vows are what servers held as they promised a generation.
+	vows map[vowKey]*vow
+}
+
+// line is what a generation A-delivers after where it begins.
+type line struct {
+	generation generation.Generation
+	base, tip  *block
+	first      order.Round
+	// members are those that the decision names: they promised, and their disks counted.
+	members []order.ServerID
+	rounds  []*lineRound
+	runs    []*lineRun
+}
+
+// lineRun is a run of a generation, with those of its members that are not removed.
+type lineRun struct {
+	run       generation.Run
+	first     order.Round
+	base      *block
+	members   []order.ServerID
+	shard     generation.Membership
+	remaining []order.ServerID
+	delivers  bool
+}
+
+// lineRound is an A-delivered round, and the server that delivered it first.
+type lineRound struct {
+	run    generation.Run
+	by     order.ServerID
+	round  *content
+	writer *process
+}
+
+// orderedBlock is a block that an engine A-delivered.
+type orderedBlock struct {
+	block *block
+	run   *lineRun
+	by    order.ServerID
+}
+
+type vowKey struct {
+	server     order.ServerID
+	generation generation.Generation
+}
+
+// vow is what a server was as it promised a generation: the runs that its process took part in, and
+// what its disk held.
+type vow struct {
+	runs     []generation.Run
+	held     []*block
+	id       generation.DiskID
+	original bool
+}
+
+// took reports whether the process that promised took part in a run.
+func (v *vow) took(r generation.Run) bool { return slices.Contains(v.runs, r) }
+
+// holds reports whether the disk of the server that promised had a block.
+func (v *vow) holds(b *block) bool { return b.height < uint64(len(v.held)) && v.held[b.height] == b }
+
+func newJudged() judged {
+	return judged{lines: make(map[generation.Generation]*line), vows: make(map[vowKey]*vow)}
+}
+
+// run returns a run of a line, nil if it did not begin.
+func (l *line) run(r generation.Run) *lineRun {
+	for _, known := range l.runs {
+		if known.run == r {
+			return known
+		}
+	}
+	return nil
+}
+
+// broke records a violation.
+func (s *simulation) broke(property order.Property, evidence ...string) {
+	s.broken = append(s.broken, &order.Violation{Property: property, Evidence: evidence})
+}

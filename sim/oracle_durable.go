@@ -1,0 +1,78 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Durable is the property that a block that anybody knew to be durable is in every later generation,
+// that there is one such block at each height, and that no server ever sets it aside. It holds unless
+// a majority of the disks of the map forgot without notice, which the seed does only where a bug is
+// planted. What a server itself knew to be durable it never sets aside, whatever the others forgot.
+const Durable order.Property = "durable"
+
+// judgeDurable judges a height that a server takes for durable.
+func (s *simulation) judgeDurable(p *process, height uint64) {
+	s.trace.note(s.now, 115, uint64(p.self), height)
+	s.trace.say(s.now, "%d knows block %d to be durable", p.self, height)
+	if s.lossExcused() {
+		return
+	}
+	l := s.life
+	if len(l.durable) == 0 {
+		l.durable = append(l.durable, l.genesis)
+	}
+	for h := uint64(1); h <= height; h++ {
+		b := p.chain.blocks[h]
+		if h < uint64(len(l.durable)) {
+			if l.durable[h] != b {
+				s.broke(Durable, fmt.Sprintf("server %d takes block %d %x for durable", p.self, h, b.hash[:4]),
+					fmt.Sprintf("block %d %x was durable before", h, l.durable[h].hash[:4]))
+				return
+			}
+			continue
+		}
+		l.durable = append(l.durable, b)
+		if newest := l.newest; newest != nil && (newest.tip.height < h || newest.tip.ancestor(h) != b) {
+			s.broke(Durable, fmt.Sprintf("server %d takes block %d %x for durable", p.self, h, b.hash[:4]),
+				fmt.Sprintf("generation %d goes on without it: its chain begins after block %d and ends with block %d", newest.generation, newest.base.height, newest.tip.height))
+			return
+		}
+	}
+}
+
+// judgeLine judges where a generation begins: with everything that is durable, and everything ordered
+// that may not be given up.
+func (s *simulation) judgeLine(l *line) {
+	if !s.lossExcused() {
+		for h, b := range s.life.durable {
+			if l.base.height < uint64(h) || l.base.ancestor(uint64(h)) != b {
+				s.broke(Durable, fmt.Sprintf("block %d %x is durable", h, b.hash[:4]),
+					fmt.Sprintf("generation %d of %v begins after block %d %x, without it", l.generation, l.members, l.base.height, l.base.hash[:4]))
+				return
+			}
+		}
+	}
+	s.judgeGivenUp(l)
+}
+
+// judgeSetAside judges which blocks a server takes off its chain.
+func (s *simulation) judgeSetAside(p *process, keep uint64) {
+	if known := max(p.disk.knew, p.chain.durable); keep < known {
+		s.broke(Durable, fmt.Sprintf("server %d sets the blocks above %d aside", p.self, keep), fmt.Sprintf("it knew that block %d is durable", known))
+		return
+	}
+	if s.lossExcused() {
+		return
+	}
+	for h := keep + 1; h < uint64(len(p.chain.blocks)) && h < uint64(len(s.life.durable)); h++ {
+		if s.life.durable[h] == p.chain.blocks[h] {
+			s.broke(Durable, fmt.Sprintf("server %d sets the blocks above %d aside", p.self, keep), fmt.Sprintf("block %d %x is durable", h, s.life.durable[h].hash[:4]))
+			return
+		}
+	}
+}
+
+// lossExcused reports whether more disks may have forgotten than the guarantee allows.
+func (s *simulation) lossExcused() bool { return s.life.hopeless != "" }

@@ -1,0 +1,71 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Ordered is the property that a block that an engine A-delivered survives every failure that leaves
+// the group working. A later generation may give it up in one case alone: of the servers whose
+// promises it was made of, none had the block on its disk, and fewer than a majority of the run's
+// shard were still the process that took part in the run: the others restarted, or came with another
+// disk, and had forgotten their votes.
+const Ordered order.Property = "ordered"
+
+// noteOrdered notes a block that an engine A-delivered first. Where a later generation has begun
+// already, the block must be in that.
+func (s *simulation) noteOrdered(p *process, l *line, b *block) {
+	o := &orderedBlock{block: b, run: l.run(p.group.Run), by: p.self}
+	s.life.ordered = append(s.life.ordered, o)
+	if newest := s.life.newest; newest.generation > l.generation {
+		s.judgeOrdered(newest, o)
+	}
+}
+
+// judgeOrdered judges whether a generation that begins without a block may do so. It reports whether
+// the block is given up.
+func (s *simulation) judgeOrdered(l *line, o *orderedBlock) bool {
+	if o.run.run.Generation() >= l.generation || l.base.height >= o.block.height && l.base.ancestor(o.block.height) == o.block {
+		return false
+	}
+	if s.lossExcused() {
+		return true
+	}
+	remember := 0
+	for _, id := range l.members {
+		v := s.life.vows[vowKey{id, l.generation}]
+		switch {
+		case v == nil || !l.base.members.counts(id, v.id, v.original):
+			continue
+		case v.holds(o.block):
+			s.broke(Ordered, describeOrdered(o),
+				fmt.Sprintf("generation %d begins after block %d %x, without it", l.generation, l.base.height, l.base.hash[:4]),
+				fmt.Sprintf("server %d had it on its disk as it promised", id))
+			return true
+		case v.took(o.run.run) && o.run.shard.Includes(id):
+			remember++
+		}
+	}
+	if remember >= o.run.shard.Quorum() {
+		s.broke(Ordered, describeOrdered(o),
+			fmt.Sprintf("generation %d of %v begins after block %d %x, without it", l.generation, l.members, l.base.height, l.base.hash[:4]),
+			fmt.Sprintf("%d of the %d members of the run's shard promised and remember their votes", remember, len(o.run.shard.Members)))
+	}
+	return true
+}
+
+// judgeGivenUp judges all blocks that a generation begins without.
+func (s *simulation) judgeGivenUp(l *line) {
+	kept := s.life.ordered[:0]
+	for _, o := range s.life.ordered {
+		if !s.judgeOrdered(l, o) {
+			kept = append(kept, o)
+		}
+	}
+	s.life.ordered = kept
+}
+
+func describeOrdered(o *orderedBlock) string {
+	return fmt.Sprintf("server %d A-delivered block %d %x in run %v", o.by, o.block.height, o.block.hash[:4], run(o.run.run))
+}

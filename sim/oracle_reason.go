@@ -1,0 +1,52 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
+)
+
+// Reason is the property that a server that does not order says why, and that what it says is so.
+const Reason order.Property = "reason"
+
+// judgeView judges what people see of a server.
+func (s *simulation) judgeView(p *process) {
+	v := p.view()
+	wrong := ""
+	switch {
+	case v.Mode < shard.Starting || v.Mode > shard.Leaving:
+		wrong = "that is no mode"
+	case v.Mode != shard.Ordering && v.Mode != shard.Leaving && v.Why == "":
+		wrong = "it does not say why"
+	case v.Mode == shard.Ordering && (p.engine == nil || v.Group == nil || v.Group.Run != p.group.Run):
+		wrong = "it has no engine in this run"
+	}
+	head := p.chain.head()
+	if head.members.has(p.self) && v.Learner == head.members.counts(p.self, p.disk.id, p.disk.original) {
+		wrong = fmt.Sprintf("its disk counts: %v", !v.Learner)
+	}
+	if s.trace.text != nil {
+		s.trace.say(s.now, "%d is %v: %s", p.self, v.Mode, v.Why)
+	}
+	if wrong != "" {
+		s.broke(Reason, fmt.Sprintf("server %d says %v (%s), learner %v", p.self, v.Mode, v.Why, v.Learner), wrong)
+	}
+}
+
+// judgeEnd judges why a process ends by itself.
+func (s *simulation) judgeEnd(p *process, err error) {
+	s.trace.note(s.now, 116, uint64(p.self))
+	s.trace.say(s.now, "%d ends: %v", p.self, err)
+	s.reviewBy(p.self)
+	switch {
+	case errors.Is(err, shard.ErrRemoved):
+		if !was(p.chain.head(), p.self) {
+			s.broke(Reason, fmt.Sprintf("server %d ends: %v", p.self, err), "its chain does not say so")
+		}
+	case errors.Is(err, shard.ErrFork) && s.lossExcused():
+	default:
+		s.broke(Reason, fmt.Sprintf("server %d ends: %v", p.self, err))
+	}
+}

@@ -1,0 +1,81 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
+)
+
+// Stored is the property that what a server says that it stored is on its disk, also after a loss of
+// power there. Only a damaged or lost disk, or the shard that goes on without the blocks, takes it away.
+const Stored order.Property = "stored"
+
+// Persistence is the property that what a server says is on its disk before it says so: a promise, an
+// acceptance, the blocks that it reports.
+const Persistence order.Property = "persistence"
+
+// judgeStored notes which blocks a server says that it stored.
+func (s *simulation) judgeStored(p *process, height uint64) {
+	s.servers[p.self].acked = p.chain.blocks[height]
+}
+
+// judgeRestart looks at the disk of a server that begins anew.
+func (s *simulation) judgeRestart(id order.ServerID) {
+	v := &s.servers[id]
+	if v.acked == nil {
+		return
+	}
+	if v.acked.height >= uint64(len(v.disk.blocks)) || v.disk.blocks[v.acked.height] != v.acked {
+		s.broke(Stored, fmt.Sprintf("server %d said that it stored block %d", id, v.acked.height), fmt.Sprintf("after a restart its chain ends with block %d", v.disk.height()))
+	}
+}
+
+// judgeAnnouncement: a server announces what is so.
+func (s *simulation) judgeAnnouncement(p *process, a *shard.Announcement) {
+	if before := p.before; a.Heights.Ordered < uint64(len(before)) && before[a.Heights.Ordered].hash == a.Tip {
+		return
+	}
+	if a.Heights.Stored > p.disk.synced || a.Heights.Ordered >= uint64(len(p.chain.blocks)) || p.chain.blocks[a.Heights.Ordered].hash != a.Tip {
+		s.broke(Persistence, fmt.Sprintf("server %d announces heights %+v", p.self, a.Heights),
+			fmt.Sprintf("its chain has %d blocks, its disk %d", len(p.chain.blocks)-1, p.disk.synced))
+	}
+}
+
+// judgeSynod: a server's disk holds what its message rests on.
+func (s *simulation) judgeSynod(p *process, m *generation.Message) {
+	d := p.disk
+	settled := d.state.Decided != nil && d.state.Decided.Generation >= m.Generation
+	wrong := ""
+	switch m.Kind {
+	case generation.KindPromise:
+		if !settled && (d.state.Instance < m.Generation || d.state.Instance == m.Generation && d.state.Promised.Less(m.Ballot)) {
+			wrong = "its disk holds no such promise"
+		}
+		if h := m.Report.Head; h.Height > d.synced || d.blocks[h.Height].hash != h.Hash {
+			wrong = fmt.Sprintf("its disk does not hold block %d", h.Height)
+		}
+	case generation.KindAccepted:
+		if !settled && (d.state.Instance < m.Generation || d.state.Instance == m.Generation && d.state.Accepted.Less(m.Ballot)) {
+			wrong = "its disk holds no such acceptance"
+		}
+	}
+	if wrong != "" && s.judgesPersistence() {
+		s.broke(Persistence, fmt.Sprintf("server %d sends a %s", p.self, describeSynod(m)), wrong)
+	}
+}
+
+// noteVow notes what a server promises, and what it is as it does.
+func (s *simulation) noteVow(p *process, state *generation.State) {
+	if state.Promised == (generation.Ballot{}) {
+		return
+	}
+	v := &s.servers[p.self]
+	v.vowed = max(v.vowed, state.Instance)
+	s.life.vows[vowKey{p.self, state.Instance}] = &vow{runs: p.runs, held: p.disk.blocks[:p.disk.synced+1], id: p.disk.id, original: p.disk.original}
+}
+
+// judgesPersistence reports whether persistence is judged as it happens, and not only by what comes of
+// it.
+func (s *simulation) judgesPersistence() bool { return !s.options.group.ByConsequence }

@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"encoding/binary"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
+)
+
+// A payload is what a server A-broadcasts in a round: at most one entry for the chain, and behind it
+// the marks that an eon or a generation ends with. An empty payload has neither.
+
+// The first byte of an entry says what it is.
+const (
+	entryUser  byte = 'u' // what a user submitted
+	entryJoin  byte = 'j' // the operator takes a server into the membership
+	entryLeave byte = 'l' // the operator takes a server out of it
+	entryAdmit byte = 'a' // a member counts with another disk from here on
+)
+
+// change is an entry that changes the membership.
+type change struct {
+	kind   byte
+	server order.ServerID
+	// disk is the one that the member counts with, of an entryAdmit.
+	disk generation.DiskID
+	// by is the member that signed it, and nonce tells two such entries of it apart.
+	by    order.ServerID
+	nonce uint64
+}
+
+// encode returns the entry of a change.
+func (c change) encode() []byte {
+	entry := binary.LittleEndian.AppendUint32([]byte{c.kind}, uint32(c.server))
+	entry = binary.LittleEndian.AppendUint32(entry, uint32(c.by))
+	entry = binary.LittleEndian.AppendUint64(entry, c.nonce)
+	return appendDisk(entry, c.disk)
+}
+
+// decodeChange reads the change in an entry, if it is one.
+func decodeChange(entry []byte) (change, bool) {
+	if len(entry) != changeSize || entry[0] == entryUser {
+		return change{}, false
+	}
+	return change{
+		kind: entry[0], server: order.ServerID(binary.LittleEndian.Uint32(entry[1:])),
+		by: order.ServerID(binary.LittleEndian.Uint32(entry[5:])), nonce: binary.LittleEndian.Uint64(entry[9:]),
+		disk: diskAt(entry[17:]),
+	}, true
+}
+
+const (
+	changeSize = 1 + 4 + 4 + 8 + diskIDSize
+	markSize   = 4 + 8 + diskIDSize
+	// marksMax bounds the entrants of one payload.
+	marksMax    = 16
+	flagRegroup = 0x80
+	// overhead bounds what a payload has besides its entry.
+	overhead = marksMax*markSize + 1 + changeSize
+)
+
+// marks are the wishes to change the group that a payload carries.
+type marks struct {
+	entrants []shard.Entrant
+	regroup  bool
+}
+
+func (m *marks) any() bool { return m.regroup || len(m.entrants) > 0 }
+
+// encodePayload puts marks behind an entry.
+func encodePayload(entry []byte, m marks) []byte {
+	payload := append([]byte(nil), entry...)
+	for _, e := range m.entrants {
+		payload = binary.LittleEndian.AppendUint32(payload, uint32(e.Server))
+		payload = binary.LittleEndian.AppendUint64(payload, e.Ticket)
+		payload = appendDisk(payload, e.Disk)
+	}
+	flags := byte(len(m.entrants))
+	if m.regroup {
+		flags |= flagRegroup
+	}
+	return append(payload, flags)
+}
+
+// splitPayload returns the entry of a payload, which shares its memory, and its marks.
+func splitPayload(payload []byte) (entry []byte, m marks) {
+	if len(payload) == 0 {
+		return nil, marks{}
+	}
+	flags := payload[len(payload)-1]
+	count := int(flags &^ flagRegroup)
+	entry = payload[:len(payload)-1]
+	if count > marksMax || count*markSize > len(entry) {
+		return nil, marks{}
+	}
+	m.regroup = flags&flagRegroup != 0
+	encoded := entry[len(entry)-count*markSize:]
+	entry = entry[:len(entry)-len(encoded)]
+	for ; len(encoded) > 0; encoded = encoded[markSize:] {
+		m.entrants = append(m.entrants, shard.Entrant{
+			Server: order.ServerID(binary.LittleEndian.Uint32(encoded)), Ticket: binary.LittleEndian.Uint64(encoded[4:]),
+			Disk: diskAt(encoded[12:]),
+		})
+	}
+	return entry, m
+}
+
+// changes is allconcur.Config.Change: whether a round holds a mark or a change of the membership.
+func changes(d order.Delivery) bool {
+	for _, m := range d.Messages {
+		entry, marked := splitPayload(m.Payload)
+		if _, is := decodeChange(entry); is || marked.any() {
+			return true
+		}
+	}
+	return false
+}

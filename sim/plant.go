@@ -1,0 +1,56 @@
+package sim
+
+import (
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+)
+
+// Plant is a bug to plant in the life of a shard, to prove that an oracle finds it: in the machine,
+// or in what surrounds it.
+type Plant uint8
+
+// The bugs.
+const (
+	PlantNone Plant = iota
+	// PlantPromiseNotPersisted has the disk forget what was promised.
+	PlantPromiseNotPersisted
+	// PlantSaveAfterSend writes what was promised only after the promise is sent.
+	PlantSaveAfterSend
+	// PlantIdentityBeside keeps a disk's identity beside the data only: lost data go unnoticed.
+	PlantIdentityBeside
+	// PlantDurableNotPersisted forgets with the process which blocks are durable.
+	PlantDurableNotPersisted
+	// PlantCopyUnrecognised takes an older copy of a home for the home.
+	PlantCopyUnrecognised
+	// PlantPromiseNotFrozen lets a server that promised a generation go on in the one before.
+	PlantPromiseNotFrozen
+	// PlantLostDiskIgnored counts disks that were lost.
+	PlantLostDiskIgnored
+	plantsEnd
+)
+
+// plantNames are the names on a command line.
+var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send", "identity-beside", "durable-not-persisted",
+	"copy-unrecognised", "promise-not-frozen", "lost-disk-ignored"}
+
+// String names the bug as a command line would.
+func (p Plant) String() string { return plantNames[p] }
+
+// Plants lists the bugs.
+func Plants() []Plant {
+	var all []Plant
+	for p := PlantNone + 1; p < plantsEnd; p++ {
+		all = append(all, p)
+	}
+	return all
+}
+
+// synod is the bug in the synod, if it is there.
+func (p Plant) synod() generation.Fault {
+	switch p {
+	case PlantPromiseNotFrozen:
+		return generation.FaultPromiseDoesNotFreeze
+	case PlantLostDiskIgnored:
+		return generation.FaultLostDiskIgnored
+	}
+	return generation.FaultNone
+}

@@ -1,0 +1,185 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
+)
+
+// executing is what waits to change the chain: a full disk holds it up.
+type executing struct {
+	queue []work
+	// told is what the member was told last about the disk.
+	told string
+}
+
+// work is a round of the engine, a block of a peer, or what is due when all before is done.
+type work struct {
+	round *content
+	block *block
+	then  func()
+}
+
+// then does something as soon as everything before is executed.
+func (p *process) then(do func()) {
+	p.executing.queue = append(p.executing.queue, work{then: do})
+	p.execute()
+}
+
+// deliver executes a round that the engine A-delivered.
+func (p *process) deliver(c *content) {
+	p.executing.queue = append(p.executing.queue, work{round: c})
+	p.execute()
+}
+
+// execute does what waits, as far as the disk has room.
+func (p *process) execute() {
+	for len(p.executing.queue) > 0 && p.up() && !p.sim.over() {
+		w := p.executing.queue[0]
+		if p.disk.full && w.then == nil && (w.block != nil || w.round.entries() > 0) {
+			return
+		}
+		p.executing.queue = p.executing.queue[1:]
+		switch {
+		case w.then != nil:
+			w.then()
+		case w.block != nil:
+			p.append(w.block)
+		default:
+			p.executeRound(w.round, true)
+		}
+	}
+}
+
+// entries counts a round's entries.
+func (c *content) entries() int {
+	count := 0
+	for _, m := range c.messages {
+		if entry, _ := splitPayload(m.Payload); len(entry) > 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// executeRound executes a round, of the run at hand or one that is replayed.
+func (p *process) executeRound(c *content, own bool) {
+	s := p.sim
+	for _, m := range c.messages {
+		_, marked := splitPayload(m.Payload)
+		p.marked.entrants = append(p.marked.entrants, marked.entrants...)
+		p.marked.regroup = p.marked.regroup || marked.regroup
+	}
+	p.remaining = slices.DeleteFunc(p.remaining, func(server order.ServerID) bool { return slices.Contains(c.removed, server) })
+	b := p.chain.execute(c.epoch, c.round, c.messages)
+	if b == nil {
+		return
+	}
+	p.placed(b)
+	s.judgeBlock(p, b, own)
+	p.written()
+}
+
+// append takes a block of a peer. What members stored counts no more.
+func (p *process) append(b *block) {
+	if p.chain.head() != b.parent {
+		return // the chain was cut meanwhile
+	}
+	p.durability.End()
+	p.chain.append(b)
+	p.placed(b)
+	p.sim.judgeBlock(p, b, false)
+	p.written()
+}
+
+// placed takes what a block holds out of the pool. Changes that were proposed leave it as well where
+// they make no sense any more.
+func (p *process) placed(b *block) {
+	kept := p.pool.entries[:0]
+	next := p.pool.next
+	for i, entry := range p.pool.entries {
+		_, in := p.chain.placed[string(entry)]
+		c, change := decodeChange(entry)
+		stale := change && c.kind == entryAdmit && b.members.after(c) == nil
+		if in || stale {
+			if i < p.pool.next {
+				next--
+			}
+			continue
+		}
+		kept = append(kept, entry)
+	}
+	p.pool.entries, p.pool.next = kept, next
+}
+
+// replay executes the rounds of a decision's tail.
+func (p *process) replay(rounds []generation.TailRound) {
+	p.then(func() {
+		p.durability.End()
+		for _, r := range rounds {
+			c := p.find(r.Content)
+			if c == nil || p.disk.full {
+				p.answer(shard.Replayed{Failed: true})
+				return
+			}
+			p.executeRound(c, false)
+		}
+		p.answer(shard.Replayed{})
+	})
+}
+
+// setAside takes blocks off the chain. What users submitted here and the blocks held is submitted
+// anew.
+func (p *process) setAside(keep uint64) {
+	s := p.sim
+	if p.disk.full {
+		p.answer(shard.WasSetAside{Failed: true})
+		return
+	}
+	if keep >= uint64(len(p.chain.blocks)) {
+		s.breach(p.self, "it sets aside what it does not have")
+		return
+	}
+	s.judgeSetAside(p, keep)
+	cut := p.chain.blocks[keep+1:]
+	p.before = p.chain.blocks
+	p.chain.cut(keep)
+	p.disk.write(p.chain.blocks)
+	p.disk.synced = p.chain.head().height
+	p.disk.cut(keep)
+	p.chain.stored = keep
+	p.syncing.cuts++
+	p.durability.End()
+	for _, b := range cut {
+		for _, m := range b.entries {
+			if p.pool.own[string(m.Payload)] {
+				p.pool.entries = append(p.pool.entries, m.Payload)
+			}
+		}
+	}
+	s.trace.note(s.now, 111, uint64(p.self), keep)
+	s.trace.say(s.now, "%d sets %d blocks above %d aside", p.self, len(cut), keep)
+	p.answer(shard.WasSetAside{})
+}
+
+// find finds the content of a round: among what was voted for, or on the disk.
+func (p *process) find(hash [32]byte) *content {
+	if c := p.memory[hash]; c != nil {
+		return c
+	}
+	return p.disk.contents[hash]
+}
+
+// reportDisk tells the member whether the disk holds something up.
+func (p *process) reportDisk() {
+	reason := ""
+	if p.disk.full {
+		reason = "the disk is full"
+	}
+	if reason != p.executing.told {
+		p.executing.told = reason
+		p.step(shard.DiskFull{Reason: reason})
+	}
+}

@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
+)
+
+// syncing is what is on its way to the disk, and what is known of the other disks.
+type syncing struct {
+	// under says that a sync is under way, of the blocks up to height; cuts counts what was set aside.
+	under  bool
+	height uint64
+	cuts   int
+	cutsAt int
+	// durability counts what the members of the run at hand stored in it.
+	durability shard.Durability
+}
+
+// save has the disk hold everything that was executed, and the state.
+func (p *process) save(state generation.State) {
+	s := p.sim
+	if p.disk.full {
+		p.answer(shard.SaveFailed{})
+		return
+	}
+	if wait := s.life.saveFor(s.life.disks); wait > 0 {
+		p.busy = true
+		s.queue.push(event{at: s.now + wait, kind: saving, server: p.self, process: p.number, state: &state})
+		return
+	}
+	p.saved(state)
+}
+
+// saved is when the disk holds the state.
+func (p *process) saved(state generation.State) {
+	s := p.sim
+	p.syncNow()
+	switch plant := s.life.setting.plant; {
+	case plant == PlantPromiseNotPersisted && state.Promised != p.disk.state.Promised:
+		before := p.disk.state
+		p.disk.state = state
+		p.disk.state.Instance, p.disk.state.Promised = before.Instance, before.Promised
+	case plant == PlantSaveAfterSend:
+		s.queue.push(event{at: s.now + between(1*millisecond, 100*millisecond)(s.life.disks), kind: savingLate, server: p.self, process: p.number, state: &state})
+	default:
+		p.disk.state = state
+	}
+	s.noteVow(p, &state)
+	p.answer(shard.Saved{})
+}
+
+// written is told that blocks were executed: they are on their way to the disk.
+func (p *process) written() {
+	p.disk.write(p.chain.blocks)
+	if !p.syncing.under {
+		p.syncSoon()
+	}
+}
+
+func (p *process) syncSoon() {
+	s := p.sim
+	p.syncing.under, p.syncing.height, p.syncing.cutsAt = true, p.chain.head().height, p.syncing.cuts
+	s.queue.push(event{at: s.now + s.life.syncFor(s.life.disks), kind: synced, server: p.self, process: p.number})
+}
+
+// syncEnds is the end of a sync.
+func (p *process) syncEnds() {
+	p.syncing.under = false
+	if p.disk.full {
+		p.syncSoon()
+		return
+	}
+	if p.syncing.cuts == p.syncing.cutsAt {
+		p.synced(p.syncing.height)
+	}
+	if p.chain.stored < p.chain.head().height {
+		p.syncSoon()
+	}
+}
+
+// syncNow has the disk hold everything that was executed.
+func (p *process) syncNow() { p.synced(p.chain.head().height) }
+
+// synced is told that the disk holds the chain up to a height. The others of the run are told.
+func (p *process) synced(height uint64) {
+	if height < p.chain.stored {
+		return
+	}
+	s := p.sim
+	p.disk.sync(p.chain.blocks, height, p.chain.durable, s.life.setting.plant == PlantDurableNotPersisted)
+	if height == p.chain.stored {
+		return
+	}
+	p.chain.stored = height
+	s.judgeStored(p, height)
+	if !p.works() || s.life.setting.alone {
+		return
+	}
+	l := &letter{kind: letterStored, run: p.group.Run, height: height}
+	for _, to := range p.group.Members {
+		s.post(p.self, to, l)
+	}
+	p.heardStored(p.self, p.group.Run, height)
+}
+
+// beginStored begins to count what the members of a run stored.
+func (p *process) beginStored() {
+	p.durability.Begin(p.group.Run, p.group.Members, len(p.group.Shard.Members))
+	p.heardStored(p.self, p.group.Run, p.chain.stored)
+	if !p.sim.life.setting.alone {
+		for _, to := range p.group.Members {
+			p.sim.post(p.self, to, &letter{kind: letterStored, run: p.group.Run, height: p.chain.stored})
+		}
+	}
+}
+
+// heardStored is told what a member of the run at hand stored in it: what a majority stored is durable.
+func (p *process) heardStored(from order.ServerID, r generation.Run, height uint64) {
+	if p.durability.Stored(r, from, height) {
+		p.knowDurable(p.durability.Height())
+	}
+}
+
+// knowDurable takes note of a height that is durable.
+func (p *process) knowDurable(height uint64) {
+	height = min(height, p.chain.head().height)
+	if height > p.chain.durable {
+		p.chain.durable = height
+		p.sim.judgeDurable(p, height)
+	}
+}

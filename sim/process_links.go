@@ -1,0 +1,61 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
+)
+
+// links are the servers that the fabric reaches, as a process was told last.
+type links struct {
+	linked []bool
+	// processes are those that were reached last, and missing for how many ticks each was not.
+	processes []int
+	missing   []int
+}
+
+func newLinks(slots int) links {
+	return links{linked: make([]bool, slots), processes: make([]int, slots), missing: make([]int, slots)}
+}
+
+// knows reports whether a process talks to another server: it is, or was, a member of its chain; or
+// the process is not yet in the chain that it has, or lost it, and knows the others from its operator.
+func (p *process) knows(server order.ServerID) bool {
+	head := p.chain.head()
+	return !p.disk.original || head.members.has(server) || !head.members.has(p.self) ||
+		slices.ContainsFunc(head.former, func(f shard.Former) bool { return f.Server == server })
+}
+
+// reaches reports whether the fabric connects two processes now.
+func (s *simulation) reaches(p *process, server order.ServerID) bool {
+	other := s.servers[server].process
+	return other != nil && other.up() && s.network.link(p.self, server).cuts == 0 && s.network.link(server, p.self).cuts == 0 &&
+		p.knows(server) && other.knows(p.self)
+}
+
+// checkLinks tells the member what changed.
+func (p *process) checkLinks() {
+	s := p.sim
+	for id := range s.servers {
+		server := order.ServerID(id)
+		if server == p.self {
+			continue
+		}
+		if !s.reaches(p, server) {
+			p.missing[id]++
+			if p.linked[id] && p.missing[id] >= s.life.linkTicks {
+				p.linked[id] = false
+				p.step(shard.Linked{Server: server})
+			}
+			continue
+		}
+		p.missing[id] = 0
+		now := s.servers[id].process.number
+		restarted := p.processes[id] != 0 && p.processes[id] != now
+		if !p.linked[id] || restarted {
+			p.linked[id], p.processes[id] = true, now
+			p.step(shard.Linked{Server: server, Up: true, Restarted: restarted})
+		}
+	}
+}
