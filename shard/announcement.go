@@ -81,6 +81,8 @@ type Announcement struct {
 	// own chain tells.
 	Disk    generation.DiskID
 	Learner bool
+	// Full says that the sender's disk has no space for what it would promise.
+	Full bool
 	// Absent is the height up to which the sender lacks the blocks, since it began with a snapshot.
 	// The driver fills it in.
 	Absent uint64

@@ -207,6 +207,7 @@ func (m *Member) onFetched(in Fetched) {
 	if in.Reached >= 0 && in.Reached < len(m.from) {
 		reached := &m.from[in.Reached]
 		if reached.orders() {
+			m.perhaps = false // the group that works has settled what the disk may have held
 			m.followed = max(m.followed, reached.Group.Run.Generation())
 		}
 		m.believeDurable(&reached.Announcement) // this member was behind when it was said

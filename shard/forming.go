@@ -80,7 +80,9 @@ func (m *Member) tickSynod() {
 		return
 	}
 	for i := range m.peers {
-		m.synod.Linked(m.peers[i].server, m.recent(&m.peers[i]))
+		// One that cannot save cannot promise: there is no use in waiting for it.
+		p := &m.peers[i]
+		m.synod.Linked(p.server, m.recent(p) && !p.Full)
 	}
 	m.synod.Tick()
 }
@@ -247,9 +249,8 @@ func (m *Member) adopt(d generation.Decision) {
 	m.pending = nil
 	alone := len(d.Members) == 1 // frames that nobody sends are not missed
 	received := m.promised == d.Generation || alone
-	at, member := slices.BinarySearch(d.Members, m.config.Self)
-	member = member && d.Disks[at] == m.config.Disk.ID
-	if member && received && m.synod.Activated().Generation() < d.Generation {
+	seated := d.Seats(m.config.Self, m.config.Disk.ID)
+	if seated && received && m.synod.Activated().Generation() < d.Generation {
 		m.pending, m.pendingAt = &d, m.now
 	}
 }

@@ -111,13 +111,36 @@ func (h *Home) openDisk() (*Disk, error) {
 		d.ID, d.Original, d.Learner = before.ID, before.Original, before.Learner
 		d.start = max(before.Start, found.data.record.Start)
 	case unnamed:
-		d.ID, d.Original, d.Renewed = newDiskID(), true, true
+		d.Original, d.Renewed = true, true
+		if d.ID, err = h.promisedAs(); err != nil {
+			return nil, err
+		}
 		before = record{}
 	case forgot:
 		d.ID, d.Learner, d.Renewed = newDiskID(), reason, true
 		before = record{}
 	}
 	return d, d.begin(before.Held)
+}
+
+// promisedAs returns the identity under which an older version made this home's promises, so that
+// the decisions that name it go on to count; a new one where it made none.
+func (h *Home) promisedAs() (DiskID, error) {
+	text, err := os.ReadFile(h.Generation())
+	if errors.Is(err, fs.ErrNotExist) {
+		return newDiskID(), nil
+	}
+	if err != nil {
+		return DiskID{}, err
+	}
+	state, err := generation.DecodeState(text)
+	if err != nil {
+		return DiskID{}, fmt.Errorf("%w: %s", err, h.Generation())
+	}
+	if id := DiskID(state.Disk); !id.IsZero() {
+		return id, nil
+	}
+	return newDiskID(), nil
 }
 
 // begin counts a start. The order of its steps matters: as long as there is no file in the data
