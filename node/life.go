@@ -80,7 +80,7 @@ func (l *life) start() error {
 	}
 	l.machine, err = shard.New(shard.Config{
 		Self: n.home.Self, Disk: disk, Chain: lifeChain{n}, Timing: l.timing(), Ticket: rand.Uint64(),
-		APIAddress: n.URL(), Settings: config.Engine + ", " + config.Detector,
+		Home: n.home.Dir, APIAddress: n.URL(), Settings: config.Engine + ", " + config.Detector,
 	})
 	if err != nil {
 		return err

@@ -53,6 +53,8 @@ func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 		l.admit(e)
 	case shard.Suspect:
 		l.detector.Lost(uint64(e.Run), e.Server, errLeft)
+	case shard.Stored:
+		l.node.pipeline.PeerStored(uint64(e.Run), e.Server, ledger.Height(e.Height))
 	case shard.KnowDurable:
 		l.node.pipeline.PeerDurable(ledger.Height(e.Height))
 	case shard.RemovedForGood:
@@ -126,7 +128,7 @@ func (l *life) startEngine(g shard.Group) error {
 	}
 	shardSize := len(g.Shard.Members)
 	l.node.pipeline.Begin(pipeline.Run{
-		Number: uint64(g.Run), First: g.First, Members: g.Members, Shard: shardSize,
+		Number: uint64(g.Run), First: g.First, Members: g.Members, Shard: g.Shard.Members,
 	})
 	l.mu.Lock()
 	l.digraph = overlay
@@ -267,6 +269,11 @@ func (l *life) mark(e shard.Mark) {
 	if e.Regroup {
 		l.node.logger.Info("a node wants to enter that cannot enter this generation: the next one takes it in")
 		l.node.pool.Regroup()
+		return
+	}
+	if e.Bench {
+		l.node.logger.Warn("a member holds up the rounds: the next eon begins without it", "member", e.Entrant.Server)
+		l.node.pool.Bench(uint32(e.Entrant.Server))
 		return
 	}
 	l.node.logger.Info("a node wants to enter: the next eon takes it in", "member", e.Entrant.Server)

@@ -144,6 +144,9 @@ func (l *life) onEnded(g driver.Group, members []order.ServerID) {
 				Server: order.ServerID(e.Server), Ticket: e.Ticket, Disk: e.Disk,
 			})
 		}
+		for _, server := range marks.Benched {
+			ended.Benched = append(ended.Benched, order.ServerID(server))
+		}
 		l.give(ended, false)
 	})
 }

@@ -70,6 +70,9 @@ type Announcement struct {
 	Group   Group
 	Stalled bool
 	Removed []order.ServerID
+	// Follows is the run of others that the sender's chain came from. It promised no later
+	// generation, so that its disk counts in that run. 0 for none.
+	Follows generation.Run
 	// Decided is the latest generation whose decision the sender knows.
 	Decided generation.Generation
 	// Changes is the number of the sender's membership.
@@ -113,6 +116,10 @@ const (
 	WishRegroup WishKind = 2
 	// WishAdmit wants the sender's disk to count.
 	WishAdmit WishKind = 3
+
+	// wishBench is no wish, and not sent: it stands for a member that is to be benched where marks
+	// are remembered.
+	wishBench WishKind = 255
 )
 
 // Wish is what a server outside of the group asks of a member that works.

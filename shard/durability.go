@@ -7,11 +7,12 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Durability finds out which blocks of a run a majority of the disks holds. Only members of the run
-// count, and each of them entered it with a disk that counts under Group.Shard. A change of the
-// membership takes effect with the next run, which each member enters with everything up to its
-// base on its disk: so the change itself is on the disks of a majority of the members before it as
-// soon as the next run A-delivers anything.
+// Durability finds out which blocks of a run a majority of the shard's disks holds. Members of the
+// group count: each entered the run with a disk that counts under Group.Shard. So do members outside
+// of it that follow the run and promised no later generation; Stored, the effect, says when. A change
+// of the membership takes effect with the next run, which each member enters with everything up to
+// its base on its disk: so the change itself is on the disks of a majority of the members before it
+// as soon as the next run A-delivers anything.
 type Durability struct {
 	run    generation.Run
 	quorum int
@@ -20,9 +21,9 @@ type Durability struct {
 	stored  []uint64
 }
 
-// Begin starts to count for a run; a zero Group counts nothing until the next one.
-func (d *Durability) Begin(run generation.Run, members []order.ServerID, shard int) {
-	d.run, d.quorum = run, shard/2+1
+// Begin starts to count for a run, among the members of its Group.Shard.
+func (d *Durability) Begin(run generation.Run, members []order.ServerID) {
+	d.run, d.quorum = run, len(members)/2+1
 	d.members = slices.Clone(members)
 	d.stored = make([]uint64, len(members))
 }
@@ -34,7 +35,7 @@ func (d *Durability) End() { *d = Durability{} }
 func (d *Durability) Counts() bool { return d.quorum != 0 }
 
 // Stored notes that a member's disk holds the chain up to a height, as the member said in a run. It
-// reports whether that counts: the member is one of the run's that is counted for.
+// reports whether that counts: it is a member, and the run is the one that is being counted for.
 func (d *Durability) Stored(run generation.Run, member order.ServerID, height uint64) bool {
 	at, found := slices.BinarySearch(d.members, member)
 	if !found || run != d.run {

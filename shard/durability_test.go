@@ -18,25 +18,23 @@ func TestDurability(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		members []order.ServerID
-		shard   int
 		said    []said
 		want    uint64
 	}{
-		{"nobody said anything", []order.ServerID{0, 1, 2}, 3, nil, 0},
-		{"one of three", []order.ServerID{0, 1, 2}, 3, []said{{run, 0, 9}}, 0},
-		{"two of three", []order.ServerID{0, 1, 2}, 3, []said{{run, 0, 9}, {run, 2, 7}}, 7},
-		{"the highest counts", []order.ServerID{0, 1, 2}, 3, []said{{run, 0, 9}, {run, 2, 7}, {run, 2, 5}}, 7},
-		{"a member alone", []order.ServerID{3}, 1, []said{{run, 3, 4}}, 4},
-		{"a majority is one of the shard", []order.ServerID{0, 1, 2}, 5, []said{{run, 0, 9}, {run, 1, 9}}, 0},
-		{"the whole group of a larger shard", []order.ServerID{0, 1, 2}, 5, []said{{run, 0, 9}, {run, 1, 8}, {run, 2, 7}}, 7},
-		{"too small a group", []order.ServerID{0, 1}, 5, []said{{run, 0, 9}, {run, 1, 8}}, 0},
-		{"a server outside of the group", []order.ServerID{0, 1}, 3, []said{{run, 0, 9}, {run, 2, 8}}, 0},
-		{"another run", []order.ServerID{0, 1}, 3, []said{{run, 0, 9}, {run + 1, 1, 8}}, 0},
+		{"nobody said anything", []order.ServerID{0, 1, 2}, nil, 0},
+		{"one of three", []order.ServerID{0, 1, 2}, []said{{run, 0, 9}}, 0},
+		{"two of three", []order.ServerID{0, 1, 2}, []said{{run, 0, 9}, {run, 2, 7}}, 7},
+		{"the highest counts", []order.ServerID{0, 1, 2}, []said{{run, 0, 9}, {run, 2, 7}, {run, 2, 5}}, 7},
+		{"a member alone", []order.ServerID{3}, []said{{run, 3, 4}}, 4},
+		{"two of five", []order.ServerID{0, 1, 2, 5, 7}, []said{{run, 0, 9}, {run, 7, 9}}, 0},
+		{"three of five", []order.ServerID{0, 1, 2, 5, 7}, []said{{run, 0, 9}, {run, 1, 8}, {run, 7, 7}}, 7},
+		{"a server that is no member", []order.ServerID{0, 1}, []said{{run, 0, 9}, {run, 2, 8}}, 0},
+		{"another run", []order.ServerID{0, 1}, []said{{run, 0, 9}, {run + 1, 1, 8}}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var d Durability
-			d.Begin(run, c.members, c.shard)
+			d.Begin(run, c.members)
 			for _, s := range c.said {
 				d.Stored(s.run, s.member, s.height)
 			}

@@ -71,8 +71,10 @@ type Replay struct{ Rounds []generation.TailRound }
 
 // Mark puts a mark into this server's next batch, so that it is ordered.
 type Mark struct {
-	// Entrant is the server to take in with the next eon; Regroup ends the generation instead.
+	// Entrant is the server to take in with the next eon. With Bench, its server is the one that the
+	// next eon begins without. Regroup ends the generation instead.
 	Entrant Entrant
+	Bench   bool
 	Regroup bool
 }
 
@@ -87,6 +89,14 @@ type Admit struct {
 type Suspect struct {
 	Run    generation.Run
 	Server order.ServerID
+}
+
+// Stored reports that the disk of a member outside of the group holds the own chain up to a height,
+// and counts in the run: it follows the group, and promised no later generation (Durability.Stored).
+type Stored struct {
+	Run    generation.Run
+	Server order.ServerID
+	Height uint64
 }
 
 // KnowDurable reports that a height of the own chain is durable, as another member says.
@@ -113,6 +123,7 @@ func (Mark) effect()        {}
 func (Admit) effect()       {}
 func (Suspect) effect()     {}
 func (KnowDurable) effect() {}
+func (Stored) effect()      {}
 func (Changed) effect()     {}
 func (End) effect()         {}
 

@@ -36,6 +36,12 @@ func (m *Member) onEonEnded(in EonEnded) {
 	}
 	slices.Sort(next.Members)
 	next.Members = slices.Compact(next.Members)
+	benched(next, in.Benched)
+	for _, server := range in.Benched {
+		if !next.Includes(server) {
+			m.troubled(server)
+		}
+	}
 	switch {
 	case !next.Includes(m.config.Self):
 		m.freeze(0)
@@ -66,7 +72,7 @@ func (m *Member) onWish(in WishReceived) {
 	case WishEnter:
 		entrant := Entrant{Server: in.From, Ticket: in.Wish.Number, Disk: in.Wish.Disk}
 		here := slices.Contains(m.group.Entrants, entrant) && !slices.Contains(m.removed, in.From)
-		if here || !membership.Counts(in.From, in.Wish.Disk, true) {
+		if here || !m.steady(m.peer(in.From)) || !membership.Counts(in.From, in.Wish.Disk, true) {
 			return // it is in already, or the chain has another disk for it
 		}
 		if m.mark(in) {

@@ -25,6 +25,8 @@ type following struct {
 	followed, fetchedIn generation.Generation
 	wishedAt            int
 	wishes              int
+	// follows is the run of the peer from which the head came, 0 where the chain is not the group's.
+	follows generation.Run
 	// missed is the round that could not be had last.
 	missed [32]byte
 	// settleAt is when to set blocks aside again, after the disk had no space for it.
@@ -59,7 +61,9 @@ func (m *Member) follow() {
 		return
 	}
 	if noneHas(ahead, tip.Height+1) {
-		m.setMode(Following, "no member that runs has block %d, since they began with snapshots: start one that has it, or make this node anew with `ledgerd cluster join --snapshot`", tip.Height+1)
+		m.setMode(Following, "no member that runs has block %d, since they began with snapshots: start one that has it, "+
+			"or stop this node, move its data folder away, and give `ledgerd cluster join --home %s --snapshot` again, "+
+			"so that it begins with one too", tip.Height+1, m.config.Home)
 		return
 	}
 	limit := uint64(0)
@@ -82,6 +86,7 @@ func (m *Member) follow() {
 	}
 	if same && best.Heights.Ordered == tip.Height && best.orders() {
 		m.followed = max(m.followed, best.Group.Run.Generation())
+		m.follows = best.Group.Run
 	}
 	if target == nil && len(workers) > 0 && (same || best.Heights.Ordered > tip.Height) &&
 		best.Heights.Ordered <= tip.Height+entryDistance {
@@ -209,6 +214,7 @@ func (m *Member) onFetched(in Fetched) {
 		if reached.orders() {
 			m.perhaps = false // the group that works has settled what the disk may have held
 			m.followed = max(m.followed, reached.Group.Run.Generation())
+			m.follows, m.news = reached.Group.Run, true
 		}
 		m.believeDurable(&reached.Announcement) // this member was behind when it was said
 	}

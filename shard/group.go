@@ -21,6 +21,8 @@ type running struct {
 	// low says that the disk has too little space for this member to enter a group, and noSpace
 	// that the member halted because of that.
 	low, noSpace bool
+	// lags are of the members that held up the rounds of this run lately.
+	lags []lag
 	// marked are the wishes that were marked lately.
 	marked []marked
 }
@@ -51,7 +53,8 @@ func (m *Member) begin(g *Group) {
 func (m *Member) start() {
 	g := m.starting
 	m.starting, m.pending = nil, nil
-	m.group, m.removed, m.stalled, m.marked = g, nil, false, nil
+	m.group, m.removed, m.stalled, m.marked, m.lags = g, nil, false, nil, nil
+	m.follows = 0
 	m.ticket++
 	m.perhaps = false
 	m.emit(Start{Group: *g})
@@ -138,8 +141,14 @@ func (m *Member) onProgressed(in Progressed) {
 		return
 	}
 	if !slices.Equal(m.removed, in.Removed) {
+		for _, server := range in.Removed {
+			if !slices.Contains(m.removed, server) {
+				m.troubled(server)
+			}
+		}
 		m.removed, m.news = in.Removed, true
 	}
+	m.watchLags(in)
 	outside := in.Outside || !m.majorityHeard()
 	stalled := in.Waiting > m.config.Timing.Stall || outside && in.Waiting > m.config.Timing.Outside
 	m.synod.Stalled(stalled)

@@ -15,6 +15,10 @@ type peer struct {
 	heard bool
 	at    int
 	Announcement
+	// steadySince is since when it was heard regularly, and troubles are when it was benched or
+	// removed lately.
+	steadySince int
+	troubles    []int
 }
 
 // peer returns what is known of a server; the entry is made where there is none.
@@ -51,7 +55,7 @@ func (m *Member) onLinked(in Linked) {
 	p := m.peer(in.Server)
 	switch {
 	case in.Restarted:
-		p.linked, p.heard = true, false
+		p.linked, p.heard, p.troubles = true, false, nil
 	case in.Up:
 		p.linked = true
 	default:
@@ -67,8 +71,12 @@ func (m *Member) onAnnouncement(in AnnouncementReceived) {
 		// It sends nothing more in the run: there is no need to wait until its silence shows.
 		m.emit(Suspect{Run: g.Run, Server: in.From})
 	}
+	if !p.heard || m.now-p.at > m.config.Timing.Gap {
+		p.steadySince = m.now
+	}
 	p.heard, p.linked, p.at, p.Announcement = true, true, m.now, a
 	m.believeDurable(&a)
+	m.countFollower(in.From, &a)
 }
 
 // majorityHeard reports whether a majority of the chain's members can be heard, this one among them.
@@ -116,6 +124,21 @@ func (m *Member) believeDurable(a *Announcement) {
 	m.emit(KnowDurable{height})
 }
 
+// countFollower has the disk of a member outside of the group count, as far as its chain is this one's.
+func (m *Member) countFollower(server order.ServerID, a *Announcement) {
+	g := m.group
+	if g == nil || a.Follows != g.Run || a.Learner || !g.Shard.Counts(server, a.Disk, true) {
+		return
+	}
+	height := min(a.Heights.Stored, a.Heights.Ordered)
+	if a.Heights.Ordered > m.chain.Tip().Height {
+		return
+	}
+	if hash, err := m.chain.Hash(a.Heights.Ordered); err == nil && hash == a.Tip {
+		m.emit(Stored{Run: g.Run, Server: server, Height: height})
+	}
+}
+
 // announce says what this member does: to all from time to time, and to those that are linked
 // whenever something changed.
 func (m *Member) announce() {
@@ -144,6 +167,8 @@ func (m *Member) announce() {
 	}
 	if m.group != nil {
 		a.Group, a.Removed = *m.group, m.removed
+	} else if m.job == idle && !m.synod.Frozen(m.follows) {
+		a.Follows = m.follows
 	}
 	m.emit(Announce{Announcement: a, All: all})
 }

@@ -56,8 +56,9 @@ type EonEnded struct {
 	Run generation.Run
 	// Members are those of the group that were not removed, ascending.
 	Members []order.ServerID
-	// Entrants and Regroup are the marks that the run's rounds held, in their order.
+	// Entrants, Benched and Regroup are the marks that the run's rounds held, in their order.
 	Entrants []Entrant
+	Benched  []order.ServerID
 	Regroup  bool
 }
 

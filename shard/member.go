@@ -35,6 +35,12 @@ type Timing struct {
 	Base int
 	// Enter is the time between two wishes of one server, and Mark between two marks for one.
 	Enter, Mark int
+	// Bench is for how many of the last 30 ticks the rounds may wait for one member alone.
+	Bench int
+	// Trouble is how long a removal or a bench is remembered, and Steady how long a member must be
+	// heard regularly, for each one after the first, before it may enter again. Gap is the longest
+	// time between two announcements that is regular.
+	Trouble, Steady, Gap int
 	// Removed is how long a member stays that was removed, and RemovedInDoubt the same where it
 	// does not know that its removal is durable.
 	Removed, RemovedInDoubt int
@@ -44,7 +50,7 @@ type Timing struct {
 func DefaultTiming() Timing {
 	return Timing{
 		Grace: 15, Patience: 10, Hearsay: 50, Announce: 5, Stall: 20, Outside: 10, Full: 5, Base: 150,
-		Enter: 10, Mark: 20, Removed: 10, RemovedInDoubt: 100,
+		Enter: 10, Mark: 20, Bench: 10, Trouble: 600, Steady: 30, Gap: 8, Removed: 10, RemovedInDoubt: 100,
 	}
 }
 
@@ -74,6 +80,8 @@ type Config struct {
 	Timing Timing
 	// Ticket is drawn at random for this process: its wishes count up from there.
 	Ticket uint64
+	// Home is the folder that advice to people names.
+	Home string
 	// APIAddress and Settings go into announcements.
 	APIAddress, Settings string
 	// Fault and SynodFault plant a bug, here or in the synod; production leaves both alone.
@@ -87,7 +95,7 @@ var ErrConfig = errors.New("shard: wrong configuration")
 func (t Timing) check() error {
 	for _, ticks := range []int{
 		t.Grace, t.Patience, t.Hearsay, t.Announce, t.Stall, t.Outside, t.Full, t.Base, t.Enter, t.Mark,
-		t.Removed, t.RemovedInDoubt,
+		t.Bench, t.Trouble, t.Steady, t.Gap, t.Removed, t.RemovedInDoubt,
 	} {
 		if ticks < 1 {
 			return fmt.Errorf("%w: a time of %d ticks; want at least one", ErrConfig, ticks)

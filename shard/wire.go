@@ -25,7 +25,7 @@ const (
 )
 
 // Encode appends the announcement's bytes to b, little-endian: version u8, mode u8, flags u8; run,
-// first round, base, changes, decided, ordered, stored, durable, absent, clock u64 each; tip, base
+// first round, base, changes, follows, decided, ordered, stored, durable, absent, clock u64 each; tip, base
 // hash, 32 bytes each; disk; members and removed, each a count u16 and u32s; entrants, a count u16 and each server
 // u32, ticket u64, disk; API address and settings, each a length u8 and text.
 func (a *Announcement) Encode(b []byte) []byte {
@@ -71,7 +71,7 @@ func (a *Announcement) Encode(b []byte) []byte {
 func (a *Announcement) numbers() []*uint64 {
 	return []*uint64{
 		(*uint64)(&a.Group.Run), (*uint64)(&a.Group.First), &a.Group.Base, &a.Changes,
-		(*uint64)(&a.Decided), &a.Heights.Ordered, &a.Heights.Stored, &a.Heights.Durable,
+		(*uint64)(&a.Follows), (*uint64)(&a.Decided), &a.Heights.Ordered, &a.Heights.Stored, &a.Heights.Durable,
 		&a.Absent, &a.Clock,
 	}
 }

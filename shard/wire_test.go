@@ -12,7 +12,7 @@ import (
 
 func someAnnouncement() Announcement {
 	return Announcement{
-		Mode: Ordering, Stalled: true, Learner: true, Full: true, Removed: []order.ServerID{4}, Decided: 7, Changes: 3,
+		Mode: Ordering, Stalled: true, Learner: true, Full: true, Removed: []order.ServerID{4}, Decided: 7, Changes: 3, Follows: 9,
 		Group: Group{
 			Run: generation.NewRun(7, 2), First: 90, Base: 80, BaseHash: [32]byte{1},
 			Members:  []order.ServerID{0, 2, 4},

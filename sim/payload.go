@@ -56,17 +56,19 @@ const (
 	// marksMax bounds the entrants of one payload.
 	marksMax    = 16
 	flagRegroup = 0x80
+	flagBench   = 0x40
 	// overhead bounds what a payload has besides its entry.
-	overhead = marksMax*markSize + 1 + changeSize
+	overhead = marksMax*markSize + 4 + 1 + changeSize
 )
 
 // marks are the wishes to change the group that a payload carries.
 type marks struct {
 	entrants []shard.Entrant
+	benched  []order.ServerID // at most one in a payload
 	regroup  bool
 }
 
-func (m *marks) any() bool { return m.regroup || len(m.entrants) > 0 }
+func (m *marks) any() bool { return m.regroup || len(m.entrants)+len(m.benched) > 0 }
 
 // encodePayload puts marks behind an entry.
 func encodePayload(entry []byte, m marks) []byte {
@@ -80,6 +82,10 @@ func encodePayload(entry []byte, m marks) []byte {
 	if m.regroup {
 		flags |= flagRegroup
 	}
+	if len(m.benched) > 0 {
+		flags |= flagBench
+		payload = binary.LittleEndian.AppendUint32(payload, uint32(m.benched[0]))
+	}
 	return append(payload, flags)
 }
 
@@ -89,8 +95,15 @@ func splitPayload(payload []byte) (entry []byte, m marks) {
 		return nil, marks{}
 	}
 	flags := payload[len(payload)-1]
-	count := int(flags &^ flagRegroup)
+	count := int(flags &^ (flagRegroup | flagBench))
 	entry = payload[:len(payload)-1]
+	if flags&flagBench != 0 {
+		if len(entry) < 4 {
+			return nil, marks{}
+		}
+		m.benched = []order.ServerID{order.ServerID(binary.LittleEndian.Uint32(entry[len(entry)-4:]))}
+		entry = entry[:len(entry)-4]
+	}
 	if count > marksMax || count*markSize > len(entry) {
 		return nil, marks{}
 	}

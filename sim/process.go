@@ -192,6 +192,8 @@ func (p *process) carryOut(effect shard.Effect) {
 		if p.works() && p.group.Run == e.Run {
 			s.lifeSuspects(p, e.Server)
 		}
+	case shard.Stored:
+		p.heardStored(e.Server, e.Run, e.Height)
 	case shard.KnowDurable:
 		p.knowDurable(e.Height)
 	case shard.RemovedForGood:

@@ -70,6 +70,7 @@ func (p *process) executeRound(c *content, own bool) {
 	for _, m := range c.messages {
 		_, marked := splitPayload(m.Payload)
 		p.marked.entrants = append(p.marked.entrants, marked.entrants...)
+		p.marked.benched = append(p.marked.benched, marked.benched...)
 		p.marked.regroup = p.marked.regroup || marked.regroup
 	}
 	p.remaining = slices.DeleteFunc(p.remaining, func(server order.ServerID) bool { return slices.Contains(c.removed, server) })

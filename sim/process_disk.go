@@ -106,7 +106,7 @@ func (p *process) synced(height uint64) {
 
 // beginStored begins to count what the members of a run stored.
 func (p *process) beginStored() {
-	p.durability.Begin(p.group.Run, p.group.Members, len(p.group.Shard.Members))
+	p.durability.Begin(p.group.Run, p.group.Shard.Members)
 	p.heardStored(p.self, p.group.Run, p.chain.stored)
 	if !p.sim.life.setting.alone {
 		for _, to := range p.group.Members {

@@ -243,6 +243,8 @@ func (p *process) mark(e shard.Mark) {
 	due := &p.pool.due
 	if e.Regroup {
 		due.regroup = true
+	} else if e.Bench {
+		due.benched = []order.ServerID{e.Entrant.Server}
 	} else if !slices.Contains(due.entrants, e.Entrant) && len(due.entrants) < marksMax {
 		due.entrants = append(due.entrants, e.Entrant)
 	}
@@ -341,7 +343,10 @@ func (p *process) reportEnd() {
 		g := p.group
 		p.retire(eonOver)
 		p.then(func() {
-			p.answer(shard.EonEnded{Run: g.Run, Members: slices.Clone(p.remaining), Entrants: p.marked.entrants, Regroup: p.marked.regroup})
+			p.answer(shard.EonEnded{
+				Run: g.Run, Members: slices.Clone(p.remaining), Entrants: p.marked.entrants,
+				Benched: p.marked.benched, Regroup: p.marked.regroup,
+			})
 		})
 	case status.Halted != "":
 		p.retire("halted: " + status.Halted)

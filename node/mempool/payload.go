@@ -23,19 +23,25 @@ type Marks struct {
 	Regroup bool
 	// Entrants are to be in the next eon's group.
 	Entrants []Entrant
+	// Benched are not to be in the next eon's group, since they hold up the rounds; at most one a
+	// payload.
+	Benched []uint32
 }
 
 // Any tells whether something is marked.
-func (m Marks) Any() bool { return m.Regroup || len(m.Entrants) > 0 }
+func (m Marks) Any() bool { return m.Regroup || len(m.Entrants) > 0 || len(m.Benched) > 0 }
 
 // EntrantsMax bounds the entrants of one payload.
 const EntrantsMax = 16
 
 // A payload is a batch, the entrants (28 bytes each, little-endian: server u32, ticket u64, disk) and
-// one byte: the number of entrants, and flagRegroup.
+// one byte: the number of entrants, and the flags. With flagBench the member to bench, u32, comes right
+// before that byte.
 const (
 	entrantSize = 4 + 8 + 16
+	benchSize   = 4
 	flagRegroup = 0x80
+	flagBench   = 0x40
 )
 
 // appendMarks puts the marks behind a batch.
@@ -49,6 +55,10 @@ func appendMarks(batch []byte, marks Marks) []byte {
 	if marks.Regroup {
 		last |= flagRegroup
 	}
+	if len(marks.Benched) > 0 {
+		last |= flagBench
+		batch = binary.LittleEndian.AppendUint32(batch, marks.Benched[0])
+	}
 	return append(batch, last)
 }
 
@@ -60,7 +70,14 @@ func SplitPayload(payload []byte) (batch []byte, marks Marks, err error) {
 	last := payload[len(payload)-1]
 	batch = payload[:len(payload)-1]
 	marks.Regroup = last&flagRegroup != 0
-	count := int(last &^ flagRegroup)
+	if last&flagBench != 0 {
+		if len(batch) < benchSize {
+			return nil, Marks{}, fmt.Errorf("%w: a bench in %d bytes", ErrPayload, len(batch))
+		}
+		marks.Benched = []uint32{binary.LittleEndian.Uint32(batch[len(batch)-benchSize:])}
+		batch = batch[:len(batch)-benchSize]
+	}
+	count := int(last &^ (flagRegroup | flagBench))
 	if count > EntrantsMax || count*entrantSize > len(batch) {
 		return nil, Marks{}, fmt.Errorf("%w: %d entrants in %d bytes", ErrPayload, count, len(batch))
 	}

@@ -182,7 +182,7 @@ func (p *Pool) signal() {
 func (p *Pool) Ready() <-chan struct{} { return p.ready }
 
 // headerRoom is the room for a batch's header, its counts and the marks.
-const headerRoom = 128 + EntrantsMax*entrantSize
+const headerRoom = 128 + EntrantsMax*entrantSize + benchSize
 
 // Next implements driver.Source: the waiting bundles, in order, and what other shards have for this one, as many as go into one payload; nil when there is nothing.
 func (p *Pool) Next(maxBytes int) []byte {
@@ -436,4 +436,16 @@ func (p *Pool) Size() (transactions, bytes int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.byID), p.bytes
+}
+
+// Bench marks a member that the next eon is to begin without, in the next batch. One that waits to be
+// marked already is not replaced: the next batch is soon.
+func (p *Pool) Bench(server uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.marks.Benched) > 0 {
+		return
+	}
+	p.marks.Benched = []uint32{server}
+	p.signal()
 }

@@ -64,8 +64,8 @@ type Run struct {
 	First order.Round
 	// Members are those who take part, by their indexes in the chain, ascending.
 	Members []order.ServerID
-	// Shard is the number of the chain's members, a majority of which makes a block durable.
-	Shard int
+	// Shard are all members of the chain, ascending. A majority of their disks makes a block durable.
+	Shard []order.ServerID
 }
 
 // work is one entry of the queue: rounds of a run, a round of an earlier one, a block from a peer, or a question that is answered when its turn comes.
@@ -200,7 +200,7 @@ func (p *Pipeline) Begin(run Run) {
 	p.mu.Lock()
 	run.Members = slices.Clone(run.Members)
 	p.run, p.baseEpoch, p.marks, p.round = run, head.Epoch, mempool.Marks{}, run.First-1
-	p.disks.Begin(generation.Run(run.Number), run.Members, run.Shard)
+	p.disks.Begin(generation.Run(run.Number), run.Shard)
 	p.disks.Stored(generation.Run(run.Number), p.config.Self, uint64(stored))
 	p.mu.Unlock()
 	// A member alone is a majority, and may have nothing more to store.
@@ -212,7 +212,10 @@ func (p *Pipeline) Begin(run Run) {
 func (p *Pipeline) Marks() mempool.Marks {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return mempool.Marks{Regroup: p.marks.Regroup, Entrants: slices.Clone(p.marks.Entrants)}
+	return mempool.Marks{
+		Regroup: p.marks.Regroup, Entrants: slices.Clone(p.marks.Entrants),
+		Benched: slices.Clone(p.marks.Benched),
+	}
 }
 
 // Round is the last round that was executed, as far as it is known: after a start, and for blocks that peers sent, empty rounds do not show.
@@ -344,6 +347,7 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 		}
 		marked.Regroup = marked.Regroup || marks.Regroup
 		marked.Entrants = append(marked.Entrants, marks.Entrants...)
+		marked.Benched = append(marked.Benched, marks.Benched...)
 		if len(batch) == 0 {
 			continue
 		}
@@ -381,6 +385,7 @@ func (p *Pipeline) executed(round order.Round, marks mempool.Marks) {
 	p.round = round
 	p.marks.Regroup = p.marks.Regroup || marks.Regroup
 	p.marks.Entrants = append(p.marks.Entrants, marks.Entrants...)
+	p.marks.Benched = append(p.marks.Benched, marks.Benched...)
 }
 
 // alarm compares the block that a batch's sender had executed with ours. It gives the batch's bundles.

@@ -71,7 +71,7 @@ func (f *fixture) open() *store.Store {
 
 func (f *fixture) begin(generation uint64) {
 	f.t.Helper()
-	f.pipeline.Begin(pipeline.Run{Number: generation, First: f.round + 1, Members: []order.ServerID{0, 1, 2}, Shard: 3})
+	f.pipeline.Begin(pipeline.Run{Number: generation, First: f.round + 1, Members: []order.ServerID{0, 1, 2}, Shard: []order.ServerID{0, 1, 2}})
 }
 
 // next is a bundle with one transaction, which fails, in no account.
@@ -400,7 +400,7 @@ func TestDurableHeightSurvivesARestart(t *testing.T) {
 		if heights, _ := p.Heights(); heights.Durable != max(height, 1)-1 || heights.Ordered != height {
 			t.Fatalf("after %d restarts the heights are %+v", restart, heights)
 		}
-		p.Begin(pipeline.Run{Number: uint64(restart + 1), First: order.Round(height) + 1, Members: []order.ServerID{0, 1, 2}, Shard: 3})
+		p.Begin(pipeline.Run{Number: uint64(restart + 1), First: order.Round(height) + 1, Members: []order.ServerID{0, 1, 2}, Shard: []order.ServerID{0, 1, 2}})
 		for range 2 {
 			height++
 			header := ledger.BatchHeader{Time: 1, Tip: opened.GenesisHash()}
