@@ -21,7 +21,8 @@ const (
 	bundleDomain  = "ledgerd/bundle/1\x00"
 )
 
-// Operator is the organisation of an operator's signature.
+// Operator is the organisation of an operator's signature, and of a member's for an admission of a
+// disk.
 const Operator OrganisationName = ""
 
 // SignatureBytes is an ed25519 signature. Its text form is 128 hex digits.
@@ -46,7 +47,8 @@ func (s *SignatureBytes) UnmarshalText(text []byte) error {
 
 // Signature is an organisation's consent to all transactions of a bundle.
 type Signature struct {
-	// Organisation is the one that signs, or Operator for an operator of the ledger.
+	// Organisation is the one that signs, or Operator for an operator of the ledger and for a member
+	// that admits a disk.
 	Organisation OrganisationName `json:"organisation"`
 	Key          PublicKey        `json:"key"`
 	// Bytes sign "ledgerd/bundle/1", a zero byte, and the bundle's root.

@@ -527,5 +527,26 @@ func TestAdmissionToShardedBook(t *testing.T) {
 			t.Errorf("a change for shard %d: joined %v", shard, joined)
 		}
 	}
+	// So does an admission of a disk, which a member of the shard signs.
+	operator := ledgertest.NewOperator(genesis)
+	operator.Stream = 1
+	for range ledger.ChangeRounds {
+		a.submit(1, operator.Leave(9))
+		a.flush()
+	}
+	for shard, want := range []error{ledger.ErrWrongLedger, nil} {
+		members := a.shards[1].state.Membership()
+		signer, disk := members.Members[1].Name, ledgertest.Disk(1)
+		admit := ledgertest.Admit(signer, a.shards[shard].genesis, members, 0, disk, 0)
+		if err := verify(admit); !errors.Is(err, want) {
+			t.Errorf("an admission for shard %d: %v", shard, err)
+		}
+		a.submit(1, admit)
+		a.flush()
+		now := a.shards[1].state.Membership()
+		if named := now.Members[0].Disk == disk; named != (shard == 1) {
+			t.Errorf("an admission for shard %d: named %v", shard, named)
+		}
+	}
 	a.checkEnd()
 }

@@ -4,7 +4,8 @@
 // # The data's way
 //
 //	client:     tx := ledger.Transaction{...}; bundle, err := ledger.NewBundle(tx, ...); bundle.Sign("acme", privateKey)
-//	admission:  bundle, err := ledger.DecodeBundle(bytes); err = ledger.VerifyBundle(bundle, genesis, directory)
+//	admission:  bundle, err := ledger.DecodeBundle(bytes)
+//	            err = ledger.VerifyBundle(bundle, genesis, book, authority)
 //	proposal:   payload := ledger.EncodeBatch(ledger.BatchHeader{...}, bundles)
 //	delivery:   draft := ledger.Seal(parent, epoch, round, payloads, seen)   // nil where the round has nothing new
 //	execution:  block, changes := state.Execute(draft)
@@ -27,6 +28,12 @@
 // execution checks its signature again. An index, once given, is that member's for ever, and a key serves one member. Between two changes lie
 // ChangeRounds rounds, in which ordering changes over to the new group; MembershipChangeIn tells it, before anything is executed, that a round has a change.
 // Membership and MembershipAt say who the members are, and were.
+//
+// The state also has the disk map: for each member the disk that counts, where one was named. A
+// member, or an operator, names a disk of another member with a ChangeAdmit (NewAdmit makes it),
+// which is a change of the membership as a join and a leave are. It takes effect on the one
+// membership that its signer saw, so that it needs no place in a nonce window, and one that comes
+// late is harmless.
 //
 // # Shards
 //

@@ -415,7 +415,9 @@ func (s *State) overdrawn(t *Transaction) (uint32, bool) {
 
 // commit takes the nonce and does what cannot fail.
 func (s *State) commit(t *Transaction) {
-	s.takeNonce(t)
+	if t.TakesNonce() {
+		s.takeNonce(t)
+	}
 	if s.dry {
 		return
 	}

@@ -24,10 +24,12 @@ func seeds(f *testing.F) (body, bundle, batch, block, proof []byte) {
 	return signed.Body(1), signed.Encode(), batch, executed.Encode(), executed.Proof(1).Encode()
 }
 
-// changeSeeds are a join and a leave, as bundles.
+// changeSeeds are a join, a leave, and the admission of a disk, as bundles.
 func changeSeeds() []*ledger.Bundle {
-	operator := ledgertest.NewOperator(ledgertest.OperatedGenesis(2))
-	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1)}
+	genesis := ledgertest.OperatedGenesis(2)
+	operator := ledgertest.NewOperator(genesis)
+	admit := ledgertest.Admit("node-0", genesis, genesis.Membership(), 1, ledgertest.Disk(1), 0)
+	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1), admit}
 }
 
 // waiting registers org0 at shard 0, the root, and org1 at shard 1 below it, and leaves a transfer between them waiting at both.
@@ -142,6 +144,7 @@ func FuzzBatch(f *testing.F) {
 	f.Add(batch)
 	f.Add(ledgertest.Batch(7, changeSeeds()...))
 	f.Add((&ledger.Batch{Bundles: [][]byte{bundleSeed(f)}, Clocks: []ledger.MemberClock{{Member: 0}, {Member: 1, Offset: -9000}}}).Encode())
+	f.Add(ledgertest.Batch(7, changeSeeds()[2]))
 	genesis := ledgertest.OperatedGenesis(2)
 	sharded, crossing := crossingSeeds()
 	f.Add((&ledger.Batch{
@@ -149,6 +152,8 @@ func FuzzBatch(f *testing.F) {
 		Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction.Verdict},
 	}).Encode())
 	below, _ := sharded.ForShard(1)
+	admit := ledgertest.Admit("node-1", below, below.Membership(), 0, ledgertest.Disk(1), 0)
+	f.Add((&ledger.Batch{Bundles: [][]byte{admit.Encode()}}).Encode())
 	f.Add((&ledger.Batch{Bundles: [][]byte{ledgertest.NewOperator(below).Join(ledgertest.Member(5)).Encode()}, Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction.Verdict}}).Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// Whatever a round holds, sealing and executing it must not fail.
@@ -226,6 +231,7 @@ func FuzzGenesis(f *testing.F) {
 
 func FuzzText(f *testing.F) {
 	f.Add("acme:a")
+	f.Add(ledgertest.Disk(1).String())
 	f.Add("-170141183460469231731687303715884105728")
 	f.Fuzz(func(t *testing.T, text string) {
 		if path, err := ledger.ParseAccountPath(text); err == nil && path.Organisation().Validate() != nil {
@@ -233,6 +239,11 @@ func FuzzText(f *testing.F) {
 		}
 		if amount, err := ledger.ParseAmount(text); err == nil && amount.String() != text {
 			t.Fatal("an amount has two texts")
+		}
+		if disk, err := ledger.ParseDiskID(text); err == nil {
+			if again, err := ledger.ParseDiskID(disk.String()); err != nil || again != disk {
+				t.Fatalf("a disk has two texts: %v", err)
+			}
 		}
 		if hash, err := ledger.ParseHash(text); err == nil && len(hash.String()) != len(text) {
 			t.Fatal("a hash has two texts")
@@ -249,12 +260,16 @@ func FuzzStateEntry(f *testing.F) {
 		return nil
 	})
 	operated := ledgertest.OperatedGenesis(2)
-	members := ledger.NewState(operated)
-	members.Execute(ledger.Seal(ledger.Parent{Hash: operated.Hash()}, 1, 1, [][]byte{ledgertest.Batch(7, changeSeeds()[0])}, func(ledger.Hash, *ledger.Transaction) bool { return false }))
-	_ = members.Entries(func(key, value []byte) error {
-		f.Add(bytes.Clone(key), bytes.Clone(value))
-		return nil
-	})
+	for _, change := range changeSeeds() {
+		members := ledger.NewState(operated)
+		batch := ledgertest.Batch(7, change)
+		never := func(ledger.Hash, *ledger.Transaction) bool { return false }
+		members.Execute(ledger.Seal(ledger.Parent{Hash: operated.Hash()}, 1, 1, [][]byte{batch}, never))
+		_ = members.Entries(func(key, value []byte) error {
+			f.Add(bytes.Clone(key), bytes.Clone(value))
+			return nil
+		})
+	}
 	sharded, _ := crossingSeeds()
 	n := newNetwork(f.Fatalf, sharded.Tree)
 	waiting(n)
@@ -267,6 +282,11 @@ func FuzzStateEntry(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, value []byte) {
 		_ = ledger.NewState(ledgertest.Genesis()).Restore(key, value)
 		_ = ledger.NewState(sharded).Restore(key, value)
+		// The members of a state that took an entry can be asked for.
+		state := ledger.NewState(operated)
+		if err := state.Restore(key, value); err == nil && key[0] == 'm' {
+			_, _, _ = state.Membership(), state.MembershipAt(1), state.FormerMembers()
+		}
 	})
 }
 

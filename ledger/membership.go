@@ -27,7 +27,7 @@ const (
 	ChangeRounds = 3
 )
 
-// ChangeKind says what a change of the membership does. Its text form is join or leave.
+// ChangeKind says what a change of the membership does. Its text form is join, leave or admit.
 type ChangeKind uint8
 
 // The kinds of changes. Their numbers are part of transactions' ids and never change.
@@ -36,20 +36,24 @@ const (
 	ChangeJoin ChangeKind = 1
 	// ChangeLeave removes a member.
 	ChangeLeave ChangeKind = 2
+	// ChangeAdmit names the disk that counts for a member.
+	ChangeAdmit ChangeKind = 3
 )
 
-// String returns join or leave.
+// String returns join, leave or admit.
 func (k ChangeKind) String() string {
 	switch k {
 	case ChangeJoin:
 		return "join"
 	case ChangeLeave:
 		return "leave"
+	case ChangeAdmit:
+		return "admit"
 	}
 	return fmt.Sprintf("change %d", uint8(k))
 }
 
-// MarshalText returns join or leave.
+// MarshalText returns join, leave or admit.
 func (k ChangeKind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote, or returns ErrMalformed.
@@ -59,19 +63,32 @@ func (k *ChangeKind) UnmarshalText(text []byte) error {
 		*k = ChangeJoin
 	case "leave":
 		*k = ChangeLeave
+	case "admit":
+		*k = ChangeAdmit
 	default:
-		return fmt.Errorf("%w: %.20q is no kind of change: join or leave", ErrMalformed, text)
+		return fmt.Errorf("%w: %.20q is no kind of change: join, leave or admit",
+			ErrMalformed, text)
 	}
 	return nil
 }
 
-// MembershipChange is what an operator's transaction does to the membership: one member joins, or one leaves.
+// MembershipChange is what an administrative transaction does to the membership: one member joins,
+// one leaves, or a disk is named for one.
+//
+// An operator signs a join or a leave. An operator or a member signs an admission: a Signature with
+// Operator as its organisation and the node key of a present member. That member is another one
+// than the one that the disk is for, unless there is only one member, which speaks for itself. Its
+// nonce is in AdmitStream, with the number of the membership that it makes, so that it can take
+// effect only on the membership that its signer saw: an old proposal that comes late changes
+// nothing.
 type MembershipChange struct {
 	Kind ChangeKind `json:"kind"`
 	// Member is who joins: a name and an address that no present member has, and a key that no member ever had.
 	Member Member `json:"member,omitzero"`
-	// Index is who leaves.
+	// Index is who leaves, or the member that Disk is for.
 	Index MemberIndex `json:"index,omitempty"`
+	// Disk is the disk that is to count for the member: one that was never another member's.
+	Disk DiskID `json:"disk,omitzero"`
 }
 
 // GroupMember is a present member.
@@ -80,6 +97,9 @@ type GroupMember struct {
 	Member
 	// Joined is the height of the block that let it in; 0 for a member of the genesis.
 	Joined Height `json:"joined,omitempty"`
+	// Disk is the disk that counts for the member. Zero says that the chain has named none, and that
+	// the member's original disk counts.
+	Disk DiskID `json:"disk,omitzero"`
 }
 
 // FormerMember is a member that left.
@@ -118,6 +138,13 @@ func (m *Membership) ByKey(key []byte) (GroupMember, bool) {
 	return m.find(func(member *GroupMember) bool { return bytes.Equal(member.Key, key) })
 }
 
+// MayAdmit reports whether the node with this key may admit a disk for the member with an index: a
+// present member other than that one, or the only member for itself, as there is no other to vouch.
+func (m *Membership) MayAdmit(key PublicKey, index MemberIndex) bool {
+	signer, present := m.ByKey(key[:])
+	return present && (signer.Index != index || len(m.Members) == 1)
+}
+
 func (m *Membership) find(is func(*GroupMember) bool) (GroupMember, bool) {
 	for i := range m.Members {
 		if is(&m.Members[i]) {
@@ -127,15 +154,18 @@ func (m *Membership) find(is func(*GroupMember) bool) (GroupMember, bool) {
 	return GroupMember{}, false
 }
 
-// ErrMembership says that a membership is none: no members, not by index, or two with one name or key.
+// ErrMembership says that a membership is none: no members, not by index, or two with one name, key
+// or disk.
 var ErrMembership = errors.New("ledger: invalid membership")
 
-// Validate returns ErrMembership unless the membership has members, each index, name and key once, by index. It is for what comes from outside of a chain.
+// Validate returns ErrMembership unless the membership has members, each index, name, key and named
+// disk once, by index. It is for what comes from outside of a chain.
 func (m *Membership) Validate() error {
 	if len(m.Members) == 0 || len(m.Members) > MaxMembers {
 		return fmt.Errorf("%w: %d members, 1 to %d allowed", ErrMembership, len(m.Members), MaxMembers)
 	}
 	names, keys := make(map[string]bool, len(m.Members)), make(map[string]bool, len(m.Members))
+	disks := make(map[DiskID]bool)
 	for i := range m.Members {
 		member := &m.Members[i]
 		switch {
@@ -147,6 +177,11 @@ func (m *Membership) Validate() error {
 			return fmt.Errorf("%w: key of member %s", ErrMembership, member.Name)
 		case len(member.Address) > MaxAddress:
 			return fmt.Errorf("%w: address of member %s", ErrMembership, member.Name)
+		case disks[member.Disk]:
+			return fmt.Errorf("%w: disk of member %s", ErrMembership, member.Name)
+		}
+		if !member.Disk.IsZero() {
+			disks[member.Disk] = true
 		}
 		names[member.Name], keys[string(member.Key)] = true, true
 	}
@@ -181,23 +216,35 @@ func (m *Member) Validate() error {
 
 // checkForm checks that the change says one thing in one form.
 func (c *MembershipChange) checkForm() error {
+	nobody := c.Member.Name == "" && len(c.Member.Key) == 0 && c.Member.Address == ""
 	switch {
-	case c.Kind == ChangeJoin && c.Index == 0:
+	case c.Kind == ChangeJoin && c.Index == 0 && c.Disk.IsZero():
 		return c.Member.Validate()
-	case c.Kind == ChangeLeave && c.Member.Name == "" && len(c.Member.Key) == 0 && c.Member.Address == "":
-		if c.Index >= MaxMemberIndexes {
-			return fmt.Errorf("%w: member %d, indexes are below %d", ErrMalformed, c.Index, MaxMemberIndexes)
-		}
-		return nil
+	case c.Kind == ChangeLeave && nobody && c.Disk.IsZero():
+		return c.checkIndex()
+	case c.Kind == ChangeAdmit && nobody && !c.Disk.IsZero():
+		return c.checkIndex()
 	}
-	return fmt.Errorf("%w: a change of the membership is a join of a member or a leave of an index", ErrMalformed)
+	return fmt.Errorf("%w: a change of the membership is a join of a member, a leave of an index, "+
+		"or an admission of a disk for an index", ErrMalformed)
 }
 
-// append appends the canonical encoding: the kind (1 byte), then what it needs.
+func (c *MembershipChange) checkIndex() error {
+	if c.Index >= MaxMemberIndexes {
+		return fmt.Errorf("%w: member %d, indexes are below %d", ErrMalformed, c.Index, MaxMemberIndexes)
+	}
+	return nil
+}
+
+// append appends the canonical encoding: the kind (1 byte), then what it needs. That is a member to
+// join, the index (uvarint) to leave, and the index and the disk (16 bytes) to admit.
 func (c *MembershipChange) append(to []byte) []byte {
 	to = append(to, byte(c.Kind))
-	if c.Kind == ChangeLeave {
+	switch c.Kind {
+	case ChangeLeave:
 		return binary.AppendUvarint(to, uint64(c.Index))
+	case ChangeAdmit:
+		return append(binary.AppendUvarint(to, uint64(c.Index)), c.Disk[:]...)
 	}
 	return c.Member.append(to)
 }
@@ -214,15 +261,27 @@ func (r *reader) membershipChange() *MembershipChange {
 	case ChangeJoin:
 		change.Member = r.member()
 	case ChangeLeave:
-		index := r.uvarint()
-		if index >= MaxMemberIndexes {
-			r.fail("member %d", index)
-		}
-		change.Index = MemberIndex(index)
+		change.Index = r.memberIndex()
+	case ChangeAdmit:
+		change.Index, change.Disk = r.memberIndex(), r.disk()
 	default:
 		r.fail("%s of the membership", change.Kind)
 	}
 	return change
+}
+
+func (r *reader) memberIndex() MemberIndex {
+	index := r.uvarint()
+	if index >= MaxMemberIndexes {
+		r.fail("member %d", index)
+		return 0
+	}
+	return MemberIndex(index)
+}
+
+func (r *reader) disk() (disk DiskID) {
+	copy(disk[:], r.take(len(disk)))
+	return disk
 }
 
 func (r *reader) member() Member {
@@ -240,9 +299,15 @@ func (b *Block) MembershipChange() *MembershipChange {
 	return nil
 }
 
-// MembershipChangeIn reports whether a round message holds a change of the membership that is for this chain and that an operator has signed, without
-// executing it; chain is the genesis' hash. It is a function of its arguments only, and costs some nanoseconds a bundle where there is none. Whatever changes the membership
-// when it is executed is found; what is found may be refused when it is executed.
+// MembershipChangeIn reports whether a round message holds a change of the membership that is for
+// this chain and signed, without executing it; chain is the genesis' hash. An operator has to have
+// signed, or, for an admission of a disk, any key that the signature itself names: who is a member
+// only execution knows. It is a function of its arguments only, and costs some nanoseconds a bundle
+// where there is none.
+//
+// Whatever changes the membership when it is executed is found. What is found may be refused when
+// it is executed; such a false positive costs a change of eon to the same members, and nothing
+// else.
 func MembershipChangeIn(payload []byte, genesis *Genesis, chain Hash) bool {
 	if !mayHoldChange(payload) {
 		return false
@@ -260,7 +325,12 @@ func MembershipChangeIn(payload []byte, genesis *Genesis, chain Hash) bool {
 		if err != nil {
 			continue
 		}
-		if change := bundle.transactions[0]; change.Ledger == chain && signedByOperator(genesis, bundle.root, bundle.signatures) {
+		t := &bundle.transactions[0]
+		if t.Ledger != chain {
+			continue
+		}
+		if t.Change.Kind == ChangeAdmit && signedByAny(bundle.root, bundle.signatures) ||
+			signedByOperator(genesis, bundle.root, bundle.signatures) {
 			return true
 		}
 	}
@@ -299,9 +369,22 @@ func administrative(bundle []byte) bool {
 
 // signedByOperator reports whether one of the signatures is an operator's, and good.
 func signedByOperator(genesis *Genesis, root Hash, signatures []Signature) bool {
+	return signedWithout(root, signatures, genesis.IsOperator)
+}
+
+// signedByAny reports whether one of the signatures without organisation is good for the key that
+// it names.
+func signedByAny(root Hash, signatures []Signature) bool {
+	return signedWithout(root, signatures, func(PublicKey) bool { return true })
+}
+
+// signedWithout reports whether one of the signatures without organisation is by a key that may
+// sign, and good.
+func signedWithout(root Hash, signatures []Signature, may func(PublicKey) bool) bool {
 	for i := range signatures {
 		signature := &signatures[i]
-		if signature.Organisation == Operator && genesis.IsOperator(signature.Key) && signature.verify(SigningMessage(root)) {
+		if signature.Organisation == Operator && may(signature.Key) &&
+			signature.verify(SigningMessage(root)) {
 			return true
 		}
 	}

@@ -15,13 +15,27 @@ type changePlace struct {
 	round  Round
 }
 
-// member is one that is or was a member. Members of the genesis that are still there are no entries of the state, so that a chain whose
-// membership never changed has the state that it had before there were such changes.
+// admission is a disk that was named for a member, and where.
+type admission struct {
+	disk DiskID
+	changePlace
+}
+
+// member is one that is or was a member. Members of the genesis that are still there, and for which
+// no disk was named, are no entries of the state, so that a chain whose membership never changed
+// has the state that it had before there were such changes.
 type member struct {
 	Member
 	index        MemberIndex
 	joined, left changePlace
-	mark         mark
+	// disks are in the order in which they were named; the last one counts.
+	disks []admission
+	mark  mark
+}
+
+// isEntry reports whether the member is an entry of the state.
+func (m *member) isEntry() bool {
+	return m.joined.number != 0 || m.left.number != 0 || len(m.disks) > 0
 }
 
 // stays reports whether the block at height has it as a member.
@@ -29,9 +43,25 @@ func (m *member) stays(height Height) bool {
 	return m.joined.height <= height && (m.left.number == 0 || m.left.height > height)
 }
 
-func (m *member) group() GroupMember {
-	return GroupMember{Index: m.index, Member: m.Member.copy(), Joined: m.joined.height}
+// admitted returns the last naming of a disk at or below a height; the zero value where there is
+// none.
+func (m *member) admitted(height Height) admission {
+	for _, each := range slices.Backward(m.disks) {
+		if each.height <= height {
+			return each
+		}
+	}
+	return admission{}
 }
+
+func (m *member) group(height Height) GroupMember {
+	return GroupMember{
+		Index: m.index, Member: m.Member.copy(), Joined: m.joined.height, Disk: m.admitted(height).disk,
+	}
+}
+
+// newest is a height that no block is above.
+const newest Height = 1<<64 - 1
 
 // group is the part of the state that knows the members: all that ever were, by index.
 type group struct {
@@ -52,13 +82,14 @@ func (g *group) at(height Height) Membership {
 	membership := Membership{Members: make([]GroupMember, 0, len(g.members))}
 	var last changePlace
 	for _, each := range g.members {
-		for _, place := range [...]changePlace{each.joined, each.left} {
+		admitted := each.admitted(height).changePlace
+		for _, place := range [...]changePlace{each.joined, each.left, admitted} {
 			if place.number > last.number && place.height <= height {
 				last = place
 			}
 		}
 		if each.stays(height) {
-			membership.Members = append(membership.Members, each.group())
+			membership.Members = append(membership.Members, each.group(height))
 		}
 	}
 	membership.Number, membership.Height, membership.Round = last.number, last.height, last.round
@@ -66,25 +97,30 @@ func (g *group) at(height Height) Membership {
 }
 
 // Membership returns the present membership; the copy is the caller's.
-func (s *State) Membership() Membership { return s.group.at(1<<64 - 1) }
+func (s *State) Membership() Membership { return s.group.at(newest) }
 
 // MembershipAt returns the membership after the block at a height; the copy is the caller's.
 func (s *State) MembershipAt(height Height) Membership { return s.group.at(height) }
 
-// FormerMembers returns those that left, by index; the copy is the caller's.
+// FormerMembers returns those that left, by index, with the disks that counted for them last; the
+// copy is the caller's.
 func (s *State) FormerMembers() []FormerMember {
 	var former []FormerMember
 	for _, each := range s.group.members {
 		if each.left.number != 0 {
-			former = append(former, FormerMember{GroupMember: each.group(), Left: each.left.height})
+			former = append(former, FormerMember{GroupMember: each.group(newest), Left: each.left.height})
 		}
 	}
 	return former
 }
 
-// attemptChange executes an administrative transaction as far as it can fail. It has no part that would have to be taken back.
+// attemptChange executes an administrative transaction as far as it can fail. It has no part that
+// would have to be taken back.
 func (s *State) attemptChange(t *Transaction, root Hash, signatures []Signature) Result {
 	fails := func(code Code) Result { return Result{code, NoItem} }
+	if t.Change.Kind == ChangeAdmit {
+		return fails(s.attemptAdmit(t, root, signatures))
+	}
 	switch {
 	case !signedByOperator(s.genesis, root, signatures):
 		return fails(Unauthorised)
@@ -92,7 +128,7 @@ func (s *State) attemptChange(t *Transaction, root Hash, signatures []Signature)
 		return fails(StaleNonce)
 	case s.group.says(t.Change):
 		return applied
-	case s.group.last.number > 0 && s.round < s.group.last.round+ChangeRounds:
+	case s.changing():
 		return fails(MembershipChanging)
 	}
 	if t.Change.Kind == ChangeJoin {
@@ -101,11 +137,79 @@ func (s *State) attemptChange(t *Transaction, root Hash, signatures []Signature)
 	return fails(s.group.mayLeave(t.Change.Index))
 }
 
-// says reports whether a join is of a member that is there with the same name, key and address.
-func (g *group) says(change *MembershipChange) bool {
-	return change.Kind == ChangeJoin && slices.ContainsFunc(g.members, func(each *member) bool {
-		return each.left.number == 0 && each.Name == change.Member.Name && bytes.Equal(each.Key, change.Member.Key) && each.Address == change.Member.Address
+// attemptAdmit is attemptChange for a disk that is named for a member. What is so already is fine,
+// whichever membership its signer saw: another member proposed the same.
+func (s *State) attemptAdmit(t *Transaction, root Hash, signatures []Signature) Code {
+	change := t.Change
+	switch {
+	case !s.group.signedByMember(change.Index, root, signatures) &&
+		!signedByOperator(s.genesis, root, signatures):
+		return Unauthorised
+	case s.group.says(change):
+		return Applied
+	case t.Nonce.Sequence != s.group.last.number+1:
+		return StaleNonce
+	case s.changing():
+		return MembershipChanging
+	}
+	return s.group.mayAdmit(change.Index, change.Disk)
+}
+
+// changing reports whether the members changed in this round or one of the two before.
+func (s *State) changing() bool {
+	return s.group.last.number > 0 && s.round < s.group.last.round+ChangeRounds
+}
+
+// signedByMember reports whether a member has signed that may admit a disk for the one with an
+// index.
+func (g *group) signedByMember(index MemberIndex, root Hash, signatures []Signature) bool {
+	return signedWithout(root, signatures, func(key PublicKey) bool {
+		membership := g.at(newest)
+		return membership.MayAdmit(key, index)
 	})
+}
+
+// says reports whether a join is of a member that is there with the same name, key and address, or
+// whether the disk that is to be admitted is the one that counts.
+func (g *group) says(change *MembershipChange) bool {
+	switch change.Kind {
+	case ChangeJoin:
+		return slices.ContainsFunc(g.members, func(each *member) bool {
+			return each.left.number == 0 && each.Name == change.Member.Name &&
+				bytes.Equal(each.Key, change.Member.Key) && each.Address == change.Member.Address
+		})
+	case ChangeAdmit:
+		member := g.present(change.Index)
+		return member != nil && member.admitted(newest).disk == change.Disk
+	}
+	return false
+}
+
+// present returns the present member with an index, or nil.
+func (g *group) present(index MemberIndex) *member {
+	if int(index) >= len(g.members) || g.members[index].left.number != 0 {
+		return nil
+	}
+	return g.members[index]
+}
+
+// mayAdmit decides on a disk that is not the member's present one. The member may have had it
+// before: it is admitted as a disk that has fetched what it lacks, as any other.
+func (g *group) mayAdmit(index MemberIndex, disk DiskID) Code {
+	admitting := g.present(index)
+	if admitting == nil {
+		return UnknownMember
+	}
+	for _, each := range g.members {
+		if each != admitting &&
+			slices.ContainsFunc(each.disks, func(a admission) bool { return a.disk == disk }) {
+			return MemberDiskTaken
+		}
+	}
+	if len(admitting.disks) >= MaxMemberDisks {
+		return TooManyDisks
+	}
+	return Applied
 }
 
 func (g *group) mayJoin(joining *Member) Code {
@@ -132,7 +236,7 @@ func (g *group) mayJoin(joining *Member) Code {
 }
 
 func (g *group) mayLeave(index MemberIndex) Code {
-	if int(index) >= len(g.members) || g.members[index].left.number != 0 {
+	if g.present(index) == nil {
 		return UnknownMember
 	}
 	if !slices.ContainsFunc(g.members, func(each *member) bool { return each.left.number == 0 && each.index != index }) {
@@ -154,22 +258,35 @@ func (s *State) changeMembership(change *MembershipChange) {
 		s.touchedMembers = append(s.touchedMembers, joined)
 		return
 	}
-	leaving := s.group.members[change.Index]
-	if leaving.joined.number == 0 {
-		leaving.mark = mark{touched: true, before: -1}
+	changed := s.group.members[change.Index]
+	if changed.isEntry() {
+		s.arena, changed.mark = keep(s.arena, changed.appendEntry)
 	} else {
-		s.arena, leaving.mark = keep(s.arena, leaving.appendEntry)
+		changed.mark = mark{touched: true, before: -1}
 	}
-	leaving.left = s.group.last
-	s.touchedMembers = append(s.touchedMembers, leaving)
+	s.touchedMembers = append(s.touchedMembers, changed)
+	if change.Kind == ChangeAdmit {
+		changed.disks = append(changed.disks, admission{disk: change.Disk, changePlace: s.group.last})
+	} else {
+		changed.left = s.group.last
+	}
 }
 
+// appendEntry appends the entry: the member, where it joined, where it left. Behind that come the
+// disks, where one was named: their count, and each with its place.
 func (m *member) appendEntry(to []byte) (entry []byte, keyLength int) {
 	start := len(to)
 	to = append(binary.BigEndian.AppendUint32(append(to, kindMember), uint32(m.index)), 0)
 	keyLength = len(to) - start
 	to = m.Member.append(to)
-	return m.left.append(m.joined.append(to)), keyLength
+	to = m.left.append(m.joined.append(to))
+	if len(m.disks) > 0 {
+		to = binary.AppendUvarint(to, uint64(len(m.disks)))
+		for i := range m.disks {
+			to = m.disks[i].append(append(to, m.disks[i].disk[:]...))
+		}
+	}
+	return to, keyLength
 }
 
 func (p *changePlace) append(to []byte) []byte {
@@ -182,13 +299,36 @@ func (r *reader) changePlace() changePlace {
 	return changePlace{number: r.uvarint(), height: Height(r.uvarint()), round: Round(r.uvarint())}
 }
 
+// admissions reads the disks at the end of a member's entry, which is where they are named, if any.
+func (r *reader) admissions() []admission {
+	if r.err != nil || len(r.data) == 0 {
+		return nil
+	}
+	const smallest = len(DiskID{}) + 3
+	disks := make([]admission, r.count("disks", MaxMemberDisks, smallest))
+	if len(disks) == 0 {
+		r.fail("no disks")
+	}
+	for i := range disks {
+		disks[i] = admission{disk: r.disk(), changePlace: r.changePlace()}
+	}
+	return disks
+}
+
 // restore puts the entry of a member into the group. It returns whether there was one already.
 func (g *group) restore(key []byte, r *reader) (again bool, err error) {
 	if len(key) != 1+4+1 {
 		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
 	restored := &member{index: MemberIndex(binary.BigEndian.Uint32(key[1:])), Member: r.member(), joined: r.changePlace(), left: r.changePlace()}
-	g.last = slices.MaxFunc([]changePlace{g.last, restored.joined, restored.left}, func(a, b changePlace) int { return cmp.Compare(a.number, b.number) })
+	restored.disks = r.admissions()
+	for _, place := range [...]changePlace{
+		restored.joined, restored.left, restored.admitted(newest).changePlace,
+	} {
+		if place.number > g.last.number {
+			g.last = place
+		}
+	}
 	place, found := slices.BinarySearchFunc(g.members, restored.index, func(each *member, index MemberIndex) int { return cmp.Compare(each.index, index) })
 	if !found {
 		g.members = slices.Insert(g.members, place, restored)
@@ -196,5 +336,5 @@ func (g *group) restore(key []byte, r *reader) (again bool, err error) {
 	}
 	before := g.members[place]
 	g.members[place] = restored
-	return before.joined.number != 0 || before.left.number != 0, nil
+	return before.isEntry(), nil
 }

@@ -145,7 +145,7 @@ func TestMembershipChangeForms(t *testing.T) {
 		"a signer":                join(func(t *ledger.Transaction) { t.Signer = "acme" }),
 		"postings beside":         join(func(t *ledger.Transaction) { t.Postings = make([]ledger.Posting, 2) }),
 		"no kind":                 join(func(t *ledger.Transaction) { t.Change.Kind = 0 }),
-		"a kind of the future":    join(func(t *ledger.Transaction) { t.Change.Kind = 3 }),
+		"a kind of the future":    join(func(t *ledger.Transaction) { t.Change.Kind = 4 }),
 		"an index of its choice":  join(func(t *ledger.Transaction) { t.Change.Index = 7 }),
 		"no name":                 join(func(t *ledger.Transaction) { t.Change.Member.Name = "" }),
 		"a key cut short":         join(func(t *ledger.Transaction) { t.Change.Member.Key = member.Key[:31] }),
@@ -193,6 +193,7 @@ func TestMembershipChangeIn(t *testing.T) {
 	plain, change := client.Bundle(client.Register("mint")), operator.Join(ledgertest.Member(3))
 	mallory := operator.Bundle("mallory", operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: 1}))
 	cut := ledgertest.Batch(1, plain, change)
+	admit := ledgertest.Admit("mallory", genesis, genesis.Membership(), 1, ledgertest.Disk(1), 0)
 	for name, test := range map[string]struct {
 		payload []byte
 		want    bool
@@ -203,6 +204,7 @@ func TestMembershipChangeIn(t *testing.T) {
 		"a change":                {ledgertest.Batch(1, change), true},
 		"a change among others":   {ledgertest.Batch(1, plain, plain, change, plain), true},
 		"not an operator's":       {ledgertest.Batch(1, mallory), false},
+		"an admission":            {ledgertest.Batch(1, plain, admit), true},
 		"another chain's":         {ledgertest.Batch(1, ledgertest.NewOperator(ledgertest.Genesis()).Leave(0)), false},
 		"cut short, as Seal sees": {cut[:len(cut)-1], false},
 		"bytes too many":          {append(slices.Clone(cut), 0), false},
@@ -257,14 +259,24 @@ func TestMembershipProperties(t *testing.T) {
 		round, lastChange, changedBefore := ledger.Round(0), ledger.Round(0), false
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			round += ledger.Round(rapid.IntRange(1, 4).Draw(t, "rounds"))
-			bundle := operator.Leave(ledger.MemberIndex(rapid.IntRange(0, 9).Draw(t, "index")))
-			if rapid.Bool().Draw(t, "join") {
-				bundle = operator.Join(ledgertest.Member(rapid.IntRange(0, 9).Draw(t, "member")))
-			}
+			var bundle *ledger.Bundle
 			before := chain.state.Membership()
+			switch rapid.SampledFrom([]string{"join", "leave", "admit", "admit"}).Draw(t, "kind") {
+			case "join":
+				bundle = operator.Join(ledgertest.Member(rapid.IntRange(0, 9).Draw(t, "member")))
+			case "leave":
+				bundle = operator.Leave(ledger.MemberIndex(rapid.IntRange(0, 9).Draw(t, "index")))
+			case "admit":
+				bundle = drawAdmit(t, chain)
+			}
 			chain.block(round, bundle)
 			after := chain.state.Membership()
 			history = append(history, after)
+			checkDigest(t.Fatalf, chain.state)
+			if err := after.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			checkDisks(t, &before, &after, bundle)
 			for _, member := range after.Members {
 				if key, known := owner[member.Index]; known && key != string(member.Key) {
 					t.Fatalf("index %d was another member's", member.Index)
@@ -289,13 +301,52 @@ func TestMembershipProperties(t *testing.T) {
 			}
 		}
 		for height, then := range history {
-			now := chain.state.MembershipAt(ledger.Height(height))
-			if now.Number != then.Number || now.Round != then.Round || len(now.Members) != len(then.Members) {
-				t.Fatalf("at block %d it was %+v and is said to have been %+v", height, then, now)
+			now, _ := json.Marshal(chain.state.MembershipAt(ledger.Height(height)))
+			if then, _ := json.Marshal(then); !bytes.Equal(now, then) {
+				t.Fatalf("at block %d it was %s and is said to have been %s", height, then, now)
 			}
 		}
 		checkSnapshot(t, chain)
 	})
+}
+
+// drawAdmit names some disk for some member, signed by anybody, and now and then on a membership of
+// some time ago.
+func drawAdmit(t *rapid.T, chain *group) *ledger.Bundle {
+	signer := "operator"
+	if i := rapid.IntRange(0, 10).Draw(t, "signer"); i < 10 {
+		signer = ledgertest.Member(i).Name
+	}
+	head := chain.parent.Header.Height
+	seen := chain.state.Membership()
+	if rapid.IntRange(0, 4).Draw(t, "late") == 0 {
+		seen = chain.state.MembershipAt(head / 2)
+	}
+	index := ledger.MemberIndex(rapid.IntRange(0, 7).Draw(t, "index"))
+	disk := ledgertest.Disk(rapid.IntRange(1, 9).Draw(t, "disk"))
+	return ledgertest.Admit(signer, chain.genesis, seen, index, disk, head)
+}
+
+// checkDisks says again what a bundle may do to the disk map: a join and a leave change no disk of
+// those that stay, and an admission changes one, as its signer may.
+func checkDisks(t *rapid.T, before, after *ledger.Membership, bundle *ledger.Bundle) {
+	change := bundle.Transaction(0).Change
+	for _, member := range after.Members {
+		earlier, _ := before.Find(member.Index)
+		if member.Disk == earlier.Disk {
+			continue
+		}
+		key := bundle.Signatures()[0].Key
+		signer, present := before.ByKey(key[:])
+		allowed := key == ledgertest.PublicKey("operator") ||
+			present && (signer.Index != member.Index || len(before.Members) == 1)
+		if change.Kind != ledger.ChangeAdmit || change.Index != member.Index ||
+			change.Disk != member.Disk || !allowed || after.Number != before.Number+1 ||
+			bundle.Transaction(0).Nonce.Sequence != after.Number {
+			t.Fatalf("member %d has disk %s after %s, by %+v",
+				member.Index, member.Disk, earlier.Disk, change)
+		}
+	}
 }
 
 // overlap reports whether any majority of one group and any of the other share a member.

@@ -20,7 +20,8 @@ const (
 	UnknownOrganisation
 	// Unauthorised: an organisation that has to sign did not, or with a key that is not registered.
 	Unauthorised
-	// StaleNonce: the sequence number was applied before, or is too far below the highest one.
+	// StaleNonce: the sequence number was applied before, or is too far below the highest one. For an
+	// admission of a disk: the membership is another one than its signer saw.
 	StaleNonce
 	// Unbalanced: the postings do not add up to zero for each asset, or there is nothing to do.
 	Unbalanced
@@ -68,6 +69,10 @@ const (
 	TooManyWaiting
 	// OutOfPlace: no correct node puts this into a block: an entry of a stream out of its order, a transaction of other shards, a verdict that nobody waits for.
 	OutOfPlace
+	// MemberDiskTaken: another member has, or had, the disk; a disk serves one member only.
+	MemberDiskTaken
+	// TooManyDisks: MaxMemberDisks were named for the member.
+	TooManyDisks
 	codes
 )
 
@@ -80,7 +85,9 @@ var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown org
 	"no such member", "the last member cannot leave", "too many members",
 	"set aside: the other shards decide", "relayed to other shards", "settled: took effect", "released: another shard refused",
 	"accounts are not opened across shards: open them first", "in a book of several shards a registration stands alone in its transaction and does not expire",
-	"no such shard", "too many transactions wait for another shard: try again later", "out of place"}
+	"no such shard", "too many transactions wait for another shard: try again later", "out of place",
+	"another member has or had this disk",
+	"too many disks were named for this member: replace it by a new one"}
 
 // String returns the code in words.
 func (c Code) String() string {

@@ -240,7 +240,8 @@ func (s *State) Record(key RecordKey) (RecordPlace, bool) {
 	return RecordPlace{}, false
 }
 
-// Fresh reports whether a nonce may still be applied. A transaction whose nonce is fresh was never applied.
+// Fresh reports whether a nonce may still be applied. A transaction that TakesNonce, and whose
+// nonce is fresh, was never applied.
 func (s *State) Fresh(organisation OrganisationName, nonce Nonce) bool {
 	found := s.windows[windowKey{organisation, nonce.Stream}]
 	return found == nil || found.fresh(nonce.Sequence)
@@ -410,7 +411,7 @@ func (s *State) Entries(visit func(key, value []byte) error) error {
 		}
 	}
 	for _, each := range s.group.members {
-		if each.joined.number == 0 && each.left.number == 0 {
+		if !each.isEntry() {
 			continue
 		}
 		if err := show(each.appendEntry(buffer[:0])); err != nil {

@@ -119,8 +119,9 @@ type Transaction struct {
 	// Postings are none, or two and more that add up to zero for each asset.
 	Postings []Posting `json:"postings,omitempty"`
 	Records  []Record  `json:"records,omitempty"`
-	// Change makes the transaction an administrative one, which an operator signs, which is alone in its bundle, and in which there is nothing else but a
-	// note: Signer is Operator.
+	// Change makes the transaction an administrative one, which an operator signs (or a member, see
+	// MembershipChange), which is alone in its bundle, and in which there is nothing else but a note:
+	// Signer is Operator.
 	Change *MembershipChange `json:"change,omitempty"`
 	// Verdict makes the transaction what another shard says of a cross-shard transaction. Members put it into a block, unsigned and alone in its bundle; no client
 	// submits it. There is nothing else in it, no note either.
@@ -157,6 +158,13 @@ func (t *Transaction) Validate() error {
 		return fmt.Errorf("%w: %w: asset %s", ErrInvalidTransaction, err, asset)
 	}
 	return nil
+}
+
+// TakesNonce reports whether the transaction takes its nonce when it is applied. An admission of a
+// disk takes none: the number of the membership that it makes is what lets it change the members
+// once. So a fresh nonce does not show that it was never applied.
+func (t *Transaction) TakesNonce() bool {
+	return t.Change == nil || t.Change.Kind != ChangeAdmit
 }
 
 // checkForm checks what has to hold for a transaction to have an encoding at all: names and bounds.
@@ -210,6 +218,9 @@ func (t *Transaction) checkAdministrative() error {
 	switch {
 	case t.Signer != Operator:
 		return fmt.Errorf("%w: a change of the membership is an operator's, not organisation %s's", ErrMalformed, t.Signer)
+	case t.Change.Kind == ChangeAdmit && (t.Nonce.Stream != AdmitStream || t.Nonce.Sequence == 0):
+		return fmt.Errorf("%w: the nonce of an admission is in stream %d, and is the number of the "+
+			"membership that it makes", ErrMalformed, uint64(AdmitStream))
 	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0:
 		return fmt.Errorf("%w: a change of the membership stands alone in its transaction", ErrMalformed)
 	case len(t.Note) > MaxNote:

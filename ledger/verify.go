@@ -48,14 +48,22 @@ type Directory interface {
 	Organisation(name OrganisationName) (Organisation, bool)
 }
 
+// Authority knows who may sign: the registered organisations, and the members, which admit disks.
+// *State and *store.Store are authorities.
+type Authority interface {
+	Directory
+	// Membership returns the present membership; the copy is the caller's.
+	Membership() Membership
+}
+
 func (s *Signature) verify(message []byte) bool { return ed25519.Verify(s.Key[:], message, s.Bytes[:]) }
 
 // VerifyBundle decides whether a bundle may be proposed: every transaction is valid (Validate) and for this ledger, every organisation that has
-// to sign has signed with a key that the directory, or a registration in this very bundle, knows, and all signatures are good. The error says
+// to sign has signed with a key that the authority, or a registration in this very bundle, knows, and all signatures are good. The error says
 // which transaction and why: ErrInvalidTransaction, ErrWrongLedger, ErrUnauthorised, ErrUnknownOrganisation or ErrSignature. The ledger is the genesis' Book, which its
 // caller keeps.
-func VerifyBundle(bundle *Bundle, genesis *Genesis, ledger Hash, directory Directory) error {
-	if err := CheckBundle(bundle, genesis, ledger, directory); err != nil {
+func VerifyBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Authority) error {
+	if err := CheckBundle(bundle, genesis, ledger, authority); err != nil {
 		return err
 	}
 	message := SigningMessage(bundle.root)
@@ -69,13 +77,13 @@ func VerifyBundle(bundle *Bundle, genesis *Genesis, ledger Hash, directory Direc
 
 // VerifyBundles decides on many bundles at once, as VerifyBundle does on each; one batch of the curve's operation takes half the
 // time. The result has one error or nil for each bundle.
-func VerifyBundles(bundles []*Bundle, genesis *Genesis, ledger Hash, directory Directory) []error {
+func VerifyBundles(bundles []*Bundle, genesis *Genesis, ledger Hash, authority Authority) []error {
 	failures := make([]error, len(bundles))
 	type place struct{ bundle, signature int }
 	var places []place
 	verifier := ed25519.NewBatchVerifierWithCapacity(len(bundles))
 	for i, bundle := range bundles {
-		if failures[i] = CheckBundle(bundle, genesis, ledger, directory); failures[i] != nil {
+		if failures[i] = CheckBundle(bundle, genesis, ledger, authority); failures[i] != nil {
 			continue
 		}
 		message := SigningMessage(bundle.root)
@@ -99,15 +107,15 @@ func VerifyBundles(bundles []*Bundle, genesis *Genesis, ledger Hash, directory D
 
 func signatureError(signature *Signature) error {
 	if signature.Organisation == Operator {
-		return fmt.Errorf("%w: of operator key %s", ErrSignature, signature.Key)
+		return fmt.Errorf("%w: of the operator's or member's key %s", ErrSignature, signature.Key)
 	}
 	return fmt.Errorf("%w: of organisation %s, key %s", ErrSignature, signature.Organisation, signature.Key)
 }
 
 // CheckBundle is VerifyBundle without the signatures' arithmetic.
-func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, directory Directory) error {
+func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Authority) error {
 	for i := range bundle.signatures {
-		if err := checkSigner(bundle, &bundle.signatures[i], genesis, directory); err != nil {
+		if err := checkSigner(bundle, &bundle.signatures[i], genesis, authority); err != nil {
 			return err
 		}
 	}
@@ -150,14 +158,12 @@ func checkRegistrations(transaction *Transaction, genesis *Genesis) error {
 }
 
 // checkSigner checks that a signature's key belongs to its organisation.
-func checkSigner(bundle *Bundle, signature *Signature, genesis *Genesis, directory Directory) error {
+func checkSigner(bundle *Bundle, signature *Signature, genesis *Genesis,
+	authority Authority) error {
 	if signature.Organisation == Operator {
-		if !genesis.IsOperator(signature.Key) {
-			return fmt.Errorf("%w: %s is no operator's key", ErrUnauthorised, signature.Key)
-		}
-		return nil
+		return checkAdministrator(bundle, signature, genesis, authority)
 	}
-	organisation, known := directory.Organisation(signature.Organisation)
+	organisation, known := authority.Organisation(signature.Organisation)
 	if known && organisation.HasKey(signature.Key) {
 		return nil
 	}
@@ -173,6 +179,24 @@ func checkSigner(bundle *Bundle, signature *Signature, genesis *Genesis, directo
 		return fmt.Errorf("%w: %s; register it first", ErrUnknownOrganisation, signature.Organisation)
 	}
 	return fmt.Errorf("%w: %s is no key of organisation %s", ErrUnauthorised, signature.Key, signature.Organisation)
+}
+
+// checkAdministrator checks a signature without organisation. The key is an operator's, or, where
+// the bundle admits a disk, that of a member that may.
+func checkAdministrator(bundle *Bundle, signature *Signature, genesis *Genesis,
+	authority Authority) error {
+	if genesis.IsOperator(signature.Key) {
+		return nil
+	}
+	change := bundle.transactions[0].Change
+	if change == nil || change.Kind != ChangeAdmit {
+		return fmt.Errorf("%w: %s is no operator's key", ErrUnauthorised, signature.Key)
+	}
+	if membership := authority.Membership(); !membership.MayAdmit(signature.Key, change.Index) {
+		return fmt.Errorf("%w: %s is no operator's key, and no key of a member that may admit a disk "+
+			"for member %d", ErrUnauthorised, signature.Key, change.Index)
+	}
+	return nil
 }
 
 // checkConsent checks that every organisation that has to sign the transaction is among the signers.

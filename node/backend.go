@@ -63,7 +63,7 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 	failures := ledger.VerifyBundles(bundles, n.home.Genesis, opened.Book(), opened)
 	for i, bundle := range bundles {
 		if failures[i] == nil {
-			if refusals[i] = cmp.Or(n.sup.refusesChange(bundle), n.misroutes(bundle)); refusals[i] == nil {
+			if refusals[i] = cmp.Or(n.life.refusesChange(bundle), n.misroutes(bundle)); refusals[i] == nil {
 				refusals[i] = n.admit(opened, bundle)
 			}
 		} else {
@@ -79,9 +79,9 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 
 // refuses says why this node takes no writes now; nil while it does.
 func (n *Node) refuses() *api.Refusal {
-	mode, why, since := n.sup.standing()
+	mode, why, since := n.life.standing()
 	refusal := func(format string, arguments ...any) *api.Refusal {
-		return &api.Refusal{Code: api.RefusedNotWriting, Reason: "this node takes no writes now: " + fmt.Sprintf(format, arguments...), Writers: n.sup.writers()}
+		return &api.Refusal{Code: api.RefusedNotWriting, Reason: "this node takes no writes now: " + fmt.Sprintf(format, arguments...), Writers: n.life.writers()}
 	}
 	switch {
 	case n.stopping.Load():
@@ -90,7 +90,7 @@ func (n *Node) refuses() *api.Refusal {
 		return refusal("its disk is nearly full (%d MiB free); free some space", n.disk.bytes()>>20)
 	case n.pipeline.Stalled() != "":
 		return refusal("%s", n.pipeline.Stalled())
-	case mode == api.ModeOrdering || mode == api.ModeStarting && since < betweenGroupsMax && n.sup.betweenGroups():
+	case mode == api.ModeOrdering || mode == api.ModeStarting && since < betweenGroupsMax && n.life.view().Between:
 		return nil
 	}
 	return refusal("%s", why)
@@ -128,7 +128,7 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 	})
 	switch {
 	case lookup != nil:
-		return &api.Refusal{Code: api.RefusedNotWriting, Reason: "this node cannot read its store: " + lookup.Error(), Writers: n.sup.writers()}
+		return &api.Refusal{Code: api.RefusedNotWriting, Reason: "this node cannot read its store: " + lookup.Error(), Writers: n.life.writers()}
 	case errors.Is(err, mempool.ErrFull):
 		return &api.Refusal{Code: api.RefusedOverloaded, Reason: err.Error()}
 	case err != nil:
@@ -139,17 +139,18 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 
 // refusesChange says why a change of the membership cannot be ordered now. With a perfect detector it never can: its engines leave no votes behind, from which a generation would know what may have
 // been A-delivered under the members that were. And afterwards too few of those who work might be members for a majority, and the shard would stand still. From one member to two it has to, until the
-// second is there.
-func (s *supervisor) refusesChange(bundle *ledger.Bundle) *api.Refusal {
+// second is there. An admission of a disk leaves the members and their number as they are, so that
+// none of this concerns it.
+func (l *life) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 	change := bundle.Transaction(0).Change
-	if change == nil {
+	if change == nil || change.Kind == ledger.ChangeAdmit {
 		return nil
 	}
-	if !s.eventual() {
+	if !l.eventual() {
 		return &api.Refusal{Code: api.RefusedMalformed, Reason: `the nodes take their failure detector for perfect, and so their members cannot change: stop all nodes, set [ordering] detector = "eventual" in the config.toml of each, start them, and try again`}
 	}
-	membership := s.node.Store().Membership()
-	working, size := s.driver.Status().Engine.Members, len(membership.Members)
+	membership := l.node.Store().Membership()
+	working, size := l.driver.Status().Engine.Members, len(membership.Members)
 	count := len(working)
 	switch change.Kind {
 	case ledger.ChangeJoin:
@@ -167,34 +168,49 @@ func (s *supervisor) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 	if need := size/2 + 1; count < need && len(membership.Members) > 1 {
 		return &api.Refusal{Code: api.RefusedMalformed, Reason: fmt.Sprintf("of the %d members that there would be, %d order, and a majority is %d: start the members that are down, or remove them first", size, count, need)}
 	}
+	if change.Kind == ledger.ChangeLeave {
+		return l.refusesLast(&membership, change.Index)
+	}
 	return nil
 }
 
-// standing is the mode, its reason, and how long it has lasted.
-func (s *supervisor) standing() (mode api.NodeMode, why string, since time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.current, s.why, time.Since(s.modeSince)
+// refusesLast says why a member that runs cannot leave: it holds blocks that no other member that
+// runs holds, as far as this node has heard. Of a member that does not run nobody knows what it
+// holds, and it may be lost: then it is for the operator to decide.
+func (l *life) refusesLast(membership *ledger.Membership, leaving ledger.MemberIndex) *api.Refusal {
+	member, present := membership.Find(leaving)
+	own, others, any := l.holding(membership, leaving)
+	if !present || own == nil || !any || *own >= others {
+		return nil
+	}
+	return &api.Refusal{Code: api.RefusedMalformed, Reason: fmt.Sprintf("%s is the last member that runs and has "+
+		"the blocks from %d to %d; the others began with snapshots: wait until one of them has fetched "+
+		"them (ledgerd status shows how far they are), or start a member that has them",
+		member.Name, *own+1, others)}
 }
 
-// betweenGroups tells whether this node ordered until it began to look for its next group: it is not behind the others then.
-func (s *supervisor) betweenGroups() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.between
-}
-
-// writers are the API addresses of the other nodes that take writes, as far as they were heard of lately.
-func (s *supervisor) writers() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var addresses []string
-	for server := range s.node.peers.table.Load().ids {
-		if h, ok := s.heard[order.ServerID(server)]; ok && h.mode == api.ModeOrdering && time.Since(h.at) < hearsayLasts {
-			addresses = append(addresses, h.apiAddress)
+// holding returns up to which height blocks are absent at a member, nil where it does not run, and up
+// to which they are absent at all others that run; any is false where none of those runs.
+func (l *life) holding(membership *ledger.Membership, of ledger.MemberIndex) (own *ledger.Height, others ledger.Height, any bool) {
+	self := l.node.Store().Absent()
+	lasts := l.hearsayLasts()
+	for _, member := range membership.Members {
+		server, absent := order.ServerID(member.Index), self
+		if server != l.node.home.Self {
+			h := l.heard(server)
+			if !h.linked || time.Since(h.at) > lasts {
+				continue
+			}
+			absent = ledger.Height(h.Absent)
+		}
+		switch {
+		case member.Index == of:
+			own = &absent
+		case !any || absent < others:
+			others, any = absent, true
 		}
 	}
-	return addresses
+	return own, others, any
 }
 
 // State is a snapshot of this node.
@@ -202,15 +218,20 @@ func (n *Node) State() api.NodeState { return n.NodeState() }
 
 // NodeState implements api.Backend.
 func (n *Node) NodeState() api.NodeState {
-	mode, why, _ := n.sup.standing()
+	mode, why, _ := n.life.standing()
 	heights, _ := n.pipeline.Heights()
 	transactions, bytes := n.pool.Size()
 	figures := n.pipeline.Figures()
 	state := api.NodeState{
 		Index: uint32(n.home.Self), Name: n.home.Name(), PeerID: string(n.host.ID()), APIAddress: n.URL(), FabricAddress: n.home.FabricAddress(),
-		Mode: mode, Reason: why, Engine: n.sup.engineState(), Heights: heights, HeadHash: n.pipeline.Tip().Hash, Started: n.started, Version: n.options.Version,
+		Mode: mode, Reason: why, Engine: n.life.engineState(), Heights: heights, HeadHash: n.pipeline.Tip().Hash, Started: n.started, Version: n.options.Version,
 		PoolTransactions: uint64(transactions), PoolBytes: uint64(bytes),
 		TransactionsPerSecond: figures.TransactionsPerSecond, OrderLatency: figures.OrderLatency, DurableLatency: figures.DurableLatency, DiskFreeBytes: n.disk.bytes(),
+		DiskID: n.identity.ID,
+	}
+	state.Backfill = n.backfill.state()
+	if n.life.view().Learner {
+		state.DiskLearner = n.identity.Learner // until the chain has admitted the disk
 	}
 	if n.stopping.Load() {
 		state.Mode = api.ModeStopping
@@ -225,21 +246,22 @@ func (n *Node) NodeState() api.NodeState {
 	return state
 }
 
-func (s *supervisor) engineState() api.EngineState {
-	state := api.EngineState{Engine: s.node.home.Config.Ordering.Engine}
-	status := s.driver.Status()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	state.Generation = uint64(s.decided)
+func (l *life) engineState() api.EngineState {
+	state := api.EngineState{Engine: l.node.home.Config.Ordering.Engine}
+	status, view := l.driver.Status(), l.view()
+	state.Generation = uint64(view.Decided)
 	if status.Group.Generation == 0 {
 		return state
 	}
+	engine := &status.Engine
 	state.Generation = uint64(generation.Run(status.Group.Generation).Generation())
-	state.Epoch, state.Round, state.Reliable, state.Halted = uint64(status.Engine.Epoch), uint64(status.Engine.Round), status.Engine.Reliable, status.Halted
-	if s.group == nil {
+	state.Epoch, state.Round = uint64(engine.Epoch), uint64(engine.Round)
+	state.Reliable, state.Halted = engine.Reliable, status.Halted
+	if view.Group == nil {
 		return state
 	}
-	state.Members, state.Suspected, state.Awaited = indices(status.Engine.Members), indices(status.Engine.Suspected), indices(status.Engine.Awaited)
+	state.Members, state.Suspected = indices(engine.Members), indices(engine.Suspected)
+	state.Awaited = indices(engine.Awaited)
 	return state
 }
 
@@ -262,34 +284,41 @@ func (n *Node) ClusterState() api.ClusterState {
 		},
 	}
 	membership := n.Store().Membership()
-	s := n.sup
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if g := s.group; g != nil {
-		describe(&state, g.digraph, g.members)
+	if g := n.life.view().Group; g != nil {
+		if overlay := n.life.overlay(); overlay != nil && overlay.Order() == len(g.Members) {
+			describe(&state, overlay, g.Members)
+		}
 	}
 	for _, member := range membership.Members {
-		server := order.ServerID(member.Index)
-		shown := api.MemberState{
-			Index: uint32(server), Name: member.Name, PeerID: string(n.peers.id(server)), FabricAddress: member.Address,
-			Member: slices.Contains(node.Engine.Members, uint32(server)), Suspected: slices.Contains(node.Engine.Suspected, uint32(server)),
-		}
-		if server == n.home.Self {
-			shown.Self, shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = true, true, n.URL(), time.Now(), node.Mode
-			shown.FabricAddress = n.home.FabricAddress()
-			shown.OrderedHeight, shown.StoredHeight = node.Heights.Ordered, node.Heights.Stored
-		} else if h, ok := s.heard[server]; ok {
-			shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = s.linked[server], h.apiAddress, h.at, h.mode
-			shown.OrderedHeight, shown.StoredHeight = h.heights.Ordered, h.heights.Stored
-		}
-		if node.Engine.Members == nil {
-			// Outside of the group the node goes by what the members say of themselves.
-			h := s.heard[server]
-			shown.Member = server != n.home.Self && h.orders() && s.linked[server]
-		}
-		state.Members = append(state.Members, shown)
+		state.Members = append(state.Members, n.memberState(&node, &member))
 	}
 	return state
+}
+
+// memberState is what this node knows of a member, itself included.
+func (n *Node) memberState(node *api.NodeState, member *ledger.GroupMember) api.MemberState {
+	server := order.ServerID(member.Index)
+	shown := api.MemberState{
+		Index: uint32(server), Name: member.Name, PeerID: string(n.peers.id(server)), FabricAddress: member.Address,
+		Member:    slices.Contains(node.Engine.Members, uint32(server)),
+		Suspected: slices.Contains(node.Engine.Suspected, uint32(server)),
+	}
+	h := n.life.heard(server)
+	if server == n.home.Self {
+		shown.Self, shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = true, true, n.URL(), time.Now(), node.Mode
+		shown.FabricAddress = n.home.FabricAddress()
+		shown.OrderedHeight, shown.StoredHeight = node.Heights.Ordered, node.Heights.Stored
+		shown.AbsentHeight = n.Store().Absent()
+	} else if !h.at.IsZero() {
+		shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = h.linked, h.APIAddress, h.at, api.NodeMode(h.Mode)
+		shown.OrderedHeight, shown.StoredHeight = ledger.Height(h.Heights.Ordered), ledger.Height(h.Heights.Stored)
+		shown.AbsentHeight = ledger.Height(h.Absent)
+	}
+	if node.Engine.Members == nil {
+		// Outside of the group the node goes by what the members say of themselves.
+		shown.Member = server != n.home.Self && h.Group.Run != 0 && !h.Stalled && h.linked
+	}
+	return shown
 }
 
 // describe shows the reliable digraph by the members' indices.

@@ -19,6 +19,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/shards"
 	"github.com/ledgerd/ledgerd/node/streams"
 	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
 // errNoRegions says that a fabric has no one-sided memory, which the streams between shards need.
@@ -316,7 +317,7 @@ func (b *between) announcement() shards.Announcement {
 	tip := n.pipeline.Tip()
 	heights.Ordered = tip.Height
 	a := shards.Announcement{
-		Shard: b.directory.Own(), Mode: shards.NodeMode(n.sup.mode()), APIAddress: n.URL(), Heights: shards.Heights(heights), Head: tip.Hash,
+		Shard: b.directory.Own(), Mode: shards.NodeMode(n.life.nodeMode()), APIAddress: n.URL(), Heights: shards.Heights(heights), Head: tip.Hash,
 		Transactions: n.pipeline.Total(), Accounts: uint64(opened.AccountCount()), Pending: uint64(opened.PendingCount()), Carried: opened.Carried(),
 	}
 	if n.stopping.Load() {
@@ -333,11 +334,17 @@ func (b *between) announcement() shards.Announcement {
 }
 
 // heard notes what a member of the own shard said of itself.
-func (b *between) heard(from rdmanet.PeerID, a *announcement) {
+func (b *between) heard(from rdmanet.PeerID, a *shard.Announcement) {
 	if b == nil {
 		return
 	}
-	b.directory.Heard(from, shards.Announcement{Shard: b.directory.Own(), Mode: shards.NodeMode(a.mode), APIAddress: a.apiAddress, Heights: shards.Heights(a.heights), Head: a.tip}, time.Now())
+	b.directory.Heard(from, shards.Announcement{
+		Shard: b.directory.Own(), Mode: shards.NodeMode(a.Mode), APIAddress: a.APIAddress, Head: a.Tip,
+		Heights: shards.Heights{
+			Ordered: ledger.Height(a.Heights.Ordered), Stored: ledger.Height(a.Heights.Stored),
+			Durable: ledger.Height(a.Heights.Durable),
+		},
+	}, time.Now())
 }
 
 // changed says that this node does something else now.

@@ -318,3 +318,65 @@ func TestMembersStayUnderAPerfectDetector(t *testing.T) {
 	s.submit(joiner, api.LevelDurable, s.transfer())
 	s.same()
 }
+
+// A member names another one's disk with its node key while transactions go on. Several members may
+// propose it, and it changes the membership once. The chain says the same after all were restarted.
+func TestAdmitDisk(t *testing.T) {
+	t.Parallel()
+	for _, detector := range []string{"eventual", "perfect"} {
+		t.Run(detector, func(t *testing.T) {
+			t.Parallel()
+			s := newShard(t, 3, func(_ int, config *home.Config) { config.Ordering.Detector = detector })
+			s.start(s.all()...)
+			s.ordering(s.all()...)
+			s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+			propose := func(signer, index, disk int) *ledger.Bundle {
+				opened := s.nodes[signer].Store()
+				now, head := opened.Membership(), opened.Head().Height
+				bundle, err := ledger.NewAdmit(s.homes[signer].Key, opened.GenesisHash(), &now,
+					ledger.MemberIndex(index), ledgertest.Disk(disk), head)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return bundle
+			}
+			refusal := s.nodes[1].Admit(t.Context(), []*ledger.Bundle{propose(1, 1, 1)}, false)[0]
+			if refusal == nil || refusal.Code != api.RefusedSignature {
+				t.Fatalf("a member's proposal for itself: %v", refusal)
+			}
+			stop := s.load(0, 1, 2)
+			var both []*ledger.Bundle
+			for _, signer := range []int{0, 2} {
+				bundle := propose(signer, 1, 1)
+				if refusal := s.nodes[signer].Admit(t.Context(), []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
+					t.Fatal(refusal)
+				}
+				both = append(both, bundle)
+			}
+			for i, signer := range []int{0, 2} {
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				statuses, err := s.nodes[signer].Wait(ctx, both[i].IDs(), api.LevelDurable)
+				cancel()
+				if err != nil || !statuses[0].Result.OK() {
+					t.Fatalf("the proposal of node %d: %+v, %v", signer, statuses, err)
+				}
+			}
+			s.order(0, func() *ledger.Bundle { return propose(0, 2, 2) })
+			stop()
+			for i := range s.nodes {
+				s.stop(i)
+			}
+			s.start(s.all()...)
+			s.ordering(s.all()...)
+			s.submit(1, api.LevelDurable, s.transfer())
+			s.same()
+			for i, each := range s.nodes {
+				now := each.Store().Membership()
+				if now.Number != 2 || !now.Members[0].Disk.IsZero() ||
+					now.Members[1].Disk != ledgertest.Disk(1) || now.Members[2].Disk != ledgertest.Disk(2) {
+					t.Errorf("node %d: %+v", i, now)
+				}
+			}
+		})
+	}
+}

@@ -27,18 +27,19 @@ func (n *Node) register(registry *prometheus.Registry) error {
 	var errs []error
 	for _, c := range []prometheus.Collector{
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		gauge("mode", "What the node does: 1 starting, 2 ordering, 3 following, 4 halted, 5 stopping.", func() float64 { return float64(n.sup.mode()) }),
+		gauge("mode", "What the node does: 1 starting, 2 ordering, 3 following, 4 halted, 5 stopping.", func() float64 { return float64(n.life.nodeMode()) }),
 		gauge("height_ordered", "Height of the last block executed here.", height(func(h api.Heights) uint64 { return uint64(h.Ordered) })),
 		gauge("height_stored", "Height of the last block on this disk.", height(func(h api.Heights) uint64 { return uint64(h.Stored) })),
 		gauge("height_durable", "Height of the last block on the disks of a majority.", height(func(h api.Heights) uint64 { return uint64(h.Durable) })),
+		gauge("blocks_absent", "Blocks before the snapshot that the node began with which are not here yet.", func() float64 { return float64(n.Store().Absent()) }),
 		gauge("pool_transactions", "Transactions that wait for a block.", func() float64 { transactions, _ := n.pool.Size(); return float64(transactions) }),
 		gauge("pool_bytes", "Bytes of the bundles that wait for a block.", func() float64 { _, bytes := n.pool.Size(); return float64(bytes) }),
 		counter("transactions_total", "Transactions in the chain.", func() float64 { return float64(n.pipeline.Total()) }),
-		gauge("generation", "Generation of the ordering group.", func() float64 { return float64(n.sup.engineState().Generation) }),
-		gauge("epoch", "Epoch of the engine.", func() float64 { return float64(n.sup.engineState().Epoch) }),
-		gauge("round", "Round of the engine.", func() float64 { return float64(n.sup.engineState().Round) }),
-		gauge("members", "Members of the group that orders.", func() float64 { return float64(len(n.sup.engineState().Members)) }),
-		gauge("lane_bytes_sent", "Bytes of engine frames put on lanes in this generation.", func() float64 { return float64(n.sup.driver.Status().Traffic.BytesSent) }),
+		gauge("generation", "Generation of the ordering group.", func() float64 { return float64(n.life.engineState().Generation) }),
+		gauge("epoch", "Epoch of the engine.", func() float64 { return float64(n.life.engineState().Epoch) }),
+		gauge("round", "Round of the engine.", func() float64 { return float64(n.life.engineState().Round) }),
+		gauge("members", "Members of the group that orders.", func() float64 { return float64(len(n.life.engineState().Members)) }),
+		gauge("lane_bytes_sent", "Bytes of engine frames put on lanes in this generation.", func() float64 { return float64(n.life.driver.Status().Traffic.BytesSent) }),
 		gauge("clock_offset_ms", "How far this node's clock is ahead of the members' median, in milliseconds; 0 where no majority's are heard.", func() float64 {
 			view := n.time.view()
 			if !view.Known {

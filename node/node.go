@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -25,8 +24,10 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/node/pipeline"
+	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
 // Options of a node. Only Home has to be given.
@@ -52,7 +53,7 @@ var (
 	// ErrStopped says that the node was stopped.
 	ErrStopped = errors.New("node stopped")
 	// ErrRemoved says that the node is no member of the chain any more.
-	ErrRemoved = errors.New("removed from the membership by the operator")
+	ErrRemoved = shard.ErrRemoved
 )
 
 // Node is one running node. All methods may be called from several goroutines.
@@ -69,7 +70,8 @@ type Node struct {
 	exchange *catchup.Exchange
 	pool     *mempool.Pool
 	pipeline *pipeline.Pipeline
-	sup      *supervisor
+	life     *life
+	backfill *backfill
 	server   *api.Server
 	address  string // of the API, as bound
 	served   chan struct{}
@@ -81,6 +83,7 @@ type Node struct {
 	err      error // why the node ended by itself; read after done
 	failOnce sync.Once
 	disk     *diskWatch
+	identity *home.Disk
 }
 
 // Start opens the store, joins the fabric and serves the API; it returns when the API listens. The context is for starting only. Errors: ErrAddress, those of package store
@@ -115,11 +118,18 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		n.options.Store.ReserveBytes = n.home.Config.Store.ReserveBytes
 	}
 	n.disk = newDiskWatch(n.home.Dir, n.options.Store)
+	if err := n.openDisk(); err != nil {
+		return nil, err
+	}
+	undo = append(undo, func() { _ = n.identity.Close() })
 	opened, err := n.openStore()
 	if err != nil {
 		return nil, err
 	}
 	undo = append(undo, func() { _ = n.currentStore(opened).Close() })
+	if err := n.identity.Confirm(); err != nil {
+		return nil, err
+	}
 
 	membership := opened.Membership()
 	if at := n.home.Membership(); at.Number > membership.Number {
@@ -150,21 +160,25 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	}
 
 	pooling := mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax, Tip: func() mempool.Tip { return n.pipeline.Tip() }, Clock: n.time}
-	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Stored: func(ledger.Height) { n.sup.announceSoon() }, Failed: n.fail}
+	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Failed: n.fail}
+	executing.Stored = func(run uint64, members []order.ServerID, height ledger.Height) {
+		n.life.tellStored(run, members, height)
+	}
 	if n.between != nil {
 		pooling.Beside, pooling.Misplaced, pooling.Expires = n.between, n.between.misplaced, n.expiresHere
 		executing.Applied, executing.DurableTo, executing.Exchanged = n.between.applied, n.between.durableTo, n.between.exchanged
 	}
 	n.pool = mempool.New(pooling)
 	executing.Pool = n.pool
-	n.sup = newSupervisor(n)
+	n.life = newLife(n)
+	n.backfill = newBackfill(n)
 	n.pipeline = pipeline.New(executing, opened)
 	undo = append(undo, n.pipeline.Close)
 	if n.control, err = control.New(n.host, n.logger); err != nil {
 		return nil, err
 	}
 	n.exchange, err = catchup.New(catchup.Config{
-		Host: n.host, Peers: table.ids, Chain: func() catchup.Chain { return n.pipeline.Store() }, Contents: n.sup.contents.get, Logger: n.logger,
+		Host: n.host, Peers: table.ids, Chain: func() catchup.Chain { return n.pipeline.Store() }, Contents: n.life.contents.get, Logger: n.logger,
 	})
 	if err != nil {
 		return nil, err
@@ -188,10 +202,12 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		}
 		undo = append(undo, n.between.close)
 	}
-	if err := n.sup.start(); err != nil {
+	if err := n.life.start(); err != nil {
 		return nil, err
 	}
-	undo = append(undo, n.sup.stop)
+	undo = append(undo, n.life.stop)
+	n.backfill.start()
+	undo = append(undo, n.backfill.stop)
 	if n.between != nil {
 		if err := n.between.serve(n.server.Forwarded()); err != nil {
 			return nil, err
@@ -222,11 +238,34 @@ func (n *Node) openFabric(table *peerTable) (rdmanet.Host, error) {
 	return host, nil
 }
 
+// openDisk finds out whether the disk remembers what it held and promised.
+func (n *Node) openDisk() (err error) {
+	n.identity, err = n.home.OpenDisk()
+	switch {
+	case errors.Is(err, home.ErrLocked):
+		return fmt.Errorf("%w, with its data folder %s; is this node running already?", err, n.home.Data())
+	case err != nil:
+		return fmt.Errorf("the identity of the disk: %w", err)
+	}
+	d := n.identity
+	switch {
+	case d.Learner != "" && d.Renewed:
+		n.logger.Warn("this node's disk may have forgotten what it held or promised, so it has a new identity",
+			"disk", d.ID, "reason", d.Learner)
+	case d.Learner != "":
+		n.logger.Info("this node's disk is not its original one", "disk", d.ID, "reason", d.Learner)
+	case d.Renewed:
+		n.logger.Info("this home was made by an older version: its disk has a name now", "disk", d.ID)
+	}
+	if d.NoBirthTime {
+		n.logger.Warn("the file system keeps no birth times of files: a copy of this home may go unnoticed",
+			"folder", n.home.Dir)
+	}
+	return nil
+}
+
 // openStore opens the folder's store.
 func (n *Node) openStore() (*store.Store, error) {
-	if err := n.finishAside(); err != nil {
-		return nil, err
-	}
 	opened, err := store.Open(n.home.Data(), n.home.Genesis, n.options.Store)
 	switch {
 	case errors.Is(err, store.ErrLocked):
@@ -244,81 +283,6 @@ func (n *Node) currentStore(opened *store.Store) *store.Store {
 		return n.pipeline.Store()
 	}
 	return opened
-}
-
-// setAside puts the chain up to a height in the place of the chain that goes past it: the old data folder is kept under another name, and what the new one needs is copied, so
-// that this node's disk never holds less than what it counted for. ErrDiskFull changes nothing.
-func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
-	return n.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
-		if absent := old.Absent(); absent > 0 {
-			return nil, fmt.Errorf("block %d is not in the chain that the majority goes on from, and the blocks up to %d, which this node began with, are not here to be kept: move %s away and start again, the node fetches the chain from its peers",
-				keep+1, absent, n.home.Data())
-		}
-		head := old.Head().Height
-		if err := n.copyChain(ctx, old, keep); err != nil {
-			return nil, errors.Join(err, os.RemoveAll(n.home.Data()+freshSuffix))
-		}
-		if err := old.Close(); err != nil {
-			n.logger.Error("closing the store that is set aside", "error", err)
-		}
-		aside := ""
-		for k := 1; ; k++ {
-			aside = fmt.Sprintf("%s.rolled-back-%d-%d", n.home.Data(), head, k)
-			if _, err := os.Lstat(aside); errors.Is(err, os.ErrNotExist) {
-				break
-			}
-		}
-		if err := os.Rename(n.home.Data(), aside); err != nil {
-			return nil, err
-		}
-		n.logger.Warn("blocks that were ordered here, but never durable, are not in the chain that the majority goes on from: the data folder is set aside", "folder", aside, "height", head, "common", keep)
-		return n.openStore()
-	})
-}
-
-// freshSuffix is behind the name of a data folder that is being made to take the place of the present one.
-const freshSuffix = ".new"
-
-// copyChain makes a data folder beside the present one with the blocks up to a height.
-func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Height) (err error) {
-	folder := n.home.Data() + freshSuffix
-	if err := os.RemoveAll(folder); err != nil {
-		return err
-	}
-	fresh, err := store.Open(folder, n.home.Genesis, n.options.Store)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, fresh.Close()) }() // which syncs
-	for height := ledger.Height(1); height <= keep; height++ {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		block, err := old.Block(height)
-		if err != nil {
-			return err
-		}
-		if err := fresh.Append(block); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// finishAside puts a data folder that setAside had made in place, if the process ended before that; one that it had not finished goes.
-func (n *Node) finishAside() error {
-	fresh := n.home.Data() + freshSuffix
-	_, err := os.Lstat(n.home.Data())
-	switch {
-	case err == nil:
-		return os.RemoveAll(fresh)
-	case !errors.Is(err, os.ErrNotExist):
-		return err
-	}
-	if err := os.Rename(fresh, n.home.Data()); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // fabricKind is what the node talks over, for people.
@@ -360,7 +324,7 @@ func (n *Node) fail(err error) {
 		}
 		n.logger.Log(context.Background(), level, "this node ends", "reason", err)
 		n.err = err
-		n.sup.halt(err)
+		n.life.halt(err)
 		close(n.done)
 	})
 }
@@ -378,11 +342,11 @@ func (n *Node) Stop(ctx context.Context) error {
 func (n *Node) shutdown(ctx context.Context) error {
 	n.stopping.Store(true)
 	n.logger.Info("stopping")
-	n.sup.announceSoon()
+	n.life.give(shard.Stopping{}, false)
 	n.between.changed()
 	patience, cancel := context.WithTimeout(ctx, drainPatience)
 	defer cancel()
-	for n.sup.mode() == api.ModeOrdering {
+	for n.life.nodeMode() == api.ModeOrdering {
 		if transactions, _ := n.pool.Size(); transactions == 0 {
 			break
 		}
@@ -401,7 +365,8 @@ func (n *Node) shutdown(ctx context.Context) error {
 	defer cancel()
 	errs := []error{n.server.Shutdown(finishing)}
 	<-n.served
-	n.sup.stop()
+	n.backfill.stop()
+	n.life.stop()
 	n.between.close()
 	if err := n.pipeline.Barrier(finishing); err != nil && !errors.Is(err, pipeline.ErrStopping) && n.pipeline.Stalled() == "" {
 		errs = append(errs, err)
@@ -414,7 +379,7 @@ func (n *Node) shutdown(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	height := n.pipeline.Tip().Height
-	errs = append(errs, n.pipeline.Store().Close())
+	errs = append(errs, n.pipeline.Store().Close(), n.identity.Close())
 	n.failOnce.Do(func() { close(n.done) })
 	n.logger.Info("stopped", "height", height)
 	return errors.Join(errs...)

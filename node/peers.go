@@ -11,6 +11,7 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
 // peerTable is who this node talks to: the members of the chain by their indexes, which stay for ever. Tables are never changed; a new one takes the place of the old.
@@ -89,15 +90,15 @@ type membershipHost interface {
 // leaverStays is how long a node still talks to a member that left, so that it hears that this is durable.
 const leaverStays = 3 * time.Second
 
-// peersAsOf says what the table of peers was made of.
+// peersAsOf is what the table of peers was made of.
 type peersAsOf struct {
 	number uint64
-	group  *group
+	group  *shard.Group
 	left   map[ledger.MemberIndex]time.Time // when members left that are in the table still
 }
 
-// outdated tells whether there has to be another table.
-func (p *peersAsOf) outdated(number uint64, g *group) bool {
+// outdated reports whether there has to be another table.
+func (p *peersAsOf) outdated(number uint64, g *shard.Group) bool {
 	if p.number != number || p.group != g {
 		return true
 	}
@@ -109,22 +110,23 @@ func (p *peersAsOf) outdated(number uint64, g *group) bool {
 	return false
 }
 
-// conversants are the members that this node has to talk to: those of its chain, or of the block that let it in while its own chain does not reach as far, and those who left, for as long as they take
-// part in the run at hand, and a moment longer.
-func (s *supervisor) conversants() []ledger.GroupMember {
-	membership := s.node.Store().Membership()
-	if at := s.node.home.Membership(); at.Number > membership.Number {
+// activePeers returns the members this node must stay connected to: those of its chain, or of the
+// block that let it in while its own chain does not reach as far; and those that left, for as long
+// as they take part in the run at hand, and a moment longer.
+func (l *life) activePeers(g *shard.Group) []ledger.GroupMember {
+	membership := l.node.Store().Membership()
+	if at := l.node.home.Membership(); at.Number > membership.Number {
 		membership = at
 	}
 	members := slices.Clip(membership.Members)
-	g := s.at()
 	left := map[ledger.MemberIndex]time.Time{}
-	for _, former := range s.node.Store().FormerMembers() {
-		if _, present := membership.Find(former.Index); present || s.node.peers.id(order.ServerID(former.Index)) == "" {
+	for _, former := range l.node.Store().FormerMembers() {
+		_, present := membership.Find(former.Index)
+		if present || l.node.peers.id(order.ServerID(former.Index)) == "" {
 			continue
 		}
-		at, known := s.peersOf.left[former.Index]
-		if !known || g != nil && slices.Contains(g.members, order.ServerID(former.Index)) {
+		at, known := l.peersOf.left[former.Index]
+		if !known || g != nil && g.Includes(order.ServerID(former.Index)) {
 			at = time.Now()
 		}
 		if time.Since(at) <= leaverStays {
@@ -132,22 +134,22 @@ func (s *supervisor) conversants() []ledger.GroupMember {
 			members = append(members, former.GroupMember)
 		}
 	}
-	s.peersOf.left = left
+	l.peersOf.left = left
 	return members
 }
 
-// refreshPeers has everything that talks to the members know who they are now.
-func (s *supervisor) refreshPeers() error {
-	n := s.node
-	number, g, elsewhere := n.Store().Membership().Number, s.at(), n.between.membersChanged()
-	if !s.peersOf.outdated(number, g) && !elsewhere {
+// refreshPeers tells everything that talks to the members who they are now.
+func (l *life) refreshPeers() error {
+	n := l.node
+	number, g, elsewhere := n.Store().Membership().Number, l.view().Group, n.between.membersChanged()
+	if !l.peersOf.outdated(number, g) && !elsewhere {
 		return nil
 	}
-	table, err := newPeerTable(s.conversants(), n.home.Self, n.host.ID())
+	table, err := newPeerTable(l.activePeers(g), n.home.Self, n.host.ID())
 	if err != nil {
 		return err
 	}
-	s.peersOf.number, s.peersOf.group = number, g
+	l.peersOf.number, l.peersOf.group = number, g
 	n.between.setOwn(n.Store().Membership())
 	n.time.setMembers(n.Store().Membership())
 	if table.equal(n.peers.table.Load()) {
@@ -159,16 +161,7 @@ func (s *supervisor) refreshPeers() error {
 	n.logger.Info("the members changed", "change", number, "peers", len(table.servers))
 	n.peers.table.Store(table)
 	n.exchange.SetPeers(table.ids)
-	errs := []error{s.driver.SetPeers(table.ids), s.detector.SetPeers(table.ids), n.admitPeers(table)}
-	s.mu.Lock()
-	for server := range s.heard {
-		if n.peers.id(server) == "" {
-			delete(s.heard, server)
-			delete(s.linked, server)
-		}
-	}
-	s.mu.Unlock()
-	return errors.Join(errs...)
+	return errors.Join(l.driver.SetPeers(table.ids), l.detector.SetPeers(table.ids), n.admitPeers(table))
 }
 
 // admitPeers has the fabric let in the members of the own shard, as a table has them, and of the others.

@@ -1,14 +1,18 @@
 package node_test
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
+	life "github.com/ledgerd/ledgerd/shard"
 )
 
 // A node comes back with blocks that the majority never had. Whether the group holds as many others, more or fewer: the node gives its own up, keeps what is common, and the
@@ -31,7 +35,7 @@ func TestNodeWithOtherBlocksGivesThemUp(t *testing.T) {
 				for i := range s.nodes {
 					s.stop(i)
 				}
-				s.alone(odd, c.own)
+				s.alone(odd, c.own, false)
 				majority := []int{(odd + 1) % 3, (odd + 2) % 3}
 				s.start(majority...)
 				s.ordering(majority...)
@@ -62,8 +66,76 @@ func TestNodeWithOtherBlocksGivesThemUp(t *testing.T) {
 	}
 }
 
-// alone appends blocks to a stopped node's chain that no other node has.
-func (s *shard) alone(i, blocks int) {
+// A node comes back with blocks that the majority does not know, and knows that they were durable. It
+// sets nothing aside, and stops with a reason; the others go on.
+func TestNodeKeepsDurableBlocksOfAnotherChain(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 3, nil)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	for i := range s.nodes {
+		s.stop(i)
+	}
+	const odd = 2
+	s.alone(odd, 3, true)
+	s.start(0, 1)
+	s.ordering(0, 1)
+	s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+	s.start(odd)
+	select {
+	case <-s.nodes[odd].Done():
+	case <-time.After(30 * time.Second):
+		t.Fatalf("node %d goes on: %+v", odd, s.nodes[odd].State())
+	}
+	err := s.nodes[odd].Err()
+	if !errors.Is(err, life.ErrFork) || !strings.Contains(err.Error(), "nothing is set aside") {
+		t.Errorf("node %d ended with %v", odd, err)
+	}
+	aside, globbing := filepath.Glob(s.homes[odd].Data() + ".*")
+	if globbing != nil || len(aside) != 0 {
+		t.Errorf("beside the data folder: %v, %v", aside, globbing)
+	}
+	s.submit(1, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+}
+
+// A disk that sets blocks aside stays the same disk, with what it knows to be durable.
+func TestDiskStaysWhenBlocksAreSetAside(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 3, nil)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+	for i := range s.nodes {
+		s.stop(i)
+	}
+	const odd = 1
+	before, err := s.homes[odd].Disk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.alone(odd, 2, false)
+	s.start(0, 2)
+	s.ordering(0, 2)
+	s.start(odd)
+	s.ordering(s.all()...)
+	s.submit(odd, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+	for range 2 {
+		s.stop(odd)
+		after, err := s.homes[odd].Disk()
+		if err != nil || after.ID != before.ID || !after.Original {
+			t.Fatalf("the disk was %+v and is %+v, %v", before, after, err)
+		}
+		s.start(odd)
+		s.ordering(s.all()...)
+	}
+	if aside, err := filepath.Glob(s.homes[odd].Data() + ".rolled-back-*"); err != nil || len(aside) != 1 {
+		t.Fatalf("set aside: %v, %v", aside, err)
+	}
+}
+
+// alone appends blocks to a stopped node's chain that no other node has, known durable or not.
+func (s *shard) alone(i, blocks int, durable bool) {
 	s.t.Helper()
 	opened, err := store.Open(s.homes[i].Data(), s.homes[i].Genesis, s.store)
 	if err != nil {
@@ -78,6 +150,9 @@ func (s *shard) alone(i, blocks int) {
 		if _, err := opened.Apply(header.Epoch, header.Round+1, [][]byte{ledgertest.Batch(1, client.Bundle(client.Next()))}); err != nil {
 			s.t.Fatal(err)
 		}
+	}
+	if durable {
+		opened.KnowDurable(opened.Head().Height)
 	}
 	if err := opened.Close(); err != nil {
 		s.t.Fatal(err)

@@ -81,6 +81,13 @@ type Announcement struct {
 	// own chain tells.
 	Disk    generation.DiskID
 	Learner bool
+	// Full says that the sender's disk has no space for what it would promise.
+	Full bool
+	// Absent is the height up to which the sender lacks the blocks, since it began with a snapshot.
+	// The driver fills it in.
+	Absent uint64
+	// Clock is the sender's time of day, in milliseconds since 1970. The driver fills it in.
+	Clock uint64
 	// APIAddress is for people. Settings are what all members have to have set alike.
 	APIAddress string
 	Settings   string

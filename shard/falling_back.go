@@ -6,8 +6,10 @@ import "fmt"
 // Never one that is durable: then the members disagree on what is, and only an operator can tell.
 func (m *Member) fallBack(keep uint64) {
 	if durable := m.chain.Heights().Durable; durable > keep {
-		m.finish(fmt.Errorf("%w: it goes on from block %d, and block %d is durable here; a majority of the nodes has lost its disks, or a disk was rolled back: stop all nodes and compare them with `ledgerd recover`",
-			ErrFork, keep, durable))
+		m.finish(fmt.Errorf("%w: it goes on from block %d, and this node holds block %d, which a majority's "+
+			"disks held: so many disks were lost, or replaced by older copies, that the others no longer know it; "+
+			"nothing is set aside here. Stop all nodes, keep all homes, and compare their heights with "+
+			"`ledgerd recover`: the chain to go on from is this node's", ErrFork, keep, durable))
 		return
 	}
 	if m.now < m.settleAt {

@@ -58,6 +58,10 @@ func (m *Member) follow() {
 	if len(ahead) == 0 || m.pending != nil && tip.Height >= target.Height {
 		return
 	}
+	if noneHas(ahead, tip.Height+1) {
+		m.setMode(Following, "no member that runs has block %d, since they began with snapshots: start one that has it, or make this node anew with `ledgerd cluster join --snapshot`", tip.Height+1)
+		return
+	}
 	limit := uint64(0)
 	if target != nil {
 		limit = target.Height
@@ -86,6 +90,20 @@ func (m *Member) follow() {
 	if !same && (limit == 0 || tip.Height < limit || best.Heights.Ordered <= tip.Height) {
 		m.fetch(ahead, limit)
 	}
+}
+
+// noneHas reports whether some peers are past a block, and none of them has it.
+func noneHas(peers []peer, height uint64) bool {
+	past := false
+	for i := range peers {
+		if peers[i].Heights.Ordered < height {
+			continue
+		}
+		if past = true; peers[i].Absent < height {
+			return false
+		}
+	}
+	return past
 }
 
 // explain says what a member without a group is doing.
@@ -189,6 +207,7 @@ func (m *Member) onFetched(in Fetched) {
 	if in.Reached >= 0 && in.Reached < len(m.from) {
 		reached := &m.from[in.Reached]
 		if reached.orders() {
+			m.perhaps = false // the group that works has settled what the disk may have held
 			m.followed = max(m.followed, reached.Group.Run.Generation())
 		}
 		m.believeDurable(&reached.Announcement) // this member was behind when it was said
@@ -236,9 +255,9 @@ func (m *Member) enter(g *Group) bool {
 // wish asks a member that works to have this one taken in, or its disk admitted.
 func (m *Member) wish(workers []peer) {
 	membership, _ := m.chain.Membership()
-	// A learner forms no generations, so that it may not know the decision of the one that works.
-	if !membership.Includes(m.config.Self) || !m.learner() && !m.othersOrder() || m.stopping ||
-		m.full != "" || m.low || m.unsaved {
+	// A member enters a generation only if it knows how that began; a learner may not, yet.
+	known := m.othersOrder() || m.learner()
+	if !membership.Includes(m.config.Self) || !known || m.stopping || m.full != "" || m.low || m.unsaved {
 		return
 	}
 	if m.now-m.wishedAt < m.config.Timing.Enter {

@@ -85,7 +85,9 @@ func (m *Member) tickSynod() {
 		return
 	}
 	for i := range m.peers {
-		m.synod.Linked(m.peers[i].server, m.recent(&m.peers[i]))
+		// One that cannot save cannot promise: there is no use in waiting for it.
+		p := &m.peers[i]
+		m.synod.Linked(p.server, m.recent(p) && !p.Full)
 	}
 	m.synod.Tick()
 }
@@ -237,8 +239,8 @@ func (m *Member) target() *generation.Head {
 	return nil
 }
 
-// adopt takes a decision. One that this member is not in, or whose first frames went to an earlier
-// process of it, is for others to activate; this member enters a later eon.
+// adopt takes a decision. One that this member is not in with this very disk, or whose first frames
+// went to an earlier process of it, is for others to activate; this member enters a later eon.
 func (m *Member) adopt(d generation.Decision) {
 	m.news = true
 	m.changed()
@@ -260,8 +262,7 @@ func (m *Member) adopt(d generation.Decision) {
 // decision. The disk says that no earlier process promised this generation, and the decision names
 // the disk. An earlier process may have been the one that the first frames went to.
 func (m *Member) received(d *generation.Decision) bool {
-	at, found := slices.BinarySearch(d.Members, m.config.Self)
-	if !found || d.Disks[at] != m.config.Disk.ID {
+	if !d.Seats(m.config.Self, m.config.Disk.ID) {
 		return false
 	}
 	alone := len(d.Members) == 1 // frames that nobody sends are not missed

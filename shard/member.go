@@ -56,8 +56,9 @@ type Disk struct {
 	// New says in words why the disk is not the original one.
 	New string
 	// Perhaps says that the disk may have held more than it shows: something other than zeros
-	// followed the last whole record.
+	// followed the last whole record. Doubt says what.
 	Perhaps bool
+	Doubt   string
 	// State is what the disk holds of the synod, and Held are the rounds whose contents it holds.
 	State generation.State
 	Held  [][32]byte

@@ -20,11 +20,13 @@ const (
 
 	flagStalled = 1 << 0
 	flagLearner = 1 << 1
+	flagFull    = 1 << 2
+	flagsAll    = flagStalled | flagLearner | flagFull
 )
 
 // Encode appends the announcement's bytes to b, little-endian: version u8, mode u8, flags u8; run,
-// first round, base, changes, decided, ordered, stored, durable u64 each; tip, base hash, 32 bytes
-// each; disk; members and removed, each a count u16 and u32s; entrants, a count u16 and each server
+// first round, base, changes, decided, ordered, stored, durable, absent, clock u64 each; tip, base
+// hash, 32 bytes each; disk; members and removed, each a count u16 and u32s; entrants, a count u16 and each server
 // u32, ticket u64, disk; API address and settings, each a length u8 and text.
 func (a *Announcement) Encode(b []byte) []byte {
 	flags := byte(0)
@@ -33,6 +35,9 @@ func (a *Announcement) Encode(b []byte) []byte {
 	}
 	if a.Learner {
 		flags |= flagLearner
+	}
+	if a.Full {
+		flags |= flagFull
 	}
 	b = append(b, announcementVersion, byte(a.Mode), flags)
 	for _, number := range a.numbers() {
@@ -67,6 +72,7 @@ func (a *Announcement) numbers() []*uint64 {
 	return []*uint64{
 		(*uint64)(&a.Group.Run), (*uint64)(&a.Group.First), &a.Group.Base, &a.Changes,
 		(*uint64)(&a.Decided), &a.Heights.Ordered, &a.Heights.Stored, &a.Heights.Durable,
+		&a.Absent, &a.Clock,
 	}
 }
 
@@ -82,7 +88,7 @@ func DecodeAnnouncement(b []byte) (Announcement, error) {
 	copy(a.Group.BaseHash[:], r.take(len(a.Group.BaseHash)))
 	copy(a.Disk[:], r.take(len(a.Disk)))
 	a.Stalled, a.Learner = flags&flagStalled != 0, flags&flagLearner != 0
-	a.Mode = mode
+	a.Full, a.Mode = flags&flagFull != 0, mode
 	a.Group.Members, a.Removed = r.servers(), r.servers()
 	for range r.count(entrantsMax, 4+8+len(a.Disk)) {
 		e := Entrant{Server: order.ServerID(r.u32()), Ticket: r.u64()}
@@ -92,7 +98,7 @@ func DecodeAnnouncement(b []byte) (Announcement, error) {
 	a.APIAddress = string(r.take(int(r.u8())))
 	a.Settings = string(r.take(int(r.u8())))
 	if version != announcementVersion || mode < Starting || mode > Leaving ||
-		flags&^(flagStalled|flagLearner) != 0 || !slices.IsSorted(a.Group.Members) {
+		flags&^byte(flagsAll) != 0 || !slices.IsSorted(a.Group.Members) {
 		r.broken = true
 	}
 	if r.broken || len(r.bytes) > 0 {

@@ -12,13 +12,13 @@ import (
 
 func someAnnouncement() Announcement {
 	return Announcement{
-		Mode: Ordering, Stalled: true, Learner: true, Removed: []order.ServerID{4}, Decided: 7, Changes: 3,
+		Mode: Ordering, Stalled: true, Learner: true, Full: true, Removed: []order.ServerID{4}, Decided: 7, Changes: 3,
 		Group: Group{
 			Run: generation.NewRun(7, 2), First: 90, Base: 80, BaseHash: [32]byte{1},
 			Members:  []order.ServerID{0, 2, 4},
 			Entrants: []Entrant{{Server: 2, Ticket: 1 << 60, Disk: generation.DiskID{9}}},
 		},
-		Heights: Heights{Ordered: 100, Stored: 99, Durable: 98}, Tip: [32]byte{2}, Disk: generation.DiskID{3},
+		Heights: Heights{Ordered: 100, Stored: 99, Durable: 98}, Tip: [32]byte{2}, Disk: generation.DiskID{3}, Absent: 5, Clock: 1 << 40,
 		APIAddress: "http://127.0.0.1:8080", Settings: "allconcur+, eventual",
 	}
 }

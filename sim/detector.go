@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // detector is the failure detector of a run: it is told of crashes and schedules suspicions. An eventually perfect one would also
@@ -48,16 +49,14 @@ func (p *perfect) crash(s *simulation, server order.ServerID) {
 	}
 }
 
-// suspect hands a suspicion to a server's engine.
+// suspect hands a suspicion to a server.
 func (s *simulation) suspect(e event) {
-	if s.servers[e.server].crashed {
+	v := &s.servers[e.server]
+	if v.crashed {
 		return
 	}
 	s.trace.note(s.now, uint64(suspicion), uint64(e.server), uint64(e.from))
 	s.trace.say(s.now, "%d suspects %d", e.server, e.from)
-	if err := s.servers[e.server].engine.Suspect(e.from); err != nil && !s.halted(e.server, err) {
-		s.breach(e.server, "it refuses the suspicion of a predecessor: "+err.Error())
-		return
-	}
+	v.opinions = append(v.opinions, turn.Opinion{Server: e.from, Kind: turn.Suspect})
 	s.actSoon(e.server)
 }

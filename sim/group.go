@@ -6,6 +6,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // Group is a group of servers with one of the house's engines, as production runs it.
@@ -24,11 +25,22 @@ type Group struct {
 	// EngineAlone asks for a run of the engines without generations, which must come to rest all the same: false suspicions are then of single links, again and
 	// again, and no other fault than FaultSuspect is taken.
 	EngineAlone bool
-	// Fault plants a bug in every engine, Plant one in the life around them.
-	Fault allconcur.Fault
-	Plant Plant
+	// Fault plants a bug in every engine, TurnFault one in what drives it, Plant one in the life around
+	// them.
+	Fault     allconcur.Fault
+	TurnFault turn.Fault
+	Plant     Plant
 	// ByConsequence judges a server that says what its disk does not hold only by what comes of it.
 	ByConsequence bool
+}
+
+// turnFault is the bug that is planted in what drives the engines. One of engines goes with one of
+// gates, which would hide it.
+func (g *Group) turnFault() turn.Fault {
+	if g.Fault == allconcur.FaultStaleEon {
+		return turn.FaultStaleFrames
+	}
+	return g.TurnFault
 }
 
 // Options returns the options that run the group, without a seed: as many crashes as it tolerates, everything else left to the seed. The reliable

@@ -50,6 +50,8 @@ type life struct {
 // livingServer is what a server is besides where the shard lives on: a disk, and processes that come
 // and go.
 type livingServer struct {
+	// lingers says that a lingering is scheduled for the process.
+	lingers bool
 	process *process
 	disk    *disk
 	// number counts the processes; crashes those that crashed.

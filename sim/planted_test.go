@@ -9,6 +9,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // seedsUntilCaught runs seeds from 1 on until one breaks a property, and returns how many that took: 0 if none of limit does.
@@ -203,4 +204,32 @@ func TestProgressTellsWhereServersStand(t *testing.T) {
 		}
 	}
 	t.Errorf("no word of who awaits whom: %v", result.Violations)
+}
+
+// TestPlantedBugsOfTurnsAreCaught plants bugs in what drives the engines. They show in reliable
+// rounds, which AllConcur+ has few of.
+func TestPlantedBugsOfTurnsAreCaught(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []turn.Fault{turn.FaultDeliverFirst, turn.FaultOpinionsFirst} {
+		for _, c := range []struct {
+			engine         string
+			servers, limit int
+		}{
+			{allconcur.EngineAllConcur, 3, 800}, {allconcur.EngineAllConcur, 5, 800},
+			{allconcur.EngineAllConcurPlus, 5, 5000},
+		} {
+			t.Run(fmt.Sprintf("%v in %s of %d", fault, c.engine, c.servers), func(t *testing.T) {
+				t.Parallel()
+				group := Group{
+					Detector: perfectly, Faults: FaultCrash, Engine: c.engine, Servers: c.servers,
+					TurnFault: fault,
+				}
+				seeds := seedsUntilCaught(t, group.options(t), c.limit)
+				if seeds == 0 {
+					t.Fatalf("not caught by %d seeds", c.limit)
+				}
+				t.Logf("caught by seed %d", seeds)
+			})
+		}
+	}
 }

@@ -4,11 +4,17 @@ import (
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// server is one server of a run: an engine and the driver around it.
+// server is one server of a run: an engine and the driver around it, whose decisions are the
+// turn's.
 type server struct {
 	engine order.Broadcaster
+	turn   *turn.Machine
+	// frames and opinions have come since the last turn.
+	frames   []turn.Arrival
+	opinions []turn.Opinion
 	// pool is what users submitted and the engine has not taken yet.
 	pool    [][]byte
 	crashed bool
@@ -16,9 +22,8 @@ type server struct {
 	doom *crash
 	// acts tells that an acting is scheduled: the server is lazy and lets inputs gather.
 	acts bool
-	// lingers tells that a lingering is scheduled; its number must match to count. lingered tells that it is over and an empty message is due.
-	lingers, lingered bool
-	lingering         int
+	// lingering numbers the lingers: only the end of the last one counts.
+	lingering int
 	// removed counts the servers that this one has seen removed.
 	removed int
 	livingServer
@@ -41,60 +46,97 @@ func (s *simulation) actSoon(id order.ServerID) {
 	s.act(id)
 }
 
-// act is the loop of order.Broadcaster's comment, from "if engine.CanBroadcast()" until there is nothing more to do.
+// act is the loop of package turn, until there is nothing more to do.
 func (s *simulation) act(id order.ServerID) {
 	v := &s.servers[id]
 	for range actionsMax {
-		broadcast := s.broadcast(id)
-		if s.over() {
+		if v.turn.Over() {
 			return
 		}
-		s.carryOut(id, v.engine.Ready())
+		v.turn.Step(v.frames, v.opinions)
+		clear(v.frames)
+		v.frames, v.opinions = v.frames[:0], v.opinions[:0]
+		s.broadcast(id)
+		s.carryOut(id)
 		if v.crashed || s.over() {
 			return
 		}
-		if !broadcast {
-			s.linger(id)
+		if reason := v.turn.Halted(); reason != "" {
+			s.trace.say(s.now, "%d has halted: %s", id, reason)
+		}
+		if !v.turn.Again() {
 			return
 		}
 	}
-	s.breach(id, fmt.Sprintf("it A-broadcasts %d times without any input", actionsMax))
+	s.breach(id, fmt.Sprintf("it takes %d turns without any input", actionsMax))
 }
 
-// broadcast A-broadcasts what is due and tells whether anything was.
-func (s *simulation) broadcast(id order.ServerID) bool {
+// broadcast A-broadcasts what is due.
+func (s *simulation) broadcast(id order.ServerID) {
 	v := &s.servers[id]
-	if !v.engine.CanBroadcast() {
+	if !v.turn.MayBroadcast() {
 		if v.engine.Solicited() {
 			s.breach(id, "it is solicited though it cannot A-broadcast")
 		}
-		return false
+		return
 	}
 	var payload []byte
-	switch {
-	case len(v.pool) > 0:
+	if len(v.pool) > 0 {
 		payload = v.pool[0]
+	}
+	if !v.turn.Broadcast(payload) {
+		if payload != nil {
+			s.breach(id, "it refuses an A-broadcast though CanBroadcast holds: "+v.turn.Halted())
+		}
+		return
+	}
+	if payload != nil {
 		v.pool = v.pool[1:]
-	case v.engine.Solicited():
-	case v.lingered && v.engine.Undelivered():
-	default:
-		return false
 	}
 	s.trace.note(s.now, 101, uint64(id), uint64(len(payload)))
 	s.trace.say(s.now, "%d A-broadcasts %d bytes", id, len(payload))
-	v.lingered = false
 	s.history.Broadcast(id, payload)
-	if err := v.engine.Broadcast(payload); err != nil {
-		s.breach(id, "it refuses an A-broadcast though CanBroadcast holds: "+err.Error())
-		return false
-	}
-	return true
 }
 
-// carryOut does what an engine wants done, unless the server's time has come.
-func (s *simulation) carryOut(id order.ServerID, ready order.Ready) {
+// carryOut does what a server wants done in a turn, unless its time has come.
+func (s *simulation) carryOut(id order.ServerID) {
 	v := &s.servers[id]
-	for _, send := range ready.Sends {
+	for do := v.turn.Next(); do.Kind != turn.Done; do = v.turn.Next() {
+		switch do.Kind {
+		case turn.Send:
+			s.sendAll(id, do.Sends)
+		case turn.Deliver:
+			s.deliverAll(id, do.Deliveries)
+		case turn.Linger:
+			v.lingering++
+			at := s.now + s.lingerFor
+			s.queue.push(event{at: at, kind: lingering, server: id, number: v.lingering})
+		case turn.Silenced:
+			s.breach(id, fmt.Sprintf("it refuses a frame of server %d: %v", do.Server, do.Cause))
+		case turn.Suspected:
+			if do.Refused != nil && !s.halted(id, do.Refused) {
+				s.breach(id, "it refuses the suspicion of a predecessor: "+do.Refused.Error())
+			}
+		}
+		if v.crashed || s.over() {
+			return
+		}
+	}
+}
+
+// due is the planned crash of a server, nil where it cannot come now.
+func (s *simulation) due(id order.ServerID) *crash {
+	v := &s.servers[id]
+	c := v.doom
+	if c != nil && (s.now > s.faultsEnd || c.reliable && !v.engine.Status().Reliable) {
+		return nil
+	}
+	return c
+}
+
+// sendAll sends, or crashes amid it.
+func (s *simulation) sendAll(id order.ServerID, sends []order.Send) {
+	for _, send := range sends {
 		for _, to := range send.To {
 			if to == id || int(to) >= s.options.Servers {
 				s.breach(id, fmt.Sprintf("it sends a frame to %d", to))
@@ -102,39 +144,38 @@ func (s *simulation) carryOut(id order.ServerID, ready order.Ready) {
 			}
 		}
 	}
-	c := v.doom
-	if c != nil && (s.now > s.faultsEnd || c.reliable && !v.engine.Status().Reliable) {
-		c = nil
-	}
-	if c != nil && c.moment == sending && len(ready.Sends) > 0 {
+	if c := s.due(id); c != nil && c.moment == sending {
 		if c.skip == 0 {
 			var hops []hop
-			for item, send := range ready.Sends {
+			for item, send := range sends {
 				for _, to := range send.To {
 					hops = append(hops, hop{to, item})
 				}
 			}
-			s.sendSome(len(ready.Sends), hops, c, func(h hop) { s.send(id, h.to, ready.Sends[h.item].Frame) })
+			s.sendSome(len(sends), hops, c, func(h hop) { s.send(id, h.to, sends[h.item].Frame) })
 			s.crash(id)
 			return
 		}
 		c.skip--
 	}
-	for _, send := range ready.Sends {
+	for _, send := range sends {
 		for _, to := range send.To {
 			s.send(id, to, send.Frame)
 		}
 	}
-	last := len(ready.Deliveries)
+}
+
+// deliverAll A-delivers, or crashes after some of it.
+func (s *simulation) deliverAll(id order.ServerID, deliveries []order.Delivery) {
 	doomed := false
-	if c != nil && c.moment == delivering && last > 0 {
+	if c := s.due(id); c != nil && c.moment == delivering {
 		if doomed = c.skip == 0; doomed {
-			last = 1 + s.adversary.IntN(last)
+			deliveries = deliveries[:1+s.adversary.IntN(len(deliveries))]
 		} else {
 			c.skip--
 		}
 	}
-	for _, d := range ready.Deliveries[:last] {
+	for _, d := range deliveries {
 		s.deliver(id, d)
 		if s.over() {
 			return
@@ -156,27 +197,13 @@ func (s *simulation) deliver(id order.ServerID, d order.Delivery) {
 	}
 }
 
-// linger schedules an empty message where messages wait for a later round and nothing else will bring it.
-func (s *simulation) linger(id order.ServerID) {
-	v := &s.servers[id]
-	switch {
-	case !v.engine.Undelivered():
-		v.lingers, v.lingered = false, false
-		v.lingering++
-	case !v.lingers && !v.lingered:
-		v.lingers = true
-		v.lingering++
-		s.queue.push(event{at: s.now + s.lingerFor, kind: lingering, server: id, number: v.lingering})
-	}
-}
-
 // lingerOver ends a linger.
 func (s *simulation) lingerOver(e event) {
 	v := &s.servers[e.server]
-	if v.crashed || !v.lingers || v.lingering != e.number {
+	if v.crashed || v.lingering != e.number {
 		return
 	}
-	v.lingers, v.lingered = false, true
+	v.turn.LingerOver()
 	s.act(e.server)
 }
 

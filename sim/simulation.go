@@ -9,6 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // ServersMax is the largest group that a run may have.
@@ -162,6 +163,10 @@ func newSimulation(options Options) (*simulation, error) {
 			return nil, fmt.Errorf("sim: make the engine of server %d: %w", id, err)
 		}
 		s.servers[id].engine = engine
+		s.servers[id].turn = turn.New(turn.Config{
+			Engine: engine, Self: order.ServerID(id), Servers: options.Servers,
+			Fault: options.group.TurnFault,
+		})
 	}
 	s.schedule()
 	return s, nil

@@ -29,7 +29,7 @@ func frozenSettings() (list []frozenSetting) {
 
 // frozenTally counts what schedules came to.
 type frozenTally struct {
-	runs, frozen, beyond, two, followed, eons, older, removed, halted, forced int
+	runs, frozen, beyond, two, followed, eons, older, removed, halted, forced, seen int
 }
 
 func (c *frozenTally) count(out frozenOutcome) {
@@ -39,6 +39,7 @@ func (c *frozenTally) count(out frozenOutcome) {
 	}{
 		{&c.runs, true}, {&c.frozen, out.frozen}, {&c.beyond, out.beyond > 0}, {&c.two, out.beyond > 1}, {&c.followed, out.followed}, {&c.eons, out.eons > 0}, {&c.older, out.older},
 		{&c.removed, out.removed}, {&c.halted, out.halted}, {&c.forced, out.forced},
+		{&c.seen, out.seen > 0},
 	} {
 		if k.holds {
 			*k.counter++
@@ -61,7 +62,7 @@ func TestFrozenEngines(t *testing.T) {
 		}
 	}
 	t.Logf("%+v", all)
-	if *frozenSeeds >= 30 && (10*all.beyond < all.frozen/2 || all.followed == 0 || all.older == 0 || all.removed == 0 || all.halted == 0 || all.forced == 0) {
+	if *frozenSeeds >= 30 && (10*all.beyond < all.frozen/2 || all.followed == 0 || all.older == 0 || all.removed == 0 || all.halted == 0 || all.seen == 0 || all.forced == 0) {
 		t.Fatal("too little of what is to be tested came up")
 	}
 }

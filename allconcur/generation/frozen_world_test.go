@@ -37,6 +37,7 @@ var (
 	errReplaced = errors.New("the tail has another round than was A-delivered")
 	errTwice    = errors.New("a server votes for two values of a round")
 	errVoters   = errors.New("a vote's voters are not those of its round")
+	errSeen     = errors.New("a server saw a vote that was not given")
 	errDisks    = errors.New("a majority has on disk what is behind the base")
 )
 
@@ -50,6 +51,7 @@ type frozenOutcome struct {
 	older    bool // somebody promised in an older run than the newest that is known
 	removed  bool
 	halted   bool
+	seen     int  // votes that others saw
 	forced   bool // forgetful servers had to count
 }
 
@@ -378,10 +380,41 @@ func (w *frozenWorld) promise(s *frozenServer, forgets bool) error {
 			}
 			r.Votes = append(r.Votes, vote)
 		}
+		known, err := w.known(s)
+		if err != nil {
+			return err
+		}
+		r.Known = known
 	}
 	w.out.halted = w.out.halted || s.engine != nil && s.engine.Status().Halted != ""
 	w.promises = append(w.promises, Promised{s.id, r})
 	return nil
+}
+
+// known lists the votes of others that a server saw, and holds them against what these did.
+func (w *frozenWorld) known(s *frozenServer) (list []KnownVote, err error) {
+	for _, v := range s.engine.KnownVotes() {
+		k := KnownVote{Voter: s.group[v.Voter], Round: v.Round, Epoch: v.Epoch, Reliable: v.Reliable,
+			Confirmed: v.Confirmed, Origins: outside(v.Origins, s.group)}
+		list = append(list, k)
+		w.out.seen++
+		voter := w.servers[k.Voter]
+		if voter.run != s.run {
+			continue // it began another since, which it does having A-delivered all of this one
+		}
+		if at := int(k.Round) - 1; at < len(voter.delivered) {
+			d := voter.delivered[at]
+			if d.Epoch != k.Epoch || !slices.Equal(d.Origins, k.Origins) {
+				return nil, fmt.Errorf("%w: server %d says %+v, and server %d A-delivers %+v", errSeen, s.id, k, k.Voter, d)
+			}
+			continue
+		}
+		if key := (ballotKey{k.Epoch, k.Reliable, len(k.Origins)}); voter.voted[k.Round] != key {
+			return nil, fmt.Errorf("%w: server %d says %+v, and server %d voted for %+v", errSeen, s.id, k, k.Voter,
+				voter.voted[k.Round])
+		}
+	}
+	return list, nil
 }
 
 // enough asks the proposer's own rule.

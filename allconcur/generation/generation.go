@@ -198,6 +198,13 @@ func (d Decision) Group(after Membership) []order.ServerID {
 	return group
 }
 
+// Seats reports whether the decision makes server a member with this disk. A node whose disk is
+// another one takes no part in the generation, even if Includes holds: it was not that disk which
+// promised.
+func (d Decision) Seats(server order.ServerID, disk DiskID) bool {
+	return d.Includes(server) && !d.lost(server, disk)
+}
+
 // lost reports whether server is a member that has another disk now.
 func (d Decision) lost(server order.ServerID, disk DiskID) bool {
 	i, found := slices.BinarySearch(d.Members, server)
@@ -233,6 +240,8 @@ type State struct {
 	// Activated is the last run in which this node took part, and Shard the membership that counted in it.
 	Activated Run
 	Shard     Membership
+	// Start is the head with which that run began, of the generation before if it was the first run.
+	Start Head
 	// Instance is the generation that Promised and Accepted belong to.
 	Instance Generation
 	Promised Ballot

@@ -47,7 +47,18 @@ func (w *world) step() {
 	case choice < 990:
 		clear(w.side)
 	case rough || choice < 993 && w.seed%3 == 1 || choice < 991 && w.random.IntN(3) == 0:
-		n.up = false
+		switch kind := w.random.IntN(12); {
+		case kind < 2:
+			w.loses(n)
+		case kind < 4:
+			w.returns(n)
+		case kind < 5:
+			for _, other := range w.nodes {
+				w.crashes(other)
+			}
+		default:
+			w.crashes(n)
+		}
 	}
 }
 
@@ -59,7 +70,7 @@ func (w *world) tick(n *simulated) {
 	if n.working != 0 {
 		n.synod.Stalled(n.idle > 15)
 		n.synod.Tick()
-	} else if n.pending == nil || n.idle > 10 || !n.pending.Includes(n.id) {
+	} else if n.pending == nil || n.idle > 10 || !n.pending.Seats(n.id, n.disk.Disk) {
 		n.synod.Tick()
 	}
 }
@@ -99,7 +110,9 @@ func (w *world) endInOrder(n *simulated) {
 func (w *world) settle() {
 	w.settling = true
 	clear(w.side)
-	if w.seed%2 == 0 {
+	w.repair()
+	hurt := slices.ContainsFunc(w.nodes, func(n *simulated) bool { return n.perhaps })
+	if w.seed%2 == 0 || hurt {
 		for i, n := range w.nodes {
 			if !n.up {
 				w.start(i)
@@ -135,37 +148,83 @@ func (w *world) settle() {
 			}
 		}
 	}
+	if w.mayWait() {
+		w.waits = true
+		return
+	}
 	w.fail("the shard does not order again: %s", w)
 }
 
-// enoughUp starts members until a majority of every membership that anybody has on disk runs, and of every one that counts in somebody's last run: while the group changes over, both count.
-func (w *world) enoughUp() {
+// views lists all memberships that may need a majority: those that anybody has on disk, those before
+// changes that are not known to be durable, and those that count in somebody's last run.
+func (w *world) views() (list []Membership) {
 	for _, n := range w.nodes {
-		for _, m := range []Membership{n.head.membership, n.stored.membership, n.disk.Shard} {
-			up := 0
-			for _, s := range m.Members {
-				up += truth(w.nodes[s].up)
-			}
-			for _, s := range m.Members {
-				if up < m.Quorum() && !w.nodes[s].up {
-					w.start(int(s))
-					w.drain(int(s))
-					up++
-				}
+		list = append(list, n.head.membership, n.stored.membership, n.disk.Shard)
+		for _, former := range n.stored.former(n.durable) {
+			list = append(list, former.Membership)
+		}
+	}
+	return list
+}
+
+// counting is how many members of a membership have a disk that counts.
+func (w *world) counting(m Membership) (count int) {
+	for _, s := range m.Members {
+		count += truth(w.nodes[s].counts(m))
+	}
+	return count
+}
+
+// repair brings old homes back where too few disks count.
+func (w *world) repair() {
+	for _, m := range w.views() {
+		for _, s := range m.Members {
+			n := w.nodes[s]
+			if w.counting(m) < m.Quorum() && n.attic != nil && !n.counts(m) && m.Counts(n.id, n.attic.disk.Disk, n.attic.original) {
+				w.returns(n)
 			}
 		}
 	}
 }
 
+// enoughUp starts members until a majority of every membership that counts somewhere runs, on disks
+// that count: while the group changes over, several do.
+func (w *world) enoughUp() {
+	for _, m := range w.views() {
+		up := 0
+		for _, s := range m.Members {
+			up += truth(w.nodes[s].up && w.nodes[s].counts(m))
+		}
+		for _, s := range m.Members {
+			if up < m.Quorum() && !w.nodes[s].up {
+				w.start(int(s))
+				w.drain(int(s))
+				up += truth(w.nodes[s].counts(m))
+			}
+		}
+	}
+}
+
+// mayWait reports whether the shard may stand still: too few disks count in some membership, or some
+// node says that a block which nobody holds whole may be durable.
+func (w *world) mayWait() bool {
+	for _, m := range w.views() {
+		if w.counting(m) < m.Quorum() {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.nodes, func(n *simulated) bool { return n.up && len(n.synod.Waiting().Perhaps) > 0 })
+}
+
 func (w *world) String() string {
 	text := ""
 	for i, n := range w.nodes {
-		text += fmt.Sprintf("\n  node %d: up %v, works in %x, activated %x, head %d/%d of %v, instance %d, votes %v", i, n.up, n.working, n.disk.Activated, n.label, n.head.height, n.head.membership, n.disk.Instance, n.votes)
+		text += fmt.Sprintf("\n  node %d: disk %.8v, original %v, perhaps %v, durable %d, up %v, works in %x, activated %x, head %d/%d of %v, instance %d, votes %v", i, n.disk.Disk, n.original, n.perhaps, n.durable, n.up, n.working, n.disk.Activated, n.label, n.head.height, n.head.membership, n.disk.Instance, n.votes)
 		if d := n.disk.Decided; d != nil {
 			text += fmt.Sprintf(", decided %d from %d with %v", d.Generation, d.Base.Height, d.Members)
 		}
 		if n.up {
-			text += fmt.Sprintf(", phase %d, wants %v, left %v", n.synod.phase, len(n.synod.Wanted()), n.members)
+			text += fmt.Sprintf(", waits for %+v, phase %d, wants %v, left %v", n.synod.Waiting(), n.synod.phase, len(n.synod.Wanted()), n.members)
 		}
 	}
 	for _, run := range slices.Sorted(maps.Keys(w.runs)) {
@@ -185,6 +244,9 @@ func run(seed uint64, fault Fault) (broken string, w *world) {
 				panic(fmt.Sprintf("seed %d: %v", seed, reason))
 			}
 			broken = string(v)
+			if *replay >= 0 {
+				broken += w.String()
+			}
 		}
 	}()
 	for range 2500 {
@@ -208,14 +270,16 @@ func TestGenerationsUnderFaults(t *testing.T) {
 	if *replay >= 0 {
 		first, seeds = uint64(*replay), 1
 	}
-	var decisions, tails, eons, forgave, blocks int
+	var decisions, tails, eons, forgave, blocks, admitted, returned, hurt, waits int
 	for seed := first; seed < first+seeds; seed++ {
 		broken, w := run(seed, FaultNone)
 		if broken != "" {
 			t.Fatal(broken)
 		}
 		decisions, tails, eons, forgave, blocks = decisions+w.decisions, tails+w.tails, eons+w.eons, forgave+w.forgave, blocks+len(w.delivered)
+		admitted, returned, hurt, waits = admitted+w.admitted, returned+w.returned, hurt+w.hurt, waits+truth(w.waits)
 	}
+	t.Logf("%d disks admitted, %d homes that came back, %d hurt, %d shards that wait", admitted, returned, hurt, waits)
 	t.Logf("%d generations, %d with a tail, %d after too many forgot, %d steps into a further eon, %d deliveries", decisions, tails, forgave, eons, blocks)
 	if *replay < 0 && (tails == 0 || eons == 0 || forgave == 0) {
 		t.Error("the schedules do not reach what they are for")
@@ -225,7 +289,11 @@ func TestGenerationsUnderFaults(t *testing.T) {
 // The judges can fail: each planted bug is found.
 func TestPlantedFaultsAreFound(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]Fault{"a promise does not freeze": FaultPromiseDoesNotFreeze, "the tail is forgotten": FaultTailForgotten, "a quorum is a minority": FaultMinorityQuorum} {
+	for name, fault := range map[string]Fault{
+		"a promise does not freeze": FaultPromiseDoesNotFreeze, "the tail is forgotten": FaultTailForgotten,
+		"a quorum is a minority": FaultMinorityQuorum, "a promise is not persisted": FaultPromiseNotPersisted,
+		"a lost disk is ignored": FaultLostDiskIgnored, "what a disk had perhaps is ignored": FaultPerhapsIgnored,
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(2000) {

@@ -1,6 +1,8 @@
 package generation
 
 import (
+	"encoding/binary"
+	"hash/crc32"
 	"slices"
 	"testing"
 
@@ -294,5 +296,63 @@ func TestKnownVotesCount(t *testing.T) {
 	voter.Report.Known = []KnownVote{see(other, false)}
 	if _, tail := choose([]Promised{voter, restarted}, nil, FaultNone); len(tail) != 0 {
 		t.Error("server 1 is known to have voted for another value, and counts as unknown")
+	}
+}
+
+// A base of a later generation is not held by a node whose chain of an earlier one is longer: that
+// may hold blocks which the later generation gave up.
+func TestBaseOfAnotherGeneration(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []Fault{FaultNone, FaultBaseWithoutGeneration} {
+		shard := Membership{Members: members(3)}
+		s, err := NewSynod(Config{State: State{Disk: DiskID{1}, Activated: NewRun(1, 0), Shard: shard},
+			Original: true, Grace: 1, Patience: 4, Fault: fault,
+			Report: Report{Head: Head{Generation: 1, Height: 9, Round: 9, Hash: [32]byte{1}}, Membership: shard}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &Decision{Generation: 2, Members: members(3), Disks: []DiskID{{1}, {2}, {3}}}
+		value := &Decision{Generation: 3, Base: Head{Generation: 2, Height: 8, Round: 8, Hash: [32]byte{2}},
+			Members: d.Members, Disks: d.Disks}
+		s.Receive(1, Message{Kind: KindDecided, Generation: 2, Value: d})
+		s.Receive(1, Message{Kind: KindAccept, Generation: 3, Ballot: Ballot{Number: 1, Proposer: 1}, Value: value})
+		if accepted := s.Ready().State.AcceptedValue != nil; accepted != (fault != FaultNone) {
+			t.Fatalf("fault %d: accepted %v, wants %v", fault, accepted, s.Wanted())
+		}
+	}
+}
+
+// A file of version 2 is read: its disks become the first half of theirs.
+func TestStateOfVersionTwo(t *testing.T) {
+	t.Parallel()
+	b := []byte(stateMagicV2)
+	b = append(b, flagKnown)
+	b = binary.LittleEndian.AppendUint64(b, 0x0807060504030201) // disk
+	b = binary.LittleEndian.AppendUint64(b, uint64(NewRun(1, 0)))
+	shard := binary.LittleEndian.AppendUint64(nil, 3)
+	b = append(b, appendServers(shard, members(2))...)
+	b = binary.LittleEndian.AppendUint64(b, 1) // instance
+	for range 2 {                              // promised, accepted
+		b = binary.LittleEndian.AppendUint64(b, 5)
+		b = binary.LittleEndian.AppendUint32(b, 1)
+	}
+	b = binary.LittleEndian.AppendUint64(b, 1) // the decision: generation, base, no tail
+	b = append(appendHead(b, Head{}), 0)
+	b = appendServers(b, members(2))
+	b = binary.LittleEndian.AppendUint64(b, 0x0807060504030201)
+	b = binary.LittleEndian.AppendUint64(b, 9)
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	s, err := DecodeState(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := DiskID{1, 2, 3, 4, 5, 6, 7, 8}
+	if s.Disk != disk || s.Decided == nil || s.Decided.Disks[0] != disk || s.Decided.Disks[1] != (DiskID{9}) ||
+		s.Promised != (Ballot{Number: 5, Proposer: 1}) || s.Shard.Number != 3 || len(s.Shard.Members) != 2 {
+		t.Fatalf("%+v, decided %+v", s, s.Decided)
+	}
+	again, err := DecodeState(s.Encode())
+	if err != nil || !again.Decided.Equal(*s.Decided) || again.Disk != disk {
+		t.Fatalf("%+v, %v", again, err)
 	}
 }

@@ -147,13 +147,20 @@ func (s *Synod) Learner() bool {
 	return !countsUnder(s.report.Membership, s.config.Self, s.state.Disk, s.config.Original, s.state.Decided)
 }
 
-// label says of which generation the head is: of one that this node took part in, or that it followed and knows the decision of. Without that it could be asked to promise for a generation
-// that its own head is of; the blocks are as good under an older name, since that generation is decided, and begins where it begins.
+// label says of which generation the head is: of one that this node took part in, or that it followed
+// and knows the decision of. Without that it could be asked to promise for a generation that its own
+// head is of; the blocks are as good under an older name, since that generation is decided, and
+// begins where it begins. A head below the start of the node's last run, after a crash that damaged
+// the disk, is of the chain that this run went on from.
 func (s *Synod) label() {
-	s.report.Head.Generation = s.state.Activated.Generation()
-	if s.state.Decided != nil {
-		s.report.Head.Generation = max(s.report.Head.Generation, min(s.followed, s.state.Decided.Generation))
+	label := s.state.Activated.Generation()
+	if s.report.Head.Height < s.state.Start.Height {
+		label = min(label, s.state.Start.Generation)
 	}
+	if s.state.Decided != nil {
+		label = max(label, min(s.followed, s.state.Decided.Generation))
+	}
+	s.report.Head.Generation = label
 }
 
 // Working tells that the node's engine is about to order in a run, the first of a generation or a further eon, and that majorities are those of shard. Ready wants that saved
@@ -167,7 +174,11 @@ func (s *Synod) Working(run Run, shard Membership) {
 	if s.state.Decided == nil || s.state.Decided.Generation < run.Generation() {
 		panic(fmt.Sprintf("generation: invariant broken: run %d of generation %d starts, and its decision is not known", run, run.Generation()))
 	}
-	s.state.Activated, s.state.Shard = run, shard
+	s.state.Activated, s.state.Shard, s.state.Start = run, shard, s.report.Head
+	s.state.Start.Generation = run.Generation()
+	if run.Eon() == 0 {
+		s.state.Start.Generation = s.state.Decided.Base.Generation
+	}
 	s.remembers = true
 	s.dirty = true
 	s.working = run
@@ -271,7 +282,8 @@ func (s *Synod) Wanted() []Fetch {
 	switch {
 	case s.accepting != nil:
 		d, from = s.accepting.message.Value, s.accepting.message.Holders
-	case s.state.Decided != nil && s.working == 0 && s.state.Decided.Generation > s.state.Activated.Generation() && s.state.Decided.Includes(s.config.Self):
+	case s.state.Decided != nil && s.working == 0 && s.state.Decided.Generation > s.state.Activated.Generation() &&
+		s.state.Decided.Seats(s.config.Self, s.state.Disk):
 		d = s.state.Decided
 	default:
 		return nil

@@ -223,6 +223,7 @@ func (s State) Encode() []byte {
 	b = append(b, s.Disk[:]...)
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.Activated))
 	b = appendMembership(b, s.Shard)
+	b = appendHead(b, s.Start)
 	b = binary.LittleEndian.AppendUint64(b, uint64(s.Instance))
 	b = appendBallot(b, s.Promised)
 	b = appendBallot(b, s.Accepted)
@@ -256,7 +257,11 @@ func DecodeState(b []byte) (State, error) {
 	}
 	r := reader{bytes: body[len(stateMagic):], v2: magic == stateMagicV2}
 	flags := r.u8()
-	s := State{Disk: r.disk(), Activated: Run(r.u64()), Shard: r.membership(), Instance: Generation(r.u64()), Promised: r.ballot(), Accepted: r.ballot()}
+	s := State{Disk: r.disk(), Activated: Run(r.u64()), Shard: r.membership()}
+	if !r.v2 {
+		s.Start = r.head()
+	}
+	s.Instance, s.Promised, s.Accepted = Generation(r.u64()), r.ballot(), r.ballot()
 	if flags&flagValue != 0 {
 		s.AcceptedValue = r.decision()
 	}

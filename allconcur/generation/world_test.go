@@ -31,6 +31,12 @@ type world struct {
 	tails     int
 	eons      int
 	forgave   int
+	genesis   *block
+	disks     int // made in place of others
+	admitted  int
+	returned  int
+	hurt      int
+	waits     bool // for a tail that some had perhaps, or for disks: nobody may go on
 }
 
 // block is one A-delivered round of the chain.
@@ -41,14 +47,33 @@ type block struct {
 	membership Membership
 	changed    uint64 // the height of the last change
 	// storedBy are those who had it on disk while they worked. That of others does not count: what they promised before may go on from less.
-	storedBy []order.ServerID
+	storedBy []DiskID
 }
 
 // storedAt notes that a node that works has a block, and all before it, on disk.
 func (b *block) storedAt(n *simulated) {
-	for ; b != nil && !slices.Contains(b.storedBy, n.id); b = b.parent {
-		b.storedBy = append(b.storedBy, n.id)
+	for ; b != nil && !slices.Contains(b.storedBy, n.disk.Disk); b = b.parent {
+		b.storedBy = append(b.storedBy, n.disk.Disk)
 	}
+}
+
+// common is the last block that two chains share.
+func (b *block) common(other *block) *block {
+	for !other.has(b) {
+		b = b.parent
+	}
+	return b
+}
+
+// former lists the memberships before the changes behind a height.
+func (b *block) former(durable uint64) (list []Former) {
+	for ; b.parent != nil && b.height > durable; b = b.parent {
+		if b.membership.Number != b.parent.membership.Number {
+			list = append(list, Former{b.parent.membership, b.height})
+		}
+	}
+	slices.Reverse(list)
+	return list
 }
 
 type content struct {
@@ -58,6 +83,10 @@ type content struct {
 	change bool
 	id     [32]byte
 	out    []order.ServerID
+	// admit is a member whose disk the change names, if admits.
+	admits bool
+	admit  order.ServerID
+	disk   DiskID
 }
 
 // groupRun is what all votes of a run are.
@@ -72,19 +101,29 @@ type groupRun struct {
 }
 
 type simulated struct {
-	id      order.ServerID
-	synod   *Synod
-	up      bool
-	disk    State
-	stored  *block
+	id    order.ServerID
+	synod *Synod
+	up    bool
+	home
+	attic   *home // another home of the member, which may come back
 	head    *block
 	label   Generation // of the chain that was followed
 	working Run
 	members []order.ServerID // left in the run
 	votes   []Vote
-	side    map[[32]byte]bool // what is on disk beside the chain
 	pending *Decision
 	idle    int
+}
+
+// home is what a node has on disk.
+type home struct {
+	disk     State
+	original bool
+	stored   *block
+	side     map[[32]byte]bool // beside the chain
+	durable  uint64            // the height known to be durable
+	perhaps  bool              // there was perhaps more than stored
+	damaged  bool              // there was
 }
 
 type flying struct {
@@ -101,9 +140,10 @@ func newWorld(seed uint64, servers int, fault Fault) *world {
 	for i := range servers {
 		genesis.membership.Members = append(genesis.membership.Members, order.ServerID(i))
 	}
-	w.blocks[genesis.hash] = genesis
+	w.blocks[genesis.hash], w.genesis = genesis, genesis
 	for i := range worldNodes {
-		w.nodes = append(w.nodes, &simulated{id: order.ServerID(i), disk: State{Disk: DiskID{byte(i + 1)}}, stored: genesis, head: genesis, side: map[[32]byte]bool{}})
+		w.nodes = append(w.nodes, &simulated{id: order.ServerID(i), head: genesis,
+			home: home{disk: State{Disk: DiskID{byte(i + 1)}}, original: true, stored: genesis, side: map[[32]byte]bool{}}})
 	}
 	return w
 }
@@ -127,12 +167,29 @@ func (w *world) content(run Run, after [32]byte, round order.Round, kind int, me
 	b = binary.LittleEndian.AppendUint64(b, uint64(run))
 	b = binary.LittleEndian.AppendUint64(b, uint64(round))
 	id := sha256.Sum256(b)
+	if known, found := w.contents[id]; found {
+		return known
+	}
 	c := content{run: run, round: round, kind: kind, id: id, change: after[5]%8 == 0}
 	if kind == 3 && len(members) > 1 {
 		c.out = slices.Clone(members[len(members)-1:])
 	}
+	if before := w.blocks[after]; before != nil {
+		for _, server := range before.membership.Members {
+			n := w.nodes[server]
+			caught := n.up && before.has(n.stored) && n.stored.height+4 > before.height
+			if caught && !n.counts(before.membership) && id[7]%2 == 0 {
+				c.change, c.admits, c.admit, c.disk = true, true, server, n.disk.Disk
+			}
+		}
+	}
 	w.contents[id] = c
 	return c
+}
+
+// counts reports whether a node's disk counts under a membership.
+func (n *simulated) counts(m Membership) bool {
+	return m.Counts(n.id, n.disk.Disk, n.original)
 }
 
 // apply executes a round.
@@ -144,28 +201,120 @@ func (w *world) apply(b *block, c content) *block {
 	next := &block{parent: b, hash: hash, height: b.height + 1, membership: b.membership, changed: b.changed}
 	if c.change && (b.changed == 0 || next.height >= b.changed+3) {
 		next.changed = next.height
-		members := slices.Clone(b.membership.Members)
-		newcomer := slices.IndexFunc(w.nodes, func(n *simulated) bool { return !b.membership.Includes(n.id) })
-		if newcomer >= 0 && (hash[1]%2 == 0 || len(members) < 3) {
-			members = append(members, order.ServerID(newcomer))
-			slices.Sort(members)
-		} else {
-			members = slices.Delete(members, int(hash[2])%len(members), int(hash[2])%len(members)+1)
-		}
-		next.membership = Membership{Number: b.membership.Number + 1, Members: members}
+		next.membership = w.change(b.membership, c, hash)
 	}
 	w.blocks[hash] = next
 	return next
 }
 
+// change is the membership after a change: another disk, another member, or one less.
+func (w *world) change(m Membership, c content, hash [32]byte) Membership {
+	disks := map[order.ServerID]DiskID{}
+	for _, server := range m.Members {
+		disks[server] = m.Disk(server)
+	}
+	next := Membership{Number: m.Number + 1, Members: slices.Clone(m.Members)}
+	newcomer := slices.IndexFunc(w.nodes, func(n *simulated) bool { return !m.Includes(n.id) })
+	switch {
+	case c.admits && m.Includes(c.admit):
+		disks[c.admit] = c.disk
+		w.admitted++
+	case newcomer >= 0 && (hash[1]%2 == 0 || len(m.Members) < 3):
+		next.Members = append(next.Members, order.ServerID(newcomer))
+		slices.Sort(next.Members)
+	default:
+		at := int(hash[2]) % len(m.Members)
+		next.Members = slices.Delete(next.Members, at, at+1)
+	}
+	for _, server := range next.Members {
+		next.Disks = append(next.Disks, disks[server])
+	}
+	return next
+}
+
 func (n *simulated) report() Report {
-	return Report{Head: Head{Generation: n.label, Height: n.head.height, Hash: n.head.hash, Round: order.Round(n.head.height)}, Membership: n.head.membership, Votes: n.votes}
+	head := Head{Generation: n.label, Height: n.head.height, Hash: n.head.hash, Round: order.Round(n.head.height)}
+	return Report{Head: head, Membership: n.head.membership, Former: n.head.former(n.durable), Votes: n.votes,
+		Durable: n.durable, Perhaps: n.perhaps}
+}
+
+// loses gives a member a new disk, which is a learner. The old home may come back.
+func (w *world) loses(n *simulated) {
+	w.disks++
+	old := n.home
+	n.up, n.attic = false, &old
+	n.home = home{disk: State{Disk: DiskID{byte(n.id + 1), byte(w.disks), byte(w.disks >> 8)}}, stored: w.genesis,
+		side: map[[32]byte]bool{}}
+	n.head = w.genesis
+}
+
+// returns exchanges a member's home with the one that it had before.
+func (w *world) returns(n *simulated) {
+	if n.attic == nil {
+		return
+	}
+	w.returned++
+	n.up = false
+	n.home, *n.attic = *n.attic, n.home
+	n.head = n.stored
+}
+
+// crashes stops a process. Its disk had perhaps more than it holds whole then, and does not hold the
+// last block whole any more if that was hurt.
+func (w *world) crashes(n *simulated) {
+	n.up = false
+	if w.random.IntN(8) > 0 || n.perhaps {
+		return
+	}
+	n.perhaps = true
+	if w.random.IntN(2) == 0 && n.stored.parent != nil && n.stored.height > n.durable && w.mayHurt(n) {
+		w.hurt++
+		n.stored, n.damaged = n.stored.parent, true
+	}
+}
+
+// mayHurt reports whether another disk may be damaged: of each membership that may count, no more
+// than the shard tolerates.
+func (w *world) mayHurt(n *simulated) bool {
+	for b := n.stored; b != nil; b = b.parent {
+		damaged := 0
+		for _, other := range w.nodes {
+			if other.damaged && b.membership.Includes(other.id) {
+				damaged++
+			}
+		}
+		if damaged >= len(b.membership.Members)-b.membership.Quorum() {
+			return false
+		}
+	}
+	return true
+}
+
+// moves takes a node to another head. What it knows to be durable is never set aside.
+func (w *world) moves(n *simulated, to *block) {
+	if kept := n.stored.common(to); kept.height < n.durable {
+		w.fail("node %d sets block %d aside, and knows block %d to be durable", n.id, kept.height+1, n.durable)
+	}
+	n.head, n.stored = to, to
+}
+
+// learnsDurable lets a node know what is durable.
+func (w *world) learnsDurable(n *simulated) {
+	for b := n.stored; b.parent != nil && b.height > n.durable; b = b.parent {
+		if w.durable(b) {
+			n.durable = b.height
+			return
+		}
+	}
 }
 
 func (w *world) start(i int) {
 	n := w.nodes[i]
 	n.head, n.working, n.votes, n.label, n.idle = n.stored, 0, nil, n.disk.Activated.Generation(), 0
-	synod, err := NewSynod(Config{Self: n.id, State: n.disk, Report: n.report(), Grace: 6, Patience: 4, Original: true, Fault: w.fault})
+	if n.damaged {
+		n.label = 0
+	}
+	synod, err := NewSynod(Config{Self: n.id, State: n.disk, Report: n.report(), Grace: 6, Patience: 4, Original: n.original, Fault: w.fault})
 	if err != nil {
 		w.fail("%v", err)
 	}
@@ -207,7 +356,7 @@ func (w *world) drain(i int) {
 		if err != nil {
 			w.fail("message %+v does not survive its encoding: %v", envelope.Message, err)
 		}
-		if message.Kind == KindAccept && n.synod.phase == phaseAccepting && !n.synod.surveyed.enough(true) {
+		if message.Kind == KindAccept && n.synod.phase == phaseAccepting && n.synod.bound() == nil && !n.synod.surveyed.enough(true) {
 			w.forgiven[message.Generation] = true
 		}
 		w.flight = append(w.flight, flying{n.id, envelope.To, message})
@@ -280,7 +429,11 @@ func (w *world) durable(b *block) bool {
 	for _, m := range []Membership{b.membership, b.parent.membership} {
 		count := 0
 		for _, member := range m.Members {
-			if slices.Contains(b.storedBy, member) {
+			disk := m.Disk(member)
+			if disk == (DiskID{}) {
+				disk = DiskID{byte(member + 1)}
+			}
+			if slices.Contains(b.storedBy, disk) {
 				count++
 			}
 		}
@@ -303,15 +456,16 @@ func (w *world) tip(d Decision) *block {
 // activate starts the engine of a decided generation once base and tail are here.
 func (w *world) activate(n *simulated) {
 	d := n.pending
-	if d == nil || n.working != 0 || !d.Includes(n.id) || n.disk.Activated.Generation() >= d.Generation || n.synod.Frozen(NewRun(d.Generation, 0)) || len(n.synod.Wanted()) > 0 {
+	if d == nil || n.working != 0 || !d.Seats(n.id, n.disk.Disk) || n.disk.Activated.Generation() >= d.Generation || n.synod.Frozen(NewRun(d.Generation, 0)) || len(n.synod.Wanted()) > 0 {
 		return
 	}
 	tip := w.tip(*d)
-	if !tip.membership.Includes(n.id) {
+	members := d.Group(tip.membership)
+	n.pending = nil
+	if !slices.Contains(members, n.id) || len(members) < tip.membership.Quorum() {
+		w.moves(n, tip) // the tail changed the membership: the next generation goes on
 		return
 	}
-	n.pending = nil
-	members := slices.DeleteFunc(slices.Clone(d.Members), func(s order.ServerID) bool { return !tip.membership.Includes(s) })
 	w.begin(n, NewRun(d.Generation, 0), tip, members)
 }
 
@@ -324,7 +478,8 @@ func (w *world) begin(n *simulated, run Run, tip *block, members []order.ServerI
 	if g.start != tip || !slices.Equal(g.members, members) {
 		w.fail("run %d begins differently at server %d: %v at %d, %v at %d", run, n.id, g.members, g.start.height, members, tip.height)
 	}
-	n.head, n.stored, n.label = tip, tip, run.Generation()
+	w.moves(n, tip)
+	n.label, n.perhaps, n.damaged = run.Generation(), false, false
 	n.working, n.members, n.votes, n.idle = run, slices.Clone(members), nil, 0
 	n.synod.Report(n.report())
 	n.synod.Working(run, g.shard)
@@ -411,6 +566,9 @@ func (w *world) deliver(n *simulated, g *groupRun) {
 			n.stored = n.head
 			n.stored.storedAt(n)
 		}
+		if w.random.IntN(4) == 0 {
+			w.learnsDurable(n)
+		}
 		w.ends(n, g)
 		return
 	}
@@ -432,8 +590,8 @@ func (w *world) ends(n *simulated, g *groupRun) {
 	w.eons++
 	run := n.working + 1
 	members := w.next(n.head, n.members)
-	if !slices.Contains(members, n.id) {
-		w.idleNow(n, 0) // left
+	if !slices.Contains(members, n.id) || !n.counts(n.head.membership) {
+		w.idleNow(n, 0) // left, or another disk counts
 		return
 	}
 	w.begin(n, run, n.head, members)
@@ -447,7 +605,7 @@ func (w *world) next(tip *block, left []order.ServerID) []order.ServerID {
 		before = before.parent
 	}
 	for _, s := range tip.membership.Members {
-		if slices.Contains(left, s) || !before.membership.Includes(s) {
+		if slices.Contains(left, s) || !before.membership.Includes(s) || before.membership.Disk(s) != tip.membership.Disk(s) {
 			members = append(members, s)
 		}
 	}
@@ -458,7 +616,8 @@ func (w *world) next(tip *block, left []order.ServerID) []order.ServerID {
 func (w *world) join(n *simulated) {
 	for run, g := range w.runs {
 		fits := run.Eon() > 0 && slices.Contains(g.members, n.id) && run > n.disk.Activated && n.working == 0 && !n.synod.Frozen(run) && n.synod.Next() == run.Generation()+1
-		newly := fits && !slices.Contains(w.runs[run-1].members, n.id)
+		newly := fits && n.counts(g.shard) && (!slices.Contains(w.runs[run-1].members, n.id) ||
+			w.runs[run-1].shard.Disk(n.id) != g.shard.Disk(n.id))
 		if newly {
 			n.pending = nil
 			w.begin(n, run, g.start, g.members)
@@ -470,9 +629,13 @@ func (w *world) join(n *simulated) {
 // follow lets a node that does not work take the chain of one that does.
 func (w *world) follow(n *simulated) {
 	for _, p := range w.nodes {
-		if n.working == 0 && p.up && p.working != 0 && p.working.Generation() >= max(n.label, n.disk.Activated.Generation()) && w.side[p.id] == w.side[n.id] && p.head.has(n.head) {
+		if n.working == 0 && p.up && p.working != 0 && p.working.Generation() >= max(n.label, n.disk.Activated.Generation()) && w.side[p.id] == w.side[n.id] {
 			if d := n.synod.Decided(); d == nil || d.Generation <= p.working.Generation() {
-				n.head, n.stored, n.label = p.head, p.head, p.working.Generation()
+				if p.head.height < n.head.height && n.head.has(p.head) {
+					return // it has to deliver that itself yet
+				}
+				w.moves(n, p.head)
+				n.label, n.perhaps, n.damaged = p.working.Generation(), false, false
 				return
 			}
 		}

@@ -230,7 +230,7 @@ func (r *blockReport) write(command *cobra.Command) error {
 		return ""
 	}}
 	for _, item := range r.Transactions {
-		signer := signerName(item.Signer)
+		signer := signerName(item.Signer, item.Change)
 		if item.Verdict != "" {
 			signer = fmt.Sprintf("shard %d", item.VerdictShard)
 		}

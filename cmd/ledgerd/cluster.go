@@ -72,7 +72,7 @@ func (o *changeOptions) bind(command *cobra.Command) {
 	o.shard.bind(command, &o.remote, "the shard whose members change (default the one of the node of --via)")
 	flags := command.Flags()
 	flags.StringVar(&o.operator, "operator", "", "file with an operator's key, for example net/operator.key (required)")
-	flags.BoolVar(&o.force, "force", false, "do it though too few of the members may be left running to go on")
+	flags.BoolVar(&o.force, "force", false, "do it though too few of the members may be left running to go on, or blocks go with a member that is away")
 	addJSONFlag(command, &o.json)
 }
 
@@ -228,13 +228,61 @@ func (c *changing) say(format string, arguments ...any) {
 // running counts the members that answer, but for one that is to leave.
 func (c *changing) running(but ...ledger.MemberIndex) (count int) {
 	for _, member := range c.cluster.GetMembers() {
-		standing := member.GetStanding()
-		away := standing == ledgerdv1.MemberStanding_MEMBER_STANDING_UNREACHABLE || standing == ledgerdv1.MemberStanding_MEMBER_STANDING_NEVER_SEEN
-		if !away && !slices.Contains(but, ledger.MemberIndex(member.GetIndex())) {
+		if !isAway(member) && !slices.Contains(but, ledger.MemberIndex(member.GetIndex())) {
 			count++
 		}
 	}
 	return count
+}
+
+// isAway reports whether a member does not answer.
+func isAway(member *ledgerdv1.MemberState) bool {
+	standing := member.GetStanding()
+	return standing == ledgerdv1.MemberStanding_MEMBER_STANDING_UNREACHABLE || standing == ledgerdv1.MemberStanding_MEMBER_STANDING_NEVER_SEEN
+}
+
+// absent returns up to which height no member that answers has blocks, but for one that is to leave.
+func (c *changing) absent(but ...ledger.MemberIndex) (height uint64) {
+	first := true
+	for _, member := range c.cluster.GetMembers() {
+		if isAway(member) || slices.Contains(but, ledger.MemberIndex(member.GetIndex())) {
+			continue
+		}
+		if first || member.GetAbsentHeight() < height {
+			first, height = false, member.GetAbsentHeight()
+		}
+	}
+	return height
+}
+
+// errLastHolder says that blocks would be lost with a member.
+var errLastHolder = errors.New("blocks would be lost")
+
+// checkHolder refuses to let a member go that has blocks, or may have them, which no other member that
+// answers has. Of one that is away, --force lets these blocks go.
+func (c *changing) checkHolder(leaving *ledger.GroupMember) error {
+	absent := c.absent(leaving.Index)
+	at := slices.IndexFunc(c.cluster.GetMembers(), func(member *ledgerdv1.MemberState) bool {
+		return ledger.MemberIndex(member.GetIndex()) == leaving.Index
+	})
+	if absent == 0 || at < 0 {
+		return nil
+	}
+	member := c.cluster.GetMembers()[at]
+	switch {
+	case (!isAway(member) || member.GetLastHeardMs() > 0) && member.GetAbsentHeight() >= absent:
+		return nil
+	case !isAway(member):
+		return fmt.Errorf("%w: %s is the last member that answers and has the blocks from %d to %d, since the others began with "+
+			"snapshots; wait until one of them has fetched them (ledgerd status shows how far they are), or start a "+
+			"member that has them; if you give them up, stop %s and say --force",
+			errLastHolder, leaving.Name, member.GetAbsentHeight()+1, absent, leaving.Name)
+	case c.force:
+		return nil
+	}
+	return fmt.Errorf("%w: no member that answers has the blocks up to %d, and %s, which does not answer, may have them; start it, or "+
+		"another member that has them, until one that stays has fetched them (ledgerd status shows how far they are); if they "+
+		"are lost or you give them up, say --force", errLastHolder, absent, leaving.Name)
 }
 
 // errTooFew says that the members that would be left running are no majority, errStands that those that run are none now.
@@ -380,10 +428,11 @@ func publicOf(key ed25519.PrivateKey) []byte { return key.Public().(ed25519.Publ
 
 // changeReport is a change of the members as --json shows it.
 type changeReport struct {
-	Kind    string  `json:"kind"` // join or leave
+	Kind    string  `json:"kind"` // join, leave or admit
 	Name    string  `json:"name,omitempty"`
 	Address string  `json:"address,omitempty"`
-	Index   *uint32 `json:"index,omitempty"` // of who leaves
+	Index   *uint32 `json:"index,omitempty"` // of the member that leaves, or that has a new disk
+	Disk    string  `json:"disk,omitempty"`
 }
 
 func reportChange(change *ledgerdv1.MembershipChange) *changeReport {
@@ -392,24 +441,35 @@ func reportChange(change *ledgerdv1.MembershipChange) *changeReport {
 		return &changeReport{Kind: ledger.ChangeJoin.String(), Name: change.Join.GetName(), Address: change.Join.GetAddress()}
 	case *ledgerdv1.MembershipChange_Leave:
 		return &changeReport{Kind: ledger.ChangeLeave.String(), Index: &change.Leave}
+	case *ledgerdv1.MembershipChange_Admit:
+		index := change.Admit.GetIndex()
+		disk := change.Admit.GetDisk()
+		return &changeReport{Kind: ledger.ChangeAdmit.String(), Index: &index, Disk: disk}
 	}
 	return nil
 }
 
 // String is the change in words.
 func (r *changeReport) String() string {
-	if r.Index != nil {
+	switch {
+	case r.Disk != "":
+		return fmt.Sprintf("member %d counts with disk %s", *r.Index, printable(r.Disk, 0))
+	case r.Index != nil:
 		return fmt.Sprintf("member %d leaves", *r.Index)
 	}
 	return fmt.Sprintf("%s joins, at %s", printable(r.Name, 0), printable(r.Address, 0))
 }
 
-// signerName is who signed, for people: signatures of no organisation are operators'.
-func signerName(organisation string) string {
-	if organisation == string(ledger.Operator) {
-		return "an operator"
+// signerName names the signer, for people. Signatures of no organisation are operators', or, for a
+// disk, members'.
+func signerName(organisation string, change *changeReport) string {
+	switch {
+	case organisation != string(ledger.Operator):
+		return organisation
+	case change != nil && change.Kind == ledger.ChangeAdmit.String():
+		return "a member or operator"
 	}
-	return organisation
+	return "an operator"
 }
 
 // isLoopback tells whether a host is this machine for itself only.

@@ -61,10 +61,12 @@ The new member counts from the moment that it is let in, whether it runs or not:
 with it, more than half of the members have to run. So start it soon.
 
 The node fetches and executes all blocks from the beginning. With --snapshot it
-begins with the ledger as it is now instead, from the node that --via names,
-checked against a block that a majority of the members confirms. That is faster,
-but it never has the blocks before: they are read at other nodes, and ledgerd
-verify and export cannot go through them there.
+begins with the ledger as it is now instead, from the node that --via names or
+another one, checked against a block that a majority of the members confirms.
+That is faster. The node fetches the blocks before it while it works, and until
+it has them they are read at other nodes, and ledgerd verify and export cannot go
+through them there: ledgerd status shows how far it is. Where no node that runs
+has all blocks, the new one begins with a snapshot in any case.
 
 Where the ledger has several shards, the new node is let into the one that the
 node of --via belongs to, or into that of --shard.
@@ -120,7 +122,7 @@ func (o *joinOptions) bind(command *cobra.Command) {
 	flags.StringVar(&o.name, "name", "", "name of the new node (default the name of the --home folder)")
 	flags.IntVar(&o.basePort, "base-port", 0, "port of the new node's API; the next one is for the other nodes (default two that are free)")
 	flags.StringVar(&o.address, "address", "127.0.0.1", "host by which the other nodes find the new one")
-	flags.BoolVar(&o.snapshot, "snapshot", false, "begin with the ledger as it is now, without the blocks before")
+	flags.BoolVar(&o.snapshot, "snapshot", false, "begin with the ledger as it is now, and fetch the blocks before later")
 	flags.StringVar(&o.genesis, "genesis", "", "genesis hash that the chain has to have")
 	addFabricFlag(command, &o.fabric, fabric.P2P)
 }
@@ -161,6 +163,9 @@ func (o *joinOptions) check() error {
 func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error) {
 	if hash := c.genesis.Hash().String(); o.genesis != "" && o.genesis != hash {
 		return nil, fmt.Errorf("%s keeps the chain with genesis %s, and not %s: ask a node of the right chain with --via", c.nodes.Current(), hash, o.genesis)
+	}
+	if err := o.checkSource(ctx, c); err != nil {
+		return nil, err
 	}
 	at, member, err := o.prepare(ctx, c)
 	if err != nil {

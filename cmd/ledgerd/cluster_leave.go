@@ -45,7 +45,9 @@ is void. To have it again, let a node with a new home join.
 
 A node that left already stays gone, which is no failure. The last member cannot
 leave, and a node is kept whose leaving would leave too few running: say --force
-if you know better than the asked node.`,
+if you know better than the asked node. A node is kept, too, that has blocks which
+no other node that runs has: those began with snapshots. They fetch the blocks,
+and ledgerd status shows how far they are.`,
 		Example: `  ledgerd cluster leave --name node-1 --via http://127.0.0.1:26600 --operator net/operator.key
   ledgerd cluster leave --home net/node-1 --via http://127.0.0.1:26600 --operator net/operator.key`,
 		Args: func(_ *cobra.Command, arguments []string) error {
@@ -138,6 +140,9 @@ func (c *changing) leave(ctx context.Context, who leaver) (*leaveReport, error) 
 	if err := c.checkMajority(len(c.membership.Members)-1, c.running(member.Index)); err != nil {
 		return nil, err
 	}
+	if err := c.checkHolder(&member); err != nil {
+		return nil, err
+	}
 	done, err := c.order(ctx, ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: member.Index})
 	if err != nil {
 		return nil, err
@@ -185,7 +190,8 @@ and then the new one joins as with ledgerd cluster join.
 These are two changes, one after the other, since two groups that exchanged a
 member at once could each find a majority of its own. OLD goes first: if it is
 lost, the others keep their majority throughout. The new node may have the old
-one's name, but never its home. When the command is interrupted, the same
+one's name, but never its home. Nothing is changed where OLD has blocks that no
+other node that runs has, as with ledgerd cluster leave. When the command is interrupted, the same
 command goes on where it was.`,
 		Example: `  ledgerd cluster replace node-1 --home net/node-4 --via http://127.0.0.1:26600 --operator net/operator.key
   ledgerd start --home net/node-4`,
@@ -245,6 +251,12 @@ func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*re
 	if at == nil {
 		// Else OLD would leave, and nobody could join in its place.
 		if err := o.checkPorts(ctx, c, old); err != nil {
+			return nil, err
+		}
+	}
+	// Whether the new node can begin without OLD has to be known before OLD is gone.
+	if leaving, present := who.find(&c.membership); present {
+		if err := o.checkSource(ctx, c, leaving.Index); err != nil {
 			return nil, err
 		}
 	}

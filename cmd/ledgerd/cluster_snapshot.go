@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -30,15 +33,89 @@ func (c *changing) fill(ctx context.Context, at *home.Home) (ledger.Height, erro
 	} else if !errors.Is(err, os.ErrNotExist) {
 		return 0, err
 	}
-	snapshot, err := c.nodes.Snapshot(ctx)
+	snapshot, done, err := c.openSnapshot(ctx)
 	if err != nil {
 		return 0, err
 	}
-	defer snapshot.Close()
+	defer done()
 	head, err := store.Restore(ctx, at.Data(), at.Genesis, store.Options{ReserveBytes: at.Config.Store.ReserveBytes}, snapshot, func(height ledger.Height, hash ledger.Hash) error {
 		return c.confirm(ctx, ledger.MemberIndex(at.Self), height, hash)
 	})
 	return head.Height, err
+}
+
+// checkSource decides whether the new node begins with a snapshot, which it has to where no member that
+// answers and stays has all blocks, and makes sure that some member can make one.
+func (o *joinOptions) checkSource(ctx context.Context, c *changing, leaving ...ledger.MemberIndex) error {
+	if _, err := os.Lstat(filepath.Join(o.home, home.DataFolder)); err == nil {
+		return nil // it began already
+	}
+	if absent := c.absent(leaving...); absent > 0 && !o.snapshot {
+		o.snapshot = true
+		c.say("no member that answers has the blocks up to %d: the new node begins with a snapshot, and fetches them as soon as one has them", absent)
+	}
+	if !o.snapshot || c.cluster.GetNode().GetOrderedHeight() == 0 {
+		return nil
+	}
+	_, done, err := c.openSnapshot(ctx, leaving...)
+	if err != nil {
+		return fmt.Errorf("no member makes a snapshot for the new node to begin with: %w", err)
+	}
+	done()
+	return nil
+}
+
+// openSnapshot opens the snapshot of the first node that makes one: the one that was asked so far, or a
+// member.
+func (c *changing) openSnapshot(ctx context.Context, but ...ledger.MemberIndex) (from io.Reader, done func(), err error) {
+	addresses := []string{c.nodes.Current()}
+	for _, member := range c.cluster.GetMembers() {
+		address := memberAddress(member)
+		switch index := ledger.MemberIndex(member.GetIndex()); {
+		case slices.Contains(but, index):
+			addresses = slices.DeleteFunc(addresses, func(known string) bool { return known == address })
+		case address != "" && !isAway(member) && !slices.Contains(addresses, address):
+			addresses = append(addresses, address)
+		}
+	}
+	var failures []error
+	for _, address := range addresses {
+		from, done, err := openSnapshotOf(ctx, address)
+		if err == nil {
+			return from, done, nil
+		}
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		failures = append(failures, err)
+	}
+	if len(failures) == 0 {
+		failures = []error{errors.New("no member answers")}
+	}
+	return nil, nil, errors.Join(failures...)
+}
+
+// openSnapshotOf opens one node's snapshot, and waits for its first byte.
+func openSnapshotOf(ctx context.Context, address string) (from io.Reader, done func(), err error) {
+	node, err := client.New([]string{address}, client.Options{})
+	if err != nil {
+		return nil, nil, err
+	}
+	snapshot, err := node.Snapshot(ctx)
+	if err != nil {
+		node.Close()
+		return nil, nil, err
+	}
+	done = func() {
+		_ = snapshot.Close() // what it could say, reading said
+		node.Close()
+	}
+	buffered := bufio.NewReader(snapshot)
+	if _, err := buffered.Peek(1); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return buffered, done, nil
 }
 
 // confirm asks the members whether the chain has a block, until a majority of them, the new one aside, says so.
@@ -101,6 +178,10 @@ func hasBlock(ctx context.Context, address string, height ledger.Height, hash le
 	}
 	defer node.Close()
 	for {
+		// A node that itself began with a snapshot of this block does not have the block.
+		if state, err := node.Node(ctx); err == nil && state.GetOrderedHeight() == uint64(height) && bytes.Equal(state.GetHeadHash(), hash[:]) {
+			return state.GetIndex(), nil
+		}
 		answer, err := node.Block(ctx, &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: 1})
 		switch {
 		case err == nil && !bytes.Equal(answer.GetBlock().GetHeader().GetHash(), hash[:]):

@@ -42,6 +42,8 @@ type memberReport struct {
 	OrderedHeight uint64 `json:"ordered_height"`
 	StoredHeight  uint64 `json:"stored_height"`
 	Self          bool   `json:"self"` // this is the asked node
+	// Disk is the one that counts for the member, once the chain has named one.
+	Disk string `json:"disk,omitempty"`
 }
 
 // formerReport is a node that left.
@@ -121,7 +123,7 @@ func reportMembership(membership *ledger.Membership, cluster *ledgerdv1.ClusterS
 		report.Members = append(report.Members, memberReport{
 			Index: member.GetIndex(), Name: member.GetName(), State: stateOf(member.GetStanding()), Address: member.GetAddress(), APIAddress: member.GetApiAddress(),
 			PublicKey: hex.EncodeToString(member.GetKey()), JoinedHeight: member.GetJoinedHeight(), OrderedHeight: member.GetOrderedHeight(),
-			StoredHeight: member.GetStoredHeight(), Self: member.GetSelf(),
+			StoredHeight: member.GetStoredHeight(), Self: member.GetSelf(), Disk: member.GetDisk(),
 		})
 	}
 	for _, former := range cluster.GetFormer() {

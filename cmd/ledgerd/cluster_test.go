@@ -38,6 +38,31 @@ func (s *shell) via(line string) string {
 	return "cluster " + line + " --operator %d/operator.key --via " + s.doors[0].URL
 }
 
+// admitDisk has the disk of a member named by another one, once the members may change again.
+func (s *shell) admitDisk(signer string, index ledger.MemberIndex) {
+	s.t.Helper()
+	node := s.cluster.Node(0)
+	for {
+		opened := node.Store()
+		bundle := ledgertest.Admit(signer, opened.Genesis(), opened.Membership(), index,
+			ledgertest.Disk(1), opened.Head().Height)
+		if refusal := node.Admit(s.t.Context(), []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
+			s.t.Fatal(refusal)
+		}
+		statuses, err := node.Wait(s.t.Context(), bundle.IDs(), api.LevelDurable)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		switch statuses[0].Result.Code {
+		case ledger.Applied:
+			return
+		case ledger.MembershipChanging:
+		default:
+			s.t.Fatal(statuses[0].Result)
+		}
+	}
+}
+
 func TestClusterJoinAndLeave(t *testing.T) {
 	t.Parallel()
 	s := newClusterShell(t, 3)
@@ -76,6 +101,27 @@ func TestClusterJoinAndLeave(t *testing.T) {
 	}
 	if text := s.must("tx status " + item["id"].(string) + " --proof --node " + s.doors[0].URL); !strings.Contains(text, "node-3 joins, at 127.0.0.1:31001") || !strings.Contains(text, "an operator") {
 		t.Errorf("the transaction: %s", text)
+	}
+	s.admitDisk("node-0", 3)
+	status = s.object("cluster status --via " + s.doors[1].URL)
+	member = status["members"].([]any)[3].(map[string]any)
+	wantKeys(t, member, "index name state address public_key joined_height ordered_height "+
+		"stored_height self disk")
+	if member["disk"] != ledgertest.Disk(1).String() || status["membership_number"] != 2.0 {
+		t.Errorf("status with a disk: %v", status)
+	}
+	block = s.object("block head --node " + s.doors[0].URL)
+	item = block["transactions"].([]any)[0].(map[string]any)
+	change := item["membership_change"].(map[string]any)
+	if change["kind"] != "admit" || change["index"] != 3.0 || change["disk"] != member["disk"] {
+		t.Errorf("the block's transaction: %v", item)
+	}
+	named := "member 3 counts with disk " + ledgertest.Disk(1).String()
+	for _, line := range []string{"block head", "tx status " + item["id"].(string) + " --proof"} {
+		text := s.must(line + " --node " + s.doors[0].URL)
+		if !strings.Contains(text, named) || !strings.Contains(text, "a member or operator") {
+			t.Errorf("%s: %s", line, text)
+		}
 	}
 	left := s.object(s.via("leave --name node-3"))
 	wantKeys(t, left, "name index already_left durable members membership_number height")
@@ -167,6 +213,51 @@ func TestClusterJoinWithSnapshot(t *testing.T) {
 	if again := s.object(all); again["snapshot_height"] != nil {
 		t.Errorf("over data: %v", again)
 	}
+}
+
+// The last node that has some blocks is kept, before anything is changed; and where none has them, a
+// new one begins with a snapshot without being told to.
+func TestClusterKeepsTheLastHolder(t *testing.T) {
+	t.Parallel()
+	s := newClusterShell(t, 3)
+	s.bank()
+	s.cluster.Node(1).SetAbsent(3)
+	s.cluster.Node(2).SetAbsent(4)
+	for _, line := range []string{"leave --name node-0", "leave --name node-0 --force", "replace node-0 --home %d/new"} {
+		result := s.run(s.via(line))
+		if result.status != exitFailure || !strings.Contains(result.errs, "node-0 is the last member that answers and has the blocks from 1 to 3") {
+			t.Errorf("%s: %+v", line, result)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(s.folder, "new")); err == nil {
+		t.Error("a refused replacement left a home")
+	}
+	status := s.object("cluster status --via " + s.doors[1].URL)
+	if status["membership_number"] != 0.0 {
+		t.Errorf("the members changed: %v", status)
+	}
+	report := s.object("status --node " + s.doors[1].URL)
+	shown := report["nodes"].([]any)[1].(map[string]any)
+	backfill, _ := shown["backfill"].(map[string]any)
+	if shown["absent_height"] != 3.0 || backfill["from"] != 1.0 || backfill["to"] != 3.0 || backfill["snapshot"] != 4.0 {
+		t.Errorf("status: %v", shown)
+	}
+	if text := s.must("status --node " + s.doors[1].URL); !strings.Contains(text, "node-1 began with block 4: it fetches the blocks from 1 to 3 from node-0") {
+		t.Errorf("status: %s", text)
+	}
+	// Node 2 has nothing that others do not have.
+	s.must(s.via("leave --name node-2"))
+	s.cluster.Node(0).SetAbsent(3)
+	joining := s.via("join --home %d/node-3") + "," + s.doors[1].URL
+	result := s.run(joining)
+	if result.status != 0 || !strings.Contains(result.errs, "begins with a snapshot") || !strings.Contains(result.out, "ledger   begins with block") {
+		t.Errorf("joining where no node has all blocks: %+v", result)
+	}
+	// Of a node that is away nobody knows what it has.
+	if result := s.run(s.via("leave --name node-3")); result.status != exitFailure || !strings.Contains(result.errs, "node-3, which does not answer, may have them") {
+		t.Errorf("one that is away: %+v", result)
+	}
+	s.must(s.via("leave --name node-3 --force"))
 }
 
 // A command that was interrupted goes on where it was.

@@ -169,6 +169,7 @@ func TestOneNode(t *testing.T) {
 	refuses(t, exitFailure, "stop it first", "verify", "--home", dir)
 	refuses(t, exitFailure, "stop it first", "export", "--home", dir, "--blocks")
 	refuses(t, exitFailure, "is this node running already", "start", "--home", dir)
+	refuses(t, exitFailure, "stop it first", "forget", "--home", dir)
 	blocks, balances := must(t, "export", "--node", url, "--blocks"), must(t, "export", "--node", url, "--balances")
 	node.end(t)
 
@@ -188,6 +189,7 @@ func TestOneNode(t *testing.T) {
 	if text := must(t, "verify", "--home", dir); !strings.Contains(text, "all is well") {
 		t.Error(text)
 	}
+	checkForget(t, dir)
 	flip(t, filepath.Join(dir, home.DataFolder))
 	bad := ledgerd(t, "verify", "--home", dir, "--json")
 	if report := object(t, bad.out); bad.status != exitFailure || report["ok"] != false || report["first_bad_block"] == nil || report["reason"] == "" {
@@ -195,6 +197,39 @@ func TestOneNode(t *testing.T) {
 	}
 	refuses(t, exitFailure, "", "verify", "--home", dir)
 	refuses(t, exitFailure, "ledgerd verify", "start", "--home", dir)
+}
+
+// checkForget has the disk of a stopped node forget, twice, and looks at what that leaves.
+func checkForget(t *testing.T, dir string) {
+	t.Helper()
+	refuses(t, exitUsage, "--home is missing", "forget")
+	first := object(t, must(t, "forget", "--home", dir, "--json"))
+	wantKeys(t, first, "name home disk before")
+	if first["before"] == nil || first["disk"] == first["before"] {
+		t.Errorf("%v", first)
+	}
+	text := must(t, "forget", "--home", dir)
+	h, err := home.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk, err := h.Disk()
+	if err != nil || disk.Original || disk.Learner != forgetReason || disk.Renewed || !strings.Contains(text, disk.ID.String()) {
+		t.Errorf("%q leaves %+v, %v", text, disk, err)
+	}
+	node := begin(t, "start", "--home", dir)
+	url := node.out.await(t, `ready (http\S+)`)
+	status := must(t, "status", "--node", url, "--json")
+	if !strings.Contains(status, disk.ID.String()) || !strings.Contains(status, forgetReason) {
+		t.Errorf("the status does not tell of the disk:\n%s", status)
+	}
+	if text := must(t, "status", "--node", url); !strings.Contains(text, "may have forgotten") {
+		t.Errorf("the status does not tell of the disk:\n%s", text)
+	}
+	node.end(t)
+	if text := must(t, "verify", "--home", dir); !strings.Contains(text, "all is well") {
+		t.Error(text)
+	}
 }
 
 func must(t *testing.T, arguments ...string) string {

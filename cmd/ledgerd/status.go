@@ -60,10 +60,27 @@ type nodeReport struct {
 	DurableLatencyUS      uint32        `json:"durable_latency_us"`
 	ReadsOnly             bool          `json:"reads_only"`
 	DiskFreeBytes         uint64        `json:"disk_free_bytes"`
-	ClockOffsetMS         *int64        `json:"clock_offset_ms,omitempty"` // ahead of the members' median; absent where no majority's are heard
-	ClockWarning          string        `json:"clock_warning,omitempty"`
-	StartedMS             uint64        `json:"started_ms"`
-	Version               string        `json:"version,omitempty"`
+	DiskID                string        `json:"disk_id,omitempty"`
+	// DiskLearner is why the disk is not the one that was made with the home.
+	DiskLearner   string `json:"disk_learner,omitempty"`
+	ClockOffsetMS *int64 `json:"clock_offset_ms,omitempty"` // ahead of the members' median; absent where no majority's are heard
+	ClockWarning  string `json:"clock_warning,omitempty"`
+	// AbsentHeight is the height up to which blocks are not at the node, as the asked node heard last.
+	AbsentHeight uint64 `json:"absent_height"`
+	// Backfill is what a node that began with a snapshot lacks still.
+	Backfill  *backfillReport `json:"backfill,omitempty"`
+	StartedMS uint64          `json:"started_ms"`
+	Version   string          `json:"version,omitempty"`
+}
+
+// backfillReport is how far a node that began with a snapshot is with the blocks before it.
+type backfillReport struct {
+	Snapshot uint64 `json:"snapshot"` // height of the block that it began with
+	From     uint64 `json:"from"`     // the blocks from here
+	To       uint64 `json:"to"`       // to here are not there yet; 0 and 0: all are
+	Indexed  uint64 `json:"indexed"`  // once all are there: how far histories are found
+	Source   string `json:"source,omitempty"`
+	Reason   string `json:"reason,omitempty"`
 }
 
 // engineReport is a node's ordering engine.
@@ -103,6 +120,9 @@ and AWAITED are the nodes that the round still waits for, all of them where ther
 is nothing to do. A node whose clock is more than 10 s from those of a majority
 of the members says so, and dates no blocks. The exit status is 0
 where the asked node answers, whatever it says.
+
+A node that began with a snapshot says how far it is with the blocks before it,
+which it fetches from the others and executes again.
 
 In a ledger of several shards this is the asked node's: for all of them see
 ledgerd shards.`,
@@ -171,7 +191,7 @@ func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState, failu
 	report := nodeReport{
 		Index: member.GetIndex(), Name: member.GetName(), Mode: "unreachable", APIAddress: member.GetApiAddress(), FabricAddress: member.GetFabricAddress(),
 		PeerID: member.GetPeerId(), Member: member.GetMember(), Connected: member.GetConnected(), Suspected: member.GetSuspected(),
-		OrderedHeight: member.GetOrderedHeight(), StoredHeight: member.GetStoredHeight(),
+		OrderedHeight: member.GetOrderedHeight(), StoredHeight: member.GetStoredHeight(), AbsentHeight: member.GetAbsentHeight(),
 	}
 	if state == nil {
 		if failure != nil {
@@ -187,8 +207,16 @@ func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState, failu
 	report.HeadHash = hex.EncodeToString(state.GetHeadHash())
 	report.PoolTransactions, report.TransactionsPerSecond = state.GetPoolTransactions(), state.GetTransactionsPerSecond()
 	report.OrderLatencyUS, report.DurableLatencyUS = state.GetOrderLatencyUs(), state.GetDurableLatencyUs()
+	if b := state.GetBackfill(); b != nil {
+		report.Backfill = &backfillReport{
+			Snapshot: b.GetSnapshotHeight(), From: min(1, b.GetAbsentHeight()), To: b.GetAbsentHeight(),
+			Indexed: b.GetIndexedHeight(), Source: b.GetSource(), Reason: b.GetReason(),
+		}
+	}
+	report.AbsentHeight = state.GetBackfill().GetAbsentHeight()
 	report.ReadsOnly, report.DiskFreeBytes = state.GetReadsOnly(), state.GetDiskFreeBytes()
 	report.ClockOffsetMS, report.ClockWarning = state.ClockOffsetMs, state.GetClockWarning()
+	report.DiskID, report.DiskLearner = hex.EncodeToString(state.GetDiskId()), state.GetDiskLearner()
 	report.StartedMS, report.Version = state.GetStartedMs(), state.GetVersion()
 	if address := state.GetApiAddress(); report.APIAddress == "" {
 		report.APIAddress = address
@@ -278,6 +306,13 @@ func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 			remarks = append(remarks, fmt.Sprintf("%s: %s", printable(n.Name, 0), printable(text, 0)))
 		}
 	}
+	if n.Backfill != nil {
+		remarks = append(remarks, n.Name+" "+n.Backfill.text())
+	}
+	if n.DiskLearner != "" {
+		remarks = append(remarks, fmt.Sprintf("%s: its disk may have forgotten what the one before held: %s",
+			printable(n.Name, 0), printable(n.DiskLearner, 0)))
+	}
 	if n.ReadsOnly && n.Reason == "" {
 		remarks = append(remarks, n.Name+" takes no transactions for now")
 	}
@@ -285,6 +320,21 @@ func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 		remarks = append(remarks, fmt.Sprintf("%s orders no more: %s", n.Name, printable(n.Engine.Halted, 0)))
 	}
 	return remarks
+}
+
+// text says for people how far it is.
+func (b *backfillReport) text() string {
+	text := fmt.Sprintf("began with block %d: it has executed the blocks before it again up to %d", b.Snapshot, b.Indexed)
+	if b.To > 0 {
+		text = fmt.Sprintf("began with block %d: it fetches the blocks from %d to %d", b.Snapshot, b.From, b.To)
+		if b.Source != "" {
+			text += " from " + printable(b.Source, 0)
+		}
+	}
+	if b.Reason != "" {
+		text += "; nothing comes now: " + printable(b.Reason, 0)
+	}
+	return text
 }
 
 // names are the names of nodes by index.

@@ -167,7 +167,7 @@ func (o *txStatusOptions) run(command *cobra.Command, arguments []string) error 
 		return fmt.Errorf("the node at %s does not know a transaction %s", nodes.Current(), id)
 	}
 	if o.proof {
-		if report.Proof, err = o.check(ctx, nodes, id); err != nil {
+		if report.Proof, err = o.check(ctx, nodes, id, report.Change); err != nil {
 			return err
 		}
 	}
@@ -187,7 +187,7 @@ func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 		report.BlockHash = fmt.Sprintf("%x", hash)
 	}
 	for _, signature := range transaction.GetSignatures() {
-		report.SignedBy = append(report.SignedBy, signerName(signature.GetOrganisation()))
+		report.SignedBy = append(report.SignedBy, signerName(signature.GetOrganisation(), report.Change))
 	}
 	for _, record := range body.GetRecords() {
 		report.Records = append(report.Records, recordChangeReport{record.GetKey(), len(record.GetValue())})
@@ -337,7 +337,9 @@ func (r *transactionReport) write(command *cobra.Command) error {
 }
 
 // check fetches a proof, checks it, and asks every node named for its block.
-func (o *txStatusOptions) check(ctx context.Context, nodes *client.Client, id ledger.Hash) (*proofReport, error) {
+func (o *txStatusOptions) check(
+	ctx context.Context, nodes *client.Client, id ledger.Hash, change *changeReport,
+) (*proofReport, error) {
 	answer, err := nodes.Proof(ctx, id)
 	if err != nil {
 		return nil, err
@@ -354,7 +356,7 @@ func (o *txStatusOptions) check(ctx context.Context, nodes *client.Client, id le
 	}
 	report := &proofReport{Verified: true, BlockHash: proof.BlockHash.String()}
 	for _, signature := range proof.Signatures {
-		report.SignedBy = append(report.SignedBy, signerName(string(signature.Organisation)))
+		report.SignedBy = append(report.SignedBy, signerName(string(signature.Organisation), change))
 	}
 	header, err := ledger.DecodeHeader(proof.Header)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
@@ -81,6 +82,7 @@ the first bad block is told. The keys of --json:
 // hasData refuses the home of a node that never ran: an empty store would be made there, and found to be in order.
 func hasData(h *home.Home) error {
 	entries, err := os.ReadDir(h.Data())
+	entries = slices.DeleteFunc(entries, func(entry fs.DirEntry) bool { return entry.Name() == home.DiskFile })
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
 		return fmt.Errorf("%s has no blocks: either its node was never started, or its data folder %s is gone", h.Dir, h.Data())
 	}

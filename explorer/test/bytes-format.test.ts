@@ -1,6 +1,8 @@
+import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
+import { MembershipChangeSchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { concatBytes, equalBytes, fromHex, toHex } from "../src/lib/bytes";
-import { formatAge, formatAmount, formatBytes, formatMicros, formatNote, formatRate, formatSpan, formatTime, formatValue, gistOfNote, isoTime, plural, shorten, signOf } from "../src/lib/format";
+import { administrator, formatAge, formatAmount, formatBytes, formatMicros, formatNote, formatRate, formatSpan, formatTime, formatValue, gistOfNote, isoTime, memberChange, plural, shorten, signOf } from "../src/lib/format";
 
 test("hexadecimal digits and back", () => {
   expect(toHex(new Uint8Array([0, 15, 255]))).toBe("000fff");
@@ -88,4 +90,11 @@ test("a record's value is text, JSON or hexadecimal", () => {
   expect(formatValue(bytes("[1]")).kind).toBe("json");
   expect(formatValue(new Uint8Array([0xff, 0x00]))).toEqual({ text: "ff00", kind: "hex" });
   expect(formatValue(new Uint8Array([65, 0]))).toEqual({ text: "4100", kind: "hex" });
+});
+
+test("changes of the members are words", () => {
+  const leave = create(MembershipChangeSchema, { change: { case: "leave", value: 2 } });
+  const admit = create(MembershipChangeSchema, { change: { case: "admit", value: { index: 1, disk: "00112233445566778899aabbccddeeff" } } });
+  expect([leave, admit].map(memberChange)).toEqual(["member 2 leaves", "member 1 counts with disk 0011…eeff"]);
+  expect([leave, admit, undefined].map(administrator)).toEqual(["an operator", "a member or operator", "an operator"]);
 });

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -54,6 +55,23 @@ func (o *Operator) Bundle(key string, transaction ledger.Transaction) *ledger.Bu
 	if err == nil {
 		err = bundle.Sign(ledger.Operator, Key(key))
 	}
+	if err != nil {
+		panic(fmt.Sprintf("ledgertest: %v", err))
+	}
+	return bundle
+}
+
+// Disk returns the identity of a disk of its own for each number from 1 on.
+func Disk(i int) (disk ledger.DiskID) {
+	binary.BigEndian.PutUint64(disk[8:], uint64(i))
+	return disk
+}
+
+// Admit returns a bundle that names the disk of a member, signed with the key that belongs to a
+// name: "operator", or a member's. It panics where it has no encoding.
+func Admit(signer string, genesis *ledger.Genesis, now ledger.Membership, index ledger.MemberIndex,
+	disk ledger.DiskID, head ledger.Height) *ledger.Bundle {
+	bundle, err := ledger.NewAdmit(Key(signer), genesis.Hash(), &now, index, disk, head)
 	if err != nil {
 		panic(fmt.Sprintf("ledgertest: %v", err))
 	}

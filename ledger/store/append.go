@@ -117,7 +117,7 @@ func (s *Store) executed(id ledger.Hash, transaction *ledger.Transaction) (bool,
 // unseen reports that a transaction was in no earlier block, where that needs no disk, which is the common case: one whose nonce is fresh was never applied, and it is
 // known which may have failed, or were set aside or passed on for other shards. It needs the mutex, and that no block is appended meanwhile.
 func (s *Store) unseen(id ledger.Hash, transaction *ledger.Transaction) bool {
-	if !s.state.Fresh(transaction.Signer, transaction.Nonce) {
+	if !transaction.TakesNonce() || !s.state.Fresh(transaction.Signer, transaction.Nonce) {
 		return false
 	}
 	_, mayHaveFailed := s.failed[shortID(id)]
@@ -240,12 +240,11 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 		s.options.onWrite(step)
 		return set(key, seal(key, value))
 	}
-	for chunk, rest := 0, pending.encoded; len(rest) > 0; chunk++ {
-		length := min(len(rest), s.chunk())
-		if err := put("body", bodyKey(height, chunk), bytes.Clone(rest[:length])); err != nil {
-			return err
-		}
-		rest = rest[length:]
+	err := s.eachChunk(pending.encoded, func(chunk int, part []byte) error {
+		return put("body", bodyKey(height, chunk), part)
+	})
+	if err != nil {
+		return err
 	}
 	var arena []byte
 	// In the order of the keys the database finds the places of neighbours close together.
@@ -255,16 +254,8 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 			return err
 		}
 	}
-	for history := byAccount(pending.changes.History); len(history) > 0; {
-		steps := 1
-		for steps < len(history) && history[steps].Number == history[0].Number {
-			steps++
-		}
-		value := appendHistory(carve(&arena, 8+4*steps), height, history[:steps])
-		if err := put("history", historyKey(history[0].Number, history[0].Ordinal), value); err != nil {
-			return err
-		}
-		history = history[steps:]
+	if err := historyRows(height, pending.changes.History, &arena, put); err != nil {
+		return err
 	}
 	for i := range pending.changes.Entries {
 		change := &pending.changes.Entries[i]
@@ -274,7 +265,7 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 			return err
 		}
 	}
-	if err := shardRows(pending, put); err != nil {
+	if err := shardRows(height, pending.changes, put); err != nil {
 		return err
 	}
 	where := position{height: height, kind: indexBlock}
@@ -282,6 +273,37 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 		return err
 	}
 	return put("header", heightKey(rowHeader, height), headerRow(block.Header.Encode(), len(pending.encoded)))
+}
+
+// putRow takes a row on its way to the database. The step names its kind.
+type putRow func(step string, key, value []byte) error
+
+// eachChunk gives copies of the parts of what has more bytes than fit into one row to put.
+func (s *Store) eachChunk(data []byte, put func(chunk int, part []byte) error) error {
+	for chunk := 0; len(data) > 0; chunk++ {
+		length := min(len(data), s.chunk())
+		if err := put(chunk, bytes.Clone(data[:length])); err != nil {
+			return err
+		}
+		data = data[length:]
+	}
+	return nil
+}
+
+// historyRows gives the rows of a block's steps of histories to put.
+func historyRows(height ledger.Height, changes []ledger.HistoryChange, arena *[]byte, put putRow) error {
+	for history := byAccount(changes); len(history) > 0; {
+		steps := 1
+		for steps < len(history) && history[steps].Number == history[0].Number {
+			steps++
+		}
+		value := appendHistory(carve(arena, 8+4*steps), height, history[:steps])
+		if err := put("history", historyKey(history[0].Number, history[0].Ordinal), value); err != nil {
+			return err
+		}
+		history = history[steps:]
+	}
+	return nil
 }
 
 // byID returns the indexes of the entries in the order of their ids.
@@ -364,7 +386,7 @@ func (s *Store) makeDurable(written tip) (err error) {
 		return s.fail(err)
 	}
 	s.options.onWrite("marker")
-	if err := s.marker.write(written); err != nil {
+	if err := s.marker.write(s.withKnowledge(written)); err != nil {
 		return s.fail(err)
 	}
 	s.options.onWrite("durable")
@@ -372,6 +394,30 @@ func (s *Store) makeDurable(written tip) (err error) {
 	s.durable = written.height
 	s.mutex.Unlock()
 	return nil
+}
+
+// withKnowledge adds to a marker what the store knows of durability. A known-durable height settles
+// the doubt about blocks at or below it.
+func (s *Store) withKnowledge(next tip) tip {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	next.known = min(s.known, next.height)
+	if next.known >= s.perhaps {
+		s.perhaps = 0
+	}
+	next.perhaps = s.perhaps
+	return next
+}
+
+// writeKnowledge writes a marker at the same height where the store knows more than the last one says.
+// It needs syncing, and that everything appended is durable.
+func (s *Store) writeKnowledge() error {
+	last := s.marker.last
+	next := s.withKnowledge(last)
+	if next == last {
+		return nil
+	}
+	return s.marker.write(next)
 }
 
 // fail stops all writing: after a failed fsync nobody knows what is on the disk.

@@ -16,6 +16,12 @@
 //   - What must be there and is not is damage too, never an empty answer.
 //   - After Sync has returned, neither kill -9 nor a power cut loses what was appended before the call.
 //
+// # What the store knows of durability
+//
+// KnowDurable tells the store how far a majority of the disks hold the chain. The next tip marker keeps
+// that height, at no further fsync, and KnownDurable returns it after the next Open. Perhaps says
+// whether this disk may have announced blocks that damage took from it.
+//
 // # Why Badger is not simply trusted
 //
 // Badger opens without a word when the tail of its write-ahead log is damaged, and the records are gone. Therefore a tip marker, in a file of its own
@@ -36,7 +42,21 @@
 //
 // WriteSnapshot streams what a store needs to go on from its head: all headers, the ids and results of all transactions, since a second copy of one has to be
 // known for one, and the state. Restore makes a store of that. It believes the hash of the head, which the caller has from those whom it trusts; every header,
-// id, result and entry of the state is checked against it. The blocks before are absent then: reads of them say ErrAbsent.
+// id, result and entry of the state is checked against it.
+//
+// The blocks before are absent then: reads of them say ErrAbsent. The store keeps what the snapshot
+// said of them (their outlines), so that it can write a snapshot itself at any time. Blocks that
+// others have fill it in again, from the snapshot down; afterwards it executes all of them, once,
+// for the rows that a snapshot does not have. From then on it is as if it had begun with the genesis:
+//
+//	for store.Absent() > 0 {
+//		err = store.Fill(first, fetch)  // the blocks from first to Absent, checked against the headers
+//	}
+//	err = store.Index(ctx, pace)        // histories, streams and ends of waits; Unindexed is 0 then
+//
+// Only in the rows of the state does it differ: entries that no block has changed since name the
+// snapshot's height, and no value before. That serves to take a block above the head back, and no
+// block so old is ever taken back.
 //
 // # Shards
 //
@@ -67,5 +87,6 @@
 //	s state key                -> height, value before that block, value
 //	x child-shard number       -> height, bundle: an entry of the stream to a child shard
 //	z id                       -> height, index: the verdict that ended the wait of a transaction across shards
-//	A                          -> height of the snapshot that the store began with; the b and y rows of blocks up to it are not there
+//	A                          -> the height up to which b rows are not there, since the store began with a snapshot, and that up to which y, x and z rows are not
+//	o height chunk             -> a part of an absent block's outline: the ids and results of its transactions
 package store

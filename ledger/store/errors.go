@@ -18,7 +18,8 @@ var (
 	ErrDiskFull = errors.New("store: disk full")
 	// ErrNotFound says that there is no such block, transaction, account or record.
 	ErrNotFound = errors.New("store: not found")
-	// ErrAbsent says that the store began with a snapshot, and that what is asked for lies in a block before it, which is not here.
+	// ErrAbsent says that the store began with a snapshot, and that what is asked for lies in a
+	// block before it, which is not here yet.
 	ErrAbsent = errors.New("before the snapshot that this store began with")
 	// ErrSnapshot says that a snapshot is malformed, is of another chain, or does not fit the block that it is said to be of.
 	ErrSnapshot = errors.New("store: not a good snapshot")

@@ -126,8 +126,8 @@ func (s *Store) readHistory(account *ledger.Account, ordinal uint64) (where posi
 	defer guard(account.Opened, &err)
 	err = s.db.View(func(transaction *badger.Txn) error {
 		where, err = findHistory(transaction, account.Number, ordinal)
-		if errors.Is(err, errMissing) && account.Opened <= s.absent {
-			return fmt.Errorf("store: entry %d of the history of %s lies %w (block %d): ask another node", ordinal, account.Path, ErrAbsent, s.absent)
+		if errors.Is(err, errMissing) && account.Opened <= s.Unindexed() {
+			return s.errUnindexed(fmt.Sprintf("entry %d of the history of %s", ordinal, account.Path))
 		}
 		if err != nil {
 			return damaged(account.Opened, "history of %s, entry %d: %v", account.Path, ordinal, err)

@@ -11,16 +11,24 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// The tip marker says how far the chain on this disk must reach. Its file has four slots of a sector each. A marker is written into two
-// slots, those of its generation's parity, so that a torn write leaves the marker before intact, and one damaged slot leaves the other copy.
+// The tip marker says how far the chain on this disk must reach. Its file has four slots of a
+// sector each. A marker is written into two slots, those of its generation's parity. So a torn
+// write leaves the marker before intact, and one damaged slot leaves the other copy.
+//
+// Version 2 adds what the store knows of durability. Older stores hold markers of version 1, which
+// are read as markers that know nothing; every new marker is of version 2.
 const (
-	markerFile  = "tip"
-	markerSlots = 4
-	slotSize    = 4096
-	markerSize  = 8 + 8 + 8 + 2*ledger.HashSize + 8 + 4
+	markerFile   = "tip"
+	markerSlots  = 4
+	slotSize     = 4096
+	markerSizeV1 = 8 + 8 + 8 + 2*ledger.HashSize + 8 + 4
+	markerSize   = markerSizeV1 + 8 + 8
 )
 
-var markerMagic = [8]byte{'l', 'e', 'd', 'g', 't', 'i', 'p', '1'}
+var (
+	markerMagicV1 = [8]byte{'l', 'e', 'd', 'g', 't', 'i', 'p', '1'}
+	markerMagic   = [8]byte{'l', 'e', 'd', 'g', 't', 'i', 'p', '2'}
+)
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -31,6 +39,10 @@ type tip struct {
 	height     ledger.Height
 	hash       ledger.Hash
 	total      uint64
+	// known is the highest height known to be durable as the marker was written, at most height.
+	known ledger.Height
+	// perhaps is the lowest height of blocks that this disk perhaps announced and lost; 0 for none.
+	perhaps ledger.Height
 }
 
 var errMarker = errors.New("store: malformed tip marker")
@@ -42,27 +54,49 @@ func (t *tip) encode() []byte {
 	to = binary.BigEndian.AppendUint64(to, uint64(t.height))
 	to = append(to, t.hash[:]...)
 	to = binary.BigEndian.AppendUint64(to, t.total)
+	to = binary.BigEndian.AppendUint64(to, uint64(t.known))
+	to = binary.BigEndian.AppendUint64(to, uint64(t.perhaps))
 	return binary.BigEndian.AppendUint32(to, crc32.Checksum(to, castagnoli))
 }
 
+// decodeTip reads a marker of either version.
 func decodeTip(slot []byte) (tip, error) {
-	if len(slot) < markerSize {
+	if len(slot) < markerSizeV1 {
 		return tip{}, fmt.Errorf("%w: %d bytes", errMarker, len(slot))
 	}
-	body, sum := slot[:markerSize-4], binary.BigEndian.Uint32(slot[markerSize-4:])
-	if [8]byte(body) != markerMagic || crc32.Checksum(body, castagnoli) != sum {
+	size := markerSizeV1
+	switch [8]byte(slot) {
+	case markerMagicV1:
+	case markerMagic:
+		size = markerSize
+	default:
+		return tip{}, fmt.Errorf("%w: it begins with %q", errMarker, slot[:8])
+	}
+	if len(slot) < size {
+		return tip{}, fmt.Errorf("%w: %d bytes", errMarker, len(slot))
+	}
+	body, sum := slot[:size-4], binary.BigEndian.Uint32(slot[size-4:])
+	if crc32.Checksum(body, castagnoli) != sum {
 		return tip{}, fmt.Errorf("%w: checksum", errMarker)
 	}
-	return tip{
-		generation: binary.BigEndian.Uint64(body[8:]), genesis: ledger.Hash(body[16:48]), height: ledger.Height(binary.BigEndian.Uint64(body[48:])),
-		hash: ledger.Hash(body[56:88]), total: binary.BigEndian.Uint64(body[88:]),
-	}, nil
+	decoded := tip{
+		generation: binary.BigEndian.Uint64(body[8:]), genesis: ledger.Hash(body[16:48]),
+		height: ledger.Height(binary.BigEndian.Uint64(body[48:])), hash: ledger.Hash(body[56:88]),
+		total: binary.BigEndian.Uint64(body[88:]),
+	}
+	if size == markerSize {
+		decoded.known = ledger.Height(binary.BigEndian.Uint64(body[96:]))
+		decoded.perhaps = ledger.Height(binary.BigEndian.Uint64(body[104:]))
+	}
+	return decoded, nil
 }
 
 // marker is the open marker file.
 type marker struct {
 	file *os.File
 	last tip
+	// hides tells that a newer marker than last may have been there and be damaged, see mayHide.
+	hides bool
 }
 
 // openMarker reads the newest marker of the folder; found is false where there is no file.
@@ -75,6 +109,7 @@ func openMarker(dir string) (m *marker, found bool, err error) {
 		return nil, false, fmt.Errorf("store: tip marker: %w", err)
 	}
 	m = &marker{file: file}
+	var slots [markerSlots]tip // generation 0, which no marker has, for one that cannot be read
 	valid := 0
 	for slot := range markerSlots {
 		var data [markerSize]byte
@@ -85,6 +120,7 @@ func openMarker(dir string) (m *marker, found bool, err error) {
 		if err != nil {
 			continue
 		}
+		slots[slot] = decoded
 		if valid++; decoded.generation >= m.last.generation {
 			m.last = decoded
 		}
@@ -93,7 +129,48 @@ func openMarker(dir string) (m *marker, found bool, err error) {
 		_ = file.Close()
 		return nil, true, errMarker
 	}
+	m.hides = mayHide(slots, m.last.generation)
+	if err := m.complete(slots); err != nil {
+		_ = file.Close()
+		return nil, true, err
+	}
 	return m, true, nil
+}
+
+// complete has the disk hold both copies of the newest marker. A process that was killed as it
+// wrote them may have left one copy, or both in memory only; what is announced from here on relies
+// on two.
+func (m *marker) complete(slots [markerSlots]tip) error {
+	first := m.last.generation % (markerSlots / 2) * 2
+	for slot := first; slot < first+2; slot++ {
+		if slots[slot].generation == m.last.generation {
+			continue
+		}
+		var data [slotSize]byte
+		copy(data[:], m.last.encode())
+		if _, err := m.file.WriteAt(data[:], int64(slot)*slotSize); err != nil {
+			return fmt.Errorf("store: tip marker: %w", err)
+		}
+	}
+	if err := syncData(m.file); err != nil {
+		return fmt.Errorf("store: tip marker: %w", err)
+	}
+	return nil
+}
+
+// mayHide reports whether a marker newer than the newest that can be read may have been complete,
+// and with it an acknowledged group of blocks.
+//
+// The marker after generation g goes into both slots of the other parity, over generation g-1, and
+// the height that it names is announced only after fdatasync has returned. So if that marker was
+// ever announced, neither of these slots holds generation g-1 any more. One slot that still holds
+// an older marker therefore proves that nothing newer was announced: what the other slot holds is a
+// write that a crash tore, or damage to an old copy. If neither slot can be read, they may have
+// held the newer marker. A marker of generation g+2 cannot be hidden: it would have replaced g
+// itself.
+func mayHide(slots [markerSlots]tip, newest uint64) bool {
+	other := (newest + 1) % (markerSlots / 2) * 2
+	return slots[other].generation == 0 && slots[other+1].generation == 0
 }
 
 // createMarker makes the marker file of a new store, durably.

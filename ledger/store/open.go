@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/dgraph-io/badger/v4"
@@ -46,6 +48,12 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	return s, nil
 }
 
+// IdentityFile is the name of a file in a store's folder that is not the store's: it names the disk.
+const IdentityFile = "disk"
+
+// besideStore are the files that a folder without a store may hold.
+var besideStore = []string{"lock", markerFile + ".new", IdentityFile}
+
 // ownFolder returns ErrForeign where the folder holds something, but no store.
 func ownFolder(dir string) error {
 	entries, err := os.ReadDir(dir)
@@ -59,7 +67,7 @@ func ownFolder(dir string) error {
 		}
 	}
 	for _, entry := range entries {
-		if name := entry.Name(); name != "lock" && name != markerFile+".new" {
+		if name := entry.Name(); !slices.Contains(besideStore, name) && !strings.HasPrefix(name, "."+IdentityFile+".") {
 			return fmt.Errorf("%w: %s holds %s, but no store; choose another folder", ErrForeign, dir, name)
 		}
 	}
@@ -150,7 +158,7 @@ func (s *Store) load(must tip) (err error) {
 	if err := s.loadChain(must, height, hash); err != nil {
 		return err
 	}
-	if err := s.loadAbsent(height); err != nil {
+	if err := s.loadMissing(height); err != nil {
 		return err
 	}
 	remains := s.db.NewWriteBatch()
@@ -165,6 +173,10 @@ func (s *Store) load(must tip) (err error) {
 		return fmt.Errorf("store: database: %w", err)
 	}
 	s.written, s.durable = height, must.height
+	s.known, s.perhaps = min(must.known, must.height), must.perhaps
+	if s.marker.hides && s.perhaps == 0 {
+		s.perhaps = height + 1
+	}
 	return nil
 }
 

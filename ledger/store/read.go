@@ -66,7 +66,7 @@ func (s *Store) Block(height ledger.Height) (block *ledger.Block, err error) {
 	if block := s.cache.get(height); block != nil {
 		return block, nil
 	}
-	if height <= s.absent {
+	if height <= s.Absent() {
 		return nil, s.errAbsent(height)
 	}
 	hash, err := s.hash(height)
@@ -98,16 +98,16 @@ func (s *Store) readBody(height ledger.Height, hash ledger.Hash) (encoded []byte
 		if header.Hash() != hash {
 			return damaged(height, "its header is not the one in the chain")
 		}
-		encoded, err = readChunks(transaction, height, length)
+		encoded, err = readChunks(transaction, rowBody, height, length)
 		return err
 	})
 	return encoded, err
 }
 
-// readChunks puts the chunks of an encoded block of a length together.
-func readChunks(transaction *badger.Txn, height ledger.Height, length uint64) (encoded []byte, err error) {
+// readChunks puts the chunks of what has a length together: of an encoded block, or of an outline.
+func readChunks(transaction *badger.Txn, kind byte, height ledger.Height, length uint64) (encoded []byte, err error) {
 	for chunk := 0; uint64(len(encoded)) < length; chunk++ {
-		part, err := get(transaction, bodyKey(height, chunk))
+		part, err := get(transaction, chunkKey(kind, height, chunk))
 		if err != nil {
 			return nil, damaged(height, "body, part %d: %v", chunk, err)
 		}

@@ -115,7 +115,9 @@ func (r *restoring) run(trust func(ledger.Height, ledger.Hash) error) (err error
 func (r *restoring) finish() error {
 	s := r.store
 	for key, value := range map[byte][]byte{
-		rowGenesis: s.genesis.Encode(), rowAbsent: binary.BigEndian.AppendUint64(nil, uint64(r.head.Header.Height)), rowHead: headRow(r.head.Header.Height, r.head.Hash),
+		rowGenesis: s.genesis.Encode(),
+		rowAbsent:  missing{absent: r.head.Header.Height, unindexed: r.head.Header.Height}.row(),
+		rowHead:    headRow(r.head.Header.Height, r.head.Hash),
 	} {
 		if err := r.put([]byte{key}, value); err != nil {
 			return err
@@ -234,6 +236,7 @@ func (r *restoring) block(height ledger.Height) error {
 	}
 	var ids []ledger.Hash
 	var results []ledger.Result
+	var outline []byte
 	for index := range header.Transactions {
 		encoded, err := r.read(ledger.HashSize + ledger.ResultSize)
 		if err != nil {
@@ -248,10 +251,16 @@ func (r *restoring) block(height ledger.Height) error {
 		if err := r.put(indexKey(id), where.append(nil)); err != nil {
 			return err
 		}
-		ids, results = append(ids, id), append(results, result)
+		ids, results, outline = append(ids, id), append(results, result), append(outline, encoded...)
 	}
 	if err := ledger.CheckResults(&header, ids, results); err != nil {
 		return r.bad("block %d: %v", height, err)
+	}
+	err = r.store.eachChunk(outline, func(chunk int, part []byte) error {
+		return r.put(chunkKey(rowOutline, height, chunk), part)
+	})
+	if err != nil {
+		return err
 	}
 	return r.put(indexKey(r.head.Hash), position{height: height, kind: indexBlock}.append(nil))
 }

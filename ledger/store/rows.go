@@ -24,6 +24,7 @@ const (
 	rowAbsent  = 'A'
 	rowStream  = 'x'
 	rowSettled = 'z'
+	rowOutline = 'o'
 )
 
 // The kinds of index rows.
@@ -89,8 +90,11 @@ func heightKey(kind byte, height ledger.Height) []byte {
 	return binary.BigEndian.AppendUint64([]byte{kind}, uint64(height))
 }
 
-func bodyKey(height ledger.Height, chunk int) []byte {
-	return binary.BigEndian.AppendUint32(heightKey(rowBody, height), uint32(chunk))
+func bodyKey(height ledger.Height, chunk int) []byte { return chunkKey(rowBody, height, chunk) }
+
+// chunkKey is the key of a part of what a block has more of than fits into one row.
+func chunkKey(kind byte, height ledger.Height, chunk int) []byte {
+	return binary.BigEndian.AppendUint32(heightKey(kind, height), uint32(chunk))
 }
 
 func indexKey(id ledger.Hash) []byte { return append([]byte{rowIndex}, id[:]...) }

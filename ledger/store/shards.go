@@ -111,8 +111,8 @@ func (s *Store) readForward(child ledger.ShardID, number uint64) (where position
 	defer guard(height, &err)
 	err = s.db.View(func(transaction *badger.Txn) error {
 		where, err = findPlace(transaction, streamKey(child, number))
-		if errors.Is(err, errMissing) && s.absent > 0 {
-			return fmt.Errorf("store: entry %d of the stream to shard %d lies %w (block %d): ask another node", number, child, ErrAbsent, s.absent)
+		if errors.Is(err, errMissing) && s.Unindexed() > 0 {
+			return s.errUnindexed(fmt.Sprintf("entry %d of the stream to shard %d", number, child))
 		}
 		if err != nil || where.height > height {
 			return damaged(height, "entry %d of the stream to shard %d: %v", number, child, err)
@@ -151,14 +151,13 @@ func decodePlace(value []byte) (position, error) {
 }
 
 // shardRows gives the rows of a block that concern other shards to put.
-func shardRows(pending *pendingBlock, put func(step string, key, value []byte) error) error {
-	height := pending.block.Header.Height
-	for _, forward := range pending.changes.Forwards {
+func shardRows(height ledger.Height, changes *ledger.Changes, put putRow) error {
+	for _, forward := range changes.Forwards {
 		if err := put("stream", streamKey(forward.Child, forward.Number), appendPlace(nil, height, forward.Bundle)); err != nil {
 			return err
 		}
 	}
-	for _, settlement := range pending.changes.Settlements {
+	for _, settlement := range changes.Settlements {
 		if err := put("settled", settledKey(settlement.ID), appendPlace(nil, height, settlement.Index)); err != nil {
 			return err
 		}
@@ -326,8 +325,8 @@ func (s *Store) settledAt(id ledger.Hash) (where position, err error) {
 	defer guard(height, &err)
 	err = s.db.View(func(transaction *badger.Txn) error {
 		where, err = findPlace(transaction, settledKey(id))
-		if errors.Is(err, errMissing) && s.absent > 0 {
-			return fmt.Errorf("store: the end of the wait of %s lies %w (block %d): ask another node", id, ErrAbsent, s.absent)
+		if errors.Is(err, errMissing) && s.Unindexed() > 0 {
+			return s.errUnindexed(fmt.Sprintf("the end of the wait of %s", id))
 		}
 		if err != nil {
 			return damaged(height, "the end of the wait of %s: %v", id, err)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 
@@ -24,47 +23,20 @@ const (
 	maxStateValue = 1 << 20
 )
 
-// Absent returns the height of the snapshot that the store began with, 0 where it began with the genesis: the blocks from 1 up to it are not here.
-func (s *Store) Absent() ledger.Height { return s.absent }
-
-func (s *Store) errAbsent(height ledger.Height) error {
-	return fmt.Errorf("store: block %d lies %w (block %d): ask another node", height, ErrAbsent, s.absent)
-}
-
-// loadAbsent reads where the store began.
-func (s *Store) loadAbsent(head ledger.Height) error {
-	return s.db.View(func(transaction *badger.Txn) error {
-		value, err := get(transaction, []byte{rowAbsent})
-		switch {
-		case errors.Is(err, errMissing):
-			return nil
-		case err != nil:
-			return damaged(1, "where the store began: %v", err)
-		case len(value) != 8 || ledger.Height(binary.BigEndian.Uint64(value)) > head:
-			return damaged(1, "where the store began: malformed")
-		}
-		s.absent = ledger.Height(binary.BigEndian.Uint64(value))
-		return nil
-	})
-}
-
-// WriteSnapshot writes a snapshot of a block that is durable here, and returns which. Blocks are appended meanwhile as ever; the memory that it needs does not grow
-// with the state or the chain. ErrNotFound while there is no block, ErrAbsent where the store itself began with a snapshot.
+// WriteSnapshot writes a snapshot of a block that is durable here, and returns which. Blocks are
+// appended and filled in meanwhile; the memory that it needs does not grow with the state or the
+// chain. A store that itself began with a snapshot takes what that said of the blocks that are
+// absent. ErrNotFound while there is no block. ErrAbsent, before anything is written, where the
+// store began with a snapshot under a version of this package that did not keep that, and the
+// blocks are absent still.
 func (s *Store) WriteSnapshot(ctx context.Context, to io.Writer) (head Head, err error) {
-	if s.absent > 0 {
-		return Head{}, fmt.Errorf("store: no snapshot can be made here: the blocks that it needs lie %w (block %d): ask another node", ErrAbsent, s.absent)
-	}
 	if err := s.Sync(); err != nil {
 		return Head{}, err
 	}
-	s.mutex.Lock()
-	if s.closed {
-		s.mutex.Unlock()
-		return Head{}, ErrClosed
+	if err := s.beginTask(); err != nil {
+		return Head{}, err
 	}
-	s.snapshots.Add(1)
-	s.mutex.Unlock()
-	defer s.snapshots.Done()
+	defer s.tasks.Done()
 	defer guard(1, &err)
 	w := &snapshotWriter{store: s, ctx: ctx, out: bufio.NewWriterSize(to, 64<<10)}
 	err = s.db.View(func(transaction *badger.Txn) error {
@@ -85,17 +57,12 @@ type snapshotWriter struct {
 	out         *bufio.Writer
 	head        ledger.Parent
 	buffer      []byte
+	// absent is the height up to which there are outlines of blocks only.
+	absent ledger.Height
 }
 
 // goOn returns why not to.
-func (w *snapshotWriter) goOn() error {
-	w.store.mutex.RLock()
-	defer w.store.mutex.RUnlock()
-	if w.store.closed {
-		return ErrClosed
-	}
-	return w.ctx.Err()
-}
+func (w *snapshotWriter) goOn() error { return w.store.goOn(w.ctx) }
 
 func (w *snapshotWriter) write() error {
 	value, err := get(w.transaction, []byte{rowHead})
@@ -108,6 +75,16 @@ func (w *snapshotWriter) write() error {
 	}
 	if height == 0 {
 		return fmt.Errorf("%w: there is no block to make a snapshot of", ErrNotFound)
+	}
+	missing, err := readMissing(w.transaction, height)
+	if err != nil {
+		return err
+	}
+	if w.absent = missing.absent; w.absent > 0 {
+		// A store either has all outlines of absent blocks, or none.
+		if _, _, err := w.readOutline(1); err != nil {
+			return err
+		}
 	}
 	w.buffer = append(append(w.buffer[:0], snapshotMagic...), w.store.chainID[:]...)
 	w.buffer = append(w.buffer, headRow(height, hash)...)
@@ -143,7 +120,10 @@ func (w *snapshotWriter) writeBlock(height ledger.Height) error {
 		return damaged(height, "it does not follow block %d", height-1)
 	}
 	w.head = ledger.Parent{Header: header, Hash: header.Hash()}
-	encoded, err := readChunks(w.transaction, height, length)
+	if height <= w.absent {
+		return w.writeOutline(height)
+	}
+	encoded, err := readChunks(w.transaction, rowBody, height, length)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -94,17 +95,24 @@ type Store struct {
 	changed *sync.Cond
 
 	writer sync.WaitGroup
-	// snapshots are being written out.
-	snapshots sync.WaitGroup
-	// absent is the height up to which there are no bodies of blocks and no histories. It is set when the store is opened.
-	absent ledger.Height
-	logs   logSyncer
-	logsMu sync.Mutex
+	// tasks read or fill the database beside the writer: Close waits for their end.
+	tasks sync.WaitGroup
+	// absent and unindexed are what is missing of the blocks before the snapshot that the store
+	// began with (backfill.go). filling serialises those who fill it in.
+	absent, unindexed atomic.Uint64
+	filling           sync.Mutex
+	logs              logSyncer
+	logsMu            sync.Mutex
 
 	// syncing serialises Sync; durable and marker are changed under it.
 	syncing sync.Mutex
 	marker  *marker
 	durable ledger.Height
+
+	// known is the highest height that the caller knows to be durable, and perhaps what Perhaps
+	// answers, as the next marker will say them. The mutex guards them.
+	known   ledger.Height
+	perhaps ledger.Height
 
 	cache blockCache
 }
@@ -148,6 +156,68 @@ func (s *Store) DurableHeight() ledger.Height {
 	return s.durable
 }
 
+// KnowDurable notes that a majority of the shard's disks hold the chain up to height. The note is
+// in memory only until the next Sync that has something to sync, or Close, writes it with the tip
+// marker. A height above the head counts as the head's. A height below the known one changes
+// nothing.
+func (s *Store) KnowDurable(height ledger.Height) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.known = max(s.known, min(height, s.head.Header.Height))
+}
+
+// KnownDurable returns the highest height known to be durable, at most the head's. After Open this
+// is what an earlier process wrote: a true height, though not always the last one that it knew.
+func (s *Store) KnownDurable() ledger.Height {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.known
+}
+
+// Perhaps reports whether this disk perhaps held, and announced as synced, blocks that it does not
+// hold now, with the lowest height of such a block and the reason. False means that it certainly
+// did not, as far as its own damage goes.
+//
+// The argument: a height is announced only after the tip marker that names it is on the disk in two
+// copies, and Open fails with ErrDamaged unless the chain reaches the newest marker that can be
+// read. So whatever was announced is whole, unless a newer marker was complete and both of its
+// copies are damaged (mayHide). What follows the newest marker in the database's log says nothing
+// about that:
+//   - Whole blocks above the marker are served as the head. They are not missing.
+//   - A torn or damaged record above the head belongs to a block that no marker named. It was never
+//     announced, however much of it was written. So a loss of power everywhere, which tears the
+//     log on all disks, leaves no disk in doubt.
+//   - A damaged record at or below the marker makes Open fail.
+//
+// This supposes that fdatasync keeps its word. A disk that loses writes after fdatasync can return
+// both old copies of a marker, and looks as one that was rolled back; nothing here can see that.
+//
+// The doubt outlives the damaged slots, which the next marker writes over: it is kept in the marker
+// until the height in doubt is known durable on this chain. From then on it does not matter: the
+// lost blocks were either these very ones, or they can never become durable.
+func (s *Store) Perhaps() (perhaps bool, from ledger.Height, reason string) {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	if s.perhaps == 0 || s.known >= s.perhaps {
+		return false, 0, ""
+	}
+	return true, s.perhaps, fmt.Sprintf("both copies of the newest tip marker were damaged: this disk "+
+		"perhaps announced block %d or later ones and lost them", s.perhaps)
+}
+
+// TakeOver gives a store that is to take the place of another what that one knows of the disk: the
+// known-durable height and whether it perhaps had more. It is to be called once the blocks are
+// there; the next marker holds it.
+func (s *Store) TakeOver(from *Store) {
+	from.mutex.RLock()
+	known, perhaps := from.known, from.perhaps
+	from.mutex.RUnlock()
+	s.KnowDurable(known)
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.perhaps = max(s.perhaps, perhaps)
+}
+
 // Close makes everything durable, where nothing failed, and closes the store. Calls after the first return ErrClosed.
 func (s *Store) Close() (err error) {
 	s.applying.Lock()
@@ -163,12 +233,15 @@ func (s *Store) Close() (err error) {
 	}
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
+	if failure == nil && err == nil {
+		err = s.writeKnowledge()
+	}
 	s.mutex.Lock()
 	s.closed = true
 	s.changed.Broadcast()
 	s.mutex.Unlock()
 	s.writer.Wait()
-	s.snapshots.Wait()
+	s.tasks.Wait()
 	return errors.Join(err, s.release())
 }
 

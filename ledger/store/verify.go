@@ -30,8 +30,10 @@ func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Op
 }
 
 func (s *Store) verify(ctx context.Context, progress func(height, head ledger.Height)) error {
-	if s.absent > 0 {
-		return fmt.Errorf("store: the blocks cannot be executed again from the genesis, since they lie %w (block %d); what is here was checked when it was opened", ErrAbsent, s.absent)
+	if missing := s.Unindexed(); missing > 0 {
+		return fmt.Errorf("store: the blocks cannot be executed again from the genesis: those up to %d "+
+			"lie %w and are not complete; what is here was checked when it was opened, and a node that "+
+			"runs fetches the rest from the others", missing, ErrAbsent)
 	}
 	state, head := ledger.NewState(s.genesis), s.AppendedHeight()
 	if _, err := s.awaitWritten(head); err != nil { // the rows are looked for on disk

@@ -235,6 +235,8 @@ type NodeState struct {
 	OrderLatency          time.Duration // median from admission to ordered over the last ten seconds
 	DurableLatency        time.Duration
 	DiskFreeBytes         uint64
+	DiskID                [16]byte
+	DiskLearner           string // why the disk is not the one that was made with the home; "" if it is
 
 	// ClockOffset is how far the node's clock is ahead of the members' median. It means something only
 	// where ClockKnown: the clocks of a majority are heard.
@@ -243,6 +245,17 @@ type NodeState struct {
 	// ClockWarning says why the node proposes no time for blocks, or that the chain is dated ahead of
 	// the clocks; empty where all is well.
 	ClockWarning string
+	// Backfill is what a node that began with a snapshot lacks; nil once it lacks nothing.
+	Backfill *Backfill
+}
+
+// Backfill is how far a node that began with a snapshot is with the blocks before it.
+type Backfill struct {
+	Snapshot ledger.Height // the block that the node began with
+	Absent   ledger.Height // the blocks from 1 up to it are not here yet; 0: all are
+	Indexed  ledger.Height // once all are here: how far histories are found
+	Source   string        // the member that blocks come from now
+	Reason   string        // why nothing comes now, and what to do
 }
 
 // MemberState is a member as this node sees it.
@@ -258,8 +271,9 @@ type MemberState struct {
 	Suspected     bool
 	OrderedHeight ledger.Height // as last heard
 	StoredHeight  ledger.Height
-	LastHeard     time.Time // zero: never
-	Mode          NodeMode  // as it said last; 0: never
+	AbsentHeight  ledger.Height // the blocks from 1 up to it are not at the member, as last heard
+	LastHeard     time.Time     // zero: never
+	Mode          NodeMode      // as it said last; 0: never
 }
 
 // DigraphEdge is an edge of the reliable digraph, by the members' indices.

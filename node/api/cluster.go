@@ -18,7 +18,7 @@ func (s *service) nodeToProto(state *NodeState) *ledgerdv1.NodeState {
 	if state.ClockKnown {
 		offset = proto.Int64(int64(state.ClockOffset))
 	}
-	return &ledgerdv1.NodeState{
+	shown := &ledgerdv1.NodeState{
 		ClockOffsetMs:    offset,
 		ClockWarning:     state.ClockWarning,
 		Shard:            uint32(opened.Shard()),
@@ -54,7 +54,16 @@ func (s *service) nodeToProto(state *NodeState) *ledgerdv1.NodeState {
 		Version:               state.Version,
 		ReadsOnly:             state.ReadsOnly,
 		DiskFreeBytes:         state.DiskFreeBytes,
+		DiskId:                state.DiskID[:],
+		DiskLearner:           state.DiskLearner,
 	}
+	if b := state.Backfill; b != nil {
+		shown.Backfill = &ledgerdv1.Backfill{
+			SnapshotHeight: uint64(b.Snapshot), AbsentHeight: uint64(b.Absent),
+			IndexedHeight: uint64(b.Indexed), Source: b.Source, Reason: b.Reason,
+		}
+	}
+	return shown
 }
 
 func microseconds(d time.Duration) uint32 {
@@ -104,6 +113,7 @@ func (s *service) clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.
 			Suspected:     member.Suspected,
 			OrderedHeight: uint64(member.OrderedHeight),
 			StoredHeight:  uint64(member.StoredHeight),
+			AbsentHeight:  uint64(member.AbsentHeight),
 			LastHeardMs:   milliseconds(member.LastHeard),
 			Self:          member.Self,
 			Key:           chained.Key,
@@ -111,6 +121,7 @@ func (s *service) clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.
 			JoinedHeight:  uint64(chained.Joined),
 			Standing:      member.standing(&state.Node),
 			Mode:          ledgerdv1.NodeMode(member.Mode),
+			Disk:          chained.Disk.String(),
 		})
 	}
 	return shown

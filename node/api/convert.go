@@ -48,6 +48,9 @@ var reasonCodes = [...]string{
 	ledger.UnknownShard:         "unknown_shard",
 	ledger.TooManyWaiting:       "too_many_waiting",
 	ledger.OutOfPlace:           "out_of_place",
+	// Of the disk map.
+	ledger.MemberDiskTaken: "member_disk_taken",
+	ledger.TooManyDisks:    "too_many_disks",
 }
 
 // ReasonCode is the word for a result's code, "" for applied. The words never change.

@@ -69,8 +69,13 @@ func changeToProto(change *ledger.MembershipChange) *ledgerdv1.MembershipChange 
 	if change == nil {
 		return nil
 	}
-	if change.Kind == ledger.ChangeLeave {
+	switch change.Kind {
+	case ledger.ChangeLeave:
 		return &ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Leave{Leave: uint32(change.Index)}}
+	case ledger.ChangeAdmit:
+		return &ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Admit{
+			Admit: &ledgerdv1.DiskAdmission{Index: uint32(change.Index), Disk: change.Disk.String()},
+		}}
 	}
 	return &ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Join{Join: &ledgerdv1.Member{
 		Name: change.Member.Name, Key: change.Member.Key, Address: change.Member.Address,
@@ -89,18 +94,32 @@ func changeFromProto(message *ledgerdv1.MembershipChange) (*ledger.MembershipCha
 		}}, nil
 	case *ledgerdv1.MembershipChange_Leave:
 		return &ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: ledger.MemberIndex(change.Leave)}, nil
+	case *ledgerdv1.MembershipChange_Admit:
+		disk, err := ledger.ParseDiskID(change.Admit.GetDisk())
+		if err != nil {
+			return nil, fmt.Errorf("membership_change: %w", err)
+		}
+		return &ledger.MembershipChange{
+			Kind: ledger.ChangeAdmit, Index: ledger.MemberIndex(change.Admit.GetIndex()), Disk: disk,
+		}, nil
 	}
-	return nil, fmt.Errorf("membership_change: it says neither who joins nor who leaves")
+	return nil, fmt.Errorf("membership_change: it names no member that joins or leaves, and no disk")
 }
 
-// MembershipFromProto reads who the members are from a shard's state; ledger.ErrMembership where that is no group.
+// MembershipFromProto reads the members and their disks from a shard's state. It returns
+// ledger.ErrMembership or ledger.ErrMalformed where that is no group.
 func MembershipFromProto(state *ledgerdv1.ClusterState) (ledger.Membership, error) {
 	membership := ledger.Membership{Number: state.GetMembershipNumber(), Height: ledger.Height(state.GetMembershipHeight())}
 	for _, member := range state.GetMembers() {
+		disk, err := ledger.ParseDiskID(member.GetDisk())
+		if err != nil {
+			return ledger.Membership{}, fmt.Errorf("member %d: %w", member.GetIndex(), err)
+		}
 		membership.Members = append(membership.Members, ledger.GroupMember{
 			Index:  ledger.MemberIndex(member.GetIndex()),
 			Member: ledger.Member{Name: member.GetName(), Key: member.GetKey(), Address: member.GetAddress()},
 			Joined: ledger.Height(member.GetJoinedHeight()),
+			Disk:   disk,
 		})
 	}
 	return membership, membership.Validate()

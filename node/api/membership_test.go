@@ -59,6 +59,29 @@ func TestMembership(t *testing.T) {
 	if len(after.GetFormer()) != 1 || after.GetFormer()[0].GetName() != "node-0" || after.GetFormer()[0].GetLeftHeight() != after.GetMembershipHeight() {
 		t.Errorf("former members: %v", after.GetFormer())
 	}
+	for range 2 {
+		b.done(transfer("bank:mint", "bank:a", 1))
+	}
+	admit := func(signer string) *ledger.Bundle {
+		head := b.cluster.Node(0).Store().Head().Height
+		return ledgertest.Admit(signer, genesis, b.cluster.Node(0).Store().Membership(), 2, ledgertest.Disk(1), head)
+	}
+	_, err = b.client.Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{
+		Bundle: api.BundleToProto(admit("node-2")), Wait: ledgerdv1.Level_LEVEL_DURABLE,
+	}))
+	codeIs(t, err, connect.CodePermissionDenied)
+	named := b.submit(ledgerdv1.Level_LEVEL_DURABLE, admit("node-1")).Transactions[0]
+	if named.State != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+		t.Fatalf("an admission is %v", named)
+	}
+	with, err := api.MembershipFromProto(cluster())
+	if err != nil || with.Number != 3 || with.Members[1].Disk != ledgertest.Disk(1) || !with.Members[0].Disk.IsZero() {
+		t.Errorf("after an admission: %+v, %v", with, err)
+	}
+	block, err := b.client.GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Head{Head: true}, PageSize: 1}))
+	if err != nil || block.Msg.GetBlock().GetTransactions()[0].GetMembershipChange().GetAdmit().GetDisk() != ledgertest.Disk(1).String() {
+		t.Errorf("the admission's block is %v, %v", block, err)
+	}
 	var standings []ledgerdv1.MemberStanding
 	for _, member := range after.GetMembers() {
 		standings = append(standings, member.GetStanding())
@@ -129,7 +152,7 @@ func TestPrepareMembershipChange(t *testing.T) {
 	b := newBank(t, apitest.Options{Nodes: 3, Genesis: *genesis}, api.Options{})
 	prepare := func(change *ledgerdv1.MembershipChange) (*connect.Response[ledgerdv1.PrepareResponse], error) {
 		return b.client.Prepare(b.context(), connect.NewRequest(&ledgerdv1.PrepareRequest{Transactions: []*ledgerdv1.TransactionBody{
-			{Nonce: &ledgerdv1.Nonce{Sequence: 1}, MembershipChange: change},
+			{Nonce: &ledgerdv1.Nonce{Stream: streamOf(change), Sequence: 1}, MembershipChange: change},
 		}}))
 	}
 	member := ledgertest.Member(3)
@@ -141,6 +164,10 @@ func TestPrepareMembershipChange(t *testing.T) {
 			&ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Join{Join: &ledgerdv1.Member{Name: member.Name, Key: member.Key, Address: member.Address}}},
 			ledgertest.NewOperator(genesis).Join(member),
 		},
+		"admit": {
+			&ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Admit{Admit: &ledgerdv1.DiskAdmission{Index: 1, Disk: ledgertest.Disk(7).String()}}},
+			admitBody(genesis, 1, 7),
+		},
 		"leave": {&ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Leave{Leave: 2}}, ledgertest.NewOperator(genesis).Leave(2)},
 	} {
 		answer, err := prepare(test.change)
@@ -151,10 +178,38 @@ func TestPrepareMembershipChange(t *testing.T) {
 	for name, change := range map[string]*ledgerdv1.MembershipChange{
 		"nothing":         {},
 		"nobody joins":    {Change: &ledgerdv1.MembershipChange_Join{}},
+		"no disk":         {Change: &ledgerdv1.MembershipChange_Admit{Admit: &ledgerdv1.DiskAdmission{Index: 1}}},
+		"half a disk":     {Change: &ledgerdv1.MembershipChange_Admit{Admit: &ledgerdv1.DiskAdmission{Index: 1, Disk: "0011"}}},
 		"an index of 2³²": {Change: &ledgerdv1.MembershipChange_Leave{Leave: 1<<32 - 1}},
 	} {
 		if _, err := prepare(change); connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// streamOf is the nonce stream that a change has to have.
+func streamOf(change *ledgerdv1.MembershipChange) uint64 {
+	if change.GetAdmit() != nil {
+		return ledger.AdmitStream
+	}
+	return 0
+}
+
+// admitBody is the bundle of an admission that does not expire.
+func admitBody(genesis *ledger.Genesis, index ledger.MemberIndex, disk int) *ledger.Bundle {
+	admit := *ledgertest.Admit("operator", genesis, genesis.Membership(), index, ledgertest.Disk(disk), 0).Transaction(0)
+	admit.LastValid = 0
+	return ledgertest.NewOperator(genesis).Bundle("operator", admit)
+}
+
+// A shard's state with what is no disk is no group.
+func TestMembershipFromProtoRefusesDisks(t *testing.T) {
+	t.Parallel()
+	for _, disk := range []string{"0011", "zz"} {
+		state := &ledgerdv1.ClusterState{Members: []*ledgerdv1.MemberState{{Name: "a", Key: []byte("key"), Disk: disk}}}
+		if _, err := api.MembershipFromProto(state); !errors.Is(err, ledger.ErrMalformed) {
+			t.Errorf("%q: %v", disk, err)
 		}
 	}
 }

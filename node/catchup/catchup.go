@@ -41,6 +41,9 @@ var (
 	ErrFork = errors.New("catchup: the peer holds another block")
 	// ErrBehind says that the peer does not hold the point's height, or nothing after it. Every such error has a *BehindError.
 	ErrBehind = errors.New("catchup: the peer has no more blocks")
+	// ErrAbsent says that the peer holds the block that was asked for no more than this node does: it
+	// began with a snapshot. Every such error has an *AbsentError, and is an ErrUnavailable too.
+	ErrAbsent = errors.New("catchup: the peer began with a snapshot")
 	// ErrUnavailable says that the peer cannot be reached, did not answer in time, refused, is busy, or that its answer is wrong. The cause is
 	// wrapped too where it is an error of the fabric or of package ledger.
 	ErrUnavailable = errors.New("catchup: peer unavailable")
@@ -90,9 +93,28 @@ func (e *BehindError) Error() string {
 // Unwrap makes every BehindError an ErrBehind.
 func (e *BehindError) Unwrap() error { return ErrBehind }
 
+// AbsentError says from where on the peer has blocks.
+type AbsentError struct {
+	Peer rdmanet.PeerID
+	// After is the last block that this node has, those that were fetched included.
+	After Point
+	// Absent is the height up to which the peer has no blocks: After's, or higher.
+	Absent ledger.Height
+}
+
+// Error returns a sentence.
+func (e *AbsentError) Error() string {
+	return fmt.Sprintf("%v: after %s, %s has blocks from %d on", ErrAbsent, e.After, e.Peer, e.Absent+1)
+}
+
+// Unwrap makes every AbsentError an ErrAbsent and an ErrUnavailable.
+func (e *AbsentError) Unwrap() []error { return []error{ErrAbsent, ErrUnavailable} }
+
 // Chain is what is served from; a *store.Store is one. It is read by several goroutines.
 type Chain interface {
 	AppendedHeight() ledger.Height
+	// Absent is the height up to which there are no blocks, though there are headers; 0 for none.
+	Absent() ledger.Height
 	Header(ledger.Height) (ledger.Header, ledger.Hash, error)
 	Block(ledger.Height) (*ledger.Block, error)
 }

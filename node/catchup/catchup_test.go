@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"path/filepath"
 	"sync"
@@ -351,4 +352,121 @@ func ExampleForkError() {
 	var fork *ForkError
 	fmt.Println(errors.Is(err, ErrFork), errors.As(err, &fork), fork.Theirs.Height, fork.Head)
 	// Output: true true 7 9
+}
+
+// A peer that began with a snapshot serves what it has, and says from where on that is.
+func TestFetchFromAPeerThatBeganWithASnapshot(t *testing.T) {
+	t.Parallel()
+	source := newChain(t, 20, 20, 0)
+	f := newFabric(t)
+	served := &chain{blocks: source.blocks, absent: 12, onBlock: func(height ledger.Height) error {
+		if height <= 12 {
+			t.Errorf("block %d was read", height)
+		}
+		return nil
+	}}
+	a := f.exchange("a", nil, nil)
+	f.exchange("b", served, nil)
+	for _, c := range []struct {
+		after, to, absent ledger.Height
+	}{{0, 20, 12}, {11, 20, 12}, {11, 12, 12}, {12, 20, 0}, {15, 18, 0}} {
+		var got collector
+		err := a.Fetch(t.Context(), "b", source.point(c.after), c.to, got.add)
+		if c.absent == 0 {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got.check(t, source, c.after, c.to)
+			continue
+		}
+		var absent *AbsentError
+		if !errors.Is(err, ErrAbsent) || !errors.Is(err, ErrUnavailable) || !errors.As(err, &absent) ||
+			absent.Absent != c.absent || absent.After != source.point(c.after) || absent.Peer != "b" {
+			t.Errorf("after %d: %v", c.after, err)
+		}
+		got.check(t, source, c.after, c.after)
+	}
+}
+
+// A store that began with a snapshot is filled in with what a peer has, and with nothing that a peer
+// makes up.
+func TestFillFromPeers(t *testing.T) {
+	t.Parallel()
+	genesis := ledgertest.Genesis()
+	options := store.Options{MemTableBytes: 8 << 20, ReserveBytes: 1 << 20}
+	open := func(dir string) *store.Store {
+		opened, err := store.Open(dir, genesis, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := opened.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return opened
+	}
+	source := open(filepath.Join(t.TempDir(), "source"))
+	for i, batch := range batches(genesis, 60, 60, 0) {
+		if _, err := source.Apply(1, ledger.Round(i+1), [][]byte{batch}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reading, writing := io.Pipe()
+	go func() {
+		_, err := source.WriteSnapshot(t.Context(), writing)
+		writing.CloseWithError(err)
+	}()
+	dir := filepath.Join(t.TempDir(), "filled")
+	trust := func(ledger.Height, ledger.Hash) error { return nil }
+	if _, err := store.Restore(t.Context(), dir, genesis, options, reading, trust); err != nil {
+		t.Fatal(err)
+	}
+	filled := open(dir)
+	f := newFabric(t)
+	a := f.exchange("a", filled, nil)
+	f.exchange("b", source, nil)
+	// c follows up the right block with another chain's.
+	forked := newChain(t, 60, 50, 7)
+	f.exchange("c", &lying{chain: forked, truth: source}, nil)
+	fill := func(from rdmanet.PeerID, first ledger.Height) error {
+		last := filled.Absent()
+		_, before, err := filled.Header(first - 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filled.Fill(first, func(add func(*ledger.Block) (int, error)) error {
+			return a.Fetch(t.Context(), from, Point{Height: first - 1, Hash: before}, last, func(block *ledger.Block) error {
+				_, err := add(block)
+				return err
+			})
+		})
+	}
+	if err := fill("c", 40); !errors.Is(err, store.ErrMismatch) || filled.Absent() != 60 {
+		t.Errorf("absent to %d: %v", filled.Absent(), err)
+	}
+	for filled.Absent() > 0 {
+		if err := fill("b", max(8, filled.Absent())-7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := filled.Index(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	for height := ledger.Height(1); height <= 60; height++ {
+		block, err := filled.Block(height)
+		if original, _ := source.Block(height); err != nil || block.Hash != original.Hash {
+			t.Errorf("block %d: %v", height, err)
+		}
+	}
+}
+
+// lying is a chain that claims to be the true one, and serves another's blocks.
+type lying struct {
+	*chain
+	truth *store.Store
+}
+
+func (l *lying) Header(height ledger.Height) (ledger.Header, ledger.Hash, error) {
+	return l.truth.Header(height)
 }

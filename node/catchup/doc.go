@@ -9,6 +9,7 @@
 //	case err == nil:                            // every block up to `to` was added
 //	case errors.Is(err, catchup.ErrBehind):     // this peer has no more; what it had was added
 //	case errors.Is(err, catchup.ErrFork):       // this peer has another chain; errors.As a *catchup.ForkError tells its block
+//	case errors.Is(err, catchup.ErrAbsent):     // this peer began with a snapshot, and has no blocks so old
 //	case errors.Is(err, catchup.ErrUnavailable): // ask somebody else, or later
 //	}
 //
@@ -32,5 +33,5 @@
 // block (8), the most blocks (4) and bytes (4) in a piece. A request for contents: 3 (1 byte), its id (8), the hash (32), the offset (8), the most bytes (4) in a piece; it is answered by
 // a part or a reason. An answer: 2 (1 byte), the request's id (8), a status (1), the server's height (8), and by status
 // the blocks (their number (4), then for each its length (4) and encoding), a part (the length of the whole (8), the offset (8), bytes), the server's
-// point (height (8), hash (32)) for a fork, or a reason in words for unavailable.
+// point (height (8), hash (32)) for a fork, the height up to which blocks are absent (8), or a reason in words for unavailable.
 package catchup

@@ -34,7 +34,7 @@ type outcome struct {
 // memory with those fetched with it.
 //
 // It returns nil once block `to` was added. Otherwise some blocks may have been added: ErrBehind when the peer has no more, ErrFork when it has
-// another block at the last height that this node has now, ErrUnavailable when it did not serve, ErrClosed, ctx's error, or add's error, wrapped.
+// another block at the last height that this node has now, ErrAbsent when it does not have the next block since it began with a snapshot, ErrUnavailable when it did not serve, ErrClosed, ctx's error, or add's error, wrapped.
 func (x *Exchange) Fetch(ctx context.Context, peer rdmanet.PeerID, after Point, to ledger.Height, add func(*ledger.Block) error) error {
 	f := fetch{exchange: x, peer: x.peer(peer), after: after, to: to, add: add}
 	if f.peer == nil {
@@ -90,6 +90,11 @@ func (f *fetch) step(ctx context.Context) error {
 			return f.wrong(fmt.Errorf("no more blocks, at height %d", a.head))
 		}
 		return &BehindError{Peer: f.peer.id, After: f.after, Head: a.head}
+	case statusAbsent:
+		if a.absent <= f.after.Height || a.absent > a.head {
+			return f.wrong(fmt.Errorf("no blocks up to %d, at height %d", a.absent, a.head))
+		}
+		return &AbsentError{Peer: f.peer.id, After: f.after, Absent: a.absent}
 	case statusBusy:
 		return f.unavailable(errBusy)
 	default:

@@ -27,7 +27,10 @@ type chain struct {
 	blocks   []*ledger.Block
 	onHeader func(ledger.Height) error
 	onBlock  func(ledger.Height) error
+	absent   ledger.Height
 }
+
+func (c *chain) Absent() ledger.Height { return c.absent }
 
 func (c *chain) AppendedHeight() ledger.Height { return ledger.Height(len(c.blocks) - 1) }
 

@@ -45,6 +45,9 @@ func TestWrongAnswers(t *testing.T) {
 		{"a fork elsewhere", answer{status: statusFork, head: 10, theirs: other.point(5)}, 2, ErrUnavailable},
 		{"a fork above its head", answer{status: statusFork, head: 1, theirs: Point{Height: 2}}, 2, ErrUnavailable},
 		{"no more, but more", answer{status: statusBehind, head: 10}, 2, ErrUnavailable},
+		{"an absence that is none", answer{status: statusAbsent, head: 10, absent: 2}, 2, ErrUnavailable},
+		{"an absence above its head", answer{status: statusAbsent, head: 10, absent: 11}, 2, ErrUnavailable},
+		{"an absence", answer{status: statusAbsent, head: 10, absent: 3}, 2, ErrAbsent},
 		{"busy", answer{status: statusBusy}, 2, ErrUnavailable},
 		{"a reason", answer{status: statusUnavailable, reason: "moved out"}, 2, ErrUnavailable},
 		{"no status", answer{status: 99}, 2, ErrUnavailable},
@@ -244,6 +247,7 @@ func FuzzDecodeAnswer(f *testing.F) {
 		{id: 4, status: statusBehind, head: 9},
 		{id: 5, status: statusUnavailable, reason: "block 7: damaged"},
 		{id: 6, status: statusBusy},
+		{id: 7, status: statusAbsent, head: 9, absent: 8},
 	} {
 		f.Add(a.encode())
 		f.Add(a.encode()[:len(a.encode())-1])

@@ -94,6 +94,10 @@ func (x *Exchange) prepare(r request) answer {
 		a.status = statusBehind
 		return a
 	}
+	if absent := chain.Absent(); absent > r.after.Height {
+		a.status, a.absent = statusAbsent, absent
+		return a
+	}
 	r.limits = limits{blocks: min(r.limits.blocks, x.piece.blocks), bytes: min(r.limits.bytes, x.piece.bytes)}
 	if r.offset > 0 {
 		return x.preparePart(chain, r, a)

@@ -104,6 +104,7 @@ const (
 	statusBehind      status = 4
 	statusUnavailable status = 5
 	statusBusy        status = 6
+	statusAbsent      status = 7
 )
 
 // answer is what a server says to one request. The slices share the memory of the frame.
@@ -119,6 +120,8 @@ type answer struct {
 	total, offset uint64
 	// theirs is the server's block at the point's height, for statusFork.
 	theirs Point
+	// absent is the height up to which the server has no blocks, for statusAbsent.
+	absent ledger.Height
 	// reason is for statusUnavailable.
 	reason string
 }
@@ -145,6 +148,8 @@ func (a answer) encode() []byte {
 		to = append(to, a.part...)
 	case statusFork:
 		to = appendPoint(to, a.theirs)
+	case statusAbsent:
+		to = binary.LittleEndian.AppendUint64(to, uint64(a.absent))
 	case statusUnavailable:
 		to = append(to, a.reason[:min(len(a.reason), reasonMax)]...)
 	}
@@ -176,6 +181,11 @@ func decodeAnswer(frame []byte) (answer, error) {
 			return answer{}, fmt.Errorf("%w: a point of %d bytes", errFrame, len(rest))
 		}
 		a.theirs = pointAt(rest)
+	case statusAbsent:
+		if len(rest) != 8 {
+			return answer{}, fmt.Errorf("%w: a height of %d bytes", errFrame, len(rest))
+		}
+		a.absent = ledger.Height(binary.LittleEndian.Uint64(rest))
 	case statusUnavailable:
 		if len(rest) > reasonMax {
 			return answer{}, fmt.Errorf("%w: a reason of %d bytes", errFrame, len(rest))

@@ -49,6 +49,8 @@ const (
 	KindVerdictQuery Kind = 8
 	// KindStream: rings of the stream from a parent shard to a child are asked for, offered, and given room (package streams).
 	KindStream Kind = 9
+	// KindStored: how far the sender's disk has come in a run (package node).
+	KindStored Kind = 10
 )
 
 // Handler takes one message. Calls for messages of one peer come one at a time, in order; those of different peers may run side by side.

@@ -1,9 +1,13 @@
 // Package driver turns an engine, which is a pure state machine, into a running server: it owns the engine in one goroutine, feeds it
 // what comes from the fabric, the failure detector, the pool of transactions and the clock, and carries out what it wants done.
 //
-//	lanes "order" ──> inbox ─┐                      ┌─> outboxes ──> lanes "order"
-//	detector ─────> Suspect ─┼─> order.Broadcaster ─┤
-//	pool ─────────> Source ──┘                      └─> Sink ──> the pipeline of blocks
+//	lanes "order" ──> inbox ─┐                ┌─> outboxes ──> lanes "order"
+//	detector ─────> Suspect ─┼─> turn.Machine ┤
+//	pool ─────────> Source ──┘                └─> Sink ──> the pipeline of blocks
+//
+// Package shard/turn makes the decisions: whose frames are taken, what comes before what in a turn,
+// which members are silenced, when a batch is due. The simulator runs it, too. This room has the
+// lanes, the timers, the goroutines, and what is parked for slow members.
 //
 // One Driver serves a node for its whole life. It runs one engine at a time, that of a run: an eon of a generation of the group.
 //

@@ -288,7 +288,7 @@ func (d *Driver) freeze() {
 		d.inbox.signal()
 		<-d.current.done
 		<-d.current.drained
-		if d.current.ended {
+		if _, ended := d.current.turn.Ended(); ended {
 			d.part(d.current)
 		}
 	}

@@ -464,7 +464,7 @@ func TestHeldFramesAreBounded(t *testing.T) {
 	waitFor(t, "held frames", func() bool {
 		r.inbox.mu.Lock()
 		defer r.inbox.mu.Unlock()
-		return len(r.inbox.peers[1].held) == 4
+		return r.inbox.gate.Holds(r.inbox.senders[1]) == 4
 	})
 	if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1}}); err != nil {
 		t.Fatal(err)
@@ -507,7 +507,7 @@ func TestCloseLetsReceiversGo(t *testing.T) {
 	waitFor(t, "a held frame", func() bool {
 		r.inbox.mu.Lock()
 		defer r.inbox.mu.Unlock()
-		return len(r.inbox.peers[1].held) == 1
+		return r.inbox.gate.Holds(r.inbox.senders[1]) == 1
 	})
 	r.Close()
 	get(t, returned)
@@ -560,7 +560,7 @@ func relayed(t testing.TB) (*rig, *running, func(frames [][]byte)) {
 	r.inbox.activate(run.group)
 	return r, run, func(frames [][]byte) {
 		r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, frames)
-		run.turn()
+		run.take()
 	}
 }
 
@@ -628,11 +628,12 @@ func TestLostServerBeginsTheNextGenerationFirst(t *testing.T) {
 	}
 	in.activate(Group{Generation: 1, Members: []order.ServerID{0, 1}})
 	in.receive(rdmanet.Peer{ID: "b", Incarnation: 2}, [][]byte{frame(2, "early")})
-	in.drop(1)
+	in.silence(1)
 	in.receive(rdmanet.Peer{ID: "b", Incarnation: 2}, [][]byte{frame(1, "lost"), frame(2, "later")})
 	in.activate(Group{Generation: 2, Members: []order.ServerID{0, 1}})
 	frames, suspicions := in.take(nil)
-	if len(frames) != 2 || string(frames[0].frame[8:]) != "early" || string(frames[1].frame[8:]) != "later" || len(suspicions) != 0 {
+	if len(frames) != 2 || string(frames[0].Frame[8:]) != "early" ||
+		string(frames[1].Frame[8:]) != "later" || len(suspicions) != 0 {
 		t.Fatalf("%d frames, suspicions %v", len(frames), suspicions)
 	}
 }

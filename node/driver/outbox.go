@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -20,14 +19,12 @@ const (
 // outbox is the way to one member: frames wait in it from the engine's Ready to the end of the turn of the loop, and longer while the
 // lane has no room. It belongs to the engine's goroutine.
 type outbox struct {
-	lane    rdmanet.Lane // nil for this server itself
-	queue   [][]byte
-	bytes   int
-	queued  bool // it is in running.touched
-	parked  bool // a goroutine waits for room with the first frames of the queue
-	lost    bool // the lane broke, or nothing is to be sent any more
-	suspect bool // the engine was told to suspect it
-	silent  bool // nothing is taken from it any more
+	lane   rdmanet.Lane // nil for this server itself
+	queue  [][]byte
+	bytes  int
+	queued bool // it is in running.touched
+	parked bool // a goroutine waits for room with the first frames of the queue
+	lost   bool // the lane broke, or nothing is to be sent any more
 
 	parkedAt  time.Time // since when no room was found
 	inherited int       // how many frames of the run before the queue began with
@@ -148,6 +145,7 @@ func (r *running) unpark(done unparked) {
 	box := &r.outboxes[done.server]
 	box.parked = false
 	r.parked--
+	r.turn.Crowded(done.server, false)
 	switch {
 	case box.lost:
 		return
@@ -176,27 +174,28 @@ func (r *running) drain() {
 	}
 }
 
-// withheld tells whether own batches wait until a slow member, which nobody suspects, has taken more. One that takes nothing at all for ParkedPatience is given up.
+// withheld reports whether own batches wait until a slow member has taken more. One that takes
+// nothing at all for ParkedPatience is given up.
 func (r *running) withheld() bool {
 	if r.parked == 0 {
 		return false
 	}
 	for i := range r.outboxes {
-		box, server := &r.outboxes[i], order.ServerID(i)
-		if !box.parked || box.bytes <= r.config.ParkedBytes || box.lost || box.suspect {
-			continue
+		box := &r.outboxes[i]
+		r.turn.Crowded(order.ServerID(i), box.parked && box.bytes > r.config.ParkedBytes)
+	}
+	for {
+		server, waits := r.turn.WaitsFor()
+		if !waits {
+			return false
 		}
-		if slices.Contains(r.engine.Status().Suspected, server) {
-			continue // its failure may be agreed on only with our message
-		}
-		left := r.config.ParkedPatience - time.Since(box.parkedAt)
-		if left > 0 {
+		box := &r.outboxes[server]
+		if left := r.config.ParkedPatience - time.Since(box.parkedAt); left > 0 {
 			r.patience.set(left, r.inbox.signal)
 			return true
 		}
 		r.lose(server, fmt.Errorf("%w: %d bytes", errBehind, box.bytes))
 	}
-	return false
 }
 
 // lose gives up the way to a member in this run: its lane broke with frames that it never got. What comes from it is still of use.
@@ -206,16 +205,12 @@ func (r *running) lose(server order.ServerID, cause error) {
 		return
 	}
 	r.abandon(box)
-	r.progress = true
-	member := r.group.Members[server]
-	r.config.Logger.Warn("a server is lost to this run", "run", r.group.Generation, "server", member, "cause", cause)
-	if r.ended {
+	if _, ended := r.turn.Ended(); ended {
+		r.config.Logger.Warn("a server does not get the end of a run", "run", r.group.Generation,
+			"server", r.group.Members[server], "cause", cause)
 		return
 	}
-	r.suspect(server, cause)
-	if r.config.Lost != nil {
-		r.config.Lost(r.group.Generation, member, cause)
-	}
+	r.turn.Break(server, cause)
 }
 
 // probe gives up members whose lanes broke while nothing was sent.
@@ -231,49 +226,15 @@ func (r *running) probe() {
 	}
 }
 
-// silence gives a member up in both directions: it sent what is no frame, or is there in another life.
-func (r *running) silence(server order.ServerID, cause error) {
-	r.outboxes[server].silent = true
-	r.inbox.drop(r.group.Members[server])
-	r.lose(server, cause)
-}
-
 // abandon sends nothing more to a member in this run. The next one takes a fresh lane.
 func (r *running) abandon(box *outbox) {
+	if box.lost {
+		return
+	}
 	box.lost = true
 	clear(box.queue)
 	box.queue, box.bytes = nil, 0
 	if err := box.lane.Close(); err != nil {
 		r.config.Logger.Debug("a lane does not close in order", "peer", box.lane.Peer(), "error", err)
 	}
-}
-
-// suspect tells the engine, for which only a predecessor's suspicion counts.
-func (r *running) suspect(server order.ServerID, cause error) {
-	box := &r.outboxes[server]
-	if box.suspect {
-		return
-	}
-	box.suspect = true
-	r.progress = true
-	if err := r.engine.Suspect(server); err != nil {
-		r.config.Logger.Debug("suspicion not taken", "server", r.group.Members[server], "cause", cause, "error", err)
-		return
-	}
-	r.config.Logger.Warn("a server is suspected", "run", r.group.Generation, "server", r.group.Members[server], "cause", cause)
-}
-
-// trust takes the suspicion of a member back, unless frames are missing between it and this server.
-func (r *running) trust(server order.ServerID) {
-	box := &r.outboxes[server]
-	if !box.suspect || box.lost || box.silent {
-		return
-	}
-	box.suspect = false
-	r.progress = true
-	if err := r.engine.Trust(server); err != nil {
-		r.config.Logger.Debug("trust not taken", "server", r.group.Members[server], "error", err)
-		return
-	}
-	r.config.Logger.Warn("a server is trusted again", "run", r.group.Generation, "server", r.group.Members[server])
 }

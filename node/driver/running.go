@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // errFrozen is why a generation's context ends when it is frozen.
@@ -28,31 +29,25 @@ type running struct {
 
 	drained chan struct{} // closed when nothing is sent any more
 
-	engine    order.Broadcaster
-	outboxes  []outbox         // by place in the group
-	touched   []order.ServerID // outboxes with frames of this turn
+	turn      *turn.Machine
+	engine    order.Broadcaster // the turn's, to look at
+	outboxes  []outbox          // by place in the group
+	touched   []order.ServerID  // outboxes with frames of this turn
 	room      chan unparked
 	waits     sync.WaitGroup // goroutines that wait for room
 	parkedMax int
 
-	arrivals       []arrival // the last ones taken, empty, for the inbox to fill again
-	linger         alarm
-	lingering      bool
-	lingered       bool // the linger is over
-	parked         int  // outboxes that wait for room
-	ownUndelivered int  // own messages with a payload, A-broadcast and not A-delivered
-	sameNames      bool // places in the group are places in Config.Peers
-	progress       bool // something happened in this turn
-	halted         string
-	ended          bool             // the eon is over
-	epoch          order.Epoch      // of the last delivery
-	members        []order.ServerID // that are left when the eon is over, as outside
-	untaken        []order.Delivery // that the Sink did not take
-	waiting        waiting
-	patience       alarm // with a member that takes nothing
-	status         alarm
-	statusSet      bool // its alarm is set
-	traffic        Traffic
+	arrivals  []turn.Arrival // the last ones taken, empty, for the inbox to fill again
+	linger    alarm
+	parked    int              // outboxes that wait for room
+	sameNames bool             // places in the group are places in Config.Peers
+	untaken   []order.Delivery // that the Sink did not take
+	halted    string           // why the engine delivers no more, when that is known
+	waiting   waiting
+	patience  alarm // with a member that takes nothing
+	status    alarm
+	statusSet bool // its alarm is set
+	traffic   Traffic
 }
 
 // alarm is a timer that wakes the loop by the same channel as everything else: a receive from one channel is several times cheaper than a
@@ -82,6 +77,9 @@ func (a *alarm) stop() {
 func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broadcaster) (*running, error) {
 	n := len(group.Members)
 	r := &running{
+		turn: turn.New(turn.Config{
+			Engine: engine, Self: place, Servers: n, NoLinger: d.config.Linger < 0,
+		}),
 		driver: d, config: &d.config, inbox: d.inbox, group: group, place: place, engine: engine,
 		done: make(chan struct{}), drained: make(chan struct{}),
 		outboxes:  make([]outbox, n),
@@ -106,7 +104,8 @@ func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broad
 // live is the run's goroutine.
 func (r *running) live() {
 	reason := r.run()
-	if !r.ended {
+	members, ended := r.members()
+	if !ended {
 		r.cancel(errFrozen)
 	}
 	r.publishEnd()
@@ -117,8 +116,8 @@ func (r *running) live() {
 		r.waits.Wait()
 	}()
 	switch {
-	case r.ended && r.config.Ended != nil:
-		r.config.Ended(r.group, r.members)
+	case ended && r.config.Ended != nil:
+		r.config.Ended(r.group, members)
 	case reason != "" && r.config.Halted != nil:
 		r.config.Halted(r.group, reason)
 	}
@@ -126,19 +125,25 @@ func (r *running) live() {
 	r.cancel(errFrozen)
 }
 
+// members gives the members that are left when the eon is over, as outside, and reports whether it
+// is.
+func (r *running) members() ([]order.ServerID, bool) {
+	members, ended := r.turn.Ended()
+	return r.outside(members), ended
+}
+
 // run drives the engine to its end. It gives why that halted, "" if it was frozen or its eon is over.
 func (r *running) run() string {
-	for r.ctx.Err() == nil && r.halted == "" && !r.ended {
-		r.progress = false
-		r.turn()
-		if !r.progress && r.halted == "" && !r.ended {
+	r.flush() // what was inherited
+	for r.ctx.Err() == nil && !r.turn.Over() {
+		if !r.take() && !r.turn.Over() {
 			r.wait()
 		}
 	}
-	switch {
-	case r.ended:
-		r.halted = ""
-		r.config.Logger.Info("the eon is over", "run", r.group.Generation, "members", r.members)
+	r.halted = r.turn.Halted()
+	switch members, ended := r.members(); {
+	case ended:
+		r.config.Logger.Info("the eon is over", "run", r.group.Generation, "members", members)
 	case r.ctx.Err() != nil:
 		r.halted = ""
 	default:
@@ -151,140 +156,113 @@ func (r *running) run() string {
 	return r.halted
 }
 
-// turn takes what came, lets the engine work on it, and carries out what it wants.
-func (r *running) turn() {
+// take takes a turn: what came goes in, and what the machine wants is carried out, in its order. It
+// reports whether another turn may find more to do.
+func (r *running) take() bool {
 	r.poll()
 	frames, opinions := r.inbox.take(r.arrivals)
-	r.receive(frames)
+	r.count(frames)
+	r.turn.Step(frames, opinions)
 	clear(frames)
 	r.arrivals = frames[:0]
-	for _, o := range opinions {
-		switch {
-		case o.lost:
-			r.silence(o.server, o.cause)
-		case o.trusted:
-			r.trust(o.server)
-		default:
-			r.suspect(o.server, o.cause)
-		}
-	}
 	r.broadcast()
-	r.carryOut()
-	if r.progress && !r.statusSet {
+	for do := r.turn.Next(); do.Kind != turn.Done; do = r.turn.Next() {
+		r.carryOut(do)
+	}
+	if r.turn.Moved() && !r.statusSet {
 		r.statusSet = true
 		r.status.set(StatusInterval, r.inbox.signal)
 	}
+	return r.turn.Again()
 }
 
-func (r *running) receive(frames []arrival) {
+// count counts what the engine is given.
+func (r *running) count(frames []turn.Arrival) {
 	if len(frames) == 0 {
 		return
 	}
-	r.progress = true
 	r.traffic.Batches++
 	r.traffic.FramesReceived += uint64(len(frames))
 	for i := range frames {
-		from := frames[i].from
-		if r.outboxes[from].silent {
-			continue
-		}
-		r.traffic.BytesReceived += uint64(len(frames[i].frame))
-		if err := r.engine.Receive(from, frames[i].frame); err != nil {
-			r.refused(from, err)
-		}
+		r.traffic.BytesReceived += uint64(len(frames[i].Frame))
 	}
-}
-
-// refused handles an error of Receive: only malformed frames give one, and engines that halted.
-func (r *running) refused(from order.ServerID, err error) {
-	if errors.Is(err, order.ErrHalted) {
-		r.checkEnd()
-		return
-	}
-	r.config.Logger.Error("malformed frame: nothing more is taken from this server in this run", "run", r.group.Generation,
-		"server", r.group.Members[from], "error", err)
-	r.silence(from, err)
 }
 
 // broadcast A-broadcasts if the engine may and there is a reason to.
 func (r *running) broadcast() {
-	if !r.engine.CanBroadcast() || r.withheld() {
+	if !r.turn.CanBroadcast() || r.withheld() {
 		return
 	}
 	batch := r.config.Source.Next(r.config.MaxBatch)
-	if len(batch) == 0 && !r.emptyDue() {
+	if !r.turn.Broadcast(batch) {
 		return
 	}
-	if err := r.engine.Broadcast(batch); err != nil {
-		r.halt(fmt.Sprintf("batch of %d bytes refused: %v", len(batch), err))
-		return
-	}
-	r.progress = true
-	r.lingering, r.lingered = false, false
 	r.traffic.Broadcasts++
-	if len(batch) > 0 {
-		r.ownUndelivered++
-	} else {
+	if len(batch) == 0 {
 		r.traffic.EmptyBroadcasts++
 	}
 }
 
-// emptyDue tells whether an empty message is due now, and starts the linger if one is due later.
-func (r *running) emptyDue() bool {
-	switch {
-	case r.engine.Solicited():
-		return true
-	case !r.engine.Undelivered():
-		return false
-	case r.ownUndelivered > 0 || r.lingered || r.config.Linger < 0:
-		return true
-	case !r.lingering:
-		r.lingering = true
+// carryOut does one thing that the machine wants done.
+func (r *running) carryOut(do *turn.Action) {
+	switch do.Kind {
+	case turn.Send:
+		r.enqueue(do.Sends)
+		r.flush()
+	case turn.Deliver:
+		r.deliver(do.Deliveries)
+	case turn.Linger:
 		r.linger.set(r.config.Linger, r.inbox.signal)
-	}
-	return false
-}
-
-// carryOut does what the engine wants: first what is to be sent, then what is to be delivered.
-func (r *running) carryOut() {
-	ready := r.engine.Ready()
-	r.enqueue(ready.Sends)
-	deliveries := r.copyDeliveries(ready.Deliveries)
-	r.flush()
-	if len(deliveries) > 0 {
-		r.deliver(deliveries)
+	case turn.Removed:
+		r.removed(do.Deliveries[0])
+	default:
+		r.changed(do)
 	}
 }
 
-// copyDeliveries makes deliveries that the Sink may keep, with members named as outside.
-func (r *running) copyDeliveries(deliveries []order.Delivery) []order.Delivery {
-	if len(deliveries) == 0 {
-		return nil
+// changed carries out what the machine decided about one member.
+func (r *running) changed(do *turn.Action) {
+	member := r.group.Members[do.Server]
+	logger := r.config.Logger.With("run", r.group.Generation, "server", member)
+	switch do.Kind {
+	case turn.Silenced:
+		r.inbox.silence(member)
+		logger.Error("frames of a server are missing: nothing more is taken from it in this run",
+			"cause", do.Cause)
+	case turn.Lost:
+		r.abandon(&r.outboxes[do.Server])
+		cause := causeOf(do.Cause)
+		logger.Warn("a server is lost to this run", "cause", cause)
+		if r.config.Lost != nil {
+			r.config.Lost(r.group.Generation, member, cause)
+		}
+	case turn.Suspected, turn.Trusted:
+		switch {
+		case do.Refused != nil:
+			logger.Debug("opinion not taken", "cause", do.Cause, "error", do.Refused)
+		case do.Kind == turn.Suspected:
+			logger.Warn("a server is suspected", "cause", do.Cause)
+		default:
+			logger.Warn("a server is trusted again")
+		}
 	}
-	total := 0
+}
+
+// rename names the members of deliveries as outside, and counts what is in them.
+func (r *running) rename(deliveries []order.Delivery) {
 	for i := range deliveries {
-		total += len(deliveries[i].Messages)
-	}
-	copies := make([]order.Delivery, len(deliveries))
-	messages := make([]order.Message, 0, total)
-	for i, delivery := range deliveries {
-		first := len(messages)
-		for _, message := range delivery.Messages {
-			if message.Origin == r.place && len(message.Payload) > 0 {
-				r.ownUndelivered--
-			}
+		delivery := &deliveries[i]
+		for k := range delivery.Messages {
+			message := &delivery.Messages[k]
 			if len(message.Payload) > 0 {
 				r.traffic.Messages++
 				r.traffic.PayloadBytes += uint64(len(message.Payload))
 			}
 			message.Origin = r.group.Members[message.Origin]
-			messages = append(messages, message)
 		}
-		copies[i] = order.Delivery{Epoch: delivery.Epoch, Round: delivery.Round, Messages: messages[first:len(messages):len(messages)],
-			Removed: r.outside(delivery.Removed)}
+		delivery.Removed = r.outside(delivery.Removed)
 	}
 	r.traffic.Rounds += uint64(len(deliveries))
-	return copies
 }
 
 // outside copies places in the group as places in Config.Peers; the order stays.
@@ -303,52 +281,39 @@ func (r *running) outside(places []order.ServerID) []order.ServerID {
 
 // deliver hands rounds to the Sink, and waits for it.
 func (r *running) deliver(deliveries []order.Delivery) {
-	r.progress = true
-	for _, delivery := range deliveries {
-		if len(delivery.Removed) > 0 {
-			r.removed(delivery)
-		}
-	}
+	r.rename(deliveries)
 	if err := r.config.Sink.Deliver(r.ctx, deliveries); err != nil {
 		r.untaken = deliveries
-		if r.ctx.Err() == nil {
-			r.halt(fmt.Sprintf("deliveries not taken: %v", err))
-		}
-		return
-	}
-	// Only a reliable round ends an eon, which begins an epoch.
-	if last := deliveries[len(deliveries)-1].Epoch; last != r.epoch {
-		r.epoch = last
-		r.checkEnd()
+		r.turn.Untaken(err)
 	}
 }
 
-// removed notes who left the group. What is on their lanes already stays there: one that lives after all may learn from it that it was removed.
+// removed ends all exchange with servers that left the group. What is on their lanes already stays
+// there.
 func (r *running) removed(delivery order.Delivery) {
-	r.config.Logger.Warn("servers were removed from the group", "run", r.group.Generation, "round", delivery.Round,
-		"servers", delivery.Removed)
-	for _, server := range delivery.Removed {
-		if server == r.group.Members[r.place] {
-			r.checkEnd()
+	servers := r.outside(delivery.Removed)
+	r.config.Logger.Warn("servers were removed from the group", "run", r.group.Generation,
+		"round", delivery.Round, "servers", servers)
+	for _, place := range delivery.Removed {
+		if place == r.place {
 			continue
 		}
-		place, _ := slices.BinarySearch(r.group.Members, server)
 		box := &r.outboxes[place]
 		if box.parked {
 			r.abandon(box)
 		}
-		box.lost, box.silent = true, true
+		box.lost = true
 		box.queue, box.bytes = nil, 0
-		r.inbox.drop(server)
+		r.inbox.silence(r.group.Members[place])
 	}
 	if r.config.Removed != nil {
-		r.config.Removed(r.group.Generation, delivery.Removed)
+		r.config.Removed(r.group.Generation, servers)
 	}
 }
 
 // wait sleeps until there is something to do. Everything but the source rings at the inbox's channel, the generation's end too.
 func (r *running) wait() {
-	if !r.engine.CanBroadcast() {
+	if !r.turn.CanBroadcast() {
 		<-r.inbox.wake
 		return
 	}
@@ -362,12 +327,12 @@ func (r *running) wait() {
 func (r *running) poll() {
 	if r.linger.rang.Load() {
 		r.linger.rang.Store(false)
-		r.lingered, r.lingering = r.lingering, false
+		r.turn.LingerOver()
 	}
 	if r.status.rang.Load() {
 		r.status.rang.Store(false)
 		r.statusSet = false
-		r.checkEnd()
+		r.turn.Look()
 		r.publish()
 	}
 	if r.driver.broken.Load() {
@@ -382,22 +347,5 @@ func (r *running) poll() {
 		default:
 		}
 		break
-	}
-}
-
-// checkEnd ends the loop if the engine delivers no more.
-func (r *running) checkEnd() {
-	switch status := r.engine.Status(); {
-	case status.Halted != "":
-		r.halt(status.Halted)
-	case status.Ended:
-		r.ended, r.members = true, r.outside(status.Members)
-	}
-}
-
-// halt ends the loop after this turn; the first reason stands.
-func (r *running) halt(reason string) {
-	if r.halted == "" {
-		r.halted = reason
 	}
 }

@@ -66,6 +66,8 @@ type OrderingConfig struct {
 // StoreConfig is about the disk.
 type StoreConfig struct {
 	ReserveBytes int64 `koanf:"reserve_bytes"` // writes are refused when less is free; 0: the store's default
+	// BackfillBytes bounds how much of the blocks before a snapshot is fetched in a second; 0: the node's default.
+	BackfillBytes int `koanf:"backfill_bytes_per_second"`
 }
 
 // LogConfig is about the log, which goes to standard error.
@@ -124,6 +126,8 @@ func (c *Config) Validate() error {
 		return wrong("ordering.server_mttf_hours", "%d is less than an hour", c.Ordering.ServerMTTFHour)
 	case c.Store.ReserveBytes < 0:
 		return wrong("store.reserve_bytes", "%d is negative", c.Store.ReserveBytes)
+	case c.Store.BackfillBytes < 0:
+		return wrong("store.backfill_bytes_per_second", "%d is negative", c.Store.BackfillBytes)
 	case !slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level):
 		return wrong("log.level", "%q is none of debug, info, warn, error", c.Log.Level)
 	case c.Log.Format != "text" && c.Log.Format != "json":
@@ -169,7 +173,7 @@ func readConfig(path string) (Config, error) {
 var keys = []string{
 	"api.listen", "api.certificate", "api.key", "api.allowed_origins", "api.calls_per_second", "fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
 	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after", "ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
-	"ordering.target_nines", "ordering.server_mttf_hours", "store.reserve_bytes", "log.level", "log.format",
+	"ordering.target_nines", "ordering.server_mttf_hours", "store.reserve_bytes", "store.backfill_bytes_per_second", "log.level", "log.format",
 }
 
 // text is the file that a new home gets: every key, with what it means.
@@ -205,10 +209,11 @@ server_mttf_hours = %d
 
 [store]
 reserve_bytes = %d          # writes are refused when less disk is free; 0: the default
+backfill_bytes_per_second = %d # of blocks before the snapshot that the node began with, fetched beside its work; 0: the default, 8 MiB
 
 [log]
 level = %q             # debug, info, warn, error
 format = %q            # text or json
 `, EnvPrefix, c.API.Listen, string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine, c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger, c.Ordering.BatchBytesMax,
-		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour, c.Store.ReserveBytes, c.Log.Level, c.Log.Format)
+		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour, c.Store.ReserveBytes, c.Store.BackfillBytes, c.Log.Level, c.Log.Format)
 }

@@ -27,6 +27,8 @@ const (
 	RoundsFolder   = "rounds"
 	RemovedFile    = "removed"
 	DataFolder     = "data"
+	// DiskFile names the disk; it is in the home and in the data folder.
+	DiskFile = "disk"
 	// OperatorKeyFile is the key of an operator of the chain, in the home that a new chain began with. No node reads it.
 	OperatorKeyFile = "operator.key"
 )
@@ -104,7 +106,7 @@ func CreateOperated(dir string, config Config, genesis *ledger.Genesis, key, ope
 		return nil, err
 	}
 	if err := WriteKey(path, operator); err != nil {
-		for _, name := range []string{KeyFile, GenesisFile, ConfigFile} {
+		for _, name := range []string{KeyFile, GenesisFile, ConfigFile, DiskFile} {
 			err = errors.Join(err, os.Remove(filepath.Join(dir, name)))
 		}
 		return nil, err
@@ -127,12 +129,15 @@ func (h *Home) create() error {
 	if err := h.Config.Validate(); err != nil {
 		return err
 	}
-	for _, name := range []string{ConfigFile, GenesisFile, KeyFile, DataFolder} {
+	for _, name := range []string{ConfigFile, GenesisFile, KeyFile, DiskFile, DataFolder} {
 		if err := vacant(filepath.Join(h.Dir, name)); err != nil {
 			return err
 		}
 	}
 	if err := os.MkdirAll(h.Dir, 0o755); err != nil {
+		return err
+	}
+	if err := h.createDisk(); err != nil {
 		return err
 	}
 	text, err := json.MarshalIndent(h.Genesis, "", "  ")
@@ -343,9 +348,5 @@ func WriteFile(path string, text []byte, mode fs.FileMode) error {
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	folder, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return syncFolder(dir)
 }

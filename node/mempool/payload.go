@@ -13,6 +13,8 @@ var ErrPayload = errors.New("mempool: malformed payload")
 type Entrant struct {
 	Server uint32
 	Ticket uint64
+	// Disk is the identity of the disk that the node counts with.
+	Disk [16]byte
 }
 
 // Marks are said beside a batch, to every node at the same place in the order. They change the group after a few more rounds.
@@ -29,9 +31,10 @@ func (m Marks) Any() bool { return m.Regroup || len(m.Entrants) > 0 }
 // EntrantsMax bounds the entrants of one payload.
 const EntrantsMax = 16
 
-// A payload is a batch, the entrants (12 bytes each, little-endian: server u32, ticket u64) and one byte: the number of entrants, and flagRegroup.
+// A payload is a batch, the entrants (28 bytes each, little-endian: server u32, ticket u64, disk) and
+// one byte: the number of entrants, and flagRegroup.
 const (
-	entrantSize = 4 + 8
+	entrantSize = 4 + 8 + 16
 	flagRegroup = 0x80
 )
 
@@ -40,6 +43,7 @@ func appendMarks(batch []byte, marks Marks) []byte {
 	for _, e := range marks.Entrants {
 		batch = binary.LittleEndian.AppendUint32(batch, e.Server)
 		batch = binary.LittleEndian.AppendUint64(batch, e.Ticket)
+		batch = append(batch, e.Disk[:]...)
 	}
 	last := byte(len(marks.Entrants))
 	if marks.Regroup {
@@ -66,7 +70,10 @@ func SplitPayload(payload []byte) (batch []byte, marks Marks, err error) {
 	encoded := batch[len(batch)-count*entrantSize:]
 	batch = batch[:len(batch)-len(encoded)]
 	for ; len(encoded) > 0; encoded = encoded[entrantSize:] {
-		marks.Entrants = append(marks.Entrants, Entrant{binary.LittleEndian.Uint32(encoded), binary.LittleEndian.Uint64(encoded[4:])})
+		marks.Entrants = append(marks.Entrants, Entrant{
+			Server: binary.LittleEndian.Uint32(encoded), Ticket: binary.LittleEndian.Uint64(encoded[4:]),
+			Disk: [16]byte(encoded[12:]),
+		})
 	}
 	return batch, marks, nil
 }

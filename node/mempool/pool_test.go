@@ -172,22 +172,22 @@ func TestMarkGoesOnceAndWithoutABatch(t *testing.T) {
 	t.Parallel()
 	p := pool(1 << 20)
 	p.Regroup()
-	p.Enter(Entrant{3, 1 << 60})
-	p.Enter(Entrant{3, 1 << 60})
-	p.Enter(Entrant{1, 7})
+	p.Enter(Entrant{Server: 3, Ticket: 1 << 60})
+	p.Enter(Entrant{Server: 3, Ticket: 1 << 60})
+	p.Enter(Entrant{Server: 1, Ticket: 7})
 	select {
 	case <-p.Ready():
 	default:
 		t.Fatal("not ready")
 	}
-	if bundles, marks := taken(t, p, 1<<20); bundles != nil || !marks.Regroup || !slices.Equal(marks.Entrants, []Entrant{{3, 1 << 60}, {1, 7}}) {
+	if bundles, marks := taken(t, p, 1<<20); bundles != nil || !marks.Regroup || !slices.Equal(marks.Entrants, []Entrant{{Server: 3, Ticket: 1 << 60}, {Server: 1, Ticket: 7}}) {
 		t.Fatalf("%d bundles, marks %+v", len(bundles), marks)
 	}
 	if p.Next(1<<20) != nil {
 		t.Fatal("the mark went twice")
 	}
 	for range 2 * EntrantsMax {
-		p.Enter(Entrant{1, uint64(len(p.marks.Entrants))})
+		p.Enter(Entrant{Server: 1, Ticket: uint64(len(p.marks.Entrants))})
 	}
 	if _, marks := taken(t, p, 1<<20); len(marks.Entrants) != EntrantsMax || marks.Regroup {
 		t.Fatalf("%+v", marks)
@@ -245,7 +245,7 @@ func TestPoolAgainstModel(t *testing.T) {
 func FuzzSplitPayload(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 1})
-	f.Add(appendMarks([]byte{7}, Marks{Regroup: true, Entrants: []Entrant{{1, 2}, {3, 4}}}))
+	f.Add(appendMarks([]byte{7}, Marks{Regroup: true, Entrants: []Entrant{{Server: 1, Ticket: 2}, {Server: 3, Ticket: 4}}}))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		batch, marks, err := SplitPayload(payload)
 		if err == nil && len(payload) > 0 && !bytes.Equal(appendMarks(bytes.Clone(batch), marks), payload) {

@@ -10,11 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/mempool"
 	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
 // QueueMax bounds the deliveries that wait for execution; each holds the rounds of one step of the engine.
@@ -36,8 +38,9 @@ type Config struct {
 	Pool *mempool.Pool
 	// Self is this node's index among the members of the chain.
 	Self order.ServerID
-	// Stored hears of each height that the disk holds now.
-	Stored func(height ledger.Height)
+	// Stored is called after each sync of the disk in a run, once, with the run's members and the
+	// height up to which this disk holds the chain now. The disk's goroutine calls it.
+	Stored func(run uint64, members []order.ServerID, height ledger.Height)
 	// Failed hears of an error after which the node cannot go on: a fork, a damaged store. Once.
 	Failed func(error)
 	Logger *slog.Logger
@@ -96,8 +99,7 @@ type Pipeline struct {
 	baseEpoch ledger.Epoch
 	marks     mempool.Marks    // executed in this run
 	round     order.Round      // the last that was executed
-	members   []order.ServerID // whose stored heights count; none outside of a run
-	stored    []ledger.Height  // by member, in this run
+	disks     shard.Durability // which heights the disks of the run's members hold
 }
 
 // New makes a pipeline over an open store and starts its goroutines.
@@ -107,7 +109,6 @@ func New(config Config, opened *store.Store) *Pipeline {
 	}
 	p := &Pipeline{
 		config: config, meter: &meter{started: time.Now()}, queue: make(chan work, QueueMax), sync: make(chan struct{}, 1), stopping: make(chan struct{}),
-		stored: make([]ledger.Height, config.Self+1),
 	}
 	p.progress = newProgress(api.Heights{})
 	p.adopt(opened)
@@ -153,7 +154,10 @@ func (p *Pipeline) adopt(opened *store.Store) {
 	p.round = order.Round(head.Round)
 	p.mu.Unlock()
 	p.progress.update(func(h *api.Heights) {
-		*h = api.Heights{Ordered: head.Height, Stored: opened.DurableHeight(), Durable: min(h.Durable, head.Height)}
+		*h = api.Heights{
+			Ordered: head.Height, Stored: opened.DurableHeight(),
+			Durable: max(min(h.Durable, head.Height), opened.KnownDurable()),
+		}
 	})
 }
 
@@ -161,8 +165,7 @@ func (p *Pipeline) adopt(opened *store.Store) {
 func (p *Pipeline) stopCounting() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.members = nil
-	clear(p.stored)
+	p.disks.End()
 }
 
 func (p *Pipeline) store() *store.Store { return p.ledger.Load() }
@@ -196,9 +199,9 @@ func (p *Pipeline) Begin(run Run) {
 	stored := p.store().DurableHeight()
 	p.mu.Lock()
 	run.Members = slices.Clone(run.Members)
-	p.run, p.baseEpoch, p.marks, p.round, p.members = run, head.Epoch, mempool.Marks{}, run.First-1, run.Members
-	p.stored = make([]ledger.Height, max(run.Members[len(run.Members)-1], p.config.Self)+1)
-	p.stored[p.config.Self] = stored
+	p.run, p.baseEpoch, p.marks, p.round = run, head.Epoch, mempool.Marks{}, run.First-1
+	p.disks.Begin(generation.Run(run.Number), run.Members, run.Shard)
+	p.disks.Stored(generation.Run(run.Number), p.config.Self, uint64(stored))
 	p.mu.Unlock()
 	// A member alone is a majority, and may have nothing more to store.
 	p.settleDurable()
@@ -484,8 +487,11 @@ func (p *Pipeline) Sync() error {
 		return err
 	}
 	p.tellDurable()
-	if p.config.Stored != nil {
-		p.config.Stored(height)
+	p.mu.Lock()
+	run, counts := p.run, p.disks.Counts()
+	p.mu.Unlock()
+	if p.config.Stored != nil && counts {
+		p.config.Stored(run.Number, run.Members, height)
 	}
 	return nil
 }
@@ -500,7 +506,7 @@ func (p *Pipeline) syncStore() (ledger.Height, error) {
 	height := opened.DurableHeight()
 	p.progress.update(func(h *api.Heights) { h.Stored = max(h.Stored, height) })
 	p.mu.Lock()
-	p.stored[p.config.Self] = max(p.stored[p.config.Self], height)
+	p.disks.Stored(generation.Run(p.run.Number), p.config.Self, uint64(height))
 	p.mu.Unlock()
 	p.settleDurable()
 	return height, nil
@@ -509,10 +515,7 @@ func (p *Pipeline) syncStore() (ledger.Height, error) {
 // PeerStored tells that a member has stored a height in a run.
 func (p *Pipeline) PeerStored(run uint64, member order.ServerID, height ledger.Height) {
 	p.mu.Lock()
-	current := run == p.run.Number && p.members != nil && int(member) < len(p.stored)
-	if current {
-		p.stored[member] = max(p.stored[member], height)
-	}
+	current := p.disks.Stored(generation.Run(run), member, uint64(height))
 	p.mu.Unlock()
 	if current {
 		p.settleDurable()
@@ -529,17 +532,9 @@ func (p *Pipeline) PeerDurable(height ledger.Height) {
 // settleDurable finds the highest height that a majority of the chain's members stored.
 func (p *Pipeline) settleDurable() {
 	p.mu.Lock()
-	heights := make([]ledger.Height, 0, len(p.members))
-	for _, member := range p.members {
-		heights = append(heights, p.stored[member])
-	}
-	quorum := p.run.Shard/2 + 1
+	height := p.disks.Height()
 	p.mu.Unlock()
-	if len(heights) < quorum {
-		return
-	}
-	slices.Sort(heights)
-	p.madeDurable(heights[len(heights)-quorum])
+	p.madeDurable(ledger.Height(height))
 }
 
 func (p *Pipeline) madeDurable(height ledger.Height) {
@@ -549,6 +544,7 @@ func (p *Pipeline) madeDurable(height ledger.Height) {
 		h.Durable = max(h.Durable, height)
 	})
 	if advanced {
+		p.store().KnowDurable(height) // which the next sync writes
 		p.meter.madeDurable(height)
 	}
 }

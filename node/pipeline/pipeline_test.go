@@ -3,7 +3,6 @@ package pipeline_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -295,8 +294,10 @@ func TestForkAlarm(t *testing.T) {
 func TestMarksAndRounds(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	entrant := append(f.payload(0, f.genesisHeader(), f.next()), 2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1)
-	entrant = slices.Delete(entrant, len(entrant)-14, len(entrant)-13) // the marks of the payload without
+	entrant := f.payload(0, f.genesisHeader(), f.next())
+	entrant = entrant[:len(entrant)-1] // the marks of the payload without
+	entrant = append(entrant, 2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0)
+	entrant = append(append(entrant, make([]byte, 16)...), 1)
 	f.deliver(f.payload(0, f.genesisHeader(), f.next()), entrant, f.payload(0x80, f.genesisHeader()))
 	f.barrier()
 	marks := f.pipeline.Marks()
@@ -380,4 +381,48 @@ func BenchmarkDeliverToOrdered(b *testing.B) {
 	}
 	f.barrier()
 	b.ReportMetric(float64(b.N*batch)/b.Elapsed().Seconds(), "tx/s")
+}
+
+// What was durable is durable after a restart, although no peer has said anything yet.
+func TestDurableHeightSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	dir := t.TempDir()
+	options := store.Options{MemTableBytes: 4 << 20, ReserveBytes: 1 << 20}
+	for restart := range 3 {
+		opened, err := store.Open(dir, f.genesis, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := mempool.New(mempool.Config{BytesMax: 1 << 20, Tip: func() mempool.Tip { return mempool.Tip{} }})
+		p := pipeline.New(pipeline.Config{Pool: pool, Self: 0, Failed: func(err error) { t.Error(err) }}, opened)
+		height := ledger.Height(2 * restart)
+		if heights, _ := p.Heights(); heights.Durable != max(height, 1)-1 || heights.Ordered != height {
+			t.Fatalf("after %d restarts the heights are %+v", restart, heights)
+		}
+		p.Begin(pipeline.Run{Number: uint64(restart + 1), First: order.Round(height) + 1, Members: []order.ServerID{0, 1, 2}, Shard: 3})
+		for range 2 {
+			height++
+			header := ledger.BatchHeader{Time: 1, Tip: opened.GenesisHash()}
+			message := order.Message{Origin: 1, Payload: f.payload(0, header, f.next())}
+			round := order.Delivery{Round: order.Round(height), Messages: []order.Message{message}}
+			if err := p.Deliver(t.Context(), []order.Delivery{round}); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Barrier(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		p.PeerStored(uint64(restart+1), 1, height-1)
+		if heights, _ := p.Heights(); heights.Durable != height-1 {
+			t.Fatalf("before restart %d the heights are %+v", restart+1, heights)
+		}
+		p.Close()
+		if err := opened.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

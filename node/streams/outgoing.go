@@ -30,7 +30,7 @@ type outgoing struct {
 	// Up to height readTo, the chain has no entry of number readNext.
 	readTo   ledger.Height
 	readNext uint64
-	// absent is the number of the entry that the chain lacks for good, 0 where it lacks none. It is guarded by the lock of s.
+	// absent is the number of the last entry that the chain was found to lack, 0 where it lacked none. It is guarded by the lock of s.
 	absent uint64
 	retry  time.Time
 	// position is where the child was as the loop last looked, moved since when it is there.
@@ -158,9 +158,6 @@ func (o *outgoing) read(now time.Time) bool {
 		return false
 	}
 	next := o.writer.Next()
-	if next <= o.absent {
-		return false
-	}
 	chain := o.s.config.Chain()
 	if chain == nil {
 		return false
@@ -178,6 +175,8 @@ func (o *outgoing) read(now time.Time) bool {
 		o.s.mu.Lock()
 		defer o.s.mu.Unlock()
 		o.absent = next
+		o.retry = now.Add(absentPause)
+		o.s.by(o.retry)
 		return false
 	case err != nil:
 		o.s.config.Logger.Warn("streams: the chain cannot be read", "child", o.child, "entry", next, "error", err)

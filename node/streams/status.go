@@ -42,7 +42,7 @@ type OutgoingStatus struct {
 	Rings, Carriers int
 	// TookOver tells that this member writes what others were to write.
 	TookOver bool
-	// Absent is the number of an entry that the child needs and that this member's chain lacks for good, 0 where it lacks none: others have it.
+	// Absent is the number of an entry that the child needs and that this member's chain lacks, 0 where it lacks none: others have it.
 	Absent uint64
 }
 

@@ -50,6 +50,8 @@ const (
 	ringPause = 50 * time.Millisecond
 	// readPause is how long a chain that could not be read is left alone.
 	readPause = time.Second
+	// absentPause is how long a chain is left alone that lacks an entry: its older blocks may come.
+	absentPause = 5 * time.Second
 	// attachTimeout bounds an attempt to connect to a ring.
 	attachTimeout = 10 * time.Second
 )

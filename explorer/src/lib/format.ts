@@ -27,16 +27,23 @@ export function plural(count: bigint | number, one: string, many = `${one}s`): s
   return `${formatCount(count)} ${count == 1 ? one : many}`;
 }
 
-/** What an operator's transaction does to the members, in words: "node-4 joins", "member 2 leaves". */
+/** What an administrative transaction does to the members, in words: "node-4 joins", "member 2 leaves". */
 export function memberChange(message: MembershipChange): string {
   switch (message.change.case) {
     case "join":
       return `${message.change.value.name} joins`;
     case "leave":
       return `member ${message.change.value} leaves`;
+    case "admit":
+      return `member ${message.change.value.index} counts with disk ${shorten(message.change.value.disk, 4)}`;
     default:
       return "no change";
   }
+}
+
+/** The signer of a transaction without an organisation: a member may sign for another one's disk. */
+export function administrator(message: MembershipChange | undefined): string {
+  return message?.change.case === "admit" ? "a member or operator" : "an operator";
 }
 
 /** Keeps both ends of a hash: "3f2a91c0…d77e04b1". */

@@ -62,6 +62,7 @@ type Node struct {
 	reason  string
 	held    bool
 	refuse  int
+	absent  ledger.Height
 }
 
 var _ api.Backend = (*Node)(nil)
@@ -282,6 +283,14 @@ func (n *Node) Overload(bundles int) {
 	n.refuse = bundles
 }
 
+// SetAbsent has the node say that it lacks the blocks up to a height. It serves them all the same.
+func (n *Node) SetAbsent(height ledger.Height) {
+	n.cluster.mutex.Lock()
+	defer n.cluster.mutex.Unlock()
+	n.absent = height
+	n.cluster.notify()
+}
+
 // Store implements api.Backend.
 func (n *Node) Store() *store.Store { return n.cluster.store }
 
@@ -446,8 +455,13 @@ func (n *Node) state() api.NodeState {
 	for i := range members {
 		members[i] = uint32(i)
 	}
+	var lacks *api.Backfill
+	if n.absent > 0 {
+		lacks = &api.Backfill{Snapshot: n.absent + 1, Absent: n.absent, Source: "node-0"}
+	}
 	return api.NodeState{
-		Index: uint32(n.index), Name: fmt.Sprintf("node-%d", n.index), Mode: n.mode, Reason: n.reason,
+		Backfill: lacks,
+		Index:    uint32(n.index), Name: fmt.Sprintf("node-%d", n.index), Mode: n.mode, Reason: n.reason,
 		Engine:  api.EngineState{Engine: "allconcur+", Generation: 1, Epoch: 1, Round: uint64(c.round), Members: members},
 		Heights: c.heights, HeadHash: c.store.Head().Hash, Started: time.UnixMilli(1_700_000_000_000), Version: "test",
 		PoolTransactions: uint64(len(n.pending)),
@@ -466,7 +480,7 @@ func (n *Node) ClusterState() api.ClusterState {
 	for i, node := range c.nodes {
 		state.Members = append(state.Members, api.MemberState{
 			Index: uint32(i), Name: fmt.Sprintf("node-%d", i), Self: node == n, Connected: true, Member: true,
-			OrderedHeight: c.heights.Ordered, StoredHeight: c.heights.Stored,
+			OrderedHeight: c.heights.Ordered, StoredHeight: c.heights.Stored, AbsentHeight: node.absent,
 		})
 		for j := range c.nodes {
 			if i != j {

@@ -1,0 +1,340 @@
+package generation
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// searchNode is one home of a server, with frozen engines behind it. A server may have two: the one
+// that it lost, and the one that the chain admitted.
+type searchNode struct {
+	server   order.ServerID
+	original bool
+	state    State // as it is on disk
+	report   Report
+	attempts int // how often it may still propose
+	synod    *Synod
+}
+
+// searchSetting is where a search begins: every node's engine is frozen.
+type searchSetting struct {
+	nodes    []searchNode
+	restarts int
+	// delivered are the rounds that were A-delivered somewhere.
+	delivered []TailRound
+	fault     Fault
+}
+
+type searchMessage struct {
+	from, to order.ServerID
+	message  Message
+}
+
+// searchWorld is one state of a search. Messages are lost by never being delivered.
+type searchWorld struct {
+	nodes    []searchNode
+	flight   []int // messages by number, ascending
+	restarts int
+	decided  *Decision
+}
+
+// search looks at all states that can be reached: a node proposes, a proposer stops waiting for more
+// promises, a message arrives, a node restarts, in whatever order.
+type search struct {
+	setting  searchSetting
+	messages []searchMessage
+	numbers  map[string]int
+	seen     map[[16]byte]bool
+	most     int
+	broken   string
+	path     []string
+}
+
+func (x *search) newSynod(n *searchNode, report Report) *Synod {
+	s, err := NewSynod(Config{Self: n.server, State: n.state, Original: n.original, Report: report,
+		Grace: 1, Patience: 1 << 30, Fault: x.setting.fault})
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// run searches until all states are seen, or more than most, and returns what is broken.
+func (x *search) run() (states int, all bool) {
+	x.numbers, x.seen = map[string]int{}, map[[16]byte]bool{}
+	w := &searchWorld{nodes: slices.Clone(x.setting.nodes), restarts: x.setting.restarts}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		n.synod = x.newSynod(n, n.report)
+		n.synod.remembers, n.synod.votes, n.synod.seen = n.state.Activated != 0, n.report.Votes, n.report.Known
+		n.synod.Report(n.report)
+	}
+	x.visit(w)
+	return len(x.seen), x.broken == "" && len(x.seen) <= x.most
+}
+
+func (w *searchWorld) clone(but int) *searchWorld {
+	c := *w
+	c.nodes, c.flight = slices.Clone(w.nodes), slices.Clone(w.flight)
+	c.nodes[but].synod = w.nodes[but].synod.Clone()
+	return &c
+}
+
+func (x *search) key(w *searchWorld) (key [16]byte) {
+	b := fmt.Appendf(nil, "%d %v ", w.restarts, w.flight)
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		b = append(n.synod.AppendState(append(b, byte(n.attempts))), n.state.Encode()...)
+	}
+	if w.decided != nil {
+		b = appendDecision(b, w.decided)
+	}
+	sum := sha256.Sum256(b)
+	copy(key[:], sum[:])
+	return key
+}
+
+func (x *search) visit(w *searchWorld) {
+	key := x.key(w)
+	if x.seen[key] || x.broken != "" || len(x.seen) > x.most {
+		return
+	}
+	x.seen[key] = true
+	for i := range w.nodes {
+		if w.nodes[i].attempts > 0 {
+			x.do(w, i, fmt.Sprintf("node %d proposes", i), func(w *searchWorld, n *searchNode) {
+				n.attempts--
+				n.synod.prepare()
+			})
+		}
+		if w.nodes[i].synod.phase == phasePreparing {
+			x.do(w, i, fmt.Sprintf("node %d waits no longer", i), func(w *searchWorld, n *searchNode) {
+				n.synod.waited = 2
+				n.synod.tryAccept()
+				n.synod.waited = 0
+			})
+		}
+		if w.restarts > 0 {
+			x.do(w, i, fmt.Sprintf("node %d restarts", i), func(w *searchWorld, n *searchNode) {
+				w.restarts--
+				report := n.report
+				report.Votes, report.Known = nil, nil
+				n.synod = x.newSynod(n, report)
+			})
+		}
+	}
+	for at, number := range w.flight {
+		m := x.messages[number]
+		for i := range w.nodes {
+			if w.nodes[i].server == m.to {
+				text := fmt.Sprintf("node %d hears %d: kind %d, ballot %d", i, m.from, m.message.Kind, m.message.Ballot.Number)
+				x.do(w, i, text, func(w *searchWorld, n *searchNode) {
+					w.flight = slices.Delete(w.flight, at, at+1)
+					n.synod.Receive(m.from, m.message)
+				})
+			}
+		}
+	}
+}
+
+// do takes a step from a state, and goes on from there.
+func (x *search) do(w *searchWorld, i int, text string, step func(*searchWorld, *searchNode)) {
+	if x.broken != "" {
+		return
+	}
+	next := w.clone(i)
+	n := &next.nodes[i]
+	x.path = append(x.path, text)
+	step(next, n)
+	x.drain(next, n)
+	if x.broken == "" {
+		x.visit(next)
+	}
+	if x.broken == "" {
+		x.path = x.path[:len(x.path)-1]
+	}
+}
+
+// drain does what a synod wants done. What it wants to fetch can be had.
+func (x *search) drain(w *searchWorld, n *searchNode) {
+	for more := true; more; {
+		ready := n.synod.Ready()
+		if ready.MustSave {
+			n.state = ready.State
+		}
+		for _, e := range ready.Messages {
+			x.send(w, n, e)
+		}
+		for _, fetch := range n.synod.Wanted() {
+			n.synod.Holds(fetch.ID())
+		}
+		if ready.Decided != nil && x.broken == "" {
+			x.judge(w, n, *ready.Decided)
+		}
+		more = n.synod.dirty || len(n.synod.out) > 0 || n.synod.decided != nil
+	}
+	n.synod.askedFor = nil
+}
+
+// send puts a message in flight. Decisions and refusals are left out: they decide nothing.
+func (x *search) send(w *searchWorld, n *searchNode, e Envelope) {
+	if e.Message.Kind == KindDecided || e.Message.Kind == KindRefuse {
+		return
+	}
+	key := fmt.Sprintf("%d %d %s", n.server, e.To, e.Message.Encode(nil))
+	number, found := x.numbers[key]
+	if !found {
+		number = len(x.messages)
+		x.numbers[key] = number
+		x.messages = append(x.messages, searchMessage{n.server, e.To, e.Message})
+	}
+	if at, found := slices.BinarySearch(w.flight, number); !found {
+		w.flight = slices.Insert(w.flight, at, number)
+	}
+}
+
+// judge holds a decision against the other, and against what was A-delivered: that is lost only if
+// servers restarted.
+func (x *search) judge(w *searchWorld, n *searchNode, d Decision) {
+	if w.decided != nil && !w.decided.Equal(d) {
+		x.broken = fmt.Sprintf("two decisions: %+v and %+v", *w.decided, d)
+	}
+	w.decided = &d
+	for _, r := range x.setting.delivered {
+		at := int(r.Round) - int(d.Base.Round) - 1
+		if w.restarts == x.setting.restarts && at >= 0 && (at >= len(d.Tail) || !d.Tail[at].Equal(r)) {
+			x.broken = fmt.Sprintf("round %d was A-delivered, and is not in %+v", r.Round, d)
+		}
+	}
+}
+
+// votersSetting is a group of n whose servers all voted for round 9, which the last one A-delivered.
+func votersSetting(n, restarts int, attempts ...int) searchSetting {
+	shard := Membership{Members: members(n)}
+	value := testRound(9, 1)
+	first := &Decision{Generation: 1, Members: shard.Members}
+	for i := range n {
+		first.Disks = append(first.Disks, DiskID{byte(i + 1)})
+	}
+	setting := searchSetting{restarts: restarts, delivered: []TailRound{value}}
+	for i := range n {
+		node := searchNode{server: order.ServerID(i), original: true}
+		node.state = State{Disk: first.Disks[i], Activated: NewRun(1, 0), Shard: shard, Instance: 1, Decided: first}
+		node.report = Report{Head: Head{Generation: 1, Height: 8, Round: 8}, Membership: shard,
+			Votes: []Vote{{TailRound: value, Voters: shard.Members}}}
+		if i == n-1 {
+			node.report.Head, node.report.Votes = Head{Generation: 1, Height: 9, Round: 9, Hash: [32]byte{9}}, nil
+		}
+		if i < len(attempts) {
+			node.attempts = attempts[i]
+		}
+		setting.nodes = append(setting.nodes, node)
+	}
+	return setting
+}
+
+// acceptedSetting is votersSetting(3), where an earlier ballot of server 0 was accepted by itself
+// alone: two more are a third ballot.
+func acceptedSetting() searchSetting {
+	setting := votersSetting(3, 0, 1, 1)
+	n := &setting.nodes[0]
+	n.state.Instance = 2
+	n.state.Promised = Ballot{Number: 1, Disk: n.state.Disk}
+	n.state.Accepted = n.state.Promised
+	n.state.AcceptedValue = &Decision{Generation: 2, Base: n.report.Head, Members: members(2),
+		Disks: n.state.Decided.Disks[:2], Tail: []TailRound{testRound(9, 1)}}
+	return setting
+}
+
+// eonSetting is a group of three that changes over: round 9 names server 2's new disk, and servers 0
+// and 1 A-delivered the transitional round 11. Server 1 and the new disk began the next eon; the old
+// disk of server 2 comes back. Where the change is durable server 1 knows it, and server 0 holds it;
+// else server 0 restarted before it had it on disk.
+func eonSetting(durable bool) searchSetting {
+	before := Membership{Members: members(3)}
+	after := Membership{Number: 1, Members: members(3), Disks: []DiskID{{}, {}, {33}}}
+	first := &Decision{Generation: 1, Members: before.Members, Disks: []DiskID{{1}, {2}, {3}}}
+	old, changed := Head{Generation: 1, Height: 8, Round: 8, Hash: [32]byte{8}}, Head{Generation: 1, Height: 11, Round: 11, Hash: [32]byte{11}}
+	node := func(server order.ServerID, disk DiskID, run Run, shard Membership, head Head, m Membership) searchNode {
+		n := searchNode{server: server, original: disk != DiskID{33}, report: Report{Head: head, Membership: m},
+			state: State{Disk: disk, Activated: run, Shard: shard, Instance: 1, Decided: first}}
+		if m.Number > 0 {
+			n.report.Former = []Former{{before, 9}}
+		}
+		return n
+	}
+	zero := node(0, DiskID{1}, NewRun(1, 0), before, old, before)
+	one := node(1, DiskID{2}, NewRun(1, 1), after, changed, after)
+	if durable {
+		zero = node(0, DiskID{1}, NewRun(1, 0), before, changed, after)
+		one.report.Durable, one.report.Former = 11, nil
+	}
+	zero.attempts, one.attempts = 1, 1
+	return searchSetting{nodes: []searchNode{zero, one, node(2, DiskID{3}, NewRun(1, 0), before, old, before),
+		node(2, DiskID{33}, NewRun(1, 1), after, changed, after)}}
+}
+
+// TestSynodExhaustively looks at all that can happen to three acceptors, and much of what can happen
+// to four.
+func TestSynodExhaustively(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		setting searchSetting
+		most    int
+		bounded bool
+	}{
+		"three, two ballots":            {votersSetting(3, 0, 1, 1), 70_000, false},
+		"three, two ballots, a restart": {votersSetting(3, 1, 1, 1), 10_000, true},
+		"three, three ballots":          {acceptedSetting(), 10_000, true},
+		"four, two ballots":             {votersSetting(4, 0, 1, 1), 10_000, true},
+		"a change of eon":               {eonSetting(false), 70_000, false},
+		"a durable change of eon":       {eonSetting(true), 70_000, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := search{setting: c.setting, most: c.most}
+			states, all := x.run()
+			t.Logf("%s: %d states, all %v", name, states, all)
+			if x.broken != "" {
+				t.Fatalf("%s\n%s", x.broken, strings.Join(x.path, "\n"))
+			}
+			if !all && !c.bounded {
+				t.Fatal("the search is not complete")
+			}
+		})
+	}
+}
+
+// TestSearchFindsPlantedBugs proves that the search can say no.
+func TestSearchFindsPlantedBugs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		setting searchSetting
+		fault   Fault
+	}{
+		"accept below the promise":             {votersSetting(3, 0, 1, 1), FaultAcceptBelowPromise},
+		"promise not persisted":                {votersSetting(3, 1, 1, 1), FaultPromiseNotPersisted},
+		"lowest accepted value":                {acceptedSetting(), FaultLowestAccepted},
+		"quorum of the new membership dropped": {eonSetting(true), FaultNewMembershipDropped},
+		"quorum of the membership before it":   {eonSetting(false), FaultFormerIgnored},
+		"lost disk ignored":                    {eonSetting(true), FaultLostDiskIgnored},
+		"the tail is forgotten":                {votersSetting(3, 0, 1, 1), FaultTailForgotten},
+		"a quorum is a minority":               {votersSetting(3, 0, 1, 1), FaultMinorityQuorum},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := search{setting: c.setting, most: 70_000}
+			x.setting.fault = c.fault
+			states, _ := x.run()
+			if x.broken == "" {
+				t.Fatalf("not found in %d states", states)
+			}
+			t.Logf("%d states: %.200s\n%s", states, x.broken, strings.Join(x.path, "\n"))
+		})
+	}
+}

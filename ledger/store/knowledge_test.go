@@ -1,0 +1,332 @@
+package store
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/ledger"
+)
+
+// encodeV1 is a marker as stores wrote it before they knew about durability.
+func encodeV1(t *tip) []byte {
+	encoded := t.encode()[:markerSizeV1-4]
+	copy(encoded, markerMagicV1[:])
+	return binary.BigEndian.AppendUint32(encoded, crc32.Checksum(encoded, castagnoli))
+}
+
+// writeSlots puts data into slots of a closed store's marker, and zeros behind it.
+func writeSlots(t *testing.T, dir string, data []byte, slots ...int64) {
+	t.Helper()
+	file, err := os.OpenFile(filepath.Join(dir, markerFile), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, slot := range slots {
+		content := make([]byte, slotSize)
+		copy(content, data)
+		if _, err := file.WriteAt(content, slot*slotSize); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// grown is a closed store of some blocks; heights up to known are known to be durable.
+func grown(t *testing.T, blocks int, known ledger.Height) (dir string, book *book, last tip) {
+	t.Helper()
+	dir = t.TempDir()
+	s := open(t, dir, small())
+	book = newBook(5)
+	for range blocks {
+		book.apply(t, s, 3)
+	}
+	s.KnowDurable(known)
+	closeStore(t, s)
+	return dir, book, s.marker.last
+}
+
+func closeStore(t *testing.T, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// slotsOf are the slots of a generation's marker.
+func slotsOf(generation uint64) (int64, int64) {
+	first := int64(generation % (markerSlots / 2) * 2)
+	return first, first + 1
+}
+
+// The known-durable height is written with the marker of the next Sync, not before, and never higher
+// than what is on the disk.
+func TestKnownDurableIsWrittenWithTheNextSync(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	markers := 0
+	options := small()
+	options.onWrite = func(step string) {
+		if step == "marker" {
+			markers++
+		}
+	}
+	s := open(t, dir, options)
+	b := newBook(5)
+	b.apply(t, s, 3)
+	s.KnowDurable(9)
+	if known := s.KnownDurable(); known != 1 {
+		t.Fatalf("known durable %d with one block", known)
+	}
+	persisted := func() ledger.Height {
+		m, found, err := openMarker(dir)
+		if err != nil || !found {
+			t.Fatal(err)
+		}
+		defer m.file.Close()
+		return m.last.known
+	}
+	if known := persisted(); known != 0 {
+		t.Fatalf("%d is persisted before any sync", known)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	b.apply(t, s, 3)
+	b.apply(t, s, 3)
+	s.KnowDurable(2)
+	s.KnowDurable(1)
+	if known := persisted(); known != 1 {
+		t.Fatalf("%d is persisted before the sync, want 1", known)
+	}
+	for range 3 {
+		if err := s.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if known := persisted(); known != 2 || markers != 2 {
+		t.Fatalf("%d is persisted after the sync with %d markers, want 2 with 2", known, markers)
+	}
+	s.KnowDurable(3)
+	closeStore(t, s)
+	s = open(t, dir, small())
+	if known := s.KnownDurable(); known != 3 {
+		t.Fatalf("known durable %d after Close and Open, want 3", known)
+	}
+	generation := s.marker.last.generation
+	closeStore(t, s)
+	if s.marker.last.generation != generation {
+		t.Error("Close wrote a marker although it knew nothing new")
+	}
+}
+
+// A marker of the first version opens, knows nothing, and is followed by one of the second version.
+func TestMarkerOfTheFirstVersion(t *testing.T) {
+	t.Parallel()
+	dir, b, last := grown(t, 3, 3)
+	before := last
+	before.generation--
+	one, two := slotsOf(last.generation)
+	three, four := slotsOf(before.generation)
+	writeSlots(t, dir, encodeV1(&last), one, two)
+	writeSlots(t, dir, encodeV1(&before), three, four)
+	s := open(t, dir, small())
+	if perhaps, _, why := s.Perhaps(); s.AppendedHeight() != 3 || s.KnownDurable() != 0 || perhaps {
+		t.Fatalf("height %d, known %d, perhaps %v: %s", s.AppendedHeight(), s.KnownDurable(), perhaps, why)
+	}
+	b.apply(t, s, 3)
+	s.KnowDurable(2)
+	closeStore(t, s)
+	if s = open(t, dir, small()); s.KnownDurable() != 2 || s.AppendedHeight() != 4 {
+		t.Fatalf("known %d at height %d", s.KnownDurable(), s.AppendedHeight())
+	}
+}
+
+// What damage to the slots of the marker says about groups that this disk announced. The newest marker
+// is of generation g, the one before of g-1.
+func TestPerhaps(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		damage  func(t *testing.T, dir string, last tip)
+		perhaps bool
+	}{
+		"nothing is damaged": {func(*testing.T, string, tip) {}, false},
+		"one copy of the newest": {func(t *testing.T, dir string, last tip) {
+			one, _ := slotsOf(last.generation)
+			writeSlots(t, dir, []byte("damage"), one)
+		}, false},
+		"the other copy of the newest": {func(t *testing.T, dir string, last tip) {
+			_, two := slotsOf(last.generation)
+			writeSlots(t, dir, nil, two)
+		}, false},
+		"one copy of the one before": {func(t *testing.T, dir string, last tip) {
+			one, _ := slotsOf(last.generation - 1)
+			writeSlots(t, dir, nil, one)
+		}, false},
+		// A torn write of the next marker: it never was announced.
+		"the first copy of the next is torn": {func(t *testing.T, dir string, last tip) {
+			last.generation++
+			one, _ := slotsOf(last.generation)
+			writeSlots(t, dir, last.encode()[:markerSize/2], one)
+		}, false},
+		"both copies of the newest": {func(t *testing.T, dir string, last tip) {
+			one, two := slotsOf(last.generation)
+			writeSlots(t, dir, nil, one, two)
+		}, true},
+		"both copies of the next, damaged": {func(t *testing.T, dir string, last tip) {
+			one, two := slotsOf(last.generation + 1)
+			writeSlots(t, dir, []byte("damage"), one)
+			writeSlots(t, dir, nil, two)
+		}, true},
+		"one copy of each": {func(t *testing.T, dir string, last tip) {
+			one, _ := slotsOf(last.generation)
+			_, two := slotsOf(last.generation + 1)
+			writeSlots(t, dir, nil, one, two)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, b, last := grown(t, 4, 2)
+			test.damage(t, dir, last)
+			s := open(t, dir, small())
+			perhaps, from, why := s.Perhaps()
+			if perhaps != test.perhaps || perhaps && (from != 5 || why == "") || !perhaps && (from != 0 || why != "") {
+				t.Fatalf("perhaps %v from %d: %q", perhaps, from, why)
+			}
+			if !test.perhaps {
+				return
+			}
+			// New markers write over the damaged slots. The doubt stays.
+			for range 3 {
+				b.apply(t, s, 1)
+				if err := s.Sync(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.KnowDurable(4)
+			closeStore(t, s)
+			s = open(t, dir, small())
+			if perhaps, from, _ := s.Perhaps(); !perhaps || from != 5 {
+				t.Fatalf("after markers that are whole: perhaps %v from %d", perhaps, from)
+			}
+			s.KnowDurable(5)
+			if perhaps, _, _ := s.Perhaps(); perhaps {
+				t.Fatal("the height in doubt is durable on this chain")
+			}
+			closeStore(t, s)
+			if perhaps, _, _ := open(t, dir, small()).Perhaps(); perhaps {
+				t.Fatal("the doubt came back")
+			}
+		})
+	}
+}
+
+// A process that was killed as it wrote the marker leaves one copy. Open announces that height, so it
+// completes the pair first: later damage to one slot must not make an announced group disappear.
+func TestOpenCompletesTheMarker(t *testing.T) {
+	t.Parallel()
+	for _, copies := range []string{"first", "second"} {
+		dir, _, last := grown(t, 4, 2)
+		one, two := slotsOf(last.generation)
+		survivor, missing := one, two
+		if copies == "second" {
+			survivor, missing = two, one
+		}
+		before := last
+		before.generation -= 2
+		writeSlots(t, dir, before.encode(), missing)
+		s := open(t, dir, small())
+		if s.DurableHeight() != 4 {
+			t.Fatalf("durable to %d", s.DurableHeight())
+		}
+		closeStore(t, s)
+		writeSlots(t, dir, nil, survivor)
+		s = open(t, dir, small())
+		if s.marker.last.generation != last.generation || s.KnownDurable() != 2 {
+			t.Fatalf("%s copy: the marker is %+v, was %+v", copies, s.marker.last, last)
+		}
+	}
+}
+
+// Blocks above the marker, and what is torn behind them, were never announced.
+func TestBlocksAboveTheMarkerAreNoDoubt(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, small())
+	b := newBook(5)
+	for range 3 {
+		b.apply(t, s, 3)
+	}
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		b.apply(t, s, 3)
+	}
+	if _, err := s.awaitWritten(6); err != nil {
+		t.Fatal(err)
+	}
+	killed := readFolder(t, dir)
+	whole := t.TempDir()
+	killed.write(t, whole)
+	opened := open(t, whole, small())
+	if perhaps, _, _ := opened.Perhaps(); perhaps || opened.AppendedHeight() != 6 || opened.DurableHeight() != 3 {
+		t.Fatalf("perhaps %v at %d, durable %d", perhaps, opened.AppendedHeight(), opened.DurableHeight())
+	}
+	torn := 0
+	for name, content := range killed {
+		if filepath.Ext(name) != ".mem" || len(content.data) < 1000 {
+			continue
+		}
+		torn++
+		dir := t.TempDir()
+		killed.write(t, dir)
+		flip(t, filepath.Join(dir, name), len(content.data)-10, 3)
+		opened := open(t, dir, small())
+		if perhaps, _, _ := opened.Perhaps(); perhaps || opened.AppendedHeight() != 5 {
+			t.Fatalf("torn: perhaps %v at %d", perhaps, opened.AppendedHeight())
+		}
+	}
+	if torn == 0 {
+		t.Fatal("the killed store has no write-ahead log")
+	}
+}
+
+// A store that takes another's place knows what that one knew.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	dir, _, last := grown(t, 6, 4)
+	one, two := slotsOf(last.generation + 1)
+	writeSlots(t, dir, nil, one, two)
+	old := open(t, dir, small())
+	folder := t.TempDir()
+	fresh := open(t, folder, small())
+	for height := ledger.Height(1); height <= 5; height++ {
+		block, err := old.Block(height)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := fresh.Append(block); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fresh.TakeOver(old)
+	closeStore(t, fresh)
+	fresh = open(t, folder, small())
+	if perhaps, from, _ := fresh.Perhaps(); fresh.KnownDurable() != 4 || !perhaps || from != 7 {
+		t.Fatalf("known %d, perhaps %v from %d", fresh.KnownDurable(), perhaps, from)
+	}
+}
+
+// A folder may hold the file that names the disk before it holds a store.
+func TestIdentityFileIsNoForeignFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, IdentityFile), []byte("identity"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	closeStore(t, open(t, dir, small()))
+	closeStore(t, open(t, dir, small()))
+}

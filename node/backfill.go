@@ -1,0 +1,236 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/catchup"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// BackfillBytesDefault is how many bytes of older blocks a node fetches in a second, where its
+// configuration does not say.
+const BackfillBytesDefault = 8 << 20
+
+const (
+	// backfillPieces is how many times a second a piece is made durable at the full rate: each costs
+	// two syncs of the disk, which those of the ledger have to wait for.
+	backfillPieces = 4
+	// backfillBlocks is the most blocks in a piece.
+	backfillBlocks = 1024
+	// backfillPause is how long nothing is tried after nothing came.
+	backfillPause = time.Second
+)
+
+// backfill fetches the blocks before the snapshot that a node began with, from members that have them,
+// from the snapshot down; and then executes all of them once, for the histories. It does so beside the
+// node's work, at a bounded rate, in a goroutine of its own. The store knows how far it is, so that it
+// goes on after a restart where it was.
+type backfill struct {
+	node    *Node
+	limiter *rate.Limiter
+	blocks  int // of the next piece
+	bytes   int // that a piece should have
+	turn    int // which holder is asked first
+
+	context context.Context
+	cancel  context.CancelFunc
+	done    chan struct{}
+
+	mu      sync.Mutex
+	source  string
+	reason  string
+	indexed ledger.Height
+}
+
+func newBackfill(n *Node) *backfill {
+	bytes := n.home.Config.Store.BackfillBytes
+	if bytes == 0 {
+		bytes = BackfillBytesDefault
+	}
+	b := &backfill{
+		node: n, limiter: rate.NewLimiter(rate.Limit(bytes), bytes), blocks: 16,
+		bytes: max(1, bytes/backfillPieces), done: make(chan struct{}),
+	}
+	b.context, b.cancel = context.WithCancel(context.Background())
+	return b
+}
+
+func (b *backfill) start() { go b.run() }
+
+// stop ends the goroutine and waits for its end.
+func (b *backfill) stop() {
+	b.cancel()
+	<-b.done
+}
+
+// state shows how far it is, nil where nothing is missing.
+func (b *backfill) state() *api.Backfill {
+	opened := b.node.Store()
+	shown := &api.Backfill{Snapshot: opened.Unindexed(), Absent: opened.Absent()}
+	if shown.Snapshot == 0 {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	shown.Source, shown.Reason, shown.Indexed = b.source, b.reason, b.indexed
+	return shown
+}
+
+func (b *backfill) show(source, reason string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if reason != "" && reason != b.reason {
+		b.node.logger.Info("older blocks do not come", "reason", reason)
+	}
+	b.source, b.reason = source, reason
+}
+
+// run works until nothing is missing or the node ends. A store that takes the place of this one
+// (setAside) has all blocks.
+func (b *backfill) run() {
+	defer close(b.done)
+	logger := b.node.logger
+	if opened := b.node.Store(); opened.Unindexed() > 0 {
+		logger.Info("this node began with a snapshot: the blocks before it are fetched from the others",
+			"snapshot", opened.Unindexed(), "absent", opened.Absent())
+	}
+	for b.context.Err() == nil {
+		opened := b.node.Store()
+		var err error
+		switch {
+		case opened.Unindexed() == 0:
+			return
+		case opened.Absent() > 0:
+			err = b.fetch(opened)
+		default:
+			b.show("", "")
+			if err = opened.Index(b.context, b.index); err == nil {
+				logger.Info("all blocks before the snapshot are here and were executed again: nothing is missing")
+			}
+		}
+		switch {
+		case err == nil:
+			continue
+		case errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrDamaged):
+			b.node.fail(fmt.Errorf("the blocks before the snapshot: %w", err))
+			return
+		case b.context.Err() != nil:
+			return
+		}
+		b.show("", err.Error())
+		select {
+		case <-b.context.Done():
+		case <-time.After(backfillPause):
+		}
+	}
+}
+
+// index sets the pace of Index.
+func (b *backfill) index(height ledger.Height, bytes int) error {
+	b.mu.Lock()
+	b.indexed = height
+	b.mu.Unlock()
+	return b.wait(bytes)
+}
+
+// wait waits until the rate allows so many more bytes.
+func (b *backfill) wait(bytes int) error {
+	for bytes > 0 {
+		part := min(bytes, b.limiter.Burst())
+		if err := b.limiter.WaitN(b.context, part); err != nil {
+			return err
+		}
+		bytes -= part
+	}
+	return nil
+}
+
+// errNoHolder says that no member has what is missing.
+var errNoHolder = errors.New("no member that runs has it")
+
+// fetch fills in one piece, from the first holder that gives it.
+func (b *backfill) fetch(opened *store.Store) error {
+	absent := opened.Absent()
+	holders := b.holders(absent)
+	if len(holders) == 0 {
+		return fmt.Errorf("block %d: %w: start one that has it", absent, errNoHolder)
+	}
+	var failures []error
+	b.turn++
+	for i := range holders {
+		holder := holders[(b.turn+i)%len(holders)]
+		err := b.fetchFrom(opened, holder)
+		if err == nil || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrDamaged) ||
+			errors.Is(err, store.ErrDiskFull) || b.context.Err() != nil {
+			return err
+		}
+		b.blocks = max(1, b.blocks/2)
+		failures = append(failures, fmt.Errorf("%s: %w", holder.name, err))
+	}
+	return errors.Join(failures...)
+}
+
+// holder is a member that has the next block.
+type holder struct {
+	server order.ServerID
+	name   string
+	absent ledger.Height // it has what is above
+}
+
+// holders are the members that said lately that they have a block.
+func (b *backfill) holders(height ledger.Height) (holders []holder) {
+	l := b.node.life
+	lasts := l.hearsayLasts()
+	for _, member := range b.node.Store().Membership().Members {
+		server := order.ServerID(member.Index)
+		h := l.heard(server)
+		recent := h.linked && time.Since(h.at) < lasts
+		absent := ledger.Height(h.Absent)
+		if recent && absent < height && ledger.Height(h.Heights.Ordered) >= height {
+			holders = append(holders, holder{server: server, name: member.Name, absent: absent})
+		}
+	}
+	return holders
+}
+
+// fetchFrom fills in one piece from a member. Whatever it gives is checked against the chain.
+func (b *backfill) fetchFrom(opened *store.Store, from holder) error {
+	absent := opened.Absent()
+	first := from.absent + 1
+	if count := ledger.Height(b.blocks); absent-from.absent > count {
+		first = absent - count + 1
+	}
+	_, before, err := opened.Header(first - 1)
+	if err != nil {
+		return err
+	}
+	b.show(from.name, "")
+	taken := 0
+	err = opened.Fill(first, func(add func(*ledger.Block) (int, error)) error {
+		after := catchup.Point{Height: first - 1, Hash: before}
+		return b.node.exchange.Fetch(b.context, b.node.peers.id(from.server), after, absent, func(block *ledger.Block) error {
+			bytes, err := add(block)
+			if err != nil {
+				return err
+			}
+			taken += bytes
+			return b.wait(bytes)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	// The next piece has about as many bytes as it should, if its blocks are like these.
+	perBlock := max(1, taken/int(absent-first+1))
+	b.blocks = min(max(1, b.bytes/perBlock), 2*b.blocks, backfillBlocks)
+	return nil
+}

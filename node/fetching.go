@@ -1,0 +1,119 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"sort"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/catchup"
+	"github.com/ledgerd/ledgerd/shard"
+)
+
+// errOtherChain says that a peer that orders holds another block than this node at the same height.
+var errOtherChain = errors.New("the peers hold another chain")
+
+// fetch appends the blocks that this node lacks, up to a limit if one is given, from the first peer
+// that gives them.
+func (l *life) fetch(e shard.Fetch) {
+	fetched := shard.Fetched{Reached: -1}
+	var failures []error
+	for i := range e.From {
+		common, err := l.fetchFrom(&e.From[i], ledger.Height(e.Limit))
+		if l.context.Err() != nil {
+			return
+		}
+		if errors.Is(err, errOtherChain) {
+			l.node.logger.Warn("this node's chain is not the group's", "common", common, "error", err)
+			fetched.Forked, fetched.Common = true, uint64(common)
+			break
+		}
+		if err == nil {
+			if tip := l.node.pipeline.Tip(); uint64(tip.Height) == e.From[i].Height && tip.Hash == e.From[i].Hash {
+				fetched.Reached = i
+			}
+			failures = nil
+			break
+		}
+		failures = append(failures, err)
+	}
+	if err := errors.Join(failures...); err != nil {
+		if errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrDamaged) {
+			l.node.fail(err)
+			return
+		}
+		l.node.logger.Warn("blocks could not be fetched; trying again", "error", err)
+	}
+	l.give(fetched, false)
+}
+
+// fetchFrom fetches from one peer. With errOtherChain it returns the last height at which the peer
+// holds the same block.
+func (l *life) fetchFrom(from *shard.Source, limit ledger.Height) (common ledger.Height, err error) {
+	tip := l.node.pipeline.Tip()
+	height := ledger.Height(from.Height)
+	if height <= tip.Height {
+		_, hash, err := l.node.Store().Header(height)
+		if err != nil {
+			return 0, err
+		}
+		if hash != from.Hash {
+			return l.otherChain(from, nil)
+		}
+		return 0, nil
+	}
+	to := height
+	if limit != 0 {
+		to = min(to, limit)
+	}
+	peer := l.node.peers.id(from.Server)
+	after := catchup.Point{Height: tip.Height, Hash: tip.Hash}
+	err = l.node.exchange.Fetch(l.context, peer, after, to, func(block *ledger.Block) error {
+		return l.node.pipeline.Append(l.context, block)
+	})
+	switch {
+	case errors.Is(err, catchup.ErrFork):
+		return l.otherChain(from, err)
+	case err != nil && !errors.Is(err, catchup.ErrBehind):
+		return 0, err
+	}
+	return 0, nil
+}
+
+// errSame says that a peer holds the block that it was asked to follow up.
+var errSame = errors.New("the peer holds the same block")
+
+// otherChain finds out up to where a peer's chain and this node's are the same.
+func (l *life) otherChain(from *shard.Source, cause error) (ledger.Height, error) {
+	opened := l.node.pipeline.Store()
+	peer := l.node.peers.id(from.Server)
+	var failure error
+	differs := func(height int) bool {
+		if failure != nil {
+			return false
+		}
+		_, hash, err := opened.Header(ledger.Height(height))
+		if err != nil {
+			failure = err
+			return false
+		}
+		ctx, cancel := context.WithCancel(l.context)
+		defer cancel()
+		after := catchup.Point{Height: ledger.Height(height), Hash: hash}
+		err = l.node.exchange.Fetch(ctx, peer, after, ledger.Height(height)+1, func(*ledger.Block) error { return errSame })
+		switch {
+		case errors.Is(err, catchup.ErrFork):
+			return true
+		case !errors.Is(err, errSame) && !errors.Is(err, catchup.ErrBehind):
+			failure = err
+		}
+		return false
+	}
+	// The genesis is the same; the peer's head is no lower than it announced.
+	first := sort.Search(int(min(opened.Head().Height, ledger.Height(from.Height)))+1, differs)
+	if failure != nil {
+		return 0, failure
+	}
+	return ledger.Height(max(first, 1) - 1), errors.Join(errOtherChain, cause)
+}

@@ -1,0 +1,314 @@
+package home
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// place is the folder that an identity file is for, so that one cannot stand in for the other.
+type place string
+
+const (
+	placeHome place = "home"
+	placeData place = "data"
+)
+
+const (
+	identityVersion = 1
+	// identityMax bounds the size of an identity file.
+	identityMax = 64 << 10
+)
+
+// record is the content of an identity file: one line of JSON, and a line with its CRC-32C.
+type record struct {
+	Version  int    `json:"version"`
+	Place    place  `json:"place"`
+	ID       DiskID `json:"id"`
+	Original bool   `json:"original"`
+	Learner  string `json:"learner,omitempty"`
+	// Start counts the starts of the node. The home's file says which one is over, and which one is
+	// Next; while a start is under way the two differ, and the data's file says either.
+	Start uint64 `json:"start"`
+	Next  uint64 `json:"next,omitempty"`
+	// Held, in the home's file, tells that the data folder held a ledger store.
+	Held bool     `json:"held,omitempty"`
+	File fileName `json:"file"`
+}
+
+// fileName names a file: this one, and no copy of it.
+type fileName struct {
+	Device uint64 `json:"device"`
+	Inode  uint64 `json:"inode"`
+	// Born is when the file was made, in nanoseconds since 1970; 0 where the file system does not say.
+	Born int64 `json:"born,omitempty"`
+	// Boot is the run of the machine in which the file was made; "" where that is not known.
+	Boot string `json:"boot,omitempty"`
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (r *record) encode() ([]byte, error) {
+	line, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(line, "\n%08x\n", crc32.Checksum(line, castagnoli)), nil
+}
+
+func decodeRecord(text []byte) (record, error) {
+	line, rest, _ := bytes.Cut(text, []byte("\n"))
+	if string(rest) != fmt.Sprintf("%08x\n", crc32.Checksum(line, castagnoli)) {
+		return record{}, errors.New("its checksum does not match")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	var r record
+	if err := decoder.Decode(&r); err != nil {
+		return record{}, fmt.Errorf("it is malformed: %w", err)
+	}
+	if r.Version != identityVersion || r.ID.IsZero() {
+		return record{}, fmt.Errorf("it is of version %d, and names disk %s", r.Version, r.ID)
+	}
+	return r, nil
+}
+
+// record is the identity, for a place.
+func (d *Disk) record(at place) record {
+	return record{
+		Version: identityVersion, Place: at, ID: d.ID, Original: d.Original, Learner: d.Learner,
+	}
+}
+
+// write puts an identity into a folder, whole or not at all. A file cannot name its inode before it
+// exists. So write makes it under another name, looks at it, fills and syncs it, and renames it,
+// which changes neither its inode nor its birth time.
+func (d *Disk) write(dir string, r record) (err error) {
+	prefix := "." + DiskFile + "."
+	if err := removeRemains(dir, prefix); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(dir, prefix+"*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", filepath.Join(dir, DiskFile), err)
+			_ = os.Remove(file.Name()) // the next write removes it otherwise
+		}
+	}()
+	if r.File, err = nameOf(file); err != nil {
+		return errors.Join(err, file.Close())
+	}
+	d.NoBirthTime = r.File.Born == 0
+	text, err := r.encode()
+	if err == nil {
+		_, err = file.Write(text)
+	}
+	if err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(file.Name(), filepath.Join(dir, DiskFile)); err != nil {
+		return err
+	}
+	return syncFolder(dir)
+}
+
+// removeRemains removes files that a crash left half written.
+func removeRemains(dir, prefix string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if strings.HasPrefix(entry.Name(), prefix) {
+			if err := os.Remove(filepath.Join(dir, entry.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// nameOf asks the file system for what names an open file.
+func nameOf(file *os.File) (fileName, error) {
+	var status unix.Statx_t
+	const flags = unix.AT_EMPTY_PATH | unix.AT_STATX_SYNC_AS_STAT
+	const wanted = unix.STATX_INO | unix.STATX_BTIME
+	if err := unix.Statx(int(file.Fd()), "", flags, wanted, &status); err != nil {
+		return fileName{}, fmt.Errorf("statx %s: %w", file.Name(), err)
+	}
+	device := unix.Mkdev(status.Dev_major, status.Dev_minor)
+	name := fileName{Device: device, Inode: status.Ino, Boot: bootID()}
+	if status.Mask&unix.STATX_BTIME != 0 {
+		name.Born = status.Btime.Sec*1e9 + int64(status.Btime.Nsec)
+	}
+	return name, nil
+}
+
+// bootID is what the kernel calls this run of the machine, "" where it does not say.
+func bootID() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// differs returns why a file is not the one that is named; "" if it is.
+//
+// Inode and birth time have to be the same. The device's number does not always say which device it
+// is: numbers are given anew when the machine boots, and file systems without a device of their own
+// (major number 0: overlay, btrfs, network file systems) get one when they are mounted. A shard
+// whose machines all lost power must not find nothing but copies. So another number counts within
+// one boot, for real devices: that finds a snapshot of a volume that is mounted in its place.
+// Without birth times it always counts, because inode numbers alone repeat easily.
+func (n *fileName) differs(now fileName) string {
+	switch {
+	case n.Inode != now.Inode:
+		return fmt.Sprintf("it has inode %d and names inode %d", now.Inode, n.Inode)
+	case n.Born != now.Born:
+		return fmt.Sprintf("it was born at %d ns and names a file born at %d ns", now.Born, n.Born)
+	case n.Device == now.Device:
+		return ""
+	}
+	sameBoot := n.Boot != "" && n.Boot == now.Boot
+	numbered := unix.Major(n.Device) != 0 && unix.Major(now.Device) != 0
+	if n.Born == 0 || sameBoot && numbered {
+		return fmt.Sprintf("it is on device %d and names device %d", now.Device, n.Device)
+	}
+	return ""
+}
+
+// sight is what there is of one identity file.
+type sight struct {
+	record record
+	found  bool
+	wrong  string // why a file that was found does not count
+}
+
+func lookForRecord(path string, at place) (s sight, err error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return sight{}, nil
+	}
+	if err != nil {
+		return sight{}, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	text, err := io.ReadAll(io.LimitReader(file, identityMax))
+	if err != nil {
+		return sight{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	name, err := nameOf(file)
+	if err != nil {
+		return sight{}, err
+	}
+	s.found = true
+	s.record, err = decodeRecord(text)
+	switch {
+	case err != nil:
+		s.wrong = fmt.Sprintf("%s is damaged: %v", path, err)
+	case s.record.Place != at:
+		s.wrong = fmt.Sprintf("%s is a file for the %s folder", path, s.record.Place)
+	default:
+		if why := s.record.File.differs(name); why != "" {
+			s.wrong = fmt.Sprintf("%s is a copy: %s", path, why)
+		}
+	}
+	return s, nil
+}
+
+// found is all that tells whether a disk remembers.
+type found struct {
+	home, data sight
+	blocks     bool // the data folder holds a ledger store
+	promises   bool
+}
+
+func (h *Home) lookForDisk() (f found, err error) {
+	if f.home, err = lookForRecord(filepath.Join(h.Dir, DiskFile), placeHome); err != nil {
+		return f, err
+	}
+	if f.data, err = lookForRecord(filepath.Join(h.Data(), DiskFile), placeData); err != nil {
+		return f, err
+	}
+	if f.promises, err = exists(h.Generation()); err != nil {
+		return f, err
+	}
+	for _, name := range []string{"tip", "badger"} { // the ledger store's
+		there, err := exists(filepath.Join(h.Data(), name))
+		if err != nil {
+			return f, err
+		}
+		f.blocks = f.blocks || there
+	}
+	return f, nil
+}
+
+func exists(path string) (bool, error) {
+	_, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// verdict is what a home concludes about its disk.
+type verdict int
+
+const (
+	remembers verdict = iota
+	unnamed           // there is no identity, and nothing speaks against an original one
+	forgot
+)
+
+const promisesGone = "what this node promised is gone: there is no file " + GenerationFile
+
+// judge concludes whether the disk remembers, and why not.
+func (f *found) judge() (verdict, string) {
+	at, data := &f.home, &f.data
+	switch {
+	case !at.found && !data.found:
+		switch {
+		case f.blocks == f.promises:
+			return unnamed, ""
+		case f.blocks:
+			return forgot, promisesGone
+		}
+		return forgot, "what this node promised is there, and the blocks are gone"
+	case !at.found:
+		return forgot, "the file " + DiskFile + " beside the data is gone, or the data are another home's"
+	case at.wrong != "":
+		return forgot, at.wrong
+	case at.record.Start == 0 && !data.found:
+		return remembers, "" // no start was completed: nothing was held, and nothing promised
+	case !data.found && !f.blocks:
+		return forgot, "the data folder was removed"
+	case !data.found:
+		return forgot, "the data folder is not the one that was here: it holds no file " + DiskFile
+	case data.wrong != "":
+		return forgot, data.wrong
+	case data.record.ID != at.record.ID || data.record.Original != at.record.Original:
+		return forgot, fmt.Sprintf("the data folder belongs to disk %s and the home to disk %s",
+			data.record.ID, at.record.ID)
+	case data.record.Start != at.record.Start && data.record.Start != at.record.Next:
+		return forgot, fmt.Sprintf("the data folder or the home is an older one: "+
+			"they count %d and %d starts", data.record.Start, at.record.Start)
+	case !f.promises:
+		return forgot, promisesGone
+	case at.record.Held && !f.blocks:
+		return forgot, "the blocks were removed from the data folder"
+	}
+	return remembers, ""
+}

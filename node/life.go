@@ -1,0 +1,313 @@
+package node
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/detector"
+	"github.com/ledgerd/ledgerd/node/driver"
+	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/rdmanet"
+	"github.com/ledgerd/ledgerd/shard"
+)
+
+// tickEvery is what a tick of the machine is in real time.
+const tickEvery = 100 * time.Millisecond
+
+// messagesMax bounds the messages that wait for the machine. What is dropped is said again.
+const messagesMax = 4096
+
+// life runs the machine of package shard: it hands inputs to it, one at a time, and carries out its
+// effects. Only its goroutine does; what takes long runs beside it, one at a time, and comes back
+// as an input.
+//
+//	life.go         the loop, and what surrounds it
+//	life_inputs.go  where inputs come from
+//	life_effects.go what each effect does
+//	chain.go        the chain as the machine reads it
+//	fetching.go     blocks from peers
+//	set_aside.go    blocks that the majority goes on without
+//	peers.go        who the members are
+type life struct {
+	node     *Node
+	driver   *driver.Driver
+	detector *detector.Detector
+	contents *contents
+
+	mu        sync.Mutex // guards machine and what is below, up to inputs
+	machine   *shard.Member
+	modeSince time.Time
+	mode      shard.Mode
+	why       string
+	digraph   *digraph.Digraph // of the group, for people
+	warned    map[order.ServerID]bool
+	inputs    []shard.Input
+	messages  int // of the inputs, those that may be dropped
+
+	peersOf peersAsOf
+	wake    chan struct{}
+	context context.Context
+	cancel  context.CancelFunc
+	workers sync.WaitGroup
+	started bool
+}
+
+func newLife(n *Node) *life {
+	l := &life{
+		node: n, wake: make(chan struct{}, 1), contents: newContents(n.home.Rounds()),
+		modeSince: time.Now(), mode: shard.Starting, why: "looking for the other nodes",
+		warned: map[order.ServerID]bool{},
+	}
+	l.context, l.cancel = context.WithCancel(context.Background())
+	return l
+}
+
+// start reads what was promised, registers for messages, and begins.
+func (l *life) start() error {
+	n := l.node
+	config := n.home.Config.Ordering
+	disk, err := l.readDisk()
+	if err != nil {
+		return err
+	}
+	l.machine, err = shard.New(shard.Config{
+		Self: n.home.Self, Disk: disk, Chain: lifeChain{n}, Timing: l.timing(), Ticket: rand.Uint64(),
+		APIAddress: n.URL(), Settings: config.Engine + ", " + config.Detector,
+	})
+	if err != nil {
+		return err
+	}
+	l.driver, err = driver.New(driver.Config{
+		Host: n.host, Self: n.home.Self, Peers: n.peers.table.Load().ids, NewEngine: l.newEngine,
+		FrameGeneration: allconcur.FrameGeneration, Source: n.pool, Sink: n.pipeline,
+		Linger: config.Linger, MaxBatch: config.BatchBytesMax, Logger: n.logger,
+		Lost: func(run uint64, server order.ServerID, cause error) {
+			l.detector.Lost(run, server, cause)
+		},
+		Removed: func(run uint64, servers []order.ServerID) { l.detector.Removed(run, servers) },
+		Halted:  l.onHalted, Ended: l.onEnded,
+	})
+	if err != nil {
+		return err
+	}
+	watching := detector.Config{
+		Host: n.host, Control: n.control, Self: n.home.Self, Peers: n.peers.table.Load().ids,
+		Suspect: l.driver.Suspect, Logger: n.logger,
+		Timing: detector.Timing{Heartbeat: config.Heartbeat, Timeout: config.SuspectAfter},
+	}
+	if l.eventual() {
+		watching.Trust = l.driver.Trust
+	} else {
+		n.logger.Warn("the failure detector is taken for perfect: a node that is suspected while it runs "+
+			"may lose what it acknowledged, and the members cannot change", "suspect_after", config.SuspectAfter)
+	}
+	if l.detector, err = detector.New(watching); err != nil {
+		l.driver.Close()
+		return err
+	}
+	n.host.Watch(l.onLink)
+	for kind, handler := range map[control.Kind]control.Handler{
+		control.KindStatus: l.onAnnouncement, control.KindGeneration: l.onSynod,
+		control.KindEnter: l.onWish, control.KindStored: l.onStored,
+	} {
+		if err := n.control.Register(kind, handler); err != nil {
+			l.detector.Close()
+			l.driver.Close()
+			return err
+		}
+	}
+	l.started = true
+	l.workers.Add(1)
+	go l.run()
+	return nil
+}
+
+// timing is the machine's, as the configuration has the detector's.
+func (l *life) timing() shard.Timing {
+	timing := shard.DefaultTiming()
+	timing.Stall = max(timing.Stall, int(2*l.node.home.Config.Ordering.SuspectAfter/tickEvery))
+	return timing
+}
+
+// stop ends the engine and the goroutines.
+func (l *life) stop() {
+	l.cancel()
+	l.workers.Wait()
+	if l.started {
+		l.driver.Close()
+		l.detector.Close()
+	}
+}
+
+// eventual reports whether the detector is taken for one that errs.
+func (l *life) eventual() bool {
+	return l.node.home.Config.Ordering.Detector != allconcur.DetectorPerfect.String()
+}
+
+func (l *life) newEngine(g driver.Group, place order.ServerID) (order.Broadcaster, error) {
+	reliable, err := l.reliable(len(g.Members))
+	if err != nil {
+		return nil, err
+	}
+	config := l.node.home.Config.Ordering
+	kind := allconcur.DetectorEventual
+	if !l.eventual() {
+		kind = allconcur.DetectorPerfect
+	}
+	genesis, chain := l.node.home.Genesis, l.node.Store().GenesisHash()
+	return allconcur.New(allconcur.Config{
+		Engine: config.Engine, Self: place, Servers: len(g.Members), Reliable: reliable,
+		Generation: g.Generation, FirstRound: g.FirstRound, MaxPayload: config.BatchBytesMax,
+		Detector: kind, Shard: g.Shard,
+		Change: func(d order.Delivery) bool { return changes(d, genesis, chain) },
+	})
+}
+
+// changes reports whether a round holds a change of the group: a mark of an entrant or of the
+// generation's end, or a change of the membership.
+func changes(d order.Delivery, genesis *ledger.Genesis, chain ledger.Hash) bool {
+	for i := range d.Messages {
+		batch, marks, err := mempool.SplitPayload(d.Messages[i].Payload)
+		if err == nil && (marks.Any() || ledger.MembershipChangeIn(batch, genesis, chain)) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *life) reliable(members int) (*digraph.Digraph, error) {
+	config := l.node.home.Config.Ordering
+	mttf := time.Duration(config.ServerMTTFHour) * time.Hour
+	return digraph.Reliable(members, digraph.Target{Nines: config.TargetNines, MTTF: mttf})
+}
+
+func (l *life) run() {
+	defer l.workers.Done()
+	ticker := time.NewTicker(tickEvery)
+	defer ticker.Stop()
+	for {
+		tick := false
+		select {
+		case <-l.context.Done():
+			return
+		case <-ticker.C:
+			tick = true
+		case <-l.wake:
+		}
+		if err := l.turn(tick); err != nil {
+			l.node.fail(err)
+		}
+	}
+}
+
+// turn hands all inputs that came to the machine, and a tick where one is due.
+func (l *life) turn(tick bool) error {
+	if err := l.refreshPeers(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	inputs := l.inputs
+	l.inputs, l.messages = nil, 0
+	l.mu.Unlock()
+	if tick {
+		inputs = append(inputs, l.diskNow(), l.progressNow(), shard.Tick{})
+	}
+	for _, input := range inputs {
+		if input == nil {
+			continue
+		}
+		if err := l.step(input); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// step hands one input to the machine, and carries out what follows, until there is nothing more.
+func (l *life) step(input shard.Input) error {
+	for answers := []shard.Input{input}; len(answers) > 0; answers = answers[1:] {
+		l.mu.Lock()
+		l.machine.Step(answers[0])
+		effects := l.machine.Ready()
+		l.mu.Unlock()
+		for len(effects) > 0 {
+			for _, effect := range effects {
+				answer, err := l.carryOut(effect)
+				if err != nil {
+					return err
+				}
+				if answer != nil {
+					answers = append(answers, answer)
+				}
+			}
+			l.mu.Lock()
+			effects = l.machine.Ready()
+			l.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// give has the machine take an input soon. Messages may be dropped where too many wait.
+func (l *life) give(input shard.Input, message bool) {
+	l.mu.Lock()
+	if !message || l.messages < messagesMax {
+		l.inputs = append(l.inputs, input)
+	}
+	if message {
+		l.messages++
+	}
+	l.mu.Unlock()
+	l.wakeUp()
+}
+
+func (l *life) wakeUp() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// halt ends this node's part for good.
+func (l *life) halt(err error) { l.give(shard.Failed{Err: err}, false) }
+
+// view is what is to be seen of the machine; the zero value before it is there.
+func (l *life) view() shard.View {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.machine == nil {
+		return shard.View{Mode: l.mode, Why: l.why}
+	}
+	return l.machine.View()
+}
+
+// standing is the mode, its reason, and how long the mode has lasted.
+func (l *life) standing() (mode api.NodeMode, why string, since time.Duration) {
+	view := l.view()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return api.NodeMode(view.Mode), view.Why, time.Since(l.modeSince)
+}
+
+// overlay is the reliable digraph of the last run, nil before the first.
+func (l *life) overlay() *digraph.Digraph {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.digraph
+}
+
+// nodeMode is what the node does.
+func (l *life) nodeMode() api.NodeMode { return api.NodeMode(l.view().Mode) }
+
+// isPeer names the sender of a message.
+func (l *life) isPeer(from rdmanet.Peer) (order.ServerID, bool) {
+	return l.node.peers.server(from.ID)
+}

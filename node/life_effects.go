@@ -1,0 +1,348 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/control"
+	"github.com/ledgerd/ledgerd/node/detector"
+	"github.com/ledgerd/ledgerd/node/driver"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/node/pipeline"
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
+)
+
+// errLeft is why a member is suspected that said itself that it does not take part any more.
+var errLeft = errors.New("it says that it left the group")
+
+// carryOut does one thing that the machine wants done. It returns the answer of one that is quick;
+// what takes long answers through give.
+func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
+	switch e := effect.(type) {
+	case shard.Save:
+		return l.save(e.State)
+	case shard.SendSynod:
+		l.send(e.To, control.KindGeneration, e.Message.Encode(nil))
+	case shard.SendWish:
+		l.send(e.To, control.KindEnter, e.Wish.Encode(nil))
+	case shard.Announce:
+		l.announce(e)
+	case shard.Start:
+		return nil, l.startEngine(e.Group)
+	case shard.Freeze:
+		l.freezeEngine()
+	case shard.Fetch:
+		l.workers.Go(func() { l.fetch(e) })
+	case shard.FetchRound:
+		l.workers.Go(func() { l.fetchRound(e) })
+	case shard.SetAside:
+		l.workers.Go(func() { l.setAside(e) })
+	case shard.Replay:
+		l.workers.Go(func() { l.replay(e) })
+	case shard.Mark:
+		l.mark(e)
+	case shard.Admit:
+		l.admit(e)
+	case shard.Suspect:
+		l.detector.Lost(uint64(e.Run), e.Server, errLeft)
+	case shard.KnowDurable:
+		l.node.pipeline.PeerDurable(ledger.Height(e.Height))
+	case shard.RemovedForGood:
+		if err := l.writeRemoved(ledger.Height(e.Height)); err != nil {
+			l.node.logger.Warn("this node will not know when it is started again that it was removed for good",
+				"error", err)
+		}
+	case shard.Changed:
+		l.publish()
+	case shard.End:
+		l.node.fail(e.Err)
+	default:
+		panic(fmt.Sprintf("node: invariant broken: there is no effect %T", effect))
+	}
+	return nil, nil
+}
+
+// save has the disk hold everything that was executed, and then what the synod promised.
+func (l *life) save(state generation.State) (shard.Input, error) {
+	if err := l.node.pipeline.Sync(); err != nil {
+		return nil, err
+	}
+	err := home.WriteFile(l.node.home.Generation(), state.Encode(), 0o644)
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		l.node.logger.Error("this node takes no part in forming a group: free some space, it comes back by itself",
+			"error", err)
+		return shard.SaveFailed{}, nil
+	case err != nil:
+		return nil, fmt.Errorf("write what this node promised: %w", err)
+	}
+	return shard.Saved{}, nil
+}
+
+func (l *life) send(to order.ServerID, kind control.Kind, payload []byte) {
+	if err := l.node.control.Send(l.node.peers.id(to), kind, payload); err != nil {
+		l.node.logger.Debug("not sent", "to", to, "error", err)
+	}
+}
+
+// announce says to the members what this node does. To those that are not linked it is said less
+// often: that makes the fabric look for them.
+func (l *life) announce(e shard.Announce) {
+	e.Announcement.Clock = uint64(l.node.time.now())
+	e.Announcement.Absent = uint64(l.node.Store().Absent())
+	payload := e.Announcement.Encode(nil)
+	for server, peer := range l.node.peers.table.Load().ids {
+		id := order.ServerID(server)
+		if peer == "" || id == l.node.home.Self {
+			continue
+		}
+		if !e.All {
+			l.mu.Lock()
+			_, _, linked := l.machine.Heard(id)
+			l.mu.Unlock()
+			if !linked {
+				continue
+			}
+		}
+		if err := l.node.control.Send(peer, control.KindStatus, payload); err != nil {
+			l.node.logger.Debug("not announced", "peer", peer, "error", err)
+		}
+	}
+}
+
+// startEngine starts the engine of a run.
+func (l *life) startEngine(g shard.Group) error {
+	overlay, err := l.reliable(len(g.Members))
+	if err != nil {
+		return err
+	}
+	shardSize := len(g.Shard.Members)
+	l.node.pipeline.Begin(pipeline.Run{
+		Number: uint64(g.Run), First: g.First, Members: g.Members, Shard: shardSize,
+	})
+	l.mu.Lock()
+	l.digraph = overlay
+	decided := l.machine.Decided()
+	l.mu.Unlock()
+	if err := l.refreshPeers(); err != nil {
+		return err
+	}
+	l.contents.forgetVotes()
+	if err := l.contents.clear(decided); err != nil {
+		l.node.logger.Warn("rounds that are in the chain by now could not be removed", "error", err)
+	}
+	l.node.pool.Again()
+	watched := detector.Group{Generation: uint64(g.Run), Members: g.Members, Reliable: overlay}
+	if err := l.detector.Activate(watched); err != nil {
+		return err
+	}
+	err = l.driver.Activate(driver.Group{
+		Generation: uint64(g.Run), FirstRound: g.First, Members: g.Members, Shard: shardSize,
+	})
+	if err != nil {
+		return err
+	}
+	l.node.logger.Info("ordering", "generation", g.Run.Generation(), "eon", g.Run.Eon(), "round", g.First,
+		"members", g.Members, "of", shardSize)
+	return nil
+}
+
+// freezeEngine stops the engine at once. What it had delivered is executed beside the loop.
+func (l *life) freezeEngine() {
+	remains := l.driver.Freeze()
+	l.detector.Deactivate()
+	l.workers.Go(func() {
+		if remains.Untaken != nil && l.node.pipeline.Deliver(l.context, remains.Untaken) != nil {
+			return // the node stops
+		}
+		if l.node.pipeline.Barrier(l.context) != nil {
+			return
+		}
+		var report generation.Report
+		for i := range remains.Votes {
+			report.Votes = append(report.Votes, l.vote(&remains.Votes[i]))
+		}
+		for _, k := range remains.Known {
+			report.Known = append(report.Known, generation.KnownVote{
+				Voter: k.Voter, Round: k.Round, Epoch: l.node.pipeline.ChainEpoch(k.Epoch),
+				Reliable: k.Reliable, Confirmed: k.Confirmed, Origins: k.Origins,
+			})
+		}
+		l.give(shard.Settled{Report: report}, false)
+	})
+}
+
+// vote is what the synod has to know of an engine's vote. What it is for stays here, for the member
+// that will need it.
+func (l *life) vote(v *allconcur.Vote) generation.Vote {
+	v.Delivery.Epoch = l.node.pipeline.ChainEpoch(v.Epoch)
+	vote := generation.Vote{Confirmed: v.Confirmed, Voters: v.Members, TailRound: generation.TailRound{
+		Round: v.Round, Epoch: v.Delivery.Epoch, Reliable: v.Reliable, Removed: v.Delivery.Removed,
+		Content: l.contents.remember(encodeRound(v.Delivery)),
+	}}
+	for _, message := range v.Delivery.Messages {
+		vote.Origins = append(vote.Origins, message.Origin)
+	}
+	return vote
+}
+
+// fetchRound has the contents of a round on the disk, from memory or from a peer.
+func (l *life) fetchRound(e shard.FetchRound) {
+	content := l.contents.get(e.ID)
+	for i := 0; content == nil && i < len(e.From) && l.context.Err() == nil; i++ {
+		peer := l.node.peers.id(e.From[i])
+		if peer == "" {
+			continue
+		}
+		fetched, err := l.node.exchange.FetchContent(l.context, peer, e.ID)
+		if err != nil {
+			l.node.logger.Debug("a round could not be fetched; trying again", "peer", peer, "error", err)
+			continue
+		}
+		content = fetched
+	}
+	if content == nil {
+		l.give(shard.RoundMissing{ID: e.ID}, false)
+		return
+	}
+	err := l.contents.keep(content)
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		l.give(shard.RoundMissing{ID: e.ID}, false)
+	case err != nil:
+		l.node.fail(err)
+	default:
+		l.give(shard.RoundHeld{ID: e.ID}, false)
+	}
+}
+
+// setAside takes blocks off the chain.
+func (l *life) setAside(e shard.SetAside) {
+	err := l.node.setAside(l.context, ledger.Height(e.Keep))
+	switch {
+	case err == nil:
+		l.give(shard.WasSetAside{}, false)
+	case errors.Is(err, store.ErrDiskFull):
+		l.node.logger.Error("no space to set blocks aside; trying again", "error", err)
+		l.give(shard.WasSetAside{Failed: true}, false)
+	case l.context.Err() != nil:
+	default:
+		l.node.fail(err)
+	}
+}
+
+// replay executes the rounds that a generation begins with.
+func (l *life) replay(e shard.Replay) {
+	for i := range e.Rounds {
+		content := l.contents.get(e.Rounds[i].Content)
+		if content == nil {
+			l.give(shard.Replayed{Failed: true}, false)
+			return
+		}
+		round, err := decodeRound(content)
+		if err == nil {
+			err = l.node.pipeline.Replay(l.context, round)
+		}
+		if l.context.Err() != nil {
+			return
+		}
+		if err != nil {
+			l.node.fail(err)
+			return
+		}
+	}
+	l.give(shard.Replayed{}, false)
+}
+
+// mark has a mark ordered.
+func (l *life) mark(e shard.Mark) {
+	if e.Regroup {
+		l.node.logger.Info("a node wants to enter that cannot enter this generation: the next one takes it in")
+		l.node.pool.Regroup()
+		return
+	}
+	l.node.logger.Info("a node wants to enter: the next eon takes it in", "member", e.Entrant.Server)
+	l.node.pool.Enter(mempool.Entrant{
+		Server: uint32(e.Entrant.Server), Ticket: e.Entrant.Ticket, Disk: e.Entrant.Disk,
+	})
+}
+
+// admit proposes the entry with which a member counts with another disk, signed as this member.
+func (l *life) admit(e shard.Admit) {
+	n := l.node
+	opened := n.Store()
+	membership := opened.Membership()
+	bundle, err := ledger.NewAdmit(n.home.Key, opened.GenesisHash(), &membership,
+		ledger.MemberIndex(e.Server), ledger.DiskID(e.Disk), opened.Head().Height)
+	if err != nil {
+		n.logger.Error("a member's new disk is not proposed", "member", e.Server, "error", err)
+		return
+	}
+	if refusals := n.Admit(l.context, []*ledger.Bundle{bundle}, false); refusals[0] != nil {
+		n.logger.Debug("a member's new disk is not admitted yet", "member", e.Server, "reason", refusals[0].Reason)
+		return
+	}
+	n.logger.Info("a member has a new disk, which holds all that is durable: the chain is to admit it",
+		"member", e.Server, "disk", e.Disk)
+}
+
+// publish makes known what is to be seen of the machine.
+func (l *life) publish() {
+	view := l.view()
+	l.mu.Lock()
+	changed := l.mode != view.Mode || l.why != view.Why
+	if l.mode != view.Mode {
+		l.modeSince = time.Now()
+	}
+	l.mode, l.why = view.Mode, view.Why
+	l.mu.Unlock()
+	if changed {
+		l.node.logger.Info("mode", "mode", view.Mode.String(), "reason", view.Why)
+		l.node.between.changed()
+	}
+}
+
+// peerHeard is what a member said last of itself.
+type peerHeard struct {
+	shard.Announcement
+	at     time.Time // the zero value: never
+	linked bool
+}
+
+func (l *life) heard(server order.ServerID) peerHeard {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	said, ago, linked := l.machine.Heard(server)
+	h := peerHeard{Announcement: said, linked: linked}
+	if ago >= 0 {
+		h.at = time.Now().Add(-time.Duration(ago) * tickEvery)
+	}
+	return h
+}
+
+// hearsayLasts is how long what a member said of itself counts.
+func (l *life) hearsayLasts() time.Duration {
+	return time.Duration(l.timing().Hearsay) * tickEvery
+}
+
+// writers are the API addresses of the other nodes that take writes, as far as they were heard of
+// lately.
+func (l *life) writers() []string {
+	var addresses []string
+	lasts := l.hearsayLasts()
+	for server := range l.node.peers.table.Load().ids {
+		h := l.heard(order.ServerID(server))
+		if h.Mode == shard.Ordering && time.Since(h.at) < lasts {
+			addresses = append(addresses, h.APIAddress)
+		}
+	}
+	return addresses
+}

@@ -1,0 +1,69 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+)
+
+// setAside puts the chain up to a height in the place of the chain that goes past it: the old data folder is kept under another name, and what the new one needs is copied, so
+// that this node's disk never holds less than what it counted for. ErrDiskFull changes nothing.
+func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
+	return n.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
+		if absent := old.Absent(); absent > 0 {
+			return nil, fmt.Errorf("block %d is not in the chain that the majority goes on from, and the blocks up to %d, "+
+				"before the snapshot that this node began with, are not here yet to be kept: move %s away and start again, "+
+				"the node fetches the chain from its peers", keep+1, absent, n.home.Data())
+		}
+		head := old.Head().Height
+		if err := n.copyChain(ctx, old, keep); err != nil {
+			return nil, errors.Join(err, os.RemoveAll(n.identity.Fresh()))
+		}
+		if err := old.Close(); err != nil {
+			n.logger.Error("closing the store that is set aside", "error", err)
+		}
+		aside := ""
+		for k := 1; ; k++ {
+			aside = fmt.Sprintf("%s.rolled-back-%d-%d", n.home.Data(), head, k)
+			if _, err := os.Lstat(aside); errors.Is(err, os.ErrNotExist) {
+				break
+			}
+		}
+		if err := n.identity.SetAside(aside); err != nil {
+			return nil, err
+		}
+		n.logger.Warn("blocks that were ordered here, but never durable, are not in the chain that the majority goes on from: the data folder is set aside", "folder", aside, "height", head, "common", keep)
+		return n.openStore()
+	})
+}
+
+// copyChain makes a data folder beside the present one with the blocks up to a height.
+func (n *Node) copyChain(ctx context.Context, old *store.Store, keep ledger.Height) (err error) {
+	folder := n.identity.Fresh()
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	fresh, err := store.Open(folder, n.home.Genesis, n.options.Store)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, fresh.Close()) }() // which syncs
+	for height := ledger.Height(1); height <= keep; height++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		block, err := old.Block(height)
+		if err != nil {
+			return err
+		}
+		if err := fresh.Append(block); err != nil {
+			return err
+		}
+	}
+	fresh.TakeOver(old)
+	return nil
+}

@@ -1,0 +1,415 @@
+package turn
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Arrival is one frame of the running run.
+type Arrival struct {
+	// From is the sender's place in the group.
+	From  order.ServerID
+	Frame []byte
+}
+
+// Opinion is what is thought of a member.
+type Opinion struct {
+	// Server is the member's place in the group.
+	Server order.ServerID
+	Kind   OpinionKind
+	// Cause is why the member is suspected or gone.
+	Cause error
+}
+
+// OpinionKind is the kind of an opinion.
+type OpinionKind uint8
+
+// The kinds of opinion.
+const (
+	// Suspect is the detector's suspicion.
+	Suspect OpinionKind = iota
+	// Trust takes a suspicion back.
+	Trust
+	// Gone says that frames of the member are missing for good: it sent what is no frame, or came
+	// back in another life.
+	Gone
+)
+
+// Kind is the kind of an action.
+type Kind uint8
+
+// The kinds of action, in the order in which a turn gives them.
+const (
+	// Done ends the turn.
+	Done Kind = iota
+	// Linger asks for a timer that calls LingerOver.
+	Linger
+	// Suspected says that the engine was told to suspect Server, because of Cause. Refused is the
+	// engine's error, if any.
+	Suspected
+	// Trusted says that the engine was told to trust Server again. Refused is the engine's error,
+	// if any.
+	Trusted
+	// Lost says that nothing more is sent to Server in this run, because of Cause.
+	Lost
+	// Silenced says that nothing more is taken from Server in this run, because of Cause.
+	Silenced
+	// Send asks for Sends to be put on the lanes.
+	Send
+	// Removed says that a round, the only one in Deliveries, removes servers; the Deliver with that
+	// round follows. Nothing more is sent to them or taken from them. This server itself may be
+	// among them.
+	Removed
+	// Deliver asks for Deliveries to be handed over.
+	Deliver
+)
+
+// Action is one thing that a driver is to do.
+type Action struct {
+	Kind    Kind
+	Server  order.ServerID
+	Cause   error
+	Refused error
+	// Sends are the engine's, valid until the next call of any method of the machine.
+	Sends []order.Send
+	// Deliveries are the caller's to keep and to change, those of a Removed only to look at. Nobody
+	// changes their payloads.
+	Deliveries []order.Delivery
+}
+
+// Config makes a machine. Engine and Servers are needed.
+type Config struct {
+	// Engine is the engine of the run. The machine owns it: others may only look at its status.
+	Engine order.Broadcaster
+	// Self is this server's place in the group, of Servers members.
+	Self    order.ServerID
+	Servers int
+	// NoLinger asks for empty messages at once where they would follow a linger.
+	NoLinger bool
+	// Fault plants a bug. Production leaves it FaultNone.
+	Fault Fault
+}
+
+// Machine decides what one server does in one run. Its methods are called one at a time; the
+// package comment has the loop.
+type Machine struct {
+	config Config
+	engine order.Broadcaster
+	peers  []peer
+
+	// What is to be done in this turn: news first, then the rest by stages.
+	news       []Action
+	told       int // how many of the news were given
+	stage      stage
+	sends      []order.Send
+	deliveries []order.Delivery
+	removals   int // deliveries whose removals were told
+
+	// action is the one given last.
+	action Action
+
+	// moved tells that something happened since Moved was called last; again that another turn may
+	// find more to do.
+	moved, again bool
+	// lingering tells that a timer was asked for, lingered that it is over.
+	lingering, lingered bool
+	// ownUndelivered counts own batches that were A-broadcast and not A-delivered.
+	ownUndelivered int
+	// crowded counts the peers that are.
+	crowded int
+	// delivered is the epoch of the last delivery, epoch that of the last one that was looked at.
+	delivered, epoch order.Epoch
+	halted           string
+	untaken          bool // the deliveries given last were not taken
+	ended            bool
+	members          []order.ServerID // that are left when the eon is over
+}
+
+// stage is how far a turn's actions were given.
+type stage uint8
+
+const (
+	// collect takes what the engine wants done.
+	collect stage = iota
+	// first and second are sending and delivering, in the order of the contract.
+	first
+	second
+	// finish looks at what the delivery that was handed over has ended.
+	finish
+)
+
+// New makes the machine of a run.
+func New(config Config) *Machine {
+	return &Machine{config: config, engine: config.Engine, peers: make([]peer, config.Servers)}
+}
+
+// Step takes what came since the last turn: all frames first, and then the opinions.
+func (m *Machine) Step(frames []Arrival, opinions []Opinion) {
+	if m.config.Fault == FaultOpinionsFirst {
+		m.weigh(opinions)
+		m.receive(frames)
+		return
+	}
+	m.receive(frames)
+	m.weigh(opinions)
+}
+
+func (m *Machine) receive(frames []Arrival) {
+	if len(frames) == 0 {
+		return
+	}
+	m.moved = true
+	for i := range frames {
+		from := frames[i].From
+		if m.peers[from].silenced {
+			continue
+		}
+		if err := m.engine.Receive(from, frames[i].Frame); err != nil {
+			m.refused(from, err)
+		}
+	}
+}
+
+// refused handles an error of Receive: only malformed frames give one, and engines that halted.
+func (m *Machine) refused(from order.ServerID, err error) {
+	if errors.Is(err, order.ErrHalted) {
+		m.Look()
+		return
+	}
+	m.silence(from, err)
+}
+
+// Next gives the next thing to do in this turn, which is valid until the next call. The caller has
+// done what the call before gave when it makes the next one.
+func (m *Machine) Next() *Action {
+	if m.told < len(m.news) {
+		return m.nextNews()
+	}
+	for {
+		switch m.stage {
+		case collect:
+			ready := m.engine.Ready()
+			m.sends, m.deliveries, m.removals = ready.Sends, m.keep(ready.Deliveries), 0
+			m.stage = first
+		case first:
+			if m.config.Fault == FaultDeliverFirst {
+				if m.deliver(second) {
+					return &m.action
+				}
+				continue
+			}
+			m.stage = second
+			if m.send() {
+				return &m.action
+			}
+		case second:
+			if m.config.Fault == FaultDeliverFirst {
+				m.stage = finish
+				if m.send() {
+					return &m.action
+				}
+				continue
+			}
+			if m.deliver(finish) {
+				return &m.action
+			}
+		case finish:
+			m.stage = collect
+			m.finish()
+			m.action.Kind = Done
+			return &m.action
+		}
+	}
+}
+
+// nextNews gives the oldest news.
+func (m *Machine) nextNews() *Action {
+	m.action = m.news[m.told]
+	if m.told++; m.told == len(m.news) {
+		clear(m.news)
+		m.news, m.told = m.news[:0], 0
+	}
+	return &m.action
+}
+
+// send makes an action of what is to be sent, if anything is.
+func (m *Machine) send() bool {
+	if len(m.sends) == 0 {
+		return false
+	}
+	m.action = Action{Kind: Send, Sends: m.sends}
+	m.sends = nil
+	return true
+}
+
+// deliver makes an action of each removal that the rounds hold, then of the rounds, and goes over
+// to the stage after them.
+func (m *Machine) deliver(after stage) bool {
+	for m.removals < len(m.deliveries) {
+		at := m.removals
+		m.removals++
+		if removed := m.deliveries[at].Removed; len(removed) > 0 {
+			m.remove(removed)
+			m.action = Action{Kind: Removed, Deliveries: m.deliveries[at : at+1]}
+			return true
+		}
+	}
+	m.stage = after
+	if len(m.deliveries) == 0 {
+		return false
+	}
+	m.moved, m.again = true, true
+	m.delivered = m.deliveries[len(m.deliveries)-1].Epoch
+	m.action = Action{Kind: Deliver, Deliveries: m.deliveries}
+	m.deliveries = nil
+	return true
+}
+
+// keep copies deliveries, which are the engine's, for the caller.
+func (m *Machine) keep(deliveries []order.Delivery) []order.Delivery {
+	if len(deliveries) == 0 {
+		return nil
+	}
+	total := 0
+	for i := range deliveries {
+		total += len(deliveries[i].Messages)
+	}
+	copies := make([]order.Delivery, len(deliveries))
+	messages := make([]order.Message, 0, total)
+	for i, delivery := range deliveries {
+		begin := len(messages)
+		messages = append(messages, delivery.Messages...)
+		for _, message := range delivery.Messages {
+			if message.Origin == m.config.Self && len(message.Payload) > 0 {
+				m.ownUndelivered--
+			}
+		}
+		delivery.Messages = messages[begin:len(messages):len(messages)]
+		delivery.Removed = slices.Clone(delivery.Removed)
+		copies[i] = delivery
+	}
+	return copies
+}
+
+// finish ends a turn. Only a reliable round ends an eon, which begins an epoch.
+func (m *Machine) finish() {
+	if m.delivered != m.epoch && !m.untaken {
+		m.epoch = m.delivered
+		m.Look()
+	}
+}
+
+// Look asks the engine whether it delivers no more. A driver calls it now and then, since an engine
+// may halt without an error.
+func (m *Machine) Look() {
+	switch status := m.engine.Status(); {
+	case status.Halted != "":
+		m.Halt(status.Halted)
+	case status.Ended:
+		m.ended, m.members = true, slices.Clone(status.Members)
+	}
+}
+
+// Halt ends the machine after this turn. The first reason stands.
+func (m *Machine) Halt(reason string) {
+	if m.halted == "" {
+		m.halted = reason
+	}
+}
+
+// Untaken says that the deliveries given last were not taken. The machine is over after this turn,
+// and its eon is not.
+func (m *Machine) Untaken(cause error) {
+	m.ended, m.members, m.untaken = false, nil, true
+	m.Halt(fmt.Sprintf("deliveries not taken: %v", cause))
+}
+
+// Halted says why the machine ended, "" while it runs and where its eon is over.
+func (m *Machine) Halted() string {
+	if m.ended {
+		return ""
+	}
+	return m.halted
+}
+
+// Ended reports whether the eon is over, and which members of the group are left then, ascending.
+func (m *Machine) Ended() ([]order.ServerID, bool) { return m.members, m.ended }
+
+// Over reports whether there are no more turns.
+func (m *Machine) Over() bool { return m.ended || m.halted != "" }
+
+// Moved reports whether anything happened since the last call.
+func (m *Machine) Moved() bool {
+	moved := m.moved
+	m.moved = false
+	return moved
+}
+
+// Again reports whether another turn may find more to do without any input: this server
+// A-broadcast, delivered or lost a member.
+func (m *Machine) Again() bool {
+	again := m.again
+	m.again = false
+	return again
+}
+
+// CanBroadcast reports whether this server has yet to A-broadcast in the current round.
+func (m *Machine) CanBroadcast() bool { return m.engine.CanBroadcast() }
+
+// Undelivered reports whether messages wait for a later round.
+func (m *Machine) Undelivered() bool { return m.engine.Undelivered() }
+
+// MayBroadcast reports whether a batch may be A-broadcast now: it is this server's turn, and too
+// much waits for no member.
+func (m *Machine) MayBroadcast() bool {
+	if !m.engine.CanBroadcast() {
+		return false
+	}
+	_, waits := m.WaitsFor()
+	return !waits
+}
+
+// Broadcast A-broadcasts a batch or, where that is empty, an empty message if one is due. It
+// reports whether it did. Call it only where MayBroadcast holds. The engine keeps the batch.
+func (m *Machine) Broadcast(batch []byte) bool {
+	if len(batch) == 0 && !m.emptyDue() {
+		return false
+	}
+	if err := m.engine.Broadcast(batch); err != nil {
+		m.Halt(fmt.Sprintf("batch of %d bytes refused: %v", len(batch), err))
+		return false
+	}
+	m.moved, m.again = true, true
+	m.lingering, m.lingered = false, false
+	if len(batch) > 0 {
+		m.ownUndelivered++
+	}
+	return true
+}
+
+// emptyDue reports whether an empty message is due now, and asks for the linger if one is due
+// later.
+func (m *Machine) emptyDue() bool {
+	switch {
+	case m.engine.Solicited():
+		return true
+	case !m.engine.Undelivered():
+		return false
+	case m.ownUndelivered > 0 || m.lingered || m.config.NoLinger:
+		return true
+	case !m.lingering:
+		m.lingering = true
+		m.news = append(m.news, Action{Kind: Linger})
+	}
+	return false
+}
+
+// LingerOver says that the timer rang. A timer of a linger that a message has ended has no effect.
+func (m *Machine) LingerOver() {
+	if m.lingering {
+		m.lingering, m.lingered = false, true
+	}
+}
