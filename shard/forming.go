@@ -15,6 +15,8 @@ type forming struct {
 	// promised is the last generation that this very process promised: all that is sent in it comes
 	// here.
 	promised generation.Generation
+	// promisedBefore is the last generation that an earlier process promised, as the disk says.
+	promisedBefore generation.Generation
 	// saving says that Save is under way, and held is what waits for it.
 	saving bool
 	held   generation.Ready
@@ -36,6 +38,9 @@ type forming struct {
 func (m *Member) newSynod() error {
 	state := m.config.Disk.State
 	state.Disk = m.config.Disk.ID
+	if state.Promised != (generation.Ballot{}) {
+		m.promisedBefore = state.Instance
+	}
 	var err error
 	m.synod, err = generation.NewSynod(generation.Config{
 		Self: m.config.Self, Original: m.config.Disk.Original, State: state, Report: m.holdings(),
@@ -247,12 +252,21 @@ func (m *Member) adopt(d generation.Decision) {
 		m.setMode(Starting, "the group started anew")
 	}
 	m.pending = nil
-	alone := len(d.Members) == 1 // frames that nobody sends are not missed
-	received := m.promised == d.Generation || alone
-	seated := d.Seats(m.config.Self, m.config.Disk.ID)
-	if seated && received && m.synod.Activated().Generation() < d.Generation {
+	if m.received(&d) && m.synod.Activated().Generation() < d.Generation {
 		m.pending, m.pendingAt = &d, m.now
 	}
+}
+
+// received reports whether everything that is sent in a decided generation comes to this very
+// process: it is in the decision because of what this process promised, before anybody knew the
+// decision. The disk says that no earlier process promised this generation, and the decision names
+// the disk. An earlier process may have been the one that the first frames went to.
+func (m *Member) received(d *generation.Decision) bool {
+	if !d.Seats(m.config.Self, m.config.Disk.ID) {
+		return false
+	}
+	alone := len(d.Members) == 1 // frames that nobody sends are not missed
+	return alone || m.promised == d.Generation && m.promisedBefore < d.Generation
 }
 
 // activate starts the engine of a decided generation as soon as this member holds its base, and has

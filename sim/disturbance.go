@@ -23,7 +23,9 @@ type disturbance struct {
 	servers []order.ServerID
 	// disk is what happens to the server's home.
 	disk diskFault
-	text string
+	// beyond says that it happens although a majority of the disks has forgotten then.
+	beyond bool
+	text   string
 }
 
 // disturber plans the disturbances of a run, each kind from a stream of its own, so that leaving one kind out leaves the others alone.

@@ -28,8 +28,8 @@ func (d *disturber) disks() {
 	for range 1 + d.random.IntN(4) {
 		server := d.server()
 		fault := diskFault(d.random.IntN(int(diskFaultsEnd)))
-		if d.options.group.Plant == PlantCopyUnrecognised || d.options.group.Plant == PlantDurableNotPersisted {
-			fault = diskCopied
+		if d.options.group.Plant == PlantCopyUnrecognised && fault == diskCopied {
+			fault = diskRolledBack
 		}
 		d.add(FaultDisk, server, nil, fmt.Sprintf("%d %v", server, fault))
 		d.plan[len(d.plan)-1].disk = fault

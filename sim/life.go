@@ -136,6 +136,9 @@ func (s *simulation) newLife() {
 	default:
 		l.pace = []Instant{10, 50, 300}[driver.IntN(3)]
 		l.delay = between(0, 4*second)(driver)
+		if o.script != nil {
+			l.pace, l.delay = 50, 6*second
+		}
 	}
 	for id := range s.servers {
 		s.servers[id].disk = newDisk(newDiskID(l.disks), l.genesis)
@@ -145,7 +148,9 @@ func (s *simulation) newLife() {
 // begin plans the disturbances and begins the first processes.
 func (s *simulation) begin(span Instant) {
 	l := s.life
-	l.disturbances = planDisturbances(&s.options, span)
+	if l.disturbances = s.options.script; l.disturbances == nil {
+		l.disturbances = planDisturbances(&s.options, span)
+	}
 	for number, d := range l.disturbances {
 		l.pending++
 		s.faultsEnd = max(s.faultsEnd, d.until)

@@ -17,11 +17,14 @@ const (
 	diskExchanged                     // both are gone, and later the old disk is put back
 	diskCopied                        // an older copy of the home takes its place, and the node sees that
 	diskFaultsEnd
+	// diskRolledBack is an older copy that takes the home's place, and nobody sees that.
+	diskRolledBack
 )
 
 // String says what happens to the home.
 func (f diskFault) String() string {
-	return [...]string{"is full", "loses its data", "loses its promises", "loses data and promises", "has another disk", "gets an older copy back"}[f]
+	return [...]string{"is full", "loses its data", "loses its promises", "loses data and promises", "has another disk", "gets an older copy back",
+		"", "is rolled back"}[f]
 }
 
 // disksFail begins or ends what a disturbance does to a home. A home that is damaged or exchanged is
@@ -41,11 +44,11 @@ func (s *simulation) disksFail(d *disturbance, begins bool) {
 		return
 	case v.process == nil || v.process.ended != nil:
 		return
-	case begins && d.disk == diskCopied:
+	case begins && (d.disk == diskCopied || d.disk == diskRolledBack):
 		v.copied = v.disk.copy()
 		return
 	case begins:
-		if v.shelf == nil && s.mayForget(d.server) {
+		if v.shelf == nil && (d.beyond || s.mayForget(d.server)) {
 			s.stop(d.server)
 			s.lose(d.server, d.disk)
 		}
@@ -57,8 +60,8 @@ func (s *simulation) disksFail(d *disturbance, begins bool) {
 		s.stop(d.server)
 		s.trace.say(s.now, "%d has its old disk back", d.server)
 		v.disk, v.shelf, v.acked = v.shelf, nil, nil
-	case d.disk == diskCopied && v.copied != nil:
-		s.restore(d.server)
+	case (d.disk == diskCopied || d.disk == diskRolledBack) && v.copied != nil:
+		s.restore(d)
 	}
 	if !begins {
 		s.bear(d.server)
@@ -97,18 +100,22 @@ func (s *simulation) counted(id order.ServerID) bool {
 }
 
 // restore puts an older copy in a home's place.
-func (s *simulation) restore(id order.ServerID) {
+func (s *simulation) restore(d *disturbance) {
+	id := d.server
 	v := &s.servers[id]
 	copied := v.copied
 	v.copied = nil
-	if !s.mayForget(id) || v.shelf != nil {
+	if !d.beyond && !s.mayForget(id) || v.shelf != nil {
 		return
+	}
+	if d.beyond {
+		s.life.hopeless = "a majority of the disks forgot"
 	}
 	s.stop(id)
 	s.trace.note(s.now, 114, uint64(id))
 	s.trace.say(s.now, "%d gets an older copy of its home, with %d blocks for %d", id, copied.height(), v.disk.height())
 	v.disk, v.acked = copied, nil
-	if s.life.setting.plant != PlantCopyUnrecognised {
+	if d.disk != diskRolledBack {
 		v.disk.renew(newDiskID(s.life.disks), "it is a copy")
 	}
 }

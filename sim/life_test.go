@@ -153,8 +153,13 @@ func TestThePublishedProtocolForks(t *testing.T) {
 // mustBreak runs seeds until one breaks one of some properties, any where there are none.
 func mustBreak(t *testing.T, group Group, limit int, properties []order.Property) {
 	t.Helper()
+	mustBreakWith(t, group.options(t), limit, properties)
+}
+
+func mustBreakWith(t *testing.T, options Options, limit int, properties []order.Property) {
+	t.Helper()
 	caught := Result{}
-	err := Sweep(context.Background(), group.options(t), 1, limit, func(r Result) bool {
+	err := Sweep(context.Background(), options, 1, limit, func(r Result) bool {
 		for _, v := range r.Violations {
 			for _, property := range properties {
 				if v.Property == property {

@@ -49,6 +49,8 @@ type Options struct {
 	// Describe, where it is not nil, names a frame in the trace.
 	Describe func(frame []byte) string
 
+	// script, where it is not nil, takes the place of the disturbances that a seed draws.
+	script    []disturbance
 	tolerated int
 	group     Group
 	// reliable are the reliable digraphs of groups by their size, as many as a run may need.

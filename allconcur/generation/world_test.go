@@ -267,10 +267,27 @@ func (w *world) crashes(n *simulated) {
 		return
 	}
 	n.perhaps = true
-	if w.random.IntN(2) == 0 && n.stored.parent != nil && n.stored.height > n.durable {
+	if w.random.IntN(2) == 0 && n.stored.parent != nil && n.stored.height > n.durable && w.mayHurt(n) {
 		w.hurt++
 		n.stored, n.damaged = n.stored.parent, true
 	}
+}
+
+// mayHurt reports whether another disk may be damaged: of each membership that may count, no more
+// than the shard tolerates.
+func (w *world) mayHurt(n *simulated) bool {
+	for b := n.stored; b != nil; b = b.parent {
+		damaged := 0
+		for _, other := range w.nodes {
+			if other.damaged && b.membership.Includes(other.id) {
+				damaged++
+			}
+		}
+		if damaged >= len(b.membership.Members)-b.membership.Quorum() {
+			return false
+		}
+	}
+	return true
 }
 
 // moves takes a node to another head. What it knows to be durable is never set aside.

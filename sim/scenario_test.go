@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// Schedules that once lost acknowledged blocks. Users submit from 6 s to about 12 s.
+
+// down has servers without a process from one second to another.
+func down(from, to Instant, servers ...order.ServerID) disturbance {
+	return disturbance{kind: FaultCrash, at: from * second, until: to * second, server: servers[0], servers: servers, text: "down"}
+}
+
+// home has something happen to a server's home. A copy is made at from, and put in place at to;
+// everything else happens at from, and the server comes back at to.
+func home(server order.ServerID, from, to Instant, fault diskFault) disturbance {
+	return disturbance{kind: FaultDisk, at: from * second, until: to * second, server: server, disk: fault, text: fault.String()}
+}
+
+// beyond has a disturbance happen whatever the others forgot.
+func beyond(d disturbance) disturbance {
+	d.beyond = true
+	return d
+}
+
+// scenario is a schedule, and what a planted bug makes of it.
+type scenario struct {
+	name    string
+	servers int
+	script  []disturbance
+	// plant is a bug that breaks one of the properties with some seed.
+	plant      Plant
+	properties []order.Property
+}
+
+var scenarios = []scenario{
+	{
+		// 0 loses its data after 0 and 1 made blocks durable; it starts with 2, which was down, and
+		// 1 comes later, with the only copy.
+		name: "data lost, and started with the one that was behind", servers: 3,
+		script: []disturbance{down(5, 22, 2), down(20, 40, 1), home(0, 20, 22, diskDataLost)},
+		plant:  PlantIdentityBeside, properties: []order.Property{Durable, Ordered},
+	},
+	{
+		name: "data lost among five", servers: 5,
+		script: []disturbance{down(5, 22, 3, 4), down(20, 40, 1, 2), home(0, 20, 22, diskDataLost)},
+		plant:  PlantIdentityBeside, properties: []order.Property{Durable, Ordered},
+	},
+	{
+		name: "an older copy of a home", servers: 3,
+		script: []disturbance{down(5, 22, 2), down(20, 40, 1), home(0, 4, 20, diskCopied)},
+	},
+	{
+		name: "an older copy of a home that nobody recognises", servers: 3,
+		script: []disturbance{down(5, 22, 2), down(20, 40, 1), home(0, 4, 20, diskCopied)},
+		plant:  PlantCopyUnrecognised, properties: []order.Property{Durable, Ordered},
+	},
+	{
+		name: "promises lost while the others work", servers: 5,
+		script: []disturbance{home(0, 8, 9, diskPromisesLost)},
+	},
+	{
+		name: "promises lost, and started alone", servers: 3,
+		script: []disturbance{down(15, 40, 1, 2), home(0, 15, 17, diskPromisesLost)},
+	},
+	{
+		name: "the old disk comes back when the new one counts", servers: 3,
+		script: []disturbance{home(1, 7, 25, diskExchanged)},
+	},
+	{
+		name: "everything lost beside a home that never took part", servers: 3,
+		script: []disturbance{down(0, 22, 2), down(20, 40, 1), home(0, 20, 22, diskBothLost)},
+	},
+	{
+		// The disks of 0 and 2 go back to before the blocks that all three know to be durable. They go
+		// on; 1 does not follow them.
+		name: "a majority is rolled back", servers: 3,
+		script: []disturbance{
+			down(20, 40, 1), beyond(home(0, 5, 21, diskRolledBack)), beyond(home(2, 5, 21, diskRolledBack)),
+		},
+		plant: PlantDurableNotPersisted, properties: []order.Property{Durable},
+	},
+}
+
+// TestScenarios runs every schedule with the networks and users of some seeds, and then with a bug.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	for _, c := range scenarios {
+		for _, engine := range engines {
+			t.Run(c.name+" in "+engine, func(t *testing.T) {
+				t.Parallel()
+				options := Group{Engine: engine, Servers: c.servers}.options(t)
+				options.script = c.script
+				for i := range options.script {
+					options.Faults |= options.script[i].kind
+				}
+				options.Crashes = 0
+				sweep(t, options, 1, 30)
+				if c.plant == PlantNone {
+					return
+				}
+				options.script = slices.Clone(c.script)
+				for i := range options.script {
+					if c.plant == PlantCopyUnrecognised && options.script[i].disk == diskCopied {
+						options.script[i].disk = diskRolledBack
+					}
+				}
+				options.group.Plant = c.plant
+				mustBreakWith(t, options, 30, c.properties)
+			})
+		}
+	}
+}
+
+// TestRestartsForkNothing crashes servers again and again, which once made a generation forget rounds
+// that had been A-delivered.
+func TestRestartsForkNothing(t *testing.T) {
+	t.Parallel()
+	for _, servers := range []int{3, 5} {
+		sweep(t, Group{Engine: allconcur.EngineAllConcurPlus, Servers: servers, Faults: FaultCrash | FaultPower}.options(t), 1, share(500))
+	}
+}
+
+// TestLostVotersAreUnknown has disks lost under partitions and crashes: a server that lost its disk is
+// not one that is known not to have voted.
+func TestLostVotersAreUnknown(t *testing.T) {
+	t.Parallel()
+	sweep(t, Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5, Faults: FaultCrash | FaultPartition | FaultDisk}.options(t), 1, share(500))
+}
