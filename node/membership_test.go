@@ -326,7 +326,9 @@ func TestAdmitDisk(t *testing.T) {
 	for _, detector := range []string{"eventual", "perfect"} {
 		t.Run(detector, func(t *testing.T) {
 			t.Parallel()
-			s := newShard(t, 3, func(_ int, config *home.Config) { config.Ordering.Detector = detector })
+			s := newShard(t, 3, func(_ int, config *home.Config) {
+				config.Ordering.Detector, config.Ordering.SuspectAfter = detector, 5*time.Second
+			})
 			s.start(s.all()...)
 			s.ordering(s.all()...)
 			s.submit(0, api.LevelDurable, s.client.Register("a", "b"))

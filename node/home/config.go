@@ -76,13 +76,16 @@ type LogConfig struct {
 	Format string `koanf:"format"` // text or json
 }
 
+// perfectAfterMin is the shortest suspect_after for a detector that is taken for perfect.
+const perfectAfterMin = time.Second
+
 // Default returns the configuration that a new home gets.
 func Default() Config {
 	return Config{
 		API:    APIConfig{Listen: "127.0.0.1:8080"},
 		Fabric: FabricConfig{Kind: fabric.P2P},
 		Ordering: OrderingConfig{
-			Engine: allconcur.EngineAllConcurPlus, Detector: allconcur.DetectorEventual.String(), Heartbeat: 500 * time.Millisecond, SuspectAfter: 5 * time.Second, Linger: time.Millisecond,
+			Engine: allconcur.EngineAllConcurPlus, Detector: allconcur.DetectorEventual.String(), Heartbeat: 100 * time.Millisecond, SuspectAfter: 800 * time.Millisecond, Linger: time.Millisecond,
 			BatchBytesMax: 2 << 20, PoolBytesMax: 64 << 20, TargetNines: 6, ServerMTTFHour: 18304,
 		},
 		Log: LogConfig{Level: "info", Format: "text"},
@@ -114,6 +117,9 @@ func (c *Config) Validate() error {
 		return wrong("ordering.detector", "%q is none of %s and %s", c.Ordering.Detector, allconcur.DetectorEventual, allconcur.DetectorPerfect)
 	case c.Ordering.Heartbeat < time.Millisecond:
 		return wrong("ordering.heartbeat", "%v is shorter than a millisecond", c.Ordering.Heartbeat)
+	case c.Ordering.Detector == allconcur.DetectorPerfect.String() && c.Ordering.SuspectAfter < perfectAfterMin:
+		return wrong("ordering.suspect_after", "%v is too short where the detector is taken for perfect: a node that is "+
+			"slow for as long loses what it acknowledged; %v is the least, and 5s is sensible", c.Ordering.SuspectAfter, perfectAfterMin)
 	case c.Ordering.SuspectAfter < 3*c.Ordering.Heartbeat:
 		return wrong("ordering.suspect_after", "%v is less than three heartbeats (%v): a healthy node would be taken for a dead one", c.Ordering.SuspectAfter, c.Ordering.Heartbeat)
 	case c.Ordering.BatchBytesMax < ledger.MaxBundleBytes+4096 || c.Ordering.BatchBytesMax > 8<<20:

@@ -87,7 +87,7 @@ func TestDamagedHomesAreRefused(t *testing.T) {
 		"an engine that is none":   {replace(ConfigFile, `"allconcur+"`, `"raft"`), ErrConfig, "ordering.engine"},
 		"a fabric that is none":    {replace(ConfigFile, `kind = "p2p"`, `kind = "tcp"`), ErrConfig, "fabric.kind"},
 		"an address that is none":  {replace(ConfigFile, `"127.0.0.1:8080"`, `"here"`), ErrConfig, "api.listen"},
-		"a timeout that is short":  {replace(ConfigFile, `"5s"`, `"600ms"`), ErrConfig, "suspect_after"},
+		"a timeout that is short":  {replace(ConfigFile, `"800ms"`, `"200ms"`), ErrConfig, "suspect_after"},
 		"a configuration no TOML":  {replace(ConfigFile, "[api]", "[api"), ErrConfig, ConfigFile},
 		"a genesis with a novelty": {replace(GenesisFile, `"chain"`, `"extra": 1, "chain"`), ErrHome, "extra"},
 	} {
