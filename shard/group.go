@@ -70,6 +70,7 @@ func (m *Member) abandonStart() {
 	m.ticket++
 	if m.group != nil {
 		m.freeze(0)
+		m.setMode(Starting, "the group goes on without this node")
 		return
 	}
 	m.synod.Idle(m.holdings(), 0)

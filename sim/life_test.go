@@ -100,7 +100,6 @@ func TestPlantedBugsOfTheWholeProtocolAreCaught(t *testing.T) {
 		{"tolerated-not-majority", Group{Fault: allconcur.FaultToleratedNotMajority}, 60, []order.Property{order.SetAgreement, Tolerance}},
 		{"sets-ignored", Group{Fault: allconcur.FaultSetsIgnored}, 60, []order.Property{order.SetAgreement}},
 		{"stale-eon", Group{Fault: allconcur.FaultStaleEon}, 300, nil},
-		{"promise-not-frozen", Group{Plant: PlantPromiseNotFrozen}, 100, []order.Property{Freeze, order.SetAgreement, Progress}},
 	}
 	for _, c := range cases {
 		for _, engine := range engines {
