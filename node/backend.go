@@ -314,6 +314,7 @@ func (n *Node) memberState(node *api.NodeState, member *ledger.GroupMember) api.
 		shown.OrderedHeight, shown.StoredHeight = ledger.Height(h.Heights.Ordered), ledger.Height(h.Heights.Stored)
 		shown.AbsentHeight = ledger.Height(h.Absent)
 	}
+	shown.HeldUp = n.life.heldUp(server)
 	if node.Engine.Members == nil {
 		// Outside of the group the node goes by what the members say of themselves.
 		shown.Member = server != n.home.Self && h.Group.Run != 0 && !h.Stalled && h.linked

@@ -335,6 +335,18 @@ func (l *life) heard(server order.ServerID) peerHeard {
 	return h
 }
 
+// heldUp is for how long of the last ticks the rounds waited for a member alone.
+func (l *life) heldUp(server order.ServerID) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, lag := range l.machine.Lags() {
+		if lag.Server == server {
+			return time.Duration(lag.Ticks) * tickEvery
+		}
+	}
+	return 0
+}
+
 // hearsayLasts is how long what a member said of itself counts.
 func (l *life) hearsayLasts() time.Duration {
 	return time.Duration(l.timing().Hearsay) * tickEvery

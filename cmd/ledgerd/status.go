@@ -67,6 +67,9 @@ type nodeReport struct {
 	ClockWarning  string `json:"clock_warning,omitempty"`
 	// AbsentHeight is the height up to which blocks are not at the node, as the asked node heard last.
 	AbsentHeight uint64 `json:"absent_height"`
+	// HeldUpMS is for how long of the last three seconds the rounds waited for the node alone, as the
+	// asked node saw it.
+	HeldUpMS uint32 `json:"held_up_ms"`
 	// Backfill is what a node that began with a snapshot lacks still.
 	Backfill  *backfillReport `json:"backfill,omitempty"`
 	StartedMS uint64          `json:"started_ms"`
@@ -192,6 +195,7 @@ func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState, failu
 		Index: member.GetIndex(), Name: member.GetName(), Mode: "unreachable", APIAddress: member.GetApiAddress(), FabricAddress: member.GetFabricAddress(),
 		PeerID: member.GetPeerId(), Member: member.GetMember(), Connected: member.GetConnected(), Suspected: member.GetSuspected(),
 		OrderedHeight: member.GetOrderedHeight(), StoredHeight: member.GetStoredHeight(), AbsentHeight: member.GetAbsentHeight(),
+		HeldUpMS: member.GetHeldUpMs(),
 	}
 	if state == nil {
 		if failure != nil {
@@ -308,6 +312,10 @@ func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 	}
 	if n.Backfill != nil {
 		remarks = append(remarks, n.Name+" "+n.Backfill.text())
+	}
+	if n.HeldUpMS > 0 {
+		remarks = append(remarks, fmt.Sprintf("%s: the rounds waited for it alone for %d of the last 3,000 ms",
+			printable(n.Name, 0), n.HeldUpMS))
 	}
 	if n.DiskLearner != "" {
 		remarks = append(remarks, fmt.Sprintf("%s: its disk may have forgotten what the one before held: %s",

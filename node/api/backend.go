@@ -272,6 +272,7 @@ type MemberState struct {
 	OrderedHeight ledger.Height // as last heard
 	StoredHeight  ledger.Height
 	AbsentHeight  ledger.Height // the blocks from 1 up to it are not at the member, as last heard
+	HeldUp        time.Duration // of the last three seconds, in which the rounds waited for it alone
 	LastHeard     time.Time     // zero: never
 	Mode          NodeMode      // as it said last; 0: never
 }

@@ -114,6 +114,7 @@ func (s *service) clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.
 			OrderedHeight: uint64(member.OrderedHeight),
 			StoredHeight:  uint64(member.StoredHeight),
 			AbsentHeight:  uint64(member.AbsentHeight),
+			HeldUpMs:      uint32(member.HeldUp.Milliseconds()),
 			LastHeardMs:   milliseconds(member.LastHeard),
 			Self:          member.Self,
 			Key:           chained.Key,

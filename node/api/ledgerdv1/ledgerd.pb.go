@@ -4662,6 +4662,9 @@ type MemberState struct {
 	Mode          NodeMode               `protobuf:"varint,17,opt,name=mode,proto3,enum=ledgerd.v1.NodeMode" json:"mode,omitempty"`            // as it said last
 	Disk          string                 `protobuf:"bytes,18,opt,name=disk,proto3" json:"disk,omitempty"`                                      // that counts for it, 32 hex digits; empty where the chain names none
 	AbsentHeight  uint64                 `protobuf:"varint,19,opt,name=absent_height,json=absentHeight,proto3" json:"absent_height,omitempty"` // the blocks from 1 up to it are not at this member, as it said last
+	// For how long of the last three seconds the rounds waited for this member alone, as the asked node
+	// saw it. A member that holds them up for a second is benched.
+	HeldUpMs      uint32 `protobuf:"varint,20,opt,name=held_up_ms,json=heldUpMs,proto3" json:"held_up_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4825,6 +4828,13 @@ func (x *MemberState) GetDisk() string {
 func (x *MemberState) GetAbsentHeight() uint64 {
 	if x != nil {
 		return x.AbsentHeight
+	}
+	return 0
+}
+
+func (x *MemberState) GetHeldUpMs() uint32 {
+	if x != nil {
+		return x.HeldUpMs
 	}
 	return 0
 }
@@ -6657,7 +6667,7 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\rabsent_height\x18\x02 \x01(\x04R\fabsentHeight\x12%\n" +
 	"\x0eindexed_height\x18\x03 \x01(\x04R\rindexedHeight\x12\x16\n" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xdc\x04\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xfa\x04\n" +
 	"\vMemberState\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -6679,7 +6689,9 @@ const file_ledgerd_v1_ledgerd_proto_rawDesc = "" +
 	"\bstanding\x18\x10 \x01(\x0e2\x1a.ledgerd.v1.MemberStandingR\bstanding\x12(\n" +
 	"\x04mode\x18\x11 \x01(\x0e2\x14.ledgerd.v1.NodeModeR\x04mode\x12\x12\n" +
 	"\x04disk\x18\x12 \x01(\tR\x04disk\x12#\n" +
-	"\rabsent_height\x18\x13 \x01(\x04R\fabsentHeight\"\x90\x01\n" +
+	"\rabsent_height\x18\x13 \x01(\x04R\fabsentHeight\x12\x1c\n" +
+	"\n" +
+	"held_up_ms\x18\x14 \x01(\rR\bheldUpMs\"\x90\x01\n" +
 	"\fFormerMember\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
