@@ -78,7 +78,7 @@ func (m *Member) abandonStart() {
 
 // freeze stops the engine for good. Ended is the generation, if it ended in order.
 func (m *Member) freeze(ended generation.Generation) {
-	m.group, m.starting, m.removed, m.stalled = nil, nil, nil, false
+	m.group, m.starting, m.removed, m.stalled, m.lags = nil, nil, nil, false, nil
 	m.fullAt = m.now
 	m.job, m.endedIn = settling, ended
 	m.news = true
