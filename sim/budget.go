@@ -103,8 +103,16 @@ func (s *simulation) sound(m *membership, struck order.ServerID, f fate) bool {
 	return whole >= m.quorum() && (had == 0 || min(had, tolerated)+absent < m.quorum())
 }
 
-// mayForget reports whether a server's disk may be lost.
-func (s *simulation) mayForget(id order.ServerID) bool { return s.mayBe(id, gone) }
+// mayForget reports whether a server's disk may be lost. One whose admission is under way may not.
+func (s *simulation) mayForget(id order.ServerID) bool {
+	v := &s.servers[id]
+	if v.proposed == v.disk.id && slices.ContainsFunc(s.maps(id), func(m *membership) bool {
+		return m.has(id) && !m.counts(id, v.disk.id, v.disk.original)
+	}) {
+		return false
+	}
+	return s.mayBe(id, gone)
+}
 
 // mayGoAway reports whether a server may stay away for good.
 func (s *simulation) mayGoAway(id order.ServerID) bool {

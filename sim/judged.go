@@ -72,13 +72,18 @@ type vow struct {
 	held     []*block
 	id       generation.DiskID
 	original bool
+	// activated is the newest run that the disk took part in.
+	activated generation.Run
 }
 
 // took reports whether the process that promised took part in a run.
 func (v *vow) took(r generation.Run) bool { return slices.Contains(v.runs, r) }
 
-// holds reports whether the disk of the server that promised had a block.
-func (v *vow) holds(b *block) bool { return b.height < uint64(len(v.held)) && v.held[b.height] == b }
+// holds reports whether the disk of the server that promised had a block of a run, and the server took
+// part in its generation or a later one: only then it knows what the block is worth.
+func (v *vow) holds(b *block, r generation.Run) bool {
+	return v.activated.Generation() >= r.Generation() && b.height < uint64(len(v.held)) && v.held[b.height] == b
+}
 
 func newJudged() judged {
 	return judged{lines: make(map[generation.Generation]*line), vows: make(map[vowKey]*vow)}

@@ -56,6 +56,8 @@ type livingServer struct {
 	disk    *disk
 	// number counts the processes; crashes those that crashed.
 	number, crashes int
+	// proposed is the disk of the server that was proposed last.
+	proposed generation.DiskID
 	// away says that the server does not come back, and leaves that the operator asked for its leave.
 	away, leaves bool
 	// damaged says that the last group of the log was damaged, and no run settled that since.

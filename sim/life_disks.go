@@ -53,7 +53,7 @@ func (s *simulation) disksFail(d *disturbance, begins bool) {
 			s.lose(d.server, d.disk)
 		}
 	case d.disk == diskExchanged && v.shelf != nil:
-		if s.counted(d.server) && !s.mayForget(d.server) {
+		if (s.counted(d.server) || v.proposed == v.disk.id) && !s.mayForget(d.server) {
 			v.shelf = nil // the chain counts with the new disk by now
 			break
 		}

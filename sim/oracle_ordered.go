@@ -8,7 +8,8 @@ import (
 
 // Ordered is the property that a block that an engine A-delivered survives every failure that leaves
 // the group working. A later generation may give it up in one case alone: of the servers whose
-// promises it was made of, none had the block on its disk, and fewer than a majority of the run's
+// promises it was made of, none that took part in the block's generation, or a later one, had the block
+// on its disk, and fewer than a majority of the run's
 // shard were still the process that took part in the run: the others restarted, or came with another
 // disk, and had forgotten their votes.
 const Ordered order.Property = "ordered"
@@ -38,7 +39,7 @@ func (s *simulation) judgeOrdered(l *line, o *orderedBlock) bool {
 		switch {
 		case v == nil || !l.base.members.counts(id, v.id, v.original):
 			continue
-		case v.holds(o.block):
+		case v.holds(o.block, o.run.run):
 			s.broke(Ordered, describeOrdered(o),
 				fmt.Sprintf("generation %d begins after block %d %x, without it", l.generation, l.base.height, l.base.hash[:4]),
 				fmt.Sprintf("server %d had it on its disk as it promised", id))

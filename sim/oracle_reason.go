@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
@@ -20,7 +21,7 @@ func (s *simulation) judgeView(p *process) {
 		wrong = "that is no mode"
 	case v.Mode != shard.Ordering && v.Mode != shard.Leaving && v.Why == "":
 		wrong = "it does not say why"
-	case v.Mode == shard.Ordering && (p.engine == nil || v.Group == nil || v.Group.Run != p.group.Run):
+	case v.Mode == shard.Ordering && !p.starts() && (p.engine == nil || v.Group == nil || v.Group.Run != p.group.Run):
 		wrong = "it has no engine in this run"
 	}
 	head := p.chain.head()
@@ -31,8 +32,16 @@ func (s *simulation) judgeView(p *process) {
 		s.trace.say(s.now, "%d is %v: %s", p.self, v.Mode, v.Why)
 	}
 	if wrong != "" {
-		s.broke(Reason, fmt.Sprintf("server %d says %v (%s), learner %v", p.self, v.Mode, v.Why, v.Learner), wrong)
+		s.broke(Reason, fmt.Sprintf("server %d says %v (%s), learner %v", p.self, v.Mode, v.Why, v.Learner), wrong, p.describe())
 	}
+}
+
+// starts reports whether the start of an engine is yet to be carried out.
+func (p *process) starts() bool {
+	return slices.ContainsFunc(p.effects, func(e shard.Effect) bool {
+		_, start := e.(shard.Start)
+		return start
+	})
 }
 
 // judgeEnd judges why a process ends by itself.

@@ -73,7 +73,7 @@ func (s *simulation) noteVow(p *process, state *generation.State) {
 	}
 	v := &s.servers[p.self]
 	v.vowed = max(v.vowed, state.Instance)
-	s.life.vows[vowKey{p.self, state.Instance}] = &vow{runs: p.runs, held: p.disk.blocks[:p.disk.synced+1], id: p.disk.id, original: p.disk.original}
+	s.life.vows[vowKey{p.self, state.Instance}] = &vow{runs: p.runs, held: p.disk.blocks[:p.disk.synced+1], id: p.disk.id, original: p.disk.original, activated: state.Activated}
 }
 
 // judgesPersistence reports whether persistence is judged as it happens, and not only by what comes of

@@ -258,6 +258,7 @@ func (p *process) admit(e shard.Admit) {
 			return
 		}
 	}
+	p.sim.servers[e.Server].proposed = e.Disk
 	p.sim.life.nonce++
 	p.propose(change{kind: entryAdmit, server: e.Server, disk: e.Disk, by: p.self, nonce: p.sim.life.nonce})
 	p.sim.settleSoon(p.self)
