@@ -139,6 +139,15 @@ func (m *Member) countFollower(server order.ServerID, a *Announcement) {
 	}
 }
 
+// diskCountsIn reports whether what this member stores of a run that it follows may count as stored by
+// a majority. It took part in the run's generation: the disk says so, and its head goes under that
+// generation, also after a restart, when a later one is formed. And it promised no later generation,
+// whose base its promise could have moved behind what it stores now.
+func (m *Member) diskCountsIn(run generation.Run) bool {
+	return run != 0 && m.job == idle && !m.view.Learner && !m.synod.Frozen(run) &&
+		m.synod.Activated().Generation() == run.Generation()
+}
+
 // announce says what this member does: to all from time to time, and to those that are linked
 // whenever something changed.
 func (m *Member) announce() {
@@ -167,7 +176,7 @@ func (m *Member) announce() {
 	}
 	if m.group != nil {
 		a.Group, a.Removed = *m.group, m.removed
-	} else if m.job == idle && !m.synod.Frozen(m.follows) {
+	} else if m.diskCountsIn(m.follows) {
 		a.Follows = m.follows
 	}
 	m.emit(Announce{Announcement: a, All: all})
