@@ -16,6 +16,7 @@ type waiting struct {
 	// that has just begun has no promises yet, which is nothing to speak of.
 	next   string
 	nextAt int
+	asked  int // the tick at which it was last asked for
 }
 
 // waitingFor says what a member without a group waits for.
@@ -47,7 +48,9 @@ func (m *Member) waitingFor() string {
 	if reason != m.next {
 		m.next, m.nextAt = reason, m.now
 	}
-	if m.reason == "" || m.now-m.nextAt >= m.config.Timing.Announce {
+	again := m.now-m.asked <= 1
+	m.asked = m.now
+	if !again || m.reason == "" || m.now-m.nextAt >= m.config.Timing.Announce {
 		m.reason = reason
 	}
 	return m.reason
@@ -56,7 +59,11 @@ func (m *Member) waitingFor() string {
 // explainWaiting says in words why no generation can be formed. Unheard are the members of which
 // nothing was heard lately: one of them may remember what is missing. Members are named by their
 // indexes.
-func explainWaiting(m generation.Membership, w generation.Waiting, unheard []order.ServerID) string {
+func explainWaiting(
+	m generation.Membership,
+	w generation.Waiting,
+	unheard []order.ServerID,
+) string {
 	parts := []string{fmt.Sprintf("waiting for a majority of the %d nodes", len(m.Members))}
 	say := func(format string, servers []order.ServerID) {
 		if len(servers) > 0 {

@@ -38,7 +38,8 @@ func TestWaitingIsExplained(t *testing.T) {
 			"waiting for a majority of the 3 nodes; member 2 forgot (a new disk)"},
 		{"all are there, and two forgot", 3,
 			generation.Waiting{Missing: 1, Forgot: servers(0, 2)}, nil,
-			"waiting for a majority of the 3 nodes; 1 more needed; members 0, 2 forgot (a new disk)" + recover},
+			"waiting for a majority of the 3 nodes; 1 more needed; " +
+				"members 0, 2 forgot (a new disk)" + recover},
 		{"two of four forgot, one is away that cannot help alone", 4,
 			generation.Waiting{Missing: 1, Unreachable: servers(3), Forgot: servers(1, 2)}, servers(3),
 			"waiting for a majority of the 4 nodes; 1 more needed; member 3 unreachable; " +
@@ -59,7 +60,8 @@ func TestWaitingIsExplained(t *testing.T) {
 			"waiting for a majority of the 3 nodes; member 2 unreachable; " +
 				"member 1 had perhaps more blocks before a crash: start more members"},
 		{"a durable block is gone", 3, generation.Waiting{Durable: 7}, nil,
-			"waiting for a majority of the 3 nodes; block 7 is durable, and too few disks hold it" + recover},
+			"waiting for a majority of the 3 nodes; " +
+				"block 7 is durable, and too few disks hold it" + recover},
 		{"a durable block is gone, or with a member that is away", 3,
 			generation.Waiting{Durable: 7, Unreachable: servers(0)}, servers(0),
 			"waiting for a majority of the 3 nodes; member 0 unreachable; " +
