@@ -141,7 +141,7 @@ func (s *shard) alone(i, blocks int, durable bool) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	client := ledgertest.NewClient(s.homes[i].Genesis, "lonely")
+	client := ledgertest.NewClient(s.homes[i].Genesis, ledger.OrganisationName(fmt.Sprintf("lonely-%d", i)))
 	for range blocks {
 		header, _, err := opened.Header(opened.Head().Height)
 		if err != nil {

@@ -19,6 +19,7 @@
 //
 //	forming.go       the next generation: the synod's messages, what is saved, the decision's way
 //	                 to an engine
+//	waiting.go       why no generation is formed
 //	group.go         the run that the member works in: its start, its end, and whether it gets on
 //	eons.go          who is in the next eon
 //	following.go     whose chain a member without a group follows, and how it gets into one

@@ -1,7 +1,6 @@
 package shard
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
@@ -32,6 +31,7 @@ type forming struct {
 	perhaps bool
 	// wantedRound is the one that is being fetched; the zero value for none.
 	wantedRound [32]byte
+	waiting
 }
 
 // newSynod makes the synod from what the disk holds.
@@ -341,15 +341,6 @@ func (m *Member) activated() {
 	}
 	m.followed = max(m.followed, d.Generation)
 	m.begin(next)
-}
-
-// waitingFor says what a member without a group waits for.
-func (m *Member) waitingFor() string {
-	membership, _ := m.chain.Membership()
-	if !membership.Includes(m.config.Self) {
-		return "fetching the chain up to the block that let this node in"
-	}
-	return fmt.Sprintf("waiting for a majority of the %d nodes", len(membership.Members))
 }
 
 // Waiting says what this member's latest attempt to form a generation was missing.

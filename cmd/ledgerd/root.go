@@ -31,7 +31,7 @@ const (
 
 // nodeCommands make the commands that run nodes and read their home folders.
 var nodeCommands = []func() *cobra.Command{
-	newDemoCommand, newTestnetCommand, newInitCommand, newStartCommand, newClusterCommand, newForgetCommand, newVerifyCommand, newExportCommand,
+	newDemoCommand, newTestnetCommand, newInitCommand, newStartCommand, newClusterCommand, newForgetCommand, newRecoverCommand, newVerifyCommand, newExportCommand,
 }
 
 // clientCommands make the commands that talk to nodes.

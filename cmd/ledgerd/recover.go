@@ -1,0 +1,447 @@
+package main
+
+import (
+	"bufio"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node"
+	"github.com/ledgerd/ledgerd/node/home"
+)
+
+// recoverOptions are the flags of ledgerd recover.
+type recoverOptions struct {
+	homes, disks, lost, absent []string
+	operator, confirm          string
+	json                       bool
+}
+
+// recoverHome is a home in what ledgerd recover --json prints.
+type recoverHome struct {
+	Name  string             `json:"name"`
+	Index ledger.MemberIndex `json:"index"`
+	Home  string             `json:"home"`
+	// Disk is null where the home gets a new identity with the next start, or with the recovery.
+	Disk       *home.DiskID  `json:"disk"`
+	Remembers  bool          `json:"remembers"`
+	Forgot     string        `json:"forgot"`
+	Generation uint64        `json:"generation"`
+	Height     ledger.Height `json:"height"`
+	Hash       *ledger.Hash  `json:"hash"` // null where there are no blocks
+	Durable    ledger.Height `json:"durable"`
+	Perhaps    string        `json:"perhaps"`
+	// ForkedAfter is the last block that it shares with the furthest home, if it has others behind.
+	ForkedAfter *ledger.Height `json:"forked_after"`
+}
+
+// recoverReport is what ledgerd recover --json prints.
+type recoverReport struct {
+	Homes     []recoverHome         `json:"homes"`
+	Furthest  string                `json:"furthest"`
+	Members   int                   `json:"members"`
+	Needed    bool                  `json:"needed"`
+	Durable   ledger.Height         `json:"durable"`
+	Lost      ledger.Height         `json:"lost"` // how many blocks are known to be lost
+	Changes   []node.RecoveryChange `json:"changes"`
+	Refused   string                `json:"refused"`
+	Word      string                `json:"word"`
+	Recovered bool                  `json:"recovered"`
+	Height    *ledger.Height        `json:"height"`
+	Hash      *ledger.Hash          `json:"hash"`
+}
+
+// newRecoverCommand is ledgerd recover.
+func newRecoverCommand() *cobra.Command {
+	var o recoverOptions
+	command := &cobra.Command{
+		Use:   "recover --home DIR ... [--operator FILE]",
+		Short: "Go on with a ledger of which a majority of the disks forgot",
+		Long: `Go on with a ledger of which a majority of the disks forgot.
+
+A ledger survives the loss of any minority of its disks by itself. If a majority
+lost their data or their promises, or are copies, no node can tell what was
+acknowledged, and the nodes wait. This command shows what every home that is left
+holds: whether its disk remembers, its last block, and how far it knows the chain
+to be durable. Without confirmation it only shows that.
+
+With the confirming word it goes on from the furthest home: blocks that the
+operator signs name the disks that count from there on. They stay in the chain, and
+ledgerd block shows them. Start all nodes after that. They fetch what they lack.
+What no home holds is lost, even if it was acknowledged as durable. So look for
+more homes first: one disk that remembers may hold more than all others.
+
+Each member has to be accounted for:
+
+  --home DIR         its home is on this machine, where its node will run
+  --disk NAME=DISK   its home is on another machine: its disk as this command
+                     shows it there. Where it shows none, run ledgerd forget
+                     --home DIR there first, which gives the home a new disk
+  --lost NAME        its home is gone for good: the member leaves
+  --absent NAME      its node may come back: it stays a member. If it comes with
+                     durable blocks that are given up here, it stops with an error
+
+Run it on each machine, and recover on the one with the furthest home. Do not move
+homes between machines for this: a home that was copied is on a disk that forgot.
+No node of the ledger may be running, here or elsewhere.
+
+The confirming word is the name of the furthest home's member. Type it when you are
+asked, or name it with --confirm. An operator's key has to sign, unless the ledger
+has one member only or no operators.
+
+The exit status is 0 only if the ledger was recovered. The keys of --json:
+
+  homes      name, index, home, disk, remembers, forgot (why), generation, height,
+             hash, durable, perhaps (why it may have held more), forked_after
+  furthest   the member from whose home the ledger goes on
+  members    how many there are
+  needed     false if the nodes form a group by themselves
+  durable    the highest block that a home knows to be durable
+  lost       how many blocks behind the furthest head a home knows of
+  changes    kind (admit or leave), index, name, disk, height
+  refused    why it cannot be done, or ""
+  word       the confirming word
+  recovered  whether it was done
+  height, hash  the new head, if it was done`,
+		Example: `  # See what is left
+  ledgerd recover --home net/node-0 --home net/node-1 --home net/node-2
+
+  # Go on from node-1, which is the furthest
+  ledgerd recover --home net/node-0 --home net/node-1 --home net/node-2 \
+      --operator net/operator.key --confirm node-1
+
+  # The same where each node has a machine of its own, and node-2's burned
+  ledgerd recover --home ledger --disk node-0=c0ffee00c0ffee00c0ffee00c0ffee00 --lost node-2 \
+      --operator operator.key`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return o.run(command) },
+	}
+	flags := command.Flags()
+	flags.StringArrayVar(
+		&o.homes,
+		"home",
+		nil,
+		"a member's home folder on this machine; may be repeated (required)",
+	)
+	flags.StringArrayVar(
+		&o.disks,
+		"disk",
+		nil,
+		"NAME=DISK of a member on another machine; may be repeated",
+	)
+	flags.StringArrayVar(
+		&o.lost,
+		"lost",
+		nil,
+		"name of a member whose home is gone for good; may be repeated",
+	)
+	flags.StringArrayVar(
+		&o.absent,
+		"absent",
+		nil,
+		"name of a member that may come back; may be repeated",
+	)
+	flags.StringVar(
+		&o.operator,
+		"operator",
+		"",
+		"file with an operator's key, for example net/operator.key",
+	)
+	flags.StringVar(
+		&o.confirm,
+		"confirm",
+		"",
+		"the confirming word, for programs: the name of the furthest home's member",
+	)
+	addJSONFlag(command, &o.json)
+	return command
+}
+
+func (o *recoverOptions) run(command *cobra.Command) error {
+	options, err := o.read()
+	if err != nil {
+		return err
+	}
+	r, err := node.PlanRecovery(options)
+	if err != nil {
+		return explainRecovery(err)
+	}
+	report := newRecoverReport(r)
+	out := command.OutOrStdout()
+	if !o.json {
+		if err := report.write(out, r); err != nil {
+			return err
+		}
+	}
+	confirmed := false
+	if !r.Forms && r.Refused == nil {
+		if confirmed, err = o.confirmed(command, r.Word()); err != nil {
+			return err
+		}
+	}
+	if confirmed {
+		if err := o.recover(r, report); err != nil {
+			return err
+		}
+	}
+	if o.json {
+		err = writeJSON(out, report)
+	} else {
+		err = report.writeEnd(out)
+	}
+	if err == nil && !report.Recovered {
+		return errReported
+	}
+	return err
+}
+
+// read makes what the flags say into what a recovery wants.
+func (o *recoverOptions) read() (options node.RecoveryOptions, err error) {
+	if len(o.homes) == 0 {
+		return options, usagef("--home is missing: name the home folders of all nodes that are left")
+	}
+	options = node.RecoveryOptions{
+		Lost: o.lost, Absent: o.absent, Disks: map[string]ledger.DiskID{}, Store: storeOptions,
+	}
+	for _, text := range o.disks {
+		name, digits, _ := strings.Cut(text, "=")
+		disk, err := ledger.ParseDiskID(digits)
+		if err != nil || name == "" || disk.IsZero() {
+			return options, usagef(
+				"--disk %s: want NAME=DISK, where the disk has 32 hex digits",
+				printable(text, 80),
+			)
+		}
+		options.Disks[name] = disk
+	}
+	for _, dir := range o.homes {
+		h, err := loadHome(dir)
+		if err != nil {
+			return options, err
+		}
+		options.Homes = append(options.Homes, h)
+	}
+	return options, nil
+}
+
+// confirmed reports whether the operator gave the word. Without one it asks, if a person is there.
+func (o *recoverOptions) confirmed(command *cobra.Command, word string) (bool, error) {
+	given := o.confirm
+	if file, isFile := command.InOrStdin().(*os.File); given == "" && isFile &&
+		term.IsTerminal(int(file.Fd())) {
+		_, err := fmt.Fprintf(command.ErrOrStderr(),
+			"Type %s to go on from its home, anything else to leave all as it is: ", word)
+		if err != nil {
+			return false, err
+		}
+		line, err := bufio.NewReader(file).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return false, err
+		}
+		given = strings.TrimSpace(line)
+	}
+	if given != "" && given != word {
+		return false, fmt.Errorf(
+			"the confirming word is %s, not %s: nothing was changed",
+			word,
+			printable(given, 80),
+		)
+	}
+	return given == word, nil
+}
+
+// recover does it, and notes that in the report.
+func (o *recoverOptions) recover(r *node.Recovery, report *recoverReport) error {
+	var key ed25519.PrivateKey
+	if o.operator != "" {
+		var err error
+		if key, err = readPrivateKey(o.operator); err != nil {
+			return fmt.Errorf("the operator's key: %w", err)
+		}
+	}
+	done, err := r.Do(key)
+	if err != nil {
+		return explainRecovery(err)
+	}
+	report.Recovered, report.Changes = true, done.Changes
+	report.Height, report.Hash = &done.Head.Height, &done.Head.Hash
+	return nil
+}
+
+// explainRecovery adds what to do to an error of a recovery.
+func explainRecovery(err error) error {
+	switch {
+	case errors.Is(err, home.ErrLocked), errors.Is(err, store.ErrLocked):
+		return fmt.Errorf("%w: a node of the ledger is running; stop all of them first", err)
+	case errors.Is(err, store.ErrDamaged):
+		return fmt.Errorf(
+			"%w; `ledgerd verify` says more. If other homes hold as much, move this one's data folder "+
+				"to another place, and look again",
+			err,
+		)
+	}
+	return err
+}
+
+func newRecoverReport(r *node.Recovery) *recoverReport {
+	report := &recoverReport{
+		Furthest: r.From.Name, Members: len(r.Members.Members), Needed: !r.Forms, Durable: r.Durable,
+		Lost: max(r.Seen, r.From.Head.Height) - r.From.Head.Height, Changes: r.Changes, Word: r.Word(),
+	}
+	if report.Changes == nil {
+		report.Changes = []node.RecoveryChange{}
+	}
+	if r.Refused != nil && !r.Forms {
+		report.Refused = sentence(r.Refused)
+	}
+	for i := range r.Homes {
+		h := &r.Homes[i]
+		shown := recoverHome{
+			Name: h.Name, Index: h.Index, Home: h.Home, Remembers: h.Forgot == "", Forgot: h.Forgot,
+			Generation: uint64(h.Generation), Height: h.Head.Height, Durable: h.Durable, Perhaps: h.Perhaps,
+		}
+		if !h.Disk.Renewed && !h.Disk.ID.IsZero() {
+			shown.Disk = &h.Disk.ID
+		}
+		if h.Blocks {
+			shown.Hash = &h.Head.Hash
+		}
+		if h.Forked {
+			shown.ForkedAfter = &h.Common
+		}
+		report.Homes = append(report.Homes, shown)
+	}
+	return report
+}
+
+// write shows what is left, and what a recovery would mean.
+func (report *recoverReport) write(out io.Writer, r *node.Recovery) error {
+	rows := table{
+		header: []string{"NAME", "HEAD", "HASH", "DURABLE", "GENERATION", "DISK", "REMEMBERS"},
+		right:  []bool{false, true, false, true, true},
+	}
+	for i := range report.Homes {
+		h := &report.Homes[i]
+		hash, disk, remembers := "-", "new at the next start", "yes"
+		if h.Hash != nil {
+			hash = h.Hash.String()[:12]
+		}
+		if h.Disk != nil {
+			disk = h.Disk.String()
+		}
+		if !h.Remembers {
+			remembers = "no: " + printable(h.Forgot, 120)
+		}
+		rows.add(
+			h.Name,
+			fmt.Sprint(h.Height),
+			hash,
+			fmt.Sprint(h.Durable),
+			fmt.Sprint(h.Generation),
+			disk,
+			remembers,
+		)
+	}
+	if err := rows.write(out); err != nil {
+		return err
+	}
+	var text strings.Builder
+	say := func(format string, arguments ...any) { fmt.Fprintf(&text, format+"\n", arguments...) }
+	for i := range report.Homes {
+		h := &report.Homes[i]
+		if h.Perhaps != "" {
+			say("%s may have held more: %s.", h.Name, printable(h.Perhaps, 0))
+		}
+		if h.ForkedAfter != nil {
+			say(
+				"%s holds other blocks than %s after block %d. Its node will set them aside.",
+				h.Name,
+				report.Furthest,
+				*h.ForkedAfter,
+			)
+		}
+	}
+	switch {
+	case r.Forms:
+		say("No recovery is needed: enough disks remember. Start the nodes.")
+	case report.Refused != "":
+		say(
+			"The nodes cannot go on by themselves: too few of the disks of %s remember.",
+			plural(report.Members, "member"),
+		)
+		say("And they cannot be recovered like this: %s.", report.Refused)
+	default:
+		report.tellPlan(say, r)
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// tellPlan says what a recovery would keep, lose and change.
+func (report *recoverReport) tellPlan(say func(format string, arguments ...any), r *node.Recovery) {
+	head := r.From.Head.Height
+	say(
+		"The nodes cannot go on by themselves: too few of the disks of %s remember.",
+		plural(report.Members, "member"),
+	)
+	say(
+		"A recovery goes on from block %d of %s. Everything up to there is kept.",
+		head,
+		report.Furthest,
+	)
+	if report.Durable > 0 {
+		say("Blocks up to %d are known to have been durable.", report.Durable)
+	}
+	if report.Lost > 0 {
+		say(
+			"Blocks %d to %d were ordered, and no home here holds them. They are lost.",
+			head+1,
+			head+report.Lost,
+		)
+	}
+	say("Whether more was acknowledged after block %d, no home here can tell: it would be lost.", head)
+	for _, change := range report.Changes {
+		switch {
+		case change.Kind == ledger.ChangeLeave:
+			say("  %s leaves", change.Name)
+		case change.Disk.IsZero():
+			say("  %s counts with a new disk", change.Name)
+		default:
+			say("  %s counts with disk %s", change.Name, change.Disk)
+		}
+	}
+}
+
+// writeEnd says what was done.
+func (report *recoverReport) writeEnd(out io.Writer) error {
+	text := ""
+	switch {
+	case report.Recovered:
+		text = fmt.Sprintf("Recovered: the ledger goes on after block %d.", *report.Height)
+		if n := len(report.Changes); n > 0 {
+			text += fmt.Sprintf(
+				" Blocks %d to %d say so.",
+				report.Changes[0].Height,
+				report.Changes[n-1].Height,
+			)
+		}
+		text += "\nStart all nodes."
+	case report.Needed && report.Refused == "":
+		text = fmt.Sprintf(
+			"Nothing was changed. To recover, give the same command with --confirm %s and --operator.",
+			report.Word,
+		)
+	default:
+		text = "Nothing was changed."
+	}
+	_, err := fmt.Fprintln(out, text)
+	return err
+}
