@@ -17,6 +17,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
+// beginning is how long a node may say that it is ready before its engine has begun.
+const beginning = time.Second
+
 // idle is how long nodes are watched that must not order. They used to go on after four seconds.
 const idle = 6 * time.Second
 
@@ -225,9 +228,11 @@ func (s *shard) watchReady(members int, which ...int) (stop func()) {
 	for _, i := range which {
 		node, url := s.nodes[i], testnet.URL(s.homes[i])
 		running.Go(func() {
+			grouped := time.Now() // when it was last not ready, or had a group
 			for ; ctx.Err() == nil; <-time.After(lookEvery) {
 				state, err := node.Node(ctx)
 				if err != nil {
+					grouped = time.Now()
 					continue // it does not run, or is paused
 				}
 				if err := reasonGiven(state); err != nil {
@@ -235,14 +240,13 @@ func (s *shard) watchReady(members int, which ...int) (stop func()) {
 				}
 				ready, err := askReady(ctx, url)
 				after, asking := node.Node(ctx)
-				if err != nil || asking != nil || !ready {
-					continue
-				}
 				orders := func(state *ledgerdv1.NodeState) bool {
 					return state.GetMode() == ledgerdv1.NodeMode_NODE_MODE_ORDERING &&
 						len(state.GetEngine().GetMembers()) >= members
 				}
-				if !orders(state) && !orders(after) {
+				if err != nil || asking != nil || !ready || orders(state) || orders(after) {
+					grouped = time.Now()
+				} else if time.Since(grouped) > beginning {
 					s.t.Errorf("node %d says that it is ready; before: %v; after: %v", i, state, after)
 				}
 			}
