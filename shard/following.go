@@ -271,9 +271,10 @@ func (m *Member) wish(workers []peer) {
 	}
 	wish := Wish{Kind: WishEnter, Number: m.ticket, Disk: m.config.Disk.ID}
 	run := workers[0].Group.Run
+	to := &workers[(m.wishes+1)%len(workers)]
 	switch {
 	case m.learner():
-		if m.behindOnDisk() {
+		if m.chain.Heights().Stored < to.Heights.Durable {
 			return
 		}
 		wish = Wish{Kind: WishAdmit, Disk: m.config.Disk.ID}
@@ -291,5 +292,5 @@ func (m *Member) wish(workers []peer) {
 	}
 	m.wishedAt = m.now
 	m.wishes++
-	m.emit(SendWish{To: workers[m.wishes%len(workers)].server, Wish: wish})
+	m.emit(SendWish{To: to.server, Wish: wish})
 }

@@ -14,6 +14,12 @@ type peer struct {
 	// heard says that Announcement is what it said last, at the tick at.
 	heard bool
 	at    int
+	// goal is what this member knew to be durable when it last began to wait for disk to hold as
+	// much, and caughtUp says that disk held an earlier goal, at the tick caughtAt.
+	disk     generation.DiskID
+	goal     uint64
+	caughtUp bool
+	caughtAt int
 	Announcement
 	// steadySince is since when it was heard regularly, and troubles are when it was benched or
 	// removed lately.
@@ -77,6 +83,19 @@ func (m *Member) onAnnouncement(in AnnouncementReceived) {
 	p.heard, p.linked, p.at, p.Announcement = true, true, m.now, a
 	m.believeDurable(&a)
 	m.countFollower(in.From, &a)
+	m.chase(p)
+}
+
+// chase notes whether a disk came to hold what was durable when this member last looked. Under
+// traffic a disk that follows never holds all that is durable at this very moment.
+func (m *Member) chase(p *peer) {
+	durable := m.chain.Heights().Durable
+	if p.disk != p.Disk {
+		p.disk, p.goal, p.caughtUp = p.Disk, durable, false
+	}
+	if p.Heights.Stored >= p.goal {
+		p.goal, p.caughtUp, p.caughtAt = durable, true, m.now
+	}
 }
 
 // majorityHeard reports whether a majority of the chain's members can be heard, this one among them.

@@ -171,3 +171,60 @@ func TestFullDisk(t *testing.T) {
 	s.stop(s.all()...)
 	s.verified(s.all()...)
 }
+
+// TestDiskFillsWhileEonChanges fills a node's disk at several moments around a change of the group,
+// without traffic. When there is space again, the node is back in the group, though nothing is
+// written that would show the others that it is there.
+func TestDiskFillsWhileEonChanges(t *testing.T) {
+	const full, other = 0, 3
+	moments := []time.Duration{-100, 0, 20, 100, 400, 1500} // milliseconds after the other node starts
+	if testing.Short() {
+		moments = moments[1:3]
+	}
+	t.Setenv("LEDGERD_NODE_STORE_RESERVE_BYTES", strconv.Itoa(reserveBytes))
+	s := newShard(t, 4)
+	s.moveToSmallDisk(full)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	big := filepath.Join(s.homes[full].Dir, "big")
+	for _, moment := range moments {
+		s.kill(other)
+		s.ordering(s.others(other)...)
+		if moment < 0 {
+			fill(t, big, 0)
+			<-time.After(-moment * time.Millisecond)
+			s.start(other)
+		} else {
+			s.start(other)
+			<-time.After(moment * time.Millisecond)
+			fill(t, big, 0)
+		}
+		s.eventually("the others order, and the full node says what is wrong or orders", func() error {
+			s.alive(s.all()...)
+			for _, i := range []int{1, 2, other} {
+				state, err := s.state(i)
+				if err != nil || state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_ORDERING {
+					return fmt.Errorf("node %d: %v, %w", i, state, err)
+				}
+			}
+			state, err := s.state(full)
+			if err == nil && !state.GetReadsOnly() && state.GetReason() == "" {
+				err = fmt.Errorf("the full node: %v", state)
+			}
+			return err
+		})
+		if err := os.Remove(big); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		s.ordering(s.all()...)
+		t.Logf("filled %d ms after the start of another node: all order %v after there was space",
+			moment, time.Since(begun).Round(time.Millisecond))
+	}
+	acme := s.newParty("acme", []string{"cash"}, full)
+	acme.post(t, acme.put("last", "1"), ledgerdv1.Level_LEVEL_DURABLE)
+	s.same(s.all()...)
+	s.exports(s.all()...)
+	s.stop(s.all()...)
+	s.verified(s.all()...)
+}

@@ -24,6 +24,19 @@
 //     back when there is space.
 //   - Membership (membership_test.go): nodes join, leave and are replaced while the others write, and the joiner is killed in the middle. What was promised is with the new
 //     ones, too, and a node that left ends with exit status 3.
+//   - Forgotten disks (forgetting_test.go): a minority of the disks loses data or promises, or is
+//     replaced by an older copy, and starts first, beside disks that never had the writes. They
+//     wait and say so; with the node that remembers everything acknowledged is there.
+//   - DiskFillsWhileEonChanges (disk_test.go): a disk fills at several moments around a change of
+//     the group, without traffic. With space the node is back.
+//   - LinearizablePauses and LinearizableCuts (linearizable_test.go): Porcupine also while nodes
+//     are paused, join and leave, and, for what is durable, while the power of some or all fails.
+//   - Chaos (chaos_test.go): a seed mixes kills, cuts of power, torn writes, dying disks, forgetful
+//     disks, older copies, pauses, joins and leaves, for 45 s or as long as -chaos says.
+//     Nothing acknowledged as durable is lost, balances agree with records, and after each
+//     disturbance all order again.
+//   - Power (volume_test.go): homes on ext4 volumes of their own, on loop devices, which the kernel
+//     shuts down without what was not synced. It takes root; tests that need it skip without.
 //   - Dip (dip_test.go), with -dip only: what crashes, returns, joins and leaves cost in throughput, measured.
 //
 // # How

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 	"github.com/ledgerd/ledgerd/node/client"
+	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
 // The model.
@@ -129,6 +132,7 @@ type actor struct {
 	number  int
 	reader  *client.Client // asks only that node
 	history *history
+	level   ledgerdv1.Level // that it waits for
 	t       *testing.T
 }
 
@@ -165,7 +169,7 @@ func (a *actor) act(ctx context.Context, in action) (out effect, known bool) {
 	// An outcome has to be known in the end, though the actors' time is over.
 	patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	status, err := a.nodes.Post(patient, []client.Key{a.Key}, transaction, ledgerdv1.Level_LEVEL_ORDERED)
+	status, err := a.nodes.Post(patient, []client.Key{a.Key}, transaction, a.level)
 	switch {
 	case err != nil:
 		a.t.Errorf("actor %d: %+v: %v", a.number, in, err)
@@ -181,82 +185,187 @@ func (a *actor) act(ctx context.Context, in action) (out effect, known bool) {
 func (a *actor) read(ctx context.Context, record string) (effect, bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	barrier := ledger.Transaction{Note: []byte("barrier")}
-	status, err := a.at(a.reader).nodes.Post(ctx, []client.Key{a.Key}, barrier, ledgerdv1.Level_LEVEL_ORDERED)
-	if err != nil || status.GetReasonCode() != "" {
+	if !a.barrier(ctx) {
 		return effect{}, false
 	}
 	answer, err := a.reader.Record(ctx, a.record(record))
-	if err != nil {
-		return effect{}, client.CodeOf(err) == connect.CodeNotFound
+	if err != nil && client.CodeOf(err) != connect.CodeNotFound {
+		return effect{}, false
+	}
+	// What was read may only be ordered, and give way. A durable transaction behind it settles that.
+	if a.level == ledgerdv1.Level_LEVEL_DURABLE && !a.barrier(ctx) {
+		return effect{}, false
 	}
 	return effect{value: string(answer.GetRecord().GetValue())}, true
 }
 
+// barrier has an empty transaction ordered, or durable, through the node that is read from.
+func (a *actor) barrier(ctx context.Context) bool {
+	barrier := ledger.Transaction{Note: []byte("barrier")}
+	status, err := a.at(a.reader).nodes.Post(ctx, []client.Key{a.Key}, barrier, a.level)
+	return err == nil && status.GetReasonCode() == ""
+}
+
+// crowd is actors at several nodes, with what they saw.
+type crowd struct {
+	s        *shard
+	owner    *party
+	history  *history
+	stopping context.CancelFunc
+	running  sync.WaitGroup
+}
+
+// registers is how many the actors share.
+const registers = 3
+
+// newCrowd has so many actors live at the nodes.
+func (s *shard) newCrowd(actors int, level ledgerdv1.Level) *crowd {
+	s.t.Helper()
+	nodes := len(s.homes)
+	random := rand.New(rand.NewPCG(*seedFlag, 1))
+	accounts := []string{"bank"}
+	for k := range registers {
+		accounts = append(accounts, "account-"+strconv.Itoa(k))
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &crowd{
+		s: s, owner: s.newParty("acme", accounts, 0),
+		history: &history{begun: time.Now()}, stopping: cancel,
+	}
+	s.t.Cleanup(cancel)
+	for k := range actors {
+		at := k % nodes
+		reader, err := client.New(s.urls(at), client.Options{Tries: 1})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		s.t.Cleanup(reader.Close)
+		writer := c.owner.at(s.clientOf(append([]int{at}, s.others(at)...)...))
+		a := &actor{writer, k, reader, c.history, level, s.t}
+		own := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
+		c.running.Go(func() { a.live(ctx, own, registers) })
+	}
+	return c
+}
+
+// progress waits for so many more operations.
+func (c *crowd) progress(more int) {
+	c.s.t.Helper()
+	h := c.history
+	h.mutex.Lock()
+	from := len(h.list)
+	h.mutex.Unlock()
+	c.s.eventually("the clients get on", func() error {
+		h.mutex.Lock()
+		defer h.mutex.Unlock()
+		if len(h.list) < from+more {
+			return fmt.Errorf("%d of %d operations", len(h.list)-from, more)
+		}
+		return nil
+	})
+}
+
+// judge ends the actors, and wants a linearization of what they saw and all money at each node.
+func (c *crowd) judge(which ...int) {
+	c.s.t.Helper()
+	c.stopping()
+	c.running.Wait()
+	c.s.same(which...)
+	h := c.history
+	if err := h.check(); err != nil {
+		c.s.t.Error(err)
+	}
+	c.s.t.Logf("%d operations in %v", len(h.list), time.Since(h.begun).Round(time.Millisecond))
+	c.s.conserved(c.owner, h.list, which...)
+	c.s.exports(which...)
+}
+
 // TestLinearizable checks the history of clients at several nodes, while nodes are killed and come back.
 func TestLinearizable(t *testing.T) {
-	const nodes, actors, registers = 5, 8, 3
+	const nodes, actors = 5, 8
 	kills := [][]int{{1}, {3, 0}} // at once
 	if testing.Short() {
 		kills = kills[:1]
 	}
 	t.Logf("-seed %d", *seedFlag)
-	random := rand.New(rand.NewPCG(*seedFlag, 1))
 	s := newRunningShard(t, nodes)
-	accounts := []string{"bank"}
-	for k := range registers {
-		accounts = append(accounts, "account-"+strconv.Itoa(k))
-	}
-	acme := s.newParty("acme", accounts, 0)
-	h := &history{begun: time.Now()}
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var running sync.WaitGroup
-	for k := range actors {
-		at := k % nodes
-		reader, err := client.New(s.urls(at), client.Options{Tries: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer reader.Close()
-		a := &actor{acme.at(s.clientOf(append([]int{at}, s.others(at)...)...)), k, reader, h, t}
-		own := rand.New(rand.NewPCG(random.Uint64(), random.Uint64()))
-		running.Go(func() { a.live(ctx, own, registers) })
-	}
-	progress := func(more int) {
-		h.mutex.Lock()
-		from := len(h.list)
-		h.mutex.Unlock()
-		s.eventually("the clients get on", func() error {
-			h.mutex.Lock()
-			defer h.mutex.Unlock()
-			if len(h.list) < from+more {
-				return fmt.Errorf("%d of %d operations", len(h.list)-from, more)
-			}
-			return nil
-		})
-	}
-	progress(100)
+	c := s.newCrowd(actors, ledgerdv1.Level_LEVEL_ORDERED)
+	c.progress(100)
 	for _, victims := range kills {
 		s.kill(victims...)
-		progress(100)
+		c.progress(100)
 		s.start(victims...)
 		s.ordering(s.all()...)
-		progress(50)
+		c.progress(50)
 	}
-	cancel()
-	running.Wait()
-	s.same(s.all()...)
-	if err := h.check(); err != nil {
-		t.Error(err)
+	c.judge(s.all()...)
+}
+
+// TestLinearizablePauses checks the same while nodes are paused for longer than the others wait for
+// them, and while nodes join and leave.
+func TestLinearizablePauses(t *testing.T) {
+	const nodes, actors, leaver = 4, 8, 1
+	t.Logf("-seed %d", *seedFlag)
+	s := newRunningShard(t, nodes)
+	c := s.newCrowd(actors, ledgerdv1.Level_LEVEL_ORDERED)
+	c.progress(100)
+	for _, paused := range []int{3, 0} {
+		s.signal(syscall.SIGSTOP, paused)
+		s.ordering(s.others(paused)...)
+		c.progress(50)
+		s.signal(syscall.SIGCONT, paused)
+		s.ordering(s.all()...)
+		c.progress(50)
 	}
-	t.Logf("%d operations in %v", len(h.list), time.Since(h.begun).Round(time.Millisecond))
-	s.conserved(acme, h.list, registers)
-	s.exports(s.all()...)
+	joiner := s.join(2)
+	s.start(joiner)
+	s.ordering(s.all()...)
+	c.progress(100)
+	operator := filepath.Join(s.dir, testnet.OperatorKeyFile)
+	succeed(t, "cluster", "leave", testnet.Name(leaver), "--via", testnet.URL(s.homes[0]), "--operator", operator)
+	left := s.others(leaver)
+	s.ordering(left...)
+	c.progress(50)
+	s.signal(syscall.SIGSTOP, joiner)
+	s.ordering(s.others(leaver, joiner)...)
+	c.progress(50)
+	s.signal(syscall.SIGCONT, joiner)
+	s.ordering(left...)
+	c.judge(left...)
+}
+
+// TestLinearizableCuts checks what is durable while the power of some nodes and of all fails, and
+// while a disk forgets.
+func TestLinearizableCuts(t *testing.T) {
+	const nodes, actors = 5, 10
+	t.Logf("-seed %d", *seedFlag)
+	random := rand.New(rand.NewPCG(*seedFlag, 3))
+	s := newShardOnVolumes(t, nodes)
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	c := s.newCrowd(actors, ledgerdv1.Level_LEVEL_DURABLE)
+	c.progress(100)
+	cuts := [][]int{{1}, s.all(), {3, 0}, {0, 1, 2}, s.all()}
+	if testing.Short() {
+		cuts = cuts[:2]
+	}
+	for k, victims := range cuts {
+		s.cut(random, victims...)
+		if k == len(cuts)-1 {
+			s.remove(s.homes[2].Data())
+		}
+		if 2*len(victims) < nodes {
+			c.progress(50)
+		}
+		s.start(victims...)
+		s.ordering(s.all()...)
+		c.progress(50)
+	}
+	c.judge(s.all()...)
 }
 
 // conserved wants every account to hold what the history says, and all of them together nothing.
-func (s *shard) conserved(owner *party, list []porcupine.Operation, registers int) {
+func (s *shard) conserved(owner *party, list []porcupine.Operation, which ...int) {
 	s.t.Helper()
 	want := map[string]int64{}
 	for _, operation := range list {
@@ -273,14 +382,14 @@ func (s *shard) conserved(owner *party, list []porcupine.Operation, registers in
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	for i, node := range s.nodes {
+	for _, i := range which {
 		sum := int64(0)
 		for k := range registers + 1 {
 			name := "bank"
 			if k < registers {
 				name = "account-" + strconv.Itoa(k)
 			}
-			account, err := node.Account(ctx, owner.account(name))
+			account, err := s.nodes[i].Account(ctx, owner.account(name))
 			if err != nil {
 				s.t.Fatal(err)
 			}

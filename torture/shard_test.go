@@ -44,6 +44,8 @@ type shard struct {
 	nodes     []*client.Client
 	// environment is added to that of every process.
 	environment []string
+	// volumes are what the homes are on; nil where their power cannot be cut.
+	volumes []*volume
 }
 
 // process is one life of a node.

@@ -1,0 +1,284 @@
+package torture
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
+	"github.com/ledgerd/ledgerd/node/testnet"
+)
+
+// beginning is how long a node may say that it is ready before its engine has begun.
+const beginning = time.Second
+
+// idle is how long nodes are watched that must not order. They used to go on after four seconds.
+const idle = 6 * time.Second
+
+// TestDurableSurvivesForgottenDisks has a minority of the disks forget what it acknowledged, and
+// starts it first, together with disks that never had it. They must not go on without the node
+// that remembers.
+func TestDurableSurvivesForgottenDisks(t *testing.T) {
+	removeData := func(s *shard, i int) { s.remove(s.homes[i].Data()) }
+	for _, c := range []struct {
+		name   string
+		nodes  int
+		behind []int // killed before the writes
+		losers []int // whose disks forget; what is left remembers, and starts last
+		older  bool  // the losers' homes are copied before the writes
+		forget func(s *shard, i int)
+	}{
+		{"data of one of three", 3, []int{2}, []int{0}, false, removeData},
+		{"data of two of five, moved away", 5, []int{3, 4}, []int{0, 1}, false, func(s *shard, i int) {
+			if err := os.Rename(s.homes[i].Data(), s.homes[i].Data()+".damaged"); err != nil {
+				s.t.Fatal(err)
+			}
+		}},
+		{"promises of one of three", 3, []int{2}, []int{0}, false, func(s *shard, i int) {
+			s.remove(s.homes[i].Generation())
+		}},
+		{"an older copy of one of three", 3, []int{2}, []int{0}, true, func(s *shard, i int) {
+			s.restore(i, s.copyPath(i))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newRunningShard(t, c.nodes)
+			acme := s.newParty("acme", []string{"cash"}, 0)
+			s.same(s.all()...)
+			if c.older {
+				s.stop(c.losers...)
+				for _, i := range c.losers {
+					s.copyHome(i, s.copyPath(i))
+				}
+				s.start(c.losers...)
+				s.ordering(s.all()...)
+			}
+			s.kill(c.behind...)
+			s.ordering(s.others(c.behind...)...)
+			writers := s.others(c.behind...)
+			promises := s.writeFor(time.Second, acme, "before", writers...)
+			s.kill(s.all()...)
+			for _, i := range c.losers {
+				c.forget(s, i)
+			}
+			first := append(append([]int{}, c.losers...), c.behind...)
+			s.start(first...)
+			s.waiting(idle, first...)
+			for _, i := range c.losers {
+				state, err := s.state(i)
+				if err != nil || state.GetDiskLearner() == "" {
+					t.Errorf("node %d does not say that its disk is a new one: %v, %v", i, state, err)
+				}
+			}
+			s.start(s.others(first...)...)
+			s.ordering(s.all()...)
+			s.same(s.all()...)
+			s.kept(acme, promises)
+			s.noneAside()
+			// The new disks count now: the shard goes on without one of the others.
+			s.kill(c.behind[0])
+			s.ordering(s.others(c.behind[0])...)
+			s.start(c.behind[0])
+			s.ordering(s.all()...)
+			s.same(s.all()...)
+			s.exports(s.all()...)
+			s.stop(s.all()...)
+			s.verified(s.all()...)
+			t.Logf("%d promises kept", len(promises))
+		})
+	}
+}
+
+// TestNodeWithoutItsPromises removes what a node promised while the others run. The node must not
+// act on its own: it comes back by way of the others, and says that it is ready only when it is.
+func TestNodeWithoutItsPromises(t *testing.T) {
+	const nodes, forgetful = 5, 4
+	rounds := 3
+	if testing.Short() {
+		rounds = 1
+	}
+	s := newRunningShard(t, nodes)
+	acme := s.newParty("acme", []string{"cash"}, 0, 1)
+	var promises []promise
+	for round := range rounds {
+		stop := s.writers(acme, fmt.Sprintf("round-%d", round), 0, 1, 2)
+		s.kill(forgetful)
+		s.remove(s.homes[forgetful].Generation())
+		begun := time.Now()
+		s.start(forgetful)
+		watched := s.watchReady(nodes/2+1, forgetful)
+		s.ordering(s.all()...)
+		t.Logf("round %d: it orders again after %v", round, time.Since(begun).Round(time.Millisecond))
+		watched()
+		promises = append(promises, stop()...)
+		s.same(s.all()...)
+	}
+	// Alone, it orders nothing.
+	s.kill(s.all()...)
+	s.remove(s.homes[forgetful].Generation())
+	s.start(forgetful)
+	watched := s.watchReady(nodes/2+1, forgetful)
+	s.waiting(idle/2, forgetful)
+	s.start(s.others(forgetful)...)
+	s.ordering(s.all()...)
+	watched()
+	if log := s.log(forgetful); strings.Contains(log, "stop all nodes") {
+		t.Error("it asked to stop all nodes")
+	}
+	s.same(s.all()...)
+	s.kept(acme, promises)
+	s.noneAside()
+	s.exports(s.all()...)
+	s.stop(s.all()...)
+	s.verified(s.all()...)
+}
+
+func (s *shard) remove(path string) {
+	s.t.Helper()
+	if err := os.RemoveAll(path); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *shard) copyPath(i int) string { return filepath.Join(s.dir, "copy-of-"+testnet.Name(i)) }
+
+// copyHome copies the home of a node that does not run, in place of what was copied there before.
+func (s *shard) copyHome(i int, to string) {
+	s.t.Helper()
+	s.remove(to)
+	if err := os.CopyFS(to, os.DirFS(s.homes[i].Dir)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// restore puts a copy in the place of a home. The folder itself stays, since it may be a mount.
+func (s *shard) restore(i int, from string) {
+	s.t.Helper()
+	entries, err := os.ReadDir(s.homes[i].Dir)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, entry := range entries {
+		s.remove(filepath.Join(s.homes[i].Dir, entry.Name()))
+	}
+	if err := os.CopyFS(s.homes[i].Dir, os.DirFS(from)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// writeFor has clients write at nodes for a while, and gives what they were promised.
+func (s *shard) writeFor(while time.Duration, owner *party, name string, at ...int) []promise {
+	s.t.Helper()
+	stop := s.writers(owner, name, at...)
+	<-time.After(while)
+	return stop()
+}
+
+// waiting wants nodes to order nothing for a while, and to say what they wait for.
+func (s *shard) waiting(while time.Duration, which ...int) {
+	s.t.Helper()
+	said := map[int]string{}
+	for end := time.Now().Add(while); time.Now().Before(end); <-time.After(lookEvery) {
+		s.alive(which...)
+		for _, i := range which {
+			state, err := s.state(i)
+			if err != nil {
+				continue // it has not begun to serve
+			}
+			switch said[i] = state.GetReason(); {
+			case state.GetMode() == ledgerdv1.NodeMode_NODE_MODE_ORDERING:
+				s.t.Fatalf("node %d orders though too few disks remember: %v", i, state)
+			case said[i] == "":
+				s.t.Errorf("node %d waits and does not say why: %v", i, state)
+			}
+		}
+	}
+	for _, i := range which {
+		s.t.Logf("node %d waits: %q", i, said[i])
+		if said[i] == "" {
+			s.t.Errorf("node %d did not answer within %v", i, while)
+		}
+	}
+}
+
+// noneAside wants no node to have set blocks aside.
+func (s *shard) noneAside() {
+	s.t.Helper()
+	for i, h := range s.homes {
+		aside, err := filepath.Glob(h.Data() + ".rolled-back-*")
+		if err != nil || len(aside) > 0 {
+			s.t.Errorf("node %d set a chain aside: %v, %v", i, aside, err)
+		}
+	}
+}
+
+// watchReady watches nodes until it is stopped. One that says that it is ready orders with at least
+// so many members, and one that does not order says why.
+func (s *shard) watchReady(members int, which ...int) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for _, i := range which {
+		node, url := s.nodes[i], testnet.URL(s.homes[i])
+		running.Go(func() {
+			grouped := time.Now() // when it was last not ready, or had a group
+			for ; ctx.Err() == nil; <-time.After(lookEvery) {
+				state, err := node.Node(ctx)
+				if err != nil {
+					grouped = time.Now()
+					continue // it does not run, or is paused
+				}
+				if err := reasonGiven(state); err != nil {
+					s.t.Errorf("node %d: %v", i, err)
+				}
+				ready, err := askReady(ctx, url)
+				after, asking := node.Node(ctx)
+				orders := func(state *ledgerdv1.NodeState) bool {
+					return state.GetMode() == ledgerdv1.NodeMode_NODE_MODE_ORDERING &&
+						len(state.GetEngine().GetMembers()) >= members
+				}
+				if err != nil || asking != nil || !ready || orders(state) || orders(after) {
+					grouped = time.Now()
+				} else if time.Since(grouped) > beginning {
+					s.t.Errorf("node %d says that it is ready; before: %v; after: %v", i, state, after)
+				}
+			}
+		})
+	}
+	return func() { cancel(); running.Wait() }
+}
+
+// reasonGiven wants a reason of a node that does not order.
+func reasonGiven(state *ledgerdv1.NodeState) error {
+	if state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_ORDERING && state.GetReason() == "" {
+		return fmt.Errorf("it does not order and does not say why: %v", state)
+	}
+	return nil
+}
+
+// askReady asks a node's /readyz, whose status and body have to agree.
+func askReady(ctx context.Context, url string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+	if err != nil {
+		return false, err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false, err
+	}
+	var said struct{ Ready bool }
+	err = errors.Join(json.NewDecoder(response.Body).Decode(&said), response.Body.Close())
+	if err == nil && said.Ready != (response.StatusCode == http.StatusOK) {
+		err = fmt.Errorf("ready %t with status %d", said.Ready, response.StatusCode)
+	}
+	return said.Ready, err
+}

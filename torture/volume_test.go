@@ -1,0 +1,283 @@
+package torture
+
+import (
+	"crypto/ed25519"
+	cryptorand "crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/node/testnet"
+	"github.com/ledgerd/ledgerd/rdmanet/p2p"
+)
+
+// Power.
+//
+// A node whose power can be cut has its home on an ext4 volume of its own, on a loop device. The
+// kernel can shut such a file system down at once, without its journal's last transaction and
+// without the pages that were written and not synced. This is what file systems' own tests do for
+// a loss of power. Mounted again, the volume holds what was synced, and what the kernel had written
+// back by chance.
+
+const (
+	// volumeBytes is the size of a volume. Its file has holes, so it takes what a home holds.
+	volumeBytes = 2 << 30
+	// shutDown is EXT4_IOC_SHUTDOWN, and withoutJournal its EXT4_GOING_FLAGS_NOLOGFLUSH.
+	shutDown       = 0x8004587d
+	withoutJournal = 2
+	pageBytes      = 4 << 10
+)
+
+// volume is a file system whose power can be cut.
+type volume struct {
+	t      *testing.T
+	dir    string // where it is mounted
+	device string
+}
+
+// newVolume makes a volume and mounts it at dir. It skips the test where this machine has none.
+func newVolume(t *testing.T, dir string) *volume {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("cutting power takes root, for a loop device and a mount")
+	}
+	image := filepath.Join(t.TempDir(), "image")
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, volumeBytes); err != nil {
+		t.Fatal(err)
+	}
+	tool := func(name string, arguments ...string) string {
+		t.Helper()
+		command := exec.Command(name, arguments...)
+		command.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+		output, err := command.CombinedOutput()
+		if err != nil {
+			t.Skipf("cutting power takes an ext4 volume on a loop device: %s: %v: %s", name, err, output)
+		}
+		return strings.TrimSpace(string(output))
+	}
+	// Inodes of 256 bytes have birth times.
+	tool("mkfs.ext4", "-q", "-I", "256", "-E", "nodiscard,lazy_itable_init=1", image)
+	v := &volume{t: t, dir: dir, device: tool("losetup", "--find", "--show", image)}
+	t.Cleanup(func() {
+		if output, err := exec.Command("losetup", "--detach", v.device).CombinedOutput(); err != nil {
+			t.Errorf("losetup --detach %s: %v: %s", v.device, err, output)
+		}
+	})
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.mount(); err != nil {
+		t.Skipf("cutting power takes an ext4 volume: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := v.unmount(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Remove(filepath.Join(dir, "lost+found")); err != nil {
+		t.Fatal(err)
+	}
+	unix.Sync()
+	return v
+}
+
+// mount mounts the volume, which repeats its journal. The journal is committed when something is
+// synced, and hardly ever by itself.
+func (v *volume) mount() error {
+	err := unix.Mount(v.device, v.dir, "ext4", unix.MS_NOATIME, "commit=300,errors=continue")
+	if err != nil {
+		return fmt.Errorf("mount %s at %s: %w", v.device, v.dir, err)
+	}
+	return nil
+}
+
+func (v *volume) unmount() error {
+	for begun := time.Now(); ; <-time.After(lookEvery) {
+		err := unix.Unmount(v.dir, 0)
+		if err == nil || time.Since(begun) > 10*time.Second {
+			return err
+		}
+	}
+}
+
+// die ends the file system: what was not synced is gone, and whatever uses it sees errors.
+func (v *volume) die() {
+	v.t.Helper()
+	dir, err := os.Open(v.dir)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := unix.IoctlSetPointerInt(int(dir.Fd()), shutDown, withoutJournal); err != nil {
+		v.t.Skipf("cutting power takes an ext4 that can be shut down: %v", err)
+	}
+}
+
+// revive mounts a file system again that died.
+func (v *volume) revive() {
+	v.t.Helper()
+	if err := errors.Join(v.unmount(), v.mount()); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// tear has the disk hold any of the pages that were not synced, so that the last group is torn.
+func (v *volume) tear(random *rand.Rand) {
+	v.t.Helper()
+	err := filepath.WalkDir(v.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		status, err := file.Stat()
+		if err != nil {
+			return err
+		}
+		const flags = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE |
+			unix.SYNC_FILE_RANGE_WAIT_AFTER
+		for at := int64(0); at < status.Size(); at += pageBytes {
+			if random.IntN(2) == 0 {
+				continue
+			}
+			if err := unix.SyncFileRange(int(file.Fd()), at, pageBytes, flags); err != nil {
+				return fmt.Errorf("write a page of %s: %w", path, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// newShardOnVolumes makes the homes of a shard, each on a volume of its own.
+func newShardOnVolumes(t *testing.T, nodes int, environment ...string) *shard {
+	t.Helper()
+	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), environment: environment}
+	base, err := testnet.FreeBasePort(nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+	key := func() ed25519.PrivateKey {
+		key, err := p2p.NewIdentity(cryptorand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	public := func(key ed25519.PrivateKey) []byte { return key.Public().(ed25519.PublicKey) }
+	operator := key()
+	genesis := &ledger.Genesis{
+		Chain: "torture", Time: ledger.Milliseconds(time.Now().UnixMilli()),
+		Operators: []ledger.PublicKey{ledger.PublicKey(public(operator))},
+	}
+	var keys []ed25519.PrivateKey
+	for i := range nodes {
+		keys = append(keys, key())
+		member := ledger.Member{Name: testnet.Name(i), Key: public(keys[i]), Address: address(base + 2*i + 1)}
+		genesis.Members = append(genesis.Members, member)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.showLogs()
+		}
+	})
+	for i := range nodes {
+		dir := filepath.Join(s.dir, testnet.Name(i))
+		s.volumes = append(s.volumes, newVolume(t, dir))
+		config := home.Default()
+		config.API.Listen = address(base + 2*i)
+		if _, err := home.Create(dir, config, genesis, keys[i]); err != nil {
+			t.Fatal(err)
+		}
+		s.add(dir)
+	}
+	if err := home.WriteKey(filepath.Join(s.dir, testnet.OperatorKeyFile), operator); err != nil {
+		t.Fatal(err)
+	}
+	unix.Sync() // the homes are there before anything starts, as on a machine that was set up a while ago
+	return s
+}
+
+// cut cuts the power of nodes: their processes end at once, and what they did not sync is gone.
+// With a source of chance, parts of what was not synced are not.
+func (s *shard) cut(random *rand.Rand, which ...int) {
+	s.t.Helper()
+	s.kill(which...)
+	for _, i := range which {
+		if random != nil {
+			s.volumes[i].tear(random)
+		}
+		s.volumes[i].die()
+	}
+	for _, i := range which {
+		s.volumes[i].revive()
+	}
+}
+
+// disk dies beneath a node that runs for a while longer, and comes back without what was not synced.
+func (s *shard) dyingDisk(i int, while time.Duration) {
+	s.t.Helper()
+	s.volumes[i].die()
+	<-time.After(while)
+	s.kill(i)
+	s.volumes[i].revive()
+}
+
+// TestVolumeLosesWhatIsNotSynced proves the seam: what is synced stays, and nothing else does.
+func TestVolumeLosesWhatIsNotSynced(t *testing.T) {
+	v := newVolume(t, filepath.Join(t.TempDir(), "volume"))
+	path := func(name string) string { return filepath.Join(v.dir, name) }
+	synced, err := os.Create(path("synced"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, writing := synced.WriteString("before")
+	folder, err := os.Open(v.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(writing, synced.Sync(), folder.Sync(), folder.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, writing = synced.WriteAt([]byte("after."), 0)
+	if err := errors.Join(writing, os.WriteFile(path("new"), []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	v.die()
+	if err := synced.Sync(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("a sync of a dead disk: %v", err)
+	}
+	if err := synced.Close(); err != nil {
+		t.Fatal(err)
+	}
+	v.revive()
+	if text, err := os.ReadFile(path("synced")); err != nil || string(text) != "before" {
+		t.Errorf("the synced file holds %q, %v", text, err)
+	}
+	if _, err := os.Stat(path("new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that was not synced is there: %v", err)
+	}
+}
