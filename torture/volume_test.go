@@ -154,17 +154,16 @@ func (v *volume) tear(random *rand.Rand) {
 		if err != nil {
 			return err
 		}
-		const flags = unix.SYNC_FILE_RANGE_WAIT_BEFORE | unix.SYNC_FILE_RANGE_WRITE |
-			unix.SYNC_FILE_RANGE_WAIT_AFTER
 		for at := int64(0); at < status.Size(); at += pageBytes {
 			if random.IntN(2) == 0 {
 				continue
 			}
-			if err := unix.SyncFileRange(int(file.Fd()), at, pageBytes, flags); err != nil {
+			err := unix.SyncFileRange(int(file.Fd()), at, pageBytes, unix.SYNC_FILE_RANGE_WRITE)
+			if err != nil {
 				return fmt.Errorf("write a page of %s: %w", path, err)
 			}
 		}
-		return nil
+		return unix.SyncFileRange(int(file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WAIT_BEFORE)
 	})
 	if err != nil {
 		v.t.Fatal(err)
