@@ -92,7 +92,7 @@ type Suspect struct {
 }
 
 // Stored reports that the disk of a member outside of the group holds the own chain up to a height,
-// and counts in the run: it follows the group, and promised no later generation (Durability.Stored).
+// and counts in the run: it follows the group, and Announcement.Follows says so.
 type Stored struct {
 	Run    generation.Run
 	Server order.ServerID

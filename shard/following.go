@@ -26,6 +26,7 @@ type following struct {
 	wishedAt            int
 	wishes              int
 	// follows is the run of the peer from which the head came, 0 where the chain is not the group's.
+	// countsOutside says whether this disk counts in it.
 	follows generation.Run
 	// missed is the round that could not be had last.
 	missed [32]byte

@@ -167,8 +167,18 @@ func (m *Member) announce() {
 	}
 	if m.group != nil {
 		a.Group, a.Removed = *m.group, m.removed
-	} else if m.job == idle && !m.synod.Frozen(m.follows) {
+	} else if m.countsOutside() {
 		a.Follows = m.follows
 	}
 	m.emit(Announce{Announcement: a, All: all})
+}
+
+// countsOutside reports whether this disk counts in the run of others that the chain came from. The
+// promise for a later generation has to tell of everything that counted. Heads are compared by
+// generation, and after a restart this head is of the generation that the disk says that this member
+// took part in. So it counts in that generation only. With an older one, its head would give way to a
+// shorter one of a member of the group, and a block that is durable because of this disk with it.
+func (m *Member) countsOutside() bool {
+	return m.job == idle && !m.synod.Frozen(m.follows) &&
+		m.synod.Activated().Generation() == m.follows.Generation()
 }
