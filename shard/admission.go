@@ -12,7 +12,8 @@ func (m *Member) learner() bool {
 		!membership.Counts(m.config.Self, m.config.Disk.ID, m.config.Disk.Original)
 }
 
-// mayAdmit reports whether the disk of a learner holds all that this member knows to be durable.
+// mayAdmit reports whether the disk of a learner holds this chain, up to all that this member knows to
+// be durable.
 func (m *Member) mayAdmit(in WishReceived) bool {
 	p := m.peer(in.From)
 	heights := m.chain.Heights()
@@ -20,7 +21,7 @@ func (m *Member) mayAdmit(in WishReceived) bool {
 		return false
 	}
 	if p.Heights.Ordered > m.chain.Tip().Height {
-		return true // it follows the same group, and is ahead of this member's execution
+		return false // whether that is this chain shows once this one is as long: it asks again
 	}
 	hash, err := m.chain.Hash(p.Heights.Ordered)
 	return err == nil && hash == p.Tip
