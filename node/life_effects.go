@@ -317,7 +317,7 @@ func (l *life) publish() {
 	}
 }
 
-// peerHeard is what a member said last of itself.
+// peerHeard is what a member said last of itself; the zero value before the machine is there.
 type peerHeard struct {
 	shard.Announcement
 	at     time.Time // the zero value: never
@@ -327,6 +327,9 @@ type peerHeard struct {
 func (l *life) heard(server order.ServerID) peerHeard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.machine == nil {
+		return peerHeard{}
+	}
 	said, ago, linked := l.machine.Heard(server)
 	h := peerHeard{Announcement: said, linked: linked}
 	if ago >= 0 {

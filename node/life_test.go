@@ -45,3 +45,12 @@ func TestLastSame(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingIsHeardBeforeTheMachineIsThere asks as another shard does, which is let in before.
+func TestNothingIsHeardBeforeTheMachineIsThere(t *testing.T) {
+	t.Parallel()
+	l := &life{}
+	if h := l.heard(1); h.linked || !h.at.IsZero() || l.view().Group != nil {
+		t.Fatalf("%+v", h)
+	}
+}
