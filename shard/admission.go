@@ -3,7 +3,7 @@ package shard
 // A disk that forgot comes to count again in three steps. A learner fetches and syncs what it lacks.
 // Then it asks a member that works, which proposes the entry "this server counts with this disk" if
 // the learner holds all that the member knows to be durable. Once the learner's own chain names its
-// disk, it asks to enter like any other member. docs/design/durability.md has the argument.
+// disk, it asks to enter like any other member. docs/disks.md says when a disk is a learner.
 
 // learner reports whether this member's disk counts in no majority, as far as its own chain tells.
 func (m *Member) learner() bool {
