@@ -1,7 +1,6 @@
 package node
 
 import (
-	"context"
 	"errors"
 	"sort"
 
@@ -84,36 +83,48 @@ func (l *life) fetchFrom(from *shard.Source, limit ledger.Height) (common ledger
 // errSame says that a peer holds the block that it was asked to follow up.
 var errSame = errors.New("the peer holds the same block")
 
+// errChanged says that a peer that held another chain holds this one now.
+var errChanged = errors.New("the peer's chain has changed meanwhile")
+
 // otherChain finds out up to where a peer's chain and this node's are the same.
 func (l *life) otherChain(from *shard.Source, cause error) (ledger.Height, error) {
 	opened := l.node.pipeline.Store()
 	peer := l.node.peers.id(from.Server)
-	var failure error
-	differs := func(height int) bool {
-		if failure != nil {
-			return false
-		}
-		_, hash, err := opened.Header(ledger.Height(height))
+	common, forked, err := lastSame(min(opened.Head().Height, ledger.Height(from.Height)), func(height ledger.Height) (bool, error) {
+		_, hash, err := opened.Header(height)
 		if err != nil {
-			failure = err
-			return false
+			return false, err
 		}
-		ctx, cancel := context.WithCancel(l.context)
-		defer cancel()
-		after := catchup.Point{Height: ledger.Height(height), Hash: hash}
-		err = l.node.exchange.Fetch(ctx, peer, after, ledger.Height(height)+1, func(*ledger.Block) error { return errSame })
+		after := catchup.Point{Height: height, Hash: hash}
+		err = l.node.exchange.Fetch(l.context, peer, after, height+1, func(*ledger.Block) error { return errSame })
 		switch {
 		case errors.Is(err, catchup.ErrFork):
-			return true
-		case !errors.Is(err, errSame) && !errors.Is(err, catchup.ErrBehind):
-			failure = err
+			return true, nil
+		case errors.Is(err, errSame), errors.Is(err, catchup.ErrBehind):
+			return false, nil
 		}
-		return false
+		return false, err
+	})
+	switch {
+	case err != nil:
+		return 0, err
+	case !forked:
+		// Nothing is set aside for a chain that is not there: it may hold all that this one does.
+		return 0, errChanged
 	}
-	// The genesis is the same; the peer's head is no lower than it announced.
-	first := sort.Search(int(min(opened.Head().Height, ledger.Height(from.Height)))+1, differs)
-	if failure != nil {
-		return 0, failure
-	}
-	return ledger.Height(max(first, 1) - 1), errors.Join(errOtherChain, cause)
+	return common, errors.Join(errOtherChain, cause)
+}
+
+// lastSame returns the last height up to head at which two chains are the same, and whether they differ
+// above it. They are the same up to some height, at least at the genesis.
+func lastSame(head ledger.Height, differs func(ledger.Height) (bool, error)) (common ledger.Height, forked bool, err error) {
+	first := sort.Search(int(head)+1, func(height int) bool {
+		if err != nil {
+			return false
+		}
+		var other bool
+		other, err = differs(ledger.Height(height))
+		return other
+	})
+	return ledger.Height(max(first, 1) - 1), first <= int(head), err
 }

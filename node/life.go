@@ -58,6 +58,7 @@ type life struct {
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 	started bool
+	stopped bool // guarded by mu: no worker begins any more
 }
 
 func newLife(n *Node) *life {
@@ -78,13 +79,16 @@ func (l *life) start() error {
 	if err != nil {
 		return err
 	}
-	l.machine, err = shard.New(shard.Config{
+	machine, err := shard.New(shard.Config{
 		Self: n.home.Self, Disk: disk, Chain: lifeChain{n}, Timing: l.timing(), Ticket: rand.Uint64(),
 		Home: n.home.Dir, APIAddress: n.URL(), Settings: config.Engine + ", " + config.Detector,
 	})
 	if err != nil {
 		return err
 	}
+	l.mu.Lock() // other shards are told the mode already
+	l.machine = machine
+	l.mu.Unlock()
 	l.driver, err = driver.New(driver.Config{
 		Host: n.host, Self: n.home.Self, Peers: n.peers.table.Load().ids, NewEngine: l.newEngine,
 		FrameGeneration: allconcur.FrameGeneration, Source: n.pool, Sink: n.pipeline,
@@ -137,13 +141,25 @@ func (l *life) timing() shard.Timing {
 	return timing
 }
 
-// stop ends the engine and the goroutines.
+// stop ends the engine and the goroutines. The driver may report the end of a run until it is closed.
 func (l *life) stop() {
+	l.mu.Lock()
+	l.stopped = true
+	l.mu.Unlock()
 	l.cancel()
 	l.workers.Wait()
 	if l.started {
 		l.driver.Close()
 		l.detector.Close()
+	}
+}
+
+// work runs something that takes long beside the loop; nothing once the node stops.
+func (l *life) work(run func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.stopped {
+		l.workers.Go(run)
 	}
 }
 
@@ -204,19 +220,23 @@ func (l *life) run() {
 		}
 		if err := l.turn(tick); err != nil {
 			l.node.fail(err)
+			// Later turns may fail as early as this one. The engine stops now.
+			if err := l.step(shard.Failed{Err: err}); err != nil {
+				l.node.logger.Error("the engine could not be stopped in order", "error", err)
+			}
 		}
 	}
 }
 
 // turn hands all inputs that came to the machine, and a tick where one is due.
 func (l *life) turn(tick bool) error {
-	if err := l.refreshPeers(); err != nil {
-		return err
-	}
 	l.mu.Lock()
 	inputs := l.inputs
 	l.inputs, l.messages = nil, 0
 	l.mu.Unlock()
+	if err := l.refreshPeers(); err != nil {
+		return err
+	}
 	if tick {
 		inputs = append(inputs, l.diskNow(), l.progressNow(), shard.Tick{})
 	}

@@ -40,13 +40,13 @@ func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 	case shard.Freeze:
 		l.freezeEngine()
 	case shard.Fetch:
-		l.workers.Go(func() { l.fetch(e) })
+		l.work(func() { l.fetch(e) })
 	case shard.FetchRound:
-		l.workers.Go(func() { l.fetchRound(e) })
+		l.work(func() { l.fetchRound(e) })
 	case shard.SetAside:
-		l.workers.Go(func() { l.setAside(e) })
+		l.work(func() { l.setAside(e) })
 	case shard.Replay:
-		l.workers.Go(func() { l.replay(e) })
+		l.work(func() { l.replay(e) })
 	case shard.Mark:
 		l.mark(e)
 	case shard.Admit:
@@ -161,7 +161,7 @@ func (l *life) startEngine(g shard.Group) error {
 func (l *life) freezeEngine() {
 	remains := l.driver.Freeze()
 	l.detector.Deactivate()
-	l.workers.Go(func() {
+	l.work(func() {
 		if remains.Untaken != nil && l.node.pipeline.Deliver(l.context, remains.Untaken) != nil {
 			return // the node stops
 		}
@@ -317,7 +317,7 @@ func (l *life) publish() {
 	}
 }
 
-// peerHeard is what a member said last of itself.
+// peerHeard is what a member said last of itself; the zero value before the machine is there.
 type peerHeard struct {
 	shard.Announcement
 	at     time.Time // the zero value: never
@@ -327,6 +327,9 @@ type peerHeard struct {
 func (l *life) heard(server order.ServerID) peerHeard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.machine == nil {
+		return peerHeard{}
+	}
 	said, ago, linked := l.machine.Heard(server)
 	h := peerHeard{Announcement: said, linked: linked}
 	if ago >= 0 {

@@ -132,7 +132,7 @@ func (l *life) onHalted(g driver.Group, reason string) {
 // onEnded hears from the driver that a run is over in order. The machine hears of it once all of it
 // is executed.
 func (l *life) onEnded(g driver.Group, members []order.ServerID) {
-	l.workers.Go(func() {
+	l.work(func() {
 		if l.node.pipeline.Barrier(l.context) != nil {
 			return // the node stops
 		}

@@ -14,9 +14,10 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// peerTable is who this node talks to: the members of the chain by their indexes, which stay for ever. Tables are never changed; a new one takes the place of the old.
+// peerTable lists the peers of this node: the members of the chain by their indexes, which stay for
+// ever. A table is never changed; a new one takes its place.
 type peerTable struct {
-	ids     []rdmanet.PeerID // by index; empty for those who are members no more
+	ids     []rdmanet.PeerID // by index; empty for servers that left
 	servers map[rdmanet.PeerID]order.ServerID
 	// addresses are where the others are, for fabrics that have to know.
 	addresses map[rdmanet.PeerID]string
@@ -51,7 +52,7 @@ func (t *peerTable) put(server order.ServerID, peer rdmanet.PeerID) {
 	t.servers[peer] = server
 }
 
-// equal tells whether two tables lead to the same peers at the same places.
+// equal reports whether two tables lead to the same peers at the same places.
 func (t *peerTable) equal(other *peerTable) bool {
 	if !slices.Equal(t.ids, other.ids) || len(t.addresses) != len(other.addresses) {
 		return false
@@ -76,7 +77,7 @@ func (p *peers) id(server order.ServerID) rdmanet.PeerID {
 	return t.ids[server]
 }
 
-// server tells who is behind an identity.
+// server returns the member with an identity on the fabric.
 func (p *peers) server(id rdmanet.PeerID) (order.ServerID, bool) {
 	server, known := p.table.Load().servers[id]
 	return server, known
@@ -87,7 +88,8 @@ type membershipHost interface {
 	SetMembers(members map[rdmanet.PeerID]string) error
 }
 
-// leaverStays is how long a node still talks to a member that left, so that it hears that this is durable.
+// leaverStays is how long a node still talks to a member that left. Meanwhile that member hears that
+// its removal is durable.
 const leaverStays = 3 * time.Second
 
 // peersAsOf is what the table of peers was made of.
@@ -138,7 +140,7 @@ func (l *life) activePeers(g *shard.Group) []ledger.GroupMember {
 	return members
 }
 
-// refreshPeers tells everything that talks to the members who they are now.
+// refreshPeers gives the present members to everything that talks to them.
 func (l *life) refreshPeers() error {
 	n := l.node
 	number, g, elsewhere := n.Store().Membership().Number, l.view().Group, n.between.membersChanged()
@@ -164,7 +166,8 @@ func (l *life) refreshPeers() error {
 	return errors.Join(l.driver.SetPeers(table.ids), l.detector.SetPeers(table.ids), n.admitPeers(table))
 }
 
-// admitPeers has the fabric let in the members of the own shard, as a table has them, and of the others.
+// admitPeers has the fabric let in the members of the own shard, as a table has them, and those of the
+// other shards.
 func (n *Node) admitPeers(own *peerTable) error {
 	if host, can := n.host.(membershipHost); can {
 		return host.SetMembers(n.between.addresses(own.addresses))

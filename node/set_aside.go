@@ -8,21 +8,30 @@ import (
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/shard"
 )
 
-// setAside puts the chain up to a height in the place of the chain that goes past it: the old data folder is kept under another name, and what the new one needs is copied, so
-// that this node's disk never holds less than what it counted for. ErrDiskFull changes nothing.
+// setAside puts the chain up to a height in the place of the chain that goes past it. The old data
+// folder is kept under another name, and what the new one needs is copied, so that this node's disk
+// never holds less than what it counted for. The copying takes as long as the chain is, so that the
+// disk may be synced meanwhile: a promise does not wait for it. ErrDiskFull changes nothing.
 func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
+	old := n.pipeline.Store()
+	if absent := old.Absent(); absent > 0 {
+		return fmt.Errorf("block %d is not in the chain that the majority goes on from, and the blocks up to %d, "+
+			"before the snapshot that this node began with, are not here yet to be kept: move %s away and start again, "+
+			"the node fetches the chain from its peers", keep+1, absent, n.home.Data())
+	}
+	if err := n.copyChain(ctx, old, keep); err != nil {
+		return errors.Join(err, os.RemoveAll(n.identity.Fresh()))
+	}
 	return n.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
-		if absent := old.Absent(); absent > 0 {
-			return nil, fmt.Errorf("block %d is not in the chain that the majority goes on from, and the blocks up to %d, "+
-				"before the snapshot that this node began with, are not here yet to be kept: move %s away and start again, "+
-				"the node fetches the chain from its peers", keep+1, absent, n.home.Data())
+		if heights, _ := n.pipeline.Heights(); heights.Durable > keep {
+			return nil, fmt.Errorf("%w: block %d became known as durable while the blocks after %d were set aside; "+
+				"nothing was. Stop all nodes, keep all homes, and compare their heights with `ledgerd recover`",
+				shard.ErrFork, heights.Durable, keep)
 		}
 		head := old.Head().Height
-		if err := n.copyChain(ctx, old, keep); err != nil {
-			return nil, errors.Join(err, os.RemoveAll(n.identity.Fresh()))
-		}
 		if err := old.Close(); err != nil {
 			n.logger.Error("closing the store that is set aside", "error", err)
 		}
@@ -36,7 +45,8 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 		if err := n.identity.SetAside(aside); err != nil {
 			return nil, err
 		}
-		n.logger.Warn("blocks that were ordered here, but never durable, are not in the chain that the majority goes on from: the data folder is set aside", "folder", aside, "height", head, "common", keep)
+		n.logger.Warn("blocks that were ordered here, but never durable, are not in the chain that the majority "+
+			"goes on from: the data folder is set aside", "folder", aside, "height", head, "common", keep)
 		return n.openStore()
 	})
 }

@@ -27,7 +27,7 @@ func (m *Member) mayAdmit(in WishReceived) bool {
 		return false
 	}
 	if p.Heights.Ordered > m.chain.Tip().Height {
-		return true // it follows the same group, and is ahead of this member's execution
+		return false // whether that is this chain shows once this one is as long: it asks again
 	}
 	hash, err := m.chain.Hash(p.Heights.Ordered)
 	return err == nil && hash == p.Tip

@@ -70,8 +70,8 @@ type Announcement struct {
 	Group   Group
 	Stalled bool
 	Removed []order.ServerID
-	// Follows is the run of others that the sender's chain came from. It promised no later
-	// generation, so that its disk counts in that run. 0 for none.
+	// Follows is the run of others that the sender's chain came from, if the sender's disk counts in
+	// it: the sender took part in that generation, and promised no later one. 0 for none.
 	Follows generation.Run
 	// Decided is the latest generation whose decision the sender knows.
 	Decided generation.Generation

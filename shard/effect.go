@@ -92,7 +92,7 @@ type Suspect struct {
 }
 
 // Stored reports that the disk of a member outside of the group holds the own chain up to a height,
-// and counts in the run: it follows the group, and promised no later generation (Durability.Stored).
+// and counts in the run: it follows the group, and Announcement.Follows says so.
 type Stored struct {
 	Run    generation.Run
 	Server order.ServerID
@@ -102,6 +102,10 @@ type Stored struct {
 // KnowDurable reports that a height of the own chain is durable, as another member says.
 type KnowDurable struct{ Height uint64 }
 
+// RemovedForGood reports that the block at a height removed this server, and is durable. The driver
+// records it: after a restart no member would tell, since none talks to a server that left.
+type RemovedForGood struct{ Height uint64 }
+
 // Changed reports that what Member.View returns has changed: the mode, its reason, or the group.
 type Changed struct{}
 
@@ -109,26 +113,21 @@ type Changed struct{}
 // of the chain or the synod.
 type End struct{ Err error }
 
-func (Save) effect()        {}
-func (SendSynod) effect()   {}
-func (Announce) effect()    {}
-func (SendWish) effect()    {}
-func (Start) effect()       {}
-func (Freeze) effect()      {}
-func (Fetch) effect()       {}
-func (FetchRound) effect()  {}
-func (SetAside) effect()    {}
-func (Replay) effect()      {}
-func (Mark) effect()        {}
-func (Admit) effect()       {}
-func (Suspect) effect()     {}
-func (KnowDurable) effect() {}
-func (Stored) effect()      {}
-func (Changed) effect()     {}
-func (End) effect()         {}
-
-// RemovedForGood reports that the block at a height removed this server, and is durable. The driver
-// records it: after a restart no member would tell, since none talks to a server that left.
-type RemovedForGood struct{ Height uint64 }
-
+func (Save) effect()           {}
+func (SendSynod) effect()      {}
+func (Announce) effect()       {}
+func (SendWish) effect()       {}
+func (Start) effect()          {}
+func (Freeze) effect()         {}
+func (Fetch) effect()          {}
+func (FetchRound) effect()     {}
+func (SetAside) effect()       {}
+func (Replay) effect()         {}
+func (Mark) effect()           {}
+func (Admit) effect()          {}
+func (Suspect) effect()        {}
+func (KnowDurable) effect()    {}
+func (Stored) effect()         {}
+func (Changed) effect()        {}
+func (End) effect()            {}
 func (RemovedForGood) effect() {}

@@ -15,7 +15,7 @@ func (m *Member) fallBack(keep uint64) {
 	if m.now < m.settleAt {
 		return
 	}
-	m.followed, m.fetchedIn, m.fetchedTo = 0, 0, 0
+	m.followed, m.fetchedIn, m.fetchedTo, m.follows = 0, 0, 0, 0
 	m.job = settingAside
 	m.emit(SetAside{Keep: keep})
 }

@@ -26,6 +26,7 @@ type following struct {
 	wishedAt            int
 	wishes              int
 	// follows is the run of the peer from which the head came, 0 where the chain is not the group's.
+	// countsOutside says whether this disk counts in it.
 	follows generation.Run
 	// missed is the round that could not be had last.
 	missed [32]byte
@@ -61,9 +62,10 @@ func (m *Member) follow() {
 		return
 	}
 	if noneHas(ahead, tip.Height+1) {
-		m.setMode(Following, "no member that runs has block %d, since they began with snapshots: start one that has it, "+
-			"or stop this node, move its data folder away, and give `ledgerd cluster join --home %s --snapshot` again, "+
-			"so that it begins with one too", tip.Height+1, m.config.Home)
+		m.setMode(Following, "no member that runs has block %d, since they began with snapshots: "+
+			"start one that has it, or stop this node, move its data folder away, and give "+
+			"`ledgerd cluster join --home %s --snapshot` again, so that it begins with one too",
+			tip.Height+1, m.config.Home)
 		return
 	}
 	limit := uint64(0)
@@ -120,11 +122,14 @@ func (m *Member) explain(workers []peer) {
 	switch {
 	case m.leavingSince != 0, m.unsaved:
 	case m.pending != nil:
-		m.setMode(Starting, "fetching blocks up to %d, from where the group goes on", m.pending.Base.Height)
+		m.setMode(Starting, "fetching blocks up to %d, from where the group goes on",
+			m.pending.Base.Height)
 	case len(workers) > 0 && m.learner():
-		m.setMode(Following, "this node's disk is a new one (%s): it counts in no majority until the chain has admitted it", m.config.Disk.New)
+		m.setMode(Following, "this node's disk is a new one (%s): it counts in no majority until the chain "+
+			"has admitted it", m.config.Disk.New)
 	case len(workers) > 0:
-		m.setMode(Following, "generation %d orders without this node; it enters as soon as it holds the chain", workers[0].Group.Run.Generation())
+		m.setMode(Following, "generation %d orders without this node; it enters as soon as it holds the chain",
+			workers[0].Group.Run.Generation())
 	case m.view.Mode != Halted:
 		m.setMode(Starting, "%s", m.waitingFor())
 	}

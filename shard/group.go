@@ -161,9 +161,11 @@ func (m *Member) onProgressed(in Progressed) {
 	members := len(g.Shard.Members)
 	switch {
 	case stalled && outside:
-		m.setMode(Halted, "outside of the majority: fewer than %d of the %d nodes can be reached; it goes on by itself as soon as a majority is there", g.Shard.Quorum(), members)
+		m.setMode(Halted, "outside of the majority: fewer than %d of the %d nodes can be reached; "+
+			"it goes on by itself as soon as a majority is there", g.Shard.Quorum(), members)
 	case stalled:
-		m.setMode(Halted, "no progress: round %d waits for nodes %v; a majority of the %d nodes will start anew", in.Round, in.Awaited, members)
+		m.setMode(Halted, "no progress: round %d waits for nodes %v; a majority of the %d nodes will start anew",
+			in.Round, in.Awaited, members)
 	case was:
 		m.setMode(Ordering, "")
 	}

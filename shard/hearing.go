@@ -158,15 +158,6 @@ func (m *Member) countFollower(server order.ServerID, a *Announcement) {
 	}
 }
 
-// diskCountsIn reports whether what this member stores of a run that it follows may count as stored by
-// a majority. It took part in the run's generation: the disk says so, and its head goes under that
-// generation, also after a restart, when a later one is formed. And it promised no later generation,
-// whose base its promise could have moved behind what it stores now.
-func (m *Member) diskCountsIn(run generation.Run) bool {
-	return run != 0 && m.job == idle && !m.view.Learner && !m.synod.Frozen(run) &&
-		m.synod.Activated().Generation() == run.Generation()
-}
-
 // announce says what this member does: to all from time to time, and to those that are linked
 // whenever something changed.
 func (m *Member) announce() {
@@ -195,8 +186,18 @@ func (m *Member) announce() {
 	}
 	if m.group != nil {
 		a.Group, a.Removed = *m.group, m.removed
-	} else if m.diskCountsIn(m.follows) {
+	} else if m.countsOutside() {
 		a.Follows = m.follows
 	}
 	m.emit(Announce{Announcement: a, All: all})
+}
+
+// countsOutside reports whether this disk counts in the run of others that the chain came from. The
+// promise for a later generation has to tell of everything that counted. Heads are compared by
+// generation, and after a restart this head is of the generation that the disk says that this member
+// took part in. So it counts in that generation only. With an older one, its head would give way to a
+// shorter one of a member of the group, and a block that is durable because of this disk with it.
+func (m *Member) countsOutside() bool {
+	return m.job == idle && !m.synod.Frozen(m.follows) &&
+		m.synod.Activated().Generation() == m.follows.Generation()
 }

@@ -26,10 +26,12 @@ func (s *simulation) judgeStart(p *process, g *shard.Group) {
 		}
 		s.life.lines[number] = l
 		s.life.all = append(s.life.all, l)
+		// A server that stood still may begin a generation that the others left for a later one before
+		// anybody acted in it. It gets nowhere there.
 		if s.life.newest == nil || s.life.newest.generation < number {
 			s.life.newest = l
+			s.judgeLine(l)
 		}
-		s.judgeLine(l)
 	}
 	if s.over() {
 		return

@@ -487,34 +487,45 @@ func (p *Pipeline) syncDisk() {
 
 // Sync has the disk hold what was executed, now.
 func (p *Pipeline) Sync() error {
-	height, err := p.syncStore()
+	synced, err := p.syncStore()
 	if err != nil {
 		return err
 	}
 	p.tellDurable()
-	p.mu.Lock()
-	run, counts := p.run, p.disks.Counts()
-	p.mu.Unlock()
-	if p.config.Stored != nil && counts {
-		p.config.Stored(run.Number, run.Members, height)
+	if p.config.Stored != nil && synced.counts {
+		p.config.Stored(synced.run, synced.members, synced.height)
 	}
 	return nil
 }
 
-func (p *Pipeline) syncStore() (ledger.Height, error) {
+// synced is how far the disk holds the chain. The run is the one in which that counts, if it does.
+type synced struct {
+	height  ledger.Height
+	counts  bool
+	run     uint64
+	members []order.ServerID
+}
+
+// syncStore finds out the run before another store can come: a height of one chain says nothing in a
+// run of another.
+func (p *Pipeline) syncStore() (synced, error) {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
 	opened := p.store()
+	if heights, _ := p.progress.get(); heights.Durable > opened.KnownDurable() {
+		opened.KnowDurable(heights.Durable) // what was ahead of the head may be here by now
+	}
 	if err := opened.Sync(); err != nil {
-		return 0, err
+		return synced{}, err
 	}
 	height := opened.DurableHeight()
 	p.progress.update(func(h *api.Heights) { h.Stored = max(h.Stored, height) })
 	p.mu.Lock()
+	said := synced{height: height, counts: p.disks.Counts(), run: p.run.Number, members: p.run.Members}
 	p.disks.Stored(generation.Run(p.run.Number), p.config.Self, uint64(height))
 	p.mu.Unlock()
 	p.settleDurable()
-	return height, nil
+	return said, nil
 }
 
 // PeerStored tells that a member has stored a height in a run.

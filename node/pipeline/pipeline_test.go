@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -423,6 +424,72 @@ func TestDurableHeightSurvivesARestart(t *testing.T) {
 		p.Close()
 		if err := opened.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// What members store is known before this node has executed it. The store is told once it is here.
+func TestDurableAheadOfTheHeadIsRemembered(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.pipeline.PeerStored(1, 1, 1)
+	f.pipeline.PeerStored(1, 2, 1)
+	if h, _ := f.pipeline.Heights(); h.Durable != 1 || h.Ordered != 0 {
+		t.Fatalf("%+v", h)
+	}
+	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
+	f.barrier()
+	if err := f.pipeline.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if known := f.pipeline.Store().KnownDurable(); known != 1 {
+		t.Fatalf("the store knows height %d to be durable; want 1", known)
+	}
+}
+
+// A sync that another chain and another run overtake does not tell that run's members of the chain
+// before.
+func TestStoredHeightIsOfTheRunThatWasSynced(t *testing.T) {
+	t.Parallel()
+	type said struct {
+		run    uint64
+		height ledger.Height
+	}
+	var mu sync.Mutex
+	var stored []said
+	held, release := make(chan struct{}), make(chan struct{})
+	config := pipeline.Config{
+		Stored: func(run uint64, _ []order.ServerID, height ledger.Height) {
+			mu.Lock()
+			defer mu.Unlock()
+			stored = append(stored, said{run, height})
+		},
+		DurableTo: func(ledger.Height) { close(held); <-release },
+	}
+	f := fixtureOf(t, ledgertest.Genesis(), mempool.Config{}, config)
+	f.pipeline.PeerStored(1, 1, 1)
+	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
+	<-held // the disk has block 1, and nobody was told yet
+	var others sync.WaitGroup
+	others.Go(func() {
+		if err := f.pipeline.Exchange(func(old *store.Store) (*store.Store, error) { return f.open(), old.Close() }); err != nil {
+			t.Error(err)
+		}
+	})
+	f.eventually("the other chain", func() bool { h, _ := f.pipeline.Heights(); return h.Stored == 0 })
+	others.Go(func() {
+		members := []order.ServerID{0, 1, 2}
+		f.pipeline.Begin(pipeline.Run{Number: 2, First: 6, Members: members, Shard: members})
+	})
+	f.eventually("run 2", func() bool { return f.pipeline.Round() == 5 })
+	close(release)
+	others.Wait()
+	f.pipeline.Close()
+	mu.Lock()
+	defer mu.Unlock()
+	for _, s := range stored {
+		if s.run == 2 && s.height > 0 {
+			t.Errorf("the members of run %d were told that this disk holds block %d", s.run, s.height)
 		}
 	}
 }

@@ -1,0 +1,102 @@
+package shard
+
+import (
+	"testing"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// followsOf hands inputs to a member and returns the run that it says last that it follows, with
+// the state that it saved last. Everything that it wants on the disk is there at once.
+func followsOf(m *Member, state generation.State, inputs ...Input) (generation.Run, generation.State) {
+	follows := generation.Run(0)
+	for ; len(inputs) > 0; inputs = inputs[1:] {
+		m.Step(inputs[0])
+		for effects := m.Ready(); len(effects) > 0; effects = m.Ready() {
+			for _, e := range effects {
+				switch e := e.(type) {
+				case Announce:
+					follows = e.Announcement.Follows
+				case Save:
+					state = e.State
+					m.Step(Saved{})
+				}
+			}
+		}
+	}
+	return follows, state
+}
+
+// promisedHead restarts a member from a state and returns the head of its promise for generation 3.
+func promisedHead(t *testing.T, config Config, state generation.State) generation.Head {
+	t.Helper()
+	config.Disk.State = state
+	m, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Step(SynodReceived{From: 1, Message: generation.Message{
+		Kind: generation.KindPrepare, Generation: 3, Known: state.Decided,
+		Ballot: generation.Ballot{Number: 9, Proposer: 1},
+	}})
+	for effects := m.Ready(); len(effects) > 0; effects = m.Ready() {
+		for _, e := range effects {
+			switch e := e.(type) {
+			case Save:
+				m.Step(Saved{})
+			case SendSynod:
+				if e.Message.Kind == generation.KindPromise {
+					return e.Message.Report.Head
+				}
+			}
+		}
+	}
+	t.Fatal("no promise")
+	return generation.Head{}
+}
+
+// TestFollowerCountsOnlyWithItsHeadsGeneration has a follower of generation 2 restart, as all do after
+// a loss of power, and promise generation 3. Heads are compared by generation. So a follower whose
+// disk counts in generation 2 has to promise a head of generation 2: with an older one, the blocks
+// that are durable because of it are given up for a shorter chain of a member of that generation.
+func TestFollowerCountsOnlyWithItsHeadsGeneration(t *testing.T) {
+	t.Parallel()
+	for name, activated := range map[string]generation.Run{
+		"took part in generation 1": generation.NewRun(1, 0), "took part in generation 2": generation.NewRun(2, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			chain := &bookChain{height: 4, stored: 4}
+			for server := range order.ServerID(3) {
+				chain.membership.Members = append(chain.membership.Members, server)
+			}
+			config := Config{
+				Self: 2, Disk: Disk{ID: diskOf(2), Original: true}, Chain: chain, Timing: DefaultTiming(), Ticket: 7,
+			}
+			config.Disk.State = generation.State{
+				Activated: activated, Shard: chain.membership, Instance: 2,
+				Decided: &generation.Decision{
+					Generation: 2, Members: []order.ServerID{0, 1}, Disks: []generation.DiskID{diskOf(0), diskOf(1)},
+				},
+			}
+			m, err := New(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			working := Announcement{
+				Mode: Ordering, Heights: Heights{Ordered: 4, Stored: 4}, Tip: hashAt(4, 0), Disk: diskOf(0), Decided: 2,
+				Group: Group{Run: generation.NewRun(2, 1), First: 1, Members: []order.ServerID{0, 1}},
+			}
+			follows, state := followsOf(m, config.Disk.State,
+				AnnouncementReceived{From: 0, Announcement: working}, Tick{}, Tick{}, Tick{}, Tick{}, Tick{}, Tick{})
+			head := promisedHead(t, config, state)
+			if follows != 0 && head.Generation < follows.Generation() {
+				t.Errorf("it counts in generation %d, and promises head %+v", follows.Generation(), head)
+			}
+			if counts := activated.Generation() == 2; counts != (follows != 0) {
+				t.Errorf("it follows run %v; want it to count: %v", runText(follows), counts)
+			}
+		})
+	}
+}
