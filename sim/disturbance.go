@@ -46,6 +46,7 @@ func planDisturbances(options *Options, span Instant) []disturbance {
 		{FaultSuspect, (*disturber).suspicions}, {FaultPartition, (*disturber).partitions}, {FaultPause, (*disturber).pauses},
 		{FaultJoin, (*disturber).joins}, {FaultLeave, (*disturber).leaves},
 		{FaultCrash, (*disturber).crashes}, {FaultPower, (*disturber).powerCuts}, {FaultDisk, (*disturber).disks},
+		{FaultBreak, (*disturber).breaks},
 	} {
 		d.random = stream(options.Seed, disturbanceStream+uint64(bit))
 		if options.alone() && kind.fault&(FaultSuspect|FaultPartition|FaultPause) == 0 {
@@ -141,6 +142,17 @@ func (d *disturber) partitions() {
 				}
 			}
 			d.add(FaultPartition, server, links, fmt.Sprintf("partition %v", parts))
+		}
+	}
+}
+
+// breaks plans that connections break.
+func (d *disturber) breaks() {
+	for range 1 + d.random.IntN(4) {
+		link := [2]order.ServerID{d.server(), d.server()}
+		if link[0] != link[1] {
+			d.add(FaultBreak, link[0], [][2]order.ServerID{link},
+				fmt.Sprintf("%d and %d lose frames", link[0], link[1]))
 		}
 	}
 }

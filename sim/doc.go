@@ -22,7 +22,7 @@
 // tick of a tenth of a second; what is here is the driver around it:
 //
 //	process.go         the loop: inputs in, effects out
-//	process_engine.go  the engine of the run at hand
+//	process_engine.go  the engine of the run at hand, driven by package shard/turn
 //	process_chain.go   what changes the chain: rounds, fetched blocks, replays
 //	process_fetch.go   questions to peers, and their answers
 //	process_disk.go    what the disk is asked for, and which heights are durable
@@ -32,7 +32,7 @@
 //
 // A chain's blocks know nothing of runs; a round without entries makes no block. Changes of the membership
 // are entries, and so is the admission of a disk. Besides crashing, servers are suspected falsely, cut off one
-// way or both, paused, taken into the membership and out of it (disturbance.go, life_faults.go). They lose
+// way or both, lose frames with their connection, paused, taken into the membership and out of it (disturbance.go, life_faults.go). They lose
 // their power, one, some or all, with the last group of the log zeroed, torn or damaged. Their disks are
 // full for a while; data, promises or both are lost; old disks and older copies come back (life_disks.go).
 // Of every map of disks that may count, a majority remembers and comes back (budget.go).
@@ -61,6 +61,8 @@
 //	oracle_durable.go      what is durable is in every later generation, and never set aside
 //	oracle_reason.go       a server that does not order says why
 //	oracle_rest.go         everybody is back, everything is A-delivered, nothing is left to do
+//	oracle_turn.go         a turn gives frames before opinions, sends before it delivers, and never
+//	                       trusts a server again to which frames are lost
 //	oracle_contract.go     as above
 //
 // # How to use it

@@ -28,6 +28,8 @@ const (
 	// FaultDisk fills disks for a while, and loses data, promises, or both; old disks and older copies
 	// come back. Never does a majority forget.
 	FaultDisk
+	// FaultBreak breaks connections of two servers that work: the frames under way are lost, both ways.
+	FaultBreak
 	faultsEnd
 
 	// FaultsAll is every kind.
@@ -35,7 +37,7 @@ const (
 )
 
 // faultNames are the names on a command line, in the order of the bits.
-var faultNames = []string{"crash", "suspect", "partition", "join", "leave", "pause", "power", "disk"}
+var faultNames = []string{"crash", "suspect", "partition", "join", "leave", "pause", "power", "disk", "break"}
 
 // FaultNames lists the kinds of fault as ParseFaults takes them.
 func FaultNames() []string { return append([]string(nil), faultNames...) }

@@ -40,6 +40,8 @@ type life struct {
 	restful int
 	// restarts counts the processes that came back.
 	restarts int
+	// broken are the runs in which a connection broke: its two ends are suspected for the rest of it.
+	broken []generation.Run
 	// pace stretches the workload, which begins at delay.
 	pace, delay Instant
 	// hopeless says why not even rest is asked of the run.
@@ -50,8 +52,6 @@ type life struct {
 // livingServer is what a server is besides where the shard lives on: a disk, and processes that come
 // and go.
 type livingServer struct {
-	// lingers says that a lingering is scheduled for the process.
-	lingers bool
 	process *process
 	disk    *disk
 	// number counts the processes; crashes those that crashed.
@@ -110,7 +110,7 @@ func (s *simulation) newLife() {
 	s.life, s.network.extraLast = l, true
 	s.servers = make([]server, o.slots())
 	l.setting = &setting{
-		engine: o.group.Engine, detector: o.Detector, fault: o.group.Fault, plant: o.group.Plant, slots: o.slots(), reliable: o.reliable,
+		engine: o.group.Engine, detector: o.Detector, fault: o.group.Fault, turnFault: o.group.turnFault(), plant: o.group.Plant, slots: o.slots(), reliable: o.reliable,
 		alone: o.alone(), timing: shard.DefaultTiming(),
 	}
 	l.pace, l.delay = between(1, 8)(driver), 0
@@ -180,7 +180,7 @@ func (s *simulation) bear(id order.ServerID) {
 		return // it was removed
 	}
 	v.number++
-	v.crashed, v.pauses, v.backlog, v.acts, v.lingers, v.doom = false, 0, nil, false, false, nil
+	v.crashed, v.pauses, v.backlog, v.acts, v.doom = false, 0, nil, false, nil
 	s.judgeRestart(id)
 	p, err := newProcess(s, id, v.number, v.disk)
 	if err != nil {
@@ -261,8 +261,8 @@ func (s *simulation) liveNow(e event) {
 		s.queue.push(event{at: s.now + tick, kind: ticking, server: e.server, process: e.process})
 		p.timePasses()
 	case lingering:
-		if v.lingers && v.lingering == e.number {
-			v.lingers, p.lingered = false, true
+		if v.lingering == e.number && p.works() {
+			p.turn.LingerOver()
 		}
 	case acting:
 		v.acts = false
@@ -299,7 +299,7 @@ func (s *simulation) arriveLetter(e event) {
 	} else if !s.intact(e) {
 		return
 	} else {
-		p.receiveFrame(e.from, e.run, e.frame)
+		p.receiveFrame(&e)
 	}
 	if s.servers[e.from].crashed && l.received == l.sent {
 		s.heardLast(e.from, e.server)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // intact reports whether a frame is as it was sent.
@@ -33,7 +34,7 @@ func (s *simulation) settleSoon(id order.ServerID) {
 	s.settle(id)
 }
 
-// settle is the loop of order.Broadcaster's comment for a process, until it has nothing more to do.
+// settle is the loop of package turn for a process, until there is nothing more to do.
 func (s *simulation) settle(id order.ServerID) {
 	p := s.servers[id].process
 	if p.settling {
@@ -42,100 +43,93 @@ func (s *simulation) settle(id order.ServerID) {
 	p.settling = true
 	defer func() { p.settling = false }()
 	for range actionsMax {
-		broadcast := p.broadcast()
-		flushed := s.flush(p)
-		if !p.up() || s.over() {
-			return
-		}
-		if !broadcast && !flushed {
-			s.lingerOn(p)
+		if !p.works() || !s.takeTurn(p) {
 			return
 		}
 	}
-	s.breach(id, fmt.Sprintf("it A-broadcasts %d times without any input", actionsMax))
+	s.breach(id, fmt.Sprintf("it takes %d turns without any input", actionsMax))
 }
 
-// flush does what the engine wants done: it sends, and only then acts on deliveries. It reports
-// whether there was anything.
-func (s *simulation) flush(p *process) bool {
-	if !p.works() {
+// takeTurn takes a turn of a process, and reports whether another one may find more to do.
+func (s *simulation) takeTurn(p *process) bool {
+	machine := p.turn
+	frames, opinions := p.gate.Take(p.arrivals)
+	p.watched.weighed = false
+	machine.Step(frames, opinions)
+	s.judgeTurn(p, p.watched.wrong != "", p.watched.wrong)
+	clear(frames)
+	p.arrivals = frames[:0]
+	p.broadcast()
+	s.carryOutLife(p)
+	if !p.up() || s.over() {
 		return false
 	}
-	engine, g := p.engine, p.group
-	ready := engine.Ready()
-	status := engine.Status()
-	if len(ready.Sends) == 0 && len(ready.Deliveries) == 0 {
-		if status.Halted != "" || status.Ended {
-			p.reportEnd()
-			return true
-		}
-		return false
-	}
-	v := &s.servers[p.self]
-	c := v.doom
-	if c != nil && (s.now > s.faultsEnd || c.reliable && !status.Reliable) {
-		c = nil
-	}
-	if c != nil && c.moment == sending && len(ready.Sends) > 0 {
-		if c.skip == 0 {
-			var hops []hop
-			for i, sent := range ready.Sends {
-				for _, to := range sent.To {
-					hops = append(hops, hop{g.Members[to], i})
-				}
-			}
-			s.sendSome(len(ready.Sends), hops, c, func(h hop) { s.sendFrame(p, h.to, g, ready.Sends[h.item].Frame) })
-			s.crash(p.self)
-			return true
-		}
-		c.skip--
-	}
-	for _, send := range ready.Sends {
-		for _, to := range send.To {
-			s.sendFrame(p, g.Members[to], g, send.Frame)
-		}
-	}
-	last := len(ready.Deliveries)
-	doomed := false
-	if c != nil && c.moment == delivering && last > 0 {
-		if doomed = c.skip == 0; doomed {
-			last = 1 + s.adversary.IntN(last)
-		} else {
-			c.skip--
-		}
-	}
-	rounds := make([]*content, last)
-	for i, d := range ready.Deliveries[:last] {
-		rounds[i] = p.content(d)
-	}
-	for _, c := range rounds {
-		s.judgeDelivery(p, c)
-		if s.over() {
-			return true
-		}
-		p.deliver(c)
-	}
-	switch {
-	case doomed:
-		s.crash(p.self)
-	case p.engine == engine && (status.Halted != "" || status.Ended):
+	if p.turn == machine && p.works() && machine.Over() {
 		p.reportEnd()
 	}
-	return true
+	return p.turn != machine || machine.Again()
 }
 
-// lingerOn schedules an empty message where messages wait for a later round and nothing else will
-// bring it.
-func (s *simulation) lingerOn(p *process) {
-	v := &s.servers[p.self]
-	switch {
-	case !p.undelivered():
-		v.lingers, p.lingered = false, false
-		v.lingering++
-	case !v.lingers && !p.lingered:
-		v.lingers = true
-		v.lingering++
-		s.queue.push(event{at: s.now + s.lingerFor, kind: lingering, server: p.self, number: v.lingering, process: v.number})
+// carryOutLife does what a process wants done in a turn, unless its time has come. A delivery may
+// have the member freeze the engine, and start another one.
+func (s *simulation) carryOutLife(p *process) {
+	machine, g := p.turn, p.group
+	for do := machine.Next(); do.Kind != turn.Done; do = machine.Next() {
+		member := g.Members[do.Server]
+		switch do.Kind {
+		case turn.Send:
+			p.watched.unsent = false
+			s.sendAll(p.self, p.engine, g.Members, do.Sends, func(at order.ServerID, frame []byte) {
+				if !machine.Lost(at) {
+					s.sendFrame(p, g.Members[at], g, frame)
+				}
+			})
+		case turn.Deliver:
+			s.judgeTurn(p, p.watched.unsent, "a turn hands a round over before it sends")
+			s.deliverRounds(p, do.Deliveries)
+		case turn.Linger:
+			v := &s.servers[p.self]
+			v.lingering++
+			at := s.now + s.lingerFor
+			s.queue.push(event{at: at, kind: lingering, server: p.self, number: v.lingering, process: v.number})
+		case turn.Lost:
+			s.trace.say(s.now, "%d loses %d: %v", p.self, member, do.Cause)
+			s.losesSight(p, member)
+		case turn.Silenced:
+			s.breach(p.self, fmt.Sprintf("it refuses a frame of server %d: %v", member, do.Cause))
+		case turn.Removed:
+			for _, at := range do.Deliveries[0].Removed {
+				if g.Members[at] != p.self {
+					p.gate.Silence(g.Members[at])
+				}
+			}
+		case turn.Suspected, turn.Trusted:
+			s.judgeTurn(p, do.Kind == turn.Trusted && machine.Lost(do.Server),
+				fmt.Sprintf("it trusts server %d, to which frames of this run are lost", member))
+			if do.Refused != nil && s.watches(p.self, member) && p.engine.Status().Halted == "" {
+				s.breach(p.self, fmt.Sprintf("it refuses a word on predecessor %d: %v", member, do.Refused))
+			}
+		}
+		if !p.works() || p.turn != machine || s.over() {
+			return
+		}
+	}
+}
+
+// deliverRounds hands rounds to the chain, or crashes after some of them. All are handed over before
+// any is executed: what they change may freeze the engine.
+func (s *simulation) deliverRounds(p *process, deliveries []order.Delivery) {
+	last, doomed := s.delivers(p.self, p.engine, len(deliveries))
+	for _, d := range deliveries[:last] {
+		c := p.content(d)
+		if s.judgeDelivery(p, c); s.over() {
+			return
+		}
+		p.executing.queue = append(p.executing.queue, work{round: c})
+	}
+	p.execute()
+	if doomed && p.up() {
+		s.crash(p.self)
 	}
 }
 
@@ -151,7 +145,8 @@ func (s *simulation) sendFrame(p *process, to order.ServerID, g *shard.Group, fr
 	if s.trace.text != nil {
 		s.trace.say(s.now, "%d sends %s to %d, arriving at %v", p.self, s.describeLetter(nil, g.Run, frame), to, at)
 	}
-	s.queue.push(event{at: at, kind: arrival, server: to, from: p.self, run: g.Run, frame: frame, sum: sum, process: v.number})
+	s.queue.push(event{at: at, kind: arrival, server: to, from: p.self, run: g.Run, frame: frame,
+		sum: sum, process: v.number, incarnation: p.number})
 }
 
 // post puts a letter on a link. A link that is cut loses it.

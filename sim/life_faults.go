@@ -30,6 +30,10 @@ func (s *simulation) disturb(e event) {
 		if begins {
 			s.want(change{kind: entryLeave, server: d.server})
 		}
+	case FaultBreak:
+		for _, link := range d.links {
+			s.breakLink(link[0], link[1])
+		}
 	case FaultPower:
 		s.powerFails(d, begins)
 	case FaultDisk:
@@ -306,4 +310,32 @@ func (l *life) tip() *block {
 		return l.genesis
 	}
 	return l.newest.tip
+}
+
+// losesSight has a detector suspect a server to which frames are lost, as long as it has reason to.
+func (s *simulation) losesSight(p *process, target order.ServerID) {
+	p.suspect(target, true)
+	s.reviewSoon(p.self, target)
+}
+
+// breakLink breaks the connection of two servers: the frames that are under way are lost, both ways,
+// and both ends find out. Letters come again by themselves.
+func (s *simulation) breakLink(a, b order.ServerID) {
+	for _, way := range [][2]order.ServerID{{a, b}, {b, a}} {
+		from, to := way[0], way[1]
+		l := s.network.link(from, to)
+		l.held = nil
+		s.queue.scheduled(func(e *event) {
+			if e.kind == arrival && e.from == from && e.server == to {
+				e.kind = loss
+				l.sent--
+			}
+		})
+		v := &s.servers[from]
+		if v.process != nil && v.process.up() && v.process.group != nil {
+			s.current = from
+			v.process.breaks(to, v.process.group.Run)
+			s.settleSoon(from)
+		}
+	}
 }

@@ -195,3 +195,28 @@ func TestFaultsByName(t *testing.T) {
 		t.Error("a quake is a fault")
 	}
 }
+
+// TestLivesThatStoodStill has lives that never came to rest. After a member left, the others had to
+// wait for its memory as well, since its leave was not known to be durable, but nobody asked it.
+func TestLivesThatStoodStill(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		servers int
+		faults  Faults
+		rounds  int
+		seed    uint64
+	}{
+		{3, FaultPartition | FaultLeave | FaultPause | FaultPower | FaultDisk, 1, 101440},
+		{3, FaultCrash | FaultPartition | FaultJoin | FaultLeave | FaultDisk, 1, 100467},
+		{4, FaultCrash | FaultJoin | FaultLeave | FaultPower | FaultDisk, 1, 100701},
+	} {
+		options := Group{
+			Engine: allconcur.EngineAllConcurPlus, Servers: c.servers, Faults: c.faults,
+		}.options(t)
+		options.Rounds, options.Seed, options.Crashes = c.rounds, c.seed, 0
+		result, err := Check(options)
+		if err != nil || len(result.Violations) > 0 {
+			t.Errorf("seed %d: %v, %v", c.seed, result.Violations, err)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/generation"
@@ -75,7 +76,8 @@ func (s *simulation) restlessAt(v *server, tip *block, newest generation.Run) st
 		return "it has something to say"
 	case p.engine.Undelivered():
 		return "it has rounds to deliver"
-	case s.options.group.Engine == allconcur.EngineAllConcurPlus && p.engine.Status().Reliable:
+	case s.options.group.Engine == allconcur.EngineAllConcurPlus && p.engine.Status().Reliable &&
+		!slices.Contains(s.life.broken, p.group.Run):
 		return "unreliable rounds are not back"
 	case s.life.setting.alone:
 		return ""

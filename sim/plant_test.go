@@ -23,7 +23,7 @@ func TestPlantsAreCaught(t *testing.T) {
 		{PlantPromiseNotPersisted, FaultsAll, false, []int{3, 5}, 5, []order.Property{Persistence}},
 		{PlantSaveAfterSend, FaultsAll, false, []int{3, 5}, 5, []order.Property{Persistence}},
 		{PlantPromiseNotFrozen, partitions, false, []int{3, 5, 7}, 300, []order.Property{Freeze, Durable, Ordered}},
-		{PlantLostDiskIgnored, FaultsAll, false, []int{3, 7}, 500, []order.Property{Durable, Ordered}},
+		{PlantLostDiskIgnored, FaultsAll, false, []int{3, 7}, 700, []order.Property{Durable, Ordered, Reason}},
 	}
 	for _, c := range cases {
 		for _, servers := range c.servers {

@@ -233,3 +233,30 @@ func TestPlantedBugsOfTurnsAreCaught(t *testing.T) {
 		}
 	}
 }
+
+// TestPlantedBugsOfTurnsAreCaughtInLives plants the same bugs in what drives the engines of a life.
+// A silenced server that is trusted again takes a connection that broke.
+func TestPlantedBugsOfTurnsAreCaughtInLives(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		fault   turn.Fault
+		engine  string
+		servers int
+		faults  Faults
+		limit   int
+	}{
+		{turn.FaultDeliverFirst, allconcur.EngineAllConcur, 3, FaultsAll, 20},
+		{turn.FaultDeliverFirst, allconcur.EngineAllConcurPlus, 5, FaultsAll, 20},
+		{turn.FaultOpinionsFirst, allconcur.EngineAllConcur, 3, FaultsAll, 50},
+		{turn.FaultOpinionsFirst, allconcur.EngineAllConcurPlus, 5, FaultsAll, 50},
+		{turn.FaultSilencedTrusted, allconcur.EngineAllConcurPlus, 5, FaultBreak, 20},
+		{turn.FaultStaleFrames, allconcur.EngineAllConcur, 5, FaultsAll, 300},
+	} {
+		t.Run(fmt.Sprintf("%v in %s of %d", c.fault, c.engine, c.servers), func(t *testing.T) {
+			t.Parallel()
+			mustBreak(t, Group{
+				Engine: c.engine, Servers: c.servers, Faults: c.faults, TurnFault: c.fault,
+			}, c.limit, nil)
+		})
+	}
+}

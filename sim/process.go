@@ -9,6 +9,7 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // process is one process of a server: the machine that production runs (shard.Member) and a driver
@@ -62,7 +63,9 @@ type setting struct {
 	engine   string
 	detector allconcur.Detector
 	fault    allconcur.Fault
-	plant    Plant
+	// turnFault is planted in what drives the engines.
+	turnFault turn.Fault
+	plant     Plant
 	// slots bounds the servers.
 	slots int
 	// reliable are the reliable digraphs by their order.
@@ -81,6 +84,7 @@ func newProcess(s *simulation, self order.ServerID, number int, d *disk) (*proce
 	p := &process{sim: s, self: self, number: number, disk: d, chain: newChain(s.life.blocks, d.blocks)}
 	p.chain.stored, p.chain.durable = d.synced, d.durable
 	p.perhaps = d.perhaps
+	p.gate = newGate(s.life.setting)
 	p.suspects = make([]bool, s.life.setting.slots)
 	p.links = newLinks(s.life.setting.slots)
 	p.memory = make(map[[32]byte]*content)
@@ -233,6 +237,9 @@ func (p *process) timePasses() {
 	p.execute()
 	p.reportDisk()
 	p.askAgain()
+	if p.works() {
+		p.turn.Look() // an engine may halt without an error
+	}
 	if progress, works := p.progress(); works {
 		p.step(progress)
 	}

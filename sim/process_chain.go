@@ -28,12 +28,6 @@ func (p *process) then(do func()) {
 	p.execute()
 }
 
-// deliver executes a round that the engine A-delivered.
-func (p *process) deliver(c *content) {
-	p.executing.queue = append(p.executing.queue, work{round: c})
-	p.execute()
-}
-
 // execute does what waits, as far as the disk has room.
 func (p *process) execute() {
 	for len(p.executing.queue) > 0 && p.up() && !p.sim.over() {

@@ -3,16 +3,24 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
+	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
 // running is a process's engine and what belongs to its run.
 type running struct {
+	// gate decides for the process's whole life whose frames are taken, and turn what happens in the
+	// run at hand.
+	gate     *turn.Gate
+	turn     *turn.Machine
+	arrivals []turn.Arrival // the last ones taken, empty, for the gate to fill again
+	watched  *watched
 	// engine is that of group, nil before the first; retired says why it is not driven any more.
 	engine  *allconcur.Engine
 	group   *shard.Group
@@ -22,8 +30,6 @@ type running struct {
 	// remaining are the members of the group that were not removed, and marked what its rounds held.
 	remaining []order.ServerID
 	marked    marks
-	// held are frames of runs to come.
-	held []heldFrame
 	// suspects is what the detector said, by server.
 	suspects []bool
 	// waits says since how many ticks the engine has reached nothing new.
@@ -32,21 +38,20 @@ type running struct {
 		epoch order.Epoch
 		round order.Round
 	}
-	// lingered says that an empty message is due.
-	lingered bool
-	// receivers has room for those of the frames that are sent.
-	out []outgoing
 }
 
-// heldFrame is a frame that came before its run.
-type heldFrame struct {
-	from  order.ServerID
-	run   generation.Run
-	frame []byte
+// newGate makes the gate of a process. Its lanes never wait: a run of the simulator is short.
+func newGate(set *setting) *turn.Gate {
+	gate := turn.NewGate(turn.GateConfig{
+		Frames: math.MaxInt, Bytes: math.MaxInt, Held: math.MaxInt, Fault: set.turnFault,
+	})
+	senders := make([]*turn.Sender, set.slots)
+	for i := range senders {
+		senders[i] = turn.NewSender()
+	}
+	gate.SetSenders(senders)
+	return gate
 }
-
-// heldMax bounds the frames that wait for their run.
-const heldMax = 4096
 
 // pool is what is to be ordered.
 type pool struct {
@@ -68,7 +73,7 @@ func place(g *shard.Group, server order.ServerID) (order.ServerID, bool) {
 	return order.ServerID(at), found
 }
 
-// start starts the engine of a run, and gives it the frames that came too early.
+// start starts the engine of a run, with the frames that came too early.
 func (p *process) start(g *shard.Group) {
 	s := p.sim
 	setting := s.life.setting
@@ -92,7 +97,11 @@ func (p *process) start(g *shard.Group) {
 	}
 	s.trace.note(s.now, 110, uint64(p.self), uint64(g.Run), g.Base)
 	s.trace.say(s.now, "%d starts run %v of %v after block %d, round %d", p.self, run(g.Run), g.Members, g.Base, g.First)
-	p.engine, p.group, p.retired, p.lingered = engine, g, "", false
+	p.engine, p.group, p.retired = engine, g, ""
+	p.watched = &watched{Broadcaster: engine}
+	p.turn = turn.New(turn.Config{
+		Engine: p.watched, Self: at, Servers: len(g.Members), Fault: setting.turnFault,
+	})
 	p.baseEpoch, p.remaining, p.marked = p.chain.head().epoch, slices.Clone(g.Members), marks{}
 	p.chain.round = g.First - 1
 	p.pool.next, p.pool.due = 0, marks{}
@@ -101,11 +110,8 @@ func (p *process) start(g *shard.Group) {
 	p.disk.clear(p.disk.state.Decided)
 	clear(p.suspects)
 	p.beginStored()
-	held := p.held
-	p.held = nil
-	for _, h := range held {
-		p.receiveFrame(h.from, h.run, h.frame)
-	}
+	s.servers[p.self].lingering++
+	p.gate.Activate(uint64(g.Run), g.Members)
 	s.reviewAll(p.self)
 	s.reviewBy(p.self)
 	s.settleSoon(p.self)
@@ -115,20 +121,15 @@ func (p *process) start(g *shard.Group) {
 func (p *process) retire(why string) {
 	if p.retired == "" && p.engine != nil {
 		p.retired = why
+		p.gate.End()
 		p.sim.trace.say(p.sim.now, "%d retires from run %v: %s", p.self, run(p.group.Run), why)
 		p.sim.reviewBy(p.self)
 	}
 }
 
-// freeze stops the engine; it is answered when all that it A-delivered is executed.
+// freeze stops the engine, between two turns; it is answered when all that it A-delivered is executed.
 func (p *process) freeze() {
-	s := p.sim
-	if p.works() {
-		if s.flush(p); !p.up() {
-			return
-		}
-		p.retire("frozen")
-	}
+	p.retire("frozen")
 	p.then(func() {
 		report := generation.Report{}
 		if p.engine != nil {
@@ -183,48 +184,34 @@ func (p *process) content(d order.Delivery) *content {
 	return c
 }
 
-// receiveFrame gives a frame to the engine of its run, now or when that begins.
-func (p *process) receiveFrame(from order.ServerID, r generation.Run, frame []byte) {
-	if p.group == nil || r > p.group.Run {
-		if len(p.held) < heldMax {
-			p.held = append(p.held, heldFrame{from, r, frame})
-		}
-		return
-	}
-	if !p.works() {
-		return
-	}
-	at, known := place(p.group, from)
-	if !known {
-		return
-	}
-	if err := p.engine.Receive(at, frame); err != nil && r == p.group.Run {
-		p.refused(fmt.Sprintf("it refuses a frame of server %d", from), err)
-	}
+// receiveFrame has the gate judge a frame.
+func (p *process) receiveFrame(e *event) {
+	sender := p.gate.Sender(e.from)
+	p.gate.Admit(sender, turn.Incarnation(e.incarnation), uint64(e.run), e.frame)
 }
 
-// refused tells a halted engine from one that breaks its contract.
-func (p *process) refused(what string, err error) {
-	if !errors.Is(err, order.ErrHalted) {
-		p.sim.breach(p.self, what+": "+err.Error())
-	}
-}
-
-// suspect takes what the detector says about a predecessor.
+// suspect takes what the detector says about a member.
 func (p *process) suspect(server order.ServerID, suspected bool) {
-	at, known := place(p.group, server)
-	if !p.works() || !known || p.suspects[server] == suspected {
+	if !p.works() || p.suspects[server] == suspected {
 		return
 	}
 	p.suspects[server] = suspected
-	tell := p.engine.Trust
 	if suspected {
-		tell = p.engine.Suspect
-	}
-	if err := tell(at); err != nil {
-		p.refused(fmt.Sprintf("it refuses a word on predecessor %d", server), err)
+		p.gate.Suspect(uint64(p.group.Run), server, nil)
+	} else {
+		p.gate.Trust(uint64(p.group.Run), server)
 	}
 }
+
+// breaks is told that a connection broke, and frames that were sent in a run are lost with it.
+func (p *process) breaks(server order.ServerID, r generation.Run) {
+	if at, known := place(p.group, server); known && p.works() && p.group.Run == r {
+		p.turn.Break(at, errBroken)
+		p.sim.life.broken = append(p.sim.life.broken, r)
+	}
+}
+
+var errBroken = errors.New("the connection broke")
 
 // submit takes what a user submits.
 func (p *process) submit(entry []byte) {
@@ -264,40 +251,37 @@ func (p *process) admit(e shard.Admit) {
 	p.sim.settleSoon(p.self)
 }
 
-// broadcast A-broadcasts what is due and reports whether anything was.
-func (p *process) broadcast() bool {
-	if !p.works() {
-		return false
-	}
-	if !p.engine.CanBroadcast() {
-		if p.engine.Solicited() {
+// broadcast A-broadcasts what is due.
+func (p *process) broadcast() {
+	if !p.turn.MayBroadcast() {
+		if p.engine.Solicited() && !p.engine.CanBroadcast() {
 			p.sim.breach(p.self, "it is solicited though it cannot A-broadcast")
 		}
-		return false
+		return
 	}
-	var entry []byte
-	switch {
-	case p.withheld():
-		return false
-	case p.pool.next < len(p.pool.entries):
+	if p.withheld() {
+		return
+	}
+	var entry, payload []byte
+	if p.pool.next < len(p.pool.entries) {
 		entry = p.pool.entries[p.pool.next]
-		p.pool.next++
-	case p.pool.due.any(), p.engine.Solicited(), p.lingered && p.engine.Undelivered():
-	default:
-		return false
 	}
-	var payload []byte
 	if len(entry) > 0 || p.pool.due.any() {
 		payload = encodePayload(entry, p.pool.due)
+	}
+	if !p.turn.Broadcast(payload) {
+		if payload != nil && p.engine.Status().Halted == "" {
+			p.sim.breach(p.self, "it refuses an A-broadcast though CanBroadcast holds: "+p.turn.Halted())
+		}
+		return
+	}
+	if len(entry) > 0 {
+		p.pool.next++
+	}
+	if payload != nil {
 		p.pool.due = marks{}
 	}
-	p.lingered = false
 	p.sim.trace.note(p.sim.now, 101, uint64(p.self), uint64(len(payload)))
-	if err := p.engine.Broadcast(payload); err != nil {
-		p.refused("it refuses an A-broadcast though CanBroadcast holds", err)
-		return false
-	}
-	return true
 }
 
 // executingMax bounds the rounds that wait for the disk: a server with more says nothing.
@@ -305,9 +289,6 @@ const executingMax = 16
 
 // withheld reports whether the disk holds up so much that the server says nothing more.
 func (p *process) withheld() bool { return len(p.executing.queue) >= executingMax }
-
-// undelivered reports whether an empty message would help.
-func (p *process) undelivered() bool { return p.works() && p.engine.Undelivered() }
 
 // progress is what the driver reports of the engine with each tick.
 func (p *process) progress() (shard.Progressed, bool) {
@@ -338,19 +319,23 @@ const eonOver = "its eon is over"
 
 // reportEnd tells the member that its engine halted, or that its eon is over.
 func (p *process) reportEnd() {
-	status := p.engine.Status()
-	switch {
-	case status.Ended:
-		g := p.group
-		p.retire(eonOver)
-		p.then(func() {
-			p.answer(shard.EonEnded{
-				Run: g.Run, Members: slices.Clone(p.remaining), Entrants: p.marked.entrants,
-				Benched: p.marked.benched, Regroup: p.marked.regroup,
-			})
-		})
-	case status.Halted != "":
-		p.retire("halted: " + status.Halted)
-		p.step(shard.EngineHalted{Run: p.group.Run, Reason: status.Halted})
+	g := p.group
+	places, ended := p.turn.Ended()
+	if !ended {
+		reason := p.turn.Halted()
+		p.retire("halted: " + reason)
+		p.step(shard.EngineHalted{Run: g.Run, Reason: reason})
+		return
 	}
+	members := make([]order.ServerID, len(places))
+	for i, at := range places {
+		members[i] = g.Members[at]
+	}
+	p.retire(eonOver)
+	p.then(func() {
+		p.answer(shard.EonEnded{
+			Run: g.Run, Members: members, Entrants: p.marked.entrants,
+			Benched: p.marked.benched, Regroup: p.marked.regroup,
+		})
+	})
 }

@@ -40,17 +40,18 @@ const (
 
 // event is something that happens to one server.
 type event struct {
-	at      Instant
-	kind    eventKind
-	server  order.ServerID
-	from    order.ServerID    // of an arrival; the suspect of a suspicion
-	number  int               // the planned crash of an arming; the generation of a lingering
-	sum     uint32            // of an arrival: the frame's checksum as it was sent
-	frame   []byte            // of an arrival, and the payload of a submission
-	letter  *letter           // of an arrival among members; nil where it is a frame
-	run     generation.Run    // of a frame among members
-	state   *generation.State // of a saving
-	process int               // of an arrival among members, a ticking, a lingering: the receiver's process; another one does not take it
+	at          Instant
+	kind        eventKind
+	server      order.ServerID
+	from        order.ServerID    // of an arrival; the suspect of a suspicion
+	number      int               // the planned crash of an arming; the generation of a lingering
+	sum         uint32            // of an arrival: the frame's checksum as it was sent
+	frame       []byte            // of an arrival, and the payload of a submission
+	letter      *letter           // of an arrival among members; nil where it is a frame
+	run         generation.Run    // of a frame among members
+	state       *generation.State // of a saving
+	incarnation int               // of a frame among members: the sender's process
+	process     int               // of an arrival among members, a ticking, a lingering: the receiver's process; another one does not take it
 }
 
 // queue is a binary heap of events, the earliest first. The heap has only what orders them, so that sifting moves little and no pointers; the events stay where they are.

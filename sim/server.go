@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard/turn"
@@ -104,7 +105,9 @@ func (s *simulation) carryOut(id order.ServerID) {
 	for do := v.turn.Next(); do.Kind != turn.Done; do = v.turn.Next() {
 		switch do.Kind {
 		case turn.Send:
-			s.sendAll(id, do.Sends)
+			s.sendAll(id, v.engine, s.everybody, do.Sends, func(to order.ServerID, frame []byte) {
+				s.send(id, to, frame)
+			})
 		case turn.Deliver:
 			s.deliverAll(id, do.Deliveries)
 		case turn.Linger:
@@ -125,34 +128,39 @@ func (s *simulation) carryOut(id order.ServerID) {
 }
 
 // due is the planned crash of a server, nil where it cannot come now.
-func (s *simulation) due(id order.ServerID) *crash {
-	v := &s.servers[id]
-	c := v.doom
-	if c != nil && (s.now > s.faultsEnd || c.reliable && !v.engine.Status().Reliable) {
+func (s *simulation) due(id order.ServerID, engine order.Broadcaster) *crash {
+	c := s.servers[id].doom
+	if c != nil && (s.now > s.faultsEnd || c.reliable && !engine.Status().Reliable) {
 		return nil
 	}
 	return c
 }
 
-// sendAll sends, or crashes amid it.
-func (s *simulation) sendAll(id order.ServerID, sends []order.Send) {
+// sendAll sends to members of a group by their places, or crashes amid it.
+func (s *simulation) sendAll(
+	id order.ServerID, engine order.Broadcaster, members []order.ServerID, sends []order.Send,
+	put func(at order.ServerID, frame []byte),
+) {
 	for _, send := range sends {
 		for _, to := range send.To {
-			if to == id || int(to) >= s.options.Servers {
+			if int(to) >= len(members) || members[to] == id {
 				s.breach(id, fmt.Sprintf("it sends a frame to %d", to))
 				return
 			}
 		}
 	}
-	if c := s.due(id); c != nil && c.moment == sending {
+	if c := s.due(id, engine); c != nil && c.moment == sending {
 		if c.skip == 0 {
 			var hops []hop
 			for item, send := range sends {
 				for _, to := range send.To {
-					hops = append(hops, hop{to, item})
+					hops = append(hops, hop{members[to], item})
 				}
 			}
-			s.sendSome(len(sends), hops, c, func(h hop) { s.send(id, h.to, sends[h.item].Frame) })
+			s.sendSome(len(sends), hops, c, func(h hop) {
+				at, _ := slices.BinarySearch(members, h.to)
+				put(order.ServerID(at), sends[h.item].Frame)
+			})
 			s.crash(id)
 			return
 		}
@@ -160,22 +168,30 @@ func (s *simulation) sendAll(id order.ServerID, sends []order.Send) {
 	}
 	for _, send := range sends {
 		for _, to := range send.To {
-			s.send(id, to, send.Frame)
+			put(to, send.Frame)
 		}
 	}
 }
 
+// delivers is how many of some rounds a server A-delivers, and whether it crashes then.
+func (s *simulation) delivers(
+	id order.ServerID, engine order.Broadcaster, rounds int,
+) (last int, doomed bool) {
+	c := s.due(id, engine)
+	if c == nil || c.moment != delivering {
+		return rounds, false
+	}
+	if c.skip > 0 {
+		c.skip--
+		return rounds, false
+	}
+	return 1 + s.adversary.IntN(rounds), true
+}
+
 // deliverAll A-delivers, or crashes after some of it.
 func (s *simulation) deliverAll(id order.ServerID, deliveries []order.Delivery) {
-	doomed := false
-	if c := s.due(id); c != nil && c.moment == delivering {
-		if doomed = c.skip == 0; doomed {
-			deliveries = deliveries[:1+s.adversary.IntN(len(deliveries))]
-		} else {
-			c.skip--
-		}
-	}
-	for _, d := range deliveries {
+	last, doomed := s.delivers(id, s.servers[id].engine, len(deliveries))
+	for _, d := range deliveries[:last] {
 		s.deliver(id, d)
 		if s.over() {
 			return

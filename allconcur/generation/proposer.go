@@ -70,12 +70,19 @@ func (s *Synod) prepare() {
 	s.phase = phasePreparing
 	s.ballot = Ballot{Number: max(s.highest.Number, s.state.Promised.Number) + 1, Proposer: s.config.Self,
 		Disk: s.state.Disk}
-	s.ask(s.report.Membership, s.report.Shard)
+	s.ask(s.report)
 }
 
-// ask sends the own Prepare to the members that were not asked yet.
-func (s *Synod) ask(memberships ...Membership) {
+// ask sends the own Prepare to the members that were not asked yet: those of every membership of
+// which a survey may ask for a majority, or wait for the memory. A server that left is among them
+// while its leave is not known to be durable. If it was not asked, and others were short of votes
+// that they remember, the proposer would wait for its promise for ever.
+func (s *Synod) ask(report Report) {
 	var to []order.ServerID
+	memberships := []Membership{report.Membership, report.Shard}
+	for _, former := range report.Former {
+		memberships = append(memberships, former.Membership)
+	}
 	for _, m := range memberships {
 		for _, server := range m.Members {
 			if _, found := slices.BinarySearch(s.asked, server); !found {
@@ -102,7 +109,7 @@ func (s *Synod) onPromise(from order.ServerID, m Message) {
 		return // what was promised first stays: nothing changes at who promised
 	}
 	s.promises = slices.Insert(s.promises, at, pending{from, m})
-	s.ask(m.Report.Membership, m.Report.Shard)
+	s.ask(m.Report)
 	s.tryAccept()
 }
 

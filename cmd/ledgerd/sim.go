@@ -16,13 +16,15 @@ import (
 	"golang.org/x/term"
 
 	"github.com/ledgerd/ledgerd/allconcur"
+	"github.com/ledgerd/ledgerd/shard/turn"
 	"github.com/ledgerd/ledgerd/sim"
 )
 
 // simFailuresShown bounds the failing seeds whose evidence is shown; the others are counted.
 const simFailuresShown = 5
 
-// simPlants are the engines' bugs that --plant takes; besides there are those of sim.Plants.
+// simPlants are the engines' bugs that --plant takes; besides there are those of turn.Faults and
+// sim.Plants.
 var simPlants = []allconcur.Fault{
 	allconcur.FaultDroppedForward, allconcur.FaultEarlyDelivery, allconcur.FaultPrunedTooSoon, allconcur.FaultNoForwardBackward,
 	allconcur.FaultToleratedNotMajority, allconcur.FaultSetsIgnored, allconcur.FaultStaleEon, allconcur.FaultRevokeWrongSequence, allconcur.FaultSkipAfterDecided,
@@ -32,6 +34,9 @@ var simPlants = []allconcur.Fault{
 func simPlantNames() []string {
 	var names []string
 	for _, fault := range simPlants {
+		names = append(names, fault.String())
+	}
+	for _, fault := range turn.Faults() {
 		names = append(names, fault.String())
 	}
 	for _, plant := range sim.Plants() {
@@ -277,12 +282,18 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 			group.Fault = fault
 		}
 	}
+	for _, fault := range turn.Faults() {
+		if fault.String() == o.plant {
+			group.TurnFault = fault
+		}
+	}
 	for _, plant := range sim.Plants() {
 		if plant.String() == o.plant {
 			group.Plant = plant
 		}
 	}
-	if o.plant != "" && group.Fault == allconcur.FaultNone && group.Plant == sim.PlantNone {
+	if o.plant != "" && group.Fault == allconcur.FaultNone && group.TurnFault == turn.FaultNone &&
+		group.Plant == sim.PlantNone {
 		return refuse("--plant %q is unknown: use one of %s", o.plant, strings.Join(simPlantNames(), ", "))
 	}
 	if group.Fault == allconcur.FaultRevokeWrongSequence && o.faults == sim.FaultCrash.String() && !detectorGiven {

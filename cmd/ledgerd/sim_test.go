@@ -112,7 +112,7 @@ func TestSimCheckFindsWhatMendsPrevent(t *testing.T) {
 		"sets-ignored":           "--servers 5 --seeds 40 --faults suspect,partition",
 		"promise-not-frozen":     "--servers 5 --seeds 60 --faults suspect,partition,pause",
 		"stale-eon":              "--servers 5 --seeds 60 --faults all --engine allconcur",
-		"revoke-wrong-sequence":  "--servers 4 --seeds 60 --seed 1",
+		"revoke-wrong-sequence":  "--servers 5 --seeds 60 --seed 1",
 	} {
 		out, err := runSim(t, append(strings.Fields("check --json --plant "+plant), strings.Fields(arguments)...)...)
 		if err == nil {
@@ -147,7 +147,7 @@ func TestSimCheckRefuses(t *testing.T) {
 		"check --servers 3 --rounds -1":                       "--rounds 10",
 		"check --servers 3 --plant bug":                       "dropped-forward, early-delivery, pruned-too-soon",
 		"check --servers 3 --plant none":                      "dropped-forward, early-delivery, pruned-too-soon",
-		"check --servers 3 --faults quake":                    "crash,suspect,partition,join,leave,pause,power,disk",
+		"check --servers 3 --faults quake":                    "crash,suspect,partition,join,leave,pause,power,disk,break",
 		"check --servers 3 --detector lucky":                  "eventual, perfect, eventual-paper",
 		"check --servers 3 --detector perfect --faults pause": "use an eventual one",
 		"check --servers 3 --trace --seeds 2":                 "--seeds 1",

@@ -22,6 +22,15 @@ const (
 	faultEnd
 )
 
+// Faults lists the faults.
+func Faults() []Fault {
+	var all []Fault
+	for f := FaultNone + 1; f < faultEnd; f++ {
+		all = append(all, f)
+	}
+	return all
+}
+
 // String names the fault.
 func (f Fault) String() string {
 	names := [...]string{"none", "deliver-first", "opinions-first", "silenced-trusted",
