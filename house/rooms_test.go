@@ -74,7 +74,7 @@ var rooms = []room{
 		modules: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/time"}},
 	{folder: "node/testnet", imports: []string{"ledger", "rdmanet/...", "node/fabric", "node/home", "node/api"}},
 	{folder: "node/demo", imports: []string{"ledger", "node/api/...", "node/client"}},
-	{folder: "cmd/ledgerd", imports: []string{"digraph", "order", "allconcur", "tram", "rdmanet/...", "sim/...", "plan", "ledger/...", "node/..."},
+	{folder: "cmd/ledgerd", imports: []string{"digraph", "order", "allconcur", "shard/turn", "tram", "rdmanet/...", "sim/...", "plan", "ledger/...", "node/..."},
 		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/term",
 			"gonum.org/v1/gonum/graph/encoding/dot", "connectrpc.com/connect"}},
 	{folder: "torture"},

@@ -47,10 +47,9 @@ type lineRun struct {
 
 // lineRound is an A-delivered round, and the server that delivered it first.
 type lineRound struct {
-	run    generation.Run
-	by     order.ServerID
-	round  *content
-	writer *process
+	run   generation.Run
+	by    order.ServerID
+	round *content
 }
 
 // orderedBlock is a block that an engine A-delivered.

@@ -44,12 +44,6 @@ type letter struct {
 	content *content
 }
 
-// outgoing is a frame of a run and its receivers, by the chain's numbers.
-type outgoing struct {
-	to    []int
-	frame []byte
-}
-
 // describeLetter names a letter, or the frame of a run, in a trace.
 func (s *simulation) describeLetter(l *letter, r generation.Run, frame []byte) string {
 	if l == nil {
