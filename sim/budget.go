@@ -17,7 +17,7 @@ func (s *simulation) maps(struck order.ServerID) []*membership {
 	effective := s.life.genesis.members
 	for id := range s.servers {
 		v := &s.servers[id]
-		if known := v.disk.blocks[v.disk.durable].members; order.ServerID(id) != struck && !v.away && known.number > effective.number {
+		if known := v.disk.blocks[v.disk.durable].members; order.ServerID(id) != struck && !v.away && !v.leaves && known.number > effective.number {
 			effective = known
 		}
 	}

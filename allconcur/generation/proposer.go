@@ -211,7 +211,43 @@ func (s *Synod) bound() *Message {
 			bound = p
 		}
 	}
+	if bound != nil && s.neverChosen(bound.Value) {
+		return nil
+	}
 	return bound
+}
+
+// neverChosen reports whether a value that was accepted can be left out although Paxos proposes it
+// again: nobody holds its base any more, so that it can never be accepted, and it was not chosen.
+//
+// Where the chain's members and disks never changed as far as any of them knows, and all of them
+// promised, each proposer of this generation needed a majority of them: one that needed another
+// membership as well saw a change, and one that did not need this one saw it durable, or a run that
+// counted with it. Then a majority of the members has the change, or that run, on disks that count,
+// of which no more than a minority may be damaged; but all of them show neither. If the value was
+// chosen, a majority of the members accepted it, and whatever they accepted later is the same value.
+// All of them say what they accepted last, and fewer than a majority say this one.
+func (s *Synod) neverChosen(value *Decision) bool {
+	v := s.survey()
+	if len(v.memberships) != 1 || len(v.promises) != len(s.promises) {
+		return false
+	}
+	m := v.memberships[0]
+	accepted, promised := 0, 0
+	for _, p := range s.promises {
+		r := &p.message.Report
+		same := r.Membership.Equal(m) && len(r.Former) == 0 && (r.Run == 0 || r.Shard.Equal(m))
+		holds := r.Head.Hash == value.Base.Hash && r.Head.Height == value.Base.Height ||
+			r.Head.Generation == value.Base.Generation && r.Head.Height >= value.Base.Height
+		if !same || holds || !v.counts(m, Promised{p.from, *r}) {
+			return false
+		}
+		promised++
+		if p.message.Value != nil && p.message.Value.Equal(*value) {
+			accepted++
+		}
+	}
+	return promised == len(m.Members) && accepted < m.Quorum()
 }
 
 // propose is the heart of Paxos: a value that may have been decided is proposed again. Where there is
