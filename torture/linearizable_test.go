@@ -2,6 +2,7 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -171,6 +172,13 @@ func (a *actor) act(ctx context.Context, in action) (out effect, known bool) {
 	defer cancel()
 	status, err := a.nodes.Post(patient, []client.Key{a.Key}, transaction, a.level)
 	switch {
+	case errors.Is(err, client.ErrUnreachable) && !errors.Is(err, client.ErrOutcomeUnknown):
+		// All nodes were down, and none took it: it was not done.
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+		return effect{}, false
 	case err != nil:
 		a.t.Errorf("actor %d: %+v: %v", a.number, in, err)
 		return effect{}, false
