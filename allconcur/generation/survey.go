@@ -177,9 +177,9 @@ func (v *survey) count(m Membership, remembering bool) (count int) {
 // disks are left for A: the disks that did not promise, and n - c of those that had perhaps more. The
 // others of these were torn by the crash: no more than n - c disks may have damaged what they had
 // announced, or the shard has lost more disks than it tolerates. So a shard of one or two, and one
-// whose members all promise, never waits. A disk that reports no Perhaps had
-// nothing behind its own head, so nothing behind H. Where H is at least as far as everything that a
-// disk had perhaps, that disk has nothing to say about what is behind H either.
+// whose members all promise, never waits. A disk that reports no Perhaps had nothing behind its own
+// head, so nothing behind H. Where H is at least as far as everything that a disk had perhaps, that
+// disk has nothing to say about what is behind H either.
 func (v *survey) perhaps() bool {
 	if v.fault == FaultPerhapsIgnored {
 		return false

@@ -232,7 +232,7 @@ func (s *Synod) Stalled(stalled bool) {
 // engine stalls and a peer wants to start anew, or it stalls for too long.
 func (s *Synod) MustEnd() bool { return s.working != 0 && (s.waiting != nil || s.givingUp) }
 
-// Linked tells whether another node can be reached now, and can take part. A proposer that needs
+// Linked reports whether another node can be reached now, and can take part. A proposer that needs
 // servers which restarted waits for reachable ones that did not, for as long as there are any; and
 // after a group ended in order, it does not wait for those that cannot be reached.
 func (s *Synod) Linked(server order.ServerID, linked bool) { s.linked[server] = linked }

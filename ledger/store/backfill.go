@@ -20,7 +20,7 @@ import (
 //   - The rows that only executing a block tells: histories, entries of streams and ends of waits
 //     (Index), since the steps of a history are numbered from the genesis on. Index executes all
 //     blocks from the genesis, once they are here, so that a store that began with a snapshot has
-//     also checked in the end what it had only believed.
+//     then also checked what it had only believed.
 //
 // The A row says how far both have come. It moves only after the rows that it speaks of are on the
 // disk, so that a crash costs the work since, and what was written twice is the same. When nothing is

@@ -229,7 +229,7 @@ func lookForRecord(path string, at place) (s sight, err error) {
 	return s, nil
 }
 
-// found is all that tells whether a disk remembers.
+// found holds the files and facts from which judge decides whether a disk remembers.
 type found struct {
 	home, data sight
 	blocks     bool // the data folder holds a ledger store
