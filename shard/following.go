@@ -20,6 +20,8 @@ type following struct {
 	// be set aside.
 	forked bool
 	common uint64
+	// strays counts the fetches that did not lead to the base that this member has to get to.
+	strays int
 	// followed is the generation that the peer worked in from which the head came. fetchedIn is the
 	// oldest one that any of the peers worked in that the last blocks may be from.
 	followed, fetchedIn generation.Generation
@@ -53,9 +55,12 @@ func (m *Member) follow() {
 		m.fallBack(m.common)
 		return
 	}
+	target := m.target()
+	if target != nil && m.pending == nil && m.leaveBranch(target) {
+		return
+	}
 	ahead := m.ahead()
 	workers := workersOf(ahead)
-	target := m.target()
 	m.explain(workers)
 	tip := m.chain.Tip()
 	if len(ahead) == 0 || m.pending != nil && tip.Height >= target.Height {
@@ -90,7 +95,13 @@ func (m *Member) follow() {
 		m.followed = max(m.followed, best.Group.Run.Generation())
 		m.follows = best.Group.Run
 	}
-	if target == nil && len(workers) > 0 && (same || best.Heights.Ordered > tip.Height) &&
+	if target != nil {
+		if tip.Height < limit || best.orders() && !same && best.Heights.Ordered <= tip.Height {
+			m.fetch(m.towards(ahead, target), limit)
+		}
+		return
+	}
+	if len(workers) > 0 && (same || best.Heights.Ordered > tip.Height) &&
 		best.Heights.Ordered <= tip.Height+entryDistance {
 		m.wish(workers)
 	}
@@ -180,10 +191,59 @@ func (m *Member) ahead() []peer {
 		}
 		return 0
 	}
+	others := func(p *peer) int { // those that do not vouch for the base come last
+		if target == nil || m.vouches(p, target) {
+			return 0
+		}
+		return 1
+	}
 	slices.SortStableFunc(ahead, func(a, b peer) int {
-		return cmp.Or(cmp.Compare(run(&b), run(&a)), cmp.Compare(b.Heights.Ordered, a.Heights.Ordered))
+		return cmp.Or(cmp.Compare(run(&b), run(&a)), cmp.Compare(others(&a), others(&b)),
+			cmp.Compare(b.Heights.Ordered, a.Heights.Ordered))
 	})
 	return ahead
+}
+
+// vouches reports whether a peer's chain is known to contain the base that is wanted: the peer works
+// in the newest generation, or its chain ends with the base. A peer that is merely as far may have
+// followed a branch that was given up.
+func (m *Member) vouches(p *peer, target *generation.Head) bool {
+	return p.orders() || p.Heights.Ordered == target.Height && p.Tip == target.Hash
+}
+
+// towards chooses whom to fetch a base from: those that vouch for it. Where there are none, any of the
+// others may be on another branch, so they take turns.
+func (m *Member) towards(ahead []peer, target *generation.Head) []peer {
+	at := slices.IndexFunc(ahead, func(p peer) bool { return !m.vouches(&p, target) })
+	switch {
+	case at < 0:
+		return ahead
+	case at > 0:
+		return ahead[:at]
+	}
+	turn := m.strays % len(ahead)
+	return ahead[turn : turn+1]
+}
+
+// leaveBranch has the blocks set aside that keep this member from the base that it is to accept, or
+// that was decided: it holds another block at that height. It reports whether that is under way.
+// The peers that it fetches from next tell where the chains part. A base that would give up a
+// durable block is not accepted (and ends the member only once it is decided).
+func (m *Member) leaveBranch(base *generation.Head) bool {
+	if m.chain.Tip().Height < base.Height || m.chain.Heights().Durable >= base.Height {
+		return false
+	}
+	hash, err := m.chain.Hash(base.Height)
+	if err != nil {
+		m.finish(err)
+		return true
+	}
+	if hash == base.Hash {
+		return false
+	}
+	m.strays++
+	m.fallBack(base.Height - 1)
+	return true
 }
 
 // holdsTip reports whether this chain has the block that a peer announced as its last.
@@ -213,7 +273,13 @@ func (m *Member) onFetched(in Fetched) {
 	if tip := m.chain.Tip(); tip.Height > m.began {
 		m.fetchedTo, m.fetchedIn = tip.Height, oldestOf(m.from)
 	}
-	m.forked, m.common = in.Forked, in.Common
+	target := m.target()
+	switch stray := target != nil && len(m.from) > 0 && !m.vouches(&m.from[0], target); {
+	case !stray:
+		m.forked, m.common = in.Forked, in.Common
+	case in.Forked || m.chain.Tip().Height == m.began:
+		m.strays++ // where its chain parts from this one proves nothing
+	}
 	if in.Reached >= 0 && in.Reached < len(m.from) {
 		reached := &m.from[in.Reached]
 		if reached.orders() {

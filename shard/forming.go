@@ -295,6 +295,7 @@ func (m *Member) activate() {
 		m.finish(err)
 		return
 	case hash != d.Base.Hash:
+		m.strays++
 		m.fallBack(d.Base.Height - 1) // the peers that it fetches from tell where the chains part
 		return
 	case tip.Height > d.Base.Height:

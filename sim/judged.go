@@ -21,6 +21,8 @@ type judged struct {
 	ordered []*orderedBlock
 	// vows are what servers held as they promised a generation.
 	vows map[vowKey]*vow
+	// decided are all decisions that a disk held, whether their generations began or not.
+	decided map[generation.Generation]*generation.Decision
 }
 
 // line is what a generation A-delivers after where it begins.
@@ -85,7 +87,11 @@ func (v *vow) holds(b *block, r generation.Run) bool {
 }
 
 func newJudged() judged {
-	return judged{lines: make(map[generation.Generation]*line), vows: make(map[vowKey]*vow)}
+	return judged{
+		lines:   make(map[generation.Generation]*line),
+		vows:    make(map[vowKey]*vow),
+		decided: make(map[generation.Generation]*generation.Decision),
+	}
 }
 
 // run returns a run of a line, nil if it did not begin.

@@ -2,16 +2,18 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/order"
 )
 
 // Ordered is the property that a block that an engine A-delivered survives every failure that leaves
 // the group working. A later generation may give it up in one case alone: of the servers whose
-// promises it was made of, none that took part in the block's generation, or a later one, had the block
-// on its disk, and fewer than a majority of the run's
-// shard were still the process that took part in the run: the others restarted, or came with another
-// disk, and had forgotten their votes.
+// promises it was made of, none that took part in the block's generation, or a later one, had the
+// block on its disk, and fewer than a majority of the run's shard were still the process that took
+// part in the run: the others restarted, or came with another disk, and had forgotten their votes. A
+// generation that never began hands on what it gave up: the next one begins where it would have.
 const Ordered order.Property = "ordered"
 
 // noteOrdered notes a block that an engine A-delivered first. Where a later generation has begun
@@ -34,14 +36,15 @@ func (s *simulation) judgeOrdered(l *line, o *orderedBlock) bool {
 		return true
 	}
 	remember := 0
-	for _, id := range l.members {
-		v := s.life.vows[vowKey{id, l.generation}]
+	number, members := s.gaveUp(l, o.run.run.Generation())
+	for _, id := range members {
+		v := s.life.vows[vowKey{id, number}]
 		switch {
 		case v == nil || !l.base.members.counts(id, v.id, v.original):
 			continue
 		case v.holds(o.block, o.run.run):
 			s.broke(Ordered, describeOrdered(o),
-				fmt.Sprintf("generation %d begins after block %d %x, without it", l.generation, l.base.height, l.base.hash[:4]),
+				fmt.Sprintf("generation %d begins after block %d %x, without it", number, l.base.height, l.base.hash[:4]),
 				fmt.Sprintf("server %d had it on its disk as it promised", id))
 			return true
 		case v.took(o.run.run) && o.run.shard.Includes(id):
@@ -50,10 +53,24 @@ func (s *simulation) judgeOrdered(l *line, o *orderedBlock) bool {
 	}
 	if remember >= o.run.shard.Quorum() {
 		s.broke(Ordered, describeOrdered(o),
-			fmt.Sprintf("generation %d of %v begins after block %d %x, without it", l.generation, l.members, l.base.height, l.base.hash[:4]),
+			fmt.Sprintf("generation %d of %v begins after block %d %x, without it", number, members, l.base.height, l.base.hash[:4]),
 			fmt.Sprintf("%d of the %d members of the run's shard promised and remember their votes", remember, len(o.run.shard.Members)))
 	}
 	return true
+}
+
+// gaveUp returns the generation whose promises decided where a line begins, and its members: the
+// first of those since an older one that never began and from whose base and tail it goes on.
+func (s *simulation) gaveUp(l *line, since generation.Generation) (generation.Generation, []order.ServerID) {
+	number, members := l.generation, l.members
+	for d := s.life.decided[number]; d != nil && number-1 > since && s.life.lines[number-1] == nil; {
+		before := s.life.decided[number-1]
+		if before == nil || before.Base != d.Base || !slices.EqualFunc(before.Tail, d.Tail, generation.TailRound.Equal) {
+			break
+		}
+		number, members, d = number-1, before.Members, before
+	}
+	return number, members
 }
 
 // judgeGivenUp judges all blocks that a generation begins without.

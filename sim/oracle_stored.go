@@ -66,8 +66,11 @@ func (s *simulation) judgeSynod(p *process, m *generation.Message) {
 	}
 }
 
-// noteVow notes what a server promises, and what it is as it does.
+// noteVow notes what a server promises, and what it is as it does; and what it knows to be decided.
 func (s *simulation) noteVow(p *process, state *generation.State) {
+	if d := state.Decided; d != nil {
+		s.life.decided[d.Generation] = d
+	}
 	if state.Promised == (generation.Ballot{}) {
 		return
 	}
