@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/rdmanet"
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
-	"github.com/ledgerd/ledgerd/shard"
 )
 
 // peerTable lists the peers of this node: the members of the chain by their indexes, which stay for
@@ -88,70 +86,45 @@ type membershipHost interface {
 	SetMembers(members map[rdmanet.PeerID]string) error
 }
 
-// leaverStays is how long a node still talks to a member that left. Meanwhile that member hears that
-// its removal is durable.
-const leaverStays = 3 * time.Second
-
 // peersAsOf is what the table of peers was made of.
 type peersAsOf struct {
-	number uint64
-	group  *shard.Group
-	left   map[ledger.MemberIndex]time.Time // when members left that are in the table still
-}
-
-// outdated reports whether there has to be another table.
-func (p *peersAsOf) outdated(number uint64, g *shard.Group) bool {
-	if p.number != number || p.group != g {
-		return true
-	}
-	for _, at := range p.left {
-		if time.Since(at) > leaverStays {
-			return true
-		}
-	}
-	return false
+	number  uint64
+	leavers []order.ServerID
 }
 
 // activePeers returns the members this node must stay connected to: those of its chain, or of the
 // block that let it in while its own chain does not reach as far; and those that left, for as long
-// as they take part in the run at hand, and a moment longer.
-func (l *life) activePeers(g *shard.Group) []ledger.GroupMember {
+// as the machine talks to them.
+func (l *life) activePeers(leavers []order.ServerID) []ledger.GroupMember {
 	membership := l.node.Store().Membership()
 	if at := l.node.home.Membership(); at.Number > membership.Number {
 		membership = at
 	}
 	members := slices.Clip(membership.Members)
-	left := map[ledger.MemberIndex]time.Time{}
 	for _, former := range l.node.Store().FormerMembers() {
 		_, present := membership.Find(former.Index)
-		if present || l.node.peers.id(order.ServerID(former.Index)) == "" {
-			continue
-		}
-		at, known := l.peersOf.left[former.Index]
-		if !known || g != nil && g.Includes(order.ServerID(former.Index)) {
-			at = time.Now()
-		}
-		if time.Since(at) <= leaverStays {
-			left[former.Index] = at
+		if !present && slices.Contains(leavers, order.ServerID(former.Index)) {
 			members = append(members, former.GroupMember)
 		}
 	}
-	l.peersOf.left = left
 	return members
 }
 
 // refreshPeers gives the present members to everything that talks to them.
 func (l *life) refreshPeers() error {
 	n := l.node
-	number, g, elsewhere := n.Store().Membership().Number, l.view().Group, n.between.membersChanged()
-	if !l.peersOf.outdated(number, g) && !elsewhere {
+	number, elsewhere := n.Store().Membership().Number, n.between.membersChanged()
+	l.mu.Lock()
+	leavers := l.machine.Leavers()
+	l.mu.Unlock()
+	if l.peersOf.number == number && slices.Equal(l.peersOf.leavers, leavers) && !elsewhere {
 		return nil
 	}
-	table, err := newPeerTable(l.activePeers(g), n.home.Self, n.host.ID())
+	table, err := newPeerTable(l.activePeers(leavers), n.home.Self, n.host.ID())
 	if err != nil {
 		return err
 	}
-	l.peersOf.number, l.peersOf.group = number, g
+	l.peersOf.number, l.peersOf.leavers = number, leavers
 	n.between.setOwn(n.Store().Membership())
 	n.time.setMembers(n.Store().Membership())
 	if table.equal(n.peers.table.Load()) {

@@ -3,14 +3,53 @@ package shard
 import (
 	"fmt"
 	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
 )
 
-// leaving is the end of a member that was removed. It stays for a moment, so that the others get
-// the rest of what it sent, and clients an answer. Where it does not know whether the block that
-// removed it is durable it stays longer: if that block is given up, it is a member.
+// leaving is the end of a member that was removed. It stays until it knows that the block that removed
+// it is durable, and then for a moment, so that the others get the rest of what it sent, and clients
+// an answer. If that block is given up, it is a member still, and perhaps needed in a majority.
 type leaving struct {
 	leavingSince int // one more than the tick; 0 while it is a member
 	known        uint64
+	leavers      []leaver // the servers that left while this process ran
+}
+
+// leaver is a server that left, and when this process last had reason to talk to it.
+type leaver struct {
+	server order.ServerID
+	at     int
+}
+
+// Leavers returns the servers that left and that this member still talks to: those that may be members
+// again since the block that removed them is not known to be durable, those that take part in the
+// run at hand, and both for a moment longer, in which they hear that their removal is durable. A
+// driver asks whenever the membership or the group may have changed, and with each tick.
+func (m *Member) Leavers() []order.ServerID {
+	durable := m.chain.Heights().Durable
+	var now []order.ServerID
+	for _, former := range m.chain.Former() {
+		if former.Server == m.config.Self {
+			continue
+		}
+		at := slices.IndexFunc(m.leavers, func(l leaver) bool { return l.server == former.Server })
+		needed := former.Left > durable || m.group != nil && m.group.Includes(former.Server)
+		if at < 0 {
+			if !needed && !m.peer(former.Server).linked {
+				continue // it left before this process began
+			}
+			at = len(m.leavers)
+			m.leavers = append(m.leavers, leaver{former.Server, m.now})
+		}
+		if needed {
+			m.leavers[at].at = m.now
+		}
+		if m.now-m.leavers[at].at <= m.config.Timing.Leaver {
+			now = append(now, former.Server)
+		}
+	}
+	return now
 }
 
 // leave ends this member's part when the operator has removed it from the membership.
@@ -38,11 +77,15 @@ func (m *Member) leave() {
 		m.known = left
 		m.emit(RemovedForGood{Height: left})
 	}
-	stay := m.config.Timing.RemovedInDoubt
-	if m.known == left {
-		stay = m.config.Timing.Removed
+	if m.known != left {
+		if m.now-m.leavingSince == m.config.Timing.Removed {
+			m.setMode(Halted, "%v at block %d, which is not known to be durable yet: it ends once another "+
+				"node says so; where the others run and `ledgerd cluster list` at one of them does not show "+
+				"it, it can be stopped and its home removed", ErrRemoved, left)
+		}
+		return
 	}
-	if m.now-m.leavingSince >= stay {
+	if m.now-m.leavingSince >= m.config.Timing.Removed {
 		m.finish(end)
 	}
 }

@@ -41,16 +41,16 @@ type Timing struct {
 	// heard regularly, for each one after the first, before it may enter again. Gap is the longest
 	// time between two announcements that is regular.
 	Trouble, Steady, Gap int
-	// Removed is how long a member stays that was removed, and RemovedInDoubt the same where it
-	// does not know that its removal is durable.
-	Removed, RemovedInDoubt int
+	// Removed is how long a member stays that was removed, at least, and Leaver how long the others
+	// talk to it once its removal is durable.
+	Removed, Leaver int
 }
 
 // DefaultTiming is production's, for ticks of a tenth of a second.
 func DefaultTiming() Timing {
 	return Timing{
 		Grace: 15, Patience: 10, Hearsay: 50, Announce: 5, Stall: 20, Outside: 10, Full: 5, Base: 150,
-		Enter: 10, Mark: 20, Bench: 10, Trouble: 600, Steady: 30, Gap: 8, Removed: 10, RemovedInDoubt: 100,
+		Enter: 10, Mark: 20, Bench: 10, Trouble: 600, Steady: 30, Gap: 8, Removed: 10, Leaver: 30,
 	}
 }
 
@@ -95,7 +95,7 @@ var ErrConfig = errors.New("shard: wrong configuration")
 func (t Timing) check() error {
 	for _, ticks := range []int{
 		t.Grace, t.Patience, t.Hearsay, t.Announce, t.Stall, t.Outside, t.Full, t.Base, t.Enter, t.Mark,
-		t.Bench, t.Trouble, t.Steady, t.Gap, t.Removed, t.RemovedInDoubt,
+		t.Bench, t.Trouble, t.Steady, t.Gap, t.Removed, t.Leaver,
 	} {
 		if ticks < 1 {
 			return fmt.Errorf("%w: a time of %d ticks; want at least one", ErrConfig, ticks)

@@ -19,8 +19,10 @@ type judged struct {
 	durable []*block
 	// ordered are the blocks that an engine A-delivered and that no generation gave up so far.
 	ordered []*orderedBlock
-	// vows are what servers held as they promised a generation.
-	vows map[vowKey]*vow
+	// vows are what servers held as they promised a generation last, and proposals the values that were
+	// accepted, with the vows that they were made of.
+	vows      map[vowKey]*vow
+	proposals map[generation.Generation][]proposal
 	// decided are all decisions that a disk held, whether their generations began or not.
 	decided map[generation.Generation]*generation.Decision
 }
@@ -69,12 +71,20 @@ type vowKey struct {
 // vow is what a server was as it promised a generation: the runs that its process took part in, and
 // what its disk held.
 type vow struct {
+	ballot   generation.Ballot
 	runs     []generation.Run
 	held     []*block
 	id       generation.DiskID
 	original bool
 	// activated is the newest run that the disk took part in.
 	activated generation.Run
+}
+
+// proposal is a value that a server accepted first, and what its members had vowed by then. A later
+// ballot may propose the value again, after they fetched more.
+type proposal struct {
+	value *generation.Decision
+	vows  map[order.ServerID]*vow
 }
 
 // took reports whether the process that promised took part in a run.
@@ -88,9 +98,10 @@ func (v *vow) holds(b *block, r generation.Run) bool {
 
 func newJudged() judged {
 	return judged{
-		lines:   make(map[generation.Generation]*line),
-		vows:    make(map[vowKey]*vow),
-		decided: make(map[generation.Generation]*generation.Decision),
+		lines:     make(map[generation.Generation]*line),
+		vows:      make(map[vowKey]*vow),
+		proposals: make(map[generation.Generation][]proposal),
+		decided:   make(map[generation.Generation]*generation.Decision),
 	}
 }
 

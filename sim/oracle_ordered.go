@@ -38,7 +38,7 @@ func (s *simulation) judgeOrdered(l *line, o *orderedBlock) bool {
 	remember := 0
 	number, members := s.gaveUp(l, o.run.run.Generation())
 	for _, id := range members {
-		v := s.life.vows[vowKey{id, number}]
+		v := s.vowed(number, id)
 		switch {
 		case v == nil || !l.base.members.counts(id, v.id, v.original):
 			continue
@@ -71,6 +71,17 @@ func (s *simulation) gaveUp(l *line, since generation.Generation) (generation.Ge
 		number, members, d = number-1, before.Members, before
 	}
 	return number, members
+}
+
+// vowed returns what a member of a decided generation vowed, as its value was first proposed.
+func (s *simulation) vowed(number generation.Generation, member order.ServerID) *vow {
+	decided := s.life.decided[number]
+	for _, proposed := range s.life.proposals[number] {
+		if decided != nil && proposed.value.Equal(*decided) {
+			return proposed.vows[member]
+		}
+	}
+	return s.life.vows[vowKey{member, number}]
 }
 
 // judgeGivenUp judges all blocks that a generation begins without.

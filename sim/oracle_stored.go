@@ -66,17 +66,43 @@ func (s *simulation) judgeSynod(p *process, m *generation.Message) {
 	}
 }
 
-// noteVow notes what a server promises, and what it is as it does; and what it knows to be decided.
+// noteVow notes what a server's disk holds from now on: what it promised, and what the server was as
+// it did; what it accepted; and what it knows to be decided.
 func (s *simulation) noteVow(p *process, state *generation.State) {
+	l := s.life
 	if d := state.Decided; d != nil {
-		s.life.decided[d.Generation] = d
+		l.decided[d.Generation] = d
 	}
 	if state.Promised == (generation.Ballot{}) {
 		return
 	}
 	v := &s.servers[p.self]
 	v.vowed = max(v.vowed, state.Instance)
-	s.life.vows[vowKey{p.self, state.Instance}] = &vow{runs: p.runs, held: p.disk.blocks[:p.disk.synced+1], id: p.disk.id, original: p.disk.original, activated: state.Activated}
+	key := vowKey{p.self, state.Instance}
+	if known := l.vows[key]; known == nil || known.ballot != state.Promised {
+		l.vows[key] = &vow{
+			ballot: state.Promised, runs: p.runs, held: p.disk.blocks[:p.disk.synced+1],
+			id: p.disk.id, original: p.disk.original, activated: state.Activated,
+		}
+	}
+	if state.AcceptedValue != nil {
+		s.noteProposal(state.AcceptedValue)
+	}
+}
+
+// noteProposal notes a value that is accepted, with what its members vowed.
+func (s *simulation) noteProposal(value *generation.Decision) {
+	proposals := s.life.proposals[value.Generation]
+	for i := range proposals {
+		if proposals[i].value.Equal(*value) {
+			return
+		}
+	}
+	vows := make(map[order.ServerID]*vow)
+	for _, id := range value.Members {
+		vows[id] = s.life.vows[vowKey{id, value.Generation}]
+	}
+	s.life.proposals[value.Generation] = append(proposals, proposal{value, vows})
 }
 
 // judgesPersistence reports whether persistence is judged as it happens, and not only by what comes of

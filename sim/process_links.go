@@ -19,12 +19,13 @@ func newLinks(slots int) links {
 	return links{linked: make([]bool, slots), processes: make([]int, slots), missing: make([]int, slots)}
 }
 
-// knows reports whether a process talks to another server: it is, or was, a member of its chain; or
-// the process is not yet in the chain that it has, or lost it, and knows the others from its operator.
+// knows reports whether a process talks to another server: it is a member of its chain, or a leaver;
+// or the process is not yet in the chain that it has, or lost it, and knows the others from its
+// operator.
 func (p *process) knows(server order.ServerID) bool {
 	head := p.chain.head()
 	return !p.disk.original || head.members.has(server) || !head.members.has(p.self) ||
-		slices.ContainsFunc(head.former, func(f shard.Former) bool { return f.Server == server })
+		slices.Contains(p.member.Leavers(), server)
 }
 
 // reaches reports whether the fabric connects two processes now.

@@ -66,6 +66,15 @@ func (m Membership) Equal(other Membership) bool {
 		})
 }
 
+// neighbour reports whether next is the membership after one join or leave: the members that both
+// have keep their disks. Then any majority of m and any majority of next share a disk.
+func (m Membership) neighbour(next Membership) bool {
+	return next.Number == m.Number+1 && len(m.Members) != len(next.Members) &&
+		!slices.ContainsFunc(m.Members, func(server order.ServerID) bool {
+			return next.Includes(server) && next.Disk(server) != m.Disk(server)
+		})
+}
+
 // sound reports whether a membership could be one of a chain's.
 func (m Membership) sound() bool {
 	return ascending(m.Members) && (len(m.Disks) == 0 || len(m.Disks) == len(m.Members))

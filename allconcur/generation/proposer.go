@@ -157,7 +157,7 @@ func (s *Synod) mayPropose(v survey) bool {
 		return false
 	}
 	if s.bound() == nil {
-		if v.perhaps() || s.endsBelowDurable(v) || !v.enough(true) && s.mayHearFrom(v.memberships) {
+		if v.perhaps() || s.endsBelowDurable(v) || !v.enough(true) && s.mayHearFrom(v.remembering) {
 			return false
 		}
 	}

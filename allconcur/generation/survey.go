@@ -22,6 +22,12 @@ type Promised struct {
 // before a change in H's chain that no promise knows to be durable, and of the membership that
 // counted in the newest run. Only disks that count under a membership count towards its majority.
 //
+// One majority may be left out. Where the newest run counted with the membership right before the one
+// at H, and a member joined or left since, any two majorities of these share a disk: what was durable
+// in that run is on a disk that promised, and two proposers meet. Only votes are missed. They are
+// treated like those of a server that restarted: the proposer waits for members that it can reach.
+// Where another disk was named instead, majorities need not meet, and both are needed.
+//
 // # Learners
 //
 // A learner's disk counts under none of them. Its head is as good as any other's, since it holds
@@ -39,6 +45,8 @@ type survey struct {
 	run         Run
 	shard       Membership
 	memberships []Membership // those of which a majority is needed
+	// remembering are those of which a majority is needed that knows its votes: memberships and shard.
+	remembering []Membership
 }
 
 // furthestSurvey looks at all promises but for those of learners that are further than all others
@@ -87,15 +95,22 @@ func newSurvey(promises []Promised, decided *Decision, durable uint64, fault Fau
 			v.require(former.Membership)
 		}
 	}
+	met := v.shard.neighbour(top.Membership)
 	if v.run != 0 {
 		if fault == FaultNewMembershipDropped {
-			v.memberships = nil
+			v.memberships, met = nil, false
 		}
-		v.require(v.shard)
+		if !met {
+			v.require(v.shard)
+		}
 	}
 	slices.SortStableFunc(v.memberships, func(a, b Membership) int {
 		return cmp.Compare(a.Number, b.Number)
 	})
+	v.remembering = v.memberships
+	if v.run != 0 && met && !slices.ContainsFunc(v.memberships, v.shard.Equal) {
+		v.remembering = append([]Membership{v.shard}, v.memberships...)
+	}
 	return v
 }
 
@@ -149,7 +164,11 @@ func (v *survey) enough(remembering bool) bool {
 
 // missing is how many more promises it takes at least.
 func (v *survey) missing(remembering bool) (most int) {
-	for _, m := range v.memberships {
+	memberships := v.memberships
+	if remembering {
+		memberships = v.remembering
+	}
+	for _, m := range memberships {
 		most = max(most, quorum(m, v.fault)-v.count(m, remembering))
 	}
 	return most
@@ -184,7 +203,7 @@ func (v *survey) perhaps() bool {
 	if v.fault == FaultPerhapsIgnored {
 		return false
 	}
-	for _, m := range v.memberships {
+	for _, m := range v.remembering {
 		had, hadNot := 0, 0
 		for _, p := range v.promises {
 			switch {
