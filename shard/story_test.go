@@ -2,6 +2,7 @@ package shard
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,10 +20,12 @@ import (
 //	     [enters=(0)] [disk=1] [learner] [stalled]       what another member says of itself
 //	link server=1 [down] [restarted]
 //	wish from=2 kind=enter|admit [ticket=7] [disk=2]
-//	chain height=9 [stored=9] [durable=9] [names=(1,5)]  the own chain has grown
+//	chain height=9 [stored=9] [durable=9] [names=(1,5)] [branch=1]  what the own chain is now
 //	ended members=(0,1,2) [enters=(2)] [benched=(1)] [regroup]
 //	waits ticks=1 for=(2) [removed=(1)] [outside]        how the engine is doing
 //	settled | saved | full | fetched [forked common=3] | aside | disk [reason=full]
+//	accept from=2 base=1 members=(0,2)                   a proposal for generation 2, to accept
+//	leaves server=1 [height=2] [others]                  the last block removed a server
 //	tick [count=10]
 //
 // Save is answered by saved or full, and so on: effects that want an answer wait for one.
@@ -93,6 +96,9 @@ func (s *story) command(t *testing.T, d *datadriven.TestData) string {
 	if view.Why != "" {
 		fmt.Fprintf(&text, ": %s", view.Why)
 	}
+	if leavers := s.member.Leavers(); len(leavers) > 0 {
+		fmt.Fprintf(&text, "\ntalks to %v, which left", leavers)
+	}
 	return text.String() + "\n"
 }
 
@@ -153,6 +159,16 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 		progressed := Progressed{Run: s.member.group.Run, Waiting: integer(t, d, "ticks", 0), Outside: d.HasArg("outside"),
 			Awaited: servers(t, d, "for"), Removed: servers(t, d, "removed")}
 		return []Input{progressed, Tick{}}
+	case "accept":
+		return []Input{s.accept(t, d)}
+	case "leaves":
+		left := order.ServerID(integer(t, d, "server", 0))
+		m := &s.chain.membership
+		m.Members = slices.DeleteFunc(slices.Clone(m.Members), func(server order.ServerID) bool { return server == left })
+		m.Disks = nil
+		m.Number, s.chain.changed = m.Number+1, s.chain.height
+		s.chain.former = append(s.chain.former, Former{left, s.chain.height})
+		return nil
 	case "settled":
 		return []Input{Settled{}}
 	case "saved":
@@ -178,11 +194,29 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 	return nil
 }
 
+// accept is the command accept: the proposer's ballot is higher than any before.
+func (s *story) accept(t *testing.T, d *datadriven.TestData) Input {
+	from := order.ServerID(integer(t, d, "from", 1))
+	base := uint64(integer(t, d, "base", 0))
+	value := &generation.Decision{
+		Generation: 2, Members: servers(t, d, "members"),
+		Base: generation.Head{Generation: 1, Height: base, Hash: hashAt(base, 0), Round: order.Round(base)},
+	}
+	for _, server := range value.Members {
+		value.Disks = append(value.Disks, diskOf(int(server)))
+	}
+	return SynodReceived{From: from, Message: generation.Message{
+		Kind: generation.KindAccept, Generation: 2, Value: value,
+		Ballot: generation.Ballot{Number: 99, Proposer: from, Disk: diskOf(int(from))},
+	}}
+}
+
 // grow is the command chain.
 func (s *story) grow(t *testing.T, d *datadriven.TestData) []Input {
 	s.chain.height = uint64(integer(t, d, "height", int(s.chain.height)))
 	s.chain.stored = uint64(integer(t, d, "stored", int(s.chain.height)))
 	s.chain.durable = uint64(integer(t, d, "durable", int(s.chain.durable)))
+	s.chain.branch = byte(integer(t, d, "branch", int(s.chain.branch)))
 	if names := servers(t, d, "names"); len(names) == 2 {
 		m := &s.chain.membership
 		m.Disks = make([]generation.DiskID, len(m.Members))
