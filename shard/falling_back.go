@@ -15,6 +15,10 @@ func (m *Member) fallBack(keep uint64) {
 	if m.now < m.settleAt {
 		return
 	}
+	// Promises that wait to be sent tell of the blocks that go now: they go out first.
+	if m.pump(false); m.saving || m.job != idle || m.end != nil {
+		return
+	}
 	m.followed, m.fetchedIn, m.fetchedTo, m.follows = 0, 0, 0, 0
 	m.job = settingAside
 	m.emit(SetAside{Keep: keep})

@@ -30,6 +30,9 @@ type following struct {
 	// follows is the run of the peer from which the head came, 0 where the chain is not the group's.
 	// countsOutside says whether this disk counts in it.
 	follows generation.Run
+	// strandedAt is the tick after which a learner's chain ends beyond that of all who work, with blocks
+	// that it does not have from them; 0 where that is not so.
+	strandedAt int
 	// missed is the round that could not be had last.
 	missed [32]byte
 	// settleAt is when to set blocks aside again, after the disk had no space for it.
@@ -99,6 +102,11 @@ func (m *Member) follow() {
 		if tip.Height < limit || best.orders() && !same && best.Heights.Ordered <= tip.Height {
 			m.fetch(m.towards(ahead, target), limit)
 		}
+		return
+	}
+	if m.stranded(workers, best) {
+		m.strandedAt = 0
+		m.fallBack(best.Heights.Ordered)
 		return
 	}
 	if len(workers) > 0 && (same || best.Heights.Ordered > tip.Height) &&
@@ -209,6 +217,23 @@ func (m *Member) ahead() []peer {
 // followed a branch that was given up.
 func (m *Member) vouches(p *peer, target *generation.Head) bool {
 	return p.orders() || p.Heights.Ordered == target.Height && p.Tip == target.Hash
+}
+
+// stranded reports whether a learner holds blocks behind the end of the chain that the others work on,
+// which it does not have from them, and has for longer than their announcements take. Nobody can tell
+// whether such a learner is on another branch until the others' chain is as long, so that without any
+// traffic it would never be admitted. Its disk counts for none of these blocks.
+func (m *Member) stranded(workers []peer, best *peer) bool {
+	tip := m.chain.Tip()
+	beyond := len(workers) > 0 && best.orders() && m.learner() && tip.Height > best.Heights.Ordered &&
+		m.fetchedTo < tip.Height && m.chain.Heights().Durable <= best.Heights.Ordered
+	switch {
+	case !beyond:
+		m.strandedAt = 0
+	case m.strandedAt == 0:
+		m.strandedAt = m.now + 1
+	}
+	return beyond && m.now-m.strandedAt >= 2*m.config.Timing.Announce
 }
 
 // towards chooses whom to fetch a base from: those that vouch for it. Where there are none, any of the

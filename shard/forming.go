@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
@@ -101,10 +102,11 @@ func (m *Member) pump(tick bool) {
 		}
 		m.report()
 		m.fetchWanted(tick)
+		ready := m.synod.Ready()
 		if m.unsaved && m.now < m.retryAt {
+			m.undecided = cmp.Or(ready.Decided, m.undecided) // the messages count as lost
 			return
 		}
-		ready := m.synod.Ready()
 		if ready.Decided == nil {
 			ready.Decided = m.undecided
 		}
@@ -297,6 +299,9 @@ func (m *Member) activate() {
 	case hash != d.Base.Hash:
 		m.strays++
 		m.fallBack(d.Base.Height - 1) // the peers that it fetches from tell where the chains part
+		return
+	case tip.Height > d.Base.Height && (m.othersOrder() || m.chain.Heights().Durable > d.Base.Height):
+		m.pending = nil // the blocks that this member fetched meanwhile may be the group's: it follows
 		return
 	case tip.Height > d.Base.Height:
 		m.fallBack(d.Base.Height)

@@ -23,8 +23,10 @@ type disk struct {
 	synced, group uint64
 	// durable is the height known to be durable, as of the last sync; groupDurable as of the one before.
 	durable, groupDurable uint64
-	// knew is what durable should be, for the oracles.
-	knew uint64
+	// knew is what durable should be, for the oracles, and claimed the last block that the others were
+	// told the disk holds, so that it counts.
+	knew    uint64
+	claimed *block
 	// perhaps says that something other than zeros follows the last whole record. The next sync
 	// writes over it.
 	perhaps bool

@@ -67,11 +67,23 @@ func (s *simulation) judgeSetAside(p *process, keep uint64) {
 		return
 	}
 	for h := keep + 1; h < uint64(len(p.chain.blocks)) && h < uint64(len(s.life.durable)); h++ {
-		if s.life.durable[h] == p.chain.blocks[h] {
+		if s.life.durable[h] == p.chain.blocks[h] && !s.unclaimed(p, h) {
 			s.broke(Durable, fmt.Sprintf("server %d sets the blocks above %d aside", p.self, keep), fmt.Sprintf("block %d %x is durable", h, s.life.durable[h].hash[:4]))
 			return
 		}
 	}
+}
+
+// unclaimed reports whether a server that is about to begin a generation holds a block that it never
+// told the others to have stored: its disk counts for none of them. It fetched the block before it knew where the
+// generation begins, and executes the tail of the decision in its place, which may make the same one.
+func (s *simulation) unclaimed(p *process, height uint64) bool {
+	d := p.disk.state.Decided
+	if d == nil || p.disk.state.Activated.Generation() >= d.Generation {
+		return false
+	}
+	claimed := p.disk.claimed
+	return claimed == nil || claimed.height < height || claimed.ancestor(height) != p.chain.blocks[height]
 }
 
 // lossExcused reports whether more disks may have forgotten than the guarantee allows.

@@ -214,6 +214,9 @@ func (p *process) carryOut(effect shard.Effect) {
 // announce says to all that are linked what the member says of itself.
 func (p *process) announce(e shard.Announce) {
 	p.sim.judgeAnnouncement(p, &e.Announcement)
+	if e.Announcement.Follows != 0 {
+		p.claim(e.Announcement.Heights.Stored)
+	}
 	l := &letter{kind: letterAnnounce, announcement: e.Announcement}
 	for to, up := range p.linked {
 		if up {

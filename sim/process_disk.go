@@ -97,6 +97,7 @@ func (p *process) synced(height uint64) {
 	if !p.works() || s.life.setting.alone {
 		return
 	}
+	p.claim(height)
 	l := &letter{kind: letterStored, run: p.group.Run, height: height}
 	for _, to := range p.group.Members {
 		s.post(p.self, to, l)
@@ -107,6 +108,7 @@ func (p *process) synced(height uint64) {
 // beginStored begins to count what the members of a run stored.
 func (p *process) beginStored() {
 	p.durability.Begin(p.group.Run, p.group.Shard.Members)
+	p.claim(p.chain.stored)
 	p.heardStored(p.self, p.group.Run, p.chain.stored)
 	if !p.sim.life.setting.alone {
 		for _, to := range p.group.Members {
@@ -114,6 +116,9 @@ func (p *process) beginStored() {
 		}
 	}
 }
+
+// claim notes up to which block the others are told that this disk holds the chain.
+func (p *process) claim(height uint64) { p.disk.claimed = p.chain.blocks[height] }
 
 // heardStored is told what a member of the run at hand stored in it: what a majority stored is durable.
 func (p *process) heardStored(from order.ServerID, r generation.Run, height uint64) {

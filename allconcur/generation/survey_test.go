@@ -356,3 +356,63 @@ func TestStateOfVersionTwo(t *testing.T) {
 		t.Fatalf("%+v, %v", again, err)
 	}
 }
+
+// The newest run counted with two members, and server 2 joined since, which is known to be durable. A
+// majority of both is no longer at hand: server 1's disk is lost. A majority of the three is enough,
+// since each of them meets the only majority of the two. Where another disk was named instead, it is
+// not, and the votes of the old majority are waited for as long as somebody may tell them.
+func TestMajorityBeforeJoin(t *testing.T) {
+	t.Parallel()
+	disks := []DiskID{{1}, {2}, {3}}
+	two := Membership{Number: 1, Members: members(2), Disks: disks[:2]}
+	three := Membership{Number: 2, Members: members(3), Disks: disks}
+	other := Membership{Number: 2, Members: members(2), Disks: []DiskID{{1}, {9}}}
+	for name, c := range map[string]struct {
+		now    Membership
+		former []Former
+		last   order.ServerID // who promises besides server 0
+		enough bool
+	}{
+		"joined":          {now: three, last: 2, enough: true},
+		"not yet durable": {now: three, last: 2, former: []Former{{two, 6}}},
+		"another disk":    {now: other, last: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			head := Head{Generation: 1, Height: 6, Round: 6}
+			promises := []Promised{
+				{0, Report{Head: head, Disk: disks[0], Durable: 5, Run: NewRun(1, 0), Shard: two, Membership: c.now,
+					Former: c.former}},
+				{c.last, Report{Head: head, Disk: c.now.Disk(c.last), Shard: c.now, Membership: c.now, Former: c.former}},
+			}
+			v := furthestSurvey(promises, nil, FaultNone)
+			if v.enough(false) != c.enough {
+				t.Errorf("a majority of %v is needed", v.memberships)
+			}
+			if v.enough(true) {
+				t.Error("the votes of server 1 are not waited for")
+			}
+		})
+	}
+}
+
+func TestNeighbour(t *testing.T) {
+	t.Parallel()
+	two := Membership{Number: 1, Members: members(2), Disks: []DiskID{{1}, {2}}}
+	for name, c := range map[string]struct {
+		next Membership
+		is   bool
+	}{
+		"a join":         {Membership{Number: 2, Members: members(3), Disks: []DiskID{{1}, {2}, {3}}}, true},
+		"a leave":        {Membership{Number: 2, Members: members(1), Disks: []DiskID{{1}}}, true},
+		"a disk":         {Membership{Number: 2, Members: members(2), Disks: []DiskID{{1}, {9}}}, false},
+		"two changes":    {Membership{Number: 3, Members: members(3), Disks: []DiskID{{1}, {2}, {3}}}, false},
+		"one earlier":    {Membership{Number: 0, Members: members(1), Disks: []DiskID{{1}}}, false},
+		"no change":      {two, false},
+		"a join, a disk": {Membership{Number: 2, Members: members(3), Disks: []DiskID{{1}, {9}, {3}}}, false},
+	} {
+		if two.neighbour(c.next) != c.is {
+			t.Errorf("%s: %v", name, !c.is)
+		}
+	}
+}
