@@ -1,5 +1,7 @@
 package shard
 
+import "slices"
+
 // A disk that forgot comes to count again in three steps. A learner fetches and syncs what it lacks.
 // Then it asks a member that works, which proposes the entry "this server counts with this disk" if
 // the learner holds all that the member knew to be durable a moment ago. Once the learner's own
@@ -16,10 +18,14 @@ func (m *Member) learner() bool {
 }
 
 // mayAdmit reports whether the disk of a learner holds all that this member knows to be durable, or
-// held lately all that it had known a moment before.
+// held lately all that it had known a moment before. A member of the group is not admitted: it is
+// there with the disk that it had before, which counts until the group has removed it.
 func (m *Member) mayAdmit(in WishReceived) bool {
 	p := m.peer(in.From)
 	if !m.recent(p) || p.Disk != in.Wish.Disk {
+		return false
+	}
+	if m.group.Includes(in.From) && !slices.Contains(m.removed, in.From) {
 		return false
 	}
 	caughtUp := p.caughtUp && p.disk == p.Disk && m.now-p.caughtAt < m.config.Timing.Hearsay

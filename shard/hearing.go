@@ -144,9 +144,14 @@ func (m *Member) believeDurable(a *Announcement) {
 }
 
 // countFollower has the disk of a member outside of the group count, as far as its chain is this one's.
+// A disk that the chain has replaced since the run began counts no more: a decision may need only a
+// majority of the disks that came after (survey.go of package generation).
 func (m *Member) countFollower(server order.ServerID, a *Announcement) {
 	g := m.group
 	if g == nil || a.Follows != g.Run || a.Learner || !g.Shard.Counts(server, a.Disk, true) {
+		return
+	}
+	if now, _ := m.chain.Membership(); !now.Counts(server, a.Disk, true) {
 		return
 	}
 	height := min(a.Heights.Stored, a.Heights.Ordered)

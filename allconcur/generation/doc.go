@@ -57,7 +57,7 @@
 // of the membership at the furthest head that any promise shows; of each one before a change in that
 // chain that no promise knows to be durable; and of the one that counted in the newest run shown. They
 // have to promise as well as to accept. The last one is left out where it is the one right before the
-// membership at the furthest head, and a member joined or left since (survey.go).
+// membership at the furthest head (survey.go).
 //
 // Majorities before and after a join or a leave intersect. Those before and after another disk was
 // named need not, so it is left to show that two proposers for one generation meet. Let run k count

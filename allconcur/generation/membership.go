@@ -66,13 +66,20 @@ func (m Membership) Equal(other Membership) bool {
 		})
 }
 
-// neighbour reports whether next is the membership after one join or leave: the members that both
-// have keep their disks. Then any majority of m and any majority of next share a disk.
+// neighbour reports whether next is the membership after one change: a member joined or left, or
+// counts with another disk. Two that are numbered one after the other may also be of different branches
+// of the chain, and then further apart.
 func (m Membership) neighbour(next Membership) bool {
-	return next.Number == m.Number+1 && len(m.Members) != len(next.Members) &&
-		!slices.ContainsFunc(m.Members, func(server order.ServerID) bool {
-			return next.Includes(server) && next.Disk(server) != m.Disk(server)
-		})
+	changes := 0
+	for _, server := range m.Members {
+		if !next.Includes(server) || next.Disk(server) != m.Disk(server) {
+			changes++
+		}
+	}
+	for _, server := range next.Members {
+		changes += truth(!m.Includes(server))
+	}
+	return next.Number == m.Number+1 && changes == 1
 }
 
 // sound reports whether a membership could be one of a chain's.

@@ -22,11 +22,13 @@ type Promised struct {
 // before a change in H's chain that no promise knows to be durable, and of the membership that
 // counted in the newest run. Only disks that count under a membership count towards its majority.
 //
-// One majority may be left out. Where the newest run counted with the membership right before the one
-// at H, and a member joined or left since, any two majorities of these share a disk: what was durable
-// in that run is on a disk that promised, and two proposers meet. Only votes are missed. They are
-// treated like those of a server that restarted: the proposer waits for members that it can reach.
-// Where another disk was named instead, majorities need not meet, and both are needed.
+// One majority may be left out: that of the membership of the newest run, where it is the one right
+// before the membership at H. What was durable in that run is in H's chain all the same, and two
+// proposers meet (see the package comment). Two majorities before and after a member joined or left
+// share a disk. Where another disk was named for a member, they do once the old disk does not count:
+// it does not for blocks behind the change, which alone are in question (package shard sees to it).
+// Only votes are missed. They are treated like those of a server that restarted: the proposer waits for
+// members that it can reach.
 //
 // # Learners
 //

@@ -359,8 +359,8 @@ func TestStateOfVersionTwo(t *testing.T) {
 
 // The newest run counted with two members, and server 2 joined since, which is known to be durable. A
 // majority of both is no longer at hand: server 1's disk is lost. A majority of the three is enough,
-// since each of them meets the only majority of the two. Where another disk was named instead, it is
-// not, and the votes of the old majority are waited for as long as somebody may tell them.
+// since each of them meets the only majority of the two. The votes of the old majority are waited for as
+// long as somebody may tell them. The same where another disk was named for server 1.
 func TestMajorityBeforeJoin(t *testing.T) {
 	t.Parallel()
 	disks := []DiskID{{1}, {2}, {3}}
@@ -375,7 +375,8 @@ func TestMajorityBeforeJoin(t *testing.T) {
 	}{
 		"joined":          {now: three, last: 2, enough: true},
 		"not yet durable": {now: three, last: 2, former: []Former{{two, 6}}},
-		"another disk":    {now: other, last: 1},
+		"another disk":    {now: other, last: 1, enough: true},
+		"two changes":     {now: Membership{Number: 3, Members: members(3), Disks: disks}, last: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -405,7 +406,9 @@ func TestNeighbour(t *testing.T) {
 	}{
 		"a join":         {Membership{Number: 2, Members: members(3), Disks: []DiskID{{1}, {2}, {3}}}, true},
 		"a leave":        {Membership{Number: 2, Members: members(1), Disks: []DiskID{{1}}}, true},
-		"a disk":         {Membership{Number: 2, Members: members(2), Disks: []DiskID{{1}, {9}}}, false},
+		"a disk":         {Membership{Number: 2, Members: members(2), Disks: []DiskID{{1}, {9}}}, true},
+		"two disks":      {Membership{Number: 2, Members: members(2), Disks: []DiskID{{8}, {9}}}, false},
+		"another branch": {Membership{Number: 2, Members: []order.ServerID{0, 3}, Disks: []DiskID{{1}, {4}}}, false},
 		"two changes":    {Membership{Number: 3, Members: members(3), Disks: []DiskID{{1}, {2}, {3}}}, false},
 		"one earlier":    {Membership{Number: 0, Members: members(1), Disks: []DiskID{{1}}}, false},
 		"no change":      {two, false},
