@@ -3,13 +3,11 @@ package node
 import (
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
@@ -78,12 +76,11 @@ func (l *life) save(state generation.State) (shard.Input, error) {
 		return nil, err
 	}
 	err := home.WriteFile(l.node.home.Generation(), state.Encode(), 0o644)
-	switch {
-	case errors.Is(err, syscall.ENOSPC):
-		l.node.logger.Error("this node takes no part in forming a group: free some space, it comes back by itself",
-			"error", err)
-		return shard.SaveFailed{}, nil
-	case err != nil:
+	if reason := l.node.cannotWrite(err); reason != "" {
+		l.node.logger.Error("this node takes no part in forming a group until the disk takes writes", "error", err)
+		return shard.SaveFailed{Reason: reason}, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("write what this node promised: %w", err)
 	}
 	return shard.Saved{}, nil
@@ -216,9 +213,10 @@ func (l *life) fetchRound(e shard.FetchRound) {
 		return
 	}
 	err := l.contents.keep(content)
+	reason := l.node.cannotWrite(err)
 	switch {
-	case errors.Is(err, syscall.ENOSPC):
-		l.give(shard.RoundMissing{ID: e.ID}, false)
+	case reason != "":
+		l.give(shard.RoundMissing{ID: e.ID, Reason: reason}, false)
 	case err != nil:
 		l.node.fail(err)
 	default:
@@ -229,13 +227,14 @@ func (l *life) fetchRound(e shard.FetchRound) {
 // setAside takes blocks off the chain.
 func (l *life) setAside(e shard.SetAside) {
 	err := l.node.setAside(l.context, ledger.Height(e.Keep))
+	reason := l.node.cannotWrite(err)
 	switch {
 	case err == nil:
 		l.give(shard.WasSetAside{}, false)
-	case errors.Is(err, store.ErrDiskFull):
-		l.node.logger.Error("no space to set blocks aside; trying again", "error", err)
-		l.give(shard.WasSetAside{Failed: true}, false)
 	case l.context.Err() != nil:
+	case reason != "":
+		l.node.logger.Error("blocks cannot be set aside; trying again", "error", err)
+		l.give(shard.WasSetAside{Reason: reason}, false)
 	default:
 		l.node.fail(err)
 	}

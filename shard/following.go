@@ -30,8 +30,10 @@ type following struct {
 	follows generation.Run
 	// missed is the round that could not be had last.
 	missed [32]byte
-	// settleAt is when to set blocks aside again, after the disk had no space for it.
-	settleAt int
+	// settleAt is when to set blocks aside again, after the disk did not take it. asideRefused says
+	// that they are still to be set aside, as far as this member knows.
+	settleAt     int
+	asideRefused bool
 }
 
 // called reports whether a member announced a run that waits for this one.
@@ -88,7 +90,7 @@ func (m *Member) follow() {
 	}
 	if same && best.Heights.Ordered == tip.Height && best.orders() {
 		m.followed = max(m.followed, best.Group.Run.Generation())
-		m.follows = best.Group.Run
+		m.follows, m.asideRefused = best.Group.Run, false
 	}
 	if target == nil && len(workers) > 0 && (same || best.Heights.Ordered > tip.Height) &&
 		best.Heights.Ordered <= tip.Height+entryDistance {
@@ -115,18 +117,22 @@ func noneHas(peers []peer, height uint64) bool {
 
 // explain says what a member without a group is doing.
 func (m *Member) explain(workers []peer) {
-	if m.noSpace && m.full == "" && !m.unsaved && m.view.Mode == Halted {
+	refused := m.full != "" || m.unsaved || m.asideRefused || m.roundRefused
+	if m.noSpace && !refused && m.view.Mode == Halted {
 		m.noSpace = false
 		m.setMode(Starting, "there is space on the disk again")
 	}
 	switch {
-	case m.leavingSince != 0, m.unsaved:
+	case m.leavingSince != 0, m.unsaved, m.asideRefused, m.roundRefused:
 	case m.pending != nil:
 		m.setMode(Starting, "fetching blocks up to %d, from where the group goes on",
 			m.pending.Base.Height)
 	case len(workers) > 0 && m.learner():
 		m.setMode(Following, "this node's disk is a new one (%s): it counts in no majority until the chain "+
 			"has admitted it", m.config.Disk.New)
+	case len(workers) > 0 && m.low:
+		m.setMode(Following, "generation %d orders without this node, whose disk is nearly full: free some "+
+			"space; the node enters by itself then", workers[0].Group.Run.Generation())
 	case len(workers) > 0:
 		m.setMode(Following, "generation %d orders without this node; it enters as soon as it holds the chain",
 			workers[0].Group.Run.Generation())

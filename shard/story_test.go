@@ -22,7 +22,7 @@ import (
 //	chain height=9 [stored=9] [durable=9] [names=(1,5)]  the own chain has grown
 //	ended members=(0,1,2) [enters=(2)] [benched=(1)] [regroup]
 //	waits ticks=1 for=(2) [removed=(1)] [outside]        how the engine is doing
-//	settled | saved | full | fetched [forked common=3] | aside | disk [reason=full]
+//	settled | saved | full | fetched [forked common=3] | aside [reason=full] | disk [reason=full] [low]
 //	tick [count=10]
 //
 // Save is answered by saved or full, and so on: effects that want an answer wait for one.
@@ -158,15 +158,17 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 	case "saved":
 		return []Input{Saved{}}
 	case "full":
-		return []Input{SaveFailed{}}
+		return []Input{SaveFailed{Reason: "the disk is full: free some space"}}
 	case "fetched":
 		return []Input{Fetched{Reached: integer(t, d, "reached", -1), Forked: d.HasArg("forked"), Common: uint64(integer(t, d, "common", 0))}}
 	case "aside":
-		return []Input{WasSetAside{}}
+		reason := ""
+		d.MaybeScanArgs(t, "reason", &reason)
+		return []Input{WasSetAside{Reason: reason}}
 	case "disk":
 		reason := ""
 		d.MaybeScanArgs(t, "reason", &reason)
-		return []Input{DiskFull{Reason: reason}}
+		return []Input{DiskFull{Reason: reason, Low: d.HasArg("low")}}
 	case "tick":
 		inputs := make([]Input, integer(t, d, "count", 1))
 		for i := range inputs {

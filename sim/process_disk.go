@@ -6,6 +6,9 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
+// fullDisk is why a disk takes no writes.
+const fullDisk = "the disk is full: free some space"
+
 // syncing is what is on its way to the disk, and what is known of the other disks.
 type syncing struct {
 	// under says that a sync is under way, of the blocks up to height; cuts counts what was set aside.
@@ -21,7 +24,7 @@ type syncing struct {
 func (p *process) save(state generation.State) {
 	s := p.sim
 	if p.disk.full {
-		p.answer(shard.SaveFailed{})
+		p.answer(shard.SaveFailed{Reason: fullDisk})
 		return
 	}
 	if wait := s.life.saveFor(s.life.disks); wait > 0 {
