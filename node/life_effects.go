@@ -62,6 +62,9 @@ func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 		}
 	case shard.Changed:
 		l.publish()
+	case shard.Drop:
+		l.node.logger.Error("what a member says of its group makes no sense, and is not followed",
+			"member", e.Server, "reason", e.Reason)
 	case shard.End:
 		l.node.fail(e.Err)
 	default:

@@ -109,6 +109,13 @@ type RemovedForGood struct{ Height uint64 }
 // Changed reports that what Member.View returns has changed: the mode, its reason, or the group.
 type Changed struct{}
 
+// Drop reports that what a server announced of a run makes no sense, and is not followed. Reason is
+// for the log.
+type Drop struct {
+	Server order.ServerID
+	Reason string
+}
+
 // End ends the member's part for good. Err says why; it matches ErrRemoved, ErrFork, or an error
 // of the chain or the synod.
 type End struct{ Err error }
@@ -129,5 +136,6 @@ func (Suspect) effect()        {}
 func (KnowDurable) effect()    {}
 func (Stored) effect()         {}
 func (Changed) effect()        {}
+func (Drop) effect()           {}
 func (End) effect()            {}
 func (RemovedForGood) effect() {}

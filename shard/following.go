@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
 )
 
 // entryDistance is how many blocks behind the head a member may be that asks to enter.
@@ -52,8 +53,10 @@ func (m *Member) follow() {
 	}
 	if m.forked {
 		m.forked = false
-		m.fallBack(m.common)
-		return
+		if m.common < m.chain.Tip().Height { // a decision may have had them set aside already
+			m.fallBack(m.common)
+			return
+		}
 	}
 	ahead := m.ahead()
 	workers := workersOf(ahead)
@@ -76,7 +79,7 @@ func (m *Member) follow() {
 	}
 	for i := range workers {
 		if g := m.entrance(&workers[i]); g != nil && target == nil {
-			if m.enter(g) {
+			if m.enter(workers[i].server, g) {
 				return
 			}
 			limit = g.Base
@@ -244,9 +247,9 @@ func oldestOf(peers []peer) generation.Generation {
 	return oldest
 }
 
-// enter starts the engine of a run that takes this process in, where the chain stands right before
-// it. It reports whether there is nothing more to do for now.
-func (m *Member) enter(g *Group) bool {
+// enter starts the engine of a run that a server announced and that takes this process in, where the
+// chain stands right before it. It reports whether there is nothing more to do for now.
+func (m *Member) enter(from order.ServerID, g *Group) bool {
 	tip := m.chain.Tip()
 	switch {
 	case tip.Height < g.Base:
@@ -262,6 +265,13 @@ func (m *Member) enter(g *Group) bool {
 	}
 	g.Shard, _ = m.chain.Membership()
 	if !g.Shard.Includes(m.config.Self) || m.learner() {
+		return false
+	}
+	if reason := g.fits(g.Shard); reason != "" {
+		if p := m.peer(from); p.dropped != g.Run {
+			p.dropped = g.Run
+			m.emit(Drop{Server: from, Reason: reason})
+		}
 		return false
 	}
 	m.followed = max(m.followed, g.Run.Generation())

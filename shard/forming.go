@@ -303,6 +303,9 @@ func (m *Member) activate() {
 	case err != nil:
 		m.finish(err)
 		return
+	case hash != d.Base.Hash && d.Base.Height == 0:
+		m.pending = nil // it is no decision of this chain
+		return
 	case hash != d.Base.Hash:
 		m.fallBack(d.Base.Height - 1) // the peers that it fetches from tell where the chains part
 		return

@@ -21,6 +21,8 @@ type peer struct {
 	caughtUp bool
 	caughtAt int
 	Announcement
+	// dropped is the run of its announcement that made no sense, 0 for none.
+	dropped generation.Run
 	// steadySince is since when it was heard regularly, and troubles are when it was benched or
 	// removed lately.
 	steadySince int

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
 )
@@ -98,7 +97,7 @@ func DecodeAnnouncement(b []byte) (Announcement, error) {
 	a.APIAddress = string(r.take(int(r.u8())))
 	a.Settings = string(r.take(int(r.u8())))
 	if version != announcementVersion || mode < Starting || mode > Leaving ||
-		flags&^byte(flagsAll) != 0 || !slices.IsSorted(a.Group.Members) {
+		flags&^byte(flagsAll) != 0 || !a.Group.sound() {
 		r.broken = true
 	}
 	if r.broken || len(r.bytes) > 0 {
@@ -155,10 +154,14 @@ func (r *reader) count(most, size int) int {
 	return count
 }
 
+// servers reads a list of servers, which has to be ascending.
 func (r *reader) servers() []order.ServerID {
 	var servers []order.ServerID
 	for range r.count(serversMax, 4) {
 		servers = append(servers, order.ServerID(r.u32()))
+	}
+	for i := 1; i < len(servers); i++ {
+		r.broken = r.broken || servers[i-1] >= servers[i]
 	}
 	return servers
 }
