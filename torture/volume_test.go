@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -46,7 +45,7 @@ const (
 type volume struct {
 	t      *testing.T
 	dir    string // where it is mounted
-	device string
+	device *os.File
 }
 
 // newVolume makes a volume and mounts it at dir. It skips the test where this machine has none.
@@ -62,24 +61,18 @@ func newVolume(t *testing.T, dir string) *volume {
 	if err := os.Truncate(image, volumeBytes); err != nil {
 		t.Fatal(err)
 	}
-	tool := func(name string, arguments ...string) string {
-		t.Helper()
-		command := exec.Command(name, arguments...)
-		command.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
-		output, err := command.CombinedOutput()
-		if err != nil {
-			t.Skipf("cutting power takes an ext4 volume on a loop device: %s: %v: %s", name, err, output)
-		}
-		return strings.TrimSpace(string(output))
-	}
 	// Inodes of 256 bytes have birth times.
-	tool("mkfs.ext4", "-q", "-I", "256", "-E", "nodiscard,lazy_itable_init=1", image)
-	v := &volume{t: t, dir: dir, device: tool("losetup", "--find", "--show", image)}
-	t.Cleanup(func() {
-		if output, err := exec.Command("losetup", "--detach", v.device).CombinedOutput(); err != nil {
-			t.Errorf("losetup --detach %s: %v: %s", v.device, err, output)
-		}
-	})
+	format := exec.Command("mkfs.ext4", "-q", "-I", "256", "-E", "nodiscard,lazy_itable_init=1", image)
+	format.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	if output, err := format.CombinedOutput(); err != nil {
+		t.Skipf("cutting power takes an ext4 volume on a loop device: %v: %s", err, output)
+	}
+	device, err := attach(image)
+	if err != nil {
+		t.Skipf("cutting power takes an ext4 volume on a loop device: %v", err)
+	}
+	v := &volume{t: t, dir: dir, device: device}
+	t.Cleanup(func() { _ = device.Close() })
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +94,9 @@ func newVolume(t *testing.T, dir string) *volume {
 // mount mounts the volume, which repeats its journal. The journal is committed when something is
 // synced, and hardly ever by itself.
 func (v *volume) mount() error {
-	err := unix.Mount(v.device, v.dir, "ext4", unix.MS_NOATIME, "commit=300,errors=continue")
+	err := unix.Mount(v.device.Name(), v.dir, "ext4", unix.MS_NOATIME, "commit=300,errors=continue")
 	if err != nil {
-		return fmt.Errorf("mount %s at %s: %w", v.device, v.dir, err)
+		return fmt.Errorf("mount %s at %s: %w", v.device.Name(), v.dir, err)
 	}
 	return nil
 }
