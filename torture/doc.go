@@ -39,6 +39,7 @@
 //     shuts down without what was not synced. It takes root; tests that need it skip without.
 //     A run that is killed leaves no mounts and no loop devices (mounts_test.go).
 //   - Dip (dip_test.go), with -dip only: what crashes, returns, joins and leaves cost in throughput, measured.
+//     DipOfSilence measures a full disk, a silent process, and a machine whose cable is pulled.
 //
 // # How
 //

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -166,12 +167,19 @@ func (v *volume) tear(random *rand.Rand) {
 // newShardOnVolumes makes the homes of a shard, each on a volume of its own.
 func newShardOnVolumes(t *testing.T, nodes int, environment ...string) *shard {
 	t.Helper()
+	return newShardAt(t, slices.Repeat([]string{"127.0.0.1"}, nodes), environment...)
+}
+
+// newShardAt makes the homes of a shard for nodes at some hosts, each on a volume of its own.
+func newShardAt(t *testing.T, hosts []string, environment ...string) *shard {
+	t.Helper()
 	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), environment: environment}
-	base, err := testnet.FreeBasePort(nodes)
+	base, err := testnet.FreeBasePort(len(hosts))
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+	api := func(i int) string { return net.JoinHostPort(hosts[i], strconv.Itoa(base+2*i)) }
+	fabric := func(i int) string { return net.JoinHostPort(hosts[i], strconv.Itoa(base+2*i+1)) }
 	key := func() ed25519.PrivateKey {
 		key, err := p2p.NewIdentity(cryptorand.Reader)
 		if err != nil {
@@ -186,9 +194,9 @@ func newShardOnVolumes(t *testing.T, nodes int, environment ...string) *shard {
 		Operators: []ledger.PublicKey{ledger.PublicKey(public(operator))},
 	}
 	var keys []ed25519.PrivateKey
-	for i := range nodes {
+	for i := range hosts {
 		keys = append(keys, key())
-		member := ledger.Member{Name: testnet.Name(i), Key: public(keys[i]), Address: address(base + 2*i + 1)}
+		member := ledger.Member{Name: testnet.Name(i), Key: public(keys[i]), Address: fabric(i)}
 		genesis.Members = append(genesis.Members, member)
 	}
 	t.Cleanup(func() {
@@ -196,11 +204,11 @@ func newShardOnVolumes(t *testing.T, nodes int, environment ...string) *shard {
 			s.showLogs()
 		}
 	})
-	for i := range nodes {
+	for i := range hosts {
 		dir := filepath.Join(s.dir, testnet.Name(i))
 		s.volumes = append(s.volumes, newVolume(t, dir))
 		config := home.Default()
-		config.API.Listen = address(base + 2*i)
+		config.API.Listen = api(i)
 		if _, err := home.Create(dir, config, genesis, keys[i]); err != nil {
 			t.Fatal(err)
 		}
