@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
 // run starts and stops a node as far as its disk goes, and returns what it found.
@@ -215,6 +217,18 @@ func TestDiskStories(t *testing.T) {
 		"an older version made it, and lost the promises": {func(t *testing.T, h *Home) *Home {
 			older(t, h)
 			remove(t, h.Generation())
+			return h
+		}, "promised is gone", true},
+		"an older version lost everything, and began with an empty store": {func(t *testing.T, h *Home) *Home {
+			older(t, h)
+			remove(t, h.Data(), h.Generation())
+			opened, err := store.Open(h.Data(), h.Genesis, store.Options{})
+			if err == nil {
+				err = opened.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 			return h
 		}, "promised is gone", true},
 		"an older version made it, and lost the data": {func(t *testing.T, h *Home) *Home {

@@ -284,6 +284,8 @@ func (f *found) judge() (verdict, string) {
 		case f.blocks == f.promises:
 			return unnamed, ""
 		case f.blocks:
+			// Also where the store holds no block: an older version leaves the same where it ran for a
+			// moment after everything was lost.
 			return forgot, promisesGone
 		}
 		return forgot, "what this node promised is there, and the blocks are gone"
