@@ -48,6 +48,7 @@ type life struct {
 	mode      shard.Mode
 	why       string
 	digraph   *digraph.Digraph // of the group, for people
+	acting    bool             // from the start of an engine until it is frozen; eons change meanwhile
 	warned    map[order.ServerID]bool
 	inputs    []shard.Input
 	messages  int // of the inputs, those that may be dropped

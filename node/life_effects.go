@@ -152,6 +152,9 @@ func (l *life) startEngine(g shard.Group) error {
 	if err != nil {
 		return err
 	}
+	l.mu.Lock()
+	l.acting = true
+	l.mu.Unlock()
 	l.node.logger.Info("ordering", "generation", g.Run.Generation(), "eon", g.Run.Eon(), "round", g.First,
 		"members", g.Members, "of", shardSize)
 	return nil
@@ -159,6 +162,9 @@ func (l *life) startEngine(g shard.Group) error {
 
 // freezeEngine stops the engine at once. What it had delivered is executed beside the loop.
 func (l *life) freezeEngine() {
+	l.mu.Lock()
+	l.acting = false
+	l.mu.Unlock()
 	remains := l.driver.Freeze()
 	l.detector.Deactivate()
 	l.work(func() {
