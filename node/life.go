@@ -142,7 +142,8 @@ func (l *life) timing() shard.Timing {
 	return timing
 }
 
-// stop ends the engine and the goroutines. The driver may report the end of a run until it is closed.
+// stop ends the engine and the goroutines. The driver may report the end of a run until it is
+// closed.
 func (l *life) stop() {
 	l.mu.Lock()
 	l.stopped = true

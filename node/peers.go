@@ -88,8 +88,8 @@ type membershipHost interface {
 	SetMembers(members map[rdmanet.PeerID]string) error
 }
 
-// leaverStays is how long a node still talks to a member that left. Meanwhile that member hears that
-// its removal is durable.
+// leaverStays is how long a node still talks to a member that left. Meanwhile that member hears
+// that its removal is durable.
 const leaverStays = 3 * time.Second
 
 // peersAsOf is what the table of peers was made of.
@@ -166,8 +166,8 @@ func (l *life) refreshPeers() error {
 	return errors.Join(l.driver.SetPeers(table.ids), l.detector.SetPeers(table.ids), n.admitPeers(table))
 }
 
-// admitPeers has the fabric let in the members of the own shard, as a table has them, and those of the
-// other shards.
+// admitPeers has the fabric let in the members of the own shard, as a table has them, and those of
+// the other shards.
 func (n *Node) admitPeers(own *peerTable) error {
 	if host, can := n.host.(membershipHost); can {
 		return host.SetMembers(n.between.addresses(own.addresses))

@@ -10,11 +10,11 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// A generation begins with rounds that were A-delivered before it, perhaps: its tail. Each member that
-// accepts the decision has their contents on its disk, and executes them before its engine starts. A
-// block of the tail is durable only once a majority has executed and synced it. If all of those
-// forgot, a home that accepted, and executed nothing yet, is what is left of the block. So a recovery
-// executes the tail where the furthest chain ends within it.
+// A generation begins with rounds that were A-delivered before it, perhaps: its tail. Each member
+// that accepts the decision has their contents on its disk, and executes them before its engine
+// starts. A block of the tail is durable only once a majority has executed and synced it. If all of
+// those forgot, a home that accepted, and executed nothing yet, is what is left of the block. So a
+// recovery executes the tail where the furthest chain ends within it.
 
 // replay is a round of a tail that the furthest home has not executed.
 type replay struct {

@@ -46,8 +46,9 @@ func (s *shard) lose(what func(h *home.Home) string, which ...int) {
 }
 
 // A decision names rounds that only one home holds, whose node has not executed them. The others
-// executed them, acknowledged them as durable, and lost everything. A recovery has them in the chain,
-// also where the node had begun to execute them, or knows only that it accepted the decision.
+// executed them, acknowledged them as durable, and lost everything. A recovery has them in the
+// chain, also where the node had begun to execute them, or knows only that it accepted the
+// decision.
 func TestRecoveryExecutesTheTail(t *testing.T) {
 	t.Parallel()
 	const left = 1
@@ -84,9 +85,9 @@ func TestRecoveryExecutesTheTail(t *testing.T) {
 	}
 }
 
-// decideTail has the home of a node that is stopped know a decision with two rounds, and returns the
-// ids of what is in them. It may know only that it accepted the decision, and may have executed the
-// first round.
+// decideTail has the home of a node that is stopped know a decision with two rounds, and returns
+// the ids of what is in them. It may know only that it accepted the decision, and may have executed
+// the first round.
 func (s *shard) decideTail(i int, accepted, begun bool) (ids []ledger.Hash) {
 	s.t.Helper()
 	h := s.homes[i]

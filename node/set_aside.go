@@ -18,8 +18,8 @@ const reopenEvery = 200 * time.Millisecond
 // setAside puts the chain up to a height in the place of the chain that goes past it. The old data
 // folder is kept under another name, and what the new one needs is copied, so that this node's disk
 // never holds less than what it counted for. The copying takes as long as the chain is, so that the
-// disk may be synced meanwhile: a promise does not wait for it. An error that says that the disk takes
-// no writes (cannotWrite) changes nothing.
+// disk may be synced meanwhile: a promise does not wait for it. An error that says that the disk
+// takes no writes (cannotWrite) changes nothing.
 func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 	old := n.pipeline.Store()
 	if absent := old.Absent(); absent > 0 {
@@ -75,8 +75,8 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 	return errors.Join(err, os.RemoveAll(n.identity.Fresh()))
 }
 
-// reopen opens the store that the node goes on with, as soon as there is space for that. There was a
-// moment ago, but another program may have taken it since.
+// reopen opens the store that the node goes on with, as soon as there is space for that. There was
+// a moment ago, but another program may have taken it since.
 func (n *Node) reopen(ctx context.Context) (*store.Store, error) {
 	for said := false; ; said = true {
 		opened, err := n.openStore()

@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
-// A disk may be full, a quota used up, or a file system read-only for a while. A write that fails for
-// one of these reasons is no reason to end: the node says why, keeps what it has, and tries again.
-// Any other error ends it. After a failed sync, nobody can tell what the disk holds.
+// A disk may be full, a quota used up, or a file system read-only for a while. A write that fails
+// for one of these reasons is no reason to end: the node says why, keeps what it has, and tries
+// again. Any other error ends it. After a failed sync, nobody can tell what the disk holds.
 
 // cannotWrite says why the disk takes no writes now and what to do, if that is what an error of the
 // file system or of the store says; otherwise "".

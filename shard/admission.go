@@ -1,12 +1,12 @@
 package shard
 
-// A disk that forgot comes to count again in three steps. A learner fetches and syncs what it lacks.
-// Then it asks a member that works, which proposes the entry "this server counts with this disk" if
-// the learner holds all that the member knew to be durable a moment ago. Once the learner's own
-// chain names its disk, it asks to enter like any other member. docs/design/durability.md has the
-// argument. It does not rest on what the learner holds, since the disk counts only in decisions
-// whose chain contains the entry, and so all that was durable before it. Holding it keeps the disk
-// from counting while it adds nothing to what the others have.
+// A disk that forgot comes to count again in three steps. A learner fetches and syncs what it
+// lacks. Then it asks a member that works, which proposes the entry "this server counts with this
+// disk" if the learner holds all that the member knew to be durable a moment ago. Once the
+// learner's own chain names its disk, it asks to enter like any other member.
+// docs/design/durability.md has the argument. It does not rest on what the learner holds, since the
+// disk counts only in decisions whose chain contains the entry, and so all that was durable before
+// it. Holding it keeps the disk from counting while it adds nothing to what the others have.
 
 // learner reports whether this member's disk counts in no majority, as far as its own chain tells.
 func (m *Member) learner() bool {

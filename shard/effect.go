@@ -71,8 +71,8 @@ type Replay struct{ Rounds []generation.TailRound }
 
 // Mark puts a mark into this server's next batch, so that it is ordered.
 type Mark struct {
-	// Entrant is the server to take in with the next eon. With Bench, its server is the one that the
-	// next eon begins without. Regroup ends the generation instead.
+	// Entrant is the server to take in with the next eon. With Bench, its server is the one that
+	// the next eon begins without. Regroup ends the generation instead.
 	Entrant Entrant
 	Bench   bool
 	Regroup bool

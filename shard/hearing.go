@@ -100,7 +100,8 @@ func (m *Member) chase(p *peer) {
 	}
 }
 
-// majorityHeard reports whether a majority of the chain's members can be heard, this one among them.
+// majorityHeard reports whether a majority of the chain's members can be heard, this one among
+// them.
 func (m *Member) majorityHeard() bool {
 	membership, _ := m.chain.Membership()
 	count := 0
@@ -145,7 +146,8 @@ func (m *Member) believeDurable(a *Announcement) {
 	m.emit(KnowDurable{height})
 }
 
-// countFollower has the disk of a member outside of the group count, as far as its chain is this one's.
+// countFollower has the disk of a member outside of the group count, as far as its chain is this
+// one's.
 func (m *Member) countFollower(server order.ServerID, a *Announcement) {
 	g := m.group
 	if g == nil || a.Follows != g.Run || a.Learner || !g.Shard.Counts(server, a.Disk, true) {
@@ -196,9 +198,10 @@ func (m *Member) announce() {
 
 // countsOutside reports whether this disk counts in the run of others that the chain came from. The
 // promise for a later generation has to tell of everything that counted. Heads are compared by
-// generation, and after a restart this head is of the generation that the disk says that this member
-// took part in. So it counts in that generation only. With an older one, its head would give way to a
-// shorter one of a member of the group, and a block that is durable because of this disk with it.
+// generation, and after a restart this head is of the generation that the disk says that this
+// member took part in. So it counts in that generation only. With an older one, its head would give
+// way to a shorter one of a member of the group, and a block that is durable because of this disk
+// with it.
 func (m *Member) countsOutside() bool {
 	return m.job == idle && !m.synod.Frozen(m.follows) &&
 		m.synod.Activated().Generation() == m.follows.Generation()

@@ -11,9 +11,9 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// FuzzMemberStep feeds a member messages of its peers that decode and otherwise say anything, between
-// inputs of a driver that keeps its word. The member may wait, follow or stop with an error that says
-// what contradicts what; it may not panic, nor want what no driver can do.
+// FuzzMemberStep feeds a member messages of its peers that decode and otherwise say anything,
+// between inputs of a driver that keeps its word. The member may wait, follow or stop with an error
+// that says what contradicts what; it may not panic, nor want what no driver can do.
 func FuzzMemberStep(f *testing.F) {
 	for seed := range uint64(32) {
 		f.Add(choicesOf(seed, 512))

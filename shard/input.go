@@ -79,8 +79,8 @@ type Settled struct {
 // Saved answers Save.
 type Saved struct{}
 
-// SaveFailed answers Save: the disk takes no writes now, and nothing was written. Reason says why, for
-// people, and what to do.
+// SaveFailed answers Save: the disk takes no writes now, and nothing was written. Reason says why,
+// for people, and what to do.
 type SaveFailed struct{ Reason string }
 
 // Fetched answers Fetch.
@@ -112,8 +112,8 @@ type WasSetAside struct{ Reason string }
 // Replayed answers Replay: the rounds are executed. Failed says that contents are missing.
 type Replayed struct{ Failed bool }
 
-// DiskFull reports why the disk holds up execution; an empty reason says that it does not, any more.
-// Low says that there is too little space to enter a group.
+// DiskFull reports why the disk holds up execution; an empty reason says that it does not, any
+// more. Low says that there is too little space to enter a group.
 type DiskFull struct {
 	Reason string
 	Low    bool

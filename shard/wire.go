@@ -24,9 +24,10 @@ const (
 )
 
 // Encode appends the announcement's bytes to b, little-endian: version u8, mode u8, flags u8; run,
-// first round, base, changes, follows, decided, ordered, stored, durable, absent, clock u64 each; tip, base
-// hash, 32 bytes each; disk; members and removed, each a count u16 and u32s; entrants, a count u16 and each server
-// u32, ticket u64, disk; API address and settings, each a length u8 and text.
+// first round, base, changes, follows, decided, ordered, stored, durable, absent, clock u64 each;
+// tip, base hash, 32 bytes each; disk; members and removed, each a count u16 and u32s; entrants, a
+// count u16 and each server u32, ticket u64, disk; API address and settings, each a length u8 and
+// text.
 func (a *Announcement) Encode(b []byte) []byte {
 	flags := byte(0)
 	if a.Stalled {

@@ -6,12 +6,12 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Ordered is the property that a block that an engine A-delivered survives every failure that leaves
-// the group working. A later generation may give it up in one case alone: of the servers whose
-// promises it was made of, none that took part in the block's generation, or a later one, had the block
-// on its disk, and fewer than a majority of the run's
-// shard were still the process that took part in the run: the others restarted, or came with another
-// disk, and had forgotten their votes.
+// Ordered is the property that a block that an engine A-delivered survives every failure that
+// leaves the group working. A later generation may give it up in one case alone: of the servers
+// whose promises it was made of, none that took part in the block's generation, or a later one, had
+// the block on its disk, and fewer than a majority of the run's shard were still the process that
+// took part in the run: the others restarted, or came with another disk, and had forgotten their
+// votes.
 const Ordered order.Property = "ordered"
 
 // noteOrdered notes a block that an engine A-delivered first. Where a later generation has begun
@@ -24,8 +24,8 @@ func (s *simulation) noteOrdered(p *process, l *line, b *block) {
 	}
 }
 
-// judgeOrdered judges whether a generation that begins without a block may do so. It reports whether
-// the block is given up.
+// judgeOrdered judges whether a generation that begins without a block may do so. It reports
+// whether the block is given up.
 func (s *simulation) judgeOrdered(l *line, o *orderedBlock) bool {
 	if o.run.run.Generation() >= l.generation || l.base.height >= o.block.height && l.base.ancestor(o.block.height) == o.block {
 		return false

@@ -89,8 +89,8 @@ func (p *process) append(b *block) {
 	p.written()
 }
 
-// placed takes what a block holds out of the pool. Changes that were proposed leave it as well where
-// they make no sense any more.
+// placed takes what a block holds out of the pool. Changes that were proposed leave it as well
+// where they make no sense any more.
 func (p *process) placed(b *block) {
 	kept := p.pool.entries[:0]
 	next := p.pool.next

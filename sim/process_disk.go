@@ -11,7 +11,8 @@ const fullDisk = "the disk is full: free some space"
 
 // syncing is what is on its way to the disk, and what is known of the other disks.
 type syncing struct {
-	// under says that a sync is under way, of the blocks up to height; cuts counts what was set aside.
+	// under says that a sync is under way, of the blocks up to height; cuts counts what was set
+	// aside.
 	under  bool
 	height uint64
 	cuts   int
@@ -118,7 +119,8 @@ func (p *process) beginStored() {
 	}
 }
 
-// heardStored is told what a member of the run at hand stored in it: what a majority stored is durable.
+// heardStored is told what a member of the run at hand stored in it: what a majority stored is
+// durable.
 func (p *process) heardStored(from order.ServerID, r generation.Run, height uint64) {
 	if p.durability.Stored(r, from, height) {
 		p.knowDurable(p.durability.Height())

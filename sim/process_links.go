@@ -20,7 +20,8 @@ func newLinks(slots int) links {
 }
 
 // knows reports whether a process talks to another server: it is, or was, a member of its chain; or
-// the process is not yet in the chain that it has, or lost it, and knows the others from its operator.
+// the process is not yet in the chain that it has, or lost it, and knows the others from its
+// operator.
 func (p *process) knows(server order.ServerID) bool {
 	head := p.chain.head()
 	return !p.disk.original || head.members.has(server) || !head.members.has(p.self) ||

@@ -19,15 +19,15 @@ import (
 
 // Mounts.
 //
-// Tests mount small file systems. A run that is interrupted must not leave them behind. So the tests
-// run in a mount namespace of their own, which the kernel takes down with its last process; and loop
-// devices are freed as soon as nothing has them open or mounted (autoclear).
+// Tests mount small file systems. A run that is interrupted must not leave them behind. So the
+// tests run in a mount namespace of their own, which the kernel takes down with its last process;
+// and loop devices are freed as soon as nothing has them open or mounted (autoclear).
 
 // ownMountsVariable is set in the process that has the namespace.
 const ownMountsVariable = "LEDGERD_TEST_OWN_MOUNTS"
 
-// inOwnMounts runs this program again with mounts of its own, and returns its exit status. It reports
-// false where this process is the one to go on: it has the namespace, or may not make one.
+// inOwnMounts runs this program again with mounts of its own, and returns its exit status. It
+// reports false where this process is the one to go on: it has the namespace, or may not make one.
 func inOwnMounts() (status int, ran bool) {
 	if os.Getenv(ownMountsVariable) != "" || os.Geteuid() != 0 {
 		return 0, false

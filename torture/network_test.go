@@ -16,7 +16,8 @@ const (
 	farEnd, nearEnd   = "far-ledgerd", "near-ledgerd"
 )
 
-// newFarMachine makes a namespace with a cable to it. It skips the test where this machine allows none.
+// newFarMachine makes a namespace with a cable to it. It skips the test where this machine allows
+// none.
 func newFarMachine(t *testing.T) {
 	t.Helper()
 	t.Cleanup(func() { _ = ip("netns", "delete", farName) }) // it may not be there

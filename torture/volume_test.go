@@ -237,7 +237,8 @@ func (s *shard) cut(random *rand.Rand, which ...int) {
 	}
 }
 
-// disk dies beneath a node that runs for a while longer, and comes back without what was not synced.
+// disk dies beneath a node that runs for a while longer, and comes back without what was not
+// synced.
 func (s *shard) dyingDisk(i int, while time.Duration) {
 	s.t.Helper()
 	s.volumes[i].die()
