@@ -229,6 +229,9 @@ func (n *Node) NodeState() api.NodeState {
 		TransactionsPerSecond: figures.TransactionsPerSecond, OrderLatency: figures.OrderLatency, DurableLatency: figures.DurableLatency, DiskFreeBytes: n.disk.bytes(),
 		DiskID: n.identity.ID,
 	}
+	if state.Mode == api.ModeOrdering && !n.life.acts(&state.Engine) {
+		state.Mode, state.Reason = api.ModeStarting, "the group begins"
+	}
 	state.Backfill = n.backfill.state()
 	if n.life.view().Learner {
 		state.DiskLearner = n.identity.Learner // until the chain has admitted the disk
@@ -244,6 +247,14 @@ func (n *Node) NodeState() api.NodeState {
 	}
 	n.showClock(&state)
 	return state
+}
+
+// acts reports whether the engine whose state is shown acts in the machine's group. The machine takes
+// part a moment before its engine does.
+func (l *life) acts(shown *api.EngineState) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.acting && len(shown.Members) > 0
 }
 
 func (l *life) engineState() api.EngineState {

@@ -21,8 +21,8 @@ import (
 const BackfillBytesDefault = 8 << 20
 
 const (
-	// backfillPieces is how many times a second a piece is made durable at the full rate: each costs
-	// two syncs of the disk, which those of the ledger have to wait for.
+	// backfillPieces is how many times a second a piece is made durable at the full rate: each
+	// costs two syncs of the disk, which those of the ledger have to wait for.
 	backfillPieces = 4
 	// backfillBlocks is the most blocks in a piece.
 	backfillBlocks = 1024
@@ -30,10 +30,10 @@ const (
 	backfillPause = time.Second
 )
 
-// backfill fetches the blocks before the snapshot that a node began with, from members that have them,
-// from the snapshot down; and then executes all of them once, for the histories. It does so beside the
-// node's work, at a bounded rate, in a goroutine of its own. The store knows how far it is, so that it
-// goes on after a restart where it was.
+// backfill fetches the blocks before the snapshot that a node began with, from members that have
+// them, from the snapshot down; and then executes all of them once, for the histories. It does so
+// beside the node's work, at a bounded rate, in a goroutine of its own. The store knows how far it
+// is, so that it goes on after a restart where it was.
 type backfill struct {
 	node    *Node
 	limiter *rate.Limiter

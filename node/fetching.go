@@ -115,8 +115,8 @@ func (l *life) otherChain(from *shard.Source, cause error) (ledger.Height, error
 	return common, errors.Join(errOtherChain, cause)
 }
 
-// lastSame returns the last height up to head at which two chains are the same, and whether they differ
-// above it. They are the same up to some height, at least at the genesis.
+// lastSame returns the last height up to head at which two chains are the same, and whether they
+// differ above it. They are the same up to some height, at least at the genesis.
 func lastSame(head ledger.Height, differs func(ledger.Height) (bool, error)) (common ledger.Height, forked bool, err error) {
 	first := sort.Search(int(head)+1, func(height int) bool {
 		if err != nil {

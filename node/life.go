@@ -48,6 +48,7 @@ type life struct {
 	mode      shard.Mode
 	why       string
 	digraph   *digraph.Digraph // of the group, for people
+	acting    bool             // from the start of an engine until it is frozen; eons change meanwhile
 	warned    map[order.ServerID]bool
 	inputs    []shard.Input
 	messages  int // of the inputs, those that may be dropped
@@ -141,7 +142,8 @@ func (l *life) timing() shard.Timing {
 	return timing
 }
 
-// stop ends the engine and the goroutines. The driver may report the end of a run until it is closed.
+// stop ends the engine and the goroutines. The driver may report the end of a run until it is
+// closed.
 func (l *life) stop() {
 	l.mu.Lock()
 	l.stopped = true

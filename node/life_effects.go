@@ -3,13 +3,11 @@ package node
 import (
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
-	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
@@ -64,6 +62,9 @@ func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 		}
 	case shard.Changed:
 		l.publish()
+	case shard.Drop:
+		l.node.logger.Error("what a member says of its group makes no sense, and is not followed",
+			"member", e.Server, "reason", e.Reason)
 	case shard.End:
 		l.node.fail(e.Err)
 	default:
@@ -78,12 +79,11 @@ func (l *life) save(state generation.State) (shard.Input, error) {
 		return nil, err
 	}
 	err := home.WriteFile(l.node.home.Generation(), state.Encode(), 0o644)
-	switch {
-	case errors.Is(err, syscall.ENOSPC):
-		l.node.logger.Error("this node takes no part in forming a group: free some space, it comes back by itself",
-			"error", err)
-		return shard.SaveFailed{}, nil
-	case err != nil:
+	if reason := l.node.cannotWrite(err); reason != "" {
+		l.node.logger.Error("this node takes no part in forming a group until the disk takes writes", "error", err)
+		return shard.SaveFailed{Reason: reason}, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("write what this node promised: %w", err)
 	}
 	return shard.Saved{}, nil
@@ -152,6 +152,9 @@ func (l *life) startEngine(g shard.Group) error {
 	if err != nil {
 		return err
 	}
+	l.mu.Lock()
+	l.acting = true
+	l.mu.Unlock()
 	l.node.logger.Info("ordering", "generation", g.Run.Generation(), "eon", g.Run.Eon(), "round", g.First,
 		"members", g.Members, "of", shardSize)
 	return nil
@@ -159,6 +162,9 @@ func (l *life) startEngine(g shard.Group) error {
 
 // freezeEngine stops the engine at once. What it had delivered is executed beside the loop.
 func (l *life) freezeEngine() {
+	l.mu.Lock()
+	l.acting = false
+	l.mu.Unlock()
 	remains := l.driver.Freeze()
 	l.detector.Deactivate()
 	l.work(func() {
@@ -216,9 +222,10 @@ func (l *life) fetchRound(e shard.FetchRound) {
 		return
 	}
 	err := l.contents.keep(content)
+	reason := l.node.cannotWrite(err)
 	switch {
-	case errors.Is(err, syscall.ENOSPC):
-		l.give(shard.RoundMissing{ID: e.ID}, false)
+	case reason != "":
+		l.give(shard.RoundMissing{ID: e.ID, Reason: reason}, false)
 	case err != nil:
 		l.node.fail(err)
 	default:
@@ -229,13 +236,14 @@ func (l *life) fetchRound(e shard.FetchRound) {
 // setAside takes blocks off the chain.
 func (l *life) setAside(e shard.SetAside) {
 	err := l.node.setAside(l.context, ledger.Height(e.Keep))
+	reason := l.node.cannotWrite(err)
 	switch {
 	case err == nil:
 		l.give(shard.WasSetAside{}, false)
-	case errors.Is(err, store.ErrDiskFull):
-		l.node.logger.Error("no space to set blocks aside; trying again", "error", err)
-		l.give(shard.WasSetAside{Failed: true}, false)
 	case l.context.Err() != nil:
+	case reason != "":
+		l.node.logger.Error("blocks cannot be set aside; trying again", "error", err)
+		l.give(shard.WasSetAside{Reason: reason}, false)
 	default:
 		l.node.fail(err)
 	}

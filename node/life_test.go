@@ -9,7 +9,8 @@ import (
 )
 
 // TestNoWorkerBeginsOnceTheNodeStops has the driver report the end of a run while the node stops. A
-// worker that began then would meet a WaitGroup that is waited for, which panics, and a closed store.
+// worker that began then would meet a WaitGroup that is waited for, which panics, and a closed
+// store.
 func TestNoWorkerBeginsOnceTheNodeStops(t *testing.T) {
 	t.Parallel()
 	l := &life{}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -317,6 +318,9 @@ func (n *Node) Err() error {
 
 // fail ends the node's part in the group; it keeps serving reads until it is stopped.
 func (n *Node) fail(err error) {
+	if errors.Is(err, syscall.EROFS) {
+		err = fmt.Errorf("%w: %s, and start this node again", err, readOnly(n.home.Dir))
+	}
 	n.failOnce.Do(func() {
 		level := slog.LevelError
 		if errors.Is(err, ErrRemoved) {

@@ -304,6 +304,46 @@ func TestShardWithoutMajorityHaltsAndGoesOn(t *testing.T) {
 	s.same()
 }
 
+// A node says that it orders only while its engine acts in the group that it shows.
+func TestOrderingMeansThatTheEngineActs(t *testing.T) {
+	t.Parallel()
+	s := newShard(t, 3, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var watching sync.WaitGroup
+	defer func() { cancel(); watching.Wait() }()
+	watch := func(n *node.Node) {
+		watching.Go(func() {
+			for ctx.Err() == nil {
+				state := n.State()
+				if state.Mode == api.ModeOrdering && len(state.Engine.Members) == 0 {
+					t.Errorf("it orders, and its engine is %+v", state.Engine)
+					return
+				}
+				select {
+				case <-n.Done():
+					return
+				case <-time.After(100 * time.Microsecond):
+				}
+			}
+		})
+	}
+	s.start(0)
+	watch(s.nodes[0])
+	s.start(1, 2)
+	s.ordering(s.all()...)
+	for range 3 {
+		s.kill(2) // the next eon, and the one with it again
+		s.ordering(0, 1)
+		s.start(2)
+		s.ordering(s.all()...)
+	}
+	s.kill(1)
+	s.kill(2)
+	s.eventually("node 0 halts", func() bool { return s.nodes[0].State().Mode == api.ModeHalted })
+	s.start(1)
+	s.ordering(0, 1)
+}
+
 // A full disk: the node refuses writes and keeps serving reads, and recovers when there is space.
 func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
 	t.Parallel()

@@ -139,8 +139,8 @@ func (l *life) refreshPeers() error {
 	return errors.Join(l.driver.SetPeers(table.ids), l.detector.SetPeers(table.ids), n.admitPeers(table))
 }
 
-// admitPeers has the fabric let in the members of the own shard, as a table has them, and those of the
-// other shards.
+// admitPeers has the fabric let in the members of the own shard, as a table has them, and those of
+// the other shards.
 func (n *Node) admitPeers(own *peerTable) error {
 	if host, can := n.host.(membershipHost); can {
 		return host.SetMembers(n.between.addresses(own.addresses))

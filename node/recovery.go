@@ -85,12 +85,15 @@ type Recovery struct {
 	// Durable is the highest block that any home knows to be durable, and Seen the highest one that
 	// any home knows of. Blocks above the furthest head up to Seen are lost.
 	Durable, Seen ledger.Height
+	// Rounds is how many decided rounds a recovery executes first, which the furthest home has not.
+	Rounds int
 	// Changes is what a recovery would do, and Refused why it cannot; nil if it can.
 	Changes []RecoveryChange
 	Refused error
 
 	options RecoveryOptions
 	decided generation.Generation // of the recovery
+	replays []replay
 }
 
 // Word is what an operator types to confirm: the name of the member from whose home the shard goes
@@ -144,6 +147,11 @@ func PlanRecovery(options RecoveryOptions) (_ *Recovery, err error) {
 		r.Durable = max(r.Durable, each.Durable)
 		r.Seen = max(r.Seen, each.seen())
 	}
+	furthest := slices.IndexFunc(r.Homes, func(h RecoveryHome) bool { return h.Index == r.From.Index })
+	if r.replays, err = r.unexecuted(stores[furthest]); err != nil {
+		return nil, err
+	}
+	r.Rounds = len(r.replays)
 	r.Forms, r.Waiting = r.formsNow()
 	if err := r.propose(); err != nil {
 		r.Refused = err
@@ -678,6 +686,9 @@ func (r *Recovery) appendChanges(done *Recovered, operator ed25519.PrivateKey) (
 		)
 	}
 	if err := at.Disk.Confirm(); err != nil {
+		return after, err
+	}
+	if err := r.replayTail(opened); err != nil {
 		return after, err
 	}
 	for i := range done.Changes {

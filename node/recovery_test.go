@@ -1,6 +1,9 @@
 package node_test
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -8,12 +11,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node"
 	"github.com/ledgerd/ledgerd/node/api"
 	"github.com/ledgerd/ledgerd/node/home"
+	"github.com/ledgerd/ledgerd/order"
 )
 
 // plan plans the recovery of a shard from some of its homes.
@@ -38,6 +43,115 @@ func (s *shard) lose(what func(h *home.Home) string, which ...int) {
 			s.t.Fatal(err)
 		}
 	}
+}
+
+// A decision names rounds that only one home holds, whose node has not executed them. The others
+// executed them, acknowledged them as durable, and lost everything. A recovery has them in the
+// chain, also where the node had begun to execute them, or knows only that it accepted the
+// decision.
+func TestRecoveryExecutesTheTail(t *testing.T) {
+	t.Parallel()
+	const left = 1
+	for _, how := range []string{"decided", "accepted", "executed in part"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			s := newShard(t, 3, nil)
+			s.start(s.all()...)
+			s.ordering(s.all()...)
+			s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+			s.same()
+			for i := range s.nodes {
+				s.stop(i)
+			}
+			s.lose(func(h *home.Home) string { return h.Data() }, 0, 2)
+			kept := s.decideTail(left, how == "accepted", how == "executed in part")
+			r := s.plan(node.RecoveryOptions{}, s.all()...)
+			if r.Forms || r.Refused != nil || r.Rounds == 0 {
+				t.Fatalf("forms %v, refused %v, %d rounds", r.Forms, r.Refused, r.Rounds)
+			}
+			if _, err := r.Do(ledgertest.Key("operator")); err != nil {
+				t.Fatal(err)
+			}
+			s.start(s.all()...)
+			s.ordering(s.all()...)
+			s.submit(0, api.LevelDurable, s.transfer())
+			s.same()
+			for _, id := range kept {
+				if _, err := s.nodes[0].Store().Transaction(id); err != nil {
+					t.Errorf("a durable transaction: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// decideTail has the home of a node that is stopped know a decision with two rounds, and returns
+// the ids of what is in them. It may know only that it accepted the decision, and may have executed
+// the first round.
+func (s *shard) decideTail(i int, accepted, begun bool) (ids []ledger.Hash) {
+	s.t.Helper()
+	h := s.homes[i]
+	text, err := os.ReadFile(h.Generation())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	state, err := generation.DecodeState(text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	opened, err := store.Open(h.Data(), h.Genesis, s.store)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	head := opened.Head()
+	value := *state.Decided
+	value.Generation++
+	value.Base = generation.Head{
+		Generation: state.Decided.Generation, Height: uint64(head.Height), Hash: head.Hash,
+		Round: order.Round(head.Round) + 5, // rounds that made no blocks
+	}
+	value.Tail = nil
+	for k := range 2 {
+		round := generation.TailRound{
+			Round: value.Base.Round + order.Round(k) + 1, Epoch: order.Epoch(head.Epoch) + 1,
+			Origins: []order.ServerID{0},
+		}
+		content := binary.LittleEndian.AppendUint64(nil, uint64(round.Epoch))
+		content = binary.LittleEndian.AppendUint64(content, uint64(round.Round))
+		bundle := s.client.Bundle(s.transfer())
+		ids = append(ids, bundle.ID(0))
+		batch := ledgertest.Batch(1, bundle)
+		payload := append(slices.Clone(batch), 0) // no marks
+		content = binary.LittleEndian.AppendUint32(content, 1)
+		content = binary.LittleEndian.AppendUint32(content, 0)
+		content = binary.LittleEndian.AppendUint32(content, uint32(len(payload)))
+		content = append(content, payload...)
+		if k == 0 && begun {
+			_, err := opened.Apply(ledger.Epoch(round.Epoch), ledger.Round(round.Round), [][]byte{batch})
+			if err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		content = append(content, make([]byte, 4)...) // nobody was removed
+		round.Content = sha256.Sum256(content)
+		value.Tail = append(value.Tail, round)
+		path := filepath.Join(h.Rounds(), hex.EncodeToString(round.Content[:]))
+		if err := errors.Join(os.MkdirAll(h.Rounds(), 0o755), home.WriteFile(path, content, 0o644)); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	state.Instance, state.Promised = value.Generation, generation.Ballot{}
+	if accepted {
+		state.Promised, state.Accepted = generation.Ballot{Number: 3}, generation.Ballot{Number: 3}
+		state.AcceptedValue = &value
+	} else {
+		state.Decided = &value
+	}
+	err = errors.Join(opened.Close(), home.WriteFile(h.Generation(), state.Encode(), 0o644))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return ids
 }
 
 // A shard whose majority forgot goes on from the furthest home that is left, with all that this one

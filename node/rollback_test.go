@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -131,6 +132,55 @@ func TestDiskStaysWhenBlocksAreSetAside(t *testing.T) {
 	}
 	if aside, err := filepath.Glob(s.homes[odd].Data() + ".rolled-back-*"); err != nil || len(aside) != 1 {
 		t.Fatalf("set aside: %v, %v", aside, err)
+	}
+}
+
+// A node that has blocks to set aside has no room for it, before or after it has copied what stays. It
+// says so, changes nothing, and goes on once there is room.
+func TestBlocksAreSetAsideOnceThereIsRoom(t *testing.T) {
+	t.Parallel()
+	const odd, blocks = 1, 2
+	for name, folder := range map[string]string{
+		"for the copy": "data.new", "for opening the copy": "node-1",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShard(t, 3, nil)
+			var full atomic.Bool
+			s.store.FreeSpace = func(dir string) (uint64, error) {
+				if full.Load() && filepath.Base(dir) == folder {
+					return 0, nil
+				}
+				return 1 << 40, nil
+			}
+			s.start(s.all()...)
+			s.ordering(s.all()...)
+			s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
+			common := s.same()
+			for i := range s.nodes {
+				s.stop(i)
+			}
+			s.alone(odd, blocks, false)
+			s.start(0, 2)
+			s.ordering(0, 2)
+			s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+			full.Store(true)
+			s.start(odd)
+			s.eventually("the node says that its disk is full", func() bool {
+				state := s.nodes[odd].State()
+				return state.Mode == api.ModeHalted && strings.Contains(state.Reason, "the disk is full (mounted at /")
+			})
+			if head := s.nodes[odd].Store().Head().Height; head != common+blocks {
+				t.Errorf("it is at block %d, and was at %d", head, common+blocks)
+			}
+			if aside, err := filepath.Glob(s.homes[odd].Data() + ".rolled-back-*"); err != nil || len(aside) != 0 {
+				t.Errorf("set aside: %v, %v", aside, err)
+			}
+			full.Store(false)
+			s.ordering(s.all()...)
+			s.submit(odd, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+			s.same()
+		})
 	}
 }
 

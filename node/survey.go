@@ -20,7 +20,8 @@ type Holdings struct {
 	Index ledger.MemberIndex
 	Name  string
 	Home  string
-	// Disk is what the home knows of its disk; if Renewed is set, the next start makes it a new one.
+	// Disk is what the home knows of its disk; if Renewed is set, the next start makes it a new
+	// one.
 	Disk *home.Disk
 	// Generation is the last one that the node heard of a decision for, and Activated the last one
 	// that it took part in. Promises tells that both are known.
@@ -37,7 +38,8 @@ type Holdings struct {
 
 	state  generation.State
 	report generation.Report // what the node would tell of its chain
-	// absent is the last block that is not there, since the store began with a snapshot; 0 for none.
+	// absent is the last block that is not there, since the store began with a snapshot; 0 for
+	// none.
 	absent ledger.Height
 }
 

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
@@ -60,6 +61,26 @@ type Group struct {
 func (g *Group) Includes(server order.ServerID) bool {
 	_, found := slices.BinarySearch(g.Members, server)
 	return found
+}
+
+// sound reports whether a group that was announced could be one. Whether its members are members of
+// the chain shows once the own chain stands where the run begins.
+func (g *Group) sound() bool {
+	return g.Run == 0 || g.Run.Generation() != 0 && g.First != 0 && len(g.Members) > 0
+}
+
+// fits says why a group that was announced cannot be one of the membership that it begins with; "" if
+// it can.
+func (g *Group) fits(m generation.Membership) string {
+	for _, server := range g.Members {
+		if !m.Includes(server) {
+			return fmt.Sprintf("server %d is no member of the chain at block %d", server, g.Base)
+		}
+	}
+	if len(g.Members) < m.Quorum() {
+		return fmt.Sprintf("%d of the %d members at block %d are no majority", len(g.Members), len(m.Members), g.Base)
+	}
+	return ""
 }
 
 // Announcement is what a member says of itself, several times a second and whenever it changes.

@@ -8,11 +8,11 @@ import (
 )
 
 // A round is as slow as its slowest member. Each member therefore watches for how long the rounds
-// waited for one member alone. A member that held them up for longer than a bound goes on the bench:
-// a mark, ordered like an entrant's, has the next eon begin without it. It stays a member. It
-// follows, its disk counts as far as it keeps up, and it asks to enter again at once. The members
-// take it in once they have heard from it regularly for a while: longer, the more often it was
-// benched or removed lately. So a machine that pauses again and again stays out while it does.
+// waited for one member alone. A member that held them up for longer than a bound goes on the
+// bench: a mark, ordered like an entrant's, has the next eon begin without it. It stays a member.
+// It follows, its disk counts as far as it keeps up, and it asks to enter again at once. The
+// members take it in once they have heard from it regularly for a while: longer, the more often it
+// was benched or removed lately. So a machine that pauses again and again stays out while it does.
 
 // lagWindow is how many ticks the watch remembers; at most 64.
 const lagWindow = 30
@@ -31,9 +31,9 @@ type lag struct {
 
 func (l *lag) count() int { return bits.OnesCount64(l.ticks & (1<<lagWindow - 1)) }
 
-// watchLags notes for whom the rounds waited in this tick, and has the member benched that held them
-// up for too long. Where several are awaited at once, the machine or the network is slow, and not one
-// member.
+// watchLags notes for whom the rounds waited in this tick, and has the member benched that held
+// them up for too long. Where several are awaited at once, the machine or the network is slow, and
+// not one member.
 func (m *Member) watchLags(in Progressed) {
 	for i := range m.lags {
 		m.lags[i].ticks <<= 1

@@ -8,12 +8,13 @@ import (
 )
 
 // Durability finds out which blocks of a run a majority of the shard's disks holds. Members of the
-// group count: each entered the run with a disk that counts under Group.Shard. So do members outside
-// of it that follow the run, took part in its generation, and promised no later one (countsOutside).
+// group count: each entered the run with a disk that counts under Group.Shard. So do members
+// outside of it that follow the run, took part in its generation, and promised no later one
+// (countsOutside).
 //
-// A change of the membership takes effect with the next run. Each member enters that with everything
-// up to its base on its disk. So the change itself is on the disks of a majority of the members before
-// it as soon as the next run A-delivers anything.
+// A change of the membership takes effect with the next run. Each member enters that with
+// everything up to its base on its disk. So the change itself is on the disks of a majority of the
+// members before it as soon as the next run A-delivers anything.
 type Durability struct {
 	run    generation.Run
 	quorum int

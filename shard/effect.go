@@ -71,8 +71,8 @@ type Replay struct{ Rounds []generation.TailRound }
 
 // Mark puts a mark into this server's next batch, so that it is ordered.
 type Mark struct {
-	// Entrant is the server to take in with the next eon. With Bench, its server is the one that the
-	// next eon begins without. Regroup ends the generation instead.
+	// Entrant is the server to take in with the next eon. With Bench, its server is the one that
+	// the next eon begins without. Regroup ends the generation instead.
 	Entrant Entrant
 	Bench   bool
 	Regroup bool
@@ -109,6 +109,13 @@ type RemovedForGood struct{ Height uint64 }
 // Changed reports that what Member.View returns has changed: the mode, its reason, or the group.
 type Changed struct{}
 
+// Drop reports that what a server announced of a run makes no sense, and is not followed. Reason is
+// for the log.
+type Drop struct {
+	Server order.ServerID
+	Reason string
+}
+
 // End ends the member's part for good. Err says why; it matches ErrRemoved, ErrFork, or an error
 // of the chain or the synod.
 type End struct{ Err error }
@@ -129,5 +136,6 @@ func (Suspect) effect()        {}
 func (KnowDurable) effect()    {}
 func (Stored) effect()         {}
 func (Changed) effect()        {}
+func (Drop) effect()           {}
 func (End) effect()            {}
 func (RemovedForGood) effect() {}

@@ -29,7 +29,8 @@ func (m *Member) onSetAside(in WasSetAside) {
 		return
 	}
 	m.job = idle
-	if in.Failed {
+	if m.asideRefused = in.Reason != ""; m.asideRefused {
 		m.settleAt = m.now + m.config.Timing.Announce
+		m.haltForSpace(in.Reason)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
 )
 
 // entryDistance is how many blocks behind the head a member may be that asks to enter.
@@ -35,8 +36,10 @@ type following struct {
 	strandedAt int
 	// missed is the round that could not be had last.
 	missed [32]byte
-	// settleAt is when to set blocks aside again, after the disk had no space for it.
-	settleAt int
+	// settleAt is when to set blocks aside again, after the disk did not take it. asideRefused says
+	// that they are still to be set aside, as far as this member knows.
+	settleAt     int
+	asideRefused bool
 }
 
 // called reports whether a member announced a run that waits for this one.
@@ -55,8 +58,10 @@ func (m *Member) follow() {
 	}
 	if m.forked {
 		m.forked = false
-		m.fallBack(m.common)
-		return
+		if m.common < m.chain.Tip().Height { // a decision may have had them set aside already
+			m.fallBack(m.common)
+			return
+		}
 	}
 	target := m.target()
 	if target != nil && m.pending == nil && m.leaveBranch(target) {
@@ -82,7 +87,7 @@ func (m *Member) follow() {
 	}
 	for i := range workers {
 		if g := m.entrance(&workers[i]); g != nil && target == nil {
-			if m.enter(g) {
+			if m.enter(workers[i].server, g) {
 				return
 			}
 			limit = g.Base
@@ -96,7 +101,7 @@ func (m *Member) follow() {
 	}
 	if same && best.Heights.Ordered == tip.Height && best.orders() {
 		m.followed = max(m.followed, best.Group.Run.Generation())
-		m.follows = best.Group.Run
+		m.follows, m.asideRefused = best.Group.Run, false
 	}
 	if target != nil {
 		if tip.Height < limit || best.orders() && !same && best.Heights.Ordered <= tip.Height {
@@ -134,18 +139,22 @@ func noneHas(peers []peer, height uint64) bool {
 
 // explain says what a member without a group is doing.
 func (m *Member) explain(workers []peer) {
-	if m.noSpace && m.full == "" && !m.unsaved && m.view.Mode == Halted {
+	refused := m.full != "" || m.unsaved || m.asideRefused || m.roundRefused
+	if m.noSpace && !refused && m.view.Mode == Halted {
 		m.noSpace = false
 		m.setMode(Starting, "there is space on the disk again")
 	}
 	switch {
-	case m.leavingSince != 0, m.unsaved:
+	case m.leavingSince != 0, m.unsaved, m.asideRefused, m.roundRefused:
 	case m.pending != nil:
 		m.setMode(Starting, "fetching blocks up to %d, from where the group goes on",
 			m.pending.Base.Height)
 	case len(workers) > 0 && m.learner():
 		m.setMode(Following, "this node's disk is a new one (%s): it counts in no majority until the chain "+
 			"has admitted it", m.config.Disk.New)
+	case len(workers) > 0 && m.low:
+		m.setMode(Following, "generation %d orders without this node, whose disk is nearly full: free some "+
+			"space; the node enters by itself then", workers[0].Group.Run.Generation())
 	case len(workers) > 0:
 		m.setMode(Following, "generation %d orders without this node; it enters as soon as it holds the chain",
 			workers[0].Group.Run.Generation())
@@ -329,9 +338,9 @@ func oldestOf(peers []peer) generation.Generation {
 	return oldest
 }
 
-// enter starts the engine of a run that takes this process in, where the chain stands right before
-// it. It reports whether there is nothing more to do for now.
-func (m *Member) enter(g *Group) bool {
+// enter starts the engine of a run that a server announced and that takes this process in, where the
+// chain stands right before it. It reports whether there is nothing more to do for now.
+func (m *Member) enter(from order.ServerID, g *Group) bool {
 	tip := m.chain.Tip()
 	switch {
 	case tip.Height < g.Base:
@@ -347,6 +356,13 @@ func (m *Member) enter(g *Group) bool {
 	}
 	g.Shard, _ = m.chain.Membership()
 	if !g.Shard.Includes(m.config.Self) || m.learner() {
+		return false
+	}
+	if reason := g.fits(g.Shard); reason != "" {
+		if p := m.peer(from); p.dropped != g.Run {
+			p.dropped = g.Run
+			m.emit(Drop{Server: from, Reason: reason})
+		}
 		return false
 	}
 	m.followed = max(m.followed, g.Run.Generation())

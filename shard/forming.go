@@ -30,8 +30,10 @@ type forming struct {
 	// perhaps says that the disk may have held more than it showed as the process began; a run that
 	// this member took part in since has settled that.
 	perhaps bool
-	// wantedRound is the one that is being fetched; the zero value for none.
-	wantedRound [32]byte
+	// wantedRound is the one that is being fetched; the zero value for none. roundRefused says that
+	// the disk did not take one that is still wanted.
+	wantedRound  [32]byte
+	roundRefused bool
 	waiting
 }
 
@@ -165,7 +167,7 @@ func (m *Member) onSaved() {
 
 // onSaveFailed waits for space. The messages count as lost: the synod says again what is needed. A
 // run that was to start goes on without this member, which enters a later one.
-func (m *Member) onSaveFailed() {
+func (m *Member) onSaveFailed(in SaveFailed) {
 	if !m.saving {
 		return
 	}
@@ -175,12 +177,16 @@ func (m *Member) onSaveFailed() {
 	if m.starting != nil {
 		m.abandonStart()
 	}
-	m.haltForSpace("the disk is full")
+	m.haltForSpace(in.Reason)
 }
 
 // fetchWanted sees to what the synod wants on this disk. Blocks come by following (target).
 func (m *Member) fetchWanted(tick bool) {
-	for _, wanted := range m.synod.Wanted() {
+	all := m.synod.Wanted()
+	m.roundRefused = m.roundRefused && slices.ContainsFunc(all, func(f generation.Fetch) bool {
+		return f.Tail != nil
+	})
+	for _, wanted := range all {
 		if wanted.Base != nil {
 			if m.holdsBase(wanted.Base) {
 				m.synod.Holds(wanted.ID())
@@ -203,7 +209,7 @@ func (m *Member) fetchWanted(tick bool) {
 
 func (m *Member) onRoundHeld(in RoundHeld) {
 	if m.wantedRound == in.ID {
-		m.wantedRound = [32]byte{}
+		m.wantedRound, m.roundRefused = [32]byte{}, false
 	}
 	m.synod.Holds(in.ID)
 }
@@ -211,6 +217,9 @@ func (m *Member) onRoundHeld(in RoundHeld) {
 func (m *Member) onRoundMissing(in RoundMissing) {
 	if m.wantedRound == in.ID {
 		m.wantedRound, m.missed = [32]byte{}, in.ID
+		if m.roundRefused = in.Reason != ""; m.roundRefused {
+			m.haltForSpace(in.Reason)
+		}
 	}
 }
 
@@ -295,6 +304,9 @@ func (m *Member) activate() {
 	switch {
 	case err != nil:
 		m.finish(err)
+		return
+	case hash != d.Base.Hash && d.Base.Height == 0:
+		m.pending = nil // it is no decision of this chain
 		return
 	case hash != d.Base.Hash:
 		m.strays++

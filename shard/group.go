@@ -54,7 +54,7 @@ func (m *Member) start() {
 	g := m.starting
 	m.starting, m.pending = nil, nil
 	m.group, m.removed, m.stalled, m.marked, m.lags = g, nil, false, nil, nil
-	m.follows = 0
+	m.follows, m.asideRefused, m.roundRefused = 0, false, false
 	m.ticket++
 	m.perhaps = false
 	m.emit(Start{Group: *g})
@@ -178,8 +178,8 @@ func (m *Member) onDiskFull(in DiskFull) {
 	m.full, m.low = in.Reason, in.Low
 }
 
-// haltForSpace says that the member takes no part until there is space on its disk.
+// haltForSpace says that the member takes no part until its disk takes writes again.
 func (m *Member) haltForSpace(reason string) {
 	m.noSpace = true
-	m.setMode(Halted, "%s; free some space, the node comes back by itself", reason)
+	m.setMode(Halted, "%s; the node comes back by itself", reason)
 }

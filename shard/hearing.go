@@ -21,6 +21,8 @@ type peer struct {
 	caughtUp bool
 	caughtAt int
 	Announcement
+	// dropped is the run of its announcement that made no sense, 0 for none.
+	dropped generation.Run
 	// steadySince is since when it was heard regularly, and troubles are when it was benched or
 	// removed lately.
 	steadySince int
@@ -98,7 +100,8 @@ func (m *Member) chase(p *peer) {
 	}
 }
 
-// majorityHeard reports whether a majority of the chain's members can be heard, this one among them.
+// majorityHeard reports whether a majority of the chain's members can be heard, this one among
+// them.
 func (m *Member) majorityHeard() bool {
 	membership, _ := m.chain.Membership()
 	count := 0
@@ -143,8 +146,8 @@ func (m *Member) believeDurable(a *Announcement) {
 	m.emit(KnowDurable{height})
 }
 
-// countFollower has the disk of a member outside of the group count, as far as its chain is this one's.
-// A disk that the chain has replaced since the run began counts no more: a decision may need only a
+// countFollower has the disk of a member outside of the group count, as far as its chain is this
+// one's. A disk that the chain has replaced since the run began counts no more: a decision may need only a
 // majority of the disks that came after (survey.go of package generation).
 func (m *Member) countFollower(server order.ServerID, a *Announcement) {
 	g := m.group
@@ -199,9 +202,10 @@ func (m *Member) announce() {
 
 // countsOutside reports whether this disk counts in the run of others that the chain came from. The
 // promise for a later generation has to tell of everything that counted. Heads are compared by
-// generation, and after a restart this head is of the generation that the disk says that this member
-// took part in. So it counts in that generation only. With an older one, its head would give way to a
-// shorter one of a member of the group, and a block that is durable because of this disk with it.
+// generation, and after a restart this head is of the generation that the disk says that this
+// member took part in. So it counts in that generation only. With an older one, its head would give
+// way to a shorter one of a member of the group, and a block that is durable because of this disk
+// with it.
 func (m *Member) countsOutside() bool {
 	return m.job == idle && !m.synod.Frozen(m.follows) &&
 		m.synod.Activated().Generation() == m.follows.Generation()

@@ -56,10 +56,11 @@ func promisedHead(t *testing.T, config Config, state generation.State) generatio
 	return generation.Head{}
 }
 
-// TestFollowerCountsOnlyWithItsHeadsGeneration has a follower of generation 2 restart, as all do after
-// a loss of power, and promise generation 3. Heads are compared by generation. So a follower whose
-// disk counts in generation 2 has to promise a head of generation 2: with an older one, the blocks
-// that are durable because of it are given up for a shorter chain of a member of that generation.
+// TestFollowerCountsOnlyWithItsHeadsGeneration has a follower of generation 2 restart, as all do
+// after a loss of power, and promise generation 3. Heads are compared by generation. So a follower
+// whose disk counts in generation 2 has to promise a head of generation 2: with an older one, the
+// blocks that are durable because of it are given up for a shorter chain of a member of that
+// generation.
 func TestFollowerCountsOnlyWithItsHeadsGeneration(t *testing.T) {
 	t.Parallel()
 	for name, activated := range map[string]generation.Run{

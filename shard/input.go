@@ -79,8 +79,9 @@ type Settled struct {
 // Saved answers Save.
 type Saved struct{}
 
-// SaveFailed answers Save: the disk is full, and nothing was written.
-type SaveFailed struct{}
+// SaveFailed answers Save: the disk takes no writes now, and nothing was written. Reason says why,
+// for people, and what to do.
+type SaveFailed struct{ Reason string }
 
 // Fetched answers Fetch.
 type Fetched struct {
@@ -97,18 +98,22 @@ type Fetched struct {
 // FetchRound, or of one that was there before.
 type RoundHeld struct{ ID [32]byte }
 
-// RoundMissing answers FetchRound: the contents could not be had, or not be written.
-type RoundMissing struct{ ID [32]byte }
+// RoundMissing answers FetchRound: the contents could not be had, or not be written. In the second
+// case Reason says why the disk takes no writes now.
+type RoundMissing struct {
+	ID     [32]byte
+	Reason string
+}
 
-// WasSetAside answers SetAside: the chain ends at the wanted height now. Failed says that the disk
-// has no space for that, and nothing changed.
-type WasSetAside struct{ Failed bool }
+// WasSetAside answers SetAside: the chain ends at the wanted height now. If Reason is not empty the
+// disk takes no writes now, for that reason, and nothing changed.
+type WasSetAside struct{ Reason string }
 
 // Replayed answers Replay: the rounds are executed. Failed says that contents are missing.
 type Replayed struct{ Failed bool }
 
-// DiskFull reports why the disk holds up execution; an empty reason says that it does not, any more.
-// Low says that there is too little space to enter a group.
+// DiskFull reports why the disk holds up execution; an empty reason says that it does not, any
+// more. Low says that there is too little space to enter a group.
 type DiskFull struct {
 	Reason string
 	Low    bool

@@ -198,7 +198,7 @@ func (m *Member) Step(input Input) {
 	case Saved:
 		m.onSaved()
 	case SaveFailed:
-		m.onSaveFailed()
+		m.onSaveFailed(in)
 	case Fetched:
 		m.onFetched(in)
 	case RoundHeld:

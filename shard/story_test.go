@@ -23,7 +23,7 @@ import (
 //	chain height=9 [stored=9] [durable=9] [names=(1,5)] [branch=1]  what the own chain is now
 //	ended members=(0,1,2) [enters=(2)] [benched=(1)] [regroup]
 //	waits ticks=1 for=(2) [removed=(1)] [outside]        how the engine is doing
-//	settled | saved | full | fetched [forked common=3] | aside | disk [reason=full]
+//	settled | saved | full | fetched [forked common=3] | aside [reason=full] | disk [reason=full] [low]
 //	accept from=2 base=1 members=(0,2)                   a proposal for generation 2, to accept
 //	leaves server=1 [height=2] [others]                  the last block removed a server
 //	tick [count=10]
@@ -174,15 +174,17 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 	case "saved":
 		return []Input{Saved{}}
 	case "full":
-		return []Input{SaveFailed{}}
+		return []Input{SaveFailed{Reason: "the disk is full: free some space"}}
 	case "fetched":
 		return []Input{Fetched{Reached: integer(t, d, "reached", -1), Forked: d.HasArg("forked"), Common: uint64(integer(t, d, "common", 0))}}
 	case "aside":
-		return []Input{WasSetAside{}}
+		reason := ""
+		d.MaybeScanArgs(t, "reason", &reason)
+		return []Input{WasSetAside{Reason: reason}}
 	case "disk":
 		reason := ""
 		d.MaybeScanArgs(t, "reason", &reason)
-		return []Input{DiskFull{Reason: reason}}
+		return []Input{DiskFull{Reason: reason, Low: d.HasArg("low")}}
 	case "tick":
 		inputs := make([]Input, integer(t, d, "count", 1))
 		for i := range inputs {

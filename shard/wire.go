@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
 )
@@ -25,9 +24,10 @@ const (
 )
 
 // Encode appends the announcement's bytes to b, little-endian: version u8, mode u8, flags u8; run,
-// first round, base, changes, follows, decided, ordered, stored, durable, absent, clock u64 each; tip, base
-// hash, 32 bytes each; disk; members and removed, each a count u16 and u32s; entrants, a count u16 and each server
-// u32, ticket u64, disk; API address and settings, each a length u8 and text.
+// first round, base, changes, follows, decided, ordered, stored, durable, absent, clock u64 each;
+// tip, base hash, 32 bytes each; disk; members and removed, each a count u16 and u32s; entrants, a
+// count u16 and each server u32, ticket u64, disk; API address and settings, each a length u8 and
+// text.
 func (a *Announcement) Encode(b []byte) []byte {
 	flags := byte(0)
 	if a.Stalled {
@@ -98,7 +98,7 @@ func DecodeAnnouncement(b []byte) (Announcement, error) {
 	a.APIAddress = string(r.take(int(r.u8())))
 	a.Settings = string(r.take(int(r.u8())))
 	if version != announcementVersion || mode < Starting || mode > Leaving ||
-		flags&^byte(flagsAll) != 0 || !slices.IsSorted(a.Group.Members) {
+		flags&^byte(flagsAll) != 0 || !a.Group.sound() {
 		r.broken = true
 	}
 	if r.broken || len(r.bytes) > 0 {
@@ -155,10 +155,14 @@ func (r *reader) count(most, size int) int {
 	return count
 }
 
+// servers reads a list of servers, which has to be ascending.
 func (r *reader) servers() []order.ServerID {
 	var servers []order.ServerID
 	for range r.count(serversMax, 4) {
 		servers = append(servers, order.ServerID(r.u32()))
+	}
+	for i := 1; i < len(servers); i++ {
+		r.broken = r.broken || servers[i-1] >= servers[i]
 	}
 	return servers
 }

@@ -42,6 +42,25 @@ func TestAnnouncementSurvivesItsEncoding(t *testing.T) {
 	}
 }
 
+// A group that no run can have is refused with the announcement.
+func TestUnsoundGroupIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*Announcement){
+		"a member twice":            func(a *Announcement) { a.Group.Members = []order.ServerID{0, 2, 2} },
+		"members in no order":       func(a *Announcement) { a.Group.Members = []order.ServerID{2, 0, 4} },
+		"no members":                func(a *Announcement) { a.Group.Members = nil },
+		"removed twice":             func(a *Announcement) { a.Removed = []order.ServerID{4, 4} },
+		"a run of no generation":    func(a *Announcement) { a.Group.Run = generation.NewRun(0, 1) },
+		"a run from before round 1": func(a *Announcement) { a.Group.First = 0 },
+	} {
+		a := someAnnouncement()
+		spoil(&a)
+		if _, err := DecodeAnnouncement(a.Encode(nil)); !errors.Is(err, ErrMessage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func FuzzDecodeAnnouncement(f *testing.F) {
 	a := someAnnouncement()
 	f.Add(a.Encode(nil))

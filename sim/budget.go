@@ -11,8 +11,8 @@ import (
 // majority that remembers and comes back, and enough disks that can say that they did not have a
 // group that nobody holds whole.
 
-// maps lists the memberships that may count if one server's disk is struck: those at the ends of all
-// chains, but for what is older than the newest one that another disk knows to be durable.
+// maps lists the memberships that may count if one server's disk is struck: those at the ends of
+// all chains, but for what is older than the newest one that another disk knows to be durable.
 func (s *simulation) maps(struck order.ServerID) []*membership {
 	effective := s.life.genesis.members
 	for id := range s.servers {

@@ -7,9 +7,9 @@ import (
 	"github.com/ledgerd/ledgerd/allconcur/generation"
 )
 
-// disk is what a server's home holds: it outlives processes, loses what is not synced when the power
-// fails, and can be damaged, lost, or replaced by an older copy. A home is locked: one process at a
-// time has it.
+// disk is what a server's home holds: it outlives processes, loses what is not synced when the
+// power fails, and can be damaged, lost, or replaced by an older copy. A home is locked: one
+// process at a time has it.
 type disk struct {
 	id       generation.DiskID
 	original bool
@@ -17,11 +17,12 @@ type disk struct {
 	why string
 
 	// blocks are those in the log, from the genesis on. Those above synced are gone when the power
-	// fails; a crash of the process keeps some of them. group is where the last synced group begins:
-	// what a damaged tail takes away.
+	// fails; a crash of the process keeps some of them. group is where the last synced group
+	// begins: what a damaged tail takes away.
 	blocks        []*block
 	synced, group uint64
-	// durable is the height known to be durable, as of the last sync; groupDurable as of the one before.
+	// durable is the height known to be durable, as of the last sync; groupDurable as of the one
+	// before.
 	durable, groupDurable uint64
 	// knew is what durable should be, for the oracles, and claimed the last block that the others were
 	// told the disk holds, so that it counts.
@@ -122,8 +123,8 @@ const (
 	lossDamaged                  // the last group is damaged, though it was synced
 )
 
-// losePower is a cut of the power. It returns the height from which on synced blocks are lost, 0 for
-// none.
+// losePower is a cut of the power. It returns the height from which on synced blocks are lost, 0
+// for none.
 func (d *disk) losePower(how powerLoss, random *rand.Rand) {
 	kept := d.synced
 	if random.IntN(3) == 0 { // some of it had been written back
@@ -154,8 +155,8 @@ func (d *disk) open() {
 	}
 }
 
-// loseData loses the folder of the data, losePromises the file of promises. The home is another disk
-// then.
+// loseData loses the folder of the data, losePromises the file of promises. The home is another
+// disk then.
 func (d *disk) loseData(genesis *block) {
 	d.blocks, d.synced, d.group, d.durable, d.groupDurable, d.perhaps = []*block{genesis}, 0, 0, 0, 0, false
 	d.removed, d.knew = nil, 0

@@ -6,7 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// fillDisk returns a disk with a chain of two synced groups, of 2 and 3 blocks, and 2 unsynced blocks.
+// fillDisk returns a disk with a chain of two synced groups, of 2 and 3 blocks, and 2 unsynced
+// blocks.
 func fillDisk() (*disk, *chain) {
 	all, genesis := make(blocks), newGenesis(3)
 	c := newChain(all, []*block{genesis})

@@ -273,7 +273,7 @@ func (s *simulation) liveNow(e event) {
 	case saving:
 		p.busy = false
 		if p.disk.full {
-			p.answer(shard.SaveFailed{})
+			p.answer(shard.SaveFailed{Reason: fullDisk})
 		} else {
 			p.saved(*e.state)
 		}

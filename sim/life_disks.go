@@ -27,8 +27,8 @@ func (f diskFault) String() string {
 		"", "is rolled back"}[f]
 }
 
-// disksFail begins or ends what a disturbance does to a home. A home that is damaged or exchanged is
-// so while no process runs; the next one finds out.
+// disksFail begins or ends what a disturbance does to a home. A home that is damaged or exchanged
+// is so while no process runs; the next one finds out.
 func (s *simulation) disksFail(d *disturbance, begins bool) {
 	v := &s.servers[d.server]
 	switch {

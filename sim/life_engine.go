@@ -19,8 +19,8 @@ func (s *simulation) intact(e event) bool {
 	return false
 }
 
-// settleSoon lets a process act on its input: at once or, where the seed made servers lazy, sometimes
-// after more input.
+// settleSoon lets a process act on its input: at once or, where the seed made servers lazy,
+// sometimes after more input.
 func (s *simulation) settleSoon(id order.ServerID) {
 	v := &s.servers[id]
 	if v.acts || v.process == nil || !v.process.up() {
@@ -116,8 +116,8 @@ func (s *simulation) carryOutLife(p *process) {
 	}
 }
 
-// deliverRounds hands rounds to the chain, or crashes after some of them. All are handed over before
-// any is executed: what they change may freeze the engine.
+// deliverRounds hands rounds to the chain, or crashes after some of them. All are handed over
+// before any is executed: what they change may freeze the engine.
 func (s *simulation) deliverRounds(p *process, deliveries []order.Delivery) {
 	last, doomed := s.delivers(p.self, p.engine, len(deliveries))
 	for _, d := range deliveries[:last] {

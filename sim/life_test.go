@@ -12,7 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// livingSeeds are the seeds of TestShardsLiveOn: by default what about a minute of two processors has time for, else what SIM_SEEDS says.
+// livingSeeds are the seeds of TestShardsLiveOn: by default what about a minute of two processors
+// has time for, else what SIM_SEEDS says.
 func livingSeeds() int {
 	if seeds, err := strconv.Atoi(os.Getenv("SIM_SEEDS")); err == nil {
 		return seeds
@@ -87,7 +88,8 @@ func TestLivingReplay(t *testing.T) {
 	}
 }
 
-// TestPlantedBugsOfTheWholeProtocolAreCaught plants what takes a mend, or a part of the protocol, out.
+// TestPlantedBugsOfTheWholeProtocolAreCaught plants what takes a mend, or a part of the protocol,
+// out.
 func TestPlantedBugsOfTheWholeProtocolAreCaught(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -117,8 +119,8 @@ func TestPlantedBugsOfTheWholeProtocolAreCaught(t *testing.T) {
 	}
 }
 
-// TestEnginesAlone has links suspected again and again, and no generations to help: the engines come to rest by themselves, unless a revocation takes
-// more back than it names.
+// TestEnginesAlone has links suspected again and again, and no generations to help: the engines
+// come to rest by themselves, unless a revocation takes more back than it names.
 func TestEnginesAlone(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{3, 4, 5, 8} {
@@ -140,7 +142,8 @@ func TestEnginesAlone(t *testing.T) {
 	}
 }
 
-// TestThePublishedProtocolForks runs ◇P as the dissertation has it: there are schedules in which two servers A-deliver different rounds.
+// TestThePublishedProtocolForks runs ◇P as the dissertation has it: there are schedules in which
+// two servers A-deliver different rounds.
 func TestThePublishedProtocolForks(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {

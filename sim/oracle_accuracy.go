@@ -6,7 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Accuracy is the property that only servers which have failed are removed. It holds under a perfect detector only.
+// Accuracy is the property that only servers which have failed are removed. It holds under a
+// perfect detector only.
 const Accuracy order.Property = "accuracy"
 
 // judgeAccuracy looks for a server that is removed alive.

@@ -9,7 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Contract is what order.Broadcaster asks of an engine apart from its deliveries: no panic, no refusal of what is right, no frame to nobody.
+// Contract is what order.Broadcaster asks of an engine apart from its deliveries: no panic, no
+// refusal of what is right, no frame to nobody.
 const Contract order.Property = "contract"
 
 // breach records a breach of the contract by a server's engine.
@@ -17,7 +18,8 @@ func (s *simulation) breach(id order.ServerID, what string) {
 	s.broken = append(s.broken, &order.Violation{Property: Contract, Evidence: []string{fmt.Sprintf("server %d at %v: %s", id, s.now, what)}})
 }
 
-// halted tells whether an engine refuses something because it has halted, which is its right; the liveness phase judges whether it had reason to.
+// halted tells whether an engine refuses something because it has halted, which is its right; the
+// liveness phase judges whether it had reason to.
 func (s *simulation) halted(id order.ServerID, err error) bool {
 	if !errors.Is(err, order.ErrHalted) {
 		return false
@@ -34,7 +36,8 @@ func (s *simulation) recoverPanic() {
 	}
 	s.breach(s.current, fmt.Sprintf("panic: %v", cause))
 	evidence := &s.broken[len(s.broken)-1].Evidence
-	// The frames of the stack that matter are in pairs of lines, function and place, after those of the panic itself.
+	// The frames of the stack that matter are in pairs of lines, function and place, after those of
+	// the panic itself.
 	lines := strings.Split(string(debug.Stack()), "\n")
 	for i, line := range lines {
 		if strings.HasPrefix(line, "panic(") && i+2 < len(lines) {

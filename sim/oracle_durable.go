@@ -6,10 +6,11 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Durable is the property that a block that anybody knew to be durable is in every later generation,
-// that there is one such block at each height, and that no server ever sets it aside. It holds unless
-// a majority of the disks of the map forgot without notice, which the seed does only where a bug is
-// planted. What a server itself knew to be durable it never sets aside, whatever the others forgot.
+// Durable is the property that a block that anybody knew to be durable is in every later
+// generation, that there is one such block at each height, and that no server ever sets it aside.
+// It holds unless a majority of the disks of the map forgot without notice, which the seed does
+// only where a bug is planted. What a server itself knew to be durable it never sets aside,
+// whatever the others forgot.
 const Durable order.Property = "durable"
 
 // judgeDurable judges a height that a server takes for durable.
@@ -42,8 +43,8 @@ func (s *simulation) judgeDurable(p *process, height uint64) {
 	}
 }
 
-// judgeLine judges where a generation begins: with everything that is durable, and everything ordered
-// that may not be given up.
+// judgeLine judges where a generation begins: with everything that is durable, and everything
+// ordered that may not be given up.
 func (s *simulation) judgeLine(l *line) {
 	if !s.lossExcused() {
 		for h, b := range s.life.durable {

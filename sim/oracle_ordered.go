@@ -26,8 +26,8 @@ func (s *simulation) noteOrdered(p *process, l *line, b *block) {
 	}
 }
 
-// judgeOrdered judges whether a generation that begins without a block may do so. It reports whether
-// the block is given up.
+// judgeOrdered judges whether a generation that begins without a block may do so. It reports
+// whether the block is given up.
 func (s *simulation) judgeOrdered(l *line, o *orderedBlock) bool {
 	if o.run.run.Generation() >= l.generation || l.base.height >= o.block.height && l.base.ancestor(o.block.height) == o.block {
 		return false

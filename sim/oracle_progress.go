@@ -6,11 +6,12 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Progress is the property that a group with no more failures than it tolerates comes to rest, within bounded time after the last fault and
-// submission, and with nothing left to do.
+// Progress is the property that a group with no more failures than it tolerates comes to rest,
+// within bounded time after the last fault and submission, and with nothing left to do.
 const Progress order.Property = "progress"
 
-// judgeProgress looks for survivors with work left. It is asked when nothing more happens, or when time is up.
+// judgeProgress looks for survivors with work left. It is asked when nothing more happens, or when
+// time is up.
 func (s *simulation) judgeProgress(timeUp bool) {
 	var evidence []string
 	if timeUp {

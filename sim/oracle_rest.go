@@ -10,9 +10,9 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// look is the liveness phase: faults are over, so that after a while every member that comes back is
-// in the group, with a disk that counts, unreliable rounds are back, nothing is left to do, and all
-// blocks are everywhere, on disks, and durable. Then the run is over.
+// look is the liveness phase: faults are over, so that after a while every member that comes back
+// is in the group, with a disk that counts, unreliable rounds are back, nothing is left to do, and
+// all blocks are everywhere, on disks, and durable. Then the run is over.
 func (s *simulation) look() {
 	if s.life.pending == 0 && s.now >= s.faultsEnd && s.restless() == nil {
 		if s.life.restful++; s.life.restful >= 2 {

@@ -26,8 +26,8 @@ func (s *simulation) judgeStart(p *process, g *shard.Group) {
 		}
 		s.life.lines[number] = l
 		s.life.all = append(s.life.all, l)
-		// A server that stood still may begin a generation that the others left for a later one before
-		// anybody acted in it. It gets nowhere there.
+		// A server that stood still may begin a generation that the others left for a later one
+		// before anybody acted in it. It gets nowhere there.
 		if s.life.newest == nil || s.life.newest.generation < number {
 			s.life.newest = l
 			s.judgeLine(l)
@@ -99,8 +99,8 @@ func (s *simulation) judgeDelivery(p *process, c *content) {
 	l.rounds = append(l.rounds, &lineRound{run: g.Run, by: p.self, round: c})
 }
 
-// wrongForm says what is wrong with a round's form: origins and removed servers together are those of
-// the group that were left, each once.
+// wrongForm says what is wrong with a round's form: origins and removed servers together are those
+// of the group that were left, each once.
 func (r *lineRun) wrongForm(c *content) string {
 	var all []order.ServerID
 	for _, m := range c.messages {
@@ -125,8 +125,8 @@ func (c *content) same(other *content) bool {
 		})
 }
 
-// judgeBlock judges a block that a server's chain takes: by integrity; and, where the server's engine
-// A-delivered it, by the chain of its generation.
+// judgeBlock judges a block that a server's chain takes: by integrity; and, where the server's
+// engine A-delivered it, by the chain of its generation.
 func (s *simulation) judgeBlock(p *process, b *block, own bool) {
 	s.judgeIntegrity(p.self, b)
 	if s.trace.text != nil {

@@ -8,12 +8,13 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// Stored is the property that what a server says that it stored is on its disk, also after a loss of
-// power there. Only a damaged or lost disk, or the shard that goes on without the blocks, takes it away.
+// Stored is the property that what a server says that it stored is on its disk, also after a loss
+// of power there. Only a damaged or lost disk, or the shard that goes on without the blocks, takes
+// it away.
 const Stored order.Property = "stored"
 
-// Persistence is the property that what a server says is on its disk before it says so: a promise, an
-// acceptance, the blocks that it reports.
+// Persistence is the property that what a server says is on its disk before it says so: a promise,
+// an acceptance, the blocks that it reports.
 const Persistence order.Property = "persistence"
 
 // judgeStored notes which blocks a server says that it stored.
@@ -105,6 +106,6 @@ func (s *simulation) noteProposal(value *generation.Decision) {
 	s.life.proposals[value.Generation] = append(proposals, proposal{value, vows})
 }
 
-// judgesPersistence reports whether persistence is judged as it happens, and not only by what comes of
-// it.
+// judgesPersistence reports whether persistence is judged as it happens, and not only by what comes
+// of it.
 func (s *simulation) judgesPersistence() bool { return !s.options.group.ByConsequence }

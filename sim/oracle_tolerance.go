@@ -6,7 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Tolerance is the property that a group goes on only while no more servers have failed than it tolerates: then it halts.
+// Tolerance is the property that a group goes on only while no more servers have failed than it
+// tolerates: then it halts.
 const Tolerance order.Property = "tolerance"
 
 // judgeTolerance looks for a delivery past the end of a group.

@@ -204,6 +204,8 @@ func (p *process) carryOut(effect shard.Effect) {
 		p.disk.removed = p.chain.blocks[e.Height]
 	case shard.Changed:
 		s.judgeView(p)
+	case shard.Drop:
+		s.breach(p.self, fmt.Sprintf("the member drops what server %d says: %s", e.Server, e.Reason))
 	case shard.End:
 		p.end(e.Err)
 	default:

@@ -89,8 +89,8 @@ func (p *process) append(b *block) {
 	p.written()
 }
 
-// placed takes what a block holds out of the pool. Changes that were proposed leave it as well where
-// they make no sense any more.
+// placed takes what a block holds out of the pool. Changes that were proposed leave it as well
+// where they make no sense any more.
 func (p *process) placed(b *block) {
 	kept := p.pool.entries[:0]
 	next := p.pool.next
@@ -130,7 +130,7 @@ func (p *process) replay(rounds []generation.TailRound) {
 func (p *process) setAside(keep uint64) {
 	s := p.sim
 	if p.disk.full {
-		p.answer(shard.WasSetAside{Failed: true})
+		p.answer(shard.WasSetAside{Reason: fullDisk})
 		return
 	}
 	if keep >= uint64(len(p.chain.blocks)) {
@@ -171,7 +171,7 @@ func (p *process) find(hash [32]byte) *content {
 func (p *process) reportDisk() {
 	reason := ""
 	if p.disk.full {
-		reason = "the disk is full"
+		reason = fullDisk
 	}
 	if reason != p.executing.told {
 		p.executing.told = reason

@@ -6,9 +6,13 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
+// fullDisk is why a disk takes no writes.
+const fullDisk = "the disk is full: free some space"
+
 // syncing is what is on its way to the disk, and what is known of the other disks.
 type syncing struct {
-	// under says that a sync is under way, of the blocks up to height; cuts counts what was set aside.
+	// under says that a sync is under way, of the blocks up to height; cuts counts what was set
+	// aside.
 	under  bool
 	height uint64
 	cuts   int
@@ -21,7 +25,7 @@ type syncing struct {
 func (p *process) save(state generation.State) {
 	s := p.sim
 	if p.disk.full {
-		p.answer(shard.SaveFailed{})
+		p.answer(shard.SaveFailed{Reason: fullDisk})
 		return
 	}
 	if wait := s.life.saveFor(s.life.disks); wait > 0 {
@@ -120,7 +124,8 @@ func (p *process) beginStored() {
 // claim notes up to which block the others are told that this disk holds the chain.
 func (p *process) claim(height uint64) { p.disk.claimed = p.chain.blocks[height] }
 
-// heardStored is told what a member of the run at hand stored in it: what a majority stored is durable.
+// heardStored is told what a member of the run at hand stored in it: what a majority stored is
+// durable.
 func (p *process) heardStored(from order.ServerID, r generation.Run, height uint64) {
 	if p.durability.Stored(r, from, height) {
 		p.knowDurable(p.durability.Height())

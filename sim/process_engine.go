@@ -15,8 +15,8 @@ import (
 
 // running is a process's engine and what belongs to its run.
 type running struct {
-	// gate decides for the process's whole life whose frames are taken, and turn what happens in the
-	// run at hand.
+	// gate decides for the process's whole life whose frames are taken, and turn what happens in
+	// the run at hand.
 	gate     *turn.Gate
 	turn     *turn.Machine
 	arrivals []turn.Arrival // the last ones taken, empty, for the gate to fill again
@@ -27,7 +27,8 @@ type running struct {
 	retired string
 	// baseEpoch is the chain's epoch before the run: those of the engine count on from it.
 	baseEpoch order.Epoch
-	// remaining are the members of the group that were not removed, and marked what its rounds held.
+	// remaining are the members of the group that were not removed, and marked what its rounds
+	// held.
 	remaining []order.ServerID
 	marked    marks
 	// suspects is what the detector said, by server.
@@ -127,7 +128,8 @@ func (p *process) retire(why string) {
 	}
 }
 
-// freeze stops the engine, between two turns; it is answered when all that it A-delivered is executed.
+// freeze stops the engine, between two turns; it is answered when all that it A-delivered is
+// executed.
 func (p *process) freeze() {
 	p.retire("frozen")
 	p.then(func() {

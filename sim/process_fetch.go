@@ -126,7 +126,7 @@ func (p *process) fetchRound(e shard.FetchRound) {
 
 func (p *process) keepRound(hash [32]byte, c *content) {
 	if !p.disk.keep(hash, c) {
-		p.answer(shard.RoundMissing{ID: hash})
+		p.answer(shard.RoundMissing{ID: hash, Reason: fullDisk})
 		return
 	}
 	p.answer(shard.RoundHeld{ID: hash})

@@ -2,8 +2,10 @@ package torture
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -126,17 +128,8 @@ func TestDip(t *testing.T) {
 	}
 	const victim = 4
 	s := newRunningShard(t, 5)
-	acme := s.newParty("acme", []string{"cash"}, 0)
-	m := new(meter)
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	defer func() { cancel(); running.Wait() }()
-	for i := range victim {
-		for w := range dipWriters {
-			writer := acme.at(s.clientOf(i))
-			running.Go(func() { writer.paced(ctx, fmt.Sprintf("writer-%d-%d", i, w), m.add) })
-		}
-	}
+	m, stop := s.pacedWriters(victim)
+	defer stop()
 	var dips []dip
 	measure := func(event string, do func()) { dips = append(dips, m.measure(event, do)) }
 	operator, via := filepath.Join(s.dir, testnet.OperatorKeyFile), testnet.URL(s.homes[0])
@@ -158,6 +151,83 @@ func TestDip(t *testing.T) {
 		measure("it goes on (kill -CONT)", func() { s.signal(syscall.SIGCONT, victim); s.ordering(present...) })
 	}
 	t.Logf("durable transactions in %v, of 5 nodes over p2p, %d writers at each of 4 with one every %v each\n%s", dipBin, dipWriters, dipPace, dipTable(dips))
+}
+
+// pacedWriters has writers write at the first nodes, until stop.
+func (s *shard) pacedWriters(nodes int) (m *meter, stop func()) {
+	acme := s.newParty("acme", []string{"cash"}, 0)
+	m = new(meter)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	for i := range nodes {
+		for w := range dipWriters {
+			writer := acme.at(s.clientOf(i))
+			running.Go(func() { writer.paced(ctx, fmt.Sprintf("writer-%d-%d", i, w), m.add) })
+		}
+	}
+	return m, func() { cancel(); running.Wait() }
+}
+
+// TestDipOfSilence measures how long nobody's writes are acknowledged when the disk of one of five
+// nodes fills to the last byte, when its process is silent, and when its machine is: nothing comes from
+// it, and nothing that is sent to it is answered. Each home is on a volume of its own. It judges
+// nothing but that the ledger goes on.
+//
+//	go test ./torture -run TestDipOfSilence -dip -rounds 5 -v
+func TestDipOfSilence(t *testing.T) {
+	if !*dipFlag {
+		t.Skip("a measurement; ask for it with -dip")
+	}
+	const victim = 4
+	newFarMachine(t)
+	s := newShardAt(t, []string{nearHost, nearHost, nearHost, nearHost, farHost})
+	s.start(s.all()...)
+	s.ordering(s.all()...)
+	m, stop := s.pacedWriters(victim)
+	defer stop()
+	var dips []dip
+	big := filepath.Join(s.homes[victim].Dir, "big")
+	others := s.others(victim)
+	for range max(1, *roundsFlag) {
+		for _, event := range []struct {
+			name       string
+			harm, undo func()
+		}{
+			{"a full disk", func() { allocate(t, big) }, func() { s.remove(big) }},
+			{
+				"a silent process (kill -STOP)",
+				func() { s.signal(syscall.SIGSTOP, victim) }, func() { s.signal(syscall.SIGCONT, victim) },
+			},
+			{
+				"an absent machine (cable pulled)",
+				func() { s.cable(false) }, func() { s.cable(true) },
+			},
+		} {
+			dips = append(dips, m.measure(event.name, func() { event.harm(); s.ordering(others...) }))
+			event.undo()
+			s.ordering(s.all()...)
+		}
+	}
+	t.Logf("durable transactions in %v, of 5 nodes over p2p, %d writers at each of 4 with one every %v each\n%s",
+		dipBin, dipWriters, dipPace, dipTable(dips))
+}
+
+// allocate takes all the space that is left on a disk, at once.
+func allocate(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var disk syscall.Statfs_t
+	if err := syscall.Statfs(path, &disk); err != nil {
+		t.Fatal(err)
+	}
+	err = syscall.Fallocate(int(file.Fd()), 0, 0, int64(disk.Bavail)*disk.Bsize)
+	if err != nil && !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
 }
 
 func without(all []int, one int) []int {

@@ -37,7 +37,9 @@
 //     disturbance all order again.
 //   - Power (volume_test.go): homes on ext4 volumes of their own, on loop devices, which the kernel
 //     shuts down without what was not synced. It takes root; tests that need it skip without.
+//     A run that is killed leaves no mounts and no loop devices (mounts_test.go).
 //   - Dip (dip_test.go), with -dip only: what crashes, returns, joins and leaves cost in throughput, measured.
+//     DipOfSilence measures a full disk, a silent process, and a machine whose cable is pulled.
 //
 // # How
 //

@@ -17,7 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// beginning is how long a node may say that it is ready before its engine has begun.
+// beginning is for how long looks at a node may miss the group that it is ready in: each look is at
+// another moment than the question whether it is ready.
 const beginning = time.Second
 
 // idle is how long nodes are watched that must not order. They used to go on after four seconds.

@@ -26,6 +26,9 @@ var program string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if status, ran := inOwnMounts(); ran {
+		os.Exit(status)
+	}
 	if *seedFlag == 0 {
 		*seedFlag = uint64(time.Now().UnixNano())
 	}

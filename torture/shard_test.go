@@ -156,6 +156,9 @@ func (s *shard) start(which ...int) {
 		}
 		// If the test's own process dies, the nodes see the end of their standard input.
 		command := exec.Command(program, "start", "--until-input-ends", "--home", s.homes[i].Dir)
+		if strings.HasPrefix(s.homes[i].Config.API.Listen, farHost) {
+			command = exec.Command("ip", append([]string{"netns", "exec", farName}, command.Args...)...)
+		}
 		command.Env = append(os.Environ(), s.environment...)
 		command.Stdout, command.Stderr = log, log
 		input, err := command.StdinPipe()

@@ -11,8 +11,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -46,7 +46,7 @@ const (
 type volume struct {
 	t      *testing.T
 	dir    string // where it is mounted
-	device string
+	device *os.File
 }
 
 // newVolume makes a volume and mounts it at dir. It skips the test where this machine has none.
@@ -62,24 +62,18 @@ func newVolume(t *testing.T, dir string) *volume {
 	if err := os.Truncate(image, volumeBytes); err != nil {
 		t.Fatal(err)
 	}
-	tool := func(name string, arguments ...string) string {
-		t.Helper()
-		command := exec.Command(name, arguments...)
-		command.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
-		output, err := command.CombinedOutput()
-		if err != nil {
-			t.Skipf("cutting power takes an ext4 volume on a loop device: %s: %v: %s", name, err, output)
-		}
-		return strings.TrimSpace(string(output))
-	}
 	// Inodes of 256 bytes have birth times.
-	tool("mkfs.ext4", "-q", "-I", "256", "-E", "nodiscard,lazy_itable_init=1", image)
-	v := &volume{t: t, dir: dir, device: tool("losetup", "--find", "--show", image)}
-	t.Cleanup(func() {
-		if output, err := exec.Command("losetup", "--detach", v.device).CombinedOutput(); err != nil {
-			t.Errorf("losetup --detach %s: %v: %s", v.device, err, output)
-		}
-	})
+	format := exec.Command("mkfs.ext4", "-q", "-I", "256", "-E", "nodiscard,lazy_itable_init=1", image)
+	format.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	if output, err := format.CombinedOutput(); err != nil {
+		t.Skipf("cutting power takes an ext4 volume on a loop device: %v: %s", err, output)
+	}
+	device, err := attach(image)
+	if err != nil {
+		t.Skipf("cutting power takes an ext4 volume on a loop device: %v", err)
+	}
+	v := &volume{t: t, dir: dir, device: device}
+	t.Cleanup(func() { _ = device.Close() })
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -101,9 +95,9 @@ func newVolume(t *testing.T, dir string) *volume {
 // mount mounts the volume, which repeats its journal. The journal is committed when something is
 // synced, and hardly ever by itself.
 func (v *volume) mount() error {
-	err := unix.Mount(v.device, v.dir, "ext4", unix.MS_NOATIME, "commit=300,errors=continue")
+	err := unix.Mount(v.device.Name(), v.dir, "ext4", unix.MS_NOATIME, "commit=300,errors=continue")
 	if err != nil {
-		return fmt.Errorf("mount %s at %s: %w", v.device, v.dir, err)
+		return fmt.Errorf("mount %s at %s: %w", v.device.Name(), v.dir, err)
 	}
 	return nil
 }
@@ -173,12 +167,19 @@ func (v *volume) tear(random *rand.Rand) {
 // newShardOnVolumes makes the homes of a shard, each on a volume of its own.
 func newShardOnVolumes(t *testing.T, nodes int, environment ...string) *shard {
 	t.Helper()
+	return newShardAt(t, slices.Repeat([]string{"127.0.0.1"}, nodes), environment...)
+}
+
+// newShardAt makes the homes of a shard for nodes at some hosts, each on a volume of its own.
+func newShardAt(t *testing.T, hosts []string, environment ...string) *shard {
+	t.Helper()
 	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), environment: environment}
-	base, err := testnet.FreeBasePort(nodes)
+	base, err := testnet.FreeBasePort(len(hosts))
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+	api := func(i int) string { return net.JoinHostPort(hosts[i], strconv.Itoa(base+2*i)) }
+	fabric := func(i int) string { return net.JoinHostPort(hosts[i], strconv.Itoa(base+2*i+1)) }
 	key := func() ed25519.PrivateKey {
 		key, err := p2p.NewIdentity(cryptorand.Reader)
 		if err != nil {
@@ -193,9 +194,9 @@ func newShardOnVolumes(t *testing.T, nodes int, environment ...string) *shard {
 		Operators: []ledger.PublicKey{ledger.PublicKey(public(operator))},
 	}
 	var keys []ed25519.PrivateKey
-	for i := range nodes {
+	for i := range hosts {
 		keys = append(keys, key())
-		member := ledger.Member{Name: testnet.Name(i), Key: public(keys[i]), Address: address(base + 2*i + 1)}
+		member := ledger.Member{Name: testnet.Name(i), Key: public(keys[i]), Address: fabric(i)}
 		genesis.Members = append(genesis.Members, member)
 	}
 	t.Cleanup(func() {
@@ -203,11 +204,11 @@ func newShardOnVolumes(t *testing.T, nodes int, environment ...string) *shard {
 			s.showLogs()
 		}
 	})
-	for i := range nodes {
+	for i := range hosts {
 		dir := filepath.Join(s.dir, testnet.Name(i))
 		s.volumes = append(s.volumes, newVolume(t, dir))
 		config := home.Default()
-		config.API.Listen = address(base + 2*i)
+		config.API.Listen = api(i)
 		if _, err := home.Create(dir, config, genesis, keys[i]); err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +237,8 @@ func (s *shard) cut(random *rand.Rand, which ...int) {
 	}
 }
 
-// disk dies beneath a node that runs for a while longer, and comes back without what was not synced.
+// disk dies beneath a node that runs for a while longer, and comes back without what was not
+// synced.
 func (s *shard) dyingDisk(i int, while time.Duration) {
 	s.t.Helper()
 	s.volumes[i].die()

@@ -216,6 +216,9 @@ func (d Decision) sound() bool {
 	if d.Generation == 0 || d.Base.Generation >= d.Generation || len(d.Members) == 0 || len(d.Disks) != len(d.Members) || !ascending(d.Members) || len(d.Tail) > tailMax {
 		return false
 	}
+	if d.First() <= d.Base.Round {
+		return false // no round follows the last number
+	}
 	for i, r := range d.Tail {
 		if r.Round != d.Base.Round+order.Round(i)+1 || !ascending(r.Origins) || !ascending(r.Removed) {
 			return false

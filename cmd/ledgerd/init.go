@@ -107,7 +107,9 @@ is the same for all of them: see ledgerd fabric.
 With --genesis and --key the node is a member of an existing chain: the key,
 ed25519 as PKCS #8 in PEM, is one of those that the genesis has. Where the ledger
 has several shards, the genesis of any of them will do: the node gets that of the
-shard that its key belongs to.`,
+shard that its key belongs to. If the member ran before, and its home is lost, give
+ledgerd forget --home DIR before the node starts: this home holds nothing of what
+the member promised and stored.`,
 		Example: `  # A chain of one node, and a second node that joins it
   ledgerd init --home ledger
   ledgerd start --home ledger

@@ -50,6 +50,7 @@ type recoverReport struct {
 	Members   int                   `json:"members"`
 	Needed    bool                  `json:"needed"`
 	Durable   ledger.Height         `json:"durable"`
+	Rounds    int                   `json:"rounds"`
 	Lost      ledger.Height         `json:"lost"` // how many blocks are known to be lost
 	Changes   []node.RecoveryChange `json:"changes"`
 	Refused   string                `json:"refused"`
@@ -105,6 +106,7 @@ The exit status is 0 only if the ledger was recovered. The keys of --json:
   members    how many there are
   needed     false if the nodes form a group by themselves
   durable    the highest block that a home knows to be durable
+  rounds     how many decided rounds the furthest home has not executed; a recovery does
   lost       how many blocks behind the furthest head a home knows of
   changes    kind (admit or leave), index, name, disk, height
   refused    why it cannot be done, or ""
@@ -293,7 +295,7 @@ func explainRecovery(err error) error {
 
 func newRecoverReport(r *node.Recovery) *recoverReport {
 	report := &recoverReport{
-		Furthest: r.From.Name, Members: len(r.Members.Members), Needed: !r.Forms, Durable: r.Durable,
+		Furthest: r.From.Name, Members: len(r.Members.Members), Needed: !r.Forms, Durable: r.Durable, Rounds: r.Rounds,
 		Lost: max(r.Seen, r.From.Head.Height) - r.From.Head.Height, Changes: r.Changes, Word: r.Word(),
 	}
 	if report.Changes == nil {
@@ -397,6 +399,9 @@ func (report *recoverReport) tellPlan(say func(format string, arguments ...any),
 		head,
 		report.Furthest,
 	)
+	if report.Rounds > 0 {
+		say("%s that were decided and not executed there follow it.", plural(report.Rounds, "round"))
+	}
 	if report.Durable > 0 {
 		say("Blocks up to %d are known to have been durable.", report.Durable)
 	}

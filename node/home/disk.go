@@ -64,8 +64,8 @@ type Disk struct {
 	Learner string
 	// Renewed tells that OpenDisk made this identity just now.
 	Renewed bool
-	// NoBirthTime tells that the file system keeps no birth times: copies are recognised by device and
-	// inode only.
+	// NoBirthTime tells that the file system keeps no birth times: copies are recognised by device
+	// and inode only.
 	NoBirthTime bool
 
 	home  *Home
@@ -233,20 +233,24 @@ const asideSuffix = ".new"
 // Fresh is the folder in which a data folder is to be made that takes the place of the present one.
 func (d *Disk) Fresh() string { return d.home.Data() + asideSuffix }
 
-// SetAside renames the data folder to aside, and puts the fresh folder, which has to be whole and
-// synced, in its place. The disk stays the same, since it forgets nothing that it counted for.
-// After a crash between the steps, either nothing has changed or OpenDisk finishes them.
-func (d *Disk) SetAside(aside string) error {
+// NameFresh puts this disk's identity into the fresh folder, which has to be whole and synced. It
+// is the step before SetAside that needs space. An error changes nothing.
+func (d *Disk) NameFresh() error {
 	at := d.record(placeData)
 	at.Start = d.start
-	if err := d.write(d.Fresh(), at); err != nil {
-		return err
-	}
+	return d.write(d.Fresh(), at)
+}
+
+// SetAside renames the data folder to aside, and puts the fresh folder, which NameFresh named, in
+// its place. The disk stays the same, since it forgets nothing that it counted for. After a crash
+// between the steps, either nothing has changed or OpenDisk finishes them. If a rename fails, the
+// data folder is where it was.
+func (d *Disk) SetAside(aside string) error {
 	if err := os.Rename(d.home.Data(), aside); err != nil {
 		return err
 	}
 	if err := os.Rename(d.Fresh(), d.home.Data()); err != nil {
-		return err
+		return errors.Join(err, os.Rename(aside, d.home.Data()))
 	}
 	if err := syncFolder(d.home.Dir); err != nil {
 		return err
@@ -260,7 +264,7 @@ func (d *Disk) SetAside(aside string) error {
 }
 
 // finishAside puts a fresh data folder in place if the process ended in the middle of SetAside.
-// SetAside names the disk in it right before it takes the present folder away. So a fresh folder
+// NameFresh names the disk in it right before the present folder is taken away. So a fresh folder
 // without that file is not whole, and is removed, even if the present one is gone: that is a loss,
 // which half a copy must not hide. Older versions named no disks.
 func (h *Home) finishAside() error {

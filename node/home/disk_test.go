@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
 // run starts and stops a node as far as its disk goes, and returns what it found.
@@ -217,6 +219,18 @@ func TestDiskStories(t *testing.T) {
 			remove(t, h.Generation())
 			return h
 		}, "promised is gone", true},
+		"an older version lost everything, and began with an empty store": {func(t *testing.T, h *Home) *Home {
+			older(t, h)
+			remove(t, h.Data(), h.Generation())
+			opened, err := store.Open(h.Data(), h.Genesis, store.Options{})
+			if err == nil {
+				err = opened.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h
+		}, "promised is gone", true},
 		"an older version made it, and lost the data": {func(t *testing.T, h *Home) *Home {
 			older(t, h)
 			remove(t, h.Data())
@@ -389,13 +403,24 @@ func TestDiskSetAside(t *testing.T) {
 		learner bool
 	}{
 		"after all": {func(t *testing.T, _ *Home, d *Disk, aside string) {
-			if err := d.SetAside(aside); err != nil {
+			if err := errors.Join(d.NameFresh(), d.SetAside(aside)); err != nil {
 				t.Fatal(err)
 			}
 		}, "fresh", false},
 		"before it is named": {func(*testing.T, *Home, *Disk, string) {}, "blocks", false},
+		"when it is named": {func(t *testing.T, _ *Home, d *Disk, _ string) {
+			if err := d.NameFresh(); err != nil {
+				t.Fatal(err)
+			}
+		}, "blocks", false},
+		"after it could not be renamed": {func(t *testing.T, h *Home, d *Disk, _ string) {
+			nowhere := filepath.Join(h.Dir, "no", "folder")
+			if err := errors.Join(d.NameFresh(), d.SetAside(nowhere)); !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}, "blocks", false},
 		"before the renames": {func(t *testing.T, h *Home, d *Disk, aside string) {
-			if err := d.SetAside(aside); err != nil {
+			if err := errors.Join(d.NameFresh(), d.SetAside(aside)); err != nil {
 				t.Fatal(err)
 			}
 			rename(t, h.Data(), d.Fresh())
@@ -408,7 +433,7 @@ func TestDiskSetAside(t *testing.T) {
 			}
 		}, "blocks", false},
 		"between the renames": {func(t *testing.T, h *Home, d *Disk, aside string) {
-			if err := d.SetAside(aside); err != nil {
+			if err := errors.Join(d.NameFresh(), d.SetAside(aside)); err != nil {
 				t.Fatal(err)
 			}
 			rename(t, h.Data(), d.Fresh())
@@ -448,6 +473,43 @@ func TestDiskSetAside(t *testing.T) {
 	}
 }
 
+// A fresh folder cannot be named on a full disk. Nothing has changed then, and it can once there is
+// room.
+func TestDiskIsFullWhenFreshFolderIsNamed(t *testing.T) {
+	mount := filepath.Join(t.TempDir(), "disk")
+	if err := os.Mkdir(mount, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", mount, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("needs the right to mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(mount, unix.MNT_DETACH) })
+	h := create(t, filepath.Join(mount, "node-0"))
+	before := run(t, h)
+	d, err := h.OpenDisk()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold(t, d.Fresh(), "fresh")
+	big := filepath.Join(mount, "big")
+	if err := os.WriteFile(big, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	if err := d.NameFresh(); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("named on a full disk: %v", err)
+	}
+	entries, err := os.ReadDir(d.Fresh())
+	if err != nil || len(entries) != 1 {
+		t.Errorf("the fresh folder holds %v, %v", entries, err)
+	}
+	if err := errors.Join(os.Remove(big), d.NameFresh(), d.SetAside(h.Data()+".rolled-back-3-1"), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if after := run(t, h); after.ID != before.ID || !after.Original {
+		t.Errorf("the disk was %v and is %+v", before.ID, after)
+	}
+}
+
 // What was set aside is not this disk's data any more.
 func TestDiskSetAsideComesBack(t *testing.T) {
 	h := create(t, filepath.Join(t.TempDir(), "node-0"))
@@ -458,7 +520,7 @@ func TestDiskSetAsideComesBack(t *testing.T) {
 	hold(t, h.Data(), "blocks")
 	hold(t, d.Fresh(), "fresh")
 	aside := h.Data() + ".rolled-back-3-1"
-	if err := errors.Join(d.Confirm(), d.SetAside(aside), d.Close()); err != nil {
+	if err := errors.Join(d.Confirm(), d.NameFresh(), d.SetAside(aside), d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	remove(t, h.Data())

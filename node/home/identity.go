@@ -49,7 +49,8 @@ type record struct {
 type fileName struct {
 	Device uint64 `json:"device"`
 	Inode  uint64 `json:"inode"`
-	// Born is when the file was made, in nanoseconds since 1970; 0 where the file system does not say.
+	// Born is when the file was made, in nanoseconds since 1970; 0 where the file system does not
+	// say.
 	Born int64 `json:"born,omitempty"`
 	// Boot is the run of the machine in which the file was made; "" where that is not known.
 	Boot string `json:"boot,omitempty"`
@@ -284,6 +285,8 @@ func (f *found) judge() (verdict, string) {
 		case f.blocks == f.promises:
 			return unnamed, ""
 		case f.blocks:
+			// Also where the store holds no block: an older version leaves the same where it ran
+			// for a moment after everything was lost.
 			return forgot, promisesGone
 		}
 		return forgot, "what this node promised is there, and the blocks are gone"

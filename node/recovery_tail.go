@@ -1,0 +1,136 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/ledger"
+	"github.com/ledgerd/ledgerd/ledger/store"
+	"github.com/ledgerd/ledgerd/node/mempool"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// A generation begins with rounds that were A-delivered before it, perhaps: its tail. Each member
+// that accepts the decision has their contents on its disk, and executes them before its engine
+// starts. A block of the tail is durable only once a majority has executed and synced it. If all of
+// those forgot, a home that accepted, and executed nothing yet, is what is left of the block. So a
+// recovery executes the tail where the furthest chain ends within it.
+
+// replay is a round of a tail that the furthest home has not executed.
+type replay struct {
+	round   generation.TailRound
+	content order.Delivery
+}
+
+// unexecuted returns the rounds of the newest tail that the furthest chain goes on with, as far as
+// the homes hold them. Opened is the furthest home's store, nil if there is none.
+func (r *Recovery) unexecuted(opened *store.Store) ([]replay, error) {
+	value := r.newestValue()
+	if value == nil || r.From.Activated >= value.Generation {
+		return nil, nil // it executed the tail before it took part
+	}
+	rest, err := r.restOf(value, opened)
+	if err != nil {
+		return nil, err
+	}
+	var replays []replay
+	for _, round := range rest {
+		content := r.contentOf(round)
+		if content == nil {
+			break // what follows does not count without it
+		}
+		delivery, err := decodeRound(content)
+		if err != nil {
+			return nil, err
+		}
+		replays = append(replays, replay{round, delivery})
+	}
+	return replays, nil
+}
+
+// newestValue is the newest decision that any home knows; or else what was accepted for a later
+// generation in the highest ballot, since that may have been decided.
+func (r *Recovery) newestValue() *generation.Decision {
+	value := r.newest()
+	var highest generation.Ballot
+	for i := range r.Homes {
+		state := &r.Homes[i].state
+		accepted := state.AcceptedValue
+		if accepted == nil || value != nil && accepted.Generation < value.Generation {
+			continue
+		}
+		if value != nil && accepted.Generation == value.Generation && !highest.Less(state.Accepted) {
+			continue // decided, or accepted in a higher ballot
+		}
+		value, highest = accepted, state.Accepted
+	}
+	return value
+}
+
+// restOf returns the rounds of a tail that the furthest chain does not hold: all of them where it
+// ends with the base, and the later ones where it ends within the tail.
+func (r *Recovery) restOf(d *generation.Decision, opened *store.Store) ([]generation.TailRound, error) {
+	head := r.From.report.Head
+	if head.Height < d.Base.Height {
+		return nil, nil
+	}
+	if opened == nil { // it holds the genesis only
+		if d.Base.Height == 0 && d.Base.Hash == head.Hash {
+			return d.Tail, nil
+		}
+		return nil, nil
+	}
+	_, hash, err := opened.Header(ledger.Height(d.Base.Height))
+	if err != nil || hash != d.Base.Hash {
+		return nil, err
+	}
+	rest := d.Tail
+	for height := ledger.Height(d.Base.Height) + 1; height <= ledger.Height(head.Height); height++ {
+		header, _, err := opened.Header(height)
+		if err != nil {
+			return nil, err
+		}
+		for len(rest) > 0 && rest[0].Round < order.Round(header.Round) {
+			rest = rest[1:] // a round that made no block
+		}
+		if len(rest) == 0 || rest[0].Round != order.Round(header.Round) || rest[0].Epoch != order.Epoch(header.Epoch) {
+			return nil, nil // the chain goes on with something else
+		}
+		rest = rest[1:]
+	}
+	return rest, nil
+}
+
+// contentOf looks for the contents of a round in all homes at hand.
+func (r *Recovery) contentOf(round generation.TailRound) []byte {
+	for i := range r.Homes {
+		if content := newContents(r.Homes[i].home.Rounds()).get(round.Content); content != nil {
+			return content
+		}
+	}
+	return nil
+}
+
+// replayTail executes what unexecuted found.
+func (r *Recovery) replayTail(opened *store.Store) error {
+	for _, each := range r.replays {
+		var batches [][]byte
+		for _, message := range each.content.Messages {
+			// What is malformed is dropped, as each node drops it.
+			if batch, _, err := mempool.SplitPayload(message.Payload); err == nil && len(batch) > 0 {
+				batches = append(batches, batch)
+			}
+		}
+		if len(batches) == 0 {
+			continue
+		}
+		if _, err := opened.Apply(ledger.Epoch(each.content.Epoch), ledger.Round(each.content.Round), batches); err != nil {
+			return err
+		}
+	}
+	if opened.Membership().Number != r.Members.Number {
+		return fmt.Errorf("%w: the members changed in rounds that %s had not executed, and has now: look at the "+
+			"homes again", ErrRecovery, r.From.Name)
+	}
+	return nil
+}

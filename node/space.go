@@ -1,0 +1,60 @@
+package node
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+
+	"github.com/ledgerd/ledgerd/ledger/store"
+)
+
+// A disk may be full, a quota used up, or a file system read-only for a while. A write that fails
+// for one of these reasons is no reason to end: the node says why, keeps what it has, and tries
+// again. Any other error ends it. After a failed sync, nobody can tell what the disk holds.
+
+// cannotWrite says why the disk takes no writes now and what to do, if that is what an error of the
+// file system or of the store says; otherwise "".
+func (n *Node) cannotWrite(err error) string {
+	switch {
+	case errors.Is(err, syscall.EIO):
+	case errors.Is(err, store.ErrDiskFull), errors.Is(err, syscall.ENOSPC):
+		return fmt.Sprintf("the disk is full (%s, %d MiB free): free some space",
+			fileSystemOf(n.home.Dir), n.disk.bytes()>>20)
+	case errors.Is(err, syscall.EDQUOT):
+		return fmt.Sprintf("the disk quota is used up (%s): free some space, or raise the quota",
+			fileSystemOf(n.home.Dir))
+	case errors.Is(err, syscall.EROFS):
+		return readOnly(n.home.Dir)
+	}
+	return ""
+}
+
+// readOnly says that a file system takes no writes, and what to do.
+func readOnly(dir string) string {
+	return fmt.Sprintf("the file system is read-only (%s), as the kernel makes it after an error of the disk: "+
+		"look at the kernel's log, repair it, and mount it for writing", fileSystemOf(dir))
+}
+
+// fileSystemOf names the file system that holds a folder: the folder that it is mounted at.
+func fileSystemOf(dir string) string {
+	at, err := filepath.Abs(dir)
+	if err != nil {
+		return dir
+	}
+	for {
+		parent := filepath.Dir(at)
+		device, known := deviceOf(at)
+		above, knownAbove := deviceOf(parent)
+		if parent == at || !known || !knownAbove || above != device {
+			return "mounted at " + at
+		}
+		at = parent
+	}
+}
+
+func deviceOf(dir string) (uint64, bool) {
+	var status syscall.Stat_t
+	err := syscall.Stat(dir, &status)
+	return status.Dev, err == nil
+}
