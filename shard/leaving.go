@@ -21,14 +21,17 @@ func (m *Member) leave() {
 	former := m.chain.Former()
 	at := slices.IndexFunc(former, func(f Former) bool { return f.Server == m.config.Self })
 	if at < 0 {
-		m.leavingSince, m.known = 0, 0
+		if m.leavingSince != 0 {
+			m.leavingSince, m.known = 0, 0
+			m.setMode(Starting, because(Between), "the block that removed this node was given up")
+		}
 		return
 	}
 	left := former[at].Left
 	end := fmt.Errorf("%w at block %d; its home can be removed", ErrRemoved, left)
 	if m.leavingSince == 0 {
 		m.leavingSince = m.now + 1
-		m.setMode(Halted, "%v", ErrRemoved)
+		m.setMode(Halted, because(Removed), "%v", ErrRemoved)
 		if m.config.Disk.Gone {
 			m.finish(end)
 			return

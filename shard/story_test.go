@@ -153,6 +153,8 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 		progressed := Progressed{Run: s.member.group.Run, Waiting: integer(t, d, "ticks", 0), Outside: d.HasArg("outside"),
 			Awaited: servers(t, d, "for"), Removed: servers(t, d, "removed")}
 		return []Input{progressed, Tick{}}
+	case "halted":
+		return []Input{EngineHalted{Run: s.member.group.Run, Reason: "too many failures"}}
 	case "settled":
 		return []Input{Settled{}}
 	case "saved":
@@ -166,7 +168,7 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 	case "disk":
 		reason := ""
 		d.MaybeScanArgs(t, "reason", &reason)
-		return []Input{DiskFull{Reason: reason}}
+		return []Input{DiskFull{Reason: reason, Low: d.HasArg("low")}}
 	case "tick":
 		inputs := make([]Input, integer(t, d, "count", 1))
 		for i := range inputs {
@@ -199,7 +201,7 @@ func (s *story) announcement(t *testing.T, d *datadriven.TestData) Input {
 	a := Announcement{
 		Mode: Starting, Heights: Heights{height, height, durable}, Tip: hashAt(height, byte(integer(t, d, "branch", 0))),
 		Disk: diskOf(integer(t, d, "disk", from)), Learner: d.HasArg("learner"), Stalled: d.HasArg("stalled"),
-		Removed: servers(t, d, "removed"),
+		Removed: servers(t, d, "removed"), Full: d.HasArg("full"), Changes: uint64(integer(t, d, "changes", 0)),
 	}
 	if run := servers(t, d, "working"); len(run) == 2 {
 		base := uint64(integer(t, d, "base", 0))

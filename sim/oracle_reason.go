@@ -49,12 +49,13 @@ func (s *simulation) judgeEnd(p *process, err error) {
 	s.trace.note(s.now, 116, uint64(p.self))
 	s.trace.say(s.now, "%d ends: %v", p.self, err)
 	s.reviewBy(p.self)
+	kind := p.view().Reason.Kind
 	switch {
-	case errors.Is(err, shard.ErrRemoved):
+	case errors.Is(err, shard.ErrRemoved) && kind == shard.Removed:
 		if !was(p.chain.head(), p.self) {
 			s.broke(Reason, fmt.Sprintf("server %d ends: %v", p.self, err), "its chain does not say so")
 		}
-	case errors.Is(err, shard.ErrFork) && s.lossExcused():
+	case errors.Is(err, shard.ErrFork) && kind == shard.Forked && s.lossExcused():
 	default:
 		s.broke(Reason, fmt.Sprintf("server %d ends: %v", p.self, err))
 	}

@@ -56,6 +56,7 @@ type process struct {
 	asking
 	syncing
 	links
+	claims
 }
 
 // setting is what all processes of a run of the simulator have in common.
@@ -244,6 +245,7 @@ func (p *process) timePasses() {
 		p.step(progress)
 	}
 	p.step(shard.Tick{})
+	p.sim.judgeClaims(p)
 }
 
 // receive takes a letter.
