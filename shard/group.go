@@ -122,9 +122,14 @@ func (m *Member) checkGroup() {
 		m.freeze(0)
 		m.setMode(Following, because(Between),
 			"the group goes on without this node, which enters again as soon as it holds the chain")
-	case m.full != "" && m.now-m.fullAt > m.config.Timing.Full && len(g.Members) > 2:
-		m.freeze(0)
-		m.haltForSpace(m.full)
+	case m.full != "" && m.now-m.fullAt > m.config.Timing.Full:
+		if len(g.Members) > 2 {
+			m.freeze(0)
+		}
+		m.haltForSpace(m.full) // the others of a smaller group cannot go on alone: it stays in it
+	case m.full == "" && m.noSpace:
+		m.noSpace = false
+		m.setMode(Ordering, because(NoReason), "")
 	}
 }
 

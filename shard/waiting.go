@@ -21,6 +21,10 @@ type waiting struct {
 	// again, it is said after a while all the same.
 	trueAt int
 	asked  int // the tick at which it was last asked for
+	// helplessAt is since when too few disks remember, as far as is known. An operator is called only
+	// once everybody has said so again: one of them may have come back with its old disk.
+	helpless   bool
+	helplessAt int
 }
 
 // waitingFor says what a member without a group waits for.
@@ -32,8 +36,7 @@ func (m *Member) waitingFor() (Reason, string) {
 	m.linkSynod()
 	reason := Reason{Kind: Forming, Waiting: m.synod.Waiting()}
 	w := &reason.Waiting
-	forgot := slices.Clone(w.Forgot)
-	var unheard []order.ServerID
+	var forgot, unheard []order.ServerID
 	w.Unreachable = slices.DeleteFunc(slices.Clone(w.Unreachable), func(server order.ServerID) bool {
 		p := m.peer(server)
 		full := m.recent(p) && p.Full
@@ -52,9 +55,11 @@ func (m *Member) waitingFor() (Reason, string) {
 		switch p := m.peer(server); {
 		case !m.recent(p):
 			unheard = append(unheard, server)
+			if slices.Contains(w.Forgot, server) {
+				forgot = append(forgot, server)
+			}
 		default:
-			// Its chain may not have its admission yet that is in this one, and the other way round.
-			if p.Learner && !membership.Counts(server, p.Disk, false) {
+			if m.forgets(p, membership) {
 				forgot = append(forgot, server)
 			}
 			if p.Changes > membership.Number {
@@ -62,8 +67,10 @@ func (m *Member) waitingFor() (Reason, string) {
 			}
 		}
 	}
-	slices.Sort(forgot)
-	w.Forgot = slices.Compact(forgot)
+	w.Forgot = forgot
+	lost := func(server order.ServerID) bool { return slices.Contains(forgot, server) }
+	w.Restarted = slices.DeleteFunc(slices.Clone(w.Restarted), lost)
+	w.Perhaps = slices.DeleteFunc(slices.Clone(w.Perhaps), lost)
 	if more := membership.Quorum() - len(membership.Members) + len(unheard); more > 0 {
 		// What was promised is of no use while those that promised cannot be heard any more.
 		w.Missing = max(w.Missing, more)
@@ -71,8 +78,12 @@ func (m *Member) waitingFor() (Reason, string) {
 		slices.Sort(w.Unreachable)
 		w.Unreachable = slices.Compact(w.Unreachable)
 	}
-	var why string
-	why, reason.Recover = explainWaiting(membership, &reason, unheard)
+	if was := m.helpless; !was || m.now-m.asked > 1 {
+		m.helplessAt = m.now
+	}
+	m.helpless = helpless(membership, &reason, unheard)
+	reason.Recover = m.helpless && m.now-m.helplessAt >= m.config.Timing.Hearsay
+	why := explainWaiting(membership, &reason, unheard)
 	if why != m.next {
 		m.next, m.nextAt = why, m.now
 	}
@@ -88,14 +99,31 @@ func (m *Member) waitingFor() (Reason, string) {
 	return m.reason, m.said
 }
 
-// explainWaiting says in words why no generation can be formed. Unheard are the members of which
-// nothing was heard lately: one of them may remember what is missing. Members are named by their
-// indexes. Recovery says that an operator has to help.
-func explainWaiting(
-	m generation.Membership,
-	reason *Reason,
-	unheard []order.ServerID,
-) (why string, recovery bool) {
+// forgets reports whether the disk of a member that was heard does not count, as far as this chain
+// and the latest decision tell. The member's own chain may not have its admission yet.
+func (m *Member) forgets(p *peer, membership generation.Membership) bool {
+	if p.Learner {
+		return !membership.Counts(p.server, p.Disk, false)
+	}
+	d := m.synod.Decided()
+	replaced := d != nil && slices.Contains(d.Members, p.server) && !d.Seats(p.server, p.Disk)
+	return replaced && membership.Disk(p.server) == generation.DiskID{}
+}
+
+// helpless reports whether too few disks remember, whatever is done. Unheard are the members of which
+// nothing was heard lately: one of them may remember what is missing. So may those that know of later
+// changes of the membership.
+func helpless(m generation.Membership, reason *Reason, unheard []order.ServerID) bool {
+	w := &reason.Waiting
+	if len(unheard)+len(reason.Newer) > 0 {
+		return false
+	}
+	return w.Durable > 0 || len(m.Members)-len(w.Forgot) < m.Quorum() && len(w.Unreachable) == 0
+}
+
+// explainWaiting says in words why no generation can be formed, and what helps. Members are named by
+// their indexes.
+func explainWaiting(m generation.Membership, reason *Reason, unheard []order.ServerID) string {
 	w := &reason.Waiting
 	parts := []string{fmt.Sprintf("waiting for a majority of the %d nodes", len(m.Members))}
 	say := func(format string, servers []order.ServerID) {
@@ -123,26 +151,18 @@ func explainWaiting(
 	if w.Durable > 0 {
 		parts = append(parts, fmt.Sprintf("block %d is durable, and too few disks hold it", w.Durable))
 	}
-	remember := 0
-	for _, server := range m.Members {
-		if !slices.Contains(w.Forgot, server) {
-			remember++
-		}
-	}
-	say("%s ahead, with a newer list of the nodes", reason.Newer)
-	hopeless := remember < m.Quorum() && len(unheard) == 0 && len(w.Unreachable) == 0
-	recovery = (hopeless || w.Durable > 0 && len(unheard) == 0) && len(reason.Newer) == 0
+	forgetful := len(m.Members)-len(w.Forgot) < m.Quorum()
 	switch {
-	case recovery:
+	case reason.Recover:
 		parts = append(parts, "too few disks remember: stop all nodes, and see `ledgerd recover --help`")
-	case remember < m.Quorum():
+	case forgetful && len(reason.Newer) == 0 && len(unheard)+len(w.Unreachable) > 0:
 		parts = append(parts, "start the others; if that does not help, see `ledgerd recover --help`")
-	case w.Missing > 0 || w.Memory || len(w.Perhaps) > 0 || w.Durable > 0:
+	case forgetful || w.Missing > 0 || w.Memory || len(w.Perhaps) > 0 || w.Durable > 0:
 	case len(m.Members)-len(unheard) >= m.Quorum():
 		parts[0] = fmt.Sprintf("a majority of the %d nodes is there, and about to agree on how to go on",
 			len(m.Members))
 	}
-	return strings.Join(parts, "; "), recovery
+	return strings.Join(parts, "; ")
 }
 
 // listServers names servers: member 1, or members 1, 2.

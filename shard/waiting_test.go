@@ -68,7 +68,9 @@ func TestWaitingIsExplained(t *testing.T) {
 			"waiting for a majority of the 3 nodes; member 0 unreachable: start or reconnect it; " +
 				"block 7 is durable, and too few disks hold it"},
 	} {
-		if got, _ := explainWaiting(of(c.n), &Reason{Waiting: c.waiting}, c.unheard); got != c.want {
+		reason := Reason{Waiting: c.waiting}
+		reason.Recover = helpless(of(c.n), &reason, c.unheard)
+		if got := explainWaiting(of(c.n), &reason, c.unheard); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
 	}

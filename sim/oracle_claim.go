@@ -89,7 +89,7 @@ func (s *simulation) judgeClaims(p *process) {
 		}
 		if within := f.claim.within(s.life.setting.timing); s.now-f.since >= Instant(within)*tick {
 			s.broke(Reason, fmt.Sprintf("server %d says %v (%s)", p.self, v.Mode, v.Why),
-				fmt.Sprintf("%s, for %d ticks", f.truth, within), p.describe())
+				fmt.Sprintf("%s, for %d ticks", f.truth, within), fmt.Sprintf("%+v", v.Reason), p.describe())
 			return
 		}
 	}
@@ -104,6 +104,9 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 		}
 	}
 	switch r.Kind {
+	case shard.NoReason:
+		says(claimMoment, p.works(), "it does not order")
+		says(claimMoment, !p.disk.full || len(p.executing.queue) == 0, "its disk is full, and holds it up")
 	case shard.Looking, shard.Between:
 		says(claimMoment, false, "it does not say what it waits for")
 	case shard.Forming:
@@ -183,13 +186,15 @@ func (s *simulation) wrongNames(p *process, r *shard.Reason) (wrong []falsehood)
 		{"reachable", w.Silent, func(id order.ServerID) bool { return s.hears(p, id) }},
 		{"full", r.Full, func(id order.ServerID) bool { return s.servers[id].disk.full }},
 		{"forgetful", w.Forgot, func(id order.ServerID) bool {
-			return !s.disksCount(m, id) || !s.disksCount(s.life.tip().members, id)
+			return !s.disksCount(m, id) || !s.disksCount(s.life.tip().members, id) || !s.hears(p, id)
 		}},
 		{"restarted", w.Restarted, func(id order.ServerID) bool {
-			// It cannot know of runs that began where it does not get to.
+			// It cannot know what happened where it does not get to, here and above.
 			return !s.hears(p, id) || !slices.Contains(s.servers[id].process.runs, newest)
 		}},
-		{"one that had perhaps more", w.Perhaps, s.ambiguous},
+		{"one that had perhaps more", w.Perhaps, func(id order.ServerID) bool {
+			return !s.hears(p, id) || s.ambiguous(id)
+		}},
 	} {
 		for _, id := range list.servers {
 			if !list.is(id) {
@@ -239,7 +244,8 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 func (s *simulation) orderedBy(p *process, r *shard.Reason) bool {
 	return slices.ContainsFunc(s.servers, func(v server) bool {
 		q := v.process
-		return q != p && s.orders(q) && q.group.Run.Generation() >= r.Generation && s.answers(p, q.self)
+		return q != p && q != nil && q.works() && q.view().Group != nil && !q.view().Stalled &&
+			q.group.Run.Generation() >= r.Generation && s.answers(p, q.self)
 	})
 }
 

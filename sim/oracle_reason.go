@@ -21,6 +21,8 @@ func (s *simulation) judgeView(p *process) {
 		wrong = "that is no mode"
 	case v.Mode != shard.Ordering && v.Mode != shard.Leaving && v.Why == "":
 		wrong = "it does not say why"
+	case v.Mode != shard.Leaving && (v.Mode == shard.Ordering) != (v.Reason.Kind == shard.NoReason):
+		wrong = fmt.Sprintf("its reason is of kind %d", v.Reason.Kind)
 	case v.Mode == shard.Ordering && !p.starts() && (p.engine == nil || v.Group == nil || v.Group.Run != p.group.Run):
 		wrong = "it has no engine in this run"
 	}

@@ -276,7 +276,7 @@ func (p *process) view() shard.View {
 	if p.member == nil {
 		return shard.View{Mode: shard.Ordering, Group: p.group}
 	}
-	return p.member.View()
+	return p.sim.life.setting.plant.lie(p, p.member.View())
 }
 
 // describe shows where a process stands.

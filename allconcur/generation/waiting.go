@@ -41,6 +41,7 @@ func (s *Synod) Waiting() Waiting {
 		return w
 	}
 	m := s.report.Membership
+	w.Unreachable = nil
 	for _, server := range m.Members {
 		if server != s.config.Self && !s.linked[server] {
 			w.Unreachable = append(w.Unreachable, server)
