@@ -21,7 +21,7 @@ type searchNode struct {
 	// blocks are the hashes of the blocks that it holds, where that is judged: a node that accepts a
 	// value holds its base.
 	blocks [][32]byte
-	synod    *Synod
+	synod  *Synod
 }
 
 // searchSetting is where a search begins: every node's engine is frozen.
