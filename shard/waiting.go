@@ -71,7 +71,13 @@ func (m *Member) waitingFor() (Reason, string) {
 	lost := func(server order.ServerID) bool { return slices.Contains(forgot, server) }
 	w.Restarted = slices.DeleteFunc(slices.Clone(w.Restarted), lost)
 	w.Perhaps = slices.DeleteFunc(slices.Clone(w.Perhaps), lost)
-	if more := membership.Quorum() - len(membership.Members) + len(unheard); more > 0 {
+	absent := len(unheard)
+	for _, server := range forgot {
+		if !slices.Contains(unheard, server) {
+			absent++
+		}
+	}
+	if more := membership.Quorum() - len(membership.Members) + absent; more > 0 {
 		// What was promised is of no use while those that promised cannot be heard any more.
 		w.Missing = max(w.Missing, more)
 		w.Unreachable = append(w.Unreachable, unheard...)
@@ -157,8 +163,8 @@ func explainWaiting(m generation.Membership, reason *Reason, unheard []order.Ser
 		parts = append(parts, "too few disks remember: stop all nodes, and see `ledgerd recover --help`")
 	case forgetful && len(reason.Newer) == 0 && len(unheard)+len(w.Unreachable) > 0:
 		parts = append(parts, "start the others; if that does not help, see `ledgerd recover --help`")
-	case forgetful || w.Missing > 0 || w.Memory || len(w.Perhaps) > 0 || w.Durable > 0:
-	case len(m.Members)-len(unheard) >= m.Quorum():
+	case w.Missing == 0 && !w.Memory && len(w.Perhaps) == 0 && w.Durable == 0 &&
+		len(m.Members)-len(unheard) >= m.Quorum():
 		parts[0] = fmt.Sprintf("a majority of the %d nodes is there, and about to agree on how to go on",
 			len(m.Members))
 	}

@@ -229,6 +229,12 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 	if m != s.life.tip().members || r.Recover || w.Durable > 0 || len(w.Perhaps) > 0 {
 		return nil
 	}
+	if w.Missing == 0 && !w.Memory {
+		there := s.count(m.members, func(id order.ServerID) bool { return s.disksCount(m, id) && s.answers(p, id) })
+		if there < m.quorum() {
+			return []falsehood{{claim: claimHelp, truth: "no majority is there that remembers"}}
+		}
+	}
 	there := s.count(m.members, func(id order.ServerID) bool {
 		named := slices.Contains(w.Unreachable, id) || slices.Contains(w.Silent, id) || slices.Contains(r.Full, id)
 		return s.disksCount(m, id) && (named || s.answers(p, id))
