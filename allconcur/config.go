@@ -115,6 +115,14 @@ const (
 	FaultRevokeWrongSequence
 	// FaultSkipAfterDecided skips a round whose set is decided.
 	FaultSkipAfterDecided
+	// FaultOutvotedSkipperGoesOn lets a server that skipped a round go on where a majority decided a set of that round.
+	FaultOutvotedSkipperGoesOn
+	// FaultRevocationNotRecalled revokes a notification though the detector suspects the server again.
+	FaultRevocationNotRecalled
+	// FaultPrematureNotRelayed keeps a premature reliable message and does not relay it.
+	FaultPrematureNotRelayed
+	// FaultRemovedOwnerKept keeps the notifications of servers that are removed.
+	FaultRemovedOwnerKept
 	faultEnd
 )
 
@@ -141,6 +149,14 @@ func (f Fault) String() string {
 		return "revoke-wrong-sequence"
 	case FaultSkipAfterDecided:
 		return "skip-after-decided"
+	case FaultOutvotedSkipperGoesOn:
+		return "outvoted-skipper-goes-on"
+	case FaultRevocationNotRecalled:
+		return "revocation-not-recalled"
+	case FaultPrematureNotRelayed:
+		return "premature-not-relayed"
+	case FaultRemovedOwnerKept:
+		return "removed-owner-kept"
 	default:
 		return fmt.Sprintf("fault(%d)", uint8(f))
 	}

@@ -107,6 +107,7 @@ func New(config Config) (*Engine, error) {
 	e.overlay = newOverlay(config.Reliable, e.self, e.members, e.plus, config.Detector)
 	e.setThresholds()
 	e.failures = newNotifications(config.Reliable)
+	e.failures.ownersKept = config.Fault == FaultRemovedOwnerKept
 	e.tracking = newTracking(config.Reliable, e.failures, e.members, config.Fault == FaultPrunedTooSoon)
 	if e.plus {
 		e.startUnreliable() // the initial state [[1,0]] is complete from the start [Poke19, section 6.2.2]

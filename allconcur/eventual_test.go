@@ -538,12 +538,25 @@ func (s storms) catches(t *testing.T, fault Fault, seeds int) {
 func TestLivenessCatches(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
-		for _, n := range []int{8} {
-			list := overlays(t, n)
-			s := storms{seed: 1, config: Config{Engine: engine, Servers: n, Reliable: list[len(list)-1]}, wantLive: true}
-			t.Run(fmt.Sprintf("%s/%s/%d", FaultDroppedForward, engine, n), func(t *testing.T) {
+		for _, c := range []struct {
+			fault Fault
+			n     int
+			storm storms
+			seeds int
+		}{
+			{FaultDroppedForward, 8, storms{}, 20},
+			{FaultRevocationNotRecalled, 4, storms{mistrust: 10, stall: 10}, 200},
+			{FaultRevocationNotRecalled, 5, storms{mistrust: 10, stall: 10}, 200},
+			{FaultRemovedOwnerKept, 3, storms{mistrust: 10, stall: 10}, 50},
+			{FaultRemovedOwnerKept, 8, storms{mistrust: 20, stall: 20, crashes: 1}, 50},
+		} {
+			list := overlays(t, c.n)
+			s := c.storm
+			s.seed, s.wantLive = 1, true
+			s.config = Config{Engine: engine, Servers: c.n, Reliable: list[len(list)-1]}
+			t.Run(fmt.Sprintf("%s/%s/%d", c.fault, engine, c.n), func(t *testing.T) {
 				t.Parallel()
-				s.catches(t, FaultDroppedForward, 20)
+				s.catches(t, c.fault, c.seeds)
 			})
 		}
 	}

@@ -29,6 +29,8 @@ type network struct {
 	broadcast [][]string
 	// losesTail makes a crash lose the last frames of each of the server's channels, too, as a killed process does.
 	losesTail bool
+	// deliversFirst has a turn A-deliver before it sends, so that a server may crash in between.
+	deliversFirst bool
 	// lies is how many false suspicions are left; each is of another server, which stops when it hears of it and is a crashed one from then on.
 	lies    int
 	accused []bool
@@ -89,6 +91,10 @@ func (w *network) crash(p int) {
 // pump carries out what an engine asks for, up to the crash of its server.
 func (w *network) pump(p int) {
 	ready := w.engines[p].Ready()
+	if w.deliversFirst {
+		w.deliver(p, ready.Deliveries)
+		ready.Deliveries = nil
+	}
 	for _, send := range ready.Sends {
 		for _, to := range send.To {
 			if w.crashAfter[p] == 0 {
@@ -103,7 +109,11 @@ func (w *network) pump(p int) {
 			w.sent++
 		}
 	}
-	for _, d := range ready.Deliveries {
+	w.deliver(p, ready.Deliveries)
+}
+
+func (w *network) deliver(p int, deliveries []order.Delivery) {
+	for _, d := range deliveries {
 		w.note("%d A-delivers %s", p, d)
 		d.Messages = append([]order.Message(nil), d.Messages...)
 		w.delivered[p] = append(w.delivered[p], d)

@@ -33,6 +33,8 @@ type notifications struct {
 	targetCount int
 	// sequences has an entry for each bit in owned under ◇P, made with the first notification.
 	sequences []sequence
+	// ownersKept plants FaultRemovedOwnerKept.
+	ownersKept bool
 }
 
 func newNotifications(reliable *digraph.Digraph) *notifications {
@@ -89,7 +91,7 @@ func (f *notifications) unmark() {
 func (f *notifications) retain(members serverSet) {
 	kept := f.arrived[:0]
 	for _, fn := range f.arrived {
-		if members.has(fn.target) && members.has(fn.owner) && !f.isRevoked(fn) {
+		if members.has(fn.target) && (members.has(fn.owner) || f.ownersKept) && !f.isRevoked(fn) {
 			kept = append(kept, fn)
 		}
 	}

@@ -1,6 +1,8 @@
 package allconcur
 
 import (
+	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -90,5 +92,92 @@ func TestRevocationOfOneNotification(t *testing.T) {
 		if suspected := e.failures.targets.has(0); suspected != (fault == FaultNone) {
 			t.Fatalf("%s: server 0 is suspected: %t", fault, suspected)
 		}
+	}
+}
+
+// TestPrematureIsRelayed: a message of the next reliable round, which comes while this server is in
+// the present one, is sent on at once. With the fault it is not. No run of correct servers shows it
+// under ◇P: links are FIFO, and a server that completes a round has sent on all the messages,
+// notifications and votes by which it did, so that they come before its next message does, and the
+// receiver completes the round as well. A frame may still come early where a rule changes.
+func TestPrematureIsRelayed(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []Fault{FaultNone, FaultPrematureNotRelayed} {
+		e, err := New(Config{Engine: EngineAllConcur, Servers: 3, Reliable: overlays(t, 3)[0], Fault: fault})
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := e.Status()
+		premature := encodeMessage(kindReliable, 0, status.Epoch+1, status.Round+1, 1, []byte("early"))
+		must(t, e.Receive(1, premature))
+		relayed := false
+		for _, send := range e.Ready().Sends {
+			relayed = relayed || bytes.Equal(send.Frame, premature) && slices.Contains(send.To, 2)
+		}
+		if relayed != (fault == FaultNone) {
+			t.Errorf("%s: relayed: %t", fault, relayed)
+		}
+	}
+}
+
+// TestOutvotedSkipperHalts: server 4 alone completes round 2, and hears then that it is suspected.
+// Server 3 reruns round 1, hears of server 4's rerun of round 2, and skips. The three others suspect
+// both, but have server 3's message of the rerun: they are a majority for round 1 without server 4.
+// Server 3 voted for another value of round 1, and halts as soon as it hears that. With the fault it
+// goes on, until it hears of a round that the others A-deliver without its message.
+func TestOutvotedSkipperHalts(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []Fault{FaultNone, FaultOutvotedSkipperGoesOn} {
+		c, err := newChaos(1, Config{Engine: EngineAllConcurPlus, Servers: 5, Reliable: overlays(t, 5)[0], Fault: fault})
+		must(t, err)
+		// arrive has all frames arrive on the links that pass.
+		arrive := func(pass func(from, to int) bool) {
+			t.Helper()
+			for moved := true; moved; {
+				moved = false
+				for link := range c.channels {
+					from, to := link/c.n(), link%c.n()
+					for pass(from, to) && len(c.channels[link]) > 0 {
+						moved = true
+						must(t, c.step(action{"receive", from, to}))
+					}
+				}
+			}
+		}
+		suspectBy := func(target int, observers ...int) {
+			t.Helper()
+			for _, p := range observers {
+				must(t, c.change(target, p, true))
+			}
+		}
+		for round := 1; round <= 2; round++ {
+			for p := range c.n() {
+				must(t, c.step(action{"submit", p, p}))
+			}
+			arrive(func(from, _ int) bool { return from != 4 || round == 1 })
+		}
+		suspectBy(4, 0, 1, 2)
+		arrive(func(from, _ int) bool { return from != 4 })
+		arrive(func(from, to int) bool { return from == 4 && to == 3 })
+		if s := c.engines[3].Status(); s.Epoch != 2 || s.Round != 2 || !s.Reliable {
+			t.Fatalf("server 3 has not skipped: %+v", s)
+		}
+		suspectBy(3, 0, 1, 2)
+		arrive(func(from, to int) bool { return from < 3 && to < 3 })
+		for from := range 3 {
+			for link := c.channel(from, 3); len(*link) > 0 && !c.halted[3]; {
+				header, err := decodeFrame((*link)[0], MaxPayloadDefault)
+				must(t, err)
+				if header.round == 2 {
+					break
+				}
+				must(t, c.step(action{"receive", from, 3}))
+			}
+		}
+		if halted := c.halted[3]; halted != (fault == FaultNone) {
+			t.Errorf("%s: server 3 has halted: %t, %+v", fault, halted, c.engines[3].Status())
+		}
+		must(t, c.calm())
+		must(t, c.live())
 	}
 }

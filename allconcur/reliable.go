@@ -60,7 +60,9 @@ func (e *Engine) postponeReliable(from order.ServerID, header frameHeader, frame
 	}
 	if !e.next.present.has(header.origin) {
 		e.next.add(header.origin, frame)
-		e.forwardReliable(from, header, frame)
+		if e.config.Fault != FaultPrematureNotRelayed {
+			e.forwardReliable(from, header, frame)
+		}
 	}
 }
 

@@ -234,6 +234,36 @@ func TestSearchCatches(t *testing.T) {
 	}
 }
 
+// TestDeliverBeforeSend has turns A-deliver before they send, and servers crash in between. Under P
+// the others A-deliver something else. Under ◇P they never do, in as many states: an A-delivery takes
+// the votes of a majority, which those gave who voted before anybody counted their votes, and a
+// server that is not heard counts as one that voted. Only its own vote does a server that crashes
+// take with it.
+func TestDeliverBeforeSend(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		engine   string
+		detector Detector
+	}{
+		{EngineAllConcur, DetectorPerfect}, {EngineAllConcur, DetectorEventual}, {EngineAllConcurPlus, DetectorEventual},
+	} {
+		t.Run(fmt.Sprintf("%s/%s", c.engine, c.detector), func(t *testing.T) {
+			t.Parallel()
+			w, err := newNetwork(1, Config{Detector: c.detector, Engine: c.engine, Servers: 3, Reliable: overlays(t, 3)[0]})
+			must(t, err)
+			w.deliversFirst = true
+			s := &search{seen: map[[16]byte]struct{}{}, limit: 5_000, payloads: 1}
+			if c.detector == DetectorEventual {
+				w.lies, s.mistakes = 1, 1
+			}
+			err = s.explore(w, 1, nil)
+			if (err == nil) != (c.detector == DetectorEventual) {
+				t.Errorf("%d states: %v", len(s.seen), err)
+			}
+		})
+	}
+}
+
 // TestSearchWithSuspicions explores groups of two and three under ◇P, with false suspicions that may be taken back and a crash, as far as the limit allows: no two servers A-deliver
 // different rounds.
 func TestSearchWithSuspicions(t *testing.T) {

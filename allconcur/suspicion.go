@@ -72,6 +72,7 @@ func (e *Engine) suspect(server order.ServerID, index int) {
 	case !l.revoking:
 	case e.ownRevokes(server):
 		l.again = true // it cannot be called back
+	case e.config.Fault == FaultRevocationNotRecalled:
 	default:
 		l.revoking = false
 		e.revoking--
@@ -349,6 +350,9 @@ func (e *Engine) settle() {
 
 // recallRevocations ends what a message was to revoke that is not A-delivered, where the detector suspects the server again; the rest rides on the next.
 func (e *Engine) recallRevocations() {
+	if e.config.Fault == FaultRevocationNotRecalled {
+		return
+	}
 	for i := range e.links {
 		if l := &e.links[i]; l.again {
 			l.revoking, l.again = false, false

@@ -264,7 +264,8 @@ func (e *Engine) haltIfOutvoted(b *ballot, s *votedSet) {
 		return
 	}
 	here := e.reliable && e.epoch == b.epoch && e.round == b.round
-	if !s.origins.has(e.self) || here && e.decided && !s.origins.equal(e.current.present) || e.older.filled && b.round <= e.older.round {
+	skipped := e.older.filled && b.round <= e.older.round && e.config.Fault != FaultOutvotedSkipperGoesOn
+	if !s.origins.has(e.self) || here && e.decided && !s.origins.equal(e.current.present) || skipped {
 		e.halt("the group goes on without this server: a majority decided another set of round %d", b.round)
 	}
 }

@@ -117,8 +117,12 @@ type Announcement struct {
 	Settings   string
 }
 
-// orders reports whether the sender is in a group that makes progress.
-func (a *Announcement) orders() bool { return a.Group.Run != 0 && !a.Stalled }
+// orders reports whether the sender is in a group that makes progress. A group of two makes none
+// while a disk is full: the other cannot go on alone.
+func (a *Announcement) orders() bool {
+	held := a.Full && len(a.Group.Members)-len(a.Removed) <= 2
+	return a.Group.Run != 0 && !a.Stalled && !held
+}
 
 // includes reports whether a server is in the sender's group now.
 func (a *Announcement) includes(server order.ServerID) bool {

@@ -45,13 +45,14 @@ func (m *Member) onEonEnded(in EonEnded) {
 	switch {
 	case !next.Includes(m.config.Self):
 		m.freeze(0)
-		m.setMode(Starting, "the group goes on without this node")
+		m.onBench = slices.Contains(in.Benched, m.config.Self)
+		m.setMode(Starting, because(Between), "the group goes on without this node")
 	case in.Regroup || len(next.Members) < membership.Quorum() || g.Run.Eon() >= eonsMax:
 		m.freeze(g.Run.Generation())
-		m.setMode(Starting, "the group starts anew to take a node in")
+		m.setMode(Starting, because(Between), "the group starts anew to take a node in")
 	case m.synod.Frozen(next.Run):
 		m.freeze(0)
-		m.setMode(Starting, "the group starts anew")
+		m.setMode(Starting, because(Between), "the group starts anew")
 	default:
 		m.begin(next)
 	}

@@ -53,7 +53,11 @@ func (m *Member) called() bool {
 // follow fetches blocks from the peers while this member does not order, asks to enter when it is
 // close to the head, and enters.
 func (m *Member) follow() {
-	if m.end != nil || m.group != nil || m.starting != nil || m.job != idle {
+	if m.end != nil || m.group != nil || m.starting != nil {
+		return
+	}
+	m.explainSpace()
+	if m.job != idle {
 		return
 	}
 	if m.forked {
@@ -75,7 +79,7 @@ func (m *Member) follow() {
 		return
 	}
 	if noneHas(ahead, tip.Height+1) {
-		m.setMode(Following, "no member that runs has block %d, since they began with snapshots: "+
+		m.setMode(Following, Reason{Kind: NoBlock, Height: tip.Height + 1}, "no member that runs has block %d, since they began with snapshots: "+
 			"start one that has it, or stop this node, move its data folder away, and give "+
 			"`ledgerd cluster join --home %s --snapshot` again, so that it begins with one too",
 			tip.Height+1, m.config.Home)
@@ -137,29 +141,48 @@ func noneHas(peers []peer, height uint64) bool {
 	return past
 }
 
+// explainSpace says that a member without a group waits for space on its disk, and that it has some
+// again. What changes the chain may wait for space as well, whatever it was to be good for.
+func (m *Member) explainSpace() {
+	switch {
+	case m.leavingSince != 0:
+	case m.full != "":
+		m.haltForSpace(m.full)
+	case m.noSpace && !m.unsaved && !m.asideRefused && !m.roundRefused:
+		m.noSpace = false
+		m.setMode(Starting, because(Between), "there is space on the disk again")
+	}
+}
+
 // explain says what a member without a group is doing.
 func (m *Member) explain(workers []peer) {
-	refused := m.full != "" || m.unsaved || m.asideRefused || m.roundRefused
-	if m.noSpace && !refused && m.view.Mode == Halted {
-		m.noSpace = false
-		m.setMode(Starting, "there is space on the disk again")
+	number := generation.Generation(0)
+	if len(workers) > 0 {
+		number = workers[0].Group.Run.Generation()
 	}
 	switch {
-	case m.leavingSince != 0, m.unsaved, m.asideRefused, m.roundRefused:
+	case m.leavingSince != 0, m.unsaved, m.noSpace:
 	case m.pending != nil:
-		m.setMode(Starting, "fetching blocks up to %d, from where the group goes on",
-			m.pending.Base.Height)
-	case len(workers) > 0 && m.learner():
-		m.setMode(Following, "this node's disk is a new one (%s): it counts in no majority until the chain "+
-			"has admitted it", m.config.Disk.New)
+		height := m.pending.Base.Height
+		m.setMode(Starting, Reason{Kind: Fetching, Height: height},
+			"fetching blocks up to %d, from where the group goes on", height)
 	case len(workers) > 0 && m.low:
-		m.setMode(Following, "generation %d orders without this node, whose disk is nearly full: free some "+
-			"space; the node enters by itself then", workers[0].Group.Run.Generation())
+		m.setMode(Following, because(NoSpace), "generation %d orders without this node, whose disk has too "+
+			"little space to take part: free some, the node enters by itself", number)
+	case len(workers) > 0 && m.learner():
+		m.setMode(Following, Reason{Kind: Learning, Generation: number}, "this node's disk is a new one (%s): "+
+			"it counts in no majority until the chain has admitted it", m.config.Disk.New)
+	case len(workers) > 0 && m.onBench:
+		m.setMode(Following, Reason{Kind: Benched, Generation: number}, "the rounds waited for this node: "+
+			"generation %d goes on without it, and takes it in again once the others hear from it regularly; "+
+			"see whether its machine, its disk or its network is slow", number)
 	case len(workers) > 0:
-		m.setMode(Following, "generation %d orders without this node; it enters as soon as it holds the chain",
-			workers[0].Group.Run.Generation())
-	case m.view.Mode != Halted:
-		m.setMode(Starting, "%s", m.waitingFor())
+		m.setMode(Following, Reason{Kind: Entering, Generation: number},
+			"generation %d orders without this node; it enters as soon as it holds the chain", number)
+	case m.view.Mode != Halted,
+		m.view.Reason.Kind == EngineStopped && m.now-m.stoppedAt >= m.config.Timing.Hearsay:
+		reason, why := m.waitingFor()
+		m.setMode(Starting, reason, "%s", why)
 	}
 }
 

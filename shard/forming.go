@@ -87,12 +87,16 @@ func (m *Member) tickSynod() {
 	if !m.majorityHeard() || m.othersOrder() {
 		return
 	}
+	m.linkSynod()
+	m.synod.Tick()
+}
+
+// linkSynod tells the synod who can be waited for. One that cannot save cannot promise.
+func (m *Member) linkSynod() {
 	for i := range m.peers {
-		// One that cannot save cannot promise: there is no use in waiting for it.
 		p := &m.peers[i]
 		m.synod.Linked(p.server, m.recent(p) && !p.Full)
 	}
-	m.synod.Tick()
 }
 
 // pump does what the synod wants: save, send, fetch, adopt. What rests on the disk waits for Saved.
@@ -260,7 +264,7 @@ func (m *Member) adopt(d generation.Decision) {
 	}
 	if g := m.group; g != nil && g.Run.Generation() < d.Generation {
 		m.freeze(0) // the shard went on without this member, which was cut off
-		m.setMode(Starting, "the group started anew")
+		m.setMode(Starting, because(Between), "the group started anew")
 	}
 	m.pending = nil
 	if m.received(&d) && m.synod.Activated().Generation() < d.Generation {

@@ -21,6 +21,10 @@ type running struct {
 	// low says that the disk has too little space for this member to enter a group, and noSpace
 	// that the member halted because of that.
 	low, noSpace bool
+	// onBench says that the run before ended without this member because the rounds waited for it.
+	onBench bool
+	// stoppedAt is when an engine stopped by itself.
+	stoppedAt int
 	// lags are of the members that held up the rounds of this run lately.
 	lags []lag
 	// marked are the wishes that were marked lately.
@@ -39,7 +43,7 @@ func (m *Member) begin(g *Group) {
 		m.pending = nil // a later generation is being decided, or an earlier process was there
 		if m.group != nil {
 			m.freeze(0) // or the chain counts with another disk of this member by now
-			m.setMode(Starting, "the group goes on without this node")
+			m.setMode(Starting, because(Between), "the group goes on without this node")
 		}
 		return
 	}
@@ -54,12 +58,12 @@ func (m *Member) start() {
 	g := m.starting
 	m.starting, m.pending = nil, nil
 	m.group, m.removed, m.stalled, m.marked, m.lags = g, nil, false, nil, nil
-	m.follows, m.asideRefused, m.roundRefused = 0, false, false
+	m.follows, m.onBench, m.asideRefused, m.roundRefused = 0, false, false, false
 	m.ticket++
 	m.perhaps = false
 	m.emit(Start{Group: *g})
 	m.news = true
-	m.setMode(Ordering, "")
+	m.setMode(Ordering, because(NoReason), "")
 	m.changed()
 }
 
@@ -70,7 +74,7 @@ func (m *Member) abandonStart() {
 	m.ticket++
 	if m.group != nil {
 		m.freeze(0)
-		m.setMode(Starting, "the group goes on without this node")
+		m.setMode(Starting, because(Between), "the group goes on without this node")
 		return
 	}
 	m.synod.Idle(m.holdings(), 0)
@@ -102,8 +106,9 @@ func (m *Member) onHalted(in EngineHalted) {
 		return
 	}
 	members := len(m.group.Shard.Members)
+	m.stoppedAt = m.now
 	m.freeze(0)
-	m.setMode(Halted, "%s; it goes on as soon as a majority of the %d nodes is there", in.Reason, members)
+	m.setMode(Halted, because(EngineStopped), "%s; it goes on as soon as a majority of the %d nodes is there", in.Reason, members)
 }
 
 // checkGroup leaves a group that went on without this member, or that its disk holds up.
@@ -115,10 +120,16 @@ func (m *Member) checkGroup() {
 	switch {
 	case m.leftBehind(g):
 		m.freeze(0)
-		m.setMode(Following, "the group goes on without this node, which enters again as soon as it holds the chain")
-	case m.full != "" && m.now-m.fullAt > m.config.Timing.Full && len(g.Members) > 2:
-		m.freeze(0)
-		m.haltForSpace(m.full)
+		m.setMode(Following, because(Between),
+			"the group goes on without this node, which enters again as soon as it holds the chain")
+	case m.full != "" && m.now-m.fullAt > m.config.Timing.Full:
+		if len(g.Members) > 2 {
+			m.freeze(0)
+		}
+		m.haltForSpace(m.full) // the others of a smaller group cannot go on alone: it stays in it
+	case m.full == "" && m.noSpace:
+		m.noSpace = false
+		m.setMode(Ordering, because(NoReason), "")
 	}
 }
 
@@ -161,13 +172,14 @@ func (m *Member) onProgressed(in Progressed) {
 	members := len(g.Shard.Members)
 	switch {
 	case stalled && outside:
-		m.setMode(Halted, "outside of the majority: fewer than %d of the %d nodes can be reached; "+
+		m.setMode(Halted, because(Outside), "outside of the majority: fewer than %d of the %d nodes can be reached; "+
 			"it goes on by itself as soon as a majority is there", g.Shard.Quorum(), members)
 	case stalled:
-		m.setMode(Halted, "no progress: round %d waits for nodes %v; a majority of the %d nodes will start anew",
+		reason := Reason{Kind: NoProgress, Round: in.Round, Servers: in.Awaited}
+		m.setMode(Halted, reason, "no progress: round %d waits for nodes %v; a majority of the %d nodes will start anew",
 			in.Round, in.Awaited, members)
 	case was:
-		m.setMode(Ordering, "")
+		m.setMode(Ordering, because(NoReason), "")
 	}
 }
 
@@ -181,5 +193,5 @@ func (m *Member) onDiskFull(in DiskFull) {
 // haltForSpace says that the member takes no part until its disk takes writes again.
 func (m *Member) haltForSpace(reason string) {
 	m.noSpace = true
-	m.setMode(Halted, "%s; the node comes back by itself", reason)
+	m.setMode(Halted, because(NoSpace), "%s; the node comes back by itself", reason)
 }

@@ -60,14 +60,17 @@ func (m *Member) leave() {
 	former := m.chain.Former()
 	at := slices.IndexFunc(former, func(f Former) bool { return f.Server == m.config.Self })
 	if at < 0 {
-		m.leavingSince, m.known = 0, 0
+		if m.leavingSince != 0 {
+			m.leavingSince, m.known = 0, 0
+			m.setMode(Starting, because(Between), "the block that removed this node was given up")
+		}
 		return
 	}
 	left := former[at].Left
 	end := fmt.Errorf("%w at block %d; its home can be removed", ErrRemoved, left)
 	if m.leavingSince == 0 {
 		m.leavingSince = m.now + 1
-		m.setMode(Halted, "%v", ErrRemoved)
+		m.setMode(Halted, because(Removed), "%v", ErrRemoved)
 		if m.config.Disk.Gone {
 			m.finish(end)
 			return
@@ -79,7 +82,7 @@ func (m *Member) leave() {
 	}
 	if m.known != left {
 		if m.now-m.leavingSince == m.config.Timing.Removed {
-			m.setMode(Halted, "%v at block %d, which is not known to be durable yet: it ends once another "+
+			m.setMode(Halted, because(Removed), "%v at block %d, which is not known to be durable yet: it ends once another "+
 				"node says so; where the others run and `ledgerd cluster list` at one of them does not show "+
 				"it, it can be stopped and its home removed", ErrRemoved, left)
 		}

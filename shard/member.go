@@ -164,7 +164,7 @@ func New(config Config) (*Member, error) {
 	if err := m.newSynod(); err != nil {
 		return nil, err
 	}
-	m.view.Mode, m.view.Why = Starting, "looking for the other nodes"
+	m.view.Mode, m.view.Why, m.view.Reason = Starting, "looking for the other nodes", because(Looking)
 	m.view.Learner = m.learner()
 	return m, nil
 }
@@ -227,7 +227,7 @@ func (m *Member) advance(tick bool) {
 	m.checkGroup()
 	if m.synod.MustEnd() && m.group != nil && m.starting == nil {
 		m.freeze(0) // Settled finds out whether the last round came here too
-		m.setMode(Starting, "the group starts anew")
+		m.setMode(Starting, because(Between), "the group starts anew")
 	}
 	m.leave()
 	if tick {
@@ -274,14 +274,23 @@ func (m *Member) finish(err error) {
 		m.freeze(0)
 	}
 	m.end = err
-	m.setMode(Halted, "%v", err)
+	kind := Broken
+	switch {
+	case errors.Is(err, ErrRemoved):
+		kind = Removed
+	case errors.Is(err, ErrFork):
+		kind = Forked
+	}
+	m.setMode(Halted, because(kind), "%v", err)
 	m.emit(End{err})
 }
 
 // View is what people and the driver see of a member.
 type View struct {
 	Mode Mode
-	Why  string
+	// Why says to people why the member does not order, and Reason says it to programs.
+	Why    string
+	Reason Reason
 	// Group is the run in which the engine works, nil for none. It is not changed.
 	Group *Group
 	// Stalled says that the run gets nowhere.
@@ -307,7 +316,8 @@ func (m *Member) View() View {
 	return view
 }
 
-func (m *Member) setMode(mode Mode, format string, arguments ...any) {
+// setMode says what the member does. The text has all that the reason has.
+func (m *Member) setMode(mode Mode, reason Reason, format string, arguments ...any) {
 	why := fmt.Sprintf(format, arguments...)
 	if m.view.Mode == mode && m.view.Why == why {
 		return
@@ -315,7 +325,7 @@ func (m *Member) setMode(mode Mode, format string, arguments ...any) {
 	if m.view.Mode != mode {
 		m.view.Between = m.view.Mode == Ordering
 	}
-	m.view.Mode, m.view.Why = mode, why
+	m.view.Mode, m.view.Why, m.view.Reason = mode, why, reason
 	m.news = true
 	m.changed()
 }

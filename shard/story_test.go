@@ -169,6 +169,8 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 		m.Number, s.chain.changed = m.Number+1, s.chain.height
 		s.chain.former = append(s.chain.former, Former{left, s.chain.height})
 		return nil
+	case "halted":
+		return []Input{EngineHalted{Run: s.member.group.Run, Reason: "too many failures"}}
 	case "settled":
 		return []Input{Settled{}}
 	case "saved":
@@ -235,7 +237,7 @@ func (s *story) announcement(t *testing.T, d *datadriven.TestData) Input {
 	a := Announcement{
 		Mode: Starting, Heights: Heights{height, height, durable}, Tip: hashAt(height, byte(integer(t, d, "branch", 0))),
 		Disk: diskOf(integer(t, d, "disk", from)), Learner: d.HasArg("learner"), Stalled: d.HasArg("stalled"),
-		Removed: servers(t, d, "removed"),
+		Removed: servers(t, d, "removed"), Full: d.HasArg("full"), Changes: uint64(integer(t, d, "changes", 0)),
 	}
 	if run := servers(t, d, "working"); len(run) == 2 {
 		base := uint64(integer(t, d, "base", 0))

@@ -9,25 +9,42 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// waiting is why no generation is formed, for people.
+// waiting is why no generation is formed.
 type waiting struct {
-	reason string // what is said
+	reason Reason
+	said   string
 	// next is what is to be said once it has been true for a moment, since the tick nextAt. An attempt
 	// that has just begun has no promises yet, which is nothing to speak of.
 	next   string
 	nextAt int
+	// trueAt is the tick at which what is said was last so. Where what is to be said changes again and
+	// again, it is said after a while all the same.
+	trueAt int
 	asked  int // the tick at which it was last asked for
+	// helplessAt is since when too few disks remember, as far as is known. An operator is called only
+	// once everybody has said so again: one of them may have come back with its old disk.
+	helpless   bool
+	helplessAt int
 }
 
 // waitingFor says what a member without a group waits for.
-func (m *Member) waitingFor() string {
+func (m *Member) waitingFor() (Reason, string) {
 	membership, _ := m.chain.Membership()
 	if !membership.Includes(m.config.Self) {
-		return "fetching the chain up to the block that let this node in"
+		return because(Joining), "fetching the chain up to the block that let this node in"
 	}
-	w := m.synod.Waiting()
-	forgot := slices.Clone(w.Forgot)
-	var unheard []order.ServerID
+	m.linkSynod()
+	reason := Reason{Kind: Forming, Waiting: m.synod.Waiting()}
+	w := &reason.Waiting
+	var forgot, unheard []order.ServerID
+	w.Unreachable = slices.DeleteFunc(slices.Clone(w.Unreachable), func(server order.ServerID) bool {
+		p := m.peer(server)
+		full := m.recent(p) && p.Full
+		if full {
+			reason.Full = append(reason.Full, server)
+		}
+		return full
+	})
 	for _, server := range membership.Members {
 		if server == m.config.Self {
 			if m.learner() {
@@ -38,32 +55,82 @@ func (m *Member) waitingFor() string {
 		switch p := m.peer(server); {
 		case !m.recent(p):
 			unheard = append(unheard, server)
-		case p.Learner:
-			forgot = append(forgot, server)
+			if slices.Contains(w.Forgot, server) {
+				forgot = append(forgot, server)
+			}
+		default:
+			if m.forgets(p, membership) {
+				forgot = append(forgot, server)
+			}
+			if p.Changes > membership.Number {
+				reason.Newer = append(reason.Newer, server)
+			}
 		}
 	}
-	slices.Sort(forgot)
-	w.Forgot = slices.Compact(forgot)
-	reason := explainWaiting(membership, w, unheard)
-	if reason != m.next {
-		m.next, m.nextAt = reason, m.now
+	w.Forgot = forgot
+	lost := func(server order.ServerID) bool { return slices.Contains(forgot, server) }
+	w.Restarted = slices.DeleteFunc(slices.Clone(w.Restarted), lost)
+	w.Perhaps = slices.DeleteFunc(slices.Clone(w.Perhaps), lost)
+	absent := len(unheard)
+	for _, server := range forgot {
+		if !slices.Contains(unheard, server) {
+			absent++
+		}
+	}
+	if more := membership.Quorum() - len(membership.Members) + absent; more > 0 {
+		// What was promised is of no use while those that promised cannot be heard any more.
+		w.Missing = max(w.Missing, more)
+		w.Unreachable = append(w.Unreachable, unheard...)
+		slices.Sort(w.Unreachable)
+		w.Unreachable = slices.Compact(w.Unreachable)
+	}
+	if was := m.helpless; !was || m.now-m.asked > 1 {
+		m.helplessAt = m.now
+	}
+	m.helpless = helpless(membership, &reason, unheard)
+	reason.Recover = m.helpless && m.now-m.helplessAt >= m.config.Timing.Hearsay
+	why := explainWaiting(membership, &reason, unheard)
+	if why != m.next {
+		m.next, m.nextAt = why, m.now
 	}
 	again := m.now-m.asked <= 1
 	m.asked = m.now
-	if !again || m.reason == "" || m.now-m.nextAt >= m.config.Timing.Announce {
-		m.reason = reason
+	lasts := m.now-m.nextAt >= m.config.Timing.Announce || m.now-m.trueAt >= 4*m.config.Timing.Announce
+	if !again || m.said == "" || lasts {
+		m.reason, m.said = reason, why
 	}
-	return m.reason
+	if m.said == why {
+		m.trueAt = m.now
+	}
+	return m.reason, m.said
 }
 
-// explainWaiting says in words why no generation can be formed. Unheard are the members of which
-// nothing was heard lately: one of them may remember what is missing. Members are named by their
-// indexes.
-func explainWaiting(
-	m generation.Membership,
-	w generation.Waiting,
-	unheard []order.ServerID,
-) string {
+// forgets reports whether the disk of a member that was heard does not count, as far as this chain
+// and the latest decision tell. The member's own chain may not have its admission yet.
+func (m *Member) forgets(p *peer, membership generation.Membership) bool {
+	if p.Learner {
+		return !membership.Counts(p.server, p.Disk, false)
+	}
+	d := m.synod.Decided()
+	replaced := d != nil && slices.Contains(d.Members, p.server) && !d.Seats(p.server, p.Disk)
+	return replaced && membership.Disk(p.server) == generation.DiskID{}
+}
+
+// helpless reports whether too few disks remember, whatever is done. Unheard are the members of which
+// nothing was heard lately: one of them may remember what is missing. So may those that know of later
+// changes of the membership.
+func helpless(m generation.Membership, reason *Reason, unheard []order.ServerID) bool {
+	w := &reason.Waiting
+	if len(unheard)+len(reason.Newer) > 0 {
+		return false
+	}
+	return w.Durable > 0 || len(m.Members)-len(w.Forgot) < m.Quorum() && len(w.Unreachable) == 0
+}
+
+// explainWaiting says in words why no generation can be formed, and what helps. Members are named by
+// their indexes.
+func explainWaiting(m generation.Membership, reason *Reason, unheard []order.ServerID) string {
+	w := &reason.Waiting
 	parts := []string{fmt.Sprintf("waiting for a majority of the %d nodes", len(m.Members))}
 	say := func(format string, servers []order.ServerID) {
 		if len(servers) > 0 {
@@ -73,7 +140,12 @@ func explainWaiting(
 	if w.Missing > 0 {
 		parts = append(parts, fmt.Sprintf("%d more needed", w.Missing))
 	}
-	say("%s unreachable", w.Unreachable)
+	if len(w.Unreachable) > 1 {
+		say("%s unreachable: start or reconnect them", w.Unreachable)
+	} else {
+		say("%s unreachable: start or reconnect it", w.Unreachable)
+	}
+	say("no space on the disk of %s: free some there", reason.Full)
 	say("%s forgot (a new disk)", w.Forgot)
 	if w.Missing > 0 || w.Memory {
 		say("%s reachable, no promise yet", w.Silent)
@@ -85,18 +157,16 @@ func explainWaiting(
 	if w.Durable > 0 {
 		parts = append(parts, fmt.Sprintf("block %d is durable, and too few disks hold it", w.Durable))
 	}
-	remember := 0
-	for _, server := range m.Members {
-		if !slices.Contains(w.Forgot, server) {
-			remember++
-		}
-	}
-	hopeless := remember < m.Quorum() && len(unheard) == 0 && len(w.Unreachable) == 0
+	forgetful := len(m.Members)-len(w.Forgot) < m.Quorum()
 	switch {
-	case hopeless || w.Durable > 0 && len(unheard) == 0:
+	case reason.Recover:
 		parts = append(parts, "too few disks remember: stop all nodes, and see `ledgerd recover --help`")
-	case remember < m.Quorum():
+	case forgetful && len(reason.Newer) == 0 && len(unheard)+len(w.Unreachable) > 0:
 		parts = append(parts, "start the others; if that does not help, see `ledgerd recover --help`")
+	case w.Missing == 0 && !w.Memory && len(w.Perhaps) == 0 && w.Durable == 0 &&
+		len(m.Members)-len(unheard) >= m.Quorum():
+		parts[0] = fmt.Sprintf("a majority of the %d nodes is there, and about to agree on how to go on",
+			len(m.Members))
 	}
 	return strings.Join(parts, "; ")
 }

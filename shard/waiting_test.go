@@ -28,21 +28,22 @@ func TestWaitingIsExplained(t *testing.T) {
 		{"nothing is known", 3, generation.Waiting{}, servers(1, 2),
 			"waiting for a majority of the 3 nodes"},
 		{"alone", 3, generation.Waiting{Missing: 1, Unreachable: servers(1, 2)}, servers(1, 2),
-			"waiting for a majority of the 3 nodes; 1 more needed; members 1, 2 unreachable"},
+			"waiting for a majority of the 3 nodes; 1 more needed; members 1, 2 unreachable: start or reconnect them"},
 		{"one forgot, one is away", 3,
 			generation.Waiting{Missing: 1, Unreachable: servers(1), Forgot: servers(2)}, servers(1),
-			"waiting for a majority of the 3 nodes; 1 more needed; member 1 unreachable; " +
+			"waiting for a majority of the 3 nodes; 1 more needed; member 1 unreachable: start or reconnect it; " +
 				"member 2 forgot (a new disk)"},
 		{"all are there, and one forgot: that one does not matter", 3,
 			generation.Waiting{Forgot: servers(2)}, nil,
-			"waiting for a majority of the 3 nodes; member 2 forgot (a new disk)"},
+			"a majority of the 3 nodes is there, and about to agree on how to go on; " +
+				"member 2 forgot (a new disk)"},
 		{"all are there, and two forgot", 3,
 			generation.Waiting{Missing: 1, Forgot: servers(0, 2)}, nil,
 			"waiting for a majority of the 3 nodes; 1 more needed; " +
 				"members 0, 2 forgot (a new disk)" + recover},
 		{"two of four forgot, one is away that cannot help alone", 4,
 			generation.Waiting{Missing: 1, Unreachable: servers(3), Forgot: servers(1, 2)}, servers(3),
-			"waiting for a majority of the 4 nodes; 1 more needed; member 3 unreachable; " +
+			"waiting for a majority of the 4 nodes; 1 more needed; member 3 unreachable: start or reconnect it; " +
 				"members 1, 2 forgot (a new disk); start the others; if that does not help, " +
 				"see `ledgerd recover --help`"},
 		{"the only member forgot", 1, generation.Waiting{Forgot: servers(0)}, nil,
@@ -53,21 +54,23 @@ func TestWaitingIsExplained(t *testing.T) {
 				"members 0, 1 restarted, and the others may know more"},
 		{"one that is reachable says nothing", 3,
 			generation.Waiting{Missing: 1, Silent: servers(2), Unreachable: servers(1)}, servers(1),
-			"waiting for a majority of the 3 nodes; 1 more needed; member 1 unreachable; " +
+			"waiting for a majority of the 3 nodes; 1 more needed; member 1 unreachable: start or reconnect it; " +
 				"member 2 reachable, no promise yet"},
 		{"a disk had perhaps more", 3,
 			generation.Waiting{Unreachable: servers(2), Perhaps: servers(1)}, servers(2),
-			"waiting for a majority of the 3 nodes; member 2 unreachable; " +
+			"waiting for a majority of the 3 nodes; member 2 unreachable: start or reconnect it; " +
 				"member 1 had perhaps more blocks before a crash: start more members"},
 		{"a durable block is gone", 3, generation.Waiting{Durable: 7}, nil,
 			"waiting for a majority of the 3 nodes; " +
 				"block 7 is durable, and too few disks hold it" + recover},
 		{"a durable block is gone, or with a member that is away", 3,
 			generation.Waiting{Durable: 7, Unreachable: servers(0)}, servers(0),
-			"waiting for a majority of the 3 nodes; member 0 unreachable; " +
+			"waiting for a majority of the 3 nodes; member 0 unreachable: start or reconnect it; " +
 				"block 7 is durable, and too few disks hold it"},
 	} {
-		if got := explainWaiting(of(c.n), c.waiting, c.unheard); got != c.want {
+		reason := Reason{Waiting: c.waiting}
+		reason.Recover = helpless(of(c.n), &reason, c.unheard)
+		if got := explainWaiting(of(c.n), &reason, c.unheard); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
 	}

@@ -60,6 +60,7 @@
 //	oracle_stored.go       what a server says that it stored, or promised, is on its disk, and stays there
 //	oracle_durable.go      what is durable is in every later generation, and never set aside
 //	oracle_reason.go       a server that does not order says why
+//	oracle_claim.go        and what it says is so, as soon as it can know
 //	oracle_rest.go         everybody is back, everything is A-delivered, nothing is left to do
 //	oracle_turn.go         a turn gives frames before opinions, sends before it delivers, and never
 //	                       trusts a server again to which frames are lost

@@ -121,7 +121,7 @@ func (s *simulation) newLife() {
 	if driver.IntN(4) == 0 {
 		l.syncFor = between(1*millisecond, 700*millisecond)
 	}
-	l.linkTicks = 1 + driver.IntN(12)
+	l.linkTicks = 1 + driver.IntN(linkTicksMax)
 	switch driver.IntN(4) {
 	case 0:
 		l.quickest, l.slowest = 1*millisecond, 20*millisecond

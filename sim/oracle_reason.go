@@ -21,6 +21,8 @@ func (s *simulation) judgeView(p *process) {
 		wrong = "that is no mode"
 	case v.Mode != shard.Ordering && v.Mode != shard.Leaving && v.Why == "":
 		wrong = "it does not say why"
+	case v.Mode != shard.Leaving && (v.Mode == shard.Ordering) != (v.Reason.Kind == shard.NoReason):
+		wrong = fmt.Sprintf("its reason is of kind %d", v.Reason.Kind)
 	case v.Mode == shard.Ordering && !p.starts() && (p.engine == nil || v.Group == nil || v.Group.Run != p.group.Run):
 		wrong = "it has no engine in this run"
 	}
@@ -49,12 +51,13 @@ func (s *simulation) judgeEnd(p *process, err error) {
 	s.trace.note(s.now, 116, uint64(p.self))
 	s.trace.say(s.now, "%d ends: %v", p.self, err)
 	s.reviewBy(p.self)
+	kind := p.view().Reason.Kind
 	switch {
-	case errors.Is(err, shard.ErrRemoved):
+	case errors.Is(err, shard.ErrRemoved) && kind == shard.Removed:
 		if !was(p.chain.head(), p.self) {
 			s.broke(Reason, fmt.Sprintf("server %d ends: %v", p.self, err), "its chain does not say so")
 		}
-	case errors.Is(err, shard.ErrFork) && s.lossExcused():
+	case errors.Is(err, shard.ErrFork) && kind == shard.Forked && s.lossExcused():
 	default:
 		s.broke(Reason, fmt.Sprintf("server %d ends: %v", p.self, err))
 	}

@@ -25,12 +25,29 @@ const (
 	PlantPromiseNotFrozen
 	// PlantLostDiskIgnored counts disks that were lost.
 	PlantLostDiskIgnored
+	// The others have servers give false reasons (plant_reason.go).
+	PlantReasonUnreachable
+	PlantReasonSilent
+	PlantReasonForgot
+	PlantReasonNotNamed
+	PlantReasonRecover
+	PlantReasonFull
+	PlantReasonNotFull
+	PlantReasonLearner
+	PlantReasonRemoved
+	PlantReasonBench
+	PlantReasonEntering
+	PlantReasonKept
+	PlantReasonMissing
+	PlantReasonWhileOrdering
 	plantsEnd
 )
 
 // plantNames are the names on a command line.
 var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send", "identity-beside", "durable-not-persisted",
-	"copy-unrecognised", "promise-not-frozen", "lost-disk-ignored"}
+	"copy-unrecognised", "promise-not-frozen", "lost-disk-ignored", "reason-unreachable", "reason-silent", "reason-forgot",
+	"reason-not-named", "reason-recover", "reason-full", "reason-not-full", "reason-learner", "reason-removed", "reason-bench",
+	"reason-entering", "reason-kept", "reason-missing", "reason-while-ordering"}
 
 // String names the bug as a command line would.
 func (p Plant) String() string { return plantNames[p] }

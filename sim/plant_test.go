@@ -7,8 +7,9 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestPlantsAreCaught plants each bug of the life around the engines, and bounds the lives until an
-// oracle sees it. Those that take a schedule of their own are in TestScenarios.
+// TestPlantsAreCaught plants each bug of the life around the engines, and each false reason, and
+// bounds the lives until an oracle sees it. Those that take a schedule of their own are in
+// TestScenarios.
 func TestPlantsAreCaught(t *testing.T) {
 	t.Parallel()
 	partitions := FaultSuspect | FaultPartition | FaultPause
@@ -24,6 +25,11 @@ func TestPlantsAreCaught(t *testing.T) {
 		{PlantSaveAfterSend, FaultsAll, false, []int{3, 5}, 5, []order.Property{Persistence}},
 		{PlantPromiseNotFrozen, partitions, false, []int{3, 5, 7}, 300, []order.Property{Freeze, Durable, Ordered}},
 		{PlantLostDiskIgnored, FaultsAll, false, []int{3, 7}, 700, []order.Property{Durable, Ordered, Reason}},
+	}
+	for plant := PlantReasonUnreachable; plant < plantsEnd; plant++ {
+		c := cases[0]
+		c.plant, c.limit, c.breaks = plant, 200, []order.Property{Reason}
+		cases = append(cases, c)
 	}
 	for _, c := range cases {
 		for _, servers := range c.servers {

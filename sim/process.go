@@ -56,6 +56,7 @@ type process struct {
 	asking
 	syncing
 	links
+	claims
 }
 
 // setting is what all processes of a run of the simulator have in common.
@@ -249,6 +250,7 @@ func (p *process) timePasses() {
 		p.step(progress)
 	}
 	p.step(shard.Tick{})
+	p.sim.judgeClaims(p)
 }
 
 // receive takes a letter.
@@ -279,7 +281,7 @@ func (p *process) view() shard.View {
 	if p.member == nil {
 		return shard.View{Mode: shard.Ordering, Group: p.group}
 	}
-	return p.member.View()
+	return p.sim.life.setting.plant.lie(p, p.member.View())
 }
 
 // describe shows where a process stands.

@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -72,7 +75,7 @@ func TestDurableSurvivesForgottenDisks(t *testing.T) {
 			}
 			first := append(append([]int{}, c.losers...), c.behind...)
 			s.start(first...)
-			s.waiting(idle, first...)
+			s.waitingForOthers(idle, first...)
 			for _, i := range c.losers {
 				state, err := s.state(i)
 				if err != nil || state.GetDiskLearner() == "" {
@@ -127,7 +130,7 @@ func TestNodeWithoutItsPromises(t *testing.T) {
 	s.remove(s.homes[forgetful].Generation())
 	s.start(forgetful)
 	watched := s.watchReady(nodes/2+1, forgetful)
-	s.waiting(idle/2, forgetful)
+	s.waitingForOthers(idle/2, forgetful)
 	s.start(s.others(forgetful)...)
 	s.ordering(s.all()...)
 	watched()
@@ -183,10 +186,11 @@ func (s *shard) writeFor(while time.Duration, owner *party, name string, at ...i
 	return stop()
 }
 
-// waiting wants nodes to order nothing for a while, and to say what they wait for.
-func (s *shard) waiting(while time.Duration, which ...int) {
+// waiting wants nodes to order nothing for a while, and to say what they wait for; nobody has to give
+// up those that are away. It returns what they said last.
+func (s *shard) waiting(while time.Duration, which ...int) (said map[int]string) {
 	s.t.Helper()
-	said := map[int]string{}
+	said = map[int]string{}
 	for end := time.Now().Add(while); time.Now().Before(end); <-time.After(lookEvery) {
 		s.alive(which...)
 		for _, i := range which {
@@ -199,6 +203,8 @@ func (s *shard) waiting(while time.Duration, which ...int) {
 				s.t.Fatalf("node %d orders though too few disks remember: %v", i, state)
 			case said[i] == "":
 				s.t.Errorf("node %d waits and does not say why: %v", i, state)
+			case strings.Contains(said[i], "stop all nodes"):
+				s.t.Errorf("node %d does not wait for those that are away: %q", i, said[i])
 			}
 		}
 	}
@@ -208,6 +214,34 @@ func (s *shard) waiting(while time.Duration, which ...int) {
 			s.t.Errorf("node %d did not answer within %v", i, while)
 		}
 	}
+	return said
+}
+
+// waitingForOthers is waiting where the nodes have had the time to find out who is away, and say so.
+func (s *shard) waitingForOthers(while time.Duration, which ...int) {
+	s.t.Helper()
+	for i, reason := range s.waiting(while, which...) {
+		if err := namesAway(reason, which); err != nil {
+			s.t.Errorf("node %d said after %v: %q: %v", i, while, reason, err)
+		}
+	}
+}
+
+// unreachable finds the members that a reason names as unreachable.
+var unreachable = regexp.MustCompile(`members? ([0-9, ]+) unreachable`)
+
+// namesAway wants a reason to name members as unreachable, and none that runs.
+func namesAway(reason string, run []int) error {
+	found := unreachable.FindStringSubmatch(reason)
+	if found == nil {
+		return errors.New("it names no member that is away")
+	}
+	for _, name := range strings.Split(found[1], ", ") {
+		if member, err := strconv.Atoi(name); err != nil || slices.Contains(run, member) {
+			return fmt.Errorf("member %s runs", name)
+		}
+	}
+	return nil
 }
 
 // noneAside wants no node to have set blocks aside.

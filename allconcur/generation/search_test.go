@@ -18,7 +18,10 @@ type searchNode struct {
 	state    State // as it is on disk
 	report   Report
 	attempts int // how often it may still propose
-	synod    *Synod
+	// blocks are the hashes of the blocks that it holds, where that is judged: a node that accepts a
+	// value holds its base.
+	blocks [][32]byte
+	synod  *Synod
 }
 
 // searchSetting is where a search begins: every node's engine is frozen.
@@ -171,6 +174,9 @@ func (x *search) drain(w *searchWorld, n *searchNode) {
 			x.send(w, n, e)
 		}
 		for _, fetch := range n.synod.Wanted() {
+			if fetch.Base != nil && n.blocks != nil {
+				n.blocks = append(slices.Clip(n.blocks), fetch.Base.Hash)
+			}
 			n.synod.Holds(fetch.ID())
 		}
 		if ready.Decided != nil && x.broken == "" {
@@ -185,6 +191,9 @@ func (x *search) drain(w *searchWorld, n *searchNode) {
 func (x *search) send(w *searchWorld, n *searchNode, e Envelope) {
 	if e.Message.Kind == KindDecided || e.Message.Kind == KindRefuse {
 		return
+	}
+	if v := n.state.AcceptedValue; e.Message.Kind == KindAccepted && n.blocks != nil && !slices.Contains(n.blocks, v.Base.Hash) {
+		x.broken = fmt.Sprintf("node %d accepts %+v, and holds %x", n.server, *v, n.blocks)
 	}
 	key := fmt.Sprintf("%d %d %s", n.server, e.To, e.Message.Encode(nil))
 	number, found := x.numbers[key]
@@ -279,6 +288,24 @@ func eonSetting(durable bool) searchSetting {
 		node(2, DiskID{33}, NewRun(1, 1), after, changed, after)}}
 }
 
+// branchSetting is a group of three where generation 2 gave up block 9 of generation 1, which server 0
+// still has. It goes on from another block 8, in which 0 took no part.
+func branchSetting() searchSetting {
+	shard := Membership{Members: members(3)}
+	second := &Decision{Generation: 2, Members: shard.Members, Disks: []DiskID{{1}, {2}, {3}}}
+	setting := searchSetting{}
+	for i := range 3 {
+		node := searchNode{server: order.ServerID(i), original: true, blocks: [][32]byte{{2}}, attempts: i % 2}
+		node.state = State{Disk: second.Disks[i], Activated: NewRun(2, 0), Shard: shard, Instance: 2, Decided: second}
+		node.report = Report{Head: Head{Generation: 2, Height: 8, Round: 8, Hash: [32]byte{2}}, Membership: shard}
+		setting.nodes = append(setting.nodes, node)
+	}
+	zero := &setting.nodes[0]
+	zero.state.Activated = NewRun(1, 0)
+	zero.report.Head, zero.blocks = Head{Generation: 1, Height: 9, Round: 9, Hash: [32]byte{1}}, [][32]byte{{1}}
+	return setting
+}
+
 // TestSynodExhaustively looks at all that can happen to three acceptors, and much of what can happen
 // to four.
 func TestSynodExhaustively(t *testing.T) {
@@ -292,6 +319,7 @@ func TestSynodExhaustively(t *testing.T) {
 		"three, two ballots, a restart": {votersSetting(3, 1, 1, 1), 10_000, true},
 		"three, three ballots":          {acceptedSetting(), 10_000, true},
 		"four, two ballots":             {votersSetting(4, 0, 1, 1), 10_000, true},
+		"two branches of a chain":       {branchSetting(), 70_000, false},
 		"a change of eon":               {eonSetting(false), 70_000, false},
 		"a durable change of eon":       {eonSetting(true), 70_000, false},
 	} {
@@ -320,6 +348,7 @@ func TestSearchFindsPlantedBugs(t *testing.T) {
 		"accept below the promise":             {votersSetting(3, 0, 1, 1), FaultAcceptBelowPromise},
 		"promise not persisted":                {votersSetting(3, 1, 1, 1), FaultPromiseNotPersisted},
 		"lowest accepted value":                {acceptedSetting(), FaultLowestAccepted},
+		"a base of another generation":         {branchSetting(), FaultBaseWithoutGeneration},
 		"quorum of the new membership dropped": {eonSetting(true), FaultNewMembershipDropped},
 		"quorum of the membership before it":   {eonSetting(false), FaultFormerIgnored},
 		"lost disk ignored":                    {eonSetting(true), FaultLostDiskIgnored},

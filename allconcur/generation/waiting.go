@@ -33,7 +33,7 @@ type Waiting struct {
 // Waiting says what this node's latest attempt to form a generation was missing. Where there was none
 // since the last decision, it tells of the members that cannot be reached.
 func (s *Synod) Waiting() Waiting {
-	w := s.waitsFor
+	w := s.relinked(s.waitsFor)
 	if s.phase == phasePreparing {
 		w = s.missing()
 	}
@@ -41,12 +41,28 @@ func (s *Synod) Waiting() Waiting {
 		return w
 	}
 	m := s.report.Membership
+	w.Unreachable = nil
 	for _, server := range m.Members {
 		if server != s.config.Self && !s.linked[server] {
 			w.Unreachable = append(w.Unreachable, server)
 		}
 	}
 	w.Missing = max(0, m.Quorum()-len(m.Members)+len(w.Unreachable))
+	return w
+}
+
+// relinked is what an attempt was missing, with the links as they are now.
+func (s *Synod) relinked(w Waiting) Waiting {
+	without := slices.Concat(w.Unreachable, w.Silent)
+	slices.Sort(without)
+	w.Unreachable, w.Silent = nil, nil
+	for _, server := range without {
+		if s.linked[server] {
+			w.Silent = append(w.Silent, server)
+		} else {
+			w.Unreachable = append(w.Unreachable, server)
+		}
+	}
 	return w
 }
 

@@ -1,0 +1,299 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard"
+)
+
+// The reason that a server gives is held against what the simulator knows. A server learns what
+// changed only after a while, so a claim is a breach once it has been false for longer than that
+// takes, without a break. Each claim has its own bound, in ticks of the server.
+
+// claim is one thing that a reason claims.
+type claim uint8
+
+const (
+	// claimOwn is about the server's own disk, chain and engine: full, a learner, removed, behind a
+	// base, a round that waits. It is reported with the next tick, and a disk is tried again every
+	// Announce ticks.
+	claimOwn claim = iota
+	// claimMoment says that something else is about to be said.
+	claimMoment
+	// claimNames is about the members that are named: unreachable, silent, forgetful, restarted.
+	claimNames
+	// claimHelp says that the shard goes on if those that are named come back, and that nobody orders.
+	claimHelp
+	// claimEnter says that the server enters the group as soon as it holds the chain.
+	claimEnter
+	// claimRecover says that too few disks remember, so that an operator is to stop all nodes. It is
+	// never to be said while it is false: an operator may act on it at once.
+	claimRecover
+	claimsEnd
+)
+
+// within is for how many ticks a claim may be false.
+func (c claim) within(t shard.Timing) int {
+	// What a member says of itself counts for Hearsay, and is said every Announce; a link that is cut
+	// or mended is noticed after linkTicksMax.
+	news := t.Hearsay + 2*t.Announce + linkTicksMax
+	switch c {
+	case claimOwn:
+		return 2*t.Announce + 2
+	case claimMoment, claimNames, claimHelp:
+		return news
+	case claimEnter:
+		// A wish every Enter, a mark every Mark, and a member with many troubles waits for Steady each.
+		return news + t.Enter + t.Mark + 4*t.Steady
+	}
+	return 0
+}
+
+// linkTicksMax bounds life.linkTicks.
+const linkTicksMax = 12
+
+// falsehood is a claim that is false, the truth, and since when it is.
+type falsehood struct {
+	claim claim
+	truth string
+	since Instant
+}
+
+// claims are what is false of what a process says, and when that was found out last.
+type claims struct {
+	false  []falsehood
+	judged Instant
+}
+
+// judgeClaims judges what a server says, at each of its ticks. A server that paused starts anew: it
+// could not learn anything.
+func (s *simulation) judgeClaims(p *process) {
+	if p.member == nil || !p.up() || s.over() {
+		return
+	}
+	before := p.claims.false
+	if s.now-p.claims.judged > 2*tick {
+		before = nil
+	}
+	v := p.view()
+	p.claims = claims{s.falsehoods(p, &v.Reason), s.now}
+	for i := range p.claims.false {
+		f := &p.claims.false[i]
+		f.since = s.now
+		for _, b := range before {
+			if b.claim == f.claim && b.truth == f.truth {
+				f.since = b.since
+			}
+		}
+		if within := f.claim.within(s.life.setting.timing); s.now-f.since >= Instant(within)*tick {
+			s.broke(Reason, fmt.Sprintf("server %d says %v (%s)", p.self, v.Mode, v.Why),
+				fmt.Sprintf("%s, for %d ticks", f.truth, within), fmt.Sprintf("%+v", v.Reason), p.describe())
+			return
+		}
+	}
+}
+
+// falsehoods says what is false of a reason.
+func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
+	wrong := s.wrongOfOwn(p, r)
+	says := func(c claim, holds bool, format string, arguments ...any) {
+		if !holds {
+			wrong = append(wrong, falsehood{claim: c, truth: fmt.Sprintf(format, arguments...)})
+		}
+	}
+	switch r.Kind {
+	case shard.NoReason:
+		says(claimMoment, p.works(), "it does not order")
+		says(claimMoment, !p.disk.full || len(p.executing.queue) == 0, "its disk is full, and holds it up")
+	case shard.Looking, shard.Between:
+		says(claimMoment, false, "it does not say what it waits for")
+	case shard.Forming:
+		wrong = append(wrong, s.wrongNames(p, r)...)
+		wrong = append(wrong, s.wrongHelp(p, r)...)
+		if r.Recover {
+			m := s.maps(p.self)[0]
+			remember := s.count(m.members, func(id order.ServerID) bool { return s.disksCount(m, id) })
+			says(claimRecover, remember < m.quorum(), "a majority of the disks of %v remembers", m.members)
+		}
+	case shard.Entering, shard.Benched, shard.Learning:
+		ordered := s.orderedBy(p, r)
+		says(claimHelp, ordered, "nobody that it can reach orders")
+		says(claimEnter, !ordered || r.Kind != shard.Entering || !s.holdsChain(p), "it holds the chain")
+	case shard.Outside, shard.EngineStopped:
+		members := p.group.Shard.Members
+		reached := s.count(members, func(id order.ServerID) bool { return s.answers(p, id) })
+		says(claimNames, reached < len(members)/2+1, "a majority of %v can be reached", members)
+	case shard.NoProgress:
+		for _, id := range r.Servers {
+			says(claimNames, p.group.Includes(id), "server %d is not in the run", id)
+		}
+	}
+	return wrong
+}
+
+// wrongOfOwn says what is false of what a server says of its own disk, chain and engine.
+func (s *simulation) wrongOfOwn(p *process, r *shard.Reason) (wrong []falsehood) {
+	head := p.chain.head()
+	says := func(holds bool, truth string) {
+		if !holds {
+			wrong = append(wrong, falsehood{claim: claimOwn, truth: truth})
+		}
+	}
+	switch r.Kind {
+	case shard.NoSpace:
+		says(p.disk.full, "its disk is not full")
+	case shard.Learning:
+		says(head.members.has(p.self) && !head.members.counts(p.self, p.disk.id, p.disk.original), "its disk counts")
+	case shard.Removed:
+		says(was(head, p.self), "it is not removed")
+	case shard.Joining:
+		says(!head.members.has(p.self), "its chain says that it is a member")
+	case shard.Fetching:
+		d := p.disk.state.Decided
+		says(d != nil && d.Base.Height == r.Height, "nobody decided to go on from there")
+		says(head.height < r.Height, "it holds the block")
+	case shard.NoBlock:
+		says(false, "each server that has a chain has all of it")
+	case shard.Benched:
+		says(slices.Contains(p.marked.benched, p.self), "no round says so")
+	case shard.NoProgress:
+		status := p.engine.Status()
+		says(status.Round == r.Round, "its round is another")
+		says(slices.EqualFunc(status.Awaited, r.Servers, func(at, server order.ServerID) bool {
+			return p.group.Members[at] == server
+		}), "its round waits for others")
+	}
+	switch r.Kind {
+	case shard.Looking, shard.Between, shard.Fetching, shard.Learning, shard.Entering, shard.Benched:
+		says(!p.disk.full, "its disk is full, and it does not say so")
+	}
+	return wrong
+}
+
+// wrongNames says which members are not what a server that forms a generation says of them.
+func (s *simulation) wrongNames(p *process, r *shard.Reason) (wrong []falsehood) {
+	m := p.chain.head().members
+	w := &r.Waiting
+	newest := s.newestRun()
+	for _, list := range []struct {
+		what    string
+		servers []order.ServerID
+		is      func(id order.ServerID) bool
+	}{
+		{"unreachable", w.Unreachable, func(id order.ServerID) bool { return !s.answers(p, id) }},
+		{"reachable", w.Silent, func(id order.ServerID) bool { return s.hears(p, id) }},
+		{"full", r.Full, func(id order.ServerID) bool { return s.servers[id].disk.full }},
+		{"forgetful", w.Forgot, func(id order.ServerID) bool {
+			return !s.disksCount(m, id) || !s.disksCount(s.life.tip().members, id) || !s.hears(p, id)
+		}},
+		{"restarted", w.Restarted, func(id order.ServerID) bool {
+			// It cannot know what happened where it does not get to, here and above.
+			return !s.hears(p, id) || !slices.Contains(s.servers[id].process.runs, newest)
+		}},
+		{"one that had perhaps more", w.Perhaps, func(id order.ServerID) bool {
+			return !s.hears(p, id) || s.ambiguous(id)
+		}},
+	} {
+		for _, id := range list.servers {
+			if !list.is(id) {
+				wrong = append(wrong, falsehood{claim: claimNames, truth: fmt.Sprintf("server %d is not %s", id, list.what)})
+			}
+		}
+	}
+	if w.Durable == 0 {
+		return wrong
+	}
+	truth := fmt.Sprintf("block %d is not durable", w.Durable)
+	if w.Durable < uint64(len(s.life.durable)) {
+		b := s.life.durable[w.Durable]
+		holders := s.count(m.members, func(id order.ServerID) bool {
+			return s.disksCount(m, id) && s.servers[id].disk.holds(b)
+		})
+		if holders < m.quorum() {
+			return wrong
+		}
+		truth = fmt.Sprintf("a majority of %v holds block %d", m.members, w.Durable)
+	}
+	return append(wrong, falsehood{claim: claimNames, truth: truth})
+}
+
+// wrongHelp says why it is not so that a server waits for the members that it names: a group orders,
+// or more are needed. Only a server that knows the newest membership can know the latter.
+func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
+	if s.orderedBy(p, &shard.Reason{Generation: s.newestRun().Generation()}) {
+		return []falsehood{{claim: claimHelp, truth: "a group that it can reach orders"}}
+	}
+	m, w := p.chain.head().members, &r.Waiting
+	if m != s.life.tip().members || r.Recover || w.Durable > 0 || len(w.Perhaps) > 0 {
+		return nil
+	}
+	if w.Missing == 0 && !w.Memory {
+		there := s.count(m.members, func(id order.ServerID) bool { return s.disksCount(m, id) && s.answers(p, id) })
+		if there < m.quorum() {
+			return []falsehood{{claim: claimHelp, truth: "no majority is there that remembers"}}
+		}
+	}
+	there := s.count(m.members, func(id order.ServerID) bool {
+		named := slices.Contains(w.Unreachable, id) || slices.Contains(w.Silent, id) || slices.Contains(r.Full, id)
+		return s.disksCount(m, id) && (named || s.answers(p, id))
+	})
+	if there >= m.quorum() {
+		return nil
+	}
+	return []falsehood{{claim: claimHelp, truth: "those that it names, and those that are there, are no majority that remembers"}}
+}
+
+// orderedBy reports whether somebody that a server can reach orders in the generation that it names,
+// or a later one.
+func (s *simulation) orderedBy(p *process, r *shard.Reason) bool {
+	return slices.ContainsFunc(s.servers, func(v server) bool {
+		q := v.process
+		return q != p && q != nil && q.works() && q.view().Group != nil && !q.view().Stalled &&
+			q.group.Run.Generation() >= r.Generation && s.answers(p, q.self)
+	})
+}
+
+// holdsChain reports whether a server holds the chain of the newest run, and can reach a member of
+// it that would take it in.
+func (s *simulation) holdsChain(p *process) bool {
+	newest := s.newestRun()
+	return slices.ContainsFunc(s.servers, func(v server) bool {
+		q := v.process
+		return q != p && s.orders(q) && q.group.Run == newest && s.answers(p, q.self) && q.chain.head() == p.chain.head()
+	})
+}
+
+// orders reports whether a process takes part in a group that makes progress, as far as it knows.
+func (s *simulation) orders(q *process) bool {
+	return q != nil && q.works() && q.view().Mode == shard.Ordering
+}
+
+// answers reports whether a server gets an answer from another.
+func (s *simulation) answers(p *process, id order.ServerID) bool {
+	return id == p.self || s.reaches(p, id) && s.servers[id].pauses == 0
+}
+
+// hears reports whether what another server says gets to a process.
+func (s *simulation) hears(p *process, id order.ServerID) bool {
+	v := &s.servers[id]
+	return v.process != nil && v.process.up() && v.pauses == 0 && s.network.link(id, p.self).cuts == 0
+}
+
+// disksCount reports whether the disk of a server counts under a membership, wherever the server is.
+func (s *simulation) disksCount(m *membership, id order.ServerID) bool {
+	v := &s.servers[id]
+	return m.counts(id, v.disk.id, v.disk.original)
+}
+
+// count counts the servers of which something holds.
+func (s *simulation) count(servers []order.ServerID, holds func(id order.ServerID) bool) int {
+	count := 0
+	for _, id := range servers {
+		if holds(id) {
+			count++
+		}
+	}
+	return count
+}
