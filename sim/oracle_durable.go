@@ -67,11 +67,23 @@ func (s *simulation) judgeSetAside(p *process, keep uint64) {
 		return
 	}
 	for h := keep + 1; h < uint64(len(p.chain.blocks)) && h < uint64(len(s.life.durable)); h++ {
-		if s.life.durable[h] == p.chain.blocks[h] {
+		if s.life.durable[h] == p.chain.blocks[h] && !s.replays(p, h) {
 			s.broke(Durable, fmt.Sprintf("server %d sets the blocks above %d aside", p.self, keep), fmt.Sprintf("block %d %x is durable", h, s.life.durable[h].hash[:4]))
 			return
 		}
 	}
+}
+
+// replays reports whether the generation that a server is about to begin makes a block of the server's
+// anew from the tail of its decision, as it did at the members that began. The server's disk has the
+// decision and the tail, so it comes to the same block, also if its power fails before that.
+func (s *simulation) replays(p *process, height uint64) bool {
+	d := p.disk.state.Decided
+	if d == nil || height <= d.Base.Height {
+		return false
+	}
+	l := s.life.lines[d.Generation]
+	return l != nil && height <= l.base.height && l.base.ancestor(height) == p.chain.blocks[height]
 }
 
 // lossExcused reports whether more disks may have forgotten than the guarantee allows.

@@ -19,6 +19,7 @@ import (
 //	process_engine.go  the engine of the run at hand
 //	process_chain.go   what changes the chain: rounds, fetched blocks, replays
 //	process_fetch.go   questions to peers, and their answers
+//	process_clock.go   what it knows of the time
 //	process_disk.go    what the disk is asked for, and which heights are durable
 //	process_links.go   which servers the fabric reaches
 type process struct {
@@ -54,6 +55,7 @@ type process struct {
 	pool
 	executing
 	asking
+	telling
 	syncing
 	links
 }
@@ -88,6 +90,7 @@ func newProcess(s *simulation, self order.ServerID, number int, d *disk) (*proce
 	p.suspects = make([]bool, s.life.setting.slots)
 	p.links = newLinks(s.life.setting.slots)
 	p.memory = make(map[[32]byte]*content)
+	p.telling, p.chain.fault = p.newTelling(), s.life.setting.plant.clock()
 	if s.life.setting.alone {
 		return p, nil
 	}
@@ -214,7 +217,8 @@ func (p *process) carryOut(effect shard.Effect) {
 // announce says to all that are linked what the member says of itself.
 func (p *process) announce(e shard.Announce) {
 	p.sim.judgeAnnouncement(p, &e.Announcement)
-	l := &letter{kind: letterAnnounce, announcement: e.Announcement}
+	e.Announcement.Clock = uint64(p.sim.timeOfDay(p.self))
+	l := &letter{kind: letterAnnounce, announcement: e.Announcement, sent: p.sim.now}
 	for to, up := range p.linked {
 		if up {
 			p.sim.post(p.self, order.ServerID(to), l)
@@ -252,6 +256,7 @@ func (p *process) receive(from order.ServerID, l *letter) {
 	case letterSynod:
 		p.step(shard.SynodReceived{From: from, Message: l.synod})
 	case letterAnnounce:
+		p.heardClock(from, l)
 		p.step(shard.AnnouncementReceived{From: from, Announcement: l.announcement})
 		p.heardStored(from, l.announcement.Group.Run, l.announcement.Heights.Stored)
 	case letterWish:
