@@ -1,6 +1,6 @@
-// Package clock decides the time of blocks. It is pure: the caller brings what members said and two
-// readings of its own, the time of day and a monotonic one. Nodes, the ledger and the simulator call
-// the same functions.
+// Package clock decides the time of blocks. It is pure: the caller brings what members said and
+// two readings of its own, the time of day and a monotonic one. Nodes, the ledger and the
+// simulator call the same functions.
 //
 //	on an announcement:   clocks.Heard(member, theirTimeOfDay, monotonic)
 //	on a batch:           view := clocks.View(timeOfDay, monotonic)

@@ -44,7 +44,9 @@ func Proven(members []MemberIndex, clocks []MemberClock) bool {
 // Stamp returns the time of a batch that follows a block, and the clocks that the batch has to show
 // for it. The clocks are needed only if the time is far beyond the block's, as after a quiet spell.
 // If there is no room for them, the time goes as far as it may without them.
-func Stamp(v *View, last Milliseconds, fits func(clocks int) bool, fault Fault) (Milliseconds, []MemberClock) {
+func Stamp(
+	v *View, last Milliseconds, fits func(clocks int) bool, fault Fault,
+) (Milliseconds, []MemberClock) {
 	switch {
 	case v.Time-MaxStep <= last || fault == FaultUnboundedStep:
 		return v.Time, nil

@@ -23,7 +23,9 @@ func newTimekeeper(self order.ServerID, ofDay func() time.Time, members ledger.M
 	if ofDay == nil {
 		ofDay = time.Now
 	}
-	t := &timekeeper{ofDay: ofDay, started: time.Now(), clocks: clock.New(ledger.MemberIndex(self), clock.FaultNone)}
+	t := &timekeeper{
+		ofDay: ofDay, started: time.Now(), clocks: clock.New(ledger.MemberIndex(self), clock.FaultNone),
+	}
 	t.setMembers(members)
 	return t
 }

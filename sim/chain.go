@@ -53,7 +53,9 @@ func newGenesis(servers int) *block {
 }
 
 // next returns the block that a round with entries makes after a parent.
-func (all blocks) next(parent *block, epoch order.Epoch, round order.Round, time clock.Milliseconds, entries []order.Message) *block {
+func (all blocks) next(
+	parent *block, epoch order.Epoch, round order.Round, time clock.Milliseconds, entries []order.Message,
+) *block {
 	bytes := binary.LittleEndian.AppendUint64(parent.hash[:], uint64(epoch))
 	bytes = binary.LittleEndian.AppendUint64(bytes, uint64(round))
 	bytes = binary.LittleEndian.AppendUint64(bytes, parent.height+1)
@@ -68,7 +70,8 @@ func (all blocks) next(parent *block, epoch order.Epoch, round order.Round, time
 		return known
 	}
 	b := &block{
-		height: parent.height + 1, hash: hash, parent: parent, round: round, epoch: epoch, time: time, entries: entries,
+		height: parent.height + 1, hash: hash, parent: parent, round: round, epoch: epoch,
+		time: time, entries: entries,
 		members: parent.members, changed: parent.changed, former: parent.former,
 	}
 	for _, m := range entries {

@@ -87,9 +87,9 @@ func TestLivingReplay(t *testing.T) {
 	}
 }
 
-// TestBlockThatTheTailMakesAnew has a life in which a generation replays the tail of the one before,
-// which four of six servers had executed already. The last of them sets the block aside and makes it
-// anew after the others made it durable.
+// TestBlockThatTheTailMakesAnew has a life in which a generation replays the tail of the one
+// before, which four of six servers had executed already. The last of them sets the block aside and
+// makes it anew after the others made it durable.
 func TestBlockThatTheTailMakesAnew(t *testing.T) {
 	t.Parallel()
 	options := Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5, Faults: FaultsAll}.options(t)

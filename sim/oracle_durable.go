@@ -74,9 +74,9 @@ func (s *simulation) judgeSetAside(p *process, keep uint64) {
 	}
 }
 
-// replays reports whether the generation that a server is about to begin makes a block of the server's
-// anew from the tail of its decision, as it did at the members that began. The server's disk has the
-// decision and the tail, so it comes to the same block, also if its power fails before that.
+// replays reports whether the generation that a server is about to begin makes a block of the
+// server's anew from the tail of its decision, as it did at the members that began. The server's disk
+// has the decision and the tail, so it comes to the same block, also if its power fails before that.
 func (s *simulation) replays(p *process, height uint64) bool {
 	d := p.disk.state.Decided
 	if d == nil || height <= d.Base.Height {

@@ -12,8 +12,8 @@ import (
 // Time is the property that the time of blocks is right:
 //
 //   - A block is never older than its parent.
-//   - It is more than clock.MaxStep younger only if its time is that of a batch that shows the clocks
-//     of a majority of the parent's members.
+//   - It is more than clock.MaxStep younger only if its time is that of a batch that shows the
+//     clocks of a majority of the parent's members.
 //   - Servers that execute the same round after the same block give it the same time.
 //   - While the clocks that are ever wrong are fewer than a majority of the members, no block is
 //     dated later than accuracy + clock.Bound after the true time.
@@ -28,13 +28,14 @@ import (
 // So the time comes back with the first such block. It is never later than accuracy + clock.Bound
 // after the true time, which therefore reaches it within that time.
 //
-// The bounds follow from the rules of package clock. A node proposes its clock if those of a majority
-// seem to be within the bound of it. One of these is right: it showed a time within accuracy of the
-// true one when it was announced. Since then it went on, and the node counts that from when it heard
-// the announcement, which is at most A later. So the clock seems to show what is between A + accuracy
-// before the true time and accuracy after it, and the proposal is within the bound of that. A block
-// has its parent's time or a time that was proposed, or less than that, and true time goes on; so the
-// upper bound holds for each block after it holds for its parent.
+// The bounds follow from the rules of package clock. A node proposes its clock if those of a
+// majority seem to be within the bound of it. One of these is right: it showed a time within
+// accuracy of the true one when it was announced. Since then it went on, and the node counts that
+// from when it heard the announcement, which is at most A later. So the clock seems to show what
+// is between A + accuracy before the true time and accuracy after it, and the proposal is within
+// the bound of that. A block has its parent's time or a time that was proposed, or less than
+// that, and true time goes on; so the upper bound holds for each block after it holds for its
+// parent.
 const Time order.Property = "time"
 
 // rounding is what whole milliseconds may add up to.
@@ -90,7 +91,8 @@ func (s *simulation) judgeProposal(p *process, v *clock.View) {
 	off := v.Time - s.trueTime()
 	if off > accuracy+clock.Bound+rounding || off < -age-accuracy-clock.Bound-rounding {
 		s.broke(Time, fmt.Sprintf("server %d proposes a time that is %v from the true one", p.self, span(off)),
-			fmt.Sprintf("the oldest announcement heard was on its way for %v, it shows %d of %d clocks", s.life.oldest, len(v.Near), v.Members))
+			fmt.Sprintf("the oldest announcement heard was on its way for %v, it shows %d of %d clocks",
+				s.life.oldest, len(v.Near), v.Members))
 	}
 }
 
@@ -102,7 +104,8 @@ func (s *simulation) judgeTime(p *process, b *block, c *content) {
 	step := b.time - b.parent.time
 	for _, sibling := range s.life.children[b.parent] {
 		if sibling.block.time != b.time && sibling.round.same(c) {
-			s.brokeTime(p, b, fmt.Sprintf("another server dated it %v after its parent, from the same round", span(sibling.block.time-b.parent.time)))
+			s.brokeTime(p, b, fmt.Sprintf("another server dated it %v after its parent, from the same round",
+				span(sibling.block.time-b.parent.time)))
 			return
 		}
 	}
@@ -136,7 +139,7 @@ func (s *simulation) brokeTime(p *process, b *block, wrong string) {
 func shows(m *membership, clocks []clock.MemberClock) bool {
 	shown := make(map[clock.MemberIndex]bool)
 	for _, each := range clocks {
-		if m.has(order.ServerID(each.Member)) && each.Offset <= clock.Bound && each.Offset >= -clock.Bound {
+		if m.has(order.ServerID(each.Member)) && max(each.Offset, -each.Offset) <= clock.Bound {
 			shown[each.Member] = true
 		}
 	}
@@ -190,12 +193,15 @@ func (s *simulation) keepers() (right, wrong []order.ServerID) {
 func (s *simulation) judgeViews(right, wrong []order.ServerID) {
 	for _, id := range right {
 		if view := s.servers[id].process.ownView(); view.Time == clock.NoTime || view.Warning() != "" {
-			s.broke(Time, fmt.Sprintf("the clocks of servers %v are right, a majority", right), fmt.Sprintf("server %d says: %s", id, view.Warning()))
+			s.broke(Time, fmt.Sprintf("the clocks of servers %v are right, a majority", right),
+				fmt.Sprintf("server %d says: %s", id, view.Warning()))
 		}
 	}
 	for _, id := range wrong {
 		if view := s.servers[id].process.ownView(); !view.Far() || view.Warning() == "" {
-			s.broke(Time, fmt.Sprintf("the clock of server %d is %v off", id, span(s.servers[id].wall.off(s.now))), fmt.Sprintf("it says so: %v", view.Far()))
+			off := span(s.servers[id].wall.off(s.now))
+			s.broke(Time, fmt.Sprintf("the clock of server %d is %v off", id, off),
+				fmt.Sprintf("it says so: %v", view.Far()))
 		}
 	}
 }

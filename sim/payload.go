@@ -9,9 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// A payload is what a server A-broadcasts in a round: at most one entry for the chain, before it what
-// its server says of the time, and behind it the marks that an eon or a generation ends with. An empty
-// payload has none of these.
+// A payload is what a server A-broadcasts in a round: at most one entry for the chain, before it
+// what its server says of the time, and behind it the marks that an eon or a generation ends with. An
+// empty payload has none of these.
 
 // The first byte of an entry says what it is.
 const (
@@ -74,13 +74,15 @@ type marks struct {
 
 func (m *marks) any() bool { return m.regroup || len(m.entrants)+len(m.benched) > 0 }
 
-// stamp is what a payload with an entry says of the time: its server's, and the clocks that prove it.
+// stamp is what a payload with an entry says of the time: its server's, and the clocks that prove
+// it.
 type stamp struct {
 	time   clock.Milliseconds
 	clocks []clock.MemberClock
 }
 
-// encodePayload puts a stamp before an entry, and marks behind it. Without an entry there is no stamp.
+// encodePayload puts a stamp before an entry, and marks behind it. Without an entry there is no
+// stamp.
 func encodePayload(said stamp, entry []byte, m marks) []byte {
 	payload := make([]byte, 0, 8+1+len(said.clocks)*clockSize+len(entry)+len(m.entrants)*markSize+4+1)
 	if len(entry) > 0 {

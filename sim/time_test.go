@@ -1,14 +1,16 @@
 package sim
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/clock"
 )
 
-// TestTimeIsJudged has lives with wrong clocks, and expects that the oracle of the time had something
-// to judge in most of them: servers that propose at rest with wrong and with right clocks, blocks that
-// go far beyond their parents, and some lives in which the wrong clocks are a majority.
+// TestTimeIsJudged has lives with wrong clocks, and expects that the oracle of the time had
+// something to judge in most of them: servers that propose at rest with wrong and with right
+// clocks, blocks that go far beyond their parents, and some lives in which the wrong clocks are a
+// majority.
 func TestTimeIsJudged(t *testing.T) {
 	t.Parallel()
 	options := Group{Engine: engines[1], Servers: 4, Faults: FaultClock | FaultCrash}.options(t)
@@ -37,7 +39,8 @@ func TestTimeIsJudged(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d lives, %d probed, %d of them with a wrong clock first, %d with a wrong majority, %d far steps", lives, probed, twice, unsure, far)
+	t.Logf("%d lives, %d probed, %d of them with a wrong clock first, %d with a wrong majority, %d far steps",
+		lives, probed, twice, unsure, far)
 	if 2*probed < lives || twice == 0 || unsure == 0 || 2*far < lives {
 		t.Error("too little is judged")
 	}
@@ -59,14 +62,16 @@ func TestWallClock(t *testing.T) {
 // TestStampsOfPayloads encodes what a payload says of the time.
 func TestStampsOfPayloads(t *testing.T) {
 	t.Parallel()
-	said := stamp{time: genesisTime, clocks: []clock.MemberClock{{Member: 1, Offset: -7}, {Member: 300, Offset: clock.Bound}}}
+	clocks := []clock.MemberClock{{Member: 1, Offset: -7}, {Member: 300, Offset: clock.Bound}}
+	said := stamp{time: genesisTime, clocks: clocks}
 	payload := encodePayload(said, []byte("u entry"), marks{regroup: true})
 	entry, marked := splitPayload(payload)
 	got := stampOf(payload)
-	if string(entry) != "u entry" || !marked.regroup || got.time != said.time || len(got.clocks) != 2 || got.clocks[0] != said.clocks[0] || got.clocks[1] != said.clocks[1] {
+	if string(entry) != "u entry" || !marked.regroup || got.time != said.time || !slices.Equal(got.clocks, clocks) {
 		t.Errorf("%q %+v %+v", entry, marked, got)
 	}
-	if got := stampOf(encodePayload(said, nil, marks{regroup: true})); got.time != clock.NoTime || got.clocks != nil {
+	got = stampOf(encodePayload(said, nil, marks{regroup: true}))
+	if got.time != clock.NoTime || got.clocks != nil {
 		t.Errorf("marks alone say %+v", got)
 	}
 }

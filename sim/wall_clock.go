@@ -31,8 +31,8 @@ const (
 	yearMs   = 365 * dayMs
 )
 
-// drawDawn draws the true time at the beginning of a run: the shard was just made, or nobody wrote for
-// a while.
+// drawDawn draws the true time at the beginning of a run: the shard was just made, or nobody
+// wrote for a while.
 func drawDawn(random *rand.Rand) clock.Milliseconds {
 	return genesisTime + []clock.Milliseconds{0, 5_000, 10 * minuteMs, 7 * dayMs, 2 * yearMs}[random.IntN(5)]
 }
@@ -152,12 +152,13 @@ func (d *disturber) addClock(server order.ServerID, f clockFault) {
 	d.plan[len(d.plan)-1].clock = f
 }
 
-// drawMove draws how far a clock is moved: by decades, by little more or less than what others still
-// confirm, or by something between.
+// drawMove draws how far a clock is moved: by decades, by little more or less than what others
+// still confirm, or by something between.
 func (d *disturber) drawMove() clock.Milliseconds {
 	size := []clock.Milliseconds{
 		30 * yearMs, 60 * yearMs, clock.Milliseconds(d.random.Int64N(int64(7 * dayMs))),
-		clock.Milliseconds(d.random.Int64N(minuteMs)), clock.Bound - accuracy + clock.Milliseconds(d.random.Int64N(int64(2*accuracy))),
+		clock.Milliseconds(d.random.Int64N(minuteMs)),
+		clock.Bound - accuracy + clock.Milliseconds(d.random.Int64N(int64(2*accuracy))),
 	}[d.random.IntN(5)]
 	if d.random.IntN(2) == 0 {
 		return -size

@@ -46,7 +46,8 @@ func (s *shard) clockStatus(i int) (clockReport, error) {
 	var report struct {
 		Nodes []clockReport `json:"nodes"`
 	}
-	if err := json.Unmarshal([]byte(succeed(s.t, "status", "--json", "--node", testnet.URL(s.homes[i]))), &report); err != nil {
+	said := succeed(s.t, "status", "--json", "--node", testnet.URL(s.homes[i]))
+	if err := json.Unmarshal([]byte(said), &report); err != nil {
 		s.t.Fatal(err)
 	}
 	for _, node := range report.Nodes {

@@ -73,7 +73,8 @@ func newHomes(t *testing.T, nodes int, environment []string, flags ...string) *s
 		t.Fatal(err)
 	}
 	s := &shard{
-		t: t, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes), environment: environment, program: program,
+		t: t, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes),
+		environment: environment, program: program,
 	}
 	succeed(t, append([]string{"testnet", "--dir", s.dir, "--base-port", strconv.Itoa(base)}, flags...)...)
 	if s.homes, err = testnet.Load(s.dir); err != nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// wallClock returns the clock that the node of a home tells the time of day by. The file clock-offset
-// in the home moves it from the machine's, by a duration as 262800h. This is for tests alone: the
-// program has no such clock unless it is built with the tag movedclock.
+// wallClock returns the clock that the node of a home tells the time of day by. The file
+// clock-offset in the home moves it from the machine's, by a duration as 262800h. This is for
+// tests alone: the program has no such clock unless it is built with the tag movedclock.
 func wallClock(home string) func() time.Time {
 	return func() time.Time {
 		now := time.Now()

@@ -213,7 +213,8 @@ type stamp struct {
 	clocks []ledger.MemberClock
 }
 
-// stamp makes the next batch's stamp, and takes the room for it. The largest bundle fits all the same.
+// stamp makes the next batch's stamp, and takes the room for it. The largest bundle fits all the
+// same.
 func (p *Pool) stamp(room *int) stamp {
 	tip := p.config.Tip()
 	s := stamp{header: ledger.BatchHeader{Height: tip.Height, Tip: tip.Hash}}
