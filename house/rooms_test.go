@@ -20,6 +20,7 @@ var rooms = []room{
 	{folder: "digraph", modules: []string{"gonum.org/v1/gonum"}, pure: true,
 		except: []string{"sync", "time"}}, // measures are computed once, on demand; a target is stated in durations
 	{folder: "order", pure: true},
+	{folder: "clock", pure: true, except: []string{"time"}}, // durations
 	{folder: "allconcur", imports: []string{"digraph", "order"}, pure: true},
 	{folder: "allconcur/generation", imports: []string{"order"}, pure: true},
 	{folder: "shard", imports: []string{"order", "allconcur", "allconcur/generation"}, pure: true},
@@ -35,7 +36,7 @@ var rooms = []room{
 	{folder: "rdmanet/p2p", imports: []string{"rdmanet", "rdmanet/internal/...", "rdmanet/segment"},
 		modules: []string{"github.com/libp2p/go-libp2p", "github.com/multiformats/go-multiaddr"}},
 	{folder: "rdmanet/verbs", imports: []string{"rdmanet", "rdmanet/segment", "rdmanet/p2p", "rdmanet/internal/..."}, modules: []string{"github.com/libp2p/go-libp2p", "golang.org/x/sys"}},
-	{folder: "sim", imports: []string{"digraph", "order", "allconcur", "allconcur/generation", "shard/...", "rdmanet", "sim/parallel"}},
+	{folder: "sim", imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation", "shard/...", "rdmanet", "sim/parallel"}},
 	{folder: "sim/parallel"},
 	{folder: "sim/search", imports: []string{"digraph", "order", "allconcur"}},
 	{folder: "sim/fabric", imports: []string{"rdmanet", "rdmanet/segment"}},
@@ -44,7 +45,7 @@ var rooms = []room{
 	{folder: "sim/network", imports: []string{"order"}, pure: true, except: []string{"time"}}, // virtual time is a duration
 	{folder: "sim/figure", imports: []string{"digraph", "order", "allconcur", "sim/network", "sim/comparator"}},
 	{folder: "plan", imports: []string{"digraph", "sim/network"}, pure: true, except: []string{"time"}}, // durations
-	{folder: "ledger", pure: true, except: []string{"crypto/rand"}, // the weights of a batch of signatures that is verified at once
+	{folder: "ledger", imports: []string{"clock"}, pure: true, except: []string{"crypto/rand"}, // the weights of a batch of signatures that is verified at once
 		modules: []string{"github.com/oasisprotocol/curve25519-voi", "github.com/transparency-dev/merkle", "github.com/zeebo/blake3"}},
 	{folder: "ledger/ledgertest", imports: []string{"ledger"}},
 	{folder: "ledger/store", imports: []string{"ledger"},
@@ -56,9 +57,8 @@ var rooms = []room{
 		modules: []string{"github.com/knadh/koanf", "golang.org/x/sys"}},
 	{folder: "node/control", imports: []string{"rdmanet"}},
 	{folder: "node/detector", imports: []string{"digraph", "order", "rdmanet", "node/control"}},
-	{folder: "node/clock", imports: []string{"ledger"}, pure: true, except: []string{"time"}}, // durations
 	{folder: "node/driver", imports: []string{"order", "allconcur", "rdmanet", "shard/turn"}},
-	{folder: "node/mempool", imports: []string{"ledger"}},
+	{folder: "node/mempool", imports: []string{"clock", "ledger"}},
 	{folder: "node/pipeline", imports: []string{"order", "allconcur/generation", "shard", "ledger/...", "node/api", "node/mempool"}},
 	{folder: "node/shards", imports: []string{"ledger", "ledger/store", "rdmanet", "rdmanet/p2p", "node/control"}},
 	{folder: "node/streams", imports: []string{"order", "ledger", "ledger/store", "rdmanet", "node/control", "tram/stream"}},
@@ -70,7 +70,7 @@ var rooms = []room{
 	{folder: "node/bench", imports: []string{"digraph", "order", "allconcur", "tram/...", "rdmanet/...", "ledger", "node/driver", "node/api/...", "node/client",
 		"node/fabric", "node/testnet"},
 		modules: []string{"github.com/cespare/xxhash/v2"}},
-	{folder: "node", imports: []string{"digraph", "order", "allconcur", "allconcur/generation", "shard/...", "rdmanet/...", "ledger/...", "node/...", "explorer"},
+	{folder: "node", imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation", "shard/...", "rdmanet/...", "ledger/...", "node/...", "explorer"},
 		modules: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/time"}},
 	{folder: "node/testnet", imports: []string{"ledger", "rdmanet/...", "node/fabric", "node/home", "node/api"}},
 	{folder: "node/demo", imports: []string{"ledger", "node/api/...", "node/client"}},

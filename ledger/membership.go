@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/ledgerd/ledgerd/clock"
 )
 
 // The members of a chain change one at a time, by transactions that an operator signs. That is what keeps the chain from forking: two groups that
@@ -15,7 +17,7 @@ import (
 
 // MemberIndex numbers the members of a chain in the order in which they joined; those of the genesis come first, from 0. It is the member's for ever:
 // the index of one that left is not used again.
-type MemberIndex uint32
+type MemberIndex = clock.MemberIndex
 
 // Bounds of changes of the membership.
 const (
@@ -121,7 +123,7 @@ type Membership struct {
 }
 
 // Majority returns how many members are more than half of them.
-func (m *Membership) Majority() int { return len(m.Members)/2 + 1 }
+func (m *Membership) Majority() int { return clock.Majority(len(m.Members)) }
 
 // Find returns the present member with an index.
 func (m *Membership) Find(index MemberIndex) (GroupMember, bool) {

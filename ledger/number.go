@@ -16,9 +16,6 @@ type Epoch uint64
 // Round numbers the round of broadcast that a block comes from, as the ordering engine counts them.
 type Round uint64
 
-// Milliseconds is a point in time: milliseconds since 1970-01-01 00:00 UTC.
-type Milliseconds int64
-
 // ShardID names a shard of the ledger.
 type ShardID uint32
 

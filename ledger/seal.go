@@ -32,7 +32,7 @@ type Parent struct {
 // the memory of the batches, which must not change any more.
 func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, seen func(id Hash, transaction *Transaction) bool) *Draft {
 	draft := &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1, Previous: parent.Hash, Epoch: epoch, Round: round}}}
-	times := roundTimes{parent: &parent}
+	times := parent.times()
 	ids := make(map[Hash]struct{})
 	for _, payload := range batches {
 		if len(payload) == 0 {
@@ -43,7 +43,7 @@ func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, seen func(i
 			draft.Malformed++
 			continue
 		}
-		times.add(batch)
+		times.Add(batch.Header.Time, batch.Clocks)
 		for _, encoded := range batch.Bundles {
 			bundle, err := DecodeBundle(encoded)
 			if err != nil {
@@ -56,7 +56,7 @@ func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, seen func(i
 	if len(draft.block.Entries) == 0 {
 		return nil
 	}
-	draft.block.Header.Time = times.block()
+	draft.block.Header.Time = times.Block()
 	draft.block.Header.Transactions = uint32(len(draft.block.Entries))
 	draft.block.Header.Total = parent.Header.Total + uint64(len(draft.block.Entries))
 	return draft

@@ -17,7 +17,7 @@ func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, 
 		Draft: &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1, Previous: parent.Hash, Epoch: epoch, Round: round}}},
 		state: s, seen: seen, ids: make(map[Hash]struct{}), verdicts: make(map[awaited]struct{}), over: make(map[Hash]struct{}), registered: make(map[OrganisationName]Organisation),
 	}
-	times := roundTimes{parent: &parent}
+	times := parent.times()
 	decoded := make([]*Batch, 0, len(batches))
 	for _, payload := range batches {
 		if len(payload) == 0 {
@@ -28,7 +28,7 @@ func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, 
 			sealing.Malformed++
 			continue
 		}
-		times.add(batch)
+		times.Add(batch.Header.Time, batch.Clocks)
 		decoded = append(decoded, batch)
 	}
 	for _, batch := range decoded {
@@ -50,7 +50,7 @@ func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, 
 	if len(draft.block.Bundles) == 0 {
 		return nil
 	}
-	draft.block.Header.Time = times.block()
+	draft.block.Header.Time = times.Block()
 	draft.block.Header.Transactions = uint32(len(draft.block.Entries))
 	draft.block.Header.Total = parent.Header.Total + uint64(len(draft.block.Entries))
 	return draft

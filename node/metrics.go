@@ -41,14 +41,14 @@ func (n *Node) register(registry *prometheus.Registry) error {
 		gauge("members", "Members of the group that orders.", func() float64 { return float64(len(n.life.engineState().Members)) }),
 		gauge("lane_bytes_sent", "Bytes of engine frames put on lanes in this generation.", func() float64 { return float64(n.life.driver.Status().Traffic.BytesSent) }),
 		gauge("clock_offset_ms", "How far this node's clock is ahead of the members' median, in milliseconds; 0 where no majority's are heard.", func() float64 {
-			view := n.time.view()
+			view := n.time.View()
 			if !view.Known {
 				return 0
 			}
 			return float64(view.Offset)
 		}),
 		gauge("clock_confirmed", "1 where the clocks of a majority are near this node's, so that it proposes the time of blocks.", func() float64 {
-			if n.time.view().Time == ledger.NoTime {
+			if n.time.View().Time == ledger.NoTime {
 				return 0
 			}
 			return 1

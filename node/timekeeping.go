@@ -4,9 +4,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ledgerd/ledgerd/clock"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
-	"github.com/ledgerd/ledgerd/node/clock"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -23,20 +23,18 @@ func newTimekeeper(self order.ServerID, ofDay func() time.Time, members ledger.M
 	if ofDay == nil {
 		ofDay = time.Now
 	}
-	t := &timekeeper{ofDay: ofDay, started: time.Now(), clocks: clock.New(ledger.MemberIndex(self))}
+	t := &timekeeper{
+		ofDay: ofDay, started: time.Now(), clocks: clock.New(ledger.MemberIndex(self), clock.FaultNone),
+	}
 	t.setMembers(members)
 	return t
 }
 
 // setMembers says who the members are.
 func (t *timekeeper) setMembers(membership ledger.Membership) {
-	indexes := make([]ledger.MemberIndex, len(membership.Members))
-	for i := range membership.Members {
-		indexes[i] = membership.Members[i].Index
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.clocks.SetMembers(indexes)
+	t.clocks.SetMembers(membership.Indexes())
 }
 
 // now is this node's time of day.
@@ -49,23 +47,17 @@ func (t *timekeeper) heard(member ledger.MemberIndex, theirs ledger.Milliseconds
 	t.clocks.Heard(member, theirs, time.Since(t.started))
 }
 
-// view is how this node's clock stands now.
-func (t *timekeeper) view() clock.View {
+// View is how this node's clock stands now. It implements mempool.Clock.
+func (t *timekeeper) View() clock.View {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.clocks.View(t.now(), time.Since(t.started))
 }
 
-// Propose implements mempool.Clock.
-func (t *timekeeper) Propose() (ledger.Milliseconds, []ledger.MemberClock) {
-	view := t.view()
-	return view.Time, view.Near
-}
-
 // showClock puts how this node's clock stands into its state. One that is far from the others' is the
 // reason that is shown, unless there is a worse one.
 func (n *Node) showClock(state *api.NodeState) {
-	view := n.time.view()
+	view := n.time.View()
 	state.ClockOffset, state.ClockKnown = view.Offset, view.Known
 	state.ClockWarning = view.Warning()
 	if state.ClockWarning == "" {

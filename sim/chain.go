@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/clock"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
 )
@@ -23,6 +24,7 @@ type block struct {
 	parent  *block
 	round   order.Round
 	epoch   order.Epoch
+	time    clock.Milliseconds
 	entries []order.Message // in the order of their origins
 	// members are those after the block, and changed is the height of the newest change.
 	members *membership
@@ -43,7 +45,7 @@ type blocks map[[32]byte]*block
 
 // newGenesis returns block 0, with the first members.
 func newGenesis(servers int) *block {
-	g := &block{members: &membership{disks: make([]generation.DiskID, servers)}}
+	g := &block{time: genesisTime, members: &membership{disks: make([]generation.DiskID, servers)}}
 	for s := range servers {
 		g.members.members = append(g.members.members, order.ServerID(s))
 	}
@@ -51,10 +53,13 @@ func newGenesis(servers int) *block {
 }
 
 // next returns the block that a round with entries makes after a parent.
-func (all blocks) next(parent *block, epoch order.Epoch, round order.Round, entries []order.Message) *block {
+func (all blocks) next(
+	parent *block, epoch order.Epoch, round order.Round, time clock.Milliseconds, entries []order.Message,
+) *block {
 	bytes := binary.LittleEndian.AppendUint64(parent.hash[:], uint64(epoch))
 	bytes = binary.LittleEndian.AppendUint64(bytes, uint64(round))
 	bytes = binary.LittleEndian.AppendUint64(bytes, parent.height+1)
+	bytes = binary.LittleEndian.AppendUint64(bytes, uint64(time))
 	for _, m := range entries {
 		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(m.Origin))
 		bytes = binary.LittleEndian.AppendUint32(bytes, uint32(len(m.Payload)))
@@ -65,7 +70,8 @@ func (all blocks) next(parent *block, epoch order.Epoch, round order.Round, entr
 		return known
 	}
 	b := &block{
-		height: parent.height + 1, hash: hash, parent: parent, round: round, epoch: epoch, entries: entries,
+		height: parent.height + 1, hash: hash, parent: parent, round: round, epoch: epoch,
+		time: time, entries: entries,
 		members: parent.members, changed: parent.changed, former: parent.former,
 	}
 	for _, m := range entries {
@@ -104,6 +110,8 @@ type chain struct {
 	placed map[string]uint64
 	// stored is the height that the disk holds, and durable the one that is known to be durable.
 	stored, durable uint64
+	// fault is planted in how blocks get their times.
+	fault clock.Fault
 }
 
 // newChain returns the chain of a process that begins, with the blocks of its disk.
@@ -128,11 +136,14 @@ func (c *chain) place(b *block) {
 // other makes no block: then it returns nil.
 func (c *chain) execute(epoch order.Epoch, round order.Round, messages []order.Message) *block {
 	var entries []order.Message
+	times := clock.Round{Parent: c.head().time, Members: c.head().members.indexes, Fault: c.fault}
 	for _, m := range messages {
 		entry, _ := splitPayload(m.Payload)
 		if len(entry) == 0 {
 			continue
 		}
+		said := stampOf(m.Payload)
+		times.Add(said.time, said.clocks)
 		if _, twice := c.placed[string(entry)]; !twice {
 			entries = append(entries, order.Message{Origin: m.Origin, Payload: entry})
 		}
@@ -141,7 +152,7 @@ func (c *chain) execute(epoch order.Epoch, round order.Round, messages []order.M
 	if len(entries) == 0 {
 		return nil
 	}
-	b := c.all.next(c.head(), epoch, round, entries)
+	b := c.all.next(c.head(), epoch, round, times.Block(), entries)
 	c.append(b)
 	return b
 }

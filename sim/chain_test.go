@@ -9,18 +9,18 @@ import (
 
 // say makes the message of a server with an entry of a user.
 func say(origin order.ServerID, text string) order.Message {
-	return order.Message{Origin: origin, Payload: encodePayload(append([]byte{entryUser}, text...), marks{})}
+	return order.Message{Origin: origin, Payload: encodePayload(stamp{}, append([]byte{entryUser}, text...), marks{})}
 }
 
 // decide makes the message of a server with a change.
 func decide(origin order.ServerID, c change) order.Message {
-	return order.Message{Origin: origin, Payload: encodePayload(c.encode(), marks{})}
+	return order.Message{Origin: origin, Payload: encodePayload(stamp{}, c.encode(), marks{})}
 }
 
 func TestPayloadsKeepTheirMarks(t *testing.T) {
 	t.Parallel()
 	marked := marks{entrants: []shard.Entrant{{Server: 3, Ticket: 77}, {Server: 1, Ticket: 1 << 60}}, regroup: true}
-	entry, got := splitPayload(encodePayload([]byte("u entry"), marked))
+	entry, got := splitPayload(encodePayload(stamp{}, []byte("u entry"), marked))
 	if string(entry) != "u entry" || !got.regroup || len(got.entrants) != 2 || got.entrants[1] != marked.entrants[1] {
 		t.Fatalf("%q %+v", entry, got)
 	}

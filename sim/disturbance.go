@@ -23,6 +23,8 @@ type disturbance struct {
 	servers []order.ServerID
 	// disk is what happens to the server's home.
 	disk diskFault
+	// clock is what happens to the server's clock.
+	clock clockFault
 	// beyond says that it happens although a majority of the disks has forgotten then.
 	beyond bool
 	text   string
@@ -46,7 +48,7 @@ func planDisturbances(options *Options, span Instant) []disturbance {
 		{FaultSuspect, (*disturber).suspicions}, {FaultPartition, (*disturber).partitions}, {FaultPause, (*disturber).pauses},
 		{FaultJoin, (*disturber).joins}, {FaultLeave, (*disturber).leaves},
 		{FaultCrash, (*disturber).crashes}, {FaultPower, (*disturber).powerCuts}, {FaultDisk, (*disturber).disks},
-		{FaultBreak, (*disturber).breaks},
+		{FaultBreak, (*disturber).breaks}, {FaultClock, (*disturber).clocks},
 	} {
 		d.random = stream(options.Seed, disturbanceStream+uint64(bit))
 		if options.alone() && kind.fault&(FaultSuspect|FaultPartition|FaultPause) == 0 {

@@ -25,6 +25,7 @@
 //	process_engine.go  the engine of the run at hand, driven by package shard/turn
 //	process_chain.go   what changes the chain: rounds, fetched blocks, replays
 //	process_fetch.go   questions to peers, and their answers
+//	process_clock.go   what the process knows of the time
 //	process_disk.go    what the disk is asked for, and which heights are durable
 //	process_links.go   which servers the fabric reaches
 //	chain.go           a chain as production has it: blocks without generations, the map of disks
@@ -35,7 +36,9 @@
 // way or both, lose frames with their connection, paused, taken into the membership and out of it (disturbance.go, life_faults.go). They lose
 // their power, one, some or all, with the last group of the log zeroed, torn or damaged. Their disks are
 // full for a while; data, promises or both are lost; old disks and older copies come back (life_disks.go).
-// Of every map of disks that may count, a majority remembers and comes back (budget.go).
+// Of every map of disks that may count, a majority remembers and comes back (budget.go). Clocks are
+// moved by up to decades, drift and jump back and forth, while their server runs or is down
+// (wall_clock.go). Blocks get their times from package clock, as in production.
 //
 // In the liveness phase every member that has not crashed for good is to be back in the group, with a disk
 // that counts, with unreliable rounds again, and with everything that was submitted stored and durable.
@@ -59,6 +62,8 @@
 //	oracle_ordered.go      a block that was A-delivered is given up only where restarts took the votes along
 //	oracle_stored.go       what a server says that it stored, or promised, is on its disk, and stays there
 //	oracle_durable.go      what is durable is in every later generation, and never set aside
+//	oracle_time.go         time never goes back, goes on in proven steps, is the same everywhere, and
+//	                       right while most clocks are
 //	oracle_reason.go       a server that does not order says why
 //	oracle_claim.go        and what it says is so, as soon as it can know
 //	oracle_rest.go         everybody is back, everything is A-delivered, nothing is left to do

@@ -30,6 +30,9 @@ const (
 	FaultDisk
 	// FaultBreak breaks connections of two servers that work: the frames under way are lost, both ways.
 	FaultBreak
+	// FaultClock moves clocks, by up to decades, while servers run or are down: for a while or for
+	// good, back and forth, or ever further.
+	FaultClock
 	faultsEnd
 
 	// FaultsAll is every kind.
@@ -37,7 +40,8 @@ const (
 )
 
 // faultNames are the names on a command line, in the order of the bits.
-var faultNames = []string{"crash", "suspect", "partition", "join", "leave", "pause", "power", "disk", "break"}
+var faultNames = []string{"crash", "suspect", "partition", "join", "leave", "pause", "power", "disk", "break",
+	"clock"}
 
 // FaultNames lists the kinds of fault as ParseFaults takes them.
 func FaultNames() []string { return append([]string(nil), faultNames...) }

@@ -28,7 +28,9 @@ type letter struct {
 	kind         letterKind
 	synod        generation.Message
 	announcement shard.Announcement
-	wish         shard.Wish
+	// sent is when an announcement was sent.
+	sent Instant
+	wish shard.Wish
 	// number tells questions apart, and is repeated in answers.
 	number int
 	// height is, of a letterStored, what is stored in run; of a letterAsk, the last that is wanted.

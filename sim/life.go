@@ -6,6 +6,7 @@ import (
 
 	"github.com/ledgerd/ledgerd/allconcur"
 	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/clock"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
 )
@@ -46,7 +47,10 @@ type life struct {
 	pace, delay Instant
 	// hopeless says why not even rest is asked of the run.
 	hopeless string
+	// dawn is the true time of day at the beginning.
+	dawn clock.Milliseconds
 	judged
+	timed
 }
 
 // livingServer is what a server is besides where the shard lives on: a disk, and processes that come
@@ -71,6 +75,8 @@ type livingServer struct {
 	shelf, copied *disk
 	// acked is the last block that the server said its disk holds.
 	acked *block
+	// wall is its clock.
+	wall wallClock
 }
 
 // ask is one entry that a user submitted.
@@ -142,8 +148,11 @@ func (s *simulation) newLife() {
 			l.pace, l.delay = 50, 6*second
 		}
 	}
+	clocks := stream(o.Seed, clockStream)
+	l.timed, l.dawn = s.newTimed(), drawDawn(clocks)
 	for id := range s.servers {
 		s.servers[id].disk = newDisk(newDiskID(l.disks), l.genesis)
+		s.servers[id].wall.skew = drawSkew(clocks)
 	}
 }
 
@@ -159,6 +168,7 @@ func (s *simulation) begin(span Instant) {
 		s.queue.push(event{at: d.at, kind: beginning, number: number})
 		s.queue.push(event{at: d.until, kind: ending, number: number})
 	}
+	s.markWrong()
 	for id := range s.options.Servers {
 		s.bear(order.ServerID(id))
 	}

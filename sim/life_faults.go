@@ -38,6 +38,8 @@ func (s *simulation) disturb(e event) {
 		s.powerFails(d, begins)
 	case FaultDisk:
 		s.disksFail(d, begins)
+	case FaultClock:
+		s.clockFails(d, begins)
 	}
 }
 

@@ -88,6 +88,19 @@ func TestLivingReplay(t *testing.T) {
 	}
 }
 
+// TestBlockThatTheTailMakesAnew has a life in which a generation replays the tail of the one
+// before, which four of six servers had executed already. The last of them sets the block aside and
+// makes it anew after the others made it durable.
+func TestBlockThatTheTailMakesAnew(t *testing.T) {
+	t.Parallel()
+	options := Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5, Faults: FaultsAll}.options(t)
+	options.Seed = 226
+	result, err := Check(options)
+	if err != nil || len(result.Violations) > 0 {
+		t.Errorf("%v, %v", result.Violations, err)
+	}
+}
+
 // TestPlantedBugsOfTheWholeProtocolAreCaught plants what takes a mend, or a part of the protocol,
 // out.
 func TestPlantedBugsOfTheWholeProtocolAreCaught(t *testing.T) {

@@ -76,8 +76,9 @@ func (s *simulation) judgeSetAside(p *process, keep uint64) {
 }
 
 // unclaimed reports whether a server that is about to begin a generation holds a block that it never
-// told the others to have stored: its disk counts for none of them. It fetched the block before it knew where the
-// generation begins, and executes the tail of the decision in its place, which may make the same one.
+// told the others to have stored: its disk counts for none of them. It fetched the block before it
+// knew where the generation begins, and executes the tail of the decision in its place, which may
+// make the same one.
 func (s *simulation) unclaimed(p *process, height uint64) bool {
 	d := p.disk.state.Decided
 	if d == nil || p.disk.state.Activated.Generation() >= d.Generation {

@@ -15,7 +15,8 @@ import (
 // all blocks are everywhere, on disks, and durable. Then the run is over.
 func (s *simulation) look() {
 	if s.life.pending == 0 && s.now >= s.faultsEnd && s.restless() == nil {
-		if s.life.restful++; s.life.restful >= 2 {
+		s.life.restful++
+		if waits := s.probe(); s.life.restful >= 2 && !waits {
 			s.judgeBlocks()
 			s.done = true
 			return

@@ -4,12 +4,14 @@ import (
 	"encoding/binary"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/clock"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// A payload is what a server A-broadcasts in a round: at most one entry for the chain, and behind it
-// the marks that an eon or a generation ends with. An empty payload has neither.
+// A payload is what a server A-broadcasts in a round: at most one entry for the chain, before it
+// what its server says of the time, and behind it the marks that an eon or a generation ends with. An
+// empty payload has none of these.
 
 // The first byte of an entry says what it is.
 const (
@@ -57,8 +59,10 @@ const (
 	marksMax    = 16
 	flagRegroup = 0x80
 	flagBench   = 0x40
+	flagStamp   = 0x20
+	clockSize   = 4 + 4
 	// overhead bounds what a payload has besides its entry.
-	overhead = marksMax*markSize + 4 + 1 + changeSize
+	overhead = marksMax*markSize + 4 + 1 + changeSize + 8 + 1 + clocksMax*clockSize
 )
 
 // marks are the wishes to change the group that a payload carries.
@@ -70,9 +74,26 @@ type marks struct {
 
 func (m *marks) any() bool { return m.regroup || len(m.entrants)+len(m.benched) > 0 }
 
-// encodePayload puts marks behind an entry.
-func encodePayload(entry []byte, m marks) []byte {
-	payload := append([]byte(nil), entry...)
+// stamp is what a payload with an entry says of the time: its server's, and the clocks that prove
+// it.
+type stamp struct {
+	time   clock.Milliseconds
+	clocks []clock.MemberClock
+}
+
+// encodePayload puts a stamp before an entry, and marks behind it. Without an entry there is no
+// stamp.
+func encodePayload(said stamp, entry []byte, m marks) []byte {
+	payload := make([]byte, 0, 8+1+len(said.clocks)*clockSize+len(entry)+len(m.entrants)*markSize+4+1)
+	if len(entry) > 0 {
+		payload = binary.LittleEndian.AppendUint64(payload, uint64(said.time))
+		payload = append(payload, byte(len(said.clocks)))
+		for _, each := range said.clocks {
+			payload = binary.LittleEndian.AppendUint32(payload, uint32(each.Member))
+			payload = binary.LittleEndian.AppendUint32(payload, uint32(each.Offset))
+		}
+		payload = append(payload, entry...)
+	}
 	for _, e := range m.entrants {
 		payload = binary.LittleEndian.AppendUint32(payload, uint32(e.Server))
 		payload = binary.LittleEndian.AppendUint64(payload, e.Ticket)
@@ -81,6 +102,9 @@ func encodePayload(entry []byte, m marks) []byte {
 	flags := byte(len(m.entrants))
 	if m.regroup {
 		flags |= flagRegroup
+	}
+	if len(entry) > 0 {
+		flags |= flagStamp
 	}
 	if len(m.benched) > 0 {
 		flags |= flagBench
@@ -95,8 +119,11 @@ func splitPayload(payload []byte) (entry []byte, m marks) {
 		return nil, marks{}
 	}
 	flags := payload[len(payload)-1]
-	count := int(flags &^ (flagRegroup | flagBench))
+	count := int(flags &^ (flagRegroup | flagBench | flagStamp))
 	entry = payload[:len(payload)-1]
+	if flags&flagStamp != 0 {
+		entry = entry[9+int(entry[8])*clockSize:]
+	}
 	if flags&flagBench != 0 {
 		if len(entry) < 4 {
 			return nil, marks{}
@@ -117,6 +144,22 @@ func splitPayload(payload []byte) (entry []byte, m marks) {
 		})
 	}
 	return entry, m
+}
+
+// stampOf returns the stamp of a payload.
+func stampOf(payload []byte) stamp {
+	if len(payload) == 0 || payload[len(payload)-1]&flagStamp == 0 {
+		return stamp{}
+	}
+	said := stamp{time: clock.Milliseconds(binary.LittleEndian.Uint64(payload))}
+	for i := range int(payload[8]) {
+		at := payload[9+i*clockSize:]
+		said.clocks = append(said.clocks, clock.MemberClock{
+			Member: clock.MemberIndex(binary.LittleEndian.Uint32(at)),
+			Offset: clock.Milliseconds(int32(binary.LittleEndian.Uint32(at[4:]))),
+		})
+	}
+	return said
 }
 
 // changes is allconcur.Config.Change: whether a round holds a mark or a change of the membership.

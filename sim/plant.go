@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/clock"
 )
 
 // Plant is a bug to plant in the life of a shard, to prove that an oracle finds it: in the machine,
@@ -25,6 +26,12 @@ const (
 	PlantPromiseNotFrozen
 	// PlantLostDiskIgnored counts disks that were lost.
 	PlantLostDiskIgnored
+	// PlantOwnMedian dates a block by the proposers' clocks alone: one proposer is its own median.
+	PlantOwnMedian
+	// PlantUnboundedStep takes a step of any size without the clocks of a majority.
+	PlantUnboundedStep
+	// PlantOwnClockCounts lets a server propose its clock, whatever the others' show.
+	PlantOwnClockCounts
 	// The others have servers give false reasons (plant_reason.go).
 	PlantReasonUnreachable
 	PlantReasonSilent
@@ -45,8 +52,10 @@ const (
 
 // plantNames are the names on a command line.
 var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send", "identity-beside", "durable-not-persisted",
-	"copy-unrecognised", "promise-not-frozen", "lost-disk-ignored", "reason-unreachable", "reason-silent", "reason-forgot",
-	"reason-not-named", "reason-recover", "reason-full", "reason-not-full", "reason-learner", "reason-removed", "reason-bench",
+	"copy-unrecognised", "promise-not-frozen", "lost-disk-ignored",
+	"own-median", "unbounded-step", "own-clock-counts",
+	"reason-unreachable", "reason-silent", "reason-forgot", "reason-not-named", "reason-recover",
+	"reason-full", "reason-not-full", "reason-learner", "reason-removed", "reason-bench",
 	"reason-entering", "reason-kept", "reason-missing", "reason-while-ordering"}
 
 // String names the bug as a command line would.
@@ -59,6 +68,19 @@ func Plants() []Plant {
 		all = append(all, p)
 	}
 	return all
+}
+
+// clock is the bug in how blocks get their times, if it is there.
+func (p Plant) clock() clock.Fault {
+	switch p {
+	case PlantOwnMedian:
+		return clock.FaultOwnMedian
+	case PlantUnboundedStep:
+		return clock.FaultUnboundedStep
+	case PlantOwnClockCounts:
+		return clock.FaultOwnClockCounts
+	}
+	return clock.FaultNone
 }
 
 // synod is the bug in the synod, if it is there.

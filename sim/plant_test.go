@@ -24,6 +24,9 @@ func TestPlantsAreCaught(t *testing.T) {
 		{PlantPromiseNotPersisted, FaultsAll, false, []int{3, 5}, 5, []order.Property{Persistence}},
 		{PlantSaveAfterSend, FaultsAll, false, []int{3, 5}, 5, []order.Property{Persistence}},
 		{PlantPromiseNotFrozen, partitions, false, []int{3, 5, 7}, 300, []order.Property{Freeze, Durable, Ordered}},
+		{PlantOwnMedian, FaultClock | FaultPartition, false, []int{3, 5}, 60, []order.Property{Time}},
+		{PlantUnboundedStep, FaultClock, false, []int{1, 3, 5}, 20, []order.Property{Time}},
+		{PlantOwnClockCounts, FaultClock | FaultPartition, false, []int{3, 5}, 60, []order.Property{Time}},
 		{PlantLostDiskIgnored, FaultsAll, false, []int{3, 7}, 700, []order.Property{Durable, Ordered, Reason}},
 	}
 	for plant := PlantReasonUnreachable; plant < plantsEnd; plant++ {

@@ -19,6 +19,7 @@ import (
 //	process_engine.go  the engine of the run at hand
 //	process_chain.go   what changes the chain: rounds, fetched blocks, replays
 //	process_fetch.go   questions to peers, and their answers
+//	process_clock.go   what it knows of the time
 //	process_disk.go    what the disk is asked for, and which heights are durable
 //	process_links.go   which servers the fabric reaches
 type process struct {
@@ -54,6 +55,7 @@ type process struct {
 	pool
 	executing
 	asking
+	telling
 	syncing
 	links
 	claims
@@ -89,6 +91,7 @@ func newProcess(s *simulation, self order.ServerID, number int, d *disk) (*proce
 	p.suspects = make([]bool, s.life.setting.slots)
 	p.links = newLinks(s.life.setting.slots)
 	p.memory = make(map[[32]byte]*content)
+	p.telling, p.chain.fault = p.newTelling(), s.life.setting.plant.clock()
 	if s.life.setting.alone {
 		return p, nil
 	}
@@ -220,7 +223,8 @@ func (p *process) announce(e shard.Announce) {
 	if e.Announcement.Follows != 0 {
 		p.claim(e.Announcement.Heights.Stored)
 	}
-	l := &letter{kind: letterAnnounce, announcement: e.Announcement}
+	e.Announcement.Clock = uint64(p.sim.timeOfDay(p.self))
+	l := &letter{kind: letterAnnounce, announcement: e.Announcement, sent: p.sim.now}
 	for to, up := range p.linked {
 		if up {
 			p.sim.post(p.self, order.ServerID(to), l)
@@ -259,6 +263,7 @@ func (p *process) receive(from order.ServerID, l *letter) {
 	case letterSynod:
 		p.step(shard.SynodReceived{From: from, Message: l.synod})
 	case letterAnnounce:
+		p.heardClock(from, l)
 		p.step(shard.AnnouncementReceived{From: from, Announcement: l.announcement})
 		p.heardStored(from, l.announcement.Group.Run, l.announcement.Heights.Stored)
 	case letterWish:

@@ -68,9 +68,13 @@ func (p *process) executeRound(c *content, own bool) {
 		p.marked.regroup = p.marked.regroup || marked.regroup
 	}
 	p.remaining = slices.DeleteFunc(p.remaining, func(server order.ServerID) bool { return slices.Contains(c.removed, server) })
+	known := len(s.life.blocks)
 	b := p.chain.execute(c.epoch, c.round, c.messages)
 	if b == nil {
 		return
+	}
+	if len(s.life.blocks) > known && !s.life.setting.alone {
+		s.judgeTime(p, b, c)
 	}
 	p.placed(b)
 	s.judgeBlock(p, b, own)

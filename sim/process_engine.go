@@ -269,7 +269,11 @@ func (p *process) broadcast() {
 		entry = p.pool.entries[p.pool.next]
 	}
 	if len(entry) > 0 || p.pool.due.any() {
-		payload = encodePayload(entry, p.pool.due)
+		var said stamp
+		if len(entry) > 0 {
+			said = p.stamp()
+		}
+		payload = encodePayload(said, entry, p.pool.due)
 	}
 	if !p.turn.Broadcast(payload) {
 		if payload != nil && p.engine.Status().Halted == "" {

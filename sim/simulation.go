@@ -117,6 +117,7 @@ const (
 	driverStream
 	disturbanceStream
 	diskStream
+	clockStream
 )
 
 // stream returns one of a seed's streams.

@@ -16,6 +16,11 @@
 //   - Kill (kill_test.go): all nodes are killed at a random moment, under writes by several clients. What was acknowledged as durable is there afterwards.
 //   - Linearizable (linearizable_test.go): clients move money and write and read records at several nodes while nodes are killed and come back. Their history
 //     is checked with Porcupine against a sequential model, which is written down there, and no money appears or goes.
+//   - Clocks (clock_test.go): under writes, the clock of one of three and of five nodes is 30
+//     years ahead while others are down for a moment, jumps back and forth, and is moved while its
+//     node is down. Time never goes back, no block is dated ahead, writes go on, and the node says
+//     that its clock is wrong. The nodes are the program with another source of the time of day (the
+//     build tag movedclock of cmd/ledgerd): moving the machine's clock would move everybody's.
 //   - Paused (pause_test.go): a node stops for longer than the others wait for it (SIGSTOP), and goes on. It never forks, and comes back by itself.
 //   - Environment (environment_test.go): occupied ports, foreign, damaged and half homes, a node started twice, flags that do not exist. One clear error
 //     each, exit status 1 or 2, nothing served that is wrong.

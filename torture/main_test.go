@@ -24,6 +24,16 @@ const programVariable = "LEDGERD_TEST_PROGRAM"
 // program is the binary under torture.
 var program string
 
+// buildProgram builds the program beside the tests' other files, with flags of go build.
+func buildProgram(folder, name string, flags ...string) (string, error) {
+	path := filepath.Join(folder, name)
+	build := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path, "../cmd/ledgerd")...)
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build %v ../cmd/ledgerd: %w\n%s", flags, err, output)
+	}
+	return path, nil
+}
+
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if status, ran := inOwnMounts(); ran {
@@ -46,10 +56,8 @@ func run(m *testing.M) int {
 		program = built
 		return m.Run()
 	}
-	program = filepath.Join(folder, "ledgerd")
-	build := exec.Command("go", "build", "-o", program, "../cmd/ledgerd")
-	if output, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build ../cmd/ledgerd: %v\n%s", err, output)
+	if program, err = buildProgram(folder, "ledgerd"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()

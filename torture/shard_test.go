@@ -44,6 +44,8 @@ type shard struct {
 	nodes     []*client.Client
 	// environment is added to that of every process.
 	environment []string
+	// program is what the nodes run.
+	program string
 	// volumes are what the homes are on; nil where their power cannot be cut.
 	volumes []*volume
 }
@@ -70,7 +72,10 @@ func newHomes(t *testing.T, nodes int, environment []string, flags ...string) *s
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes), environment: environment}
+	s := &shard{
+		t: t, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes),
+		environment: environment, program: program,
+	}
 	succeed(t, append([]string{"testnet", "--dir", s.dir, "--base-port", strconv.Itoa(base)}, flags...)...)
 	if s.homes, err = testnet.Load(s.dir); err != nil {
 		t.Fatal(err)
@@ -155,7 +160,7 @@ func (s *shard) start(which ...int) {
 			s.t.Fatal(err)
 		}
 		// If the test's own process dies, the nodes see the end of their standard input.
-		command := exec.Command(program, "start", "--until-input-ends", "--home", s.homes[i].Dir)
+		command := exec.Command(s.program, "start", "--until-input-ends", "--home", s.homes[i].Dir)
 		if strings.HasPrefix(s.homes[i].Config.API.Listen, farHost) {
 			command = exec.Command("ip", append([]string{"netns", "exec", farName}, command.Args...)...)
 		}

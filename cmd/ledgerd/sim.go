@@ -147,6 +147,10 @@ of the kinds that --faults lists:
   disk       disks are full for a while, and lose the data, the promises or
              both; old disks and older copies come back; the disks of a
              majority remember
+  break      connections of servers that work break, and lose what is under way
+  clock      clocks are moved by up to decades, gain or lose, or jump back and
+             forth, while their server runs or is down; mostly those of fewer
+             than a majority
 
 Then there are no more faults, and every server that has not crashed for good
 or left has to be back in the group, with a disk that counts, with everything
@@ -171,6 +175,11 @@ again. The run fails if
   ordered           a delivered block is given up though a majority remembers it
   stored            a block that was stored is gone after a restart
   persistence       a server says what its disk does not hold
+  time              a block is older than its parent, or more than 10 s younger
+                    without the clocks of a majority; servers differ about its
+                    time; while most clocks are right, it is dated more than 12 s
+                    ahead (a right clock is off by 2 s at most), or not dated
+                    right again at rest
   reason            a server that does not order does not say why
   progress          it does not come to rest, or not all are back
   contract, round form

@@ -168,7 +168,10 @@ func newLogger(config home.LogConfig, to io.Writer) *slog.Logger {
 // nodeStarter starts nodes for commands that run several of them in this process.
 func nodeStarter(logger *slog.Logger, options store.Options) testnet.Starter {
 	return func(ctx context.Context, at *home.Home, fabric rdmanet.Host) (testnet.Node, error) {
-		return node.Start(ctx, node.Options{Home: at, Host: fabric, Logger: logger, Version: programVersion(), Store: options})
+		return node.Start(ctx, node.Options{
+			Home: at, Host: fabric, Logger: logger, Version: programVersion(), Store: options,
+			Clock: wallClock(at.Dir),
+		})
 	}
 }
 

@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs";
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { extname, join, normalize } from "node:path";
-import { AccountSchema, ClusterStateSchema, LedgerService, NodeMode, type Account, type ClusterState, type TransactionBodySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { AccountSchema, ClusterStateSchema, LedgerService, MemberStanding, NodeMode, type Account, type ClusterState, type TransactionBodySchema } from "../src/gen/ledgerd/v1/ledgerd_pb";
 import { concatBytes, fromHex } from "../src/lib/bytes";
 import { FakeChain, hash, summary, type FakeBlock } from "./fake-chain";
 import { FakeShards } from "./fake-shards";
@@ -24,6 +24,12 @@ export interface FakeOptions {
   suspected?: number[];
   removed?: number[];
   away?: number[];
+  /** Members that answer and follow, outside of the group, and those that the rounds wait for. */
+  following?: number[];
+  slow?: number[];
+  /** The node's clock is 30 years ahead, and its disk a new one. */
+  wrongClock?: boolean;
+  newDisk?: boolean;
   /** Names, amounts, counts and ages as long as a chain can have them, beside short ones. */
   wide?: boolean;
   /** A book of several shards: each one's parent, the root its own. */
@@ -149,7 +155,9 @@ export class FakeNode {
         peerId: `12D3KooW${index}`,
         apiAddress: `${host}:${8080 + 2 * index}`,
         connected: index !== 0 && !removed.includes(index) && !(this.options.away ?? []).includes(index),
-        member: !removed.includes(index),
+        member: !removed.includes(index) && !(this.options.following ?? []).includes(index),
+        standing: (this.options.following ?? []).includes(index) ? MemberStanding.FOLLOWING : MemberStanding.UNSPECIFIED,
+        heldUpMs: (this.options.slow ?? []).includes(index) ? 940 : 0,
         suspected: (this.options.suspected ?? []).includes(index),
         orderedHeight: this.head - BigInt(index % 2),
         storedHeight: this.head - BigInt(index % 2),
@@ -176,6 +184,9 @@ export class FakeNode {
         durableLatencyUs: wide ? 1_987_654_321 : 4_210,
         version: "0.1.0",
         diskFreeBytes: 48_000_000_000n,
+        diskLearner: wide || this.options.newDisk ? "its data are missing" : "",
+        clockOffsetMs: wide || this.options.wrongClock ? 946_080_000_000n : 12n,
+        clockWarning: wide || this.options.wrongClock ? "its clock is 30 years ahead of the members' median: it proposes no time for blocks; set it, and check its time service" : "",
       },
       timeMs: BigInt(Date.now()),
       transactionsTotal: wide ? 18_446_744_073_709_551_615n : BigInt(this.chain.byId.size),

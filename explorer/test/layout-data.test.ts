@@ -3,8 +3,8 @@ import { backoffMs, sleep } from "../src/lib/backoff";
 import { csvCell, csvLine, gatherCsv, maxCsvRows } from "../src/lib/csv";
 import { layOut } from "../src/lib/digraph";
 import { accountPath, hitPath } from "../src/lib/links";
-import type { ClusterState } from "../src/gen/ledgerd/v1/ledgerd_pb";
-import { spareWords } from "../src/lib/members";
+import { MemberStanding, type ClusterState, type MemberState, type NodeState } from "../src/gen/ledgerd/v1/ledgerd_pb";
+import { clockWords, heldUpWords, spareWords, standing } from "../src/lib/members";
 import { RateSeries } from "../src/lib/series";
 
 test("servers stand on a circle, apart from each other and inside the picture", () => {
@@ -142,4 +142,16 @@ test("keys stand in paths as people write them", () => {
   expect(hitPath("block", "12")).toBe("/block/12");
   expect(hitPath("transaction", "ab")).toBe("/tx/ab");
   expect(hitPath("something", "a b")).toBe("/search?q=a%20b");
+});
+
+test("a clock, a slow member and one that follows are told in words", () => {
+  const clock = (clockOffsetMs: bigint | undefined): string => clockWords({ clockOffsetMs } as unknown as NodeState);
+  expect(clock(undefined)).toBe("hears no majority's clocks");
+  expect(clock(-4n)).toBe("as the members' median");
+  expect(clock(-2_345n)).toBe("2.35 s behind the members' median");
+  expect(clock(946_080_000_000n)).toBe("10,950 days ahead of the members' median");
+  expect(heldUpWords({ heldUpMs: 0 } as unknown as MemberState)).toBe("");
+  expect(heldUpWords({ heldUpMs: 940 } as unknown as MemberState)).toBe("the rounds waited for it alone for 0.9 of the last 3 s");
+  expect(standing({ member: false, standing: MemberStanding.FOLLOWING } as unknown as MemberState)).toBe("following");
+  expect(standing({ member: false, standing: MemberStanding.UNREACHABLE } as unknown as MemberState)).toBe("removed");
 });

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ledgerd/ledgerd/clock"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -24,9 +25,8 @@ type Tip struct {
 
 // Clock tells the time, as far as the clocks of a majority of the members confirm it.
 type Clock interface {
-	// Propose returns the time for a batch, ledger.NoTime where it is not confirmed, and the members'
-	// clocks that confirm it, by index. It must be quick and not call the pool.
-	Propose() (ledger.Milliseconds, []ledger.MemberClock)
+	// View returns how this node's clock stands now. It must be quick and not call the pool.
+	View() clock.View
 }
 
 // Config sets up a pool.
@@ -213,27 +213,20 @@ type stamp struct {
 	clocks []ledger.MemberClock
 }
 
-// stamp makes the next batch's stamp, and takes the room for it. The members' clocks are needed only
-// where the time is far beyond the last block's, as after a quiet spell. Where they would leave no
-// room for the largest bundle, the time goes as far as it may without them.
+// stamp makes the next batch's stamp, and takes the room for it. The largest bundle fits all the
+// same.
 func (p *Pool) stamp(room *int) stamp {
 	tip := p.config.Tip()
 	s := stamp{header: ledger.BatchHeader{Height: tip.Height, Tip: tip.Hash}}
 	if p.config.Clock == nil {
 		return s
 	}
-	proposed, clocks := p.config.Clock.Propose()
-	s.header.Time = proposed
-	if proposed-ledger.MaxStep <= tip.Time {
-		return s
+	view := p.config.Clock.View()
+	fits := func(clocks int) bool {
+		return *room-ledger.ClocksSize(clocks) >= ledger.CarriedSize(ledger.MaxBundleBytes)
 	}
-	size := ledger.ClocksSize(len(clocks))
-	if *room-size < ledger.CarriedSize(ledger.MaxBundleBytes) {
-		s.header.Time = tip.Time + ledger.MaxStep
-		return s
-	}
-	*room -= size
-	s.clocks = clocks
+	s.header.Time, s.clocks = clock.Stamp(&view, tip.Time, fits, clock.FaultNone)
+	*room -= ledger.ClocksSize(len(s.clocks))
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/clock"
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
@@ -13,7 +14,7 @@ type told struct {
 	clocks []ledger.MemberClock
 }
 
-func (c *told) Propose() (ledger.Milliseconds, []ledger.MemberClock) { return c.time, c.clocks }
+func (c *told) View() clock.View { return clock.View{Time: c.time, Near: c.clocks} }
 
 // A batch says the time that the clock confirms, and shows what proves it only where the chain needs
 // that. The largest bundle fits all the same.

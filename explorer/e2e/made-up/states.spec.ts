@@ -72,6 +72,23 @@ test.describe("states that a healthy cluster does not show", () => {
     }
   });
 
+  test("a wrong clock, a new disk, a slow member and a follower are told", async ({ page }) => {
+    const node = await FakeNode.start({ blocks: 5, servers: 5, following: [3], slow: [2], wrongClock: true, newDisk: true });
+    try {
+      await page.goto(`${node.url}/nodes`);
+      await expect(page.getByRole("status").getByText("A warning about time: its clock is 30 years ahead of the members' median")).toBeVisible();
+      await expect(page.getByTestId("clock")).toContainText("10,950 days ahead of the members' median");
+      await expect(page.getByTestId("clock").getByText("set it, and check its time service")).toBeVisible();
+      await expect(page.getByText("It may have forgotten what the one before held: its data are missing")).toBeVisible();
+      await expect(page.getByTestId("members").getByText("following", { exact: true })).toHaveCount(1);
+      await expect(page.getByTestId("digraph").locator("g.node.following")).toHaveCount(1);
+      await expect(page.getByTestId("members").getByText("the rounds waited for it alone for 0.9 of the last 3 s")).toBeVisible();
+      await expect(page.getByTestId("nodes-up")).toHaveText("4 of 5");
+    } finally {
+      await node.stop();
+    }
+  });
+
   test("a large digraph draws one server's edges only", async ({ page }) => {
     const node = await FakeNode.start({ blocks: 5, servers: 128, degree: 4 });
     try {

@@ -5,21 +5,19 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/ledgerd/ledgerd/ledger"
 )
 
 const (
-	noon        = ledger.Milliseconds(1_700_000_000_000)
-	thirtyYears = ledger.Milliseconds(30 * 365 * 86_400_000)
+	noon        = Milliseconds(1_700_000_000_000)
+	thirtyYears = Milliseconds(30 * 365 * 86_400_000)
 )
 
 // of are the clocks of node 0 of some members, at monotonic time 0.
 func of(members int) *Clocks {
-	c := New(0)
-	var indexes []ledger.MemberIndex
+	c := New(0, FaultNone)
+	var indexes []MemberIndex
 	for i := range members {
-		indexes = append(indexes, ledger.MemberIndex(i))
+		indexes = append(indexes, MemberIndex(i))
 	}
 	c.SetMembers(indexes)
 	return c
@@ -38,16 +36,16 @@ func TestMinorityOfWildClocks(t *testing.T) {
 		for range random.IntN((n + 1) / 2) {
 			wild[random.IntN(n)] = true
 		}
-		wildClock := func() ledger.Milliseconds {
+		wildClock := func() Milliseconds {
 			switch random.IntN(4) {
 			case 0:
-				return noon + thirtyYears + ledger.Milliseconds(random.IntN(3)) // several agree
+				return noon + thirtyYears + Milliseconds(random.IntN(3)) // several agree
 			case 1:
-				return ledger.Milliseconds(random.Uint64())
+				return Milliseconds(random.Uint64())
 			case 2:
-				return noon + ledger.Milliseconds(random.IntN(60_000)) - 30_000
+				return noon + Milliseconds(random.IntN(60_000)) - 30_000
 			}
-			return ledger.Milliseconds(random.IntN(1000))
+			return Milliseconds(random.IntN(1000))
 		}
 		const drift = 2000 // of right clocks, together with delays
 		own, right := noon, 0
@@ -60,55 +58,45 @@ func TestMinorityOfWildClocks(t *testing.T) {
 			if random.IntN(4) == 0 {
 				continue
 			}
-			theirs := noon - ledger.Milliseconds(random.IntN(drift))
+			theirs := noon - Milliseconds(random.IntN(drift))
 			if wild[member] {
 				theirs = wildClock()
 			} else {
 				right++
 			}
-			c.Heard(ledger.MemberIndex(member), theirs, time.Minute)
+			c.Heard(MemberIndex(member), theirs, time.Minute)
 		}
 		view := c.View(own, time.Minute)
-		if view.Time != ledger.NoTime && (view.Time > noon+ledger.ClockBound || view.Time < noon-drift-ledger.ClockBound) {
+		if view.Time != NoTime && (view.Time > noon+Bound || view.Time < noon-drift-Bound) {
 			t.Fatalf("seed %d: proposes %d from the right time, of %d with wild %v", seed, view.Time-noon, n, wild)
 		}
 		if !wild[0] && right > n/2 && view.Time != own {
 			t.Fatalf("seed %d: proposes %d with a right clock and a majority", seed, view.Time)
 		}
-		members := c.membership()
-		if (view.Time != ledger.NoTime) != members.ProvenByMajority(view.Near) && own > 0 {
+		if (view.Time != NoTime) != Proven(c.members, view.Near) && own > 0 {
 			t.Fatalf("seed %d: proposes %d, and shows %v", seed, view.Time, view.Near)
 		}
-		if (view.Time == ledger.NoTime) == (view.Warning() == "") {
+		if (view.Time == NoTime) == (view.Warning() == "") {
 			t.Fatalf("seed %d: time %d, warning %q", seed, view.Time, view.Warning())
 		}
 	}
 }
 
-// membership is what a block's seal judges the clocks by.
-func (c *Clocks) membership() ledger.Membership {
-	var membership ledger.Membership
-	for _, member := range c.members {
-		membership.Members = append(membership.Members, ledger.GroupMember{Index: member})
-	}
-	return membership
-}
-
 func TestStories(t *testing.T) {
 	t.Parallel()
 	type words struct {
-		member ledger.MemberIndex
-		offset ledger.Milliseconds // to noon at monotonic time 0
+		member MemberIndex
+		offset Milliseconds // to noon at monotonic time 0
 		at     time.Duration
 	}
 	for _, c := range []struct {
 		name    string
 		members int
 		heard   []words
-		own     ledger.Milliseconds
+		own     Milliseconds
 		at      time.Duration
-		want    ledger.Milliseconds // NoTime for none
-		offset  ledger.Milliseconds
+		want    Milliseconds // NoTime for none
+		offset  Milliseconds
 		warning string
 	}{
 		{"a shard of one", 1, nil, noon, 0, noon, 0, ""},
@@ -147,16 +135,16 @@ func TestMembersChange(t *testing.T) {
 	t.Parallel()
 	c := of(3)
 	c.Heard(1, noon, 0)
-	c.SetMembers([]ledger.MemberIndex{0, 2, 5})
-	if view := c.View(noon, 0); view.Time != ledger.NoTime || view.Heard != 1 {
+	c.SetMembers([]MemberIndex{0, 2, 5})
+	if view := c.View(noon, 0); view.Time != NoTime || view.Heard != 1 {
 		t.Errorf("after a member left: %+v", view)
 	}
 	c.Heard(5, noon, 0)
 	if view := c.View(noon, 0); view.Time != noon {
 		t.Errorf("with the new member: %+v", view)
 	}
-	c.SetMembers([]ledger.MemberIndex{2, 5})
-	if view := c.View(noon, 0); view.Time != ledger.NoTime || view.Warning() != "" {
+	c.SetMembers([]MemberIndex{2, 5})
+	if view := c.View(noon, 0); view.Time != NoTime || view.Warning() != "" {
 		t.Errorf("as no member: %+v", view)
 	}
 }
@@ -164,7 +152,7 @@ func TestMembersChange(t *testing.T) {
 func TestChainWarning(t *testing.T) {
 	t.Parallel()
 	view := of(1).View(noon, 0)
-	if warning := view.ChainWarning(noon + ledger.ClockBound); warning != "" {
+	if warning := view.ChainWarning(noon + Bound); warning != "" {
 		t.Error(warning)
 	}
 	if warning := view.ChainWarning(noon + thirtyYears); !strings.Contains(warning, "30 years ahead of") {
@@ -177,13 +165,13 @@ func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	c := of(2)
 	for i := range 100_000 {
-		c.Heard(1, noon+ledger.Milliseconds(i), time.Duration(i)*time.Millisecond)
+		c.Heard(1, noon+Milliseconds(i), time.Duration(i)*time.Millisecond)
 	}
 	if kept := len(c.heard[1]); kept != 1 {
 		t.Errorf("%d samples of a steady clock", kept)
 	}
 	for i := range 100_000 {
-		c.Heard(1, noon-ledger.Milliseconds(i), time.Duration(200_000+i)*time.Millisecond)
+		c.Heard(1, noon-Milliseconds(i), time.Duration(200_000+i)*time.Millisecond)
 	}
 	if kept := len(c.heard[1]); kept > int(HeardLasts.Milliseconds())+1 {
 		t.Errorf("%d samples of a clock that falls behind", kept)
