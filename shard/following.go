@@ -79,7 +79,8 @@ func (m *Member) follow() {
 		return
 	}
 	if noneHas(ahead, tip.Height+1) {
-		m.setMode(Following, Reason{Kind: NoBlock, Height: tip.Height + 1}, "no member that runs has block %d, since they began with snapshots: "+
+		reason := Reason{Kind: NoBlock, Height: tip.Height + 1}
+		m.setMode(Following, reason, "no member that runs has block %d, since they began with snapshots: "+
 			"start one that has it, or stop this node, move its data folder away, and give "+
 			"`ledgerd cluster join --home %s --snapshot` again, so that it begins with one too",
 			tip.Height+1, m.config.Home)

@@ -145,7 +145,8 @@ func (s *simulation) wrongOfOwn(p *process, r *shard.Reason) (wrong []falsehood)
 	case shard.NoSpace:
 		says(p.disk.full, "its disk is not full")
 	case shard.Learning:
-		says(head.members.has(p.self) && !head.members.counts(p.self, p.disk.id, p.disk.original), "its disk counts")
+		counts := head.members.counts(p.self, p.disk.id, p.disk.original)
+		says(head.members.has(p.self) && !counts, "its disk counts")
 	case shard.Removed:
 		says(was(head, p.self), "it is not removed")
 	case shard.Joining:
@@ -198,7 +199,8 @@ func (s *simulation) wrongNames(p *process, r *shard.Reason) (wrong []falsehood)
 	} {
 		for _, id := range list.servers {
 			if !list.is(id) {
-				wrong = append(wrong, falsehood{claim: claimNames, truth: fmt.Sprintf("server %d is not %s", id, list.what)})
+				truth := fmt.Sprintf("server %d is not %s", id, list.what)
+				wrong = append(wrong, falsehood{claim: claimNames, truth: truth})
 			}
 		}
 	}
@@ -230,19 +232,22 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 		return nil
 	}
 	if w.Missing == 0 && !w.Memory {
-		there := s.count(m.members, func(id order.ServerID) bool { return s.disksCount(m, id) && s.answers(p, id) })
+		there := s.count(m.members, func(id order.ServerID) bool {
+			return s.disksCount(m, id) && s.answers(p, id)
+		})
 		if there < m.quorum() {
 			return []falsehood{{claim: claimHelp, truth: "no majority is there that remembers"}}
 		}
 	}
 	there := s.count(m.members, func(id order.ServerID) bool {
-		named := slices.Contains(w.Unreachable, id) || slices.Contains(w.Silent, id) || slices.Contains(r.Full, id)
+		named := slices.Contains(w.Unreachable, id) || slices.Contains(w.Silent, id) ||
+			slices.Contains(r.Full, id)
 		return s.disksCount(m, id) && (named || s.answers(p, id))
 	})
 	if there >= m.quorum() {
 		return nil
 	}
-	return []falsehood{{claim: claimHelp, truth: "those that it names, and those that are there, are no majority that remembers"}}
+	return []falsehood{{claim: claimHelp, truth: "with those that it names no majority remembers"}}
 }
 
 // orderedBy reports whether somebody that a server can reach orders in the generation that it names,
@@ -261,7 +266,8 @@ func (s *simulation) holdsChain(p *process) bool {
 	newest := s.newestRun()
 	return slices.ContainsFunc(s.servers, func(v server) bool {
 		q := v.process
-		return q != p && s.orders(q) && q.group.Run == newest && s.answers(p, q.self) && q.chain.head() == p.chain.head()
+		return q != p && s.orders(q) && q.group.Run == newest && s.answers(p, q.self) &&
+			q.chain.head() == p.chain.head()
 	})
 }
 
