@@ -22,6 +22,12 @@ type forming struct {
 	held   generation.Ready
 	// savingStart is the run whose start the Save under way allows, nil for none.
 	savingStart *Group
+	// flushed is the height up to which the disk holds that blocks are durable, at least; flushing what
+	// it will be once the Save under way is answered, and knowledge that this Save is for nothing else.
+	// flushAt is when to try again where that failed.
+	flushed, flushing uint64
+	knowledge         bool
+	flushAt           int
 	// unsaved says that what the synod wants on the disk is not there, since that is full; retryAt
 	// is when to try again, and undecided a decision that waits for it.
 	unsaved   bool
@@ -118,8 +124,10 @@ func (m *Member) pump(tick bool) {
 		}
 		// A promise tells of blocks, which have to be on the disk as well.
 		unsynced := len(ready.Messages) > 0 && m.group == nil && m.behindOnDisk()
-		if ready.MustSave || m.unsaved || unsynced {
+		must := ready.MustSave || m.unsaved || unsynced
+		if must || m.mustFlush() {
 			m.saving, m.held, m.savingStart = true, ready, m.starting
+			m.flushing, m.knowledge = m.chain.Heights().Durable, !must
 			m.emit(Save{State: ready.State})
 			return
 		}
@@ -128,6 +136,14 @@ func (m *Member) pump(tick bool) {
 		}
 		m.release(ready)
 	}
+}
+
+// mustFlush reports whether a change of the membership is effective, and the disk does not hold that yet.
+// Other knowledge of what is durable goes with the next blocks. This does not wait for them: without it,
+// after a loss of power a majority of the membership before the change is needed as well.
+func (m *Member) mustFlush() bool {
+	_, changed := m.chain.Membership()
+	return m.flushed < changed && changed <= m.chain.Heights().Durable && m.now >= m.flushAt
 }
 
 func (m *Member) behindOnDisk() bool {
@@ -159,6 +175,7 @@ func (m *Member) onSaved() {
 	}
 	ready := m.held
 	m.saving, m.unsaved, m.held = false, false, generation.Ready{}
+	m.flushed = m.flushing
 	if ready.State.Promised != (generation.Ballot{}) {
 		m.promised = max(m.promised, ready.State.Instance)
 	}
@@ -173,6 +190,11 @@ func (m *Member) onSaved() {
 // run that was to start goes on without this member, which enters a later one.
 func (m *Member) onSaveFailed(in SaveFailed) {
 	if !m.saving {
+		return
+	}
+	if m.knowledge {
+		m.saving, m.held, m.savingStart = false, generation.Ready{}, nil
+		m.flushAt = m.now + m.config.Timing.Announce // nothing rests on it
 		return
 	}
 	m.undecided = m.held.Decided

@@ -52,6 +52,14 @@ func (m *Member) Leavers() []order.ServerID {
 	return now
 }
 
+// othersKnow reports whether another member says that the block that removed this one is durable. If
+// this member ended as the only one that knows it, the others might need it.
+func (m *Member) othersKnow(left uint64) bool {
+	return slices.ContainsFunc(m.peers, func(p peer) bool {
+		return m.recent(&p) && p.Heights.Durable >= left
+	})
+}
+
 // leave ends this member's part when the operator has removed it from the membership.
 func (m *Member) leave() {
 	if m.end != nil || m.group != nil || m.starting != nil || m.job == settling {
@@ -76,7 +84,7 @@ func (m *Member) leave() {
 			return
 		}
 	}
-	if m.chain.Heights().Durable >= left && m.known != left {
+	if m.chain.Heights().Durable >= left && m.known != left && m.othersKnow(left) {
 		m.known = left
 		m.emit(RemovedForGood{Height: left})
 	}

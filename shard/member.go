@@ -161,6 +161,7 @@ func New(config Config) (*Member, error) {
 	m.wishedAt = -config.Timing.Enter
 	m.announced = -config.Timing.Announce
 	m.perhaps = config.Disk.Perhaps
+	m.flushed = m.chain.Heights().Durable
 	if err := m.newSynod(); err != nil {
 		return nil, err
 	}

@@ -63,7 +63,9 @@ type Reason struct {
 	Full    []order.ServerID
 	// Newer are members whose chains have a later change of the membership than this one: only they
 	// know which disks count.
-	Newer   []order.ServerID
+	Newer []order.ServerID
+	// Sought is a durable block that those that answered do not hold, while others have not; 0 for none.
+	Sought  uint64
 	Recover bool
 }
 

@@ -71,6 +71,12 @@ func (m *Member) waitingFor() (Reason, string) {
 	lost := func(server order.ServerID) bool { return slices.Contains(forgot, server) }
 	w.Restarted = slices.DeleteFunc(slices.Clone(w.Restarted), lost)
 	w.Perhaps = slices.DeleteFunc(slices.Clone(w.Perhaps), lost)
+	if !w.Memory {
+		w.Restarted = nil // nobody waits for their votes
+	}
+	if len(w.Silent)+len(w.Unreachable)+len(unheard) > 0 {
+		reason.Sought, w.Durable = w.Durable, 0 // those that have not answered may hold it
+	}
 	absent := len(unheard)
 	for _, server := range forgot {
 		if !slices.Contains(unheard, server) {
@@ -118,10 +124,10 @@ func (m *Member) forgets(p *peer, membership generation.Membership) bool {
 
 // helpless reports whether too few disks remember, whatever is done. Unheard are the members of which
 // nothing was heard lately: one of them may remember what is missing. So may those that know of later
-// changes of the membership.
+// changes of the membership; and where all forgot, nobody knows whether this is the newest list.
 func helpless(m generation.Membership, reason *Reason, unheard []order.ServerID) bool {
 	w := &reason.Waiting
-	if len(unheard)+len(reason.Newer) > 0 {
+	if len(unheard)+len(reason.Newer) > 0 || len(w.Forgot) == len(m.Members) {
 		return false
 	}
 	return w.Durable > 0 || len(m.Members)-len(w.Forgot) < m.Quorum() && len(w.Unreachable) == 0
@@ -157,13 +163,18 @@ func explainWaiting(m generation.Membership, reason *Reason, unheard []order.Ser
 	if w.Durable > 0 {
 		parts = append(parts, fmt.Sprintf("block %d is durable, and too few disks hold it", w.Durable))
 	}
+	if reason.Sought > 0 {
+		parts = append(parts, fmt.Sprintf("block %d is durable, and those that answered do not hold it: start "+
+			"one that does", reason.Sought))
+	}
 	forgetful := len(m.Members)-len(w.Forgot) < m.Quorum()
 	switch {
 	case reason.Recover:
 		parts = append(parts, "too few disks remember: stop all nodes, and see `ledgerd recover --help`")
-	case forgetful && len(reason.Newer) == 0 && len(unheard)+len(w.Unreachable) > 0:
+	case forgetful && len(reason.Newer) == 0 &&
+		(len(unheard)+len(w.Unreachable) > 0 || len(w.Forgot) == len(m.Members)):
 		parts = append(parts, "start the others; if that does not help, see `ledgerd recover --help`")
-	case w.Missing == 0 && !w.Memory && len(w.Perhaps) == 0 && w.Durable == 0 &&
+	case w.Missing == 0 && !w.Memory && len(w.Perhaps) == 0 && w.Durable+reason.Sought == 0 &&
 		len(m.Members)-len(unheard) >= m.Quorum():
 		parts[0] = fmt.Sprintf("a majority of the %d nodes is there, and about to agree on how to go on",
 			len(m.Members))

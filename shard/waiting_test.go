@@ -46,8 +46,9 @@ func TestWaitingIsExplained(t *testing.T) {
 			"waiting for a majority of the 4 nodes; 1 more needed; member 3 unreachable: start or reconnect it; " +
 				"members 1, 2 forgot (a new disk); start the others; if that does not help, " +
 				"see `ledgerd recover --help`"},
-		{"the only member forgot", 1, generation.Waiting{Forgot: servers(0)}, nil,
-			"waiting for a majority of the 1 nodes; member 0 forgot (a new disk)" + recover},
+		{"the only member forgot, and may not know of others", 1, generation.Waiting{Forgot: servers(0)}, nil,
+			"waiting for a majority of the 1 nodes; member 0 forgot (a new disk); start the others; " +
+				"if that does not help, see `ledgerd recover --help`"},
 		{"votes are forgotten, and somebody may know them", 3,
 			generation.Waiting{Memory: true, Silent: servers(2), Restarted: servers(0, 1)}, nil,
 			"waiting for a majority of the 3 nodes; member 2 reachable, no promise yet; " +

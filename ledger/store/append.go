@@ -345,8 +345,11 @@ func (s *Store) Sync() error {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
 	written, err := s.awaitWritten(target)
-	if err != nil || s.durable >= target {
+	switch {
+	case err != nil:
 		return err
+	case s.durable >= target:
+		return s.writeKnowledge() // what is known to be durable goes with the next group, or alone
 	}
 	return s.makeDurable(written)
 }

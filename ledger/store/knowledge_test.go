@@ -109,11 +109,23 @@ func TestKnownDurableIsWrittenWithTheNextSync(t *testing.T) {
 	if known := persisted(); known != 2 || markers != 2 {
 		t.Fatalf("%d is persisted after the sync with %d markers, want 2 with 2", known, markers)
 	}
+	// A Sync without new blocks writes what is known since.
+	b.apply(t, s, 3)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
 	s.KnowDurable(3)
+	if err := s.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if known := persisted(); known != 3 {
+		t.Fatalf("%d is persisted after a sync without new blocks, want 3", known)
+	}
+	s.KnowDurable(4)
 	closeStore(t, s)
 	s = open(t, dir, small())
-	if known := s.KnownDurable(); known != 3 {
-		t.Fatalf("known durable %d after Close and Open, want 3", known)
+	if known := s.KnownDurable(); known != 4 {
+		t.Fatalf("known durable %d after Close and Open, want 4", known)
 	}
 	generation := s.marker.last.generation
 	closeStore(t, s)
