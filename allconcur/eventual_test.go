@@ -457,6 +457,7 @@ func TestStorms(t *testing.T) {
 // rounds, or leave servers behind that a whole group brings home.
 func TestStormsCatch(t *testing.T) {
 	t.Parallel()
+	skipIfShort(t)
 	both := []string{EngineAllConcur, EngineAllConcurPlus}
 	plus := []string{EngineAllConcurPlus}
 	for _, plant := range []struct {
@@ -537,6 +538,7 @@ func (s storms) catches(t *testing.T, fault Fault, seeds int) {
 // TestLivenessCatches proves that the judge of what comes home can say no.
 func TestLivenessCatches(t *testing.T) {
 	t.Parallel()
+	skipIfShort(t)
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
 		for _, n := range []int{8} {
 			list := overlays(t, n)
