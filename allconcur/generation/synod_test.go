@@ -897,3 +897,22 @@ func TestWaiting(t *testing.T) {
 	s.promises[0].message.Value = next(Head{})
 	waits("a value that binds", Waiting{Restarted: list(0, 2, 3), Silent: list(4), Unreachable: list(5)})
 }
+
+// TestLearnersDoNotPropose, however long nobody else does.
+func TestLearnersDoNotPropose(t *testing.T) {
+	t.Parallel()
+	s, err := NewSynod(Config{Self: 1, Grace: 2, Patience: 5, State: State{Disk: DiskID{9}}, Report: Report{Membership: Membership{Members: members(3)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.ticksUntil(phasePreparing); got != 200 || !s.Learner() {
+		t.Errorf("a learner proposes after %d ticks", got)
+	}
+	s, err = NewSynod(Config{Self: 3, Original: true, Grace: 2, Patience: 5, Report: Report{Membership: Membership{Members: members(3)}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.ticksUntil(phasePreparing); got != 200 {
+		t.Errorf("one that is no member proposes after %d ticks", got)
+	}
+}
