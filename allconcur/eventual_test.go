@@ -499,6 +499,9 @@ func TestFewMistakesEndWell(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
 		for _, n := range []int{1, 2, 3, 4, 5, 6, 8, 9, 16} {
+			if testing.Short() && n > 9 {
+				continue
+			}
 			for _, g := range overlays(t, n) {
 				f := digraph.Tolerated(g)
 				for name, s := range map[string]storms{
