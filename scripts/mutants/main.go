@@ -1,7 +1,7 @@
-// Command mutation runs the mutation tests of the pure rooms that decide what is safe, with gremlins.
+// Command mutants runs the mutation tests of the pure rooms that decide what is safe, with gremlins.
 //
-//	mutation          a sample of some mutants, another one for each state of the tree
-//	mutation -all     all mutants, and the score of each package
+//	mutants           a sample of some mutants, another one for each state of the tree
+//	mutants -all      all mutants, and the score of each package
 //
 // A mutant is a change of one token, such as < to <=. It is killed if the package's own tests fail,
 // in their short form. A mutant that lives, or that no test reaches, has to be on the list of
@@ -62,21 +62,21 @@ func main() {
 	flag.Parse()
 	if err := run(os.Stdout, *all, *only, *size); err != nil {
 		if !errors.Is(err, errFailed) {
-			fmt.Fprintln(os.Stderr, "mutation:", err)
+			fmt.Fprintln(os.Stderr, "mutants:", err)
 		}
 		os.Exit(1)
 	}
 }
 
 func run(to io.Writer, all bool, only string, size int) error {
-	file, err := os.Open("scripts/mutation/survivors.txt")
+	file, err := os.Open("scripts/mutants/survivors.txt")
 	if err != nil {
 		return err
 	}
 	defer file.Close()
 	argued, err := readSurvivors(file)
 	if err != nil {
-		return fmt.Errorf("scripts/mutation/survivors.txt: %w", err)
+		return fmt.Errorf("scripts/mutants/survivors.txt: %w", err)
 	}
 	var packages []*pkg
 	var every []*mutant
