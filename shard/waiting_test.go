@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
@@ -69,6 +70,55 @@ func TestWaitingIsExplained(t *testing.T) {
 	} {
 		if got := explainWaiting(of(c.n), c.waiting, c.unheard); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
+		}
+	}
+}
+
+// What is said stays for a moment, unless nobody has asked for it lately: an attempt that has just
+// begun has no promises yet.
+func TestWaitingIsSaidForAMoment(t *testing.T) {
+	t.Parallel()
+	const before, after = "member 1 unreachable", "members 1, 2 unreachable"
+	m, _ := newTestMember(t, 3)
+	says := func(when, want string) {
+		t.Helper()
+		if got := m.waitingFor(); !strings.HasSuffix(got, "; "+want) {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	m.synod.Linked(2, true)
+	says("at first", before)
+	m.synod.Linked(2, false)
+	for range m.config.Timing.Announce {
+		says("a moment later", before)
+		m.now++
+	}
+	says("then", after)
+	m.synod.Linked(2, true)
+	m.now++
+	says("it changes back", after)
+	m.now++
+	says("it changes back", after)
+	m.now += 2
+	says("nobody asked for a while", before)
+}
+
+// What the members say of their disks, and what this one knows of its own, is part of it.
+func TestWaitingTellsOfLearners(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Member, *bookChain)
+		want   string
+	}{
+		"peers":                  {func(m *Member, _ *bookChain) { m.peer(1).Learner, m.peer(3).Learner = true, true }, "members 1, 3 forgot (a new disk)"},
+		"itself":                 {func(_ *Member, c *bookChain) { c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}, {}} }, "member 0 forgot (a new disk)"},
+		"one that was not heard": {func(m *Member, _ *bookChain) { m.peer(1).Learner, m.peer(1).at = true, 0 }, "members 1, 2, 3 unreachable"},
+		"not a member":           {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2} }, "fetching the chain up to the block that let this node in"},
+	} {
+		m, chain := newTestMember(t, 4)
+		c.change(m, chain)
+		if got := m.waitingFor(); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s", name, got)
 		}
 	}
 }
