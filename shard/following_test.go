@@ -240,29 +240,57 @@ func TestFollow(t *testing.T) {
 		}
 	}
 	run := generation.NewRun(1, 0)
+	at := func(height uint64, branch byte) func(*Member, *bookChain) {
+		return func(m *Member, _ *bookChain) {
+			m.peer(1).Heights.Ordered, m.peer(1).Tip = height, hashAt(height, branch)
+		}
+	}
+	// proposed has the synod want a base of another chain, as high as this one.
+	proposed := func(m *Member) {
+		d := decisionOf(2)
+		d.Base.Hash = hashAt(9, 1)
+		m.synod.Receive(1, generation.Message{Kind: generation.KindAccept, Generation: 2, Ballot: generation.Ballot{Number: 1, Proposer: 1}, Value: d})
+	}
 	for name, c := range map[string]struct {
 		change  func(*Member, *bookChain)
 		fetches bool
 		limit   uint64
 		follows generation.Run
+		asks    bool
 		why     string
 	}{
-		"the same":             {change: func(*Member, *bookChain) {}, follows: run},
-		"less":                 {change: func(m *Member, _ *bookChain) { m.peer(1).Heights.Ordered, m.peer(1).Tip = 8, hashAt(8, 0) }},
-		"less, another chain":  {change: func(m *Member, _ *bookChain) { m.peer(1).Heights.Ordered, m.peer(1).Tip = 8, hashAt(8, 1) }, fetches: true},
-		"another chain":        {change: func(m *Member, _ *bookChain) { m.peer(1).Tip = hashAt(9, 1) }, fetches: true},
-		"more":                 {change: func(m *Member, _ *bookChain) { m.peer(1).Heights.Ordered = 12 }, fetches: true},
-		"up to a base":         {change: base(11), fetches: true, limit: 11},
-		"is at the base":       {change: base(9)},
-		"works":                {change: func(m *Member, _ *bookChain) { m.group = groupOf(3, run); m.peer(1).Heights.Ordered = 12 }},
-		"starts":               {change: func(m *Member, _ *bookChain) { m.starting = groupOf(3, run); m.peer(1).Heights.Ordered = 12 }},
-		"is at something else": {change: func(m *Member, _ *bookChain) { m.job = replaying; m.peer(1).Heights.Ordered = 12 }},
-		"is over":              {change: func(m *Member, _ *bookChain) { m.end = ErrFork; m.peer(1).Heights.Ordered = 12 }},
-		"nobody has it": {change: func(m *Member, _ *bookChain) { m.peer(1).Heights.Ordered, m.peer(1).Absent = 12, 10 },
+		"the same":            {change: func(*Member, *bookChain) {}, follows: run, asks: true},
+		"less":                {change: at(8, 0), asks: true},
+		"less, another chain": {change: at(8, 1), fetches: true},
+		"another chain":       {change: at(9, 1), fetches: true},
+		"more":                {change: at(10, 0), fetches: true, asks: true},
+		"near":                {change: at(9+entryDistance, 0), fetches: true, asks: true},
+		"far":                 {change: at(10+entryDistance, 0), fetches: true},
+		"up to a base":        {change: base(11), fetches: true, limit: 11},
+		"is at the base":      {change: base(9)},
+		"is at the base, another chain": {change: func(m *Member, c *bookChain) {
+			base(9)(m, c)
+			at(9, 1)(m, c)
+		}},
+		"a base of another chain, of the peer": {change: func(m *Member, c *bookChain) {
+			at(9, 1)(m, c)
+			proposed(m)
+		}, fetches: true, limit: 9},
+		"a base of another chain, and the peer is past it": {change: func(m *Member, c *bookChain) {
+			at(12, 1)(m, c)
+			proposed(m)
+		}},
+		"a base of another chain, and the peer is on this one": {change: func(m *Member, _ *bookChain) { proposed(m) }, follows: run},
+		"works":                {change: func(m *Member, c *bookChain) { m.group = groupOf(3, run); at(12, 0)(m, c) }},
+		"starts":               {change: func(m *Member, c *bookChain) { m.starting = groupOf(3, run); at(12, 0)(m, c) }},
+		"is at something else": {change: func(m *Member, c *bookChain) { m.job = replaying; at(12, 0)(m, c) }},
+		"is over":              {change: func(m *Member, c *bookChain) { m.end = ErrFork; at(12, 0)(m, c) }},
+		"nobody has it": {change: func(m *Member, c *bookChain) { at(12, 0)(m, c); m.peer(1).Absent = 10 },
 			why: "no member that runs has block 10,"},
 	} {
 		m, chain := newTestMember(t, 3)
 		m.peer(1).Group = *groupOf(3, run)
+		m.wishedAt = 0
 		c.change(m, chain)
 		before := m.job
 		m.follow()
@@ -274,6 +302,10 @@ func TestFollow(t *testing.T) {
 		}
 		if (fetch != nil) != c.fetches || fetch != nil && fetch.Limit != c.limit || m.follows != c.follows || !strings.HasPrefix(m.view.Why, c.why) {
 			t.Errorf("%s: fetches %+v, follows %d: %s", name, fetch, m.follows, m.view.Why)
+		}
+		asks := slices.ContainsFunc(m.effects, func(e Effect) bool { _, is := e.(SendWish); return is })
+		if asks != c.asks {
+			t.Errorf("%s: asks to enter: %v", name, asks)
 		}
 		if c.fetches != (m.job == fetching) || !c.fetches && m.job != before {
 			t.Errorf("%s: job %d", name, m.job)

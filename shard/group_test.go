@@ -233,6 +233,7 @@ func TestLeaves(t *testing.T) {
 		"a member":        {func(_ *Member, c *bookChain) { c.former = nil }, -1, false},
 		"another left":    {func(_ *Member, c *bookChain) { c.former[0].Server = 1 }, -1, false},
 		"durable":         {func(*Member, *bookChain) {}, timing.Removed + 1, true},
+		"durable just so": {func(_ *Member, c *bookChain) { c.durable = 7 }, timing.Removed + 1, true},
 		"in doubt":        {func(_ *Member, c *bookChain) { c.durable = 6 }, timing.RemovedInDoubt + 1, false},
 		"known before":    {func(m *Member, _ *bookChain) { m.config.Disk.Gone = true }, 0, false},
 		"works":           {func(m *Member, _ *bookChain) { m.group = groupOf(3, 1) }, -1, false},

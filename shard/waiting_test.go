@@ -28,6 +28,8 @@ func TestWaitingIsExplained(t *testing.T) {
 	}{
 		{"nothing is known", 3, generation.Waiting{}, servers(1, 2),
 			"waiting for a majority of the 3 nodes"},
+		{"nothing is missing", 3, generation.Waiting{Silent: servers(2)}, nil,
+			"waiting for a majority of the 3 nodes"},
 		{"alone", 3, generation.Waiting{Missing: 1, Unreachable: servers(1, 2)}, servers(1, 2),
 			"waiting for a majority of the 3 nodes; 1 more needed; members 1, 2 unreachable"},
 		{"one forgot, one is away", 3,
