@@ -150,9 +150,7 @@ func (e *Engine) Broadcast(payload []byte) error {
 	}
 	e.broadcastOwn(payload)
 	e.tryToComplete()
-	if len(e.released)+len(e.anew) > 0 {
-		e.settle()
-	}
+	e.settle()
 	return nil
 }
 
@@ -176,9 +174,7 @@ func (e *Engine) Receive(from order.ServerID, frame []byte) error {
 		return nil
 	}
 	err = e.dispatch(from, header, frame)
-	if len(e.released)+len(e.anew) > 0 {
-		e.settle()
-	}
+	e.settle()
 	return err
 }
 
