@@ -11,6 +11,8 @@ const source = `package p
 
 const size = 1 + 2
 
+type T[E any] struct{}
+
 func f(a, b int, s string) (string, bool) {
 	for a < b {
 		a++
@@ -21,7 +23,7 @@ func f(a, b int, s string) (string, bool) {
 	return s + "x", a-b > size
 }
 
-func g(a, b int) bool {
+func (t *T[E]) g(a, b int) bool {
 	switch {
 	case a < b:
 		break
@@ -80,11 +82,11 @@ f | return s + "x", a-b > size | INVERT_NEGATIVES
 f | return s + "x", a-b > size | ARITHMETIC_BASE again
 f | return s + "x", a-b > size | CONDITIONALS_BOUNDARY
 f | return s + "x", a-b > size | CONDITIONALS_NEGATION
-g | case a < b: | CONDITIONALS_BOUNDARY
-g | case a < b: | CONDITIONALS_NEGATION
-g | break | INVERT_LOOPCTRL, does not compile
-g | return a < b | CONDITIONALS_BOUNDARY
-g | return a < b | CONDITIONALS_NEGATION
+T[E].g | case a < b: | CONDITIONALS_BOUNDARY
+T[E].g | case a < b: | CONDITIONALS_NEGATION
+T[E].g | break | INVERT_LOOPCTRL, does not compile
+T[E].g | return a < b | CONDITIONALS_BOUNDARY
+T[E].g | return a < b | CONDITIONALS_NEGATION
 `
 	if got.String() != want {
 		t.Errorf("mutants:\n%s\nwant:\n%s", got.String(), want)
@@ -95,7 +97,7 @@ func TestSurvivors(t *testing.T) {
 	t.Parallel()
 	list, err := readSurvivors(strings.NewReader("# a comment\n\np/p.go f: for a < b {\n" +
 		"\tCONDITIONALS_BOUNDARY#1, CONDITIONALS_NEGATION#1: it is\n\t\tso.\n" +
-		"p/p.go g: break\n\tINVERT_LOOPCTRL#2: there is no second one.\n"))
+		"p/p.go T[E].g: break\n\tINVERT_LOOPCTRL#2: there is no second one.\n"))
 	if err != nil || len(list) != 3 {
 		t.Fatalf("%v, %v", list, err)
 	}
@@ -104,7 +106,7 @@ func TestSurvivors(t *testing.T) {
 		t.Errorf("the reason is %q", list[p])
 	}
 	stale := list.stale(testPackage(t).mutants)
-	if len(stale) != 1 || stale[0].String() != "p/p.go g: break\n\tINVERT_LOOPCTRL#2" {
+	if len(stale) != 1 || stale[0].String() != "p/p.go T[E].g: break\n\tINVERT_LOOPCTRL#2" {
 		t.Errorf("not there any more: %v", stale)
 	}
 	for _, bad := range []string{

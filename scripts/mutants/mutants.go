@@ -70,7 +70,7 @@ type mutant struct {
 }
 
 // place names a mutant so that it is found again after other lines of its file have changed: by its
-// function ("" outside of any), the text of its line, and its number among those of its kind on the
+// function (T.f for a method, "" outside of any), the text of its line, and its number among those of its kind on the
 // line, from 1.
 type place struct {
 	file, function, text, kind string
@@ -129,7 +129,7 @@ func (c *code) mutants() (list []*mutant) {
 			var at token.Pos
 			switch n := n.(type) {
 			case *ast.FuncDecl:
-				function = n.Name.Name
+				function = functionName(n)
 				return true
 			case *ast.GenDecl:
 				if c.set.Position(n.Pos()).Column == 1 {
@@ -177,6 +177,18 @@ func (c *code) mutants() (list []*mutant) {
 		m.number = counts[m.place]
 	}
 	return list
+}
+
+// functionName names a function, with the type that it is a method of.
+func functionName(f *ast.FuncDecl) string {
+	if f.Recv == nil || len(f.Recv.List) == 0 {
+		return f.Name.Name
+	}
+	of := f.Recv.List[0].Type
+	if pointer, is := of.(*ast.StarExpr); is {
+		of = pointer.X
+	}
+	return types.ExprString(of) + "." + f.Name.Name
 }
 
 // viable reports whether a mutant compiles. Gremlins takes one that does not for killed, since go

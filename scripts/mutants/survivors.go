@@ -14,7 +14,7 @@ type survivors map[place]string
 // readSurvivors reads the list of argued survivors:
 //
 //	# a comment
-//	shard/turn/gate.go Activate: if s.early.run <= run {
+//	shard/turn/gate.go Gate.Activate: if s.early.run <= run {
 //		CONDITIONALS_BOUNDARY#1: the reason, which may
 //			go on in lines that are further in
 //
