@@ -101,6 +101,11 @@ func TestDecodersAreStrict(t *testing.T) {
 		t.Fatalf("%v, %v", s, err)
 	}
 	b := State{Disk: DiskID{1}, Decided: exampleDecision()}.Encode()
+	for cut := 1; cut < len(b); cut++ {
+		if _, err := DecodeState(b[:cut]); !errors.Is(err, ErrMessage) {
+			t.Fatalf("%d of %d bytes of a state: %v", cut, len(b), err)
+		}
+	}
 	for i := range b {
 		hurt := append([]byte(nil), b...)
 		hurt[i] ^= 4
