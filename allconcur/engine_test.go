@@ -200,3 +200,31 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestRemovedServersCountAsFailed: under P a server halts once more have failed, removed ones among
+// them, than the group tolerates.
+func TestRemovedServersCountAsFailed(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
+		w, err := newNetwork(1, Config{Engine: engine, Servers: 5, Reliable: overlays(t, 5)[0], Detector: DetectorPerfect})
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := w.engines[0]
+		for removed := 1; removed <= e.tolerated; removed++ {
+			w.crash(5 - removed)
+			must(t, w.submit(0, false))
+			must(t, w.run(0, 0))
+			if s := e.Status(); len(s.Members) != 5-removed || s.Halted != "" {
+				t.Fatalf("%s: after %d crashes: %+v", engine, removed, s)
+			}
+		}
+		if e.tolerated != 2 {
+			t.Fatalf("%s: %d failures are tolerated", engine, e.tolerated)
+		}
+		must(t, e.Suspect(2))
+		if s := e.Status(); s.Halted == "" {
+			t.Errorf("%s: goes on behind a third failure: %+v", engine, s)
+		}
+	}
+}

@@ -146,7 +146,6 @@ func skipIfShort(t *testing.T) {
 // TestPlantedBugsAreCaught proves that the judge of TestRandomSchedules can say no, for each fault that can be planted.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	t.Parallel()
-	skipIfShort(t)
 	both := []string{EngineAllConcur, EngineAllConcurPlus}
 	for _, plant := range []struct {
 		fault   Fault

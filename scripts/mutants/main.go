@@ -403,7 +403,7 @@ func (p *pkg) unleash(copied string) (map[string]string, error) {
 	command := exec.Command("go", append(arguments, ".")...)
 	command.Dir = copied
 	// go vet would take a good part of the time, and kill mutants that no test does.
-	command.Env = append(os.Environ(), "GOFLAGS=-short -vet=off")
+	command.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -short -vet=off"))
 	if _, err := output(command); err != nil {
 		return nil, err
 	}
