@@ -228,3 +228,37 @@ func TestRemovedServersCountAsFailed(t *testing.T) {
 		}
 	}
 }
+
+// TestOpinionsOfStrangers are refused: the server has to be a predecessor.
+func TestOpinionsOfStrangers(t *testing.T) {
+	t.Parallel()
+	for _, detector := range []Detector{DetectorEventual, DetectorPerfect} {
+		e := threeServers(t, Config{Engine: EngineAllConcur, Detector: detector})[0]
+		for _, server := range []order.ServerID{0, 3, 1 << 31} {
+			if err := e.Suspect(server); !errors.Is(err, ErrNotPredecessor) {
+				t.Errorf("%v: suspecting server %d: %v", detector, server, err)
+			}
+			if err := e.Trust(server); detector == DetectorEventual && !errors.Is(err, ErrNotPredecessor) {
+				t.Errorf("trusting server %d: %v", server, err)
+			}
+		}
+	}
+}
+
+// TestMessagesOfTheNextRoundCountOnce, however often they come.
+func TestMessagesOfTheNextRoundCountOnce(t *testing.T) {
+	t.Parallel()
+	e := threeServers(t, Config{Engine: EngineAllConcurPlus})[0]
+	for range 3 {
+		must(t, e.Receive(1, encodeMessage(kindUnreliable, 0, 1, 2, 1, nil)))
+	}
+	if e.next.count != 1 || !e.next.is(1, 2, false) {
+		t.Errorf("%d messages of the next round", e.next.count)
+	}
+	// One of a reliable round that would come next is none of it.
+	e.next.begin(2, 2, true)
+	must(t, e.Receive(2, encodeMessage(kindUnreliable, 0, 1, 2, 2, nil)))
+	if e.next.count != 0 {
+		t.Errorf("%d messages of the next round", e.next.count)
+	}
+}

@@ -58,6 +58,19 @@ func TestModeChanges(t *testing.T) {
 	}
 }
 
+// The first announcement goes to all.
+func TestFirstAnnouncement(t *testing.T) {
+	t.Parallel()
+	_, chain := newTestMember(t, 3)
+	m, err := New(Config{Disk: Disk{ID: diskOf(0), Original: true}, Chain: chain, Timing: DefaultTiming()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := effectsOf[Announce](m); len(got) != 1 || !got[0].All {
+		t.Errorf("%+v", got)
+	}
+}
+
 // A member that ended takes no more inputs, and ends once.
 func TestTheEnd(t *testing.T) {
 	t.Parallel()

@@ -58,7 +58,7 @@ var errFailed = errors.New("failed")
 func main() {
 	all := flag.Bool("all", false, "run all mutants instead of a sample")
 	only := flag.String("package", "", "run this package only, such as shard/turn")
-	size := flag.Int("sample", 20, "how many mutants a sample has at least")
+	size := flag.Int("sample", 16, "how many mutants a sample has at least")
 	flag.Parse()
 	if err := run(os.Stdout, *all, *only, *size); err != nil {
 		if !errors.Is(err, errFailed) {

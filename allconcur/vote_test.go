@@ -1,0 +1,253 @@
+package allconcur
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/digraph"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// fiveServers makes server 0 of five.
+func fiveServers(t *testing.T, config Config) *Engine {
+	t.Helper()
+	config.Servers, config.Reliable = 5, overlays(t, 5)[0]
+	e, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// setOf is a set of servers of a small group.
+func setOf(servers ...order.ServerID) serverSet {
+	s := newServerSet(8)
+	for _, p := range servers {
+		s.add(p)
+	}
+	return s
+}
+
+// voted has an engine hear a vote from the voter itself.
+func (e *Engine) voted(t *testing.T, phase votePhase, epoch order.Epoch, round order.Round, voter order.ServerID, set serverSet) {
+	t.Helper()
+	must(t, e.Receive(voter, encodeVote(kindForward, phase, 0, epoch, round, voter, set)))
+}
+
+// TestKnownVotes are those of others, for the rounds that are not A-delivered, and those that
+// messages of a later round show.
+func TestKnownVotes(t *testing.T) {
+	t.Parallel()
+	e := fiveServers(t, Config{Engine: EngineAllConcur})
+	all := setOf(0, 1, 2, 3, 4)
+	e.voted(t, phaseDecided, 1, 1, 1, all)
+	e.voted(t, phaseConfirmed, 1, 1, 2, all)
+	e.voted(t, phaseDecided, 2, 2, 3, setOf(1, 3))
+	e.voted(t, phaseDecided, 3, 3, 4, all)
+	e.voted(t, phaseDecided, 4, 4, 4, all) // too far ahead
+	five := []order.ServerID{0, 1, 2, 3, 4}
+	want := []KnownVote{
+		{Voter: 1, Round: 1, Epoch: 1, Reliable: true, Origins: five}, {Voter: 2, Round: 1, Epoch: 1, Reliable: true, Confirmed: true, Origins: five},
+		{Voter: 3, Round: 2, Epoch: 2, Reliable: true, Origins: []order.ServerID{1, 3}}, {Voter: 4, Round: 3, Epoch: 3, Reliable: true, Origins: five},
+	}
+	if got := e.KnownVotes(); !reflect.DeepEqual(got, want) {
+		t.Errorf("knows %+v", got)
+	}
+	if len(e.Votes()) != 0 {
+		t.Errorf("votes %+v", e.Votes())
+	}
+	// Its own vote is none of these.
+	e = fiveServers(t, Config{Engine: EngineAllConcur})
+	must(t, e.Broadcast(nil))
+	for p := order.ServerID(1); p < 5; p++ {
+		must(t, e.Receive(p, encodeMessage(kindReliable, 0, 1, 1, p, nil)))
+	}
+	e.voted(t, phaseDecided, 1, 1, 3, all)
+	if got := e.KnownVotes(); len(got) != 1 || got[0].Voter != 3 {
+		t.Errorf("knows %+v", got)
+	}
+	if got := e.Votes(); len(got) != 1 || got[0].Round != 1 || !got[0].Reliable || len(got[0].Delivery.Messages) != 5 {
+		t.Errorf("votes %+v", got)
+	}
+	perfect := fiveServers(t, Config{Engine: EngineAllConcur, Detector: DetectorPerfect})
+	if got := perfect.KnownVotes(); got != nil {
+		t.Errorf("under P there are votes: %+v", got)
+	}
+
+	// Two complete unreliable rounds, and messages of the third show who voted for the first.
+	e = fiveServers(t, Config{Engine: EngineAllConcurPlus})
+	for round := order.Round(1); round <= 2; round++ {
+		must(t, e.Broadcast(nil))
+		for p := order.ServerID(1); p < 5; p++ {
+			must(t, e.Receive(p, encodeMessage(kindUnreliable, 0, 1, round, p, nil)))
+		}
+	}
+	must(t, e.Receive(2, encodeMessage(kindUnreliable, 0, 1, 3, 2, nil)))
+	must(t, e.Broadcast(nil))
+	want = []KnownVote{{Voter: 2, Round: 1, Epoch: 1, Origins: five}}
+	if got := e.KnownVotes(); !reflect.DeepEqual(got, want) {
+		t.Errorf("knows %+v", got)
+	}
+	// The rerun of the second: whoever votes there voted for the first, and confirms it with it.
+	must(t, e.Suspect(4))
+	e.voted(t, phaseConfirmed, 2, 2, 1, setOf(0, 1, 2, 3))
+	e.voted(t, phaseDecided, 2, 2, 3, setOf(0, 1, 2, 3))
+	var first []KnownVote
+	for _, k := range e.KnownVotes() {
+		if !k.Reliable {
+			first = append(first, k)
+		}
+	}
+	want = []KnownVote{{Voter: 1, Round: 1, Epoch: 1, Confirmed: true, Origins: five}, {Voter: 3, Round: 1, Epoch: 1, Origins: five}}
+	if !reflect.DeepEqual(first, want) {
+		t.Errorf("knows %+v", first)
+	}
+}
+
+// TestVotesThatAreNone: of a set that the voter is not in, of servers that are none, of a wrong
+// length, or over no edge.
+func TestVotesThatAreNone(t *testing.T) {
+	t.Parallel()
+	vote := func(kind frameKind, voter order.ServerID, set serverSet) []byte {
+		return encodeVote(kind, phaseDecided, 0, 1, 1, voter, set)
+	}
+	for name, c := range map[string]struct {
+		frame []byte
+		good  bool
+	}{
+		"a vote":            {vote(kindForward, 1, setOf(1, 4)), true},
+		"without the voter": {vote(kindForward, 1, setOf(0, 4)), false},
+		"of server 5":       {vote(kindForward, 5, setOf(5)), false},
+		"for server 5":      {vote(kindForward, 1, setOf(1, 5)), false},
+		"two words":         {vote(kindForward, 1, serverSet{2, 0}), false},
+		"backward":          {vote(kindBackward, 1, setOf(1)), false},
+	} {
+		e := fiveServers(t, Config{Engine: EngineAllConcur})
+		err := e.Receive(1, c.frame)
+		if (err == nil) != c.good || err != nil && !errors.Is(err, order.ErrFrame) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if (len(e.KnownVotes()) == 1) != c.good {
+			t.Errorf("%s: counts %+v", name, e.KnownVotes())
+		}
+		perfect := fiveServers(t, Config{Engine: EngineAllConcur, Detector: DetectorPerfect})
+		if err := perfect.Receive(1, c.frame); !errors.Is(err, order.ErrFrame) {
+			t.Errorf("%s under P: %v", name, err)
+		}
+	}
+	g, err := digraph.Complete(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := New(Config{Engine: EngineAllConcur, Servers: 64, Reliable: g})
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, full.Receive(63, vote(kindForward, 63, serverSet{1 << 63})))
+	if got := full.KnownVotes(); len(got) != 1 || got[0].Origins[0] != 63 {
+		t.Errorf("counts %+v", got)
+	}
+	// In a ring 0 > 1 > 2 > 3 > 0 votes go both ways along the edges, and the paper's one way each.
+	ring, err := digraph.Ring(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, detector := range []Detector{DetectorEventual, DetectorEventualPaper} {
+		for _, kind := range []frameKind{kindForward, kindBackward} {
+			for from := order.ServerID(1); from < 4; from++ {
+				e, err := New(Config{Engine: EngineAllConcur, Servers: 4, Reliable: ring, Detector: detector})
+				if err != nil {
+					t.Fatal(err)
+				}
+				comes := ring.HasEdge(int(from), 0) || ring.HasEdge(0, int(from))
+				switch {
+				case detector == DetectorEventual && kind == kindBackward:
+					comes = false
+				case detector == DetectorEventualPaper && kind == kindForward:
+					comes = ring.HasEdge(int(from), 0)
+				case detector == DetectorEventualPaper:
+					comes = ring.HasEdge(0, int(from))
+				}
+				if err := e.Receive(from, vote(kind, 2, setOf(2))); (err == nil) != comes {
+					t.Errorf("%v: kind %d from %d: %v", detector, kind, from, err)
+				}
+			}
+		}
+	}
+}
+
+// TestOutvotedServersHalt: a majority decided a set without this server, or another one than it did.
+func TestOutvotedServersHalt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		decides bool
+		voters  []order.ServerID
+		set     serverSet
+		round   order.Round
+		halts   bool
+	}{
+		"a minority without it":      {false, []order.ServerID{1, 2}, setOf(1, 2, 3), 1, false},
+		"a majority without it":      {false, []order.ServerID{1, 2, 3}, setOf(1, 2, 3), 1, true},
+		"a majority with it":         {false, []order.ServerID{1, 2, 3}, setOf(0, 1, 2, 3), 1, false},
+		"without it, later":          {false, []order.ServerID{1, 2, 3}, setOf(1, 2, 3), 2, true},
+		"it decided the same":        {true, []order.ServerID{1, 2, 3}, setOf(0, 1, 2, 3, 4), 1, false},
+		"it decided another":         {true, []order.ServerID{1, 2, 3}, setOf(0, 1, 2, 3), 1, true},
+		"a minority decided another": {true, []order.ServerID{1, 2}, setOf(0, 1, 2, 3), 1, false},
+	} {
+		e := fiveServers(t, Config{Engine: EngineAllConcur})
+		if c.decides {
+			must(t, e.Broadcast(nil))
+			for p := order.ServerID(1); p < 5; p++ {
+				must(t, e.Receive(p, encodeMessage(kindReliable, 0, 1, 1, p, nil)))
+			}
+			if !e.decided {
+				t.Fatal("it has not decided")
+			}
+		}
+		for _, p := range c.voters {
+			e.voted(t, phaseDecided, order.Epoch(c.round), c.round, p, c.set)
+		}
+		if halted := e.Status().Halted != ""; halted != c.halts {
+			t.Errorf("%s: halts %v", name, halted)
+		}
+	}
+}
+
+// TestVotesThatAreEnough: t votes, or a majority's confirmations.
+func TestVotesThatAreEnough(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		decided, confirmed []order.ServerID
+		suspected          []order.ServerID
+		confirms, delivers bool
+	}{
+		"two more":                        {[]order.ServerID{1, 2}, nil, nil, false, false},
+		"three more are fast":             {[]order.ServerID{1, 2, 3}, nil, nil, false, true},
+		"two more, and nobody else comes": {[]order.ServerID{1, 2}, nil, []order.ServerID{3, 4}, true, false},
+		"two more, one may come":          {[]order.ServerID{1, 2}, nil, []order.ServerID{3}, false, false},
+		"one more, and nobody else comes": {[]order.ServerID{1}, nil, []order.ServerID{2, 3, 4}, false, false},
+		"two more, one confirmed":         {[]order.ServerID{1}, []order.ServerID{2}, nil, true, false},
+		"two confirmed":                   {nil, []order.ServerID{1, 2}, nil, true, true},
+	} {
+		e := fiveServers(t, Config{Engine: EngineAllConcur})
+		must(t, e.Broadcast(nil))
+		for p := order.ServerID(1); p < 5; p++ {
+			must(t, e.Receive(p, encodeMessage(kindReliable, 0, 1, 1, p, nil)))
+		}
+		for _, p := range c.suspected {
+			must(t, e.Suspect(p))
+		}
+		all := setOf(0, 1, 2, 3, 4)
+		for _, p := range c.decided {
+			e.voted(t, phaseDecided, 1, 1, p, all)
+		}
+		for _, p := range c.confirmed {
+			e.voted(t, phaseConfirmed, 1, 1, p, all)
+		}
+		delivered := len(e.Ready().Deliveries) == 1
+		if delivered != c.delivers || !delivered && e.confirmed != c.confirms {
+			t.Errorf("%s: A-delivers %v, confirms %v", name, delivered, e.confirmed)
+		}
+	}
+}
