@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/order"
 )
 
@@ -54,6 +55,7 @@ func TestFramesOfStrangers(t *testing.T) {
 		"an origin that is none":          {1, encodeMessage(kindReliable, 7, 1, 1, 3, nil)},
 		"an unreliable one, in AllConcur": {1, encodeMessage(kindUnreliable, 7, 1, 1, 1, nil)},
 		"no frame":                        {1, good[:9]},
+		"a vote of one that is none":      {3, encodeVote(kindForward, phaseDecided, 7, 1, 1, 1, serverSet{2})},
 	} {
 		if err := e.Receive(c.from, c.frame); !errors.Is(err, order.ErrFrame) {
 			t.Errorf("%s: %v", name, err)
@@ -186,6 +188,8 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 	for want, spoil := range map[string]func(*Config){
 		"a group of 0 servers":                func(c *Config) { c.Servers = 0 },
 		"a group of 1000000 servers, want 1":  func(c *Config) { c.Servers, c.Self = 1_000_000, 0 },
+		"a reliable digraph over 3 vertices":  func(c *Config) { c.Servers = digraph.MaxOrder },
+		"servers, want 1 to":                  func(c *Config) { c.Servers = digraph.MaxOrder + 1 },
 		"server 3 is none of 0 to 2":          func(c *Config) { c.Self = 3 },
 		"no reliable digraph":                 func(c *Config) { c.Reliable = nil },
 		"a payload bound of 1073741825 bytes": func(c *Config) { c.MaxPayload = MaxPayloadLimit + 1 },
