@@ -266,3 +266,14 @@ func TestMessagesOfTheNextRoundCountOnce(t *testing.T) {
 		t.Errorf("%d messages of the next round", e.next.count)
 	}
 }
+
+// TestStatesDifferByTheirSequences: searches tell apart what was revoked.
+func TestStatesDifferByTheirSequences(t *testing.T) {
+	t.Parallel()
+	e := threeServers(t, Config{Engine: EngineAllConcur})[0]
+	before := e.AppendState(nil)
+	e.failures.sequence(1, 0).revoked = 1
+	if string(before) == string(e.AppendState(nil)) {
+		t.Error("a revoked number makes no difference")
+	}
+}

@@ -232,3 +232,36 @@ func TestTrackingOfManyEdges(t *testing.T) {
 		t.Errorf("%d messages awaited", tr.awaitedCount)
 	}
 }
+
+// TestHeldMessagesAreForgotten of removed servers, and of rounds gone by, on all links.
+func TestHeldMessagesAreForgotten(t *testing.T) {
+	t.Parallel()
+	e := threeServers(t, Config{Engine: EngineAllConcur})[0]
+	for p := order.ServerID(1); p < 3; p++ {
+		must(t, e.Suspect(p))
+		must(t, e.Receive(p, encodeMessage(kindReliable, 0, 1, 1, p, nil)))
+	}
+	if e.forgetHeld(); e.held != 2 {
+		t.Fatalf("%d messages held", e.held)
+	}
+	e.members.remove(1)
+	e.delivered = 1
+	if e.forgetHeld(); e.held != 0 || !e.linkFrom(1).cut || e.linkFrom(2).cut || e.checkCounts() != nil {
+		t.Errorf("%d messages held, %v", e.held, e.checkCounts())
+	}
+}
+
+// TestRevocationsAreRecalled where the suspicion came back.
+func TestRevocationsAreRecalled(t *testing.T) {
+	t.Parallel()
+	e := threeServers(t, Config{Engine: EngineAllConcur})[0]
+	for p := order.ServerID(1); p < 3; p++ {
+		must(t, e.Suspect(p))
+		must(t, e.Trust(p))
+	}
+	e.linkFrom(2).again = true
+	e.recallRevocations()
+	if err := e.checkCounts(); err != nil || e.revoking != 1 || e.linkFrom(2).again {
+		t.Errorf("%d revocations under way, %v", e.revoking, err)
+	}
+}
