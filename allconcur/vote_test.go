@@ -251,3 +251,114 @@ func TestVotesThatAreEnough(t *testing.T) {
 		}
 	}
 }
+
+// fill begins a ballot with a confirmed vote.
+func (b *ballot) fill(epoch order.Epoch, round order.Round, voter order.ServerID) {
+	b.begin(epoch, round)
+	s := b.grow()
+	copy(s.origins, setOf(0, 1, 2, 3, 4))
+	b.count(s, voter, phaseConfirmed)
+}
+
+// TestBallotsOfStates: one state of a round gets votes, the latest that is heard of, unless this
+// server decided another.
+func TestBallotsOfStates(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		filled      [2]int // epoch and round of the ballot that is there
+		decided     bool
+		epoch       order.Epoch
+		round       order.Round
+		none, fresh bool
+	}{
+		"the same":                    {[2]int{2, 2}, false, 2, 2, false, false},
+		"an earlier epoch":            {[2]int{2, 2}, false, 1, 2, true, false},
+		"a later epoch":               {[2]int{2, 2}, false, 3, 2, false, true},
+		"another round there":         {[2]int{2, 6}, false, 2, 2, false, true},
+		"another round, later":        {[2]int{9, 6}, false, 2, 2, false, true},
+		"nothing there":               {[2]int{0, 0}, false, 2, 2, false, true},
+		"delivered":                   {[2]int{0, 0}, false, 2, 0, true, false},
+		"the last":                    {[2]int{0, 0}, false, 2, 3, false, true},
+		"too far ahead":               {[2]int{0, 0}, false, 2, 4, true, false},
+		"it decided":                  {[2]int{1, 1}, true, 2, 1, true, false},
+		"it did not":                  {[2]int{1, 1}, false, 2, 1, false, true},
+		"it decided, another's epoch": {[2]int{2, 1}, true, 3, 1, false, true},
+		"it decided, another round":   {[2]int{1, 2}, true, 2, 2, false, true},
+		"it decided, the same":        {[2]int{1, 1}, true, 1, 1, false, false},
+	} {
+		e := fiveServers(t, Config{Engine: EngineAllConcur})
+		e.decided = c.decided
+		if c.filled[0] > 0 {
+			e.ballots[c.filled[1]%ballotsKept].fill(order.Epoch(c.filled[0]), order.Round(c.filled[1]), 3)
+		}
+		b := e.ballotOf(c.epoch, c.round)
+		if (b == nil) != c.none {
+			t.Errorf("%s: %+v", name, b)
+		} else if b != nil && (b.epoch != c.epoch || b.round != c.round || b.voters.has(3) == c.fresh) {
+			t.Errorf("%s: epoch %d, round %d, votes of %v", name, b.epoch, b.round, b.voters.appendTo(nil))
+		}
+	}
+}
+
+// TestVotesOfOtherStatesAreNotKnown: what ballots hold of states gone by.
+func TestVotesOfOtherStatesAreNotKnown(t *testing.T) {
+	t.Parallel()
+	e := fiveServers(t, Config{Engine: EngineAllConcur})
+	e.ballots[1].fill(1, 5, 1)
+	e.ballots[2].fill(1, 2, 2)
+	if got := e.KnownVotes(); len(got) != 1 || got[0].Voter != 2 || got[0].Round != 2 {
+		t.Errorf("knows %+v", got)
+	}
+	// Of the unreliable round that waits only votes in the state that follows it tell.
+	for name, c := range map[string]struct {
+		rerun bool
+		epoch order.Epoch
+		round order.Round
+		known int
+	}{
+		"the rerun": {true, 2, 2, 1}, "another epoch": {true, 9, 2, 0}, "another round": {true, 2, 6, 0}, "an unreliable round": {false, 1, 3, 0},
+	} {
+		e := fiveServers(t, Config{Engine: EngineAllConcurPlus})
+		for round := order.Round(1); round <= 2; round++ {
+			must(t, e.Broadcast(nil))
+			for p := order.ServerID(1); p < 5; p++ {
+				must(t, e.Receive(p, encodeMessage(kindUnreliable, 0, 1, round, p, nil)))
+			}
+		}
+		if c.rerun {
+			must(t, e.Suspect(4))
+		}
+		e.ballots[e.round%ballotsKept].fill(c.epoch, c.round, 1)
+		if got := e.knownUnreliable(); len(got) != c.known {
+			t.Errorf("%s: knows %+v", name, got)
+		}
+	}
+}
+
+// TestOutsideOfTheMajority: too few messages are here, and no more are awaited.
+func TestOutsideOfTheMajority(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change  func(*Engine)
+		outside bool
+	}{
+		"two of five":     {func(*Engine) {}, true},
+		"three of five":   {func(e *Engine) { e.current.add(2, encodeMessage(kindReliable, 0, 1, 1, 2, nil)) }, false},
+		"decided":         {func(e *Engine) { e.decided = true }, false},
+		"one is awaited":  {func(e *Engine) { e.tracking.awaitedCount = 1 }, false},
+		"without its own": {func(e *Engine) { e.current.drop(0) }, false},
+		"unreliable":      {func(e *Engine) { e.reliable = false }, false},
+		"as published":    {func(e *Engine) { e.config.Detector = DetectorEventualPaper }, false},
+		"halted":          {func(e *Engine) { e.halted = "why" }, false},
+		"ended":           {func(e *Engine) { e.ended = true }, false},
+	} {
+		e := fiveServers(t, Config{Engine: EngineAllConcur})
+		e.tracking.awaitedCount = 0
+		for p := range order.ServerID(2) {
+			e.current.add(p, encodeMessage(kindReliable, 0, 1, 1, p, nil))
+		}
+		if c.change(e); e.OutsideMajority() != c.outside {
+			t.Errorf("%s: %v", name, !c.outside)
+		}
+	}
+}

@@ -200,28 +200,31 @@ func (m *mutant) viable() (bool, error) {
 			return false, err
 		}
 	}
+	// What is printed and parsed again is what gremlins has the compiler read.
+	i := slices.IndexFunc(c.files, func(f *ast.File) bool { return c.set.Position(f.Pos()).Filename == m.file })
+	parsed, err := parser.ParseFile(c.set, m.file, m.mutated(), parser.SkipObjectResolution)
+	if err != nil {
+		return false, nil
+	}
+	files := slices.Clone(c.files)
+	files[i] = parsed
+	config := types.Config{Importer: importer.ForCompiler(c.set, "gc", c.open)}
+	_, err = config.Check(c.folder, c.set, files, nil)
+	return err == nil, nil
+}
+
+// mutated is the source of the mutant's file with the change; empty if it cannot be printed.
+func (m *mutant) mutated() []byte {
 	was := *m.tok
 	*m.tok = m.to
 	defer func() { *m.tok = was }()
-	// What is printed and parsed again is what gremlins has the compiler read.
-	files := slices.Clone(c.files)
-	for i, file := range files {
-		if c.set.Position(file.Pos()).Filename != m.file {
-			continue
+	var text bytes.Buffer
+	for _, file := range m.code.files {
+		if m.code.set.Position(file.Pos()).Filename == m.file && printer.Fprint(&text, m.code.set, file) != nil {
+			return nil
 		}
-		var text bytes.Buffer
-		if err := printer.Fprint(&text, c.set, file); err != nil {
-			return false, nil
-		}
-		parsed, err := parser.ParseFile(c.set, m.file, text.Bytes(), parser.SkipObjectResolution)
-		if err != nil {
-			return false, nil
-		}
-		files[i] = parsed
 	}
-	config := types.Config{Importer: importer.ForCompiler(c.set, "gc", c.open)}
-	_, err := config.Check(c.folder, c.set, files, nil)
-	return err == nil, nil
+	return text.Bytes()
 }
 
 // loadExports asks the go command for the compiled form of what the package imports.
