@@ -362,3 +362,212 @@ func TestOutsideOfTheMajority(t *testing.T) {
 		}
 	}
 }
+
+// TestVotesOfStrangers: of servers that were removed, and of more servers than a word has bits.
+func TestVotesOfStrangers(t *testing.T) {
+	t.Parallel()
+	vote := func(voter order.ServerID, set serverSet) []byte {
+		return encodeVote(kindForward, phaseDecided, 0, 1, 1, voter, set)
+	}
+	for name, c := range map[string]struct {
+		from, voter, removed order.ServerID
+		known                int
+	}{
+		"a member's":       {1, 2, 3, 1},
+		"from one removed": {1, 2, 1, 0},
+		"of one removed":   {1, 2, 2, 0},
+		"its own":          {1, 0, 3, 0},
+	} {
+		e := fiveServers(t, Config{Engine: EngineAllConcur})
+		e.members.remove(c.removed)
+		must(t, e.Receive(c.from, vote(c.voter, setOf(0, 1, 2, 3, 4))))
+		if got := e.ballots[1].voters.count(); got != c.known {
+			t.Errorf("%s: %d votes", name, got)
+		}
+	}
+	for n, set := range map[int]serverSet{64: {^uint64(0)}, 70: {2, 1 << 5}} {
+		g, err := digraph.Complete(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := New(Config{Engine: EngineAllConcur, Servers: n, Reliable: g})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Receive(1, vote(order.ServerID(n), set)); !errors.Is(err, order.ErrFrame) {
+			t.Errorf("of server %d: %v", n, err)
+		}
+		if must(t, e.Receive(1, vote(1, set))); len(e.KnownVotes()) != 1 {
+			t.Errorf("of %d servers: %+v", n, e.KnownVotes())
+		}
+	}
+	ring, err := digraph.Ring(4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := New(Config{Engine: EngineAllConcur, Servers: 4, Reliable: ring})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(e.overlay.votes[0].place) // all were removed; they may still be heard
+	for from := order.ServerID(1); from < 4; from++ {
+		if e.votesCome(kindForward, from) != (from != 2) {
+			t.Errorf("votes come from server %d: %v", from, from == 2)
+		}
+	}
+}
+
+// TestOwnBallot is of the current state, whatever was there.
+func TestOwnBallot(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		epoch order.Epoch
+		round order.Round
+		kept  bool
+	}{"the state": {1, 1, true}, "another epoch": {2, 1, false}, "another round": {1, 5, false}, "neither": {2, 5, false}} {
+		e := fiveServers(t, Config{Engine: EngineAllConcur})
+		e.ballots[1].fill(c.epoch, c.round, 3)
+		if b := e.ownBallot(); b.epoch != 1 || b.round != 1 || b.voters.has(3) != c.kept {
+			t.Errorf("%s: epoch %d, round %d, kept %v", name, b.epoch, b.round, b.voters.has(3))
+		}
+	}
+}
+
+// TestOutvotedElsewhere: what a majority voted for in another state than this server's does not
+// outvote it, unless that is a round for which it voted already.
+func TestOutvotedElsewhere(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Engine)
+		epoch  order.Epoch
+		round  order.Round
+		halts  bool
+	}{
+		"the state":      {func(*Engine) {}, 1, 1, true},
+		"another epoch":  {func(*Engine) {}, 2, 1, false},
+		"another round":  {func(*Engine) {}, 1, 2, false},
+		"not decided":    {func(e *Engine) { e.decided = false }, 1, 1, false},
+		"as published":   {func(e *Engine) { e.config.Detector = DetectorEventualPaper }, 1, 1, false},
+		"voted for it":   {func(e *Engine) { e.decided = false; e.older.begin(1, 2, false) }, 1, 2, true},
+		"voted before":   {func(e *Engine) { e.decided = false; e.older.begin(1, 2, false) }, 1, 3, false},
+		"voted later":    {func(e *Engine) { e.decided = false; e.older.begin(1, 3, false) }, 1, 2, true},
+		"unreliable now": {func(e *Engine) { e.reliable = false }, 1, 1, false},
+	} {
+		e := fiveServers(t, Config{Engine: EngineAllConcur})
+		e.decided = true
+		e.current.add(0, encodeMessage(kindReliable, 0, 1, 1, 0, nil))
+		c.change(e)
+		b := newBallot(5)
+		b.fill(c.epoch, c.round, 1)
+		s := b.ofOrigin(1)
+		b.count(s, 2, phaseDecided)
+		if e.haltIfOutvoted(b, s); e.halted != "" {
+			t.Errorf("%s: two votes outvote it", name)
+		}
+		b.count(s, 3, phaseDecided)
+		if e.haltIfOutvoted(b, s); (e.halted != "") != c.halts {
+			t.Errorf("%s: halts %v", name, e.halted != "")
+		}
+	}
+}
+
+// TestEonOfOne ends with a round of a later epoch.
+func TestEonOfOne(t *testing.T) {
+	t.Parallel()
+	e, err := New(Config{Engine: EngineAllConcurPlus, Servers: 1, Reliable: overlays(t, 1)[0], Change: func(order.Delivery) bool { return true }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var epochs []order.Epoch
+	for e.CanBroadcast() && len(epochs) < 9 {
+		must(t, e.Broadcast(nil))
+		for _, d := range e.Ready().Deliveries {
+			epochs = append(epochs, d.Epoch)
+		}
+	}
+	if !e.Status().Ended || !reflect.DeepEqual(epochs, []order.Epoch{1, 1, 2}) {
+		t.Errorf("ended %v, epochs %v", e.Status().Ended, epochs)
+	}
+}
+
+// TestSkips: a server may skip while nothing has been decided, by itself or by a majority; and one
+// that has decided halts where a majority skipped.
+func TestSkips(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		config  Config
+		decided bool
+		votes   int
+		may     bool
+	}{
+		"a minority decided": {Config{}, false, 2, true}, "a majority decided": {Config{}, false, 3, false}, "it decided": {Config{}, true, 1, false},
+		"as published": {Config{Detector: DetectorEventualPaper}, true, 3, true}, "under P": {Config{Detector: DetectorPerfect}, true, 0, true},
+		"the planted bug": {Config{Fault: FaultSkipAfterDecided}, true, 3, true},
+	} {
+		c.config.Engine = EngineAllConcur
+		e := fiveServers(t, c.config)
+		for p := range order.ServerID(c.votes) {
+			b := e.ownBallot()
+			s := b.ofOrigin(0)
+			if s == nil {
+				s = b.grow()
+				copy(s.origins, setOf(0, 1, 2, 3))
+			}
+			b.count(s, p, phaseDecided)
+		}
+		if e.decided = c.decided; e.maySkip() != c.may {
+			t.Errorf("%s: may skip %v", name, !c.may)
+		}
+	}
+	for name, c := range map[string]struct {
+		detector Detector
+		decided  bool
+		skipped  int
+		halts    bool
+	}{
+		"two": {DetectorEventual, true, 2, false}, "three": {DetectorEventual, true, 3, true},
+		"three, and it has not decided": {DetectorEventual, false, 3, false}, "three, as published": {DetectorEventualPaper, true, 3, false},
+	} {
+		e := fiveServers(t, Config{Engine: EngineAllConcur, Detector: c.detector})
+		e.decided = c.decided
+		for p := range order.ServerID(c.skipped) {
+			e.haltIfSkipped(p + 1)
+		}
+		if (e.halted != "") != c.halts {
+			t.Errorf("%s skipped: halts %v", name, e.halted != "")
+		}
+	}
+}
+
+// TestPublishedVotes: a majority's, both ways.
+func TestPublishedVotes(t *testing.T) {
+	t.Parallel()
+	for _, forward := range []int{2, 3} {
+		for _, backward := range []int{2, 3} {
+			e := fiveServers(t, Config{Engine: EngineAllConcur, Detector: DetectorEventualPaper})
+			e.current.add(0, encodeMessage(kindReliable, 0, 1, 1, 0, nil))
+			e.decided = true
+			b := e.ownBallot()
+			for p := range order.ServerID(forward) {
+				b.see(kindForward, phaseDecided, p)
+			}
+			for p := range order.ServerID(backward) {
+				b.see(kindBackward, phaseDecided, p)
+			}
+			if e.agreed() != (forward == 3 && backward == 3) {
+				t.Errorf("%d and %d votes: %v", forward, backward, e.agreed())
+			}
+		}
+	}
+}
+
+// TestSetsInFrames of several words.
+func TestSetsInFrames(t *testing.T) {
+	t.Parallel()
+	set := serverSet{1, 2, 3}
+	frame := encodeVote(kindForward, phaseDecided, 1, 2, 3, 0, set)
+	copied := make(serverSet, 3)
+	if copySet(copied, frame); !copied.equal(set) || !sameSet(frame, set) || sameSet(frame, serverSet{1, 2, 4}) || sameSet(frame, serverSet{1, 3, 3}) {
+		t.Errorf("%v", copied)
+	}
+}
