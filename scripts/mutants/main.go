@@ -41,10 +41,10 @@ type room struct {
 }
 
 var rooms = []room{
-	{"allconcur/generation", 90},
-	{"shard", 90},
+	{"allconcur/generation", 95},
+	{"shard", 98},
 	{"shard/turn", 95},
-	{"allconcur", 90},
+	{"allconcur", 95},
 }
 
 // flags turn on the kinds of mutants that gremlins leaves out by default.
