@@ -151,9 +151,7 @@ func (e *Engine) Broadcast(payload []byte) error {
 	}
 	e.broadcastOwn(payload)
 	e.tryToComplete()
-	if len(e.released)+len(e.anew) > 0 {
-		e.settle()
-	}
+	e.settle()
 	return nil
 }
 
@@ -177,9 +175,7 @@ func (e *Engine) Receive(from order.ServerID, frame []byte) error {
 		return nil
 	}
 	err = e.dispatch(from, header, frame)
-	if len(e.released)+len(e.anew) > 0 {
-		e.settle()
-	}
+	e.settle()
 	return err
 }
 

@@ -457,6 +457,7 @@ func TestStorms(t *testing.T) {
 // rounds, or leave servers behind that a whole group brings home.
 func TestStormsCatch(t *testing.T) {
 	t.Parallel()
+	skipIfShort(t)
 	both := []string{EngineAllConcur, EngineAllConcurPlus}
 	plus := []string{EngineAllConcurPlus}
 	for _, plant := range []struct {
@@ -498,6 +499,9 @@ func TestFewMistakesEndWell(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
 		for _, n := range []int{1, 2, 3, 4, 5, 6, 8, 9, 16} {
+			if testing.Short() && n > 9 {
+				continue
+			}
 			for _, g := range overlays(t, n) {
 				f := digraph.Tolerated(g)
 				for name, s := range map[string]storms{
@@ -537,6 +541,7 @@ func (s storms) catches(t *testing.T, fault Fault, seeds int) {
 // TestLivenessCatches proves that the judge of what comes home can say no.
 func TestLivenessCatches(t *testing.T) {
 	t.Parallel()
+	skipIfShort(t)
 	for _, engine := range []string{EngineAllConcur, EngineAllConcurPlus} {
 		for _, c := range []struct {
 			fault Fault

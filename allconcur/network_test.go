@@ -131,6 +131,9 @@ func (w *network) receive(from, to int) error {
 	if err := w.engines[to].Receive(order.ServerID(from), frame); err != nil {
 		return fmt.Errorf("server %d from %d: %w", to, from, err)
 	}
+	if err := w.engines[to].checkCounts(); err != nil {
+		return err
+	}
 	w.note("%d -> %d %s", from, to, frame)
 	w.pump(to)
 	if w.accused[to] && !w.crashed[to] && w.engines[to].halted != "" {

@@ -119,7 +119,29 @@ func TestRandomSchedules(t *testing.T) {
 }
 
 // seedsFor is how many schedules to run: fewer for larger groups.
-func seedsFor(n int) int { return max(1, *seedsFlag*3/(3+max(0, n-6))) }
+func seedsFor(n int) int { return max(1, seeds()*3/(3+max(0, n-6))) }
+
+// seeds and states are what the flags say, and less of it with -short.
+func seeds() int {
+	if testing.Short() {
+		return *seedsFlag / 40
+	}
+	return *seedsFlag
+}
+
+func states() int {
+	if testing.Short() {
+		return *searchFlag / 40
+	}
+	return *searchFlag
+}
+
+// skipIfShort leaves out tests that judge the judges: they say nothing of the engine.
+func skipIfShort(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it judges the test, not what is tested")
+	}
+}
 
 // TestPlantedBugsAreCaught proves that the judge of TestRandomSchedules can say no, for each fault that can be planted.
 func TestPlantedBugsAreCaught(t *testing.T) {
@@ -155,9 +177,10 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 func TestNonUniformDelivery(t *testing.T) {
 	t.Parallel()
 	config := Config{Detector: DetectorPerfect, Engine: EngineAllConcurPlus, Servers: 5, Reliable: overlays(t, 5)[0], NonUniform: true}
-	const seeds = 1500
-	schedule{seed: 1, config: config}.check(t, seeds)
-	if !(schedule{seed: 1, config: config, j: judgement{uniform: true}}).caught(seeds) {
+	const most = 1500
+	schedule{seed: 1, config: config}.check(t, min(most, seeds()*10))
+	skipIfShort(t)
+	if !(schedule{seed: 1, config: config, j: judgement{uniform: true}}).caught(most) {
 		t.Fatal("no schedule breaks uniformity, so that the judge of uniformity proves nothing")
 	}
 }
@@ -173,7 +196,7 @@ func TestFalseSuspicions(t *testing.T) {
 					t.Parallel()
 					schedule{
 						seed: *firstSeed, config: Config{Detector: DetectorPerfect, Engine: engine, Servers: n, Reliable: g}, lies: true, j: judgement{uniform: true},
-					}.check(t, *seedsFlag)
+					}.check(t, seeds())
 				})
 			}
 		}

@@ -191,7 +191,7 @@ func TestExhaustiveSearch(t *testing.T) {
 			for payloads := 1; payloads <= 2; payloads++ {
 				t.Run(fmt.Sprintf("%s/%d/%d", engine, n, payloads), func(t *testing.T) {
 					t.Parallel()
-					limit := *searchFlag
+					limit := states()
 					if n == 4 || engine == EngineAllConcur && payloads == 2 {
 						limit /= 10
 					}
@@ -209,6 +209,7 @@ func TestExhaustiveSearch(t *testing.T) {
 // TestSearchCatches proves that the search can say no: it finds each planted bug, and what is not uniform about non-uniform delivery, with three servers.
 func TestSearchCatches(t *testing.T) {
 	t.Parallel()
+	skipIfShort(t)
 	for name, config := range map[string]Config{
 		"dropped forward": {Engine: EngineAllConcur, Fault: FaultDroppedForward},
 		"pruned too soon": {Engine: EngineAllConcur, Fault: FaultPrunedTooSoon},
@@ -273,7 +274,7 @@ func TestSearchWithSuspicions(t *testing.T) {
 			for mistakes := 1; mistakes <= 4-n; mistakes++ {
 				t.Run(fmt.Sprintf("%s/%d/%d", engine, n, mistakes), func(t *testing.T) {
 					t.Parallel()
-					s, err := runSearch(t, Config{Engine: engine, Servers: n, Reliable: overlays(t, n)[0]}, 1, mistakes, *searchFlag/4)
+					s, err := runSearch(t, Config{Engine: engine, Servers: n, Reliable: overlays(t, n)[0]}, 1, mistakes, states()/4)
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -35,9 +35,7 @@ func (e *Engine) forwardUnreliable(header frameHeader, frame []byte) {
 	if e.config.Fault == FaultDroppedForward {
 		return
 	}
-	if children := e.overlay.children[header.origin]; len(children) > 0 {
-		e.send(children, frame)
-	}
+	e.send(e.overlay.children[header.origin], frame)
 }
 
 // completeUnreliable completes [epoch, round] and moves on to [epoch, round+1], T_UU [Poke19, Algorithm 6.5, lines 58-66].

@@ -198,7 +198,7 @@ func (e *Engine) vote(phase votePhase) {
 	b.count(s, e.self, phase)
 	for _, kind := range []frameKind{kindForward, kindBackward} {
 		b.see(kind, phase, e.self)
-		if fan := e.overlay.fanOf(kind); fan != nil && len(fan.successors) > 0 {
+		if fan := e.overlay.fanOf(kind); fan != nil {
 			e.send(fan.successors, encodeVote(kind, phase, e.config.Generation, e.epoch, e.round, e.self, e.current.present))
 		}
 	}

@@ -1,6 +1,7 @@
 package shard
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
@@ -27,6 +28,8 @@ func TestWaitingIsExplained(t *testing.T) {
 	}{
 		{"nothing is known", 3, generation.Waiting{}, servers(1, 2),
 			"waiting for a majority of the 3 nodes"},
+		{"nothing is missing", 3, generation.Waiting{Silent: servers(2)}, nil,
+			"a majority of the 3 nodes is there, and about to agree on how to go on"},
 		{"alone", 3, generation.Waiting{Missing: 1, Unreachable: servers(1, 2)}, servers(1, 2),
 			"waiting for a majority of the 3 nodes; 1 more needed; members 1, 2 unreachable: start or reconnect them"},
 		{"one forgot, one is away", 3,
@@ -73,6 +76,57 @@ func TestWaitingIsExplained(t *testing.T) {
 		reason.Recover = helpless(of(c.n), &reason, c.unheard)
 		if got := explainWaiting(of(c.n), &reason, c.unheard); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
+		}
+	}
+}
+
+// What is said stays for a moment, unless nobody has asked for it lately: an attempt that has just
+// begun has no promises yet.
+func TestWaitingIsSaidForAMoment(t *testing.T) {
+	t.Parallel()
+	const before = "member 1 unreachable: start or reconnect it"
+	const after = "members 1, 2 unreachable: start or reconnect them"
+	m, _ := newTestMember(t, 3)
+	m.peer(1).linked = false
+	says := func(when, want string) {
+		t.Helper()
+		if _, got := m.waitingFor(); !strings.HasSuffix(got, "; "+want) {
+			t.Errorf("%s: %s, want %s", when, got, want)
+		}
+	}
+	m.peer(2).linked = true
+	says("at first", before)
+	m.peer(2).linked = false
+	for range m.config.Timing.Announce {
+		says("a moment later", before)
+		m.now++
+	}
+	says("then", after)
+	m.peer(2).linked = true
+	m.now++
+	says("it changes back", after)
+	m.now++
+	says("it changes back", after)
+	m.now += 2
+	says("nobody asked for a while", before)
+}
+
+// What the members say of their disks, and what this one knows of its own, is part of it.
+func TestWaitingTellsOfLearners(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Member, *bookChain)
+		want   string
+	}{
+		"peers":                  {func(m *Member, _ *bookChain) { m.peer(1).Learner, m.peer(3).Learner = true, true }, "members 1, 3 forgot (a new disk)"},
+		"itself":                 {func(_ *Member, c *bookChain) { c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}, {}} }, "member 0 forgot (a new disk)"},
+		"one that was not heard": {func(m *Member, _ *bookChain) { m.peer(1).Learner, m.peer(1).at = true, 0 }, "member 1 unreachable"},
+		"not a member":           {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2} }, "fetching the chain up to the block that let this node in"},
+	} {
+		m, chain := newTestMember(t, 4)
+		c.change(m, chain)
+		if _, got := m.waitingFor(); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s", name, got)
 		}
 	}
 }

@@ -93,3 +93,64 @@ func FuzzDecodeWish(f *testing.F) {
 		}
 	})
 }
+
+// TestMessagesThatAreNone: version, mode, flags, order and lengths have to be right.
+func TestMessagesThatAreNone(t *testing.T) {
+	t.Parallel()
+	good := Announcement{Mode: Leaving, Group: Group{Members: []order.ServerID{1, 2}}}
+	for name, change := range map[string]func(b []byte) []byte{
+		"version":      func(b []byte) []byte { b[0]++; return b },
+		"mode 0":       func(b []byte) []byte { b[1] = 0; return b },
+		"a mode more":  func(b []byte) []byte { b[1] = byte(Leaving) + 1; return b },
+		"a flag more":  func(b []byte) []byte { b[2] = flagsAll + 1; return b },
+		"out of order": func([]byte) []byte { a := good; a.Group.Members = []order.ServerID{2, 1}; return a.Encode(nil) },
+		"nothing":      func([]byte) []byte { return nil },
+	} {
+		if _, err := DecodeAnnouncement(change(good.Encode(nil))); !errors.Is(err, ErrMessage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := DecodeAnnouncement(good.Encode(nil)); err != nil {
+		t.Error(err)
+	}
+	for flag, set := range map[byte]func(*Announcement) *bool{
+		flagStalled: func(a *Announcement) *bool { return &a.Stalled }, flagLearner: func(a *Announcement) *bool { return &a.Learner },
+		flagFull: func(a *Announcement) *bool { return &a.Full },
+	} {
+		a := good
+		*set(&a) = true
+		if b := a.Encode(nil); b[2] != flag {
+			t.Errorf("flags %#x, want %#x", b[2], flag)
+		} else if got, err := DecodeAnnouncement(b); err != nil || !reflect.DeepEqual(got, a) {
+			t.Errorf("%+v comes back as %+v, %v", a, got, err)
+		}
+	}
+}
+
+// TestWhatIsTooLongIsCut: an announcement has room for so much, and reads no more.
+func TestWhatIsTooLongIsCut(t *testing.T) {
+	t.Parallel()
+	for _, entrants := range []int{entrantsMax, entrantsMax + 1} {
+		a := Announcement{Mode: Starting, Group: Group{Entrants: make([]Entrant, entrants)}, Settings: string(make([]byte, textMax+1)), APIAddress: string(make([]byte, textMax))}
+		got, err := DecodeAnnouncement(a.Encode(nil))
+		if err != nil || len(got.Group.Entrants) != entrantsMax || len(got.Settings) != textMax || len(got.APIAddress) != textMax {
+			t.Errorf("%d entrants: %d of them, texts of %d and %d bytes, %v", entrants, len(got.Group.Entrants), len(got.Settings), len(got.APIAddress), err)
+		}
+	}
+	a := Announcement{Mode: Starting}
+	for server := range order.ServerID(serversMax) {
+		a.Removed = append(a.Removed, server)
+	}
+	if got, err := DecodeAnnouncement(a.Encode(nil)); err != nil || len(got.Removed) != serversMax-1 {
+		t.Errorf("%d servers, %v", len(got.Removed), err)
+	}
+	for _, c := range []struct {
+		most, size, bytes int
+		broken            bool
+	}{{3, 4, 12, false}, {3, 4, 11, true}, {3, 4, 99, false}, {2, 4, 12, true}, {2, 0, 0, true}} {
+		r := reader{bytes: append([]byte{3, 0}, make([]byte, c.bytes)...)}
+		if count := r.count(c.most, c.size); r.broken != c.broken || (count == 3) == c.broken {
+			t.Errorf("%+v: %d", c, count)
+		}
+	}
+}

@@ -64,10 +64,8 @@ func (s *Synod) onPrepare(from order.ServerID, m Message) {
 		s.accepting = nil
 		s.dirty = true
 	}
-	if from != s.config.Self && s.phase != phaseWaiting && s.ballot.Less(m.Ballot) {
-		s.reset()
-	} else if from != s.config.Self {
-		s.waited = 0 // somebody is at it: give it time
+	if from != s.config.Self {
+		s.reset() // somebody is at it: give it time, and give up an own attempt, which it outbids
 	}
 	s.send(from, Message{Kind: KindPromise, Generation: m.Generation, Ballot: m.Ballot, Report: s.report,
 		Accepted: s.state.Accepted, Value: s.state.AcceptedValue, Known: s.state.Decided})

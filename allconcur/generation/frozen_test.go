@@ -52,8 +52,12 @@ func (c *frozenTally) count(out frozenOutcome) {
 func TestFrozenEngines(t *testing.T) {
 	t.Parallel()
 	var all frozenTally
+	seeds := *frozenSeeds
+	if testing.Short() {
+		seeds = 3
+	}
 	for _, setting := range frozenSettings() {
-		for seed := *frozenFirst; seed < *frozenFirst+*frozenSeeds; seed++ {
+		for seed := *frozenFirst; seed < *frozenFirst+seeds; seed++ {
 			out, err := runFrozen(seed, setting, frozenPlant{})
 			if err != nil {
 				t.Fatalf("%+v, seed %d: %v", setting, seed, err)
@@ -62,7 +66,7 @@ func TestFrozenEngines(t *testing.T) {
 		}
 	}
 	t.Logf("%+v", all)
-	if *frozenSeeds >= 30 && (10*all.beyond < all.frozen/2 || all.followed == 0 || all.older == 0 || all.removed == 0 || all.halted == 0 || all.seen == 0 || all.forced == 0) {
+	if seeds >= 30 && (10*all.beyond < all.frozen/2 || all.followed == 0 || all.older == 0 || all.removed == 0 || all.halted == 0 || all.seen == 0 || all.forced == 0) {
 		t.Fatal("too little of what is to be tested came up")
 	}
 }
@@ -71,6 +75,9 @@ func TestFrozenEngines(t *testing.T) {
 // no random schedule has yet got there.
 func TestFrozenEnginesCatch(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it judges the test, not what is tested")
+	}
 	disagree := []error{errDisagree, errLost, errReplaced}
 	for name, c := range map[string]struct {
 		plant frozenPlant

@@ -325,6 +325,9 @@ func TestSynodExhaustively(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if testing.Short() {
+				c.most, c.bounded = 500, true
+			}
 			x := search{setting: c.setting, most: c.most}
 			states, all := x.run()
 			t.Logf("%s: %d states, all %v", name, states, all)
@@ -341,6 +344,9 @@ func TestSynodExhaustively(t *testing.T) {
 // TestSearchFindsPlantedBugs proves that the search can say no.
 func TestSearchFindsPlantedBugs(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it judges the test, not what is tested")
+	}
 	for name, c := range map[string]struct {
 		setting searchSetting
 		fault   Fault

@@ -419,3 +419,60 @@ func TestNeighbour(t *testing.T) {
 		}
 	}
 }
+
+// The membership that counted in the newest run needs a majority, too; where no disk that counts took
+// part in any, there is none.
+func TestMembershipsThatAreAskedFor(t *testing.T) {
+	t.Parallel()
+	one, two := Membership{Members: members(3)}, Membership{Number: 1, Members: members(4)}
+	three := Membership{Number: 2, Members: members(5)}
+	promise := func(server order.ServerID, run Run, shard, membership Membership) Promised {
+		p := promisedBy(server, membership, 9)
+		p.Report.Run, p.Report.Shard = run, shard
+		return p
+	}
+	for name, c := range map[string]struct {
+		promises []Promised
+		run      Run
+		want     []Membership
+	}{
+		"none":                               {nil, 0, nil},
+		"no run":                             {[]Promised{promise(0, 0, two, one)}, 0, []Membership{one}},
+		"one run":                            {[]Promised{promise(0, 1, two, one)}, 1, []Membership{one, two}},
+		"the newer run":                      {[]Promised{promise(0, 1, two, one), promise(1, 2, one, one)}, 2, []Membership{one}},
+		"the newer, 1st":                     {[]Promised{promise(0, 2, two, one), promise(1, 1, one, one)}, 2, []Membership{one, two}},
+		"the later membership of a run":      {[]Promised{promise(0, 1, one, one), promise(1, 1, three, one)}, 1, []Membership{one, three}},
+		"the later membership of a run, 1st": {[]Promised{promise(0, 1, three, one), promise(1, 1, one, one)}, 1, []Membership{one, three}},
+		"of no member":                       {[]Promised{promise(0, 1, one, one), promise(4, 2, two, one)}, 1, []Membership{one}},
+		"no members":                         {[]Promised{promise(0, 0, one, Membership{})}, 0, nil},
+	} {
+		v := newSurvey(c.promises, nil, 0, FaultNone)
+		if v.run != c.run || !slices.EqualFunc(v.memberships, c.want, Membership.Equal) {
+			t.Errorf("%s: run %d, memberships %+v", name, v.run, v.memberships)
+		}
+	}
+	if quorum(three, FaultNone) != 3 || quorum(three, FaultMinorityQuorum) != 2 {
+		t.Error("the majority of five is three")
+	}
+}
+
+// Where the chain names no disk for a member, the newest decision does.
+func TestCountsUnderADecision(t *testing.T) {
+	t.Parallel()
+	unnamed := Membership{Members: members(2)}
+	named := Membership{Members: members(2), Disks: []DiskID{{1}, {2}}}
+	d := &Decision{Members: members(1), Disks: []DiskID{{9}}}
+	for _, c := range []struct {
+		m       Membership
+		server  order.ServerID
+		decided *Decision
+		counts  bool
+	}{
+		{unnamed, 0, nil, true}, {unnamed, 0, d, false}, {unnamed, 1, d, true},
+		{named, 0, d, true}, {named, 0, nil, true},
+	} {
+		if countsUnder(c.m, c.server, DiskID{byte(c.server + 1)}, true, c.decided) != c.counts {
+			t.Errorf("%+v", c)
+		}
+	}
+}

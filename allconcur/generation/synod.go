@@ -288,22 +288,21 @@ func (s *Synod) Wanted() []Fetch {
 	default:
 		return nil
 	}
-	from = append(slices.Clone(from), d.Members...)
-	for i := 0; i < len(from); i++ {
-		if slices.Contains(from[:i], from[i]) {
-			from = slices.Delete(from, i, i+1)
-			i--
+	var servers []order.ServerID // each once
+	for _, server := range append(slices.Clone(from), d.Members...) {
+		if !slices.Contains(servers, server) {
+			servers = append(servers, server)
 		}
 	}
 	var wanted []Fetch
 	if !s.holdsBase(d.Base) {
 		base := d.Base
-		wanted = append(wanted, Fetch{Base: &base, From: from})
+		wanted = append(wanted, Fetch{Base: &base, From: servers})
 	}
 	for i := range d.Tail {
 		if !s.held[d.Tail[i].Content] {
 			round := d.Tail[i]
-			wanted = append(wanted, Fetch{Tail: &round, From: from})
+			wanted = append(wanted, Fetch{Tail: &round, From: servers})
 		}
 	}
 	return wanted

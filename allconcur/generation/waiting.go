@@ -33,10 +33,10 @@ type Waiting struct {
 // Waiting says what this node's latest attempt to form a generation was missing. Where there was none
 // since the last decision, it tells of the members that cannot be reached.
 func (s *Synod) Waiting() Waiting {
-	w := s.relinked(s.waitsFor)
 	if s.phase == phasePreparing {
-		w = s.missing()
+		return s.missing()
 	}
+	w := s.relinked(s.waitsFor)
 	if w.Missing > 0 || w.Memory || len(w.Perhaps) > 0 || w.Durable > 0 || s.working != 0 {
 		return w
 	}

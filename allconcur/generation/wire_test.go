@@ -2,6 +2,7 @@ package generation
 
 import (
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -100,11 +101,80 @@ func TestDecodersAreStrict(t *testing.T) {
 		t.Fatalf("%v, %v", s, err)
 	}
 	b := State{Disk: DiskID{1}, Decided: exampleDecision()}.Encode()
+	for cut := 1; cut < len(b); cut++ {
+		if _, err := DecodeState(b[:cut]); !errors.Is(err, ErrMessage) {
+			t.Fatalf("%d of %d bytes of a state: %v", cut, len(b), err)
+		}
+	}
 	for i := range b {
 		hurt := append([]byte(nil), b...)
 		hurt[i] ^= 4
 		if _, err := DecodeState(hurt); !errors.Is(err, ErrMessage) {
 			t.Fatalf("byte %d damaged: %v", i, err)
 		}
+	}
+}
+
+// TestRoundTrips: what is decoded is what was encoded, all of it.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	d := exampleDecision()
+	full := Message{Kind: KindAccepted, Generation: 3, Value: d, Known: d, Regroup: true, Original: true, Disk: DiskID{9}}
+	for _, m := range append(exampleMessages(), full) {
+		if got, err := DecodeMessage(m.Encode(nil)); err != nil || !reflect.DeepEqual(got, m) {
+			t.Errorf("%+v comes back as %+v, %v", m, got, err)
+		}
+	}
+	for _, s := range []State{
+		{Disk: DiskID{4}, Activated: NewRun(2, 3), Instance: 3, Start: d.Base, Accepted: Ballot{3, 1, DiskID{7}}, AcceptedValue: d, Decided: d},
+		{Disk: DiskID{4}, Promised: Ballot{3, 1, DiskID{7}}, AcceptedValue: d},
+		{Disk: DiskID{4}, Shard: Membership{Number: 1, Members: []order.ServerID{3}, Disks: []DiskID{{8}}}, Decided: d},
+	} {
+		if got, err := DecodeState(s.Encode()); err != nil || !reflect.DeepEqual(got, s) {
+			t.Errorf("%+v comes back as %+v, %v", s, got, err)
+		}
+	}
+}
+
+// TestMessagesOfNoKind: the kind, the flags and what goes with them have to fit.
+func TestMessagesOfNoKind(t *testing.T) {
+	t.Parallel()
+	plain := Message{Kind: KindRefuse, Generation: 3}.Encode(nil)
+	change := func(kind Kind, flags byte) []byte {
+		b := append([]byte(nil), plain...)
+		b[1], b[2] = byte(kind), flags
+		return b
+	}
+	if _, err := DecodeMessage(change(KindPrepare, flagRegroup)); err != nil {
+		t.Fatal(err)
+	}
+	accepted := Message{Kind: KindAccepted}.Encode(nil)
+	accepted[1] = byte(KindRefuse)
+	promise := Message{Kind: KindPromise}.Encode(nil)
+	promise[1] = byte(KindPrepare)
+	for name, b := range map[string][]byte{
+		"before the first": change(KindPrepare-1, 0), "after the last": change(KindRefuse+1, 0),
+		"another flag": change(KindRefuse, flagsAll+1), "a promise without a report": change(KindPromise, 0),
+		"accepted, without a disk": change(KindAccepted, 0), "a refusal with a disk": accepted, "a prepare with a report": promise,
+	} {
+		if _, err := DecodeMessage(b); !errors.Is(err, ErrMessage) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestListsAreBounded: of servers, and of the smallest state.
+func TestListsAreBounded(t *testing.T) {
+	t.Parallel()
+	for count, fits := range map[int]bool{serversMax: true, serversMax + 1: false} {
+		b := appendServers(nil, members(count))
+		r := reader{bytes: b}
+		if servers := r.servers(); (len(servers) == count) != fits || (r.end() == nil) != fits {
+			t.Errorf("%d servers: %d, %v", count, len(servers), r.end())
+		}
+	}
+	short := reader{bytes: []byte{2, 0, 1, 0, 0, 0, 2, 0, 0}}
+	if short.servers(); short.broken != "it lists too many servers" {
+		t.Errorf("a list that is cut off: %q", short.broken)
 	}
 }

@@ -118,8 +118,6 @@ type Machine struct {
 	lingering, lingered bool
 	// ownUndelivered counts own batches that were A-broadcast and not A-delivered.
 	ownUndelivered int
-	// crowded counts the peers that are.
-	crowded int
 	// delivered is the epoch of the last delivery, epoch that of the last one that was looked at.
 	delivered, epoch order.Epoch
 	halted           string

@@ -104,25 +104,13 @@ func (m *Machine) Lost(server order.ServerID) bool { return m.peers[server].lost
 // Crowded says whether too much waits for a member.
 func (m *Machine) Crowded(server order.ServerID, crowded bool) {
 	p := &m.peers[server]
-	crowded = crowded && !p.lost
-	switch {
-	case crowded == p.crowded:
-		return
-	case crowded:
-		m.crowded++
-	default:
-		m.crowded--
-	}
-	p.crowded = crowded
+	p.crowded = crowded && !p.lost
 }
 
 // WaitsFor names a member for which this server holds its batches back: too much waits for it, and
 // nobody suspects it. A member that is suspected does not count: the agreement on its failure may
 // need our message.
 func (m *Machine) WaitsFor() (order.ServerID, bool) {
-	if m.crowded == 0 {
-		return 0, false
-	}
 	var suspected []order.ServerID
 	for i := range m.peers {
 		if p := &m.peers[i]; !p.crowded || p.suspected {

@@ -1,0 +1,345 @@
+package shard
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// prepareOf asks a member for a promise of generation 2.
+func (m *Member) prepareOf(number uint64) {
+	m.synod.Receive(1, generation.Message{Kind: generation.KindPrepare, Generation: 2, Ballot: generation.Ballot{Number: number, Proposer: 1}, Known: m.synod.Decided()})
+	m.pump(false)
+}
+
+// took lists what a member wants done, by kind.
+func (m *Member) took() (saves, sends int) {
+	for _, e := range m.effects {
+		switch e.(type) {
+		case Save:
+			saves++
+		case SendSynod:
+			sends++
+		}
+	}
+	m.effects = nil
+	return saves, sends
+}
+
+// A promise is saved before it is sent, and what it tells of is on the disk.
+func TestPromisesWaitForTheDisk(t *testing.T) {
+	t.Parallel()
+	m, chain := newTestMember(t, 3)
+	m.onSaved() // nothing was asked for
+	m.onSaveFailed(SaveFailed{Reason: "the disk is full"})
+	want := func(what string, saves, sends int) {
+		t.Helper()
+		if gotSaves, gotSends := m.took(); gotSaves != saves || gotSends != sends {
+			t.Errorf("%s: %d saves, %d messages", what, gotSaves, gotSends)
+		}
+	}
+	want("nothing", 0, 0)
+	m.prepareOf(1)
+	want("a promise", 1, 0)
+	m.prepareOf(2)
+	want("another one, while that is saved", 0, 0)
+	if m.promised != 0 {
+		t.Errorf("promised generation %d before it was saved", m.promised)
+	}
+	m.onSaved()
+	m.pump(false)
+	want("it is saved", 1, 1)
+	m.onSaved()
+	want("the other one is saved", 0, 1)
+	if m.promised != 2 {
+		t.Errorf("promised generation %d", m.promised)
+	}
+	m.prepareOf(2)
+	want("the same promise again", 0, 1)
+	chain.stored = 8
+	m.pump(false)
+	want("a block that is not on the disk, and no promise", 0, 0)
+	m.prepareOf(2)
+	want("the same promise, and a block that is not on the disk", 1, 0)
+	m.onSaved()
+	want("the block is on the disk", 0, 1)
+	m.end = ErrFork
+	m.prepareOf(3)
+	want("the end", 0, 0)
+
+	m, chain = newTestMember(t, 3)
+	m.work(3, generation.NewRun(1, 0))
+	chain.stored = 8
+	m.prepareOf(1)
+	want("a refusal of a member that works", 0, 1)
+
+	// The disk is full: it is asked again after a while, and the decision is kept until then.
+	m, _ = newTestMember(t, 3)
+	m.synod.Receive(1, generation.Message{Kind: generation.KindDecided, Value: decisionOf(2)})
+	m.pump(false)
+	want("a decision", 1, 0)
+	m.onSaveFailed(SaveFailed{Reason: "the disk is full"})
+	m.now += m.config.Timing.Announce - 1
+	m.pump(true)
+	want("the disk is full", 0, 0)
+	m.now++
+	m.pump(true)
+	want("a while later", 1, 0)
+	if m.onSaved(); m.promised != 0 || m.unsaved || m.view.Mode != Halted || m.synod.Next() != 3 {
+		t.Errorf("promised %d, unsaved %v", m.promised, m.unsaved)
+	}
+}
+
+// decisionOf is a decision of all three to go on from block 9, with rounds behind it.
+func decisionOf(g generation.Generation, contents ...byte) *generation.Decision {
+	d := &generation.Decision{Generation: g, Base: generation.Head{Generation: 1, Height: 9, Round: 9, Hash: hashAt(9, 0)},
+		Members: serversTo(3), Disks: []generation.DiskID{diskOf(0), diskOf(1), diskOf(2)}}
+	for i, content := range contents {
+		d.Tail = append(d.Tail, generation.TailRound{Round: order.Round(10 + i), Content: [32]byte{content}})
+	}
+	return d
+}
+
+// learns has a member know a decision, and forget what the synod wants done.
+func (m *Member) learns(d *generation.Decision) {
+	m.synod.Receive(1, generation.Message{Kind: generation.KindDecided, Value: d})
+	m.synod.Ready()
+}
+
+// The synod hears of the chain while nothing changes it.
+func TestChainIsReportedAtRest(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change  func(*Member)
+		reports bool
+	}{
+		"at rest":  {func(*Member) {}, true},
+		"works":    {func(m *Member) { m.group = groupOf(3, 1) }, false},
+		"starts":   {func(m *Member) { m.starting = groupOf(3, 1) }, false},
+		"settles":  {func(m *Member) { m.job = settling }, false},
+		"replays":  {func(m *Member) { m.job = replaying }, false},
+		"fetching": {func(m *Member) { m.job = fetching }, false},
+	} {
+		m, chain := newTestMember(t, 3)
+		c.change(m)
+		chain.height = 10
+		before := m.synod.AppendState(nil)
+		m.report()
+		if reports := !slices.Equal(before, m.synod.AppendState(nil)); reports != c.reports {
+			t.Errorf("%s: reports %v", name, reports)
+		}
+	}
+}
+
+// A member that cannot be heard, or cannot save, is not waited for.
+func TestWhoIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	m, _ := newTestMember(t, 5)
+	m.peer(1).at = 0
+	m.peer(2).Full = true
+	m.tickSynod()
+	if w := m.Waiting(); !slices.Equal(w.Unreachable, []order.ServerID{1, 2}) {
+		t.Errorf("waits for %+v", w)
+	}
+}
+
+// Rounds are fetched one after another. One that could not be had is asked for with the next tick.
+func TestRoundsAreFetched(t *testing.T) {
+	t.Parallel()
+	m, _ := newTestMember(t, 3)
+	d := decisionOf(2, 10, 11)
+	d.Base.Height, d.Base.Hash = 12, hashAt(12, 0)
+	m.learns(d)
+	want := func(what string, tick bool, round byte) {
+		t.Helper()
+		m.effects = nil
+		m.fetchWanted(tick)
+		var got []FetchRound
+		for _, e := range m.effects {
+			if f, is := e.(FetchRound); is {
+				got = append(got, f)
+			}
+		}
+		if round == 0 != (len(got) == 0) || round > 0 && (len(got) != 1 || got[0].ID != [32]byte{round} || !slices.Equal(got[0].From, []order.ServerID{1, 2})) {
+			t.Errorf("%s: fetches %+v", what, got)
+		}
+	}
+	want("the first", false, 10)
+	want("while it is fetched", true, 0)
+	m.onRoundHeld(RoundHeld{ID: [32]byte{99}})
+	m.onRoundMissing(RoundMissing{ID: [32]byte{98}})
+	want("another one came, and another is missing", true, 0)
+	m.onRoundMissing(RoundMissing{ID: [32]byte{10}})
+	want("the first is missing: the second", false, 11)
+	m.onRoundMissing(RoundMissing{ID: [32]byte{11}})
+	want("the second is missing: the first", false, 10)
+	m.onRoundMissing(RoundMissing{ID: [32]byte{10}})
+	want("the first is missing, and time passes", true, 10)
+	m.onRoundHeld(RoundHeld{ID: [32]byte{10}})
+	want("the first is here", false, 11)
+	m.onRoundHeld(RoundHeld{ID: [32]byte{11}})
+	want("all are here", true, 0)
+}
+
+func TestHoldsBase(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Member)
+		height uint64
+		branch byte
+		holds  bool
+	}{
+		"the tip":       {height: 9, holds: true},
+		"before it":     {height: 8, holds: true},
+		"behind it":     {height: 10},
+		"another":       {height: 9, branch: 1},
+		"fetches":       {change: func(m *Member) { m.job = fetching }, height: 9},
+		"works":         {change: func(m *Member) { m.group = groupOf(3, 1) }, height: 9},
+		"does not wait": {change: func(m *Member) { m.job = settling; m.group = groupOf(3, 1) }, height: 9},
+	} {
+		m, _ := newTestMember(t, 3)
+		if c.change != nil {
+			c.change(m)
+		}
+		if got := m.holdsBase(&generation.Head{Height: c.height, Hash: hashAt(c.height, c.branch)}); got != c.holds {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// A decision is this process's only where all that is sent in its generation comes here. It ends
+// what an earlier generation runs.
+func TestAdopt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change   func(*Member, *generation.Decision)
+		pending  bool
+		starting bool
+		works    bool
+	}{
+		"promised by this process":    {func(*Member, *generation.Decision) {}, true, false, false},
+		"not promised":                {func(m *Member, _ *generation.Decision) { m.promised = 0 }, false, false, false},
+		"another was promised":        {func(m *Member, _ *generation.Decision) { m.promised = 3 }, false, false, false},
+		"promised before, too":        {func(m *Member, _ *generation.Decision) { m.promisedBefore = 2 }, false, false, false},
+		"an earlier one was promised": {func(m *Member, _ *generation.Decision) { m.promisedBefore = 1 }, true, false, false},
+		"alone": {func(m *Member, d *generation.Decision) {
+			m.promised, d.Members, d.Disks = 0, d.Members[:1], d.Disks[:1]
+		}, true, false, false},
+		"without this":      {func(_ *Member, d *generation.Decision) { d.Members, d.Disks = d.Members[1:], d.Disks[1:] }, false, false, false},
+		"with another disk": {func(_ *Member, d *generation.Decision) { d.Disks[0] = diskOf(9) }, false, false, false},
+		"took part":         {func(m *Member, _ *generation.Decision) { m.work(3, generation.NewRun(2, 0)); m.group = nil }, false, false, false},
+		"starts an earlier one": {func(m *Member, _ *generation.Decision) {
+			m.starting = groupOf(3, generation.NewRun(1, 1))
+		}, true, false, false},
+		"starts it already": {func(m *Member, _ *generation.Decision) {
+			m.starting = groupOf(3, generation.NewRun(2, 0))
+		}, true, true, false},
+		"works in an earlier one": {func(m *Member, _ *generation.Decision) { m.group = groupOf(3, generation.NewRun(1, 1)) }, true, false, false},
+		"works in it":             {func(m *Member, _ *generation.Decision) { m.work(3, generation.NewRun(2, 0)) }, false, false, true},
+	} {
+		m, _ := newTestMember(t, 3)
+		m.learns(decisionOf(2))
+		m.promised = 2
+		d := decisionOf(2)
+		c.change(m, d)
+		m.adopt(*d)
+		if (m.pending != nil) != c.pending || (m.starting != nil) != c.starting || (m.group != nil) != c.works {
+			t.Errorf("%s: pending %+v, starts %+v, works %+v", name, m.pending, m.starting, m.group)
+		}
+	}
+}
+
+// A decided generation begins where its base and tail are here, and the others did not begin long
+// ago.
+func TestActivate(t *testing.T) {
+	t.Parallel()
+	base := DefaultTiming().Base
+	others := func(m *Member) { m.peer(1).Group = *groupOf(3, generation.NewRun(2, 0)) }
+	type outcome struct {
+		waits, starts, replays bool
+		aside                  int // one more than down to where
+	}
+	for name, c := range map[string]struct {
+		tail   []byte
+		change func(*Member, *bookChain)
+		want   outcome
+	}{
+		"at the base":                   {nil, func(*Member, *bookChain) {}, outcome{waits: true, starts: true}},
+		"below it":                      {nil, func(_ *Member, c *bookChain) { c.height = 8 }, outcome{waits: true}},
+		"past it":                       {nil, func(_ *Member, c *bookChain) { c.height = 10 }, outcome{waits: true, aside: 10}},
+		"past it, with blocks of it":    {nil, func(m *Member, c *bookChain) { c.height, m.fetchedIn = 10, 2 }, outcome{}},
+		"past it, and followed it":      {nil, func(m *Member, c *bookChain) { c.height, m.followed = 10, 2 }, outcome{}},
+		"past it, and followed another": {nil, func(m *Member, c *bookChain) { c.height, m.followed = 10, 1 }, outcome{waits: true, aside: 10}},
+		"at the base, and followed it":  {nil, func(m *Member, _ *bookChain) { m.followed = 2 }, outcome{waits: true, starts: true}},
+		"another block":                 {nil, func(_ *Member, c *bookChain) { c.branch, c.durable = 1, 0 }, outcome{waits: true, aside: 9}},
+		"late, without others":          {nil, func(m *Member, _ *bookChain) { m.now += base + 1 }, outcome{waits: true, starts: true}},
+		"with others":                   {nil, func(m *Member, _ *bookChain) { others(m); m.pendingAt = m.now - base }, outcome{waits: true, starts: true}},
+		"late, with others":             {nil, func(m *Member, _ *bookChain) { others(m); m.pendingAt = m.now - base - 1 }, outcome{}},
+		"frozen": {nil, func(m *Member, _ *bookChain) {
+			m.synod.Receive(1, generation.Message{Kind: generation.KindPrepare, Generation: 3, Ballot: generation.Ballot{Number: 1, Proposer: 1}, Known: m.synod.Decided()})
+		}, outcome{}},
+		"a learner":      {nil, func(_ *Member, c *bookChain) { c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}} }, outcome{}},
+		"is over":        {nil, func(m *Member, _ *bookChain) { m.end = ErrFork }, outcome{waits: true}},
+		"fetches":        {nil, func(m *Member, _ *bookChain) { m.job = fetching }, outcome{waits: true}},
+		"works":          {nil, func(m *Member, _ *bookChain) { m.group = groupOf(3, 1) }, outcome{waits: true}},
+		"saves":          {nil, func(m *Member, _ *bookChain) { m.saving = true }, outcome{waits: true}},
+		"lacks a round":  {[]byte{10, 11}, func(m *Member, _ *bookChain) { m.synod.Holds([32]byte{10}) }, outcome{waits: true}},
+		"has the rounds": {[]byte{10}, func(m *Member, _ *bookChain) { m.synod.Holds([32]byte{10}) }, outcome{waits: true, replays: true}},
+		"too few are left": {nil, func(m *Member, c *bookChain) {
+			c.membership.Members = []order.ServerID{0, 1, 3, 4, 5}
+		}, outcome{}},
+		"just enough are left":  {nil, func(m *Member, c *bookChain) { c.membership.Members = []order.ServerID{0, 1, 5} }, outcome{waits: true, starts: true}},
+		"this is none any more": {nil, func(m *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2} }, outcome{}},
+	} {
+		m, chain := newTestMember(t, 3)
+		d := decisionOf(2, c.tail...)
+		m.learns(d)
+		m.pending, m.pendingAt = d, m.now
+		c.change(m, chain)
+		m.activate()
+		got := outcome{waits: m.pending != nil, starts: m.starting != nil, replays: m.job == replaying}
+		for _, e := range m.effects {
+			switch e := e.(type) {
+			case SetAside:
+				got.aside = int(e.Keep) + 1
+			case Replay:
+				if len(e.Rounds) != len(c.tail) {
+					t.Errorf("%s: replays %+v", name, e.Rounds)
+				}
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+		if got.starts && (m.starting.Run != generation.NewRun(2, 0) || m.starting.First != 10 || m.followed != 2) {
+			t.Errorf("%s: starts %+v, followed %d", name, m.starting, m.followed)
+		}
+	}
+}
+
+// The generation begins once its tail is executed.
+func TestReplayed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(*Member)
+		failed bool
+		starts bool
+	}{
+		"done":            {func(*Member) {}, false, true},
+		"failed":          {func(*Member) {}, true, false},
+		"nothing pending": {func(m *Member) { m.pending = nil }, false, false},
+		"does not replay": {func(m *Member) { m.job = fetching }, false, false},
+	} {
+		m, _ := newTestMember(t, 3)
+		d := decisionOf(2, 10)
+		m.learns(d)
+		m.pending, m.job = d, replaying
+		c.change(m)
+		m.onReplayed(Replayed{Failed: c.failed})
+		if (m.starting != nil) != c.starts || (m.job == idle) != (name != "does not replay") {
+			t.Errorf("%s: starts %+v, job %d", name, m.starting, m.job)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package turn_test
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/order"
+	"github.com/ledgerd/ledgerd/shard/turn"
+)
+
+// scripted is an engine that does as a test says.
+type scripted struct {
+	undelivered, solicited bool
+	status                 order.Status
+	ready                  order.Ready
+	refuse                 error // of Receive, Suspect and Trust
+	received               []order.ServerID
+	looks                  int
+}
+
+func (s *scripted) CanBroadcast() bool     { return true }
+func (s *scripted) Solicited() bool        { return s.solicited }
+func (s *scripted) Undelivered() bool      { return s.undelivered }
+func (s *scripted) Broadcast([]byte) error { return nil }
+func (s *scripted) Receive(from order.ServerID, _ []byte) error {
+	s.received = append(s.received, from)
+	return s.refuse
+}
+func (s *scripted) Suspect(order.ServerID) error { return s.refuse }
+func (s *scripted) Trust(order.ServerID) error   { return s.refuse }
+func (s *scripted) Ready() order.Ready {
+	ready := s.ready
+	s.ready = order.Ready{}
+	return ready
+}
+func (s *scripted) Status() order.Status {
+	s.looks++
+	return s.status
+}
+
+// newScripted makes the machine of server 1 of four, over a scripted engine.
+func newScripted() (*turn.Machine, *scripted) {
+	engine := &scripted{}
+	return turn.New(turn.Config{Engine: engine, Self: 1, Servers: 4}), engine
+}
+
+// kinds gives a turn's actions.
+func kinds(m *turn.Machine) (list []turn.Kind) {
+	for do := m.Next(); do.Kind != turn.Done; do = m.Next() {
+		list = append(list, do.Kind)
+	}
+	return list
+}
+
+// deliver has the engine A-deliver a round in the next turn.
+func (s *scripted) deliver(epoch order.Epoch, messages ...order.Message) {
+	s.ready.Deliveries = append(s.ready.Deliveries, order.Delivery{Epoch: epoch, Messages: messages})
+}
+
+// TestEmptyMessagesWaitForOwnBatches: while an own batch is not A-delivered, an empty message
+// follows at once, else after a linger. Only own batches count, not what others sent, and not the
+// own empty messages.
+func TestEmptyMessagesWaitForOwnBatches(t *testing.T) {
+	t.Parallel()
+	m, engine := newScripted()
+	engine.undelivered = true
+	if !m.Broadcast([]byte("a")) || !m.Broadcast(nil) {
+		t.Fatal("an empty message behind an own batch waits")
+	}
+	engine.deliver(1, order.Message{Origin: 0, Payload: []byte("b")}, order.Message{Origin: 1})
+	kinds(m)
+	if !m.Broadcast(nil) {
+		t.Fatal("the own batch is not A-delivered yet, and the empty message waits")
+	}
+	engine.deliver(1, order.Message{Origin: 1, Payload: []byte("a")})
+	kinds(m)
+	if m.Broadcast(nil) {
+		t.Fatal("no own batch is under way, and there was no linger")
+	}
+	if !slices.Equal(kinds(m), []turn.Kind{turn.Linger}) || m.Broadcast(nil) {
+		t.Fatal("one linger is asked for")
+	}
+	m.LingerOver()
+	if !m.Broadcast(nil) {
+		t.Fatal("the linger is over, and the empty message waits")
+	}
+}
+
+// TestFramesBehindThoseOfASilencedServer are of use.
+func TestFramesBehindThoseOfASilencedServer(t *testing.T) {
+	t.Parallel()
+	m, engine := newScripted()
+	m.Step(nil, []turn.Opinion{{Server: 0, Kind: turn.Gone, Cause: errCut}})
+	m.Step([]turn.Arrival{{From: 0}, {From: 2}}, nil)
+	if !slices.Equal(engine.received, []order.ServerID{2}) {
+		t.Errorf("the engine has frames of %v", engine.received)
+	}
+}
+
+// TestEngineThatHalted is seen wherever it may be noticed, and the first reason stands.
+func TestEngineThatHalted(t *testing.T) {
+	t.Parallel()
+	for name, notice := range map[string]func(*turn.Machine, *scripted){
+		"look":    func(m *turn.Machine, _ *scripted) { m.Look() },
+		"receive": func(m *turn.Machine, _ *scripted) { m.Step([]turn.Arrival{{From: 0}}, nil) },
+		"suspect": func(m *turn.Machine, _ *scripted) { m.Step(nil, []turn.Opinion{{Server: 0}}) },
+		"trust": func(m *turn.Machine, engine *scripted) {
+			engine.refuse = nil
+			m.Step(nil, []turn.Opinion{{Server: 0}})
+			engine.refuse = order.ErrHalted
+			m.Step(nil, []turn.Opinion{{Server: 0, Kind: turn.Trust}})
+		},
+		"an epoch": func(m *turn.Machine, engine *scripted) {
+			engine.deliver(1)
+			kinds(m)
+		},
+		"removed": func(m *turn.Machine, engine *scripted) {
+			engine.ready.Deliveries = []order.Delivery{{Removed: []order.ServerID{1}}}
+			kinds(m)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m, engine := newScripted()
+			engine.refuse, engine.status.Halted = order.ErrHalted, "why"
+			if m.Over() {
+				t.Fatal("over at the start")
+			}
+			notice(m, engine)
+			m.Halt("another reason")
+			if !m.Over() || m.Halted() != "why" {
+				t.Errorf("over %v, halted: %q", m.Over(), m.Halted())
+			}
+		})
+	}
+}
+
+// TestRemovedServers: nothing more is exchanged with any of them.
+func TestRemovedServers(t *testing.T) {
+	t.Parallel()
+	m, engine := newScripted()
+	engine.ready.Deliveries = []order.Delivery{{Removed: []order.ServerID{0, 1, 2}}}
+	if got := kinds(m); !slices.Equal(got, []turn.Kind{turn.Removed, turn.Deliver}) {
+		t.Errorf("actions %v", got)
+	}
+	for server, lost := range []bool{true, false, true, false} {
+		if m.Lost(order.ServerID(server)) != lost {
+			t.Errorf("server %d is lost: %v", server, !lost)
+		}
+	}
+	if engine.looks != 1 {
+		t.Errorf("%d looks at the engine", engine.looks)
+	}
+}
+
+// TestEonEnds with the delivery that begins an epoch, unless that was not taken.
+func TestEonEnds(t *testing.T) {
+	t.Parallel()
+	for _, taken := range []bool{true, false} {
+		m, engine := newScripted()
+		engine.status.Members = []order.ServerID{0, 1}
+		engine.deliver(0)
+		kinds(m)
+		if engine.looks > 0 {
+			t.Error("looks at the engine, although no epoch began")
+		}
+		engine.status.Ended = true
+		engine.deliver(1)
+		for do := m.Next(); do.Kind != turn.Done; do = m.Next() {
+			if do.Kind == turn.Deliver && !taken {
+				m.Untaken(errors.New("the disk is full"))
+			}
+		}
+		members, ended := m.Ended()
+		if ended != taken || !m.Over() || (m.Halted() == "") != taken || taken && len(members) != 2 {
+			t.Errorf("taken %v: ended %v with %v, halted: %q", taken, ended, members, m.Halted())
+		}
+	}
+}
+
+// TestWaitsForCrowdedMembers that nobody suspects: neither this server nor, as far as the engine
+// knows, another.
+func TestWaitsForCrowdedMembers(t *testing.T) {
+	t.Parallel()
+	m, engine := newScripted()
+	waits := func(want ...order.ServerID) {
+		t.Helper()
+		got, some := m.WaitsFor()
+		if some != (len(want) > 0) || some && got != want[0] || m.MayBroadcast() == some {
+			t.Errorf("waits for server %d: %v, want %v", got, some, want)
+		}
+	}
+	waits()
+	m.Crowded(0, true)
+	m.Crowded(3, true)
+	waits(0)
+	engine.status.Suspected = []order.ServerID{0}
+	waits(3)
+	m.Step(nil, []turn.Opinion{{Server: 3}})
+	waits()
+	engine.status.Suspected = nil
+	waits(0)
+	m.Crowded(0, false)
+	waits()
+	m.Break(2, errCut)
+	m.Crowded(2, true)
+	m.Step(nil, []turn.Opinion{{Server: 2, Kind: turn.Trust}})
+	waits()
+}
