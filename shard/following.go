@@ -149,10 +149,16 @@ func (m *Member) explainSpace() {
 	case m.leavingSince != 0:
 	case m.full != "":
 		m.haltForSpace(m.full)
-	case m.noSpace && !m.unsaved && !m.asideRefused && !m.roundRefused:
+	case m.noSpace && !m.unsaved && !m.asideWaits() && !m.roundRefused:
 		m.noSpace = false
 		m.setMode(Starting, because(Between), "there is space on the disk again")
 	}
+}
+
+// asideWaits reports whether blocks could not be set aside for lack of space a moment ago. If they
+// still have to go, the next attempt finds out whether there is space.
+func (m *Member) asideWaits() bool {
+	return m.asideRefused && m.now <= m.settleAt+m.config.Timing.Announce
 }
 
 // explain says what a member without a group is doing.

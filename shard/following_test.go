@@ -42,7 +42,8 @@ func TestSpaceAgain(t *testing.T) {
 		"none to save":   {func(m *Member) { m.unsaved = true }, Halted, true},
 		"another reason": {func(m *Member) { m.noSpace = false }, Halted, false},
 		"not halted":     {func(m *Member) { m.view.Mode = Following }, Starting, false},
-		"none to move":   {func(m *Member) { m.asideRefused = true }, Halted, true},
+		"none to move":   {func(m *Member) { m.asideRefused, m.settleAt = true, m.now }, Halted, true},
+		"moved since":    {func(m *Member) { m.asideRefused, m.settleAt = true, m.now-m.config.Timing.Announce-1 }, Starting, false},
 		"none to fetch":  {func(m *Member) { m.roundRefused = true }, Halted, true},
 		"leaves":         {func(m *Member) { m.leavingSince = 1 }, Halted, true},
 	} {
