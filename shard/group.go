@@ -13,6 +13,8 @@ type running struct {
 	starting *Group // whose start waits for the disk
 	removed  []order.ServerID
 	stalled  bool // the group gets nowhere
+	// stalledAt is when stalled changed last.
+	stalledAt int
 	// endedIn is the generation that the run being settled ended in order; 0 if it did not.
 	endedIn generation.Generation
 	// full is why the disk holds up execution, "" if it does not, and fullAt since when.
@@ -166,6 +168,7 @@ func (m *Member) onProgressed(in Progressed) {
 	m.synod.Stalled(stalled)
 	was := m.stalled
 	if m.stalled = stalled; was != stalled {
+		m.stalledAt = m.now
 		m.news = true
 		m.changed()
 	}
@@ -181,6 +184,31 @@ func (m *Member) onProgressed(in Progressed) {
 	case was:
 		m.setMode(Ordering, because(NoReason), "")
 	}
+}
+
+// askForRegroup asks the others of the run to end their generation in order, where this member gets
+// nowhere and they do. Frames between two members may be lost that do not watch each other. The one
+// that misses them cannot go on, nobody suspects anybody, and the others may have nothing more to say.
+func (m *Member) askForRegroup() {
+	g, timing := m.group, &m.config.Timing
+	if g == nil || !m.stalled || m.starting != nil || m.now-m.stalledAt < 2*timing.Stall ||
+		m.now-m.wishedAt < timing.Mark {
+		return
+	}
+	var ahead []order.ServerID
+	for i := range m.peers {
+		p := &m.peers[i]
+		if m.recent(p) && p.orders() && p.Group.Run == g.Run && p.includes(m.config.Self) {
+			ahead = append(ahead, p.server)
+		}
+	}
+	if len(ahead) == 0 {
+		return // all get nowhere: a majority starts anew
+	}
+	m.wishedAt = m.now
+	m.wishes++
+	wish := Wish{Kind: WishRegroup, Number: uint64(g.Run.Generation()), Disk: m.config.Disk.ID}
+	m.emit(SendWish{To: ahead[m.wishes%len(ahead)], Wish: wish})
 }
 
 func (m *Member) onDiskFull(in DiskFull) {

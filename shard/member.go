@@ -232,6 +232,7 @@ func (m *Member) advance(tick bool) {
 	}
 	m.leave()
 	if tick {
+		m.askForRegroup()
 		m.tickSynod()
 	}
 	if tick || m.called() {

@@ -69,7 +69,7 @@ func newNetwork(t *testing.T, nodes int, fabric string) *network {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &network{shard: &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes)}, ended: make(chan error, 1)}
+	n := &network{shard: &shard{t: t, program: program, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes)}, ended: make(chan error, 1)}
 	n.command = exec.Command(program, "testnet", "--dir", n.dir, "--nodes", strconv.Itoa(nodes), "--base-port", strconv.Itoa(base), "--fabric", fabric, "--run")
 	n.command.Stdout, n.command.Stderr = &n.says, &n.says
 	if err := n.command.Start(); err != nil {

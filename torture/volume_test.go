@@ -173,7 +173,7 @@ func newShardOnVolumes(t *testing.T, nodes int, environment ...string) *shard {
 // newShardAt makes the homes of a shard for nodes at some hosts, each on a volume of its own.
 func newShardAt(t *testing.T, hosts []string, environment ...string) *shard {
 	t.Helper()
-	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), environment: environment}
+	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), environment: environment, program: program}
 	base, err := testnet.FreeBasePort(len(hosts))
 	if err != nil {
 		t.Fatal(err)
