@@ -145,11 +145,15 @@ func noneHas(peers []peer, height uint64) bool {
 // explainSpace says that a member without a group waits for space on its disk, and that it has some
 // again. What changes the chain may wait for space as well, whatever it was to be good for.
 func (m *Member) explainSpace() {
+	refused := m.full != "" || m.unsaved || m.asideWaits() || m.roundRefused
 	switch {
+	case m.leavingSince != 0 && m.noSpace && !refused:
+		m.noSpace = false
+		m.setMode(Halted, because(Removed), "%v", ErrRemoved)
 	case m.leavingSince != 0:
 	case m.full != "":
 		m.haltForSpace(m.full)
-	case m.noSpace && !m.unsaved && !m.asideWaits() && !m.roundRefused:
+	case m.noSpace && !refused:
 		m.noSpace = false
 		m.setMode(Starting, because(Between), "there is space on the disk again")
 	}

@@ -45,7 +45,8 @@ func TestSpaceAgain(t *testing.T) {
 		"none to move":   {func(m *Member) { m.asideRefused, m.settleAt = true, m.now }, Halted, true},
 		"moved since":    {func(m *Member) { m.asideRefused, m.settleAt = true, m.now-m.config.Timing.Announce-1 }, Starting, false},
 		"none to fetch":  {func(m *Member) { m.roundRefused = true }, Halted, true},
-		"leaves":         {func(m *Member) { m.leavingSince = 1 }, Halted, true},
+		"leaves":         {func(m *Member) { m.leavingSince = 1 }, Halted, false},
+		"leaves, none":   {func(m *Member) { m.leavingSince, m.full = 1, "full" }, Halted, true},
 	} {
 		m, _ := newTestMember(t, 3)
 		m.noSpace, m.view.Mode = true, Halted
