@@ -89,7 +89,7 @@ func TestKnownVotes(t *testing.T) {
 	if got := e.KnownVotes(); !reflect.DeepEqual(got, want) {
 		t.Errorf("knows %+v", got)
 	}
-	// The rerun of the second: whoever votes there voted for the first, and confirms it with it.
+	// The rerun of the second: a server that votes there voted for the first, and confirms that.
 	must(t, e.Suspect(4))
 	e.voted(t, phaseConfirmed, 2, 2, 1, setOf(0, 1, 2, 3))
 	e.voted(t, phaseDecided, 2, 2, 3, setOf(0, 1, 2, 3))

@@ -18,7 +18,7 @@ func (s *simulation) breach(id order.ServerID, what string) {
 	s.broken = append(s.broken, &order.Violation{Property: Contract, Evidence: []string{fmt.Sprintf("server %d at %v: %s", id, s.now, what)}})
 }
 
-// halted tells whether an engine refuses something because it has halted, which is its right; the
+// halted reports whether an engine refuses something because it has halted, which is its right; the
 // liveness phase judges whether it had reason to.
 func (s *simulation) halted(id order.ServerID, err error) bool {
 	if !errors.Is(err, order.ErrHalted) {

@@ -357,7 +357,7 @@ func TestTurns(t *testing.T) {
 		t.Error("the group gets on again, and the node leaves it")
 	}
 
-	// An engine that has just stopped: whoever was proposing did so for a group that still worked.
+	// An engine that has just stopped: a server that was proposing did so for a group that still worked.
 	s.highest = Ballot{Number: 3}
 	s.refused = 1
 	s.Idle(s.report, 1)
