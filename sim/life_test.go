@@ -61,7 +61,7 @@ func TestEachKindOfFault(t *testing.T) {
 		for _, engine := range engines {
 			t.Run(name+" in "+engine, func(t *testing.T) {
 				t.Parallel()
-				sweep(t, Group{Engine: engine, Servers: 5, Faults: 1 << bit}.options(t), 1, share(100))
+				sweep(t, Group{Engine: engine, Servers: 5, Faults: 1 << bit}.options(t), 1, share(200))
 			})
 		}
 	}

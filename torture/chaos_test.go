@@ -22,7 +22,7 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-var chaosFlag = flag.Duration("chaos", 0, "how long TestChaos goes on; 0: 25 s, and 10 s with -short")
+var chaosFlag = flag.Duration("chaos", 0, "how long TestChaos goes on; 0: 45 s, and 10 s with -short")
 
 // Chaos.
 //
@@ -78,7 +78,7 @@ var disturbances = []disturbance{
 func TestChaos(t *testing.T) {
 	length := *chaosFlag
 	if length == 0 {
-		if length = 25 * time.Second; testing.Short() {
+		if length = 45 * time.Second; testing.Short() {
 			length = 10 * time.Second
 		}
 	}

@@ -37,7 +37,7 @@
 //   - LinearizablePauses and LinearizableCuts (linearizable_test.go): Porcupine also while nodes
 //     are paused, join and leave, and, for what is durable, while the power of some or all fails.
 //   - Chaos (chaos_test.go): a seed mixes kills, cuts of power, torn writes, dying disks, forgetful
-//     disks, older copies, pauses, joins and leaves, for 25 s or as long as -chaos says.
+//     disks, older copies, pauses, joins and leaves, for 45 s or as long as -chaos says.
 //     Nothing acknowledged as durable is lost, balances agree with records, and after each
 //     disturbance all order again.
 //   - Power (volume_test.go): homes on ext4 volumes of their own, on loop devices, which the kernel

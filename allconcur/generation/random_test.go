@@ -258,7 +258,7 @@ func run(seed uint64, fault Fault) (broken string, w *world) {
 
 var (
 	replay = flag.Int64("seed", -1, "play only this seed")
-	sweeps = flag.Uint64("seeds", 1000, "how many seeds to play")
+	sweeps = flag.Uint64("seeds", 2000, "how many seeds to play")
 )
 
 func TestGenerationsUnderFaults(t *testing.T) {
