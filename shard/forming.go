@@ -193,8 +193,10 @@ func (m *Member) onSaveFailed(in SaveFailed) {
 		return
 	}
 	if m.knowledge {
+		ready := m.held
 		m.saving, m.held, m.savingStart = false, generation.Ready{}, nil
-		m.flushAt = m.now + m.config.Timing.Announce // nothing rests on it
+		m.flushAt = m.now + m.config.Timing.Announce
+		m.release(ready) // it does not rest on this Save
 		return
 	}
 	m.undecided = m.held.Decided

@@ -343,3 +343,38 @@ func TestReplayed(t *testing.T) {
 		}
 	}
 }
+
+// A Save for what is known to be durable alone may fail: what was to be sent goes out, the member goes
+// on as before, and the Save is tried again after a while.
+func TestKnowledgeThatIsNotSaved(t *testing.T) {
+	t.Parallel()
+	m, chain := newTestMember(t, 3)
+	m.Ready()
+	mode := m.view.Mode
+	chain.changed, chain.durable = 9, 9
+	m.saving = false
+	m.flushed = 8
+	m.pump(false)
+	if len(effectsOf[Save](m)) != 1 || !m.knowledge {
+		t.Fatal("what is known is not saved")
+	}
+	m.held.Messages = []generation.Envelope{{To: 1, Message: generation.Message{Kind: generation.KindRefuse}}}
+	m.onSaveFailed(SaveFailed{Reason: "the disk is full"})
+	if m.unsaved || m.saving || m.view.Mode != mode {
+		t.Errorf("unsaved %v, saving %v, %v", m.unsaved, m.saving, m.view.Mode)
+	}
+	if sent := effectsOf[SendSynod](m); len(sent) != 1 {
+		t.Errorf("sent %+v", sent)
+	}
+	if m.pump(false); m.saving {
+		t.Error("tried again at once")
+	}
+	m.now = m.flushAt
+	if m.pump(false); !m.saving {
+		t.Error("not tried again")
+	}
+	m.onSaved()
+	if m.mustFlush() {
+		t.Error("saved, and still to be saved")
+	}
+}
