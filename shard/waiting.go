@@ -114,12 +114,16 @@ func (m *Member) waitingFor() (Reason, string) {
 // forgets reports whether the disk of a member that was heard does not count, as far as this chain
 // and the latest decision tell. The member's own chain may not have its admission yet.
 func (m *Member) forgets(p *peer, membership generation.Membership) bool {
+	named := membership.Disk(p.server)
 	if p.Learner {
 		return !membership.Counts(p.server, p.Disk, false)
 	}
+	if p.Changes < membership.Number && named != (generation.DiskID{}) && named != p.Disk {
+		return true // it came back with a disk that another one replaced, and does not know that yet
+	}
 	d := m.synod.Decided()
 	replaced := d != nil && slices.Contains(d.Members, p.server) && !d.Seats(p.server, p.Disk)
-	return replaced && membership.Disk(p.server) == generation.DiskID{}
+	return replaced && named == generation.DiskID{}
 }
 
 // helpless reports whether too few disks remember, whatever is done. Unheard are the members of which

@@ -118,7 +118,14 @@ func TestWaitingTellsOfLearners(t *testing.T) {
 		change func(*Member, *bookChain)
 		want   string
 	}{
-		"peers":                  {func(m *Member, _ *bookChain) { m.peer(1).Learner, m.peer(3).Learner = true, true }, "members 1, 3 forgot (a new disk)"},
+		"peers": {func(m *Member, _ *bookChain) { m.peer(1).Learner, m.peer(3).Learner = true, true }, "members 1, 3 forgot (a new disk)"},
+		"a replaced disk that came back": {func(m *Member, c *bookChain) {
+			c.membership.Number, c.membership.Disks = 1, []generation.DiskID{{}, diskOf(9), {}, {}}
+		}, "member 1 forgot (a new disk)"},
+		"a disk that a later change admitted": {func(m *Member, c *bookChain) {
+			c.membership.Number, c.membership.Disks = 1, []generation.DiskID{{}, {}, diskOf(9), diskOf(9)}
+			m.peer(2).Changes, m.peer(3).Learner = 2, true
+		}, "member 3 forgot (a new disk)"},
 		"itself":                 {func(_ *Member, c *bookChain) { c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}, {}} }, "member 0 forgot (a new disk)"},
 		"one that was not heard": {func(m *Member, _ *bookChain) { m.peer(1).Learner, m.peer(1).at = true, 0 }, "member 1 unreachable"},
 		"not a member":           {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2} }, "fetching the chain up to the block that let this node in"},
