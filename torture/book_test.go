@@ -104,6 +104,7 @@ func (s *shard) settled() (heights [bookShards]uint64, total uint64) {
 
 // TestImportOverShards imports real input into four shards of three processes, whose accounts are spread over eight organisations, while nodes and a whole shard are killed.
 func TestImportOverShards(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes long")
 	}

@@ -76,6 +76,7 @@ var disturbances = []disturbance{
 
 // TestChaos mixes all that can happen to nodes and their disks. See above.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	length := *chaosFlag
 	if length == 0 {
 		if length = 45 * time.Second; testing.Short() {

@@ -115,6 +115,7 @@ const clockBound = time.Duration(ledger.ClockBound) * time.Millisecond
 
 // TestClocks moves one clock of three and of five nodes, under writes at all nodes.
 func TestClocks(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(programVariable) != "" {
 		t.Skip("it takes a program that is built with another clock")
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,6 +19,9 @@ const (
 	diskBytes    = 160 << 20
 	reserveBytes = 24 << 20
 )
+
+// smallReserve has a node keep as little of its disk free as fits on a small one.
+var smallReserve = fmt.Sprintf("LEDGERD_NODE_STORE_RESERVE_BYTES=%d", reserveBytes)
 
 // moveToSmallDisk puts a node's home on a file system of its own, which is small. It skips the test where that is not allowed.
 func (s *shard) moveToSmallDisk(i int) {
@@ -73,9 +75,9 @@ func fill(t *testing.T, path string, left uint64) {
 
 // TestFullDisk fills the disk of one node to the last byte while it takes writes.
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	const full = 0
-	t.Setenv("LEDGERD_NODE_STORE_RESERVE_BYTES", strconv.Itoa(reserveBytes))
-	s := newShard(t, 4)
+	s := newShard(t, 4, smallReserve)
 	s.moveToSmallDisk(full)
 	s.start(s.all()...)
 	s.ordering(s.all()...)
@@ -176,13 +178,13 @@ func TestFullDisk(t *testing.T) {
 // without traffic. When there is space again, the node is back in the group, though nothing is
 // written that would show the others that it is there.
 func TestDiskFillsWhileEonChanges(t *testing.T) {
+	t.Parallel()
 	const full, other = 0, 3
 	moments := []time.Duration{-100, 0, 20, 100, 400, 1500} // milliseconds after the other node starts
 	if testing.Short() {
 		moments = moments[1:3]
 	}
-	t.Setenv("LEDGERD_NODE_STORE_RESERVE_BYTES", strconv.Itoa(reserveBytes))
-	s := newShard(t, 4)
+	s := newShard(t, 4, smallReserve)
 	s.moveToSmallDisk(full)
 	s.start(s.all()...)
 	s.ordering(s.all()...)

@@ -48,6 +48,9 @@
 //
 // # How
 //
+// Tests wait for most of their time, so they run side by side; more of them with -parallel than the
+// machine has processors is well. TestSlowMember, which measures throughput, runs alone.
+//
 // Every test has its own folder, ports and processes; whatever happens, no process outlives it, and when it fails, the ends of its nodes' logs are shown.
 // Nothing sleeps and hopes: tests wait for a condition, up to a deadline that a slow, busy machine can keep. Chance comes from a seed that is printed.
 package torture

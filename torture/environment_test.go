@@ -56,6 +56,7 @@ func rewrite(t *testing.T, path string, change func(text []byte) []byte) {
 
 // TestEnvironment starts a node where it cannot run.
 func TestEnvironment(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		harm   func(t *testing.T, s *shard) // nil: nothing
@@ -118,6 +119,7 @@ func TestEnvironment(t *testing.T) {
 
 // TestForeignData starts a node on a home whose data folder belongs to another chain, and one node twice.
 func TestForeignData(t *testing.T) {
+	t.Parallel()
 	s, other := newRunningShard(t, 1), newShard(t, 1)
 	s.newParty("acme", []string{"cash"}, 0)
 	h := s.homes[0]
@@ -146,6 +148,7 @@ func TestForeignData(t *testing.T) {
 // TestDamagedData flips bits in a stopped node's files, one place at a time. Whatever is hit: either nothing changed for a reader, or the program says
 // that the folder is damaged. It never gives out other bytes, and never crashes.
 func TestDamagedData(t *testing.T) {
+	t.Parallel()
 	places := 4
 	if testing.Short() {
 		places = 1
@@ -242,6 +245,7 @@ func crashed(t *testing.T, o outcome) {
 
 // TestDamagedComesBack has one node of a shard damaged: it says which block and what to do; when that is done, it comes back with the same chain.
 func TestDamagedComesBack(t *testing.T) {
+	t.Parallel()
 	s := newRunningShard(t, 3)
 	acme := s.newParty("acme", []string{"bank", "cash"}, 0)
 	for range 10 {

@@ -31,6 +31,7 @@ const idle = 6 * time.Second
 // starts it first, together with disks that never had it. They must not go on without the node
 // that remembers.
 func TestDurableSurvivesForgottenDisks(t *testing.T) {
+	t.Parallel()
 	removeData := func(s *shard, i int) { s.remove(s.homes[i].Data()) }
 	for _, c := range []struct {
 		name   string
@@ -54,6 +55,7 @@ func TestDurableSurvivesForgottenDisks(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			s := newRunningShard(t, c.nodes)
 			acme := s.newParty("acme", []string{"cash"}, 0)
 			s.same(s.all()...)
@@ -104,6 +106,7 @@ func TestDurableSurvivesForgottenDisks(t *testing.T) {
 // TestNodeWithoutItsPromises removes what a node promised while the others run. The node must not
 // act on its own: it comes back by way of the others, and says that it is ready only when it is.
 func TestNodeWithoutItsPromises(t *testing.T) {
+	t.Parallel()
 	const nodes, forgetful = 5, 4
 	rounds := 3
 	if testing.Short() {

@@ -57,6 +57,7 @@ func (s *shard) unharmed(p *party, name string, which ...int) {
 
 // TestHostileBytes throws raw bytes at all doors, and calls as a stranger with a key that is no member's.
 func TestHostileBytes(t *testing.T) {
+	t.Parallel()
 	t.Logf("-seed %d", *seedFlag)
 	random := rand.New(rand.NewPCG(*seedFlag, 3))
 	s := newRunningShard(t, 3)
@@ -101,6 +102,7 @@ func TestHostileBytes(t *testing.T) {
 
 // TestHostileMember has a member's key in the wrong hands, while that member is away: nonsense on every lane.
 func TestHostileMember(t *testing.T) {
+	t.Parallel()
 	t.Logf("-seed %d", *seedFlag)
 	random := rand.New(rand.NewPCG(*seedFlag, 4))
 	s := newRunningShard(t, 4)

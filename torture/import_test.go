@@ -165,6 +165,7 @@ func (i *importing) wait(t *testing.T, lines int) {
 
 // TestImport imports real input into five processes while one of them is killed and started again.
 func TestImport(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		victim int
@@ -174,6 +175,7 @@ func TestImport(t *testing.T) {
 		{"another node is killed", 3, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			if test.long && testing.Short() {
 				t.Skip("takes long")
 			}

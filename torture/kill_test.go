@@ -34,6 +34,7 @@ func (p *party) writer(ctx context.Context, name string) (kept []promise) {
 
 // TestKillAll kills all nodes at once, at a random moment, under durable writes by several clients at several nodes.
 func TestKillAll(t *testing.T) {
+	t.Parallel()
 	rounds := 3
 	if testing.Short() {
 		rounds = 1

@@ -290,6 +290,7 @@ func (c *crowd) judge(which ...int) {
 
 // TestLinearizable checks the history of clients at several nodes, while nodes are killed and come back.
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	const nodes, actors = 5, 8
 	kills := [][]int{{1}, {3, 0}} // at once
 	if testing.Short() {
@@ -312,6 +313,7 @@ func TestLinearizable(t *testing.T) {
 // TestLinearizablePauses checks the same while nodes are paused for longer than the others wait for
 // them, and while nodes join and leave.
 func TestLinearizablePauses(t *testing.T) {
+	t.Parallel()
 	const nodes, actors, leaver = 4, 8, 1
 	t.Logf("-seed %d", *seedFlag)
 	s := newRunningShard(t, nodes)
@@ -345,6 +347,7 @@ func TestLinearizablePauses(t *testing.T) {
 // TestLinearizableCuts checks what is durable while the power of some nodes and of all fails, and
 // while a disk forgets.
 func TestLinearizableCuts(t *testing.T) {
+	t.Parallel()
 	const nodes, actors = 5, 10
 	t.Logf("-seed %d", *seedFlag)
 	random := rand.New(rand.NewPCG(*seedFlag, 3))

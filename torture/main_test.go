@@ -75,9 +75,16 @@ const commandTime = 3 * time.Minute
 // ledgerd runs the program to its end.
 func ledgerd(t *testing.T, arguments ...string) outcome {
 	t.Helper()
+	return ledgerdWith(t, nil, arguments...)
+}
+
+// ledgerdWith runs the program to its end, with variables added to its environment.
+func ledgerdWith(t *testing.T, environment []string, arguments ...string) outcome {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
 	defer cancel()
 	command := exec.CommandContext(ctx, program, arguments...)
+	command.Env = append(os.Environ(), environment...)
 	var out, errs bytes.Buffer
 	command.Stdout, command.Stderr = &out, &errs
 	err := command.Run()

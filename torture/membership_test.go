@@ -63,6 +63,7 @@ func (s *shard) writers(owner *party, name string, at ...int) (stop func() []pro
 
 // TestMembership has nodes join, leave and be replaced while the others write, with the joiner killed in the middle.
 func TestMembership(t *testing.T) {
+	t.Parallel()
 	s := newRunningShard(t, 3, "LEDGERD_NODE_ORDERING_HEARTBEAT=200ms", "LEDGERD_NODE_ORDERING_SUSPECT_AFTER=2s")
 	acme := s.newParty("acme", []string{"cash"}, 0, 1, 2)
 	var promises []promise

@@ -116,6 +116,7 @@ func TestHoldVolume(t *testing.T) {
 
 // TestKilledRunLeavesNoMounts kills a run of the tests while it has a volume mounted.
 func TestKilledRunLeavesNoMounts(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(ownMountsVariable) == "" {
 		t.Skip("it takes root, for a mount namespace")
 	}

@@ -12,6 +12,7 @@ import (
 
 // TestPaused stops a node for longer than the others wait for it, lets it go on, and does so again while it writes itself.
 func TestPaused(t *testing.T) {
+	t.Parallel()
 	const suspectAfter = 1500 * time.Millisecond
 	s := newRunningShard(t, 4, "LEDGERD_NODE_ORDERING_HEARTBEAT=200ms", "LEDGERD_NODE_ORDERING_SUSPECT_AFTER="+suspectAfter.String())
 	acme := s.newParty("acme", []string{"cash"}, 0, 1, 2, 3)

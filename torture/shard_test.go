@@ -342,7 +342,7 @@ func (s *shard) exports(which ...int) (blocks, balances string) {
 func (s *shard) verified(which ...int) {
 	s.t.Helper()
 	for _, i := range which {
-		if o := ledgerd(s.t, "verify", "--home", s.homes[i].Dir); o.status != 0 {
+		if o := ledgerdWith(s.t, s.environment, "verify", "--home", s.homes[i].Dir); o.status != 0 {
 			s.t.Errorf("verify of node %d: exit status %d\n%s%s", i, o.status, o.out, o.errs)
 		}
 	}

@@ -125,6 +125,7 @@ func (n *network) pid(i int) int {
 
 // TestTestnet is the operator's way from the manual: `ledgerd testnet --run`, an import, a node killed in its middle, which comes back by itself, and the same bytes from all nodes.
 func TestTestnet(t *testing.T) {
+	t.Parallel()
 	fabric := os.Getenv(fabricVariable)
 	if fabric == "" {
 		fabric = "p2p-trusted"

@@ -249,6 +249,7 @@ func (s *shard) dyingDisk(i int, while time.Duration) {
 
 // TestVolumeLosesWhatIsNotSynced proves the seam: what is synced stays, and nothing else does.
 func TestVolumeLosesWhatIsNotSynced(t *testing.T) {
+	t.Parallel()
 	v := newVolume(t, filepath.Join(t.TempDir(), "volume"))
 	path := func(name string) string { return filepath.Join(v.dir, name) }
 	synced, err := os.Create(path("synced"))

@@ -90,7 +90,7 @@ func (s *Store) Append(block *ledger.Block) error {
 // ready waits for room in the writer's queue and checks that size more bytes can be taken.
 func (s *Store) ready(size int) error {
 	if err := s.requireSpace(size); err != nil {
-		return err
+		return fmt.Errorf("%w; the node goes on by itself", err)
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

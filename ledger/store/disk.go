@@ -19,7 +19,8 @@ func freeSpace(dir string) (uint64, error) {
 	return status.Bavail * uint64(status.Bsize), nil
 }
 
-// requireSpace returns ErrDiskFull unless size more bytes leave the reserve untouched. Rows, index and compaction multiply a block; factor covers them.
+// requireSpace returns ErrDiskFull unless size more bytes leave the reserve untouched. Rows, index
+// and compaction multiply a block; factor covers them.
 func (s *Store) requireSpace(size int) error {
 	const factor = 8
 	free, err := s.options.FreeSpace(s.dir)
@@ -27,7 +28,8 @@ func (s *Store) requireSpace(size int) error {
 		return err
 	}
 	if need := uint64(s.options.ReserveBytes) + factor*uint64(size); free < need {
-		return fmt.Errorf("%w: %d MiB free in %s, %d MiB needed; free some space, it goes on by itself", ErrDiskFull, free>>20, s.dir, need>>20+1)
+		return fmt.Errorf("%w: %d MiB free in %s, %d MiB needed: free some space",
+			ErrDiskFull, free>>20, s.dir, need>>20+1)
 	}
 	return nil
 }
