@@ -72,6 +72,8 @@ func (c *bookChain) MembershipAt(height uint64) (generation.Membership, uint64) 
 type story struct {
 	chain  *bookChain
 	member *Member
+	// prepared is what the member sent last to open an attempt.
+	prepared generation.Message
 }
 
 func (s *story) command(t *testing.T, d *datadriven.TestData) string {
@@ -161,6 +163,8 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 		return []Input{progressed, Tick{}}
 	case "accept":
 		return []Input{s.accept(t, d)}
+	case "promise":
+		return []Input{s.promise(t, d)}
 	case "leaves":
 		left := order.ServerID(integer(t, d, "server", 0))
 		m := &s.chain.membership
@@ -215,6 +219,23 @@ func (s *story) accept(t *testing.T, d *datadriven.TestData) Input {
 	}}
 }
 
+// promise is the command promise: a member answers the attempt that was opened last, with the chain
+// of this one.
+func (s *story) promise(t *testing.T, d *datadriven.TestData) Input {
+	from := integer(t, d, "from", 1)
+	tip := s.chain.Tip()
+	return SynodReceived{From: order.ServerID(from), Message: generation.Message{
+		Kind: generation.KindPromise, Generation: s.prepared.Generation, Ballot: s.prepared.Ballot,
+		Known: s.prepared.Known,
+		Report: generation.Report{
+			Head: generation.Head{Generation: 1, Height: tip.Height, Hash: tip.Hash, Round: order.Round(tip.Height)},
+			Disk: diskOf(integer(t, d, "disk", from)), Original: !d.HasArg("new"),
+			Run: generation.NewRun(1, 0), Restarted: d.HasArg("restarted"),
+			Membership: s.chain.membership, Shard: s.chain.membership,
+		},
+	}}
+}
+
 // grow is the command chain.
 func (s *story) grow(t *testing.T, d *datadriven.TestData) []Input {
 	s.chain.height = uint64(integer(t, d, "height", int(s.chain.height)))
@@ -263,6 +284,9 @@ func (s *story) describe(e Effect) string {
 	case Save:
 		return fmt.Sprintf("save: run %v, promised %d\n", runText(e.State.Activated), e.State.Promised.Number)
 	case SendSynod:
+		if e.Message.Kind == generation.KindPrepare {
+			s.prepared = e.Message
+		}
 		return fmt.Sprintf("synod message of kind %d to %d\n", e.Message.Kind, e.To)
 	case Start:
 		return fmt.Sprintf("start run %v of %v after block %d\n", runText(e.Group.Run), e.Group.Members, e.Group.Base)

@@ -36,7 +36,9 @@ func (m *Member) waitingFor() (Reason, string) {
 	m.linkSynod()
 	reason := Reason{Kind: Forming, Waiting: m.synod.Waiting()}
 	w := &reason.Waiting
-	var forgot, unheard []order.ServerID
+	// What members promised that cannot be reached any more says nothing of them: they may have come
+	// back since, with another disk or a better memory. Those are gone.
+	var forgot, unheard, gone []order.ServerID
 	w.Unreachable = slices.DeleteFunc(slices.Clone(w.Unreachable), func(server order.ServerID) bool {
 		p := m.peer(server)
 		full := m.recent(p) && p.Full
@@ -55,8 +57,12 @@ func (m *Member) waitingFor() (Reason, string) {
 		switch p := m.peer(server); {
 		case !m.recent(p):
 			unheard = append(unheard, server)
-			if slices.Contains(w.Forgot, server) {
+			switch forgets := slices.Contains(w.Forgot, server); {
+			case forgets && p.linked:
 				forgot = append(forgot, server)
+			case forgets, !p.linked && (slices.Contains(w.Restarted, server) ||
+				slices.Contains(w.Perhaps, server)):
+				gone = append(gone, server)
 			}
 		default:
 			if m.forgets(p, membership) {
@@ -68,7 +74,10 @@ func (m *Member) waitingFor() (Reason, string) {
 		}
 	}
 	w.Forgot = forgot
-	lost := func(server order.ServerID) bool { return slices.Contains(forgot, server) }
+	w.Unreachable = append(w.Unreachable, gone...)
+	lost := func(server order.ServerID) bool {
+		return slices.Contains(forgot, server) || slices.Contains(gone, server)
+	}
 	w.Restarted = slices.DeleteFunc(slices.Clone(w.Restarted), lost)
 	w.Perhaps = slices.DeleteFunc(slices.Clone(w.Perhaps), lost)
 	if !w.Memory {
@@ -87,9 +96,9 @@ func (m *Member) waitingFor() (Reason, string) {
 		// What was promised is of no use while those that promised cannot be heard any more.
 		w.Missing = max(w.Missing, more)
 		w.Unreachable = append(w.Unreachable, unheard...)
-		slices.Sort(w.Unreachable)
-		w.Unreachable = slices.Compact(w.Unreachable)
 	}
+	slices.Sort(w.Unreachable)
+	w.Unreachable = slices.Compact(w.Unreachable)
 	if was := m.helpless; !was || m.now-m.asked > 1 {
 		m.helplessAt = m.now
 	}
