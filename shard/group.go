@@ -163,7 +163,8 @@ func (m *Member) onProgressed(in Progressed) {
 		m.removed, m.news = in.Removed, true
 	}
 	m.watchLags(in)
-	outside := in.Outside || !m.majorityHeard()
+	heard := m.majorityHeard()
+	outside := in.Outside || !heard
 	stalled := in.Waiting > m.config.Timing.Stall || outside && in.Waiting > m.config.Timing.Outside
 	m.synod.Stalled(stalled)
 	was := m.stalled
@@ -174,13 +175,17 @@ func (m *Member) onProgressed(in Progressed) {
 	}
 	members := len(g.Shard.Members)
 	switch {
-	case stalled && outside:
+	case stalled && !heard:
 		m.setMode(Halted, because(Outside), "outside of the majority: fewer than %d of the %d nodes can be reached; "+
 			"it goes on by itself as soon as a majority is there", g.Shard.Quorum(), members)
 	case stalled:
 		reason := Reason{Kind: NoProgress, Round: in.Round, Servers: in.Awaited}
-		m.setMode(Halted, reason, "no progress: round %d waits for nodes %v; a majority of the %d nodes will start anew",
-			in.Round, in.Awaited, members)
+		said := "no progress"
+		if outside {
+			said = "outside of the majority, as wrong suspicions alone can make it" // it is heard
+		}
+		m.setMode(Halted, reason, "%s: round %d waits for nodes %v; a majority of the %d nodes will start anew",
+			said, in.Round, in.Awaited, members)
 	case was:
 		m.setMode(Ordering, because(NoReason), "")
 	}

@@ -36,7 +36,7 @@ const (
 	NoBlock
 	// NoSpace says that the disk is full.
 	NoSpace
-	// Outside says that fewer than a majority of the members can be heard.
+	// Outside says that fewer than a majority of the members can be reached.
 	Outside
 	// NoProgress says that a round waits for the Servers.
 	NoProgress
