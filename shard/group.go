@@ -173,11 +173,11 @@ func (m *Member) onProgressed(in Progressed) {
 		m.news = true
 		m.changed()
 	}
-	members := len(g.Shard.Members)
 	switch {
 	case stalled && !heard:
+		membership, _ := m.chain.Membership() // that of the run may be another
 		m.setMode(Halted, because(Outside), "outside of the majority: fewer than %d of the %d nodes can be reached; "+
-			"it goes on by itself as soon as a majority is there", g.Shard.Quorum(), members)
+			"it goes on by itself as soon as a majority is there", membership.Quorum(), len(membership.Members))
 	case stalled:
 		reason := Reason{Kind: NoProgress, Round: in.Round, Servers: in.Awaited}
 		said := "no progress"
@@ -185,7 +185,7 @@ func (m *Member) onProgressed(in Progressed) {
 			said = "outside of the majority, as wrong suspicions alone can make it" // it is heard
 		}
 		m.setMode(Halted, reason, "%s: round %d waits for nodes %v; a majority of the %d nodes will start anew",
-			said, in.Round, in.Awaited, members)
+			said, in.Round, in.Awaited, len(g.Shard.Members))
 	case was:
 		m.setMode(Ordering, because(NoReason), "")
 	}

@@ -123,6 +123,9 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 		says(claimEnter, !ordered || r.Kind != shard.Entering || !s.holdsChain(p), "it holds the chain")
 	case shard.Outside, shard.EngineStopped:
 		members := p.group.Shard.Members
+		if r.Kind == shard.Outside {
+			members = p.chain.head().members.members
+		}
 		reached := s.count(members, func(id order.ServerID) bool { return s.answers(p, id) })
 		says(claimNames, reached < len(members)/2+1, "a majority of %v can be reached", members)
 	case shard.NoProgress:

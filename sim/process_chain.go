@@ -142,6 +142,9 @@ func (p *process) setAside(keep uint64) {
 		return
 	}
 	s.judgeSetAside(p, keep)
+	if v := &s.servers[p.self]; v.acked != nil && v.acked.height > keep {
+		v.acked = p.chain.blocks[keep] // the shard goes on without what was stored above
+	}
 	cut := p.chain.blocks[keep+1:]
 	p.before = p.chain.blocks
 	p.chain.cut(keep)
