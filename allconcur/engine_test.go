@@ -276,4 +276,38 @@ func TestStatesDifferByTheirSequences(t *testing.T) {
 	if string(before) == string(e.AppendState(nil)) {
 		t.Error("a revoked number makes no difference")
 	}
+	for i := range e.failures.sequences {
+		e.failures.sequences[i] = sequence{last: 2, revoked: 1}
+	}
+	before = e.AppendState(nil)
+	if e.failures.sequence(1, 0).revoked = 2; string(before) == string(e.AppendState(nil)) {
+		t.Error("where all have numbers, they make no difference")
+	}
+}
+
+// TestReliableAheadOfUnreliable: a reliable message of the next round of the next epoch reaches no
+// server that is in an unreliable round, since the notification before it ends that. One that comes
+// all the same is dropped.
+func TestReliableAheadOfUnreliable(t *testing.T) {
+	t.Parallel()
+	e := threeServers(t, Config{Engine: EngineAllConcurPlus})[0]
+	before := e.AppendState(nil)
+	must(t, e.Receive(1, encodeMessage(kindReliable, 0, e.epoch+1, e.round+1, 1, nil)))
+	if e.reliable || string(before) != string(e.AppendState(nil)) {
+		t.Errorf("it is taken: %+v", e.Status())
+	}
+}
+
+// TestRemovedOwners: a notification goes with the server that made it. The planted bug keeps it.
+func TestRemovedOwners(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []Fault{FaultNone, FaultRemovedOwnerKept} {
+		e := threeServers(t, Config{Engine: EngineAllConcur, Fault: fault})[0]
+		must(t, e.Receive(2, encodeFailure(0, 1, 2, 1)))
+		e.members.remove(2)
+		e.failures.retain(e.members)
+		if kept := len(e.failures.arrived) > 0; kept != (fault != FaultNone) {
+			t.Errorf("fault %v: kept %v", fault, kept)
+		}
+	}
 }

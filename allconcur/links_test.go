@@ -57,6 +57,59 @@ func TestTrustThatChangesNothing(t *testing.T) {
 	}
 }
 
+// TestSuspicionThatChangesNothing: of a server that was removed, or in a run that ended.
+func TestSuspicionThatChangesNothing(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(*Engine){
+		"removed": func(e *Engine) { e.members.remove(1) },
+		"ended":   func(e *Engine) { e.ended = true },
+	} {
+		e := threeServers(t, Config{Engine: EngineAllConcur})[0]
+		prepare(e)
+		before := e.AppendState(nil)
+		must(t, e.Suspect(1))
+		if !slices.Equal(before, e.AppendState(nil)) {
+			t.Errorf("%s: it changes something", name)
+		}
+	}
+}
+
+// TestRevocationOfAnother: an A-delivered revocation ends a suspicion if it is the one under way, of
+// the same number.
+func TestRevocationOfAnother(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		revoking bool
+		sequence uint32
+		ends     bool
+	}{
+		"the one under way": {true, 1, true}, "an earlier one": {true, 0, false}, "none is under way": {false, 1, false},
+	} {
+		e := threeServers(t, Config{Engine: EngineAllConcur})[0]
+		must(t, e.Suspect(1))
+		if c.revoking {
+			must(t, e.Trust(1))
+		}
+		e.revoke(0, revocation{target: 1, sequence: c.sequence})
+		if ends := !e.linkFrom(1).suspected; ends != c.ends || e.checkCounts() != nil {
+			t.Errorf("%s: ends %v, %v", name, ends, e.checkCounts())
+		}
+	}
+}
+
+// TestReleasedMessagesOfRemovedServers are taken neither from them nor of them.
+func TestReleasedMessagesOfRemovedServers(t *testing.T) {
+	t.Parallel()
+	for _, removed := range []order.ServerID{1, 2} {
+		e := threeServers(t, Config{Engine: EngineAllConcur})[0]
+		e.members.remove(removed)
+		e.released = []heldMessage{{from: 1, frame: encodeMessage(kindReliable, 0, e.epoch, e.round, 2, nil)}}
+		if e.settle(); e.Received(2) {
+			t.Errorf("a message of server 2 from server 1 is taken, and server %d was removed", removed)
+		}
+	}
+}
+
 // TestRevocationsInAMessage: no more than others take, and only what its sender can have said.
 func TestRevocationsInAMessage(t *testing.T) {
 	t.Parallel()
@@ -263,5 +316,15 @@ func TestRevocationsAreRecalled(t *testing.T) {
 	e.recallRevocations()
 	if err := e.checkCounts(); err != nil || e.revoking != 1 || e.linkFrom(2).again {
 		t.Errorf("%d revocations under way, %v", e.revoking, err)
+	}
+	// One that no message carries yet is called back at once, but for the planted bug.
+	for _, fault := range []Fault{FaultNone, FaultRevocationNotRecalled} {
+		e := threeServers(t, Config{Engine: EngineAllConcurPlus, Fault: fault})[0]
+		must(t, e.Suspect(1))
+		must(t, e.Trust(1))
+		must(t, e.Suspect(1))
+		if recalled := !e.linkFrom(1).revoking; recalled != (fault == FaultNone) {
+			t.Errorf("fault %v: recalled %v", fault, recalled)
+		}
 	}
 }

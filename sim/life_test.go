@@ -88,16 +88,28 @@ func TestLivingReplay(t *testing.T) {
 	}
 }
 
-// TestBlockThatTheTailMakesAnew has a life in which a generation replays the tail of the one
-// before, which four of six servers had executed already. The last of them sets the block aside and
-// makes it anew after the others made it durable.
-func TestBlockThatTheTailMakesAnew(t *testing.T) {
+// TestBlocksSetAside has lives in which servers set blocks aside that they may.
+func TestBlocksSetAside(t *testing.T) {
 	t.Parallel()
-	options := Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5, Faults: FaultsAll}.options(t)
-	options.Seed = 226
-	result, err := Check(options)
-	if err != nil || len(result.Violations) > 0 {
-		t.Errorf("%v, %v", result.Violations, err)
+	for name, c := range map[string]struct {
+		group Group
+		seed  uint64
+	}{
+		// A generation replays the tail of the one before, which four of six servers had executed
+		// already. The last of them sets the block aside and makes it anew after the others made it
+		// durable.
+		"the tail makes it anew": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5, Faults: FaultsAll}, 226},
+		// A new member stored a block that it fetched from a disk that forgot. The generation goes on
+		// without the block, and the member loses power before it stores another.
+		"the shard goes on without it": {Group{Engine: allconcur.EngineAllConcur, Servers: 2,
+			Faults: FaultsAll &^ FaultBreak}, 2_014_438},
+	} {
+		options := c.group.options(t)
+		options.Seed = c.seed
+		result, err := Check(options)
+		if err != nil || len(result.Violations) > 0 {
+			t.Errorf("%s: %v, %v", name, result.Violations, err)
+		}
 	}
 }
 
