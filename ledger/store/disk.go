@@ -50,7 +50,13 @@ func syncDirectory(dir string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// lockFolder takes the folder's lock, which the process holds until it closes the file.
+// unlockFolder gives a folder's lock back. To close the file is not enough: a child that was forked a
+// moment ago holds a copy of it until its program begins, and the lock belongs to all copies.
+func unlockFolder(lock *os.File) error {
+	return errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close())
+}
+
+// lockFolder takes the folder's lock, which the process holds until unlockFolder.
 func lockFolder(dir string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

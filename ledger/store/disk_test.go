@@ -87,3 +87,19 @@ func TestRealDiskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestLockIsGivenBack although a child that was just forked holds a copy of the file.
+func TestLockIsGivenBack(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir, small())
+	forked, err := unix.Dup(int(s.lock.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(forked)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, dir, small())
+}

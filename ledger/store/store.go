@@ -255,5 +255,5 @@ func (s *Store) release() (err error) {
 	if s.marker != nil {
 		err = errors.Join(err, s.marker.file.Close())
 	}
-	return errors.Join(err, s.lock.Close())
+	return errors.Join(err, unlockFolder(s.lock))
 }

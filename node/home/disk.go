@@ -90,7 +90,7 @@ func (h *Home) OpenDisk() (*Disk, error) {
 	}
 	d, err := h.openDisk()
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, unlock(lock))
 	}
 	d.lock = lock
 	return d, nil
@@ -182,7 +182,7 @@ func (d *Disk) Close() error {
 	if d.lock == nil {
 		return nil
 	}
-	return d.lock.Close()
+	return unlock(d.lock)
 }
 
 // Forget makes a new identity, for an operator who knows that the disk beneath was rolled back or
@@ -198,7 +198,7 @@ func (h *Home) Forget(reason string) (*Disk, error) {
 	if err == nil {
 		err = d.begin(false)
 	}
-	return d, errors.Join(err, lock.Close())
+	return d, errors.Join(err, unlock(lock))
 }
 
 // Disk returns what OpenDisk would find, without changing anything. If OpenDisk would make a new
@@ -303,10 +303,10 @@ func (h *Home) lock() (*os.File, error) {
 	}
 	store, err := flock(filepath.Join(h.Data(), lockFile), 0)
 	if err == nil {
-		err = store.Close()
+		err = unlock(store)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Join(err, taken.Close())
+		return nil, errors.Join(err, unlock(taken))
 	}
 	return taken, nil
 }
@@ -314,6 +314,12 @@ func (h *Home) lock() (*os.File, error) {
 // lockFile is what a running node has locked; the ledger store has one of the same name in its
 // folder.
 const lockFile = "lock"
+
+// unlock gives a lock back. To close the file is not enough: a child that was forked a moment ago
+// holds a copy of it until its program begins, and the lock belongs to all copies.
+func unlock(lock *os.File) error {
+	return errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close())
+}
 
 func flock(path string, flags int) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|flags, 0o600)

@@ -91,7 +91,7 @@ var errSkip = errors.New("the fabric cannot play this")
 
 // Mend timeouts of the cases: one that is not to end, and one that is.
 const (
-	mendLong  = 30 * time.Second
+	mendLong  = caseTimeout
 	mendShort = 3500 * time.Millisecond
 	// mendSlack is what a busy machine may add.
 	mendSlack = 5 * time.Second
