@@ -83,7 +83,7 @@ func (m *Member) waitingFor() (Reason, string) {
 	if !w.Memory {
 		w.Restarted = nil // nobody waits for their votes
 	}
-	if len(w.Silent)+len(w.Unreachable)+len(unheard) > 0 {
+	if len(w.Silent)+len(w.Unreachable)+len(reason.Full)+len(unheard) > 0 {
 		reason.Sought, w.Durable = w.Durable, 0 // those that have not answered may hold it
 	}
 	absent := len(unheard)

@@ -113,6 +113,18 @@ func TestBlocksSetAside(t *testing.T) {
 	}
 }
 
+// TestFullDiskMayHoldWhatIsDurable has a life in which a member whose disk is full cannot promise. It
+// may hold a durable block that the others lack, so that they do not say that too few disks remember.
+func TestFullDiskMayHoldWhatIsDurable(t *testing.T) {
+	t.Parallel()
+	options := Group{Engine: allconcur.EngineAllConcur, Servers: 2, Faults: FaultsAll &^ FaultBreak}.options(t)
+	options.Seed = 2_017_315
+	result, err := Check(options)
+	if err != nil || len(result.Violations) > 0 {
+		t.Errorf("%v, %v", result.Violations, err)
+	}
+}
+
 // TestPlantedBugsOfTheWholeProtocolAreCaught plants what takes a mend, or a part of the protocol,
 // out.
 func TestPlantedBugsOfTheWholeProtocolAreCaught(t *testing.T) {
