@@ -1,9 +1,10 @@
 // Command gotest reads what `go test -json` writes, tells a person what matters of it, and counts.
 //
-//	go test -json ./... | gotest -counts FILE
+//	go test -json ./... | gotest -counts FILE -failures FILE
 //
 // It prints a line for each package when it ends, in the order of their ends, and the output of what failed, bounded. To FILE it appends a line for each
 // test and subtest, "pass PACKAGE TEST", "fail ..." or "skip ...", so that several runs of one test can be told from several tests.
+// To the second FILE it appends what it prints of failures, for a summary at the end of a long run.
 //
 // The exit status is 1 if anything failed, if no package was seen, or if the input is cut off in the middle of a package: a broken test run never looks like
 // a short one.
@@ -39,20 +40,22 @@ type key struct{ Package, Test string }
 
 // report gathers the events of one run.
 type report struct {
-	to      io.Writer
-	counts  io.Writer
-	output  map[key][]string
-	tests   map[string]int // passed tests of a package that has not ended
-	skipped map[string]int
-	open    map[string]bool
-	ended   int
-	failed  bool
+	to       io.Writer
+	counts   io.Writer
+	failures io.Writer
+	output   map[key][]string
+	tests    map[string]int // passed tests of a package that has not ended
+	skipped  map[string]int
+	open     map[string]bool
+	ended    int
+	failed   bool
 }
 
 func main() {
 	name := flag.String("counts", "", "file to which a line for each test is appended")
+	failures := flag.String("failures", "", "file to which the output of what failed is appended")
 	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, *name); err != nil {
+	if err := run(os.Stdin, os.Stdout, *name, *failures); err != nil {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
 		os.Exit(1)
 	}
@@ -61,15 +64,24 @@ func main() {
 // errFailed says that the run went wrong; what did has been printed.
 var errFailed = errors.New("there are failures")
 
-func run(from io.Reader, to io.Writer, counts string) (err error) {
-	r := report{to: to, counts: io.Discard, output: map[key][]string{}, tests: map[string]int{}, skipped: map[string]int{}, open: map[string]bool{}}
-	if counts != "" {
-		file, err := os.OpenFile(counts, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+func run(from io.Reader, to io.Writer, counts, failures string) (err error) {
+	r := report{
+		to: to, output: map[key][]string{}, tests: map[string]int{}, skipped: map[string]int{}, open: map[string]bool{},
+	}
+	for _, file := range []struct {
+		name string
+		to   *io.Writer
+	}{{counts, &r.counts}, {failures, &r.failures}} {
+		*file.to = io.Discard
+		if file.name == "" {
+			continue
+		}
+		opened, err := os.OpenFile(file.name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, file.Close()) }()
-		r.counts = file
+		defer func() { err = errors.Join(err, opened.Close()) }()
+		*file.to = opened
 	}
 	lines := bufio.NewReader(from)
 	for {
@@ -168,10 +180,15 @@ func (r *report) end(e event) {
 
 // say prints what a test wrote, under a heading.
 func (r *report) say(heading string, k key) {
-	fmt.Fprintf(r.to, "  %s %s %s\n", heading, k.Package, k.Test)
+	var text strings.Builder
+	fmt.Fprintf(&text, "  %s %s %s\n", heading, k.Package, k.Test)
 	for _, line := range r.output[k] {
-		if text := strings.TrimRight(line, "\n"); !strings.HasPrefix(strings.TrimSpace(text), "=== ") {
-			fmt.Fprintf(r.to, "      %s\n", text)
+		if line := strings.TrimRight(line, "\n"); !strings.HasPrefix(strings.TrimSpace(line), "=== ") {
+			fmt.Fprintf(&text, "      %s\n", line)
 		}
+	}
+	io.WriteString(r.to, text.String())
+	if heading != "skipped" {
+		io.WriteString(r.failures, text.String()) // in one piece: other steps append to the file, too
 	}
 }

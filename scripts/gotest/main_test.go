@@ -33,8 +33,8 @@ func TestRun(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var printed strings.Builder
-			counts := filepath.Join(t.TempDir(), "counts")
-			err := run(strings.NewReader(test.input), &printed, counts)
+			counts, failures := filepath.Join(t.TempDir(), "counts"), filepath.Join(t.TempDir(), "failures")
+			err := run(strings.NewReader(test.input), &printed, counts, failures)
 			if test.problem == "" && err != nil || test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem)) {
 				t.Errorf("error %v, want %q", err, test.problem)
 			}
@@ -43,6 +43,10 @@ func TestRun(t *testing.T) {
 			}
 			if !strings.Contains(printed.String(), test.printed) {
 				t.Errorf("printed %q, want %q", &printed, test.printed)
+			}
+			failed, err := os.ReadFile(failures)
+			if err != nil || strings.Contains(string(failed), "FAILED") != (test.problem == "failures") {
+				t.Errorf("of failures stands %q (%v)", failed, err)
 			}
 			counted, err := os.ReadFile(counts)
 			if err != nil || !strings.HasSuffix(string(counted), test.counted) {
