@@ -173,6 +173,10 @@ func (m *Member) explain(workers []peer) {
 	}
 	switch {
 	case m.leavingSince != 0, m.unsaved, m.noSpace:
+	case m.pending != nil && m.chain.Tip().Height >= m.pending.Base.Height:
+		height := m.pending.Base.Height
+		m.setMode(Starting, Reason{Kind: FetchingRounds, Height: height},
+			"fetching the rounds after block %d, with which the group goes on", height)
 	case m.pending != nil:
 		height := m.pending.Base.Height
 		m.setMode(Starting, Reason{Kind: Fetching, Height: height},

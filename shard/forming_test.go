@@ -92,6 +92,22 @@ func TestPromisesWaitForTheDisk(t *testing.T) {
 	}
 }
 
+// A member that waits to begin a decided generation says what it lacks.
+func TestWhatADecisionWaitsFor(t *testing.T) {
+	t.Parallel()
+	m, chain := newTestMember(t, 3)
+	d := decisionOf(2, 1)
+	m.learns(d)
+	m.pending = d
+	for height, want := range map[uint64]ReasonKind{8: Fetching, 9: FetchingRounds} {
+		chain.height = height
+		m.explain(nil)
+		if got := m.View().Reason; got.Kind != want || got.Height != 9 {
+			t.Errorf("at block %d: %+v, want kind %d", height, got, want)
+		}
+	}
+}
+
 // decisionOf is a decision of all three to go on from block 9, with rounds behind it.
 func decisionOf(g generation.Generation, contents ...byte) *generation.Decision {
 	d := &generation.Decision{Generation: g, Base: generation.Head{Generation: 1, Height: 9, Round: 9, Hash: hashAt(9, 0)},

@@ -25,6 +25,9 @@ const (
 	Forming
 	// Fetching says that a decided generation goes on from block Height, which is not here yet.
 	Fetching
+	// FetchingRounds says that a decided generation goes on from block Height, which is here, with
+	// rounds that are not.
+	FetchingRounds
 	// Learning says that the disk counts in no majority, and that the chain is to admit it.
 	Learning
 	// Entering says that Generation orders, and that this member is about to enter.

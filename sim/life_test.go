@@ -113,15 +113,27 @@ func TestBlocksSetAside(t *testing.T) {
 	}
 }
 
-// TestFullDiskMayHoldWhatIsDurable has a life in which a member whose disk is full cannot promise. It
-// may hold a durable block that the others lack, so that they do not say that too few disks remember.
-func TestFullDiskMayHoldWhatIsDurable(t *testing.T) {
+// TestReasonsOfLives has lives in which members once gave a reason that was false.
+func TestReasonsOfLives(t *testing.T) {
 	t.Parallel()
-	options := Group{Engine: allconcur.EngineAllConcur, Servers: 2, Faults: FaultsAll &^ FaultBreak}.options(t)
-	options.Seed = 2_017_315
-	result, err := Check(options)
-	if err != nil || len(result.Violations) > 0 {
-		t.Errorf("%v, %v", result.Violations, err)
+	for name, c := range map[string]struct {
+		servers int
+		seed    uint64
+	}{
+		// A member whose disk is full cannot promise, and may hold a durable block that the others lack:
+		// it is not said that too few disks remember.
+		"a full disk may hold what is durable": {2, 2_017_315},
+		// A member holds the base of a decided generation, and waits for its rounds.
+		"rounds are fetched, not blocks": {5, 2_009_543},
+	} {
+		options := Group{
+			Engine: allconcur.EngineAllConcur, Servers: c.servers, Faults: FaultsAll &^ FaultBreak,
+		}.options(t)
+		options.Seed = c.seed
+		result, err := Check(options)
+		if err != nil || len(result.Violations) > 0 {
+			t.Errorf("%s: %v, %v", name, result.Violations, err)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
 )
@@ -158,6 +159,13 @@ func (s *simulation) wrongOfOwn(p *process, r *shard.Reason) (wrong []falsehood)
 		d := p.disk.state.Decided
 		says(d != nil && d.Base.Height == r.Height, "nobody decided to go on from there")
 		says(head.height < r.Height, "it holds the block")
+	case shard.FetchingRounds:
+		d := p.disk.state.Decided
+		says(d != nil && d.Base.Height == r.Height, "nobody decided to go on from there")
+		says(head.height >= r.Height, "it does not hold the block")
+		says(d != nil && slices.ContainsFunc(d.Tail, func(round generation.TailRound) bool {
+			return !slices.Contains(p.disk.held, round.Content)
+		}), "it holds the rounds")
 	case shard.NoBlock:
 		says(false, "each server that has a chain has all of it")
 	case shard.Benched:
@@ -170,7 +178,7 @@ func (s *simulation) wrongOfOwn(p *process, r *shard.Reason) (wrong []falsehood)
 		}), "its round waits for others")
 	}
 	switch r.Kind {
-	case shard.Looking, shard.Between, shard.Fetching, shard.Learning, shard.Entering, shard.Benched:
+	case shard.Looking, shard.Between, shard.Fetching, shard.FetchingRounds, shard.Learning, shard.Entering, shard.Benched:
 		says(!p.disk.full, "its disk is full, and it does not say so")
 	}
 	return wrong
