@@ -170,8 +170,12 @@ func (c *Client) explain(ctx context.Context, address string, err error) error {
 	if !errors.As(err, &coded) {
 		return fmt.Errorf("%s: %w", address, err)
 	}
-	if !connect.IsWireError(err) && (coded.Code() == connect.CodeUnavailable || coded.Code() == connect.CodeUnknown) {
-		return fmt.Errorf("cannot reach %s: %w (%w)", address, ErrUnreachable, errors.Unwrap(coded))
+	if !connect.IsWireError(err) {
+		switch coded.Code() {
+		// Where nobody canceled the call, CodeCanceled means that the node's end reset the connection.
+		case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeCanceled:
+			return fmt.Errorf("cannot reach %s: %w (%w)", address, ErrUnreachable, errors.Unwrap(coded))
+		}
 	}
 	failure := &Failure{Code: coded.Code(), Message: coded.Message(), Retry: coded.Meta().Get(api.HeaderRetry) == "true", err: err}
 	if writers := coded.Meta().Get(api.HeaderWriters); writers != "" {

@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -101,6 +102,53 @@ func TestUnreachable(t *testing.T) {
 	}
 	if err := c.Subscribe(testContext(t), 1, false, nil); !errors.Is(err, ErrUnreachable) {
 		t.Fatal(err)
+	}
+}
+
+// A node that dies while it is asked resets its connections, which is no answer.
+func TestNodeDiesWhileAsked(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			if _, err := connection.Read(make([]byte, 1)); err == nil {
+				connection.(*net.TCPConn).SetLinger(0) // Close sends a reset, as the end of a process does
+			}
+			connection.Close()
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		serving.Wait()
+	})
+	c := newTestClient(t, listener.Addr().String())
+	if _, err := c.Node(testContext(t)); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("reading: %v (%d), want ErrUnreachable", err, CodeOf(err))
+	}
+	post := []Key{testKey(t, "acme")}
+	_, err = c.Post(testContext(t), post, transfer("acme:a", "acme:b", 1), ledgerdv1.Level_LEVEL_DURABLE)
+	if !errors.Is(err, ErrUnreachable) || errors.Is(err, ErrOutcomeUnknown) {
+		t.Errorf("posting what was never sent: %v, want ErrUnreachable, and a known outcome", err)
+	}
+	transaction := transfer("acme:a", "acme:b", 1)
+	transaction.Signer = "acme"
+	bundle, err := Sign(post, transaction)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Submit(testContext(t), bundle, ledgerdv1.Level_LEVEL_DURABLE); !errors.Is(err, ErrOutcomeUnknown) {
+		t.Errorf("submitting: %v, want ErrOutcomeUnknown", err)
+	}
+	if err := c.Subscribe(testContext(t), 1, false, nil); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("subscribing: %v, want ErrUnreachable", err)
 	}
 }
 
