@@ -20,8 +20,9 @@
 // What counts in a majority is a disk, not a member: its promises, its acceptances and what it stores.
 // The chain's Membership names the disk that counts for each member; where it names none, the member's
 // original disk counts (Membership.Counts). Any other disk is a learner. A learner promises and
-// accepts, but counts in no majority, is no member of the generation, and does not propose. It is
-// neither a voter nor a non-voter: whatever the member voted for on another disk is unknown.
+// accepts, but counts in no majority, is no member of the generation, and does not propose. What it
+// accepted binds no proposer. It is neither a voter nor a non-voter: whatever the member voted for on
+// another disk is unknown.
 //
 // Three things that keep a server from helping differ, and Synod.Waiting tells them apart. A server
 // that is unreachable did not promise. One that forgot promised from a disk that does not count. One
@@ -48,7 +49,8 @@
 //     while it worked: what it fetched after a promise may be left behind, since the promise did not
 //     tell of it.
 //   - A decided base can be had: an acceptor accepts only when the blocks up to the base, and the
-//     contents of the tail, are on its own disk.
+//     contents of the tail, are on its own disk. A base that was accepted by too few to be chosen, and
+//     that damaged disks have lost since, is left out (proposer.go, neverChosen).
 //
 // # Quorums of a membership that changes
 //

@@ -156,7 +156,7 @@ func (s *Synod) mayPropose(v survey) bool {
 	if !v.enough(false) {
 		return false
 	}
-	if s.bound() == nil {
+	if s.bound(&v) == nil {
 		if v.perhaps() || s.endsBelowDurable(v) || !v.enough(true) && s.mayHearFrom(v.remembering) {
 			return false
 		}
@@ -198,12 +198,15 @@ func (s *Synod) mayHearFrom(memberships []Membership) bool {
 }
 
 // bound is the promise with the value that may have been decided: the one that was accepted in the
-// highest ballot. It is nil where none was accepted.
-func (s *Synod) bound() *Message {
+// highest ballot. It is nil where none was accepted. What learners accepted binds nobody: the quorum
+// that chose a value and the one that promised now have a disk in common that counts. Without this, a
+// copy of an old disk might bind the shard to a base that no disk holds any more.
+func (s *Synod) bound(v *survey) *Message {
 	var bound *Message
 	for i := range s.promises {
 		p := &s.promises[i].message
-		if p.Value == nil {
+		learner := v.learner(Promised{s.promises[i].from, p.Report})
+		if p.Value == nil || learner {
 			continue
 		}
 		lowest := s.config.Fault == FaultLowestAccepted
@@ -211,49 +214,49 @@ func (s *Synod) bound() *Message {
 			bound = p
 		}
 	}
-	if bound != nil && s.neverChosen(bound.Value) {
+	if bound != nil && s.neverChosen(v, bound.Value) {
 		return nil
 	}
 	return bound
 }
 
 // neverChosen reports whether a value that was accepted can be left out although Paxos proposes it
-// again: nobody holds its base any more, so that it can never be accepted, and it was not chosen.
+// again: nobody who promised holds its base, which a damaged disk may have had, and it was not chosen.
 //
-// Where the chain's members and disks never changed as far as any of them knows, and all of them
-// promised, each proposer of this generation needed a majority of them: one that needed another
-// membership as well saw a change, and one that did not need this one saw it durable, or a run that
-// counted with it. Then a majority of the members has the change, or that run, on disks that count,
-// of which no more than a minority may be damaged; but all of them show neither. If the value was
-// chosen, a majority of the members accepted it, and whatever they accepted later is the same value.
-// All of them say what they accepted last, and fewer than a majority say this one.
-func (s *Synod) neverChosen(value *Decision) bool {
-	v := s.survey()
-	if len(v.memberships) != 1 || len(v.promises) != len(s.promises) {
-		return false
-	}
-	m := v.memberships[0]
-	accepted, promised := 0, 0
+// If a proposer had the value chosen, or still may, it needs a majority of some membership that this
+// one needs as well (see the package comment; this proposer goes on only if no disk had perhaps more,
+// so that the argument holds with damaged disks, too). The members of that majority accepted the
+// value. Whatever they accepted later is the same value, and they say what they accepted last. Those
+// that promised without having accepted it cannot do so any more in a lower ballot. So there is no
+// such majority where, of each membership, more of those promised than a majority leaves out. A
+// member that did not promise may have accepted, and so may one on a disk that does not count now.
+func (s *Synod) neverChosen(v *survey, value *Decision) bool {
 	for _, p := range s.promises {
-		r := &p.message.Report
-		same := r.Membership.Equal(m) && len(r.Former) == 0 && (r.Run == 0 || r.Shard.Equal(m))
-		holds := r.Head.Hash == value.Base.Hash && r.Head.Height == value.Base.Height ||
-			r.Head.Generation == value.Base.Generation && r.Head.Height >= value.Base.Height
-		if !same || holds || !v.counts(m, Promised{p.from, *r}) {
+		head := p.message.Report.Head
+		if head.Hash == value.Base.Hash && head.Height == value.Base.Height ||
+			head.Generation == value.Base.Generation && head.Height >= value.Base.Height {
 			return false
 		}
-		promised++
-		if p.message.Value != nil && p.message.Value.Equal(*value) {
-			accepted++
+	}
+	for _, m := range v.memberships {
+		without := 0
+		for _, p := range s.promises {
+			accepted := p.message.Value != nil && p.message.Value.Equal(*value)
+			if !accepted && v.counts(m, Promised{p.from, p.message.Report}) {
+				without++
+			}
+		}
+		if len(m.Members)-without >= m.Quorum() {
+			return false
 		}
 	}
-	return promised == len(m.Members) && accepted < m.Quorum()
+	return len(v.memberships) > 0
 }
 
 // propose is the heart of Paxos: a value that may have been decided is proposed again. Where there is
 // none, it is the one that choose takes, with all members that promised and whose disks count.
 func (s *Synod) propose(v survey) Decision {
-	if bound := s.bound(); bound != nil {
+	if bound := s.bound(&v); bound != nil {
 		return *bound.Value
 	}
 	fresh := Decision{Generation: s.state.Instance}

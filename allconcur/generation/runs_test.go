@@ -237,7 +237,7 @@ func TestWaiting(t *testing.T) {
 		promise(from, func(r *Report) { r.Restarted = true })
 	}
 	waits("memory", Waiting{Memory: true, Restarted: list(0, 2, 3), Silent: list(4), Unreachable: list(5)})
-	s.promises[0].message.Value = next(Head{})
+	s.promises[0].message.Value, s.promises[2].message.Value = next(Head{}), next(Head{})
 	waits("a value that binds", Waiting{Restarted: list(0, 2, 3), Silent: list(4), Unreachable: list(5)})
 }
 

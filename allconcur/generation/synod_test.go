@@ -471,8 +471,8 @@ func shown(server order.ServerID, m Membership, height uint64) pending {
 		Disk: DiskID{byte(server + 1)}, Original: true, Shard: m, Membership: m}}}
 }
 
-// TestNeverChosen: a value that one server accepted is left out where all members promised, know of
-// no change, and hold nothing of its base. Each case takes one of that away.
+// TestNeverChosen: a value that one server accepted is left out where so many others of each membership
+// that is needed promised that no majority accepted it, and nobody holds its base.
 func TestNeverChosen(t *testing.T) {
 	t.Parallel()
 	m := Membership{Members: members(3)}
@@ -489,18 +489,27 @@ func TestNeverChosen(t *testing.T) {
 			return p
 		}, true},
 		"one did not promise":     {func(p []pending) []pending { return p[:2] }, false},
-		"another membership":      {func(p []pending) []pending { p[1].message.Report.Membership = other; return p }, false},
-		"another at the furthest": {func(p []pending) []pending { p[2].message.Report.Membership = other; return p }, false},
-		"a change":                {func(p []pending) []pending { p[1].message.Report.Former = []Former{{other, 99}}; return p }, false},
+		"another membership":      {func(p []pending) []pending { p[1].message.Report.Membership = other; return p }, true},
+		"another at the furthest": {func(p []pending) []pending { p[2].message.Report.Membership = other; return p }, true},
+		"a change":                {func(p []pending) []pending { p[1].message.Report.Former = []Former{{other, 99}}; return p }, true},
 		"a run that counted with another": {func(p []pending) []pending {
 			p[1].message.Report.Run, p[1].message.Report.Shard = 1, other
 			return p
+		}, true},
+		"a run that counted with two that did not promise": {func(p []pending) []pending {
+			p[1].message.Report.Run, p[1].message.Report.Shard = 1, Membership{Number: 7, Members: members(5)}
+			return p
 		}, false},
+		"a change of the furthest that may not be durable": {func(p []pending) []pending {
+			p[2].message.Report.Former = []Former{{Membership{Number: 7, Members: members(5)}, 99}}
+			return p
+		}, false},
+		"nobody promised": {func(p []pending) []pending { return nil }, false},
 		"an older run that counted with another": {func(p []pending) []pending {
 			p[0].message.Report.Run, p[1].message.Report.Run, p[2].message.Report.Run = 1, 2, 2
 			p[0].message.Report.Shard = other
 			return p
-		}, false},
+		}, true},
 		"a run that counted with this":      {func(p []pending) []pending { p[1].message.Report.Run = 1; return p }, true},
 		"no run, and another to count with": {func(p []pending) []pending { p[1].message.Report.Shard = Membership{}; return p }, true},
 		"a disk that does not count":        {func(p []pending) []pending { p[1].message.Report.Original = false; return p }, false},
@@ -527,8 +536,35 @@ func TestNeverChosen(t *testing.T) {
 		s.promises = []pending{shown(0, m, 5), shown(1, m, 5), shown(2, m, 6)}
 		s.promises[0].message.Value, s.promises[0].message.Accepted = value, Ballot{Number: 1}
 		s.promises = c.change(s.promises)
-		if s.neverChosen(value) != c.never {
+		if v := s.survey(); s.neverChosen(&v, value) != c.never {
 			t.Errorf("%s: never chosen %v", name, !c.never)
+		}
+	}
+}
+
+// TestLearnersBindNobody: what was accepted on a disk that counts binds a proposer, and what only a
+// learner accepted does not, in whatever ballot.
+func TestLearnersBindNobody(t *testing.T) {
+	t.Parallel()
+	m := Membership{Members: members(3)}
+	base := Head{Generation: 1, Height: 9, Round: 9, Hash: [32]byte{9}}
+	for original, bound := range map[bool]uint64{true: 2, false: 1} {
+		s, _ := settledSynod(t)
+		s.promises = []pending{shown(0, m, 5), shown(1, m, 5), shown(2, m, 5)}
+		for i := range 2 {
+			message := &s.promises[i].message
+			message.Value, message.Accepted = next(Head{Generation: 1, Height: uint64(i)}), Ballot{Number: uint64(i) + 1}
+		}
+		s.promises[1].message.Value = next(base)
+		s.promises[1].message.Report.Original = original
+		s.promises = append(s.promises[:1:1], s.promises[1]) // two of three: nobody knows of all
+		v := s.survey()
+		if got := s.bound(&v); got == nil || got.Accepted.Number != bound {
+			t.Errorf("original %v: bound by %+v, want ballot %d", original, got, bound)
+		}
+		s.promises[0].message.Value = nil
+		if v := s.survey(); (s.bound(&v) != nil) != original {
+			t.Errorf("original %v, nothing else accepted: bound %v", original, !original)
 		}
 	}
 }
@@ -546,7 +582,8 @@ func TestHighestAcceptedValue(t *testing.T) {
 			}
 			s.promises = append(s.promises, p)
 		}
-		if bound := s.bound(); bound == nil || bound.Accepted.Number != 3 || s.propose(s.survey()).Base.Height != 3 {
+		v := s.survey()
+		if bound := s.bound(&v); bound == nil || bound.Accepted.Number != 3 || s.propose(v).Base.Height != 3 {
 			t.Errorf("ballots %v: bound by %+v", ballots, bound)
 		}
 	}

@@ -71,13 +71,13 @@ func (s *Synod) relinked(w Waiting) Waiting {
 func (s *Synod) missing() Waiting {
 	v := s.survey()
 	w := Waiting{Missing: max(0, v.missing(false))}
-	if s.bound() == nil && w.Missing == 0 {
+	if s.bound(&v) == nil && w.Missing == 0 {
 		w.Memory = !v.enough(true)
 		if s.endsBelowDurable(v) {
 			w.Durable = v.durable
 		}
 	}
-	perhaps := s.bound() == nil && v.perhaps()
+	perhaps := s.bound(&v) == nil && v.perhaps()
 	for _, server := range s.asked {
 		at := slices.IndexFunc(v.promises, func(p Promised) bool { return p.Server == server })
 		switch {

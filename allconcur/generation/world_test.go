@@ -356,7 +356,7 @@ func (w *world) drain(i int) {
 		if err != nil {
 			w.fail("message %+v does not survive its encoding: %v", envelope.Message, err)
 		}
-		if message.Kind == KindAccept && n.synod.phase == phaseAccepting && n.synod.bound() == nil && !n.synod.surveyed.enough(true) {
+		if message.Kind == KindAccept && n.synod.phase == phaseAccepting && n.synod.bound(&n.synod.surveyed) == nil && !n.synod.surveyed.enough(true) {
 			w.forgiven[message.Generation] = true
 		}
 		w.flight = append(w.flight, flying{n.id, envelope.To, message})
