@@ -23,7 +23,7 @@ func (c lifeChain) Tip() shard.Tip {
 	head := c.node.Store().Head()
 	return shard.Tip{
 		Height: uint64(head.Height), Hash: head.Hash,
-		Round: max(c.node.pipeline.Round(), order.Round(head.Round)),
+		Round: max(c.node.pipeline.Round(), order.Round(head.Round)), Block: order.Round(head.Round),
 	}
 }
 

@@ -13,6 +13,8 @@ type Tip struct {
 	// Round is the last round that was executed. An empty round makes no block, so Round may be
 	// above the round of the last block. After a restart it is the round of the last block.
 	Round order.Round
+	// Block is the round of the last block; at the genesis it is 0.
+	Block order.Round
 }
 
 // Heights are how far a chain has come at each level of acknowledgement. Ordered is the highest,

@@ -57,6 +57,9 @@ func (m *Member) follow() {
 		return
 	}
 	m.explainSpace()
+	if m.job == fetching {
+		m.explain(workersOf(m.ahead())) // those that it asks may be away by now
+	}
 	if m.job != idle {
 		return
 	}

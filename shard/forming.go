@@ -70,7 +70,11 @@ func (m *Member) holdings() generation.Report {
 	membership, changed := m.chain.Membership()
 	report := generation.Report{
 		Membership: membership, Durable: m.chain.Heights().Durable, Perhaps: m.perhaps,
-		Head: generation.Head{Generation: m.followed, Height: tip.Height, Hash: tip.Hash, Round: tip.Round},
+		Head: generation.Head{Generation: m.followed, Height: tip.Height, Hash: tip.Hash, Round: tip.Block},
+	}
+	// Empty rounds that were executed before a run that did not start are not of that run.
+	if m.synod != nil && m.synod.Activated().Generation() == m.worked {
+		report.Head.Round, report.Empty = tip.Round, tip.Round-tip.Block
 	}
 	for changed > report.Durable {
 		before, earlier := m.chain.MembershipAt(changed - 1)

@@ -92,6 +92,28 @@ func TestPromisesWaitForTheDisk(t *testing.T) {
 	}
 }
 
+// Empty rounds after the last block are reported as such, and not at all where the last run that is
+// on the disk is none that this process executed.
+func TestEmptyRoundsAreReported(t *testing.T) {
+	t.Parallel()
+	m, chain := newTestMember(t, 3)
+	chain.empty = 4
+	want := func(when string, round, empty order.Round) {
+		t.Helper()
+		if got := m.holdings(); got.Head.Round != round || got.Empty != empty {
+			t.Errorf("%s: round %d, %d empty, want %d and %d", when, got.Head.Round, got.Empty, round, empty)
+		}
+	}
+	want("no run", 13, 4)
+	m.synod.Working(generation.NewRun(1, 0), chain.membership)
+	m.starting = groupOf(3, generation.NewRun(1, 0))
+	want("a run that is about to start", 9, 0)
+	m.start()
+	want("a run", 13, 4)
+	m.worked = 0
+	want("a run of an earlier process", 9, 0)
+}
+
 // A member that waits to begin a decided generation says what it lacks.
 func TestWhatADecisionWaitsFor(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,9 @@ import (
 
 // running is the run that the member works in.
 type running struct {
-	group    *Group // nil for none
+	group *Group // nil for none
+	// worked is the generation of the last run in which this process had an engine; 0 for none.
+	worked   generation.Generation
 	starting *Group // whose start waits for the disk
 	removed  []order.ServerID
 	stalled  bool // the group gets nowhere
@@ -62,6 +64,7 @@ func (m *Member) start() {
 	m.group, m.removed, m.stalled, m.marked, m.lags = g, nil, false, nil, nil
 	m.follows, m.onBench, m.asideRefused, m.roundRefused = 0, false, false, false
 	m.ticket++
+	m.worked = g.Run.Generation()
 	m.perhaps = false
 	m.emit(Start{Group: *g})
 	m.news = true

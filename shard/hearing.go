@@ -64,6 +64,7 @@ func (m *Member) onLinked(in Linked) {
 	switch {
 	case in.Restarted:
 		p.linked, p.heard, p.troubles = true, false, nil
+		m.synod.Restarted(in.Server)
 	case in.Up:
 		p.linked = true
 	default:

@@ -43,6 +43,7 @@ func TestStories(t *testing.T) {
 type bookChain struct {
 	height, stored, durable uint64
 	branch                  byte
+	empty                   order.Round
 	membership              generation.Membership
 	changed                 uint64
 	former                  []Former
@@ -51,7 +52,8 @@ type bookChain struct {
 func hashAt(height uint64, branch byte) [32]byte { return [32]byte{byte(height), branch} }
 
 func (c *bookChain) Tip() Tip {
-	return Tip{Height: c.height, Hash: hashAt(c.height, c.branch), Round: order.Round(c.height)}
+	round := order.Round(c.height)
+	return Tip{Height: c.height, Hash: hashAt(c.height, c.branch), Round: round + c.empty, Block: round}
 }
 func (c *bookChain) Heights() Heights                     { return Heights{c.height, c.stored, c.durable} }
 func (c *bookChain) Hash(height uint64) ([32]byte, error) { return hashAt(height, c.branch), nil }

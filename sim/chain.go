@@ -183,7 +183,7 @@ var errHeight = errors.New("sim: no block at this height")
 
 func (c *chain) Tip() shard.Tip {
 	head := c.head()
-	return shard.Tip{Height: head.height, Hash: head.hash, Round: c.round}
+	return shard.Tip{Height: head.height, Hash: head.hash, Round: c.round, Block: head.round}
 }
 
 func (c *chain) Heights() shard.Heights {

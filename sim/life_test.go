@@ -120,19 +120,23 @@ func TestReasonsOfLives(t *testing.T) {
 		servers int
 		seed    uint64
 	}{
+		// A member restarted, and found its disk in order.
+		"had perhaps more, and has not": {6, 2_006_650},
+		// A member goes on fetching from others that are away by now.
+		"those that it fetches from are away": {8, 3_001_472},
 		// A member whose disk is full cannot promise, and may hold a durable block that the others lack:
 		// it is not said that too few disks remember.
 		"a full disk may hold what is durable": {2, 2_017_315},
 		// A member holds the base of a decided generation, and waits for its rounds.
 		"rounds are fetched, not blocks": {5, 2_009_543},
 	} {
-		options := Group{
-			Engine: allconcur.EngineAllConcur, Servers: c.servers, Faults: FaultsAll &^ FaultBreak,
-		}.options(t)
-		options.Seed = c.seed
-		result, err := Check(options)
-		if err != nil || len(result.Violations) > 0 {
-			t.Errorf("%s: %v, %v", name, result.Violations, err)
+		for _, engine := range []string{allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus} {
+			options := Group{Engine: engine, Servers: c.servers, Faults: FaultsAll &^ FaultBreak}.options(t)
+			options.Seed = c.seed
+			result, err := Check(options)
+			if err != nil || len(result.Violations) > 0 {
+				t.Errorf("%s: %v, %v", name, result.Violations, err)
+			}
 		}
 	}
 }
@@ -267,6 +271,9 @@ func TestLivesThatStoodStill(t *testing.T) {
 		{2, FaultCrash | FaultJoin | FaultPause | FaultPower | FaultDisk, 4, 3_000_293},
 		{5, FaultCrash | FaultSuspect | FaultPartition | FaultJoin | FaultLeave | FaultPower | FaultDisk, 3,
 			3_003_786},
+		// A server followed a generation with a block that it had before, and took empty rounds that it
+		// had executed after that block for the generation's.
+		{3, FaultSuspect | FaultJoin | FaultPause | FaultPower, 8, 3_005_325},
 	} {
 		options := Group{
 			Engine: allconcur.EngineAllConcurPlus, Servers: c.servers, Faults: c.faults,

@@ -250,15 +250,20 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 			return []falsehood{{claim: claimHelp, truth: "no majority is there that remembers"}}
 		}
 	}
+	var unnamed []order.ServerID // that remember, and are not there
 	there := s.count(m.members, func(id order.ServerID) bool {
 		named := slices.Contains(w.Unreachable, id) || slices.Contains(w.Silent, id) ||
 			slices.Contains(r.Full, id)
+		if s.disksCount(m, id) && !named && !s.answers(p, id) {
+			unnamed = append(unnamed, id)
+		}
 		return s.disksCount(m, id) && (named || s.answers(p, id))
 	})
 	if there >= m.quorum() {
 		return nil
 	}
-	return []falsehood{{claim: claimHelp, truth: "with those that it names no majority remembers"}}
+	truth := fmt.Sprintf("with those that it names no majority remembers, and it does not name %v", unnamed)
+	return []falsehood{{claim: claimHelp, truth: truth}}
 }
 
 // orderedBy reports whether somebody that a server can reach orders in the generation that it names,

@@ -26,8 +26,8 @@ func (s *Synod) AppendState(b []byte) []byte {
 	for _, flag := range []bool{s.remembers, s.stalled, s.givingUp, s.prompt, s.broken != nil} {
 		b = appendBool(b, flag)
 	}
-	for _, number := range []uint64{uint64(s.followed), uint64(s.working), uint64(s.ended), uint64(s.refused),
-		uint64(s.phase), uint64(s.waited), uint64(s.askedSince)} {
+	for _, number := range []uint64{uint64(s.followed), uint64(s.empty), uint64(s.working), uint64(s.ended),
+		uint64(s.refused), uint64(s.phase), uint64(s.waited), uint64(s.askedSince)} {
 		b = binary.LittleEndian.AppendUint64(b, number)
 	}
 	b = appendBallot(appendBallot(b, s.ballot), s.highest)

@@ -123,6 +123,10 @@ type Report struct {
 	// Durable is the highest height that the node knows to be durable. Nothing at or below it is
 	// ever given up.
 	Durable uint64
+	// Empty is how many of the rounds up to Head.Round made no block after the last one. Those that
+	// this node executed are of the generation in which it worked. In a later one that it follows they
+	// may have gone another way, so that the synod does not count them there. Promises do not have it.
+	Empty order.Round
 	// Perhaps reports that after a crash something other than zeros followed the last whole record
 	// of the disk: the node had perhaps one more group of blocks behind Head, and perhaps said so.
 	Perhaps bool

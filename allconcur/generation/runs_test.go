@@ -178,6 +178,53 @@ func TestLearnedDecisions(t *testing.T) {
 	}
 }
 
+// TestEmptyRounds: a promise counts the rounds after the last block only in the generation in which
+// the node executed them. In one that it followed they may have gone another way.
+func TestEmptyRounds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		worked, followed, decided Generation
+		height                    uint64
+		want                      order.Round
+	}{
+		"worked":                        {1, 0, 1, 8, 13},
+		"follows the same":              {1, 1, 1, 8, 13},
+		"follows a later one":           {1, 2, 2, 8, 11},
+		"follows it before the base":    {1, 2, 2, 7, 8},
+		"does not know how that began":  {1, 2, 1, 8, 13},
+		"knows of a later one":          {1, 1, 2, 8, 13},
+		"never worked":                  {0, 1, 1, 8, 8},
+		"never worked, and followed it": {0, 2, 2, 9, 11},
+	} {
+		s, first := settledSynod(t)
+		second := next(Head{Generation: 1, Height: 8, Round: 11})
+		s.state.Decided = map[Generation]*Decision{1: first, 2: second}[min(c.decided, max(1, c.worked))]
+		if c.worked > 0 {
+			s.Working(NewRun(c.worked, 0), s.report.Membership)
+			s.Idle(s.report, 0)
+		}
+		report := s.report
+		report.Head = Head{Generation: c.followed, Height: c.height, Round: 13}
+		report.Empty = 5
+		s.Report(report)
+		if c.decided == 2 {
+			s.Receive(0, Message{Kind: KindDecided, Value: second}) // the label changes without a report
+		}
+		for range 2 {
+			if got := s.report.Head.Round; got != c.want || s.report.Empty != 0 {
+				t.Errorf("%s: round %d of generation %d, want %d", name, got, s.report.Head.Generation, c.want)
+			}
+			s.label()
+		}
+		if c.followed == 2 && c.decided == 2 {
+			s.Working(NewRun(2, 1), s.report.Membership)
+			if got := s.report.Head.Round; got != c.want {
+				t.Errorf("%s: round %d as it enters, want %d", name, got, c.want)
+			}
+		}
+	}
+}
+
 // TestWaiting: why no generation is formed, before an attempt, during one and after it.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
@@ -204,6 +251,16 @@ func TestWaiting(t *testing.T) {
 		s.Linked([]order.ServerID{0, 2, 3, 4, 5, 6}[linked], true)
 	}
 	s.Linked(5, false)
+	s.waitsFor = Waiting{Memory: true, Silent: list(0), Forgot: list(2, 3), Restarted: list(3), Perhaps: list(3, 4)}
+	given := s.Waiting()
+	s.Restarted(5)
+	waits("a restart of one of which nothing was told", s.waitsFor)
+	s.Restarted(3)
+	s.Restarted(3)
+	waits("a restart", Waiting{Memory: true, Silent: list(0, 3), Forgot: list(2), Perhaps: list(4)})
+	if !slices.Equal(given.Perhaps, list(3, 4)) || !slices.Equal(given.Silent, list(0)) {
+		t.Errorf("what was told before a restart changed to %+v", given)
+	}
 	for _, last := range []Waiting{{Missing: 1}, {Memory: true}, {Perhaps: list(1)}, {Durable: 9}} {
 		s.waitsFor = last
 		waits("the last attempt", last)

@@ -59,6 +59,7 @@ type Synod struct {
 
 	report     Report
 	followed   Generation  // what the driver says that the head is of
+	empty      order.Round // of the generation in which this node worked, and counted in report
 	votes      []Vote      // of the engine that stopped last, as long as this process lives
 	seen       []KnownVote // those of others that it saw
 	remembers  bool        // this very process took part in state.Activated
@@ -123,7 +124,7 @@ func (s *Synod) Elsewhere() Generation { return s.refused }
 // Err is not nil once what this node heard cannot be: it matches ErrTwoDecisions. The synod does nothing more.
 func (s *Synod) Err() error { return s.broken }
 
-// Report tells what the node holds now: Head, Membership, Former, Durable, Perhaps and PerhapsTo.
+// Report tells what the node holds now: Head, Empty, Membership, Former, Durable, Perhaps and PerhapsTo.
 // The synod does not look at the rest: it knows Disk, Original, Run, Restarted and Shard, and has the
 // votes from Idle. What a node reports has to be on its disk, executed and synced: others will build
 // upon it after this node crashed. Call it before the node promises anything, and whenever these
@@ -136,8 +137,9 @@ func (s *Synod) Report(report Report) {
 	if s.state.Activated == 0 {
 		report.Shard = report.Membership
 	}
+	s.followed, s.empty = report.Head.Generation, report.Empty
+	report.Empty = 0
 	s.report = report
-	s.followed = report.Head.Generation
 	s.label()
 }
 
@@ -151,7 +153,9 @@ func (s *Synod) Learner() bool {
 // and knows the decision of. Without that it could be asked to promise for a generation that its own
 // head is of; the blocks are as good under an older name, since that generation is decided, and
 // begins where it begins. A head below the start of the node's last run, after a crash that damaged
-// the disk, is of the chain that this run went on from.
+// the disk, is of the chain that this run went on from. In a generation that this node only followed,
+// the head's round is that of its last block, or of the base that it holds. The next generation would
+// leave out blocks of others if it was said to be later.
 func (s *Synod) label() {
 	label := s.state.Activated.Generation()
 	if s.report.Head.Height < s.state.Start.Height {
@@ -160,7 +164,15 @@ func (s *Synod) label() {
 	if s.state.Decided != nil {
 		label = max(label, min(s.followed, s.state.Decided.Generation))
 	}
-	s.report.Head.Generation = label
+	head := &s.report.Head
+	if head.Generation = label; label <= s.state.Activated.Generation() {
+		return
+	}
+	head.Round -= s.empty
+	s.empty = 0
+	if d := s.state.Decided; d.Generation == label && head.Height >= d.Base.Height {
+		head.Round = max(head.Round, d.Base.Round)
+	}
 }
 
 // Working tells that the node's engine is about to order in a run, the first of a generation or a further eon, and that majorities are those of shard. Ready wants that saved
@@ -185,7 +197,7 @@ func (s *Synod) Working(run Run, shard Membership) {
 	s.refused, s.waiting, s.stalled, s.givingUp, s.waitsFor = 0, nil, false, false, Waiting{}
 	s.votes, s.seen = nil, nil
 	report := s.report
-	report.Head.Generation = max(s.followed, run.Generation())
+	report.Head.Generation, report.Empty = max(s.followed, run.Generation()), s.empty
 	s.Report(report)
 	s.reset()
 }

@@ -66,6 +66,23 @@ func (s *Synod) relinked(w Waiting) Waiting {
 	return w
 }
 
+// Restarted says that another node began a new process. What its last promise told of its disk and its
+// memory may be over: Waiting does not repeat it before the node promises again.
+func (s *Synod) Restarted(server order.ServerID) {
+	w := &s.waitsFor
+	told := false
+	for _, list := range []*[]order.ServerID{&w.Forgot, &w.Restarted, &w.Perhaps} {
+		if at := slices.Index(*list, server); at >= 0 {
+			*list = slices.Delete(slices.Clone(*list), at, at+1)
+			told = true
+		}
+	}
+	if told && !slices.Contains(w.Silent, server) {
+		w.Silent = append(slices.Clone(w.Silent), server)
+		slices.Sort(w.Silent)
+	}
+}
+
 // missing says what keeps the own attempt from a proposal; the zero value if nothing but the grace
 // for others does.
 func (s *Synod) missing() Waiting {
