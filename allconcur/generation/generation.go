@@ -277,6 +277,8 @@ const (
 	FaultPromiseNotPersisted
 	// FaultLowestAccepted proposes the value that was accepted in the lowest ballot.
 	FaultLowestAccepted
+	// FaultChosenLeftOut leaves a value out that a bare majority may have accepted.
+	FaultChosenLeftOut
 	// FaultNewMembershipDropped asks for no majority of the newest membership while the newest run
 	// counted with another.
 	FaultNewMembershipDropped

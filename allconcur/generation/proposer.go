@@ -238,8 +238,9 @@ func (s *Synod) neverChosen(v *survey, value *Decision) bool {
 			return false
 		}
 	}
+	spared := truth(s.config.Fault == FaultChosenLeftOut)
 	for _, m := range v.memberships {
-		without := 0
+		without := spared
 		for _, p := range s.promises {
 			accepted := p.message.Value != nil && p.message.Value.Equal(*value)
 			if !accepted && v.counts(m, Promised{p.from, p.message.Report}) {

@@ -316,6 +316,7 @@ func TestSynodExhaustively(t *testing.T) {
 		bounded bool
 	}{
 		"three, two ballots":            {votersSetting(3, 0, 1, 1), 70_000, false},
+		"three, two ballots of others":  {votersSetting(3, 0, 0, 1, 1), 70_000, false},
 		"three, two ballots, a restart": {votersSetting(3, 1, 1, 1), 10_000, true},
 		"three, three ballots":          {acceptedSetting(), 10_000, true},
 		"four, two ballots":             {votersSetting(4, 0, 1, 1), 10_000, true},
@@ -354,6 +355,7 @@ func TestSearchFindsPlantedBugs(t *testing.T) {
 		"accept below the promise":             {votersSetting(3, 0, 1, 1), FaultAcceptBelowPromise},
 		"promise not persisted":                {votersSetting(3, 1, 1, 1), FaultPromiseNotPersisted},
 		"lowest accepted value":                {acceptedSetting(), FaultLowestAccepted},
+		"a chosen value is left out":           {votersSetting(3, 0, 0, 1, 1), FaultChosenLeftOut},
 		"a base of another generation":         {branchSetting(), FaultBaseWithoutGeneration},
 		"quorum of the new membership dropped": {eonSetting(true), FaultNewMembershipDropped},
 		"quorum of the membership before it":   {eonSetting(false), FaultFormerIgnored},
