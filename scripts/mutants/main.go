@@ -14,6 +14,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
@@ -439,6 +440,10 @@ func (p *pkg) unleash(copied string) (map[string]string, error) {
 	command.Dir = copied
 	// go vet would take a good part of the time, and kill mutants that no test does.
 	command.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -short -vet=off"))
+	seen := &progress{to: os.Stderr, room: p.folder, total: len(p.mutants)}
+	if p.lines == nil {
+		command.Stdout = seen
+	}
 	if _, err := output(command); err != nil {
 		return nil, err
 	}
@@ -467,11 +472,48 @@ func (p *pkg) unleash(copied string) (map[string]string, error) {
 	return statuses, nil
 }
 
+// progress tells, while gremlins writes a line for each mutant, how many there were.
+type progress struct {
+	to    io.Writer
+	room  string
+	total int
+	done  int
+	text  []byte // since the last end of a line
+	wrote []byte // the end of it all, for an error
+}
+
+// Write implements io.Writer.
+func (p *progress) Write(b []byte) (int, error) {
+	p.text = append(p.text, b...)
+	p.wrote = append(p.wrote, b...)
+	p.wrote = p.wrote[max(0, len(p.wrote)-4000):]
+	for {
+		line, rest, found := bytes.Cut(p.text, []byte("\n"))
+		if !found {
+			return len(b), nil
+		}
+		p.text = rest
+		if fields := bytes.Fields(line); len(fields) < 3 || !bytes.Contains(line, []byte(" at ")) {
+			continue
+		}
+		if p.done++; p.done%25 == 0 {
+			fmt.Fprintf(p.to, "%s: %d of about %d mutants\n", p.room, p.done, p.total)
+		}
+	}
+}
+
 // output runs a command, whose error says what it wrote.
 func output(command *exec.Cmd) (string, error) {
 	var errs strings.Builder
 	command.Stderr = &errs
-	out, err := command.Output()
+	var out []byte
+	var err error
+	if seen, counts := command.Stdout.(*progress); counts {
+		err = command.Run()
+		out = seen.wrote
+	} else {
+		out, err = command.Output()
+	}
 	if err != nil {
 		text := strings.TrimSpace(string(out) + errs.String())
 		return "", fmt.Errorf("%s: %w\n%s", strings.Join(command.Args, " "), err, text[max(0, len(text)-4000):])

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,6 +91,24 @@ T[E].g | return a < b | CONDITIONALS_NEGATION
 `
 	if got.String() != want {
 		t.Errorf("mutants:\n%s\nwant:\n%s", got.String(), want)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	var told strings.Builder
+	p := &progress{to: &told, room: "shard", total: 60}
+	fmt.Fprint(p, "Starting...\nGathering coverage... done in 3s\n")
+	for k := range 55 {
+		fmt.Fprintf(p, "      KILLED CONDITIONALS_BOUNDARY at shard/")
+		fmt.Fprintf(p, "group.go:%d:3\n", k)
+	}
+	fmt.Fprint(p, "Mutation testing completed in 9 seconds\n")
+	if want := "shard: 25 of about 60 mutants\nshard: 50 of about 60 mutants\n"; told.String() != want {
+		t.Errorf("told %q, want %q", &told, want)
+	}
+	if !strings.HasSuffix(string(p.wrote), "in 9 seconds\n") {
+		t.Errorf("kept %q", p.wrote)
 	}
 }
 
