@@ -456,6 +456,25 @@ func TestMembershipsThatAreAskedFor(t *testing.T) {
 	}
 }
 
+// TestNobodyRan: the membership of a server that took part in no run is asked for no memory, even if it
+// is the one before that at the furthest head, a learner's.
+func TestNobodyRan(t *testing.T) {
+	t.Parallel()
+	before := Membership{Members: members(3)}
+	after := Membership{Number: 1, Members: members(4)}
+	promises := []Promised{shownBy(0, before, 0), shownBy(3, after, 5)}
+	promises[1].Report.Original = false
+	v := newSurvey(promises, nil, 5, FaultNone)
+	if len(v.remembering) != 1 || !v.remembering[0].Equal(after) {
+		t.Errorf("votes are asked for of %+v, want the membership at the head alone", v.remembering)
+	}
+}
+
+func shownBy(server order.ServerID, m Membership, height uint64) Promised {
+	p := shown(server, m, height)
+	return Promised{server, p.message.Report}
+}
+
 // Where the chain names no disk for a member, the newest decision does.
 func TestCountsUnderADecision(t *testing.T) {
 	t.Parallel()

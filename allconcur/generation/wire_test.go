@@ -115,6 +115,17 @@ func TestDecodersAreStrict(t *testing.T) {
 	}
 }
 
+// TestStateCutShort: of a state's file that is cut short nothing is read, wherever that is.
+func TestStateCutShort(t *testing.T) {
+	t.Parallel()
+	whole := State{Disk: DiskID{1}, Instance: 1}.Encode()
+	for n := 1; n < len(whole); n++ {
+		if s, err := DecodeState(whole[:n:n]); !errors.Is(err, ErrMessage) || s.Instance != 0 {
+			t.Errorf("%d of %d bytes: %+v, %v", n, len(whole), s, err)
+		}
+	}
+}
+
 // TestRoundTrips: what is decoded is what was encoded, all of it.
 func TestRoundTrips(t *testing.T) {
 	t.Parallel()
