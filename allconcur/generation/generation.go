@@ -156,8 +156,11 @@ type Report struct {
 }
 
 // hadPerhaps reports whether the node had perhaps a block behind a head that is at least its own.
+// Heights of a generation before the one in which the node worked last say nothing of that: the head
+// may be on a branch that was given up.
 func (r Report) hadPerhaps(head Head) bool {
-	return r.Perhaps && (r.PerhapsTo == 0 || r.PerhapsTo > head.Height)
+	beyond := r.PerhapsTo == 0 || r.PerhapsTo > head.Height || head.Generation < r.Run.Generation()
+	return r.Perhaps && beyond
 }
 
 // Decision is the value that the synod decides for a generation.
@@ -279,6 +282,10 @@ const (
 	FaultLowestAccepted
 	// FaultChosenLeftOut leaves a value out that a bare majority may have accepted.
 	FaultChosenLeftOut
+	// FaultBoundIgnoresPerhaps does not ask what disks had perhaps where a value was accepted.
+	FaultBoundIgnoresPerhaps
+	// FaultDurableElsewhere takes a change for durable since as high a block of another branch is.
+	FaultDurableElsewhere
 	// FaultNewMembershipDropped asks for no majority of the newest membership while the newest run
 	// counted with another.
 	FaultNewMembershipDropped

@@ -151,15 +151,19 @@ func (s *Synod) survey() survey {
 // votes. What those votes made possible is then known only by servers that did not restart. So the
 // proposer waits for as long as such a server may be among those that can be reached. It does not
 // wait for others: one that is gone for good would keep the shard from ever going on. Nor does it
-// wait where a value is bound already: another proposer chose it.
+// wait for memory where a value is bound already: another proposer chose it. What disks had perhaps it
+// waits for even so. They may have had a change of the membership, after which another majority
+// accepts another value.
 func (s *Synod) mayPropose(v survey) bool {
 	if !v.enough(false) {
 		return false
 	}
-	if s.bound(&v) == nil {
-		if v.perhaps() || s.endsBelowDurable(v) || !v.enough(true) && s.mayHearFrom(v.remembering) {
-			return false
-		}
+	bound := s.bound(&v) != nil
+	if v.perhaps() && !(bound && s.config.Fault == FaultBoundIgnoresPerhaps) {
+		return false
+	}
+	if !bound && (s.endsBelowDurable(v) || !v.enough(true) && s.mayHearFrom(v.remembering)) {
+		return false
 	}
 	all := !slices.ContainsFunc(v.membership().Members, func(server order.ServerID) bool {
 		return !s.promised(server)

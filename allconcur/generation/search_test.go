@@ -306,6 +306,69 @@ func branchSetting() searchSetting {
 	return setting
 }
 
+// damagedSetting is a group of three in which block 9 names server 2's new disk. Servers 0 and 1 synced
+// it, and 0 knows that it is durable. Server 1 alone accepted a value with that base, and then its disk
+// lost the block. The old disk of server 2 comes back, which never had it.
+func damagedSetting() searchSetting {
+	before := Membership{Members: members(3)}
+	after := Membership{Number: 1, Members: members(3), Disks: []DiskID{{}, {}, {33}}}
+	first := &Decision{Generation: 1, Members: before.Members, Disks: []DiskID{{1}, {2}, {3}}}
+	old := Head{Generation: 1, Height: 8, Round: 8, Hash: [32]byte{8}}
+	changed := Head{Generation: 1, Height: 9, Round: 9, Hash: [32]byte{9}}
+	node := func(server order.ServerID, disk DiskID, run Run, head Head, m Membership) searchNode {
+		return searchNode{server: server, original: disk != DiskID{33}, report: Report{Head: head, Membership: m},
+			state: State{Disk: disk, Activated: run, Shard: before, Instance: 1, Decided: first}}
+	}
+	zero, one := node(0, DiskID{1}, NewRun(1, 0), changed, after), node(1, DiskID{2}, NewRun(1, 0), old, before)
+	zero.report.Durable = 9
+	one.report.Perhaps, one.report.PerhapsTo = true, 9
+	ballot := Ballot{Number: 1, Proposer: 1, Disk: DiskID{2}}
+	for _, n := range []*searchNode{&zero, &one} {
+		n.state.Instance, n.state.Promised, n.attempts = 2, ballot, 1
+	}
+	one.state.Accepted = ballot
+	one.state.AcceptedValue = &Decision{Generation: 2, Base: changed, Members: members(2), Disks: first.Disks[:2]}
+	fresh := node(2, DiskID{33}, 0, changed, after)
+	fresh.state.Shard = Membership{}
+	fresh.report.Former = []Former{{before, 9}}
+	return searchSetting{nodes: []searchNode{zero, one, node(2, DiskID{3}, NewRun(1, 0), old, before), fresh}}
+}
+
+// abandonedSetting is a group of three of which no disk is damaged. Block 9 of generation 1, which names
+// server 2's new disk, is on server 1's disk and on the new one only, and was given up. Server 0 and the
+// old disk of server 2 went on from block 8 as generation 2, and made block 10 durable. Server 1 fetched
+// that while nobody ordered, so that its head is of generation 1 still. It alone accepted block 10 as the
+// base of generation 3, which is decided where decided says so, and then nobody works in it.
+func abandonedSetting(decided bool) searchSetting {
+	before := Membership{Members: members(3)}
+	after := Membership{Number: 1, Members: members(3), Disks: []DiskID{{}, {}, {33}}}
+	head := func(g Generation, height uint64, branch byte) Head {
+		return Head{Generation: g, Height: height, Round: order.Round(height), Hash: [32]byte{byte(height), branch}}
+	}
+	latest := &Decision{Generation: 2, Base: head(1, 8, 0), Members: []order.ServerID{0, 2}, Disks: []DiskID{{1}, {3}}}
+	if decided {
+		latest = &Decision{Generation: 3, Base: head(2, 10, 2), Members: latest.Members, Disks: latest.Disks}
+	}
+	node := func(server order.ServerID, disk DiskID, run Run, shard Membership, h Head, m Membership) searchNode {
+		return searchNode{server: server, original: disk != DiskID{33}, report: Report{Head: h, Membership: m},
+			state: State{Disk: disk, Activated: run, Shard: shard, Instance: 3, Decided: latest}}
+	}
+	zero := node(0, DiskID{1}, NewRun(2, 0), before, head(2, 10, 2), before)
+	one := node(1, DiskID{2}, NewRun(1, 0), before, head(1, 10, 2), before)
+	two := node(2, DiskID{3}, NewRun(2, 0), before, head(2, 10, 2), before)
+	fresh := node(2, DiskID{33}, 0, Membership{}, head(1, 11, 1), after)
+	fresh.report.Former = []Former{{before, 9}}
+	zero.report.Durable, one.report.Durable, two.report.Durable = 10, 10, 10
+	if !decided {
+		one.state.Promised = Ballot{Number: 1, Proposer: 1, Disk: DiskID{2}}
+		two.state.Promised, one.state.Accepted = one.state.Promised, one.state.Promised
+		one.state.AcceptedValue = &Decision{Generation: 3, Base: head(2, 10, 2), Members: []order.ServerID{1, 2},
+			Disks: []DiskID{{2}, {3}}}
+	}
+	zero.attempts, one.attempts = 1, 1
+	return searchSetting{nodes: []searchNode{zero, one, two, fresh}}
+}
+
 // TestSynodExhaustively looks at all that can happen to three acceptors, and much of what can happen
 // to four.
 func TestSynodExhaustively(t *testing.T) {
@@ -323,6 +386,9 @@ func TestSynodExhaustively(t *testing.T) {
 		"two branches of a chain":       {branchSetting(), 70_000, false},
 		"a change of eon":               {eonSetting(false), 70_000, false},
 		"a durable change of eon":       {eonSetting(true), 70_000, false},
+		"a damaged disk accepted":       {damagedSetting(), 10_000, true},
+		"an abandoned branch, accepted": {abandonedSetting(false), 20_000, true},
+		"an abandoned branch, decided":  {abandonedSetting(true), 10_000, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -356,6 +422,9 @@ func TestSearchFindsPlantedBugs(t *testing.T) {
 		"promise not persisted":                {votersSetting(3, 1, 1, 1), FaultPromiseNotPersisted},
 		"lowest accepted value":                {acceptedSetting(), FaultLowestAccepted},
 		"a chosen value is left out":           {votersSetting(3, 0, 0, 1, 1), FaultChosenLeftOut},
+		"what disks had, where one accepted":   {damagedSetting(), FaultBoundIgnoresPerhaps},
+		"durable on another branch":            {abandonedSetting(false), FaultDurableElsewhere},
+		"durable on another branch, decided":   {abandonedSetting(true), FaultDurableElsewhere},
 		"a base of another generation":         {branchSetting(), FaultBaseWithoutGeneration},
 		"quorum of the new membership dropped": {eonSetting(true), FaultNewMembershipDropped},
 		"quorum of the membership before it":   {eonSetting(false), FaultFormerIgnored},

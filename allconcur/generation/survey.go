@@ -21,6 +21,8 @@ type Promised struct {
 // Let H be the furthest head. It takes a majority of the membership at H, of each membership
 // before a change in H's chain that no promise knows to be durable, and of the membership that
 // counted in the newest run. Only disks that count under a membership count towards its majority.
+// A promise that knows of a durable height knows that of its own chain, which may be another branch
+// than H's. So it counts only where its chain has the change.
 //
 // One majority may be left out: that of the membership of the newest run, where it is the one right
 // before the membership at H. What was durable in that run is in H's chain all the same, and two
@@ -54,7 +56,7 @@ type survey struct {
 // furthestSurvey looks at all promises but for those of learners that are further than all others
 // and keep them from being enough.
 func furthestSurvey(promises []Promised, decided *Decision, fault Fault) survey {
-	all := newSurvey(promises, decided, durableHeight(promises), fault)
+	all := newSurvey(promises, promises, decided, fault)
 	for v := all; len(v.promises) > 0; {
 		if v.enough(false) && !v.perhaps() {
 			return v
@@ -63,7 +65,7 @@ func furthestSurvey(promises []Promised, decided *Decision, fault Fault) survey 
 			return v // the learners' heads are not what it fails for
 		}
 		rest := slices.Delete(slices.Clone(v.promises), v.top, v.top+1)
-		v = newSurvey(rest, decided, v.durable, fault)
+		v = newSurvey(rest, promises, decided, fault)
 	}
 	return all
 }
@@ -75,8 +77,9 @@ func durableHeight(promises []Promised) (height uint64) {
 	return height
 }
 
-func newSurvey(promises []Promised, decided *Decision, durable uint64, fault Fault) survey {
-	v := survey{promises: promises, decided: decided, durable: durable, fault: fault}
+// newSurvey looks at some of the promises. All of them tell what is durable.
+func newSurvey(promises, all []Promised, decided *Decision, fault Fault) survey {
+	v := survey{promises: promises, decided: decided, durable: durableHeight(all), fault: fault}
 	for i := range promises {
 		r := &promises[i].Report
 		if i == 0 || v.head.Before(r.Head) {
@@ -92,8 +95,12 @@ func newSurvey(promises []Promised, decided *Decision, durable uint64, fault Fau
 	}
 	top := &promises[v.top].Report
 	v.require(top.Membership)
-	for _, former := range top.Former {
-		if former.Until > durable && fault != FaultFormerIgnored {
+	for i, former := range top.Former {
+		effective := slices.ContainsFunc(all, func(p Promised) bool { return p.Report.knowsEffective(top, i) })
+		if fault == FaultDurableElsewhere {
+			effective = former.Until <= v.durable
+		}
+		if !effective && fault != FaultFormerIgnored {
 			v.require(former.Membership)
 		}
 	}
@@ -114,6 +121,18 @@ func newSurvey(promises []Promised, decided *Decision, durable uint64, fault Fau
 		v.remembering = append([]Membership{v.shard}, v.memberships...)
 	}
 	return v
+}
+
+// knowsEffective reports whether a node knows that the change after the i-th former membership of a
+// chain is durable: some height from the change on is, and the node's own chain has the change.
+func (r *Report) knowsEffective(of *Report, i int) bool {
+	later := func(m Membership) bool { // than the i-th of that chain
+		return m.Equal(of.Membership) || slices.ContainsFunc(of.Former[i+1:], func(f Former) bool {
+			return m.Equal(f.Membership)
+		})
+	}
+	has := later(r.Membership) || slices.ContainsFunc(r.Former, func(f Former) bool { return later(f.Membership) })
+	return has && r.Durable >= of.Former[i].Until
 }
 
 func (v *survey) require(m Membership) {
@@ -200,7 +219,8 @@ func (v *survey) count(m Membership, remembering bool) (count int) {
 // announced, or the shard has lost more disks than it tolerates. So a shard of one or two, and one
 // whose members all promise, never waits. A disk that reports no Perhaps had nothing behind its own
 // head, so nothing behind H. Where H is at least as far as everything that a disk had perhaps, that
-// disk has nothing to say about what is behind H either.
+// disk has nothing to say about what is behind H either, unless H is of a generation before the one
+// in which that disk worked last.
 func (v *survey) perhaps() bool {
 	if v.fault == FaultPerhapsIgnored {
 		return false

@@ -191,6 +191,10 @@ func TestPerhaps(t *testing.T) {
 		p.Report.Perhaps, p.Report.PerhapsTo = perhaps, to
 		return p
 	}
+	after := func(p Promised) Promised { // a run of the next generation, of which the head is not
+		p.Report.Run = NewRun(p.Report.Head.Generation+1, 0)
+		return p
+	}
 	for name, c := range map[string]struct {
 		promises []Promised
 		waits    bool
@@ -204,7 +208,9 @@ func TestPerhaps(t *testing.T) {
 		"all had, and no more than two are damaged": {[]Promised{at(0, 7, true, 0), at(1, 7, true, 0), at(2, 6, true, 0),
 			at(3, 6, true, 0), at(4, 6, true, 0)}, false},
 		"held whole elsewhere": {[]Promised{at(0, 7, true, 9), at(1, 9, false, 0), at(2, 6, true, 7)}, false},
-		"one block more":       {[]Promised{at(0, 7, true, 10), at(1, 9, false, 0), at(2, 6, true, 10)}, true},
+		"as high, in an older generation": {[]Promised{after(at(0, 9, false, 0)), after(at(1, 7, true, 9)),
+			after(at(2, 6, false, 0))}, true},
+		"one block more": {[]Promised{at(0, 7, true, 10), at(1, 9, false, 0), at(2, 6, true, 10)}, true},
 	} {
 		v := furthestSurvey(c.promises, nil, FaultNone)
 		if v.perhaps() != c.waits {
@@ -446,7 +452,7 @@ func TestMembershipsThatAreAskedFor(t *testing.T) {
 		"of no member":                       {[]Promised{promise(0, 1, one, one), promise(4, 2, two, one)}, 1, []Membership{one}},
 		"no members":                         {[]Promised{promise(0, 0, one, Membership{})}, 0, nil},
 	} {
-		v := newSurvey(c.promises, nil, 0, FaultNone)
+		v := newSurvey(c.promises, c.promises, nil, FaultNone)
 		if v.run != c.run || !slices.EqualFunc(v.memberships, c.want, Membership.Equal) {
 			t.Errorf("%s: run %d, memberships %+v", name, v.run, v.memberships)
 		}
@@ -464,7 +470,7 @@ func TestNobodyRan(t *testing.T) {
 	after := Membership{Number: 1, Members: members(4)}
 	promises := []Promised{shownBy(0, before, 0), shownBy(3, after, 5)}
 	promises[1].Report.Original = false
-	v := newSurvey(promises, nil, 5, FaultNone)
+	v := newSurvey(promises, promises, nil, FaultNone)
 	if len(v.remembering) != 1 || !v.remembering[0].Equal(after) {
 		t.Errorf("votes are asked for of %+v, want the membership at the head alone", v.remembering)
 	}

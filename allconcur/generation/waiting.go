@@ -94,7 +94,7 @@ func (s *Synod) missing() Waiting {
 			w.Durable = v.durable
 		}
 	}
-	perhaps := s.bound(&v) == nil && v.perhaps()
+	perhaps := v.perhaps()
 	for _, server := range s.asked {
 		at := slices.IndexFunc(v.promises, func(p Promised) bool { return p.Server == server })
 		switch {
