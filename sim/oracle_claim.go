@@ -254,10 +254,14 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 	there := s.count(m.members, func(id order.ServerID) bool {
 		named := slices.Contains(w.Unreachable, id) || slices.Contains(w.Silent, id) ||
 			slices.Contains(r.Full, id)
-		if s.disksCount(m, id) && !named && !s.answers(p, id) {
+		// A link may lead one way: for the server, one that it heard a moment ago is there.
+		hearsay := Instant(s.life.setting.timing.Hearsay) * tick
+		heard := p.heardAt[id] > 0 && s.now-p.heardAt[id] < hearsay
+		is := named || heard || s.answers(p, id)
+		if s.disksCount(m, id) && !is {
 			unnamed = append(unnamed, id)
 		}
-		return s.disksCount(m, id) && (named || s.answers(p, id))
+		return s.disksCount(m, id) && is
 	})
 	if there >= m.quorum() {
 		return nil

@@ -263,6 +263,7 @@ func (p *process) receive(from order.ServerID, l *letter) {
 	case letterSynod:
 		p.step(shard.SynodReceived{From: from, Message: l.synod})
 	case letterAnnounce:
+		p.heardAt[from] = p.sim.now
 		p.heardClock(from, l)
 		p.step(shard.AnnouncementReceived{From: from, Announcement: l.announcement})
 		p.heardStored(from, l.announcement.Group.Run, l.announcement.Heights.Stored)

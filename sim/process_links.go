@@ -13,10 +13,15 @@ type links struct {
 	// processes are those that were reached last, and missing for how many ticks each was not.
 	processes []int
 	missing   []int
+	// heardAt is when each said of itself last what it does; 0 for never.
+	heardAt []Instant
 }
 
 func newLinks(slots int) links {
-	return links{linked: make([]bool, slots), processes: make([]int, slots), missing: make([]int, slots)}
+	return links{
+		linked: make([]bool, slots), processes: make([]int, slots), missing: make([]int, slots),
+		heardAt: make([]Instant, slots),
+	}
 }
 
 // knows reports whether a process talks to another server: it is a member of its chain, or a leaver;
