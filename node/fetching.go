@@ -2,6 +2,7 @@ package node
 
 import (
 	"errors"
+	"fmt"
 	"sort"
 
 	"github.com/ledgerd/ledgerd/ledger"
@@ -19,7 +20,13 @@ func (l *life) fetch(e shard.Fetch) {
 	fetched := shard.Fetched{Reached: -1}
 	var failures []error
 	for i := range e.From {
-		common, err := l.fetchFrom(&e.From[i], ledger.Height(e.Limit))
+		common, err := ledger.Height(0), error(nil)
+		if !e.Vouches(&e.From[i]) {
+			err = l.holdsBase(&e.From[i], catchup.Point{Height: ledger.Height(e.Limit), Hash: e.Base})
+		}
+		if err == nil {
+			common, err = l.fetchFrom(&e.From[i], ledger.Height(e.Limit))
+		}
 		if l.context.Err() != nil {
 			return
 		}
@@ -45,6 +52,23 @@ func (l *life) fetch(e shard.Fetch) {
 		l.node.logger.Warn("blocks could not be fetched; trying again", "error", err)
 	}
 	l.give(fetched, false)
+}
+
+// errOtherBase says that a peer has another block than the one that is wanted.
+var errOtherBase = errors.New("the peer is on another branch")
+
+// holdsBase asks a peer whether its chain has a block; errOtherBase if it has another one.
+func (l *life) holdsBase(from *shard.Source, base catchup.Point) error {
+	behind := (*catchup.BehindError)(nil)
+	err := l.node.exchange.Fetch(l.context, l.node.peers.id(from.Server), base, base.Height+1,
+		func(*ledger.Block) error { return errSame })
+	switch {
+	case errors.Is(err, errSame), errors.As(err, &behind) && behind.Head == base.Height:
+		return nil
+	case errors.Is(err, catchup.ErrFork), behind != nil:
+		return fmt.Errorf("%w: member %d, at block %d", errOtherBase, from.Server, base.Height)
+	}
+	return err
 }
 
 // fetchFrom fetches from one peer. With errOtherChain it returns the last height at which the peer

@@ -34,7 +34,7 @@ func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 	case shard.Announce:
 		l.announce(e)
 	case shard.Start:
-		return nil, l.startEngine(e.Group)
+		return nil, l.startEngine(e.Group, e.Former)
 	case shard.Freeze:
 		l.freezeEngine()
 	case shard.Fetch:
@@ -121,14 +121,14 @@ func (l *life) announce(e shard.Announce) {
 }
 
 // startEngine starts the engine of a run.
-func (l *life) startEngine(g shard.Group) error {
+func (l *life) startEngine(g shard.Group, former []generation.Former) error {
 	overlay, err := l.reliable(len(g.Members))
 	if err != nil {
 		return err
 	}
 	shardSize := len(g.Shard.Members)
 	l.node.pipeline.Begin(pipeline.Run{
-		Number: uint64(g.Run), First: g.First, Members: g.Members, Shard: g.Shard.Members,
+		Number: uint64(g.Run), First: g.First, Members: g.Members, Shard: g.Shard, Former: former,
 	})
 	l.mu.Lock()
 	l.digraph = overlay

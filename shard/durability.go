@@ -12,22 +12,71 @@ import (
 // outside of it that follow the run, took part in its generation, and promised no later one
 // (countsOutside).
 //
-// A change of the membership takes effect with the next run. Each member enters that with
-// everything up to its base on its disk. So the change itself is on the disks of a majority of the
-// members before it as soon as the next run A-delivers anything.
+// A change of the membership takes effect with the next run. Once it is durable, the membership before
+// it is needed no more. So nothing from the change on is durable before each majority of that
+// membership has a disk with it. For a join or a leave a majority of the members after the change is
+// enough. Where another disk was named for a member of an odd number, one of the old disks more is
+// needed: the new disk is none of them.
 type Durability struct {
 	run    generation.Run
 	quorum int
-	// members and stored go together.
+	// members, stored and formers go together.
 	members []order.ServerID
 	stored  []uint64
+	former  []formerDisks
+	// shard is the membership of the run, and most up to where each disk of it counts; nil for any
+	// height.
+	shard generation.Membership
+	most  []uint64
 }
 
-// Begin starts to count for a run, among the members of its Group.Shard.
-func (d *Durability) Begin(run generation.Run, members []order.ServerID) {
-	d.run, d.quorum = run, len(members)/2+1
-	d.members = slices.Clone(members)
-	d.stored = make([]uint64, len(members))
+// formerDisks are the members whose disks counted before a change of the chain, and still do.
+type formerDisks struct {
+	members []order.ServerID
+	needed  int    // how many of them meet each majority of that membership
+	until   uint64 // the height of the change
+}
+
+// Begin starts to count for a run, among the members of its Group.Shard. Former are the memberships
+// before changes that are not known to be durable, as Group.Former has them.
+func (d *Durability) Begin(run generation.Run, shard generation.Membership, former []generation.Former) {
+	d.run, d.quorum = run, shard.Quorum()
+	d.members = slices.Clone(shard.Members)
+	d.stored = make([]uint64, len(d.members))
+	d.shard, d.most, d.former = shard, nil, nil
+	for _, f := range former {
+		before := formerDisks{needed: len(f.Membership.Members) - f.Membership.Quorum() + 1, until: f.Until}
+		for _, member := range f.Membership.Members {
+			if shard.Includes(member) && shard.Disk(member) == f.Membership.Disk(member) {
+				before.members = append(before.members, member)
+			}
+		}
+		d.former = append(d.former, before)
+	}
+}
+
+// Changed tells that the block at a height of the run changed the membership. Where it named another
+// disk for a member, the one that the member entered the run with counts no more from there on: the
+// majorities after the change need none of the old disk's blocks. An admission is proposed only while
+// its member is in no group, but it may be ordered after the member entered with the old disk.
+func (d *Durability) Changed(to generation.Membership, height uint64) {
+	for at, member := range d.members {
+		if !to.Includes(member) || to.Disk(member) == d.shard.Disk(member) {
+			continue
+		}
+		if d.most == nil {
+			d.most = slices.Repeat([]uint64{^uint64(0)}, len(d.members))
+		}
+		d.most[at] = min(d.most[at], height-1)
+	}
+}
+
+// holds returns up to which height the disk of the member at a place counts.
+func (d *Durability) holds(at int) uint64 {
+	if d.most == nil {
+		return d.stored[at]
+	}
+	return min(d.stored[at], d.most[at])
 }
 
 // End stops counting: from here on the chain grows by blocks of other runs.
@@ -47,11 +96,28 @@ func (d *Durability) Stored(run generation.Run, member order.ServerID, height ui
 	return true
 }
 
-// Height returns the highest block that a majority has stored, 0 for none.
+// Height returns the highest block that is durable, 0 for none. It may be beyond what the own chain has;
+// there it is not known yet which disks count, so that a caller takes at most its own head.
 func (d *Durability) Height() uint64 {
 	if d.quorum == 0 || len(d.stored) < d.quorum {
 		return 0
 	}
-	heights := slices.Sorted(slices.Values(d.stored))
-	return heights[len(heights)-d.quorum]
+	heights := make([]uint64, len(d.stored))
+	for at := range heights {
+		heights[at] = d.holds(at)
+	}
+	slices.Sort(heights)
+	height := heights[len(heights)-d.quorum]
+	for _, f := range d.former {
+		holders := 0
+		for at, member := range d.members {
+			if _, counted := slices.BinarySearch(f.members, member); counted && d.holds(at) >= f.until {
+				holders++
+			}
+		}
+		if holders < f.needed {
+			height = min(height, f.until-1)
+		}
+	}
+	return height
 }

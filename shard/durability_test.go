@@ -7,6 +7,76 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
+// TestDurableChanges: nothing from a change of the membership on is durable before each majority of the
+// members before it has a disk with it.
+func TestDurableChanges(t *testing.T) {
+	t.Parallel()
+	disks := func(n int, named ...order.ServerID) generation.Membership {
+		m := generation.Membership{Members: serversTo(n), Disks: make([]generation.DiskID, n)}
+		for _, server := range named {
+			m.Disks[server] = generation.DiskID{33, byte(server)}
+		}
+		return m
+	}
+	for name, c := range map[string]struct {
+		shard  generation.Membership
+		former []generation.Former
+		stored []uint64 // by member
+		want   uint64
+	}{
+		"a new disk of three, and one old":        {disks(3, 2), []generation.Former{{Membership: disks(3), Until: 9}}, []uint64{0, 11, 11}, 8},
+		"one old disk holds less than the change": {disks(3, 2), []generation.Former{{Membership: disks(3), Until: 9}}, []uint64{8, 11, 11}, 8},
+		"both old disks":                          {disks(3, 2), []generation.Former{{Membership: disks(3), Until: 9}}, []uint64{9, 11, 11}, 11},
+		"the old disks alone":                     {disks(3, 2), []generation.Former{{Membership: disks(3), Until: 9}}, []uint64{10, 11, 0}, 10},
+		"below the change":                        {disks(3, 2), []generation.Former{{Membership: disks(3), Until: 9}}, []uint64{0, 5, 6}, 5},
+		"a new disk of four":                      {disks(4, 2), []generation.Former{{Membership: disks(4), Until: 9}}, []uint64{0, 11, 11, 11}, 11},
+		"a new disk of five":                      {disks(5, 2), []generation.Former{{Membership: disks(5), Until: 9}}, []uint64{0, 11, 11, 11, 0}, 8},
+		"a join":                                  {disks(4), []generation.Former{{Membership: disks(3), Until: 9}}, []uint64{0, 11, 11, 11}, 11},
+		"a leave":                                 {disks(3), []generation.Former{{Membership: disks(4), Until: 9}}, []uint64{0, 11, 11}, 11},
+		"two changes, the first is not held enough": {disks(3, 1, 2), []generation.Former{{Membership: disks(3), Until: 9},
+			{Membership: disks(3, 2), Until: 10}}, []uint64{11, 11, 11}, 8},
+		"a disk that was named before stays": {disks(3, 2), []generation.Former{{Membership: disks(3, 1), Until: 9}}, []uint64{11, 11, 11}, 8},
+	} {
+		var d Durability
+		d.Begin(1, c.shard, c.former)
+		for member, height := range c.stored {
+			d.Stored(1, order.ServerID(member), height)
+		}
+		if got := d.Height(); got != c.want {
+			t.Errorf("%s: durable up to %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestReplacedDiskCountsNoMore: what the disk of a member of the run stores from the block on that names
+// another one for it counts for nothing, whichever is heard of first.
+func TestReplacedDiskCountsNoMore(t *testing.T) {
+	t.Parallel()
+	shard := generation.Membership{Members: serversTo(3), Disks: make([]generation.DiskID, 3)}
+	named := generation.Membership{Number: 1, Members: serversTo(3), Disks: []generation.DiskID{{}, {33}, {}}}
+	for name, early := range map[string]bool{"stored before the change is known": true, "afterwards": false} {
+		var d Durability
+		d.Begin(1, shard, nil)
+		if early {
+			d.Stored(1, 1, 12)
+		}
+		d.Changed(named, 9)
+		d.Changed(generation.Membership{Number: 2, Members: serversTo(2)}, 10) // names nobody's disk anew
+		d.Stored(1, 1, 12)
+		if d.Stored(1, 0, 12); d.Height() != 8 {
+			t.Errorf("%s: durable up to %d with a disk that was replaced at 9", name, d.Height())
+		}
+		if d.Stored(1, 2, 11); d.Height() != 11 {
+			t.Errorf("%s: durable up to %d with the two others", name, d.Height())
+		}
+		d.Begin(2, named, nil)
+		d.Stored(2, 1, 12)
+		if d.Stored(2, 0, 12); d.Height() != 12 {
+			t.Errorf("%s: durable up to %d in the next run", name, d.Height())
+		}
+	}
+}
+
 func TestDurability(t *testing.T) {
 	t.Parallel()
 	const run = generation.Run(1 << 16)
@@ -34,7 +104,7 @@ func TestDurability(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var d Durability
-			d.Begin(run, c.members)
+			d.Begin(run, generation.Membership{Members: c.members}, nil)
 			for _, s := range c.said {
 				d.Stored(s.run, s.member, s.height)
 			}

@@ -35,7 +35,12 @@ type SendWish struct {
 
 // Start starts the engine of a run. Everything before its first round is executed and on the disk.
 // Frames that came for the run before are its first.
-type Start struct{ Group Group }
+type Start struct {
+	Group Group
+	// Former are the memberships before changes in the chain that are not known to be durable, for
+	// Durability.
+	Former []generation.Former
+}
 
 // Freeze stops the engine for good, before any later effect: nothing is A-delivered by it
 // afterwards. What it had A-delivered is executed. It is answered by Settled.
@@ -46,6 +51,15 @@ type Freeze struct{}
 type Fetch struct {
 	From  []Source
 	Limit uint64
+	// Base is the hash that the block at Limit is to have; the zero value for any. Nothing is appended
+	// from a peer that has another block there: it is on another branch. Blocks of that, on this disk,
+	// would be taken for the generation's.
+	Base [32]byte
+}
+
+// Vouches reports whether a source is known to have the base, by its own word.
+func (e *Fetch) Vouches(s *Source) bool {
+	return e.Base == [32]byte{} || s.Height == e.Limit && s.Hash == e.Base
 }
 
 // Source is a peer to fetch from, and where its chain ended as it said last.

@@ -333,6 +333,9 @@ func (m *Member) holdsTip(p *peer) (bool, error) {
 func (m *Member) fetch(ahead []peer, limit uint64) {
 	m.job, m.from, m.began = fetching, ahead, m.chain.Tip().Height
 	fetch := Fetch{Limit: limit}
+	if target := m.target(); target != nil && target.Height == limit {
+		fetch.Base = target.Hash
+	}
 	for i := range ahead {
 		p := &ahead[i]
 		fetch.From = append(fetch.From, Source{Server: p.server, Height: p.Heights.Ordered, Hash: p.Tip})
@@ -358,7 +361,11 @@ func (m *Member) onFetched(in Fetched) {
 	if in.Reached >= 0 && in.Reached < len(m.from) {
 		reached := &m.from[in.Reached]
 		if reached.orders() {
-			m.perhaps = false // the group that works has settled what the disk may have held
+			if reached.Group.Run.Generation() > m.synod.Activated().Generation() {
+				// The decision for that generation asked a majority, which settled what this disk may have
+				// held. A member that lags in the run of before has settled nothing.
+				m.perhaps = false
+			}
 			m.followed = max(m.followed, reached.Group.Run.Generation())
 			m.follows, m.news = reached.Group.Run, true
 		}

@@ -114,6 +114,55 @@ func TestEmptyRoundsAreReported(t *testing.T) {
 	want("a run of an earlier process", 9, 0)
 }
 
+// A base is fetched from those that hold it: the driver asks whoever does not say so.
+func TestBasesAreFetchedWithTheirHash(t *testing.T) {
+	t.Parallel()
+	m, chain := newTestMember(t, 3)
+	chain.height = 8
+	d := decisionOf(2)
+	m.learns(d)
+	m.pending = d
+	m.follow()
+	fetches := effectsOf[Fetch](m)
+	if len(fetches) != 1 || fetches[0].Limit != 9 || fetches[0].Base != d.Base.Hash {
+		t.Fatalf("%+v, want the blocks up to 9, and the hash of that", fetches)
+	}
+	for name, c := range map[string]struct {
+		source  Source
+		vouches bool
+	}{
+		"ends with it":          {Source{Height: 9, Hash: d.Base.Hash}, true},
+		"ends with another":     {Source{Height: 9, Hash: hashAt(9, 1)}, false},
+		"is further":            {Source{Height: 10, Hash: hashAt(10, 0)}, false},
+		"is further, same hash": {Source{Height: 10, Hash: d.Base.Hash}, false},
+	} {
+		if fetches[0].Vouches(&c.source) != c.vouches {
+			t.Errorf("%s: vouches %v", name, !c.vouches)
+		}
+	}
+	if any := (&Fetch{Limit: 9}); !any.Vouches(&Source{Height: 10}) {
+		t.Error("without a base, everybody does")
+	}
+}
+
+// What a disk had perhaps is settled by a later generation, not by a member that lags in the last one.
+func TestPerhapsIsSettledByALaterGeneration(t *testing.T) {
+	t.Parallel()
+	for number, settled := range map[generation.Generation]bool{1: false, 2: true} {
+		m, chain := newTestMember(t, 3)
+		m.synod.Working(generation.NewRun(1, 0), chain.membership)
+		m.synod.Idle(m.holdings(), 0)
+		m.perhaps = true
+		p := m.peer(1)
+		p.Mode, p.Group = Ordering, *groupOf(3, generation.NewRun(number, 0))
+		m.job, m.from = fetching, []peer{*p}
+		m.onFetched(Fetched{Reached: 0})
+		if m.perhaps == settled {
+			t.Errorf("reached a member in generation %d: perhaps more %v", number, m.perhaps)
+		}
+	}
+}
+
 // A member that waits to begin a decided generation says what it lacks.
 func TestWhatADecisionWaitsFor(t *testing.T) {
 	t.Parallel()

@@ -66,7 +66,7 @@ func (m *Member) start() {
 	m.ticket++
 	m.worked = g.Run.Generation()
 	m.perhaps = false
-	m.emit(Start{Group: *g})
+	m.emit(Start{Group: *g, Former: m.holdings().Former})
 	m.news = true
 	m.setMode(Ordering, because(NoReason), "")
 	m.changed()

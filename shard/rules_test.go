@@ -426,7 +426,7 @@ func TestDurabilityCounts(t *testing.T) {
 	if d.Counts() {
 		t.Error("counts before a run")
 	}
-	if d.Begin(1, serversTo(3)); !d.Counts() {
+	if d.Begin(1, generation.Membership{Members: serversTo(3)}, nil); !d.Counts() {
 		t.Error("does not count in a run")
 	}
 	if d.End(); d.Counts() {

@@ -201,7 +201,7 @@ func (s *simulation) bear(id order.ServerID) {
 	s.trace.note(s.now, 103, uint64(id), uint64(v.number))
 	s.trace.say(s.now, "%d begins as process %d, with %d blocks", id, v.number, len(v.disk.blocks)-1)
 	if s.life.setting.alone {
-		p.start(s.life.only(s.options.Servers))
+		p.start(s.life.only(s.options.Servers), nil)
 		return
 	}
 	s.queue.push(event{at: s.now + between(0, tick)(s.life.disks), kind: ticking, server: id, process: v.number})

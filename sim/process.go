@@ -181,7 +181,7 @@ func (p *process) carryOut(effect shard.Effect) {
 	case shard.SendWish:
 		s.post(p.self, e.To, &letter{kind: letterWish, wish: e.Wish})
 	case shard.Start:
-		p.start(&e.Group)
+		p.start(&e.Group, e.Former)
 	case shard.Freeze:
 		p.freeze()
 	case shard.Fetch:

@@ -76,6 +76,9 @@ func (p *process) executeRound(c *content, own bool) {
 	if len(s.life.blocks) > known && !s.life.setting.alone {
 		s.judgeTime(p, b, c)
 	}
+	if b.changed == b.height {
+		p.durability.Changed(b.members.generation(), b.height)
+	}
 	p.placed(b)
 	s.judgeBlock(p, b, own)
 	p.written()

@@ -110,8 +110,8 @@ func (p *process) synced(height uint64) {
 }
 
 // beginStored begins to count what the members of a run stored.
-func (p *process) beginStored() {
-	p.durability.Begin(p.group.Run, p.group.Shard.Members)
+func (p *process) beginStored(former []generation.Former) {
+	p.durability.Begin(p.group.Run, p.group.Shard, former)
 	p.claim(p.chain.stored)
 	p.heardStored(p.self, p.group.Run, p.chain.stored)
 	if !p.sim.life.setting.alone {

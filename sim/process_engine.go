@@ -75,7 +75,7 @@ func place(g *shard.Group, server order.ServerID) (order.ServerID, bool) {
 }
 
 // start starts the engine of a run, with the frames that came too early.
-func (p *process) start(g *shard.Group) {
+func (p *process) start(g *shard.Group, former []generation.Former) {
 	s := p.sim
 	setting := s.life.setting
 	at, member := place(g, p.self)
@@ -110,7 +110,7 @@ func (p *process) start(g *shard.Group) {
 	clear(p.memory)
 	p.disk.clear(p.disk.state.Decided)
 	clear(p.suspects)
-	p.beginStored()
+	p.beginStored(former)
 	s.servers[p.self].lingering++
 	p.gate.Activate(uint64(g.Run), g.Members)
 	s.reviewAll(p.self)

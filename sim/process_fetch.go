@@ -53,7 +53,11 @@ func (p *process) askBlocks() {
 	q := p.asking.blocks
 	p.asking.number++
 	q.number, q.ticks = p.asking.number, 0
-	p.sim.post(p.self, q.fetch.From[q.at].Server, &letter{kind: letterAsk, number: q.number, height: q.fetch.Limit, blocks: p.chain.blocks})
+	l := &letter{kind: letterAsk, number: q.number, height: q.fetch.Limit, blocks: p.chain.blocks}
+	if source := &q.fetch.From[q.at]; !q.fetch.Vouches(source) {
+		l.hash = q.fetch.Base
+	}
+	p.sim.post(p.self, q.fetch.From[q.at].Server, l)
 }
 
 func (p *process) fetched(answer shard.Fetched) {
@@ -69,7 +73,9 @@ func (p *process) answerAsk(from order.ServerID, l *letter) {
 		common--
 	}
 	answer := &letter{kind: letterBlocks, number: l.number, common: uint64(common)}
+	wanted := l.hash != [32]byte{} // a base, that this chain may not have
 	switch {
+	case wanted && (uint64(len(own)) <= l.height || own[l.height].hash != l.hash):
 	case common == len(l.blocks)-1:
 		last := min(len(own), common+1+blocksMax)
 		if l.height != 0 {

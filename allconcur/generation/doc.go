@@ -65,7 +65,8 @@
 // named need not, so it is left to show that two proposers for one generation meet. Let run k count
 // with a, the chain change to b, and run k+1 count with b, then the chain change to d.
 //
-//   - The change to b is durable. Then a majority of a has it on disk. A proposer with a majority of a
+//   - The change to b is durable. Then each majority of a has a disk with it: package shard takes
+//     nothing from a change on for durable before (Durability). A proposer with a majority of a
 //     has a promise that shows b, and needs a majority of b, as all others do.
 //   - It is not durable. Then no promise knows it to be. A proposer that sees b needs majorities of
 //     both a and b, one that does not see b needs a majority of a: they meet in a.

@@ -369,6 +369,18 @@ func abandonedSetting(decided bool) searchSetting {
 	return searchSetting{nodes: []searchNode{zero, one, two, fresh}}
 }
 
+// twiceSetting is abandonedSetting(false), where the branch that goes on has the same change of the
+// membership at block 11, which is not durable. Server 1 holds that block.
+func twiceSetting() searchSetting {
+	setting := abandonedSetting(false)
+	one, fresh := &setting.nodes[1].report, &setting.nodes[3].report
+	one.Former = []Former{{one.Membership, 11}}
+	one.Membership = fresh.Membership
+	one.Head = Head{Generation: 1, Height: 11, Round: 11, Hash: [32]byte{11, 2}}
+	fresh.Head = Head{Generation: 1, Height: 12, Round: 12, Hash: [32]byte{12, 1}}
+	return setting
+}
+
 // TestSynodExhaustively looks at all that can happen to three acceptors, and much of what can happen
 // to four.
 func TestSynodExhaustively(t *testing.T) {
@@ -388,6 +400,7 @@ func TestSynodExhaustively(t *testing.T) {
 		"a durable change of eon":       {eonSetting(true), 70_000, false},
 		"a damaged disk accepted":       {damagedSetting(), 10_000, true},
 		"an abandoned branch, accepted": {abandonedSetting(false), 20_000, true},
+		"a change on two branches":      {twiceSetting(), 20_000, true},
 		"an abandoned branch, decided":  {abandonedSetting(true), 10_000, true},
 	} {
 		t.Run(name, func(t *testing.T) {

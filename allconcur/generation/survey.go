@@ -124,15 +124,20 @@ func newSurvey(promises, all []Promised, decided *Decision, fault Fault) survey 
 }
 
 // knowsEffective reports whether a node knows that the change after the i-th former membership of a
-// chain is durable: some height from the change on is, and the node's own chain has the change.
+// chain is durable: some height from the change on is, and the node's own chain has the change at or
+// below the height that it knows to be durable.
 func (r *Report) knowsEffective(of *Report, i int) bool {
 	later := func(m Membership) bool { // than the i-th of that chain
 		return m.Equal(of.Membership) || slices.ContainsFunc(of.Former[i+1:], func(f Former) bool {
 			return m.Equal(f.Membership)
 		})
 	}
-	has := later(r.Membership) || slices.ContainsFunc(r.Former, func(f Former) bool { return later(f.Membership) })
-	return has && r.Durable >= of.Former[i].Until
+	effective := r.Membership // the one at the height that it knows to be durable
+	at := slices.IndexFunc(r.Former, func(f Former) bool { return f.Until > r.Durable })
+	if at >= 0 {
+		effective = r.Former[at].Membership
+	}
+	return r.Durable >= of.Former[i].Until && later(effective)
 }
 
 func (v *survey) require(m Membership) {

@@ -279,7 +279,7 @@ func (s *Synod) Holds(id [32]byte) {
 func (s *Synod) holdsBase(base Head) bool {
 	head := s.report.Head
 	same := head.Generation == base.Generation || s.config.Fault == FaultBaseWithoutGeneration
-	return head.Hash == base.Hash && head.Height == base.Height || same && head.Height >= base.Height ||
+	return head.Hash == base.Hash && head.Height == base.Height || same && head.Height > base.Height ||
 		s.held[base.Hash]
 }
 

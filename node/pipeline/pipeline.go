@@ -64,8 +64,10 @@ type Run struct {
 	First order.Round
 	// Members are those who take part, by their indexes in the chain, ascending.
 	Members []order.ServerID
-	// Shard are all members of the chain, ascending. A majority of their disks makes a block durable.
-	Shard []order.ServerID
+	// Shard are all members of the chain. A majority of their disks makes a block durable; for Former see
+	// shard.Durability.
+	Shard  generation.Membership
+	Former []generation.Former
 }
 
 // work is one entry of the queue: rounds of a run, a round of an earlier one, a block from a peer, or a question that is answered when its turn comes.
@@ -161,7 +163,8 @@ func (p *Pipeline) adopt(opened *store.Store) {
 	})
 }
 
-// stopCounting forgets what the members of the last run stored: from here on the chain grows by others' blocks, at the same heights perhaps.
+// stopCounting forgets what the members of the last run stored: from here on the chain grows by
+// others' blocks, at the same heights perhaps.
 func (p *Pipeline) stopCounting() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -200,7 +203,7 @@ func (p *Pipeline) Begin(run Run) {
 	p.mu.Lock()
 	run.Members = slices.Clone(run.Members)
 	p.run, p.baseEpoch, p.marks, p.round = run, head.Epoch, mempool.Marks{}, run.First-1
-	p.disks.Begin(generation.Run(run.Number), run.Shard)
+	p.disks.Begin(generation.Run(run.Number), run.Shard, run.Former)
 	p.disks.Stored(generation.Run(run.Number), p.config.Self, uint64(stored))
 	p.mu.Unlock()
 	// A member alone is a majority, and may have nothing more to store.
@@ -371,6 +374,7 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 		}
 		if block != nil {
 			p.applied(block)
+			p.settleBlock(block)
 		}
 		p.config.Pool.Ordered(own)
 	}
@@ -548,9 +552,25 @@ func (p *Pipeline) PeerDurable(height ledger.Height) {
 // settleDurable finds the highest height that a majority of the chain's members stored.
 func (p *Pipeline) settleDurable() {
 	p.mu.Lock()
-	height := p.disks.Height()
-	p.mu.Unlock()
-	p.madeDurable(ledger.Height(height))
+	defer p.mu.Unlock() // until it is noted: stopCounting may be about to forget it
+	// Members may have stored more than is executed here. What this chain gets at those heights, and
+	// which disks count there, is not known yet.
+	p.madeDurable(min(ledger.Height(p.disks.Height()), p.store().Head().Height))
+}
+
+// settleBlock settles what the members said of a block before it was executed here.
+func (p *Pipeline) settleBlock(block *ledger.Block) {
+	if m := p.store().Membership(); m.Height == block.Header.Height {
+		to := generation.Membership{Number: m.Number}
+		for i := range m.Members {
+			to.Members = append(to.Members, order.ServerID(m.Members[i].Index))
+			to.Disks = append(to.Disks, generation.DiskID(m.Members[i].Disk))
+		}
+		p.mu.Lock()
+		p.disks.Changed(to, uint64(m.Height))
+		p.mu.Unlock()
+	}
+	p.settleDurable()
 }
 
 func (p *Pipeline) madeDurable(height ledger.Height) {

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"github.com/ledgerd/ledgerd/allconcur/generation"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -70,9 +71,9 @@ func (f *fixture) open() *store.Store {
 	return opened
 }
 
-func (f *fixture) begin(generation uint64) {
+func (f *fixture) begin(number uint64) {
 	f.t.Helper()
-	f.pipeline.Begin(pipeline.Run{Number: generation, First: f.round + 1, Members: []order.ServerID{0, 1, 2}, Shard: []order.ServerID{0, 1, 2}})
+	f.pipeline.Begin(pipeline.Run{Number: number, First: f.round + 1, Members: []order.ServerID{0, 1, 2}, Shard: generation.Membership{Members: []order.ServerID{0, 1, 2}}})
 }
 
 // next is a bundle with one transaction, which fails, in no account.
@@ -252,6 +253,33 @@ func TestWaitStartsAnewWithAnotherChain(t *testing.T) {
 	}
 }
 
+// A majority stored block 1 of the run, which is beyond this head. The member leaves the run, and fetches
+// another block 1: nobody knows of that to be durable.
+func TestDurableBeyondTheHead(t *testing.T) {
+	t.Parallel()
+	f, other := newFixture(t), newFixture(t)
+	transaction := other.next()
+	other.deliver(other.payload(0, other.genesisHeader(), transaction))
+	other.barrier()
+	block, err := other.store.Block(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.pipeline.PeerStored(1, 1, 1)
+	f.pipeline.PeerStored(1, 2, 1)
+	if err := f.pipeline.Append(t.Context(), block); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := f.pipeline.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if heights, _ := f.pipeline.Heights(); heights.Durable != 0 || f.pipeline.Store().KnownDurable() != 0 {
+		t.Errorf("a fetched block counts as durable: %+v, known %d", heights, f.pipeline.Store().KnownDurable())
+	}
+}
+
 // Blocks that a peer sends are not those that the members of the last generation stored at these heights.
 func TestStoredHeightsOfAnEarlierChainCountNoMore(t *testing.T) {
 	t.Parallel()
@@ -401,7 +429,7 @@ func TestDurableHeightSurvivesARestart(t *testing.T) {
 		if heights, _ := p.Heights(); heights.Durable != max(height, 1)-1 || heights.Ordered != height {
 			t.Fatalf("after %d restarts the heights are %+v", restart, heights)
 		}
-		p.Begin(pipeline.Run{Number: uint64(restart + 1), First: order.Round(height) + 1, Members: []order.ServerID{0, 1, 2}, Shard: []order.ServerID{0, 1, 2}})
+		p.Begin(pipeline.Run{Number: uint64(restart + 1), First: order.Round(height) + 1, Members: []order.ServerID{0, 1, 2}, Shard: generation.Membership{Members: []order.ServerID{0, 1, 2}}})
 		for range 2 {
 			height++
 			header := ledger.BatchHeader{Time: 1, Tip: opened.GenesisHash()}
@@ -428,17 +456,20 @@ func TestDurableHeightSurvivesARestart(t *testing.T) {
 	}
 }
 
-// What members store is known before this node has executed it. The store is told once it is here.
+// What members store before this node has executed it counts once it is here, and the store is told.
 func TestDurableAheadOfTheHeadIsRemembered(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.pipeline.PeerStored(1, 1, 1)
 	f.pipeline.PeerStored(1, 2, 1)
-	if h, _ := f.pipeline.Heights(); h.Durable != 1 || h.Ordered != 0 {
+	if h, _ := f.pipeline.Heights(); h.Durable != 0 || h.Ordered != 0 {
 		t.Fatalf("%+v", h)
 	}
 	f.deliver(f.payload(0, f.genesisHeader(), f.next()))
 	f.barrier()
+	if h, _ := f.pipeline.Heights(); h.Durable != 1 {
+		t.Fatalf("executed: %+v", h)
+	}
 	if err := f.pipeline.Sync(); err != nil {
 		t.Fatal(err)
 	}
@@ -479,7 +510,7 @@ func TestStoredHeightIsOfTheRunThatWasSynced(t *testing.T) {
 	f.eventually("the other chain", func() bool { h, _ := f.pipeline.Heights(); return h.Stored == 0 })
 	others.Go(func() {
 		members := []order.ServerID{0, 1, 2}
-		f.pipeline.Begin(pipeline.Run{Number: 2, First: 6, Members: members, Shard: members})
+		f.pipeline.Begin(pipeline.Run{Number: 2, First: 6, Members: members, Shard: generation.Membership{Members: members}})
 	})
 	f.eventually("run 2", func() bool { return f.pipeline.Round() == 5 })
 	close(release)
