@@ -101,3 +101,30 @@ func TestFollowerCountsOnlyWithItsHeadsGeneration(t *testing.T) {
 		})
 	}
 }
+
+// TestOrders: a group of two that is left makes no progress while a disk of it is full.
+func TestOrders(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		members, removed int
+		full, stalled    bool
+		orders           bool
+	}{
+		"no group":                        {0, 0, false, false, false},
+		"two":                             {2, 0, false, false, true},
+		"two, and stalled":                {2, 0, false, true, false},
+		"two, with a full disk":           {2, 0, true, false, false},
+		"three, with a full disk":         {3, 0, true, false, true},
+		"two of three, with a full disk":  {3, 1, true, false, false},
+		"two of three":                    {3, 1, false, false, true},
+		"three of four, with a full disk": {4, 1, true, false, true},
+	} {
+		a := Announcement{Full: c.full, Stalled: c.stalled, Removed: serversTo(c.removed)}
+		if c.members > 0 {
+			a.Group = *groupOf(c.members, 1)
+		}
+		if a.orders() != c.orders {
+			t.Errorf("%s: orders %v", name, !c.orders)
+		}
+	}
+}
