@@ -275,7 +275,8 @@ func (s *Synod) Holds(id [32]byte) {
 }
 
 // holdsBase reports whether the blocks up to a base are here: it is the head, or the head is further
-// in the chain of the same generation, or they were fetched.
+// in the chain of the same generation, or they were fetched. Another block that is as high is of
+// another branch.
 func (s *Synod) holdsBase(base Head) bool {
 	head := s.report.Head
 	same := head.Generation == base.Generation || s.config.Fault == FaultBaseWithoutGeneration

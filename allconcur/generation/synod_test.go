@@ -194,7 +194,7 @@ func TestBasesThatAreHeld(t *testing.T) {
 		{Head{Generation: 0, Height: 8, Hash: [32]byte{8}}, true},
 		{Head{Generation: 0, Height: 8, Hash: [32]byte{7}}, false},
 		{Head{Generation: 0, Height: 7, Hash: [32]byte{8}}, false},
-		{Head{Generation: 1, Height: 8}, true}, {Head{Generation: 1, Height: 7}, true},
+		{Head{Generation: 1, Height: 8}, false}, {Head{Generation: 1, Height: 7}, true}, // as high: by its hash
 		{Head{Generation: 1, Height: 9}, false}, {Head{Generation: 2, Height: 7}, false},
 	} {
 		if s.holdsBase(c.base) != c.held {

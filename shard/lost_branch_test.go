@@ -1,0 +1,275 @@
+package shard
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/ledgerd/ledgerd/allconcur/generation"
+	"github.com/ledgerd/ledgerd/order"
+)
+
+// A learner whose chain ends beyond that of all who work gives its own blocks up after a while, unless
+// it has them from those who work, or one of them is durable.
+func TestStranded(t *testing.T) {
+	t.Parallel()
+	wait := 2 * DefaultTiming().Announce
+	for name, c := range map[string]struct {
+		change func(*Member, *bookChain)
+		want   bool
+	}{
+		"a learner with more":          {func(*Member, *bookChain) {}, true},
+		"nobody works":                 {func(m *Member, _ *bookChain) { m.peer(1).Group.Run = 0 }, false},
+		"no learner":                   {func(_ *Member, c *bookChain) { c.membership.Disks = nil }, false},
+		"as far as they":               {func(_ *Member, c *bookChain) { c.height = 9 }, false},
+		"one further":                  {func(_ *Member, c *bookChain) { c.height = 10 }, true},
+		"less than they":               {func(_ *Member, c *bookChain) { c.height = 8 }, false},
+		"has them from those who work": {func(m *Member, _ *bookChain) { m.fetchedTo = 12 }, false},
+		"has more from them":           {func(m *Member, _ *bookChain) { m.fetchedTo = 13 }, false},
+		"has all but one from them":    {func(m *Member, _ *bookChain) { m.fetchedTo = 11 }, true},
+		"their last one is durable":    {func(_ *Member, c *bookChain) { c.durable = 9 }, true},
+		"an own one is durable":        {func(_ *Member, c *bookChain) { c.durable = 10 }, false},
+	} {
+		m, chain := newTestMember(t, 3)
+		chain.height, chain.membership.Disks = 12, []generation.DiskID{diskOf(9), {}, {}}
+		m.peer(1).Group = *groupOf(3, generation.NewRun(1, 0))
+		c.change(m, chain)
+		var workers []peer
+		if m.peer(1).orders() {
+			workers = []peer{*m.peer(1)}
+		}
+		for _, after := range []int{0, wait, 1} {
+			m.now += after
+			if got, want := m.stranded(workers, m.peer(1)), c.want && after == 1; got != want {
+				t.Errorf("%s, %d ticks later: stranded %v", name, after, got)
+			}
+		}
+		chain.height = 9
+		m.stranded(workers, m.peer(1))
+		chain.height = 12
+		if m.stranded(workers, m.peer(1)) {
+			t.Errorf("%s: does not wait again after it was not so", name)
+		}
+	}
+}
+
+// A peer vouches for a base that works, or whose chain ends with it.
+func TestVouches(t *testing.T) {
+	t.Parallel()
+	m, _ := newTestMember(t, 3)
+	target := &generation.Head{Height: 9, Hash: hashAt(9, 0)}
+	for name, c := range map[string]struct {
+		works  bool
+		height uint64
+		tip    [32]byte
+		want   bool
+	}{
+		"ends with it":                 {false, 9, hashAt(9, 0), true},
+		"ends with another block":      {false, 9, hashAt(9, 1), false},
+		"is further":                   {false, 10, hashAt(9, 0), false},
+		"is further, and elsewhere":    {false, 10, hashAt(10, 1), false},
+		"works":                        {true, 12, hashAt(12, 0), true},
+		"works, and ends with another": {true, 9, hashAt(9, 1), true},
+	} {
+		p := m.peer(1)
+		p.Heights.Ordered, p.Tip, p.Group.Run = c.height, c.tip, 0
+		if c.works {
+			p.Group = *groupOf(3, generation.NewRun(1, 0))
+		}
+		if m.vouches(p, target) != c.want {
+			t.Errorf("%s: vouches %v", name, !c.want)
+		}
+	}
+}
+
+// A member leaves its branch for a base that it holds another block of, unless one of its blocks that
+// would go is durable. The next time it asks another peer.
+func TestLeavesBranch(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		base    generation.Head
+		durable uint64
+		leaves  bool
+	}{
+		"another block":                    {generation.Head{Height: 9, Hash: hashAt(9, 1)}, 8, true},
+		"another block below the tip":      {generation.Head{Height: 8, Hash: hashAt(8, 1)}, 7, true},
+		"the same":                         {generation.Head{Height: 9, Hash: hashAt(9, 0)}, 8, false},
+		"not there yet":                    {generation.Head{Height: 10, Hash: hashAt(10, 1)}, 8, false},
+		"another block, and it is durable": {generation.Head{Height: 9, Hash: hashAt(9, 1)}, 9, false},
+	} {
+		m, chain := newTestMember(t, 3)
+		chain.durable = c.durable
+		left := m.leaveBranch(&c.base)
+		aside := effectsOf[SetAside](m)
+		if left != c.leaves || (len(aside) == 1) != c.leaves || m.strays != truth(c.leaves) {
+			t.Errorf("%s: leaves %v, %+v, %d strays", name, left, aside, m.strays)
+		}
+		if c.leaves && aside[0].Keep != c.base.Height-1 {
+			t.Errorf("%s: %+v", name, aside)
+		}
+	}
+}
+
+func truth(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// A peer that does not vouch for the base says nothing of where chains part. One that gives nothing is
+// not asked next.
+func TestStrays(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		vouches, wanted, forked, grew, nobody bool
+		strays                                int
+		takes                                 bool // where the chains part
+	}{
+		"vouches, and parts":        {vouches: true, wanted: true, forked: true, takes: true},
+		"parts":                     {wanted: true, forked: true, strays: 1},
+		"parts, and gave blocks":    {wanted: true, forked: true, grew: true, strays: 1},
+		"gives nothing":             {wanted: true, strays: 1},
+		"gives blocks":              {wanted: true, grew: true},
+		"no base is wanted":         {forked: true, takes: true},
+		"nobody was asked":          {wanted: true, nobody: true, forked: true, takes: true},
+		"vouches and gives nothing": {vouches: true, wanted: true},
+	} {
+		m, chain := newTestMember(t, 3)
+		if c.wanted {
+			m.pending = &generation.Decision{Base: generation.Head{Height: 12, Hash: hashAt(12, 0)}}
+		}
+		p := m.peer(1)
+		p.Heights.Ordered, p.Tip = 12, hashAt(12, byte(1-truth(c.vouches)))
+		m.job, m.began, m.from = fetching, 9, []peer{*p}
+		if c.nobody {
+			m.from = nil
+		}
+		if c.grew {
+			chain.height = 10
+		}
+		m.onFetched(Fetched{Reached: -1, Forked: c.forked, Common: 7})
+		if m.strays != c.strays || m.forked != c.takes || c.takes && m.common != 7 {
+			t.Errorf("%s: %d strays, parts %v at %d", name, m.strays, m.forked, m.common)
+		}
+	}
+}
+
+// Nothing is set aside where the chains part at the end of this one.
+func TestPartsAtItsEnd(t *testing.T) {
+	t.Parallel()
+	for common, aside := range map[uint64]bool{8: true, 9: false} {
+		m, chain := newTestMember(t, 3)
+		chain.durable, m.forked, m.common = 7, true, common
+		m.follow()
+		if got := len(effectsOf[SetAside](m)) > 0; got != aside {
+			t.Errorf("parts after %d of 9: sets aside %v", common, got)
+		}
+	}
+}
+
+// A member that is taken in by a run fetches up to that run's base only. Where it has the base, or
+// another block there, it fetches nothing beyond from those that work, unless they have less than it.
+func TestFetchesUpToARunThatTakesItIn(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		height, theirs uint64
+		branch         byte
+		fetches        bool
+	}{
+		"lacks the base":                    {8, 12, 0, true},
+		"has another block there":           {9, 12, 1, false},
+		"has another block, they end there": {9, 9, 1, true},
+		"has more, they end there":          {10, 9, 1, true},
+	} {
+		m, chain := newTestMember(t, 3)
+		p := m.peer(1)
+		p.Mode, p.Group = Ordering, *groupOf(3, generation.NewRun(1, 1))
+		p.Group.Entrants = []Entrant{{Server: 0, Ticket: m.ticket, Disk: diskOf(0)}}
+		p.Heights.Ordered, p.Tip = c.theirs, hashAt(c.theirs, 0)
+		chain.height, chain.branch = c.height, c.branch
+		m.fetchedTo = c.height // or it gives them up at once
+		m.follow()
+		fetches := effectsOf[Fetch](m)
+		if (len(fetches) == 1) != c.fetches || c.fetches && fetches[0].Limit != 9 {
+			t.Errorf("%s: %+v", name, fetches)
+		}
+	}
+}
+
+// A member says why it does not order, where somebody does and where nobody does.
+func TestExplains(t *testing.T) {
+	t.Parallel()
+	hearsay := DefaultTiming().Hearsay
+	for name, c := range map[string]struct {
+		change func(*Member)
+		works  bool
+		want   ReasonKind
+	}{
+		"nobody works":          {func(*Member) {}, false, Forming},
+		"nobody works, low":     {func(m *Member) { m.low = true }, false, Forming},
+		"nobody works, benched": {func(m *Member) { m.onBench = true }, false, Forming},
+		"others work":           {func(*Member) {}, true, Entering},
+		"others work, low":      {func(m *Member) { m.low = true }, true, NoSpace},
+		"others work, benched":  {func(m *Member) { m.onBench = true }, true, Benched},
+		"stopped": {func(m *Member) {
+			m.setMode(Halted, because(EngineStopped), "stopped")
+			m.stoppedAt = m.now - hearsay + 1
+		}, false, EngineStopped},
+		"stopped a while ago": {func(m *Member) {
+			m.setMode(Halted, because(EngineStopped), "stopped")
+			m.stoppedAt = m.now - hearsay
+		}, false, Forming},
+		"forked a while ago": {func(m *Member) {
+			m.setMode(Halted, because(Forked), "forked")
+			m.stoppedAt = m.now - hearsay
+		}, false, Forked},
+	} {
+		m, _ := newTestMember(t, 3)
+		c.change(m)
+		var workers []peer
+		if c.works {
+			p := *m.peer(1)
+			p.Group = *groupOf(3, generation.NewRun(1, 0))
+			workers = append(workers, p)
+		}
+		m.explain(workers)
+		if got := m.View().Reason.Kind; got != c.want {
+			t.Errorf("%s: kind %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// The peers that serve a base are asked in the order of what they know of it.
+func TestTowards(t *testing.T) {
+	t.Parallel()
+	m, _ := newTestMember(t, 4)
+	target := &generation.Head{Height: 9, Hash: hashAt(9, 0)}
+	with := func(server order.ServerID, branch byte) peer {
+		p := *m.peer(server)
+		p.Heights.Ordered, p.Tip = 9, hashAt(9, branch)
+		return p
+	}
+	servers := func(peers []peer) (list []order.ServerID) {
+		for i := range peers {
+			list = append(list, peers[i].server)
+		}
+		return list
+	}
+	vouch, other, third := with(1, 0), with(2, 1), with(3, 1)
+	for name, c := range map[string]struct {
+		ahead  []peer
+		strays int
+		want   []order.ServerID
+	}{
+		"all vouch":     {[]peer{vouch}, 0, []order.ServerID{1}},
+		"some vouch":    {[]peer{vouch, other, third}, 1, []order.ServerID{1}},
+		"nobody does":   {[]peer{other, third}, 0, []order.ServerID{2}},
+		"the next one":  {[]peer{other, third}, 1, []order.ServerID{3}},
+		"and the first": {[]peer{other, third}, 2, []order.ServerID{2}},
+	} {
+		m.strays = c.strays
+		if got := servers(m.towards(c.ahead, target)); !slices.Equal(got, c.want) {
+			t.Errorf("%s: asks %v, want %v", name, got, c.want)
+		}
+	}
+}
