@@ -272,10 +272,12 @@ func (m *Member) vouches(p *peer, target *generation.Head) bool {
 // stranded reports whether a learner holds blocks behind the end of the chain that the others work on,
 // which it does not have from them, and has for longer than their announcements take. Nobody can tell
 // whether such a learner is on another branch until the others' chain is as long, so that without any
-// traffic it would never be admitted. Its disk counts for none of these blocks.
+// traffic it would never be admitted. Its disk counts for none of these blocks. It has to hear a majority
+// that works: one that lags in an earlier eon may lack a block that is durable.
 func (m *Member) stranded(workers []peer, best *peer) bool {
 	tip := m.chain.Tip()
-	beyond := len(workers) > 0 && best.orders() && m.learner() && tip.Height > best.Heights.Ordered &&
+	membership, _ := m.chain.Membership()
+	beyond := len(workers) >= membership.Quorum() && best.orders() && m.learner() && tip.Height > best.Heights.Ordered &&
 		m.fetchedTo < tip.Height && m.chain.Heights().Durable <= best.Heights.Ordered
 	switch {
 	case !beyond:

@@ -18,6 +18,7 @@ func TestStranded(t *testing.T) {
 		want   bool
 	}{
 		"a learner with more":          {func(*Member, *bookChain) {}, true},
+		"one of them works":            {func(m *Member, _ *bookChain) { m.peer(2).Group.Run = 0 }, false},
 		"nobody works":                 {func(m *Member, _ *bookChain) { m.peer(1).Group.Run = 0 }, false},
 		"no learner":                   {func(_ *Member, c *bookChain) { c.membership.Disks = nil }, false},
 		"as far as they":               {func(_ *Member, c *bookChain) { c.height = 9 }, false},
@@ -32,10 +33,13 @@ func TestStranded(t *testing.T) {
 		m, chain := newTestMember(t, 3)
 		chain.height, chain.membership.Disks = 12, []generation.DiskID{diskOf(9), {}, {}}
 		m.peer(1).Group = *groupOf(3, generation.NewRun(1, 0))
+		m.peer(2).Group = m.peer(1).Group
 		c.change(m, chain)
 		var workers []peer
-		if m.peer(1).orders() {
-			workers = []peer{*m.peer(1)}
+		for _, server := range []order.ServerID{1, 2} {
+			if m.peer(server).orders() {
+				workers = append(workers, *m.peer(server))
+			}
 		}
 		for _, after := range []int{0, wait, 1} {
 			m.now += after

@@ -99,6 +99,10 @@ func TestBlocksSetAside(t *testing.T) {
 		// already. The last of them sets the block aside and makes it anew after the others made it
 		// durable.
 		"the tail makes it anew": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5, Faults: FaultsAll}, 226},
+		// A learner hears but one member, which lags in an earlier eon and lacks a durable block that the
+		// learner holds.
+		"one that lags is no majority": {Group{Engine: allconcur.EngineAllConcur, Servers: 6,
+			Faults: FaultsAll &^ FaultBreak}, 9_003_443},
 		// A new member stored a block that it fetched from a disk that forgot. The generation goes on
 		// without the block, and the member loses power before it stores another.
 		"the shard goes on without it": {Group{Engine: allconcur.EngineAllConcur, Servers: 2,
