@@ -114,7 +114,7 @@ func TestEmptyRoundsAreReported(t *testing.T) {
 	want("a run of an earlier process", 9, 0)
 }
 
-// A base is fetched from those that hold it: the driver asks whoever does not say so.
+// Fetch names the hash of a base, so that the driver can check that a peer has it.
 func TestBasesAreFetchedWithTheirHash(t *testing.T) {
 	t.Parallel()
 	m, chain := newTestMember(t, 3)
