@@ -20,7 +20,7 @@ import (
 type Durability struct {
 	run    generation.Run
 	quorum int
-	// members, stored and formers go together.
+	// members and stored go together.
 	members []order.ServerID
 	stored  []uint64
 	former  []formerDisks
@@ -38,7 +38,7 @@ type formerDisks struct {
 }
 
 // Begin starts to count for a run, among the members of its Group.Shard. Former are the memberships
-// before changes that are not known to be durable, as Group.Former has them.
+// before changes that are not known to be durable, as Start.Former has them.
 func (d *Durability) Begin(run generation.Run, shard generation.Membership, former []generation.Former) {
 	d.run, d.quorum = run, shard.Quorum()
 	d.members = slices.Clone(shard.Members)

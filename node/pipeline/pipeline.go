@@ -102,6 +102,7 @@ type Pipeline struct {
 	marks     mempool.Marks    // executed in this run
 	round     order.Round      // the last that was executed
 	disks     shard.Durability // which heights the disks of the run's members hold
+	counted   ledger.Height    // up to where it is known which disks count
 }
 
 // New makes a pipeline over an open store and starts its goroutines.
@@ -203,6 +204,7 @@ func (p *Pipeline) Begin(run Run) {
 	p.mu.Lock()
 	run.Members = slices.Clone(run.Members)
 	p.run, p.baseEpoch, p.marks, p.round = run, head.Epoch, mempool.Marks{}, run.First-1
+	p.counted = head.Height
 	p.disks.Begin(generation.Run(run.Number), run.Shard, run.Former)
 	p.disks.Stored(generation.Run(run.Number), p.config.Self, uint64(stored))
 	p.mu.Unlock()
@@ -555,21 +557,26 @@ func (p *Pipeline) settleDurable() {
 	defer p.mu.Unlock() // until it is noted: stopCounting may be about to forget it
 	// Members may have stored more than is executed here. What this chain gets at those heights, and
 	// which disks count there, is not known yet.
-	p.madeDurable(min(ledger.Height(p.disks.Height()), p.store().Head().Height))
+	p.madeDurable(min(ledger.Height(p.disks.Height()), p.counted))
 }
 
 // settleBlock settles what the members said of a block before it was executed here.
 func (p *Pipeline) settleBlock(block *ledger.Block) {
+	var changed *generation.Membership
 	if m := p.store().Membership(); m.Height == block.Header.Height {
 		to := generation.Membership{Number: m.Number}
 		for i := range m.Members {
 			to.Members = append(to.Members, order.ServerID(m.Members[i].Index))
 			to.Disks = append(to.Disks, generation.DiskID(m.Members[i].Disk))
 		}
-		p.mu.Lock()
-		p.disks.Changed(to, uint64(m.Height))
-		p.mu.Unlock()
+		changed = &to
 	}
+	p.mu.Lock()
+	if changed != nil {
+		p.disks.Changed(*changed, uint64(block.Header.Height))
+	}
+	p.counted = block.Header.Height
+	p.mu.Unlock()
 	p.settleDurable()
 }
 
