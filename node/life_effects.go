@@ -55,6 +55,8 @@ func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 		l.node.pipeline.PeerStored(uint64(e.Run), e.Server, ledger.Height(e.Height))
 	case shard.KnowDurable:
 		l.node.pipeline.PeerDurable(ledger.Height(e.Height))
+	case shard.SettleDoubt:
+		l.node.Store().SettleDoubt()
 	case shard.RemovedForGood:
 		if err := l.writeRemoved(ledger.Height(e.Height)); err != nil {
 			l.node.logger.Warn("this node will not know when it is started again that it was removed for good",

@@ -116,6 +116,10 @@ type Stored struct {
 // KnowDurable reports that a height of the own chain is durable, as another member says.
 type KnowDurable struct{ Height uint64 }
 
+// SettleDoubt reports that no block matters any more that the disk had perhaps as the process began.
+// The driver tells the disk, which notes it with its next sync.
+type SettleDoubt struct{}
+
 // RemovedForGood reports that the block at a height removed this server, and is durable. The driver
 // records it: after a restart no member would tell, since none talks to a server that left.
 type RemovedForGood struct{ Height uint64 }
@@ -152,4 +156,5 @@ func (Stored) effect()         {}
 func (Changed) effect()        {}
 func (Drop) effect()           {}
 func (End) effect()            {}
+func (SettleDoubt) effect()    {}
 func (RemovedForGood) effect() {}

@@ -366,7 +366,7 @@ func (m *Member) onFetched(in Fetched) {
 			if reached.Group.Run.Generation() > m.synod.Activated().Generation() {
 				// The decision for that generation asked a majority, which settled what this disk may have
 				// held. A member that lags in the run of before has settled nothing.
-				m.perhaps = false
+				m.settleDoubt()
 			}
 			m.followed = max(m.followed, reached.Group.Run.Generation())
 			m.follows, m.news = reached.Group.Run, true

@@ -33,8 +33,9 @@ type forming struct {
 	unsaved   bool
 	retryAt   int
 	undecided *generation.Decision
-	// perhaps says that the disk may have held more than it showed as the process began; a run that
-	// this member took part in since has settled that.
+	// perhaps says that the disk may have held more than it showed as the process began, and that no
+	// run has settled it since. Only settleDoubt clears it, here and on the disk: that some of these
+	// blocks are known to be durable says nothing about those behind them.
 	perhaps bool
 	// wantedRound is the one that is being fetched; the zero value for none. roundRefused says that
 	// the disk did not take one that is still wanted.

@@ -157,8 +157,25 @@ func TestPerhapsIsSettledByALaterGeneration(t *testing.T) {
 		p.Mode, p.Group = Ordering, *groupOf(3, generation.NewRun(number, 0))
 		m.job, m.from = fetching, []peer{*p}
 		m.onFetched(Fetched{Reached: 0})
-		if m.perhaps == settled {
-			t.Errorf("reached a member in generation %d: perhaps more %v", number, m.perhaps)
+		if told := len(effectsOf[SettleDoubt](m)); m.perhaps == settled || (told == 1) != settled {
+			t.Errorf("reached a member in generation %d: perhaps more %v, the disk is told %d times", number, m.perhaps, told)
+		}
+	}
+}
+
+// A member tells its disk before a run starts that the run has settled what the disk had perhaps, and
+// only where there was a doubt.
+func TestPerhapsIsSettledByTheStart(t *testing.T) {
+	t.Parallel()
+	for _, doubt := range []bool{false, true} {
+		m, _ := newTestMember(t, 3)
+		m.perhaps, m.starting = doubt, groupOf(3, generation.NewRun(1, 0))
+		m.start()
+		effects := m.Ready()
+		settled := slices.IndexFunc(effects, func(e Effect) bool { _, ok := e.(SettleDoubt); return ok })
+		started := slices.IndexFunc(effects, func(e Effect) bool { _, ok := e.(Start); return ok })
+		if m.perhaps || started < 0 || (settled >= 0) != doubt || settled > started {
+			t.Errorf("doubt %v: settled by effect %d, started by effect %d", doubt, settled, started)
 		}
 	}
 }

@@ -65,11 +65,19 @@ func (m *Member) start() {
 	m.follows, m.onBench, m.asideRefused, m.roundRefused = 0, false, false, false
 	m.ticket++
 	m.worked = g.Run.Generation()
-	m.perhaps = false
+	m.settleDoubt()
 	m.emit(Start{Group: *g, Former: m.holdings().Former})
 	m.news = true
 	m.setMode(Ordering, because(NoReason), "")
 	m.changed()
+}
+
+// settleDoubt notes that this disk holds all that it had perhaps, or that it can never become durable.
+func (m *Member) settleDoubt() {
+	if m.perhaps {
+		m.perhaps = false
+		m.emit(SettleDoubt{})
+	}
 }
 
 // abandonStart leaves a run that was about to start to the others. If this member has an engine of

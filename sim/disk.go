@@ -28,9 +28,9 @@ type disk struct {
 	// told the disk holds, so that it counts.
 	knew    uint64
 	claimed *block
-	// perhaps says that something other than zeros follows the last whole record. The next sync
-	// writes over it.
-	perhaps bool
+	// perhaps says that something other than zeros followed the last whole record. It stays until the
+	// first sync after the member settled it.
+	perhaps, settled bool
 
 	// state is what the file of promises holds, and promises that there is one.
 	state    generation.State
@@ -63,7 +63,10 @@ func (d *disk) write(held []*block) {
 // sync has the disk hold a chain up to a height, and what is known to be durable of it.
 func (d *disk) sync(held []*block, height, durable uint64, forgetful bool) {
 	if height > d.synced {
-		d.group, d.groupDurable, d.perhaps = d.synced, d.durable, false
+		d.group, d.groupDurable = d.synced, d.durable
+	}
+	if d.settled {
+		d.perhaps, d.settled = false, false
 	}
 	d.write(held)
 	d.synced, d.knew = height, max(d.knew, min(durable, height))
@@ -148,8 +151,12 @@ func (d *disk) truncate(height uint64) {
 	d.blocks = slices.Clone(d.blocks[:height+1])
 }
 
+// settleDoubt is what a member says that no longer minds what the disk had perhaps.
+func (d *disk) settleDoubt() { d.settled = true }
+
 // open is what a process does with the log that it finds: it checks it, and syncs what it found.
 func (d *disk) open() {
+	d.settled = false
 	if d.height() > d.synced {
 		d.group, d.groupDurable, d.synced = d.synced, d.durable, d.height()
 	}

@@ -54,7 +54,7 @@ func TestPowerTakesWhatIsNotSynced(t *testing.T) {
 	}
 }
 
-func TestPerhapsLastsUntilTheNextSync(t *testing.T) {
+func TestPerhapsLastsUntilItIsSettled(t *testing.T) {
 	t.Parallel()
 	d, c := fillDisk()
 	d.losePower(lossDamaged, stream(1, 0))
@@ -63,8 +63,19 @@ func TestPerhapsLastsUntilTheNextSync(t *testing.T) {
 		t.Fatal("a start forgets that there may have been more")
 	}
 	d.sync(c.blocks[:4], 3, 1, false)
+	if !d.perhaps {
+		t.Fatal("a sync of one block forgets the others of the lost group")
+	}
+	d.settleDoubt()
+	d.open()
+	d.sync(c.blocks[:5], 4, 1, false)
+	if !d.perhaps {
+		t.Fatal("what was settled before a crash is settled on the disk without a sync")
+	}
+	d.settleDoubt()
+	d.sync(c.blocks[:5], 4, 1, false)
 	if d.perhaps {
-		t.Fatal("there is a whole record behind the last one now")
+		t.Fatal("what the member settled comes back")
 	}
 }
 

@@ -36,7 +36,7 @@ func (s *simulation) judgeStart(p *process, g *shard.Group) {
 	if s.over() {
 		return
 	}
-	p.runs, p.perhaps, s.servers[p.self].damaged = append(p.runs, g.Run), false, false
+	p.runs, s.servers[p.self].damaged = append(p.runs, g.Run), false
 	r := l.run(g.Run)
 	if r == nil {
 		r = &lineRun{run: g.Run, first: g.First, base: head, members: g.Members, shard: g.Shard, remaining: slices.Clone(g.Members)}

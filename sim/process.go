@@ -204,6 +204,9 @@ func (p *process) carryOut(effect shard.Effect) {
 		p.heardStored(e.Server, e.Run, e.Height)
 	case shard.KnowDurable:
 		p.knowDurable(e.Height)
+	case shard.SettleDoubt:
+		p.perhaps = false
+		p.disk.settleDoubt()
 	case shard.RemovedForGood:
 		p.disk.removed = p.chain.blocks[e.Height]
 	case shard.Changed:

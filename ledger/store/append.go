@@ -399,15 +399,11 @@ func (s *Store) makeDurable(written tip) (err error) {
 	return nil
 }
 
-// withKnowledge adds to a marker what the store knows of durability. A known-durable height settles
-// the doubt about blocks at or below it.
+// withKnowledge adds to a marker what the store knows of durability.
 func (s *Store) withKnowledge(next tip) tip {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	next.known = min(s.known, next.height)
-	if next.known >= s.perhaps {
-		s.perhaps = 0
-	}
 	next.perhaps = s.perhaps
 	return next
 }

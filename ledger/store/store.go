@@ -192,17 +192,25 @@ func (s *Store) KnownDurable() ledger.Height {
 // This supposes that fdatasync keeps its word. A disk that loses writes after fdatasync can return
 // both old copies of a marker, and looks as one that was rolled back; nothing here can see that.
 //
-// The doubt outlives the damaged slots, which the next marker writes over: it is kept in the marker
-// until the height in doubt is known durable on this chain. From then on it does not matter: the
-// lost blocks were either these very ones, or they can never become durable.
+// The doubt outlives the damaged slots, which the next marker writes over: the marker keeps it until
+// SettleDoubt. That its lowest height is known durable settles nothing, since a lost group may have
+// had more blocks, and this disk may have been one of the few that held the last of them.
 func (s *Store) Perhaps() (perhaps bool, from ledger.Height, reason string) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
-	if s.perhaps == 0 || s.known >= s.perhaps {
+	if s.perhaps == 0 {
 		return false, 0, ""
 	}
 	return true, s.perhaps, fmt.Sprintf("both copies of the newest tip marker were damaged: this disk "+
 		"perhaps announced block %d or later ones and lost them", s.perhaps)
+}
+
+// SettleDoubt notes that what Perhaps answers does not matter any more: the shard has agreed on a
+// chain since, in knowledge of the doubt. The next Sync or Close writes it with the tip marker.
+func (s *Store) SettleDoubt() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.perhaps = 0
 }
 
 // TakeOver gives a store that is to take the place of another what that one knows of the disk: the
@@ -215,7 +223,9 @@ func (s *Store) TakeOver(from *Store) {
 	s.KnowDurable(known)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.perhaps = max(s.perhaps, perhaps)
+	if perhaps != 0 && (s.perhaps == 0 || perhaps < s.perhaps) {
+		s.perhaps = perhaps
+	}
 }
 
 // Close makes everything durable, where nothing failed, and closes the store. Calls after the first return ErrClosed.
