@@ -276,14 +276,9 @@ func (r *Recovery) formsNow() (bool, generation.Waiting) {
 	var synods []synodHome
 	for i := range r.Homes {
 		each := &r.Homes[i]
-		state := each.state
-		state.Disk = generation.DiskID(each.Disk.ID)
-		if each.Disk.Renewed {
-			_, _ = rand.Read(state.Disk[:]) // which never fails; nobody knows that disk
-		}
 		synods = append(synods, synodHome{
 			self: order.ServerID(each.Index), original: each.Disk.Original && !each.Disk.Renewed,
-			state: state, report: each.report,
+			state: each.counted(), report: each.report,
 		})
 	}
 	return wouldForm(synods)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,7 +25,7 @@ type Holdings struct {
 	// one.
 	Disk *home.Disk
 	// Generation is the last one that the node heard of a decision for, and Activated the last one
-	// that it took part in. Promises tells that both are known.
+	// that it took part in with this disk. Promises reports that both are known.
 	Promises              bool
 	Generation, Activated generation.Generation
 	// Blocks tells that there is a chain, of which the rest speaks.
@@ -36,7 +37,7 @@ type Holdings struct {
 	Missing    ledger.Height
 	Membership ledger.Membership // as of the head
 
-	state  generation.State
+	state  generation.State  // as the file has it, by whatever disk
 	report generation.Report // what the node would tell of its chain
 	// absent is the last block that is not there, since the store began with a snapshot; 0 for
 	// none.
@@ -113,6 +114,17 @@ func (held *Holdings) readReport(opened *store.Store) {
 	slices.Reverse(held.report.Former)
 }
 
+// counted is the state as the node would start with it. If the next start makes the disk a new one,
+// nobody knows its identity yet.
+func (held *Holdings) counted() generation.State {
+	disk, original := generation.DiskID(held.Disk.ID), held.Disk.Original
+	if held.Disk.Renewed {
+		_, _ = rand.Read(disk[:]) // which never fails
+		original = false
+	}
+	return held.state.OnDisk(disk, original)
+}
+
 func (held *Holdings) readPromises(h *home.Home) error {
 	text, err := os.ReadFile(h.Generation())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -126,7 +138,7 @@ func (held *Holdings) readPromises(h *home.Home) error {
 		return fmt.Errorf("%w: %s", err, h.Generation())
 	}
 	held.state = state
-	held.Promises, held.Activated = true, state.Activated.Generation()
+	held.Promises, held.Activated = true, held.counted().Activated.Generation()
 	if state.Decided != nil {
 		held.Generation = state.Decided.Generation
 	}

@@ -232,7 +232,9 @@ func (m *Member) ahead() []peer {
 	}
 	target, tip := m.target(), m.chain.Tip()
 	membership, _ := m.chain.Membership()
-	member := membership.Includes(m.config.Self)
+	// One that took part once is no newcomer, though its chain removed it: its disk counts until that
+	// is durable, and it gives up nothing for peers that do not work.
+	member := membership.Includes(m.config.Self) || m.synod.Activated() != 0
 	var ahead []peer
 	for i := range m.peers {
 		p := &m.peers[i]
@@ -272,13 +274,18 @@ func (m *Member) vouches(p *peer, target *generation.Head) bool {
 // stranded reports whether a learner holds blocks behind the end of the chain that the others work on,
 // which it does not have from them, and has for longer than their announcements take. Nobody can tell
 // whether such a learner is on another branch until the others' chain is as long, so that without any
-// traffic it would never be admitted. Its disk counts for none of these blocks. It has to hear a majority
-// that works: one that lags in an earlier eon may lack a block that is durable.
+// traffic it would never be admitted. Its disk may count for none of these blocks: an old disk counts for
+// those before the one that names another, and waits. It has to hear a majority that works: one that
+// lags in an earlier eon may lack a block that is durable.
 func (m *Member) stranded(workers []peer, best *peer) bool {
 	tip := m.chain.Tip()
 	membership, _ := m.chain.Membership()
 	beyond := len(workers) >= membership.Quorum() && best.orders() && m.learner() && tip.Height > best.Heights.Ordered &&
 		m.fetchedTo < tip.Height && m.chain.Heights().Durable <= best.Heights.Ordered
+	if beyond {
+		before, _ := m.chain.MembershipAt(best.Heights.Ordered)
+		beyond = !before.Counts(m.config.Self, m.config.Disk.ID, m.config.Disk.Original)
+	}
 	switch {
 	case !beyond:
 		m.strandedAt = 0

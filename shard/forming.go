@@ -46,8 +46,7 @@ type forming struct {
 
 // newSynod makes the synod from what the disk holds.
 func (m *Member) newSynod() error {
-	state := m.config.Disk.State
-	state.Disk = m.config.Disk.ID
+	state := m.config.Disk.State.OnDisk(m.config.Disk.ID, m.config.Disk.Original)
 	if state.Promised != (generation.Ballot{}) {
 		m.promisedBefore = state.Instance
 	}
@@ -180,6 +179,8 @@ func (m *Member) onSaved() {
 	}
 	ready := m.held
 	m.saving, m.unsaved, m.held = false, false, generation.Ready{}
+	_, changed := m.chain.Membership()
+	m.news = m.news || m.flushed < changed && changed <= m.flushing // others may wait for that
 	m.flushed = m.flushing
 	if ready.State.Promised != (generation.Ballot{}) {
 		m.promised = max(m.promised, ready.State.Instance)

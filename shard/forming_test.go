@@ -163,20 +163,44 @@ func TestPerhapsIsSettledByALaterGeneration(t *testing.T) {
 	}
 }
 
-// A member tells its disk before a run starts that the run has settled what the disk had perhaps, and
-// only where there was a doubt.
-func TestPerhapsIsSettledByTheStart(t *testing.T) {
+// A member that is to begin a run tells its disk that the run settles what the disk had perhaps, and
+// only where there was a doubt. The Save after it has the disk hold that.
+func TestPerhapsIsSettledByTheRun(t *testing.T) {
 	t.Parallel()
 	for _, doubt := range []bool{false, true} {
 		m, _ := newTestMember(t, 3)
-		m.perhaps, m.starting = doubt, groupOf(3, generation.NewRun(1, 0))
-		m.start()
+		m.Ready()
+		m.saving, m.perhaps = false, doubt
+		m.begin(groupOf(3, generation.NewRun(1, 0)))
 		effects := m.Ready()
-		settled := slices.IndexFunc(effects, func(e Effect) bool { _, ok := e.(SettleDoubt); return ok })
-		started := slices.IndexFunc(effects, func(e Effect) bool { _, ok := e.(Start); return ok })
-		if m.perhaps || started < 0 || (settled >= 0) != doubt || settled > started {
-			t.Errorf("doubt %v: settled by effect %d, started by effect %d", doubt, settled, started)
+		settled := slices.IndexFunc(effects, func(e Effect) bool { _, is := e.(SettleDoubt); return is })
+		saved := slices.IndexFunc(effects, func(e Effect) bool { _, is := e.(Save); return is })
+		if m.perhaps || saved < 0 || (settled >= 0) != doubt || settled > saved {
+			t.Errorf("doubt %v: settled by effect %d, saved by effect %d", doubt, settled, saved)
 		}
+	}
+}
+
+// Other members hear that a change is durable only once this disk holds that it is.
+func TestEffectiveChangesAreSavedBeforeTheyAreTold(t *testing.T) {
+	t.Parallel()
+	m, chain := newTestMember(t, 3)
+	m.Ready()
+	m.saving, m.flushed, m.news = false, 7, true
+	chain.height, chain.stored, chain.changed, chain.durable = 9, 9, 9, 9
+	told := func() (heights []uint64) {
+		for _, e := range effectsOf[Announce](m) {
+			heights = append(heights, e.Announcement.Heights.Durable)
+		}
+		return heights
+	}
+	if m.announce(); !slices.Equal(told(), []uint64{8}) {
+		t.Error("told before the disk holds it")
+	}
+	m.pump(false)
+	m.onSaved()
+	if m.announce(); !slices.Equal(told(), []uint64{9}) {
+		t.Error("not told once the disk holds it")
 	}
 }
 
@@ -480,5 +504,58 @@ func TestKnowledgeThatIsNotSaved(t *testing.T) {
 	m.onSaved()
 	if m.mustFlush() {
 		t.Error("saved, and still to be saved")
+	}
+}
+
+// A member that joined later lost its data, but not the file with its promises. Its new disk fetches its
+// chain from a peer that was away during generation 2, and holds another branch. Its head is not of
+// generation 2.
+func TestNewDiskTookNoPart(t *testing.T) {
+	t.Parallel()
+	for name, fetchedBefore := range map[string]bool{"by the peer": false, "by hand": true} {
+		before := generation.Membership{Members: serversTo(3)}
+		chain := &bookChain{membership: before}
+		config := Config{Self: 3, Disk: Disk{ID: diskOf(33)}, Chain: chain, Timing: DefaultTiming(), Ticket: 7}
+		state := generation.State{
+			Disk: diskOf(3), Activated: generation.NewRun(2, 0), Shard: generation.Membership{Number: 1, Members: serversTo(4)},
+			Start: generation.Head{Generation: 1, Height: 8}, Instance: 2,
+			Decided: &generation.Decision{Generation: 2, Base: generation.Head{Generation: 1, Height: 8, Round: 8, Hash: hashAt(8, 0)},
+				Members: []order.ServerID{0, 1, 3}, Disks: []generation.DiskID{diskOf(0), diskOf(1), diskOf(3)}},
+		}
+		config.Disk.State = state
+		m, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		take := func() {
+			chain.height, chain.stored, chain.branch = 12, 12, 1
+			chain.membership, chain.changed = generation.Membership{Number: 1, Members: serversTo(4)}, 5
+		}
+		if fetchedBefore {
+			take()
+		}
+		inputs := []Input{AnnouncementReceived{From: 2, Announcement: Announcement{Mode: Starting,
+			Heights: Heights{12, 12, 0}, Tip: hashAt(12, 1), Disk: diskOf(2)}}, Tick{}, Tick{},
+			SynodReceived{From: 1, Message: generation.Message{Kind: generation.KindPrepare, Generation: 3,
+				Known: state.Decided, Ballot: generation.Ballot{Number: 9, Proposer: 1}}}}
+		for ; len(inputs) > 0; inputs = inputs[1:] {
+			m.Step(inputs[0])
+			for effects := m.Ready(); len(effects) > 0; effects = m.Ready() {
+				for _, e := range effects {
+					switch e := e.(type) {
+					case Save:
+						m.Step(Saved{})
+					case Fetch:
+						take()
+						m.Step(Fetched{Reached: 0})
+					case SendSynod:
+						if h := e.Message.Report.Head; e.Message.Kind == generation.KindPromise && h.Generation >= 2 {
+							t.Errorf("%s: promises head %d of generation %d, which is on a branch that generation 2 gave up",
+								name, h.Height, h.Generation)
+						}
+					}
+				}
+			}
+		}
 	}
 }

@@ -53,6 +53,7 @@ func (m *Member) begin(g *Group) {
 	}
 	m.synod.Report(m.holdings())
 	m.synod.Working(g.Run, g.Shard)
+	m.settleDoubt() // the chain reaches the base of the run; the Save has the disk hold both
 	m.starting = g
 	m.pump(false)
 }
@@ -65,7 +66,6 @@ func (m *Member) start() {
 	m.follows, m.onBench, m.asideRefused, m.roundRefused = 0, false, false, false
 	m.ticket++
 	m.worked = g.Run.Generation()
-	m.settleDoubt()
 	m.emit(Start{Group: *g, Former: m.holdings().Former})
 	m.news = true
 	m.setMode(Ordering, because(NoReason), "")

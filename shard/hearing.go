@@ -178,9 +178,14 @@ func (m *Member) announce() {
 	if all {
 		m.announced = m.now
 	}
-	membership, _ := m.chain.Membership()
+	membership, changed := m.chain.Membership()
 	tip, heights := m.chain.Tip(), m.chain.Heights()
 	heights.Ordered = tip.Height
+	if m.flushed < changed {
+		// A member that the change removed ends when another one knows that it is effective, and that
+		// must not be forgotten then: the disk has to hold it first.
+		heights.Durable = min(heights.Durable, changed-1)
+	}
 	a := Announcement{
 		Mode: m.view.Mode, Changes: membership.Number, Heights: heights, Tip: tip.Hash,
 		Disk: m.config.Disk.ID, Learner: m.view.Learner, Stalled: m.stalled,
@@ -208,6 +213,7 @@ func (m *Member) announce() {
 // way to a shorter one of a member of the group, and a block that is durable because of this disk
 // with it.
 func (m *Member) countsOutside() bool {
-	return m.job == idle && !m.synod.Frozen(m.follows) &&
+	saved := m.starting == nil && !m.unsaved // the synod knows of a run before the disk does
+	return saved && m.job == idle && !m.synod.Frozen(m.follows) &&
 		m.synod.Activated().Generation() == m.follows.Generation()
 }

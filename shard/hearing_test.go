@@ -128,3 +128,59 @@ func TestOrders(t *testing.T) {
 		}
 	}
 }
+
+// A follower's disk counts in a generation only once that disk says that it took part in it.
+func TestFollowerCountsWithWhatItSaved(t *testing.T) {
+	t.Parallel()
+	chain := &bookChain{height: 4, stored: 4, membership: generation.Membership{Members: serversTo(3)}}
+	config := Config{Self: 2, Disk: Disk{ID: diskOf(2), Original: true}, Chain: chain, Timing: DefaultTiming(), Ticket: 7}
+	state := generation.State{
+		Activated: generation.NewRun(1, 0), Shard: chain.membership, Instance: 2,
+		Decided: &generation.Decision{
+			Generation: 2, Members: []order.ServerID{0, 1}, Disks: []generation.DiskID{diskOf(0), diskOf(1)},
+		},
+	}
+	config.Disk.State = state
+	m, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follows := generation.Run(0)
+	step := func(in Input) {
+		m.Step(in)
+		for effects := m.Ready(); len(effects) > 0; effects = m.Ready() {
+			failed := false
+			for _, e := range effects {
+				switch e := e.(type) {
+				case Announce:
+					if follows = e.Announcement.Follows; follows.Generation() > state.Activated.Generation() {
+						t.Fatalf("tick %d: counts in run %s; its disk says that it took part in %s, and holds block %d",
+							m.now, runText(follows), runText(state.Activated), chain.stored)
+					}
+				case Save: // the home's file system is full from here on
+					failed = true
+				case Fetch:
+					chain.height, chain.stored = 5, 5
+					m.Step(Fetched{Reached: 0})
+				}
+			}
+			if failed {
+				m.Step(SaveFailed{Reason: "full"})
+			}
+		}
+	}
+	working := Announcement{
+		Mode: Ordering, Heights: Heights{Ordered: 4, Stored: 4}, Tip: hashAt(4, 0), Disk: diskOf(0), Decided: 2,
+		Group: Group{Run: generation.NewRun(2, 1), First: 5, Base: 4, BaseHash: hashAt(4, 0), Members: serversTo(3),
+			Entrants: []Entrant{{Server: 2, Ticket: 7, Disk: diskOf(2)}}},
+	}
+	step(AnnouncementReceived{From: 0, Announcement: working})
+	step(Tick{})
+	working.Group.Run, working.Group.Entrants = generation.NewRun(2, 2), nil
+	working.Group.Members = serversTo(2)
+	working.Heights.Ordered, working.Tip = 5, hashAt(5, 0)
+	for range 8 {
+		step(AnnouncementReceived{From: 0, Announcement: working})
+		step(Tick{})
+	}
+}

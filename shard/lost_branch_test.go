@@ -277,3 +277,65 @@ func TestTowards(t *testing.T) {
 		}
 	}
 }
+
+// A member's old disk counts for the blocks before the one that names another disk for it. It does not
+// give these up because those who work said a moment ago that they had less.
+func TestStrandedWithAnOldDisk(t *testing.T) {
+	t.Parallel()
+	m, chain := newTestMember(t, 3)
+	m.work(3, generation.NewRun(1, 0)) // with this disk
+	chain.durable = 8
+	for _, server := range []order.ServerID{1, 2} { // what they said last; then the links stall
+		p := m.peer(server)
+		p.Mode, p.Group, p.Heights, p.Tip = Ordering, *groupOf(3, generation.NewRun(1, 0)), Heights{8, 8, 8}, hashAt(8, 0)
+	}
+	// This member A-delivers blocks 9 and 10 of the run. Block 10 names another disk for it. 9 is durable
+	// on its disk and on 1's.
+	chain.height, chain.stored, chain.changed = 10, 10, 10
+	chain.membership.Number, chain.membership.Disks = 1, []generation.DiskID{diskOf(33), {}, {}}
+	m.Step(EonEnded{Run: generation.NewRun(1, 0), Members: serversTo(3)})
+	m.Step(Settled{})
+	for range 30 {
+		for _, e := range m.Ready() {
+			switch e := e.(type) {
+			case Save:
+				m.Step(Saved{})
+			case SetAside:
+				t.Fatalf("%d ticks later it keeps %d", m.now-1000, e.Keep)
+			}
+		}
+		m.Step(Tick{})
+	}
+}
+
+// A member that was removed by a block that is not known to be durable is needed. It does not give that
+// block up for the branch of a peer that takes no part in anything.
+func TestLeaverKeepsItsBranch(t *testing.T) {
+	t.Parallel()
+	m, chain := newTestMember(t, 3)
+	m.work(3, generation.NewRun(1, 0))
+	chain.durable = 8
+	// Blocks 9 and 10 are of this run; 10 removes this member. Both are durable on its disk and 1's.
+	chain.height, chain.stored, chain.changed = 10, 10, 10
+	chain.membership.Number, chain.membership.Members = 1, []order.ServerID{1, 2}
+	chain.former = []Former{{Server: 0, Left: 10}}
+	m.Step(EonEnded{Run: generation.NewRun(1, 0), Members: serversTo(3)})
+	m.Step(Settled{})
+	// 1 crashes. 2 comes up, with four blocks of a branch that was given up while it was away.
+	m.Step(Linked{Server: 1})
+	m.Step(AnnouncementReceived{From: 2, Announcement: Announcement{Mode: Starting, Heights: Heights{12, 12, 8},
+		Tip: hashAt(12, 1), Disk: diskOf(2)}})
+	for range 30 {
+		for _, e := range m.Ready() {
+			switch e := e.(type) {
+			case Save:
+				m.Step(Saved{})
+			case Fetch:
+				m.Step(Fetched{Reached: -1, Forked: true, Common: 8})
+			case SetAside:
+				t.Fatalf("%d ticks later it keeps %d", m.now-1000, e.Keep)
+			}
+		}
+		m.Step(Tick{})
+	}
+}

@@ -181,7 +181,6 @@ func (d *disk) renew(id generation.DiskID, why string) {
 	if !d.promises {
 		d.promises, d.state = true, newState(id)
 	}
-	d.state.Disk = id
 }
 
 // copy returns a copy of the home.

@@ -262,6 +262,19 @@ type State struct {
 	Decided *Decision
 }
 
+// OnDisk returns the state as it counts on a disk. Promises, acceptances and decisions bind the server
+// on any disk. The run that it took part in labels the blocks of the disk that it had then: heads
+// compare by generation first. Where another disk left the state, the blocks at hand may have come
+// from anywhere, also from a branch that was given up, so the label is dropped. A state that names no
+// disk is of an older version, and of the disk that the server was made with.
+func (s State) OnDisk(disk DiskID, original bool) State {
+	if s.Disk != disk && (s.Disk != DiskID{} || !original) {
+		s.Activated, s.Shard, s.Start = 0, Membership{}, Head{}
+	}
+	s.Disk = disk
+	return s
+}
+
 // Fault is a bug to plant, to prove that a checker finds it.
 type Fault uint8
 

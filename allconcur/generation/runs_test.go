@@ -283,7 +283,7 @@ func TestWaiting(t *testing.T) {
 	promise(3, func(*Report) {})
 	waits("a disk that had perhaps more", Waiting{Missing: 1, Forgot: list(0), Perhaps: list(2), Silent: list(4), Unreachable: list(5)})
 	promise(4, func(*Report) {})
-	waits("enough had not", Waiting{Forgot: list(0), Unreachable: list(5)})
+	waits("a majority had not, others may", Waiting{Perhaps: list(2), Forgot: list(0), Unreachable: list(5)})
 
 	s.reset()
 	report.Run = NewRun(1, 0)

@@ -212,20 +212,26 @@ func (v *survey) count(m Membership, remembering bool) (count int) {
 // perhaps reports whether a durable block may be behind the furthest head, on a disk that does not
 // hold it whole any more.
 //
-// Let block b be durable under a membership of n members, by a majority A of c disks, and let it be
-// behind the furthest head H. Then no promise comes from a disk of A that holds b whole: syncing b
-// implies holding the chain up to b, so that its head would be further than H (heads are compared
-// by generation, and no generation was decided that goes on from less than b). So a disk of A that
-// promised had perhaps more than its head, and more than H where it knows how much that was at
-// most. All other disks that promised are among the n - c outside of A. So where n - c + 1 disks
-// that count had nothing behind H, there is no such b. Nor is there one where fewer than c disks
-// are left for A: the disks that did not promise, and n - c of those that had perhaps more. The
-// others of these were torn by the crash: no more than n - c disks may have damaged what they had
-// announced, or the shard has lost more disks than it tolerates. So a shard of one or two, and one
-// whose members all promise, never waits. A disk that reports no Perhaps had nothing behind its own
-// head, so nothing behind H. Where H is at least as far as everything that a disk had perhaps, that
-// disk has nothing to say about what is behind H either, unless H is of a generation before the one
-// in which that disk worked last.
+// Let block b be durable, and behind the furthest head H. Take a membership of n members that is
+// asked, with majorities of c, and let A be those of its disks that b is durable by. A meets each
+// majority, so it has n - c + 1 disks or more. It is a majority where b became durable under this
+// membership. It may be less where b became durable under the one before or after: a run counts with
+// one membership to its end, and a change is effective once its block is on that many old disks
+// (shard.Durability).
+//
+// No promise comes from a disk of A that holds b whole: syncing b implies holding the chain up to b,
+// so that its head would be further than H (heads are compared by generation, and no generation was
+// decided that goes on from less than b). So a disk of A that promised had perhaps more than its
+// head, and more than H where it knows how much that was at most. All other disks that promised are
+// outside of A. So there is no such b where fewer than n - c + 1 disks are left for A: the disks that
+// did not promise, and n - c of those that had perhaps more. The others of these were torn by the
+// crash: no more than n - c disks may have damaged what they had announced, or the shard has lost
+// more disks than it tolerates. So a shard of one or two, and one whose members all promise, never
+// waits.
+//
+// A disk that reports no Perhaps had nothing behind its own head, so nothing behind H. Where H is at
+// least as far as everything that a disk had perhaps, that disk has nothing to say about what is
+// behind H either, unless H is of a generation before the one in which that disk worked last.
 func (v *survey) perhaps() bool {
 	if v.fault == FaultPerhapsIgnored {
 		return false
@@ -243,7 +249,7 @@ func (v *survey) perhaps() bool {
 		}
 		tolerated := len(m.Members) - m.Quorum()
 		absent := len(m.Members) - had - hadNot
-		if had > 0 && min(had, tolerated)+absent >= m.Quorum() {
+		if had > 0 && min(had, tolerated)+absent > tolerated {
 			return true
 		}
 	}

@@ -501,3 +501,80 @@ func TestCountsUnderADecision(t *testing.T) {
 		}
 	}
 }
+
+// A block b is durable by disks that meet each majority of a membership that is asked; these need not be
+// a majority of it. Disks that lost b must not be outvoted by fewer than that.
+func TestPerhapsAcrossAChange(t *testing.T) {
+	t.Parallel()
+	first, second := NewRun(1, 0), NewRun(1, 1)
+	of := func(number uint64, n int) Membership { return Membership{Number: number, Members: members(n)} }
+	damaged := func(p Promised) Promised {
+		p.Report.Perhaps, p.Report.Restarted = true, true
+		return p
+	}
+	with := func(p Promised, run Run, shard, now Membership, durable uint64, former ...Former) Promised {
+		p.Report.Run, p.Report.Shard, p.Report.Membership = run, shard, now
+		p.Report.Durable, p.Report.Former = durable, former
+		return p
+	}
+	three, four, five := of(1, 3), of(2, 4), of(1, 5)
+	left4 := of(2, 4)
+	for name, promises := range map[string][]Promised{
+		// Run 1.0 of 0, 1, 2. Block 10: server 3 joins. Block 11, of the same run, is durable on 0 and 1.
+		// 2 has 10 on its disk and knows that to be durable. 1 begins run 1.1; then all lose power, and
+		// 1's disk loses block 11. 0 stays away.
+		"a join, and a block of the run with it": {
+			damaged(with(promisedBy(1, three, 10), second, four, four, 9, Former{three, 10})),
+			with(promisedBy(2, three, 10), first, three, four, 10),
+			with(promisedBy(3, three, 10), 0, four, four, 0, Former{three, 10}),
+		},
+		// Run 1.0 of 0 to 4. Block 10: server 4 leaves. Block 11 is durable on 0, 1 and 4.
+		"a leave, and a block of the run with it": {
+			damaged(with(promisedBy(1, five, 10), second, left4, left4, 9, Former{five, 10})),
+			with(promisedBy(2, five, 10), first, five, left4, 10),
+			with(promisedBy(3, five, 10), first, five, left4, 9, Former{five, 10}),
+		},
+		// Run 1.0 of 0 to 3. Block 10: server 3 leaves. Run 1.1 is of 0 and 1; 1 crashes before it
+		// begins. 2 follows; block 10 is durable on 0 and 2, and 2's disk loses it. 0 stays away.
+		"a leave that a follower holds": {
+			with(promisedBy(1, four, 9), first, four, four, 9),
+			damaged(with(promisedBy(2, four, 9), first, four, four, 9)),
+			with(promisedBy(3, four, 9), first, four, four, 9),
+		},
+	} {
+		if v := furthestSurvey(promises, nil, FaultNone); !v.enough(false) || !v.perhaps() {
+			t.Errorf("%s: enough %v, waits %v", name, v.enough(false), v.perhaps())
+		}
+	}
+}
+
+// What a server took part in labels the blocks of one disk. Promises bind the server on any disk.
+func TestStateOnAnotherDisk(t *testing.T) {
+	t.Parallel()
+	decided := &Decision{Generation: 2}
+	left := State{Disk: DiskID{1}, Activated: NewRun(2, 0), Shard: Membership{Number: 1, Members: members(3)},
+		Start: Head{Height: 8}, Instance: 3, Promised: Ballot{Number: 4}, Decided: decided}
+	older := left
+	older.Disk = DiskID{}
+	for name, c := range map[string]struct {
+		state    State
+		disk     DiskID
+		original bool
+		keeps    bool
+	}{
+		"the same disk":                {left, DiskID{1}, true, true},
+		"the same admitted disk":       {left, DiskID{1}, false, true},
+		"another disk":                 {left, DiskID{2}, false, false},
+		"another original disk":        {left, DiskID{2}, true, false},
+		"an older version":             {older, DiskID{1}, true, true},
+		"an older version, a new disk": {older, DiskID{1}, false, false},
+	} {
+		s := c.state.OnDisk(c.disk, c.original)
+		kept := s.Activated == left.Activated && len(s.Shard.Members) == 3 && s.Start == left.Start
+		dropped := s.Activated == 0 && s.Shard.Members == nil && s.Start == (Head{})
+		if kept != c.keeps || dropped == c.keeps || s.Disk != c.disk ||
+			s.Instance != 3 || s.Promised != left.Promised || s.Decided != decided {
+			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
