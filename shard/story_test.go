@@ -233,6 +233,7 @@ func (s *story) promise(t *testing.T, d *datadriven.TestData) Input {
 			Head: generation.Head{Generation: 1, Height: tip.Height, Hash: tip.Hash, Round: order.Round(tip.Height)},
 			Disk: diskOf(integer(t, d, "disk", from)), Original: !d.HasArg("new"),
 			Run: generation.NewRun(1, 0), Restarted: d.HasArg("restarted"),
+			Perhaps:    d.HasArg("perhaps"),
 			Membership: s.chain.membership, Shard: s.chain.membership,
 		},
 	}}

@@ -47,7 +47,7 @@ func (s *Synod) onPrepare(from order.ServerID, m Message) {
 		case m.Regroup || s.stalled:
 			// The engine has to stop before the promise is given, which MustEnd tells; the promise waits until Idle. Of an end in order only
 			// who delivered the last round itself may tell in turn: it is Idle that raises ended.
-			s.waiting = &pending{from, m}
+			s.waiting = &pending{from: from, message: m}
 		default:
 			s.send(from, Message{Kind: KindRefuse, Generation: m.Generation, Ballot: m.Ballot, Working: working})
 		}
@@ -99,7 +99,7 @@ func (s *Synod) onAccept(from order.ServerID, m Message) {
 		return // it would give up a durable block, which no proposer does that has enough promises
 	}
 	if !s.holdsAll(*m.Value) {
-		s.accepting = &pending{from, m}
+		s.accepting = &pending{from: from, message: m}
 		return
 	}
 	value := *m.Value

@@ -108,7 +108,7 @@ func (s *Synod) onPromise(from order.ServerID, m Message) {
 	if found {
 		return // what was promised first stays: nothing changes at who promised
 	}
-	s.promises = slices.Insert(s.promises, at, pending{from, m})
+	s.promises = slices.Insert(s.promises, at, pending{from: from, message: m})
 	s.ask(m.Report)
 	s.tryAccept()
 }

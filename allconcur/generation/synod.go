@@ -50,6 +50,9 @@ type acceptance struct {
 type pending struct {
 	from    order.ServerID
 	message Message
+	// over says that the node that promised began a new process since. The promise holds, but what it
+	// tells of the disk and the memory may be so no more.
+	over bool
 }
 
 // Synod is one node's part in deciding generations: acceptor always, proposer when its turn comes. It is a pure state machine; see the package comment.

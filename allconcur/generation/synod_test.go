@@ -467,7 +467,7 @@ func TestConfig(t *testing.T) {
 
 // shown is a promise as a proposer keeps it.
 func shown(server order.ServerID, m Membership, height uint64) pending {
-	return pending{server, Message{Kind: KindPromise, Report: Report{Head: Head{Generation: 1, Height: height, Round: order.Round(height)},
+	return pending{from: server, message: Message{Kind: KindPromise, Report: Report{Head: Head{Generation: 1, Height: height, Round: order.Round(height)},
 		Disk: DiskID{byte(server + 1)}, Original: true, Shard: m, Membership: m}}}
 }
 

@@ -69,6 +69,10 @@ func (s *Synod) relinked(w Waiting) Waiting {
 // Restarted says that another node began a new process. What its last promise told of its disk and its
 // memory may be over: Waiting does not repeat it before the node promises again.
 func (s *Synod) Restarted(server order.ServerID) {
+	for i := range s.promises {
+		p := &s.promises[i]
+		p.over = p.over || p.from == server
+	}
 	w := &s.waitsFor
 	told := false
 	for _, list := range []*[]order.ServerID{&w.Forgot, &w.Restarted, &w.Perhaps} {
@@ -84,7 +88,7 @@ func (s *Synod) Restarted(server order.ServerID) {
 }
 
 // missing says what keeps the own attempt from a proposal; the zero value if nothing but the grace
-// for others does.
+// for others does. A promise counts although its node restarted since, but is not repeated.
 func (s *Synod) missing() Waiting {
 	v := s.survey()
 	w := Waiting{Missing: max(0, v.missing(false))}
@@ -97,14 +101,22 @@ func (s *Synod) missing() Waiting {
 	perhaps := v.perhaps()
 	for _, server := range s.asked {
 		at := slices.IndexFunc(v.promises, func(p Promised) bool { return p.Server == server })
+		over := slices.ContainsFunc(s.promises, func(p pending) bool { return p.from == server && p.over })
+		forgot := at >= 0 && v.learner(v.promises[at]) || at < 0 && s.promised(server)
+		restarted := at >= 0 && !forgot && !v.remembers(v.promises[at])
+		had := at >= 0 && !forgot && perhaps && v.promises[at].Report.hadPerhaps(v.head)
 		switch {
-		case at >= 0 && v.learner(v.promises[at]), at < 0 && s.promised(server):
+		case over && (forgot || restarted || had) && s.linked[server]:
+			w.Silent = append(w.Silent, server) // until it promises again, as Restarted says
+		case over && (forgot || restarted || had):
+			w.Unreachable = append(w.Unreachable, server)
+		case forgot:
 			w.Forgot = append(w.Forgot, server)
 		case at >= 0:
-			if !v.remembers(v.promises[at]) {
+			if restarted {
 				w.Restarted = append(w.Restarted, server)
 			}
-			if perhaps && v.promises[at].Report.hadPerhaps(v.head) {
+			if had {
 				w.Perhaps = append(w.Perhaps, server)
 			}
 		case s.linked[server]:
