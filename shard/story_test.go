@@ -47,6 +47,7 @@ type bookChain struct {
 	membership              generation.Membership
 	changed                 uint64
 	former                  []Former
+	before                  *generation.Membership // the one that the last leave changed
 }
 
 func hashAt(height uint64, branch byte) [32]byte { return [32]byte{byte(height), branch} }
@@ -64,6 +65,9 @@ func (c *bookChain) Membership() (generation.Membership, uint64) {
 func (c *bookChain) MembershipAt(height uint64) (generation.Membership, uint64) {
 	if height >= c.changed {
 		return c.membership, c.changed
+	}
+	if c.before != nil {
+		return *c.before, 0
 	}
 	before := c.membership
 	before.Number--
@@ -170,6 +174,8 @@ func (s *story) inputs(t *testing.T, d *datadriven.TestData) []Input {
 	case "leaves":
 		left := order.ServerID(integer(t, d, "server", 0))
 		m := &s.chain.membership
+		before := *m
+		s.chain.before = &before
 		m.Members = slices.DeleteFunc(slices.Clone(m.Members), func(server order.ServerID) bool { return server == left })
 		m.Disks = nil
 		m.Number, s.chain.changed = m.Number+1, s.chain.height

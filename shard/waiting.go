@@ -102,7 +102,10 @@ func (m *Member) waitingFor() (Reason, string) {
 	if was := m.helpless; !was || m.now-m.asked > 1 {
 		m.helplessAt = m.now
 	}
-	m.helpless = helpless(membership, &reason, unheard)
+	left := m.leftForGood(membership)
+	if m.helpless = helpless(membership, &reason, unheard, left); m.helpless {
+		w.Unreachable = slices.DeleteFunc(w.Unreachable, left)
+	}
 	reason.Recover = m.helpless && m.now-m.helplessAt >= m.config.Timing.Hearsay
 	why := explainWaiting(membership, &reason, unheard)
 	if why != m.next {
@@ -135,15 +138,33 @@ func (m *Member) forgets(p *peer, membership generation.Membership) bool {
 	return replaced && named == generation.DiskID{}
 }
 
+// leftForGood returns what reports whether a server left by a block that is known to be durable. It
+// was told that its home can be removed, and its disk counts in no majority of a chain from that block
+// on. One that said that its chain has a later change of the membership than this one is not among
+// them: that change may name the disks that are missing.
+func (m *Member) leftForGood(membership generation.Membership) func(order.ServerID) bool {
+	former, durable := m.chain.Former(), m.chain.Heights().Durable
+	return func(server order.ServerID) bool {
+		left := slices.ContainsFunc(former, func(f Former) bool {
+			return f.Server == server && f.Left <= durable
+		})
+		return left && !membership.Includes(server) && m.peer(server).Changes <= membership.Number
+	}
+}
+
 // helpless reports whether too few disks remember, whatever is done. Unheard are the members of which
 // nothing was heard lately: one of them may remember what is missing. So may those that know of later
-// changes of the membership; and where all forgot, nobody knows whether this is the newest list.
-func helpless(m generation.Membership, reason *Reason, unheard []order.ServerID) bool {
+// changes of the membership; and where all forgot, nobody knows whether this is the newest list. A
+// server that left may still be asked for the votes of the run in which it did. Where that is for good,
+// what it remembers does not replace a disk of a member.
+func helpless(m generation.Membership, reason *Reason, unheard []order.ServerID,
+	left func(order.ServerID) bool) bool {
 	w := &reason.Waiting
 	if len(unheard)+len(reason.Newer) > 0 || len(w.Forgot) == len(m.Members) {
 		return false
 	}
-	return w.Durable > 0 || len(m.Members)-len(w.Forgot) < m.Quorum() && len(w.Unreachable) == 0
+	helps := slices.ContainsFunc(w.Unreachable, func(server order.ServerID) bool { return !left(server) })
+	return w.Durable > 0 || len(m.Members)-len(w.Forgot) < m.Quorum() && !helps
 }
 
 // explainWaiting says in words why no generation can be formed, and what helps. Members are named by

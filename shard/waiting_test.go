@@ -73,7 +73,8 @@ func TestWaitingIsExplained(t *testing.T) {
 				"block 7 is durable, and too few disks hold it"},
 	} {
 		reason := Reason{Waiting: c.waiting}
-		reason.Recover = helpless(of(c.n), &reason, c.unheard)
+		none := func(order.ServerID) bool { return false }
+		reason.Recover = helpless(of(c.n), &reason, c.unheard, none)
 		if got := explainWaiting(of(c.n), &reason, c.unheard); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
@@ -135,5 +136,26 @@ func TestWaitingTellsOfLearners(t *testing.T) {
 		if _, got := m.waitingFor(); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %s", name, got)
 		}
+	}
+}
+
+// A server that left by a durable block need not be started: its home may be gone. Before that is
+// durable, and where it knows of a later change, it can help.
+func TestLeftForGood(t *testing.T) {
+	t.Parallel()
+	m, chain := newTestMember(t, 3)
+	chain.membership = generation.Membership{Number: 1, Members: serversTo(2)}
+	chain.former = []Former{{Server: 2, Left: 9}}
+	forGood := func() bool { return m.leftForGood(chain.membership)(2) }
+	if !forGood() || m.leftForGood(chain.membership)(1) {
+		t.Error("it is server 2 that left for good")
+	}
+	m.peer(2).Changes = 2
+	if forGood() {
+		t.Error("its chain has a later change")
+	}
+	m.peer(2).Changes, chain.durable = 1, 8
+	if forGood() {
+		t.Error("the block may be given up")
 	}
 }

@@ -114,7 +114,7 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 		wrong = append(wrong, s.wrongNames(p, r)...)
 		wrong = append(wrong, s.wrongHelp(p, r)...)
 		if r.Recover {
-			m := s.maps(p.self)[0]
+			m := s.effectiveFor(p)
 			remember := s.count(m.members, func(id order.ServerID) bool { return s.disksCount(m, id) })
 			says(claimRecover, remember < m.quorum(), "a majority of the disks of %v remembers", m.members)
 		}
@@ -135,6 +135,18 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 		}
 	}
 	return wrong
+}
+
+// effectiveFor returns the newest membership of which a server can know that it is in force: one that
+// a disk shows to be durable, or that the server knows to be durable without its disk showing it yet.
+// What is durable stays, and every generation goes on from it. So the majority that a generation takes
+// is one of this membership, or of a later one, also if the server forgets that it knew.
+func (s *simulation) effectiveFor(p *process) *membership {
+	shown, known := s.maps(p.self)[0], p.chain.head().ancestor(p.chain.durable).members
+	if known.number > shown.number {
+		return known
+	}
+	return shown
 }
 
 // wrongOfOwn says what is false of what a server says of its own disk, chain and engine.
