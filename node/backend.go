@@ -137,10 +137,11 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 	return nil
 }
 
-// refusesChange says why a change of the membership cannot be ordered now. With a perfect detector it never can: its engines leave no votes behind, from which a generation would know what may have
-// been A-delivered under the members that were. And afterwards too few of those who work might be members for a majority, and the shard would stand still. From one member to two it has to, until the
-// second is there. An admission of a disk leaves the members and their number as they are, so that
-// none of this concerns it.
+// refusesChange says why a change of the membership cannot be ordered now. With a perfect detector it
+// never can: its engines leave no votes behind, from which a generation would know what may have been
+// A-delivered under the members that were. And afterwards too few of those that work might be members
+// with disks that count, and the shard would stand still (shard.Member.TooFew). An admission of a disk
+// leaves the members and their number as they are, so that none of this concerns it.
 func (l *life) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 	change := bundle.Transaction(0).Change
 	if change == nil || change.Kind == ledger.ChangeAdmit {
@@ -151,7 +152,6 @@ func (l *life) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 	}
 	membership := l.node.Store().Membership()
 	working, size := l.driver.Status().Engine.Members, len(membership.Members)
-	count := len(working)
 	switch change.Kind {
 	case ledger.ChangeJoin:
 		if _, present := membership.ByKey(change.Member.Key); !present {
@@ -161,17 +161,27 @@ func (l *life) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 		if _, present := membership.Find(change.Index); present {
 			size--
 		}
-		if slices.Contains(working, order.ServerID(change.Index)) {
-			count--
-		}
+		working = slices.DeleteFunc(slices.Clone(working), func(server order.ServerID) bool {
+			return server == order.ServerID(change.Index)
+		})
 	}
-	if need := size/2 + 1; count < need && len(membership.Members) > 1 {
-		return &api.Refusal{Code: api.RefusedMalformed, Reason: fmt.Sprintf("of the %d members that there would be, %d order, and a majority is %d: start the members that are down, or remove them first", size, count, need)}
+	if err := l.tooFew(size, working); err != nil {
+		return &api.Refusal{Code: api.RefusedMalformed, Reason: err.Error()}
 	}
 	if change.Kind == ledger.ChangeLeave {
 		return l.refusesLast(&membership, change.Index)
 	}
 	return nil
+}
+
+// tooFew asks the machine, as shard.Member.TooFew. Without one nothing works.
+func (l *life) tooFew(members int, working []order.ServerID) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.machine == nil {
+		return errors.New("this node takes part in nothing yet: try again")
+	}
+	return l.machine.TooFew(members, working)
 }
 
 // refusesLast says why a member that runs cannot leave: it holds blocks that no other member that

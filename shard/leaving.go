@@ -100,3 +100,38 @@ func (m *Member) leave() {
 		m.finish(end)
 	}
 }
+
+// TooFew says why the shard would stand still after a change of the membership that leaves so many
+// members, nil where it would go on: of those that work, given by their indexes, fewer than a majority
+// have disks that count. A member may work with a disk that counts no more: it entered the run before
+// the chain named another one. One of which nothing was heard counts as it did when it entered.
+//
+// A driver asks before it has the change ordered, with the members that work and stay. The shard may
+// still lose members before the change is ordered. From one member to two it has to stand still until
+// the second is there.
+func (m *Member) TooFew(members int, working []order.ServerID) error {
+	now, _ := m.chain.Membership()
+	var learners []order.ServerID
+	for _, server := range working {
+		forgets := m.learner()
+		if server != m.config.Self {
+			p := m.peer(server)
+			forgets = p.heard && m.forgets(p, now)
+		}
+		if forgets {
+			learners = append(learners, server)
+		}
+	}
+	count, need := len(working)-len(learners), members/2+1
+	switch {
+	case count >= need || len(now.Members) <= 1:
+		return nil
+	case len(learners) == 0:
+		return fmt.Errorf("of the %d members that there would be, %d order, and a majority is %d: "+
+			"start the members that are down, or remove them first", members, count, need)
+	}
+	return fmt.Errorf("of the %d members that there would be, %d order with disks that count, and a "+
+		"majority is %d: the chain has to admit the disk of %s first, which it does by itself (see "+
+		"ledgerd status); or start the members that are down",
+		members, count, need, listServers(learners))
+}

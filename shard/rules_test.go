@@ -3,6 +3,7 @@ package shard
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/ledgerd/ledgerd/allconcur/generation"
@@ -431,5 +432,50 @@ func TestDurabilityCounts(t *testing.T) {
 	}
 	if d.End(); d.Counts() {
 		t.Error("counts after a run")
+	}
+}
+
+// A change is refused where too few of those that work would have disks that count. A member that
+// entered with a disk that the chain replaced works for a while, and counts no more.
+func TestTooFew(t *testing.T) {
+	t.Parallel()
+	named := func(server int, disk generation.DiskID) func(*Member, *bookChain) {
+		return func(_ *Member, c *bookChain) {
+			c.membership.Number, c.membership.Disks = 1, make([]generation.DiskID, len(c.membership.Members))
+			c.membership.Disks[server] = disk
+		}
+	}
+	for name, c := range map[string]struct {
+		change  func(*Member, *bookChain)
+		of      int // the members there are, and would be
+		members int
+		working []order.ServerID
+		refused string // a part of why
+	}{
+		"one of three leaves":    {nil, 3, 2, serversTo(2), ""},
+		"one of three is down":   {nil, 3, 2, serversTo(1), "of the 2 members that there would be, 1 order, "},
+		"one joins three":        {nil, 3, 4, serversTo(3), ""},
+		"one joins two of three": {nil, 3, 4, serversTo(2), "start the members that are down, or"},
+		"one joins one":          {nil, 1, 2, serversTo(1), ""},
+		"nobody works":           {nil, 3, 2, nil, "0 order, and a majority is 2"},
+		"one has a learner's disk": {func(m *Member, _ *bookChain) {
+			m.peer(1).Learner = true
+		}, 3, 2, serversTo(2), "disk of member 1 first"},
+		"the chain names another disk": {named(1, diskOf(9)), 3, 2, serversTo(2), "1 order with disks that count"},
+		"the chain names this disk":    {named(1, diskOf(1)), 3, 2, serversTo(2), ""},
+		"it names another one here":    {named(0, diskOf(9)), 3, 2, serversTo(2), "disk of member 0 first"},
+		"one of five is no harm":       {named(1, diskOf(9)), 5, 4, serversTo(4), ""},
+		"nothing was heard of one": {func(m *Member, _ *bookChain) {
+			m.peer(1).heard = false
+		}, 3, 2, serversTo(2), ""},
+	} {
+		m, chain := newTestMember(t, c.of)
+		if c.change != nil {
+			c.change(m, chain)
+		}
+		err := m.TooFew(c.members, c.working)
+		if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
+			t.Errorf("%s: %v, want %q", name, err, c.refused)
+		}
 	}
 }

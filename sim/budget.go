@@ -129,9 +129,20 @@ func (s *simulation) mayLeave(id order.ServerID) bool {
 	if s.servers[id].leaves {
 		return true // it was asked for
 	}
-	for _, m := range s.maps(id) {
+	maps := s.maps(id)
+	for _, m := range maps {
 		next := m.after(change{kind: entryLeave, server: id})
 		if !s.sound(m, id, gone) || next != nil && !s.sound(next, id, gone) {
+			return false
+		}
+	}
+	// A server that has its old disk back may be about to count with the one that it had meanwhile.
+	for other := range s.servers {
+		v := &s.servers[other]
+		if v.proposed != (generation.DiskID{}) && v.proposed != v.disk.id &&
+			!slices.ContainsFunc(maps, func(m *membership) bool {
+				return m.counts(order.ServerID(other), v.proposed, false)
+			}) {
 			return false
 		}
 	}

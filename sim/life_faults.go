@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/ledgerd/ledgerd/order"
+import (
+	"slices"
+
+	"github.com/ledgerd/ledgerd/order"
+)
 
 // disturb begins or ends a planned disturbance.
 func (s *simulation) disturb(e event) {
@@ -198,6 +202,10 @@ func (s *simulation) wish(w *wish, number int) {
 		id := order.ServerID((first + i) % len(s.servers))
 		v := &s.servers[id]
 		if v.process != nil && v.pauses == 0 && v.process.works() {
+			if err := s.tooFew(v.process, w.change); err != nil {
+				s.trace.say(s.now, "%d refuses %c%d: %v", id, w.change.kind, w.change.server, err)
+				break
+			}
 			s.trace.say(s.now, "the operator asks %d for %c%d", id, w.change.kind, w.change.server)
 			c := w.change
 			s.servers[c.server].leaves = c.kind == entryLeave
@@ -210,6 +218,23 @@ func (s *simulation) wish(w *wish, number int) {
 		}
 	}
 	s.queue.push(event{at: s.now + wishEvery, kind: wishing, number: number})
+}
+
+// tooFew says why a server refuses to have a change ordered, as a node does.
+func (s *simulation) tooFew(p *process, c change) error {
+	if p.member == nil {
+		return nil
+	}
+	members := len(p.chain.head().members.members) + 1
+	var working []order.ServerID
+	for _, place := range p.engine.Status().Members {
+		working = append(working, p.group.Members[place])
+	}
+	if c.kind == entryLeave {
+		members -= 2
+		working = slices.DeleteFunc(working, func(id order.ServerID) bool { return id == c.server })
+	}
+	return p.member.TooFew(members, working)
 }
 
 // was reports whether a server left the membership.
