@@ -3,11 +3,13 @@ package node
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/ledger/store"
 	"github.com/ledgerd/ledgerd/node/catchup"
+	"github.com/ledgerd/ledgerd/order"
 	"github.com/ledgerd/ledgerd/shard"
 )
 
@@ -44,31 +46,58 @@ func (l *life) fetch(e shard.Fetch) {
 		}
 		failures = append(failures, err)
 	}
-	if err := errors.Join(failures...); err != nil {
-		if errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrDamaged) {
-			l.node.fail(err)
-			return
-		}
+	err := errors.Join(failures...)
+	if errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrDamaged) {
+		l.node.fail(err)
+		return
+	}
+	if err := errors.Join(l.unsaid(failures)...); err != nil {
 		l.node.logger.Warn("blocks could not be fetched; trying again", "error", err)
 	}
 	l.give(fetched, false)
 }
 
-// errOtherBase says that a peer has another block than the one that is wanted.
-var errOtherBase = errors.New("the peer is on another branch")
+// otherBaseError says that a peer has another block than the one that is wanted, or none there.
+type otherBaseError struct {
+	server order.ServerID
+	base   catchup.Point
+}
 
-// holdsBase asks a peer whether its chain has a block; errOtherBase if it has another one.
+func (e *otherBaseError) Error() string {
+	return fmt.Sprintf("member %d does not have the block to go on from, %v", e.server, e.base)
+}
+
+// holdsBase asks a peer whether its chain has a block; an otherBaseError if it does not.
 func (l *life) holdsBase(from *shard.Source, base catchup.Point) error {
 	behind := (*catchup.BehindError)(nil)
 	err := l.node.exchange.Fetch(l.context, l.node.peers.id(from.Server), base, base.Height+1,
 		func(*ledger.Block) error { return errSame })
 	switch {
 	case errors.Is(err, errSame), errors.As(err, &behind) && behind.Head == base.Height:
+		l.mu.Lock()
+		delete(l.strays, from.Server)
+		l.mu.Unlock()
 		return nil
 	case errors.Is(err, catchup.ErrFork), behind != nil:
-		return fmt.Errorf("%w: member %d, at block %d", errOtherBase, from.Server, base.Height)
+		return &otherBaseError{from.Server, base}
 	}
 	return err
+}
+
+// unsaid leaves out what was said of a peer before: it stays on another branch until it gives that
+// up, and is asked several times a second.
+func (l *life) unsaid(failures []error) []error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(failures, func(err error) bool {
+		other := (*otherBaseError)(nil)
+		if !errors.As(err, &other) {
+			return false
+		}
+		said := l.strays[other.server] == other.base
+		l.strays[other.server] = other.base
+		return said
+	})
 }
 
 // fetchFrom fetches from one peer. With errOtherChain it returns the last height at which the peer

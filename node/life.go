@@ -10,6 +10,7 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
+	"github.com/ledgerd/ledgerd/node/catchup"
 	"github.com/ledgerd/ledgerd/node/control"
 	"github.com/ledgerd/ledgerd/node/detector"
 	"github.com/ledgerd/ledgerd/node/driver"
@@ -50,6 +51,7 @@ type life struct {
 	digraph   *digraph.Digraph // of the group, for people
 	acting    bool             // from the start of an engine until it is frozen; eons change meanwhile
 	warned    map[order.ServerID]bool
+	strays    map[order.ServerID]catchup.Point // the base that a warning said a peer does not have
 	inputs    []shard.Input
 	messages  int // of the inputs, those that may be dropped
 
@@ -66,7 +68,7 @@ func newLife(n *Node) *life {
 	l := &life{
 		node: n, wake: make(chan struct{}, 1), contents: newContents(n.home.Rounds()),
 		modeSince: time.Now(), mode: shard.Starting, why: "looking for the other nodes",
-		warned: map[order.ServerID]bool{},
+		warned: map[order.ServerID]bool{}, strays: map[order.ServerID]catchup.Point{},
 	}
 	l.context, l.cancel = context.WithCancel(context.Background())
 	return l
