@@ -536,13 +536,20 @@ func (p *Pipeline) syncStore() (synced, error) {
 
 // PeerStored tells that a member has stored a height in a run.
 func (p *Pipeline) PeerStored(run uint64, member order.ServerID, height ledger.Height) {
+	if p.heardStored(run, member, height) {
+		p.tellDurable()
+	}
+}
+
+// heardStored reports whether a member's word counts, and settles what is durable by it.
+func (p *Pipeline) heardStored(run uint64, member order.ServerID, height ledger.Height) bool {
 	p.mu.Lock()
 	current := p.disks.Stored(generation.Run(run), member, uint64(height))
 	p.mu.Unlock()
 	if current {
 		p.settleDurable()
-		p.tellDurable()
 	}
+	return current
 }
 
 // PeerDurable tells that a peer knows a height to be durable, on the same chain.
