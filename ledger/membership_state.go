@@ -99,6 +99,10 @@ func (g *group) at(height Height) Membership {
 // Membership returns the present membership; the copy is the caller's.
 func (s *State) Membership() Membership { return s.group.at(newest) }
 
+// MembershipHeight returns the height of the last block that changed the membership, 0 for none. It
+// copies nothing.
+func (s *State) MembershipHeight() Height { return s.group.last.height }
+
 // MembershipAt returns the membership after the block at a height; the copy is the caller's.
 func (s *State) MembershipAt(height Height) Membership { return s.group.at(height) }
 

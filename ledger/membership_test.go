@@ -271,6 +271,9 @@ func TestMembershipProperties(t *testing.T) {
 			}
 			chain.block(round, bundle)
 			after := chain.state.Membership()
+			if at := chain.state.MembershipHeight(); at != after.Height {
+				t.Fatalf("the last change is at %d, not %d", at, after.Height)
+			}
 			history = append(history, after)
 			checkDigest(t.Fatalf, chain.state)
 			if err := after.Validate(); err != nil {
@@ -397,6 +400,9 @@ func checkSnapshot(t *rapid.T, chain *group) {
 	}
 	want, _ := json.Marshal(chain.state.Membership())
 	got, _ := json.Marshal(restored.Membership())
+	if at := restored.MembershipHeight(); at != chain.state.MembershipHeight() {
+		t.Errorf("the last change is at %d after it was restored", at)
+	}
 	if !bytes.Equal(want, got) {
 		t.Fatalf("the snapshot has members %s, want %s", got, want)
 	}

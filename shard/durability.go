@@ -28,6 +28,8 @@ type Durability struct {
 	// height.
 	shard generation.Membership
 	most  []uint64
+	// sorted is the room in which Height sorts: it is asked for every block and every word.
+	sorted []uint64
 }
 
 // formerDisks are the members whose disks counted before a change of the chain, and still do.
@@ -102,12 +104,12 @@ func (d *Durability) Height() uint64 {
 	if d.quorum == 0 || len(d.stored) < d.quorum {
 		return 0
 	}
-	heights := make([]uint64, len(d.stored))
-	for at := range heights {
-		heights[at] = d.holds(at)
+	d.sorted = d.sorted[:0]
+	for at := range d.stored {
+		d.sorted = append(d.sorted, d.holds(at))
 	}
-	slices.Sort(heights)
-	height := heights[len(heights)-d.quorum]
+	slices.Sort(d.sorted)
+	height := d.sorted[len(d.sorted)-d.quorum]
 	for _, f := range d.former {
 		holders := 0
 		for at, member := range d.members {

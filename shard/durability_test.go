@@ -118,3 +118,24 @@ func TestDurability(t *testing.T) {
 		})
 	}
 }
+
+// A word is heard for every block from every member, so that it takes no memory.
+func TestWordsTakeNoMemory(t *testing.T) {
+	var d Durability
+	members := generation.Membership{Members: serversTo(7)}
+	former := generation.Membership{Members: serversTo(6)}
+	d.Begin(generation.NewRun(1, 0), members, []generation.Former{{Membership: former, Until: 1}})
+	height := uint64(0)
+	if allocations := testing.AllocsPerRun(100, func() {
+		height++
+		for _, member := range members.Members {
+			d.Stored(generation.NewRun(1, 0), member, height)
+			d.Height()
+		}
+	}); allocations != 0 {
+		t.Errorf("%v allocations for a block", allocations)
+	}
+	if d.Height() != height {
+		t.Errorf("durable up to %d, not %d", d.Height(), height)
+	}
+}

@@ -9,6 +9,13 @@ func (s *Store) Membership() ledger.Membership {
 	return s.state.Membership()
 }
 
+// MembershipHeight returns the height of the last block that changed the members, 0 for none.
+func (s *Store) MembershipHeight() ledger.Height {
+	s.mutex.RLock()
+	defer s.mutex.RUnlock()
+	return s.state.MembershipHeight()
+}
+
 // MembershipAt returns the members after the block at a height, or as of the head where that is lower; the copy is the caller's.
 func (s *Store) MembershipAt(height ledger.Height) ledger.Membership {
 	s.mutex.RLock()

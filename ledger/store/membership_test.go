@@ -29,6 +29,9 @@ func TestMembershipIsKept(t *testing.T) {
 		if err != nil || !block.Entries[0].Result.OK() {
 			t.Fatalf("change %d: %v, %v", i, err, block.Entries[0].Result)
 		}
+		if at := s.MembershipHeight(); at != block.Header.Height {
+			t.Fatalf("the last change is at %d", at)
+		}
 		if now := s.Membership(); now.Number != uint64(i+1) || now.Height != block.Header.Height || now.Round != block.Header.Round {
 			t.Fatalf("after change %d: %+v", i, now)
 		}

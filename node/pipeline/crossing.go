@@ -78,7 +78,7 @@ func (p *Pipeline) crossing(opened *store.Store, id ledger.Hash) (api.Status, er
 			status.Result = found.Settled.Entry.Transaction.Verdict.Result
 		}
 	}
-	heights, _ := p.progress.get()
+	heights := p.progress.now()
 	status.Level = heights.Level(max(status.Height, status.Settled))
 	return status, nil
 }

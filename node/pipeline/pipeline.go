@@ -130,7 +130,7 @@ func (p *Pipeline) Exchange(change func(*store.Store) (*store.Store, error)) err
 		return err
 	}
 	p.telling.exchanged(func() (head, durable ledger.Height) {
-		heights, _ := p.progress.get()
+		heights := p.progress.now()
 		return p.store().Head().Height, heights.Durable
 	})
 	return nil
@@ -518,7 +518,7 @@ func (p *Pipeline) syncStore() (synced, error) {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
 	opened := p.store()
-	if heights, _ := p.progress.get(); heights.Durable > opened.KnownDurable() {
+	if heights := p.progress.now(); heights.Durable > opened.KnownDurable() {
 		opened.KnowDurable(heights.Durable) // what was ahead of the head may be here by now
 	}
 	if err := opened.Sync(); err != nil {
@@ -570,7 +570,8 @@ func (p *Pipeline) settleDurable() {
 // settleBlock settles what the members said of a block before it was executed here.
 func (p *Pipeline) settleBlock(block *ledger.Block) {
 	var changed *generation.Membership
-	if m := p.store().Membership(); m.Height == block.Header.Height {
+	if opened := p.store(); opened.MembershipHeight() == block.Header.Height {
+		m := opened.Membership()
 		to := generation.Membership{Number: m.Number}
 		for i := range m.Members {
 			to.Members = append(to.Members, order.ServerID(m.Members[i].Index))
@@ -602,7 +603,7 @@ func (p *Pipeline) madeDurable(height ledger.Height) {
 // tellDurable has the hook hear how far the chain is durable.
 func (p *Pipeline) tellDurable() {
 	p.telling.durableTo(func() ledger.Height {
-		heights, _ := p.progress.get()
+		heights := p.progress.now()
 		return heights.Durable
 	})
 }

@@ -12,7 +12,7 @@ import (
 type progress struct {
 	mu      sync.Mutex
 	heights api.Heights
-	changed chan struct{}
+	changed chan struct{} // nil while nobody has asked for it
 	// era counts the chains that this node has held: what was found in an earlier one may be in none now.
 	era uint64
 	// gates are closed when a height reaches a level.
@@ -34,12 +34,22 @@ type waiter struct {
 }
 
 func newProgress(heights api.Heights) *progress {
-	return &progress{heights: heights, changed: make(chan struct{}), gates: map[gate]chan struct{}{}, waiters: map[ledger.Hash][]*waiter{}}
+	return &progress{heights: heights, gates: map[gate]chan struct{}{}, waiters: map[ledger.Hash][]*waiter{}}
 }
 
+func (p *progress) now() api.Heights {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heights
+}
+
+// get returns the heights with a channel that is closed at the next change.
 func (p *progress) get() (api.Heights, <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.changed == nil {
+		p.changed = make(chan struct{})
+	}
 	return p.heights, p.changed
 }
 
@@ -52,8 +62,10 @@ func (p *progress) update(change func(*api.Heights)) {
 	if p.heights == before {
 		return
 	}
-	close(p.changed)
-	p.changed = make(chan struct{})
+	if p.changed != nil {
+		close(p.changed)
+		p.changed = nil
+	}
 	for g, open := range p.gates {
 		if p.heights.Level(g.height) >= g.level {
 			close(open)
@@ -263,7 +275,7 @@ func (p *Pipeline) gather(ctx context.Context, w *waiter, count int, level api.L
 
 // gathered gives what is known of the transactions now, in the order of ids.
 func (p *Pipeline) gathered(w *waiter, ids []ledger.Hash) ([]api.Status, error) {
-	heights, _ := p.progress.get()
+	heights := p.progress.now()
 	statuses := make([]api.Status, len(ids))
 	for i, id := range ids {
 		w.mu.Lock()
@@ -308,7 +320,7 @@ func (p *Pipeline) inChain(id ledger.Hash) (api.Status, error) {
 	if err != nil {
 		return api.Status{}, err
 	}
-	heights, _ := p.progress.get()
+	heights := p.progress.now()
 	return statusOf(found.Entry, found.Height, found.Index, heights.Level(found.Height)), nil
 }
 
