@@ -11,13 +11,66 @@ import (
 // majority that remembers and comes back, and enough disks that can say that they did not have a
 // group that nobody holds whole.
 
-// maps lists the memberships that may count if one server's disk is struck: those at the ends of
-// all chains, but for what is older than the newest one that another disk knows to be durable.
-func (s *simulation) maps(struck order.ServerID) []*membership {
-	effective := s.life.genesis.members
+//
+// A server may have several disks at hand: one is in it, and the operator may put another one in its
+// place. So a fault is allowed if there is a choice of disks that leaves enough of them.
+
+// nobody is no server.
+const nobody order.ServerID = ^order.ServerID(0)
+
+// inserted lists the disks that are in the servers.
+func (s *simulation) inserted() []*disk {
+	in := make([]*disk, len(s.servers))
 	for id := range s.servers {
+		in[id] = s.servers[id].disk
+	}
+	return in
+}
+
+// choose looks for a choice of disks at hand of which something holds, from a first one on; nil for none. It
+// is among those that are in the servers, or will be again, or among all disks.
+func (s *simulation) choose(first []*disk, all bool, holds func(in []*disk) bool) []*disk {
+	if holds(first) {
+		return first
+	}
+	in := slices.Clone(first)
+	var others func(id int) bool
+	others = func(id int) bool {
+		if id == len(in) {
+			return holds(in)
+		}
 		v := &s.servers[id]
-		if known := v.disk.blocks[v.disk.durable].members; order.ServerID(id) != struck && !v.away && !v.leaves && known.number > effective.number {
+		disks := []*disk{v.disk}
+		switch {
+		case !s.hasOther(order.ServerID(id)):
+		case all:
+			disks = append(disks, v.shelf...)
+		case v.usual != nil:
+			disks = append(disks, v.usual)
+		}
+		for _, d := range disks {
+			in[id] = d
+			if others(id + 1) {
+				return true
+			}
+		}
+		return false
+	}
+	if !slices.ContainsFunc(s.servers, func(v server) bool { return len(v.shelf) > 0 }) || !others(0) {
+		return nil
+	}
+	return in
+}
+
+// maps lists the memberships that may count if one server's disk is struck: those at the ends of
+// all chains, but for what is older than the newest one that another disk knows to be durable. Disks
+// that the operator would take out, and those that he leaves on the shelf, know nothing.
+func (s *simulation) maps(struck order.ServerID, in []*disk) []*membership {
+	effective := s.life.genesis.members
+	for id, d := range in {
+		v := &s.servers[id]
+		known := d.blocks[d.durable].members
+		if (order.ServerID(id) != struck || d != v.disk) && !v.away && !v.leaves && known.number > effective.number {
 			effective = known
 		}
 	}
@@ -29,21 +82,31 @@ func (s *simulation) maps(struck order.ServerID) []*membership {
 			}
 		}
 	}
+	newest := s.newestRun()
+	for _, d := range in {
+		newest = max(newest, d.state.Activated)
+	}
+	look := func(d *disk) {
+		add(d.blocks[len(d.blocks)-1])
+		// A generation needs a majority of the disks that counted in the newest run as well.
+		if shard := d.state.Shard; len(shard.Members) > 0 && d.state.Activated == newest {
+			all = append(all, &membership{number: shard.Number, members: shard.Members, disks: shard.Disks})
+		}
+	}
 	for id := range s.servers {
 		v := &s.servers[id]
-		add(v.disk.blocks[len(v.disk.blocks)-1])
+		look(v.disk)
 		if v.process != nil {
 			add(v.process.chain.head())
 		}
-		// A generation needs a majority of the disks that counted in the newest run as well.
-		if shard := v.disk.state.Shard; len(shard.Members) > 0 && v.disk.state.Activated == s.newestRun() {
-			all = append(all, &membership{number: shard.Number, members: shard.Members, disks: shard.Disks})
+		if in[id] != v.disk {
+			look(in[id])
 		}
 	}
 	return all
 }
 
-// newestRun returns the newest run that any disk took part in.
+// newestRun returns the newest run that any disk in a server took part in.
 func (s *simulation) newestRun() (newest generation.Run) {
 	for id := range s.servers {
 		newest = max(newest, s.servers[id].disk.state.Activated)
@@ -60,22 +123,31 @@ const (
 	damaged             // the last group is damaged
 )
 
-// remembers reports whether a server's disk counts under a membership, and comes back.
-func (s *simulation) remembers(id order.ServerID, m *membership) bool {
+// remembers reports whether a disk of a server counts under a membership, and comes back. Where another
+// one of the server's disks may be about to count, it is unknown which of them it is to be.
+func (s *simulation) remembers(id order.ServerID, m *membership, d *disk) bool {
 	v := &s.servers[id]
-	return !v.away && !v.leaves && m.counts(id, v.disk.id, v.disk.original)
+	if v.away || v.leaves || !m.counts(id, d.id, d.original) {
+		return false
+	}
+	return len(v.shelf) == 0 || v.proposed == noDisk || m.counts(id, v.proposed, false)
 }
 
 // ambiguous reports whether a server says that its disk had perhaps more.
-func (s *simulation) ambiguous(id order.ServerID) bool {
+func (s *simulation) ambiguous(id order.ServerID, d *disk) bool {
 	v := &s.servers[id]
-	return v.disk.perhaps || v.process != nil && v.process.perhaps
+	return d.perhaps || d == v.disk && v.process != nil && v.process.perhaps
 }
 
-// mayBe reports whether a fate may befall a server's disk.
+// mayBe reports whether a fate may befall the disk that is in a server.
 func (s *simulation) mayBe(id order.ServerID, f fate) bool {
-	for _, m := range s.maps(id) {
-		if !s.sound(m, id, f) {
+	return s.choose(s.inserted(), false, func(in []*disk) bool { return s.allSound(id, f, in) }) != nil
+}
+
+// allSound reports whether a choice of disks is sound under all memberships that may count.
+func (s *simulation) allSound(struck order.ServerID, f fate, in []*disk) bool {
+	for _, m := range s.maps(struck, in) {
+		if !s.sound(m, struck, f, in) {
 			return false
 		}
 	}
@@ -85,28 +157,31 @@ func (s *simulation) mayBe(id order.ServerID, f fate) bool {
 // sound reports whether enough of a membership's disks are left if a fate befalls one of them: a
 // majority remembers, whole to the last group; and the others can tell that nobody had the group of
 // which no disk has more than a part.
-func (s *simulation) sound(m *membership, struck order.ServerID, f fate) bool {
+func (s *simulation) sound(m *membership, struck order.ServerID, f fate, in []*disk) bool {
 	remember, whole, had := 0, 0, 0
 	for _, id := range m.members {
-		if !s.remembers(id, m) || id == struck && f == gone {
+		d := in[id]
+		hit := id == struck && d == s.servers[id].disk
+		if !s.remembers(id, m, d) || hit && f == gone {
 			continue
 		}
 		remember++
-		if !s.servers[id].damaged && (id != struck || f != damaged) {
+		if !d.damaged && (!hit || f != damaged) {
 			whole++
 		}
-		if s.ambiguous(id) || id == struck {
+		if s.ambiguous(id, d) || hit {
 			had++
 		}
 	}
 	absent, tolerated := len(m.members)-remember, len(m.members)-m.quorum()
-	return whole >= m.quorum() && (had == 0 || min(had, tolerated)+absent < m.quorum())
+	return whole >= m.quorum() && (had == 0 || min(had, tolerated)+absent <= tolerated)
 }
 
-// mayForget reports whether a server's disk may be lost. One whose admission is under way may not.
+// mayForget reports whether the disk that is in a server may be lost. One whose admission is under way may
+// not.
 func (s *simulation) mayForget(id order.ServerID) bool {
 	v := &s.servers[id]
-	if v.proposed == v.disk.id && slices.ContainsFunc(s.maps(id), func(m *membership) bool {
+	if v.proposed == v.disk.id && slices.ContainsFunc(s.maps(id, s.inserted()), func(m *membership) bool {
 		return m.has(id) && !m.counts(id, v.disk.id, v.disk.original)
 	}) {
 		return false
@@ -121,30 +196,27 @@ func (s *simulation) mayGoAway(id order.ServerID) bool {
 			return false // the membership is about to change
 		}
 	}
-	return s.mayBe(id, gone)
+	v := &s.servers[id]
+	v.away = true
+	defer func() { v.away = false }()
+	return s.mayBe(nobody, gone)
 }
 
 // mayLeave reports whether the operator may take a server out of the membership.
 func (s *simulation) mayLeave(id order.ServerID) bool {
-	if s.servers[id].leaves {
+	v := &s.servers[id]
+	if v.leaves {
 		return true // it was asked for
 	}
-	maps := s.maps(id)
-	for _, m := range maps {
-		next := m.after(change{kind: entryLeave, server: id})
-		if !s.sound(m, id, gone) || next != nil && !s.sound(next, id, gone) {
-			return false
+	v.leaves = true
+	defer func() { v.leaves = false }()
+	return s.choose(s.inserted(), false, func(in []*disk) bool {
+		for _, m := range s.maps(nobody, in) {
+			next := m.after(change{kind: entryLeave, server: id})
+			if !s.sound(m, nobody, gone, in) || next != nil && !s.sound(next, nobody, gone, in) {
+				return false
+			}
 		}
-	}
-	// A server that has its old disk back may be about to count with the one that it had meanwhile.
-	for other := range s.servers {
-		v := &s.servers[other]
-		if v.proposed != (generation.DiskID{}) && v.proposed != v.disk.id &&
-			!slices.ContainsFunc(maps, func(m *membership) bool {
-				return m.counts(order.ServerID(other), v.proposed, false)
-			}) {
-			return false
-		}
-	}
-	return true
+		return true
+	}) != nil
 }

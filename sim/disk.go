@@ -43,6 +43,10 @@ type disk struct {
 
 	// full says that nothing more can be written.
 	full bool
+	// damaged says that the last group of the log was damaged, and no run settled that since.
+	damaged bool
+	// vowed is the newest generation that a process promised with this home.
+	vowed generation.Generation
 }
 
 // newDisk returns the disk of a home that was just made.

@@ -25,6 +25,13 @@ type disturbance struct {
 	disk diskFault
 	// clock is what happens to the server's clock.
 	clock clockFault
+	// Where until is zero, the disturbance begins at the first moment from at to patience at which it can,
+	// if there is one, and lasts for while.
+	patience, while Instant
+	// stray says that links are chosen as it begins: a member is alone with another one that was away.
+	stray bool
+	// before is the disk that was in the server before.
+	before *disk
 	// beyond says that it happens although a majority of the disks has forgotten then.
 	beyond bool
 	text   string
@@ -122,6 +129,9 @@ func (d *disturber) flickers() {
 
 // partitions plans cuts: a server is isolated, or cannot be heard, or hears nothing; one link breaks; the servers fall into two or three parts.
 func (d *disturber) partitions() {
+	if !d.options.alone() && d.random.IntN(2) == 0 {
+		d.strays()
+	}
 	for range 1 + d.random.IntN(3) {
 		server := d.server()
 		alone := []order.ServerID{server}
@@ -146,6 +156,22 @@ func (d *disturber) partitions() {
 			d.add(FaultPartition, server, links, fmt.Sprintf("partition %v", parts))
 		}
 	}
+}
+
+// strays plans that a member is alone with one that holds blocks of a branch that was given up, if ever
+// there is one.
+func (d *disturber) strays() {
+	for range 1 + d.random.IntN(3) {
+		d.wait(FaultPartition, "a member alone with a stray").stray = true
+	}
+}
+
+// wait plans a disturbance that begins as soon as it can.
+func (d *disturber) wait(kind Faults, text string) *disturbance {
+	at := between(0, d.span)(d.random)
+	d.plan = append(d.plan, disturbance{kind: kind, at: at, patience: at + between(0, 15*second)(d.random),
+		while: awhile(d.random), text: text})
+	return &d.plan[len(d.plan)-1]
 }
 
 // breaks plans that connections break.

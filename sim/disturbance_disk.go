@@ -25,6 +25,9 @@ func (d *disturber) powerCuts() {
 
 // disks plans what happens to disks.
 func (d *disturber) disks() {
+	if d.random.IntN(2) == 0 {
+		d.oldDisks()
+	}
 	for range 1 + d.random.IntN(4) {
 		server := d.server()
 		fault := diskFault(d.random.IntN(int(diskFaultsEnd)))
@@ -33,6 +36,25 @@ func (d *disturber) disks() {
 		}
 		d.add(FaultDisk, server, nil, fmt.Sprintf("%d %v", server, fault))
 		d.plan[len(d.plan)-1].disk = fault
+	}
+}
+
+// oldDisks plans that servers get new disks, one after the other, and that old ones come back later, of one
+// server or of several at once, for a while.
+func (d *disturber) oldDisks() {
+	at := between(0, d.span/2)(d.random)
+	for range 1 + d.random.IntN(d.options.Servers) {
+		server := d.server()
+		r := d.wait(FaultDisk, fmt.Sprintf("%d %v", server, diskReplaced))
+		r.server, r.disk, r.at, r.patience, r.while = server, diskReplaced, at, at+10*second, awhile(d.random)
+		at += between(10*millisecond, 4*second)(d.random)
+	}
+	for range 1 + d.random.IntN(4) {
+		servers := d.some()
+		r := d.wait(FaultDisk, fmt.Sprintf("%v %v", servers, diskReturned))
+		r.servers, r.disk, r.while = servers, diskReturned, awhile(d.random)
+		r.at = between(0, at+3*second)(d.random)
+		r.patience = r.at + 12*second
 	}
 }
 

@@ -25,7 +25,9 @@ type life struct {
 	linkTicks int
 	// disks draws how long disks take, what they lose, and their identities; tickets what processes
 	// draw at random.
-	disks, tickets   *rand.Rand
+	disks, tickets *rand.Rand
+	// olds draws which old disks come back, and which servers meet.
+	olds             *rand.Rand
 	saveFor, syncFor func(*rand.Rand) Instant
 	blocks           blocks
 	genesis          *block
@@ -39,6 +41,8 @@ type life struct {
 	pending int
 	// restful counts how often in a row there was rest.
 	restful int
+	// insertedAt is when an old disk was put in last, 0 for never.
+	insertedAt Instant
 	// restarts counts the processes that came back.
 	restarts int
 	// broken are the runs in which a connection broke: its two ends are suspected for the rest of it.
@@ -64,15 +68,14 @@ type livingServer struct {
 	proposed generation.DiskID
 	// away says that the server does not come back, and leaves that the operator asked for its leave.
 	away, leaves bool
-	// damaged says that the last group of the log was damaged, and no run settled that since.
-	damaged bool
 	// pauses counts the pauses that last, and backlog is what has come meanwhile.
 	pauses  int
 	backlog []event
-	// vowed is the newest generation that any process of the server promised.
-	vowed generation.Generation
-	// shelf is a disk that was taken out, and copied an older copy of the home.
-	shelf, copied *disk
+	// shelf are disks that were taken out and may come back, and copied is an older copy of the home.
+	shelf  []*disk
+	copied *disk
+	// usual is the disk that was in the server as an old one took its place for a while, else nil.
+	usual *disk
 	// acked is the last block that the server said its disk holds.
 	acked *block
 	// wall is its clock.
@@ -110,6 +113,7 @@ func (s *simulation) newLife() {
 	driver := stream(o.Seed, driverStream+1)
 	l := &life{
 		detector: stream(o.Seed, detectorStream+1), disks: stream(o.Seed, diskStream), tickets: stream(o.Seed, driverStream+2),
+		olds:    stream(o.Seed, driverStream+3),
 		slander: make(map[[2]order.ServerID]int), asked: make(map[string]*ask), blocks: make(blocks), genesis: newGenesis(o.Servers),
 		judged: newJudged(),
 	}
@@ -164,9 +168,11 @@ func (s *simulation) begin(span Instant) {
 	}
 	for number, d := range l.disturbances {
 		l.pending++
-		s.faultsEnd = max(s.faultsEnd, d.until)
+		s.faultsEnd = max(s.faultsEnd, d.until, d.patience+d.while)
 		s.queue.push(event{at: d.at, kind: beginning, number: number})
-		s.queue.push(event{at: d.until, kind: ending, number: number})
+		if d.until > 0 {
+			s.queue.push(event{at: d.until, kind: ending, number: number})
+		}
 	}
 	s.markWrong()
 	for id := range s.options.Servers {

@@ -15,16 +15,19 @@ const (
 	diskPromisesLost                  // the promises are gone
 	diskBothLost                      // both are
 	diskExchanged                     // both are gone, and later the old disk is put back
+	diskReplaced                      // both are gone, and the old disk stays at hand
 	diskCopied                        // an older copy of the home takes its place, and the node sees that
 	diskFaultsEnd
 	// diskRolledBack is an older copy that takes the home's place, and nobody sees that.
 	diskRolledBack
+	// diskReturned is an old disk that takes the place of the one that is in the server, for a while.
+	diskReturned
 )
 
 // String says what happens to the home.
 func (f diskFault) String() string {
-	return [...]string{"is full", "loses its data", "loses its promises", "loses data and promises", "has another disk", "gets an older copy back",
-		"", "is rolled back"}[f]
+	return [...]string{"is full", "loses its data", "loses its promises", "loses data and promises", "has another disk", "gets a new disk for good", "gets an older copy back",
+		"", "is rolled back", "has old disks back"}[f]
 }
 
 // disksFail begins or ends what a disturbance does to a home. A home that is damaged or exchanged
@@ -32,10 +35,13 @@ func (f diskFault) String() string {
 func (s *simulation) disksFail(d *disturbance, begins bool) {
 	v := &s.servers[d.server]
 	switch {
+	case d.disk == diskReturned:
+		s.oldDisks(d, begins)
+		return
 	case d.disk == diskFull:
 		v.disk.full = begins
-		if v.shelf != nil {
-			v.shelf.full = false
+		for _, other := range v.shelf {
+			other.full = false
 		}
 		if p := v.process; !begins && p != nil && p.up() {
 			p.execute()
@@ -48,18 +54,17 @@ func (s *simulation) disksFail(d *disturbance, begins bool) {
 		v.copied = v.disk.copy()
 		return
 	case begins:
-		if v.shelf == nil && (d.beyond || s.mayForget(d.server)) {
+		if d.beyond || s.mayForget(d.server) {
 			s.stop(d.server)
+			d.before = v.disk
 			s.lose(d.server, d.disk)
 		}
-	case d.disk == diskExchanged && v.shelf != nil:
+	case d.disk == diskExchanged && slices.Contains(v.shelf, d.before):
 		if (s.counted(d.server) || v.proposed == v.disk.id) && !s.mayForget(d.server) {
-			v.shelf = nil // the chain counts with the new disk by now
-			break
+			break // the chain counts with the new disk by now
 		}
-		s.stop(d.server)
 		s.trace.say(s.now, "%d has its old disk back", d.server)
-		v.disk, v.shelf, v.acked = v.shelf, nil, nil
+		s.insert(d.server, d.before)
 	case (d.disk == diskCopied || d.disk == diskRolledBack) && v.copied != nil:
 		s.restore(d)
 	}
@@ -73,8 +78,8 @@ func (s *simulation) lose(id order.ServerID, fault diskFault) {
 	v := &s.servers[id]
 	s.trace.note(s.now, 113, uint64(id), uint64(fault))
 	s.trace.say(s.now, "%d %v", id, fault)
-	if fault == diskExchanged {
-		v.shelf = v.disk
+	if fault == diskExchanged || fault == diskReplaced {
+		v.shelf = append(v.shelf, v.disk)
 		v.disk = v.disk.copy()
 	}
 	why := "its promises are missing"
@@ -96,7 +101,7 @@ func (s *simulation) lose(id order.ServerID, fault diskFault) {
 // counted reports whether a server's disk counts under any membership that may.
 func (s *simulation) counted(id order.ServerID) bool {
 	v := &s.servers[id]
-	return slices.ContainsFunc(s.maps(id), func(m *membership) bool { return m.counts(id, v.disk.id, v.disk.original) })
+	return slices.ContainsFunc(s.maps(id, s.inserted()), func(m *membership) bool { return m.counts(id, v.disk.id, v.disk.original) })
 }
 
 // restore puts an older copy in a home's place.
@@ -105,7 +110,7 @@ func (s *simulation) restore(d *disturbance) {
 	v := &s.servers[id]
 	copied := v.copied
 	v.copied = nil
-	if !d.beyond && !s.mayForget(id) || v.shelf != nil {
+	if !d.beyond && !s.mayForget(id) {
 		return
 	}
 	if d.beyond {
@@ -114,8 +119,76 @@ func (s *simulation) restore(d *disturbance) {
 	s.stop(id)
 	s.trace.note(s.now, 114, uint64(id))
 	s.trace.say(s.now, "%d gets an older copy of its home, with %d blocks for %d", id, copied.height(), v.disk.height())
-	v.disk, v.acked = copied, nil
+	copied.vowed, copied.damaged = v.disk.vowed, v.disk.damaged
+	if d.disk != diskRolledBack {
+		v.shelf = append(v.shelf, v.disk)
+	}
+	v.disk, v.acked, v.usual = copied, nil, nil
 	if d.disk != diskRolledBack {
 		v.disk.renew(newDiskID(s.life.disks), "it is a copy")
+	}
+}
+
+// hasOther reports whether a server has another disk at hand.
+func (s *simulation) hasOther(id order.ServerID) bool {
+	v := &s.servers[id]
+	return len(v.shelf) > 0 && v.process != nil && v.process.ended == nil && !v.away && !v.leaves
+}
+
+// insert puts a disk that is at hand in a server's place. The next process finds it.
+func (s *simulation) insert(id order.ServerID, d *disk) {
+	v := &s.servers[id]
+	if v.disk == d {
+		return
+	}
+	s.stop(id)
+	s.trace.note(s.now, 118, uint64(id), d.height())
+	s.trace.say(s.now, "%d has another disk back, with %d blocks for %d", id, d.height(), v.disk.height())
+	at := slices.Index(v.shelf, d)
+	v.disk, v.shelf[at], v.acked = d, v.disk, nil
+	s.life.insertedAt = s.now
+}
+
+// oldDisks has old disks come back, and others after a while: the ones that were there before, or others
+// with which the shard can go on.
+func (s *simulation) oldDisks(d *disturbance, begins bool) {
+	if begins {
+		for _, id := range d.servers {
+			v := &s.servers[id]
+			if s.hasOther(id) {
+				if v.usual == nil {
+					v.usual = v.disk
+				}
+				s.insert(id, v.shelf[s.life.olds.IntN(len(v.shelf))])
+				s.comeBack(id, between(0, 500*millisecond)(s.life.olds))
+			}
+		}
+		return
+	}
+	first := s.inserted()
+	if s.life.olds.IntN(4) > 0 {
+		for _, id := range d.servers {
+			if usual := s.servers[id].usual; usual != nil {
+				first[id] = usual
+			}
+		}
+	}
+	for _, id := range d.servers {
+		s.servers[id].usual = nil
+	}
+	s.insertSound(first)
+}
+
+// insertSound has the operator put in disks with which the shard can go on, rather those that he has in mind.
+func (s *simulation) insertSound(first []*disk) {
+	in := s.choose(first, true, func(in []*disk) bool { return s.allSound(nobody, gone, in) })
+	if in == nil {
+		in = first
+	}
+	for id, d := range in {
+		if s.servers[id].disk != d && s.hasOther(order.ServerID(id)) {
+			s.insert(order.ServerID(id), d)
+			s.bear(order.ServerID(id))
+		}
 	}
 }

@@ -52,6 +52,17 @@ func (c claim) within(t shard.Timing) int {
 	return 0
 }
 
+// within is for how many ticks a claim may be false now: a disk that the operator put in is heard of late.
+func (s *simulation) within(c claim) int {
+	t := s.life.setting.timing
+	if at := s.life.insertedAt; c == claimRecover && at > 0 {
+		if news := claimHelp.within(t); s.now-at <= Instant(news)*tick {
+			return news
+		}
+	}
+	return c.within(t)
+}
+
 // linkTicksMax bounds life.linkTicks.
 const linkTicksMax = 12
 
@@ -88,7 +99,7 @@ func (s *simulation) judgeClaims(p *process) {
 				f.since = b.since
 			}
 		}
-		if within := f.claim.within(s.life.setting.timing); s.now-f.since >= Instant(within)*tick {
+		if within := s.within(f.claim); s.now-f.since >= Instant(within)*tick {
 			s.broke(Reason, fmt.Sprintf("server %d says %v (%s)", p.self, v.Mode, v.Why),
 				fmt.Sprintf("%s, for %d ticks", f.truth, within), fmt.Sprintf("%+v", v.Reason), p.describe())
 			return
@@ -142,7 +153,7 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 // What is durable stays, and every generation goes on from it. So the majority that a generation takes
 // is one of this membership, or of a later one, also if the server forgets that it knew.
 func (s *simulation) effectiveFor(p *process) *membership {
-	shown, known := s.maps(p.self)[0], p.chain.head().ancestor(p.chain.durable).members
+	shown, known := s.maps(p.self, s.inserted())[0], p.chain.head().ancestor(p.chain.durable).members
 	if known.number > shown.number {
 		return known
 	}
@@ -217,7 +228,7 @@ func (s *simulation) wrongNames(p *process, r *shard.Reason) (wrong []falsehood)
 			return !s.hears(p, id) || !slices.Contains(s.servers[id].process.runs, newest)
 		}},
 		{"one that had perhaps more", w.Perhaps, func(id order.ServerID) bool {
-			return !s.hears(p, id) || s.ambiguous(id)
+			return !s.hears(p, id) || s.ambiguous(id, s.servers[id].disk)
 		}},
 	} {
 		for _, id := range list.servers {
@@ -275,8 +286,9 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 		}
 		return s.disksCount(m, id) && is
 	})
-	if there >= m.quorum() {
-		return nil
+	remember := s.count(m.members, func(id order.ServerID) bool { return s.disksCount(m, id) })
+	if there >= m.quorum() || remember < m.quorum() {
+		return nil // or the operator has disks on the shelf that are needed
 	}
 	truth := fmt.Sprintf("with those that it names no majority remembers, and it does not name %v", unnamed)
 	return []falsehood{{claim: claimHelp, truth: truth}}

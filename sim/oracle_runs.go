@@ -36,7 +36,7 @@ func (s *simulation) judgeStart(p *process, g *shard.Group) {
 	if s.over() {
 		return
 	}
-	p.runs, s.servers[p.self].damaged = append(p.runs, g.Run), false
+	p.runs, p.disk.damaged = append(p.runs, g.Run), false
 	r := l.run(g.Run)
 	if r == nil {
 		r = &lineRun{run: g.Run, first: g.First, base: head, members: g.Members, shard: g.Shard, remaining: slices.Clone(g.Members)}
@@ -63,7 +63,7 @@ func (s *simulation) judgeDelivery(p *process, c *content) {
 	if s.trace.text != nil {
 		s.trace.say(s.now, "%d A-delivers %s", p.self, describeRound(g.Run, c))
 	}
-	if vowed := s.servers[p.self].vowed; vowed > g.Run.Generation() {
+	if vowed := p.disk.vowed; vowed > g.Run.Generation() {
 		s.broke(Freeze, fmt.Sprintf("server %d promised generation %d", p.self, vowed),
 			fmt.Sprintf("then its engine A-delivers %s", describeRound(g.Run, c)))
 		return

@@ -77,8 +77,7 @@ func (s *simulation) noteVow(p *process, state *generation.State) {
 	if state.Promised == (generation.Ballot{}) {
 		return
 	}
-	v := &s.servers[p.self]
-	v.vowed = max(v.vowed, state.Instance)
+	p.disk.vowed = max(p.disk.vowed, state.Instance)
 	key := vowKey{p.self, state.Instance}
 	if known := l.vows[key]; known == nil || known.ballot != state.Promised {
 		l.vows[key] = &vow{
