@@ -28,8 +28,10 @@ type disturbance struct {
 	// Where until is zero, the disturbance begins at the first moment from at to patience at which it can,
 	// if there is one, and lasts for while.
 	patience, while Instant
-	// stray says that links are chosen as it begins: a member is alone with another one that was away.
-	stray bool
+	// begun says that it began, and met that a member was alone with the stray that it made.
+	begun, met bool
+	// stray is what it does with servers whose blocks are given up. Its links are chosen as it begins.
+	stray stray
 	// before is the disk that was in the server before.
 	before *disk
 	// beyond says that it happens although a majority of the disks has forgotten then.
@@ -162,7 +164,14 @@ func (d *disturber) partitions() {
 // there is one.
 func (d *disturber) strays() {
 	for range 1 + d.random.IntN(3) {
-		d.wait(FaultPartition, "a member alone with a stray").stray = true
+		d.wait(FaultPartition, "a member alone with a stray").stray = strayMet
+	}
+	if d.options.Faults.Has(FaultPower) {
+		for range 1 + d.random.IntN(2) {
+			w := d.wait(FaultPartition, "a server stores a block first")
+			w.stray, w.while = strayMade, between(2*second, 12*second)(d.random)
+			w.at /= 2
+		}
 	}
 }
 

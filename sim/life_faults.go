@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/ledgerd/ledgerd/order"
@@ -11,8 +10,11 @@ import (
 func (s *simulation) disturb(e event) {
 	d := &s.life.disturbances[e.number]
 	begins := e.kind == beginning
-	if begins && d.until == 0 && !s.ripe(d, e.number) {
-		return
+	if begins && d.patience > 0 {
+		if d.begun || d.until == 0 && !s.ripe(d, e.number) {
+			return
+		}
+		d.begun = true
 	}
 	s.trace.note(s.now, uint64(e.kind), uint64(e.number))
 	if begins {
@@ -29,6 +31,9 @@ func (s *simulation) disturb(e event) {
 	case FaultPartition:
 		for _, link := range d.links {
 			s.cut(link[0], link[1], begins)
+		}
+		if begins && d.stray == strayMade {
+			s.strand(d)
 		}
 	case FaultPause:
 		s.pause(d.server, begins)
@@ -49,74 +54,6 @@ func (s *simulation) disturb(e event) {
 	case FaultClock:
 		s.clockFails(d, begins)
 	}
-}
-
-// ripeEvery is the time between two looks at whether a disturbance can begin.
-const ripeEvery = 150 * millisecond
-
-// ripe reports whether a disturbance that waits for its moment begins now. Else it is looked at later,
-// or given up.
-func (s *simulation) ripe(d *disturbance, number int) bool {
-	can := false
-	switch {
-	case d.stray:
-		can = s.findStray(d)
-	case d.disk == diskReplaced:
-		v := &s.servers[d.server]
-		can = v.process != nil && v.process.ended == nil && s.mayForget(d.server)
-	case d.disk == diskReturned:
-		can = slices.ContainsFunc(d.servers, s.hasOther)
-	}
-	switch {
-	case can:
-		d.until = s.now + d.while
-		s.queue.push(event{at: d.until, kind: ending, number: number})
-		return true
-	case s.now+ripeEvery <= d.patience:
-		s.queue.push(event{at: s.now + ripeEvery, kind: beginning, number: number})
-	default:
-		s.life.pending--
-	}
-	return false
-}
-
-// findStray looks for a server with blocks on its disk that the shard gave up, and for a member that is
-// to be alone with it, rather one that lags.
-func (s *simulation) findStray(d *disturbance) bool {
-	tip := s.life.tip()
-	var strays, lag, members []order.ServerID
-	for id := range s.servers {
-		v := &s.servers[id]
-		head := v.disk.blocks[len(v.disk.blocks)-1]
-		if v.process == nil || v.process.ended != nil || v.away {
-			continue
-		}
-		if head.height > tip.height || tip.ancestor(head.height) != head {
-			strays = append(strays, order.ServerID(id))
-			continue
-		}
-		members = append(members, order.ServerID(id))
-		if head != tip {
-			lag = append(lag, order.ServerID(id))
-		}
-	}
-	if len(lag) > 0 && s.life.olds.IntN(8) > 0 {
-		members = lag
-	}
-	if len(strays) == 0 || len(members) == 0 {
-		return false
-	}
-	stray := strays[s.life.olds.IntN(len(strays))]
-	pair := []order.ServerID{members[s.life.olds.IntN(len(members))], stray}
-	for id := range s.servers {
-		if other := order.ServerID(id); !slices.Contains(pair, other) {
-			for _, one := range pair {
-				d.links = append(d.links, [2]order.ServerID{one, other}, [2]order.ServerID{other, one})
-			}
-		}
-	}
-	d.text = fmt.Sprintf("%d alone with %d, which holds blocks that were given up", pair[0], stray)
-	return true
 }
 
 func (s *simulation) slander(d *disturbance, begins bool) {

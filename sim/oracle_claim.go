@@ -125,9 +125,14 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 		wrong = append(wrong, s.wrongNames(p, r)...)
 		wrong = append(wrong, s.wrongHelp(p, r)...)
 		if r.Recover {
-			m := s.effectiveFor(p)
-			remember := s.count(m.members, func(id order.ServerID) bool { return s.disksCount(m, id) })
-			says(claimRecover, remember < m.quorum(), "a majority of the disks of %v remembers", m.members)
+			maps := []*membership{s.effectiveFor(p)}
+			if s.life.insertedAt != 0 { // old disks may be in the place of those that a later one needs
+				maps = append(maps, s.maps(p.self, s.inserted())...)
+			}
+			m := slices.IndexFunc(maps, func(m *membership) bool {
+				return s.count(m.members, func(id order.ServerID) bool { return s.disksCount(m, id) }) < m.quorum()
+			})
+			says(claimRecover, m >= 0, "a majority of the disks of %v remembers", maps[0].members)
 		}
 	case shard.Entering, shard.Benched, shard.Learning:
 		ordered := s.orderedBy(p, r)

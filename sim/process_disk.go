@@ -98,6 +98,7 @@ func (p *process) synced(height uint64) {
 	}
 	p.chain.stored = height
 	s.judgeStored(p, height)
+	s.moment(strayMade, p.self)
 	if !p.works() || s.life.setting.alone {
 		return
 	}

@@ -34,6 +34,7 @@ const (
 
 // fetch appends the blocks of a peer.
 func (p *process) fetch(e shard.Fetch) {
+	p.sim.moment(strayMet, p.self)
 	p.asking.blocks = &question{fetch: e, at: -1}
 	p.askNext()
 }
