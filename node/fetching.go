@@ -34,7 +34,7 @@ func (l *life) fetch(e shard.Fetch) {
 		}
 		if errors.Is(err, errOtherChain) {
 			l.node.logger.Warn("this node's chain is not the group's", "common", common, "error", err)
-			fetched.Forked, fetched.Common = true, uint64(common)
+			fetched.Forked, fetched.Parted, fetched.Common = true, i, uint64(common)
 			break
 		}
 		if err == nil {

@@ -271,6 +271,11 @@ func (m *Member) vouches(p *peer, target *generation.Head) bool {
 	return p.orders() || p.Heights.Ordered == target.Height && p.Tip == target.Hash
 }
 
+// believes reports whether a peer's chain is the shard's: it has the base that is wanted, or the peer works.
+func (m *Member) believes(p *peer, target *generation.Head) bool {
+	return p.orders() || target != nil && m.vouches(p, target)
+}
+
 // stranded reports whether a learner holds blocks behind the end of the chain that the others work on,
 // which it does not have from them, and has for longer than their announcements take. Nobody can tell
 // whether such a learner is on another branch until the others' chain is as long, so that without any
@@ -363,9 +368,12 @@ func (m *Member) onFetched(in Fetched) {
 	target := m.target()
 	switch stray := target != nil && len(m.from) > 0 && !m.vouches(&m.from[0], target); {
 	case !stray:
-		m.forked, m.common = in.Forked, in.Common
+		// Where the chain of a peer that does not work parts from this one proves nothing: it may be on a
+		// branch that was given up. One that is joining, or was removed, asks such a peer as well.
+		parted := in.Forked && in.Parted < len(m.from) && m.believes(&m.from[in.Parted], target)
+		m.forked, m.common = parted, in.Common
 	case in.Forked || m.chain.Tip().Height == m.began:
-		m.strays++ // where its chain parts from this one proves nothing
+		m.strays++
 	}
 	if in.Reached >= 0 && in.Reached < len(m.from) {
 		reached := &m.from[in.Reached]

@@ -88,9 +88,10 @@ type Fetched struct {
 	// Reached is the index in Fetch.From of the peer whose announced tip this chain ends with now;
 	// -1 for none.
 	Reached int
-	// Forked says that a peer holds another block at a height where this chain has one. Common is
-	// the last height at which both hold the same block.
+	// Forked says that a peer holds another block at a height where this chain has one: the one at the
+	// index Parted in Fetch.From. Common is the last height at which both hold the same block.
 	Forked bool
+	Parted int
 	Common uint64
 }
 

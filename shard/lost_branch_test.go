@@ -120,22 +120,24 @@ func truth(b bool) int {
 	return 0
 }
 
-// A peer that does not vouch for the base says nothing of where chains part. One that gives nothing is
-// not asked next.
+// A peer that does not vouch for the base, or does not work where no base is wanted, says nothing of where
+// chains part. One that gives nothing is not asked next. A member that had been removed heard a peer on a
+// branch that was given up, and ended as one that holds a durable block that the shard goes on without.
 func TestStrays(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		vouches, wanted, forked, grew, nobody bool
-		strays                                int
-		takes                                 bool // where the chains part
+		vouches, wanted, forked, grew, nobody, works bool
+		strays                                       int
+		takes                                        bool // where the chains part
 	}{
 		"vouches, and parts":        {vouches: true, wanted: true, forked: true, takes: true},
 		"parts":                     {wanted: true, forked: true, strays: 1},
 		"parts, and gave blocks":    {wanted: true, forked: true, grew: true, strays: 1},
 		"gives nothing":             {wanted: true, strays: 1},
 		"gives blocks":              {wanted: true, grew: true},
-		"no base is wanted":         {forked: true, takes: true},
-		"nobody was asked":          {wanted: true, nobody: true, forked: true, takes: true},
+		"no base is wanted":         {forked: true},
+		"no base, and it works":     {works: true, forked: true, takes: true},
+		"nobody was asked":          {wanted: true, nobody: true, forked: true},
 		"vouches and gives nothing": {vouches: true, wanted: true},
 	} {
 		m, chain := newTestMember(t, 3)
@@ -144,14 +146,21 @@ func TestStrays(t *testing.T) {
 		}
 		p := m.peer(1)
 		p.Heights.Ordered, p.Tip = 12, hashAt(12, byte(1-truth(c.vouches)))
-		m.job, m.began, m.from = fetching, 9, []peer{*p}
+		if c.works {
+			p.Group.Run = generation.NewRun(4, 1)
+		}
+		// The first one does not answer.
+		m.job, m.began, m.from = fetching, 9, []peer{{Announcement: Announcement{Group: Group{Run: generation.NewRun(4, 1)}}}, *p}
+		if c.wanted {
+			m.from = m.from[1:]
+		}
 		if c.nobody {
 			m.from = nil
 		}
 		if c.grew {
 			chain.height = 10
 		}
-		m.onFetched(Fetched{Reached: -1, Forked: c.forked, Common: 7})
+		m.onFetched(Fetched{Reached: -1, Forked: c.forked, Parted: max(0, len(m.from)-1), Common: 7})
 		if m.strays != c.strays || m.forked != c.takes || c.takes && m.common != 7 {
 			t.Errorf("%s: %d strays, parts %v at %d", name, m.strays, m.forked, m.common)
 		}

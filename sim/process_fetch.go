@@ -98,7 +98,7 @@ func (p *process) receiveBlocks(from order.ServerID, l *letter) {
 		return
 	}
 	if l.forked {
-		p.fetched(shard.Fetched{Reached: -1, Forked: true, Common: l.common})
+		p.fetched(shard.Fetched{Reached: -1, Forked: true, Parted: q.at, Common: l.common})
 		return
 	}
 	for _, b := range l.blocks {
