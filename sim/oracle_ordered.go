@@ -16,14 +16,16 @@ import (
 // generation that never began hands on what it gave up: the next one begins where it would have.
 const Ordered order.Property = "ordered"
 
-// noteOrdered notes a block that an engine A-delivered first. Where a later generation has begun
-// already, the block must be in that.
+// noteOrdered notes a block that an engine A-delivered first. Where later generations have begun
+// already, the block must be in them, but for those after one that may do without it.
 func (s *simulation) noteOrdered(p *process, l *line, b *block) {
 	o := &orderedBlock{block: b, run: l.run(p.group.Run), by: p.self}
-	s.life.ordered = append(s.life.ordered, o)
-	if newest := s.life.newest; newest.generation > l.generation {
-		s.judgeOrdered(newest, o)
+	for number := l.generation + 1; number <= s.life.newest.generation; number++ {
+		if later := s.life.lines[number]; later != nil && s.judgeOrdered(later, o) {
+			return // it was given up before it was there
+		}
 	}
+	s.life.ordered = append(s.life.ordered, o)
 }
 
 // judgeOrdered judges whether a generation that begins without a block may do so. It reports
