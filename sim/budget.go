@@ -220,3 +220,27 @@ func (s *simulation) mayLeave(id order.ServerID) bool {
 		return true
 	}) != nil
 }
+
+// clash reports whether the shard cannot go on with any choice of disks at hand, since different disks of
+// one server count under memberships that may both count. That takes an old disk that came back for so long
+// that its admission was asked for, which is ordered after the newer disk is there again, and before it is
+// durable another disk is lost. Nothing is lost then, but the shard waits.
+func (s *simulation) clash() bool {
+	if s.choose(s.inserted(), true, func(in []*disk) bool { return s.allSound(nobody, gone, in) }) != nil {
+		return false
+	}
+	maps := s.maps(nobody, s.inserted())
+	for id := range s.servers {
+		v := &s.servers[id]
+		counted := 0
+		for _, d := range append([]*disk{v.disk}, v.shelf...) {
+			if slices.ContainsFunc(maps, func(m *membership) bool { return m.counts(order.ServerID(id), d.id, d.original) }) {
+				counted++
+			}
+		}
+		if counted > 1 {
+			return true
+		}
+	}
+	return false
+}

@@ -111,6 +111,10 @@ func (s *simulation) judgeBlocks() {
 
 // judgeRestless is judgeProgress for a shard that lives on.
 func (s *simulation) judgeRestless() {
+	if s.clash() {
+		s.trace.say(s.now, "two disks of one server are needed at once: no operator can put both in")
+		return
+	}
 	evidence := []string{fmt.Sprintf("at %v, after %d events, there is no rest, though the last fault or submission was before %v", s.now, s.events, s.faultsEnd)}
 	if s.life.pending > 0 {
 		evidence = append(evidence, fmt.Sprintf("%d disturbances are not over", s.life.pending))

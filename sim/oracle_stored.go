@@ -17,6 +17,10 @@ const Stored order.Property = "stored"
 // an acceptance, the blocks that it reports.
 const Persistence order.Property = "persistence"
 
+// Branch is the property that the head that a server reports as it promises is not on another branch than
+// the generation that it names with it.
+const Branch order.Property = "branch"
+
 // judgeStored notes which blocks a server says that it stored.
 func (s *simulation) judgeStored(p *process, height uint64) {
 	s.servers[p.self].acked = p.chain.blocks[height]
@@ -57,6 +61,7 @@ func (s *simulation) judgeSynod(p *process, m *generation.Message) {
 		if h := m.Report.Head; h.Height > d.synced || d.blocks[h.Height].hash != h.Hash {
 			wrong = fmt.Sprintf("its disk does not hold block %d", h.Height)
 		}
+		s.judgeHead(p, m)
 	case generation.KindAccepted:
 		if !settled && (d.state.Instance < m.Generation || d.state.Instance == m.Generation && d.state.Accepted.Less(m.Ballot)) {
 			wrong = "its disk holds no such acceptance"
@@ -65,6 +70,30 @@ func (s *simulation) judgeSynod(p *process, m *generation.Message) {
 	if wrong != "" && s.judgesPersistence() {
 		s.broke(Persistence, fmt.Sprintf("server %d sends a %s", p.self, describeSynod(m)), wrong)
 	}
+}
+
+// judgeHead: the head that a server reports is not on another branch than the generation that it names and
+// all later ones. Heads compare by generation first, so that blocks of a branch that was given up, fetched
+// and reported under a later generation, could take the place of durable ones. A head that is further, on
+// the chain of a later generation, does no harm.
+func (s *simulation) judgeHead(p *process, m *generation.Message) {
+	h := m.Report.Head
+	l := s.life.lines[h.Generation]
+	if l == nil || s.lossExcused() || h.Height >= uint64(len(p.disk.blocks)) {
+		return
+	}
+	b := p.disk.blocks[h.Height]
+	if same := min(b.height, l.tip.height); b.ancestor(same) == l.tip.ancestor(same) {
+		return
+	}
+	for _, later := range s.life.all {
+		if later.generation > l.generation && b.height <= later.tip.height && later.tip.ancestor(b.height) == b {
+			return
+		}
+	}
+	s.broke(Branch, fmt.Sprintf("server %d sends a %s", p.self, describeSynod(m)),
+		fmt.Sprintf("block %d %x is on another branch than generation %d, which begins after block %d and ends with block %d %x",
+			b.height, b.hash[:4], h.Generation, l.base.height, l.tip.height, l.tip.hash[:4]))
 }
 
 // noteVow notes what a server's disk holds from now on: what it promised, and what the server was as
