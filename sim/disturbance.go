@@ -28,8 +28,9 @@ type disturbance struct {
 	// Where until is zero, the disturbance begins at the first moment from at to patience at which it can,
 	// if there is one, and lasts for while.
 	patience, while Instant
-	// begun says that it began, and met that a member was alone with the stray that it made.
-	begun, met bool
+	// begun says that it began, again that the others lost their power a second time, and met that a member
+	// was alone with the stray that it made.
+	begun, again, met bool
 	// stray is what it does with servers whose blocks are given up. Its links are chosen as it begins.
 	stray stray
 	// before is the disk that was in the server before.

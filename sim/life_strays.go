@@ -69,26 +69,57 @@ func (s *simulation) moment(what stray, id order.ServerID) {
 	}
 	if what == strayMet {
 		s.meetMade(id)
+	} else {
+		s.strandAgain(id)
 	}
+}
+
+// strandAgain cuts the power of all but a stray as soon as one of them stored a block that is as high as a
+// block of the stray's: those that lack it take part in the next generation, and have to ask for it.
+func (s *simulation) strandAgain(id order.ServerID) {
+	b := s.servers[id].disk.blocks[s.servers[id].disk.synced]
+	for number := range s.life.disturbances {
+		d := &s.life.disturbances[number]
+		stray := &s.servers[d.server]
+		if d.stray != strayMade || !d.begun || d.again || s.now > d.until || id == d.server || !s.isStray(d.server) ||
+			b.height >= uint64(len(stray.disk.blocks)) || stray.disk.blocks[b.height] == b {
+			continue
+		}
+		d.again = true
+		var others []order.ServerID
+		for other := range s.servers {
+			if order.ServerID(other) != d.server {
+				others = append(others, order.ServerID(other))
+			}
+		}
+		s.addNow(disturbance{kind: FaultPower, servers: others, text: fmt.Sprintf("%v without power", others)},
+			between(20*millisecond, 1*second)(s.life.olds))
+		return
+	}
+}
+
+// addNow has a disturbance begin now, for a while.
+func (s *simulation) addNow(d disturbance, while Instant) {
+	d.at, d.until = s.now, s.now+while
+	s.life.pending++
+	s.faultsEnd = max(s.faultsEnd, d.until)
+	s.life.disturbances = append(s.life.disturbances, d)
+	number := len(s.life.disturbances) - 1
+	s.queue.push(event{at: d.at, kind: beginning, number: number})
+	s.queue.push(event{at: d.until, kind: ending, number: number})
 }
 
 // meetMade leaves a member that asks for blocks alone with a server that was made a stray a while ago.
 func (s *simulation) meetMade(id order.ServerID) {
 	for number := range s.life.disturbances {
 		d := &s.life.disturbances[number]
-		if d.stray != strayMade || !d.begun || d.met || s.now > d.until+5*second || !s.isStray(d.server) || id == d.server {
+		if d.stray != strayMade || !d.begun || d.met || !d.again && s.life.olds.IntN(2) == 0 || s.now > d.until+5*second || !s.isStray(d.server) || id == d.server {
 			continue
 		}
 		d.met = true
 		s.rejoin(d.server)
-		while := awhile(s.life.olds)
-		s.life.disturbances = append(s.life.disturbances, disturbance{kind: FaultPartition, at: s.now, until: s.now + while,
-			links: s.apart(id, d.server), text: fmt.Sprintf("%d alone with %d, which holds blocks that were given up", id, d.server)})
-		s.life.pending++
-		s.faultsEnd = max(s.faultsEnd, s.now+while)
-		number := len(s.life.disturbances) - 1
-		s.queue.push(event{at: s.now, kind: beginning, number: number})
-		s.queue.push(event{at: s.now + while, kind: ending, number: number})
+		s.addNow(disturbance{kind: FaultPartition, links: s.apart(id, d.server),
+			text: fmt.Sprintf("%d alone with %d, which holds blocks that were given up", id, d.server)}, awhile(s.life.olds))
 		return
 	}
 }
