@@ -224,9 +224,12 @@ func workersOf(ahead []peer) []peer {
 // ahead returns copies of the peers to follow, best first: those that order in the latest
 // generation, by height. One that orders in a generation older than what this member knows was cut
 // off, and its chain proves nothing. While a base is wanted, those that have it serve as well; and
-// to a member whose chain does not have the block yet that let it in, every member does.
+// to a member whose chain does not have the block yet that let it in, every member does. Not so once it
+// took part in a generation, or followed one: its damaged disk may lack that block, and what it fetches is
+// taken for blocks of that generation. Any member may hold a branch that was given up.
 func (m *Member) ahead() []peer {
 	latest := max(m.synod.Activated().Generation(), m.followed)
+	followed := latest > 0
 	if d := m.synod.Decided(); d != nil {
 		latest = max(latest, d.Generation)
 	}
@@ -240,7 +243,7 @@ func (m *Member) ahead() []peer {
 		p := &m.peers[i]
 		orders := p.orders() && p.Group.Run.Generation() >= latest
 		atBase := target != nil && p.Heights.Ordered >= target.Height
-		joining := !member && p.Heights.Ordered > tip.Height
+		joining := !member && !followed && p.Heights.Ordered > tip.Height
 		if m.recent(p) && (orders || atBase || joining) {
 			ahead = append(ahead, *p)
 		}

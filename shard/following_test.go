@@ -86,7 +86,10 @@ func TestPeersToFollow(t *testing.T) {
 			m.pending = &generation.Decision{Base: generation.Head{Height: 9}}
 			m.followed = 2
 		}, []order.ServerID{4 - 2, 1, 3, 5, 4}, []order.ServerID{2}},
-		"it is no member":        {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2, 3, 4, 5} }, []order.ServerID{2, 1, 5}, []order.ServerID{2}},
+		"it is no member": {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2, 3, 4, 5} }, []order.ServerID{2, 1, 5}, []order.ServerID{2}},
+		"it is none, and took part": {func(m *Member, c *bookChain) {
+			c.membership.Members, m.followed = []order.ServerID{1, 2, 3, 4, 5}, 1
+		}, []order.ServerID{2, 1}, []order.ServerID{2}},
 		"it is, and one further": {func(m *Member, _ *bookChain) { m.peer(2).Group.Run = 0; m.peer(2).Heights.Ordered = 12 }, []order.ServerID{1}, []order.ServerID{1}},
 	} {
 		m, chain := begin()
