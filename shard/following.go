@@ -224,9 +224,10 @@ func workersOf(ahead []peer) []peer {
 // ahead returns copies of the peers to follow, best first: those that order in the latest
 // generation, by height. One that orders in a generation older than what this member knows was cut
 // off, and its chain proves nothing. While a base is wanted, those that have it serve as well; and
-// to a member whose chain does not have the block yet that let it in, every member does. Not so once it
-// took part in a generation, or followed one: its damaged disk may lack that block, and what it fetches is
-// taken for blocks of that generation. Any member may hold a branch that was given up.
+// to a member whose chain does not have the block yet that let it in, every member does. Not so once
+// it took part in a generation, or followed one. Its damaged disk may lack that block, or a block that
+// is not known to be durable removed it; what it fetches is taken for blocks of that generation, and a
+// member that does not work may hold a branch that was given up.
 func (m *Member) ahead() []peer {
 	latest := max(m.synod.Activated().Generation(), m.followed)
 	followed := latest > 0
@@ -235,9 +236,7 @@ func (m *Member) ahead() []peer {
 	}
 	target, tip := m.target(), m.chain.Tip()
 	membership, _ := m.chain.Membership()
-	// One that took part once is no newcomer, though its chain removed it: its disk counts until that
-	// is durable, and it gives up nothing for peers that do not work.
-	member := membership.Includes(m.config.Self) || m.synod.Activated() != 0
+	member := membership.Includes(m.config.Self)
 	var ahead []peer
 	for i := range m.peers {
 		p := &m.peers[i]
@@ -274,22 +273,24 @@ func (m *Member) vouches(p *peer, target *generation.Head) bool {
 	return p.orders() || p.Heights.Ordered == target.Height && p.Tip == target.Hash
 }
 
-// believes reports whether a peer's chain is the shard's: it has the base that is wanted, or the peer works.
+// believes reports whether a peer's chain is the shard's: it has the base that is wanted, or the peer
+// works.
 func (m *Member) believes(p *peer, target *generation.Head) bool {
 	return p.orders() || target != nil && m.vouches(p, target)
 }
 
-// stranded reports whether a learner holds blocks behind the end of the chain that the others work on,
-// which it does not have from them, and has for longer than their announcements take. Nobody can tell
-// whether such a learner is on another branch until the others' chain is as long, so that without any
-// traffic it would never be admitted. Its disk may count for none of these blocks: an old disk counts for
-// those before the one that names another, and waits. It has to hear a majority that works: one that
-// lags in an earlier eon may lack a block that is durable.
+// stranded reports whether a learner holds blocks behind the end of the chain that the others work
+// on, which it does not have from them, and has for longer than their announcements take. One that was
+// to join may have such blocks from a peer that does not work. Nobody can tell whether the learner is
+// on another branch until the others' chain is as long, so without traffic it would never be admitted.
+// Its disk may count for none of these blocks: an old disk counts for those before the block that
+// names another, and waits. The learner has to hear a majority that works: a member that lags in an
+// earlier eon may lack a block that is durable.
 func (m *Member) stranded(workers []peer, best *peer) bool {
 	tip := m.chain.Tip()
 	membership, _ := m.chain.Membership()
 	beyond := len(workers) >= membership.Quorum() && best.orders() && m.learner() && tip.Height > best.Heights.Ordered &&
-		m.fetchedTo < tip.Height && m.chain.Heights().Durable <= best.Heights.Ordered
+		(m.fetchedTo < tip.Height || m.fetchedIn == 0) && m.chain.Heights().Durable <= best.Heights.Ordered
 	if beyond {
 		before, _ := m.chain.MembershipAt(best.Heights.Ordered)
 		beyond = !before.Counts(m.config.Self, m.config.Disk.ID, m.config.Disk.Original)

@@ -26,12 +26,14 @@ func TestStranded(t *testing.T) {
 		"less than they":               {func(_ *Member, c *bookChain) { c.height = 8 }, false},
 		"has them from those who work": {func(m *Member, _ *bookChain) { m.fetchedTo = 12 }, false},
 		"has more from them":           {func(m *Member, _ *bookChain) { m.fetchedTo = 13 }, false},
+		"has them from another":        {func(m *Member, _ *bookChain) { m.fetchedTo, m.fetchedIn = 12, 0 }, true},
 		"has all but one from them":    {func(m *Member, _ *bookChain) { m.fetchedTo = 11 }, true},
 		"their last one is durable":    {func(_ *Member, c *bookChain) { c.durable = 9 }, true},
 		"an own one is durable":        {func(_ *Member, c *bookChain) { c.durable = 10 }, false},
 	} {
 		m, chain := newTestMember(t, 3)
 		chain.height, chain.membership.Disks = 12, []generation.DiskID{diskOf(9), {}, {}}
+		m.fetchedIn = 1
 		m.peer(1).Group = *groupOf(3, generation.NewRun(1, 0))
 		m.peer(2).Group = m.peer(1).Group
 		c.change(m, chain)
