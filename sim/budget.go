@@ -121,16 +121,17 @@ const (
 	gone    fate = iota // it is lost, or does not come back
 	torn                // the last record may be there in part
 	damaged             // the last group is damaged
+	spared              // nothing
 )
 
 // remembers reports whether a disk of a server counts under a membership, and comes back. Where another
 // one of the server's disks may be about to count, it is unknown which of them it is to be.
-func (s *simulation) remembers(id order.ServerID, m *membership, d *disk) bool {
+func (s *simulation) remembers(id order.ServerID, m *membership, d *disk, f fate) bool {
 	v := &s.servers[id]
 	if v.away || v.leaves || !m.counts(id, d.id, d.original) {
 		return false
 	}
-	return len(v.shelf) == 0 || v.proposed == noDisk || m.counts(id, v.proposed, false)
+	return f == spared || len(v.shelf) == 0 || v.proposed == noDisk || m.counts(id, v.proposed, false)
 }
 
 // ambiguous reports whether a server says that its disk had perhaps more.
@@ -162,7 +163,7 @@ func (s *simulation) sound(m *membership, struck order.ServerID, f fate, in []*d
 	for _, id := range m.members {
 		d := in[id]
 		hit := id == struck && d == s.servers[id].disk
-		if !s.remembers(id, m, d) || hit && f == gone {
+		if !s.remembers(id, m, d, f) || hit && f == gone {
 			continue
 		}
 		remember++
@@ -226,7 +227,7 @@ func (s *simulation) mayLeave(id order.ServerID) bool {
 // that its admission was asked for, which is ordered after the newer disk is there again, and before it is
 // durable another disk is lost. Nothing is lost then, but the shard waits.
 func (s *simulation) clash() bool {
-	if s.choose(s.inserted(), true, func(in []*disk) bool { return s.allSound(nobody, gone, in) }) != nil {
+	if s.choose(s.inserted(), true, func(in []*disk) bool { return s.allSound(nobody, spared, in) }) != nil {
 		return false
 	}
 	maps := s.maps(nobody, s.inserted())

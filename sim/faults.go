@@ -14,7 +14,8 @@ const (
 	FaultCrash Faults = 1 << iota
 	// FaultSuspect has detectors suspect servers that work, for a while.
 	FaultSuspect
-	// FaultPartition cuts links, of one server or between halves, both ways or one way. What is sent waits and arrives, in order, when the cut heals.
+	// FaultPartition cuts links, of one server or between halves, both ways or one way, or leaves a member
+	// alone with one whose blocks were given up. What is sent waits and arrives, in order, when the cut heals.
 	FaultPartition
 	// FaultJoin brings new servers, and servers that crashed or left come back as new incarnations.
 	FaultJoin
@@ -26,7 +27,7 @@ const (
 	// group of the log may be torn, or damaged although it was synced.
 	FaultPower
 	// FaultDisk fills disks for a while, and loses data, promises, or both; old disks and older copies
-	// come back. Never does a majority forget.
+	// come back, for a while, also after the chain counts others. Never does a majority forget.
 	FaultDisk
 	// FaultBreak breaks connections of two servers that work: the frames under way are lost, both ways.
 	FaultBreak

@@ -181,7 +181,7 @@ func (s *simulation) oldDisks(d *disturbance, begins bool) {
 
 // insertSound has the operator put in disks with which the shard can go on, rather those that he has in mind.
 func (s *simulation) insertSound(first []*disk) {
-	in := s.choose(first, true, func(in []*disk) bool { return s.allSound(nobody, gone, in) })
+	in := s.choose(first, true, func(in []*disk) bool { return s.allSound(nobody, spared, in) })
 	if in == nil {
 		in = first
 	}

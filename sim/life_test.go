@@ -103,6 +103,10 @@ func TestBlocksSetAside(t *testing.T) {
 		// learner holds.
 		"one that lags is no majority": {Group{Engine: allconcur.EngineAllConcur, Servers: 6,
 			Faults: FaultsAll &^ FaultBreak}, 9_003_443},
+		// A member whose damaged disk lacks the block that let it in hears but one that holds blocks that
+		// were given up.
+		"a damaged disk, and a stray": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5,
+			Faults: FaultsAll &^ FaultBreak}, 233},
 		// A new member stored a block that it fetched from a disk that forgot. The generation goes on
 		// without the block, and the member loses power before it stores another.
 		"the shard goes on without it": {Group{Engine: allconcur.EngineAllConcur, Servers: 2,

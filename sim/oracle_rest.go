@@ -14,7 +14,7 @@ import (
 // is in the group, with a disk that counts, unreliable rounds are back, nothing is left to do, and
 // all blocks are everywhere, on disks, and durable. Then the run is over.
 func (s *simulation) look() {
-	if !s.life.setting.alone && s.life.pending == 0 && s.now >= s.faultsEnd && !s.allSound(nobody, gone, s.inserted()) {
+	if !s.life.setting.alone && s.life.pending == 0 && s.now >= s.faultsEnd && !s.allSound(nobody, spared, s.inserted()) {
 		s.insertSound(s.inserted()) // the operator sees that the shard cannot go on
 	}
 	if s.life.pending == 0 && s.now >= s.faultsEnd && s.restless() == nil {
