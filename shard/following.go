@@ -414,9 +414,9 @@ func (m *Member) enter(from order.ServerID, g *Group) bool {
 	switch {
 	case tip.Height < g.Base:
 		return false
-	case tip.Height > g.Base && m.fetchedTo <= g.Base:
+	case tip.Height > g.Base && (m.fetchedTo <= g.Base || m.fetchedIn == 0 && m.synod.Activated() == 0):
 		// Blocks that the group did not have as this run began, and that did not come from it, are
-		// in no chain of its.
+		// in no chain of its. One that joins may have them from a peer that does not work.
 		m.fallBack(g.Base)
 		return true
 	case tip.Height > g.Base || tip.Hash != g.BaseHash:

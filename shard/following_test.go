@@ -164,9 +164,17 @@ func TestEnter(t *testing.T) {
 		"blocks to fetch":                 {func(_ *Member, c *bookChain) { c.height = 8 }, false, false, false, 7},
 		"more, of an unknown source":      {func(_ *Member, c *bookChain) { c.height = 10 }, true, false, true, 7},
 		"more, up to its base from peers": {func(m *Member, c *bookChain) { c.height, m.fetchedTo = 10, 9 }, true, false, true, 7},
-		"more, of the group":              {func(m *Member, c *bookChain) { c.height, m.fetchedTo = 10, 10 }, false, false, false, 8},
-		"another block":                   {func(_ *Member, c *bookChain) { c.branch = 1 }, false, false, false, 8},
-		"not a member":                    {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2} }, false, false, false, 7},
+		"more, of the group": {func(m *Member, c *bookChain) {
+			c.height, m.fetchedTo, m.fetchedIn = 10, 10, 1
+		}, false, false, false, 8},
+		"more, of one that does not work": {func(m *Member, c *bookChain) { c.height, m.fetchedTo = 10, 10 }, true, false, true, 7},
+		"more, and it took part": {func(m *Member, c *bookChain) {
+			m.synod.Working(generation.NewRun(1, 0), c.membership)
+			m.synod.Idle(m.holdings(), 0)
+			c.height, m.fetchedTo = 10, 10
+		}, false, false, false, 8},
+		"another block": {func(_ *Member, c *bookChain) { c.branch = 1 }, false, false, false, 8},
+		"not a member":  {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2} }, false, false, false, 7},
 		"a learner": {func(_ *Member, c *bookChain) { c.membership.Disks = []generation.DiskID{diskOf(9), {}, {}} },
 			false, false, false, 7},
 	} {

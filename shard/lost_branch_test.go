@@ -202,7 +202,7 @@ func TestFetchesUpToARunThatTakesItIn(t *testing.T) {
 		p.Group.Entrants = []Entrant{{Server: 0, Ticket: m.ticket, Disk: diskOf(0)}}
 		p.Heights.Ordered, p.Tip = c.theirs, hashAt(c.theirs, 0)
 		chain.height, chain.branch = c.height, c.branch
-		m.fetchedTo = c.height // or it gives them up at once
+		m.fetchedTo, m.fetchedIn = c.height, 1 // or it gives them up at once
 		m.follow()
 		fetches := effectsOf[Fetch](m)
 		if (len(fetches) == 1) != c.fetches || c.fetches && fetches[0].Limit != 9 {
