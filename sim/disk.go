@@ -183,7 +183,7 @@ func (d *disk) losePromises() {
 func (d *disk) renew(id generation.DiskID, why string) {
 	d.id, d.original, d.why = id, false, why
 	if !d.promises {
-		d.promises, d.state = true, newState(id)
+		d.promises, d.state, d.vowed = true, newState(id), 0
 	}
 }
 

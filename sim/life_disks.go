@@ -119,8 +119,9 @@ func (s *simulation) restore(d *disturbance) {
 	s.stop(id)
 	s.trace.note(s.now, 114, uint64(id))
 	s.trace.say(s.now, "%d gets an older copy of its home, with %d blocks for %d", id, copied.height(), v.disk.height())
-	copied.vowed, copied.damaged = v.disk.vowed, v.disk.damaged
-	if d.disk != diskRolledBack {
+	if d.disk == diskRolledBack {
+		copied.vowed, copied.damaged = v.disk.vowed, v.disk.damaged
+	} else {
 		v.shelf = append(v.shelf, v.disk)
 	}
 	v.disk, v.acked, v.usual = copied, nil, nil
