@@ -137,7 +137,7 @@ func (s *simulation) remembers(id order.ServerID, m *membership, d *disk, f fate
 // ambiguous reports whether a server says that its disk had perhaps more.
 func (s *simulation) ambiguous(id order.ServerID, d *disk) bool {
 	v := &s.servers[id]
-	return d.perhaps || d == v.disk && v.process != nil && v.process.perhaps
+	return d.state.Activated != 0 && (d.perhaps || d == v.disk && v.process != nil && v.process.perhaps)
 }
 
 // mayBe reports whether a fate may befall the disk that is in a server.

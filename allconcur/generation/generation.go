@@ -155,10 +155,15 @@ type Report struct {
 	Former []Former
 }
 
-// hadPerhaps reports whether the node had perhaps a block behind a head that is at least its own.
+// hadPerhaps reports whether the node had perhaps a block behind a head that is at least its own, and
+// its disk may have counted for it. A disk counts in the generation that its state says it took part
+// in, so one that took part in none counted for nothing.
 // Heights of a generation before the one in which the node worked last say nothing of that: the head
 // may be on a branch that was given up.
 func (r Report) hadPerhaps(head Head) bool {
+	if r.Run == 0 {
+		return false
+	}
 	beyond := r.PerhapsTo == 0 || r.PerhapsTo > head.Height || head.Generation < r.Run.Generation()
 	return r.Perhaps && beyond
 }

@@ -279,7 +279,7 @@ func TestWaiting(t *testing.T) {
 	}
 	promise(0, func(r *Report) { r.Original = false })
 	waits("a learner", Waiting{Missing: 3, Forgot: list(0), Silent: list(2, 3, 4), Unreachable: list(5)})
-	promise(2, func(r *Report) { r.Perhaps = true })
+	promise(2, func(r *Report) { r.Perhaps, r.Run = true, NewRun(1, 0) })
 	promise(3, func(*Report) {})
 	waits("a disk that had perhaps more", Waiting{Missing: 1, Forgot: list(0), Perhaps: list(2), Silent: list(4), Unreachable: list(5)})
 	s.Restarted(2)

@@ -191,6 +191,10 @@ func TestPerhaps(t *testing.T) {
 		p.Report.Perhaps, p.Report.PerhapsTo = perhaps, to
 		return p
 	}
+	never := func(p Promised) Promised {
+		p.Report.Run = 0
+		return p
+	}
 	after := func(p Promised) Promised { // a run of the next generation, of which the head is not
 		p.Report.Run = NewRun(p.Report.Head.Generation+1, 0)
 		return p
@@ -199,7 +203,9 @@ func TestPerhaps(t *testing.T) {
 		promises []Promised
 		waits    bool
 	}{
-		"nobody":          {[]Promised{at(0, 7, false, 0), at(1, 7, false, 0), at(2, 6, false, 0)}, false},
+		"nobody": {[]Promised{at(0, 7, false, 0), at(1, 7, false, 0), at(2, 6, false, 0)}, false},
+		"one that took part in no run": {[]Promised{never(at(0, 7, true, 0)), at(1, 7, false, 0),
+			at(2, 6, false, 0)}, false},
 		"too few had not": {[]Promised{at(0, 7, true, 0), at(1, 7, false, 0), at(2, 6, false, 0)}, true},
 		"three had not": {[]Promised{at(0, 7, true, 0), at(1, 7, false, 0), at(2, 6, false, 0),
 			at(3, 5, false, 0)}, false},

@@ -631,7 +631,7 @@ func TestDurableBlocksKeepAProposerWaiting(t *testing.T) {
 		change(&r)
 		s.Receive(from, Message{Kind: KindPromise, Generation: 2, Ballot: s.ballot, Report: r, Known: first})
 	}
-	promise(0, func(r *Report) { r.Perhaps = true })
+	promise(0, func(r *Report) { r.Perhaps, r.Run = true, NewRun(1, 0) })
 	for range 9 {
 		s.Tick()
 		if w := s.Waiting(); s.phase != phasePreparing || !slices.Equal(w.Perhaps, members(1)) || w.Durable != 0 || w.Missing != 0 {
