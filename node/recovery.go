@@ -693,6 +693,7 @@ func (r *Recovery) appendChanges(done *Recovered, operator ed25519.PrivateKey) (
 	}
 	done.Head = opened.Head()
 	opened.KnowDurable(done.Head.Height)
+	opened.SettleDoubt() // the shard goes on from here, whatever this disk had perhaps
 	return synodMembership(opened.Membership()), nil
 }
 

@@ -34,8 +34,8 @@ type following struct {
 	// strandedAt is the tick after which a learner's chain ends beyond that of all who work, with blocks
 	// that it does not have from them; 0 where that is not so.
 	strandedAt int
-	// missed is the round that could not be had last.
-	missed [32]byte
+	// missed are the rounds that could not be had since the last tick.
+	missed [][32]byte
 	// settleAt is when to set blocks aside again, after the disk did not take it. asideRefused says
 	// that they are still to be set aside, as far as this member knows.
 	settleAt     int

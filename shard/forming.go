@@ -146,8 +146,17 @@ func (m *Member) pump(tick bool) {
 // Other knowledge of what is durable goes with the next blocks. This does not wait for them: without it,
 // after a loss of power a majority of the membership before the change is needed as well.
 func (m *Member) mustFlush() bool {
-	_, changed := m.chain.Membership()
-	return m.flushed < changed && changed <= m.chain.Heights().Durable && m.now >= m.flushAt
+	changed := m.unflushed()
+	return changed != 0 && changed <= m.chain.Heights().Durable && m.now >= m.flushAt
+}
+
+// unflushed is the height of the first change of the membership that the disk does not hold to be
+// effective; 0 for none. A later change may be in the chain already, and not be effective for long.
+func (m *Member) unflushed() (first uint64) {
+	for _, changed := m.chain.Membership(); changed > m.flushed; _, changed = m.chain.MembershipAt(changed - 1) {
+		first = changed
+	}
+	return first
 }
 
 func (m *Member) behindOnDisk() bool {
@@ -179,8 +188,8 @@ func (m *Member) onSaved() {
 	}
 	ready := m.held
 	m.saving, m.unsaved, m.held = false, false, generation.Ready{}
-	_, changed := m.chain.Membership()
-	m.news = m.news || m.flushed < changed && changed <= m.flushing // others may wait for that
+	changed := m.unflushed()
+	m.news = m.news || changed != 0 && changed <= m.flushing // others may wait for that
 	m.flushed = m.flushing
 	if ready.State.Promised != (generation.Ballot{}) {
 		m.promised = max(m.promised, ready.State.Instance)
@@ -217,6 +226,9 @@ func (m *Member) onSaveFailed(in SaveFailed) {
 // fetchWanted sees to what the synod wants on this disk. Blocks come by following (target).
 func (m *Member) fetchWanted(tick bool) {
 	all := m.synod.Wanted()
+	m.missed = slices.DeleteFunc(m.missed, func(id [32]byte) bool {
+		return tick || !slices.ContainsFunc(all, func(f generation.Fetch) bool { return f.ID() == id })
+	})
 	m.roundRefused = m.roundRefused && slices.ContainsFunc(all, func(f generation.Fetch) bool {
 		return f.Tail != nil
 	})
@@ -230,7 +242,7 @@ func (m *Member) fetchWanted(tick bool) {
 		if m.wantedRound != ([32]byte{}) {
 			continue
 		}
-		if !tick && m.missed == wanted.ID() {
+		if slices.Contains(m.missed, wanted.ID()) {
 			continue // it was missing a moment ago
 		}
 		m.wantedRound = wanted.ID()
@@ -250,7 +262,7 @@ func (m *Member) onRoundHeld(in RoundHeld) {
 
 func (m *Member) onRoundMissing(in RoundMissing) {
 	if m.wantedRound == in.ID {
-		m.wantedRound, m.missed = [32]byte{}, in.ID
+		m.wantedRound, m.missed = [32]byte{}, append(m.missed, in.ID)
 		if m.roundRefused = in.Reason != ""; m.roundRefused {
 			m.haltForSpace(in.Reason)
 		}

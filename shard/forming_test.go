@@ -302,9 +302,8 @@ func TestRoundsAreFetched(t *testing.T) {
 	m.onRoundMissing(RoundMissing{ID: [32]byte{10}})
 	want("the first is missing: the second", false, 11)
 	m.onRoundMissing(RoundMissing{ID: [32]byte{11}})
-	want("the second is missing: the first", false, 10)
-	m.onRoundMissing(RoundMissing{ID: [32]byte{10}})
-	want("the first is missing, and time passes", true, 10)
+	want("both are missing: a full disk would answer at once, again and again", false, 0)
+	want("both are missing, and time passes", true, 10)
 	m.onRoundHeld(RoundHeld{ID: [32]byte{10}})
 	want("the first is here", false, 11)
 	m.onRoundHeld(RoundHeld{ID: [32]byte{11}})
@@ -557,5 +556,41 @@ func TestNewDiskTookNoPart(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// twoChanges is a chain with a change of the membership at block 7 and another one at block 9.
+type twoChanges struct{ *bookChain }
+
+func (c twoChanges) MembershipAt(height uint64) (generation.Membership, uint64) {
+	m := c.membership
+	switch {
+	case height >= 9:
+		return m, 9
+	case height >= 7:
+		m.Number--
+		return m, 7
+	}
+	m.Number -= 2
+	return m, 0
+}
+
+// That the first of two changes is effective is hidden until the disk holds it, and is saved, although
+// the second one is not effective yet.
+func TestTheFirstOfTwoChangesIsSaved(t *testing.T) {
+	t.Parallel()
+	m, chain := newTestMember(t, 3)
+	m.Ready()
+	m.chain = twoChanges{chain}
+	chain.membership.Number = 2
+	chain.changed, chain.durable, m.flushed = 9, 8, 6
+	m.saving, m.news = false, true
+	if said := effectsOf[Announce](m); len(said) != 1 || said[0].Announcement.Heights.Durable >= 7 {
+		t.Errorf("the disk holds that block %d is durable, and %d was announced", m.flushed,
+			said[0].Announcement.Heights.Durable)
+	}
+	m.pump(false)
+	if len(effectsOf[Save](m)) != 1 {
+		t.Error("what is known is not saved")
 	}
 }

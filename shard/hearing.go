@@ -178,10 +178,10 @@ func (m *Member) announce() {
 	if all {
 		m.announced = m.now
 	}
-	membership, changed := m.chain.Membership()
+	membership, _ := m.chain.Membership()
 	tip, heights := m.chain.Tip(), m.chain.Heights()
 	heights.Ordered = tip.Height
-	if m.flushed < changed {
+	if changed := m.unflushed(); changed != 0 {
 		// A member that the change removed ends when another one knows that it is effective, and that
 		// must not be forgotten then: the disk has to hold it first.
 		heights.Durable = min(heights.Durable, changed-1)

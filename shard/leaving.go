@@ -52,12 +52,17 @@ func (m *Member) Leavers() []order.ServerID {
 	return now
 }
 
-// othersKnow reports whether another member says that the block that removed this one is durable. If
-// this member ended as the only one that knows it, the others might need it.
+// othersKnow reports whether each majority of the members has one that says that the block that removed
+// this one is durable. With fewer that know it, the others might need this one after some are lost.
 func (m *Member) othersKnow(left uint64) bool {
-	return slices.ContainsFunc(m.peers, func(p peer) bool {
-		return m.recent(&p) && p.Heights.Durable >= left
-	})
+	membership, _ := m.chain.Membership()
+	know := 0
+	for _, server := range membership.Members {
+		if p := m.peer(server); m.recent(p) && !p.Learner && p.Heights.Durable >= left {
+			know++
+		}
+	}
+	return know > len(membership.Members)-membership.Quorum()
 }
 
 // leave ends this member's part when the operator has removed it from the membership.
