@@ -414,9 +414,9 @@ func (m *Member) enter(from order.ServerID, g *Group) bool {
 	switch {
 	case tip.Height < g.Base:
 		return false
-	case tip.Height > g.Base && (m.fetchedTo <= g.Base || m.fetchedIn == 0 && m.synod.Activated() == 0):
+	case tip.Height > g.Base && (m.fetchedTo <= g.Base || m.fetchedElsewhere(g)):
 		// Blocks that the group did not have as this run began, and that did not come from it, are
-		// in no chain of its. One that joins may have them from a peer that does not work.
+		// in no chain of its.
 		m.fallBack(g.Base)
 		return true
 	case tip.Height > g.Base || tip.Hash != g.BaseHash:
@@ -437,6 +437,16 @@ func (m *Member) enter(from order.ServerID, g *Group) bool {
 	m.followed = max(m.followed, g.Run.Generation())
 	m.begin(g)
 	return true
+}
+
+// fetchedElsewhere reports whether the blocks that this member fetched last did not come from the
+// generation of a group: from peers of an older one, or, where it took part in none, from a peer that
+// does not work. One that took part may have asked such peers for a base, and its disk may count.
+func (m *Member) fetchedElsewhere(g *Group) bool {
+	if m.fetchedIn == 0 {
+		return m.synod.Activated() == 0
+	}
+	return m.fetchedIn < g.Run.Generation()
 }
 
 // wish asks a member that works to have this one taken in, or its disk admitted.

@@ -154,6 +154,7 @@ func TestFetched(t *testing.T) {
 // A run is entered where the chain stands right before it.
 func TestEnter(t *testing.T) {
 	t.Parallel()
+	run := generation.NewRun(1, 1)
 	for name, c := range map[string]struct {
 		change         func(*Member, *bookChain)
 		done, starting bool
@@ -168,6 +169,10 @@ func TestEnter(t *testing.T) {
 			c.height, m.fetchedTo, m.fetchedIn = 10, 10, 1
 		}, false, false, false, 8},
 		"more, of one that does not work": {func(m *Member, c *bookChain) { c.height, m.fetchedTo = 10, 10 }, true, false, true, 7},
+		"more, of an older generation": {func(m *Member, c *bookChain) {
+			c.height, m.fetchedTo, m.fetchedIn = 10, 10, 1
+			run = generation.NewRun(2, 1)
+		}, true, false, true, 7},
 		"more, and it took part": {func(m *Member, c *bookChain) {
 			m.synod.Working(generation.NewRun(1, 0), c.membership)
 			m.synod.Idle(m.holdings(), 0)
@@ -179,8 +184,9 @@ func TestEnter(t *testing.T) {
 			false, false, false, 7},
 	} {
 		m, chain := newTestMember(t, 3)
+		run = generation.NewRun(1, 1)
 		c.change(m, chain)
-		done := m.enter(1, groupOf(3, generation.NewRun(1, 1)))
+		done := m.enter(1, groupOf(3, run))
 		aside := slices.ContainsFunc(m.effects, func(e Effect) bool { return e == SetAside{Keep: 9} })
 		if done != c.done || (m.starting != nil) != c.starting || aside != c.aside || m.ticket != c.ticket {
 			t.Errorf("%s: done %v, starts %+v, ticket %d, %+v", name, done, m.starting, m.ticket, m.effects)

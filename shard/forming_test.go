@@ -204,6 +204,31 @@ func TestEffectiveChangesAreSavedBeforeTheyAreTold(t *testing.T) {
 	}
 }
 
+// A promise tells of the chain as it is after blocks were set aside, also where the member fetches
+// others at once.
+func TestPromiseAfterBlocksWereSetAside(t *testing.T) {
+	t.Parallel()
+	m, chain := newTestMember(t, 3)
+	m.Ready()
+	m.saving, m.job = false, settingAside
+	p := m.peer(1)
+	p.Mode, p.Group, p.Heights, p.Tip = Ordering, *groupOf(3, generation.NewRun(2, 0)), Heights{Ordered: 12}, hashAt(12, 0)
+	chain.height, chain.stored = 8, 8 // it was 9
+	m.onSetAside(WasSetAside{})
+	if m.advance(true); len(effectsOf[Fetch](m)) != 1 {
+		t.Fatal("it does not fetch")
+	}
+	m.onSaved() // of its own attempt
+	m.prepareOf(9)
+	m.onSaved()
+	promised := slices.DeleteFunc(effectsOf[SendSynod](m), func(sent SendSynod) bool {
+		return sent.Message.Kind != generation.KindPromise || sent.To != 1
+	})
+	if len(promised) != 1 || promised[0].Message.Report.Head.Height != 8 {
+		t.Errorf("it holds 8 blocks, and sends %+v", promised)
+	}
+}
+
 // A member that waits to begin a decided generation says what it lacks.
 func TestWhatADecisionWaitsFor(t *testing.T) {
 	t.Parallel()

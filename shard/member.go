@@ -225,6 +225,7 @@ func (m *Member) advance(tick bool) {
 	if m.end != nil {
 		return
 	}
+	m.report() // before follow has the chain change again: it may have become shorter
 	m.checkGroup()
 	if m.synod.MustEnd() && m.group != nil && m.starting == nil {
 		m.freeze(0) // Settled finds out whether the last round came here too

@@ -93,18 +93,6 @@ func newSurvey(promises, all []Promised, decided *Decision, fault Fault) survey 
 	if len(promises) == 0 {
 		return v
 	}
-	if decided != nil && v.head.Generation < decided.Generation {
-		// The generation goes on from the decision, whatever the furthest head has behind its base. A
-		// change of the membership there was given up, so that its majority need not be there. It was
-		// not effective, or the base would have it; and one that became effective in the decided
-		// generation would show a head of that.
-		for i := range promises {
-			if h := promises[i].Report.Head; h.Hash == decided.Base.Hash && h.Height == decided.Base.Height {
-				v.top = i
-				break
-			}
-		}
-	}
 	top := &promises[v.top].Report
 	v.require(top.Membership)
 	for i, former := range top.Former {

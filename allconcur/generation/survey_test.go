@@ -584,26 +584,3 @@ func TestStateOnAnotherDisk(t *testing.T) {
 		}
 	}
 }
-
-// Server 0 alone held block 10, with which server 3 joins. The decision of generation 6 went on from
-// block 9 without it, and nobody took part in that generation. Server 2 is lost. The members of the
-// chain are 0, 1 and 2, and two of them remember.
-func TestJoinThatWasGivenUp(t *testing.T) {
-	t.Parallel()
-	before := Membership{Members: members(3)}
-	joined := Membership{Number: 1, Members: members(4)}
-	run := NewRun(5, 0)
-	base := Head{Generation: 5, Height: 9, Round: 9, Hash: [32]byte{9}}
-	decided := &Decision{Generation: 6, Base: base, Members: members(3)[1:], Disks: []DiskID{{1}, {2}}}
-	promises := []Promised{
-		{0, Report{Head: Head{Generation: 5, Height: 10, Round: 10, Hash: [32]byte{10}}, Disk: DiskID{7}, Original: true,
-			Durable: 8, Run: run, Restarted: true, Shard: before, Membership: joined, Former: []Former{{before, 10}}}},
-		{1, Report{Head: base, Disk: DiskID{1}, Original: true,
-			Durable: 8, Run: run, Restarted: true, Shard: before, Membership: before}},
-	}
-	v := furthestSurvey(promises, decided, FaultNone)
-	if !v.enough(false) {
-		base, _ := v.choose(decided)
-		t.Errorf("%d more needed, of %v, to go on from block %d", v.missing(false), v.membership().Members, base.Height)
-	}
-}
