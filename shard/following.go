@@ -279,21 +279,25 @@ func (m *Member) believes(p *peer, target *generation.Head) bool {
 	return p.orders() || target != nil && m.vouches(p, target)
 }
 
-// stranded reports whether a learner holds blocks behind the end of the chain that the others work
-// on, which it does not have from them, and has for longer than their announcements take. One that was
-// to join may have such blocks from a peer that does not work. Nobody can tell whether the learner is
-// on another branch until the others' chain is as long, so without traffic it would never be admitted.
-// Its disk may count for none of these blocks: an old disk counts for those before the block that
-// names another, and waits. The learner has to hear a majority that works: a member that lags in an
-// earlier eon may lack a block that is durable.
+// stranded reports whether a member whose disk counts for nothing holds blocks behind the end of the
+// chain that the others work on, which it does not have from their generation, and has for longer than
+// their announcements take. It may have them from a peer that does not work any more. Nobody can tell
+// whether it is on another branch until the others' chain is as long: without traffic, a learner would
+// never be admitted, and one that a given-up block removed would wait to hear that this is durable. An
+// old disk counts for the blocks before the one that names another, and waits. The member has to hear a
+// majority that works: one that lags in an earlier eon may lack a block that is durable.
 func (m *Member) stranded(workers []peer, best *peer) bool {
 	tip := m.chain.Tip()
 	membership, _ := m.chain.Membership()
-	beyond := len(workers) >= membership.Quorum() && best.orders() && m.learner() && tip.Height > best.Heights.Ordered &&
-		(m.fetchedTo < tip.Height || m.fetchedIn == 0) && m.chain.Heights().Durable <= best.Heights.Ordered
+	counts := func(now generation.Membership) bool {
+		return now.Counts(m.config.Self, m.config.Disk.ID, m.config.Disk.Original)
+	}
+	elsewhere := m.fetchedTo < tip.Height || m.fetchedIn < best.Group.Run.Generation()
+	beyond := len(workers) >= membership.Quorum() && best.orders() && !counts(membership) && elsewhere &&
+		tip.Height > best.Heights.Ordered && m.chain.Heights().Durable <= best.Heights.Ordered
 	if beyond {
 		before, _ := m.chain.MembershipAt(best.Heights.Ordered)
-		beyond = !before.Counts(m.config.Self, m.config.Disk.ID, m.config.Disk.Original)
+		beyond = !counts(before)
 	}
 	switch {
 	case !beyond:

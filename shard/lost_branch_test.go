@@ -17,10 +17,15 @@ func TestStranded(t *testing.T) {
 		change func(*Member, *bookChain)
 		want   bool
 	}{
-		"a learner with more":          {func(*Member, *bookChain) {}, true},
-		"one of them works":            {func(m *Member, _ *bookChain) { m.peer(2).Group.Run = 0 }, false},
-		"nobody works":                 {func(m *Member, _ *bookChain) { m.peer(1).Group.Run = 0 }, false},
-		"no learner":                   {func(_ *Member, c *bookChain) { c.membership.Disks = nil }, false},
+		"a learner with more":      {func(*Member, *bookChain) {}, true},
+		"one of them works":        {func(m *Member, _ *bookChain) { m.peer(2).Group.Run = 0 }, false},
+		"nobody works":             {func(m *Member, _ *bookChain) { m.peer(1).Group.Run = 0 }, false},
+		"its disk counts":          {func(_ *Member, c *bookChain) { c.membership.Disks = nil }, false},
+		"removed by what it holds": {func(_ *Member, c *bookChain) { c.membership.Members = []order.ServerID{1, 2} }, true},
+		"has them from before": {func(m *Member, _ *bookChain) {
+			m.fetchedTo, m.fetchedIn = 12, 1
+			m.peer(1).Group.Run = generation.NewRun(2, 0)
+		}, true},
 		"as far as they":               {func(_ *Member, c *bookChain) { c.height = 9 }, false},
 		"one further":                  {func(_ *Member, c *bookChain) { c.height = 10 }, true},
 		"less than they":               {func(_ *Member, c *bookChain) { c.height = 8 }, false},
