@@ -285,19 +285,27 @@ func (m *Member) believes(p *peer, target *generation.Head) bool {
 // whether it is on another branch until the others' chain is as long: without traffic, a learner would
 // never be admitted, and one that a given-up block removed would wait to hear that this is durable. An
 // old disk counts for the blocks before the one that names another, and waits. The member has to hear a
-// majority that works: one that lags in an earlier eon may lack a block that is durable.
+// majority that works: one that lags in an earlier eon may lack a block that is durable. Changes behind
+// the end of the others' chain may never have been, so the majority is that of their membership.
 func (m *Member) stranded(workers []peer, best *peer) bool {
 	tip := m.chain.Tip()
-	membership, _ := m.chain.Membership()
 	counts := func(now generation.Membership) bool {
 		return now.Counts(m.config.Self, m.config.Disk.ID, m.config.Disk.Original)
 	}
 	elsewhere := m.fetchedTo < tip.Height || m.fetchedIn < best.Group.Run.Generation()
-	beyond := len(workers) >= membership.Quorum() && best.orders() && !counts(membership) && elsewhere &&
-		tip.Height > best.Heights.Ordered && m.chain.Heights().Durable <= best.Heights.Ordered
+	beyond := best.orders() && elsewhere && tip.Height > best.Heights.Ordered &&
+		m.chain.Heights().Durable <= best.Heights.Ordered
 	if beyond {
-		before, _ := m.chain.MembershipAt(best.Heights.Ordered)
-		beyond = !counts(before)
+		now, _ := m.chain.Membership()
+		first, _ := m.chain.MembershipAt(best.Heights.Ordered + 1) // of the blocks to give up
+		shared, _ := m.chain.MembershipAt(best.Heights.Ordered)
+		heard := 0
+		for i := range workers {
+			if shared.Includes(workers[i].server) {
+				heard++
+			}
+		}
+		beyond = !counts(now) && !counts(first) && heard >= shared.Quorum()
 	}
 	switch {
 	case !beyond:
