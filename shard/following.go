@@ -171,6 +171,7 @@ func (m *Member) asideWaits() bool {
 // explain says what a member without a group is doing.
 func (m *Member) explain(workers []peer) {
 	number := generation.Generation(0)
+	membership, _ := m.chain.Membership()
 	if len(workers) > 0 {
 		number = workers[0].Group.Run.Generation()
 	}
@@ -194,6 +195,9 @@ func (m *Member) explain(workers []peer) {
 		m.setMode(Following, Reason{Kind: Benched, Generation: number}, "the rounds waited for this node: "+
 			"generation %d goes on without it, and takes it in again once the others hear from it regularly; "+
 			"see whether its machine, its disk or its network is slow", number)
+	case len(workers) > 0 && !membership.Includes(m.config.Self):
+		m.setMode(Following, because(Joining), "generation %d orders without this node, whose chain does not "+
+			"have the block yet that lets it in", number)
 	case len(workers) > 0:
 		m.setMode(Following, Reason{Kind: Entering, Generation: number},
 			"generation %d orders without this node; it enters as soon as it holds the chain", number)

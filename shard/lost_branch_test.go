@@ -229,8 +229,11 @@ func TestExplains(t *testing.T) {
 		"nobody works, low":     {func(m *Member) { m.low = true }, false, Forming},
 		"nobody works, benched": {func(m *Member) { m.onBench = true }, false, Forming},
 		"others work":           {func(*Member) {}, true, Entering},
-		"others work, low":      {func(m *Member) { m.low = true }, true, NoSpace},
-		"others work, benched":  {func(m *Member) { m.onBench = true }, true, Benched},
+		"others work, and it is to join": {func(m *Member) {
+			m.chain.(*bookChain).membership.Members = []order.ServerID{1, 2}
+		}, true, Joining},
+		"others work, low":     {func(m *Member) { m.low = true }, true, NoSpace},
+		"others work, benched": {func(m *Member) { m.onBench = true }, true, Benched},
 		"stopped": {func(m *Member) {
 			m.setMode(Halted, because(EngineStopped), "stopped")
 			m.stoppedAt = m.now - hearsay + 1
