@@ -177,6 +177,9 @@ func (m *Member) explain(workers []peer) {
 	}
 	switch {
 	case m.leavingSince != 0, m.unsaved, m.noSpace:
+	case m.pending != nil && m.chain.Tip().Height >= m.pending.Base.Height && m.job == fetching:
+		m.setMode(Starting, because(Between), "the group goes on from block %d: this node waits for an answer "+
+			"to what it asked before", m.pending.Base.Height)
 	case m.pending != nil && m.chain.Tip().Height >= m.pending.Base.Height:
 		height := m.pending.Base.Height
 		m.setMode(Starting, Reason{Kind: FetchingRounds, Height: height},

@@ -243,6 +243,10 @@ func TestWhatADecisionWaitsFor(t *testing.T) {
 			t.Errorf("at block %d: %+v, want kind %d", height, got, want)
 		}
 	}
+	chain.height, m.job = 10, fetching // what it asked before is not answered yet
+	if m.explain(nil); m.View().Reason.Kind != Between {
+		t.Errorf("while it fetches: %+v", m.View().Reason)
+	}
 }
 
 // decisionOf is a decision of all three to go on from block 9, with rounds behind it.
