@@ -64,8 +64,8 @@ type Reason struct {
 	Servers []order.ServerID
 	Waiting generation.Waiting
 	Full    []order.ServerID
-	// Newer are members whose chains have a later change of the membership than this one: only they
-	// know which disks count.
+	// Newer are servers whose chains have a later change of the membership than this one: only they
+	// know which disks count. This chain may not have them as members.
 	Newer []order.ServerID
 	// Sought is a durable block that those that answered do not hold, while others have not; 0 for none.
 	Sought  uint64
@@ -74,3 +74,9 @@ type Reason struct {
 
 // because is a reason that has nothing to it but its kind.
 func because(kind ReasonKind) Reason { return Reason{Kind: kind} }
+
+// outdated reports whether another server knows of a later membership than m, as it said of itself or
+// with a promise.
+func (r *Reason) outdated(m generation.Membership) bool {
+	return len(r.Newer) > 0 || r.Waiting.Changes > m.Number
+}

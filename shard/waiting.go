@@ -73,6 +73,8 @@ func (m *Member) waitingFor() (Reason, string) {
 			}
 		}
 	}
+	reason.Newer = append(reason.Newer, m.joinedLater(membership)...)
+	slices.Sort(reason.Newer)
 	w.Forgot = forgot
 	w.Unreachable = append(w.Unreachable, gone...)
 	lost := func(server order.ServerID) bool {
@@ -123,6 +125,19 @@ func (m *Member) waitingFor() (Reason, string) {
 	return m.reason, m.said
 }
 
+// joinedLater lists the servers that said that their chains have a later change of the membership, and
+// that are no members by this chain. A server that joined is one of them where this disk is new, or lost
+// the block that let the server in. The server need not be there now: what it said of its chain stays.
+func (m *Member) joinedLater(membership generation.Membership) (servers []order.ServerID) {
+	for i := range m.peers {
+		p := &m.peers[i]
+		if p.heard && p.Changes > membership.Number && !membership.Includes(p.server) {
+			servers = append(servers, p.server)
+		}
+	}
+	return servers
+}
+
 // forgets reports whether the disk of a member that was heard does not count, as far as this chain
 // and the latest decision tell. The member's own chain may not have its admission yet.
 func (m *Member) forgets(p *peer, membership generation.Membership) bool {
@@ -154,13 +169,14 @@ func (m *Member) leftForGood(membership generation.Membership) func(order.Server
 
 // helpless reports whether too few disks remember, whatever is done. Unheard are the members of which
 // nothing was heard lately: one of them may remember what is missing. So may those that know of later
-// changes of the membership; and where all forgot, nobody knows whether this is the newest list. A
+// changes of the membership, and those that a later one let in; and where all forgot, nobody knows
+// whether this is the newest list. A
 // server that left may still be asked for the votes of the run in which it did. Where that is for good,
 // what it remembers does not replace a disk of a member.
 func helpless(m generation.Membership, reason *Reason, unheard []order.ServerID,
 	left func(order.ServerID) bool) bool {
 	w := &reason.Waiting
-	if len(unheard)+len(reason.Newer) > 0 || len(w.Forgot) == len(m.Members) {
+	if len(unheard) > 0 || reason.outdated(m) || len(w.Forgot) == len(m.Members) {
 		return false
 	}
 	helps := slices.ContainsFunc(w.Unreachable, func(server order.ServerID) bool { return !left(server) })
@@ -205,7 +221,7 @@ func explainWaiting(m generation.Membership, reason *Reason, unheard []order.Ser
 	switch {
 	case reason.Recover:
 		parts = append(parts, "too few disks remember: stop all nodes, and see `ledgerd recover --help`")
-	case forgetful && len(reason.Newer) == 0 &&
+	case forgetful && !reason.outdated(m) &&
 		(len(unheard)+len(w.Unreachable) > 0 || len(w.Forgot) == len(m.Members)):
 		parts = append(parts, "start the others; if that does not help, see `ledgerd recover --help`")
 	case w.Missing == 0 && !w.Memory && len(w.Perhaps) == 0 && w.Durable+reason.Sought == 0 &&

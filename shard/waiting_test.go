@@ -159,3 +159,45 @@ func TestLeftForGood(t *testing.T) {
 		t.Error("the block may be given up")
 	}
 }
+
+// A member whose chain lacks the block that let a server in, as that of a new disk does, does not know
+// which disks count now. It hears so from the server, or from its promise, and calls no operator then.
+func TestRecoverNeedsTheNewestMembership(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		learn func(m *Member)
+		want  bool
+	}{
+		"nobody knows more": {func(*Member) {}, true},
+		"one that joined says so": {func(m *Member) {
+			p := m.peer(2)
+			p.heard, p.linked, p.at, p.Changes = true, true, m.now, 1
+		}, false},
+		"one that joined said so, and is away": {func(m *Member) {
+			p := m.peer(2)
+			p.heard, p.Changes = true, 1
+		}, false},
+		"one that joined, or left, knows no more": {func(m *Member) {
+			p := m.peer(2)
+			p.heard, p.linked, p.at = true, true, m.now
+		}, true},
+	} {
+		m, chain := newTestMember(t, 2)
+		chain.membership.Disks = []generation.DiskID{diskOf(9), {}}
+		c.learn(m)
+		var r Reason
+		for range m.config.Timing.Hearsay + 2*m.config.Timing.Announce {
+			m.now++
+			m.peer(1).at = m.now
+			r, _ = m.waitingFor()
+		}
+		if r.Recover != c.want || len(r.Newer) > 0 == c.want {
+			t.Errorf("%s: %+v, want recover %v", name, r, c.want)
+		}
+	}
+	two := generation.Membership{Members: serversTo(2)}
+	told := &Reason{Waiting: generation.Waiting{Missing: 1, Forgot: serversTo(1), Changes: 1}}
+	if none := func(order.ServerID) bool { return false }; helpless(two, told, nil, none) {
+		t.Error("a promise told of a later membership")
+	}
+}

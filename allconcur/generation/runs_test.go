@@ -303,6 +303,10 @@ func TestWaiting(t *testing.T) {
 	waits("memory", Waiting{Memory: true, Restarted: list(0, 2, 3), Silent: list(4), Unreachable: list(5)})
 	s.promises[0].message.Value, s.promises[2].message.Value = next(Head{}), next(Head{})
 	waits("a value that binds", Waiting{Restarted: list(0, 2, 3), Silent: list(4), Unreachable: list(5)})
+	s.promises[2].message.Report.Membership.Number = s.report.Membership.Number + 2
+	if got := s.Waiting().Changes; got != s.report.Membership.Number+2 {
+		t.Errorf("the newest membership that a promise told of is number %d", got)
+	}
 }
 
 // TestLearnersDoNotPropose, however long nobody else does.

@@ -28,6 +28,9 @@ type Waiting struct {
 	// Durable is a height that some member knows to be durable and that is behind what the promises
 	// would go on from; 0 for none. More disks forgot than the shard tolerates.
 	Durable uint64
+	// Changes is the number of the newest membership that a promise told of. A server that the own
+	// chain does not have may have promised.
+	Changes uint64
 }
 
 // Waiting says what this node's latest attempt to form a generation was missing. Where there was none
@@ -97,6 +100,9 @@ func (s *Synod) missing() Waiting {
 		if s.endsBelowDurable(v) {
 			w.Durable = v.durable
 		}
+	}
+	for _, p := range s.promises {
+		w.Changes = max(w.Changes, p.message.Report.Membership.Number)
 	}
 	perhaps := v.perhaps()
 	for _, server := range s.asked {
