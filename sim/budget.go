@@ -62,18 +62,28 @@ func (s *simulation) choose(first []*disk, all bool, holds func(in []*disk) bool
 	return in
 }
 
-// maps lists the memberships that may count if one server's disk is struck: those at the ends of
-// all chains, but for what is older than the newest one that another disk knows to be durable. Disks
-// that the operator would take out, and those that he leaves on the shelf, know nothing.
-func (s *simulation) maps(struck order.ServerID, in []*disk) []*membership {
+// effective returns the newest membership that a disk knows to be in force if one server's disk is
+// struck. Disks that the operator would take out, and those that he leaves on the shelf, know nothing.
+// asked leaves out servers that are not members under what they know: a server may hold the chain while
+// its join is yet to be ordered. No proposer asks it for a promise.
+func (s *simulation) effective(struck order.ServerID, in []*disk, asked bool) *membership {
 	effective := s.life.genesis.members
 	for id, d := range in {
-		v := &s.servers[id]
+		id, v := order.ServerID(id), &s.servers[id]
 		known := d.blocks[d.durable].members
-		if (order.ServerID(id) != struck || d != v.disk) && !v.away && !v.leaves && known.number > effective.number {
+		if (id != struck || d != v.disk) && !v.away && !v.leaves && known.number > effective.number &&
+			(!asked || known.has(id)) {
 			effective = known
 		}
 	}
+	return effective
+}
+
+// maps lists the memberships that may count if one server's disk is struck: those at the ends of
+// all chains, but for what is older than the newest one that the disk of another member knows to be
+// durable.
+func (s *simulation) maps(struck order.ServerID, in []*disk) []*membership {
+	effective := s.effective(struck, in, true)
 	all := []*membership{effective}
 	add := func(b *block) {
 		for ; b.members.number > effective.number; b = b.ancestor(b.changed - 1) {

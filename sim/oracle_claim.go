@@ -158,7 +158,7 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 // What is durable stays, and every generation goes on from it. So the majority that a generation takes
 // is one of this membership, or of a later one, also if the server forgets that it knew.
 func (s *simulation) effectiveFor(p *process) *membership {
-	shown, known := s.maps(p.self, s.inserted())[0], p.chain.head().ancestor(p.chain.durable).members
+	shown, known := s.effective(p.self, s.inserted(), false), p.chain.head().ancestor(p.chain.durable).members
 	if known.number > shown.number {
 		return known
 	}
