@@ -305,7 +305,17 @@ func (s *simulation) orderedBy(p *process, r *shard.Reason) bool {
 	return slices.ContainsFunc(s.servers, func(v server) bool {
 		q := v.process
 		return q != p && q != nil && q.works() && q.view().Group != nil && !q.view().Stalled &&
-			q.group.Run.Generation() >= r.Generation && s.answers(p, q.self)
+			q.group.Run.Generation() >= r.Generation && s.answers(p, q.self) && !alone(p, q)
+	})
+}
+
+// alone reports whether another server's disk is full, and a server left the two that their group was.
+// One that has no space begins no round. So it does not notice that it waits for the server that left,
+// and never says that it is stalled. But one of two is no majority, so that it cannot order.
+func alone(p, q *process) bool {
+	left := q.engine.Status().Members
+	return q.disk.full && !p.works() && len(left) <= 2 && slices.ContainsFunc(left, func(at order.ServerID) bool {
+		return q.group.Members[at] == p.self
 	})
 }
 
