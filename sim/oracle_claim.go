@@ -226,7 +226,8 @@ func (s *simulation) wrongNames(p *process, r *shard.Reason) (wrong []falsehood)
 		{"reachable", w.Silent, func(id order.ServerID) bool { return s.hears(p, id) }},
 		{"full", r.Full, func(id order.ServerID) bool { return s.servers[id].disk.full }},
 		{"forgetful", w.Forgot, func(id order.ServerID) bool {
-			return !s.disksCount(m, id) || !s.disksCount(s.life.tip().members, id) || !s.hears(p, id)
+			return !s.disksCount(m, id) || !s.disksCount(s.life.tip().members, id) || !s.hears(p, id) ||
+				s.takesItsWord(p, id)
 		}},
 		{"restarted", w.Restarted, func(id order.ServerID) bool {
 			// It cannot know what happened where it does not get to, here and above.
@@ -258,6 +259,16 @@ func (s *simulation) wrongNames(p *process, r *shard.Reason) (wrong []falsehood)
 		truth = fmt.Sprintf("a majority of %v holds block %d", m.members, w.Durable)
 	}
 	return append(wrong, falsehood{claim: claimNames, truth: truth})
+}
+
+// takesItsWord reports whether a server can only repeat what another one says: that its disk does not
+// count. The chain of the other one names another disk for it, while that of the server names none, and
+// cannot know better. Both are wrong only where an old disk came back and was admitted again, by a block
+// that neither of them has: the chain names a disk a second time only then.
+func (s *simulation) takesItsWord(p *process, id order.ServerID) bool {
+	own, m := s.servers[id].process.chain.head().members, p.chain.head().members
+	at, found := slices.BinarySearch(m.members, id)
+	return s.life.insertedAt != 0 && found && m.disks[at] == noDisk && own.has(id) && !s.disksCount(own, id)
 }
 
 // wrongHelp says why it is not so that a server waits for the members that it names: a group orders,
