@@ -95,9 +95,10 @@ func (m *Member) leave() {
 	}
 	if m.known != left {
 		if m.now-m.leavingSince == m.config.Timing.Removed {
-			m.setMode(Halted, because(Removed), "%v at block %d, which is not known to be durable yet: it ends once another "+
-				"node says so; where the others run and `ledgerd cluster list` at one of them does not show "+
-				"it, it can be stopped and its home removed", ErrRemoved, left)
+			m.setMode(Halted, because(Removed), "%v at block %d, which is not known to be durable yet: it "+
+				"ends once enough of the other nodes say so; where a majority of them run and `ledgerd "+
+				"cluster list` at each of these does not show it, it can be stopped and its home removed",
+				ErrRemoved, left)
 		}
 		return
 	}
