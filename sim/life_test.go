@@ -137,6 +137,14 @@ func TestReasonsOfLives(t *testing.T) {
 		"a full disk may hold what is durable": {2, 2_017_315},
 		// A member holds the base of a decided generation, and waits for its rounds.
 		"rounds are fetched, not blocks": {5, 2_009_543},
+		// A member with a new disk does not have the server that joined in its list. A majority of the later
+		// list remembers.
+		"a later membership remembers":   {2, 14_004_026},
+		"two that joined know that list": {2, 13_004_520},
+		// The chain named an old disk again, by a block that neither of two members has.
+		"an old disk counts again": {6, 14_003_904},
+		// One of a group of two whose disk is full begins no round, and never says that it is stalled.
+		"a full disk alone in a group": {2, 13_003_628},
 	} {
 		for _, engine := range []string{allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus} {
 			options := Group{Engine: engine, Servers: c.servers, Faults: FaultsAll &^ FaultBreak}.options(t)
