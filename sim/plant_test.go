@@ -27,7 +27,8 @@ func TestPlantsAreCaught(t *testing.T) {
 		{PlantOwnMedian, FaultClock | FaultPartition, false, []int{3, 5}, 60, []order.Property{Time}},
 		{PlantUnboundedStep, FaultClock, false, []int{1, 3, 5}, 20, []order.Property{Time}},
 		{PlantOwnClockCounts, FaultClock | FaultPartition, false, []int{3, 5}, 60, []order.Property{Time}},
-		{PlantLostDiskIgnored, FaultsAll, false, []int{3, 7}, 700, []order.Property{Durable, Ordered, Reason, Progress}},
+		{PlantLostDiskIgnored, FaultsAll, false, []int{3, 7}, 700,
+			[]order.Property{Durable, Ordered, order.SetAgreement, Reason, Progress}},
 	}
 	for plant := PlantReasonUnreachable; plant < plantsEnd; plant++ {
 		c := cases[0]
