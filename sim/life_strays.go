@@ -10,13 +10,13 @@ import (
 // Some disturbances wait for their moment: that a disk may be lost, that an old one is at hand, or that a
 // server is ahead of the others, or on a branch that the shard gave up.
 
-// stray is what a disturbance does with a stray, a server with blocks that the shard gave up.
+// stray is what a disturbance does with a stray, a server with blocks that the shard gave up; 0 for
+// nothing.
 type stray uint8
 
 const (
-	noStray stray = iota
 	// strayMade makes one: a server that stored a block first is cut off, and the others lose their power.
-	strayMade
+	strayMade stray = iota + 1
 	// strayMet leaves a member alone with one, rather one that asks for blocks at that moment.
 	strayMet
 )
