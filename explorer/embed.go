@@ -5,7 +5,7 @@
 // and computes an entity tag for each, and from then on serves from memory without touching a disk.
 //
 // Invariants: a file under assets/ has a hash of its content in its name, so it may be cached for ever; everything else is
-// revalidated on each use. A path that names no file and has no extension is a page of the application and gets index.html. The
+// revalidated on each use. The paths of the pages get index.html, and so do browsers with a 404 elsewhere. The
 // page's policy lets it load from its own origin only, so the explorer works without a network beyond the node that serves it.
 package explorer
 
@@ -19,6 +19,7 @@ import (
 	"io/fs"
 	"net/http"
 	"path"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -138,50 +139,39 @@ func newFile(name string, content []byte) (file, error) {
 	return f, nil
 }
 
-// ServeHTTP answers with the file that the path names, with the application's page, or with 404.
+// pages matches the paths of the application's pages, as src/lib/router.svelte.ts lists them.
+var pages = regexp.MustCompile(`^/(?:index\.html|blocks|accounts|organisations|nodes|search|` +
+	`shards(?:/\d{1,9}(?:/blocks(?:/[0-9a-zA-Z]+)?)?)?|(?:block|tx|account|organisation|record)/.+)?$`)
+
+// ServeHTTP answers with the file at the path, with the application's page, or with 404. A browser
+// gets a 404 as the application's own page, which says so; other clients get a line of text.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "the explorer answers GET and HEAD only", http.StatusMethodNotAllowed)
 		return
 	}
-	name := strings.TrimPrefix(path.Clean("/"+r.URL.Path), "/")
-	f, ok := h.files[name]
-	switch {
-	case ok:
-	case isPage(name):
-		f = h.index
-	default:
-		setSecurityHeaders(w.Header())
-		http.Error(w, "there is no such file in the explorer", http.StatusNotFound)
+	name := path.Clean("/" + r.URL.Path)
+	if f, found := h.files[strings.TrimPrefix(name, "/")]; found {
+		f.serve(w, r)
 		return
 	}
-	f.serve(w, r)
-}
-
-// isPage says whether a path that names no file is one of the application's pages. Keys of the ledger stand in paths, and an
-// account's name may hold a dot, so only the build's own extensions and its assets folder count as files.
-func isPage(name string) bool {
-	if name == "assets" || strings.HasPrefix(name, "assets/") {
-		return false
+	if pages.MatchString(name) {
+		h.index.serve(w, r)
+		return
 	}
-	if isKeyPage(name) {
-		return true
+	setSecurityHeaders(w.Header())
+	asset := strings.HasPrefix(name+"/", "/assets/") || path.Ext(name) != ""
+	if asset || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+		http.Error(w, "nothing is at this path: the explorer's pages begin at /", http.StatusNotFound)
+		return
 	}
-	return path.Ext(name) == ""
-}
-
-// isKeyPage recognises the pages whose last part is a key that people chose.
-func isKeyPage(name string) bool {
-	first, _, found := strings.Cut(name, "/")
-	if !found {
-		return false
+	w.Header().Set("Content-Type", h.index.contentType)
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(http.StatusNotFound)
+	if r.Method == http.MethodGet {
+		_, _ = w.Write(h.index.plain) // a client that went away needs no answer
 	}
-	switch first {
-	case "account", "accounts", "organisation", "organisations", "record", "search":
-		return true
-	}
-	return false
 }
 
 func (f file) serve(w http.ResponseWriter, r *http.Request) {

@@ -131,7 +131,10 @@ func TestPaths(t *testing.T) {
 		{"/assets/", 404, "text/plain; charset=utf-8", ""},
 		{"/assets/nothing", 404, "text/plain; charset=utf-8", ""},
 		{"/robots.txt", 404, "text/plain; charset=utf-8", ""},
-		{"/../../etc/passwd", 200, page, "no-cache"},
+		{"/../../etc/passwd", 404, "text/plain; charset=utf-8", ""},
+		{"/api/v1/blocks", 404, "text/plain; charset=utf-8", ""},
+		{"/block", 404, "text/plain; charset=utf-8", ""},
+		{"/shards/2/nothing", 404, "text/plain; charset=utf-8", ""},
 		{"/..%2f..%2fembed.go", 404, "text/plain; charset=utf-8", ""},
 	} {
 		response := get(t, h, test.path, nil)
@@ -146,6 +149,20 @@ func TestPaths(t *testing.T) {
 		}
 		if got := response.Header.Get("Content-Security-Policy"); !strings.Contains(got, "default-src 'none'") {
 			t.Errorf("GET %s: Content-Security-Policy = %q", test.path, got)
+		}
+	}
+}
+
+// A browser that asks for a page that does not exist gets the application, which says so.
+func TestNoSuchPage(t *testing.T) {
+	t.Parallel()
+	h := fixture(t)
+	browser := map[string]string{"Accept": "text/html,application/xhtml+xml;q=0.9"}
+	for path, wantPage := range map[string]bool{"/nothing": true, "/assets/old.js": false, "/nothing.txt": false} {
+		response := get(t, h, path, browser)
+		isPage := strings.Contains(body(t, response), "<title>page</title>")
+		if response.StatusCode != http.StatusNotFound || isPage != wantPage {
+			t.Errorf("GET %s = %d, the page %v; want 404, %v", path, response.StatusCode, isPage, wantPage)
 		}
 	}
 }
