@@ -321,6 +321,7 @@ func TestRefusals(t *testing.T) {
 		{"blok", exitUsage, `did you mean "ledgerd block"?`},
 		{"tx transfr", exitUsage, `did you mean "ledgerd tx transfer"?`},
 		{"block --folow", exitUsage, "did you mean --follow?"},
+		{"tx transfer a:b c:d -5", exitUsage, "-5 is no amount: amounts are above zero"},
 		{"block --limit x", exitUsage, "--limit"},
 		{"block nonsense", exitUsage, "names no block"},
 		{"block " + id + " --follow", exitUsage, "not at a hash"},

@@ -231,7 +231,14 @@ func knownCommand(command *cobra.Command, arguments []string) error {
 func explainFlag(command *cobra.Command, err error) error {
 	misused := &usageError{err: err, command: command}
 	unknown := (*pflag.NotExistError)(nil)
-	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) < 2 {
+	if !errors.As(err, &unknown) {
+		return misused
+	}
+	if number := unknown.GetSpecifiedShortnames(); number != "" && number[0] >= '0' && number[0] <= '9' {
+		misused.err = fmt.Errorf("-%s is no amount: amounts are above zero; to move one back, exchange the accounts", number)
+		return misused
+	}
+	if len(unknown.GetSpecifiedName()) < 2 {
 		return misused
 	}
 	name, nearest, distance := unknown.GetSpecifiedName(), "", 3

@@ -58,7 +58,8 @@ When the API answers, a line "ready http://..." goes to standard output; the
 log goes to standard error. An interrupt (Ctrl-C) or SIGTERM stops the node in
 good order: it takes no more writes, finishes what is under way and syncs its
 disk. A second one ends it at once, which loses nothing that was acknowledged
-as stored or durable either.
+as stored or durable either. SIGHUP changes nothing: the configuration is read
+when the node starts.
 
 If the node ends by itself, because its disk is damaged or its chain is not
 that of the others, the exit status is 1 and the log says why. It is 3 when an
@@ -178,6 +179,9 @@ func nodeStarter(logger *slog.Logger, options store.Options) testnet.Starter {
 // runNode runs a home's node until ctx ends or the node does. It calls ready with the API's address when that answers.
 func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, ready func(url string) error) error {
 	tuneMemory()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	running, err := nodeStarter(logger, store.Options{})(ctx, h, nil)
 	if damage := (*store.DamageError)(nil); errors.As(err, &damage) {
 		return fmt.Errorf("%w\n`ledgerd verify --home %s` checks every block", err, h.Dir)
@@ -188,9 +192,15 @@ func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, ready func(
 	if err := ready(running.URL()); err != nil {
 		logger.Warn("cannot tell on standard output that the node is ready", "error", err)
 	}
-	select {
-	case <-ctx.Done():
-	case <-running.Done():
+	for over := false; !over; {
+		select {
+		case <-ctx.Done():
+			over = true
+		case <-running.Done():
+			over = true
+		case <-hangups:
+			logger.Info("SIGHUP is ignored: config.toml is read when the node starts")
+		}
 	}
 	ended := running.Err()
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
