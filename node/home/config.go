@@ -150,7 +150,9 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// readConfig reads the file over the defaults, and the environment over both. A key that is not known is an error: it is a typing mistake.
+// readConfig reads the file over the defaults, and the environment over both. A key that is not known
+// is an error, since it is a typing mistake, and so is a missing address: a node on another port than
+// its peers expect is of no use.
 func readConfig(path string) (Config, error) {
 	k := koanf.New(".")
 	if err := k.Load(file.Provider(path), toml.Parser()); err != nil {
@@ -169,6 +171,12 @@ func readConfig(path string) (Config, error) {
 			return Config{}, fmt.Errorf("%w: %s: unknown key %s; the keys are %s", ErrConfig, path, key, strings.Join(keys, ", "))
 		}
 	}
+	for _, key := range []string{"api.listen", "fabric.listen"} {
+		if !k.Exists(key) { // such as in a file that a full disk left empty
+			return Config{}, fmt.Errorf("%w: %s has no %s: write the node's address there, or put back the file that "+
+				"was made with the home", ErrConfig, path, key)
+		}
+	}
 	config := Default()
 	if err := k.Unmarshal("", &config); err != nil {
 		return Config{}, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
@@ -184,7 +192,7 @@ var keys = []string{
 
 // text is the file that a new home gets: every key, with what it means.
 func (c *Config) text() string {
-	return fmt.Sprintf(`# Configuration of a ledgerd node. Every key may be left out; environment variables %sSECTION_KEY override the file.
+	return fmt.Sprintf(`# Configuration of a ledgerd node. Every key but the two addresses may be left out; environment variables %sSECTION_KEY override the file.
 
 [api]                    # where clients and browsers come in
 listen = %q

@@ -73,6 +73,13 @@ func TestDamagedHomesAreRefused(t *testing.T) {
 			}
 		}
 	}
+	empty := func(name string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			if err := os.Truncate(filepath.Join(dir, name), 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	for name, test := range map[string]struct {
 		damage func(t *testing.T, dir string)
 		want   error
@@ -88,6 +95,7 @@ func TestDamagedHomesAreRefused(t *testing.T) {
 		"a fabric that is none":    {replace(ConfigFile, `kind = "p2p"`, `kind = "tcp"`), ErrConfig, "fabric.kind"},
 		"an address that is none":  {replace(ConfigFile, `"127.0.0.1:8080"`, `"here"`), ErrConfig, "api.listen"},
 		"a timeout that is short":  {replace(ConfigFile, `"800ms"`, `"200ms"`), ErrConfig, "suspect_after"},
+		"an empty configuration":   {empty(ConfigFile), ErrConfig, "has no api.listen"},
 		"a configuration no TOML":  {replace(ConfigFile, "[api]", "[api"), ErrConfig, ConfigFile},
 		"a genesis with a novelty": {replace(GenesisFile, `"chain"`, `"extra": 1, "chain"`), ErrHome, "extra"},
 	} {
