@@ -3,90 +3,326 @@ package house
 // module is the path of the project's Go module.
 const module = "github.com/ledgerd/ledgerd"
 
-// room is one line of the house's table: a folder, with all folders in it that have no line of their own.
+// room is one line of the house's table: a folder, with all folders in it that have no line of
+// their own.
 type room struct {
 	folder string
-	// imports lists the rooms whose packages may be imported; "/..." at the end takes in the folders below. A room may import itself.
+	// purpose says in one line of ARCHITECTURE.md's table what the room does.
+	purpose string
+	// imports lists the rooms whose packages may be imported; "/..." at the end takes in the
+	// folders below. Each of them stands above in the table. A room may import itself.
 	imports []string
-	// modules lists what may be imported from outside, as prefixes of import paths. The standard library is free, except to pure rooms.
+	// modules lists what may be imported from outside, as prefixes of import paths. The standard
+	// library is free, except to pure rooms.
 	modules []string
 	// pure rooms do no I/O and have no clock, random source or goroutine.
 	pure bool
-	// except lists what a pure room imports all the same, because it uses only what is harmless of it.
+	// except lists what a pure room imports all the same, because it uses only what is harmless
+	// of it.
 	except []string
 }
 
+// rooms is the table, from the foundations up. ARCHITECTURE.md shows it:
+//
+//	go test ./house -run Rooms -write
 var rooms = []room{
-	{folder: "digraph", modules: []string{"gonum.org/v1/gonum"}, pure: true,
-		except: []string{"sync", "time"}}, // measures are computed once, on demand; a target is stated in durations
-	{folder: "order", pure: true},
-	{folder: "clock", pure: true, except: []string{"time"}}, // durations
-	{folder: "allconcur", imports: []string{"digraph", "order"}, pure: true},
-	{folder: "allconcur/generation", imports: []string{"order"}, pure: true},
-	{folder: "shard", imports: []string{"order", "allconcur", "allconcur/generation"}, pure: true},
-	{folder: "shard/turn", imports: []string{"order"}, pure: true},
-	{folder: "tram", imports: []string{"order"}, pure: true},
-	{folder: "tram/stream", imports: []string{"order"}, pure: true},
-	{folder: "tram/replica", imports: []string{"order", "tram", "rdmanet"}, pure: true, except: []string{"time"}}, // durations
-	{folder: "rdmanet"},
-	{folder: "rdmanet/internal", imports: []string{"rdmanet"}},
-	{folder: "rdmanet/fabrictest", imports: []string{"rdmanet"}},
-	{folder: "rdmanet/segment", imports: []string{"rdmanet"}, modules: []string{"golang.org/x/sys"}},
-	{folder: "rdmanet/memory", imports: []string{"rdmanet", "rdmanet/internal/...", "rdmanet/segment"}},
-	{folder: "rdmanet/p2p", imports: []string{"rdmanet", "rdmanet/internal/...", "rdmanet/segment"},
-		modules: []string{"github.com/libp2p/go-libp2p", "github.com/multiformats/go-multiaddr"}},
-	{folder: "rdmanet/verbs", imports: []string{"rdmanet", "rdmanet/segment", "rdmanet/p2p", "rdmanet/internal/..."}, modules: []string{"github.com/libp2p/go-libp2p", "golang.org/x/sys"}},
-	{folder: "sim", imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation", "shard/...", "rdmanet", "sim/parallel"}},
-	{folder: "sim/parallel"},
-	{folder: "sim/search", imports: []string{"digraph", "order", "allconcur"}},
-	{folder: "sim/fabric", imports: []string{"rdmanet", "rdmanet/segment"}},
-	{folder: "sim/multicast", imports: []string{"order", "rdmanet", "sim/fabric", "sim/parallel", "tram/..."}},
-	{folder: "sim/comparator", imports: []string{"digraph", "order"}, pure: true},
-	{folder: "sim/network", imports: []string{"order"}, pure: true, except: []string{"time"}}, // virtual time is a duration
-	{folder: "sim/figure", imports: []string{"digraph", "order", "allconcur", "sim/network", "sim/comparator"}},
-	{folder: "plan", imports: []string{"digraph", "sim/network"}, pure: true, except: []string{"time"}}, // durations
-	{folder: "ledger", imports: []string{"clock"}, pure: true, except: []string{"crypto/rand"}, // the weights of a batch of signatures that is verified at once
-		modules: []string{"github.com/oasisprotocol/curve25519-voi", "github.com/transparency-dev/merkle", "github.com/zeebo/blake3"}},
-	{folder: "ledger/ledgertest", imports: []string{"ledger"}},
-	{folder: "ledger/store", imports: []string{"ledger"},
-		modules: []string{"github.com/dgraph-io/badger/v4", "github.com/dgraph-io/ristretto/v2", "google.golang.org/protobuf", "golang.org/x/sys"}},
-	{folder: "ledger/machine", imports: []string{"ledger", "ledger/store"}},
-	{folder: "explorer"},
-	{folder: "node/fabric", imports: []string{"rdmanet/..."}},
-	{folder: "node/home", imports: []string{"order", "allconcur", "allconcur/generation", "ledger", "node/fabric"},
-		modules: []string{"github.com/knadh/koanf", "golang.org/x/sys"}},
-	{folder: "node/control", imports: []string{"rdmanet"}},
-	{folder: "node/detector", imports: []string{"digraph", "order", "rdmanet", "node/control"}},
-	{folder: "node/driver", imports: []string{"order", "allconcur", "rdmanet", "shard/turn"}},
-	{folder: "node/mempool", imports: []string{"clock", "ledger"}},
-	{folder: "node/pipeline", imports: []string{"order", "allconcur/generation", "shard", "ledger/...", "node/api", "node/mempool"}},
-	{folder: "node/shards", imports: []string{"ledger", "ledger/store", "rdmanet", "rdmanet/p2p", "node/control"}},
-	{folder: "node/streams", imports: []string{"order", "ledger", "ledger/store", "rdmanet", "node/control", "tram/stream"}},
-	{folder: "node/catchup", imports: []string{"ledger", "rdmanet"}},
-	{folder: "node/calls", imports: []string{"ledger", "rdmanet"}},
-	{folder: "node/api", imports: []string{"ledger", "ledger/store"},
-		modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf", "github.com/prometheus/client_golang", "golang.org/x/time"}},
-	{folder: "node/client", imports: []string{"ledger", "node/api/..."}, modules: []string{"connectrpc.com/connect"}},
-	{folder: "node/bench", imports: []string{"digraph", "order", "allconcur", "tram/...", "rdmanet/...", "ledger", "node/driver", "node/api/...", "node/client",
-		"node/fabric", "node/testnet"},
-		modules: []string{"github.com/cespare/xxhash/v2"}},
-	{folder: "node", imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation", "shard/...", "rdmanet/...", "ledger/...", "node/...", "explorer"},
-		modules: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/time"}},
-	{folder: "node/testnet", imports: []string{"ledger", "rdmanet/...", "node/fabric", "node/home", "node/api"}},
-	{folder: "node/demo", imports: []string{"ledger", "node/api/...", "node/client"}},
-	{folder: "cmd/ledgerd", imports: []string{"digraph", "order", "allconcur", "shard/turn", "tram", "rdmanet/...", "sim/...", "plan", "ledger/...", "node/..."},
-		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/schollz/progressbar/v3", "golang.org/x/term",
-			"gonum.org/v1/gonum/graph/encoding/dot", "connectrpc.com/connect"}},
-	{folder: "torture"},
-	{folder: "house"},
-	{folder: "scripts"},
+	{folder: "digraph",
+		purpose: "the overlays: GS(n,d), binomial, complete, ring, per-source binomial trees; " +
+			"computes the degree for a reliability target, diameter, connectivity and " +
+			"fault diameter",
+		modules: []string{"gonum.org/v1/gonum"},
+		// Measures are computed once, on demand; a target is stated in durations.
+		except: []string{"sync", "time"},
+		pure:   true,
+	},
+	{folder: "order",
+		purpose: "the contracts of atomic broadcast and multicast, and the property checker " +
+			"with its evidence",
+		pure: true,
+	},
+	{folder: "clock",
+		purpose: "the time of blocks: whose clocks count, what a batch may say, the median of " +
+			"a round, the bounded step; the ledger, nodes and the simulator call it",
+		// Durations.
+		except: []string{"time"},
+		pure:   true,
+	},
+	{folder: "allconcur",
+		purpose: "AllConcur and AllConcur+ as one state machine, for an eventually perfect or " +
+			"a perfect failure detector",
+		imports: []string{"digraph", "order"},
+		pure:    true,
+	},
+	{folder: "allconcur/generation",
+		purpose: "the synod: decides from the servers' votes how a shard starts and restarts",
+		imports: []string{"order"},
+		pure:    true,
+	},
+	{folder: "shard",
+		purpose: "the life of one shard member: forming generations, eons, entering, " +
+			"following, learners and their admission, falling back, the bench, " +
+			"leaving; what a member may promise and which disks count; nodes and the " +
+			"simulator run it",
+		imports: []string{"order", "allconcur", "allconcur/generation"},
+		pure:    true,
+	},
+	{folder: "shard/turn",
+		purpose: "one server's turns with its engine: whose frames it takes, in which order " +
+			"it acts, whom it silences, when it A-broadcasts",
+		imports: []string{"order"},
+		pure:    true,
+	},
+	{folder: "tram",
+		purpose: "the tree of groups, and TRAM over any group log: what a group delivers and " +
+			"what it hands to each child",
+		imports: []string{"order"},
+		pure:    true,
+	},
+	{folder: "tram/stream",
+		purpose: "the leaderless stream from a parent group to a child group: f+1 writers, " +
+			"f+1 carriers, the other members take over; rings in memory that the " +
+			"reader clears",
+		imports: []string{"order"},
+		pure:    true,
+	},
+	{folder: "rdmanet",
+		purpose: "the contract of the fabric: hosts, incarnations, lanes, regions and their " +
+			"memory",
+	},
+	{folder: "rdmanet/internal",
+		purpose: "`lane`: the protocol of a lane over connections that may break, for the " +
+			"providers that have such connections; `peers`: what a host knows of its " +
+			"peers; `window`: the sending half of a lane",
+		imports: []string{"rdmanet"},
+	},
+	{folder: "rdmanet/fabrictest",
+		purpose: "the suite that every provider passes; tests only",
+		imports: []string{"rdmanet"},
+	},
+	{folder: "rdmanet/segment",
+		purpose: "the memory of regions: outside of Go's heap, with ordered copies, a " +
+			"doorbell, grants with fences, completions",
+		imports: []string{"rdmanet"},
+		modules: []string{"golang.org/x/sys"},
+	},
+	{folder: "rdmanet/memory",
+		purpose: "the provider inside one process",
+		imports: []string{"rdmanet", "rdmanet/internal/...", "rdmanet/segment"},
+	},
+	{folder: "rdmanet/p2p",
+		purpose: "the provider between machines, over libp2p",
+		imports: []string{"rdmanet", "rdmanet/internal/...", "rdmanet/segment"},
+		modules: []string{"github.com/libp2p/go-libp2p", "github.com/multiformats/go-multiaddr"},
+	},
+	{folder: "rdmanet/verbs",
+		purpose: "the provider over RDMA hardware (build tag `verbs`)",
+		imports: []string{"rdmanet", "rdmanet/segment", "rdmanet/p2p", "rdmanet/internal/..."},
+		modules: []string{"github.com/libp2p/go-libp2p", "golang.org/x/sys"},
+	},
+	{folder: "tram/replica",
+		purpose: "TRAM as in the paper: each group has a leader, and its permission to write " +
+			"the members' logs orders messages; permissions, group and tree catch-up, " +
+			"finite buffers, clients; polled",
+		imports: []string{"order", "tram", "rdmanet"},
+		// Durations.
+		except: []string{"time"},
+		pure:   true,
+	},
+	{folder: "sim/parallel",
+		purpose: "runs many seeds on all processors and returns results in the order of the " +
+			"seeds",
+	},
+	{folder: "sim",
+		purpose: "the deterministic simulator: virtual time, seeded faults, disks that " +
+			"forget, wrong clocks, named oracles, shrinking",
+		imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation",
+			"shard/...", "rdmanet", "sim/parallel"},
+	},
+	{folder: "sim/search",
+		purpose: "the explicit-state search: every schedule of a small group, on the same " +
+			"engines",
+		imports: []string{"digraph", "order", "allconcur"},
+	},
+	{folder: "sim/fabric",
+		purpose: "regions in virtual time, as slow, uneven and hostile as the memory contract " +
+			"allows",
+		imports: []string{"rdmanet", "rdmanet/segment"},
+	},
+	{folder: "sim/multicast",
+		purpose: "the conformance frame of atomic multicast: runs deployments of several " +
+			"groups with seeded workloads and faults, judges, shrinks and replays " +
+			"them; has a driver for each form of TRAM",
+		imports: []string{"order", "rdmanet", "sim/fabric", "sim/parallel", "tram/..."},
+	},
+	{folder: "sim/comparator",
+		purpose: "the algorithms that the dissertation measures AllConcur against",
+		imports: []string{"digraph", "order"},
+		pure:    true,
+	},
+	{folder: "sim/network",
+		purpose: "models of the networks of the dissertation's figures",
+		imports: []string{"order"},
+		// Virtual time is a duration.
+		except: []string{"time"},
+		pure:   true,
+	},
+	{folder: "sim/figure",
+		purpose: "the dissertation's figures over these models",
+		imports: []string{"digraph", "order", "allconcur", "sim/network", "sim/comparator"},
+	},
+	{folder: "plan",
+		purpose: "what to expect of a shard, from the dissertation's models",
+		imports: []string{"digraph", "sim/network"},
+		// Durations.
+		except: []string{"time"},
+		pure:   true,
+	},
+	{folder: "ledger",
+		purpose: "transactions, bundles, blocks, sealing, execution, proofs",
+		imports: []string{"clock"},
+		modules: []string{"github.com/oasisprotocol/curve25519-voi",
+			"github.com/transparency-dev/merkle", "github.com/zeebo/blake3"},
+		// The weights of a batch of signatures that is verified at once.
+		except: []string{"crypto/rand"},
+		pure:   true,
+	},
+	{folder: "ledger/ledgertest",
+		purpose: "signed input from fixed keys; tests only",
+		imports: []string{"ledger"},
+	},
+	{folder: "ledger/store",
+		purpose: "the chain and its effects on disk, checked on every read",
+		imports: []string{"ledger"},
+		modules: []string{"github.com/dgraph-io/badger/v4", "github.com/dgraph-io/ristretto/v2",
+			"google.golang.org/protobuf", "golang.org/x/sys"},
+	},
+	{folder: "ledger/machine",
+		purpose: "the replicated state machine for embedders",
+		imports: []string{"ledger", "ledger/store"},
+	},
+	{folder: "explorer",
+		purpose: "the web explorer: TypeScript and Svelte source, and the built files that " +
+			"the binary embeds",
+	},
+	{folder: "node/fabric",
+		purpose: "chooses the fabric's provider by name; reports which providers work on a " +
+			"machine and what the others lack",
+		imports: []string{"rdmanet/..."},
+	},
+	{folder: "node/home",
+		purpose: "a node's folder: configuration, identity, genesis",
+		imports: []string{"order", "allconcur", "allconcur/generation", "ledger", "node/fabric"},
+		modules: []string{"github.com/knadh/koanf", "golang.org/x/sys"},
+	},
+	{folder: "node/control",
+		purpose: "the shared lane of small, urgent messages",
+		imports: []string{"rdmanet"},
+	},
+	{folder: "node/detector",
+		purpose: "heartbeats and suspicions",
+		imports: []string{"digraph", "order", "rdmanet", "node/control"},
+	},
+	{folder: "node/driver",
+		purpose: "runs an engine over the fabric: the lanes, timers and goroutine around " +
+			"shard/turn",
+		imports: []string{"order", "allconcur", "rdmanet", "shard/turn"},
+	},
+	{folder: "node/mempool",
+		purpose: "holds what the node admitted until a block has it",
+		imports: []string{"clock", "ledger"},
+	},
+	{folder: "node/shards",
+		purpose: "in a book of several shards: knows the members of all shards and their " +
+			"condition, and exchanges verdicts",
+		imports: []string{"ledger", "ledger/store", "rdmanet", "rdmanet/p2p", "node/control"},
+	},
+	{folder: "node/streams",
+		purpose: "in a book of several shards: runs tram/stream's machines over the fabric's " +
+			"regions, from the parent shard and to the children, as members come, go " +
+			"and restart",
+		imports: []string{"order", "ledger", "ledger/store", "rdmanet", "node/control",
+			"tram/stream"},
+	},
+	{folder: "node/catchup",
+		purpose: "fetches blocks from peers and serves them",
+		imports: []string{"ledger", "rdmanet"},
+	},
+	{folder: "node/calls",
+		purpose: "calls to members of other shards: HTTP round trips over a lane; asks " +
+			"another member where one is lost or silent",
+		imports: []string{"ledger", "rdmanet"},
+	},
+	{folder: "node/api",
+		purpose: "the one service, over gRPC, gRPC-Web and JSON; health, metrics",
+		imports: []string{"ledger", "ledger/store"},
+		modules: []string{"connectrpc.com/connect", "google.golang.org/protobuf",
+			"github.com/prometheus/client_golang", "golang.org/x/time"},
+	},
+	{folder: "node/pipeline",
+		purpose: "seals, executes, stores, acknowledges",
+		imports: []string{"order", "allconcur/generation", "shard", "ledger/...", "node/api",
+			"node/mempool"},
+	},
+	{folder: "node/client",
+		purpose: "the Go client of the API; `importer` brings in files",
+		imports: []string{"ledger", "node/api/..."},
+		modules: []string{"connectrpc.com/connect"},
+	},
+	{folder: "node/testnet",
+		purpose: "many nodes on one machine, as processes or within one",
+		imports: []string{"ledger", "rdmanet/...", "node/fabric", "node/home", "node/api"},
+	},
+	{folder: "node/demo",
+		purpose: "generates believable traffic",
+		imports: []string{"ledger", "node/api/...", "node/client"},
+	},
+	{folder: "node/bench",
+		purpose: "measures fabrics, engines and ledger as the product runs them",
+		imports: []string{"digraph", "order", "allconcur", "tram/...", "rdmanet/...", "ledger",
+			"node/driver", "node/api/...", "node/client", "node/fabric", "node/testnet"},
+		modules: []string{"github.com/cespare/xxhash/v2"},
+	},
+	{folder: "node",
+		purpose: "one node put together: the loop around the life of a member (package " +
+			"shard), status, the API's backend",
+		imports: []string{"digraph", "order", "clock", "allconcur", "allconcur/generation",
+			"shard/...", "rdmanet/...", "ledger/...", "node/...", "explorer"},
+		modules: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang",
+			"golang.org/x/time"},
+	},
+	{folder: "cmd/ledgerd",
+		purpose: "the command line",
+		imports: []string{"digraph", "order", "allconcur", "shard/turn", "tram", "rdmanet/...",
+			"sim/...", "plan", "ledger/...", "node/..."},
+		modules: []string{"github.com/spf13/cobra", "github.com/spf13/pflag",
+			"github.com/schollz/progressbar/v3", "golang.org/x/term",
+			"gonum.org/v1/gonum/graph/encoding/dot", "connectrpc.com/connect"},
+	},
+	{folder: "torture",
+		purpose: "tests that run the built program as an operator would, damage it and check " +
+			"what is left",
+	},
+	{folder: "house",
+		purpose: "the rules of the house, as a test",
+	},
+	{folder: "scripts",
+		purpose: "one-word entry points",
+	},
 }
 
 // impure lists the standard packages that a pure room must not import, with all below them.
-var impure = []string{"time", "math/rand", "crypto/rand", "net", "os", "log", "io/fs", "io/ioutil", "syscall", "embed", "sync", "context", "testing"}
+var impure = []string{
+	"time", "math/rand", "crypto/rand", "net", "os", "log", "io/fs", "io/ioutil", "syscall",
+	"embed", "sync", "context", "testing",
+}
 
 // durations are what a pure room may use of package time.
-var durations = []string{"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour"}
+var durations = []string{
+	"Duration", "Nanosecond", "Microsecond", "Millisecond", "Second", "Minute", "Hour",
+}
 
 // emptyNames are names that say nothing about what a package is.
-var emptyNames = map[string]bool{"util": true, "utils": true, "common": true, "helper": true, "helpers": true, "manager": true, "misc": true}
+var emptyNames = map[string]bool{
+	"util": true, "utils": true, "common": true, "helper": true, "helpers": true, "manager": true,
+	"misc": true,
+}
