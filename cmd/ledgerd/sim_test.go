@@ -110,7 +110,7 @@ func TestSimCheckFindsWhatMendsPrevent(t *testing.T) {
 		"no-forward-backward":    "--servers 5 --seeds 20 --faults suspect,partition",
 		"tolerated-not-majority": "--servers 5 --seeds 40 --faults suspect,partition",
 		"sets-ignored":           "--servers 5 --seeds 40 --faults suspect,partition",
-		"promise-not-frozen":     "--servers 5 --seeds 60 --faults suspect,partition,pause",
+		"promise-not-frozen":     "--servers 7 --seeds 60 --faults suspect,partition,pause",
 		"stale-eon":              "--servers 5 --seeds 60 --faults all --engine allconcur",
 		"revoke-wrong-sequence":  "--servers 5 --seeds 60 --seed 1",
 	} {
