@@ -458,3 +458,44 @@ func TestTable(t *testing.T) {
 		t.Errorf("%q", out.String())
 	}
 }
+
+// With --json a failure is one JSON object on standard error, with the exit status of the prose.
+func TestFailuresAsJSON(t *testing.T) {
+	t.Parallel()
+	s := newShell(t, 2)
+	s.bank()
+	for _, test := range []struct {
+		line       string
+		status     int
+		text, next string
+	}{
+		{line: "account show acme:none --json %n", status: exitFailure, text: "acme:none"},
+		{line: "account show acme:none %n --json=true", status: exitFailure, text: "acme:none"},
+		{line: "block --json --folow", status: exitUsage, text: "did you mean --follow?", next: "see `ledgerd block --help`"},
+		{line: "block --folow --json", status: exitUsage, text: "did you mean --follow?", next: "see `ledgerd block --help`"},
+		{line: "block --limit -1 --json", status: exitUsage, text: "above zero", next: "see `ledgerd block --help`"},
+		{line: "tx transfer --json", status: exitUsage, text: "two accounts", next: "see `ledgerd tx transfer --help`"},
+	} {
+		result := s.run(test.line)
+		if result.status != test.status {
+			t.Errorf("ledgerd %s: exit status %d, want %d", test.line, result.status, test.status)
+		}
+		failure := object(t, result.errs)
+		next, _ := failure["next"].(string)
+		if text := fmt.Sprint(failure["error"]); !strings.Contains(text, test.text) || next != test.next {
+			t.Errorf("ledgerd %s: %s", test.line, result.errs)
+		}
+	}
+	for _, line := range []string{"account show acme:none %n --json=false", "block --folow -- --json"} {
+		if result := s.run(line); !strings.HasPrefix(result.errs, "ledgerd: ") {
+			t.Errorf("ledgerd %s: %s", line, result.errs)
+		}
+	}
+	s.cluster.Node(0).SetMode(api.ModeFollowing, "left out")
+	s.doors = s.doors[:1]
+	failure := object(t, s.run("tx transfer acme:cash acme:vault 1 --timeout 10s --json %n %k").errs)
+	if failure["next"] != "these nodes take writes: --node http://127.0.0.1:8082" ||
+		strings.Contains(fmt.Sprint(failure["error"]), "--node") {
+		t.Error(failure)
+	}
+}

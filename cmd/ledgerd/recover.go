@@ -200,7 +200,7 @@ func (o *recoverOptions) run(command *cobra.Command) error {
 		err = report.writeEnd(out)
 	}
 	if err == nil && !report.Recovered {
-		return errReported
+		return &reportedError{errors.New("nothing was recovered: see the report")}
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -75,8 +76,11 @@ type toldError struct{ error }
 
 func (e *toldError) Unwrap() error { return e.error }
 
-// errReported says that the command has told its failure already, as part of its output.
-var errReported = errors.New("reported")
+// reportedError marks a failure that the output of the command shows already. It is not printed again
+// as prose; with --json it is.
+type reportedError struct{ error }
+
+func (e *reportedError) Unwrap() error { return e.error }
 
 // execute is the whole program but the process: it runs the command line and returns the exit status.
 func execute(ctx context.Context, arguments []string, in io.Reader, out, errs io.Writer) int {
@@ -90,25 +94,70 @@ func execute(ctx context.Context, arguments []string, in io.Reader, out, errs io
 		return exitDone
 	}
 	ran := errors.As(err, new(*runError))
+	asJSON := wantsJSON(command, arguments, ran)
 	misused := (*usageError)(nil)
 	switch wrong := errors.As(err, &misused); {
-	case errors.Is(err, errReported):
-		return exitFailure
-	case errors.Is(err, node.ErrRemoved):
-		fmt.Fprintf(errs, "ledgerd: %s\n", sentence(err))
-		return exitRemoved
-	case ran && !wrong && ctx.Err() != nil && !errors.As(err, new(*toldError)):
-		fmt.Fprintln(errs, "ledgerd: interrupted")
+	case errors.As(err, new(*reportedError)):
+		if asJSON {
+			writeFailure(errs, err, "")
+		}
 		return exitFailure
 	case ran && !wrong:
-		fmt.Fprintf(errs, "ledgerd: %s\n", sentence(err))
-		return exitFailure
+		status := exitFailure
+		switch {
+		case errors.Is(err, node.ErrRemoved):
+			status = exitRemoved
+		case ctx.Err() != nil && !errors.As(err, new(*toldError)):
+			err = errors.New("interrupted")
+		}
+		if asJSON {
+			writeFailure(errs, err, "")
+		} else {
+			fmt.Fprintf(errs, "ledgerd: %s\n", sentence(err))
+		}
+		return status
 	}
 	if misused != nil && misused.command != nil {
 		command = misused.command
 	}
-	fmt.Fprintf(errs, "ledgerd: %s\nSee `%s --help`.\n", sentence(err), command.CommandPath())
+	help := fmt.Sprintf("`%s --help`", command.CommandPath())
+	if asJSON {
+		writeFailure(errs, err, "see "+help)
+	} else {
+		fmt.Fprintf(errs, "ledgerd: %s\nSee %s.\n", sentence(err), help)
+	}
 	return exitUsage
+}
+
+// wantsJSON reports whether the caller gave --json. Where the command did not run, its flags may not
+// have been parsed up to --json, so the arguments are searched as well.
+func wantsJSON(command *cobra.Command, arguments []string, ran bool) bool {
+	if flag := command.Flags().Lookup("json"); flag != nil && flag.Changed {
+		return flag.Value.String() == "true"
+	}
+	if ran {
+		return false
+	}
+	if end := slices.Index(arguments, "--"); end >= 0 {
+		arguments = arguments[:end]
+	}
+	return slices.Contains(arguments, "--json") || slices.Contains(arguments, "--json=true")
+}
+
+// failureReport is what a command that fails prints with --json, on one line of standard error.
+type failureReport struct {
+	Error string `json:"error"`
+	Next  string `json:"next,omitempty"` // what to do about it
+}
+
+// writeFailure writes an error as JSON. A hint that the error carries comes before next.
+func writeFailure(errs io.Writer, err error, next string) {
+	report := failureReport{Error: sentence(err), Next: next}
+	if hinted := (*hintedError)(nil); errors.As(err, &hinted) {
+		report.Next = printable(hinted.hint, 0)
+		report.Error = strings.Replace(report.Error, ": "+report.Next, "", 1)
+	}
+	_ = writeJSONLine(errs, report) // nothing is left to report it to
 }
 
 // packagePrefixes are what packages put before their errors, which says nothing to people.
@@ -142,7 +191,9 @@ survives, and nothing that was acknowledged is lost.
 The commands that talk to nodes ask the one at http://127.0.0.1:8080. Name
 others with --node or in LEDGERD_NODE, separated by commas: the next is asked
 when one does not answer. Keys are kept in a folder that --keys or LEDGERD_KEYS
-names. Every command that shows something prints JSON with --json.
+names. Every command that shows something prints JSON with --json. If it fails, it
+then prints {"error": "...", "next": "..."} as the last line of standard error;
+next says what to do, and is absent where the error has no such hint.
 
 The exit status is 0 when all is well, 1 when something failed, and 2 when the
 command line was wrong. A node that was removed from the members ends with 3.`,

@@ -89,19 +89,21 @@ func hasData(h *home.Home) error {
 	return err
 }
 
-// tellDamage says where a store is damaged, and returns errReported.
+// tellDamage shows where a store is damaged, and returns that as a reportedError.
 func tellDamage(out io.Writer, h *home.Home, damage *store.DamageError, asJSON bool) error {
+	next := fmt.Sprintf("move %s away and start the node again: it fetches the chain from the others", h.Data())
+	reported := &reportedError{&hintedError{damage, next}}
 	if asJSON {
 		if err := writeJSONLine(out, verifyReport{FirstBadBlock: &damage.Height, Reason: damage.Reason}); err != nil {
 			return err
 		}
-		return errReported
+		return reported
 	}
 	if _, err := fmt.Fprintf(out, "damaged: block %d is the first one that is not right: %s\nMove %s away and start the node again: it fetches the chain from the others.\n",
 		damage.Height, damage.Reason, h.Data()); err != nil {
 		return err
 	}
-	return errReported
+	return reported
 }
 
 // storeOptions are those with which the node itself opens its store.
