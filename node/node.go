@@ -94,7 +94,7 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	if n.logger == nil {
 		n.logger = slog.Default()
 	}
-	n.logger = n.logger.With("node", n.home.Name())
+	n.logger = slog.New(&memberNames{n.logger.Handler(), n.peers.name}).With("node", n.home.Name())
 	var undo []func()
 	defer func() {
 		if err != nil {

@@ -17,15 +17,20 @@ import (
 type peerTable struct {
 	ids     []rdmanet.PeerID // by index; empty for servers that left
 	servers map[rdmanet.PeerID]order.ServerID
+	names   map[order.ServerID]string // for the log
 	// addresses are where the others are, for fabrics that have to know.
 	addresses map[rdmanet.PeerID]string
 }
 
 // newPeerTable makes a table of members; this node is in it in any case.
 func newPeerTable(members []ledger.GroupMember, self order.ServerID, own rdmanet.PeerID) (*peerTable, error) {
-	t := &peerTable{servers: map[rdmanet.PeerID]order.ServerID{}, addresses: map[rdmanet.PeerID]string{}}
+	t := &peerTable{
+		servers: map[rdmanet.PeerID]order.ServerID{}, names: map[order.ServerID]string{},
+		addresses: map[rdmanet.PeerID]string{},
+	}
 	t.put(self, own)
 	for _, member := range members {
+		t.names[order.ServerID(member.Index)] = member.Name
 		peer, err := p2p.PeerID(member.Key)
 		if err != nil {
 			continue // nobody can have such a key: the member takes part in nothing
@@ -73,6 +78,14 @@ func (p *peers) id(server order.ServerID) rdmanet.PeerID {
 		return ""
 	}
 	return t.ids[server]
+}
+
+// name returns a member's name, or "" if no table names it.
+func (p *peers) name(server order.ServerID) string {
+	if t := p.table.Load(); t != nil {
+		return t.names[server]
+	}
+	return ""
 }
 
 // server returns the member with an identity on the fabric.

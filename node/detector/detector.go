@@ -405,7 +405,7 @@ func (d *Detector) send(peers []rdmanet.PeerID, servers []order.ServerID, kind c
 			continue
 		}
 		if err := d.config.Control.Send(peers[server], kind, payload); err != nil {
-			d.config.Logger.Debug("control message not sent", "server", server, "kind", kind, "error", err)
+			d.config.Logger.Debug("control message not sent", "member", server, "kind", kind, "error", err)
 		}
 	}
 }

@@ -55,7 +55,8 @@ func (d *Driver) bid() {
 			defer close(f.done)
 			defer cancel()
 			if err := f.send(ctx, d.config.ParkedBytes); err != nil && !errors.Is(err, context.Canceled) {
-				d.config.Logger.Info("a server does not get the end of a run that it left with", "run", f.run, "server", f.member, "frames", len(f.queue), "cause", err)
+				d.config.Logger.Info("a member does not get the end of a run that it left with",
+					"run", f.run, "member", f.member, "frames", len(f.queue), "cause", err)
 				f.queue = nil
 			}
 		})

@@ -107,8 +107,8 @@ func (in *inbox) receive(from rdmanet.Peer, frames [][]byte) {
 // malformed handles bytes that are no frame of any run.
 func (in *inbox) malformed(server order.ServerID, sender *turn.Sender, err error) {
 	if in.gate.Malformed(sender, err) {
-		in.logger.Error("malformed frame: nothing more is taken from this server in this run",
-			"server", server, "error", err)
+		in.logger.Error("malformed frame: nothing more is taken from this member in this run",
+			"member", server, "error", err)
 		in.signal()
 		in.room.Broadcast()
 	}

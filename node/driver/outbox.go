@@ -206,8 +206,8 @@ func (r *running) lose(server order.ServerID, cause error) {
 	}
 	r.abandon(box)
 	if _, ended := r.turn.Ended(); ended {
-		r.config.Logger.Warn("a server does not get the end of a run", "run", r.group.Generation,
-			"server", r.group.Members[server], "cause", cause)
+		r.config.Logger.Warn("a member does not get the end of a run", "run", r.group.Generation,
+			"member", r.group.Members[server], "cause", cause)
 		return
 	}
 	r.turn.Break(server, cause)

@@ -223,16 +223,16 @@ func (r *running) carryOut(do *turn.Action) {
 // changed carries out what the machine decided about one member.
 func (r *running) changed(do *turn.Action) {
 	member := r.group.Members[do.Server]
-	logger := r.config.Logger.With("run", r.group.Generation, "server", member)
+	logger := r.config.Logger.With("run", r.group.Generation, "member", member)
 	switch do.Kind {
 	case turn.Silenced:
 		r.inbox.silence(member)
-		logger.Error("frames of a server are missing: nothing more is taken from it in this run",
+		logger.Error("frames of a member are missing: nothing more is taken from it in this run",
 			"cause", do.Cause)
 	case turn.Lost:
 		r.abandon(&r.outboxes[do.Server])
 		cause := causeOf(do.Cause)
-		logger.Warn("a server is lost to this run", "cause", cause)
+		logger.Warn("a member is lost to this run", "cause", cause)
 		if r.config.Lost != nil {
 			r.config.Lost(r.group.Generation, member, cause)
 		}
@@ -241,9 +241,9 @@ func (r *running) changed(do *turn.Action) {
 		case do.Refused != nil:
 			logger.Debug("opinion not taken", "cause", do.Cause, "error", do.Refused)
 		case do.Kind == turn.Suspected:
-			logger.Warn("a server is suspected", "cause", do.Cause)
+			logger.Warn("a member is suspected", "cause", do.Cause)
 		default:
-			logger.Warn("a server is trusted again")
+			logger.Warn("a member is trusted again")
 		}
 	}
 }

@@ -347,7 +347,7 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 		batch, marks, err := mempool.SplitPayload(message.Payload)
 		if err != nil {
 			// Every node drops the same payload, so they stay equal.
-			p.config.Logger.Error("malformed payload dropped", "node", message.Origin, "round", delivery.Round, "error", err)
+			p.config.Logger.Error("malformed payload dropped", "member", message.Origin, "round", delivery.Round, "error", err)
 			continue
 		}
 		marked.Regroup = marked.Regroup || marks.Regroup
