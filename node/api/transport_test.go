@@ -11,17 +11,21 @@ import (
 	"encoding/pem"
 	"io"
 	"log/slog"
+	"math"
 	"math/big"
 	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ledgerd/ledgerd/ledger"
 	"github.com/ledgerd/ledgerd/node/api"
@@ -101,6 +105,44 @@ func TestPages(t *testing.T) {
 	if code, _, text := ask(t, "GET", b.door.URL+"/readyz?for=reads", nil, ""); code != 503 {
 		t.Errorf("starting: %d %s", code, text)
 	}
+}
+
+// The buckets of a call's time grow by two, and a scraper that takes native histograms gets finer ones.
+func TestCallTimeBuckets(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	b := newBank(t, apitest.Options{}, api.Options{Registry: registry})
+	_, _, text := ask(t, "GET", b.door.URL+"/metrics", nil, "")
+	var bounds []float64
+	for _, found := range regexp.MustCompile(`ledgerd_api_call_seconds_bucket{method="Submit",le="([^"]*)"}`).FindAllStringSubmatch(text, -1) {
+		bound, err := strconv.ParseFloat(found[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bounds = append(bounds, bound)
+	}
+	if len(bounds) != 21 || bounds[0] != 0.0001 || bounds[19] < 50 || !math.IsInf(bounds[20], 1) {
+		t.Fatalf("buckets %v", bounds)
+	}
+	for i := range bounds[:19] {
+		if factor := bounds[i+1] / bounds[i]; factor < 1.99 || factor > 2.01 {
+			t.Errorf("from %g to %g", bounds[i], bounds[i+1])
+		}
+	}
+	families, err := registry.Gather()
+	must(t, err)
+	for _, family := range families {
+		if family.GetName() != "ledgerd_api_call_seconds" {
+			continue
+		}
+		// Schema 3 grows by the eighth root of two, which is less than a tenth.
+		histogram := family.GetMetric()[0].GetHistogram()
+		if histogram.GetSchema() < 3 || len(histogram.GetPositiveSpan()) == 0 {
+			t.Errorf("no native histogram: %v", histogram)
+		}
+		return
+	}
+	t.Error("no histogram of calls")
 }
 
 // A page of another origin gets nothing out of a browser, unless its origin is allowed.
