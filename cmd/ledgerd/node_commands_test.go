@@ -199,6 +199,10 @@ func TestOneNode(t *testing.T) {
 	if report := object(t, bad.out); bad.status != exitFailure || report["ok"] != false || report["first_bad_block"] == nil || report["reason"] == "" {
 		t.Errorf("%+v", bad)
 	}
+	failure := object(t, bad.errs)
+	if next, _ := failure["next"].(string); !strings.HasPrefix(next, "move ") || !strings.HasPrefix(fmt.Sprint(failure["error"]), "damaged at block") {
+		t.Error(failure)
+	}
 	refuses(t, exitFailure, "", "verify", "--home", dir)
 	refuses(t, exitFailure, "ledgerd verify", "start", "--home", dir)
 }
