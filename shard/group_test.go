@@ -530,3 +530,39 @@ func TestOthersOrder(t *testing.T) {
 		}
 	}
 }
+
+// A member that gets nowhere, while others of its run do, asks one of them to start anew: after twice
+// the time in which a run may get nowhere, and not again before a mark would have been made.
+func TestAsksForRegroup(t *testing.T) {
+	t.Parallel()
+	timing := DefaultTiming()
+	for name, c := range map[string]struct {
+		change func(*Member)
+		asks   bool
+	}{
+		"long enough":       {func(*Member) {}, true},
+		"not long enough":   {func(m *Member) { m.stalledAt++ }, false},
+		"it does not stall": {func(m *Member) { m.stalled = false }, false},
+		"it is to begin":    {func(m *Member) { m.starting = groupOf(3, generation.NewRun(1, 1)) }, false},
+		"it does not work":  {func(m *Member) { m.group = nil }, false},
+		"it just asked":     {func(m *Member) { m.wishedAt = m.now - timing.Mark + 1 }, false},
+		"it asked before":   {func(m *Member) { m.wishedAt = m.now - timing.Mark }, true},
+		"nobody gets on":    {func(m *Member) { m.peer(1).Stalled = true }, false},
+	} {
+		m, _ := newTestMember(t, 3)
+		m.work(3, generation.NewRun(1, 0))
+		p := m.peer(1)
+		p.Mode, p.Group = Ordering, *groupOf(3, generation.NewRun(1, 0))
+		m.stalled, m.stalledAt, m.wishedAt = true, m.now-2*timing.Stall, m.now-timing.Mark
+		c.change(m)
+		m.effects = nil
+		m.askForRegroup()
+		asks := slices.ContainsFunc(m.effects, func(e Effect) bool {
+			wish, is := e.(SendWish)
+			return is && wish.To == 1 && wish.Wish.Kind == WishRegroup
+		})
+		if asks != c.asks {
+			t.Errorf("%s: asks %v", name, asks)
+		}
+	}
+}
