@@ -90,7 +90,7 @@ for (const colorScheme of ["light", "dark"] as const) {
     const found = await something();
     await page.emulateMedia({ colorScheme });
     await page.setViewportSize({ width: 390, height: 844 });
-    for (const path of ["/", "/blocks", `/block/${found.height}`, `/tx/${found.id}`, "/accounts", `/account/${found.account}`, "/organisations", `/organisation/${found.organisation}`, "/nodes", "/search?q=a", "/nowhere"]) {
+    for (const path of ["/", "/blocks", `/block/${found.height}`, `/tx/${found.id}`, "/accounts", `/account/${found.account}`, "/organisations", `/organisation/${found.organisation}`, "/nodes", "/search?q=a"]) {
       await page.goto(path);
       await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
       await expect(page.locator('main [aria-busy="true"]')).toHaveCount(0);
@@ -119,6 +119,17 @@ test("the colours follow the system, or the choice, which a reload keeps", async
 
 test.describe("what is not there", () => {
   test.use({ expected: [/status of 404/] });
+
+  for (const colorScheme of ["light", "dark"] as const) {
+    test(`an address without a page fits 390 pixels, ${colorScheme}`, async ({ page }) => {
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width: 390, height: 844 });
+      await page.goto("/nowhere");
+      await expect(page.getByRole("heading", { level: 1 })).toBeVisible();
+      await expectPanelsFit(page);
+      await expectNoSidewaysScroll(page);
+    });
+  }
 
   test("an address without a page says so, and a reload of any page works", async ({ page }) => {
     await page.goto("/what/is/this");
