@@ -118,9 +118,12 @@ func (held *Holdings) readReport(opened *store.Store) {
 // nobody knows its identity yet.
 func (held *Holdings) counted() generation.State {
 	disk, original := generation.DiskID(held.Disk.ID), held.Disk.Original
-	if held.Disk.Renewed {
+	switch {
+	case held.Disk.Renewed:
 		_, _ = rand.Read(disk[:]) // which never fails
 		original = false
+	case held.Disk.ID.IsZero(): // of an older version: the disk gets the name that the promises have
+		disk = held.state.Disk
 	}
 	return held.state.OnDisk(disk, original)
 }

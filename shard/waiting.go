@@ -170,9 +170,8 @@ func (m *Member) leftForGood(membership generation.Membership) func(order.Server
 // helpless reports whether too few disks remember, whatever is done. Unheard are the members of which
 // nothing was heard lately: one of them may remember what is missing. So may those that know of later
 // changes of the membership, and those that a later one let in; and where all forgot, nobody knows
-// whether this is the newest list. A
-// server that left may still be asked for the votes of the run in which it did. Where that is for good,
-// what it remembers does not replace a disk of a member.
+// whether this is the newest list. A server that left may still be asked for the votes of the run in
+// which it did. Where that is for good, what it remembers does not replace a disk of a member.
 func helpless(m generation.Membership, reason *Reason, unheard []order.ServerID,
 	left func(order.ServerID) bool) bool {
 	w := &reason.Waiting

@@ -52,8 +52,8 @@ func (s *simulation) ripe(d *disturbance, number int) bool {
 	return false
 }
 
-// moment is told that a server does what a disturbance with strays may wait for: it asks for blocks, or
-// stored some.
+// moment begins the disturbances that wait for what a server does now: it asks for blocks, or stored
+// some.
 func (s *simulation) moment(what stray, id order.ServerID) {
 	for number := range s.life.disturbances {
 		d := &s.life.disturbances[number]
