@@ -23,8 +23,8 @@ type Clocks struct {
 	self    MemberIndex
 	fault   Fault
 	members []MemberIndex // ascending
-	// heard has, by member, the samples that may still become the furthest ahead of those that count:
-	// the oldest first, each further ahead than those behind it.
+	// heard has, by member, the samples that may still become the furthest ahead of those that
+	// count: the oldest first, each further ahead than those behind it.
 	heard map[MemberIndex][]sample
 }
 
@@ -132,20 +132,24 @@ func (v *View) Warning() string {
 		return fmt.Sprintf("it hears the clocks of %d of %d members, fewer than a majority: %s",
 			v.Heard, v.Members, consequence)
 	case max(v.Offset, -v.Offset) > Bound:
-		return fmt.Sprintf("its clock is %s the members' median: %s; set it, and check its time service",
+		return fmt.Sprintf("its clock is %s the members' median: %s; set it, and check its time "+
+			"service",
 			aheadOf(v.Offset), consequence)
 	}
-	return fmt.Sprintf("the members' clocks differ, and those of only %d of %d are within %s of its own: %s; "+
-		"set them, and check their time services", len(v.Near), v.Members, period(Bound), consequence)
+	return fmt.Sprintf("the members' clocks differ, and those of only %d of %d are within %s of "+
+		"its own: %s; "+
+		"set them, and check their time services", len(v.Near), v.Members, period(Bound),
+		consequence)
 }
 
-// ChainWarning says that a chain is dated ahead of a majority's clocks, given its last block's time;
-// "" where it is not, or where no majority's clocks are known to be near.
+// ChainWarning says that a chain is dated ahead of a majority's clocks, given its last block's
+// time; "" where it is not, or where no majority's clocks are known to be near.
 func (v *View) ChainWarning(last Milliseconds) string {
 	if v.Time == NoTime || last-Bound <= v.Time {
 		return ""
 	}
-	return fmt.Sprintf("the last block is dated %s the clocks of a majority: blocks keep its time until "+
+	return fmt.Sprintf("the last block is dated %s the clocks of a majority: blocks keep its "+
+		"time until "+
 		"the clocks reach it", aheadOf(last-v.Time))
 }
 

@@ -68,7 +68,8 @@ func TestMinorityOfWildClocks(t *testing.T) {
 		}
 		view := c.View(own, time.Minute)
 		if view.Time != NoTime && (view.Time > noon+Bound || view.Time < noon-drift-Bound) {
-			t.Fatalf("seed %d: proposes %d from the right time, of %d with wild %v", seed, view.Time-noon, n, wild)
+			t.Fatalf("seed %d: proposes %d from the right time, of %d with wild %v",
+				seed, view.Time-noon, n, wild)
 		}
 		if !wild[0] && right > n/2 && view.Time != own {
 			t.Fatalf("seed %d: proposes %d with a right clock and a majority", seed, view.Time)
@@ -104,15 +105,24 @@ func TestStories(t *testing.T) {
 		{"a majority", 3, []words{{1, 5, 0}}, noon, 0, noon, 0, ""},
 		{"of two, both", 2, []words{{1, 5, 0}}, noon, 0, noon, 0, ""},
 		{"of two, one is off", 2, []words{{1, thirtyYears, 0}}, noon, 0, 0, 0, "only 1 of 2"},
-		{"30 years ahead", 3, []words{{1, 0, 0}, {2, 4, 0}}, noon + thirtyYears, 0, 0, thirtyYears - 4, "30 years ahead of"},
-		{"a minute behind", 3, []words{{1, 0, 0}, {2, 4, 0}}, noon - 60_000, 0, 0, -60_000, "1m0s behind"},
-		{"two others are 30 years ahead", 5, []words{{1, thirtyYears, 0}, {2, thirtyYears, 0}, {3, 1, 0}, {4, 2, 0}}, noon, 0, noon, -2, ""},
-		{"all differ", 3, []words{{1, thirtyYears, 0}, {2, -60_000, 0}}, noon, 0, 0, 0, "only 1 of 3 are within 10s"},
-		{"what was said is old", 3, []words{{1, 0, 0}, {2, 0, 0}}, noon + 6000, 6 * time.Second, 0, 0, "1 of 3 members"},
-		{"it goes on in between", 3, []words{{1, 0, 0}}, noon + 4000, 4 * time.Second, noon + 4000, 0, ""},
-		{"own clock jumps", 3, []words{{1, 0, 0}, {2, 0, 0}}, noon + thirtyYears, time.Second, 0, thirtyYears - 1000, "30 years ahead of"},
-		{"late messages", 3, []words{{1, 0, 0}, {1, -30_000, time.Second}, {1, -29_000, 2 * time.Second}}, noon + 2000, 2 * time.Second, noon + 2000, 0, ""},
-		{"a queue empties", 3, []words{{1, -60_000, 0}, {1, -30_000, 0}, {1, 0, 0}}, noon, 0, noon, 0, ""},
+		{"30 years ahead", 3, []words{{1, 0, 0}, {2, 4, 0}}, noon + thirtyYears, 0,
+			0, thirtyYears - 4, "30 years ahead of"},
+		{"a minute behind", 3, []words{{1, 0, 0}, {2, 4, 0}}, noon - 60_000, 0, 0, -60_000,
+			"1m0s behind"},
+		{"two others are 30 years ahead", 5, []words{{1, thirtyYears, 0}, {2, thirtyYears, 0},
+			{3, 1, 0}, {4, 2, 0}}, noon, 0, noon, -2, ""},
+		{"all differ", 3, []words{{1, thirtyYears, 0}, {2, -60_000, 0}}, noon, 0, 0,
+			0, "only 1 of 3 are within 10s"},
+		{"what was said is old", 3, []words{{1, 0, 0}, {2, 0, 0}}, noon + 6000, 6 * time.Second,
+			0, 0, "1 of 3 members"},
+		{"it goes on in between", 3, []words{{1, 0, 0}}, noon + 4000, 4 * time.Second, noon + 4000,
+			0, ""},
+		{"own clock jumps", 3, []words{{1, 0, 0}, {2, 0, 0}}, noon + thirtyYears, time.Second,
+			0, thirtyYears - 1000, "30 years ahead of"},
+		{"late messages", 3, []words{{1, 0, 0}, {1, -30_000, time.Second},
+			{1, -29_000, 2 * time.Second}}, noon + 2000, 2 * time.Second, noon + 2000, 0, ""},
+		{"a queue empties", 3, []words{{1, -60_000, 0}, {1, -30_000, 0}, {1, 0, 0}}, noon, 0,
+			noon, 0, ""},
 		{"a stranger", 3, []words{{7, 0, 0}}, noon, 0, 0, 0, "1 of 3 members"},
 		{"itself", 3, []words{{0, 0, 0}}, noon, 0, 0, 0, "1 of 3 members"},
 	} {
@@ -122,9 +132,11 @@ func TestStories(t *testing.T) {
 		}
 		view := clocks.View(c.own, c.at)
 		if view.Time != c.want || view.Known && view.Offset != c.offset {
-			t.Errorf("%s: time %d, want %d; offset %d, want %d", c.name, view.Time, c.want, view.Offset, c.offset)
+			t.Errorf("%s: time %d, want %d; offset %d, want %d", c.name, view.Time,
+				c.want, view.Offset, c.offset)
 		}
-		if warning := view.Warning(); c.warning == "" && warning != "" || !strings.Contains(warning, c.warning) {
+		if warning := view.Warning(); c.warning == "" && warning != "" ||
+			!strings.Contains(warning, c.warning) {
 			t.Errorf("%s: %q", c.name, warning)
 		}
 	}
@@ -155,7 +167,8 @@ func TestChainWarning(t *testing.T) {
 	if warning := view.ChainWarning(noon + Bound); warning != "" {
 		t.Error(warning)
 	}
-	if warning := view.ChainWarning(noon + thirtyYears); !strings.Contains(warning, "30 years ahead of") {
+	if warning := view.ChainWarning(noon + thirtyYears); !strings.Contains(warning,
+		"30 years ahead of") {
 		t.Error(warning)
 	}
 }

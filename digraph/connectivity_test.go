@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// stronglyConnected asks gonum whether the digraph is strongly connected without the vertices of a set, given as bits.
+// stronglyConnected asks gonum whether the digraph is strongly connected without the vertices of a
+// set, given as bits.
 func stronglyConnected(g *Digraph, removed uint) bool {
 	rest := simple.NewDirectedGraph()
 	for v := range g.Order() {
@@ -46,8 +47,9 @@ func TestConnectivityMeetsItsDefinition(t *testing.T) {
 	})
 }
 
-// A dense digraph with a bottleneck: the degrees promise more than the connectivity keeps, so that the bound has to come down, in either direction and wherever
-// the bottleneck is in the order of the vertices.
+// A dense digraph with a bottleneck: the degrees promise more than the connectivity keeps, so that
+// the bound has to come down, in either direction and wherever the bottleneck is in the order of
+// the vertices.
 func TestConnectivityOfBottlenecks(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -58,7 +60,8 @@ func TestConnectivityOfBottlenecks(t *testing.T) {
 		place := rapid.Permutation(sequence(n)).Draw(t, "place")
 		oneWay := rapid.Bool().Draw(t, "one way")
 		reversed := rapid.Bool().Draw(t, "reversed")
-		// Vertices below left are left, the last ones are the neck: it sees everybody, left and right do not see each other, or one way only.
+		// Vertices below left are left, the last ones are the neck: it sees everybody, left and
+		// right do not see each other, or one way only.
 		var edges [][2]int
 		for u := range n {
 			for v := range n {
@@ -105,7 +108,8 @@ func TestConnectivityOfNearlyComplete(t *testing.T) {
 			t.Fatal(err)
 		}
 		if complete.Connectivity() != n-1 || nearly.Connectivity() != n-2 {
-			t.Errorf("n = %d: connectivity %d and, without an edge, %d", n, complete.Connectivity(), nearly.Connectivity())
+			t.Errorf("n = %d: connectivity %d and, without an edge, %d", n, complete.Connectivity(),
+				nearly.Connectivity())
 		}
 	}
 }

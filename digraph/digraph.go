@@ -24,17 +24,20 @@ const (
 )
 
 var (
-	// ErrOrder says that a number of vertices is outside of what the wanted digraph exists for, or above [MaxOrder].
+	// ErrOrder says that a number of vertices is outside of what the wanted digraph exists for, or
+	// above [MaxOrder].
 	ErrOrder = errors.New("digraph: number of vertices out of range")
 	// ErrDegree says that no GS(n,d) exists for a degree: d >= 3 and n >= 2d must hold.
 	ErrDegree = errors.New("digraph: degree out of range")
-	// ErrEdge says that an edge of a list is a self-loop, a duplicate or has an end that is no vertex.
+	// ErrEdge says that an edge of a list is a self-loop, a duplicate or has an end that is no
+	// vertex.
 	ErrEdge = errors.New("digraph: invalid edge")
 	// ErrTooManyEdges says that a digraph would have more than [MaxEdges] edges.
 	ErrTooManyEdges = errors.New("digraph: too many edges")
 	// ErrVertex says that a number is no vertex.
 	ErrVertex = errors.New("digraph: no such vertex")
-	// ErrNotStronglyConnected says that some vertex does not reach some other, so that there is no diameter.
+	// ErrNotStronglyConnected says that some vertex does not reach some other, so that there is no
+	// diameter.
 	ErrNotStronglyConnected = errors.New("digraph: not strongly connected")
 	// ErrFailures says that a number of failures is negative or not below the vertex-connectivity.
 	ErrFailures = errors.New("digraph: number of failures out of range")
@@ -42,14 +45,16 @@ var (
 	ErrTarget = errors.New("digraph: invalid reliability target")
 )
 
-// Digraph is an immutable directed graph over the vertices 0 to n-1, without self-loops and without parallel edges. It is safe for concurrent use.
+// Digraph is an immutable directed graph over the vertices 0 to n-1, without self-loops and without
+// parallel edges. It is safe for concurrent use.
 type Digraph struct {
 	kind         string
 	order        int
 	degree       int
 	successors   adjacency
 	predecessors adjacency
-	// symmetric tells that some automorphism maps any vertex to any other, so that one source stands for all.
+	// symmetric tells that some automorphism maps any vertex to any other, so that one source
+	// stands for all.
 	symmetric bool
 
 	// connectivity is computed when first asked for, since it is expensive.
@@ -57,7 +62,8 @@ type Digraph struct {
 	connectivityOnce sync.Once
 }
 
-// adjacency lists the neighbours of all vertices one after the other: those of v are flat[start[v]:start[v+1]], ascending.
+// adjacency lists the neighbours of all vertices one after the other: those of v are
+// flat[start[v]:start[v+1]], ascending.
 type adjacency struct {
 	start []int
 	flat  []int
@@ -71,8 +77,8 @@ func (a adjacency) of(v int) []int {
 	return a.flat[a.start[v]:end:end]
 }
 
-// New builds a digraph with n vertices, 1 <= n <= [MaxOrder], from a list of edges (from, to) in any order; the list is copied. The error wraps
-// [ErrOrder], [ErrTooManyEdges] or [ErrEdge].
+// New builds a digraph with n vertices, 1 <= n <= [MaxOrder], from a list of edges (from, to) in
+// any order; the list is copied. The error wraps [ErrOrder], [ErrTooManyEdges] or [ErrEdge].
 func New(n int, edges [][2]int) (*Digraph, error) {
 	return build(KindCustom, n, edges)
 }
@@ -82,12 +88,14 @@ func build(kind string, n int, edges [][2]int) (*Digraph, error) {
 		return nil, err
 	}
 	if len(edges) > MaxEdges {
-		return nil, fmt.Errorf("%w: %d, at most %d are possible", ErrTooManyEdges, len(edges), MaxEdges)
+		return nil, fmt.Errorf("%w: %d, at most %d are possible", ErrTooManyEdges, len(edges),
+			MaxEdges)
 	}
 	for _, e := range edges {
 		switch {
 		case e[0] < 0 || e[0] >= n || e[1] < 0 || e[1] >= n:
-			return nil, fmt.Errorf("%w: (%d,%d) leaves the vertices 0 to %d", ErrEdge, e[0], e[1], n-1)
+			return nil, fmt.Errorf("%w: (%d,%d) leaves the vertices 0 to %d", ErrEdge, e[0],
+				e[1], n-1)
 		case e[0] == e[1]:
 			return nil, fmt.Errorf("%w: (%d,%d) is a self-loop", ErrEdge, e[0], e[1])
 		}
@@ -117,8 +125,8 @@ func checkOrder(n int) error {
 	return nil
 }
 
-// newAdjacency lists, for each vertex that stands at place from of an edge, the vertices at place to. It sorts by counting, twice, so that
-// every vertex's list comes out ascending.
+// newAdjacency lists, for each vertex that stands at place from of an edge, the vertices at place
+// to. It sorts by counting, twice, so that every vertex's list comes out ascending.
 func newAdjacency(n int, edges [][2]int, from, to int) adjacency {
 	a := adjacency{start: make([]int, n+1), flat: make([]int, len(edges))}
 	for _, e := range edges {
@@ -138,7 +146,8 @@ func newAdjacency(n int, edges [][2]int, from, to int) adjacency {
 	return a
 }
 
-// Kind names the family: gs, binomial, complete, ring, or custom for a digraph from a list of edges.
+// Kind names the family: gs, binomial, complete, ring, or custom for a digraph from a list of
+// edges.
 func (g *Digraph) Kind() string { return g.kind }
 
 // Order is the number of vertices, n.
@@ -147,12 +156,12 @@ func (g *Digraph) Order() int { return g.order }
 // Degree is the largest number of successors of a vertex, d.
 func (g *Digraph) Degree() int { return g.degree }
 
-// Successors lists the vertices to which v has an edge, ascending; it is empty for a v that is no vertex. The slice belongs to the
-// digraph and must not be changed.
+// Successors lists the vertices to which v has an edge, ascending; it is empty for a v that is no
+// vertex. The slice belongs to the digraph and must not be changed.
 func (g *Digraph) Successors(v int) []int { return g.successors.of(v) }
 
-// Predecessors lists the vertices that have an edge to v, ascending; it is empty for a v that is no vertex. The slice belongs to the
-// digraph and must not be changed.
+// Predecessors lists the vertices that have an edge to v, ascending; it is empty for a v that is no
+// vertex. The slice belongs to the digraph and must not be changed.
 func (g *Digraph) Predecessors(v int) []int { return g.predecessors.of(v) }
 
 // HasEdge tells whether the edge (u,v) is in the digraph. It takes O(log d) time.
@@ -172,7 +181,8 @@ func (g *Digraph) Edges() [][2]int {
 	return edges
 }
 
-// Transpose is the digraph with every edge reversed; backward messages travel on it. It keeps the kind and shares memory with g.
+// Transpose is the digraph with every edge reversed; backward messages travel on it. It keeps the
+// kind and shares memory with g.
 func (g *Digraph) Transpose() *Digraph {
 	t := &Digraph{
 		kind:         g.kind,
@@ -187,8 +197,9 @@ func (g *Digraph) Transpose() *Digraph {
 	return t
 }
 
-// Diameter is the largest distance between two vertices, D, in edges: the number of steps of a broadcast in which nobody fails. It
-// takes O(n·E) time for E edges. The error wraps [ErrNotStronglyConnected].
+// Diameter is the largest distance between two vertices, D, in edges: the number of steps of a
+// broadcast in which nobody fails. It takes O(n·E) time for E edges. The error wraps
+// [ErrNotStronglyConnected].
 func (g *Digraph) Diameter() (int, error) {
 	sources := g.order
 	if g.symmetric {
@@ -214,7 +225,8 @@ func (g *Digraph) Diameter() (int, error) {
 		}
 		if len(queue) < g.order {
 			missing := slices.Index(distance, -1)
-			return 0, fmt.Errorf("%w: vertex %d does not reach vertex %d", ErrNotStronglyConnected, source, missing)
+			return 0, fmt.Errorf("%w: vertex %d does not reach vertex %d", ErrNotStronglyConnected,
+				source, missing)
 		}
 		diameter = max(diameter, distance[queue[len(queue)-1]])
 	}

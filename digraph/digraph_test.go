@@ -114,7 +114,8 @@ func TestAccessors(t *testing.T) {
 		t.Errorf("predecessors of 2: %v", got)
 	}
 	for _, v := range []int{-1, 3, 4, MaxOrder} {
-		if len(g.Successors(v)) != 0 || len(g.Predecessors(v)) != 0 || g.HasEdge(v, 0) || g.HasEdge(0, v) {
+		if len(g.Successors(v)) != 0 || len(g.Predecessors(v)) != 0 || g.HasEdge(v, 0) ||
+			g.HasEdge(0, v) {
 			t.Errorf("vertex %d has neighbours", v)
 		}
 	}
@@ -132,7 +133,8 @@ func TestTransposeReversesEveryEdge(t *testing.T) {
 		reversed := g.Transpose()
 		for u := range g.Order() {
 			for v := range g.Order() {
-				if g.HasEdge(u, v) != reversed.HasEdge(v, u) || g.HasEdge(u, v) != slices.Contains(g.Predecessors(v), u) {
+				if g.HasEdge(u, v) != reversed.HasEdge(v, u) ||
+					g.HasEdge(u, v) != slices.Contains(g.Predecessors(v), u) {
 					t.Fatalf("edge (%d,%d) is not reversed", u, v)
 				}
 			}
@@ -173,7 +175,8 @@ func TestFamilies(t *testing.T) {
 		{KindBinomial, Binomial, 3, 2, 1, 2, 6},
 		{KindBinomial, Binomial, 4, 3, 1, 3, 12},
 		{KindBinomial, Binomial, 8, 5, 2, 5, 40},
-		// [Poke19, figure 5.8]: p_i is connected to p_j, j = i ± {1,2,4}; connectivity 6, diameter 2.
+		// [Poke19, figure 5.8]: p_i is connected to p_j, j = i ± {1,2,4}; connectivity 6, diameter
+		// 2.
 		{KindBinomial, Binomial, 12, 6, 2, 6, 72},
 	} {
 		g := mustBuild(t, test.constructor, test.n)
@@ -181,13 +184,16 @@ func TestFamilies(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s of %d: %v", test.name, test.n, err)
 		}
-		if g.Kind() != test.name || g.Order() != test.n || g.Degree() != test.degree || diameter != test.diameter ||
+		if g.Kind() != test.name || g.Order() != test.n || g.Degree() != test.degree ||
+			diameter != test.diameter ||
 			g.Connectivity() != test.connectivity || len(g.Edges()) != test.edges {
-			t.Errorf("%s of %d: kind %q, order %d, degree %d, diameter %d, connectivity %d, %d edges, want %+v", test.name, test.n,
+			t.Errorf("%s of %d: kind %q, order %d, degree %d, diameter %d, connectivity %d, %d "+
+				"edges, want %+v", test.name, test.n,
 				g.Kind(), g.Order(), g.Degree(), diameter, g.Connectivity(), len(g.Edges()), test)
 		}
 	}
-	if got := mustBuild(t, Binomial, 12).Successors(0); !slices.Equal(got, []int{1, 2, 4, 8, 10, 11}) {
+	if got := mustBuild(t, Binomial, 12).Successors(0); !slices.Equal(got,
+		[]int{1, 2, 4, 8, 10, 11}) {
 		t.Errorf("successors of 0 in the binomial graph of 12: %v", got)
 	}
 }

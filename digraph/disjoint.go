@@ -5,21 +5,26 @@ import (
 	"slices"
 )
 
-// FaultDiameterBound bounds the fault diameter D_f from above: the diameter that remains when any f vertices are taken out. For any two vertices it
-// finds f+1 vertex-disjoint paths with the smallest sum of lengths; however f vertices fail, one of the paths stays, so the longest of them all is a bound
-// [Poke19, section 5.6.2.3]. It is a bound and not the least one, which is NP-hard to find.
+// FaultDiameterBound bounds the fault diameter D_f from above: the diameter that remains when any f
+// vertices are taken out. For any two vertices it finds f+1 vertex-disjoint paths with the smallest
+// sum of lengths; however f vertices fail, one of the paths stays, so the longest of them all is a
+// bound [Poke19, section 5.6.2.3]. It is a bound and not the least one, which is NP-hard to find.
 //
-// f must be below the connectivity, else the error wraps [ErrFailures]; with f = 0 the bound is the diameter.
+// f must be below the connectivity, else the error wraps [ErrFailures]; with f = 0 the bound is the
+// diameter.
 //
-// The paths come from a minimum-cost flow, f+1 shortest-path searches for a pair of vertices, O(E) time each for E edges. Pairs without an edge whose sources
-// have the same successors and whose targets have the same predecessors share an answer: of the n² pairs of GS(n,d) about n·d + (n/d)²
-// remain. Binomial graphs, complete digraphs and rings look the same from everywhere, so that n pairs are enough.
+// The paths come from a minimum-cost flow, f+1 shortest-path searches for a pair of vertices, O(E)
+// time each for E edges. Pairs without an edge whose sources have the same successors and whose
+// targets have the same predecessors share an answer: of the n² pairs of GS(n,d) about n·d + (n/d)²
+// remain. Binomial graphs, complete digraphs and rings look the same from everywhere, so that n
+// pairs are enough.
 func (g *Digraph) FaultDiameterBound(f int) (int, error) {
 	if g.order == 1 && f == 0 {
 		return 0, nil
 	}
 	if connectivity := g.Connectivity(); f < 0 || f >= connectivity {
-		return 0, fmt.Errorf("%w: %d, want at least 0 and less than the vertex-connectivity, %d", ErrFailures, f, connectivity)
+		return 0, fmt.Errorf("%w: %d, want at least 0 and less than the vertex-connectivity, %d",
+			ErrFailures, f, connectivity)
 	}
 	if g.Connectivity() == g.order-1 {
 		// In the complete digraph the paths are the edge and those with one vertex in between.
@@ -43,8 +48,10 @@ func (g *Digraph) FaultDiameterBound(f int) (int, error) {
 					if s == t || answered[class] && !neighbours {
 						continue
 					}
-					// A path of the smallest sum for (s,t) visits no other vertex with the successors of s: it could leave out all
-					// before it. The same goes for the predecessors of t. So without an edge between them, it serves all pairs alike.
+					// A path of the smallest sum for (s,t) visits no other vertex with the
+					// successors of s: it could leave out all before it. The same goes for the
+					// predecessors of t. So without an edge between them, it serves all pairs
+					// alike.
 					answered[class] = answered[class] || !neighbours
 					bound = max(bound, search.longestFrom(s, f+1))
 				}
@@ -60,11 +67,14 @@ func alike(n int, neighbours adjacency) [][]int {
 	for v := range vertices {
 		vertices[v] = v
 	}
-	slices.SortStableFunc(vertices, func(u, v int) int { return slices.Compare(neighbours.of(u), neighbours.of(v)) })
+	slices.SortStableFunc(vertices, func(u, v int) int {
+		return slices.Compare(neighbours.of(u), neighbours.of(v))
+	})
 	var groups [][]int
 	for len(vertices) > 0 {
 		size := 1
-		for size < len(vertices) && slices.Equal(neighbours.of(vertices[0]), neighbours.of(vertices[size])) {
+		for size < len(vertices) && slices.Equal(neighbours.of(vertices[0]),
+			neighbours.of(vertices[size])) {
 			size++
 		}
 		groups = append(groups, vertices[:size])
@@ -73,16 +83,18 @@ func alike(n int, neighbours adjacency) [][]int {
 	return groups
 }
 
-// disjointSearch finds disjoint paths with the smallest sum of lengths: successive shortest paths with potentials, so that every arc's reduced
-// length is non-negative, and a queue of buckets, since lengths are small integers [Poke19, section 5.6.2.3]. The potentials begin as the distances to the
-// target, so that a search goes straight there.
+// disjointSearch finds disjoint paths with the smallest sum of lengths: successive shortest paths
+// with potentials, so that every arc's reduced length is non-negative, and a queue of buckets,
+// since lengths are small integers [Poke19, section 5.6.2.3]. The potentials begin as the distances
+// to the target, so that a search goes straight there.
 type disjointSearch struct {
 	*splitNetwork
 	predecessors adjacency
 	target       int
 	// toTarget is each node's distance to in(target) in the empty network.
 	toTarget []int32
-	// potential of the nodes; only those in raised differ from what they began with, which is -toTarget.
+	// potential of the nodes; only those in raised differ from what they began with, which is
+	// -toTarget.
 	potential []int32
 	raised    []int32
 	// distance is valid for nodes that the current search reached.
@@ -128,8 +140,9 @@ func (d *disjointSearch) aimAt(t int) {
 	}
 }
 
-// longestFrom is the length of the longest among paths from s to the target, count of them, that share no vertex but these and have the smallest sum of
-// lengths. They must exist: the connectivity is at least their count.
+// longestFrom is the length of the longest among paths from s to the target, count of them, that
+// share no vertex but these and have the smallest sum of lengths. They must exist: the connectivity
+// is at least their count.
 func (d *disjointSearch) longestFrom(s, count int) int {
 	d.reset()
 	for _, x := range d.raised {
@@ -145,7 +158,8 @@ func (d *disjointSearch) longestFrom(s, count int) int {
 	return d.longestPath(s)
 }
 
-// shortest finds a shortest path from start to end that augments the flow, and raises the potentials.
+// shortest finds a shortest path from start to end that augments the flow, and raises the
+// potentials.
 func (d *disjointSearch) shortest(start, end int32) bool {
 	d.nextSearch()
 	d.queue = d.queue[:0]
@@ -191,8 +205,10 @@ func (d *disjointSearch) reach(x, by, distance int32) {
 	d.buckets[distance] = append(d.buckets[distance], x)
 }
 
-// raisePotentials keeps every reduced length non-negative after the flow has grown along a path of length end: the potential of a node becomes its distance,
-// or that of the end if it is further away; all are lowered by the end's, so that most of them stay as they are. It empties the buckets.
+// raisePotentials keeps every reduced length non-negative after the flow has grown along a path of
+// length end: the potential of a node becomes its distance, or that of the end if it is further
+// away; all are lowered by the end's, so that most of them stay as they are. It empties the
+// buckets.
 func (d *disjointSearch) raisePotentials(end int32) {
 	for _, x := range d.queue {
 		if d.distance[x] < end {

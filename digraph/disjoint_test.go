@@ -9,7 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// faultDiameter is the fault diameter by its definition: the largest diameter without any f vertices. f must be below the connectivity.
+// faultDiameter is the fault diameter by its definition: the largest diameter without any f
+// vertices. f must be below the connectivity.
 func faultDiameter(g *Digraph, f int) int {
 	largest := 0
 	for removed := range uint(1) << g.Order() {
@@ -44,7 +45,8 @@ func eccentricity(g *Digraph, s int, removed uint) int {
 	}
 }
 
-// minimalSumByEnumeration tries every way to choose count disjoint paths from s to t: the smallest sum of lengths.
+// minimalSumByEnumeration tries every way to choose count disjoint paths from s to t: the smallest
+// sum of lengths.
 func minimalSumByEnumeration(g *Digraph, s, t, count int) int {
 	type path struct {
 		interior uint
@@ -133,14 +135,16 @@ func TestDisjointPathsHaveTheSmallestSum(t *testing.T) {
 				longest := search.longestFrom(source, count)
 				sum, want := sumOfFlow(search), minimalSumByEnumeration(g, source, target, count)
 				if sum != want || longest*count < sum || longest > sum {
-					t.Fatalf("%d paths from %d to %d: sum %d, longest %d, want sum %d: %v", count, source, target, sum, longest, want, g.Edges())
+					t.Fatalf("%d paths from %d to %d: sum %d, longest %d, want sum %d: %v", count,
+						source, target, sum, longest, want, g.Edges())
 				}
 			}
 		}
 	})
 }
 
-// What lets pairs share an answer: the smallest sums of pairs alike are equal, unless there is an edge between them.
+// What lets pairs share an answer: the smallest sums of pairs alike are equal, unless there is an
+// edge between them.
 func TestPairsAlikeHaveEqualSums(t *testing.T) {
 	t.Parallel()
 	for _, size := range [][2]int{{6, 3}, {9, 3}, {11, 3}, {12, 3}, {18, 4}, {22, 4}, {30, 5}} {
@@ -161,7 +165,8 @@ func TestPairsAlikeHaveEqualSums(t *testing.T) {
 							first = sum
 						}
 						if sum != first {
-							t.Errorf("GS(%d,%d): from %d to %d the sum is %d, for others alike %d", size[0], size[1], source, target, sum, first)
+							t.Errorf("GS(%d,%d): from %d to %d the sum is %d, for others alike %d",
+								size[0], size[1], source, target, sum, first)
 						}
 					}
 				}
@@ -170,7 +175,8 @@ func TestPairsAlikeHaveEqualSums(t *testing.T) {
 	}
 }
 
-// The example of [Poke19, section 5.6.2.3]: for the binomial graph of 12 the estimate is 3 <= δ_f <= 4 with f = 5.
+// The example of [Poke19, section 5.6.2.3]: for the binomial graph of 12 the estimate is 3 <= δ_f
+// <= 4 with f = 5.
 func TestFaultDiameterBoundOfBinomialGraph(t *testing.T) {
 	t.Parallel()
 	g := mustBuild(t, Binomial, 12)
@@ -182,10 +188,14 @@ func TestFaultDiameterBoundOfBinomialGraph(t *testing.T) {
 	}
 }
 
-// The fault diameters of GS are low [Poke19, section 5.6.4]; these are the bounds that the search gives, and the exact ones for small n.
+// The fault diameters of GS are low [Poke19, section 5.6.4]; these are the bounds that the search
+// gives, and the exact ones for small n.
 func TestFaultDiameterBoundOfGS(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ n, d, bound int }{{6, 3, 3}, {8, 3, 4}, {9, 3, 4}, {11, 3, 5}, {11, 5, 3}, {16, 4, 5}, {64, 5, 7}, {90, 5, 6}, {128, 5, 6}} {
+	for _, test := range []struct {
+		n, d, bound int
+	}{{6, 3, 3}, {8, 3, 4}, {9, 3, 4}, {11, 3, 5}, {11, 5, 3}, {16, 4, 5}, {64, 5, 7}, {90, 5, 6},
+		{128, 5, 6}} {
 		g := mustGS(t, test.n, test.d)
 		bound, err := g.FaultDiameterBound(test.d - 1)
 		if err != nil || bound != test.bound {
@@ -212,7 +222,8 @@ func TestFaultDiameterBoundOfSmallOnes(t *testing.T) {
 		{mustBuild(t, Ring, 7), 0, 6},
 	} {
 		if bound, err := test.g.FaultDiameterBound(test.f); err != nil || bound != test.bound {
-			t.Errorf("%s of %d, f = %d: bound %d, %v, want %d", test.g.Kind(), test.g.Order(), test.f, bound, err, test.bound)
+			t.Errorf("%s of %d, f = %d: bound %d, %v, want %d", test.g.Kind(), test.g.Order(),
+				test.f, bound, err, test.bound)
 		}
 	}
 	for _, test := range []struct {
@@ -226,7 +237,8 @@ func TestFaultDiameterBoundOfSmallOnes(t *testing.T) {
 		{mustGS(t, 8, 3), 3},
 	} {
 		if _, err := test.g.FaultDiameterBound(test.f); !errors.Is(err, ErrFailures) {
-			t.Errorf("%s of %d, f = %d: %v, want %v", test.g.Kind(), test.g.Order(), test.f, err, ErrFailures)
+			t.Errorf("%s of %d, f = %d: %v, want %v", test.g.Kind(), test.g.Order(), test.f,
+				err, ErrFailures)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"gonum.org/v1/gonum/graph/simple"
 )
 
-// The methods in this file make a Digraph a gonum graph; a vertex v is the node with the id v. Gonum's iterators allocate: engines use
-// Successors, Predecessors and HasEdge instead.
+// The methods in this file make a Digraph a gonum graph; a vertex v is the node with the id v.
+// Gonum's iterators allocate: engines use Successors, Predecessors and HasEdge instead.
 var _ graph.Directed = (*Digraph)(nil)
 
 // Node is the node with the given id, or nil if there is none.

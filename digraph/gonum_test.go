@@ -34,7 +34,9 @@ func TestGonumSeesTheSameDigraph(t *testing.T) {
 			}
 			for v := range g.Order() {
 				has, other := g.HasEdge(u, v), g.HasEdge(v, u)
-				if g.HasEdgeFromTo(id, int64(v)) != has || g.HasEdgeBetween(id, int64(v)) != (has || other) || (g.Edge(id, int64(v)) != nil) != has {
+				if g.HasEdgeFromTo(id, int64(v)) != has ||
+					g.HasEdgeBetween(id, int64(v)) != (has || other) ||
+					(g.Edge(id, int64(v)) != nil) != has {
 					t.Fatalf("edge (%d,%d)", u, v)
 				}
 			}
@@ -63,7 +65,8 @@ func TestGonumNodesThatAreNone(t *testing.T) {
 	t.Parallel()
 	g := mustGS(t, 8, 3)
 	for _, id := range []int64{-1, 8, 1 << 40} {
-		if g.Node(id) != nil || g.From(id).Len() != 0 || g.To(id).Len() != 0 || g.HasEdgeFromTo(id, 0) || g.HasEdgeFromTo(0, id) || g.Edge(0, id) != nil {
+		if g.Node(id) != nil || g.From(id).Len() != 0 || g.To(id).Len() != 0 ||
+			g.HasEdgeFromTo(id, 0) || g.HasEdgeFromTo(0, id) || g.Edge(0, id) != nil {
 			t.Errorf("node %d exists", id)
 		}
 	}

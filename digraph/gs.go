@@ -5,21 +5,26 @@ import (
 	"slices"
 )
 
-// GS is the digraph GS(n,d) of Soneoka, Imase and Manabe [Poke19, section 5.6.4]: d-regular, with vertex-connectivity d, and of a diameter at most
-// one above [MinimalDiameter] for n <= d^3 + d. It exists for d >= 3 and n >= 2d; the error wraps [ErrOrder], [ErrDegree] or [ErrTooManyEdges].
+// GS is the digraph GS(n,d) of Soneoka, Imase and Manabe [Poke19, section 5.6.4]: d-regular, with
+// vertex-connectivity d, and of a diameter at most one above [MinimalDiameter] for n <= d^3 + d. It
+// exists for d >= 3 and n >= 2d; the error wraps [ErrOrder], [ErrDegree] or [ErrTooManyEdges].
 //
-// Let n = m·d + t. The generalised de Bruijn digraph over m vertices, its self-loops replaced by cycles, has m·d arcs; its line digraph has
-// one vertex for each of them, numbered in the order of (tail, head). The t remaining vertices come last and are woven in around the arcs at vertex 0.
-// The order is the one of the figures [Poke19, figure 5.1]: in GS(9,3) the successors of 0 are 3, 4 and 5.
+// Let n = m·d + t. The generalised de Bruijn digraph over m vertices, its self-loops replaced by
+// cycles, has m·d arcs; its line digraph has one vertex for each of them, numbered in the order of
+// (tail, head). The t remaining vertices come last and are woven in around the arcs at vertex 0.
+// The order is the one of the figures [Poke19, figure 5.1]: in GS(9,3) the successors of 0 are 3, 4
+// and 5.
 func GS(n, d int) (*Digraph, error) {
 	if err := checkOrder(n); err != nil {
 		return nil, err
 	}
 	if d < 3 || d > n/2 {
-		return nil, fmt.Errorf("%w: GS(%d,%d) needs a degree of at least 3 and n >= 2d", ErrDegree, n, d)
+		return nil, fmt.Errorf("%w: GS(%d,%d) needs a degree of at least 3 and n >= 2d", ErrDegree,
+			n, d)
 	}
 	if n*d > MaxEdges {
-		return nil, fmt.Errorf("%w: GS(%d,%d) has %d, at most %d are possible", ErrTooManyEdges, n, d, n*d, MaxEdges)
+		return nil, fmt.Errorf("%w: GS(%d,%d) has %d, at most %d are possible", ErrTooManyEdges,
+			n, d, n*d, MaxEdges)
 	}
 	m, t := n/d, n%d
 	arcs := deBruijnWithoutLoops(m, d)
@@ -30,9 +35,10 @@ func GS(n, d int) (*Digraph, error) {
 	return build(KindGS, n, edges)
 }
 
-// deBruijnWithoutLoops lists the arcs (tail, head) of G*_B(m,d), sorted; parallel arcs are listed as often as they occur. That is the
-// generalised de Bruijn digraph G_B(m,d), with arcs (u, u·d + a mod m) for 0 <= a < d, in which every vertex has ⌊d/m⌋ or ⌈d/m⌉
-// self-loops: they make way for ⌊d/m⌋ cycles through all vertices, and one more through the vertices with ⌈d/m⌉.
+// deBruijnWithoutLoops lists the arcs (tail, head) of G*_B(m,d), sorted; parallel arcs are listed
+// as often as they occur. That is the generalised de Bruijn digraph G_B(m,d), with arcs (u, u·d + a
+// mod m) for 0 <= a < d, in which every vertex has ⌊d/m⌋ or ⌈d/m⌉ self-loops: they make way for
+// ⌊d/m⌋ cycles through all vertices, and one more through the vertices with ⌈d/m⌉.
 func deBruijnWithoutLoops(m, d int) [][2]int {
 	arcs := make([][2]int, 0, m*d)
 	everyVertex := make([]int, m)
@@ -66,8 +72,9 @@ func appendCycle(arcs [][2]int, vertices []int) [][2]int {
 	return arcs
 }
 
-// lineDigraph lists the edges of the line digraph: its vertices are the arcs by their place in the list, which is sorted, with an edge from each
-// arc to each arc that begins where it ends. Every one of the m vertices has the same number of arcs out.
+// lineDigraph lists the edges of the line digraph: its vertices are the arcs by their place in the
+// list, which is sorted, with an edge from each arc to each arc that begins where it ends. Every
+// one of the m vertices has the same number of arcs out.
 func lineDigraph(m int, arcs [][2]int) [][2]int {
 	d := len(arcs) / m
 	edges := make([][2]int, 0, len(arcs)*d)
@@ -79,9 +86,10 @@ func lineDigraph(m int, arcs [][2]int) [][2]int {
 	return edges
 }
 
-// weave adds the vertices w_0 to w_{t-1}, 0 < t < d, to the line digraph of the arcs. X are the arcs into vertex 0 and Y those out of it. Each
-// w_i takes the place of d-t+1 edges from X to Y (M_i, a perfect matching of X_i with Y_i): it gets an edge from each end in X_i and to each end in Y_i,
-// and the w among themselves are complete, so that everybody's degree is d again.
+// weave adds the vertices w_0 to w_{t-1}, 0 < t < d, to the line digraph of the arcs. X are the
+// arcs into vertex 0 and Y those out of it. Each w_i takes the place of d-t+1 edges from X to Y
+// (M_i, a perfect matching of X_i with Y_i): it gets an edge from each end in X_i and to each end
+// in Y_i, and the w among themselves are complete, so that everybody's degree is d again.
 func weave(edges, arcs [][2]int, d, t int) [][2]int {
 	var x, y []int
 	for i, arc := range arcs {
@@ -114,9 +122,10 @@ func weave(edges, arcs [][2]int, d, t int) [][2]int {
 	})
 }
 
-// MinimalDiameter is the lower bound that the Moore bound puts on the diameter of a digraph with n vertices and degree d,
-// ⌈log_d(n(d-1) + d)⌉ - 1 [Poke19, equation 5.6]. The equation counts in that no digraph attains the Moore bound itself but the complete
-// one: for n <= d+1 the bound is 1, and 0 for a single vertex. It is 0 too unless n >= 1 and d >= 2.
+// MinimalDiameter is the lower bound that the Moore bound puts on the diameter of a digraph with n
+// vertices and degree d, ⌈log_d(n(d-1) + d)⌉ - 1 [Poke19, equation 5.6]. The equation counts in
+// that no digraph attains the Moore bound itself but the complete one: for n <= d+1 the bound is 1,
+// and 0 for a single vertex. It is 0 too unless n >= 1 and d >= 2.
 func MinimalDiameter(n, d int) int {
 	if n <= 1 || d < 2 {
 		return 0

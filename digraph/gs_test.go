@@ -10,15 +10,16 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkGS says what is wrong with a digraph that should be GS(n,d), or nil: regularity, optimal connectivity and, for n <= d^3 + d, a quasi-minimal
-// diameter [Poke19, section 5.6.4].
+// checkGS says what is wrong with a digraph that should be GS(n,d), or nil: regularity, optimal
+// connectivity and, for n <= d^3 + d, a quasi-minimal diameter [Poke19, section 5.6.4].
 func checkGS(g *Digraph, n, d int) error {
 	if g.Order() != n || g.Degree() != d {
 		return fmt.Errorf("order %d and degree %d, want %d and %d", g.Order(), g.Degree(), n, d)
 	}
 	for v := range n {
 		if len(g.Successors(v)) != d || len(g.Predecessors(v)) != d {
-			return fmt.Errorf("vertex %d has %d successors and %d predecessors, want %d", v, len(g.Successors(v)), len(g.Predecessors(v)), d)
+			return fmt.Errorf("vertex %d has %d successors and %d predecessors, want %d", v,
+				len(g.Successors(v)), len(g.Predecessors(v)), d)
 		}
 	}
 	if g.Connectivity() != d {
@@ -35,11 +36,13 @@ func checkGS(g *Digraph, n, d int) error {
 	return nil
 }
 
-// TestTable53 is [Poke19, table 5.3]: the degree for 6 nines over 24 hours, the diameter and its lower bound.
+// TestTable53 is [Poke19, table 5.3]: the degree for 6 nines over 24 hours, the diameter and its
+// lower bound.
 func TestTable53(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ n, degree, diameter, smallest int }{
-		{6, 3, 2, 2}, {8, 3, 2, 2}, {11, 3, 3, 2}, {16, 4, 2, 2}, {22, 4, 3, 3}, {32, 4, 3, 3}, {45, 4, 4, 3}, {64, 5, 4, 3}, {90, 5, 3, 3},
+		{6, 3, 2, 2}, {8, 3, 2, 2}, {11, 3, 3, 2}, {16, 4, 2, 2}, {22, 4, 3, 3}, {32, 4, 3, 3},
+		{45, 4, 4, 3}, {64, 5, 4, 3}, {90, 5, 3, 3},
 		{128, 5, 4, 3}, {256, 7, 4, 3}, {512, 8, 3, 3}, {1024, 11, 4, 3},
 	} {
 		degree, err := Degree(row.n, Target{})
@@ -49,10 +52,12 @@ func TestTable53(t *testing.T) {
 		}
 		g := mustGS(t, row.n, degree)
 		if diameter, err := g.Diameter(); err != nil || diameter != row.diameter {
-			t.Errorf("diameter of GS(%d,%d): %d, %v, want %d", row.n, degree, diameter, err, row.diameter)
+			t.Errorf("diameter of GS(%d,%d): %d, %v, want %d", row.n, degree, diameter, err,
+				row.diameter)
 		}
 		if got := MinimalDiameter(row.n, degree); got != row.smallest {
-			t.Errorf("smallest diameter for n = %d, d = %d: %d, want %d", row.n, degree, got, row.smallest)
+			t.Errorf("smallest diameter for n = %d, d = %d: %d, want %d", row.n, degree, got,
+				row.smallest)
 		}
 		if err := checkGS(g, row.n, degree); err != nil {
 			t.Errorf("GS(%d,%d): %v", row.n, degree, err)
@@ -64,20 +69,24 @@ func TestTable53(t *testing.T) {
 func TestTable62(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ n, connectivity int }{
-		{8, 3}, {18, 4}, {30, 4}, {32, 4}, {72, 5}, {75, 5}, {128, 5}, {140, 6}, {225, 6}, {242, 7}, {450, 8}, {455, 8},
+		{8, 3}, {18, 4}, {30, 4}, {32, 4}, {72, 5}, {75, 5}, {128, 5}, {140, 6}, {225, 6}, {242, 7},
+		{450, 8}, {455, 8},
 	} {
 		g := mustBuild(t, func(n int) (*Digraph, error) { return Reliable(n, Target{}) }, row.n)
 		if g.Kind() != KindGS || g.Connectivity() != row.connectivity {
-			t.Errorf("n = %d: %s with connectivity %d, want %d", row.n, g.Kind(), g.Connectivity(), row.connectivity)
+			t.Errorf("n = %d: %s with connectivity %d, want %d", row.n, g.Kind(), g.Connectivity(),
+				row.connectivity)
 		}
 	}
 }
 
-// TestGS93 is the overlay of the running example [Poke19, section 5.2.1 and figure 5.2]: p0 has the successors p3, p4 and p5, p2 has p7 among its own.
+// TestGS93 is the overlay of the running example [Poke19, section 5.2.1 and figure 5.2]: p0 has the
+// successors p3, p4 and p5, p2 has p7 among its own.
 func TestGS93(t *testing.T) {
 	t.Parallel()
 	g := mustGS(t, 9, 3)
-	want := [][]int{{3, 4, 5}, {3, 4, 5}, {6, 7, 8}, {0, 1, 2}, {6, 7, 8}, {6, 7, 8}, {0, 1, 2}, {0, 1, 2}, {3, 4, 5}}
+	want := [][]int{{3, 4, 5}, {3, 4, 5}, {6, 7, 8}, {0, 1, 2}, {6, 7, 8}, {6, 7, 8}, {0, 1, 2},
+		{0, 1, 2}, {3, 4, 5}}
 	for v := range want {
 		if got := g.Successors(v); !slices.Equal(got, want[v]) {
 			t.Errorf("successors of %d: %v, want %v", v, got, want[v])
@@ -85,11 +94,13 @@ func TestGS93(t *testing.T) {
 	}
 }
 
-// TestGS83 pins a digraph with a remainder, t = 2, edge by edge: servers that run different builds must agree on it.
+// TestGS83 pins a digraph with a remainder, t = 2, edge by edge: servers that run different builds
+// must agree on it.
 func TestGS83(t *testing.T) {
 	t.Parallel()
 	g := mustGS(t, 8, 3)
-	want := [][]int{{3, 4, 5}, {3, 4, 5}, {3, 4, 5}, {1, 2, 6}, {0, 6, 7}, {0, 2, 7}, {0, 1, 7}, {1, 2, 6}}
+	want := [][]int{{3, 4, 5}, {3, 4, 5}, {3, 4, 5}, {1, 2, 6}, {0, 6, 7}, {0, 2, 7}, {0, 1, 7},
+		{1, 2, 6}}
 	for v := range want {
 		if got := g.Successors(v); !slices.Equal(got, want[v]) {
 			t.Errorf("successors of %d: %v, want %v", v, got, want[v])
@@ -97,7 +108,8 @@ func TestGS83(t *testing.T) {
 	}
 }
 
-// TestGSSweep takes every n up to a limit with every degree up to another, so that every remainder is there; LEDGERD_LONG_TESTS widens it.
+// TestGSSweep takes every n up to a limit with every degree up to another, so that every remainder
+// is there; LEDGERD_LONG_TESTS widens it.
 func TestGSSweep(t *testing.T) {
 	t.Parallel()
 	sweep := func(maxOrder, maxDegree int) {
@@ -174,7 +186,8 @@ func TestGSRefuses(t *testing.T) {
 func TestMinimalDiameter(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ n, d, want int }{
-		{-1, 3, 0}, {0, 3, 0}, {1, 3, 0}, {2, 3, 1}, {4, 3, 1}, {5, 3, 2}, {12, 3, 2}, {13, 3, 3}, {39, 3, 3}, {40, 3, 4}, {10, 1, 0}, {100, 1000, 1},
+		{-1, 3, 0}, {0, 3, 0}, {1, 3, 0}, {2, 3, 1}, {4, 3, 1}, {5, 3, 2}, {12, 3, 2}, {13, 3, 3},
+		{39, 3, 3}, {40, 3, 4}, {10, 1, 0}, {100, 1000, 1},
 	} {
 		if got := MinimalDiameter(test.n, test.d); got != test.want {
 			t.Errorf("MinimalDiameter(%d,%d) = %d, want %d", test.n, test.d, got, test.want)

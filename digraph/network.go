@@ -1,20 +1,24 @@
 package digraph
 
-// splitNetwork is a flow network in which a unit of flow is a path of the digraph, and different units share no vertex. Every vertex v is split into two
-// nodes, in(v) and out(v), with one arc between them; an edge (u,v) becomes an arc from out(u) to in(v). All capacities are one.
+// splitNetwork is a flow network in which a unit of flow is a path of the digraph, and different
+// units share no vertex. Every vertex v is split into two nodes, in(v) and out(v), with one arc
+// between them; an edge (u,v) becomes an arc from out(u) to in(v). All capacities are one.
 //
-// It serves one question at a time and is used again for the next: a question undoes what the one before left behind, at a cost that
-// grows with that only.
+// It serves one question at a time and is used again for the next: a question undoes what the one
+// before left behind, at a cost that grows with that only.
 type splitNetwork struct {
-	// arcs holds those that leave node x, and the reverses of those that enter it, at first[x] to first[x+1].
+	// arcs holds those that leave node x, and the reverses of those that enter it, at first[x] to
+	// first[x+1].
 	arcs  []arc
 	first []int32
-	// free tells for each arc whether flow can go along it: an arc that is not used, or the reverse of one that is.
+	// free tells for each arc whether flow can go along it: an arc that is not used, or the reverse
+	// of one that is.
 	free []bool
 	// changed lists the arcs whose free differs from that of an empty network, some of them twice.
 	changed []int32
 
-	// enteredBy is the arc by which the search came to a node, if reached is the number of the current search.
+	// enteredBy is the arc by which the search came to a node, if reached is the number of the
+	// current search.
 	enteredBy []int32
 	reached   []uint32
 	search    uint32
@@ -88,7 +92,8 @@ func newSplitNetwork(successors adjacency) *splitNetwork {
 
 // reset empties the network.
 func (w *splitNetwork) reset() {
-	// An arc and its reverse change together, and arcs that changed twice are back where they were: what matters is which of the two is a real arc.
+	// An arc and its reverse change together, and arcs that changed twice are back where they were:
+	// what matters is which of the two is a real arc.
 	for _, a := range w.changed {
 		real := w.isReal(a)
 		w.free[a] = real
@@ -134,7 +139,8 @@ func (w *splitNetwork) disjointBetween(u, v, limit int) int {
 	return limit
 }
 
-// disjointToBefore counts the paths from v to vertices smaller than v that share no vertex but v, and hence end in different ones, up to a limit.
+// disjointToBefore counts the paths from v to vertices smaller than v that share no vertex but v,
+// and hence end in different ones, up to a limit.
 func (w *splitNetwork) disjointToBefore(v, limit int) int {
 	w.reset()
 	for count := range limit {

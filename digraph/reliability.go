@@ -12,8 +12,8 @@ const (
 	DefaultNines = 6
 	// DefaultPeriod is the period of a zero [Target].
 	DefaultPeriod = 24 * time.Hour
-	// DefaultMTTF is the server MTTF of a zero [Target], about two years [Poke19, table 4.2]. With exactly two years
-	// GS(128,d) would need a degree of 6 instead of the 5 of [Poke19, table 5.3].
+	// DefaultMTTF is the server MTTF of a zero [Target], about two years [Poke19, table 4.2]. With
+	// exactly two years GS(128,d) would need a degree of 6 instead of the 5 of [Poke19, table 5.3].
 	DefaultMTTF = 18304 * time.Hour
 	// MaxNines is the largest number of nines that a [Target] may ask for.
 	MaxNines = 30
@@ -21,7 +21,8 @@ const (
 
 // Target says how reliable a digraph has to be. A field that is zero stands for its default.
 type Target struct {
-	// Nines asks for a probability of 1 - 10^-Nines that no more servers fail within the period than the digraph tolerates, 1 to [MaxNines].
+	// Nines asks for a probability of 1 - 10^-Nines that no more servers fail within the period
+	// than the digraph tolerates, 1 to [MaxNines].
 	Nines int
 	// Period is the time after which failed servers have been replaced.
 	Period time.Duration
@@ -46,17 +47,20 @@ func (target Target) withDefaults() (Target, error) {
 	case target.Period < 0:
 		return target, fmt.Errorf("%w: the period %v is negative", ErrTarget, target.Period)
 	case target.MTTF < 0:
-		return target, fmt.Errorf("%w: the mean time to failure %v is negative", ErrTarget, target.MTTF)
+		return target, fmt.Errorf("%w: the mean time to failure %v is negative", ErrTarget,
+			target.MTTF)
 	case target.Period/target.MTTF >= maxPeriods:
-		return target, fmt.Errorf("%w: the period %v is more than %d times the mean time to failure %v, so that hardly a server survives it", ErrTarget,
+		return target, fmt.Errorf("%w: the period %v is more than %d times the mean time to "+
+			"failure %v, so that hardly a server survives it", ErrTarget,
 			target.Period, maxPeriods, target.MTTF)
 	}
 	return target, nil
 }
 
-// Degree is the smallest d >= 3 for which GS(n,d) meets the target: at most d-1 of the n servers fail within the period with the wanted
-// probability [Poke19, section 5.6.4]. The error wraps [ErrOrder], [ErrTarget], or [ErrDegree] where so few servers would need so high a degree that
-// n < 2d and GS(n,d) does not exist.
+// Degree is the smallest d >= 3 for which GS(n,d) meets the target: at most d-1 of the n servers
+// fail within the period with the wanted probability [Poke19, section 5.6.4]. The error wraps
+// [ErrOrder], [ErrTarget], or [ErrDegree] where so few servers would need so high a degree that n <
+// 2d and GS(n,d) does not exist.
 func Degree(n int, target Target) (int, error) {
 	if err := checkOrder(n); err != nil {
 		return 0, err
@@ -67,9 +71,11 @@ func Degree(n int, target Target) (int, error) {
 	}
 	survives := survivalProbability(target.Period, target.MTTF)
 	fails := sub(number(1), survives)
-	allowed := new(big.Float).SetPrec(precision).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(target.Nines)), nil))
+	allowed := new(big.Float).SetPrec(precision).SetInt(new(big.Int).Exp(big.NewInt(10),
+		big.NewInt(int64(target.Nines)), nil))
 	allowed.Quo(number(1), allowed)
-	// The probability that 0, 1, ... servers fail, as a term that follows from the one before, and their sum.
+	// The probability that 0, 1, ... servers fail, as a term that follows from the one before, and
+	// their sum.
 	term := power(survives, n)
 	withinReach := number(0)
 	for i := 0; 2*i <= n; i++ {
@@ -80,13 +86,15 @@ func Degree(n int, target Target) (int, error) {
 		withinReach = add(withinReach, term)
 		term = quo(mul(mul(term, number(n-i)), fails), mul(number(i+1), survives))
 	}
-	return 0, fmt.Errorf("%w: no degree with n >= 2d meets %d nines with %d servers over %v with a mean time to failure of %v", ErrDegree,
+	return 0, fmt.Errorf("%w: no degree with n >= 2d meets %d nines with %d servers over %v "+
+		"with a mean time to failure of %v", ErrDegree,
 		target.Nines, n, target.Period, target.MTTF)
 }
 
-// Reliable is the digraph over which a shard of n servers broadcasts reliably, G_R: GS(n,d) with the [Degree] of the target, or the complete
-// digraph where no such GS exists, which is always so for n < 6.
-// The complete digraph tolerates what n servers can tolerate at all, which for few servers may be less than the target asks for.
+// Reliable is the digraph over which a shard of n servers broadcasts reliably, G_R: GS(n,d) with
+// the [Degree] of the target, or the complete digraph where no such GS exists, which is always so
+// for n < 6. The complete digraph tolerates what n servers can tolerate at all, which for few
+// servers may be less than the target asks for.
 func Reliable(n int, target Target) (*Digraph, error) {
 	d, err := Degree(n, target)
 	if errors.Is(err, ErrDegree) {
@@ -98,20 +106,24 @@ func Reliable(n int, target Target) (*Digraph, error) {
 	return GS(n, d)
 }
 
-// Tolerated is the number of failures f that a shard over g survives, min(κ-1, ⌊(n-1)/2⌋): fewer than the connectivity, so that the others
-// reach each other, and less than half of the servers, as uniform delivery and an eventually perfect failure detector demand.
+// Tolerated is the number of failures f that a shard over g survives, min(κ-1, ⌊(n-1)/2⌋): fewer
+// than the connectivity, so that the others reach each other, and less than half of the servers, as
+// uniform delivery and an eventually perfect failure detector demand.
 func Tolerated(g *Digraph) int {
 	return max(0, min(g.Connectivity()-1, (g.order-1)/2))
 }
 
 const (
-	// precision is that of all numbers here, in bits: a term of 10^-30 beside a 1 keeps more than 100 digits.
+	// precision is that of all numbers here, in bits: a term of 10^-30 beside a 1 keeps more than
+	// 100 digits.
 	precision = 512
-	// maxPeriods bounds the period in mean times to failure, so that e^-maxPeriods beside a 1 keeps its digits too.
+	// maxPeriods bounds the period in mean times to failure, so that e^-maxPeriods beside a 1 keeps
+	// its digits too.
 	maxPeriods = 64
 )
 
-// The arithmetic is that of math/big with a fixed precision, which comes out the same on every machine.
+// The arithmetic is that of math/big with a fixed precision, which comes out the same on every
+// machine.
 func number(x int) *big.Float { return new(big.Float).SetPrec(precision).SetInt64(int64(x)) }
 
 func add(x, y *big.Float) *big.Float { return new(big.Float).SetPrec(precision).Add(x, y) }
@@ -131,10 +143,12 @@ func power(x *big.Float, exponent int) *big.Float {
 	return result
 }
 
-// survivalProbability is the probability that a server survives the period, e^(-period/mttf) [Poke19, equation 5.4].
+// survivalProbability is the probability that a server survives the period, e^(-period/mttf)
+// [Poke19, equation 5.4].
 func survivalProbability(period, mttf time.Duration) *big.Float {
 	x := quo(number(int(period)), number(int(mttf)))
-	// e^-x = (e^-y)^(2^halvings) with y = x/2^halvings < 1/2, for which the series converges quickly.
+	// e^-x = (e^-y)^(2^halvings) with y = x/2^halvings < 1/2, for which the series converges
+	// quickly.
 	halvings := 0
 	half := quo(number(1), number(2))
 	y := x

@@ -20,7 +20,8 @@ func TestDegree(t *testing.T) {
 		want   int
 	}{
 		{"the defaults", 128, Target{}, 5},
-		{"the defaults, spelt out", 128, Target{Nines: 6, Period: 24 * time.Hour, MTTF: 18304 * time.Hour}, 5},
+		{"the defaults, spelt out", 128, Target{Nines: 6, Period: 24 * time.Hour,
+			MTTF: 18304 * time.Hour}, 5},
 		{"exactly two years", 128, Target{MTTF: 2 * year}, 6},
 		{"fewer nines", 128, Target{Nines: 2}, 3},
 		{"more nines", 128, Target{Nines: 12}, 9},
@@ -65,7 +66,8 @@ func exceeds(n, d int, target Target) float64 {
 	for i := n; i >= d; i-- {
 		failed, _ := math.Lgamma(float64(i + 1))
 		alive, _ := math.Lgamma(float64(n - i + 1))
-		sum += math.Exp(total - failed - alive + float64(i)*math.Log(p) + float64(n-i)*math.Log1p(-p))
+		sum += math.Exp(total - failed - alive + float64(i)*math.Log(p) +
+			float64(n-i)*math.Log1p(-p))
 	}
 	return sum
 }
@@ -127,7 +129,8 @@ func TestReliable(t *testing.T) {
 			continue
 		}
 		if g.Kind() != test.kind || g.Degree() != test.degree || Tolerated(g) != test.tolerated {
-			t.Errorf("n = %d: %s of degree %d tolerates %d, want %+v", test.n, g.Kind(), g.Degree(), Tolerated(g), test)
+			t.Errorf("n = %d: %s of degree %d tolerates %d, want %+v", test.n, g.Kind(), g.Degree(),
+				Tolerated(g), test)
 		}
 	}
 	if _, err := Reliable(8, Target{Nines: -1}); !errors.Is(err, ErrTarget) {

@@ -9,8 +9,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// checkTree says whether the children and parents make one tree that spans all vertices from the root, and gives its depth.
-func checkTree(order, root int, children func(int) []int, parent func(int) (int, bool)) (depth int, ok bool) {
+// checkTree says whether the children and parents make one tree that spans all vertices from the
+// root, and gives its depth.
+func checkTree(order, root int, children func(int) []int, parent func(int) (int, bool)) (depth int,
+	ok bool) {
 	seen := make([]bool, order)
 	seen[root] = true
 	count := 1
@@ -35,7 +37,8 @@ func checkTree(order, root int, children func(int) []int, parent func(int) (int,
 	}
 }
 
-// steps is how long it takes until everybody has the message, if everybody sends to one child at a time, in order.
+// steps is how long it takes until everybody has the message, if everybody sends to one child at a
+// time, in order.
 func steps(tree *Tree, v int) int {
 	last := 0
 	for i, child := range tree.Children(v) {
@@ -55,7 +58,8 @@ func TestBinomialTree(t *testing.T) {
 		}
 		depth, ok := checkTree(n, root, tree.Children, tree.Parent)
 		if !ok || tree.Root() != root || tree.Order() != n || tree.Depth() != depth {
-			t.Fatalf("tree of %d from %d: ok %t, root %d, order %d, depth %d, want %d", n, root, ok, tree.Root(), tree.Order(), tree.Depth(), depth)
+			t.Fatalf("tree of %d from %d: ok %t, root %d, order %d, depth %d, want %d", n, root, ok,
+				tree.Root(), tree.Order(), tree.Depth(), depth)
 		}
 		if depth > bits.Len(uint(n))-1 {
 			t.Fatalf("depth %d for %d vertices", depth, n)
@@ -64,7 +68,8 @@ func TestBinomialTree(t *testing.T) {
 			t.Fatalf("%d vertices have the message after %d steps, want %d", n, got, want)
 		}
 		for v := range n {
-			if own := AppendBinomialChildren(nil, n, root, v); !slices.Equal(own, tree.Children(v)) {
+			if own := AppendBinomialChildren(nil, n, root, v); !slices.Equal(own,
+				tree.Children(v)) {
 				t.Fatalf("children of %d: %v, on their own %v", v, tree.Children(v), own)
 			}
 		}
@@ -120,7 +125,8 @@ func TestBinomialTreeRefuses(t *testing.T) {
 	for _, test := range []struct {
 		n, root int
 		want    error
-	}{{0, 0, ErrOrder}, {-1, 0, ErrOrder}, {MaxOrder + 1, 0, ErrOrder}, {4, 4, ErrVertex}, {4, -1, ErrVertex}} {
+	}{{0, 0, ErrOrder}, {-1, 0, ErrOrder}, {MaxOrder + 1, 0, ErrOrder}, {4, 4, ErrVertex},
+		{4, -1, ErrVertex}} {
 		if tree, err := BinomialTree(test.n, test.root); !errors.Is(err, test.want) || tree != nil {
 			t.Errorf("tree of %d from %d: %v, want %v", test.n, test.root, err, test.want)
 		}
@@ -134,7 +140,8 @@ func TestBinomialTreeRefuses(t *testing.T) {
 			t.Errorf("%d is in the tree", v)
 		}
 	}
-	for _, wrong := range [][3]int{{4, 4, 0}, {4, 0, 4}, {4, -1, 0}, {4, 0, -1}, {0, 0, 0}, {MaxOrder + 1, 0, 0}} {
+	for _, wrong := range [][3]int{{4, 4, 0}, {4, 0, 4}, {4, -1, 0}, {4, 0, -1}, {0, 0, 0},
+		{MaxOrder + 1, 0, 0}} {
 		if children := AppendBinomialChildren(nil, wrong[0], wrong[1], wrong[2]); children != nil {
 			t.Errorf("children for %v: %v", wrong, children)
 		}

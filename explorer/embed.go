@@ -1,12 +1,15 @@
-// Package explorer serves the web explorer: a single-page application whose built files live in this binary.
+// Package explorer serves the web explorer: a single-page application whose built files live in
+// this binary.
 //
-// The source is TypeScript and Svelte under src, the built files are under dist and are committed, so that building ledgerd
-// needs Go only; CI builds them again and fails when they differ. Handler loads the built files once, compresses what shrinks
-// and computes an entity tag for each, and from then on serves from memory without touching a disk.
+// The source is TypeScript and Svelte under src, the built files are under dist and are committed,
+// so that building ledgerd needs Go only; CI builds them again and fails when they differ. Handler
+// loads the built files once, compresses what shrinks and computes an entity tag for each, and from
+// then on serves from memory without touching a disk.
 //
-// Invariants: a file under assets/ has a hash of its content in its name, so it may be cached for ever; everything else is
-// revalidated on each use. The paths of the pages get index.html, and so do browsers with a 404 elsewhere. The
-// page's policy lets it load from its own origin only, so the explorer works without a network beyond the node that serves it.
+// Invariants: a file under assets/ has a hash of its content in its name, so it may be cached for
+// ever; everything else is revalidated on each use. The paths of the pages get index.html, and so
+// do browsers with a 404 elsewhere. The page's policy lets it load from its own origin only, so the
+// explorer works without a network beyond the node that serves it.
 package explorer
 
 import (
@@ -32,12 +35,15 @@ var dist embed.FS
 // indexName is the application's one page, served for every path that is no file.
 const indexName = "index.html"
 
-// contentSecurityPolicy allows this origin and nothing else. Styles may stand inline, because the charts and the digraph place
-// what they draw through style attributes; scripts may not.
-const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; " +
-	"font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+// contentSecurityPolicy allows this origin and nothing else. Styles may stand inline, because the
+// charts and the digraph place what they draw through style attributes; scripts may not.
+const contentSecurityPolicy = "default-src 'none'; script-src 'self'; style-src 'self' " +
+	"'unsafe-inline'; img-src 'self' data:; " +
+	"font-src 'self'; connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action " +
+	"'none'; frame-ancestors 'none'"
 
-// contentTypes maps the extensions that the build produces; the host's own table is not asked, since it differs between hosts.
+// contentTypes maps the extensions that the build produces; the host's own table is not asked,
+// since it differs between hosts.
 var contentTypes = map[string]string{
 	".css":  "text/css; charset=utf-8",
 	".html": "text/html; charset=utf-8",
@@ -65,8 +71,8 @@ type handler struct {
 	index file
 }
 
-// Handler returns the handler of the whole explorer, to be mounted at the root beneath the API's own paths. It answers GET and
-// HEAD, is safe for concurrent use and holds the files in memory.
+// Handler returns the handler of the whole explorer, to be mounted at the root beneath the API's
+// own paths. It answers GET and HEAD, is safe for concurrent use and holds the files in memory.
 func Handler() http.Handler {
 	root, err := fs.Sub(dist, "dist")
 	if err != nil {
@@ -79,7 +85,8 @@ func Handler() http.Handler {
 	return h
 }
 
-// newHandler reads every file under root; it fails if one cannot be read, has an unknown type, or index.html is missing.
+// newHandler reads every file under root; it fails if one cannot be read, has an unknown type, or
+// index.html is missing.
 func newHandler(root fs.FS) (*handler, error) {
 	h := &handler{files: make(map[string]file)}
 	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -163,7 +170,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setSecurityHeaders(w.Header())
 	asset := strings.HasPrefix(name+"/", "/assets/") || path.Ext(name) != ""
 	if asset || !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		http.Error(w, "nothing is at this path: the explorer's pages begin at /", http.StatusNotFound)
+		http.Error(w, "nothing is at this path: the explorer's pages begin at /",
+			http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", h.index.contentType)

@@ -37,7 +37,8 @@ func body(t *testing.T, response *http.Response) string {
 func assetsOf(t *testing.T, page string) []string {
 	t.Helper()
 	var assets []string
-	for _, match := range regexp.MustCompile(`(?:src|href)="(/[^"]+)"`).FindAllStringSubmatch(page, -1) {
+	for _, match := range regexp.MustCompile(`(?:src|href)="(/[^"]+)"`).FindAllStringSubmatch(page,
+		-1) {
 		assets = append(assets, match[1])
 	}
 	if len(assets) == 0 {
@@ -67,8 +68,10 @@ func TestEmbeddedPageAndEveryFileItLoads(t *testing.T) {
 			t.Errorf("GET %s = %d", asset, response.StatusCode)
 		}
 		types[response.Header.Get("Content-Type")] = true
-		if strings.HasPrefix(asset, "/assets/") && !strings.Contains(response.Header.Get("Cache-Control"), "immutable") {
-			t.Errorf("GET %s: Cache-Control = %q, want immutable", asset, response.Header.Get("Cache-Control"))
+		if strings.HasPrefix(asset, "/assets/") &&
+			!strings.Contains(response.Header.Get("Cache-Control"), "immutable") {
+			t.Errorf("GET %s: Cache-Control = %q, want immutable",
+				asset, response.Header.Get("Cache-Control"))
 		}
 	}
 	for _, want := range []string{"text/javascript; charset=utf-8", "text/css; charset=utf-8"} {
@@ -81,7 +84,8 @@ func TestEmbeddedPageAndEveryFileItLoads(t *testing.T) {
 func TestNothingEmbeddedComesFromElsewhere(t *testing.T) {
 	t.Parallel()
 	h := Handler().(*handler)
-	loads := regexp.MustCompile(`(?:src|href)="https?://|@import|url\(\s*["']?https?://|sourceMappingURL`)
+	loads := regexp.MustCompile(
+		`(?:src|href)="https?://|@import|url\(\s*["']?https?://|sourceMappingURL`)
 	for name, f := range h.files {
 		if found := loads.Find(f.plain); found != nil {
 			t.Errorf("%s loads from elsewhere: %q", name, found)
@@ -92,7 +96,8 @@ func TestNothingEmbeddedComesFromElsewhere(t *testing.T) {
 func fixture(t *testing.T) http.Handler {
 	t.Helper()
 	h, err := newHandler(fstest.MapFS{
-		"index.html":           {Data: []byte("<title>page</title>" + strings.Repeat("page ", 400))},
+		"index.html": {Data: []byte("<title>page</title>" + strings.Repeat("page ",
+			400))},
 		"assets/app-1234.js":   {Data: []byte(strings.Repeat("let a = 1;\n", 400))},
 		"assets/app-1234.css":  {Data: []byte("b{}")},
 		"assets/icon-1234.png": {Data: []byte{0x89, 'P', 'N', 'G'}},
@@ -123,8 +128,10 @@ func TestPaths(t *testing.T) {
 		{"/account/bank:a.b:c", 200, page, "no-cache"},
 		{"/account/bank:invoice.js", 200, page, "no-cache"},
 		{"/organisation/acme.example", 200, page, "no-cache"},
-		{"/assets/app-1234.js", 200, "text/javascript; charset=utf-8", "public, max-age=31536000, immutable"},
-		{"/assets/app-1234.css", 200, "text/css; charset=utf-8", "public, max-age=31536000, immutable"},
+		{"/assets/app-1234.js", 200, "text/javascript; charset=utf-8",
+			"public, max-age=31536000, immutable"},
+		{"/assets/app-1234.css", 200, "text/css; charset=utf-8",
+			"public, max-age=31536000, immutable"},
 		{"/assets/icon-1234.png", 200, "image/png", "public, max-age=31536000, immutable"},
 		{"/icon.svg", 200, "image/svg+xml", "no-cache"},
 		{"/assets/app-old.js", 404, "text/plain; charset=utf-8", ""},
@@ -141,13 +148,15 @@ func TestPaths(t *testing.T) {
 		if response.StatusCode != test.status {
 			t.Errorf("GET %s = %d, want %d", test.path, response.StatusCode, test.status)
 		}
-		if got := response.Header.Get("Content-Type"); test.contentType != "" && got != test.contentType {
+		if got := response.Header.Get("Content-Type"); test.contentType != "" &&
+			got != test.contentType {
 			t.Errorf("GET %s: Content-Type = %q, want %q", test.path, got, test.contentType)
 		}
 		if got := response.Header.Get("Cache-Control"); test.cache != "" && got != test.cache {
 			t.Errorf("GET %s: Cache-Control = %q, want %q", test.path, got, test.cache)
 		}
-		if got := response.Header.Get("Content-Security-Policy"); !strings.Contains(got, "default-src 'none'") {
+		if got := response.Header.Get("Content-Security-Policy"); !strings.Contains(got,
+			"default-src 'none'") {
 			t.Errorf("GET %s: Content-Security-Policy = %q", test.path, got)
 		}
 	}
@@ -158,11 +167,13 @@ func TestNoSuchPage(t *testing.T) {
 	t.Parallel()
 	h := fixture(t)
 	browser := map[string]string{"Accept": "text/html,application/xhtml+xml;q=0.9"}
-	for path, wantPage := range map[string]bool{"/nothing": true, "/assets/old.js": false, "/nothing.txt": false} {
+	for path, wantPage := range map[string]bool{"/nothing": true, "/assets/old.js": false,
+		"/nothing.txt": false} {
 		response := get(t, h, path, browser)
 		isPage := strings.Contains(body(t, response), "<title>page</title>")
 		if response.StatusCode != http.StatusNotFound || isPage != wantPage {
-			t.Errorf("GET %s = %d, the page %v; want 404, %v", path, response.StatusCode, isPage, wantPage)
+			t.Errorf("GET %s = %d, the page %v; want 404, %v", path, response.StatusCode, isPage,
+				wantPage)
 		}
 	}
 }
@@ -182,9 +193,11 @@ func TestCompression(t *testing.T) {
 		{"br", ""},
 		{"", ""},
 	} {
-		response := get(t, h, "/assets/app-1234.js", map[string]string{"Accept-Encoding": test.accept})
+		response := get(t, h, "/assets/app-1234.js",
+			map[string]string{"Accept-Encoding": test.accept})
 		if got := response.Header.Get("Content-Encoding"); got != test.want {
-			t.Errorf("Accept-Encoding %q: Content-Encoding = %q, want %q", test.accept, got, test.want)
+			t.Errorf("Accept-Encoding %q: Content-Encoding = %q, want %q", test.accept, got,
+				test.want)
 			continue
 		}
 		if response.Header.Get("Vary") != "Accept-Encoding" {
@@ -203,7 +216,8 @@ func TestCompression(t *testing.T) {
 			t.Errorf("Accept-Encoding %q: content differs (%v)", test.accept, err)
 		}
 	}
-	if got := get(t, h, "/assets/app-1234.css", map[string]string{"Accept-Encoding": "gzip"}).Header.Get("Content-Encoding"); got != "" {
+	if got := get(t, h, "/assets/app-1234.css",
+		map[string]string{"Accept-Encoding": "gzip"}).Header.Get("Content-Encoding"); got != "" {
 		t.Errorf("a file that does not shrink was sent with Content-Encoding %q", got)
 	}
 }
@@ -229,7 +243,8 @@ func TestEntityTags(t *testing.T) {
 	} {
 		response := get(t, h, "/", map[string]string{"If-None-Match": test.ifNoneMatch})
 		if response.StatusCode != test.status {
-			t.Errorf("If-None-Match %s = %d, want %d", test.ifNoneMatch, response.StatusCode, test.status)
+			t.Errorf("If-None-Match %s = %d, want %d", test.ifNoneMatch, response.StatusCode,
+				test.status)
 		}
 		if response.StatusCode == http.StatusNotModified && body(t, response) != "" {
 			t.Errorf("If-None-Match %s: a body came with 304", test.ifNoneMatch)
@@ -242,19 +257,22 @@ func TestMethods(t *testing.T) {
 	h := fixture(t)
 	recorder := httptest.NewRecorder()
 	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/", nil))
-	if recorder.Code != http.StatusMethodNotAllowed || recorder.Header().Get("Allow") != "GET, HEAD" {
+	if recorder.Code != http.StatusMethodNotAllowed ||
+		recorder.Header().Get("Allow") != "GET, HEAD" {
 		t.Errorf("POST / = %d, Allow %q", recorder.Code, recorder.Header().Get("Allow"))
 	}
 	recorder = httptest.NewRecorder()
 	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodHead, "/", nil))
-	if recorder.Code != http.StatusOK || recorder.Body.Len() != 0 || recorder.Header().Get("Content-Length") == "" {
+	if recorder.Code != http.StatusOK || recorder.Body.Len() != 0 ||
+		recorder.Header().Get("Content-Length") == "" {
 		t.Errorf("HEAD / = %d with %d bytes", recorder.Code, recorder.Body.Len())
 	}
 }
 
 func TestUnbuiltExplorerIsRefused(t *testing.T) {
 	t.Parallel()
-	if _, err := newHandler(fstest.MapFS{"other.html": {Data: []byte("x")}}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := newHandler(fstest.MapFS{"other.html": {Data: []byte("x")}}); !errors.Is(err,
+		fs.ErrNotExist) {
 		t.Errorf("without index.html: %v", err)
 	}
 	if _, err := newHandler(fstest.MapFS{"index.html": {}, "program.exe": {}}); err == nil {

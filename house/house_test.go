@@ -12,8 +12,10 @@ import (
 // elsewhere are folders whose contents nobody here wrote.
 var elsewhere = []string{".git", "node_modules", "dist", "bin", "test-results", "playwright-report"}
 
-// texts are the extensions of files that people write; a file without one is read where it is in scripts or .ci.
-var texts = []string{".go", ".ts", ".mjs", ".js", ".svelte", ".css", ".html", ".json", ".yaml", ".toml", ".proto", ".md", ".mod", ".sum", ".sh", ".npmrc"}
+// texts are the extensions of files that people write; a file without one is read where it is in
+// scripts or .ci.
+var texts = []string{".go", ".ts", ".mjs", ".js", ".svelte", ".css", ".html", ".json", ".yaml",
+	".toml", ".proto", ".md", ".mod", ".sum", ".sh", ".npmrc"}
 
 // TestHouse holds the repository against the rules.
 func TestHouse(t *testing.T) {
@@ -25,7 +27,8 @@ func TestHouse(t *testing.T) {
 			seen[r.folder] = true
 		}
 	}
-	for _, want := range []string{"digraph", "order", "allconcur", "rdmanet/p2p", "ledger/store", "node/driver", "cmd/ledgerd"} {
+	for _, want := range []string{"digraph", "order", "allconcur", "rdmanet/p2p", "ledger/store",
+		"node/driver", "cmd/ledgerd"} {
 		if !seen[want] {
 			t.Errorf("room %s was not found: the test does not read what it should", want)
 		}
@@ -75,54 +78,93 @@ func read(t *testing.T, root string) []file {
 func TestCheckCatches(t *testing.T) {
 	t.Parallel()
 	const story = "// Package %s is a room.\npackage %s\n"
-	source := func(name, body string) []byte { return []byte(strings.ReplaceAll(story, "%s", name) + body) }
+	source := func(name, body string) []byte {
+		return []byte(strings.ReplaceAll(story, "%s", name) + body)
+	}
 	tests := []struct {
 		name    string
 		path    string
 		content []byte
 		want    string // part of the one violation; "" for none
 	}{
-		{"nothing wrong", "allconcur/a.go", source("allconcur", "import \""+module+"/order\"\n\nvar _ order.Round\n"), ""},
-		{"engine knows the ledger", "allconcur/a.go", source("allconcur", "import _ \""+module+"/ledger\"\n"), "a.go:3: allconcur may not import ledger"},
-		{"ledger knows an engine", "ledger/a.go", source("ledger", "import _ \""+module+"/allconcur\"\n"), "ledger may not import allconcur"},
-		{"import up", "digraph/a.go", source("digraph", "import _ \""+module+"/node\"\n"), "digraph may not import node"},
-		{"inner room without a right", "ledger/a.go", source("ledger", "import _ \""+module+"/ledger/store\"\n"), "ledger may not import ledger/store"},
-		{"outer room from within", "rdmanet/p2p/a.go", source("p2p", "import _ \""+module+"/rdmanet/memory\"\n"), "rdmanet/p2p may not import rdmanet/memory"},
-		{"own folder below", "node/api/a.go", source("api", "import _ \""+module+"/node/api/ledgerdv1\"\n"), ""},
-		{"libp2p outside of its room", "node/driver/a.go", source("driver", "import _ \"github.com/libp2p/go-libp2p/core/peer\"\n"), "may not import github.com/libp2p"},
-		{"libp2p in its room", "rdmanet/p2p/a.go", source("p2p", "import _ \"github.com/libp2p/go-libp2p/core/peer\"\n"), ""},
-		{"a module whose name begins alike", "digraph/a.go", source("digraph", "import _ \"gonum.org/v1/gonumplus\"\n"), "may not import gonum.org/v1/gonumplus"},
-		{"clock in an engine", "allconcur/a.go", source("allconcur", "import _ \"time\"\n"), "pure and may not import time"},
-		{"chance in an engine", "allconcur/a.go", source("allconcur", "import _ \"math/rand/v2\"\n"), "pure and may not import math/rand/v2"},
-		{"network in an engine", "order/a.go", source("order", "import _ \"net/http\"\n"), "pure and may not import net/http"},
-		{"log in an engine", "allconcur/a.go", source("allconcur", "import _ \"log/slog\"\n"), "pure and may not import log/slog"},
-		{"goroutine in an engine", "allconcur/a.go", source("allconcur", "func f() { go f() }\n"), "a.go:3: allconcur is pure and may not start a goroutine"},
-		{"goroutine in the node", "node/driver/a.go", source("driver", "func f() { go f() }\n"), ""},
-		{"durations", "digraph/a.go", source("digraph", "import \"time\"\n\nvar _ = time.Hour\n"), ""},
-		{"clock beside durations", "digraph/a.go", source("digraph", "import \"time\"\n\nvar _ = time.Now()\n"), "pure and may not use time.Now"},
-		{"clock in an engine's test", "allconcur/a_test.go", source("allconcur", "import _ \"time\"\n"), ""},
-		{"tests' package outside of tests", "ledger/machine/a.go", source("machine", "import _ \""+module+"/ledger/ledgertest\"\n"), "ledger/machine may not import"},
-		{"tests' package in the node", "node/a.go", source("node", "import _ \""+module+"/ledger/ledgertest\"\n"), "serves tests"},
+		{"nothing wrong", "allconcur/a.go", source("allconcur",
+			"import \""+module+"/order\"\n\nvar _ order.Round\n"), ""},
+		{"engine knows the ledger", "allconcur/a.go", source("allconcur",
+			"import _ \""+module+"/ledger\"\n"), "a.go:3: allconcur may not import ledger"},
+		{"ledger knows an engine", "ledger/a.go", source("ledger",
+			"import _ \""+module+"/allconcur\"\n"), "ledger may not import allconcur"},
+		{"import up", "digraph/a.go", source("digraph", "import _ \""+module+"/node\"\n"),
+			"digraph may not import node"},
+		{"inner room without a right", "ledger/a.go",
+			source("ledger", "import _ \""+module+"/ledger/store\"\n"),
+			"ledger may not import ledger/store"},
+		{"outer room from within", "rdmanet/p2p/a.go",
+			source("p2p", "import _ \""+module+"/rdmanet/memory\"\n"),
+			"rdmanet/p2p may not import rdmanet/memory"},
+		{"own folder below", "node/api/a.go", source("api",
+			"import _ \""+module+"/node/api/ledgerdv1\"\n"), ""},
+		{"libp2p outside of its room", "node/driver/a.go",
+			source("driver", "import _ \"github.com/libp2p/go-libp2p/core/peer\"\n"),
+			"may not import github.com/libp2p"},
+		{"libp2p in its room", "rdmanet/p2p/a.go",
+			source("p2p", "import _ \"github.com/libp2p/go-libp2p/core/peer\"\n"), ""},
+		{"a module whose name begins alike", "digraph/a.go",
+			source("digraph", "import _ \"gonum.org/v1/gonumplus\"\n"),
+			"may not import gonum.org/v1/gonumplus"},
+		{"clock in an engine", "allconcur/a.go", source("allconcur", "import _ \"time\"\n"),
+			"pure and may not import time"},
+		{"chance in an engine", "allconcur/a.go", source("allconcur",
+			"import _ \"math/rand/v2\"\n"), "pure and may not import math/rand/v2"},
+		{"network in an engine", "order/a.go", source("order", "import _ \"net/http\"\n"),
+			"pure and may not import net/http"},
+		{"log in an engine", "allconcur/a.go", source("allconcur", "import _ \"log/slog\"\n"),
+			"pure and may not import log/slog"},
+		{"goroutine in an engine", "allconcur/a.go", source("allconcur", "func f() { go f() }\n"),
+			"a.go:3: allconcur is pure and may not start a goroutine"},
+		{"goroutine in the node", "node/driver/a.go", source("driver", "func f() { go f() }\n"),
+			""},
+		{"durations", "digraph/a.go", source("digraph", "import \"time\"\n\nvar _ = time.Hour\n"),
+			""},
+		{"clock beside durations", "digraph/a.go", source("digraph",
+			"import \"time\"\n\nvar _ = time.Now()\n"), "pure and may not use time.Now"},
+		{"clock in an engine's test", "allconcur/a_test.go",
+			source("allconcur", "import _ \"time\"\n"), ""},
+		{"tests' package outside of tests", "ledger/machine/a.go",
+			source("machine", "import _ \""+module+"/ledger/ledgertest\"\n"),
+			"ledger/machine may not import"},
+		{"tests' package in the node", "node/a.go",
+			source("node", "import _ \""+module+"/ledger/ledgertest\"\n"), "serves tests"},
 		{"room without a line", "stuff/a.go", source("stuff", ""), "in no room"},
 		{"empty name", "ledger/util/a.go", source("util", ""), "name says nothing"},
 		{"no story", "ledger/a.go", []byte("package ledger\n"), "no comment that tells its story"},
-		{"story of another", "ledger/a.go", []byte("// Package book is a room.\npackage ledger\n"), "no comment that tells its story"},
+		{"story of another", "ledger/a.go", []byte("// Package book is a room.\npackage ledger\n"),
+			"no comment that tells its story"},
 		{"no syntax", "ledger/a.go", []byte("package\n"), "expected"},
-		{"function without a comment", "ledger/a.go", source("ledger", "\nfunc Seal() {}\n"), "exported function Seal"},
-		{"method without a comment", "ledger/a.go", source("ledger", "\n// A is.\ntype A[T any] struct{}\n\nfunc (*A[T]) Seal() {}\n"), "exported method Seal"},
-		{"method of a hidden type", "ledger/a.go", source("ledger", "\ntype a struct{}\n\nfunc (a) Seal() {}\n"), ""},
-		{"type without a comment", "ledger/a.go", source("ledger", "\ntype A struct{}\n"), "exported type A"},
-		{"constant without a comment", "ledger/a.go", source("ledger", "\nconst A = 1\n"), "exported const A"},
-		{"group with a comment", "ledger/a.go", source("ledger", "\n// Kinds.\nconst (\n\tA = 1\n\tB = 2\n)\n"), ""},
-		{"generated", "node/api/a.go", []byte("// Code generated by x. DO NOT EDIT.\n\npackage api\n\nconst A = 1\n"), ""},
+		{"function without a comment", "ledger/a.go", source("ledger", "\nfunc Seal() {}\n"),
+			"exported function Seal"},
+		{"method without a comment", "ledger/a.go",
+			source("ledger", "\n// A is.\ntype A[T any] struct{}\n\nfunc (*A[T]) Seal() {}\n"),
+			"exported method Seal"},
+		{"method of a hidden type", "ledger/a.go",
+			source("ledger", "\ntype a struct{}\n\nfunc (a) Seal() {}\n"), ""},
+		{"type without a comment", "ledger/a.go", source("ledger", "\ntype A struct{}\n"),
+			"exported type A"},
+		{"constant without a comment", "ledger/a.go", source("ledger", "\nconst A = 1\n"),
+			"exported const A"},
+		{"group with a comment", "ledger/a.go", source("ledger",
+			"\n// Kinds.\nconst (\n\tA = 1\n\tB = 2\n)\n"), ""},
+		{"generated", "node/api/a.go", []byte("// Code generated by x. DO NOT EDIT.\n\npackage " +
+			"api\n\nconst A = 1\n"), ""},
 		{"crowd", "explorer/src/a.ts", []byte(strings.Repeat("x\n", fileLinesMax+1)), "901 lines"},
 		{"full room", "explorer/src/a.ts", []byte(strings.Repeat("x\n", fileLinesMax)), ""},
 		{"open end", "explorer/src/a.ts", []byte("// TO" + "DO: later\n"), "a.ts:1: an open end"},
 		{"machine path", "scripts/a", []byte("cd /wo" + "rk/main\n"), "a path of one machine"},
 		{"machine path in quotes", "a.md", []byte("`/ro" + "ot/go`\n"), "a path of one machine"},
 		{"web path", "explorer/src/a.ts", []byte("fetch(`${base}/ro" + "ot`)\n"), ""},
-		{"host in a lock file", "explorer/package-lock.json", []byte(`"resolved": "https://host/a.tgz"`), "names a host"},
-		{"host in a configuration", "explorer/.npmrc", []byte("regis" + "try=https://host/\n"), "names a host"},
+		{"host in a lock file", "explorer/package-lock.json",
+			[]byte(`"resolved": "https://host/a.tgz"`), "names a host"},
+		{"host in a configuration", "explorer/.npmrc", []byte("regis" + "try=https://host/\n"),
+			"names a host"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -131,7 +173,9 @@ func TestCheckCatches(t *testing.T) {
 			switch {
 			case test.want == "" && len(broken) > 0:
 				t.Errorf("nothing is wrong, but: %v", broken)
-			case test.want != "" && !slices.ContainsFunc(broken, func(s string) bool { return strings.Contains(s, test.want) }):
+			case test.want != "" && !slices.ContainsFunc(broken, func(s string) bool {
+				return strings.Contains(s, test.want)
+			}):
 				t.Errorf("got %q, want %q", broken, test.want)
 			}
 		})

@@ -16,7 +16,8 @@ func TestPlantedBugsHaveTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows := regexp.MustCompile("\\| `([a-z/]+)` `(Test[A-Za-z]+)` \\|").FindAllStringSubmatch(string(table), -1)
+	rows := regexp.MustCompile("\\| `([a-z/]+)` `(Test[A-Za-z]+)` \\|").FindAllStringSubmatch(
+		string(table), -1)
 	if len(rows) < 20 {
 		t.Fatalf("only %d rows name a test", len(rows))
 	}

@@ -34,7 +34,8 @@ type goFile struct {
 
 // at formats a violation with its place.
 func (f goFile) at(position token.Pos, format string, arguments ...any) string {
-	return fmt.Sprintf("%s:%d: %s", f.path, f.positions.Position(position).Line, fmt.Sprintf(format, arguments...))
+	return fmt.Sprintf("%s:%d: %s", f.path, f.positions.Position(position).Line,
+		fmt.Sprintf(format, arguments...))
 }
 
 // check applies every rule to the files and returns what is broken, sorted.
@@ -47,12 +48,15 @@ func check(files []file) []string {
 			continue
 		}
 		positions := token.NewFileSet()
-		tree, err := parser.ParseFile(positions, f.path, f.content, parser.ParseComments|parser.SkipObjectResolution)
+		tree, err := parser.ParseFile(positions, f.path, f.content,
+			parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			broken = append(broken, err.Error())
 			continue
 		}
-		parsed := goFile{file: f, folder: path.Dir(f.path), test: strings.HasSuffix(f.path, "_test.go"), generated: ast.IsGenerated(tree), tree: tree,
+		parsed := goFile{file: f, folder: path.Dir(f.path),
+			test: strings.HasSuffix(f.path, "_test.go"), generated: ast.IsGenerated(tree),
+			tree:      tree,
 			positions: positions}
 		packages[parsed.folder] = append(packages[parsed.folder], parsed)
 	}
@@ -76,7 +80,8 @@ func check(files []file) []string {
 func roomOf(folder string) (room, bool) {
 	var found room
 	for _, r := range rooms {
-		if (folder == r.folder || strings.HasPrefix(folder, r.folder+"/")) && len(r.folder) > len(found.folder) {
+		if (folder == r.folder || strings.HasPrefix(folder, r.folder+"/")) &&
+			len(r.folder) > len(found.folder) {
 			found = r
 		}
 	}
@@ -118,28 +123,40 @@ func checkImports(f goFile) []string {
 			if other, found := roomOf(folder); inside && found && other.folder != r.folder {
 				inside = false
 			}
-			if !inside && !slices.ContainsFunc(r.imports, func(entry string) bool { return covers(entry, folder) }) {
+			if !inside && !slices.ContainsFunc(r.imports, func(entry string) bool {
+				return covers(entry, folder)
+			}) {
 				broken = append(broken, f.at(spec.Pos(), "%s may not import %s", r.folder, folder))
 			}
 			if servesTests(folder) && !servesTests(f.folder) {
-				broken = append(broken, f.at(spec.Pos(), "%s serves tests and is imported outside of them", folder))
+				broken = append(broken, f.at(spec.Pos(),
+					"%s serves tests and is imported outside of them", folder))
 			}
 		case strings.Contains(strings.Split(name, "/")[0], "."):
-			if !slices.ContainsFunc(r.modules, func(prefix string) bool { return hasPrefixPath(name, prefix) }) {
+			if !slices.ContainsFunc(r.modules, func(prefix string) bool {
+				return hasPrefixPath(name, prefix)
+			}) {
 				broken = append(broken, f.at(spec.Pos(), "%s may not import %s", r.folder, name))
 			}
-		case r.pure && !slices.Contains(r.except, name) && slices.ContainsFunc(impure, func(prefix string) bool { return hasPrefixPath(name, prefix) }):
-			broken = append(broken, f.at(spec.Pos(), "%s is pure and may not import %s", r.folder, name))
+		case r.pure && !slices.Contains(r.except, name) &&
+			slices.ContainsFunc(impure, func(prefix string) bool {
+				return hasPrefixPath(name, prefix)
+			}):
+			broken = append(broken, f.at(spec.Pos(), "%s is pure and may not import %s", r.folder,
+				name))
 		}
 	}
 	if r.pure {
 		ast.Inspect(f.tree, func(node ast.Node) bool {
 			switch n := node.(type) {
 			case *ast.GoStmt:
-				broken = append(broken, f.at(n.Pos(), "%s is pure and may not start a goroutine", r.folder))
+				broken = append(broken, f.at(n.Pos(), "%s is pure and may not start a goroutine",
+					r.folder))
 			case *ast.SelectorExpr:
-				if from, ok := n.X.(*ast.Ident); ok && from.Name == "time" && !slices.Contains(durations, n.Sel.Name) {
-					broken = append(broken, f.at(n.Pos(), "%s is pure and may not use time.%s", r.folder, n.Sel.Name))
+				if from, ok := n.X.(*ast.Ident); ok && from.Name == "time" &&
+					!slices.Contains(durations, n.Sel.Name) {
+					broken = append(broken, f.at(n.Pos(), "%s is pure and may not use time.%s",
+						r.folder, n.Sel.Name))
 				}
 			}
 			return true
@@ -176,8 +193,8 @@ func checkPackage(files []goFile) []string {
 	return broken
 }
 
-// checkComments asks for a comment at every exported name: types, functions, methods of exported types, constants and variables. A group's comment
-// serves all in it.
+// checkComments asks for a comment at every exported name: types, functions, methods of exported
+// types, constants and variables. A group's comment serves all in it.
 func checkComments(f goFile) []string {
 	var broken []string
 	missing := func(name *ast.Ident, kind string) {
@@ -235,8 +252,10 @@ func receiver(expression ast.Expr) string {
 // The words that must not be found are put together here, so that this file passes its own test.
 var (
 	openEnd     = regexp.MustCompile(`\b(?:` + "TO" + `DO|` + "FIX" + `ME)\b`)
-	machinePath = regexp.MustCompile("(?m)(?:^|[\\s\"'`=:,(<>])/(?:" + "wo" + "rk|" + "ro" + "ot|" + "ho" + "me/[a-z])(?:/|\\b)")
-	lockedHost  = regexp.MustCompile(`"resolved"\s*:|\bregistry\s*=|` + "\\bregis" + `try\.|` + "\\bpro" + `xy\.|@[a-z-]+:` + "regis" + "try")
+	machinePath = regexp.MustCompile("(?m)(?:^|[\\s\"'`=:,(<>])/(?:" + "wo" + "rk|" + "ro" + "ot|" +
+		"ho" + "me/[a-z])(?:/|\\b)")
+	lockedHost = regexp.MustCompile(`"resolved"\s*:|\bregistry\s*=|` + "\\bregis" + `try\.|` +
+		"\\bpro" + `xy\.|@[a-z-]+:` + "regis" + "try")
 )
 
 // lockFiles say what to fetch, and must not say from where.
@@ -258,8 +277,10 @@ func checkText(f file) []string {
 		find(lockedHost, "a lock file names a host to fetch from")
 	}
 	generated := bytes.Contains(f.content[:min(len(f.content), 200)], []byte("enerated by"))
-	if lines := bytes.Count(f.content, []byte("\n")); lines > fileLinesMax && !generated && !locks && path.Ext(f.path) != ".md" {
-		broken = append(broken, fmt.Sprintf("%s: %d lines, at most %d", f.path, lines, fileLinesMax))
+	if lines := bytes.Count(f.content, []byte("\n")); lines > fileLinesMax && !generated &&
+		!locks && path.Ext(f.path) != ".md" {
+		broken = append(broken, fmt.Sprintf("%s: %d lines, at most %d", f.path, lines,
+			fileLinesMax))
 	}
 	return broken
 }

@@ -7,8 +7,9 @@ import (
 	"math/bits"
 )
 
-// Amount is an exact signed integer of 128 bits, from -2^127 to 2^127-1. The zero value is 0. Amounts compare with == and with Compare.
-// Its text form is decimal; its JSON form a string of it (JSON numbers lose digits beyond 2^53), and a JSON integer is read as well.
+// Amount is an exact signed integer of 128 bits, from -2^127 to 2^127-1. The zero value is 0.
+// Amounts compare with == and with Compare. Its text form is decimal; its JSON form a string of it
+// (JSON numbers lose digits beyond 2^53), and a JSON integer is read as well.
 type Amount struct {
 	// high and low are the two halves of the two's complement form.
 	high int64
@@ -100,10 +101,12 @@ func amountOf(negative bool, high, low uint64) (Amount, bool) {
 	}
 	negated, borrow := bits.Sub64(0, low, 0)
 	negatedHigh, _ := bits.Sub64(0, high, borrow)
-	return Amount{high: int64(negatedHigh), low: negated}, high < 1<<63 || (high == 1<<63 && low == 0)
+	return Amount{high: int64(negatedHigh), low: negated}, high < 1<<63 ||
+		(high == 1<<63 && low == 0)
 }
 
-// ParseAmount reads a decimal integer: an optional minus sign and digits without leading zeros, no more than 128 bits.
+// ParseAmount reads a decimal integer: an optional minus sign and digits without leading zeros, no
+// more than 128 bits.
 func ParseAmount(text string) (Amount, error) {
 	digits, negative := text, false
 	if len(digits) > 0 && digits[0] == '-' {

@@ -27,13 +27,15 @@ const (
 type BatchHeader struct {
 	// Time is the proposer's clock, or NoTime where that is not near a majority's.
 	Time Milliseconds
-	// Height and Tip are the proposer's last executed block: peers that hold another block at this height stop (the fork alarm).
+	// Height and Tip are the proposer's last executed block: peers that hold another block at this
+	// height stop (the fork alarm).
 	Height Height
 	Tip    Hash
 }
 
-// Batch is one node's message of a round: its header and the bundles that it proposes, as they were submitted. In a book of several shards it also proposes what came
-// from other shards; a batch without that has the encoding of a book with one shard.
+// Batch is one node's message of a round: its header and the bundles that it proposes, as they were
+// submitted. In a book of several shards it also proposes what came from other shards; a batch
+// without that has the encoding of a book with one shard.
 type Batch struct {
 	Header BatchHeader
 	// Bundles are the encoded bundles, each a part of the message's memory.
@@ -42,13 +44,14 @@ type Batch struct {
 	Carried []Carried
 	// Verdicts are what other shards say of cross-shard transactions that this chain waits for.
 	Verdicts []Verdict
-	// Clocks are those of members, by index, that prove the header's time. A proposer adds them where
-	// its time is more than MaxStep beyond its last block's. A batch without them keeps its old bytes.
+	// Clocks are those of members, by index, that prove the header's time. A proposer adds them
+	// where its time is more than MaxStep beyond its last block's. A batch without them keeps its
+	// old bytes.
 	Clocks []MemberClock
 }
 
-// EncodeBatch returns the canonical encoding of a batch. The bundles' bytes go in as they are. The caller keeps to MaxBatchBytes (see
-// BatchSize) and MaxBatchBundles; peers refuse more.
+// EncodeBatch returns the canonical encoding of a batch. The bundles' bytes go in as they are. The
+// caller keeps to MaxBatchBytes (see BatchSize) and MaxBatchBundles; peers refuse more.
 func EncodeBatch(header BatchHeader, bundles [][]byte) []byte {
 	return (&Batch{Header: header, Bundles: bundles}).Encode()
 }
@@ -56,8 +59,9 @@ func EncodeBatch(header BatchHeader, bundles [][]byte) []byte {
 // sharded reports whether the batch proposes something that came from other shards.
 func (b *Batch) sharded() bool { return len(b.Carried)+len(b.Verdicts) > 0 }
 
-// Encode returns the canonical encoding, as EncodeBatch does. Where the batch proposes something from other shards, it is of version 2: entries of the parent's stream
-// and verdicts follow the bundles. A batch with clocks is of version 3: they follow the verdicts.
+// Encode returns the canonical encoding, as EncodeBatch does. Where the batch proposes something
+// from other shards, it is of version 2: entries of the parent's stream and verdicts follow the
+// bundles. A batch with clocks is of version 3: they follow the verdicts.
 func (b *Batch) Encode() []byte {
 	size := batchOverhead
 	for _, bundle := range b.Bundles {
@@ -115,7 +119,8 @@ const batchOverhead = 1 + 8 + 8 + HashSize + 3
 // BatchSize returns the most bytes that a bundle of this many bytes adds to a batch.
 func BatchSize(bundle int) int { return bundle + 4 }
 
-// CarriedSize returns the most bytes that an entry of the parent's stream with a bundle of this many bytes adds to a batch.
+// CarriedSize returns the most bytes that an entry of the parent's stream with a bundle of this
+// many bytes adds to a batch.
 func CarriedSize(bundle int) int { return BatchSize(bundle) + binary.MaxVarintLen64 }
 
 // VerdictSize is the most bytes that a verdict adds to a batch.
@@ -129,17 +134,20 @@ func ClocksSize(clocks int) int {
 	return 2*binary.MaxVarintLen16 + 3 + MemberClockSize*clocks
 }
 
-// DecodeBatch takes an encoding apart, or returns ErrMalformed. It does not look into the bundles. The batch shares the memory of data.
+// DecodeBatch takes an encoding apart, or returns ErrMalformed. It does not look into the bundles.
+// The batch shares the memory of data.
 func DecodeBatch(data []byte) (*Batch, error) {
 	if len(data) > MaxBatchBytes {
-		return nil, fmt.Errorf("%w: a batch of %d bytes, at most %d allowed", ErrMalformed, len(data), MaxBatchBytes)
+		return nil, fmt.Errorf("%w: a batch of %d bytes, at most %d allowed", ErrMalformed,
+			len(data), MaxBatchBytes)
 	}
 	r := reader{data: data}
 	version := r.byte()
 	if version < batchVersion || version > clockedBatchVersion {
 		r.fail("batch version %d", version)
 	}
-	batch := &Batch{Header: BatchHeader{Time: Milliseconds(r.uint64()), Height: Height(r.uint64()), Tip: r.hash()}}
+	batch := &Batch{Header: BatchHeader{Time: Milliseconds(r.uint64()), Height: Height(r.uint64()),
+		Tip: r.hash()}}
 	if count := r.count("bundles", MaxBatchBundles, 1); count > 0 {
 		batch.Bundles = make([][]byte, count)
 		for i := range batch.Bundles {
@@ -166,7 +174,8 @@ func (b *Batch) decodeSharded(r *reader) {
 	if count := r.count("carried bundles", MaxBatchCarried, 2); count > 0 {
 		b.Carried = make([]Carried, count)
 		for i := range b.Carried {
-			b.Carried[i] = Carried{Number: r.uvarint(), Bundle: r.bytes("bytes of bundle", MaxBundleBytes)}
+			b.Carried[i] = Carried{Number: r.uvarint(),
+				Bundle: r.bytes("bytes of bundle", MaxBundleBytes)}
 			if b.Carried[i].Number == 0 {
 				r.fail("entry 0 of a stream")
 			}

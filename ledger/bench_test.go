@@ -14,7 +14,10 @@ func transfers(b *testing.B, bundles, each int) (*ledger.Genesis, *ledger.State,
 	client := ledgertest.NewClient(genesis, "acme")
 	state := ledger.NewState(genesis)
 	register := ledgertest.Batch(1, client.Bundle(client.Register("issuer", "a")))
-	state.Execute(ledger.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 1, [][]byte{register}, func(ledger.Hash, *ledger.Transaction) bool { return false }))
+	state.Execute(ledger.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 1,
+		[][]byte{register}, func(ledger.Hash, *ledger.Transaction) bool {
+			return false
+		}))
 	made := make([]*ledger.Bundle, bundles)
 	for i := range made {
 		transactions := make([]ledger.Transaction, each)
@@ -27,7 +30,8 @@ func transfers(b *testing.B, bundles, each int) (*ledger.Genesis, *ledger.State,
 }
 
 func BenchmarkVerifyBundles(b *testing.B) {
-	for name, size := range map[string]int{"one by one": 1, "batch of 64": 64, "batch of 1024": 1024} {
+	for name, size := range map[string]int{"one by one": 1, "batch of 64": 64,
+		"batch of 1024": 1024} {
 		b.Run(name, func(b *testing.B) {
 			genesis, state, bundles := transfers(b, size, 1)
 			hash := genesis.Hash()
@@ -55,9 +59,11 @@ func BenchmarkSealAndExecute(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		state := ledger.NewState(genesis)
-		state.Execute(ledger.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 1, [][]byte{register}, never))
+		state.Execute(ledger.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 1, [][]byte{register},
+			never))
 		b.StartTimer()
-		block, _ := state.Execute(ledger.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 2, [][]byte{payload}, never))
+		block, _ := state.Execute(ledger.Seal(ledger.Parent{Hash: genesis.Hash()},
+			1, 2, [][]byte{payload}, never))
 		if !block.Entries[9999].Result.OK() {
 			b.Fatal(block.Entries[9999].Result)
 		}
@@ -65,8 +71,8 @@ func BenchmarkSealAndExecute(b *testing.B) {
 	b.ReportMetric(10_000*float64(b.N)/b.Elapsed().Seconds(), "tx/s")
 }
 
-// BenchmarkShard is the work on 10,000 transactions in a shard of a book with two: of its own, and across both shards, where each is a transaction that is set aside and
-// a verdict that settles it.
+// BenchmarkShard is the work on 10,000 transactions in a shard of a book with two: of its own, and
+// across both shards, where each is a transaction that is set aside and a verdict that settles it.
 func BenchmarkShard(b *testing.B) {
 	never := func(ledger.Hash, *ledger.Transaction) bool { return false }
 	for _, across := range []bool{false, true} {
@@ -76,15 +82,18 @@ func BenchmarkShard(b *testing.B) {
 		}
 		b.Run(name, func(b *testing.B) {
 			genesis := ledgertest.ShardedGenesis(1, 0, 0)
-			client, other := ledgertest.NewClient(genesis, "org0"), ledgertest.NewClient(genesis, "org1")
+			client, other := ledgertest.NewClient(genesis, "org0"),
+				ledgertest.NewClient(genesis, "org1")
 			var setup []*ledger.Bundle
 			for shard, each := range []*ledgertest.Client{client, other} {
 				registration := each.Register()
-				registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, ledger.ShardID(shard)
+				registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true,
+					ledger.ShardID(shard)
 				setup = append(setup, each.Bundle(registration))
 			}
 			opening := client.Next()
-			opening.Openings = []ledger.Opening{{Account: "org0:issuer", Issuer: true}, {Account: "org0:a"}}
+			opening.Openings = []ledger.Opening{{Account: "org0:issuer", Issuer: true},
+				{Account: "org0:a"}}
 			setup = append(setup, client.Bundle(opening))
 			var bundles []*ledger.Bundle
 			var verdicts []ledger.Verdict
@@ -96,17 +105,21 @@ func BenchmarkShard(b *testing.B) {
 				bundle := client.Bundle(transactions...)
 				bundles = append(bundles, bundle)
 				for i := range bundle.Len() {
-					verdicts = append(verdicts, ledger.Verdict{ID: bundle.ID(i), Shard: 1, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}})
+					verdicts = append(verdicts, ledger.Verdict{ID: bundle.ID(i), Shard: 1,
+						Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}})
 				}
 			}
-			payload, second := ledgertest.Batch(1, bundles...), (&ledger.Batch{Verdicts: verdicts}).Encode()
+			payload, second := ledgertest.Batch(1, bundles...),
+				(&ledger.Batch{Verdicts: verdicts}).Encode()
 			b.ReportAllocs()
 			for b.Loop() {
 				b.StopTimer()
 				state := ledger.NewState(genesis)
-				state.Execute(state.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 1, [][]byte{ledgertest.Batch(1, setup...)}, never))
+				state.Execute(state.Seal(ledger.Parent{Hash: genesis.Hash()},
+					1, 1, [][]byte{ledgertest.Batch(1, setup...)}, never))
 				b.StartTimer()
-				block, _ := state.Execute(state.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 2, [][]byte{payload}, never))
+				block, _ := state.Execute(state.Seal(ledger.Parent{Hash: genesis.Hash()}, 1,
+					2, [][]byte{payload}, never))
 				want := ledger.Applied
 				if across {
 					want = ledger.SetAside
@@ -115,7 +128,8 @@ func BenchmarkShard(b *testing.B) {
 					b.Fatal(block.Entries[9999].Result)
 				}
 				if across {
-					block, _ = state.Execute(state.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 3, [][]byte{second}, never))
+					block, _ = state.Execute(state.Seal(ledger.Parent{Hash: genesis.Hash()},
+						1, 3, [][]byte{second}, never))
 					if block.Entries[9999].Result.Code != ledger.Settled {
 						b.Fatal(block.Entries[9999].Result)
 					}

@@ -9,7 +9,8 @@ import (
 // HeaderSize is the size of an encoded header in bytes.
 const HeaderSize = 1 + 8 + HashSize + 8 + 8 + 8 + 4*HashSize + 4 + 8
 
-// MaxBlockTransactions bounds the transactions of a block: what a round of the largest group can carry.
+// MaxBlockTransactions bounds the transactions of a block: what a round of the largest group can
+// carry.
 const MaxBlockTransactions = 1 << 24
 
 const (
@@ -20,7 +21,8 @@ const (
 // ErrBlock says that a block's parts do not fit its header.
 var ErrBlock = errors.New("ledger: block does not match its header")
 
-// Header is what a block's hash commits to. Its encoding is fixed: version 1 (1 byte), then the fields in their order, integers big-endian.
+// Header is what a block's hash commits to. Its encoding is fixed: version 1 (1 byte), then the
+// fields in their order, integers big-endian.
 type Header struct {
 	Height Height `json:"height"`
 	// Previous is the hash of the block before; of block 1 it is the genesis hash.
@@ -32,14 +34,17 @@ type Header struct {
 	Time Milliseconds `json:"time"`
 	// TransactionsRoot is the RFC 6962 root over the ids, in order.
 	TransactionsRoot Hash `json:"transactions_root"`
-	// ResultsRoot is the RFC 6962 root over the results; a leaf is the id, the code (1 byte) and the item (4 bytes).
+	// ResultsRoot is the RFC 6962 root over the results; a leaf is the id, the code (1 byte) and
+	// the item (4 bytes).
 	ResultsRoot Hash `json:"results_root"`
-	// BundlesRoot is the RFC 6962 root over the bundles' seals: the number of ids (uvarint), their root and the signatures; before them, in a bundle from the parent
-	// shard, a zero byte and its number (uvarint) in the stream.
+	// BundlesRoot is the RFC 6962 root over the bundles' seals: the number of ids (uvarint), their
+	// root and the signatures; before them, in a bundle from the parent shard, a zero byte and its
+	// number (uvarint) in the stream.
 	BundlesRoot Hash `json:"bundles_root"`
 	// StateDigest is the SHA-256 of the LtHash of the state after the block.
 	StateDigest Hash `json:"state_digest"`
-	// Transactions is the number of transactions in the block; Total the number in all blocks up to this one.
+	// Transactions is the number of transactions in the block; Total the number in all blocks up to
+	// this one.
 	Transactions uint32 `json:"transactions"`
 	Total        uint64 `json:"total"`
 }
@@ -60,7 +65,8 @@ func (h *Header) Encode() []byte {
 	return binary.BigEndian.AppendUint64(to, h.Total)
 }
 
-// Hash returns the block's hash: the SHA-256 of "ledgerd/block/1", a zero byte and the encoded header.
+// Hash returns the block's hash: the SHA-256 of "ledgerd/block/1", a zero byte and the encoded
+// header.
 func (h *Header) Hash() Hash { return sum256(append([]byte(blockDomain), h.Encode()...)) }
 
 // DecodeHeader takes an encoded header apart, or returns ErrMalformed.
@@ -75,8 +81,10 @@ func (r *reader) header() Header {
 		r.fail("header version %d", version)
 	}
 	return Header{
-		Height: Height(r.uint64()), Previous: r.hash(), Epoch: Epoch(r.uint64()), Round: Round(r.uint64()), Time: Milliseconds(r.uint64()),
-		TransactionsRoot: r.hash(), ResultsRoot: r.hash(), BundlesRoot: r.hash(), StateDigest: r.hash(),
+		Height: Height(r.uint64()), Previous: r.hash(), Epoch: Epoch(r.uint64()),
+		Round: Round(r.uint64()), Time: Milliseconds(r.uint64()),
+		TransactionsRoot: r.hash(), ResultsRoot: r.hash(), BundlesRoot: r.hash(),
+		StateDigest:  r.hash(),
 		Transactions: r.uint32(), Total: r.uint64(),
 	}
 }
@@ -92,9 +100,11 @@ type Entry struct {
 	Bundle, Place int
 }
 
-// BundleSeal is what a block keeps of a bundle beside its transactions: enough to check the signatures again.
+// BundleSeal is what a block keeps of a bundle beside its transactions: enough to check the
+// signatures again.
 type BundleSeal struct {
-	// IDs are the ids of all transactions that the signatures cover, also of those that were dropped as duplicates.
+	// IDs are the ids of all transactions that the signatures cover, also of those that were
+	// dropped as duplicates.
 	IDs        []Hash
 	Kept       []bool
 	Signatures []Signature
@@ -106,7 +116,8 @@ type BundleSeal struct {
 // Root returns the RFC 6962 Merkle root over the ids, which the signatures sign.
 func (s *BundleSeal) Root() Hash { return s.root }
 
-// appendNumber appends the mark of a bundle from the parent's stream, a 0, which no count of transactions is, and its number.
+// appendNumber appends the mark of a bundle from the parent's stream, a 0, which no count of
+// transactions is, and its number.
 func (s *BundleSeal) appendNumber(to []byte) []byte {
 	if s.Number == 0 {
 		return to
@@ -119,8 +130,8 @@ func (s *BundleSeal) leaf() Hash {
 	return leafHash(appendSignatures(append(data, s.root[:]...), s.Signatures))
 }
 
-// Block is one round of the chain. It is read-only. The genesis, height 0, is a block without transactions whose Hash is the genesis hash and
-// whose header holds only the time.
+// Block is one round of the chain. It is read-only. The genesis, height 0, is a block without
+// transactions whose Hash is the genesis hash and whose header holds only the time.
 type Block struct {
 	Header  Header
 	Hash    Hash
@@ -162,13 +173,15 @@ func (b *Block) appendTo(to []byte) []byte {
 	return to
 }
 
-// DecodeBlock takes an encoding apart and checks every part against the header, which it does not check against a chain: ErrMalformed, ErrName
-// or ErrBlock. The block shares the memory of data, which must not change any more.
+// DecodeBlock takes an encoding apart and checks every part against the header, which it does not
+// check against a chain: ErrMalformed, ErrName or ErrBlock. The block shares the memory of data,
+// which must not change any more.
 func DecodeBlock(data []byte) (*Block, error) {
 	r := reader{data: data}
 	block := &Block{Header: r.header()}
 	block.Hash = block.Header.Hash()
-	if int(block.Header.Transactions) > MaxBlockTransactions || int(block.Header.Transactions) > len(r.data) {
+	if int(block.Header.Transactions) > MaxBlockTransactions ||
+		int(block.Header.Transactions) > len(r.data) {
 		r.fail("%d transactions", block.Header.Transactions)
 	}
 	if r.err != nil {
@@ -222,7 +235,8 @@ func (b *Block) decodeBundle(r *reader, index int, transactions []Transaction) e
 			return fmt.Errorf("%w: %w", ErrMalformed, errNotAlone)
 		}
 		seal.IDs[place] = TransactionID(body)
-		b.Entries = append(b.Entries, Entry{ID: seal.IDs[place], Transaction: transaction, Body: body, Result: result, Bundle: index, Place: place})
+		b.Entries = append(b.Entries, Entry{ID: seal.IDs[place], Transaction: transaction,
+			Body: body, Result: result, Bundle: index, Place: place})
 	}
 	seal.Signatures = r.signatures()
 	seal.root = IDRoot(seal.IDs)
@@ -253,10 +267,12 @@ func (b *Block) bundlesRoot() Hash {
 	return merkleRoot(leaves)
 }
 
-// CheckResults returns ErrBlock unless the ids of a block's transactions and their results, in order, are those that its header commits to.
+// CheckResults returns ErrBlock unless the ids of a block's transactions and their results, in
+// order, are those that its header commits to.
 func CheckResults(header *Header, ids []Hash, results []Result) error {
 	if len(ids) != int(header.Transactions) || len(results) != len(ids) {
-		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, len(ids), header.Transactions)
+		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, len(ids),
+			header.Transactions)
 	}
 	leaves := make([]Hash, len(results))
 	for i := range results {
@@ -274,7 +290,8 @@ func CheckResults(header *Header, ids []Hash, results []Result) error {
 func (b *Block) checkRoots() error {
 	switch {
 	case int(b.Header.Transactions) != len(b.Entries):
-		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, len(b.Entries), b.Header.Transactions)
+		return fmt.Errorf("%w: %d transactions, the header says %d", ErrBlock, len(b.Entries),
+			b.Header.Transactions)
 	case IDRoot(b.ids()) != b.Header.TransactionsRoot:
 		return fmt.Errorf("%w: transactions root", ErrBlock)
 	case merkleRoot(b.resultLeaves()) != b.Header.ResultsRoot:

@@ -47,16 +47,16 @@ func (s *SignatureBytes) UnmarshalText(text []byte) error {
 
 // Signature is an organisation's consent to all transactions of a bundle.
 type Signature struct {
-	// Organisation is the one that signs, or Operator for an operator of the ledger and for a member
-	// that admits a disk.
+	// Organisation is the one that signs, or Operator for an operator of the ledger and for a
+	// member that admits a disk.
 	Organisation OrganisationName `json:"organisation"`
 	Key          PublicKey        `json:"key"`
 	// Bytes sign "ledgerd/bundle/1", a zero byte, and the bundle's root.
 	Bytes SignatureBytes `json:"signature"`
 }
 
-// Bundle is what a client submits: 1 to MaxBundleTransactions transactions and the signatures over all of them. A bundle and all that it hands
-// out are read-only but for Sign.
+// Bundle is what a client submits: 1 to MaxBundleTransactions transactions and the signatures over
+// all of them. A bundle and all that it hands out are read-only but for Sign.
 type Bundle struct {
 	transactions []Transaction
 	bodies       [][]byte
@@ -71,12 +71,15 @@ var ErrBundleSize = errors.New("ledger: bundle size")
 
 var errNotAlone = errors.New("a change of the membership, or a verdict, is alone in its bundle")
 
-// NewBundle makes an unsigned bundle, or returns ErrBundleSize, ErrMalformed or ErrName. The transactions must not be changed afterwards.
+// NewBundle makes an unsigned bundle, or returns ErrBundleSize, ErrMalformed or ErrName. The
+// transactions must not be changed afterwards.
 func NewBundle(transactions ...Transaction) (*Bundle, error) {
 	if len(transactions) == 0 || len(transactions) > MaxBundleTransactions {
-		return nil, fmt.Errorf("%w: %d transactions, 1 to %d allowed", ErrBundleSize, len(transactions), MaxBundleTransactions)
+		return nil, fmt.Errorf("%w: %d transactions, 1 to %d allowed", ErrBundleSize,
+			len(transactions), MaxBundleTransactions)
 	}
-	bundle := &Bundle{transactions: transactions, bodies: make([][]byte, len(transactions)), ids: make([]Hash, len(transactions))}
+	bundle := &Bundle{transactions: transactions, bodies: make([][]byte, len(transactions)),
+		ids: make([]Hash, len(transactions))}
 	size := 0
 	for i := range transactions {
 		body, err := transactions[i].EncodeBody()
@@ -93,7 +96,8 @@ func NewBundle(transactions ...Transaction) (*Bundle, error) {
 		size += len(body) + binary.MaxVarintLen32
 	}
 	if size > MaxBundleBytes-MaxBundleSignatures*(MaxOrganisationName+1+32+64)-16 {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed with the signatures", ErrBundleSize, size, MaxBundleBytes)
+		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed with the signatures",
+			ErrBundleSize, size, MaxBundleBytes)
 	}
 	bundle.root = IDRoot(bundle.ids)
 	return bundle, nil
@@ -102,7 +106,8 @@ func NewBundle(transactions ...Transaction) (*Bundle, error) {
 // SigningMessage returns the bytes that a bundle's signatures sign.
 func SigningMessage(root Hash) []byte { return append([]byte(bundleDomain), root[:]...) }
 
-// Sign adds an organisation's signature (Operator for an operator's). The private key has ed25519.PrivateKeySize bytes, as crypto/ed25519 has it.
+// Sign adds an organisation's signature (Operator for an operator's). The private key has
+// ed25519.PrivateKeySize bytes, as crypto/ed25519 has it.
 func (b *Bundle) Sign(organisation OrganisationName, private []byte) error {
 	if len(private) != ed25519.PrivateKeySize {
 		return fmt.Errorf("%w: a private key has %d bytes", ErrKey, ed25519.PrivateKeySize)
@@ -152,7 +157,8 @@ func (b *Bundle) Root() Hash { return b.root }
 // Path returns the inclusion path of transaction i in the bundle's root.
 func (b *Bundle) Path(i int) []Hash { return merklePath(idLeaves(b.ids), i) }
 
-// Encode returns the canonical encoding. The same bytes are returned again until a signature is added; they are read-only.
+// Encode returns the canonical encoding. The same bytes are returned again until a signature is
+// added; they are read-only.
 func (b *Bundle) Encode() []byte {
 	if b.encoded == nil {
 		to := append([]byte(nil), bundleVersion)
@@ -182,21 +188,25 @@ func (r *reader) signatures() []Signature {
 	}
 	signatures := make([]Signature, count)
 	for i := range signatures {
-		signatures[i].Organisation = OrganisationName(r.string("bytes of organisation", MaxOrganisationName))
+		signatures[i].Organisation = OrganisationName(r.string("bytes of organisation",
+			MaxOrganisationName))
 		copy(signatures[i].Key[:], r.take(32))
 		copy(signatures[i].Bytes[:], r.take(64))
-		if r.err == nil && signatures[i].Organisation != Operator && signatures[i].Organisation.Validate() != nil {
+		if r.err == nil && signatures[i].Organisation != Operator &&
+			signatures[i].Organisation.Validate() != nil {
 			r.fail("signature of a malformed organisation")
 		}
 	}
 	return signatures
 }
 
-// DecodeBundle takes a canonical encoding apart, or returns ErrMalformed, ErrName or ErrBundleSize. It checks names and bounds, not signatures
-// and not what Validate checks. The bundle shares the memory of data, which must not change any more.
+// DecodeBundle takes a canonical encoding apart, or returns ErrMalformed, ErrName or ErrBundleSize.
+// It checks names and bounds, not signatures and not what Validate checks. The bundle shares the
+// memory of data, which must not change any more.
 func DecodeBundle(data []byte) (*Bundle, error) {
 	if len(data) > MaxBundleBytes {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrBundleSize, len(data), MaxBundleBytes)
+		return nil, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrBundleSize, len(data),
+			MaxBundleBytes)
 	}
 	r := reader{data: data}
 	if version := r.byte(); version != bundleVersion {
@@ -206,7 +216,8 @@ func DecodeBundle(data []byte) (*Bundle, error) {
 	if count == 0 {
 		r.fail("an empty bundle")
 	}
-	bundle := &Bundle{transactions: make([]Transaction, count), bodies: make([][]byte, count), ids: make([]Hash, count), encoded: data}
+	bundle := &Bundle{transactions: make([]Transaction, count), bodies: make([][]byte, count),
+		ids: make([]Hash, count), encoded: data}
 	for i := range count {
 		bundle.bodies[i] = r.bytes("bytes of transaction", MaxTransactionBytes)
 	}

@@ -10,17 +10,21 @@ import (
 // carriedVersion begins a bundle as a parent's stream carries it.
 const carriedVersion = 2
 
-// Carried is an entry of the numbered stream from a parent shard's chain to a child's. All members of the parent have the same one.
+// Carried is an entry of the numbered stream from a parent shard's chain to a child's. All members
+// of the parent have the same one.
 type Carried struct {
 	// Number counts the stream's entries from 1.
 	Number uint64
-	// Bundle is what a block of the parent's holds of a bundle: the transactions that it keeps, the ids of the others, and the signatures.
+	// Bundle is what a block of the parent's holds of a bundle: the transactions that it keeps, the
+	// ids of the others, and the signatures.
 	Bundle []byte
 }
 
-var errNotClients = errors.New("only members of the shards make verdicts, and changes of the membership stay in their chain")
+var errNotClients = errors.New("only members of the shards make verdicts, and changes of the " +
+	"membership stay in their chain")
 
-// CarriedBundle returns a bundle of the block, by its index, as the streams to the shard's children carry it.
+// CarriedBundle returns a bundle of the block, by its index, as the streams to the shard's children
+// carry it.
 func (b *Block) CarriedBundle(index int) []byte {
 	seal := &b.Bundles[index]
 	entry := sort.Search(len(b.Entries), func(i int) bool { return b.Entries[i].Bundle >= index })
@@ -37,18 +41,20 @@ func (b *Block) CarriedBundle(index int) []byte {
 	return appendSignatures(to, seal.Signatures)
 }
 
-// decodeCarried takes a carried bundle apart, or returns ErrMalformed, ErrName or ErrBundleSize. Of a transaction that is not kept the bundle has the id only. It
-// shares the memory of data.
+// decodeCarried takes a carried bundle apart, or returns ErrMalformed, ErrName or ErrBundleSize. Of
+// a transaction that is not kept the bundle has the id only. It shares the memory of data.
 func decodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 	if len(data) > MaxBundleBytes {
-		return nil, nil, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrBundleSize, len(data), MaxBundleBytes)
+		return nil, nil, fmt.Errorf("%w: %d bytes, at most %d allowed", ErrBundleSize, len(data),
+			MaxBundleBytes)
 	}
 	r := reader{data: data}
 	if version := r.byte(); version != carriedVersion {
 		r.fail("carried bundle version %d", version)
 	}
 	count, any := r.count("transactions", MaxBundleTransactions, 2), false
-	bundle, kept = &Bundle{transactions: make([]Transaction, count), bodies: make([][]byte, count), ids: make([]Hash, count)}, make([]bool, count)
+	bundle, kept = &Bundle{transactions: make([]Transaction, count), bodies: make([][]byte, count),
+		ids: make([]Hash, count)}, make([]bool, count)
 	for place := range count {
 		if kept[place] = r.bool(); kept[place] {
 			bundle.bodies[place], any = r.bytes("bytes of transaction", MaxTransactionBytes), true
@@ -71,7 +77,8 @@ func decodeCarried(data []byte) (bundle *Bundle, kept []bool, err error) {
 			return nil, nil, fmt.Errorf("transaction %d: %w", place, err)
 		}
 		if bundle.transactions[place].Change != nil {
-			return nil, nil, fmt.Errorf("transaction %d: %w: %w", place, ErrMalformed, errNotClients)
+			return nil, nil, fmt.Errorf("transaction %d: %w: %w", place, ErrMalformed,
+				errNotClients)
 		}
 		bundle.ids[place] = TransactionID(body)
 	}

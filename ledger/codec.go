@@ -8,11 +8,13 @@ import (
 	"unsafe"
 )
 
-// ErrMalformed says that bytes are not the canonical encoding of what they should be: cut short, too long, out of bounds or in a second form.
+// ErrMalformed says that bytes are not the canonical encoding of what they should be: cut short,
+// too long, out of bounds or in a second form.
 var ErrMalformed = errors.New("ledger: malformed encoding")
 
-// The canonical encoding is made of: fixed big-endian integers and hashes; uvarints (LEB128) in their shortest form; byte strings behind
-// their length; lists behind their count; amounts as a length byte (sign in the highest bit) and the magnitude without leading zeros.
+// The canonical encoding is made of: fixed big-endian integers and hashes; uvarints (LEB128) in
+// their shortest form; byte strings behind their length; lists behind their count; amounts as a
+// length byte (sign in the highest bit) and the magnitude without leading zeros.
 
 func appendString[T ~string | ~[]byte](to []byte, value T) []byte {
 	return append(binary.AppendUvarint(to, uint64(len(value))), value...)
@@ -48,7 +50,8 @@ func appendAmount(to []byte, amount Amount) []byte {
 	return to
 }
 
-// reader takes a canonical encoding apart. The first failure sticks: later calls return zero values, and the caller looks at err once.
+// reader takes a canonical encoding apart. The first failure sticks: later calls return zero
+// values, and the caller looks at err once.
 type reader struct {
 	data []byte
 	err  error
@@ -123,7 +126,8 @@ func (r *reader) uvarint() uint64 {
 	return value
 }
 
-// count reads the length of a list or byte string, at most most; an element takes at least size bytes, so that a count beyond the data fails at once.
+// count reads the length of a list or byte string, at most most; an element takes at least size
+// bytes, so that a count beyond the data fails at once.
 func (r *reader) count(what string, most, size int) int {
 	value := r.uvarint()
 	if value > uint64(most) {

@@ -5,9 +5,11 @@ import (
 	"strings"
 )
 
-// hold is what transactions that wait for other shards hold of an account's asset: amounts that are set aside to go, and amounts that may come in. Where both are zero
-// there is no hold. The account's balance is as if there were none; what can be spent is the balance without what is set aside, and neither what comes in nor what
-// stays can overflow it, nor does it need an asset too many.
+// hold is what transactions that wait for other shards hold of an account's asset: amounts that are
+// set aside to go, and amounts that may come in. Where both are zero there is no hold. The
+// account's balance is as if there were none; what can be spent is the balance without what is set
+// aside, and neither what comes in nor what stays can overflow it, nor does it need an asset too
+// many.
 type hold struct {
 	asset              AssetName
 	setAside, incoming Amount
@@ -31,7 +33,8 @@ func (a *account) held(asset AssetName) (setAside, incoming Amount) {
 	return Amount{}, Amount{}
 }
 
-// reserved counts the assets that the account does not have but will, if what may come in does; asset is not counted.
+// reserved counts the assets that the account does not have but will, if what may come in does;
+// asset is not counted.
 func (a *account) reserved(asset AssetName) int {
 	count := 0
 	for i := range a.holds {
@@ -42,7 +45,8 @@ func (a *account) reserved(asset AssetName) int {
 	return count
 }
 
-// fits reports whether the account's balance of an asset may become an amount, whatever becomes of what is held.
+// fits reports whether the account's balance of an asset may become an amount, whatever becomes of
+// what is held.
 func (a *account) fits(asset AssetName, after Amount) bool {
 	if len(a.holds) == 0 {
 		return true
@@ -67,7 +71,8 @@ func (a *account) spendable(asset AssetName) Amount {
 	return spendable
 }
 
-// part is what a transaction does to one asset of one account of this shard: the sum of its postings there.
+// part is what a transaction does to one asset of one account of this shard: the sum of its
+// postings there.
 type part struct {
 	account AccountPath
 	asset   AssetName
@@ -76,8 +81,10 @@ type part struct {
 	item uint32
 }
 
-// attemptPart decides on this shard's part of a cross-shard transaction: whatever the other shards say, it can be applied, or released again. It changes nothing. What
-// depends only on the transaction and the directory is decided alike by all destinations, the nonce and the last valid block by the signer's home.
+// attemptPart decides on this shard's part of a cross-shard transaction: whatever the other shards
+// say, it can be applied, or released again. It changes nothing. What depends only on the
+// transaction and the directory is decided alike by all destinations, the nonce and the last valid
+// block by the signer's home.
 func (s *State) attemptPart(t *Transaction, signatures []Signature) Result {
 	if result := s.attemptWhole(t, signatures); result.Code != Applied {
 		return result
@@ -104,7 +111,8 @@ func (s *State) attemptPart(t *Transaction, signatures []Signature) Result {
 	return Result{SetAside, NoItem}
 }
 
-// attemptWhole decides what every destination decides alike. That every organisation is registered is among it: only then is it certain where the transaction belongs.
+// attemptWhole decides what every destination decides alike. That every organisation is registered
+// is among it: only then is it certain where the transaction belongs.
 func (s *State) attemptWhole(t *Transaction, signatures []Signature) Result {
 	if t.Ledger != s.ledger {
 		return Result{WrongLedger, NoItem}
@@ -154,9 +162,12 @@ func (s *State) collectParts(t *Transaction) Result {
 		if s.accounts[posting.Account] == nil {
 			return Result{UnknownAccount, uint32(i)}
 		}
-		at := slices.IndexFunc(s.parts, func(p part) bool { return p.account == posting.Account && p.asset == posting.Asset })
+		at := slices.IndexFunc(s.parts, func(p part) bool {
+			return p.account == posting.Account && p.asset == posting.Asset
+		})
 		if at < 0 {
-			s.parts = append(s.parts, part{account: posting.Account, asset: posting.Asset, net: posting.Amount, item: uint32(i)})
+			s.parts = append(s.parts, part{account: posting.Account, asset: posting.Asset,
+				net: posting.Amount, item: uint32(i)})
 			continue
 		}
 		sum, err := s.parts[at].net.Add(posting.Amount)
@@ -164,7 +175,8 @@ func (s *State) collectParts(t *Transaction) Result {
 			return Result{Overflow, uint32(i)}
 		}
 		s.parts[at].net = sum
-		if first := &t.Postings[s.parts[at].item]; first.Amount.Sign() >= 0 && posting.Amount.Sign() < 0 {
+		if first := &t.Postings[s.parts[at].item]; first.Amount.Sign() >= 0 &&
+			posting.Amount.Sign() < 0 {
 			s.parts[at].item = uint32(i)
 		}
 	}
@@ -219,9 +231,11 @@ func (s *State) attemptHold(index int) Code {
 	return Applied
 }
 
-// setAside sets aside what attemptPart allowed: the parts that it left behind, at the transaction's place.
+// setAside sets aside what attemptPart allowed: the parts that it left behind, at the transaction's
+// place.
 func (s *State) setAside(id Hash, t *Transaction, others []ShardID) {
-	entry := &pending{id: id, height: s.height, index: s.index, waits: make([]wait, len(others)), parts: slices.Clone(s.parts)}
+	entry := &pending{id: id, height: s.height, index: s.index, waits: make([]wait, len(others)),
+		parts: slices.Clone(s.parts)}
 	for i, other := range others {
 		entry.waits[i].shard = other
 	}
@@ -234,7 +248,9 @@ func (s *State) setAside(id Hash, t *Transaction, others []ShardID) {
 	for i := range t.Records {
 		record := &t.Records[i]
 		if s.HomeShard(record.Key.Organisation()) == s.shard {
-			entry.records = append(entry.records, pendingRecord{key: RecordKey(clone(string(record.Key))), item: uint32(i), digest: sum256(record.Value)})
+			entry.records = append(entry.records,
+				pendingRecord{key: RecordKey(clone(string(record.Key))), item: uint32(i),
+					digest: sum256(record.Value)})
 		}
 	}
 	if s.HomeShard(t.Signer) == s.shard {

@@ -22,7 +22,8 @@ type shardChain struct {
 	blocks  []*ledger.Block
 	places  map[ledger.Hash]int
 	entries []*ledger.Entry
-	// streams are the streams to the children, verdicts all that the shard ever said, for whom, outcomes how transactions that concern several shards ended here.
+	// streams are the streams to the children, verdicts all that the shard ever said, for whom,
+	// outcomes how transactions that concern several shards ended here.
 	streams  map[ledger.ShardID][]ledger.Carried
 	verdicts []ledger.OwnVerdict
 	outcomes map[ledger.Hash]bool
@@ -34,7 +35,8 @@ type network struct {
 	fail   func(format string, arguments ...any)
 	tree   *ledger.ShardTree
 	shards []*shardChain
-	// transactions are all that were ever submitted; inbox are bundles by the shard where they are to enter.
+	// transactions are all that were ever submitted; inbox are bundles by the shard where they are
+	// to enter.
 	transactions map[ledger.Hash]*ledger.Transaction
 	inbox        [][]*ledger.Bundle
 	again        map[ledger.Hash]int
@@ -47,15 +49,19 @@ type network struct {
 
 func newNetwork(fail func(string, ...any), parents []ledger.ShardID) *network {
 	genesis := ledgertest.ShardedGenesis(1, parents...)
-	n := &network{fail: fail, tree: genesis.ShardTree(), transactions: map[ledger.Hash]*ledger.Transaction{}, inbox: make([][]*ledger.Bundle, len(parents)), again: map[ledger.Hash]int{}}
+	n := &network{fail: fail, tree: genesis.ShardTree(),
+		transactions: map[ledger.Hash]*ledger.Transaction{},
+		inbox:        make([][]*ledger.Bundle, len(parents)), again: map[ledger.Hash]int{}}
 	for shard := range parents {
 		one, err := genesis.ForShard(ledger.ShardID(shard))
 		if err != nil {
 			fail("%v", err)
 		}
 		n.shards = append(n.shards, &shardChain{
-			genesis: one, state: ledger.NewState(one), parent: ledger.Parent{Header: one.Block().Header, Hash: one.Hash()},
-			places: map[ledger.Hash]int{}, streams: map[ledger.ShardID][]ledger.Carried{}, outcomes: map[ledger.Hash]bool{},
+			genesis: one, state: ledger.NewState(one),
+			parent: ledger.Parent{Header: one.Block().Header, Hash: one.Hash()},
+			places: map[ledger.Hash]int{}, streams: map[ledger.ShardID][]ledger.Carried{},
+			outcomes: map[ledger.Hash]bool{},
 		})
 	}
 	return n
@@ -68,7 +74,8 @@ func (n *network) submit(shard ledger.ShardID, bundle *ledger.Bundle) {
 	n.inbox[shard] = append(n.inbox[shard], bundle)
 }
 
-// waiting returns the verdicts that were ever made for a shard, and those that others have when it asks them what it waits for.
+// waiting returns the verdicts that were ever made for a shard, and those that others have when it
+// asks them what it waits for.
 func (n *network) waiting(shard ledger.ShardID) (all []ledger.Verdict) {
 	for _, other := range n.shards {
 		for _, verdict := range other.verdicts {
@@ -99,7 +106,8 @@ func (n *network) stream(shard ledger.ShardID) []ledger.Carried {
 	return n.shards[parent].streams[shard]
 }
 
-// round makes one block of a shard from round messages; it returns nil where there is nothing in them.
+// round makes one block of a shard from round messages; it returns nil where there is nothing in
+// them.
 func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.Block {
 	c := n.shards[shard]
 	n.time++
@@ -108,7 +116,11 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 		batch.Header.Time = n.time
 		payloads[i] = batch.Encode()
 	}
-	draft := c.state.Seal(c.parent, 1, ledger.Round(len(c.blocks)+1), payloads, func(id ledger.Hash, _ *ledger.Transaction) bool { _, seen := c.places[id]; return seen })
+	draft := c.state.Seal(c.parent, 1, ledger.Round(len(c.blocks)+1),
+		payloads, func(id ledger.Hash, _ *ledger.Transaction) bool {
+			_, seen := c.places[id]
+			return seen
+		})
 	if draft == nil {
 		n.resubmit(shard, batches)
 		return nil
@@ -123,7 +135,8 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 	if n.plant == "counted twice" {
 		for _, batch := range batches {
 			for _, verdict := range batch.Verdicts {
-				if pending, waits := c.state.Pending(verdict.ID); waits && verdict.Good() && slices.Contains(pending.Waits, verdict.Shard) && len(pending.Waits) > 1 {
+				if pending, waits := c.state.Pending(verdict.ID); waits && verdict.Good() &&
+					slices.Contains(pending.Waits, verdict.Shard) && len(pending.Waits) > 1 {
 					c.state.PlantCountedTwice(verdict.ID, verdict.Shard)
 				}
 			}
@@ -138,9 +151,12 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 		c.entries = append(c.entries, &block.Entries[i])
 	}
 	for _, forward := range changes.Forwards {
-		c.streams[forward.Child] = append(c.streams[forward.Child], ledger.Carried{Number: forward.Number, Bundle: block.CarriedBundle(int(forward.Bundle))})
+		c.streams[forward.Child] = append(c.streams[forward.Child],
+			ledger.Carried{Number: forward.Number,
+				Bundle: block.CarriedBundle(int(forward.Bundle))})
 		if forward.Number != uint64(len(c.streams[forward.Child])) {
-			n.fail("shard %d: entry %d of the stream to %d has number %d", shard, len(c.streams[forward.Child]), forward.Child, forward.Number)
+			n.fail("shard %d: entry %d of the stream to %d has number %d",
+				shard, len(c.streams[forward.Child]), forward.Child, forward.Number)
 		}
 	}
 	c.verdicts = append(c.verdicts, changes.Verdicts...)
@@ -164,12 +180,14 @@ func (n *network) round(shard ledger.ShardID, batches ...*ledger.Batch) *ledger.
 	return block
 }
 
-// resubmit sends what did not belong into a shard to the root, which reaches everything; a few times, for its signer may never be registered.
+// resubmit sends what did not belong into a shard to the root, which reaches everything; a few
+// times, for its signer may never be registered.
 func (n *network) resubmit(shard ledger.ShardID, batches []*ledger.Batch) {
 	for _, batch := range batches {
 		for _, encoded := range batch.Bundles {
 			bundle, _ := ledger.DecodeBundle(encoded)
-			if _, here := n.shards[shard].places[bundle.ID(0)]; !here && n.again[bundle.Root()] < 5 {
+			if _, here := n.shards[shard].places[bundle.ID(0)]; !here &&
+				n.again[bundle.Root()] < 5 {
 				n.again[bundle.Root()]++
 				n.inbox[n.tree.Root()] = append(n.inbox[n.tree.Root()], bundle)
 			}
@@ -177,7 +195,8 @@ func (n *network) resubmit(shard ledger.ShardID, batches []*ledger.Batch) {
 	}
 }
 
-// flush gives every shard that is not stopped all that there is for it, until nothing changes any more.
+// flush gives every shard that is not stopped all that there is for it, until nothing changes any
+// more.
 func (n *network) flush() {
 	for again := true; again; {
 		again = false
@@ -204,7 +223,8 @@ func (n *network) check() {
 	for i, c := range n.shards {
 		for id, applied := range c.outcomes {
 			if before, known := outcomes[id]; known && before != applied {
-				n.fail("transaction %s: took effect in one shard and not in another, seen at shard %d", id, i)
+				n.fail("transaction %s: took effect in one shard and not in another, seen at "+
+					"shard %d", id, i)
 			}
 			outcomes[id] = applied
 		}
@@ -223,7 +243,8 @@ func (n *network) check() {
 			for _, balance := range account.Balances {
 				setAside, incoming := c.state.HeldByPending(account.Path, balance.Asset)
 				if balance.SetAside != setAside || balance.Incoming != incoming {
-					n.fail("shard %d: %s holds %+v; the transactions that wait, %s and %s", i, account.Path, balance, setAside, incoming)
+					n.fail("shard %d: %s holds %+v; the transactions that wait, %s and %s", i,
+						account.Path, balance, setAside, incoming)
 				}
 				if balance.Amount.Sign() < 0 && !account.Issuer {
 					n.fail("shard %d: %s is overdrawn: %+v", i, account.Path, balance)
@@ -246,8 +267,9 @@ func (n *network) check() {
 	}
 }
 
-// checkEnd checks what holds when everything has arrived: nothing waits, the balances are the plain sums of what took effect, records have their last value, each chain
-// replays alone, and two shards order alike.
+// checkEnd checks what holds when everything has arrived: nothing waits, the balances are the plain
+// sums of what took effect, records have their last value, each chain replays alone, and two shards
+// order alike.
 func (n *network) checkEnd() {
 	n.check()
 	balances := map[ledger.AccountPath]map[ledger.AssetName]ledger.Amount{}
@@ -258,7 +280,8 @@ func (n *network) checkEnd() {
 			n.fail("shard %d: %d transactions wait for ever", i, c.state.PendingCount())
 		}
 		if c.state.Carried() != uint64(len(n.stream(ledger.ShardID(i)))) {
-			n.fail("shard %d has entry %d of its parent's stream, of %d", i, c.state.Carried(), len(n.stream(ledger.ShardID(i))))
+			n.fail("shard %d has entry %d of its parent's stream, of %d", i, c.state.Carried(),
+				len(n.stream(ledger.ShardID(i))))
 		}
 		for _, entry := range c.entries {
 			if !n.tookEffect(c, entry) {
@@ -277,13 +300,15 @@ func (n *network) checkEnd() {
 				if balances[posting.Account] == nil {
 					balances[posting.Account] = map[ledger.AssetName]ledger.Amount{}
 				}
-				balances[posting.Account][posting.Asset], _ = balances[posting.Account][posting.Asset].Add(posting.Amount)
+				balances[posting.Account][posting.Asset], _ =
+					balances[posting.Account][posting.Asset].Add(posting.Amount)
 			}
 		}
 	}
 	for path, assets := range balances {
 		for asset, want := range assets {
-			account, _ := n.shards[n.shards[0].state.HomeShard(path.Organisation())].state.Account(path)
+			account, _ := n.shards[n.shards[0].state.HomeShard(path.Organisation())].state.Account(
+				path)
 			if got := account.Balance(asset); got != want {
 				n.fail("%s has %s %s; what took effect adds up to %s", path, got, asset, want)
 			}
@@ -313,15 +338,18 @@ func (n *network) replay(shard int, c *shardChain) {
 	state := fresh()
 	for _, block := range c.blocks {
 		decoded, err := ledger.DecodeBlock(block.Encode())
-		if err != nil || decoded.Hash != block.Hash || !bytes.Equal(decoded.Encode(), block.Encode()) {
-			n.fail("shard %d: block %d does not survive its encoding: %v", shard, block.Header.Height, err)
+		if err != nil || decoded.Hash != block.Hash ||
+			!bytes.Equal(decoded.Encode(), block.Encode()) {
+			n.fail("shard %d: block %d does not survive its encoding: %v",
+				shard, block.Header.Height, err)
 		}
 		if again, _ := state.Execute(ledger.Redraft(decoded)); again.Hash != block.Hash {
 			n.fail("shard %d: block %d replays as another", shard, block.Header.Height)
 		}
 		if block.Header.Height%3 == 0 {
 			restored := fresh()
-			if err := state.Entries(restored.Restore); err != nil || restored.Digest() != state.Digest() {
+			if err := state.Entries(restored.Restore); err != nil ||
+				restored.Digest() != state.Digest() {
 				n.fail("shard %d: the state does not survive its entries: %v", shard, err)
 			}
 			state = restored
@@ -329,13 +357,15 @@ func (n *network) replay(shard int, c *shardChain) {
 	}
 }
 
-// checkOrder checks that two transactions that took effect are in the same order wherever both are executed.
+// checkOrder checks that two transactions that took effect are in the same order wherever both are
+// executed.
 func (n *network) checkOrder() {
 	for i, a := range n.shards {
 		for j, b := range n.shards[:i] {
 			last := -1
 			for _, entry := range a.entries {
-				if place, both := b.places[entry.ID]; both && n.tookEffect(a, entry) && n.tookEffect(b, b.entries[place]) {
+				if place, both := b.places[entry.ID]; both && n.tookEffect(a, entry) &&
+					n.tookEffect(b, b.entries[place]) {
 					if place < last {
 						n.fail("shards %d and %d order %s differently", i, j, entry.ID)
 					}
@@ -359,10 +389,12 @@ type traffic struct {
 	keys    map[ledger.OrganisationName]ed25519.PrivateKey
 }
 
-func newTraffic(random *rand.Rand, genesis *ledger.Genesis, organisations int, funds int64) *traffic {
+func newTraffic(random *rand.Rand, genesis *ledger.Genesis, organisations int,
+	funds int64) *traffic {
 	made := &traffic{random: random, genesis: genesis, funds: funds}
 	for i := range organisations {
-		made.clients = append(made.clients, ledgertest.NewClient(genesis, ledger.OrganisationName(fmt.Sprintf("org%d", i))))
+		made.clients = append(made.clients, ledgertest.NewClient(genesis,
+			ledger.OrganisationName(fmt.Sprintf("org%d", i))))
 	}
 	return made
 }
@@ -394,11 +426,13 @@ func (f *traffic) key(name ledger.OrganisationName) ed25519.PrivateKey {
 	return f.keys[name]
 }
 
-// registration registers an organisation, at times pinned to a shard; opening opens its accounts and fund gives them something.
+// registration registers an organisation, at times pinned to a shard; opening opens its accounts
+// and fund gives them something.
 func (f *traffic) registration(client *ledgertest.Client) *ledger.Bundle {
 	transaction := client.Register()
 	if f.random.IntN(2) == 0 {
-		transaction.Registrations[0].Pinned, transaction.Registrations[0].Shard = true, ledger.ShardID(f.random.IntN(len(f.genesis.Shards)))
+		transaction.Registrations[0].Pinned, transaction.Registrations[0].Shard = true,
+			ledger.ShardID(f.random.IntN(len(f.genesis.Shards)))
 	}
 	return f.bundle(transaction)
 }
@@ -406,14 +440,20 @@ func (f *traffic) registration(client *ledgertest.Client) *ledger.Bundle {
 func (f *traffic) opening(client *ledgertest.Client) *ledger.Bundle {
 	opening, funding := client.Next(), client.Next()
 	for i, name := range []string{"issuer", "a", "b"} {
-		opening.Openings = append(opening.Openings, ledger.Opening{Account: client.Account(name), Issuer: i == 0})
+		opening.Openings = append(opening.Openings, ledger.Opening{Account: client.Account(name),
+			Issuer: i == 0})
 	}
 	for _, asset := range []ledger.AssetName{"unit", "gold"} {
-		for name, amount := range map[string]int64{"issuer": -2 * f.funds, "a": f.funds, "b": f.funds} {
-			funding.Postings = append(funding.Postings, ledger.Posting{Account: client.Account(name), Asset: asset, Amount: ledger.NewAmount(amount)})
+		for name, amount := range map[string]int64{"issuer": -2 * f.funds, "a": f.funds,
+			"b": f.funds} {
+			funding.Postings = append(funding.Postings,
+				ledger.Posting{Account: client.Account(name), Asset: asset,
+					Amount: ledger.NewAmount(amount)})
 		}
 	}
-	slices.SortFunc(funding.Postings, func(a, b ledger.Posting) int { return bytes.Compare([]byte(a.Account), []byte(b.Account)) })
+	slices.SortFunc(funding.Postings, func(a, b ledger.Posting) int {
+		return bytes.Compare([]byte(a.Account), []byte(b.Account))
+	})
 	return f.bundle(opening, funding)
 }
 
@@ -426,13 +466,18 @@ func (f *traffic) transaction() ledger.Transaction {
 		for range 1 + f.random.IntN(3) {
 			amount := f.random.Int64N(21) - 10
 			sum += amount
-			transaction.Postings = append(transaction.Postings, ledger.Posting{Account: f.client().Account([]string{"a", "b"}[f.random.IntN(2)]), Asset: asset, Amount: ledger.NewAmount(amount)})
+			transaction.Postings = append(transaction.Postings,
+				ledger.Posting{Account: f.client().Account([]string{"a", "b"}[f.random.IntN(2)]),
+					Asset: asset, Amount: ledger.NewAmount(amount)})
 		}
-		transaction.Postings = append(transaction.Postings, ledger.Posting{Account: f.client().Account("a"), Asset: asset, Amount: ledger.NewAmount(-sum)})
+		transaction.Postings = append(transaction.Postings,
+			ledger.Posting{Account: f.client().Account("a"), Asset: asset,
+				Amount: ledger.NewAmount(-sum)})
 	}
 	for range f.random.IntN(3) {
 		key := ledger.RecordKey(f.client().Account("record"))
-		transaction.Records = append(transaction.Records, ledger.Record{Key: key, Value: []byte{byte(f.random.IntN(256))}})
+		transaction.Records = append(transaction.Records,
+			ledger.Record{Key: key, Value: []byte{byte(f.random.IntN(256))}})
 	}
 	switch f.random.IntN(20) {
 	case 0:
@@ -449,7 +494,8 @@ func (f *traffic) transaction() ledger.Transaction {
 	return transaction
 }
 
-// enter submits a bundle somewhere between where it enters and the root, at times in two places or at a wrong one.
+// enter submits a bundle somewhere between where it enters and the root, at times in two places or
+// at a wrong one.
 func (n *network) enter(f *traffic, bundle *ledger.Bundle) {
 	entry := n.shards[f.random.IntN(len(n.shards))].state.BundleEntry(bundle)
 	for copies := 1 + f.random.IntN(8)/7; copies > 0; copies-- {
@@ -463,7 +509,8 @@ func (n *network) enter(f *traffic, bundle *ledger.Bundle) {
 	}
 }
 
-// disorder makes one block of a shard of what is there for it, some of it, some of it again, some too early, and in two round messages.
+// disorder makes one block of a shard of what is there for it, some of it, some of it again, some
+// too early, and in two round messages.
 func (n *network) disorder(f *traffic, shard ledger.ShardID) {
 	batches := []*ledger.Batch{{}, {}}
 	any := func() *ledger.Batch { return batches[f.random.IntN(2)] }
@@ -491,8 +538,10 @@ func (n *network) disorder(f *traffic, shard ledger.ShardID) {
 	n.round(shard, batches...)
 }
 
-// story runs a whole random history, and returns how many transactions that concern several shards took effect, and how many did not.
-func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardID, funds int64, plant string) (applied, refused int) {
+// story runs a whole random history, and returns how many transactions that concern several shards
+// took effect, and how many did not.
+func story(fail func(string, ...any), random *rand.Rand, parents []ledger.ShardID, funds int64,
+	plant string) (applied, refused int) {
 	n := newNetwork(fail, parents)
 	f := newTraffic(random, n.shards[0].genesis, 5, funds)
 	for _, client := range f.clients[:4] {
@@ -574,7 +623,9 @@ func TestCrossingModelFindsBugs(t *testing.T) {
 							found = fmt.Sprint(reason)
 						}
 					}()
-					story(func(format string, arguments ...any) { panic(fmt.Sprintf(format, arguments...)) }, rand.New(rand.NewPCG(seed, 2)), []ledger.ShardID{0, 0, 0, 1}, 10, plant)
+					story(func(format string, arguments ...any) {
+						panic(fmt.Sprintf(format, arguments...))
+					}, rand.New(rand.NewPCG(seed, 2)), []ledger.ShardID{0, 0, 0, 1}, 10, plant)
 				}()
 				if found != "" {
 					t.Logf("seed %d: %s", seed, found)

@@ -11,8 +11,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// Where nobody runs short of funds, shards that work side by side do what one shard does with the same transactions one after the other: there is one order that agrees with
-// that of every shard, and in it each transaction has the same end, each account the same balance and each record the same value.
+// Where nobody runs short of funds, shards that work side by side do what one shard does with the
+// same transactions one after the other: there is one order that agrees with that of every shard,
+// and in it each transaction has the same end, each account the same balance and each record the
+// same value.
 func TestShardsDoWhatOneDoes(t *testing.T) {
 	t.Parallel()
 	ended := map[bool]int{}
@@ -49,8 +51,11 @@ func TestShardsDoWhatOneDoes(t *testing.T) {
 			transaction.Ledger = one.relabel(n.shards[0].genesis, transaction.Ledger)
 			want := one.block(f.bundle(transaction)).Entries[0].Result.OK()
 			for i, c := range n.shards {
-				if place, here := c.places[id]; here && c.entries[place].Result.Code != ledger.Relayed && n.tookEffect(c, c.entries[place]) != want {
-					r.Fatalf("transaction %s took effect in one shard: %v; in shard %d of several: %s", id, want, i, c.entries[place].Result)
+				if place, here := c.places[id]; here &&
+					c.entries[place].Result.Code != ledger.Relayed &&
+					n.tookEffect(c, c.entries[place]) != want {
+					r.Fatalf("transaction %s took effect in one shard: %v; in shard %d of "+
+						"several: %s", id, want, i, c.entries[place].Result)
 				}
 			}
 			ended[want]++
@@ -61,15 +66,18 @@ func TestShardsDoWhatOneDoes(t *testing.T) {
 				plain, _ := one.state.Account(account.Path)
 				for _, balance := range account.Balances {
 					if plain.Balance(balance.Asset) != balance.Amount {
-						r.Fatalf("%s has %s of %s; in one shard %s", account.Path, balance.Amount, balance.Asset, plain.Balance(balance.Asset))
+						r.Fatalf("%s has %s of %s; in one shard %s", account.Path, balance.Amount,
+							balance.Asset, plain.Balance(balance.Asset))
 					}
 				}
 			}
 		}
 		for _, client := range f.clients {
 			key := ledger.RecordKey(client.Account("record"))
-			place, written := n.shards[n.shards[0].state.HomeShard(client.Organisation)].state.Record(key)
-			if plain, same := one.state.Record(key); written != same || written && plain.Digest != place.Digest {
+			place, written := n.shards[n.shards[0].state.HomeShard(
+				client.Organisation)].state.Record(key)
+			if plain, same := one.state.Record(key); written != same || written &&
+				plain.Digest != place.Digest {
 				r.Fatalf("record %s has another value than in one shard", key)
 			}
 		}
@@ -85,7 +93,8 @@ func plainBook(t *testing.T, f *traffic, openings []*ledger.Bundle) *one {
 	chain := newChain(t, genesis)
 	for i, client := range f.clients {
 		registration := client.Register()
-		registration.Ledger, registration.Nonce = genesis.Hash(), ledger.Nonce{Stream: 99, Sequence: 1}
+		registration.Ledger, registration.Nonce = genesis.Hash(),
+			ledger.Nonce{Stream: 99, Sequence: 1}
 		chain.block(f.bundle(registration))
 		var transactions []ledger.Transaction
 		for each := range openings[i].Len() {
@@ -112,7 +121,8 @@ func (o *one) relabel(other *ledger.Genesis, named ledger.Hash) ledger.Hash {
 
 func (o *one) parentBook() ledger.Hash { return ledgertest.Genesis().Book() }
 
-// oneOrder returns an order of transactions that agrees with the one of every shard that executes them, and fails where there is none.
+// oneOrder returns an order of transactions that agrees with the one of every shard that executes
+// them, and fails where there is none.
 func (n *network) oneOrder(ids []ledger.Hash) []ledger.Hash {
 	before := map[ledger.Hash][]ledger.Hash{}
 	for _, c := range n.shards {
@@ -128,7 +138,10 @@ func (n *network) oneOrder(ids []ledger.Hash) []ledger.Hash {
 	var order []ledger.Hash
 	for len(order) < len(ids) {
 		next := slices.IndexFunc(ids, func(id ledger.Hash) bool {
-			return !slices.Contains(order, id) && !slices.ContainsFunc(before[id], func(earlier ledger.Hash) bool { return !slices.Contains(order, earlier) })
+			return !slices.Contains(order, id) &&
+				!slices.ContainsFunc(before[id], func(earlier ledger.Hash) bool {
+					return !slices.Contains(order, earlier)
+				})
 		})
 		if next < 0 {
 			n.fail("the shards' orders make a cycle")

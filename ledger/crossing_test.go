@@ -10,7 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// airlines is a book whose shard k holds organisation org<k> with the accounts issuer, a and b, where a and b have 100.
+// airlines is a book whose shard k holds organisation org<k> with the accounts issuer, a and b,
+// where a and b have 100.
 type airlines struct {
 	*network
 	t       *testing.T
@@ -23,7 +24,8 @@ func newAirlines(t *testing.T, parents ...ledger.ShardID) *airlines {
 	a.clients = f.clients
 	for shard, client := range a.clients {
 		registration := client.Register()
-		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, ledger.ShardID(shard)
+		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true,
+			ledger.ShardID(shard)
 		a.submit(a.tree.Root(), f.bundle(registration))
 	}
 	a.flush()
@@ -48,7 +50,8 @@ func (a *airlines) enter(transaction ledger.Transaction) ledger.Hash {
 }
 
 func (a *airlines) transfer(from, to, amount int) ledger.Transaction {
-	return a.clients[from].Transfer(a.clients[from].Account("a"), a.clients[to].Account("a"), int64(amount))
+	return a.clients[from].Transfer(a.clients[from].Account("a"), a.clients[to].Account("a"),
+		int64(amount))
 }
 
 // result is what a shard's block says of a transaction, -1 where the shard does not have it.
@@ -78,7 +81,8 @@ func (a *airlines) has(organisation int, want ...int64) {
 			got := []ledger.Amount{balance.Amount, balance.SetAside, balance.Incoming}
 			for i, amount := range got {
 				if amount != ledger.NewAmount(want[i]) {
-					a.t.Errorf("organisation %d: spendable, set aside, incoming %s, want %d", organisation, got, want)
+					a.t.Errorf("organisation %d: spendable, set aside, incoming %s, want %d",
+						organisation, got, want)
 					return
 				}
 			}
@@ -106,7 +110,8 @@ func TestCrossingTakesEffectEverywhere(t *testing.T) {
 	a.round(4, &ledger.Batch{Carried: a.stream(4)})
 	a.has(4, 100, 0, 30)
 	a.expect(id, none, none, relayed, setAside, setAside)
-	if pending, waits := a.shards[3].state.Pending(id); !waits || !slices.Equal(pending.Waits, []ledger.ShardID{4}) || len(pending.Said) != 0 {
+	if pending, waits := a.shards[3].state.Pending(id); !waits ||
+		!slices.Equal(pending.Waits, []ledger.ShardID{4}) || len(pending.Said) != 0 {
 		t.Errorf("%+v %v", pending, waits)
 	}
 	a.round(3, &ledger.Batch{Verdicts: a.waiting(3)})
@@ -115,7 +120,8 @@ func TestCrossingTakesEffectEverywhere(t *testing.T) {
 	a.check()
 	a.round(4, &ledger.Batch{Verdicts: a.waiting(4)})
 	a.has(4, 130, 0, 0)
-	if last := a.shards[4].blocks[len(a.shards[4].blocks)-1]; last.Entries[0].Result.Code != ledger.Settled {
+	if last := a.shards[4].blocks[len(a.shards[4].blocks)-1]; last.Entries[0].Result.Code !=
+		ledger.Settled {
 		t.Errorf("the last verdict is %s", last.Entries[0].Result)
 	}
 	a.flush()
@@ -149,13 +155,15 @@ func TestStoppedShard(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0, 0, 0)
 	a.shards[2].stopped = true
-	held, free, alone := a.enter(a.transfer(1, 2, 30)), a.enter(a.transfer(1, 3, 50)), a.enter(a.clients[1].Transfer("org1:a", "org1:b", 15))
+	held, free, alone := a.enter(a.transfer(1, 2, 30)), a.enter(a.transfer(1, 3, 50)),
+		a.enter(a.clients[1].Transfer("org1:a", "org1:b", 15))
 	short := a.enter(a.transfer(1, 3, 30))
 	a.flush()
 	a.check()
 	a.expect(free, relayed, setAside, none, setAside)
 	a.expect(held, relayed, setAside, none, none)
-	if a.result(1, alone) != int(ledger.Applied) || !a.shards[3].outcomes[free] || a.shards[1].state.PendingCount() != 1 {
+	if a.result(1, alone) != int(ledger.Applied) || !a.shards[3].outcomes[free] ||
+		a.shards[1].state.PendingCount() != 1 {
 		t.Error("what does not concern the stopped shard waits")
 	}
 	a.has(1, 5, 30, 0)
@@ -193,7 +201,8 @@ func TestWaitingIsBounded(t *testing.T) {
 	a.flush()
 	later := a.enter(a.transfer(0, 2, 1))
 	a.flush()
-	if !a.shards[0].outcomes[held[2]] || !a.shards[2].outcomes[later] || a.shards[2].outcomes[held[3]] {
+	if !a.shards[0].outcomes[held[2]] || !a.shards[2].outcomes[later] ||
+		a.shards[2].outcomes[held[3]] {
 		t.Error("what waited did not take effect, or what was refused did")
 	}
 	a.checkEnd()
@@ -213,7 +222,8 @@ func TestRecordsKeepTheirOrder(t *testing.T) {
 		if !written {
 			return ""
 		}
-		return string(a.shards[0].blocks[place.Height-1].Entries[place.Index].Transaction.Records[place.Item].Value)
+		return string(a.shards[0].blocks[place.Height-1].Entries[place.Index].Transaction.
+			Records[place.Item].Value)
 	}
 	a.shards[1].stopped = true
 	write(1, "first")
@@ -246,11 +256,15 @@ func TestEarlyAndAgain(t *testing.T) {
 	}
 	stream := a.stream(1)
 	gap := stream[len(stream)-1]
-	if block := a.round(1, &ledger.Batch{Carried: []ledger.Carried{gap}, Verdicts: a.waiting(1)}); block != nil {
-		t.Fatal("an entry of a stream was taken before its predecessor, or a verdict before its transaction")
+	if block := a.round(1, &ledger.Batch{Carried: []ledger.Carried{gap},
+		Verdicts: a.waiting(1)}); block != nil {
+		t.Fatal("an entry of a stream was taken before its predecessor, or a verdict before its " +
+			"transaction")
 	}
-	block := a.round(1, &ledger.Batch{Carried: []ledger.Carried{gap}}, &ledger.Batch{Carried: []ledger.Carried{gap, stream[len(stream)-2]}})
-	if len(block.Entries) != 2 || block.Entries[0].ID != first || block.Entries[1].ID != second || block.Bundles[1].Number != gap.Number {
+	block := a.round(1, &ledger.Batch{Carried: []ledger.Carried{gap}},
+		&ledger.Batch{Carried: []ledger.Carried{gap, stream[len(stream)-2]}})
+	if len(block.Entries) != 2 || block.Entries[0].ID != first || block.Entries[1].ID != second ||
+		block.Bundles[1].Number != gap.Number {
 		t.Fatalf("%d entries", len(block.Entries))
 	}
 	if block := a.round(1, &ledger.Batch{Carried: stream}); block != nil {
@@ -279,7 +293,8 @@ func TestTwoWaysIn(t *testing.T) {
 	a.flush()
 	a.expect(bundle.ID(0), relayed, setAside, setAside)
 	last := a.shards[1].blocks[len(a.shards[1].blocks)-1]
-	if len(last.Entries) != 0 || len(last.Bundles) != 1 || last.Bundles[0].Number != a.shards[1].state.Carried() {
+	if len(last.Entries) != 0 || len(last.Bundles) != 1 ||
+		last.Bundles[0].Number != a.shards[1].state.Carried() {
 		t.Errorf("the copy from above made a block of %d transactions", len(last.Entries))
 	}
 	a.has(1, 95, 0, 0)
@@ -288,7 +303,8 @@ func TestTwoWaysIn(t *testing.T) {
 	a.checkEnd()
 }
 
-// A transaction that failed because an organisation was not registered stays failed everywhere when it is submitted again after the registration.
+// A transaction that failed because an organisation was not registered stays failed everywhere when
+// it is submitted again after the registration.
 func TestSubmittedAgainAfterRegistration(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0, 0)
@@ -321,7 +337,8 @@ func TestSubmittedAgainAfterRegistration(t *testing.T) {
 // homed returns an organisation whose home is a shard, of so many, where it is pinned to none.
 func homed(shard ledger.ShardID, shards int) ledger.OrganisationName {
 	for i := int64(0); ; i++ {
-		if name := ledger.OrganisationName("late" + ledger.NewAmount(i).String()); ledger.Rendezvous(name, shards) == shard {
+		if name := ledger.OrganisationName("late" + ledger.NewAmount(
+			i).String()); ledger.Rendezvous(name, shards) == shard {
 			return name
 		}
 	}
@@ -331,15 +348,17 @@ func homed(shard ledger.ShardID, shards int) ledger.OrganisationName {
 func (a *airlines) register(client *ledgertest.Client, shard ledger.ShardID) {
 	registration, opening := client.Register(), client.Next()
 	registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, shard
-	opening.Openings = []ledger.Opening{{Account: client.Account("issuer"), Issuer: true}, {Account: client.Account("a")}}
+	opening.Openings = []ledger.Opening{{Account: client.Account("issuer"), Issuer: true},
+		{Account: client.Account("a")}}
 	a.submit(a.tree.Root(), client.Bundle(registration))
 	a.flush()
 	a.submit(shard, client.Bundle(opening))
 	a.flush()
 }
 
-// An organisation that is not registered counts against a transaction in all of its shards. Else shard 2 would set its part aside, shard 3, where the organisation would
-// be, refuse, and shard 4, where the organisation is registered then, take shard 2's word.
+// An organisation that is not registered counts against a transaction in all of its shards. Else
+// shard 2 would set its part aside, shard 3, where the organisation would be, refuse, and shard 4,
+// where the organisation is registered then, take shard 2's word.
 func TestUnknownOrganisationCountsEverywhere(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0, 1, 1, 0)
@@ -359,12 +378,14 @@ func TestUnknownOrganisationCountsEverywhere(t *testing.T) {
 	a.checkEnd()
 }
 
-// A transaction is in no chain before its signer's registration. Else shard 1 would have passed it on, and leave it out when it comes again for shard 1 itself, for which
-// shard 4 would wait for ever.
+// A transaction is in no chain before its signer's registration. Else shard 1 would have passed it
+// on, and leave it out when it comes again for shard 1 itself, for which shard 4 would wait for
+// ever.
 func TestUnknownSignerIsLeftOut(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0, 1, 1, 0)
-	payer, payee := ledgertest.NewClient(a.shards[0].genesis, homed(2, 5)), ledgertest.NewClient(a.shards[0].genesis, homed(3, 5))
+	payer, payee := ledgertest.NewClient(a.shards[0].genesis, homed(2, 5)),
+		ledgertest.NewClient(a.shards[0].genesis, homed(3, 5))
 	bundle := payer.Bundle(payer.Transfer(payer.Account("issuer"), payee.Account("a"), 5))
 	a.again[bundle.Root()] = 5
 	a.submit(1, bundle)
@@ -390,7 +411,8 @@ func TestEveryReasonAcrossShards(t *testing.T) {
 		change(&transaction)
 		bundle := a.signed(transaction)
 		for shard, want := range codes {
-			if got := a.shards[shard].state.Precheck(bundle, 1<<20); want != ledger.Expired && got[0].Code != want {
+			if got := a.shards[shard].state.Precheck(bundle, 1<<20); want != ledger.Expired &&
+				got[0].Code != want {
 				t.Errorf("shard %d: precheck says %s, want %s", shard, got[0], want)
 			}
 		}
@@ -407,15 +429,25 @@ func TestEveryReasonAcrossShards(t *testing.T) {
 	both := func(code ledger.Code) [2]ledger.Code { return [2]ledger.Code{code, code} }
 	expect(both(ledger.SetAside), func(*ledger.Transaction) {})
 	expect(both(ledger.WrongLedger), func(t *ledger.Transaction) { t.Ledger[0]++ })
-	expect(both(ledger.Unbalanced), func(t *ledger.Transaction) { t.Postings[0].Amount = ledger.NewAmount(-2) })
+	expect(both(ledger.Unbalanced), func(t *ledger.Transaction) {
+		t.Postings[0].Amount = ledger.NewAmount(-2)
+	})
 	expect(both(ledger.Unbalanced), func(t *ledger.Transaction) {
 		t.Postings = t.Postings[:1]
 		t.Records = []ledger.Record{{Key: "org1:r"}}
 	})
-	expect(both(ledger.OpeningAcrossShards), func(t *ledger.Transaction) { t.Openings = []ledger.Opening{{Account: "org0:c"}} })
-	expect([2]ledger.Code{ledger.Expired, ledger.SetAside}, func(t *ledger.Transaction) { t.LastValid = 1 })
-	expect([2]ledger.Code{ledger.StaleNonce, ledger.SetAside}, func(t *ledger.Transaction) { t.Nonce.Sequence = 2 })
-	expect([2]ledger.Code{ledger.SetAside, ledger.UnknownAccount}, func(t *ledger.Transaction) { t.Postings[1].Account = "org1:nobody" })
+	expect(both(ledger.OpeningAcrossShards), func(t *ledger.Transaction) {
+		t.Openings = []ledger.Opening{{Account: "org0:c"}}
+	})
+	expect([2]ledger.Code{ledger.Expired, ledger.SetAside}, func(t *ledger.Transaction) {
+		t.LastValid = 1
+	})
+	expect([2]ledger.Code{ledger.StaleNonce, ledger.SetAside}, func(t *ledger.Transaction) {
+		t.Nonce.Sequence = 2
+	})
+	expect([2]ledger.Code{ledger.SetAside, ledger.UnknownAccount}, func(t *ledger.Transaction) {
+		t.Postings[1].Account = "org1:nobody"
+	})
 	expect([2]ledger.Code{ledger.InsufficientFunds, ledger.SetAside}, func(t *ledger.Transaction) {
 		t.Postings[0].Amount, t.Postings[1].Amount = ledger.NewAmount(-100), ledger.NewAmount(100)
 	})
@@ -441,7 +473,8 @@ func TestEveryReasonAcrossShards(t *testing.T) {
 	a.checkEnd()
 }
 
-// Room that is reserved for what may come in is not given to others: neither the last slots for assets nor the last units below the greatest amount.
+// Room that is reserved for what may come in is not given to others: neither the last slots for
+// assets nor the last units below the greatest amount.
 func TestRoomIsReserved(t *testing.T) {
 	t.Parallel()
 	a := newAirlines(t, 0, 0)
@@ -449,7 +482,8 @@ func TestRoomIsReserved(t *testing.T) {
 		t.Helper()
 		transaction := a.clients[0].Next()
 		taken, _ := amount.Neg()
-		transaction.Postings = []ledger.Posting{{Account: "org0:issuer", Asset: asset, Amount: taken}, {Account: a.clients[to].Account("b"), Asset: asset, Amount: amount}}
+		transaction.Postings = []ledger.Posting{{Account: "org0:issuer", Asset: asset,
+			Amount: taken}, {Account: a.clients[to].Account("b"), Asset: asset, Amount: amount}}
 		id := a.enter(transaction)
 		a.flush()
 		if to == 0 {
@@ -462,7 +496,8 @@ func TestRoomIsReserved(t *testing.T) {
 		t.Helper()
 		transaction := a.clients[1].Next()
 		taken, _ := amount.Neg()
-		transaction.Postings = []ledger.Posting{{Account: "org1:issuer", Asset: asset, Amount: taken}, {Account: "org1:b", Asset: asset, Amount: amount}}
+		transaction.Postings = []ledger.Posting{{Account: "org1:issuer", Asset: asset,
+			Amount: taken}, {Account: "org1:b", Asset: asset, Amount: amount}}
 		bundle := a.signed(transaction)
 		a.submit(1, bundle)
 		n := a.network
@@ -474,7 +509,8 @@ func TestRoomIsReserved(t *testing.T) {
 	half, _ := ledger.MaxAmount.Sub(ledger.NewAmount(1000))
 	transaction := a.clients[0].Next()
 	taken, _ := half.Neg()
-	transaction.Postings = []ledger.Posting{{Account: "org0:issuer", Asset: "big", Amount: taken}, {Account: "org1:b", Asset: "big", Amount: half}}
+	transaction.Postings = []ledger.Posting{{Account: "org0:issuer", Asset: "big", Amount: taken},
+		{Account: "org1:b", Asset: "big", Amount: half}}
 	bundle := a.signed(transaction)
 	a.submit(0, bundle)
 	a.round(0, &ledger.Batch{Bundles: [][]byte{bundle.Encode()}})
@@ -483,7 +519,8 @@ func TestRoomIsReserved(t *testing.T) {
 	local("big", ledger.NewAmount(1001), ledger.Overflow)
 	local("big", ledger.NewAmount(1000), ledger.Applied)
 	for i := range ledger.MaxAssets - 3 {
-		local(ledger.AssetName([]byte{'x', 'a' + byte(i/26), 'a' + byte(i%26)}), ledger.NewAmount(1), ledger.Applied)
+		local(ledger.AssetName([]byte{'x', 'a' + byte(i/26), 'a' + byte(i%26)}),
+			ledger.NewAmount(1), ledger.Applied)
 	}
 	local("toomany", ledger.NewAmount(1), ledger.TooManyAssets)
 	a.check()
@@ -501,10 +538,12 @@ func TestAdmissionToShardedBook(t *testing.T) {
 		return ledger.VerifyBundle(bundle, genesis, genesis.Book(), a.shards[1].state)
 	}
 	registration := a.clients[0].Register()
-	expiring, opening, nowhere := registration, a.clients[0].Register("more"), a.clients[0].Register()
+	expiring, opening, nowhere := registration, a.clients[0].Register("more"),
+		a.clients[0].Register()
 	expiring.LastValid = 5
 	nowhere.Registrations[0].Pinned, nowhere.Registrations[0].Shard = true, 2
-	for name, transaction := range map[string]ledger.Transaction{"expiring": expiring, "opening": opening, "nowhere": nowhere} {
+	for name, transaction := range map[string]ledger.Transaction{"expiring": expiring,
+		"opening": opening, "nowhere": nowhere} {
 		if err := verify(a.signed(transaction)); !errors.Is(err, ledger.ErrInvalidTransaction) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -512,7 +551,9 @@ func TestAdmissionToShardedBook(t *testing.T) {
 	if err := verify(a.signed(registration)); err != nil {
 		t.Error(err)
 	}
-	if _, err := ledger.NewBundle(ledger.Transaction{Ledger: genesis.Book(), Verdict: &ledger.Verdict{Result: ledger.Result{Code: ledger.SetAside}}}); !errors.Is(err, ledger.ErrMalformed) {
+	if _, err := ledger.NewBundle(ledger.Transaction{Ledger: genesis.Book(),
+		Verdict: &ledger.Verdict{Result: ledger.Result{Code: ledger.SetAside}}}); !errors.Is(err,
+		ledger.ErrMalformed) {
 		t.Errorf("a client's verdict: %v", err)
 	}
 	// A change of the members names the chain, not the book, and stays in it.

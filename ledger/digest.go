@@ -10,8 +10,8 @@ const digestLanes = 1024
 
 const digestDomain = "ledgerd/state/1\x00"
 
-// Digest is an LtHash of a set of entries: adding and removing entries in any order gives the same digest for the same set. The zero value is the
-// empty set. It is not safe for concurrent use.
+// Digest is an LtHash of a set of entries: adding and removing entries in any order gives the same
+// digest for the same set. The zero value is the empty set. It is not safe for concurrent use.
 type Digest struct {
 	lanes    [digestLanes]uint16
 	hasher   *blake3.Hasher

@@ -2,9 +2,11 @@ package ledger
 
 import "slices"
 
-// In a book of several shards every shard keeps the whole directory. A registration enters at the root, reaches all shards, and has the same result in all of them, since
-// that depends on nothing but the directory: two shards order two transactions alike, and so a transaction finds the same directory at its place in every chain that has it.
-// Where a transaction belongs is therefore computed, by each shard for itself, and is not carried.
+// In a book of several shards every shard keeps the whole directory. A registration enters at the
+// root, reaches all shards, and has the same result in all of them, since that depends on nothing
+// but the directory: two shards order two transactions alike, and so a transaction finds the same
+// directory at its place in every chain that has it. Where a transaction belongs is therefore
+// computed, by each shard for itself, and is not carried.
 
 // known finds an organisation.
 type known func(OrganisationName) (Organisation, bool)
@@ -34,12 +36,14 @@ func (s *State) mayRegister(t *Transaction, signatures []Signature, find known) 
 		switch {
 		case r.Pinned && int(r.Shard) >= s.tree.Shards():
 			return Result{UnknownShard, uint32(i)}
-		case found.Pinned != r.Pinned || found.Shard != r.Shard || !slices.Equal(found.Keys, r.Keys):
+		case found.Pinned != r.Pinned || found.Shard != r.Shard ||
+			!slices.Equal(found.Keys, r.Keys):
 			return Result{OrganisationExists, uint32(i)}
 		case exists:
 		case !signedByKey(signatures, r.Name, r.Keys):
 			return Result{Unauthorised, uint32(i)}
-		case s.genesis.RegistrationByOperator && !signedByKey(signatures, Operator, s.genesis.Operators):
+		case s.genesis.RegistrationByOperator && !signedByKey(signatures, Operator,
+			s.genesis.Operators):
 			return Result{Unauthorised, uint32(i)}
 		}
 	}
@@ -60,7 +64,8 @@ func (r *Registration) organisation() Organisation {
 	return Organisation{Name: r.Name, Keys: r.Keys, Shard: r.Shard, Pinned: r.Pinned}
 }
 
-// HomeShard returns the shard that holds an organisation's accounts and records; in a book of one shard that is shard 0.
+// HomeShard returns the shard that holds an organisation's accounts and records; in a book of one
+// shard that is shard 0.
 func (s *State) HomeShard(name OrganisationName) ShardID {
 	if s.tree == nil {
 		return 0
@@ -85,7 +90,8 @@ func (s *State) settleHome(o *organisation) {
 // ShardTree returns the tree of the book's shards, nil where it has one shard only.
 func (s *State) ShardTree() *ShardTree { return s.tree }
 
-// Destinations returns the shards that a client's transaction concerns, ascending; in a book of one shard that is shard 0.
+// Destinations returns the shards that a client's transaction concerns, ascending; in a book of one
+// shard that is shard 0.
 func (s *State) Destinations(t *Transaction) []ShardID {
 	if s.tree == nil {
 		return []ShardID{0}

@@ -238,7 +238,8 @@ func TestDiskEntries(t *testing.T) {
 	if err := again.Restore([]byte(first), []byte(after[first])); err != nil {
 		t.Fatal(err)
 	}
-	if now := again.Membership(); now.Number != 4 || now.Round != 10 || now.Members[1].Disk != three {
+	if now := again.Membership(); now.Number != 4 || now.Round != 10 ||
+		now.Members[1].Disk != three {
 		t.Errorf("restored: %+v", now)
 	}
 	if err := again.Restore([]byte(first), []byte(after[first])); !errors.Is(err, ledger.ErrEntry) {
@@ -319,17 +320,23 @@ func TestWhoAdmits(t *testing.T) {
 		code   ledger.Code
 	}{
 		{"nobody", signed(), ledger.ErrUnauthorised, false, ledger.Unauthorised},
-		{"the member itself", signed(by("node-1")), ledger.ErrUnauthorised, true, ledger.Unauthorised},
+		{"the member itself", signed(by("node-1")), ledger.ErrUnauthorised,
+			true, ledger.Unauthorised},
 		{"a stranger", signed(by("mallory")), ledger.ErrUnauthorised, true, ledger.Unauthorised},
-		{"a signature of another bundle", signed(foreign), ledger.ErrSignature, false, ledger.Unauthorised},
-		{"a stranger's signature beside a member's key", signed(unknown), ledger.ErrSignature, false, ledger.Unauthorised},
-		{"a member as an organisation", signed(named), ledger.ErrUnknownOrganisation, false, ledger.Unauthorised},
+		{"a signature of another bundle", signed(foreign), ledger.ErrSignature, false,
+			ledger.Unauthorised},
+		{"a stranger's signature beside a member's key", signed(unknown), ledger.ErrSignature,
+			false, ledger.Unauthorised},
+		{"a member as an organisation", signed(named), ledger.ErrUnknownOrganisation, false,
+			ledger.Unauthorised},
 		{"a member, to let another go", node, ledger.ErrUnauthorised, false, ledger.Unauthorised},
-		{"a stranger and a member", signed(by("mallory"), by("node-0")), ledger.ErrUnauthorised, true, ledger.Applied},
+		{"a stranger and a member", signed(by("mallory"), by("node-0")), ledger.ErrUnauthorised,
+			true, ledger.Applied},
 		{"another member", good, nil, true, ledger.Applied},
 		{"two members", signed(by("node-0"), by("node-2")), nil, true, ledger.Applied},
 		{"an operator", signed(by("operator")), nil, true, ledger.Applied},
-		{"an operator and a member", signed(by("operator"), by("node-2")), nil, true, ledger.Applied},
+		{"an operator and a member", signed(by("operator"), by("node-2")), nil, true,
+			ledger.Applied},
 	} {
 		fresh := newGroup(3)
 		hash := fresh.genesis.Hash()
@@ -347,7 +354,8 @@ func TestWhoAdmits(t *testing.T) {
 	}
 	elsewhere := ledgertest.Admit("node-0", ledgertest.Genesis(), chain.state.Membership(), 1,
 		ledgertest.Disk(1), 0)
-	if ledger.MembershipChangeIn(ledgertest.Batch(1, elsewhere), chain.genesis, chain.genesis.Hash()) {
+	if ledger.MembershipChangeIn(ledgertest.Batch(1, elsewhere), chain.genesis,
+		chain.genesis.Hash()) {
 		t.Error("an admission of another chain is found")
 	}
 	if code := chain.block(1, elsewhere).Entries[0].Result.Code; code != ledger.WrongLedger {
@@ -376,7 +384,8 @@ func TestAdmitForms(t *testing.T) {
 	genesis := ledgertest.OperatedGenesis(2)
 	now := genesis.Membership()
 	change := func(edit func(*ledger.Transaction)) ledger.Transaction {
-		transaction := *ledgertest.Admit("node-0", genesis, now, 1, ledgertest.Disk(1), 0).Transaction(0)
+		transaction := *ledgertest.Admit("node-0", genesis, now, 1, ledgertest.Disk(1),
+			0).Transaction(0)
 		copied := *transaction.Change
 		transaction.Change = &copied
 		edit(&transaction)
@@ -392,9 +401,12 @@ func TestAdmitForms(t *testing.T) {
 		}),
 		"another stream": change(func(t *ledger.Transaction) { t.Nonce.Stream = 0 }),
 		"the number 0":   change(func(t *ledger.Transaction) { t.Nonce.Sequence = 0 }),
-		"a leave":        change(func(t *ledger.Transaction) { t.Change.Kind = ledger.ChangeLeave }),
+		"a leave": change(func(t *ledger.Transaction) {
+			t.Change.Kind = ledger.ChangeLeave
+		}),
 		"a join": change(func(t *ledger.Transaction) {
-			t.Change.Kind, t.Change.Member, t.Change.Index = ledger.ChangeJoin, ledgertest.Member(2), 0
+			t.Change.Kind, t.Change.Member, t.Change.Index = ledger.ChangeJoin,
+				ledgertest.Member(2), 0
 		}),
 	} {
 		if _, err := transaction.EncodeBody(); !errors.Is(err, ledger.ErrMalformed) {
@@ -417,7 +429,8 @@ func TestAdmitForms(t *testing.T) {
 	}
 	disk := ledgertest.Disk(1)
 	want := slices.Concat([]byte{2}, transaction.Ledger[:],
-		[]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 1, 0xe8, 7, 3, 1}, disk[:], []byte{0})
+		[]byte{255, 255, 255, 255, 255, 255, 255, 255, 255, 1, 1, 0xe8, 7, 3, 1}, disk[:],
+		[]byte{0})
 	if !bytes.Equal(body, want) {
 		t.Errorf("the body is %x, want %x", body, want)
 	}

@@ -5,14 +5,16 @@ import (
 	"slices"
 )
 
-// Change is one entry of the state that a block changed or, where After is empty, removed. The slices are parts of one arena that nobody writes to again.
+// Change is one entry of the state that a block changed or, where After is empty, removed. The
+// slices are parts of one arena that nobody writes to again.
 type Change struct {
 	Key []byte
 	// Before is nil where the entry is new.
 	Before, After []byte
 }
 
-// HistoryChange is one transaction in the history of an account: entry Ordinal (from 0) of the account with this number is the block's transaction Index.
+// HistoryChange is one transaction in the history of an account: entry Ordinal (from 0) of the
+// account with this number is the block's transaction Index.
 type HistoryChange struct {
 	Number, Ordinal uint64
 	Index           uint32
@@ -33,7 +35,8 @@ type execution struct {
 	counter uint64
 	history []HistoryChange
 
-	// arena holds the encodings that the block under way needs; arenaSize is what the last block needed.
+	// arena holds the encodings that the block under way needs; arenaSize is what the last block
+	// needed.
 	arena                []byte
 	arenaSize            int
 	touchedAccounts      []*account
@@ -47,7 +50,8 @@ type execution struct {
 	shardExecution
 }
 
-// undoLog is what takes a failed transaction back: the steps of each kind in the order in which they were made.
+// undoLog is what takes a failed transaction back: the steps of each kind in the order in which
+// they were made.
 type undoLog struct {
 	registered []OrganisationName
 	opened     []*account
@@ -63,7 +67,8 @@ type posted struct {
 	inserted bool
 }
 
-// Execute executes a draft on the state: every transaction is applied as a whole or fails as a whole, in order. It completes the block and says what changed.
+// Execute executes a draft on the state: every transaction is applied as a whole or fails as a
+// whole, in order. It completes the block and says what changed.
 func (s *State) Execute(draft *Draft) (*Block, *Changes) {
 	block := &draft.block
 	s.begin(block.Header.Height, block.Header.Round)
@@ -89,8 +94,9 @@ func (s *State) Execute(draft *Draft) (*Block, *Changes) {
 	return block, changes
 }
 
-// Precheck says what would become of the bundle's transactions in a block at this height, and changes nothing. Other transactions may come
-// first, so the answer is a guess about funds and nonces, not a promise. It counts as a write.
+// Precheck says what would become of the bundle's transactions in a block at this height, and
+// changes nothing. Other transactions may come first, so the answer is a guess about funds and
+// nonces, not a promise. It counts as a write.
 func (s *State) Precheck(bundle *Bundle, height Height) []Result {
 	// Some round to come, after a change of the membership has settled.
 	s.begin(height, s.group.last.round+ChangeRounds)
@@ -125,10 +131,12 @@ func (s *State) begin(height Height, round Round) {
 }
 
 func (u *undoLog) clear() {
-	u.registered, u.opened, u.posted, u.windows = u.registered[:0], u.opened[:0], u.posted[:0], u.windows[:0]
+	u.registered, u.opened, u.posted, u.windows = u.registered[:0], u.opened[:0], u.posted[:0],
+		u.windows[:0]
 }
 
-// touchAccount keeps an account's encoding of before the block, the first time that the block touches it.
+// touchAccount keeps an account's encoding of before the block, the first time that the block
+// touches it.
 func (s *State) touchAccount(a *account) {
 	if !a.mark.touched {
 		s.arena, a.mark = keep(s.arena, a.appendEntry)
@@ -174,12 +182,15 @@ func (s *State) forget() {
 	for _, each := range s.touchedWindows {
 		each.mark = mark{}
 	}
-	s.touchedAccounts, s.touchedOrganisations, s.touchedWindows = s.touchedAccounts[:0], s.touchedOrganisations[:0], s.touchedWindows[:0]
+	s.touchedAccounts, s.touchedOrganisations, s.touchedWindows = s.touchedAccounts[:0],
+		s.touchedOrganisations[:0], s.touchedWindows[:0]
 }
 
 // finish brings the digest up to date and collects the changes.
 func (s *State) finish() *Changes {
-	changes := &Changes{Entries: make([]Change, 0, len(s.touchedAccounts)+len(s.touchedWindows)+len(s.touchedOrganisations)+len(s.touchedRecords)+len(s.touchedMembers)), History: s.history}
+	changes := &Changes{Entries: make([]Change, 0,
+		len(s.touchedAccounts)+len(s.touchedWindows)+len(s.touchedOrganisations)+
+			len(s.touchedRecords)+len(s.touchedMembers)), History: s.history}
 	for _, each := range s.touchedAccounts {
 		// An account that a failed transaction opened is gone again.
 		if s.accounts[each.Path] == each {
@@ -205,7 +216,9 @@ func (s *State) finish() *Changes {
 		s.settle(changes, &each.mark, each.appendEntry)
 		each.mark = mark{}
 	}
-	s.touchedAccounts, s.touchedOrganisations, s.touchedWindows, s.touchedRecords = s.touchedAccounts[:0], s.touchedOrganisations[:0], s.touchedWindows[:0], s.touchedRecords[:0]
+	s.touchedAccounts, s.touchedOrganisations, s.touchedWindows, s.touchedRecords =
+		s.touchedAccounts[:0], s.touchedOrganisations[:0], s.touchedWindows[:0],
+		s.touchedRecords[:0]
 	s.touchedMembers = s.touchedMembers[:0]
 	if s.tree != nil {
 		s.finishShard(changes)
@@ -239,7 +252,8 @@ func (s *State) remove(changes *Changes, m *mark) {
 	}
 	before := s.arena[m.before : m.before+m.length : m.before+m.length]
 	s.digest.Remove(before)
-	changes.Entries = append(changes.Entries, Change{Key: before[:m.keys:m.keys], Before: before[m.keys:]})
+	changes.Entries = append(changes.Entries, Change{Key: before[:m.keys:m.keys],
+		Before: before[m.keys:]})
 }
 
 // apply executes one transaction: all or nothing.
@@ -284,7 +298,8 @@ func (s *State) attempt(t *Transaction, root Hash, signatures []Signature) Resul
 	if !s.Fresh(t.Signer, t.Nonce) {
 		return Result{StaleNonce, NoItem}
 	}
-	if len(t.Postings) == 1 || len(t.Postings)+len(t.Records)+len(t.Openings)+len(t.Registrations) == 0 {
+	if len(t.Postings) == 1 || len(t.Postings)+len(t.Records)+len(t.Openings)+
+		len(t.Registrations) == 0 {
 		return Result{Unbalanced, NoItem}
 	}
 	if _, err := t.balanced(); err == ErrOverflow {
@@ -313,7 +328,8 @@ func (s *State) attempt(t *Transaction, root Hash, signatures []Signature) Resul
 	return applied
 }
 
-// authorised checks that an organisation is registered and has signed with a key that is its own at this moment.
+// authorised checks that an organisation is registered and has signed with a key that is its own at
+// this moment.
 func (s *State) authorised(name OrganisationName, signatures []Signature) Code {
 	found := s.organisations[name]
 	if found == nil {
@@ -339,7 +355,8 @@ func (s *State) register(r *Registration, signatures []Signature) Code {
 		return Unauthorised
 	}
 	name := OrganisationName(clone(string(r.Name)))
-	created := &organisation{Organisation: Organisation{Name: name, Keys: r.Keys, Shard: r.Shard, Pinned: r.Pinned, Registered: s.height}}
+	created := &organisation{Organisation: Organisation{Name: name, Keys: r.Keys, Shard: r.Shard,
+		Pinned: r.Pinned, Registered: s.height}}
 	created.mark = mark{touched: true, before: -1}
 	s.settleHome(created)
 	s.organisations[name] = created
@@ -359,7 +376,8 @@ func (s *State) open(o *Opening, signatures []Signature) Code {
 		return Applied
 	}
 	s.opened++
-	created := &account{Account: Account{Path: AccountPath(clone(string(o.Account))), Number: s.opened, Issuer: o.Issuer, Alias: clone(o.Alias), Opened: s.height}}
+	created := &account{Account: Account{Path: AccountPath(clone(string(o.Account))),
+		Number: s.opened, Issuer: o.Issuer, Alias: clone(o.Alias), Opened: s.height}}
 	created.mark = mark{touched: true, before: -1}
 	s.accounts[created.Path] = created
 	s.touchedAccounts = append(s.touchedAccounts, created)
@@ -393,20 +411,24 @@ func (s *State) post(p *Posting, signatures []Signature) Code {
 	if held {
 		found.Balances[place].Amount = after
 	} else {
-		found.Balances = slices.Insert(found.Balances, place, Balance{Asset: AssetName(clone(string(p.Asset))), Amount: after})
+		found.Balances = slices.Insert(found.Balances,
+			place, Balance{Asset: AssetName(clone(string(p.Asset))), Amount: after})
 	}
-	s.undo.posted = append(s.undo.posted, posted{account: found, place: place, before: before, inserted: !held})
+	s.undo.posted = append(s.undo.posted, posted{account: found, place: place, before: before,
+		inserted: !held})
 	return Applied
 }
 
-// overdrawn finds the first posting that takes from an account which ends up below zero and is no issuer.
+// overdrawn finds the first posting that takes from an account which ends up below zero and is no
+// issuer.
 func (s *State) overdrawn(t *Transaction) (uint32, bool) {
 	for i := range t.Postings {
 		posting := &t.Postings[i]
 		if posting.Amount.Sign() >= 0 {
 			continue
 		}
-		if found := s.accounts[posting.Account]; !found.Issuer && found.spendable(posting.Asset).Sign() < 0 {
+		if found := s.accounts[posting.Account]; !found.Issuer &&
+			found.spendable(posting.Asset).Sign() < 0 {
 			return uint32(i), true
 		}
 	}
@@ -432,7 +454,8 @@ func (s *State) commit(t *Transaction) {
 		s.countHistory(s.undo.posted[i].account)
 	}
 	for i := range t.Records {
-		s.writeRecord(t.Records[i].Key, RecordPlace{Height: s.height, Index: s.index, Item: uint32(i), Digest: sum256(t.Records[i].Value)})
+		s.writeRecord(t.Records[i].Key, RecordPlace{Height: s.height, Index: s.index,
+			Item: uint32(i), Digest: sum256(t.Records[i].Value)})
 	}
 }
 
@@ -462,11 +485,13 @@ func (s *State) countHistory(touched *account) {
 		return
 	}
 	touched.counted = s.counter
-	s.history = append(s.history, HistoryChange{Number: touched.Number, Ordinal: touched.History, Index: s.index})
+	s.history = append(s.history, HistoryChange{Number: touched.Number, Ordinal: touched.History,
+		Index: s.index})
 	touched.History++
 }
 
-// writeRecord makes a place the one where a record's value is, unless there is one already that is greater.
+// writeRecord makes a place the one where a record's value is, unless there is one already that is
+// greater.
 func (s *State) writeRecord(key RecordKey, place RecordPlace) {
 	found := s.records[key]
 	isNew := found == nil
@@ -506,5 +531,6 @@ func (s *State) rollbackTo(to undoPosition) {
 	for i := len(s.undo.registered) - 1; i >= to.registered; i-- {
 		delete(s.organisations, s.undo.registered[i])
 	}
-	s.undo.posted, s.undo.opened, s.undo.registered = s.undo.posted[:to.posted], s.undo.opened[:to.opened], s.undo.registered[:to.registered]
+	s.undo.posted, s.undo.opened, s.undo.registered = s.undo.posted[:to.posted],
+		s.undo.opened[:to.opened], s.undo.registered[:to.registered]
 }

@@ -23,7 +23,8 @@ func (s *State) PendingNets(id Hash) []Posting {
 	var nets []Posting
 	if found := s.pending.byID[id]; found != nil {
 		for i := range found.entry.parts {
-			nets = append(nets, Posting{Account: found.entry.parts[i].account, Asset: found.entry.parts[i].asset, Amount: found.entry.parts[i].net})
+			nets = append(nets, Posting{Account: found.entry.parts[i].account,
+				Asset: found.entry.parts[i].asset, Amount: found.entry.parts[i].net})
 		}
 	}
 	return nets
@@ -45,7 +46,8 @@ func (s *State) PlantCountedTwice(id Hash, from ShardID) {
 func (s *State) PlantForgotten(nets []Posting) {
 	for _, each := range nets {
 		if each.Amount.Sign() < 0 {
-			s.changeHold(s.accounts[each.Account], &part{account: each.Account, asset: each.Asset, net: each.Amount}, false)
+			s.changeHold(s.accounts[each.Account], &part{account: each.Account, asset: each.Asset,
+				net: each.Amount}, false)
 			return
 		}
 	}
@@ -54,7 +56,8 @@ func (s *State) PlantForgotten(nets []Posting) {
 // PlantMovedTwice is a bug: what a transaction does takes effect twice.
 func (s *State) PlantMovedTwice(nets []Posting) {
 	for _, each := range nets {
-		s.accounts[each.Account].move(&part{account: each.Account, asset: each.Asset, net: each.Amount})
+		s.accounts[each.Account].move(&part{account: each.Account, asset: each.Asset,
+			net: each.Amount})
 	}
 }
 

@@ -14,12 +14,16 @@ func seeds(f *testing.F) (body, bundle, batch, block, proof []byte) {
 	f.Helper()
 	genesis := ledgertest.Genesis()
 	client := ledgertest.NewClient(genesis, "acme")
-	register, transfer := client.Register("issuer", "a"), client.Transfer("acme:issuer", "acme:a", 5)
+	register, transfer := client.Register("issuer", "a"),
+		client.Transfer("acme:issuer", "acme:a", 5)
 	transfer.Records = []ledger.Record{{Key: "acme:record", Value: []byte("value")}}
 	transfer.Note = []byte(`{"of":"a note"}`)
 	signed := client.Bundle(register, transfer)
 	batch = ledgertest.Batch(7, signed)
-	draft := ledger.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 1, [][]byte{batch}, func(ledger.Hash, *ledger.Transaction) bool { return false })
+	draft := ledger.Seal(ledger.Parent{Hash: genesis.Hash()}, 1,
+		1, [][]byte{batch}, func(ledger.Hash, *ledger.Transaction) bool {
+			return false
+		})
 	executed, _ := ledger.NewState(genesis).Execute(draft)
 	return signed.Body(1), signed.Encode(), batch, executed.Encode(), executed.Proof(1).Encode()
 }
@@ -32,18 +36,22 @@ func changeSeeds() []*ledger.Bundle {
 	return []*ledger.Bundle{operator.Join(ledgertest.Member(2)), operator.Leave(1), admit}
 }
 
-// waiting registers org0 at shard 0, the root, and org1 at shard 1 below it, and leaves a transfer between them waiting at both.
+// waiting registers org0 at shard 0, the root, and org1 at shard 1 below it, and leaves a transfer
+// between them waiting at both.
 func waiting(n *network) *ledger.Bundle {
-	client, other := ledgertest.NewClient(n.shards[0].genesis, "org0"), ledgertest.NewClient(n.shards[0].genesis, "org1")
+	client, other := ledgertest.NewClient(n.shards[0].genesis, "org0"),
+		ledgertest.NewClient(n.shards[0].genesis, "org1")
 	for shard, each := range []*ledgertest.Client{client, other} {
 		registration := each.Register()
-		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, ledger.ShardID(shard)
+		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true,
+			ledger.ShardID(shard)
 		n.submit(0, each.Bundle(registration))
 	}
 	n.flush()
 	for shard, each := range []*ledgertest.Client{client, other} {
 		opening := each.Next()
-		opening.Openings = []ledger.Opening{{Account: each.Account("issuer"), Issuer: true}, {Account: each.Account("a")}}
+		opening.Openings = []ledger.Opening{{Account: each.Account("issuer"), Issuer: true},
+			{Account: each.Account("a")}}
 		n.submit(ledger.ShardID(shard), each.Bundle(opening))
 	}
 	n.flush()
@@ -57,7 +65,8 @@ func waiting(n *network) *ledger.Bundle {
 	return bundle
 }
 
-// crossingSeeds is the genesis of a book of two shards, and a block of its second shard with a verdict and a bundle from the parent's stream.
+// crossingSeeds is the genesis of a book of two shards, and a block of its second shard with a
+// verdict and a bundle from the parent's stream.
 func crossingSeeds() (*ledger.Genesis, *ledger.Block) {
 	genesis := ledgertest.ShardedGenesis(1, 0, 0)
 	n := newNetwork(func(string, ...any) {}, genesis.Tree)
@@ -143,25 +152,31 @@ func FuzzBatch(f *testing.F) {
 	_, _, batch, _, _ := seeds(f)
 	f.Add(batch)
 	f.Add(ledgertest.Batch(7, changeSeeds()...))
-	f.Add((&ledger.Batch{Bundles: [][]byte{bundleSeed(f)}, Clocks: []ledger.MemberClock{{Member: 0}, {Member: 1, Offset: -9000}}}).Encode())
+	f.Add((&ledger.Batch{Bundles: [][]byte{bundleSeed(f)},
+		Clocks: []ledger.MemberClock{{Member: 0}, {Member: 1, Offset: -9000}}}).Encode())
 	f.Add(ledgertest.Batch(7, changeSeeds()[2]))
 	genesis := ledgertest.OperatedGenesis(2)
 	sharded, crossing := crossingSeeds()
 	f.Add((&ledger.Batch{
-		Bundles: [][]byte{bundleSeed(f)}, Carried: []ledger.Carried{{Number: 1, Bundle: crossing.CarriedBundle(1)}},
+		Bundles: [][]byte{bundleSeed(f)}, Carried: []ledger.Carried{{Number: 1,
+			Bundle: crossing.CarriedBundle(1)}},
 		Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction.Verdict},
 	}).Encode())
 	below, _ := sharded.ForShard(1)
 	admit := ledgertest.Admit("node-1", below, below.Membership(), 0, ledgertest.Disk(1), 0)
 	f.Add((&ledger.Batch{Bundles: [][]byte{admit.Encode()}}).Encode())
-	f.Add((&ledger.Batch{Bundles: [][]byte{ledgertest.NewOperator(below).Join(ledgertest.Member(5)).Encode()}, Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction.Verdict}}).Encode())
+	f.Add((&ledger.Batch{Bundles: [][]byte{ledgertest.NewOperator(below).Join(
+		ledgertest.Member(5)).Encode()},
+		Verdicts: []ledger.Verdict{*crossing.Entries[0].Transaction.Verdict}}).Encode())
 	f.Fuzz(func(t *testing.T, data []byte) {
 		// Whatever a round holds, sealing and executing it must not fail.
 		never := func(ledger.Hash, *ledger.Transaction) bool { return false }
-		if draft := ledger.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 1, [][]byte{data}, never); draft != nil {
+		if draft := ledger.Seal(ledger.Parent{Hash: genesis.Hash()}, 1, 1, [][]byte{data},
+			never); draft != nil {
 			state := ledger.NewState(genesis)
 			block, _ := state.Execute(draft)
-			if state.Membership().Number > 0 && !ledger.MembershipChangeIn(data, genesis, genesis.Hash()) {
+			if state.Membership().Number > 0 && !ledger.MembershipChangeIn(data, genesis,
+				genesis.Hash()) {
 				t.Fatal("a change was applied that is not found in the round message")
 			}
 			if _, err := ledger.DecodeBlock(block.Encode()); err != nil {
@@ -234,7 +249,8 @@ func FuzzText(f *testing.F) {
 	f.Add(ledgertest.Disk(1).String())
 	f.Add("-170141183460469231731687303715884105728")
 	f.Fuzz(func(t *testing.T, text string) {
-		if path, err := ledger.ParseAccountPath(text); err == nil && path.Organisation().Validate() != nil {
+		if path, err := ledger.ParseAccountPath(text); err == nil &&
+			path.Organisation().Validate() != nil {
 			t.Fatal("an account of no organisation")
 		}
 		if amount, err := ledger.ParseAmount(text); err == nil && amount.String() != text {
@@ -254,7 +270,10 @@ func FuzzText(f *testing.F) {
 func FuzzStateEntry(f *testing.F) {
 	state := ledger.NewState(ledgertest.Genesis())
 	_, _, batch, _, _ := seeds(f)
-	state.Execute(ledger.Seal(ledger.Parent{}, 1, 1, [][]byte{batch}, func(ledger.Hash, *ledger.Transaction) bool { return false }))
+	state.Execute(ledger.Seal(ledger.Parent{}, 1, 1,
+		[][]byte{batch}, func(ledger.Hash, *ledger.Transaction) bool {
+			return false
+		}))
 	_ = state.Entries(func(key, value []byte) error {
 		f.Add(bytes.Clone(key), bytes.Clone(value))
 		return nil
@@ -264,7 +283,8 @@ func FuzzStateEntry(f *testing.F) {
 		members := ledger.NewState(operated)
 		batch := ledgertest.Batch(7, change)
 		never := func(ledger.Hash, *ledger.Transaction) bool { return false }
-		members.Execute(ledger.Seal(ledger.Parent{Hash: operated.Hash()}, 1, 1, [][]byte{batch}, never))
+		members.Execute(ledger.Seal(ledger.Parent{Hash: operated.Hash()}, 1, 1, [][]byte{batch},
+			never))
 		_ = members.Entries(func(key, value []byte) error {
 			f.Add(bytes.Clone(key), bytes.Clone(value))
 			return nil
@@ -290,7 +310,8 @@ func FuzzStateEntry(f *testing.F) {
 	})
 }
 
-// A carried bundle has one encoding, and whatever a stream brings, sealing and executing it does not fail.
+// A carried bundle has one encoding, and whatever a stream brings, sealing and executing it does
+// not fail.
 func FuzzCarried(f *testing.F) {
 	genesis, crossing := crossingSeeds()
 	f.Add(crossing.CarriedBundle(1))
@@ -298,7 +319,10 @@ func FuzzCarried(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		state := ledger.NewState(below)
 		batch := &ledger.Batch{Carried: []ledger.Carried{{Number: 1, Bundle: data}}}
-		draft := state.Seal(ledger.Parent{Hash: below.Hash()}, 1, 1, [][]byte{batch.Encode()}, func(ledger.Hash, *ledger.Transaction) bool { return false })
+		draft := state.Seal(ledger.Parent{Hash: below.Hash()}, 1,
+			1, [][]byte{batch.Encode()}, func(ledger.Hash, *ledger.Transaction) bool {
+				return false
+			})
 		if draft == nil {
 			return
 		}
@@ -307,7 +331,8 @@ func FuzzCarried(f *testing.F) {
 			t.Fatal("an entry of the stream is not counted")
 		}
 		// What the shard keeps, it keeps as it came.
-		if len(block.Entries) == len(block.Bundles[0].IDs) && !bytes.Equal(block.CarriedBundle(0), data) {
+		if len(block.Entries) == len(block.Bundles[0].IDs) &&
+			!bytes.Equal(block.CarriedBundle(0), data) {
 			t.Fatal("a carried bundle has two encodings")
 		}
 		if _, err := ledger.DecodeBlock(block.Encode()); err != nil {

@@ -32,7 +32,8 @@ type Member struct {
 	Address string `json:"address"`
 }
 
-// Genesis is the beginning of a chain, of which a book has one for each of its shards. Its JSON form is the genesis file.
+// Genesis is the beginning of a chain, of which a book has one for each of its shards. Its JSON
+// form is the genesis file.
 type Genesis struct {
 	// Chain is the chain's name, of the form of an organisation's name.
 	Chain string `json:"chain"`
@@ -41,9 +42,11 @@ type Genesis struct {
 	Members []Member     `json:"members"`
 	// Operators may sign administrative changes.
 	Operators []PublicKey `json:"operators,omitempty"`
-	// RegistrationByOperator says that an organisation is registered only with an operator's signature.
+	// RegistrationByOperator says that an organisation is registered only with an operator's
+	// signature.
 	RegistrationByOperator bool `json:"registration_by_operator,omitempty"`
-	// Shards are the members of all shards, where the book has two shards or more; Members are those of this chain's shard then. All that follows is empty otherwise.
+	// Shards are the members of all shards, where the book has two shards or more; Members are
+	// those of this chain's shard then. All that follows is empty otherwise.
 	Shards [][]Member `json:"shards,omitempty"`
 	// Tree has each shard's parent; the root is its own.
 	Tree []ShardID `json:"tree,omitempty"`
@@ -60,7 +63,8 @@ func (g *Genesis) Validate() error {
 	case !validWord(g.Chain, MaxChainName):
 		return fmt.Errorf("%w: chain name %.80q", ErrGenesis, g.Chain)
 	case len(g.Operators) > MaxOperators:
-		return fmt.Errorf("%w: %d operators, at most %d allowed", ErrGenesis, len(g.Operators), MaxOperators)
+		return fmt.Errorf("%w: %d operators, at most %d allowed", ErrGenesis, len(g.Operators),
+			MaxOperators)
 	case g.RegistrationByOperator && len(g.Operators) == 0:
 		return fmt.Errorf("%w: registration by operator without an operator", ErrGenesis)
 	}
@@ -90,8 +94,10 @@ func validateMembers(members []Member) error {
 	return nil
 }
 
-// Encode returns the canonical encoding, which the genesis hash is made of: version 1, chain name, time, members, operators and who registers; where the book has
-// several shards version 2, and instead of the members the number of shards and, for each, its parent and its members, and at the end the chain's shard.
+// Encode returns the canonical encoding, which the genesis hash is made of: version 1, chain name,
+// time, members, operators and who registers; where the book has several shards version 2, and
+// instead of the members the number of shards and, for each, its parent and its members, and at the
+// end the chain's shard.
 func (g *Genesis) Encode() []byte {
 	to := g.appendBook(nil)
 	if g.Sharded() {
@@ -131,14 +137,16 @@ func appendMembers(to []byte, members []Member) []byte {
 	return to
 }
 
-// DecodeGenesis takes a canonical encoding apart, or returns ErrMalformed or ErrGenesis. The genesis shares the memory of data.
+// DecodeGenesis takes a canonical encoding apart, or returns ErrMalformed or ErrGenesis. The
+// genesis shares the memory of data.
 func DecodeGenesis(data []byte) (*Genesis, error) {
 	r := reader{data: data}
 	version := r.byte()
 	if version != genesisVersion && version != shardedGenesisVersion {
 		r.fail("genesis version %d", version)
 	}
-	g := &Genesis{Chain: r.string("bytes of chain name", MaxChainName), Time: Milliseconds(r.uint64())}
+	g := &Genesis{Chain: r.string("bytes of chain name", MaxChainName),
+		Time: Milliseconds(r.uint64())}
 	if version == shardedGenesisVersion {
 		g.Shards = make([][]Member, r.count("shards", MaxShards, 5))
 		g.Tree = make([]ShardID, len(g.Shards))
@@ -186,12 +194,13 @@ func (r *reader) shard() ShardID {
 	return ShardID(shard)
 }
 
-// Hash returns the identity of the chain, and of block 0: the SHA-256 of "ledgerd/genesis/1", a zero byte and the canonical encoding. It is what changes of the
-// membership name as their ledger.
+// Hash returns the identity of the chain, and of block 0: the SHA-256 of "ledgerd/genesis/1", a
+// zero byte and the canonical encoding. It is what changes of the membership name as their ledger.
 func (g *Genesis) Hash() Hash { return sum256(append([]byte(genesisDomain), g.Encode()...)) }
 
-// Book returns the identity of the book, which is the same for all of its shards and which transactions name as their ledger: where there is one shard it is Hash,
-// otherwise the SHA-256 of "ledgerd/book/1", a zero byte and the canonical encoding without the shard at its end.
+// Book returns the identity of the book, which is the same for all of its shards and which
+// transactions name as their ledger: where there is one shard it is Hash, otherwise the SHA-256 of
+// "ledgerd/book/1", a zero byte and the canonical encoding without the shard at its end.
 func (g *Genesis) Book() Hash {
 	if !g.Sharded() {
 		return g.Hash()

@@ -10,8 +10,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// TestOneShardBytes holds the bytes of a book with one shard to those that the first release wrote: its genesis, its JSON, its round messages, its blocks and its
-// state. Whatever is added to the ledger, such a book stays what it was.
+// TestOneShardBytes holds the bytes of a book with one shard to those that the first release wrote:
+// its genesis, its JSON, its round messages, its blocks and its state. Whatever is added to the
+// ledger, such a book stays what it was.
 func TestOneShardBytes(t *testing.T) {
 	t.Parallel()
 	text := func(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
@@ -31,9 +32,11 @@ func TestOneShardBytes(t *testing.T) {
 	}
 	chain := newChain(t, genesis)
 	client, operator := ledgertest.NewClient(genesis, "acme"), ledgertest.NewOperator(genesis)
-	chain.block(client.Bundle(client.Register("issuer", "a", "b")), operator.Join(ledgertest.Member(3)))
+	chain.block(client.Bundle(client.Register("issuer", "a", "b")),
+		operator.Join(ledgertest.Member(3)))
 	noted := client.Transfer("acme:issuer", "acme:a", 1<<40)
-	noted.Records, noted.Note, noted.LastValid = []ledger.Record{{Key: "acme:r", Value: []byte("value")}}, []byte("note"), 9
+	noted.Records, noted.Note, noted.LastValid = []ledger.Record{{Key: "acme:r",
+		Value: []byte("value")}}, []byte("note"), 9
 	failing := client.Transfer("acme:b", "acme:a", 7)
 	first := client.Bundle(noted, failing)
 	block := chain.block(first, first, client.Bundle(client.Transfer("acme:a", "acme:b", 3)))

@@ -4,8 +4,10 @@ import "encoding/binary"
 
 const homeDomain = "ledgerd/home/1\x00"
 
-// Rendezvous returns the shard, of so many, that holds an organisation which is pinned to none: the one with the highest score, which is the first 8 bytes of the
-// SHA-256 of "ledgerd/home/1", a zero byte, the shard (4 bytes, big-endian) and the name ("A Name-Based Mapping Scheme for Rendezvous", Thaler, Ravishankar, 1996).
+// Rendezvous returns the shard, of so many, that holds an organisation which is pinned to none: the
+// one with the highest score, which is the first 8 bytes of the SHA-256 of "ledgerd/home/1", a zero
+// byte, the shard (4 bytes, big-endian) and the name ("A Name-Based Mapping Scheme for Rendezvous",
+// Thaler, Ravishankar, 1996).
 func Rendezvous(name OrganisationName, shards int) ShardID {
 	best, highest := ShardID(0), uint64(0)
 	for shard := range ShardID(shards) {
@@ -24,8 +26,9 @@ func homeScore(name OrganisationName, shard ShardID) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// Home returns the shard that holds an organisation's accounts and records, as a directory knows the organisation at that moment: the shard that its registration
-// pins it to, or where there is none the one of Rendezvous.
+// Home returns the shard that holds an organisation's accounts and records, as a directory knows
+// the organisation at that moment: the shard that its registration pins it to, or where there is
+// none the one of Rendezvous.
 func (t *ShardTree) Home(name OrganisationName, directory Directory) ShardID {
 	if organisation, known := directory.Organisation(name); known && organisation.Pinned {
 		return organisation.Shard
@@ -33,13 +36,17 @@ func (t *ShardTree) Home(name OrganisationName, directory Directory) ShardID {
 	return Rendezvous(name, t.Shards())
 }
 
-// Destinations returns the shards that a client's transaction concerns, ascending: the homes of its signer and of every organisation in its openings, postings and
-// records. One with a registration concerns all shards, since each of them keeps the whole directory.
+// Destinations returns the shards that a client's transaction concerns, ascending: the homes of its
+// signer and of every organisation in its openings, postings and records. One with a registration
+// concerns all shards, since each of them keeps the whole directory.
 func (t *ShardTree) Destinations(transaction *Transaction, directory Directory) []ShardID {
-	return transaction.destinations(nil, t.Shards(), func(name OrganisationName) ShardID { return t.Home(name, directory) })
+	return transaction.destinations(nil, t.Shards(), func(name OrganisationName) ShardID {
+		return t.Home(name, directory)
+	})
 }
 
-// BundleEntry returns the shard where a bundle enters: the lowest that reaches whatever its transactions concern.
+// BundleEntry returns the shard where a bundle enters: the lowest that reaches whatever its
+// transactions concern.
 func (t *ShardTree) BundleEntry(bundle *Bundle, directory Directory) ShardID {
 	var all shardSet
 	for i := range bundle.transactions {
@@ -51,7 +58,8 @@ func (t *ShardTree) BundleEntry(bundle *Bundle, directory Directory) ShardID {
 }
 
 // destinations appends the shards that a client's transaction concerns to an empty set.
-func (t *Transaction) destinations(to shardSet, shards int, home func(OrganisationName) ShardID) shardSet {
+func (t *Transaction) destinations(to shardSet, shards int,
+	home func(OrganisationName) ShardID) shardSet {
 	if len(t.Registrations) > 0 {
 		for shard := range ShardID(shards) {
 			to = append(to, shard)

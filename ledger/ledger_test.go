@@ -39,7 +39,8 @@ func TestAmountAgainstBigIntegers(t *testing.T) {
 			t.Fatalf("compare %s %s", a, b)
 		}
 		check := func(got ledger.Amount, err error, want *big.Int) {
-			if fits := want.Cmp(low) >= 0 && want.Cmp(high) < 0; fits != (err == nil) || (fits && got.String() != want.String()) {
+			if fits := want.Cmp(low) >= 0 && want.Cmp(high) < 0; fits != (err == nil) ||
+				(fits && got.String() != want.String()) {
 				t.Fatalf("%s and %s: %s, %v, want %s", a, b, got, err, want)
 			}
 		}
@@ -53,10 +54,13 @@ func TestAmountAgainstBigIntegers(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for path, good := range map[string]bool{
-		"bank:1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa": true, "bank:coinbase": true, "a:b:c:d-e_f.g": true, "x:seat/12@LH": true,
-		"": false, "bank": false, "bank:": false, ":a": false, "bank::a": false, "bank:a:": false, "b nk:a": false, "bank:a\n": false, "bank:\x00": false, "bänk:a": false, "-b:a": false,
+		"bank:1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa": true, "bank:coinbase": true,
+		"a:b:c:d-e_f.g": true, "x:seat/12@LH": true,
+		"": false, "bank": false, "bank:": false, ":a": false, "bank::a": false, "bank:a:": false,
+		"b nk:a": false, "bank:a\n": false, "bank:\x00": false, "bänk:a": false, "-b:a": false,
 	} {
-		if err := ledger.AccountPath(path).Validate(); (err == nil) != good || (err != nil && !errors.Is(err, ledger.ErrName)) {
+		if err := ledger.AccountPath(path).Validate(); (err == nil) != good ||
+			(err != nil && !errors.Is(err, ledger.ErrName)) {
 			t.Errorf("%q: %v", path, err)
 		}
 	}
@@ -71,12 +75,17 @@ type one struct {
 }
 
 func newChain(t *testing.T, genesis *ledger.Genesis) *one {
-	return &one{t: t, state: ledger.NewState(genesis), parent: ledger.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}, seen: map[ledger.Hash]bool{}}
+	return &one{t: t, state: ledger.NewState(genesis),
+		parent: ledger.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()},
+		seen:   map[ledger.Hash]bool{}}
 }
 
 func (o *one) block(bundles ...*ledger.Bundle) *ledger.Block {
 	o.t.Helper()
-	draft := ledger.Seal(o.parent, 1, 1, [][]byte{ledgertest.Batch(5, bundles...)}, func(id ledger.Hash, _ *ledger.Transaction) bool { return o.seen[id] })
+	draft := ledger.Seal(o.parent, 1, 1, [][]byte{ledgertest.Batch(5, bundles...)},
+		func(id ledger.Hash, _ *ledger.Transaction) bool {
+			return o.seen[id]
+		})
 	if draft == nil {
 		o.t.Fatal("no block")
 	}
@@ -129,23 +138,35 @@ func TestEveryReason(t *testing.T) {
 	expect(ledger.WrongLedger, with(func(t *ledger.Transaction) { t.Ledger[0]++ }))
 	expect(ledger.Expired, with(func(t *ledger.Transaction) { t.LastValid = 1 }))
 	expect(ledger.StaleNonce, with(func(t *ledger.Transaction) { t.Nonce.Sequence = 2 }))
-	expect(ledger.Unbalanced, with(func(t *ledger.Transaction) { t.Postings[0].Amount = ledger.NewAmount(-2) }))
+	expect(ledger.Unbalanced, with(func(t *ledger.Transaction) {
+		t.Postings[0].Amount = ledger.NewAmount(-2)
+	}))
 	expect(ledger.Unbalanced, with(func(t *ledger.Transaction) { t.Postings = t.Postings[:1] }))
 	expect(ledger.Unbalanced, with(func(t *ledger.Transaction) { t.Postings = nil }))
-	expect(ledger.UnknownAccount, with(func(t *ledger.Transaction) { t.Postings[1].Account = "acme:nobody" }))
+	expect(ledger.UnknownAccount, with(func(t *ledger.Transaction) {
+		t.Postings[1].Account = "acme:nobody"
+	}))
 	expect(ledger.InsufficientFunds, acme.Bundle(acme.Transfer(a, b, 2)))
-	expect(ledger.AccountExists, with(func(t *ledger.Transaction) { t.Openings = []ledger.Opening{{Account: a, Issuer: true}} }))
+	expect(ledger.AccountExists, with(func(t *ledger.Transaction) {
+		t.Openings = []ledger.Opening{{Account: a, Issuer: true}}
+	}))
 	expect(ledger.OrganisationExists, with(func(t *ledger.Transaction) {
-		t.Registrations = []ledger.Registration{{Name: "acme", Keys: []ledger.PublicKey{ledgertest.PublicKey("thief")}}}
+		t.Registrations = []ledger.Registration{{Name: "acme",
+			Keys: []ledger.PublicKey{ledgertest.PublicKey("thief")}}}
 	}))
 	expect(ledger.Overflow, with(func(t *ledger.Transaction) {
 		t.Postings[0].Amount, _ = ledger.MaxAmount.Neg()
 		t.Postings[1].Amount = ledger.MaxAmount
 	}))
-	expect(ledger.Unauthorised, with(func(t *ledger.Transaction) { t.Signer = "other"; t.Registrations = other.Register().Registrations }))
+	expect(ledger.Unauthorised, with(func(t *ledger.Transaction) {
+		t.Signer = "other"
+		t.Registrations = other.Register().Registrations
+	}))
 	expect(ledger.Applied, other.Bundle(other.Register("purse")))
 	expect(ledger.Unauthorised, other.Bundle(other.Transfer(a, other.Account("purse"), 1)))
-	expect(ledger.Unauthorised, with(func(t *ledger.Transaction) { t.Records = []ledger.Record{{Key: "other:record"}} }))
+	expect(ledger.Unauthorised, with(func(t *ledger.Transaction) {
+		t.Records = []ledger.Record{{Key: "other:record"}}
+	}))
 	expect(ledger.Applied, acme.Bundle(acme.Transfer(a, other.Account("purse"), 1)))
 	for i := range ledger.MaxAssets {
 		bundle := with(func(t *ledger.Transaction) {
@@ -188,8 +209,9 @@ func TestNonceWindow(t *testing.T) {
 	})
 }
 
-// TestAgainstModel executes random transfers on the state and on plain integers, and checks that assets are conserved, that the digest is that of
-// the same state built from its entries, and that a second execution gives the same block.
+// TestAgainstModel executes random transfers on the state and on plain integers, and checks that
+// assets are conserved, that the digest is that of the same state built from its entries, and that
+// a second execution gives the same block.
 func TestAgainstModel(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.Genesis()
@@ -209,9 +231,13 @@ func TestAgainstModel(t *testing.T) {
 				for range rapid.IntRange(1, 4).Draw(r, "postings") {
 					amount := rapid.Int64Range(-20, 20).Draw(r, "amount")
 					sum += amount
-					transaction.Postings = append(transaction.Postings, ledger.Posting{Account: client.Account(rapid.SampledFrom(names).Draw(r, "account")), Asset: "unit", Amount: ledger.NewAmount(amount)})
+					transaction.Postings = append(transaction.Postings,
+						ledger.Posting{Account: client.Account(rapid.SampledFrom(names).Draw(r,
+							"account")), Asset: "unit", Amount: ledger.NewAmount(amount)})
 				}
-				transaction.Postings = append(transaction.Postings, ledger.Posting{Account: client.Account(rapid.SampledFrom(names).Draw(r, "account")), Asset: "unit", Amount: ledger.NewAmount(-sum)})
+				transaction.Postings = append(transaction.Postings,
+					ledger.Posting{Account: client.Account(rapid.SampledFrom(names).Draw(r,
+						"account")), Asset: "unit", Amount: ledger.NewAmount(-sum)})
 				transactions = append(transactions, transaction)
 			}
 			bundle := client.Bundle(transactions...)
@@ -221,11 +247,13 @@ func TestAgainstModel(t *testing.T) {
 			}
 			for i := range block.Entries {
 				if want := runModel(model, &transactions[i]); want != block.Entries[i].Result.OK() {
-					r.Fatalf("transaction %d: %s, the model says %v", i, block.Entries[i].Result, want)
+					r.Fatalf("transaction %d: %s, the model says %v", i, block.Entries[i].Result,
+						want)
 				}
 			}
 			decoded, err := ledger.DecodeBlock(block.Encode())
-			if err != nil || decoded.Hash != block.Hash || !bytes.Equal(decoded.Encode(), block.Encode()) {
+			if err != nil || decoded.Hash != block.Hash ||
+				!bytes.Equal(decoded.Encode(), block.Encode()) {
 				r.Fatalf("block does not survive its encoding: %v", err)
 			}
 			for i := range block.Entries {
@@ -248,8 +276,10 @@ func TestAgainstModel(t *testing.T) {
 			r.Fatalf("the asset adds up to %d", total)
 		}
 		restored := ledger.NewState(genesis)
-		if err := chain.state.Entries(restored.Restore); err != nil || restored.Digest() != chain.state.Digest() {
-			r.Fatalf("restored state: %v, digest %s, want %s", err, restored.Digest(), chain.state.Digest())
+		if err := chain.state.Entries(restored.Restore); err != nil ||
+			restored.Digest() != chain.state.Digest() {
+			r.Fatalf("restored state: %v, digest %s, want %s", err, restored.Digest(),
+				chain.state.Digest())
 		}
 	})
 }
@@ -278,11 +308,14 @@ func runModel(model map[ledger.AccountPath]int64, transaction *ledger.Transactio
 func TestVerifyBundle(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.Genesis()
-	genesis.Operators, genesis.RegistrationByOperator = []ledger.PublicKey{ledgertest.PublicKey("operator")}, true
+	genesis.Operators, genesis.RegistrationByOperator = []ledger.PublicKey{
+		ledgertest.PublicKey("operator")}, true
 	state, hash := ledger.NewState(genesis), genesis.Hash()
-	client, stranger := ledgertest.NewClient(genesis, "acme"), ledgertest.NewClient(genesis, "stranger")
+	client, stranger := ledgertest.NewClient(genesis, "acme"),
+		ledgertest.NewClient(genesis, "stranger")
 	register := client.Bundle(client.Register("issuer", "a"))
-	if err := ledger.VerifyBundle(register, genesis, hash, state); !errors.Is(err, ledger.ErrUnauthorised) {
+	if err := ledger.VerifyBundle(register, genesis, hash, state); !errors.Is(err,
+		ledger.ErrUnauthorised) {
 		t.Errorf("registration without an operator: %v", err)
 	}
 	if err := register.Sign(ledger.Operator, ledgertest.Key("operator")); err != nil {
@@ -293,7 +326,9 @@ func TestVerifyBundle(t *testing.T) {
 	}
 	chain := newChain(t, genesis)
 	chain.block(register)
-	good := func() *ledger.Bundle { return client.Bundle(client.Transfer("acme:issuer", "acme:a", 1)) }
+	good := func() *ledger.Bundle {
+		return client.Bundle(client.Transfer("acme:issuer", "acme:a", 1))
+	}
 	forged, err := ledger.NewBundle(client.Transfer("acme:issuer", "acme:a", 1))
 	if err != nil {
 		t.Fatal(err)
@@ -305,11 +340,15 @@ func TestVerifyBundle(t *testing.T) {
 	unbalanced.Postings[0].Amount = ledger.NewAmount(5)
 	foreign := client.Transfer("acme:issuer", "acme:a", 1)
 	foreign.Ledger = ledger.Hash{1}
-	bundles := []*ledger.Bundle{good(), forged, stranger.Bundle(stranger.Transfer("acme:issuer", "acme:a", 1)), client.Bundle(unbalanced), client.Bundle(foreign), good()}
-	wants := []error{nil, ledger.ErrSignature, ledger.ErrUnknownOrganisation, ledger.ErrUnbalanced, ledger.ErrWrongLedger, nil}
+	bundles := []*ledger.Bundle{good(), forged,
+		stranger.Bundle(stranger.Transfer("acme:issuer", "acme:a", 1)), client.Bundle(unbalanced),
+		client.Bundle(foreign), good()}
+	wants := []error{nil, ledger.ErrSignature, ledger.ErrUnknownOrganisation, ledger.ErrUnbalanced,
+		ledger.ErrWrongLedger, nil}
 	together := ledger.VerifyBundles(bundles, genesis, hash, chain.state)
 	for i, want := range wants {
-		if err := ledger.VerifyBundle(bundles[i], genesis, hash, chain.state); !errors.Is(err, want) {
+		if err := ledger.VerifyBundle(bundles[i], genesis, hash, chain.state); !errors.Is(err,
+			want) {
 			t.Errorf("bundle %d: %v, want %v", i, err, want)
 		}
 		if !errors.Is(together[i], want) {
@@ -323,22 +362,26 @@ func TestProofThatLies(t *testing.T) {
 	genesis := ledgertest.Genesis()
 	chain, client := newChain(t, genesis), ledgertest.NewClient(genesis, "acme")
 	chain.block(client.Bundle(client.Register("issuer", "a")))
-	block := chain.block(client.Bundle(client.Transfer("acme:issuer", "acme:a", 1), client.Transfer("acme:issuer", "acme:a", 2)), client.Bundle(client.Transfer("acme:issuer", "acme:a", 3)))
+	block := chain.block(client.Bundle(client.Transfer("acme:issuer", "acme:a", 1),
+		client.Transfer("acme:issuer", "acme:a", 2)),
+		client.Bundle(client.Transfer("acme:issuer", "acme:a", 3)))
 	for name, lie := range map[string]func(*ledger.Proof){
-		"body":            func(p *ledger.Proof) { p.Body = block.Entries[0].Body },
-		"id":              func(p *ledger.Proof) { p.ID = block.Entries[0].ID },
-		"result":          func(p *ledger.Proof) { p.Result.Code = ledger.Expired },
-		"index":           func(p *ledger.Proof) { p.Index = 0 },
-		"count":           func(p *ledger.Proof) { p.Count++ },
-		"path":            func(p *ledger.Proof) { p.TransactionPath[0][3]++ },
-		"result path":     func(p *ledger.Proof) { p.ResultPath = p.ResultPath[1:] },
-		"bundle root":     func(p *ledger.Proof) { p.BundleRoot[3]++ },
-		"bundle index":    func(p *ledger.Proof) { p.BundleIndex ^= 1 },
-		"signature":       func(p *ledger.Proof) { p.Signatures[0].Bytes[5] ^= 1 },
-		"header":          func(p *ledger.Proof) { p.Header[70] ^= 1 },
-		"block hash":      func(p *ledger.Proof) { p.BlockHash[0] ^= 1 },
-		"cut header":      func(p *ledger.Proof) { p.Header = p.Header[:10] },
-		"too long a path": func(p *ledger.Proof) { p.TransactionPath = append(p.TransactionPath, ledger.Hash{}) },
+		"body":         func(p *ledger.Proof) { p.Body = block.Entries[0].Body },
+		"id":           func(p *ledger.Proof) { p.ID = block.Entries[0].ID },
+		"result":       func(p *ledger.Proof) { p.Result.Code = ledger.Expired },
+		"index":        func(p *ledger.Proof) { p.Index = 0 },
+		"count":        func(p *ledger.Proof) { p.Count++ },
+		"path":         func(p *ledger.Proof) { p.TransactionPath[0][3]++ },
+		"result path":  func(p *ledger.Proof) { p.ResultPath = p.ResultPath[1:] },
+		"bundle root":  func(p *ledger.Proof) { p.BundleRoot[3]++ },
+		"bundle index": func(p *ledger.Proof) { p.BundleIndex ^= 1 },
+		"signature":    func(p *ledger.Proof) { p.Signatures[0].Bytes[5] ^= 1 },
+		"header":       func(p *ledger.Proof) { p.Header[70] ^= 1 },
+		"block hash":   func(p *ledger.Proof) { p.BlockHash[0] ^= 1 },
+		"cut header":   func(p *ledger.Proof) { p.Header = p.Header[:10] },
+		"too long a path": func(p *ledger.Proof) {
+			p.TransactionPath = append(p.TransactionPath, ledger.Hash{})
+		},
 	} {
 		proof := block.Proof(1)
 		if err := ledger.VerifyProof(proof); err != nil {

@@ -10,13 +10,16 @@ import (
 	"github.com/ledgerd/ledgerd/clock"
 )
 
-// The members of a chain change one at a time, by transactions that an operator signs. That is what keeps the chain from forking: two groups that
-// differ by one member that came or went have no two majorities without a common member. Two groups of equal size that differ by one member,
-// as after an exchange in one step, do not have that property where the size is odd: {1,3} and {2,4} are majorities of {1,2,3} and {1,2,4}. So there is no such
-// change. To replace a member, first it leaves and then another joins; in this order a dead member never costs the others their majority.
+// The members of a chain change one at a time, by transactions that an operator signs. That is what
+// keeps the chain from forking: two groups that differ by one member that came or went have no two
+// majorities without a common member. Two groups of equal size that differ by one member, as after
+// an exchange in one step, do not have that property where the size is odd: {1,3} and {2,4} are
+// majorities of {1,2,3} and {1,2,4}. So there is no such change. To replace a member, first it
+// leaves and then another joins; in this order a dead member never costs the others their majority.
 
-// MemberIndex numbers the members of a chain in the order in which they joined; those of the genesis come first, from 0. It is the member's for ever:
-// the index of one that left is not used again.
+// MemberIndex numbers the members of a chain in the order in which they joined; those of the
+// genesis come first, from 0. It is the member's for ever: the index of one that left is not used
+// again.
 type MemberIndex = clock.MemberIndex
 
 // Bounds of changes of the membership.
@@ -25,7 +28,8 @@ const (
 	MaxMemberIndexes = 1 << 16
 	// NodeKeySize is the size of the ed25519 public key of a node that joins.
 	NodeKeySize = 32
-	// ChangeRounds is how many rounds, counted from that of a change, hold no further one: ordering changes over to the new group after them.
+	// ChangeRounds is how many rounds, counted from that of a change, hold no further one: ordering
+	// changes over to the new group after them.
 	ChangeRounds = 3
 )
 
@@ -85,7 +89,8 @@ func (k *ChangeKind) UnmarshalText(text []byte) error {
 // nothing.
 type MembershipChange struct {
 	Kind ChangeKind `json:"kind"`
-	// Member is who joins: a name and an address that no present member has, and a key that no member ever had.
+	// Member is who joins: a name and an address that no present member has, and a key that no
+	// member ever had.
 	Member Member `json:"member,omitzero"`
 	// Index is who leaves, or the member that Disk is for.
 	Index MemberIndex `json:"index,omitempty"`
@@ -99,8 +104,8 @@ type GroupMember struct {
 	Member
 	// Joined is the height of the block that let it in; 0 for a member of the genesis.
 	Joined Height `json:"joined,omitempty"`
-	// Disk is the disk that counts for the member. Zero says that the chain has named none, and that
-	// the member's original disk counts.
+	// Disk is the disk that counts for the member. Zero says that the chain has named none, and
+	// that the member's original disk counts.
 	Disk DiskID `json:"disk,omitzero"`
 }
 
@@ -164,7 +169,8 @@ var ErrMembership = errors.New("ledger: invalid membership")
 // disk once, by index. It is for what comes from outside of a chain.
 func (m *Membership) Validate() error {
 	if len(m.Members) == 0 || len(m.Members) > MaxMembers {
-		return fmt.Errorf("%w: %d members, 1 to %d allowed", ErrMembership, len(m.Members), MaxMembers)
+		return fmt.Errorf("%w: %d members, 1 to %d allowed", ErrMembership, len(m.Members),
+			MaxMembers)
 	}
 	names, keys := make(map[string]bool, len(m.Members)), make(map[string]bool, len(m.Members))
 	disks := make(map[DiskID]bool)
@@ -203,15 +209,19 @@ func (m *Member) copy() Member {
 	return Member{Name: clone(m.Name), Key: slices.Clone(m.Key), Address: clone(m.Address)}
 }
 
-// Validate returns ErrMalformed or ErrName unless the member may join a chain, as far as that does not depend on the chain.
+// Validate returns ErrMalformed or ErrName unless the member may join a chain, as far as that does
+// not depend on the chain.
 func (m *Member) Validate() error {
 	switch {
 	case !validWord(m.Name, MaxOrganisationName):
-		return fmt.Errorf("%w: %.80q is no member's name (1 to %d letters, digits, '-', '_', '.')", ErrName, m.Name, MaxOrganisationName)
+		return fmt.Errorf("%w: %.80q is no member's name (1 to %d letters, digits, '-', '_', '.')",
+			ErrName, m.Name, MaxOrganisationName)
 	case len(m.Key) != NodeKeySize:
-		return fmt.Errorf("%w: a node's key has %d bytes, not %d", ErrMalformed, NodeKeySize, len(m.Key))
+		return fmt.Errorf("%w: a node's key has %d bytes, not %d", ErrMalformed, NodeKeySize,
+			len(m.Key))
 	case m.Address == "" || len(m.Address) > MaxAddress || !printable(m.Address):
-		return fmt.Errorf("%w: a member's address is 1 to %d bytes of printable text", ErrMalformed, MaxAddress)
+		return fmt.Errorf("%w: a member's address is 1 to %d bytes of printable text", ErrMalformed,
+			MaxAddress)
 	}
 	return nil
 }
@@ -233,7 +243,8 @@ func (c *MembershipChange) checkForm() error {
 
 func (c *MembershipChange) checkIndex() error {
 	if c.Index >= MaxMemberIndexes {
-		return fmt.Errorf("%w: member %d, indexes are below %d", ErrMalformed, c.Index, MaxMemberIndexes)
+		return fmt.Errorf("%w: member %d, indexes are below %d", ErrMalformed, c.Index,
+			MaxMemberIndexes)
 	}
 	return nil
 }
@@ -287,11 +298,14 @@ func (r *reader) disk() (disk DiskID) {
 }
 
 func (r *reader) member() Member {
-	return Member{Name: r.string("bytes of name", MaxOrganisationName), Key: r.bytes("bytes of key", MaxMemberKey), Address: r.string("bytes of address", MaxAddress)}
+	return Member{Name: r.string("bytes of name", MaxOrganisationName),
+		Key:     r.bytes("bytes of key", MaxMemberKey),
+		Address: r.string("bytes of address", MaxAddress)}
 }
 
-// MembershipChange returns the change of the membership that the block applied, or nil; a block applies at most one. One that says again how things
-// are, and so changes nothing, is returned as well: the membership's Number tells.
+// MembershipChange returns the change of the membership that the block applied, or nil; a block
+// applies at most one. One that says again how things are, and so changes nothing, is returned as
+// well: the membership's Number tells.
 func (b *Block) MembershipChange() *MembershipChange {
 	for i := range b.Entries {
 		if change := b.Entries[i].Transaction.Change; change != nil && b.Entries[i].Result.OK() {
@@ -360,7 +374,8 @@ func mayHoldChange(payload []byte) bool {
 	return false
 }
 
-// administrative reports whether an encoded bundle begins as one with an administrative transaction does, which is alone in it.
+// administrative reports whether an encoded bundle begins as one with an administrative transaction
+// does, which is alone in it.
 func administrative(bundle []byte) bool {
 	if len(bundle) < 2 || bundle[0] != bundleVersion || bundle[1] != 1 {
 		return false

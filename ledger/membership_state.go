@@ -8,7 +8,8 @@ import (
 	"slices"
 )
 
-// changePlace is where a change of the membership was made. The zero value is nowhere: before the first block, or never.
+// changePlace is where a change of the membership was made. The zero value is nowhere: before the
+// first block, or never.
 type changePlace struct {
 	number uint64
 	height Height
@@ -56,7 +57,8 @@ func (m *member) admitted(height Height) admission {
 
 func (m *member) group(height Height) GroupMember {
 	return GroupMember{
-		Index: m.index, Member: m.Member.copy(), Joined: m.joined.height, Disk: m.admitted(height).disk,
+		Index: m.index, Member: m.Member.copy(), Joined: m.joined.height,
+		Disk: m.admitted(height).disk,
 	}
 }
 
@@ -72,7 +74,8 @@ type group struct {
 func newGroup(genesis *Genesis) group {
 	var g group
 	for i := range genesis.Members {
-		g.members = append(g.members, &member{Member: genesis.Members[i].copy(), index: MemberIndex(i)})
+		g.members = append(g.members, &member{Member: genesis.Members[i].copy(),
+			index: MemberIndex(i)})
 	}
 	return g
 }
@@ -112,7 +115,8 @@ func (s *State) FormerMembers() []FormerMember {
 	var former []FormerMember
 	for _, each := range s.group.members {
 		if each.left.number != 0 {
-			former = append(former, FormerMember{GroupMember: each.group(newest), Left: each.left.height})
+			former = append(former, FormerMember{GroupMember: each.group(newest),
+				Left: each.left.height})
 		}
 	}
 	return former
@@ -243,7 +247,9 @@ func (g *group) mayLeave(index MemberIndex) Code {
 	if g.present(index) == nil {
 		return UnknownMember
 	}
-	if !slices.ContainsFunc(g.members, func(each *member) bool { return each.left.number == 0 && each.index != index }) {
+	if !slices.ContainsFunc(g.members, func(each *member) bool {
+		return each.left.number == 0 && each.index != index
+	}) {
 		return LastMember
 	}
 	return Applied
@@ -256,7 +262,8 @@ func (s *State) changeMembership(change *MembershipChange) {
 	}
 	s.group.last = changePlace{number: s.group.last.number + 1, height: s.height, round: s.round}
 	if change.Kind == ChangeJoin {
-		joined := &member{Member: change.Member.copy(), index: MemberIndex(len(s.group.members)), joined: s.group.last}
+		joined := &member{Member: change.Member.copy(), index: MemberIndex(len(s.group.members)),
+			joined: s.group.last}
 		joined.mark = mark{touched: true, before: -1}
 		s.group.members = append(s.group.members, joined)
 		s.touchedMembers = append(s.touchedMembers, joined)
@@ -270,7 +277,8 @@ func (s *State) changeMembership(change *MembershipChange) {
 	}
 	s.touchedMembers = append(s.touchedMembers, changed)
 	if change.Kind == ChangeAdmit {
-		changed.disks = append(changed.disks, admission{disk: change.Disk, changePlace: s.group.last})
+		changed.disks = append(changed.disks, admission{disk: change.Disk,
+			changePlace: s.group.last})
 	} else {
 		changed.left = s.group.last
 	}
@@ -324,7 +332,8 @@ func (g *group) restore(key []byte, r *reader) (again bool, err error) {
 	if len(key) != 1+4+1 {
 		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
-	restored := &member{index: MemberIndex(binary.BigEndian.Uint32(key[1:])), Member: r.member(), joined: r.changePlace(), left: r.changePlace()}
+	restored := &member{index: MemberIndex(binary.BigEndian.Uint32(key[1:])), Member: r.member(),
+		joined: r.changePlace(), left: r.changePlace()}
 	restored.disks = r.admissions()
 	for _, place := range [...]changePlace{
 		restored.joined, restored.left, restored.admitted(newest).changePlace,
@@ -333,7 +342,10 @@ func (g *group) restore(key []byte, r *reader) (again bool, err error) {
 			g.last = place
 		}
 	}
-	place, found := slices.BinarySearchFunc(g.members, restored.index, func(each *member, index MemberIndex) int { return cmp.Compare(each.index, index) })
+	place, found := slices.BinarySearchFunc(g.members,
+		restored.index, func(each *member, index MemberIndex) int {
+			return cmp.Compare(each.index, index)
+		})
 	if !found {
 		g.members = slices.Insert(g.members, place, restored)
 		return false, nil

@@ -22,12 +22,14 @@ type group struct {
 
 func newGroup(members int) *group {
 	genesis := ledgertest.OperatedGenesis(members)
-	return &group{genesis: genesis, state: ledger.NewState(genesis), parent: ledger.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}}
+	return &group{genesis: genesis, state: ledger.NewState(genesis),
+		parent: ledger.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}}
 }
 
 func (g *group) block(round ledger.Round, bundles ...*ledger.Bundle) *ledger.Block {
 	never := func(ledger.Hash, *ledger.Transaction) bool { return false }
-	block, _ := g.state.Execute(ledger.Seal(g.parent, 1, round, [][]byte{ledgertest.Batch(5, bundles...)}, never))
+	block, _ := g.state.Execute(ledger.Seal(g.parent, 1, round,
+		[][]byte{ledgertest.Batch(5, bundles...)}, never))
 	g.parent = ledger.Parent{Header: block.Header, Hash: block.Hash}
 	return block
 }
@@ -58,26 +60,48 @@ func TestMembershipChanges(t *testing.T) {
 		code   ledger.Code
 		then   []ledger.MemberIndex
 	}{
-		{"a name that is taken", 1, operator.Join(other(3, func(m *ledger.Member) { m.Name = "node-1" })), ledger.MemberNameTaken, []ledger.MemberIndex{0, 1, 2}},
-		{"an address that is taken", 1, operator.Join(other(3, func(m *ledger.Member) { m.Address = ledgertest.Member(0).Address })), ledger.MemberAddressTaken, []ledger.MemberIndex{0, 1, 2}},
-		{"a key that is taken", 1, operator.Join(other(3, func(m *ledger.Member) { m.Key = ledgertest.Member(0).Key })), ledger.MemberKeyTaken, []ledger.MemberIndex{0, 1, 2}},
-		{"nobody of that index", 1, operator.Leave(3), ledger.UnknownMember, []ledger.MemberIndex{0, 1, 2}},
-		{"somebody else's signature", 1, operator.Bundle("mallory", operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: 1})), ledger.Unauthorised, []ledger.MemberIndex{0, 1, 2}},
-		{"another ledger", 1, foreign.Join(ledgertest.Member(3)), ledger.WrongLedger, []ledger.MemberIndex{0, 1, 2}},
-		{"as it is already", 1, operator.Join(ledgertest.Member(1)), ledger.Applied, []ledger.MemberIndex{0, 1, 2}},
+		{"a name that is taken", 1, operator.Join(other(3, func(m *ledger.Member) {
+			m.Name = "node-1"
+		})), ledger.MemberNameTaken, []ledger.MemberIndex{0, 1, 2}},
+		{"an address that is taken", 1, operator.Join(other(3, func(m *ledger.Member) {
+			m.Address = ledgertest.Member(0).Address
+		})), ledger.MemberAddressTaken, []ledger.MemberIndex{0, 1, 2}},
+		{"a key that is taken", 1, operator.Join(other(3, func(m *ledger.Member) {
+			m.Key = ledgertest.Member(0).Key
+		})), ledger.MemberKeyTaken, []ledger.MemberIndex{0, 1, 2}},
+		{"nobody of that index", 1, operator.Leave(3), ledger.UnknownMember,
+			[]ledger.MemberIndex{0, 1, 2}},
+		{"somebody else's signature", 1, operator.Bundle("mallory",
+			operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: 1})),
+			ledger.Unauthorised, []ledger.MemberIndex{0, 1, 2}},
+		{"another ledger", 1, foreign.Join(ledgertest.Member(3)), ledger.WrongLedger,
+			[]ledger.MemberIndex{0, 1, 2}},
+		{"as it is already", 1, operator.Join(ledgertest.Member(1)), ledger.Applied,
+			[]ledger.MemberIndex{0, 1, 2}},
 		{"a member leaves", 2, used, ledger.Applied, []ledger.MemberIndex{0, 1}},
 		{"the same transaction again", 9, used, ledger.StaleNonce, []ledger.MemberIndex{0, 1}},
-		{"too early, the same round", 2, operator.Join(ledgertest.Member(3)), ledger.MembershipChanging, []ledger.MemberIndex{0, 1}},
-		{"too early, two rounds later", 4, operator.Join(ledgertest.Member(3)), ledger.MembershipChanging, []ledger.MemberIndex{0, 1}},
-		{"in time, with the next index", 5, operator.Join(ledgertest.Member(3)), ledger.Applied, []ledger.MemberIndex{0, 1, 3}},
-		{"it left before", 20, operator.Leave(2), ledger.UnknownMember, []ledger.MemberIndex{0, 1, 3}},
-		{"a key of one that left", 20, operator.Join(ledgertest.Member(2)), ledger.MemberKeyTaken, []ledger.MemberIndex{0, 1, 3}},
-		{"a name and an address of one that left", 20, operator.Join(other(4, func(m *ledger.Member) { m.Name, m.Address = "node-2", ledgertest.Member(2).Address })), ledger.Applied, []ledger.MemberIndex{0, 1, 3, 4}},
-		{"a member of the genesis leaves", 23, operator.Leave(0), ledger.Applied, []ledger.MemberIndex{1, 3, 4}},
-		{"one that joined leaves", 26, operator.Leave(3), ledger.Applied, []ledger.MemberIndex{1, 4}},
+		{"too early, the same round", 2, operator.Join(ledgertest.Member(3)),
+			ledger.MembershipChanging, []ledger.MemberIndex{0, 1}},
+		{"too early, two rounds later", 4, operator.Join(ledgertest.Member(3)),
+			ledger.MembershipChanging, []ledger.MemberIndex{0, 1}},
+		{"in time, with the next index", 5, operator.Join(ledgertest.Member(3)), ledger.Applied,
+			[]ledger.MemberIndex{0, 1, 3}},
+		{"it left before", 20, operator.Leave(2), ledger.UnknownMember,
+			[]ledger.MemberIndex{0, 1, 3}},
+		{"a key of one that left", 20, operator.Join(ledgertest.Member(2)), ledger.MemberKeyTaken,
+			[]ledger.MemberIndex{0, 1, 3}},
+		{"a name and an address of one that left", 20,
+			operator.Join(other(4, func(m *ledger.Member) {
+				m.Name, m.Address = "node-2", ledgertest.Member(2).Address
+			})), ledger.Applied, []ledger.MemberIndex{0, 1, 3, 4}},
+		{"a member of the genesis leaves", 23, operator.Leave(0), ledger.Applied,
+			[]ledger.MemberIndex{1, 3, 4}},
+		{"one that joined leaves", 26, operator.Leave(3), ledger.Applied,
+			[]ledger.MemberIndex{1, 4}},
 		{"another leaves", 29, operator.Leave(1), ledger.Applied, []ledger.MemberIndex{4}},
 		{"the last one", 32, operator.Leave(4), ledger.LastMember, []ledger.MemberIndex{4}},
-		{"one of one becomes one of two", 32, operator.Join(ledgertest.Member(9)), ledger.Applied, []ledger.MemberIndex{4, 5}},
+		{"one of one becomes one of two", 32, operator.Join(ledgertest.Member(9)), ledger.Applied,
+			[]ledger.MemberIndex{4, 5}},
 	}
 	for _, step := range steps {
 		number := chain.state.Membership().Number
@@ -88,20 +112,25 @@ func TestMembershipChanges(t *testing.T) {
 		if got := chain.indexes(); !slices.Equal(got, step.then) {
 			t.Fatalf("%s: members %v, want %v", step.name, got, step.then)
 		}
-		if applied := step.code == ledger.Applied; (block.MembershipChange() != nil) != applied || !applied && chain.state.Membership().Number != number {
-			t.Fatalf("%s: the block has change %v, the membership number %d after %d", step.name, block.MembershipChange(), chain.state.Membership().Number, number)
+		if applied := step.code == ledger.Applied; (block.MembershipChange() != nil) != applied ||
+			!applied && chain.state.Membership().Number != number {
+			t.Fatalf("%s: the block has change %v, the membership number %d after %d", step.name,
+				block.MembershipChange(), chain.state.Membership().Number, number)
 		}
 	}
-	if now := chain.state.Membership(); now.Number != 7 || now.Round != 32 || now.Height != chain.parent.Header.Height {
+	if now := chain.state.Membership(); now.Number != 7 || now.Round != 32 ||
+		now.Height != chain.parent.Header.Height {
 		t.Errorf("after seven changes: %+v", now)
 	}
-	if early := chain.state.MembershipAt(8); early.Number != 1 || early.Round != 2 || len(early.Members) != 2 {
+	if early := chain.state.MembershipAt(8); early.Number != 1 || early.Round != 2 ||
+		len(early.Members) != 2 {
 		t.Errorf("at block 8: %+v", early)
 	}
 	if first := chain.state.MembershipAt(0); first.Number != 0 || len(first.Members) != 3 {
 		t.Errorf("at block 0: %+v", first)
 	}
-	if former := chain.state.FormerMembers(); len(former) != 4 || former[1].Name != "node-1" || former[0].Left == 0 {
+	if former := chain.state.FormerMembers(); len(former) != 4 || former[1].Name != "node-1" ||
+		former[0].Left == 0 {
 		t.Errorf("former members: %+v", former)
 	}
 }
@@ -111,7 +140,8 @@ func TestMembershipSignatureIsCheckedByExecution(t *testing.T) {
 	t.Parallel()
 	chain := newGroup(3)
 	operator := ledgertest.NewOperator(chain.genesis)
-	forged, err := ledger.NewBundle(operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: 1}))
+	forged, err := ledger.NewBundle(operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave,
+		Index: 1}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +155,8 @@ func TestMembershipSignatureIsCheckedByExecution(t *testing.T) {
 	if result := chain.block(1, forged).Entries[0].Result; result.Code != ledger.Unauthorised {
 		t.Errorf("%s, want %s", result, ledger.Unauthorised)
 	}
-	if err := ledger.VerifyBundle(forged, chain.genesis, chain.genesis.Hash(), chain.state); !errors.Is(err, ledger.ErrSignature) {
+	if err := ledger.VerifyBundle(forged, chain.genesis, chain.genesis.Hash(),
+		chain.state); !errors.Is(err, ledger.ErrSignature) {
 		t.Errorf("admission: %v", err)
 	}
 }
@@ -137,22 +168,34 @@ func TestMembershipChangeForms(t *testing.T) {
 	operator := ledgertest.NewOperator(genesis)
 	member := ledgertest.Member(1)
 	join := func(change func(*ledger.Transaction)) ledger.Transaction {
-		transaction := operator.Next(ledger.MembershipChange{Kind: ledger.ChangeJoin, Member: member})
+		transaction := operator.Next(ledger.MembershipChange{Kind: ledger.ChangeJoin,
+			Member: member})
 		change(&transaction)
 		return transaction
 	}
 	for name, transaction := range map[string]ledger.Transaction{
-		"a signer":                join(func(t *ledger.Transaction) { t.Signer = "acme" }),
-		"postings beside":         join(func(t *ledger.Transaction) { t.Postings = make([]ledger.Posting, 2) }),
-		"no kind":                 join(func(t *ledger.Transaction) { t.Change.Kind = 0 }),
-		"a kind of the future":    join(func(t *ledger.Transaction) { t.Change.Kind = 4 }),
-		"an index of its choice":  join(func(t *ledger.Transaction) { t.Change.Index = 7 }),
-		"no name":                 join(func(t *ledger.Transaction) { t.Change.Member.Name = "" }),
-		"a key cut short":         join(func(t *ledger.Transaction) { t.Change.Member.Key = member.Key[:31] }),
-		"no address":              join(func(t *ledger.Transaction) { t.Change.Member.Address = "" }),
-		"an address of two lines": join(func(t *ledger.Transaction) { t.Change.Member.Address = "a\nb" }),
-		"a leave with a member":   join(func(t *ledger.Transaction) { t.Change.Kind = ledger.ChangeLeave }),
-		"too large an index":      operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: ledger.MaxMemberIndexes}),
+		"a signer": join(func(t *ledger.Transaction) { t.Signer = "acme" }),
+		"postings beside": join(func(t *ledger.Transaction) {
+			t.Postings = make([]ledger.Posting, 2)
+		}),
+		"no kind":                join(func(t *ledger.Transaction) { t.Change.Kind = 0 }),
+		"a kind of the future":   join(func(t *ledger.Transaction) { t.Change.Kind = 4 }),
+		"an index of its choice": join(func(t *ledger.Transaction) { t.Change.Index = 7 }),
+		"no name":                join(func(t *ledger.Transaction) { t.Change.Member.Name = "" }),
+		"a key cut short": join(func(t *ledger.Transaction) {
+			t.Change.Member.Key = member.Key[:31]
+		}),
+		"no address": join(func(t *ledger.Transaction) {
+			t.Change.Member.Address = ""
+		}),
+		"an address of two lines": join(func(t *ledger.Transaction) {
+			t.Change.Member.Address = "a\nb"
+		}),
+		"a leave with a member": join(func(t *ledger.Transaction) {
+			t.Change.Kind = ledger.ChangeLeave
+		}),
+		"too large an index": operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave,
+			Index: ledger.MaxMemberIndexes}),
 	} {
 		if _, err := transaction.EncodeBody(); err == nil {
 			t.Errorf("%s: taken", name)
@@ -169,7 +212,8 @@ func TestMembershipChangeForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ledger.VerifyBundle(unsigned, genesis, genesis.Hash(), ledger.NewState(genesis)); !errors.Is(err, ledger.ErrUnauthorised) {
+	if err := ledger.VerifyBundle(unsigned, genesis, genesis.Hash(),
+		ledger.NewState(genesis)); !errors.Is(err, ledger.ErrUnauthorised) {
 		t.Errorf("without a signature: %v", err)
 	}
 }
@@ -178,7 +222,9 @@ func TestMembershipChangeForms(t *testing.T) {
 func TestMembershipIsNoEntryBeforeItChanges(t *testing.T) {
 	t.Parallel()
 	state := ledger.NewState(ledgertest.OperatedGenesis(5))
-	if err := state.Entries(func(key, _ []byte) error { return errors.New(string(key)) }); err != nil {
+	if err := state.Entries(func(key, _ []byte) error {
+		return errors.New(string(key))
+	}); err != nil {
 		t.Errorf("an entry: %v", err)
 	}
 	var empty ledger.Digest
@@ -191,31 +237,36 @@ func TestMembershipChangeIn(t *testing.T) {
 	genesis := ledgertest.OperatedGenesis(3)
 	operator, client := ledgertest.NewOperator(genesis), ledgertest.NewClient(genesis, "acme")
 	plain, change := client.Bundle(client.Register("mint")), operator.Join(ledgertest.Member(3))
-	mallory := operator.Bundle("mallory", operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: 1}))
+	mallory := operator.Bundle("mallory",
+		operator.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: 1}))
 	cut := ledgertest.Batch(1, plain, change)
 	admit := ledgertest.Admit("mallory", genesis, genesis.Membership(), 1, ledgertest.Disk(1), 0)
 	for name, test := range map[string]struct {
 		payload []byte
 		want    bool
 	}{
-		"nothing":                 {nil, false},
-		"no bundles":              {ledgertest.Batch(1), false},
-		"transactions":            {ledgertest.Batch(1, plain), false},
-		"a change":                {ledgertest.Batch(1, change), true},
-		"a change among others":   {ledgertest.Batch(1, plain, plain, change, plain), true},
-		"not an operator's":       {ledgertest.Batch(1, mallory), false},
-		"an admission":            {ledgertest.Batch(1, plain, admit), true},
-		"another chain's":         {ledgertest.Batch(1, ledgertest.NewOperator(ledgertest.Genesis()).Leave(0)), false},
+		"nothing":               {nil, false},
+		"no bundles":            {ledgertest.Batch(1), false},
+		"transactions":          {ledgertest.Batch(1, plain), false},
+		"a change":              {ledgertest.Batch(1, change), true},
+		"a change among others": {ledgertest.Batch(1, plain, plain, change, plain), true},
+		"not an operator's":     {ledgertest.Batch(1, mallory), false},
+		"an admission":          {ledgertest.Batch(1, plain, admit), true},
+		"another chain's": {ledgertest.Batch(1,
+			ledgertest.NewOperator(ledgertest.Genesis()).Leave(0)), false},
 		"cut short, as Seal sees": {cut[:len(cut)-1], false},
 		"bytes too many":          {append(slices.Clone(cut), 0), false},
 	} {
-		if got := ledger.MembershipChangeIn(test.payload, genesis, genesis.Hash()); got != test.want {
+		if got := ledger.MembershipChangeIn(test.payload, genesis,
+			genesis.Hash()); got != test.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 	busy := ledgertest.Batch(1, slices.Repeat([]*ledger.Bundle{plain}, 100)...)
 	chain := genesis.Hash()
-	if allocated := testing.AllocsPerRun(10, func() { ledger.MembershipChangeIn(busy, genesis, chain) }); allocated != 0 {
+	if allocated := testing.AllocsPerRun(10, func() {
+		ledger.MembershipChangeIn(busy, genesis, chain)
+	}); allocated != 0 {
 		t.Errorf("%v allocations where there is no change", allocated)
 	}
 }
@@ -238,7 +289,8 @@ func TestMembershipJSON(t *testing.T) {
 	if err != nil || !bytes.Equal(text, again) || after.Validate() != nil {
 		t.Errorf("%s reads as %s: %v, %v", text, again, err, after.Validate())
 	}
-	if member, found := after.ByKey(ledgertest.Member(2).Key); !found || member.Index != 2 || member.Joined != 1 {
+	if member, found := after.ByKey(ledgertest.Member(2).Key); !found || member.Index != 2 ||
+		member.Joined != 1 {
 		t.Errorf("the joined member is %+v", member)
 	}
 	after.Members[1].Index = 0
@@ -247,8 +299,9 @@ func TestMembershipJSON(t *testing.T) {
 	}
 }
 
-// Whatever operators ask for, in whatever rounds: neighbouring groups share a member in any two of their majorities, an index and a key belong to one
-// member for ever, what changes the group is found in the round message, and a snapshot holds all of it.
+// Whatever operators ask for, in whatever rounds: neighbouring groups share a member in any two of
+// their majorities, an index and a key belong to one member for ever, what changes the group is
+// found in the round message, and a snapshot holds all of it.
 func TestMembershipProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -287,12 +340,16 @@ func TestMembershipProperties(t *testing.T) {
 				owner[member.Index] = string(member.Key)
 			}
 			if after.Number == before.Number {
-				if !slices.EqualFunc(before.Members, after.Members, func(a, b ledger.GroupMember) bool { return a.Index == b.Index }) {
+				if !slices.EqualFunc(before.Members, after.Members, func(a,
+					b ledger.GroupMember) bool {
+					return a.Index == b.Index
+				}) {
 					t.Fatal("the members changed under the same number")
 				}
 				continue
 			}
-			if !ledger.MembershipChangeIn(ledgertest.Batch(5, bundle), chain.genesis, chain.genesis.Hash()) {
+			if !ledger.MembershipChangeIn(ledgertest.Batch(5, bundle), chain.genesis,
+				chain.genesis.Hash()) {
 				t.Fatal("a change was applied that was not found in the round message")
 			}
 			if changedBefore && round < lastChange+ledger.ChangeRounds {
@@ -300,7 +357,8 @@ func TestMembershipProperties(t *testing.T) {
 			}
 			lastChange, changedBefore = round, true
 			if !overlap(&before, &after) {
-				t.Fatalf("of %d and then %d members two majorities need not share one", len(before.Members), len(after.Members))
+				t.Fatalf("of %d and then %d members two majorities need not share one",
+					len(before.Members), len(after.Members))
 			}
 		}
 		for height, then := range history {
@@ -363,7 +421,8 @@ func overlap(before, after *ledger.Membership) bool {
 	return before.Majority()+after.Majority() > union
 }
 
-// Why there is no exchange of a member in one step: groups of odd size do not overlap with what it makes of them. It shows that overlap can say no.
+// Why there is no exchange of a member in one step: groups of odd size do not overlap with what it
+// makes of them. It shows that overlap can say no.
 func TestExchangeInOneStepIsNotSafe(t *testing.T) {
 	t.Parallel()
 	for size := 1; size <= 9; size++ {
@@ -420,7 +479,9 @@ func checkSnapshot(t *rapid.T, chain *group) {
 func BenchmarkMembershipChangeIn(b *testing.B) {
 	genesis := ledgertest.OperatedGenesis(3)
 	client := ledgertest.NewClient(genesis, "acme")
-	payload, chain := ledgertest.Batch(1, slices.Repeat([]*ledger.Bundle{client.Bundle(client.Register("mint"))}, 1000)...), genesis.Hash()
+	payload, chain := ledgertest.Batch(1,
+		slices.Repeat([]*ledger.Bundle{client.Bundle(client.Register("mint"))}, 1000)...),
+		genesis.Hash()
 	b.ReportAllocs()
 	for b.Loop() {
 		ledger.MembershipChangeIn(payload, genesis, chain)

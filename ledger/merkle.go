@@ -7,7 +7,8 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 )
 
-// Merkle trees are those of RFC 6962: a leaf's hash is SHA-256(0x00, data), a node's SHA-256(0x01, left, right), an empty tree's SHA-256().
+// Merkle trees are those of RFC 6962: a leaf's hash is SHA-256(0x00, data), a node's SHA-256(0x01,
+// left, right), an empty tree's SHA-256().
 
 func leafHash(data []byte) Hash {
 	var buffer [256]byte
@@ -32,7 +33,8 @@ func merkleRoot(level []Hash) Hash {
 		for i := 0; i+1 < len(level); i += 2 {
 			next = append(next, nodeHash(&level[i], &level[i+1]))
 		}
-		// RFC 6962 splits at the largest power of two below the count: a last node without a sibling moves up unchanged.
+		// RFC 6962 splits at the largest power of two below the count: a last node without a
+		// sibling moves up unchanged.
 		if len(level)%2 == 1 {
 			next = append(next, level[len(level)-1])
 		}
@@ -41,7 +43,8 @@ func merkleRoot(level []Hash) Hash {
 	return level[0]
 }
 
-// merklePath returns the sibling hashes from a leaf up to the root, as RFC 6962 has them, and overwrites the leaf hashes.
+// merklePath returns the sibling hashes from a leaf up to the root, as RFC 6962 has them, and
+// overwrites the leaf hashes.
 func merklePath(level []Hash, index int) []Hash {
 	path := []Hash{}
 	for len(level) > 1 {
@@ -69,7 +72,8 @@ func idLeaves(ids []Hash) []Hash {
 	return leaves
 }
 
-// IDRoot returns the RFC 6962 Merkle root over ids: what a bundle's signatures sign, and the transactions root of a block's header.
+// IDRoot returns the RFC 6962 Merkle root over ids: what a bundle's signatures sign, and the
+// transactions root of a block's header.
 func IDRoot(ids []Hash) Hash { return merkleRoot(idLeaves(ids)) }
 
 // verifyPath checks an inclusion path with the transparency project's own code.
@@ -78,7 +82,8 @@ func verifyPath(leaf Hash, index, size uint64, path []Hash, root Hash) error {
 	for i := range path {
 		siblings[i] = path[i][:]
 	}
-	if err := proof.VerifyInclusion(rfc6962.DefaultHasher, index, size, leaf[:], siblings, root[:]); err != nil {
+	if err := proof.VerifyInclusion(rfc6962.DefaultHasher, index, size, leaf[:], siblings,
+		root[:]); err != nil {
 		return fmt.Errorf("%w: %w", ErrProof, err)
 	}
 	return nil

@@ -8,20 +8,24 @@ import (
 	"unicode/utf8"
 )
 
-// OrganisationName names an organisation: 1 to 64 letters, digits, '-', '_' and '.' (ASCII, case sensitive), beginning with a letter or digit.
+// OrganisationName names an organisation: 1 to 64 letters, digits, '-', '_' and '.' (ASCII, case
+// sensitive), beginning with a letter or digit.
 type OrganisationName string
 
-// AssetName names an asset: 1 to 32 letters, digits, '-', '_' and '.' (ASCII, case sensitive), beginning with a letter or digit.
+// AssetName names an asset: 1 to 32 letters, digits, '-', '_' and '.' (ASCII, case sensitive),
+// beginning with a letter or digit.
 type AssetName string
 
 // DefaultAsset is the asset of a posting that names none.
 const DefaultAsset AssetName = "unit"
 
-// AccountPath names an account: `organisation:segment`, with more segments where wanted, at most 128 bytes in all. A segment is made of
-// letters, digits and - _ . ~ @ + = $ ! * / (ASCII, case sensitive), at least one of them; the first segment is an OrganisationName.
+// AccountPath names an account: `organisation:segment`, with more segments where wanted, at most
+// 128 bytes in all. A segment is made of letters, digits and - _ . ~ @ + = $ ! * / (ASCII, case
+// sensitive), at least one of them; the first segment is an OrganisationName.
 type AccountPath string
 
-// RecordKey names a record; its form is that of an AccountPath, and the first segment is the organisation that owns the record.
+// RecordKey names a record; its form is that of an AccountPath, and the first segment is the
+// organisation that owns the record.
 type RecordKey string
 
 // Bounds of names, in bytes.
@@ -103,7 +107,8 @@ func organisationOf(path string) OrganisationName {
 // Validate returns ErrName unless the name is well formed.
 func (n OrganisationName) Validate() error {
 	if !validWord(string(n), MaxOrganisationName) {
-		return fmt.Errorf("%w: %.80q is no organisation name (1 to %d letters, digits, '-', '_', '.')", ErrName, string(n), MaxOrganisationName)
+		return fmt.Errorf("%w: %.80q is no organisation name (1 to %d letters, digits, '-', "+
+			"'_', '.')", ErrName, string(n), MaxOrganisationName)
 	}
 	return nil
 }
@@ -111,7 +116,8 @@ func (n OrganisationName) Validate() error {
 // Validate returns ErrName unless the name is well formed.
 func (n AssetName) Validate() error {
 	if !validWord(string(n), MaxAssetName) {
-		return fmt.Errorf("%w: %.80q is no asset name (1 to %d letters, digits, '-', '_', '.')", ErrName, string(n), MaxAssetName)
+		return fmt.Errorf("%w: %.80q is no asset name (1 to %d letters, digits, '-', '_', '.')",
+			ErrName, string(n), MaxAssetName)
 	}
 	return nil
 }
@@ -119,7 +125,8 @@ func (n AssetName) Validate() error {
 // Validate returns ErrName unless the path is well formed.
 func (p AccountPath) Validate() error {
 	if !validPath(string(p)) {
-		return fmt.Errorf("%w: %.150q is no account (organisation:name, at most %d characters, letters, digits and -_.~@+=$!*/)", ErrName, string(p), MaxAccountPath)
+		return fmt.Errorf("%w: %.150q is no account (organisation:name, at most %d characters, "+
+			"letters, digits and -_.~@+=$!*/)", ErrName, string(p), MaxAccountPath)
 	}
 	return nil
 }
@@ -135,7 +142,8 @@ func (p AccountPath) Organisation() OrganisationName { return organisationOf(str
 // Validate returns ErrName unless the key is well formed.
 func (k RecordKey) Validate() error {
 	if !validPath(string(k)) {
-		return fmt.Errorf("%w: %.150q is no record key (organisation:name, at most %d characters, letters, digits and -_.~@+=$!*/)", ErrName, string(k), MaxAccountPath)
+		return fmt.Errorf("%w: %.150q is no record key (organisation:name, at most %d "+
+			"characters, letters, digits and -_.~@+=$!*/)", ErrName, string(k), MaxAccountPath)
 	}
 	return nil
 }
@@ -143,7 +151,8 @@ func (k RecordKey) Validate() error {
 // Organisation returns the first segment, the organisation that owns the record.
 func (k RecordKey) Organisation() OrganisationName { return organisationOf(string(k)) }
 
-// validAlias reports whether text is UTF-8 of printable characters, at most MaxAlias bytes. The empty alias means that there is none.
+// validAlias reports whether text is UTF-8 of printable characters, at most MaxAlias bytes. The
+// empty alias means that there is none.
 func validAlias(text string) bool {
 	return len(text) <= MaxAlias && printable(text)
 }

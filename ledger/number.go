@@ -22,7 +22,8 @@ type ShardID uint32
 // HashSize is the size of a Hash in bytes.
 const HashSize = 32
 
-// Hash is a SHA-256 hash: a transaction's id, a block's hash, a Merkle root or the genesis' identity. Its text form is 64 hex digits, lower case.
+// Hash is a SHA-256 hash: a transaction's id, a block's hash, a Merkle root or the genesis'
+// identity. Its text form is 64 hex digits, lower case.
 type Hash [HashSize]byte
 
 // ErrHash says that a text is not a hash.

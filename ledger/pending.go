@@ -7,13 +7,15 @@ import (
 	"slices"
 )
 
-// MaxWaiting bounds the transactions that wait for the verdict of one other shard at a time; more are refused, so that a shard that stopped fills nobody's memory.
+// MaxWaiting bounds the transactions that wait for the verdict of one other shard at a time; more
+// are refused, so that a shard that stopped fills nobody's memory.
 const MaxWaiting = 1 << 16
 
 // maxPending is above every slot's number: each transaction waits for a shard.
 const maxPending = MaxWaiting * MaxShards
 
-// wait is another shard whose verdict a transaction needs, and whether it is there. Only good ones are ever noted: a failure ends the wait at once.
+// wait is another shard whose verdict a transaction needs, and whether it is there. Only good ones
+// are ever noted: a failure ends the wait at once.
 type wait struct {
 	shard ShardID
 	said  bool
@@ -26,7 +28,8 @@ type pendingRecord struct {
 	digest Hash
 }
 
-// pending is a cross-shard transaction that this shard has set its part aside for, and that waits for other shards. It has all that settling it needs.
+// pending is a cross-shard transaction that this shard has set its part aside for, and that waits
+// for other shards. It has all that settling it needs.
 type pending struct {
 	id      Hash
 	height  Height
@@ -36,8 +39,9 @@ type pending struct {
 	records []pendingRecord
 }
 
-// slot is a place for a transaction that waits. The slots are numbered, and the lowest free one is taken first, so that the entries of the state do not become more
-// than the transactions that ever waited at a time.
+// slot is a place for a transaction that waits. The slots are numbered, and the lowest free one is
+// taken first, so that the entries of the state do not become more than the transactions that ever
+// waited at a time.
 type slot struct {
 	number uint32
 	entry  *pending
@@ -60,10 +64,13 @@ func newPendingSet() pendingSet {
 
 // full returns whether one more may not wait for some shard of a transaction's.
 func (p *pendingSet) full(self ShardID, destinations []ShardID) bool {
-	return slices.ContainsFunc(destinations, func(each ShardID) bool { return each != self && p.waiting[each] >= p.limit })
+	return slices.ContainsFunc(destinations, func(each ShardID) bool {
+		return each != self && p.waiting[each] >= p.limit
+	})
 }
 
-// count adds to the numbers of those that wait for the shards that have not said anything on a transaction.
+// count adds to the numbers of those that wait for the shards that have not said anything on a
+// transaction.
 func (p *pendingSet) count(entry *pending, change int) {
 	for _, each := range entry.waits {
 		if !each.said {
@@ -89,13 +96,15 @@ func (f *freeSlots) Pop() any {
 	return last
 }
 
-// Pending is a cross-shard transaction of which this shard has set its part aside, and that waits for other shards.
+// Pending is a cross-shard transaction of which this shard has set its part aside, and that waits
+// for other shards.
 type Pending struct {
 	ID Hash
 	// Height and Index are the transaction's place in this chain.
 	Height Height
 	Index  uint32
-	// Waits are the shards whose verdicts are not there yet, ascending and at least one; Said those whose good verdicts are.
+	// Waits are the shards whose verdicts are not there yet, ascending and at least one; Said those
+	// whose good verdicts are.
 	Waits, Said []ShardID
 }
 
@@ -119,7 +128,9 @@ func (s *State) AllPending() []Pending {
 			all = append(all, each.entry.public())
 		}
 	}
-	slices.SortFunc(all, func(a, b Pending) int { return comparePlaces(a.Height, a.Index, b.Height, b.Index) })
+	slices.SortFunc(all, func(a, b Pending) int {
+		return comparePlaces(a.Height, a.Index, b.Height, b.Index)
+	})
 	return all
 }
 
@@ -217,7 +228,8 @@ func (x *slot) appendEntry(to []byte) (entry []byte, keyLength int) {
 	return to, keyLength
 }
 
-// restorePending puts the entry of a transaction that waits into the state. It returns whether there was one already.
+// restorePending puts the entry of a transaction that waits into the state. It returns whether
+// there was one already.
 func (s *State) restorePending(key []byte, r *reader) (again bool, err error) {
 	if len(key) != 1+4+1 || s.tree == nil {
 		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
@@ -230,7 +242,9 @@ func (s *State) restorePending(key []byte, r *reader) (again bool, err error) {
 	if s.pending.byID[entry.id] != nil {
 		return true, nil
 	}
-	at, found := slices.BinarySearchFunc(s.pending.slots, number, func(x *slot, number uint32) int { return int(int64(x.number) - int64(number)) })
+	at, found := slices.BinarySearchFunc(s.pending.slots, number, func(x *slot, number uint32) int {
+		return int(int64(x.number) - int64(number))
+	})
 	if found {
 		return true, nil
 	}
@@ -265,12 +279,14 @@ func (r *reader) pending() *pending {
 	}
 	p.parts = make([]part, r.count("parts", MaxPostings, 3))
 	for i := range p.parts {
-		p.parts[i] = part{account: AccountPath(r.string("bytes of account", MaxAccountPath)), asset: AssetName(r.string("bytes of asset", MaxAssetName)), net: r.amount()}
+		p.parts[i] = part{account: AccountPath(r.string("bytes of account", MaxAccountPath)),
+			asset: AssetName(r.string("bytes of asset", MaxAssetName)), net: r.amount()}
 	}
 	if count := r.count("records", MaxRecords, 2+HashSize); count > 0 {
 		p.records = make([]pendingRecord, count)
 		for i := range p.records {
-			p.records[i] = pendingRecord{key: RecordKey(r.string("bytes of key", MaxAccountPath)), item: uint32(r.uvarint()), digest: r.hash()}
+			p.records[i] = pendingRecord{key: RecordKey(r.string("bytes of key", MaxAccountPath)),
+				item: uint32(r.uvarint()), digest: r.hash()}
 		}
 	}
 	return p

@@ -14,8 +14,9 @@ const proofVersion = 1
 // maxPath bounds an inclusion path: no tree has more than 2^32 leaves.
 const maxPath = 33
 
-// Proof shows that a transaction is in a block, with its result, and that its bundle was signed. It is checked offline, by VerifyProof or by any
-// program with SHA-256; whoever checks it has to know from elsewhere that BlockHash is a block of the chain, and whose the keys are.
+// Proof shows that a transaction is in a block, with its result, and that its bundle was signed. It
+// is checked offline, by VerifyProof or by any program with SHA-256; whoever checks it has to know
+// from elsewhere that BlockHash is a block of the chain, and whose the keys are.
 type Proof struct {
 	// Body is the transaction's canonical encoding, ID its id.
 	Body []byte `json:"body"`
@@ -23,14 +24,15 @@ type Proof struct {
 	// Header is the block's encoded header, BlockHash its hash.
 	Header    []byte `json:"header"`
 	BlockHash Hash   `json:"block_hash"`
-	// Index is the transaction's place in the block of Count; TransactionPath leads from its id to the header's transactions root, ResultPath from
-	// its result to the results root (RFC 6962).
+	// Index is the transaction's place in the block of Count; TransactionPath leads from its id to
+	// the header's transactions root, ResultPath from its result to the results root (RFC 6962).
 	Index           uint32 `json:"index"`
 	Count           uint32 `json:"count"`
 	TransactionPath []Hash `json:"transaction_path"`
 	Result          Result `json:"result"`
 	ResultPath      []Hash `json:"result_path"`
-	// BundleIndex is the transaction's place in its bundle of BundleCount; BundlePath leads from its id to BundleRoot, which Signatures sign.
+	// BundleIndex is the transaction's place in its bundle of BundleCount; BundlePath leads from
+	// its id to BundleRoot, which Signatures sign.
 	BundleIndex uint32      `json:"bundle_index"`
 	BundleCount uint32      `json:"bundle_count"`
 	BundlePath  []Hash      `json:"bundle_path"`
@@ -44,15 +46,18 @@ func (b *Block) Proof(index int) *Proof {
 	seal := &b.Bundles[entry.Bundle]
 	return &Proof{
 		Body: entry.Body, ID: entry.ID, Header: b.Header.Encode(), BlockHash: b.Hash,
-		Index: uint32(index), Count: uint32(len(b.Entries)), TransactionPath: merklePath(idLeaves(b.ids()), index),
-		Result: entry.Result, ResultPath: merklePath(b.resultLeaves(), index),
-		BundleIndex: uint32(entry.Place), BundleCount: uint32(len(seal.IDs)), BundlePath: merklePath(idLeaves(seal.IDs), entry.Place),
+		Index: uint32(index), Count: uint32(len(b.Entries)),
+		TransactionPath: merklePath(idLeaves(b.ids()), index),
+		Result:          entry.Result, ResultPath: merklePath(b.resultLeaves(), index),
+		BundleIndex: uint32(entry.Place), BundleCount: uint32(len(seal.IDs)),
+		BundlePath: merklePath(idLeaves(seal.IDs), entry.Place),
 		BundleRoot: seal.root, Signatures: seal.Signatures,
 	}
 }
 
-// VerifyProof returns ErrProof (or the error of a part that cannot be decoded) unless the body has the id, the id and the result are in
-// the block with BlockHash, and the signatures are good and over a bundle that holds the id.
+// VerifyProof returns ErrProof (or the error of a part that cannot be decoded) unless the body has
+// the id, the id and the result are in the block with BlockHash, and the signatures are good and
+// over a bundle that holds the id.
 func VerifyProof(p *Proof) error {
 	header, err := DecodeHeader(p.Header)
 	if err != nil {
@@ -71,13 +76,16 @@ func VerifyProof(p *Proof) error {
 		return fmt.Errorf("%w: the block has %d transactions", ErrProof, header.Transactions)
 	}
 	leaf := leafHash(p.ID[:])
-	if err := verifyPath(leaf, uint64(p.Index), uint64(p.Count), p.TransactionPath, header.TransactionsRoot); err != nil {
+	if err := verifyPath(leaf, uint64(p.Index), uint64(p.Count), p.TransactionPath,
+		header.TransactionsRoot); err != nil {
 		return fmt.Errorf("transaction path: %w", err)
 	}
-	if err := verifyPath(p.Result.leaf(p.ID), uint64(p.Index), uint64(p.Count), p.ResultPath, header.ResultsRoot); err != nil {
+	if err := verifyPath(p.Result.leaf(p.ID), uint64(p.Index), uint64(p.Count), p.ResultPath,
+		header.ResultsRoot); err != nil {
 		return fmt.Errorf("result path: %w", err)
 	}
-	if err := verifyPath(leaf, uint64(p.BundleIndex), uint64(p.BundleCount), p.BundlePath, p.BundleRoot); err != nil {
+	if err := verifyPath(leaf, uint64(p.BundleIndex), uint64(p.BundleCount), p.BundlePath,
+		p.BundleRoot); err != nil {
 		return fmt.Errorf("bundle path: %w", err)
 	}
 	for i := range p.Signatures {
@@ -106,16 +114,20 @@ func (p *Proof) Encode() []byte {
 	return appendSignatures(to, p.Signatures)
 }
 
-// DecodeProof takes a canonical encoding apart, or returns ErrMalformed. It does not check the proof. The proof shares the memory of data.
+// DecodeProof takes a canonical encoding apart, or returns ErrMalformed. It does not check the
+// proof. The proof shares the memory of data.
 func DecodeProof(data []byte) (*Proof, error) {
 	r := reader{data: data}
 	if version := r.byte(); version != proofVersion {
 		r.fail("proof version %d", version)
 	}
 	p := &Proof{
-		Body: r.bytes("bytes of transaction", MaxTransactionBytes), ID: r.hash(), Header: r.bytes("bytes of header", HeaderSize), BlockHash: r.hash(),
-		Index: r.uint32(), Count: r.uint32(), TransactionPath: r.path(), Result: r.result(), ResultPath: r.path(),
-		BundleIndex: r.uint32(), BundleCount: r.uint32(), BundlePath: r.path(), BundleRoot: r.hash(), Signatures: r.signatures(),
+		Body: r.bytes("bytes of transaction", MaxTransactionBytes), ID: r.hash(),
+		Header: r.bytes("bytes of header", HeaderSize), BlockHash: r.hash(),
+		Index: r.uint32(), Count: r.uint32(), TransactionPath: r.path(), Result: r.result(),
+		ResultPath:  r.path(),
+		BundleIndex: r.uint32(), BundleCount: r.uint32(), BundlePath: r.path(),
+		BundleRoot: r.hash(), Signatures: r.signatures(),
 	}
 	if err := r.end(); err != nil {
 		return nil, err

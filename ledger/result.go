@@ -20,8 +20,8 @@ const (
 	UnknownOrganisation
 	// Unauthorised: an organisation that has to sign did not, or with a key that is not registered.
 	Unauthorised
-	// StaleNonce: the sequence number was applied before, or is too far below the highest one. For an
-	// admission of a disk: the membership is another one than its signer saw.
+	// StaleNonce: the sequence number was applied before, or is too far below the highest one. For
+	// an admission of a disk: the membership is another one than its signer saw.
 	StaleNonce
 	// Unbalanced: the postings do not add up to zero for each asset, or there is nothing to do.
 	Unbalanced
@@ -51,23 +51,31 @@ const (
 	LastMember
 	// TooManyMembers: there are MaxMembers, or there were MaxMemberIndexes.
 	TooManyMembers
-	// SetAside: this shard's part of a cross-shard transaction is good, and its amounts are set aside until the other shards' verdicts are there.
+	// SetAside: this shard's part of a cross-shard transaction is good, and its amounts are set
+	// aside until the other shards' verdicts are there.
 	SetAside
-	// Relayed: the transaction passed through this shard on its way to others; nothing of it is for this one.
+	// Relayed: the transaction passed through this shard on its way to others; nothing of it is for
+	// this one.
 	Relayed
-	// Settled: this verdict was the last one that a transaction waited for, and the transaction took effect here.
+	// Settled: this verdict was the last one that a transaction waited for, and the transaction
+	// took effect here.
 	Settled
-	// Released: this verdict is a failure, and what its transaction had set aside here is free again.
+	// Released: this verdict is a failure, and what its transaction had set aside here is free
+	// again.
 	Released
-	// OpeningAcrossShards: the transaction opens an account and concerns several shards; open the account first, with a transaction of its organisation's shard.
+	// OpeningAcrossShards: the transaction opens an account and concerns several shards; open the
+	// account first, with a transaction of its organisation's shard.
 	OpeningAcrossShards
-	// RegistrationNotAlone: in a book of several shards a registration stands alone in its transaction, beside other registrations and a note, and does not expire.
+	// RegistrationNotAlone: in a book of several shards a registration stands alone in its
+	// transaction, beside other registrations and a note, and does not expire.
 	RegistrationNotAlone
 	// UnknownShard: the registration pins the organisation to a shard that the book does not have.
 	UnknownShard
-	// TooManyWaiting: MaxWaiting transactions wait for one of the transaction's shards already; try again when it answers.
+	// TooManyWaiting: MaxWaiting transactions wait for one of the transaction's shards already; try
+	// again when it answers.
 	TooManyWaiting
-	// OutOfPlace: no correct node puts this into a block: an entry of a stream out of its order, a transaction of other shards, a verdict that nobody waits for.
+	// OutOfPlace: no correct node puts this into a block: an entry of a stream out of its order, a
+	// transaction of other shards, a verdict that nobody waits for.
 	OutOfPlace
 	// MemberDiskTaken: another member has, or had, the disk; a disk serves one member only.
 	MemberDiskTaken
@@ -79,13 +87,19 @@ const (
 // NoItem is the Item of a result that concerns the transaction as a whole.
 const NoItem = 1<<32 - 1
 
-var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown organisation", "unauthorised", "stale nonce", "unbalanced", "overflow",
-	"unknown account", "insufficient funds", "organisation exists with other parameters", "account exists with other parameters", "too many assets",
-	"the membership is changing: try again", "a member has this name", "a member has or had this key: a node that joins needs a new one", "a member has this address",
+var codeNames = [codes]string{"applied", "wrong ledger", "expired", "unknown organisation",
+	"unauthorised", "stale nonce", "unbalanced", "overflow",
+	"unknown account", "insufficient funds", "organisation exists with other parameters",
+	"account exists with other parameters", "too many assets",
+	"the membership is changing: try again", "a member has this name",
+	"a member has or had this key: a node that joins needs a new one", "a member has this address",
 	"no such member", "the last member cannot leave", "too many members",
-	"set aside: the other shards decide", "relayed to other shards", "settled: took effect", "released: another shard refused",
-	"accounts are not opened across shards: open them first", "in a book of several shards a registration stands alone in its transaction and does not expire",
-	"no such shard", "too many transactions wait for another shard: try again later", "out of place",
+	"set aside: the other shards decide", "relayed to other shards", "settled: took effect",
+	"released: another shard refused",
+	"accounts are not opened across shards: open them first",
+	"in a book of several shards a registration stands alone in its transaction and does not expire",
+	"no such shard", "too many transactions wait for another shard: try again later",
+	"out of place",
 	"another member has or had this disk",
 	"too many disks were named for this member: replace it by a new one"}
 
@@ -100,7 +114,8 @@ func (c Code) String() string {
 // Result is what became of a transaction in its block.
 type Result struct {
 	Code Code `json:"code"`
-	// Item is the index of the registration, opening, posting or record that the code is about, or NoItem.
+	// Item is the index of the registration, opening, posting or record that the code is about, or
+	// NoItem.
 	Item uint32 `json:"item"`
 }
 
@@ -126,7 +141,8 @@ func (r Result) String() string {
 
 var applied = Result{Code: Applied, Item: NoItem}
 
-// leaf is the leaf hash of a transaction's result in its block's results tree: over the id, the code (1 byte) and the item (4 bytes, big-endian).
+// leaf is the leaf hash of a transaction's result in its block's results tree: over the id, the
+// code (1 byte) and the item (4 bytes, big-endian).
 func (r Result) leaf(id Hash) Hash {
 	var buffer [1 + HashSize + 5]byte
 	copy(buffer[1:], id[:])
@@ -139,7 +155,8 @@ func appendResult(to []byte, result Result) []byte {
 	return binary.BigEndian.AppendUint32(append(to, byte(result.Code)), result.Item)
 }
 
-// ResultSize is the size of an encoded result: the code (1 byte) and the item (4 bytes, big-endian).
+// ResultSize is the size of an encoded result: the code (1 byte) and the item (4 bytes,
+// big-endian).
 const ResultSize = 5
 
 // Append appends the encoding of the result.

@@ -5,13 +5,15 @@ import "slices"
 // Draft is a sealed block that is not executed yet: its results, roots and digest are missing.
 type Draft struct {
 	block Block
-	// Duplicates counts the transactions that were dropped because their id was there before; Malformed counts the batches and bundles that could
-	// not be decoded, which no correct node proposes, and that were left out.
+	// Duplicates counts the transactions that were dropped because their id was there before;
+	// Malformed counts the batches and bundles that could not be decoded, which no correct node
+	// proposes, and that were left out.
 	Duplicates, Malformed int
-	// In a book of several shards, Misplaced counts the transactions that were left out because they concern shards that this one does not reach, so that they have to
-	// enter elsewhere, or because their signer is not registered here yet.
-	// Repeated counts entries of the parent's stream that were there before, and verdicts that nobody waits for, or not yet; Gaps counts entries of the stream that
-	// came before their predecessors and have to come again.
+	// In a book of several shards, Misplaced counts the transactions that were left out because
+	// they concern shards that this one does not reach, so that they have to enter elsewhere, or
+	// because their signer is not registered here yet. Repeated counts entries of the parent's
+	// stream that were there before, and verdicts that nobody waits for, or not yet; Gaps counts
+	// entries of the stream that came before their predecessors and have to come again.
 	Misplaced, Repeated, Gaps int
 }
 
@@ -27,11 +29,14 @@ type Parent struct {
 	Members func() Membership
 }
 
-// Seal makes one block of a book with one shard out of a round's batches in the order that they were delivered. Ids that were there before are dropped: in the
-// round, or in an earlier block, which seen tells. The draft is nil where nothing new is left: an empty round makes no block. The draft shares
-// the memory of the batches, which must not change any more.
-func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, seen func(id Hash, transaction *Transaction) bool) *Draft {
-	draft := &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1, Previous: parent.Hash, Epoch: epoch, Round: round}}}
+// Seal makes one block of a book with one shard out of a round's batches in the order that they
+// were delivered. Ids that were there before are dropped: in the round, or in an earlier block,
+// which seen tells. The draft is nil where nothing new is left: an empty round makes no block. The
+// draft shares the memory of the batches, which must not change any more.
+func Seal(parent Parent, epoch Epoch, round Round, batches [][]byte,
+	seen func(id Hash, transaction *Transaction) bool) *Draft {
+	draft := &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1,
+		Previous: parent.Hash, Epoch: epoch, Round: round}}}
 	times := parent.times()
 	ids := make(map[Hash]struct{})
 	for _, payload := range batches {
@@ -66,16 +71,19 @@ func (d *Draft) add(bundle *Bundle, ids map[Hash]struct{}, seen func(Hash, *Tran
 	kept, first := make([]bool, bundle.Len()), len(d.block.Entries)
 	for place, id := range bundle.ids {
 		transaction := &bundle.transactions[place]
-		if _, again := ids[id]; again || seen(id, transaction) || len(d.block.Entries) == MaxBlockTransactions {
+		if _, again := ids[id]; again || seen(id, transaction) ||
+			len(d.block.Entries) == MaxBlockTransactions {
 			d.Duplicates++
 			continue
 		}
 		ids[id] = struct{}{}
 		kept[place] = true
-		d.block.Entries = append(d.block.Entries, Entry{ID: id, Transaction: transaction, Body: bundle.bodies[place], Bundle: len(d.block.Bundles), Place: place})
+		d.block.Entries = append(d.block.Entries, Entry{ID: id, Transaction: transaction,
+			Body: bundle.bodies[place], Bundle: len(d.block.Bundles), Place: place})
 	}
 	if len(d.block.Entries) > first {
-		d.block.Bundles = append(d.block.Bundles, BundleSeal{IDs: bundle.ids, Kept: kept, Signatures: bundle.signatures, root: bundle.root})
+		d.block.Bundles = append(d.block.Bundles, BundleSeal{IDs: bundle.ids, Kept: kept,
+			Signatures: bundle.signatures, root: bundle.root})
 	}
 }
 

@@ -1,21 +1,29 @@
 package ledger
 
-// Seal makes one block out of a round's batches, as the package's Seal does for a book of one shard, where there is nothing else to it. In a book of several shards it
-// needs the state of before the block:
+// Seal makes one block out of a round's batches, as the package's Seal does for a book of one
+// shard, where there is nothing else to it. In a book of several shards it needs the state of
+// before the block:
 //
-//   - Verdicts come first, those that an entry of the state waits for; a verdict that comes too early is left out and has to come again.
-//   - Then entries of the parent's stream: exactly those that follow the last one in the chain, each once, whoever proposed them and in whatever order. What
-//     is left of an entry is what concerns a shard that this one reaches.
-//   - Then clients' bundles: transactions that concern no shard but those that this one reaches, and whose signer is registered.
+//   - Verdicts come first, those that an entry of the state waits for; a verdict that comes too
+//     early is left out and has to come again.
+//   - Then entries of the parent's stream: exactly those that follow the last one in the chain,
+//     each once, whoever proposed them and in whatever order. What is left of an entry is what
+//     concerns a shard that this one reaches.
+//   - Then clients' bundles: transactions that concern no shard but those that this one reaches,
+//     and whose signer is registered.
 //
-// A round that brings an entry of the stream makes a block even where nothing of it is new, so that the stream goes on. Seal reads the state and does not change it.
-func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte, seen func(id Hash, transaction *Transaction) bool) *Draft {
+// A round that brings an entry of the stream makes a block even where nothing of it is new, so that
+// the stream goes on. Seal reads the state and does not change it.
+func (s *State) Seal(parent Parent, epoch Epoch, round Round, batches [][]byte,
+	seen func(id Hash, transaction *Transaction) bool) *Draft {
 	if s.tree == nil {
 		return Seal(parent, epoch, round, batches, seen)
 	}
 	sealing := &sealing{
-		Draft: &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1, Previous: parent.Hash, Epoch: epoch, Round: round}}},
-		state: s, seen: seen, ids: make(map[Hash]struct{}), verdicts: make(map[awaited]struct{}), over: make(map[Hash]struct{}), registered: make(map[OrganisationName]Organisation),
+		Draft: &Draft{block: Block{Header: Header{Height: parent.Header.Height + 1,
+			Previous: parent.Hash, Epoch: epoch, Round: round}}},
+		state: s, seen: seen, ids: make(map[Hash]struct{}), verdicts: make(map[awaited]struct{}),
+		over: make(map[Hash]struct{}), registered: make(map[OrganisationName]Organisation),
 	}
 	times := parent.times()
 	decoded := make([]*Batch, 0, len(batches))
@@ -68,7 +76,8 @@ type sealing struct {
 	state *State
 	seen  func(Hash, *Transaction) bool
 	ids   map[Hash]struct{}
-	// verdicts are those in the draft; over are the transactions that a failing one among them ends.
+	// verdicts are those in the draft; over are the transactions that a failing one among them
+	// ends.
 	verdicts map[awaited]struct{}
 	over     map[Hash]struct{}
 	// registered are the organisations that the draft registers before the place that is looked at.
@@ -93,8 +102,10 @@ func (s *sealing) addVerdict(verdict *Verdict) {
 	transaction := verdict.transaction(s.state.ledger)
 	body := transaction.appendBody(nil)
 	ids := []Hash{TransactionID(body)}
-	s.block.Entries = append(s.block.Entries, Entry{ID: ids[0], Transaction: transaction, Body: body, Bundle: len(s.block.Bundles)})
-	s.block.Bundles = append(s.block.Bundles, BundleSeal{IDs: ids, Kept: []bool{true}, root: IDRoot(ids)})
+	s.block.Entries = append(s.block.Entries, Entry{ID: ids[0], Transaction: transaction,
+		Body: body, Bundle: len(s.block.Bundles)})
+	s.block.Bundles = append(s.block.Bundles, BundleSeal{IDs: ids, Kept: []bool{true},
+		root: IDRoot(ids)})
 }
 
 // addStream takes the entries of the parent's stream that follow the last one in the chain.
@@ -130,7 +141,8 @@ func (s *sealing) addStream(batches []*Batch) {
 	s.Gaps += len(ahead)
 }
 
-// addBundle adds a client's bundle (number 0, whose transactions are all there), or one of the parent's stream, of which those marked in present are there.
+// addBundle adds a client's bundle (number 0, whose transactions are all there), or one of the
+// parent's stream, of which those marked in present are there.
 func (s *sealing) addBundle(bundle *Bundle, present []bool, number uint64) {
 	kept, first := make([]bool, bundle.Len()), len(s.block.Entries)
 	for place, id := range bundle.ids {
@@ -150,11 +162,13 @@ func (s *sealing) addBundle(bundle *Bundle, present []bool, number uint64) {
 		}
 		s.ids[id] = struct{}{}
 		kept[place] = true
-		s.block.Entries = append(s.block.Entries, Entry{ID: id, Transaction: transaction, Body: bundle.bodies[place], Bundle: len(s.block.Bundles), Place: place})
+		s.block.Entries = append(s.block.Entries, Entry{ID: id, Transaction: transaction,
+			Body: bundle.bodies[place], Bundle: len(s.block.Bundles), Place: place})
 		s.register(transaction, bundle.signatures)
 	}
 	if len(s.block.Entries) > first || number != 0 {
-		s.block.Bundles = append(s.block.Bundles, BundleSeal{IDs: bundle.ids, Kept: kept, Signatures: bundle.signatures, Number: number, root: bundle.root})
+		s.block.Bundles = append(s.block.Bundles, BundleSeal{IDs: bundle.ids, Kept: kept,
+			Signatures: bundle.signatures, Number: number, root: bundle.root})
 	}
 }
 
@@ -163,14 +177,16 @@ func (s *sealing) belongs(transaction *Transaction, number uint64) bool {
 	if transaction.Change != nil {
 		return number == 0
 	}
-	s.destinations = transaction.destinations(s.destinations[:0], s.state.tree.Shards(), func(name OrganisationName) ShardID {
-		if found, here := s.registered[name]; here && found.Pinned {
-			return found.Shard
-		}
-		return s.state.HomeShard(name)
-	})
+	s.destinations = transaction.destinations(s.destinations[:0],
+		s.state.tree.Shards(), func(name OrganisationName) ShardID {
+			if found, here := s.registered[name]; here && found.Pinned {
+				return found.Shard
+			}
+			return s.state.HomeShard(name)
+		})
 	_, known := s.registered[transaction.Signer]
-	return s.state.belongs(transaction, s.destinations, number, known || s.state.organisations[transaction.Signer] != nil)
+	return s.state.belongs(transaction, s.destinations, number, known ||
+		s.state.organisations[transaction.Signer] != nil)
 }
 
 // register notes what a transaction registers, as execution will.

@@ -2,13 +2,15 @@ package ledger
 
 import "cmp"
 
-// comparePlaces returns -1, 0 or 1 as the first place in a chain comes before the second, is it, or comes after it.
+// comparePlaces returns -1, 0 or 1 as the first place in a chain comes before the second, is it, or
+// comes after it.
 func comparePlaces(aHeight Height, aIndex uint32, bHeight Height, bIndex uint32) int {
 	return cmp.Or(cmp.Compare(aHeight, bHeight), cmp.Compare(aIndex, bIndex))
 }
 
-// applyVerdict notes what another shard says of a transaction that waits, and settles the transaction where nothing more is missing: it takes effect when all have said
-// that their parts are good, and is released as soon as one has said that its is not.
+// applyVerdict notes what another shard says of a transaction that waits, and settles the
+// transaction where nothing more is missing: it takes effect when all have said that their parts
+// are good, and is released as soon as one has said that its is not.
 func (s *State) applyVerdict(verdict *Verdict) Result {
 	s.counter++
 	if !s.Awaits(verdict) {
@@ -34,7 +36,8 @@ func (s *State) applyVerdict(verdict *Verdict) Result {
 }
 
 func (s *State) settled(found *slot, tookEffect bool) {
-	s.settlements = append(s.settlements, Settlement{ID: found.entry.id, Index: s.index, Applied: tookEffect})
+	s.settlements = append(s.settlements, Settlement{ID: found.entry.id, Index: s.index,
+		Applied: tookEffect})
 	s.removePending(found)
 }
 
@@ -45,9 +48,10 @@ func (s *State) release(entry *pending) {
 	}
 }
 
-// takeEffect does what a transaction has set aside. It cannot fail: that is what setting aside is for. An amount that goes was held back from everything since, one that
-// comes has its room. A record keeps the value with the greatest place, as if the transaction had been applied at its own ("The Duplicate Database Problem", Thomas'
-// write rule, 1975).
+// takeEffect does what a transaction has set aside. It cannot fail: that is what setting aside is
+// for. An amount that goes was held back from everything since, one that comes has its room. A
+// record keeps the value with the greatest place, as if the transaction had been applied at its own
+// ("The Duplicate Database Problem", Thomas' write rule, 1975).
 func (s *State) takeEffect(entry *pending) {
 	for i := range entry.parts {
 		p := &entry.parts[i]
@@ -59,7 +63,8 @@ func (s *State) takeEffect(entry *pending) {
 	}
 	for i := range entry.records {
 		written := &entry.records[i]
-		s.writeRecord(written.key, RecordPlace{Height: entry.height, Index: entry.index, Item: written.item, Digest: written.digest})
+		s.writeRecord(written.key, RecordPlace{Height: entry.height, Index: entry.index,
+			Item: written.item, Digest: written.digest})
 	}
 }
 

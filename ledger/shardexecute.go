@@ -1,6 +1,7 @@
 package ledger
 
-// Forward is a bundle of a block that goes to a child shard: entry Number of the stream to it. Block.CarriedBundle gives its bytes.
+// Forward is a bundle of a block that goes to a child shard: entry Number of the stream to it.
+// Block.CarriedBundle gives its bytes.
 type Forward struct {
 	Child  ShardID
 	Number uint64
@@ -8,13 +9,15 @@ type Forward struct {
 	Bundle uint32
 }
 
-// OwnVerdict is what this shard says of a cross-shard transaction in the block, and the shards that wait for it.
+// OwnVerdict is what this shard says of a cross-shard transaction in the block, and the shards that
+// wait for it.
 type OwnVerdict struct {
 	Verdict
 	To []ShardID
 }
 
-// Settlement is the end of a transaction's wait for other shards: the block's transaction Index is the verdict that ended it.
+// Settlement is the end of a transaction's wait for other shards: the block's transaction Index is
+// the verdict that ended it.
 type Settlement struct {
 	ID    Hash
 	Index uint32
@@ -30,11 +33,13 @@ type Crossings struct {
 	Verdicts []OwnVerdict
 	// Settlements are in the order of the verdicts that ended the waits.
 	Settlements []Settlement
-	// OutOfPlace counts the transactions with that result. A block with one is not what a correct node makes.
+	// OutOfPlace counts the transactions with that result. A block with one is not what a correct
+	// node makes.
 	OutOfPlace int
 }
 
-// shardExecution is the part of a state that is in use during a block of a book with several shards.
+// shardExecution is the part of a state that is in use during a block of a book with several
+// shards.
 type shardExecution struct {
 	touchedStreams []*stream
 	touchedSlots   []*slot
@@ -45,7 +50,8 @@ type shardExecution struct {
 	settlements    []Settlement
 }
 
-// executeShard executes the entries of a block, bundle by bundle, and gives what concerns children its numbers in their streams.
+// executeShard executes the entries of a block, bundle by bundle, and gives what concerns children
+// its numbers in their streams.
 func (s *State) executeShard(block *Block) Crossings {
 	var crossings Crossings
 	s.pending.fillSlots()
@@ -68,7 +74,8 @@ func (s *State) executeShard(block *Block) Crossings {
 		}
 		for c, child := range s.children {
 			if s.forward[c] {
-				crossings.Forwards = append(crossings.Forwards, Forward{Child: child.shard, Number: s.advance(child), Bundle: uint32(b)})
+				crossings.Forwards = append(crossings.Forwards,
+					Forward{Child: child.shard, Number: s.advance(child), Bundle: uint32(b)})
 			}
 		}
 	}
@@ -76,9 +83,12 @@ func (s *State) executeShard(block *Block) Crossings {
 	return crossings
 }
 
-// belongs reports whether a client's transaction with these destinations may be in a block of this shard. One from the parent's stream concerns something that this shard
-// reaches. One that entered here concerns nothing else, and its signer is registered: see doc.go on what is submitted again after it failed.
-func (s *State) belongs(t *Transaction, destinations []ShardID, number uint64, signerKnown bool) bool {
+// belongs reports whether a client's transaction with these destinations may be in a block of this
+// shard. One from the parent's stream concerns something that this shard reaches. One that entered
+// here concerns nothing else, and its signer is registered: see doc.go on what is submitted again
+// after it failed.
+func (s *State) belongs(t *Transaction, destinations []ShardID, number uint64,
+	signerKnown bool) bool {
 	if number == 0 {
 		return s.tree.Covers(s.shard, destinations) && (signerKnown || len(t.Registrations) > 0)
 	}
@@ -90,7 +100,8 @@ func (s *State) applyEntry(entry *Entry, seal *BundleSeal) Result {
 	t := entry.Transaction
 	switch {
 	case t.Verdict != nil:
-		if t.Ledger != s.ledger || seal.Number != 0 || len(seal.IDs) != 1 || len(seal.Signatures) != 0 {
+		if t.Ledger != s.ledger || seal.Number != 0 || len(seal.IDs) != 1 ||
+			len(seal.Signatures) != 0 {
 			return Result{OutOfPlace, NoItem}
 		}
 		return s.applyVerdict(t.Verdict)
@@ -117,11 +128,13 @@ func (s *State) applyEntry(entry *Entry, seal *BundleSeal) Result {
 	if result.Code == SetAside {
 		s.setAside(entry.ID, t, others)
 	}
-	s.verdicts = append(s.verdicts, OwnVerdict{Verdict: Verdict{ID: entry.ID, Shard: s.shard, Result: result}, To: others})
+	s.verdicts = append(s.verdicts, OwnVerdict{Verdict: Verdict{ID: entry.ID, Shard: s.shard,
+		Result: result}, To: others})
 	return result
 }
 
-// applyHere executes a client's transaction with the destinations at hand, as far as it is for this shard; a cross-shard transaction is only decided on.
+// applyHere executes a client's transaction with the destinations at hand, as far as it is for this
+// shard; a cross-shard transaction is only decided on.
 func (s *State) applyHere(t *Transaction, root Hash, signatures []Signature) Result {
 	switch {
 	case !s.destinations.has(s.shard):
@@ -141,7 +154,8 @@ func (s *State) applyHere(t *Transaction, root Hash, signatures []Signature) Res
 	return s.attemptPart(t, signatures)
 }
 
-// precheckShard says what would become of a transaction here, see Precheck; what it sets aside is not held for those that follow in its bundle.
+// precheckShard says what would become of a transaction here, see Precheck; what it sets aside is
+// not held for those that follow in its bundle.
 func (s *State) precheckShard(t *Transaction, root Hash, signatures []Signature) Result {
 	switch {
 	case t.Verdict != nil:

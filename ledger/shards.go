@@ -13,27 +13,32 @@ const (
 	MaxShardedMembers = 1 << 14
 )
 
-// ShardTree is the static tree of a book's shards, as far as the ledger needs it: which shards lie below which, and so where an entry enters, through which shards
-// it passes, and whom it concerns. It is read-only.
+// ShardTree is the static tree of a book's shards, as far as the ledger needs it: which shards lie
+// below which, and so where an entry enters, through which shards it passes, and whom it concerns.
+// It is read-only.
 type ShardTree struct {
 	parents  []ShardID
 	children [][]ShardID
 	depths   []int
-	// A depth-first walk enters a shard at first and leaves it before last: the shards below it, itself included, are those entered in between.
+	// A depth-first walk enters a shard at first and leaves it before last: the shards below it,
+	// itself included, are those entered in between.
 	first, last []uint32
 	root        ShardID
 }
 
-// newShardTree makes the tree of which each shard's parent is given, the root being its own, or returns ErrGenesis.
+// newShardTree makes the tree of which each shard's parent is given, the root being its own, or
+// returns ErrGenesis.
 func newShardTree(parents []ShardID) (*ShardTree, error) {
 	count := len(parents)
-	t := &ShardTree{parents: slices.Clone(parents), children: make([][]ShardID, count), depths: make([]int, count), first: make([]uint32, count), last: make([]uint32, count)}
+	t := &ShardTree{parents: slices.Clone(parents), children: make([][]ShardID, count),
+		depths: make([]int, count), first: make([]uint32, count), last: make([]uint32, count)}
 	roots := 0
 	for i, parent := range parents {
 		shard := ShardID(i)
 		switch {
 		case int(parent) >= count:
-			return nil, fmt.Errorf("%w: the parent of shard %d is shard %d, there are %d", ErrGenesis, shard, parent, count)
+			return nil, fmt.Errorf("%w: the parent of shard %d is shard %d, there are %d",
+				ErrGenesis, shard, parent, count)
 		case parent == shard:
 			t.root = shard
 			roots++
@@ -42,7 +47,8 @@ func newShardTree(parents []ShardID) (*ShardTree, error) {
 		}
 	}
 	if roots != 1 {
-		return nil, fmt.Errorf("%w: %d shards are their own parents, which exactly the root of the tree is", ErrGenesis, roots)
+		return nil, fmt.Errorf("%w: %d shards are their own parents, which exactly the root of "+
+			"the tree is", ErrGenesis, roots)
 	}
 	var entered uint32
 	path := []ShardID{t.root}
@@ -61,7 +67,8 @@ func newShardTree(parents []ShardID) (*ShardTree, error) {
 		path = path[:len(path)-1]
 	}
 	if int(entered) != count {
-		return nil, fmt.Errorf("%w: the tree has a cycle: %d of %d shards lie below its root, shard %d", ErrGenesis, entered, count, t.root)
+		return nil, fmt.Errorf("%w: the tree has a cycle: %d of %d shards lie below its root, "+
+			"shard %d", ErrGenesis, entered, count, t.root)
 	}
 	return t, nil
 }
@@ -99,7 +106,8 @@ func (t *ShardTree) Concerns(shard ShardID, any []ShardID) bool {
 	return slices.ContainsFunc(any, func(each ShardID) bool { return t.Reaches(shard, each) })
 }
 
-// Entry returns where what concerns these shards, at least one, enters: their lowest common ancestor [TRAM, section 3.1].
+// Entry returns where what concerns these shards, at least one, enters: their lowest common
+// ancestor [TRAM, section 3.1].
 func (t *ShardTree) Entry(shards []ShardID) ShardID {
 	entry := shards[0]
 	for !t.Covers(entry, shards) {
@@ -139,12 +147,16 @@ func (g *Genesis) validateShards() error {
 	case len(g.Shards) == 0 && len(g.Tree) == 0 && g.Shard == 0:
 		return nil
 	case len(g.Shards) < 2 || len(g.Shards) > MaxShards:
-		return fmt.Errorf("%w: %d shards, 2 to %d allowed; a book of one shard names its members only", ErrGenesis, len(g.Shards), MaxShards)
+		return fmt.Errorf("%w: %d shards, 2 to %d allowed; a book of one shard names its "+
+			"members only", ErrGenesis, len(g.Shards), MaxShards)
 	case len(g.Tree) != len(g.Shards):
-		return fmt.Errorf("%w: a tree of %d shards, and members of %d", ErrGenesis, len(g.Tree), len(g.Shards))
+		return fmt.Errorf("%w: a tree of %d shards, and members of %d", ErrGenesis, len(g.Tree),
+			len(g.Shards))
 	case int(g.Shard) >= len(g.Shards):
 		return fmt.Errorf("%w: shard %d of %d", ErrGenesis, g.Shard, len(g.Shards))
-	case !slices.EqualFunc(g.Members, g.Shards[g.Shard], func(a, b Member) bool { return a.equal(&b) }):
+	case !slices.EqualFunc(g.Members, g.Shards[g.Shard], func(a, b Member) bool {
+		return a.equal(&b)
+	}):
 		return fmt.Errorf("%w: the members are not those of shard %d", ErrGenesis, g.Shard)
 	}
 	if _, err := newShardTree(g.Tree); err != nil {
@@ -162,10 +174,12 @@ func (g *Genesis) validateShards() error {
 		for m := range members {
 			member := &members[m]
 			if other, taken := names[member.Name]; taken {
-				return fmt.Errorf("%w: a member named %s in shard %d and in shard %d", ErrGenesis, member.Name, other, shard)
+				return fmt.Errorf("%w: a member named %s in shard %d and in shard %d", ErrGenesis,
+					member.Name, other, shard)
 			}
 			if other, taken := keys[string(member.Key)]; taken && len(member.Key) > 0 {
-				return fmt.Errorf("%w: member %s of shard %d has the key of a member of shard %d", ErrGenesis, member.Name, shard, other)
+				return fmt.Errorf("%w: member %s of shard %d has the key of a member of shard %d",
+					ErrGenesis, member.Name, shard, other)
 			}
 			names[member.Name], keys[string(member.Key)] = shard, shard
 		}
@@ -176,7 +190,8 @@ func (g *Genesis) validateShards() error {
 // Sharded reports whether the book has several shards.
 func (g *Genesis) Sharded() bool { return len(g.Shards) > 0 }
 
-// ShardTree returns the tree of the book's shards, nil where it has one shard only. The genesis has to be valid.
+// ShardTree returns the tree of the book's shards, nil where it has one shard only. The genesis has
+// to be valid.
 func (g *Genesis) ShardTree() *ShardTree {
 	if !g.Sharded() {
 		return nil
@@ -188,7 +203,8 @@ func (g *Genesis) ShardTree() *ShardTree {
 	return tree
 }
 
-// ForShard returns the genesis of another shard of the same book, or ErrGenesis where there is none of that number. It shares the memory of this one.
+// ForShard returns the genesis of another shard of the same book, or ErrGenesis where there is none
+// of that number. It shares the memory of this one.
 func (g *Genesis) ForShard(shard ShardID) (*Genesis, error) {
 	if !g.Sharded() && shard == 0 {
 		return g, nil
@@ -202,5 +218,6 @@ func (g *Genesis) ForShard(shard ShardID) (*Genesis, error) {
 }
 
 func (m *Member) equal(other *Member) bool {
-	return m.Name == other.Name && m.Address == other.Address && slices.Compare(m.Key, other.Key) == 0
+	return m.Name == other.Name && m.Address == other.Address &&
+		slices.Compare(m.Key, other.Key) == 0
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// drawParents draws a tree of shards: each but the root, which is anywhere, below one that is nearer to the root.
+// drawParents draws a tree of shards: each but the root, which is anywhere, below one that is
+// nearer to the root.
 func drawParents(r *rapid.T, most int) []ledger.ShardID {
 	count := rapid.IntRange(2, most).Draw(r, "shards")
 	order := rapid.Permutation(numbered(count)).Draw(r, "order")
@@ -54,7 +55,8 @@ func TestShardTree(t *testing.T) {
 				r.Fatalf("shard %d: depth %d, root %d", shard, tree.Depth(shard), tree.Root())
 			}
 			parent, below := tree.Parent(shard)
-			if parent != parents[shard] || below != (len(path) > 1) || below && !slices.Contains(tree.Children(parent), shard) {
+			if parent != parents[shard] || below != (len(path) > 1) || below &&
+				!slices.Contains(tree.Children(parent), shard) {
 				r.Fatalf("shard %d: parent %d, %v", shard, parent, below)
 			}
 			for _, other := range numbered(len(parents)) {
@@ -63,7 +65,8 @@ func TestShardTree(t *testing.T) {
 				}
 			}
 		}
-		some := rapid.SliceOfNDistinct(rapid.SampledFrom(numbered(len(parents))), 1, 4, rapid.ID).Draw(r, "some")
+		some := rapid.SliceOfNDistinct(rapid.SampledFrom(numbered(len(parents))), 1,
+			4, rapid.ID).Draw(r, "some")
 		entry := tree.Entry(some)
 		if !tree.Covers(entry, some) {
 			r.Fatalf("%d does not cover %v", entry, some)
@@ -72,7 +75,10 @@ func TestShardTree(t *testing.T) {
 			if tree.Covers(child, some) {
 				r.Fatalf("%d covers %v and lies below %d", child, some, entry)
 			}
-			if tree.Concerns(child, some) != slices.ContainsFunc(some, func(each ledger.ShardID) bool { return tree.Reaches(child, each) }) {
+			if tree.Concerns(child, some) != slices.ContainsFunc(some,
+				func(each ledger.ShardID) bool {
+					return tree.Reaches(child, each)
+				}) {
 				r.Fatalf("%d and %v", child, some)
 			}
 		}
@@ -97,7 +103,8 @@ func TestShardedGenesis(t *testing.T) {
 			t.Fatal(err)
 		}
 		var read ledger.Genesis
-		if err := json.Unmarshal(text, &read); err != nil || !bytes.Equal(read.Encode(), one.Encode()) {
+		if err := json.Unmarshal(text, &read); err != nil ||
+			!bytes.Equal(read.Encode(), one.Encode()) {
 			t.Fatalf("shard %d does not survive JSON: %v", shard, err)
 		}
 		if one.Book() != genesis.Book() || hashes[one.Hash()] {
@@ -108,11 +115,14 @@ func TestShardedGenesis(t *testing.T) {
 	if _, err := genesis.ForShard(3); !errors.Is(err, ledger.ErrGenesis) {
 		t.Errorf("shard 3 of 3: %v", err)
 	}
-	if one := ledgertest.OperatedGenesis(2); one.Book() != one.Hash() || one.ShardTree() != nil || one.Sharded() {
+	if one := ledgertest.OperatedGenesis(2); one.Book() != one.Hash() || one.ShardTree() != nil ||
+		one.Sharded() {
 		t.Error("a book of one shard has an identity beside its genesis hash")
 	}
 	for name, spoil := range map[string]func(*ledger.Genesis){
-		"one shard":         func(g *ledger.Genesis) { g.Shards, g.Tree = g.Shards[:1], g.Tree[:1] },
+		"one shard": func(g *ledger.Genesis) {
+			g.Shards, g.Tree = g.Shards[:1], g.Tree[:1]
+		},
 		"no such shard":     func(g *ledger.Genesis) { g.Shard = 3 },
 		"other members":     func(g *ledger.Genesis) { g.Members = g.Shards[1] },
 		"short tree":        func(g *ledger.Genesis) { g.Tree = g.Tree[:2] },
@@ -133,17 +143,20 @@ func TestShardedGenesis(t *testing.T) {
 	}
 }
 
-// The home of an organisation is part of the protocol: it never changes, it spreads them, and another shard takes only those that it wins.
+// The home of an organisation is part of the protocol: it never changes, it spreads them, and
+// another shard takes only those that it wins.
 func TestRendezvous(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[ledger.OrganisationName]ledger.ShardID{"acme": 3, "bank": 0, "lufthansa": 1, "x": 3} {
+	for name, want := range map[ledger.OrganisationName]ledger.ShardID{"acme": 3, "bank": 0,
+		"lufthansa": 1, "x": 3} {
 		if got := ledger.Rendezvous(name, 4); got != want {
 			t.Errorf("%q: %d,", name, got)
 		}
 	}
 	var held [4]int
 	for i := range 4000 {
-		name := ledger.OrganisationName("organisation-" + string(rune('a'+i%26)) + ledger.NewAmount(int64(i)).String())
+		name := ledger.OrganisationName("organisation-" + string(rune('a'+i%26)) +
+			ledger.NewAmount(int64(i)).String())
 		home := ledger.Rendezvous(name, 4)
 		held[home]++
 		if more := ledger.Rendezvous(name, 5); more != home && more != 4 {

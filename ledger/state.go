@@ -12,7 +12,8 @@ import (
 // MaxAssets is the number of assets that an account can have held.
 const MaxAssets = 64
 
-// The kinds of entries of a state, the first byte of their keys. The names that follow end with a zero byte, so that no key begins another.
+// The kinds of entries of a state, the first byte of their keys. The names that follow end with a
+// zero byte, so that no key begins another.
 const (
 	kindAccount      = 'a'
 	kindOrganisation = 'o'
@@ -28,13 +29,15 @@ type Balance struct {
 	Asset AssetName `json:"asset"`
 	// Amount is what can be spent.
 	Amount Amount `json:"amount"`
-	// SetAside is what transactions that wait for other shards will take, if they take effect, and give back to Amount otherwise.
+	// SetAside is what transactions that wait for other shards will take, if they take effect, and
+	// give back to Amount otherwise.
 	SetAside Amount `json:"set_aside,omitzero"`
 	// Incoming is what transactions that wait for other shards will bring, if they take effect.
 	Incoming Amount `json:"incoming,omitzero"`
 }
 
-// Settled returns what the account has, whether or not it is set aside; MaxAmount where that is more, which it is in no chain.
+// Settled returns what the account has, whether or not it is set aside; MaxAmount where that is
+// more, which it is in no chain.
 func (b *Balance) Settled() Amount {
 	settled, err := b.Amount.Add(b.SetAside)
 	if err != nil {
@@ -75,7 +78,8 @@ func (a *Account) find(asset AssetName) (int, bool) {
 	return len(a.Balances), false
 }
 
-// mark tells that an entry was touched in the block under way, and where its encoding from before lies in the arena: nowhere if it is new.
+// mark tells that an entry was touched in the block under way, and where its encoding from before
+// lies in the arena: nowhere if it is new.
 type mark struct {
 	touched      bool
 	before, keys int
@@ -88,7 +92,8 @@ type account struct {
 	// holds are sorted by asset.
 	holds []hold
 	mark  mark
-	// counted is the transaction that the account's history counted last, so that several postings count once.
+	// counted is the transaction that the account's history counted last, so that several postings
+	// count once.
 	counted uint64
 }
 
@@ -98,7 +103,8 @@ type organisation struct {
 	mark mark
 }
 
-// RecordPlace is where a record's value was written last: the record Item of the transaction at Index of the block at Height. Digest is the SHA-256 of the value.
+// RecordPlace is where a record's value was written last: the record Item of the transaction at
+// Index of the block at Height. Digest is the SHA-256 of the value.
 type RecordPlace struct {
 	Height Height
 	Index  uint32
@@ -117,9 +123,10 @@ type windowKey struct {
 	stream       uint64
 }
 
-// State is everything that execution depends on: organisations, accounts with their balances, nonce windows, where the records are, and the members. It is kept in
-// memory, some 300 bytes an account, so that execution never waits for a disk and a read never shows what a damaged disk says.
-// It is not safe for concurrent use; reads may run beside reads.
+// State is everything that execution depends on: organisations, accounts with their balances, nonce
+// windows, where the records are, and the members. It is kept in memory, some 300 bytes an account,
+// so that execution never waits for a disk and a read never shows what a damaged disk says. It is
+// not safe for concurrent use; reads may run beside reads.
 type State struct {
 	genesis *Genesis
 	// ledger is the book's identity, chain this chain's; they are the same in a book of one shard.
@@ -150,9 +157,12 @@ type State struct {
 // NewState returns the state after block 0 of a chain.
 func NewState(genesis *Genesis) *State {
 	s := &State{
-		genesis: genesis, ledger: genesis.Book(), chain: genesis.Hash(), tree: genesis.ShardTree(), shard: genesis.Shard,
-		accounts: make(map[AccountPath]*account), organisations: make(map[OrganisationName]*organisation),
-		windows: make(map[windowKey]*window), records: make(map[RecordKey]*record), group: newGroup(genesis),
+		genesis: genesis, ledger: genesis.Book(), chain: genesis.Hash(), tree: genesis.ShardTree(),
+		shard:         genesis.Shard,
+		accounts:      make(map[AccountPath]*account),
+		organisations: make(map[OrganisationName]*organisation),
+		windows:       make(map[windowKey]*window), records: make(map[RecordKey]*record),
+		group: newGroup(genesis),
 	}
 	if s.tree != nil {
 		s.pending = newPendingSet()
@@ -178,7 +188,9 @@ func (s *State) Organisations() []Organisation {
 	for _, each := range s.organisations {
 		all = append(all, each.Organisation)
 	}
-	slices.SortFunc(all, func(a, b Organisation) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	slices.SortFunc(all, func(a, b Organisation) int {
+		return strings.Compare(string(a.Name), string(b.Name))
+	})
 	return all
 }
 
@@ -199,7 +211,8 @@ func (a *account) copy() Account {
 		if !has {
 			copied.Balances = slices.Insert(copied.Balances, place, Balance{Asset: held.asset})
 		}
-		copied.Balances[place] = Balance{Asset: held.asset, Amount: a.spendable(held.asset), SetAside: held.setAside, Incoming: held.incoming}
+		copied.Balances[place] = Balance{Asset: held.asset, Amount: a.spendable(held.asset),
+			SetAside: held.setAside, Incoming: held.incoming}
 	}
 	return copied
 }
@@ -212,16 +225,21 @@ func (s *State) SortAccounts() {
 	if s.unsorted == 0 {
 		return
 	}
-	slices.SortFunc(s.sorted, func(a, b *account) int { return strings.Compare(string(a.Path), string(b.Path)) })
+	slices.SortFunc(s.sorted, func(a, b *account) int {
+		return strings.Compare(string(a.Path), string(b.Path))
+	})
 	s.unsorted = 0
 }
 
 // Sorted reports whether the list that Accounts reads is up to date.
 func (s *State) Sorted() bool { return s.unsorted == 0 }
 
-// Accounts returns copies of at most limit accounts by path, those after the given one. It needs the list to be sorted.
+// Accounts returns copies of at most limit accounts by path, those after the given one. It needs
+// the list to be sorted.
 func (s *State) Accounts(after AccountPath, limit int) []Account {
-	from, found := slices.BinarySearchFunc(s.sorted, after, func(a *account, path AccountPath) int { return strings.Compare(string(a.Path), string(path)) })
+	from, found := slices.BinarySearchFunc(s.sorted, after, func(a *account, path AccountPath) int {
+		return strings.Compare(string(a.Path), string(path))
+	})
 	if found {
 		from++
 	}
@@ -304,8 +322,9 @@ func (r *record) appendEntry(to []byte) (entry []byte, keyLength int) {
 // ErrEntry says that an entry of a state cannot be restored.
 var ErrEntry = errors.New("ledger: malformed state entry")
 
-// Restore puts an entry into a state that holds none under its key, as Changes and Entries gave it. Nothing is shared with key and value. When
-// all entries are in, the Digest tells whether they are those of a block.
+// Restore puts an entry into a state that holds none under its key, as Changes and Entries gave it.
+// Nothing is shared with key and value. When all entries are in, the Digest tells whether they are
+// those of a block.
 func (s *State) Restore(key, value []byte) error {
 	if len(key) < 2 || (key[0] != kindWindow && key[len(key)-1] != 0) {
 		return fmt.Errorf("%w: key %x", ErrEntry, key)
@@ -325,7 +344,9 @@ func (s *State) Restore(key, value []byte) error {
 	case kindOrganisation:
 		var registration Registration
 		registration.decode(r)
-		restored := &organisation{Organisation: Organisation{Name: registration.Name, Keys: registration.Keys, Shard: registration.Shard, Pinned: registration.Pinned, Registered: Height(r.uvarint())}}
+		restored := &organisation{Organisation: Organisation{Name: registration.Name,
+			Keys: registration.Keys, Shard: registration.Shard, Pinned: registration.Pinned,
+			Registered: Height(r.uvarint())}}
 		s.settleHome(restored)
 		_, again = s.organisations[restored.Name]
 		s.organisations[restored.Name] = restored
@@ -334,7 +355,9 @@ func (s *State) Restore(key, value []byte) error {
 		_, again = s.windows[windowKey{restored.organisation, restored.stream}]
 		s.windows[windowKey{restored.organisation, restored.stream}] = restored
 	case kindRecord:
-		restored := &record{key: RecordKey(name), RecordPlace: RecordPlace{Height: Height(r.uvarint()), Index: uint32(r.uvarint()), Item: uint32(r.uvarint()), Digest: r.hash()}}
+		restored := &record{key: RecordKey(name),
+			RecordPlace: RecordPlace{Height: Height(r.uvarint()), Index: uint32(r.uvarint()),
+				Item: uint32(r.uvarint()), Digest: r.hash()}}
 		_, again = s.records[restored.key]
 		s.records[restored.key] = restored
 	case kindMember:
@@ -372,18 +395,21 @@ func (a *account) restore(r *reader) {
 	a.Opened, a.History = Height(r.uvarint()), r.uvarint()
 	a.Balances = make([]Balance, r.count("balances", MaxAssets, 2))
 	for i := range a.Balances {
-		a.Balances[i] = Balance{Asset: AssetName(r.string("bytes of asset", MaxAssetName)), Amount: r.amount()}
+		a.Balances[i] = Balance{Asset: AssetName(r.string("bytes of asset", MaxAssetName)),
+			Amount: r.amount()}
 	}
 	if r.err != nil || len(r.data) == 0 {
 		return
 	}
 	a.holds = make([]hold, r.count("holds", MaxAssets, 3))
 	for i := range a.holds {
-		a.holds[i] = hold{asset: AssetName(r.string("bytes of asset", MaxAssetName)), setAside: r.amount(), incoming: r.amount()}
+		a.holds[i] = hold{asset: AssetName(r.string("bytes of asset", MaxAssetName)),
+			setAside: r.amount(), incoming: r.amount()}
 	}
 }
 
-// Entries calls visit with the key and value of every entry, in no order, until it fails. The slices are valid during the call.
+// Entries calls visit with the key and value of every entry, in no order, until it fails. The
+// slices are valid during the call.
 func (s *State) Entries(visit func(key, value []byte) error) error {
 	var buffer []byte
 	show := func(entry []byte, keyLength int) error {

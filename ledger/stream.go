@@ -5,7 +5,8 @@ import (
 	"fmt"
 )
 
-// stream is one numbered stream of bundles, from the parent shard's chain or to a child's: how far it is. A stream that has not begun is no entry of the state.
+// stream is one numbered stream of bundles, from the parent shard's chain or to a child's: how far
+// it is. A stream that has not begun is no entry of the state.
 type stream struct {
 	shard  ShardID
 	number uint64
@@ -55,14 +56,16 @@ func (s *State) streamOf(shard ShardID) *stream {
 	return nil
 }
 
-// restoreStream puts the entry of a stream into the state. It returns whether there was one already.
+// restoreStream puts the entry of a stream into the state. It returns whether there was one
+// already.
 func (s *State) restoreStream(key []byte, r *reader) (again bool, err error) {
 	if len(key) != 1+4+1 {
 		return false, fmt.Errorf("%w: key %x", ErrEntry, key)
 	}
 	found := s.streamOf(ShardID(binary.BigEndian.Uint32(key[1:])))
 	if found == nil {
-		return false, fmt.Errorf("%w: a stream from or to shard %d", ErrEntry, binary.BigEndian.Uint32(key[1:]))
+		return false, fmt.Errorf("%w: a stream from or to shard %d", ErrEntry,
+			binary.BigEndian.Uint32(key[1:]))
 	}
 	again = found.number != 0
 	if found.number = r.uvarint(); found.number == 0 {
@@ -71,7 +74,8 @@ func (s *State) restoreStream(key []byte, r *reader) (again bool, err error) {
 	return again, nil
 }
 
-// Carried returns how far the stream from the parent shard is in this chain: the number of the last entry that it has; 0 at the root.
+// Carried returns how far the stream from the parent shard is in this chain: the number of the last
+// entry that it has; 0 at the root.
 func (s *State) Carried() uint64 {
 	if s.parent == nil {
 		return 0
@@ -79,7 +83,8 @@ func (s *State) Carried() uint64 {
 	return s.parent.number
 }
 
-// Streamed returns how far the stream to a child is: the number of its last entry; 0 for what is no child.
+// Streamed returns how far the stream to a child is: the number of its last entry; 0 for what is no
+// child.
 func (s *State) Streamed(child ShardID) uint64 {
 	for _, each := range s.children {
 		if each.shard == child {

@@ -34,7 +34,8 @@ type proposal struct {
 }
 
 // sealed is the time of a block whose parent has a time, in a book of some members.
-func sealed(t *testing.T, genesis *ledger.Genesis, parent ledger.Milliseconds, proposals ...proposal) ledger.Milliseconds {
+func sealed(t *testing.T, genesis *ledger.Genesis, parent ledger.Milliseconds,
+	proposals ...proposal) ledger.Milliseconds {
 	t.Helper()
 	state := ledger.NewState(genesis)
 	client := ledgertest.NewClient(genesis, "acme")
@@ -46,8 +47,11 @@ func sealed(t *testing.T, genesis *ledger.Genesis, parent ledger.Milliseconds, p
 		}
 		batches = append(batches, batch.Encode())
 	}
-	before := ledger.Parent{Header: ledger.Header{Time: parent}, Hash: genesis.Hash(), Members: state.Membership}
-	draft := state.Seal(before, 1, 1, batches, func(ledger.Hash, *ledger.Transaction) bool { return false })
+	before := ledger.Parent{Header: ledger.Header{Time: parent}, Hash: genesis.Hash(),
+		Members: state.Membership}
+	draft := state.Seal(before, 1, 1, batches, func(ledger.Hash, *ledger.Transaction) bool {
+		return false
+	})
 	if draft == nil {
 		t.Fatal("no block")
 	}
@@ -68,23 +72,35 @@ func TestBlockTime(t *testing.T) {
 		{"a clock behind the chain", noon, alone(noon - second), noon},
 		{"the proposer does not know the time", noon, alone(ledger.NoTime), noon},
 		{"a time before 1970", noon, alone(-second), noon},
-		{"the largest step without clocks", noon, alone(noon + ledger.MaxStep), noon + ledger.MaxStep},
+		{"the largest step without clocks", noon, alone(noon + ledger.MaxStep),
+			noon + ledger.MaxStep},
 		{"one alone, 30 years ahead", noon, alone(noon + thirtyYears), noon},
 		{"a millisecond too far", noon, alone(noon + ledger.MaxStep + 1), noon},
 		{"as far as there are numbers", noon, alone(1<<63 - 1), noon},
-		{"a week that a majority proves", noon, []proposal{{noon + week, clocks(0, 0, 1, 4)}}, noon + week},
-		{"clocks at the bound", noon, []proposal{{noon + week, clocks(ledger.ClockBound, 0, 1, 4)}}, noon + week},
-		{"clocks at the other bound", noon, []proposal{{noon + week, clocks(-ledger.ClockBound, 0, 1, 4)}}, noon + week},
-		{"a week with fewer clocks than a majority", noon, []proposal{{noon + week, clocks(0, 1, 4)}}, noon},
+		{"a week that a majority proves", noon, []proposal{{noon + week, clocks(0, 0, 1, 4)}},
+			noon + week},
+		{"clocks at the bound", noon, []proposal{{noon + week, clocks(ledger.ClockBound, 0, 1, 4)}},
+			noon + week},
+		{"clocks at the other bound", noon,
+			[]proposal{{noon + week, clocks(-ledger.ClockBound, 0, 1, 4)}}, noon + week},
+		{"a week with fewer clocks than a majority", noon,
+			[]proposal{{noon + week, clocks(0, 1, 4)}}, noon},
 		{"clocks of strangers", noon, []proposal{{noon + week, clocks(0, 0, 1, 5, 6, 7)}}, noon},
-		{"a lone one 30 years ahead beside others", noon, []proposal{{time: noon + thirtyYears}, {time: noon + second}}, noon + second},
-		{"the lower median", noon, []proposal{{time: noon + 4}, {time: noon + 2}, {time: noon + 3}, {time: noon + 1}}, noon + 2},
-		{"those without a time are not in the median", noon, []proposal{{}, {}, {time: noon + 3}}, noon + 3},
-		{"a chain that is in 2056", noon + thirtyYears, []proposal{{noon + week, clocks(0, 0, 1, 2)}}, noon + thirtyYears},
+		{"a lone one 30 years ahead beside others", noon,
+			[]proposal{{time: noon + thirtyYears}, {time: noon + second}}, noon + second},
+		{"the lower median", noon, []proposal{{time: noon + 4}, {time: noon + 2}, {time: noon + 3},
+			{time: noon + 1}}, noon + 2},
+		{"those without a time are not in the median", noon, []proposal{{}, {}, {time: noon + 3}},
+			noon + 3},
+		{"a chain that is in 2056", noon + thirtyYears,
+			[]proposal{{noon + week, clocks(0, 0, 1, 2)}}, noon + thirtyYears},
 	} {
-		for name, genesis := range map[string]*ledger.Genesis{"one shard": ledgertest.OperatedGenesis(5), "sharded": ledgertest.ShardedGenesis(5, 0, 0)} {
+		for name, genesis := range map[string]*ledger.Genesis{
+			"one shard": ledgertest.OperatedGenesis(5),
+			"sharded":   ledgertest.ShardedGenesis(5, 0, 0)} {
 			if got := sealed(t, genesis, c.parent, c.proposals...); got != c.want {
-				t.Errorf("%s, %s: %d after the parent, want %d", c.name, name, got-c.parent, c.want-c.parent)
+				t.Errorf("%s, %s: %d after the parent, want %d", c.name, name, got-c.parent,
+					c.want-c.parent)
 			}
 		}
 	}
@@ -101,14 +117,17 @@ func TestBlockTimeIsBounded(t *testing.T) {
 		var proposals []proposal
 		var proven []ledger.Milliseconds
 		for range 1 + random.IntN(n) {
-			each := proposal{time: noon + ledger.Milliseconds(random.Int64N(int64(4*ledger.MaxStep))) - ledger.MaxStep}
+			each := proposal{time: noon + ledger.Milliseconds(
+				random.Int64N(int64(4*ledger.MaxStep))) - ledger.MaxStep}
 			if random.IntN(2) == 0 {
 				each.time = noon + ledger.Milliseconds(random.Int64N(int64(thirtyYears)))
 			}
 			for member := range n {
 				if random.IntN(3) > 0 {
-					offset := ledger.Milliseconds(random.Int64N(int64(2*ledger.ClockBound))) - ledger.ClockBound
-					each.clocks = append(each.clocks, ledger.MemberClock{Member: ledger.MemberIndex(member), Offset: offset})
+					offset := ledger.Milliseconds(random.Int64N(
+						int64(2*ledger.ClockBound))) - ledger.ClockBound
+					each.clocks = append(each.clocks,
+						ledger.MemberClock{Member: ledger.MemberIndex(member), Offset: offset})
 				}
 			}
 			if len(each.clocks) > n/2 {
@@ -129,7 +148,8 @@ func TestClocksOfABatch(t *testing.T) {
 	bundle := client.Bundle(client.Register("a")).Encode()
 	plain := ledger.Batch{Header: ledger.BatchHeader{Time: noon}, Bundles: [][]byte{bundle}}
 	all := plain
-	all.Clocks = []ledger.MemberClock{{Member: 0}, {Member: 3, Offset: -ledger.ClockBound}, {Member: 1<<16 - 1, Offset: ledger.ClockBound}}
+	all.Clocks = []ledger.MemberClock{{Member: 0}, {Member: 3, Offset: -ledger.ClockBound},
+		{Member: 1<<16 - 1, Offset: ledger.ClockBound}}
 	both := all
 	both.Carried = []ledger.Carried{{Number: 1, Bundle: bundle}}
 	for _, batch := range []ledger.Batch{all, both} {
@@ -139,7 +159,8 @@ func TestClocksOfABatch(t *testing.T) {
 			t.Fatalf("%+v became %+v, %v", batch, decoded, err)
 		}
 		for length := range encoded {
-			if _, err := ledger.DecodeBatch(encoded[:length]); !errors.Is(err, ledger.ErrMalformed) {
+			if _, err := ledger.DecodeBatch(encoded[:length]); !errors.Is(err,
+				ledger.ErrMalformed) {
 				t.Errorf("%d of %d bytes were taken", length, len(encoded))
 			}
 		}

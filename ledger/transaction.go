@@ -61,36 +61,42 @@ func (k *PublicKey) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Nonce makes a transaction of its signer unique. Streams are independent of each other, so that several clients of one organisation need
-// not agree; within a stream each sequence number is applied at most once, and a number WindowSize or more below the highest one applied
-// comes too late.
+// Nonce makes a transaction of its signer unique. Streams are independent of each other, so that
+// several clients of one organisation need not agree; within a stream each sequence number is
+// applied at most once, and a number WindowSize or more below the highest one applied comes too
+// late.
 type Nonce struct {
 	Stream   uint64 `json:"stream"`
 	Sequence uint64 `json:"sequence"`
 }
 
-// Registration makes an organisation known, with the keys that may sign for it. It has to be signed by one of those keys, and by an operator's
-// where the genesis says so. Registering again with equal parameters changes nothing and is no failure. In a book of several shards it is alone in its transaction, beside
-// other registrations and a note, takes no nonce and does not expire.
+// Registration makes an organisation known, with the keys that may sign for it. It has to be signed
+// by one of those keys, and by an operator's where the genesis says so. Registering again with
+// equal parameters changes nothing and is no failure. In a book of several shards it is alone in
+// its transaction, beside other registrations and a note, takes no nonce and does not expire.
 type Registration struct {
 	Name OrganisationName `json:"name"`
 	// Keys are 1 to MaxKeys different keys.
 	Keys []PublicKey `json:"keys"`
-	// Shard is the shard that holds the organisation's accounts where Pinned is set; otherwise it is chosen by rendezvous hashing, and Shard is 0.
+	// Shard is the shard that holds the organisation's accounts where Pinned is set; otherwise it
+	// is chosen by rendezvous hashing, and Shard is 0.
 	Shard  ShardID `json:"shard,omitempty"`
 	Pinned bool    `json:"pinned,omitempty"`
 }
 
-// Opening opens an account. It has to be signed by the account's organisation. Opening again with equal parameters changes nothing and is no failure.
+// Opening opens an account. It has to be signed by the account's organisation. Opening again with
+// equal parameters changes nothing and is no failure.
 type Opening struct {
 	Account AccountPath `json:"account"`
 	// Issuer lets the account's balances go below zero.
 	Issuer bool `json:"issuer,omitempty"`
-	// Alias is the account's name in the file that it was imported from, "" for none; exports show it.
+	// Alias is the account's name in the file that it was imported from, "" for none; exports show
+	// it.
 	Alias string `json:"alias,omitempty"`
 }
 
-// Posting adds an amount to an account's balance of an asset. A negative amount has to be signed by the account's organisation.
+// Posting adds an amount to an account's balance of an asset. A negative amount has to be signed by
+// the account's organisation.
 type Posting struct {
 	Account AccountPath `json:"account"`
 	Asset   AssetName   `json:"asset"`
@@ -103,16 +109,17 @@ type Record struct {
 	Value []byte    `json:"value"`
 }
 
-// Transaction is a balanced journal entry: what is to change, for whom, and until when. Registrations, openings, postings and records take
-// effect in this order, all or none.
+// Transaction is a balanced journal entry: what is to change, for whom, and until when.
+// Registrations, openings, postings and records take effect in this order, all or none.
 type Transaction struct {
-	// Ledger is the identity of the book that the transaction is for (Genesis.Book); it is good for no other. A change of the membership names its chain (Genesis.Hash).
+	// Ledger is the identity of the book that the transaction is for (Genesis.Book); it is good for
+	// no other. A change of the membership names its chain (Genesis.Hash).
 	Ledger Hash `json:"ledger"`
 	// Signer is the organisation whose nonce this is. It has to sign.
 	Signer OrganisationName `json:"signer"`
 	Nonce  Nonce            `json:"nonce"`
-	// LastValid is the height of the last block that may apply the transaction; 0 means that it never expires. In a book of several shards it is a height of the
-	// signer's home shard.
+	// LastValid is the height of the last block that may apply the transaction; 0 means that it
+	// never expires. In a book of several shards it is a height of the signer's home shard.
 	LastValid     Height         `json:"last_valid,omitempty"`
 	Registrations []Registration `json:"registrations,omitempty"`
 	Openings      []Opening      `json:"openings,omitempty"`
@@ -120,24 +127,28 @@ type Transaction struct {
 	Postings []Posting `json:"postings,omitempty"`
 	Records  []Record  `json:"records,omitempty"`
 	// Change makes the transaction an administrative one, which an operator signs (or a member, see
-	// MembershipChange), which is alone in its bundle, and in which there is nothing else but a note:
-	// Signer is Operator.
+	// MembershipChange), which is alone in its bundle, and in which there is nothing else but a
+	// note: Signer is Operator.
 	Change *MembershipChange `json:"change,omitempty"`
-	// Verdict makes the transaction what another shard says of a cross-shard transaction. Members put it into a block, unsigned and alone in its bundle; no client
-	// submits it. There is nothing else in it, no note either.
+	// Verdict makes the transaction what another shard says of a cross-shard transaction. Members
+	// put it into a block, unsigned and alone in its bundle; no client submits it. There is nothing
+	// else in it, no note either.
 	Verdict *Verdict `json:"verdict,omitempty"`
 	// Note is free, at most MaxNote bytes; by convention JSON or plain text.
 	Note []byte `json:"note,omitempty"`
 }
 
-// ErrInvalidTransaction says why a transaction can never be applied, whatever the state of the ledger.
+// ErrInvalidTransaction says why a transaction can never be applied, whatever the state of the
+// ledger.
 var ErrInvalidTransaction = errors.New("ledger: invalid transaction")
 
-// ErrUnbalanced says that a transaction's postings do not add up to zero for an asset. It comes with ErrInvalidTransaction.
+// ErrUnbalanced says that a transaction's postings do not add up to zero for an asset. It comes
+// with ErrInvalidTransaction.
 var ErrUnbalanced = errors.New("ledger: unbalanced postings")
 
-// Validate returns ErrInvalidTransaction (with ErrName, ErrUnbalanced or ErrOverflow where that is the reason) if the transaction breaks a rule
-// that does not depend on the state of a ledger. It looks at no signature.
+// Validate returns ErrInvalidTransaction (with ErrName, ErrUnbalanced or ErrOverflow where that is
+// the reason) if the transaction breaks a rule that does not depend on the state of a ledger. It
+// looks at no signature.
 func (t *Transaction) Validate() error {
 	if err := t.checkForm(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidTransaction, err)
@@ -178,8 +189,10 @@ func (t *Transaction) checkForm() error {
 	if err := t.Signer.Validate(); err != nil {
 		return err
 	}
-	if len(t.Registrations) > MaxRegistrations || len(t.Openings) > MaxOpenings || len(t.Postings) > MaxPostings || len(t.Records) > MaxRecords || len(t.Note) > MaxNote {
-		return fmt.Errorf("%w: too large: at most %d registrations, %d openings, %d postings, %d records, %d bytes of note", ErrMalformed,
+	if len(t.Registrations) > MaxRegistrations || len(t.Openings) > MaxOpenings ||
+		len(t.Postings) > MaxPostings || len(t.Records) > MaxRecords || len(t.Note) > MaxNote {
+		return fmt.Errorf("%w: too large: at most %d registrations, %d openings, %d postings, "+
+			"%d records, %d bytes of note", ErrMalformed,
 			MaxRegistrations, MaxOpenings, MaxPostings, MaxRecords, MaxNote)
 	}
 	for i := range t.Registrations {
@@ -192,7 +205,8 @@ func (t *Transaction) checkForm() error {
 			return err
 		}
 		if !validAlias(t.Openings[i].Alias) {
-			return fmt.Errorf("%w: an alias is at most %d bytes of printable text", ErrName, MaxAlias)
+			return fmt.Errorf("%w: an alias is at most %d bytes of printable text", ErrName,
+				MaxAlias)
 		}
 	}
 	for i := range t.Postings {
@@ -208,7 +222,8 @@ func (t *Transaction) checkForm() error {
 			return err
 		}
 		if len(t.Records[i].Value) > MaxRecordValue {
-			return fmt.Errorf("%w: a record's value is at most %d bytes", ErrMalformed, MaxRecordValue)
+			return fmt.Errorf("%w: a record's value is at most %d bytes", ErrMalformed,
+				MaxRecordValue)
 		}
 	}
 	return nil
@@ -217,12 +232,15 @@ func (t *Transaction) checkForm() error {
 func (t *Transaction) checkAdministrative() error {
 	switch {
 	case t.Signer != Operator:
-		return fmt.Errorf("%w: a change of the membership is an operator's, not organisation %s's", ErrMalformed, t.Signer)
+		return fmt.Errorf("%w: a change of the membership is an operator's, not organisation %s's",
+			ErrMalformed, t.Signer)
 	case t.Change.Kind == ChangeAdmit && (t.Nonce.Stream != AdmitStream || t.Nonce.Sequence == 0):
-		return fmt.Errorf("%w: the nonce of an admission is in stream %d, and is the number of the "+
-			"membership that it makes", ErrMalformed, uint64(AdmitStream))
+		return fmt.Errorf(
+			"%w: the nonce of an admission is in stream %d, and is the number of the "+
+				"membership that it makes", ErrMalformed, uint64(AdmitStream))
 	case len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records) > 0:
-		return fmt.Errorf("%w: a change of the membership stands alone in its transaction", ErrMalformed)
+		return fmt.Errorf("%w: a change of the membership stands alone in its transaction",
+			ErrMalformed)
 	case len(t.Note) > MaxNote:
 		return fmt.Errorf("%w: too large: at most %d bytes of note", ErrMalformed, MaxNote)
 	}
@@ -249,7 +267,8 @@ func (r *Registration) checkForm() error {
 	return nil
 }
 
-// balanced returns ErrUnbalanced or ErrOverflow and the asset, unless each asset's postings add up to zero.
+// balanced returns ErrUnbalanced or ErrOverflow and the asset, unless each asset's postings add up
+// to zero.
 func (t *Transaction) balanced() (AssetName, error) {
 	for i := range t.Postings {
 		asset := t.Postings[i].Asset
@@ -320,7 +339,8 @@ func (t *Transaction) appendBody(to []byte) []byte {
 	return appendString(to, t.Note)
 }
 
-// appendAdministrative appends the encoding of an administrative transaction: version 2, ledger, nonce, last valid height, change, note.
+// appendAdministrative appends the encoding of an administrative transaction: version 2, ledger,
+// nonce, last valid height, change, note.
 func (t *Transaction) appendAdministrative(to []byte) []byte {
 	to = append(to, administrativeVersion)
 	to = append(to, t.Ledger[:]...)
@@ -341,26 +361,29 @@ func (r *Registration) append(to []byte) []byte {
 	return binary.AppendUvarint(to, uint64(r.Shard))
 }
 
-// EncodeBody returns the canonical encoding, the bytes that the id is the hash of. It fails with ErrMalformed or ErrName where DecodeBody would.
+// EncodeBody returns the canonical encoding, the bytes that the id is the hash of. It fails with
+// ErrMalformed or ErrName where DecodeBody would.
 func (t *Transaction) EncodeBody() ([]byte, error) {
 	if err := t.checkForm(); err != nil {
 		return nil, err
 	}
 	body := t.appendBody(nil)
 	if len(body) > MaxTransactionBytes {
-		return nil, fmt.Errorf("%w: a transaction of %d bytes, at most %d allowed", ErrMalformed, len(body), MaxTransactionBytes)
+		return nil, fmt.Errorf("%w: a transaction of %d bytes, at most %d allowed", ErrMalformed,
+			len(body), MaxTransactionBytes)
 	}
 	return body, nil
 }
 
-// TransactionID returns the id of the transaction with this body: the SHA-256 of "ledgerd/transaction/1", a zero byte and the body.
+// TransactionID returns the id of the transaction with this body: the SHA-256 of
+// "ledgerd/transaction/1", a zero byte and the body.
 func TransactionID(body []byte) Hash {
 	var buffer [1024]byte
 	return sum256(append(append(buffer[:0], transactionDomain...), body...))
 }
 
-// DecodeBody takes a canonical encoding apart, or returns ErrMalformed or ErrName. The transaction shares the memory of body, which must
-// not change any more.
+// DecodeBody takes a canonical encoding apart, or returns ErrMalformed or ErrName. The transaction
+// shares the memory of body, which must not change any more.
 func DecodeBody(body []byte) (*Transaction, error) {
 	transaction := new(Transaction)
 	if err := decodeBody(body, transaction); err != nil {
@@ -371,7 +394,8 @@ func DecodeBody(body []byte) (*Transaction, error) {
 
 func decodeBody(body []byte, t *Transaction) error {
 	if len(body) > MaxTransactionBytes {
-		return fmt.Errorf("%w: a transaction of %d bytes, at most %d allowed", ErrMalformed, len(body), MaxTransactionBytes)
+		return fmt.Errorf("%w: a transaction of %d bytes, at most %d allowed", ErrMalformed,
+			len(body), MaxTransactionBytes)
 	}
 	r := reader{data: body}
 	switch version := r.byte(); version {

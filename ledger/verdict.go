@@ -8,8 +8,10 @@ import (
 // verdictVersion begins the body of a verdict.
 const verdictVersion = 3
 
-// Verdict is what one destination shard of a cross-shard transaction says of its part: SetAside where it can be applied, or why not. It follows from that shard's
-// chain, so that any member of the shard can make it, as often as it likes; the shards that wait for it put it into their own chains.
+// Verdict is what one destination shard of a cross-shard transaction says of its part: SetAside
+// where it can be applied, or why not. It follows from that shard's chain, so that any member of
+// the shard can make it, as often as it likes; the shards that wait for it put it into their own
+// chains.
 type Verdict struct {
 	// ID is the transaction's.
 	ID Hash `json:"transaction"`
@@ -44,28 +46,33 @@ func (r *reader) verdict() Verdict {
 	return verdict
 }
 
-// transaction returns the verdict as a block of the book's chains has it: unsigned, alone in its bundle, without nonce.
+// transaction returns the verdict as a block of the book's chains has it: unsigned, alone in its
+// bundle, without nonce.
 func (v Verdict) transaction(book Hash) *Transaction {
 	return &Transaction{Ledger: book, Verdict: &v}
 }
 
 // checkVerdict checks that there is nothing in the transaction but the verdict.
 func (t *Transaction) checkVerdict() error {
-	if t.Signer != Operator || t.Change != nil || t.Nonce != (Nonce{}) || t.LastValid != 0 || len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records)+len(t.Note) > 0 {
+	if t.Signer != Operator || t.Change != nil || t.Nonce != (Nonce{}) || t.LastValid != 0 ||
+		len(t.Registrations)+len(t.Openings)+len(t.Postings)+len(t.Records)+len(t.Note) > 0 {
 		return fmt.Errorf("%w: a verdict stands alone in its transaction", ErrMalformed)
 	}
 	return t.Verdict.checkForm()
 }
 
-// appendVerdict appends the encoding of a verdict: version 3, ledger, transaction, shard (uvarint), result.
+// appendVerdict appends the encoding of a verdict: version 3, ledger, transaction, shard (uvarint),
+// result.
 func (t *Transaction) appendVerdict(to []byte) []byte {
 	to = append(to, verdictVersion)
 	return t.Verdict.append(append(to, t.Ledger[:]...))
 }
 
-// VerdictOf returns what a shard says of a transaction in its chain, and false where it has nothing to say: the transaction was applied as one of this shard alone,
-// passed through, or is a verdict itself.
+// VerdictOf returns what a shard says of a transaction in its chain, and false where it has nothing
+// to say: the transaction was applied as one of this shard alone, passed through, or is a verdict
+// itself.
 func VerdictOf(entry *Entry, shard ShardID) (Verdict, bool) {
 	verdict := Verdict{ID: entry.ID, Shard: shard, Result: entry.Result}
-	return verdict, entry.Transaction.Verdict == nil && entry.Transaction.Change == nil && verdict.checkForm() == nil
+	return verdict, entry.Transaction.Verdict == nil && entry.Transaction.Change == nil &&
+		verdict.checkForm() == nil
 }

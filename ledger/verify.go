@@ -11,7 +11,8 @@ import (
 // ErrSignature says that a signature is wrong.
 var ErrSignature = errors.New("ledger: wrong signature")
 
-// ErrUnauthorised says that an organisation that has to sign did not, or with a key that is not its own.
+// ErrUnauthorised says that an organisation that has to sign did not, or with a key that is not its
+// own.
 var ErrUnauthorised = errors.New("ledger: unauthorised")
 
 // ErrUnknownOrganisation says that an organisation is not registered.
@@ -56,12 +57,15 @@ type Authority interface {
 	Membership() Membership
 }
 
-func (s *Signature) verify(message []byte) bool { return ed25519.Verify(s.Key[:], message, s.Bytes[:]) }
+func (s *Signature) verify(message []byte) bool {
+	return ed25519.Verify(s.Key[:], message, s.Bytes[:])
+}
 
-// VerifyBundle decides whether a bundle may be proposed: every transaction is valid (Validate) and for this ledger, every organisation that has
-// to sign has signed with a key that the authority, or a registration in this very bundle, knows, and all signatures are good. The error says
-// which transaction and why: ErrInvalidTransaction, ErrWrongLedger, ErrUnauthorised, ErrUnknownOrganisation or ErrSignature. The ledger is the genesis' Book, which its
-// caller keeps.
+// VerifyBundle decides whether a bundle may be proposed: every transaction is valid (Validate) and
+// for this ledger, every organisation that has to sign has signed with a key that the authority, or
+// a registration in this very bundle, knows, and all signatures are good. The error says which
+// transaction and why: ErrInvalidTransaction, ErrWrongLedger, ErrUnauthorised,
+// ErrUnknownOrganisation or ErrSignature. The ledger is the genesis' Book, which its caller keeps.
 func VerifyBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Authority) error {
 	if err := CheckBundle(bundle, genesis, ledger, authority); err != nil {
 		return err
@@ -75,8 +79,8 @@ func VerifyBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Autho
 	return nil
 }
 
-// VerifyBundles decides on many bundles at once, as VerifyBundle does on each; one batch of the curve's operation takes half the
-// time. The result has one error or nil for each bundle.
+// VerifyBundles decides on many bundles at once, as VerifyBundle does on each; one batch of the
+// curve's operation takes half the time. The result has one error or nil for each bundle.
 func VerifyBundles(bundles []*Bundle, genesis *Genesis, ledger Hash, authority Authority) []error {
 	failures := make([]error, len(bundles))
 	type place struct{ bundle, signature int }
@@ -98,7 +102,8 @@ func VerifyBundles(bundles []*Bundle, genesis *Genesis, ledger Hash, authority A
 	if all, each := verifier.Verify(rand.Reader); !all {
 		for i, good := range each {
 			if where := places[i]; !good && failures[where.bundle] == nil {
-				failures[where.bundle] = signatureError(&bundles[where.bundle].signatures[where.signature])
+				failures[where.bundle] = signatureError(
+					&bundles[where.bundle].signatures[where.signature])
 			}
 		}
 	}
@@ -109,7 +114,8 @@ func signatureError(signature *Signature) error {
 	if signature.Organisation == Operator {
 		return fmt.Errorf("%w: of the operator's or member's key %s", ErrSignature, signature.Key)
 	}
-	return fmt.Errorf("%w: of organisation %s, key %s", ErrSignature, signature.Organisation, signature.Key)
+	return fmt.Errorf("%w: of organisation %s, key %s", ErrSignature, signature.Organisation,
+		signature.Key)
 }
 
 // CheckBundle is VerifyBundle without the signatures' arithmetic.
@@ -126,7 +132,8 @@ func CheckBundle(bundle *Bundle, genesis *Genesis, ledger Hash, authority Author
 			named = genesis.Hash()
 		}
 		if transaction.Ledger != named {
-			return fmt.Errorf("transaction %d: %w: %s, this is %s", i, ErrWrongLedger, transaction.Ledger, named)
+			return fmt.Errorf("transaction %d: %w: %s, this is %s", i, ErrWrongLedger,
+				transaction.Ledger, named)
 		}
 		if err := transaction.Validate(); err != nil {
 			return fmt.Errorf("transaction %d: %w", i, err)
@@ -146,12 +153,15 @@ func checkRegistrations(transaction *Transaction, genesis *Genesis) error {
 	if !genesis.Sharded() || len(transaction.Registrations) == 0 {
 		return nil
 	}
-	if transaction.LastValid != 0 || len(transaction.Openings)+len(transaction.Postings)+len(transaction.Records) > 0 {
+	if transaction.LastValid != 0 || len(transaction.Openings)+len(transaction.Postings)+
+		len(transaction.Records) > 0 {
 		return errors.New(RegistrationNotAlone.String())
 	}
 	for i := range transaction.Registrations {
-		if registration := &transaction.Registrations[i]; registration.Pinned && int(registration.Shard) >= len(genesis.Shards) {
-			return fmt.Errorf("%s: %d, the book has %d", UnknownShard, registration.Shard, len(genesis.Shards))
+		if registration := &transaction.Registrations[i]; registration.Pinned &&
+			int(registration.Shard) >= len(genesis.Shards) {
+			return fmt.Errorf("%s: %d, the book has %d", UnknownShard, registration.Shard,
+				len(genesis.Shards))
 		}
 	}
 	return nil
@@ -170,15 +180,18 @@ func checkSigner(bundle *Bundle, signature *Signature, genesis *Genesis,
 	for i := range bundle.transactions {
 		for j := range bundle.transactions[i].Registrations {
 			registration := &bundle.transactions[i].Registrations[j]
-			if registration.Name == signature.Organisation && containsKey(registration.Keys, signature.Key) {
+			if registration.Name == signature.Organisation &&
+				containsKey(registration.Keys, signature.Key) {
 				return nil
 			}
 		}
 	}
 	if !known {
-		return fmt.Errorf("%w: %s; register it first", ErrUnknownOrganisation, signature.Organisation)
+		return fmt.Errorf("%w: %s; register it first", ErrUnknownOrganisation,
+			signature.Organisation)
 	}
-	return fmt.Errorf("%w: %s is no key of organisation %s", ErrUnauthorised, signature.Key, signature.Organisation)
+	return fmt.Errorf("%w: %s is no key of organisation %s", ErrUnauthorised, signature.Key,
+		signature.Organisation)
 }
 
 // checkAdministrator checks a signature without organisation. The key is an operator's, or, where
@@ -193,13 +206,15 @@ func checkAdministrator(bundle *Bundle, signature *Signature, genesis *Genesis,
 		return fmt.Errorf("%w: %s is no operator's key", ErrUnauthorised, signature.Key)
 	}
 	if membership := authority.Membership(); !membership.MayAdmit(signature.Key, change.Index) {
-		return fmt.Errorf("%w: %s is no operator's key, and no key of a member that may admit a disk "+
+		return fmt.Errorf("%w: %s is no operator's key, and no key of a member that may admit a "+
+			"disk "+
 			"for member %d", ErrUnauthorised, signature.Key, change.Index)
 	}
 	return nil
 }
 
-// checkConsent checks that every organisation that has to sign the transaction is among the signers.
+// checkConsent checks that every organisation that has to sign the transaction is among the
+// signers.
 func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis) error {
 	missing := func(name OrganisationName) error {
 		if name == Operator {
@@ -221,10 +236,12 @@ func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis) er
 	for i := range transaction.Registrations {
 		registration := &transaction.Registrations[i]
 		if !signedByKey(bundle.signatures, registration.Name, registration.Keys) {
-			return fmt.Errorf("%w: one of the keys of organisation %s has to sign", ErrUnauthorised, registration.Name)
+			return fmt.Errorf("%w: one of the keys of organisation %s has to sign", ErrUnauthorised,
+				registration.Name)
 		}
 		if genesis.RegistrationByOperator && !signed(Operator) {
-			return fmt.Errorf("%w: an operator has to sign the registration of %s", ErrUnauthorised, registration.Name)
+			return fmt.Errorf("%w: an operator has to sign the registration of %s", ErrUnauthorised,
+				registration.Name)
 		}
 	}
 	for i := range transaction.Openings {
@@ -233,7 +250,8 @@ func checkConsent(bundle *Bundle, transaction *Transaction, genesis *Genesis) er
 		}
 	}
 	for i := range transaction.Postings {
-		if posting := &transaction.Postings[i]; posting.Amount.Sign() < 0 && !signed(posting.Account.Organisation()) {
+		if posting := &transaction.Postings[i]; posting.Amount.Sign() < 0 &&
+			!signed(posting.Account.Organisation()) {
 			return missing(posting.Account.Organisation())
 		}
 	}
@@ -254,8 +272,8 @@ func signedByKey(signatures []Signature, name OrganisationName, keys []PublicKey
 	return false
 }
 
-// VerifySignatures checks all signatures of a block with the curve's operation, in one batch. That the keys were registered is what executing
-// the block checks.
+// VerifySignatures checks all signatures of a block with the curve's operation, in one batch. That
+// the keys were registered is what executing the block checks.
 func VerifySignatures(block *Block) error {
 	verifier := ed25519.NewBatchVerifierWithCapacity(len(block.Bundles))
 	count := 0
@@ -278,7 +296,8 @@ func VerifySignatures(block *Block) error {
 	for i := range block.Bundles {
 		for j := range block.Bundles[i].Signatures {
 			if !each[at] {
-				return fmt.Errorf("bundle %d: %w", i, signatureError(&block.Bundles[i].Signatures[j]))
+				return fmt.Errorf("bundle %d: %w", i,
+					signatureError(&block.Bundles[i].Signatures[j]))
 			}
 			at++
 		}

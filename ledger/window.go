@@ -2,11 +2,13 @@ package ledger
 
 import "encoding/binary"
 
-// WindowSize is the number of sequence numbers below the highest applied one, itself included, that a stream remembers.
+// WindowSize is the number of sequence numbers below the highest applied one, itself included, that
+// a stream remembers.
 const WindowSize = 1024
 
-// window remembers which sequence numbers of one stream were applied: the highest, and a bit for each of the WindowSize numbers up to it. The bit
-// of a number is at the number modulo WindowSize. A window that exists has seen at least one number.
+// window remembers which sequence numbers of one stream were applied: the highest, and a bit for
+// each of the WindowSize numbers up to it. The bit of a number is at the number modulo WindowSize.
+// A window that exists has seen at least one number.
 type window struct {
 	organisation OrganisationName
 	stream       uint64
@@ -45,7 +47,8 @@ func (w *window) set(sequence uint64) {
 	*word |= mask
 }
 
-// The numbers below the highest by more than it is itself do not exist; their bits stay clear, so that a window has one encoding.
+// The numbers below the highest by more than it is itself do not exist; their bits stay clear, so
+// that a window has one encoding.
 func (w *window) appendEntry(to []byte) (entry []byte, keyLength int) {
 	start := len(to)
 	to = append(appendString(append(to, kindWindow), w.organisation), 0, 0, 0, 0, 0, 0, 0, 0)
@@ -59,7 +62,8 @@ func (w *window) appendEntry(to []byte) (entry []byte, keyLength int) {
 }
 
 func (r *reader) window(key *reader) *window {
-	w := &window{organisation: OrganisationName(clone(key.string("bytes of organisation", MaxOrganisationName))), stream: key.uint64(), high: r.uint64()}
+	w := &window{organisation: OrganisationName(clone(key.string("bytes of organisation",
+		MaxOrganisationName))), stream: key.uint64(), high: r.uint64()}
 	for i := range w.seen {
 		w.seen[i] = r.uint64()
 	}

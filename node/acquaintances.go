@@ -14,18 +14,22 @@ import (
 	"github.com/ledgerd/ledgerd/node/shards"
 )
 
-// acquaintancesFile is who the members of other shards are, in the home of a node that has heard of changes. Without it the node begins with those of the genesis, and hears of the others from its fellows.
+// acquaintancesFile is who the members of other shards are, in the home of a node that has heard of
+// changes. Without it the node begins with those of the genesis, and hears of the others from its
+// fellows.
 const acquaintancesFile = "shards.json"
 
 func (b *between) acquaintancesPath() string {
 	return filepath.Join(b.node.home.Dir, acquaintancesFile)
 }
 
-// recall has the directory know who this node knew when it ended. What cannot be read is heard again.
+// recall has the directory know who this node knew when it ended. What cannot be read is heard
+// again.
 func (b *between) recall() {
 	changes, err := readAcquaintances(b.acquaintancesPath())
 	if err != nil {
-		b.node.logger.Warn("the members of other shards are those of the genesis until others are heard of", "error", err)
+		b.node.logger.Warn("the members of other shards are those of the genesis until others "+
+			"are heard of", "error", err)
 	}
 	for _, change := range changes {
 		b.directory.Learn(change.Shard, change.Membership)
@@ -47,7 +51,8 @@ func readAcquaintances(path string) (changes []shards.Change, err error) {
 	return changes, nil
 }
 
-// remember writes down who the members of other shards are, whenever that changed, until the node ends.
+// remember writes down who the members of other shards are, whenever that changed, until the node
+// ends.
 func (b *between) remember() {
 	for {
 		changed := b.directory.Changed()
@@ -55,7 +60,8 @@ func (b *between) remember() {
 		if numbers := numbersOf(changes); !slices.Equal(numbers, b.written) {
 			b.written = numbers
 			if err := b.write(changes); err != nil {
-				b.node.logger.Warn("this node will have to hear again who the members of other shards are when it is started anew", "error", err)
+				b.node.logger.Warn("this node will have to hear again who the members of other "+
+					"shards are when it is started anew", "error", err)
 			}
 		}
 		select {
@@ -94,9 +100,11 @@ func (b *between) setOwn(membership ledger.Membership) {
 	}
 }
 
-// tellMembers has the other shards told at once of a change of the own members that is durable now. One that is not may be taken back, and they would know the wrong ones.
+// tellMembers has the other shards told at once of a change of the own members that is durable now.
+// One that is not may be taken back, and they would know the wrong ones.
 func (b *between) tellMembers(durable ledger.Height) {
-	if height := b.untold.Load(); height > 0 && uint64(durable) >= height && b.untold.CompareAndSwap(height, 0) {
+	if height := b.untold.Load(); height > 0 && uint64(durable) >= height &&
+		b.untold.CompareAndSwap(height, 0) {
 		b.changed()
 	}
 }

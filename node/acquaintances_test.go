@@ -12,11 +12,13 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// What a node wrote down of other shards it knows again; what cannot be read, or is of no use, leaves it with the genesis.
+// What a node wrote down of other shards it knows again; what cannot be read, or is of no use,
+// leaves it with the genesis.
 func TestAcquaintances(t *testing.T) {
 	t.Parallel()
 	begin := func(dir string) *between {
-		n := &Node{home: &home.Home{Dir: dir, Genesis: ledgertest.ShardedGenesis(1, 0, 0, 0)}, logger: slog.New(slog.DiscardHandler)}
+		n := &Node{home: &home.Home{Dir: dir, Genesis: ledgertest.ShardedGenesis(1, 0, 0, 0)},
+			logger: slog.New(slog.DiscardHandler)}
 		b, err := newBetween(n, "self")
 		if err != nil {
 			t.Fatal(err)
@@ -26,13 +28,15 @@ func TestAcquaintances(t *testing.T) {
 	}
 	dir := t.TempDir()
 	first := begin(dir)
-	replaced := ledger.Membership{Number: 3, Height: 9, Members: []ledger.GroupMember{{Member: ledgertest.Member(7), Index: 2, Joined: 8}}}
+	replaced := ledger.Membership{Number: 3, Height: 9,
+		Members: []ledger.GroupMember{{Member: ledgertest.Member(7), Index: 2, Joined: 8}}}
 	if !first.directory.Learn(2, replaced) {
 		t.Fatal("a change was not learnt")
 	}
 	first.workers.Go(first.remember)
 	second := begin(dir)
-	for deadline := time.Now().Add(time.Minute); len(second.directory.Changes()) == 0; second = begin(dir) {
+	for deadline := time.Now().Add(time.Minute); len(second.directory.Changes()) ==
+		0; second = begin(dir) {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing was written down")
 		}
@@ -40,14 +44,18 @@ func TestAcquaintances(t *testing.T) {
 	}
 	first.cancel()
 	first.workers.Wait()
-	if _, members := second.directory.Members(2); len(members) != 1 || members[0].Name != ledgertest.Member(7).Name || members[0].Index != 2 {
+	if _, members := second.directory.Members(2); len(members) != 1 ||
+		members[0].Name != ledgertest.Member(7).Name || members[0].Index != 2 {
 		t.Errorf("%+v", members)
 	}
 	for name, text := range map[string]string{
-		"damaged": `[{"shard"`, "of a shard that there is not": `[{"shard":9,"membership":{"number":1,"members":[]}}]`, "of nobody": `[{"shard":2,"membership":{"number":1,"members":[]}}]`,
+		"damaged":                      `[{"shard"`,
+		"of a shard that there is not": `[{"shard":9,"membership":{"number":1,"members":[]}}]`,
+		"of nobody":                    `[{"shard":2,"membership":{"number":1,"members":[]}}]`,
 	} {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, acquaintancesFile), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, acquaintancesFile), []byte(text),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 		b := begin(dir)
@@ -55,7 +63,8 @@ func TestAcquaintances(t *testing.T) {
 			t.Errorf("%s: %+v", name, changes)
 		}
 	}
-	if changes, err := readAcquaintances(filepath.Join(t.TempDir(), acquaintancesFile)); err != nil || len(changes) != 0 {
+	if changes, err := readAcquaintances(filepath.Join(t.TempDir(),
+		acquaintancesFile)); err != nil || len(changes) != 0 {
 		t.Errorf("without a file: %+v, %v", changes, err)
 	}
 	if _, err := readAcquaintances(t.TempDir()); err == nil {

@@ -22,7 +22,8 @@ import (
 // betweenGroupsMax is how long a node admits writes while its group starts anew.
 const betweenGroupsMax = 10 * time.Second
 
-// callsPerSecond turns the configuration's number into the API's limit; 0 stands for the API's default.
+// callsPerSecond turns the configuration's number into the API's limit; 0 stands for the API's
+// default.
 func callsPerSecond(configured float64) rate.Limit { return rate.Limit(configured) }
 
 // Store implements api.Backend.
@@ -63,14 +64,16 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 	failures := ledger.VerifyBundles(bundles, n.home.Genesis, opened.Book(), opened)
 	for i, bundle := range bundles {
 		if failures[i] == nil {
-			if refusals[i] = cmp.Or(n.life.refusesChange(bundle), n.misroutes(bundle)); refusals[i] == nil {
+			if refusals[i] = cmp.Or(n.life.refusesChange(bundle),
+				n.misroutes(bundle)); refusals[i] == nil {
 				refusals[i] = n.admit(opened, bundle)
 			}
 		} else {
 			refusals[i] = refusalOf(failures[i])
 		}
 		if refusals[i] != nil && inOrder {
-			refuseFrom(i+1, &api.Refusal{Code: api.RefusedPredecessor, Reason: "a bundle before it was refused"})
+			refuseFrom(i+1, &api.Refusal{Code: api.RefusedPredecessor,
+				Reason: "a bundle before it was refused"})
 			break
 		}
 	}
@@ -81,7 +84,9 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 func (n *Node) refuses() *api.Refusal {
 	mode, why, since := n.life.standing()
 	refusal := func(format string, arguments ...any) *api.Refusal {
-		return &api.Refusal{Code: api.RefusedNotWriting, Reason: "this node takes no writes now: " + fmt.Sprintf(format, arguments...), Writers: n.life.writers()}
+		return &api.Refusal{Code: api.RefusedNotWriting,
+			Reason:  "this node takes no writes now: " + fmt.Sprintf(format, arguments...),
+			Writers: n.life.writers()}
 	}
 	switch {
 	case n.stopping.Load():
@@ -90,7 +95,8 @@ func (n *Node) refuses() *api.Refusal {
 		return refusal("its disk is nearly full (%d MiB free); free some space", n.disk.bytes()>>20)
 	case n.pipeline.Stalled() != "":
 		return refusal("%s", n.pipeline.Stalled())
-	case mode == api.ModeOrdering || mode == api.ModeStarting && since < betweenGroupsMax && n.life.view().Between:
+	case mode == api.ModeOrdering || mode == api.ModeStarting && since < betweenGroupsMax &&
+		n.life.view().Between:
 		return nil
 	}
 	return refusal("%s", why)
@@ -114,8 +120,11 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 		if last == 0 || last > head || !n.expiresHere(bundle.Transaction(i)) {
 			continue
 		}
-		if known, err := opened.Known(bundle.ID(i)); err == nil && !known && !n.pool.Pending(bundle.ID(i)) {
-			return &api.Refusal{Code: api.RefusedExpired, Reason: fmt.Sprintf("transaction %d was valid up to block %d, the head is %d: sign it again with a later one", i, last, head)}
+		if known, err := opened.Known(bundle.ID(i)); err == nil && !known &&
+			!n.pool.Pending(bundle.ID(i)) {
+			return &api.Refusal{Code: api.RefusedExpired,
+				Reason: fmt.Sprintf("transaction %d was valid up to block %d, the head is %d: "+
+					"sign it again with a later one", i, last, head)}
 		}
 	}
 	var lookup error
@@ -128,7 +137,8 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 	})
 	switch {
 	case lookup != nil:
-		return &api.Refusal{Code: api.RefusedNotWriting, Reason: "this node cannot read its store: " + lookup.Error(), Writers: n.life.writers()}
+		return &api.Refusal{Code: api.RefusedNotWriting,
+			Reason: "this node cannot read its store: " + lookup.Error(), Writers: n.life.writers()}
 	case errors.Is(err, mempool.ErrFull):
 		return &api.Refusal{Code: api.RefusedOverloaded, Reason: err.Error()}
 	case err != nil:
@@ -137,18 +147,20 @@ func (n *Node) admit(opened *store.Store, bundle *ledger.Bundle) *api.Refusal {
 	return nil
 }
 
-// refusesChange says why a change of the membership cannot be ordered now. With a perfect detector it
-// never can: its engines leave no votes behind, from which a generation would know what may have been
-// A-delivered under the members that were. And afterwards too few of those that work might be members
-// with disks that count, and the shard would stand still (shard.Member.TooFew). An admission of a disk
-// leaves the members and their number as they are, so that none of this concerns it.
+// refusesChange says why a change of the membership cannot be ordered now. With a perfect detector
+// it never can: its engines leave no votes behind, from which a generation would know what may have
+// been A-delivered under the members that were. And afterwards too few of those that work might be
+// members with disks that count, and the shard would stand still (shard.Member.TooFew). An
+// admission of a disk leaves the members and their number as they are, so that none of this
+// concerns it.
 func (l *life) refusesChange(bundle *ledger.Bundle) *api.Refusal {
 	change := bundle.Transaction(0).Change
 	if change == nil || change.Kind == ledger.ChangeAdmit {
 		return nil
 	}
 	if !l.eventual() {
-		return &api.Refusal{Code: api.RefusedMalformed, Reason: `the nodes take their failure detector for perfect, and so their members cannot change: stop all nodes, set [ordering] detector = "eventual" in the config.toml of each, start them, and try again`}
+		return &api.Refusal{Code: api.RefusedMalformed,
+			Reason: `the nodes take their failure detector for perfect, and so their members cannot change: stop all nodes, set [ordering] detector = "eventual" in the config.toml of each, start them, and try again`}
 	}
 	membership := l.node.Store().Membership()
 	working, size := l.driver.Status().Engine.Members, len(membership.Members)
@@ -193,15 +205,18 @@ func (l *life) refusesLast(membership *ledger.Membership, leaving ledger.MemberI
 	if !present || own == nil || !any || *own >= others {
 		return nil
 	}
-	return &api.Refusal{Code: api.RefusedMalformed, Reason: fmt.Sprintf("%s is the last member that runs and has "+
-		"the blocks from %d to %d; the others began with snapshots: wait until one of them has fetched "+
-		"them (ledgerd status shows how far they are), or start a member that has them",
-		member.Name, *own+1, others)}
+	return &api.Refusal{Code: api.RefusedMalformed,
+		Reason: fmt.Sprintf("%s is the last member that runs and has "+
+			"the blocks from %d to %d; the others began with snapshots: wait until one of them has "+
+			"fetched "+
+			"them (ledgerd status shows how far they are), or start a member that has them",
+			member.Name, *own+1, others)}
 }
 
-// holding returns up to which height blocks are absent at a member, nil where it does not run, and up
-// to which they are absent at all others that run; any is false where none of those runs.
-func (l *life) holding(membership *ledger.Membership, of ledger.MemberIndex) (own *ledger.Height, others ledger.Height, any bool) {
+// holding returns up to which height blocks are absent at a member, nil where it does not run, and
+// up to which they are absent at all others that run; any is false where none of those runs.
+func (l *life) holding(membership *ledger.Membership, of ledger.MemberIndex) (own *ledger.Height,
+	others ledger.Height, any bool) {
 	self := l.node.Store().Absent()
 	lasts := l.hearsayLasts()
 	for _, member := range membership.Members {
@@ -233,10 +248,13 @@ func (n *Node) NodeState() api.NodeState {
 	transactions, bytes := n.pool.Size()
 	figures := n.pipeline.Figures()
 	state := api.NodeState{
-		Index: uint32(n.home.Self), Name: n.home.Name(), PeerID: string(n.host.ID()), APIAddress: n.URL(), FabricAddress: n.home.FabricAddress(),
-		Mode: mode, Reason: why, Engine: n.life.engineState(), Heights: heights, HeadHash: n.pipeline.Tip().Hash, Started: n.started, Version: n.options.Version,
+		Index: uint32(n.home.Self), Name: n.home.Name(), PeerID: string(n.host.ID()),
+		APIAddress: n.URL(), FabricAddress: n.home.FabricAddress(),
+		Mode: mode, Reason: why, Engine: n.life.engineState(), Heights: heights,
+		HeadHash: n.pipeline.Tip().Hash, Started: n.started, Version: n.options.Version,
 		PoolTransactions: uint64(transactions), PoolBytes: uint64(bytes),
-		TransactionsPerSecond: figures.TransactionsPerSecond, OrderLatency: figures.OrderLatency, DurableLatency: figures.DurableLatency, DiskFreeBytes: n.disk.bytes(),
+		TransactionsPerSecond: figures.TransactionsPerSecond, OrderLatency: figures.OrderLatency,
+		DurableLatency: figures.DurableLatency, DiskFreeBytes: n.disk.bytes(),
 		DiskID: n.identity.ID,
 	}
 	if state.Mode == api.ModeOrdering && !n.life.acts(&state.Engine) {
@@ -259,8 +277,8 @@ func (n *Node) NodeState() api.NodeState {
 	return state
 }
 
-// acts reports whether the engine whose state is shown acts in the machine's group. The machine takes
-// part a moment before its engine does.
+// acts reports whether the engine whose state is shown acts in the machine's group. The machine
+// takes part a moment before its engine does.
 func (l *life) acts(shown *api.EngineState) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -299,9 +317,12 @@ func (n *Node) ClusterState() api.ClusterState {
 	node := n.NodeState()
 	config := n.home.Config.Ordering
 	state := api.ClusterState{
-		Chain: n.home.Genesis.Chain, GenesisHash: n.Store().GenesisHash(), Node: node, TransactionsTotal: n.pipeline.Total(), AccountsTotal: uint64(n.Store().AccountCount()),
+		Chain: n.home.Genesis.Chain, GenesisHash: n.Store().GenesisHash(), Node: node,
+		TransactionsTotal: n.pipeline.Total(), AccountsTotal: uint64(n.Store().AccountCount()),
 		Ordering: api.OrderingSettings{
-			Engine: config.Engine, TargetNines: uint32(config.TargetNines), ServerMTTFHours: uint32(config.ServerMTTFHour), BatchBytesMax: uint32(config.BatchBytesMax),
+			Engine: config.Engine, TargetNines: uint32(config.TargetNines),
+			ServerMTTFHours: uint32(config.ServerMTTFHour),
+			BatchBytesMax:   uint32(config.BatchBytesMax),
 		},
 	}
 	membership := n.Store().Membership()
@@ -320,19 +341,23 @@ func (n *Node) ClusterState() api.ClusterState {
 func (n *Node) memberState(node *api.NodeState, member *ledger.GroupMember) api.MemberState {
 	server := order.ServerID(member.Index)
 	shown := api.MemberState{
-		Index: uint32(server), Name: member.Name, PeerID: string(n.peers.id(server)), FabricAddress: member.Address,
-		Member:    slices.Contains(node.Engine.Members, uint32(server)),
-		Suspected: slices.Contains(node.Engine.Suspected, uint32(server)),
+		Index: uint32(server), Name: member.Name, PeerID: string(n.peers.id(server)),
+		FabricAddress: member.Address,
+		Member:        slices.Contains(node.Engine.Members, uint32(server)),
+		Suspected:     slices.Contains(node.Engine.Suspected, uint32(server)),
 	}
 	h := n.life.heard(server)
 	if server == n.home.Self {
-		shown.Self, shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = true, true, n.URL(), time.Now(), node.Mode
+		shown.Self, shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = true, true,
+			n.URL(), time.Now(), node.Mode
 		shown.FabricAddress = n.home.FabricAddress()
 		shown.OrderedHeight, shown.StoredHeight = node.Heights.Ordered, node.Heights.Stored
 		shown.AbsentHeight = n.Store().Absent()
 	} else if !h.at.IsZero() {
-		shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = h.linked, h.APIAddress, h.at, api.NodeMode(h.Mode)
-		shown.OrderedHeight, shown.StoredHeight = ledger.Height(h.Heights.Ordered), ledger.Height(h.Heights.Stored)
+		shown.Connected, shown.APIAddress, shown.LastHeard, shown.Mode = h.linked, h.APIAddress,
+			h.at, api.NodeMode(h.Mode)
+		shown.OrderedHeight, shown.StoredHeight = ledger.Height(h.Heights.Ordered),
+			ledger.Height(h.Heights.Stored)
 		shown.AbsentHeight = ledger.Height(h.Absent)
 	}
 	shown.HeldUp = n.life.heldUp(server)
@@ -353,6 +378,7 @@ func describe(state *api.ClusterState, g *digraph.Digraph, members []order.Serve
 		state.Digraph = fmt.Sprintf("%s(%d)", g.Kind(), g.Order())
 	}
 	for _, edge := range g.Edges() {
-		state.Edges = append(state.Edges, api.DigraphEdge{From: uint32(members[edge[0]]), To: uint32(members[edge[1]])})
+		state.Edges = append(state.Edges, api.DigraphEdge{From: uint32(members[edge[0]]),
+			To: uint32(members[edge[1]])})
 	}
 }

@@ -100,7 +100,8 @@ func (b *backfill) run() {
 	defer close(b.done)
 	logger := b.node.logger
 	if opened := b.node.Store(); opened.Unindexed() > 0 {
-		logger.Info("this node began with a snapshot: the blocks before it are fetched from the others",
+		logger.Info("this node began with a snapshot: the blocks before it are fetched from the "+
+			"others",
 			"snapshot", opened.Unindexed(), "absent", opened.Absent())
 	}
 	for b.context.Err() == nil {
@@ -114,7 +115,8 @@ func (b *backfill) run() {
 		default:
 			b.show("", "")
 			if err = opened.Index(b.context, b.index); err == nil {
-				logger.Info("all blocks before the snapshot are here and were executed again: nothing is missing")
+				logger.Info("all blocks before the snapshot are here and were executed again: " +
+					"nothing is missing")
 			}
 		}
 		switch {
@@ -217,14 +219,15 @@ func (b *backfill) fetchFrom(opened *store.Store, from holder) error {
 	taken := 0
 	err = opened.Fill(first, func(add func(*ledger.Block) (int, error)) error {
 		after := catchup.Point{Height: first - 1, Hash: before}
-		return b.node.exchange.Fetch(b.context, b.node.peers.id(from.server), after, absent, func(block *ledger.Block) error {
-			bytes, err := add(block)
-			if err != nil {
-				return err
-			}
-			taken += bytes
-			return b.wait(bytes)
-		})
+		return b.node.exchange.Fetch(b.context, b.node.peers.id(from.server), after,
+			absent, func(block *ledger.Block) error {
+				bytes, err := add(block)
+				if err != nil {
+					return err
+				}
+				taken += bytes
+				return b.wait(bytes)
+			})
 	})
 	if err != nil {
 		return err

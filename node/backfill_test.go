@@ -24,7 +24,10 @@ func (s *shard) joinWithSnapshot(operator *ledgertest.Operator, via int) int {
 		writing.CloseWithError(err)
 	}()
 	at := s.homes[joiner]
-	_, err := store.Restore(s.t.Context(), at.Data(), at.Genesis, s.store, reading, func(ledger.Height, ledger.Hash) error { return nil })
+	_, err := store.Restore(s.t.Context(), at.Data(), at.Genesis, s.store,
+		reading, func(ledger.Height, ledger.Hash) error {
+			return nil
+		})
 	if err != nil {
 		s.t.Fatalf("a snapshot of node %d: %v", via, err)
 	}
@@ -51,7 +54,8 @@ func TestOlderBlocksAreFetched(t *testing.T) {
 	s.ordering(0, 1, 2)
 	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
 	for range 60 {
-		s.submit(0, api.LevelOrdered, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+		s.submit(0, api.LevelOrdered, s.client.Transfer(s.client.Account("a"),
+			s.client.Account("b"), 1))
 	}
 	// The rate is so low that it will be stopped in the middle.
 	joiner := s.joinWithSnapshot(operator, 0)
@@ -69,11 +73,15 @@ func TestOlderBlocksAreFetched(t *testing.T) {
 	s.homes[joiner].Config.Store.BackfillBytes = 0
 	s.start(joiner)
 	s.ordering(s.all()...)
-	s.eventually("nothing is missing", func() bool { return s.nodes[joiner].State().Backfill == nil })
+	s.eventually("nothing is missing", func() bool {
+		return s.nodes[joiner].State().Backfill == nil
+	})
 	height := s.same()
 	for _, member := range s.nodes[0].ClusterState().Members {
 		if member.AbsentHeight > 0 {
-			s.eventually("the others hear of it", func() bool { return s.nodes[0].ClusterState().Members[joiner].AbsentHeight == 0 })
+			s.eventually("the others hear of it", func() bool {
+				return s.nodes[0].ClusterState().Members[joiner].AbsentHeight == 0
+			})
 		}
 	}
 	// The others may go now, also all at once but for a majority.
@@ -81,18 +89,21 @@ func TestOlderBlocksAreFetched(t *testing.T) {
 		s.order(joiner, func() *ledger.Bundle { return operator.Leave(ledger.MemberIndex(leaver)) })
 		s.gone[leaver] = true
 		if leaver < 2 {
-			s.eventually("the rest orders", func() bool { return len(s.nodes[joiner].State().Engine.Members) == len(s.all()) })
+			s.eventually("the rest orders", func() bool {
+				return len(s.nodes[joiner].State().Engine.Members) == len(s.all())
+			})
 		}
 	}
 	s.stop(joiner)
-	head, err := store.Verify(t.Context(), s.homes[joiner].Data(), s.homes[joiner].Genesis, s.store, nil)
+	head, err := store.Verify(t.Context(), s.homes[joiner].Data(), s.homes[joiner].Genesis, s.store,
+		nil)
 	if err != nil || head.Height <= height {
 		t.Errorf("verified up to %d: %v", head.Height, err)
 	}
 }
 
-// Where all members began with a snapshot, one more can join from any of them; and the last that has
-// all blocks cannot leave while it runs.
+// Where all members began with a snapshot, one more can join from any of them; and the last that
+// has all blocks cannot leave while it runs.
 func TestAllBeganWithASnapshot(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 2, func(_ int, config *home.Config) { config.Store.BackfillBytes = 1 })
@@ -101,7 +112,8 @@ func TestAllBeganWithASnapshot(t *testing.T) {
 	s.ordering(0, 1)
 	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
 	for range 20 {
-		s.submit(0, api.LevelOrdered, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+		s.submit(0, api.LevelOrdered, s.client.Transfer(s.client.Account("a"),
+			s.client.Account("b"), 1))
 	}
 	for i := range 3 {
 		joiner := s.joinWithSnapshot(operator, []int{0, 2, 3}[i]) // at the rate of that one
@@ -114,10 +126,13 @@ func TestAllBeganWithASnapshot(t *testing.T) {
 	s.order(4, leave(0))
 	s.gone[0] = true
 	for _, at := range []int{1, 4} {
-		s.eventually("the rest knows that it left", func() bool { return len(s.nodes[at].Store().Membership().Members) == 4 })
+		s.eventually("the rest knows that it left", func() bool {
+			return len(s.nodes[at].Store().Membership().Members) == 4
+		})
 	}
 	for _, at := range []int{1, 4} {
-		if why := s.refused(at, leave(1)()); !strings.Contains(why, "node-1 is the last member that runs and has the blocks from 1 to") {
+		if why := s.refused(at, leave(1)()); !strings.Contains(why,
+			"node-1 is the last member that runs and has the blocks from 1 to") {
 			t.Errorf("refused, since %s", why)
 		}
 	}
@@ -133,7 +148,9 @@ func TestAllBeganWithASnapshot(t *testing.T) {
 		return refusal == nil
 	})
 	s.gone[1] = true
-	s.eventually("it left", func() bool { return len(s.nodes[4].Store().Membership().Members) == 3 })
+	s.eventually("it left", func() bool {
+		return len(s.nodes[4].Store().Membership().Members) == 3
+	})
 	joiner := s.joinWithSnapshot(operator, 4)
 	s.start(joiner)
 	s.ordering(2, 3, 4, joiner)
@@ -141,12 +158,14 @@ func TestAllBeganWithASnapshot(t *testing.T) {
 		b := s.nodes[joiner].State().Backfill
 		return b != nil && strings.Contains(b.Reason, "no member that runs has it")
 	})
-	s.submit(joiner, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+	s.submit(joiner, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
+		s.client.Account("b"), 1))
 	// One that begins without a snapshot says what to do.
 	without := s.join(operator, joiner)
 	s.start(without)
 	s.eventually("it says what to do", func() bool {
-		return strings.Contains(s.nodes[without].State().Reason, "cluster join --home "+s.homes[without].Dir+" --snapshot")
+		return strings.Contains(s.nodes[without].State().Reason,
+			"cluster join --home "+s.homes[without].Dir+" --snapshot")
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

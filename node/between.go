@@ -23,9 +23,11 @@ import (
 )
 
 // errNoRegions says that a fabric has no one-sided memory, which the streams between shards need.
-var errNoRegions = errors.New("the fabric has no one-sided memory, which a book of several shards needs")
+var errNoRegions = errors.New("the fabric has no one-sided memory, which a book of several " +
+	"shards needs")
 
-// between is what ties a node to the other shards of its book: who they are, the streams of the tree, the verdicts of what crosses, and calls. A node of a book with one shard has none.
+// between is what ties a node to the other shards of its book: who they are, the streams of the
+// tree, the verdicts of what crosses, and calls. A node of a book with one shard has none.
 //
 //	directory  who the members of all shards are; the announcer keeps it true
 //	streams    from the parent shard into this node's batches, and from the own chain to the child shards
@@ -46,23 +48,27 @@ type between struct {
 	// written says which members of other shards the home has (remember).
 	written [][2]uint64
 
-	// strays are bundles that a round carried and no block took, since they enter at another shard by now.
+	// strays are bundles that a round carried and no block took, since they enter at another shard
+	// by now.
 	strays  chan *ledger.Bundle
 	context context.Context
 	cancel  context.CancelFunc
 	workers sync.WaitGroup
 
-	// spared tells that verdicts had less than their share in the last batch, for an entry of the stream. It belongs to whoever makes the batches.
+	// spared tells that verdicts had less than their share in the last batch, for an entry of the
+	// stream. It belongs to whoever makes the batches.
 	spared bool
 }
 
-// straysMax bounds the bundles that wait to be sent where they enter now. One for which there is no room is lost, as with a node that ends: its client sends it again.
+// straysMax bounds the bundles that wait to be sent where they enter now. One for which there is no
+// room is lost, as with a node that ends: its client sends it again.
 const straysMax = 256
 
 // strayPatience bounds an attempt to hand over a stray.
 const strayPatience = 10 * time.Second
 
-// servingPerPeer and servingMax bound the calls of other shards' nodes under way here, most of which wait for a transaction.
+// servingPerPeer and servingMax bound the calls of other shards' nodes under way here, most of
+// which wait for a transaction.
 const servingPerPeer, servingMax = 256, 2048
 
 // announceGap is how old what others know of this shard may be while its chain grows.
@@ -78,13 +84,15 @@ func newBetween(n *Node, self rdmanet.PeerID) (*between, error) {
 		return nil, err
 	}
 	directory.SetSelf(self)
-	b := &between{node: n, directory: directory, members: directory.Changed(), strays: make(chan *ledger.Bundle, straysMax)}
+	b := &between{node: n, directory: directory, members: directory.Changed(),
+		strays: make(chan *ledger.Bundle, straysMax)}
 	b.context, b.cancel = context.WithCancel(context.Background())
 	b.recall()
 	return b, nil
 }
 
-// addresses adds the other shards' members to those of the own one: whom the fabric lets in, and where they are.
+// addresses adds the other shards' members to those of the own one: whom the fabric lets in, and
+// where they are.
 func (b *between) addresses(own map[rdmanet.PeerID]string) map[rdmanet.PeerID]string {
 	if b == nil {
 		return own
@@ -105,7 +113,8 @@ func (b *between) addresses(own map[rdmanet.PeerID]string) map[rdmanet.PeerID]st
 	return all
 }
 
-// membersChanged tells whether any shard's members changed since it last said so. One goroutine asks.
+// membersChanged tells whether any shard's members changed since it last said so. One goroutine
+// asks.
 func (b *between) membersChanged() bool {
 	if b == nil {
 		return false
@@ -119,7 +128,8 @@ func (b *between) membersChanged() bool {
 	}
 }
 
-// start begins to exchange with the other shards what goes into blocks. The supervisor, which makes blocks, begins after that.
+// start begins to exchange with the other shards what goes into blocks. The supervisor, which makes
+// blocks, begins after that.
 func (b *between) start() (err error) {
 	n := b.node
 	regions, can := n.host.(rdmanet.RegionHost)
@@ -132,7 +142,8 @@ func (b *between) start() (err error) {
 		}
 	}()
 	b.directory.SetOwn(n.Store().Membership())
-	if b.announcer, err = shards.NewAnnouncer(shards.AnnouncerConfig{Directory: b.directory, Control: n.control, Own: b.announcement, Gap: announceGap, Logger: n.logger}); err != nil {
+	if b.announcer, err = shards.NewAnnouncer(shards.AnnouncerConfig{Directory: b.directory,
+		Control: n.control, Own: b.announcement, Gap: announceGap, Logger: n.logger}); err != nil {
 		return err
 	}
 	durable := func() ledger.Height {
@@ -140,12 +151,17 @@ func (b *between) start() (err error) {
 		return heights.Durable
 	}
 	if b.verdicts, err = shards.NewVerdicts(shards.VerdictsConfig{
-		Directory: b.directory, Control: n.control, Store: func() shards.Chain { return n.pipeline.Store() }, Durable: durable, Ready: n.pool.Wake, Logger: n.logger,
+		Directory: b.directory, Control: n.control, Store: func() shards.Chain {
+			return n.pipeline.Store()
+		}, Durable: durable, Ready: n.pool.Wake, Logger: n.logger,
 	}); err != nil {
 		return err
 	}
 	if b.streams, err = streams.New(streams.Config{
-		Directory: streamDirectory{b.directory}, Host: regions, Control: n.control, Chain: func() streams.Chain { return n.pipeline.Store() }, Durable: durable, Ready: n.pool.Wake, Logger: n.logger,
+		Directory: streamDirectory{b.directory}, Host: regions, Control: n.control,
+		Chain: func() streams.Chain {
+			return n.pipeline.Store()
+		}, Durable: durable, Ready: n.pool.Wake, Logger: n.logger,
 	}); err != nil {
 		return err
 	}
@@ -154,19 +170,24 @@ func (b *between) start() (err error) {
 	return nil
 }
 
-// serve begins to answer the other shards' calls, and to make some. What they are about has to be there: the supervisor, and the API's handler for them.
+// serve begins to answer the other shards' calls, and to make some. What they are about has to be
+// there: the supervisor, and the API's handler for them.
 func (b *between) serve(served http.Handler) (err error) {
 	n := b.node
 	find := func(peer rdmanet.PeerID) (ledger.ShardID, bool) {
 		shard, _, known := b.directory.Find(peer)
 		return shard, known
 	}
-	if b.calls, err = calls.New(calls.Config{Host: n.host, Find: find, Candidates: b.directory.Candidates, Serve: served, Logger: n.logger, ServingPerPeer: servingPerPeer, ServingMax: servingMax}); err != nil {
+	if b.calls, err = calls.New(calls.Config{Host: n.host, Find: find,
+		Candidates: b.directory.Candidates, Serve: served, Logger: n.logger,
+		ServingPerPeer: servingPerPeer, ServingMax: servingMax}); err != nil {
 		return err
 	}
 	for shard := range b.directory.Tree().Shards() {
 		to := ledger.ShardID(shard)
-		b.clients = append(b.clients, ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: b.calls.Transport(to)}, calls.URL(to), connect.WithReadMaxBytes(calls.BodyMax)))
+		b.clients = append(b.clients, ledgerdv1connect.NewLedgerServiceClient(
+			&http.Client{Transport: b.calls.Transport(to)}, calls.URL(to),
+			connect.WithReadMaxBytes(calls.BodyMax)))
 	}
 	b.workers.Go(b.handOver)
 	b.workers.Go(b.remember)
@@ -209,22 +230,25 @@ func (d streamDirectory) Members(shard ledger.ShardID) []streams.Member {
 	return list
 }
 
-// Propose implements mempool.Beside: verdicts first, as there is somebody's money behind each, and in what is left the parent's stream.
+// Propose implements mempool.Beside: verdicts first, as there is somebody's money behind each, and
+// in what is left the parent's stream.
 func (b *between) Propose(room int, use func(carried []ledger.Carried, verdicts []ledger.Verdict)) {
 	verdicts := b.verdicts.Propose(b.verdictRoom(room))
 	room -= len(verdicts) * ledger.VerdictSize
 	used := false
-	b.streams.Propose(min(room, max(streams.EntryMax, room-room/8)), func(carried []ledger.Carried) {
-		used = true
-		use(fitting(carried, room), verdicts)
-	})
+	b.streams.Propose(min(room, max(streams.EntryMax, room-room/8)),
+		func(carried []ledger.Carried) {
+			used = true
+			use(fitting(carried, room), verdicts)
+		})
 	if !used && len(verdicts) > 0 {
 		use(nil, verdicts)
 	}
 }
 
-// verdictRoom is how much of a batch's room verdicts may take. The largest entry of the stream may need nearly all that clients' bundles leave: where the verdicts' share would keep it out, they do with what it leaves
-// every other time.
+// verdictRoom is how much of a batch's room verdicts may take. The largest entry of the stream may
+// need nearly all that clients' bundles leave: where the verdicts' share would keep it out, they do
+// with what it leaves every other time.
 func (b *between) verdictRoom(room int) int {
 	share, spare := room/4, room-ledger.CarriedSize(streams.EntryMax)
 	if spare < 0 || spare >= share {
@@ -236,7 +260,8 @@ func (b *between) verdictRoom(room int) int {
 	return share
 }
 
-// fitting is the beginning of entries that goes into so many bytes of a batch. The rest counts as proposed, and comes again after a while.
+// fitting is the beginning of entries that goes into so many bytes of a batch. The rest counts as
+// proposed, and comes again after a while.
 func fitting(carried []ledger.Carried, room int) []ledger.Carried {
 	for i := range carried {
 		if room -= ledger.CarriedSize(len(carried[i].Bundle)); room < 0 {
@@ -269,7 +294,8 @@ func (b *between) misplaced(bundle *ledger.Bundle) {
 	select {
 	case b.strays <- bundle:
 	default:
-		b.node.logger.Warn("a bundle that enters at another shard by now is dropped: its client sends it again", "transaction", bundle.ID(0))
+		b.node.logger.Warn("a bundle that enters at another shard by now is dropped: its client "+
+			"sends it again", "transaction", bundle.ID(0))
 	}
 }
 
@@ -282,7 +308,9 @@ func (b *between) handOver() {
 		case bundle := <-b.strays:
 			entry := b.node.Store().BundleEntry(bundle)
 			if err := b.handOverTo(entry, bundle); err != nil && b.context.Err() == nil {
-				b.node.logger.Warn("a bundle that enters at another shard by now is not taken there: its client sends it again", "transaction", bundle.ID(0), "shard", entry, "error", err)
+				b.node.logger.Warn("a bundle that enters at another shard by now is not taken "+
+					"there: its client sends it again", "transaction", bundle.ID(0), "shard", entry,
+					"error", err)
 			}
 		}
 	}
@@ -297,7 +325,10 @@ func (b *between) handOverTo(entry ledger.ShardID, bundle *ledger.Bundle) error 
 		}
 		return nil
 	}
-	answer, err := b.clients[entry].SubmitMany(ctx, connect.NewRequest(&ledgerdv1.SubmitManyRequest{Bundles: []*ledgerdv1.Bundle{api.BundleToProto(bundle)}, Wait: ledgerdv1.Level_LEVEL_ADMITTED}))
+	answer, err := b.clients[entry].SubmitMany(ctx,
+		connect.NewRequest(&ledgerdv1.SubmitManyRequest{
+			Bundles: []*ledgerdv1.Bundle{api.BundleToProto(bundle)},
+			Wait:    ledgerdv1.Level_LEVEL_ADMITTED}))
 	if err != nil {
 		return err
 	}
@@ -317,14 +348,17 @@ func (b *between) announcement() shards.Announcement {
 	tip := n.pipeline.Tip()
 	heights.Ordered = tip.Height
 	a := shards.Announcement{
-		Shard: b.directory.Own(), Mode: shards.NodeMode(n.life.nodeMode()), APIAddress: n.URL(), Heights: shards.Heights(heights), Head: tip.Hash,
-		Transactions: n.pipeline.Total(), Accounts: uint64(opened.AccountCount()), Pending: uint64(opened.PendingCount()), Carried: opened.Carried(),
+		Shard: b.directory.Own(), Mode: shards.NodeMode(n.life.nodeMode()), APIAddress: n.URL(),
+		Heights: shards.Heights(heights), Head: tip.Hash,
+		Transactions: n.pipeline.Total(), Accounts: uint64(opened.AccountCount()),
+		Pending: uint64(opened.PendingCount()), Carried: opened.Carried(),
 	}
 	if n.stopping.Load() {
 		a.Mode = shards.NodeStopping
 	}
 	for _, child := range b.directory.Tree().Children(a.Shard) {
-		a.Streamed = append(a.Streamed, shards.Streamed{Child: child, Number: opened.Streamed(child)})
+		a.Streamed = append(a.Streamed, shards.Streamed{Child: child,
+			Number: opened.Streamed(child)})
 	}
 	if membership := opened.MembershipAt(heights.Durable); membership.Number > 0 {
 		a.Membership = &membership
@@ -339,7 +373,8 @@ func (b *between) heard(from rdmanet.PeerID, a *shard.Announcement) {
 		return
 	}
 	b.directory.Heard(from, shards.Announcement{
-		Shard: b.directory.Own(), Mode: shards.NodeMode(a.Mode), APIAddress: a.APIAddress, Head: a.Tip,
+		Shard: b.directory.Own(), Mode: shards.NodeMode(a.Mode), APIAddress: a.APIAddress,
+		Head: a.Tip,
 		Heights: shards.Heights{
 			Ordered: ledger.Height(a.Heights.Ordered), Stored: ledger.Height(a.Heights.Stored),
 			Durable: ledger.Height(a.Heights.Durable),
@@ -371,7 +406,8 @@ func (b *between) States() []api.ShardState {
 	states := make([]api.ShardState, 0, b.directory.Tree().Shards())
 	for _, state := range b.directory.States() {
 		if state.Self {
-			state.Transactions, state.Accounts, state.Pending, state.Carried, state.Streamed = own.Transactions, own.Accounts, own.Pending, own.Carried, own.Streamed
+			state.Transactions, state.Accounts, state.Pending, state.Carried, state.Streamed =
+				own.Transactions, own.Accounts, own.Pending, own.Carried, own.Streamed
 		}
 		states = append(states, shardState(&state))
 	}
@@ -380,7 +416,9 @@ func (b *between) States() []api.ShardState {
 
 func shardState(state *shards.State) api.ShardState {
 	shown := api.ShardState{
-		Shard: state.Shard, Height: state.Heights.Ordered, Durable: state.Heights.Durable, TransactionsTotal: state.Transactions, AccountsTotal: state.Accounts, Pending: state.Pending,
+		Shard: state.Shard, Height: state.Heights.Ordered, Durable: state.Heights.Durable,
+		TransactionsTotal: state.Transactions, AccountsTotal: state.Accounts,
+		Pending: state.Pending,
 		Carried: state.Carried, Streamed: map[ledger.ShardID]uint64{}, LastHeard: state.Heard,
 	}
 	switch state.Mode {
@@ -396,7 +434,9 @@ func shardState(state *shards.State) api.ShardState {
 	}
 	for i := range state.Members {
 		member := &state.Members[i]
-		each := api.ShardMember{Index: uint32(member.Index), Name: member.Name, APIAddress: member.APIAddress, OrderedHeight: member.Heights.Ordered, LastHeard: member.Heard, Self: member.Self}
+		each := api.ShardMember{Index: uint32(member.Index), Name: member.Name,
+			APIAddress: member.APIAddress, OrderedHeight: member.Heights.Ordered,
+			LastHeard: member.Heard, Self: member.Self}
 		if member.Lately {
 			each.Mode = api.NodeMode(member.Mode)
 		}
@@ -405,19 +445,24 @@ func shardState(state *shards.State) api.ShardState {
 	return shown
 }
 
-// misroutes says why a bundle that enters at another shard is not admitted here; nil where it enters here. It is only asked for what came from other shards' nodes, or was looked at before
-// the directory changed.
+// misroutes says why a bundle that enters at another shard is not admitted here; nil where it
+// enters here. It is only asked for what came from other shards' nodes, or was looked at before the
+// directory changed.
 func (n *Node) misroutes(bundle *ledger.Bundle) *api.Refusal {
 	if n.between == nil || bundle.Transaction(0).Change != nil {
 		return nil
 	}
 	if entry := n.Store().BundleEntry(bundle); entry != n.between.Own() {
-		return &api.Refusal{Code: api.RefusedNotWriting, Reason: fmt.Sprintf("it enters at shard %d, and this node is of shard %d: submit it again", entry, n.between.Own())}
+		return &api.Refusal{Code: api.RefusedNotWriting,
+			Reason: fmt.Sprintf("it enters at shard %d, and this node is of shard %d: submit it "+
+				"again", entry, n.between.Own())}
 	}
 	return nil
 }
 
-// expiresHere tells whether a transaction's last valid block is one of this chain: that of its signer's home, or whose members it changes.
+// expiresHere tells whether a transaction's last valid block is one of this chain: that of its
+// signer's home, or whose members it changes.
 func (n *Node) expiresHere(transaction *ledger.Transaction) bool {
-	return n.between == nil || transaction.Change != nil || n.Store().HomeShard(transaction.Signer) == n.between.Own()
+	return n.between == nil || transaction.Change != nil ||
+		n.Store().HomeShard(transaction.Signer) == n.between.Own()
 }

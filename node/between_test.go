@@ -7,11 +7,13 @@ import (
 	"github.com/ledgerd/ledgerd/node/streams"
 )
 
-// Verdicts have a quarter of a batch's room, but do not keep the stream's largest entry out for ever.
+// Verdicts have a quarter of a batch's room, but do not keep the stream's largest entry out for
+// ever.
 func TestVerdictsLeaveRoomForTheLargestEntry(t *testing.T) {
 	t.Parallel()
 	largest := ledger.CarriedSize(streams.EntryMax)
-	for _, room := range []int{0, largest - 1, largest, largest + 1, largest + largest/4, 2 * largest, 8 * largest} {
+	for _, room := range []int{0, largest - 1, largest, largest + 1, largest + largest/4,
+		2 * largest, 8 * largest} {
 		b := new(between)
 		fits, shares := false, false
 		for range 2 {
@@ -22,7 +24,8 @@ func TestVerdictsLeaveRoomForTheLargestEntry(t *testing.T) {
 			fits, shares = fits || share+largest <= room, shares || share == room/4
 		}
 		if fits != (room >= largest) || !shares {
-			t.Errorf("of %d bytes the largest entry, of %d, has its turn: %v; the verdicts have theirs: %v", room, largest, fits, shares)
+			t.Errorf("of %d bytes the largest entry, of %d, has its turn: %v; the verdicts have "+
+				"theirs: %v", room, largest, fits, shares)
 		}
 	}
 }

@@ -23,9 +23,11 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// TestBookChaos shakes a book of several shards: nodes are killed, stopped and started, whole shards among them, links are cut and mended within shards and between them, while organisations register,
-// open accounts and pay each other from shard to shard through any node's API. In the end all is mended; what waits has to settle by itself, and the judge of book_judge_test.go has a look at
-// everything. One seed is cheap; the environment asks for more, as with TestChaos.
+// TestBookChaos shakes a book of several shards: nodes are killed, stopped and started, whole
+// shards among them, links are cut and mended within shards and between them, while organisations
+// register, open accounts and pay each other from shard to shard through any node's API. In the end
+// all is mended; what waits has to settle by itself, and the judge of book_judge_test.go has a look
+// at everything. One seed is cheap; the environment asks for more, as with TestChaos.
 func TestBookChaos(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -45,7 +47,8 @@ func TestBookChaos(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Cleanup(func() {
 				if t.Failed() {
-					t.Logf("replay with: %s=%d %s=%v go test ./node -run 'TestBookChaos$' -count=1", chaosSeed, seed, chaosFor, length)
+					t.Logf("replay with: %s=%d %s=%v go test ./node -run 'TestBookChaos$' -count=1",
+						chaosSeed, seed, chaosFor, length)
 				}
 			})
 			shakeBook(t, seed, length)
@@ -94,10 +97,13 @@ func shakeBook(t *testing.T, seed uint64, length time.Duration) {
 	shape := bookShapes[(seed-1)%uint64(len(bookShapes))]
 	b := newBook(t, shape.members, shape.tree...)
 	for _, home := range b.homes {
-		home.Config.Ordering.Heartbeat, home.Config.Ordering.SuspectAfter = 50*time.Millisecond, 500*time.Millisecond
+		home.Config.Ordering.Heartbeat, home.Config.Ordering.SuspectAfter = 50*time.Millisecond,
+			500*time.Millisecond
 	}
 	b.network = memory.NewNetwork(memory.Options{MendTimeout: 500 * time.Millisecond})
-	c := &bookChaos{chaos: &chaos{shard: b.shard, random: random, cuts: map[[2]int]bool{}, leaving: -1}, book: b, sent: map[ledger.Hash]*ledger.Transaction{}, early: map[ledger.Hash]bool{}}
+	c := &bookChaos{chaos: &chaos{shard: b.shard, random: random, cuts: map[[2]int]bool{},
+		leaving: -1}, book: b, sent: map[ledger.Hash]*ledger.Transaction{},
+		early: map[ledger.Hash]bool{}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			c.describe()
@@ -150,7 +156,8 @@ func shakeBook(t *testing.T, seed uint64, length time.Duration) {
 		folders, _ := filepath.Glob(home.Data() + ".rolled-back-*")
 		aside += len(folders)
 	}
-	t.Logf("%d nodes a shard, tree %v: %s; %d chains set aside", shape.members, shape.tree, found, aside)
+	t.Logf("%d nodes a shard, tree %v: %s; %d chains set aside", shape.members, shape.tree,
+		found, aside)
 }
 
 // step does one harm, or repairs some.
@@ -244,7 +251,8 @@ func (c *bookChaos) allOrdering() {
 	}
 }
 
-// quiet waits until nothing is under way: all nodes of a shard hold one chain, which is durable and has all of its parent's stream, and nothing waits.
+// quiet waits until nothing is under way: all nodes of a shard hold one chain, which is durable and
+// has all of its parent's stream, and nothing waits.
 func (c *bookChaos) quiet() {
 	c.eventually("everything settles", func() bool {
 		tree := c.nodes[0].Store().ShardTree()
@@ -252,12 +260,14 @@ func (c *bookChaos) quiet() {
 			first := c.nodes[c.book.of(shard)[0]].Store()
 			for _, i := range c.book.of(shard) {
 				opened, heights := c.nodes[i].Store(), c.nodes[i].State().Heights
-				if opened.Head().Hash != first.Head().Hash || opened.PendingCount() > 0 || heights.Durable != opened.Head().Height {
+				if opened.Head().Hash != first.Head().Hash || opened.PendingCount() > 0 ||
+					heights.Durable != opened.Head().Height {
 					return false
 				}
 			}
 			if parent, below := tree.Parent(ledger.ShardID(shard)); below {
-				if c.nodes[c.book.of(int(parent))[0]].Store().Streamed(ledger.ShardID(shard)) != first.Carried() {
+				if c.nodes[c.book.of(int(parent))[0]].Store().Streamed(ledger.ShardID(shard)) !=
+					first.Carried() {
 					return false
 				}
 			}
@@ -292,7 +302,9 @@ func (c *bookChaos) describe() {
 	for i := range c.nodes {
 		if n := c.node(i); n != nil {
 			state, opened := n.State(), n.Store()
-			c.t.Logf("node %d of shard %d: mode %d (%s), %+v, carried %d, waiting %+v", i, opened.Shard(), state.Mode, state.Reason, state.Heights, opened.Carried(), opened.Pending())
+			c.t.Logf("node %d of shard %d: mode %d (%s), %+v, carried %d, waiting %+v",
+				i, opened.Shard(), state.Mode, state.Reason, state.Heights, opened.Carried(),
+				opened.Pending())
 			for _, child := range opened.ShardTree().Children(opened.Shard()) {
 				c.t.Logf("node %d streamed %d to shard %d", i, opened.Streamed(child), child)
 			}
@@ -323,7 +335,9 @@ const gold = ledger.AssetName("gold")
 func (c *bookChaos) newPayer(k int, seed uint64) *payer {
 	shards := len(c.book.tree)
 	p := &payer{
-		chaos: c, client: ledgertest.NewClient(c.homes[0].Genesis, ledger.OrganisationName(fmt.Sprintf("payer-%d", k))), random: rand.New(rand.NewPCG(seed, uint64(100+k))),
+		chaos: c, client: ledgertest.NewClient(c.homes[0].Genesis,
+			ledger.OrganisationName(fmt.Sprintf("payer-%d", k))),
+		random: rand.New(rand.NewPCG(seed, uint64(100+k))),
 	}
 	registration := p.client.Register().Registrations[0]
 	if k < shards || k%2 == 0 {
@@ -337,7 +351,8 @@ func (c *bookChaos) newPayer(k int, seed uint64) *payer {
 	return p
 }
 
-// enter registers the organisation and opens its accounts: an issuer without bounds, and three that hold little.
+// enter registers the organisation and opens its accounts: an issuer without bounds, and three that
+// hold little.
 func (p *payer) enter() bool {
 	var registering sync.WaitGroup
 	for _, registration := range p.registrations {
@@ -348,11 +363,13 @@ func (p *payer) enter() bool {
 	registering.Wait()
 	opening := p.client.Next()
 	for _, name := range []string{"issuer", "a", "b"} {
-		opening.Openings = append(opening.Openings, ledger.Opening{Account: p.client.Account(name), Issuer: name == "issuer"})
+		opening.Openings = append(opening.Openings, ledger.Opening{Account: p.client.Account(name),
+			Issuer: name == "issuer"})
 	}
 	funding := p.client.Next()
 	for _, asset := range []ledger.AssetName{ledger.DefaultAsset, gold} {
-		funding.Postings = append(funding.Postings, move(p.client.Account("issuer"), p.client.Account("a"), asset, 100)...)
+		funding.Postings = append(funding.Postings,
+			move(p.client.Account("issuer"), p.client.Account("a"), asset, 100)...)
 	}
 	if !p.settle(opening, funding) {
 		return false
@@ -365,7 +382,8 @@ func (p *payer) enter() bool {
 }
 
 func move(from, to ledger.AccountPath, asset ledger.AssetName, amount int64) []ledger.Posting {
-	return []ledger.Posting{{Account: from, Asset: asset, Amount: ledger.NewAmount(-amount)}, {Account: to, Asset: asset, Amount: ledger.NewAmount(amount)}}
+	return []ledger.Posting{{Account: from, Asset: asset, Amount: ledger.NewAmount(-amount)},
+		{Account: to, Asset: asset, Amount: ledger.NewAmount(amount)}}
 }
 
 func (p *payer) run(finish <-chan struct{}) {
@@ -417,10 +435,13 @@ func (p *payer) payment() ledger.Transaction {
 	case 3:
 		to = other.client.Account("nobody")
 	case 4: // one that others pay as well, so that it concerns three shards
-		t.Postings = append(t.Postings, move(third.client.Account("a"), other.client.Account("b"), gold, amount)...)
+		t.Postings = append(t.Postings, move(third.client.Account("a"), other.client.Account("b"),
+			gold, amount)...)
 	case 5, 6: // beside it, what both write down
 		for _, writer := range slices.Compact([]*payer{p, other}) {
-			t.Records = append(t.Records, ledger.Record{Key: ledger.RecordKey(writer.client.Account("last")), Value: fmt.Appendf(nil, "%s %d", p.client.Organisation, t.Nonce.Sequence)})
+			t.Records = append(t.Records, ledger.Record{
+				Key:   ledger.RecordKey(writer.client.Account("last")),
+				Value: fmt.Appendf(nil, "%s %d", p.client.Organisation, t.Nonce.Sequence)})
 		}
 	case 7:
 		if n := p.chaos.any(p.random); n != nil { // some height is not far from that of its home
@@ -430,7 +451,8 @@ func (p *payer) payment() ledger.Transaction {
 		to = p.chaos.payers[p.random.IntN(len(p.chaos.payers))].client.Account("a")
 	case 9: // registered, again or otherwise
 		registration := p.registrations[0]
-		registration.Shard = (registration.Shard + ledger.ShardID(p.random.IntN(2))) % ledger.ShardID(len(p.chaos.book.tree))
+		registration.Shard = (registration.Shard + ledger.ShardID(
+			p.random.IntN(2))) % ledger.ShardID(len(p.chaos.book.tree))
 		registration.Pinned = registration.Pinned || registration.Shard > 0
 		t.Registrations = []ledger.Registration{registration}
 		return t
@@ -445,10 +467,14 @@ func (p *payer) somebody() *payer {
 	return p.chaos.open[p.random.IntN(len(p.chaos.open))]
 }
 
-// settle has a bundle submitted, here and there, until the book has said for good what became of it. One that may expire is given up when a node says so.
+// settle has a bundle submitted, here and there, until the book has said for good what became of
+// it. One that may expire is given up when a node says so.
 func (p *payer) settle(transactions ...ledger.Transaction) bool {
 	c := p.chaos
-	return c.decide(c.signed(transactions), slices.ContainsFunc(transactions, func(t ledger.Transaction) bool { return t.LastValid > 0 }))
+	return c.decide(c.signed(transactions),
+		slices.ContainsFunc(transactions, func(t ledger.Transaction) bool {
+			return t.LastValid > 0
+		}))
 }
 
 // again submits what was decided once more: it is as it was.
@@ -466,7 +492,8 @@ func (c *bookChaos) decide(bundle *ledger.Bundle, expires bool) bool {
 		case err == nil:
 			c.known.Lock()
 			for i, status := range statuses {
-				c.told = append(c.told, acknowledged{bundle.ID(i), status.GetState(), status.GetReasonCode()})
+				c.told = append(c.told, acknowledged{bundle.ID(i), status.GetState(),
+					status.GetReasonCode()})
 			}
 			c.done = append(c.done, bundle)
 			c.known.Unlock()
@@ -482,7 +509,8 @@ func (c *bookChaos) decide(bundle *ledger.Bundle, expires bool) bool {
 	if c.t.Failed() {
 		return false
 	}
-	c.t.Errorf("transaction %s of %s was not decided within %v", bundle.ID(0), bundle.Transaction(0).Signer, payerTime)
+	c.t.Errorf("transaction %s of %s was not decided within %v", bundle.ID(0),
+		bundle.Transaction(0).Signer, payerTime)
 	return false
 }
 
@@ -514,9 +542,12 @@ func (c *bookChaos) signed(transactions []ledger.Transaction) *ledger.Bundle {
 	defer c.known.Unlock()
 	for i := range transactions {
 		c.sent[bundle.ID(i)] = &transactions[i]
-		c.early[bundle.ID(i)] = slices.ContainsFunc(transactions[i].Postings, func(posting ledger.Posting) bool {
-			return !slices.ContainsFunc(c.open, func(p *payer) bool { return p.client.Organisation == posting.Account.Organisation() })
-		})
+		c.early[bundle.ID(i)] = slices.ContainsFunc(transactions[i].Postings,
+			func(posting ledger.Posting) bool {
+				return !slices.ContainsFunc(c.open, func(p *payer) bool {
+					return p.client.Organisation == posting.Account.Organisation()
+				})
+			})
 	}
 	return bundle
 }
@@ -532,7 +563,8 @@ func (c *bookChaos) someNode() (*client.Client, error) {
 	if n == nil {
 		return nil, errNobody
 	}
-	return client.New([]string{n.URL()}, client.Options{Tries: 1, WaitTime: tryTime, CallTime: tryTime})
+	return client.New([]string{n.URL()}, client.Options{Tries: 1, WaitTime: tryTime,
+		CallTime: tryTime})
 }
 
 // try gives a bundle to some node.
@@ -576,14 +608,16 @@ func (c *bookChaos) watch(finish <-chan struct{}, seed uint64) {
 		}
 		executed := asked.state == ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE
 		for _, place := range shown.GetPlaces() {
-			if executed && place.GetState() == "refused" || !executed && place.GetState() == "settled" {
+			if executed && place.GetState() == "refused" || !executed &&
+				place.GetState() == "settled" {
 				c.t.Errorf("what a client was told: %v; what another node shows: %v", asked, shown)
 			}
 		}
 	}
 }
 
-// last has a payment across shards that is good, one that is not, and some on top, so that the judge has something to judge.
+// last has a payment across shards that is good, one that is not, and some on top, so that the
+// judge has something to judge.
 func (c *bookChaos) last() {
 	for k, from := range c.payers[:len(c.book.tree)] {
 		to := c.payers[(k+1)%len(c.book.tree)]
@@ -594,7 +628,8 @@ func (c *bookChaos) last() {
 				source = from.client.Account("b")
 			}
 			payment.Postings = move(source, to.client.Account("b"), ledger.DefaultAsset, amount)
-			payment.Records = []ledger.Record{{Key: ledger.RecordKey(from.client.Account("last")), Value: []byte("last")}}
+			payment.Records = []ledger.Record{{Key: ledger.RecordKey(from.client.Account("last")),
+				Value: []byte("last")}}
 			from.settle(payment)
 		}
 	}

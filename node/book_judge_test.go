@@ -12,7 +12,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// bookEvidence is what is left of a book after everything has settled. The judge works it out anew from the transactions and the chains, by the plain rules: who is concerned, what all said, what adds up.
+// bookEvidence is what is left of a book after everything has settled. The judge works it out anew
+// from the transactions and the chains, by the plain rules: who is concerned, what all said, what
+// adds up.
 type bookEvidence struct {
 	tree   []ledger.ShardID
 	homes  map[ledger.OrganisationName]ledger.ShardID
@@ -49,10 +51,13 @@ type fates struct {
 
 // evidence collects what the nodes have. Everybody is up and nothing moves.
 func (c *bookChaos) evidence() *bookEvidence {
-	e := &bookEvidence{tree: c.book.tree, homes: map[ledger.OrganisationName]ledger.ShardID{}, sent: maps.Clone(c.sent), early: c.early, told: slices.Clone(c.told)}
+	e := &bookEvidence{tree: c.book.tree, homes: map[ledger.OrganisationName]ledger.ShardID{},
+		sent: maps.Clone(c.sent), early: c.early, told: slices.Clone(c.told)}
 	for _, n := range c.nodes {
 		opened := n.Store()
-		each := nodeEvidence{shard: opened.Shard(), head: opened.Head().Hash, waiting: opened.PendingCount(), accounts: slices.Collect(opened.AllAccounts()), records: map[ledger.RecordKey]store.RecordValue{}}
+		each := nodeEvidence{shard: opened.Shard(), head: opened.Head().Hash,
+			waiting: opened.PendingCount(), accounts: slices.Collect(opened.AllAccounts()),
+			records: map[ledger.RecordKey]store.RecordValue{}}
 		for _, p := range c.payers {
 			key := ledger.RecordKey(p.client.Account("last"))
 			if value, err := opened.Record(key); err == nil {
@@ -107,7 +112,8 @@ func (e *bookEvidence) String() string {
 		if len(t.Registrations) == 0 && len(e.concerned(t)) > 1 {
 			crossed++
 		}
-		if chain, err := e.read(e.homes[t.Signer]); err == nil && chain.of[id] != nil && chain.of[id].tookEffect {
+		if chain, err := e.read(e.homes[t.Signer]); err == nil && chain.of[id] != nil &&
+			chain.of[id].tookEffect {
 			effects++
 		}
 	}
@@ -115,7 +121,8 @@ func (e *bookEvidence) String() string {
 	for _, chain := range e.chains {
 		blocks += len(chain)
 	}
-	return fmt.Sprintf("%d blocks, %d transactions, %d of them across shards, %d took effect, %d acknowledged", blocks, len(e.sent), crossed, effects, len(e.told))
+	return fmt.Sprintf("%d blocks, %d transactions, %d of them across shards, %d took effect, "+
+		"%d acknowledged", blocks, len(e.sent), crossed, effects, len(e.told))
 }
 
 func (e *bookEvidence) judge() error {
@@ -126,7 +133,8 @@ func (e *bookEvidence) judge() error {
 			return err
 		}
 	}
-	return errors.Join(e.judgeOutcomes(chains), e.judgeVerdicts(chains), e.judgeTold(chains), e.judgeOrder(chains), e.judgeNodes(chains))
+	return errors.Join(e.judgeOutcomes(chains), e.judgeVerdicts(chains), e.judgeTold(chains),
+		e.judgeOrder(chains), e.judgeNodes(chains))
 }
 
 // read walks a chain.
@@ -140,7 +148,8 @@ func (e *bookEvidence) read(shard ledger.ShardID) (*fates, error) {
 			if verdict := entry.Transaction.Verdict; verdict != nil {
 				waiting := read.of[verdict.ID]
 				if waiting == nil || !waiting.waits {
-					return nil, fmt.Errorf("shard %d: a verdict on %s, which does not wait", shard, verdict.ID)
+					return nil, fmt.Errorf("shard %d: a verdict on %s, which does not wait",
+						shard, verdict.ID)
 				}
 				read.said = append(read.said, *verdict)
 				switch entry.Result.Code {
@@ -159,9 +168,12 @@ func (e *bookEvidence) read(shard ledger.ShardID) (*fates, error) {
 			}
 			code := entry.Result.Code
 			if code == ledger.OutOfPlace || code == ledger.Settled || code == ledger.Released {
-				return nil, fmt.Errorf("shard %d: transaction %s is %s", shard, entry.ID, entry.Result)
+				return nil, fmt.Errorf("shard %d: transaction %s is %s", shard, entry.ID,
+					entry.Result)
 			}
-			read.of[entry.ID] = &fate{place: place, result: entry.Result, tookEffect: code == ledger.Applied, waits: code == ledger.SetAside, left: code == ledger.Relayed, reason: code}
+			read.of[entry.ID] = &fate{place: place, result: entry.Result,
+				tookEffect: code == ledger.Applied, waits: code == ledger.SetAside,
+				left: code == ledger.Relayed, reason: code}
 			if code != ledger.Relayed {
 				read.order = append(read.order, entry.ID)
 			}
@@ -199,7 +211,8 @@ func (e *bookEvidence) above(shard, below ledger.ShardID) bool {
 	return true
 }
 
-// judgeOutcomes: what is in a chain was submitted, and is in all chains that it concerns with one outcome, and besides only where it passed.
+// judgeOutcomes: what is in a chain was submitted, and is in all chains that it concerns with one
+// outcome, and besides only where it passed.
 func (e *bookEvidence) judgeOutcomes(chains []*fates) error {
 	for shard, chain := range chains {
 		for id, here := range chain.of {
@@ -208,24 +221,33 @@ func (e *bookEvidence) judgeOutcomes(chains []*fates) error {
 				return fmt.Errorf("shard %d: nobody submitted %s", shard, id)
 			}
 			concerned := e.concerned(t)
-			if e.early[id] && !here.waits && !slices.ContainsFunc(chains, func(chain *fates) bool { return chain.of[id] != nil && chain.of[id].tookEffect }) {
+			if e.early[id] && !here.waits && !slices.ContainsFunc(chains, func(chain *fates) bool {
+				return chain.of[id] != nil && chain.of[id].tookEffect
+			}) {
 				continue // it went where it belonged as far as was known there
 			}
 			switch is := slices.Contains(concerned, ledger.ShardID(shard)); {
 			case here.waits:
 				return fmt.Errorf("shard %d: transaction %s waits", shard, id)
 			case is == here.left:
-				return fmt.Errorf("shard %d: transaction %s concerns %v and is %s", shard, id, concerned, here.result)
-			case !is && !slices.ContainsFunc(concerned, func(each ledger.ShardID) bool { return e.above(ledger.ShardID(shard), each) }):
-				return fmt.Errorf("shard %d: transaction %s concerns %v and has nothing to do there", shard, id, concerned)
+				return fmt.Errorf("shard %d: transaction %s concerns %v and is %s", shard, id,
+					concerned, here.result)
+			case !is && !slices.ContainsFunc(concerned, func(each ledger.ShardID) bool {
+				return e.above(ledger.ShardID(shard), each)
+			}):
+				return fmt.Errorf(
+					"shard %d: transaction %s concerns %v and has nothing to do there", shard,
+					id, concerned)
 			}
 			for _, each := range concerned {
 				there := chains[each].of[id]
 				if there == nil {
-					return fmt.Errorf("transaction %s concerns %v: it is in shard %d and not in %d", id, concerned, shard, each)
+					return fmt.Errorf("transaction %s concerns %v: it is in shard %d and not in %d",
+						id, concerned, shard, each)
 				}
 				if !here.left && there.tookEffect != here.tookEffect {
-					return fmt.Errorf("transaction %s took effect in shard %d: %v; in %d: %v", id, shard, here.tookEffect, each, there.tookEffect)
+					return fmt.Errorf("transaction %s took effect in shard %d: %v; in %d: %v",
+						id, shard, here.tookEffect, each, there.tookEffect)
 				}
 			}
 		}
@@ -237,15 +259,18 @@ func (e *bookEvidence) judgeOutcomes(chains []*fates) error {
 func (e *bookEvidence) judgeVerdicts(chains []*fates) error {
 	for shard, chain := range chains {
 		for _, verdict := range chain.said {
-			if there := chains[verdict.Shard].of[verdict.ID]; there == nil || there.result != verdict.Result {
-				return fmt.Errorf("shard %d has the verdict %s of shard %d on %s, which says %+v", shard, verdict.Result, verdict.Shard, verdict.ID, there)
+			if there := chains[verdict.Shard].of[verdict.ID]; there == nil ||
+				there.result != verdict.Result {
+				return fmt.Errorf("shard %d has the verdict %s of shard %d on %s, which says %+v",
+					shard, verdict.Result, verdict.Shard, verdict.ID, there)
 			}
 		}
 	}
 	return nil
 }
 
-// judgeTold: what a client was told is what the signer's home has. Of a registration any shard tells.
+// judgeTold: what a client was told is what the signer's home has. Of a registration any shard
+// tells.
 func (e *bookEvidence) judgeTold(chains []*fates) error {
 	for _, told := range e.told {
 		t := e.sent[told.id]
@@ -256,15 +281,18 @@ func (e *bookEvidence) judgeTold(chains []*fates) error {
 		switch told.state {
 		case ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE:
 			if home == nil || !home.tookEffect {
-				return fmt.Errorf("transaction %s was acknowledged as durable; at its home, shard %d: %+v", told.id, e.homes[t.Signer], home)
+				return fmt.Errorf("transaction %s was acknowledged as durable; at its home, "+
+					"shard %d: %+v", told.id, e.homes[t.Signer], home)
 			}
 		case ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED:
 			if home == nil || home.tookEffect || api.ReasonCode(home.reason) != told.reason {
-				return fmt.Errorf("transaction %s was acknowledged as failed (%s); at its home, shard %d: %+v", told.id, told.reason, e.homes[t.Signer], home)
+				return fmt.Errorf("transaction %s was acknowledged as failed (%s); at its home, "+
+					"shard %d: %+v", told.id, told.reason, e.homes[t.Signer], home)
 			}
 		case ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED:
 			if home != nil && home.tookEffect {
-				return fmt.Errorf("transaction %s was acknowledged as expired, and took effect", told.id)
+				return fmt.Errorf("transaction %s was acknowledged as expired, and took effect",
+					told.id)
 			}
 		default:
 			return fmt.Errorf("transaction %s was acknowledged as %s", told.id, told.state)
@@ -273,7 +301,8 @@ func (e *bookEvidence) judgeTold(chains []*fates) error {
 	return nil
 }
 
-// judgeOrder: there is one order of all transactions that agrees with that of every chain which executes them.
+// judgeOrder: there is one order of all transactions that agrees with that of every chain which
+// executes them.
 func (e *bookEvidence) judgeOrder(chains []*fates) error {
 	before := map[ledger.Hash]int{}
 	after := map[ledger.Hash][]ledger.Hash{}
@@ -303,7 +332,8 @@ func (e *bookEvidence) judgeOrder(chains []*fates) error {
 		}
 	}
 	if done < len(before) {
-		return fmt.Errorf("the orders of the shards make a cycle: only %d of %d transactions have a place", done, len(before))
+		return fmt.Errorf("the orders of the shards make a cycle: only %d of %d transactions "+
+			"have a place", done, len(before))
 	}
 	return nil
 }
@@ -314,7 +344,8 @@ type holding struct {
 	asset   ledger.AssetName
 }
 
-// judgeNodes: all nodes of a shard hold one chain, nothing is held back, and accounts and records have what the transactions that took effect add up to.
+// judgeNodes: all nodes of a shard hold one chain, nothing is held back, and accounts and records
+// have what the transactions that took effect add up to.
 func (e *bookEvidence) judgeNodes(chains []*fates) error {
 	want, opened, records := e.addUp(chains)
 	first := map[ledger.ShardID]*nodeEvidence{}
@@ -334,7 +365,8 @@ func (e *bookEvidence) judgeNodes(chains []*fates) error {
 		for _, account := range n.accounts {
 			home := e.homes[account.Path.Organisation()]
 			if home != n.shard || !opened[account.Path] {
-				return fmt.Errorf("node %d of shard %d has account %s of shard %d", i, n.shard, account.Path, home)
+				return fmt.Errorf("node %d of shard %d has account %s of shard %d", i, n.shard,
+					account.Path, home)
 			}
 			accounts++
 			for _, balance := range account.Balances {
@@ -343,7 +375,8 @@ func (e *bookEvidence) judgeNodes(chains []*fates) error {
 				}
 				amount, _ := balance.Amount.Int64()
 				if expected := want[holding{account.Path, balance.Asset}]; amount != expected {
-					return fmt.Errorf("node %d: %s has %s of %s; what took effect adds up to %d", i, account.Path, balance.Amount, balance.Asset, expected)
+					return fmt.Errorf("node %d: %s has %s of %s; what took effect adds up to %d", i,
+						account.Path, balance.Amount, balance.Asset, expected)
 				}
 				if n == first[n.shard] {
 					sums[balance.Asset] += amount
@@ -359,8 +392,10 @@ func (e *bookEvidence) judgeNodes(chains []*fates) error {
 			return fmt.Errorf("node %d of shard %d: %d accounts too many", i, n.shard, accounts)
 		}
 		for key, id := range records {
-			if value := n.records[key]; (e.homes[key.Organisation()] == n.shard) != (value.ID == id) {
-				return fmt.Errorf("node %d of shard %d: record %s was written by %s; it should have been %s", i, n.shard, key, value.ID, id)
+			if value := n.records[key]; (e.homes[key.Organisation()] == n.shard) !=
+				(value.ID == id) {
+				return fmt.Errorf("node %d of shard %d: record %s was written by %s; it should "+
+					"have been %s", i, n.shard, key, value.ID, id)
 			}
 		}
 	}
@@ -372,11 +407,16 @@ func (e *bookEvidence) judgeNodes(chains []*fates) error {
 	return nil
 }
 
-// addUp gives what the accounts have, which there are, and who wrote the records last, each by the chain of its home.
-func (e *bookEvidence) addUp(chains []*fates) (map[holding]int64, map[ledger.AccountPath]bool, map[ledger.RecordKey]ledger.Hash) {
-	balances, opened, records := map[holding]int64{}, map[ledger.AccountPath]bool{}, map[ledger.RecordKey]ledger.Hash{}
+// addUp gives what the accounts have, which there are, and who wrote the records last, each by the
+// chain of its home.
+func (e *bookEvidence) addUp(chains []*fates) (map[holding]int64, map[ledger.AccountPath]bool,
+	map[ledger.RecordKey]ledger.Hash) {
+	balances, opened, records := map[holding]int64{}, map[ledger.AccountPath]bool{},
+		map[ledger.RecordKey]ledger.Hash{}
 	for shard, chain := range chains {
-		here := func(organisation ledger.OrganisationName) bool { return e.homes[organisation] == ledger.ShardID(shard) }
+		here := func(organisation ledger.OrganisationName) bool {
+			return e.homes[organisation] == ledger.ShardID(shard)
+		}
 		for _, id := range chain.order {
 			t := e.sent[id]
 			if t == nil || !chain.of[id].tookEffect {
@@ -404,20 +444,25 @@ func (e *bookEvidence) addUp(chains []*fates) (map[holding]int64, map[ledger.Acc
 // plants are what the judge must not let pass. Each says whether it found what it wanted to spoil.
 var plants = map[string]func(*bookEvidence) bool{
 	"a durable transaction was told to have failed": func(e *bookEvidence) bool {
-		return e.forge(ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE, ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED)
+		return e.forge(ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE,
+			ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED)
 	},
 	"a failed transaction was told to be durable": func(e *bookEvidence) bool {
-		return e.forge(ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED, ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE)
+		return e.forge(ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED,
+			ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE)
 	},
 	"it failed for another reason": func(e *bookEvidence) bool {
-		i := slices.IndexFunc(e.told, func(told acknowledged) bool { return told.state == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED })
+		i := slices.IndexFunc(e.told, func(told acknowledged) bool {
+			return told.state == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED
+		})
 		e.told[i].reason = "luck"
 		return true
 	},
 	"what was acknowledged is in no chain": func(e *bookEvidence) bool {
 		id := ledger.Hash{1}
 		e.sent[id] = &ledger.Transaction{Signer: "payer-0"}
-		e.told = append(e.told, acknowledged{id: id, state: ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE})
+		e.told = append(e.told, acknowledged{id: id,
+			state: ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE})
 		return true
 	},
 	"nobody submitted it": func(e *bookEvidence) bool {

@@ -17,7 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// comings is a book of two shards, of which members come and go. Nodes that join are behind those of the genesis.
+// comings is a book of two shards, of which members come and go. Nodes that join are behind those
+// of the genesis.
 type comings struct {
 	*book
 	operators []*ledgertest.Operator // by shard
@@ -53,7 +54,8 @@ func (c *comings) tell() {
 	}
 }
 
-// flow has one unit after the other paid from each shard to the other, each by way of the nodes of the payer's shard, until stop is called.
+// flow has one unit after the other paid from each shard to the other, each by way of the nodes of
+// the payer's shard, until stop is called.
 func (c *comings) flow() (stop func()) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	var paying sync.WaitGroup
@@ -88,7 +90,8 @@ func (c *comings) payOne(ctx context.Context, shard int) {
 			var statuses []*ledgerdv1.TransactionStatus
 			statuses, err = nodes.Submit(bounded, bundle, ledgerdv1.Level_LEVEL_DURABLE)
 			nodes.Close()
-			if err == nil && statuses[0].GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+			if err == nil && statuses[0].GetState() ==
+				ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
 				cancel()
 				c.paid[shard].Add(1)
 				return
@@ -107,7 +110,10 @@ func (c *comings) paysOn() {
 	c.t.Helper()
 	for shard := range c.tree {
 		before := c.paid[shard].Load()
-		c.eventually(fmt.Sprintf("shard %d pays", shard), func() bool { return c.paid[shard].Load() > before+1 }) // of which the first may have been under way
+		// of which the first may have been under way
+		c.eventually(fmt.Sprintf("shard %d pays", shard), func() bool {
+			return c.paid[shard].Load() > before+1
+		})
 	}
 }
 
@@ -128,14 +134,19 @@ func (c *comings) join(shard int) int {
 // leave lets a node go.
 func (c *comings) leave(shard, k int) {
 	c.t.Helper()
-	c.present[shard] = slices.DeleteFunc(slices.Clone(c.present[shard]), func(other int) bool { return other == k })
+	c.present[shard] = slices.DeleteFunc(slices.Clone(c.present[shard]), func(other int) bool {
+		return other == k
+	})
 	c.tell()
-	c.order(c.present[shard][0], func() *ledger.Bundle { return c.operators[shard].Leave(ledger.MemberIndex(c.homes[k].Self)) })
+	c.order(c.present[shard][0], func() *ledger.Bundle {
+		return c.operators[shard].Leave(ledger.MemberIndex(c.homes[k].Self))
+	})
 	c.ended(k)
 	c.gone[k] = true
 }
 
-// restart ends nodes of a shard together, one of them as if it had crashed, and has them begin anew. All but the first have lost what they wrote down about other shards.
+// restart ends nodes of a shard together, one of them as if it had crashed, and has them begin
+// anew. All but the first have lost what they wrote down about other shards.
 func (c *comings) restart(shard int, which ...int) {
 	c.t.Helper()
 	for i, k := range which {
@@ -185,7 +196,8 @@ func (c *comings) known() {
 	})
 }
 
-// All members of a shard are replaced, one after the other, while payments go to it and come from it; nodes of the other shard are restarted on the way and after it.
+// All members of a shard are replaced, one after the other, while payments go to it and come from
+// it; nodes of the other shard are restarted on the way and after it.
 func TestMembersOfAShardComeAndGo(t *testing.T) {
 	t.Parallel()
 	for changing, name := range []string{"the one above", "the one below"} {
@@ -196,7 +208,8 @@ func TestMembersOfAShardComeAndGo(t *testing.T) {
 			stop := c.flow()
 			defer stop()
 			c.paysOn()
-			// In the end nobody is there whom the genesis names: a node goes by what it wrote down, and its fellows hear of it.
+			// In the end nobody is there whom the genesis names: a node goes by what it wrote down,
+			// and its fellows hear of it.
 			for i, old := range c.of(changing) {
 				c.join(changing)
 				c.leave(changing, old)
@@ -213,7 +226,8 @@ func TestMembersOfAShardComeAndGo(t *testing.T) {
 					return !slices.ContainsFunc(c.present[shard], func(k int) bool {
 						opened := c.nodes[k].Store()
 						account, _ := opened.Account(c.clients[shard].Account("a"))
-						return account.Balance(ledger.DefaultAsset) != amount || opened.PendingCount() > 0
+						return account.Balance(ledger.DefaultAsset) != amount ||
+							opened.PendingCount() > 0
 					})
 				})
 			}

@@ -22,8 +22,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// book is several shards of real nodes in this process, over the memory fabric. Node k is member k mod members of shard k div members. Organisation org<s> has its home in shard s, and accounts there:
-// issuer, a and b.
+// book is several shards of real nodes in this process, over the memory fabric. Node k is member k
+// mod members of shard k div members. Organisation org<s> has its home in shard s, and accounts
+// there: issuer, a and b.
 type book struct {
 	*shard
 	members int
@@ -33,8 +34,12 @@ type book struct {
 
 func newBook(t *testing.T, members int, tree ...ledger.ShardID) *book {
 	t.Helper()
-	s := &shard{t: t, gone: map[int]bool{}, network: memory.NewNetwork(), nodes: make([]*node.Node, members*len(tree)), store: store.Options{MemTableBytes: 4 << 20, ReserveBytes: 1 << 20}}
-	genesis := &ledger.Genesis{Chain: "test", Time: 1, Operators: []ledger.PublicKey{ledgertest.PublicKey("operator")}, Tree: tree, Shards: make([][]ledger.Member, len(tree))}
+	s := &shard{t: t, gone: map[int]bool{}, network: memory.NewNetwork(),
+		nodes: make([]*node.Node, members*len(tree)),
+		store: store.Options{MemTableBytes: 4 << 20, ReserveBytes: 1 << 20}}
+	genesis := &ledger.Genesis{Chain: "test", Time: 1,
+		Operators: []ledger.PublicKey{ledgertest.PublicKey("operator")}, Tree: tree,
+		Shards: make([][]ledger.Member, len(tree))}
 	var keys []ed25519.PrivateKey
 	for k := range members * len(tree) {
 		seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", t.Name(), k))
@@ -45,7 +50,8 @@ func newBook(t *testing.T, members int, tree ...ledger.ShardID) *book {
 			t.Fatal(err)
 		}
 		keys, s.peers = append(keys, key), append(s.peers, peer)
-		genesis.Shards[k/members] = append(genesis.Shards[k/members], ledger.Member{Name: fmt.Sprintf("node-%d", k), Key: public, Address: "127.0.0.1:1"})
+		genesis.Shards[k/members] = append(genesis.Shards[k/members],
+			ledger.Member{Name: fmt.Sprintf("node-%d", k), Key: public, Address: "127.0.0.1:1"})
 	}
 	genesis.Members = genesis.Shards[0]
 	b := &book{shard: s, members: members, tree: tree}
@@ -56,14 +62,16 @@ func newBook(t *testing.T, members int, tree ...ledger.ShardID) *book {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h, err := home.Create(filepath.Join(t.TempDir(), fmt.Sprintf("node-%d", k)), config, own, key)
+		h, err := home.Create(filepath.Join(t.TempDir(), fmt.Sprintf("node-%d", k)), config,
+			own, key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.homes = append(s.homes, h)
 	}
 	for shard := range tree {
-		b.clients = append(b.clients, ledgertest.NewClient(genesis, ledger.OrganisationName(fmt.Sprintf("org%d", shard))))
+		b.clients = append(b.clients, ledgertest.NewClient(genesis,
+			ledger.OrganisationName(fmt.Sprintf("org%d", shard))))
 	}
 	t.Cleanup(func() {
 		for k := range s.nodes {
@@ -81,7 +89,8 @@ func (b *book) of(shard int) (which []int) {
 	return which
 }
 
-// open starts everybody, and registers the organisations and opens their accounts, each with a word at another node.
+// open starts everybody, and registers the organisations and opens their accounts, each with a word
+// at another node.
 func (b *book) open() {
 	b.t.Helper()
 	b.start(b.all()...)
@@ -90,13 +99,15 @@ func (b *book) open() {
 	}
 	for shard, c := range b.clients {
 		registration := c.Register()
-		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, ledger.ShardID(shard)
+		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true,
+			ledger.ShardID(shard)
 		b.executed(b.submitAt(shard*b.members, registration))
 	}
 	for shard, c := range b.clients {
 		opening := c.Next()
 		for _, name := range []string{"issuer", "a", "b"} {
-			opening.Openings = append(opening.Openings, ledger.Opening{Account: c.Account(name), Issuer: name == "issuer"})
+			opening.Openings = append(opening.Openings,
+				ledger.Opening{Account: c.Account(name), Issuer: name == "issuer"})
 		}
 		funding := c.Transfer(c.Account("issuer"), c.Account("a"), 1000)
 		b.executed(b.submitAt((shard+1)%len(b.tree)*b.members, opening, funding))
@@ -127,12 +138,14 @@ func (b *book) signed(transactions ...ledger.Transaction) *ledger.Bundle {
 	}
 	for _, c := range b.clients {
 		concerned := slices.ContainsFunc(transactions, func(t ledger.Transaction) bool {
-			return t.Signer == c.Organisation || slices.ContainsFunc(t.Postings, func(p ledger.Posting) bool {
-				return p.Amount.Sign() < 0 && p.Account.Organisation() == c.Organisation
-			})
+			return t.Signer == c.Organisation ||
+				slices.ContainsFunc(t.Postings, func(p ledger.Posting) bool {
+					return p.Amount.Sign() < 0 && p.Account.Organisation() == c.Organisation
+				})
 		})
 		if concerned {
-			if err := bundle.Sign(c.Organisation, ledgertest.Key(string(c.Organisation))); err != nil {
+			if err := bundle.Sign(c.Organisation, ledgertest.Key(string(c.Organisation))); err !=
+				nil {
 				b.t.Fatal(err)
 			}
 		}
@@ -163,7 +176,8 @@ func (b *book) executed(statuses []*ledgerdv1.TransactionStatus) {
 
 // pay is a payment from account a of one organisation to account a of another.
 func (b *book) pay(from, to int, amount int64) ledger.Transaction {
-	return b.clients[from].Transfer(b.clients[from].Account("a"), b.clients[to].Account("a"), amount)
+	return b.clients[from].Transfer(b.clients[from].Account("a"), b.clients[to].Account("a"),
+		amount)
 }
 
 // holds waits until all running nodes of a shard see this balance in its organisation's account a.
@@ -175,7 +189,8 @@ func (b *book) holds(shard int, amount int64) {
 				continue
 			}
 			account, _ := b.nodes[k].Store().Account(b.clients[shard].Account("a"))
-			if account.Balance(ledger.DefaultAsset) != ledger.NewAmount(amount) || b.nodes[k].Store().PendingCount() > 0 {
+			if account.Balance(ledger.DefaultAsset) != ledger.NewAmount(amount) ||
+				b.nodes[k].Store().PendingCount() > 0 {
 				return false
 			}
 		}
@@ -215,7 +230,8 @@ func TestPaymentsCrossShards(t *testing.T) {
 			b.executed(b.submitAt(last*b.members, b.pay(1, last, 20)))
 			b.executed(b.submitAt(0, b.pay(last, 0, 5)))
 			failed := b.submitAt(b.members, b.pay(0, last, 5000))
-			if failed[0].GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED || failed[0].GetReasonCode() != api.ReasonCode(ledger.InsufficientFunds) {
+			if failed[0].GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED ||
+				failed[0].GetReasonCode() != api.ReasonCode(ledger.InsufficientFunds) {
 				t.Errorf("an overdraft: %v", failed)
 			}
 			want := make([]int64, len(shape.tree))
@@ -240,7 +256,8 @@ func TestStoppedShardHoldsUpWhatConcernsIt(t *testing.T) {
 	crossing := b.signed(b.pay(1, 2, 30))
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	if _, err := b.via(1).SubmitInOrder(ctx, []*ledger.Bundle{crossing}, ledger.Hash{}); err != nil {
+	if _, err := b.via(1).SubmitInOrder(ctx, []*ledger.Bundle{crossing},
+		ledger.Hash{}); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually("it waits for shard 2", func() bool {
@@ -267,14 +284,16 @@ func (b *book) settled(k int, id ledger.Hash) *ledgerdv1.TransactionStatus {
 	return transaction.GetStatus()
 }
 
-// The last valid block of a payment is one of the signer's home: where it enters, and what it passes, may be far ahead.
+// The last valid block of a payment is one of the signer's home: where it enters, and what it
+// passes, may be far ahead.
 func TestLastValidBlockIsOneOfTheSignersHome(t *testing.T) {
 	t.Parallel()
 	b := newBook(t, 1, 0, 0, 0)
 	b.open()
 	last := b.nodes[1].Store().Head().Height + 5
 	for b.nodes[0].Store().Head().Height <= last+1 {
-		b.executed(b.submitAt(0, b.clients[0].Transfer(b.clients[0].Account("a"), b.clients[0].Account("b"), 1)))
+		b.executed(b.submitAt(0, b.clients[0].Transfer(b.clients[0].Account("a"),
+			b.clients[0].Account("b"), 1)))
 	}
 	crossing := b.pay(1, 2, 10)
 	crossing.LastValid = last
@@ -287,7 +306,8 @@ func TestLastValidBlockIsOneOfTheSignersHome(t *testing.T) {
 	b.holds(2, 1000+10)
 }
 
-// A node comes back with blocks that the majority of its shard never had, in which it refused what the majority takes: it gives them up, and no other shard has heard of its verdict.
+// A node comes back with blocks that the majority of its shard never had, in which it refused what
+// the majority takes: it gives them up, and no other shard has heard of its verdict.
 func TestVerdictThatIsGivenUpIsNotHeard(t *testing.T) {
 	t.Parallel()
 	b := newBook(t, 3, 0, 0)
@@ -298,15 +318,18 @@ func TestVerdictThatIsGivenUpIsNotHeard(t *testing.T) {
 	crossing := b.signed(b.pay(1, 0, 900))
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	if _, err := b.via(0).SubmitInOrder(ctx, []*ledger.Bundle{crossing}, ledger.Hash{}); err != nil {
+	if _, err := b.via(0).SubmitInOrder(ctx, []*ledger.Bundle{crossing},
+		ledger.Hash{}); err != nil {
 		t.Fatal(err)
 	}
 	b.eventually("it waits", func() bool { return b.nodes[0].Store().PendingCount() == 1 })
-	carried, err := b.nodes[0].Store().Stream(1, b.nodes[0].Store().Streamed(1), 1, b.nodes[0].Store().Head().Height)
+	carried, err := b.nodes[0].Store().Stream(1, b.nodes[0].Store().Streamed(1), 1,
+		b.nodes[0].Store().Head().Height)
 	if err != nil {
 		t.Fatal(err)
 	}
-	spent := b.clients[1].Bundle(b.clients[1].Transfer(b.clients[1].Account("a"), b.clients[1].Account("b"), 500))
+	spent := b.clients[1].Bundle(b.clients[1].Transfer(b.clients[1].Account("a"),
+		b.clients[1].Account("b"), 500))
 	b.alone(3, &ledger.Batch{Bundles: [][]byte{spent.Encode()}}, ledger.Applied)
 	b.alone(3, &ledger.Batch{Carried: carried}, ledger.InsufficientFunds)
 	b.start(4, 5)
@@ -317,7 +340,8 @@ func TestVerdictThatIsGivenUpIsNotHeard(t *testing.T) {
 	b.holds(0, 1000+900)
 }
 
-// alone appends a round to a stopped node's chain that no other node has, and says what becomes of its transaction.
+// alone appends a round to a stopped node's chain that no other node has, and says what becomes of
+// its transaction.
 func (b *book) alone(k int, batch *ledger.Batch, want ledger.Code) {
 	b.t.Helper()
 	opened, err := store.Open(b.homes[k].Data(), b.homes[k].Genesis, b.store)

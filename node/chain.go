@@ -23,7 +23,8 @@ func (c lifeChain) Tip() shard.Tip {
 	head := c.node.Store().Head()
 	return shard.Tip{
 		Height: uint64(head.Height), Hash: head.Hash,
-		Round: max(c.node.pipeline.Round(), order.Round(head.Round)), Block: order.Round(head.Round),
+		Round: max(c.node.pipeline.Round(), order.Round(head.Round)),
+		Block: order.Round(head.Round),
 	}
 }
 
@@ -31,7 +32,8 @@ func (c lifeChain) Tip() shard.Tip {
 func (c lifeChain) Heights() shard.Heights {
 	heights, _ := c.node.pipeline.Heights()
 	return shard.Heights{
-		Ordered: uint64(heights.Ordered), Stored: uint64(heights.Stored), Durable: uint64(heights.Durable),
+		Ordered: uint64(heights.Ordered), Stored: uint64(heights.Stored),
+		Durable: uint64(heights.Durable),
 	}
 }
 
@@ -104,7 +106,8 @@ func (l *life) readState() (generation.State, error) {
 	}
 	state, err := generation.DecodeState(text)
 	if err != nil {
-		return generation.State{}, fmt.Errorf("%w: %s; a node without its promises would endanger the chain: "+
+		return generation.State{}, fmt.Errorf("%w: %s; a node without its promises would "+
+			"endanger the chain: "+
 			"move that file away and start again, the node comes back as a new one", err, path)
 	}
 	return state, nil

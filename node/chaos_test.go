@@ -19,15 +19,18 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// What TestChaos takes from the environment: one seed to replay, or how many to run from which, and how long each shard is shaken.
+// What TestChaos takes from the environment: one seed to replay, or how many to run from which, and
+// how long each shard is shaken.
 const (
 	chaosSeed  = "LEDGERD_CHAOS_SEED"
 	chaosSeeds = "LEDGERD_CHAOS_SEEDS"
 	chaosFor   = "LEDGERD_CHAOS_FOR"
 )
 
-// TestChaos kills, stops, starts, cuts and mends nodes at random while clients submit, and has members join and leave. In the end all is mended, and every node has to order again by itself, hold the same
-// chain, and that chain every transaction that was acknowledged as durable, once, in its submitter's order.
+// TestChaos kills, stops, starts, cuts and mends nodes at random while clients submit, and has
+// members join and leave. In the end all is mended, and every node has to order again by itself,
+// hold the same chain, and that chain every transaction that was acknowledged as durable, once, in
+// its submitter's order.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	first, count := uint64(1), uint64(4)
@@ -52,7 +55,8 @@ func TestChaos(t *testing.T) {
 			t.Parallel()
 			t.Cleanup(func() {
 				if t.Failed() {
-					t.Logf("replay with: %s=%d %s=%v go test ./node -run 'TestChaos$' -count=1", chaosSeed, seed, chaosFor, length)
+					t.Logf("replay with: %s=%d %s=%v go test ./node -run 'TestChaos$' -count=1",
+						chaosSeed, seed, chaosFor, length)
 				}
 			})
 			shake(t, seed, length)
@@ -80,7 +84,8 @@ type joining struct {
 	member ledger.Member
 }
 
-// submitter is one organisation's client: it submits groups of bundles in order, and repeats each until it is durable.
+// submitter is one organisation's client: it submits groups of bundles in order, and repeats each
+// until it is durable.
 type submitter struct {
 	chaos   *chaos
 	client  *ledgertest.Client
@@ -96,7 +101,8 @@ func shake(t *testing.T, seed uint64, length time.Duration) {
 	c := &chaos{random: random, cuts: map[[2]int]bool{}, leaving: -1}
 	c.shard = newShard(t, nodes, func(_ int, config *home.Config) {
 		config.Ordering.Engine = engine
-		config.Ordering.Heartbeat, config.Ordering.SuspectAfter = 50*time.Millisecond, 500*time.Millisecond
+		config.Ordering.Heartbeat, config.Ordering.SuspectAfter = 50*time.Millisecond,
+			500*time.Millisecond
 	})
 	c.network = memory.NewNetwork(memory.Options{MendTimeout: 500 * time.Millisecond})
 	c.operator = ledgertest.NewOperator(c.homes[0].Genesis)
@@ -106,7 +112,9 @@ func shake(t *testing.T, seed uint64, length time.Duration) {
 	finish := make(chan struct{})
 	var working sync.WaitGroup
 	for k := range 3 {
-		s := &submitter{chaos: c, client: ledgertest.NewClient(c.homes[0].Genesis, ledger.OrganisationName(fmt.Sprintf("org-%d", k))), random: rand.New(rand.NewPCG(seed, uint64(100+k)))}
+		s := &submitter{chaos: c, client: ledgertest.NewClient(c.homes[0].Genesis,
+			ledger.OrganisationName(fmt.Sprintf("org-%d", k))),
+			random: rand.New(rand.NewPCG(seed, uint64(100+k)))}
 		c.clients = append(c.clients, s)
 		working.Go(func() { s.run(finish) })
 	}
@@ -131,11 +139,13 @@ func shake(t *testing.T, seed uint64, length time.Duration) {
 		c.judge(c.nodes[i])
 	}
 	last := c.nodes[c.all()[0]]
-	t.Logf("%d blocks, %d changes of the membership, %d generations", last.Store().Head().Height, last.Store().Membership().Number, last.State().Engine.Generation)
+	t.Logf("%d blocks, %d changes of the membership, %d generations", last.Store().Head().Height,
+		last.Store().Membership().Number, last.State().Engine.Generation)
 }
 
 func (c *chaos) tell(format string, arguments ...any) {
-	c.story = append(c.story, fmt.Sprintf("%s n=%d ", time.Now().Format("05.000"), len(c.nodes))+fmt.Sprintf(format, arguments...))
+	c.story = append(c.story, fmt.Sprintf("%s n=%d ", time.Now().Format("05.000"),
+		len(c.nodes))+fmt.Sprintf(format, arguments...))
 }
 
 // step does one harm, or repairs one.
@@ -208,7 +218,9 @@ func (c *chaos) change(via int) {
 			return false
 		}
 		statuses, err := n.Wait(ctx, bundle.IDs(), api.LevelDurable)
-		return err == nil && statuses[0].Level == api.LevelDurable && (statuses[0].Outcome == api.OutcomeExecuted || statuses[0].Result.Code == ledger.UnknownMember)
+		return err == nil && statuses[0].Level == api.LevelDurable &&
+			(statuses[0].Outcome == api.OutcomeExecuted ||
+				statuses[0].Result.Code == ledger.UnknownMember)
 	}
 	if c.joining != nil && wanted(c.operator.Join(c.joining.member)) {
 		c.mu.Lock()
@@ -217,7 +229,8 @@ func (c *chaos) change(via int) {
 		c.joining = nil
 		c.tell("%d joined", i)
 	}
-	if c.leaving >= 0 && c.leaving != via && wanted(c.operator.Leave(ledger.MemberIndex(c.leaving))) {
+	if c.leaving >= 0 && c.leaving != via &&
+		wanted(c.operator.Leave(ledger.MemberIndex(c.leaving))) {
 		c.tell("%d left", c.leaving)
 		if c.node(c.leaving) != nil {
 			c.end(c.leaving, true)
@@ -271,7 +284,8 @@ func (c *chaos) end(i int, killed bool) {
 	if err := n.Stop(ctx); err != nil && !killed {
 		c.tell("stop of node %d: %v", i, err)
 	}
-	if err := n.Err(); err != nil && !killed && !errors.Is(err, node.ErrRemoved) { // the fabric of a killed node is gone
+	// the fabric of a killed node is gone
+	if err := n.Err(); err != nil && !killed && !errors.Is(err, node.ErrRemoved) {
 		c.t.Errorf("node %d ended by itself: %v", i, err)
 	}
 }
@@ -317,7 +331,8 @@ func (s *submitter) run(finish <-chan struct{}) {
 		var group []*ledger.Bundle
 		for range 1 + s.random.IntN(4) {
 			amount := 1 + s.random.Int64N(9)
-			group = append(group, s.client.Bundle(s.client.Transfer(s.client.Account("a"), s.client.Account("b"), amount)))
+			group = append(group, s.client.Bundle(s.client.Transfer(s.client.Account("a"),
+				s.client.Account("b"), amount)))
 			s.sent += amount
 		}
 		if !s.settle(finish, group...) {
@@ -343,10 +358,12 @@ func (s *submitter) settle(finish <-chan struct{}, group ...*ledger.Bundle) bool
 		for _, refusal := range n.Admit(context.Background(), group, true) {
 			if refusal != nil {
 				refused = true
-				// A node that was just cut off, and has not noticed yet, may not know the organisation.
+				// A node that was just cut off, and has not noticed yet, may not know the
+				// organisation.
 				if !refusal.Retry() && refusal.Code != api.RefusedUnknownOrganisation {
 					state := n.State()
-					s.chaos.t.Errorf("refused for good at node %d, mode %d (%s), %+v, %+v: %v", state.Index, state.Mode, state.Reason, state.Engine, state.Heights, refusal)
+					s.chaos.t.Errorf("refused for good at node %d, mode %d (%s), %+v, %+v: %v",
+						state.Index, state.Mode, state.Reason, state.Engine, state.Heights, refusal)
 					return false
 				}
 			}
@@ -404,7 +421,8 @@ func (c *chaos) judge(n *node.Node) {
 				c.t.Fatalf("transaction %s was acknowledged as durable and is not in the chain", id)
 			}
 			if at < last {
-				c.t.Fatalf("transaction %s of %s is before one that was submitted earlier", id, s.client.Organisation)
+				c.t.Fatalf("transaction %s of %s is before one that was submitted earlier", id,
+					s.client.Organisation)
 			}
 			last = at
 		}
@@ -418,6 +436,7 @@ func (c *chaos) judge(n *node.Node) {
 		}
 	}
 	if total != place-changes {
-		c.t.Fatalf("%d transactions in the chain, %d of them the operator's, %d were submitted", place, changes, total)
+		c.t.Fatalf("%d transactions in the chain, %d of them the operator's, %d were submitted",
+			place, changes, total)
 	}
 }

@@ -20,7 +20,8 @@ import (
 // errContents says that bytes are no round's contents.
 var errContents = errors.New("node: malformed contents of a round")
 
-// encodeRound gives the contents of a round, of which generations name the sha256: little-endian, epoch u64 (the chain's), round u64, the number of messages u32, each with its origin u32 and its
+// encodeRound gives the contents of a round, of which generations name the sha256: little-endian,
+// epoch u64 (the chain's), round u64, the number of messages u32, each with its origin u32 and its
 // payload behind its length u32, the number of servers removed u32, each u32.
 func encodeRound(d order.Delivery) []byte {
 	size := 8 + 8 + 4 + 4 + 4*len(d.Removed)
@@ -73,12 +74,14 @@ func decodeRound(b []byte) (d order.Delivery, err error) {
 		d.Removed = append(d.Removed, order.ServerID(number(4)))
 	}
 	if short || len(b) != 0 {
-		return order.Delivery{}, fmt.Errorf("%w: %d bytes left, short %v", errContents, len(b), short)
+		return order.Delivery{}, fmt.Errorf("%w: %d bytes left, short %v", errContents, len(b),
+			short)
 	}
 	return d, nil
 }
 
-// contents keeps rounds that a generation may begin with, by their sha256: those that the own engine voted for in memory, and what the synod wants on this disk in files.
+// contents keeps rounds that a generation may begin with, by their sha256: those that the own
+// engine voted for in memory, and what the synod wants on this disk in files.
 type contents struct {
 	dir string
 
@@ -145,7 +148,8 @@ func (c *contents) kept() ([][sha256.Size]byte, error) {
 		path := filepath.Join(c.dir, entry.Name())
 		name, err := hex.DecodeString(entry.Name())
 		content, failure := os.ReadFile(path)
-		if err != nil || failure != nil || len(name) != sha256.Size || sha256.Sum256(content) != [sha256.Size]byte(name) {
+		if err != nil || failure != nil || len(name) != sha256.Size ||
+			sha256.Sum256(content) != [sha256.Size]byte(name) {
 			if err := os.Remove(path); err != nil {
 				return nil, err
 			}
@@ -156,14 +160,17 @@ func (c *contents) kept() ([][sha256.Size]byte, error) {
 	return hashes, err
 }
 
-// clear takes off the disk what is not of the decision that counts: who comes late to that asks for its rounds.
+// clear takes off the disk what is not of the decision that counts: who comes late to that asks for
+// its rounds.
 func (c *contents) clear(but *generation.Decision) error {
 	entries, err := os.ReadDir(c.dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	for _, entry := range entries {
-		wanted := but != nil && slices.ContainsFunc(but.Tail, func(r generation.TailRound) bool { return hex.EncodeToString(r.Content[:]) == entry.Name() })
+		wanted := but != nil && slices.ContainsFunc(but.Tail, func(r generation.TailRound) bool {
+			return hex.EncodeToString(r.Content[:]) == entry.Name()
+		})
 		if !wanted {
 			err = errors.Join(err, os.Remove(filepath.Join(c.dir, entry.Name())))
 		}

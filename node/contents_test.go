@@ -15,7 +15,8 @@ import (
 func rounds() []order.Delivery {
 	return []order.Delivery{
 		{},
-		{Epoch: 3, Round: 1 << 40, Messages: []order.Message{{Origin: 1, Payload: []byte{}}, {Origin: 1 << 20, Payload: []byte("payload")}}, Removed: []order.ServerID{0, 7}},
+		{Epoch: 3, Round: 1 << 40, Messages: []order.Message{{Origin: 1, Payload: []byte{}},
+			{Origin: 1 << 20, Payload: []byte("payload")}}, Removed: []order.ServerID{0, 7}},
 	}
 }
 
@@ -47,7 +48,8 @@ func FuzzDecodeRound(f *testing.F) {
 	})
 }
 
-// What is kept outlives the process, what is only remembered does not, and what is damaged is not given out.
+// What is kept outlives the process, what is only remembered does not, and what is damaged is not
+// given out.
 func TestContentsAreKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -65,7 +67,8 @@ func TestContentsAreKept(t *testing.T) {
 	}
 	c = newContents(dir)
 	hashes, err := c.kept()
-	if err != nil || len(hashes) != 1 || !bytes.Equal(c.get(hashes[0]), kept) || c.get(sha256.Sum256(remembered)) != nil {
+	if err != nil || len(hashes) != 1 || !bytes.Equal(c.get(hashes[0]), kept) ||
+		c.get(sha256.Sum256(remembered)) != nil {
 		t.Fatalf("%x, %v", hashes, err)
 	}
 	if err := os.WriteFile(c.path(hashes[0]), []byte("damaged"), 0o600); err != nil {

@@ -45,7 +45,8 @@ func (w *diskWatch) look() {
 	if w.free, w.failed = w.space(w.dir); w.failed != nil {
 		return
 	}
-	// Writes are refused a little before the store has to, and admitted again only when there is clearly more.
+	// Writes are refused a little before the store has to, and admitted again only when there is
+	// clearly more.
 	if w.isLow {
 		w.isLow = w.free < w.reserve*3/2
 	} else {

@@ -1,5 +1,5 @@
-// Package node is one node of a shard, put together: fabric, failure detector, round driver, engine,
-// mempool, pipeline, the life of a member, API.
+// Package node is one node of a shard, put together: fabric, failure detector, round driver,
+// engine, mempool, pipeline, the life of a member, API.
 //
 //	h, err := home.Load("D/node-0")
 //	n, err := node.Start(ctx, node.Options{Home: h})
@@ -31,16 +31,16 @@
 //
 // # Goroutines
 //
-// The loop's goroutine is the only one that talks to the machine, and that starts and stops engines.
-// What takes long (a fetch, the execution of what a frozen engine had delivered, blocks that are set
-// aside) runs in a goroutine of its own, one at a time, and comes back as an input. The disk's
-// goroutine in the pipeline tells the members directly how far the disk has come.
+// The loop's goroutine is the only one that talks to the machine, and that starts and stops
+// engines. What takes long (a fetch, the execution of what a frozen engine had delivered, blocks
+// that are set aside) runs in a goroutine of its own, one at a time, and comes back as an input.
+// The disk's goroutine in the pipeline tells the members directly how far the disk has come.
 //
 // # What always holds
 //
-//   - Effects are carried out in the machine's order: the disk holds a promise before it is sent, an
-//     engine is stopped before the promise that freezes it leaves, and a run is recorded before its
-//     engine starts.
+//   - Effects are carried out in the machine's order: the disk holds a promise before it is sent,
+//     an engine is stopped before the promise that freezes it leaves, and a run is recorded before
+//     its engine starts.
 //   - Every goroutine ends with Stop, which waits for it.
 //   - Blocks known to be durable are never set aside, also by a later process.
 package node

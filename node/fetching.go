@@ -24,7 +24,8 @@ func (l *life) fetch(e shard.Fetch) {
 	for i := range e.From {
 		common, err := ledger.Height(0), error(nil)
 		if !e.Vouches(&e.From[i]) {
-			err = l.holdsBase(&e.From[i], catchup.Point{Height: ledger.Height(e.Limit), Hash: e.Base})
+			err = l.holdsBase(&e.From[i], catchup.Point{Height: ledger.Height(e.Limit),
+				Hash: e.Base})
 		}
 		if err == nil {
 			common, err = l.fetchFrom(&e.From[i], ledger.Height(e.Limit))
@@ -33,12 +34,14 @@ func (l *life) fetch(e shard.Fetch) {
 			return
 		}
 		if errors.Is(err, errOtherChain) {
-			l.node.logger.Warn("this node's chain is not the group's", "common", common, "error", err)
+			l.node.logger.Warn("this node's chain is not the group's", "common", common, "error",
+				err)
 			fetched.Forked, fetched.Parted, fetched.Common = true, i, uint64(common)
 			break
 		}
 		if err == nil {
-			if tip := l.node.pipeline.Tip(); uint64(tip.Height) == e.From[i].Height && tip.Hash == e.From[i].Hash {
+			if tip := l.node.pipeline.Tip(); uint64(tip.Height) == e.From[i].Height &&
+				tip.Hash == e.From[i].Hash {
 				fetched.Reached = i
 			}
 			failures = nil
@@ -102,7 +105,8 @@ func (l *life) unsaid(failures []error) []error {
 
 // fetchFrom fetches from one peer. With errOtherChain it returns the last height at which the peer
 // holds the same block.
-func (l *life) fetchFrom(from *shard.Source, limit ledger.Height) (common ledger.Height, err error) {
+func (l *life) fetchFrom(from *shard.Source, limit ledger.Height) (common ledger.Height,
+	err error) {
 	tip := l.node.pipeline.Tip()
 	height := ledger.Height(from.Height)
 	if height <= tip.Height {
@@ -143,13 +147,16 @@ var errChanged = errors.New("the peer's chain has changed meanwhile")
 func (l *life) otherChain(from *shard.Source, cause error) (ledger.Height, error) {
 	opened := l.node.pipeline.Store()
 	peer := l.node.peers.id(from.Server)
-	common, forked, err := lastSame(min(opened.Head().Height, ledger.Height(from.Height)), func(height ledger.Height) (bool, error) {
+	common, forked, err := lastSame(min(opened.Head().Height,
+		ledger.Height(from.Height)), func(height ledger.Height) (bool, error) {
 		_, hash, err := opened.Header(height)
 		if err != nil {
 			return false, err
 		}
 		after := catchup.Point{Height: height, Hash: hash}
-		err = l.node.exchange.Fetch(l.context, peer, after, height+1, func(*ledger.Block) error { return errSame })
+		err = l.node.exchange.Fetch(l.context, peer, after, height+1, func(*ledger.Block) error {
+			return errSame
+		})
 		switch {
 		case errors.Is(err, catchup.ErrFork):
 			return true, nil
@@ -170,7 +177,8 @@ func (l *life) otherChain(from *shard.Source, cause error) (ledger.Height, error
 
 // lastSame returns the last height up to head at which two chains are the same, and whether they
 // differ above it. They are the same up to some height, at least at the genesis.
-func lastSame(head ledger.Height, differs func(ledger.Height) (bool, error)) (common ledger.Height, forked bool, err error) {
+func lastSame(head ledger.Height, differs func(ledger.Height) (bool, error)) (common ledger.Height,
+	forked bool, err error) {
 	first := sort.Search(int(head)+1, func(height int) bool {
 		if err != nil {
 			return false

@@ -63,7 +63,8 @@ func newBranches(t *testing.T, common int) *branches {
 // chain is a store with blocks, of which those after the common ones are of a branch.
 func (b *branches) chain(common, height int, branch string) *store.Store {
 	b.t.Helper()
-	opened, err := store.Open(b.t.TempDir(), b.genesis, store.Options{MemTableBytes: 4 << 20, ReserveBytes: 1 << 20})
+	opened, err := store.Open(b.t.TempDir(), b.genesis,
+		store.Options{MemTableBytes: 4 << 20, ReserveBytes: 1 << 20})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -100,8 +101,9 @@ func (b *branches) exchange(id rdmanet.PeerID, serves catchup.Chain) *catchup.Ex
 		}
 	})
 	x, err := catchup.New(catchup.Config{
-		Host: host, Peers: b.table.ids, Logger: slog.New(slog.DiscardHandler), Timeout: 10 * time.Second,
-		Chain: func() catchup.Chain { return b.served(id, serves) },
+		Host: host, Peers: b.table.ids, Logger: slog.New(slog.DiscardHandler),
+		Timeout: 10 * time.Second,
+		Chain:   func() catchup.Chain { return b.served(id, serves) },
 	})
 	if err != nil {
 		b.t.Fatal(err)
@@ -129,12 +131,14 @@ func (b *branches) hash(of *store.Store, height ledger.Height) ledger.Hash {
 
 // fetch fetches up to a base from peers, that said that their chains are as long as they are. It
 // returns the answer, the height that is reached, and how many warnings came.
-func (b *branches) fetch(base catchup.Point, from ...order.ServerID) (shard.Fetched, ledger.Height, int) {
+func (b *branches) fetch(base catchup.Point, from ...order.ServerID) (shard.Fetched, ledger.Height,
+	int) {
 	b.t.Helper()
 	e := shard.Fetch{Limit: uint64(base.Height), Base: base.Hash}
 	for _, server := range from {
 		head := b.chains[server].Head()
-		e.From = append(e.From, shard.Source{Server: server, Height: uint64(head.Height), Hash: head.Hash})
+		e.From = append(e.From, shard.Source{Server: server, Height: uint64(head.Height),
+			Hash: head.Hash})
 	}
 	b.log.Reset()
 	b.life.inputs = nil
@@ -147,8 +151,8 @@ func (b *branches) fetch(base catchup.Point, from ...order.ServerID) (shard.Fetc
 }
 
 // Nothing is appended from a peer that has another block where a decision goes on, also where its
-// blocks would follow this chain's last one. That is said once for a peer and a base, until the peer
-// has changed. From one that has the base the blocks come, up to it.
+// blocks would follow this chain's last one. That is said once for a peer and a base, until the
+// peer has changed. From one that has the base the blocks come, up to it.
 func TestFetchOnlyWhereTheBaseIs(t *testing.T) {
 	t.Parallel()
 	b := newBranches(t, 2)
@@ -159,7 +163,8 @@ func TestFetchOnlyWhereTheBaseIs(t *testing.T) {
 	base := func(height ledger.Height) catchup.Point {
 		return catchup.Point{Height: height, Hash: b.hash(right, height)}
 	}
-	expect := func(when string, base catchup.Point, height ledger.Height, warnings int, from ...order.ServerID) {
+	expect := func(when string, base catchup.Point, height ledger.Height, warnings int,
+		from ...order.ServerID) {
 		t.Helper()
 		fetched, reached, warned := b.fetch(base, from...)
 		if fetched != (shard.Fetched{Reached: -1}) || reached != height || warned != warnings {
@@ -199,7 +204,8 @@ func TestFetchFromAPeerThatEndsWithTheBase(t *testing.T) {
 	if err := b.life.holdsBase(&shard.Source{Server: 2, Height: 3}, base); err != nil {
 		t.Fatal(err)
 	}
-	if fetched, height, warned := b.fetch(base, 2); fetched.Reached != 0 || height != 4 || warned != 0 {
+	if fetched, height, warned := b.fetch(base, 2); fetched.Reached != 0 || height != 4 ||
+		warned != 0 {
 		t.Fatalf("%+v, block %d, %d warnings", fetched, height, warned)
 	}
 }

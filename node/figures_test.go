@@ -8,8 +8,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 )
 
-// TestFigures measures how long durable acknowledgements pause when a member of five is killed, enters again, or is stopped on purpose, and how soon a shard goes on after links were down. It runs when
-// LEDGERD_FIGURES is set, and not in parallel with others.
+// TestFigures measures how long durable acknowledgements pause when a member of five is killed,
+// enters again, or is stopped on purpose, and how soon a shard goes on after links were down. It
+// runs when LEDGERD_FIGURES is set, and not in parallel with others.
 func TestFigures(t *testing.T) {
 	if os.Getenv("LEDGERD_FIGURES") == "" {
 		t.Skip("set LEDGERD_FIGURES=1 to measure")
@@ -18,7 +19,8 @@ func TestFigures(t *testing.T) {
 	s.start(s.all()...)
 	s.ordering(s.all()...)
 	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
-	// longest gives the longest pause between acknowledgements at node 0 while something happens, and for a moment after.
+	// longest gives the longest pause between acknowledgements at node 0 while something happens,
+	// and for a moment after.
 	longest := func(happens func()) time.Duration {
 		done := make(chan struct{})
 		go func() {
@@ -28,7 +30,8 @@ func TestFigures(t *testing.T) {
 		}()
 		worst, last := time.Duration(0), time.Now()
 		for {
-			s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+			s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
+				s.client.Account("b"), 1))
 			worst, last = max(worst, time.Since(last)), time.Now()
 			select {
 			case <-done:
@@ -64,7 +67,8 @@ func TestFigures(t *testing.T) {
 		<-time.After(cut)
 		begun = time.Now()
 		s.part(false, s.all(), s.all())
-		s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+		s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
+			s.client.Account("b"), 1))
 		t.Logf("all links were cut for %v: it goes on after %v", cut, time.Since(begun))
 		s.ordering(s.all()...)
 		t.Logf("all order after %v", time.Since(begun))

@@ -12,9 +12,10 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 )
 
-// A durable block survives the loss of any minority's disks, whatever was lost of a home, and however
-// the member that lost it had come into the group. The members that are left with a new disk do not
-// go on without the ones that remember, and once these are back the new disk is admitted.
+// A durable block survives the loss of any minority's disks, whatever was lost of a home, and
+// however the member that lost it had come into the group. The members that are left with a new
+// disk do not go on without the ones that remember, and once these are back the new disk is
+// admitted.
 func TestDurableSurvivesLostDisks(t *testing.T) {
 	t.Parallel()
 	whole := func(s *shard, i int) []string {
@@ -26,7 +27,9 @@ func TestDurableSurvivesLostDisks(t *testing.T) {
 		lost    func(s *shard, i int) []string
 	}{
 		{"data", false, func(s *shard, i int) []string { return []string{s.homes[i].Data()} }},
-		{"promises", false, func(s *shard, i int) []string { return []string{s.homes[i].Generation()} }},
+		{"promises", false, func(s *shard, i int) []string {
+			return []string{s.homes[i].Generation()}
+		}},
 		{"everything", false, whole},
 		{"everything of an entrant", true, whole},
 	} {

@@ -49,11 +49,12 @@ type life struct {
 	mode      shard.Mode
 	why       string
 	digraph   *digraph.Digraph // of the group, for people
-	acting    bool             // from the start of an engine until it is frozen; eons change meanwhile
-	warned    map[order.ServerID]bool
-	strays    map[order.ServerID]catchup.Point // the base that a warning said a peer does not have
-	inputs    []shard.Input
-	messages  int // of the inputs, those that may be dropped
+	// from the start of an engine until it is frozen; eons change meanwhile
+	acting   bool
+	warned   map[order.ServerID]bool
+	strays   map[order.ServerID]catchup.Point // the base that a warning said a peer does not have
+	inputs   []shard.Input
+	messages int // of the inputs, those that may be dropped
 
 	peersOf peersAsOf
 	wake    chan struct{}
@@ -83,8 +84,9 @@ func (l *life) start() error {
 		return err
 	}
 	machine, err := shard.New(shard.Config{
-		Self: n.home.Self, Disk: disk, Chain: lifeChain{n}, Timing: l.timing(), Ticket: rand.Uint64(),
-		Home: n.home.Dir, APIAddress: n.URL(), Settings: config.Engine + ", " + config.Detector,
+		Self: n.home.Self, Disk: disk, Chain: lifeChain{n}, Timing: l.timing(),
+		Ticket: rand.Uint64(),
+		Home:   n.home.Dir, APIAddress: n.URL(), Settings: config.Engine + ", " + config.Detector,
 	})
 	if err != nil {
 		return err
@@ -113,8 +115,10 @@ func (l *life) start() error {
 	if l.eventual() {
 		watching.Trust = l.driver.Trust
 	} else {
-		n.logger.Warn("the failure detector is taken for perfect: a node that is suspected while it runs "+
-			"may lose what it acknowledged, and the members cannot change", "suspect_after", config.SuspectAfter)
+		n.logger.Warn("the failure detector is taken for perfect: a node that is suspected "+
+			"while it runs "+
+			"may lose what it acknowledged, and the members cannot change", "suspect_after",
+			config.SuspectAfter)
 	}
 	if l.detector, err = detector.New(watching); err != nil {
 		l.driver.Close()

@@ -59,7 +59,8 @@ func (l *life) carryOut(effect shard.Effect) (shard.Input, error) {
 		l.node.Store().SettleDoubt()
 	case shard.RemovedForGood:
 		if err := l.writeRemoved(ledger.Height(e.Height)); err != nil {
-			l.node.logger.Warn("this node will not know when it is started again that it was removed for good",
+			l.node.logger.Warn("this node will not know when it is started again that it was "+
+				"removed for good",
 				"error", err)
 		}
 	case shard.Changed:
@@ -82,7 +83,8 @@ func (l *life) save(state generation.State) (shard.Input, error) {
 	}
 	err := home.WriteFile(l.node.home.Generation(), state.Encode(), 0o644)
 	if reason := l.node.cannotWrite(err); reason != "" {
-		l.node.logger.Error("this node takes no part in forming a group until the disk takes writes", "error", err)
+		l.node.logger.Error(
+			"this node takes no part in forming a group until the disk takes writes", "error", err)
 		return shard.SaveFailed{Reason: reason}, nil
 	}
 	if err != nil {
@@ -157,7 +159,8 @@ func (l *life) startEngine(g shard.Group, former []generation.Former) error {
 	l.mu.Lock()
 	l.acting = true
 	l.mu.Unlock()
-	l.node.logger.Info("ordering", "generation", g.Run.Generation(), "eon", g.Run.Eon(), "round", g.First,
+	l.node.logger.Info("ordering", "generation", g.Run.Generation(), "eon", g.Run.Eon(), "round",
+		g.First,
 		"members", g.Members, "of", shardSize)
 	return nil
 }
@@ -194,10 +197,12 @@ func (l *life) freezeEngine() {
 // that will need it.
 func (l *life) vote(v *allconcur.Vote) generation.Vote {
 	v.Delivery.Epoch = l.node.pipeline.ChainEpoch(v.Epoch)
-	vote := generation.Vote{Confirmed: v.Confirmed, Voters: v.Members, TailRound: generation.TailRound{
-		Round: v.Round, Epoch: v.Delivery.Epoch, Reliable: v.Reliable, Removed: v.Delivery.Removed,
-		Content: l.contents.remember(encodeRound(v.Delivery)),
-	}}
+	vote := generation.Vote{Confirmed: v.Confirmed, Voters: v.Members,
+		TailRound: generation.TailRound{
+			Round: v.Round, Epoch: v.Delivery.Epoch, Reliable: v.Reliable,
+			Removed: v.Delivery.Removed,
+			Content: l.contents.remember(encodeRound(v.Delivery)),
+		}}
 	for _, message := range v.Delivery.Messages {
 		vote.Origins = append(vote.Origins, message.Origin)
 	}
@@ -214,7 +219,8 @@ func (l *life) fetchRound(e shard.FetchRound) {
 		}
 		fetched, err := l.node.exchange.FetchContent(l.context, peer, e.ID)
 		if err != nil {
-			l.node.logger.Debug("a round could not be fetched; trying again", "peer", peer, "error", err)
+			l.node.logger.Debug("a round could not be fetched; trying again", "peer", peer, "error",
+				err)
 			continue
 		}
 		content = fetched
@@ -277,16 +283,19 @@ func (l *life) replay(e shard.Replay) {
 // mark has a mark ordered.
 func (l *life) mark(e shard.Mark) {
 	if e.Regroup {
-		l.node.logger.Info("a node wants to enter that cannot enter this generation: the next one takes it in")
+		l.node.logger.Info("a node wants to enter that cannot enter this generation: the next " +
+			"one takes it in")
 		l.node.pool.Regroup()
 		return
 	}
 	if e.Bench {
-		l.node.logger.Warn("a member holds up the rounds: the next eon begins without it", "member", e.Entrant.Server)
+		l.node.logger.Warn("a member holds up the rounds: the next eon begins without it", "member",
+			e.Entrant.Server)
 		l.node.pool.Bench(uint32(e.Entrant.Server))
 		return
 	}
-	l.node.logger.Info("a node wants to enter: the next eon takes it in", "member", e.Entrant.Server)
+	l.node.logger.Info("a node wants to enter: the next eon takes it in", "member",
+		e.Entrant.Server)
 	l.node.pool.Enter(mempool.Entrant{
 		Server: uint32(e.Entrant.Server), Ticket: e.Entrant.Ticket, Disk: e.Entrant.Disk,
 	})
@@ -304,10 +313,12 @@ func (l *life) admit(e shard.Admit) {
 		return
 	}
 	if refusals := n.Admit(l.context, []*ledger.Bundle{bundle}, false); refusals[0] != nil {
-		n.logger.Debug("a member's new disk is not admitted yet", "member", e.Server, "reason", refusals[0].Reason)
+		n.logger.Debug("a member's new disk is not admitted yet", "member", e.Server, "reason",
+			refusals[0].Reason)
 		return
 	}
-	n.logger.Info("a member has a new disk, which holds all that is durable: the chain is to admit it",
+	n.logger.Info("a member has a new disk, which holds all that is durable: the chain is to "+
+		"admit it",
 		"member", e.Server, "disk", e.Disk)
 }
 

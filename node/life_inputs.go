@@ -58,8 +58,10 @@ func (l *life) compareSettings(server order.ServerID, its string) {
 	l.warned[server] = said || its != ours
 	l.mu.Unlock()
 	if its != ours && !said {
-		l.node.logger.Error("a member is set to another engine or detector: set [ordering] engine and detector "+
-			"to the same on all nodes and start them again", "member", server, "its", its, "ours", ours)
+		l.node.logger.Error("a member is set to another engine or detector: set [ordering] "+
+			"engine and detector "+
+			"to the same on all nodes and start them again", "member", server, "its", its, "ours",
+			ours)
 	}
 }
 
@@ -164,8 +166,9 @@ func (l *life) progressNow() shard.Input {
 		return nil
 	}
 	progressed := shard.Progressed{
-		Run: group.Run, Waiting: int(status.Stalled(time.Now()) / tickEvery), Outside: status.OutsideMajority,
-		Round: status.Engine.Round, Awaited: status.Engine.Awaited,
+		Run: group.Run, Waiting: int(status.Stalled(time.Now()) / tickEvery),
+		Outside: status.OutsideMajority,
+		Round:   status.Engine.Round, Awaited: status.Engine.Awaited,
 	}
 	left := map[order.ServerID]bool{}
 	for _, server := range status.Engine.Members {

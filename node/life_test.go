@@ -40,7 +40,9 @@ func TestLastSame(t *testing.T) {
 		"one block, which is the same": {head: 1, parts: 2, common: 1},
 		"the peer does not answer":     {head: 9, parts: 4, err: failure},
 	} {
-		common, forked, err := lastSame(c.head, func(height ledger.Height) (bool, error) { return height >= c.parts, c.err })
+		common, forked, err := lastSame(c.head, func(height ledger.Height) (bool, error) {
+			return height >= c.parts, c.err
+		})
 		if !errors.Is(err, c.err) || err == nil && (common != c.common || forked != c.forked) {
 			t.Errorf("%s: common %d, forked %v, %v", name, common, forked, err)
 		}

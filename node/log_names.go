@@ -7,12 +7,13 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// memberKey is the key under which all packages of the node log a member of the shard. The key "node"
-// names the node that logs.
+// memberKey is the key under which all packages of the node log a member of the shard. The key
+// "node" names the node that logs.
 const memberKey = "member"
 
-// memberNames is a log handler that writes members by name. The packages below the node know a member
-// by its index only and log that as an order.ServerID. An index without a known name stays a number.
+// memberNames is a log handler that writes members by name. The packages below the node know a
+// member by its index only and log that as an order.ServerID. An index without a known name stays a
+// number.
 type memberNames struct {
 	slog.Handler
 	name func(order.ServerID) string // empty where the name is not known

@@ -21,7 +21,8 @@ func TestLogNamesMembers(t *testing.T) {
 	t.Parallel()
 	var members []ledger.GroupMember
 	for i, name := range []string{"node-0", "", "node-2"} {
-		key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{byte(i)}, ed25519.SeedSize)).Public().(ed25519.PublicKey)
+		key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{byte(i)},
+			ed25519.SeedSize)).Public().(ed25519.PublicKey)
 		members = append(members, ledger.GroupMember{
 			Member: ledger.Member{Name: name, Key: key}, Index: ledger.MemberIndex(i),
 		})
@@ -66,7 +67,8 @@ func TestLogKeys(t *testing.T) {
 	t.Parallel()
 	server := regexp.MustCompile(`"server", |"node", message`)
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") ||
+			strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		text, err := os.ReadFile(path)

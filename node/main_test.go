@@ -8,5 +8,6 @@ import (
 
 // Whatever a node starts has to end with it. The databases' own caches end a moment later.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"))
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(
+		"github.com/golang/glog.(*fileSink).flushDaemon"))
 }

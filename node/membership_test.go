@@ -21,7 +21,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// order has an operator's bundle executed at a node. One change follows another only after a few rounds.
+// order has an operator's bundle executed at a node. One change follows another only after a few
+// rounds.
 func (s *shard) order(at int, make func() *ledger.Bundle) {
 	s.t.Helper()
 	s.eventually("a change of the membership is applied", func() bool {
@@ -38,14 +39,16 @@ func (s *shard) order(at int, make func() *ledger.Bundle) {
 		if err != nil {
 			s.t.Fatalf("waiting for a change: %v", err)
 		}
-		if statuses[0].Outcome != api.OutcomeExecuted && statuses[0].Result.Code != ledger.MembershipChanging {
+		if statuses[0].Outcome != api.OutcomeExecuted &&
+			statuses[0].Result.Code != ledger.MembershipChanging {
 			s.t.Fatalf("%+v", statuses[0])
 		}
 		return statuses[0].Outcome == api.OutcomeExecuted
 	})
 }
 
-// candidate makes the home of a node that wants to join, with the settings of a member, and the member that it wants to be.
+// candidate makes the home of a node that wants to join, with the settings of a member, and the
+// member that it wants to be.
 func (s *shard) candidate(number, like int) (dir string, member ledger.Member) {
 	s.t.Helper()
 	seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", s.t.Name(), number))
@@ -56,7 +59,8 @@ func (s *shard) candidate(number, like int) (dir string, member ledger.Member) {
 	if _, err := home.CreateJoining(dir, config, s.homes[like].Genesis, key); err != nil {
 		s.t.Fatal(err)
 	}
-	return dir, ledger.Member{Name: fmt.Sprintf("node-%d", number), Key: key.Public().(ed25519.PublicKey), Address: fmt.Sprintf("127.0.0.1:%d", 1+number)}
+	return dir, ledger.Member{Name: fmt.Sprintf("node-%d", number),
+		Key: key.Public().(ed25519.PublicKey), Address: fmt.Sprintf("127.0.0.1:%d", 1+number)}
 }
 
 // admit gives a node that joined its place in the lists.
@@ -74,11 +78,13 @@ func (s *shard) admit(dir string, membership ledger.Membership) int {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.homes, s.peers, s.nodes = append(s.homes, admitted), append(s.peers, peer), append(s.nodes, nil)
+	s.homes, s.peers, s.nodes = append(s.homes, admitted), append(s.peers, peer),
+		append(s.nodes, nil)
 	return i
 }
 
-// join adds a node to the shard, by way of a member, and gives its place in the lists. It does not start it.
+// join adds a node to the shard, by way of a member, and gives its place in the lists. It does not
+// start it.
 func (s *shard) join(operator *ledgertest.Operator, via int) int {
 	s.t.Helper()
 	dir, member := s.candidate(len(s.nodes), via)
@@ -86,7 +92,8 @@ func (s *shard) join(operator *ledgertest.Operator, via int) int {
 	return s.admit(dir, s.nodes[via].Store().Membership())
 }
 
-// load submits transfers to some nodes, at each of which one is durable when it returns, until stop is called, which wants another one durable at each since then.
+// load submits transfers to some nodes, at each of which one is durable when it returns, until stop
+// is called, which wants another one durable at each since then.
 func (s *shard) load(at ...int) (stop func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -94,7 +101,8 @@ func (s *shard) load(at ...int) (stop func()) {
 	durable := make([]atomic.Int64, len(at))
 	s.loads++
 	for k, i := range at {
-		n, client := s.nodes[i], ledgertest.NewClient(s.homes[0].Genesis, ledger.OrganisationName(fmt.Sprintf("load-%d-%d", s.loads, k)))
+		n, client := s.nodes[i], ledgertest.NewClient(s.homes[0].Genesis,
+			ledger.OrganisationName(fmt.Sprintf("load-%d-%d", s.loads, k)))
 		working.Go(func() {
 			next := client.Register("a", "b")
 			for ctx.Err() == nil {
@@ -114,7 +122,10 @@ func (s *shard) load(at ...int) (stop func()) {
 		s.t.Helper()
 		for k, i := range at {
 			before := durable[k].Load()
-			s.eventually(fmt.Sprintf("something is durable for a client of node %d", i), func() bool { return durable[k].Load() > before })
+			s.eventually(fmt.Sprintf("something is durable for a client of node %d",
+				i), func() bool {
+				return durable[k].Load() > before
+			})
 		}
 	}
 	another()
@@ -126,7 +137,8 @@ func (s *shard) load(at ...int) (stop func()) {
 	}
 }
 
-// Nodes join a shard that works, one after the other, from one member on, and are members like all others.
+// Nodes join a shard that works, one after the other, from one member on, and are members like all
+// others.
 func TestJoin(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 1, nil)
@@ -188,11 +200,13 @@ func TestLeave(t *testing.T) {
 	}
 	s.ordering(2, 3)
 	s.submit(2, api.LevelDurable, s.transfer())
-	if membership := s.nodes[2].Store().Membership(); len(membership.Members) != 2 || membership.Number != 3 {
+	if membership := s.nodes[2].Store().Membership(); len(membership.Members) != 2 ||
+		membership.Number != 3 {
 		t.Fatalf("%+v", membership)
 	}
 	s.same()
-	// Who is started again knows by itself that it was removed for good, and does not wait to hear that from the others, who do not talk to it any more.
+	// Who is started again knows by itself that it was removed for good, and does not wait to hear
+	// that from the others, who do not talk to it any more.
 	s.stop(2)
 	s.stop(3)
 	begun := time.Now()
@@ -234,7 +248,8 @@ func TestReplace(t *testing.T) {
 func TestKilledWhileJoining(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, func(_ int, config *home.Config) {
-		config.Ordering.Heartbeat, config.Ordering.SuspectAfter = 50*time.Millisecond, 500*time.Millisecond
+		config.Ordering.Heartbeat, config.Ordering.SuspectAfter = 50*time.Millisecond,
+			500*time.Millisecond
 	})
 	operator := ledgertest.NewOperator(s.homes[0].Genesis)
 	s.start(s.all()...)
@@ -242,21 +257,25 @@ func TestKilledWhileJoining(t *testing.T) {
 	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
 	stop := s.load(0, 1, 2)
 	joiner := s.join(operator, 0)
-	for _, after := range []time.Duration{0, 20 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond, 900 * time.Millisecond} {
+	for _, after := range []time.Duration{0, 20 * time.Millisecond, 150 * time.Millisecond,
+		400 * time.Millisecond, 900 * time.Millisecond} {
 		s.start(joiner)
 		<-time.After(after)
 		s.kill(joiner)
 		s.submit(1, api.LevelDurable, s.transfer())
 	}
 	s.start(joiner)
-	s.eventually("the joiner orders", func() bool { return s.nodes[joiner].State().Mode == api.ModeOrdering })
+	s.eventually("the joiner orders", func() bool {
+		return s.nodes[joiner].State().Mode == api.ModeOrdering
+	})
 	stop()
 	s.ordering(s.all()...)
 	s.submit(joiner, api.LevelDurable, s.transfer())
 	s.same()
 }
 
-// A change that would leave the group without a majority of the members is refused, and says what to do.
+// A change that would leave the group without a majority of the members is refused, and says what
+// to do.
 func TestChangeWithoutMajorityIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)
@@ -267,7 +286,8 @@ func TestChangeWithoutMajorityIsRefused(t *testing.T) {
 	s.kill(2)
 	s.submit(0, api.LevelDurable, s.transfer())
 	s.ordering(0, 1)
-	for name, bundle := range map[string]*ledger.Bundle{"join": operator.Join(ledgertest.Member(9)), "leave of who works": operator.Leave(1)} {
+	for name, bundle := range map[string]*ledger.Bundle{"join": operator.Join(ledgertest.Member(9)),
+		"leave of who works": operator.Leave(1)} {
 		refusal := s.nodes[0].Admit(t.Context(), []*ledger.Bundle{bundle}, false)[0]
 		if refusal == nil || refusal.Retry() || !strings.Contains(refusal.Reason, "a majority is") {
 			t.Fatalf("%s: %v", name, refusal)
@@ -277,11 +297,13 @@ func TestChangeWithoutMajorityIsRefused(t *testing.T) {
 	s.ordering(0, 1)
 }
 
-// With a perfect detector nodes crash, come back and go on after all were down, but their members stay as they are; what the refusal says to do helps.
+// With a perfect detector nodes crash, come back and go on after all were down, but their members
+// stay as they are; what the refusal says to do helps.
 func TestMembersStayUnderAPerfectDetector(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, func(_ int, config *home.Config) {
-		config.Ordering.Detector, config.Ordering.Heartbeat, config.Ordering.SuspectAfter = "perfect", 100*time.Millisecond, time.Second
+		config.Ordering.Detector, config.Ordering.Heartbeat, config.Ordering.SuspectAfter =
+			"perfect", 100*time.Millisecond, time.Second
 	})
 	operator := ledgertest.NewOperator(s.homes[0].Genesis)
 	s.start(s.all()...)
@@ -293,9 +315,11 @@ func TestMembersStayUnderAPerfectDetector(t *testing.T) {
 	s.ordering(s.all()...)
 	s.submit(2, api.LevelDurable, s.transfer())
 	s.same()
-	for name, bundle := range map[string]*ledger.Bundle{"join": operator.Join(ledgertest.Member(9)), "leave": operator.Leave(1)} {
+	for name, bundle := range map[string]*ledger.Bundle{"join": operator.Join(ledgertest.Member(9)),
+		"leave": operator.Leave(1)} {
 		refusal := s.nodes[0].Admit(t.Context(), []*ledger.Bundle{bundle}, false)[0]
-		if refusal == nil || refusal.Retry() || !strings.Contains(refusal.Reason, `detector = "eventual"`) {
+		if refusal == nil || refusal.Retry() || !strings.Contains(refusal.Reason,
+			`detector = "eventual"`) {
 			t.Fatalf("%s: %v", name, refusal)
 		}
 	}
@@ -350,7 +374,8 @@ func TestAdmitDisk(t *testing.T) {
 			var both []*ledger.Bundle
 			for _, signer := range []int{0, 2} {
 				bundle := propose(signer, 1, 1)
-				if refusal := s.nodes[signer].Admit(t.Context(), []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
+				if refusal := s.nodes[signer].Admit(t.Context(), []*ledger.Bundle{bundle},
+					false)[0]; refusal != nil {
 					t.Fatal(refusal)
 				}
 				both = append(both, bundle)
@@ -364,11 +389,12 @@ func TestAdmitDisk(t *testing.T) {
 				}
 			}
 			stop()
-			// Member 1 has another disk than the one that counts now. It leaves its group, and has its
-			// own admitted.
+			// Member 1 has another disk than the one that counts now. It leaves its group, and has
+			// its own admitted.
 			s.eventually("member 1 counts with its own disk", func() bool {
 				now := s.nodes[0].Store().Membership()
-				return now.Number == 2 && now.Members[1].Disk == ledger.DiskID(s.nodes[1].State().DiskID)
+				return now.Number == 2 && now.Members[1].Disk == ledger.DiskID(
+					s.nodes[1].State().DiskID)
 			})
 			s.ordering(s.all()...)
 			for i := range s.nodes {
@@ -380,7 +406,8 @@ func TestAdmitDisk(t *testing.T) {
 			s.same()
 			for i, each := range s.nodes {
 				now := each.Store().Membership()
-				if now.Number != 2 || !now.Members[0].Disk.IsZero() || !now.Members[2].Disk.IsZero() {
+				if now.Number != 2 || !now.Members[0].Disk.IsZero() ||
+					!now.Members[2].Disk.IsZero() {
 					t.Errorf("node %d: %+v", i, now)
 				}
 			}

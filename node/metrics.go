@@ -13,10 +13,12 @@ import (
 // register puts the node's figures into the registry that /metrics shows.
 func (n *Node) register(registry *prometheus.Registry) error {
 	gauge := func(name, help string, value func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "ledgerd", Name: name, Help: help}, value)
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "ledgerd", Name: name,
+			Help: help}, value)
 	}
 	counter := func(name, help string, value func() float64) prometheus.Collector {
-		return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "ledgerd", Name: name, Help: help}, value)
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: "ledgerd", Name: name,
+			Help: help}, value)
 	}
 	height := func(of func(api.Heights) uint64) func() float64 {
 		return func() float64 {
@@ -26,34 +28,73 @@ func (n *Node) register(registry *prometheus.Registry) error {
 	}
 	var errs []error
 	for _, c := range []prometheus.Collector{
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		gauge("mode", "What the node does: 1 starting, 2 ordering, 3 following, 4 halted, 5 stopping.", func() float64 { return float64(n.life.nodeMode()) }),
-		gauge("height_ordered", "Height of the last block executed here.", height(func(h api.Heights) uint64 { return uint64(h.Ordered) })),
-		gauge("height_stored", "Height of the last block on this disk.", height(func(h api.Heights) uint64 { return uint64(h.Stored) })),
-		gauge("height_durable", "Height of the last block on the disks of a majority.", height(func(h api.Heights) uint64 { return uint64(h.Durable) })),
-		gauge("blocks_absent", "Blocks before the snapshot that the node began with which are not here yet.", func() float64 { return float64(n.Store().Absent()) }),
-		gauge("pool_transactions", "Transactions that wait for a block.", func() float64 { transactions, _ := n.pool.Size(); return float64(transactions) }),
-		gauge("pool_bytes", "Bytes of the bundles that wait for a block.", func() float64 { _, bytes := n.pool.Size(); return float64(bytes) }),
-		counter("transactions_total", "Transactions in the chain.", func() float64 { return float64(n.pipeline.Total()) }),
-		gauge("generation", "Generation of the ordering group.", func() float64 { return float64(n.life.engineState().Generation) }),
-		gauge("epoch", "Epoch of the engine.", func() float64 { return float64(n.life.engineState().Epoch) }),
-		gauge("round", "Round of the engine.", func() float64 { return float64(n.life.engineState().Round) }),
-		gauge("members", "Members of the group that orders.", func() float64 { return float64(len(n.life.engineState().Members)) }),
-		gauge("lane_bytes_sent", "Bytes of engine frames put on lanes in this generation.", func() float64 { return float64(n.life.driver.Status().Traffic.BytesSent) }),
-		gauge("clock_offset_ms", "How far this node's clock is ahead of the members' median, in milliseconds; 0 where no majority's are heard.", func() float64 {
+		collectors.NewGoCollector(), collectors.NewProcessCollector(
+			collectors.ProcessCollectorOpts{}),
+		gauge("mode", "What the node does: 1 starting, 2 ordering, 3 following, 4 halted, 5 "+
+			"stopping.", func() float64 {
+			return float64(n.life.nodeMode())
+		}),
+		gauge("height_ordered", "Height of the last block executed here.",
+			height(func(h api.Heights) uint64 {
+				return uint64(h.Ordered)
+			})),
+		gauge("height_stored", "Height of the last block on this disk.",
+			height(func(h api.Heights) uint64 {
+				return uint64(h.Stored)
+			})),
+		gauge("height_durable", "Height of the last block on the disks of a majority.",
+			height(func(h api.Heights) uint64 {
+				return uint64(h.Durable)
+			})),
+		gauge("blocks_absent", "Blocks before the snapshot that the node began with which are "+
+			"not here yet.", func() float64 {
+			return float64(n.Store().Absent())
+		}),
+		gauge("pool_transactions", "Transactions that wait for a block.", func() float64 {
+			transactions, _ := n.pool.Size()
+			return float64(transactions)
+		}),
+		gauge("pool_bytes", "Bytes of the bundles that wait for a block.", func() float64 {
+			_, bytes := n.pool.Size()
+			return float64(bytes)
+		}),
+		counter("transactions_total", "Transactions in the chain.", func() float64 {
+			return float64(n.pipeline.Total())
+		}),
+		gauge("generation", "Generation of the ordering group.", func() float64 {
+			return float64(n.life.engineState().Generation)
+		}),
+		gauge("epoch", "Epoch of the engine.", func() float64 {
+			return float64(n.life.engineState().Epoch)
+		}),
+		gauge("round", "Round of the engine.", func() float64 {
+			return float64(n.life.engineState().Round)
+		}),
+		gauge("members", "Members of the group that orders.", func() float64 {
+			return float64(len(n.life.engineState().Members))
+		}),
+		gauge("lane_bytes_sent", "Bytes of engine frames put on lanes in this generation.",
+			func() float64 {
+				return float64(n.life.driver.Status().Traffic.BytesSent)
+			}),
+		gauge("clock_offset_ms", "How far this node's clock is ahead of the members' median, in "+
+			"milliseconds; 0 where no majority's are heard.", func() float64 {
 			view := n.time.View()
 			if !view.Known {
 				return 0
 			}
 			return float64(view.Offset)
 		}),
-		gauge("clock_confirmed", "1 where the clocks of a majority are near this node's, so that it proposes the time of blocks.", func() float64 {
+		gauge("clock_confirmed", "1 where the clocks of a majority are near this node's, so "+
+			"that it proposes the time of blocks.", func() float64 {
 			if n.time.View().Time == ledger.NoTime {
 				return 0
 			}
 			return 1
 		}),
-		gauge("disk_free_bytes", "Free space on the store's disk.", func() float64 { return float64(n.disk.bytes()) }),
+		gauge("disk_free_bytes", "Free space on the store's disk.", func() float64 {
+			return float64(n.disk.bytes())
+		}),
 	} {
 		errs = append(errs, registry.Register(c))
 	}

@@ -34,8 +34,9 @@ import (
 // Options of a node. Only Home has to be given.
 type Options struct {
 	Home *home.Home
-	// Host is the node's end of the fabric, which the node closes; nil stands for the fabric that the home's configuration names. Its identity has to be the one that
-	// p2p.PeerID gives for the node's key.
+	// Host is the node's end of the fabric, which the node closes; nil stands for the fabric that
+	// the home's configuration names. Its identity has to be the one that p2p.PeerID gives for the
+	// node's key.
 	Host rdmanet.Host
 	// Logger defaults to slog.Default.
 	Logger *slog.Logger
@@ -87,10 +88,12 @@ type Node struct {
 	identity *home.Disk
 }
 
-// Start opens the store, joins the fabric and serves the API; it returns when the API listens. The context is for starting only. Errors: ErrAddress, those of package store
-// (ErrDamaged, ErrForeign, ErrLocked), and the fabric's.
+// Start opens the store, joins the fabric and serves the API; it returns when the API listens. The
+// context is for starting only. Errors: ErrAddress, those of package store (ErrDamaged, ErrForeign,
+// ErrLocked), and the fabric's.
 func Start(ctx context.Context, options Options) (_ *Node, err error) {
-	n := &Node{options: options, home: options.Home, logger: options.Logger, started: time.Now(), done: make(chan struct{}), served: make(chan struct{})}
+	n := &Node{options: options, home: options.Home, logger: options.Logger, started: time.Now(),
+		done: make(chan struct{}), served: make(chan struct{})}
 	if n.logger == nil {
 		n.logger = slog.Default()
 	}
@@ -107,10 +110,13 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// The API's address is taken first: an occupied port is the most common mistake, and nothing has happened yet.
+	// The API's address is taken first: an occupied port is the most common mistake, and nothing
+	// has happened yet.
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", n.home.Config.API.Listen)
 	if err != nil {
-		return nil, fmt.Errorf("%w for clients on %s: %w; stop what uses it, or change [api] listen in %s", ErrAddress, n.home.Config.API.Listen, err, filepath.Join(n.home.Dir, home.ConfigFile))
+		return nil, fmt.Errorf("%w for clients on %s: %w; stop what uses it, or change [api] "+
+			"listen in %s", ErrAddress, n.home.Config.API.Listen,
+			err, filepath.Join(n.home.Dir, home.ConfigFile))
 	}
 	undo = append(undo, func() { _ = listener.Close() })
 	n.address = listener.Addr().String()
@@ -157,17 +163,23 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		_ = n.host.Close(ended)
 	})
 	if n.host.ID() != own {
-		return nil, fmt.Errorf("the fabric's host is %s, the node's key makes it %s", n.host.ID(), own)
+		return nil, fmt.Errorf("the fabric's host is %s, the node's key makes it %s", n.host.ID(),
+			own)
 	}
 
-	pooling := mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax, Tip: func() mempool.Tip { return n.pipeline.Tip() }, Clock: n.time}
+	pooling := mempool.Config{BytesMax: n.home.Config.Ordering.PoolBytesMax,
+		Tip: func() mempool.Tip {
+			return n.pipeline.Tip()
+		}, Clock: n.time}
 	executing := pipeline.Config{Self: n.home.Self, Logger: n.logger, Failed: n.fail}
 	executing.Stored = func(run uint64, members []order.ServerID, height ledger.Height) {
 		n.life.tellStored(run, members, height)
 	}
 	if n.between != nil {
-		pooling.Beside, pooling.Misplaced, pooling.Expires = n.between, n.between.misplaced, n.expiresHere
-		executing.Applied, executing.DurableTo, executing.Exchanged = n.between.applied, n.between.durableTo, n.between.exchanged
+		pooling.Beside, pooling.Misplaced, pooling.Expires = n.between, n.between.misplaced,
+			n.expiresHere
+		executing.Applied, executing.DurableTo, executing.Exchanged = n.between.applied,
+			n.between.durableTo, n.between.exchanged
 	}
 	n.pool = mempool.New(pooling)
 	executing.Pool = n.pool
@@ -179,7 +191,9 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 		return nil, err
 	}
 	n.exchange, err = catchup.New(catchup.Config{
-		Host: n.host, Peers: table.ids, Chain: func() catchup.Chain { return n.pipeline.Store() }, Contents: n.life.contents.get, Logger: n.logger,
+		Host: n.host, Peers: table.ids, Chain: func() catchup.Chain {
+			return n.pipeline.Store()
+		}, Contents: n.life.contents.get, Logger: n.logger,
 	})
 	if err != nil {
 		return nil, err
@@ -191,8 +205,10 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 	}
 	config := n.home.Config.API
 	n.server, err = api.New(n, api.Options{
-		Logger: n.logger, Registry: registry, Explorer: explorer.Handler(), CertificateFile: config.Certificate, KeyFile: config.Key,
-		AllowedOrigins: config.AllowedOrigins, CallsPerSecond: callsPerSecond(config.CallsPerSecond),
+		Logger: n.logger, Registry: registry, Explorer: explorer.Handler(),
+		CertificateFile: config.Certificate, KeyFile: config.Key,
+		AllowedOrigins: config.AllowedOrigins,
+		CallsPerSecond: callsPerSecond(config.CallsPerSecond),
 	})
 	if err != nil {
 		return nil, err
@@ -220,7 +236,8 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 			n.fail(fmt.Errorf("the API ended: %w", err))
 		}
 	}()
-	n.logger.Info("started", "api", n.URL(), "fabric", n.home.FabricAddress(), "over", n.fabricKind(), "height", opened.Head().Height, "chain", n.home.Genesis.Chain)
+	n.logger.Info("started", "api", n.URL(), "fabric", n.home.FabricAddress(), "over",
+		n.fabricKind(), "height", opened.Head().Height, "chain", n.home.Genesis.Chain)
 	return n, nil
 }
 
@@ -228,13 +245,16 @@ func Start(ctx context.Context, options Options) (_ *Node, err error) {
 func (n *Node) openFabric(table *peerTable) (rdmanet.Host, error) {
 	config := n.home.Config.Fabric
 	host, err := fabric.Open(config.Kind, fabric.Options{
-		Key: n.home.Key, Listen: n.home.FabricAddress(), Members: n.between.addresses(table.addresses), Device: config.Device, GID: config.GID, Logger: n.logger,
+		Key: n.home.Key, Listen: n.home.FabricAddress(),
+		Members: n.between.addresses(table.addresses), Device: config.Device, GID: config.GID,
+		Logger: n.logger,
 	})
 	switch {
 	case errors.Is(err, fabric.ErrUnusable), errors.Is(err, fabric.ErrOneProcess):
 		return nil, err
 	case err != nil:
-		return nil, fmt.Errorf("%w for the other nodes on %s: %w", ErrAddress, n.home.FabricAddress(), err)
+		return nil, fmt.Errorf("%w for the other nodes on %s: %w", ErrAddress,
+			n.home.FabricAddress(), err)
 	}
 	return host, nil
 }
@@ -244,22 +264,26 @@ func (n *Node) openDisk() (err error) {
 	n.identity, err = n.home.OpenDisk()
 	switch {
 	case errors.Is(err, home.ErrLocked):
-		return fmt.Errorf("%w, with its data folder %s; is this node running already?", err, n.home.Data())
+		return fmt.Errorf("%w, with its data folder %s; is this node running already?", err,
+			n.home.Data())
 	case err != nil:
 		return fmt.Errorf("the identity of the disk: %w", err)
 	}
 	d := n.identity
 	switch {
 	case d.Learner != "" && d.Renewed:
-		n.logger.Warn("this node's disk may have forgotten what it held or promised, so it has a new identity",
+		n.logger.Warn("this node's disk may have forgotten what it held or promised, so it has "+
+			"a new identity",
 			"disk", d.ID, "reason", d.Learner)
 	case d.Learner != "":
 		n.logger.Info("this node's disk is not its original one", "disk", d.ID, "reason", d.Learner)
 	case d.Renewed:
-		n.logger.Info("this home was made by an older version: its disk has a name now", "disk", d.ID)
+		n.logger.Info("this home was made by an older version: its disk has a name now", "disk",
+			d.ID)
 	}
 	if d.NoBirthTime {
-		n.logger.Warn("the file system keeps no birth times of files: a copy of this home may go unnoticed",
+		n.logger.Warn("the file system keeps no birth times of files: a copy of this home may "+
+			"go unnoticed",
 			"folder", n.home.Dir)
 	}
 	return nil
@@ -272,9 +296,11 @@ func (n *Node) openStore() (*store.Store, error) {
 	case errors.Is(err, store.ErrLocked):
 		return nil, fmt.Errorf("%w: %s; is this node running already?", err, n.home.Data())
 	case errors.Is(err, store.ErrForeign):
-		return nil, fmt.Errorf("%w: %s is not of the chain in %s", err, n.home.Data(), filepath.Join(n.home.Dir, home.GenesisFile))
+		return nil, fmt.Errorf("%w: %s is not of the chain in %s", err, n.home.Data(),
+			filepath.Join(n.home.Dir, home.GenesisFile))
 	case errors.Is(err, store.ErrDamaged):
-		return nil, fmt.Errorf("%w; move %s away and start again: the node fetches the chain from its peers", err, n.home.Data())
+		return nil, fmt.Errorf("%w; move %s away and start again: the node fetches the chain "+
+			"from its peers", err, n.home.Data())
 	}
 	return opened, err
 }
@@ -336,8 +362,9 @@ func (n *Node) fail(err error) {
 // drainPatience is how long a stopping node waits for what its clients were told is pending.
 const drainPatience = 3 * time.Second
 
-// Stop ends the node in order: no new writes, what is under way is finished as far as the context allows, everything executed is synced, all is closed.
-// Stopping again waits for the first call's end.
+// Stop ends the node in order: no new writes, what is under way is finished as far as the context
+// allows, everything executed is synced, all is closed. Stopping again waits for the first call's
+// end.
 func (n *Node) Stop(ctx context.Context) error {
 	n.stopOnce.Do(func() { n.stopErr = n.shutdown(ctx) })
 	return n.stopErr
@@ -372,14 +399,16 @@ func (n *Node) shutdown(ctx context.Context) error {
 	n.backfill.stop()
 	n.life.stop()
 	n.between.close()
-	if err := n.pipeline.Barrier(finishing); err != nil && !errors.Is(err, pipeline.ErrStopping) && n.pipeline.Stalled() == "" {
+	if err := n.pipeline.Barrier(finishing); err != nil && !errors.Is(err, pipeline.ErrStopping) &&
+		n.pipeline.Stalled() == "" {
 		errs = append(errs, err)
 	}
 	n.pipeline.Close()
 	n.exchange.Close()
 	closing, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := n.host.Close(closing); err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+	if err := n.host.Close(closing); err != nil && !errors.Is(err, context.DeadlineExceeded) &&
+		!errors.Is(err, context.Canceled) {
 		errs = append(errs, err)
 	}
 	height := n.pipeline.Tip().Height

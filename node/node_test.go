@@ -40,8 +40,11 @@ type shard struct {
 
 func newShard(t *testing.T, nodes int, change func(i int, config *home.Config)) *shard {
 	t.Helper()
-	s := &shard{t: t, gone: map[int]bool{}, network: memory.NewNetwork(), nodes: make([]*node.Node, nodes), store: store.Options{MemTableBytes: 4 << 20, ReserveBytes: 1 << 20}}
-	genesis := &ledger.Genesis{Chain: "test", Time: 1, Operators: []ledger.PublicKey{ledgertest.PublicKey("operator")}}
+	s := &shard{t: t, gone: map[int]bool{}, network: memory.NewNetwork(),
+		nodes: make([]*node.Node, nodes), store: store.Options{MemTableBytes: 4 << 20,
+			ReserveBytes: 1 << 20}}
+	genesis := &ledger.Genesis{Chain: "test", Time: 1,
+		Operators: []ledger.PublicKey{ledgertest.PublicKey("operator")}}
 	var keys []ed25519.PrivateKey
 	for i := range nodes {
 		seed := sha256.Sum256(fmt.Appendf(nil, "%s %d", t.Name(), i))
@@ -52,7 +55,8 @@ func newShard(t *testing.T, nodes int, change func(i int, config *home.Config)) 
 			t.Fatal(err)
 		}
 		keys, s.peers = append(keys, key), append(s.peers, peer)
-		genesis.Members = append(genesis.Members, ledger.Member{Name: fmt.Sprintf("node-%d", i), Key: public, Address: "127.0.0.1:1"})
+		genesis.Members = append(genesis.Members, ledger.Member{Name: fmt.Sprintf("node-%d", i),
+			Key: public, Address: "127.0.0.1:1"})
 	}
 	for i := range nodes {
 		config := home.Default()
@@ -60,7 +64,8 @@ func newShard(t *testing.T, nodes int, change func(i int, config *home.Config)) 
 		if change != nil {
 			change(i, &config)
 		}
-		h, err := home.Create(filepath.Join(t.TempDir(), fmt.Sprintf("node-%d", i)), config, genesis, keys[i])
+		h, err := home.Create(filepath.Join(t.TempDir(), fmt.Sprintf("node-%d", i)), config,
+			genesis, keys[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +89,8 @@ func (s *shard) start(which ...int) {
 		}
 		logger := slog.New(slog.DiscardHandler)
 		if os.Getenv("LEDGERD_TEST_LOG") != "" {
-			logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+			logger = slog.New(slog.NewTextHandler(os.Stderr,
+				&slog.HandlerOptions{Level: slog.LevelDebug}))
 		}
 		options := node.Options{Home: s.homes[i], Host: host, Logger: logger, Store: s.store}
 		if s.clocks != nil {
@@ -126,7 +132,8 @@ func (s *shard) eventually(what string, holds func() bool) {
 			for i, n := range s.nodes {
 				if n != nil {
 					state := n.State()
-					s.t.Logf("node %d: mode %d (%s), %+v, %+v", i, state.Mode, state.Reason, state.Engine, state.Heights)
+					s.t.Logf("node %d: mode %d (%s), %+v, %+v", i, state.Mode, state.Reason,
+						state.Engine, state.Heights)
 				}
 			}
 			s.t.Fatalf("not within a minute: %s", what)
@@ -223,12 +230,15 @@ func TestEveryNodeTakesWritesAndHoldsTheSameChain(t *testing.T) {
 				s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
 				for round := range 5 {
 					for i := range nodes {
-						level := []api.Level{api.LevelOrdered, api.LevelStored, api.LevelDurable}[(round+i)%3]
-						status := s.submit(i, level, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))[0]
+						level := []api.Level{api.LevelOrdered, api.LevelStored,
+							api.LevelDurable}[(round+i)%3]
+						status := s.submit(i, level, s.client.Transfer(s.client.Account("a"),
+							s.client.Account("b"), 1))[0]
 						if status.Level < level {
 							t.Fatalf("waited for %v, got %v", level, status.Level)
 						}
-						if found, err := s.nodes[i].Store().Transaction(status.ID); err != nil || found.Height != status.Height {
+						if found, err := s.nodes[i].Store().Transaction(status.ID); err != nil ||
+							found.Height != status.Height {
 							t.Fatalf("what was acknowledged cannot be read: %v", err)
 						}
 					}
@@ -245,7 +255,9 @@ func TestKilledNodeComesBackByItself(t *testing.T) {
 	s.start(s.all()...)
 	s.ordering(s.all()...)
 	s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
-	transfer := func() ledger.Transaction { return s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1) }
+	transfer := func() ledger.Transaction {
+		return s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1)
+	}
 	for range 10 {
 		s.submit(1, api.LevelDurable, transfer())
 	}
@@ -279,7 +291,8 @@ func TestShardGoesOnAfterAllStopped(t *testing.T) {
 			}
 		}
 		s.ordering(s.all()...)
-		s.submit(2, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+		s.submit(2, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
+			s.client.Account("b"), 1))
 	}
 }
 
@@ -292,13 +305,16 @@ func TestShardWithoutMajorityHaltsAndGoesOn(t *testing.T) {
 	s.kill(1)
 	s.kill(2)
 	s.eventually("node 0 halts", func() bool { return s.nodes[0].State().Mode == api.ModeHalted })
-	refusal := s.nodes[0].Admit(t.Context(), []*ledger.Bundle{s.client.Bundle(s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))}, false)[0]
+	refusal := s.nodes[0].Admit(t.Context(),
+		[]*ledger.Bundle{s.client.Bundle(s.client.Transfer(s.client.Account("a"),
+			s.client.Account("b"), 1))}, false)[0]
 	if refusal == nil || refusal.Code != api.RefusedNotWriting {
 		t.Fatalf("a node without a majority says %v to a write", refusal)
 	}
 	s.start(1)
 	s.ordering(0, 1)
-	s.submit(1, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+	s.submit(1, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
+		1))
 	s.start(2)
 	s.ordering(s.all()...)
 	s.same()
@@ -365,19 +381,23 @@ func TestFullDiskRefusesWritesAndRecovers(t *testing.T) {
 	free = 1000
 	mu.Unlock()
 	s.eventually("writes are refused", func() bool {
-		refusal := s.nodes[0].Admit(t.Context(), []*ledger.Bundle{s.client.Bundle(s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))}, false)[0]
+		refusal := s.nodes[0].Admit(t.Context(),
+			[]*ledger.Bundle{s.client.Bundle(s.client.Transfer(s.client.Account("a"),
+				s.client.Account("b"), 1))}, false)[0]
 		return refusal != nil && refusal.Code == api.RefusedNotWriting && len(refusal.Writers) == 2
 	})
 	if _, err := s.nodes[0].Store().Transaction(status.ID); err != nil {
 		t.Fatalf("reads: %v", err)
 	}
 	// The others go on, if need be without it.
-	s.submit(1, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+	s.submit(1, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
+		1))
 	mu.Lock()
 	free = 1 << 40
 	mu.Unlock()
 	s.ordering(s.all()...)
-	s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+	s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
+		1))
 	s.same()
 }
 
@@ -385,12 +405,15 @@ func TestOccupiedPort(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 1, nil)
 	s.start(0)
-	other := newShard(t, 1, func(_ int, c *home.Config) { c.API.Listen = s.nodes[0].URL()[len("http://"):] })
+	other := newShard(t, 1, func(_ int, c *home.Config) {
+		c.API.Listen = s.nodes[0].URL()[len("http://"):]
+	})
 	host, err := other.network.Host(other.peers[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = node.Start(t.Context(), node.Options{Home: other.homes[0], Host: host, Logger: slog.New(slog.DiscardHandler)})
+	_, err = node.Start(t.Context(), node.Options{Home: other.homes[0], Host: host,
+		Logger: slog.New(slog.DiscardHandler)})
 	if !errors.Is(err, node.ErrAddress) {
 		t.Fatalf("got %v, want ErrAddress", err)
 	}

@@ -11,11 +11,13 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// quickShard is a running shard that suspects after half a second, and whose lanes break after another time.
+// quickShard is a running shard that suspects after half a second, and whose lanes break after
+// another time.
 func quickShard(t *testing.T, nodes int, mend time.Duration) *shard {
 	t.Helper()
 	s := newShard(t, nodes, func(_ int, config *home.Config) {
-		config.Ordering.Heartbeat, config.Ordering.SuspectAfter = 50*time.Millisecond, 500*time.Millisecond
+		config.Ordering.Heartbeat, config.Ordering.SuspectAfter = 50*time.Millisecond,
+			500*time.Millisecond
 	})
 	s.network = memory.NewNetwork(memory.Options{MendTimeout: mend})
 	s.start(s.all()...)
@@ -43,14 +45,17 @@ func (s *shard) part(cut bool, some, others []int) {
 	}
 }
 
-// outside waits until nodes say that they are outside of the majority, or that they wait for one, where they were cut off between two groups, and take no writes.
+// outside waits until nodes say that they are outside of the majority, or that they wait for one,
+// where they were cut off between two groups, and take no writes.
 func (s *shard) outside(which ...int) {
 	s.t.Helper()
 	s.eventually("outside of the majority", func() bool {
 		for _, i := range which {
 			state := s.nodes[i].State()
-			halted := state.Mode == api.ModeHalted && strings.Contains(state.Reason, "outside of the majority")
-			waits := state.Mode == api.ModeStarting && strings.Contains(state.Reason, "waiting for a majority")
+			halted := state.Mode == api.ModeHalted &&
+				strings.Contains(state.Reason, "outside of the majority")
+			waits := state.Mode == api.ModeStarting &&
+				strings.Contains(state.Reason, "waiting for a majority")
 			if !halted && !waits || !state.ReadsOnly {
 				return false
 			}
@@ -62,7 +67,8 @@ func (s *shard) outside(which ...int) {
 // A minority stops and says so, the majority goes on, and the minority comes back by itself.
 func TestPartition(t *testing.T) {
 	t.Parallel()
-	for name, mend := range map[string]time.Duration{"lanes break": 300 * time.Millisecond, "lanes are mended": time.Minute} {
+	for name, mend := range map[string]time.Duration{"lanes break": 300 * time.Millisecond,
+		"lanes are mended": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := quickShard(t, 5, mend)
@@ -72,7 +78,9 @@ func TestPartition(t *testing.T) {
 				s.submit(majority[i%3], api.LevelDurable, s.transfer())
 			}
 			s.ordering(majority...)
-			pending := s.client.Bundle(s.transfer()) // in order: whatever the minority is given after it was cut off cannot be delivered before
+			// in order: whatever the minority is given after it was cut off cannot be delivered
+			// before
+			pending := s.client.Bundle(s.transfer())
 			s.nodes[1].Admit(t.Context(), []*ledger.Bundle{pending}, false)
 			s.outside(minority...)
 			s.part(false, majority, minority)
@@ -84,7 +92,8 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// All links are cut for longer than all timeouts, while transactions are under way. Then they are mended, and the shard goes on without anybody's help.
+// All links are cut for longer than all timeouts, while transactions are under way. Then they are
+// mended, and the shard goes on without anybody's help.
 func TestEveryLinkCutAndMended(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{2, 3, 4, 6} {
@@ -124,7 +133,8 @@ func (s *shard) submitted(bundle *ledger.Bundle, at int) api.Status {
 	return status
 }
 
-// A link that is down for a while makes suspicions, which are false. They are taken back: nobody leaves for good, and rounds are unreliable again.
+// A link that is down for a while makes suspicions, which are false. They are taken back: nobody
+// leaves for good, and rounds are unreliable again.
 func TestFalseSuspicionIsTakenBack(t *testing.T) {
 	t.Parallel()
 	s := quickShard(t, 3, time.Minute)

@@ -23,7 +23,8 @@ type peerTable struct {
 }
 
 // newPeerTable makes a table of members; this node is in it in any case.
-func newPeerTable(members []ledger.GroupMember, self order.ServerID, own rdmanet.PeerID) (*peerTable, error) {
+func newPeerTable(members []ledger.GroupMember, self order.ServerID,
+	own rdmanet.PeerID) (*peerTable, error) {
 	t := &peerTable{
 		servers: map[rdmanet.PeerID]order.ServerID{}, names: map[order.ServerID]string{},
 		addresses: map[rdmanet.PeerID]string{},
@@ -37,7 +38,8 @@ func newPeerTable(members []ledger.GroupMember, self order.ServerID, own rdmanet
 		}
 		index := order.ServerID(member.Index)
 		if (index == self) != (peer == own) {
-			return nil, fmt.Errorf("member %d of the chain is %s, and this node is %s as member %d", index, peer, own, self)
+			return nil, fmt.Errorf("member %d of the chain is %s, and this node is %s as member %d",
+				index, peer, own, self)
 		}
 		t.put(index, peer)
 		if index != self {
@@ -149,7 +151,8 @@ func (l *life) refreshPeers() error {
 	n.logger.Info("the members changed", "change", number, "peers", len(table.servers))
 	n.peers.table.Store(table)
 	n.exchange.SetPeers(table.ids)
-	return errors.Join(l.driver.SetPeers(table.ids), l.detector.SetPeers(table.ids), n.admitPeers(table))
+	return errors.Join(l.driver.SetPeers(table.ids), l.detector.SetPeers(table.ids),
+		n.admitPeers(table))
 }
 
 // admitPeers has the fabric let in the members of the own shard, as a table has them, and those of

@@ -128,7 +128,8 @@ func PlanRecovery(options RecoveryOptions) (_ *Recovery, err error) {
 			)
 		}
 		if i > 0 && h.Self == homes[i-1].Self {
-			return nil, fmt.Errorf("%w: %s and %s are the same member's: name the one that is to run",
+			return nil, fmt.Errorf("%w: %s and %s are the same member's: name the one that is "+
+				"to run",
 				ErrRecovery, homes[i-1].Dir, h.Dir)
 		}
 		held, opened, err := survey(h, options.Store(h))
@@ -147,7 +148,9 @@ func PlanRecovery(options RecoveryOptions) (_ *Recovery, err error) {
 		r.Durable = max(r.Durable, each.Durable)
 		r.Seen = max(r.Seen, each.seen())
 	}
-	furthest := slices.IndexFunc(r.Homes, func(h RecoveryHome) bool { return h.Index == r.From.Index })
+	furthest := slices.IndexFunc(r.Homes, func(h RecoveryHome) bool {
+		return h.Index == r.From.Index
+	})
 	if r.replays, err = r.unexecuted(stores[furthest]); err != nil {
 		return nil, err
 	}
@@ -287,7 +290,8 @@ func (r *Recovery) formsNow() (bool, generation.Waiting) {
 // propose works out the changes that have a majority count again, or why that cannot be.
 func (r *Recovery) propose() error {
 	for i := range r.Homes {
-		r.decided = max(r.decided, r.Homes[i].state.Instance, r.Homes[i].state.Activated.Generation())
+		r.decided = max(r.decided, r.Homes[i].state.Instance,
+			r.Homes[i].state.Activated.Generation())
 	}
 	if d := r.newest(); d != nil {
 		r.decided = max(r.decided, d.Generation)
@@ -299,7 +303,8 @@ func (r *Recovery) propose() error {
 	}
 	if _, member := r.Members.Find(r.From.Index); !member {
 		return fmt.Errorf(
-			"%w: %s holds the furthest chain, and is no member: leave its home out, or have a member "+
+			"%w: %s holds the furthest chain, and is no member: leave its home out, or have a "+
+				"member "+
 				"begin with a copy of its data folder",
 			ErrRecovery,
 			r.From.Name,
@@ -322,8 +327,10 @@ func (r *Recovery) conflict() error {
 		each := &r.Homes[i]
 		if each.Durable > each.Common {
 			return fmt.Errorf(
-				"%w: %s and %s hold different blocks from %d on, and both know such blocks to be durable: "+
-					"nobody but you can tell which are to stay; move the data folder of the other home to "+
+				"%w: %s and %s hold different blocks from %d on, and both know such blocks to "+
+					"be durable: "+
+					"nobody but you can tell which are to stay; move the data folder of the "+
+					"other home to "+
 					"another place, "+
 					"keep it, and look again",
 				ErrRecovery,
@@ -341,9 +348,10 @@ func (r *Recovery) conflict() error {
 func (r *Recovery) withoutBlocks() error {
 	for i := range r.Homes {
 		each := &r.Homes[i]
-		served := each.Common >= r.From.absent || slices.ContainsFunc(r.Homes, func(h RecoveryHome) bool {
-			return h.Common >= r.From.absent && h.absent <= each.Common
-		})
+		served := each.Common >= r.From.absent ||
+			slices.ContainsFunc(r.Homes, func(h RecoveryHome) bool {
+				return h.Common >= r.From.absent && h.absent <= each.Common
+			})
 		if !served {
 			return fmt.Errorf(
 				"%w: %s needs blocks from %d on, and no home has them all, since %s began with a "+
@@ -365,7 +373,9 @@ func (r *Recovery) account() (generation.Membership, error) {
 	missing, counting := []string(nil), 0
 	for i := range r.Members.Members {
 		member := &r.Members.Members[i]
-		at := slices.IndexFunc(r.Homes, func(h RecoveryHome) bool { return h.Index == member.Index })
+		at := slices.IndexFunc(r.Homes, func(h RecoveryHome) bool {
+			return h.Index == member.Index
+		})
 		remote, elsewhere := r.options.Disks[member.Name]
 		lost, absent := slices.Contains(
 			r.options.Lost,
@@ -546,7 +556,8 @@ func (r *Recovery) state(furthest bool, disk generation.DiskID, d generation.Dec
 	if furthest {
 		// Its run is the newest of all, and counted with the new membership: so nobody asks for a
 		// majority of an earlier one, whose disks forgot.
-		state.Activated, state.Shard, state.Start = generation.NewRun(d.Generation, 0), after, d.Base
+		state.Activated, state.Shard, state.Start = generation.NewRun(d.Generation, 0), after,
+			d.Base
 	}
 	return state
 }
@@ -586,7 +597,8 @@ func (r *Recovery) Do(operator ed25519.PrivateKey) (_ *Recovered, err error) {
 	changes := slices.Clone(r.Changes)
 	for i := range r.Homes {
 		each := &r.Homes[i]
-		disk, err := each.home.OpenDisk() // which settles the identity, and keeps the node from starting
+		// which settles the identity, and keeps the node from starting
+		disk, err := each.home.OpenDisk()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", each.Home, err)
 		}
@@ -618,7 +630,8 @@ func (r *Recovery) Do(operator ed25519.PrivateKey) (_ *Recovered, err error) {
 	decision := r.decision(after, head)
 	for i := range r.Homes {
 		each := &r.Homes[i]
-		state := r.state(each.Index == r.From.Index, generation.DiskID(each.Disk.ID), decision, after)
+		state := r.state(each.Index == r.From.Index, generation.DiskID(each.Disk.ID), decision,
+			after)
 		if err := home.WriteFile(each.home.Generation(), state.Encode(), 0o644); err != nil {
 			return nil, err
 		}
@@ -644,7 +657,8 @@ func (r *Recovery) signer(
 		if public := operator.Public().(ed25519.PublicKey); !genesis.IsOperator(
 			ledger.PublicKey(public),
 		) {
-			return nil, fmt.Errorf("%w: the key is no operator's of chain %s", ErrRecovery, genesis.Chain)
+			return nil, fmt.Errorf("%w: the key is no operator's of chain %s", ErrRecovery,
+				genesis.Chain)
 		}
 		return operator, nil
 	}
@@ -652,7 +666,8 @@ func (r *Recovery) signer(
 		(len(genesis.Operators) == 0 || len(r.Members.Members) == 1) {
 		for i := range r.Homes {
 			key := r.Homes[i].home.Key
-			if r.Members.MayAdmit(ledger.PublicKey(key.Public().(ed25519.PublicKey)), change.Index) {
+			if r.Members.MayAdmit(ledger.PublicKey(key.Public().(ed25519.PublicKey)),
+				change.Index) {
 				return key, nil
 			}
 		}
@@ -758,8 +773,9 @@ func newLeave(
 	nonce := ledger.Nonce{Stream: binary.BigEndian.Uint64(stream[:]) >> 1}
 	nonce.Sequence = opened.NextSequence(ledger.Operator, nonce.Stream)
 	bundle, err := ledger.NewBundle(ledger.Transaction{
-		Ledger: opened.GenesisHash(), Nonce: nonce, LastValid: opened.Head().Height + ledger.AdmitLife,
-		Change: &ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: index},
+		Ledger: opened.GenesisHash(), Nonce: nonce,
+		LastValid: opened.Head().Height + ledger.AdmitLife,
+		Change:    &ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: index},
 	})
 	if err != nil {
 		return nil, err

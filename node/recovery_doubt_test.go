@@ -31,7 +31,8 @@ func (s *shard) doubt(i int) {
 	}
 }
 
-// The furthest home had perhaps more. The operator goes on from it, with a member that may come back.
+// The furthest home had perhaps more. The operator goes on from it, with a member that may come
+// back.
 func TestRecoveryOfADiskInDoubt(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)
@@ -54,7 +55,8 @@ func TestRecoveryOfADiskInDoubt(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := s.plan(options, 0, 1); !r.Forms {
-		t.Fatalf("after the recovery: %+v, refused %v, %d more changes", r.Waiting, r.Refused, len(r.Changes))
+		t.Fatalf("after the recovery: %+v, refused %v, %d more changes", r.Waiting, r.Refused,
+			len(r.Changes))
 	}
 	s.start(0, 1)
 	s.ordering(0, 1)

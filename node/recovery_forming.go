@@ -28,7 +28,8 @@ func wouldForm(homes []synodHome) (bool, generation.Waiting) {
 	for i := range homes {
 		h := &homes[i]
 		synod, err := generation.NewSynod(generation.Config{
-			Self: h.self, Original: h.original, State: h.state, Report: h.report, Grace: 1, Patience: 4,
+			Self: h.self, Original: h.original, State: h.state, Report: h.report, Grace: 1,
+			Patience: 4,
 		})
 		if err != nil {
 			return false, generation.Waiting{}

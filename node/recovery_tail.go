@@ -59,7 +59,8 @@ func (r *Recovery) newestValue() *generation.Decision {
 		if accepted == nil || value != nil && accepted.Generation < value.Generation {
 			continue
 		}
-		if value != nil && accepted.Generation == value.Generation && !highest.Less(state.Accepted) {
+		if value != nil && accepted.Generation == value.Generation &&
+			!highest.Less(state.Accepted) {
 			continue // decided, or accepted in a higher ballot
 		}
 		value, highest = accepted, state.Accepted
@@ -69,7 +70,8 @@ func (r *Recovery) newestValue() *generation.Decision {
 
 // restOf returns the rounds of a tail that the furthest chain does not hold: all of them where it
 // ends with the base, and the later ones where it ends within the tail.
-func (r *Recovery) restOf(d *generation.Decision, opened *store.Store) ([]generation.TailRound, error) {
+func (r *Recovery) restOf(d *generation.Decision, opened *store.Store) ([]generation.TailRound,
+	error) {
 	head := r.From.report.Head
 	if head.Height < d.Base.Height {
 		return nil, nil
@@ -93,7 +95,8 @@ func (r *Recovery) restOf(d *generation.Decision, opened *store.Store) ([]genera
 		for len(rest) > 0 && rest[0].Round < order.Round(header.Round) {
 			rest = rest[1:] // a round that made no block
 		}
-		if len(rest) == 0 || rest[0].Round != order.Round(header.Round) || rest[0].Epoch != order.Epoch(header.Epoch) {
+		if len(rest) == 0 || rest[0].Round != order.Round(header.Round) ||
+			rest[0].Epoch != order.Epoch(header.Epoch) {
 			return nil, nil // the chain goes on with something else
 		}
 		rest = rest[1:]
@@ -117,19 +120,22 @@ func (r *Recovery) replayTail(opened *store.Store) error {
 		var batches [][]byte
 		for _, message := range each.content.Messages {
 			// What is malformed is dropped, as each node drops it.
-			if batch, _, err := mempool.SplitPayload(message.Payload); err == nil && len(batch) > 0 {
+			if batch, _, err := mempool.SplitPayload(message.Payload); err == nil &&
+				len(batch) > 0 {
 				batches = append(batches, batch)
 			}
 		}
 		if len(batches) == 0 {
 			continue
 		}
-		if _, err := opened.Apply(ledger.Epoch(each.content.Epoch), ledger.Round(each.content.Round), batches); err != nil {
+		if _, err := opened.Apply(ledger.Epoch(each.content.Epoch),
+			ledger.Round(each.content.Round), batches); err != nil {
 			return err
 		}
 	}
 	if opened.Membership().Number != r.Members.Number {
-		return fmt.Errorf("%w: the members changed in rounds that %s had not executed, and has now: look at the "+
+		return fmt.Errorf("%w: the members changed in rounds that %s had not executed, and has "+
+			"now: look at the "+
 			"homes again", ErrRecovery, r.From.Name)
 	}
 	return nil

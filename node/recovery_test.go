@@ -127,7 +127,8 @@ func (s *shard) decideTail(i int, accepted, begun bool) (ids []ledger.Hash) {
 		content = binary.LittleEndian.AppendUint32(content, uint32(len(payload)))
 		content = append(content, payload...)
 		if k == 0 && begun {
-			_, err := opened.Apply(ledger.Epoch(round.Epoch), ledger.Round(round.Round), [][]byte{batch})
+			_, err := opened.Apply(ledger.Epoch(round.Epoch), ledger.Round(round.Round),
+				[][]byte{batch})
 			if err != nil {
 				s.t.Fatal(err)
 			}
@@ -136,7 +137,8 @@ func (s *shard) decideTail(i int, accepted, begun bool) (ids []ledger.Hash) {
 		round.Content = sha256.Sum256(content)
 		value.Tail = append(value.Tail, round)
 		path := filepath.Join(h.Rounds(), hex.EncodeToString(round.Content[:]))
-		if err := errors.Join(os.MkdirAll(h.Rounds(), 0o755), home.WriteFile(path, content, 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(h.Rounds(), 0o755),
+			home.WriteFile(path, content, 0o644)); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -183,12 +185,14 @@ func TestRecovery(t *testing.T) {
 			which: []int{0, 1}, marks: 2, word: "node-2"},
 		{name: "the only member loses its promises", nodes: 1, lost: promises, which: []int{0},
 			marks: 1, word: "node-0"},
-		{name: "the only member loses its promises and starts", nodes: 1, lost: promises, which: []int{0},
+		{name: "the only member loses its promises and starts", nodes: 1, lost: promises,
+			which: []int{0},
 			again: true, marks: 1, word: "node-0"},
 		{name: "two of three are gone", nodes: 3, gone: []int{0, 2}, marks: 2, word: "node-1"},
 		{name: "three of five lose their data", nodes: 5, lost: data, which: []int{0, 1, 2},
 			marks: 3, word: "node-3"},
-		{name: "two of five lose their data, two are away", nodes: 5, lost: data, which: []int{0, 1},
+		{name: "two of five lose their data, two are away", nodes: 5, lost: data,
+			which:  []int{0, 1},
 			absent: []int{3, 4},
 			marks:  2, word: "node-2"},
 		{name: "homes that were copied before their first start", nodes: 3, nothing: true,
@@ -246,7 +250,8 @@ func TestRecovery(t *testing.T) {
 			}
 			r := s.plan(options, left...)
 			if r.Forms || r.Refused != nil || r.Word() != c.word || len(r.Changes) != c.marks {
-				t.Fatalf("forms %v, refused %v, from %s, %d changes, waiting %+v", r.Forms, r.Refused, r.Word(),
+				t.Fatalf("forms %v, refused %v, from %s, %d changes, waiting %+v", r.Forms,
+					r.Refused, r.Word(),
 					len(r.Changes), r.Waiting)
 			}
 			operator := ledgertest.Key("operator")
@@ -437,7 +442,8 @@ func TestRecoveryOfOddHomes(t *testing.T) {
 			t.Fatal(err)
 		}
 		recover(s, node.RecoveryOptions{
-			Disks: map[string]ledger.DiskID{"node-0": ledger.DiskID(disk.ID)}, Lost: []string{"node-2"},
+			Disks: map[string]ledger.DiskID{"node-0": ledger.DiskID(disk.ID)},
+			Lost:  []string{"node-2"},
 		}, 1)
 		s.gone[2] = true
 		goOn(s, kept, 0, 1)
@@ -491,7 +497,9 @@ func TestRecoveryOfOddHomes(t *testing.T) {
 		}
 		s.alone(2, 2, false)
 		r := s.plan(node.RecoveryOptions{}, 0, 1, 2)
-		if i := slices.IndexFunc(r.Homes, func(h node.RecoveryHome) bool { return h.Forked }); i != 2 ||
+		if i := slices.IndexFunc(r.Homes, func(h node.RecoveryHome) bool {
+			return h.Forked
+		}); i != 2 ||
 			r.Word() != "node-1" {
 			t.Fatalf("home %d is forked, from %s", i, r.Word())
 		}

@@ -16,8 +16,9 @@ import (
 	life "github.com/ledgerd/ledgerd/shard"
 )
 
-// A node comes back with blocks that the majority never had. Whether the group holds as many others, more or fewer: the node gives its own up, keeps what is common, and the
-// group's blocks stay.
+// A node comes back with blocks that the majority never had. Whether the group holds as many
+// others, more or fewer: the node gives its own up, keeps what is common, and the group's blocks
+// stay.
 func TestNodeWithOtherBlocksGivesThemUp(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ own, group int }{{1, 1}, {3, 1}, {1, 3}, {2, 0}} {
@@ -28,7 +29,9 @@ func TestNodeWithOtherBlocksGivesThemUp(t *testing.T) {
 				s.start(s.all()...)
 				s.ordering(s.all()...)
 				s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
-				transfer := func() ledger.Transaction { return s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1) }
+				transfer := func() ledger.Transaction {
+					return s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1)
+				}
 				for range 3 {
 					s.submit(0, api.LevelDurable, transfer())
 				}
@@ -42,7 +45,8 @@ func TestNodeWithOtherBlocksGivesThemUp(t *testing.T) {
 				s.ordering(majority...)
 				var durable []ledger.Hash
 				for range c.group {
-					durable = append(durable, s.submit(majority[0], api.LevelDurable, transfer())[0].ID)
+					durable = append(durable, s.submit(majority[0], api.LevelDurable,
+						transfer())[0].ID)
 				}
 				s.start(odd)
 				s.ordering(s.all()...)
@@ -59,7 +63,8 @@ func TestNodeWithOtherBlocksGivesThemUp(t *testing.T) {
 				if err != nil || len(aside) != 1 {
 					t.Fatalf("set aside: %v, %v", aside, err)
 				}
-				if want := fmt.Sprintf("%s.rolled-back-%d-1", s.homes[odd].Data(), int(common)+c.own); aside[0] != want {
+				if want := fmt.Sprintf("%s.rolled-back-%d-1", s.homes[odd].Data(),
+					int(common)+c.own); aside[0] != want {
 					t.Fatalf("set aside as %s, want %s", aside[0], want)
 				}
 			})
@@ -67,8 +72,8 @@ func TestNodeWithOtherBlocksGivesThemUp(t *testing.T) {
 	}
 }
 
-// A node comes back with blocks that the majority does not know, and knows that they were durable. It
-// sets nothing aside, and stops with a reason; the others go on.
+// A node comes back with blocks that the majority does not know, and knows that they were durable.
+// It sets nothing aside, and stops with a reason; the others go on.
 func TestNodeKeepsDurableBlocksOfAnotherChain(t *testing.T) {
 	t.Parallel()
 	s := newShard(t, 3, nil)
@@ -82,7 +87,8 @@ func TestNodeKeepsDurableBlocksOfAnotherChain(t *testing.T) {
 	s.alone(odd, 3, true)
 	s.start(0, 1)
 	s.ordering(0, 1)
-	s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+	s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
+		1))
 	s.start(odd)
 	select {
 	case <-s.nodes[odd].Done():
@@ -97,7 +103,8 @@ func TestNodeKeepsDurableBlocksOfAnotherChain(t *testing.T) {
 	if globbing != nil || len(aside) != 0 {
 		t.Errorf("beside the data folder: %v, %v", aside, globbing)
 	}
-	s.submit(1, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+	s.submit(1, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
+		1))
 }
 
 // A disk that sets blocks aside stays the same disk, with what it knows to be durable.
@@ -120,7 +127,8 @@ func TestDiskStaysWhenBlocksAreSetAside(t *testing.T) {
 	s.ordering(0, 2)
 	s.start(odd)
 	s.ordering(s.all()...)
-	s.submit(odd, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+	s.submit(odd, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"),
+		1))
 	for range 2 {
 		s.stop(odd)
 		after, err := s.homes[odd].Disk()
@@ -130,13 +138,14 @@ func TestDiskStaysWhenBlocksAreSetAside(t *testing.T) {
 		s.start(odd)
 		s.ordering(s.all()...)
 	}
-	if aside, err := filepath.Glob(s.homes[odd].Data() + ".rolled-back-*"); err != nil || len(aside) != 1 {
+	if aside, err := filepath.Glob(s.homes[odd].Data() + ".rolled-back-*"); err != nil ||
+		len(aside) != 1 {
 		t.Fatalf("set aside: %v, %v", aside, err)
 	}
 }
 
-// A node that has blocks to set aside has no room for it, before or after it has copied what stays. It
-// says so, changes nothing, and goes on once there is room.
+// A node that has blocks to set aside has no room for it, before or after it has copied what stays.
+// It says so, changes nothing, and goes on once there is room.
 func TestBlocksAreSetAsideOnceThereIsRoom(t *testing.T) {
 	t.Parallel()
 	const odd, blocks = 1, 2
@@ -163,22 +172,26 @@ func TestBlocksAreSetAsideOnceThereIsRoom(t *testing.T) {
 			s.alone(odd, blocks, false)
 			s.start(0, 2)
 			s.ordering(0, 2)
-			s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+			s.submit(0, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
+				s.client.Account("b"), 1))
 			full.Store(true)
 			s.start(odd)
 			s.eventually("the node says that its disk is full", func() bool {
 				state := s.nodes[odd].State()
-				return state.Mode == api.ModeHalted && strings.Contains(state.Reason, "the disk is full (mounted at /")
+				return state.Mode == api.ModeHalted &&
+					strings.Contains(state.Reason, "the disk is full (mounted at /")
 			})
 			if head := s.nodes[odd].Store().Head().Height; head != common+blocks {
 				t.Errorf("it is at block %d, and was at %d", head, common+blocks)
 			}
-			if aside, err := filepath.Glob(s.homes[odd].Data() + ".rolled-back-*"); err != nil || len(aside) != 0 {
+			if aside, err := filepath.Glob(s.homes[odd].Data() + ".rolled-back-*"); err != nil ||
+				len(aside) != 0 {
 				t.Errorf("set aside: %v, %v", aside, err)
 			}
 			full.Store(false)
 			s.ordering(s.all()...)
-			s.submit(odd, api.LevelDurable, s.client.Transfer(s.client.Account("a"), s.client.Account("b"), 1))
+			s.submit(odd, api.LevelDurable, s.client.Transfer(s.client.Account("a"),
+				s.client.Account("b"), 1))
 			s.same()
 		})
 	}
@@ -191,13 +204,15 @@ func (s *shard) alone(i, blocks int, durable bool) {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	client := ledgertest.NewClient(s.homes[i].Genesis, ledger.OrganisationName(fmt.Sprintf("lonely-%d", i)))
+	client := ledgertest.NewClient(s.homes[i].Genesis,
+		ledger.OrganisationName(fmt.Sprintf("lonely-%d", i)))
 	for range blocks {
 		header, _, err := opened.Header(opened.Head().Height)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if _, err := opened.Apply(header.Epoch, header.Round+1, [][]byte{ledgertest.Batch(1, client.Bundle(client.Next()))}); err != nil {
+		if _, err := opened.Apply(header.Epoch, header.Round+1,
+			[][]byte{ledgertest.Batch(1, client.Bundle(client.Next()))}); err != nil {
 			s.t.Fatal(err)
 		}
 	}

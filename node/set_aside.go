@@ -23,8 +23,10 @@ const reopenEvery = 200 * time.Millisecond
 func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 	old := n.pipeline.Store()
 	if absent := old.Absent(); absent > 0 {
-		return fmt.Errorf("block %d is not in the chain that the majority goes on from, and the blocks up to %d, "+
-			"before the snapshot that this node began with, are not here yet to be kept: move %s away and start again, "+
+		return fmt.Errorf("block %d is not in the chain that the majority goes on from, and the "+
+			"blocks up to %d, "+
+			"before the snapshot that this node began with, are not here yet to be kept: move "+
+			"%s away and start again, "+
 			"the node fetches the chain from its peers", keep+1, absent, n.home.Data())
 	}
 	if err := n.copyChain(ctx, old, keep); err != nil {
@@ -33,8 +35,10 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 	var refused error
 	err := n.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
 		if heights, _ := n.pipeline.Heights(); heights.Durable > keep {
-			return nil, fmt.Errorf("%w: block %d became known as durable while the blocks after %d were set aside; "+
-				"nothing was. Stop all nodes, keep all homes, and compare their heights with `ledgerd recover`",
+			return nil, fmt.Errorf("%w: block %d became known as durable while the blocks after "+
+				"%d were set aside; "+
+				"nothing was. Stop all nodes, keep all homes, and compare their heights with "+
+				"`ledgerd recover`",
 				shard.ErrFork, heights.Durable, keep)
 		}
 		if err := n.identity.NameFresh(); err != nil {
@@ -62,8 +66,10 @@ func (n *Node) setAside(ctx context.Context, keep ledger.Height) error {
 		if refused != nil {
 			return n.reopen(ctx)
 		}
-		n.logger.Warn("blocks that were ordered here, but never durable, are not in the chain that the majority "+
-			"goes on from: the data folder is set aside", "folder", aside, "height", head, "common", keep)
+		n.logger.Warn("blocks that were ordered here, but never durable, are not in the chain "+
+			"that the majority "+
+			"goes on from: the data folder is set aside", "folder", aside, "height", head, "common",
+			keep)
 		return n.reopen(ctx)
 	})
 	if err = errors.Join(err, refused); err == nil {

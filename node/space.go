@@ -32,7 +32,8 @@ func (n *Node) cannotWrite(err error) string {
 
 // readOnly says that a file system takes no writes, and what to do.
 func readOnly(dir string) string {
-	return fmt.Sprintf("the file system is read-only (%s), as the kernel makes it after an error of the disk: "+
+	return fmt.Sprintf("the file system is read-only (%s), as the kernel makes it after an "+
+		"error of the disk: "+
 		"look at the kernel's log, repair it, and mount it for writing", fileSystemOf(dir))
 }
 

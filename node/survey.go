@@ -101,7 +101,8 @@ func (held *Holdings) readReport(opened *store.Store) {
 			held.Membership,
 		), Durable: uint64(held.Durable), Perhaps: held.Perhaps != "",
 		Head: generation.Head{
-			Height: uint64(held.Head.Height), Hash: held.Head.Hash, Round: order.Round(held.Head.Round),
+			Height: uint64(held.Head.Height), Hash: held.Head.Hash,
+			Round: order.Round(held.Head.Round),
 		},
 	}
 	for changed := held.Membership.Height; changed > held.Durable; {
@@ -122,7 +123,8 @@ func (held *Holdings) counted() generation.State {
 	case held.Disk.Renewed:
 		_, _ = rand.Read(disk[:]) // which never fails
 		original = false
-	case held.Disk.ID.IsZero(): // of an older version: the disk gets the name that the promises have
+	case held.Disk.ID.IsZero():
+		// of an older version: the disk gets the name that the promises have
 		disk = held.state.Disk
 	}
 	return held.state.OnDisk(disk, original)

@@ -7,8 +7,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// What a home took part in counts in a recovery as it does when the node starts: unless the disk is a
-// new one. A home of an older version has no identity yet, and gets the one that its promises name.
+// What a home took part in counts in a recovery as it does when the node starts: unless the disk is
+// a new one. A home of an older version has no identity yet, and gets the one that its promises
+// name.
 func TestCountedState(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -21,7 +22,8 @@ func TestCountedState(t *testing.T) {
 		"a home of an older version": {home.Disk{Original: true}, true},
 	} {
 		run := generation.NewRun(3, 1)
-		held := Holdings{Disk: &c.disk, state: generation.State{Disk: generation.DiskID{1}, Activated: run}}
+		held := Holdings{Disk: &c.disk, state: generation.State{Disk: generation.DiskID{1},
+			Activated: run}}
 		if state := held.counted(); (state.Activated == run) != c.keeps {
 			t.Errorf("%s: took part in %d", name, state.Activated)
 		}

@@ -23,7 +23,8 @@ func TestSurvey(t *testing.T) {
 		return held
 	}
 	blank := survey(2)
-	if blank.Blocks || blank.Promises || !blank.Disk.Original || blank.Name != s.homes[2].Name() || len(blank.Membership.Members) != 3 {
+	if blank.Blocks || blank.Promises || !blank.Disk.Original || blank.Name != s.homes[2].Name() ||
+		len(blank.Membership.Members) != 3 {
 		t.Errorf("a home that was never started: %+v", blank)
 	}
 	if _, err := os.Stat(s.homes[2].Data()); !errors.Is(err, os.ErrNotExist) {
@@ -36,7 +37,8 @@ func TestSurvey(t *testing.T) {
 	}
 	status := s.submit(0, api.LevelDurable, s.client.Register("a", "b"))
 	s.eventually("both know the block to be durable", func() bool {
-		return s.nodes[0].State().Heights.Durable >= status[0].Height && s.nodes[1].State().Heights.Durable >= status[0].Height
+		return s.nodes[0].State().Heights.Durable >= status[0].Height &&
+			s.nodes[1].State().Heights.Durable >= status[0].Height
 	})
 	head := s.nodes[0].State().Heights.Ordered
 	id := s.nodes[0].State().DiskID
@@ -44,15 +46,18 @@ func TestSurvey(t *testing.T) {
 	s.stop(1)
 	for range 2 { // a survey changes nothing
 		held := survey(0)
-		if !held.Blocks || !held.Promises || held.Generation == 0 || held.Activated != held.Generation || held.Head.Height != head ||
-			held.Durable != status[0].Height || held.Perhaps != "" || held.Disk.ID != id || !held.Disk.Original || held.Disk.Renewed {
+		if !held.Blocks || !held.Promises || held.Generation == 0 ||
+			held.Activated != held.Generation || held.Head.Height != head ||
+			held.Durable != status[0].Height || held.Perhaps != "" || held.Disk.ID != id ||
+			!held.Disk.Original || held.Disk.Renewed {
 			t.Fatalf("%+v, disk %+v, and the head was %d", held, held.Disk, head)
 		}
 	}
 	if err := os.RemoveAll(s.homes[1].Data()); err != nil {
 		t.Fatal(err)
 	}
-	if held := survey(1); held.Blocks || !held.Promises || held.Disk.Original || !held.Disk.Renewed || held.Disk.Learner == "" {
+	if held := survey(1); held.Blocks || !held.Promises || held.Disk.Original ||
+		!held.Disk.Renewed || held.Disk.Learner == "" {
 		t.Errorf("without its data: %+v, disk %+v", held, held.Disk)
 	}
 }

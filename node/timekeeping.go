@@ -19,12 +19,14 @@ type timekeeper struct {
 	clocks *clock.Clocks
 }
 
-func newTimekeeper(self order.ServerID, ofDay func() time.Time, members ledger.Membership) *timekeeper {
+func newTimekeeper(self order.ServerID, ofDay func() time.Time,
+	members ledger.Membership) *timekeeper {
 	if ofDay == nil {
 		ofDay = time.Now
 	}
 	t := &timekeeper{
-		ofDay: ofDay, started: time.Now(), clocks: clock.New(ledger.MemberIndex(self), clock.FaultNone),
+		ofDay: ofDay, started: time.Now(), clocks: clock.New(ledger.MemberIndex(self),
+			clock.FaultNone),
 	}
 	t.setMembers(members)
 	return t
@@ -54,8 +56,8 @@ func (t *timekeeper) View() clock.View {
 	return t.clocks.View(t.now(), time.Since(t.started))
 }
 
-// showClock puts how this node's clock stands into its state. One that is far from the others' is the
-// reason that is shown, unless there is a worse one.
+// showClock puts how this node's clock stands into its state. One that is far from the others' is
+// the reason that is shown, unless there is a worse one.
 func (n *Node) showClock(state *api.NodeState) {
 	view := n.time.View()
 	state.ClockOffset, state.ClockKnown = view.Offset, view.Known

@@ -11,16 +11,18 @@ import (
 	"github.com/ledgerd/ledgerd/node/api"
 )
 
-// A node whose clock leaps 30 years ahead, and that is the only one that proposes anything, does not
-// take the chain with it: it says that it is off, and its blocks have no later time than the others
-// know. Back at the right time it dates blocks again.
+// A node whose clock leaps 30 years ahead, and that is the only one that proposes anything, does
+// not take the chain with it: it says that it is off, and its blocks have no later time than the
+// others know. Back at the right time it dates blocks again.
 func TestClockThirtyYearsAhead(t *testing.T) {
 	t.Parallel()
 	const thirtyYears = 30 * 365 * 24 * time.Hour
 	s := newShard(t, 3, nil)
 	offsets := make([]atomic.Int64, len(s.nodes))
 	for i := range s.nodes {
-		s.clocks = append(s.clocks, func() time.Time { return time.Now().Add(time.Duration(offsets[i].Load())) })
+		s.clocks = append(s.clocks, func() time.Time {
+			return time.Now().Add(time.Duration(offsets[i].Load()))
+		})
 	}
 	s.start(s.all()...)
 	s.ordering(s.all()...)
@@ -36,7 +38,8 @@ func TestClockThirtyYearsAhead(t *testing.T) {
 	last := func(i int) ledger.Milliseconds { return s.nodes[i].Store().Head().Time }
 	near := func(what string, got ledger.Milliseconds) {
 		t.Helper()
-		if now := ledger.Milliseconds(time.Now().UnixMilli()); got > now || got < now-ledger.ClockBound {
+		if now := ledger.Milliseconds(time.Now().UnixMilli()); got > now ||
+			got < now-ledger.ClockBound {
 			t.Fatalf("%s: the block's time is %d from the right one", what, got-now)
 		}
 	}
@@ -53,13 +56,16 @@ func TestClockThirtyYearsAhead(t *testing.T) {
 		}
 	}
 	state := s.nodes[2].State()
-	if offset := time.Duration(state.ClockOffset) * time.Millisecond; !state.ClockKnown || (offset-thirtyYears).Abs() > 5*time.Second {
+	if offset := time.Duration(state.ClockOffset) * time.Millisecond; !state.ClockKnown ||
+		(offset-thirtyYears).Abs() > 5*time.Second {
 		t.Errorf("offset %v, known %v", offset, state.ClockKnown)
 	}
-	if !strings.Contains(state.ClockWarning, "30 years ahead of") || state.Reason != state.ClockWarning || state.Mode != api.ModeOrdering || state.ReadsOnly {
+	if !strings.Contains(state.ClockWarning, "30 years ahead of") ||
+		state.Reason != state.ClockWarning || state.Mode != api.ModeOrdering || state.ReadsOnly {
 		t.Errorf("mode %d, reason %q, warning %q", state.Mode, state.Reason, state.ClockWarning)
 	}
-	if state := s.nodes[0].State(); !state.ClockKnown || max(state.ClockOffset, -state.ClockOffset) > 5000 || state.ClockWarning != "" {
+	if state := s.nodes[0].State(); !state.ClockKnown ||
+		max(state.ClockOffset, -state.ClockOffset) > 5000 || state.ClockWarning != "" {
 		t.Errorf("a right clock: %+v", state)
 	}
 	s.submit(0, api.LevelDurable, bundle())
@@ -72,7 +78,8 @@ func TestClockThirtyYearsAhead(t *testing.T) {
 	s.same()
 	for i := range s.nodes {
 		s.stop(i)
-		if _, err := store.Verify(t.Context(), s.homes[i].Data(), s.homes[i].Genesis, s.store, nil); err != nil {
+		if _, err := store.Verify(t.Context(), s.homes[i].Data(), s.homes[i].Genesis, s.store,
+			nil); err != nil {
 			t.Errorf("node %d: %v", i, err)
 		}
 	}
@@ -84,13 +91,16 @@ func TestChainOfTheFuture(t *testing.T) {
 	s := newShard(t, 1, nil)
 	leap := new(atomic.Int64)
 	leap.Store(int64(30 * 365 * 24 * time.Hour))
-	s.clocks = append(s.clocks, func() time.Time { return time.Now().Add(time.Duration(leap.Load())) })
+	s.clocks = append(s.clocks, func() time.Time {
+		return time.Now().Add(time.Duration(leap.Load()))
+	})
 	s.start(0)
 	s.ordering(0)
 	s.submit(0, api.LevelDurable, s.client.Register("a")) // alone it is a majority
 	future := s.nodes[0].Store().Head().Time
 	leap.Store(0)
-	if state := s.nodes[0].State(); !strings.Contains(state.ClockWarning, "the last block is dated 30 years ahead of") || state.Reason != "" {
+	if state := s.nodes[0].State(); !strings.Contains(state.ClockWarning,
+		"the last block is dated 30 years ahead of") || state.Reason != "" {
 		t.Errorf("reason %q, warning %q", state.Reason, state.ClockWarning)
 	}
 	s.submit(0, api.LevelDurable, s.client.Register("b"))

@@ -2,10 +2,12 @@ package order
 
 import "fmt"
 
-// judgeAcyclicOrder: let m < m' if some process A-delivers m before m'; then < has no cycle [TRAM, section 2.2].
+// judgeAcyclicOrder: let m < m' if some process A-delivers m before m'; then < has no cycle [TRAM,
+// section 2.2].
 //
-// Neighbours in each process's sequence are edges enough to decide. Where there is a cycle, the one with the fewest messages is looked for: it is walked
-// along one process's sequence, changes to another process at a message that both deliver, and so on; the changes are the messages shown.
+// Neighbours in each process's sequence are edges enough to decide. Where there is a cycle, the one
+// with the fewest messages is looked for: it is walked along one process's sequence, changes to
+// another process at a message that both deliver, and so on; the changes are the messages shown.
 func judgeAcyclicOrder(h *History) *Violation {
 	core := h.cyclicCore()
 	if len(core) == 0 {
@@ -20,18 +22,21 @@ func judgeAcyclicOrder(h *History) *Violation {
 	var evidence []string
 	for _, step := range best {
 		evidence = append(evidence, fmt.Sprintf("%s A-delivers %s, then %s%s",
-			h.who(step.process), h.when(step.process, step.from), h.when(step.process, step.to), h.fate(step.process)))
+			h.who(step.process), h.when(step.process, step.from), h.when(step.process, step.to),
+			h.fate(step.process)))
 	}
 	return &Violation{AcyclicOrder, evidence}
 }
 
-// cycleStarts bounds how many messages of a cyclic history are tried as the beginning of the shortest cycle.
+// cycleStarts bounds how many messages of a cyclic history are tried as the beginning of the
+// shortest cycle.
 const cycleStarts = 64
 
 // hop is one process's part of a cycle: its deliveries number from and to, from 0, from < to.
 type hop struct{ process, from, to int }
 
-// cyclicCore returns the messages, ascending, that are left when those which nothing precedes are taken away again and again: none if < is acyclic.
+// cyclicCore returns the messages, ascending, that are left when those which nothing precedes are
+// taken away again and again: none if < is acyclic.
 func (h *History) cyclicCore() []int {
 	next := make([][]int, len(h.messages))
 	before := make([]int, len(h.messages))
@@ -68,11 +73,13 @@ func (h *History) cyclicCore() []int {
 	return core
 }
 
-// cycleThrough returns the cycle with the fewest hops from a message back to itself, nil where there is none. It searches breadth first: a hop leads from a
-// delivery of a message to any later delivery of the same process, so each delivery is reached once, by the fewest hops.
+// cycleThrough returns the cycle with the fewest hops from a message back to itself, nil where
+// there is none. It searches breadth first: a hop leads from a delivery of a message to any later
+// delivery of the same process, so each delivery is reached once, by the fewest hops.
 func (h *History) cycleThrough(start int) []hop {
 	places := h.places()
-	reached := make([]hop, len(h.messages)) // how a message was reached first; to == 0 is not yet, as a hop's end is never a first delivery
+	// how a message was reached first; to == 0 is not yet, as a hop's end is never a first delivery
+	reached := make([]hop, len(h.messages))
 	unread := make([]int, len(h.processes)) // deliveries from this one on have been reached
 	for p := range unread {
 		unread[p] = len(h.processes[p].delivered)

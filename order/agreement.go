@@ -2,11 +2,13 @@ package order
 
 import "fmt"
 
-// judgeAgreement: if a correct process A-delivers m, all correct destinations eventually A-deliver m [Poke19, section 2.2.1].
+// judgeAgreement: if a correct process A-delivers m, all correct destinations eventually A-deliver
+// m [Poke19, section 2.2.1].
 func judgeAgreement(h *History) *Violation { return h.disagreement(Agreement, false) }
 
-// judgeUniformAgreement: the same if a process that fails A-delivers m [Poke19, section 2.2.1; TRAM, section 2.2]. It answers for failed processes only;
-// what correct ones A-deliver is judgeAgreement's.
+// judgeUniformAgreement: the same if a process that fails A-delivers m [Poke19, section 2.2.1;
+// TRAM, section 2.2]. It answers for failed processes only; what correct ones A-deliver is
+// judgeAgreement's.
 func judgeUniformAgreement(h *History) *Violation {
 	if h.NonUniform {
 		return nil
@@ -14,8 +16,8 @@ func judgeUniformAgreement(h *History) *Violation {
 	return h.disagreement(UniformAgreement, true)
 }
 
-// disagreement looks for a message that a process, faulty or not, A-delivers and a correct destination does not. The evidence is the
-// earliest delivery that stays alone.
+// disagreement looks for a message that a process, faulty or not, A-delivers and a correct
+// destination does not. The evidence is the earliest delivery that stays alone.
 func (h *History) disagreement(property Property, faulty bool) *Violation {
 	places := h.places()
 	var evidence []string

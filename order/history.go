@@ -6,9 +6,11 @@ import (
 	"strings"
 )
 
-// History is what happened in one run: messages submitted and A-delivered, and who failed. Make it with NewHistory.
+// History is what happened in one run: messages submitted and A-delivered, and who failed. Make it
+// with NewHistory.
 type History struct {
-	// NonUniform limits the properties to correct processes, as [Poke19, section 2.2.1] does before it turns to uniformity. Set it before judging.
+	// NonUniform limits the properties to correct processes, as [Poke19, section 2.2.1] does before
+	// it turns to uniformity. Set it before judging.
 	NonUniform bool
 
 	groups    [][]int // the processes of each group
@@ -40,21 +42,24 @@ type message struct {
 	submitted bool
 }
 
-// NewHistory begins the history of a deployment with one group for each size, groups 0, 1, ... Sizes are counted in servers.
+// NewHistory begins the history of a deployment with one group for each size, groups 0, 1, ...
+// Sizes are counted in servers.
 func NewHistory(sizes ...int) *History {
 	h := &History{byID: make(map[MessageID]int), failedClients: make(map[ServerID]bool)}
 	for group, size := range sizes {
 		var members []int
 		for server := range size {
 			members = append(members, len(h.processes))
-			h.processes = append(h.processes, process{replica: Replica{GroupID(group), ServerID(server)}})
+			h.processes = append(h.processes, process{replica: Replica{GroupID(group),
+				ServerID(server)}})
 		}
 		h.groups = append(h.groups, members)
 	}
 	return h
 }
 
-// Submit records that a process, a replica or a client, A-multicasts a message to a set of groups, or A-broadcasts it to the only one.
+// Submit records that a process, a replica or a client, A-multicasts a message to a set of groups,
+// or A-broadcasts it to the only one.
 func (h *History) Submit(id MessageID, to ...GroupID) {
 	m := &h.messages[h.intern(id)]
 	m.to, m.submitted = slices.Clone(to), true
@@ -66,7 +71,8 @@ func (h *History) Deliver(at Replica, id MessageID) {
 	p.delivered = append(p.delivered, delivered{message: h.intern(id)})
 }
 
-// Fail records that a process has failed: from now on no liveness is asked of it, and none for what only it submitted.
+// Fail records that a process has failed: from now on no liveness is asked of it, and none for what
+// only it submitted.
 func (h *History) Fail(at Replica) {
 	if at.Group == Clients {
 		h.failedClients[at.Server] = true
@@ -117,7 +123,8 @@ func (h *History) process(at Replica) int {
 // binds tells whether safety is asked of a process.
 func (h *History) binds(process int) bool { return !h.NonUniform || !h.processes[process].faulty }
 
-// places tells where each process A-delivers each message first: places[process][message] counts from 1, and 0 is never.
+// places tells where each process A-delivers each message first: places[process][message] counts
+// from 1, and 0 is never.
 func (h *History) places() [][]int {
 	places := make([][]int, len(h.processes))
 	for p := range h.processes {
@@ -156,14 +163,16 @@ func (h *History) name(r Replica) string {
 	return "replica " + r.String()
 }
 
-// what names a message: m1.2 is the second of server 1, m3/1.2 the second of replica 3/1, c4.2 the second of client 4.
+// what names a message: m1.2 is the second of server 1, m3/1.2 the second of replica 3/1, c4.2 the
+// second of client 4.
 func (h *History) what(message int) string {
 	id := h.messages[message].id
 	if len(h.groups) > 1 || id.Sender.Group == Clients {
 		return id.String()
 	}
 	if id.Sequence > forged {
-		return fmt.Sprintf("a payload (unknown %d) as a message of %d", id.Sequence-forged, id.Sender.Server)
+		return fmt.Sprintf("a payload (unknown %d) as a message of %d", id.Sequence-forged,
+			id.Sender.Server)
 	}
 	return fmt.Sprintf("m%d.%d", id.Sender.Server, id.Sequence)
 }

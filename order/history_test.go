@@ -87,50 +87,91 @@ func TestPlantedHistories(t *testing.T) {
 		broken      []Property
 		evidence    string // the first violation's
 	}{
-		{"nothing broken", three + "0/0 delivers a b c\n0/1 delivers a b c\n0/2 delivers a b c", nil, ""},
-		{"delivered twice", three + "0/0 delivers a b c\n0/1 delivers a b b c\n0/2 delivers a b c", []Property{Integrity, PrefixOrder, AcyclicOrder},
-			"server 1 A-delivers m1.1 (its delivery number 2)\nserver 1 A-delivers m1.1 (its delivery number 3) again"},
-		{"never submitted", three + "0/0 delivers a b c x\n0/1 delivers a b c x\n0/2 delivers a b c x", []Property{Integrity},
+		{"nothing broken", three + "0/0 delivers a b c\n0/1 delivers a b c\n0/2 delivers a b c",
+			nil, ""},
+		{"delivered twice", three + "0/0 delivers a b c\n0/1 delivers a b b c\n0/2 delivers a b c",
+			[]Property{Integrity, PrefixOrder, AcyclicOrder},
+			"server 1 A-delivers m1.1 (its delivery number 2)\nserver 1 A-delivers m1.1 (its " +
+				"delivery number 3) again"},
+		{"never submitted", three + "0/0 delivers a b c x\n0/1 delivers a b c x\n0/2 delivers a " +
+			"b c x", []Property{Integrity},
 			"server 0 A-delivers m0.1020 (its delivery number 4)\nnobody ever submitted that"},
-		{"not a destination", "groups 1 1\n0/0 submits a 0\n0/0 delivers a\n1/0 delivers a", []Property{Integrity},
-			"somebody submits m0/0.1 to groups 0\nreplica 1/0 A-delivers m0/0.1 (its delivery number 1), which is not for its group"},
-		{"opposite orders", three + "0/0 delivers a b c\n0/1 delivers a c b\n0/2 delivers a b c", []Property{TotalOrder, PrefixOrder, AcyclicOrder},
+		{"not a destination", "groups 1 1\n0/0 submits a 0\n0/0 delivers a\n1/0 delivers a",
+			[]Property{Integrity},
+			"somebody submits m0/0.1 to groups 0\nreplica 1/0 A-delivers m0/0.1 (its delivery " +
+				"number 1), which is not for its group"},
+		{"opposite orders", three + "0/0 delivers a b c\n0/1 delivers a c b\n0/2 delivers a b c",
+			[]Property{TotalOrder, PrefixOrder, AcyclicOrder},
 			"server 0 A-delivers m1.1 (its delivery number 2), then m2.1 (its delivery number 3)\n" +
-				"server 1 A-delivers m2.1 (its delivery number 2), then m1.1 (its delivery number 3)"},
-		{"opposite orders at one that fails", three + "0/0 delivers a b c\n0/1 delivers a c b\n0/1 fails\n0/2 delivers a b c",
+				"server 1 A-delivers m2.1 (its delivery number 2), then m1.1 (its delivery " +
+				"number 3)"},
+		{"opposite orders at one that fails", three + "0/0 delivers a b c\n0/1 delivers a c " +
+			"b\n0/1 fails\n0/2 delivers a b c",
 			[]Property{TotalOrder, PrefixOrder, AcyclicOrder}, ""},
-		{"which non-uniform broadcast allows", three + "0/0 delivers a b c\n0/1 delivers a c b\n0/1 fails\n0/2 delivers a b c\nnon-uniform", nil, ""},
-		{"a gap", three + "0/0 delivers a b c\n0/1 delivers a c\n0/2 delivers a b c", []Property{PrefixOrder, Validity, Agreement},
-			"server 0 A-delivers m1.1 (its delivery number 2) and not m2.1 before it\nserver 1 A-delivers m2.1 (its delivery number 2) and not m1.1 before it"},
-		{"a gap at one that fails", three + "0/0 delivers a b c\n0/1 delivers a c\n0/1 fails\n0/2 delivers a b c", []Property{PrefixOrder}, ""},
-		{"behind", three + "0/0 delivers a b c\n0/1 delivers a b\n0/2 delivers a b c", []Property{Agreement},
-			"server 0 A-delivers m2.1 (its delivery number 3) and is correct\nserver 1 is correct and never A-delivers it"},
-		{"ahead, then failed", three + "0/0 delivers a b\n0/1 delivers a b c\n0/1 fails\n0/2 delivers a b\n0/2 fails", []Property{UniformAgreement},
-			"server 1 A-delivers m2.1 (its delivery number 3) and fails later\nserver 0 is correct and never A-delivers it"},
-		{"ahead, then failed, non-uniform", three + "0/0 delivers a b\n0/1 delivers a b c\n0/1 fails\n0/2 delivers a b\n0/2 fails\nnon-uniform", nil, ""},
-		{"lost", three + "0/0 delivers a b\n0/1 delivers a b\n0/2 delivers a b", []Property{Validity},
+		{"which non-uniform broadcast allows", three + "0/0 delivers a b c\n0/1 delivers a c " +
+			"b\n0/1 fails\n0/2 delivers a b c\nnon-uniform", nil, ""},
+		{"a gap", three + "0/0 delivers a b c\n0/1 delivers a c\n0/2 delivers a b c",
+			[]Property{PrefixOrder, Validity, Agreement},
+			"server 0 A-delivers m1.1 (its delivery number 2) and not m2.1 before it\nserver 1 " +
+				"A-delivers m2.1 (its delivery number 2) and not m1.1 before it"},
+		{"a gap at one that fails", three + "0/0 delivers a b c\n0/1 delivers a c\n0/1 " +
+			"fails\n0/2 delivers a b c", []Property{PrefixOrder}, ""},
+		{"behind", three + "0/0 delivers a b c\n0/1 delivers a b\n0/2 delivers a b c",
+			[]Property{Agreement},
+			"server 0 A-delivers m2.1 (its delivery number 3) and is correct\nserver 1 is " +
+				"correct and never A-delivers it"},
+		{"ahead, then failed", three + "0/0 delivers a b\n0/1 delivers a b c\n0/1 fails\n0/2 " +
+			"delivers a b\n0/2 fails", []Property{UniformAgreement},
+			"server 1 A-delivers m2.1 (its delivery number 3) and fails later\nserver 0 is " +
+				"correct and never A-delivers it"},
+		{"ahead, then failed, non-uniform", three + "0/0 delivers a b\n0/1 delivers a b c\n0/1 " +
+			"fails\n0/2 delivers a b\n0/2 fails\nnon-uniform", nil, ""},
+		{"lost", three + "0/0 delivers a b\n0/1 delivers a b\n0/2 delivers a b",
+			[]Property{Validity},
 			"server 2 submits m2.1 and is correct\nserver 2 is correct and never A-delivers it"},
-		{"lost with its sender", three + "0/0 delivers a b\n0/1 delivers a b\n0/2 delivers a b\n0/2 fails", nil, ""},
-		{"a circle over three groups", square + "0/0 delivers c a\n1/0 delivers a b\n2/0 delivers b c", []Property{AcyclicOrder},
-			"replica 1/0 A-delivers m0/0.1 (its delivery number 1), then m0/0.2 (its delivery number 2)\n" +
-				"replica 2/0 A-delivers m0/0.2 (its delivery number 1), then m0/0.3 (its delivery number 2)\n" +
-				"replica 0/0 A-delivers m0/0.3 (its delivery number 1), then m0/0.1 (its delivery number 2)"},
-		{"no circle over three groups", square + "0/0 delivers a c\n1/0 delivers a b\n2/0 delivers b c", nil, ""},
-		{"a multicast missing at one destination", square + "0/0 delivers a c\n1/0 delivers a\n2/0 delivers b c", []Property{Validity, Agreement},
-			"replica 0/0 submits m0/0.2 to groups 1, 2 and is correct\nreplica 1/0 is correct and never A-delivers it"},
-		{"a client's, everywhere", "groups 2 1\nc/1 submits a 0 1\n0/0 delivers a\n0/1 delivers a\n1/0 delivers a", nil, ""},
+		{"lost with its sender", three + "0/0 delivers a b\n0/1 delivers a b\n0/2 delivers a " +
+			"b\n0/2 fails", nil, ""},
+		{"a circle over three groups",
+			square + "0/0 delivers c a\n1/0 delivers a b\n2/0 delivers b c",
+			[]Property{AcyclicOrder},
+			"replica 1/0 A-delivers m0/0.1 (its delivery number 1), then m0/0.2 (its delivery " +
+				"number 2)\n" +
+				"replica 2/0 A-delivers m0/0.2 (its delivery number 1), then m0/0.3 (its " +
+				"delivery number 2)\n" +
+				"replica 0/0 A-delivers m0/0.3 (its delivery number 1), then m0/0.1 (its " +
+				"delivery number 2)"},
+		{"no circle over three groups",
+			square + "0/0 delivers a c\n1/0 delivers a b\n2/0 delivers b c", nil, ""},
+		{"a multicast missing at one destination",
+			square + "0/0 delivers a c\n1/0 delivers a\n2/0 delivers b c",
+			[]Property{Validity, Agreement},
+			"replica 0/0 submits m0/0.2 to groups 1, 2 and is correct\nreplica 1/0 is correct " +
+				"and never A-delivers it"},
+		{"a client's, everywhere", "groups 2 1\nc/1 submits a 0 1\n0/0 delivers a\n0/1 delivers " +
+			"a\n1/0 delivers a", nil, ""},
 		{"a client's, lost", "groups 2 1\nc/1 submits a 0 1", []Property{Validity},
-			"client 1 submits c1.1 to groups 0, 1 and is correct\nreplica 0/0 is correct and never A-delivers it"},
-		{"a client's, lost in the only group", "groups 2\nc/1 submits a 0\n0/0 delivers a", []Property{Validity, Agreement},
+			"client 1 submits c1.1 to groups 0, 1 and is correct\nreplica 0/0 is correct and " +
+				"never A-delivers it"},
+		{"a client's, lost in the only group", "groups 2\nc/1 submits a 0\n0/0 delivers a",
+			[]Property{Validity, Agreement},
 			"client 1 submits c1.1 and is correct\nserver 1 is correct and never A-delivers it"},
 		{"lost with its client", "groups 2 1\nc/1 submits a 0 1\nc/1 fails", nil, ""},
-		{"of a client that failed, in part", "groups 2 1\nc/1 submits a 0 1\nc/1 fails\n0/0 delivers a\n0/1 delivers a", []Property{Agreement},
-			"replica 0/0 A-delivers c1.1 (its delivery number 1) and is correct\nreplica 1/0 is correct and never A-delivers it"},
-		{"of two clients, in opposite orders", "groups 1 1\nc/0 submits a 0 1\nc/1 submits b 0 1\n0/0 delivers a b\n1/0 delivers b a", []Property{TotalOrder, PrefixOrder, AcyclicOrder},
-			"replica 0/0 A-delivers c0.1 (its delivery number 1), then c1.1 (its delivery number 2)\nreplica 1/0 A-delivers c1.1 (its delivery number 1), then c0.1 (its delivery number 2)"},
-		{"prefix order across groups", "groups 1 1\n0/0 submits a 0 1\n1/0 submits b 0 1\n0/0 delivers a\n1/0 delivers b\n0/0 fails\n1/0 fails", []Property{PrefixOrder},
-			"replica 0/0 A-delivers m0/0.1 (its delivery number 1) and not m1/0.1 before it (it fails later)\n" +
-				"replica 1/0 A-delivers m1/0.1 (its delivery number 1) and not m0/0.1 before it (it fails later)"},
+		{"of a client that failed, in part", "groups 2 1\nc/1 submits a 0 1\nc/1 fails\n0/0 " +
+			"delivers a\n0/1 delivers a", []Property{Agreement},
+			"replica 0/0 A-delivers c1.1 (its delivery number 1) and is correct\nreplica 1/0 is " +
+				"correct and never A-delivers it"},
+		{"of two clients, in opposite orders", "groups 1 1\nc/0 submits a 0 1\nc/1 submits b 0 " +
+			"1\n0/0 delivers a b\n1/0 delivers b a", []Property{TotalOrder, PrefixOrder,
+			AcyclicOrder},
+			"replica 0/0 A-delivers c0.1 (its delivery number 1), then c1.1 (its delivery " +
+				"number 2)\nreplica 1/0 A-delivers c1.1 (its delivery number 1), then c0.1 (its " +
+				"delivery number 2)"},
+		{"prefix order across groups", "groups 1 1\n0/0 submits a 0 1\n1/0 submits b 0 1\n0/0 " +
+			"delivers a\n1/0 delivers b\n0/0 fails\n1/0 fails", []Property{PrefixOrder},
+			"replica 0/0 A-delivers m0/0.1 (its delivery number 1) and not m1/0.1 before it (it " +
+				"fails later)\n" +
+				"replica 1/0 A-delivers m1/0.1 (its delivery number 1) and not m0/0.1 before it " +
+				"(it fails later)"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -169,7 +210,8 @@ func literalTotalOrder(h *History) bool {
 		for q := range places {
 			for m := range h.messages {
 				for n := range h.messages {
-					if places[p][m]*places[p][n]*places[q][m]*places[q][n] > 0 && places[p][m] < places[p][n] && places[q][m] > places[q][n] {
+					if places[p][m]*places[p][n]*places[q][m]*places[q][n] > 0 &&
+						places[p][m] < places[p][n] && places[q][m] > places[q][n] {
 						return false
 					}
 				}
@@ -181,12 +223,15 @@ func literalTotalOrder(h *History) bool {
 
 func literalPrefixOrder(h *History) bool {
 	places := h.places()
-	before := func(p, m, n int) bool { return places[p][m] > 0 && (places[p][n] == 0 || places[p][m] < places[p][n]) }
+	before := func(p, m, n int) bool {
+		return places[p][m] > 0 && (places[p][n] == 0 || places[p][m] < places[p][n])
+	}
 	for p := range places {
 		for q := range places {
 			for m := range h.messages {
 				for n := range h.messages {
-					if m != n && h.forBoth(m, p, q) && h.forBoth(n, p, q) && places[p][m] > 0 && places[q][n] > 0 && !before(p, n, m) && !before(q, m, n) {
+					if m != n && h.forBoth(m, p, q) && h.forBoth(n, p, q) && places[p][m] > 0 &&
+						places[q][n] > 0 && !before(p, n, m) && !before(q, m, n) {
 						return false
 					}
 				}
@@ -255,7 +300,8 @@ func TestOraclesAgreeWithTheDefinitions(t *testing.T) {
 				}
 			}
 			for _, m := range sequence {
-				if h.messages[m].goesTo(h.processes[p].replica.Group) && rapid.IntRange(0, 5).Draw(t, "gap") > 0 {
+				if h.messages[m].goesTo(h.processes[p].replica.Group) &&
+					rapid.IntRange(0, 5).Draw(t, "gap") > 0 {
 					h.Deliver(h.processes[p].replica, h.messages[m].id)
 				}
 			}

@@ -2,8 +2,8 @@ package order
 
 import "fmt"
 
-// judgeIntegrity: for any message m, a process A-delivers m at most once, only if it is a destination, and only if m was submitted before
-// [Poke19, section 2.2.1; TRAM, section 2.2].
+// judgeIntegrity: for any message m, a process A-delivers m at most once, only if it is a
+// destination, and only if m was submitted before [Poke19, section 2.2.1; TRAM, section 2.2].
 func judgeIntegrity(h *History) *Violation {
 	for p := range h.processes {
 		if !h.binds(p) {
@@ -28,7 +28,8 @@ func judgeIntegrity(h *History) *Violation {
 			if !m.goesTo(h.processes[p].replica.Group) {
 				return &Violation{Integrity, []string{
 					fmt.Sprintf("somebody submits %s", h.sent(d.message)),
-					fmt.Sprintf("%s A-delivers %s, which is not for its group", h.who(p), h.when(p, at)),
+					fmt.Sprintf("%s A-delivers %s, which is not for its group", h.who(p),
+						h.when(p, at)),
 				}}
 			}
 		}

@@ -2,17 +2,20 @@ package order
 
 import "fmt"
 
-// judgePrefixOrder: for p in group g, q in group h, and messages m and m' for both g and h: if p A-delivers m and q A-delivers m', then p
-// A-delivers m' before m or q A-delivers m before m' [TRAM, section 2.2; RamCast, section 3].
+// judgePrefixOrder: for p in group g, q in group h, and messages m and m' for both g and h: if p
+// A-delivers m and q A-delivers m', then p A-delivers m' before m or q A-delivers m before m'
+// [TRAM, section 2.2; RamCast, section 3].
 //
-// Leave out of both sequences what is not for both groups. The property then says that one is a prefix of the other, and where they first differ
-// stand the two messages that show it is not. The evidence is the pair of processes that differ earliest.
+// Leave out of both sequences what is not for both groups. The property then says that one is a
+// prefix of the other, and where they first differ stand the two messages that show it is not. The
+// evidence is the pair of processes that differ earliest.
 func judgePrefixOrder(h *History) *Violation {
 	var evidence []string
 	earliest := 0
 	for p := range h.processes {
 		for q := range p {
-			if !h.binds(p) || !h.binds(q) || aliased(h.processes[p].delivered, h.processes[q].delivered) {
+			if !h.binds(p) || !h.binds(q) || aliased(h.processes[p].delivered,
+				h.processes[q].delivered) {
 				continue
 			}
 			i, j := h.difference(p, q)
@@ -22,8 +25,10 @@ func judgePrefixOrder(h *History) *Violation {
 			earliest = i + j
 			m, n := h.processes[p].delivered[i].message, h.processes[q].delivered[j].message
 			evidence = []string{
-				fmt.Sprintf("%s A-delivers %s and not %s before it%s", h.who(q), h.when(q, j), h.what(m), h.fate(q)),
-				fmt.Sprintf("%s A-delivers %s and not %s before it%s", h.who(p), h.when(p, i), h.what(n), h.fate(p)),
+				fmt.Sprintf("%s A-delivers %s and not %s before it%s", h.who(q), h.when(q, j),
+					h.what(m), h.fate(q)),
+				fmt.Sprintf("%s A-delivers %s and not %s before it%s", h.who(p), h.when(p, i),
+					h.what(n), h.fate(p)),
 			}
 		}
 	}
@@ -33,8 +38,9 @@ func judgePrefixOrder(h *History) *Violation {
 	return &Violation{PrefixOrder, evidence}
 }
 
-// difference returns the places, from 0, at which two processes A-deliver two different messages that are for both their groups, though they agreed
-// on all such messages before; -1 where there are none.
+// difference returns the places, from 0, at which two processes A-deliver two different messages
+// that are for both their groups, though they agreed on all such messages before; -1 where there
+// are none.
 func (h *History) difference(p, q int) (i, j int) {
 	a, b := h.processes[p].delivered, h.processes[q].delivered
 	for {

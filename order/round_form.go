@@ -2,8 +2,9 @@ package order
 
 import "fmt"
 
-// judgeRoundForm: an A-delivered round is as Delivery promises: it follows the one before, its messages are by ascending origin, and origins and removed
-// servers together are the members, each once. It returns what is wrong, or "". members is what the group is before the round.
+// judgeRoundForm: an A-delivered round is as Delivery promises: it follows the one before, its
+// messages are by ascending origin, and origins and removed servers together are the members, each
+// once. It returns what is wrong, or "". members is what the group is before the round.
 func judgeRoundForm(before *Delivery, d *Delivery, members []bool) string {
 	if before != nil && d.Round != before.Round+1 {
 		return fmt.Sprintf("round %d does not follow round %d", d.Round, before.Round)
@@ -18,7 +19,8 @@ func judgeRoundForm(before *Delivery, d *Delivery, members []bool) string {
 		case int(m.Origin) >= len(members) || !members[m.Origin]:
 			return fmt.Sprintf("it has a message of %d, who is no member", m.Origin)
 		case int(m.Origin) <= last:
-			return fmt.Sprintf("its messages are not by ascending origin: %d after %d", m.Origin, last)
+			return fmt.Sprintf("its messages are not by ascending origin: %d after %d", m.Origin,
+				last)
 		}
 		last, seen[m.Origin] = int(m.Origin), true
 	}

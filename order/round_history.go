@@ -5,13 +5,16 @@ import (
 	"slices"
 )
 
-// forged is below the sequence numbers given to messages that are A-delivered though nobody A-broadcast them.
+// forged is below the sequence numbers given to messages that are A-delivered though nobody
+// A-broadcast them.
 const forged = uint64(1) << 63
 
-// RoundHistory is the history of an atomic broadcast, taken down round by round and judged as it grows. Make it with NewRoundHistory.
+// RoundHistory is the history of an atomic broadcast, taken down round by round and judged as it
+// grows. Make it with NewRoundHistory.
 //
-// The first server to A-deliver a round writes it into the log; the others are compared with the log. While they agree, a server's deliveries are a prefix
-// of the log and are kept as its length; a server that differs keeps its own sequence from there on.
+// The first server to A-deliver a round writes it into the log; the others are compared with the
+// log. While they agree, a server's deliveries are a prefix of the log and are kept as its length;
+// a server that differs keeps its own sequence from there on.
 type RoundHistory struct {
 	history *History
 	servers int
@@ -35,7 +38,8 @@ type sequence struct {
 	rounds []Delivery
 	// writers are the servers that A-delivered each round first.
 	writers []ServerID
-	// messages are the A-deliveries of messages with a payload, and ends how many there are after each round.
+	// messages are the A-deliveries of messages with a payload, and ends how many there are after
+	// each round.
 	messages []delivered
 	ends     []int
 	// members are the servers of the group after the last round.
@@ -47,8 +51,9 @@ type sequence struct {
 // NewRoundHistory begins the history of a group of servers 0 to servers-1.
 func NewRoundHistory(servers int) *RoundHistory {
 	h := &RoundHistory{
-		history: NewHistory(servers), servers: servers, log: newSequence(servers), places: make([]place, servers),
-		known: make([]map[string][]int, servers), sequences: make([]uint64, servers),
+		history: NewHistory(servers), servers: servers, log: newSequence(servers),
+		places: make([]place, servers),
+		known:  make([]map[string][]int, servers), sequences: make([]uint64, servers),
 	}
 	for s := range h.known {
 		h.known[s] = make(map[string][]int)
@@ -60,8 +65,8 @@ func newSequence(servers int) sequence {
 	return sequence{members: slices.Repeat([]bool{true}, servers), taken: make(map[int]bool)}
 }
 
-// NonUniform limits the properties to correct servers. What a server that may yet fail A-delivers is then judged in the end, by Judge.
-// Call it before the first Deliver.
+// NonUniform limits the properties to correct servers. What a server that may yet fail A-delivers
+// is then judged in the end, by Judge. Call it before the first Deliver.
 func (h *RoundHistory) NonUniform() { h.history.NonUniform = true }
 
 // Broadcast records that a server A-broadcasts a payload. An empty payload is no message.
@@ -75,8 +80,9 @@ func (h *RoundHistory) Broadcast(server ServerID, payload []byte) {
 	h.known[server][string(payload)] = append(h.known[server][string(payload)], h.history.byID[id])
 }
 
-// Deliver records that a server A-delivers a round, and judges its form and its agreement with the other servers at once. The history keeps the payloads,
-// which nobody may change, but not the slices that hold them. It returns what it finds broken, else nil; Judge will repeat it.
+// Deliver records that a server A-delivers a round, and judges its form and its agreement with the
+// other servers at once. The history keeps the payloads, which nobody may change, but not the
+// slices that hold them. It returns what it finds broken, else nil; Judge will repeat it.
 func (h *RoundHistory) Deliver(server ServerID, d Delivery) *Violation {
 	p := &h.places[server]
 	if p.own == nil && p.agreed < len(h.log.rounds) {
@@ -87,7 +93,8 @@ func (h *RoundHistory) Deliver(server ServerID, d Delivery) *Violation {
 		p.own = h.log.prefix(p.agreed, h.servers)
 		violation := h.extend(p.own, server, d)
 		if !h.history.NonUniform {
-			differs := judgeSetAgreement(h.log.writers[p.agreed], &h.log.rounds[p.agreed], server, &d)
+			differs := judgeSetAgreement(h.log.writers[p.agreed], &h.log.rounds[p.agreed], server,
+				&d)
 			h.broken = append(h.broken, differs)
 			violation = differs
 		}
@@ -130,7 +137,8 @@ func (h *RoundHistory) Judge(moment Moment) []*Violation {
 	})
 }
 
-// sequenceOf returns the messages that a server has A-delivered. Servers that agree share the memory.
+// sequenceOf returns the messages that a server has A-delivered. Servers that agree share the
+// memory.
 func (h *RoundHistory) sequenceOf(server int) []delivered {
 	p := h.places[server]
 	switch {
@@ -150,8 +158,8 @@ func (h *RoundHistory) roundsOf(server int) []Delivery {
 	return h.places[server].own.rounds
 }
 
-// judgeCorrectServers is set agreement among the servers that did not fail. All are compared with the one that went furthest: two that equal it, as
-// far as they go, equal each other.
+// judgeCorrectServers is set agreement among the servers that did not fail. All are compared with
+// the one that went furthest: two that equal it, as far as they go, equal each other.
 func (h *RoundHistory) judgeCorrectServers() *Violation {
 	furthest := -1
 	for s := range h.servers {
@@ -165,7 +173,8 @@ func (h *RoundHistory) judgeCorrectServers() *Violation {
 		}
 		theirs := h.roundsOf(furthest)
 		for at, mine := range h.roundsOf(s) {
-			if v := judgeSetAgreement(ServerID(furthest), &theirs[at], ServerID(s), &mine); v != nil {
+			if v := judgeSetAgreement(ServerID(furthest), &theirs[at], ServerID(s),
+				&mine); v != nil {
 				return v
 			}
 		}
@@ -193,13 +202,15 @@ func (h *RoundHistory) extend(s *sequence, server ServerID, d Delivery) *Violati
 	if wrong == "" {
 		return nil
 	}
-	v := &Violation{RoundForm, []string{fmt.Sprintf("server %d A-delivers %s", server, describeRound(&d)), wrong}}
+	v := &Violation{RoundForm, []string{fmt.Sprintf("server %d A-delivers %s", server,
+		describeRound(&d)), wrong}}
 	h.broken = append(h.broken, v)
 	return v
 }
 
-// identify finds the A-broadcast that a message of a round comes from: the first with this payload that is not in the sequence yet. If all are, it is the last
-// once more, and if there are none, a forgery; integrity will tell.
+// identify finds the A-broadcast that a message of a round comes from: the first with this payload
+// that is not in the sequence yet. If all are, it is the last once more, and if there are none, a
+// forgery; integrity will tell.
 func (h *RoundHistory) identify(s *sequence, m Message) int {
 	var candidates []int
 	if int(m.Origin) < h.servers {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// judgeSetAgreement: the n-th round that two servers A-deliver is the same in all its parts [Poke19, Theorem 6.4.11 and Corollary 6.4.10.1]. It
-// returns what differs as evidence, or nil.
+// judgeSetAgreement: the n-th round that two servers A-deliver is the same in all its parts
+// [Poke19, Theorem 6.4.11 and Corollary 6.4.10.1]. It returns what differs as evidence, or nil.
 func judgeSetAgreement(one ServerID, a *Delivery, other ServerID, b *Delivery) *Violation {
 	if sameRound(a, b) {
 		return nil
@@ -23,7 +23,8 @@ func judgeSetAgreement(one ServerID, a *Delivery, other ServerID, b *Delivery) *
 			break
 		}
 		if !bytes.Equal(m.Payload, n.Payload) {
-			evidence = append(evidence, fmt.Sprintf("the message of %d is %s there and %s here", m.Origin, excerpt(m.Payload), excerpt(n.Payload)))
+			evidence = append(evidence, fmt.Sprintf("the message of %d is %s there and %s here",
+				m.Origin, excerpt(m.Payload), excerpt(n.Payload)))
 			break
 		}
 	}
@@ -32,11 +33,13 @@ func judgeSetAgreement(one ServerID, a *Delivery, other ServerID, b *Delivery) *
 
 // sameRound compares two A-delivered rounds.
 func sameRound(a, b *Delivery) bool {
-	if a.Epoch != b.Epoch || a.Round != b.Round || len(a.Messages) != len(b.Messages) || !slices.Equal(a.Removed, b.Removed) {
+	if a.Epoch != b.Epoch || a.Round != b.Round || len(a.Messages) != len(b.Messages) ||
+		!slices.Equal(a.Removed, b.Removed) {
 		return false
 	}
 	for i := range a.Messages {
-		if a.Messages[i].Origin != b.Messages[i].Origin || !bytes.Equal(a.Messages[i].Payload, b.Messages[i].Payload) {
+		if a.Messages[i].Origin != b.Messages[i].Origin ||
+			!bytes.Equal(a.Messages[i].Payload, b.Messages[i].Payload) {
 			return false
 		}
 	}

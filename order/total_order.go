@@ -2,17 +2,20 @@ package order
 
 import "fmt"
 
-// judgeTotalOrder: if two processes A-deliver m and m', they do so in the same order [Poke19, section 2.2.1].
+// judgeTotalOrder: if two processes A-deliver m and m', they do so in the same order [Poke19,
+// section 2.2.1].
 //
-// If two sequences disagree on any pair, they disagree on two messages that are neighbours in one of them once everything else than the
-// common messages is left out, so neighbours are all that is compared. The evidence is the pair that the two finish earliest.
+// If two sequences disagree on any pair, they disagree on two messages that are neighbours in one
+// of them once everything else than the common messages is left out, so neighbours are all that is
+// compared. The evidence is the pair that the two finish earliest.
 func judgeTotalOrder(h *History) *Violation {
 	places := h.places()
 	var evidence []string
 	earliest := 0
 	for p := range h.processes {
 		for q := range p {
-			if !h.binds(p) || !h.binds(q) || aliased(h.processes[p].delivered, h.processes[q].delivered) {
+			if !h.binds(p) || !h.binds(q) || aliased(h.processes[p].delivered,
+				h.processes[q].delivered) {
 				continue
 			}
 			last := 0 // the place at q of the common message before
@@ -30,8 +33,10 @@ func judgeTotalOrder(h *History) *Violation {
 				if evidence == nil || finished < earliest {
 					earliest = finished
 					evidence = []string{
-						fmt.Sprintf("%s A-delivers %s, then %s%s", h.who(q), h.when(q, at-1), h.when(q, last-1), h.fate(q)),
-						fmt.Sprintf("%s A-delivers %s, then %s%s", h.who(p), h.when(p, places[p][one]-1), h.when(p, places[p][other]-1), h.fate(p)),
+						fmt.Sprintf("%s A-delivers %s, then %s%s", h.who(q), h.when(q, at-1),
+							h.when(q, last-1), h.fate(q)),
+						fmt.Sprintf("%s A-delivers %s, then %s%s", h.who(p),
+							h.when(p, places[p][one]-1), h.when(p, places[p][other]-1), h.fate(p)),
 					}
 				}
 				break
@@ -44,5 +49,6 @@ func judgeTotalOrder(h *History) *Violation {
 	return &Violation{TotalOrder, evidence}
 }
 
-// aliased tells that two sequences begin in the same memory, so that one is a prefix of the other and nothing need be compared.
+// aliased tells that two sequences begin in the same memory, so that one is a prefix of the other
+// and nothing need be compared.
 func aliased(a, b []delivered) bool { return len(a) == 0 || len(b) == 0 || &a[0] == &b[0] }

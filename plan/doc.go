@@ -1,5 +1,6 @@
-// Package plan tells what to expect of a shard before it is built: its overlay, the failures it survives, how fast its rounds are, and how to set the failure
-// detector. It is arithmetic over the models of [Poke19, sections 5.2.1.1, 5.6 and 6.5.2].
+// Package plan tells what to expect of a shard before it is built: its overlay, the failures it
+// survives, how fast its rounds are, and how to set the failure detector. It is arithmetic over the
+// models of [Poke19, sections 5.2.1.1, 5.6 and 6.5.2].
 //
 //	deployment, err := plan.DeploymentOf("dc")
 //	p, err := plan.Make(plan.Question{Servers: 72, Deployment: deployment, Batch: 4})
@@ -14,14 +15,18 @@
 //
 // # Where the models are stretched
 //
-// LogP is for short messages. For batches, the time that a link takes to carry one message stands beside o: whichever is longer spaces the messages (as LogGP's G does).
-// L is not one number between datacentres: there the depth is that of the best ways over the overlay's actual edges, each with its own latency,
-// and where all latencies are equal that is the paper's formula. The paper looks at one message in an idle group, whose latency is the way there and the empty messages'
-// way back, and draws depth and work as two lines to compare with. Here everybody A-broadcasts at once, round after round, as in its section 6.5: a round lasts as
-// long as servers wait for each other's messages, or as long as the busiest resource works and its last message travels. TestAgainstSimulator holds this
-// against the simulator.
+// LogP is for short messages. For batches, the time that a link takes to carry one message stands
+// beside o: whichever is longer spaces the messages (as LogGP's G does). L is not one number
+// between datacentres: there the depth is that of the best ways over the overlay's actual edges,
+// each with its own latency, and where all latencies are equal that is the paper's formula. The
+// paper looks at one message in an idle group, whose latency is the way there and the empty
+// messages' way back, and draws depth and work as two lines to compare with. Here everybody
+// A-broadcasts at once, round after round, as in its section 6.5: a round lasts as long as servers
+// wait for each other's messages, or as long as the busiest resource works and its last message
+// travels. TestAgainstSimulator holds this against the simulator.
 //
-// Everything is an expectation without queues in the network, without execution or disks, and with one message of each server outstanding.
+// Everything is an expectation without queues in the network, without execution or disks, and with
+// one message of each server outstanding.
 //
 // What always holds: a plan follows from its question alone, and no question makes it panic.
 package plan

@@ -12,7 +12,8 @@ const (
 	ServersMax = 1024
 	// BatchMax is the largest batch, in transactions.
 	BatchMax = 1 << 16
-	// TransactionDefault is the size of a transaction where the question leaves it open, in bytes [Poke19, section 6.5].
+	// TransactionDefault is the size of a transaction where the question leaves it open, in bytes
+	// [Poke19, section 6.5].
 	TransactionDefault = 250
 	// TransactionMax is the largest one.
 	TransactionMax = 1 << 20
@@ -22,7 +23,8 @@ const (
 	payloadMax = 1 << 26
 )
 
-// Question is what a plan is made for. Fields that are zero stand for their defaults, but Servers and Deployment.
+// Question is what a plan is made for. Fields that are zero stand for their defaults, but Servers
+// and Deployment.
 type Question struct {
 	// Servers is n, 1 to ServersMax.
 	Servers int
@@ -34,7 +36,8 @@ type Question struct {
 	Batch int
 	// Transaction is the size of one, in bytes; 0 means TransactionDefault.
 	Transaction int
-	// Accuracy is the wanted probability that nobody is suspected wrongly within the target's period, above 0 and below 1; 0 means AccuracyDefault.
+	// Accuracy is the wanted probability that nobody is suspected wrongly within the target's
+	// period, above 0 and below 1; 0 means AccuracyDefault.
 	Accuracy float64
 }
 
@@ -44,25 +47,31 @@ type Plan struct {
 	Question Question
 	// Overlay is G_R.
 	Overlay *digraph.Digraph
-	// Degree, Connectivity, Diameter and FaultDiameter describe it; the last one is a bound, with one failure less than the connectivity.
+	// Degree, Connectivity, Diameter and FaultDiameter describe it; the last one is a bound, with
+	// one failure less than the connectivity.
 	Degree, Connectivity, Diameter, FaultDiameter int
 	// Tolerated is f.
 	Tolerated int
-	// Unreliability is the probability that more than that fail within the period, and Meets tells that it is within the target.
+	// Unreliability is the probability that more than that fail within the period, and Meets tells
+	// that it is within the target.
 	Unreliability float64
 	Meets         bool
-	// Received is how many messages a server receives in a round in reliable mode, (n-1)d, and ReceivedFailures at most with f failures, (n-1)d + f·d².
+	// Received is how many messages a server receives in a round in reliable mode, (n-1)d, and
+	// ReceivedFailures at most with f failures, (n-1)d + f·d².
 	Received, ReceivedFailures int
-	// Unreliable is AllConcur+ without failures: two rounds. Uniform is its latency with uniform delivery, for which a quorum's messages of a third round have to come.
+	// Unreliable is AllConcur+ without failures: two rounds. Uniform is its latency with uniform
+	// delivery, for which a quorum's messages of a third round have to come.
 	Unreliable Mode
 	Uniform    time.Duration
-	// Reliable is AllConcur with a perfect failure detector. Eventual is AllConcur with an eventually perfect one: forward and backward messages go the way once more.
+	// Reliable is AllConcur with a perfect failure detector. Eventual is AllConcur with an
+	// eventually perfect one: forward and backward messages go the way once more.
 	Reliable, Eventual Mode
 	// Failures is what failures make of it.
 	Failures Failures
 	// Excess is about the fault diameter.
 	Excess Excess
-	// Delay is what heartbeats are assumed to take. Heartbeat has the wanted accuracy if their delays are independent, Careful if a pause delays them all.
+	// Delay is what heartbeats are assumed to take. Heartbeat has the wanted accuracy if their
+	// delays are independent, Careful if a pause delays them all.
 	Delay              Delay
 	Heartbeat, Careful Heartbeat
 }
@@ -95,11 +104,14 @@ func (q Question) withDefaults() (Question, error) {
 	case q.Deployment.Tail < 0 || q.Deployment.Overhead < 0 || q.Deployment.Window < 0:
 		return q, fmt.Errorf("%w: a negative tail, overhead or window", ErrQuestion)
 	case q.Batch < 1 || q.Batch > BatchMax:
-		return q, fmt.Errorf("%w: a batch of %d transactions, want 1 to %d", ErrQuestion, q.Batch, BatchMax)
+		return q, fmt.Errorf("%w: a batch of %d transactions, want 1 to %d", ErrQuestion, q.Batch,
+			BatchMax)
 	case q.Transaction < 1 || q.Transaction > TransactionMax || q.Transaction*q.Batch > payloadMax:
-		return q, fmt.Errorf("%w: %d transactions of %d bytes in a message, want at most %d bytes in all", ErrQuestion, q.Batch, q.Transaction, payloadMax)
+		return q, fmt.Errorf("%w: %d transactions of %d bytes in a message, want at most %d "+
+			"bytes in all", ErrQuestion, q.Batch, q.Transaction, payloadMax)
 	case !(q.Accuracy > 0 && q.Accuracy < 1):
-		return q, fmt.Errorf("%w: an accuracy of %v, want above 0 and below 1", ErrQuestion, q.Accuracy)
+		return q, fmt.Errorf("%w: an accuracy of %v, want above 0 and below 1", ErrQuestion,
+			q.Accuracy)
 	}
 	return q, nil
 }
@@ -133,7 +145,8 @@ func Make(q Question) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	p.Failures = robust(p.Unreliable.Duration, p.Eventual.Duration, n, q.Target.MTTF, p.Careful.Timeout, float64(n*q.Batch))
+	p.Failures = robust(p.Unreliable.Duration, p.Eventual.Duration, n, q.Target.MTTF,
+		p.Careful.Timeout, float64(n*q.Batch))
 	return p, nil
 }
 
@@ -144,7 +157,8 @@ func (p *Plan) choose() error {
 	if err != nil {
 		return err
 	}
-	p.Overlay, p.Degree, p.Connectivity, p.Tolerated = g, g.Degree(), g.Connectivity(), digraph.Tolerated(g)
+	p.Overlay, p.Degree, p.Connectivity, p.Tolerated = g, g.Degree(), g.Connectivity(),
+		digraph.Tolerated(g)
 	if p.Diameter, err = g.Diameter(); err != nil {
 		return err
 	}
@@ -166,30 +180,36 @@ func (p *Plan) estimate(c carrier) error {
 	mode := func(r Round, rounds time.Duration) Mode {
 		// A lone server waits for nobody; what it takes is not the network's matter.
 		r.Duration = max(r.Duration, c.overhead, 1)
-		return Mode{Round: r, Latency: rounds * r.Duration, Throughput: transactions / r.Duration.Seconds()}
+		return Mode{Round: r, Latency: rounds * r.Duration,
+			Throughput: transactions / r.Duration.Seconds()}
 	}
 	p.Unreliable = mode(c.unreliable(), 2)
 	p.Reliable = mode(c.reliable(p.Overlay, 1), 1)
-	// The messages of a third round come over its duration, and delivery waits for those of a fast quorum.
+	// The messages of a third round come over its duration, and delivery waits for those of a fast
+	// quorum.
 	n := p.Question.Servers
-	p.Uniform = p.Unreliable.Latency + p.Unreliable.Duration*time.Duration(quorum(n))/time.Duration(n)
+	p.Uniform = p.Unreliable.Latency + p.Unreliable.Duration*time.Duration(quorum(n))/time.Duration(
+		n)
 
-	// With an eventually perfect detector each server R-broadcasts two control messages when it has decided, one over G_R and one over its transpose, and
-	// awaits a majority's [Poke19, section 5.2.1.2]. Each names a set of servers.
+	// With an eventually perfect detector each server R-broadcasts two control messages when it has
+	// decided, one over G_R and one over its transpose, and awaits a majority's [Poke19, section
+	// 5.2.1.2]. Each names a set of servers.
 	control, err := newCarrier(p.Question.Deployment, p.Question.Servers, (p.Question.Servers+7)/8)
 	if err != nil {
 		return err
 	}
 	votes, r := control.reliable(p.Overlay, 2), p.Reliable.Round
 	p.Eventual = mode(Round{
-		Duration: r.Duration + votes.Duration, Depth: r.Depth + votes.Depth, Pace: r.Pace + votes.Pace, Work: r.Work + votes.Work, Bound: r.Bound,
+		Duration: r.Duration + votes.Duration, Depth: r.Depth + votes.Depth,
+		Pace: r.Pace + votes.Pace, Work: r.Work + votes.Work, Bound: r.Bound,
 		Sent: r.Sent + votes.Sent, Received: r.Received + votes.Received,
 	}, 1)
 	return nil
 }
 
-// quorum is how many servers of n have to have gone on before an unreliable round is delivered uniformly without a perfect failure detector: the smallest
-// number above n - c/2 with c the majority.
+// quorum is how many servers of n have to have gone on before an unreliable round is delivered
+// uniformly without a perfect failure detector: the smallest number above n - c/2 with c the
+// majority.
 func quorum(n int) int {
 	majority := n/2 + 1
 	return n - (majority+1)/2 + 1

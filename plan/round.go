@@ -22,7 +22,8 @@ const (
 	ResourceProcessor Resource = "processor"
 	// ResourceLink is a server's link.
 	ResourceLink Resource = "link"
-	// ResourceFibre is what connects two datacentres, and ResourceGateway what connects a datacentre's core switches with its fibres.
+	// ResourceFibre is what connects two datacentres, and ResourceGateway what connects a
+	// datacentre's core switches with its fibres.
 	ResourceFibre   Resource = "fibre"
 	ResourceGateway Resource = "gateway"
 	// ResourceWindow is TCP's window between two servers.
@@ -33,8 +34,9 @@ const (
 type Round struct {
 	// Duration is how long it lasts, δ.
 	Duration time.Duration
-	// Depth is the longest way of a message in time, and Pace how long a round takes because of the ways alone: the mean over the slowest circle of servers that wait for
-	// each other, which is less than the depth where ways differ. Work is how long the busiest resource is busy.
+	// Depth is the longest way of a message in time, and Pace how long a round takes because of the
+	// ways alone: the mean over the slowest circle of servers that wait for each other, which is
+	// less than the depth where ways differ. Work is how long the busiest resource is busy.
 	Depth, Pace, Work time.Duration
 	// Bound is what the duration follows from.
 	Bound Resource
@@ -53,7 +55,8 @@ type carrier struct {
 	window        int
 }
 
-// What section 6.5 has between datacentres: the rate of a fibre, and that of the port with which every core switch is connected to them.
+// What section 6.5 has between datacentres: the rate of a fibre, and that of the port with which
+// every core switch is connected to them.
 const (
 	fibreRate   = 10 * network.Gigabit
 	gatewayRate = network.Gigabit
@@ -67,7 +70,8 @@ func newCarrier(d Deployment, servers, payload int) (carrier, error) {
 	}
 	s.model.Overhead = d.Overhead
 	size := payload + messageHeader + s.model.FrameHeader
-	c := carrier{site: s, size: size, wire: s.model.Wire(size), overhead: d.Overhead, window: d.Window, ways: make([]time.Duration, s.classes())}
+	c := carrier{site: s, size: size, wire: s.model.Wire(size), overhead: d.Overhead,
+		window: d.Window, ways: make([]time.Duration, s.classes())}
 	c.gap = max(c.overhead, s.model.HostRate.Serialisation(c.wire))
 	known := make([]bool, len(c.ways))
 	for from := range servers {
@@ -81,7 +85,8 @@ func newCarrier(d Deployment, servers, payload int) (carrier, error) {
 	return c, nil
 }
 
-// way is how long a message takes from one server to another when nothing else is under way, T(msg) = L + 2o.
+// way is how long a message takes from one server to another when nothing else is under way, T(msg)
+// = L + 2o.
 func (c *carrier) way(from, to int) time.Duration { return c.ways[c.class(from, to)] }
 
 // load counts the messages of a round on each connection and each pair of cities.
@@ -118,7 +123,8 @@ func (c *carrier) far(l load) (fibre, gateway time.Duration) {
 				fibre = max(fibre, time.Duration(messages)*fibreRate.Serialisation(c.wire))
 			}
 		}
-		gateway = max(gateway, time.Duration(leaves)*gatewayRate.Serialisation(c.wire)/time.Duration(c.pod*c.pod))
+		gateway = max(gateway, time.Duration(leaves)*gatewayRate.Serialisation(
+			c.wire)/time.Duration(c.pod*c.pod))
 	}
 	return fibre, gateway
 }
@@ -140,9 +146,11 @@ func (w ways) depth() time.Duration {
 	return longest
 }
 
-// pace is how long a round takes where a server begins the next one when it has all messages of this one: the growth of x(r+1)[v] = max over u of x(r)[u] + way(u,v).
+// pace is how long a round takes where a server begins the next one when it has all messages of
+// this one: the growth of x(r+1)[v] = max over u of x(r)[u] + way(u,v).
 func (w ways) pace() time.Duration {
-	// After a few rounds the growth repeats itself, with a short period, of which the rounds that count are a multiple in all likelihood.
+	// After a few rounds the growth repeats itself, with a short period, of which the rounds that
+	// count are a multiple in all likelihood.
 	const settle, count = 12, 24
 	now, next := make([]time.Duration, w.n), make([]time.Duration, w.n)
 	from := time.Duration(0)
@@ -162,9 +170,11 @@ func (w ways) pace() time.Duration {
 	return (now[0] - from) / count
 }
 
-// round puts depth and work together: the last message of a round starts on its last way when the busiest resource is done with the others.
+// round puts depth and work together: the last message of a round starts on its last way when the
+// busiest resource is done with the others.
 func (c *carrier) round(w ways, sent, received int, l load) Round {
-	r := Round{Depth: w.depth(), Pace: w.pace(), Bound: ResourceDepth, Sent: sent, Received: received}
+	r := Round{Depth: w.depth(), Pace: w.pace(), Bound: ResourceDepth, Sent: sent,
+		Received: received}
 	r.Duration = r.Pace
 	last := time.Duration(0)
 	for _, way := range c.ways {
@@ -212,7 +222,8 @@ type edge struct {
 	time     time.Duration
 }
 
-// flood finds the quickest ways over a digraph, where each edge takes L + o_s + o [Poke19, section 5.6.2.1].
+// flood finds the quickest ways over a digraph, where each edge takes L + o_s + o [Poke19, section
+// 5.6.2.1].
 func (c *carrier) flood(g *digraph.Digraph) ways {
 	waiting := time.Duration(max(0, g.Degree()-1)) * c.gap / 2
 	edges := make([]edge, 0, g.Order()*g.Degree())
@@ -241,7 +252,8 @@ func (c *carrier) flood(g *digraph.Digraph) ways {
 	return w
 }
 
-// unreliable estimates a round over G_U: a binomial tree of each source, whose servers send to one child after the other.
+// unreliable estimates a round over G_U: a binomial tree of each source, whose servers send to one
+// child after the other.
 func (c *carrier) unreliable() Round {
 	n := c.servers
 	w, l := newWays(n), c.newLoad()

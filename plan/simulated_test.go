@@ -11,11 +11,14 @@ import (
 	"github.com/ledgerd/ledgerd/sim/network"
 )
 
-// measured is what a simulated run came to, per round: its duration, and the mean latency of a message.
+// measured is what a simulated run came to, per round: its duration, and the mean latency of a
+// message.
 type measured struct{ round, latency time.Duration }
 
-// simulate has every server A-broadcast a payload in every round, and measures the rounds after the first few.
-func simulate(t *testing.T, s site, payload int, engine func(self order.ServerID) (order.Broadcaster, error)) measured {
+// simulate has every server A-broadcast a payload in every round, and measures the rounds after the
+// first few.
+func simulate(t *testing.T, s site, payload int,
+	engine func(self order.ServerID) (order.Broadcaster, error)) measured {
 	t.Helper()
 	const first, last = 5, 12
 	servers, place := s.servers, s.place
@@ -89,7 +92,8 @@ func simulate(t *testing.T, s site, payload int, engine func(self order.ServerID
 	return measured{round: (to - from) / (last - first), latency: waited / time.Duration(counted)}
 }
 
-// TestAgainstSimulator holds the models against the simulator: the same networks, and AllGather and the production's engine on them.
+// TestAgainstSimulator holds the models against the simulator: the same networks, and AllGather and
+// the production's engine on them.
 func TestAgainstSimulator(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -101,7 +105,8 @@ func TestAgainstSimulator(t *testing.T) {
 				continue
 			}
 			for _, batch := range []int{1, 64} {
-				t.Run(fmt.Sprintf("%s, %d servers, batches of %d", deployment.Name, servers, batch), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, %d servers, batches of %d", deployment.Name, servers,
+					batch), func(t *testing.T) {
 					t.Parallel()
 					compare(t, deployment, servers, batch)
 				})
@@ -110,7 +115,8 @@ func TestAgainstSimulator(t *testing.T) {
 	}
 }
 
-// compare simulates both modes. The models know nothing of queues at switches, and count what every server sends as if none were left out.
+// compare simulates both modes. The models know nothing of queues at switches, and count what every
+// server sends as if none were left out.
 func compare(t *testing.T, deployment Deployment, servers, batch int) {
 	p, err := Make(Question{Servers: servers, Deployment: deployment, Batch: batch})
 	if err != nil {
@@ -131,15 +137,18 @@ func compare(t *testing.T, deployment Deployment, servers, batch int) {
 		}},
 		{"reliable", p.Reliable, func(self order.ServerID) (order.Broadcaster, error) {
 			return allconcur.New(allconcur.Config{
-				Engine: allconcur.EngineAllConcur, Servers: servers, Self: self, Reliable: p.Overlay, Detector: allconcur.DetectorPerfect,
+				Engine: allconcur.EngineAllConcur, Servers: servers, Self: self,
+				Reliable: p.Overlay, Detector: allconcur.DetectorPerfect,
 			})
 		}},
 	} {
 		simulated := simulate(t, s, batch*TransactionDefault, test.engine)
 		ratio := test.model.Duration.Seconds() / simulated.round.Seconds()
-		t.Logf("%s: a round lasts %v by the model (%s), %v in the simulator, ratio %.2f", test.name, test.model.Duration, test.model.Bound, simulated.round, ratio)
+		t.Logf("%s: a round lasts %v by the model (%s), %v in the simulator, ratio %.2f", test.name,
+			test.model.Duration, test.model.Bound, simulated.round, ratio)
 		if ratio < 0.75 || ratio > 1.3 {
-			t.Errorf("%s: a round lasts %v by the model, %v in the simulator", test.name, test.model.Duration, simulated.round)
+			t.Errorf("%s: a round lasts %v by the model, %v in the simulator", test.name,
+				test.model.Duration, simulated.round)
 		}
 	}
 }

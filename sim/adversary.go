@@ -13,13 +13,16 @@ import (
 type moment uint8
 
 const (
-	quietly    moment = iota // between two inputs
-	sending                  // in the middle of what its engine wants sent; it delivers none of what was to be delivered after that
-	delivering               // everything sent, and some deliveries made
-	effecting                // between two effects that a member wants
+	quietly moment = iota // between two inputs
+	// in the middle of what its engine wants sent; it delivers none of what was to be delivered
+	// after that
+	sending
+	delivering // everything sent, and some deliveries made
+	effecting  // between two effects that a member wants
 )
 
-// cut is which frames a server gets out of those that it sends as it crashes. Every receiver gets the first few frames meant for it, as links are in order.
+// cut is which frames a server gets out of those that it sends as it crashes. Every receiver gets
+// the first few frames meant for it, as links are in order.
 type cut uint8
 
 const (
@@ -32,11 +35,13 @@ const (
 // crash is one planned crash.
 type crash struct {
 	server order.ServerID
-	// after is the planned crash that comes before this one, by its place in the plan; -1 where there is none.
+	// after is the planned crash that comes before this one, by its place in the plan; -1 where
+	// there is none.
 	after int
 	// wait is how long after that, or after the beginning of the run, the crash becomes possible.
 	wait Instant
-	// heard makes it possible as soon as this server has received the last frame of the one that crashed before.
+	// heard makes it possible as soon as this server has received the last frame of the one that
+	// crashed before.
 	heard  bool
 	moment moment
 	// reliable lets only moments in reliable rounds count.
@@ -55,27 +60,32 @@ type crash struct {
 type slowing uint8
 
 const (
-	slowLast      slowing = iota // from this server to the favoured, from when the crash is possible
-	slowAll                      // from this server to all, from when the crash is possible
-	slowSuccessor                // from the favoured to most others, from the crash
+	// from this server to the favoured, from when the crash is possible
+	slowLast      slowing = iota
+	slowAll               // from this server to all, from when the crash is possible
+	slowSuccessor         // from the favoured to most others, from the crash
 )
 
 // String tells the plan of a crash.
 func (c crash) String() string {
-	text := fmt.Sprintf("%d crashes %s", c.server, [...]string{"quietly", "while sending", "after delivering", "between two effects"}[c.moment])
+	text := fmt.Sprintf("%d crashes %s", c.server, [...]string{"quietly", "while sending",
+		"after delivering", "between two effects"}[c.moment])
 	if c.moment == sending {
-		text += [...]string{" to some in turn", " on some links", fmt.Sprintf(" to %d only", c.favoured), ", nothing sent"}[c.cut]
+		text += [...]string{" to some in turn", " on some links",
+			fmt.Sprintf(" to %d only", c.favoured), ", nothing sent"}[c.cut]
 	}
 	if c.reliable {
 		text += ", in a reliable round"
 	}
 	if c.slow > 0 {
-		text += [...]string{", the last frames slowed by ", ", all its frames slowed by ", ", the receiver's frames slowed by "}[c.slows] + c.slow.String()
+		text += [...]string{", the last frames slowed by ", ", all its frames slowed by ",
+			", the receiver's frames slowed by "}[c.slows] + c.slow.String()
 	}
 	return text
 }
 
-// adversary plans the crashes of a run. It knows the reliable digraph, and its plans aim at what the proofs lean on.
+// adversary plans the crashes of a run. It knows the reliable digraph, and its plans aim at what
+// the proofs lean on.
 type adversary struct {
 	random     *rand.Rand
 	servers    int
@@ -108,7 +118,8 @@ func planCrashes(seed uint64, options *Options, span Instant, budget int) ([]cra
 	if random.IntN(12) == 0 || budget == 0 {
 		return nil, "nobody crashes"
 	}
-	a := &adversary{random: random, servers: options.Servers, budget: budget, span: span, successors: options.successors, used: make([]bool, options.Servers)}
+	a := &adversary{random: random, servers: options.Servers, budget: budget, span: span,
+		successors: options.successors, used: make([]bool, options.Servers)}
 	chosen.plan(a)
 	if options.lives() && !options.alone() {
 		for i := range a.plan {
@@ -142,7 +153,8 @@ func (a *adversary) add(c crash) int {
 // any makes a crash in which everything is drawn.
 func (a *adversary) any(after int, wait Instant) crash {
 	c := crash{
-		server: a.unused(), after: after, wait: wait, moment: moment(a.random.IntN(3)), skip: a.random.IntN(4), cut: cut(a.random.IntN(4)),
+		server: a.unused(), after: after, wait: wait, moment: moment(a.random.IntN(3)),
+		skip: a.random.IntN(4), cut: cut(a.random.IntN(4)),
 	}
 	if successors := a.successors(c.server); len(successors) > 0 {
 		c.favoured = successors[a.random.IntN(len(successors))]
@@ -165,10 +177,12 @@ func (a *adversary) together() {
 	}
 }
 
-// chain plans that a message travels along a path of the reliable digraph, each server of which sends it to the next one only and crashes [Poke19, section
-// 5.2.1 and Figure 5.2], until it reaches a survivor. Either the hops are slow, so that everybody has heard of the failures long before the message gets out;
-// or the survivor has it soon and is slow to pass it on. Who stops tracking the message too soon, misses it. A chain after another crash waits for
-// the reliable round that it leads to.
+// chain plans that a message travels along a path of the reliable digraph, each server of which
+// sends it to the next one only and crashes [Poke19, section 5.2.1 and Figure 5.2], until it
+// reaches a survivor. Either the hops are slow, so that everybody has heard of the failures long
+// before the message gets out; or the survivor has it soon and is slow to pass it on. Who stops
+// tracking the message too soon, misses it. A chain after another crash waits for the reliable
+// round that it leads to.
 func (a *adversary) chain(after int) {
 	length := a.left()
 	if length == 0 {
@@ -177,7 +191,8 @@ func (a *adversary) chain(after int) {
 	if a.random.IntN(2) == 0 {
 		length = 1 + a.random.IntN(length)
 	}
-	c := crash{server: a.unused(), after: after, moment: sending, skip: a.random.IntN(4), cut: cutToOne, reliable: after >= 0}
+	c := crash{server: a.unused(), after: after, moment: sending, skip: a.random.IntN(4),
+		cut: cutToOne, reliable: after >= 0}
 	if after < 0 {
 		c.wait = between(0, a.span)(a.random)
 	}
@@ -202,14 +217,17 @@ func (a *adversary) chain(after int) {
 
 // next draws a successor that has no crash planned.
 func (a *adversary) next(server order.ServerID) (order.ServerID, bool) {
-	free := slices.DeleteFunc(slices.Clone(a.successors(server)), func(s order.ServerID) bool { return a.used[s] })
+	free := slices.DeleteFunc(slices.Clone(a.successors(server)), func(s order.ServerID) bool {
+		return a.used[s]
+	})
 	if len(free) == 0 {
 		return 0, false
 	}
 	return free[a.random.IntN(len(free))], true
 }
 
-// chainInRerun plans a crash that makes the servers roll back, and a chain while they rerun the round.
+// chainInRerun plans a crash that makes the servers roll back, and a chain while they rerun the
+// round.
 func (a *adversary) chainInRerun() {
 	if a.left() < 2 {
 		a.chain(-1)
@@ -228,7 +246,8 @@ func (a *adversary) twoChains() {
 	a.chain(-1)
 }
 
-// lastDeliveries plans crashes of servers that have delivered what others may not have the means to deliver: what they sent last is slow.
+// lastDeliveries plans crashes of servers that have delivered what others may not have the means to
+// deliver: what they sent last is slow.
 func (a *adversary) lastDeliveries() {
 	after := -1
 	for range 1 + a.random.IntN(a.budget) {
@@ -327,7 +346,8 @@ type hop struct {
 	item int
 }
 
-// sendSome puts on the links what gets out as a server crashes, of some items and all their hops in order.
+// sendSome puts on the links what gets out as a server crashes, of some items and all their hops in
+// order.
 func (s *simulation) sendSome(items int, hops []hop, c *crash, put func(hop)) {
 	random := s.adversary
 	switch c.cut {

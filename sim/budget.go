@@ -12,8 +12,8 @@ import (
 // group that nobody holds whole.
 
 //
-// A server may have several disks at hand: one is in it, and the operator may put another one in its
-// place. So a fault is allowed if there is a choice of disks that leaves enough of them.
+// A server may have several disks at hand: one is in it, and the operator may put another one in
+// its place. So a fault is allowed if there is a choice of disks that leaves enough of them.
 
 // nobody is no server.
 const nobody order.ServerID = ^order.ServerID(0)
@@ -27,8 +27,8 @@ func (s *simulation) inserted() []*disk {
 	return in
 }
 
-// choose looks for a choice of disks at hand of which something holds, from a first one on; nil for none. It
-// is among those that are in the servers, or will be again, or among all disks.
+// choose looks for a choice of disks at hand of which something holds, from a first one on; nil for
+// none. It is among those that are in the servers, or will be again, or among all disks.
 func (s *simulation) choose(first []*disk, all bool, holds func(in []*disk) bool) []*disk {
 	if holds(first) {
 		return first
@@ -56,22 +56,25 @@ func (s *simulation) choose(first []*disk, all bool, holds func(in []*disk) bool
 		}
 		return false
 	}
-	if !slices.ContainsFunc(s.servers, func(v server) bool { return len(v.shelf) > 0 }) || !others(0) {
+	if !slices.ContainsFunc(s.servers, func(v server) bool {
+		return len(v.shelf) > 0
+	}) || !others(0) {
 		return nil
 	}
 	return in
 }
 
 // effective returns the newest membership that a disk knows to be in force if one server's disk is
-// struck. Disks that the operator would take out, and those that he leaves on the shelf, know nothing.
-// asked leaves out servers that are not members under what they know: a server may hold the chain while
-// its join is yet to be ordered. No proposer asks it for a promise.
+// struck. Disks that the operator would take out, and those that he leaves on the shelf, know
+// nothing. asked leaves out servers that are not members under what they know: a server may hold
+// the chain while its join is yet to be ordered. No proposer asks it for a promise.
 func (s *simulation) effective(struck order.ServerID, in []*disk, asked bool) *membership {
 	effective := s.life.genesis.members
 	for id, d := range in {
 		id, v := order.ServerID(id), &s.servers[id]
 		known := d.blocks[d.durable].members
-		if (id != struck || d != v.disk) && !v.away && !v.leaves && known.number > effective.number &&
+		if (id != struck || d != v.disk) && !v.away && !v.leaves &&
+			known.number > effective.number &&
 			(!asked || known.has(id)) {
 			effective = known
 		}
@@ -100,7 +103,8 @@ func (s *simulation) maps(struck order.ServerID, in []*disk) []*membership {
 		add(d.blocks[len(d.blocks)-1])
 		// A generation needs a majority of the disks that counted in the newest run as well.
 		if shard := d.state.Shard; len(shard.Members) > 0 && d.state.Activated == newest {
-			all = append(all, &membership{number: shard.Number, members: shard.Members, disks: shard.Disks})
+			all = append(all, &membership{number: shard.Number, members: shard.Members,
+				disks: shard.Disks})
 		}
 	}
 	for id := range s.servers {
@@ -134,25 +138,29 @@ const (
 	spared              // nothing
 )
 
-// remembers reports whether a disk of a server counts under a membership, and comes back. Where another
-// one of the server's disks may be about to count, it is unknown which of them it is to be.
+// remembers reports whether a disk of a server counts under a membership, and comes back. Where
+// another one of the server's disks may be about to count, it is unknown which of them it is to be.
 func (s *simulation) remembers(id order.ServerID, m *membership, d *disk, f fate) bool {
 	v := &s.servers[id]
 	if v.away || v.leaves || !m.counts(id, d.id, d.original) {
 		return false
 	}
-	return f == spared || len(v.shelf) == 0 || v.proposed == noDisk || m.counts(id, v.proposed, false)
+	return f == spared || len(v.shelf) == 0 || v.proposed == noDisk ||
+		m.counts(id, v.proposed, false)
 }
 
 // ambiguous reports whether a server says that its disk had perhaps more.
 func (s *simulation) ambiguous(id order.ServerID, d *disk) bool {
 	v := &s.servers[id]
-	return d.state.Activated != 0 && (d.perhaps || d == v.disk && v.process != nil && v.process.perhaps)
+	return d.state.Activated != 0 && (d.perhaps || d == v.disk && v.process != nil &&
+		v.process.perhaps)
 }
 
 // mayBe reports whether a fate may befall the disk that is in a server.
 func (s *simulation) mayBe(id order.ServerID, f fate) bool {
-	return s.choose(s.inserted(), false, func(in []*disk) bool { return s.allSound(id, f, in) }) != nil
+	return s.choose(s.inserted(), false, func(in []*disk) bool {
+		return s.allSound(id, f, in)
+	}) != nil
 }
 
 // allSound reports whether a choice of disks is sound under all memberships that may count.
@@ -188,11 +196,12 @@ func (s *simulation) sound(m *membership, struck order.ServerID, f fate, in []*d
 	return whole >= m.quorum() && (had == 0 || min(had, tolerated)+absent <= tolerated)
 }
 
-// mayForget reports whether the disk that is in a server may be lost. One whose admission is under way may
-// not.
+// mayForget reports whether the disk that is in a server may be lost. One whose admission is under
+// way may not.
 func (s *simulation) mayForget(id order.ServerID) bool {
 	v := &s.servers[id]
-	if v.proposed == v.disk.id && slices.ContainsFunc(s.maps(id, s.inserted()), func(m *membership) bool {
+	if v.proposed == v.disk.id && slices.ContainsFunc(s.maps(id,
+		s.inserted()), func(m *membership) bool {
 		return m.has(id) && !m.counts(id, v.disk.id, v.disk.original)
 	}) {
 		return false
@@ -232,12 +241,14 @@ func (s *simulation) mayLeave(id order.ServerID) bool {
 	}) != nil
 }
 
-// clash reports whether the shard cannot go on with any choice of disks at hand, since different disks of
-// one server count under memberships that may both count. That takes an old disk that came back for so long
-// that its admission was asked for, which is ordered after the newer disk is there again, and before it is
-// durable another disk is lost. Nothing is lost then, but the shard waits.
+// clash reports whether the shard cannot go on with any choice of disks at hand, since different
+// disks of one server count under memberships that may both count. That takes an old disk that came
+// back for so long that its admission was asked for, which is ordered after the newer disk is there
+// again, and before it is durable another disk is lost. Nothing is lost then, but the shard waits.
 func (s *simulation) clash() bool {
-	if s.choose(s.inserted(), true, func(in []*disk) bool { return s.allSound(nobody, spared, in) }) != nil {
+	if s.choose(s.inserted(), true, func(in []*disk) bool {
+		return s.allSound(nobody, spared, in)
+	}) != nil {
 		return false
 	}
 	maps := s.maps(nobody, s.inserted())
@@ -245,7 +256,9 @@ func (s *simulation) clash() bool {
 		v := &s.servers[id]
 		counted := 0
 		for _, d := range append([]*disk{v.disk}, v.shelf...) {
-			if slices.ContainsFunc(maps, func(m *membership) bool { return m.counts(order.ServerID(id), d.id, d.original) }) {
+			if slices.ContainsFunc(maps, func(m *membership) bool {
+				return m.counts(order.ServerID(id), d.id, d.original)
+			}) {
 				counted++
 			}
 		}

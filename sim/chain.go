@@ -54,7 +54,8 @@ func newGenesis(servers int) *block {
 
 // next returns the block that a round with entries makes after a parent.
 func (all blocks) next(
-	parent *block, epoch order.Epoch, round order.Round, time clock.Milliseconds, entries []order.Message,
+	parent *block, epoch order.Epoch, round order.Round, time clock.Milliseconds,
+	entries []order.Message,
 ) *block {
 	bytes := binary.LittleEndian.AppendUint64(parent.hash[:], uint64(epoch))
 	bytes = binary.LittleEndian.AppendUint64(bytes, uint64(round))
@@ -85,17 +86,25 @@ func (all blocks) next(
 
 // change takes an ordered change, unless it makes no sense or comes too soon after the one before.
 func (b *block) change(c change) {
-	if b.changed == b.height || b.changed > 0 && b.round < b.ancestor(b.changed).round+changeRounds {
+	if b.changed == b.height || b.changed > 0 &&
+		b.round < b.ancestor(b.changed).round+changeRounds {
 		return
 	}
 	next := b.members.after(c)
-	if next == nil || c.kind == entryJoin && slices.ContainsFunc(b.former, func(f shard.Former) bool { return f.Server == c.server }) {
+	if next == nil || c.kind == entryJoin &&
+		slices.ContainsFunc(b.former, func(f shard.Former) bool {
+			return f.Server == c.server
+		}) {
 		return
 	}
 	b.members, b.changed = next, b.height
 	if c.kind == entryLeave {
-		at, _ := slices.BinarySearchFunc(b.former, c.server, func(f shard.Former, s order.ServerID) int { return int(f.Server) - int(s) })
-		b.former = slices.Insert(slices.Clone(b.former), at, shard.Former{Server: c.server, Left: b.height})
+		at, _ := slices.BinarySearchFunc(b.former, c.server, func(f shard.Former,
+			s order.ServerID) int {
+			return int(f.Server) - int(s)
+		})
+		b.former = slices.Insert(slices.Clone(b.former),
+			at, shard.Former{Server: c.server, Left: b.height})
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 
 // say makes the message of a server with an entry of a user.
 func say(origin order.ServerID, text string) order.Message {
-	return order.Message{Origin: origin, Payload: encodePayload(stamp{}, append([]byte{entryUser}, text...), marks{})}
+	return order.Message{Origin: origin, Payload: encodePayload(stamp{},
+		append([]byte{entryUser}, text...), marks{})}
 }
 
 // decide makes the message of a server with a change.
@@ -19,15 +20,18 @@ func decide(origin order.ServerID, c change) order.Message {
 
 func TestPayloadsKeepTheirMarks(t *testing.T) {
 	t.Parallel()
-	marked := marks{entrants: []shard.Entrant{{Server: 3, Ticket: 77}, {Server: 1, Ticket: 1 << 60}}, regroup: true}
+	marked := marks{entrants: []shard.Entrant{{Server: 3, Ticket: 77},
+		{Server: 1, Ticket: 1 << 60}}, regroup: true}
 	entry, got := splitPayload(encodePayload(stamp{}, []byte("u entry"), marked))
-	if string(entry) != "u entry" || !got.regroup || len(got.entrants) != 2 || got.entrants[1] != marked.entrants[1] {
+	if string(entry) != "u entry" || !got.regroup || len(got.entrants) != 2 ||
+		got.entrants[1] != marked.entrants[1] {
 		t.Fatalf("%q %+v", entry, got)
 	}
 	if changes(order.Delivery{Messages: []order.Message{say(0, "x"), {Origin: 1}}}) {
 		t.Error("a user's entry changes the group")
 	}
-	if !changes(order.Delivery{Messages: []order.Message{decide(0, change{kind: entryJoin, server: 4})}}) {
+	if !changes(order.Delivery{Messages: []order.Message{decide(0,
+		change{kind: entryJoin, server: 4})}}) {
 		t.Error("a join does not")
 	}
 }
@@ -45,7 +49,8 @@ func TestChainsAgree(t *testing.T) {
 			t.Error("an entry is in the chain twice")
 		}
 		c.execute(0, 4, []order.Message{decide(1, change{kind: entryJoin, server: 3})})
-		c.execute(0, 5, []order.Message{decide(1, change{kind: entryLeave, server: 0, nonce: 1})}) // too soon
+		// too soon
+		c.execute(0, 5, []order.Message{decide(1, change{kind: entryLeave, server: 0, nonce: 1})})
 		c.execute(1, 7, []order.Message{decide(1, change{kind: entryLeave, server: 0})})
 	}
 	if a.head() != b.head() || a.head().height != 4 {
@@ -78,7 +83,8 @@ func TestDisksCountAsTheChainSays(t *testing.T) {
 		t.Error("a disk is admitted by its own server")
 	}
 	m = m.after(change{kind: entryAdmit, server: 1, disk: renewed, by: 0})
-	if m == nil || m.counts(1, old, true) || !m.counts(1, renewed, false) || !m.counts(0, old, true) {
+	if m == nil || m.counts(1, old, true) || !m.counts(1, renewed, false) ||
+		!m.counts(0, old, true) {
 		t.Errorf("after an admission: %+v", m)
 	}
 }

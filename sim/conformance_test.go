@@ -39,7 +39,8 @@ func sweep(t *testing.T, options Options, first uint64, count int) (rounds, cras
 	return rounds, crashes
 }
 
-// share scales a number of seeds to what the run of the tests has time for: all, or a part where they are short or slowed by the race detector.
+// share scales a number of seeds to what the run of the tests has time for: all, or a part where
+// they are short or slowed by the race detector.
 func share(seeds int) int {
 	switch {
 	case raceEnabled:
@@ -60,14 +61,16 @@ func (g Group) options(t *testing.T) Options {
 	return options
 }
 
-// TestEnginesConform is the conformance suite: groups of 1 to 32 servers with up to f crashes, more seeds for the small ones, which are quick and have more to lose.
+// TestEnginesConform is the conformance suite: groups of 1 to 32 servers with up to f crashes, more
+// seeds for the small ones, which are quick and have more to lose.
 func TestEnginesConform(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
 		for servers := 1; servers <= 32; servers++ {
 			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
 				t.Parallel()
-				rounds, crashes := sweep(t, Group{Detector: perfectly, Faults: FaultCrash, Engine: engine, Servers: servers}.options(t), 1, share(900/servers))
+				rounds, crashes := sweep(t, Group{Detector: perfectly, Faults: FaultCrash,
+					Engine: engine, Servers: servers}.options(t), 1, share(900/servers))
 				t.Logf("%d rounds, %d crashes", rounds, crashes)
 			})
 		}
@@ -80,30 +83,36 @@ func TestNonUniformEnginesConform(t *testing.T) {
 	for _, servers := range []int{3, 5, 8, 16} {
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			t.Parallel()
-			sweep(t, Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus, Servers: servers, NonUniform: true}.options(t), 1, share(600/servers))
+			sweep(t, Group{Detector: perfectly, Faults: FaultCrash,
+				Engine: allconcur.EngineAllConcurPlus, Servers: servers,
+				NonUniform: true}.options(t), 1, share(600/servers))
 		})
 	}
 }
 
-// TestNonUniformEnginesAreNotUniform shows that uniformity is asked for and that the schedules put it to the test: what a server A-delivers without
-// waiting for the others can be wrong, if it then fails.
+// TestNonUniformEnginesAreNotUniform shows that uniformity is asked for and that the schedules put
+// it to the test: what a server A-delivers without waiting for the others can be wrong, if it then
+// fails.
 func TestNonUniformEnginesAreNotUniform(t *testing.T) {
 	t.Parallel()
-	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus, Servers: 5, NonUniform: true}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus,
+		Servers: 5, NonUniform: true}.options(t)
 	options.NonUniform = false // the oracles ask for more than the engines promise
 	if seeds := seedsUntilCaught(t, options, 400); seeds == 0 {
 		t.Error("400 seeds did not show that non-uniform broadcast is not uniform")
 	}
 }
 
-// TestSurvivorsAgreeWhereTailsAreLost has crashes that lose frames under way, as a killed process does: the survivors agree all the same.
+// TestSurvivorsAgreeWhereTailsAreLost has crashes that lose frames under way, as a killed process
+// does: the survivors agree all the same.
 func TestSurvivorsAgreeWhereTailsAreLost(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
 		for _, servers := range []int{3, 4, 5, 6, 7, 8, 9, 16} {
 			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
 				t.Parallel()
-				options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine, Servers: servers}.options(t)
+				options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine,
+					Servers: servers}.options(t)
 				options.LoseTails = true
 				sweep(t, options, 1, share(300/servers))
 			})
@@ -111,26 +120,29 @@ func TestSurvivorsAgreeWhereTailsAreLost(t *testing.T) {
 	}
 }
 
-// TestTooManyFailuresNeverFork asks for safety only, where more servers crash than the group tolerates.
+// TestTooManyFailuresNeverFork asks for safety only, where more servers crash than the group
+// tolerates.
 func TestTooManyFailuresNeverFork(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
 		for _, servers := range []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16} {
 			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
 				t.Parallel()
-				options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine, Servers: servers}.options(t)
+				options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine,
+					Servers: servers}.options(t)
 				tolerated := digraph.Tolerated(options.Reliable)
 				options.Crashes = min(servers, tolerated+2)
 				beyond := 0
-				err := Sweep(context.Background(), options, 1, share(600/servers), func(r Result) bool {
-					if len(r.Crashed) > tolerated {
-						beyond++
-					}
-					if len(r.Violations) > 0 {
-						t.Errorf("seed %d, %s:\n%v", r.Seed, r.Schedule, r.Violations[0])
-					}
-					return len(r.Violations) == 0
-				})
+				err := Sweep(context.Background(), options,
+					1, share(600/servers), func(r Result) bool {
+						if len(r.Crashed) > tolerated {
+							beyond++
+						}
+						if len(r.Violations) > 0 {
+							t.Errorf("seed %d, %s:\n%v", r.Seed, r.Schedule, r.Violations[0])
+						}
+						return len(r.Violations) == 0
+					})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -148,7 +160,8 @@ func TestLongRuns(t *testing.T) {
 	for _, engine := range engines {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine, Servers: 5}.options(t)
+			options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine,
+				Servers: 5}.options(t)
 			options.Rounds = max(share(2000), 100)
 			rounds, _ := sweep(t, options, 7, 2)
 			if rounds < options.Rounds {
@@ -164,7 +177,8 @@ func TestLargeGroup(t *testing.T) {
 		t.Skip("a large group takes seconds")
 	}
 	t.Parallel()
-	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus, Servers: 128}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus,
+		Servers: 128}.options(t)
 	options.Rounds = 1
 	sweep(t, options, 3, 1)
 }

@@ -7,16 +7,18 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// detector is the failure detector of a run: it is told of crashes and schedules suspicions. An eventually perfect one would also
-// schedule false ones, from what it sees of the network; nothing else would change.
+// detector is the failure detector of a run: it is told of crashes and schedules suspicions. An
+// eventually perfect one would also schedule false ones, from what it sees of the network; nothing
+// else would change.
 type detector interface {
 	// crash tells that a server has crashed just now.
 	crash(s *simulation, server order.ServerID)
 }
 
-// perfect is P [Poke19, section 2.2.4]: no server is suspected before it fails (accuracy), and each live successor of a failed server in the reliable digraph
-// suspects it in the end (completeness). Besides, and the proofs need it, a server that suspects another receives nothing from it any
-// more [Poke19, Proposition 5.2.1]: a suspicion waits for the last frame on the link.
+// perfect is P [Poke19, section 2.2.4]: no server is suspected before it fails (accuracy), and each
+// live successor of a failed server in the reliable digraph suspects it in the end (completeness).
+// Besides, and the proofs need it, a server that suspects another receives nothing from it any more
+// [Poke19, Proposition 5.2.1]: a suspicion waits for the last frame on the link.
 type perfect struct {
 	random     *rand.Rand
 	successors func(order.ServerID) []order.ServerID
@@ -43,7 +45,8 @@ func newPerfect(seed uint64, successors func(order.ServerID) []order.ServerID) *
 func (p *perfect) crash(s *simulation, server order.ServerID) {
 	for _, successor := range p.successors(server) {
 		at := s.now + between(p.quickest, p.slowest)(p.random)
-		// Of two events at one instant the one scheduled first comes first, and the last frame has been scheduled already.
+		// Of two events at one instant the one scheduled first comes first, and the last frame has
+		// been scheduled already.
 		at = max(at, s.network.link(server, successor).last)
 		s.queue.push(event{at: at, kind: suspicion, server: successor, from: server})
 	}

@@ -24,12 +24,12 @@ type disk struct {
 	// durable is the height known to be durable, as of the last sync; groupDurable as of the one
 	// before.
 	durable, groupDurable uint64
-	// knew is what durable should be, for the oracles, and claimed the last block that the others were
-	// told the disk holds, so that it counts.
+	// knew is what durable should be, for the oracles, and claimed the last block that the others
+	// were told the disk holds, so that it counts.
 	knew    uint64
 	claimed *block
-	// perhaps says that something other than zeros followed the last whole record. It stays until the
-	// first sync after the member settled it.
+	// perhaps says that something other than zeros followed the last whole record. It stays until
+	// the first sync after the member settled it.
 	perhaps, settled bool
 
 	// state is what the file of promises holds, and promises that there is one.
@@ -51,7 +51,8 @@ type disk struct {
 
 // newDisk returns the disk of a home that was just made.
 func newDisk(id generation.DiskID, genesis *block) *disk {
-	return &disk{id: id, original: true, blocks: []*block{genesis}, contents: make(map[[32]byte]*content), promises: true, state: newState(id)}
+	return &disk{id: id, original: true, blocks: []*block{genesis},
+		contents: make(map[[32]byte]*content), promises: true, state: newState(id)}
 }
 
 // newState is what the file of promises of a home holds that was just made.
@@ -103,7 +104,9 @@ func (d *disk) keep(hash [32]byte, c *content) bool {
 // clear takes the contents off the disk that are not of a decision.
 func (d *disk) clear(but *generation.Decision) {
 	d.held = slices.DeleteFunc(d.held, func(hash [32]byte) bool {
-		wanted := but != nil && slices.ContainsFunc(but.Tail, func(r generation.TailRound) bool { return r.Content == hash })
+		wanted := but != nil && slices.ContainsFunc(but.Tail, func(r generation.TailRound) bool {
+			return r.Content == hash
+		})
 		if !wanted {
 			delete(d.contents, hash)
 		}
@@ -169,7 +172,8 @@ func (d *disk) open() {
 // loseData loses the folder of the data, losePromises the file of promises. The home is another
 // disk then.
 func (d *disk) loseData(genesis *block) {
-	d.blocks, d.synced, d.group, d.durable, d.groupDurable, d.perhaps = []*block{genesis}, 0, 0, 0, 0, false
+	d.blocks, d.synced, d.group, d.durable, d.groupDurable, d.perhaps = []*block{genesis}, 0,
+		0, 0, 0, false
 	d.removed, d.knew = nil, 0
 }
 

@@ -44,7 +44,8 @@ func TestPowerTakesWhatIsNotSynced(t *testing.T) {
 		d, _ = fillDisk()
 		d.losePower(lossDamaged, stream(seed, 0))
 		if d.height() != 2 || !d.perhaps || d.durable != 1 || d.synced != 2 {
-			t.Fatalf("damaged: %d blocks are left, %d synced, perhaps %v, durable %d", d.height(), d.synced, d.perhaps, d.durable)
+			t.Fatalf("damaged: %d blocks are left, %d synced, perhaps %v, durable %d", d.height(),
+				d.synced, d.perhaps, d.durable)
 		}
 		d, _ = fillDisk()
 		d.crash(stream(seed, 0), true)

@@ -9,11 +9,13 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// disturbance is one planned fault other than a crash. It has an end; what a detector makes of it comes by itself.
+// disturbance is one planned fault other than a crash. It has an end; what a detector makes of it
+// comes by itself.
 type disturbance struct {
 	kind Faults
 	at   Instant
-	// until is when it ends: a partition heals, a pause is over, a suspicion is taken back, a new server gets its process, one that left comes back.
+	// until is when it ends: a partition heals, a pause is over, a suspicion is taken back, a new
+	// server gets its process, one that left comes back.
 	until Instant
 	// server is who pauses, is suspected, joins or leaves.
 	server order.ServerID
@@ -25,13 +27,14 @@ type disturbance struct {
 	disk diskFault
 	// clock is what happens to the server's clock.
 	clock clockFault
-	// Where until is zero, the disturbance begins at the first moment from at to patience at which it can,
-	// if there is one, and lasts for while.
+	// Where until is zero, the disturbance begins at the first moment from at to patience at which
+	// it can, if there is one, and lasts for while.
 	patience, while Instant
-	// begun says that it began, again that the others lost their power a second time, and met that a member
-	// was alone with the stray that it made.
+	// begun says that it began, again that the others lost their power a second time, and met that
+	// a member was alone with the stray that it made.
 	begun, again, met bool
-	// stray is what it does with servers whose blocks are given up. Its links are chosen as it begins.
+	// stray is what it does with servers whose blocks are given up. Its links are chosen as it
+	// begins.
 	stray stray
 	// before is the disk that was in the server before.
 	before *disk
@@ -40,7 +43,8 @@ type disturbance struct {
 	text   string
 }
 
-// disturber plans the disturbances of a run, each kind from a stream of its own, so that leaving one kind out leaves the others alone.
+// disturber plans the disturbances of a run, each kind from a stream of its own, so that leaving
+// one kind out leaves the others alone.
 type disturber struct {
 	options *Options
 	random  *rand.Rand
@@ -55,9 +59,11 @@ func planDisturbances(options *Options, span Instant) []disturbance {
 		fault Faults
 		plan  func(*disturber)
 	}{
-		{FaultSuspect, (*disturber).suspicions}, {FaultPartition, (*disturber).partitions}, {FaultPause, (*disturber).pauses},
+		{FaultSuspect, (*disturber).suspicions}, {FaultPartition, (*disturber).partitions},
+		{FaultPause, (*disturber).pauses},
 		{FaultJoin, (*disturber).joins}, {FaultLeave, (*disturber).leaves},
-		{FaultCrash, (*disturber).crashes}, {FaultPower, (*disturber).powerCuts}, {FaultDisk, (*disturber).disks},
+		{FaultCrash, (*disturber).crashes}, {FaultPower, (*disturber).powerCuts},
+		{FaultDisk, (*disturber).disks},
 		{FaultBreak, (*disturber).breaks}, {FaultClock, (*disturber).clocks},
 	} {
 		d.random = stream(options.Seed, disturbanceStream+uint64(bit))
@@ -73,22 +79,28 @@ func planDisturbances(options *Options, span Instant) []disturbance {
 }
 
 // server draws one of the first members.
-func (d *disturber) server() order.ServerID { return order.ServerID(d.random.IntN(d.options.Servers)) }
+func (d *disturber) server() order.ServerID {
+	return order.ServerID(d.random.IntN(d.options.Servers))
+}
 
 // add plans a disturbance from a drawn moment on, for a while that is short, middling or long.
-func (d *disturber) add(kind Faults, server order.ServerID, links [][2]order.ServerID, text string) {
+func (d *disturber) add(kind Faults, server order.ServerID, links [][2]order.ServerID,
+	text string) {
 	at := between(0, d.span)(d.random)
 	while := awhile(d.random)
 	if d.options.alone() {
 		while = []func(*rand.Rand) Instant{
-			between(100*microsecond, 3*millisecond), between(3*millisecond, 60*millisecond), between(60*millisecond, 800*millisecond),
+			between(100*microsecond, 3*millisecond), between(3*millisecond, 60*millisecond),
+			between(60*millisecond, 800*millisecond),
 		}[d.random.IntN(3)](d.random)
 	}
-	d.plan = append(d.plan, disturbance{kind: kind, at: at, until: at + while, server: server, links: links,
-		text: fmt.Sprintf("%s from %v for %v", text, at, while)})
+	d.plan = append(d.plan, disturbance{kind: kind, at: at, until: at + while, server: server,
+		links: links,
+		text:  fmt.Sprintf("%s from %v for %v", text, at, while)})
 }
 
-// suspicions plans that a server is suspected though it works: by one other, by all, or by many of each other.
+// suspicions plans that a server is suspected though it works: by one other, by all, or by many of
+// each other.
 func (d *disturber) suspicions() {
 	if d.options.group.EngineAlone {
 		d.flickers()
@@ -99,9 +111,11 @@ func (d *disturber) suspicions() {
 		switch d.random.IntN(4) {
 		case 0:
 			observer := d.server()
-			d.add(FaultSuspect, server, [][2]order.ServerID{{server, observer}}, fmt.Sprintf("%d suspected by %d", server, observer))
+			d.add(FaultSuspect, server, [][2]order.ServerID{{server, observer}},
+				fmt.Sprintf("%d suspected by %d", server, observer))
 		case 1, 2:
-			d.add(FaultSuspect, server, d.between([]order.ServerID{server}, d.all(), false), fmt.Sprintf("%d suspected by all", server))
+			d.add(FaultSuspect, server, d.between([]order.ServerID{server}, d.all(), false),
+				fmt.Sprintf("%d suspected by all", server))
 		case 3:
 			var links [][2]order.ServerID
 			for _, link := range d.between(d.all(), d.all(), false) {
@@ -114,8 +128,9 @@ func (d *disturber) suspicions() {
 	}
 }
 
-// flickers plans that one server is suspected by another again and again, each time for a moment, and that other one by a third: what the third holds back of the
-// second is overtaken by the second's notifications.
+// flickers plans that one server is suspected by another again and again, each time for a moment,
+// and that other one by a third: what the third holds back of the second is overtaken by the
+// second's notifications.
 func (d *disturber) flickers() {
 	begins := between(0, d.span)(d.random)
 	server, observer, third := d.server(), d.server(), d.server()
@@ -123,14 +138,17 @@ func (d *disturber) flickers() {
 		at := begins
 		for range 2 + d.random.IntN(20) {
 			while := between(10*microsecond, 1*millisecond)(d.random)
-			d.plan = append(d.plan, disturbance{kind: FaultSuspect, at: at, until: at + while, server: link[0], links: [][2]order.ServerID{link},
-				text: fmt.Sprintf("%d suspected by %d from %v for %v", link[0], link[1], at, while)})
+			d.plan = append(d.plan, disturbance{kind: FaultSuspect, at: at, until: at + while,
+				server: link[0], links: [][2]order.ServerID{link},
+				text: fmt.Sprintf("%d suspected by %d from %v for %v", link[0], link[1], at,
+					while)})
 			at += while + between(10*microsecond, 1*millisecond)(d.random)
 		}
 	}
 }
 
-// partitions plans cuts: a server is isolated, or cannot be heard, or hears nothing; one link breaks; the servers fall into two or three parts.
+// partitions plans cuts: a server is isolated, or cannot be heard, or hears nothing; one link
+// breaks; the servers fall into two or three parts.
 func (d *disturber) partitions() {
 	if !d.options.alone() && d.random.IntN(2) == 0 {
 		d.strays()
@@ -140,14 +158,18 @@ func (d *disturber) partitions() {
 		alone := []order.ServerID{server}
 		switch d.random.IntN(7) {
 		case 0, 1:
-			d.add(FaultPartition, server, d.between(alone, d.all(), true), fmt.Sprintf("%d isolated", server))
+			d.add(FaultPartition, server, d.between(alone, d.all(), true),
+				fmt.Sprintf("%d isolated", server))
 		case 2:
-			d.add(FaultPartition, server, d.between(alone, d.all(), false), fmt.Sprintf("%d unheard", server))
+			d.add(FaultPartition, server, d.between(alone, d.all(), false),
+				fmt.Sprintf("%d unheard", server))
 		case 3:
-			d.add(FaultPartition, server, d.between(d.all(), alone, false), fmt.Sprintf("%d deaf", server))
+			d.add(FaultPartition, server, d.between(d.all(), alone, false),
+				fmt.Sprintf("%d deaf", server))
 		case 4:
 			other := d.server()
-			d.add(FaultPartition, server, d.between(alone, []order.ServerID{other}, d.random.IntN(2) == 0), fmt.Sprintf("%d cut from %d", server, other))
+			d.add(FaultPartition, server, d.between(alone, []order.ServerID{other},
+				d.random.IntN(2) == 0), fmt.Sprintf("%d cut from %d", server, other))
 		default:
 			parts := d.parts(2 + d.random.IntN(2))
 			var links [][2]order.ServerID
@@ -161,8 +183,8 @@ func (d *disturber) partitions() {
 	}
 }
 
-// strays plans that a member is alone with one that holds blocks of a branch that was given up, if ever
-// there is one.
+// strays plans that a member is alone with one that holds blocks of a branch that was given up, if
+// ever there is one.
 func (d *disturber) strays() {
 	for range 1 + d.random.IntN(3) {
 		d.wait(FaultPartition, "a member alone with a stray").stray = strayMet
@@ -179,8 +201,9 @@ func (d *disturber) strays() {
 // wait plans a disturbance that begins as soon as it can.
 func (d *disturber) wait(kind Faults, text string) *disturbance {
 	at := between(0, d.span)(d.random)
-	d.plan = append(d.plan, disturbance{kind: kind, at: at, patience: at + between(0, 15*second)(d.random),
-		while: awhile(d.random), text: text})
+	d.plan = append(d.plan, disturbance{kind: kind, at: at,
+		patience: at + between(0, 15*second)(d.random),
+		while:    awhile(d.random), text: text})
 	return &d.plan[len(d.plan)-1]
 }
 
@@ -203,7 +226,8 @@ func (d *disturber) pauses() {
 	}
 }
 
-// joins plans that new servers are taken into the membership; each gets its process a while afterwards.
+// joins plans that new servers are taken into the membership; each gets its process a while
+// afterwards.
 func (d *disturber) joins() {
 	for number := range 1 + d.random.IntN(joinersMax) {
 		server := order.ServerID(d.options.Servers + number)

@@ -39,14 +39,15 @@ func (d *disturber) disks() {
 	}
 }
 
-// oldDisks plans that servers get new disks, one after the other, and that old ones come back later, of one
-// server or of several at once, for a while.
+// oldDisks plans that servers get new disks, one after the other, and that old ones come back
+// later, of one server or of several at once, for a while.
 func (d *disturber) oldDisks() {
 	at := between(0, d.span/2)(d.random)
 	for range 1 + d.random.IntN(d.options.Servers) {
 		server := d.server()
 		r := d.wait(FaultDisk, fmt.Sprintf("%d %v", server, diskReplaced))
-		r.server, r.disk, r.at, r.patience, r.while = server, diskReplaced, at, at+10*second, awhile(d.random)
+		r.server, r.disk, r.at, r.patience, r.while = server, diskReplaced, at, at+10*second,
+			awhile(d.random)
 		at += between(10*millisecond, 4*second)(d.random)
 	}
 	for range 1 + d.random.IntN(4) {

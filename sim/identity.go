@@ -67,7 +67,8 @@ func (m *membership) after(c change) *membership {
 	case c.kind == entryLeave && found && len(m.members) > 1:
 		next.members = slices.Delete(slices.Clone(m.members), at, at+1)
 		next.disks = slices.Delete(slices.Clone(m.disks), at, at+1)
-	case c.kind == entryAdmit && found && m.disks[at] != c.disk && c.disk != noDisk && c.by != c.server && m.has(c.by):
+	case c.kind == entryAdmit && found && m.disks[at] != c.disk && c.disk != noDisk &&
+		c.by != c.server && m.has(c.by):
 		next.members, next.disks = m.members, slices.Clone(m.disks)
 		next.disks[at] = c.disk
 	default:

@@ -9,7 +9,8 @@ import (
 
 // judged is what the oracles of a shard's life remember.
 type judged struct {
-	// lines are the generations that began, all in the order in which they did, and newest the last one.
+	// lines are the generations that began, all in the order in which they did, and newest the last
+	// one.
 	lines  map[generation.Generation]*line
 	all    []*line
 	newest *line
@@ -19,8 +20,8 @@ type judged struct {
 	durable []*block
 	// ordered are the blocks that an engine A-delivered and that no generation gave up so far.
 	ordered []*orderedBlock
-	// vows are what servers held as they promised a generation last, and proposals the values that were
-	// accepted, with the vows that they were made of.
+	// vows are what servers held as they promised a generation last, and proposals the values that
+	// were accepted, with the vows that they were made of.
 	vows      map[vowKey]*vow
 	proposals map[generation.Generation][]proposal
 	// decided are all decisions that a disk held, whether their generations began or not.
@@ -90,10 +91,11 @@ type proposal struct {
 // took reports whether the process that promised took part in a run.
 func (v *vow) took(r generation.Run) bool { return slices.Contains(v.runs, r) }
 
-// holds reports whether the disk of the server that promised had a block of a run, and the server took
-// part in its generation or a later one: only then it knows what the block is worth.
+// holds reports whether the disk of the server that promised had a block of a run, and the server
+// took part in its generation or a later one: only then it knows what the block is worth.
 func (v *vow) holds(b *block, r generation.Run) bool {
-	return v.activated.Generation() >= r.Generation() && b.height < uint64(len(v.held)) && v.held[b.height] == b
+	return v.activated.Generation() >= r.Generation() && b.height < uint64(len(v.held)) &&
+		v.held[b.height] == b
 }
 
 func newJudged() judged {

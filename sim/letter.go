@@ -11,19 +11,20 @@ import (
 type letterKind uint8
 
 const (
-	letterFrame    letterKind = iota // a frame of an engine, with its run: an outgoing or an event without a letter
-	letterSynod                      // a message of the synod
-	letterAnnounce                   // what a member says of itself
-	letterWish                       // what a member wants that is outside of the group
-	letterStored                     // the sender's disk holds the chain up to a height
-	letterAsk                        // the receiver is asked for blocks
-	letterBlocks                     // the answer
-	letterWant                       // the receiver is asked for the content of a round
-	letterContent                    // the answer
+	// a frame of an engine, with its run: an outgoing or an event without a letter
+	letterFrame    letterKind = iota
+	letterSynod               // a message of the synod
+	letterAnnounce            // what a member says of itself
+	letterWish                // what a member wants that is outside of the group
+	letterStored              // the sender's disk holds the chain up to a height
+	letterAsk                 // the receiver is asked for blocks
+	letterBlocks              // the answer
+	letterWant                // the receiver is asked for the content of a round
+	letterContent             // the answer
 )
 
-// letter is what travels between processes, frames apart. Only the fields of its kind are set. It is
-// never changed once it is sent.
+// letter is what travels between processes, frames apart. Only the fields of its kind are set. It
+// is never changed once it is sent.
 type letter struct {
 	kind         letterKind
 	synod        generation.Message
@@ -56,13 +57,15 @@ func (s *simulation) describeLetter(l *letter, r generation.Run, frame []byte) s
 		return "synod: " + describeSynod(&l.synod)
 	case letterAnnounce:
 		a := &l.announcement
-		return fmt.Sprintf("announcement: %v, run %v, decided %d, heights %+v, learner %v", a.Mode, run(a.Group.Run), a.Decided, a.Heights, a.Learner)
+		return fmt.Sprintf("announcement: %v, run %v, decided %d, heights %+v, learner %v",
+			a.Mode, run(a.Group.Run), a.Decided, a.Heights, a.Learner)
 	case letterWish:
 		return fmt.Sprintf("wish %+v", l.wish)
 	case letterStored:
 		return fmt.Sprintf("stored %d in run %v", l.height, run(l.run))
 	case letterAsk:
-		return fmt.Sprintf("a question for what comes after block %d", l.blocks[len(l.blocks)-1].height)
+		return fmt.Sprintf("a question for what comes after block %d",
+			l.blocks[len(l.blocks)-1].height)
 	case letterBlocks:
 		return fmt.Sprintf("%d blocks, forked %v, common %d", len(l.blocks), l.forked, l.common)
 	case letterWant:
@@ -82,8 +85,10 @@ func (r run) String() string {
 
 // describeSynod shows a message of the synod in a trace.
 func describeSynod(m *generation.Message) string {
-	kind := [...]string{"?", "prepare", "promise", "accept", "accepted", "decided", "refuse"}[min(int(m.Kind), 6)]
-	text := fmt.Sprintf("%s for generation %d, ballot %d by %d", kind, m.Generation, m.Ballot.Number, m.Ballot.Proposer)
+	kind := [...]string{"?", "prepare", "promise", "accept", "accepted", "decided",
+		"refuse"}[min(int(m.Kind), 6)]
+	text := fmt.Sprintf("%s for generation %d, ballot %d by %d", kind, m.Generation,
+		m.Ballot.Number, m.Ballot.Proposer)
 	if m.Kind == generation.KindPromise {
 		text += fmt.Sprintf(" (%s)", describeReport(&m.Report))
 	}
@@ -94,9 +99,12 @@ func describeSynod(m *generation.Message) string {
 }
 
 func describeDecision(d *generation.Decision) string {
-	return fmt.Sprintf(" (generation %d: base %d of %d, tail of %d, members %v)", d.Generation, d.Base.Height, d.Base.Generation, len(d.Tail), d.Members)
+	return fmt.Sprintf(" (generation %d: base %d of %d, tail of %d, members %v)", d.Generation,
+		d.Base.Height, d.Base.Generation, len(d.Tail), d.Members)
 }
 
 func describeReport(r *generation.Report) string {
-	return fmt.Sprintf("head %d of %d, run %v, restarted %v, perhaps %v, durable %d, %d votes", r.Head.Height, r.Head.Generation, run(r.Run), r.Restarted, r.Perhaps, r.Durable, len(r.Votes))
+	return fmt.Sprintf("head %d of %d, run %v, restarted %v, perhaps %v, durable %d, %d votes",
+		r.Head.Height, r.Head.Generation, run(r.Run), r.Restarted, r.Perhaps, r.Durable,
+		len(r.Votes))
 }

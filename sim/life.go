@@ -45,7 +45,8 @@ type life struct {
 	insertedAt Instant
 	// restarts counts the processes that came back.
 	restarts int
-	// broken are the runs in which a connection broke: its two ends are suspected for the rest of it.
+	// broken are the runs in which a connection broke: its two ends are suspected for the rest of
+	// it.
 	broken []generation.Run
 	// pace stretches the workload, which begins at delay.
 	pace, delay Instant
@@ -57,8 +58,8 @@ type life struct {
 	timed
 }
 
-// livingServer is what a server is besides where the shard lives on: a disk, and processes that come
-// and go.
+// livingServer is what a server is besides where the shard lives on: a disk, and processes that
+// come and go.
 type livingServer struct {
 	process *process
 	disk    *disk
@@ -66,12 +67,14 @@ type livingServer struct {
 	number, crashes int
 	// proposed is the disk of the server that was proposed last.
 	proposed generation.DiskID
-	// away says that the server does not come back, and leaves that the operator asked for its leave.
+	// away says that the server does not come back, and leaves that the operator asked for its
+	// leave.
 	away, leaves bool
 	// pauses counts the pauses that last, and backlog is what has come meanwhile.
 	pauses  int
 	backlog []event
-	// shelf are disks that were taken out and may come back, and copied is an older copy of the home.
+	// shelf are disks that were taken out and may come back, and copied is an older copy of the
+	// home.
 	shelf  []*disk
 	copied *disk
 	// usual is the disk that was in the server as an old one took its place for a while, else nil.
@@ -98,7 +101,8 @@ type wish struct {
 }
 
 const (
-	// wishEvery is how long the operator waits before asking again, and wishTries how often it asks.
+	// wishEvery is how long the operator waits before asking again, and wishTries how often it
+	// asks.
 	wishEvery = 1500 * millisecond
 	wishTries = 60
 	// restEvery is the time between two looks at whether there is rest.
@@ -112,16 +116,20 @@ func (s *simulation) newLife() {
 	o := &s.options
 	driver := stream(o.Seed, driverStream+1)
 	l := &life{
-		detector: stream(o.Seed, detectorStream+1), disks: stream(o.Seed, diskStream), tickets: stream(o.Seed, driverStream+2),
+		detector: stream(o.Seed, detectorStream+1), disks: stream(o.Seed, diskStream),
+		tickets: stream(o.Seed, driverStream+2),
 		olds:    stream(o.Seed, driverStream+3),
-		slander: make(map[[2]order.ServerID]int), asked: make(map[string]*ask), blocks: make(blocks), genesis: newGenesis(o.Servers),
+		slander: make(map[[2]order.ServerID]int), asked: make(map[string]*ask),
+		blocks: make(blocks), genesis: newGenesis(o.Servers),
 		judged: newJudged(),
 	}
 	s.life, s.network.extraLast = l, true
 	s.servers = make([]server, o.slots())
 	l.setting = &setting{
-		engine: o.group.Engine, detector: o.Detector, fault: o.group.Fault, turnFault: o.group.turnFault(), plant: o.group.Plant, slots: o.slots(), reliable: o.reliable,
-		alone: o.alone(), timing: shard.DefaultTiming(),
+		engine: o.group.Engine, detector: o.Detector, fault: o.group.Fault,
+		turnFault: o.group.turnFault(), plant: o.group.Plant, slots: o.slots(),
+		reliable: o.reliable,
+		alone:    o.alone(), timing: shard.DefaultTiming(),
 	}
 	l.pace, l.delay = between(1, 8)(driver), 0
 	l.saveFor, l.syncFor = between(0, 0), between(50*microsecond, 5*millisecond)
@@ -205,19 +213,22 @@ func (s *simulation) bear(id order.ServerID) {
 	}
 	v.process = p
 	s.trace.note(s.now, 103, uint64(id), uint64(v.number))
-	s.trace.say(s.now, "%d begins as process %d, with %d blocks", id, v.number, len(v.disk.blocks)-1)
+	s.trace.say(s.now, "%d begins as process %d, with %d blocks", id, v.number,
+		len(v.disk.blocks)-1)
 	if s.life.setting.alone {
 		p.start(s.life.only(s.options.Servers), nil)
 		return
 	}
-	s.queue.push(event{at: s.now + between(0, tick)(s.life.disks), kind: ticking, server: id, process: v.number})
+	s.queue.push(event{at: s.now + between(0, tick)(s.life.disks), kind: ticking, server: id,
+		process: v.number})
 	p.pump()
 }
 
 // only is the group of a run of engines that are alone.
 func (l *life) only(servers int) *shard.Group {
 	m := l.genesis.members
-	return &shard.Group{Run: generation.NewRun(1, 0), First: 1, Members: m.members, Shard: m.generation()}
+	return &shard.Group{Run: generation.NewRun(1, 0), First: 1, Members: m.members,
+		Shard: m.generation()}
 }
 
 // live lets one event happen.
@@ -307,7 +318,8 @@ func (s *simulation) arriveLetter(e event) {
 	l := s.network.link(e.from, e.server)
 	l.received++
 	if s.trace.text != nil {
-		s.trace.say(s.now, "%d receives %s from %d", e.server, s.describeLetter(e.letter, e.run, e.frame), e.from)
+		s.trace.say(s.now, "%d receives %s from %d", e.server,
+			s.describeLetter(e.letter, e.run, e.frame), e.from)
 	}
 	p := s.servers[e.server].process
 	if e.letter != nil {

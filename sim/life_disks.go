@@ -16,17 +16,20 @@ const (
 	diskBothLost                      // both are
 	diskExchanged                     // both are gone, and later the old disk is put back
 	diskReplaced                      // both are gone, and the old disk stays at hand
-	diskCopied                        // an older copy of the home takes its place, and the node sees that
+	// an older copy of the home takes its place, and the node sees that
+	diskCopied
 	diskFaultsEnd
 	// diskRolledBack is an older copy that takes the home's place, and nobody sees that.
 	diskRolledBack
-	// diskReturned is an old disk that takes the place of the one that is in the server, for a while.
+	// diskReturned is an old disk that takes the place of the one that is in the server, for a
+	// while.
 	diskReturned
 )
 
 // String says what happens to the home.
 func (f diskFault) String() string {
-	return [...]string{"is full", "loses its data", "loses its promises", "loses data and promises", "has another disk", "gets a new disk for good", "gets an older copy back",
+	return [...]string{"is full", "loses its data", "loses its promises", "loses data and promises",
+		"has another disk", "gets a new disk for good", "gets an older copy back",
 		"", "is rolled back", "has old disks back"}[f]
 }
 
@@ -101,7 +104,9 @@ func (s *simulation) lose(id order.ServerID, fault diskFault) {
 // counted reports whether a server's disk counts under any membership that may.
 func (s *simulation) counted(id order.ServerID) bool {
 	v := &s.servers[id]
-	return slices.ContainsFunc(s.maps(id, s.inserted()), func(m *membership) bool { return m.counts(id, v.disk.id, v.disk.original) })
+	return slices.ContainsFunc(s.maps(id, s.inserted()), func(m *membership) bool {
+		return m.counts(id, v.disk.id, v.disk.original)
+	})
 }
 
 // restore puts an older copy in a home's place.
@@ -118,7 +123,8 @@ func (s *simulation) restore(d *disturbance) {
 	}
 	s.stop(id)
 	s.trace.note(s.now, 114, uint64(id))
-	s.trace.say(s.now, "%d gets an older copy of its home, with %d blocks for %d", id, copied.height(), v.disk.height())
+	s.trace.say(s.now, "%d gets an older copy of its home, with %d blocks for %d",
+		id, copied.height(), v.disk.height())
 	if d.disk == diskRolledBack {
 		copied.vowed, copied.damaged = v.disk.vowed, v.disk.damaged
 	} else {
@@ -144,14 +150,15 @@ func (s *simulation) insert(id order.ServerID, d *disk) {
 	}
 	s.stop(id)
 	s.trace.note(s.now, 118, uint64(id), d.height())
-	s.trace.say(s.now, "%d has another disk back, with %d blocks for %d", id, d.height(), v.disk.height())
+	s.trace.say(s.now, "%d has another disk back, with %d blocks for %d", id, d.height(),
+		v.disk.height())
 	at := slices.Index(v.shelf, d)
 	v.disk, v.shelf[at], v.acked = d, v.disk, nil
 	s.life.insertedAt = s.now
 }
 
-// oldDisks has old disks come back, and others after a while: the ones that were there before, or others
-// with which the shard can go on.
+// oldDisks has old disks come back, and others after a while: the ones that were there before, or
+// others with which the shard can go on.
 func (s *simulation) oldDisks(d *disturbance, begins bool) {
 	if begins {
 		for _, id := range d.servers {
@@ -180,7 +187,8 @@ func (s *simulation) oldDisks(d *disturbance, begins bool) {
 	s.insertSound(first)
 }
 
-// insertSound has the operator put in disks with which the shard can go on, rather those that he has in mind.
+// insertSound has the operator put in disks with which the shard can go on, rather those that he
+// has in mind.
 func (s *simulation) insertSound(first []*disk) {
 	in := s.choose(first, true, func(in []*disk) bool { return s.allSound(nobody, spared, in) })
 	if in == nil {

@@ -15,7 +15,8 @@ func (s *simulation) intact(e event) bool {
 	if crc32.Checksum(e.frame, checksums) == e.sum {
 		return true
 	}
-	s.breach(e.server, fmt.Sprintf("a frame of %d bytes that %d sent was changed afterwards", len(e.frame), e.from))
+	s.breach(e.server, fmt.Sprintf("a frame of %d bytes that %d sent was changed afterwards",
+		len(e.frame), e.from))
 	return false
 }
 
@@ -28,7 +29,8 @@ func (s *simulation) settleSoon(id order.ServerID) {
 	}
 	if s.laziness > 0 && s.adversary.IntN(3) == 0 {
 		v.acts = true
-		s.queue.push(event{at: s.now + between(0, s.laziness)(s.adversary), kind: acting, server: id, process: v.number})
+		s.queue.push(event{at: s.now + between(0, s.laziness)(s.adversary), kind: acting,
+			server: id, process: v.number})
 		return
 	}
 	s.settle(id)
@@ -91,7 +93,8 @@ func (s *simulation) carryOutLife(p *process) {
 			v := &s.servers[p.self]
 			v.lingering++
 			at := s.now + s.lingerFor
-			s.queue.push(event{at: at, kind: lingering, server: p.self, number: v.lingering, process: v.number})
+			s.queue.push(event{at: at, kind: lingering, server: p.self, number: v.lingering,
+				process: v.number})
 		case turn.Lost:
 			s.trace.say(s.now, "%d loses %d: %v", p.self, member, do.Cause)
 			s.losesSight(p, member)
@@ -107,7 +110,8 @@ func (s *simulation) carryOutLife(p *process) {
 			s.judgeTurn(p, do.Kind == turn.Trusted && machine.Lost(do.Server),
 				fmt.Sprintf("it trusts server %d, to which frames of this run are lost", member))
 			if do.Refused != nil && s.watches(p.self, member) && p.engine.Status().Halted == "" {
-				s.breach(p.self, fmt.Sprintf("it refuses a word on predecessor %d: %v", member, do.Refused))
+				s.breach(p.self, fmt.Sprintf("it refuses a word on predecessor %d: %v", member,
+					do.Refused))
 			}
 		}
 		if !p.works() || p.turn != machine || s.over() {
@@ -141,9 +145,11 @@ func (s *simulation) sendFrame(p *process, to order.ServerID, g *shard.Group, fr
 	}
 	sum := crc32.Checksum(frame, checksums)
 	at := s.network.put(p.self, to, s.now)
-	s.trace.note(s.now, uint64(arrival), uint64(p.self), uint64(to), uint64(sum), uint64(len(frame)))
+	s.trace.note(s.now, uint64(arrival), uint64(p.self), uint64(to), uint64(sum),
+		uint64(len(frame)))
 	if s.trace.text != nil {
-		s.trace.say(s.now, "%d sends %s to %d, arriving at %v", p.self, s.describeLetter(nil, g.Run, frame), to, at)
+		s.trace.say(s.now, "%d sends %s to %d, arriving at %v", p.self,
+			s.describeLetter(nil, g.Run, frame), to, at)
 	}
 	s.queue.push(event{at: at, kind: arrival, server: to, from: p.self, run: g.Run, frame: frame,
 		sum: sum, process: v.number, incarnation: p.number})
@@ -158,7 +164,8 @@ func (s *simulation) post(from, to order.ServerID, l *letter) {
 	at := s.network.put(from, to, s.now)
 	s.trace.note(s.now, uint64(arrival), uint64(from), uint64(to), uint64(l.kind))
 	if s.trace.text != nil {
-		s.trace.say(s.now, "%d sends %s to %d, arriving at %v", from, s.describeLetter(l, 0, nil), to, at)
+		s.trace.say(s.now, "%d sends %s to %d, arriving at %v", from, s.describeLetter(l, 0, nil),
+			to, at)
 	}
 	s.queue.push(event{at: at, kind: arrival, server: to, from: from, letter: l, process: v.number})
 }
@@ -206,7 +213,8 @@ func (s *simulation) crashProcess(id order.ServerID) {
 // waits, or for longer.
 func awhile(random *rand.Rand) Instant {
 	return []func(*rand.Rand) Instant{
-		between(1*millisecond, 60*millisecond), between(60*millisecond, 2*second), between(2*second, 12*second),
+		between(1*millisecond, 60*millisecond), between(60*millisecond, 2*second),
+		between(2*second, 12*second),
 	}[random.IntN(3)](random)
 }
 

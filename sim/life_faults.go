@@ -75,8 +75,9 @@ func (s *simulation) joins(d *disturbance, begins bool) {
 	}
 	s.bear(d.server)
 	for number := range s.adversary.IntN(3) {
-		s.queue.push(event{at: s.now + between(0, 50*millisecond)(s.adversary), kind: submission, server: d.server,
-			frame: payload(s.adversary, int(d.server), number, payloadMin)})
+		s.queue.push(event{at: s.now + between(0, 50*millisecond)(s.adversary), kind: submission,
+			server: d.server,
+			frame:  payload(s.adversary, int(d.server), number, payloadMin)})
 	}
 }
 
@@ -120,7 +121,8 @@ func (s *simulation) powerFails(d *disturbance, begins bool) {
 			v.acked = v.disk.blocks[v.disk.synced]
 		}
 		s.trace.note(s.now, 112, uint64(id), uint64(how), v.disk.height())
-		s.trace.say(s.now, "%d is without power: %d blocks are left, %v, perhaps more %v", id, v.disk.height(), how, v.disk.perhaps)
+		s.trace.say(s.now, "%d is without power: %d blocks are left, %v, perhaps more %v", id,
+			v.disk.height(), how, v.disk.perhaps)
 	}
 }
 
@@ -193,7 +195,8 @@ func (s *simulation) wish(w *wish, number int) {
 	s.trace.note(s.now, uint64(wishing), uint64(number))
 	tip := s.life.tip()
 	member := tip.members.has(w.change.server)
-	if w.tries >= wishTries || member == (w.change.kind == entryJoin) || w.change.kind == entryJoin && was(tip, w.change.server) {
+	if w.tries >= wishTries || member == (w.change.kind == entryJoin) ||
+		w.change.kind == entryJoin && was(tip, w.change.server) {
 		w.done = true
 		return
 	}
@@ -261,11 +264,13 @@ func was(b *block, server order.ServerID) bool {
 func (s *simulation) bad(observer, target order.ServerID) bool {
 	v := &s.servers[target]
 	g := s.servers[observer].process.group
-	if v.process == nil || !v.process.up() || v.process.group == nil || v.process.group.Run < g.Run ||
+	if v.process == nil || !v.process.up() || v.process.group == nil ||
+		v.process.group.Run < g.Run ||
 		v.process.group.Run == g.Run && v.process.retired != "" && v.process.retired != eonOver {
 		return true
 	}
-	return v.pauses > 0 || s.network.link(target, observer).cuts > 0 || s.life.slander[[2]order.ServerID{target, observer}] > 0
+	return v.pauses > 0 || s.network.link(target, observer).cuts > 0 ||
+		s.life.slander[[2]order.ServerID{target, observer}] > 0
 }
 
 // watches reports whether an observer's engine has the other as a predecessor.
@@ -318,7 +323,8 @@ func (s *simulation) reviewIn(observer, target order.ServerID, atLeast Instant) 
 		return
 	}
 	at := s.now + max(atLeast, between(s.life.quickest, s.life.slowest)(s.life.detector))
-	s.queue.push(event{at: at, kind: reviewing, server: observer, from: target, process: s.servers[observer].number})
+	s.queue.push(event{at: at, kind: reviewing, server: observer, from: target,
+		process: s.servers[observer].number})
 }
 
 // reviewBy has all look at a server.
@@ -328,8 +334,8 @@ func (s *simulation) reviewBy(target order.ServerID) {
 	}
 }
 
-// reviewAll has a server look at all others. A group that begins gets a while until its members have
-// all begun.
+// reviewAll has a server look at all others. A group that begins gets a while until its members
+// have all begun.
 func (s *simulation) reviewAll(observer order.ServerID) {
 	atLeast := 500 * millisecond
 	if s.life.setting.alone {
@@ -354,8 +360,8 @@ func (s *simulation) losesSight(p *process, target order.ServerID) {
 	s.reviewSoon(p.self, target)
 }
 
-// breakLink breaks the connection of two servers: the frames that are under way are lost, both ways,
-// and both ends find out. Letters come again by themselves.
+// breakLink breaks the connection of two servers: the frames that are under way are lost, both
+// ways, and both ends find out. Letters come again by themselves.
 func (s *simulation) breakLink(a, b order.ServerID) {
 	for _, way := range [][2]order.ServerID{{a, b}, {b, a}} {
 		from, to := way[0], way[1]

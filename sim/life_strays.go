@@ -7,15 +7,16 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Some disturbances wait for their moment: that a disk may be lost, that an old one is at hand, or that a
-// server is ahead of the others, or on a branch that the shard gave up.
+// Some disturbances wait for their moment: that a disk may be lost, that an old one is at hand, or
+// that a server is ahead of the others, or on a branch that the shard gave up.
 
 // stray is what a disturbance does with a stray, a server with blocks that the shard gave up; 0 for
 // nothing.
 type stray uint8
 
 const (
-	// strayMade makes one: a server that stored a block first is cut off, and the others lose their power.
+	// strayMade makes one: a server that stored a block first is cut off, and the others lose their
+	// power.
 	strayMade stray = iota + 1
 	// strayMet leaves a member alone with one, rather one that asks for blocks at that moment.
 	strayMet
@@ -24,8 +25,8 @@ const (
 // ripeEvery is the time between two looks at whether a disturbance can begin.
 const ripeEvery = 150 * millisecond
 
-// ripe reports whether a disturbance that waits for its moment begins now. Else it is looked at later,
-// or given up.
+// ripe reports whether a disturbance that waits for its moment begins now. Else it is looked at
+// later, or given up.
 func (s *simulation) ripe(d *disturbance, number int) bool {
 	can := false
 	switch {
@@ -52,15 +53,16 @@ func (s *simulation) ripe(d *disturbance, number int) bool {
 	return false
 }
 
-// moment begins the disturbances that wait for what a server does now: it asks for blocks, or stored
-// some.
+// moment begins the disturbances that wait for what a server does now: it asks for blocks, or
+// stored some.
 func (s *simulation) moment(what stray, id order.ServerID) {
 	for number := range s.life.disturbances {
 		d := &s.life.disturbances[number]
 		if d.stray != what || d.until > 0 || s.now < d.at || s.now+ripeEvery > d.patience {
 			continue
 		}
-		if what == strayMet && s.meetStray(d, id) || what == strayMade && s.life.olds.IntN(2) == 0 && s.findAhead(d, id) {
+		if what == strayMet && s.meetStray(d, id) || what == strayMade &&
+			s.life.olds.IntN(2) == 0 && s.findAhead(d, id) {
 			d.until = s.now + d.while
 			s.queue.push(event{at: s.now, kind: beginning, number: number})
 			s.queue.push(event{at: d.until, kind: ending, number: number})
@@ -74,14 +76,16 @@ func (s *simulation) moment(what stray, id order.ServerID) {
 	}
 }
 
-// strandAgain cuts the power of all but a stray as soon as one of them stored a block that is as high as a
-// block of the stray's: those that lack it take part in the next generation, and have to ask for it.
+// strandAgain cuts the power of all but a stray as soon as one of them stored a block that is as
+// high as a block of the stray's: those that lack it take part in the next generation, and have to
+// ask for it.
 func (s *simulation) strandAgain(id order.ServerID) {
 	b := s.servers[id].disk.blocks[s.servers[id].disk.synced]
 	for number := range s.life.disturbances {
 		d := &s.life.disturbances[number]
 		stray := &s.servers[d.server]
-		if d.stray != strayMade || !d.begun || d.again || s.now > d.until || id == d.server || !s.isStray(d.server) ||
+		if d.stray != strayMade || !d.begun || d.again || s.now > d.until || id == d.server ||
+			!s.isStray(d.server) ||
 			b.height >= uint64(len(stray.disk.blocks)) || stray.disk.blocks[b.height] == b {
 			continue
 		}
@@ -92,7 +96,8 @@ func (s *simulation) strandAgain(id order.ServerID) {
 				others = append(others, order.ServerID(other))
 			}
 		}
-		s.addNow(disturbance{kind: FaultPower, servers: others, text: fmt.Sprintf("%v without power", others)},
+		s.addNow(disturbance{kind: FaultPower, servers: others,
+			text: fmt.Sprintf("%v without power", others)},
 			between(20*millisecond, 1*second)(s.life.olds))
 		return
 	}
@@ -109,17 +114,20 @@ func (s *simulation) addNow(d disturbance, while Instant) {
 	s.queue.push(event{at: d.until, kind: ending, number: number})
 }
 
-// meetMade leaves a member that asks for blocks alone with a server that was made a stray a while ago.
+// meetMade leaves a member that asks for blocks alone with a server that was made a stray a while
+// ago.
 func (s *simulation) meetMade(id order.ServerID) {
 	for number := range s.life.disturbances {
 		d := &s.life.disturbances[number]
-		if d.stray != strayMade || !d.begun || d.met || !d.again && s.life.olds.IntN(2) == 0 || s.now > d.until+5*second || !s.isStray(d.server) || id == d.server {
+		if d.stray != strayMade || !d.begun || d.met || !d.again && s.life.olds.IntN(2) == 0 ||
+			s.now > d.until+5*second || !s.isStray(d.server) || id == d.server {
 			continue
 		}
 		d.met = true
 		s.rejoin(d.server)
 		s.addNow(disturbance{kind: FaultPartition, links: s.apart(id, d.server),
-			text: fmt.Sprintf("%d alone with %d, which holds blocks that were given up", id, d.server)}, awhile(s.life.olds))
+			text: fmt.Sprintf("%d alone with %d, which holds blocks that were given up", id,
+				d.server)}, awhile(s.life.olds))
 		return
 	}
 }
@@ -128,11 +136,12 @@ func (s *simulation) meetMade(id order.ServerID) {
 func (s *simulation) isStray(id order.ServerID) bool {
 	v := &s.servers[id]
 	tip, head := s.life.tip(), v.disk.blocks[len(v.disk.blocks)-1]
-	return v.process != nil && v.process.up() && (head.height > tip.height || tip.ancestor(head.height) != head)
+	return v.process != nil && v.process.up() && (head.height > tip.height ||
+		tip.ancestor(head.height) != head)
 }
 
-// meetStray looks for a stray, and for the member that is to be alone with it: one that is given, or any
-// that lags.
+// meetStray looks for a stray, and for the member that is to be alone with it: one that is given,
+// or any that lags.
 func (s *simulation) meetStray(d *disturbance, member order.ServerID) bool {
 	var strays, members []order.ServerID
 	for id := range s.servers {
@@ -180,7 +189,8 @@ func (s *simulation) rejoin(id order.ServerID) {
 	}
 }
 
-// findAhead looks for a server that stored a block that too few others stored: one that is given, or any.
+// findAhead looks for a server that stored a block that too few others stored: one that is given,
+// or any.
 func (s *simulation) findAhead(d *disturbance, server order.ServerID) bool {
 	m := s.life.tip().members
 	for _, id := range m.members {
@@ -189,10 +199,13 @@ func (s *simulation) findAhead(d *disturbance, server order.ServerID) bool {
 			continue
 		}
 		newest := v.disk.blocks[v.disk.synced]
-		hold := s.count(m.members, func(other order.ServerID) bool { return s.servers[other].disk.holds(newest) })
+		hold := s.count(m.members, func(other order.ServerID) bool {
+			return s.servers[other].disk.holds(newest)
+		})
 		if newest.height > v.disk.durable && hold < m.quorum() {
 			d.server, d.links = id, s.apart(id)
-			d.text = fmt.Sprintf("%d stored block %d first, is cut off, and the others lose their power", id, newest.height)
+			d.text = fmt.Sprintf("%d stored block %d first, is cut off, and the others lose "+
+				"their power", id, newest.height)
 			return true
 		}
 	}

@@ -39,7 +39,8 @@ func TestShardsLiveOn(t *testing.T) {
 			t.Run(fmt.Sprintf("%s of %d", engine, servers), func(t *testing.T) {
 				t.Parallel()
 				seeds := max(2, int(float64(livingSeeds())/2/weights*weight(servers)))
-				rounds, crashes := sweep(t, Group{Engine: engine, Servers: servers, Faults: FaultsAll}.options(t), 1, seeds)
+				rounds, crashes := sweep(t, Group{Engine: engine, Servers: servers,
+					Faults: FaultsAll}.options(t), 1, seeds)
 				t.Logf("%d seeds: %d rounds, %d crashes", seeds, rounds, crashes)
 			})
 		}
@@ -61,7 +62,8 @@ func TestEachKindOfFault(t *testing.T) {
 		for _, engine := range engines {
 			t.Run(name+" in "+engine, func(t *testing.T) {
 				t.Parallel()
-				sweep(t, Group{Engine: engine, Servers: 5, Faults: 1 << bit}.options(t), 1, share(200))
+				sweep(t, Group{Engine: engine, Servers: 5, Faults: 1 << bit}.options(t),
+					1, share(200))
 			})
 		}
 	}
@@ -70,7 +72,8 @@ func TestEachKindOfFault(t *testing.T) {
 // TestLivingReplay runs seeds twice, once with a trace, and expects the same hash.
 func TestLivingReplay(t *testing.T) {
 	t.Parallel()
-	options := Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5, Faults: FaultsAll}.options(t)
+	options := Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5,
+		Faults: FaultsAll}.options(t)
 	for options.Seed = range uint64(share(60)) {
 		options.Trace = nil
 		first, err := Check(options)
@@ -82,7 +85,8 @@ func TestLivingReplay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if first.Hash != second.Hash || first.Events != second.Events || first.Elapsed != second.Elapsed {
+		if first.Hash != second.Hash || first.Events != second.Events ||
+			first.Elapsed != second.Elapsed {
 			t.Errorf("seed %d went as %+v and then as %+v", options.Seed, first, second)
 		}
 	}
@@ -98,17 +102,18 @@ func TestBlocksSetAside(t *testing.T) {
 		// A generation replays the tail of the one before, which four of six servers had executed
 		// already. The last of them sets the block aside and makes it anew after the others made it
 		// durable.
-		"the tail makes it anew": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5, Faults: FaultsAll}, 226},
-		// A learner hears but one member, which lags in an earlier eon and lacks a durable block that the
-		// learner holds.
+		"the tail makes it anew": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5,
+			Faults: FaultsAll}, 226},
+		// A learner hears but one member, which lags in an earlier eon and lacks a durable block
+		// that the learner holds.
 		"one that lags is no majority": {Group{Engine: allconcur.EngineAllConcur, Servers: 6,
 			Faults: FaultsAll &^ FaultBreak}, 9_003_443},
-		// A member whose damaged disk lacks the block that let it in hears but one that holds blocks that
-		// were given up.
+		// A member whose damaged disk lacks the block that let it in hears but one that holds
+		// blocks that were given up.
 		"a damaged disk, and a stray": {Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5,
 			Faults: FaultsAll &^ FaultBreak}, 233},
-		// A new member stored a block that it fetched from a disk that forgot. The generation goes on
-		// without the block, and the member loses power before it stores another.
+		// A new member stored a block that it fetched from a disk that forgot. The generation goes
+		// on without the block, and the member loses power before it stores another.
 		"the shard goes on without it": {Group{Engine: allconcur.EngineAllConcur, Servers: 2,
 			Faults: FaultsAll &^ FaultBreak}, 2_014_438},
 	} {
@@ -132,22 +137,24 @@ func TestReasonsOfLives(t *testing.T) {
 		"had perhaps more, and has not": {6, 2_006_650},
 		// A member goes on fetching from others that are away by now.
 		"those that it fetches from are away": {8, 3_001_472},
-		// A member whose disk is full cannot promise, and may hold a durable block that the others lack:
-		// it is not said that too few disks remember.
+		// A member whose disk is full cannot promise, and may hold a durable block that the others
+		// lack: it is not said that too few disks remember.
 		"a full disk may hold what is durable": {2, 2_017_315},
 		// A member holds the base of a decided generation, and waits for its rounds.
 		"rounds are fetched, not blocks": {5, 2_009_543},
-		// A member with a new disk does not have the server that joined in its list. A majority of the later
-		// list remembers.
+		// A member with a new disk does not have the server that joined in its list. A majority of
+		// the later list remembers.
 		"a later membership remembers":   {2, 14_004_026},
 		"two that joined know that list": {2, 13_004_520},
 		// The chain named an old disk again, by a block that neither of two members has.
 		"an old disk counts again": {6, 14_003_904},
-		// One of a group of two whose disk is full begins no round, and never says that it is stalled.
+		// One of a group of two whose disk is full begins no round, and never says that it is
+		// stalled.
 		"a full disk alone in a group": {2, 13_003_628},
 	} {
 		for _, engine := range []string{allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus} {
-			options := Group{Engine: engine, Servers: c.servers, Faults: FaultsAll &^ FaultBreak}.options(t)
+			options := Group{Engine: engine, Servers: c.servers,
+				Faults: FaultsAll &^ FaultBreak}.options(t)
 			options.Seed = c.seed
 			result, err := Check(options)
 			if err != nil || len(result.Violations) > 0 {
@@ -167,9 +174,12 @@ func TestPlantedBugsOfTheWholeProtocolAreCaught(t *testing.T) {
 		limit  int
 		breaks []order.Property
 	}{
-		{"no-forward-backward", Group{Fault: allconcur.FaultNoForwardBackward}, 30, []order.Property{order.SetAgreement, Tolerance}},
-		{"tolerated-not-majority", Group{Fault: allconcur.FaultToleratedNotMajority}, 60, []order.Property{order.SetAgreement, Tolerance}},
-		{"sets-ignored", Group{Fault: allconcur.FaultSetsIgnored}, 60, []order.Property{order.SetAgreement}},
+		{"no-forward-backward", Group{Fault: allconcur.FaultNoForwardBackward}, 30,
+			[]order.Property{order.SetAgreement, Tolerance}},
+		{"tolerated-not-majority", Group{Fault: allconcur.FaultToleratedNotMajority},
+			60, []order.Property{order.SetAgreement, Tolerance}},
+		{"sets-ignored", Group{Fault: allconcur.FaultSetsIgnored},
+			60, []order.Property{order.SetAgreement}},
 		{"stale-eon", Group{Fault: allconcur.FaultStaleEon}, 300, nil},
 	}
 	for _, c := range cases {
@@ -193,7 +203,8 @@ func TestPlantedBugsOfTheWholeProtocolAreCaught(t *testing.T) {
 func TestEnginesAlone(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{3, 4, 5, 8} {
-		group := Group{Engine: allconcur.EngineAllConcurPlus, Servers: servers, Faults: FaultSuspect, EngineAlone: true}
+		group := Group{Engine: allconcur.EngineAllConcurPlus, Servers: servers,
+			Faults: FaultSuspect, EngineAlone: true}
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			t.Parallel()
 			sweep(t, group.options(t), 1, share(500))
@@ -203,7 +214,8 @@ func TestEnginesAlone(t *testing.T) {
 		if raceEnabled && servers > 4 {
 			continue
 		}
-		planted := Group{Engine: allconcur.EngineAllConcurPlus, Servers: servers, Faults: FaultSuspect, EngineAlone: true, Fault: allconcur.FaultRevokeWrongSequence}
+		planted := Group{Engine: allconcur.EngineAllConcurPlus, Servers: servers,
+			Faults: FaultSuspect, EngineAlone: true, Fault: allconcur.FaultRevokeWrongSequence}
 		t.Run(fmt.Sprintf("%d with revoke-wrong-sequence", servers), func(t *testing.T) {
 			t.Parallel()
 			mustBreak(t, planted, 500, []order.Property{Progress})
@@ -216,7 +228,8 @@ func TestEnginesAlone(t *testing.T) {
 func TestThePublishedProtocolForks(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
-		mustBreak(t, Group{Engine: engine, Servers: 5, Faults: FaultSuspect | FaultPartition, Detector: allconcur.DetectorEventualPaper}, 100,
+		mustBreak(t, Group{Engine: engine, Servers: 5, Faults: FaultSuspect | FaultPartition,
+			Detector: allconcur.DetectorEventualPaper}, 100,
 			[]order.Property{order.SetAgreement})
 	}
 }
@@ -254,7 +267,8 @@ func mustBreakWith(t *testing.T, options Options, limit int, properties []order.
 
 func TestFaultsByName(t *testing.T) {
 	t.Parallel()
-	for _, list := range []string{"none", "crash", "crash,suspect,partition,join,leave,pause", "suspect,pause"} {
+	for _, list := range []string{"none", "crash", "crash,suspect,partition,join,leave,pause",
+		"suspect,pause"} {
 		faults, err := ParseFaults(list)
 		if err != nil || faults.String() != list {
 			t.Errorf("%q is %v (%v)", list, faults, err)
@@ -268,9 +282,9 @@ func TestFaultsByName(t *testing.T) {
 	}
 }
 
-// TestLivesThatStoodStill has lives that never came to rest. In the first ones, after a member left,
-// the others had to wait for its memory as well, since its leave was not known to be durable, but
-// nobody asked it.
+// TestLivesThatStoodStill has lives that never came to rest. In the first ones, after a member
+// left, the others had to wait for its memory as well, since its leave was not known to be durable,
+// but nobody asked it.
 func TestLivesThatStoodStill(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -282,13 +296,14 @@ func TestLivesThatStoodStill(t *testing.T) {
 		{3, FaultPartition | FaultLeave | FaultPause | FaultPower | FaultDisk, 1, 101440},
 		{3, FaultCrash | FaultPartition | FaultJoin | FaultLeave | FaultDisk, 1, 100467},
 		{4, FaultCrash | FaultJoin | FaultLeave | FaultPower | FaultDisk, 1, 100701},
-		// A server had accepted a base that no disk held after a loss of power: the copy of an old disk,
-		// and one that was damaged after the membership had changed.
+		// A server had accepted a base that no disk held after a loss of power: the copy of an old
+		// disk, and one that was damaged after the membership had changed.
 		{2, FaultCrash | FaultJoin | FaultPause | FaultPower | FaultDisk, 4, 3_000_293},
-		{5, FaultCrash | FaultSuspect | FaultPartition | FaultJoin | FaultLeave | FaultPower | FaultDisk, 3,
+		{5,
+			FaultCrash | FaultSuspect | FaultPartition | FaultJoin | FaultLeave | FaultPower | FaultDisk, 3,
 			3_003_786},
-		// A server followed a generation with a block that it had before, and took empty rounds that it
-		// had executed after that block for the generation's.
+		// A server followed a generation with a block that it had before, and took empty rounds
+		// that it had executed after that block for the generation's.
 		{3, FaultSuspect | FaultJoin | FaultPause | FaultPower, 8, 3_005_325},
 	} {
 		options := Group{

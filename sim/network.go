@@ -14,7 +14,8 @@ type climate struct {
 	name string
 	// links draws a link's own base and spread, once a run.
 	base, spread func(*rand.Rand) Instant
-	// tail is the chance, of 1,000, that a frame takes a multiple of its time; there are halvings of it for each further doubling.
+	// tail is the chance, of 1,000, that a frame takes a multiple of its time; there are halvings
+	// of it for each further doubling.
 	tail int
 	// laggards is how many servers have links that are slow both ways.
 	laggards int
@@ -22,17 +23,24 @@ type climate struct {
 
 // between draws evenly from low to high.
 func between(low, high Instant) func(*rand.Rand) Instant {
-	return func(random *rand.Rand) Instant { return low + Instant(random.Int64N(int64(high-low)+1)) }
+	return func(random *rand.Rand) Instant {
+		return low + Instant(random.Int64N(int64(high-low)+1))
+	}
 }
 
 // climates are drawn from evenly.
 var climates = []climate{
-	{name: "calm", base: between(50*microsecond, 60*microsecond), spread: between(10*microsecond, 20*microsecond)},
+	{name: "calm", base: between(50*microsecond, 60*microsecond),
+		spread: between(10*microsecond, 20*microsecond)},
 	{name: "lockstep", base: between(100*microsecond, 100*microsecond), spread: between(0, 0)},
-	{name: "jittery", base: between(1*microsecond, 20*microsecond), spread: between(500*microsecond, 1000*microsecond)},
-	{name: "heavy-tailed", base: between(20*microsecond, 80*microsecond), spread: between(20*microsecond, 100*microsecond), tail: 200},
-	{name: "far and near", base: between(5*microsecond, 5*millisecond), spread: between(10*microsecond, 200*microsecond)},
-	{name: "laggards", base: between(20*microsecond, 80*microsecond), spread: between(20*microsecond, 100*microsecond), laggards: 2},
+	{name: "jittery", base: between(1*microsecond, 20*microsecond),
+		spread: between(500*microsecond, 1000*microsecond)},
+	{name: "heavy-tailed", base: between(20*microsecond, 80*microsecond),
+		spread: between(20*microsecond, 100*microsecond), tail: 200},
+	{name: "far and near", base: between(5*microsecond, 5*millisecond),
+		spread: between(10*microsecond, 200*microsecond)},
+	{name: "laggards", base: between(20*microsecond, 80*microsecond),
+		spread: between(20*microsecond, 100*microsecond), laggards: 2},
 }
 
 const (
@@ -42,8 +50,10 @@ const (
 	doublings = 9
 )
 
-// link carries frames from one server to another: reliable, in order, each frame as late as its delay or the frame before it. Frames on different links
-// overtake each other. What a server has put on a link arrives, even if the server crashes; a frame that it has not put there is lost with it.
+// link carries frames from one server to another: reliable, in order, each frame as late as its
+// delay or the frame before it. Frames on different links overtake each other. What a server has
+// put on a link arrives, even if the server crashes; a frame that it has not put there is lost with
+// it.
 type link struct {
 	base, spread Instant
 	// extra is what the adversary adds.
@@ -52,7 +62,8 @@ type link struct {
 	last Instant
 	// sent and received count frames.
 	sent, received int
-	// cuts counts the partitions that cut the link; held is what has come to its end meanwhile and waits for the heal.
+	// cuts counts the partitions that cut the link; held is what has come to its end meanwhile and
+	// waits for the heal.
 	cuts int
 	held []event
 }
@@ -63,13 +74,15 @@ type network struct {
 	climate climate
 	servers int
 	links   []link
-	// extraLast keeps a tail from multiplying what the adversary adds, so that there is a bound on how long a frame takes that detectors and synods can work with.
+	// extraLast keeps a tail from multiplying what the adversary adds, so that there is a bound on
+	// how long a frame takes that detectors and synods can work with.
 	extraLast bool
 }
 
 func newNetwork(seed uint64, servers int) *network {
 	random := stream(seed, networkStream)
-	n := &network{random: random, climate: climates[random.IntN(len(climates))], servers: servers, links: make([]link, servers*servers)}
+	n := &network{random: random, climate: climates[random.IntN(len(climates))], servers: servers,
+		links: make([]link, servers*servers)}
 	slow := make([]bool, servers)
 	for range n.climate.laggards {
 		slow[random.IntN(servers)] = true
@@ -87,7 +100,9 @@ func newNetwork(seed uint64, servers int) *network {
 }
 
 // link returns the link between two servers.
-func (n *network) link(from, to order.ServerID) *link { return &n.links[int(from)*n.servers+int(to)] }
+func (n *network) link(from, to order.ServerID) *link {
+	return &n.links[int(from)*n.servers+int(to)]
+}
 
 // put puts a frame on a link at an instant and returns when it arrives.
 func (n *network) put(from, to order.ServerID, now Instant) Instant {
@@ -138,7 +153,8 @@ func (s *simulation) send(from, to order.ServerID, frame []byte) {
 	s.queue.push(event{at: at, kind: arrival, server: to, from: from, frame: frame, sum: sum})
 }
 
-// loseTails loses the last frames under way from a server that crashes: on each link, those that would arrive after a random instant.
+// loseTails loses the last frames under way from a server that crashes: on each link, those that
+// would arrive after a random instant.
 func (s *simulation) loseTails(from order.ServerID) {
 	cuts := make([]Instant, len(s.servers))
 	for to := range cuts {
@@ -153,7 +169,8 @@ func (s *simulation) loseTails(from order.ServerID) {
 			e.kind = loss
 			s.network.link(from, e.server).sent--
 			s.trace.note(s.now, uint64(loss), uint64(from), uint64(e.server), uint64(e.at))
-			s.trace.say(s.now, "%s from %d to %d, arriving at %v, is lost", s.describe(e.frame), from, e.server, e.at)
+			s.trace.say(s.now, "%s from %d to %d, arriving at %v, is lost", s.describe(e.frame),
+				from, e.server, e.at)
 		}
 	})
 }
@@ -170,7 +187,8 @@ func (s *simulation) arrive(e event) {
 		s.trace.say(s.now, "%d receives %s from %d", e.server, s.describe(e.frame), e.from)
 	}
 	if crc32.Checksum(e.frame, checksums) != e.sum {
-		s.breach(e.server, fmt.Sprintf("a frame of %d bytes that %d sent was changed afterwards", len(e.frame), e.from))
+		s.breach(e.server, fmt.Sprintf("a frame of %d bytes that %d sent was changed afterwards",
+			len(e.frame), e.from))
 		return
 	}
 	to.frames = append(to.frames, turn.Arrival{From: e.from, Frame: e.frame})

@@ -15,7 +15,8 @@ func (s *simulation) judgeAccuracy(id order.ServerID, d order.Delivery) {
 	for _, removed := range d.Removed {
 		if int(removed) < len(s.servers) && !s.servers[removed].crashed {
 			s.broken = append(s.broken, &order.Violation{Property: Accuracy, Evidence: []string{
-				fmt.Sprintf("server %d A-delivers [epoch %d, round %d], which removes server %d", id, d.Epoch, d.Round, removed),
+				fmt.Sprintf("server %d A-delivers [epoch %d, round %d], which removes server %d",
+					id, d.Epoch, d.Round, removed),
 				fmt.Sprintf("server %d has not failed", removed),
 			}})
 		}

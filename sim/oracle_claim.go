@@ -25,20 +25,21 @@ const (
 	claimMoment
 	// claimNames is about the members that are named: unreachable, silent, forgetful, restarted.
 	claimNames
-	// claimHelp says that the shard goes on if those that are named come back, and that nobody orders.
+	// claimHelp says that the shard goes on if those that are named come back, and that nobody
+	// orders.
 	claimHelp
 	// claimEnter says that the server enters the group as soon as it holds the chain.
 	claimEnter
-	// claimRecover says that too few disks remember, so that an operator is to stop all nodes. It is
-	// never to be said while it is false: an operator may act on it at once.
+	// claimRecover says that too few disks remember, so that an operator is to stop all nodes. It
+	// is never to be said while it is false: an operator may act on it at once.
 	claimRecover
 	claimsEnd
 )
 
 // within is for how many ticks a claim may be false.
 func (c claim) within(t shard.Timing) int {
-	// What a member says of itself counts for Hearsay, and is said every Announce; a link that is cut
-	// or mended is noticed after linkTicksMax.
+	// What a member says of itself counts for Hearsay, and is said every Announce; a link that is
+	// cut or mended is noticed after linkTicksMax.
 	news := t.Hearsay + 2*t.Announce + linkTicksMax
 	switch c {
 	case claimOwn:
@@ -46,13 +47,15 @@ func (c claim) within(t shard.Timing) int {
 	case claimMoment, claimNames, claimHelp:
 		return news
 	case claimEnter:
-		// A wish every Enter, a mark every Mark, and a member with many troubles waits for Steady each.
+		// A wish every Enter, a mark every Mark, and a member with many troubles waits for Steady
+		// each.
 		return news + t.Enter + t.Mark + 4*t.Steady
 	}
 	return 0
 }
 
-// within is for how many ticks a claim may be false now: a disk that the operator put in is heard of late.
+// within is for how many ticks a claim may be false now: a disk that the operator put in is heard
+// of late.
 func (s *simulation) within(c claim) int {
 	t := s.life.setting.timing
 	if at := s.life.insertedAt; c == claimRecover && at > 0 {
@@ -101,7 +104,8 @@ func (s *simulation) judgeClaims(p *process) {
 		}
 		if within := s.within(f.claim); s.now-f.since >= Instant(within)*tick {
 			s.broke(Reason, fmt.Sprintf("server %d says %v (%s)", p.self, v.Mode, v.Why),
-				fmt.Sprintf("%s, for %d ticks", f.truth, within), fmt.Sprintf("%+v", v.Reason), p.describe())
+				fmt.Sprintf("%s, for %d ticks", f.truth, within), fmt.Sprintf("%+v", v.Reason),
+				p.describe())
 			return
 		}
 	}
@@ -118,7 +122,8 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 	switch r.Kind {
 	case shard.NoReason:
 		says(claimMoment, p.works(), "it does not order")
-		says(claimMoment, !p.disk.full || len(p.executing.queue) == 0, "its disk is full, and holds it up")
+		says(claimMoment, !p.disk.full || len(p.executing.queue) == 0,
+			"its disk is full, and holds it up")
 	case shard.Looking, shard.Between:
 		says(claimMoment, false, "it does not say what it waits for")
 	case shard.Forming:
@@ -126,18 +131,22 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 		wrong = append(wrong, s.wrongHelp(p, r)...)
 		if r.Recover {
 			maps := []*membership{s.effectiveFor(p)}
-			if s.life.insertedAt != 0 { // old disks may be in the place of those that a later one needs
+			// old disks may be in the place of those that a later one needs
+			if s.life.insertedAt != 0 {
 				maps = append(maps, s.maps(p.self, s.inserted())...)
 			}
 			m := slices.IndexFunc(maps, func(m *membership) bool {
-				return s.count(m.members, func(id order.ServerID) bool { return s.disksCount(m, id) }) < m.quorum()
+				return s.count(m.members, func(id order.ServerID) bool {
+					return s.disksCount(m, id)
+				}) < m.quorum()
 			})
 			says(claimRecover, m >= 0, "a majority of the disks of %v remembers", maps[0].members)
 		}
 	case shard.Entering, shard.Benched, shard.Learning:
 		ordered := s.orderedBy(p, r)
 		says(claimHelp, ordered, "nobody that it can reach orders")
-		says(claimEnter, !ordered || r.Kind != shard.Entering || !s.holdsChain(p), "it holds the chain")
+		says(claimEnter, !ordered || r.Kind != shard.Entering ||
+			!s.holdsChain(p), "it holds the chain")
 	case shard.Outside, shard.EngineStopped:
 		members := p.group.Shard.Members
 		if r.Kind == shard.Outside {
@@ -153,12 +162,14 @@ func (s *simulation) falsehoods(p *process, r *shard.Reason) []falsehood {
 	return wrong
 }
 
-// effectiveFor returns the newest membership of which a server can know that it is in force: one that
-// a disk shows to be durable, or that the server knows to be durable without its disk showing it yet.
-// What is durable stays, and every generation goes on from it. So the majority that a generation takes
-// is one of this membership, or of a later one, also if the server forgets that it knew.
+// effectiveFor returns the newest membership of which a server can know that it is in force: one
+// that a disk shows to be durable, or that the server knows to be durable without its disk showing
+// it yet. What is durable stays, and every generation goes on from it. So the majority that a
+// generation takes is one of this membership, or of a later one, also if the server forgets that it
+// knew.
 func (s *simulation) effectiveFor(p *process) *membership {
-	shown, known := s.effective(p.self, s.inserted(), false), p.chain.head().ancestor(p.chain.durable).members
+	shown, known := s.effective(p.self, s.inserted(), false),
+		p.chain.head().ancestor(p.chain.durable).members
 	if known.number > shown.number {
 		return known
 	}
@@ -206,7 +217,8 @@ func (s *simulation) wrongOfOwn(p *process, r *shard.Reason) (wrong []falsehood)
 		}), "its round waits for others")
 	}
 	switch r.Kind {
-	case shard.Looking, shard.Between, shard.Fetching, shard.FetchingRounds, shard.Learning, shard.Entering, shard.Benched:
+	case shard.Looking, shard.Between, shard.Fetching, shard.FetchingRounds, shard.Learning,
+		shard.Entering, shard.Benched:
 		says(!p.disk.full, "its disk is full, and it does not say so")
 	}
 	return wrong
@@ -226,7 +238,8 @@ func (s *simulation) wrongNames(p *process, r *shard.Reason) (wrong []falsehood)
 		{"reachable", w.Silent, func(id order.ServerID) bool { return s.hears(p, id) }},
 		{"full", r.Full, func(id order.ServerID) bool { return s.servers[id].disk.full }},
 		{"forgetful", w.Forgot, func(id order.ServerID) bool {
-			return !s.disksCount(m, id) || !s.disksCount(s.life.tip().members, id) || !s.hears(p, id) ||
+			return !s.disksCount(m, id) || !s.disksCount(s.life.tip().members, id) ||
+				!s.hears(p, id) ||
 				s.takesItsWord(p, id)
 		}},
 		{"restarted", w.Restarted, func(id order.ServerID) bool {
@@ -261,18 +274,19 @@ func (s *simulation) wrongNames(p *process, r *shard.Reason) (wrong []falsehood)
 	return append(wrong, falsehood{claim: claimNames, truth: truth})
 }
 
-// takesItsWord reports whether a server can only repeat what another one says: that its disk does not
-// count. The chain of the other one names another disk for it, while that of the server names none, and
-// cannot know better. Both are wrong only where an old disk came back and was admitted again, by a block
-// that neither of them has: the chain names a disk a second time only then.
+// takesItsWord reports whether a server can only repeat what another one says: that its disk does
+// not count. The chain of the other one names another disk for it, while that of the server names
+// none, and cannot know better. Both are wrong only where an old disk came back and was admitted
+// again, by a block that neither of them has: the chain names a disk a second time only then.
 func (s *simulation) takesItsWord(p *process, id order.ServerID) bool {
 	own, m := s.servers[id].process.chain.head().members, p.chain.head().members
 	at, found := slices.BinarySearch(m.members, id)
-	return s.life.insertedAt != 0 && found && m.disks[at] == noDisk && own.has(id) && !s.disksCount(own, id)
+	return s.life.insertedAt != 0 && found && m.disks[at] == noDisk && own.has(id) &&
+		!s.disksCount(own, id)
 }
 
-// wrongHelp says why it is not so that a server waits for the members that it names: a group orders,
-// or more are needed. Only a server that knows the newest membership can know the latter.
+// wrongHelp says why it is not so that a server waits for the members that it names: a group
+// orders, or more are needed. Only a server that knows the newest membership can know the latter.
 func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 	if s.orderedBy(p, &shard.Reason{Generation: s.newestRun().Generation()}) {
 		return []falsehood{{claim: claimHelp, truth: "a group that it can reach orders"}}
@@ -306,12 +320,13 @@ func (s *simulation) wrongHelp(p *process, r *shard.Reason) []falsehood {
 	if there >= m.quorum() || remember < m.quorum() {
 		return nil // or the operator has disks on the shelf that are needed
 	}
-	truth := fmt.Sprintf("with those that it names no majority remembers, and it does not name %v", unnamed)
+	truth := fmt.Sprintf("with those that it names no majority remembers, and it does not name %v",
+		unnamed)
 	return []falsehood{{claim: claimHelp, truth: truth}}
 }
 
-// orderedBy reports whether somebody that a server can reach orders in the generation that it names,
-// or a later one.
+// orderedBy reports whether somebody that a server can reach orders in the generation that it
+// names, or a later one.
 func (s *simulation) orderedBy(p *process, r *shard.Reason) bool {
 	return slices.ContainsFunc(s.servers, func(v server) bool {
 		q := v.process
@@ -320,14 +335,16 @@ func (s *simulation) orderedBy(p *process, r *shard.Reason) bool {
 	})
 }
 
-// alone reports whether another server's disk is full, and a server left the two that their group was.
-// One that has no space begins no round. So it does not notice that it waits for the server that left,
-// and never says that it is stalled. But one of two is no majority, so that it cannot order.
+// alone reports whether another server's disk is full, and a server left the two that their group
+// was. One that has no space begins no round. So it does not notice that it waits for the server
+// that left, and never says that it is stalled. But one of two is no majority, so that it cannot
+// order.
 func alone(p, q *process) bool {
 	left := q.engine.Status().Members
-	return q.disk.full && !p.works() && len(left) <= 2 && slices.ContainsFunc(left, func(at order.ServerID) bool {
-		return q.group.Members[at] == p.self
-	})
+	return q.disk.full && !p.works() && len(left) <= 2 &&
+		slices.ContainsFunc(left, func(at order.ServerID) bool {
+			return q.group.Members[at] == p.self
+		})
 }
 
 // holdsChain reports whether a server holds the chain of the newest run, and can reach a member of
@@ -354,10 +371,12 @@ func (s *simulation) answers(p *process, id order.ServerID) bool {
 // hears reports whether what another server says gets to a process.
 func (s *simulation) hears(p *process, id order.ServerID) bool {
 	v := &s.servers[id]
-	return v.process != nil && v.process.up() && v.pauses == 0 && s.network.link(id, p.self).cuts == 0
+	return v.process != nil && v.process.up() && v.pauses == 0 &&
+		s.network.link(id, p.self).cuts == 0
 }
 
-// disksCount reports whether the disk of a server counts under a membership, wherever the server is.
+// disksCount reports whether the disk of a server counts under a membership, wherever the server
+// is.
 func (s *simulation) disksCount(m *membership, id order.ServerID) bool {
 	v := &s.servers[id]
 	return m.counts(id, v.disk.id, v.disk.original)

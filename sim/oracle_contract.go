@@ -15,7 +15,8 @@ const Contract order.Property = "contract"
 
 // breach records a breach of the contract by a server's engine.
 func (s *simulation) breach(id order.ServerID, what string) {
-	s.broken = append(s.broken, &order.Violation{Property: Contract, Evidence: []string{fmt.Sprintf("server %d at %v: %s", id, s.now, what)}})
+	s.broken = append(s.broken, &order.Violation{Property: Contract,
+		Evidence: []string{fmt.Sprintf("server %d at %v: %s", id, s.now, what)}})
 }
 
 // halted reports whether an engine refuses something because it has halted, which is its right; the

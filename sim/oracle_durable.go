@@ -28,16 +28,21 @@ func (s *simulation) judgeDurable(p *process, height uint64) {
 		b := p.chain.blocks[h]
 		if h < uint64(len(l.durable)) {
 			if l.durable[h] != b {
-				s.broke(Durable, fmt.Sprintf("server %d takes block %d %x for durable", p.self, h, b.hash[:4]),
+				s.broke(Durable, fmt.Sprintf("server %d takes block %d %x for durable", p.self,
+					h, b.hash[:4]),
 					fmt.Sprintf("block %d %x was durable before", h, l.durable[h].hash[:4]))
 				return
 			}
 			continue
 		}
 		l.durable = append(l.durable, b)
-		if newest := l.newest; newest != nil && (newest.tip.height < h || newest.tip.ancestor(h) != b) {
-			s.broke(Durable, fmt.Sprintf("server %d takes block %d %x for durable", p.self, h, b.hash[:4]),
-				fmt.Sprintf("generation %d goes on without it: its chain begins after block %d and ends with block %d", newest.generation, newest.base.height, newest.tip.height))
+		if newest := l.newest; newest != nil && (newest.tip.height < h ||
+			newest.tip.ancestor(h) != b) {
+			s.broke(Durable, fmt.Sprintf("server %d takes block %d %x for durable", p.self, h,
+				b.hash[:4]),
+				fmt.Sprintf("generation %d goes on without it: its chain begins after block %d "+
+					"and ends with block %d", newest.generation, newest.base.height,
+					newest.tip.height))
 			return
 		}
 	}
@@ -50,7 +55,8 @@ func (s *simulation) judgeLine(l *line) {
 		for h, b := range s.life.durable {
 			if l.base.height < uint64(h) || l.base.ancestor(uint64(h)) != b {
 				s.broke(Durable, fmt.Sprintf("block %d %x is durable", h, b.hash[:4]),
-					fmt.Sprintf("generation %d of %v begins after block %d %x, without it", l.generation, l.members, l.base.height, l.base.hash[:4]))
+					fmt.Sprintf("generation %d of %v begins after block %d %x, without it",
+						l.generation, l.members, l.base.height, l.base.hash[:4]))
 				return
 			}
 		}
@@ -61,7 +67,8 @@ func (s *simulation) judgeLine(l *line) {
 // judgeSetAside judges which blocks a server takes off its chain.
 func (s *simulation) judgeSetAside(p *process, keep uint64) {
 	if known := max(p.disk.knew, p.chain.durable); keep < known {
-		s.broke(Durable, fmt.Sprintf("server %d sets the blocks above %d aside", p.self, keep), fmt.Sprintf("it knew that block %d is durable", known))
+		s.broke(Durable, fmt.Sprintf("server %d sets the blocks above %d aside", p.self, keep),
+			fmt.Sprintf("it knew that block %d is durable", known))
 		return
 	}
 	if s.lossExcused() {
@@ -69,23 +76,25 @@ func (s *simulation) judgeSetAside(p *process, keep uint64) {
 	}
 	for h := keep + 1; h < uint64(len(p.chain.blocks)) && h < uint64(len(s.life.durable)); h++ {
 		if s.life.durable[h] == p.chain.blocks[h] && !s.unclaimed(p, h) {
-			s.broke(Durable, fmt.Sprintf("server %d sets the blocks above %d aside", p.self, keep), fmt.Sprintf("block %d %x is durable", h, s.life.durable[h].hash[:4]))
+			s.broke(Durable, fmt.Sprintf("server %d sets the blocks above %d aside", p.self, keep),
+				fmt.Sprintf("block %d %x is durable", h, s.life.durable[h].hash[:4]))
 			return
 		}
 	}
 }
 
-// unclaimed reports whether a server that is about to begin a generation holds a block that it never
-// told the others to have stored: its disk counts for none of them. It fetched the block before it
-// knew where the generation begins, and executes the tail of the decision in its place, which may
-// make the same one.
+// unclaimed reports whether a server that is about to begin a generation holds a block that it
+// never told the others to have stored: its disk counts for none of them. It fetched the block
+// before it knew where the generation begins, and executes the tail of the decision in its place,
+// which may make the same one.
 func (s *simulation) unclaimed(p *process, height uint64) bool {
 	d := p.disk.state.Decided
 	if d == nil || p.disk.state.Activated.Generation() >= d.Generation {
 		return false
 	}
 	claimed := p.disk.claimed
-	return claimed == nil || claimed.height < height || claimed.ancestor(height) != p.chain.blocks[height]
+	return claimed == nil || claimed.height < height ||
+		claimed.ancestor(height) != p.chain.blocks[height]
 }
 
 // lossExcused reports whether more disks may have forgotten than the guarantee allows.

@@ -8,12 +8,13 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Ordered is the property that a block that an engine A-delivered survives every failure that leaves
-// the group working. A later generation may give it up in one case alone: of the servers whose
-// promises it was made of, none that took part in the block's generation, or a later one, had the
-// block on its disk, and fewer than a majority of the run's shard were still the process that took
-// part in the run: the others restarted, or came with another disk, and had forgotten their votes. A
-// generation that never began hands on what it gave up: the next one begins where it would have.
+// Ordered is the property that a block that an engine A-delivered survives every failure that
+// leaves the group working. A later generation may give it up in one case alone: of the servers
+// whose promises it was made of, none that took part in the block's generation, or a later one, had
+// the block on its disk, and fewer than a majority of the run's shard were still the process that
+// took part in the run: the others restarted, or came with another disk, and had forgotten their
+// votes. A generation that never began hands on what it gave up: the next one begins where it would
+// have.
 const Ordered order.Property = "ordered"
 
 // noteOrdered notes a block that an engine A-delivered first. Where later generations have begun
@@ -31,7 +32,8 @@ func (s *simulation) noteOrdered(p *process, l *line, b *block) {
 // judgeOrdered judges whether a generation that begins without a block may do so. It reports
 // whether the block is given up.
 func (s *simulation) judgeOrdered(l *line, o *orderedBlock) bool {
-	if o.run.run.Generation() >= l.generation || l.base.height >= o.block.height && l.base.ancestor(o.block.height) == o.block {
+	if o.run.run.Generation() >= l.generation || l.base.height >= o.block.height &&
+		l.base.ancestor(o.block.height) == o.block {
 		return false
 	}
 	if s.lossExcused() {
@@ -46,7 +48,8 @@ func (s *simulation) judgeOrdered(l *line, o *orderedBlock) bool {
 			continue
 		case v.holds(o.block, o.run.run):
 			s.broke(Ordered, describeOrdered(o),
-				fmt.Sprintf("generation %d begins after block %d %x, without it", number, l.base.height, l.base.hash[:4]),
+				fmt.Sprintf("generation %d begins after block %d %x, without it", number,
+					l.base.height, l.base.hash[:4]),
 				fmt.Sprintf("server %d had it on its disk as it promised", id))
 			return true
 		case v.took(o.run.run) && o.run.shard.Includes(id):
@@ -55,19 +58,24 @@ func (s *simulation) judgeOrdered(l *line, o *orderedBlock) bool {
 	}
 	if remember >= o.run.shard.Quorum() {
 		s.broke(Ordered, describeOrdered(o),
-			fmt.Sprintf("generation %d of %v begins after block %d %x, without it", number, members, l.base.height, l.base.hash[:4]),
-			fmt.Sprintf("%d of the %d members of the run's shard promised and remember their votes", remember, len(o.run.shard.Members)))
+			fmt.Sprintf("generation %d of %v begins after block %d %x, without it", number, members,
+				l.base.height, l.base.hash[:4]),
+			fmt.Sprintf("%d of the %d members of the run's shard promised and remember their votes",
+				remember, len(o.run.shard.Members)))
 	}
 	return true
 }
 
 // gaveUp returns the generation whose promises decided where a line begins, and its members: the
 // first of those since an older one that never began and from whose base and tail it goes on.
-func (s *simulation) gaveUp(l *line, since generation.Generation) (generation.Generation, []order.ServerID) {
+func (s *simulation) gaveUp(l *line, since generation.Generation) (generation.Generation,
+	[]order.ServerID) {
 	number, members := l.generation, l.members
-	for d := s.life.decided[number]; d != nil && number-1 > since && s.life.lines[number-1] == nil; {
+	for d := s.life.decided[number]; d != nil && number-1 > since &&
+		s.life.lines[number-1] == nil; {
 		before := s.life.decided[number-1]
-		if before == nil || before.Base != d.Base || !slices.EqualFunc(before.Tail, d.Tail, generation.TailRound.Equal) {
+		if before == nil || before.Base != d.Base ||
+			!slices.EqualFunc(before.Tail, d.Tail, generation.TailRound.Equal) {
 			break
 		}
 		number, members, d = number-1, before.Members, before
@@ -98,5 +106,6 @@ func (s *simulation) judgeGivenUp(l *line) {
 }
 
 func describeOrdered(o *orderedBlock) string {
-	return fmt.Sprintf("server %d A-delivered block %d %x in run %v", o.by, o.block.height, o.block.hash[:4], run(o.run.run))
+	return fmt.Sprintf("server %d A-delivered block %d %x in run %v", o.by, o.block.height,
+		o.block.hash[:4], run(o.run.run))
 }

@@ -15,7 +15,8 @@ const Progress order.Property = "progress"
 func (s *simulation) judgeProgress(timeUp bool) {
 	var evidence []string
 	if timeUp {
-		evidence = append(evidence, fmt.Sprintf("at %v, after %d events, there is no rest, though the last fault or submission was before %v", s.now, s.events, s.faultsEnd))
+		evidence = append(evidence, fmt.Sprintf("at %v, after %d events, there is no rest, "+
+			"though the last fault or submission was before %v", s.now, s.events, s.faultsEnd))
 	}
 	for id := range s.servers {
 		v := &s.servers[id]
@@ -24,7 +25,8 @@ func (s *simulation) judgeProgress(timeUp bool) {
 		}
 		status := v.engine.Status()
 		if status.Halted != "" || len(v.pool) > 0 || v.engine.Undelivered() || timeUp {
-			evidence = append(evidence, fmt.Sprintf("server %d: %s", id, describeStatus(status, len(v.pool))))
+			evidence = append(evidence, fmt.Sprintf("server %d: %s",
+				id, describeStatus(status, len(v.pool))))
 		}
 	}
 	const shown = 8
@@ -42,8 +44,10 @@ func describeStatus(status order.Status, pool int) string {
 	if status.Reliable {
 		mode = "reliable"
 	}
-	text := fmt.Sprintf("epoch %d, %s round %d, awaits %v, suspects %v, %d completed rounds undelivered, %d payloads not broadcast",
-		status.Epoch, mode, status.Round, status.Awaited, status.Suspected, status.Undelivered, pool)
+	text := fmt.Sprintf("epoch %d, %s round %d, awaits %v, suspects %v, %d completed rounds "+
+		"undelivered, %d payloads not broadcast",
+		status.Epoch, mode, status.Round, status.Awaited, status.Suspected, status.Undelivered,
+		pool)
 	if status.Halted != "" {
 		text += ", halted: " + status.Halted
 	}

@@ -23,18 +23,21 @@ func (s *simulation) judgeView(p *process) {
 		wrong = "it does not say why"
 	case v.Mode != shard.Leaving && (v.Mode == shard.Ordering) != (v.Reason.Kind == shard.NoReason):
 		wrong = fmt.Sprintf("its reason is of kind %d", v.Reason.Kind)
-	case v.Mode == shard.Ordering && !p.starts() && (p.engine == nil || v.Group == nil || v.Group.Run != p.group.Run):
+	case v.Mode == shard.Ordering && !p.starts() &&
+		(p.engine == nil || v.Group == nil || v.Group.Run != p.group.Run):
 		wrong = "it has no engine in this run"
 	}
 	head := p.chain.head()
-	if head.members.has(p.self) && v.Learner == head.members.counts(p.self, p.disk.id, p.disk.original) {
+	if head.members.has(p.self) && v.Learner == head.members.counts(p.self, p.disk.id,
+		p.disk.original) {
 		wrong = fmt.Sprintf("its disk counts: %v", !v.Learner)
 	}
 	if s.trace.text != nil {
 		s.trace.say(s.now, "%d is %v: %s", p.self, v.Mode, v.Why)
 	}
 	if wrong != "" {
-		s.broke(Reason, fmt.Sprintf("server %d says %v (%s), learner %v", p.self, v.Mode, v.Why, v.Learner), wrong, p.describe())
+		s.broke(Reason, fmt.Sprintf("server %d says %v (%s), learner %v", p.self, v.Mode, v.Why,
+			v.Learner), wrong, p.describe())
 	}
 }
 
@@ -55,7 +58,8 @@ func (s *simulation) judgeEnd(p *process, err error) {
 	switch {
 	case errors.Is(err, shard.ErrRemoved) && kind == shard.Removed:
 		if !was(p.chain.head(), p.self) {
-			s.broke(Reason, fmt.Sprintf("server %d ends: %v", p.self, err), "its chain does not say so")
+			s.broke(Reason, fmt.Sprintf("server %d ends: %v", p.self, err),
+				"its chain does not say so")
 		}
 	case errors.Is(err, shard.ErrFork) && kind == shard.Forked && s.lossExcused():
 	default:

@@ -14,7 +14,8 @@ import (
 // is in the group, with a disk that counts, unreliable rounds are back, nothing is left to do, and
 // all blocks are everywhere, on disks, and durable. Then the run is over.
 func (s *simulation) look() {
-	if !s.life.setting.alone && s.life.pending == 0 && s.now >= s.faultsEnd && !s.allSound(nobody, spared, s.inserted()) {
+	if !s.life.setting.alone && s.life.pending == 0 && s.now >= s.faultsEnd &&
+		!s.allSound(nobody, spared, s.inserted()) {
 		s.insertSound(s.inserted()) // the operator sees that the shard cannot go on
 	}
 	if s.life.pending == 0 && s.now >= s.faultsEnd && s.restless() == nil {
@@ -46,7 +47,8 @@ func (s *simulation) restless() []string {
 	}
 	for number, w := range s.life.wishes {
 		if !w.done {
-			evidence = append(evidence, fmt.Sprintf("the operator still wants %c%d (wish %d)", w.change.kind, w.change.server, number))
+			evidence = append(evidence, fmt.Sprintf("the operator still wants %c%d (wish %d)",
+				w.change.kind, w.change.server, number))
 		}
 	}
 	for _, id := range tip.members.members {
@@ -99,11 +101,13 @@ func (s *simulation) restlessAt(v *server, tip *block, newest generation.Run) st
 func (s *simulation) judgeBlocks() {
 	for _, a := range s.life.asks {
 		v := &s.servers[a.server]
-		if v.number != a.number || v.process == nil || !v.process.up() || !s.life.tip().members.has(a.server) {
+		if v.number != a.number || v.process == nil || !v.process.up() ||
+			!s.life.tip().members.has(a.server) {
 			continue
 		}
 		if _, placed := v.process.chain.placed[a.entry]; !placed {
-			s.broke(order.Validity, fmt.Sprintf("an entry that was submitted to server %d is never A-delivered", a.server), "the server has not failed")
+			s.broke(order.Validity, fmt.Sprintf("an entry that was submitted to server %d is "+
+				"never A-delivered", a.server), "the server has not failed")
 			return
 		}
 	}
@@ -112,10 +116,12 @@ func (s *simulation) judgeBlocks() {
 // judgeRestless is judgeProgress for a shard that lives on.
 func (s *simulation) judgeRestless() {
 	if s.clash() {
-		s.trace.say(s.now, "two disks of one server are needed at once: no operator can put both in")
+		s.trace.say(s.now,
+			"two disks of one server are needed at once: no operator can put both in")
 		return
 	}
-	evidence := []string{fmt.Sprintf("at %v, after %d events, there is no rest, though the last fault or submission was before %v", s.now, s.events, s.faultsEnd)}
+	evidence := []string{fmt.Sprintf("at %v, after %d events, there is no rest, though the last "+
+		"fault or submission was before %v", s.now, s.events, s.faultsEnd)}
 	if s.life.pending > 0 {
 		evidence = append(evidence, fmt.Sprintf("%d disturbances are not over", s.life.pending))
 	}

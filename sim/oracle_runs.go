@@ -39,19 +39,25 @@ func (s *simulation) judgeStart(p *process, g *shard.Group) {
 	p.runs, p.disk.damaged = append(p.runs, g.Run), false
 	r := l.run(g.Run)
 	if r == nil {
-		r = &lineRun{run: g.Run, first: g.First, base: head, members: g.Members, shard: g.Shard, remaining: slices.Clone(g.Members)}
+		r = &lineRun{run: g.Run, first: g.First, base: head, members: g.Members, shard: g.Shard,
+			remaining: slices.Clone(g.Members)}
 		l.runs = append(l.runs, r)
 	}
-	if r.base != head || r.first != g.First || !slices.Equal(r.members, g.Members) || r.shard.Number != g.Shard.Number {
+	if r.base != head || r.first != g.First || !slices.Equal(r.members, g.Members) ||
+		r.shard.Number != g.Shard.Number {
 		s.broke(order.SetAgreement,
-			fmt.Sprintf("run %v begins with round %d of %v after block %d %x", run(g.Run), r.first, r.members, r.base.height, r.base.hash[:4]),
-			fmt.Sprintf("server %d begins it with round %d of %v after block %d %x", p.self, g.First, g.Members, head.height, head.hash[:4]))
+			fmt.Sprintf("run %v begins with round %d of %v after block %d %x", run(g.Run), r.first,
+				r.members, r.base.height, r.base.hash[:4]),
+			fmt.Sprintf("server %d begins it with round %d of %v after block %d %x", p.self,
+				g.First, g.Members, head.height, head.hash[:4]))
 	}
 	if !s.life.setting.alone && len(g.Members) < g.Shard.Quorum() {
-		s.broke(Tolerance, fmt.Sprintf("server %d begins run %v of %v in a shard of %v", p.self, run(g.Run), g.Members, g.Shard.Members))
+		s.broke(Tolerance, fmt.Sprintf("server %d begins run %v of %v in a shard of %v", p.self,
+			run(g.Run), g.Members, g.Shard.Members))
 	}
 	if p.chain.stored != head.height {
-		s.broke(Persistence, fmt.Sprintf("server %d begins run %v after block %d, its disk holds %d blocks", p.self, run(g.Run), head.height, p.chain.stored))
+		s.broke(Persistence, fmt.Sprintf("server %d begins run %v after block %d, its disk "+
+			"holds %d blocks", p.self, run(g.Run), head.height, p.chain.stored))
 	}
 }
 
@@ -59,7 +65,8 @@ func (s *simulation) judgeStart(p *process, g *shard.Group) {
 // generation; by the form of the round; and by what the server promised.
 func (s *simulation) judgeDelivery(p *process, c *content) {
 	g := p.group
-	s.trace.note(s.now, 102, uint64(p.self), uint64(g.Run), uint64(c.epoch), uint64(c.round), uint64(len(c.messages)), uint64(len(c.removed)))
+	s.trace.note(s.now, 102, uint64(p.self), uint64(g.Run), uint64(c.epoch), uint64(c.round),
+		uint64(len(c.messages)), uint64(len(c.removed)))
 	if s.trace.text != nil {
 		s.trace.say(s.now, "%d A-delivers %s", p.self, describeRound(g.Run, c))
 	}
@@ -74,28 +81,34 @@ func (s *simulation) judgeDelivery(p *process, c *content) {
 	if at < len(l.rounds) {
 		if known := l.rounds[at]; known.run != g.Run || !known.round.same(c) {
 			s.broke(order.SetAgreement,
-				fmt.Sprintf("server %d A-delivers %s", known.by, describeRound(known.run, known.round)),
+				fmt.Sprintf("server %d A-delivers %s", known.by,
+					describeRound(known.run, known.round)),
 				fmt.Sprintf("server %d A-delivers %s", p.self, describeRound(g.Run, c)))
 		}
 		return
 	}
 	if at > len(l.rounds) {
-		s.broke(order.RoundForm, fmt.Sprintf("server %d A-delivers %s, nobody delivered round %d", p.self, describeRound(g.Run, c), int(l.first)+len(l.rounds)))
+		s.broke(order.RoundForm, fmt.Sprintf("server %d A-delivers %s, nobody delivered round %d",
+			p.self, describeRound(g.Run, c), int(l.first)+len(l.rounds)))
 		return
 	}
 	if wrong := r.wrongForm(c); wrong != "" {
-		s.broke(order.RoundForm, fmt.Sprintf("server %d A-delivers %s", p.self, describeRound(g.Run, c)), wrong)
+		s.broke(order.RoundForm, fmt.Sprintf("server %d A-delivers %s", p.self,
+			describeRound(g.Run, c)), wrong)
 		return
 	}
 	if len(c.messages) < len(r.shard.Members)/2+1 {
-		s.broke(Tolerance, fmt.Sprintf("server %d A-delivers %s", p.self, describeRound(g.Run, c)), fmt.Sprintf("the shard has %d members", len(r.shard.Members)))
+		s.broke(Tolerance, fmt.Sprintf("server %d A-delivers %s", p.self, describeRound(g.Run, c)),
+			fmt.Sprintf("the shard has %d members", len(r.shard.Members)))
 		return
 	}
 	if !r.delivers {
 		r.delivers = true
 		s.life.runs++
 	}
-	r.remaining = slices.DeleteFunc(r.remaining, func(server order.ServerID) bool { return slices.Contains(c.removed, server) })
+	r.remaining = slices.DeleteFunc(r.remaining, func(server order.ServerID) bool {
+		return slices.Contains(c.removed, server)
+	})
 	l.rounds = append(l.rounds, &lineRound{run: g.Run, by: p.self, round: c})
 }
 
@@ -119,7 +132,8 @@ func (r *lineRun) wrongForm(c *content) string {
 
 // same reports whether two rounds are one.
 func (c *content) same(other *content) bool {
-	return c == other || c.round == other.round && c.epoch == other.epoch && slices.Equal(c.removed, other.removed) &&
+	return c == other || c.round == other.round && c.epoch == other.epoch &&
+		slices.Equal(c.removed, other.removed) &&
 		slices.EqualFunc(c.messages, other.messages, func(m, o order.Message) bool {
 			return m.Origin == o.Origin && string(m.Payload) == string(o.Payload)
 		})
@@ -130,7 +144,8 @@ func (c *content) same(other *content) bool {
 func (s *simulation) judgeBlock(p *process, b *block, own bool) {
 	s.judgeIntegrity(p.self, b)
 	if s.trace.text != nil {
-		s.trace.say(s.now, "%d has block %d %x, members %v", p.self, b.height, b.hash[:4], b.members.members)
+		s.trace.say(s.now, "%d has block %d %x, members %v", p.self, b.height, b.hash[:4],
+			b.members.members)
 	}
 	if !own || s.over() {
 		return
@@ -141,8 +156,10 @@ func (s *simulation) judgeBlock(p *process, b *block, own bool) {
 		return
 	case b.parent != l.tip:
 		s.broke(order.SetAgreement,
-			fmt.Sprintf("in generation %d, server %d executes block %d %x", l.generation, p.self, b.height, b.hash[:4]),
-			fmt.Sprintf("the chain of the generation ends with block %d %x", l.tip.height, l.tip.hash[:4]))
+			fmt.Sprintf("in generation %d, server %d executes block %d %x", l.generation, p.self,
+				b.height, b.hash[:4]),
+			fmt.Sprintf("the chain of the generation ends with block %d %x", l.tip.height,
+				l.tip.hash[:4]))
 		return
 	}
 	l.tip = b
@@ -156,7 +173,9 @@ func (s *simulation) judgeIntegrity(id order.ServerID, b *block) {
 			continue
 		}
 		if a := s.life.asked[string(m.Payload)]; a == nil || a.server != m.Origin {
-			s.broke(order.Integrity, fmt.Sprintf("server %d has block %d with an entry of server %d", id, b.height, m.Origin), "nobody submitted it there")
+			s.broke(order.Integrity,
+				fmt.Sprintf("server %d has block %d with an entry of server %d", id, b.height,
+					m.Origin), "nobody submitted it there")
 			return
 		}
 	}
@@ -172,7 +191,8 @@ func describeRound(r generation.Run, c *content) string {
 		case is:
 			text += fmt.Sprintf("(%c%d)", change.kind, change.server)
 		case marked.any():
-			text += fmt.Sprintf("(%d bytes, entrants %v, regroup %v)", len(entry), marked.entrants, marked.regroup)
+			text += fmt.Sprintf("(%d bytes, entrants %v, regroup %v)", len(entry), marked.entrants,
+				marked.regroup)
 		case len(entry) > 0:
 			text += fmt.Sprintf("(%d bytes)", len(entry))
 		}

@@ -17,8 +17,8 @@ const Stored order.Property = "stored"
 // an acceptance, the blocks that it reports.
 const Persistence order.Property = "persistence"
 
-// Branch is the property that the head that a server reports as it promises is not on another branch than
-// the generation that it names with it.
+// Branch is the property that the head that a server reports as it promises is not on another
+// branch than the generation that it names with it.
 const Branch order.Property = "branch"
 
 // judgeStored notes which blocks a server says that it stored.
@@ -33,18 +33,22 @@ func (s *simulation) judgeRestart(id order.ServerID) {
 		return
 	}
 	if v.acked.height >= uint64(len(v.disk.blocks)) || v.disk.blocks[v.acked.height] != v.acked {
-		s.broke(Stored, fmt.Sprintf("server %d said that it stored block %d", id, v.acked.height), fmt.Sprintf("after a restart its chain ends with block %d", v.disk.height()))
+		s.broke(Stored, fmt.Sprintf("server %d said that it stored block %d", id, v.acked.height),
+			fmt.Sprintf("after a restart its chain ends with block %d", v.disk.height()))
 	}
 }
 
 // judgeAnnouncement: a server announces what is so.
 func (s *simulation) judgeAnnouncement(p *process, a *shard.Announcement) {
-	if before := p.before; a.Heights.Ordered < uint64(len(before)) && before[a.Heights.Ordered].hash == a.Tip {
+	if before := p.before; a.Heights.Ordered < uint64(len(before)) &&
+		before[a.Heights.Ordered].hash == a.Tip {
 		return
 	}
-	if a.Heights.Stored > p.disk.synced || a.Heights.Ordered >= uint64(len(p.chain.blocks)) || p.chain.blocks[a.Heights.Ordered].hash != a.Tip {
+	if a.Heights.Stored > p.disk.synced || a.Heights.Ordered >= uint64(len(p.chain.blocks)) ||
+		p.chain.blocks[a.Heights.Ordered].hash != a.Tip {
 		s.broke(Persistence, fmt.Sprintf("server %d announces heights %+v", p.self, a.Heights),
-			fmt.Sprintf("its chain has %d blocks, its disk %d", len(p.chain.blocks)-1, p.disk.synced))
+			fmt.Sprintf("its chain has %d blocks, its disk %d", len(p.chain.blocks)-1,
+				p.disk.synced))
 	}
 }
 
@@ -55,7 +59,8 @@ func (s *simulation) judgeSynod(p *process, m *generation.Message) {
 	wrong := ""
 	switch m.Kind {
 	case generation.KindPromise:
-		if !settled && (d.state.Instance < m.Generation || d.state.Instance == m.Generation && d.state.Promised.Less(m.Ballot)) {
+		if !settled && (d.state.Instance < m.Generation || d.state.Instance == m.Generation &&
+			d.state.Promised.Less(m.Ballot)) {
 			wrong = "its disk holds no such promise"
 		}
 		if h := m.Report.Head; h.Height > d.synced || d.blocks[h.Height].hash != h.Hash {
@@ -63,7 +68,8 @@ func (s *simulation) judgeSynod(p *process, m *generation.Message) {
 		}
 		s.judgeHead(p, m)
 	case generation.KindAccepted:
-		if !settled && (d.state.Instance < m.Generation || d.state.Instance == m.Generation && d.state.Accepted.Less(m.Ballot)) {
+		if !settled && (d.state.Instance < m.Generation || d.state.Instance == m.Generation &&
+			d.state.Accepted.Less(m.Ballot)) {
 			wrong = "its disk holds no such acceptance"
 		}
 	}
@@ -72,10 +78,10 @@ func (s *simulation) judgeSynod(p *process, m *generation.Message) {
 	}
 }
 
-// judgeHead: the head that a server reports is not on another branch than the generation that it names and
-// all later ones. Heads compare by generation first, so that blocks of a branch that was given up, fetched
-// and reported under a later generation, could take the place of durable ones. A head that is further, on
-// the chain of a later generation, does no harm.
+// judgeHead: the head that a server reports is not on another branch than the generation that it
+// names and all later ones. Heads compare by generation first, so that blocks of a branch that was
+// given up, fetched and reported under a later generation, could take the place of durable ones. A
+// head that is further, on the chain of a later generation, does no harm.
 func (s *simulation) judgeHead(p *process, m *generation.Message) {
 	h := m.Report.Head
 	l := s.life.lines[h.Generation]
@@ -87,17 +93,19 @@ func (s *simulation) judgeHead(p *process, m *generation.Message) {
 		return
 	}
 	for _, later := range s.life.all {
-		if later.generation > l.generation && b.height <= later.tip.height && later.tip.ancestor(b.height) == b {
+		if later.generation > l.generation && b.height <= later.tip.height &&
+			later.tip.ancestor(b.height) == b {
 			return
 		}
 	}
 	s.broke(Branch, fmt.Sprintf("server %d sends a %s", p.self, describeSynod(m)),
-		fmt.Sprintf("block %d %x is on another branch than generation %d, which begins after block %d and ends with block %d %x",
+		fmt.Sprintf("block %d %x is on another branch than generation %d, which begins after "+
+			"block %d and ends with block %d %x",
 			b.height, b.hash[:4], h.Generation, l.base.height, l.tip.height, l.tip.hash[:4]))
 }
 
-// noteVow notes what a server's disk holds from now on: what it promised, and what the server was as
-// it did; what it accepted; and what it knows to be decided.
+// noteVow notes what a server's disk holds from now on: what it promised, and what the server was
+// as it did; what it accepted; and what it knows to be decided.
 func (s *simulation) noteVow(p *process, state *generation.State) {
 	l := s.life
 	if d := state.Decided; d != nil {

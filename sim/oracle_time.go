@@ -93,8 +93,10 @@ func (s *simulation) judgeProposal(p *process, v *clock.View) {
 	age := clock.Milliseconds(s.life.oldest / millisecond)
 	off := v.Time - s.trueTime()
 	if off > accuracy+clock.Bound+rounding || off < -age-accuracy-clock.Bound-rounding {
-		s.broke(Time, fmt.Sprintf("server %d proposes a time that is %v from the true one", p.self, span(off)),
-			fmt.Sprintf("the oldest announcement heard was on its way for %v, it shows %d of %d clocks",
+		s.broke(Time, fmt.Sprintf("server %d proposes a time that is %v from the true one",
+			p.self, span(off)),
+			fmt.Sprintf("the oldest announcement heard was on its way for %v, it shows %d of %d "+
+				"clocks",
 				s.life.oldest, len(v.Near), v.Members))
 	}
 }
@@ -107,7 +109,8 @@ func (s *simulation) judgeTime(p *process, b *block, c *content) {
 	step := b.time - b.parent.time
 	for _, sibling := range s.life.children[b.parent] {
 		if sibling.block.time != b.time && sibling.round.same(c) {
-			s.brokeTime(p, b, fmt.Sprintf("another server dated it %v after its parent, from the same round",
+			s.brokeTime(p, b, fmt.Sprintf("another server dated it %v after its parent, from "+
+				"the same round",
 				span(sibling.block.time-b.parent.time)))
 			return
 		}
@@ -198,7 +201,8 @@ func (s *simulation) keepers() (right, wrong []order.ServerID) {
 // judgeViews judges what nodes know of their clocks at rest.
 func (s *simulation) judgeViews(right, wrong []order.ServerID) {
 	for _, id := range right {
-		if view := s.servers[id].process.ownView(); view.Time == clock.NoTime || view.Warning() != "" {
+		if view := s.servers[id].process.ownView(); view.Time == clock.NoTime ||
+			view.Warning() != "" {
 			s.broke(Time, fmt.Sprintf("the clocks of servers %v are right, a majority", right),
 				fmt.Sprintf("server %d says: %s", id, view.Warning()))
 		}

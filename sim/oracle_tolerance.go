@@ -16,7 +16,8 @@ func (s *simulation) judgeTolerance(id order.ServerID, d order.Delivery) {
 	v.removed += len(d.Removed)
 	if v.removed > s.options.tolerated {
 		s.broken = append(s.broken, &order.Violation{Property: Tolerance, Evidence: []string{
-			fmt.Sprintf("server %d A-delivers [epoch %d, round %d], with which %d servers have been removed", id, d.Epoch, d.Round, v.removed),
+			fmt.Sprintf("server %d A-delivers [epoch %d, round %d], with which %d servers have "+
+				"been removed", id, d.Epoch, d.Round, v.removed),
 			fmt.Sprintf("the group tolerates %d failures", s.options.tolerated),
 		}})
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // A payload is what a server A-broadcasts in a round: at most one entry for the chain, before it
-// what its server says of the time, and behind it the marks that an eon or a generation ends with. An
-// empty payload has none of these.
+// what its server says of the time, and behind it the marks that an eon or a generation ends with.
+// An empty payload has none of these.
 
 // The first byte of an entry says what it is.
 const (
@@ -47,8 +47,9 @@ func decodeChange(entry []byte) (change, bool) {
 	}
 	return change{
 		kind: entry[0], server: order.ServerID(binary.LittleEndian.Uint32(entry[1:])),
-		by: order.ServerID(binary.LittleEndian.Uint32(entry[5:])), nonce: binary.LittleEndian.Uint64(entry[9:]),
-		disk: diskAt(entry[17:]),
+		by:    order.ServerID(binary.LittleEndian.Uint32(entry[5:])),
+		nonce: binary.LittleEndian.Uint64(entry[9:]),
+		disk:  diskAt(entry[17:]),
 	}, true
 }
 
@@ -84,7 +85,8 @@ type stamp struct {
 // encodePayload puts a stamp before an entry, and marks behind it. Without an entry there is no
 // stamp.
 func encodePayload(said stamp, entry []byte, m marks) []byte {
-	payload := make([]byte, 0, 8+1+len(said.clocks)*clockSize+len(entry)+len(m.entrants)*markSize+4+1)
+	payload := make([]byte, 0, 8+1+len(said.clocks)*clockSize+len(entry)+len(m.entrants)*markSize+4+
+		1)
 	if len(entry) > 0 {
 		payload = binary.LittleEndian.AppendUint64(payload, uint64(said.time))
 		payload = append(payload, byte(len(said.clocks)))
@@ -128,7 +130,8 @@ func splitPayload(payload []byte) (entry []byte, m marks) {
 		if len(entry) < 4 {
 			return nil, marks{}
 		}
-		m.benched = []order.ServerID{order.ServerID(binary.LittleEndian.Uint32(entry[len(entry)-4:]))}
+		m.benched = []order.ServerID{order.ServerID(
+			binary.LittleEndian.Uint32(entry[len(entry)-4:]))}
 		entry = entry[:len(entry)-4]
 	}
 	if count > marksMax || count*markSize > len(entry) {
@@ -139,8 +142,9 @@ func splitPayload(payload []byte) (entry []byte, m marks) {
 	entry = entry[:len(entry)-len(encoded)]
 	for ; len(encoded) > 0; encoded = encoded[markSize:] {
 		m.entrants = append(m.entrants, shard.Entrant{
-			Server: order.ServerID(binary.LittleEndian.Uint32(encoded)), Ticket: binary.LittleEndian.Uint64(encoded[4:]),
-			Disk: diskAt(encoded[12:]),
+			Server: order.ServerID(binary.LittleEndian.Uint32(encoded)),
+			Ticket: binary.LittleEndian.Uint64(encoded[4:]),
+			Disk:   diskAt(encoded[12:]),
 		})
 	}
 	return entry, m

@@ -51,7 +51,8 @@ const (
 )
 
 // plantNames are the names on a command line.
-var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send", "identity-beside", "durable-not-persisted",
+var plantNames = [...]string{"none", "promise-not-persisted", "save-after-send", "identity-beside",
+	"durable-not-persisted",
 	"copy-unrecognised", "promise-not-frozen", "lost-disk-ignored",
 	"own-median", "unbounded-step", "own-clock-counts",
 	"reason-unreachable", "reason-silent", "reason-forgot", "reason-not-named", "reason-recover",

@@ -73,5 +73,7 @@ func (p Plant) lie(at *process, view shard.View) shard.View {
 
 // others are the members but for one.
 func others(m *membership, but order.ServerID) []order.ServerID {
-	return slices.DeleteFunc(slices.Clone(m.members), func(id order.ServerID) bool { return id == but })
+	return slices.DeleteFunc(slices.Clone(m.members), func(id order.ServerID) bool {
+		return id == but
+	})
 }

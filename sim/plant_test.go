@@ -23,10 +23,13 @@ func TestPlantsAreCaught(t *testing.T) {
 	}{
 		{PlantPromiseNotPersisted, FaultsAll, false, []int{3, 5}, 5, []order.Property{Persistence}},
 		{PlantSaveAfterSend, FaultsAll, false, []int{3, 5}, 5, []order.Property{Persistence}},
-		{PlantPromiseNotFrozen, partitions, false, []int{3, 5, 7}, 300, []order.Property{Freeze, Durable, Ordered}},
-		{PlantOwnMedian, FaultClock | FaultPartition, false, []int{3, 5}, 60, []order.Property{Time}},
+		{PlantPromiseNotFrozen, partitions, false, []int{3, 5, 7},
+			300, []order.Property{Freeze, Durable, Ordered}},
+		{PlantOwnMedian, FaultClock | FaultPartition, false, []int{3, 5},
+			60, []order.Property{Time}},
 		{PlantUnboundedStep, FaultClock, false, []int{1, 3, 5}, 20, []order.Property{Time}},
-		{PlantOwnClockCounts, FaultClock | FaultPartition, false, []int{3, 5}, 60, []order.Property{Time}},
+		{PlantOwnClockCounts, FaultClock | FaultPartition, false, []int{3, 5}, 60,
+			[]order.Property{Time}},
 		{PlantLostDiskIgnored, FaultsAll, false, []int{3, 7}, 700,
 			[]order.Property{Durable, Ordered, order.SetAgreement, Reason, Progress}},
 	}
@@ -42,7 +45,8 @@ func TestPlantsAreCaught(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%v in %d", c.plant, servers), func(t *testing.T) {
 				t.Parallel()
-				group := Group{Engine: engines[1], Servers: servers, Faults: c.faults, Plant: c.plant, ByConsequence: c.byConsequence}
+				group := Group{Engine: engines[1], Servers: servers, Faults: c.faults,
+					Plant: c.plant, ByConsequence: c.byConsequence}
 				mustBreak(t, group, c.limit, c.breaks)
 			})
 		}

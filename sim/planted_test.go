@@ -12,7 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/shard/turn"
 )
 
-// seedsUntilCaught runs seeds from 1 on until one breaks a property, and returns how many that took: 0 if none of limit does.
+// seedsUntilCaught runs seeds from 1 on until one breaks a property, and returns how many that
+// took: 0 if none of limit does.
 func seedsUntilCaught(t *testing.T, options Options, limit int) int {
 	t.Helper()
 	caught := 0
@@ -28,7 +29,8 @@ func seedsUntilCaught(t *testing.T, options Options, limit int) int {
 	return caught
 }
 
-// TestPlantedBugsAreCaught plants each bug in each engine that can have it, and in groups that can show it, and bounds the seeds until a property breaks.
+// TestPlantedBugsAreCaught plants each bug in each engine that can have it, and in groups that can
+// show it, and bounds the seeds until a property breaks.
 func TestPlantedBugsAreCaught(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -38,10 +40,12 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 		limit   int
 	}{
 		{allconcur.FaultDroppedForward, allconcur.EngineAllConcur, []int{3, 5, 6, 8, 16, 32}, 30},
-		// In a group of three all are neighbours, and one failure only starts the reliable round in which a second one would need the relays.
+		// In a group of three all are neighbours, and one failure only starts the reliable round in
+		// which a second one would need the relays.
 		{allconcur.FaultDroppedForward, allconcur.EngineAllConcurPlus, []int{5, 6, 8, 16, 32}, 30},
 		// AllConcur has no unreliable rounds to deliver early.
-		{allconcur.FaultEarlyDelivery, allconcur.EngineAllConcurPlus, []int{3, 5, 6, 8, 16, 32}, 30},
+		{allconcur.FaultEarlyDelivery, allconcur.EngineAllConcurPlus, []int{3, 5, 6, 8, 16, 32},
+			30},
 		{allconcur.FaultPrunedTooSoon, allconcur.EngineAllConcur, []int{3, 5, 6, 8, 16, 32}, 150},
 		{allconcur.FaultPrunedTooSoon, allconcur.EngineAllConcurPlus, []int{5, 6, 8, 16, 32}, 150},
 	}
@@ -52,7 +56,8 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%v in %s of %d", c.fault, c.engine, servers), func(t *testing.T) {
 				t.Parallel()
-				seeds := seedsUntilCaught(t, Group{Detector: perfectly, Faults: FaultCrash, Engine: c.engine, Servers: servers, Fault: c.fault}.options(t), c.limit)
+				seeds := seedsUntilCaught(t, Group{Detector: perfectly, Faults: FaultCrash,
+					Engine: c.engine, Servers: servers, Fault: c.fault}.options(t), c.limit)
 				if seeds == 0 {
 					t.Fatalf("not caught by %d seeds", c.limit)
 				}
@@ -64,7 +69,8 @@ func TestPlantedBugsAreCaught(t *testing.T) {
 
 func TestShrinkKeepsTheProperty(t *testing.T) {
 	t.Parallel()
-	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur, Servers: 6, Fault: allconcur.FaultPrunedTooSoon}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur,
+		Servers: 6, Fault: allconcur.FaultPrunedTooSoon}.options(t)
 	options.Seed = uint64(seedsUntilCaught(t, options, 150))
 	result, err := Check(options)
 	if err != nil || len(result.Violations) == 0 {
@@ -75,7 +81,8 @@ func TestShrinkKeepsTheProperty(t *testing.T) {
 		t.Fatalf("%v became %v", result.Violations, shrunk.Violations)
 	}
 	if shrunk.Events > result.Events || len(shrunk.Crashed) > len(result.Crashed) {
-		t.Errorf("%d events and %d crashes became %d and %d", result.Events, len(result.Crashed), shrunk.Events, len(shrunk.Crashed))
+		t.Errorf("%d events and %d crashes became %d and %d", result.Events, len(result.Crashed),
+			shrunk.Events, len(shrunk.Crashed))
 	}
 	var text bytes.Buffer
 	smaller.Trace = &text
@@ -124,11 +131,17 @@ func TestOraclesCanFail(t *testing.T) {
 		property order.Property
 		evidence string
 	}{
-		{"panics", 0, sabotage{receive: func(order.Broadcaster, order.ServerID, []byte) error { panic("an invariant is broken") }},
+		{"panics", 0, sabotage{receive: func(order.Broadcaster, order.ServerID, []byte) error {
+			panic("an invariant is broken")
+		}},
 			Contract, "an invariant is broken"},
-		{"refuses frames", 0, sabotage{receive: func(order.Broadcaster, order.ServerID, []byte) error { return order.ErrFrame }},
+		{"refuses frames", 0, sabotage{receive: func(order.Broadcaster, order.ServerID,
+			[]byte) error {
+			return order.ErrFrame
+		}},
 			Contract, "it refuses a frame of server"},
-		{"changes frames", 0, sabotage{receive: func(engine order.Broadcaster, from order.ServerID, frame []byte) error {
+		{"changes frames", 0, sabotage{receive: func(engine order.Broadcaster, from order.ServerID,
+			frame []byte) error {
 			err := engine.Receive(from, frame)
 			frame[len(frame)-1]++
 			return err
@@ -142,8 +155,13 @@ func TestOraclesCanFail(t *testing.T) {
 			return r
 		}}, Contract, "it sends a frame to 5"},
 		{"never rests", 0, sabotage{forever: true}, Progress, "there is no rest"},
-		{"hears nothing", 0, sabotage{receive: func(order.Broadcaster, order.ServerID, []byte) error { return nil }}, order.Validity, "never A-delivers it"},
-		{"halts", 0, sabotage{receive: func(order.Broadcaster, order.ServerID, []byte) error { return order.ErrHalted }}, order.Validity, "never A-delivers it"},
+		{"hears nothing", 0, sabotage{receive: func(order.Broadcaster, order.ServerID,
+			[]byte) error {
+			return nil
+		}}, order.Validity, "never A-delivers it"},
+		{"halts", 0, sabotage{receive: func(order.Broadcaster, order.ServerID, []byte) error {
+			return order.ErrHalted
+		}}, order.Validity, "never A-delivers it"},
 		{"removes the living", 0, sabotage{ready: func(r order.Ready) order.Ready {
 			for i := range r.Deliveries {
 				r.Deliveries[i].Messages = r.Deliveries[i].Messages[1:]
@@ -161,7 +179,8 @@ func TestOraclesCanFail(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur, Servers: 5}.options(t)
+			options := Group{Detector: perfectly, Faults: FaultCrash,
+				Engine: allconcur.EngineAllConcur, Servers: 5}.options(t)
 			options.Crashes, options.Rounds = c.crashes, 3
 			honest := options.New
 			options.New = func(self order.ServerID) (order.Broadcaster, error) {
@@ -192,7 +211,8 @@ func TestOraclesCanFail(t *testing.T) {
 // TestProgressTellsWhereServersStand looks at the evidence beside a broken liveness property.
 func TestProgressTellsWhereServersStand(t *testing.T) {
 	t.Parallel()
-	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur, Servers: 8, Fault: allconcur.FaultDroppedForward}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur,
+		Servers: 8, Fault: allconcur.FaultDroppedForward}.options(t)
 	options.Seed = 1
 	result, err := Check(options)
 	if err != nil {

@@ -43,10 +43,11 @@ type process struct {
 	busy     bool
 	// settling says that the driver acts on the engine.
 	settling bool
-	// before is the chain before the blocks that were set aside since the last input: what the member
-	// says next may still be of it.
+	// before is the chain before the blocks that were set aside since the last input: what the
+	// member says next may still be of it.
 	before []*block
-	// perhaps says that the member was told that the disk had perhaps more, and took part in no run since.
+	// perhaps says that the member was told that the disk had perhaps more, and took part in no run
+	// since.
 	perhaps bool
 	// runs are those that the process took part in.
 	runs []generation.Run
@@ -84,7 +85,8 @@ const tick = 100 * millisecond
 // newProcess starts a process of a server from its disk.
 func newProcess(s *simulation, self order.ServerID, number int, d *disk) (*process, error) {
 	d.open()
-	p := &process{sim: s, self: self, number: number, disk: d, chain: newChain(s.life.blocks, d.blocks)}
+	p := &process{sim: s, self: self, number: number, disk: d,
+		chain: newChain(s.life.blocks, d.blocks)}
 	p.chain.stored, p.chain.durable = d.synced, d.durable
 	p.perhaps = d.perhaps
 	p.gate = newGate(s.life.setting)
@@ -97,10 +99,13 @@ func newProcess(s *simulation, self order.ServerID, number int, d *disk) (*proce
 	}
 	var err error
 	p.member, err = shard.New(shard.Config{
-		Self: self, Chain: p.chain, Timing: s.life.setting.timing, Ticket: s.life.tickets.Uint64() | 1, SynodFault: s.life.setting.plant.synod(),
+		Self: self, Chain: p.chain, Timing: s.life.setting.timing,
+		Ticket: s.life.tickets.Uint64() | 1, SynodFault: s.life.setting.plant.synod(),
 		Disk: shard.Disk{
-			ID: d.id, Original: d.original, New: d.why, Perhaps: d.perhaps, State: d.state, Held: d.held,
-			Gone: d.removed != nil && d.removed.height < uint64(len(d.blocks)) && d.blocks[d.removed.height] == d.removed,
+			ID: d.id, Original: d.original, New: d.why, Perhaps: d.perhaps, State: d.state,
+			Held: d.held,
+			Gone: d.removed != nil && d.removed.height < uint64(len(d.blocks)) &&
+				d.blocks[d.removed.height] == d.removed,
 		},
 	})
 	return p, err
@@ -212,7 +217,8 @@ func (p *process) carryOut(effect shard.Effect) {
 	case shard.Changed:
 		s.judgeView(p)
 	case shard.Drop:
-		s.breach(p.self, fmt.Sprintf("the member drops what server %d says: %s", e.Server, e.Reason))
+		s.breach(p.self, fmt.Sprintf("the member drops what server %d says: %s", e.Server,
+			e.Reason))
 	case shard.End:
 		p.end(e.Err)
 	default:
@@ -296,12 +302,14 @@ func (p *process) view() shard.View {
 // describe shows where a process stands.
 func (p *process) describe() string {
 	v := p.view()
-	text := fmt.Sprintf("process %d, %v (%s), decided %d, heights %+v, learner %v", p.number, v.Mode, v.Why, v.Decided, p.chain.Heights(), v.Learner)
+	text := fmt.Sprintf("process %d, %v (%s), decided %d, heights %+v, learner %v", p.number,
+		v.Mode, v.Why, v.Decided, p.chain.Heights(), v.Learner)
 	if p.ended != nil {
 		text += fmt.Sprintf(", ended: %v", p.ended)
 	}
 	if p.engine != nil {
-		text += fmt.Sprintf(", run %v of %v: %s", run(p.group.Run), p.group.Members, describeStatus(p.engine.Status(), len(p.pool.entries)))
+		text += fmt.Sprintf(", run %v of %v: %s", run(p.group.Run), p.group.Members,
+			describeStatus(p.engine.Status(), len(p.pool.entries)))
 	}
 	if v.Mode != shard.Ordering && p.member != nil {
 		text += fmt.Sprintf(", waiting %+v", p.member.Waiting())

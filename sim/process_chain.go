@@ -67,7 +67,9 @@ func (p *process) executeRound(c *content, own bool) {
 		p.marked.benched = append(p.marked.benched, marked.benched...)
 		p.marked.regroup = p.marked.regroup || marked.regroup
 	}
-	p.remaining = slices.DeleteFunc(p.remaining, func(server order.ServerID) bool { return slices.Contains(c.removed, server) })
+	p.remaining = slices.DeleteFunc(p.remaining, func(server order.ServerID) bool {
+		return slices.Contains(c.removed, server)
+	})
 	known := len(s.life.blocks)
 	b := p.chain.execute(c.epoch, c.round, c.messages)
 	if b == nil {

@@ -20,7 +20,8 @@ const clocksMax = 64
 
 func (p *process) newTelling() telling {
 	s := p.sim
-	return telling{began: s.now, clocks: clock.New(clock.MemberIndex(p.self), s.life.setting.plant.clock())}
+	return telling{began: s.now, clocks: clock.New(clock.MemberIndex(p.self),
+		s.life.setting.plant.clock())}
 }
 
 // sinceStart is the process's monotonic clock.
@@ -38,7 +39,8 @@ func (p *process) countMembers() {
 func (p *process) heardClock(from order.ServerID, l *letter) {
 	p.countMembers()
 	p.sim.noteAge(l)
-	p.clocks.Heard(clock.MemberIndex(from), clock.Milliseconds(l.announcement.Clock), p.sinceStart())
+	p.clocks.Heard(clock.MemberIndex(from), clock.Milliseconds(l.announcement.Clock),
+		p.sinceStart())
 }
 
 // ownView is how the process's clock stands among the members'.
@@ -56,6 +58,7 @@ func (p *process) stamp() stamp {
 	p.sim.judgeProposal(p, &view)
 	fits := func(clocks int) bool { return clocks <= clocksMax }
 	var own stamp
-	own.time, own.clocks = clock.Stamp(&view, p.chain.head().time, fits, p.sim.life.setting.plant.clock())
+	own.time, own.clocks = clock.Stamp(&view, p.chain.head().time, fits,
+		p.sim.life.setting.plant.clock())
 	return own
 }

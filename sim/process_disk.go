@@ -30,7 +30,8 @@ func (p *process) save(state generation.State) {
 	}
 	if wait := s.life.saveFor(s.life.disks); wait > 0 {
 		p.busy = true
-		s.queue.push(event{at: s.now + wait, kind: saving, server: p.self, process: p.number, state: &state})
+		s.queue.push(event{at: s.now + wait, kind: saving, server: p.self, process: p.number,
+			state: &state})
 		return
 	}
 	p.saved(state)
@@ -46,7 +47,8 @@ func (p *process) saved(state generation.State) {
 		p.disk.state = state
 		p.disk.state.Instance, p.disk.state.Promised = before.Instance, before.Promised
 	case plant == PlantSaveAfterSend:
-		s.queue.push(event{at: s.now + between(1*millisecond, 100*millisecond)(s.life.disks), kind: savingLate, server: p.self, process: p.number, state: &state})
+		s.queue.push(event{at: s.now + between(1*millisecond, 100*millisecond)(s.life.disks),
+			kind: savingLate, server: p.self, process: p.number, state: &state})
 	default:
 		p.disk.state = state
 	}
@@ -64,8 +66,10 @@ func (p *process) written() {
 
 func (p *process) syncSoon() {
 	s := p.sim
-	p.syncing.under, p.syncing.height, p.syncing.cutsAt = true, p.chain.head().height, p.syncing.cuts
-	s.queue.push(event{at: s.now + s.life.syncFor(s.life.disks), kind: synced, server: p.self, process: p.number})
+	p.syncing.under, p.syncing.height, p.syncing.cutsAt = true, p.chain.head().height,
+		p.syncing.cuts
+	s.queue.push(event{at: s.now + s.life.syncFor(s.life.disks), kind: synced, server: p.self,
+		process: p.number})
 }
 
 // syncEnds is the end of a sync.
@@ -92,7 +96,8 @@ func (p *process) synced(height uint64) {
 		return
 	}
 	s := p.sim
-	p.disk.sync(p.chain.blocks, height, p.chain.durable, s.life.setting.plant == PlantDurableNotPersisted)
+	p.disk.sync(p.chain.blocks, height, p.chain.durable,
+		s.life.setting.plant == PlantDurableNotPersisted)
 	if height == p.chain.stored {
 		return
 	}
@@ -117,7 +122,8 @@ func (p *process) beginStored(former []generation.Former) {
 	p.heardStored(p.self, p.group.Run, p.chain.stored)
 	if !p.sim.life.setting.alone {
 		for _, to := range p.group.Members {
-			p.sim.post(p.self, to, &letter{kind: letterStored, run: p.group.Run, height: p.chain.stored})
+			p.sim.post(p.self, to, &letter{kind: letterStored, run: p.group.Run,
+				height: p.chain.stored})
 		}
 	}
 }

@@ -84,20 +84,25 @@ func (p *process) start(g *shard.Group, former []generation.Former) {
 		return
 	}
 	if !member {
-		s.breach(p.self, fmt.Sprintf("it starts run %v of %v, in which it is not", run(g.Run), g.Members))
+		s.breach(p.self, fmt.Sprintf("it starts run %v of %v, in which it is not", run(g.Run),
+			g.Members))
 		return
 	}
 	engine, err := allconcur.New(allconcur.Config{
-		Engine: setting.engine, Self: at, Servers: len(g.Members), Reliable: setting.reliable[len(g.Members)], Generation: uint64(g.Run),
-		FirstRound: g.First, Detector: setting.detector, Shard: len(g.Shard.Members), Change: changes,
+		Engine: setting.engine, Self: at, Servers: len(g.Members),
+		Reliable: setting.reliable[len(g.Members)], Generation: uint64(g.Run),
+		FirstRound: g.First, Detector: setting.detector, Shard: len(g.Shard.Members),
+		Change:     changes,
 		MaxPayload: s.options.PayloadMax + overhead, Fault: setting.fault,
 	})
 	if err != nil {
-		s.breach(p.self, fmt.Sprintf("no engine for run %v of %v in a shard of %d: %v", run(g.Run), g.Members, len(g.Shard.Members), err))
+		s.breach(p.self, fmt.Sprintf("no engine for run %v of %v in a shard of %d: %v", run(g.Run),
+			g.Members, len(g.Shard.Members), err))
 		return
 	}
 	s.trace.note(s.now, 110, uint64(p.self), uint64(g.Run), g.Base)
-	s.trace.say(s.now, "%d starts run %v of %v after block %d, round %d", p.self, run(g.Run), g.Members, g.Base, g.First)
+	s.trace.say(s.now, "%d starts run %v of %v after block %d, round %d", p.self, run(g.Run),
+		g.Members, g.Base, g.First)
 	p.engine, p.group, p.retired = engine, g, ""
 	p.watched = &watched{Broadcaster: engine}
 	p.turn = turn.New(turn.Config{
@@ -166,7 +171,8 @@ func (p *process) vote(v allconcur.Vote) generation.Vote {
 // knownVote is a vote of another server with the chain's numbers.
 func (p *process) knownVote(k allconcur.KnownVote) generation.KnownVote {
 	known := generation.KnownVote{
-		Voter: p.group.Members[k.Voter], Round: k.Round, Epoch: p.baseEpoch + k.Epoch, Reliable: k.Reliable, Confirmed: k.Confirmed,
+		Voter: p.group.Members[k.Voter], Round: k.Round, Epoch: p.baseEpoch + k.Epoch,
+		Reliable: k.Reliable, Confirmed: k.Confirmed,
 	}
 	for _, at := range k.Origins {
 		known.Origins = append(known.Origins, p.group.Members[at])
@@ -176,7 +182,8 @@ func (p *process) knownVote(k allconcur.KnownVote) generation.KnownVote {
 
 // content is a round of the engine with the chain's numbers.
 func (p *process) content(d order.Delivery) *content {
-	c := &content{round: d.Round, epoch: p.baseEpoch + d.Epoch, messages: make([]order.Message, len(d.Messages))}
+	c := &content{round: d.Round, epoch: p.baseEpoch + d.Epoch,
+		messages: make([]order.Message, len(d.Messages))}
 	for i, m := range d.Messages {
 		c.messages[i] = order.Message{Origin: p.group.Members[m.Origin], Payload: m.Payload}
 	}
@@ -243,13 +250,15 @@ func (p *process) mark(e shard.Mark) {
 // admit proposes the entry with which a member counts with another disk, unless it is under way.
 func (p *process) admit(e shard.Admit) {
 	for _, entry := range p.pool.entries {
-		if c, is := decodeChange(entry); is && c.kind == entryAdmit && c.server == e.Server && c.disk == e.Disk {
+		if c, is := decodeChange(entry); is && c.kind == entryAdmit && c.server == e.Server &&
+			c.disk == e.Disk {
 			return
 		}
 	}
 	p.sim.servers[e.Server].proposed = e.Disk
 	p.sim.life.nonce++
-	p.propose(change{kind: entryAdmit, server: e.Server, disk: e.Disk, by: p.self, nonce: p.sim.life.nonce})
+	p.propose(change{kind: entryAdmit, server: e.Server, disk: e.Disk, by: p.self,
+		nonce: p.sim.life.nonce})
 	p.sim.settleSoon(p.self)
 }
 
@@ -277,7 +286,8 @@ func (p *process) broadcast() {
 	}
 	if !p.turn.Broadcast(payload) {
 		if payload != nil && p.engine.Status().Halted == "" {
-			p.sim.breach(p.self, "it refuses an A-broadcast though CanBroadcast holds: "+p.turn.Halted())
+			p.sim.breach(p.self, "it refuses an A-broadcast though CanBroadcast holds: "+
+				p.turn.Halted())
 		}
 		return
 	}
@@ -308,7 +318,8 @@ func (p *process) progress() (shard.Progressed, bool) {
 	} else {
 		w.ticks++
 	}
-	progress := shard.Progressed{Run: p.group.Run, Waiting: w.ticks, Outside: p.engine.OutsideMajority(), Round: status.Round}
+	progress := shard.Progressed{Run: p.group.Run, Waiting: w.ticks,
+		Outside: p.engine.OutsideMajority(), Round: status.Round}
 	for _, at := range status.Awaited {
 		progress.Awaited = append(progress.Awaited, p.group.Members[at])
 	}

@@ -113,7 +113,8 @@ func (p *process) receiveBlocks(from order.ServerID, l *letter) {
 			p.fetched(shard.Fetched{Reached: q.at})
 		case len(l.blocks) == 0 && q.at+1 < len(q.fetch.From):
 			p.askNext()
-		case len(l.blocks) == 0 || q.fetch.Limit != 0 && head.height >= q.fetch.Limit || head.height >= source.Height:
+		case len(l.blocks) == 0 || q.fetch.Limit != 0 && head.height >= q.fetch.Limit ||
+			head.height >= source.Height:
 			p.fetched(shard.Fetched{Reached: -1})
 		default:
 			p.askBlocks()
@@ -154,12 +155,14 @@ func (p *process) wantNext() {
 	}
 	p.asking.number++
 	q.number, q.ticks = p.asking.number, 0
-	p.sim.post(p.self, q.round.From[q.at], &letter{kind: letterWant, number: q.number, hash: q.round.ID})
+	p.sim.post(p.self, q.round.From[q.at], &letter{kind: letterWant, number: q.number,
+		hash: q.round.ID})
 }
 
 // answerWant sends the content of a round.
 func (p *process) answerWant(from order.ServerID, l *letter) {
-	p.sim.post(p.self, from, &letter{kind: letterContent, number: l.number, hash: l.hash, content: p.find(l.hash)})
+	p.sim.post(p.self, from, &letter{kind: letterContent, number: l.number, hash: l.hash,
+		content: p.find(l.hash)})
 }
 
 func (p *process) receiveContent(from order.ServerID, l *letter) {

@@ -24,9 +24,9 @@ func newLinks(slots int) links {
 	}
 }
 
-// knows reports whether a process talks to another server: it is a member of its chain, or a leaver;
-// or the process is not yet in the chain that it has, or lost it, and knows the others from its
-// operator.
+// knows reports whether a process talks to another server: it is a member of its chain, or a
+// leaver; or the process is not yet in the chain that it has, or lost it, and knows the others from
+// its operator.
 func (p *process) knows(server order.ServerID) bool {
 	head := p.chain.head()
 	return !p.disk.original || head.members.has(server) || !head.members.has(p.self) ||
@@ -36,7 +36,8 @@ func (p *process) knows(server order.ServerID) bool {
 // reaches reports whether the fabric connects two processes now.
 func (s *simulation) reaches(p *process, server order.ServerID) bool {
 	other := s.servers[server].process
-	return other != nil && other.up() && s.network.link(p.self, server).cuts == 0 && s.network.link(server, p.self).cuts == 0 &&
+	return other != nil && other.up() && s.network.link(p.self, server).cuts == 0 &&
+		s.network.link(server, p.self).cuts == 0 &&
 		p.knows(server) && other.knows(p.self)
 }
 

@@ -5,7 +5,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Instant is a point in virtual time, in nanoseconds since the beginning of a run; also a span of it.
+// Instant is a point in virtual time, in nanoseconds since the beginning of a run; also a span of
+// it.
 type Instant int64
 
 // Spans of virtual time.
@@ -51,10 +52,13 @@ type event struct {
 	run         generation.Run    // of a frame among members
 	state       *generation.State // of a saving
 	incarnation int               // of a frame among members: the sender's process
-	process     int               // of an arrival among members, a ticking, a lingering: the receiver's process; another one does not take it
+	// of an arrival among members, a ticking, a lingering: the receiver's process; another one does
+	// not take it
+	process int
 }
 
-// queue is a binary heap of events, the earliest first. The heap has only what orders them, so that sifting moves little and no pointers; the events stay where they are.
+// queue is a binary heap of events, the earliest first. The heap has only what orders them, so that
+// sifting moves little and no pointers; the events stay where they are.
 type queue struct {
 	heap     []queued
 	events   []event
@@ -131,7 +135,8 @@ func (q *queue) pop() event {
 	return first
 }
 
-// scheduled calls visit with each event that is scheduled, in no order of meaning, but always the same.
+// scheduled calls visit with each event that is scheduled, in no order of meaning, but always the
+// same.
 func (q *queue) scheduled(visit func(*event)) {
 	for i := range q.heap {
 		visit(&q.events[q.heap[i].slot])

@@ -12,13 +12,15 @@ import (
 
 // down has servers without a process from one second to another.
 func down(from, to Instant, servers ...order.ServerID) disturbance {
-	return disturbance{kind: FaultCrash, at: from * second, until: to * second, server: servers[0], servers: servers, text: "down"}
+	return disturbance{kind: FaultCrash, at: from * second, until: to * second, server: servers[0],
+		servers: servers, text: "down"}
 }
 
 // home has something happen to a server's home. A copy is made at from, and put in place at to;
 // everything else happens at from, and the server comes back at to.
 func home(server order.ServerID, from, to Instant, fault diskFault) disturbance {
-	return disturbance{kind: FaultDisk, at: from * second, until: to * second, server: server, disk: fault, text: fault.String()}
+	return disturbance{kind: FaultDisk, at: from * second, until: to * second, server: server,
+		disk: fault, text: fault.String()}
 }
 
 // beyond has a disturbance happen whatever the others forgot.
@@ -76,11 +78,12 @@ var scenarios = []scenario{
 		script: []disturbance{down(0, 22, 2), down(20, 40, 1), home(0, 20, 22, diskBothLost)},
 	},
 	{
-		// The disks of 0 and 2 go back to before the blocks that all three know to be durable. They go
-		// on; 1 does not follow them.
+		// The disks of 0 and 2 go back to before the blocks that all three know to be durable. They
+		// go on; 1 does not follow them.
 		name: "a majority is rolled back", servers: 3,
 		script: []disturbance{
-			down(20, 40, 1), beyond(home(0, 5, 21, diskRolledBack)), beyond(home(2, 5, 21, diskRolledBack)),
+			down(20, 40, 1), beyond(home(0, 5, 21, diskRolledBack)),
+			beyond(home(2, 5, 21, diskRolledBack)),
 		},
 		plant: PlantDurableNotPersisted, properties: []order.Property{Durable},
 	},
@@ -116,18 +119,20 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestRestartsForkNothing crashes servers again and again, which once made a generation forget rounds
-// that had been A-delivered.
+// TestRestartsForkNothing crashes servers again and again, which once made a generation forget
+// rounds that had been A-delivered.
 func TestRestartsForkNothing(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{3, 5} {
-		sweep(t, Group{Engine: allconcur.EngineAllConcurPlus, Servers: servers, Faults: FaultCrash | FaultPower}.options(t), 1, share(500))
+		sweep(t, Group{Engine: allconcur.EngineAllConcurPlus, Servers: servers,
+			Faults: FaultCrash | FaultPower}.options(t), 1, share(500))
 	}
 }
 
-// TestLostVotersAreUnknown has disks lost under partitions and crashes: a server that lost its disk is
-// not one that is known not to have voted.
+// TestLostVotersAreUnknown has disks lost under partitions and crashes: a server that lost its disk
+// is not one that is known not to have voted.
 func TestLostVotersAreUnknown(t *testing.T) {
 	t.Parallel()
-	sweep(t, Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5, Faults: FaultCrash | FaultPartition | FaultDisk}.options(t), 1, share(500))
+	sweep(t, Group{Engine: allconcur.EngineAllConcurPlus, Servers: 5,
+		Faults: FaultCrash | FaultPartition | FaultDisk}.options(t), 1, share(500))
 }

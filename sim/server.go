@@ -33,7 +33,8 @@ type server struct {
 // actionsMax bounds the A-broadcasts of one server in a row without any input.
 const actionsMax = 10_000
 
-// actSoon lets a server act on its input: at once, or where the seed has made servers lazy, sometimes after more input.
+// actSoon lets a server act on its input: at once, or where the seed has made servers lazy,
+// sometimes after more input.
 func (s *simulation) actSoon(id order.ServerID) {
 	v := &s.servers[id]
 	if v.crashed || v.acts {
@@ -41,7 +42,8 @@ func (s *simulation) actSoon(id order.ServerID) {
 	}
 	if s.laziness > 0 && s.adversary.IntN(3) == 0 {
 		v.acts = true
-		s.queue.push(event{at: s.now + between(0, s.laziness)(s.adversary), kind: acting, server: id})
+		s.queue.push(event{at: s.now + between(0, s.laziness)(s.adversary), kind: acting,
+			server: id})
 		return
 	}
 	s.act(id)
@@ -204,7 +206,8 @@ func (s *simulation) deliverAll(id order.ServerID, deliveries []order.Delivery) 
 
 // deliver records an A-delivered round and asks the oracles that judge at once.
 func (s *simulation) deliver(id order.ServerID, d order.Delivery) {
-	s.trace.note(s.now, 102, uint64(id), uint64(d.Epoch), uint64(d.Round), uint64(len(d.Messages)), uint64(len(d.Removed)))
+	s.trace.note(s.now, 102, uint64(id), uint64(d.Epoch), uint64(d.Round), uint64(len(d.Messages)),
+		uint64(len(d.Removed)))
 	s.trace.say(s.now, "%d A-delivers [%d,%d]: %s", id, d.Epoch, d.Round, contents(d))
 	s.judgeAccuracy(id, d)
 	s.judgeTolerance(id, d)

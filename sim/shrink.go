@@ -5,8 +5,9 @@ import "github.com/ledgerd/ledgerd/order"
 // shrinkRuns bounds the runs that Shrink makes.
 const shrinkRuns = 80
 
-// Shrink looks for a smaller run with the same seed that breaks the same property first as result, which options led to: without some kinds of fault, then with fewer crashes
-// before fewer payloads. It returns that run's options and result, or the given ones where it finds none.
+// Shrink looks for a smaller run with the same seed that breaks the same property first as result,
+// which options led to: without some kinds of fault, then with fewer crashes before fewer payloads.
+// It returns that run's options and result, or the given ones where it finds none.
 func Shrink(options Options, result Result) (Options, Result) {
 	if len(result.Violations) == 0 {
 		return options, result

@@ -22,7 +22,8 @@ const AsTolerated = -1
 type Options struct {
 	// Servers is the size of the group, 1 to ServersMax.
 	Servers int
-	// Seed draws everything else: the network, the workload, the crashes, how quick the detector and the drivers are.
+	// Seed draws everything else: the network, the workload, the crashes, how quick the detector
+	// and the drivers are.
 	Seed uint64
 	// New makes the engine of a server.
 	New func(self order.ServerID) (order.Broadcaster, error)
@@ -30,15 +31,20 @@ type Options struct {
 	Reliable *digraph.Digraph
 	// NonUniform tells that the engines promise non-uniform broadcast only.
 	NonUniform bool
-	// LoseTails makes a crash lose the last frames that the server has put on each link, as many as the seed says, as a killed process or a machine without
-	// power does. That is outside the papers' model: what the server A-delivered last may be gone with it, so only non-uniform broadcast is asked.
+	// LoseTails makes a crash lose the last frames that the server has put on each link, as many as
+	// the seed says, as a killed process or a machine without power does. That is outside the
+	// papers' model: what the server A-delivered last may be gone with it, so only non-uniform
+	// broadcast is asked.
 	LoseTails bool
-	// Faults are the kinds of fault that the seed may draw. Without FaultCrash, Crashes is 0. Those that New makes know crashes only.
+	// Faults are the kinds of fault that the seed may draw. Without FaultCrash, Crashes is 0. Those
+	// that New makes know crashes only.
 	Faults Faults
-	// Detector is what the engines take their detector for. Under another than allconcur.DetectorPerfect the shard lives on past the runs of its engines, with
-	// generations, eons, new and returning members; see the package comment. It takes options that a Group made.
+	// Detector is what the engines take their detector for. Under another than
+	// allconcur.DetectorPerfect the shard lives on past the runs of its engines, with generations,
+	// eons, new and returning members; see the package comment. It takes options that a Group made.
 	Detector allconcur.Detector
-	// Crashes bounds the planned crashes, up to Servers: AsTolerated, none at all (0), or more than the group tolerates; then only safety is asked.
+	// Crashes bounds the planned crashes, up to Servers: AsTolerated, none at all (0), or more than
+	// the group tolerates; then only safety is asked.
 	Crashes int
 	// Rounds bounds the payloads that a server submits; 0 leaves that to the seed.
 	Rounds int
@@ -68,7 +74,8 @@ type Result struct {
 	Crashed []order.ServerID
 	// Rounds is how many rounds the furthest server A-delivered.
 	Rounds int
-	// Disturbances counts the faults other than crashes; Runs the engines' runs that delivered something, and Generations is the last one.
+	// Disturbances counts the faults other than crashes; Runs the engines' runs that delivered
+	// something, and Generations is the last one.
 	Disturbances, Runs, Generations int
 	// Events counts what happened, and Elapsed is the virtual time that it took.
 	Events  int
@@ -108,7 +115,8 @@ type simulation struct {
 	done bool
 }
 
-// The streams of random numbers that a seed gives: one each, so that fewer crashes leave the network alone.
+// The streams of random numbers that a seed gives: one each, so that fewer crashes leave the
+// network alone.
 const (
 	networkStream uint64 = iota << 32
 	workloadStream
@@ -123,11 +131,13 @@ const (
 // stream returns one of a seed's streams.
 func stream(seed, number uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, number)) }
 
-// eventsMax bounds the events of a run, for each submission and crash and each link that they may have to travel.
+// eventsMax bounds the events of a run, for each submission and crash and each link that they may
+// have to travel.
 const eventsMax = 2_000
 
-// Check runs one schedule and judges it. An error says that there was no run (ErrOptions, or an engine that cannot be made), or that the trace
-// could not be written; what the engines did wrong is in the result.
+// Check runs one schedule and judges it. An error says that there was no run (ErrOptions, or an
+// engine that cannot be made), or that the trace could not be written; what the engines did wrong
+// is in the result.
 func Check(options Options) (Result, error) {
 	s, err := newSimulation(options)
 	if err != nil {
@@ -149,8 +159,10 @@ func newSimulation(options Options) (*simulation, error) {
 		return nil, err
 	}
 	s := &simulation{
-		options: options, network: newNetwork(options.Seed, options.slots()), detector: newPerfect(options.Seed, options.successors),
-		servers: make([]server, options.Servers), history: order.NewRoundHistory(options.Servers), trace: newTrace(options.Trace),
+		options: options, network: newNetwork(options.Seed, options.slots()),
+		detector: newPerfect(options.Seed, options.successors),
+		servers:  make([]server, options.Servers), history: order.NewRoundHistory(options.Servers),
+		trace: newTrace(options.Trace),
 	}
 	if options.NonUniform || options.LoseTails {
 		s.history.NonUniform()
@@ -184,7 +196,8 @@ func (o *Options) complete() error {
 	case o.New == nil || o.Reliable == nil:
 		return fmt.Errorf("%w: no engine or no reliable digraph", ErrOptions)
 	case o.Reliable.Order() != o.Servers:
-		return fmt.Errorf("%w: a reliable digraph of %d for %d servers", ErrOptions, o.Reliable.Order(), o.Servers)
+		return fmt.Errorf("%w: a reliable digraph of %d for %d servers", ErrOptions,
+			o.Reliable.Order(), o.Servers)
 	case o.Crashes < AsTolerated || o.Crashes > o.Servers:
 		return fmt.Errorf("%w: %d crashes among %d servers", ErrOptions, o.Crashes, o.Servers)
 	case o.Rounds < 0 || o.PayloadMax < 0 || o.PayloadMax > 0 && o.PayloadMax < payloadMin:
@@ -238,16 +251,19 @@ func (s *simulation) schedule() {
 	if driver.IntN(2) == 0 {
 		s.laziness = between(10*microsecond, 1*millisecond)(driver)
 	}
-	submissions := workload(s.options.Seed, s.options.Servers, s.options.Rounds, s.options.PayloadMax)
+	submissions := workload(s.options.Seed, s.options.Servers, s.options.Rounds,
+		s.options.PayloadMax)
 	span := Instant(0)
 	for _, submitted := range submissions {
 		if s.life != nil {
 			submitted.at = s.life.delay + submitted.at*s.life.pace
 		}
 		span = max(span, submitted.at)
-		s.queue.push(event{at: submitted.at, kind: submission, server: submitted.server, frame: submitted.payload})
+		s.queue.push(event{at: submitted.at, kind: submission, server: submitted.server,
+			frame: submitted.payload})
 	}
-	// Crashes are planned from a stream of their own; what they need drawn while they happen comes from its rest.
+	// Crashes are planned from a stream of their own; what they need drawn while they happen comes
+	// from its rest.
 	s.adversary = stream(s.options.Seed, adversaryStream+1)
 	var strategy string
 	s.plan, strategy = planCrashes(s.options.Seed, &s.options, span, s.options.Crashes)
@@ -257,19 +273,22 @@ func (s *simulation) schedule() {
 		}
 	}
 	s.faultsEnd = span + 300*millisecond
-	// A round is a few broadcasts, a broadcast at most as many hops as there are servers; slow hops are few, so this is far more than is needed.
+	// A round is a few broadcasts, a broadcast at most as many hops as there are servers; slow hops
+	// are few, so this is far more than is needed.
 	s.timeUp = s.faultsEnd + 10*second + Instant(len(submissions)+10)*20*s.network.slowest()
 	if s.life != nil {
 		s.begin(span)
 		s.timeUp += s.faultsEnd + restWithin
 	}
-	s.trace.say(0, "%d servers, seed %d, %s network, %s: %s", s.options.Servers, s.options.Seed, s.network.climate.name, strategy, s.describePlans())
+	s.trace.say(0, "%d servers, seed %d, %s network, %s: %s", s.options.Servers, s.options.Seed,
+		s.network.climate.name, strategy, s.describePlans())
 }
 
 // over tells that something is broken for good, and the run need not go on.
 func (s *simulation) over() bool { return len(s.broken) > 0 }
 
-// run lets everything happen: the safety phase with submissions and crashes, and then, with neither, the liveness phase until there is rest.
+// run lets everything happen: the safety phase with submissions and crashes, and then, with
+// neither, the liveness phase until there is rest.
 func (s *simulation) run() {
 	defer s.recoverPanic()
 	submitted := s.queue.size()
@@ -307,7 +326,8 @@ func (s *simulation) judgeTimeUp() {
 	switch {
 	case s.life == nil:
 		s.judgeProgress(true)
-	case s.life.hopeless == "" && !s.beyond() && s.options.Detector != allconcur.DetectorEventualPaper:
+	case s.life.hopeless == "" && !s.beyond() &&
+		s.options.Detector != allconcur.DetectorEventualPaper:
 		s.judgeRestless()
 	}
 }
@@ -349,7 +369,8 @@ func (s *simulation) handle(e event) {
 // result sums a run up.
 func (s *simulation) result() Result {
 	result := Result{
-		Seed: s.options.Seed, Violations: s.broken, Events: s.events, Elapsed: s.now, Hash: s.trace.hash,
+		Seed: s.options.Seed, Violations: s.broken, Events: s.events, Elapsed: s.now,
+		Hash:     s.trace.hash,
 		Schedule: fmt.Sprintf("%s network; %s", s.network.climate.name, s.describePlans()),
 	}
 	for id := range s.servers {

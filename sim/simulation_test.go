@@ -16,11 +16,13 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestReplay runs seeds twice, once with a trace, which must not matter, and expects the same hash; and other seeds to have other hashes.
+// TestReplay runs seeds twice, once with a trace, which must not matter, and expects the same hash;
+// and other seeds to have other hashes.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
-		options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine, Servers: 8}.options(t)
+		options := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine,
+			Servers: 8}.options(t)
 		hashes := make(map[uint64]uint64)
 		for options.Seed = range uint64(share(60)) {
 			options.Trace = nil
@@ -33,7 +35,8 @@ func TestReplay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if first.Hash != second.Hash || first.Events != second.Events || first.Elapsed != second.Elapsed || !slices.Equal(first.Crashed, second.Crashed) {
+			if first.Hash != second.Hash || first.Events != second.Events ||
+				first.Elapsed != second.Elapsed || !slices.Equal(first.Crashed, second.Crashed) {
 				t.Errorf("seed %d went as %+v and then as %+v", options.Seed, first, second)
 			}
 			if other, seen := hashes[first.Hash]; seen {
@@ -63,11 +66,12 @@ func (w witness) Suspect(server order.ServerID) error {
 	return w.Broadcaster.Suspect(server)
 }
 
-// TestDetectorIsPerfect: nobody is suspected who has not failed, each live successor in the reliable digraph suspects who has, and nothing of a server is
-// received after its suspicion.
+// TestDetectorIsPerfect: nobody is suspected who has not failed, each live successor in the
+// reliable digraph suspects who has, and nothing of a server is received after its suspicion.
 func TestDetectorIsPerfect(t *testing.T) {
 	t.Parallel()
-	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus, Servers: 9}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus,
+		Servers: 9}.options(t)
 	honest := options.New
 	crashes := 0
 	for options.Seed = range uint64(share(200)) {
@@ -88,11 +92,13 @@ func TestDetectorIsPerfect(t *testing.T) {
 				failed := slices.Contains(result.Crashed, order.ServerID(server))
 				suspects := witnesses[other].suspected[order.ServerID(server)]
 				if suspects && !failed {
-					t.Errorf("seed %d: %d suspects %d, who has not failed", options.Seed, other, server)
+					t.Errorf("seed %d: %d suspects %d, who has not failed", options.Seed, other,
+						server)
 				}
 				alive := !slices.Contains(result.Crashed, order.ServerID(other))
 				if failed && alive && !suspects && options.Reliable.HasEdge(server, other) {
-					t.Errorf("seed %d: %d never suspects its predecessor %d, who has failed", options.Seed, other, server)
+					t.Errorf("seed %d: %d never suspects its predecessor %d, who has failed",
+						options.Seed, other, server)
 				}
 			}
 		}
@@ -109,7 +115,8 @@ func TestDetectorIsPerfect(t *testing.T) {
 func TestTailsAreLost(t *testing.T) {
 	t.Parallel()
 	for _, tails := range []bool{false, true} {
-		options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcurPlus, Servers: 6}.options(t)
+		options := Group{Detector: perfectly, Faults: FaultCrash,
+			Engine: allconcur.EngineAllConcurPlus, Servers: 6}.options(t)
 		options.LoseTails = tails
 		var text bytes.Buffer
 		options.Trace = &text
@@ -134,7 +141,9 @@ func TestLinksAreInOrderAndOvertakeEachOther(t *testing.T) {
 			for to := range order.ServerID(2) {
 				at := n.put(2, to, now*microsecond)
 				if at <= last[to] || at <= now*microsecond {
-					t.Fatalf("seed %d: a frame put at %v after one that arrives at %v arrives at %v", seed, now*microsecond, last[to], at)
+					t.Fatalf(
+						"seed %d: a frame put at %v after one that arrives at %v arrives at %v",
+						seed, now*microsecond, last[to], at)
 				}
 				last[to] = at
 			}
@@ -159,11 +168,13 @@ func TestQueueIsInOrder(t *testing.T) {
 	for number := 1000; q.size() > 0; number++ {
 		e := q.pop()
 		if e.at < before.at || (e.at == before.at && e.number < before.number) {
-			t.Fatalf("%v number %d comes after %v number %d", e.at, e.number, before.at, before.number)
+			t.Fatalf("%v number %d comes after %v number %d", e.at, e.number, before.at,
+				before.number)
 		}
 		before = e
 		if number < 1500 {
-			q.push(event{at: e.at + Instant(random.IntN(50)), number: number}) // into the place of one that has happened
+			// into the place of one that has happened
+			q.push(event{at: e.at + Instant(random.IntN(50)), number: number})
 		}
 	}
 	if len(q.events) != 1000 {
@@ -208,7 +219,8 @@ func TestAdversaryKeepsToItsBudget(t *testing.T) {
 
 func TestBadOptions(t *testing.T) {
 	t.Parallel()
-	good := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur, Servers: 3}.options(t)
+	good := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur,
+		Servers: 3}.options(t)
 	for name, change := range map[string]func(*Options){
 		"no servers":           func(o *Options) { o.Servers = 0 },
 		"too many servers":     func(o *Options) { o.Servers = ServersMax + 1 },
@@ -227,7 +239,8 @@ func TestBadOptions(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, group := range []Group{{Engine: "raft", Servers: 3}, {Engine: allconcur.EngineAllConcur}, {Engine: allconcur.EngineAllConcur, Servers: ServersMax + 1}} {
+	for _, group := range []Group{{Engine: "raft", Servers: 3}, {Engine: allconcur.EngineAllConcur},
+		{Engine: allconcur.EngineAllConcur, Servers: ServersMax + 1}} {
 		if _, err := group.Options(); !errors.Is(err, ErrOptions) {
 			t.Errorf("%+v: %v", group, err)
 		}
@@ -237,7 +250,8 @@ func TestBadOptions(t *testing.T) {
 func TestEngineThatCannotBeMadeAndTraceThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("no")
-	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur, Servers: 3}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur,
+		Servers: 3}.options(t)
 	options.Trace = failingWriter{cause}
 	if _, err := Check(options); !errors.Is(err, cause) {
 		t.Errorf("a trace that cannot be written: %v", err)
@@ -247,7 +261,9 @@ func TestEngineThatCannotBeMadeAndTraceThatCannotBeWritten(t *testing.T) {
 	if _, err := Check(options); !errors.Is(err, cause) {
 		t.Errorf("an engine that cannot be made: %v", err)
 	}
-	if err := Sweep(context.Background(), options, 1, 10, func(Result) bool { return true }); !errors.Is(err, cause) {
+	if err := Sweep(context.Background(), options, 1, 10, func(Result) bool {
+		return true
+	}); !errors.Is(err, cause) {
 		t.Errorf("a sweep of it: %v", err)
 	}
 }
@@ -258,7 +274,8 @@ func (w failingWriter) Write([]byte) (int, error) { return 0, w.err }
 
 func TestSweepReportsInOrderAndStops(t *testing.T) {
 	t.Parallel()
-	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur, Servers: 3}.options(t)
+	options := Group{Detector: perfectly, Faults: FaultCrash, Engine: allconcur.EngineAllConcur,
+		Servers: 3}.options(t)
 	next := uint64(5)
 	err := Sweep(context.Background(), options, 5, 100, func(r Result) bool {
 		if r.Seed != next {
@@ -272,10 +289,14 @@ func TestSweepReportsInOrderAndStops(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := Sweep(ctx, options, 1, 1_000_000, func(Result) bool { return true }); !errors.Is(err, context.Canceled) {
+	if err := Sweep(ctx, options, 1, 1_000_000, func(Result) bool {
+		return true
+	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a sweep that is called off: %v", err)
 	}
-	if err := Sweep(context.Background(), options, 1, 0, func(Result) bool { return true }); err != nil {
+	if err := Sweep(context.Background(), options, 1, 0, func(Result) bool {
+		return true
+	}); err != nil {
 		t.Errorf("no seeds: %v", err)
 	}
 }
@@ -284,7 +305,8 @@ func TestSweepReportsInOrderAndStops(t *testing.T) {
 func BenchmarkRun(b *testing.B) {
 	for _, engine := range engines {
 		b.Run(engine, func(b *testing.B) {
-			options, err := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine, Servers: 8}.Options()
+			options, err := Group{Detector: perfectly, Faults: FaultCrash, Engine: engine,
+				Servers: 8}.Options()
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -39,7 +39,8 @@ func TestTimeIsJudged(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d lives, %d probed, %d of them with a wrong clock first, %d with a wrong majority, %d far steps",
+	t.Logf("%d lives, %d probed, %d of them with a wrong clock first, %d with a wrong majority, "+
+		"%d far steps",
 		lives, probed, twice, unsure, far)
 	if 2*probed < lives || twice == 0 || unsure == 0 || 2*far < lives {
 		t.Error("too little is judged")
@@ -67,7 +68,8 @@ func TestStampsOfPayloads(t *testing.T) {
 	payload := encodePayload(said, []byte("u entry"), marks{regroup: true})
 	entry, marked := splitPayload(payload)
 	got := stampOf(payload)
-	if string(entry) != "u entry" || !marked.regroup || got.time != said.time || !slices.Equal(got.clocks, clocks) {
+	if string(entry) != "u entry" || !marked.regroup || got.time != said.time ||
+		!slices.Equal(got.clocks, clocks) {
 		t.Errorf("%q %+v %+v", entry, marked, got)
 	}
 	got = stampOf(encodePayload(said, nil, marks{regroup: true}))

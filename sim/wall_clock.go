@@ -34,7 +34,8 @@ const (
 // drawDawn draws the true time at the beginning of a run: the shard was just made, or nobody
 // wrote for a while.
 func drawDawn(random *rand.Rand) clock.Milliseconds {
-	return genesisTime + []clock.Milliseconds{0, 5_000, 10 * minuteMs, 7 * dayMs, 2 * yearMs}[random.IntN(5)]
+	return genesisTime + []clock.Milliseconds{0, 5_000, 10 * minuteMs, 7 * dayMs,
+		2 * yearMs}[random.IntN(5)]
 }
 
 // drawSkew draws how far a right clock is from the true time.
@@ -108,7 +109,8 @@ func (s *simulation) moveClock(id order.ServerID, f clockFault) {
 	w := &s.servers[id].wall
 	w.wrong, w.gains, w.moved = f.wrong, f.gains, s.now
 	s.trace.note(s.now, 116, uint64(id), uint64(f.wrong), uint64(f.gains))
-	s.trace.say(s.now, "the clock of %d is %v from the right time", id, time.Duration(f.wrong)*time.Millisecond)
+	s.trace.say(s.now, "the clock of %d is %v from the right time",
+		id, time.Duration(f.wrong)*time.Millisecond)
 }
 
 // clocks plans that clocks are wrong: mostly of fewer than a majority, so that the others keep the

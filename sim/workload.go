@@ -15,8 +15,9 @@ type submit struct {
 	payload []byte
 }
 
-// workload draws what users submit: bursts with quiet spells between them, in which a group comes to rest; some servers busy, some idle; at most rounds payloads a
-// server, where 0 leaves that to the seed. Payloads are unique, so that evidence is clear; most are small and a few are large.
+// workload draws what users submit: bursts with quiet spells between them, in which a group comes
+// to rest; some servers busy, some idle; at most rounds payloads a server, where 0 leaves that to
+// the seed. Payloads are unique, so that evidence is clear; most are small and a few are large.
 func workload(seed uint64, servers, rounds, payloadMax int) []submit {
 	random := stream(seed, workloadStream)
 	drawn := 1 + random.IntN(roundsMax)
@@ -34,7 +35,8 @@ func workload(seed uint64, servers, rounds, payloadMax int) []submit {
 	}
 	var all []submit
 	for server := range servers {
-		// Each server has a random source of its own, so that one server's submissions do not depend on how many another makes.
+		// Each server has a random source of its own, so that one server's submissions do not
+		// depend on how many another makes.
 		own := rand.New(rand.NewPCG(seed, workloadStream+uint64(server)+1))
 		count := rounds
 		if own.IntN(4) == 0 {
@@ -53,7 +55,8 @@ func workload(seed uint64, servers, rounds, payloadMax int) []submit {
 		}
 		slices.Sort(times)
 		for number, at := range times {
-			all = append(all, submit{at, order.ServerID(server), payload(own, server, number, payloadMax)})
+			all = append(all, submit{at, order.ServerID(server),
+				payload(own, server, number, payloadMax)})
 		}
 	}
 	return all

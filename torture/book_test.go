@@ -13,9 +13,11 @@ import (
 	"testing"
 )
 
-var wholeFlag = flag.Bool("whole", false, "import the whole of the real input into several shards, and not its beginning")
+var wholeFlag = flag.Bool("whole", false, "import the whole of the real input into several "+
+	"shards, and not its beginning")
 
-// bookLines are the beginning of the real input; the first entry that spends is among the first 200.
+// bookLines are the beginning of the real input; the first entry that spends is among the first
+// 200.
 const bookLines = 2_000
 
 // The test's book: shard s has the nodes from s*bookNodes on.
@@ -25,7 +27,8 @@ const bookShards, bookNodes = 4, 3
 func newBook(t *testing.T) *shard {
 	t.Helper()
 	const nodes = bookShards * bookNodes
-	s := newHomes(t, nodes, nil, "--shards", strconv.Itoa(bookShards), "--nodes", strconv.Itoa(bookNodes))
+	s := newHomes(t, nodes, nil, "--shards", strconv.Itoa(bookShards), "--nodes",
+		strconv.Itoa(bookNodes))
 	s.start(s.all()...)
 	for shard := range bookShards {
 		s.ordering(membersOf(shard)...)
@@ -76,7 +79,8 @@ func readBeginning(t *testing.T) input {
 	return readInputOf(t, beginning)
 }
 
-// settled waits until every shard's nodes hold the same chain, in which nothing waits for another shard, and gives the chains' heights and how many transactions they have.
+// settled waits until every shard's nodes hold the same chain, in which nothing waits for another
+// shard, and gives the chains' heights and how many transactions they have.
 func (s *shard) settled() (heights [bookShards]uint64, total uint64) {
 	s.t.Helper()
 	for again := true; again; {
@@ -102,7 +106,8 @@ func (s *shard) settled() (heights [bookShards]uint64, total uint64) {
 	return heights, total
 }
 
-// TestImportOverShards imports real input into four shards of three processes, whose accounts are spread over eight organisations, while nodes and a whole shard are killed.
+// TestImportOverShards imports real input into four shards of three processes, whose accounts are
+// spread over eight organisations, while nodes and a whole shard are killed.
 func TestImportOverShards(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -138,7 +143,8 @@ func TestImportOverShards(t *testing.T) {
 	}
 	s.startImportWith(flags, in.path, folder, 2*bookNodes).wait(t, in.lines)
 	if again, transactions := s.settled(); again != heights || transactions != total {
-		t.Errorf("the chains went on from %v to %v, with %d transactions and not %d", heights, again, transactions, total)
+		t.Errorf("the chains went on from %v to %v, with %d transactions and not %d", heights,
+			again, transactions, total)
 	}
 	s.stop(s.all()...)
 	s.verified(0, bookNodes, 2*bookNodes+1, 3*bookNodes+1)

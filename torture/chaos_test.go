@@ -22,7 +22,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-var chaosFlag = flag.Duration("chaos", 0, "how long TestChaos goes on; 0: 45 s, and 10 s with -short")
+var chaosFlag = flag.Duration("chaos", 0,
+	"how long TestChaos goes on; 0: 45 s, and 10 s with -short")
 
 // Chaos.
 //
@@ -105,7 +106,8 @@ func TestChaos(t *testing.T) {
 	var running sync.WaitGroup
 	payers := make([]payer, chaosWriters)
 	for w := range payers {
-		payers[w] = payer{party: acme.at(c.clientOf(append([]int{w % chaosNodes}, c.others(w%chaosNodes)...)...)), number: w}
+		payers[w] = payer{party: acme.at(c.clientOf(append([]int{w % chaosNodes},
+			c.others(w%chaosNodes)...)...)), number: w}
 		running.Go(func() { payers[w].live(ctx) })
 	}
 	for begun := time.Now(); time.Since(begun) < length; {
@@ -116,7 +118,8 @@ func TestChaos(t *testing.T) {
 		c.ordering(c.present...)
 		c.settled()
 		c.counts[d.name]++
-		t.Logf("          all of %v order, %v after", c.present, time.Since(at).Round(time.Millisecond))
+		t.Logf("          all of %v order, %v after", c.present,
+			time.Since(at).Round(time.Millisecond))
 	}
 	cancel()
 	running.Wait()
@@ -153,14 +156,17 @@ func (p *payer) live(ctx context.Context) {
 	for ; ctx.Err() == nil; p.tried++ {
 		transaction := p.transfer("bank", chaosAccount(p.number), 1)
 		transaction.Records = p.put(p.record(p.tried), p.record(p.tried)).Records
-		status, err := p.nodes.Post(ctx, []client.Key{p.Key}, transaction, ledgerdv1.Level_LEVEL_DURABLE)
-		if err == nil && client.Reached(status, ledgerdv1.Level_LEVEL_DURABLE) && status.GetReasonCode() == "" {
+		status, err := p.nodes.Post(ctx, []client.Key{p.Key}, transaction,
+			ledgerdv1.Level_LEVEL_DURABLE)
+		if err == nil && client.Reached(status, ledgerdv1.Level_LEVEL_DURABLE) &&
+			status.GetReasonCode() == "" {
 			p.kept = append(p.kept, p.tried)
 		}
 	}
 }
 
-// judge wants all acknowledged records of a payer, and its account to hold as much as it has records.
+// judge wants all acknowledged records of a payer, and its account to hold as much as it has
+// records.
 func (c *chaos) judge(p *payer) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -195,7 +201,8 @@ func (c *chaos) judge(p *payer) {
 			}
 		}
 		if got != want {
-			c.t.Errorf("node %d: %s holds %d, and there are %d records", i, chaosAccount(p.number), got, want)
+			c.t.Errorf("node %d: %s holds %d, and there are %d records", i, chaosAccount(p.number),
+				got, want)
 		}
 	}
 }
@@ -229,7 +236,9 @@ func (c *chaos) shuffled(which []int) []int {
 func (c *chaos) minority() int { return (len(c.present) - 1) / 2 }
 
 // moment waits for up to so many milliseconds.
-func (c *chaos) moment(most int) { <-time.After(time.Duration(c.random.IntN(most)) * time.Millisecond) }
+func (c *chaos) moment(most int) {
+	<-time.After(time.Duration(c.random.IntN(most)) * time.Millisecond)
+}
 
 // tearing is a source of chance for torn writes, now and then.
 func (c *chaos) tearing() *rand.Rand {
@@ -263,7 +272,8 @@ func (c *chaos) settled() {
 				return err
 			}
 			if state.GetDurableHeight() < height {
-				return fmt.Errorf("node %d: durable up to %d of %d", i, state.GetDurableHeight(), height)
+				return fmt.Errorf("node %d: durable up to %d of %d", i, state.GetDurableHeight(),
+					height)
 			}
 		}
 		return nil
@@ -299,7 +309,8 @@ func (c *chaos) dyingDiskSomewhere() {
 }
 
 // forget has a minority of the disks forget while none or all of the others are down, too, and
-// starts any of the nodes first. As long as those do not remember in a majority, they order nothing.
+// starts any of the nodes first. As long as those do not remember in a majority, they order
+// nothing.
 func (c *chaos) forget() {
 	losers := c.some(c.minority())
 	down := slices.Clone(losers)
@@ -357,7 +368,9 @@ func (c *chaos) pause() {
 // pauseAndCut cuts the power of any of the nodes while others are paused.
 func (c *chaos) pauseAndCut() {
 	paused := c.some(c.minority())
-	victims := slices.DeleteFunc(c.some(len(c.present)), func(i int) bool { return slices.Contains(paused, i) })
+	victims := slices.DeleteFunc(c.some(len(c.present)), func(i int) bool {
+		return slices.Contains(paused, i)
+	})
 	c.t.Logf("          %v are paused, %v lose power", paused, victims)
 	c.signal(syscall.SIGSTOP, paused...)
 	c.moment(2000)

@@ -69,7 +69,8 @@ func (s *shard) warned(i int, offset time.Duration) {
 		if status.ClockWarning == "" || status.ClockOffsetMS == nil {
 			return fmt.Errorf("offset %v, warning %q", status.ClockOffsetMS, status.ClockWarning)
 		}
-		if said := time.Duration(*status.ClockOffsetMS) * time.Millisecond; (said - offset).Abs() > 8*time.Second {
+		if said := time.Duration(*status.ClockOffsetMS) * time.Millisecond; (said - offset).Abs() >
+			8*time.Second {
 			return fmt.Errorf("it says %v", said)
 		}
 		return nil
@@ -97,7 +98,8 @@ func (s *shard) confirmed(which ...int) {
 // the machine's clock by more than what members confirm.
 func (s *shard) dated(acme *party, i int, what string) time.Time {
 	s.t.Helper()
-	status := acme.at(s.clientOf(i)).post(s.t, acme.put("time", what), ledgerdv1.Level_LEVEL_ORDERED)
+	status := acme.at(s.clientOf(i)).post(s.t, acme.put("time", what),
+		ledgerdv1.Level_LEVEL_ORDERED)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	transaction, err := s.nodes[i].Transaction(ctx, ledger.Hash(status.GetId()))
@@ -153,7 +155,8 @@ func wrongClock(t *testing.T, moved string, nodes int) {
 		t.Helper()
 		before := time.Now()
 		if at := s.dated(acme, i, what); at.Before(before.Add(-2 * clockBound)) {
-			t.Errorf("%s: the block of node %d is dated %v before it was written", what, i, before.Sub(at))
+			t.Errorf("%s: the block of node %d is dated %v before it was written", what,
+				i, before.Sub(at))
 		}
 	}
 	near("all clocks are right", wrong)
@@ -171,7 +174,8 @@ func wrongClock(t *testing.T, moved string, nodes int) {
 	s.confirmed(right...)
 	near("the others are back", 0)
 
-	for k, offset := range []time.Duration{-thirtyYears, 9 * time.Second, 60 * aYear, -time.Minute, thirtyYears} {
+	for k, offset := range []time.Duration{-thirtyYears, 9 * time.Second, 60 * aYear, -time.Minute,
+		thirtyYears} {
 		s.moveClock(wrong, offset)
 		for range 5 {
 			s.dated(acme, wrong, fmt.Sprintf("jump %d to %v", k, offset))
@@ -198,7 +202,8 @@ func wrongClock(t *testing.T, moved string, nodes int) {
 			t.Fatal(err)
 		}
 		if blocks++; header.GetTimeMs() < last {
-			t.Fatalf("block %d is dated %d ms before the one before it", header.GetHeight(), last-header.GetTimeMs())
+			t.Fatalf("block %d is dated %d ms before the one before it", header.GetHeight(),
+				last-header.GetTimeMs())
 		}
 		last = header.GetTimeMs()
 	}

@@ -19,7 +19,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-var dipFlag = flag.Bool("dip", false, "measure the throughput while nodes crash, come back, join and leave (TestDip)")
+var dipFlag = flag.Bool("dip", false, "measure the throughput while nodes crash, come back, "+
+	"join and leave (TestDip)")
 
 const (
 	dipBin     = 100 * time.Millisecond
@@ -75,7 +76,8 @@ type dip struct {
 	bins   []int         // from half a second before the event on
 }
 
-// measure looks at the throughput from an event on, until the group is as it should be and for a while after.
+// measure looks at the throughput from an event on, until the group is as it should be and for a
+// while after.
 func (m *meter) measure(event string, do func()) dip {
 	<-time.After(dipBefore)
 	at := time.Now()
@@ -102,12 +104,15 @@ func (m *meter) measure(event string, do func()) dip {
 	return d
 }
 
-// paced writes records as fast as its pace says, one at a time, until ctx ends; what a pause held up it makes up for.
+// paced writes records as fast as its pace says, one at a time, until ctx ends; what a pause held
+// up it makes up for.
 func (p *party) paced(ctx context.Context, name string, acknowledged func()) {
 	next := time.Now()
 	for k := 0; ctx.Err() == nil; k++ {
-		status, err := p.nodes.Post(ctx, []client.Key{p.Key}, p.put(name, fmt.Sprint(k)), ledgerdv1.Level_LEVEL_DURABLE)
-		if err == nil && client.Reached(status, ledgerdv1.Level_LEVEL_DURABLE) && status.GetReasonCode() == "" {
+		status, err := p.nodes.Post(ctx, []client.Key{p.Key}, p.put(name, fmt.Sprint(k)),
+			ledgerdv1.Level_LEVEL_DURABLE)
+		if err == nil && client.Reached(status, ledgerdv1.Level_LEVEL_DURABLE) &&
+			status.GetReasonCode() == "" {
 			acknowledged()
 		}
 		next = next.Add(dipPace)
@@ -118,7 +123,8 @@ func (p *party) paced(ctx context.Context, name string, acknowledged func()) {
 	}
 }
 
-// TestDip measures what figure 5.11 of the dissertation shows, with real processes: five nodes, of which one crashes and comes back; a sixth joins, and leaves. It judges nothing but that the
+// TestDip measures what figure 5.11 of the dissertation shows, with real processes: five nodes, of
+// which one crashes and comes back; a sixth joins, and leaves. It judges nothing but that the
 // ledger goes on.
 //
 //	go test ./torture -run TestDip -dip -rounds 3 -v
@@ -136,21 +142,35 @@ func TestDip(t *testing.T) {
 	present := s.all()
 	for range max(1, *roundsFlag) {
 		measure("nothing", func() { <-time.After(dipAfter) })
-		measure("crash (kill -9)", func() { s.kill(victim); s.ordering(without(present, victim)...) })
+		measure("crash (kill -9)", func() {
+			s.kill(victim)
+			s.ordering(without(present, victim)...)
+		})
 		measure("it comes back (start)", func() { s.start(victim); s.ordering(present...) })
 		var joiner int
 		measure("a sixth is let in (cluster join)", func() { joiner = s.join(0) })
-		measure("it enters (start)", func() { s.start(joiner); s.ordering(append(slices.Clone(present), joiner)...) })
+		measure("it enters (start)", func() {
+			s.start(joiner)
+			s.ordering(append(slices.Clone(present), joiner)...)
+		})
 		measure("it leaves (cluster leave)", func() {
-			succeed(t, "cluster", "leave", "--home", s.homes[joiner].Dir, "--via", via, "--operator", operator)
+			succeed(t, "cluster", "leave", "--home", s.homes[joiner].Dir, "--via", via,
+				"--operator", operator)
 			s.ordering(present...)
 		})
 		<-s.processes[joiner].ended
 		s.processes[joiner] = nil
-		measure("a silent machine (kill -STOP)", func() { s.signal(syscall.SIGSTOP, victim); s.ordering(without(present, victim)...) })
-		measure("it goes on (kill -CONT)", func() { s.signal(syscall.SIGCONT, victim); s.ordering(present...) })
+		measure("a silent machine (kill -STOP)", func() {
+			s.signal(syscall.SIGSTOP, victim)
+			s.ordering(without(present, victim)...)
+		})
+		measure("it goes on (kill -CONT)", func() {
+			s.signal(syscall.SIGCONT, victim)
+			s.ordering(present...)
+		})
 	}
-	t.Logf("durable transactions in %v, of 5 nodes over p2p, %d writers at each of 4 with one every %v each\n%s", dipBin, dipWriters, dipPace, dipTable(dips))
+	t.Logf("durable transactions in %v, of 5 nodes over p2p, %d writers at each of 4 with one "+
+		"every %v each\n%s", dipBin, dipWriters, dipPace, dipTable(dips))
 }
 
 // pacedWriters has writers write at the first nodes, until stop.
@@ -169,9 +189,9 @@ func (s *shard) pacedWriters(nodes int) (m *meter, stop func()) {
 }
 
 // TestDipOfSilence measures how long nobody's writes are acknowledged when the disk of one of five
-// nodes fills to the last byte, when its process is silent, and when its machine is: nothing comes from
-// it, and nothing that is sent to it is answered. Each home is on a volume of its own. It judges
-// nothing but that the ledger goes on.
+// nodes fills to the last byte, when its process is silent, and when its machine is: nothing comes
+// from it, and nothing that is sent to it is answered. Each home is on a volume of its own. It
+// judges nothing but that the ledger goes on.
 //
 //	go test ./torture -run TestDipOfSilence -dip -rounds 5 -v
 func TestDipOfSilence(t *testing.T) {
@@ -196,19 +216,25 @@ func TestDipOfSilence(t *testing.T) {
 			{"a full disk", func() { allocate(t, big) }, func() { s.remove(big) }},
 			{
 				"a silent process (kill -STOP)",
-				func() { s.signal(syscall.SIGSTOP, victim) }, func() { s.signal(syscall.SIGCONT, victim) },
+				func() {
+					s.signal(syscall.SIGSTOP, victim)
+				}, func() { s.signal(syscall.SIGCONT, victim) },
 			},
 			{
 				"an absent machine (cable pulled)",
 				func() { s.cable(false) }, func() { s.cable(true) },
 			},
 		} {
-			dips = append(dips, m.measure(event.name, func() { event.harm(); s.ordering(others...) }))
+			dips = append(dips, m.measure(event.name, func() {
+				event.harm()
+				s.ordering(others...)
+			}))
 			event.undo()
 			s.ordering(s.all()...)
 		}
 	}
-	t.Logf("durable transactions in %v, of 5 nodes over p2p, %d writers at each of 4 with one every %v each\n%s",
+	t.Logf("durable transactions in %v, of 5 nodes over p2p, %d writers at each of 4 with one "+
+		"every %v each\n%s",
 		dipBin, dipWriters, dipPace, dipTable(dips))
 }
 
@@ -234,10 +260,12 @@ func without(all []int, one int) []int {
 	return slices.DeleteFunc(slices.Clone(all), func(i int) bool { return i == one })
 }
 
-// dipTable has a line an event with the median of all rounds and the worst of them, and below it what was counted.
+// dipTable has a line an event with the median of all rounds and the worst of them, and below it
+// what was counted.
 func dipTable(dips []dip) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%-34s %7s %10s %18s %18s %8s %20s\n", "median (worst)", "rounds", "usual/bin", "no ack", "below half", "lowest", "done in")
+	fmt.Fprintf(&text, "%-34s %7s %10s %18s %18s %8s %20s\n", "median (worst)", "rounds",
+		"usual/bin", "no ack", "below half", "lowest", "done in")
 	var events []string
 	for _, d := range dips {
 		if !slices.Contains(events, d.event) {
@@ -257,7 +285,8 @@ func dipTable(dips []dip) string {
 				all = append(all, get(d))
 			}
 			slices.Sort(all)
-			return fmt.Sprintf("%d (%d) ms", all[len(all)/2].Milliseconds(), all[len(all)-1].Milliseconds())
+			return fmt.Sprintf("%d (%d) ms", all[len(all)/2].Milliseconds(),
+				all[len(all)-1].Milliseconds())
 		}
 		number := func(get func(dip) int) int {
 			var all []int
@@ -267,8 +296,14 @@ func dipTable(dips []dip) string {
 			slices.Sort(all)
 			return all[len(all)/2]
 		}
-		fmt.Fprintf(&text, "%-34s %7d %10d %18s %18s %8d %20s\n", event, len(of), number(func(d dip) int { return d.usual }), times(func(d dip) time.Duration { return d.pause }),
-			times(func(d dip) time.Duration { return d.below }), number(func(d dip) int { return d.lowest }), times(func(d dip) time.Duration { return d.until }))
+		fmt.Fprintf(&text, "%-34s %7d %10d %18s %18s %8d %20s\n", event, len(of),
+			number(func(d dip) int {
+				return d.usual
+			}), times(func(d dip) time.Duration { return d.pause }),
+			times(func(d dip) time.Duration {
+				return d.below
+			}), number(func(d dip) int { return d.lowest }),
+			times(func(d dip) time.Duration { return d.until }))
 	}
 	text.WriteString("\nfrom 500 ms before each on\n")
 	for _, d := range dips {

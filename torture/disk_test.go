@@ -23,7 +23,8 @@ const (
 // smallReserve has a node keep as little of its disk free as fits on a small one.
 var smallReserve = fmt.Sprintf("LEDGERD_NODE_STORE_RESERVE_BYTES=%d", reserveBytes)
 
-// moveToSmallDisk puts a node's home on a file system of its own, which is small. It skips the test where that is not allowed.
+// moveToSmallDisk puts a node's home on a file system of its own, which is small. It skips the test
+// where that is not allowed.
 func (s *shard) moveToSmallDisk(i int) {
 	s.t.Helper()
 	dir := s.homes[i].Dir
@@ -34,7 +35,8 @@ func (s *shard) moveToSmallDisk(i int) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", diskBytes)); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0,
+		fmt.Sprintf("size=%d", diskBytes)); err != nil {
 		s.t.Skipf("a small disk cannot be made, which takes root: %v", err)
 	}
 	s.t.Cleanup(func() {
@@ -85,8 +87,8 @@ func TestFullDisk(t *testing.T) {
 	here := acme.at(s.clientOf(full))
 	here.post(t, here.put("first", "1"), ledgerdv1.Level_LEVEL_DURABLE)
 
-	// The disk is full while nothing is written, and the group changes: what the full node would have to promise for that, it cannot write down. So it
-	// takes no part, and lives.
+	// The disk is full while nothing is written, and the group changes: what the full node would
+	// have to promise for that, it cannot write down. So it takes no part, and lives.
 	big := filepath.Join(s.homes[full].Dir, "big")
 	s.same(s.all()...)
 	fill(t, big, 0)
@@ -121,7 +123,8 @@ func TestFullDisk(t *testing.T) {
 		s.alive(full)
 		within, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
-		_, err := short.Post(within, []client.Key{acme.Key}, acme.put("refused", "x"), ledgerdv1.Level_LEVEL_ORDERED)
+		_, err := short.Post(within, []client.Key{acme.Key}, acme.put("refused", "x"),
+			ledgerdv1.Level_LEVEL_ORDERED)
 		if err == nil {
 			return errors.New("it takes writes")
 		}
@@ -138,7 +141,8 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("the full node's state does not say that its disk is full: %v", state)
 	}
 
-	// What another program takes after that, to the last byte, does it no harm: the reserve is for what was under way.
+	// What another program takes after that, to the last byte, does it no harm: the reserve is for
+	// what was under way.
 	fill(t, big, 0)
 
 	// The others go on, it serves reads and lives.
@@ -150,12 +154,15 @@ func TestFullDisk(t *testing.T) {
 		s.alive(s.all()...)
 		state, err := s.state(1)
 		if err == nil && state.GetDurableHeight() < from.GetOrderedHeight()+20 {
-			err = fmt.Errorf("durable height %d, ordered %d when the disk was full", state.GetDurableHeight(), from.GetOrderedHeight())
+			err = fmt.Errorf("durable height %d, ordered %d when the disk was full",
+				state.GetDurableHeight(), from.GetOrderedHeight())
 		}
 		return err
 	})
-	t.Logf("the others went on without the full node, %v after its disk was full", time.Since(begun).Round(time.Millisecond))
-	if answer, err := s.nodes[full].Record(ctx, acme.record("first")); err != nil || string(answer.GetRecord().GetValue()) != "1" {
+	t.Logf("the others went on without the full node, %v after its disk was full",
+		time.Since(begun).Round(time.Millisecond))
+	if answer, err := s.nodes[full].Record(ctx, acme.record("first")); err != nil ||
+		string(answer.GetRecord().GetValue()) != "1" {
 		t.Errorf("the full node does not serve reads: %v, %v", answer, err)
 	}
 
@@ -180,7 +187,8 @@ func TestFullDisk(t *testing.T) {
 func TestDiskFillsWhileEonChanges(t *testing.T) {
 	t.Parallel()
 	const full, other = 0, 3
-	moments := []time.Duration{-100, 0, 20, 100, 400, 1500} // milliseconds after the other node starts
+	// milliseconds after the other node starts
+	moments := []time.Duration{-100, 0, 20, 100, 400, 1500}
 	if testing.Short() {
 		moments = moments[1:3]
 	}
@@ -201,21 +209,22 @@ func TestDiskFillsWhileEonChanges(t *testing.T) {
 			<-time.After(moment * time.Millisecond)
 			fill(t, big, 0)
 		}
-		s.eventually("the others order, and the full node says what is wrong or orders", func() error {
-			s.alive(s.all()...)
-			for _, i := range []int{1, 2, other} {
-				state, err := s.state(i)
-				if err != nil || state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_ORDERING {
-					return fmt.Errorf("node %d: %v, %w", i, state, err)
+		s.eventually("the others order, and the full node says what is wrong or orders",
+			func() error {
+				s.alive(s.all()...)
+				for _, i := range []int{1, 2, other} {
+					state, err := s.state(i)
+					if err != nil || state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_ORDERING {
+						return fmt.Errorf("node %d: %v, %w", i, state, err)
+					}
 				}
-			}
-			state, err := s.state(full)
-			orders := state.GetMode() == ledgerdv1.NodeMode_NODE_MODE_ORDERING
-			if err == nil && !orders && !strings.Contains(state.GetReason(), "disk") {
-				err = fmt.Errorf("the full node: %v", state)
-			}
-			return err
-		})
+				state, err := s.state(full)
+				orders := state.GetMode() == ledgerdv1.NodeMode_NODE_MODE_ORDERING
+				if err == nil && !orders && !strings.Contains(state.GetReason(), "disk") {
+					err = fmt.Errorf("the full node: %v", state)
+				}
+				return err
+			})
 		if err := os.Remove(big); err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// refusal wants a run of the program to fail with a status, and with messages that contain all parts, and no stack.
+// refusal wants a run of the program to fail with a status, and with messages that contain all
+// parts, and no stack.
 func refusal(t *testing.T, status int, parts []string, arguments ...string) {
 	t.Helper()
 	o := ledgerd(t, arguments...)
@@ -64,19 +65,27 @@ func TestEnvironment(t *testing.T) {
 		says   func(s *shard) []string
 		flags  []string
 	}{
-		{name: "occupied API port", status: 1, harm: func(t *testing.T, s *shard) { occupy(t, s.homes[0].Config.API.Listen) },
+		{name: "occupied API port", status: 1, harm: func(t *testing.T, s *shard) {
+			occupy(t, s.homes[0].Config.API.Listen)
+		},
 			says: func(s *shard) []string {
 				return []string{"cannot listen", s.homes[0].Config.API.Listen, home.ConfigFile}
 			}},
-		{name: "occupied fabric port", status: 1, harm: func(t *testing.T, s *shard) { occupy(t, s.homes[0].FabricAddress()) },
-			says: func(s *shard) []string { return []string{"cannot listen", s.homes[0].FabricAddress()} }},
+		{name: "occupied fabric port", status: 1, harm: func(t *testing.T, s *shard) {
+			occupy(t, s.homes[0].FabricAddress())
+		},
+			says: func(s *shard) []string {
+				return []string{"cannot listen", s.homes[0].FabricAddress()}
+			}},
 		{name: "no key", status: 1, harm: func(t *testing.T, s *shard) {
 			if err := os.Remove(filepath.Join(s.homes[0].Dir, home.KeyFile)); err != nil {
 				t.Fatal(err)
 			}
 		}, says: func(*shard) []string { return []string{"no node's home", home.KeyFile} }},
 		{name: "half a key", status: 1, harm: func(t *testing.T, s *shard) {
-			rewrite(t, filepath.Join(s.homes[0].Dir, home.KeyFile), func(text []byte) []byte { return text[:len(text)/2] })
+			rewrite(t, filepath.Join(s.homes[0].Dir, home.KeyFile), func(text []byte) []byte {
+				return text[:len(text)/2]
+			})
 		}, says: func(*shard) []string { return []string{"no node's home", home.KeyFile} }},
 		{name: "no home at all", status: 1, harm: func(t *testing.T, s *shard) {
 			if err := os.RemoveAll(s.homes[0].Dir); err != nil {
@@ -89,22 +98,41 @@ func TestEnvironment(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rewrite(t, filepath.Join(s.homes[0].Dir, home.GenesisFile), func([]byte) []byte { return text })
-		}, says: func(*shard) []string { return []string{"different chains", home.KeyFile, home.GenesisFile} }},
+			rewrite(t, filepath.Join(s.homes[0].Dir, home.GenesisFile), func([]byte) []byte {
+				return text
+			})
+		}, says: func(*shard) []string {
+			return []string{"different chains", home.KeyFile, home.GenesisFile}
+		}},
 		{name: "genesis cut off", status: 1, harm: func(t *testing.T, s *shard) {
-			rewrite(t, filepath.Join(s.homes[0].Dir, home.GenesisFile), func(text []byte) []byte { return text[:len(text)/2] })
+			rewrite(t, filepath.Join(s.homes[0].Dir, home.GenesisFile), func(text []byte) []byte {
+				return text[:len(text)/2]
+			})
 		}, says: func(*shard) []string { return []string{home.GenesisFile} }},
 		{name: "unknown key in the configuration", status: 1, harm: func(t *testing.T, s *shard) {
-			rewrite(t, filepath.Join(s.homes[0].Dir, home.ConfigFile), func(text []byte) []byte { return append(text, "\n[api2]\nlisten = \"x\"\n"...) })
-		}, says: func(*shard) []string { return []string{"unknown key api2.listen", home.ConfigFile} }},
+			rewrite(t, filepath.Join(s.homes[0].Dir, home.ConfigFile), func(text []byte) []byte {
+				return append(text, "\n[api2]\nlisten = \"x\"\n"...)
+			})
+		}, says: func(*shard) []string {
+			return []string{"unknown key api2.listen", home.ConfigFile}
+		}},
 		{name: "promises damaged", status: 1, harm: func(t *testing.T, s *shard) {
-			if err := os.WriteFile(filepath.Join(s.homes[0].Dir, home.GenerationFile), []byte("nonsense"), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(s.homes[0].Dir, home.GenerationFile),
+				[]byte("nonsense"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}, says: func(*shard) []string { return []string{home.GenerationFile, "move"} }},
-		{name: "unknown flag", status: 2, flags: []string{"--hoem", "x"}, says: func(*shard) []string { return []string{"--hoem"} }},
-		{name: "argument too many", status: 2, flags: []string{"x"}, says: func(*shard) []string { return []string{"x"} }},
-		{name: "bad log level", status: 2, flags: []string{"--log-level", "loud"}, says: func(*shard) []string { return []string{"loud"} }},
+		{name: "unknown flag", status: 2, flags: []string{"--hoem", "x"},
+			says: func(*shard) []string {
+				return []string{"--hoem"}
+			}},
+		{name: "argument too many", status: 2, flags: []string{"x"}, says: func(*shard) []string {
+			return []string{"x"}
+		}},
+		{name: "bad log level", status: 2, flags: []string{"--log-level", "loud"},
+			says: func(*shard) []string {
+				return []string{"loud"}
+			}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -112,19 +140,22 @@ func TestEnvironment(t *testing.T) {
 			if test.harm != nil {
 				test.harm(t, s)
 			}
-			refusal(t, test.status, test.says(s), append([]string{"start", "--home", s.homes[0].Dir}, test.flags...)...)
+			refusal(t, test.status, test.says(s),
+				append([]string{"start", "--home", s.homes[0].Dir}, test.flags...)...)
 		})
 	}
 }
 
-// TestForeignData starts a node on a home whose data folder belongs to another chain, and one node twice.
+// TestForeignData starts a node on a home whose data folder belongs to another chain, and one node
+// twice.
 func TestForeignData(t *testing.T) {
 	t.Parallel()
 	s, other := newRunningShard(t, 1), newShard(t, 1)
 	s.newParty("acme", []string{"cash"}, 0)
 	h := s.homes[0]
 
-	// The node runs already: its port is taken, and if the second one had another, its folder would be.
+	// The node runs already: its port is taken, and if the second one had another, its folder would
+	// be.
 	refusal(t, 1, []string{"cannot listen", h.Config.API.Listen}, "start", "--home", h.Dir)
 	rewrite(t, filepath.Join(h.Dir, home.ConfigFile), func(text []byte) []byte {
 		return []byte(strings.ReplaceAll(string(text), h.Config.API.Listen, "127.0.0.1:0"))
@@ -139,14 +170,17 @@ func TestForeignData(t *testing.T) {
 	if err := os.Rename(h.Data(), other.homes[0].Data()); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range [][]string{{"start"}, {"verify"}, {"export", "--blocks"}, {"export", "--balances"}} {
-		refusal(t, 1, []string{"chain", other.homes[0].Data()}, append(command, "--home", other.homes[0].Dir)...)
+	for _, command := range [][]string{{"start"}, {"verify"}, {"export", "--blocks"},
+		{"export", "--balances"}} {
+		refusal(t, 1, []string{"chain", other.homes[0].Data()},
+			append(command, "--home", other.homes[0].Dir)...)
 	}
 	refusal(t, 1, []string{"no blocks", h.Dir}, "verify", "--home", h.Dir)
 }
 
-// TestDamagedData flips bits in a stopped node's files, one place at a time. Whatever is hit: either nothing changed for a reader, or the program says
-// that the folder is damaged. It never gives out other bytes, and never crashes.
+// TestDamagedData flips bits in a stopped node's files, one place at a time. Whatever is hit:
+// either nothing changed for a reader, or the program says that the folder is damaged. It never
+// gives out other bytes, and never crashes.
 func TestDamagedData(t *testing.T) {
 	t.Parallel()
 	places := 4
@@ -159,12 +193,14 @@ func TestDamagedData(t *testing.T) {
 	acme := s.newParty("acme", []string{"bank", "cash"}, 0)
 	for k := range 20 {
 		acme.post(t, acme.transfer("bank", "cash", int64(k+1)), ledgerdv1.Level_LEVEL_STORED)
-		acme.post(t, acme.put("document", strings.Repeat("words of a document ", 100)), ledgerdv1.Level_LEVEL_STORED)
+		acme.post(t, acme.put("document", strings.Repeat("words of a document ", 100)),
+			ledgerdv1.Level_LEVEL_STORED)
 	}
 	s.same(0)
 	s.stop(0)
 	h := s.homes[0]
-	blocks, balances := succeed(t, "export", "--home", h.Dir, "--blocks"), succeed(t, "export", "--home", h.Dir, "--balances")
+	blocks, balances := succeed(t, "export", "--home", h.Dir, "--blocks"),
+		succeed(t, "export", "--home", h.Dir, "--balances")
 	sound := filepath.Join(t.TempDir(), "sound")
 	if err := os.CopyFS(sound, os.DirFS(h.Data())); err != nil {
 		t.Fatal(err)
@@ -178,7 +214,8 @@ func TestDamagedData(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		used := len(strings.TrimRight(string(text), "\x00")) // files are made longer than what is in them
+		// files are made longer than what is in them
+		used := len(strings.TrimRight(string(text), "\x00"))
 		if used == 0 {
 			return nil
 		}
@@ -214,13 +251,17 @@ func TestDamagedData(t *testing.T) {
 	}
 }
 
-// damaged tells whether the program finds a home damaged, and wants it to give out nothing but the truth.
+// damaged tells whether the program finds a home damaged, and wants it to give out nothing but the
+// truth.
 func damaged(t *testing.T, h *home.Home, blocks, balances string) bool {
 	t.Helper()
-	for _, export := range []struct{ flag, truth string }{{"--blocks", blocks}, {"--balances", balances}} {
+	for _, export := range []struct {
+		flag, truth string
+	}{{"--blocks", blocks}, {"--balances", balances}} {
 		o := ledgerd(t, "export", "--home", h.Dir, export.flag)
 		if o.status == 0 && o.out != export.truth {
-			t.Errorf("export %s gives other bytes, with exit status 0: %d, not %d", export.flag, len(o.out), len(export.truth))
+			t.Errorf("export %s gives other bytes, with exit status 0: %d, not %d", export.flag,
+				len(o.out), len(export.truth))
 		}
 		if o.status != 0 && !strings.HasPrefix(export.truth, o.out) {
 			t.Errorf("export %s gives wrong bytes before it fails", export.flag)
@@ -230,7 +271,8 @@ func damaged(t *testing.T, h *home.Home, blocks, balances string) bool {
 	o := ledgerd(t, "verify", "--home", h.Dir)
 	crashed(t, o)
 	if o.status != 0 && !strings.Contains(o.out+o.errs, "damage") {
-		t.Errorf("verify does not say that the home is damaged: exit status %d\n%s%s", o.status, o.out, o.errs)
+		t.Errorf("verify does not say that the home is damaged: exit status %d\n%s%s", o.status,
+			o.out, o.errs)
 	}
 	return o.status != 0
 }
@@ -243,7 +285,8 @@ func crashed(t *testing.T, o outcome) {
 	}
 }
 
-// TestDamagedComesBack has one node of a shard damaged: it says which block and what to do; when that is done, it comes back with the same chain.
+// TestDamagedComesBack has one node of a shard damaged: it says which block and what to do; when
+// that is done, it comes back with the same chain.
 func TestDamagedComesBack(t *testing.T) {
 	t.Parallel()
 	s := newRunningShard(t, 3)
@@ -272,7 +315,8 @@ func TestDamagedComesBack(t *testing.T) {
 			return text
 		})
 	}
-	refusal(t, 1, []string{"damage", "move " + s.homes[2].Data() + " away"}, "start", "--home", s.homes[2].Dir)
+	refusal(t, 1, []string{"damage", "move " + s.homes[2].Data() + " away"}, "start", "--home",
+		s.homes[2].Dir)
 	if err := os.Rename(s.homes[2].Data(), filepath.Join(s.dir, "damaged")); err != nil {
 		t.Fatal(err)
 	}

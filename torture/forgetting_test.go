@@ -42,11 +42,12 @@ func TestDurableSurvivesForgottenDisks(t *testing.T) {
 		forget func(s *shard, i int)
 	}{
 		{"data of one of three", 3, []int{2}, []int{0}, false, removeData},
-		{"data of two of five, moved away", 5, []int{3, 4}, []int{0, 1}, false, func(s *shard, i int) {
-			if err := os.Rename(s.homes[i].Data(), s.homes[i].Data()+".damaged"); err != nil {
-				s.t.Fatal(err)
-			}
-		}},
+		{"data of two of five, moved away", 5, []int{3, 4}, []int{0, 1},
+			false, func(s *shard, i int) {
+				if err := os.Rename(s.homes[i].Data(), s.homes[i].Data()+".damaged"); err != nil {
+					s.t.Fatal(err)
+				}
+			}},
 		{"promises of one of three", 3, []int{2}, []int{0}, false, func(s *shard, i int) {
 			s.remove(s.homes[i].Generation())
 		}},
@@ -81,7 +82,8 @@ func TestDurableSurvivesForgottenDisks(t *testing.T) {
 			for _, i := range c.losers {
 				state, err := s.state(i)
 				if err != nil || state.GetDiskLearner() == "" {
-					t.Errorf("node %d does not say that its disk is a new one: %v, %v", i, state, err)
+					t.Errorf("node %d does not say that its disk is a new one: %v, %v", i, state,
+						err)
 				}
 			}
 			s.start(s.others(first...)...)
@@ -123,7 +125,8 @@ func TestNodeWithoutItsPromises(t *testing.T) {
 		s.start(forgetful)
 		watched := s.watchReady(nodes/2+1, forgetful)
 		s.ordering(s.all()...)
-		t.Logf("round %d: it orders again after %v", round, time.Since(begun).Round(time.Millisecond))
+		t.Logf("round %d: it orders again after %v", round,
+			time.Since(begun).Round(time.Millisecond))
 		watched()
 		promises = append(promises, stop()...)
 		s.same(s.all()...)
@@ -189,8 +192,8 @@ func (s *shard) writeFor(while time.Duration, owner *party, name string, at ...i
 	return stop()
 }
 
-// waiting wants nodes to order nothing for a while, and to say what they wait for; nobody has to give
-// up those that are away. It returns what they said last.
+// waiting wants nodes to order nothing for a while, and to say what they wait for; nobody has to
+// give up those that are away. It returns what they said last.
 func (s *shard) waiting(while time.Duration, which ...int) (said map[int]string) {
 	s.t.Helper()
 	said = map[int]string{}
@@ -220,7 +223,8 @@ func (s *shard) waiting(while time.Duration, which ...int) (said map[int]string)
 	return said
 }
 
-// waitingForOthers is waiting where the nodes have had the time to find out who is away, and say so.
+// waitingForOthers is waiting where the nodes have had the time to find out who is away, and say
+// so.
 func (s *shard) waitingForOthers(while time.Duration, which ...int) {
 	s.t.Helper()
 	for i, reason := range s.waiting(while, which...) {
@@ -285,7 +289,8 @@ func (s *shard) watchReady(members int, which ...int) (stop func()) {
 				if err != nil || asking != nil || !ready || orders(state) || orders(after) {
 					grouped = time.Now()
 				} else if time.Since(grouped) > beginning {
-					s.t.Errorf("node %d says that it is ready; before: %v; after: %v", i, state, after)
+					s.t.Errorf("node %d says that it is ready; before: %v; after: %v", i, state,
+						after)
 				}
 			}
 		})

@@ -29,7 +29,8 @@ func garbage(random *rand.Rand, size int) []byte {
 }
 
 // peersOf are the members of a shard as the fabric wants them, but one.
-func (s *shard) peersOf(t *testing.T, but int) (ids []rdmanet.PeerID, members map[rdmanet.PeerID]string) {
+func (s *shard) peersOf(t *testing.T, but int) (ids []rdmanet.PeerID,
+	members map[rdmanet.PeerID]string) {
 	t.Helper()
 	members = map[rdmanet.PeerID]string{}
 	for i, h := range s.homes {
@@ -55,7 +56,8 @@ func (s *shard) unharmed(p *party, name string, which ...int) {
 	s.alive(which...)
 }
 
-// TestHostileBytes throws raw bytes at all doors, and calls as a stranger with a key that is no member's.
+// TestHostileBytes throws raw bytes at all doors, and calls as a stranger with a key that is no
+// member's.
 func TestHostileBytes(t *testing.T) {
 	t.Parallel()
 	t.Logf("-seed %d", *seedFlag)
@@ -64,7 +66,9 @@ func TestHostileBytes(t *testing.T) {
 	acme := s.newParty("acme", []string{"cash"}, 0)
 	for _, h := range s.homes {
 		for _, address := range []string{h.FabricAddress(), h.Config.API.Listen} {
-			for _, bytes := range [][]byte{nil, {0}, []byte("GET / HTTP/1.1\r\n\r\n"), []byte("\x13/multistream/1.0.0\n\x07/noise\n"), garbage(random, 100), garbage(random, 1<<20)} {
+			for _, bytes := range [][]byte{nil, {0}, []byte("GET / HTTP/1.1\r\n\r\n"),
+				[]byte("\x13/multistream/1.0.0\n\x07/noise\n"), garbage(random, 100),
+				garbage(random, 1<<20)} {
 				connection, err := net.DialTimeout("tcp", address, 10*time.Second)
 				if err != nil {
 					t.Fatal(err)
@@ -72,7 +76,8 @@ func TestHostileBytes(t *testing.T) {
 				if err := connection.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
 					t.Fatal(err)
 				}
-				_, _ = connection.Write(bytes) // the other side may hang up in the middle, and should
+				// the other side may hang up in the middle, and should
+				_, _ = connection.Write(bytes)
 				_ = connection.Close()
 			}
 		}
@@ -84,7 +89,8 @@ func TestHostileBytes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids, members := s.peersOf(t, -1)
-	stranger := fabricHost(t, p2p.Options{PrivateKey: key, Listen: "127.0.0.1:0", Members: members, MendTimeout: 2 * time.Second})
+	stranger := fabricHost(t, p2p.Options{PrivateKey: key, Listen: "127.0.0.1:0", Members: members,
+		MendTimeout: 2 * time.Second})
 	for k, id := range ids {
 		lane, err := stranger.Lane(id, lanes[k])
 		if err != nil {
@@ -100,7 +106,8 @@ func TestHostileBytes(t *testing.T) {
 	s.exports(s.all()...)
 }
 
-// TestHostileMember has a member's key in the wrong hands, while that member is away: nonsense on every lane.
+// TestHostileMember has a member's key in the wrong hands, while that member is away: nonsense on
+// every lane.
 func TestHostileMember(t *testing.T) {
 	t.Parallel()
 	t.Logf("-seed %d", *seedFlag)
@@ -115,11 +122,14 @@ func TestHostileMember(t *testing.T) {
 
 	ids, members := s.peersOf(t, stolen)
 	h := s.homes[stolen]
-	impostor := fabricHost(t, p2p.Options{PrivateKey: h.Key, Listen: h.FabricAddress(), Members: members, MendTimeout: 2 * time.Second})
+	impostor := fabricHost(t, p2p.Options{PrivateKey: h.Key, Listen: h.FabricAddress(),
+		Members: members, MendTimeout: 2 * time.Second})
 	// It hears what the others say, to send it back cut off.
 	heard := &hearing{frames: map[string][][]byte{}}
 	for _, lane := range lanes {
-		if err := impostor.Receive(lane, func(_ rdmanet.Peer, frames [][]byte) { heard.add(lane, frames) }); err != nil {
+		if err := impostor.Receive(lane, func(_ rdmanet.Peer, frames [][]byte) {
+			heard.add(lane, frames)
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,7 +188,8 @@ func (h *hearing) on(lane string) [][]byte {
 	return slices.Clone(h.frames[lane])
 }
 
-// nonsense is what a lane gets: nothing, noise of all sizes, noise behind each kind of message, and true messages cut off or with something behind.
+// nonsense is what a lane gets: nothing, noise of all sizes, noise behind each kind of message, and
+// true messages cut off or with something behind.
 func nonsense(random *rand.Rand, lane string, heard *hearing) [][]byte {
 	frames := [][]byte{{}, {0}, garbage(random, 1<<20)}
 	for kind := range 16 {
@@ -188,13 +199,15 @@ func nonsense(random *rand.Rand, lane string, heard *hearing) [][]byte {
 	}
 	for _, truth := range heard.on(lane) {
 		if len(truth) > 2 {
-			frames = append(frames, truth[:1+random.IntN(len(truth)-1)], slices.Concat(truth, garbage(random, 5)))
+			frames = append(frames, truth[:1+random.IntN(len(truth)-1)],
+				slices.Concat(truth, garbage(random, 5)))
 		}
 	}
 	return frames
 }
 
-// speak sends frames one at a time. A lane that the other side breaks is opened again; it may break at each.
+// speak sends frames one at a time. A lane that the other side breaks is opened again; it may break
+// at each.
 func (s *shard) speak(from rdmanet.Host, to rdmanet.PeerID, name string, frames [][]byte) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

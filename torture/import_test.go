@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// realInput is beside the repository where there is room for it, an excerpt of it in the repository.
+	// realInput is beside the repository where there is room for it, an excerpt of it in the
+	// repository.
 	realInput = "../../shared/data/bitcoin-blocks-0-14131.jsonl.gz"
 	excerpt   = "../ledger/store/testdata/bitcoin-excerpt.jsonl"
 )
@@ -80,7 +81,8 @@ func readInputOf(t *testing.T, path string) input {
 	return in
 }
 
-// matches compares exported balances with the plain sums: the same accounts, the same amounts; what is 0 may be missing.
+// matches compares exported balances with the plain sums: the same accounts, the same amounts; what
+// is 0 may be missing.
 func (in input) matches(t *testing.T, balances string) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -95,7 +97,8 @@ func (in input) matches(t *testing.T, balances string) {
 		}
 		sum := in.sums[line.Account]
 		if sum == nil || sum.Cmp(line.Amount) != 0 || line.Asset != "unit" || seen[line.Account] {
-			t.Fatalf("account %s holds %v %s, the file's sum is %v (seen before: %v)", line.Account, line.Amount, line.Asset, sum, seen[line.Account])
+			t.Fatalf("account %s holds %v %s, the file's sum is %v (seen before: %v)", line.Account,
+				line.Amount, line.Asset, sum, seen[line.Account])
 		}
 		seen[line.Account] = true
 	}
@@ -124,8 +127,12 @@ func (s *shard) startImportWith(flags []string, path, folder string, which ...in
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
 	i := &importing{ended: make(chan error, 1)}
-	i.command = exec.CommandContext(ctx, program, append([]string{"tx", "import", path, "--issuer", "coinbase", "--json", "--keys", filepath.Join(folder, "keys"),
-		"--state", filepath.Join(folder, "state"), "--node", strings.Join(s.urls(which...), ",")}, flags...)...)
+	i.command = exec.CommandContext(ctx, program,
+		append([]string{"tx", "import", path, "--issuer", "coinbase", "--json", "--keys",
+			filepath.Join(folder, "keys"),
+			"--state", filepath.Join(folder, "state"), "--node",
+			strings.Join(s.urls(which...), ",")},
+			flags...)...)
 	i.command.Stdout, i.command.Stderr = &i.out, &i.errs
 	if err := i.command.Start(); err != nil {
 		cancel()
@@ -187,7 +194,8 @@ func TestImport(t *testing.T) {
 			s.kill(test.victim)
 			begun := time.Now()
 			s.reached(uint64(in.lines/2), s.others(test.victim)...)
-			t.Logf("node %d was killed; the others went on, and reached half of the file after %v", test.victim, time.Since(begun).Round(time.Millisecond))
+			t.Logf("node %d was killed; the others went on, and reached half of the file after %v",
+				test.victim, time.Since(begun).Round(time.Millisecond))
 			s.start(test.victim)
 			run.wait(t, in.lines)
 			s.ordering(s.all()...)
@@ -234,7 +242,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// refused wants the import to end in an error: another key cannot write to the organisation's accounts.
+// refused wants the import to end in an error: another key cannot write to the organisation's
+// accounts.
 func (i *importing) refused(t *testing.T) {
 	t.Helper()
 	if err := <-i.ended; err == nil {
@@ -254,14 +263,16 @@ func (s *shard) reached(transactions uint64, which ...int) {
 				return err
 			}
 			if got := cluster.GetTransactionsTotal(); got < transactions {
-				return fmt.Errorf("%s holds %d of %d transactions", testnet.Name(i), got, transactions)
+				return fmt.Errorf("%s holds %d of %d transactions", testnet.Name(i),
+					got, transactions)
 			}
 		}
 		return nil
 	})
 }
 
-// complete wants as many transactions in the blocks as there are lines, and the one that registers the organisation.
+// complete wants as many transactions in the blocks as there are lines, and the one that registers
+// the organisation.
 func (in input) complete(t *testing.T, blocks string) {
 	t.Helper()
 	ids := map[string]bool{}
@@ -279,6 +290,7 @@ func (in input) complete(t *testing.T, blocks string) {
 		}
 	}
 	if len(ids) != in.lines+1 {
-		t.Errorf("the chain holds %d transactions, the file has %d lines, and one registers the importer", len(ids), in.lines)
+		t.Errorf("the chain holds %d transactions, the file has %d lines, and one registers the "+
+			"importer", len(ids), in.lines)
 	}
 }

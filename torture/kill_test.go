@@ -20,19 +20,23 @@ type promise struct {
 	value  string
 }
 
-// writer writes its own records, one after the other, until ctx ends, and keeps what was acknowledged as durable.
+// writer writes its own records, one after the other, until ctx ends, and keeps what was
+// acknowledged as durable.
 func (p *party) writer(ctx context.Context, name string) (kept []promise) {
 	for k := 0; ctx.Err() == nil; k++ {
 		record, value := fmt.Sprintf("%s-%d", name, k), fmt.Sprintf("value %d of %s", k, name)
-		status, err := p.nodes.Post(ctx, []client.Key{p.Key}, p.put(record, value), ledgerdv1.Level_LEVEL_DURABLE)
-		if err == nil && client.Reached(status, ledgerdv1.Level_LEVEL_DURABLE) && status.GetReasonCode() == "" {
+		status, err := p.nodes.Post(ctx, []client.Key{p.Key}, p.put(record, value),
+			ledgerdv1.Level_LEVEL_DURABLE)
+		if err == nil && client.Reached(status, ledgerdv1.Level_LEVEL_DURABLE) &&
+			status.GetReasonCode() == "" {
 			kept = append(kept, promise{status.GetId(), record, value})
 		}
 	}
 	return kept
 }
 
-// TestKillAll kills all nodes at once, at a random moment, under durable writes by several clients at several nodes.
+// TestKillAll kills all nodes at once, at a random moment, under durable writes by several clients
+// at several nodes.
 func TestKillAll(t *testing.T) {
 	t.Parallel()
 	rounds := 3
@@ -71,7 +75,8 @@ func TestKillAll(t *testing.T) {
 		s.kill(s.all()...)
 		cancel()
 		running.Wait()
-		t.Logf("round %d: killed after %v, with %d promises given", round, after, len(promises)-before)
+		t.Logf("round %d: killed after %v, with %d promises given", round,
+			after, len(promises)-before)
 		s.start(s.all()...)
 		s.ordering(s.all()...)
 		s.same(s.all()...)
@@ -103,7 +108,8 @@ func (s *shard) keptBy(owner *party, promises []promise, which ...int) {
 			s.t.Fatal(err)
 		}
 		if err != nil || string(answer.GetRecord().GetValue()) != p.value {
-			s.t.Errorf("%s was acknowledged as durable with %q; now: %q, %v (transaction %x)", p.record, p.value, answer.GetRecord().GetValue(), err, p.id)
+			s.t.Errorf("%s was acknowledged as durable with %q; now: %q, %v (transaction %x)",
+				p.record, p.value, answer.GetRecord().GetValue(), err, p.id)
 		}
 	}
 }

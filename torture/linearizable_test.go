@@ -24,10 +24,13 @@ import (
 
 // The model.
 //
-// What the ledger orders is linearizable: a transaction takes effect at one moment between its submission and the moment that it is acknowledged as ordered, at whatever
-// node, and its outcome shows the effect of all before it. A read is served by one node from its own store and may be old; what is promised is that
-// a node shows at once what it has acknowledged. So a client that wants to read the present writes first: an empty transaction (a barrier) through the
-// node that it reads from. Everything that was acknowledged anywhere before is before the barrier, and so in that node's store when the barrier is.
+// What the ledger orders is linearizable: a transaction takes effect at one moment between its
+// submission and the moment that it is acknowledged as ordered, at whatever node, and its outcome
+// shows the effect of all before it. A read is served by one node from its own store and may be
+// old; what is promised is that a node shows at once what it has acknowledged. So a client that
+// wants to read the present writes first: an empty transaction (a barrier) through the node that it
+// reads from. Everything that was acknowledged anywhere before is before the barrier, and so in
+// that node's store when the barrier is.
 //
 // There are a few registers, each an account and a record of its own:
 //
@@ -36,7 +39,8 @@ import (
 //	write(v)     sets the record
 //	read         a barrier, then the record, both at one node
 //
-// A transaction whose node dies is submitted again, with the same bytes, to another node, until its outcome is known. A read whose node dies is forgotten.
+// A transaction whose node dies is submitted again, with the same bytes, to another node, until its
+// outcome is known. A read whose node dies is forgotten.
 
 // action is the input of an operation on one register.
 type action struct {
@@ -96,7 +100,9 @@ var model = porcupine.Model{
 		ok, next := step(state.(register), input.(action), output.(effect))
 		return ok, next
 	},
-	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
+	DescribeOperation: func(input, output any) string {
+		return fmt.Sprintf("%+v -> %+v", input, output)
+	},
 }
 
 // history is what clients saw.
@@ -116,13 +122,16 @@ func (h *history) record(who int, in action, do func() (effect, bool)) {
 	}
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
-	h.list = append(h.list, porcupine.Operation{ClientId: who, Input: in, Call: call, Output: out, Return: end})
+	h.list = append(h.list, porcupine.Operation{ClientId: who, Input: in, Call: call, Output: out,
+		Return: end})
 }
 
 // check wants a linearization of the history.
 func (h *history) check() error {
-	if result := porcupine.CheckOperationsTimeout(model, h.list, time.Minute); result != porcupine.Ok {
-		return fmt.Errorf("the history of %d operations is not linearizable (%v)", len(h.list), result)
+	if result := porcupine.CheckOperationsTimeout(model, h.list,
+		time.Minute); result != porcupine.Ok {
+		return fmt.Errorf("the history of %d operations is not linearizable (%v)", len(h.list),
+			result)
 	}
 	return nil
 }
@@ -200,7 +209,8 @@ func (a *actor) read(ctx context.Context, record string) (effect, bool) {
 	if err != nil && client.CodeOf(err) != connect.CodeNotFound {
 		return effect{}, false
 	}
-	// What was read may only be ordered, and give way. A durable transaction behind it settles that.
+	// What was read may only be ordered, and give way. A durable transaction behind it settles
+	// that.
 	if a.level == ledgerdv1.Level_LEVEL_DURABLE && !a.barrier(ctx) {
 		return effect{}, false
 	}
@@ -288,7 +298,8 @@ func (c *crowd) judge(which ...int) {
 	c.s.exports(which...)
 }
 
-// TestLinearizable checks the history of clients at several nodes, while nodes are killed and come back.
+// TestLinearizable checks the history of clients at several nodes, while nodes are killed and come
+// back.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	const nodes, actors = 5, 8
@@ -332,7 +343,8 @@ func TestLinearizablePauses(t *testing.T) {
 	s.ordering(s.all()...)
 	c.progress(100)
 	operator := filepath.Join(s.dir, testnet.OperatorKeyFile)
-	succeed(t, "cluster", "leave", testnet.Name(leaver), "--via", testnet.URL(s.homes[0]), "--operator", operator)
+	succeed(t, "cluster", "leave", testnet.Name(leaver), "--via", testnet.URL(s.homes[0]),
+		"--operator", operator)
 	left := s.others(leaver)
 	s.ordering(left...)
 	c.progress(50)
@@ -411,7 +423,8 @@ func (s *shard) conserved(owner *party, list []porcupine.Operation, which ...int
 				}
 			}
 			if sum += got; got != want[name] {
-				s.t.Errorf("node %d: %s holds %d, the acknowledged operations make it %d", i, name, got, want[name])
+				s.t.Errorf("node %d: %s holds %d, the acknowledged operations make it %d", i,
+					name, got, want[name])
 			}
 		}
 		if sum != 0 {
@@ -443,13 +456,18 @@ func TestCheckerCatches(t *testing.T) {
 		list []porcupine.Operation
 		ok   bool
 	}{
-		{"reads see writes", []porcupine.Operation{write("a", 1, 2), read("a", 3, 4), write("b", 5, 8), read("a", 6, 7), read("b", 9, 10)}, true},
-		{"old read", []porcupine.Operation{write("a", 1, 2), write("b", 3, 4), read("a", 5, 6)}, false},
-		{"reads go back", []porcupine.Operation{write("a", 1, 2), write("b", 3, 10), read("b", 4, 5), read("a", 6, 7)}, false},
+		{"reads see writes", []porcupine.Operation{write("a", 1, 2), read("a", 3, 4),
+			write("b", 5, 8), read("a", 6, 7), read("b", 9, 10)}, true},
+		{"old read", []porcupine.Operation{write("a", 1, 2), write("b", 3, 4), read("a", 5, 6)},
+			false},
+		{"reads go back", []porcupine.Operation{write("a", 1, 2), write("b", 3, 10),
+			read("b", 4, 5), read("a", 6, 7)}, false},
 		{"lost write", []porcupine.Operation{write("a", 1, 2), read("", 3, 4)}, false},
-		{"spent twice", []porcupine.Operation{deposit(5, 1, 2), withdraw(4, true, 3, 6), withdraw(4, true, 4, 5)}, false},
+		{"spent twice", []porcupine.Operation{deposit(5, 1, 2), withdraw(4, true, 3, 6),
+			withdraw(4, true, 4, 5)}, false},
 		{"lost deposit", []porcupine.Operation{deposit(5, 1, 2), withdraw(4, false, 3, 4)}, false},
-		{"one of two", []porcupine.Operation{deposit(5, 1, 2), withdraw(4, true, 3, 6), withdraw(4, false, 4, 5)}, true},
+		{"one of two", []porcupine.Operation{deposit(5, 1, 2), withdraw(4, true, 3, 6),
+			withdraw(4, false, 4, 5)}, true},
 	} {
 		if err := (&history{list: test.list}).check(); (err == nil) != test.ok {
 			t.Errorf("%s: %v", test.name, err)

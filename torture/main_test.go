@@ -27,7 +27,8 @@ var program string
 // buildProgram builds the program beside the tests' other files, with flags of go build.
 func buildProgram(folder, name string, flags ...string) (string, error) {
 	path := filepath.Join(folder, name)
-	build := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path, "../cmd/ledgerd")...)
+	build := exec.Command("go", append(append([]string{"build"}, flags...), "-o",
+		path, "../cmd/ledgerd")...)
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build %v ../cmd/ledgerd: %w\n%s", flags, err, output)
 	}
@@ -51,7 +52,8 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // the system's folder of temporary files is swept anyway
+	// the system's folder of temporary files is swept anyway
+	defer func() { _ = os.RemoveAll(folder) }()
 	if built := os.Getenv(programVariable); built != "" {
 		program = built
 		return m.Run()

@@ -21,12 +21,14 @@ func (s *shard) add(dir string) int {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	node, err := client.New([]string{testnet.URL(h)}, client.Options{Tries: 1, CallTime: 20 * time.Second})
+	node, err := client.New([]string{testnet.URL(h)},
+		client.Options{Tries: 1, CallTime: 20 * time.Second})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	i := len(s.homes)
-	s.homes, s.processes, s.nodes = append(s.homes, h), append(s.processes, nil), append(s.nodes, node)
+	s.homes, s.processes, s.nodes = append(s.homes, h), append(s.processes, nil),
+		append(s.nodes, node)
 	s.t.Cleanup(func() { s.kill(i); node.Close() })
 	return i
 }
@@ -35,7 +37,8 @@ func (s *shard) add(dir string) int {
 func (s *shard) join(via int) int {
 	s.t.Helper()
 	dir := filepath.Join(s.dir, fmt.Sprintf("node-%d", len(s.homes)))
-	succeed(s.t, "cluster", "join", "--home", dir, "--via", testnet.URL(s.homes[via]), "--operator", filepath.Join(s.dir, testnet.OperatorKeyFile))
+	succeed(s.t, "cluster", "join", "--home", dir, "--via", testnet.URL(s.homes[via]), "--operator",
+		filepath.Join(s.dir, testnet.OperatorKeyFile))
 	return s.add(dir)
 }
 
@@ -61,17 +64,20 @@ func (s *shard) writers(owner *party, name string, at ...int) (stop func() []pro
 	}
 }
 
-// TestMembership has nodes join, leave and be replaced while the others write, with the joiner killed in the middle.
+// TestMembership has nodes join, leave and be replaced while the others write, with the joiner
+// killed in the middle.
 func TestMembership(t *testing.T) {
 	t.Parallel()
-	s := newRunningShard(t, 3, "LEDGERD_NODE_ORDERING_HEARTBEAT=200ms", "LEDGERD_NODE_ORDERING_SUSPECT_AFTER=2s")
+	s := newRunningShard(t, 3, "LEDGERD_NODE_ORDERING_HEARTBEAT=200ms",
+		"LEDGERD_NODE_ORDERING_SUSPECT_AFTER=2s")
 	acme := s.newParty("acme", []string{"cash"}, 0, 1, 2)
 	var promises []promise
 
 	// One joins, and is killed at several moments while it does.
 	stop := s.writers(acme, "join", 0, 1, 2)
 	joiner := s.join(1)
-	for _, after := range []time.Duration{50 * time.Millisecond, 300 * time.Millisecond, time.Second} {
+	for _, after := range []time.Duration{50 * time.Millisecond, 300 * time.Millisecond,
+		time.Second} {
 		s.start(joiner)
 		<-time.After(after) // a moment within its start, or its entrance
 		s.kill(joiner)
@@ -85,7 +91,8 @@ func TestMembership(t *testing.T) {
 
 	// One leaves, and its node ends.
 	stop = s.writers(acme, "leave", 0, 2)
-	succeed(t, "cluster", "leave", "node-1", "--via", testnet.URL(s.homes[0]), "--operator", filepath.Join(s.dir, testnet.OperatorKeyFile))
+	succeed(t, "cluster", "leave", "node-1", "--via", testnet.URL(s.homes[0]), "--operator",
+		filepath.Join(s.dir, testnet.OperatorKeyFile))
 	select {
 	case <-s.processes[1].ended:
 	case <-time.After(patience):
@@ -106,15 +113,18 @@ func TestMembership(t *testing.T) {
 	s.ordering(2, joiner)
 	t.Logf("node 0 is removed %v after kill -9", time.Since(killed).Round(time.Millisecond))
 	dir := filepath.Join(s.dir, "node-4")
-	succeed(t, "cluster", "replace", "node-0", "--home", dir, "--via", testnet.URL(s.homes[2]), "--operator", filepath.Join(s.dir, testnet.OperatorKeyFile))
+	succeed(t, "cluster", "replace", "node-0", "--home", dir, "--via", testnet.URL(s.homes[2]),
+		"--operator", filepath.Join(s.dir, testnet.OperatorKeyFile))
 	replacement := s.add(dir)
 	begun = time.Now()
 	s.start(replacement)
 	s.ordering(2, joiner, replacement)
-	t.Logf("node %d orders %v after its start", replacement, time.Since(begun).Round(time.Millisecond))
+	t.Logf("node %d orders %v after its start", replacement,
+		time.Since(begun).Round(time.Millisecond))
 	promises = append(promises, stop()...)
 
-	// The new ones are members like the others: all that was promised is with them, and one of the three may fail.
+	// The new ones are members like the others: all that was promised is with them, and one of the
+	// three may fail.
 	present := []int{2, joiner, replacement}
 	s.same(present...)
 	s.kill(2)

@@ -37,7 +37,8 @@ func inOwnMounts() (status int, ran bool) {
 	child := exec.Command("/proc/self/exe", os.Args[1:]...)
 	child.Env = append(os.Environ(), ownMountsVariable+"=1")
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
-	child.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	child.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS,
+		Pdeathsig: syscall.SIGKILL}
 	if err := child.Start(); err != nil {
 		return 0, false
 	}
@@ -123,7 +124,8 @@ func TestKilledRunLeavesNoMounts(t *testing.T) {
 	newVolume(t, filepath.Join(t.TempDir(), "volume")) // or this test skips
 	dir := filepath.Join(t.TempDir(), "volume")
 	run := exec.Command("/proc/self/exe", "-test.run", "^TestHoldVolume$", "-test.v")
-	run.Env = append(os.Environ(), holdVolumeVariable+"="+dir, ownMountsVariable+"=", programVariable+"="+program)
+	run.Env = append(os.Environ(), holdVolumeVariable+"="+dir, ownMountsVariable+"=",
+		programVariable+"="+program)
 	out, err := run.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

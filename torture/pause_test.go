@@ -10,11 +10,13 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// TestPaused stops a node for longer than the others wait for it, lets it go on, and does so again while it writes itself.
+// TestPaused stops a node for longer than the others wait for it, lets it go on, and does so again
+// while it writes itself.
 func TestPaused(t *testing.T) {
 	t.Parallel()
 	const suspectAfter = 1500 * time.Millisecond
-	s := newRunningShard(t, 4, "LEDGERD_NODE_ORDERING_HEARTBEAT=200ms", "LEDGERD_NODE_ORDERING_SUSPECT_AFTER="+suspectAfter.String())
+	s := newRunningShard(t, 4, "LEDGERD_NODE_ORDERING_HEARTBEAT=200ms",
+		"LEDGERD_NODE_ORDERING_SUSPECT_AFTER="+suspectAfter.String())
 	acme := s.newParty("acme", []string{"cash"}, 0, 1, 2, 3)
 	var promises []promise
 	for round, paused := range []int{3, 0} {
@@ -46,7 +48,8 @@ func TestPaused(t *testing.T) {
 		<-ended
 		promises = append(promises, kept...)
 		s.same(s.all()...)
-		t.Logf("node %d was paused for %v, and is back", paused, time.Since(begun).Round(time.Millisecond))
+		t.Logf("node %d was paused for %v, and is back", paused,
+			time.Since(begun).Round(time.Millisecond))
 	}
 	s.kept(acme, promises)
 	s.exports(s.all()...)

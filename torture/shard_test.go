@@ -65,7 +65,8 @@ func newShard(t *testing.T, nodes int, environment ...string) *shard {
 	return newHomes(t, nodes, environment, "--nodes", strconv.Itoa(nodes))
 }
 
-// newHomes makes the homes of a network of so many nodes in all, as flags of `ledgerd testnet` say. Nothing is started; whatever happens, its processes end with the test.
+// newHomes makes the homes of a network of so many nodes in all, as flags of `ledgerd testnet` say.
+// Nothing is started; whatever happens, its processes end with the test.
 func newHomes(t *testing.T, nodes int, environment []string, flags ...string) *shard {
 	t.Helper()
 	base, err := testnet.FreeBasePort(nodes)
@@ -76,12 +77,14 @@ func newHomes(t *testing.T, nodes int, environment []string, flags ...string) *s
 		t: t, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes),
 		environment: environment, program: program,
 	}
-	succeed(t, append([]string{"testnet", "--dir", s.dir, "--base-port", strconv.Itoa(base)}, flags...)...)
+	succeed(t, append([]string{"testnet", "--dir", s.dir, "--base-port", strconv.Itoa(base)},
+		flags...)...)
 	if s.homes, err = testnet.Load(s.dir); err != nil {
 		t.Fatal(err)
 	}
 	for _, h := range s.homes {
-		node, err := client.New([]string{testnet.URL(h)}, client.Options{Tries: 1, CallTime: 20 * time.Second})
+		node, err := client.New([]string{testnet.URL(h)},
+			client.Options{Tries: 1, CallTime: 20 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,7 +147,8 @@ func (s *shard) log(i int) string {
 func (s *shard) showLogs() {
 	for i := range s.homes {
 		lines := strings.Split(strings.TrimSpace(s.log(i)), "\n")
-		s.t.Logf("the end of what node %d said:\n%s", i, strings.Join(lines[max(0, len(lines)-logShown):], "\n"))
+		s.t.Logf("the end of what node %d said:\n%s", i,
+			strings.Join(lines[max(0, len(lines)-logShown):], "\n"))
 	}
 }
 
@@ -162,7 +166,8 @@ func (s *shard) start(which ...int) {
 		// If the test's own process dies, the nodes see the end of their standard input.
 		command := exec.Command(s.program, "start", "--until-input-ends", "--home", s.homes[i].Dir)
 		if strings.HasPrefix(s.homes[i].Config.API.Listen, farHost) {
-			command = exec.Command("ip", append([]string{"netns", "exec", farName}, command.Args...)...)
+			command = exec.Command("ip", append([]string{"netns", "exec", farName},
+				command.Args...)...)
 		}
 		command.Env = append(os.Environ(), s.environment...)
 		command.Stdout, command.Stderr = log, log
@@ -280,15 +285,18 @@ func (s *shard) ordering(which ...int) {
 			switch {
 			case err != nil:
 				return err
-			case state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_ORDERING || len(state.GetEngine().GetMembers()) != len(which):
-				return fmt.Errorf("node %d: %v %q, members %v", i, state.GetMode(), state.GetReason(), state.GetEngine().GetMembers())
+			case state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_ORDERING ||
+				len(state.GetEngine().GetMembers()) != len(which):
+				return fmt.Errorf("node %d: %v %q, members %v", i, state.GetMode(),
+					state.GetReason(), state.GetEngine().GetMembers())
 			}
 		}
 		return nil
 	})
 }
 
-// same waits until the nodes hold the same head, all of it on a majority of disks, and gives its height.
+// same waits until the nodes hold the same head, all of it on a majority of disks, and gives its
+// height.
 func (s *shard) same(which ...int) uint64 {
 	s.t.Helper()
 	var height uint64
@@ -303,11 +311,15 @@ func (s *shard) same(which ...int) uint64 {
 			if first == nil {
 				first = state
 			}
-			if !bytes.Equal(first.GetHeadHash(), state.GetHeadHash()) || state.GetOrderedHeight() != first.GetOrderedHeight() {
-				return fmt.Errorf("node %d is at %d (%x), node %d at %d (%x)", which[0], first.GetOrderedHeight(), first.GetHeadHash(), i, state.GetOrderedHeight(), state.GetHeadHash())
+			if !bytes.Equal(first.GetHeadHash(), state.GetHeadHash()) ||
+				state.GetOrderedHeight() != first.GetOrderedHeight() {
+				return fmt.Errorf("node %d is at %d (%x), node %d at %d (%x)", which[0],
+					first.GetOrderedHeight(), first.GetHeadHash(), i, state.GetOrderedHeight(),
+					state.GetHeadHash())
 			}
 			if state.GetDurableHeight() != state.GetOrderedHeight() {
-				return fmt.Errorf("node %d: of %d blocks %d are durable", i, state.GetOrderedHeight(), state.GetDurableHeight())
+				return fmt.Errorf("node %d: of %d blocks %d are durable", i,
+					state.GetOrderedHeight(), state.GetDurableHeight())
 			}
 			if state.GetPoolTransactions() != 0 {
 				return fmt.Errorf("node %d: %d transactions wait", i, state.GetPoolTransactions())
@@ -324,7 +336,8 @@ func (s *shard) exports(which ...int) (blocks, balances string) {
 	s.t.Helper()
 	for k, i := range which {
 		url := testnet.URL(s.homes[i])
-		b, a := succeed(s.t, "export", "--node", url, "--blocks"), succeed(s.t, "export", "--node", url, "--balances")
+		b, a := succeed(s.t, "export", "--node", url, "--blocks"),
+			succeed(s.t, "export", "--node", url, "--balances")
 		if k == 0 {
 			blocks, balances = b, a
 		}
@@ -354,21 +367,25 @@ type party struct {
 	nodes *client.Client
 }
 
-// newParty registers an organisation with accounts, the first of which is an issuer, at the nodes given, of which the first is preferred.
+// newParty registers an organisation with accounts, the first of which is an issuer, at the nodes
+// given, of which the first is preferred.
 func (s *shard) newParty(name string, accounts []string, which ...int) *party {
 	s.t.Helper()
 	_, private, err := ed25519.GenerateKey(cryptorand.Reader)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	p := &party{Key: client.Key{Organisation: ledger.OrganisationName(name), Private: private}, nodes: s.clientOf(which...)}
-	p.post(s.t, ledger.Transaction{Registrations: []ledger.Registration{{Name: p.Organisation, Keys: []ledger.PublicKey{p.Public()}}}}, ledgerdv1.Level_LEVEL_DURABLE)
+	p := &party{Key: client.Key{Organisation: ledger.OrganisationName(name), Private: private},
+		nodes: s.clientOf(which...)}
+	p.post(s.t, ledger.Transaction{Registrations: []ledger.Registration{{Name: p.Organisation,
+		Keys: []ledger.PublicKey{p.Public()}}}}, ledgerdv1.Level_LEVEL_DURABLE)
 	if len(accounts) == 0 {
 		return p
 	}
 	var transaction ledger.Transaction
 	for k, account := range accounts {
-		transaction.Openings = append(transaction.Openings, ledger.Opening{Account: p.account(account), Issuer: k == 0})
+		transaction.Openings = append(transaction.Openings,
+			ledger.Opening{Account: p.account(account), Issuer: k == 0})
 	}
 	p.post(s.t, transaction, ledgerdv1.Level_LEVEL_DURABLE)
 	return p
@@ -397,7 +414,8 @@ func (p *party) record(name string) ledger.RecordKey {
 }
 
 // post wants a transaction to hold.
-func (p *party) post(t *testing.T, transaction ledger.Transaction, level ledgerdv1.Level) *ledgerdv1.TransactionStatus {
+func (p *party) post(t *testing.T, transaction ledger.Transaction,
+	level ledgerdv1.Level) *ledgerdv1.TransactionStatus {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -420,7 +438,8 @@ func (p *party) put(name, value string) ledger.Transaction {
 func (p *party) transfer(from, to string, amount int64) ledger.Transaction {
 	value := ledger.NewAmount(amount)
 	negative := ledger.NewAmount(-amount)
-	return ledger.Transaction{Postings: []ledger.Posting{{Account: p.account(from), Asset: "unit", Amount: negative}, {Account: p.account(to), Asset: "unit", Amount: value}}}
+	return ledger.Transaction{Postings: []ledger.Posting{{Account: p.account(from), Asset: "unit",
+		Amount: negative}, {Account: p.account(to), Asset: "unit", Amount: value}}}
 }
 
 // fabricHost takes a node's place on the fabric, or any, with a key.

@@ -26,7 +26,9 @@ func TestSlowMember(t *testing.T) {
 			running.Go(func() { writer.paced(ctx, fmt.Sprintf("writer-%d-%d", i, w), m.add) })
 		}
 	}
-	usual := func(from, to time.Time) float64 { return float64(len(m.between(from, to))) / to.Sub(from).Seconds() }
+	usual := func(from, to time.Time) float64 {
+		return float64(len(m.between(from, to))) / to.Sub(from).Seconds()
+	}
 	begun := time.Now()
 	<-time.After(3 * time.Second)
 	before := usual(begun.Add(time.Second), time.Now())
@@ -60,7 +62,8 @@ func TestSlowMember(t *testing.T) {
 	s.ordering(s.all()...)
 	cancel()
 	running.Wait()
-	t.Logf("durable transactions a second: %.0f before, %.0f (%.2f of that) while one of five is paused for 80 %% of each second, %.0f (%.2f) in the last half of that",
+	t.Logf("durable transactions a second: %.0f before, %.0f (%.2f of that) while one of five "+
+		"is paused for 80 %% of each second, %.0f (%.2f) in the last half of that",
 		before, during, during/before, late, late/before)
 	s.same(s.all()...)
 	s.stop(s.all()...)

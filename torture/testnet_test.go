@@ -19,7 +19,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// fabricVariable chooses what the nodes of TestTestnet talk over: p2p-trusted, unless it says otherwise; the other tests have the default's.
+// fabricVariable chooses what the nodes of TestTestnet talk over: p2p-trusted, unless it says
+// otherwise; the other tests have the default's.
 const fabricVariable = "LEDGERD_TEST_FABRIC"
 
 // testnetInput is small enough for an emulated machine.
@@ -62,15 +63,18 @@ type network struct {
 	ended   chan error
 }
 
-// newNetwork makes a ledger of processes over a fabric and runs it, as an operator would. Nothing of it outlives the test.
+// newNetwork makes a ledger of processes over a fabric and runs it, as an operator would. Nothing
+// of it outlives the test.
 func newNetwork(t *testing.T, nodes int, fabric string) *network {
 	t.Helper()
 	base, err := testnet.FreeBasePort(nodes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &network{shard: &shard{t: t, program: program, dir: filepath.Join(t.TempDir(), "net"), processes: make([]*process, nodes)}, ended: make(chan error, 1)}
-	n.command = exec.Command(program, "testnet", "--dir", n.dir, "--nodes", strconv.Itoa(nodes), "--base-port", strconv.Itoa(base), "--fabric", fabric, "--run")
+	n := &network{shard: &shard{t: t, program: program, dir: filepath.Join(t.TempDir(), "net"),
+		processes: make([]*process, nodes)}, ended: make(chan error, 1)}
+	n.command = exec.Command(program, "testnet", "--dir", n.dir, "--nodes", strconv.Itoa(nodes),
+		"--base-port", strconv.Itoa(base), "--fabric", fabric, "--run")
 	n.command.Stdout, n.command.Stderr = &n.says, &n.says
 	if err := n.command.Start(); err != nil {
 		t.Fatal(err)
@@ -81,8 +85,10 @@ func newNetwork(t *testing.T, nodes int, fabric string) *network {
 		if t.Failed() {
 			t.Logf("the network said:\n%s", n.says.all())
 			for i := range nodes {
-				text, _ := os.ReadFile(filepath.Join(n.dir, testnet.Name(i), testnet.LogFile)) // what there is
-				t.Logf("the end of what %s said:\n%s", testnet.Name(i), text[max(0, len(text)-8<<10):])
+				// what there is
+				text, _ := os.ReadFile(filepath.Join(n.dir, testnet.Name(i), testnet.LogFile))
+				t.Logf("the end of what %s said:\n%s", testnet.Name(i),
+					text[max(0, len(text)-8<<10):])
 			}
 		}
 	})
@@ -99,7 +105,8 @@ func newNetwork(t *testing.T, nodes int, fabric string) *network {
 		t.Fatal(err)
 	}
 	for _, h := range n.homes {
-		node, err := client.New([]string{testnet.URL(h)}, client.Options{Tries: 1, CallTime: 20 * time.Second})
+		node, err := client.New([]string{testnet.URL(h)},
+			client.Options{Tries: 1, CallTime: 20 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +130,8 @@ func (n *network) pid(i int) int {
 	return pid
 }
 
-// TestTestnet is the operator's way from the manual: `ledgerd testnet --run`, an import, a node killed in its middle, which comes back by itself, and the same bytes from all nodes.
+// TestTestnet is the operator's way from the manual: `ledgerd testnet --run`, an import, a node
+// killed in its middle, which comes back by itself, and the same bytes from all nodes.
 func TestTestnet(t *testing.T) {
 	t.Parallel()
 	fabric := os.Getenv(fabricVariable)
@@ -148,8 +156,10 @@ func TestTestnet(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_ORDERING || len(state.GetEngine().GetMembers()) != len(n.homes) {
-				return fmt.Errorf("node %d: %v %q, members %v", i, state.GetMode(), state.GetReason(), state.GetEngine().GetMembers())
+			if state.GetMode() != ledgerdv1.NodeMode_NODE_MODE_ORDERING ||
+				len(state.GetEngine().GetMembers()) != len(n.homes) {
+				return fmt.Errorf("node %d: %v %q, members %v", i, state.GetMode(),
+					state.GetReason(), state.GetEngine().GetMembers())
 			}
 		}
 		return nil

@@ -63,7 +63,8 @@ func newVolume(t *testing.T, dir string) *volume {
 		t.Fatal(err)
 	}
 	// Inodes of 256 bytes have birth times.
-	format := exec.Command("mkfs.ext4", "-q", "-I", "256", "-E", "nodiscard,lazy_itable_init=1", image)
+	format := exec.Command("mkfs.ext4", "-q", "-I", "256", "-E", "nodiscard,lazy_itable_init=1",
+		image)
 	format.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
 	if output, err := format.CombinedOutput(); err != nil {
 		t.Skipf("cutting power takes an ext4 volume on a loop device: %v: %s", err, output)
@@ -173,7 +174,8 @@ func newShardOnVolumes(t *testing.T, nodes int, environment ...string) *shard {
 // newShardAt makes the homes of a shard for nodes at some hosts, each on a volume of its own.
 func newShardAt(t *testing.T, hosts []string, environment ...string) *shard {
 	t.Helper()
-	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), environment: environment, program: program}
+	s := &shard{t: t, dir: filepath.Join(t.TempDir(), "net"), environment: environment,
+		program: program}
 	base, err := testnet.FreeBasePort(len(hosts))
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +219,8 @@ func newShardAt(t *testing.T, hosts []string, environment ...string) *shard {
 	if err := home.WriteKey(filepath.Join(s.dir, testnet.OperatorKeyFile), operator); err != nil {
 		t.Fatal(err)
 	}
-	unix.Sync() // the homes are there before anything starts, as on a machine that was set up a while ago
+	// the homes are there before anything starts, as on a machine that was set up a while ago
+	unix.Sync()
 	return s
 }
 

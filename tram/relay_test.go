@@ -41,11 +41,14 @@ func TestRelayStory(t *testing.T) {
 			t.Errorf("item %d to %v: %s, want %s", step.number, step.to, got, step.outcome)
 		}
 	}
-	if relay.Position() != 4 || relay.Issued(3) != 3 || relay.Issued(4) != 3 || relay.Issued(2) != 0 || relay.Self() != 1 {
-		t.Errorf("position %d, issued %d and %d", relay.Position(), relay.Issued(3), relay.Issued(4))
+	if relay.Position() != 4 || relay.Issued(3) != 3 || relay.Issued(4) != 3 ||
+		relay.Issued(2) != 0 || relay.Self() != 1 {
+		t.Errorf("position %d, issued %d and %d", relay.Position(), relay.Issued(3),
+			relay.Issued(4))
 	}
 	root := NewRelay(Binary(7), 0)
-	if got := root.Order(Item{Number: 1, Message: order.Multicast{To: groups(0)}}); got.Skipped != SkipUncovered || root.Position() != 0 {
+	if got := root.Order(Item{Number: 1, Message: order.Multicast{To: groups(0)}}); got.Skipped !=
+		SkipUncovered || root.Position() != 0 {
 		t.Errorf("the root takes an item of a parent: %s", describe(got))
 	}
 }
@@ -83,13 +86,16 @@ func TestRelayState(t *testing.T) {
 		t.Error("a clone and its original share their state")
 	}
 	for name, bad := range map[string]func() (*Relay, error){
-		"empty":            func() (*Relay, error) { return RestoreRelay(tree, 1, nil) },
-		"one byte more":    func() (*Relay, error) { return RestoreRelay(tree, 1, append(slices.Clone(state), 0)) },
+		"empty": func() (*Relay, error) { return RestoreRelay(tree, 1, nil) },
+		"one byte more": func() (*Relay, error) {
+			return RestoreRelay(tree, 1, append(slices.Clone(state), 0))
+		},
 		"of another group": func() (*Relay, error) { return RestoreRelay(tree, 2, state) },
 		"of a leaf":        func() (*Relay, error) { return RestoreRelay(tree, 3, state) },
 		"of no group":      func() (*Relay, error) { return RestoreRelay(tree, 7, state) },
 		"a root's position": func() (*Relay, error) {
-			return RestoreRelay(tree, 0, append(make([]byte, 3), append([]byte{0, 0, 0, 0, 2}, state[8:]...)...))
+			return RestoreRelay(tree, 0, append(make([]byte, 3),
+				append([]byte{0, 0, 0, 0, 2}, state[8:]...)...))
 		},
 	} {
 		if _, err := bad(); !errors.Is(err, ErrState) {
@@ -110,7 +116,8 @@ func FuzzRestoreRelay(f *testing.F) {
 	})
 }
 
-// network is a tree of groups of one ideal replica each: logs are slices, streams are carried in any order, with repeats.
+// network is a tree of groups of one ideal replica each: logs are slices, streams are carried in
+// any order, with repeats.
 type network struct {
 	tree    *Tree
 	history *order.History
@@ -137,7 +144,8 @@ func newNetwork(tree *Tree) *network {
 
 // submit has a message enter at a group.
 func (n *network) submit(at order.GroupID, to []order.GroupID) string {
-	m := order.Multicast{ID: order.MessageID{Sender: order.Replica{Group: at}, Sequence: uint64(len(n.submitted) + 1)}, To: to}
+	m := order.Multicast{ID: order.MessageID{Sender: order.Replica{Group: at},
+		Sequence: uint64(len(n.submitted) + 1)}, To: to}
 	n.submitted = append(n.submitted, m)
 	n.history.Submit(m.ID, to...)
 	return n.put(at, Item{Message: m})
@@ -165,7 +173,8 @@ func (n *network) put(at order.GroupID, item Item) string {
 	for _, f := range outcome.Forwards {
 		n.streams[f.Child] = append(n.streams[f.Child], item.Message)
 		if f.Number != uint64(len(n.streams[f.Child])) {
-			return fmt.Sprintf("group %d numbers entry %d of group %d's stream %d", at, len(n.streams[f.Child]), f.Child, f.Number)
+			return fmt.Sprintf("group %d numbers entry %d of group %d's stream %d",
+				at, len(n.streams[f.Child]), f.Child, f.Number)
 		}
 	}
 	return ""
@@ -187,11 +196,13 @@ func (n *network) rest() string {
 func (n *network) run(t *rapid.T) string {
 	for range rapid.IntRange(1, 60).Draw(t, "steps") {
 		wrong := ""
-		if g := order.GroupID(rapid.IntRange(0, n.tree.Groups()-1).Draw(t, "group")); rapid.Bool().Draw(t, "carry") {
+		if g := order.GroupID(rapid.IntRange(0, n.tree.Groups()-1).Draw(t,
+			"group")); rapid.Bool().Draw(t, "carry") {
 			if length := len(n.streams[g]); length > 0 {
 				// Any number, but mostly one that is due: out of turn ones are skipped.
 				number := rapid.Uint64Range(1, uint64(length)).Draw(t, "number")
-				if due := n.relays[g].Position() + 1; due <= uint64(length) && rapid.Bool().Draw(t, "due") {
+				if due := n.relays[g].Position() + 1; due <= uint64(length) &&
+					rapid.Bool().Draw(t, "due") {
 					number = due
 				}
 				wrong = n.carry(g, number)
@@ -199,7 +210,8 @@ func (n *network) run(t *rapid.T) string {
 		} else {
 			to := drawDestinations(t, n.tree)
 			enter := n.tree.LCA(to)
-			for parent, ok := n.tree.Parent(enter); ok && rapid.IntRange(0, 9).Draw(t, "higher") == 0; parent, ok = n.tree.Parent(enter) {
+			for parent, ok := n.tree.Parent(enter); ok &&
+				rapid.IntRange(0, 9).Draw(t, "higher") == 0; parent, ok = n.tree.Parent(enter) {
 				enter = parent
 			}
 			wrong = n.submit(enter, to)

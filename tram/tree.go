@@ -18,26 +18,31 @@ const GroupsMax = 1024
 // ErrTree: the groups and their parents are no tree, or no description of one.
 var ErrTree = errors.New("no tree of groups")
 
-// ErrDestinations: a destination set is empty, not ascending, or names a group that the tree does not have.
+// ErrDestinations: a destination set is empty, not ascending, or names a group that the tree does
+// not have.
 var ErrDestinations = errors.New("bad destination set")
 
-// Tree is the static overlay of groups [TRAM, section 4]: every group but the root has one parent. It never changes, and any number of goroutines may ask it.
+// Tree is the static overlay of groups [TRAM, section 4]: every group but the root has one parent.
+// It never changes, and any number of goroutines may ask it.
 //
-// A group that the tree does not have has no parent and no children, is nobody's descendant, and reaches nothing.
+// A group that the tree does not have has no parent and no children, is nobody's descendant, and
+// reaches nothing.
 type Tree struct {
 	root     order.GroupID
 	parents  []order.GroupID
 	children [][]order.GroupID
 	depths   []int
-	// first and last number the groups in the order of a walk that visits a group before its children, and these in ascending order: the descendants
-	// of a group, itself included, are those whose first number is from the group's first to its last.
+	// first and last number the groups in the order of a walk that visits a group before its
+	// children, and these in ascending order: the descendants of a group, itself included, are
+	// those whose first number is from the group's first to its last.
 	first, last []int
 	// walk holds the groups in that order: walk[first[g]] is g.
 	walk []order.GroupID
 }
 
-// NewTree makes the tree in which parents[g] is the parent of group g; the root is its own parent. ErrTree with the reason: no group or more than GroupsMax, a parent that is not there,
-// no root, two roots, or a circle.
+// NewTree makes the tree in which parents[g] is the parent of group g; the root is its own parent.
+// ErrTree with the reason: no group or more than GroupsMax, a parent that is not there, no root,
+// two roots, or a circle.
 func NewTree(parents []order.GroupID) (*Tree, error) {
 	groups := len(parents)
 	if groups < 1 || groups > GroupsMax {
@@ -56,9 +61,11 @@ func NewTree(parents []order.GroupID) (*Tree, error) {
 		group := order.GroupID(i)
 		switch {
 		case int64(parent) >= int64(groups):
-			return nil, fmt.Errorf("%w: the parent of group %d is %d, want one of 0 to %d", ErrTree, group, parent, groups-1)
+			return nil, fmt.Errorf("%w: the parent of group %d is %d, want one of 0 to %d", ErrTree,
+				group, parent, groups-1)
 		case parent == group && roots > 0:
-			return nil, fmt.Errorf("%w: groups %d and %d are both their own parent; a tree has one root", ErrTree, t.root, group)
+			return nil, fmt.Errorf("%w: groups %d and %d are both their own parent; a tree has "+
+				"one root", ErrTree, t.root, group)
 		case parent == group:
 			t.root = group
 			roots++
@@ -71,13 +78,17 @@ func NewTree(parents []order.GroupID) (*Tree, error) {
 	}
 	t.visit()
 	if len(t.walk) < groups {
-		stray := slices.IndexFunc(parents, func(parent order.GroupID) bool { return !slices.Contains(t.walk, parent) })
-		return nil, fmt.Errorf("%w: from group %d the way through the parents never ends at the root, group %d", ErrTree, stray, t.root)
+		stray := slices.IndexFunc(parents, func(parent order.GroupID) bool {
+			return !slices.Contains(t.walk, parent)
+		})
+		return nil, fmt.Errorf("%w: from group %d the way through the parents never ends at the "+
+			"root, group %d", ErrTree, stray, t.root)
 	}
 	return t, nil
 }
 
-// visit numbers the groups that the root reaches. It has its own stack: a chain of GroupsMax groups is deep.
+// visit numbers the groups that the root reaches. It has its own stack: a chain of GroupsMax groups
+// is deep.
 func (t *Tree) visit() {
 	pending := []order.GroupID{t.root}
 	for len(pending) > 0 {
@@ -99,17 +110,20 @@ func (t *Tree) visit() {
 	}
 }
 
-// Breadth is the tree in which all groups are children of group 0. It panics unless groups is 1 to GroupsMax.
+// Breadth is the tree in which all groups are children of group 0. It panics unless groups is 1 to
+// GroupsMax.
 func Breadth(groups int) *Tree {
 	return shape(groups, func(int) int { return 0 })
 }
 
-// Binary is the tree in which group g has the children 2g+1 and 2g+2. It panics unless groups is 1 to GroupsMax.
+// Binary is the tree in which group g has the children 2g+1 and 2g+2. It panics unless groups is 1
+// to GroupsMax.
 func Binary(groups int) *Tree {
 	return shape(groups, func(group int) int { return (group - 1) / 2 })
 }
 
-// Chain is the tree in which group g has the one child g+1. It panics unless groups is 1 to GroupsMax.
+// Chain is the tree in which group g has the one child g+1. It panics unless groups is 1 to
+// GroupsMax.
 func Chain(groups int) *Tree {
 	return shape(groups, func(group int) int { return group - 1 })
 }
@@ -127,7 +141,8 @@ func shape(groups int, parent func(group int) int) *Tree {
 	return t
 }
 
-// ParseTree makes the tree of a shape's name: "breadth", "binary" or "chain". ErrTree for any other name, or a number of groups that is not 1 to GroupsMax.
+// ParseTree makes the tree of a shape's name: "breadth", "binary" or "chain". ErrTree for any other
+// name, or a number of groups that is not 1 to GroupsMax.
 func ParseTree(text string, groups int) (*Tree, error) {
 	if groups < 1 || groups > GroupsMax {
 		return nil, fmt.Errorf("%w: %d groups, want 1 to %d", ErrTree, groups, GroupsMax)
@@ -144,7 +159,8 @@ func ParseTree(text string, groups int) (*Tree, error) {
 	}
 }
 
-// ReadTree reads a tree of that many groups: one line a group, in any order, with the group's number and its parent's, such as "3 1"; the root's line names itself twice. Empty lines, and what
+// ReadTree reads a tree of that many groups: one line a group, in any order, with the group's
+// number and its parent's, such as "3 1"; the root's line names itself twice. Empty lines, and what
 // follows a #, mean nothing. ErrTree with the line and what to do about it, or the reader's error.
 func ReadTree(r io.Reader, groups int) (*Tree, error) {
 	if groups < 1 || groups > GroupsMax {
@@ -162,7 +178,8 @@ func ReadTree(r io.Reader, groups int) (*Tree, error) {
 			continue
 		}
 		if len(fields) != 2 {
-			return nil, fmt.Errorf("%w: line %d has %d words; write a group's number and its parent's, such as \"3 1\"", ErrTree, line, len(fields))
+			return nil, fmt.Errorf("%w: line %d has %d words; write a group's number and its "+
+				"parent's, such as \"3 1\"", ErrTree, line, len(fields))
 		}
 		group, err := readGroup(fields[0], groups, line)
 		if err != nil {
@@ -173,7 +190,8 @@ func ReadTree(r io.Reader, groups int) (*Tree, error) {
 			return nil, err
 		}
 		if lines[group] != 0 {
-			return nil, fmt.Errorf("%w: line %d gives group %d a parent, as line %d does; remove one of them", ErrTree, line, group, lines[group])
+			return nil, fmt.Errorf("%w: line %d gives group %d a parent, as line %d does; "+
+				"remove one of them", ErrTree, line, group, lines[group])
 		}
 		lines[group], parents[group] = line, parent
 	}
@@ -181,7 +199,8 @@ func ReadTree(r io.Reader, groups int) (*Tree, error) {
 		return nil, fmt.Errorf("read a tree, line %d: %w", line+1, err)
 	}
 	if missing := slices.Index(lines, 0); missing >= 0 {
-		return nil, fmt.Errorf("%w: group %d has no line; write its parent's number behind its own (the root's parent is the root)", ErrTree, missing)
+		return nil, fmt.Errorf("%w: group %d has no line; write its parent's number behind its "+
+			"own (the root's parent is the root)", ErrTree, missing)
 	}
 	return NewTree(parents)
 }
@@ -190,7 +209,8 @@ func ReadTree(r io.Reader, groups int) (*Tree, error) {
 func readGroup(word string, groups, line int) (order.GroupID, error) {
 	number, err := strconv.ParseUint(word, 10, 32)
 	if err != nil || number >= uint64(groups) {
-		return 0, fmt.Errorf("%w: line %d names group %.20q; write a number from 0 to %d", ErrTree, line, word, groups-1)
+		return 0, fmt.Errorf("%w: line %d names group %.20q; write a number from 0 to %d", ErrTree,
+			line, word, groups-1)
 	}
 	return order.GroupID(number), nil
 }
@@ -223,7 +243,8 @@ func (t *Tree) Children(g order.GroupID) []order.GroupID {
 	return t.children[g]
 }
 
-// Depth is how many steps lead from the root to a group: 0 for the root, and for a group that the tree does not have.
+// Depth is how many steps lead from the root to a group: 0 for the root, and for a group that the
+// tree does not have.
 func (t *Tree) Depth(g order.GroupID) int {
 	if !t.Has(g) {
 		return 0
@@ -231,24 +252,29 @@ func (t *Tree) Depth(g order.GroupID) int {
 	return t.depths[g]
 }
 
-// CheckDestinations gives ErrDestinations, with the reason, unless to is a destination set as order.Multicast wants it: ascending without repeats, not empty, and of groups of this tree.
+// CheckDestinations gives ErrDestinations, with the reason, unless to is a destination set as
+// order.Multicast wants it: ascending without repeats, not empty, and of groups of this tree.
 func (t *Tree) CheckDestinations(to []order.GroupID) error {
 	if len(to) == 0 {
 		return fmt.Errorf("%w: it is empty", ErrDestinations)
 	}
 	for i, group := range to {
 		if i > 0 && to[i-1] >= group {
-			return fmt.Errorf("%w: group %d comes behind group %d, want them ascending and each once", ErrDestinations, group, to[i-1])
+			return fmt.Errorf("%w: group %d comes behind group %d, want them ascending and each "+
+				"once", ErrDestinations, group, to[i-1])
 		}
 	}
 	if last := to[len(to)-1]; !t.Has(last) {
-		return fmt.Errorf("%w: group %d is not one of the %d groups", ErrDestinations, last, t.Groups())
+		return fmt.Errorf("%w: group %d is not one of the %d groups", ErrDestinations, last,
+			t.Groups())
 	}
 	return nil
 }
 
-// LCA is the lowest common ancestor of a destination set: the group furthest from the root that reaches them all [TRAM, section 4]. It does not depend on the order of to, nor on repeats.
-// For the empty set, and for one that no group reaches because the tree does not have all of it, it is the root.
+// LCA is the lowest common ancestor of a destination set: the group furthest from the root that
+// reaches them all [TRAM, section 4]. It does not depend on the order of to, nor on repeats. For
+// the empty set, and for one that no group reaches because the tree does not have all of it, it is
+// the root.
 func (t *Tree) LCA(to []order.GroupID) order.GroupID {
 	low, high := len(t.walk), -1
 	for _, group := range to {
@@ -268,7 +294,8 @@ func (t *Tree) LCA(to []order.GroupID) order.GroupID {
 	return ancestor
 }
 
-// Reach gives the groups that a group reaches by walking down the tree, itself included, ascending [TRAM, section 4].
+// Reach gives the groups that a group reaches by walking down the tree, itself included, ascending
+// [TRAM, section 4].
 func (t *Tree) Reach(g order.GroupID) []order.GroupID {
 	if !t.Has(g) {
 		return nil
@@ -293,20 +320,23 @@ func (t *Tree) Covers(g order.GroupID, to []order.GroupID) bool {
 	return len(to) > 0
 }
 
-// Route gives the children of g whose reach meets to, ascending: those to which g hands a message on [TRAM, Algorithm 2, step 2.5].
+// Route gives the children of g whose reach meets to, ascending: those to which g hands a message
+// on [TRAM, Algorithm 2, step 2.5].
 func (t *Tree) Route(g order.GroupID, to []order.GroupID) []order.GroupID {
 	return t.AppendRoute(nil, g, to)
 }
 
 // AppendRoute is Route that appends to a slice, so that it need not allocate.
-func (t *Tree) AppendRoute(route []order.GroupID, g order.GroupID, to []order.GroupID) []order.GroupID {
+func (t *Tree) AppendRoute(route []order.GroupID, g order.GroupID,
+	to []order.GroupID) []order.GroupID {
 	start := len(route)
 	for _, d := range to {
 		if d == g || !t.Reaches(g, d) {
 			continue
 		}
 		child := t.towards(g, d)
-		// Destinations that follow each other are often below the same child, and children often follow each other as their destinations do.
+		// Destinations that follow each other are often below the same child, and children often
+		// follow each other as their destinations do.
 		if found, exact := slices.BinarySearch(route[start:], child); !exact {
 			route = slices.Insert(route, start+found, child)
 		}
@@ -316,7 +346,8 @@ func (t *Tree) AppendRoute(route []order.GroupID, g order.GroupID, to []order.Gr
 
 // towards is the child of g that reaches d, which g reaches and is not.
 func (t *Tree) towards(g, d order.GroupID) order.GroupID {
-	// The walk visits children in ascending order: the child sought is the last one whose first number is not past d's.
+	// The walk visits children in ascending order: the child sought is the last one whose first
+	// number is not past d's.
 	children := t.children[g]
 	low, high := 0, len(children)
 	for high-low > 1 {
@@ -330,7 +361,8 @@ func (t *Tree) towards(g, d order.GroupID) order.GroupID {
 	return children[low]
 }
 
-// Span gives the groups that order a message on its way: its destinations, their lca, and those between, ascending. It is empty where the lca does not reach all of to.
+// Span gives the groups that order a message on its way: its destinations, their lca, and those
+// between, ascending. It is empty where the lca does not reach all of to.
 func (t *Tree) Span(to []order.GroupID) []order.GroupID {
 	top := t.LCA(to)
 	if !t.Covers(top, to) {

@@ -148,8 +148,11 @@ func TestDestinations(t *testing.T) {
 		t.Error(err)
 	}
 	// Groups that are not there harm nobody.
-	if tree.LCA(groups(1, 9)) != 0 || tree.LCA(nil) != 0 || tree.Covers(0, groups(9)) || tree.Covers(9, groups(0)) || tree.Covers(0, nil) ||
-		tree.Route(0, groups(9)) != nil || tree.Route(9, groups(1)) != nil || tree.Reach(9) != nil || tree.Children(9) != nil || tree.Depth(9) != 0 || tree.Span(groups(9)) != nil {
+	if tree.LCA(groups(1, 9)) != 0 || tree.LCA(nil) != 0 || tree.Covers(0, groups(9)) ||
+		tree.Covers(9, groups(0)) || tree.Covers(0, nil) ||
+		tree.Route(0, groups(9)) != nil || tree.Route(9, groups(1)) != nil ||
+		tree.Reach(9) != nil || tree.Children(9) != nil || tree.Depth(9) != 0 ||
+		tree.Span(groups(9)) != nil {
 		t.Error("a group that the tree does not have is somewhere in it")
 	}
 	if _, ok := tree.Parent(9); ok {
@@ -184,7 +187,10 @@ func drawTree(t *rapid.T, most int) *Tree {
 
 // drawDestinations draws a destination set.
 func drawDestinations(t *rapid.T, tree *Tree) []order.GroupID {
-	to := rapid.SliceOfNDistinct(rapid.Map(rapid.IntRange(0, tree.Groups()-1), func(g int) order.GroupID { return order.GroupID(g) }),
+	to := rapid.SliceOfNDistinct(rapid.Map(rapid.IntRange(0,
+		tree.Groups()-1), func(g int) order.GroupID {
+		return order.GroupID(g)
+	}),
 		1, min(8, tree.Groups()), rapid.ID).Draw(t, "to")
 	slices.Sort(to)
 	return to
@@ -220,13 +226,17 @@ func TestTreeAgainstDefinitions(t *testing.T) {
 			if got := tree.Reach(g); !slices.Equal(got, reach) {
 				t.Fatalf("reach of %d is %v, want %v", g, got, reach)
 			}
-			covers := !slices.ContainsFunc(to, func(d order.GroupID) bool { return !slices.Contains(reach, d) })
+			covers := !slices.ContainsFunc(to, func(d order.GroupID) bool {
+				return !slices.Contains(reach, d)
+			})
 			if tree.Covers(g, to) != covers {
 				t.Fatalf("Covers(%d, %v) is %v", g, to, !covers)
 			}
 			var route []order.GroupID
 			for _, child := range tree.Children(g) {
-				if slices.ContainsFunc(to, func(d order.GroupID) bool { return tree.Reaches(child, d) }) {
+				if slices.ContainsFunc(to, func(d order.GroupID) bool {
+					return tree.Reaches(child, d)
+				}) {
 					route = append(route, child)
 				}
 			}
@@ -249,7 +259,9 @@ func TestTreeAgainstDefinitions(t *testing.T) {
 		}
 		var span []order.GroupID
 		for g := range order.GroupID(tree.Groups()) {
-			if tree.Reaches(lca, g) && slices.ContainsFunc(to, func(d order.GroupID) bool { return tree.Reaches(g, d) }) {
+			if tree.Reaches(lca, g) && slices.ContainsFunc(to, func(d order.GroupID) bool {
+				return tree.Reaches(g, d)
+			}) {
 				span = append(span, g)
 			}
 		}
@@ -260,7 +272,8 @@ func TestTreeAgainstDefinitions(t *testing.T) {
 }
 
 func FuzzReadTree(f *testing.F) {
-	for _, seed := range []string{"0 0\n1 0\n2 1", "# c\n0 0 # root\n2 2\n1 0", "0 1\n1 2\n2 0", "00 0\n1 +1\n2 99999999999999999999", "\x00\n"} {
+	for _, seed := range []string{"0 0\n1 0\n2 1", "# c\n0 0 # root\n2 2\n1 0", "0 1\n1 2\n2 0",
+		"00 0\n1 +1\n2 99999999999999999999", "\x00\n"} {
 		f.Add(seed, 3)
 	}
 	f.Fuzz(func(t *testing.T, text string, count int) {

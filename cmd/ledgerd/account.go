@@ -28,7 +28,8 @@ type accountReport struct {
 type balanceReport struct {
 	Asset  string `json:"asset"`
 	Amount string `json:"amount"`
-	// What transactions that wait for other shards hold: what is set aside is not in the amount any more, and what comes in is not yet.
+	// What transactions that wait for other shards hold: what is set aside is not in the amount any
+	// more, and what comes in is not yet.
 	SetAside string `json:"set_aside,omitempty"`
 	Incoming string `json:"incoming,omitempty"`
 }
@@ -36,15 +37,18 @@ type balanceReport struct {
 func reportBalances(balances []*ledgerdv1.Balance) []balanceReport {
 	reports := []balanceReport{}
 	for _, balance := range balances {
-		reports = append(reports, balanceReport{balance.GetAsset(), balance.GetAmount(), balance.GetSetAside(), balance.GetIncoming()})
+		reports = append(reports, balanceReport{balance.GetAsset(), balance.GetAmount(),
+			balance.GetSetAside(), balance.GetIncoming()})
 	}
 	return reports
 }
 
 func reportAccount(account *ledgerdv1.Account) accountReport {
 	return accountReport{
-		Account: account.GetAccount(), Organisation: account.GetOrganisation(), Issuer: account.GetIssuer(), Alias: account.GetAlias(),
-		OpenedHeight: account.GetOpenedHeight(), Balances: reportBalances(account.GetBalances()), Height: account.GetHeight(), Shard: account.GetShard(),
+		Account: account.GetAccount(), Organisation: account.GetOrganisation(),
+		Issuer: account.GetIssuer(), Alias: account.GetAlias(),
+		OpenedHeight: account.GetOpenedHeight(), Balances: reportBalances(account.GetBalances()),
+		Height: account.GetHeight(), Shard: account.GetShard(),
 	}
 }
 
@@ -74,7 +78,8 @@ fall below zero unless the account is an issuer: that is where money comes from.
   ledgerd account open acme:cash
   ledgerd account show acme:cash
   ledgerd account history acme:cash`,
-	}, newAccountOpenCommand(), newAccountShowCommand(), newAccountListCommand(), newAccountHistoryCommand())
+	}, newAccountOpenCommand(), newAccountShowCommand(), newAccountListCommand(),
+		newAccountHistoryCommand())
 }
 
 // newAccountOpenCommand is ledgerd account open.
@@ -101,7 +106,8 @@ is no failure.`,
 				if err != nil {
 					return err
 				}
-				transaction.Openings = append(transaction.Openings, ledger.Opening{Account: path, Issuer: issuer, Alias: alias})
+				transaction.Openings = append(transaction.Openings,
+					ledger.Opening{Account: path, Issuer: issuer, Alias: alias})
 			}
 			return options.post(command, signersOf(&transaction), transaction)
 		},
@@ -211,16 +217,21 @@ fails.`,
 			}
 			defer done()
 			var silent []uint32
-			accounts, more, err := take(nodes.AccountsOf(ctx, shard.number, strings.Join(arguments, ""), func(shards []uint32) { silent = shards }), limit)
+			accounts, more, err := take(nodes.AccountsOf(ctx, shard.number,
+				strings.Join(arguments, ""), func(shards []uint32) {
+					silent = shards
+				}), limit)
 			if err != nil {
 				return err
 			}
 			var missing error
 			if len(silent) > 0 {
-				missing = fmt.Errorf("no node of %s answers: its accounts are missing", client.ShardNames(silent))
+				missing = fmt.Errorf("no node of %s answers: its accounts are missing",
+					client.ShardNames(silent))
 			}
 			reports := make([]accountReport, len(accounts))
-			rows := table{header: []string{"ACCOUNT", "BALANCE", "ASSET", ""}, right: []bool{false, true, false}}
+			rows := table{header: []string{"ACCOUNT", "BALANCE", "ASSET", ""},
+				right: []bool{false, true, false}}
 			for i, account := range accounts {
 				reports[i] = reportAccount(account)
 				reports[i].row(&rows)
@@ -232,7 +243,9 @@ fails.`,
 				}
 				return errors.Join(writeJSON(command.OutOrStdout(), listed), missing)
 			}
-			return errors.Join(writeList(command.OutOrStdout(), &rows, more, "no such accounts: open one with `ledgerd account open ORGANISATION:NAME`"), missing)
+			return errors.Join(writeList(command.OutOrStdout(), &rows, more,
+				"no such accounts: open one with `ledgerd account open ORGANISATION:NAME`"),
+				missing)
 		},
 		ValidArgsFunction: accountCompletion(&remote, 1),
 	}
@@ -302,18 +315,24 @@ each change of each asset.`,
 				return err
 			}
 			reports := make([]historyReport, len(entries))
-			rows := table{header: []string{"TIME", "BLOCK", "CHANGE", "ASSET", "TRANSACTION", "NOTE"}, right: []bool{false, true, true}}
+			rows := table{header: []string{"TIME", "BLOCK", "CHANGE", "ASSET", "TRANSACTION",
+				"NOTE"}, right: []bool{false, true, true}}
 			for i, entry := range entries {
 				reports[i] = historyReport{
-					TransactionID: entry.GetTransactionIdHex(), Height: entry.GetHeight(), Index: entry.GetIndex(), TimeMS: entry.GetTimeMs(),
-					Changes: reportBalances(entry.GetChanges()), Balances: reportBalances(entry.GetBalances()), Note: noteReport(entry.GetNote()),
+					TransactionID: entry.GetTransactionIdHex(), Height: entry.GetHeight(),
+					Index: entry.GetIndex(), TimeMS: entry.GetTimeMs(),
+					Changes:  reportBalances(entry.GetChanges()),
+					Balances: reportBalances(entry.GetBalances()),
+					Note:     noteReport(entry.GetNote()),
 				}
 				reports[i].row(&rows, entry.GetNote())
 			}
 			if asJSON {
-				return writeJSON(command.OutOrStdout(), map[string]any{"account": path, "entries": reports, "more": more})
+				return writeJSON(command.OutOrStdout(),
+					map[string]any{"account": path, "entries": reports, "more": more})
 			}
-			return writeList(command.OutOrStdout(), &rows, more, "nothing has changed this account yet")
+			return writeList(command.OutOrStdout(), &rows,
+				more, "nothing has changed this account yet")
 		},
 		ValidArgsFunction: accountCompletion(&remote, 1),
 	}
@@ -332,7 +351,8 @@ func (r *historyReport) row(rows *table, note string) {
 			amount = "+" + amount
 		}
 		if i == 0 {
-			rows.add(moment(r.TimeMS), fmt.Sprint(r.Height), amount, change.Asset, r.TransactionID, printable(note, 40))
+			rows.add(moment(r.TimeMS), fmt.Sprint(r.Height), amount, change.Asset, r.TransactionID,
+				printable(note, 40))
 		} else {
 			rows.add("", "", amount, change.Asset)
 		}

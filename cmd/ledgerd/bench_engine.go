@@ -15,7 +15,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
-// benchServerName is the hidden subcommand that is one server of a run over a fabric between processes.
+// benchServerName is the hidden subcommand that is one server of a run over a fabric between
+// processes.
 const benchServerName = "engine-server"
 
 // newBenchEngineCommand is `ledgerd bench engine`.
@@ -49,7 +50,8 @@ At the end the deliveries of all servers are compared; a difference is an error.
 			if err != nil {
 				return err
 			}
-			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(),
+				&slog.HandlerOptions{Level: slog.LevelWarn}))
 			result, err := bench.Run(ctx, p, server, logger)
 			if err != nil {
 				return err
@@ -63,22 +65,26 @@ At the end the deliveries of all servers are compared; a difference is an error.
   processors   %14.2f s           %8.2f bytes on lanes per payload byte
   compared     all servers delivered the same up to round %d
 `, result.Engine, result.Servers, result.Batch, result.Size, result.Fabric, result.Seconds, result.RequestsPerSecond, result.GbitPerSecond,
-				result.RoundsPerSecond, result.LatencyP50, result.LatencyP99, result.CPUSeconds, result.WireBytesPerByte, result.ComparedRound)
+				result.RoundsPerSecond, result.LatencyP50, result.LatencyP99, result.CPUSeconds,
+				result.WireBytesPerByte, result.ComparedRound)
 			return err
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&p.Engine, "engine", allconcur.EngineAllConcurPlus, `engine, "allconcur+" or "allconcur"`)
+	flags.StringVar(&p.Engine, "engine", allconcur.EngineAllConcurPlus,
+		`engine, "allconcur+" or "allconcur"`)
 	flags.IntVar(&p.Servers, "servers", 5, "number of servers")
 	flags.IntVar(&p.Batch, "batch", 1, "requests that a server packs into a message")
 	flags.IntVar(&p.Size, "size", 64, "bytes of a request")
-	flags.DurationVar(&p.For, "for", 5*time.Second, "how long to measure, after a warm-up of a quarter of it, at most 1s")
+	flags.DurationVar(&p.For, "for", 5*time.Second,
+		"how long to measure, after a warm-up of a quarter of it, at most 1s")
 	addFabricFlag(command, &p.Fabric, fabric.Memory)
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return command
 }
 
-// benchServerProcess is the command line of a server process. It is a variable for tests, whose program is another one.
+// benchServerProcess is the command line of a server process. It is a variable for tests, whose
+// program is another one.
 var benchServerProcess = func() ([]string, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -87,7 +93,8 @@ var benchServerProcess = func() ([]string, error) {
 	return []string{program, "bench", benchServerName}, nil
 }
 
-// newBenchServerCommand is what `bench engine` with a fabric between processes starts for each server.
+// newBenchServerCommand is what `bench engine` with a fabric between processes starts for each
+// server.
 func newBenchServerCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    benchServerName,
@@ -95,10 +102,13 @@ func newBenchServerCommand() *cobra.Command {
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			// An interrupt at the terminal reaches this process too; it ends with its input, when the measuring process does.
+			// An interrupt at the terminal reaches this process too; it ends with its input, when
+			// the measuring process does.
 			signal.Ignore(os.Interrupt)
-			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-			return bench.Serve(command.Context(), command.InOrStdin(), command.OutOrStdout(), logger)
+			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(),
+				&slog.HandlerOptions{Level: slog.LevelWarn}))
+			return bench.Serve(command.Context(), command.InOrStdin(), command.OutOrStdout(),
+				logger)
 		},
 	}
 }

@@ -52,7 +52,8 @@ beside, the column that it is compared with, and ratio, this value by that one's
 			}
 			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(),
+				&slog.HandlerOptions{Level: slog.LevelWarn}))
 			var fabrics []bench.FabricHosts
 			defer func() {
 				for _, each := range fabrics {
@@ -60,7 +61,8 @@ beside, the column that it is compared with, and ratio, this value by that one's
 				}
 			}()
 			for _, kind := range kinds {
-				hosts, err := openHosts(kind, bench.FabricTargetsMax+1, fabric.Options{Device: device, GID: gid, Logger: logger})
+				hosts, err := openHosts(kind, bench.FabricTargetsMax+1,
+					fabric.Options{Device: device, GID: gid, Logger: logger})
 				if err != nil {
 					return fmt.Errorf("%s: %w", kind, err)
 				}
@@ -78,8 +80,10 @@ beside, the column that it is compared with, and ratio, this value by that one's
 	}
 	addFabricFlag(command, &kind, "")
 	flags := command.Flags()
-	flags.Lookup("fabric").Usage = "measure this one only: memory, p2p, p2p-trusted or verbs (default: all that work here)"
-	flags.StringVar(&device, "device", "", "RDMA device, for verbs (default: the first that is active)")
+	flags.Lookup("fabric").Usage = "measure this one only: memory, p2p, p2p-trusted or verbs " +
+		"(default: all that work here)"
+	flags.StringVar(&device, "device", "",
+		"RDMA device, for verbs (default: the first that is active)")
 	flags.StringVar(&gid, "gid", "", "the RDMA device's address or its index, for verbs")
 	flags.DurationVar(&measured, "for", 20*time.Second, "how long to measure, all figures together")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
@@ -116,6 +120,7 @@ func writeComparison(out io.Writer, c bench.FabricComparison) error {
 	if err := rows.write(out); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "medians of %d, %.1f s; in brackets times what %s does, for memory what %s does\n", c.Rounds, c.Seconds, bench.BesideTCP, bench.BesideMemcpy)
+	_, err := fmt.Fprintf(out, "medians of %d, %.1f s; in brackets times what %s does, for "+
+		"memory what %s does\n", c.Rounds, c.Seconds, bench.BesideTCP, bench.BesideMemcpy)
 	return err
 }

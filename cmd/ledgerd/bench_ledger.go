@@ -55,11 +55,14 @@ At the end the blocks of all nodes are compared, and all that was acknowledged m
 				return err
 			}
 			defer func() { err = errors.Join(err, os.RemoveAll(homes)) }()
-			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelError}))
+			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(),
+				&slog.HandlerOptions{Level: slog.LevelError}))
 			if p.Fabric == fabric.Memory {
 				tuneMemory()
 			}
-			result, err := bench.RunLedger(command.Context(), p, bench.LedgerEnvironment{Dir: homes, Command: process, Start: nodeStarter(logger, store.Options{})})
+			result, err := bench.RunLedger(command.Context(),
+				p, bench.LedgerEnvironment{Dir: homes, Command: process,
+					Start: nodeStarter(logger, store.Options{})})
 			if err != nil {
 				return err
 			}
@@ -72,19 +75,25 @@ At the end the blocks of all nodes are compared, and all that was acknowledged m
   processors   %14.2f s               %8.2f bytes on lanes per byte
   compared     all nodes have the same blocks up to %d
 `, result.Nodes, result.Engine, result.Fabric, result.Clients, result.Bundle, result.Ack, result.Seconds, result.RequestsPerSecond, result.GbitPerSecond,
-				result.LatencyP50, result.LatencyP99, result.CPUSeconds, result.WireBytesPerByte, result.ComparedHeight)
+				result.LatencyP50, result.LatencyP99, result.CPUSeconds, result.WireBytesPerByte,
+				result.ComparedHeight)
 			return err
 		},
 	}
 	flags := command.Flags()
 	flags.IntVar(&p.Nodes, "nodes", 4, "number of nodes")
-	flags.IntVar(&p.Clients, "clients", 64, "number of clients, each with an organisation of its own")
+	flags.IntVar(&p.Clients, "clients", 64,
+		"number of clients, each with an organisation of its own")
 	flags.IntVar(&p.Bundle, "bundle", 1, "transactions that a client signs and submits together")
-	flags.StringVar(&p.Ack, "ack", bench.AckDurable, "what a client waits for: ordered, stored or durable")
+	flags.StringVar(&p.Ack, "ack", bench.AckDurable,
+		"what a client waits for: ordered, stored or durable")
 	addFabricFlag(command, &p.Fabric, fabric.P2P)
-	flags.StringVar(&p.Engine, "engine", allconcur.EngineAllConcurPlus, `engine, "allconcur+" or "allconcur"`)
-	flags.DurationVar(&p.For, "for", 10*time.Second, "how long to measure, after a warm-up of a quarter of it, at most 1s")
-	flags.StringVar(&dir, "dir", "", "folder for the nodes' temporary homes, whose disk is measured along (default the system's temporary folder)")
+	flags.StringVar(&p.Engine, "engine", allconcur.EngineAllConcurPlus,
+		`engine, "allconcur+" or "allconcur"`)
+	flags.DurationVar(&p.For, "for", 10*time.Second,
+		"how long to measure, after a warm-up of a quarter of it, at most 1s")
+	flags.StringVar(&dir, "dir", "", "folder for the nodes' temporary homes, whose disk is "+
+		"measured along (default the system's temporary folder)")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return command
 }

@@ -65,8 +65,10 @@ The keys of --json, besides the parameters:
 			}
 			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelError}))
-			hosts, err := openHosts(p.Fabric, p.Hosts(), fabric.Options{Device: device, GID: gid, Logger: logger})
+			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(),
+				&slog.HandlerOptions{Level: slog.LevelError}))
+			hosts, err := openHosts(p.Fabric, p.Hosts(),
+				fabric.Options{Device: device, GID: gid, Logger: logger})
 			if err != nil {
 				return fmt.Errorf("%s: %w", p.Fabric, err)
 			}
@@ -83,18 +85,22 @@ The keys of --json, besides the parameters:
 	}
 	flags := command.Flags()
 	flags.StringVar(&p.Engine, "engine", bench.EngineTRAM, `engine, "tram" or "tram-leaderless"`)
-	flags.StringVar(&p.Tree, "tree", "breadth", "the tree of the groups: breadth, binary, chain or a file")
+	flags.StringVar(&p.Tree, "tree", "breadth",
+		"the tree of the groups: breadth, binary, chain or a file")
 	flags.IntVar(&p.Groups, "groups", 4, "number of groups")
 	flags.IntVar(&p.Replicas, "replicas", 3, "replicas of each group")
 	flags.IntVar(&p.Destinations, "destinations", 2, "groups that each message goes to")
 	flags.IntVar(&p.Size, "size", 64, "bytes of a message")
 	flags.IntVar(&p.Clients, "clients", 1, "number of clients")
 	flags.IntVar(&p.Outstanding, "outstanding", 1, "messages that each client has under way")
-	flags.StringVar(&p.Failover, "failover", "", `take leaders away meanwhile, by "crash" or "change"; engine tram only`)
-	flags.DurationVar(&p.For, "for", 5*time.Second, "how long to measure, after a warm-up of a quarter of it, at most 1s")
+	flags.StringVar(&p.Failover, "failover", "",
+		`take leaders away meanwhile, by "crash" or "change"; engine tram only`)
+	flags.DurationVar(&p.For, "for", 5*time.Second,
+		"how long to measure, after a warm-up of a quarter of it, at most 1s")
 	addFabricFlag(command, &p.Fabric, fabric.Memory)
 	flags.Lookup("fabric").Usage = "what the replicas talk over: memory, p2p, p2p-trusted or verbs"
-	flags.StringVar(&device, "device", "", "RDMA device, for verbs (default: the first that is active)")
+	flags.StringVar(&device, "device", "",
+		"RDMA device, for verbs (default: the first that is active)")
 	flags.StringVar(&gid, "gid", "", "the RDMA device's address or its index, for verbs")
 	flags.BoolVar(&asJSON, "json", false, "print JSON")
 	return command

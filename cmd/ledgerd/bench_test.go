@@ -43,7 +43,8 @@ func runBench(t *testing.T, arguments ...string) (map[string]any, error) {
 	return result, nil
 }
 
-var commonBenchKeys = []string{"requests_per_second", "gbit_per_second", "latency_p50_us", "latency_p99_us", "cpu_seconds", "wire_bytes_per_byte", "seconds"}
+var commonBenchKeys = []string{"requests_per_second", "gbit_per_second", "latency_p50_us",
+	"latency_p99_us", "cpu_seconds", "wire_bytes_per_byte", "seconds"}
 
 func checkBenchKeys(t *testing.T, result map[string]any, keys ...string) {
 	t.Helper()
@@ -54,14 +55,16 @@ func checkBenchKeys(t *testing.T, result map[string]any, keys ...string) {
 	}
 }
 
-// windows are how long a benchmark is measured for: the next one where nothing was done in the one before, since the machine was busy with other things.
+// windows are how long a benchmark is measured for: the next one where nothing was done in the one
+// before, since the machine was busy with other things.
 var windows = []string{"300ms", "3s", "20s"}
 
 // nothingMeasured tells whether that is what a benchmark said.
 func nothingMeasured(said string) bool { return strings.Contains(said, "measure for longer") }
 
 func TestBenchEngine(t *testing.T) {
-	// The servers of p2p are this test binary. The variable is set for them by way of the environment that they inherit.
+	// The servers of p2p are this test binary. The variable is set for them by way of the
+	// environment that they inherit.
 	t.Setenv(benchServerVariable, "1")
 	program, err := os.Executable()
 	if err != nil {
@@ -82,7 +85,8 @@ func TestBenchEngine(t *testing.T) {
 			var result map[string]any
 			for _, window := range windows {
 				var err error
-				result, err = runBench(t, "engine", "--engine", test.engine, "--servers", test.servers, "--batch", test.batch, "--size", test.size,
+				result, err = runBench(t, "engine", "--engine", test.engine, "--servers",
+					test.servers, "--batch", test.batch, "--size", test.size,
 					"--fabric", test.fabric, "--for", window, "--json")
 				if err == nil {
 					break
@@ -99,15 +103,18 @@ func TestBenchEngine(t *testing.T) {
 			if result["engine"] != test.engine || result["fabric"] != test.fabric {
 				t.Errorf("parameters are missing in %v", result)
 			}
-			t.Logf("%.0f requests/s, p50 %.0f us, %v bytes on lanes a byte", result["requests_per_second"], result["latency_p50_us"], wire)
+			t.Logf("%.0f requests/s, p50 %.0f us, %v bytes on lanes a byte",
+				result["requests_per_second"], result["latency_p50_us"], wire)
 		})
 	}
 }
 
 func TestBenchEngineRefusesWrongFlags(t *testing.T) {
 	t.Parallel()
-	for _, arguments := range []string{"--servers 0", "--servers 65", "--batch 0", "--size 0", "--batch 1000000 --size 1000", "--engine raft", "--fabric tcp", "--for 0s"} {
-		if _, err := runBench(t, append([]string{"engine"}, strings.Fields(arguments)...)...); !errors.Is(err, bench.ErrParameters) {
+	for _, arguments := range []string{"--servers 0", "--servers 65", "--batch 0", "--size 0",
+		"--batch 1000000 --size 1000", "--engine raft", "--fabric tcp", "--for 0s"} {
+		if _, err := runBench(t, append([]string{"engine"},
+			strings.Fields(arguments)...)...); !errors.Is(err, bench.ErrParameters) {
 			t.Errorf("%s: %v, want ErrParameters", arguments, err)
 		}
 	}
@@ -119,7 +126,8 @@ func TestBenchLoopback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkBenchKeys(t, result, "stream_gbit_64k", "stream_gbit_1m", "stream_64k_bytes_per_second", "stream_1m_bytes_per_second", "round_trip_us_p50",
+	checkBenchKeys(t, result, "stream_gbit_64k", "stream_gbit_1m", "stream_64k_bytes_per_second",
+		"stream_1m_bytes_per_second", "round_trip_us_p50",
 		"round_trip_us_p99")
 }
 
@@ -140,7 +148,8 @@ func TestBenchFabric(t *testing.T) {
 	if !verbsMissing() {
 		kinds = append(kinds, "verbs")
 	}
-	if want := append([]string{bench.BesideTCP, bench.BesideMemcpy}, kinds...); !slices.Equal(result.Columns, want) {
+	if want := append([]string{bench.BesideTCP, bench.BesideMemcpy},
+		kinds...); !slices.Equal(result.Columns, want) {
 		t.Errorf("columns %v, want %v", result.Columns, want)
 	}
 	for _, row := range result.Rows {
@@ -154,7 +163,8 @@ func TestBenchFabric(t *testing.T) {
 	if err := writeComparison(&text, result); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"p2p-trusted", "region, writes of 64 KiB", "awaited together", "medians of 5"} {
+	for _, part := range []string{"p2p-trusted", "region, writes of 64 KiB", "awaited together",
+		"medians of 5"} {
 		if !strings.Contains(text.String(), part) {
 			t.Errorf("no %q in:\n%s", part, &text)
 		}

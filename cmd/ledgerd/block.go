@@ -33,7 +33,8 @@ type blockReport struct {
 	ResultsRoot      string            `json:"results_root"`
 	StateDigest      string            `json:"state_digest"`
 	Transactions     []blockItemReport `json:"transactions,omitempty"`
-	More             bool              `json:"more,omitempty"` // it has more transactions than are shown
+	// it has more transactions than are shown
+	More bool `json:"more,omitempty"`
 }
 
 // blockItemReport is a transaction of a block as --json shows it.
@@ -58,19 +59,25 @@ func levelName(level ledgerdv1.Level) string {
 
 func reportBlock(header *ledgerdv1.BlockHeader) blockReport {
 	return blockReport{
-		Shard: header.GetShard(), Height: header.GetHeight(), Hash: header.GetHashHex(), Previous: header.GetPreviousHex(), TimeMS: header.GetTimeMs(),
+		Shard: header.GetShard(), Height: header.GetHeight(), Hash: header.GetHashHex(),
+		Previous: header.GetPreviousHex(), TimeMS: header.GetTimeMs(),
 		Epoch: header.GetEpoch(), Round: header.GetRound(), Level: levelName(header.GetLevel()),
-		TransactionCount: header.GetTransactionCount(), FailedCount: header.GetFailedCount(), SizeBytes: header.GetSizeBytes(),
-		TransactionsRoot: fmt.Sprintf("%x", header.GetTransactionsRoot()), ResultsRoot: fmt.Sprintf("%x", header.GetResultsRoot()),
-		StateDigest: fmt.Sprintf("%x", header.GetStateDigest()),
+		TransactionCount: header.GetTransactionCount(), FailedCount: header.GetFailedCount(),
+		SizeBytes:        header.GetSizeBytes(),
+		TransactionsRoot: fmt.Sprintf("%x", header.GetTransactionsRoot()),
+		ResultsRoot:      fmt.Sprintf("%x", header.GetResultsRoot()),
+		StateDigest:      fmt.Sprintf("%x", header.GetStateDigest()),
 	}
 }
 
 func reportBlockItem(item *ledgerdv1.TransactionSummary) blockItemReport {
 	return blockItemReport{
-		statusReport: reportStatus(item.GetStatus()), Signer: item.GetSigner(), Postings: reportPostings(item.GetPostings()),
-		PostingCount: item.GetPostingCount(), RecordCount: item.GetRecordCount(), Note: item.GetNote(), Change: reportChange(item.GetMembershipChange()),
-		VerdictTransaction: item.GetVerdictTransactionHex(), VerdictShard: item.GetVerdictShard(), Verdict: item.GetVerdict(),
+		statusReport: reportStatus(item.GetStatus()), Signer: item.GetSigner(),
+		Postings:     reportPostings(item.GetPostings()),
+		PostingCount: item.GetPostingCount(), RecordCount: item.GetRecordCount(),
+		Note: item.GetNote(), Change: reportChange(item.GetMembershipChange()),
+		VerdictTransaction: item.GetVerdictTransactionHex(), VerdictShard: item.GetVerdictShard(),
+		Verdict: item.GetVerdict(),
 	}
 }
 
@@ -111,14 +118,17 @@ which is looked for in all.`,
 
   # The newest block of shard 2, whichever node is asked
   ledgerd block head --shard 2`,
-		Args:              cobra.MaximumNArgs(1),
-		RunE:              options.run,
-		ValidArgsFunction: cobra.FixedCompletions([]string{"head"}, cobra.ShellCompDirectiveNoFileComp),
+		Args: cobra.MaximumNArgs(1),
+		RunE: options.run,
+		ValidArgsFunction: cobra.FixedCompletions([]string{"head"},
+			cobra.ShellCompDirectiveNoFileComp),
 	}
 	options.remote.bind(command, false)
-	options.shard.bind(command, &options.remote, "blocks of this shard's chain (default the asked node's)")
+	options.shard.bind(command, &options.remote,
+		"blocks of this shard's chain (default the asked node's)")
 	command.Flags().BoolVar(&options.follow, "follow", false, "show blocks as they come")
-	command.Flags().IntVar(&options.limit, "limit", 20, "show at most so many blocks, or transactions of a block; 0 means all")
+	command.Flags().IntVar(&options.limit, "limit", 20,
+		"show at most so many blocks, or transactions of a block; 0 means all")
 	addJSONFlag(command, &options.json)
 	return command
 }
@@ -166,16 +176,20 @@ func parseBlockName(text string) (*ledgerdv1.GetBlockRequest, error) {
 		return &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Head{Head: true}}, nil
 	}
 	if height, err := strconv.ParseUint(text, 10, 64); err == nil && len(text) < 2*ledger.HashSize {
-		return &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Height{Height: height}}, nil
+		return &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Height{Height: height}},
+			nil
 	}
 	hash, err := ledger.ParseHash(text)
 	if err != nil {
-		return nil, usagef("%q names no block: use a height, a hash of 64 hex digits, or head", text)
+		return nil, usagef("%q names no block: use a height, a hash of 64 hex digits, or head",
+			text)
 	}
-	return &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_HashHex{HashHex: hash.String()}}, nil
+	return &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_HashHex{
+		HashHex: hash.String()}}, nil
 }
 
-func (o *blockOptions) show(ctx context.Context, command *cobra.Command, nodes *client.Client, request *ledgerdv1.GetBlockRequest) error {
+func (o *blockOptions) show(ctx context.Context, command *cobra.Command, nodes *client.Client,
+	request *ledgerdv1.GetBlockRequest) error {
 	request.PageSize, request.Shard = 1, o.shard.number
 	answer, err := nodes.Block(ctx, request)
 	if err != nil {
@@ -183,7 +197,8 @@ func (o *blockOptions) show(ctx context.Context, command *cobra.Command, nodes *
 	}
 	header := answer.GetBlock().GetHeader()
 	report := reportBlock(header)
-	items := iter.Seq2[*ledgerdv1.TransactionSummary, error](func(func(*ledgerdv1.TransactionSummary, error) bool) {})
+	items := iter.Seq2[*ledgerdv1.TransactionSummary,
+		error](func(func(*ledgerdv1.TransactionSummary, error) bool) {})
 	if report.TransactionCount > 0 {
 		shard := header.GetShard()
 		items = nodes.BlockTransactionsOf(ctx, &shard, ledger.Height(report.Height))
@@ -216,19 +231,21 @@ func (r *blockReport) write(command *cobra.Command) error {
 	rows.add("level", r.Level)
 	rows.add("ordered in", fmt.Sprintf("epoch %d, round %d", r.Epoch, r.Round))
 	rows.add("size", plural(int(r.SizeBytes), "byte"))
-	rows.add("transactions", fmt.Sprintf("%d, of which %d failed", r.TransactionCount, r.FailedCount))
+	rows.add("transactions", fmt.Sprintf("%d, of which %d failed", r.TransactionCount,
+		r.FailedCount))
 	if err := rows.write(out); err != nil || len(r.Transactions) == 0 {
 		return err
 	}
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
 	}
-	items := table{header: []string{"TRANSACTION", "STATE", "SIGNER", "WHAT"}, colour: func(column int, cell string) string {
-		if column == 1 {
-			return colourOfState(cell)
-		}
-		return ""
-	}}
+	items := table{header: []string{"TRANSACTION", "STATE", "SIGNER", "WHAT"},
+		colour: func(column int, cell string) string {
+			if column == 1 {
+				return colourOfState(cell)
+			}
+			return ""
+		}}
 	for _, item := range r.Transactions {
 		signer := signerName(item.Signer, item.Change)
 		if item.Verdict != "" {
@@ -246,14 +263,16 @@ func (r *blockItemReport) what() string {
 		parts = append(parts, r.ReasonCode)
 	}
 	if r.Verdict != "" {
-		parts = append(parts, fmt.Sprintf("shard %d says %s of %s", r.VerdictShard, printable(r.Verdict, 0), r.VerdictTransaction))
+		parts = append(parts, fmt.Sprintf("shard %d says %s of %s", r.VerdictShard,
+			printable(r.Verdict, 0), r.VerdictTransaction))
 	}
 	if len(r.WaitsFor) > 0 {
 		parts = append(parts, "waits for "+client.ShardNames(r.WaitsFor))
 	}
 	shown := r.Postings
 	if len(shown) == 2 && r.PostingCount == 2 && strings.HasPrefix(shown[0].Amount, "-") {
-		parts = append(parts, fmt.Sprintf("%s %s from %s to %s", shown[1].Amount, shown[1].Asset, shown[0].Account, shown[1].Account))
+		parts = append(parts, fmt.Sprintf("%s %s from %s to %s", shown[1].Amount, shown[1].Asset,
+			shown[0].Account, shown[1].Account))
 	} else if r.PostingCount > 0 {
 		parts = append(parts, plural(int(r.PostingCount), "posting"))
 	}
@@ -269,16 +288,19 @@ func (r *blockItemReport) what() string {
 	return strings.Join(parts, "; ")
 }
 
-func (o *blockOptions) list(ctx context.Context, command *cobra.Command, nodes *client.Client) error {
+func (o *blockOptions) list(ctx context.Context, command *cobra.Command,
+	nodes *client.Client) error {
 	blocks, more, err := take(nodes.BlocksOf(ctx, o.shard.number, 0, false), o.limit)
 	if err != nil {
 		return err
 	}
 	reports := make([]blockReport, len(blocks))
-	rows := table{header: []string{"BLOCK", "TIME", "TRANSACTIONS", "FAILED", "LEVEL", "HASH"}, right: []bool{true, false, true, true}}
+	rows := table{header: []string{"BLOCK", "TIME", "TRANSACTIONS", "FAILED", "LEVEL", "HASH"},
+		right: []bool{true, false, true, true}}
 	for i, header := range blocks {
 		reports[i] = reportBlock(header)
-		rows.add(fmt.Sprint(reports[i].Height), moment(reports[i].TimeMS), fmt.Sprint(reports[i].TransactionCount), fmt.Sprint(reports[i].FailedCount),
+		rows.add(fmt.Sprint(reports[i].Height), moment(reports[i].TimeMS),
+			fmt.Sprint(reports[i].TransactionCount), fmt.Sprint(reports[i].FailedCount),
 			reports[i].Level, reports[i].Hash)
 	}
 	if o.json {
@@ -288,28 +310,34 @@ func (o *blockOptions) list(ctx context.Context, command *cobra.Command, nodes *
 }
 
 // followFrom shows blocks until the command is stopped.
-func (o *blockOptions) followFrom(ctx context.Context, command *cobra.Command, nodes *client.Client, request *ledgerdv1.GetBlockRequest) error {
+func (o *blockOptions) followFrom(ctx context.Context, command *cobra.Command, nodes *client.Client,
+	request *ledgerdv1.GetBlockRequest) error {
 	out := command.OutOrStdout()
 	nodes, end, err := o.shard.nodesOf(ctx, nodes)
 	if err != nil {
 		return err
 	}
 	defer end()
-	err = nodes.Subscribe(ctx, ledger.Height(request.GetHeight()), o.json, func(message *ledgerdv1.SubscribeResponse) error {
-		report := reportBlock(message.GetBlock().GetHeader())
-		if o.json {
-			for _, item := range message.GetBlock().GetTransactions() {
-				report.Transactions = append(report.Transactions, reportBlockItem(item))
+	err = nodes.Subscribe(ctx, ledger.Height(request.GetHeight()),
+		o.json, func(message *ledgerdv1.SubscribeResponse) error {
+			report := reportBlock(message.GetBlock().GetHeader())
+			if o.json {
+				for _, item := range message.GetBlock().GetTransactions() {
+					report.Transactions = append(report.Transactions, reportBlockItem(item))
+				}
+				report.More = len(report.Transactions) < int(report.TransactionCount)
+				return writeJSONLine(out, report)
 			}
-			report.More = len(report.Transactions) < int(report.TransactionCount)
-			return writeJSONLine(out, report)
-		}
-		_, err := fmt.Fprintf(out, "block %d  %s  %s, %d failed  %s\n", report.Height, moment(report.TimeMS),
-			plural(int(report.TransactionCount), "transaction"), report.FailedCount, report.Hash)
-		return err
-	})
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || client.CodeOf(err) == connect.CodeDeadlineExceeded {
-		return nil // it was stopped, or the time of --timeout is over, which the node may notice first
+			_, err := fmt.Fprintf(out, "block %d  %s  %s, %d failed  %s\n", report.Height,
+				moment(report.TimeMS),
+				plural(int(report.TransactionCount), "transaction"), report.FailedCount,
+				report.Hash)
+			return err
+		})
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		client.CodeOf(err) == connect.CodeDeadlineExceeded {
+		// it was stopped, or the time of --timeout is over, which the node may notice first
+		return nil
 	}
 	return err
 }

@@ -33,14 +33,16 @@ type shell struct {
 
 func newShell(t *testing.T, nodes int) *shell {
 	t.Helper()
-	s := &shell{t: t, cluster: apitest.NewCluster(t, apitest.Options{Nodes: nodes}), folder: t.TempDir()}
+	s := &shell{t: t, cluster: apitest.NewCluster(t, apitest.Options{Nodes: nodes}),
+		folder: t.TempDir()}
 	for i := range nodes {
 		s.doors = append(s.doors, apitest.Serve(t, s.cluster.Node(i), api.Options{}))
 	}
 	return s
 }
 
-// run runs one command line as the shell would; %n, %k and %d stand for the nodes, the keyring and the folder.
+// run runs one command line as the shell would; %n, %k and %d stand for the nodes, the keyring and
+// the folder.
 func (s *shell) run(line string, input ...string) outcome {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -54,7 +56,8 @@ func (s *shell) runContext(ctx context.Context, line string, input ...string) ou
 	for _, door := range s.doors {
 		urls = append(urls, door.URL)
 	}
-	replace := strings.NewReplacer("%n", "--node="+strings.Join(urls, ","), "%k", "--keys="+filepath.Join(s.folder, "keys"), "%d", s.folder)
+	replace := strings.NewReplacer("%n", "--node="+strings.Join(urls, ","), "%k",
+		"--keys="+filepath.Join(s.folder, "keys"), "%d", s.folder)
 	arguments := strings.Fields(line)
 	for i := range arguments {
 		arguments[i] = replace.Replace(arguments[i])
@@ -99,7 +102,8 @@ func wantKeys(t *testing.T, value map[string]any, keys string) {
 	}
 }
 
-// bank registers acme and opens acme:mint, an issuer, acme:cash and acme:vault, with 100 in acme:cash.
+// bank registers acme and opens acme:mint, an issuer, acme:cash and acme:vault, with 100 in
+// acme:cash.
 func (s *shell) bank() {
 	s.t.Helper()
 	s.must("keys create acme %k")
@@ -113,7 +117,8 @@ func TestAccountsAndTransfers(t *testing.T) {
 	t.Parallel()
 	s := newShell(t, 2)
 	s.bank()
-	status := s.object("tx transfer --from acme:cash --to acme:vault --amount 30 --asset unit --note lunch --wait ordered %n %k")
+	status := s.object("tx transfer --from acme:cash --to acme:vault --amount 30 --asset unit " +
+		"--note lunch --wait ordered %n %k")
 	wantKeys(t, status, "id state height index")
 	if again := s.must("org add acme %n %k"); !strings.Contains(again, "registered already") {
 		t.Error(again)
@@ -123,13 +128,15 @@ func TestAccountsAndTransfers(t *testing.T) {
 	if shown := fmt.Sprint(account["balances"]); shown != "[map[amount:70 asset:unit]]" {
 		t.Error(shown)
 	}
-	if text := s.must("account show acme:mint %n"); !strings.Contains(text, "-100  unit") || !strings.Contains(text, "issuer") {
+	if text := s.must("account show acme:mint %n"); !strings.Contains(text, "-100  unit") ||
+		!strings.Contains(text, "issuer") {
 		t.Error(text)
 	}
 	if accounts := s.object("account list acme: %n")["accounts"].([]any); len(accounts) != 3 {
 		t.Error(accounts)
 	}
-	if text := s.must("account list --limit 1 %n"); !strings.Contains(text, "these are the first 1") {
+	if text := s.must("account list --limit 1 %n"); !strings.Contains(text,
+		"these are the first 1") {
 		t.Error(text)
 	}
 	history := s.object("account history acme:cash %n")
@@ -138,7 +145,8 @@ func TestAccountsAndTransfers(t *testing.T) {
 	if entry["note"] != "lunch" || entry["transaction_id"] != status["id"] {
 		t.Error(entry)
 	}
-	if text := s.must("account history acme:cash --oldest-first %n"); !strings.Contains(text, "+100") || !strings.Contains(text, "-30") {
+	if text := s.must("account history acme:cash --oldest-first %n"); !strings.Contains(text,
+		"+100") || !strings.Contains(text, "-30") {
 		t.Error(text)
 	}
 	wantKeys(t, s.object("org show acme %n"), "name public_keys shard registered_height")
@@ -155,22 +163,27 @@ func TestKeys(t *testing.T) {
 	}
 	made := s.object("keys create acme %k")
 	wantKeys(t, made, "organisation public_key file")
-	if public := strings.TrimSpace(s.must("keys show acme --public %k")); public != made["public_key"] {
+	if public := strings.TrimSpace(s.must("keys show acme --public %k")); public !=
+		made["public_key"] {
 		t.Error(public)
 	}
-	if text := s.must("keys show acme %k"); !strings.Contains(text, "acme.key") || strings.Contains(text, "PRIVATE") {
+	if text := s.must("keys show acme %k"); !strings.Contains(text, "acme.key") ||
+		strings.Contains(text, "PRIVATE") {
 		t.Error(text)
 	}
-	if again := s.run("keys create acme %k"); again.status != exitFailure || !strings.Contains(again.errs, "use it, or move the file away") {
+	if again := s.run("keys create acme %k"); again.status != exitFailure ||
+		!strings.Contains(again.errs, "use it, or move the file away") {
 		t.Error(again)
 	}
 	if keys := s.object("keys list %k")["keys"].([]any); len(keys) != 1 {
 		t.Error(keys)
 	}
-	if err := os.WriteFile(filepath.Join(s.folder, "keys", "bad.key"), []byte("nonsense"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.folder, "keys", "bad.key"), []byte("nonsense"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
-	if result := s.run("keys list %k"); result.status != exitFailure || !strings.Contains(result.out, "acme") || !strings.Contains(result.errs, "bad.key") {
+	if result := s.run("keys list %k"); result.status != exitFailure ||
+		!strings.Contains(result.out, "acme") || !strings.Contains(result.errs, "bad.key") {
 		t.Error(result)
 	}
 }
@@ -183,7 +196,8 @@ func TestPostSignSubmit(t *testing.T) {
 	s.must("org add globex %n --keys=%d/other")
 	s.must("account open globex:mint --issuer %n --keys=%d/other")
 	s.must("account open globex:cash %n --keys=%d/other")
-	signed := s.object("tx post --posting acme:cash=-10 --posting globex:cash=10 --posting globex:mint=-9:EUR --posting acme:vault=9:EUR --out %d/swap.tx %n %k")
+	signed := s.object("tx post --posting acme:cash=-10 --posting globex:cash=10 --posting " +
+		"globex:mint=-9:EUR --posting acme:vault=9:EUR --out %d/swap.tx %n %k")
 	wantKeys(t, signed, "id file signed_by missing_signatures")
 	if fmt.Sprint(signed["missing_signatures"]) != "[globex]" {
 		t.Error(signed)
@@ -200,12 +214,14 @@ func TestPostSignSubmit(t *testing.T) {
 	}
 	file := `{"postings":[{"account":"acme:cash","amount":-5},{"account":"acme:vault","amount":"5"}],"records":[{"key":"acme:r","value":"x"}],"note":{"why":"test"}}`
 	posted := s.object("tx post - %n %k", file)
-	shown := s.object("tx status " + posted["id"].(string) + " --wait durable --proof --out %d/proof %n")
+	shown := s.object("tx status " + posted["id"].(string) +
+		" --wait durable --proof --out %d/proof %n")
 	wantKeys(t, shown, "id state block_hash signer signed_by postings records note proof")
 	if info, err := os.Stat(filepath.Join(s.folder, "proof")); err != nil || info.Size() == 0 {
 		t.Error(err)
 	}
-	if text := s.must("tx status " + posted["id"].(string) + " --proof %n"); !strings.Contains(text, "proof        holds") {
+	if text := s.must("tx status " + posted["id"].(string) + " --proof %n"); !strings.Contains(text,
+		"proof        holds") {
 		t.Error(text)
 	}
 	s.must("tx put acme:r y %n %k")
@@ -230,7 +246,8 @@ func TestImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	command := "tx import %d/f.jsonl --issuer coinbase --state=%d/state %n %k"
-	if text := s.must(command); !strings.Contains(text, "imported 2 lines") || !strings.Contains(text, "lines/s") {
+	if text := s.must(command); !strings.Contains(text, "imported 2 lines") ||
+		!strings.Contains(text, "lines/s") {
 		t.Error(text)
 	}
 	again := s.object(command)
@@ -243,13 +260,17 @@ func TestImport(t *testing.T) {
 	}
 	overdraft := `{"postings":[{"account":"al","amount":-21},{"account":"bob","amount":21}]}` + "\n"
 	failed := s.run("tx import - --org other --state=%d/state --json %n %k", overdraft)
-	if failed.status != exitFailure || object(t, failed.out)["failed"] != 1.0 || !strings.Contains(failed.errs, "line 1 failed (insufficient_funds)") {
+	if failed.status != exitFailure || object(t, failed.out)["failed"] != 1.0 ||
+		!strings.Contains(failed.errs, "line 1 failed (insufficient_funds)") {
 		t.Error(failed)
 	}
-	if stopped := s.run("tx import - --stop-on-error --state=%d/state %n %k", overdraft); stopped.status != exitFailure || !strings.Contains(stopped.errs, "stopped at the first line") {
+	if stopped := s.run("tx import - --stop-on-error --state=%d/state %n %k",
+		overdraft); stopped.status != exitFailure ||
+		!strings.Contains(stopped.errs, "stopped at the first line") {
 		t.Error(stopped)
 	}
-	if text := s.run("tx import - %n %k", "no json\n"); text.status != exitFailure || !strings.Contains(text.errs, "line 1") {
+	if text := s.run("tx import - %n %k", "no json\n"); text.status != exitFailure ||
+		!strings.Contains(text.errs, "line 1") {
 		t.Error(text)
 	}
 }
@@ -257,28 +278,37 @@ func TestImport(t *testing.T) {
 func TestBlocksAndStatus(t *testing.T) {
 	t.Parallel()
 	s := newShell(t, 2)
-	if text := s.must("block %n"); !strings.Contains(text, "no blocks yet") && !strings.Contains(text, "HASH") {
+	if text := s.must("block %n"); !strings.Contains(text, "no blocks yet") &&
+		!strings.Contains(text, "HASH") {
 		t.Error(text)
 	}
 	s.bank()
 	head := s.object("block head %n")
-	wantKeys(t, head, "height hash previous time_ms epoch round level transaction_count failed_count size_bytes transactions")
+	wantKeys(t, head, "height hash previous time_ms epoch round level transaction_count "+
+		"failed_count size_bytes transactions")
 	item := head["transactions"].([]any)[0].(map[string]any)
 	wantKeys(t, item, "id state signer postings posting_count record_count")
-	if same := s.object("block " + head["hash"].(string) + " %n"); same["height"] != head["height"] {
+	if same := s.object("block " + head["hash"].(string) + " %n"); same["height"] !=
+		head["height"] {
 		t.Error(same)
 	}
-	if text := s.must("block " + fmt.Sprint(head["height"]) + " %n"); !strings.Contains(text, "100 unit from acme:mint to acme:cash") {
+	if text := s.must("block " + fmt.Sprint(head["height"]) + " %n"); !strings.Contains(text,
+		"100 unit from acme:mint to acme:cash") {
 		t.Error(text)
 	}
-	if blocks := s.object("block --limit 2 %n"); len(blocks["blocks"].([]any)) != 2 || blocks["more"] != true {
+	if blocks := s.object("block --limit 2 %n"); len(blocks["blocks"].([]any)) != 2 ||
+		blocks["more"] != true {
 		t.Error(blocks)
 	}
 	report := s.object("status %n")
-	wantKeys(t, report, "chain genesis_hash digraph degree tolerated_failures transactions_total accounts_total asked_node nodes")
-	wantKeys(t, report["nodes"].([]any)[0].(map[string]any), "index name answered mode api_address member suspected ordered_height stored_height durable_height engine")
+	wantKeys(t, report, "chain genesis_hash digraph degree tolerated_failures "+
+		"transactions_total accounts_total asked_node nodes")
+	wantKeys(t, report["nodes"].([]any)[0].(map[string]any),
+		"index name answered mode api_address member suspected ordered_height stored_height "+
+			"durable_height engine")
 	s.cluster.Node(0).SetMode(api.ModeHalted, "no majority")
-	if text := s.must("status %n"); !strings.Contains(text, "halted") || !strings.Contains(text, "node-0: no majority") || !strings.Contains(text, "unreachable") {
+	if text := s.must("status %n"); !strings.Contains(text, "halted") ||
+		!strings.Contains(text, "node-0: no majority") || !strings.Contains(text, "unreachable") {
 		t.Error(text)
 	}
 }
@@ -306,7 +336,8 @@ func TestFollowAndWatch(t *testing.T) {
 	}
 }
 
-// Each wrong command line, and each failure, gets one sentence that says what to do, and its exit status.
+// Each wrong command line, and each failure, gets one sentence that says what to do, and its exit
+// status.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	s := newShell(t, 1)
@@ -336,7 +367,8 @@ func TestRefusals(t *testing.T) {
 		{"tx transfer acme:cash acme:vault 1 --amount 2", exitUsage, "leave one out"},
 		{"tx transfer acme:cash acme:cash 1", exitUsage, "two accounts"},
 		{"tx transfer cash acme:vault 1", exitUsage, "ORGANISATION:NAME"},
-		{"tx transfer acme:cash acme:vault 1 --wait soon", exitUsage, "admitted, ordered, stored, durable"},
+		{"tx transfer acme:cash acme:vault 1 --wait soon", exitUsage,
+			"admitted, ordered, stored, durable"},
 		{"tx transfer acme:cash acme:vault 1 bad/asset", exitUsage, "asset"},
 		{"tx transfer acme:cash acme:vault 1000 %n %k", exitFailure, "insufficient_funds"},
 		{"tx transfer acme:cash acme:nope 1 %n %k", exitFailure, "ledgerd account open"},
@@ -367,9 +399,11 @@ func TestRefusals(t *testing.T) {
 	} {
 		result := s.run(test.line)
 		if result.status != test.status || !strings.Contains(result.errs, test.want) {
-			t.Errorf("ledgerd %s: exit status %d instead of %d, or no %q in\n%s", test.line, result.status, test.status, test.want, result.errs)
+			t.Errorf("ledgerd %s: exit status %d instead of %d, or no %q in\n%s", test.line,
+				result.status, test.status, test.want, result.errs)
 		}
-		if lines := strings.Count(result.errs, "\n"); lines > 2 || strings.Contains(result.errs, "client: ") || strings.Contains(result.errs, "ledger: ") {
+		if lines := strings.Count(result.errs, "\n"); lines > 2 ||
+			strings.Contains(result.errs, "client: ") || strings.Contains(result.errs, "ledger: ") {
 			t.Errorf("ledgerd %s: not one sentence:\n%s", test.line, result.errs)
 		}
 	}
@@ -383,12 +417,14 @@ func TestWritersAreNamed(t *testing.T) {
 	s.cluster.Node(0).SetMode(api.ModeFollowing, "left out")
 	s.doors = s.doors[:1]
 	result := s.run("tx transfer acme:cash acme:vault 1 --timeout 10s %n %k")
-	if result.status != exitFailure || !strings.Contains(result.errs, "--node http://127.0.0.1:8082") {
+	if result.status != exitFailure || !strings.Contains(result.errs,
+		"--node http://127.0.0.1:8082") {
 		t.Error(result)
 	}
 }
 
-// Every command teaches: it has a text, an example that names it, and --json where it shows something.
+// Every command teaches: it has a text, an example that names it, and --json where it shows
+// something.
 func TestEveryCommandTeaches(t *testing.T) {
 	t.Parallel()
 	var visit func(*cobra.Command)
@@ -396,7 +432,8 @@ func TestEveryCommandTeaches(t *testing.T) {
 		if command.Hidden || command.Name() == "help" || command.Name() == "completion" {
 			return
 		}
-		if command.Long == "" || command.Short == "" || !strings.Contains(command.Example, command.CommandPath()) {
+		if command.Long == "" || command.Short == "" ||
+			!strings.Contains(command.Example, command.CommandPath()) {
 			t.Errorf("%s has no text or no example", command.CommandPath())
 		}
 		runs := command.Name() == "start" // it shows nothing but its log
@@ -425,7 +462,8 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %s", line, text)
 		}
 	}
-	if text := s.must("__complete account show --node=http://127.0.0.1:1 a"); strings.Contains(text, "acme") {
+	if text := s.must("__complete account show --node=http://127.0.0.1:1 a"); strings.Contains(text,
+		"acme") {
 		t.Error(text)
 	}
 	for _, kind := range []string{"bash", "zsh", "fish", "powershell"} {
@@ -438,7 +476,8 @@ func TestCompletion(t *testing.T) {
 // What comes from elsewhere cannot steer the terminal.
 func TestPrintable(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"a\x1b[2Jb\nc": "a�[2Jb�c", "déjà": "déjà", "123456789": "12345678…"} {
+	for text, want := range map[string]string{"a\x1b[2Jb\nc": "a�[2Jb�c", "déjà": "déjà",
+		"123456789": "12345678…"} {
 		if shown := printable(text, 8); shown != want {
 			t.Errorf("%q is shown as %q", text, shown)
 		}
@@ -471,10 +510,14 @@ func TestFailuresAsJSON(t *testing.T) {
 	}{
 		{line: "account show acme:none --json %n", status: exitFailure, text: "acme:none"},
 		{line: "account show acme:none %n --json=true", status: exitFailure, text: "acme:none"},
-		{line: "block --json --folow", status: exitUsage, text: "did you mean --follow?", next: "see `ledgerd block --help`"},
-		{line: "block --folow --json", status: exitUsage, text: "did you mean --follow?", next: "see `ledgerd block --help`"},
-		{line: "block --limit -1 --json", status: exitUsage, text: "above zero", next: "see `ledgerd block --help`"},
-		{line: "tx transfer --json", status: exitUsage, text: "two accounts", next: "see `ledgerd tx transfer --help`"},
+		{line: "block --json --folow", status: exitUsage, text: "did you mean --follow?",
+			next: "see `ledgerd block --help`"},
+		{line: "block --folow --json", status: exitUsage, text: "did you mean --follow?",
+			next: "see `ledgerd block --help`"},
+		{line: "block --limit -1 --json", status: exitUsage, text: "above zero",
+			next: "see `ledgerd block --help`"},
+		{line: "tx transfer --json", status: exitUsage, text: "two accounts",
+			next: "see `ledgerd tx transfer --help`"},
 	} {
 		result := s.run(test.line)
 		if result.status != test.status {
@@ -482,18 +525,21 @@ func TestFailuresAsJSON(t *testing.T) {
 		}
 		failure := object(t, result.errs)
 		next, _ := failure["next"].(string)
-		if text := fmt.Sprint(failure["error"]); !strings.Contains(text, test.text) || next != test.next {
+		if text := fmt.Sprint(failure["error"]); !strings.Contains(text, test.text) ||
+			next != test.next {
 			t.Errorf("ledgerd %s: %s", test.line, result.errs)
 		}
 	}
-	for _, line := range []string{"account show acme:none %n --json=false", "block --folow -- --json"} {
+	for _, line := range []string{"account show acme:none %n --json=false",
+		"block --folow -- --json"} {
 		if result := s.run(line); !strings.HasPrefix(result.errs, "ledgerd: ") {
 			t.Errorf("ledgerd %s: %s", line, result.errs)
 		}
 	}
 	s.cluster.Node(0).SetMode(api.ModeFollowing, "left out")
 	s.doors = s.doors[:1]
-	failure := object(t, s.run("tx transfer acme:cash acme:vault 1 --timeout 10s --json %n %k").errs)
+	failure := object(t,
+		s.run("tx transfer acme:cash acme:vault 1 --timeout 10s --json %n %k").errs)
 	if failure["next"] != "these nodes take writes: --node http://127.0.0.1:8082" ||
 		strings.Contains(fmt.Sprint(failure["error"]), "--node") {
 		t.Error(failure)

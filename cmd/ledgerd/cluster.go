@@ -21,11 +21,13 @@ import (
 )
 
 const (
-	// changeLife is how many blocks a change of the members stays good for, so that one that was lost is not applied when nobody thinks of it any more.
+	// changeLife is how many blocks a change of the members stays good for, so that one that was
+	// lost is not applied when nobody thinks of it any more.
 	changeLife = 1000
 	// changePause is the pause before a change is tried again that came too close to another.
 	changePause = 300 * time.Millisecond
-	// durablePatience is how long a change that is ordered is waited for to be durable: with a new member that does not run yet it may take that one.
+	// durablePatience is how long a change that is ordered is waited for to be durable: with a new
+	// member that does not run yet it may take that one.
 	durablePatience = 5 * time.Second
 	// membershipPause is how often a node is asked for a change that was ordered elsewhere.
 	membershipPause = 100 * time.Millisecond
@@ -55,7 +57,8 @@ ledgerd testnet write one to operator.key in their folders.`,
 
   # Who keeps the ledger, and how they do
   ledgerd cluster status --via http://127.0.0.1:26600`,
-	}, newClusterJoinCommand(), newClusterLeaveCommand(), newClusterReplaceCommand(), newClusterStatusCommand())
+	}, newClusterJoinCommand(), newClusterLeaveCommand(), newClusterReplaceCommand(),
+		newClusterStatusCommand())
 }
 
 // changeOptions are the flags of commands that change the members.
@@ -69,18 +72,25 @@ type changeOptions struct {
 
 func (o *changeOptions) bind(command *cobra.Command) {
 	bindVia(command, &o.remote)
-	o.shard.bind(command, &o.remote, "the shard whose members change (default the one of the node of --via)")
+	o.shard.bind(command, &o.remote, "the shard whose members change (default the one of the "+
+		"node of --via)")
 	flags := command.Flags()
-	flags.StringVar(&o.operator, "operator", "", "file with an operator's key, for example net/operator.key (required)")
-	flags.BoolVar(&o.force, "force", false, "do it though too few of the members may be left running to go on, or blocks go with a member that is away")
+	flags.StringVar(&o.operator, "operator", "",
+		"file with an operator's key, for example net/operator.key (required)")
+	flags.BoolVar(&o.force, "force", false, "do it though too few of the members may be left "+
+		"running to go on, or blocks go with a member that is away")
 	addJSONFlag(command, &o.json)
 }
 
 // bindVia adds the flags that say which nodes to ask.
 func bindVia(command *cobra.Command, remote *remoteOptions) {
-	command.Flags().StringSliceVar(&remote.nodes, "via", nil, "address of a node of the ledger; several with commas or repeated (default $"+nodeVariable+" or "+client.DefaultURL+")")
-	command.Flags().DurationVar(&remote.timeout, "timeout", 2*time.Minute, "give up after this time; 0 means never")
-	completeFlag(command, "via", cobra.FixedCompletions([]string{client.DefaultURL}, cobra.ShellCompDirectiveNoFileComp))
+	command.Flags().StringSliceVar(&remote.nodes, "via",
+		nil, "address of a node of the ledger; several with commas or repeated (default $"+
+			nodeVariable+" or "+client.DefaultURL+")")
+	command.Flags().DurationVar(&remote.timeout, "timeout", 2*time.Minute,
+		"give up after this time; 0 means never")
+	completeFlag(command, "via", cobra.FixedCompletions([]string{client.DefaultURL},
+		cobra.ShellCompDirectiveNoFileComp))
 }
 
 // changing is a command that changes the members, connected.
@@ -96,9 +106,11 @@ type changing struct {
 }
 
 // connect asks for the chain and its members, and reads the operator's key.
-func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx context.Context, done func(), err error) {
+func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx context.Context,
+	done func(), err error) {
 	if o.operator == "" {
-		return nil, nil, nil, usagef("--operator is missing: name the file with an operator's key, for example net/operator.key")
+		return nil, nil, nil, usagef("--operator is missing: name the file with an operator's " +
+			"key, for example net/operator.key")
 	}
 	private, err := readPrivateKey(o.operator)
 	if err != nil {
@@ -108,7 +120,8 @@ func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx contex
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	// A change is signed for the chain of one shard, and is ordered by its members: they are asked themselves.
+	// A change is signed for the chain of one shard, and is ordered by its members: they are asked
+	// themselves.
 	nodes, close, err := o.shard.nodesOf(ctx, asked)
 	if err != nil {
 		done()
@@ -120,7 +133,8 @@ func (o *changeOptions) connect(command *cobra.Command) (c *changing, ctx contex
 			before()
 		}
 	}(done)
-	c = &changing{nodes: nodes, operator: client.Key{Organisation: ledger.Operator, Private: private}, progress: command.ErrOrStderr(), force: o.force}
+	c = &changing{nodes: nodes, operator: client.Key{Organisation: ledger.Operator,
+		Private: private}, progress: command.ErrOrStderr(), force: o.force}
 	if c.genesis, err = nodes.ChainGenesis(ctx); err == nil {
 		err = c.checkOperator(o.operator)
 	}
@@ -150,18 +164,22 @@ func (c *changing) chain() string {
 	return fmt.Sprintf("shard %d of chain %s", c.genesis.Shard, c.genesis.Chain)
 }
 
-// otherShard says that a home is of a node of another shard than the one whose members change; nil where it is not.
+// otherShard says that a home is of a node of another shard than the one whose members change; nil
+// where it is not.
 func (c *changing) otherShard(dir string, at *home.Home) error {
 	if at.Genesis.Book() != c.genesis.Book() || at.Genesis.Shard == c.genesis.Shard {
 		return nil
 	}
-	return fmt.Errorf("%s is the home of a node of shard %d, and %s keeps shard %d: say --shard %d, or choose another --home", dir, at.Genesis.Shard, c.nodes.Current(), c.genesis.Shard, at.Genesis.Shard)
+	return fmt.Errorf("%s is the home of a node of shard %d, and %s keeps shard %d: say --shard "+
+		"%d, or choose another --home", dir, at.Genesis.Shard, c.nodes.Current(), c.genesis.Shard,
+		at.Genesis.Shard)
 }
 
 // elsewherePatience bounds how long another shard is asked for its members.
 const elsewherePatience = 2 * time.Second
 
-// elsewhere are the members of other shards: as their chains have them where they answer, else as the genesis has them.
+// elsewhere are the members of other shards: as their chains have them where they answer, else as
+// the genesis has them.
 func (c *changing) elsewhere(ctx context.Context) map[ledger.ShardID][]ledger.Member {
 	if c.others != nil {
 		return c.others
@@ -187,7 +205,8 @@ func (c *changing) elsewhere(ctx context.Context) map[ledger.ShardID][]ledger.Me
 }
 
 // findElsewhere finds a member of another shard.
-func (c *changing) findElsewhere(ctx context.Context, is func(*ledger.Member) bool) (shard ledger.ShardID, found *ledger.Member) {
+func (c *changing) findElsewhere(ctx context.Context,
+	is func(*ledger.Member) bool) (shard ledger.ShardID, found *ledger.Member) {
 	others := c.elsewhere(ctx)
 	for i := range c.genesis.Shards {
 		members := others[ledger.ShardID(i)]
@@ -202,14 +221,17 @@ func (c *changing) findElsewhere(ctx context.Context, is func(*ledger.Member) bo
 
 func (c *changing) checkOperator(file string) error {
 	if len(c.genesis.Operators) == 0 {
-		return fmt.Errorf("chain %s has no operators in its genesis: its members can never change, and a new chain is needed for that (ledgerd init and ledgerd testnet make operators)", c.genesis.Chain)
+		return fmt.Errorf("chain %s has no operators in its genesis: its members can never "+
+			"change, and a new chain is needed for that (ledgerd init and ledgerd testnet make "+
+			"operators)", c.genesis.Chain)
 	}
 	if public := c.operator.Public(); !c.genesis.IsOperator(public) {
 		var keys []string
 		for _, key := range c.genesis.Operators {
 			keys = append(keys, key.String())
 		}
-		return fmt.Errorf("%s is no operator's key of chain %s: its public half is %s, and the chain's operators have %s", file, c.genesis.Chain, public, strings.Join(keys, ", "))
+		return fmt.Errorf("%s is no operator's key of chain %s: its public half is %s, and the "+
+			"chain's operators have %s", file, c.genesis.Chain, public, strings.Join(keys, ", "))
 	}
 	return nil
 }
@@ -222,7 +244,8 @@ func (c *changing) refresh(ctx context.Context) (err error) {
 
 // say tells a person what is going on.
 func (c *changing) say(format string, arguments ...any) {
-	_, _ = fmt.Fprintf(c.progress, format+"\n", arguments...) // the change goes on though nobody listens
+	// the change goes on though nobody listens
+	_, _ = fmt.Fprintf(c.progress, format+"\n", arguments...)
 }
 
 // running counts the members that answer, but for one that is to leave.
@@ -238,10 +261,12 @@ func (c *changing) running(but ...ledger.MemberIndex) (count int) {
 // isAway reports whether a member does not answer.
 func isAway(member *ledgerdv1.MemberState) bool {
 	standing := member.GetStanding()
-	return standing == ledgerdv1.MemberStanding_MEMBER_STANDING_UNREACHABLE || standing == ledgerdv1.MemberStanding_MEMBER_STANDING_NEVER_SEEN
+	return standing == ledgerdv1.MemberStanding_MEMBER_STANDING_UNREACHABLE ||
+		standing == ledgerdv1.MemberStanding_MEMBER_STANDING_NEVER_SEEN
 }
 
-// absent returns up to which height no member that answers has blocks, but for one that is to leave.
+// absent returns up to which height no member that answers has blocks, but for one that is to
+// leave.
 func (c *changing) absent(but ...ledger.MemberIndex) (height uint64) {
 	first := true
 	for _, member := range c.cluster.GetMembers() {
@@ -258,8 +283,8 @@ func (c *changing) absent(but ...ledger.MemberIndex) (height uint64) {
 // errLastHolder says that blocks would be lost with a member.
 var errLastHolder = errors.New("blocks would be lost")
 
-// checkHolder refuses to let a member go that has blocks, or may have them, which no other member that
-// answers has. Of one that is away, --force lets these blocks go.
+// checkHolder refuses to let a member go that has blocks, or may have them, which no other member
+// that answers has. Of one that is away, --force lets these blocks go.
 func (c *changing) checkHolder(leaving *ledger.GroupMember) error {
 	absent := c.absent(leaving.Index)
 	at := slices.IndexFunc(c.cluster.GetMembers(), func(member *ledgerdv1.MemberState) bool {
@@ -273,19 +298,24 @@ func (c *changing) checkHolder(leaving *ledger.GroupMember) error {
 	case (!isAway(member) || member.GetLastHeardMs() > 0) && member.GetAbsentHeight() >= absent:
 		return nil
 	case !isAway(member):
-		return fmt.Errorf("%w: %s is the last member that answers and has the blocks from %d to %d, since the others began with "+
-			"snapshots; wait until one of them has fetched them (ledgerd status shows how far they are), or start a "+
+		return fmt.Errorf("%w: %s is the last member that answers and has the blocks from %d to "+
+			"%d, since the others began with "+
+			"snapshots; wait until one of them has fetched them (ledgerd status shows how far "+
+			"they are), or start a "+
 			"member that has them; if you give them up, stop %s and say --force",
 			errLastHolder, leaving.Name, member.GetAbsentHeight()+1, absent, leaving.Name)
 	case c.force:
 		return nil
 	}
-	return fmt.Errorf("%w: no member that answers has the blocks up to %d, and %s, which does not answer, may have them; start it, or "+
-		"another member that has them, until one that stays has fetched them (ledgerd status shows how far they are); if they "+
+	return fmt.Errorf("%w: no member that answers has the blocks up to %d, and %s, which does "+
+		"not answer, may have them; start it, or "+
+		"another member that has them, until one that stays has fetched them (ledgerd status "+
+		"shows how far they are); if they "+
 		"are lost or you give them up, say --force", errLastHolder, absent, leaving.Name)
 }
 
-// errTooFew says that the members that would be left running are no majority, errStands that those that run are none now.
+// errTooFew says that the members that would be left running are no majority, errStands that those
+// that run are none now.
 var (
 	errTooFew = errors.New("the ledger would stop")
 	errStands = errors.New("the ledger stands still")
@@ -298,14 +328,17 @@ func (c *changing) checkMajority(members, running int) error {
 		return nil
 	}
 	if runs, takes := c.running(), c.membership.Majority(); runs < takes {
-		return fmt.Errorf("%w: of its %s, %d run as far as %s knows, and it takes %d to change anything; start those that are away first (see ledgerd cluster status)",
+		return fmt.Errorf("%w: of its %s, %d run as far as %s knows, and it takes %d to change "+
+			"anything; start those that are away first (see ledgerd cluster status)",
 			errStands, plural(len(c.membership.Members), "member"), runs, c.nodes.Current(), takes)
 	}
-	return fmt.Errorf("%w: of the %s that there would be, %d would run as far as %s knows, and it takes %d; start those that are away first (see ledgerd cluster status), or say --force",
+	return fmt.Errorf("%w: of the %s that there would be, %d would run as far as %s knows, and "+
+		"it takes %d; start those that are away first (see ledgerd cluster status), or say --force",
 		errTooFew, plural(members, "member"), running, c.nodes.Current(), need)
 }
 
-// checkJoin refuses one more member where too few run without it, as nodes do. The second of two is needed in any case.
+// checkJoin refuses one more member where too few run without it, as nodes do. The second of two is
+// needed in any case.
 func (c *changing) checkJoin() error {
 	members := len(c.membership.Members)
 	if members == 1 {
@@ -323,11 +356,14 @@ type changed struct {
 
 // refusals are what can be done about results, by their reasons' codes.
 var refusals = map[string]string{
-	api.ReasonCode(ledger.MemberNameTaken):    "choose another --name",
-	api.ReasonCode(ledger.MemberAddressTaken): "choose another --base-port or --address, or let the member that has it leave first",
-	api.ReasonCode(ledger.MemberKeyTaken):     "a home is good for one membership: choose a new --home",
-	api.ReasonCode(ledger.UnknownMember):      "it may have left in this moment: see ledgerd cluster status",
-	api.ReasonCode(ledger.LastMember):         "let another node join first, and start it",
+	api.ReasonCode(ledger.MemberNameTaken): "choose another --name",
+	api.ReasonCode(ledger.MemberAddressTaken): "choose another --base-port or --address, or let " +
+		"the member that has it leave first",
+	api.ReasonCode(
+		ledger.MemberKeyTaken): "a home is good for one membership: choose a new --home",
+	api.ReasonCode(ledger.UnknownMember): "it may have left in this moment: see ledgerd " +
+		"cluster status",
+	api.ReasonCode(ledger.LastMember): "let another node join first, and start it",
 }
 
 // order has a change ordered, and waits for a while until it is durable.
@@ -336,7 +372,8 @@ func (c *changing) order(ctx context.Context, change ledger.MembershipChange) (c
 	for {
 		head := ledger.Height(c.cluster.GetNode().GetOrderedHeight())
 		transaction := ledger.Transaction{Change: &change, LastValid: head + changeLife}
-		status, err := c.nodes.Post(ctx, []client.Key{c.operator}, transaction, ledgerdv1.Level_LEVEL_ORDERED)
+		status, err := c.nodes.Post(ctx, []client.Key{c.operator}, transaction,
+			ledgerdv1.Level_LEVEL_ORDERED)
 		if err != nil {
 			return changed{}, fmt.Errorf("%w; the same command goes on with it", withWriters(err))
 		}
@@ -438,7 +475,8 @@ type changeReport struct {
 func reportChange(change *ledgerdv1.MembershipChange) *changeReport {
 	switch change := change.GetChange().(type) {
 	case *ledgerdv1.MembershipChange_Join:
-		return &changeReport{Kind: ledger.ChangeJoin.String(), Name: change.Join.GetName(), Address: change.Join.GetAddress()}
+		return &changeReport{Kind: ledger.ChangeJoin.String(), Name: change.Join.GetName(),
+			Address: change.Join.GetAddress()}
 	case *ledgerdv1.MembershipChange_Leave:
 		return &changeReport{Kind: ledger.ChangeLeave.String(), Index: &change.Leave}
 	case *ledgerdv1.MembershipChange_Admit:

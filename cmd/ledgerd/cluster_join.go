@@ -86,7 +86,8 @@ on all its addresses; config.toml in the home says otherwise if you wish. The
   ledgerd cluster join --home ledger --via http://10.0.0.1:8080 --operator operator.key --address 10.0.0.5 --base-port 8080`,
 		Args: func(_ *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 {
-				return usagef("name the new node's home with --home, for example --home %s", printable(arguments[0], 0))
+				return usagef("name the new node's home with --home, for example --home %s",
+					printable(arguments[0], 0))
 			}
 			return nil
 		},
@@ -119,10 +120,14 @@ func (o *joinOptions) bind(command *cobra.Command) {
 	o.changeOptions.bind(command)
 	flags := command.Flags()
 	flags.StringVar(&o.home, "home", "", "folder to make, the new node's home (required)")
-	flags.StringVar(&o.name, "name", "", "name of the new node (default the name of the --home folder)")
-	flags.IntVar(&o.basePort, "base-port", 0, "port of the new node's API; the next one is for the other nodes (default two that are free)")
-	flags.StringVar(&o.address, "address", "127.0.0.1", "host by which the other nodes find the new one")
-	flags.BoolVar(&o.snapshot, "snapshot", false, "begin with the ledger as it is now, and fetch the blocks before later")
+	flags.StringVar(&o.name, "name", "", "name of the new node (default the name of the --home "+
+		"folder)")
+	flags.IntVar(&o.basePort, "base-port", 0, "port of the new node's API; the next one is for "+
+		"the other nodes (default two that are free)")
+	flags.StringVar(&o.address, "address", "127.0.0.1",
+		"host by which the other nodes find the new one")
+	flags.BoolVar(&o.snapshot, "snapshot", false,
+		"begin with the ledger as it is now, and fetch the blocks before later")
 	flags.StringVar(&o.genesis, "genesis", "", "genesis hash that the chain has to have")
 	addFabricFlag(command, &o.fabric, fabric.P2P)
 }
@@ -130,7 +135,8 @@ func (o *joinOptions) bind(command *cobra.Command) {
 // check refuses what means nothing, and fills in the name.
 func (o *joinOptions) check() error {
 	if o.home == "" {
-		return usagef("--home is missing: say which folder gets the new node's home, for example --home net/node-4")
+		return usagef("--home is missing: say which folder gets the new node's home, for " +
+			"example --home net/node-4")
 	}
 	if o.name == "" {
 		path, err := filepath.Abs(o.home)
@@ -140,13 +146,17 @@ func (o *joinOptions) check() error {
 		o.name = filepath.Base(path)
 	}
 	if err := ledger.OrganisationName(o.name).Validate(); err != nil {
-		return usagef("--name %q is no name for a node: use letters, digits, '-', '_' and '.', at most %d", o.name, ledger.MaxOrganisationName)
+		return usagef("--name %q is no name for a node: use letters, digits, '-', '_' and '.', "+
+			"at most %d", o.name, ledger.MaxOrganisationName)
 	}
 	if o.basePort < 0 || o.basePort > 65534 {
-		return usagef("--base-port %d: ports are 1 to 65535, and the one after it is used, too", o.basePort)
+		return usagef("--base-port %d: ports are 1 to 65535, and the one after it is used, too",
+			o.basePort)
 	}
-	if host := net.ParseIP(o.address); o.address == "" || host != nil && host.IsUnspecified() || host == nil && strings.ContainsAny(o.address, ":/[] ") {
-		return usagef("--address %q: give the host by which the other nodes find this one, without a port, for example 10.0.0.5", o.address)
+	if host := net.ParseIP(o.address); o.address == "" || host != nil && host.IsUnspecified() ||
+		host == nil && strings.ContainsAny(o.address, ":/[] ") {
+		return usagef("--address %q: give the host by which the other nodes find this one, "+
+			"without a port, for example 10.0.0.5", o.address)
 	}
 	if _, err := fabric.Parse(string(o.fabric)); err != nil {
 		return usagef("--fabric: %w", err)
@@ -162,7 +172,8 @@ func (o *joinOptions) check() error {
 // join makes the home, has the change ordered, and gives the home its place.
 func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error) {
 	if hash := c.genesis.Hash().String(); o.genesis != "" && o.genesis != hash {
-		return nil, fmt.Errorf("%s keeps the chain with genesis %s, and not %s: ask a node of the right chain with --via", c.nodes.Current(), hash, o.genesis)
+		return nil, fmt.Errorf("%s keeps the chain with genesis %s, and not %s: ask a node of "+
+			"the right chain with --via", c.nodes.Current(), hash, o.genesis)
 	}
 	if err := o.checkSource(ctx, c); err != nil {
 		return nil, err
@@ -183,7 +194,10 @@ func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error
 			return nil, err
 		}
 		report.Height, report.Durable = done.Height, done.Durable
-		if err := c.await(ctx, func(now *ledger.Membership) bool { _, in := now.ByKey(member.Key); return in }); err != nil {
+		if err := c.await(ctx, func(now *ledger.Membership) bool {
+			_, in := now.ByKey(member.Key)
+			return in
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -196,7 +210,9 @@ func (o *joinOptions) join(ctx context.Context, c *changing) (*joinReport, error
 	if o.snapshot {
 		height, err := c.fill(ctx, at)
 		if err != nil {
-			return nil, fmt.Errorf("%s is a member now, but the snapshot failed: %w; the same command tries it again, and without it `ledgerd start --home %s` fetches all blocks", report.Name, err, o.home)
+			return nil, fmt.Errorf("%s is a member now, but the snapshot failed: %w; the same "+
+				"command tries it again, and without it `ledgerd start --home %s` fetches all "+
+				"blocks", report.Name, err, o.home)
 		}
 		report.SnapshotHeight = uint64(height)
 	}
@@ -216,19 +232,26 @@ func (o *joinOptions) prepare(ctx context.Context, c *changing) (*home.Home, led
 		member := ledger.Member{Name: o.name, Key: publicOf(at.Key)}
 		_, port, err := net.SplitHostPort(at.Config.Fabric.Listen)
 		if err != nil {
-			return nil, ledger.Member{}, fmt.Errorf("%s: fabric.listen: %w", filepath.Join(o.home, home.ConfigFile), err)
+			return nil, ledger.Member{}, fmt.Errorf("%s: fabric.listen: %w",
+				filepath.Join(o.home, home.ConfigFile), err)
 		}
 		if o.basePort != 0 && port != strconv.Itoa(o.basePort+1) {
-			return nil, ledger.Member{}, fmt.Errorf("%s is there already, and uses port %s for the other nodes: leave --base-port out to go on with it, or choose another --home", o.home, port)
+			return nil, ledger.Member{}, fmt.Errorf("%s is there already, and uses port %s for "+
+				"the other nodes: leave --base-port out to go on with it, or choose another --home",
+				o.home, port)
 		}
 		member.Address = net.JoinHostPort(o.address, port)
 		return at, member, nil
 	}
 	if _, taken := c.membership.ByName(o.name); taken {
-		return nil, ledger.Member{}, fmt.Errorf("the ledger has a member %s already: choose another --name", o.name)
+		return nil, ledger.Member{},
+			fmt.Errorf("the ledger has a member %s already: choose another --name", o.name)
 	}
-	if shard, taken := c.findElsewhere(ctx, func(member *ledger.Member) bool { return member.Name == o.name }); taken != nil {
-		return nil, ledger.Member{}, fmt.Errorf("the ledger has a member %s already, in shard %d: choose another --name", o.name, shard)
+	if shard, taken := c.findElsewhere(ctx, func(member *ledger.Member) bool {
+		return member.Name == o.name
+	}); taken != nil {
+		return nil, ledger.Member{}, fmt.Errorf("the ledger has a member %s already, in shard "+
+			"%d: choose another --name", o.name, shard)
 	}
 	port, err := o.ports(ctx, c)
 	if err != nil {
@@ -238,7 +261,8 @@ func (o *joinOptions) prepare(ctx context.Context, c *changing) (*home.Home, led
 	if err != nil {
 		return nil, ledger.Member{}, err
 	}
-	member := ledger.Member{Name: o.name, Key: publicOf(key), Address: net.JoinHostPort(o.address, strconv.Itoa(port+1))}
+	member := ledger.Member{Name: o.name, Key: publicOf(key),
+		Address: net.JoinHostPort(o.address, strconv.Itoa(port+1))}
 	if err := member.Validate(); err != nil {
 		return nil, ledger.Member{}, asUsage(err)
 	}
@@ -264,11 +288,17 @@ func (o *joinOptions) unfinished(c *changing) (*home.Home, error) {
 		return nil, err
 	}
 	if own != its {
-		return nil, fmt.Errorf("%s is the home of a node of another chain, %s (genesis %s), and %s keeps %s (genesis %s): choose another --home", o.home, at.Genesis.Chain, own, c.nodes.Current(), c.genesis.Chain, its)
+		return nil, fmt.Errorf("%s is the home of a node of another chain, %s (genesis %s), and "+
+			"%s keeps %s (genesis %s): choose another --home", o.home, at.Genesis.Chain, own,
+			c.nodes.Current(), c.genesis.Chain, its)
 	}
 	public := publicOf(at.Key)
-	if left := c.former(func(former *ledgerdv1.FormerMember) bool { return string(former.GetKey()) == string(public) }); left != nil {
-		return nil, fmt.Errorf("%s is the home of %s, which left in block %d, and a home is good for one membership: choose a new --home", o.home, left.GetName(), left.GetLeftHeight())
+	if left := c.former(func(former *ledgerdv1.FormerMember) bool {
+		return string(former.GetKey()) == string(public)
+	}); left != nil {
+		return nil, fmt.Errorf("%s is the home of %s, which left in block %d, and a home is "+
+			"good for one membership: choose a new --home", o.home, left.GetName(),
+			left.GetLeftHeight())
 	}
 	return at, nil
 }
@@ -301,8 +331,9 @@ func (o *joinOptions) configuration(cluster *ledgerdv1.ClusterState, port int) h
 	return config
 }
 
-// ports is the port of the API; the next one is for the other nodes. Where none was given, it is the first of two that are free here and that no member is
-// known to have, after those of the members on the same host.
+// ports is the port of the API; the next one is for the other nodes. Where none was given, it is
+// the first of two that are free here and that no member is known to have, after those of the
+// members on the same host.
 func (o *joinOptions) ports(ctx context.Context, c *changing) (int, error) {
 	if o.basePort != 0 {
 		return o.basePort, o.checkPorts(ctx, c, "")
@@ -331,7 +362,8 @@ func (o *joinOptions) ports(ctx context.Context, c *changing) (int, error) {
 	return 0, errors.New("no two free ports were found: choose some with --base-port")
 }
 
-// checkPorts makes sure that nobody has the ports of --base-port, but for a member that is to leave first.
+// checkPorts makes sure that nobody has the ports of --base-port, but for a member that is to leave
+// first.
 func (o *joinOptions) checkPorts(ctx context.Context, c *changing, leaving string) error {
 	if o.basePort == 0 {
 		return nil
@@ -339,18 +371,23 @@ func (o *joinOptions) checkPorts(ctx context.Context, c *changing, leaving strin
 	address := net.JoinHostPort(o.address, strconv.Itoa(o.basePort+1))
 	for i := range c.membership.Members {
 		if taken := &c.membership.Members[i]; taken.Address == address && taken.Name != leaving {
-			return fmt.Errorf("member %s has the address %s already: choose another --base-port or --address, or let it leave first", taken.Name, address)
+			return fmt.Errorf("member %s has the address %s already: choose another --base-port "+
+				"or --address, or let it leave first", taken.Name, address)
 		}
 	}
-	if shard, taken := c.findElsewhere(ctx, func(member *ledger.Member) bool { return member.Address == address }); taken != nil {
-		return fmt.Errorf("member %s of shard %d has the address %s already: choose another --base-port or --address", taken.Name, shard, address)
+	if shard, taken := c.findElsewhere(ctx, func(member *ledger.Member) bool {
+		return member.Address == address
+	}); taken != nil {
+		return fmt.Errorf("member %s of shard %d has the address %s already: choose another "+
+			"--base-port or --address", taken.Name, shard, address)
 	}
 	if !isLoopback(o.address) {
 		return nil // the home may be for another machine
 	}
 	for _, port := range []int{o.basePort, o.basePort + 1} {
 		if !isFree(port) {
-			return fmt.Errorf("port %d is in use on this machine: choose another --base-port, or leave it out", port)
+			return fmt.Errorf("port %d is in use on this machine: choose another --base-port, "+
+				"or leave it out", port)
 		}
 	}
 	return nil
@@ -365,27 +402,32 @@ func isFree(port int) bool {
 }
 
 func (r *joinReport) text(dir string, c *changing) string {
-	text := fmt.Sprintf("%s is member %d of chain %s, let in by block %d: %s now\n", r.Name, r.Index, r.Chain, r.Height, thereAre(r.Members))
+	text := fmt.Sprintf("%s is member %d of chain %s, let in by block %d: %s now\n", r.Name,
+		r.Index, r.Chain, r.Height, thereAre(r.Members))
 	if r.AlreadyMember {
 		since := "the genesis"
 		if r.Height > 0 {
 			since = fmt.Sprintf("block %d", r.Height)
 		}
-		text = fmt.Sprintf("%s is member %d of chain %s already, since %s: %s\n", r.Name, r.Index, r.Chain, since, thereAre(r.Members))
+		text = fmt.Sprintf("%s is member %d of chain %s already, since %s: %s\n", r.Name, r.Index,
+			r.Chain, since, thereAre(r.Members))
 	}
 	if r.Shard != nil {
 		text += fmt.Sprintf("  shard    %d\n", *r.Shard)
 	}
-	text += fmt.Sprintf("  home     %s\n  API      %s\n  address  %s\n  genesis  %s\n", dir, r.API, r.Address, r.Genesis)
+	text += fmt.Sprintf("  home     %s\n  API      %s\n  address  %s\n  genesis  %s\n", dir,
+		r.API, r.Address, r.Genesis)
 	if r.SnapshotHeight > 0 {
 		text += fmt.Sprintf("  ledger   begins with block %d\n", r.SnapshotHeight)
 	}
 	text += fmt.Sprintf("\nNext: ledgerd start --home %s\n", dir)
 	switch need := c.membership.Majority(); {
 	case !r.Durable:
-		text += "It is not durable yet, which takes the disks of a majority, and the new node's may be needed: start it now.\n"
+		text += "It is not durable yet, which takes the disks of a majority, and the new node's " +
+			"may be needed: start it now.\n"
 	case c.running() < need && !r.AlreadyMember:
-		text += fmt.Sprintf("The ledger waits for it: it takes %d of the %d members to order transactions, and %d run.\n", need, r.Members, c.running())
+		text += fmt.Sprintf("The ledger waits for it: it takes %d of the %d members to order "+
+			"transactions, and %d run.\n", need, r.Members, c.running())
 	}
 	return text
 }

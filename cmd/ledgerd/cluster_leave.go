@@ -59,7 +59,8 @@ and ledgerd status shows how far they are.`,
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if len(arguments) == 1 {
 				if o.name != "" && o.name != arguments[0] {
-					return usagef("one node leaves at a time, and both %s and %s are named", o.name, printable(arguments[0], 0))
+					return usagef("one node leaves at a time, and both %s and %s are named", o.name,
+						printable(arguments[0], 0))
 				}
 				o.name = arguments[0]
 			}
@@ -95,7 +96,8 @@ and ledgerd status shows how far they are.`,
 	}
 	o.bind(command)
 	command.Flags().StringVar(&o.name, "name", "", "name of the node that is to leave")
-	command.Flags().StringVar(&o.home, "home", "", "home of the node that is to leave, instead of its name")
+	command.Flags().StringVar(&o.home, "home", "",
+		"home of the node that is to leave, instead of its name")
 	completeFlag(command, "name", memberCompletion(&o.remote))
 	return command
 }
@@ -118,24 +120,33 @@ func (c *changing) leave(ctx context.Context, who leaver) (*leaveReport, error) 
 	member, present := who.find(&c.membership)
 	if !present {
 		left := c.former(func(former *ledgerdv1.FormerMember) bool {
-			return who.key != nil && string(former.GetKey()) == string(who.key) || who.key == nil && former.GetName() == who.name
+			return who.key != nil && string(former.GetKey()) == string(who.key) || who.key == nil &&
+				former.GetName() == who.name
 		})
 		switch {
 		case left != nil:
 			return &leaveReport{
-				Name: left.GetName(), Index: left.GetIndex(), AlreadyLeft: true, Durable: true, Height: left.GetLeftHeight(),
-				Members: len(c.membership.Members), MembershipNumber: c.membership.Number, Shard: c.shard(),
+				Name: left.GetName(), Index: left.GetIndex(), AlreadyLeft: true, Durable: true,
+				Height:  left.GetLeftHeight(),
+				Members: len(c.membership.Members), MembershipNumber: c.membership.Number,
+				Shard: c.shard(),
 			}, nil
 		case who.key != nil:
-			return nil, fmt.Errorf("the node of this home is no member of %s: its members are %s", c.chain(), c.memberNames())
+			return nil, fmt.Errorf("the node of this home is no member of %s: its members are %s",
+				c.chain(), c.memberNames())
 		}
-		if shard, there := c.findElsewhere(ctx, func(member *ledger.Member) bool { return member.Name == who.name }); there != nil {
-			return nil, fmt.Errorf("%s is a member of shard %d, and %s keeps shard %d: say --shard %d", who.name, shard, c.nodes.Current(), c.genesis.Shard, shard)
+		if shard, there := c.findElsewhere(ctx, func(member *ledger.Member) bool {
+			return member.Name == who.name
+		}); there != nil {
+			return nil, fmt.Errorf("%s is a member of shard %d, and %s keeps shard %d: say "+
+				"--shard %d", who.name, shard, c.nodes.Current(), c.genesis.Shard, shard)
 		}
-		return nil, fmt.Errorf("%s has no member %s: its members are %s", c.chain(), who.name, c.memberNames())
+		return nil, fmt.Errorf("%s has no member %s: its members are %s", c.chain(), who.name,
+			c.memberNames())
 	}
 	if len(c.membership.Members) == 1 {
-		return nil, fmt.Errorf("%s is the only member, which cannot leave: let another node join first (ledgerd cluster join), and start it", member.Name)
+		return nil, fmt.Errorf("%s is the only member, which cannot leave: let another node "+
+			"join first (ledgerd cluster join), and start it", member.Name)
 	}
 	if err := c.checkMajority(len(c.membership.Members)-1, c.running(member.Index)); err != nil {
 		return nil, err
@@ -143,11 +154,15 @@ func (c *changing) leave(ctx context.Context, who leaver) (*leaveReport, error) 
 	if err := c.checkHolder(&member); err != nil {
 		return nil, err
 	}
-	done, err := c.order(ctx, ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: member.Index})
+	done, err := c.order(ctx, ledger.MembershipChange{Kind: ledger.ChangeLeave,
+		Index: member.Index})
 	if err != nil {
 		return nil, err
 	}
-	if err := c.await(ctx, func(now *ledger.Membership) bool { _, in := now.Find(member.Index); return !in }); err != nil {
+	if err := c.await(ctx, func(now *ledger.Membership) bool {
+		_, in := now.Find(member.Index)
+		return !in
+	}); err != nil {
 		return nil, err
 	}
 	return &leaveReport{
@@ -161,9 +176,11 @@ func (r *leaveReport) write(out io.Writer) error {
 	if r.Shard != nil {
 		of = fmt.Sprintf(" of shard %d", *r.Shard)
 	}
-	text := fmt.Sprintf("%s, member %d%s, left in block %d: %s now\n", r.Name, r.Index, of, r.Height, thereAre(r.Members))
+	text := fmt.Sprintf("%s, member %d%s, left in block %d: %s now\n", r.Name, r.Index, of,
+		r.Height, thereAre(r.Members))
 	if r.AlreadyLeft {
-		text = fmt.Sprintf("%s, member %d%s, left already, in block %d: %s\n", r.Name, r.Index, of, r.Height, thereAre(r.Members))
+		text = fmt.Sprintf("%s, member %d%s, left already, in block %d: %s\n", r.Name, r.Index,
+			of, r.Height, thereAre(r.Members))
 	}
 	if !r.Durable {
 		text += "It is not durable yet: see ledgerd cluster status.\n"
@@ -197,7 +214,8 @@ command goes on where it was.`,
   ledgerd start --home net/node-4`,
 		Args: func(_ *cobra.Command, arguments []string) error {
 			if len(arguments) != 1 {
-				return usagef("say which one node is to be replaced, for example ledgerd cluster replace node-1 --home NEW")
+				return usagef("say which one node is to be replaced, for example ledgerd " +
+					"cluster replace node-1 --home NEW")
 			}
 			return nil
 		},
@@ -229,8 +247,10 @@ command goes on where it was.`,
 	return command
 }
 
-// replace lets one node leave and another join. A new node that is a member already by the name of the old one means that this was done before.
-func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*replaceReport, error) {
+// replace lets one node leave and another join. A new node that is a member already by the name of
+// the old one means that this was done before.
+func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*replaceReport,
+	error) {
 	who := leaver{name: old}
 	at, err := o.unfinished(c)
 	if err != nil {
@@ -238,9 +258,12 @@ func (o *joinOptions) replace(ctx context.Context, c *changing, old string) (*re
 	}
 	if at != nil && old == o.name {
 		if _, joined := c.membership.ByKey(publicOf(at.Key)); joined {
-			left := c.former(func(former *ledgerdv1.FormerMember) bool { return former.GetName() == old })
+			left := c.former(func(former *ledgerdv1.FormerMember) bool {
+				return former.GetName() == old
+			})
 			if left == nil {
-				return nil, fmt.Errorf("%s is the home of %s itself: choose a new --home", o.home, old)
+				return nil, fmt.Errorf("%s is the home of %s itself: choose a new --home", o.home,
+					old)
 			}
 			who = leaver{key: left.GetKey()}
 		}

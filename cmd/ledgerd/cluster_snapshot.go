@@ -25,8 +25,8 @@ import (
 // confirmPatience is how long a member may take to get to the block of a snapshot.
 const confirmPatience = 10 * time.Second
 
-// fill gives the home the ledger as of now, from one node's snapshot of a block that a majority of the members confirms. It returns the height, 0 where the
-// home has data already.
+// fill gives the home the ledger as of now, from one node's snapshot of a block that a majority of
+// the members confirms. It returns the height, 0 where the home has data already.
 func (c *changing) fill(ctx context.Context, at *home.Home) (ledger.Height, error) {
 	if _, err := os.Lstat(at.Data()); err == nil {
 		return 0, nil
@@ -38,21 +38,25 @@ func (c *changing) fill(ctx context.Context, at *home.Home) (ledger.Height, erro
 		return 0, err
 	}
 	defer done()
-	head, err := store.Restore(ctx, at.Data(), at.Genesis, store.Options{ReserveBytes: at.Config.Store.ReserveBytes}, snapshot, func(height ledger.Height, hash ledger.Hash) error {
-		return c.confirm(ctx, ledger.MemberIndex(at.Self), height, hash)
-	})
+	head, err := store.Restore(ctx, at.Data(), at.Genesis,
+		store.Options{ReserveBytes: at.Config.Store.ReserveBytes},
+		snapshot, func(height ledger.Height, hash ledger.Hash) error {
+			return c.confirm(ctx, ledger.MemberIndex(at.Self), height, hash)
+		})
 	return head.Height, err
 }
 
-// checkSource decides whether the new node begins with a snapshot, which it has to where no member that
-// answers and stays has all blocks, and makes sure that some member can make one.
-func (o *joinOptions) checkSource(ctx context.Context, c *changing, leaving ...ledger.MemberIndex) error {
+// checkSource decides whether the new node begins with a snapshot, which it has to where no member
+// that answers and stays has all blocks, and makes sure that some member can make one.
+func (o *joinOptions) checkSource(ctx context.Context, c *changing,
+	leaving ...ledger.MemberIndex) error {
 	if _, err := os.Lstat(filepath.Join(o.home, home.DataFolder)); err == nil {
 		return nil // it began already
 	}
 	if absent := c.absent(leaving...); absent > 0 && !o.snapshot {
 		o.snapshot = true
-		c.say("no member that answers has the blocks up to %d: the new node begins with a snapshot, and fetches them as soon as one has them", absent)
+		c.say("no member that answers has the blocks up to %d: the new node begins with a "+
+			"snapshot, and fetches them as soon as one has them", absent)
 	}
 	if !o.snapshot || c.cluster.GetNode().GetOrderedHeight() == 0 {
 		return nil
@@ -65,15 +69,18 @@ func (o *joinOptions) checkSource(ctx context.Context, c *changing, leaving ...l
 	return nil
 }
 
-// openSnapshot opens the snapshot of the first node that makes one: the one that was asked so far, or a
-// member.
-func (c *changing) openSnapshot(ctx context.Context, but ...ledger.MemberIndex) (from io.Reader, done func(), err error) {
+// openSnapshot opens the snapshot of the first node that makes one: the one that was asked so far,
+// or a member.
+func (c *changing) openSnapshot(ctx context.Context, but ...ledger.MemberIndex) (from io.Reader,
+	done func(), err error) {
 	addresses := []string{c.nodes.Current()}
 	for _, member := range c.cluster.GetMembers() {
 		address := memberAddress(member)
 		switch index := ledger.MemberIndex(member.GetIndex()); {
 		case slices.Contains(but, index):
-			addresses = slices.DeleteFunc(addresses, func(known string) bool { return known == address })
+			addresses = slices.DeleteFunc(addresses, func(known string) bool {
+				return known == address
+			})
 		case address != "" && !isAway(member) && !slices.Contains(addresses, address):
 			addresses = append(addresses, address)
 		}
@@ -118,8 +125,10 @@ func openSnapshotOf(ctx context.Context, address string) (from io.Reader, done f
 	return buffered, done, nil
 }
 
-// confirm asks the members whether the chain has a block, until a majority of them, the new one aside, says so.
-func (c *changing) confirm(ctx context.Context, but ledger.MemberIndex, height ledger.Height, hash ledger.Hash) error {
+// confirm asks the members whether the chain has a block, until a majority of them, the new one
+// aside, says so.
+func (c *changing) confirm(ctx context.Context, but ledger.MemberIndex, height ledger.Height,
+	hash ledger.Hash) error {
 	addresses := slices.Clone(c.nodes.URLs())
 	others := 0
 	for _, member := range c.cluster.GetMembers() {
@@ -161,17 +170,21 @@ func (c *changing) confirm(ctx context.Context, but ledger.MemberIndex, height l
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case len(confirmed) < need && !c.force:
-		return fmt.Errorf("%d of the other %s confirm that the chain has block %d, and a snapshot of it takes %d: name more nodes with --via, leave --snapshot out, or say --force",
+		return fmt.Errorf("%d of the other %s confirm that the chain has block %d, and a "+
+			"snapshot of it takes %d: name more nodes with --via, leave --snapshot out, or say "+
+			"--force",
 			len(confirmed), plural(others, "member"), height, need)
 	}
 	return nil
 }
 
 // errOtherBlock says that two nodes have different blocks at a height.
-var errOtherBlock = errors.New("do not trust one of these nodes, run `ledgerd verify` on their folders")
+var errOtherBlock = errors.New("do not trust one of these nodes, run `ledgerd verify` on their " +
+	"folders")
 
 // hasBlock asks one node until it has got to a height, and returns the node's index.
-func hasBlock(ctx context.Context, address string, height ledger.Height, hash ledger.Hash) (uint32, error) {
+func hasBlock(ctx context.Context, address string, height ledger.Height, hash ledger.Hash) (uint32,
+	error) {
 	node, err := client.New([]string{address}, client.Options{CallTime: memberTime})
 	if err != nil {
 		return 0, err
@@ -179,13 +192,16 @@ func hasBlock(ctx context.Context, address string, height ledger.Height, hash le
 	defer node.Close()
 	for {
 		// A node that itself began with a snapshot of this block does not have the block.
-		if state, err := node.Node(ctx); err == nil && state.GetOrderedHeight() == uint64(height) && bytes.Equal(state.GetHeadHash(), hash[:]) {
+		if state, err := node.Node(ctx); err == nil && state.GetOrderedHeight() == uint64(height) &&
+			bytes.Equal(state.GetHeadHash(), hash[:]) {
 			return state.GetIndex(), nil
 		}
-		answer, err := node.Block(ctx, &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: 1})
+		answer, err := node.Block(ctx, &ledgerdv1.GetBlockRequest{
+			Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: 1})
 		switch {
 		case err == nil && !bytes.Equal(answer.GetBlock().GetHeader().GetHash(), hash[:]):
-			return 0, fmt.Errorf("%s has another block at height %d than the snapshot: %w", address, height, errOtherBlock)
+			return 0, fmt.Errorf("%s has another block at height %d than the snapshot: %w", address,
+				height, errOtherBlock)
 		case err == nil:
 			state, err := node.Node(ctx)
 			return state.GetIndex(), err

@@ -18,13 +18,14 @@ import (
 
 // membershipReport is what ledgerd cluster status --json prints.
 type membershipReport struct {
-	Chain            string         `json:"chain"`
-	GenesisHash      string         `json:"genesis_hash"`
-	Shard            uint32         `json:"shard,omitempty"`
-	ShardCount       uint32         `json:"shard_count,omitempty"` // in a ledger of several
-	AskedNode        string         `json:"asked_node"`
-	MembershipNumber uint64         `json:"membership_number"` // of changes since the genesis
-	MembershipHeight uint64         `json:"membership_height"` // of the block of the last one; 0: there was none
+	Chain            string `json:"chain"`
+	GenesisHash      string `json:"genesis_hash"`
+	Shard            uint32 `json:"shard,omitempty"`
+	ShardCount       uint32 `json:"shard_count,omitempty"` // in a ledger of several
+	AskedNode        string `json:"asked_node"`
+	MembershipNumber uint64 `json:"membership_number"` // of changes since the genesis
+	// of the block of the last one; 0: there was none
+	MembershipHeight uint64         `json:"membership_height"`
 	Majority         int            `json:"majority"`
 	Members          []memberReport `json:"members"`
 	Former           []formerReport `json:"former"`
@@ -114,27 +115,36 @@ node's own word see ledgerd status.`,
 	return command
 }
 
-func reportMembership(membership *ledger.Membership, cluster *ledgerdv1.ClusterState, asked string) *membershipReport {
+func reportMembership(membership *ledger.Membership, cluster *ledgerdv1.ClusterState,
+	asked string) *membershipReport {
 	report := &membershipReport{
-		Chain: cluster.GetChain(), GenesisHash: hex.EncodeToString(cluster.GetGenesisHash()), Shard: cluster.GetShard(), ShardCount: cluster.GetShardCount(), AskedNode: asked, MembershipNumber: membership.Number,
-		MembershipHeight: uint64(membership.Height), Majority: membership.Majority(), Members: []memberReport{}, Former: []formerReport{},
+		Chain: cluster.GetChain(), GenesisHash: hex.EncodeToString(cluster.GetGenesisHash()),
+		Shard: cluster.GetShard(), ShardCount: cluster.GetShardCount(), AskedNode: asked,
+		MembershipNumber: membership.Number,
+		MembershipHeight: uint64(membership.Height), Majority: membership.Majority(),
+		Members: []memberReport{}, Former: []formerReport{},
 	}
 	for _, member := range cluster.GetMembers() {
 		report.Members = append(report.Members, memberReport{
-			Index: member.GetIndex(), Name: member.GetName(), State: stateOf(member.GetStanding()), Address: member.GetAddress(), APIAddress: member.GetApiAddress(),
-			PublicKey: hex.EncodeToString(member.GetKey()), JoinedHeight: member.GetJoinedHeight(), OrderedHeight: member.GetOrderedHeight(),
-			StoredHeight: member.GetStoredHeight(), Self: member.GetSelf(), Disk: member.GetDisk(),
+			Index: member.GetIndex(), Name: member.GetName(), State: stateOf(member.GetStanding()),
+			Address: member.GetAddress(), APIAddress: member.GetApiAddress(),
+			PublicKey: hex.EncodeToString(member.GetKey()), JoinedHeight: member.GetJoinedHeight(),
+			OrderedHeight: member.GetOrderedHeight(),
+			StoredHeight:  member.GetStoredHeight(), Self: member.GetSelf(), Disk: member.GetDisk(),
 		})
 	}
 	for _, former := range cluster.GetFormer() {
-		report.Former = append(report.Former, formerReport{Index: former.GetIndex(), Name: former.GetName(), JoinedHeight: former.GetJoinedHeight(), LeftHeight: former.GetLeftHeight()})
+		report.Former = append(report.Former, formerReport{Index: former.GetIndex(),
+			Name: former.GetName(), JoinedHeight: former.GetJoinedHeight(),
+			LeftHeight: former.GetLeftHeight()})
 	}
 	return report
 }
 
 // stateOf is a member's standing in a word or two.
 func stateOf(standing ledgerdv1.MemberStanding) string {
-	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(standing.String(), "MEMBER_STANDING_"), "_", " "))
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(standing.String(),
+		"MEMBER_STANDING_"), "_", " "))
 }
 
 func (r *membershipReport) write(out io.Writer) error {
@@ -176,18 +186,22 @@ func (r *membershipReport) write(out io.Writer) error {
 		if member.JoinedHeight > 0 {
 			since = fmt.Sprint(member.JoinedHeight)
 		}
-		rows.add(fmt.Sprint(member.Index), printable(member.Name, 0), member.State, fmt.Sprint(member.OrderedHeight), fmt.Sprint(member.StoredHeight), since, printable(member.Address, 0))
+		rows.add(fmt.Sprint(member.Index), printable(member.Name, 0), member.State,
+			fmt.Sprint(member.OrderedHeight), fmt.Sprint(member.StoredHeight), since,
+			printable(member.Address, 0))
 	}
 	return rows.write(out)
 }
 
 // memberCompletion completes a member's name from what the node knows.
 func memberCompletion(remote *remoteOptions) cobra.CompletionFunc {
-	return func(command *cobra.Command, arguments []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(command *cobra.Command, arguments []string, begun string) ([]cobra.Completion,
+		cobra.ShellCompDirective) {
 		if len(arguments) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return complete(command, remote, func(ctx context.Context, nodes *client.Client) (words []cobra.Completion) {
+		return complete(command, remote, func(ctx context.Context,
+			nodes *client.Client) (words []cobra.Completion) {
 			cluster, err := nodes.Cluster(ctx)
 			if err != nil {
 				return nil

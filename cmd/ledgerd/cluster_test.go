@@ -18,15 +18,19 @@ import (
 	"github.com/ledgerd/ledgerd/node/testnet"
 )
 
-// newClusterShell is a shell whose ledger has an operator, with its key in %d/operator.key and another key in %d/other.key.
+// newClusterShell is a shell whose ledger has an operator, with its key in %d/operator.key and
+// another key in %d/other.key.
 func newClusterShell(t *testing.T, nodes int) *shell {
 	t.Helper()
-	s := &shell{t: t, cluster: apitest.NewCluster(t, apitest.Options{Nodes: nodes, Genesis: *ledgertest.OperatedGenesis(nodes)}), folder: t.TempDir()}
+	s := &shell{t: t, cluster: apitest.NewCluster(t,
+		apitest.Options{Nodes: nodes, Genesis: *ledgertest.OperatedGenesis(nodes)}),
+		folder: t.TempDir()}
 	for i := range nodes {
 		s.doors = append(s.doors, apitest.Serve(t, s.cluster.Node(i), api.Options{}))
 	}
 	for _, name := range []string{"operator", "other"} {
-		if err := home.WriteKey(filepath.Join(s.folder, name+".key"), ledgertest.Key(name)); err != nil {
+		if err := home.WriteKey(filepath.Join(s.folder, name+".key"),
+			ledgertest.Key(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -46,7 +50,8 @@ func (s *shell) admitDisk(signer string, index ledger.MemberIndex) {
 		opened := node.Store()
 		bundle := ledgertest.Admit(signer, opened.Genesis(), opened.Membership(), index,
 			ledgertest.Disk(1), opened.Head().Height)
-		if refusal := node.Admit(s.t.Context(), []*ledger.Bundle{bundle}, false)[0]; refusal != nil {
+		if refusal := node.Admit(s.t.Context(), []*ledger.Bundle{bundle},
+			false)[0]; refusal != nil {
 			s.t.Fatal(refusal)
 		}
 		statuses, err := node.Wait(s.t.Context(), bundle.IDs(), api.LevelDurable)
@@ -67,8 +72,11 @@ func TestClusterJoinAndLeave(t *testing.T) {
 	t.Parallel()
 	s := newClusterShell(t, 3)
 	joined := s.object(s.via("join --home %d/node-3 --base-port 31000"))
-	wantKeys(t, joined, "name home api fabric chain genesis_hash peer_id index address already_member durable members membership_number height")
-	if joined["name"] != "node-3" || joined["index"] != 3.0 || joined["address"] != "127.0.0.1:31001" || joined["members"] != 4.0 || joined["durable"] != true || joined["already_member"] != false {
+	wantKeys(t, joined, "name home api fabric chain genesis_hash peer_id index address "+
+		"already_member durable members membership_number height")
+	if joined["name"] != "node-3" || joined["index"] != 3.0 ||
+		joined["address"] != "127.0.0.1:31001" || joined["members"] != 4.0 ||
+		joined["durable"] != true || joined["already_member"] != false {
 		t.Errorf("joined: %v", joined)
 	}
 	at, err := home.Load(filepath.Join(s.folder, "node-3"))
@@ -76,30 +84,39 @@ func TestClusterJoinAndLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := at.Membership()
-	if at.Self != 3 || at.Name() != "node-3" || at.Genesis.Hash() != s.cluster.Genesis().Hash() || at.FabricAddress() != "127.0.0.1:31001" ||
+	if at.Self != 3 || at.Name() != "node-3" || at.Genesis.Hash() != s.cluster.Genesis().Hash() ||
+		at.FabricAddress() != "127.0.0.1:31001" ||
 		at.Config.API.Listen != "127.0.0.1:31000" || group.Number != 1 || len(group.Members) != 4 {
 		t.Errorf("the home: %+v", at)
 	}
 	again := s.must(s.via("join --home %d/node-3"))
-	if !strings.Contains(again, "already, since block 1") || !strings.Contains(again, "Next: ledgerd start --home") {
+	if !strings.Contains(again, "already, since block 1") ||
+		!strings.Contains(again, "Next: ledgerd start --home") {
 		t.Errorf("again: %s", again)
 	}
 	status := s.object("cluster status --via " + s.doors[1].URL)
-	wantKeys(t, status, "chain genesis_hash asked_node membership_number membership_height majority members former")
+	wantKeys(t, status, "chain genesis_hash asked_node membership_number membership_height "+
+		"majority members former")
 	member := status["members"].([]any)[3].(map[string]any)
-	wantKeys(t, member, "index name state address public_key joined_height ordered_height stored_height self")
-	if status["majority"] != 3.0 || member["state"] != "never seen" || member["address"] != "127.0.0.1:31001" {
+	wantKeys(t, member, "index name state address public_key joined_height ordered_height "+
+		"stored_height self")
+	if status["majority"] != 3.0 || member["state"] != "never seen" ||
+		member["address"] != "127.0.0.1:31001" {
 		t.Errorf("status: %v", status)
 	}
-	if text := s.must("cluster status --via " + s.doors[1].URL); !strings.Contains(text, "4, of which 3 have to run") || !strings.Contains(text, "node-3  never seen") {
+	if text := s.must("cluster status --via " + s.doors[1].URL); !strings.Contains(text,
+		"4, of which 3 have to run") || !strings.Contains(text, "node-3  never seen") {
 		t.Errorf("status: %s", text)
 	}
 	block := s.object("block 1 --node " + s.doors[0].URL)
 	item := block["transactions"].([]any)[0].(map[string]any)
-	if change := item["membership_change"].(map[string]any); change["kind"] != "join" || change["name"] != "node-3" {
+	if change := item["membership_change"].(map[string]any); change["kind"] != "join" ||
+		change["name"] != "node-3" {
 		t.Errorf("the block's transaction: %v", item)
 	}
-	if text := s.must("tx status " + item["id"].(string) + " --proof --node " + s.doors[0].URL); !strings.Contains(text, "node-3 joins, at 127.0.0.1:31001") || !strings.Contains(text, "an operator") {
+	if text := s.must("tx status " + item["id"].(string) + " --proof --node " +
+		s.doors[0].URL); !strings.Contains(text, "node-3 joins, at 127.0.0.1:31001") ||
+		!strings.Contains(text, "an operator") {
 		t.Errorf("the transaction: %s", text)
 	}
 	s.admitDisk("node-0", 3)
@@ -133,31 +150,39 @@ func TestClusterJoinAndLeave(t *testing.T) {
 			t.Errorf("%s: %s", line, text)
 		}
 	}
-	if result := s.run(s.via("join --home %d/node-3")); result.status != exitFailure || !strings.Contains(result.errs, "choose a new --home") {
+	if result := s.run(s.via("join --home %d/node-3")); result.status != exitFailure ||
+		!strings.Contains(result.errs, "choose a new --home") {
 		t.Errorf("a home that left: %+v", result)
 	}
-	if text := s.must(s.via("leave --name node-0")); !strings.Contains(text, "there are 2 members now") {
+	if text := s.must(s.via("leave --name node-0")); !strings.Contains(text,
+		"there are 2 members now") {
 		t.Error(text)
 	}
 	// What has not been started is no majority with what is.
 	s.must(s.via("join --home %d/first --address 10.0.0.5 --base-port 31000 --fabric p2p-trusted"))
-	if first, err := home.Load(filepath.Join(s.folder, "first")); err != nil || first.Config.Fabric.Kind != fabric.P2PTrusted {
+	if first, err := home.Load(filepath.Join(s.folder, "first")); err != nil ||
+		first.Config.Fabric.Kind != fabric.P2PTrusted {
 		t.Errorf("the fabric is not the one that was asked for: %v", err)
 	}
-	if result := s.run(s.via("join --home %d/second --address 10.0.0.5 --base-port 31000")); result.status != exitFailure || !strings.Contains(result.errs, "member first has the address 10.0.0.5:31001 already") {
+	if result := s.run(s.via("join --home %d/second --address 10.0.0.5 --base-port 31000")); result.
+		status != exitFailure || !strings.Contains(result.errs,
+		"member first has the address 10.0.0.5:31001 already") {
 		t.Errorf("an address that is taken: %+v", result)
 	}
-	if result := s.run(s.via("join --home %d/second")); result.status != exitFailure || !strings.Contains(result.errs, "the ledger would stop") {
+	if result := s.run(s.via("join --home %d/second")); result.status != exitFailure ||
+		!strings.Contains(result.errs, "the ledger would stop") {
 		t.Errorf("too many that do not run: %+v", result)
 	}
 	if _, err := os.Stat(filepath.Join(s.folder, "second")); err == nil {
 		t.Error("a refused join left a home")
 	}
-	if result := s.run(s.via("leave --name node-1")); result.status != exitFailure || !strings.Contains(result.errs, "--force") {
+	if result := s.run(s.via("leave --name node-1")); result.status != exitFailure ||
+		!strings.Contains(result.errs, "--force") {
 		t.Errorf("too few would be left: %+v", result)
 	}
 	s.must(s.via("leave --name node-1 --force"))
-	if result := s.run(s.via("join --home %d/third")); result.status != exitFailure || !strings.Contains(result.errs, "stands still") {
+	if result := s.run(s.via("join --home %d/third")); result.status != exitFailure ||
+		!strings.Contains(result.errs, "stands still") {
 		t.Errorf("one of two runs: %+v", result)
 	}
 }
@@ -167,20 +192,24 @@ func TestClusterReplace(t *testing.T) {
 	s := newClusterShell(t, 3)
 	report := s.object(s.via("replace node-1 --home %d/new"))
 	left, joined := report["left"].(map[string]any), report["joined"].(map[string]any)
-	if left["name"] != "node-1" || joined["name"] != "new" || joined["index"] != 3.0 || joined["members"] != 3.0 || joined["membership_number"] != 2.0 {
+	if left["name"] != "node-1" || joined["name"] != "new" || joined["index"] != 3.0 ||
+		joined["members"] != 3.0 || joined["membership_number"] != 2.0 {
 		t.Errorf("replaced: %v", report)
 	}
-	if text := s.must(s.via("replace node-1 --home %d/new")); !strings.Contains(text, "left already") || !strings.Contains(text, "new is member 3 of chain test already") {
+	if text := s.must(s.via("replace node-1 --home %d/new")); !strings.Contains(text,
+		"left already") || !strings.Contains(text, "new is member 3 of chain test already") {
 		t.Errorf("again: %s", text)
 	}
 	// Under the old one's name, and once more.
 	for range 2 {
 		report = s.object(s.via("replace new --home %d/newer --name new"))
-		if joined := report["joined"].(map[string]any); joined["name"] != "new" || joined["index"] != 4.0 || joined["members"] != 3.0 {
+		if joined := report["joined"].(map[string]any); joined["name"] != "new" ||
+			joined["index"] != 4.0 || joined["members"] != 3.0 {
 			t.Errorf("replaced under the same name: %v", report)
 		}
 	}
-	if result := s.run(s.via("replace node-2 --home %d/newer --name node-0")); result.status != exitFailure {
+	if result := s.run(s.via("replace node-2 --home %d/newer --name node-0")); result.status !=
+		exitFailure {
 		t.Errorf("a name that another has: %+v", result)
 	}
 }
@@ -190,7 +219,9 @@ func TestClusterJoinWithSnapshot(t *testing.T) {
 	t.Parallel()
 	s := newClusterShell(t, 3)
 	s.bank()
-	if result := s.run(s.via("join --home %d/node-3 --snapshot")); result.status != exitFailure || !strings.Contains(result.errs, "is a member now") || !strings.Contains(result.errs, "1 of the other 3 members confirm") {
+	if result := s.run(s.via("join --home %d/node-3 --snapshot")); result.status != exitFailure ||
+		!strings.Contains(result.errs, "is a member now") ||
+		!strings.Contains(result.errs, "1 of the other 3 members confirm") {
 		t.Errorf("only one node to ask: %+v", result)
 	}
 	all := s.via("join --home %d/node-3 --snapshot") + "," + s.doors[1].URL
@@ -207,7 +238,8 @@ func TestClusterJoinWithSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer opened.Close()
-	if opened.Head() != s.cluster.Node(0).Store().Head() || opened.Absent() != opened.Head().Height {
+	if opened.Head() != s.cluster.Node(0).Store().Head() ||
+		opened.Absent() != opened.Head().Height {
 		t.Errorf("the store has %+v", opened.Head())
 	}
 	if again := s.object(all); again["snapshot_height"] != nil {
@@ -215,17 +247,19 @@ func TestClusterJoinWithSnapshot(t *testing.T) {
 	}
 }
 
-// The last node that has some blocks is kept, before anything is changed; and where none has them, a
-// new one begins with a snapshot without being told to.
+// The last node that has some blocks is kept, before anything is changed; and where none has them,
+// a new one begins with a snapshot without being told to.
 func TestClusterKeepsTheLastHolder(t *testing.T) {
 	t.Parallel()
 	s := newClusterShell(t, 3)
 	s.bank()
 	s.cluster.Node(1).SetAbsent(3)
 	s.cluster.Node(2).SetAbsent(4)
-	for _, line := range []string{"leave --name node-0", "leave --name node-0 --force", "replace node-0 --home %d/new"} {
+	for _, line := range []string{"leave --name node-0", "leave --name node-0 --force",
+		"replace node-0 --home %d/new"} {
 		result := s.run(s.via(line))
-		if result.status != exitFailure || !strings.Contains(result.errs, "node-0 is the last member that answers and has the blocks from 1 to 3") {
+		if result.status != exitFailure || !strings.Contains(result.errs,
+			"node-0 is the last member that answers and has the blocks from 1 to 3") {
 			t.Errorf("%s: %+v", line, result)
 		}
 	}
@@ -239,10 +273,12 @@ func TestClusterKeepsTheLastHolder(t *testing.T) {
 	report := s.object("status --node " + s.doors[1].URL)
 	shown := report["nodes"].([]any)[1].(map[string]any)
 	backfill, _ := shown["backfill"].(map[string]any)
-	if shown["absent_height"] != 3.0 || backfill["from"] != 1.0 || backfill["to"] != 3.0 || backfill["snapshot"] != 4.0 {
+	if shown["absent_height"] != 3.0 || backfill["from"] != 1.0 || backfill["to"] != 3.0 ||
+		backfill["snapshot"] != 4.0 {
 		t.Errorf("status: %v", shown)
 	}
-	if text := s.must("status --node " + s.doors[1].URL); !strings.Contains(text, "node-1 began with block 4: it fetches the blocks from 1 to 3 from node-0") {
+	if text := s.must("status --node " + s.doors[1].URL); !strings.Contains(text,
+		"node-1 began with block 4: it fetches the blocks from 1 to 3 from node-0") {
 		t.Errorf("status: %s", text)
 	}
 	// Node 2 has nothing that others do not have.
@@ -250,11 +286,13 @@ func TestClusterKeepsTheLastHolder(t *testing.T) {
 	s.cluster.Node(0).SetAbsent(3)
 	joining := s.via("join --home %d/node-3") + "," + s.doors[1].URL
 	result := s.run(joining)
-	if result.status != 0 || !strings.Contains(result.errs, "begins with a snapshot") || !strings.Contains(result.out, "ledger   begins with block") {
+	if result.status != 0 || !strings.Contains(result.errs, "begins with a snapshot") ||
+		!strings.Contains(result.out, "ledger   begins with block") {
 		t.Errorf("joining where no node has all blocks: %+v", result)
 	}
 	// Of a node that is away nobody knows what it has.
-	if result := s.run(s.via("leave --name node-3")); result.status != exitFailure || !strings.Contains(result.errs, "node-3, which does not answer, may have them") {
+	if result := s.run(s.via("leave --name node-3")); result.status != exitFailure ||
+		!strings.Contains(result.errs, "node-3, which does not answer, may have them") {
 		t.Errorf("one that is away: %+v", result)
 	}
 	s.must(s.via("leave --name node-3 --force"))
@@ -275,19 +313,23 @@ func TestClusterJoinGoesOn(t *testing.T) {
 	}
 	report := s.object(s.via("join --home %d/node-3"))
 	after, err := home.Load(dir)
-	if err != nil || !after.Key.Equal(before.Key) || after.Self != 3 || report["already_member"] != true {
+	if err != nil || !after.Key.Equal(before.Key) || after.Self != 3 ||
+		report["already_member"] != true {
 		t.Errorf("%v, %v", report, err)
 	}
 	// Made, but never ordered: the port in the home is the one that counts.
-	unfinished, err := home.CreateJoining(filepath.Join(s.folder, "node-4"), before.Config, s.cluster.Genesis(), ledgertest.Key("node-4"))
+	unfinished, err := home.CreateJoining(filepath.Join(s.folder, "node-4"), before.Config,
+		s.cluster.Genesis(), ledgertest.Key("node-4"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result := s.run(s.via("join --home %d/node-4 --base-port 7")); result.status != exitFailure || !strings.Contains(result.errs, "--base-port") {
+	if result := s.run(s.via("join --home %d/node-4 --base-port 7")); result.status !=
+		exitFailure || !strings.Contains(result.errs, "--base-port") {
 		t.Errorf("another port than the home's: %+v", result)
 	}
 	s.must(s.via("leave --name node-3"))
-	if report := s.object(s.via("join --home %d/node-4")); report["index"] != 4.0 || report["address"] != unfinished.Config.Fabric.Listen {
+	if report := s.object(s.via("join --home %d/node-4")); report["index"] != 4.0 ||
+		report["address"] != unfinished.Config.Fabric.Listen {
 		t.Errorf("%v", report)
 	}
 }
@@ -311,7 +353,8 @@ func TestClusterMistakes(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"cluster join --via " + url + " --operator %d/operator.key", exitUsage, "--home is missing"},
+		{"cluster join --via " + url + " --operator %d/operator.key", exitUsage,
+			"--home is missing"},
 		{"cluster join --home %d/a --via " + url, exitUsage, "--operator is missing"},
 		{s.via("join --home %d/a --name a/b"), exitUsage, "--name"},
 		{s.via("join --home %d/a --base-port 65535"), exitUsage, "--base-port"},
@@ -320,14 +363,18 @@ func TestClusterMistakes(t *testing.T) {
 		{s.via("join --home %d/a --fabric pigeon"), exitUsage, "p2p-trusted"},
 		{s.via("join %d/a"), exitUsage, "with --home, for example"},
 		{s.via("join --home %d/a --base-port " + port), exitFailure, "port " + port + " is in use"},
-		{s.via("replace node-0 --home %d/a --base-port " + port), exitFailure, "port " + port + " is in use"},
+		{s.via("replace node-0 --home %d/a --base-port " + port), exitFailure,
+			"port " + port + " is in use"},
 		{s.via("replace --home %d/a"), exitUsage, "which one node"},
 		{s.via("leave node-0 node-1"), exitUsage, "one node leaves at a time"},
 		{s.via("leave node-0 --name node-1"), exitUsage, "one node leaves at a time"},
 		{s.via("join --home %d/a --genesis abc"), exitUsage, "64 hex digits"},
-		{s.via("join --home %d/a --genesis " + ledger.Hash{1}.String()), exitFailure, "ask a node of the right chain"},
-		{"cluster join --home %d/a --via " + url + " --operator %d/other.key", exitFailure, "no operator's key"},
-		{"cluster join --home %d/a --via " + url + " --operator %d/none.key", exitFailure, "none.key"},
+		{s.via("join --home %d/a --genesis " + ledger.Hash{1}.String()), exitFailure,
+			"ask a node of the right chain"},
+		{"cluster join --home %d/a --via " + url + " --operator %d/other.key", exitFailure,
+			"no operator's key"},
+		{"cluster join --home %d/a --via " + url + " --operator %d/none.key", exitFailure,
+			"none.key"},
 		{s.via("join --home %d/a --name node-0"), exitFailure, "choose another --name"},
 		{s.via("join --home " + foreign[0].Dir), exitFailure, "another chain"},
 		{s.via("leave"), exitUsage, "--name NAME or by --home DIR"},
@@ -357,7 +404,8 @@ func TestClusterWithoutOperators(t *testing.T) {
 	genesis.Operators = nil
 	s.cluster = apitest.NewCluster(t, apitest.Options{Genesis: *genesis})
 	s.doors = []*apitest.Door{apitest.Serve(t, s.cluster.Node(0), api.Options{})}
-	if result := s.run(s.via("join --home %d/a")); result.status != exitFailure || !strings.Contains(result.errs, "no operators") {
+	if result := s.run(s.via("join --home %d/a")); result.status != exitFailure ||
+		!strings.Contains(result.errs, "no operators") {
 		t.Errorf("%+v", result)
 	}
 }
@@ -375,7 +423,8 @@ func TestRegistrationByOperator(t *testing.T) {
 		"org add acme --operator %d/other.key %n %k":   "no operator's key",
 		"org add acme --operator %d/missing.key %n %k": "the operator's key",
 	} {
-		if result := s.run(line); result.status != exitFailure || !strings.Contains(result.errs, says) {
+		if result := s.run(line); result.status != exitFailure ||
+			!strings.Contains(result.errs, says) {
 			t.Errorf("%s: %+v", line, result)
 		}
 	}
@@ -387,10 +436,12 @@ func TestMembershipReport(t *testing.T) {
 	t.Parallel()
 	s := newClusterShell(t, 2)
 	var report membershipReport
-	if err := json.Unmarshal([]byte(s.must("cluster status --json --via "+s.doors[0].URL)), &report); err != nil {
+	if err := json.Unmarshal([]byte(s.must("cluster status --json --via "+s.doors[0].URL)),
+		&report); err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Members) != 2 || !report.Members[0].Self || report.Members[1].State != "ordering" || report.Majority != 2 || len(report.Former) != 0 {
+	if len(report.Members) != 2 || !report.Members[0].Self ||
+		report.Members[1].State != "ordering" || report.Majority != 2 || len(report.Former) != 0 {
 		t.Errorf("%+v", report)
 	}
 }

@@ -34,7 +34,8 @@ const demoRateMax = 1000
 const (
 	// demoCacheBytes is for the caches of one kind of all nodes together.
 	demoCacheBytes = 32 << 20
-	// demoGarbagePercent is how much garbage is left lying beside what is in use before it is collected.
+	// demoGarbagePercent is how much garbage is left lying beside what is in use before it is
+	// collected.
 	demoGarbagePercent = 100
 )
 
@@ -58,7 +59,8 @@ type demoEvent struct {
 	Height   uint64      `json:"height"`
 	Tally    *demo.Tally `json:"transactions,omitempty"`
 	Seconds  float64     `json:"seconds"`
-	// Where there are several shards: each one's parent, who lives where, and at the end the height of each.
+	// Where there are several shards: each one's parent, who lives where, and at the end the height
+	// of each.
 	Tree    []ledger.ShardID `json:"tree,omitempty"`
 	Homes   []demo.Home      `json:"homes,omitempty"`
 	Heights []uint64         `json:"heights,omitempty"`
@@ -98,9 +100,13 @@ The book is in a temporary folder, which is removed at the end; an interrupt
 	}
 	flags := command.Flags()
 	flags.IntVar(&o.nodes, "nodes", 4, "number of nodes of each shard")
-	flags.IntVar(&o.shards, "shards", 3, "number of shards; 1 where --nodes is given and this is not")
-	flags.StringVar(&o.tree, "tree", "breadth", "tree of the shards: breadth, binary, chain, or a file with a line \"shard parent\" for each")
-	flags.IntVar(&o.port, "port", 8080, "port of node 0's explorer and API; node i takes the i-th after it if that is free")
+	flags.IntVar(&o.shards, "shards", 3,
+		"number of shards; 1 where --nodes is given and this is not")
+	flags.StringVar(&o.tree, "tree", "breadth",
+		"tree of the shards: breadth, binary, chain, or a file with a line \"shard parent\" for "+
+			"each")
+	flags.IntVar(&o.port, "port", 8080, "port of node 0's explorer and API; node i takes the "+
+		"i-th after it if that is free")
 	flags.Float64Var(&o.rate, "rate", 20, "transactions a second; 0 for none")
 	flags.DurationVar(&o.length, "for", 0, "how long to run (default until interrupted)")
 	addJSONFlag(command, &o.json)
@@ -113,21 +119,26 @@ func (o *demoOptions) validate() error {
 	case o.shards < 1:
 		return usagef("--shards is %d: a ledger has 1 shard or more", o.shards)
 	case o.shards > 1 && o.nodes >= 1 && o.shards*o.nodes > demoNodesMax:
-		return usagef("%d shards of %d nodes are %d nodes: a demo has at most %d, for example --shards 3 --nodes 4; `ledgerd testnet` runs more, each in its own process",
+		return usagef("%d shards of %d nodes are %d nodes: a demo has at most %d, for example "+
+			"--shards 3 --nodes 4; `ledgerd testnet` runs more, each in its own process",
 			o.shards, o.nodes, o.shards*o.nodes, demoNodesMax)
 	case o.nodes < 1 || o.nodes > demoNodesMax:
-		return usagef("--nodes is %d: a demo has 1 to %d nodes; `ledgerd testnet` runs more, each in its own process", o.nodes, demoNodesMax)
+		return usagef("--nodes is %d: a demo has 1 to %d nodes; `ledgerd testnet` runs more, "+
+			"each in its own process", o.nodes, demoNodesMax)
 	case o.port < 0 || o.port > 65535:
 		return usagef("--port is %d: ports are 1 to 65535, and 0 means any that is free", o.port)
 	case !(o.rate >= 0 && o.rate <= demoRateMax):
-		return usagef("--rate is %v: a demo takes 0 to %d transactions a second; `ledgerd bench ledger` measures more", o.rate, demoRateMax)
+		return usagef("--rate is %v: a demo takes 0 to %d transactions a second; `ledgerd bench "+
+			"ledger` measures more", o.rate, demoRateMax)
 	case o.length < 0:
-		return usagef("--for is %v: say how long to run, for example --for 10m, or leave it out", o.length)
+		return usagef("--for is %v: say how long to run, for example --for 10m, or leave it out",
+			o.length)
 	}
 	return nil
 }
 
-// ports are those of the nodes' APIs. The first one has to be free, in place of another one that is not any free one is taken.
+// ports are those of the nodes' APIs. The first one has to be free, in place of another one that is
+// not any free one is taken.
 func (o *demoOptions) ports() ([]int, error) {
 	ports := make([]int, o.shards*o.nodes)
 	for i := range ports {
@@ -136,7 +147,8 @@ func (o *demoOptions) ports() ([]int, error) {
 		}
 		listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.port+i)))
 		if err != nil && i == 0 {
-			return nil, fmt.Errorf("port %d is not free (%w): choose another one with --port, for example --port %d", o.port, err, o.port+100)
+			return nil, fmt.Errorf("port %d is not free (%w): choose another one with --port, "+
+				"for example --port %d", o.port, err, o.port+100)
 		}
 		if err != nil {
 			continue
@@ -170,8 +182,10 @@ func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) 
 	}
 	logger := slog.New(slog.NewTextHandler(errs, &slog.HandlerOptions{Level: slog.LevelError}))
 	share := int64(demoCacheBytes / len(ports))
-	small := store.Options{MemTableBytes: 8 << 20, BlockCacheBytes: share, DecodedCacheBytes: share, ReserveBytes: 64 << 20}
-	cluster, err := testnet.Embed(ctx, testnet.EmbedOptions{Dir: dir, Ports: ports, Shards: o.shards, Tree: tree, Chain: "demo", Start: nodeStarter(logger, small)})
+	small := store.Options{MemTableBytes: 8 << 20, BlockCacheBytes: share, DecodedCacheBytes: share,
+		ReserveBytes: 64 << 20}
+	cluster, err := testnet.Embed(ctx, testnet.EmbedOptions{Dir: dir, Ports: ports,
+		Shards: o.shards, Tree: tree, Chain: "demo", Start: nodeStarter(logger, small)})
 	if err != nil {
 		return interruptedIsFine(ctx, err)
 	}
@@ -190,7 +204,8 @@ func (o *demoOptions) run(ctx context.Context, out, errs io.Writer) (err error) 
 	nodes := make([]*client.Client, len(urls))
 	for i := range urls {
 		// Each asks a node of its own, and the next one where that takes no writes any more.
-		if nodes[i], err = client.New(slices.Concat(urls[i:], urls[:i]), client.Options{}); err != nil {
+		if nodes[i], err = client.New(slices.Concat(urls[i:], urls[:i]),
+			client.Options{}); err != nil {
 			return err
 		}
 		defer nodes[i].Close()
@@ -223,13 +238,15 @@ func interruptedIsFine(ctx context.Context, err error) error {
 }
 
 // live lets the actors act, and tells how it goes, until ctx ends or a node does.
-func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.Embedded, nodes []*client.Client, actors *demo.Actors) error {
+func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.Embedded,
+	nodes []*client.Client, actors *demo.Actors) error {
 	acting, stop := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		if o.rate > 0 {
-			actors.Run(acting, nodes, demo.Options{Rate: o.rate, Seed: uint64(time.Now().UnixNano())})
+			actors.Run(acting, nodes, demo.Options{Rate: o.rate,
+				Seed: uint64(time.Now().UnixNano())})
 		}
 	}()
 	defer func() { stop(); <-ended }()
@@ -250,11 +267,16 @@ func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.
 			return nil
 		case i := <-cluster.Ended():
 			if errors.Is(cluster.Nodes()[i].Err(), node.ErrRemoved) {
-				if shown = slices.DeleteFunc(shown, func(other int) bool { return other == i }); len(shown) == 0 {
+				if shown = slices.DeleteFunc(shown, func(other int) bool {
+					return other == i
+				}); len(shown) == 0 {
 					return errors.New("none of the nodes is a member of the ledger any more")
 				}
 				if !o.json {
-					_, _ = fmt.Fprintf(out, "\n%s is no member any more: the others go on without it\n", testnet.Name(i)) // as below
+					// as below
+					_, _ = fmt.Fprintf(out,
+						"\n%s is no member any more: the others go on without it\n",
+						testnet.Name(i))
 				}
 				continue
 			}
@@ -272,23 +294,30 @@ func (o *demoOptions) live(ctx context.Context, out io.Writer, cluster *testnet.
 // demoInterval is how often the demo tells how it goes where that is no terminal.
 const demoInterval = 10 * time.Second
 
-// status tells how it goes since the interval before, in one line, which on a terminal replaces the last one.
-func (o *demoOptions) status(out io.Writer, cluster *testnet.Embedded, shown []int, tally, before demo.Tally, interval time.Duration, terminal bool) {
+// status tells how it goes since the interval before, in one line, which on a terminal replaces the
+// last one.
+func (o *demoOptions) status(out io.Writer, cluster *testnet.Embedded, shown []int, tally,
+	before demo.Tally, interval time.Duration, terminal bool) {
 	state := cluster.Nodes()[shown[0]].State()
-	blocks, crossed, rate := fmt.Sprintf("block %d", state.Heights.Ordered), "", state.TransactionsPerSecond
+	blocks, crossed, rate := fmt.Sprintf("block %d", state.Heights.Ordered),
+		"", state.TransactionsPerSecond
 	if o.shards > 1 {
 		heights := o.heights(cluster)
 		texts := make([]string, len(heights))
 		for i, height := range heights {
 			texts[i] = strconv.FormatUint(height, 10)
 		}
-		blocks, crossed = "blocks "+strings.Join(texts, " "), fmt.Sprintf(", %d across shards", tally.Crossed)
+		blocks, crossed = "blocks "+strings.Join(texts, " "),
+			fmt.Sprintf(", %d across shards", tally.Crossed)
 		// A node knows the rate of its own shard.
-		rate = float64(tally.Applied+tally.Refused-before.Applied-before.Refused) / interval.Seconds()
+		rate = float64(tally.Applied+tally.Refused-before.Applied-before.Refused) / interval.
+			Seconds()
 	}
-	line := fmt.Sprintf("%s  %s   %d transactions, %d refused%s   %.0f/s   ordered in %.1f ms, durable in %.1f ms", time.Now().Format(time.TimeOnly),
+	line := fmt.Sprintf("%s  %s   %d transactions, %d refused%s   %.0f/s   ordered in %.1f ms, "+
+		"durable in %.1f ms", time.Now().Format(time.TimeOnly),
 		blocks, tally.Applied+tally.Refused, tally.Refused, crossed, rate,
-		float64(state.OrderLatency.Microseconds())/1e3, float64(state.DurableLatency.Microseconds())/1e3)
+		float64(state.OrderLatency.Microseconds())/1e3,
+		float64(state.DurableLatency.Microseconds())/1e3)
 	if tally.Lost > 0 {
 		line += fmt.Sprintf("   %d not taken", tally.Lost)
 	}
@@ -325,23 +354,28 @@ func (o *demoOptions) welcome(out io.Writer, cluster *testnet.Embedded, homes []
 	}
 	var text strings.Builder
 	if o.shards > 1 {
-		fmt.Fprintf(&text, "A ledger of %d shards with %s each runs in this process.\n\n  explorer  %s\n\n", o.shards, plural(o.nodes, "node"), urls[0])
+		fmt.Fprintf(&text, "A ledger of %d shards with %s each runs in this process.\n\n  "+
+			"explorer  %s\n\n", o.shards, plural(o.nodes, "node"), urls[0])
 		o.tellShards(&text, cluster, homes)
-		fmt.Fprintf(&text, "\nOpen the explorer, or try in another terminal:\n\n  ledgerd shards%s\n", node)
+		fmt.Fprintf(&text, "\nOpen the explorer, or try in another terminal:\n\n  ledgerd "+
+			"shards%s\n", node)
 	} else {
-		fmt.Fprintf(&text, "A ledger of %s runs in this process.\n\n  explorer  %s\n\n", plural(len(urls), "node"), urls[0])
+		fmt.Fprintf(&text, "A ledger of %s runs in this process.\n\n  explorer  %s\n\n",
+			plural(len(urls), "node"), urls[0])
 		for i, url := range urls {
 			fmt.Fprintf(&text, "  %-8s  %s\n", testnet.Name(i), url)
 		}
 		fmt.Fprint(&text, "\nOpen the explorer, or try in another terminal:\n\n")
 	}
-	fmt.Fprintf(&text, "  ledgerd status%s\n  ledgerd export --node %s --balances\n\nCtrl-C ends it and leaves nothing behind.\n\n", node, urls[0])
+	fmt.Fprintf(&text, "  ledgerd status%s\n  ledgerd export --node %s --balances\n\nCtrl-C "+
+		"ends it and leaves nothing behind.\n\n", node, urls[0])
 	_, err := io.WriteString(out, text.String())
 	return err
 }
 
 // tellShards tells of each shard where it is in the tree, who lives there, and where its nodes are.
-func (o *demoOptions) tellShards(text *strings.Builder, cluster *testnet.Embedded, homes []demo.Home) {
+func (o *demoOptions) tellShards(text *strings.Builder, cluster *testnet.Embedded,
+	homes []demo.Home) {
 	urls, tree := cluster.URLs(), cluster.Homes()[0].Genesis.Tree
 	for shard := range ledger.ShardID(o.shards) {
 		place := "the root"
@@ -357,7 +391,8 @@ func (o *demoOptions) tellShards(text *strings.Builder, cluster *testnet.Embedde
 		if len(living) == 0 {
 			living = []string{"nobody"}
 		}
-		fmt.Fprintf(text, "  shard %d, %s: %s live there\n", shard, place, strings.Join(living, ", "))
+		fmt.Fprintf(text, "  shard %d, %s: %s live there\n", shard, place,
+			strings.Join(living, ", "))
 		for i, url := range urls {
 			if cluster.Homes()[i].Genesis.Shard == shard {
 				fmt.Fprintf(text, "    %-8s  %s\n", testnet.Name(i), url)
@@ -367,10 +402,12 @@ func (o *demoOptions) tellShards(text *strings.Builder, cluster *testnet.Embedde
 }
 
 // farewell tells what there was.
-func (o *demoOptions) farewell(out io.Writer, cluster *testnet.Embedded, tally demo.Tally, ran time.Duration) error {
+func (o *demoOptions) farewell(out io.Writer, cluster *testnet.Embedded, tally demo.Tally,
+	ran time.Duration) error {
 	heights := o.heights(cluster)
 	if o.json {
-		ended := demoEvent{Event: "ended", Explorer: cluster.URLs()[0], Nodes: cluster.URLs(), Height: slices.Max(heights), Tally: &tally, Seconds: ran.Seconds()}
+		ended := demoEvent{Event: "ended", Explorer: cluster.URLs()[0], Nodes: cluster.URLs(),
+			Height: slices.Max(heights), Tally: &tally, Seconds: ran.Seconds()}
 		if o.shards > 1 {
 			ended.Heights = heights
 		}
@@ -383,7 +420,8 @@ func (o *demoOptions) farewell(out io.Writer, cluster *testnet.Embedded, tally d
 	if o.shards > 1 {
 		crossed = fmt.Sprintf(", %d across shards", tally.Crossed)
 	}
-	_, err := fmt.Fprintf(out, "\nEnded after %v: %d blocks, %d transactions, %d of them refused%s. Nothing is left.\n",
+	_, err := fmt.Fprintf(out, "\nEnded after %v: %d blocks, %d transactions, %d of them "+
+		"refused%s. Nothing is left.\n",
 		ran.Round(time.Second), blocks, tally.Applied+tally.Refused, tally.Refused, crossed)
 	return err
 }

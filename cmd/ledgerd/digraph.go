@@ -13,7 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 )
 
-// digraphWorkMax bounds the work of measuring a digraph, as n·d², so that the command answers within a minute or so.
+// digraphWorkMax bounds the work of measuring a digraph, as n·d², so that the command answers
+// within a minute or so.
 const digraphWorkMax = 1 << 19
 
 // digraphOptions are the flags of ledgerd digraph.
@@ -86,7 +87,8 @@ target, as in a shard.`,
 			if asJSON && !given("format") {
 				options.format = "json"
 			}
-			g, err := options.build(given("degree"), given("nines") || given("period") || given("mttf"))
+			g, err := options.build(given("degree"), given("nines") || given("period") ||
+				given("mttf"))
 			if err != nil {
 				return asUsage(err)
 			}
@@ -95,11 +97,16 @@ target, as in a shard.`,
 	}
 	flags := command.Flags()
 	flags.IntVar(&options.servers, "servers", 0, "number of servers (required)")
-	flags.IntVar(&options.degree, "degree", 0, "number of successors of a server, with --kind gs; at least 3 and at most half of the servers")
-	flags.IntVar(&options.nines, "nines", digraph.DefaultNines, "choose the degree for this many nines of reliability")
-	flags.DurationVar(&options.period, "period", digraph.DefaultPeriod, "time after which failed servers have been replaced")
-	flags.DurationVar(&options.mttf, "mttf", digraph.DefaultMTTF, "mean time to failure of a server")
-	flags.StringVar(&options.kind, "kind", "", "kind of overlay: gs, binomial, complete or ring (default gs, or complete for few servers)")
+	flags.IntVar(&options.degree, "degree", 0, "number of successors of a server, with --kind "+
+		"gs; at least 3 and at most half of the servers")
+	flags.IntVar(&options.nines, "nines", digraph.DefaultNines,
+		"choose the degree for this many nines of reliability")
+	flags.DurationVar(&options.period, "period", digraph.DefaultPeriod,
+		"time after which failed servers have been replaced")
+	flags.DurationVar(&options.mttf, "mttf", digraph.DefaultMTTF,
+		"mean time to failure of a server")
+	flags.StringVar(&options.kind, "kind", "",
+		"kind of overlay: gs, binomial, complete or ring (default gs, or complete for few servers)")
 	flags.StringVar(&options.format, "format", "text", "output format: text, json or dot")
 	addJSONFlag(command, &asJSON)
 	command.MarkFlagsMutuallyExclusive("degree", "nines")
@@ -109,7 +116,8 @@ target, as in a shard.`,
 		"kind":   {digraph.KindGS, digraph.KindBinomial, digraph.KindComplete, digraph.KindRing},
 		"format": {"text", "json", "dot"},
 	} {
-		if err := command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		if err := command.RegisterFlagCompletionFunc(name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic("digraph: no such flag: " + name)
 		}
 	}
@@ -119,7 +127,8 @@ target, as in a shard.`,
 // build makes the digraph that the flags ask for.
 func (o digraphOptions) build(degreeGiven, targetGiven bool) (*digraph.Digraph, error) {
 	if o.servers < 1 {
-		return nil, fmt.Errorf("--servers is %d: say how many servers the overlay connects, for example --servers 8", o.servers)
+		return nil, fmt.Errorf("--servers is %d: say how many servers the overlay connects, for "+
+			"example --servers 8", o.servers)
 	}
 	switch o.format {
 	case "text", "json", "dot":
@@ -127,10 +136,12 @@ func (o digraphOptions) build(degreeGiven, targetGiven bool) (*digraph.Digraph, 
 		return nil, fmt.Errorf("--format %q is unknown: use text, json or dot", o.format)
 	}
 	if degreeGiven && o.kind != "" && o.kind != digraph.KindGS {
-		return nil, fmt.Errorf("--degree goes with --kind gs only: the degree of %s follows from --servers, so leave --degree out", o.kind)
+		return nil, fmt.Errorf("--degree goes with --kind gs only: the degree of %s follows "+
+			"from --servers, so leave --degree out", o.kind)
 	}
 	if targetGiven && o.kind != "" && o.kind != digraph.KindGS {
-		return nil, fmt.Errorf("--nines, --period and --mttf go with --kind gs only: the degree of %s follows from --servers, so leave them out", o.kind)
+		return nil, fmt.Errorf("--nines, --period and --mttf go with --kind gs only: the degree "+
+			"of %s follows from --servers, so leave them out", o.kind)
 	}
 	g, err := o.buildKind(degreeGiven)
 	if errors.Is(err, digraph.ErrOrder) || errors.Is(err, digraph.ErrTooManyEdges) {
@@ -154,16 +165,19 @@ func (o digraphOptions) buildKind(degreeGiven bool) (*digraph.Digraph, error) {
 	if degreeGiven {
 		g, err := digraph.GS(o.servers, o.degree)
 		if errors.Is(err, digraph.ErrDegree) && o.servers < 6 {
-			return nil, fmt.Errorf("%w: with %d servers leave --degree out, or use --kind complete", err, o.servers)
+			return nil, fmt.Errorf("%w: with %d servers leave --degree out, or use --kind complete",
+				err, o.servers)
 		}
 		if errors.Is(err, digraph.ErrDegree) {
-			return nil, fmt.Errorf("%w: with %d servers use --degree 3 to %d, or --kind complete", err, o.servers, o.servers/2)
+			return nil, fmt.Errorf("%w: with %d servers use --degree 3 to %d, or --kind complete",
+				err, o.servers, o.servers/2)
 		}
 		return g, err
 	}
 	target := digraph.Target{Nines: o.nines, Period: o.period, MTTF: o.mttf}
 	if o.nines < 1 || o.period <= 0 || o.mttf <= 0 {
-		return nil, errors.New("--nines, --period and --mttf must be above zero, for example --nines 6 --period 24h --mttf 18304h")
+		return nil, errors.New("--nines, --period and --mttf must be above zero, for example " +
+			"--nines 6 --period 24h --mttf 18304h")
 	}
 	degree, err := digraph.Degree(o.servers, target)
 	switch {
@@ -189,8 +203,10 @@ func (o digraphOptions) print(out io.Writer, g *digraph.Digraph) error {
 		_, err = fmt.Fprintf(out, "%s\n", text)
 		return err
 	}
-	if work := g.Order() * g.Degree() * g.Degree(); g.Kind() != digraph.KindComplete && work > digraphWorkMax {
-		return fmt.Errorf("measuring %s would take too long: ask for fewer --servers or a smaller --degree, or use --format dot, which measures nothing", title(g))
+	if work := g.Order() * g.Degree() * g.Degree(); g.Kind() != digraph.KindComplete &&
+		work > digraphWorkMax {
+		return fmt.Errorf("measuring %s would take too long: ask for fewer --servers or a "+
+			"smaller --degree, or use --format dot, which measures nothing", title(g))
 	}
 	report, err := measure(g)
 	if err != nil {
@@ -244,7 +260,8 @@ failures survived     %d
 
 successors
 `, title(g), report.Degree, report.Diameter, digraph.MinimalDiameter(report.Servers, report.Degree), report.Connectivity,
-		report.FaultDiameterBound, max(0, report.Connectivity-1), digraph.Tolerated(g)); err != nil {
+		report.FaultDiameterBound, max(0, report.Connectivity-1),
+		digraph.Tolerated(g)); err != nil {
 		return err
 	}
 	width := len(fmt.Sprint(g.Order() - 1))

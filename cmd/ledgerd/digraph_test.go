@@ -59,18 +59,21 @@ func TestDigraphJSON(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &report); err != nil {
 			t.Errorf("%s: %v", test.arguments, err)
 		}
-		want := []string{"connectivity", "degree", "diameter", "edges", "fault_diameter_bound", "servers"}
+		want := []string{"connectivity", "degree", "diameter", "edges", "fault_diameter_bound",
+			"servers"}
 		if got := slices.Sorted(maps.Keys(keys)); !slices.Equal(got, want) {
 			t.Errorf("%s: keys %v, want %v", test.arguments, got, want)
 		}
 		if report.Edges == nil || len(report.Edges) != test.edges {
 			t.Errorf("%s: %d edges, want %d", test.arguments, len(report.Edges), test.edges)
 		}
-		if g, err := digraph.New(report.Servers, report.Edges); err != nil || g.Degree() != report.Degree {
+		if g, err := digraph.New(report.Servers, report.Edges); err != nil ||
+			g.Degree() != report.Degree {
 			t.Errorf("%s: the edges do not make the digraph: %v", test.arguments, err)
 		}
 		report.Edges = nil
-		if report.Degree != test.degree || report.Diameter != test.diameter || report.Connectivity != test.connectivity ||
+		if report.Degree != test.degree || report.Diameter != test.diameter ||
+			report.Connectivity != test.connectivity ||
 			report.FaultDiameterBound != test.bound {
 			t.Errorf("%s: %+v, want %+v", test.arguments, report, test)
 		}
@@ -105,7 +108,8 @@ func TestDigraphDot(t *testing.T) {
 
 func TestDigraphJSONFlagOfTheRoot(t *testing.T) {
 	t.Parallel()
-	for arguments, wantJSON := range map[string]bool{"": false, "--json": true, "--json --format text": false} {
+	for arguments, wantJSON := range map[string]bool{"": false, "--json": true,
+		"--json --format text": false} {
 		command := newDigraphCommand()
 		command.PersistentFlags().Bool("json", false, "")
 		var out bytes.Buffer

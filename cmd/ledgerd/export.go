@@ -34,7 +34,8 @@ type blockLine struct {
 // entryLine is what became of an entry of a block, as far as the exported chain knows.
 type entryLine struct {
 	ID ledger.Hash `json:"id"`
-	// Outcome is applied, failed, waiting (for other shards), passed (it is for other shards) or verdict (what another shard says of an entry).
+	// Outcome is applied, failed, waiting (for other shards), passed (it is for other shards) or
+	// verdict (what another shard says of an entry).
 	Outcome string `json:"outcome"`
 	// Reason is the code of why it failed.
 	Reason string `json:"reason,omitempty"`
@@ -129,7 +130,8 @@ func export(ctx context.Context, out io.Writer, from exporter, blocks bool) erro
 		err = from.ExportBlocks(ctx, func(line blockLine) error { return encoder.Encode(line) })
 	} else {
 		err = from.ExportBalances(ctx, func(line store.BalanceLine) error {
-			return encoder.Encode(balanceLine{Account: line.Account, Asset: line.Asset, Amount: json.Number(line.Amount.String())})
+			return encoder.Encode(balanceLine{Account: line.Account, Asset: line.Asset,
+				Amount: json.Number(line.Amount.String())})
 		})
 	}
 	return errors.Join(err, buffered.Flush())
@@ -149,7 +151,8 @@ func (e storeExporter) ExportBlocks(ctx context.Context, visit func(blockLine) e
 		if err != nil {
 			return err
 		}
-		line := blockLine{BlockLine: store.NewBlockLine(block), Entries: make([]entryLine, len(block.Entries))}
+		line := blockLine{BlockLine: store.NewBlockLine(block),
+			Entries: make([]entryLine, len(block.Entries))}
 		for i := range block.Entries {
 			if line.Entries[i], err = e.entry(&block.Entries[i]); err != nil {
 				return err
@@ -214,9 +217,11 @@ func (e nodeExporter) ExportBlocks(ctx context.Context, visit func(blockLine) er
 		}
 		count := header.GetTransactionCount()
 		line := blockLine{
-			BlockLine: store.BlockLine{Height: ledger.Height(header.GetHeight()), Transactions: make([]ledger.Hash, 0, count)}, Entries: make([]entryLine, 0, count),
+			BlockLine: store.BlockLine{Height: ledger.Height(header.GetHeight()),
+				Transactions: make([]ledger.Hash, 0, count)}, Entries: make([]entryLine, 0, count),
 		}
-		if err := errors.Join(setHash(&line.Hash, header.GetHash()), setHash(&line.Previous, header.GetPrevious())); err != nil {
+		if err := errors.Join(setHash(&line.Hash, header.GetHash()),
+			setHash(&line.Previous, header.GetPrevious())); err != nil {
 			return err
 		}
 		for transaction, err := range e.node.BlockTransactions(ctx, line.Height) {
@@ -227,7 +232,8 @@ func (e nodeExporter) ExportBlocks(ctx context.Context, visit func(blockLine) er
 			if err := setHash(&id, transaction.GetStatus().GetId()); err != nil {
 				return err
 			}
-			line.Transactions, line.Entries = append(line.Transactions, id), append(line.Entries, shownEntry(id, transaction))
+			line.Transactions, line.Entries = append(line.Transactions, id),
+				append(line.Entries, shownEntry(id, transaction))
 		}
 		if err := visit(line); err != nil {
 			return err
@@ -257,18 +263,21 @@ func shownEntry(id ledger.Hash, shown *ledgerdv1.TransactionSummary) entryLine {
 }
 
 // ExportBalances is store.Store's.
-func (e nodeExporter) ExportBalances(ctx context.Context, visit func(store.BalanceLine) error) error {
+func (e nodeExporter) ExportBalances(ctx context.Context,
+	visit func(store.BalanceLine) error) error {
 	for shown, err := range e.node.Accounts(ctx, "") {
 		if err != nil {
 			return err
 		}
-		account := ledger.Account{Path: ledger.AccountPath(shown.GetAccount()), Alias: shown.GetAlias()}
+		account := ledger.Account{Path: ledger.AccountPath(shown.GetAccount()),
+			Alias: shown.GetAlias()}
 		for _, balance := range shown.GetBalances() {
 			amount, err := ledger.ParseAmount(balance.GetAmount())
 			if err != nil {
 				return fmt.Errorf("the node's answer: %s: %w", account.Path, err)
 			}
-			account.Balances = append(account.Balances, ledger.Balance{Asset: ledger.AssetName(balance.GetAsset()), Amount: amount})
+			account.Balances = append(account.Balances,
+				ledger.Balance{Asset: ledger.AssetName(balance.GetAsset()), Amount: amount})
 		}
 		for _, line := range store.NewBalanceLines(&account) {
 			if err := visit(line); err != nil {

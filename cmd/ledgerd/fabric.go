@@ -67,15 +67,16 @@ of IPv4; device and gid under [fabric] choose others.`,
 
 // writeFabrics writes a report for people.
 func writeFabrics(out io.Writer, report fabricReport) error {
-	rows := &table{header: []string{"fabric", "here", "what it is"}, colour: func(column int, cell string) string {
-		switch {
-		case column == 1 && cell == "yes":
-			return colourGood
-		case column == 1:
-			return colourWait
-		}
-		return colourNone
-	}}
+	rows := &table{header: []string{"fabric", "here", "what it is"},
+		colour: func(column int, cell string) string {
+			switch {
+			case column == 1 && cell == "yes":
+				return colourGood
+			case column == 1:
+				return colourWait
+			}
+			return colourNone
+		}}
 	var text strings.Builder
 	for _, provider := range report.Fabrics {
 		here := "yes"
@@ -93,7 +94,8 @@ func writeFabrics(out io.Writer, report fabricReport) error {
 	}
 	switch {
 	case report.Trouble != "":
-		fmt.Fprintf(&text, "\nRDMA devices: they cannot be listed: %s\n", printable(report.Trouble, 0))
+		fmt.Fprintf(&text, "\nRDMA devices: they cannot be listed: %s\n",
+			printable(report.Trouble, 0))
 	case len(report.Devices) == 0:
 		text.WriteString("\nRDMA devices: none\n")
 	default:
@@ -109,9 +111,11 @@ func writeFabrics(out io.Writer, report fabricReport) error {
 		}
 		fmt.Fprintf(&text, "  %s: %s\n", printable(device.Name, 0), access)
 		for _, port := range device.Ports {
-			fmt.Fprintf(&text, "    port %d: %s, %s, %s\n", port.Number, printable(port.State, 0), printable(port.Link, 0), printable(port.Rate, 0))
+			fmt.Fprintf(&text, "    port %d: %s, %s, %s\n", port.Number, printable(port.State, 0),
+				printable(port.Link, 0), printable(port.Rate, 0))
 			for _, gid := range port.GIDs {
-				line := fmt.Sprintf("      GID %-3d %-39s  %-10s  %s", gid.Index, gid.Address, printable(gid.Type, 0), printable(gid.Interface, 0))
+				line := fmt.Sprintf("      GID %-3d %-39s  %-10s  %s", gid.Index, gid.Address,
+					printable(gid.Type, 0), printable(gid.Interface, 0))
 				text.WriteString(strings.TrimRight(line, " ") + "\n")
 			}
 		}

@@ -82,7 +82,8 @@ Whoever knows the token may measure. The keys of --json, for each fabric:
 			}
 			ctx, stop := signal.NotifyContext(command.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+			logger := slog.New(slog.NewTextHandler(command.ErrOrStderr(),
+				&slog.HandlerOptions{Level: slog.LevelWarn}))
 			out := command.OutOrStdout()
 			if o.listen != "" {
 				return o.answer(ctx, command.ErrOrStderr(), logger)
@@ -112,11 +113,14 @@ Whoever knows the token may measure. The keys of --json, for each fabric:
 	}
 	flags := command.Flags()
 	addFabricFlag(command, &o.kind, "")
-	flags.Lookup("fabric").Usage = "the fabric: memory, p2p, p2p-trusted or verbs (default: all that work here; p2p between machines)"
+	flags.Lookup("fabric").Usage = "the fabric: memory, p2p, p2p-trusted or verbs (default: all " +
+		"that work here; p2p between machines)"
 	flags.StringVar(&o.listen, "listen", "", "host:port: answer to the one that measures, once")
 	flags.StringVar(&o.connect, "connect", "", "host:port: measure to the one that listens there")
-	flags.StringVar(&o.token, "token", "", "what both sides have to know; the one that listens makes it")
-	flags.StringVar(&o.device, "device", "", "RDMA device, for verbs (default: the first that is active)")
+	flags.StringVar(&o.token, "token", "", "what both sides have to know; the one that listens "+
+		"makes it")
+	flags.StringVar(&o.device, "device", "",
+		"RDMA device, for verbs (default: the first that is active)")
 	flags.StringVar(&o.gid, "gid", "", "the RDMA device's address or its index, for verbs")
 	flags.DurationVar(&o.measured, "for", 2*time.Second, "how long to measure each fabric")
 	addJSONFlag(command, &o.json)
@@ -135,7 +139,8 @@ func (o *fabricMeasureOptions) validate() error {
 	}
 	switch {
 	case o.listen != "" && o.connect != "":
-		return errors.New("--listen and --connect are for two sides: give one of them on each machine")
+		return errors.New("--listen and --connect are for two sides: give one of them on each " +
+			"machine")
 	case o.kind == fabric.Memory && (o.listen != "" || o.connect != ""):
 		return fmt.Errorf("%w: leave --listen and --connect out", fabric.ErrOneProcess)
 	case o.connect != "" && o.token == "":
@@ -168,7 +173,8 @@ func usableFabrics() []fabric.Kind {
 }
 
 // measureHere measures between two hosts in this process.
-func (o *fabricMeasureOptions) measureHere(ctx context.Context, kind fabric.Kind, logger *slog.Logger) (result bench.FabricResult, err error) {
+func (o *fabricMeasureOptions) measureHere(ctx context.Context, kind fabric.Kind,
+	logger *slog.Logger) (result bench.FabricResult, err error) {
 	hosts, err := openHosts(kind, 2, fabric.Options{Device: o.device, GID: o.gid, Logger: logger})
 	if err != nil {
 		return result, err
@@ -180,8 +186,10 @@ func (o *fabricMeasureOptions) measureHere(ctx context.Context, kind fabric.Kind
 	return bench.MeasureFabric(ctx, kind, hosts[1], hosts[0].ID(), o.measured)
 }
 
-// openHosts opens so many hosts in this process, members of each other, each with a new key, on the loopback interface or the RDMA device.
-func openHosts(kind fabric.Kind, count int, options fabric.Options) (hosts []rdmanet.Host, err error) {
+// openHosts opens so many hosts in this process, members of each other, each with a new key, on the
+// loopback interface or the RDMA device.
+func openHosts(kind fabric.Kind, count int, options fabric.Options) (hosts []rdmanet.Host,
+	err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, closeHosts(hosts))
@@ -229,8 +237,10 @@ func closeHosts(hosts []rdmanet.Host) (err error) {
 	return err
 }
 
-func (o *fabricMeasureOptions) open(kind fabric.Kind, key ed25519.PrivateKey, listen string, members map[rdmanet.PeerID]string, logger *slog.Logger) (fabric.Host, error) {
-	return fabric.Open(kind, fabric.Options{Key: key, Listen: listen, Members: members, Device: o.device, GID: o.gid, Logger: logger})
+func (o *fabricMeasureOptions) open(kind fabric.Kind, key ed25519.PrivateKey, listen string,
+	members map[rdmanet.PeerID]string, logger *slog.Logger) (fabric.Host, error) {
+	return fabric.Open(kind, fabric.Options{Key: key, Listen: listen, Members: members,
+		Device: o.device, GID: o.gid, Logger: logger})
 }
 
 func closeHost(host rdmanet.Host) error {
@@ -240,7 +250,8 @@ func closeHost(host rdmanet.Host) error {
 }
 
 // sideOf makes the key of one side from what both know, and gives the other side's identity.
-func (o *fabricMeasureOptions) sideOf(own, other string) (key ed25519.PrivateKey, peer rdmanet.PeerID, err error) {
+func (o *fabricMeasureOptions) sideOf(own, other string) (key ed25519.PrivateKey,
+	peer rdmanet.PeerID, err error) {
 	make := func(side string) ed25519.PrivateKey {
 		seed := sha256.Sum256([]byte("ledgerd fabric measure, " + side + ": " + o.token))
 		return ed25519.NewKeyFromSeed(seed[:])
@@ -250,7 +261,8 @@ func (o *fabricMeasureOptions) sideOf(own, other string) (key ed25519.PrivateKey
 }
 
 // answer listens until somebody has measured.
-func (o *fabricMeasureOptions) answer(ctx context.Context, errs io.Writer, logger *slog.Logger) (err error) {
+func (o *fabricMeasureOptions) answer(ctx context.Context, errs io.Writer,
+	logger *slog.Logger) (err error) {
 	if o.token == "" {
 		o.token = rand.Text()
 	}
@@ -272,7 +284,9 @@ func (o *fabricMeasureOptions) answer(ctx context.Context, errs io.Writer, logge
 		return err
 	}
 	// Whoever listens looks at this, programs too.
-	if _, err := fmt.Fprintf(errs, "listening; on the other machine, with this one's address:\n\n  ledgerd fabric measure --fabric %s --connect ADDRESS:%s --token %s\n\n", o.kind, port, o.token); err != nil {
+	if _, err := fmt.Fprintf(errs, "listening; on the other machine, with this one's "+
+		"address:\n\n  ledgerd fabric measure --fabric %s --connect ADDRESS:%s --token %s\n\n",
+		o.kind, port, o.token); err != nil {
 		return err
 	}
 	select {
@@ -284,7 +298,8 @@ func (o *fabricMeasureOptions) answer(ctx context.Context, errs io.Writer, logge
 }
 
 // measureThere measures to the side that listens.
-func (o *fabricMeasureOptions) measureThere(ctx context.Context, kind fabric.Kind, logger *slog.Logger) (result bench.FabricResult, err error) {
+func (o *fabricMeasureOptions) measureThere(ctx context.Context, kind fabric.Kind,
+	logger *slog.Logger) (result bench.FabricResult, err error) {
 	key, peer, err := o.sideOf(sideMeasuring, sideAnswering)
 	if err != nil {
 		return result, err
@@ -296,7 +311,8 @@ func (o *fabricMeasureOptions) measureThere(ctx context.Context, kind fabric.Kin
 	defer func() { err = errors.Join(err, closeHost(host)) }()
 	result, err = bench.MeasureFabric(ctx, kind, host, peer, o.measured)
 	if errors.Is(err, rdmanet.ErrUnreachable) {
-		return result, fmt.Errorf("%w: is `ledgerd fabric measure --listen` running there, over %s, with this token?", err, kind)
+		return result, fmt.Errorf("%w: is `ledgerd fabric measure --listen` running there, over "+
+			"%s, with this token?", err, kind)
 	}
 	return result, err
 }

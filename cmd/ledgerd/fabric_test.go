@@ -46,7 +46,8 @@ func TestFabricLists(t *testing.T) {
 			}
 		}
 	}
-	if o := ledgerd(t, "fabric", "mesure"); o.status != exitUsage || !strings.Contains(o.errs, "ledgerd fabric measure") {
+	if o := ledgerd(t, "fabric", "mesure"); o.status != exitUsage ||
+		!strings.Contains(o.errs, "ledgerd fabric measure") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -55,9 +56,13 @@ func TestFabricLists(t *testing.T) {
 func TestFabricShowsDevices(t *testing.T) {
 	t.Parallel()
 	report := fabricReport{
-		Fabrics: []fabric.Provider{{Kind: fabric.Verbs, About: "RDMA", Missing: []fabric.Missing{{What: "a cable", Remedy: "plug it in"}}}},
+		Fabrics: []fabric.Provider{{Kind: fabric.Verbs, About: "RDMA",
+			Missing: []fabric.Missing{{What: "a cable", Remedy: "plug it in"}}}},
 		Devices: []fabric.Device{
-			{Name: "rxe0", File: "/dev/infiniband/uverbs0", Openable: true, Ports: []fabric.Port{{Number: 1, State: "ACTIVE", Link: "Ethernet", Rate: "100 Gb/sec", GIDs: []fabric.GID{{Index: 1, Type: "RoCE v2", Interface: "eth0"}}}}},
+			{Name: "rxe0", File: "/dev/infiniband/uverbs0", Openable: true,
+				Ports: []fabric.Port{{Number: 1, State: "ACTIVE", Link: "Ethernet",
+					Rate: "100 Gb/sec", GIDs: []fabric.GID{{Index: 1, Type: "RoCE v2",
+						Interface: "eth0"}}}}},
 			{Name: "bad\x1b[31m", File: "/dev/infiniband/uverbs1"}, {Name: "none"},
 		},
 	}
@@ -65,7 +70,9 @@ func TestFabricShowsDevices(t *testing.T) {
 	if err := writeFabrics(&text, report); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"verbs needs", "a cable\n    plug it in", "rxe0: programs may open it", "port 1: ACTIVE, Ethernet, 100 Gb/sec", "GID 1 ", "RoCE v2     eth0\n", "may not open", "no file"} {
+	for _, part := range []string{"verbs needs", "a cable\n    plug it in",
+		"rxe0: programs may open it", "port 1: ACTIVE, Ethernet, 100 Gb/sec", "GID 1 ",
+		"RoCE v2     eth0\n", "may not open", "no file"} {
 		if !strings.Contains(text.String(), part) {
 			t.Errorf("no %q in:\n%s", part, &text)
 		}
@@ -84,10 +91,12 @@ func checkFabricResults(t *testing.T, text string, kinds ...fabric.Kind) {
 	var measured []fabric.Kind
 	for _, r := range results {
 		measured = append(measured, r.Fabric)
-		if l := r.Lanes; l.RoundTripP50 <= 0 || l.RoundTripP99 < l.RoundTripP50 || l.BytesPerSecond <= 0 || l.FramesPerSecond <= 0 {
+		if l := r.Lanes; l.RoundTripP50 <= 0 || l.RoundTripP99 < l.RoundTripP50 ||
+			l.BytesPerSecond <= 0 || l.FramesPerSecond <= 0 {
 			t.Errorf("%s: lanes %+v", r.Fabric, l)
 		}
-		if m := r.Regions; m == nil || m.WriteP50 <= 0 || m.ReadP50 <= 0 || m.WriteBytesPerSecond <= 0 || m.ReadBytesPerSecond <= 0 {
+		if m := r.Regions; m == nil || m.WriteP50 <= 0 || m.ReadP50 <= 0 ||
+			m.WriteBytesPerSecond <= 0 || m.ReadBytesPerSecond <= 0 {
 			t.Errorf("%s: regions %+v", r.Fabric, m)
 		}
 	}
@@ -107,7 +116,8 @@ func TestFabricMeasure(t *testing.T) {
 		t.Fatalf("%+v", o)
 	}
 	checkFabricResults(t, o.out, kinds...)
-	if o = ledgerd(t, "fabric", "measure", "--for", "140ms", "--fabric", "memory"); o.status != exitDone || !strings.Contains(o.out, "read 64 bytes") {
+	if o = ledgerd(t, "fabric", "measure", "--for", "140ms", "--fabric",
+		"memory"); o.status != exitDone || !strings.Contains(o.out, "read 64 bytes") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -118,7 +128,8 @@ func TestFabricMeasureBetweenTwo(t *testing.T) {
 	for _, kind := range []fabric.Kind{fabric.P2P, fabric.P2PTrusted} {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			listening := begin(t, "fabric", "measure", "--listen", "127.0.0.1:0", "--fabric", string(kind))
+			listening := begin(t, "fabric", "measure", "--listen", "127.0.0.1:0", "--fabric",
+				string(kind))
 			typed := strings.Fields(listening.errs.await(t, `(?m)^  ledgerd (fabric measure .*)$`))
 			for i, word := range typed {
 				typed[i] = strings.Replace(word, "ADDRESS", "127.0.0.1", 1)
@@ -153,20 +164,30 @@ func TestFabricRefusals(t *testing.T) {
 		verbs  bool // only where there is no RDMA
 	}{
 		{line: "start --fabric tcp --home " + homes[0].Dir, status: exitUsage, says: "p2p-trusted"},
-		{line: "start --fabric memory --home " + homes[0].Dir, status: exitUsage, says: "ledgerd testnet --dir " + dir + " --fabric memory --run"},
-		{line: "start --fabric verbs --home " + homes[0].Dir, status: exitFailure, says: "cannot be used here: verbs", verbs: true},
-		{line: "testnet --run --fabric verbs --nodes 2 --dir " + dir + "-verbs", status: exitFailure, says: "cannot be used here: verbs", verbs: true},
-		{line: "testnet --run --fabric verbs --dir " + dir, status: exitFailure, says: "with fabric p2p and not verbs"},
-		{line: "testnet --fabric tcp --dir " + dir + "-tcp", status: exitUsage, says: "no such fabric"},
+		{line: "start --fabric memory --home " + homes[0].Dir, status: exitUsage,
+			says: "ledgerd testnet --dir " + dir + " --fabric memory --run"},
+		{line: "start --fabric verbs --home " + homes[0].Dir, status: exitFailure,
+			says: "cannot be used here: verbs", verbs: true},
+		{line: "testnet --run --fabric verbs --nodes 2 --dir " + dir + "-verbs",
+			status: exitFailure, says: "cannot be used here: verbs", verbs: true},
+		{line: "testnet --run --fabric verbs --dir " + dir, status: exitFailure,
+			says: "with fabric p2p and not verbs"},
+		{line: "testnet --fabric tcp --dir " + dir + "-tcp", status: exitUsage,
+			says: "no such fabric"},
 		{line: "bench engine --fabric tcp", status: exitFailure, says: "no such fabric"},
-		{line: "bench ledger --fabric verbs", status: exitUsage, says: "cannot be used here: verbs", verbs: true},
+		{line: "bench ledger --fabric verbs", status: exitUsage, says: "cannot be used here: verbs",
+			verbs: true},
 		{line: "bench fabric --fabric tcp", status: exitUsage, says: "no such fabric"},
-		{line: "bench fabric --fabric verbs", status: exitFailure, says: "cannot be used here: verbs", verbs: true},
+		{line: "bench fabric --fabric verbs", status: exitFailure,
+			says: "cannot be used here: verbs", verbs: true},
 		{line: "bench fabric --for 0s", status: exitUsage, says: "--for"},
 		{line: "fabric measure --fabric tcp", status: exitUsage, says: "no such fabric"},
-		{line: "fabric measure --fabric verbs", status: exitFailure, says: "cannot be used here: verbs", verbs: true},
-		{line: "fabric measure --fabric memory --listen 127.0.0.1:0", status: exitUsage, says: "one process"},
-		{line: "fabric measure --listen 127.0.0.1:0 --connect 127.0.0.1:1", status: exitUsage, says: "two sides"},
+		{line: "fabric measure --fabric verbs", status: exitFailure,
+			says: "cannot be used here: verbs", verbs: true},
+		{line: "fabric measure --fabric memory --listen 127.0.0.1:0", status: exitUsage,
+			says: "one process"},
+		{line: "fabric measure --listen 127.0.0.1:0 --connect 127.0.0.1:1", status: exitUsage,
+			says: "two sides"},
 		{line: "fabric measure --connect 127.0.0.1:1", status: exitUsage, says: "--token"},
 		{line: "fabric measure --token x", status: exitUsage, says: "--token"},
 		{line: "fabric measure --for 0s", status: exitUsage, says: "--for"},
@@ -175,7 +196,8 @@ func TestFabricRefusals(t *testing.T) {
 		if test.verbs && !verbsMissing() {
 			continue
 		}
-		if o := ledgerd(t, strings.Fields(test.line)...); o.status != test.status || !strings.Contains(o.errs, test.says) {
+		if o := ledgerd(t, strings.Fields(test.line)...); o.status != test.status ||
+			!strings.Contains(o.errs, test.says) {
 			t.Errorf("ledgerd %s: %+v, want status %d and %q", test.line, o, test.status, test.says)
 		}
 	}
@@ -191,7 +213,8 @@ func TestTestnetInMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := ledgerd(t, "testnet", "--dir", dir, "--nodes", "3", "--base-port", strconv.Itoa(base), "--fabric", "memory", "--json")
+	o := ledgerd(t, "testnet", "--dir", dir, "--nodes", "3", "--base-port", strconv.Itoa(base),
+		"--fabric", "memory", "--json")
 	var report testnetReport
 	if err := json.Unmarshal([]byte(o.out), &report); err != nil || report.Fabric != fabric.Memory {
 		t.Fatalf("%v, %+v", err, o)
@@ -200,7 +223,8 @@ func TestTestnetInMemory(t *testing.T) {
 	if err != nil || h.Config.Fabric.Kind != fabric.Memory {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	if o := ledgerd(t, "start", "--home", h.Dir); o.status != exitUsage || !strings.Contains(o.errs, "one process") {
+	if o := ledgerd(t, "start", "--home", h.Dir); o.status != exitUsage ||
+		!strings.Contains(o.errs, "one process") {
 		t.Errorf("%+v", o)
 	}
 	for _, account := range []string{"first", "again"} {
@@ -215,20 +239,23 @@ func TestTestnetInMemory(t *testing.T) {
 			t.Errorf("%s: %v, %v", account, state, err)
 		}
 		r.end(t)
-		if said := r.out.String(); strings.Contains(said, "process ") || !strings.Contains(said, "all nodes have ended") {
+		if said := r.out.String(); strings.Contains(said, "process ") ||
+			!strings.Contains(said, "all nodes have ended") {
 			t.Errorf("it said:\n%s", said)
 		}
 	}
 }
 
-// testnet and start over the fabric without encryption: the flag is kept in the homes, and the nodes order.
+// testnet and start over the fabric without encryption: the flag is kept in the homes, and the
+// nodes order.
 func TestTestnetTrusted(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "net")
 	base, err := testnet.FreeBasePort(3)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := begin(t, "testnet", "--dir", dir, "--nodes", "3", "--base-port", strconv.Itoa(base), "--fabric", "p2p-trusted", "--run")
+	r := begin(t, "testnet", "--dir", dir, "--nodes", "3", "--base-port", strconv.Itoa(base),
+		"--fabric", "p2p-trusted", "--run")
 	r.out.await(t, `ready: all 3 nodes`)
 	h, err := home.Load(filepath.Join(dir, "node-2"))
 	if err != nil || h.Config.Fabric.Kind != fabric.P2PTrusted {

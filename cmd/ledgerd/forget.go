@@ -66,7 +66,8 @@ The node must not be running. The keys of --json:
 			if asJSON {
 				return writeJSONLine(command.OutOrStdout(), report)
 			}
-			_, err = fmt.Fprintf(command.OutOrStdout(), "%s has a new disk: %s\n", report.Name, report.Disk)
+			_, err = fmt.Fprintf(command.OutOrStdout(), "%s has a new disk: %s\n", report.Name,
+				report.Disk)
 			return err
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,

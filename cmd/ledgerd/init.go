@@ -33,8 +33,9 @@ type initOptions struct {
 // initReport is what ledgerd init prints with --json.
 type initReport struct {
 	homeReport
-	OperatorKey string   `json:"operator_key,omitempty"` // the file with the new operator's key, where one was made
-	Operators   []string `json:"operators"`              // public keys
+	// the file with the new operator's key, where one was made
+	OperatorKey string   `json:"operator_key,omitempty"`
+	Operators   []string `json:"operators"` // public keys
 }
 
 // homeReport is a node's home, as commands print it for programs.
@@ -50,7 +51,8 @@ type homeReport struct {
 	Shard *ledger.ShardID `json:"shard,omitempty"`
 }
 
-// shardText is a column for people where the book has several shards, of which tree has each one's parent.
+// shardText is a column for people where the book has several shards, of which tree has each one's
+// parent.
 func (r *homeReport) shardText(tree []ledger.ShardID) string {
 	if r.Shard == nil {
 		return ""
@@ -72,7 +74,8 @@ func reportHome(h *home.Home) (homeReport, error) {
 		return homeReport{}, err
 	}
 	report := homeReport{
-		Name: h.Name(), Home: dir, API: testnet.URL(h), Fabric: h.FabricAddress(), Chain: h.Genesis.Chain, Genesis: h.Genesis.Hash().String(), PeerID: string(id),
+		Name: h.Name(), Home: dir, API: testnet.URL(h), Fabric: h.FabricAddress(),
+		Chain: h.Genesis.Chain, Genesis: h.Genesis.Hash().String(), PeerID: string(id),
 	}
 	if h.Genesis.Sharded() {
 		report.Shard = &h.Genesis.Shard
@@ -148,13 +151,17 @@ the member promised and stored.`,
 	flags.StringVar(&o.home, "home", "", "folder to make (required)")
 	flags.StringVar(&o.name, "name", "node-0", "name of the node, in a new chain")
 	flags.StringVar(&o.chain, "chain", "ledger", "name of the new chain")
-	flags.StringVar(&o.listen, "listen", home.Default().API.Listen, "host:port for clients and browsers")
-	flags.StringVar(&o.address, "fabric-address", "", "host:port for the other nodes (default 127.0.0.1:7946, or what the genesis says)")
+	flags.StringVar(&o.listen, "listen", home.Default().API.Listen,
+		"host:port for clients and browsers")
+	flags.StringVar(&o.address, "fabric-address", "",
+		"host:port for the other nodes (default 127.0.0.1:7946, or what the genesis says)")
 	addFabricFlag(command, &o.fabric, fabric.P2P)
 	flags.Lookup("fabric").Usage = "what the nodes talk over: p2p, p2p-trusted or verbs"
 	flags.StringVar(&o.genesis, "genesis", "", "genesis file of an existing chain")
 	flags.StringVar(&o.key, "key", "", "file with the node's key, one of those in the genesis")
-	flags.StringSliceVar(&o.operators, "operator", nil, "an operator of the new chain: a public key of 64 hex digits, or a file with a key; several with commas or repeated (default a new one)")
+	flags.StringSliceVar(&o.operators, "operator", nil,
+		"an operator of the new chain: a public key of 64 hex digits, or a file with a key; "+
+			"several with commas or repeated (default a new one)")
 	addJSONFlag(command, &o.json)
 	command.MarkFlagsRequiredTogether("genesis", "key")
 	command.MarkFlagsMutuallyExclusive("genesis", "operator")
@@ -162,7 +169,8 @@ the member promised and stored.`,
 }
 
 func (r *initReport) text(dir string) string {
-	text := fmt.Sprintf("%s of chain %s is in %s\n  API       %s\n  fabric    %s\n", r.Name, r.Chain, dir, r.API, r.Fabric)
+	text := fmt.Sprintf("%s of chain %s is in %s\n  API       %s\n  fabric    %s\n", r.Name,
+		r.Chain, dir, r.API, r.Fabric)
 	if r.Shard != nil {
 		text += fmt.Sprintf("  shard     %d\n", *r.Shard)
 	}
@@ -170,7 +178,8 @@ func (r *initReport) text(dir string) string {
 		text += fmt.Sprintf("  operator  %s\n", key)
 	}
 	if r.OperatorKey != "" {
-		text += fmt.Sprintf("\nThe operator's key is in %s: it decides who the members are. Keep it in a safe place.\n", filepath.Join(dir, home.OperatorKeyFile))
+		text += fmt.Sprintf("\nThe operator's key is in %s: it decides who the members are. "+
+			"Keep it in a safe place.\n", filepath.Join(dir, home.OperatorKeyFile))
 	}
 	return text + fmt.Sprintf("\nNext: ledgerd start --home %s\n", dir)
 }
@@ -181,7 +190,8 @@ const defaultFabric = "127.0.0.1:7946"
 // make makes the home. For a new chain it tells the file of its operator's key, if it made one.
 func (o initOptions) make(named bool) (made *home.Home, operatorKey string, err error) {
 	if o.home == "" {
-		return nil, "", usagef("--home is missing: say which folder to make, for example --home ledger")
+		return nil, "", usagef("--home is missing: say which folder to make, for example --home " +
+			"ledger")
 	}
 	if err := o.checkFabric(); err != nil {
 		return nil, "", err
@@ -192,7 +202,8 @@ func (o initOptions) make(named bool) (made *home.Home, operatorKey string, err 
 		return o.found(config)
 	}
 	if named {
-		return nil, "", usagef("--name and --chain are for a new chain: the genesis in %s has them already", o.genesis)
+		return nil, "", usagef("--name and --chain are for a new chain: the genesis in %s has "+
+			"them already", o.genesis)
 	}
 	genesis, err := home.ReadGenesis(o.genesis)
 	if err != nil {
@@ -207,17 +218,21 @@ func (o initOptions) make(named bool) (made *home.Home, operatorKey string, err 
 	}
 	membership := genesis.Membership()
 	if _, named := membership.ByKey(publicOf(key)); !named && genesis.Sharded() {
-		return nil, "", fmt.Errorf("%s is the key of no member that the genesis has in any of its %d shards: a node that comes later is let in with ledgerd cluster join", o.key, len(genesis.Shards))
+		return nil, "", fmt.Errorf("%s is the key of no member that the genesis has in any of "+
+			"its %d shards: a node that comes later is let in with ledgerd cluster join", o.key,
+			len(genesis.Shards))
 	}
 	made, err = home.Create(o.home, config, genesis, key)
 	return made, "", err
 }
 
-// checkFabric says what is wrong with the kind of fabric. A host:port there is an address: that is what the flag was for before there were several kinds.
+// checkFabric says what is wrong with the kind of fabric. A host:port there is an address: that is
+// what the flag was for before there were several kinds.
 func (o *initOptions) checkFabric() error {
 	if _, _, err := net.SplitHostPort(string(o.fabric)); err == nil {
 		if o.address != "" {
-			return usagef("--fabric names what the nodes talk over, and %q is an address like that of --fabric-address: give one address", o.fabric)
+			return usagef("--fabric names what the nodes talk over, and %q is an address like "+
+				"that of --fabric-address: give one address", o.fabric)
 		}
 		o.address, o.fabric = string(o.fabric), fabric.P2P
 		return nil
@@ -226,7 +241,8 @@ func (o *initOptions) checkFabric() error {
 		return asUsage(err)
 	}
 	if o.fabric == fabric.Memory {
-		return usagef("%v: ledgerd testnet --fabric memory --run has several nodes in one", fabric.ErrOneProcess)
+		return usagef("%v: ledgerd testnet --fabric memory --run has several nodes in one",
+			fabric.ErrOneProcess)
 	}
 	return nil
 }
@@ -237,8 +253,11 @@ func (o initOptions) found(config home.Config) (made *home.Home, operatorKey str
 	if address == "" {
 		address = defaultFabric
 	}
-	if host, _, err := net.SplitHostPort(address); err == nil && (host == "" || net.ParseIP(host).IsUnspecified()) {
-		return nil, "", usagef("--fabric-address %q: other nodes find this one by it, so give an address of this machine, for example 10.0.0.1:7946; [fabric] listen in %s says where it listens", address, home.ConfigFile)
+	if host, _, err := net.SplitHostPort(address); err == nil &&
+		(host == "" || net.ParseIP(host).IsUnspecified()) {
+		return nil, "", usagef("--fabric-address %q: other nodes find this one by it, so give "+
+			"an address of this machine, for example 10.0.0.1:7946; [fabric] listen in %s says "+
+			"where it listens", address, home.ConfigFile)
 	}
 	key, err := p2p.NewIdentity(rand.Reader)
 	if err != nil {
@@ -246,7 +265,8 @@ func (o initOptions) found(config home.Config) (made *home.Home, operatorKey str
 	}
 	genesis := &ledger.Genesis{
 		Chain: o.chain, Time: ledger.Milliseconds(time.Now().UnixMilli()),
-		Members: []ledger.Member{{Name: o.name, Key: key.Public().(ed25519.PublicKey), Address: address}},
+		Members: []ledger.Member{{Name: o.name, Key: key.Public().(ed25519.PublicKey),
+			Address: address}},
 	}
 	for _, operator := range o.operators {
 		public, err := readOperator(operator)
@@ -272,14 +292,16 @@ func (o initOptions) found(config home.Config) (made *home.Home, operatorKey str
 	return made, operatorKey, err
 }
 
-// readOperator reads an operator's public key: hex digits, or a file with a private or public key in PEM.
+// readOperator reads an operator's public key: hex digits, or a file with a private or public key
+// in PEM.
 func readOperator(text string) (ledger.PublicKey, error) {
 	if public, err := ledger.ParsePublicKey(text); err == nil {
 		return public, nil
 	}
 	file, err := os.ReadFile(text)
 	if errors.Is(err, os.ErrNotExist) {
-		return ledger.PublicKey{}, usagef("--operator %q is neither a public key, which is 64 hex digits, nor a file", text)
+		return ledger.PublicKey{}, usagef("--operator %q is neither a public key, which is 64 "+
+			"hex digits, nor a file", text)
 	}
 	if err != nil {
 		return ledger.PublicKey{}, err
@@ -291,7 +313,8 @@ func readOperator(text string) (ledger.PublicKey, error) {
 		}
 		public, ok := parsed.(ed25519.PublicKey)
 		if !ok {
-			return ledger.PublicKey{}, fmt.Errorf("%s holds a %T, and an operator's key is ed25519", text, parsed)
+			return ledger.PublicKey{}, fmt.Errorf("%s holds a %T, and an operator's key is ed25519",
+				text, parsed)
 		}
 		return ledger.PublicKey(public), nil
 	}

@@ -76,7 +76,9 @@ ledgerd org add NAME. A key that is there already is never replaced.`,
 			if asJSON {
 				return writeJSON(command.OutOrStdout(), report)
 			}
-			_, err = fmt.Fprintf(command.OutOrStdout(), "made a key for %s: %s\npublic key %s\nregister it with `ledgerd org add %s`\n", name, report.File, report.PublicKey, name)
+			_, err = fmt.Fprintf(command.OutOrStdout(),
+				"made a key for %s: %s\npublic key %s\nregister it with `ledgerd org add %s`\n",
+				name, report.File, report.PublicKey, name)
 			return err
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -118,10 +120,12 @@ is none is told at the end, with exit status 1.`,
 				reports = append(reports, reportKey(ring, key))
 			}
 			if asJSON {
-				return errors.Join(writeJSON(command.OutOrStdout(), map[string]any{"folder": ring.Folder(), "keys": reports}), damaged)
+				return errors.Join(writeJSON(command.OutOrStdout(),
+					map[string]any{"folder": ring.Folder(), "keys": reports}), damaged)
 			}
 			if len(names) == 0 {
-				_, err := fmt.Fprintf(command.OutOrStdout(), "no keys in %s: make one with `ledgerd keys create NAME`\n", ring.Folder())
+				_, err := fmt.Fprintf(command.OutOrStdout(),
+					"no keys in %s: make one with `ledgerd keys create NAME`\n", ring.Folder())
 				return err
 			}
 			rows := table{header: []string{"ORGANISATION", "PUBLIC KEY"}}

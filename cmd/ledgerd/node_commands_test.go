@@ -113,7 +113,8 @@ func (r *running) end(t *testing.T) {
 
 func newClient(t *testing.T, url string) *client.Client {
 	t.Helper()
-	node, err := client.New([]string{url}, client.Options{Tries: 40}) // a group that starts anew takes no writes for a moment
+	// a group that starts anew takes no writes for a moment
+	node, err := client.New([]string{url}, client.Options{Tries: 40})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,10 +143,13 @@ func fill(t *testing.T, node *client.Client) {
 		t.Fatal(err)
 	}
 	status, err := node.Post(ctx, []client.Key{key}, ledger.Transaction{
-		Registrations: []ledger.Registration{{Name: "acme", Keys: []ledger.PublicKey{key.Public()}}},
-		Openings:      []ledger.Opening{{Account: "acme:a=20b", Issuer: true, Alias: `a "b" <ü>`}, {Account: "acme:c"}},
+		Registrations: []ledger.Registration{{Name: "acme",
+			Keys: []ledger.PublicKey{key.Public()}}},
+		Openings: []ledger.Opening{{Account: "acme:a=20b", Issuer: true, Alias: `a "b" <ü>`},
+			{Account: "acme:c"}},
 		Postings: []ledger.Posting{
-			{Account: "acme:a=20b", Asset: "unit", Amount: ledger.NewAmount(-1 << 62)}, {Account: "acme:c", Asset: "unit", Amount: ledger.NewAmount(1 << 62)},
+			{Account: "acme:a=20b", Asset: "unit", Amount: ledger.NewAmount(-1 << 62)},
+			{Account: "acme:c", Asset: "unit", Amount: ledger.NewAmount(1 << 62)},
 		},
 	}, ledgerdv1.Level_LEVEL_DURABLE)
 	if err != nil || status.GetReasonCode() != "" {
@@ -157,7 +161,8 @@ func fill(t *testing.T, node *client.Client) {
 func TestOneNode(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ledger")
-	made := object(t, must(t, "init", "--home", dir, "--listen", "127.0.0.1:0", "--fabric-address", "127.0.0.1:0", "--chain", "alone", "--json"))
+	made := object(t, must(t, "init", "--home", dir, "--listen", "127.0.0.1:0", "--fabric-address",
+		"127.0.0.1:0", "--chain", "alone", "--json"))
 	wantKeys(t, made, "name home api fabric chain genesis_hash peer_id operator_key operators")
 	refuses(t, exitFailure, "is there already", "init", "--home", dir)
 	refuses(t, exitFailure, "has no blocks", "verify", "--home", dir)
@@ -174,7 +179,8 @@ func TestOneNode(t *testing.T) {
 	refuses(t, exitFailure, "stop it first", "export", "--home", dir, "--blocks")
 	refuses(t, exitFailure, "is this node running already", "start", "--home", dir)
 	refuses(t, exitFailure, "stop it first", "forget", "--home", dir)
-	blocks, balances := must(t, "export", "--node", url, "--blocks"), must(t, "export", "--node", url, "--balances")
+	blocks, balances := must(t, "export", "--node", url, "--blocks"),
+		must(t, "export", "--node", url, "--balances")
 	node.end(t)
 
 	if home := must(t, "export", "--home", dir, "--blocks"); home != blocks {
@@ -196,11 +202,13 @@ func TestOneNode(t *testing.T) {
 	checkForget(t, dir)
 	flip(t, filepath.Join(dir, home.DataFolder))
 	bad := ledgerd(t, "verify", "--home", dir, "--json")
-	if report := object(t, bad.out); bad.status != exitFailure || report["ok"] != false || report["first_bad_block"] == nil || report["reason"] == "" {
+	if report := object(t, bad.out); bad.status != exitFailure || report["ok"] != false ||
+		report["first_bad_block"] == nil || report["reason"] == "" {
 		t.Errorf("%+v", bad)
 	}
 	failure := object(t, bad.errs)
-	if next, _ := failure["next"].(string); !strings.HasPrefix(next, "move ") || !strings.HasPrefix(fmt.Sprint(failure["error"]), "damaged at block") {
+	if next, _ := failure["next"].(string); !strings.HasPrefix(next, "move ") ||
+		!strings.HasPrefix(fmt.Sprint(failure["error"]), "damaged at block") {
 		t.Error(failure)
 	}
 	refuses(t, exitFailure, "", "verify", "--home", dir)
@@ -222,7 +230,8 @@ func checkForget(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	disk, err := h.Disk()
-	if err != nil || disk.Original || disk.Learner != forgetReason || disk.Renewed || !strings.Contains(text, disk.ID.String()) {
+	if err != nil || disk.Original || disk.Learner != forgetReason || disk.Renewed ||
+		!strings.Contains(text, disk.ID.String()) {
 		t.Errorf("%q leaves %+v, %v", text, disk, err)
 	}
 	node := begin(t, "start", "--home", dir)
@@ -244,7 +253,8 @@ func must(t *testing.T, arguments ...string) string {
 	t.Helper()
 	result := ledgerd(t, arguments...)
 	if result.status != exitDone {
-		t.Fatalf("ledgerd %v: exit status %d\n%s%s", arguments, result.status, result.out, result.errs)
+		t.Fatalf("ledgerd %v: exit status %d\n%s%s", arguments, result.status, result.out,
+			result.errs)
 	}
 	return result.out
 }
@@ -254,7 +264,8 @@ func refuses(t *testing.T, status int, advice string, arguments ...string) {
 	t.Helper()
 	result := ledgerd(t, arguments...)
 	if result.status != status || !strings.Contains(result.errs, advice) {
-		t.Errorf("ledgerd %v: exit status %d, want %d and %q\n%s%s", arguments, result.status, status, advice, result.out, result.errs)
+		t.Errorf("ledgerd %v: exit status %d, want %d and %q\n%s%s", arguments, result.status,
+			status, advice, result.out, result.errs)
 	}
 }
 
@@ -264,13 +275,16 @@ func checkExports(t *testing.T, blocks, balances string) {
 	previous := ""
 	for i, line := range strings.Split(strings.TrimSpace(blocks), "\n") {
 		block := object(t, line)
-		if len(block) != 5 || len(block["entries"].([]any)) != len(block["transactions"].([]any)) || int(block["height"].(float64)) != i+1 || previous != "" && block["previous"] != previous || len(block["transactions"].([]any)) == 0 {
+		if len(block) != 5 || len(block["entries"].([]any)) != len(block["transactions"].([]any)) ||
+			int(block["height"].(float64)) != i+1 || previous != "" &&
+			block["previous"] != previous || len(block["transactions"].([]any)) == 0 {
 			t.Errorf("%s after %s", line, previous)
 		}
 		previous = block["hash"].(string)
 	}
 	for _, want := range []string{
-		`{"account":"a \"b\" <ü>","asset":"unit","amount":-4611686018427387904}`, `{"account":"acme:c","asset":"unit","amount":4611686018427387904}`,
+		`{"account":"a \"b\" <ü>","asset":"unit","amount":-4611686018427387904}`,
+		`{"account":"acme:c","asset":"unit","amount":4611686018427387904}`,
 		`{"account":"northgate:members:atlas-fund","asset":"EUR","amount":300000000}`,
 	} {
 		if !strings.Contains(balances, want+"\n") {
@@ -310,14 +324,20 @@ func TestInitOfAMember(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	must(t, "testnet", "--dir", dir, "--nodes", "2")
-	genesis, key := filepath.Join(dir, "node-1", home.GenesisFile), filepath.Join(dir, "node-1", home.KeyFile)
-	made := object(t, must(t, "init", "--home", filepath.Join(dir, "copy"), "--genesis", genesis, "--key", key, "--json"))
-	if made["name"] != "node-1" || made["fabric"] != fmt.Sprintf("127.0.0.1:%d", testnet.DefaultBasePort+3) {
+	genesis, key := filepath.Join(dir, "node-1", home.GenesisFile),
+		filepath.Join(dir, "node-1", home.KeyFile)
+	made := object(t, must(t, "init", "--home", filepath.Join(dir, "copy"), "--genesis", genesis,
+		"--key", key, "--json"))
+	if made["name"] != "node-1" || made["fabric"] != fmt.Sprintf("127.0.0.1:%d",
+		testnet.DefaultBasePort+3) {
 		t.Errorf("%v", made)
 	}
-	refuses(t, exitFailure, "none of the genesis's", "init", "--home", filepath.Join(dir, "x"), "--genesis", genesis, "--key", filepath.Join(dir, testnet.OperatorKeyFile))
-	refuses(t, exitFailure, "no private key", "init", "--home", filepath.Join(dir, "x"), "--genesis", genesis, "--key", genesis)
-	refuses(t, exitUsage, "--name", "init", "--home", filepath.Join(dir, "x"), "--genesis", genesis, "--key", key, "--name", "me")
+	refuses(t, exitFailure, "none of the genesis's", "init", "--home", filepath.Join(dir, "x"),
+		"--genesis", genesis, "--key", filepath.Join(dir, testnet.OperatorKeyFile))
+	refuses(t, exitFailure, "no private key", "init", "--home", filepath.Join(dir, "x"),
+		"--genesis", genesis, "--key", genesis)
+	refuses(t, exitUsage, "--name", "init", "--home", filepath.Join(dir, "x"), "--genesis", genesis,
+		"--key", key, "--name", "me")
 }
 
 // A new chain's operator is a new one, or one that there is.
@@ -327,29 +347,38 @@ func TestInitNamesAnOperator(t *testing.T) {
 	at := func(name string) string { return filepath.Join(dir, name) }
 	first := object(t, must(t, "init", "--home", at("first"), "--json"))
 	file, key := first["operator_key"].(string), first["operators"].([]any)[0].(string)
-	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 || file != at("first/operator.key") {
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 ||
+		file != at("first/operator.key") {
 		t.Errorf("%s: %v, %v", file, info, err)
 	}
-	if private, err := readPrivateKey(file); err != nil || hex.EncodeToString(publicOf(private)) != key {
+	if private, err := readPrivateKey(file); err != nil ||
+		hex.EncodeToString(publicOf(private)) != key {
 		t.Errorf("the operator's key is not %s: %v", key, err)
 	}
-	public, err := x509.MarshalPKIXPublicKey(func() any { private, _ := readPrivateKey(file); return private.Public() }())
+	public, err := x509.MarshalPKIXPublicKey(func() any {
+		private, _ := readPrivateKey(file)
+		return private.Public()
+	}())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(at("public.pem"), pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), 0o644); err != nil {
+	if err := os.WriteFile(at("public.pem"),
+		pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for name, operator := range map[string]string{"hex": key, "private": file, "public": at("public.pem")} {
+	for name, operator := range map[string]string{"hex": key, "private": file,
+		"public": at("public.pem")} {
 		made := object(t, must(t, "init", "--home", at(name), "--operator", operator, "--json"))
-		if list := made["operators"].([]any); len(list) != 1 || list[0] != key || made["operator_key"] != nil {
+		if list := made["operators"].([]any); len(list) != 1 || list[0] != key ||
+			made["operator_key"] != nil {
 			t.Errorf("%s: %v", name, made)
 		}
 		if _, err := os.Stat(at(name + "/operator.key")); err == nil {
 			t.Errorf("%s: a key was made that nobody needs", name)
 		}
 	}
-	if text := must(t, "init", "--home", at("text")); !strings.Contains(text, "operator.key") || !strings.Contains(text, "safe place") {
+	if text := must(t, "init", "--home", at("text")); !strings.Contains(text, "operator.key") ||
+		!strings.Contains(text, "safe place") {
 		t.Error(text)
 	}
 	// A key that is there is somebody's.
@@ -361,12 +390,16 @@ func TestInitNamesAnOperator(t *testing.T) {
 	}
 	refuses(t, exitFailure, "operator.key is there already", "init", "--home", at("taken"))
 	refuses(t, exitUsage, "64 hex digits", "init", "--home", at("x"), "--operator", "abc")
-	refuses(t, exitFailure, "no private key", "init", "--home", at("x"), "--operator", at("first/genesis.json"))
-	refuses(t, exitUsage, "operator", "init", "--home", at("x"), "--operator", key, "--genesis", at("first/genesis.json"), "--key", at("first/node.key"))
-	refuses(t, exitUsage, "10.0.0.1:7946", "init", "--home", at("x"), "--fabric-address", "0.0.0.0:7946")
+	refuses(t, exitFailure, "no private key", "init", "--home", at("x"), "--operator",
+		at("first/genesis.json"))
+	refuses(t, exitUsage, "operator", "init", "--home", at("x"), "--operator", key, "--genesis",
+		at("first/genesis.json"), "--key", at("first/node.key"))
+	refuses(t, exitUsage, "10.0.0.1:7946", "init", "--home", at("x"), "--fabric-address",
+		"0.0.0.0:7946")
 	refuses(t, exitUsage, "no such fabric", "init", "--home", at("x"), "--fabric", "tcp")
 	refuses(t, exitUsage, "one process", "init", "--home", at("x"), "--fabric", "memory")
-	refuses(t, exitUsage, "give one address", "init", "--home", at("x"), "--fabric", "10.0.0.1:7946", "--fabric-address", "10.0.0.1:7947")
+	refuses(t, exitUsage, "give one address", "init", "--home", at("x"), "--fabric",
+		"10.0.0.1:7946", "--fabric-address", "10.0.0.1:7947")
 	if _, err := os.Stat(at("x")); err == nil {
 		t.Error("a refused init left a folder")
 	}
@@ -376,8 +409,10 @@ func TestInitNamesAnOperator(t *testing.T) {
 		address string
 	}{
 		{nil, fabric.P2P, defaultFabric},
-		{[]string{"--fabric", "p2p-trusted", "--fabric-address", "10.0.0.1:7946"}, fabric.P2PTrusted, "10.0.0.1:7946"},
-		{[]string{"--fabric", "10.0.0.1:7946"}, fabric.P2P, "10.0.0.1:7946"}, // as it was spelled before --fabric named a kind
+		{[]string{"--fabric", "p2p-trusted", "--fabric-address", "10.0.0.1:7946"},
+			fabric.P2PTrusted, "10.0.0.1:7946"},
+		// as it was spelled before --fabric named a kind
+		{[]string{"--fabric", "10.0.0.1:7946"}, fabric.P2P, "10.0.0.1:7946"},
 	} {
 		dir := at(fmt.Sprintf("fabric-%d", i))
 		must(t, append([]string{"init", "--home", dir}, test.flags...)...)
@@ -397,10 +432,13 @@ func TestClusterJoinOfAnInitMadeChain(t *testing.T) {
 	}
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
-	made := object(t, must(t, "init", "--home", first, "--listen", fmt.Sprintf("127.0.0.1:%d", base), "--fabric-address", fmt.Sprintf("127.0.0.1:%d", base+1), "--json"))
+	made := object(t, must(t, "init", "--home", first, "--listen",
+		fmt.Sprintf("127.0.0.1:%d", base), "--fabric-address", fmt.Sprintf("127.0.0.1:%d", base+1),
+		"--json"))
 	one := begin(t, "start", "--home", first)
 	url := one.out.await(t, `ready (http\S+)`)
-	joined := object(t, must(t, "cluster", "join", "--home", second, "--base-port", strconv.Itoa(base+2), "--via", url, "--operator", made["operator_key"].(string), "--json"))
+	joined := object(t, must(t, "cluster", "join", "--home", second, "--base-port",
+		strconv.Itoa(base+2), "--via", url, "--operator", made["operator_key"].(string), "--json"))
 	if joined["members"] != 2.0 || joined["name"] != "second" {
 		t.Errorf("%v", joined)
 	}
@@ -418,18 +456,22 @@ func TestClusterJoinOfAnInitMadeChain(t *testing.T) {
 func TestTestnetLayout(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "net")
-	text := must(t, "testnet", "--dir", dir, "--nodes", "2", "--base-port", "30500", "--engine", "allconcur", "--chain", "books", "--json")
+	text := must(t, "testnet", "--dir", dir, "--nodes", "2", "--base-port", "30500", "--engine",
+		"allconcur", "--chain", "books", "--json")
 	var report testnetReport
 	if err := json.Unmarshal([]byte(text), &report); err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Nodes) != 2 || report.Nodes[1].API != "http://127.0.0.1:30502" || report.Nodes[1].Fabric != "127.0.0.1:30503" || report.Engine != "allconcur" ||
+	if len(report.Nodes) != 2 || report.Nodes[1].API != "http://127.0.0.1:30502" ||
+		report.Nodes[1].Fabric != "127.0.0.1:30503" || report.Engine != "allconcur" ||
 		report.Chain != "books" || report.Nodes[1].Home != filepath.Join(dir, "node-1") {
 		t.Errorf("%+v", report)
 	}
 	refuses(t, exitFailure, "is there already", "testnet", "--dir", dir, "--nodes", "2")
-	for flag, value := range map[string]string{"nodes": "3", "base-port": "30600", "engine": "allconcur+", "chain": "other"} {
-		refuses(t, exitFailure, "leave --"+flag+" out", "testnet", "--dir", dir, "--run", "--"+flag, value)
+	for flag, value := range map[string]string{"nodes": "3", "base-port": "30600",
+		"engine": "allconcur+", "chain": "other"} {
+		refuses(t, exitFailure, "leave --"+flag+" out", "testnet", "--dir", dir, "--run", "--"+flag,
+			value)
 	}
 	taken, err := net.Listen("tcp", "127.0.0.1:30503")
 	if err != nil {
@@ -439,7 +481,8 @@ func TestTestnetLayout(t *testing.T) {
 	refuses(t, exitFailure, "node-1 cannot listen for its fabric", "testnet", "--dir", dir, "--run")
 }
 
-// A network of processes: one is killed and comes back, all stop, and the chain is the same everywhere.
+// A network of processes: one is killed and comes back, all stop, and the chain is the same
+// everywhere.
 func TestTestnetRun(t *testing.T) {
 	t.Parallel()
 	base, err := testnet.FreeBasePort(3)
@@ -447,7 +490,8 @@ func TestTestnetRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "net")
-	net := begin(t, "testnet", "--dir", dir, "--nodes", "3", "--base-port", strconv.Itoa(base), "--run")
+	net := begin(t, "testnet", "--dir", dir, "--nodes", "3", "--base-port", strconv.Itoa(base),
+		"--run")
 	net.out.await(t, `all 3 nodes run and take (transactions)`)
 	pid, err := strconv.Atoi(net.out.await(t, `node-2  started, process (\d+)`))
 	if err != nil {
@@ -461,7 +505,8 @@ func TestTestnetRun(t *testing.T) {
 	net.out.await(t, `(?s)node-2  ended.*node-2  answers at (\S+)`)
 	blocks := must(t, "export", "--node", fmt.Sprintf("http://127.0.0.1:%d", base), "--blocks")
 	await(t, func() bool {
-		return ledgerd(t, "export", "--node", fmt.Sprintf("http://127.0.0.1:%d", base+4), "--blocks").out == blocks
+		return ledgerd(t, "export", "--node", fmt.Sprintf("http://127.0.0.1:%d", base+4),
+			"--blocks").out == blocks
 	})
 	net.end(t)
 	for i := range 3 {
@@ -474,14 +519,17 @@ func TestTestnetRun(t *testing.T) {
 	again := begin(t, "testnet", "--dir", dir, "--run", "--json")
 	again.errs.await(t, `holds a ledger already: running its 3 nodes (as they are)`)
 	again.out.await(t, `"(operator_key)"`)
-	if got := must(t, "export", "--node", fmt.Sprintf("http://127.0.0.1:%d", base+2), "--blocks"); got != blocks {
+	if got := must(t, "export", "--node", fmt.Sprintf("http://127.0.0.1:%d", base+2),
+		"--blocks"); got != blocks {
 		t.Errorf("after a restart the blocks are\n%s\nnot\n%s", got, blocks)
 	}
 	// One is removed: it is left alone, also when its home is gone.
-	must(t, "cluster", "leave", "node-1", "--via", fmt.Sprintf("http://127.0.0.1:%d", base), "--operator", filepath.Join(dir, testnet.OperatorKeyFile))
+	must(t, "cluster", "leave", "node-1", "--via", fmt.Sprintf("http://127.0.0.1:%d", base),
+		"--operator", filepath.Join(dir, testnet.OperatorKeyFile))
 	again.errs.await(t, `node-1  is no member any (more)`)
 	<-time.After(2 * time.Second) // longer than the pause before a restart
-	if said := again.errs.String(); strings.Count(said, "node-1  started") != 1 || strings.Count(said, "any more") != 1 || strings.Contains(said, "node-1  ended") {
+	if said := again.errs.String(); strings.Count(said, "node-1  started") != 1 ||
+		strings.Count(said, "any more") != 1 || strings.Contains(said, "node-1  ended") {
 		t.Error(said)
 	}
 	again.end(t)
@@ -503,7 +551,8 @@ func TestTestnetRunKilled(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "net")
 	var out written
-	net := exec.Command(os.Args[0], "testnet", "--dir", dir, "--nodes", "2", "--base-port", strconv.Itoa(base), "--run")
+	net := exec.Command(os.Args[0], "testnet", "--dir", dir, "--nodes", "2", "--base-port",
+		strconv.Itoa(base), "--run")
 	net.Stdout = &out
 	if err := net.Start(); err != nil {
 		t.Fatal(err)
@@ -517,7 +566,8 @@ func TestTestnetRunKilled(t *testing.T) {
 	for i := range 2 {
 		// A running node holds its store, so that nobody else can check it.
 		await(t, func() bool {
-			return ledgerd(t, "verify", "--home", filepath.Join(dir, testnet.Name(i))).status == exitDone
+			return ledgerd(t, "verify", "--home", filepath.Join(dir,
+				testnet.Name(i))).status == exitDone
 		})
 		log, err := os.ReadFile(filepath.Join(dir, testnet.Name(i), testnet.LogFile))
 		if err != nil || len(log) == 0 {
@@ -540,14 +590,16 @@ func TestDemo(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	for _, length := range []string{"2s", "15s", "45s"} { // a busy machine
-		result := ledgerd(t, "demo", "--nodes", "3", "--port", "0", "--rate", "100", "--for", length, "--json")
+		result := ledgerd(t, "demo", "--nodes", "3", "--port", "0", "--rate", "100", "--for",
+			length, "--json")
 		if result.status != exitDone {
 			t.Fatalf("%+v", result)
 		}
 		first, last, _ := strings.Cut(strings.TrimSpace(result.out), "\n")
 		ready, ended := object(t, first), object(t, last)
 		tally, _ := ended["transactions"].(map[string]any)
-		if len(ready["nodes"].([]any)) != 3 || ready["event"] != "ready" || ended["event"] != "ended" {
+		if len(ready["nodes"].([]any)) != 3 || ready["event"] != "ready" ||
+			ended["event"] != "ended" {
 			t.Errorf("%s", result.out)
 		}
 		if ended["height"].(float64) >= 5 && tally["applied"].(float64) >= 5 {
@@ -584,7 +636,8 @@ func TestBenchLedger(t *testing.T) {
 		dir := t.TempDir()
 		var result outcome
 		for _, window := range windows {
-			result = ledgerd(t, "bench", "ledger", "--nodes", "3", "--clients", "6", "--bundle", "4", "--for", window, "--fabric", fabric, "--dir", dir, "--json")
+			result = ledgerd(t, "bench", "ledger", "--nodes", "3", "--clients", "6", "--bundle",
+				"4", "--for", window, "--fabric", fabric, "--dir", dir, "--json")
 			if !nothingMeasured(result.errs) {
 				break
 			}
@@ -593,8 +646,10 @@ func TestBenchLedger(t *testing.T) {
 			t.Fatalf("%+v", result)
 		}
 		report := object(t, result.out)
-		wantKeys(t, report, strings.Join(commonBenchKeys, " ")+" nodes clients bundle ack fabric engine")
-		if report["requests_per_second"].(float64) <= 0 || report["latency_p50_us"].(float64) <= 0 || report["compared_height"].(float64) < 7 {
+		wantKeys(t, report, strings.Join(commonBenchKeys,
+			" ")+" nodes clients bundle ack fabric engine")
+		if report["requests_per_second"].(float64) <= 0 ||
+			report["latency_p50_us"].(float64) <= 0 || report["compared_height"].(float64) < 7 {
 			t.Errorf("%v", report)
 		}
 		if left, _ := os.ReadDir(dir); len(left) > 0 {

@@ -26,7 +26,8 @@ type organisationReport struct {
 
 func reportOrganisation(organisation *ledgerdv1.Organisation) organisationReport {
 	report := organisationReport{
-		Name: organisation.GetName(), PublicKeys: []string{}, Shard: organisation.GetShard(), RegisteredHeight: organisation.GetRegisteredHeight(),
+		Name: organisation.GetName(), PublicKeys: []string{}, Shard: organisation.GetShard(),
+		RegisteredHeight: organisation.GetRegisteredHeight(),
 	}
 	for _, key := range organisation.GetPublicKeys() {
 		report.PublicKeys = append(report.PublicKeys, hex.EncodeToString(key))
@@ -87,7 +88,8 @@ shard will do to register it.`,
 				if err != nil {
 					return fmt.Errorf("the operator's key: %w", err)
 				}
-				signers = append(signers, client.Key{Organisation: ledger.Operator, Private: private})
+				signers = append(signers, client.Key{Organisation: ledger.Operator,
+					Private: private})
 			}
 			nodes, ctx, done, err := options.remote.connect(command.Context())
 			if err != nil {
@@ -105,7 +107,9 @@ shard will do to register it.`,
 			pinned := command.Flags().Changed("shard")
 			if known != nil {
 				if pinned && known.GetShard() != shard && isSharded(ctx, nodes) {
-					return fmt.Errorf("%s is registered already, in shard %d, and does not move: leave --shard out, or choose another name", known.GetName(), known.GetShard())
+					return fmt.Errorf("%s is registered already, in shard %d, and does not "+
+						"move: leave --shard out, or choose another name", known.GetName(),
+						known.GetShard())
 				}
 				return alreadyRegistered(command, ring, options.json, known)
 			}
@@ -114,15 +118,19 @@ shard will do to register it.`,
 				return err
 			}
 			if created {
-				fmt.Fprintf(command.ErrOrStderr(), "made a key for %s: %s\n", name, reportKey(ring, key).File)
+				fmt.Fprintf(command.ErrOrStderr(), "made a key for %s: %s\n",
+					name, reportKey(ring, key).File)
 			}
 			registration := ledger.Registration{Name: name, Keys: []ledger.PublicKey{key.Public()}}
 			if pinned {
 				registration.Shard, registration.Pinned = ledger.ShardID(shard), true
 			}
 			signers[0] = key
-			// Nothing else is in the transaction: where there are several shards it goes to all of them.
-			if err := options.postWith(ctx, command, nodes, signers, ledger.Transaction{Registrations: []ledger.Registration{registration}}, level); err != nil || options.json {
+			// Nothing else is in the transaction: where there are several shards it goes to all of
+			// them.
+			if err := options.postWith(ctx, command, nodes, signers,
+				ledger.Transaction{Registrations: []ledger.Registration{registration}},
+				level); err != nil || options.json {
 				return err
 			}
 			return tellShard(ctx, command, nodes, name)
@@ -130,8 +138,10 @@ shard will do to register it.`,
 		ValidArgsFunction: keyCompletion(&options.keys),
 	}
 	options.bind(command)
-	command.Flags().StringVar(&operator, "operator", "", "file with an operator's key, where the chain has its operators register organisations")
-	command.Flags().Uint32Var(&shard, "shard", 0, "shard that keeps the organisation's accounts (default chosen by its name)")
+	command.Flags().StringVar(&operator, "operator",
+		"", "file with an operator's key, where the chain has its operators register organisations")
+	command.Flags().Uint32Var(&shard, "shard", 0,
+		"shard that keeps the organisation's accounts (default chosen by its name)")
 	return command
 }
 
@@ -141,8 +151,10 @@ func isSharded(ctx context.Context, nodes *client.Client) bool {
 	return err == nil && len(tree.GetShards()) > 1
 }
 
-// tellShard tells which shard keeps an organisation, where there are several and the node knows it already.
-func tellShard(ctx context.Context, command *cobra.Command, nodes *client.Client, name ledger.OrganisationName) error {
+// tellShard tells which shard keeps an organisation, where there are several and the node knows it
+// already.
+func tellShard(ctx context.Context, command *cobra.Command, nodes *client.Client,
+	name ledger.OrganisationName) error {
 	if !isSharded(ctx, nodes) {
 		return nil
 	}
@@ -150,12 +162,14 @@ func tellShard(ctx context.Context, command *cobra.Command, nodes *client.Client
 	if err != nil {
 		return nil // it may not have got there yet, and it is registered all the same
 	}
-	_, err = fmt.Fprintf(command.OutOrStdout(), "shard %d keeps its accounts and records\n", organisation.GetShard())
+	_, err = fmt.Fprintf(command.OutOrStdout(), "shard %d keeps its accounts and records\n",
+		organisation.GetShard())
 	return err
 }
 
 // alreadyRegistered tells that an organisation is there, and fails where it is somebody else's.
-func alreadyRegistered(command *cobra.Command, ring *client.Keyring, asJSON bool, known *ledgerdv1.Organisation) error {
+func alreadyRegistered(command *cobra.Command, ring *client.Keyring, asJSON bool,
+	known *ledgerdv1.Organisation) error {
 	key, err := ring.Load(ledger.OrganisationName(known.GetName()))
 	mine := false
 	if err == nil {
@@ -165,12 +179,15 @@ func alreadyRegistered(command *cobra.Command, ring *client.Keyring, asJSON bool
 		}
 	}
 	if !mine {
-		return fmt.Errorf("an organisation %s is registered already, with another key than yours: copy its key into %s, or choose another name", known.GetName(), ring.Folder())
+		return fmt.Errorf("an organisation %s is registered already, with another key than "+
+			"yours: copy its key into %s, or choose another name", known.GetName(), ring.Folder())
 	}
 	if asJSON {
 		return writeJSON(command.OutOrStdout(), reportOrganisation(known))
 	}
-	_, err = fmt.Fprintf(command.OutOrStdout(), "%s is registered already, in block %d, with your key\n", known.GetName(), known.GetRegisteredHeight())
+	_, err = fmt.Fprintf(command.OutOrStdout(),
+		"%s is registered already, in block %d, with your key\n", known.GetName(),
+		known.GetRegisteredHeight())
 	return err
 }
 
@@ -245,23 +262,31 @@ func newOrgListCommand() *cobra.Command {
 				return err
 			}
 			reports := make([]organisationReport, len(organisations))
-			rows := table{header: []string{"ORGANISATION", "BLOCK", "PUBLIC KEYS"}, right: []bool{false, true, false}}
-			several := slices.ContainsFunc(organisations, func(each *ledgerdv1.Organisation) bool { return each.GetShard() > 0 })
+			rows := table{header: []string{"ORGANISATION", "BLOCK", "PUBLIC KEYS"},
+				right: []bool{false, true, false}}
+			several := slices.ContainsFunc(organisations, func(each *ledgerdv1.Organisation) bool {
+				return each.GetShard() > 0
+			})
 			if several {
-				rows = table{header: []string{"ORGANISATION", "SHARD", "BLOCK", "PUBLIC KEYS"}, right: []bool{false, true, true, false}}
+				rows = table{header: []string{"ORGANISATION", "SHARD", "BLOCK", "PUBLIC KEYS"},
+					right: []bool{false, true, true, false}}
 			}
 			for i, organisation := range organisations {
 				reports[i] = reportOrganisation(organisation)
-				cells := []string{reports[i].Name, fmt.Sprint(reports[i].Shard), fmt.Sprint(reports[i].RegisteredHeight), strings.Join(reports[i].PublicKeys, " ")}
+				cells := []string{reports[i].Name, fmt.Sprint(reports[i].Shard),
+					fmt.Sprint(reports[i].RegisteredHeight),
+					strings.Join(reports[i].PublicKeys, " ")}
 				if !several {
 					cells = slices.Delete(cells, 1, 2)
 				}
 				rows.add(cells...)
 			}
 			if asJSON {
-				return writeJSON(command.OutOrStdout(), map[string]any{"organisations": reports, "more": more})
+				return writeJSON(command.OutOrStdout(), map[string]any{"organisations": reports,
+					"more": more})
 			}
-			return writeList(command.OutOrStdout(), &rows, more, "no organisations yet: register one with `ledgerd org add NAME`")
+			return writeList(command.OutOrStdout(), &rows,
+				more, "no organisations yet: register one with `ledgerd org add NAME`")
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}

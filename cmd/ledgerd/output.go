@@ -126,7 +126,8 @@ func (t *table) write(out io.Writer) error {
 	return err
 }
 
-// printable makes text from elsewhere harmless on a terminal, on one line, and at most limit characters long; 0 means no limit.
+// printable makes text from elsewhere harmless on a terminal, on one line, and at most limit
+// characters long; 0 means no limit.
 func printable(text string, limit int) string {
 	var clean strings.Builder
 	count := 0

@@ -51,7 +51,8 @@ func (h *hours) Set(text string) error {
 	}
 	duration, err := time.ParseDuration(text)
 	if err != nil || duration <= 0 {
-		return fmt.Errorf("%q is no time: write a number of hours, such as 18304, or a unit, such as 90m", text)
+		return fmt.Errorf("%q is no time: write a number of hours, such as 18304, or a unit, "+
+			"such as 90m", text)
 	}
 	*h = hours(duration)
 	return nil
@@ -122,7 +123,8 @@ type planBeat struct {
 // newPlanCommand is ledgerd plan.
 func newPlanCommand() *cobra.Command {
 	options := planOptions{
-		nines: digraph.DefaultNines, mttf: hours(digraph.DefaultMTTF), period: hours(digraph.DefaultPeriod), deployment: "lan", batch: 1,
+		nines: digraph.DefaultNines, mttf: hours(digraph.DefaultMTTF),
+		period: hours(digraph.DefaultPeriod), deployment: "lan", batch: 1,
 		transaction: plan.TransactionDefault, accuracy: plan.AccuracyDefault,
 	}
 	command := &cobra.Command{
@@ -201,16 +203,25 @@ JSON fields, times in milliseconds where a name ends in _ms:
 	}
 	flags := command.Flags()
 	flags.IntVar(&options.servers, "servers", 0, "number of servers (required)")
-	flags.IntVar(&options.nines, "nines", options.nines, "reliability: this many nines of probability that no more nodes fail within --period than are survived")
+	flags.IntVar(&options.nines, "nines", options.nines,
+		"reliability: this many nines of probability that no more nodes fail within --period "+
+			"than are survived")
 	flags.Var(&options.mttf, "mttf", "mean time to failure of a server, in hours or with a unit")
-	flags.Var(&options.period, "period", "time after which failed servers have been replaced, in hours or with a unit")
-	flags.StringVar(&options.deployment, "deployment", options.deployment, "network: lan, dc or europe")
+	flags.Var(&options.period, "period", "time after which failed servers have been replaced, "+
+		"in hours or with a unit")
+	flags.StringVar(&options.deployment, "deployment", options.deployment,
+		"network: lan, dc or europe")
 	flags.IntVar(&options.batch, "batch", options.batch, "transactions in a message")
-	flags.IntVar(&options.transaction, "transaction", options.transaction, "size of a transaction, in bytes")
-	flags.Float64Var(&options.accuracy, "accuracy", options.accuracy, "wanted probability that no working node is suspected within --period")
-	flags.DurationVar(&options.tail, "tail", 0, "mean of what a heartbeat's delay has beyond the network's latency (default 2ms in a lan, 5ms in a dc, 20ms in europe)")
+	flags.IntVar(&options.transaction, "transaction", options.transaction,
+		"size of a transaction, in bytes")
+	flags.Float64Var(&options.accuracy, "accuracy", options.accuracy,
+		"wanted probability that no working node is suspected within --period")
+	flags.DurationVar(&options.tail, "tail", 0,
+		"mean of what a heartbeat's delay has beyond the network's latency (default 2ms in a "+
+			"lan, 5ms in a dc, 20ms in europe)")
 	addJSONFlag(command, &options.json)
-	err := command.RegisterFlagCompletionFunc("deployment", cobra.FixedCompletions([]string{"lan", "dc", "europe"}, cobra.ShellCompDirectiveNoFileComp))
+	err := command.RegisterFlagCompletionFunc("deployment",
+		cobra.FixedCompletions([]string{"lan", "dc", "europe"}, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
 		panic("plan: " + err.Error()) // the flag is defined above
 	}
@@ -221,29 +232,37 @@ JSON fields, times in milliseconds where a name ends in _ms:
 func (o planOptions) make(tailGiven bool) (plan.Plan, error) {
 	switch {
 	case o.servers < 1:
-		return plan.Plan{}, errors.New("say how many servers there are to be, for example --servers 8")
+		return plan.Plan{}, errors.New("say how many servers there are to be, for example " +
+			"--servers 8")
 	case o.servers > plan.ServersMax:
-		return plan.Plan{}, fmt.Errorf("--servers is %d: plans are made for up to %d", o.servers, plan.ServersMax)
+		return plan.Plan{}, fmt.Errorf("--servers is %d: plans are made for up to %d", o.servers,
+			plan.ServersMax)
 	case o.nines < 1 || o.nines > digraph.MaxNines:
-		return plan.Plan{}, fmt.Errorf("--nines is %d: it has to be 1 to %d", o.nines, digraph.MaxNines)
+		return plan.Plan{}, fmt.Errorf("--nines is %d: it has to be 1 to %d", o.nines,
+			digraph.MaxNines)
 	case o.batch < 1 || o.batch > plan.BatchMax:
-		return plan.Plan{}, fmt.Errorf("--batch is %d: it has to be 1 to %d", o.batch, plan.BatchMax)
+		return plan.Plan{}, fmt.Errorf("--batch is %d: it has to be 1 to %d", o.batch,
+			plan.BatchMax)
 	case o.transaction < 1 || o.transaction > plan.TransactionMax:
-		return plan.Plan{}, fmt.Errorf("--transaction is %d: it has to be 1 to %d bytes", o.transaction, plan.TransactionMax)
+		return plan.Plan{}, fmt.Errorf("--transaction is %d: it has to be 1 to %d bytes",
+			o.transaction, plan.TransactionMax)
 	case !(o.accuracy > 0 && o.accuracy < 1):
-		return plan.Plan{}, fmt.Errorf("--accuracy is %v: it has to be above 0 and below 1, for example 0.999999", o.accuracy)
+		return plan.Plan{}, fmt.Errorf("--accuracy is %v: it has to be above 0 and below 1, for "+
+			"example 0.999999", o.accuracy)
 	case tailGiven && o.tail < 0:
 		return plan.Plan{}, fmt.Errorf("--tail is %v: it has to be 0 or more", o.tail)
 	}
 	deployment, err := plan.DeploymentOf(o.deployment)
 	if err != nil {
-		return plan.Plan{}, fmt.Errorf("--deployment %q is unknown: use lan, dc or europe", o.deployment)
+		return plan.Plan{}, fmt.Errorf("--deployment %q is unknown: use lan, dc or europe",
+			o.deployment)
 	}
 	if tailGiven {
 		deployment.Tail = o.tail
 	}
 	made, err := plan.Make(plan.Question{
-		Servers: o.servers, Target: digraph.Target{Nines: o.nines, Period: time.Duration(o.period), MTTF: time.Duration(o.mttf)},
+		Servers: o.servers, Target: digraph.Target{Nines: o.nines, Period: time.Duration(o.period),
+			MTTF: time.Duration(o.mttf)},
 		Deployment: deployment, Batch: o.batch, Transaction: o.transaction, Accuracy: o.accuracy,
 	})
 	switch {
@@ -262,23 +281,32 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 func reportPlan(p plan.Plan) planReport {
 	mode := func(m plan.Mode, uniform time.Duration) planMode {
 		return planMode{
-			Round: milliseconds(m.Duration), Latency: milliseconds(m.Latency), Uniform: milliseconds(uniform), Throughput: m.Throughput,
+			Round: milliseconds(m.Duration), Latency: milliseconds(m.Latency),
+			Uniform: milliseconds(uniform), Throughput: m.Throughput,
 			Bound: string(m.Bound), Messages: m.Received,
 		}
 	}
 	beat := func(h plan.Heartbeat) planBeat {
-		return planBeat{Period: milliseconds(h.Period), Timeout: milliseconds(h.Timeout), Accuracy: p.Question.Accuracy, Wrong: h.WrongInPeriod}
+		return planBeat{Period: milliseconds(h.Period), Timeout: milliseconds(h.Timeout),
+			Accuracy: p.Question.Accuracy, Wrong: h.WrongInPeriod}
 	}
 	q := p.Question
 	return planReport{
-		Servers: q.Servers, Nines: q.Target.Nines, MTTFHours: q.Target.MTTF.Hours(), PeriodHours: q.Target.Period.Hours(), Deployment: q.Deployment.Name,
-		Batch: q.Batch, TransactionBytes: q.Transaction, Overlay: title(p.Overlay), Degree: p.Degree, Connectivity: p.Connectivity, Diameter: p.Diameter,
-		FaultDiameter: p.FaultDiameter, Tolerated: p.Tolerated, Unreliability: p.Unreliability, Meets: p.Meets,
-		Unreliable: mode(p.Unreliable, p.Uniform), Reliable: mode(p.Reliable, p.Reliable.Latency), Eventual: mode(p.Eventual, p.Eventual.Latency),
+		Servers: q.Servers, Nines: q.Target.Nines, MTTFHours: q.Target.MTTF.Hours(),
+		PeriodHours: q.Target.Period.Hours(), Deployment: q.Deployment.Name,
+		Batch: q.Batch, TransactionBytes: q.Transaction, Overlay: title(p.Overlay),
+		Degree: p.Degree, Connectivity: p.Connectivity, Diameter: p.Diameter,
+		FaultDiameter: p.FaultDiameter, Tolerated: p.Tolerated, Unreliability: p.Unreliability,
+		Meets:      p.Meets,
+		Unreliable: mode(p.Unreliable, p.Uniform), Reliable: mode(p.Reliable, p.Reliable.Latency),
+		Eventual: mode(p.Eventual, p.Eventual.Latency),
 		Failures: planFaults{
-			Between: p.Failures.Between.Hours(), Latency: milliseconds(p.Failures.Latency), Throughput: p.Failures.Throughput,
-			WorstLatency: milliseconds(p.Failures.WorstLatency), WorstLatencyMany: milliseconds(p.Failures.WorstLatencyMany),
-			WorstThroughput: p.Failures.WorstThroughput, Pause: milliseconds(p.Failures.Pause), Messages: p.ReceivedFailures,
+			Between: p.Failures.Between.Hours(), Latency: milliseconds(p.Failures.Latency),
+			Throughput:       p.Failures.Throughput,
+			WorstLatency:     milliseconds(p.Failures.WorstLatency),
+			WorstLatencyMany: milliseconds(p.Failures.WorstLatencyMany),
+			WorstThroughput:  p.Failures.WorstThroughput, Pause: milliseconds(p.Failures.Pause),
+			Messages: p.ReceivedFailures,
 		},
 		Excess:    planExcess{Round: p.Excess.Round, Million: p.Excess.Million},
 		Heartbeat: beat(p.Heartbeat), Careful: beat(p.Careful),
@@ -291,7 +319,8 @@ func short(d time.Duration) string {
 		size time.Duration
 		name string
 		from time.Duration
-	}{{24 * time.Hour, "days", 48 * time.Hour}, {time.Hour, "h", 2 * time.Hour}, {time.Minute, "min", 2 * time.Minute}, {time.Second, "s", time.Second},
+	}{{24 * time.Hour, "days", 48 * time.Hour}, {time.Hour, "h", 2 * time.Hour},
+		{time.Minute, "min", 2 * time.Minute}, {time.Second, "s", time.Second},
 		{time.Millisecond, "ms", time.Millisecond}, {time.Microsecond, "us", time.Microsecond}} {
 		if d >= unit.from {
 			return threeDigits(float64(d)/float64(unit.size)) + " " + unit.name
@@ -318,8 +347,10 @@ func probability(p float64) string {
 
 // boundWords say what a round's time follows from.
 var boundWords = map[plan.Resource]string{
-	plan.ResourceDepth: "the ways of messages", plan.ResourceProcessor: "the processors", plan.ResourceLink: "the nodes' links",
-	plan.ResourceFibre: "the fibres between datacentres", plan.ResourceGateway: "the datacentres' gateways", plan.ResourceWindow: "TCP's window",
+	plan.ResourceDepth: "the ways of messages", plan.ResourceProcessor: "the processors",
+	plan.ResourceLink:    "the nodes' links",
+	plan.ResourceFibre:   "the fibres between datacentres",
+	plan.ResourceGateway: "the datacentres' gateways", plan.ResourceWindow: "TCP's window",
 }
 
 // planLine is a number of a plan and what it means; without a value it is a heading.
@@ -336,7 +367,8 @@ func printPlan(out io.Writer, p plan.Plan) error {
 		}
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s; %s of %d bytes in a message\n", q.Deployment.Describe, plural(q.Batch, "transaction"), q.Transaction)
+	fmt.Fprintf(&text, "%s; %s of %d bytes in a message\n", q.Deployment.Describe,
+		plural(q.Batch, "transaction"), q.Transaction)
 	for _, line := range lines {
 		if line.value == "" {
 			fmt.Fprintf(&text, "\n%s\n", line.name)
@@ -344,7 +376,8 @@ func printPlan(out io.Writer, p plan.Plan) error {
 		}
 		fmt.Fprintf(&text, "  %-*s  %-*s  %s\n", names, line.name, values, line.value, line.meaning)
 	}
-	text.WriteString("\nSet a node's timing by ordering.heartbeat and ordering.suspect_after in its config.toml.\n")
+	text.WriteString("\nSet a node's timing by ordering.heartbeat and ordering.suspect_after in " +
+		"its config.toml.\n")
 	_, err := io.WriteString(out, text.String())
 	return err
 }
@@ -358,10 +391,15 @@ func overlayLines(p plan.Plan) []planLine {
 	}
 	return []planLine{
 		{name: "Overlay"},
-		{"reliable digraph", title(p.Overlay), fmt.Sprintf("steps to everybody: %d, or at most %d with failures", p.Diameter, p.FaultDiameter)},
+		{"reliable digraph", title(p.Overlay),
+			fmt.Sprintf("steps to everybody: %d, or at most %d with failures", p.Diameter,
+				p.FaultDiameter)},
 		{"degree", fmt.Sprint(p.Degree), "how often a node sends each message in reliable mode"},
-		{"failures survived", fmt.Sprint(p.Tolerated), "less than the connectivity, and less than half of the nodes"},
-		{"too many failures", probability(p.Unreliability), fmt.Sprintf("probability that more fail within %s: %s%s", short(q.Target.Period), plural(q.Target.Nines, "nine"), met)},
+		{"failures survived", fmt.Sprint(p.Tolerated),
+			"less than the connectivity, and less than half of the nodes"},
+		{"too many failures", probability(p.Unreliability),
+			fmt.Sprintf("probability that more fail within %s: %s%s", short(q.Target.Period),
+				plural(q.Target.Nines, "nine"), met)},
 	}
 }
 
@@ -370,18 +408,22 @@ func modeLines(p plan.Plan) []planLine {
 	q := p.Question
 	mode := func(m plan.Mode, latency time.Duration, meaning string) []planLine {
 		return []planLine{
-			{"round", short(m.Duration), "limited by " + boundWords[m.Bound] + "; a node receives " + plural(m.Received, "message")},
+			{"round", short(m.Duration), "limited by " + boundWords[m.Bound] +
+				"; a node receives " + plural(m.Received, "message")},
 			{"latency", short(latency), meaning},
-			{"throughput", threeDigits(m.Throughput) + " tx/s", fmt.Sprintf("%d a round from each of %s", q.Batch, plural(q.Servers, "node"))},
+			{"throughput", threeDigits(m.Throughput) + " tx/s",
+				fmt.Sprintf("%d a round from each of %s", q.Batch, plural(q.Servers, "node"))},
 		}
 	}
 	return slices.Concat(
 		[]planLine{{name: "Unreliable mode: AllConcur+ while nobody fails"}},
-		mode(p.Unreliable, p.Uniform, fmt.Sprintf("with uniform delivery, the default; %s, two rounds, without", short(p.Unreliable.Latency))),
+		mode(p.Unreliable, p.Uniform, fmt.Sprintf("with uniform delivery, the default; %s, two "+
+			"rounds, without", short(p.Unreliable.Latency))),
 		[]planLine{{name: "Reliable mode: AllConcur"}},
 		mode(p.Reliable, p.Reliable.Latency, "one round, with a perfect failure detector"),
 		[]planLine{{"eventually perfect", short(p.Eventual.Latency),
-			fmt.Sprintf("latency with the default detector, where votes go round, too; %s tx/s", threeDigits(p.Eventual.Throughput))}},
+			fmt.Sprintf("latency with the default detector, where votes go round, too; %s tx/s",
+				threeDigits(p.Eventual.Throughput))}},
 	)
 }
 
@@ -390,12 +432,18 @@ func failureLines(p plan.Plan) []planLine {
 	f := p.Failures
 	return []planLine{
 		{name: "Failures"},
-		{"a node fails", "every " + short(f.Between), fmt.Sprintf("if one fails every %s", short(p.Question.Target.MTTF))},
-		{"on average", short(f.Latency), fmt.Sprintf("latency without uniform delivery, failures included, and %s tx/s", threeDigits(f.Throughput))},
-		{"pause after a crash", short(f.Pause), "the careful timeout below and a reliable round; a killed process is noticed sooner"},
-		{"worst latency", short(f.WorstLatencyMany), fmt.Sprintf("of a round that fails again and again, %s if it fails once; without timeouts", short(f.WorstLatency))},
+		{"a node fails", "every " + short(f.Between),
+			fmt.Sprintf("if one fails every %s", short(p.Question.Target.MTTF))},
+		{"on average", short(f.Latency), fmt.Sprintf("latency without uniform delivery, "+
+			"failures included, and %s tx/s", threeDigits(f.Throughput))},
+		{"pause after a crash", short(f.Pause),
+			"the careful timeout below and a reliable round; a killed process is noticed sooner"},
+		{"worst latency", short(f.WorstLatencyMany),
+			fmt.Sprintf("of a round that fails again and again, %s if it fails once; without "+
+				"timeouts", short(f.WorstLatency))},
 		{"beyond fault diameter", probability(p.Excess.Round),
-			fmt.Sprintf("probability that a round takes more than %s; %s in a million rounds", plural(p.FaultDiameter, "step"), probability(p.Excess.Million))},
+			fmt.Sprintf("probability that a round takes more than %s; %s in a million rounds",
+				plural(p.FaultDiameter, "step"), probability(p.Excess.Million))},
 	}
 }
 
@@ -404,12 +452,15 @@ func detectorLines(p plan.Plan) []planLine {
 	q := p.Question
 	setting := func(name string, h plan.Heartbeat, condition string) planLine {
 		return planLine{name, short(h.Period) + " / " + short(h.Timeout),
-			fmt.Sprintf("heartbeat / timeout if %s; a false suspicion has %s", condition, probability(h.WrongInPeriod))}
+			fmt.Sprintf("heartbeat / timeout if %s; a false suspicion has %s", condition,
+				probability(h.WrongInPeriod))}
 	}
 	return []planLine{
-		{name: fmt.Sprintf("Failure detector: nobody suspected wrongly within %s, with probability %v", short(q.Target.Period), q.Accuracy)},
+		{name: fmt.Sprintf("Failure detector: nobody suspected wrongly within %s, with "+
+			"probability %v", short(q.Target.Period), q.Accuracy)},
 		setting("careful", p.Careful, "a pause delays several heartbeats in a row"),
 		setting("independent", p.Heartbeat, "heartbeats are delayed one by one"),
-		{"delays", short(p.Delay.Base) + " + " + short(p.Delay.Tail), "latency, and the mean of an exponential tail (--tail): measure yours"},
+		{"delays", short(p.Delay.Base) + " + " + short(p.Delay.Tail),
+			"latency, and the mean of an exponential tail (--tail): measure yours"},
 	}
 }

@@ -46,15 +46,18 @@ func TestPlanJSON(t *testing.T) {
 		if err := decoder.Decode(&report); err != nil {
 			t.Errorf("%s: %v", test.arguments, err)
 		}
-		if report.Degree != test.degree || report.Tolerated != test.tolerated || report.Meets != test.meets {
+		if report.Degree != test.degree || report.Tolerated != test.tolerated ||
+			report.Meets != test.meets {
 			t.Errorf("%s: %+v", test.arguments, report)
 		}
 		for _, m := range []planMode{report.Unreliable, report.Reliable, report.Eventual} {
-			if m.Round <= 0 || m.Latency < m.Round || m.Uniform < m.Latency || m.Throughput <= 0 || m.Bound == "" {
+			if m.Round <= 0 || m.Latency < m.Round || m.Uniform < m.Latency || m.Throughput <= 0 ||
+				m.Bound == "" {
 				t.Errorf("%s: %+v", test.arguments, m)
 			}
 		}
-		if report.Heartbeat.Timeout <= report.Heartbeat.Period || report.Careful.Timeout < report.Heartbeat.Timeout || report.Careful.Wrong > 1e-6 {
+		if report.Heartbeat.Timeout <= report.Heartbeat.Period ||
+			report.Careful.Timeout < report.Heartbeat.Timeout || report.Careful.Wrong > 1e-6 {
 			t.Errorf("%s: %+v, %+v", test.arguments, report.Heartbeat, report.Careful)
 		}
 	}
@@ -92,7 +95,8 @@ func TestPlanText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"GS(72,5)", "failures survived", "3.26 ms", "tx/s", "uniform", "beyond fault diameter", "heartbeat / timeout", "ordering.suspect_after"} {
+	for _, want := range []string{"GS(72,5)", "failures survived", "3.26 ms", "tx/s", "uniform",
+		"beyond fault diameter", "heartbeat / timeout", "ordering.suspect_after"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in:\n%s", want, out)
 		}

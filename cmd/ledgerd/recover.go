@@ -208,7 +208,8 @@ func (o *recoverOptions) run(command *cobra.Command) error {
 // read makes what the flags say into what a recovery wants.
 func (o *recoverOptions) read() (options node.RecoveryOptions, err error) {
 	if len(o.homes) == 0 {
-		return options, usagef("--home is missing: name the home folders of all nodes that are left")
+		return options,
+			usagef("--home is missing: name the home folders of all nodes that are left")
 	}
 	options = node.RecoveryOptions{
 		Lost: o.lost, Absent: o.absent, Disks: map[string]ledger.DiskID{}, Store: storeOptions,
@@ -285,7 +286,8 @@ func explainRecovery(err error) error {
 		return fmt.Errorf("%w: a node of the ledger is running; stop all of them first", err)
 	case errors.Is(err, store.ErrDamaged):
 		return fmt.Errorf(
-			"%w; `ledgerd verify` says more. If other homes hold as much, move this one's data folder "+
+			"%w; `ledgerd verify` says more. If other homes hold as much, move this one's data "+
+				"folder "+
 				"to another place, and look again",
 			err,
 		)
@@ -295,8 +297,10 @@ func explainRecovery(err error) error {
 
 func newRecoverReport(r *node.Recovery) *recoverReport {
 	report := &recoverReport{
-		Furthest: r.From.Name, Members: len(r.Members.Members), Needed: !r.Forms, Durable: r.Durable, Rounds: r.Rounds,
-		Lost: max(r.Seen, r.From.Head.Height) - r.From.Head.Height, Changes: r.Changes, Word: r.Word(),
+		Furthest: r.From.Name, Members: len(r.Members.Members), Needed: !r.Forms,
+		Durable: r.Durable, Rounds: r.Rounds,
+		Lost: max(r.Seen, r.From.Head.Height) - r.From.Head.Height, Changes: r.Changes,
+		Word: r.Word(),
 	}
 	if report.Changes == nil {
 		report.Changes = []node.RecoveryChange{}
@@ -308,7 +312,8 @@ func newRecoverReport(r *node.Recovery) *recoverReport {
 		h := &r.Homes[i]
 		shown := recoverHome{
 			Name: h.Name, Index: h.Index, Home: h.Home, Remembers: h.Forgot == "", Forgot: h.Forgot,
-			Generation: uint64(h.Generation), Height: h.Head.Height, Durable: h.Durable, Perhaps: h.Perhaps,
+			Generation: uint64(h.Generation), Height: h.Head.Height, Durable: h.Durable,
+			Perhaps: h.Perhaps,
 		}
 		if !h.Disk.Renewed && !h.Disk.ID.IsZero() {
 			shown.Disk = &h.Disk.ID
@@ -400,7 +405,8 @@ func (report *recoverReport) tellPlan(say func(format string, arguments ...any),
 		report.Furthest,
 	)
 	if report.Rounds > 0 {
-		say("%s that were decided and not executed there follow it.", plural(report.Rounds, "round"))
+		say("%s that were decided and not executed there follow it.",
+			plural(report.Rounds, "round"))
 	}
 	if report.Durable > 0 {
 		say("Blocks up to %d are known to have been durable.", report.Durable)
@@ -412,7 +418,8 @@ func (report *recoverReport) tellPlan(say func(format string, arguments ...any),
 			head+report.Lost,
 		)
 	}
-	say("Whether more was acknowledged after block %d, no home here can tell: it would be lost.", head)
+	say("Whether more was acknowledged after block %d, no home here can tell: it would be lost.",
+		head)
 	for _, change := range report.Changes {
 		switch {
 		case change.Kind == ledger.ChangeLeave:
@@ -441,7 +448,8 @@ func (report *recoverReport) writeEnd(out io.Writer) error {
 		text += "\nStart all nodes."
 	case report.Needed && report.Refused == "":
 		text = fmt.Sprintf(
-			"Nothing was changed. To recover, give the same command with --confirm %s and --operator.",
+			"Nothing was changed. To recover, give the same command with --confirm %s and "+
+				"--operator.",
 			report.Word,
 		)
 	default:

@@ -110,7 +110,8 @@ func TestRecover(t *testing.T) {
 		"--operator",
 		operator,
 	)
-	if missing.status != exitFailure || !strings.Contains(missing.out, "nothing is said of node-1") {
+	if missing.status != exitFailure || !strings.Contains(missing.out,
+		"nothing is said of node-1") {
 		t.Errorf("%+v", missing)
 	}
 

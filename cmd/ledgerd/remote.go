@@ -27,14 +27,19 @@ type remoteOptions struct {
 	timeout time.Duration
 }
 
-// bind adds the flags to a command. A command that runs until it is stopped has no use for a time-out.
+// bind adds the flags to a command. A command that runs until it is stopped has no use for a
+// time-out.
 func (o *remoteOptions) bind(command *cobra.Command, endless bool) {
-	command.Flags().StringSliceVar(&o.nodes, "node", nil, "address of a node; several with commas or repeated: the next is asked when one does not answer (default $"+
-		nodeVariable+" or "+client.DefaultURL+")")
+	command.Flags().StringSliceVar(&o.nodes, "node",
+		nil, "address of a node; several with commas or repeated: the next is asked when one "+
+			"does not answer (default $"+
+			nodeVariable+" or "+client.DefaultURL+")")
 	if !endless {
-		command.Flags().DurationVar(&o.timeout, "timeout", time.Minute, "give up after this time; 0 means never")
+		command.Flags().DurationVar(&o.timeout, "timeout", time.Minute,
+			"give up after this time; 0 means never")
 	}
-	completeFlag(command, "node", cobra.FixedCompletions([]string{client.DefaultURL}, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(command, "node", cobra.FixedCompletions([]string{client.DefaultURL},
+		cobra.ShellCompDirectiveNoFileComp))
 }
 
 // addresses are the nodes to ask.
@@ -53,9 +58,11 @@ func (o *remoteOptions) addresses() []string {
 }
 
 // connect makes the client, and the context of its calls; the caller calls done at the end.
-func (o *remoteOptions) connect(ctx context.Context) (nodes *client.Client, bounded context.Context, done func(), err error) {
+func (o *remoteOptions) connect(ctx context.Context) (nodes *client.Client, bounded context.Context,
+	done func(), err error) {
 	if o.timeout < 0 {
-		return nil, nil, nil, usagef("--timeout is %s: it has to be above zero, or 0 for none", o.timeout)
+		return nil, nil, nil, usagef("--timeout is %s: it has to be above zero, or 0 for none",
+			o.timeout)
 	}
 	nodes, err = client.New(o.addresses(), client.Options{})
 	if err != nil {
@@ -75,7 +82,8 @@ func (o *remoteOptions) connect(ctx context.Context) (nodes *client.Client, boun
 type keyringOptions struct{ folder string }
 
 func (o *keyringOptions) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&o.folder, "keys", "", "folder of the keyring (default $"+client.KeysVariable+" or ledgerd/keys in your configuration folder)")
+	flags.StringVar(&o.folder, "keys", "", "folder of the keyring (default $"+client.KeysVariable+
+		" or ledgerd/keys in your configuration folder)")
 }
 
 func (o *keyringOptions) open() (*client.Keyring, error) { return client.OpenKeyring(o.folder) }
@@ -95,8 +103,11 @@ func parseLevel(text string) (ledgerdv1.Level, error) {
 
 // bindWait adds the flag --wait.
 func bindWait(command *cobra.Command, value *string) {
-	command.Flags().StringVar(value, "wait", "durable", "wait until it is admitted (checked and pending), ordered (its place is decided), stored (on the node's disk) or durable (on the disks of a majority)")
-	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels, cobra.ShellCompDirectiveNoFileComp))
+	command.Flags().StringVar(value, "wait", "durable",
+		"wait until it is admitted (checked and pending), ordered (its place is decided), "+
+			"stored (on the node's disk) or durable (on the disks of a majority)")
+	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels,
+		cobra.ShellCompDirectiveNoFileComp))
 }
 
 // completeFlag tells the shell which values a flag takes.
@@ -106,13 +117,16 @@ func completeFlag(command *cobra.Command, flag string, values cobra.CompletionFu
 	}
 }
 
-// accountCompletion completes account paths from what the node knows. Positions beyond the limit complete nothing.
+// accountCompletion completes account paths from what the node knows. Positions beyond the limit
+// complete nothing.
 func accountCompletion(remote *remoteOptions, limit int) cobra.CompletionFunc {
-	return func(command *cobra.Command, arguments []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(command *cobra.Command, arguments []string, begun string) ([]cobra.Completion,
+		cobra.ShellCompDirective) {
 		if len(arguments) >= limit {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return complete(command, remote, func(ctx context.Context, nodes *client.Client) (words []cobra.Completion) {
+		return complete(command, remote, func(ctx context.Context,
+			nodes *client.Client) (words []cobra.Completion) {
 			accounts, _, err := take(nodes.Accounts(ctx, begun), 100)
 			if err != nil {
 				return nil
@@ -127,11 +141,13 @@ func accountCompletion(remote *remoteOptions, limit int) cobra.CompletionFunc {
 
 // organisationCompletion completes an organisation's name from what the node knows.
 func organisationCompletion(remote *remoteOptions) cobra.CompletionFunc {
-	return func(command *cobra.Command, arguments []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(command *cobra.Command, arguments []string, begun string) ([]cobra.Completion,
+		cobra.ShellCompDirective) {
 		if len(arguments) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return complete(command, remote, func(ctx context.Context, nodes *client.Client) (words []cobra.Completion) {
+		return complete(command, remote, func(ctx context.Context,
+			nodes *client.Client) (words []cobra.Completion) {
 			organisations, _, err := take(nodes.Organisations(ctx), 1000)
 			if err != nil {
 				return nil
@@ -147,7 +163,9 @@ func organisationCompletion(remote *remoteOptions) cobra.CompletionFunc {
 }
 
 // complete asks a node for completions, which must not take long and may not complain.
-func complete(command *cobra.Command, remote *remoteOptions, ask func(context.Context, *client.Client) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
+func complete(command *cobra.Command, remote *remoteOptions,
+	ask func(context.Context, *client.Client) []cobra.Completion) ([]cobra.Completion,
+	cobra.ShellCompDirective) {
 	parent := command.Context()
 	if parent == nil {
 		parent = context.Background()
@@ -164,7 +182,8 @@ func complete(command *cobra.Command, remote *remoteOptions, ask func(context.Co
 
 // keyCompletion completes the names of the keyring.
 func keyCompletion(keyring *keyringOptions) cobra.CompletionFunc {
-	return func(_ *cobra.Command, arguments []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(_ *cobra.Command, arguments []string, begun string) ([]cobra.Completion,
+		cobra.ShellCompDirective) {
 		ring, err := keyring.open()
 		if err != nil || len(arguments) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -187,7 +206,8 @@ func keyCompletion(keyring *keyringOptions) cobra.CompletionFunc {
 func parseAccount(text string) (ledger.AccountPath, error) {
 	path, err := ledger.ParseAccountPath(text)
 	if err != nil {
-		return "", usagef("account %q: %w: write it as ORGANISATION:NAME, for example acme:cash", text, err)
+		return "", usagef("account %q: %w: write it as ORGANISATION:NAME, for example acme:cash",
+			text, err)
 	}
 	return path, nil
 }
@@ -208,7 +228,8 @@ func parseAmount(text string) (ledger.Amount, error) {
 		return ledger.Amount{}, usagef("amount %q: %w", text, err)
 	}
 	if amount.Sign() <= 0 {
-		return ledger.Amount{}, usagef("amount %s: it has to be above zero; to move it back, exchange the accounts", text)
+		return ledger.Amount{}, usagef("amount %s: it has to be above zero; to move it back, "+
+			"exchange the accounts", text)
 	}
 	return amount, nil
 }
@@ -229,7 +250,8 @@ func parseAsset(text string) (ledger.AssetName, error) {
 func withWriters(err error) error {
 	failure := (*client.Failure)(nil)
 	if errors.As(err, &failure) && len(failure.Writers) > 0 {
-		return &hintedError{err, "these nodes take writes: --node " + strings.Join(failure.Writers, ",")}
+		return &hintedError{err, "these nodes take writes: --node " + strings.Join(failure.Writers,
+			",")}
 	}
 	return err
 }

@@ -20,7 +20,9 @@ const (
 	exitDone    = 0
 	exitFailure = 1 // the command could not do, or not fully do, what it was told
 	exitUsage   = 2 // it was told wrongly: an unknown command or flag, a value that means nothing
-	exitRemoved = 3 // the node ended because an operator removed it from the members: starting it again is of no use
+	// the node ended because an operator removed it from the members: starting it again is of no
+	// use
+	exitRemoved = 3
 )
 
 // The groups of commands in the help of ledgerd.
@@ -32,14 +34,17 @@ const (
 
 // nodeCommands make the commands that run nodes and read their home folders.
 var nodeCommands = []func() *cobra.Command{
-	newDemoCommand, newTestnetCommand, newInitCommand, newStartCommand, newClusterCommand, newForgetCommand, newRecoverCommand, newVerifyCommand, newExportCommand,
+	newDemoCommand, newTestnetCommand, newInitCommand, newStartCommand, newClusterCommand,
+	newForgetCommand, newRecoverCommand, newVerifyCommand, newExportCommand,
 }
 
 // clientCommands make the commands that talk to nodes.
-var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAccountCommand, newTxCommand, newBlockCommand, newStatusCommand, newShardsCommand}
+var clientCommands = []func() *cobra.Command{newKeysCommand, newOrgCommand, newAccountCommand,
+	newTxCommand, newBlockCommand, newStatusCommand, newShardsCommand}
 
 // studyCommands make the commands that look into the engines.
-var studyCommands = []func() *cobra.Command{newDigraphCommand, newPlanCommand, newSimCommand, newBenchCommand, newFabricCommand}
+var studyCommands = []func() *cobra.Command{newDigraphCommand, newPlanCommand, newSimCommand,
+	newBenchCommand, newFabricCommand}
 
 // version is the release; the linker sets it (-ldflags "-X main.version=1.2.3").
 var version = ""
@@ -76,13 +81,14 @@ type toldError struct{ error }
 
 func (e *toldError) Unwrap() error { return e.error }
 
-// reportedError marks a failure that the output of the command shows already. It is not printed again
-// as prose; with --json it is.
+// reportedError marks a failure that the output of the command shows already. It is not printed
+// again as prose; with --json it is.
 type reportedError struct{ error }
 
 func (e *reportedError) Unwrap() error { return e.error }
 
-// execute is the whole program but the process: it runs the command line and returns the exit status.
+// execute is the whole program but the process: it runs the command line and returns the exit
+// status.
 func execute(ctx context.Context, arguments []string, in io.Reader, out, errs io.Writer) int {
 	root := newRootCommand()
 	root.SetArgs(arguments)
@@ -129,8 +135,8 @@ func execute(ctx context.Context, arguments []string, in io.Reader, out, errs io
 	return exitUsage
 }
 
-// wantsJSON reports whether the caller gave --json. Where the command did not run, its flags may not
-// have been parsed up to --json, so the arguments are searched as well.
+// wantsJSON reports whether the caller gave --json. Where the command did not run, its flags may
+// not have been parsed up to --json, so the arguments are searched as well.
 func wantsJSON(command *cobra.Command, arguments []string, ran bool) bool {
 	if flag := command.Flags().Lookup("json"); flag != nil && flag.Changed {
 		return flag.Value.String() == "true"
@@ -161,7 +167,8 @@ func writeFailure(errs io.Writer, err error, next string) {
 }
 
 // packagePrefixes are what packages put before their errors, which says nothing to people.
-var packagePrefixes = []string{"client: ", "importer: ", "ledger: ", "store: ", "node: ", "home: ", "api: "}
+var packagePrefixes = []string{"client: ", "importer: ", "ledger: ", "store: ", "node: ", "home: ",
+	"api: "}
 
 // sentence is an error as one line for people.
 func sentence(err error) string {
@@ -237,12 +244,14 @@ command line was wrong. A node that was removed from the members ends with 3.`,
 	return root
 }
 
-// markRuns has every command of the tree mark the errors that come from running it, so that all others are told as wrong usage.
+// markRuns has every command of the tree mark the errors that come from running it, so that all
+// others are told as wrong usage.
 func markRuns(command *cobra.Command) {
 	if run := command.RunE; run != nil {
 		command.RunE = func(command *cobra.Command, arguments []string) error {
 			if err := run(command, arguments); err != nil {
-				if misused := (*usageError)(nil); errors.As(err, &misused) && misused.command == nil {
+				if misused := (*usageError)(nil); errors.As(err, &misused) &&
+					misused.command == nil {
 					misused.command = command
 				}
 				return &runError{err}
@@ -285,8 +294,10 @@ func explainFlag(command *cobra.Command, err error) error {
 	if !errors.As(err, &unknown) {
 		return misused
 	}
-	if number := unknown.GetSpecifiedShortnames(); number != "" && number[0] >= '0' && number[0] <= '9' {
-		misused.err = fmt.Errorf("-%s is no amount: amounts are above zero; to move one back, exchange the accounts", number)
+	if number := unknown.GetSpecifiedShortnames(); number != "" && number[0] >= '0' &&
+		number[0] <= '9' {
+		misused.err = fmt.Errorf("-%s is no amount: amounts are above zero; to move one back, "+
+			"exchange the accounts", number)
 		return misused
 	}
 	if len(unknown.GetSpecifiedName()) < 2 {
@@ -297,7 +308,8 @@ func explainFlag(command *cobra.Command, err error) error {
 		if flag.Hidden {
 			return
 		}
-		if found := editDistance(name, flag.Name); found < distance || nearest == "" && strings.HasPrefix(flag.Name, name) {
+		if found := editDistance(name, flag.Name); found < distance || nearest == "" &&
+			strings.HasPrefix(flag.Name, name) {
 			nearest, distance = flag.Name, min(found, distance)
 		}
 	})
@@ -307,7 +319,8 @@ func explainFlag(command *cobra.Command, err error) error {
 	return misused
 }
 
-// editDistance is how many letters have to be added, left out or replaced to make a word of another.
+// editDistance is how many letters have to be added, left out or replaced to make a word of
+// another.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

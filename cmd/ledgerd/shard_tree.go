@@ -14,7 +14,8 @@ import (
 // treeShapes are the trees of shards that have a name.
 var treeShapes = []string{"breadth", "binary", "chain"}
 
-// readShardTree makes the tree of so many shards of what --tree says: each one's parent, the root being its own. What is wrong is the user's mistake.
+// readShardTree makes the tree of so many shards of what --tree says: each one's parent, the root
+// being its own. What is wrong is the user's mistake.
 func readShardTree(text string, shards int) ([]ledger.ShardID, error) {
 	tree, err := readTree(text, shards)
 	if err != nil {
@@ -34,7 +35,8 @@ func parentsOf(tree *tram.Tree) []ledger.ShardID {
 // treeText is a tree's name, or its shards with their parents.
 func treeText(tree []ledger.ShardID) string {
 	for _, shape := range treeShapes {
-		if shaped, err := tram.ParseTree(shape, len(tree)); err == nil && slices.Equal(parentsOf(shaped), tree) {
+		if shaped, err := tram.ParseTree(shape, len(tree)); err == nil &&
+			slices.Equal(parentsOf(shaped), tree) {
 			return shape
 		}
 	}
@@ -47,5 +49,6 @@ func treeText(tree []ledger.ShardID) string {
 
 // bindTreeCompletion completes --tree with the shapes, and with files.
 func bindTreeCompletion(command *cobra.Command) {
-	completeFlag(command, "tree", cobra.FixedCompletions(treeShapes, cobra.ShellCompDirectiveDefault))
+	completeFlag(command, "tree", cobra.FixedCompletions(treeShapes,
+		cobra.ShellCompDirectiveDefault))
 }

@@ -26,19 +26,22 @@ type treeReport struct {
 
 // shardReport is a shard in a treeReport.
 type shardReport struct {
-	Shard             uint32              `json:"shard"`
-	Parent            *uint32             `json:"parent,omitempty"` // none: the root
-	Mode              string              `json:"mode"`             // ordering, halted or silent
-	Height            uint64              `json:"height"`
-	DurableHeight     uint64              `json:"durable_height"`
-	TransactionsTotal uint64              `json:"transactions_total"`
-	AccountsTotal     uint64              `json:"accounts_total"`
-	Pending           uint64              `json:"pending"` // transactions that wait for other shards
-	Carried           uint64              `json:"carried"` // entries of the parent's stream in its chain
-	Behind            uint64              `json:"behind"`  // entries of the parent's stream that are not
-	LastHeardMS       uint64              `json:"last_heard_ms"`
-	Streams           []streamReport      `json:"streams"`
-	Members           []shardMemberReport `json:"members"`
+	Shard             uint32  `json:"shard"`
+	Parent            *uint32 `json:"parent,omitempty"` // none: the root
+	Mode              string  `json:"mode"`             // ordering, halted or silent
+	Height            uint64  `json:"height"`
+	DurableHeight     uint64  `json:"durable_height"`
+	TransactionsTotal uint64  `json:"transactions_total"`
+	AccountsTotal     uint64  `json:"accounts_total"`
+	// transactions that wait for other shards
+	Pending uint64 `json:"pending"`
+	// entries of the parent's stream in its chain
+	Carried uint64 `json:"carried"`
+	// entries of the parent's stream that are not
+	Behind      uint64              `json:"behind"`
+	LastHeardMS uint64              `json:"last_heard_ms"`
+	Streams     []streamReport      `json:"streams"`
+	Members     []shardMemberReport `json:"members"`
 }
 
 // streamReport is how far a shard's stream to a child has come.
@@ -90,7 +93,8 @@ shard of the asked node has an asterisk. A ledger of one shard is a tree of one.
   ledgerd block --shard 2`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return options.run(command, func(ctx context.Context, nodes *client.Client) (report, error) {
+			return options.run(command, func(ctx context.Context, nodes *client.Client) (report,
+				error) {
 				tree, err := nodes.Tree(ctx)
 				if err != nil {
 					return nil, err
@@ -106,29 +110,37 @@ shard of the asked node has an asterisk. A ledger of one shard is a tree of one.
 
 // reportTree is the tree as the asked node answered.
 func reportTree(tree *ledgerdv1.Tree, asked string) *treeReport {
-	report := &treeReport{AskedNode: asked, Own: tree.GetOwn(), Shape: tree.GetShape(), Shards: []shardReport{}}
+	report := &treeReport{AskedNode: asked, Own: tree.GetOwn(), Shape: tree.GetShape(),
+		Shards: []shardReport{}}
 	behind := make(map[uint32]uint64)
 	for _, shard := range tree.GetShards() {
 		for _, stream := range shard.GetStreams() {
-			behind[stream.GetChild()] = stream.GetStreamed() - min(stream.GetStreamed(), stream.GetCarried())
+			behind[stream.GetChild()] = stream.GetStreamed() - min(stream.GetStreamed(),
+				stream.GetCarried())
 		}
 	}
 	for _, shard := range tree.GetShards() {
 		each := shardReport{
-			Shard: shard.GetShard(), Mode: shard.GetMode(), Height: shard.GetHeight(), DurableHeight: shard.GetDurableHeight(),
-			TransactionsTotal: shard.GetTransactionsTotal(), AccountsTotal: shard.GetAccountsTotal(), Pending: shard.GetPending(), Carried: shard.GetCarried(),
-			Behind: behind[shard.GetShard()], LastHeardMS: shard.GetLastHeardMs(), Streams: []streamReport{}, Members: []shardMemberReport{},
+			Shard: shard.GetShard(), Mode: shard.GetMode(), Height: shard.GetHeight(),
+			DurableHeight:     shard.GetDurableHeight(),
+			TransactionsTotal: shard.GetTransactionsTotal(),
+			AccountsTotal:     shard.GetAccountsTotal(), Pending: shard.GetPending(),
+			Carried: shard.GetCarried(),
+			Behind:  behind[shard.GetShard()], LastHeardMS: shard.GetLastHeardMs(),
+			Streams: []streamReport{}, Members: []shardMemberReport{},
 		}
 		if !shard.GetRoot() {
 			parent := shard.GetParent()
 			each.Parent = &parent
 		}
 		for _, stream := range shard.GetStreams() {
-			each.Streams = append(each.Streams, streamReport{stream.GetChild(), stream.GetStreamed(), stream.GetCarried()})
+			each.Streams = append(each.Streams, streamReport{stream.GetChild(),
+				stream.GetStreamed(), stream.GetCarried()})
 		}
 		for _, member := range shard.GetMembers() {
 			each.Members = append(each.Members, shardMemberReport{
-				member.GetIndex(), member.GetName(), member.GetMode(), member.GetApiAddress(), member.GetOrderedHeight(), member.GetLastHeardMs(), member.GetSelf(),
+				member.GetIndex(), member.GetName(), member.GetMode(), member.GetApiAddress(),
+				member.GetOrderedHeight(), member.GetLastHeardMs(), member.GetSelf(),
 			})
 		}
 		report.Shards = append(report.Shards, each)
@@ -147,8 +159,9 @@ func (r *treeReport) write(out io.Writer) error {
 		return err
 	}
 	rows := table{
-		header: []string{"SHARD", "MODE", "NODES", "HEIGHT", "DURABLE", "TRANSACTIONS", "ACCOUNTS", "PENDING", "BEHIND"},
-		right:  []bool{false, false, true, true, true, true, true, true, true},
+		header: []string{"SHARD", "MODE", "NODES", "HEIGHT", "DURABLE", "TRANSACTIONS", "ACCOUNTS",
+			"PENDING", "BEHIND"},
+		right: []bool{false, false, true, true, true, true, true, true, true},
 		colour: func(column int, cell string) string {
 			if column == 1 {
 				return colourOfShard(cell)
@@ -164,7 +177,8 @@ func (r *treeReport) write(out io.Writer) error {
 	return rows.write(out)
 }
 
-// draw adds a shard and all below it; before is what stands before its number, and below before those of its children.
+// draw adds a shard and all below it; before is what stands before its number, and below before
+// those of its children.
 func (r *treeReport) draw(rows *table, shard *shardReport, before, below string) {
 	ordering := 0
 	for _, member := range shard.Members {
@@ -179,8 +193,10 @@ func (r *treeReport) draw(rows *table, shard *shardReport, before, below string)
 	if shard.Parent == nil {
 		behind = "-"
 	}
-	rows.add(name, shard.Mode, fmt.Sprintf("%d/%d", ordering, len(shard.Members)), fmt.Sprint(shard.Height), fmt.Sprint(shard.DurableHeight),
-		fmt.Sprint(shard.TransactionsTotal), fmt.Sprint(shard.AccountsTotal), fmt.Sprint(shard.Pending), behind)
+	rows.add(name, shard.Mode, fmt.Sprintf("%d/%d", ordering, len(shard.Members)),
+		fmt.Sprint(shard.Height), fmt.Sprint(shard.DurableHeight),
+		fmt.Sprint(shard.TransactionsTotal), fmt.Sprint(shard.AccountsTotal),
+		fmt.Sprint(shard.Pending), behind)
 	var children []*shardReport
 	for i := range r.Shards {
 		if parent := r.Shards[i].Parent; parent != nil && *parent == shard.Shard {
@@ -235,8 +251,10 @@ func (f *shardFlag) Set(text string) error {
 // bind adds the flag to a command.
 func (f *shardFlag) bind(command *cobra.Command, remote *remoteOptions, usage string) {
 	command.Flags().Var(f, "shard", usage)
-	completeFlag(command, "shard", func(command *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return complete(command, remote, func(ctx context.Context, nodes *client.Client) (words []cobra.Completion) {
+	completeFlag(command, "shard", func(command *cobra.Command, _ []string,
+		begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		return complete(command, remote, func(ctx context.Context,
+			nodes *client.Client) (words []cobra.Completion) {
 			tree, err := nodes.Tree(ctx)
 			if err != nil {
 				return nil
@@ -251,8 +269,10 @@ func (f *shardFlag) bind(command *cobra.Command, remote *remoteOptions, usage st
 	})
 }
 
-// nodesOf makes a client of the nodes of one shard themselves, for what they stream. The asked nodes are kept where they are of it.
-func (f *shardFlag) nodesOf(ctx context.Context, nodes *client.Client) (*client.Client, func(), error) {
+// nodesOf makes a client of the nodes of one shard themselves, for what they stream. The asked
+// nodes are kept where they are of it.
+func (f *shardFlag) nodesOf(ctx context.Context, nodes *client.Client) (*client.Client, func(),
+	error) {
 	keep := func() {}
 	if f.number == nil {
 		return nodes, keep, nil
@@ -267,12 +287,14 @@ func (f *shardFlag) nodesOf(ctx context.Context, nodes *client.Client) (*client.
 			continue
 		}
 		for _, member := range shard.GetMembers() {
-			if address := importer.UsableAddress(member.GetApiAddress()); address != "" && member.GetMode() != "silent" {
+			if address := importer.UsableAddress(member.GetApiAddress()); address != "" &&
+				member.GetMode() != "silent" {
 				addresses = append(addresses, address)
 			}
 		}
 		if len(addresses) == 0 {
-			return nil, keep, fmt.Errorf("no node of shard %d was heard lately, or none says where it can be asked: name one of its nodes instead", *f.number)
+			return nil, keep, fmt.Errorf("no node of shard %d was heard lately, or none says "+
+				"where it can be asked: name one of its nodes instead", *f.number)
 		}
 	}
 	if len(addresses) == 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 )
 
-// The commands on a ledger of three shards, of which two are below the root: who pays across them, who waits for whom, and what is where.
+// The commands on a ledger of three shards, of which two are below the root: who pays across them,
+// who waits for whom, and what is where.
 func TestCommandsOnShards(t *testing.T) {
 	t.Parallel()
 	book := apitest.NewBook(t, ledgertest.ShardedGenesis(1, 0, 0, 0), api.Options{})
@@ -24,40 +25,51 @@ func TestCommandsOnShards(t *testing.T) {
 	}
 	s.must("tx transfer org1:mint org1:a 9 %n %k")
 	paid := s.object("tx transfer org1:a org2:a 5 %n %k")
-	if paid["state"] != "durable" || fmt.Sprint(paid["destinations"]) != "[1 2]" || paid["shard"] != 1.0 {
+	if paid["state"] != "durable" || fmt.Sprint(paid["destinations"]) != "[1 2]" ||
+		paid["shard"] != 1.0 {
 		t.Error(paid)
 	}
 	id := paid["id"].(string)
 	shown := s.object("tx status " + id + " %n")
-	if places := shown["places"].([]any); len(places) != 3 || places[1].(map[string]any)["state"] != "settled" || places[1].(map[string]any)["home"] != true || places[0].(map[string]any)["entry"] != true {
+	if places := shown["places"].([]any); len(places) != 3 ||
+		places[1].(map[string]any)["state"] != "settled" ||
+		places[1].(map[string]any)["home"] != true || places[0].(map[string]any)["entry"] != true {
 		t.Error(shown)
 	}
-	if text := s.must("tx status " + id + " --proof %n"); !strings.Contains(text, " of shard 1") || !strings.Contains(text, "SHARD") || !strings.Contains(text, "passed") || !strings.Contains(text, "holds") {
+	if text := s.must("tx status " + id + " --proof %n"); !strings.Contains(text, " of shard 1") ||
+		!strings.Contains(text, "SHARD") || !strings.Contains(text, "passed") ||
+		!strings.Contains(text, "holds") {
 		t.Error(text)
 	}
 
 	// While shard 2 stands still.
 	book.Stand(2, true)
 	waiting := s.run("tx transfer org1:a org2:a 1 --timeout 2s %n %k")
-	if waiting.status != exitFailure || !strings.Contains(waiting.out, "waiting for shard 2") || !strings.Contains(waiting.errs, "waiting for shard 2") {
+	if waiting.status != exitFailure || !strings.Contains(waiting.out, "waiting for shard 2") ||
+		!strings.Contains(waiting.errs, "waiting for shard 2") {
 		t.Error(waiting)
 	}
-	if text := s.must("account show org1:a %n"); !strings.Contains(text, "3  unit  1 set aside") || !strings.Contains(text, "shard") {
+	if text := s.must("account show org1:a %n"); !strings.Contains(text, "3  unit  1 set aside") ||
+		!strings.Contains(text, "shard") {
 		t.Error(text)
 	}
-	if text := s.must("shards %n"); !strings.Contains(text, "├─ 1 *") || !strings.Contains(text, "└─ 2") || !strings.Contains(text, "0(1,2)") {
+	if text := s.must("shards %n"); !strings.Contains(text, "├─ 1 *") ||
+		!strings.Contains(text, "└─ 2") || !strings.Contains(text, "0(1,2)") {
 		t.Error(text)
 	}
 	tree := s.object("shards %n")
-	if second := tree["shards"].([]any)[2].(map[string]any); tree["own"] != 1.0 || second["parent"] != 0.0 || second["behind"] != 1.0 || second["mode"] != "ordering" {
+	if second := tree["shards"].([]any)[2].(map[string]any); tree["own"] != 1.0 ||
+		second["parent"] != 0.0 || second["behind"] != 1.0 || second["mode"] != "ordering" {
 		t.Error(tree)
 	}
 	book.Silence(2, true)
 	list := s.run("account list %n")
-	if list.status != exitFailure || !strings.Contains(list.out, "org0:a") || strings.Contains(list.out, "org2:a") || !strings.Contains(list.errs, "shard 2") {
+	if list.status != exitFailure || !strings.Contains(list.out, "org0:a") ||
+		strings.Contains(list.out, "org2:a") || !strings.Contains(list.errs, "shard 2") {
 		t.Error(list)
 	}
-	if text := s.must("account list --shard 1 %n"); strings.Contains(text, "org0:a") || !strings.Contains(text, "org1:a") {
+	if text := s.must("account list --shard 1 %n"); strings.Contains(text, "org0:a") ||
+		!strings.Contains(text, "org1:a") {
 		t.Error(text)
 	}
 	book.Silence(2, false)
@@ -70,22 +82,27 @@ func TestCommandsOnShards(t *testing.T) {
 	if text := s.must("block --shard 2 %n"); !strings.Contains(text, "BLOCK") {
 		t.Error(text)
 	}
-	if block := s.object("block head --shard 2 %n"); block["shard"] != 2.0 || len(block["transactions"].([]any)) == 0 {
+	if block := s.object("block head --shard 2 %n"); block["shard"] != 2.0 ||
+		len(block["transactions"].([]any)) == 0 {
 		t.Error(block)
 	}
 	settled := s.object(fmt.Sprintf("block %.0f --shard 1 %%n", waited["settled_height"]))
-	if entry := settled["transactions"].([]any)[0].(map[string]any); entry["verdict"] != "good" || entry["verdict_shard"] != 2.0 || entry["verdict_transaction"] != waited["id"] {
+	if entry := settled["transactions"].([]any)[0].(map[string]any); entry["verdict"] != "good" ||
+		entry["verdict_shard"] != 2.0 || entry["verdict_transaction"] != waited["id"] {
 		t.Error(settled)
-	} else if text := s.must("tx status " + entry["id"].(string) + " %n"); !strings.Contains(text, "shard 2 says good of "+waited["id"].(string)) {
+	} else if text := s.must("tx status " + entry["id"].(string) + " %n"); !strings.Contains(text,
+		"shard 2 says good of "+waited["id"].(string)) {
 		t.Error(text)
 	}
-	if text := s.must("cluster status --shard 2 --via " + book.Door(1).URL); !strings.Contains(text, "shard 2 of 3") {
+	if text := s.must("cluster status --shard 2 --via " + book.Door(1).URL); !strings.Contains(text,
+		"shard 2 of 3") {
 		t.Error(text)
 	}
 	if text := s.must("status %n"); !strings.Contains(text, "shard 1 of 3") {
 		t.Error(text)
 	}
-	if wrong := s.run("block --shard 3 %n"); wrong.status != exitFailure || !strings.Contains(wrong.errs, "there is no shard 3") {
+	if wrong := s.run("block --shard 3 %n"); wrong.status != exitFailure ||
+		!strings.Contains(wrong.errs, "there is no shard 3") {
 		t.Error(wrong)
 	}
 	if wrong := s.run("block --shard x %n"); wrong.status != exitUsage {
@@ -99,7 +116,8 @@ func TestOneShardIsATreeOfOne(t *testing.T) {
 	s := newShell(t, 2)
 	s.bank()
 	tree := s.object("shards %n")
-	if shards := tree["shards"].([]any); len(shards) != 1 || tree["shape"] != "0" || len(shards[0].(map[string]any)["members"].([]any)) != 2 {
+	if shards := tree["shards"].([]any); len(shards) != 1 || tree["shape"] != "0" ||
+		len(shards[0].(map[string]any)["members"].([]any)) != 2 {
 		t.Error(tree)
 	}
 	if text := s.must("shards %n"); !strings.Contains(text, "0 *    ordering  ") {
@@ -112,7 +130,8 @@ func TestOneShardIsATreeOfOne(t *testing.T) {
 			t.Errorf("a ledger of one shard shows %s: %v", key, shown)
 		}
 	}
-	if text := s.must("tx status " + status["id"].(string) + " %n"); strings.Contains(strings.ToLower(text), "shard") {
+	if text := s.must("tx status " + status["id"].(string) + " %n"); strings.Contains(
+		strings.ToLower(text), "shard") {
 		t.Error(text)
 	}
 }

@@ -26,8 +26,10 @@ const simFailuresShown = 5
 // simPlants are the engines' bugs that --plant takes; besides there are those of turn.Faults and
 // sim.Plants.
 var simPlants = []allconcur.Fault{
-	allconcur.FaultDroppedForward, allconcur.FaultEarlyDelivery, allconcur.FaultPrunedTooSoon, allconcur.FaultNoForwardBackward,
-	allconcur.FaultToleratedNotMajority, allconcur.FaultSetsIgnored, allconcur.FaultStaleEon, allconcur.FaultRevokeWrongSequence, allconcur.FaultSkipAfterDecided,
+	allconcur.FaultDroppedForward, allconcur.FaultEarlyDelivery, allconcur.FaultPrunedTooSoon,
+	allconcur.FaultNoForwardBackward,
+	allconcur.FaultToleratedNotMajority, allconcur.FaultSetsIgnored, allconcur.FaultStaleEon,
+	allconcur.FaultRevokeWrongSequence, allconcur.FaultSkipAfterDecided,
 }
 
 // simPlantNames lists what --plant takes.
@@ -46,7 +48,8 @@ func simPlantNames() []string {
 }
 
 // simDetectors are the detectors that --detector takes.
-var simDetectors = []allconcur.Detector{allconcur.DetectorEventual, allconcur.DetectorPerfect, allconcur.DetectorEventualPaper}
+var simDetectors = []allconcur.Detector{allconcur.DetectorEventual, allconcur.DetectorPerfect,
+	allconcur.DetectorEventualPaper}
 
 // simDetectorNames lists them.
 func simDetectorNames() []string {
@@ -87,7 +90,8 @@ type simReport struct {
 	Failed    int    `json:"failed"`
 	Rounds    int    `json:"rounds"`
 	Crashes   int    `json:"crashes"`
-	// Disturbances counts the other faults, Runs the runs of engines that delivered something, Generations the decisions that began them.
+	// Disturbances counts the other faults, Runs the runs of engines that delivered something,
+	// Generations the decisions that began them.
 	Disturbances int          `json:"disturbances"`
 	Runs         int          `json:"runs"`
 	Generations  int          `json:"generations"`
@@ -118,7 +122,8 @@ follow from a number, the seed. The same seed gives the same run, event for
 event, on every machine.`,
 		Example: `  ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000`,
 	}
-	return newGroupCommand(command, newSimCheckCommand(), newSimFigureCommand(), newSimMulticastCommand(), newSimSearchCommand())
+	return newGroupCommand(command, newSimCheckCommand(), newSimFigureCommand(),
+		newSimMulticastCommand(), newSimSearchCommand())
 }
 
 // newSimCheckCommand is ledgerd sim check.
@@ -224,28 +229,40 @@ standstill takes several hundred seeds).`,
 			if options.trace && !command.Flags().Changed("seeds") {
 				options.seeds = 1
 			}
-			group, run, err := options.build(command.Flags().Changed("crashes"), command.Flags().Changed("detector"))
+			group, run, err := options.build(command.Flags().Changed("crashes"),
+				command.Flags().Changed("detector"))
 			if err != nil {
 				return asUsage(err)
 			}
 			// From here on the flags are right, and a failure is the engines'.
 			command.SilenceUsage = true
-			return options.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), group, run)
+			return options.run(command.Context(), command.OutOrStdout(), command.ErrOrStderr(),
+				group, run)
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.engine, "engine", allconcur.EngineAllConcurPlus, "engine: allconcur or allconcur+")
+	flags.StringVar(&options.engine, "engine", allconcur.EngineAllConcurPlus,
+		"engine: allconcur or allconcur+")
 	flags.IntVar(&options.servers, "servers", 0, "number of servers (required)")
 	flags.IntVar(&options.seeds, "seeds", 100, "number of seeds to run")
 	flags.Uint64Var(&options.seed, "seed", 1, "the first seed")
-	flags.StringVar(&options.faults, "faults", "crash", "kinds of fault, some of "+strings.Join(sim.FaultNames(), ",")+"; or all, or none")
-	flags.StringVar(&options.detector, "detector", allconcur.DetectorEventual.String(), "failure detector: "+strings.Join(simDetectorNames(), ", "))
-	flags.BoolVar(&options.alone, "engine-alone", false, "one run of the engines without generations, single links suspected again and again; goes with --faults suspect")
-	flags.IntVar(&options.crashes, "crashes", 0, "the most servers that crash in a run (default a minority, or as many as the group tolerates with a perfect detector)")
-	flags.IntVar(&options.rounds, "rounds", 0, "the most messages that a server submits in a run (default left to the seed, up to 12)")
+	flags.StringVar(&options.faults, "faults", "crash",
+		"kinds of fault, some of "+strings.Join(sim.FaultNames(), ",")+"; or all, or none")
+	flags.StringVar(&options.detector, "detector", allconcur.DetectorEventual.String(),
+		"failure detector: "+strings.Join(simDetectorNames(), ", "))
+	flags.BoolVar(&options.alone, "engine-alone", false,
+		"one run of the engines without generations, single links suspected again and again; "+
+			"goes with --faults suspect")
+	flags.IntVar(&options.crashes, "crashes", 0,
+		"the most servers that crash in a run (default a minority, or as many as the group "+
+			"tolerates with a perfect detector)")
+	flags.IntVar(&options.rounds, "rounds", 0,
+		"the most messages that a server submits in a run (default left to the seed, up to 12)")
 	flags.BoolVar(&options.tails, "lose-tails", false, "let a crash lose frames that are under way")
-	flags.StringVar(&options.plant, "plant", "", "plant a bug: "+strings.Join(simPlantNames(), ", "))
-	flags.BoolVar(&options.trace, "trace", false, "show the run event by event; goes with a single seed")
+	flags.StringVar(&options.plant, "plant", "", "plant a bug: "+strings.Join(simPlantNames(),
+		", "))
+	flags.BoolVar(&options.trace, "trace", false,
+		"show the run event by event; goes with a single seed")
 	addJSONFlag(command, &options.json)
 	for name, values := range map[string][]string{
 		"engine":   {allconcur.EngineAllConcur, allconcur.EngineAllConcurPlus},
@@ -253,7 +270,8 @@ standstill takes several hundred seeds).`,
 		"faults":   append(sim.FaultNames(), "all", "none"),
 		"detector": simDetectorNames(),
 	} {
-		if err := command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		if err := command.RegisterFlagCompletionFunc(name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic("sim: no such flag: " + name)
 		}
 	}
@@ -270,19 +288,26 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 	case o.engine != allconcur.EngineAllConcur && o.engine != allconcur.EngineAllConcurPlus:
 		return refuse("--engine %q is unknown: use allconcur or allconcur+", o.engine)
 	case o.servers < 1:
-		return refuse("--servers is %d: say how many servers the group has, for example --servers 8", o.servers)
+		return refuse(
+			"--servers is %d: say how many servers the group has, for example --servers 8",
+			o.servers)
 	case o.servers > sim.ServersMax:
-		return refuse("--servers is %d: the simulator takes up to %d, use fewer --servers", o.servers, sim.ServersMax)
+		return refuse("--servers is %d: the simulator takes up to %d, use fewer --servers",
+			o.servers, sim.ServersMax)
 	case o.seeds < 1:
 		return refuse("--seeds is %d: run at least one, for example --seeds 100", o.seeds)
 	case o.seed > math.MaxUint64-uint64(o.seeds):
-		return refuse("--seed %d leaves no room for %d seeds after it: use a smaller --seed", o.seed, o.seeds)
+		return refuse("--seed %d leaves no room for %d seeds after it: use a smaller --seed",
+			o.seed, o.seeds)
 	case crashesGiven && (o.crashes < 0 || o.crashes > o.servers):
-		return refuse("--crashes is %d: of %d servers, let 0 to %d crash", o.crashes, o.servers, o.servers)
+		return refuse("--crashes is %d: of %d servers, let 0 to %d crash", o.crashes, o.servers,
+			o.servers)
 	case o.rounds < 0:
-		return refuse("--rounds is %d: let a server submit at least one message, for example --rounds 10", o.rounds)
+		return refuse("--rounds is %d: let a server submit at least one message, for example "+
+			"--rounds 10", o.rounds)
 	case o.trace && o.seeds > 1:
-		return refuse("--trace shows one run, not %d: use --seeds 1 and say which with --seed", o.seeds)
+		return refuse("--trace shows one run, not %d: use --seeds 1 and say which with --seed",
+			o.seeds)
 	case o.trace && o.json:
 		return refuse("--trace and --json both want standard output: leave one out")
 	}
@@ -303,18 +328,22 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 	}
 	if o.plant != "" && group.Fault == allconcur.FaultNone && group.TurnFault == turn.FaultNone &&
 		group.Plant == sim.PlantNone {
-		return refuse("--plant %q is unknown: use one of %s", o.plant, strings.Join(simPlantNames(), ", "))
+		return refuse("--plant %q is unknown: use one of %s", o.plant,
+			strings.Join(simPlantNames(), ", "))
 	}
-	if group.Fault == allconcur.FaultRevokeWrongSequence && o.faults == sim.FaultCrash.String() && !detectorGiven {
+	if group.Fault == allconcur.FaultRevokeWrongSequence && o.faults == sim.FaultCrash.String() &&
+		!detectorGiven {
 		o.alone, o.faults = true, sim.FaultSuspect.String() // generations make up for it
 	}
 	group.EngineAlone = o.alone
-	if group.Fault != allconcur.FaultNone && group.Fault <= allconcur.FaultPrunedTooSoon && !detectorGiven {
+	if group.Fault != allconcur.FaultNone && group.Fault <= allconcur.FaultPrunedTooSoon &&
+		!detectorGiven {
 		o.detector = allconcur.DetectorPerfect.String()
 	}
 	at := slices.Index(simDetectorNames(), o.detector)
 	if at < 0 {
-		return refuse("--detector %q is unknown: use one of %s", o.detector, strings.Join(simDetectorNames(), ", "))
+		return refuse("--detector %q is unknown: use one of %s", o.detector,
+			strings.Join(simDetectorNames(), ", "))
 	}
 	group.Detector = simDetectors[at]
 	faults, err := sim.ParseFaults(o.faults)
@@ -334,9 +363,11 @@ func (o *simOptions) build(crashesGiven, detectorGiven bool) (sim.Group, sim.Opt
 }
 
 // run runs the seeds and prints what came of them.
-func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.Group, run sim.Options) error {
+func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.Group,
+	run sim.Options) error {
 	started := time.Now()
-	report := simReport{Engine: o.engine, Servers: o.servers, FirstSeed: o.seed, Plant: o.plant, Faults: run.Faults.String(), Detector: o.detector, Failures: []simFailure{}}
+	report := simReport{Engine: o.engine, Servers: o.servers, FirstSeed: o.seed, Plant: o.plant,
+		Faults: run.Faults.String(), Detector: o.detector, Failures: []simFailure{}}
 	take := func(r sim.Result) {
 		report.Seeds++
 		report.Rounds += r.Rounds
@@ -382,7 +413,8 @@ func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.
 	case report.Failed > 0:
 		return fmt.Errorf("%d of %d seeds break a property", report.Failed, report.Seeds)
 	case interrupted:
-		return &toldError{fmt.Errorf("interrupted after %d of %d seeds; go on with --seed %d", report.Seeds, o.seeds, o.seed+uint64(report.Seeds))}
+		return &toldError{fmt.Errorf("interrupted after %d of %d seeds; go on with --seed %d",
+			report.Seeds, o.seeds, o.seed+uint64(report.Seeds))}
 	}
 	return nil
 }
@@ -391,7 +423,8 @@ func (o simOptions) run(ctx context.Context, out, progress io.Writer, group sim.
 func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
 	run.Seed = r.Seed
 	smaller, r := sim.Shrink(run, r)
-	replay := fmt.Sprintf("ledgerd sim check --engine %s --servers %d --seeds 1 --seed %d", o.engine, o.servers, r.Seed)
+	replay := fmt.Sprintf("ledgerd sim check --engine %s --servers %d --seeds 1 --seed %d",
+		o.engine, o.servers, r.Seed)
 	if smaller.Faults != sim.FaultCrash {
 		replay += " --faults " + smaller.Faults.String()
 	}
@@ -414,7 +447,8 @@ func (o simOptions) failure(run sim.Options, r sim.Result) simFailure {
 		replay += " --plant " + o.plant
 	}
 	return simFailure{
-		Seed: r.Seed, Property: string(r.Violations[0].Property), Evidence: r.Violations[0].Evidence, Schedule: r.Schedule, Replay: replay + " --trace",
+		Seed: r.Seed, Property: string(r.Violations[0].Property),
+		Evidence: r.Violations[0].Evidence, Schedule: r.Schedule, Replay: replay + " --trace",
 	}
 }
 
@@ -440,16 +474,20 @@ func (o simOptions) print(out io.Writer, group sim.Group, report simReport) erro
 		say("and %d more failing seeds\n\n", more)
 	}
 	last := report.FirstSeed + uint64(max(report.Seeds, 1)) - 1
-	say("%s, %d servers, seeds %d to %d: %d passed, %d failed\n", group.Engine, report.Servers, report.FirstSeed, last, report.Passed, report.Failed)
-	say("%d rounds, %d crashes, %d other faults and %d events", report.Rounds, report.Crashes, report.Disturbances, report.Events)
+	say("%s, %d servers, seeds %d to %d: %d passed, %d failed\n", group.Engine, report.Servers,
+		report.FirstSeed, last, report.Passed, report.Failed)
+	say("%d rounds, %d crashes, %d other faults and %d events", report.Rounds, report.Crashes,
+		report.Disturbances, report.Events)
 	if report.Runs > 0 {
 		say(", %d runs of engines in %d generations", report.Runs, report.Generations)
 	}
-	say(" in %.1f s, %.0f seeds a second\n", report.Seconds, float64(report.Seeds)/max(report.Seconds, 0.001))
+	say(" in %.1f s, %.0f seeds a second\n", report.Seconds,
+		float64(report.Seeds)/max(report.Seconds, 0.001))
 	return failed
 }
 
-// newSimProgress returns what is called after each seed. It draws a bar where progress is a terminal and the seeds take longer than a moment.
+// newSimProgress returns what is called after each seed. It draws a bar where progress is a
+// terminal and the seeds take longer than a moment.
 func newSimProgress(progress io.Writer, seeds int) func(failed int) {
 	file, isFile := progress.(*os.File)
 	if !isFile || !term.IsTerminal(int(file.Fd())) {
@@ -457,8 +495,10 @@ func newSimProgress(progress io.Writer, seeds int) func(failed int) {
 	}
 	const moment = time.Second
 	started := time.Now()
-	bar := progressbar.NewOptions(seeds, progressbar.OptionSetWriter(progress), progressbar.OptionSetDescription("seeds"),
-		progressbar.OptionShowCount(), progressbar.OptionThrottle(moment/4), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true))
+	bar := progressbar.NewOptions(seeds, progressbar.OptionSetWriter(progress),
+		progressbar.OptionSetDescription("seeds"),
+		progressbar.OptionShowCount(), progressbar.OptionThrottle(moment/4),
+		progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true))
 	done := 0
 	return func(failed int) {
 		done++

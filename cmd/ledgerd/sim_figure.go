@@ -70,19 +70,22 @@ than a minute.`,
 			case len(arguments) > 1:
 				return fmt.Errorf("one figure at a time, not %d", len(arguments))
 			case figure.About(arguments[0]) == "":
-				return fmt.Errorf("there is no figure %q: use %s", arguments[0], strings.Join(figure.Numbers(), ", "))
+				return fmt.Errorf("there is no figure %q: use %s", arguments[0],
+					strings.Join(figure.Numbers(), ", "))
 			}
 			return nil
 		},
 		ValidArgs: figure.Numbers(),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			command.SilenceUsage = true
-			return options.run(command.Context(), arguments[0], command.OutOrStdout(), command.ErrOrStderr())
+			return options.run(command.Context(), arguments[0], command.OutOrStdout(),
+				command.ErrOrStderr())
 		},
 	}
 	flags := command.Flags()
 	flags.BoolVar(&options.quick, "quick", false, "fewer and smaller groups, in less than a minute")
-	flags.StringVar(&options.out, "out", "", "write the table, the points and the plot to files in this directory")
+	flags.StringVar(&options.out, "out", "",
+		"write the table, the points and the plot to files in this directory")
 	addJSONFlag(command, &options.json)
 	if err := command.MarkFlagDirname("out"); err != nil {
 		panic("sim figure: no such flag: out")
@@ -143,8 +146,10 @@ func (o figureOptions) write(made *figure.Figure, told io.Writer) error {
 	return nil
 }
 
-// newFigureProgress returns what is called after each run, and what to call at the end: a bar where progress is a terminal, and else a line every half minute.
-func newFigureProgress(progress io.Writer, number string) (report func(done, total float64), finish func()) {
+// newFigureProgress returns what is called after each run, and what to call at the end: a bar where
+// progress is a terminal, and else a line every half minute.
+func newFigureProgress(progress io.Writer, number string) (report func(done, total float64),
+	finish func()) {
 	started := time.Now()
 	if !isTerminal(progress) {
 		const patience = 30 * time.Second
@@ -153,12 +158,16 @@ func newFigureProgress(progress io.Writer, number string) (report func(done, tot
 			if now := time.Now(); now.Sub(told) >= patience {
 				told = now
 				// A line that cannot be written is no reason to stop.
-				_, _ = fmt.Fprintf(progress, "figure %s: %.0f %% after %v\n", number, 100*done/total, now.Sub(started).Round(time.Second))
+				_, _ = fmt.Fprintf(progress, "figure %s: %.0f %% after %v\n", number,
+					100*done/total, now.Sub(started).Round(time.Second))
 			}
 		}, func() {}
 	}
 	const parts = 1000
-	bar := progressbar.NewOptions(parts, progressbar.OptionSetWriter(progress), progressbar.OptionSetDescription("figure "+number),
+	bar := progressbar.NewOptions(parts, progressbar.OptionSetWriter(progress),
+		progressbar.OptionSetDescription("figure "+number),
 		progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true))
-	return func(done, total float64) { _ = bar.Set(int(parts * done / total)) }, func() { _ = bar.Finish() }
+	return func(done, total float64) {
+		_ = bar.Set(int(parts * done / total))
+	}, func() { _ = bar.Finish() }
 }

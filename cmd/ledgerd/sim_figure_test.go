@@ -84,7 +84,8 @@ func TestSimFigureFiles(t *testing.T) {
 func TestSimFigureRefuses(t *testing.T) {
 	t.Parallel()
 	for _, arguments := range [][]string{{"figure"}, {"figure", "9.9"}, {"figure", "5.10", "6.6"}} {
-		if out, err := runSim(t, arguments...); err == nil || !strings.Contains(out+err.Error(), "figure") {
+		if out, err := runSim(t, arguments...); err == nil ||
+			!strings.Contains(out+err.Error(), "figure") {
 			t.Errorf("%v: %v, %q", arguments, err, out)
 		}
 	}

@@ -45,7 +45,8 @@ type multicastReport struct {
 	Seeds     int    `json:"seeds"`
 	Passed    int    `json:"passed"`
 	Failed    int    `json:"failed"`
-	// Replicas, Messages, Deliveries, Struck, Crashed, Overwhelmed and Events are sums over all seeds; Overwhelmed counts runs in which a group lost more than it tolerates.
+	// Replicas, Messages, Deliveries, Struck, Crashed, Overwhelmed and Events are sums over all
+	// seeds; Overwhelmed counts runs in which a group lost more than it tolerates.
 	Replicas    int `json:"replicas"`
 	Messages    int `json:"messages"`
 	Deliveries  int `json:"deliveries"`
@@ -59,7 +60,8 @@ type multicastReport struct {
 	Failures []multicastFailure `json:"failures"`
 }
 
-// multicastFailure is one failing seed in a report: as it was found, and the smallest run that fails in the same way.
+// multicastFailure is one failing seed in a report: as it was found, and the smallest run that
+// fails in the same way.
 type multicastFailure struct {
 	Seed     uint64   `json:"seed"`
 	Property string   `json:"property"`
@@ -137,7 +139,8 @@ is found.`,
   ledgerd sim multicast --engine tram --seed 42 --only-messages 2,5 --only-faults none --trace`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if (options.trace || options.onlyMessages != "" || options.onlyFaults != "") && !command.Flags().Changed("seeds") {
+			if (options.trace || options.onlyMessages != "" || options.onlyFaults != "") &&
+				!command.Flags().Changed("seeds") {
 				options.seeds = 1
 			}
 			run, err := options.build()
@@ -150,25 +153,38 @@ is found.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.engine, "engine", "", "engine: "+strings.Join(multicast.EngineNames(), ", ")+" (required)")
+	flags.StringVar(&options.engine, "engine", "",
+		"engine: "+strings.Join(multicast.EngineNames(), ", ")+" (required)")
 	flags.IntVar(&options.groups, "groups", 0, "number of groups (default left to the seed)")
-	flags.IntVar(&options.replicas, "replicas", 0, "replicas in each group (default left to the seed)")
-	flags.StringVar(&options.tree, "tree", "", "tree of the groups: breadth, binary, chain, or a file with a line \"group parent\" for each group; goes with --groups (default left to the seed)")
-	flags.IntVar(&options.messages, "messages", 0, fmt.Sprintf("number of messages in a run (default left to the seed, up to %d)", multicast.MessagesMax))
+	flags.IntVar(&options.replicas, "replicas", 0,
+		"replicas in each group (default left to the seed)")
+	flags.StringVar(&options.tree, "tree", "", "tree of the groups: breadth, binary, chain, or "+
+		"a file with a line \"group parent\" for each group; goes with --groups (default left "+
+		"to the seed)")
+	flags.IntVar(&options.messages, "messages", 0,
+		fmt.Sprintf("number of messages in a run (default left to the seed, up to %d)",
+			multicast.MessagesMax))
 	flags.IntVar(&options.seeds, "seeds", 100, "number of seeds to run")
 	flags.Uint64Var(&options.seed, "seed", 1, "the first seed")
-	flags.StringVar(&options.faults, "faults", "all", "kinds of fault, some of "+strings.Join(multicast.FaultNames(), ",")+"; or all, or none")
+	flags.StringVar(&options.faults, "faults", "all",
+		"kinds of fault, some of "+strings.Join(multicast.FaultNames(), ",")+"; or all, or none")
 	flags.DurationVar(&options.limit, "for", 0, "the longest time to go on, 0 for all seeds")
-	flags.StringVar(&options.plant, "plant", "", "plant a bug; a name that is unknown has those listed that the engine can have")
-	flags.StringVar(&options.onlyMessages, "only-messages", "", "leave out all messages but these, by their numbers in the trace; goes with a single seed")
-	flags.StringVar(&options.onlyFaults, "only-faults", "", "leave out all faults but these, by their numbers in the trace; or none; goes with a single seed")
-	flags.BoolVar(&options.trace, "trace", false, "show the run event by event; goes with a single seed")
+	flags.StringVar(&options.plant, "plant", "",
+		"plant a bug; a name that is unknown has those listed that the engine can have")
+	flags.StringVar(&options.onlyMessages, "only-messages", "",
+		"leave out all messages but these, by their numbers in the trace; goes with a single seed")
+	flags.StringVar(&options.onlyFaults, "only-faults",
+		"", "leave out all faults but these, by their numbers in the trace; or none; goes with "+
+			"a single seed")
+	flags.BoolVar(&options.trace, "trace", false,
+		"show the run event by event; goes with a single seed")
 	addJSONFlag(command, &options.json)
 	for name, values := range map[string][]string{
 		"engine": multicast.EngineNames(),
 		"faults": append(multicast.FaultNames(), "all", "none"),
 	} {
-		if err := command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		if err := command.RegisterFlagCompletionFunc(name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic("sim multicast: no such flag: " + name)
 		}
 	}
@@ -183,21 +199,26 @@ func (o *multicastOptions) build() (multicast.Options, error) {
 	}
 	switch {
 	case o.engine == "":
-		return refuse("say which engine with --engine: %s", strings.Join(multicast.EngineNames(), ", "))
+		return refuse("say which engine with --engine: %s",
+			strings.Join(multicast.EngineNames(), ", "))
 	case o.seeds < 1:
 		return refuse("--seeds is %d: run at least one, for example --seeds 100", o.seeds)
 	case o.seed > math.MaxUint64-uint64(o.seeds):
-		return refuse("--seed %d leaves no room for %d seeds after it: use a smaller --seed", o.seed, o.seeds)
+		return refuse("--seed %d leaves no room for %d seeds after it: use a smaller --seed",
+			o.seed, o.seeds)
 	case o.limit < 0:
 		return refuse("--for is %v: go on for some time, for example --for 1m", o.limit)
 	case (o.trace || o.onlyMessages != "" || o.onlyFaults != "") && o.seeds > 1:
-		return refuse("--trace, --only-messages and --only-faults are about one run, not %d: use --seeds 1 and say which with --seed", o.seeds)
+		return refuse("--trace, --only-messages and --only-faults are about one run, not %d: "+
+			"use --seeds 1 and say which with --seed", o.seeds)
 	case o.trace && o.json:
 		return refuse("--trace and --json both want standard output: leave one out")
 	case o.tree != "" && o.groups == 0:
-		return refuse("--tree %s needs to know how many groups there are: add --groups, for example --groups 4", o.tree)
+		return refuse("--tree %s needs to know how many groups there are: add --groups, for "+
+			"example --groups 4", o.tree)
 	}
-	run := multicast.Options{Engine: o.engine, Plant: o.plant, Seed: o.seed, Groups: o.groups, Replicas: o.replicas, Messages: o.messages}
+	run := multicast.Options{Engine: o.engine, Plant: o.plant, Seed: o.seed, Groups: o.groups,
+		Replicas: o.replicas, Messages: o.messages}
 	var err error
 	if run.Faults, err = multicast.ParseFaults(o.faults); err != nil {
 		return refuse("--faults: %w", err)
@@ -251,7 +272,8 @@ func parseNumbers(list string) ([]int, error) {
 	for word := range strings.SplitSeq(list, ",") {
 		number, err := strconv.Atoi(strings.TrimSpace(word))
 		if err != nil || number < 1 {
-			return nil, fmt.Errorf("%q is not a number from 1: give some with commas between them, for example 2,5, or none", word)
+			return nil, fmt.Errorf("%q is not a number from 1: give some with commas between "+
+				"them, for example 2,5, or none", word)
 		}
 		numbers = append(numbers, number)
 	}
@@ -267,7 +289,8 @@ func formatNumbers(numbers []int) string {
 }
 
 // run runs the seeds and prints what came of them.
-func (o *multicastOptions) run(ctx context.Context, out, progress io.Writer, run multicast.Options) error {
+func (o *multicastOptions) run(ctx context.Context, out, progress io.Writer,
+	run multicast.Options) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -278,7 +301,8 @@ func (o *multicastOptions) run(ctx context.Context, out, progress io.Writer, run
 		defer cancel()
 	}
 	started := time.Now()
-	report := multicastReport{Engine: o.engine, Plant: o.plant, Faults: run.Faults.String(), FirstSeed: o.seed, Failures: []multicastFailure{}}
+	report := multicastReport{Engine: o.engine, Plant: o.plant, Faults: run.Faults.String(),
+		FirstSeed: o.seed, Failures: []multicastFailure{}}
 	var failing []multicast.Result
 	take := func(r multicast.Result) {
 		report.take(r)
@@ -322,7 +346,8 @@ func (o *multicastOptions) run(ctx context.Context, out, progress io.Writer, run
 	case report.Failed > 0:
 		return fmt.Errorf("%d of %d seeds break a property", report.Failed, report.Seeds)
 	case report.Bound == "interrupt":
-		return &toldError{fmt.Errorf("interrupted after %d of %d seeds; go on with --seed %d", report.Seeds, o.seeds, o.seed+uint64(report.Seeds))}
+		return &toldError{fmt.Errorf("interrupted after %d of %d seeds; go on with --seed %d",
+			report.Seeds, o.seeds, o.seed+uint64(report.Seeds))}
 	}
 	return nil
 }
@@ -351,7 +376,8 @@ func (o *multicastOptions) failure(run multicast.Options, r multicast.Result) mu
 	run.Seed = r.Seed
 	smaller, found := multicast.Shrink(run, r)
 	return multicastFailure{
-		Seed: r.Seed, Property: string(found.Violations[0].Property), Evidence: found.Violations[0].Evidence, Plan: found.Plan,
+		Seed: r.Seed, Property: string(found.Violations[0].Property),
+		Evidence: found.Violations[0].Evidence, Plan: found.Plan,
 		Replay: o.replay(smaller), Whole: o.replay(run),
 	}
 }
@@ -408,11 +434,15 @@ func (o *multicastOptions) print(out io.Writer, report multicastReport) error {
 	}
 	last := report.FirstSeed + uint64(max(report.Seeds, 1)) - 1
 	lines = append(lines,
-		fmt.Sprintf("%s, seeds %d to %d: %d passed, %d failed", report.Engine, report.FirstSeed, last, report.Passed, report.Failed),
-		fmt.Sprintf("%d replicas, %d messages, %d deliveries, %d faults, %d processes gone, %d groups overwhelmed, %d events in %.1f s, %.0f seeds a second", report.Replicas,
-			report.Messages, report.Deliveries, report.Struck, report.Crashed, report.Overwhelmed, report.Events, report.Seconds, float64(report.Seeds)/max(report.Seconds, 0.001)))
+		fmt.Sprintf("%s, seeds %d to %d: %d passed, %d failed", report.Engine, report.FirstSeed,
+			last, report.Passed, report.Failed),
+		fmt.Sprintf("%d replicas, %d messages, %d deliveries, %d faults, %d processes gone, %d "+
+			"groups overwhelmed, %d events in %.1f s, %.0f seeds a second", report.Replicas,
+			report.Messages, report.Deliveries, report.Struck, report.Crashed, report.Overwhelmed,
+			report.Events, report.Seconds, float64(report.Seeds)/max(report.Seconds, 0.001)))
 	if report.Bound == "time" {
-		lines = append(lines, fmt.Sprintf("--for ended it after %d of %d seeds", report.Seeds, o.seeds))
+		lines = append(lines, fmt.Sprintf("--for ended it after %d of %d seeds", report.Seeds,
+			o.seeds))
 	}
 	return printLines(out, lines)
 }

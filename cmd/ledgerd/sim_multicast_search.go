@@ -78,9 +78,11 @@ Writes take place as a whole here; ledgerd sim multicast tears them.`,
 		RunE: func(command *cobra.Command, _ []string) error {
 			switch {
 			case options.search.Engine == "":
-				return asUsage(fmt.Errorf("say which engine with --engine: %s", strings.Join(multicast.EngineNames(), ", ")))
+				return asUsage(fmt.Errorf("say which engine with --engine: %s",
+					strings.Join(multicast.EngineNames(), ", ")))
 			case options.limit < 0:
-				return asUsage(fmt.Errorf("--for is %v: search for some time, for example --for 10s", options.limit))
+				return asUsage(fmt.Errorf(
+					"--for is %v: search for some time, for example --for 10s", options.limit))
 			}
 			if err := options.search.Validate(); err != nil {
 				return asUsage(err)
@@ -90,19 +92,28 @@ Writes take place as a whole here; ledgerd sim multicast tears them.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.search.Engine, "engine", "", "engine: "+strings.Join(multicast.EngineNames(), ", ")+" (required)")
+	flags.StringVar(&options.search.Engine, "engine",
+		"", "engine: "+strings.Join(multicast.EngineNames(), ", ")+" (required)")
 	flags.IntVar(&options.search.Groups, "groups", 2, "number of groups, 1 to 3")
 	flags.IntVar(&options.search.Replicas, "replicas", 2, "replicas in each group, 1 to 3")
-	flags.IntVar(&options.search.Messages, "messages", 2, "number of messages, 1 to 4; the first two go to all groups")
+	flags.IntVar(&options.search.Messages, "messages",
+		2, "number of messages, 1 to 4; the first two go to all groups")
 	flags.IntVar(&options.search.Crashes, "crashes", 0, "the most processes that crash")
 	flags.IntVar(&options.search.Leads, "leads", 0, "how often a leader oracle changes its mind")
-	flags.IntVar(&options.search.Ticks, "ticks", 0, "how often the clock goes on by as long as processes wait before they take over")
-	flags.BoolVar(&options.search.Unreduced, "unreduced", false, "look at schedules too that come to the same as others")
-	flags.IntVar(&options.search.StatesMax, "states", 0, fmt.Sprintf("the most states to visit (default %d)", multicast.StatesMaxDefault))
-	flags.DurationVar(&options.limit, "for", time.Minute, "the longest time to search, 0 for no end")
-	flags.StringVar(&options.search.Plant, "plant", "", "plant a bug; a name that is unknown has those listed that the engine can have")
+	flags.IntVar(&options.search.Ticks, "ticks", 0,
+		"how often the clock goes on by as long as processes wait before they take over")
+	flags.BoolVar(&options.search.Unreduced, "unreduced", false,
+		"look at schedules too that come to the same as others")
+	flags.IntVar(&options.search.StatesMax, "states",
+		0, fmt.Sprintf("the most states to visit (default %d)", multicast.StatesMaxDefault))
+	flags.DurationVar(&options.limit, "for", time.Minute,
+		"the longest time to search, 0 for no end")
+	flags.StringVar(&options.search.Plant, "plant", "",
+		"plant a bug; a name that is unknown has those listed that the engine can have")
 	addJSONFlag(command, &options.json)
-	if err := command.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions(multicast.EngineNames(), cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := command.RegisterFlagCompletionFunc("engine",
+		cobra.FixedCompletions(multicast.EngineNames(),
+			cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic("sim multicast search: no such flag: engine")
 	}
 	return command
@@ -137,11 +148,15 @@ func (o *multicastSearchOptions) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-func (o *multicastSearchOptions) report(r multicast.SearchResult, took time.Duration) multicastSearchReport {
+func (o *multicastSearchOptions) report(r multicast.SearchResult,
+	took time.Duration) multicastSearchReport {
 	s := o.search
 	report := multicastSearchReport{
-		Engine: s.Engine, Plant: s.Plant, Groups: s.Groups, Replicas: s.Replicas, Messages: s.Messages, Crashes: s.Crashes, Leads: s.Leads, Ticks: s.Ticks, Unreduced: s.Unreduced,
-		States: r.States, Transitions: r.Transitions, Ends: r.Ends, Depth: r.Depth, Complete: r.Complete, Bound: r.Bound,
+		Engine: s.Engine, Plant: s.Plant, Groups: s.Groups, Replicas: s.Replicas,
+		Messages: s.Messages, Crashes: s.Crashes, Leads: s.Leads, Ticks: s.Ticks,
+		Unreduced: s.Unreduced,
+		States:    r.States, Transitions: r.Transitions, Ends: r.Ends, Depth: r.Depth,
+		Complete: r.Complete, Bound: r.Bound,
 		Seconds: took.Seconds(), Rate: float64(r.States) / max(took.Seconds(), 1e-9), Path: r.Path,
 	}
 	if r.Violation != nil {
@@ -168,9 +183,11 @@ func (o *multicastSearchOptions) print(out io.Writer, report multicastSearchRepo
 		lines = append(lines, "")
 	}
 	lines = append(lines,
-		fmt.Sprintf("%s, %d groups of %d, %d messages, up to %d crashes, %d changes of leaders and %d ticks", report.Engine, report.Groups, report.Replicas, report.Messages,
+		fmt.Sprintf("%s, %d groups of %d, %d messages, up to %d crashes, %d changes of leaders "+
+			"and %d ticks", report.Engine, report.Groups, report.Replicas, report.Messages,
 			report.Crashes, report.Leads, report.Ticks),
-		fmt.Sprintf("%d states, %d transitions, depth %d, fair runs from %d states; %.1f s, %.0f states/s", report.States, report.Transitions, report.Depth, report.Ends,
+		fmt.Sprintf("%d states, %d transitions, depth %d, fair runs from %d states; %.1f s, "+
+			"%.0f states/s", report.States, report.Transitions, report.Depth, report.Ends,
 			report.Seconds, report.Rate))
 	switch report.Bound {
 	case "":

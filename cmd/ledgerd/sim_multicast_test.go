@@ -15,21 +15,26 @@ func TestSimMulticastPasses(t *testing.T) {
 	if err := os.WriteFile(file, []byte("0 1\n1 1 # the root\n2 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, more := range [][]string{{}, {"--groups", "3", "--replicas", "2", "--tree", file}, {"--groups", "2", "--tree", "chain", "--faults", "none", "--messages", "5"}} {
-		out, err := runSim(t, append([]string{"multicast", "--engine", "sequencer", "--seeds", "20", "--seed", "7"}, more...)...)
+	for _, more := range [][]string{{}, {"--groups", "3", "--replicas", "2", "--tree", file},
+		{"--groups", "2", "--tree", "chain", "--faults", "none", "--messages", "5"}} {
+		out, err := runSim(t, append([]string{"multicast", "--engine", "sequencer", "--seeds", "20",
+			"--seed", "7"}, more...)...)
 		if err != nil {
 			t.Fatalf("%v: %v\n%s", more, err, out)
 		}
-		if want := "sequencer, seeds 7 to 26: 20 passed, 0 failed\n"; !strings.HasPrefix(out, want) {
+		if want := "sequencer, seeds 7 to 26: 20 passed, 0 failed\n"; !strings.HasPrefix(out,
+			want) {
 			t.Errorf("%v: %q does not begin with %q", more, out, want)
 		}
 	}
 }
 
-// A planted bug is found, and the commands that are printed replay it: the run cut down, and as it was found.
+// A planted bug is found, and the commands that are printed replay it: the run cut down, and as it
+// was found.
 func TestSimMulticastFindsAPlantedBugAndReplaysIt(t *testing.T) {
 	t.Parallel()
-	out, err := runSim(t, "multicast", "--engine", "sequencer", "--seeds", "60", "--plant", "cyclic-order", "--json")
+	out, err := runSim(t, "multicast", "--engine", "sequencer", "--seeds", "60", "--plant",
+		"cyclic-order", "--json")
 	if err == nil || !strings.Contains(err.Error(), "of 60 seeds break a property") {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -37,7 +42,8 @@ func TestSimMulticastFindsAPlantedBugAndReplaysIt(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v in %q", err, out)
 	}
-	if report.Failed == 0 || report.Failed+report.Passed != 60 || len(report.Failures) == 0 || len(report.Failures) > simFailuresShown || report.Plant != "cyclic-order" {
+	if report.Failed == 0 || report.Failed+report.Passed != 60 || len(report.Failures) == 0 ||
+		len(report.Failures) > simFailuresShown || report.Plant != "cyclic-order" {
 		t.Fatalf("%+v", report)
 	}
 	failure := report.Failures[0]
@@ -63,12 +69,14 @@ func TestSimMulticastFindsAPlantedBugAndReplaysIt(t *testing.T) {
 
 func TestSimMulticastEndsInTime(t *testing.T) {
 	t.Parallel()
-	out, err := runSim(t, "multicast", "--engine", "sequencer", "--seeds", "100000000", "--for", "100ms", "--json")
+	out, err := runSim(t, "multicast", "--engine", "sequencer", "--seeds", "100000000", "--for",
+		"100ms", "--json")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var report multicastReport
-	if err := json.Unmarshal([]byte(out), &report); err != nil || report.Bound != "time" || report.Seeds == 0 || report.Passed != report.Seeds {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || report.Bound != "time" ||
+		report.Seeds == 0 || report.Passed != report.Seeds {
 		t.Errorf("%v in %q", err, out)
 	}
 }
@@ -109,28 +117,34 @@ func TestSimMulticastFlags(t *testing.T) {
 
 func TestSimMulticastSearch(t *testing.T) {
 	t.Parallel()
-	out, err := runSim(t, "multicast", "search", "--engine", "sequencer", "--replicas", "1", "--json")
+	out, err := runSim(t, "multicast", "search", "--engine", "sequencer", "--replicas", "1",
+		"--json")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var report multicastSearchReport
-	if err := json.Unmarshal([]byte(out), &report); err != nil || !report.Complete || report.States < 10 || report.Ends == 0 {
+	if err := json.Unmarshal([]byte(out), &report); err != nil || !report.Complete ||
+		report.States < 10 || report.Ends == 0 {
 		t.Errorf("%v in %q", err, out)
 	}
-	out, err = runSim(t, "multicast", "search", "--engine", "sequencer", "--replicas", "1", "--messages", "3", "--plant", "lost-delivery")
+	out, err = runSim(t, "multicast", "search", "--engine", "sequencer", "--replicas", "1",
+		"--messages", "3", "--plant", "lost-delivery")
 	if err == nil || !strings.Contains(err.Error(), "validity is broken") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"client 0 submits c0.1 to groups [0 1]", "never A-delivers it", "not complete: it ended with the violation"} {
+	for _, want := range []string{"client 0 submits c0.1 to groups [0 1]", "never A-delivers it",
+		"not complete: it ended with the violation"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not tell %q:\n%s", want, out)
 		}
 	}
 	states := map[bool]int{}
 	for _, unreduced := range []bool{false, true} {
-		out, err := runSim(t, "multicast", "search", "--engine", "tram", "--replicas", "1", "--messages", "1", "--json", fmt.Sprintf("--unreduced=%v", unreduced))
+		out, err := runSim(t, "multicast", "search", "--engine", "tram", "--replicas", "1",
+			"--messages", "1", "--json", fmt.Sprintf("--unreduced=%v", unreduced))
 		var report multicastSearchReport
-		if err != nil || json.Unmarshal([]byte(out), &report) != nil || !report.Complete || report.Unreduced != unreduced {
+		if err != nil || json.Unmarshal([]byte(out), &report) != nil || !report.Complete ||
+			report.Unreduced != unreduced {
 			t.Errorf("%v: %s", err, out)
 		}
 		states[unreduced] = report.States
@@ -147,7 +161,8 @@ func TestSimMulticastSearch(t *testing.T) {
 		"--engine sequencer --states -1":        "less than none",
 		"--engine sequencer --plant unheard-of": "use one of lost-delivery",
 	} {
-		if out, err := runSim(t, append([]string{"multicast", "search"}, strings.Fields(arguments)...)...); err == nil || !strings.Contains(err.Error(), want) {
+		if out, err := runSim(t, append([]string{"multicast", "search"},
+			strings.Fields(arguments)...)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q gives %v, want %q\n%s", arguments, err, want, out)
 		}
 	}

@@ -142,17 +142,26 @@ exit status is 0 all the same. Interrupted, it prints what it has seen so far.
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.engine, "engine", allconcur.EngineAllConcurPlus, "engine: allconcur or allconcur+")
-	flags.IntVar(&options.servers, "servers", 0, fmt.Sprintf("number of servers, up to %d (required)", search.ServersMax))
+	flags.StringVar(&options.engine, "engine", allconcur.EngineAllConcurPlus,
+		"engine: allconcur or allconcur+")
+	flags.IntVar(&options.servers, "servers", 0,
+		fmt.Sprintf("number of servers, up to %d (required)", search.ServersMax))
 	flags.IntVar(&options.rounds, "rounds", 1, "rounds in which every server broadcasts a message")
-	flags.StringSliceVar(&options.faults, "faults", []string{searchFaultCrash}, "faults: crash, suspect, or none")
-	flags.IntVar(&options.crashes, "crashes", 0, "the most servers that crash (default as many as the group tolerates)")
+	flags.StringSliceVar(&options.faults, "faults", []string{searchFaultCrash},
+		"faults: crash, suspect, or none")
+	flags.IntVar(&options.crashes, "crashes", 0,
+		"the most servers that crash (default as many as the group tolerates)")
 	flags.IntVar(&options.suspicions, "suspicions", 0, "the most false suspicions (default 1)")
-	flags.StringVar(&options.detector, "detector", allconcur.DetectorEventual.String(), "failure detector: "+strings.Join(simDetectorNames(), ", "))
-	flags.BoolVar(&options.idle, "idle", false, "let servers broadcast empty messages in place of theirs, too")
-	flags.IntVar(&options.states, "states", 0, fmt.Sprintf("the most states to visit (default %d)", search.StatesMaxDefault))
-	flags.DurationVar(&options.limit, "for", time.Minute, "the longest time to search, 0 for no end")
-	flags.StringVar(&options.plant, "plant", "", "plant a bug: "+strings.Join(searchPlantNames(), ", "))
+	flags.StringVar(&options.detector, "detector", allconcur.DetectorEventual.String(),
+		"failure detector: "+strings.Join(simDetectorNames(), ", "))
+	flags.BoolVar(&options.idle, "idle", false,
+		"let servers broadcast empty messages in place of theirs, too")
+	flags.IntVar(&options.states, "states", 0, fmt.Sprintf("the most states to visit (default %d)",
+		search.StatesMaxDefault))
+	flags.DurationVar(&options.limit, "for", time.Minute,
+		"the longest time to search, 0 for no end")
+	flags.StringVar(&options.plant, "plant", "", "plant a bug: "+strings.Join(searchPlantNames(),
+		", "))
 	flags.StringVar(&options.replay, "replay", "", "replay one schedule, as a violation prints it")
 	addJSONFlag(command, &options.json)
 	for name, values := range map[string][]string{
@@ -161,7 +170,8 @@ exit status is 0 all the same. Interrupted, it prints what it has seen so far.
 		"detector": simDetectorNames(),
 		"plant":    searchPlantNames(),
 	} {
-		if err := command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		if err := command.RegisterFlagCompletionFunc(name,
+			cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic("sim search: no such flag: " + name)
 		}
 	}
@@ -182,10 +192,13 @@ func (o *searchOptions) build(isGiven func(flag string) bool) (search.Options, e
 	refuse := func(format string, arguments ...any) (search.Options, error) {
 		return search.Options{}, fmt.Errorf(format, arguments...)
 	}
-	crash, suspect := slices.Contains(o.faults, searchFaultCrash), slices.Contains(o.faults, searchFaultSuspect)
+	crash, suspect := slices.Contains(o.faults, searchFaultCrash),
+		slices.Contains(o.faults, searchFaultSuspect)
 	for _, fault := range o.faults {
-		if fault != searchFaultCrash && fault != searchFaultSuspect && (fault != "none" || len(o.faults) > 1) {
-			return refuse("--faults %q is unknown: use crash, suspect, both with a comma between, or none", fault)
+		if fault != searchFaultCrash && fault != searchFaultSuspect &&
+			(fault != "none" || len(o.faults) > 1) {
+			return refuse("--faults %q is unknown: use crash, suspect, both with a comma "+
+				"between, or none", fault)
 		}
 	}
 	detector := slices.Index(simDetectorNames(), o.detector)
@@ -194,24 +207,32 @@ func (o *searchOptions) build(isGiven func(flag string) bool) (search.Options, e
 	case o.engine != allconcur.EngineAllConcur && o.engine != allconcur.EngineAllConcurPlus:
 		return refuse("--engine %q is unknown: use allconcur or allconcur+", o.engine)
 	case o.servers < 1 || o.servers > search.ServersMax:
-		return refuse("--servers is %d: say how many servers the group has, 1 to %d, for example --servers 3", o.servers, search.ServersMax)
+		return refuse("--servers is %d: say how many servers the group has, 1 to %d, for "+
+			"example --servers 3", o.servers, search.ServersMax)
 	case o.rounds < 1 || o.rounds > search.RoundsMax:
-		return refuse("--rounds is %d: let the servers broadcast in 1 to %d rounds", o.rounds, search.RoundsMax)
+		return refuse("--rounds is %d: let the servers broadcast in 1 to %d rounds", o.rounds,
+			search.RoundsMax)
 	case isGiven("crashes") && (!crash || o.crashes < 1):
-		return refuse("--crashes is %d: let at least one server crash, with --faults crash", o.crashes)
+		return refuse("--crashes is %d: let at least one server crash, with --faults crash",
+			o.crashes)
 	case isGiven("suspicions") && (!suspect || o.suspicions < 1):
-		return refuse("--suspicions is %d: let at least one suspicion be false, with --faults suspect", o.suspicions)
+		return refuse("--suspicions is %d: let at least one suspicion be false, with --faults "+
+			"suspect", o.suspicions)
 	case detector < 0:
-		return refuse("--detector %q is unknown: use one of %s", o.detector, strings.Join(simDetectorNames(), ", "))
+		return refuse("--detector %q is unknown: use one of %s", o.detector,
+			strings.Join(simDetectorNames(), ", "))
 	case o.plant != "" && plant < 0:
-		return refuse("--plant %q is unknown: use one of %s", o.plant, strings.Join(searchPlantNames(), ", "))
+		return refuse("--plant %q is unknown: use one of %s", o.plant,
+			strings.Join(searchPlantNames(), ", "))
 	case o.states < 0:
-		return refuse("--states is %d: visit at least one state, for example --states 1000000", o.states)
+		return refuse("--states is %d: visit at least one state, for example --states 1000000",
+			o.states)
 	case o.limit < 0:
 		return refuse("--for is %v: search for some time, for example --for 10s", o.limit)
 	}
 	run := search.Options{
-		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Idle: o.idle, Detector: simDetectors[detector], StatesMax: o.states, DepthFirst: o.servers > 3,
+		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Idle: o.idle,
+		Detector: simDetectors[detector], StatesMax: o.states, DepthFirst: o.servers > 3,
 	}
 	if o.plant != "" {
 		run.Fault = simPlants[plant]
@@ -262,20 +283,26 @@ func (o *searchOptions) run(ctx context.Context, out io.Writer, options search.O
 func (o *searchOptions) report(r search.Result, took time.Duration) searchReport {
 	seconds := took.Seconds()
 	report := searchReport{
-		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Faults: strings.Join(o.faults, ","), Crashes: o.crashes, Suspicions: o.suspicions,
-		Detector: o.detector, Plant: o.plant, States: r.States, Transitions: r.Transitions, Duplicates: r.Duplicates, Depth: r.Depth, Ends: r.Ends, Stalled: r.Stalled,
-		Scenarios: r.Scenarios, ServerStates: r.ServerStates, EngineSteps: r.EngineSteps, Restarts: r.Restarts, Complete: r.Complete, Bound: r.Bound,
-		Seconds: seconds, Rate: float64(r.States) / max(seconds, 1e-9), Violations: []searchViolation{},
+		Engine: o.engine, Servers: o.servers, Rounds: o.rounds, Faults: strings.Join(o.faults, ","),
+		Crashes: o.crashes, Suspicions: o.suspicions,
+		Detector: o.detector, Plant: o.plant, States: r.States, Transitions: r.Transitions,
+		Duplicates: r.Duplicates, Depth: r.Depth, Ends: r.Ends, Stalled: r.Stalled,
+		Scenarios: r.Scenarios, ServerStates: r.ServerStates, EngineSteps: r.EngineSteps,
+		Restarts: r.Restarts, Complete: r.Complete, Bound: r.Bound,
+		Seconds: seconds, Rate: float64(r.States) / max(seconds, 1e-9),
+		Violations: []searchViolation{},
 	}
 	for _, v := range r.Violations {
-		report.Violations = append(report.Violations, searchViolation{string(v.Property), v.Evidence, v.Path, o.replayCommand(v.Schedule)})
+		report.Violations = append(report.Violations,
+			searchViolation{string(v.Property), v.Evidence, v.Path, o.replayCommand(v.Schedule)})
 	}
 	return report
 }
 
 // replayCommand is the command that replays a schedule.
 func (o *searchOptions) replayCommand(schedule string) string {
-	text := fmt.Sprintf("ledgerd sim search --engine %s --servers %d --rounds %d --detector %s", o.engine, o.servers, o.rounds, o.detector)
+	text := fmt.Sprintf("ledgerd sim search --engine %s --servers %d --rounds %d --detector %s",
+		o.engine, o.servers, o.rounds, o.detector)
 	if o.idle {
 		text += " --idle"
 	}
@@ -292,10 +319,12 @@ func (o *searchOptions) runReplay(out io.Writer, options search.Options) error {
 		return asUsage(fmt.Errorf("--replay: %w", err))
 	}
 	if o.json {
-		if err := writeJSON(out, searchViolation{string(v.Property), v.Evidence, v.Path, o.replayCommand(v.Schedule)}); err != nil {
+		if err := writeJSON(out, searchViolation{string(v.Property), v.Evidence, v.Path,
+			o.replayCommand(v.Schedule)}); err != nil {
 			return err
 		}
-	} else if err := printLines(out, describeViolation(v.Property, v.Evidence, v.Path)); err != nil {
+	} else if err := printLines(out, describeViolation(v.Property, v.Evidence,
+		v.Path)); err != nil {
 		return err
 	}
 	if v.Property != "" {
@@ -335,13 +364,17 @@ func (o *searchOptions) print(out io.Writer, report searchReport) error {
 		lines = append(lines, "  replay: "+v.Replay, "")
 	}
 	lines = append(lines,
-		fmt.Sprintf("%s, %d servers, %d rounds with messages, %s detector, up to %d crashes and %d false suspicions", report.Engine, report.Servers, report.Rounds,
+		fmt.Sprintf("%s, %d servers, %d rounds with messages, %s detector, up to %d crashes and "+
+			"%d false suspicions", report.Engine, report.Servers, report.Rounds,
 			report.Detector, report.Crashes, report.Suspicions),
-		fmt.Sprintf("%d states, %d transitions (%d to states visited before), depth %d, %d ends, from %d first states", report.States, report.Transitions,
+		fmt.Sprintf("%d states, %d transitions (%d to states visited before), depth %d, %d "+
+			"ends, from %d first states", report.States, report.Transitions,
 			report.Duplicates, report.Depth, report.Ends, report.Scenarios),
-		fmt.Sprintf("%d states of single servers, %d engine steps; %.1f s, %.0f states/s", report.ServerStates, report.EngineSteps, report.Seconds, report.Rate))
+		fmt.Sprintf("%d states of single servers, %d engine steps; %.1f s, %.0f states/s",
+			report.ServerStates, report.EngineSteps, report.Seconds, report.Rate))
 	if report.Stalled > 0 {
-		lines = append(lines, fmt.Sprintf("in %d ends more had failed than the group tolerates, and it needs a new generation to go on", report.Stalled))
+		lines = append(lines, fmt.Sprintf("in %d ends more had failed than the group tolerates, "+
+			"and it needs a new generation to go on", report.Stalled))
 	}
 	switch {
 	case report.Complete:

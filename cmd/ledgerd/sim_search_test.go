@@ -10,7 +10,8 @@ func TestSimSearchProves(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"allconcur", "allconcur+"} {
 		for _, detector := range []string{"perfect", "eventual"} {
-			out, err := runSim(t, "search", "--engine", engine, "--servers", "3", "--rounds", "1", "--detector", detector, "--json")
+			out, err := runSim(t, "search", "--engine", engine, "--servers", "3", "--rounds",
+				"1", "--detector", detector, "--json")
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -18,7 +19,8 @@ func TestSimSearchProves(t *testing.T) {
 			if err := json.Unmarshal([]byte(out), &report); err != nil {
 				t.Fatalf("%v in %q", err, out)
 			}
-			for key, want := range map[string]any{"engine": engine, "servers": 3.0, "rounds": 1.0, "faults": "crash", "detector": detector, "complete": true} {
+			for key, want := range map[string]any{"engine": engine, "servers": 3.0, "rounds": 1.0,
+				"faults": "crash", "detector": detector, "complete": true} {
 				if report[key] != want {
 					t.Errorf("%s is %v, want %v", key, report[key], want)
 				}
@@ -37,12 +39,15 @@ func TestSimSearchProves(t *testing.T) {
 
 func TestSimSearchSaysWhatEndedIt(t *testing.T) {
 	t.Parallel()
-	out, err := runSim(t, "search", "--engine", "allconcur", "--servers", "4", "--rounds", "2", "--states", "20000")
+	out, err := runSim(t, "search", "--engine", "allconcur", "--servers", "4", "--rounds", "2",
+		"--states", "20000")
 	if err != nil || !strings.Contains(out, "not complete: --states ended it") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	out, err = runSim(t, "search", "--engine", "allconcur+", "--servers", "4", "--faults", "crash,suspect", "--states", "5000", "--json")
-	if err != nil || !strings.Contains(out, `"complete": false`) || !strings.Contains(out, `"bound": "states"`) {
+	out, err = runSim(t, "search", "--engine", "allconcur+", "--servers", "4", "--faults",
+		"crash,suspect", "--states", "5000", "--json")
+	if err != nil || !strings.Contains(out, `"complete": false`) ||
+		!strings.Contains(out, `"bound": "states"`) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -50,7 +55,8 @@ func TestSimSearchSaysWhatEndedIt(t *testing.T) {
 // A planted bug is found, and the command that is printed replays it.
 func TestSimSearchFindsAPlantedBugAndReplaysIt(t *testing.T) {
 	t.Parallel()
-	out, err := runSim(t, "search", "--engine", "allconcur", "--servers", "3", "--detector", "perfect", "--plant", "dropped-forward")
+	out, err := runSim(t, "search", "--engine", "allconcur", "--servers", "3", "--detector",
+		"perfect", "--plant", "dropped-forward")
 	if err == nil || !strings.Contains(err.Error(), "is broken") {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -60,7 +66,8 @@ func TestSimSearchFindsAPlantedBugAndReplaysIt(t *testing.T) {
 	}
 	command, _, _ = strings.Cut(command, "\n")
 	replayed, again := runSim(t, strings.Fields(command)...)
-	if again == nil || again.Error() != err.Error() || !strings.Contains(replayed, "set agreement is broken") {
+	if again == nil || again.Error() != err.Error() ||
+		!strings.Contains(replayed, "set agreement is broken") {
 		t.Errorf("%v\n%s", again, replayed)
 	}
 }
@@ -68,11 +75,15 @@ func TestSimSearchFindsAPlantedBugAndReplaysIt(t *testing.T) {
 func TestSimSearchRefusesFlags(t *testing.T) {
 	t.Parallel()
 	for _, flags := range []string{
-		"", "--servers 9", "--servers 3 --rounds 0", "--servers 3 --engine raft", "--servers 3 --faults flood", "--servers 3 --faults none,crash",
-		"--servers 3 --faults none --crashes 1", "--servers 3 --suspicions 1", "--servers 3 --detector psychic", "--servers 3 --plant moss",
-		"--servers 3 --states -1", "--servers 3 --for -1s", "--servers 3 --replay c7:", "--servers 3 --faults crash --crashes 4",
+		"", "--servers 9", "--servers 3 --rounds 0", "--servers 3 --engine raft",
+		"--servers 3 --faults flood", "--servers 3 --faults none,crash",
+		"--servers 3 --faults none --crashes 1", "--servers 3 --suspicions 1",
+		"--servers 3 --detector psychic", "--servers 3 --plant moss",
+		"--servers 3 --states -1", "--servers 3 --for -1s", "--servers 3 --replay c7:",
+		"--servers 3 --faults crash --crashes 4",
 	} {
-		if out, err := runSim(t, append([]string{"search"}, strings.Fields(flags)...)...); err == nil {
+		if out, err := runSim(t, append([]string{"search"},
+			strings.Fields(flags)...)...); err == nil {
 			t.Errorf("%q is taken:\n%s", flags, out)
 		}
 	}

@@ -16,7 +16,8 @@ func runSim(t *testing.T, arguments ...string) (string, error) {
 	command.SetOut(&out)
 	command.SetErr(io.Discard) // the progress of what takes long
 	command.SilenceErrors = true
-	command.SetArgs(append([]string{}, arguments...)) // nil stands for the arguments of the test binary
+	// nil stands for the arguments of the test binary
+	command.SetArgs(append([]string{}, arguments...))
 	err := command.Execute()
 	return out.String(), err
 }
@@ -24,11 +25,13 @@ func runSim(t *testing.T, arguments ...string) (string, error) {
 func TestSimCheckPasses(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"allconcur", "allconcur+"} {
-		out, err := runSim(t, "check", "--engine", engine, "--servers", "5", "--seeds", "20", "--seed", "7")
+		out, err := runSim(t, "check", "--engine", engine, "--servers", "5", "--seeds", "20",
+			"--seed", "7")
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		if want := engine + ", 5 servers, seeds 7 to 26: 20 passed, 0 failed\n"; !strings.HasPrefix(out, want) {
+		if want := engine + ", 5 servers, seeds 7 to 26: 20 passed, 0 failed\n"; !strings.HasPrefix(
+			out, want) {
 			t.Errorf("%q does not begin with %q", out, want)
 		}
 	}
@@ -36,7 +39,8 @@ func TestSimCheckPasses(t *testing.T) {
 
 func TestSimCheckJSON(t *testing.T) {
 	t.Parallel()
-	out, err := runSim(t, "check", "--engine", "allconcur", "--servers", "5", "--seeds", "5", "--crashes", "4", "--json")
+	out, err := runSim(t, "check", "--engine", "allconcur", "--servers", "5", "--seeds", "5",
+		"--crashes", "4", "--json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +48,8 @@ func TestSimCheckJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatalf("%v in %q", err, out)
 	}
-	for key, want := range map[string]any{"engine": "allconcur", "servers": 5.0, "seeds": 5.0, "first_seed": 1.0, "passed": 5.0, "failed": 0.0} {
+	for key, want := range map[string]any{"engine": "allconcur", "servers": 5.0, "seeds": 5.0,
+		"first_seed": 1.0, "passed": 5.0, "failed": 0.0} {
 		if report[key] != want {
 			t.Errorf("%s is %v, want %v", key, report[key], want)
 		}
@@ -58,7 +63,8 @@ func TestSimCheckJSON(t *testing.T) {
 func TestSimCheckFindsAPlantedBugAndReplaysIt(t *testing.T) {
 	t.Parallel()
 	for _, plant := range []string{"dropped-forward", "early-delivery", "pruned-too-soon"} {
-		out, err := runSim(t, "check", "--engine", "allconcur+", "--servers", "6", "--seeds", "60", "--plant", plant, "--json")
+		out, err := runSim(t, "check", "--engine", "allconcur+", "--servers", "6", "--seeds",
+			"60", "--plant", plant, "--json")
 		if err == nil || !strings.Contains(err.Error(), "of 60 seeds break a property") {
 			t.Fatalf("%s: %v\n%s", plant, err, out)
 		}
@@ -66,7 +72,8 @@ func TestSimCheckFindsAPlantedBugAndReplaysIt(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &report); err != nil {
 			t.Fatalf("%v in %q", err, out)
 		}
-		if report.Failed == 0 || report.Failed+report.Passed != 60 || len(report.Failures) == 0 || len(report.Failures) > simFailuresShown {
+		if report.Failed == 0 || report.Failed+report.Passed != 60 || len(report.Failures) == 0 ||
+			len(report.Failures) > simFailuresShown {
 			t.Fatalf("%s: %+v", plant, report)
 		}
 		failure := report.Failures[0]
@@ -78,7 +85,8 @@ func TestSimCheckFindsAPlantedBugAndReplaysIt(t *testing.T) {
 		if err == nil {
 			t.Fatalf("%s: %q passes", plant, failure.Replay)
 		}
-		for _, want := range append(failure.Evidence, failure.Property, "crashes", "A-delivers", failure.Schedule) {
+		for _, want := range append(failure.Evidence, failure.Property, "crashes", "A-delivers",
+			failure.Schedule) {
 			if !strings.Contains(out, want) {
 				t.Errorf("%s: %q prints no %q:\n%s", plant, failure.Replay, want, out)
 			}
@@ -89,7 +97,8 @@ func TestSimCheckFindsAPlantedBugAndReplaysIt(t *testing.T) {
 // Everything at once passes, and says what it went through.
 func TestSimCheckWithAllFaults(t *testing.T) {
 	t.Parallel()
-	out, err := runSim(t, "check", "--engine", "allconcur+", "--servers", "5", "--seeds", "30", "--faults", "crash,suspect,partition,join,leave,pause,power,disk", "--json")
+	out, err := runSim(t, "check", "--engine", "allconcur+", "--servers", "5", "--seeds", "30",
+		"--faults", "crash,suspect,partition,join,leave,pause,power,disk", "--json")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -97,7 +106,9 @@ func TestSimCheckWithAllFaults(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &report); err != nil {
 		t.Fatal(err)
 	}
-	if report.Passed != 30 || report.Faults != "crash,suspect,partition,join,leave,pause,power,disk" || report.Detector != "eventual" || report.Crashes == 0 || report.Disturbances < 30 ||
+	if report.Passed != 30 ||
+		report.Faults != "crash,suspect,partition,join,leave,pause,power,disk" ||
+		report.Detector != "eventual" || report.Crashes == 0 || report.Disturbances < 30 ||
 		report.Runs <= 30 || report.Generations <= 30 {
 		t.Errorf("%+v", report)
 	}
@@ -114,7 +125,8 @@ func TestSimCheckFindsWhatMendsPrevent(t *testing.T) {
 		"stale-eon":              "--servers 5 --seeds 60 --faults all --engine allconcur",
 		"revoke-wrong-sequence":  "--servers 5 --seeds 60 --seed 1",
 	} {
-		out, err := runSim(t, append(strings.Fields("check --json --plant "+plant), strings.Fields(arguments)...)...)
+		out, err := runSim(t, append(strings.Fields("check --json --plant "+plant),
+			strings.Fields(arguments)...)...)
 		if err == nil {
 			t.Errorf("%s is not found: %s", plant, out)
 			continue
@@ -124,8 +136,10 @@ func TestSimCheckFindsWhatMendsPrevent(t *testing.T) {
 			t.Fatalf("%s: %v\n%s", plant, err, out)
 		}
 		replay := strings.Fields(report.Failures[0].Replay)
-		if out, err := runSim(t, replay[2:]...); err == nil || !strings.Contains(out, report.Failures[0].Property) {
-			t.Errorf("%s: %q does not replay %s: %v", plant, report.Failures[0].Replay, report.Failures[0].Property, err)
+		if out, err := runSim(t, replay[2:]...); err == nil ||
+			!strings.Contains(out, report.Failures[0].Property) {
+			t.Errorf("%s: %q does not replay %s: %v", plant, report.Failures[0].Replay,
+				report.Failures[0].Property, err)
 		}
 	}
 }
@@ -167,7 +181,9 @@ func TestSimHelpTeaches(t *testing.T) {
 	t.Parallel()
 	for _, arguments := range [][]string{nil, {"--help"}, {"check", "--help"}} {
 		out, err := runSim(t, arguments...)
-		if err != nil || !strings.Contains(out, "Examples:\n  ") || !strings.Contains(out, "ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000") {
+		if err != nil || !strings.Contains(out, "Examples:\n  ") ||
+			!strings.Contains(out,
+				"ledgerd sim check --engine allconcur+ --servers 8 --seeds 1000") {
 			t.Errorf("sim %v: %v\n%s", arguments, err, out)
 		}
 	}

@@ -27,7 +27,8 @@ import (
 const (
 	// stopPatience is how long a node may take to stop in good order.
 	stopPatience = 15 * time.Second
-	// withInputFlag is the hidden flag that makes a node stop when its standard input ends, for whoever runs it as a process.
+	// withInputFlag is the hidden flag that makes a node stop when its standard input ends, for
+	// whoever runs it as a process.
 	withInputFlag = "until-input-ends"
 	// Nodes have small heaps and allocate much: collecting less often saves processor time.
 	garbagePercent = 400
@@ -94,16 +95,19 @@ LEDGERD_NODE_API_LISTEN override it.`,
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithCancel(ctx)
 				defer cancel()
-				// Whoever ran this process may have gone, and with it the reader of the log: stop in good order all the same.
+				// Whoever ran this process may have gone, and with it the reader of the log: stop
+				// in good order all the same.
 				signal.Ignore(syscall.SIGPIPE)
 				go func() {
 					_, _ = io.Copy(io.Discard, command.InOrStdin()) // its end is all that matters
 					cancel()
 				}()
 			}
-			return runNode(ctx, h, newLogger(h.Config.Log, command.ErrOrStderr()), func(url string) error {
+			return runNode(ctx, h, newLogger(h.Config.Log,
+				command.ErrOrStderr()), func(url string) error {
 				if asJSON {
-					ready := startReport{Event: "ready", URL: url, Name: h.Name(), Chain: h.Genesis.Chain}
+					ready := startReport{Event: "ready", URL: url, Name: h.Name(),
+						Chain: h.Genesis.Chain}
 					if h.Genesis.Sharded() {
 						ready.Shard = &h.Genesis.Shard
 					}
@@ -123,7 +127,9 @@ LEDGERD_NODE_API_LISTEN override it.`,
 	if err := flags.MarkHidden(withInputFlag); err != nil {
 		panic("start: no such flag: " + withInputFlag)
 	}
-	if err := command.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := command.RegisterFlagCompletionFunc("log-level",
+		cobra.FixedCompletions([]string{"debug", "info", "warn", "error"},
+			cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic("start: no such flag: log-level")
 	}
 	return command
@@ -132,12 +138,14 @@ LEDGERD_NODE_API_LISTEN override it.`,
 // loadHome reads the home that --home names.
 func loadHome(dir string) (*home.Home, error) {
 	if dir == "" {
-		return nil, usagef("--home is missing: name the node's home folder, for example --home net/node-0")
+		return nil, usagef("--home is missing: name the node's home folder, for example --home " +
+			"net/node-0")
 	}
 	return home.Load(dir)
 }
 
-// chooseFabric has a node talk over a fabric other than its home says, unless none is given, and refuses what leads to no other process.
+// chooseFabric has a node talk over a fabric other than its home says, unless none is given, and
+// refuses what leads to no other process.
 func chooseFabric(h *home.Home, kind fabric.Kind) error {
 	if kind != "" {
 		if _, err := fabric.Parse(string(kind)); err != nil {
@@ -147,7 +155,9 @@ func chooseFabric(h *home.Home, kind fabric.Kind) error {
 	}
 	err := fabric.Check(h.Config.Fabric.Kind)
 	if errors.Is(err, fabric.ErrOneProcess) {
-		return usagef("%w, and a node by itself would reach no other: run all of them in one with `ledgerd testnet --dir %s --fabric memory --run` or `ledgerd demo`, or start this one with --fabric p2p, as all others",
+		return usagef("%w, and a node by itself would reach no other: run all of them in one "+
+			"with `ledgerd testnet --dir %s --fabric memory --run` or `ledgerd demo`, or start "+
+			"this one with --fabric p2p, as all others",
 			err, filepath.Dir(filepath.Clean(h.Dir)))
 	}
 	return err
@@ -176,8 +186,10 @@ func nodeStarter(logger *slog.Logger, options store.Options) testnet.Starter {
 	}
 }
 
-// runNode runs a home's node until ctx ends or the node does. It calls ready with the API's address when that answers.
-func runNode(ctx context.Context, h *home.Home, logger *slog.Logger, ready func(url string) error) error {
+// runNode runs a home's node until ctx ends or the node does. It calls ready with the API's address
+// when that answers.
+func runNode(ctx context.Context, h *home.Home, logger *slog.Logger,
+	ready func(url string) error) error {
 	tuneMemory()
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)

@@ -35,7 +35,8 @@ type clusterReport struct {
 	Nodes             []nodeReport `json:"nodes"`
 }
 
-// nodeReport is a node in a clusterReport. Answered tells whether the node spoke for itself; else it is as the asked node knows it.
+// nodeReport is a node in a clusterReport. Answered tells whether the node spoke for itself; else
+// it is as the asked node knows it.
 type nodeReport struct {
 	Index                 uint32        `json:"index"`
 	Name                  string        `json:"name"`
@@ -62,13 +63,15 @@ type nodeReport struct {
 	DiskFreeBytes         uint64        `json:"disk_free_bytes"`
 	DiskID                string        `json:"disk_id,omitempty"`
 	// DiskLearner is why the disk is not the one that was made with the home.
-	DiskLearner   string `json:"disk_learner,omitempty"`
-	ClockOffsetMS *int64 `json:"clock_offset_ms,omitempty"` // ahead of the members' median; absent where no majority's are heard
+	DiskLearner string `json:"disk_learner,omitempty"`
+	// ahead of the members' median; absent where no majority's are heard
+	ClockOffsetMS *int64 `json:"clock_offset_ms,omitempty"`
 	ClockWarning  string `json:"clock_warning,omitempty"`
-	// AbsentHeight is the height up to which blocks are not at the node, as the asked node heard last.
+	// AbsentHeight is the height up to which blocks are not at the node, as the asked node heard
+	// last.
 	AbsentHeight uint64 `json:"absent_height"`
-	// HeldUpMS is for how long of the last three seconds the rounds waited for the node alone, as the
-	// asked node saw it.
+	// HeldUpMS is for how long of the last three seconds the rounds waited for the node alone, as
+	// the asked node saw it.
 	HeldUpMS uint32 `json:"held_up_ms"`
 	// Backfill is what a node that began with a snapshot lacks still.
 	Backfill  *backfillReport `json:"backfill,omitempty"`
@@ -134,7 +137,10 @@ ledgerd shards.`,
   ledgerd status --node http://127.0.0.1:8082 --json | jq -r '.nodes[] | "\(.name) \(.mode)"'`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return options.run(command, func(ctx context.Context, nodes *client.Client) (report, error) { return askCluster(ctx, nodes) })
+			return options.run(command, func(ctx context.Context, nodes *client.Client) (report,
+				error) {
+				return askCluster(ctx, nodes)
+			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -149,9 +155,13 @@ func askCluster(ctx context.Context, nodes *client.Client) (*clusterReport, erro
 		return nil, err
 	}
 	report := &clusterReport{
-		Chain: cluster.GetChain(), GenesisHash: hex.EncodeToString(cluster.GetGenesisHash()), Shard: cluster.GetShard(), ShardCount: cluster.GetShardCount(), Digraph: cluster.GetDigraph(),
-		Degree: cluster.GetDegree(), ToleratedFailures: cluster.GetToleratedFailures(), TransactionsTotal: cluster.GetTransactionsTotal(),
-		AccountsTotal: cluster.GetAccountsTotal(), AskedNode: nodes.Current(), Nodes: []nodeReport{},
+		Chain: cluster.GetChain(), GenesisHash: hex.EncodeToString(cluster.GetGenesisHash()),
+		Shard: cluster.GetShard(), ShardCount: cluster.GetShardCount(),
+		Digraph: cluster.GetDigraph(),
+		Degree:  cluster.GetDegree(), ToleratedFailures: cluster.GetToleratedFailures(),
+		TransactionsTotal: cluster.GetTransactionsTotal(),
+		AccountsTotal:     cluster.GetAccountsTotal(), AskedNode: nodes.Current(),
+		Nodes: []nodeReport{},
 	}
 	members := cluster.GetMembers()
 	states := make([]*ledgerdv1.NodeState, len(members))
@@ -169,7 +179,8 @@ func askCluster(ctx context.Context, nodes *client.Client) (*clusterReport, erro
 	for i, member := range members {
 		// Another ledger's node may have come to an address.
 		if states[i] != nil && states[i].GetIndex() != member.GetIndex() {
-			states[i], failures[i] = nil, fmt.Errorf("another node answers at %s", member.GetApiAddress())
+			states[i], failures[i] = nil, fmt.Errorf("another node answers at %s",
+				member.GetApiAddress())
 		}
 		report.Nodes = append(report.Nodes, reportNode(member, states[i], failures[i]))
 	}
@@ -190,12 +201,16 @@ func askMember(ctx context.Context, address string) (*ledgerdv1.NodeState, error
 }
 
 // reportNode joins what a node says of itself, if it does, with what the asked node knows of it.
-func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState, failure error) nodeReport {
+func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState,
+	failure error) nodeReport {
 	report := nodeReport{
-		Index: member.GetIndex(), Name: member.GetName(), Mode: "unreachable", APIAddress: member.GetApiAddress(), FabricAddress: member.GetFabricAddress(),
-		PeerID: member.GetPeerId(), Member: member.GetMember(), Connected: member.GetConnected(), Suspected: member.GetSuspected(),
-		OrderedHeight: member.GetOrderedHeight(), StoredHeight: member.GetStoredHeight(), AbsentHeight: member.GetAbsentHeight(),
-		HeldUpMS: member.GetHeldUpMs(),
+		Index: member.GetIndex(), Name: member.GetName(), Mode: "unreachable",
+		APIAddress: member.GetApiAddress(), FabricAddress: member.GetFabricAddress(),
+		PeerID: member.GetPeerId(), Member: member.GetMember(), Connected: member.GetConnected(),
+		Suspected:     member.GetSuspected(),
+		OrderedHeight: member.GetOrderedHeight(), StoredHeight: member.GetStoredHeight(),
+		AbsentHeight: member.GetAbsentHeight(),
+		HeldUpMS:     member.GetHeldUpMs(),
 	}
 	if state == nil {
 		if failure != nil {
@@ -207,27 +222,34 @@ func reportNode(member *ledgerdv1.MemberState, state *ledgerdv1.NodeState, failu
 	report.Answered = true
 	report.Mode = strings.ToLower(strings.TrimPrefix(state.GetMode().String(), "NODE_MODE_"))
 	report.Reason = state.GetReason()
-	report.OrderedHeight, report.StoredHeight, report.DurableHeight = state.GetOrderedHeight(), state.GetStoredHeight(), state.GetDurableHeight()
+	report.OrderedHeight, report.StoredHeight, report.DurableHeight = state.GetOrderedHeight(),
+		state.GetStoredHeight(), state.GetDurableHeight()
 	report.HeadHash = hex.EncodeToString(state.GetHeadHash())
-	report.PoolTransactions, report.TransactionsPerSecond = state.GetPoolTransactions(), state.GetTransactionsPerSecond()
-	report.OrderLatencyUS, report.DurableLatencyUS = state.GetOrderLatencyUs(), state.GetDurableLatencyUs()
+	report.PoolTransactions, report.TransactionsPerSecond = state.GetPoolTransactions(),
+		state.GetTransactionsPerSecond()
+	report.OrderLatencyUS, report.DurableLatencyUS = state.GetOrderLatencyUs(),
+		state.GetDurableLatencyUs()
 	if b := state.GetBackfill(); b != nil {
 		report.Backfill = &backfillReport{
-			Snapshot: b.GetSnapshotHeight(), From: min(1, b.GetAbsentHeight()), To: b.GetAbsentHeight(),
+			Snapshot: b.GetSnapshotHeight(), From: min(1, b.GetAbsentHeight()),
+			To:      b.GetAbsentHeight(),
 			Indexed: b.GetIndexedHeight(), Source: b.GetSource(), Reason: b.GetReason(),
 		}
 	}
 	report.AbsentHeight = state.GetBackfill().GetAbsentHeight()
 	report.ReadsOnly, report.DiskFreeBytes = state.GetReadsOnly(), state.GetDiskFreeBytes()
 	report.ClockOffsetMS, report.ClockWarning = state.ClockOffsetMs, state.GetClockWarning()
-	report.DiskID, report.DiskLearner = hex.EncodeToString(state.GetDiskId()), state.GetDiskLearner()
+	report.DiskID, report.DiskLearner = hex.EncodeToString(state.GetDiskId()),
+		state.GetDiskLearner()
 	report.StartedMS, report.Version = state.GetStartedMs(), state.GetVersion()
 	if address := state.GetApiAddress(); report.APIAddress == "" {
 		report.APIAddress = address
 	}
 	report.Engine = &engineReport{
-		Engine: engine.GetEngine(), Generation: engine.GetGeneration(), Epoch: engine.GetEpoch(), Round: engine.GetRound(), Mode: "unreliable",
-		Members: list(engine.GetMembers()), Suspected: list(engine.GetSuspected()), Awaited: list(engine.GetAwaited()), Halted: engine.GetHalted(),
+		Engine: engine.GetEngine(), Generation: engine.GetGeneration(), Epoch: engine.GetEpoch(),
+		Round: engine.GetRound(), Mode: "unreliable",
+		Members: list(engine.GetMembers()), Suspected: list(engine.GetSuspected()),
+		Awaited: list(engine.GetAwaited()), Halted: engine.GetHalted(),
 	}
 	if engine.GetReliable() {
 		report.Engine.Mode = "reliable"
@@ -262,9 +284,12 @@ func (r *clusterReport) write(out io.Writer) error {
 	if r.ShardCount > 1 {
 		of = fmt.Sprintf(" of %d", r.ShardCount)
 	}
-	overview.add("ledger", fmt.Sprintf("%s, shard %d%s (genesis %s)", printable(r.Chain, 0), r.Shard, of, r.GenesisHash[:min(16, len(r.GenesisHash))]))
-	overview.add("overlay", fmt.Sprintf("%s, which survives %s", r.Digraph, plural(int(r.ToleratedFailures), "failure")))
-	overview.add("holds", fmt.Sprintf("%s in %s", plural(int(r.TransactionsTotal), "transaction"), plural(int(r.AccountsTotal), "account")))
+	overview.add("ledger", fmt.Sprintf("%s, shard %d%s (genesis %s)", printable(r.Chain, 0),
+		r.Shard, of, r.GenesisHash[:min(16, len(r.GenesisHash))]))
+	overview.add("overlay", fmt.Sprintf("%s, which survives %s", r.Digraph,
+		plural(int(r.ToleratedFailures), "failure")))
+	overview.add("holds", fmt.Sprintf("%s in %s", plural(int(r.TransactionsTotal), "transaction"),
+		plural(int(r.AccountsTotal), "account")))
 	overview.add("asked", r.AskedNode)
 	if err := overview.write(out); err != nil {
 		return err
@@ -273,8 +298,9 @@ func (r *clusterReport) write(out io.Writer) error {
 		return err
 	}
 	rows := table{
-		header: []string{"NODE", "MODE", "ORDERED", "STORED", "DURABLE", "TX/S", "POOL", "ROUND", "AWAITED", "SUSPECTED", "ADDRESS"},
-		right:  []bool{false, false, true, true, true, true, true},
+		header: []string{"NODE", "MODE", "ORDERED", "STORED", "DURABLE", "TX/S", "POOL", "ROUND",
+			"AWAITED", "SUSPECTED", "ADDRESS"},
+		right: []bool{false, false, true, true, true, true, true},
 		colour: func(column int, cell string) string {
 			if column == 1 {
 				return colourOfMode(cell)
@@ -297,44 +323,52 @@ func (r *clusterReport) write(out io.Writer) error {
 func (n *nodeReport) row(rows *table, nodes []nodeReport) (remarks []string) {
 	durable, rate, pool, round, awaited, suspected := "-", "-", "-", "-", "-", "-"
 	if n.Answered {
-		durable, rate, pool = fmt.Sprint(n.DurableHeight), fmt.Sprintf("%.0f", n.TransactionsPerSecond), fmt.Sprint(n.PoolTransactions)
+		durable, rate, pool = fmt.Sprint(n.DurableHeight),
+			fmt.Sprintf("%.0f", n.TransactionsPerSecond), fmt.Sprint(n.PoolTransactions)
 		round = fmt.Sprintf("%d/%d%s", n.Engine.Epoch, n.Engine.Round, n.Engine.Mode[:1])
 		awaited, suspected = names(n.Engine.Awaited, nodes), names(n.Engine.Suspected, nodes)
 		if len(n.Engine.Awaited) > 1 && len(n.Engine.Awaited) == len(n.Engine.Members) {
 			awaited = "all"
 		}
 	}
-	rows.add(printable(n.Name, 0), n.Mode, fmt.Sprint(n.OrderedHeight), fmt.Sprint(n.StoredHeight), durable, rate, pool, round, awaited, suspected, n.APIAddress)
+	rows.add(printable(n.Name, 0), n.Mode, fmt.Sprint(n.OrderedHeight), fmt.Sprint(n.StoredHeight),
+		durable, rate, pool, round, awaited, suspected, n.APIAddress)
 	for i, text := range []string{n.Reason, n.Error, n.ClockWarning} {
 		if text != "" && (i == 0 || text != n.Reason) {
-			remarks = append(remarks, fmt.Sprintf("%s: %s", printable(n.Name, 0), printable(text, 0)))
+			remarks = append(remarks, fmt.Sprintf("%s: %s", printable(n.Name, 0),
+				printable(text, 0)))
 		}
 	}
 	if n.Backfill != nil {
 		remarks = append(remarks, n.Name+" "+n.Backfill.text())
 	}
 	if n.HeldUpMS > 0 {
-		remarks = append(remarks, fmt.Sprintf("%s: the rounds waited for it alone for %d of the last 3,000 ms",
+		remarks = append(remarks, fmt.Sprintf("%s: the rounds waited for it alone for %d of the "+
+			"last 3,000 ms",
 			printable(n.Name, 0), n.HeldUpMS))
 	}
 	if n.DiskLearner != "" {
-		remarks = append(remarks, fmt.Sprintf("%s: its disk may have forgotten what the one before held: %s",
+		remarks = append(remarks, fmt.Sprintf("%s: its disk may have forgotten what the one "+
+			"before held: %s",
 			printable(n.Name, 0), printable(n.DiskLearner, 0)))
 	}
 	if n.ReadsOnly && n.Reason == "" {
 		remarks = append(remarks, n.Name+" takes no transactions for now")
 	}
 	if n.Engine != nil && n.Engine.Halted != "" && n.Engine.Halted != n.Reason {
-		remarks = append(remarks, fmt.Sprintf("%s orders no more: %s", n.Name, printable(n.Engine.Halted, 0)))
+		remarks = append(remarks, fmt.Sprintf("%s orders no more: %s", n.Name,
+			printable(n.Engine.Halted, 0)))
 	}
 	return remarks
 }
 
 // text says for people how far it is.
 func (b *backfillReport) text() string {
-	text := fmt.Sprintf("began with block %d: it has executed the blocks before it again up to %d", b.Snapshot, b.Indexed)
+	text := fmt.Sprintf("began with block %d: it has executed the blocks before it again up to %d",
+		b.Snapshot, b.Indexed)
 	if b.To > 0 {
-		text = fmt.Sprintf("began with block %d: it fetches the blocks from %d to %d", b.Snapshot, b.From, b.To)
+		text = fmt.Sprintf("began with block %d: it fetches the blocks from %d to %d", b.Snapshot,
+			b.From, b.To)
 		if b.Source != "" {
 			text += " from " + printable(b.Source, 0)
 		}
@@ -353,7 +387,9 @@ func names(indices []uint32, nodes []nodeReport) string {
 	var found []string
 	for _, index := range indices {
 		name := fmt.Sprint(index)
-		if at := slices.IndexFunc(nodes, func(node nodeReport) bool { return node.Index == index }); at >= 0 {
+		if at := slices.IndexFunc(nodes, func(node nodeReport) bool {
+			return node.Index == index
+		}); at >= 0 {
 			name = printable(nodes[at].Name, 0)
 		}
 		found = append(found, name)

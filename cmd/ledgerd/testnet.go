@@ -38,7 +38,8 @@ type testnetReport struct {
 	Engine      string      `json:"engine"`
 	Fabric      fabric.Kind `json:"fabric"`
 	OperatorKey string      `json:"operator_key"`
-	// Book is the identity of a book of several shards, and Tree each one's parent; the genesis hash is that of shard 0 then.
+	// Book is the identity of a book of several shards, and Tree each one's parent; the genesis
+	// hash is that of shard 0 then.
 	Book   string           `json:"book_hash,omitempty"`
 	Shards int              `json:"shards,omitempty"`
 	Tree   []ledger.ShardID `json:"tree,omitempty"`
@@ -97,7 +98,8 @@ nodes run in this one process, and end with it.`,
 				return err
 			}
 			if o.run {
-				return o.supervise(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), homes, report, made)
+				return o.supervise(command.Context(), command.OutOrStdout(), command.ErrOrStderr(),
+					homes, report, made)
 			}
 			if o.json {
 				return writeJSON(command.OutOrStdout(), report)
@@ -109,24 +111,32 @@ nodes run in this one process, and end with it.`,
 	flags.StringVar(&o.layout.Dir, "dir", "", "folder for the homes (required)")
 	flags.IntVar(&o.layout.Nodes, "nodes", 4, "number of nodes of each shard")
 	flags.IntVar(&o.layout.Shards, "shards", 1, "number of shards")
-	flags.StringVar(&o.tree, "tree", "breadth", "tree of the shards: breadth, binary, chain, or a file with a line \"shard parent\" for each")
-	flags.IntVar(&o.layout.BasePort, "base-port", testnet.DefaultBasePort, "port of node 0's API; node i uses this plus 2i and 2i+1")
-	flags.StringVar(&o.layout.Engine, "engine", allconcur.EngineAllConcurPlus, "engine: allconcur+ or allconcur")
+	flags.StringVar(&o.tree, "tree", "breadth",
+		"tree of the shards: breadth, binary, chain, or a file with a line \"shard parent\" for "+
+			"each")
+	flags.IntVar(&o.layout.BasePort, "base-port", testnet.DefaultBasePort,
+		"port of node 0's API; node i uses this plus 2i and 2i+1")
+	flags.StringVar(&o.layout.Engine, "engine", allconcur.EngineAllConcurPlus,
+		"engine: allconcur+ or allconcur")
 	addFabricFlag(command, &o.layout.Fabric, fabric.P2P)
 	flags.StringVar(&o.layout.Chain, "chain", testnet.DefaultChain, "name of the chain")
 	flags.BoolVar(&o.run, "run", false, "run the nodes, until interrupted")
 	addJSONFlag(command, &o.json)
 	bindTreeCompletion(command)
-	if err := command.RegisterFlagCompletionFunc("engine", cobra.FixedCompletions([]string{allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur}, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := command.RegisterFlagCompletionFunc("engine",
+		cobra.FixedCompletions([]string{allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur},
+			cobra.ShellCompDirectiveNoFileComp)); err != nil {
 		panic("testnet: no such flag: engine")
 	}
 	return command
 }
 
 // homes makes the homes, or takes those that are there where they are to be run.
-func (o *testnetOptions) homes(given func(flag string) bool) (homes []*home.Home, made bool, err error) {
+func (o *testnetOptions) homes(given func(flag string) bool) (homes []*home.Home, made bool,
+	err error) {
 	if o.layout.Dir == "" {
-		return nil, false, usagef("--dir is missing: say which folder gets the nodes' homes, for example --dir net")
+		return nil, false, usagef("--dir is missing: say which folder gets the nodes' homes, " +
+			"for example --dir net")
 	}
 	if o.layout.Shards < 1 {
 		return nil, false, usagef("--shards is %d: a ledger has 1 shard or more", o.layout.Shards)
@@ -167,14 +177,17 @@ func (o *testnetOptions) differs(homes []*home.Home, given func(flag string) boo
 	}
 	differs := func(flag string, wanted, found any) error {
 		if given(flag) && wanted != found {
-			return fmt.Errorf("%s holds a ledger already, with %s %v and not %v: leave --%s out to run it as it is, or choose another --dir", o.layout.Dir, flag, found, wanted, flag)
+			return fmt.Errorf("%s holds a ledger already, with %s %v and not %v: leave --%s out "+
+				"to run it as it is, or choose another --dir", o.layout.Dir, flag, found, wanted,
+				flag)
 		}
 		return nil
 	}
 	for _, err := range []error{
 		differs("nodes", fmt.Sprint(o.layout.Nodes), nodes),
 		differs("shards", o.layout.Shards, shards),
-		differs("base-port", fmt.Sprintf("127.0.0.1:%d", o.layout.BasePort+2*number), first.Config.API.Listen),
+		differs("base-port", fmt.Sprintf("127.0.0.1:%d", o.layout.BasePort+2*number),
+			first.Config.API.Listen),
 		differs("engine", o.layout.Engine, first.Config.Ordering.Engine),
 		differs("fabric", o.layout.Fabric, first.Config.Fabric.Kind),
 		differs("chain", o.layout.Chain, first.Genesis.Chain),
@@ -215,11 +228,13 @@ func (o *testnetOptions) report(homes []*home.Home) (testnetReport, error) {
 		return testnetReport{}, err
 	}
 	report := testnetReport{
-		Dir: dir, Chain: homes[0].Genesis.Chain, Genesis: homes[0].Genesis.Hash().String(), Engine: homes[0].Config.Ordering.Engine, Fabric: homes[0].Config.Fabric.Kind,
+		Dir: dir, Chain: homes[0].Genesis.Chain, Genesis: homes[0].Genesis.Hash().String(),
+		Engine: homes[0].Config.Ordering.Engine, Fabric: homes[0].Config.Fabric.Kind,
 		OperatorKey: filepath.Join(dir, testnet.OperatorKeyFile),
 	}
 	if genesis := homes[0].Genesis; genesis.Sharded() {
-		report.Book, report.Shards, report.Tree = genesis.Book().String(), len(genesis.Shards), genesis.Tree
+		report.Book, report.Shards, report.Tree = genesis.Book().String(), len(genesis.Shards),
+			genesis.Tree
 		root, err := genesis.ForShard(0)
 		if err != nil {
 			return testnetReport{}, err
@@ -239,16 +254,20 @@ func (o *testnetOptions) report(homes []*home.Home) (testnetReport, error) {
 func (o *testnetOptions) print(out io.Writer, report testnetReport) error {
 	var text strings.Builder
 	if report.Shards > 1 {
-		fmt.Fprintf(&text, "%d nodes in %d shards of ledger %s (%s) in %s\n\n", len(report.Nodes), report.Shards, report.Chain, report.Engine, o.layout.Dir)
+		fmt.Fprintf(&text, "%d nodes in %d shards of ledger %s (%s) in %s\n\n", len(report.Nodes),
+			report.Shards, report.Chain, report.Engine, o.layout.Dir)
 	} else {
-		fmt.Fprintf(&text, "%d nodes of chain %s (%s) in %s\n\n", len(report.Nodes), report.Chain, report.Engine, o.layout.Dir)
+		fmt.Fprintf(&text, "%d nodes of chain %s (%s) in %s\n\n", len(report.Nodes), report.Chain,
+			report.Engine, o.layout.Dir)
 	}
 	for _, node := range report.Nodes {
-		fmt.Fprintf(&text, "  %-8s%s API %s   fabric %s\n", node.Name, node.shardText(report.Tree), node.API, node.Fabric)
+		fmt.Fprintf(&text, "  %-8s%s API %s   fabric %s\n", node.Name, node.shardText(report.Tree),
+			node.API, node.Fabric)
 	}
 	fmt.Fprintf(&text, "\nNext: ledgerd testnet --dir %s --run\n", o.layout.Dir)
 	if report.Fabric != fabric.Memory {
-		fmt.Fprintf(&text, "  or: ledgerd start --home %s   (and so on for each)\n", filepath.Join(o.layout.Dir, report.Nodes[0].Name))
+		fmt.Fprintf(&text, "  or: ledgerd start --home %s   (and so on for each)\n",
+			filepath.Join(o.layout.Dir, report.Nodes[0].Name))
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
@@ -264,7 +283,8 @@ func nodeProcess() ([]string, error) {
 }
 
 // supervise runs the nodes until ctx ends.
-func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, homes []*home.Home, report testnetReport, made bool) error {
+func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, homes []*home.Home,
+	report testnetReport, made bool) error {
 	if err := testnet.CheckPorts(homes); err != nil {
 		advice := "stop what uses the port, or change it in the homes' config.toml"
 		if made {
@@ -277,12 +297,14 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 		events = errs
 	}
 	say := func(format string, arguments ...any) {
-		_, _ = fmt.Fprintf(events, time.Now().Format(time.TimeOnly)+"  "+format+"\n", arguments...) // nodes go on though nobody listens
+		// nodes go on though nobody listens
+		_, _ = fmt.Fprintf(events, time.Now().Format(time.TimeOnly)+"  "+format+"\n", arguments...)
 	}
 	if made {
 		say("made %s in %s", o.howMany(len(homes), report), o.layout.Dir)
 	} else if report.Shards > 1 {
-		say("%s holds a ledger already: running its %s as they are", o.layout.Dir, o.howMany(len(homes), report))
+		say("%s holds a ledger already: running its %s as they are", o.layout.Dir,
+			o.howMany(len(homes), report))
 	} else {
 		say("%s holds a ledger already: running its %d nodes as they are", o.layout.Dir, len(homes))
 	}
@@ -298,21 +320,24 @@ func (o *testnetOptions) supervise(ctx context.Context, out, errs io.Writer, hom
 	if err != nil {
 		return err
 	}
-	processes := testnet.Run(homes, testnet.ProcessOptions{Command: command, RemovedStatus: exitRemoved, Report: func(event testnet.Event) {
-		name := filepath.Base(homes[event.Node].Dir)
-		switch event.Kind {
-		case testnet.EventStarted:
-			say("%s  started, process %s", name, event.Detail)
-		case testnet.EventReady:
-			say("%s  answers at %s", name, event.Detail)
-		case testnet.EventEnded:
-			say("%s  ended: %s", name, event.Detail)
-		case testnet.EventError:
-			say("%s  %s", name, event.Detail)
-		case testnet.EventRemoved:
-			say("%s  is no member any more and is not started again: its home, %s, may be removed", name, homes[event.Node].Dir)
-		}
-	}})
+	processes := testnet.Run(homes, testnet.ProcessOptions{Command: command,
+		RemovedStatus: exitRemoved, Report: func(event testnet.Event) {
+			name := filepath.Base(homes[event.Node].Dir)
+			switch event.Kind {
+			case testnet.EventStarted:
+				say("%s  started, process %s", name, event.Detail)
+			case testnet.EventReady:
+				say("%s  answers at %s", name, event.Detail)
+			case testnet.EventEnded:
+				say("%s  ended: %s", name, event.Detail)
+			case testnet.EventError:
+				say("%s  %s", name, event.Detail)
+			case testnet.EventRemoved:
+				say("%s  is no member any more and is not started again: its home, %s, may be "+
+					"removed",
+					name, homes[event.Node].Dir)
+			}
+		}})
 	defer func() {
 		say("stopping")
 		stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*stopPatience)
@@ -353,9 +378,12 @@ func (o *testnetOptions) checkFabric(kind fabric.Kind) error {
 }
 
 // embed runs the nodes in this process until ctx ends.
-func (o *testnetOptions) embed(ctx context.Context, out, errs io.Writer, say func(format string, arguments ...any), homes []*home.Home, report testnetReport) (err error) {
+func (o *testnetOptions) embed(ctx context.Context, out, errs io.Writer,
+	say func(format string, arguments ...any), homes []*home.Home,
+	report testnetReport) (err error) {
 	tuneMemory()
-	cluster, err := testnet.EmbedHomes(ctx, homes, nodeStarter(newLogger(home.LogConfig{Level: "warn"}, errs), store.Options{}))
+	cluster, err := testnet.EmbedHomes(ctx, homes,
+		nodeStarter(newLogger(home.LogConfig{Level: "warn"}, errs), store.Options{}))
 	if err != nil {
 		return err
 	}
@@ -380,12 +408,14 @@ func (o *testnetOptions) embed(ctx context.Context, out, errs io.Writer, say fun
 	case <-ctx.Done():
 		return nil
 	case ended := <-cluster.Ended():
-		return fmt.Errorf("%s ended by itself: %w", homes[ended].Name(), cluster.Nodes()[ended].Err())
+		return fmt.Errorf("%s ended by itself: %w", homes[ended].Name(),
+			cluster.Nodes()[ended].Err())
 	}
 }
 
 // ready tells where the nodes are that take transactions.
-func (o *testnetOptions) ready(out io.Writer, say func(format string, arguments ...any), report testnetReport, removed []bool) error {
+func (o *testnetOptions) ready(out io.Writer, say func(format string, arguments ...any),
+	report testnetReport, removed []bool) error {
 	var running []homeReport
 	for i, node := range report.Nodes {
 		if !removed[i] {
@@ -402,7 +432,8 @@ func (o *testnetOptions) ready(out io.Writer, say func(format string, arguments 
 	}
 	say("ready: %s %s run and take transactions\n", which, o.howMany(len(running), report))
 	for _, node := range running {
-		_, _ = fmt.Fprintf(out, "  %-8s%s %s\n", node.Name, node.shardText(report.Tree), node.API) // nodes go on though nobody listens
+		// nodes go on though nobody listens
+		_, _ = fmt.Fprintf(out, "  %-8s%s %s\n", node.Name, node.shardText(report.Tree), node.API)
 	}
 	if len(running) > 0 {
 		_, _ = fmt.Fprintf(out, "\n  export LEDGERD_NODE=%s\n", running[0].API) // the same
@@ -429,8 +460,10 @@ const (
 	writesPatience = 15 * time.Second
 )
 
-// awaitWrites waits until every node that is a member either orders or follows, and at least one of each shard orders. Where that takes long it says why.
-func awaitWrites(ctx context.Context, homes []*home.Home, processes *testnet.Processes, say func(format string, arguments ...any)) error {
+// awaitWrites waits until every node that is a member either orders or follows, and at least one of
+// each shard orders. Where that takes long it says why.
+func awaitWrites(ctx context.Context, homes []*home.Home, processes *testnet.Processes,
+	say func(format string, arguments ...any)) error {
 	ticker := time.NewTicker(writesPause)
 	defer ticker.Stop()
 	tell := time.Now().Add(writesPatience)
@@ -454,7 +487,8 @@ func awaitWrites(ctx context.Context, homes []*home.Home, processes *testnet.Pro
 }
 
 // waitsFor says what keeps the nodes from taking transactions, or nothing where nothing does.
-func waitsFor(ctx context.Context, homes []*home.Home, processes *testnet.Processes) (waiting string) {
+func waitsFor(ctx context.Context, homes []*home.Home,
+	processes *testnet.Processes) (waiting string) {
 	removed, urls := processes.Removed(), processes.URLs()
 	ordering, members := map[ledger.ShardID]int{}, map[ledger.ShardID]int{}
 	for i, h := range homes {

@@ -26,12 +26,15 @@ func TestTestnetOfShards(t *testing.T) {
 		return path
 	}
 	dir, file := filepath.Join(folder, "net"), at("tree", "0 1\n1 1  # the root\n2 0\n")
-	text := must(t, "testnet", "--dir", dir, "--shards", "3", "--nodes", "2", "--tree", file, "--base-port", "30600", "--json")
+	text := must(t, "testnet", "--dir", dir, "--shards", "3", "--nodes", "2", "--tree", file,
+		"--base-port", "30600", "--json")
 	var report testnetReport
 	if err := json.Unmarshal([]byte(text), &report); err != nil {
 		t.Fatal(err)
 	}
-	if report.Shards != 3 || !slices.Equal(report.Tree, []ledger.ShardID{1, 1, 0}) || len(report.Nodes) != 6 || report.Book == report.Genesis || report.Genesis != report.Nodes[1].Genesis {
+	if report.Shards != 3 || !slices.Equal(report.Tree, []ledger.ShardID{1, 1, 0}) ||
+		len(report.Nodes) != 6 || report.Book == report.Genesis ||
+		report.Genesis != report.Nodes[1].Genesis {
 		t.Errorf("%s", text)
 	}
 	for i, node := range report.Nodes {
@@ -39,26 +42,34 @@ func TestTestnetOfShards(t *testing.T) {
 			t.Errorf("node %d: %+v", i, node)
 		}
 	}
-	for flag, value := range map[string]string{"nodes": "3", "shards": "2", "tree": "chain", "base-port": "30700"} {
-		refuses(t, exitFailure, "leave --"+flag+" out", "testnet", "--dir", dir, "--run", "--"+flag, value)
+	for flag, value := range map[string]string{"nodes": "3", "shards": "2", "tree": "chain",
+		"base-port": "30700"} {
+		refuses(t, exitFailure, "leave --"+flag+" out", "testnet", "--dir", dir, "--run", "--"+flag,
+			value)
 	}
 	refuses(t, exitUsage, "for 3 shards", "testnet", "--dir", dir, "--run", "--tree", "star")
-	if out := must(t, "testnet", "--dir", filepath.Join(folder, "seen"), "--shards", "2", "--nodes", "1"); !strings.Contains(out, "2 nodes in 2 shards") || !strings.Contains(out, "shard 1  below 0") {
+	if out := must(t, "testnet", "--dir", filepath.Join(folder, "seen"), "--shards", "2", "--nodes",
+		"1"); !strings.Contains(out, "2 nodes in 2 shards") ||
+		!strings.Contains(out, "shard 1  below 0") {
 		t.Error(out)
 	}
 	none := filepath.Join(folder, "none")
 	for advice, flags := range map[string][]string{
-		"--shards is 0":                         {"--shards", "0"},
-		"20 shards of 4 nodes are 80 nodes":     {"--shards", "20"},
-		"there is no file of that name":         {"--shards", "3", "--tree", "star"},
-		"group 3 has no line":                   {"--shards", "4", "--tree", file},
-		"line 3 names group \"2\"":              {"--shards", "2", "--tree", file},
-		"as line 1 does":                        {"--shards", "2", "--tree", at("twice", "0 0\n0 0\n")},
-		"both their own parent":                 {"--shards", "2", "--tree", at("roots", "0 0\n1 1\n")},
-		"never ends at the root":                {"--shards", "3", "--tree", at("circle", "0 0\n1 2\n2 1\n")},
-		"want at most 64 in all":                {"--shards", "2", "--nodes", "33"},
-		"need the ports 65500 to 65547":         {"--shards", "6", "--base-port", "65500"},
-		"write a group's number and its parent": {"--shards", "2", "--tree", at("words", "0 0\nshard 1 below 0\n")},
+		"--shards is 0":                     {"--shards", "0"},
+		"20 shards of 4 nodes are 80 nodes": {"--shards", "20"},
+		"there is no file of that name":     {"--shards", "3", "--tree", "star"},
+		"group 3 has no line":               {"--shards", "4", "--tree", file},
+		"line 3 names group \"2\"":          {"--shards", "2", "--tree", file},
+		"as line 1 does": {"--shards", "2", "--tree",
+			at("twice", "0 0\n0 0\n")},
+		"both their own parent": {"--shards", "2", "--tree",
+			at("roots", "0 0\n1 1\n")},
+		"never ends at the root": {"--shards", "3", "--tree",
+			at("circle", "0 0\n1 2\n2 1\n")},
+		"want at most 64 in all":        {"--shards", "2", "--nodes", "33"},
+		"need the ports 65500 to 65547": {"--shards", "6", "--base-port", "65500"},
+		"write a group's number and its parent": {"--shards", "2", "--tree",
+			at("words", "0 0\nshard 1 below 0\n")},
 	} {
 		refuses(t, exitUsage, advice, append([]string{"testnet", "--dir", none}, flags...)...)
 	}
@@ -68,14 +79,19 @@ func TestTestnetOfShards(t *testing.T) {
 	// A member of any shard is made from the genesis of any.
 	first, last := report.Nodes[0].Home, report.Nodes[5]
 	other := filepath.Join(folder, "again")
-	refuses(t, exitFailure, "in any of its 3 shards", "init", "--home", other, "--genesis", filepath.Join(first, home.GenesisFile), "--key", filepath.Join(dir, testnet.OperatorKeyFile))
-	made := object(t, must(t, "init", "--home", other, "--genesis", filepath.Join(first, home.GenesisFile), "--key", filepath.Join(last.Home, home.KeyFile), "--json"))
+	refuses(t, exitFailure, "in any of its 3 shards", "init", "--home", other, "--genesis",
+		filepath.Join(first, home.GenesisFile), "--key",
+		filepath.Join(dir, testnet.OperatorKeyFile))
+	made := object(t, must(t, "init", "--home", other, "--genesis",
+		filepath.Join(first, home.GenesisFile), "--key", filepath.Join(last.Home, home.KeyFile),
+		"--json"))
 	if made["name"] != "node-5" || made["shard"] != 2.0 || made["genesis_hash"] != last.Genesis {
 		t.Errorf("%v", made)
 	}
 }
 
-// Two shards as processes: organisations live where they are told to, pay each other, and a node joins the shard that is named.
+// Two shards as processes: organisations live where they are told to, pay each other, and a node
+// joins the shard that is named.
 func TestTestnetRunOfShards(t *testing.T) {
 	t.Parallel()
 	base, err := testnet.FreeBasePort(2)
@@ -84,16 +100,20 @@ func TestTestnetRunOfShards(t *testing.T) {
 	}
 	folder := t.TempDir()
 	dir, keys := filepath.Join(folder, "net"), filepath.Join(folder, "keys")
-	net := begin(t, "testnet", "--dir", dir, "--shards", "2", "--nodes", "1", "--base-port", strconv.Itoa(base), "--run")
+	net := begin(t, "testnet", "--dir", dir, "--shards", "2", "--nodes", "1", "--base-port",
+		strconv.Itoa(base), "--run")
 	net.out.await(t, `all 2 nodes in 2 shards run and take (transactions)`)
-	urls := []string{fmt.Sprintf("http://127.0.0.1:%d", base), fmt.Sprintf("http://127.0.0.1:%d", base+2)}
+	urls := []string{fmt.Sprintf("http://127.0.0.1:%d", base),
+		fmt.Sprintf("http://127.0.0.1:%d", base+2)}
 	here := []string{"--node", urls[0], "--keys", keys}
 	do := func(words ...string) string { t.Helper(); return must(t, append(words, here...)...) }
-	if out := do("org", "add", "acme", "--shard", "1"); !strings.Contains(out, "shard 1 keeps its accounts") {
+	if out := do("org", "add", "acme", "--shard", "1"); !strings.Contains(out,
+		"shard 1 keeps its accounts") {
 		t.Error(out)
 	}
 	do("org", "add", "globex", "--shard", "0")
-	refuses(t, exitFailure, "in shard 1, and does not move", append([]string{"org", "add", "acme", "--shard", "0"}, here...)...)
+	refuses(t, exitFailure, "in shard 1, and does not move",
+		append([]string{"org", "add", "acme", "--shard", "0"}, here...)...)
 	do("org", "add", "acme", "--shard", "1")
 	if out := must(t, "org", "list", "--node", urls[1]); !strings.Contains(out, "SHARD") {
 		t.Error(out)
@@ -101,22 +121,29 @@ func TestTestnetRunOfShards(t *testing.T) {
 	do("account", "open", "acme:mint", "--issuer")
 	do("account", "open", "globex:cash")
 	do("tx", "transfer", "acme:mint", "globex:cash", "5")
-	if out := must(t, "account", "show", "globex:cash", "--node", urls[1]); !strings.Contains(out, "5  unit") {
+	if out := must(t, "account", "show", "globex:cash", "--node", urls[1]); !strings.Contains(out,
+		"5  unit") {
 		t.Error(out)
 	}
 	operator := filepath.Join(dir, testnet.OperatorKeyFile)
 	join := []string{"cluster", "join", "--shard", "1", "--via", urls[0], "--operator", operator}
-	refuses(t, exitFailure, "there is no shard 7", "cluster", "join", "--home", filepath.Join(folder, "new"), "--shard", "7", "--via", urls[0], "--operator", operator)
-	refuses(t, exitFailure, "keeps shard 0: say --shard 1", "cluster", "leave", "--name", "node-1", "--via", urls[0], "--operator", operator)
-	refuses(t, exitFailure, "keeps shard 0: say --shard 1", "cluster", "leave", "--home", filepath.Join(dir, testnet.Name(1)), "--via", urls[0], "--operator", operator)
-	refuses(t, exitFailure, "has a member node-0 already", append(join, "--home", filepath.Join(folder, "node-0"))...)
+	refuses(t, exitFailure, "there is no shard 7", "cluster", "join", "--home",
+		filepath.Join(folder, "new"), "--shard", "7", "--via", urls[0], "--operator", operator)
+	refuses(t, exitFailure, "keeps shard 0: say --shard 1", "cluster", "leave", "--name", "node-1",
+		"--via", urls[0], "--operator", operator)
+	refuses(t, exitFailure, "keeps shard 0: say --shard 1", "cluster", "leave", "--home",
+		filepath.Join(dir, testnet.Name(1)), "--via", urls[0], "--operator", operator)
+	refuses(t, exitFailure, "has a member node-0 already",
+		append(join, "--home", filepath.Join(folder, "node-0"))...)
 	third := filepath.Join(dir, testnet.Name(2))
 	joined := object(t, must(t, append(join, "--home", third, "--json")...))
 	if joined["shard"] != 1.0 || joined["index"] != 1.0 || joined["members"] != 2.0 {
 		t.Errorf("%v", joined)
 	}
-	refuses(t, exitFailure, "a node of shard 1, and", "cluster", "join", "--home", third, "--via", urls[0], "--operator", operator)
-	refuses(t, exitFailure, "a member node-2 already, in shard 1", "cluster", "join", "--home", filepath.Join(folder, "node-2"), "--via", urls[0], "--operator", operator)
+	refuses(t, exitFailure, "a node of shard 1, and", "cluster", "join", "--home", third, "--via",
+		urls[0], "--operator", operator)
+	refuses(t, exitFailure, "a member node-2 already, in shard 1", "cluster", "join", "--home",
+		filepath.Join(folder, "node-2"), "--via", urls[0], "--operator", operator)
 	two := begin(t, "start", "--home", third, "--json")
 	two.out.await(t, `"(shard)":1`)
 	await(t, func() bool {
@@ -129,23 +156,27 @@ func TestTestnetRunOfShards(t *testing.T) {
 	}
 }
 
-// The demo's book has three shards unless it is said how many nodes there are, and what its organisations do with each other crosses them.
+// The demo's book has three shards unless it is said how many nodes there are, and what its
+// organisations do with each other crosses them.
 func TestDemoOfShards(t *testing.T) {
 	temporary := t.TempDir()
 	t.Setenv("TMPDIR", temporary)
 	var ended map[string]any
 	for _, length := range []string{"3s", "15s", "45s"} { // a busy machine
-		result := ledgerd(t, "demo", "--shards", "3", "--nodes", "2", "--port", "0", "--rate", "20", "--for", length, "--json")
+		result := ledgerd(t, "demo", "--shards", "3", "--nodes", "2", "--port", "0", "--rate", "20",
+			"--for", length, "--json")
 		if result.status != exitDone {
 			t.Fatalf("%+v", result)
 		}
 		first, last, _ := strings.Cut(strings.TrimSpace(result.out), "\n")
 		ready := object(t, first)
 		ended = object(t, last)
-		if len(ready["nodes"].([]any)) != 6 || len(ready["tree"].([]any)) != 3 || len(ready["homes"].([]any)) != 5 || len(ended["heights"].([]any)) != 3 {
+		if len(ready["nodes"].([]any)) != 6 || len(ready["tree"].([]any)) != 3 ||
+			len(ready["homes"].([]any)) != 5 || len(ended["heights"].([]any)) != 3 {
 			t.Fatalf("%s", result.out)
 		}
-		if tally := ended["transactions"].(map[string]any); tally["crossed"].(float64) >= 2 && tally["applied"].(float64) > tally["crossed"].(float64) {
+		if tally := ended["transactions"].(map[string]any); tally["crossed"].(float64) >= 2 &&
+			tally["applied"].(float64) > tally["crossed"].(float64) {
 			ended = nil
 			break
 		}

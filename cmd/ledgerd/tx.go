@@ -39,7 +39,8 @@ What became of one is told by its state:
 		Example: `  ledgerd tx transfer acme:mint acme:cash 100
   ledgerd tx import entries.jsonl.gz --issuer coinbase
   ledgerd tx status 5d0c6a…`,
-	}, newTxTransferCommand(), newTxPostCommand(), newTxPutCommand(), newTxGetCommand(), newTxSubmitCommand(), newTxStatusCommand(), newTxImportCommand())
+	}, newTxTransferCommand(), newTxPostCommand(), newTxPutCommand(), newTxGetCommand(),
+		newTxSubmitCommand(), newTxStatusCommand(), newTxImportCommand())
 }
 
 // statusReport is a transaction's state as --json shows it.
@@ -69,7 +70,8 @@ func reportStatus(status *ledgerdv1.TransactionStatus) statusReport {
 	report := statusReport{
 		ID: status.GetIdHex(), State: stateName(status.GetState()), Height: status.GetHeight(),
 		ReasonCode: status.GetReasonCode(), Reason: status.GetReason(),
-		Shard: status.GetShard(), SettledHeight: status.GetSettledHeight(), Destinations: status.GetDestinations(), WaitsFor: status.GetWaitsFor(),
+		Shard: status.GetShard(), SettledHeight: status.GetSettledHeight(),
+		Destinations: status.GetDestinations(), WaitsFor: status.GetWaitsFor(),
 	}
 	if report.Height > 0 {
 		index := status.GetIndex()
@@ -93,13 +95,16 @@ func (r statusReport) place() string {
 	return text
 }
 
-// failure is the error of a transaction that is in the chain or the pool for nothing, nil for others.
+// failure is the error of a transaction that is in the chain or the pool for nothing, nil for
+// others.
 func (r statusReport) failure() error {
 	switch r.State {
 	case "failed":
-		return fmt.Errorf("the transaction failed (%s) and changed nothing: %s%s", r.ReasonCode, r.Reason, remedy(r.ReasonCode))
+		return fmt.Errorf("the transaction failed (%s) and changed nothing: %s%s", r.ReasonCode,
+			r.Reason, remedy(r.ReasonCode))
 	case "expired":
-		return fmt.Errorf("the transaction expired and changed nothing: %s: make it again", r.Reason)
+		return fmt.Errorf("the transaction expired and changed nothing: %s: make it again",
+			r.Reason)
 	}
 	return nil
 }
@@ -158,8 +163,10 @@ func (o *postOptions) bind(command *cobra.Command) {
 	addJSONFlag(command, &o.json)
 }
 
-// post signs a transaction with the keys of these organisations, submits it and shows what became of it.
-func (o *postOptions) post(command *cobra.Command, signers []ledger.OrganisationName, transaction ledger.Transaction) error {
+// post signs a transaction with the keys of these organisations, submits it and shows what became
+// of it.
+func (o *postOptions) post(command *cobra.Command, signers []ledger.OrganisationName,
+	transaction ledger.Transaction) error {
 	level, err := parseLevel(o.wait)
 	if err != nil {
 		return err
@@ -176,7 +183,8 @@ func (o *postOptions) post(command *cobra.Command, signers []ledger.Organisation
 	return o.postWith(ctx, command, nodes, keys, transaction, level)
 }
 
-func (o *postOptions) postWith(ctx context.Context, command *cobra.Command, nodes *client.Client, keys []client.Key, transaction ledger.Transaction, level ledgerdv1.Level) error {
+func (o *postOptions) postWith(ctx context.Context, command *cobra.Command, nodes *client.Client,
+	keys []client.Key, transaction ledger.Transaction, level ledgerdv1.Level) error {
 	status, err := nodes.Post(ctx, keys, transaction, level)
 	if err != nil && len(status.GetWaitsFor()) > 0 {
 		return errors.Join(writeStatus(command.OutOrStdout(), o.json, reportStatus(status)), err)
@@ -204,7 +212,8 @@ func (o *postOptions) load(organisations []ledger.OrganisationName) ([]client.Ke
 	return keys, nil
 }
 
-// signersOf names the organisations that have to sign a transaction, the first of which gives the nonce.
+// signersOf names the organisations that have to sign a transaction, the first of which gives the
+// nonce.
 func signersOf(transaction *ledger.Transaction) []ledger.OrganisationName {
 	var signers []ledger.OrganisationName
 	need := func(organisation ledger.OrganisationName) {
@@ -240,7 +249,8 @@ type postingReport struct {
 func reportPostings(postings []*ledgerdv1.Posting) []postingReport {
 	reports := []postingReport{}
 	for _, posting := range postings {
-		reports = append(reports, postingReport{posting.GetAccount(), posting.GetAmount(), posting.GetAsset()})
+		reports = append(reports, postingReport{posting.GetAccount(), posting.GetAmount(),
+			posting.GetAsset()})
 	}
 	return reports
 }

@@ -103,16 +103,24 @@ is 1 then.`,
 	options.remote.bind(command, true)
 	options.keys.bind(command.Flags())
 	flags := command.Flags()
-	flags.StringVar(&options.wait, "wait", "durable", "count a line as imported when it is ordered, stored or durable")
-	flags.StringVar(&options.organisation, "org", "import", "organisation whose accounts the file's names become")
-	flags.IntVar(&options.spread, "orgs", 1, fmt.Sprintf("spread the accounts over so many organisations, named after --org; up to %d", importer.MaxOrganisations))
-	flags.StringSliceVar(&options.issuers, "issuer", nil, "name in the file whose account may go below zero; repeat it or separate by commas")
+	flags.StringVar(&options.wait, "wait", "durable",
+		"count a line as imported when it is ordered, stored or durable")
+	flags.StringVar(&options.organisation, "org", "import",
+		"organisation whose accounts the file's names become")
+	flags.IntVar(&options.spread, "orgs", 1, fmt.Sprintf("spread the accounts over so many "+
+		"organisations, named after --org; up to %d", importer.MaxOrganisations))
+	flags.StringSliceVar(&options.issuers, "issuer",
+		nil, "name in the file whose account may go below zero; repeat it or separate by commas")
 	flags.BoolVar(&options.stop, "stop-on-error", false, "end at the first line that fails")
-	flags.StringVar(&options.state, "state", "", "folder that remembers how far imports have come (default ledgerd/imports in your cache folder)")
-	flags.DurationVar(&options.patience, "patience", 2*time.Minute, "give up when the nodes take nothing for this long")
+	flags.StringVar(&options.state, "state", "",
+		"folder that remembers how far imports have come (default ledgerd/imports in your cache "+
+			"folder)")
+	flags.DurationVar(&options.patience, "patience", 2*time.Minute,
+		"give up when the nodes take nothing for this long")
 	flags.BoolVar(&options.quiet, "quiet", false, "show no progress")
 	addJSONFlag(command, &options.json)
-	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels[1:], cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels[1:],
+		cobra.ShellCompDirectiveNoFileComp))
 	completeFlag(command, "org", keyCompletion(&options.keys))
 	return command
 }
@@ -120,14 +128,16 @@ is 1 then.`,
 func (o *importOptions) run(command *cobra.Command, arguments []string) error {
 	level, err := parseLevel(o.wait)
 	if err != nil || level == ledgerdv1.Level_LEVEL_ADMITTED {
-		return usagef("--wait %q: an import waits until its lines are ordered, stored or durable", o.wait)
+		return usagef("--wait %q: an import waits until its lines are ordered, stored or durable",
+			o.wait)
 	}
 	organisation, err := parseOrganisation(o.organisation)
 	if err != nil {
 		return err
 	}
 	if o.spread < 1 || o.spread > importer.MaxOrganisations {
-		return usagef("--orgs %d: accounts are spread over 1 to %d organisations", o.spread, importer.MaxOrganisations)
+		return usagef("--orgs %d: accounts are spread over 1 to %d organisations", o.spread,
+			importer.MaxOrganisations)
 	}
 	if o.patience <= 0 {
 		return usagef("--patience is %s: it has to be above zero", o.patience)
@@ -157,11 +167,13 @@ func (o *importOptions) run(command *cobra.Command, arguments []string) error {
 	}
 	progress := newImportProgress(errs, o.quiet)
 	result, err := importer.Run(ctx, nodes, source, importer.Options{
-		Key: key, Organisations: o.spread, Issuers: o.issuers, Wait: level, StopOnError: o.stop, StateFolder: o.stateFolder(), Progress: progress.show, Patience: o.patience,
+		Key: key, Organisations: o.spread, Issuers: o.issuers, Wait: level, StopOnError: o.stop,
+		StateFolder: o.stateFolder(), Progress: progress.show, Patience: o.patience,
 	})
 	progress.end()
 	if result.ProgressError != nil {
-		fmt.Fprintf(errs, "how far the import came was not kept: %v: running it again begins with the first line, which takes longer and changes nothing\n", result.ProgressError)
+		fmt.Fprintf(errs, "how far the import came was not kept: %v: running it again begins "+
+			"with the first line, which takes longer and changes nothing\n", result.ProgressError)
 	}
 	return o.report(command, result, err)
 }
@@ -185,7 +197,8 @@ func openSource(command *cobra.Command, path string) (*importer.Source, error) {
 	return importer.OpenFile(path)
 }
 
-// connectToAll connects to the nodes that were named, and after them to those that these know, so that an import outlives any of them.
+// connectToAll connects to the nodes that were named, and after them to those that these know, so
+// that an import outlives any of them.
 func connectToAll(ctx context.Context, remote *remoteOptions) (*client.Client, error) {
 	nodes, _, done, err := remote.connect(ctx)
 	if err != nil {
@@ -198,7 +211,8 @@ func connectToAll(ctx context.Context, remote *remoteOptions) (*client.Client, e
 	}
 	addresses := slices.Clone(nodes.URLs())
 	for _, member := range cluster.GetMembers() {
-		if address := memberAddress(member); address != "" && !member.GetSelf() && !slices.Contains(addresses, address) {
+		if address := memberAddress(member); address != "" && !member.GetSelf() &&
+			!slices.Contains(addresses, address) {
 			addresses = append(addresses, address)
 		}
 	}
@@ -210,12 +224,16 @@ func memberAddress(member *ledgerdv1.MemberState) string {
 	return importer.UsableAddress(member.GetApiAddress())
 }
 
-// report tells what became of the import. The failed lines go to the standard error, the summary to the standard output.
-func (o *importOptions) report(command *cobra.Command, result importer.Result, failure error) error {
+// report tells what became of the import. The failed lines go to the standard error, the summary to
+// the standard output.
+func (o *importOptions) report(command *cobra.Command, result importer.Result,
+	failure error) error {
 	here := result.Lines - min(result.Skipped, result.Lines)
 	report := importReport{
-		Lines: result.Lines, Imported: result.Imported, Failed: result.Failed, Skipped: result.Skipped, Seconds: result.Elapsed.Seconds(),
-		LinesPerSecond: float64(here) / max(result.Elapsed.Seconds(), 1e-3), Complete: failure == nil, Failures: result.Failures,
+		Lines: result.Lines, Imported: result.Imported, Failed: result.Failed,
+		Skipped: result.Skipped, Seconds: result.Elapsed.Seconds(),
+		LinesPerSecond: float64(here) / max(result.Elapsed.Seconds(), 1e-3),
+		Complete:       failure == nil, Failures: result.Failures,
 	}
 	if report.Failures == nil {
 		report.Failures = []importer.LineFailure{}
@@ -223,21 +241,26 @@ func (o *importOptions) report(command *cobra.Command, result importer.Result, f
 	errs := command.ErrOrStderr()
 	for i, line := range result.Failures {
 		if i == importFailuresShown {
-			fmt.Fprintf(errs, "... and %d more lines failed; --json lists up to 1000\n", result.Failed-importFailuresShown)
+			fmt.Fprintf(errs, "... and %d more lines failed; --json lists up to 1000\n",
+				result.Failed-importFailuresShown)
 			break
 		}
-		fmt.Fprintf(errs, "line %d failed (%s): %s\n", line.Line, line.Code, printable(line.Reason, 300))
+		fmt.Fprintf(errs, "line %d failed (%s): %s\n", line.Line, line.Code,
+			printable(line.Reason, 300))
 	}
 	switch {
 	case failure != nil && command.Context().Err() != nil:
-		failure = fmt.Errorf("interrupted after line %d: run the same command again to go on", result.Lines)
+		failure = fmt.Errorf("interrupted after line %d: run the same command again to go on",
+			result.Lines)
 	case failure == nil && result.Failed > 0:
-		failure = fmt.Errorf("%s failed; the others are imported", plural(int(result.Failed), "line"))
+		failure = fmt.Errorf("%s failed; the others are imported",
+			plural(int(result.Failed), "line"))
 	}
 	if o.json {
 		return errors.Join(writeJSON(command.OutOrStdout(), report), ended(failure))
 	}
-	summary := fmt.Sprintf("imported %s in %s (%.0f lines/s)", plural(int(result.Imported), "line"), result.Elapsed.Round(10*time.Millisecond), report.LinesPerSecond)
+	summary := fmt.Sprintf("imported %s in %s (%.0f lines/s)", plural(int(result.Imported), "line"),
+		result.Elapsed.Round(10*time.Millisecond), report.LinesPerSecond)
 	if result.Skipped > 0 {
 		summary += fmt.Sprintf(", %d of them before", result.Skipped)
 	}
@@ -294,11 +317,13 @@ func (p *importProgress) show(at importer.Progress) {
 		if total == 0 {
 			total = -1
 		}
-		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.out), progressbar.OptionClearOnFinish(),
+		p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(p.out),
+			progressbar.OptionClearOnFinish(),
 			progressbar.OptionSetPredictTime(total > 0), progressbar.OptionSetElapsedTime(true))
 	}
 	p.bar.Describe(text)
-	// A bar that cannot be drawn is no reason to stop. It ends only with the import: the last bytes are read before the last lines are imported.
+	// A bar that cannot be drawn is no reason to stop. It ends only with the import: the last bytes
+	// are read before the last lines are imported.
 	_ = p.bar.Set64(max(0, min(at.BytesRead, at.BytesTotal-1)))
 }
 

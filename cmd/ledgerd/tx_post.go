@@ -105,11 +105,15 @@ missing, the file says so, and tx submit --sign adds them elsewhere.`,
 	}
 	options.post.bind(command)
 	flags := command.Flags()
-	flags.StringArrayVar(&options.postings, "posting", nil, "a posting ACCOUNT=AMOUNT or ACCOUNT=AMOUNT:ASSET; repeat it")
+	flags.StringArrayVar(&options.postings, "posting",
+		nil, "a posting ACCOUNT=AMOUNT or ACCOUNT=AMOUNT:ASSET; repeat it")
 	flags.StringVar(&options.note, "note", "", "a note, kept in the transaction")
-	flags.StringVar(&options.signer, "signer", "", "organisation that submits (default the first that has to sign)")
-	flags.Uint64Var(&options.lastValid, "last-valid", 0, "height of the last block that may take the transaction; 0 means that it does not expire")
-	flags.StringVar(&options.out, "out", "", "write the signed transaction to this file instead of submitting it")
+	flags.StringVar(&options.signer, "signer", "",
+		"organisation that submits (default the first that has to sign)")
+	flags.Uint64Var(&options.lastValid, "last-valid", 0,
+		"height of the last block that may take the transaction; 0 means that it does not expire")
+	flags.StringVar(&options.out, "out", "",
+		"write the signed transaction to this file instead of submitting it")
 	completeFlag(command, "signer", keyCompletion(&options.post.keys))
 	return command
 }
@@ -149,7 +153,8 @@ func (o *txPostOptions) run(command *cobra.Command, arguments []string) error {
 	}
 	signers := signersOf(&transaction)
 	if len(signers) == 0 {
-		return usagef("the transaction says nothing: give a FILE or --posting, for example --posting acme:cash=-5 --posting acme:vault=5")
+		return usagef("the transaction says nothing: give a FILE or --posting, for example " +
+			"--posting acme:cash=-5 --posting acme:vault=5")
 	}
 	if o.out != "" {
 		return o.sign(command, signers, transaction)
@@ -163,19 +168,23 @@ func parseDraft(content []byte) (draft, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&parts); err != nil {
-		return draft{}, fmt.Errorf("not a transaction in JSON: %w: see `ledgerd tx post --help` for its form", err)
+		return draft{}, fmt.Errorf("not a transaction in JSON: %w: see `ledgerd tx post --help` "+
+			"for its form", err)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return draft{}, errors.New("there is more than one transaction: a file of many goes to `ledgerd tx import`")
+		return draft{}, errors.New("there is more than one transaction: a file of many goes to " +
+			"`ledgerd tx import`")
 	}
 	return parts, nil
 }
 
-// parsePosting reads ACCOUNT=AMOUNT or ACCOUNT=AMOUNT:ASSET. A path may have equal signs of its own, an amount has none.
+// parsePosting reads ACCOUNT=AMOUNT or ACCOUNT=AMOUNT:ASSET. A path may have equal signs of its
+// own, an amount has none.
 func parsePosting(text string) (draftPosting, error) {
 	at := strings.LastIndexByte(text, '=')
 	if at < 0 {
-		return draftPosting{}, usagef("--posting %q: write ACCOUNT=AMOUNT or ACCOUNT=AMOUNT:ASSET, for example acme:cash=-5", text)
+		return draftPosting{}, usagef("--posting %q: write ACCOUNT=AMOUNT or "+
+			"ACCOUNT=AMOUNT:ASSET, for example acme:cash=-5", text)
 	}
 	sum, asset, _ := strings.Cut(text[at+1:], ":")
 	amount, err := ledger.ParseAmount(sum)
@@ -187,7 +196,8 @@ func parsePosting(text string) (draftPosting, error) {
 
 // transaction makes a transaction of its parts.
 func (d *draft) transaction() (ledger.Transaction, error) {
-	made := ledger.Transaction{LastValid: ledger.Height(d.LastValid), Signer: ledger.OrganisationName(d.Signer)}
+	made := ledger.Transaction{LastValid: ledger.Height(d.LastValid),
+		Signer: ledger.OrganisationName(d.Signer)}
 	for _, organisation := range d.Organisations {
 		registration := ledger.Registration{Name: ledger.OrganisationName(organisation.Name)}
 		if organisation.Shard != nil {
@@ -207,7 +217,8 @@ func (d *draft) transaction() (ledger.Transaction, error) {
 		if err != nil {
 			return made, err
 		}
-		made.Openings = append(made.Openings, ledger.Opening{Account: path, Issuer: account.Issuer, Alias: account.Alias})
+		made.Openings = append(made.Openings, ledger.Opening{Account: path, Issuer: account.Issuer,
+			Alias: account.Alias})
 	}
 	for _, posting := range d.Postings {
 		path, err := parseAccount(posting.Account)
@@ -218,7 +229,8 @@ func (d *draft) transaction() (ledger.Transaction, error) {
 		if err != nil {
 			return made, err
 		}
-		made.Postings = append(made.Postings, ledger.Posting{Account: path, Asset: asset, Amount: posting.Amount})
+		made.Postings = append(made.Postings, ledger.Posting{Account: path, Asset: asset,
+			Amount: posting.Amount})
 	}
 	for _, record := range d.Records {
 		key, err := parseRecordKey(record.Key)
@@ -247,11 +259,13 @@ type signedReport struct {
 	Missing  []string `json:"missing_signatures"`
 }
 
-// nonceStreams bounds the nonce streams that signing ahead draws from: a ledger remembers each for ever.
+// nonceStreams bounds the nonce streams that signing ahead draws from: a ledger remembers each for
+// ever.
 const nonceStreams = 1 << 16
 
 // sign signs the transaction with the keys that the keyring has, and writes it to a file.
-func (o *txPostOptions) sign(command *cobra.Command, signers []ledger.OrganisationName, transaction ledger.Transaction) error {
+func (o *txPostOptions) sign(command *cobra.Command, signers []ledger.OrganisationName,
+	transaction ledger.Transaction) error {
 	nodes, ctx, done, err := o.post.remote.connect(command.Context())
 	if err != nil {
 		return err
@@ -282,7 +296,8 @@ func (o *txPostOptions) sign(command *cobra.Command, signers []ledger.Organisati
 }
 
 // completeTransaction gives a transaction its ledger and a nonce that nobody uses.
-func completeTransaction(ctx context.Context, nodes *client.Client, transaction *ledger.Transaction) error {
+func completeTransaction(ctx context.Context, nodes *client.Client,
+	transaction *ledger.Transaction) error {
 	genesis, err := nodes.Genesis(ctx)
 	if err != nil {
 		return err
@@ -293,12 +308,14 @@ func completeTransaction(ctx context.Context, nodes *client.Client, transaction 
 		return err
 	}
 	transaction.Ledger = genesis
-	transaction.Nonce = ledger.Nonce{Stream: stream, Sequence: next + rand.Uint64N(ledger.WindowSize/2)}
+	transaction.Nonce = ledger.Nonce{Stream: stream,
+		Sequence: next + rand.Uint64N(ledger.WindowSize/2)}
 	return transaction.Validate()
 }
 
 // signWithRing adds the signatures of those of the signers whose keys are in the keyring.
-func signWithRing(bundle *ledger.Bundle, ring *client.Keyring, signers []ledger.OrganisationName) (signedReport, error) {
+func signWithRing(bundle *ledger.Bundle, ring *client.Keyring,
+	signers []ledger.OrganisationName) (signedReport, error) {
 	report := signedReport{ID: bundle.ID(0).String(), SignedBy: []string{}, Missing: []string{}}
 	var signed []ledger.OrganisationName
 	for _, signature := range bundle.Signatures() {

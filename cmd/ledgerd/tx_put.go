@@ -49,7 +49,8 @@ each change of it. The value is the text after the key, or a file's content with
 		},
 	}
 	options.bind(command)
-	command.Flags().StringVar(&file, "file", "", "take the value from this file; - means the standard input")
+	command.Flags().StringVar(&file, "file", "",
+		"take the value from this file; - means the standard input")
 	return command
 }
 
@@ -115,7 +116,8 @@ block that set it.`,
 func parseRecordKey(text string) (ledger.RecordKey, error) {
 	key := ledger.RecordKey(text)
 	if err := key.Validate(); err != nil {
-		return "", usagef("record %q: %w: write its key as ORGANISATION:NAME, for example acme:rates/eur", text, err)
+		return "", usagef("record %q: %w: write its key as ORGANISATION:NAME, for example "+
+			"acme:rates/eur", text, err)
 	}
 	return key, nil
 }
@@ -139,7 +141,8 @@ func readFile(command *cobra.Command, path string) ([]byte, error) {
 		return nil, fmt.Errorf("reading %s: %w", path, err)
 	}
 	if len(content) > inputMax {
-		return nil, fmt.Errorf("%s has more than %d bytes, which is more than a transaction may have", path, inputMax)
+		return nil, fmt.Errorf("%s has more than %d bytes, which is more than a transaction may "+
+			"have", path, inputMax)
 	}
 	return content, nil
 }

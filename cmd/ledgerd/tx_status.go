@@ -123,11 +123,14 @@ wait ended, STREAM its number in the stream of the shard above.`,
 	}
 	options.remote.bind(command, false)
 	flags := command.Flags()
-	flags.StringVar(&options.wait, "wait", "", "answer when it is ordered, stored or durable (default at once)")
+	flags.StringVar(&options.wait, "wait", "",
+		"answer when it is ordered, stored or durable (default at once)")
 	flags.BoolVar(&options.proof, "proof", false, "have the node prove it, and check the proof")
-	flags.StringVar(&options.out, "out", "", "write the checked proof to this file; goes with --proof")
+	flags.StringVar(&options.out, "out", "",
+		"write the checked proof to this file; goes with --proof")
 	addJSONFlag(command, &options.json)
-	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels, cobra.ShellCompDirectiveNoFileComp))
+	completeFlag(command, "wait", cobra.FixedCompletions(waitLevels,
+		cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
@@ -157,7 +160,8 @@ func (o *txStatusOptions) run(command *cobra.Command, arguments []string) error 
 		transaction, err = nodes.Wait(ctx, id, level)
 	}
 	if errors.Is(err, context.DeadlineExceeded) && transaction != nil {
-		err = fmt.Errorf("the transaction is %s after %s, not %s", reportStatus(transaction.GetStatus()).place(), o.remote.timeout, o.wait)
+		err = fmt.Errorf("the transaction is %s after %s, not %s",
+			reportStatus(transaction.GetStatus()).place(), o.remote.timeout, o.wait)
 	}
 	if err != nil {
 		return err
@@ -180,17 +184,22 @@ func (o *txStatusOptions) run(command *cobra.Command, arguments []string) error 
 func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 	body := transaction.GetBody()
 	report := &transactionReport{
-		statusReport: reportStatus(transaction.GetStatus()), BlockTimeMS: transaction.GetBlockTimeMs(), Signer: body.GetSigner(), Change: reportChange(body.GetMembershipChange()),
-		LastValid: body.GetLastValid(), Note: noteReport(body.GetNote()), Postings: reportPostings(body.GetPostings()),
+		statusReport: reportStatus(transaction.GetStatus()),
+		BlockTimeMS:  transaction.GetBlockTimeMs(), Signer: body.GetSigner(),
+		Change:    reportChange(body.GetMembershipChange()),
+		LastValid: body.GetLastValid(), Note: noteReport(body.GetNote()),
+		Postings: reportPostings(body.GetPostings()),
 	}
 	if hash := transaction.GetBlockHash(); len(hash) > 0 {
 		report.BlockHash = fmt.Sprintf("%x", hash)
 	}
 	for _, signature := range transaction.GetSignatures() {
-		report.SignedBy = append(report.SignedBy, signerName(signature.GetOrganisation(), report.Change))
+		report.SignedBy = append(report.SignedBy, signerName(signature.GetOrganisation(),
+			report.Change))
 	}
 	for _, record := range body.GetRecords() {
-		report.Records = append(report.Records, recordChangeReport{record.GetKey(), len(record.GetValue())})
+		report.Records = append(report.Records, recordChangeReport{record.GetKey(),
+			len(record.GetValue())})
 	}
 	for _, opening := range body.GetAccounts() {
 		report.Accounts = append(report.Accounts, opening.GetAccount())
@@ -198,17 +207,22 @@ func reportTransaction(transaction *ledgerdv1.Transaction) *transactionReport {
 	for _, registration := range body.GetOrganisations() {
 		report.Registered = append(report.Registered, registration.GetName())
 	}
-	if entry, err := ledger.DecodeBody(transaction.GetCanonical()); err == nil && entry.Verdict != nil {
-		report.Verdict = &verdictReport{Transaction: entry.Verdict.ID.String(), Shard: uint32(entry.Verdict.Shard), Says: "good"}
+	if entry, err := ledger.DecodeBody(transaction.GetCanonical()); err == nil &&
+		entry.Verdict != nil {
+		report.Verdict = &verdictReport{Transaction: entry.Verdict.ID.String(),
+			Shard: uint32(entry.Verdict.Shard), Says: "good"}
 		if !entry.Verdict.Good() {
 			report.Verdict.Says = api.ReasonCode(entry.Verdict.Result.Code)
 		}
 	}
 	for _, place := range transaction.GetPlaces() {
 		report.Places = append(report.Places, placeReport{
-			Shard: place.GetShard(), State: place.GetState(), Home: place.GetHome(), Entry: place.GetEntry(), Height: place.GetHeight(), Index: place.GetIndex(),
-			BlockHash: place.GetBlockHashHex(), TimeMS: place.GetTimeMs(), Level: placeLevel(place), Verdict: place.GetVerdict(), SettledHeight: place.GetSettledHeight(),
-			SettledIndex: place.GetSettledIndex(), WaitsFor: place.GetWaitsFor(), StreamNumber: place.GetStreamNumber(),
+			Shard: place.GetShard(), State: place.GetState(), Home: place.GetHome(),
+			Entry: place.GetEntry(), Height: place.GetHeight(), Index: place.GetIndex(),
+			BlockHash: place.GetBlockHashHex(), TimeMS: place.GetTimeMs(), Level: placeLevel(place),
+			Verdict: place.GetVerdict(), SettledHeight: place.GetSettledHeight(),
+			SettledIndex: place.GetSettledIndex(), WaitsFor: place.GetWaitsFor(),
+			StreamNumber: place.GetStreamNumber(),
 		})
 	}
 	return report
@@ -226,12 +240,14 @@ func (r *transactionReport) writePlaces(out io.Writer) error {
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
 	}
-	rows := table{header: []string{"SHARD", "STATE", "BLOCK", "SETTLED", "LEVEL", "VERDICT", "STREAM", ""}, right: []bool{true, false, true, true, false, false, true}, colour: func(column int, cell string) string {
-		if column == 1 {
-			return colourOfPlace(cell)
-		}
-		return ""
-	}}
+	rows := table{header: []string{"SHARD", "STATE", "BLOCK", "SETTLED", "LEVEL", "VERDICT",
+		"STREAM", ""}, right: []bool{true, false, true, true, false, false, true},
+		colour: func(column int, cell string) string {
+			if column == 1 {
+				return colourOfPlace(cell)
+			}
+			return ""
+		}}
 	number := func(value uint64) string {
 		if value == 0 {
 			return "-"
@@ -255,7 +271,8 @@ func (r *transactionReport) writePlaces(out io.Writer) error {
 		if len(place.WaitsFor) > 0 {
 			remarks = append(remarks, "waiting for "+client.ShardNames(place.WaitsFor))
 		}
-		rows.add(fmt.Sprint(place.Shard), printable(place.State, 0), number(place.Height), number(place.SettledHeight), word(place.Level), word(place.Verdict),
+		rows.add(fmt.Sprint(place.Shard), printable(place.State, 0), number(place.Height),
+			number(place.SettledHeight), word(place.Level), word(place.Verdict),
 			number(place.StreamNumber), strings.Join(remarks, ", "))
 	}
 	return rows.write(out)
@@ -294,7 +311,8 @@ func (r *transactionReport) write(command *cobra.Command) error {
 		rows.add("valid to", fmt.Sprintf("block %d", r.LastValid))
 	}
 	if r.Verdict != nil {
-		rows.add("verdict", fmt.Sprintf("shard %d says %s of %s", r.Verdict.Shard, r.Verdict.Says, r.Verdict.Transaction))
+		rows.add("verdict", fmt.Sprintf("shard %d says %s of %s", r.Verdict.Shard, r.Verdict.Says,
+			r.Verdict.Transaction))
 	}
 	for _, name := range r.Registered {
 		rows.add("registers", name)
@@ -312,7 +330,8 @@ func (r *transactionReport) write(command *cobra.Command) error {
 		rows.add("note", printable(fmt.Sprintf("%s", r.Note), 200))
 	}
 	if r.Proof != nil {
-		rows.add("proof", fmt.Sprintf("holds; signed by %s; block confirmed by %s", strings.Join(r.Proof.SignedBy, ", "), strings.Join(r.Proof.Confirmed, ", ")))
+		rows.add("proof", fmt.Sprintf("holds; signed by %s; block confirmed by %s",
+			strings.Join(r.Proof.SignedBy, ", "), strings.Join(r.Proof.Confirmed, ", ")))
 	}
 	out := command.OutOrStdout()
 	if err := rows.write(out); err != nil {
@@ -329,7 +348,8 @@ func (r *transactionReport) write(command *cobra.Command) error {
 	if _, err := fmt.Fprintln(out); err != nil {
 		return err
 	}
-	postings := table{header: []string{"ACCOUNT", "AMOUNT", "ASSET"}, right: []bool{false, true, false}}
+	postings := table{header: []string{"ACCOUNT", "AMOUNT", "ASSET"},
+		right: []bool{false, true, false}}
 	for _, posting := range r.Postings {
 		postings.add(posting.Account, posting.Amount, posting.Asset)
 	}
@@ -346,24 +366,29 @@ func (o *txStatusOptions) check(
 	}
 	proof, err := ledger.DecodeProof(answer.GetEncoded())
 	if err != nil {
-		return nil, fmt.Errorf("the proof of %s cannot be read, do not trust this node: %w", nodes.Current(), err)
+		return nil, fmt.Errorf("the proof of %s cannot be read, do not trust this node: %w",
+			nodes.Current(), err)
 	}
 	if err := ledger.VerifyProof(proof); err != nil {
-		return nil, fmt.Errorf("the proof of %s does not hold, do not trust this node: %w", nodes.Current(), err)
+		return nil, fmt.Errorf("the proof of %s does not hold, do not trust this node: %w",
+			nodes.Current(), err)
 	}
 	if proof.ID != id {
-		return nil, fmt.Errorf("the proof of %s is one of another transaction, do not trust this node", nodes.Current())
+		return nil, fmt.Errorf("the proof of %s is one of another transaction, do not trust "+
+			"this node", nodes.Current())
 	}
 	report := &proofReport{Verified: true, BlockHash: proof.BlockHash.String()}
 	for _, signature := range proof.Signatures {
-		report.SignedBy = append(report.SignedBy, signerName(string(signature.Organisation), change))
+		report.SignedBy = append(report.SignedBy, signerName(string(signature.Organisation),
+			change))
 	}
 	header, err := ledger.DecodeHeader(proof.Header)
 	if err != nil {
 		return nil, fmt.Errorf("the proof's block header: %w", err)
 	}
 	for _, address := range nodes.URLs() {
-		if err := confirm(ctx, address, answer.GetShard(), header.Height, proof.BlockHash); err != nil {
+		if err := confirm(ctx, address, answer.GetShard(), header.Height,
+			proof.BlockHash); err != nil {
 			return nil, err
 		}
 		report.Confirmed = append(report.Confirmed, address)
@@ -375,18 +400,22 @@ func (o *txStatusOptions) check(
 }
 
 // confirm asks one node whether it has a block at a height of a shard's chain.
-func confirm(ctx context.Context, address string, shard uint32, height ledger.Height, hash ledger.Hash) error {
+func confirm(ctx context.Context, address string, shard uint32, height ledger.Height,
+	hash ledger.Hash) error {
 	node, err := client.New([]string{address}, client.Options{})
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	answer, err := node.Block(ctx, &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: 1, Shard: &shard})
+	answer, err := node.Block(ctx, &ledgerdv1.GetBlockRequest{
+		Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: 1,
+		Shard: &shard})
 	if err != nil {
 		return fmt.Errorf("asking %s for block %d: %w", address, height, err)
 	}
 	if !bytes.Equal(answer.GetBlock().GetHeader().GetHash(), hash[:]) {
-		return fmt.Errorf("%s has another block at height %d than the proof: do not trust one of these nodes, run `ledgerd verify` on their folders", address, height)
+		return fmt.Errorf("%s has another block at height %d than the proof: do not trust one "+
+			"of these nodes, run `ledgerd verify` on their folders", address, height)
 	}
 	return nil
 }

@@ -64,11 +64,15 @@ the next one to sign, and nothing is submitted.`,
 			}
 			defer done()
 			statuses, err := nodes.Submit(ctx, bundle, level)
-			if err != nil && !slices.ContainsFunc(statuses, func(status *ledgerdv1.TransactionStatus) bool { return len(status.GetWaitsFor()) > 0 }) {
+			if err != nil && !slices.ContainsFunc(statuses,
+				func(status *ledgerdv1.TransactionStatus) bool {
+					return len(status.GetWaitsFor()) > 0
+				}) {
 				return withWriters(err)
 			}
 			if len(statuses) == 1 {
-				return errors.Join(writeStatus(command.OutOrStdout(), options.json, reportStatus(statuses[0])), err)
+				return errors.Join(writeStatus(command.OutOrStdout(), options.json,
+					reportStatus(statuses[0])), err)
 			}
 			reports := make([]statusReport, len(statuses))
 			for i, status := range statuses {
@@ -78,7 +82,8 @@ the next one to sign, and nothing is submitted.`,
 		},
 	}
 	options.bind(command)
-	command.Flags().BoolVar(&sign, "sign", false, "add the signatures that are missing, with the keys of the keyring")
+	command.Flags().BoolVar(&sign, "sign", false,
+		"add the signatures that are missing, with the keys of the keyring")
 	return command
 }
 
@@ -93,7 +98,8 @@ func writeStatuses(command *cobra.Command, asJSON bool, reports []statusReport) 
 		rows.add(report.ID, report.place(), report.Reason)
 	}
 	if asJSON {
-		return errors.Join(writeJSON(command.OutOrStdout(), map[string]any{"transactions": reports}), failure)
+		return errors.Join(writeJSON(command.OutOrStdout(),
+			map[string]any{"transactions": reports}), failure)
 	}
 	return errors.Join(rows.write(command.OutOrStdout()), failure)
 }
@@ -106,13 +112,16 @@ func parseBundle(content []byte) (*ledger.Bundle, error) {
 	}
 	bundle, err := ledger.DecodeBundle(encoded)
 	if err != nil {
-		return nil, fmt.Errorf("not a signed transaction: %w: make one with `ledgerd tx post --out FILE`", err)
+		return nil, fmt.Errorf("not a signed transaction: %w: make one with `ledgerd tx post "+
+			"--out FILE`", err)
 	}
 	return bundle, nil
 }
 
-// addSignatures signs a bundle with the keys of the keyring. It tells whether all signatures are there; else it has written the file anew.
-func (o *postOptions) addSignatures(command *cobra.Command, bundle *ledger.Bundle, path string) (complete bool, err error) {
+// addSignatures signs a bundle with the keys of the keyring. It tells whether all signatures are
+// there; else it has written the file anew.
+func (o *postOptions) addSignatures(command *cobra.Command, bundle *ledger.Bundle,
+	path string) (complete bool, err error) {
 	ring, err := o.keys.open()
 	if err != nil {
 		return false, err
@@ -134,7 +143,9 @@ func (o *postOptions) addSignatures(command *cobra.Command, bundle *ledger.Bundl
 		return true, nil
 	}
 	if len(bundle.Signatures()) == before {
-		return false, fmt.Errorf("the keyring %s has none of the keys that are missing: those of %s", ring.Folder(), strings.Join(report.Missing, ", "))
+		return false,
+			fmt.Errorf("the keyring %s has none of the keys that are missing: those of %s",
+				ring.Folder(), strings.Join(report.Missing, ", "))
 	}
 	report.File = path
 	return false, report.write(command, o.json, bundle)

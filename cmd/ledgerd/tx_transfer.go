@@ -34,12 +34,14 @@ status what became of it; calling it again makes a second transfer.`,
 			for i, value := range arguments {
 				flag := []string{"from", "to", "amount", "asset"}[i]
 				if command.Flags().Changed(flag) {
-					return usagef("%q is given for what --%s says as well: leave one out", value, flag)
+					return usagef("%q is given for what --%s says as well: leave one out", value,
+						flag)
 				}
 				*[]*string{&from, &to, &amount, &asset}[i] = value
 			}
 			if from == "" || to == "" || amount == "" {
-				return usagef("a transfer needs two accounts and an amount, for example `ledgerd tx transfer acme:mint acme:cash 100`")
+				return usagef("a transfer needs two accounts and an amount, for example " +
+					"`ledgerd tx transfer acme:mint acme:cash 100`")
 			}
 			transaction, err := transfer(from, to, amount, asset)
 			if err != nil {

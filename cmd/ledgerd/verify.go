@@ -17,7 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/home"
 )
 
-// verifyReport is what ledgerd verify --json prints. Height and hash are those of the head, where all is well.
+// verifyReport is what ledgerd verify --json prints. Height and hash are those of the head, where
+// all is well.
 type verifyReport struct {
 	OK            bool           `json:"ok"`
 	Height        ledger.Height  `json:"height"`
@@ -58,7 +59,8 @@ the first bad block is told. The keys of --json:
 			}
 			begun := time.Now()
 			progress, end := verifyProgress(command.ErrOrStderr())
-			head, err := store.Verify(command.Context(), h.Data(), h.Genesis, storeOptions(h), progress)
+			head, err := store.Verify(command.Context(), h.Data(), h.Genesis, storeOptions(h),
+				progress)
 			end()
 			damage := (*store.DamageError)(nil)
 			switch {
@@ -67,9 +69,12 @@ the first bad block is told. The keys of --json:
 			case err != nil:
 				return explainStore(h, err)
 			case asJSON:
-				return writeJSONLine(command.OutOrStdout(), verifyReport{OK: true, Height: head.Height, Hash: &head.Hash, Transactions: head.Total})
+				return writeJSONLine(command.OutOrStdout(),
+					verifyReport{OK: true, Height: head.Height, Hash: &head.Hash,
+						Transactions: head.Total})
 			}
-			_, err = fmt.Fprintf(command.OutOrStdout(), "all is well: %d blocks, %d transactions, head %d %s, checked in %.1f s\n",
+			_, err = fmt.Fprintf(command.OutOrStdout(),
+				"all is well: %d blocks, %d transactions, head %d %s, checked in %.1f s\n",
 				head.Height, head.Total, head.Height, head.Hash, time.Since(begun).Seconds())
 			return err
 		},
@@ -79,27 +84,34 @@ the first bad block is told. The keys of --json:
 	return command
 }
 
-// hasData refuses the home of a node that never ran: an empty store would be made there, and found to be in order.
+// hasData refuses the home of a node that never ran: an empty store would be made there, and found
+// to be in order.
 func hasData(h *home.Home) error {
 	entries, err := os.ReadDir(h.Data())
-	entries = slices.DeleteFunc(entries, func(entry fs.DirEntry) bool { return entry.Name() == home.DiskFile })
+	entries = slices.DeleteFunc(entries, func(entry fs.DirEntry) bool {
+		return entry.Name() == home.DiskFile
+	})
 	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
-		return fmt.Errorf("%s has no blocks: either its node was never started, or its data folder %s is gone", h.Dir, h.Data())
+		return fmt.Errorf("%s has no blocks: either its node was never started, or its data "+
+			"folder %s is gone", h.Dir, h.Data())
 	}
 	return err
 }
 
 // tellDamage shows where a store is damaged, and returns that as a reportedError.
 func tellDamage(out io.Writer, h *home.Home, damage *store.DamageError, asJSON bool) error {
-	next := fmt.Sprintf("move %s away and start the node again: it fetches the chain from the others", h.Data())
+	next := fmt.Sprintf("move %s away and start the node again: it fetches the chain from the "+
+		"others", h.Data())
 	reported := &reportedError{&hintedError{damage, next}}
 	if asJSON {
-		if err := writeJSONLine(out, verifyReport{FirstBadBlock: &damage.Height, Reason: damage.Reason}); err != nil {
+		if err := writeJSONLine(out, verifyReport{FirstBadBlock: &damage.Height,
+			Reason: damage.Reason}); err != nil {
 			return err
 		}
 		return reported
 	}
-	if _, err := fmt.Fprintf(out, "damaged: block %d is the first one that is not right: %s\nMove %s away and start the node again: it fetches the chain from the others.\n",
+	if _, err := fmt.Fprintf(out, "damaged: block %d is the first one that is not right: "+
+		"%s\nMove %s away and start the node again: it fetches the chain from the others.\n",
 		damage.Height, damage.Reason, h.Data()); err != nil {
 		return err
 	}
@@ -132,8 +144,10 @@ func verifyProgress(to io.Writer) (progress func(height, head ledger.Height), en
 	var bar *progressbar.ProgressBar
 	progress = func(height, head ledger.Height) {
 		if bar == nil {
-			bar = progressbar.NewOptions64(int64(head), progressbar.OptionSetWriter(to), progressbar.OptionSetDescription("blocks"),
-				progressbar.OptionShowCount(), progressbar.OptionThrottle(250*time.Millisecond), progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true))
+			bar = progressbar.NewOptions64(int64(head), progressbar.OptionSetWriter(to),
+				progressbar.OptionSetDescription("blocks"),
+				progressbar.OptionShowCount(), progressbar.OptionThrottle(250*time.Millisecond),
+				progressbar.OptionClearOnFinish(), progressbar.OptionSetPredictTime(true))
 		}
 		_ = bar.Set64(int64(height)) // a bar that cannot be drawn is no reason to stop
 	}

@@ -26,13 +26,15 @@ type report interface {
 
 func (o *watchOptions) bind(command *cobra.Command) {
 	o.remote.bind(command, false)
-	command.Flags().BoolVar(&o.watch, "watch", false, "show it again and again, until you stop it; with --json a line each time")
+	command.Flags().BoolVar(&o.watch, "watch", false,
+		"show it again and again, until you stop it; with --json a line each time")
 	command.Flags().DurationVar(&o.every, "every", time.Second, "with --watch, how often")
 	addJSONFlag(command, &o.json)
 }
 
 // run shows what ask answers.
-func (o *watchOptions) run(command *cobra.Command, ask func(context.Context, *client.Client) (report, error)) error {
+func (o *watchOptions) run(command *cobra.Command,
+	ask func(context.Context, *client.Client) (report, error)) error {
 	if o.every < 100*time.Millisecond {
 		return usagef("--every is %s: it has to be at least 100ms", o.every)
 	}
@@ -73,7 +75,8 @@ func (o *watchOptions) run(command *cobra.Command, ask func(context.Context, *cl
 	}
 }
 
-// showAgain shows a report, or why there is none: a node that is away for a while does not end the watch.
+// showAgain shows a report, or why there is none: a node that is away for a while does not end the
+// watch.
 func (o *watchOptions) showAgain(out io.Writer, shown report, failed error) error {
 	if o.json {
 		if failed != nil {

@@ -1,5 +1,5 @@
-// Package ledgertest makes signed input for tests of the ledger and of what is built on it: clients with fixed keys, bundles and round messages. The same
-// calls give the same bytes.
+// Package ledgertest makes signed input for tests of the ledger and of what is built on it: clients
+// with fixed keys, bundles and round messages. The same calls give the same bytes.
 package ledgertest
 
 import (
@@ -12,7 +12,8 @@ import (
 
 // Genesis returns a genesis of one member, without operators.
 func Genesis() *ledger.Genesis {
-	return &ledger.Genesis{Chain: "test", Time: 1_700_000_000_000, Members: []ledger.Member{{Name: "node-0", Key: []byte("key"), Address: "/memory/0"}}}
+	return &ledger.Genesis{Chain: "test", Time: 1_700_000_000_000,
+		Members: []ledger.Member{{Name: "node-0", Key: []byte("key"), Address: "/memory/0"}}}
 }
 
 // Key returns the private key that belongs to a name.
@@ -35,21 +36,26 @@ type Client struct {
 
 // NewClient returns a client of the ledger with this genesis.
 func NewClient(genesis *ledger.Genesis, organisation ledger.OrganisationName) *Client {
-	return &Client{Organisation: organisation, Ledger: genesis.Book(), private: Key(string(organisation))}
+	return &Client{Organisation: organisation, Ledger: genesis.Book(),
+		private: Key(string(organisation))}
 }
 
 // Next returns a transaction with the client's next nonce and nothing in it.
 func (c *Client) Next() ledger.Transaction {
 	c.Sequence++
-	return ledger.Transaction{Ledger: c.Ledger, Signer: c.Organisation, Nonce: ledger.Nonce{Stream: c.Stream, Sequence: c.Sequence}}
+	return ledger.Transaction{Ledger: c.Ledger, Signer: c.Organisation,
+		Nonce: ledger.Nonce{Stream: c.Stream, Sequence: c.Sequence}}
 }
 
-// Register returns the transaction that registers the organisation and opens accounts `organisation:name`; the first is an issuer.
+// Register returns the transaction that registers the organisation and opens accounts
+// `organisation:name`; the first is an issuer.
 func (c *Client) Register(accounts ...string) ledger.Transaction {
 	transaction := c.Next()
-	transaction.Registrations = []ledger.Registration{{Name: c.Organisation, Keys: []ledger.PublicKey{PublicKey(string(c.Organisation))}}}
+	transaction.Registrations = []ledger.Registration{{Name: c.Organisation,
+		Keys: []ledger.PublicKey{PublicKey(string(c.Organisation))}}}
 	for i, name := range accounts {
-		transaction.Openings = append(transaction.Openings, ledger.Opening{Account: c.Account(name), Issuer: i == 0})
+		transaction.Openings = append(transaction.Openings,
+			ledger.Opening{Account: c.Account(name), Issuer: i == 0})
 	}
 	return transaction
 }
@@ -69,7 +75,8 @@ func (c *Client) Transfer(from, to ledger.AccountPath, amount int64) ledger.Tran
 	return transaction
 }
 
-// Bundle returns the transactions in a bundle that the client has signed. It panics where they have no encoding.
+// Bundle returns the transactions in a bundle that the client has signed. It panics where they have
+// no encoding.
 func (c *Client) Bundle(transactions ...ledger.Transaction) *ledger.Bundle {
 	bundle, err := ledger.NewBundle(transactions...)
 	if err == nil {

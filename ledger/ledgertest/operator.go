@@ -9,7 +9,8 @@ import (
 
 // OperatedGenesis returns a genesis of so many members, Member(0) and so on, and one operator.
 func OperatedGenesis(members int) *ledger.Genesis {
-	genesis := &ledger.Genesis{Chain: "test", Time: 1_700_000_000_000, Operators: []ledger.PublicKey{PublicKey("operator")}}
+	genesis := &ledger.Genesis{Chain: "test", Time: 1_700_000_000_000,
+		Operators: []ledger.PublicKey{PublicKey("operator")}}
 	for i := range members {
 		genesis.Members = append(genesis.Members, Member(i))
 	}
@@ -36,20 +37,24 @@ func NewOperator(genesis *ledger.Genesis) *Operator { return &Operator{Ledger: g
 // Next returns the transaction with the operator's next nonce that makes a change.
 func (o *Operator) Next(change ledger.MembershipChange) ledger.Transaction {
 	o.Sequence++
-	return ledger.Transaction{Ledger: o.Ledger, Nonce: ledger.Nonce{Stream: o.Stream, Sequence: o.Sequence}, Change: &change}
+	return ledger.Transaction{Ledger: o.Ledger, Nonce: ledger.Nonce{Stream: o.Stream,
+		Sequence: o.Sequence}, Change: &change}
 }
 
 // Join returns a signed bundle that lets a member in.
 func (o *Operator) Join(member ledger.Member) *ledger.Bundle {
-	return o.Bundle("operator", o.Next(ledger.MembershipChange{Kind: ledger.ChangeJoin, Member: member}))
+	return o.Bundle("operator", o.Next(ledger.MembershipChange{Kind: ledger.ChangeJoin,
+		Member: member}))
 }
 
 // Leave returns a signed bundle that removes a member.
 func (o *Operator) Leave(index ledger.MemberIndex) *ledger.Bundle {
-	return o.Bundle("operator", o.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: index}))
+	return o.Bundle("operator", o.Next(ledger.MembershipChange{Kind: ledger.ChangeLeave,
+		Index: index}))
 }
 
-// Bundle returns the transaction in a bundle with an operator's signature by the key that belongs to a name. It panics where it has no encoding.
+// Bundle returns the transaction in a bundle with an operator's signature by the key that belongs
+// to a name. It panics where it has no encoding.
 func (o *Operator) Bundle(key string, transaction ledger.Transaction) *ledger.Bundle {
 	bundle, err := ledger.NewBundle(transaction)
 	if err == nil {

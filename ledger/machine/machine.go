@@ -1,5 +1,5 @@
-// Package machine is the replicated state machine for those who embed the house: what an application has to be so that ordered rounds can drive
-// it, with the ledger as its first user.
+// Package machine is the replicated state machine for those who embed the house: what an
+// application has to be so that ordered rounds can drive it, with the ledger as its first user.
 //
 //	height, err := application.Open()             // the last round that is in it; the replica fetches or replays what came after
 //	for each A-delivered round, in order {
@@ -29,14 +29,17 @@ type Round struct {
 	Payloads [][]byte
 }
 
-// StateMachine is a deterministic application: equal rounds in equal order make equal states on every replica. View is what reads see of it.
+// StateMachine is a deterministic application: equal rounds in equal order make equal states on
+// every replica. View is what reads see of it.
 type StateMachine[View any] interface {
-	// Open returns the height of the last applied round that survived; it is stored with that round's effects, so that neither is there without the
-	// other. It is called once, first.
+	// Open returns the height of the last applied round that survived; it is stored with that
+	// round's effects, so that neither is there without the other. It is called once, first.
 	Open() (Height, error)
-	// Apply applies a round and returns the height after it, which is the height before where the round changes nothing. One call at a time.
+	// Apply applies a round and returns the height after it, which is the height before where the
+	// round changes nothing. One call at a time.
 	Apply(Round) (Height, error)
-	// Sync returns a height, at least that of before the call, up to which everything survives a power cut. It may run beside Apply and Lookup.
+	// Sync returns a height, at least that of before the call, up to which everything survives a
+	// power cut. It may run beside Apply and Lookup.
 	Sync() (Height, error)
 	// Lookup reads. It may run beside everything else.
 	Lookup(func(View) error) error
@@ -47,7 +50,8 @@ type StateMachine[View any] interface {
 // ErrNotOpen says that the state machine was not opened, or was closed.
 var ErrNotOpen = errors.New("machine: not open")
 
-// Ledger is the ledger as a state machine: a round is a round message's batches, a height a block's.
+// Ledger is the ledger as a state machine: a round is a round message's batches, a height a
+// block's.
 type Ledger struct {
 	// Folder, Genesis and Options are those of store.Open.
 	Folder  string
@@ -87,7 +91,8 @@ func (l *Ledger) Apply(round Round) (Height, error) {
 	if err != nil {
 		return 0, err
 	}
-	if _, err := opened.Apply(ledger.Epoch(round.Epoch), ledger.Round(round.Number), round.Payloads); err != nil {
+	if _, err := opened.Apply(ledger.Epoch(round.Epoch), ledger.Round(round.Number),
+		round.Payloads); err != nil {
 		return 0, fmt.Errorf("machine: round %d: %w", round.Number, err)
 	}
 	return Height(opened.AppendedHeight()), nil

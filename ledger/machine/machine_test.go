@@ -11,7 +11,8 @@ import (
 func TestLedgerAsStateMachine(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.Genesis()
-	application := &Ledger{Folder: t.TempDir(), Genesis: genesis, Options: store.Options{MemTableBytes: 1 << 20, ReserveBytes: 1}}
+	application := &Ledger{Folder: t.TempDir(), Genesis: genesis,
+		Options: store.Options{MemTableBytes: 1 << 20, ReserveBytes: 1}}
 	if _, err := application.Apply(Round{}); !errors.Is(err, ErrNotOpen) {
 		t.Fatalf("apply before open: %v", err)
 	}
@@ -26,7 +27,8 @@ func TestLedgerAsStateMachine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		height, err := application.Apply(Round{Epoch: 1, Number: uint64(i + 1), Payloads: rounds[i : i+1]})
+		height, err := application.Apply(Round{Epoch: 1, Number: uint64(i + 1),
+			Payloads: rounds[i : i+1]})
 		if err != nil || height != want || before > height {
 			t.Fatalf("round %d: height %d after %d, %v", i+1, height, before, err)
 		}
@@ -41,7 +43,8 @@ func TestLedgerAsStateMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := application.Lookup(func(view *store.Store) error {
-		if account, open := view.Account("acme:a"); !open || account.Balance("unit").String() != "5" {
+		if account, open := view.Account("acme:a"); !open ||
+			account.Balance("unit").String() != "5" {
 			t.Errorf("account %+v", account)
 		}
 		return nil

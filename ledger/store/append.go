@@ -16,10 +16,12 @@ import (
 // maxChunk is the most bytes of an encoded block in one row.
 const maxChunk = 256 << 10
 
-// Apply seals a delivered round, executes the block and appends it: readable when Apply returns, durable after the next Sync. The block is
-// nil where the round holds nothing new. The payloads must not change any more. ErrDiskFull changes nothing, and Apply may be tried again
-// with the same round; after any other error the store takes no more blocks.
-func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Block, error) {
+// Apply seals a delivered round, executes the block and appends it: readable when Apply returns,
+// durable after the next Sync. The block is nil where the round holds nothing new. The payloads
+// must not change any more. ErrDiskFull changes nothing, and Apply may be tried again with the same
+// round; after any other error the store takes no more blocks.
+func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Block,
+	error) {
 	s.applying.Lock()
 	defer s.applying.Unlock()
 	size := 0
@@ -44,13 +46,15 @@ func (s *Store) Apply(epoch ledger.Epoch, round ledger.Round, payloads [][]byte)
 }
 
 // seal makes the next block's draft of a round, nil where there is nothing new in it.
-func (s *Store) seal(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (draft *ledger.Draft, err error) {
+func (s *Store) seal(epoch ledger.Epoch, round ledger.Round,
+	payloads [][]byte) (draft *ledger.Draft, err error) {
 	if s.genesis.Sharded() {
 		return s.sealShard(epoch, round, payloads)
 	}
 	parent := s.head
 	parent.Members = s.Membership
-	draft = ledger.Seal(parent, epoch, round, payloads, func(id ledger.Hash, transaction *ledger.Transaction) bool {
+	draft = ledger.Seal(parent, epoch, round, payloads, func(id ledger.Hash,
+		transaction *ledger.Transaction) bool {
 		known, failure := s.executed(id, transaction)
 		if failure != nil && err == nil {
 			err = failure
@@ -60,9 +64,11 @@ func (s *Store) seal(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) 
 	return draft, err
 }
 
-// Append appends a block that another node made. It has to follow the head (ErrMismatch changes nothing), and is executed; if that
-// gives another block, ErrMismatch too, and the store takes no more blocks: one of the two nodes is wrong. Its signatures are not checked. Of its time it is checked that
-// it is no earlier than its parent's, as Verify does: the clocks that it was made of are in the round, not in the block.
+// Append appends a block that another node made. It has to follow the head (ErrMismatch changes
+// nothing), and is executed; if that gives another block, ErrMismatch too, and the store takes no
+// more blocks: one of the two nodes is wrong. Its signatures are not checked. Of its time it is
+// checked that it is no earlier than its parent's, as Verify does: the clocks that it was made of
+// are in the round, not in the block.
 func (s *Store) Append(block *ledger.Block) error {
 	s.applying.Lock()
 	defer s.applying.Unlock()
@@ -70,16 +76,20 @@ func (s *Store) Append(block *ledger.Block) error {
 		return err
 	}
 	if block.Header.Height != s.head.Header.Height+1 || block.Header.Previous != s.head.Hash {
-		return fmt.Errorf("%w: block %d after %s, the head is block %d %s", ErrMismatch, block.Header.Height, block.Header.Previous, s.head.Header.Height, s.head.Hash)
+		return fmt.Errorf("%w: block %d after %s, the head is block %d %s", ErrMismatch,
+			block.Header.Height, block.Header.Previous, s.head.Header.Height, s.head.Hash)
 	}
 	if block.Header.Time < s.head.Header.Time {
-		return fmt.Errorf("%w: block %d has time %d, the block before has %d", ErrMismatch, block.Header.Height, block.Header.Time, s.head.Header.Time)
+		return fmt.Errorf("%w: block %d has time %d, the block before has %d", ErrMismatch,
+			block.Header.Height, block.Header.Time, s.head.Header.Time)
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	executed, changes := s.state.Execute(ledger.Redraft(block))
 	if executed.Hash != block.Hash || changes.OutOfPlace > 0 {
-		s.failure = fmt.Errorf("%w: %w: executing block %d gives %s, with %d transactions out of place; it says %s", ErrFailed, ErrMismatch, block.Header.Height, executed.Hash, changes.OutOfPlace, block.Hash)
+		s.failure = fmt.Errorf("%w: %w: executing block %d gives %s, with %d transactions out "+
+			"of place; it says %s", ErrFailed, ErrMismatch, block.Header.Height, executed.Hash,
+			changes.OutOfPlace, block.Hash)
 		s.changed.Broadcast()
 		return s.failure
 	}
@@ -94,7 +104,8 @@ func (s *Store) ready(size int) error {
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	for !s.closed && s.failure == nil && (len(s.pending) >= maxPendingBlocks || s.pendingBytes >= maxPendingBytes) {
+	for !s.closed && s.failure == nil && (len(s.pending) >= maxPendingBlocks ||
+		s.pendingBytes >= maxPendingBytes) {
 		s.changed.Wait()
 	}
 	if s.closed {
@@ -114,8 +125,10 @@ func (s *Store) executed(id ledger.Hash, transaction *ledger.Transaction) (bool,
 	return s.Known(id)
 }
 
-// unseen reports that a transaction was in no earlier block, where that needs no disk, which is the common case: one whose nonce is fresh was never applied, and it is
-// known which may have failed, or were set aside or passed on for other shards. It needs the mutex, and that no block is appended meanwhile.
+// unseen reports that a transaction was in no earlier block, where that needs no disk, which is the
+// common case: one whose nonce is fresh was never applied, and it is known which may have failed,
+// or were set aside or passed on for other shards. It needs the mutex, and that no block is
+// appended meanwhile.
 func (s *Store) unseen(id ledger.Hash, transaction *ledger.Transaction) bool {
 	if !transaction.TakesNonce() || !s.state.Fresh(transaction.Signer, transaction.Nonce) {
 		return false
@@ -128,7 +141,8 @@ func shortID(id ledger.Hash) uint64 { return binary.BigEndian.Uint64(id[:]) }
 
 // publish makes an executed block visible and hands it to the writer. It needs the mutex.
 func (s *Store) publish(block *ledger.Block, changes *ledger.Changes) {
-	pending := &pendingBlock{block: block, encoded: block.Encode(), changes: changes, ids: make(map[ledger.Hash]uint32, len(block.Entries))}
+	pending := &pendingBlock{block: block, encoded: block.Encode(), changes: changes,
+		ids: make(map[ledger.Hash]uint32, len(block.Entries))}
 	for i := range block.Entries {
 		pending.ids[block.Entries[i].ID] = uint32(i)
 		if indexKind(block.Entries[i].Result) == indexFailed {
@@ -142,7 +156,8 @@ func (s *Store) publish(block *ledger.Block, changes *ledger.Changes) {
 	s.changed.Broadcast()
 }
 
-// write is the writer: it takes pending blocks to the database, in order, until the store is closed and nothing is pending.
+// write is the writer: it takes pending blocks to the database, in order, until the store is closed
+// and nothing is pending.
 func (s *Store) write() {
 	defer s.writer.Done()
 	for {
@@ -173,7 +188,8 @@ func (s *Store) write() {
 	}
 }
 
-// writeBlock writes a block's rows and then the head row: in one transaction of the database where they fit, else one after the other.
+// writeBlock writes a block's rows and then the head row: in one transaction of the database where
+// they fit, else one after the other.
 func (s *Store) writeBlock(pending *pendingBlock) (err error) {
 	defer guard(pending.block.Header.Height, &err)
 	if err := s.fence(false); err != nil {
@@ -208,10 +224,13 @@ func (s *Store) writeBlock(pending *pendingBlock) (err error) {
 		return err
 	}
 	s.options.onWrite("head")
-	return s.db.Update(func(transaction *badger.Txn) error { return transaction.Set(headKey, head) })
+	return s.db.Update(func(transaction *badger.Txn) error {
+		return transaction.Set(headKey, head)
+	})
 }
 
-// fence makes durable what must be on the disk before what is written next: the full logs, and the one being written where active is set.
+// fence makes durable what must be on the disk before what is written next: the full logs, and the
+// one being written where active is set.
 func (s *Store) fence(active bool) error {
 	s.logsMu.Lock()
 	defer s.logsMu.Unlock()
@@ -221,8 +240,11 @@ func (s *Store) fence(active bool) error {
 // countRows returns the number of rows of a block and a bound of their bytes.
 func (s *Store) countRows(pending *pendingBlock) (rows int, size int64) {
 	const overhead = 64
-	rows = 3 + len(pending.encoded)/s.chunk() + 1 + len(pending.ids) + len(pending.changes.Entries) + len(pending.changes.History) + len(pending.changes.Forwards) + len(pending.changes.Settlements)
-	bytes := len(pending.encoded) + ledger.HeaderSize + overhead*rows + 33*len(pending.ids) + 17*len(pending.changes.History)
+	rows = 3 + len(pending.encoded)/s.chunk() + 1 + len(pending.ids) +
+		len(pending.changes.Entries) + len(pending.changes.History) +
+		len(pending.changes.Forwards) + len(pending.changes.Settlements)
+	bytes := len(pending.encoded) + ledger.HeaderSize + overhead*rows + 33*len(pending.ids) +
+		17*len(pending.changes.History)
 	for i := range pending.changes.Entries {
 		change := &pending.changes.Entries[i]
 		bytes += len(change.Key) + len(change.Before) + len(change.After)
@@ -250,7 +272,8 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 	// In the order of the keys the database finds the places of neighbours close together.
 	for _, i := range byID(block.Entries) {
 		where := position{height: height, index: i, kind: indexKind(block.Entries[i].Result)}
-		if err := put("index", indexKey(block.Entries[i].ID), where.append(carve(&arena, positionSize))); err != nil {
+		if err := put("index", indexKey(block.Entries[i].ID),
+			where.append(carve(&arena, positionSize))); err != nil {
 			return err
 		}
 	}
@@ -272,7 +295,8 @@ func (s *Store) rows(pending *pendingBlock, set func(key, value []byte) error) e
 	if err := put("index", indexKey(block.Hash), where.append(nil)); err != nil {
 		return err
 	}
-	return put("header", heightKey(rowHeader, height), headerRow(block.Header.Encode(), len(pending.encoded)))
+	return put("header", heightKey(rowHeader, height),
+		headerRow(block.Header.Encode(), len(pending.encoded)))
 }
 
 // putRow takes a row on its way to the database. The step names its kind.
@@ -291,14 +315,16 @@ func (s *Store) eachChunk(data []byte, put func(chunk int, part []byte) error) e
 }
 
 // historyRows gives the rows of a block's steps of histories to put.
-func historyRows(height ledger.Height, changes []ledger.HistoryChange, arena *[]byte, put putRow) error {
+func historyRows(height ledger.Height, changes []ledger.HistoryChange, arena *[]byte,
+	put putRow) error {
 	for history := byAccount(changes); len(history) > 0; {
 		steps := 1
 		for steps < len(history) && history[steps].Number == history[0].Number {
 			steps++
 		}
 		value := appendHistory(carve(arena, 8+4*steps), height, history[:steps])
-		if err := put("history", historyKey(history[0].Number, history[0].Ordinal), value); err != nil {
+		if err := put("history", historyKey(history[0].Number, history[0].Ordinal),
+			value); err != nil {
 			return err
 		}
 		history = history[steps:]
@@ -312,11 +338,14 @@ func byID(entries []ledger.Entry) []uint32 {
 	for i := range order {
 		order[i] = uint32(i)
 	}
-	slices.SortFunc(order, func(a, b uint32) int { return bytes.Compare(entries[a].ID[:], entries[b].ID[:]) })
+	slices.SortFunc(order, func(a, b uint32) int {
+		return bytes.Compare(entries[a].ID[:], entries[b].ID[:])
+	})
 	return order
 }
 
-// byAccount returns a copy of a block's history in which each account's steps stand together, in their order.
+// byAccount returns a copy of a block's history in which each account's steps stand together, in
+// their order.
 func byAccount(history []ledger.HistoryChange) []ledger.HistoryChange {
 	sorted := slices.Clone(history)
 	slices.SortFunc(sorted, func(a, b ledger.HistoryChange) int {
@@ -325,7 +354,8 @@ func byAccount(history []ledger.HistoryChange) []ledger.HistoryChange {
 	return sorted
 }
 
-// carve returns an empty slice with room for size bytes and a checksum, cut from a shared piece of memory.
+// carve returns an empty slice with room for size bytes and a checksum, cut from a shared piece of
+// memory.
 func carve(arena *[]byte, size int) []byte {
 	size += checksumSize
 	if cap(*arena)-len(*arena) < size {
@@ -336,8 +366,8 @@ func carve(arena *[]byte, size int) []byte {
 	return (*arena)[start : start : start+size]
 }
 
-// Sync makes everything durable that was appended before the call: after it, neither kill -9 nor a power cut loses it. Calls that wait for one
-// another are answered by one.
+// Sync makes everything durable that was appended before the call: after it, neither kill -9 nor a
+// power cut loses it. Calls that wait for one another are answered by one.
 func (s *Store) Sync() error {
 	s.mutex.RLock()
 	target := s.head.Header.Height
@@ -354,7 +384,8 @@ func (s *Store) Sync() error {
 	return s.makeDurable(written)
 }
 
-// awaitWritten waits until the writer has written the block at target, and returns the last block written.
+// awaitWritten waits until the writer has written the block at target, and returns the last block
+// written.
 func (s *Store) awaitWritten(target ledger.Height) (tip, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -370,10 +401,12 @@ func (s *Store) awaitWritten(target ledger.Height) (tip, error) {
 		return tip{}, ErrClosed
 	}
 	// The header at written follows from the pending block above it, or is the head.
-	last := tip{genesis: s.chainID, height: s.head.Header.Height, hash: s.head.Hash, total: s.head.Header.Total}
+	last := tip{genesis: s.chainID, height: s.head.Header.Height, hash: s.head.Hash,
+		total: s.head.Header.Total}
 	if len(s.pending) > 0 {
 		first := s.pending[0].block.Header
-		last.height, last.hash, last.total = first.Height-1, first.Previous, first.Total-uint64(first.Transactions)
+		last.height, last.hash, last.total = first.Height-1, first.Previous,
+			first.Total-uint64(first.Transactions)
 	}
 	return last, nil
 }
@@ -408,8 +441,8 @@ func (s *Store) withKnowledge(next tip) tip {
 	return next
 }
 
-// writeKnowledge writes a marker at the same height where the store knows more than the last one says.
-// It needs syncing, and that everything appended is durable.
+// writeKnowledge writes a marker at the same height where the store knows more than the last one
+// says. It needs syncing, and that everything appended is durable.
 func (s *Store) writeKnowledge() error {
 	last := s.marker.last
 	next := s.withKnowledge(last)

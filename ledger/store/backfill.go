@@ -15,16 +15,16 @@ import (
 // A store that began with a snapshot lacks two things of the blocks up to it, and gets them back in
 // this order:
 //
-//   - The bodies, from the snapshot downward (Fill): blocks from absent+1 on are here. So the newest
-//     ones, which others most often ask for, come first, and one number says what is here.
+//   - The bodies, from the snapshot downward (Fill): blocks from absent+1 on are here. So the
+//     newest ones, which others most often ask for, come first, and one number says what is here.
 //   - The rows that only executing a block tells: histories, entries of streams and ends of waits
 //     (Index), since the steps of a history are numbered from the genesis on. Index executes all
 //     blocks from the genesis, once they are here, so that a store that began with a snapshot has
 //     then also checked what it had only believed.
 //
 // The A row says how far both have come. It moves only after the rows that it speaks of are on the
-// disk, so that a crash costs the work since, and what was written twice is the same. When nothing is
-// missing, the row goes.
+// disk, so that a crash costs the work since, and what was written twice is the same. When nothing
+// is missing, the row goes.
 
 // missing is the A row: up to which height bodies of blocks, and rows of indexes, are not here.
 type missing struct{ absent, unindexed ledger.Height }
@@ -82,16 +82,19 @@ func (s *Store) Absent() ledger.Height { return ledger.Height(s.absent.Load()) }
 func (s *Store) Unindexed() ledger.Height { return ledger.Height(s.unindexed.Load()) }
 
 func (s *Store) errAbsent(height ledger.Height) error {
-	return fmt.Errorf("store: block %d lies %w, and the blocks up to %d are not here yet: ask another "+
+	return fmt.Errorf("store: block %d lies %w, and the blocks up to %d are not here yet: ask "+
+		"another "+
 		"node", height, ErrAbsent, s.Absent())
 }
 
 func (s *Store) errUnindexed(what string) error {
-	return fmt.Errorf("store: %s lies %w, and what leads to the blocks up to %d is not here yet: ask "+
+	return fmt.Errorf("store: %s lies %w, and what leads to the blocks up to %d is not here "+
+		"yet: ask "+
 		"another node", what, ErrAbsent, s.Unindexed())
 }
 
-// beginTask notes that something reads or fills the database, whose end Close waits for: tasks.Done.
+// beginTask notes that something reads or fills the database, whose end Close waits for:
+// tasks.Done.
 func (s *Store) beginTask() error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -113,12 +116,13 @@ func (s *Store) goOn(ctx context.Context) error {
 }
 
 // Fill takes the blocks from one height up to Absent. It calls fetch, which gives them to add in
-// ascending order; add returns their encoded sizes. When fetch returns nil and all were added, they are durable, and Absent is the
-// height below. Otherwise nothing changes, and Fill may be called again. Each block is checked
-// against the hash in the chain (ErrMismatch): where it comes from does not matter. Blocks are
-// appended and read meanwhile as ever. ErrNotFound where first is not from 1 to Absent;
-// ErrDiskFull; ErrClosed; what fetch returns.
-func (s *Store) Fill(first ledger.Height, fetch func(add func(*ledger.Block) (bytes int, err error)) error) (err error) {
+// ascending order; add returns their encoded sizes. When fetch returns nil and all were added, they
+// are durable, and Absent is the height below. Otherwise nothing changes, and Fill may be called
+// again. Each block is checked against the hash in the chain (ErrMismatch): where it comes from
+// does not matter. Blocks are appended and read meanwhile as ever. ErrNotFound where first is not
+// from 1 to Absent; ErrDiskFull; ErrClosed; what fetch returns.
+func (s *Store) Fill(first ledger.Height,
+	fetch func(add func(*ledger.Block) (bytes int, err error)) error) (err error) {
 	defer guard(first, &err)
 	s.filling.Lock()
 	defer s.filling.Unlock()
@@ -146,7 +150,8 @@ func (s *Store) Fill(first ledger.Height, fetch func(add func(*ledger.Block) (by
 	case err != nil:
 		return err
 	case next <= last:
-		return fmt.Errorf("%w: the blocks from %d to %d were not filled in", ErrMismatch, next, last)
+		return fmt.Errorf("%w: the blocks from %d to %d were not filled in", ErrMismatch, next,
+			last)
 	}
 	return s.move(missing{absent: first - 1, unindexed: s.Unindexed()})
 }
@@ -188,7 +193,8 @@ func (s *Store) fillBlock(block *ledger.Block) (bytes int, err error) {
 		return 0, s.failFilling(err)
 	}
 	// The snapshot's word for the length is the only thing in it that nothing confirms.
-	err = put("fill header", heightKey(rowHeader, height), headerRow(checked.Header.Encode(), len(encoded)))
+	err = put("fill header", heightKey(rowHeader, height),
+		headerRow(checked.Header.Encode(), len(encoded)))
 	if err != nil {
 		return 0, s.failFilling(err)
 	}
@@ -265,12 +271,13 @@ func (s *Store) removeOutlines(above, to ledger.Height) error {
 }
 
 // Index writes the rows of histories, streams and settlements that a store lacks that began with a
-// snapshot, once all blocks are here (ErrAbsent before): it executes them from the genesis, and finds
-// on the way what a snapshot could not show, a block whose results do not follow (a *DamageError). It
-// needs the memory of a second state meanwhile. Each, where not nil, is called before each block with
-// its encoded size, so that the caller can set the pace, and ends Index with its error. An Index that
-// was ended begins again.
-func (s *Store) Index(ctx context.Context, each func(height ledger.Height, bytes int) error) (err error) {
+// snapshot, once all blocks are here (ErrAbsent before): it executes them from the genesis, and
+// finds on the way what a snapshot could not show, a block whose results do not follow (a
+// *DamageError). It needs the memory of a second state meanwhile. Each, where not nil, is called
+// before each block with its encoded size, so that the caller can set the pace, and ends Index with
+// its error. An Index that was ended begins again.
+func (s *Store) Index(ctx context.Context, each func(height ledger.Height,
+	bytes int) error) (err error) {
 	defer guard(1, &err)
 	s.filling.Lock()
 	defer s.filling.Unlock()
@@ -298,7 +305,8 @@ func (s *Store) Index(ctx context.Context, each func(height ledger.Height, bytes
 }
 
 // indexBlock executes the next block and writes what that tells.
-func (s *Store) indexBlock(height ledger.Height, state *ledger.State, each func(ledger.Height, int) error) error {
+func (s *Store) indexBlock(height ledger.Height, state *ledger.State,
+	each func(ledger.Height, int) error) error {
 	// Past the cache of blocks, where they would take the place of those that are asked for.
 	hash, err := s.hash(height)
 	if err != nil {
@@ -355,7 +363,8 @@ func (w *snapshotWriter) writeOutline(height ledger.Height) error {
 		return err
 	}
 	const step = ledger.HashSize + ledger.ResultSize
-	ids, results := make([]ledger.Hash, 0, len(outline)/step), make([]ledger.Result, 0, len(outline)/step)
+	ids, results := make([]ledger.Hash, 0, len(outline)/step),
+		make([]ledger.Result, 0, len(outline)/step)
 	for rest := outline; len(rest) >= step; rest = rest[step:] {
 		result, err := ledger.DecodeResult(rest[ledger.HashSize:step])
 		if err != nil {
@@ -371,8 +380,10 @@ func (w *snapshotWriter) writeOutline(height ledger.Height) error {
 	return err
 }
 
-// readOutline reads the outline of a block that is absent, and the length that its header's row says.
-func (w *snapshotWriter) readOutline(height ledger.Height) (outline []byte, length uint64, err error) {
+// readOutline reads the outline of a block that is absent, and the length that its header's row
+// says.
+func (w *snapshotWriter) readOutline(height ledger.Height) (outline []byte, length uint64,
+	err error) {
 	header, length, err := readHeader(w.transaction, height)
 	if err != nil {
 		return nil, 0, err
@@ -381,7 +392,8 @@ func (w *snapshotWriter) readOutline(height ledger.Height) (outline []byte, leng
 	if height == 1 && size > 0 {
 		// Stores that began with a snapshot before outlines were kept have none.
 		if _, err := get(w.transaction, chunkKey(rowOutline, 1, 0)); errors.Is(err, errMissing) {
-			return nil, 0, fmt.Errorf("store: no snapshot can be made here yet: what it needs of the "+
+			return nil, 0, fmt.Errorf("store: no snapshot can be made here yet: what it needs "+
+				"of the "+
 				"blocks up to %d lies %w: ask another node, or wait until this one has fetched them",
 				w.absent, ErrAbsent)
 		}

@@ -25,7 +25,8 @@ import (
 func restoredFrom(t testing.TB, s *Store, dir string) *Store {
 	t.Helper()
 	snapshot, _ := snapshotOf(t, s)
-	if _, err := Restore(t.Context(), dir, s.genesis, small(), bytes.NewReader(snapshot), believe); err != nil {
+	if _, err := Restore(t.Context(), dir, s.genesis, small(), bytes.NewReader(snapshot),
+		believe); err != nil {
 		t.Fatal(err)
 	}
 	return openBook(t, dir, s.genesis, small())
@@ -52,8 +53,8 @@ func fillFrom(s, whole *Store, count int) error {
 	})
 }
 
-// rowsOf are all rows of a store that has written everything. Of an entry of the state they show only
-// the value: which block set it is forgotten by a snapshot.
+// rowsOf are all rows of a store that has written everything. Of an entry of the state they show
+// only the value: which block set it is forgotten by a snapshot.
 func rowsOf(t testing.TB, s *Store) map[string]string {
 	t.Helper()
 	if err := s.Sync(); err != nil {
@@ -109,7 +110,8 @@ func sameRows(t testing.TB, got, want *Store) {
 	for _, key := range keys {
 		if ours[key] != theirs[key] && wrong < 10 {
 			wrong++
-			t.Errorf("row %c %x is %x, and where everything was executed %x", key[0], key[1:], ours[key], theirs[key])
+			t.Errorf("row %c %x is %x, and where everything was executed %x", key[0], key[1:],
+				ours[key], theirs[key])
 		}
 	}
 }
@@ -126,7 +128,9 @@ func TestFilledInIsWhole(t *testing.T) {
 	t.Run("several", func(t *testing.T) {
 		t.Parallel()
 		b, random := newShardBook(1), rand.New(rand.NewPCG(3, 3))
-		filledInIsWhole(t, shardGenesis(), func(s *Store) []byte { return b.batch(s, random.IntN(12), random).Encode() })
+		filledInIsWhole(t, shardGenesis(), func(s *Store) []byte {
+			return b.batch(s, random.IntN(12), random).Encode()
+		})
 	})
 }
 
@@ -168,7 +172,8 @@ func filledInIsWhole(t *testing.T, genesis *ledger.Genesis, next func(*Store) []
 			}
 		}
 		for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
-			if block, err := s.Block(height); (height <= s.Absent()) != errors.Is(err, ErrAbsent) || err == nil && block.Header.Height != height {
+			if block, err := s.Block(height); (height <= s.Absent()) != errors.Is(err, ErrAbsent) ||
+				err == nil && block.Header.Height != height {
 				t.Fatalf("block %d, absent to %d: %v", height, s.Absent(), err)
 			}
 		}
@@ -192,7 +197,8 @@ func filledInIsWhole(t *testing.T, genesis *ledger.Genesis, next func(*Store) []
 		return nil
 	})
 	if err != nil || indexed != int(began) || s.Unindexed() != 0 {
-		t.Fatalf("%d of %d blocks were indexed, unindexed to %d: %v", indexed, began, s.Unindexed(), err)
+		t.Fatalf("%d of %d blocks were indexed, unindexed to %d: %v", indexed, began, s.Unindexed(),
+			err)
 	}
 	for range 2 {
 		if mustReadAll(t, s) != mustReadAll(t, whole) {
@@ -216,7 +222,8 @@ func filledInIsWhole(t *testing.T, genesis *ledger.Genesis, next func(*Store) []
 func TestWrongBlocksAreNotFilledIn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	whole, other := open(t, filepath.Join(dir, "whole"), small()), open(t, filepath.Join(dir, "other"), small())
+	whole, other := open(t, filepath.Join(dir, "whole"), small()),
+		open(t, filepath.Join(dir, "other"), small())
 	b, c := newBook(5), newBook(7)
 	for range 20 {
 		b.apply(t, whole, 6)
@@ -244,7 +251,8 @@ func TestWrongBlocksAreNotFilledIn(t *testing.T) {
 		want   error
 	}{
 		{"another chain's", 20, []*ledger.Block{block(other, 20)}, nil, ErrMismatch},
-		{"another's last", 19, []*ledger.Block{block(whole, 19), block(other, 20)}, nil, ErrMismatch},
+		{"another's last", 19, []*ledger.Block{block(whole, 19), block(other, 20)},
+			nil, ErrMismatch},
 		{"another result", 20, []*ledger.Block{&tampered}, nil, ErrMismatch},
 		{"another body", 20, []*ledger.Block{&swapped}, nil, ErrMismatch},
 		{"another height", 20, []*ledger.Block{block(whole, 19)}, nil, ErrMismatch},
@@ -283,8 +291,8 @@ func TestWrongBlocksAreNotFilledIn(t *testing.T) {
 	sameRows(t, s, whole)
 }
 
-// A store that began with a snapshot before outlines were kept says that it cannot make one, until it
-// is filled in.
+// A store that began with a snapshot before outlines were kept says that it cannot make one, until
+// it is filled in.
 func TestFillingInAnOldStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -361,7 +369,8 @@ func TestDamageOfAFilledBlock(t *testing.T) {
 		}
 		_, reading := s.Block(12)
 		_, writing := s.WriteSnapshot(t.Context(), io.Discard)
-		for what, err := range map[string]error{"read": reading, "indexed": s.Index(t.Context(), nil), "in a snapshot": writing} {
+		for what, err := range map[string]error{"read": reading,
+			"indexed": s.Index(t.Context(), nil), "in a snapshot": writing} {
 			if !errors.Is(err, ErrDamaged) {
 				t.Errorf("%s, %s: %v", name, what, err)
 			}
@@ -426,8 +435,10 @@ func TestKillWhileFillingIn(t *testing.T) {
 		if run == 200 {
 			t.Fatal("it does not come to an end")
 		}
-		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFillChild$", "-test.v")
-		child.Env = append(os.Environ(), crashFill+"="+dir, fmt.Sprintf("%s=%d", crashStep, 1+random.IntN(60+run*150)))
+		child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFillChild$",
+			"-test.v")
+		child.Env = append(os.Environ(), crashFill+"="+dir,
+			fmt.Sprintf("%s=%d", crashStep, 1+random.IntN(60+run*150)))
 		output, err := child.CombinedOutput()
 		for line := range strings.Lines(string(output)) {
 			var height ledger.Height
@@ -436,7 +447,8 @@ func TestKillWhileFillingIn(t *testing.T) {
 			}
 		}
 		var exit *exec.ExitError
-		if err != nil && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
+		if err != nil && (!errors.As(err, &exit) ||
+			exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {
 			t.Fatalf("the child ended with %v:\n%s", err, output)
 		}
 		s := open(t, filepath.Join(dir, "filled"), small())

@@ -7,8 +7,9 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// BenchmarkApply seals, executes and appends blocks of 10,000 two-posting transactions in bundles of 500, and syncs at the end.
-// The signatures are made before the clock starts and are not checked.
+// BenchmarkApply seals, executes and appends blocks of 10,000 two-posting transactions in bundles
+// of 500, and syncs at the end. The signatures are made before the clock starts and are not
+// checked.
 func BenchmarkApply(b *testing.B) {
 	const perBlock, perBundle, accounts = 10_000, 500, 1000
 	s := open(b, b.TempDir(), Options{})
@@ -21,7 +22,8 @@ func BenchmarkApply(b *testing.B) {
 		for range min(perBlock, b.N-done)/perBundle + 1 {
 			transactions := make([]ledger.Transaction, perBundle)
 			for i := range transactions {
-				transactions[i] = client.Transfer("acme:issuer", traffic.account((done+i*7)%accounts), 1)
+				transactions[i] = client.Transfer("acme:issuer",
+					traffic.account((done+i*7)%accounts), 1)
 			}
 			bundles = append(bundles, client.Bundle(transactions...))
 		}
@@ -41,7 +43,8 @@ func BenchmarkApply(b *testing.B) {
 	b.ReportMetric(float64(s.Head().Total-total)/b.Elapsed().Seconds(), "tx/s")
 }
 
-// BenchmarkApplyAndSyncOne appends a block of one transaction and makes it durable: the latency of a lone client's write.
+// BenchmarkApplyAndSyncOne appends a block of one transaction and makes it durable: the latency of
+// a lone client's write.
 func BenchmarkApplyAndSyncOne(b *testing.B) {
 	s := open(b, b.TempDir(), Options{})
 	traffic := newBook(10)

@@ -41,7 +41,8 @@ func openBitcoin(t *testing.T) io.Reader {
 	return file
 }
 
-// TestBitcoin books Bitcoin's first transactions and compares every balance with the plain sum of the postings.
+// TestBitcoin books Bitcoin's first transactions and compares every balance with the plain sum of
+// the postings.
 func TestBitcoin(t *testing.T) {
 	t.Parallel()
 	options := small()
@@ -59,7 +60,8 @@ func TestBitcoin(t *testing.T) {
 		}
 		for i := range block.Entries {
 			if !block.Entries[i].Result.OK() {
-				t.Fatalf("transaction %d of block %d: %s", i, block.Header.Height, block.Entries[i].Result)
+				t.Fatalf("transaction %d of block %d: %s", i, block.Header.Height,
+					block.Entries[i].Result)
 			}
 		}
 		pending = nil
@@ -74,11 +76,15 @@ func TestBitcoin(t *testing.T) {
 			account := client.Account(posting.Account)
 			if sums[posting.Account] == nil {
 				sums[posting.Account] = new(big.Int)
-				transaction.Openings = append(transaction.Openings, ledger.Opening{Account: account, Alias: posting.Account, Issuer: posting.Account == "coinbase"})
+				transaction.Openings = append(transaction.Openings,
+					ledger.Opening{Account: account, Alias: posting.Account,
+						Issuer: posting.Account == "coinbase"})
 			}
 			amount, _ := new(big.Int).SetString(posting.Amount.String(), 10)
 			sums[posting.Account].Add(sums[posting.Account], amount)
-			transaction.Postings = append(transaction.Postings, ledger.Posting{Account: account, Asset: ledger.DefaultAsset, Amount: posting.Amount})
+			transaction.Postings = append(transaction.Postings,
+				ledger.Posting{Account: account, Asset: ledger.DefaultAsset,
+					Amount: posting.Amount})
 		}
 		if pending = append(pending, transaction); len(pending) == 500 {
 			flush()
@@ -89,7 +95,8 @@ func TestBitcoin(t *testing.T) {
 	err := s.ExportBalances(t.Context(), func(line BalanceLine) error {
 		seen++
 		if sums[line.Account] == nil || sums[line.Account].String() != line.Amount.String() {
-			t.Errorf("%s has %s, the postings add up to %s", line.Account, line.Amount, sums[line.Account])
+			t.Errorf("%s has %s, the postings add up to %s", line.Account, line.Amount,
+				sums[line.Account])
 		}
 		return nil
 	})

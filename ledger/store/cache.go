@@ -7,7 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// blockCache keeps verified blocks, those used last, up to a bound of their encoded bytes, and at least one.
+// blockCache keeps verified blocks, those used last, up to a bound of their encoded bytes, and at
+// least one.
 type blockCache struct {
 	mutex sync.Mutex
 	bound int64

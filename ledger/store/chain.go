@@ -12,10 +12,12 @@ const segmentLength = 64
 // maxSegments bounds the verified segments kept in memory.
 const maxSegments = 256
 
-// chain knows the hash of every block: every segmentLength-th in memory, those since the last of them too, and the others by walking down the headers from
-// the next checkpoint, each of which commits to the one before.
+// chain knows the hash of every block: every segmentLength-th in memory, those since the last of
+// them too, and the others by walking down the headers from the next checkpoint, each of which
+// commits to the one before.
 type chain struct {
-	// checkpoints[k] is the hash of block k*segmentLength; recent are the hashes from the last checkpoint on.
+	// checkpoints[k] is the hash of block k*segmentLength; recent are the hashes from the last
+	// checkpoint on.
 	checkpoints []ledger.Hash
 	recent      []ledger.Hash
 	segments    map[ledger.Height]*segment
@@ -61,11 +63,13 @@ func (s *Store) hash(height ledger.Height) (ledger.Hash, error) {
 }
 
 // loadSegment reads the headers between two checkpoints and checks that they make a chain.
-func (s *Store) loadSegment(number ledger.Height, below, above ledger.Hash) (loaded *segment, err error) {
+func (s *Store) loadSegment(number ledger.Height, below, above ledger.Hash) (loaded *segment,
+	err error) {
 	first := number * segmentLength
 	defer guard(first+1, &err)
 	loaded = new(segment)
-	// Only the checkpoint above may still be pending. What is not pending now is in the database for every transaction that begins later.
+	// Only the checkpoint above may still be pending. What is not pending now is in the database
+	// for every transaction that begins later.
 	top := s.pendingAt(first + segmentLength)
 	err = s.db.View(func(transaction *badger.Txn) error {
 		expected := above
@@ -93,7 +97,8 @@ func (s *Store) loadSegment(number ledger.Height, below, above ledger.Hash) (loa
 	return loaded, err
 }
 
-// readHeader reads a header that is in the database, and the length of its encoded block. It is checked by its checksum only.
+// readHeader reads a header that is in the database, and the length of its encoded block. It is
+// checked by its checksum only.
 func readHeader(transaction *badger.Txn, height ledger.Height) (ledger.Header, uint64, error) {
 	value, err := get(transaction, heightKey(rowHeader, height))
 	if err != nil {

@@ -26,7 +26,8 @@ const (
 	crashShards = "LEDGER_CRASH_SHARDS"
 )
 
-// crashBlock is how many transactions a block has: some fit into one transaction of the database, some do not.
+// crashBlock is how many transactions a block has: some fit into one transaction of the database,
+// some do not.
 func crashBlock(random *rand.Rand) int {
 	if random.IntN(3) == 0 {
 		return 300 + random.IntN(300)
@@ -34,14 +35,16 @@ func crashBlock(random *rand.Rand) int {
 	return 1 + random.IntN(8)
 }
 
-// TestCrashChild is the process that is killed: it applies rounds, tells after every Sync what is durable, and kills itself before the given step of writing.
+// TestCrashChild is the process that is killed: it applies rounds, tells after every Sync what is
+// durable, and kills itself before the given step of writing.
 func TestCrashChild(t *testing.T) {
 	dir := os.Getenv(crashFolder)
 	if dir == "" {
 		t.Skip("runs as a child of TestKillBetweenWrites only")
 	}
 	var step, seed int
-	if _, err := fmt.Sscan(os.Getenv(crashStep)+" "+os.Getenv(crashSeed), &step, &seed); err != nil {
+	if _, err := fmt.Sscan(os.Getenv(crashStep)+" "+os.Getenv(crashSeed),
+		&step, &seed); err != nil {
 		t.Fatal(err)
 	}
 	options := small()
@@ -54,13 +57,15 @@ func TestCrashChild(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(uint64(seed), 0))
 	if os.Getenv(crashShards) != "" {
-		crashSharded(t, openBook(t, filepath.Join(dir, "store"), shardGenesis(), options), random, uint64(seed))
+		crashSharded(t, openBook(t, filepath.Join(dir, "store"), shardGenesis(), options), random,
+			uint64(seed))
 	}
 	s := open(t, filepath.Join(dir, "store"), options)
 	b := newBook(20)
 	b.next(0)
 	b.round = ledger.Round(s.AppendedHeight())
-	// Each run has a stream of its own, so that what it writes after a crash differs from the remains of the run before.
+	// Each run has a stream of its own, so that what it writes after a crash differs from the
+	// remains of the run before.
 	b.client.Stream, b.client.Sequence = uint64(seed), 0
 	b.operator.Stream, b.operator.Sequence = uint64(seed), 0
 	for {
@@ -86,8 +91,8 @@ func crashSharded(t *testing.T, s *Store, random *rand.Rand, seed uint64) {
 	}
 }
 
-// TestKillBetweenWrites kills a process before many steps of writing, one run after the other on one store, each followed by a check that what was
-// durable is there and that the rest is whole.
+// TestKillBetweenWrites kills a process before many steps of writing, one run after the other on
+// one store, each followed by a check that what was durable is there and that the rest is whole.
 func TestKillBetweenWrites(t *testing.T) {
 	t.Parallel()
 	killBetweenWrites(t, 12, testGenesis())
@@ -122,7 +127,8 @@ func killBetweenWrites(t *testing.T, runs int, genesis *ledger.Genesis, environm
 			t.Fatalf("run %d: open: %v", run, err)
 		}
 		if s.AppendedHeight() < height {
-			t.Fatalf("run %d: block %d was durable, the head is block %d", run, height, s.AppendedHeight())
+			t.Fatalf("run %d: block %d was durable, the head is block %d", run, height,
+				s.AppendedHeight())
 		}
 		if _, found, err := s.Header(height); err != nil || found != hash {
 			t.Fatalf("run %d: block %d is %s, was %s: %v", run, height, found, hash, err)
@@ -143,10 +149,12 @@ func killBetweenWrites(t *testing.T, runs int, genesis *ledger.Genesis, environm
 	}
 }
 
-func runCrashChild(t *testing.T, dir string, step, seed int, genesis *ledger.Genesis, environment ...string) (ledger.Height, ledger.Hash) {
+func runCrashChild(t *testing.T, dir string, step, seed int, genesis *ledger.Genesis,
+	environment ...string) (ledger.Height, ledger.Hash) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestCrashChild$", "-test.v")
-	child.Env = append(append(os.Environ(), environment...), crashFolder+"="+dir, fmt.Sprintf("%s=%d", crashStep, step), fmt.Sprintf("%s=%d", crashSeed, seed))
+	child.Env = append(append(os.Environ(), environment...), crashFolder+"="+dir,
+		fmt.Sprintf("%s=%d", crashStep, step), fmt.Sprintf("%s=%d", crashSeed, seed))
 	output, err := child.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {

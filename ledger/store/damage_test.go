@@ -18,7 +18,8 @@ import (
 
 var flips = flag.Int("flips", 120, "how many single flipped bits TestFlippedBit tries")
 
-// folder is a store's folder in memory: the bytes of each file without the zeros at its end, and its size.
+// folder is a store's folder in memory: the bytes of each file without the zeros at its end, and
+// its size.
 type folder map[string]file
 
 type file struct {
@@ -73,7 +74,8 @@ func (f folder) names() []string {
 	return names
 }
 
-// damagedFolders returns the folder of a store that was closed and of one that was killed after a Sync, and what they read as.
+// damagedFolders returns the folder of a store that was closed and of one that was killed after a
+// Sync, and what they read as.
 func damagedFolders(t testing.TB) (closed, killed folder, text string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -120,7 +122,8 @@ func reopenBook(t testing.TB, dir string, genesis *ledger.Genesis) (text string,
 	return text, err
 }
 
-// TestFlippedBit flips one bit in a copy of a store, again and again, anywhere. Each time the store reads exactly as before, or says that it is damaged.
+// TestFlippedBit flips one bit in a copy of a store, again and again, anywhere. Each time the store
+// reads exactly as before, or says that it is damaged.
 func TestFlippedBit(t *testing.T) {
 	t.Parallel()
 	closed, killed, text := damagedFolders(t)
@@ -208,11 +211,13 @@ func TestLostTail(t *testing.T) {
 	}
 }
 
-// TestMissingRows takes rows away, and gives older or foreign rows in their place, with the database itself: the store says so.
+// TestMissingRows takes rows away, and gives older or foreign rows in their place, with the
+// database itself: the store says so.
 func TestMissingRows(t *testing.T) {
 	t.Parallel()
 	closed, _, _ := damagedFolders(t)
-	for _, kind := range []byte{rowHead, rowGenesis, rowHeader, rowBody, rowIndex, rowHistory, rowState} {
+	for _, kind := range []byte{rowHead, rowGenesis, rowHeader, rowBody, rowIndex, rowHistory,
+		rowState} {
 		for _, damage := range []string{"missing", "empty", "of another key"} {
 			t.Run(fmt.Sprintf("%c %s", kind, damage), func(t *testing.T) {
 				t.Parallel()
@@ -235,7 +240,8 @@ func tamper(t *testing.T, dir string, kind byte, damage string) {
 	}
 	var keys, values [][]byte
 	if err := s.eachRow(kind, func(key, value []byte) error {
-		keys, values = append(keys, bytes.Clone(key)), append(values, bytes.Clone(seal(bytes.Clone(key), bytes.Clone(value))))
+		keys, values = append(keys, bytes.Clone(key)),
+			append(values, bytes.Clone(seal(bytes.Clone(key), bytes.Clone(value))))
 		return nil
 	}); err != nil {
 		t.Fatal(err)
@@ -263,7 +269,8 @@ func tamper(t *testing.T, dir string, kind byte, damage string) {
 func TestMarker(t *testing.T) {
 	t.Parallel()
 	closed, _, text := damagedFolders(t)
-	for slots, harm := range map[string]bool{"0": false, "1": false, "2": false, "3": false, "0123": true} {
+	for slots, harm := range map[string]bool{"0": false, "1": false, "2": false, "3": false,
+		"0123": true} {
 		dir := t.TempDir()
 		closed.write(t, dir)
 		for _, slot := range slots {
@@ -316,16 +323,21 @@ func FuzzRows(f *testing.F) {
 		if where, err := decodePosition(data); err == nil && !bytes.Equal(where.append(nil), data) {
 			t.Fatal("a position has two encodings")
 		}
-		if where, err := decodeHistory(data, 0); err == nil && len(data) == 12 && !bytes.Equal(appendHistory(nil, where.height, []ledger.HistoryChange{{Index: where.index}}), data) {
+		if where, err := decodeHistory(data, 0); err == nil && len(data) == 12 &&
+			!bytes.Equal(appendHistory(nil, where.height,
+				[]ledger.HistoryChange{{Index: where.index}}), data) {
 			t.Fatal("a history row has two encodings")
 		}
-		if height, hash, err := decodeHeadRow(data); err == nil && !bytes.Equal(headRow(height, hash), data) {
+		if height, hash, err := decodeHeadRow(data); err == nil &&
+			!bytes.Equal(headRow(height, hash), data) {
 			t.Fatal("a head row has two encodings")
 		}
-		if header, length, err := decodeHeaderRow(data); err == nil && !bytes.Equal(headerRow(header.Encode(), int(length)), data) {
+		if header, length, err := decodeHeaderRow(data); err == nil &&
+			!bytes.Equal(headerRow(header.Encode(), int(length)), data) {
 			t.Fatal("a header row has two encodings")
 		}
-		if where, err := decodePlace(data); err == nil && !bytes.Equal(appendPlace(nil, where.height, where.index), data) {
+		if where, err := decodePlace(data); err == nil &&
+			!bytes.Equal(appendPlace(nil, where.height, where.index), data) {
 			t.Fatal("a place has two encodings")
 		}
 		_, _ = unseal(data, data)

@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// freeSpace returns the bytes that an unprivileged process may still write to the file system that holds dir.
+// freeSpace returns the bytes that an unprivileged process may still write to the file system that
+// holds dir.
 func freeSpace(dir string) (uint64, error) {
 	var status unix.Statfs_t
 	if err := unix.Statfs(dir, &status); err != nil {
@@ -50,8 +51,8 @@ func syncDirectory(dir string) error {
 	return errors.Join(file.Sync(), file.Close())
 }
 
-// unlockFolder gives a folder's lock back. To close the file is not enough: a child that was forked a
-// moment ago holds a copy of it until its program begins, and the lock belongs to all copies.
+// unlockFolder gives a folder's lock back. To close the file is not enough: a child that was forked
+// a moment ago holds a copy of it until its program begins, and the lock belongs to all copies.
 func unlockFolder(lock *os.File) error {
 	return errors.Join(unix.Flock(int(lock.Fd()), unix.LOCK_UN), lock.Close())
 }
@@ -72,10 +73,12 @@ func lockFolder(dir string) (*os.File, error) {
 	return file, nil
 }
 
-// logSyncer makes the database's write-ahead logs durable. It knows which of them are complete and synced already.
+// logSyncer makes the database's write-ahead logs durable. It knows which of them are complete and
+// synced already.
 type logSyncer struct {
 	dir string
-	// names are the logs that were there when it looked last, oldest first; done are those that nothing more is written to and that are synced.
+	// names are the logs that were there when it looked last, oldest first; done are those that
+	// nothing more is written to and that are synced.
 	names []string
 	done  map[string]bool
 }
@@ -92,13 +95,15 @@ func (l *logSyncer) look() (isNew bool, err error) {
 		// The names are numbers of five digits or more, counted up.
 		if name := entry.Name(); strings.HasSuffix(name, ".mem") {
 			at := len(l.names)
-			for at > 0 && (len(l.names[at-1]) > len(name) || len(l.names[at-1]) == len(name) && l.names[at-1] > name) {
+			for at > 0 && (len(l.names[at-1]) > len(name) || len(l.names[at-1]) == len(name) &&
+				l.names[at-1] > name) {
 				at--
 			}
 			l.names = append(l.names[:at], append([]string{name}, l.names[at:]...)...)
 		}
 	}
-	return len(l.names) > 0 && (len(before) == 0 || before[len(before)-1] != l.names[len(l.names)-1]), nil
+	return len(l.names) > 0 && (len(before) == 0 ||
+		before[len(before)-1] != l.names[len(l.names)-1]), nil
 }
 
 // sync makes the full logs durable, and the one that is being written where active is set.
@@ -127,7 +132,8 @@ func (l *logSyncer) sync(active bool) error {
 	return nil
 }
 
-// syncFile makes a file durable, also what was written to it through memory maps. A log that is gone has become a durable table.
+// syncFile makes a file durable, also what was written to it through memory maps. A log that is
+// gone has become a durable table.
 func syncFile(path string) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {

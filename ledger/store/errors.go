@@ -8,26 +8,31 @@ import (
 )
 
 var (
-	// ErrDamaged says that the disk does not hold what it should. Every such error is a *DamageError.
+	// ErrDamaged says that the disk does not hold what it should. Every such error is a
+	// *DamageError.
 	ErrDamaged = errors.New("store: damaged")
 	// ErrForeign says that the folder is not a store of this chain.
 	ErrForeign = errors.New("store: foreign folder")
 	// ErrLocked says that another process has the store open.
 	ErrLocked = errors.New("store: in use by another process")
-	// ErrDiskFull says that there is not enough free space to append. Reads go on; appends do as soon as there is space again.
+	// ErrDiskFull says that there is not enough free space to append. Reads go on; appends do as
+	// soon as there is space again.
 	ErrDiskFull = errors.New("store: disk full")
 	// ErrNotFound says that there is no such block, transaction, account or record.
 	ErrNotFound = errors.New("store: not found")
 	// ErrAbsent says that the store began with a snapshot, and that what is asked for lies in a
 	// block before it, which is not here yet.
 	ErrAbsent = errors.New("before the snapshot that this store began with")
-	// ErrSnapshot says that a snapshot is malformed, is of another chain, or does not fit the block that it is said to be of.
+	// ErrSnapshot says that a snapshot is malformed, is of another chain, or does not fit the block
+	// that it is said to be of.
 	ErrSnapshot = errors.New("store: not a good snapshot")
-	// ErrMismatch says that a block does not follow the head, or that executing it gives another block.
+	// ErrMismatch says that a block does not follow the head, or that executing it gives another
+	// block.
 	ErrMismatch = errors.New("store: block does not fit the chain")
 	// ErrClosed says that the store was closed.
 	ErrClosed = errors.New("store: closed")
-	// ErrFailed says that an earlier write failed, so that nothing more can be written until the store is opened again.
+	// ErrFailed says that an earlier write failed, so that nothing more can be written until the
+	// store is opened again.
 	ErrFailed = errors.New("store: failed earlier")
 )
 

@@ -17,7 +17,8 @@ type BlockLine struct {
 
 // BalanceLine is a balance as exports show it.
 type BalanceLine struct {
-	// Account is the account's alias where it has one, that is its name in the file that it was imported from; otherwise its path.
+	// Account is the account's alias where it has one, that is its name in the file that it was
+	// imported from; otherwise its path.
 	Account string           `json:"account"`
 	Asset   ledger.AssetName `json:"asset"`
 	// Amount is what the account has, also of what is set aside for other shards.
@@ -26,7 +27,8 @@ type BalanceLine struct {
 
 // NewBlockLine returns a block as exports show it.
 func NewBlockLine(block *ledger.Block) BlockLine {
-	line := BlockLine{Height: block.Header.Height, Hash: block.Hash, Previous: block.Header.Previous, Transactions: make([]ledger.Hash, len(block.Entries))}
+	line := BlockLine{Height: block.Header.Height, Hash: block.Hash,
+		Previous: block.Header.Previous, Transactions: make([]ledger.Hash, len(block.Entries))}
 	for i := range block.Entries {
 		line.Transactions[i] = block.Entries[i].ID
 	}
@@ -46,7 +48,8 @@ func NewBalanceLines(account *ledger.Account) []BalanceLine {
 	return lines
 }
 
-// ExportBlocks calls visit with every block from 1 to the head of the moment of the call, until it fails or ctx ends.
+// ExportBlocks calls visit with every block from 1 to the head of the moment of the call, until it
+// fails or ctx ends.
 func (s *Store) ExportBlocks(ctx context.Context, visit func(BlockLine) error) error {
 	head := s.AppendedHeight()
 	for height := ledger.Height(1); height <= head; height++ {
@@ -64,7 +67,8 @@ func (s *Store) ExportBlocks(ctx context.Context, visit func(BlockLine) error) e
 	return nil
 }
 
-// ExportBalances calls visit with every balance, by account path and asset, until it fails or ctx ends.
+// ExportBalances calls visit with every balance, by account path and asset, until it fails or ctx
+// ends.
 func (s *Store) ExportBalances(ctx context.Context, visit func(BalanceLine) error) error {
 	for account := range s.AllAccounts() {
 		if err := ctx.Err(); err != nil {

@@ -17,7 +17,8 @@ const MaxHistoryPage = 1000
 type HistoryItem struct {
 	// Ordinal counts the account's transactions from 0.
 	Ordinal uint64
-	// Height, Index and Time are where and when it took effect. Of a transaction across shards that is the last verdict that it waited for.
+	// Height, Index and Time are where and when it took effect. Of a transaction across shards that
+	// is the last verdict that it waited for.
 	Height ledger.Height
 	Index  int
 	// Entry is the transaction in its own block.
@@ -35,9 +36,11 @@ type HistoryPage struct {
 	Total uint64
 }
 
-// History returns a page of an account's history: at most limit items, from the oldest on, or from the newest back. The cursor is 0 for the first page
-// and the last page's Next for the others; a cursor stays valid while blocks are appended. ErrNotFound where the account is not open.
-func (s *Store) History(path ledger.AccountPath, cursor uint64, limit int, newestFirst bool) (HistoryPage, error) {
+// History returns a page of an account's history: at most limit items, from the oldest on, or from
+// the newest back. The cursor is 0 for the first page and the last page's Next for the others; a
+// cursor stays valid while blocks are appended. ErrNotFound where the account is not open.
+func (s *Store) History(path ledger.AccountPath, cursor uint64, limit int,
+	newestFirst bool) (HistoryPage, error) {
 	s.mutex.RLock()
 	account, open := s.state.Account(path)
 	pending := s.pending
@@ -47,7 +50,8 @@ func (s *Store) History(path ledger.AccountPath, cursor uint64, limit int, newes
 	}
 	limit = max(1, min(limit, MaxHistoryPage))
 	page := HistoryPage{Total: account.History}
-	// Going up, the cursor is the next ordinal; going down, it is the ordinal below which to go on, so that 0 can mean the newest.
+	// Going up, the cursor is the next ordinal; going down, it is the ordinal below which to go on,
+	// so that 0 can mean the newest.
 	first, last := cursor, account.History
 	if newestFirst && cursor != 0 {
 		first, last = 0, min(cursor, account.History)
@@ -75,7 +79,8 @@ func (s *Store) History(path ledger.AccountPath, cursor uint64, limit int, newes
 	return page, nil
 }
 
-func (s *Store) historyItem(account *ledger.Account, ordinal uint64, pending []*pendingBlock) (HistoryItem, error) {
+func (s *Store) historyItem(account *ledger.Account, ordinal uint64,
+	pending []*pendingBlock) (HistoryItem, error) {
 	where, found := pendingHistory(account.Number, ordinal, pending)
 	if !found {
 		var err error
@@ -96,9 +101,11 @@ func (s *Store) historyItem(account *ledger.Account, ordinal uint64, pending []*
 		entry = settled.Entry
 	}
 	if !touches(entry, account.Path) {
-		return HistoryItem{}, damaged(where.height, "the history of %s says that transaction %d touches it", account.Path, where.index)
+		return HistoryItem{}, damaged(where.height,
+			"the history of %s says that transaction %d touches it", account.Path, where.index)
 	}
-	return HistoryItem{Ordinal: ordinal, Height: where.height, Index: int(where.index), Entry: entry, Time: result.Block.Header.Time}, nil
+	return HistoryItem{Ordinal: ordinal, Height: where.height, Index: int(where.index),
+		Entry: entry, Time: result.Block.Header.Time}, nil
 }
 
 func touches(entry *ledger.Entry, path ledger.AccountPath) bool {
@@ -127,17 +134,20 @@ func (s *Store) readHistory(account *ledger.Account, ordinal uint64) (where posi
 	err = s.db.View(func(transaction *badger.Txn) error {
 		where, err = findHistory(transaction, account.Number, ordinal)
 		if errors.Is(err, errMissing) && account.Opened <= s.Unindexed() {
-			return s.errUnindexed(fmt.Sprintf("entry %d of the history of %s", ordinal, account.Path))
+			return s.errUnindexed(fmt.Sprintf("entry %d of the history of %s", ordinal,
+				account.Path))
 		}
 		if err != nil {
-			return damaged(account.Opened, "history of %s, entry %d: %v", account.Path, ordinal, err)
+			return damaged(account.Opened, "history of %s, entry %d: %v", account.Path, ordinal,
+				err)
 		}
 		return nil
 	})
 	return where, err
 }
 
-// findHistory finds a step of an account's history: it is in the last row that begins at it or before.
+// findHistory finds a step of an account's history: it is in the last row that begins at it or
+// before.
 func findHistory(transaction *badger.Txn, number, ordinal uint64) (position, error) {
 	settings := badger.DefaultIteratorOptions
 	settings.PrefetchValues, settings.Reverse = false, true

@@ -61,8 +61,8 @@ func slotsOf(generation uint64) (int64, int64) {
 	return first, first + 1
 }
 
-// The known-durable height is written with the marker of the next Sync, not before, and never higher
-// than what is on the disk.
+// The known-durable height is written with the marker of the next Sync, not before, and never
+// higher than what is on the disk.
 func TestKnownDurableIsWrittenWithTheNextSync(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -146,7 +146,8 @@ func TestMarkerOfTheFirstVersion(t *testing.T) {
 	writeSlots(t, dir, encodeV1(&before), three, four)
 	s := open(t, dir, small())
 	if perhaps, _, why := s.Perhaps(); s.AppendedHeight() != 3 || s.KnownDurable() != 0 || perhaps {
-		t.Fatalf("height %d, known %d, perhaps %v: %s", s.AppendedHeight(), s.KnownDurable(), perhaps, why)
+		t.Fatalf("height %d, known %d, perhaps %v: %s", s.AppendedHeight(), s.KnownDurable(),
+			perhaps, why)
 	}
 	b.apply(t, s, 3)
 	s.KnowDurable(2)
@@ -156,8 +157,8 @@ func TestMarkerOfTheFirstVersion(t *testing.T) {
 	}
 }
 
-// What damage to the slots of the marker says about groups that this disk announced. The newest marker
-// is of generation g, the one before of g-1.
+// What damage to the slots of the marker says about groups that this disk announced. The newest
+// marker is of generation g, the one before of g-1.
 func TestPerhaps(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -204,7 +205,8 @@ func TestPerhaps(t *testing.T) {
 			test.damage(t, dir, last)
 			s := open(t, dir, small())
 			perhaps, from, why := s.Perhaps()
-			if perhaps != test.perhaps || perhaps && (from != 5 || why == "") || !perhaps && (from != 0 || why != "") {
+			if perhaps != test.perhaps || perhaps && (from != 5 || why == "") || !perhaps &&
+				(from != 0 || why != "") {
 				t.Fatalf("perhaps %v from %d: %q", perhaps, from, why)
 			}
 			if !test.perhaps {
@@ -243,8 +245,8 @@ func TestPerhaps(t *testing.T) {
 	}
 }
 
-// A process that was killed as it wrote the marker leaves one copy. Open announces that height, so it
-// completes the pair first: later damage to one slot must not make an announced group disappear.
+// A process that was killed as it wrote the marker leaves one copy. Open announces that height, so
+// it completes the pair first: later damage to one slot must not make an announced group disappear.
 func TestOpenCompletesTheMarker(t *testing.T) {
 	t.Parallel()
 	for _, copies := range []string{"first", "second"} {
@@ -292,8 +294,10 @@ func TestBlocksAboveTheMarkerAreNoDoubt(t *testing.T) {
 	whole := t.TempDir()
 	killed.write(t, whole)
 	opened := open(t, whole, small())
-	if perhaps, _, _ := opened.Perhaps(); perhaps || opened.AppendedHeight() != 6 || opened.DurableHeight() != 3 {
-		t.Fatalf("perhaps %v at %d, durable %d", perhaps, opened.AppendedHeight(), opened.DurableHeight())
+	if perhaps, _, _ := opened.Perhaps(); perhaps || opened.AppendedHeight() != 6 ||
+		opened.DurableHeight() != 3 {
+		t.Fatalf("perhaps %v at %d, durable %d", perhaps, opened.AppendedHeight(),
+			opened.DurableHeight())
 	}
 	torn := 0
 	for name, content := range killed {
@@ -344,7 +348,8 @@ func TestTakeOver(t *testing.T) {
 func TestIdentityFileIsNoForeignFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, IdentityFile), []byte("identity"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, IdentityFile), []byte("identity"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	closeStore(t, open(t, dir, small()))

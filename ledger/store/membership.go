@@ -16,7 +16,8 @@ func (s *Store) MembershipHeight() ledger.Height {
 	return s.state.MembershipHeight()
 }
 
-// MembershipAt returns the members after the block at a height, or as of the head where that is lower; the copy is the caller's.
+// MembershipAt returns the members after the block at a height, or as of the head where that is
+// lower; the copy is the caller's.
 func (s *Store) MembershipAt(height ledger.Height) ledger.Membership {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()

@@ -17,14 +17,16 @@ func indexes(membership ledger.Membership) (all []ledger.MemberIndex) {
 	return all
 }
 
-// The members are those of the blocks that are there: after opening again, in the past, and where a block is appended that another node made.
+// The members are those of the blocks that are there: after opening again, in the past, and where a
+// block is appended that another node made.
 func TestMembershipIsKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	operator := ledgertest.NewOperator(testGenesis())
 	s := open(t, filepath.Join(dir, "one"), small())
 	other := open(t, filepath.Join(dir, "two"), small())
-	for i, bundle := range []*ledger.Bundle{operator.Join(ledgertest.Member(1)), operator.Join(ledgertest.Member(2)), operator.Leave(0)} {
+	for i, bundle := range []*ledger.Bundle{operator.Join(ledgertest.Member(1)),
+		operator.Join(ledgertest.Member(2)), operator.Leave(0)} {
 		block, err := s.Apply(1, ledger.Round(1+3*i), [][]byte{ledgertest.Batch(1, bundle)})
 		if err != nil || !block.Entries[0].Result.OK() {
 			t.Fatalf("change %d: %v, %v", i, err, block.Entries[0].Result)
@@ -32,7 +34,8 @@ func TestMembershipIsKept(t *testing.T) {
 		if at := s.MembershipHeight(); at != block.Header.Height {
 			t.Fatalf("the last change is at %d", at)
 		}
-		if now := s.Membership(); now.Number != uint64(i+1) || now.Height != block.Header.Height || now.Round != block.Header.Round {
+		if now := s.Membership(); now.Number != uint64(i+1) || now.Height != block.Header.Height ||
+			now.Round != block.Header.Round {
 			t.Fatalf("after change %d: %+v", i, now)
 		}
 		if err := other.Append(block); err != nil {
@@ -55,7 +58,8 @@ func TestMembershipIsKept(t *testing.T) {
 			t.Errorf("at block %d: members %v, want %v", height, got, want)
 		}
 	}
-	if former := s.FormerMembers(); len(former) != 1 || former[0].Index != 0 || former[0].Left != 3 {
+	if former := s.FormerMembers(); len(former) != 1 || former[0].Index != 0 ||
+		former[0].Left != 3 {
 		t.Errorf("former members: %+v", former)
 	}
 	if err := s.verify(t.Context(), nil); err != nil {
@@ -173,7 +177,8 @@ func TestAdmissionIsInOneBlock(t *testing.T) {
 		s = openBook(t, dir, genesis, small())
 		for _, again := range []*ledger.Bundle{applied, unchanged, failed} {
 			if block := apply(again); block != nil {
-				t.Errorf("sharded %v, opened again: again in block %d", sharded, block.Header.Height)
+				t.Errorf("sharded %v, opened again: again in block %d", sharded,
+					block.Header.Height)
 			}
 		}
 		if err := s.verify(t.Context(), nil); err != nil {

@@ -19,14 +19,17 @@ import (
 // databaseFolder is Badger's folder inside the store's.
 const databaseFolder = "badger"
 
-// Open opens the store in dir, or makes a new one where dir is empty or does not exist. It checks every table of the database, every header, the whole
-// state and the index's number of rows, and takes back what a crash left above the head; the time it needs grows with the data
-// (about a second for a million rows, and one for some GB). Errors: ErrForeign, ErrLocked, ErrDamaged (a *DamageError), ErrDiskFull.
+// Open opens the store in dir, or makes a new one where dir is empty or does not exist. It checks
+// every table of the database, every header, the whole state and the index's number of rows, and
+// takes back what a crash left above the head; the time it needs grows with the data (about a
+// second for a million rows, and one for some GB). Errors: ErrForeign, ErrLocked, ErrDamaged (a
+// *DamageError), ErrDiskFull.
 func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) {
 	if err := genesis.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{dir: dir, options: options.withDefaults(), genesis: genesis, chainID: genesis.Hash(), book: genesis.Book()}
+	s := &Store{dir: dir, options: options.withDefaults(), genesis: genesis,
+		chainID: genesis.Hash(), book: genesis.Book()}
 	s.changed = sync.NewCond(&s.mutex)
 	s.cache = newBlockCache(s.options.DecodedCacheBytes)
 	s.logs.dir = filepath.Join(dir, databaseFolder)
@@ -48,7 +51,8 @@ func Open(dir string, genesis *ledger.Genesis, options Options) (*Store, error) 
 	return s, nil
 }
 
-// IdentityFile is the name of a file in a store's folder that is not the store's: it names the disk.
+// IdentityFile is the name of a file in a store's folder that is not the store's: it names the
+// disk.
 const IdentityFile = "disk"
 
 // besideStore are the files that a folder without a store may hold.
@@ -67,8 +71,10 @@ func ownFolder(dir string) error {
 		}
 	}
 	for _, entry := range entries {
-		if name := entry.Name(); !slices.Contains(besideStore, name) && !strings.HasPrefix(name, "."+IdentityFile+".") {
-			return fmt.Errorf("%w: %s holds %s, but no store; choose another folder", ErrForeign, dir, name)
+		if name := entry.Name(); !slices.Contains(besideStore, name) &&
+			!strings.HasPrefix(name, "."+IdentityFile+".") {
+			return fmt.Errorf("%w: %s holds %s, but no store; choose another folder", ErrForeign,
+				dir, name)
 		}
 	}
 	return nil
@@ -80,7 +86,8 @@ func (s *Store) open() error {
 	}
 	must := s.marker.last
 	if must.genesis != s.chainID {
-		return fmt.Errorf("%w: %s holds the chain with genesis %s, not %s", ErrForeign, s.dir, must.genesis, s.chainID)
+		return fmt.Errorf("%w: %s holds the chain with genesis %s, not %s", ErrForeign, s.dir,
+			must.genesis, s.chainID)
 	}
 	if err := s.requireSpace(0); err != nil {
 		return err
@@ -94,7 +101,8 @@ func (s *Store) open() error {
 	return s.load(must)
 }
 
-// openMarker opens the tip marker. It is made before the database, so that a database without it is damaged, and so is a chain without a database.
+// openMarker opens the tip marker. It is made before the database, so that a database without it is
+// damaged, and so is a chain without a database.
 func (s *Store) openMarker() error {
 	_, err := os.Stat(filepath.Join(s.dir, databaseFolder))
 	hasDatabase := err == nil
@@ -132,7 +140,8 @@ func (s *Store) openDatabase() (err error) {
 		WithNumCompactors(2).
 		WithBlockCacheSize(s.options.BlockCacheBytes).
 		WithValueLogFileSize(16 << 20).
-		// All values stay below the threshold, so that none is in the value log, which Badger checks less.
+		// All values stay below the threshold, so that none is in the value log, which Badger
+		// checks less.
 		WithValueThreshold(min(1<<20, s.options.MemTableBytes/8)).
 		WithVerifyValueChecksum(true).
 		WithCompression(options.Snappy).
@@ -143,12 +152,14 @@ func (s *Store) openDatabase() (err error) {
 		if s.marker.last.height == 0 {
 			return fmt.Errorf("store: the database cannot be opened: %w", err)
 		}
-		return damaged(1, "the database cannot be opened: %v; the chain must reach block %d", err, s.marker.last.height)
+		return damaged(1, "the database cannot be opened: %v; the chain must reach block %d",
+			err, s.marker.last.height)
 	}
 	return nil
 }
 
-// load reads the head, checks everything below it that could be missing without a trace, and takes back what is above it.
+// load reads the head, checks everything below it that could be missing without a trace, and takes
+// back what is above it.
 func (s *Store) load(must tip) (err error) {
 	defer guard(1, &err)
 	height, hash, err := s.loadHead(must)
@@ -200,7 +211,8 @@ func (s *Store) loadHead(must tip) (height ledger.Height, hash ledger.Hash, err 
 	case errors.Is(err, errMissing) && must.height == 0 && genesis == nil:
 		genesis = s.genesis.Encode()
 		err = s.db.Update(func(transaction *badger.Txn) error {
-			if err := transaction.Set(genesisKey, seal(genesisKey, bytes.Clone(genesis))); err != nil {
+			if err := transaction.Set(genesisKey, seal(genesisKey,
+				bytes.Clone(genesis))); err != nil {
 				return err
 			}
 			return transaction.Set(headKey, seal(headKey, headRow(0, s.chainID)))
@@ -210,16 +222,20 @@ func (s *Store) loadHead(must tip) (height ledger.Height, hash ledger.Hash, err 
 		}
 		return 0, s.chainID, nil
 	case err != nil:
-		return 0, ledger.Hash{}, damaged(1, "head row: %v; the chain must reach block %d", err, must.height)
+		return 0, ledger.Hash{}, damaged(1, "head row: %v; the chain must reach block %d", err,
+			must.height)
 	case !bytes.Equal(genesis, s.genesis.Encode()):
-		return 0, ledger.Hash{}, fmt.Errorf("%w: %s holds another chain than its tip marker says", ErrForeign, s.dir)
+		return 0, ledger.Hash{}, fmt.Errorf("%w: %s holds another chain than its tip marker says",
+			ErrForeign, s.dir)
 	case height < must.height:
-		return 0, ledger.Hash{}, damaged(height+1, "missing; the chain must reach block %d and ends at block %d", must.height, height)
+		return 0, ledger.Hash{}, damaged(height+1,
+			"missing; the chain must reach block %d and ends at block %d", must.height, height)
 	}
 	return height, hash, nil
 }
 
-// loadChain checks that the headers from 1 to the head are there and make a chain, through the block that the marker names.
+// loadChain checks that the headers from 1 to the head are there and make a chain, through the
+// block that the marker names.
 func (s *Store) loadChain(must tip, height ledger.Height, hash ledger.Hash) error {
 	s.chain.segments = make(map[ledger.Height]*segment)
 	s.chain.append(s.chainID)
@@ -235,13 +251,15 @@ func (s *Store) loadChain(must tip, height ledger.Height, hash ledger.Hash) erro
 			if err != nil {
 				return err
 			}
-			if header.Previous != s.head.Hash || header.Total != s.head.Header.Total+uint64(header.Transactions) {
+			if header.Previous != s.head.Hash ||
+				header.Total != s.head.Header.Total+uint64(header.Transactions) {
 				return damaged(next, "it does not follow block %d", next-1)
 			}
 			s.head = ledger.Parent{Header: header, Hash: header.Hash()}
 			s.chain.append(s.head.Hash)
 			if next == must.height && (s.head.Hash != must.hash || header.Total != must.total) {
-				return damaged(next, "it has hash %s; the tip marker says %s", s.head.Hash, must.hash)
+				return damaged(next, "it has hash %s; the tip marker says %s", s.head.Hash,
+					must.hash)
 			}
 		}
 		if s.head.Hash != hash {
@@ -271,7 +289,8 @@ func nextHeader(rows *badger.Iterator, height ledger.Height) (ledger.Header, err
 	return header, nil
 }
 
-// loadState reads the state, takes changes of blocks above the head back, and checks it against the head's state digest.
+// loadState reads the state, takes changes of blocks above the head back, and checks it against the
+// head's state digest.
 func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) error {
 	s.state = ledger.NewState(s.genesis)
 	err := s.eachRow(rowState, func(key, value []byte) error {
@@ -298,13 +317,15 @@ func (s *Store) loadState(height ledger.Height, remains *badger.WriteBatch) erro
 		return err
 	}
 	if digest := s.state.Digest(); height > 0 && digest != s.head.Header.StateDigest {
-		return damaged(height, "the state has digest %s; the block says %s", digest, s.head.Header.StateDigest)
+		return damaged(height, "the state has digest %s; the block says %s", digest,
+			s.head.Header.StateDigest)
 	}
 	s.state.SortAccounts()
 	return nil
 }
 
-// loadIndex counts the index's rows, collects the failed transactions, and voids the rows of blocks above the head.
+// loadIndex counts the index's rows, collects the failed transactions, and voids the rows of blocks
+// above the head.
 func (s *Store) loadIndex(height ledger.Height, remains *badger.WriteBatch) error {
 	s.failed = make(map[uint64]struct{})
 	var transactions, blocks uint64
@@ -318,7 +339,8 @@ func (s *Store) loadIndex(height ledger.Height, remains *badger.WriteBatch) erro
 			return nil
 		case where.height > height:
 			key := bytes.Clone(key)
-			return remains.Set(key, seal(key, position{height: height, kind: indexVoid}.append(nil)))
+			return remains.Set(key, seal(key, position{height: height,
+				kind: indexVoid}.append(nil)))
 		case where.kind == indexBlock:
 			blocks++
 			return nil
@@ -332,12 +354,14 @@ func (s *Store) loadIndex(height ledger.Height, remains *badger.WriteBatch) erro
 		return err
 	}
 	if transactions != s.head.Header.Total || blocks != uint64(height) {
-		return damaged(height, "the index has %d transactions and %d blocks; the chain has %d and %d", transactions, blocks, s.head.Header.Total, height)
+		return damaged(height, "the index has %d transactions and %d blocks; the chain has %d "+
+			"and %d", transactions, blocks, s.head.Header.Total, height)
 	}
 	return nil
 }
 
-// eachRow visits all rows of a kind, their checksums checked. Key and value are valid during the call.
+// eachRow visits all rows of a kind, their checksums checked. Key and value are valid during the
+// call.
 func (s *Store) eachRow(kind byte, visit func(key, value []byte) error) error {
 	return s.db.View(func(transaction *badger.Txn) error {
 		settings := badger.DefaultIteratorOptions

@@ -46,12 +46,14 @@ func (s *Store) exists(height ledger.Height) error {
 	case s.closed:
 		return ErrClosed
 	case height > s.head.Header.Height:
-		return fmt.Errorf("%w: block %d, the head is block %d", ErrNotFound, height, s.head.Header.Height)
+		return fmt.Errorf("%w: block %d, the head is block %d", ErrNotFound, height,
+			s.head.Header.Height)
 	}
 	return nil
 }
 
-// Block returns a block, checked against its header and the chain, or ErrNotFound above the head. It is read-only.
+// Block returns a block, checked against its header and the chain, or ErrNotFound above the head.
+// It is read-only.
 func (s *Store) Block(height ledger.Height) (block *ledger.Block, err error) {
 	defer guard(height, &err)
 	if err := s.exists(height); err != nil {
@@ -105,7 +107,8 @@ func (s *Store) readBody(height ledger.Height, hash ledger.Hash) (encoded []byte
 }
 
 // readChunks puts the chunks of what has a length together: of an encoded block, or of an outline.
-func readChunks(transaction *badger.Txn, kind byte, height ledger.Height, length uint64) (encoded []byte, err error) {
+func readChunks(transaction *badger.Txn, kind byte, height ledger.Height,
+	length uint64) (encoded []byte, err error) {
 	for chunk := 0; uint64(len(encoded)) < length; chunk++ {
 		part, err := get(transaction, chunkKey(kind, height, chunk))
 		if err != nil {
@@ -134,7 +137,8 @@ func (s *Store) locate(id ledger.Hash) (where position, found bool, err error) {
 	return s.locateWritten(height, id)
 }
 
-// locatePending finds an id or block hash in the blocks that are not written yet. It needs the mutex.
+// locatePending finds an id or block hash in the blocks that are not written yet. It needs the
+// mutex.
 func (s *Store) locatePending(id ledger.Hash) (where position, found bool) {
 	for i := len(s.pending) - 1; i >= 0 && !found; i-- {
 		pending := s.pending[i]
@@ -148,7 +152,8 @@ func (s *Store) locatePending(id ledger.Hash) (where position, found bool) {
 }
 
 // locateWritten finds an id or block hash in the database; height is the head's.
-func (s *Store) locateWritten(height ledger.Height, id ledger.Hash) (where position, found bool, err error) {
+func (s *Store) locateWritten(height ledger.Height, id ledger.Hash) (where position, found bool,
+	err error) {
 	defer guard(height, &err)
 	err = s.db.View(func(transaction *badger.Txn) error {
 		value, err := get(transaction, indexKey(id))
@@ -221,15 +226,18 @@ func (s *Store) Transaction(id ledger.Hash) (Found, error) {
 func (s *Store) at(where position) (Found, error) {
 	block, err := s.Block(where.height)
 	if errors.Is(err, ErrNotFound) {
-		return Found{}, damaged(s.AppendedHeight(), "an index points to block %d, above the head", where.height)
+		return Found{}, damaged(s.AppendedHeight(), "an index points to block %d, above the head",
+			where.height)
 	}
 	if err != nil {
 		return Found{}, err
 	}
 	if int(where.index) >= len(block.Entries) {
-		return Found{}, damaged(where.height, "an index points to transaction %d of %d", where.index, len(block.Entries))
+		return Found{}, damaged(where.height, "an index points to transaction %d of %d",
+			where.index, len(block.Entries))
 	}
-	return Found{Height: where.height, Index: int(where.index), Entry: &block.Entries[where.index], Block: block}, nil
+	return Found{Height: where.height, Index: int(where.index), Entry: &block.Entries[where.index],
+		Block: block}, nil
 }
 
 // Proof returns the proof of the transaction with an id, or ErrNotFound.
@@ -248,7 +256,8 @@ func (s *Store) Account(path ledger.AccountPath) (ledger.Account, bool) {
 	return s.state.Account(path)
 }
 
-// Accounts returns at most limit accounts by path, those after the given one; "" begins with the first.
+// Accounts returns at most limit accounts by path, those after the given one; "" begins with the
+// first.
 func (s *Store) Accounts(after ledger.AccountPath, limit int) []ledger.Account {
 	s.mutex.RLock()
 	if s.state.Sorted() {
@@ -269,7 +278,8 @@ func (s *Store) AccountCount() int {
 	return s.state.AccountCount()
 }
 
-// AllAccounts goes through all accounts by path. Blocks that are appended meanwhile show in accounts not yet visited.
+// AllAccounts goes through all accounts by path. Blocks that are appended meanwhile show in
+// accounts not yet visited.
 func (s *Store) AllAccounts() iter.Seq[ledger.Account] {
 	const page = 256
 	return func(yield func(ledger.Account) bool) {
@@ -302,14 +312,16 @@ func (s *Store) Organisations() []ledger.Organisation {
 	return s.state.Organisations()
 }
 
-// NextSequence returns the number after the highest applied one of a stream of nonces; 1 for a new stream.
+// NextSequence returns the number after the highest applied one of a stream of nonces; 1 for a new
+// stream.
 func (s *Store) NextSequence(organisation ledger.OrganisationName, stream uint64) uint64 {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.NextSequence(organisation, stream)
 }
 
-// Precheck says what would become of a bundle's transactions in the next block, and changes nothing. Other transactions may come first.
+// Precheck says what would become of a bundle's transactions in the next block, and changes
+// nothing. Other transactions may come first.
 func (s *Store) Precheck(bundle *ledger.Bundle) []ledger.Result {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -337,8 +349,11 @@ func (s *Store) Record(key ledger.RecordKey) (RecordValue, error) {
 		return RecordValue{}, err
 	}
 	records := where.Entry.Transaction.Records
-	if int(place.Item) >= len(records) || records[place.Item].Key != key || sha256.Sum256(records[place.Item].Value) != place.Digest {
-		return RecordValue{}, damaged(place.Height, "transaction %d does not hold record %s", place.Index, key)
+	if int(place.Item) >= len(records) || records[place.Item].Key != key ||
+		sha256.Sum256(records[place.Item].Value) != place.Digest {
+		return RecordValue{}, damaged(place.Height, "transaction %d does not hold record %s",
+			place.Index, key)
 	}
-	return RecordValue{Value: records[place.Item].Value, Height: place.Height, Index: int(place.Index), ID: where.Entry.ID}, nil
+	return RecordValue{Value: records[place.Item].Value, Height: place.Height,
+		Index: int(place.Index), ID: where.Entry.ID}, nil
 }

@@ -22,10 +22,14 @@ const partialSuffix = ".partial"
 // restoreSpaceEvery is how many blocks or entries are taken between two looks at the free space.
 const restoreSpaceEvery = 4096
 
-// Restore makes a store in dir, which must be empty or not exist, of a snapshot. Before anything is read but which block the snapshot is of, it calls trust,
-// which returns an error unless the chain has that block: all that follows is checked against the hash. The store appears whole or not
-// at all; Open opens it. ErrSnapshot, ErrForeign, ErrDiskFull, ErrLocked, what trust and the reader return, and ctx's error.
-func Restore(ctx context.Context, dir string, genesis *ledger.Genesis, options Options, from io.Reader, trust func(height ledger.Height, hash ledger.Hash) error) (head Head, err error) {
+// Restore makes a store in dir, which must be empty or not exist, of a snapshot. Before anything is
+// read but which block the snapshot is of, it calls trust, which returns an error unless the chain
+// has that block: all that follows is checked against the hash. The store appears whole or not at
+// all; Open opens it. ErrSnapshot, ErrForeign, ErrDiskFull, ErrLocked, what trust and the reader
+// return, and ctx's error.
+func Restore(ctx context.Context, dir string, genesis *ledger.Genesis, options Options,
+	from io.Reader, trust func(height ledger.Height, hash ledger.Hash) error) (head Head,
+	err error) {
 	if err := genesis.Validate(); err != nil {
 		return Head{}, err
 	}
@@ -34,7 +38,8 @@ func Restore(ctx context.Context, dir string, genesis *ledger.Genesis, options O
 		return Head{}, fmt.Errorf("store: %w", err)
 	}
 	if len(entries) > 0 {
-		return Head{}, fmt.Errorf("%w: %s is not empty: a snapshot makes a new store; choose another folder", ErrForeign, dir)
+		return Head{}, fmt.Errorf("%w: %s is not empty: a snapshot makes a new store; choose "+
+			"another folder", ErrForeign, dir)
 	}
 	partial := dir + partialSuffix
 	if err := os.RemoveAll(partial); err != nil {
@@ -44,8 +49,9 @@ func Restore(ctx context.Context, dir string, genesis *ledger.Genesis, options O
 		return Head{}, fmt.Errorf("store: %w", err)
 	}
 	r := &restoring{
-		store: &Store{dir: partial, options: options.withDefaults(), genesis: genesis, chainID: genesis.Hash(), book: genesis.Book()},
-		ctx:   ctx, in: bufio.NewReaderSize(from, 64<<10), state: ledger.NewState(genesis),
+		store: &Store{dir: partial, options: options.withDefaults(), genesis: genesis,
+			chainID: genesis.Hash(), book: genesis.Book()},
+		ctx: ctx, in: bufio.NewReaderSize(from, 64<<10), state: ledger.NewState(genesis),
 	}
 	if err := r.run(trust); err != nil {
 		return Head{}, errors.Join(err, os.RemoveAll(partial))
@@ -133,7 +139,8 @@ func (r *restoring) finish() error {
 		return err
 	}
 	header := &r.head.Header
-	if err := s.marker.write(tip{genesis: s.chainID, height: header.Height, hash: r.head.Hash, total: header.Total}); err != nil {
+	if err := s.marker.write(tip{genesis: s.chainID, height: header.Height, hash: r.head.Hash,
+		total: header.Total}); err != nil {
 		return err
 	}
 	return syncDirectory(s.dir)
@@ -195,7 +202,8 @@ func (r *restoring) prefix() (ledger.Height, ledger.Hash, error) {
 	}
 	prefix = prefix[len(snapshotMagic):]
 	if chain := ledger.Hash(prefix[:ledger.HashSize]); chain != r.store.chainID {
-		return 0, ledger.Hash{}, r.bad("it is of the chain with genesis %s, not %s", chain, r.store.chainID)
+		return 0, ledger.Hash{}, r.bad("it is of the chain with genesis %s, not %s", chain,
+			r.store.chainID)
 	}
 	height, hash, err := decodeHeadRow(prefix[ledger.HashSize:])
 	if err != nil || height == 0 {
@@ -227,11 +235,14 @@ func (r *restoring) block(height ledger.Height) error {
 	if err != nil {
 		return r.bad("block %d: %v", height, err)
 	}
-	if header.Height != height || header.Previous != r.head.Hash || header.Total != r.head.Header.Total+uint64(header.Transactions) || header.Transactions > ledger.MaxBlockTransactions {
+	if header.Height != height || header.Previous != r.head.Hash ||
+		header.Total != r.head.Header.Total+uint64(header.Transactions) ||
+		header.Transactions > ledger.MaxBlockTransactions {
 		return r.bad("block %d does not follow block %d", height, height-1)
 	}
 	r.head = ledger.Parent{Header: header, Hash: header.Hash()}
-	if err := r.put(heightKey(rowHeader, height), headerRow(header.Encode(), int(length))); err != nil {
+	if err := r.put(heightKey(rowHeader, height),
+		headerRow(header.Encode(), int(length))); err != nil {
 		return err
 	}
 	var ids []ledger.Hash
@@ -251,7 +262,8 @@ func (r *restoring) block(height ledger.Height) error {
 		if err := r.put(indexKey(id), where.append(nil)); err != nil {
 			return err
 		}
-		ids, results, outline = append(ids, id), append(results, result), append(outline, encoded...)
+		ids, results, outline = append(ids, id), append(results, result),
+			append(outline, encoded...)
 	}
 	if err := ledger.CheckResults(&header, ids, results); err != nil {
 		return r.bad("block %d: %v", height, err)
@@ -292,7 +304,8 @@ func (r *restoring) entries(height ledger.Height) error {
 		}
 	}
 	if digest := r.state.Digest(); digest != r.head.Header.StateDigest {
-		return r.bad("the state has digest %s, and block %d says %s", digest, height, r.head.Header.StateDigest)
+		return r.bad("the state has digest %s, and block %d says %s", digest, height,
+			r.head.Header.StateDigest)
 	}
 	end, err := r.read(len(snapshotMagic))
 	if err != nil {

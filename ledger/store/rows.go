@@ -35,8 +35,9 @@ const (
 	indexVoid
 )
 
-// indexKind returns the kind of the index row of a transaction with a result. indexFailed is what may be proposed again with a fresh nonce; a verdict has none, and is
-// taken once by what waits for it.
+// indexKind returns the kind of the index row of a transaction with a result. indexFailed is what
+// may be proposed again with a fresh nonce; a verdict has none, and is taken once by what waits for
+// it.
 func indexKind(result ledger.Result) byte {
 	if result.OK() || result.Code == ledger.Settled || result.Code == ledger.Released {
 		return indexApplied
@@ -100,7 +101,8 @@ func chunkKey(kind byte, height ledger.Height, chunk int) []byte {
 func indexKey(id ledger.Hash) []byte { return append([]byte{rowIndex}, id[:]...) }
 
 func historyKey(number, ordinal uint64) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{rowHistory}, number), ordinal)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64([]byte{rowHistory}, number),
+		ordinal)
 }
 
 func stateKey(key []byte) []byte { return append([]byte{rowState}, key...) }
@@ -125,10 +127,12 @@ func decodePosition(value []byte) (position, error) {
 	if len(value) != positionSize || value[12] > indexVoid {
 		return position{}, errRow
 	}
-	return position{height: ledger.Height(binary.BigEndian.Uint64(value)), index: binary.BigEndian.Uint32(value[8:]), kind: value[12]}, nil
+	return position{height: ledger.Height(binary.BigEndian.Uint64(value)),
+		index: binary.BigEndian.Uint32(value[8:]), kind: value[12]}, nil
 }
 
-// appendHistory appends the value of a history row: the steps of one account in one block, the first of which is in the key.
+// appendHistory appends the value of a history row: the steps of one account in one block, the
+// first of which is in the key.
 func appendHistory(to []byte, height ledger.Height, steps []ledger.HistoryChange) []byte {
 	to = binary.BigEndian.AppendUint64(to, uint64(height))
 	for i := range steps {
@@ -145,7 +149,8 @@ func decodeHistory(value []byte, offset uint64) (position, error) {
 	if steps := uint64(len(value)-8) / 4; offset >= steps {
 		return position{}, errMissing
 	}
-	return position{height: ledger.Height(binary.BigEndian.Uint64(value)), index: binary.BigEndian.Uint32(value[8+4*offset:])}, nil
+	return position{height: ledger.Height(binary.BigEndian.Uint64(value)),
+		index: binary.BigEndian.Uint32(value[8+4*offset:])}, nil
 }
 
 // headRow is the value of the head row.
@@ -173,7 +178,8 @@ func decodeHeaderRow(value []byte) (header ledger.Header, length uint64, err err
 	return header, binary.BigEndian.Uint64(value[ledger.HeaderSize:]), err
 }
 
-// stateRow is an entry of the state: its value since the block at height, and its value before. A value that is nil does not exist.
+// stateRow is an entry of the state: its value since the block at height, and its value before. A
+// value that is nil does not exist.
 type stateRow struct {
 	height        ledger.Height
 	before, after []byte

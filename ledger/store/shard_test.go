@@ -15,7 +15,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/ledgertest"
 )
 
-// The stores of these tests are of shard 1, which has the root, shard 0, above it and shard 2 below.
+// The stores of these tests are of shard 1, which has the root, shard 0, above it and shard 2
+// below.
 func shardGenesis() *ledger.Genesis {
 	genesis, err := ledgertest.ShardedGenesis(1, 0, 0, 1).ForShard(1)
 	if err != nil {
@@ -24,7 +25,8 @@ func shardGenesis() *ledger.Genesis {
 	return genesis
 }
 
-// shardBook makes rounds of shard 1: of its clients, of the stream of a root that is in memory and always the same, and of verdicts that nobody but their id decides.
+// shardBook makes rounds of shard 1: of its clients, of the stream of a root that is in memory and
+// always the same, and of verdicts that nobody but their id decides.
 type shardBook struct {
 	root    *ledger.State
 	parent  ledger.Parent
@@ -40,10 +42,12 @@ func newShardBook(stream uint64) *shardBook {
 	if err != nil {
 		panic(err)
 	}
-	b := &shardBook{root: ledger.NewState(genesis), parent: ledger.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}}
+	b := &shardBook{root: ledger.NewState(genesis),
+		parent: ledger.Parent{Header: genesis.Block().Header, Hash: genesis.Hash()}}
 	for shard := range b.clients {
 		name := ledger.OrganisationName(fmt.Sprintf("org%d", shard))
-		b.above[shard], b.clients[shard] = ledgertest.NewClient(genesis, name), ledgertest.NewClient(genesis, name)
+		b.above[shard], b.clients[shard] = ledgertest.NewClient(genesis, name),
+			ledgertest.NewClient(genesis, name)
 		b.above[shard].Stream, b.clients[shard].Stream = 1<<32, stream
 	}
 	return b
@@ -54,7 +58,8 @@ func (b *shardBook) signed(transactions ...ledger.Transaction) []byte {
 	bundle, err := ledger.NewBundle(transactions...)
 	for _, client := range b.clients {
 		if err == nil {
-			err = bundle.Sign(client.Organisation, ed25519.PrivateKey(ledgertest.Key(string(client.Organisation))))
+			err = bundle.Sign(client.Organisation,
+				ed25519.PrivateKey(ledgertest.Key(string(client.Organisation))))
 		}
 	}
 	if err != nil {
@@ -63,7 +68,8 @@ func (b *shardBook) signed(transactions ...ledger.Transaction) []byte {
 	return bundle.Encode()
 }
 
-// grow makes blocks of the root until its stream to shard 1 has so many entries: first registrations and openings, then transfers in all directions.
+// grow makes blocks of the root until its stream to shard 1 has so many entries: first
+// registrations and openings, then transfers in all directions.
 func (b *shardBook) grow(entries int) {
 	for len(b.stream) < entries {
 		b.round++
@@ -71,35 +77,45 @@ func (b *shardBook) grow(entries int) {
 		if b.round == 1 {
 			for shard, client := range b.above {
 				registration := client.Register()
-				registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, ledger.ShardID(shard)
+				registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true,
+					ledger.ShardID(shard)
 				transactions = append(transactions, registration)
 			}
 		} else {
 			for pair := range 6 {
 				from, to := pair%3, (pair+1+pair/3)%3
-				transfer := b.above[from].Transfer(b.above[from].Account("issuer"), b.above[to].Account("a"), int64(b.round))
+				transfer := b.above[from].Transfer(b.above[from].Account("issuer"),
+					b.above[to].Account("a"), int64(b.round))
 				if pair%2 == 0 {
-					transfer.Records = []ledger.Record{{Key: "org1:record", Value: fmt.Appendf(nil, "%d of %d", pair, b.round)}}
+					transfer.Records = []ledger.Record{{Key: "org1:record",
+						Value: fmt.Appendf(nil, "%d of %d", pair, b.round)}}
 				}
 				transactions = append(transactions, transfer)
 			}
 		}
-		batch := &ledger.Batch{Header: ledger.BatchHeader{Time: ledger.Milliseconds(b.round)}, Bundles: [][]byte{b.signed(transactions...)}}
+		batch := &ledger.Batch{Header: ledger.BatchHeader{Time: ledger.Milliseconds(b.round)},
+			Bundles: [][]byte{b.signed(transactions...)}}
 		if b.round == 2 {
 			opening := b.above[0].Next()
-			opening.Openings = []ledger.Opening{{Account: "org0:issuer", Issuer: true}, {Account: "org0:a"}}
+			opening.Openings = []ledger.Opening{{Account: "org0:issuer", Issuer: true},
+				{Account: "org0:a"}}
 			batch.Bundles = [][]byte{b.signed(opening), batch.Bundles[0]}
 		}
-		draft := b.root.Seal(b.parent, 1, ledger.Round(b.round), [][]byte{batch.Encode()}, func(ledger.Hash, *ledger.Transaction) bool { return false })
+		draft := b.root.Seal(b.parent, 1, ledger.Round(b.round),
+			[][]byte{batch.Encode()}, func(ledger.Hash, *ledger.Transaction) bool {
+				return false
+			})
 		block, changes := b.root.Execute(draft)
 		b.parent = ledger.Parent{Header: block.Header, Hash: block.Hash}
 		for _, forward := range changes.Forwards {
-			b.stream = append(b.stream, ledger.Carried{Number: forward.Number, Bundle: block.CarriedBundle(int(forward.Bundle))})
+			b.stream = append(b.stream, ledger.Carried{Number: forward.Number,
+				Bundle: block.CarriedBundle(int(forward.Bundle))})
 		}
 	}
 }
 
-// batch is the next round of a store: some entries of the stream, most of the verdicts that it waits for, and transactions of its clients.
+// batch is the next round of a store: some entries of the stream, most of the verdicts that it
+// waits for, and transactions of its clients.
 func (b *shardBook) batch(s *Store, count int, random *rand.Rand) *ledger.Batch {
 	batch := &ledger.Batch{Header: ledger.BatchHeader{Time: ledger.Milliseconds(s.Head().Height)}}
 	carried := int(s.Carried())
@@ -110,7 +126,8 @@ func (b *shardBook) batch(s *Store, count int, random *rand.Rand) *ledger.Batch 
 			if random.IntN(4) == 0 {
 				continue
 			}
-			verdict := ledger.Verdict{ID: waits.ID, Shard: shard, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}
+			verdict := ledger.Verdict{ID: waits.ID, Shard: shard,
+				Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}
 			if waits.ID[0]%4 == 0 {
 				verdict.Result.Code = ledger.InsufficientFunds
 			}
@@ -121,13 +138,15 @@ func (b *shardBook) batch(s *Store, count int, random *rand.Rand) *ledger.Batch 
 	var transactions []ledger.Transaction
 	if s.AccountCount() == 0 {
 		opening := client.Next()
-		opening.Openings = []ledger.Opening{{Account: "org1:issuer", Issuer: true}, {Account: "org1:a"}, {Account: "org1:b"}}
+		opening.Openings = []ledger.Opening{{Account: "org1:issuer", Issuer: true},
+			{Account: "org1:a"}, {Account: "org1:b"}}
 		transactions = append(transactions, opening)
 	}
 	for i := range count {
 		switch i % 3 {
 		case 0:
-			transactions = append(transactions, client.Transfer("org1:issuer", "org1:a", int64(i+5)))
+			transactions = append(transactions, client.Transfer("org1:issuer", "org1:a",
+				int64(i+5)))
 		case 1:
 			transactions = append(transactions, client.Transfer("org1:a", "org2:a", int64(50*i)))
 		default:
@@ -142,7 +161,8 @@ func (b *shardBook) batch(s *Store, count int, random *rand.Rand) *ledger.Batch 
 
 func (b *shardBook) apply(t testing.TB, s *Store, count int, random *rand.Rand) *ledger.Block {
 	t.Helper()
-	block, err := s.Apply(1, ledger.Round(s.Head().Height+1), [][]byte{b.batch(s, count, random).Encode()})
+	block, err := s.Apply(1, ledger.Round(s.Head().Height+1),
+		[][]byte{b.batch(s, count, random).Encode()})
 	if err != nil {
 		t.Fatalf("apply: %v", err)
 	}
@@ -180,7 +200,8 @@ func readShards(s *Store, text io.Writer) error {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(text, "%d %v %v %v\n", crossing.Outcome, crossing.Destinations, crossing.Waits, crossing.Said)
+			fmt.Fprintf(text, "%d %v %v %v\n", crossing.Outcome, crossing.Destinations,
+				crossing.Waits, crossing.Said)
 			if crossing.Settled != nil {
 				fmt.Fprintf(text, "%d %d\n", crossing.Settled.Height, crossing.Settled.Index)
 			}
@@ -194,7 +215,8 @@ func readShards(s *Store, text io.Writer) error {
 	return nil
 }
 
-// The chain of a shard reads as it did when it is opened again, replays alone, makes the same chain where another node appends its blocks, and goes on from a snapshot.
+// The chain of a shard reads as it did when it is opened again, replays alone, makes the same chain
+// where another node appends its blocks, and goes on from a snapshot.
 func TestShardIsKept(t *testing.T) {
 	t.Parallel()
 	genesis, random := shardGenesis(), rand.New(rand.NewPCG(3, 3))
@@ -216,7 +238,8 @@ func TestShardIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, code := range []ledger.Code{ledger.Applied, ledger.SetAside, ledger.Relayed, ledger.Settled, ledger.Released, ledger.InsufficientFunds} {
+	for _, code := range []ledger.Code{ledger.Applied, ledger.SetAside, ledger.Relayed,
+		ledger.Settled, ledger.Released, ledger.InsufficientFunds} {
 		if codes[code] < 3 {
 			t.Errorf("%d transactions are %s", codes[code], code)
 		}
@@ -236,11 +259,13 @@ func TestShardIsKept(t *testing.T) {
 	if err := s.verify(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
-	if _, err := Restore(t.Context(), filepath.Join(dir, "three"), genesis, small(), bytes.NewReader(snapshot), believe); err != nil {
+	if _, err := Restore(t.Context(), filepath.Join(dir, "three"), genesis, small(),
+		bytes.NewReader(snapshot), believe); err != nil {
 		t.Fatal(err)
 	}
 	third := openBook(t, filepath.Join(dir, "three"), genesis, small())
-	if third.Head() != head || third.Carried() != s.Carried() || third.PendingCount() != s.PendingCount() || s.PendingCount() == 0 {
+	if third.Head() != head || third.Carried() != s.Carried() ||
+		third.PendingCount() != s.PendingCount() || s.PendingCount() == 0 {
 		t.Fatalf("restored %+v", third.Head())
 	}
 	if _, err := third.Stream(2, 1, 10, third.AppendedHeight()); !errors.Is(err, ErrAbsent) {
@@ -257,7 +282,8 @@ func TestShardIsKept(t *testing.T) {
 			t.Fatal("the restored store goes on differently")
 		}
 	}
-	if page, err := third.Stream(2, third.Streamed(2), 10, third.AppendedHeight()); err != nil || len(page) != 1 {
+	if page, err := third.Stream(2, third.Streamed(2), 10, third.AppendedHeight()); err != nil ||
+		len(page) != 1 {
 		t.Errorf("the stream after the snapshot: %d entries, %v", len(page), err)
 	}
 }
@@ -281,8 +307,10 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 	grown := 0
 	for height := range s.AppendedHeight() + 1 {
 		stream, err := s.Stream(2, 1, 1000, height)
-		if err != nil || len(stream) < grown || height == 0 && len(stream) > 0 || height == s.AppendedHeight() && len(stream) == grown {
-			t.Errorf("%d entries of the stream up to block %d, %d before it: %v", len(stream), height, grown, err)
+		if err != nil || len(stream) < grown || height == 0 && len(stream) > 0 ||
+			height == s.AppendedHeight() && len(stream) == grown {
+			t.Errorf("%d entries of the stream up to block %d, %d before it: %v", len(stream),
+				height, grown, err)
 		}
 		grown = len(stream)
 	}
@@ -290,25 +318,31 @@ func TestVerdictsAskedAndTold(t *testing.T) {
 		t.Errorf("%d entries of the stream of %d", grown, s.Streamed(2))
 	}
 	crossing, err := s.Crossing(waits.ID)
-	if err != nil || crossing.Outcome != Waiting || len(crossing.Waits)+len(crossing.Said)+1 != len(crossing.Destinations) {
+	if err != nil || crossing.Outcome != Waiting ||
+		len(crossing.Waits)+len(crossing.Said)+1 != len(crossing.Destinations) {
 		t.Fatalf("%+v %v", crossing, err)
 	}
-	told := ledger.Verdict{ID: waits.ID, Shard: waits.Waits[0], Result: ledger.Result{Code: ledger.Expired, Item: ledger.NoItem}}
+	told := ledger.Verdict{ID: waits.ID, Shard: waits.Waits[0],
+		Result: ledger.Result{Code: ledger.Expired, Item: ledger.NoItem}}
 	foreign, early := told, told
 	foreign.Shard, early.ID = 1, ledger.Hash{1}
-	for verdict, want := range map[*ledger.Verdict]Standing{&told: Awaited, &foreign: Over, &early: Early} {
+	for verdict, want := range map[*ledger.Verdict]Standing{&told: Awaited, &foreign: Over,
+		&early: Early} {
 		if standing, err := s.Standing(verdict); err != nil || standing != want {
 			t.Errorf("%+v: %d %v, want %d", verdict, standing, err, want)
 		}
 	}
-	if _, err := s.Apply(1, 1000, [][]byte{(&ledger.Batch{Verdicts: []ledger.Verdict{told, early, foreign}}).Encode()}); err != nil {
+	if _, err := s.Apply(1, 1000,
+		[][]byte{(&ledger.Batch{Verdicts: []ledger.Verdict{told,
+			early, foreign}}).Encode()}); err != nil {
 		t.Fatal(err)
 	}
 	if standing, err := s.Standing(&told); err != nil || standing != Over {
 		t.Errorf("%d %v", standing, err)
 	}
 	crossing, err = s.Crossing(waits.ID)
-	if err != nil || crossing.Outcome != Refused || crossing.Settled == nil || *crossing.Settled.Entry.Transaction.Verdict != told {
+	if err != nil || crossing.Outcome != Refused || crossing.Settled == nil ||
+		*crossing.Settled.Entry.Transaction.Verdict != told {
 		t.Fatalf("%+v %v", crossing, err)
 	}
 	if _, made, err := s.Verdict(ledger.Hash{1}, s.AppendedHeight()); made || err != nil {
@@ -324,13 +358,17 @@ func TestShardIsReadWhileItGrows(t *testing.T) {
 	for s.PendingCount() == 0 {
 		b.apply(t, s, 3, random)
 	}
-	guess, err := ledger.DecodeBundle(b.signed(b.clients[1].Transfer("org1:a", "org2:a", 1), b.clients[1].Transfer("org1:issuer", "org1:a", 1)))
+	guess, err := ledger.DecodeBundle(b.signed(b.clients[1].Transfer("org1:a", "org2:a", 1),
+		b.clients[1].Transfer("org1:issuer", "org1:a", 1)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	over, readers := make(chan struct{}), make(chan error, 3)
 	for _, read := range []func() error{
-		func() error { _, err := s.Stream(2, max(1, s.Streamed(2)-3), 10, s.AppendedHeight()); return err },
+		func() error {
+			_, err := s.Stream(2, max(1, s.Streamed(2)-3), 10, s.AppendedHeight())
+			return err
+		},
 		func() error {
 			s.Precheck(guess)
 			s.BundleEntry(guess)
@@ -377,7 +415,8 @@ func TestShardIsReadWhileItGrows(t *testing.T) {
 	}
 }
 
-// A registration has no nonce; its second copy is dropped all the same, as is that of what passes through, also after the store was opened again.
+// A registration has no nonce; its second copy is dropped all the same, as is that of what passes
+// through, also after the store was opened again.
 func TestCopiesFromTheStream(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -389,11 +428,13 @@ func TestCopiesFromTheStream(t *testing.T) {
 	b := newShardBook(1)
 	registration := b.clients[1].Register()
 	other := b.clients[2].Register()
-	bundles := [][]byte{b.signed(registration), b.signed(other), b.signed(b.clients[1].Transfer("org1:a", "org2:a", 1))}
+	bundles := [][]byte{b.signed(registration), b.signed(other),
+		b.signed(b.clients[1].Transfer("org1:a", "org2:a", 1))}
 	payload := ledger.EncodeBatch(ledger.BatchHeader{Time: 1}, bundles)
 	for range 2 {
 		for range 2 {
-			if _, err := s.Apply(1, ledger.Round(s.Head().Height+1), [][]byte{payload, payload}); err != nil {
+			if _, err := s.Apply(1, ledger.Round(s.Head().Height+1),
+				[][]byte{payload, payload}); err != nil {
 				t.Fatal(err)
 			}
 		}

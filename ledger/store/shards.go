@@ -17,7 +17,8 @@ const (
 	maxStreamBytes = 4 << 20
 )
 
-// Book returns the identity of the book, which transactions name as their ledger; in a book of one shard it is the GenesisHash.
+// Book returns the identity of the book, which transactions name as their ledger; in a book of one
+// shard it is the GenesisHash.
 func (s *Store) Book() ledger.Hash { return s.book }
 
 // Shard returns the shard that this chain is, 0 in a book of one shard.
@@ -44,24 +45,29 @@ func (s *Store) BundleEntry(bundle *ledger.Bundle) ledger.ShardID {
 	return s.state.BundleEntry(bundle)
 }
 
-// Carried returns the number of the last entry of the parent shard's stream that is in the chain; 0 where there is none.
+// Carried returns the number of the last entry of the parent shard's stream that is in the chain; 0
+// where there is none.
 func (s *Store) Carried() uint64 {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.Carried()
 }
 
-// Streamed returns the number of the last entry of the stream to a child shard; 0 where there is none.
+// Streamed returns the number of the last entry of the stream to a child shard; 0 where there is
+// none.
 func (s *Store) Streamed(child ledger.ShardID) uint64 {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.Streamed(child)
 }
 
-// Stream returns entries of the stream to a child shard, in order: from a number on, at most limit and MaxStreamPage, and no more than some MB, but one at least, and those of
-// blocks up to a height only. It is empty where the stream has not come so far. What a child is given must never be taken back, so that its members get what a majority has on
-// disk: upTo is that height. ErrAbsent where an entry lies before the snapshot that the store began with: other members have it.
-func (s *Store) Stream(child ledger.ShardID, from uint64, limit int, upTo ledger.Height) ([]ledger.Carried, error) {
+// Stream returns entries of the stream to a child shard, in order: from a number on, at most limit
+// and MaxStreamPage, and no more than some MB, but one at least, and those of blocks up to a height
+// only. It is empty where the stream has not come so far. What a child is given must never be taken
+// back, so that its members get what a majority has on disk: upTo is that height. ErrAbsent where
+// an entry lies before the snapshot that the store began with: other members have it.
+func (s *Store) Stream(child ledger.ShardID, from uint64, limit int,
+	upTo ledger.Height) ([]ledger.Carried, error) {
 	s.mutex.RLock()
 	last, pending, closed := s.state.Streamed(child), s.pending, s.closed
 	s.mutex.RUnlock()
@@ -70,7 +76,8 @@ func (s *Store) Stream(child ledger.ShardID, from uint64, limit int, upTo ledger
 	}
 	var carried []ledger.Carried
 	size := 0
-	for number := max(from, 1); number <= last && len(carried) < min(max(limit, 1), MaxStreamPage) && size < maxStreamBytes; number++ {
+	for number := max(from, 1); number <= last &&
+		len(carried) < min(max(limit, 1), MaxStreamPage) && size < maxStreamBytes; number++ {
 		where, found := pendingForward(child, number, pending)
 		if !found {
 			var err error
@@ -86,15 +93,18 @@ func (s *Store) Stream(child ledger.ShardID, from uint64, limit int, upTo ledger
 			return nil, err
 		}
 		if int(where.index) >= len(block.Bundles) {
-			return nil, damaged(where.height, "entry %d of the stream to shard %d points to bundle %d of %d", number, child, where.index, len(block.Bundles))
+			return nil, damaged(where.height, "entry %d of the stream to shard %d points to "+
+				"bundle %d of %d", number, child, where.index, len(block.Bundles))
 		}
 		bundle := block.CarriedBundle(int(where.index))
-		carried, size = append(carried, ledger.Carried{Number: number, Bundle: bundle}), size+len(bundle)
+		carried, size = append(carried, ledger.Carried{Number: number, Bundle: bundle}),
+			size+len(bundle)
 	}
 	return carried, nil
 }
 
-// pendingForward looks for an entry of a stream in the blocks that are not written yet. The index is the bundle's.
+// pendingForward looks for an entry of a stream in the blocks that are not written yet. The index
+// is the bundle's.
 func pendingForward(child ledger.ShardID, number uint64, pending []*pendingBlock) (position, bool) {
 	for i := len(pending) - 1; i >= 0; i-- {
 		for _, forward := range pending[i].changes.Forwards {
@@ -132,7 +142,8 @@ func findPlace(transaction *badger.Txn, key []byte) (position, error) {
 }
 
 func streamKey(child ledger.ShardID, number uint64) []byte {
-	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32([]byte{rowStream}, uint32(child)), number)
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32([]byte{rowStream},
+		uint32(child)), number)
 }
 
 func settledKey(id ledger.Hash) []byte { return append([]byte{rowSettled}, id[:]...) }
@@ -147,32 +158,37 @@ func decodePlace(value []byte) (position, error) {
 	if len(value) != placeSize {
 		return position{}, errRow
 	}
-	return position{height: ledger.Height(binary.BigEndian.Uint64(value)), index: binary.BigEndian.Uint32(value[8:])}, nil
+	return position{height: ledger.Height(binary.BigEndian.Uint64(value)),
+		index: binary.BigEndian.Uint32(value[8:])}, nil
 }
 
 // shardRows gives the rows of a block that concern other shards to put.
 func shardRows(height ledger.Height, changes *ledger.Changes, put putRow) error {
 	for _, forward := range changes.Forwards {
-		if err := put("stream", streamKey(forward.Child, forward.Number), appendPlace(nil, height, forward.Bundle)); err != nil {
+		if err := put("stream", streamKey(forward.Child, forward.Number),
+			appendPlace(nil, height, forward.Bundle)); err != nil {
 			return err
 		}
 	}
 	for _, settlement := range changes.Settlements {
-		if err := put("settled", settledKey(settlement.ID), appendPlace(nil, height, settlement.Index)); err != nil {
+		if err := put("settled", settledKey(settlement.ID),
+			appendPlace(nil, height, settlement.Index)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Pending returns the cross-shard transactions that wait for other shards as of the head, by their place in the chain.
+// Pending returns the cross-shard transactions that wait for other shards as of the head, by their
+// place in the chain.
 func (s *Store) Pending() []ledger.Pending {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	return s.state.AllPending()
 }
 
-// PendingCount returns the number of cross-shard transactions that wait for other shards as of the head.
+// PendingCount returns the number of cross-shard transactions that wait for other shards as of the
+// head.
 func (s *Store) PendingCount() int {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
@@ -213,9 +229,12 @@ func (s *Store) Standing(verdict *ledger.Verdict) (Standing, error) {
 	return Over, nil
 }
 
-// Verdict returns what this shard says of a transaction, for a shard that asks; made is false where there is nothing to say: it is not in a block up to a height, was this
-// shard's alone, or passed through. As with Stream, the height is what a majority has on disk: another shard acts on a verdict for ever.
-func (s *Store) Verdict(id ledger.Hash, upTo ledger.Height) (verdict ledger.Verdict, made bool, err error) {
+// Verdict returns what this shard says of a transaction, for a shard that asks; made is false where
+// there is nothing to say: it is not in a block up to a height, was this shard's alone, or passed
+// through. As with Stream, the height is what a majority has on disk: another shard acts on a
+// verdict for ever.
+func (s *Store) Verdict(id ledger.Hash, upTo ledger.Height) (verdict ledger.Verdict, made bool,
+	err error) {
 	found, err := s.Transaction(id)
 	if errors.Is(err, ErrNotFound) {
 		return ledger.Verdict{}, false, nil
@@ -251,13 +270,16 @@ type Crossing struct {
 	// Destinations are the shards that the transaction concerns, ascending.
 	Destinations []ledger.ShardID
 	Outcome      Outcome
-	// Waits are the shards that are waited for, Said those whose good verdicts are in the chain already; where nothing is waited for they are empty.
+	// Waits are the shards that are waited for, Said those whose good verdicts are in the chain
+	// already; where nothing is waited for they are empty.
 	Waits, Said []ledger.ShardID
-	// Settled is where the wait ended, nil where there was none or it goes on: the verdict that ended it.
+	// Settled is where the wait ended, nil where there was none or it goes on: the verdict that
+	// ended it.
 	Settled *Found
 }
 
-// Crossing returns a transaction's way through this shard, as of the head; also of one that concerns this shard alone. ErrNotFound where it is not in the chain.
+// Crossing returns a transaction's way through this shard, as of the head; also of one that
+// concerns this shard alone. ErrNotFound where it is not in the chain.
 func (s *Store) Crossing(id ledger.Hash) (Crossing, error) {
 	found, err := s.Transaction(id)
 	if err != nil {
@@ -306,7 +328,8 @@ func (s *Store) settlement(id ledger.Hash) (Found, error) {
 		return Found{}, err
 	}
 	if verdict := settled.Entry.Transaction.Verdict; verdict == nil || verdict.ID != id {
-		return Found{}, damaged(where.height, "transaction %d should have ended the wait of %s", where.index, id)
+		return Found{}, damaged(where.height, "transaction %d should have ended the wait of %s",
+			where.index, id)
 	}
 	return settled, nil
 }
@@ -318,7 +341,8 @@ func (s *Store) settledAt(id ledger.Hash) (where position, err error) {
 	for i := len(pending) - 1; i >= 0; i-- {
 		for _, settlement := range pending[i].changes.Settlements {
 			if settlement.ID == id {
-				return position{height: pending[i].block.Header.Height, index: settlement.Index}, nil
+				return position{height: pending[i].block.Header.Height, index: settlement.Index},
+					nil
 			}
 		}
 	}
@@ -362,19 +386,25 @@ func (d directoryAt) Organisation(name ledger.OrganisationName) (ledger.Organisa
 		return organisation, true
 	}
 	registers := func(entry ledger.Entry) bool {
-		return entry.Result.OK() && slices.ContainsFunc(entry.Transaction.Registrations, func(r ledger.Registration) bool { return r.Name == name })
+		return entry.Result.OK() && slices.ContainsFunc(entry.Transaction.Registrations,
+			func(r ledger.Registration) bool {
+				return r.Name == name
+			})
 	}
 	return organisation, slices.ContainsFunc(d.place.Block.Entries[:d.place.Index], registers)
 }
 
-// sealShard seals a round of a book with several shards. The state must not change meanwhile, also not for a while as by Precheck.
-func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Draft, error) {
+// sealShard seals a round of a book with several shards. The state must not change meanwhile, also
+// not for a while as by Precheck.
+func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round, payloads [][]byte) (*ledger.Draft,
+	error) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	var lookup error
 	parent := s.head
 	parent.Members = s.state.Membership
-	draft := s.state.Seal(parent, epoch, round, payloads, func(id ledger.Hash, transaction *ledger.Transaction) bool {
+	draft := s.state.Seal(parent, epoch, round, payloads, func(id ledger.Hash,
+		transaction *ledger.Transaction) bool {
 		// Registrations have no nonce.
 		if len(transaction.Registrations) == 0 && s.unseen(id, transaction) {
 			return false
@@ -382,7 +412,8 @@ func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round, payloads [][]b
 		where, found := s.locatePending(id)
 		if !found {
 			var err error
-			if where, found, err = s.locateWritten(s.head.Header.Height, id); err != nil && lookup == nil {
+			if where, found, err = s.locateWritten(s.head.Header.Height, id); err != nil &&
+				lookup == nil {
 				lookup = err
 			}
 		}
@@ -392,17 +423,21 @@ func (s *Store) sealShard(epoch ledger.Epoch, round ledger.Round, payloads [][]b
 }
 
 // verifyShard checks that the entries of streams and the ends of waits that a block made are found.
-func (s *Store) verifyShard(transaction *badger.Txn, height ledger.Height, crossings *ledger.Crossings) error {
+func (s *Store) verifyShard(transaction *badger.Txn, height ledger.Height,
+	crossings *ledger.Crossings) error {
 	if crossings.OutOfPlace > 0 {
 		return damaged(height, "%d of its transactions are out of place", crossings.OutOfPlace)
 	}
 	for _, forward := range crossings.Forwards {
-		if where, err := findPlace(transaction, streamKey(forward.Child, forward.Number)); err != nil || where != (position{height: height, index: forward.Bundle}) {
-			return damaged(height, "entry %d of the stream to shard %d is not found", forward.Number, forward.Child)
+		if where, err := findPlace(transaction, streamKey(forward.Child, forward.Number)); err !=
+			nil || where != (position{height: height, index: forward.Bundle}) {
+			return damaged(height, "entry %d of the stream to shard %d is not found",
+				forward.Number, forward.Child)
 		}
 	}
 	for _, settlement := range crossings.Settlements {
-		if where, err := findPlace(transaction, settledKey(settlement.ID)); err != nil || where != (position{height: height, index: settlement.Index}) {
+		if where, err := findPlace(transaction, settledKey(settlement.ID)); err != nil ||
+			where != (position{height: height, index: settlement.Index}) {
 			return damaged(height, "the end of the wait of %s is not found", settlement.ID)
 		}
 	}

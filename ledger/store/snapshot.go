@@ -12,9 +12,10 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// A snapshot is: its magic, the genesis hash, height and hash of its block; for each block from 1 the header row (header and length of the encoded block), and
-// for each of its transactions id and result; the entries of the state, each as key and value behind their lengths (uvarints), ended by a key without
-// length; and the magic again.
+// A snapshot is: its magic, the genesis hash, height and hash of its block; for each block from 1
+// the header row (header and length of the encoded block), and for each of its transactions id and
+// result; the entries of the state, each as key and value behind their lengths (uvarints), ended by
+// a key without length; and the magic again.
 const snapshotMagic = "ledgerd/snapshot/1\x00"
 
 // Bounds of a state's entry in a snapshot.
@@ -49,7 +50,8 @@ func (s *Store) WriteSnapshot(ctx context.Context, to io.Writer) (head Head, err
 	return headOf(w.head), err
 }
 
-// snapshotWriter writes one snapshot, from one transaction of the database, which shows one moment of it.
+// snapshotWriter writes one snapshot, from one transaction of the database, which shows one moment
+// of it.
 type snapshotWriter struct {
 	store       *Store
 	ctx         context.Context
@@ -143,7 +145,8 @@ func (w *snapshotWriter) writeBlock(height ledger.Height) error {
 	return err
 }
 
-// writeState writes the state as of a height. Rows of a block above it, which the database may be taking, tell how they were before.
+// writeState writes the state as of a height. Rows of a block above it, which the database may be
+// taking, tell how they were before.
 func (w *snapshotWriter) writeState(height ledger.Height) error {
 	settings := badger.DefaultIteratorOptions
 	settings.Prefix = []byte{rowState}

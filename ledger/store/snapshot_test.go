@@ -27,7 +27,8 @@ func snapshotOf(t testing.TB, s *Store) ([]byte, Head) {
 	return to.Bytes(), head
 }
 
-// A store that begins with a snapshot goes on as the one that it is of, also with copies of transactions that came before, and is the same when it is opened again.
+// A store that begins with a snapshot goes on as the one that it is of, also with copies of
+// transactions that came before, and is the same when it is opened again.
 func TestSnapshotGoesOn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -46,21 +47,24 @@ func TestSnapshotGoesOn(t *testing.T) {
 		t.Fatalf("a snapshot of %+v, the head is %+v", head, s.Head())
 	}
 	copied := filepath.Join(dir, "two")
-	restored, err := Restore(t.Context(), copied, testGenesis(), small(), bytes.NewReader(snapshot), func(height ledger.Height, hash ledger.Hash) error {
-		if height != head.Height || hash != head.Hash {
-			return fmt.Errorf("block %d %s", height, hash)
-		}
-		return nil
-	})
+	restored, err := Restore(t.Context(), copied, testGenesis(), small(),
+		bytes.NewReader(snapshot), func(height ledger.Height, hash ledger.Hash) error {
+			if height != head.Height || hash != head.Hash {
+				return fmt.Errorf("block %d %s", height, hash)
+			}
+			return nil
+		})
 	if err != nil || restored != head {
 		t.Fatalf("restored %+v, %v; want %+v", restored, err, head)
 	}
 	two := open(t, copied, small())
 	if two.Absent() != head.Height || two.Head() != head || two.DurableHeight() != head.Height {
-		t.Fatalf("opened at %+v, absent to %d, durable to %d", two.Head(), two.Absent(), two.DurableHeight())
+		t.Fatalf("opened at %+v, absent to %d, durable to %d", two.Head(), two.Absent(),
+			two.DurableHeight())
 	}
 	for i := range 12 {
-		// New transactions, and with them copies of ones that were applied, and ones that failed, before the snapshot.
+		// New transactions, and with them copies of ones that were applied, and ones that failed,
+		// before the snapshot.
 		round := [][]byte{b.next(10), payloads[(i*7)%len(payloads)], payloads[len(payloads)-1-i]}
 		first, err := s.Apply(1, b.round, round)
 		if err != nil {
@@ -77,7 +81,8 @@ func TestSnapshotGoesOn(t *testing.T) {
 			two = open(t, copied, small())
 		}
 	}
-	if got, want := fmt.Sprintf("%+v %+v", two.Membership(), two.FormerMembers()), fmt.Sprintf("%+v %+v", s.Membership(), s.FormerMembers()); got != want {
+	if got, want := fmt.Sprintf("%+v %+v", two.Membership(), two.FormerMembers()),
+		fmt.Sprintf("%+v %+v", s.Membership(), s.FormerMembers()); got != want {
 		t.Errorf("members %s, want %s", got, want)
 	}
 	checkAbsent(t, s, two, head)
@@ -93,7 +98,8 @@ func checkAbsent(t *testing.T, whole, s *Store, from Head) {
 			t.Fatalf("header %d: %v", height, err)
 		}
 		block, err := s.Block(height)
-		if (height <= from.Height) != errors.Is(err, ErrAbsent) || height > from.Height && (err != nil || block.Hash != hash) {
+		if (height <= from.Height) != errors.Is(err, ErrAbsent) || height > from.Height &&
+			(err != nil || block.Hash != hash) {
 			t.Fatalf("block %d: %v", height, err)
 		}
 		original, err := whole.Block(height)
@@ -105,7 +111,8 @@ func checkAbsent(t *testing.T, whole, s *Store, from Head) {
 			if known, err := s.Known(id); err != nil || !known {
 				t.Fatalf("transaction %s: known %v, %v", id, known, err)
 			}
-			if _, err := s.Transaction(id); (height <= from.Height) != errors.Is(err, ErrAbsent) || height > from.Height && err != nil {
+			if _, err := s.Transaction(id); (height <= from.Height) != errors.Is(err, ErrAbsent) ||
+				height > from.Height && err != nil {
 				t.Fatalf("transaction %s: %v", id, err)
 			}
 		}
@@ -115,10 +122,12 @@ func checkAbsent(t *testing.T, whole, s *Store, from Head) {
 		if !open || fmt.Sprintf("%+v", copied) != fmt.Sprintf("%+v", account) {
 			t.Fatalf("account %+v, want %+v", copied, account)
 		}
-		if _, err := s.History(account.Path, 0, 1, false); account.History > 0 && !errors.Is(err, ErrAbsent) {
+		if _, err := s.History(account.Path, 0, 1, false); account.History > 0 &&
+			!errors.Is(err, ErrAbsent) {
 			t.Errorf("the oldest step of %s: %v", account.Path, err)
 		}
-		if page, err := whole.History(account.Path, 0, 1, true); err != nil || len(page.Items) == 0 || page.Items[0].Height <= from.Height {
+		if page, err := whole.History(account.Path, 0, 1, true); err != nil ||
+			len(page.Items) == 0 || page.Items[0].Height <= from.Height {
 			continue
 		}
 		if page, err := s.History(account.Path, 0, 1, true); err != nil || len(page.Items) != 1 {
@@ -151,7 +160,8 @@ func TestSnapshotWhileBlocksAreAppended(t *testing.T) {
 		written <- err
 	}()
 	busy := &meanwhile{from: reading, do: func() { b.apply(t, s, 30) }}
-	head, err := Restore(t.Context(), filepath.Join(dir, "two"), testGenesis(), small(), busy, believe)
+	head, err := Restore(t.Context(), filepath.Join(dir, "two"), testGenesis(), small(), busy,
+		believe)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +169,8 @@ func TestSnapshotWhileBlocksAreAppended(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.AppendedHeight() <= head.Height {
-		t.Fatalf("nothing was appended: the snapshot is of block %d, the head is block %d", head.Height, s.AppendedHeight())
+		t.Fatalf("nothing was appended: the snapshot is of block %d, the head is block %d",
+			head.Height, s.AppendedHeight())
 	}
 	two := open(t, filepath.Join(dir, "two"), small())
 	for height := head.Height + 1; height <= s.AppendedHeight(); height++ {
@@ -203,7 +214,8 @@ func TestBadSnapshots(t *testing.T) {
 	attempt := func(name string, data []byte, want error) {
 		t.Helper()
 		to := filepath.Join(dir, "attempt")
-		if _, err := Restore(t.Context(), to, testGenesis(), small(), bytes.NewReader(data), trust); !errors.Is(err, want) {
+		if _, err := Restore(t.Context(), to, testGenesis(), small(), bytes.NewReader(data),
+			trust); !errors.Is(err, want) {
 			t.Errorf("%s: %v", name, err)
 		}
 		for _, left := range []string{to, to + partialSuffix} {
@@ -230,19 +242,25 @@ func TestBadSnapshots(t *testing.T) {
 	attempt("nothing", nil, ErrSnapshot)
 	other := testGenesis()
 	other.Time++
-	if _, err := Restore(t.Context(), filepath.Join(dir, "other"), other, small(), bytes.NewReader(good), believe); !errors.Is(err, ErrSnapshot) {
+	if _, err := Restore(t.Context(), filepath.Join(dir, "other"), other, small(),
+		bytes.NewReader(good), believe); !errors.Is(err, ErrSnapshot) {
 		t.Errorf("another chain's: %v", err)
 	}
 	refused := errors.New("not trusted")
-	if _, err := Restore(t.Context(), filepath.Join(dir, "distrust"), testGenesis(), small(), bytes.NewReader(good), func(ledger.Height, ledger.Hash) error { return refused }); !errors.Is(err, refused) {
+	if _, err := Restore(t.Context(), filepath.Join(dir, "distrust"), testGenesis(), small(),
+		bytes.NewReader(good), func(ledger.Height, ledger.Hash) error {
+			return refused
+		}); !errors.Is(err, refused) {
 		t.Errorf("without trust: %v", err)
 	}
-	if _, err := Restore(t.Context(), filepath.Join(dir, "one"), testGenesis(), small(), bytes.NewReader(good), believe); !errors.Is(err, ErrForeign) {
+	if _, err := Restore(t.Context(), filepath.Join(dir, "one"), testGenesis(), small(),
+		bytes.NewReader(good), believe); !errors.Is(err, ErrForeign) {
 		t.Errorf("over a store: %v", err)
 	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	if _, err := Restore(stopped, filepath.Join(dir, "stopped"), testGenesis(), small(), bytes.NewReader(good), believe); !errors.Is(err, context.Canceled) {
+	if _, err := Restore(stopped, filepath.Join(dir, "stopped"), testGenesis(), small(),
+		bytes.NewReader(good), believe); !errors.Is(err, context.Canceled) {
 		t.Errorf("stopped: %v", err)
 	}
 	if _, err := s.WriteSnapshot(stopped, io.Discard); !errors.Is(err, context.Canceled) {
@@ -250,7 +268,8 @@ func TestBadSnapshots(t *testing.T) {
 	}
 	full := small()
 	full.FreeSpace = func(string) (uint64, error) { return 0, nil }
-	if _, err := Restore(t.Context(), filepath.Join(dir, "full"), testGenesis(), full, bytes.NewReader(good), believe); !errors.Is(err, ErrDiskFull) {
+	if _, err := Restore(t.Context(), filepath.Join(dir, "full"), testGenesis(), full,
+		bytes.NewReader(good), believe); !errors.Is(err, ErrDiskFull) {
 		t.Errorf("on a full disk: %v", err)
 	}
 	empty := open(t, filepath.Join(dir, "empty"), small())
@@ -262,12 +281,14 @@ func TestBadSnapshots(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(to+partialSuffix, databaseFolder), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Restore(t.Context(), to, testGenesis(), small(), bytes.NewReader(good), trust); err != nil {
+	if _, err := Restore(t.Context(), to, testGenesis(), small(), bytes.NewReader(good),
+		trust); err != nil {
 		t.Errorf("after an attempt that was killed: %v", err)
 	}
 }
 
-// isLength tells whether a byte of a snapshot belongs to the length of a block's encoding, which nothing depends on.
+// isLength tells whether a byte of a snapshot belongs to the length of a block's encoding, which
+// nothing depends on.
 func isLength(s *Store, at int) bool {
 	start := len(snapshotMagic) + 2*ledger.HashSize + 8
 	for height := ledger.Height(1); height <= s.AppendedHeight(); height++ {
@@ -292,12 +313,13 @@ func FuzzRestore(f *testing.F) {
 	f.Add(good[:len(good)/2])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		dir := filepath.Join(t.TempDir(), "store")
-		restored, err := Restore(t.Context(), dir, testGenesis(), small(), bytes.NewReader(data), func(_ ledger.Height, hash ledger.Hash) error {
-			if hash != head.Hash {
-				return ErrSnapshot
-			}
-			return nil
-		})
+		restored, err := Restore(t.Context(), dir, testGenesis(), small(),
+			bytes.NewReader(data), func(_ ledger.Height, hash ledger.Hash) error {
+				if hash != head.Hash {
+					return ErrSnapshot
+				}
+				return nil
+			})
 		if err == nil && restored == head {
 			opened := open(t, dir, small())
 			if opened.Head() != head {
@@ -324,7 +346,8 @@ func BenchmarkSnapshot(b *testing.B) {
 	for b.Loop() {
 		snapshot, _ := snapshotOf(b, s)
 		b.SetBytes(int64(len(snapshot)))
-		if _, err := Restore(b.Context(), filepath.Join(b.TempDir(), "copy"), testGenesis(), Options{ReserveBytes: 1}, bytes.NewReader(snapshot), believe); err != nil {
+		if _, err := Restore(b.Context(), filepath.Join(b.TempDir(), "copy"), testGenesis(),
+			Options{ReserveBytes: 1}, bytes.NewReader(snapshot), believe); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -14,13 +14,16 @@ import (
 
 // Options shape a store. The zero value means the defaults.
 type Options struct {
-	// MemTableBytes is the size of Badger's memtables, of which up to four are in memory. Default 32 MiB, at least 1 MiB.
+	// MemTableBytes is the size of Badger's memtables, of which up to four are in memory. Default
+	// 32 MiB, at least 1 MiB.
 	MemTableBytes int64
 	// BlockCacheBytes bounds Badger's cache of table blocks. Default 32 MiB.
 	BlockCacheBytes int64
-	// DecodedCacheBytes bounds the decoded blocks that are kept in memory, by their encoded size. Default 32 MiB.
+	// DecodedCacheBytes bounds the decoded blocks that are kept in memory, by their encoded size.
+	// Default 32 MiB.
 	DecodedCacheBytes int64
-	// ReserveBytes is the free space that is left alone, for the memtables' logs and for compaction. Default 256 MiB.
+	// ReserveBytes is the free space that is left alone, for the memtables' logs and for
+	// compaction. Default 256 MiB.
 	ReserveBytes int64
 	// FreeSpace returns the free bytes of the file system that holds dir. Default: statfs.
 	FreeSpace func(dir string) (uint64, error)
@@ -66,7 +69,8 @@ type pendingBlock struct {
 	ids     map[ledger.Hash]uint32
 }
 
-// Store is an open store. Its methods may be called from any goroutine; Apply and Append take turns.
+// Store is an open store. Its methods may be called from any goroutine; Apply and Append take
+// turns.
 type Store struct {
 	dir     string
 	options Options
@@ -143,10 +147,12 @@ func (s *Store) Head() Head {
 }
 
 func headOf(parent ledger.Parent) Head {
-	return Head{Height: parent.Header.Height, Hash: parent.Hash, Time: parent.Header.Time, Total: parent.Header.Total, Epoch: parent.Header.Epoch, Round: parent.Header.Round}
+	return Head{Height: parent.Header.Height, Hash: parent.Hash, Time: parent.Header.Time,
+		Total: parent.Header.Total, Epoch: parent.Header.Epoch, Round: parent.Header.Round}
 }
 
-// AppendedHeight returns the height of the last block that was appended: readable, not necessarily durable.
+// AppendedHeight returns the height of the last block that was appended: readable, not necessarily
+// durable.
 func (s *Store) AppendedHeight() ledger.Height { return s.Head().Height }
 
 // DurableHeight returns the height up to which the chain survives kill -9 and a power cut.
@@ -192,16 +198,17 @@ func (s *Store) KnownDurable() ledger.Height {
 // This supposes that fdatasync keeps its word. A disk that loses writes after fdatasync can return
 // both old copies of a marker, and looks as one that was rolled back; nothing here can see that.
 //
-// The doubt outlives the damaged slots, which the next marker writes over: the marker keeps it until
-// SettleDoubt. That its lowest height is known durable settles nothing, since a lost group may have
-// had more blocks, and this disk may have been one of the few that held the last of them.
+// The doubt outlives the damaged slots, which the next marker writes over: the marker keeps it
+// until SettleDoubt. That its lowest height is known durable settles nothing, since a lost group
+// may have had more blocks, and this disk may have been one of the few that held the last of them.
 func (s *Store) Perhaps() (perhaps bool, from ledger.Height, reason string) {
 	s.mutex.RLock()
 	defer s.mutex.RUnlock()
 	if s.perhaps == 0 {
 		return false, 0, ""
 	}
-	return true, s.perhaps, fmt.Sprintf("both copies of the newest tip marker were damaged: this disk "+
+	return true, s.perhaps, fmt.Sprintf("both copies of the newest tip marker were damaged: "+
+		"this disk "+
 		"perhaps announced block %d or later ones and lost them", s.perhaps)
 }
 
@@ -228,7 +235,8 @@ func (s *Store) TakeOver(from *Store) {
 	}
 }
 
-// Close makes everything durable, where nothing failed, and closes the store. Calls after the first return ErrClosed.
+// Close makes everything durable, where nothing failed, and closes the store. Calls after the first
+// return ErrClosed.
 func (s *Store) Close() (err error) {
 	s.applying.Lock()
 	defer s.applying.Unlock()

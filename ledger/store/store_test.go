@@ -14,7 +14,8 @@ import (
 
 // small are options for tests: little memory, no reserve.
 func small() Options {
-	return Options{MemTableBytes: 1 << 20, BlockCacheBytes: 1 << 20, DecodedCacheBytes: 1, ReserveBytes: 1}
+	return Options{MemTableBytes: 1 << 20, BlockCacheBytes: 1 << 20, DecodedCacheBytes: 1,
+		ReserveBytes: 1}
 }
 
 func open(t testing.TB, dir string, options Options) *Store {
@@ -29,7 +30,8 @@ func openBook(t testing.TB, dir string, genesis *ledger.Genesis, options Options
 		t.Fatalf("open: %v", err)
 	}
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrFailed) {
+		if err := s.Close(); err != nil && !errors.Is(err, ErrClosed) &&
+			!errors.Is(err, ErrFailed) {
 			t.Errorf("close: %v", err)
 		}
 	})
@@ -39,8 +41,8 @@ func openBook(t testing.TB, dir string, genesis *ledger.Genesis, options Options
 // testGenesis is the chain of all tests here.
 func testGenesis() *ledger.Genesis { return ledgertest.OperatedGenesis(1) }
 
-// book makes rounds of believable traffic: an organisation with an issuer and a few accounts, transfers, records, members that join and leave, and a
-// failing transaction now and then.
+// book makes rounds of believable traffic: an organisation with an issuer and a few accounts,
+// transfers, records, members that join and leave, and a failing transaction now and then.
 type book struct {
 	client   *ledgertest.Client
 	operator *ledgertest.Operator
@@ -49,7 +51,8 @@ type book struct {
 }
 
 func newBook(accounts int) *book {
-	return &book{client: ledgertest.NewClient(testGenesis(), "acme"), operator: ledgertest.NewOperator(testGenesis()), accounts: accounts}
+	return &book{client: ledgertest.NewClient(testGenesis(), "acme"),
+		operator: ledgertest.NewOperator(testGenesis()), accounts: accounts}
 }
 
 func (b *book) account(i int) ledger.AccountPath {
@@ -79,13 +82,17 @@ func (b *book) next(count int) []byte {
 		to := b.account(step % b.accounts)
 		switch {
 		case step%11 == 3:
-			transactions = append(transactions, b.client.Transfer(to, b.account((step+1)%b.accounts), 1_000_000))
+			transactions = append(transactions, b.client.Transfer(to,
+				b.account((step+1)%b.accounts), 1_000_000))
 		case step%7 == 2:
 			transaction := b.client.Next()
-			transaction.Records = []ledger.Record{{Key: ledger.RecordKey(b.client.Account(fmt.Sprintf("record-%d", step%5))), Value: fmt.Appendf(nil, "value %d", step)}}
+			transaction.Records = []ledger.Record{
+				{Key: ledger.RecordKey(b.client.Account(fmt.Sprintf("record-%d", step%5))),
+					Value: fmt.Appendf(nil, "value %d", step)}}
 			transactions = append(transactions, transaction)
 		default:
-			transactions = append(transactions, b.client.Transfer(b.client.Account("issuer"), to, int64(step)))
+			transactions = append(transactions, b.client.Transfer(b.client.Account("issuer"),
+				to, int64(step)))
 		}
 		if len(transactions) == 500 {
 			bundles, transactions = append(bundles, b.client.Bundle(transactions...)), nil
@@ -96,7 +103,8 @@ func (b *book) next(count int) []byte {
 	}
 	switch b.round % 6 {
 	case 2:
-		bundles = append(bundles, b.operator.Join(ledgertest.Member(int(b.operator.Stream)*1000+int(b.round))))
+		bundles = append(bundles,
+			b.operator.Join(ledgertest.Member(int(b.operator.Stream)*1000+int(b.round))))
 	case 5:
 		bundles = append(bundles, b.operator.Leave(ledger.MemberIndex(b.round/6)))
 	}
@@ -113,7 +121,8 @@ func (b *book) apply(t testing.TB, s *Store, count int) *ledger.Block {
 	return block
 }
 
-// readAll reads everything that a store serves, in every way, and returns a hash of it, or the first error.
+// readAll reads everything that a store serves, in every way, and returns a hash of it, or the
+// first error.
 func readAll(s *Store) (string, error) {
 	text := sha256.New()
 	fmt.Fprintf(text, "%+v\n", s.Head())
@@ -141,7 +150,8 @@ func readAll(s *Store) (string, error) {
 				return "", err
 			}
 			if found.Height != height || found.Index != i {
-				return "", fmt.Errorf("transaction %s found in block %d, not %d", found.Entry.ID, found.Height, height)
+				return "", fmt.Errorf("transaction %s found in block %d, not %d", found.Entry.ID,
+					found.Height, height)
 			}
 		}
 	}
@@ -154,7 +164,8 @@ func readAll(s *Store) (string, error) {
 				return "", err
 			}
 			for _, item := range page.Items {
-				fmt.Fprintf(text, "%d %d %d %s\n", item.Ordinal, item.Height, item.Index, item.Entry.ID)
+				fmt.Fprintf(text, "%d %d %d %s\n", item.Ordinal, item.Height, item.Index,
+					item.Entry.ID)
 			}
 			cursor, more = page.Next, page.More
 		}
@@ -270,8 +281,10 @@ func TestBlockLargerThanBadgersLimit(t *testing.T) {
 	b := newBook(300)
 	b.apply(t, s, 0)
 	block := b.apply(t, s, 20_000)
-	if rows := int64(len(block.Entries)); rows < s.db.MaxBatchCount() || int64(len(block.Encode())) < s.db.MaxBatchSize() {
-		t.Fatalf("the block is not larger than the limits %d and %d", s.db.MaxBatchCount(), s.db.MaxBatchSize())
+	if rows := int64(len(block.Entries)); rows < s.db.MaxBatchCount() ||
+		int64(len(block.Encode())) < s.db.MaxBatchSize() {
+		t.Fatalf("the block is not larger than the limits %d and %d", s.db.MaxBatchCount(),
+			s.db.MaxBatchSize())
 	}
 	b.apply(t, s, 3)
 	if err := s.Sync(); err != nil {

@@ -16,8 +16,9 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Badger ends the process when a table's footer is damaged, panics in goroutines of its own when a block is, and leaves out, without an
-// error, a table whose index has a wrong checksum. Therefore Open checks every table, block by block, before the database sees it.
+// Badger ends the process when a table's footer is damaged, panics in goroutines of its own when a
+// block is, and leaves out, without an error, a table whose index has a wrong checksum. Therefore
+// Open checks every table, block by block, before the database sees it.
 
 var errTable = errors.New("damaged table")
 
@@ -55,7 +56,8 @@ func checkTable(path string) (err error) {
 		return errors.Join(err, mapped.Close(-1))
 	}
 	opened, err := table.OpenTable(mapped, table.Options{
-		ReadOnly: true, BlockSize: 4 << 10, Compression: options.Snappy, ChkMode: options.OnTableAndBlockRead,
+		ReadOnly: true, BlockSize: 4 << 10, Compression: options.Snappy,
+		ChkMode: options.OnTableAndBlockRead,
 	})
 	if err != nil {
 		return err
@@ -63,7 +65,8 @@ func checkTable(path string) (err error) {
 	return opened.Close(-1)
 }
 
-// checkFooter checks what a table ends with: index, its length, its checksum, and the checksum's length.
+// checkFooter checks what a table ends with: index, its length, its checksum, and the checksum's
+// length.
 func checkFooter(data []byte) error {
 	cut := func(length uint32) []byte {
 		if uint64(length) > uint64(len(data)) {

@@ -11,17 +11,21 @@ import (
 // Every node that executes a round, or fetches its block, dates it alike; so does Verify.
 func TestTimeOfBlocks(t *testing.T) {
 	t.Parallel()
-	for name, genesis := range map[string]*ledger.Genesis{"one shard": ledgertest.OperatedGenesis(3), "sharded": ledgertest.ShardedGenesis(3, 0, 0)} {
+	for name, genesis := range map[string]*ledger.Genesis{
+		"one shard": ledgertest.OperatedGenesis(3), "sharded": ledgertest.ShardedGenesis(3, 0, 0)} {
 		client, operator := ledgertest.NewClient(genesis, "acme"), ledgertest.NewOperator(genesis)
 		registration := client.Register()
 		registration.Registrations[0].Pinned = genesis.Sharded()
 		next := func() *ledger.Bundle { return operator.Leave(9) }
 		folder := t.TempDir()
-		first, follower := openBook(t, folder, genesis, small()), openBook(t, t.TempDir(), genesis, small())
+		first, follower := openBook(t, folder, genesis, small()),
+			openBook(t, t.TempDir(), genesis, small())
 		second := openBook(t, t.TempDir(), genesis, small())
-		apply := func(round ledger.Round, time ledger.Milliseconds, clocks []ledger.MemberClock, bundle *ledger.Bundle) *ledger.Block {
+		apply := func(round ledger.Round, time ledger.Milliseconds, clocks []ledger.MemberClock,
+			bundle *ledger.Bundle) *ledger.Block {
 			t.Helper()
-			batch := ledger.Batch{Header: ledger.BatchHeader{Time: genesis.Time + time}, Bundles: [][]byte{bundle.Encode()}, Clocks: clocks}
+			batch := ledger.Batch{Header: ledger.BatchHeader{Time: genesis.Time + time},
+				Bundles: [][]byte{bundle.Encode()}, Clocks: clocks}
 			block, err := first.Apply(1, round, [][]byte{batch.Encode()})
 			if err != nil || block == nil {
 				t.Fatalf("%s, round %d: no block, %v", name, round, err)
@@ -35,7 +39,8 @@ func TestTimeOfBlocks(t *testing.T) {
 			}
 			return block
 		}
-		const week, thirtyYears = ledger.Milliseconds(7 * 86_400_000), ledger.Milliseconds(30 * 365 * 86_400_000)
+		const week, thirtyYears = ledger.Milliseconds(7 * 86_400_000),
+			ledger.Milliseconds(30 * 365 * 86_400_000)
 		two := []ledger.MemberClock{{Member: 0}, {Member: 2, Offset: 9}}
 		for round, step := range []struct {
 			time, want ledger.Milliseconds
@@ -44,7 +49,8 @@ func TestTimeOfBlocks(t *testing.T) {
 		}{
 			{thirtyYears, 0, nil, client.Bundle(registration)},
 			{week, week, two, next()},
-			{week, week, nil, operator.Join(ledgertest.Member(9))}, // now two of four are no majority
+			// now two of four are no majority
+			{week, week, nil, operator.Join(ledgertest.Member(9))},
 			{thirtyYears, week, two, next()},
 			{week + 1, week + 1, nil, next()},
 		} {
@@ -54,8 +60,10 @@ func TestTimeOfBlocks(t *testing.T) {
 			}
 		}
 		earlier := &ledger.Block{Header: first.head.Header}
-		earlier.Header.Height, earlier.Header.Previous, earlier.Header.Time = 6, first.head.Hash, genesis.Time
-		if err := follower.Append(earlier); !errors.Is(err, ErrMismatch) || errors.Is(err, ErrFailed) {
+		earlier.Header.Height, earlier.Header.Previous, earlier.Header.Time = 6, first.head.Hash,
+			genesis.Time
+		if err := follower.Append(earlier); !errors.Is(err, ErrMismatch) ||
+			errors.Is(err, ErrFailed) {
 			t.Errorf("%s: a block from before its parent: %v", name, err)
 		}
 		if err := first.Close(); err != nil {

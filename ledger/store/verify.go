@@ -9,10 +9,12 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// Verify re-checks the whole store in dir from the genesis: hashes and roots of every block, every signature, every result by executing
-// everything again, the state, the index and the histories. It returns the head, or a *DamageError that names the first bad block. Progress, where not nil, is
+// Verify re-checks the whole store in dir from the genesis: hashes and roots of every block, every
+// signature, every result by executing everything again, the state, the index and the histories. It
+// returns the head, or a *DamageError that names the first bad block. Progress, where not nil, is
 // called after each block. The store must not be open elsewhere (ErrLocked).
-func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Options, progress func(height, head ledger.Height)) (head Head, err error) {
+func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Options,
+	progress func(height, head ledger.Height)) (head Head, err error) {
 	options.DecodedCacheBytes = 1
 	s, err := Open(dir, genesis, options)
 	if err != nil {
@@ -31,8 +33,10 @@ func Verify(ctx context.Context, dir string, genesis *ledger.Genesis, options Op
 
 func (s *Store) verify(ctx context.Context, progress func(height, head ledger.Height)) error {
 	if missing := s.Unindexed(); missing > 0 {
-		return fmt.Errorf("store: the blocks cannot be executed again from the genesis: those up to %d "+
-			"lie %w and are not complete; what is here was checked when it was opened, and a node that "+
+		return fmt.Errorf("store: the blocks cannot be executed again from the genesis: those "+
+			"up to %d "+
+			"lie %w and are not complete; what is here was checked when it was opened, and a "+
+			"node that "+
 			"runs fetches the rest from the others", missing, ErrAbsent)
 	}
 	state, head := ledger.NewState(s.genesis), s.AppendedHeight()
@@ -61,7 +65,8 @@ func (s *Store) verify(ctx context.Context, progress func(height, head ledger.He
 
 func (s *Store) verifyBlock(parent ledger.Parent, block *ledger.Block, state *ledger.State) error {
 	height := block.Header.Height
-	if height != parent.Header.Height+1 || block.Header.Previous != parent.Hash || block.Header.Time < parent.Header.Time {
+	if height != parent.Header.Height+1 || block.Header.Previous != parent.Hash ||
+		block.Header.Time < parent.Header.Time {
 		return damaged(height, "it does not follow block %d", parent.Header.Height)
 	}
 	if err := ledger.VerifySignatures(block); err != nil {
@@ -69,7 +74,8 @@ func (s *Store) verifyBlock(parent ledger.Parent, block *ledger.Block, state *le
 	}
 	executed, changes := state.Execute(ledger.Redraft(block))
 	if executed.Hash != block.Hash {
-		return damaged(height, "executing it again gives another result: %s", difference(block, executed))
+		return damaged(height, "executing it again gives another result: %s",
+			difference(block, executed))
 	}
 	return s.verifyIndexes(block, changes)
 }
@@ -78,7 +84,8 @@ func (s *Store) verifyBlock(parent ledger.Parent, block *ledger.Block, state *le
 func difference(stored, executed *ledger.Block) string {
 	for i := range stored.Entries {
 		if stored.Entries[i].Result != executed.Entries[i].Result {
-			return fmt.Sprintf("transaction %d is %s, the block says %s", i, executed.Entries[i].Result, stored.Entries[i].Result)
+			return fmt.Sprintf("transaction %d is %s, the block says %s", i,
+				executed.Entries[i].Result, stored.Entries[i].Result)
 		}
 	}
 	if stored.Header.StateDigest != executed.Header.StateDigest {
@@ -87,7 +94,8 @@ func difference(stored, executed *ledger.Block) string {
 	return "the header differs"
 }
 
-// verifyIndexes checks that each transaction, the block and each step of a history are found where they are.
+// verifyIndexes checks that each transaction, the block and each step of a history are found where
+// they are.
 func (s *Store) verifyIndexes(block *ledger.Block, changes *ledger.Changes) (err error) {
 	height := block.Header.Height
 	defer guard(height, &err)
@@ -100,7 +108,8 @@ func (s *Store) verifyIndexes(block *ledger.Block, changes *ledger.Changes) (err
 			return damaged(height, "the index does not find transaction %d", i)
 		}
 	}
-	if where, found, err := s.locate(block.Hash); err != nil || !found || where.height != height || where.kind != indexBlock {
+	if where, found, err := s.locate(block.Hash); err != nil || !found || where.height != height ||
+		where.kind != indexBlock {
 		return damaged(height, "the index does not find the block by its hash")
 	}
 	return s.db.View(func(transaction *badger.Txn) error {
@@ -110,10 +119,12 @@ func (s *Store) verifyIndexes(block *ledger.Block, changes *ledger.Changes) (err
 		for _, change := range changes.History {
 			where, err := findHistory(transaction, change.Number, change.Ordinal)
 			if err != nil {
-				return damaged(height, "history of account %d, entry %d: %v", change.Number, change.Ordinal, err)
+				return damaged(height, "history of account %d, entry %d: %v", change.Number,
+					change.Ordinal, err)
 			}
 			if where.height != height || where.index != change.Index {
-				return damaged(height, "history of account %d, entry %d points elsewhere", change.Number, change.Ordinal)
+				return damaged(height, "history of account %d, entry %d points elsewhere",
+					change.Number, change.Ordinal)
 			}
 		}
 		return nil

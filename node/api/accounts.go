@@ -27,7 +27,8 @@ func (s *service) accountToProto(account *ledger.Account, height ledger.Height) 
 	for i := range account.Balances {
 		balance := &account.Balances[i]
 		shown.Balances = append(shown.Balances, &ledgerdv1.Balance{
-			Asset: string(balance.Asset), Amount: balance.Amount.String(), SetAside: heldAmount(balance.SetAside), Incoming: heldAmount(balance.Incoming),
+			Asset: string(balance.Asset), Amount: balance.Amount.String(),
+			SetAside: heldAmount(balance.SetAside), Incoming: heldAmount(balance.Incoming),
 		})
 	}
 	return shown
@@ -42,7 +43,9 @@ func heldAmount(amount ledger.Amount) string {
 }
 
 // GetAccount shows an account's balances.
-func (s *service) GetAccount(ctx context.Context, request *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error) {
+func (s *service) GetAccount(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetAccountRequest]) (
+	*connect.Response[ledgerdv1.GetAccountResponse], error) {
 	if shard, elsewhere := s.homeOfPath(ctx, request.Msg.GetAccount()); elsewhere {
 		return passOn(ctx, s, shard, request.Msg, client.GetAccount)
 	}
@@ -50,10 +53,12 @@ func (s *service) GetAccount(ctx context.Context, request *connect.Request[ledge
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ledgerdv1.GetAccountResponse{Account: s.accountToProto(&account, height)}), nil
+	return connect.NewResponse(&ledgerdv1.GetAccountResponse{Account: s.accountToProto(&account,
+		height)}), nil
 }
 
-// homeOfPath is the shard where the account or record of a path is, and whether that is another one than this node's.
+// homeOfPath is the shard where the account or record of a path is, and whether that is another one
+// than this node's.
 func (s *service) homeOfPath(ctx context.Context, text string) (ledger.ShardID, bool) {
 	path, err := ledger.ParseAccountPath(text)
 	if err != nil {
@@ -62,7 +67,8 @@ func (s *service) homeOfPath(ctx context.Context, text string) (ledger.ShardID, 
 	return s.home(ctx, path.Organisation())
 }
 
-// account reads an account and a height at which its balances hold: the head before the read, or a later block that did not touch it.
+// account reads an account and a height at which its balances hold: the head before the read, or a
+// later block that did not touch it.
 func (s *service) account(text string) (ledger.Account, ledger.Height, error) {
 	path, err := ledger.ParseAccountPath(text)
 	if err != nil {
@@ -77,7 +83,9 @@ func (s *service) account(text string) (ledger.Account, ledger.Height, error) {
 }
 
 // ListAccounts shows accounts by path.
-func (s *service) ListAccounts(ctx context.Context, request *connect.Request[ledgerdv1.ListAccountsRequest]) (*connect.Response[ledgerdv1.ListAccountsResponse], error) {
+func (s *service) ListAccounts(ctx context.Context,
+	request *connect.Request[ledgerdv1.ListAccountsRequest]) (
+	*connect.Response[ledgerdv1.ListAccountsResponse], error) {
 	size, err := pageSize(request.Msg.GetPageSize(), 100)
 	if err != nil {
 		return nil, err
@@ -118,24 +126,29 @@ func (s *service) accountsHere(prefix, after string, size int) *ledgerdv1.ListAc
 	return answer
 }
 
-// accountsEverywhere lists accounts of all shards that may have some of the prefix, and names those that did not answer. A page is the first accounts of all their pages.
-func (s *service) accountsEverywhere(ctx context.Context, others Shards, request *ledgerdv1.ListAccountsRequest, size int) *ledgerdv1.ListAccountsResponse {
+// accountsEverywhere lists accounts of all shards that may have some of the prefix, and names those
+// that did not answer. A page is the first accounts of all their pages.
+func (s *service) accountsEverywhere(ctx context.Context, others Shards,
+	request *ledgerdv1.ListAccountsRequest, size int) *ledgerdv1.ListAccountsResponse {
 	shards := append([]ledger.ShardID{others.Own()}, otherShards(others)...)
-	if name, _, whole := strings.Cut(request.GetPrefix(), ":"); whole && ledger.OrganisationName(name).Validate() == nil {
+	if name, _, whole := strings.Cut(request.GetPrefix(), ":"); whole &&
+		ledger.OrganisationName(name).Validate() == nil {
 		shards = []ledger.ShardID{s.backend.Store().HomeShard(ledger.OrganisationName(name))}
 	}
-	pages, failures := sideBySide(ctx, s.options.MaxReadTime, shards, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse, error) {
-		if shard == others.Own() {
-			return s.accountsHere(request.GetPrefix(), request.GetPageToken(), size), nil
-		}
-		ctx, cancel := context.WithTimeout(ctx, askTime)
-		defer cancel()
-		answer, err := others.Client(shard).ListAccounts(ctx, connect.NewRequest(request))
-		if err != nil {
-			return nil, err
-		}
-		return answer.Msg, nil
-	})
+	pages, failures := sideBySide(ctx, s.options.MaxReadTime,
+		shards, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.ListAccountsResponse,
+			error) {
+			if shard == others.Own() {
+				return s.accountsHere(request.GetPrefix(), request.GetPageToken(), size), nil
+			}
+			ctx, cancel := context.WithTimeout(ctx, askTime)
+			defer cancel()
+			answer, err := others.Client(shard).ListAccounts(ctx, connect.NewRequest(request))
+			if err != nil {
+				return nil, err
+			}
+			return answer.Msg, nil
+		})
 	answer := &ledgerdv1.ListAccountsResponse{}
 	more := false
 	for i, page := range pages {
@@ -147,7 +160,9 @@ func (s *service) accountsEverywhere(ctx context.Context, others Shards, request
 		more = more || page.GetNextPageToken() != ""
 	}
 	slices.Sort(answer.UnansweredShards)
-	slices.SortFunc(answer.Accounts, func(a, b *ledgerdv1.Account) int { return strings.Compare(a.GetAccount(), b.GetAccount()) })
+	slices.SortFunc(answer.Accounts, func(a, b *ledgerdv1.Account) int {
+		return strings.Compare(a.GetAccount(), b.GetAccount())
+	})
 	if len(answer.Accounts) > size {
 		answer.Accounts, more = answer.Accounts[:size], true
 	}
@@ -157,8 +172,10 @@ func (s *service) accountsEverywhere(ctx context.Context, others Shards, request
 	return answer
 }
 
-// accountsFrom lists accounts with a prefix after a path, at most so many, and tells whether there are more.
-func (s *service) accountsFrom(prefix string, after ledger.AccountPath, limit int) ([]ledger.Account, bool) {
+// accountsFrom lists accounts with a prefix after a path, at most so many, and tells whether there
+// are more.
+func (s *service) accountsFrom(prefix string, after ledger.AccountPath,
+	limit int) ([]ledger.Account, bool) {
 	var found []ledger.Account
 	if after == "" && prefix != "" {
 		// The store lists what comes after a path, and an account may be called like the prefix.
@@ -180,7 +197,9 @@ func (s *service) accountsFrom(prefix string, after ledger.AccountPath, limit in
 }
 
 // ListHistory shows what changed an account.
-func (s *service) ListHistory(ctx context.Context, request *connect.Request[ledgerdv1.ListHistoryRequest]) (*connect.Response[ledgerdv1.ListHistoryResponse], error) {
+func (s *service) ListHistory(ctx context.Context,
+	request *connect.Request[ledgerdv1.ListHistoryRequest]) (
+	*connect.Response[ledgerdv1.ListHistoryResponse], error) {
 	size, err := pageSize(request.Msg.GetPageSize(), 50)
 	if err != nil {
 		return nil, err
@@ -231,7 +250,8 @@ func historyEntry(item *store.HistoryItem, path ledger.AccountPath) *ledgerdv1.H
 		changes = addChange(changes, posting)
 	}
 	for i := range changes {
-		shown.Changes = append(shown.Changes, &ledgerdv1.Balance{Asset: string(changes[i].Asset), Amount: changes[i].Amount.String()})
+		shown.Changes = append(shown.Changes, &ledgerdv1.Balance{Asset: string(changes[i].Asset),
+			Amount: changes[i].Amount.String()})
 	}
 	return shown
 }
@@ -250,7 +270,9 @@ func addChange(changes []ledger.Balance, posting *ledger.Posting) []ledger.Balan
 }
 
 // GetRecord shows a record's value.
-func (s *service) GetRecord(ctx context.Context, request *connect.Request[ledgerdv1.GetRecordRequest]) (*connect.Response[ledgerdv1.GetRecordResponse], error) {
+func (s *service) GetRecord(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetRecordRequest]) (
+	*connect.Response[ledgerdv1.GetRecordResponse], error) {
 	key := ledger.RecordKey(request.Msg.GetKey())
 	if err := key.Validate(); err != nil {
 		return nil, invalid("key: %w", err)
@@ -266,8 +288,9 @@ func (s *service) GetRecord(ctx context.Context, request *connect.Request[ledger
 		return nil, s.failure(ctx, "reading a record", err)
 	}
 	return connect.NewResponse(&ledgerdv1.GetRecordResponse{
-		Record: &ledgerdv1.Record{Key: string(key), Value: record.Value}, Height: uint64(record.Height),
-		Shard: uint32(s.backend.Store().Shard()),
+		Record: &ledgerdv1.Record{Key: string(key), Value: record.Value},
+		Height: uint64(record.Height),
+		Shard:  uint32(s.backend.Store().Shard()),
 	}), nil
 }
 
@@ -286,7 +309,9 @@ func (s *service) organisationToProto(organisation *ledger.Organisation) *ledger
 }
 
 // GetOrganisation shows an organisation.
-func (s *service) GetOrganisation(_ context.Context, request *connect.Request[ledgerdv1.GetOrganisationRequest]) (*connect.Response[ledgerdv1.GetOrganisationResponse], error) {
+func (s *service) GetOrganisation(_ context.Context,
+	request *connect.Request[ledgerdv1.GetOrganisationRequest]) (
+	*connect.Response[ledgerdv1.GetOrganisationResponse], error) {
 	name := ledger.OrganisationName(request.Msg.GetName())
 	if err := name.Validate(); err != nil {
 		return nil, invalid("name: %w", err)
@@ -295,7 +320,8 @@ func (s *service) GetOrganisation(_ context.Context, request *connect.Request[le
 	if !known {
 		return nil, notFound("no organisation %s is registered", name)
 	}
-	return connect.NewResponse(&ledgerdv1.GetOrganisationResponse{Organisation: s.organisationToProto(&organisation)}), nil
+	return connect.NewResponse(&ledgerdv1.GetOrganisationResponse{
+		Organisation: s.organisationToProto(&organisation)}), nil
 }
 
 // organisations lists all, by name.
@@ -306,7 +332,9 @@ func (s *service) organisations() []ledger.Organisation {
 }
 
 // ListOrganisations shows organisations by name.
-func (s *service) ListOrganisations(_ context.Context, request *connect.Request[ledgerdv1.ListOrganisationsRequest]) (*connect.Response[ledgerdv1.ListOrganisationsResponse], error) {
+func (s *service) ListOrganisations(_ context.Context,
+	request *connect.Request[ledgerdv1.ListOrganisationsRequest]) (
+	*connect.Response[ledgerdv1.ListOrganisationsResponse], error) {
 	size, err := pageSize(request.Msg.GetPageSize(), 100)
 	if err != nil {
 		return nil, err
@@ -331,8 +359,11 @@ func (s *service) ListOrganisations(_ context.Context, request *connect.Request[
 	return connect.NewResponse(answer), nil
 }
 
-// GetNonce tells the next sequence number of a nonce stream, as of the head of the organisation's home.
-func (s *service) GetNonce(ctx context.Context, request *connect.Request[ledgerdv1.GetNonceRequest]) (*connect.Response[ledgerdv1.GetNonceResponse], error) {
+// GetNonce tells the next sequence number of a nonce stream, as of the head of the organisation's
+// home.
+func (s *service) GetNonce(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetNonceRequest]) (
+	*connect.Response[ledgerdv1.GetNonceResponse], error) {
 	name := ledger.OrganisationName(request.Msg.GetOrganisation())
 	if err := name.Validate(); err != nil && name != ledger.Operator {
 		return nil, invalid("organisation: %w", err)

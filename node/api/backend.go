@@ -10,39 +10,46 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
-// Backend is the node as its API sees it. The node implements it; apitest has an in-memory one. Every method is safe for concurrent use
-// and none of them may block on the disk or the network except Wait, which ends with its context.
+// Backend is the node as its API sees it. The node implements it; apitest has an in-memory one.
+// Every method is safe for concurrent use and none of them may block on the disk or the network
+// except Wait, which ends with its context.
 type Backend interface {
-	// Store is where reads come from. A block is visible there before any of its transactions is reported as ordered, so that what was
-	// acknowledged can be read at once on this node.
+	// Store is where reads come from. A block is visible there before any of its transactions is
+	// reported as ordered, so that what was acknowledged can be read at once on this node.
 	Store() *store.Store
 
-	// Admit verifies bundles and puts them into the mempool, in their order, and answers with one outcome for each: nil for a bundle that is in the
-	// mempool now or was known already (a second copy is no error), else why not. The mempool keeps the order of admission: two bundles
-	// admitted one after the other at one node are broadcast in that order. With inOrder, the first bundle refused makes all after it refused with
-	// RefusedPredecessor, so that what is admitted is always a prefix. The bundles belong to the Backend from the call on.
+	// Admit verifies bundles and puts them into the mempool, in their order, and answers with one
+	// outcome for each: nil for a bundle that is in the mempool now or was known already (a second
+	// copy is no error), else why not. The mempool keeps the order of admission: two bundles
+	// admitted one after the other at one node are broadcast in that order. With inOrder, the first
+	// bundle refused makes all after it refused with RefusedPredecessor, so that what is admitted
+	// is always a prefix. The bundles belong to the Backend from the call on.
 	Admit(ctx context.Context, bundles []*ledger.Bundle, inOrder bool) []*Refusal
 
-	// Status tells how far a transaction has come, from the mempool, the pipeline or the store. The error is the store's.
+	// Status tells how far a transaction has come, from the mempool, the pipeline or the store. The
+	// error is the store's.
 	Status(id ledger.Hash) (Status, error)
-	// Wait returns when each of the transactions is in a block of the wanted level (executed or failed alike) or has expired. When the
-	// context ends first it returns the statuses of that moment with the context's error. An unknown transaction is waited for: it may have been
-	// given to another node. The answer has the order of ids.
+	// Wait returns when each of the transactions is in a block of the wanted level (executed or
+	// failed alike) or has expired. When the context ends first it returns the statuses of that
+	// moment with the context's error. An unknown transaction is waited for: it may have been given
+	// to another node. The answer has the order of ids.
 	Wait(ctx context.Context, ids []ledger.Hash, level Level) ([]Status, error)
 
-	// Heights tells how far the chain has come at each level, and gives a channel that is closed when that changes: read both,
-	// look, wait, and ask again. Changes in between coalesce.
+	// Heights tells how far the chain has come at each level, and gives a channel that is closed
+	// when that changes: read both, look, wait, and ask again. Changes in between coalesce.
 	Heights() (Heights, <-chan struct{})
 	// NodeState is a snapshot of this node, cheap enough to be asked for several times a second.
 	NodeState() NodeState
 	// ClusterState is a snapshot of the shard as this node sees it.
 	ClusterState() ClusterState
 
-	// Shards is the other shards, nil in a book of one shard. It is the same from the beginning to the end.
+	// Shards is the other shards, nil in a book of one shard. It is the same from the beginning to
+	// the end.
 	Shards() Shards
 }
 
-// Level says how far a transaction or a block has come; a higher one includes the lower ones. The values are those of the protobuf.
+// Level says how far a transaction or a block has come; a higher one includes the lower ones. The
+// values are those of the protobuf.
 type Level uint8
 
 // The acknowledgement levels.
@@ -71,8 +78,8 @@ func (l Level) String() string {
 	return fmt.Sprintf("level %d", uint8(l))
 }
 
-// Heights of the chain at each level: Durable <= Stored <= Ordered does not always hold, since a majority may be ahead of this node's disk;
-// a block's level here is told by Level.
+// Heights of the chain at each level: Durable <= Stored <= Ordered does not always hold, since a
+// majority may be ahead of this node's disk; a block's level here is told by Level.
 type Heights struct {
 	Ordered ledger.Height // executed by this node
 	Stored  ledger.Height // on this node's disk
@@ -97,29 +104,39 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	OutcomeUnknown  Outcome = iota // this node has never heard of it
-	OutcomePending                 // in the mempool or in a round that is not delivered yet
-	OutcomeExecuted                // in a block, and its effects hold; one that crosses shards is settled
-	OutcomeFailed                  // in a block, with a reason; it changed nothing. One that crosses shards may have waited before
-	OutcomeExpired                 // its last valid block has passed; it is in no block
-	OutcomeWaiting                 // in a block, with its part here set aside, until the verdicts of other shards are in a block too
-	OutcomeRelayed                 // in a block that passes it on; the chains of its destinations know what became of it
+	OutcomeUnknown Outcome = iota // this node has never heard of it
+	OutcomePending                // in the mempool or in a round that is not delivered yet
+	// in a block, and its effects hold; one that crosses shards is settled
+	OutcomeExecuted
+	// in a block, with a reason; it changed nothing. One that crosses shards may have waited before
+	OutcomeFailed
+	OutcomeExpired // its last valid block has passed; it is in no block
+	// in a block, with its part here set aside, until the verdicts of other shards are in a block
+	// too
+	OutcomeWaiting
+	// in a block that passes it on; the chains of its destinations know what became of it
+	OutcomeRelayed
 )
 
-// Status is what this node knows of a transaction. Waits, Settled and Destinations are of one that crosses shards, and zero for all others.
+// Status is what this node knows of a transaction. Waits, Settled and Destinations are of one that
+// crosses shards, and zero for all others.
 type Status struct {
 	ID      ledger.Hash
 	Outcome Outcome
-	// Level is that of its block, or of the block Settled where that ended its wait; LevelAdmitted while pending; LevelNone if unknown or expired.
+	// Level is that of its block, or of the block Settled where that ended its wait; LevelAdmitted
+	// while pending; LevelNone if unknown or expired.
 	Level  Level
 	Height ledger.Height // of its block, when it is in one: executed, failed, waiting or relayed
 	Index  uint32        // its place in the block
-	// Result is that of its place in the block. Of one whose wait ended it is applied, or what the shard said that made it fail.
+	// Result is that of its place in the block. Of one whose wait ended it is applied, or what the
+	// shard said that made it fail.
 	Result ledger.Result
 
-	Waits        []ledger.ShardID // the shards whose verdicts are missing, ascending, when waiting
-	Settled      ledger.Height    // the block that ended its wait, 0 where there was no wait or it goes on
-	Destinations []ledger.ShardID // the shards that it concerns, ascending, two or more; of one that is relayed perhaps one
+	Waits []ledger.ShardID // the shards whose verdicts are missing, ascending, when waiting
+	// the block that ended its wait, 0 where there was no wait or it goes on
+	Settled ledger.Height
+	// the shards that it concerns, ascending, two or more; of one that is relayed perhaps one
+	Destinations []ledger.ShardID
 }
 
 // InBlock tells whether the transaction is in a block of this chain.
@@ -131,8 +148,8 @@ func (s Status) InBlock() bool {
 	return false
 }
 
-// Decisive is the height of the block that decided: where it stands, or where its wait ended. It is 0 where nothing is decided in this chain: it is in no block, waits, or was
-// passed on.
+// Decisive is the height of the block that decided: where it stands, or where its wait ended. It is
+// 0 where nothing is decided in this chain: it is in no block, waits, or was passed on.
 func (s Status) Decisive() ledger.Height {
 	switch s.Outcome {
 	case OutcomeExecuted, OutcomeFailed:
@@ -141,8 +158,8 @@ func (s Status) Decisive() ledger.Height {
 	return 0
 }
 
-// Final tells whether nothing more is to be waited for at a level. One that waits for other shards, or was passed on, is decided elsewhere: it is final as one in
-// the mempool is.
+// Final tells whether nothing more is to be waited for at a level. One that waits for other shards,
+// or was passed on, is decided elsewhere: it is final as one in the mempool is.
 func (s Status) Final(level Level) bool {
 	switch s.Outcome {
 	case OutcomeExecuted, OutcomeFailed:
@@ -158,15 +175,18 @@ func (s Status) Final(level Level) bool {
 // RefusalCode is the kind of a refusal.
 type RefusalCode uint8
 
-// The kinds of refusal. Those from RefusedOverloaded on pass: the same bytes may be sent again, or to another node.
+// The kinds of refusal. Those from RefusedOverloaded on pass: the same bytes may be sent again, or
+// to another node.
 const (
 	RefusedMalformed           RefusalCode = iota + 1 // it does not decode, or breaks a limit
 	RefusedSignature                                  // a signature is wrong or one is missing
 	RefusedUnknownOrganisation                        // the signer is not registered
 	RefusedExpired                                    // its last valid block has passed
 	RefusedOverloaded                                 // the mempool is full
-	RefusedNotWriting                                 // this node takes no writes now: following, halted, starting, stopping, disk nearly full
-	RefusedPredecessor                                // a bundle before it, in a submission in order, was refused
+	// this node takes no writes now: following, halted, starting, stopping, disk nearly full
+	RefusedNotWriting
+	// a bundle before it, in a submission in order, was refused
+	RefusedPredecessor
 )
 
 // Refusal says why a bundle was not admitted. Nothing of a refused bundle is kept.
@@ -231,19 +251,21 @@ type NodeState struct {
 
 	PoolTransactions      uint64
 	PoolBytes             uint64
-	TransactionsPerSecond float64       // over the last ten seconds
-	OrderLatency          time.Duration // median from admission to ordered over the last ten seconds
-	DurableLatency        time.Duration
-	DiskFreeBytes         uint64
-	DiskID                [16]byte
-	DiskLearner           string // why the disk is not the one that was made with the home; "" if it is
+	TransactionsPerSecond float64 // over the last ten seconds
+	// median from admission to ordered over the last ten seconds
+	OrderLatency   time.Duration
+	DurableLatency time.Duration
+	DiskFreeBytes  uint64
+	DiskID         [16]byte
+	// why the disk is not the one that was made with the home; "" if it is
+	DiskLearner string
 
-	// ClockOffset is how far the node's clock is ahead of the members' median. It means something only
-	// where ClockKnown: the clocks of a majority are heard.
+	// ClockOffset is how far the node's clock is ahead of the members' median. It means something
+	// only where ClockKnown: the clocks of a majority are heard.
 	ClockOffset ledger.Milliseconds
 	ClockKnown  bool
-	// ClockWarning says why the node proposes no time for blocks, or that the chain is dated ahead of
-	// the clocks; empty where all is well.
+	// ClockWarning says why the node proposes no time for blocks, or that the chain is dated ahead
+	// of the clocks; empty where all is well.
 	ClockWarning string
 	// Backfill is what a node that began with a snapshot lacks; nil once it lacks nothing.
 	Backfill *Backfill
@@ -272,9 +294,10 @@ type MemberState struct {
 	OrderedHeight ledger.Height // as last heard
 	StoredHeight  ledger.Height
 	AbsentHeight  ledger.Height // the blocks from 1 up to it are not at the member, as last heard
-	HeldUp        time.Duration // of the last three seconds, in which the rounds waited for it alone
-	LastHeard     time.Time     // zero: never
-	Mode          NodeMode      // as it said last; 0: never
+	// of the last three seconds, in which the rounds waited for it alone
+	HeldUp    time.Duration
+	LastHeard time.Time // zero: never
+	Mode      NodeMode  // as it said last; 0: never
 }
 
 // DigraphEdge is an edge of the reliable digraph, by the members' indices.
@@ -288,8 +311,8 @@ type OrderingSettings struct {
 	BatchBytesMax   uint32
 }
 
-// ClusterState is the shard at one moment, as one node sees it. Members may lack some that the chain has, and have some that left: who the members are
-// is taken from the store.
+// ClusterState is the shard at one moment, as one node sees it. Members may lack some that the
+// chain has, and have some that left: who the members are is taken from the store.
 type ClusterState struct {
 	Chain             string
 	GenesisHash       ledger.Hash

@@ -58,7 +58,8 @@ func (s *service) levelOf(height ledger.Height) Level {
 	return max(heights.Level(height), LevelOrdered)
 }
 
-func (s *service) headerToProto(header *ledger.Header, hash ledger.Hash, facts blockFacts) *ledgerdv1.BlockHeader {
+func (s *service) headerToProto(header *ledger.Header, hash ledger.Hash,
+	facts blockFacts) *ledgerdv1.BlockHeader {
 	shown := &ledgerdv1.BlockHeader{
 		Height:           uint64(header.Height),
 		Hash:             hash[:],
@@ -88,7 +89,8 @@ func (s *service) header(block *ledger.Block) *ledgerdv1.BlockHeader {
 	return s.headerToProto(&block.Header, block.Hash, s.facts.of(block))
 }
 
-// headerAt shows the header of a height, and reads the whole block only where its facts are not remembered.
+// headerAt shows the header of a height, and reads the whole block only where its facts are not
+// remembered.
 func (s *service) headerAt(height ledger.Height) (*ledgerdv1.BlockHeader, error) {
 	header, hash, err := s.backend.Store().Header(height)
 	if err != nil {
@@ -105,7 +107,9 @@ func (s *service) headerAt(height ledger.Height) (*ledgerdv1.BlockHeader, error)
 }
 
 // GetBlock shows a block with a page of its transactions.
-func (s *service) GetBlock(ctx context.Context, request *connect.Request[ledgerdv1.GetBlockRequest]) (*connect.Response[ledgerdv1.GetBlockResponse], error) {
+func (s *service) GetBlock(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetBlockRequest]) (
+	*connect.Response[ledgerdv1.GetBlockResponse], error) {
 	size, err := pageSize(request.Msg.GetPageSize(), 100)
 	if err != nil {
 		return nil, err
@@ -126,7 +130,8 @@ func (s *service) GetBlock(ctx context.Context, request *connect.Request[ledgerd
 	} else {
 		block, err = s.blockAsked(ctx, request.Msg)
 	}
-	if others := s.others(ctx); others != nil && connect.CodeOf(err) == connect.CodeNotFound && request.Msg.Shard == nil && len(request.Msg.GetHash())+len(request.Msg.GetHashHex()) > 0 {
+	if others := s.others(ctx); others != nil && connect.CodeOf(err) == connect.CodeNotFound &&
+		request.Msg.Shard == nil && len(request.Msg.GetHash())+len(request.Msg.GetHashHex()) > 0 {
 		if found := s.blockElsewhere(ctx, others, request.Msg); found != nil {
 			return connect.NewResponse(found), nil
 		}
@@ -146,8 +151,10 @@ func (s *service) GetBlock(ctx context.Context, request *connect.Request[ledgerd
 }
 
 // blockElsewhere is the block of a hash in another shard's chain, nil where none has it.
-func (s *service) blockElsewhere(ctx context.Context, others Shards, request *ledgerdv1.GetBlockRequest) *ledgerdv1.GetBlockResponse {
-	found, failures := sideBySide(ctx, askTime, otherShards(others), func(ctx context.Context, shard ledger.ShardID) (*connect.Response[ledgerdv1.GetBlockResponse], error) {
+func (s *service) blockElsewhere(ctx context.Context, others Shards,
+	request *ledgerdv1.GetBlockRequest) *ledgerdv1.GetBlockResponse {
+	found, failures := sideBySide(ctx, askTime, otherShards(others), func(ctx context.Context,
+		shard ledger.ShardID) (*connect.Response[ledgerdv1.GetBlockResponse], error) {
 		return others.Client(shard).GetBlock(ctx, connect.NewRequest(request))
 	})
 	for i := range found {
@@ -160,7 +167,8 @@ func (s *service) blockElsewhere(ctx context.Context, others Shards, request *le
 
 // block shows a block with some of its transactions.
 func (s *service) block(block *ledger.Block, begin, end int) *ledgerdv1.Block {
-	shown := &ledgerdv1.Block{Header: s.header(block), Transactions: make([]*ledgerdv1.TransactionSummary, 0, end-begin)}
+	shown := &ledgerdv1.Block{Header: s.header(block),
+		Transactions: make([]*ledgerdv1.TransactionSummary, 0, end-begin)}
 	level := Level(shown.Header.Level)
 	for i := begin; i < end; i++ {
 		entry := &block.Entries[i]
@@ -172,7 +180,8 @@ func (s *service) block(block *ledger.Block, begin, end int) *ledgerdv1.Block {
 	return shown
 }
 
-func (s *service) blockAsked(ctx context.Context, request *ledgerdv1.GetBlockRequest) (*ledger.Block, error) {
+func (s *service) blockAsked(ctx context.Context,
+	request *ledgerdv1.GetBlockRequest) (*ledger.Block, error) {
 	switch asked := request.GetBlock().(type) {
 	case *ledgerdv1.GetBlockRequest_Height:
 		return s.blockAt(ctx, ledger.Height(asked.Height))
@@ -197,7 +206,8 @@ func (s *service) blockAsked(ctx context.Context, request *ledgerdv1.GetBlockReq
 func (s *service) blockAt(ctx context.Context, height ledger.Height) (*ledger.Block, error) {
 	block, err := s.backend.Store().Block(height)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound("there is no block %d: the chain's head here is %d", height, s.backend.Store().Head().Height)
+		return nil, notFound("there is no block %d: the chain's head here is %d", height,
+			s.backend.Store().Head().Height)
 	}
 	if err != nil {
 		return nil, s.failure(ctx, "reading a block", err)
@@ -217,7 +227,9 @@ func (s *service) blockOf(ctx context.Context, hash ledger.Hash) (*ledger.Block,
 }
 
 // ListBlocks shows headers, newest first unless asked otherwise. The genesis is not among them.
-func (s *service) ListBlocks(ctx context.Context, request *connect.Request[ledgerdv1.ListBlocksRequest]) (*connect.Response[ledgerdv1.ListBlocksResponse], error) {
+func (s *service) ListBlocks(ctx context.Context,
+	request *connect.Request[ledgerdv1.ListBlocksRequest]) (
+	*connect.Response[ledgerdv1.ListBlocksResponse], error) {
 	size, err := pageSize(request.Msg.GetPageSize(), 50)
 	if err != nil {
 		return nil, err

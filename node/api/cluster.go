@@ -85,7 +85,9 @@ func (s *service) clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.
 		MembershipNumber:  state.membership.Number,
 		MembershipHeight:  uint64(state.membership.Height),
 		Ordering: &ledgerdv1.OrderingSettings{
-			Engine: state.Ordering.Engine, TargetNines: state.Ordering.TargetNines, ServerMttfHours: state.Ordering.ServerMTTFHours, BatchBytesMax: state.Ordering.BatchBytesMax,
+			Engine: state.Ordering.Engine, TargetNines: state.Ordering.TargetNines,
+			ServerMttfHours: state.Ordering.ServerMTTFHours,
+			BatchBytesMax:   state.Ordering.BatchBytesMax,
 		},
 	}
 	if state.shardCount > 1 {
@@ -94,7 +96,8 @@ func (s *service) clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.
 	for i := range state.former {
 		former := &state.former[i]
 		shown.Former = append(shown.Former, &ledgerdv1.FormerMember{
-			Index: uint32(former.Index), Name: former.Name, Key: former.Key, JoinedHeight: uint64(former.Joined), LeftHeight: uint64(former.Left),
+			Index: uint32(former.Index), Name: former.Name, Key: former.Key,
+			JoinedHeight: uint64(former.Joined), LeftHeight: uint64(former.Left),
 		})
 	}
 	for _, edge := range state.Edges {
@@ -129,7 +132,8 @@ func (s *service) clusterToProto(state *ClusterState, now time.Time) *ledgerdv1.
 }
 
 // GetNode shows this node.
-func (s *service) GetNode(ctx context.Context, request *connect.Request[ledgerdv1.GetNodeRequest]) (*connect.Response[ledgerdv1.GetNodeResponse], error) {
+func (s *service) GetNode(ctx context.Context, request *connect.Request[ledgerdv1.GetNodeRequest]) (
+	*connect.Response[ledgerdv1.GetNodeResponse], error) {
 	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
 		return nil, err
 	} else if elsewhere {
@@ -140,29 +144,36 @@ func (s *service) GetNode(ctx context.Context, request *connect.Request[ledgerdv
 }
 
 // GetCluster shows the shard as this node sees it.
-func (s *service) GetCluster(ctx context.Context, request *connect.Request[ledgerdv1.GetClusterRequest]) (*connect.Response[ledgerdv1.GetClusterResponse], error) {
+func (s *service) GetCluster(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetClusterRequest]) (
+	*connect.Response[ledgerdv1.GetClusterResponse], error) {
 	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
 		return nil, err
 	} else if elsewhere {
 		return passOn(ctx, s, shard, request.Msg, client.GetCluster)
 	}
 	state := s.cluster()
-	return connect.NewResponse(&ledgerdv1.GetClusterResponse{Cluster: s.clusterToProto(&state, time.Now())}), nil
+	return connect.NewResponse(&ledgerdv1.GetClusterResponse{Cluster: s.clusterToProto(&state,
+		time.Now())}), nil
 }
 
 // errStopping ends the streams of a node that stops.
 func errStopping() error {
-	return retryable(connect.CodeUnavailable, errors.New("this node is stopping: go on at another node, or here once it is back"), nil)
+	return retryable(connect.CodeUnavailable,
+		errors.New("this node is stopping: go on at another node, or here once it is back"), nil)
 }
 
-// Without changes WatchCluster looks this often, and says something at least this often, so that both ends know that the other is there.
+// Without changes WatchCluster looks this often, and says something at least this often, so that
+// both ends know that the other is there.
 const (
 	clusterLookInterval = time.Second
 	clusterKeepalive    = 10 * time.Second
 )
 
 // WatchCluster streams the shard's state.
-func (s *service) WatchCluster(ctx context.Context, request *connect.Request[ledgerdv1.WatchClusterRequest], stream *connect.ServerStream[ledgerdv1.WatchClusterResponse]) error {
+func (s *service) WatchCluster(ctx context.Context,
+	request *connect.Request[ledgerdv1.WatchClusterRequest],
+	stream *connect.ServerStream[ledgerdv1.WatchClusterResponse]) error {
 	release, err := s.limits.openStream(request.Peer().Addr)
 	if err != nil {
 		return err
@@ -205,8 +216,8 @@ func (s *service) WatchCluster(ctx context.Context, request *connect.Request[led
 	}
 }
 
-// sameCluster compares two states but for the time they were taken, and for how far the clock is off,
-// which is never quite the same. A clock that is far off has a warning.
+// sameCluster compares two states but for the time they were taken, and for how far the clock is
+// off, which is never quite the same. A clock that is far off has a warning.
 func sameCluster(a, b *ledgerdv1.ClusterState) bool {
 	time, offset := a.TimeMs, a.Node.ClockOffsetMs
 	a.TimeMs, a.Node.ClockOffsetMs = b.TimeMs, b.Node.ClockOffsetMs
@@ -216,7 +227,9 @@ func sameCluster(a, b *ledgerdv1.ClusterState) bool {
 }
 
 // Subscribe streams blocks from a height on.
-func (s *service) Subscribe(ctx context.Context, request *connect.Request[ledgerdv1.SubscribeRequest], stream *connect.ServerStream[ledgerdv1.SubscribeResponse]) error {
+func (s *service) Subscribe(ctx context.Context,
+	request *connect.Request[ledgerdv1.SubscribeRequest],
+	stream *connect.ServerStream[ledgerdv1.SubscribeResponse]) error {
 	release, err := s.limits.openStream(request.Peer().Addr)
 	if err != nil {
 		return err
@@ -267,7 +280,8 @@ func (s *service) streamEnds(ctx context.Context) error {
 	}
 }
 
-func (s *service) subscribed(ctx context.Context, height ledger.Height, withTransactions bool) (*ledgerdv1.SubscribeResponse, error) {
+func (s *service) subscribed(ctx context.Context, height ledger.Height,
+	withTransactions bool) (*ledgerdv1.SubscribeResponse, error) {
 	message := &ledgerdv1.SubscribeResponse{HeadHeight: uint64(s.backend.Store().Head().Height)}
 	if !withTransactions {
 		header, err := s.headerAt(height)

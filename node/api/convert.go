@@ -61,7 +61,8 @@ func ReasonCode(code ledger.Code) string {
 	return fmt.Sprintf("code_%d", uint8(code))
 }
 
-// reasonOf says why a transaction failed, with the account where there is one. The transaction may be nil.
+// reasonOf says why a transaction failed, with the account where there is one. The transaction may
+// be nil.
 func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 	if result.OK() {
 		return ""
@@ -75,7 +76,8 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 	case ledger.InsufficientFunds, ledger.UnknownAccount, ledger.TooManyAssets, ledger.Overflow:
 		if item < len(transaction.Postings) {
 			posting := &transaction.Postings[item]
-			return fmt.Sprintf("%s: %s %s for %s", text, posting.Amount, posting.Asset, posting.Account)
+			return fmt.Sprintf("%s: %s %s for %s", text, posting.Amount, posting.Asset,
+				posting.Account)
 		}
 	case ledger.AccountExists:
 		if item < len(transaction.Openings) {
@@ -92,7 +94,8 @@ func reasonOf(result ledger.Result, transaction *ledger.Transaction) string {
 // statusToProto shows a status; the transaction, where it is known, makes the reason clearer.
 func statusToProto(status Status, transaction *ledger.Transaction) *ledgerdv1.TransactionStatus {
 	shown := &ledgerdv1.TransactionStatus{
-		Id: status.ID[:], IdHex: status.ID.String(), WaitsFor: shardNumbers(status.Waits), Destinations: shardNumbers(status.Destinations),
+		Id: status.ID[:], IdHex: status.ID.String(), WaitsFor: shardNumbers(status.Waits),
+		Destinations: shardNumbers(status.Destinations),
 	}
 	switch status.Outcome {
 	case OutcomePending:
@@ -112,7 +115,8 @@ func statusToProto(status Status, transaction *ledger.Transaction) *ledgerdv1.Tr
 	case OutcomeExpired:
 		shown.State = ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED
 		shown.ReasonCode = "expired"
-		shown.Reason = "its last valid block passed before it was ordered: sign it again with a later one"
+		shown.Reason = "its last valid block passed before it was ordered: sign it again with a " +
+			"later one"
 	}
 	if status.InBlock() {
 		shown.Height = uint64(status.Height)
@@ -138,7 +142,8 @@ func wantedLevel(level ledgerdv1.Level) (Level, error) {
 		return LevelDurable, nil
 	}
 	if level < 0 || level > ledgerdv1.Level_LEVEL_DURABLE {
-		return 0, invalid("level %d: use LEVEL_ADMITTED, LEVEL_ORDERED, LEVEL_STORED or LEVEL_DURABLE", level)
+		return 0, invalid("level %d: use LEVEL_ADMITTED, LEVEL_ORDERED, LEVEL_STORED or "+
+			"LEVEL_DURABLE", level)
 	}
 	return Level(level), nil
 }
@@ -183,7 +188,8 @@ func bodyToProto(t *ledger.Transaction) *ledgerdv1.TransactionBody {
 		})
 	}
 	for i := range t.Records {
-		body.Records = append(body.Records, &ledgerdv1.Record{Key: string(t.Records[i].Key), Value: t.Records[i].Value})
+		body.Records = append(body.Records, &ledgerdv1.Record{Key: string(t.Records[i].Key),
+			Value: t.Records[i].Value})
 	}
 	return body
 }
@@ -197,11 +203,13 @@ func keysToProto(keys []ledger.PublicKey) [][]byte {
 }
 
 // bodyFromProto reads a transaction's parts, for the ledger with this genesis hash.
-func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger.Transaction, error) {
+func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger.Transaction,
+	error) {
 	t := ledger.Transaction{
-		Ledger:    genesis,
-		Signer:    ledger.OrganisationName(body.GetSigner()),
-		Nonce:     ledger.Nonce{Stream: body.GetNonce().GetStream(), Sequence: body.GetNonce().GetSequence()},
+		Ledger: genesis,
+		Signer: ledger.OrganisationName(body.GetSigner()),
+		Nonce: ledger.Nonce{Stream: body.GetNonce().GetStream(),
+			Sequence: body.GetNonce().GetSequence()},
 		LastValid: ledger.Height(body.GetLastValid()),
 		Note:      []byte(body.GetNote()),
 	}
@@ -214,7 +222,8 @@ func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 		for _, key := range registration.GetPublicKeys() {
 			var public ledger.PublicKey
 			if len(key) != len(public) {
-				return t, fmt.Errorf("organisation %d: a public key has %d bytes, ed25519 keys have 32", i+1, len(key))
+				return t, fmt.Errorf("organisation %d: a public key has %d bytes, ed25519 keys "+
+					"have 32", i+1, len(key))
 			}
 			copy(public[:], key)
 			entry.Keys = append(entry.Keys, public)
@@ -223,7 +232,8 @@ func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 	}
 	for _, opening := range body.GetAccounts() {
 		t.Openings = append(t.Openings, ledger.Opening{
-			Account: ledger.AccountPath(opening.GetAccount()), Issuer: opening.GetIssuer(), Alias: opening.GetAlias(),
+			Account: ledger.AccountPath(opening.GetAccount()), Issuer: opening.GetIssuer(),
+			Alias: opening.GetAlias(),
 		})
 	}
 	for i, posting := range body.GetPostings() {
@@ -235,10 +245,12 @@ func bodyFromProto(body *ledgerdv1.TransactionBody, genesis ledger.Hash) (ledger
 		if asset == "" {
 			asset = ledger.DefaultAsset
 		}
-		t.Postings = append(t.Postings, ledger.Posting{Account: ledger.AccountPath(posting.GetAccount()), Asset: asset, Amount: amount})
+		t.Postings = append(t.Postings, ledger.Posting{
+			Account: ledger.AccountPath(posting.GetAccount()), Asset: asset, Amount: amount})
 	}
 	for _, record := range body.GetRecords() {
-		t.Records = append(t.Records, ledger.Record{Key: ledger.RecordKey(record.GetKey()), Value: record.GetValue()})
+		t.Records = append(t.Records, ledger.Record{Key: ledger.RecordKey(record.GetKey()),
+			Value: record.GetValue()})
 	}
 	var err error
 	if t.Change, err = changeFromProto(body.GetMembershipChange()); err != nil {
@@ -251,7 +263,8 @@ func signaturesToProto(signatures []ledger.Signature) []*ledgerdv1.Signature {
 	shown := make([]*ledgerdv1.Signature, len(signatures))
 	for i := range signatures {
 		shown[i] = &ledgerdv1.Signature{
-			Organisation: string(signatures[i].Organisation), PublicKey: signatures[i].Key[:], Signature: signatures[i].Bytes[:],
+			Organisation: string(signatures[i].Organisation), PublicKey: signatures[i].Key[:],
+			Signature: signatures[i].Bytes[:],
 		}
 	}
 	return shown
@@ -261,7 +274,8 @@ func signaturesToProto(signatures []ledger.Signature) []*ledgerdv1.Signature {
 func bundleFromProto(message *ledgerdv1.Bundle) (*ledger.Bundle, error) {
 	bodies := message.GetTransactions()
 	if len(bodies) == 0 || len(bodies) > ledger.MaxBundleTransactions {
-		return nil, fmt.Errorf("%w: %d transactions, 1 to %d allowed", ledger.ErrBundleSize, len(bodies), ledger.MaxBundleTransactions)
+		return nil, fmt.Errorf("%w: %d transactions, 1 to %d allowed", ledger.ErrBundleSize,
+			len(bodies), ledger.MaxBundleTransactions)
 	}
 	transactions := make([]ledger.Transaction, len(bodies))
 	for i, body := range bodies {
@@ -277,8 +291,10 @@ func bundleFromProto(message *ledgerdv1.Bundle) (*ledger.Bundle, error) {
 	}
 	for i, signature := range message.GetSignatures() {
 		read := ledger.Signature{Organisation: ledger.OrganisationName(signature.GetOrganisation())}
-		if len(signature.GetPublicKey()) != len(read.Key) || len(signature.GetSignature()) != len(read.Bytes) {
-			return nil, fmt.Errorf("%w: signature %d: an ed25519 key has 32 bytes and a signature 64", ledger.ErrMalformed, i)
+		if len(signature.GetPublicKey()) != len(read.Key) ||
+			len(signature.GetSignature()) != len(read.Bytes) {
+			return nil, fmt.Errorf("%w: signature %d: an ed25519 key has 32 bytes and a "+
+				"signature 64", ledger.ErrMalformed, i)
 		}
 		copy(read.Key[:], signature.GetPublicKey())
 		copy(read.Bytes[:], signature.GetSignature())
@@ -323,7 +339,8 @@ func summaryOf(entry *ledger.Entry, status Status) *ledgerdv1.TransactionSummary
 		MembershipChange: changeToProto(t.Change),
 	}
 	if verdict := t.Verdict; verdict != nil {
-		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(), uint32(verdict.Shard), verdictWord(verdict)
+		shown.VerdictTransactionHex, shown.VerdictShard, shown.Verdict = verdict.ID.String(),
+			uint32(verdict.Shard), verdictWord(verdict)
 	}
 	return shown
 }
@@ -359,5 +376,6 @@ func hashFrom(raw []byte, hex string, what string) (ledger.Hash, error) {
 	case len(raw) > 0 && hex != "":
 		return hash, invalid("%s: give 32 bytes or 64 hex digits, not both", what)
 	}
-	return hash, invalid("%s: %d bytes, 32 are wanted (or 64 hex digits in the field for them)", what, len(raw))
+	return hash, invalid("%s: %d bytes, 32 are wanted (or 64 hex digits in the field for them)",
+		what, len(raw))
 }

@@ -17,7 +17,8 @@ func shardNumbers(shards []ledger.ShardID) []uint32 {
 	return numbers
 }
 
-// failedThere tells whether a block's entry with a result changed nothing. What a shard set aside, or passed on, may still take effect.
+// failedThere tells whether a block's entry with a result changed nothing. What a shard set aside,
+// or passed on, may still take effect.
 func failedThere(code ledger.Code) bool {
 	switch code {
 	case ledger.Applied, ledger.SetAside, ledger.Relayed, ledger.Settled, ledger.Released:
@@ -26,13 +27,17 @@ func failedThere(code ledger.Code) bool {
 	return true
 }
 
-// statusOfEntry is the status of a transaction that is in a block. Whether one that waited for other shards took effect is looked up; where that cannot be read it
-// is shown as waiting still.
-func (s *service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index int, level Level) Status {
-	status := Status{ID: entry.ID, Outcome: OutcomeExecuted, Level: level, Height: height, Index: uint32(index), Result: entry.Result}
+// statusOfEntry is the status of a transaction that is in a block. Whether one that waited for
+// other shards took effect is looked up; where that cannot be read it is shown as waiting still.
+func (s *service) statusOfEntry(entry *ledger.Entry, height ledger.Height, index int,
+	level Level) Status {
+	status := Status{ID: entry.ID, Outcome: OutcomeExecuted, Level: level, Height: height,
+		Index: uint32(index), Result: entry.Result}
 	opened := s.backend.Store()
-	if tree := opened.ShardTree(); tree != nil && entry.Transaction.Verdict == nil && entry.Transaction.Change == nil {
-		if concerned := tree.Destinations(entry.Transaction, opened); len(concerned) > 1 || entry.Result.Code == ledger.Relayed {
+	if tree := opened.ShardTree(); tree != nil && entry.Transaction.Verdict == nil &&
+		entry.Transaction.Change == nil {
+		if concerned := tree.Destinations(entry.Transaction, opened); len(concerned) > 1 ||
+			entry.Result.Code == ledger.Relayed {
 			status.Destinations = concerned
 		}
 	}
@@ -56,9 +61,11 @@ func (s *service) settle(status *Status, crossing *store.Crossing) {
 	if crossing.Settled == nil {
 		return
 	}
-	status.Outcome, status.Settled, status.Level = OutcomeExecuted, crossing.Settled.Height, s.levelOf(crossing.Settled.Height)
+	status.Outcome, status.Settled, status.Level = OutcomeExecuted, crossing.Settled.Height,
+		s.levelOf(crossing.Settled.Height)
 	if crossing.Outcome == store.Refused {
-		status.Outcome, status.Result = OutcomeFailed, crossing.Settled.Entry.Transaction.Verdict.Result
+		status.Outcome, status.Result = OutcomeFailed,
+			crossing.Settled.Entry.Transaction.Verdict.Result
 	}
 }
 
@@ -85,7 +92,8 @@ func (s *service) place(crossing *store.Crossing) *ledgerdv1.ShardPlace {
 		BlockHashHex: block.Hash.String(),
 		TimeMs:       uint64(block.Header.Time),
 		WaitsFor:     shardNumbers(crossing.Waits),
-		Home:         entry.Transaction.Signer == ledger.Operator || opened.HomeShard(entry.Transaction.Signer) == own,
+		Home: entry.Transaction.Signer == ledger.Operator ||
+			opened.HomeShard(entry.Transaction.Signer) == own,
 		Entry:        number == 0,
 		Level:        ledgerdv1.Level(s.levelOf(crossing.Height)),
 		StreamNumber: number,

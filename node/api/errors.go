@@ -13,9 +13,11 @@ import (
 
 // Headers of an error's metadata.
 const (
-	// HeaderRetry is "true" where the same call may be made again, here after a moment or at another node.
+	// HeaderRetry is "true" where the same call may be made again, here after a moment or at
+	// another node.
 	HeaderRetry = "Ledgerd-Retry"
-	// HeaderUnsure is "true" where a submission may have been taken nevertheless: another shard was given it and did not answer.
+	// HeaderUnsure is "true" where a submission may have been taken nevertheless: another shard was
+	// given it and did not answer.
 	HeaderUnsure = "Ledgerd-Unsure"
 	// HeaderWriters lists the API addresses of nodes that take writes, separated by commas.
 	HeaderWriters = "Ledgerd-Writers"
@@ -58,8 +60,8 @@ func refusalError(refusal *Refusal) *connect.Error {
 	return connect.NewError(code, refusal)
 }
 
-// failure is an error of the node's inside as the error of a call: an ended context keeps its meaning, and what the store found damaged is
-// data loss that another node can mend.
+// failure is an error of the node's inside as the error of a call: an ended context keeps its
+// meaning, and what the store found damaged is data loss that another node can mend.
 func (s *service) failure(ctx context.Context, doing string, err error) *connect.Error {
 	if failed := contextError(ctx); failed != nil {
 		return failed
@@ -71,7 +73,8 @@ func (s *service) failure(ctx context.Context, doing string, err error) *connect
 		return retryable(connect.CodeUnavailable, fmt.Errorf("%s: %w", doing, err), nil)
 	}
 	s.options.Logger.Error("an API call failed", "doing", doing, "error", err)
-	return connect.NewError(connect.CodeDataLoss, fmt.Errorf("%s: %w: ask another node, and run `ledgerd verify` on this one", doing, err))
+	return connect.NewError(connect.CodeDataLoss,
+		fmt.Errorf("%s: %w: ask another node, and run `ledgerd verify` on this one", doing, err))
 }
 
 func contextError(ctx context.Context) *connect.Error {
@@ -79,7 +82,8 @@ func contextError(ctx context.Context) *connect.Error {
 	case err == nil:
 		return nil
 	case errors.Is(err, context.DeadlineExceeded):
-		return connect.NewError(connect.CodeDeadlineExceeded, errors.New("the deadline passed: allow more time or ask for less"))
+		return connect.NewError(connect.CodeDeadlineExceeded,
+			errors.New("the deadline passed: allow more time or ask for less"))
 	default:
 		return connect.NewError(connect.CodeCanceled, err)
 	}

@@ -17,7 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// bank is a chain with an organisation, bank, that has an issuer, bank:mint, and accounts bank:a and bank:b.
+// bank is a chain with an organisation, bank, that has an issuer, bank:mint, and accounts bank:a
+// and bank:b.
 type bank struct {
 	*testing.T
 	cluster *apitest.Cluster
@@ -30,7 +31,8 @@ type bank struct {
 
 func newBank(t *testing.T, cluster apitest.Options, options api.Options) *bank {
 	t.Helper()
-	b := &bank{T: t, cluster: apitest.NewCluster(t, cluster), key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), manual: cluster.Manual}
+	b := &bank{T: t, cluster: apitest.NewCluster(t, cluster),
+		key: ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), manual: cluster.Manual}
 	b.door = apitest.Serve(t, b.cluster.Node(0), options)
 	b.client = ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, b.door.URL)
 	level := ledgerdv1.Level_LEVEL_DURABLE
@@ -40,7 +42,8 @@ func newBank(t *testing.T, cluster apitest.Options, options api.Options) *bank {
 	b.submit(level, b.sign(ledger.Transaction{
 		Registrations: []ledger.Registration{{Name: "bank", Keys: []ledger.PublicKey{b.public()}}},
 		Openings: []ledger.Opening{
-			{Account: "bank:mint", Issuer: true}, {Account: "bank:a", Alias: "Anna"}, {Account: "bank:b"},
+			{Account: "bank:mint", Issuer: true}, {Account: "bank:a", Alias: "Anna"},
+			{Account: "bank:b"},
 		},
 	}))
 	b.advance()
@@ -80,7 +83,9 @@ func transfer(from, to ledger.AccountPath, amount int64) ledger.Transaction {
 
 func (b *bank) submit(level ledgerdv1.Level, bundle *ledger.Bundle) *ledgerdv1.SubmitResponse {
 	b.Helper()
-	answer, err := b.client.Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle), Wait: level}))
+	answer, err := b.client.Submit(b.context(),
+		connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle),
+			Wait: level}))
 	if err != nil {
 		b.Fatalf("submitting: %v", err)
 	}
@@ -111,7 +116,8 @@ func (b *bank) advance() {
 	}
 }
 
-// patience is how long a call may take on a machine that does ten other things, with all that a test does meanwhile.
+// patience is how long a call may take on a machine that does ten other things, with all that a
+// test does meanwhile.
 const patience = 2 * time.Minute
 
 func (b *bank) context() context.Context {

@@ -31,9 +31,10 @@ func fuzzSeeds(genesis ledger.Hash) map[string]proto.Message {
 	bundle, err := ledger.NewBundle(ledger.Transaction{
 		Ledger: genesis, Signer: "bank", Nonce: ledger.Nonce{Sequence: 1},
 		Registrations: []ledger.Registration{{Name: "bank", Keys: []ledger.PublicKey{public}}},
-		Openings:      []ledger.Opening{{Account: "bank:a", Issuer: true}, {Account: "bank:b", Alias: "Bé"}},
-		Postings:      transfer("bank:a", "bank:b", 3).Postings,
-		Records:       []ledger.Record{{Key: "bank:r", Value: []byte("v")}},
+		Openings: []ledger.Opening{{Account: "bank:a", Issuer: true},
+			{Account: "bank:b", Alias: "Bé"}},
+		Postings: transfer("bank:a", "bank:b", 3).Postings,
+		Records:  []ledger.Record{{Key: "bank:r", Value: []byte("v")}},
 	})
 	if err != nil {
 		panic(err)
@@ -44,34 +45,46 @@ func fuzzSeeds(genesis ledger.Hash) map[string]proto.Message {
 	id := bundle.ID(0)
 	signed := api.BundleToProto(bundle)
 	return map[string]proto.Message{
-		"Submit":          &ledgerdv1.SubmitRequest{Bundle: signed, Wait: ledgerdv1.Level_LEVEL_ORDERED},
-		"SubmitMany":      &ledgerdv1.SubmitManyRequest{Bundles: []*ledgerdv1.Bundle{signed, signed}, InOrder: true, After: id[:]},
-		"Prepare":         &ledgerdv1.PrepareRequest{Transactions: []*ledgerdv1.TransactionBody{{Signer: "bank", Postings: []*ledgerdv1.Posting{{Account: "bank:a", Amount: "-1"}, {Account: "bank:b", Amount: "1"}}}}},
-		"GetTransaction":  &ledgerdv1.GetTransactionRequest{Id: id[:]},
-		"WaitTransaction": &ledgerdv1.WaitTransactionRequest{IdHex: id.String(), Wait: ledgerdv1.Level_LEVEL_ADMITTED},
-		"GetBlock":        &ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Height{Height: 1}, PageSize: 3, PageToken: "t1.0"},
-		"ListBlocks":      &ledgerdv1.ListBlocksRequest{FromHeight: 1, Ascending: true, PageToken: "b1"},
-		"GetAccount":      &ledgerdv1.GetAccountRequest{Account: "bank:a"},
-		"ListAccounts":    &ledgerdv1.ListAccountsRequest{Prefix: "bank:", PageToken: "bank:a"},
-		"ListHistory":     &ledgerdv1.ListHistoryRequest{Account: "bank:a", PageToken: "h1"},
-		"GetRecord":       &ledgerdv1.GetRecordRequest{Key: "bank:r"},
-		"GetOrganisation": &ledgerdv1.GetOrganisationRequest{Name: "bank"}, "ListOrganisations": &ledgerdv1.ListOrganisationsRequest{PageToken: "a"},
-		"GetNonce":   &ledgerdv1.GetNonceRequest{Organisation: "bank", Stream: 1},
-		"GetProof":   &ledgerdv1.GetProofRequest{Id: id[:]},
-		"Search":     &ledgerdv1.SearchRequest{Query: "bank:a"},
-		"GetNode":    &ledgerdv1.GetNodeRequest{},
-		"GetCluster": &ledgerdv1.GetClusterRequest{}, "WatchCluster": &ledgerdv1.WatchClusterRequest{},
-		"Subscribe":        &ledgerdv1.SubscribeRequest{FromHeight: 1, WithTransactions: true},
-		"WaitTransactions": &ledgerdv1.WaitTransactionsRequest{Ids: [][]byte{id[:], id[:]}, Wait: ledgerdv1.Level_LEVEL_ORDERED},
-		"GetGenesis":       &ledgerdv1.GetGenesisRequest{Shard: new(uint32)},
-		"GetTree":          &ledgerdv1.GetTreeRequest{}, "WatchTree": &ledgerdv1.WatchTreeRequest{},
+		"Submit": &ledgerdv1.SubmitRequest{Bundle: signed,
+			Wait: ledgerdv1.Level_LEVEL_ORDERED},
+		"SubmitMany": &ledgerdv1.SubmitManyRequest{Bundles: []*ledgerdv1.Bundle{signed,
+			signed}, InOrder: true, After: id[:]},
+		"Prepare": &ledgerdv1.PrepareRequest{
+			Transactions: []*ledgerdv1.TransactionBody{{Signer: "bank",
+				Postings: []*ledgerdv1.Posting{{Account: "bank:a", Amount: "-1"},
+					{Account: "bank:b", Amount: "1"}}}}},
+		"GetTransaction": &ledgerdv1.GetTransactionRequest{Id: id[:]},
+		"WaitTransaction": &ledgerdv1.WaitTransactionRequest{IdHex: id.String(),
+			Wait: ledgerdv1.Level_LEVEL_ADMITTED},
+		"GetBlock": &ledgerdv1.GetBlockRequest{
+			Block: &ledgerdv1.GetBlockRequest_Height{Height: 1}, PageSize: 3, PageToken: "t1.0"},
+		"ListBlocks": &ledgerdv1.ListBlocksRequest{FromHeight: 1, Ascending: true,
+			PageToken: "b1"},
+		"GetAccount":        &ledgerdv1.GetAccountRequest{Account: "bank:a"},
+		"ListAccounts":      &ledgerdv1.ListAccountsRequest{Prefix: "bank:", PageToken: "bank:a"},
+		"ListHistory":       &ledgerdv1.ListHistoryRequest{Account: "bank:a", PageToken: "h1"},
+		"GetRecord":         &ledgerdv1.GetRecordRequest{Key: "bank:r"},
+		"GetOrganisation":   &ledgerdv1.GetOrganisationRequest{Name: "bank"},
+		"ListOrganisations": &ledgerdv1.ListOrganisationsRequest{PageToken: "a"},
+		"GetNonce":          &ledgerdv1.GetNonceRequest{Organisation: "bank", Stream: 1},
+		"GetProof":          &ledgerdv1.GetProofRequest{Id: id[:]},
+		"Search":            &ledgerdv1.SearchRequest{Query: "bank:a"},
+		"GetNode":           &ledgerdv1.GetNodeRequest{},
+		"GetCluster":        &ledgerdv1.GetClusterRequest{},
+		"WatchCluster":      &ledgerdv1.WatchClusterRequest{},
+		"Subscribe":         &ledgerdv1.SubscribeRequest{FromHeight: 1, WithTransactions: true},
+		"WaitTransactions": &ledgerdv1.WaitTransactionsRequest{Ids: [][]byte{id[:], id[:]},
+			Wait: ledgerdv1.Level_LEVEL_ORDERED},
+		"GetGenesis": &ledgerdv1.GetGenesisRequest{Shard: new(uint32)},
+		"GetTree":    &ledgerdv1.GetTreeRequest{}, "WatchTree": &ledgerdv1.WatchTreeRequest{},
 	}
 }
 
 // Whatever bytes reach a method, in whichever form: no panic, and no answer that blames the node.
 func FuzzHandlers(f *testing.F) {
 	genesis := ledger.Genesis{Chain: "fuzz", Members: []ledger.Member{{Name: "node-0"}}}
-	forms := []string{"application/json", "application/proto", "application/grpc-web+proto", "application/grpc+proto", "application/connect+json", "application/connect+proto", "GET"}
+	forms := []string{"application/json", "application/proto", "application/grpc-web+proto",
+		"application/grpc+proto", "application/connect+json", "application/connect+proto", "GET"}
 	for method, message := range fuzzSeeds(genesis.Hash()) {
 		binaryForm, err := proto.Marshal(message)
 		if err != nil {
@@ -84,7 +97,8 @@ func FuzzHandlers(f *testing.F) {
 		envelope := func(data []byte) []byte {
 			return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(data))), data...)
 		}
-		for form, data := range [][]byte{jsonForm, binaryForm, envelope(binaryForm), envelope(binaryForm), envelope(jsonForm), envelope(binaryForm), jsonForm} {
+		for form, data := range [][]byte{jsonForm, binaryForm, envelope(binaryForm),
+			envelope(binaryForm), envelope(jsonForm), envelope(binaryForm), jsonForm} {
 			f.Add(method, uint8(form), data)
 		}
 	}
@@ -94,7 +108,8 @@ func FuzzHandlers(f *testing.F) {
 	cluster := apitest.NewCluster(f, apitest.Options{Genesis: genesis})
 	var complaints atomic.Pointer[string]
 	server, err := api.New(cluster.Node(0), api.Options{
-		Logger: slog.New(errorLog{slog.NewTextHandler(io.Discard, nil), &complaints}), CallsPerSecond: -1, MaxWaitTime: 5 * time.Millisecond, MaxReadTime: time.Second,
+		Logger:         slog.New(errorLog{slog.NewTextHandler(io.Discard, nil), &complaints}),
+		CallsPerSecond: -1, MaxWaitTime: 5 * time.Millisecond, MaxReadTime: time.Second,
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -107,7 +122,8 @@ func FuzzHandlers(f *testing.F) {
 		contentType := forms[int(form)%len(forms)]
 		var request *http.Request
 		if contentType == "GET" {
-			request = httptest.NewRequestWithContext(ctx, "GET", address+"?connect=v1&encoding=json&message="+url.QueryEscape(string(data)), nil)
+			request = httptest.NewRequestWithContext(ctx, "GET",
+				address+"?connect=v1&encoding=json&message="+url.QueryEscape(string(data)), nil)
 		} else {
 			request = httptest.NewRequestWithContext(ctx, "POST", address, bytes.NewReader(data))
 			request.Header.Set("Content-Type", contentType)

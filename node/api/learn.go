@@ -12,18 +12,23 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// A registration goes from the root down the tree, so that a shard may not know yet what another one does. Where a bundle enters depends on the homes of its
-// organisations, so that a node first learns of those that the root knows, and what comes from another shard's node waits for its signers to be known.
+// A registration goes from the root down the tree, so that a shard may not know yet what another
+// one does. Where a bundle enters depends on the homes of its organisations, so that a node first
+// learns of those that the root knows, and what comes from another shard's node waits for its
+// signers to be known.
 
-// unknownIn are the organisations of bundles that this shard does not know, and that are not registered in the bundle itself: those that sign, and all if wanted.
-func (s *service) unknownIn(bundles []*ledger.Bundle, all bool) (unknown []ledger.OrganisationName) {
+// unknownIn are the organisations of bundles that this shard does not know, and that are not
+// registered in the bundle itself: those that sign, and all if wanted.
+func (s *service) unknownIn(bundles []*ledger.Bundle,
+	all bool) (unknown []ledger.OrganisationName) {
 	opened := s.backend.Store()
 	for _, bundle := range bundles {
 		if bundle == nil {
 			continue
 		}
 		need := func(name ledger.OrganisationName) {
-			if _, known := opened.Organisation(name); !known && name != ledger.Operator && !slices.Contains(unknown, name) && !registers(bundle, name) {
+			if _, known := opened.Organisation(name); !known && name != ledger.Operator &&
+				!slices.Contains(unknown, name) && !registers(bundle, name) {
 				unknown = append(unknown, name)
 			}
 		}
@@ -43,7 +48,10 @@ func (s *service) unknownIn(bundles []*ledger.Bundle, all bool) (unknown []ledge
 
 func registers(bundle *ledger.Bundle, name ledger.OrganisationName) bool {
 	for i := range bundle.Len() {
-		if slices.ContainsFunc(bundle.Transaction(i).Registrations, func(r ledger.Registration) bool { return r.Name == name }) {
+		if slices.ContainsFunc(bundle.Transaction(i).Registrations,
+			func(r ledger.Registration) bool {
+				return r.Name == name
+			}) {
 			return true
 		}
 	}
@@ -53,8 +61,10 @@ func registers(bundle *ledger.Bundle, name ledger.OrganisationName) bool {
 // maxLearnt bounds how many organisations of a submission the root is asked for.
 const maxLearnt = 16
 
-// learn waits until this shard knows of the organisations of bundles that the root knows, and returns those that nobody does.
-func (s *service) learn(ctx context.Context, others Shards, bundles []*ledger.Bundle) (nobody []ledger.OrganisationName) {
+// learn waits until this shard knows of the organisations of bundles that the root knows, and
+// returns those that nobody does.
+func (s *service) learn(ctx context.Context, others Shards,
+	bundles []*ledger.Bundle) (nobody []ledger.OrganisationName) {
 	unknown := s.unknownIn(bundles, true)
 	if len(unknown) == 0 {
 		return nil
@@ -66,7 +76,8 @@ func (s *service) learn(ctx context.Context, others Shards, bundles []*ledger.Bu
 	var coming []ledger.OrganisationName
 	for _, name := range unknown[:min(len(unknown), maxLearnt)] {
 		bounded, cancel := context.WithTimeout(ctx, askTime)
-		_, err := others.Client(root).GetOrganisation(bounded, connect.NewRequest(&ledgerdv1.GetOrganisationRequest{Name: string(name)}))
+		_, err := others.Client(root).GetOrganisation(bounded,
+			connect.NewRequest(&ledgerdv1.GetOrganisationRequest{Name: string(name)}))
 		cancel()
 		switch {
 		case err == nil:
@@ -88,7 +99,10 @@ func (s *service) awaitOrganisations(ctx context.Context, names []ledger.Organis
 	for {
 		_, changed := s.backend.Heights()
 		opened := s.backend.Store()
-		if !slices.ContainsFunc(names, func(name ledger.OrganisationName) bool { _, known := opened.Organisation(name); return !known }) {
+		if !slices.ContainsFunc(names, func(name ledger.OrganisationName) bool {
+			_, known := opened.Organisation(name)
+			return !known
+		}) {
 			return
 		}
 		select {
@@ -104,14 +118,18 @@ func (s *service) awaitOrganisations(ctx context.Context, names []ledger.Organis
 // unregistered refuses a bundle that one of these organisations signs, which nobody knows.
 func unregistered(bundle *ledger.Bundle, nobody []ledger.OrganisationName) *Refusal {
 	for _, signature := range bundle.Signatures() {
-		if slices.Contains(nobody, signature.Organisation) && !registers(bundle, signature.Organisation) {
-			return &Refusal{Code: RefusedUnknownOrganisation, Reason: fmt.Sprintf("unknown organisation: %s; register it first", signature.Organisation)}
+		if slices.Contains(nobody, signature.Organisation) &&
+			!registers(bundle, signature.Organisation) {
+			return &Refusal{Code: RefusedUnknownOrganisation,
+				Reason: fmt.Sprintf("unknown organisation: %s; register it first",
+					signature.Organisation)}
 		}
 	}
 	return nil
 }
 
-// awaitSigners has a bundle that came from another shard's node wait until its signers are known here.
+// awaitSigners has a bundle that came from another shard's node wait until its signers are known
+// here.
 func (s *service) awaitSigners(ctx context.Context, bundles []*ledger.Bundle) {
 	if s.backend.Shards() == nil {
 		return

@@ -68,7 +68,8 @@ func (l *limits) of(host string, now time.Time) *addressLimits {
 	return found
 }
 
-// forgetOldest makes room by forgetting, among a few addresses without streams, the one that was used longest ago.
+// forgetOldest makes room by forgetting, among a few addresses without streams, the one that was
+// used longest ago.
 func (l *limits) forgetOldest() {
 	const sample = 16
 	var oldest string
@@ -89,7 +90,8 @@ func (l *limits) forgetOldest() {
 }
 
 // gate refuses a call of an address that calls too often, before its body is read.
-func (l *limits) gate(ctx context.Context, _ connect.Spec, peer connect.Peer, _ http.Header) (context.Context, error) {
+func (l *limits) gate(ctx context.Context, _ connect.Spec, peer connect.Peer,
+	_ http.Header) (context.Context, error) {
 	if l.callsPerSecond == rate.Inf {
 		return ctx, nil
 	}
@@ -98,7 +100,8 @@ func (l *limits) gate(ctx context.Context, _ connect.Spec, peer connect.Peer, _ 
 	allowed := l.of(hostOf(peer.Addr), now).calls.AllowN(now, 1)
 	l.mutex.Unlock()
 	if !allowed {
-		return nil, retryable(connect.CodeResourceExhausted, errors.New("too many calls from this address: wait a moment and try again"), nil)
+		return nil, retryable(connect.CodeResourceExhausted,
+			errors.New("too many calls from this address: wait a moment and try again"), nil)
 	}
 	return ctx, nil
 }
@@ -110,10 +113,13 @@ func (l *limits) openStream(address string) (func(), error) {
 	defer l.mutex.Unlock()
 	entry := l.of(host, time.Now())
 	if l.streams >= l.maxStreams {
-		return nil, retryable(connect.CodeResourceExhausted, errors.New("this node serves as many streams as it may: try again later or ask another node"), nil)
+		return nil, retryable(connect.CodeResourceExhausted,
+			errors.New("this node serves as many streams as it may: try again later or ask "+
+				"another node"), nil)
 	}
 	if entry.streams >= l.maxStreamsOfAddress {
-		return nil, retryable(connect.CodeResourceExhausted, errors.New("too many streams from this address: end one first"), nil)
+		return nil, retryable(connect.CodeResourceExhausted,
+			errors.New("too many streams from this address: end one first"), nil)
 	}
 	l.streams++
 	entry.streams++

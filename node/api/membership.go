@@ -14,7 +14,9 @@ import (
 const genesisHashPrefix = "ledgerd/genesis/1\x00"
 
 // GetGenesis shows the chain's beginning.
-func (s *service) GetGenesis(ctx context.Context, request *connect.Request[ledgerdv1.GetGenesisRequest]) (*connect.Response[ledgerdv1.GetGenesisResponse], error) {
+func (s *service) GetGenesis(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetGenesisRequest]) (
+	*connect.Response[ledgerdv1.GetGenesisResponse], error) {
 	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
 		return nil, err
 	} else if elsewhere {
@@ -23,7 +25,8 @@ func (s *service) GetGenesis(ctx context.Context, request *connect.Request[ledge
 	opened := s.backend.Store()
 	hash := opened.GenesisHash()
 	return connect.NewResponse(&ledgerdv1.GetGenesisResponse{
-		Canonical: opened.Genesis().Encode(), Hash: hash[:], HashHex: hash.String(), HashPrefix: []byte(genesisHashPrefix),
+		Canonical: opened.Genesis().Encode(), Hash: hash[:], HashHex: hash.String(),
+		HashPrefix: []byte(genesisHashPrefix),
 	}), nil
 }
 
@@ -33,7 +36,8 @@ func (s *service) cluster() ClusterState {
 	opened := s.backend.Store()
 	state.membership, state.former = opened.Membership(), opened.FormerMembers()
 	if tree := opened.ShardTree(); tree != nil {
-		state.book, state.shardCount, state.Shard = opened.Book(), uint32(tree.Shards()), uint32(opened.Shard())
+		state.book, state.shardCount, state.Shard = opened.Book(), uint32(tree.Shards()),
+			uint32(opened.Shard())
 	}
 	seen := make(map[uint32]*MemberState, len(state.Members))
 	for i := range state.Members {
@@ -45,7 +49,8 @@ func (s *service) cluster() ClusterState {
 		if known := seen[uint32(member.Index)]; known != nil {
 			members[i] = *known
 		} else {
-			members[i] = MemberState{Index: uint32(member.Index), Name: member.Name, FabricAddress: member.Address}
+			members[i] = MemberState{Index: uint32(member.Index), Name: member.Name,
+				FabricAddress: member.Address}
 		}
 	}
 	state.Members = members
@@ -71,15 +76,18 @@ func changeToProto(change *ledger.MembershipChange) *ledgerdv1.MembershipChange 
 	}
 	switch change.Kind {
 	case ledger.ChangeLeave:
-		return &ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Leave{Leave: uint32(change.Index)}}
+		return &ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Leave{
+			Leave: uint32(change.Index)}}
 	case ledger.ChangeAdmit:
 		return &ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Admit{
-			Admit: &ledgerdv1.DiskAdmission{Index: uint32(change.Index), Disk: change.Disk.String()},
+			Admit: &ledgerdv1.DiskAdmission{Index: uint32(change.Index),
+				Disk: change.Disk.String()},
 		}}
 	}
-	return &ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Join{Join: &ledgerdv1.Member{
-		Name: change.Member.Name, Key: change.Member.Key, Address: change.Member.Address,
-	}}}
+	return &ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Join{
+		Join: &ledgerdv1.Member{
+			Name: change.Member.Name, Key: change.Member.Key, Address: change.Member.Address,
+		}}}
 }
 
 // changeFromProto reads a change, or nil where there is none.
@@ -90,34 +98,40 @@ func changeFromProto(message *ledgerdv1.MembershipChange) (*ledger.MembershipCha
 	switch change := message.GetChange().(type) {
 	case *ledgerdv1.MembershipChange_Join:
 		return &ledger.MembershipChange{Kind: ledger.ChangeJoin, Member: ledger.Member{
-			Name: change.Join.GetName(), Key: change.Join.GetKey(), Address: change.Join.GetAddress(),
+			Name: change.Join.GetName(), Key: change.Join.GetKey(),
+			Address: change.Join.GetAddress(),
 		}}, nil
 	case *ledgerdv1.MembershipChange_Leave:
-		return &ledger.MembershipChange{Kind: ledger.ChangeLeave, Index: ledger.MemberIndex(change.Leave)}, nil
+		return &ledger.MembershipChange{Kind: ledger.ChangeLeave,
+			Index: ledger.MemberIndex(change.Leave)}, nil
 	case *ledgerdv1.MembershipChange_Admit:
 		disk, err := ledger.ParseDiskID(change.Admit.GetDisk())
 		if err != nil {
 			return nil, fmt.Errorf("membership_change: %w", err)
 		}
 		return &ledger.MembershipChange{
-			Kind: ledger.ChangeAdmit, Index: ledger.MemberIndex(change.Admit.GetIndex()), Disk: disk,
+			Kind: ledger.ChangeAdmit, Index: ledger.MemberIndex(change.Admit.GetIndex()),
+			Disk: disk,
 		}, nil
 	}
-	return nil, fmt.Errorf("membership_change: it names no member that joins or leaves, and no disk")
+	return nil,
+		fmt.Errorf("membership_change: it names no member that joins or leaves, and no disk")
 }
 
 // MembershipFromProto reads the members and their disks from a shard's state. It returns
 // ledger.ErrMembership or ledger.ErrMalformed where that is no group.
 func MembershipFromProto(state *ledgerdv1.ClusterState) (ledger.Membership, error) {
-	membership := ledger.Membership{Number: state.GetMembershipNumber(), Height: ledger.Height(state.GetMembershipHeight())}
+	membership := ledger.Membership{Number: state.GetMembershipNumber(),
+		Height: ledger.Height(state.GetMembershipHeight())}
 	for _, member := range state.GetMembers() {
 		disk, err := ledger.ParseDiskID(member.GetDisk())
 		if err != nil {
 			return ledger.Membership{}, fmt.Errorf("member %d: %w", member.GetIndex(), err)
 		}
 		membership.Members = append(membership.Members, ledger.GroupMember{
-			Index:  ledger.MemberIndex(member.GetIndex()),
-			Member: ledger.Member{Name: member.GetName(), Key: member.GetKey(), Address: member.GetAddress()},
+			Index: ledger.MemberIndex(member.GetIndex()),
+			Member: ledger.Member{Name: member.GetName(), Key: member.GetKey(),
+				Address: member.GetAddress()},
 			Joined: ledger.Height(member.GetJoinedHeight()),
 			Disk:   disk,
 		})

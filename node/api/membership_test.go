@@ -20,7 +20,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// Operators' transactions go the way of all others, and a shard's state tells who its members are after them.
+// Operators' transactions go the way of all others, and a shard's state tells who its members are
+// after them.
 func TestMembership(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.OperatedGenesis(3)
@@ -28,7 +29,8 @@ func TestMembership(t *testing.T) {
 	operator := ledgertest.NewOperator(genesis)
 	cluster := func() *ledgerdv1.ClusterState {
 		t.Helper()
-		answer, err := b.client.GetCluster(b.context(), connect.NewRequest(&ledgerdv1.GetClusterRequest{}))
+		answer, err := b.client.GetCluster(b.context(),
+			connect.NewRequest(&ledgerdv1.GetClusterRequest{}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,10 +38,12 @@ func TestMembership(t *testing.T) {
 	}
 	before := cluster()
 	membership, err := api.MembershipFromProto(before)
-	if err != nil || membership.Number != 0 || len(membership.Members) != 3 || !bytes.Equal(membership.Members[2].Key, genesis.Members[2].Key) {
+	if err != nil || membership.Number != 0 || len(membership.Members) != 3 ||
+		!bytes.Equal(membership.Members[2].Key, genesis.Members[2].Key) {
 		t.Fatalf("at first: %+v, %v", membership, err)
 	}
-	joined := b.submit(ledgerdv1.Level_LEVEL_DURABLE, operator.Join(ledgertest.Member(7))).Transactions[0]
+	joined := b.submit(ledgerdv1.Level_LEVEL_DURABLE,
+		operator.Join(ledgertest.Member(7))).Transactions[0]
 	if joined.State != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
 		t.Fatalf("a join is %v", joined)
 	}
@@ -53,10 +57,13 @@ func TestMembership(t *testing.T) {
 	b.submit(ledgerdv1.Level_LEVEL_DURABLE, operator.Leave(0))
 	after := cluster()
 	membership, err = api.MembershipFromProto(after)
-	if err != nil || membership.Number != 2 || len(membership.Members) != 3 || membership.Members[2].Index != 3 || membership.Members[2].Joined != ledger.Height(joined.Height) {
+	if err != nil || membership.Number != 2 || len(membership.Members) != 3 ||
+		membership.Members[2].Index != 3 ||
+		membership.Members[2].Joined != ledger.Height(joined.Height) {
 		t.Fatalf("after a join and a leave: %+v, %v", membership, err)
 	}
-	if len(after.GetFormer()) != 1 || after.GetFormer()[0].GetName() != "node-0" || after.GetFormer()[0].GetLeftHeight() != after.GetMembershipHeight() {
+	if len(after.GetFormer()) != 1 || after.GetFormer()[0].GetName() != "node-0" ||
+		after.GetFormer()[0].GetLeftHeight() != after.GetMembershipHeight() {
 		t.Errorf("former members: %v", after.GetFormer())
 	}
 	for range 2 {
@@ -64,7 +71,8 @@ func TestMembership(t *testing.T) {
 	}
 	admit := func(signer string) *ledger.Bundle {
 		head := b.cluster.Node(0).Store().Head().Height
-		return ledgertest.Admit(signer, genesis, b.cluster.Node(0).Store().Membership(), 2, ledgertest.Disk(1), head)
+		return ledgertest.Admit(signer, genesis, b.cluster.Node(0).Store().Membership(), 2,
+			ledgertest.Disk(1), head)
 	}
 	_, err = b.client.Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{
 		Bundle: api.BundleToProto(admit("node-2")), Wait: ledgerdv1.Level_LEVEL_DURABLE,
@@ -75,11 +83,15 @@ func TestMembership(t *testing.T) {
 		t.Fatalf("an admission is %v", named)
 	}
 	with, err := api.MembershipFromProto(cluster())
-	if err != nil || with.Number != 3 || with.Members[1].Disk != ledgertest.Disk(1) || !with.Members[0].Disk.IsZero() {
+	if err != nil || with.Number != 3 || with.Members[1].Disk != ledgertest.Disk(1) ||
+		!with.Members[0].Disk.IsZero() {
 		t.Errorf("after an admission: %+v, %v", with, err)
 	}
-	block, err := b.client.GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Head{Head: true}, PageSize: 1}))
-	if err != nil || block.Msg.GetBlock().GetTransactions()[0].GetMembershipChange().GetAdmit().GetDisk() != ledgertest.Disk(1).String() {
+	block, err := b.client.GetBlock(b.context(),
+		connect.NewRequest(&ledgerdv1.GetBlockRequest{
+			Block: &ledgerdv1.GetBlockRequest_Head{Head: true}, PageSize: 1}))
+	if err != nil || block.Msg.GetBlock().GetTransactions()[0].GetMembershipChange().GetAdmit().
+		GetDisk() != ledgertest.Disk(1).String() {
 		t.Errorf("the admission's block is %v, %v", block, err)
 	}
 	var standings []ledgerdv1.MemberStanding
@@ -87,11 +99,14 @@ func TestMembership(t *testing.T) {
 		standings = append(standings, member.GetStanding())
 	}
 	ordering := ledgerdv1.MemberStanding_MEMBER_STANDING_ORDERING
-	if want := []ledgerdv1.MemberStanding{ordering, ordering, ledgerdv1.MemberStanding_MEMBER_STANDING_NEVER_SEEN}; !slices.Equal(standings, want) {
+	if want := []ledgerdv1.MemberStanding{ordering, ordering,
+		ledgerdv1.MemberStanding_MEMBER_STANDING_NEVER_SEEN}; !slices.Equal(standings, want) {
 		t.Errorf("standings %v, want %v", standings, want)
 	}
-	found, err := b.client.GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{IdHex: joined.IdHex}))
-	if err != nil || found.Msg.GetTransaction().GetBody().GetMembershipChange().GetJoin().GetName() != "node-7" {
+	found, err := b.client.GetTransaction(b.context(),
+		connect.NewRequest(&ledgerdv1.GetTransactionRequest{IdHex: joined.IdHex}))
+	if err != nil ||
+		found.Msg.GetTransaction().GetBody().GetMembershipChange().GetJoin().GetName() != "node-7" {
 		t.Errorf("the join reads as %v, %v", found, err)
 	}
 }
@@ -100,13 +115,16 @@ func TestMembership(t *testing.T) {
 func TestGenesis(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
-	answer, err := b.client.GetGenesis(b.context(), connect.NewRequest(&ledgerdv1.GetGenesisRequest{}))
+	answer, err := b.client.GetGenesis(b.context(),
+		connect.NewRequest(&ledgerdv1.GetGenesisRequest{}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	hash := sha256.Sum256(append(answer.Msg.GetHashPrefix(), answer.Msg.GetCanonical()...))
 	decoded, err := ledger.DecodeGenesis(answer.Msg.GetCanonical())
-	if err != nil || decoded.Hash() != b.cluster.Genesis().Hash() || ledger.Hash(answer.Msg.GetHash()) != hash || ledger.Hash(hash).String() != answer.Msg.GetHashHex() {
+	if err != nil || decoded.Hash() != b.cluster.Genesis().Hash() ||
+		ledger.Hash(answer.Msg.GetHash()) != hash ||
+		ledger.Hash(hash).String() != answer.Msg.GetHashHex() {
 		t.Errorf("%v: %v", answer.Msg, err)
 	}
 }
@@ -118,7 +136,8 @@ func TestSnapshot(t *testing.T) {
 	for range 5 {
 		b.done(transfer("bank:mint", "bank:a", 1))
 	}
-	stream, err := b.client.GetSnapshot(b.context(), connect.NewRequest(&ledgerdv1.GetSnapshotRequest{}))
+	stream, err := b.client.GetSnapshot(b.context(),
+		connect.NewRequest(&ledgerdv1.GetSnapshotRequest{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,12 +149,17 @@ func TestSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "data")
-	head, err := store.Restore(b.context(), dir, b.cluster.Genesis(), store.Options{}, bytes.NewReader(snapshot), func(ledger.Height, ledger.Hash) error { return nil })
+	head, err := store.Restore(b.context(), dir, b.cluster.Genesis(), store.Options{},
+		bytes.NewReader(snapshot), func(ledger.Height, ledger.Hash) error {
+			return nil
+		})
 	if err != nil || head != b.cluster.Node(0).Store().Head() {
 		t.Errorf("restored %+v, %v", head, err)
 	}
-	empty := apitest.Serve(t, apitest.NewCluster(t, apitest.Options{Manual: true}).Node(0), api.Options{})
-	none, err := ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, empty.URL).GetSnapshot(b.context(), connect.NewRequest(&ledgerdv1.GetSnapshotRequest{}))
+	empty := apitest.Serve(t, apitest.NewCluster(t, apitest.Options{Manual: true}).Node(0),
+		api.Options{})
+	none, err := ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient,
+		empty.URL).GetSnapshot(b.context(), connect.NewRequest(&ledgerdv1.GetSnapshotRequest{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,10 +174,13 @@ func TestPrepareMembershipChange(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.OperatedGenesis(3)
 	b := newBank(t, apitest.Options{Nodes: 3, Genesis: *genesis}, api.Options{})
-	prepare := func(change *ledgerdv1.MembershipChange) (*connect.Response[ledgerdv1.PrepareResponse], error) {
-		return b.client.Prepare(b.context(), connect.NewRequest(&ledgerdv1.PrepareRequest{Transactions: []*ledgerdv1.TransactionBody{
-			{Nonce: &ledgerdv1.Nonce{Stream: streamOf(change), Sequence: 1}, MembershipChange: change},
-		}}))
+	prepare := func(change *ledgerdv1.MembershipChange) (
+		*connect.Response[ledgerdv1.PrepareResponse], error) {
+		return b.client.Prepare(b.context(),
+			connect.NewRequest(&ledgerdv1.PrepareRequest{Transactions: []*ledgerdv1.TransactionBody{
+				{Nonce: &ledgerdv1.Nonce{Stream: streamOf(change), Sequence: 1},
+					MembershipChange: change},
+			}}))
 	}
 	member := ledgertest.Member(3)
 	for name, test := range map[string]struct {
@@ -161,14 +188,18 @@ func TestPrepareMembershipChange(t *testing.T) {
 		want   *ledger.Bundle
 	}{
 		"join": {
-			&ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Join{Join: &ledgerdv1.Member{Name: member.Name, Key: member.Key, Address: member.Address}}},
+			&ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Join{
+				Join: &ledgerdv1.Member{Name: member.Name, Key: member.Key,
+					Address: member.Address}}},
 			ledgertest.NewOperator(genesis).Join(member),
 		},
 		"admit": {
-			&ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Admit{Admit: &ledgerdv1.DiskAdmission{Index: 1, Disk: ledgertest.Disk(7).String()}}},
+			&ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Admit{
+				Admit: &ledgerdv1.DiskAdmission{Index: 1, Disk: ledgertest.Disk(7).String()}}},
 			admitBody(genesis, 1, 7),
 		},
-		"leave": {&ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Leave{Leave: 2}}, ledgertest.NewOperator(genesis).Leave(2)},
+		"leave": {&ledgerdv1.MembershipChange{Change: &ledgerdv1.MembershipChange_Leave{Leave: 2}},
+			ledgertest.NewOperator(genesis).Leave(2)},
 	} {
 		answer, err := prepare(test.change)
 		if err != nil || !bytes.Equal(answer.Msg.GetTransactions()[0], test.want.Body(0)) {
@@ -176,10 +207,12 @@ func TestPrepareMembershipChange(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]*ledgerdv1.MembershipChange{
-		"nothing":         {},
-		"nobody joins":    {Change: &ledgerdv1.MembershipChange_Join{}},
-		"no disk":         {Change: &ledgerdv1.MembershipChange_Admit{Admit: &ledgerdv1.DiskAdmission{Index: 1}}},
-		"half a disk":     {Change: &ledgerdv1.MembershipChange_Admit{Admit: &ledgerdv1.DiskAdmission{Index: 1, Disk: "0011"}}},
+		"nothing":      {},
+		"nobody joins": {Change: &ledgerdv1.MembershipChange_Join{}},
+		"no disk": {Change: &ledgerdv1.MembershipChange_Admit{
+			Admit: &ledgerdv1.DiskAdmission{Index: 1}}},
+		"half a disk": {Change: &ledgerdv1.MembershipChange_Admit{
+			Admit: &ledgerdv1.DiskAdmission{Index: 1, Disk: "0011"}}},
 		"an index of 2³²": {Change: &ledgerdv1.MembershipChange_Leave{Leave: 1<<32 - 1}},
 	} {
 		if _, err := prepare(change); connect.CodeOf(err) != connect.CodeInvalidArgument {
@@ -198,7 +231,8 @@ func streamOf(change *ledgerdv1.MembershipChange) uint64 {
 
 // admitBody is the bundle of an admission that does not expire.
 func admitBody(genesis *ledger.Genesis, index ledger.MemberIndex, disk int) *ledger.Bundle {
-	admit := *ledgertest.Admit("operator", genesis, genesis.Membership(), index, ledgertest.Disk(disk), 0).Transaction(0)
+	admit := *ledgertest.Admit("operator", genesis, genesis.Membership(),
+		index, ledgertest.Disk(disk), 0).Transaction(0)
 	admit.LastValid = 0
 	return ledgertest.NewOperator(genesis).Bundle("operator", admit)
 }
@@ -207,7 +241,8 @@ func admitBody(genesis *ledger.Genesis, index ledger.MemberIndex, disk int) *led
 func TestMembershipFromProtoRefusesDisks(t *testing.T) {
 	t.Parallel()
 	for _, disk := range []string{"0011", "zz"} {
-		state := &ledgerdv1.ClusterState{Members: []*ledgerdv1.MemberState{{Name: "a", Key: []byte("key"), Disk: disk}}}
+		state := &ledgerdv1.ClusterState{Members: []*ledgerdv1.MemberState{{Name: "a",
+			Key: []byte("key"), Disk: disk}}}
 		if _, err := api.MembershipFromProto(state); !errors.Is(err, ledger.ErrMalformed) {
 			t.Errorf("%q: %v", disk, err)
 		}

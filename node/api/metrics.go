@@ -13,12 +13,14 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// callBuckets returns the upper bounds, in seconds, of the buckets of ledgerd_api_call_seconds: 0.1 ms,
-// 0.2 ms, 0.4 ms and so on to 52.4 s. A quantile that is read from them is wrong by a factor of two at
-// most. Submissions wait for seconds where members fail, so the series ends near the time-out of a minute.
+// callBuckets returns the upper bounds, in seconds, of the buckets of ledgerd_api_call_seconds: 0.1
+// ms, 0.2 ms, 0.4 ms and so on to 52.4 s. A quantile that is read from them is wrong by a factor of
+// two at most. Submissions wait for seconds where members fail, so the series ends near the
+// time-out of a minute.
 func callBuckets() []float64 { return prometheus.ExponentialBuckets(0.0001, 2, 20) }
 
-// metrics counts calls; it is the innermost interceptor but one, so that it sees what the recovery of panics made of them.
+// metrics counts calls; it is the innermost interceptor but one, so that it sees what the recovery
+// of panics made of them.
 type metrics struct {
 	calls   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -35,8 +37,10 @@ func newMetrics(registry *prometheus.Registry) (*metrics, error) {
 		}, []string{"method", "code"}),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "ledgerd_api_call_seconds",
-			Help: "Time of the API's calls that are no streams, in buckets from 0.1 ms to 52 s that grow by two; " +
-				"and as a native histogram, in buckets that grow by a tenth, for scrapers that ask for it.",
+			Help: "Time of the API's calls that are no streams, in buckets from 0.1 ms to 52 s " +
+				"that grow by two; " +
+				"and as a native histogram, in buckets that grow by a tenth, for scrapers that " +
+				"ask for it.",
 			Buckets:                         callBuckets(),
 			NativeHistogramBucketFactor:     1.1,
 			NativeHistogramMaxBucketNumber:  160,
@@ -69,12 +73,17 @@ func newShardMetrics(shards Shards) *shardMetrics {
 		return prometheus.NewDesc("ledgerd_shard_"+name, help, labels, own)
 	}
 	return &shardMetrics{
-		shards:   shards,
-		height:   describe("height", "Height of this node's shard, the highest that a node of it told."),
-		pending:  describe("pending_crossings", "Transactions in this shard's chain that wait for other shards."),
-		carried:  describe("carried_total", "Entries of the parent shard's stream in this shard's chain."),
-		streamed: describe("streamed_total", "Entries of this shard's stream to a child shard.", "child"),
-		behind:   describe("stream_behind", "Entries of this shard's stream that a child shard has not carried yet, as far as was heard.", "child"),
+		shards: shards,
+		height: describe("height", "Height of this node's shard, the highest that a node of "+
+			"it told."),
+		pending: describe("pending_crossings",
+			"Transactions in this shard's chain that wait for other shards."),
+		carried: describe("carried_total", "Entries of the parent shard's stream in this "+
+			"shard's chain."),
+		streamed: describe("streamed_total", "Entries of this shard's stream to a child shard.",
+			"child"),
+		behind: describe("stream_behind", "Entries of this shard's stream that a child shard "+
+			"has not carried yet, as far as was heard.", "child"),
 	}
 }
 
@@ -98,12 +107,16 @@ func (m *shardMetrics) Collect(to chan<- prometheus.Metric) {
 			continue
 		}
 		to <- prometheus.MustNewConstMetric(m.height, prometheus.GaugeValue, float64(state.Height))
-		to <- prometheus.MustNewConstMetric(m.pending, prometheus.GaugeValue, float64(state.Pending))
-		to <- prometheus.MustNewConstMetric(m.carried, prometheus.CounterValue, float64(state.Carried))
+		to <- prometheus.MustNewConstMetric(m.pending, prometheus.GaugeValue,
+			float64(state.Pending))
+		to <- prometheus.MustNewConstMetric(m.carried, prometheus.CounterValue,
+			float64(state.Carried))
 		for child, streamed := range state.Streamed {
 			name := strconv.FormatUint(uint64(child), 10)
-			to <- prometheus.MustNewConstMetric(m.streamed, prometheus.CounterValue, float64(streamed), name)
-			to <- prometheus.MustNewConstMetric(m.behind, prometheus.GaugeValue, float64(streamed-min(streamed, carried[child])), name)
+			to <- prometheus.MustNewConstMetric(m.streamed, prometheus.CounterValue,
+				float64(streamed), name)
+			to <- prometheus.MustNewConstMetric(m.behind, prometheus.GaugeValue,
+				float64(streamed-min(streamed, carried[child])), name)
 		}
 	}
 }
@@ -131,12 +144,14 @@ func (m *metrics) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 }
 
 // WrapStreamingClient implements connect.Interceptor.
-func (m *metrics) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (m *metrics) WrapStreamingClient(
+	next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
 // WrapStreamingHandler implements connect.Interceptor.
-func (m *metrics) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (m *metrics) WrapStreamingHandler(
+	next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, connection connect.StreamingHandlerConn) error {
 		method := path.Base(connection.Spec().Procedure)
 		open := m.streams.WithLabelValues(method)

@@ -11,19 +11,23 @@ import (
 
 // Options of a Server. The zero value of each field means its default.
 type Options struct {
-	Logger   *slog.Logger         // default: slog.Default()
-	Registry *prometheus.Registry // where the API's metrics go and what /metrics shows; default: one of its own
-	Explorer http.Handler         // served at /; default: a line of text that says what this address is
+	Logger *slog.Logger // default: slog.Default()
+	// where the API's metrics go and what /metrics shows; default: one of its own
+	Registry *prometheus.Registry
+	// served at /; default: a line of text that says what this address is
+	Explorer http.Handler
 
 	// CertificateFile and KeyFile, both or none, switch TLS on.
 	CertificateFile, KeyFile string
-	// AllowedOrigins are the origins, as "https://example.org", whose pages may call this API from a browser. Same-origin needs no entry.
+	// AllowedOrigins are the origins, as "https://example.org", whose pages may call this API from
+	// a browser. Same-origin needs no entry.
 	AllowedOrigins []string
 
 	MaxMessageBytes int // of a request; default 16 MiB
 	MaxBundles      int // of a SubmitMany; default 256
 
-	// CallsPerSecond and CallBurst limit each remote address; default 20,000 and 40,000. A negative rate means no limit.
+	// CallsPerSecond and CallBurst limit each remote address; default 20,000 and 40,000. A negative
+	// rate means no limit.
 	CallsPerSecond rate.Limit
 	CallBurst      int
 
@@ -31,11 +35,14 @@ type Options struct {
 	MaxStreamsPerAddress int    // default 64
 	MaxConcurrentCalls   uint32 // of one HTTP/2 connection; default 256
 
-	MaxReadTime  time.Duration // of a call that only reads; default 30 s
-	MaxWaitTime  time.Duration // of a call that waits for a level; default 60 s; then it answers with what is known
-	MaxStuckTime time.Duration // a stream whose reader takes nothing for this long is cut off; default 2 min
+	MaxReadTime time.Duration // of a call that only reads; default 30 s
+	// of a call that waits for a level; default 60 s; then it answers with what is known
+	MaxWaitTime time.Duration
+	// a stream whose reader takes nothing for this long is cut off; default 2 min
+	MaxStuckTime time.Duration
 
-	ClusterInterval time.Duration // the least time between two messages of WatchCluster; default 250 ms
+	// the least time between two messages of WatchCluster; default 250 ms
+	ClusterInterval time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -63,7 +70,8 @@ func (o Options) withDefaults() Options {
 				return
 			}
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			_, _ = w.Write([]byte("This is the API of a ledgerd node; this build has no explorer.\n"))
+			_, _ = w.Write(
+				[]byte("This is the API of a ledgerd node; this build has no explorer.\n"))
 		})
 	}
 	return o

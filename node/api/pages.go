@@ -14,12 +14,14 @@ func pageSize(asked uint32, byDefault int) (int, error) {
 		return byDefault, nil
 	}
 	if asked > maxPageSize {
-		return 0, invalid("page_size %d: at most %d, then go on with next_page_token", asked, maxPageSize)
+		return 0, invalid("page_size %d: at most %d, then go on with next_page_token", asked,
+			maxPageSize)
 	}
 	return int(asked), nil
 }
 
-// A page token is the list's letter and numbers, divided by dots; its form is nobody's business but the server's.
+// A page token is the list's letter and numbers, divided by dots; its form is nobody's business but
+// the server's.
 func numberToken(list byte, numbers ...uint64) string {
 	token := []byte{list}
 	for i, number := range numbers {
@@ -47,4 +49,6 @@ func parseNumberToken(list byte, token string, numbers ...*uint64) error {
 	return nil
 }
 
-func badToken() error { return invalid("page_token is not one that this list gave: begin without one") }
+func badToken() error {
+	return invalid("page_token is not one that this list gave: begin without one")
+}

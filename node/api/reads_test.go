@@ -22,7 +22,8 @@ func verifyLikeBrowser(proof *ledgerdv1.Proof, id []byte, blockHash []byte) erro
 		sum := sha256.Sum256(bytes.Join(parts, nil))
 		return sum[:]
 	}
-	if !bytes.Equal(hash(proof.IdPrefix, proof.CanonicalTransaction), id) || !bytes.Equal(proof.TransactionId, id) {
+	if !bytes.Equal(hash(proof.IdPrefix, proof.CanonicalTransaction), id) ||
+		!bytes.Equal(proof.TransactionId, id) {
 		return fmt.Errorf("the transaction has another id")
 	}
 	if !bytes.HasPrefix(proof.LeafData, id) {
@@ -37,10 +38,12 @@ func verifyLikeBrowser(proof *ledgerdv1.Proof, id []byte, blockHash []byte) erro
 		}
 	}
 	header := proof.Header.Canonical
-	if !bytes.Equal(node, proof.TransactionsRoot) || !bytes.Equal(header[proof.RootOffset:proof.RootOffset+32], node) {
+	if !bytes.Equal(node, proof.TransactionsRoot) ||
+		!bytes.Equal(header[proof.RootOffset:proof.RootOffset+32], node) {
 		return fmt.Errorf("the path leads to another root")
 	}
-	if !bytes.Equal(hash(proof.HashPrefix, header), blockHash) || !bytes.Equal(proof.Header.Hash, blockHash) {
+	if !bytes.Equal(hash(proof.HashPrefix, header), blockHash) ||
+		!bytes.Equal(proof.Header.Hash, blockHash) {
 		return fmt.Errorf("the header has another hash")
 	}
 	return nil
@@ -55,11 +58,14 @@ func TestProofs(t *testing.T) {
 			transactions[i] = transfer("bank:mint", "bank:a", int64(i+1))
 		}
 		ids := b.done(transactions...)
-		block, err := b.client.GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Head{Head: true}}))
+		block, err := b.client.GetBlock(b.context(),
+			connect.NewRequest(&ledgerdv1.GetBlockRequest{
+				Block: &ledgerdv1.GetBlockRequest_Head{Head: true}}))
 		must(t, err)
 		hash := block.Msg.Block.Header.Hash
 		for place, id := range ids {
-			answer, err := b.client.GetProof(b.context(), connect.NewRequest(&ledgerdv1.GetProofRequest{Id: id[:]}))
+			answer, err := b.client.GetProof(b.context(),
+				connect.NewRequest(&ledgerdv1.GetProofRequest{Id: id[:]}))
 			must(t, err)
 			proof := answer.Msg.Proof
 			if err := verifyLikeBrowser(proof, id[:], hash); err != nil {
@@ -82,7 +88,8 @@ func TestProofs(t *testing.T) {
 			}
 		}
 	}
-	_, err := b.client.GetProof(b.context(), connect.NewRequest(&ledgerdv1.GetProofRequest{IdHex: strings.Repeat("ab", 32)}))
+	_, err := b.client.GetProof(b.context(),
+		connect.NewRequest(&ledgerdv1.GetProofRequest{IdHex: strings.Repeat("ab", 32)}))
 	codeIs(t, err, connect.CodeNotFound)
 }
 
@@ -106,7 +113,8 @@ func TestLists(t *testing.T) {
 	b := newBank(t, apitest.Options{}, api.Options{})
 	var opening ledger.Transaction
 	for i := range 25 {
-		opening.Openings = append(opening.Openings, ledger.Opening{Account: ledger.AccountPath(fmt.Sprintf("bank:c%02d", i))})
+		opening.Openings = append(opening.Openings,
+			ledger.Opening{Account: ledger.AccountPath(fmt.Sprintf("bank:c%02d", i))})
 	}
 	b.done(opening)
 	var inBlock []ledger.Transaction
@@ -121,15 +129,20 @@ func TestLists(t *testing.T) {
 	for _, size := range []int{1, 7, 10, 1_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			accounts := all(t, size, func(token string) ([]*ledgerdv1.Account, string) {
-				answer, err := b.client.ListAccounts(b.context(), connect.NewRequest(&ledgerdv1.ListAccountsRequest{Prefix: "bank:c", PageSize: uint32(size), PageToken: token}))
+				answer, err := b.client.ListAccounts(b.context(),
+					connect.NewRequest(&ledgerdv1.ListAccountsRequest{Prefix: "bank:c",
+						PageSize: uint32(size), PageToken: token}))
 				must(t, err)
 				return answer.Msg.Accounts, answer.Msg.NextPageToken
 			})
-			if len(accounts) != 25 || accounts[0].Account != "bank:c00" || accounts[24].Account != "bank:c24" {
+			if len(accounts) != 25 || accounts[0].Account != "bank:c00" ||
+				accounts[24].Account != "bank:c24" {
 				t.Fatalf("%d accounts", len(accounts))
 			}
 			exact := all(t, size, func(token string) ([]*ledgerdv1.Account, string) {
-				answer, err := b.client.ListAccounts(b.context(), connect.NewRequest(&ledgerdv1.ListAccountsRequest{Prefix: "bank:a", PageSize: uint32(size), PageToken: token}))
+				answer, err := b.client.ListAccounts(b.context(),
+					connect.NewRequest(&ledgerdv1.ListAccountsRequest{Prefix: "bank:a",
+						PageSize: uint32(size), PageToken: token}))
 				must(t, err)
 				return answer.Msg.Accounts, answer.Msg.NextPageToken
 			})
@@ -138,14 +151,18 @@ func TestLists(t *testing.T) {
 			}
 			for _, ascending := range []bool{false, true} {
 				blocks := all(t, size, func(token string) ([]*ledgerdv1.BlockHeader, string) {
-					answer, err := b.client.ListBlocks(b.context(), connect.NewRequest(&ledgerdv1.ListBlocksRequest{Ascending: ascending, PageSize: uint32(size), PageToken: token}))
+					answer, err := b.client.ListBlocks(b.context(),
+						connect.NewRequest(&ledgerdv1.ListBlocksRequest{Ascending: ascending,
+							PageSize: uint32(size), PageToken: token}))
 					must(t, err)
 					return answer.Msg.Blocks, answer.Msg.NextPageToken
 				})
 				if ascending {
 					slices.Reverse(blocks)
 				}
-				if len(blocks) != head || blocks[0].Height != head || blocks[0].FailedCount != 1 || blocks[1].TransactionCount != 10 || blocks[1].FailedCount != 0 || blocks[1].SizeBytes == 0 {
+				if len(blocks) != head || blocks[0].Height != head || blocks[0].FailedCount != 1 ||
+					blocks[1].TransactionCount != 10 || blocks[1].FailedCount != 0 ||
+					blocks[1].SizeBytes == 0 {
 					t.Fatalf("%v", blocks)
 				}
 				for i := range blocks[:head-1] {
@@ -154,35 +171,45 @@ func TestLists(t *testing.T) {
 					}
 				}
 				history := all(t, size, func(token string) ([]*ledgerdv1.HistoryEntry, string) {
-					answer, err := b.client.ListHistory(b.context(), connect.NewRequest(&ledgerdv1.ListHistoryRequest{Account: "bank:a", Ascending: ascending, PageSize: uint32(size), PageToken: token}))
+					answer, err := b.client.ListHistory(b.context(),
+						connect.NewRequest(&ledgerdv1.ListHistoryRequest{Account: "bank:a",
+							Ascending: ascending, PageSize: uint32(size), PageToken: token}))
 					must(t, err)
 					return answer.Msg.Entries, answer.Msg.NextPageToken
 				})
 				if ascending {
 					slices.Reverse(history)
 				}
-				if len(history) != 30 || history[0].Changes[0].Amount != "10" || history[29].Changes[0].Amount != "1" || history[0].Height != head-1 {
+				if len(history) != 30 || history[0].Changes[0].Amount != "10" ||
+					history[29].Changes[0].Amount != "1" || history[0].Height != head-1 {
 					t.Fatalf("%d entries, %v", len(history), history[0])
 				}
 			}
-			transactions := all(t, size, func(token string) ([]*ledgerdv1.TransactionSummary, string) {
-				answer, err := b.client.GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{
-					Block: &ledgerdv1.GetBlockRequest_Height{Height: 4}, PageSize: uint32(size), PageToken: token,
-				}))
+			transactions := all(t, size, func(token string) ([]*ledgerdv1.TransactionSummary,
+				string) {
+				answer, err := b.client.GetBlock(b.context(),
+					connect.NewRequest(&ledgerdv1.GetBlockRequest{
+						Block: &ledgerdv1.GetBlockRequest_Height{Height: 4}, PageSize: uint32(size),
+						PageToken: token,
+					}))
 				must(t, err)
 				return answer.Msg.Block.Transactions, answer.Msg.NextPageToken
 			})
-			if len(transactions) != 10 || transactions[9].Postings[1].Amount != "10" || transactions[3].Status.Index != 3 {
+			if len(transactions) != 10 || transactions[9].Postings[1].Amount != "10" ||
+				transactions[3].Status.Index != 3 {
 				t.Fatalf("%v", transactions)
 			}
 		})
 	}
-	organisations, err := b.client.ListOrganisations(b.context(), connect.NewRequest(&ledgerdv1.ListOrganisationsRequest{}))
+	organisations, err := b.client.ListOrganisations(b.context(),
+		connect.NewRequest(&ledgerdv1.ListOrganisationsRequest{}))
 	must(t, err)
-	if len(organisations.Msg.Organisations) != 1 || organisations.Msg.Organisations[0].Name != "bank" || organisations.Msg.NextPageToken != "" {
+	if len(organisations.Msg.Organisations) != 1 ||
+		organisations.Msg.Organisations[0].Name != "bank" || organisations.Msg.NextPageToken != "" {
 		t.Fatalf("%v", organisations.Msg)
 	}
-	nonce, err := b.client.GetNonce(b.context(), connect.NewRequest(&ledgerdv1.GetNonceRequest{Organisation: "bank"}))
+	nonce, err := b.client.GetNonce(b.context(),
+		connect.NewRequest(&ledgerdv1.GetNonceRequest{Organisation: "bank"}))
 	must(t, err)
 	if nonce.Msg.NextSequence != b.next { // the last one failed, and its number is free
 		t.Fatalf("next sequence %d, want %d", nonce.Msg.NextSequence, b.next)
@@ -196,27 +223,35 @@ func TestBadQuestions(t *testing.T) {
 	ctx := b.context()
 	questions := map[string]func() error{
 		"page size": func() error {
-			_, err := b.client.ListBlocks(ctx, connect.NewRequest(&ledgerdv1.ListBlocksRequest{PageSize: 1_001}))
+			_, err := b.client.ListBlocks(ctx,
+				connect.NewRequest(&ledgerdv1.ListBlocksRequest{PageSize: 1_001}))
 			return err
 		},
 		"page token of blocks": func() error {
-			_, err := b.client.ListBlocks(ctx, connect.NewRequest(&ledgerdv1.ListBlocksRequest{PageToken: "h1"}))
+			_, err := b.client.ListBlocks(ctx,
+				connect.NewRequest(&ledgerdv1.ListBlocksRequest{PageToken: "h1"}))
 			return err
 		},
 		"page token of a block": func() error {
-			_, err := b.client.GetBlock(ctx, connect.NewRequest(&ledgerdv1.GetBlockRequest{PageToken: "t1.zzz"}))
+			_, err := b.client.GetBlock(ctx,
+				connect.NewRequest(&ledgerdv1.GetBlockRequest{PageToken: "t1.zzz"}))
 			return err
 		},
 		"page token of accounts": func() error {
-			_, err := b.client.ListAccounts(ctx, connect.NewRequest(&ledgerdv1.ListAccountsRequest{Prefix: "bank:", PageToken: "other:a"}))
+			_, err := b.client.ListAccounts(ctx,
+				connect.NewRequest(&ledgerdv1.ListAccountsRequest{Prefix: "bank:",
+					PageToken: "other:a"}))
 			return err
 		},
 		"page token of organisations": func() error {
-			_, err := b.client.ListOrganisations(ctx, connect.NewRequest(&ledgerdv1.ListOrganisationsRequest{PageToken: ":"}))
+			_, err := b.client.ListOrganisations(ctx,
+				connect.NewRequest(&ledgerdv1.ListOrganisationsRequest{PageToken: ":"}))
 			return err
 		},
 		"page token of a history": func() error {
-			_, err := b.client.ListHistory(ctx, connect.NewRequest(&ledgerdv1.ListHistoryRequest{Account: "bank:a", PageToken: "h!"}))
+			_, err := b.client.ListHistory(ctx,
+				connect.NewRequest(&ledgerdv1.ListHistoryRequest{Account: "bank:a",
+					PageToken: "h!"}))
 			return err
 		},
 		"no block": func() error {
@@ -224,35 +259,46 @@ func TestBadQuestions(t *testing.T) {
 			return err
 		},
 		"short hash": func() error {
-			_, err := b.client.GetBlock(ctx, connect.NewRequest(&ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Hash{Hash: []byte{1}}}))
+			_, err := b.client.GetBlock(ctx,
+				connect.NewRequest(&ledgerdv1.GetBlockRequest{
+					Block: &ledgerdv1.GetBlockRequest_Hash{Hash: []byte{1}}}))
 			return err
 		},
 		"both ids": func() error {
-			_, err := b.client.GetTransaction(ctx, connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: make([]byte, 32), IdHex: strings.Repeat("0", 64)}))
+			_, err := b.client.GetTransaction(ctx,
+				connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: make([]byte, 32),
+					IdHex: strings.Repeat("0", 64)}))
 			return err
 		},
 		"account": func() error {
-			_, err := b.client.GetAccount(ctx, connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "bank"}))
+			_, err := b.client.GetAccount(ctx,
+				connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "bank"}))
 			return err
 		},
 		"record": func() error {
-			_, err := b.client.GetRecord(ctx, connect.NewRequest(&ledgerdv1.GetRecordRequest{Key: ""}))
+			_, err := b.client.GetRecord(ctx,
+				connect.NewRequest(&ledgerdv1.GetRecordRequest{Key: ""}))
 			return err
 		},
 		"organisation": func() error {
-			_, err := b.client.GetOrganisation(ctx, connect.NewRequest(&ledgerdv1.GetOrganisationRequest{Name: "a b"}))
+			_, err := b.client.GetOrganisation(ctx,
+				connect.NewRequest(&ledgerdv1.GetOrganisationRequest{Name: "a b"}))
 			return err
 		},
 		"nonce": func() error {
-			_, err := b.client.GetNonce(ctx, connect.NewRequest(&ledgerdv1.GetNonceRequest{Organisation: "no name"}))
+			_, err := b.client.GetNonce(ctx,
+				connect.NewRequest(&ledgerdv1.GetNonceRequest{Organisation: "no name"}))
 			return err
 		},
 		"level": func() error {
-			_, err := b.client.WaitTransaction(ctx, connect.NewRequest(&ledgerdv1.WaitTransactionRequest{Id: make([]byte, 32), Wait: 77}))
+			_, err := b.client.WaitTransaction(ctx,
+				connect.NewRequest(&ledgerdv1.WaitTransactionRequest{Id: make([]byte, 32),
+					Wait: 77}))
 			return err
 		},
 		"empty search": func() error {
-			_, err := b.client.Search(ctx, connect.NewRequest(&ledgerdv1.SearchRequest{Query: "  "}))
+			_, err := b.client.Search(ctx,
+				connect.NewRequest(&ledgerdv1.SearchRequest{Query: "  "}))
 			return err
 		},
 	}
@@ -263,37 +309,47 @@ func TestBadQuestions(t *testing.T) {
 	}
 	missing := map[string]func() error{
 		"height": func() error {
-			_, err := b.client.GetBlock(ctx, connect.NewRequest(&ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Height{Height: 99}}))
+			_, err := b.client.GetBlock(ctx,
+				connect.NewRequest(&ledgerdv1.GetBlockRequest{
+					Block: &ledgerdv1.GetBlockRequest_Height{Height: 99}}))
 			return err
 		},
 		"hash": func() error {
-			_, err := b.client.GetBlock(ctx, connect.NewRequest(&ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_HashHex{HashHex: strings.Repeat("0", 64)}}))
+			_, err := b.client.GetBlock(ctx,
+				connect.NewRequest(&ledgerdv1.GetBlockRequest{
+					Block: &ledgerdv1.GetBlockRequest_HashHex{HashHex: strings.Repeat("0", 64)}}))
 			return err
 		},
 		"hash of a transaction": func() error {
-			answer, err := b.client.ListHistory(ctx, connect.NewRequest(&ledgerdv1.ListHistoryRequest{Account: "bank:a"}))
+			answer, err := b.client.ListHistory(ctx,
+				connect.NewRequest(&ledgerdv1.ListHistoryRequest{Account: "bank:a"}))
 			must(t, err)
 			if len(answer.Msg.Entries) != 0 {
 				t.Error("a history of an account that nothing touched")
 			}
 			id := b.done(transfer("bank:mint", "bank:a", 1))[0]
-			_, err = b.client.GetBlock(ctx, connect.NewRequest(&ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Hash{Hash: id[:]}}))
+			_, err = b.client.GetBlock(ctx, connect.NewRequest(
+				&ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Hash{Hash: id[:]}}))
 			return err
 		},
 		"account": func() error {
-			_, err := b.client.GetAccount(ctx, connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "bank:nobody"}))
+			_, err := b.client.GetAccount(ctx,
+				connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "bank:nobody"}))
 			return err
 		},
 		"history": func() error {
-			_, err := b.client.ListHistory(ctx, connect.NewRequest(&ledgerdv1.ListHistoryRequest{Account: "bank:nobody"}))
+			_, err := b.client.ListHistory(ctx,
+				connect.NewRequest(&ledgerdv1.ListHistoryRequest{Account: "bank:nobody"}))
 			return err
 		},
 		"record": func() error {
-			_, err := b.client.GetRecord(ctx, connect.NewRequest(&ledgerdv1.GetRecordRequest{Key: "bank:nothing"}))
+			_, err := b.client.GetRecord(ctx,
+				connect.NewRequest(&ledgerdv1.GetRecordRequest{Key: "bank:nothing"}))
 			return err
 		},
 		"organisation": func() error {
-			_, err := b.client.GetOrganisation(ctx, connect.NewRequest(&ledgerdv1.GetOrganisationRequest{Name: "nobody"}))
+			_, err := b.client.GetOrganisation(ctx,
+				connect.NewRequest(&ledgerdv1.GetOrganisationRequest{Name: "nobody"}))
 			return err
 		},
 	}
@@ -307,7 +363,8 @@ func TestBadQuestions(t *testing.T) {
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
-	b.done(ledger.Transaction{Openings: []ledger.Opening{{Account: "bank:12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S"}, {Account: "bank:2"}}})
+	b.done(ledger.Transaction{Openings: []ledger.Opening{
+		{Account: "bank:12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S"}, {Account: "bank:2"}}})
 	id := b.done(transfer("bank:mint", "bank:a", 1))[0]
 	block := b.cluster.Node(0).Store().Head().Hash
 	cases := []struct{ query, kind, key string }{
@@ -318,7 +375,8 @@ func TestSearch(t *testing.T) {
 		{"bank:a", "account", "bank:a"},
 		{"bank", "organisation", "bank"},
 		{"BA", "organisation", "bank"},
-		{"12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S", "account", "bank:12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S"},
+		{"12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S", "account",
+			"bank:12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S"},
 		{"12cbQ", "account", "bank:12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S"},
 		{"bank:1", "account", "bank:12cbQLTFMXRnSzktFkuoG3eHoMeFtpTu3S"},
 		{"2", "block", "2"},
@@ -327,7 +385,8 @@ func TestSearch(t *testing.T) {
 		{strings.Repeat("f", 64), "", ""},
 	}
 	for _, c := range cases {
-		answer, err := b.client.Search(b.context(), connect.NewRequest(&ledgerdv1.SearchRequest{Query: c.query}))
+		answer, err := b.client.Search(b.context(),
+			connect.NewRequest(&ledgerdv1.SearchRequest{Query: c.query}))
 		must(t, err)
 		hits := answer.Msg.Hits
 		switch {

@@ -13,15 +13,16 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// In a book of several shards a call is answered by a node of the shard where its subject lives: here, or there after one hop. What came from another shard's node is
-// answered here in every case.
+// In a book of several shards a call is answered by a node of the shard where its subject lives:
+// here, or there after one hop. What came from another shard's node is answered here in every case.
 
 // askTime bounds a question to other shards whose answer can be done without.
 const askTime = 2 * time.Second
 
 type client = ledgerdv1connect.LedgerServiceClient
 
-// home is the shard where an organisation's accounts and records are asked for, and whether that is another one than this node's.
+// home is the shard where an organisation's accounts and records are asked for, and whether that is
+// another one than this node's.
 func (s *service) home(ctx context.Context, name ledger.OrganisationName) (ledger.ShardID, bool) {
 	others := s.others(ctx)
 	if others == nil || name == ledger.Operator {
@@ -43,17 +44,21 @@ func (s *service) chain(ctx context.Context, asked *uint32) (ledger.ShardID, boo
 		count = tree.Shards()
 	}
 	if uint64(*asked) >= uint64(count) {
-		return own, false, invalid("there is no shard %d: the book has %d, from 0 to %d", *asked, count, count-1)
+		return own, false, invalid("there is no shard %d: the book has %d, from 0 to %d", *asked,
+			count, count-1)
 	}
 	if s.others(ctx) == nil {
-		return own, false, retryable(connect.CodeUnavailable, fmt.Errorf("this node is of shard %d: ask a node of shard %d", own, *asked), nil)
+		return own, false, retryable(connect.CodeUnavailable,
+			fmt.Errorf("this node is of shard %d: ask a node of shard %d", own, *asked), nil)
 	}
 	return ledger.ShardID(*asked), true, nil
 }
 
 // passOn has another shard answer a call.
-func passOn[Request, Answer any](ctx context.Context, s *service, shard ledger.ShardID, message *Request,
-	method func(client, context.Context, *connect.Request[Request]) (*connect.Response[Answer], error),
+func passOn[Request, Answer any](ctx context.Context, s *service, shard ledger.ShardID,
+	message *Request,
+	method func(client, context.Context, *connect.Request[Request]) (*connect.Response[Answer],
+		error),
 ) (*connect.Response[Answer], error) {
 	bounded, cancel := context.WithTimeout(ctx, s.options.MaxReadTime)
 	defer cancel()
@@ -71,7 +76,9 @@ func elsewhereError(ctx context.Context, shard ledger.ShardID, err error) *conne
 	}
 	coded := (*connect.Error)(nil)
 	if !errors.As(err, &coded) || unanswered(err) {
-		return retryable(connect.CodeUnavailable, fmt.Errorf("shard %d does not answer now: try again; `ledgerd shards` shows which of its nodes are there", shard), nil)
+		return retryable(connect.CodeUnavailable,
+			fmt.Errorf("shard %d does not answer now: try again; `ledgerd shards` shows which "+
+				"of its nodes are there", shard), nil)
 	}
 	told := connect.NewError(coded.Code(), errors.New(coded.Message()))
 	for _, name := range []string{HeaderRetry, HeaderWriters} {
@@ -82,7 +89,8 @@ func elsewhereError(ctx context.Context, shard ledger.ShardID, err error) *conne
 	return told
 }
 
-// unanswered tells whether an error says that no node of a shard answered, and not what one answered.
+// unanswered tells whether an error says that no node of a shard answered, and not what one
+// answered.
 func unanswered(err error) bool {
 	if err == nil {
 		return false
@@ -95,14 +103,17 @@ func unanswered(err error) bool {
 		return false
 	}
 	switch coded.Code() {
-	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled, connect.CodeUnknown:
+	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled,
+		connect.CodeUnknown:
 		return true
 	}
 	return false
 }
 
-// sideBySide asks shards at the same time, for so long, and returns when all have answered or failed. What they said is in the order of the shards.
-func sideBySide[Answer any](ctx context.Context, limit time.Duration, shards []ledger.ShardID, ask func(ctx context.Context, shard ledger.ShardID) (Answer, error)) ([]Answer, []error) {
+// sideBySide asks shards at the same time, for so long, and returns when all have answered or
+// failed. What they said is in the order of the shards.
+func sideBySide[Answer any](ctx context.Context, limit time.Duration, shards []ledger.ShardID,
+	ask func(ctx context.Context, shard ledger.ShardID) (Answer, error)) ([]Answer, []error) {
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answers, failures := make([]Answer, len(shards)), make([]error, len(shards))
@@ -131,8 +142,8 @@ type sentTo struct{ entry, home ledger.ShardID }
 // maxSent bounds how many transactions a generation of whereabouts remembers.
 const maxSent = 1 << 16
 
-// whereabouts remembers where this node sent transactions lately, so that not all shards have to be asked for them. A generation that is full makes the one before it
-// forgotten.
+// whereabouts remembers where this node sent transactions lately, so that not all shards have to be
+// asked for them. A generation that is full makes the one before it forgotten.
 type whereabouts struct {
 	mutex       sync.Mutex
 	young, aged map[ledger.Hash]sentTo

@@ -37,18 +37,21 @@ func (h *hits) add(kind, key, label string) {
 
 func (h *hits) addAccount(account *ledger.Account) {
 	label := string(account.Path)
-	if account.Alias != "" && account.Alias != strings.TrimPrefix(label, string(account.Path.Organisation())+":") {
+	if account.Alias != "" && account.Alias != strings.TrimPrefix(label,
+		string(account.Path.Organisation())+":") {
 		label += " (" + account.Alias + ")"
 	}
 	h.add("account", string(account.Path), label)
 }
 
-// Search finds what a person typed. Exact finds come first: a height, a hash, an account, an organisation; then an account's name without its
-// organisation, then what begins with the query.
-func (s *service) Search(ctx context.Context, request *connect.Request[ledgerdv1.SearchRequest]) (*connect.Response[ledgerdv1.SearchResponse], error) {
+// Search finds what a person typed. Exact finds come first: a height, a hash, an account, an
+// organisation; then an account's name without its organisation, then what begins with the query.
+func (s *service) Search(ctx context.Context, request *connect.Request[ledgerdv1.SearchRequest]) (
+	*connect.Response[ledgerdv1.SearchResponse], error) {
 	query := strings.TrimSpace(request.Msg.GetQuery())
 	if query == "" || len(query) > maxQuery {
-		return nil, invalid("query: type a height, a hash, an id, an account or an organisation, at most %d characters", maxQuery)
+		return nil, invalid("query: type a height, a hash, an id, an account or an "+
+			"organisation, at most %d characters", maxQuery)
 	}
 	found := &hits{seen: make(map[string]bool)}
 	s.searchHeight(found, query)
@@ -70,9 +73,11 @@ func (s *service) Search(ctx context.Context, request *connect.Request[ledgerdv1
 }
 
 // searchElsewhere adds what other shards find: the best of each, then the next ones.
-func (s *service) searchElsewhere(ctx context.Context, others Shards, request *ledgerdv1.SearchRequest, answer *ledgerdv1.SearchResponse) {
+func (s *service) searchElsewhere(ctx context.Context, others Shards,
+	request *ledgerdv1.SearchRequest, answer *ledgerdv1.SearchResponse) {
 	shards := otherShards(others)
-	told, failures := sideBySide(ctx, askTime, shards, func(ctx context.Context, shard ledger.ShardID) (*connect.Response[ledgerdv1.SearchResponse], error) {
+	told, failures := sideBySide(ctx, askTime, shards, func(ctx context.Context,
+		shard ledger.ShardID) (*connect.Response[ledgerdv1.SearchResponse], error) {
 		return others.Client(shard).Search(ctx, connect.NewRequest(request))
 	})
 	lists := [][]*ledgerdv1.SearchHit{answer.Hits}
@@ -105,7 +110,8 @@ func (s *service) searchElsewhere(ctx context.Context, others Shards, request *l
 }
 
 func (s *service) searchHeight(found *hits, query string) {
-	digits := strings.NewReplacer(",", "", "_", "", "'", "", " ", "").Replace(strings.TrimPrefix(query, "#"))
+	digits := strings.NewReplacer(",", "", "_", "", "'", "", " ",
+		"").Replace(strings.TrimPrefix(query, "#"))
 	height, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || height > uint64(s.backend.Store().Head().Height) {
 		return
@@ -126,7 +132,8 @@ func (s *service) searchHash(found *hits, query string) {
 		found.add("transaction", hash.String(), label)
 	}
 	if block, err := s.backend.Store().BlockByHash(hash); err == nil {
-		found.add("block", strconv.FormatUint(uint64(block.Header.Height), 10), fmt.Sprintf("Block %d", block.Header.Height))
+		found.add("block", strconv.FormatUint(uint64(block.Header.Height), 10),
+			fmt.Sprintf("Block %d", block.Header.Height))
 	}
 }
 
@@ -140,14 +147,17 @@ func (s *service) searchAccount(found *hits, query string) {
 	}
 }
 
-// searchOrganisation finds organisations, accounts by their name within any organisation, and what begins with the query.
+// searchOrganisation finds organisations, accounts by their name within any organisation, and what
+// begins with the query.
 func (s *service) searchOrganisation(found *hits, query string) {
 	organisations := s.organisations()
 	if len(organisations) > maxSearchedOrganisations {
 		organisations = organisations[:maxSearchedOrganisations]
 	}
-	if organisation, known := s.backend.Store().Organisation(ledger.OrganisationName(query)); known {
-		found.add("organisation", query, fmt.Sprintf("Organisation registered in block %d", organisation.Registered))
+	if organisation, known := s.backend.Store().Organisation(
+		ledger.OrganisationName(query)); known {
+		found.add("organisation", query, fmt.Sprintf("Organisation registered in block %d",
+			organisation.Registered))
 	}
 	for i := range organisations {
 		path := ledger.AccountPath(string(organisations[i].Name) + ":" + query)
@@ -156,8 +166,10 @@ func (s *service) searchOrganisation(found *hits, query string) {
 		}
 	}
 	for i := range organisations {
-		if name := string(organisations[i].Name); strings.HasPrefix(strings.ToLower(name), strings.ToLower(query)) {
-			found.add("organisation", name, fmt.Sprintf("Organisation registered in block %d", organisations[i].Registered))
+		if name := string(organisations[i].Name); strings.HasPrefix(strings.ToLower(name),
+			strings.ToLower(query)) {
+			found.add("organisation", name, fmt.Sprintf("Organisation registered in block %d",
+				organisations[i].Registered))
 		}
 	}
 	s.searchPrefix(found, query)

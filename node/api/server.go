@@ -46,7 +46,8 @@ type service struct {
 
 var _ ledgerdv1connect.LedgerServiceHandler = (*service)(nil)
 
-// New makes a server for a backend. It registers its metrics with Options.Registry, so that a registry serves one server.
+// New makes a server for a backend. It registers its metrics with Options.Registry, so that a
+// registry serves one server.
 func New(backend Backend, options Options) (*Server, error) {
 	options = options.withDefaults()
 	if (options.CertificateFile == "") != (options.KeyFile == "") {
@@ -71,9 +72,10 @@ func New(backend Backend, options Options) (*Server, error) {
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	s.server = &http.Server{
-		Handler:           s.handler,
-		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: int(options.MaxConcurrentCalls), SendPingTimeout: 15 * time.Second},
+		Handler:   s.handler,
+		Protocols: protocols,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: int(options.MaxConcurrentCalls),
+			SendPingTimeout: 15 * time.Second},
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -86,11 +88,13 @@ func New(backend Backend, options Options) (*Server, error) {
 // Handler is the whole site: API, health, metrics and explorer.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Forwarded is the service for the nodes of other shards of the book, whose calls it answers from this node and its shard alone, without another hop. Who they are
-// has been seen to by whatever carries their calls, so that nothing limits their rate here.
+// Forwarded is the service for the nodes of other shards of the book, whose calls it answers from
+// this node and its shard alone, without another hop. Who they are has been seen to by whatever
+// carries their calls, so that nothing limits their rate here.
 func (s *Server) Forwarded() http.Handler { return s.forwarded }
 
-// Serve accepts connections until Shutdown, then returns nil. The listener is closed when it returns.
+// Serve accepts connections until Shutdown, then returns nil. The listener is closed when it
+// returns.
 func (s *Server) Serve(listener net.Listener) error {
 	var err error
 	if s.options.CertificateFile != "" {
@@ -104,8 +108,8 @@ func (s *Server) Serve(listener net.Listener) error {
 	return fmt.Errorf("api: serving %s: %w", listener.Addr(), err)
 }
 
-// Shutdown ends the streams with Unavailable, takes no more calls, and waits for those under way until ctx ends; then it cuts them off and
-// returns the context's error.
+// Shutdown ends the streams with Unavailable, takes no more calls, and waits for those under way
+// until ctx ends; then it cuts them off and returns the context's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop()
 	s.unused.close()
@@ -117,7 +121,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 func (s *Server) newHandler(backend Backend) (http.Handler, error) {
-	calls := &service{backend: backend, options: s.options, limits: s.limits, metrics: s.metrics, facts: new(factsCache), sent: new(whereabouts), stopping: s.stopping}
+	calls := &service{backend: backend, options: s.options, limits: s.limits, metrics: s.metrics,
+		facts: new(factsCache), sent: new(whereabouts), stopping: s.stopping}
 	options := []connect.HandlerOption{
 		connect.WithReadMaxBytes(s.options.MaxMessageBytes),
 		connect.WithCompressMinBytes(4 << 10),
@@ -126,7 +131,8 @@ func (s *Server) newHandler(backend Backend) (http.Handler, error) {
 	}
 	_, forwarded := ledgerdv1connect.NewLedgerServiceHandler(calls, options...)
 	s.forwarded = asForwarded(forwarded)
-	path, rpcs := ledgerdv1connect.NewLedgerServiceHandler(calls, append(options, connect.WithRequestGate(s.limits.gate))...)
+	path, rpcs := ledgerdv1connect.NewLedgerServiceHandler(calls,
+		append(options, connect.WithRequestGate(s.limits.gate))...)
 	mux := http.NewServeMux()
 	mux.Handle(path, withReadDeadline(rpcs, s.options.MaxReadTime))
 	mux.Handle("GET /healthz", http.HandlerFunc(healthz))
@@ -137,8 +143,11 @@ func (s *Server) newHandler(backend Backend) (http.Handler, error) {
 }
 
 // recovered turns a panic of a call into an internal error of that call.
-func (s *Server) recovered(_ context.Context, spec connect.Spec, _ http.Header, panicked any) error {
+func (s *Server) recovered(_ context.Context, spec connect.Spec, _ http.Header,
+	panicked any) error {
 	s.metrics.panics.Inc()
-	s.options.Logger.Error("panic in an API call", "procedure", spec.Procedure, "panic", panicked, "stack", string(debug.Stack()))
-	return connect.NewError(connect.CodeInternal, errors.New("internal error: the node's log has the details"))
+	s.options.Logger.Error("panic in an API call", "procedure", spec.Procedure, "panic", panicked,
+		"stack", string(debug.Stack()))
+	return connect.NewError(connect.CodeInternal,
+		errors.New("internal error: the node's log has the details"))
 }

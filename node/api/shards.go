@@ -9,16 +9,19 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// Shards is the other shards of a book of several, as the node's API sees them. Every method is safe for concurrent use, and none blocks.
+// Shards is the other shards of a book of several, as the node's API sees them. Every method is
+// safe for concurrent use, and none blocks.
 type Shards interface {
 	// Own is the shard that this node's chain is.
 	Own() ledger.ShardID
 	// Tree is the tree of the book's shards.
 	Tree() *ledger.ShardTree
-	// Client makes calls that a node of another shard answers, from its own store and its own shard: it serves them from Server.Forwarded. Unary calls only. A call
-	// fails with Unavailable where no node of the shard can be asked.
+	// Client makes calls that a node of another shard answers, from its own store and its own
+	// shard: it serves them from Server.Forwarded. Unary calls only. A call fails with Unavailable
+	// where no node of the shard can be asked.
 	Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient
-	// States is how all shards do, the own one among them, by number; cheap enough to be asked for several times a second.
+	// States is how all shards do, the own one among them, by number; cheap enough to be asked for
+	// several times a second.
 	States() []ShardState
 }
 
@@ -52,10 +55,11 @@ type ShardState struct {
 	Height, Durable   ledger.Height
 	TransactionsTotal uint64
 	AccountsTotal     uint64
-	Pending           uint64                    // transactions in its chain that wait for other shards
-	Carried           uint64                    // how far it has the parent's stream in its chain
-	Streamed          map[ledger.ShardID]uint64 // by child, how many entries its stream to it has
-	LastHeard         time.Time                 // when a node of it was heard last; zero: never
+	// transactions in its chain that wait for other shards
+	Pending   uint64
+	Carried   uint64                    // how far it has the parent's stream in its chain
+	Streamed  map[ledger.ShardID]uint64 // by child, how many entries its stream to it has
+	LastHeard time.Time                 // when a node of it was heard last; zero: never
 }
 
 // ShardMember is a node of a shard, as another node knows it.
@@ -78,7 +82,8 @@ func asForwarded(next http.Handler) http.Handler {
 	})
 }
 
-// others is the other shards, for a call that may be answered there: nil in a book of one shard, and for a call that came from another shard.
+// others is the other shards, for a call that may be answered there: nil in a book of one shard,
+// and for a call that came from another shard.
 func (s *service) others(ctx context.Context) Shards {
 	if ctx.Value(forwardedKey{}) != nil {
 		return nil

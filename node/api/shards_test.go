@@ -21,7 +21,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// book is a book of three shards, of which 1 and 2 are below 0, with an organisation pinned to each: org0, org1 and org2, with an issuer "mint" and an account "a".
+// book is a book of three shards, of which 1 and 2 are below 0, with an organisation pinned to
+// each: org0, org1 and org2, with an issuer "mint" and an account "a".
 type book struct {
 	*testing.T
 	*apitest.Book
@@ -37,17 +38,22 @@ func newBook(t *testing.T) *book {
 // newBookOf is newBook with another tree.
 func newBookOf(t *testing.T, parents ...ledger.ShardID) *book {
 	t.Helper()
-	b := &book{T: t, Book: apitest.NewBook(t, ledgertest.ShardedGenesis(1, parents...), api.Options{})}
+	b := &book{T: t, Book: apitest.NewBook(t, ledgertest.ShardedGenesis(1, parents...),
+		api.Options{})}
 	for shard := range b.clients {
-		b.clients[shard] = ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, b.Door(ledger.ShardID(shard)).URL)
-		b.orgs[shard] = ledgertest.NewClient(b.Shard(0).Genesis(), ledger.OrganisationName(fmt.Sprintf("org%d", shard)))
+		b.clients[shard] = ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient,
+			b.Door(ledger.ShardID(shard)).URL)
+		b.orgs[shard] = ledgertest.NewClient(b.Shard(0).Genesis(),
+			ledger.OrganisationName(fmt.Sprintf("org%d", shard)))
 	}
 	for shard, org := range b.orgs {
 		registration := org.Register()
-		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, ledger.ShardID(shard)
+		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true,
+			ledger.ShardID(shard)
 		b.settled(b.submit(1, ledgerdv1.Level_LEVEL_DURABLE, b.signed(registration)), 1)
 		opening := org.Next()
-		opening.Openings = []ledger.Opening{{Account: org.Account("mint"), Issuer: true}, {Account: org.Account("a")}}
+		opening.Openings = []ledger.Opening{{Account: org.Account("mint"), Issuer: true},
+			{Account: org.Account("a")}}
 		b.settled(b.submit(1, ledgerdv1.Level_LEVEL_DURABLE, b.signed(opening)), shard)
 	}
 	return b
@@ -68,11 +74,13 @@ func (b *book) signed(transactions ...ledger.Transaction) *ledger.Bundle {
 	}
 	for _, org := range b.orgs {
 		if slices.ContainsFunc(transactions, func(t ledger.Transaction) bool {
-			return t.Signer == org.Organisation || slices.ContainsFunc(t.Postings, func(p ledger.Posting) bool {
-				return p.Account.Organisation() == org.Organisation && p.Amount.Sign() < 0
-			})
+			return t.Signer == org.Organisation ||
+				slices.ContainsFunc(t.Postings, func(p ledger.Posting) bool {
+					return p.Account.Organisation() == org.Organisation && p.Amount.Sign() < 0
+				})
 		}) {
-			if err := bundle.Sign(org.Organisation, ed25519.PrivateKey(ledgertest.Key(string(org.Organisation)))); err != nil {
+			if err := bundle.Sign(org.Organisation,
+				ed25519.PrivateKey(ledgertest.Key(string(org.Organisation)))); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -80,9 +88,12 @@ func (b *book) signed(transactions ...ledger.Transaction) *ledger.Bundle {
 	return bundle
 }
 
-func (b *book) submit(door int, level ledgerdv1.Level, bundle *ledger.Bundle) *ledgerdv1.TransactionStatus {
+func (b *book) submit(door int, level ledgerdv1.Level,
+	bundle *ledger.Bundle) *ledgerdv1.TransactionStatus {
 	b.Helper()
-	answer, err := b.clients[door].Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle), Wait: level}))
+	answer, err := b.clients[door].Submit(b.context(),
+		connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle),
+			Wait: level}))
 	if err != nil {
 		b.Fatalf("submitting: %v", err)
 	}
@@ -92,21 +103,24 @@ func (b *book) submit(door int, level ledgerdv1.Level, bundle *ledger.Bundle) *l
 // settled checks that a transaction took effect, durably, as a shard says.
 func (b *book) settled(status *ledgerdv1.TransactionStatus, shard int) {
 	b.Helper()
-	if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE || int(status.GetShard()) != shard || status.GetHeight() == 0 {
+	if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE ||
+		int(status.GetShard()) != shard || status.GetHeight() == 0 {
 		b.Fatalf("status %v, durable in shard %d wanted", status, shard)
 	}
 }
 
 func (b *book) transaction(door int, id ledger.Hash) *ledgerdv1.Transaction {
 	b.Helper()
-	answer, err := b.clients[door].GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
+	answer, err := b.clients[door].GetTransaction(b.context(),
+		connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
 	if err != nil {
 		b.Fatalf("transaction %s at shard %d: %v", id, door, err)
 	}
 	return answer.Msg.GetTransaction()
 }
 
-// everywhere waits until all chains have their say on a transaction, and checks that a node of each shard shows the same.
+// everywhere waits until all chains have their say on a transaction, and checks that a node of each
+// shard shows the same.
 func (b *book) everywhere(id ledger.Hash, states ...string) *ledgerdv1.Transaction {
 	b.Helper()
 	var shown *ledgerdv1.Transaction
@@ -130,7 +144,8 @@ func (b *book) everywhere(id ledger.Hash, states ...string) *ledgerdv1.Transacti
 
 func (b *book) balance(door int, path ledger.AccountPath) *ledgerdv1.Balance {
 	b.Helper()
-	answer, err := b.clients[door].GetAccount(b.context(), connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: string(path)}))
+	answer, err := b.clients[door].GetAccount(b.context(),
+		connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: string(path)}))
 	if err != nil {
 		b.Fatalf("account %s at shard %d: %v", path, door, err)
 	}
@@ -140,7 +155,8 @@ func (b *book) balance(door int, path ledger.AccountPath) *ledgerdv1.Balance {
 	return new(ledgerdv1.Balance)
 }
 
-// A payment from one shard to another is submitted to any node, is decided by the signer's home, and shows alike everywhere.
+// A payment from one shard to another is submitted to any node, is decided by the signer's home,
+// and shows alike everywhere.
 func TestPaymentAcrossShards(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -148,16 +164,22 @@ func TestPaymentAcrossShards(t *testing.T) {
 		payment := b.signed(b.orgs[1].Transfer("org1:mint", "org2:a", 5))
 		status := b.submit(door, ledgerdv1.Level_LEVEL_DURABLE, payment)
 		b.settled(status, 1)
-		if !slices.Equal(status.GetDestinations(), []uint32{1, 2}) || status.GetSettledHeight() <= status.GetHeight() || len(status.GetWaitsFor()) > 0 {
+		if !slices.Equal(status.GetDestinations(), []uint32{1, 2}) ||
+			status.GetSettledHeight() <= status.GetHeight() || len(status.GetWaitsFor()) > 0 {
 			t.Errorf("status %v", status)
 		}
 		shown := b.everywhere(payment.ID(0), "0 passed", "1 settled", "2 settled")
 		root, home, other := shown.GetPlaces()[0], shown.GetPlaces()[1], shown.GetPlaces()[2]
-		if !root.GetEntry() || root.GetStreamNumber() != 0 || root.GetHome() || !home.GetHome() || home.GetEntry() || home.GetStreamNumber() == 0 || other.GetHome() ||
-			home.GetVerdict() != "good" || other.GetVerdict() != "good" || root.GetVerdict() != "" || other.GetSettledHeight() == 0 || len(other.GetBlockHashHex()) != 64 {
+		if !root.GetEntry() || root.GetStreamNumber() != 0 || root.GetHome() || !home.GetHome() ||
+			home.GetEntry() || home.GetStreamNumber() == 0 || other.GetHome() ||
+			home.GetVerdict() != "good" || other.GetVerdict() != "good" ||
+			root.GetVerdict() != "" || other.GetSettledHeight() == 0 ||
+			len(other.GetBlockHashHex()) != 64 {
 			t.Errorf("places %v", shown.GetPlaces())
 		}
-		if got := b.submit(2-door, ledgerdv1.Level_LEVEL_DURABLE, payment); got.GetHeight() != status.GetHeight() || got.GetSettledHeight() != status.GetSettledHeight() {
+		if got := b.submit(2-door, ledgerdv1.Level_LEVEL_DURABLE,
+			payment); got.GetHeight() != status.GetHeight() ||
+			got.GetSettledHeight() != status.GetSettledHeight() {
 			t.Errorf("submitted again: %v, first %v", got, status)
 		}
 	}
@@ -170,32 +192,40 @@ func TestPaymentAcrossShards(t *testing.T) {
 	// What stays in one shard goes there directly.
 	local := b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 1))
 	b.settled(b.submit(1, ledgerdv1.Level_LEVEL_DURABLE, local), 2)
-	if shown := b.everywhere(local.ID(0), "2 settled"); !shown.GetPlaces()[0].GetEntry() || !shown.GetPlaces()[0].GetHome() || len(shown.GetStatus().GetDestinations()) > 0 {
+	if shown := b.everywhere(local.ID(0), "2 settled"); !shown.GetPlaces()[0].GetEntry() ||
+		!shown.GetPlaces()[0].GetHome() || len(shown.GetStatus().GetDestinations()) > 0 {
 		t.Errorf("%v", shown.GetPlaces())
 	}
 	// Proofs come from the home's chain, or the one that is asked for.
 	id := local.ID(0)
-	proof, err := b.clients[1].GetProof(b.context(), connect.NewRequest(&ledgerdv1.GetProofRequest{Id: id[:]}))
-	if err != nil || proof.Msg.GetProof().GetShard() != 2 || proof.Msg.GetProof().GetHeader().GetShard() != 2 {
+	proof, err := b.clients[1].GetProof(b.context(),
+		connect.NewRequest(&ledgerdv1.GetProofRequest{Id: id[:]}))
+	if err != nil || proof.Msg.GetProof().GetShard() != 2 ||
+		proof.Msg.GetProof().GetHeader().GetShard() != 2 {
 		t.Errorf("proof %v %v", proof, err)
 	}
-	_, err = b.clients[1].GetProof(b.context(), connect.NewRequest(&ledgerdv1.GetProofRequest{Id: id[:], Shard: new(uint32)}))
+	_, err = b.clients[1].GetProof(b.context(),
+		connect.NewRequest(&ledgerdv1.GetProofRequest{Id: id[:], Shard: new(uint32)}))
 	codeIs(t, err, connect.CodeNotFound)
 }
 
-// In a chain of shards a payment enters at the lowest one above its shards, which may be one of them, and those above know nothing of it.
+// In a chain of shards a payment enters at the lowest one above its shards, which may be one of
+// them, and those above know nothing of it.
 func TestPaymentDownAChain(t *testing.T) {
 	t.Parallel()
 	b := newBookOf(t, 0, 0, 1)
 	for _, way := range []struct {
 		from, to int
 		states   []string
-	}{{2, 1, []string{"1 settled", "2 settled"}}, {2, 0, []string{"0 settled", "1 passed", "2 settled"}}, {0, 1, []string{"0 settled", "1 settled"}}, {2, 2, []string{"2 settled"}}} {
+	}{{2, 1, []string{"1 settled", "2 settled"}},
+		{2, 0, []string{"0 settled", "1 passed", "2 settled"}},
+		{0, 1, []string{"0 settled", "1 settled"}}, {2, 2, []string{"2 settled"}}} {
 		from, to := b.orgs[way.from], b.orgs[way.to]
 		payment := b.signed(from.Transfer(from.Account("mint"), to.Account("a"), 5))
 		b.settled(b.submit(way.to, ledgerdv1.Level_LEVEL_DURABLE, payment), way.from)
 		for i, place := range b.everywhere(payment.ID(0), way.states...).GetPlaces() {
-			if place.GetEntry() != (i == 0) || place.GetHome() != (int(place.GetShard()) == way.from) {
+			if place.GetEntry() != (i == 0) ||
+				place.GetHome() != (int(place.GetShard()) == way.from) {
 				t.Errorf("from %d to %d: %v", way.from, way.to, place)
 			}
 		}
@@ -208,14 +238,17 @@ func TestRefusedAcrossShards(t *testing.T) {
 	b := newBook(t)
 	payment := b.signed(b.orgs[1].Transfer("org1:mint", "org2:nobody", 5))
 	status := b.submit(2, ledgerdv1.Level_LEVEL_DURABLE, payment)
-	if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED || status.GetReasonCode() != "unknown_account" || status.GetShard() != 1 {
+	if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED ||
+		status.GetReasonCode() != "unknown_account" || status.GetShard() != 1 {
 		t.Errorf("status %v", status)
 	}
 	shown := b.everywhere(payment.ID(0), "0 passed", "1 refused", "2 refused")
-	if places := shown.GetPlaces(); places[1].GetVerdict() != "good" || places[2].GetVerdict() != "unknown_account" || places[1].GetSettledHeight() == 0 {
+	if places := shown.GetPlaces(); places[1].GetVerdict() != "good" ||
+		places[2].GetVerdict() != "unknown_account" || places[1].GetSettledHeight() == 0 {
 		t.Errorf("places %v", places)
 	}
-	if got := b.balance(0, "org1:mint"); got.GetAmount() != "" && got.GetAmount() != "0" || got.GetSetAside() != "" {
+	if got := b.balance(0, "org1:mint"); got.GetAmount() != "" && got.GetAmount() != "0" ||
+		got.GetSetAside() != "" {
 		t.Errorf("balance %v", got)
 	}
 }
@@ -224,32 +257,40 @@ func TestRefusedAcrossShards(t *testing.T) {
 func TestWaitingForAShard(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
-	b.settled(b.submit(0, ledgerdv1.Level_LEVEL_DURABLE, b.signed(b.orgs[1].Transfer("org1:mint", "org1:a", 9))), 1)
+	b.settled(b.submit(0, ledgerdv1.Level_LEVEL_DURABLE,
+		b.signed(b.orgs[1].Transfer("org1:mint", "org1:a", 9))), 1)
 	b.Stand(2, true)
 	payment := b.signed(b.orgs[1].Transfer("org1:a", "org2:a", 5))
 	short, cancel := context.WithTimeout(context.Background(), 700*time.Millisecond)
 	defer cancel()
-	answer, err := b.clients[2].Submit(short, connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(payment)}))
+	answer, err := b.clients[2].Submit(short,
+		connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(payment)}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	status := answer.Msg.GetTransactions()[0]
-	if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING || len(status.GetWaitsFor()) != 1 {
+	if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING ||
+		len(status.GetWaitsFor()) != 1 {
 		t.Errorf("status %v", status)
 	}
 	shown := b.everywhere(payment.ID(0), "0 passed", "1 waiting", "2 absent")
-	if status := shown.GetStatus(); !slices.Equal(status.GetWaitsFor(), []uint32{2}) || status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING || !slices.Equal(shown.GetPlaces()[1].GetWaitsFor(), []uint32{2}) {
+	if status := shown.GetStatus(); !slices.Equal(status.GetWaitsFor(), []uint32{2}) ||
+		status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING ||
+		!slices.Equal(shown.GetPlaces()[1].GetWaitsFor(), []uint32{2}) {
 		t.Errorf("%v", shown)
 	}
 	if got := b.balance(0, "org1:a"); got.GetAmount() != "4" || got.GetSetAside() != "5" {
 		t.Errorf("balance %v while 5 are set aside", got)
 	}
 	block, err := b.clients[2].GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{
-		Block: &ledgerdv1.GetBlockRequest_Height{Height: shown.GetPlaces()[1].GetHeight()}, Shard: ref(1)}))
+		Block: &ledgerdv1.GetBlockRequest_Height{Height: shown.GetPlaces()[1].GetHeight()},
+		Shard: ref(1)}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if entry := block.Msg.GetBlock().GetTransactions()[0].GetStatus(); entry.GetReasonCode() != "set_aside" || !slices.Equal(entry.GetWaitsFor(), []uint32{2}) || entry.GetShard() != 1 || block.Msg.GetBlock().GetHeader().GetFailedCount() != 0 {
+	if entry := block.Msg.GetBlock().GetTransactions()[0].GetStatus(); entry.GetReasonCode() !=
+		"set_aside" || !slices.Equal(entry.GetWaitsFor(), []uint32{2}) || entry.GetShard() != 1 ||
+		block.Msg.GetBlock().GetHeader().GetFailedCount() != 0 {
 		t.Errorf("in the block: %v", entry)
 	}
 	b.Silence(2, true)
@@ -258,18 +299,23 @@ func TestWaitingForAShard(t *testing.T) {
 	b.Silence(2, false)
 	b.Stand(2, false)
 	id := payment.ID(0)
-	waited, err := b.clients[0].WaitTransaction(b.context(), connect.NewRequest(&ledgerdv1.WaitTransactionRequest{Id: id[:]}))
+	waited, err := b.clients[0].WaitTransaction(b.context(),
+		connect.NewRequest(&ledgerdv1.WaitTransactionRequest{Id: id[:]}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.settled(waited.Msg.GetTransaction().GetStatus(), 1)
 	b.everywhere(id, "0 passed", "1 settled", "2 settled")
-	verdicts, err := b.clients[0].GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{
-		Block: &ledgerdv1.GetBlockRequest_Height{Height: waited.Msg.GetTransaction().GetStatus().GetSettledHeight()}, Shard: ref(1)}))
+	verdicts, err := b.clients[0].GetBlock(b.context(),
+		connect.NewRequest(&ledgerdv1.GetBlockRequest{
+			Block: &ledgerdv1.GetBlockRequest_Height{
+				Height: waited.Msg.GetTransaction().GetStatus().GetSettledHeight()},
+			Shard: ref(1)}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if entry := verdicts.Msg.GetBlock().GetTransactions()[0]; entry.GetVerdict() != "good" || entry.GetVerdictShard() != 2 || entry.GetVerdictTransactionHex() != id.String() {
+	if entry := verdicts.Msg.GetBlock().GetTransactions()[0]; entry.GetVerdict() != "good" ||
+		entry.GetVerdictShard() != 2 || entry.GetVerdictTransactionHex() != id.String() {
 		t.Errorf("the verdict in its block: %v", entry)
 	}
 }
@@ -282,7 +328,9 @@ func TestWaitingForTheHome(t *testing.T) {
 	payment := b.signed(b.orgs[1].Transfer("org1:mint", "org2:a", 5))
 	b.submit(2, ledgerdv1.Level_LEVEL_ADMITTED, payment)
 	shown := b.everywhere(payment.ID(0), "0 passed", "1 absent", "2 waiting")
-	if status := shown.GetStatus(); status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING || !slices.Equal(status.GetWaitsFor(), []uint32{1}) || !shown.GetPlaces()[1].GetHome() {
+	if status := shown.GetStatus(); status.GetState() !=
+		ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING ||
+		!slices.Equal(status.GetWaitsFor(), []uint32{1}) || !shown.GetPlaces()[1].GetHome() {
 		t.Errorf("%v", shown)
 	}
 	b.Stand(1, false)
@@ -300,7 +348,9 @@ func TestWaitingBeforeItIsThere(t *testing.T) {
 	first, second := payment.ID(0), local.ID(0)
 	waited := make(chan error, 1)
 	go func() {
-		answer, err := b.clients[0].WaitTransactions(b.context(), connect.NewRequest(&ledgerdv1.WaitTransactionsRequest{Ids: [][]byte{first[:], second[:]}}))
+		answer, err := b.clients[0].WaitTransactions(b.context(),
+			connect.NewRequest(&ledgerdv1.WaitTransactionsRequest{Ids: [][]byte{first[:],
+				second[:]}}))
 		if err == nil {
 			for _, status := range answer.Msg.GetTransactions() {
 				if status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
@@ -316,20 +366,27 @@ func TestWaitingBeforeItIsThere(t *testing.T) {
 		t.Error(err)
 	}
 	unknown := ledger.Hash{1}
-	// One that nobody knows does not hide what became of the others, which another node's clients sent.
+	// One that nobody knows does not hide what became of the others, which another node's clients
+	// sent.
 	elsewhere := b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 5))
 	b.submit(2, ledgerdv1.Level_LEVEL_DURABLE, elsewhere)
 	third := elsewhere.ID(0)
 	ctx, cancel := context.WithTimeout(b.context(), 2*time.Second)
 	defer cancel()
-	answer, err := b.clients[0].WaitTransactions(ctx, connect.NewRequest(&ledgerdv1.WaitTransactionsRequest{Ids: [][]byte{third[:], unknown[:]}}))
-	if err != nil || answer.Msg.GetTransactions()[0].GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE || answer.Msg.GetTransactions()[1].GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED {
+	answer, err := b.clients[0].WaitTransactions(ctx,
+		connect.NewRequest(&ledgerdv1.WaitTransactionsRequest{Ids: [][]byte{third[:], unknown[:]}}))
+	if err != nil || answer.Msg.GetTransactions()[0].GetState() !=
+		ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE ||
+		answer.Msg.GetTransactions()[1].GetState() !=
+			ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED {
 		t.Errorf("one known, one not: %v %v", answer, err)
 	}
-	_, err = b.clients[0].GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: unknown[:]}))
+	_, err = b.clients[0].GetTransaction(b.context(),
+		connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: unknown[:]}))
 	codeIs(t, err, connect.CodeNotFound)
 	b.Silence(2, true)
-	_, err = b.clients[0].GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: unknown[:]}))
+	_, err = b.clients[0].GetTransaction(b.context(),
+		connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: unknown[:]}))
 	codeIs(t, err, connect.CodeUnavailable)
 }
 
@@ -340,7 +397,8 @@ func TestManyAcrossShards(t *testing.T) {
 	make5 := func() (bundles []*ledger.Bundle) {
 		for _, pair := range [][2]int{{1, 1}, {1, 2}, {0, 0}, {2, 2}, {2, 1}} {
 			from, to := b.orgs[pair[0]], b.orgs[pair[1]]
-			bundles = append(bundles, b.signed(from.Transfer(from.Account("mint"), to.Account("a"), 1), from.Transfer(from.Account("mint"), to.Account("a"), 1)))
+			bundles = append(bundles, b.signed(from.Transfer(from.Account("mint"), to.Account("a"),
+				1), from.Transfer(from.Account("mint"), to.Account("a"), 1)))
 		}
 		return bundles
 	}
@@ -369,7 +427,8 @@ func TestManyAcrossShards(t *testing.T) {
 			}
 		}
 	}
-	request := &ledgerdv1.SubmitManyRequest{InOrder: true, Wait: ledgerdv1.Level_LEVEL_ADMITTED, After: last}
+	request := &ledgerdv1.SubmitManyRequest{InOrder: true, Wait: ledgerdv1.Level_LEVEL_ADMITTED,
+		After: last}
 	for _, bundle := range make5() {
 		request.Bundles = append(request.Bundles, api.BundleToProto(bundle))
 	}
@@ -379,17 +438,22 @@ func TestManyAcrossShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, outcome := range answer.Msg.GetOutcomes() {
-		if refused := outcome.GetRefused() != ""; refused != (i >= 2) || i > 2 && !outcome.GetRetry() {
+		if refused := outcome.GetRefused() != ""; refused != (i >= 2) || i > 2 &&
+			!outcome.GetRetry() {
 			t.Errorf("bundle %d: %v", i, outcome)
 		}
 	}
 	request.After = make([]byte, 32)
-	if answer, err = b.clients[1].SubmitMany(b.context(), connect.NewRequest(request)); err != nil || answer.Msg.GetOutcomes()[0].GetRefused() == "" || !answer.Msg.GetOutcomes()[0].GetRetry() {
+	if answer, err = b.clients[1].SubmitMany(b.context(),
+		connect.NewRequest(request)); err != nil ||
+		answer.Msg.GetOutcomes()[0].GetRefused() == "" || !answer.Msg.GetOutcomes()[0].GetRetry() {
 		t.Errorf("after what nobody knows: %v %v", answer, err)
 	}
 	b.Silence(0, true)
-	// In order, what comes after a bundle that nobody admitted is not admitted either, also where it enters elsewhere.
-	request.After, request.Bundles[2].Signatures[0].Signature[0] = nil, request.Bundles[2].Signatures[0].Signature[0]^1
+	// In order, what comes after a bundle that nobody admitted is not admitted either, also where
+	// it enters elsewhere.
+	request.After, request.Bundles[2].Signatures[0].Signature[0] = nil,
+		request.Bundles[2].Signatures[0].Signature[0]^1
 	if answer, err = b.clients[2].SubmitMany(b.context(), connect.NewRequest(request)); err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +462,8 @@ func TestManyAcrossShards(t *testing.T) {
 			t.Errorf("bundle %d, in order, while the root is silent: %v", i, outcome)
 		}
 	}
-	if status, err := b.Shard(2).Node(0).Status(transactionID(t, request.Bundles[3])); err != nil || status.Outcome != api.OutcomeUnknown {
+	if status, err := b.Shard(2).Node(0).Status(transactionID(t, request.Bundles[3])); err != nil ||
+		status.Outcome != api.OutcomeUnknown {
 		t.Errorf("a bundle that was refused: %v %v", status, err)
 	}
 	request.InOrder = false
@@ -407,7 +472,8 @@ func TestManyAcrossShards(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, refused := range []bool{false, true, true, false, true} {
-		if outcome := answer.Msg.GetOutcomes()[i]; (outcome.GetRefused() != "") != refused || refused && !outcome.GetRetry() {
+		if outcome := answer.Msg.GetOutcomes()[i]; (outcome.GetRefused() != "") != refused ||
+			refused && !outcome.GetRetry() {
 			t.Errorf("bundle %d, while the root is silent: %v", i, outcome)
 		}
 	}
@@ -435,8 +501,11 @@ func TestMisuseOfShards(t *testing.T) {
 	expires := b.orgs[0].Register()
 	expires.LastValid = 1000
 	book := b.Shard(0).Genesis().Book()
-	verdict := ledger.Transaction{Ledger: book, Verdict: &ledger.Verdict{ID: ledger.Hash{1}, Shard: 1, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}}
-	for name, transaction := range map[string]ledger.Transaction{"a registration beside openings": beside, "a registration that expires": expires, "an opening across shards": across, "a verdict": verdict} {
+	verdict := ledger.Transaction{Ledger: book, Verdict: &ledger.Verdict{ID: ledger.Hash{1},
+		Shard: 1, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}}
+	for name, transaction := range map[string]ledger.Transaction{
+		"a registration beside openings": beside, "a registration that expires": expires,
+		"an opening across shards": across, "a verdict": verdict} {
 		bundle, err := ledger.NewBundle(transaction)
 		if err != nil {
 			continue // it cannot even be made
@@ -444,7 +513,8 @@ func TestMisuseOfShards(t *testing.T) {
 		if transaction.Verdict == nil {
 			bundle = b.signed(transaction)
 		}
-		_, err = b.clients[1].Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle)}))
+		_, err = b.clients[1].Submit(b.context(),
+			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle)}))
 		if connect.CodeOf(err) != connect.CodeInvalidArgument {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -457,79 +527,120 @@ func TestReadsAcrossShards(t *testing.T) {
 	b := newBook(t)
 	for shard, org := range b.orgs {
 		write := org.Next()
-		write.Records = []ledger.Record{{Key: ledger.RecordKey(org.Account("key")), Value: []byte{byte(shard)}}}
-		b.settled(b.submit(0, ledgerdv1.Level_LEVEL_DURABLE, b.signed(write, org.Transfer(org.Account("mint"), org.Account("a"), 7))), shard)
+		write.Records = []ledger.Record{{Key: ledger.RecordKey(org.Account("key")),
+			Value: []byte{byte(shard)}}}
+		b.settled(b.submit(0, ledgerdv1.Level_LEVEL_DURABLE,
+			b.signed(write, org.Transfer(org.Account("mint"), org.Account("a"), 7))), shard)
 	}
 	for door, client := range b.clients {
 		for shard, org := range b.orgs {
-			record, err := client.GetRecord(b.context(), connect.NewRequest(&ledgerdv1.GetRecordRequest{Key: string(org.Account("key"))}))
-			if err != nil || record.Msg.GetRecord().GetValue()[0] != byte(shard) || record.Msg.GetShard() != uint32(shard) {
+			record, err := client.GetRecord(b.context(),
+				connect.NewRequest(&ledgerdv1.GetRecordRequest{Key: string(org.Account("key"))}))
+			if err != nil || record.Msg.GetRecord().GetValue()[0] != byte(shard) ||
+				record.Msg.GetShard() != uint32(shard) {
 				t.Errorf("record of shard %d at %d: %v %v", shard, door, record, err)
 			}
-			nonce, err := client.GetNonce(b.context(), connect.NewRequest(&ledgerdv1.GetNonceRequest{Organisation: string(org.Organisation), Stream: org.Stream}))
+			nonce, err := client.GetNonce(b.context(),
+				connect.NewRequest(&ledgerdv1.GetNonceRequest{
+					Organisation: string(org.Organisation), Stream: org.Stream}))
 			if err != nil || nonce.Msg.GetNextSequence() < 4 {
 				t.Errorf("nonce of shard %d at %d: %v %v", shard, door, nonce, err)
 			}
-			history, err := client.ListHistory(b.context(), connect.NewRequest(&ledgerdv1.ListHistoryRequest{Account: string(org.Account("a"))}))
-			if err != nil || len(history.Msg.GetEntries()) == 0 || history.Msg.GetEntries()[0].GetChanges()[0].GetAmount() != "7" {
+			history, err := client.ListHistory(b.context(),
+				connect.NewRequest(&ledgerdv1.ListHistoryRequest{
+					Account: string(org.Account("a"))}))
+			if err != nil || len(history.Msg.GetEntries()) == 0 ||
+				history.Msg.GetEntries()[0].GetChanges()[0].GetAmount() != "7" {
 				t.Errorf("history of shard %d at %d: %v %v", shard, door, history, err)
 			}
-			known, err := client.GetOrganisation(b.context(), connect.NewRequest(&ledgerdv1.GetOrganisationRequest{Name: string(org.Organisation)}))
-			if err != nil || known.Msg.GetOrganisation().GetShard() != uint32(shard) || !known.Msg.GetOrganisation().GetPinned() {
+			known, err := client.GetOrganisation(b.context(),
+				connect.NewRequest(&ledgerdv1.GetOrganisationRequest{
+					Name: string(org.Organisation)}))
+			if err != nil || known.Msg.GetOrganisation().GetShard() != uint32(shard) ||
+				!known.Msg.GetOrganisation().GetPinned() {
 				t.Errorf("organisation of shard %d at %d: %v %v", shard, door, known, err)
 			}
-			cluster, err := client.GetCluster(b.context(), connect.NewRequest(&ledgerdv1.GetClusterRequest{Shard: ref(uint32(shard))}))
-			if state := cluster.Msg.GetCluster(); err != nil || state.GetShard() != uint32(shard) || state.GetShardCount() != 3 || state.GetNode().GetShard() != uint32(shard) || len(state.GetBook()) != 32 {
+			cluster, err := client.GetCluster(b.context(),
+				connect.NewRequest(&ledgerdv1.GetClusterRequest{Shard: ref(uint32(shard))}))
+			if state := cluster.Msg.GetCluster(); err != nil || state.GetShard() != uint32(shard) ||
+				state.GetShardCount() != 3 || state.GetNode().GetShard() != uint32(shard) ||
+				len(state.GetBook()) != 32 {
 				t.Errorf("cluster of shard %d at %d: %v %v", shard, door, cluster, err)
 			}
-			genesis, err := client.GetGenesis(b.context(), connect.NewRequest(&ledgerdv1.GetGenesisRequest{Shard: ref(uint32(shard))}))
-			if err != nil || genesis.Msg.GetHashHex() != b.Shard(ledger.ShardID(shard)).Genesis().Hash().String() {
+			genesis, err := client.GetGenesis(b.context(),
+				connect.NewRequest(&ledgerdv1.GetGenesisRequest{Shard: ref(uint32(shard))}))
+			if err != nil || genesis.Msg.GetHashHex() !=
+				b.Shard(ledger.ShardID(shard)).Genesis().Hash().String() {
 				t.Errorf("genesis of shard %d at %d: %v %v", shard, door, genesis, err)
 			}
-			node, err := client.GetNode(b.context(), connect.NewRequest(&ledgerdv1.GetNodeRequest{Shard: ref(uint32(shard))}))
+			node, err := client.GetNode(b.context(),
+				connect.NewRequest(&ledgerdv1.GetNodeRequest{Shard: ref(uint32(shard))}))
 			if err != nil || node.Msg.GetNode().GetShard() != uint32(shard) {
 				t.Errorf("node of shard %d at %d: %v %v", shard, door, node, err)
 			}
-			blocks, err := client.ListBlocks(b.context(), connect.NewRequest(&ledgerdv1.ListBlocksRequest{Shard: ref(uint32(shard)), PageSize: 1}))
+			blocks, err := client.ListBlocks(b.context(),
+				connect.NewRequest(&ledgerdv1.ListBlocksRequest{Shard: ref(uint32(shard)),
+					PageSize: 1}))
 			if err != nil || blocks.Msg.GetBlocks()[0].GetShard() != uint32(shard) {
 				t.Fatalf("blocks of shard %d at %d: %v %v", shard, door, blocks, err)
 			}
-			byHash, err := client.GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_HashHex{HashHex: blocks.Msg.GetBlocks()[0].GetHashHex()}}))
+			byHash, err := client.GetBlock(b.context(),
+				connect.NewRequest(&ledgerdv1.GetBlockRequest{
+					Block: &ledgerdv1.GetBlockRequest_HashHex{
+						HashHex: blocks.Msg.GetBlocks()[0].GetHashHex()}}))
 			if err != nil || byHash.Msg.GetBlock().GetHeader().GetShard() != uint32(shard) {
 				t.Errorf("the block of a hash of shard %d at %d: %v %v", shard, door, byHash, err)
 			}
-			found, err := client.Search(b.context(), connect.NewRequest(&ledgerdv1.SearchRequest{Query: string(org.Account("a"))}))
-			if err != nil || len(found.Msg.GetHits()) == 0 || found.Msg.GetHits()[0].GetKey() != string(org.Account("a")) || found.Msg.GetHits()[0].GetShard() != uint32(shard) {
+			found, err := client.Search(b.context(),
+				connect.NewRequest(&ledgerdv1.SearchRequest{Query: string(org.Account("a"))}))
+			if err != nil || len(found.Msg.GetHits()) == 0 ||
+				found.Msg.GetHits()[0].GetKey() != string(org.Account("a")) ||
+				found.Msg.GetHits()[0].GetShard() != uint32(shard) {
 				t.Errorf("search of shard %d at %d: %v %v", shard, door, found, err)
 			}
 		}
-		heights, err := client.Search(b.context(), connect.NewRequest(&ledgerdv1.SearchRequest{Query: "1"}))
-		if err != nil || len(heights.Msg.GetHits()) < 3 || heights.Msg.GetHits()[0].GetShard() != uint32(door) {
+		heights, err := client.Search(b.context(),
+			connect.NewRequest(&ledgerdv1.SearchRequest{Query: "1"}))
+		if err != nil || len(heights.Msg.GetHits()) < 3 ||
+			heights.Msg.GetHits()[0].GetShard() != uint32(door) {
 			t.Errorf("block 1 of each shard, at %d: %v %v", door, heights, err)
 		}
-		_, err = client.GetBlock(b.context(), connect.NewRequest(&ledgerdv1.GetBlockRequest{Block: &ledgerdv1.GetBlockRequest_Head{Head: true}, Shard: ref(3)}))
+		_, err = client.GetBlock(b.context(),
+			connect.NewRequest(&ledgerdv1.GetBlockRequest{
+				Block: &ledgerdv1.GetBlockRequest_Head{Head: true}, Shard: ref(3)}))
 		codeIs(t, err, connect.CodeInvalidArgument)
 		b.listed(client, 1, "org0:a org0:mint org1:a org1:mint org2:a org2:mint")
 		b.listed(client, 4, "org0:a org0:mint org1:a org1:mint org2:a org2:mint")
 		b.listed(client, 100, "org0:a org0:mint org1:a org1:mint org2:a org2:mint")
 	}
 	b.Silence(2, true)
-	_, err := b.clients[1].Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 1)))}))
+	_, err := b.clients[1].Submit(b.context(),
+		connect.NewRequest(&ledgerdv1.SubmitRequest{
+			Bundle: api.BundleToProto(b.signed(b.orgs[2].Transfer("org2:mint", "org2:a", 1)))}))
 	codeIs(t, err, connect.CodeUnavailable)
-	if coded := (*connect.Error)(nil); !asConnect(err, &coded) || coded.Meta().Get(api.HeaderUnsure) != "true" || coded.Meta().Get(api.HeaderRetry) != "true" {
-		t.Errorf("a submission to a shard that does not answer: %v, want it to say that it may have been taken and may be sent again", err)
+	if coded := (*connect.Error)(nil); !asConnect(err, &coded) ||
+		coded.Meta().Get(api.HeaderUnsure) != "true" ||
+		coded.Meta().Get(api.HeaderRetry) != "true" {
+		t.Errorf("a submission to a shard that does not answer: %v, want it to say that it may "+
+			"have been taken and may be sent again", err)
 	}
-	_, err = b.clients[1].GetAccount(b.context(), connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org2:a"}))
+	_, err = b.clients[1].GetAccount(b.context(),
+		connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org2:a"}))
 	codeIs(t, err, connect.CodeUnavailable)
-	if coded := (*connect.Error)(nil); !asConnect(err, &coded) || coded.Meta().Get(api.HeaderRetry) != "true" {
+	if coded := (*connect.Error)(nil); !asConnect(err, &coded) ||
+		coded.Meta().Get(api.HeaderRetry) != "true" {
 		t.Errorf("a shard that does not answer: %v, want it to say that it may be tried again", err)
 	}
-	part, err := b.clients[1].ListAccounts(b.context(), connect.NewRequest(&ledgerdv1.ListAccountsRequest{}))
-	if err != nil || len(part.Msg.GetAccounts()) != 4 || !slices.Equal(part.Msg.GetUnansweredShards(), []uint32{2}) {
+	part, err := b.clients[1].ListAccounts(b.context(),
+		connect.NewRequest(&ledgerdv1.ListAccountsRequest{}))
+	if err != nil || len(part.Msg.GetAccounts()) != 4 ||
+		!slices.Equal(part.Msg.GetUnansweredShards(), []uint32{2}) {
 		t.Errorf("accounts without shard 2: %v %v", part, err)
 	}
-	hits, err := b.clients[1].Search(b.context(), connect.NewRequest(&ledgerdv1.SearchRequest{Query: "a"}))
-	if err != nil || len(hits.Msg.GetHits()) != 2 || !slices.Equal(hits.Msg.GetUnansweredShards(), []uint32{2}) {
+	hits, err := b.clients[1].Search(b.context(),
+		connect.NewRequest(&ledgerdv1.SearchRequest{Query: "a"}))
+	if err != nil || len(hits.Msg.GetHits()) != 2 ||
+		!slices.Equal(hits.Msg.GetUnansweredShards(), []uint32{2}) {
 		t.Errorf("search without shard 2: %v %v", hits, err)
 	}
 }
@@ -539,7 +650,8 @@ func (b *book) listed(client ledgerdv1connect.LedgerServiceClient, size uint32, 
 	b.Helper()
 	got, token := "", ""
 	for {
-		page, err := client.ListAccounts(b.context(), connect.NewRequest(&ledgerdv1.ListAccountsRequest{PageSize: size, PageToken: token}))
+		page, err := client.ListAccounts(b.context(),
+			connect.NewRequest(&ledgerdv1.ListAccountsRequest{PageSize: size, PageToken: token}))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -565,9 +677,11 @@ func (b *book) listed(client ledgerdv1connect.LedgerServiceClient, size uint32, 
 func TestTreeOfShards(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
-	b.submit(0, ledgerdv1.Level_LEVEL_DURABLE, b.signed(b.orgs[1].Transfer("org1:mint", "org2:a", 5)))
+	b.submit(0, ledgerdv1.Level_LEVEL_DURABLE,
+		b.signed(b.orgs[1].Transfer("org1:mint", "org2:a", 5)))
 	b.Silence(2, true)
-	answer, err := b.clients[1].GetTree(b.context(), connect.NewRequest(&ledgerdv1.GetTreeRequest{}))
+	answer, err := b.clients[1].GetTree(b.context(),
+		connect.NewRequest(&ledgerdv1.GetTreeRequest{}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -576,13 +690,17 @@ func TestTreeOfShards(t *testing.T) {
 		t.Fatalf("tree %v", tree)
 	}
 	root, own, silent := tree.GetShards()[0], tree.GetShards()[1], tree.GetShards()[2]
-	if !root.GetRoot() || root.GetSelf() || root.GetMode() != "ordering" || len(root.GetStreams()) != 2 || root.GetStreams()[0].GetStreamed() != 4 || root.GetStreams()[0].GetCarried() != own.GetCarried() {
+	if !root.GetRoot() || root.GetSelf() || root.GetMode() != "ordering" ||
+		len(root.GetStreams()) != 2 || root.GetStreams()[0].GetStreamed() != 4 ||
+		root.GetStreams()[0].GetCarried() != own.GetCarried() {
 		t.Errorf("root %v", root)
 	}
-	if own.GetRoot() || !own.GetSelf() || own.GetAccountsTotal() != 2 || own.GetHeight() == 0 || own.GetCarried() != 4 || !own.GetMembers()[0].GetSelf() {
+	if own.GetRoot() || !own.GetSelf() || own.GetAccountsTotal() != 2 || own.GetHeight() == 0 ||
+		own.GetCarried() != 4 || !own.GetMembers()[0].GetSelf() {
 		t.Errorf("own %v", own)
 	}
-	if silent.GetMode() != "silent" || silent.GetLastHeardMs() != 0 || silent.GetMembers()[0].GetMode() != "silent" {
+	if silent.GetMode() != "silent" || silent.GetLastHeardMs() != 0 ||
+		silent.GetMembers()[0].GetMode() != "silent" {
 		t.Errorf("silent %v", silent)
 	}
 	ctx, cancel := context.WithCancel(b.context())
@@ -596,7 +714,8 @@ func TestTreeOfShards(t *testing.T) {
 			if !stream.Receive() {
 				t.Fatalf("the stream ended: %v", stream.Err())
 			}
-			if mode := stream.Msg().GetTree().GetShards()[2].GetMode(); mode == []string{"silent", "ordering"}[want] {
+			if mode := stream.Msg().GetTree().GetShards()[2].GetMode(); mode == []string{"silent",
+				"ordering"}[want] {
 				break
 			}
 			if time.Since(begin) > patience/4 {
@@ -612,17 +731,21 @@ func TestForwardedIsNotForwarded(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
 	direct := b.Shard(0).Node(0).Shards().Client(1)
-	account, err := direct.GetAccount(b.context(), connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org1:a"}))
+	account, err := direct.GetAccount(b.context(),
+		connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org1:a"}))
 	if err != nil || account.Msg.GetAccount().GetShard() != 1 {
 		t.Errorf("%v %v", account, err)
 	}
-	_, err = direct.GetAccount(b.context(), connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org2:a"}))
+	_, err = direct.GetAccount(b.context(),
+		connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "org2:a"}))
 	codeIs(t, err, connect.CodeNotFound)
-	_, err = direct.GetCluster(b.context(), connect.NewRequest(&ledgerdv1.GetClusterRequest{Shard: ref(2)}))
+	_, err = direct.GetCluster(b.context(),
+		connect.NewRequest(&ledgerdv1.GetClusterRequest{Shard: ref(2)}))
 	codeIs(t, err, connect.CodeUnavailable)
 }
 
-// An organisation that is registered can be used at any node, also where its registration has yet to come.
+// An organisation that is registered can be used at any node, also where its registration has yet
+// to come.
 func TestRegistrationOnItsWay(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -642,18 +765,24 @@ func TestRegistrationOnItsWay(t *testing.T) {
 	opening := late.Next()
 	opening.Openings = []ledger.Opening{{Account: "late:a"}}
 	open := api.BundleToProto(sign(opening))
-	_, err := b.clients[1].Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: open}))
+	_, err := b.clients[1].Submit(b.context(),
+		connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: open}))
 	codeIs(t, err, connect.CodeFailedPrecondition)
-	many, err := b.clients[1].SubmitMany(b.context(), connect.NewRequest(&ledgerdv1.SubmitManyRequest{Bundles: []*ledgerdv1.Bundle{open}}))
-	if err != nil || !strings.Contains(many.Msg.GetOutcomes()[0].GetRefused(), "register it first") {
+	many, err := b.clients[1].SubmitMany(b.context(),
+		connect.NewRequest(&ledgerdv1.SubmitManyRequest{Bundles: []*ledgerdv1.Bundle{open}}))
+	if err != nil || !strings.Contains(many.Msg.GetOutcomes()[0].GetRefused(),
+		"register it first") {
 		t.Errorf("%v %v", many, err)
 	}
 	b.Stand(1, true)
 	b.submit(0, ledgerdv1.Level_LEVEL_DURABLE, sign(registration))
 	opened := make(chan error, 1)
 	go func() {
-		answer, err := b.clients[1].Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: open}))
-		if err == nil && (answer.Msg.GetTransactions()[0].GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE || answer.Msg.GetTransactions()[0].GetShard() != 2) {
+		answer, err := b.clients[1].Submit(b.context(),
+			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: open}))
+		if err == nil && (answer.Msg.GetTransactions()[0].GetState() !=
+			ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE ||
+			answer.Msg.GetTransactions()[0].GetShard() != 2) {
 			err = fmt.Errorf("status %v", answer.Msg)
 		}
 		opened <- err
@@ -682,7 +811,9 @@ func TestMetricsOfShards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{`ledgerd_shard_streamed_total{child="1",shard="0"} 3`, `ledgerd_shard_pending_crossings{shard="0"} 0`, `ledgerd_shard_stream_behind{child="2",shard="0"} 0`} {
+	for _, line := range []string{`ledgerd_shard_streamed_total{child="1",shard="0"} 3`,
+		`ledgerd_shard_pending_crossings{shard="0"} 0`,
+		`ledgerd_shard_stream_behind{child="2",shard="0"} 0`} {
 		if !strings.Contains(string(text), line) {
 			t.Errorf("no %s in\n%s", line, text)
 		}

@@ -16,11 +16,15 @@ import (
 const maxSnapshots = 2
 
 // GetSnapshot streams a snapshot.
-func (s *service) GetSnapshot(ctx context.Context, request *connect.Request[ledgerdv1.GetSnapshotRequest], stream *connect.ServerStream[ledgerdv1.GetSnapshotResponse]) error {
+func (s *service) GetSnapshot(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetSnapshotRequest],
+	stream *connect.ServerStream[ledgerdv1.GetSnapshotResponse]) error {
 	if shard, elsewhere, err := s.chain(ctx, request.Msg.Shard); err != nil {
 		return err
 	} else if elsewhere {
-		return connect.NewError(connect.CodeFailedPrecondition, fmt.Errorf("this node is of another shard: ask a node of shard %d itself (GetTree names them)", shard))
+		return connect.NewError(connect.CodeFailedPrecondition,
+			fmt.Errorf("this node is of another shard: ask a node of shard %d itself (GetTree "+
+				"names them)", shard))
 	}
 	release, err := s.limits.openStream(request.Peer().Addr)
 	if err != nil {
@@ -29,7 +33,9 @@ func (s *service) GetSnapshot(ctx context.Context, request *connect.Request[ledg
 	defer release()
 	if s.snapshots.Add(1) > maxSnapshots {
 		s.snapshots.Add(-1)
-		return retryable(connect.CodeResourceExhausted, errors.New("this node makes as many snapshots as it may: try again later or ask another node"), nil)
+		return retryable(connect.CodeResourceExhausted,
+			errors.New("this node makes as many snapshots as it may: try again later or ask "+
+				"another node"), nil)
 	}
 	defer s.snapshots.Add(-1)
 	bounded, cancel := context.WithCancel(ctx)
@@ -42,7 +48,8 @@ func (s *service) GetSnapshot(ctx context.Context, request *connect.Request[ledg
 	case s.stopping.Err() != nil:
 		return errStopping()
 	case errors.Is(err, store.ErrNotFound):
-		return retryable(connect.CodeFailedPrecondition, errors.New("this node has no block yet: there is nothing to make a snapshot of"), nil)
+		return retryable(connect.CodeFailedPrecondition,
+			errors.New("this node has no block yet: there is nothing to make a snapshot of"), nil)
 	}
 	return s.failure(ctx, "making a snapshot", err)
 }

@@ -40,8 +40,11 @@ func TestSubscribe(t *testing.T) {
 			for range 3 {
 				b.done(transfer("bank:mint", "bank:a", 1))
 			}
-			client := ledgerdv1connect.NewLedgerServiceClient(carrier.client, b.door.URL, carrier.options...)
-			stream, err := client.Subscribe(b.context(), connect.NewRequest(&ledgerdv1.SubscribeRequest{FromHeight: 2, WithTransactions: true}))
+			client := ledgerdv1connect.NewLedgerServiceClient(carrier.client, b.door.URL,
+				carrier.options...)
+			stream, err := client.Subscribe(b.context(),
+				connect.NewRequest(&ledgerdv1.SubscribeRequest{FromHeight: 2,
+					WithTransactions: true}))
 			must(t, err)
 			for height := uint64(2); height <= 8; height++ {
 				if height > 4 {
@@ -51,7 +54,9 @@ func TestSubscribe(t *testing.T) {
 					t.Fatal(stream.Err())
 				}
 				block := stream.Msg().Block
-				if block.Header.Height != height || len(block.Transactions) != 1 || block.Transactions[0].Postings[1].Account != "bank:a" || stream.Msg().HeadHeight < height {
+				if block.Header.Height != height || len(block.Transactions) != 1 ||
+					block.Transactions[0].Postings[1].Account != "bank:a" ||
+					stream.Msg().HeadHeight < height {
 					t.Fatalf("%v, want height %d", stream.Msg(), height)
 				}
 			}
@@ -64,10 +69,12 @@ func TestSubscribe(t *testing.T) {
 func TestSubscribeFromNow(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
-	stream, err := b.client.Subscribe(b.context(), connect.NewRequest(&ledgerdv1.SubscribeRequest{}))
+	stream, err := b.client.Subscribe(b.context(),
+		connect.NewRequest(&ledgerdv1.SubscribeRequest{}))
 	must(t, err)
 	b.done(transfer("bank:mint", "bank:a", 1))
-	if !stream.Receive() || stream.Msg().Block.Header.Height != 2 || len(stream.Msg().Block.Transactions) != 0 {
+	if !stream.Receive() || stream.Msg().Block.Header.Height != 2 ||
+		len(stream.Msg().Block.Transactions) != 0 {
 		t.Fatalf("%v, %v", stream.Msg(), stream.Err())
 	}
 }
@@ -76,15 +83,18 @@ func TestSubscribeFromNow(t *testing.T) {
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
-	slow, err := b.client.Subscribe(b.context(), connect.NewRequest(&ledgerdv1.SubscribeRequest{FromHeight: 1, WithTransactions: true}))
+	slow, err := b.client.Subscribe(b.context(),
+		connect.NewRequest(&ledgerdv1.SubscribeRequest{FromHeight: 1, WithTransactions: true}))
 	must(t, err)
 	const blocks = 300
 	for range blocks {
-		b.done(transfer("bank:mint", "bank:a", 1), transfer("bank:mint", "bank:a", 1), transfer("bank:mint", "bank:b", 1))
+		b.done(transfer("bank:mint", "bank:a", 1), transfer("bank:mint", "bank:a", 1),
+			transfer("bank:mint", "bank:b", 1))
 	}
 	for height := uint64(1); height <= blocks+1; height++ {
 		if !slow.Receive() || slow.Msg().Block.Header.Height != height {
-			t.Fatalf("%v, %v, want height %d", slow.Msg().GetBlock().GetHeader(), slow.Err(), height)
+			t.Fatalf("%v, %v, want height %d", slow.Msg().GetBlock().GetHeader(), slow.Err(),
+				height)
 		}
 	}
 }
@@ -93,8 +103,10 @@ func TestSlowReader(t *testing.T) {
 func TestStreamLimits(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{MaxStreamsPerAddress: 2})
-	open := func(ctx context.Context) *connect.ServerStreamForClient[ledgerdv1.WatchClusterResponse] {
-		stream, err := b.client.WatchCluster(ctx, connect.NewRequest(&ledgerdv1.WatchClusterRequest{}))
+	open := func(ctx context.Context) *connect.ServerStreamForClient[ledgerdv1.
+		WatchClusterResponse] {
+		stream, err := b.client.WatchCluster(ctx,
+			connect.NewRequest(&ledgerdv1.WatchClusterRequest{}))
 		must(t, err)
 		return stream
 	}
@@ -124,7 +136,8 @@ func TestStreamLimits(t *testing.T) {
 func TestWatchCluster(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{Nodes: 3}, api.Options{ClusterInterval: time.Millisecond})
-	stream, err := b.client.WatchCluster(b.context(), connect.NewRequest(&ledgerdv1.WatchClusterRequest{}))
+	stream, err := b.client.WatchCluster(b.context(),
+		connect.NewRequest(&ledgerdv1.WatchClusterRequest{}))
 	must(t, err)
 	watch := func(good func(*ledgerdv1.ClusterState) bool) {
 		t.Helper()
@@ -139,7 +152,9 @@ func TestWatchCluster(t *testing.T) {
 		return c.Chain == "test" && len(c.Members) == 3 && len(c.Edges) == 6
 	})
 	b.done(transfer("bank:mint", "bank:a", 1))
-	watch(func(c *ledgerdv1.ClusterState) bool { return c.Node.DurableHeight == 2 && c.TransactionsTotal == 2 })
+	watch(func(c *ledgerdv1.ClusterState) bool {
+		return c.Node.DurableHeight == 2 && c.TransactionsTotal == 2
+	})
 	b.cluster.Node(0).SetMode(api.ModeHalted, "no majority")
 	watch(func(c *ledgerdv1.ClusterState) bool {
 		return c.Node.Mode == ledgerdv1.NodeMode_NODE_MODE_HALTED && c.Node.Reason == "no majority"
@@ -152,12 +167,14 @@ type signalling struct {
 	waits chan struct{}
 }
 
-func (s signalling) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]api.Status, error) {
+func (s signalling) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]api.Status,
+	error) {
 	s.waits <- struct{}{}
 	return s.Backend.Wait(ctx, ids, level)
 }
 
-// A server that stops ends its streams at once, with an error that says go elsewhere, tells those who wait how far things are, and serves no more.
+// A server that stops ends its streams at once, with an error that says go elsewhere, tells those
+// who wait how far things are, and serves no more.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{Manual: true}, api.Options{})
@@ -169,7 +186,8 @@ func TestShutdown(t *testing.T) {
 	waited := make(chan ledgerdv1.TransactionState, 1)
 	go func() {
 		bundle := b.sign(transfer("bank:mint", "bank:a", 1))
-		answer, err := client.Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle)}))
+		answer, err := client.Submit(b.context(),
+			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle)}))
 		if err != nil {
 			t.Errorf("who waited heard %v", err)
 			close(waited)
@@ -187,22 +205,27 @@ func TestShutdown(t *testing.T) {
 	if state := <-waited; state != ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {
 		t.Fatalf("who waited heard %v", state)
 	}
-	if _, err := client.GetNode(b.context(), connect.NewRequest(&ledgerdv1.GetNodeRequest{})); err == nil {
+	if _, err := client.GetNode(b.context(),
+		connect.NewRequest(&ledgerdv1.GetNodeRequest{})); err == nil {
 		t.Fatal("a stopped server answers")
 	}
 }
 
-// Browsers connect ahead of need. A server that stops does not wait for connections that never carried a call; it would for five seconds.
+// Browsers connect ahead of need. A server that stops does not wait for connections that never
+// carried a call; it would for five seconds.
 func TestShutdownClosesUnusedConnections(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
 	door := apitest.Serve(t, b.cluster.Node(0), api.Options{})
 	var dialer net.Dialer
-	connection, err := dialer.DialContext(b.context(), "tcp", strings.TrimPrefix(door.URL, "http://"))
+	connection, err := dialer.DialContext(b.context(),
+		"tcp", strings.TrimPrefix(door.URL, "http://"))
 	must(t, err)
 	defer connection.Close()
 	// The server has accepted it once it answers on one that came later.
-	if _, err := ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, door.URL).GetNode(b.context(), connect.NewRequest(&ledgerdv1.GetNodeRequest{})); err != nil {
+	if _, err := ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient,
+		door.URL).GetNode(b.context(), connect.NewRequest(&ledgerdv1.GetNodeRequest{})); err !=
+		nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(b.context(), 4*time.Second)

@@ -12,7 +12,8 @@ import (
 )
 
 // Submit takes one bundle and waits for the wanted level.
-func (s *service) Submit(ctx context.Context, request *connect.Request[ledgerdv1.SubmitRequest]) (*connect.Response[ledgerdv1.SubmitResponse], error) {
+func (s *service) Submit(ctx context.Context, request *connect.Request[ledgerdv1.SubmitRequest]) (
+	*connect.Response[ledgerdv1.SubmitResponse], error) {
 	level, err := wantedLevel(request.Msg.GetWait())
 	if err != nil {
 		return nil, err
@@ -39,10 +40,12 @@ func (s *service) Submit(ctx context.Context, request *connect.Request[ledgerdv1
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ledgerdv1.SubmitResponse{Transactions: s.bundleStatuses(bundle, statuses)}), nil
+	return connect.NewResponse(&ledgerdv1.SubmitResponse{Transactions: s.bundleStatuses(bundle,
+		statuses)}), nil
 }
 
-func (s *service) bundleStatuses(bundle *ledger.Bundle, statuses []Status) []*ledgerdv1.TransactionStatus {
+func (s *service) bundleStatuses(bundle *ledger.Bundle,
+	statuses []Status) []*ledgerdv1.TransactionStatus {
 	shown := make([]*ledgerdv1.TransactionStatus, len(statuses))
 	for i := range statuses {
 		shown[i] = statusToProto(statuses[i], bundle.Transaction(i))
@@ -54,14 +57,17 @@ func (s *service) bundleStatuses(bundle *ledger.Bundle, statuses []Status) []*le
 }
 
 // SubmitMany takes many bundles, one by one in their order.
-func (s *service) SubmitMany(ctx context.Context, request *connect.Request[ledgerdv1.SubmitManyRequest]) (*connect.Response[ledgerdv1.SubmitManyResponse], error) {
+func (s *service) SubmitMany(ctx context.Context,
+	request *connect.Request[ledgerdv1.SubmitManyRequest]) (
+	*connect.Response[ledgerdv1.SubmitManyResponse], error) {
 	level, err := wantedLevel(request.Msg.GetWait())
 	if err != nil {
 		return nil, err
 	}
 	messages := request.Msg.GetBundles()
 	if len(messages) == 0 || len(messages) > s.options.MaxBundles {
-		return nil, invalid("%d bundles in one request: 1 to %d are allowed, send the rest in another", len(messages), s.options.MaxBundles)
+		return nil, invalid("%d bundles in one request: 1 to %d are allowed, send the rest in "+
+			"another", len(messages), s.options.MaxBundles)
 	}
 	if len(request.Msg.GetAfter()) > 0 {
 		if !request.Msg.GetInOrder() {
@@ -90,7 +96,8 @@ func (s *service) SubmitMany(ctx context.Context, request *connect.Request[ledge
 }
 
 // submitManyHere has this node admit bundles, and waits in its chain.
-func (s *service) submitManyHere(ctx context.Context, messages []*ledgerdv1.Bundle, inOrder bool, level Level) ([]*ledgerdv1.BundleOutcome, error) {
+func (s *service) submitManyHere(ctx context.Context, messages []*ledgerdv1.Bundle, inOrder bool,
+	level Level) ([]*ledgerdv1.BundleOutcome, error) {
 	bundles, refusals := s.admitMany(ctx, messages, inOrder)
 	var ids []ledger.Hash
 	for i, bundle := range bundles {
@@ -109,14 +116,17 @@ func (s *service) submitManyHere(ctx context.Context, messages []*ledgerdv1.Bund
 			outcomes[i] = refusedOutcome(refusals[i])
 			continue
 		}
-		outcomes[i] = &ledgerdv1.BundleOutcome{Transactions: s.bundleStatuses(bundle, statuses[:bundle.Len()])}
+		outcomes[i] = &ledgerdv1.BundleOutcome{Transactions: s.bundleStatuses(bundle,
+			statuses[:bundle.Len()])}
 		statuses = statuses[bundle.Len():]
 	}
 	return outcomes, nil
 }
 
-// admitMany decodes and admits bundles. Where order matters, what does not decode ends the prefix that may be admitted.
-func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle, inOrder bool) ([]*ledger.Bundle, []*Refusal) {
+// admitMany decodes and admits bundles. Where order matters, what does not decode ends the prefix
+// that may be admitted.
+func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle,
+	inOrder bool) ([]*ledger.Bundle, []*Refusal) {
 	bundles := make([]*ledger.Bundle, len(messages))
 	refusals := make([]*Refusal, len(messages))
 	var decoded []*ledger.Bundle
@@ -158,7 +168,8 @@ func (s *service) admitMany(ctx context.Context, messages []*ledgerdv1.Bundle, i
 }
 
 func afterRefusal() *Refusal {
-	return &Refusal{Code: RefusedPredecessor, Reason: "a bundle before it was refused: send it again once that one is admitted"}
+	return &Refusal{Code: RefusedPredecessor,
+		Reason: "a bundle before it was refused: send it again once that one is admitted"}
 }
 
 // predecessorKnown refuses bundles whose predecessor this node does not know.
@@ -171,13 +182,15 @@ func (s *service) predecessorKnown(ctx context.Context, after ledger.Hash) (*Ref
 		return nil, nil
 	}
 	if others := s.others(ctx); others != nil {
-		if before, err := s.wherever(ctx, others, status); err == nil && before.GetStatus().GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED {
+		if before, err := s.wherever(ctx, others, status); err == nil &&
+			before.GetStatus().GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED {
 			return nil, nil
 		}
 	}
 	return &Refusal{
-		Code:   RefusedPredecessor,
-		Reason: "this node does not know transaction " + after.String() + ", which is to come before: begin again with the first bundle that was not acknowledged",
+		Code: RefusedPredecessor,
+		Reason: "this node does not know transaction " + after.String() +
+			", which is to come before: begin again with the first bundle that was not acknowledged",
 	}, nil
 }
 
@@ -193,8 +206,9 @@ func refuseAll(count int, refusal *Refusal) *ledgerdv1.SubmitManyResponse {
 	return answer
 }
 
-// waiting is the context of a call that waits for a level: it ends a little before the caller's own deadline, so that the answer, which then
-// says how far things have come, still reaches the caller; it ends when the server stops, too.
+// waiting is the context of a call that waits for a level: it ends a little before the caller's own
+// deadline, so that the answer, which then says how far things have come, still reaches the caller;
+// it ends when the server stops, too.
 func (s *service) waiting(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := s.options.MaxWaitTime
 	if deadline, set := ctx.Deadline(); set {
@@ -206,23 +220,27 @@ func (s *service) waiting(ctx context.Context) (context.Context, context.CancelF
 	return ctx, func() { release(); cancel() }
 }
 
-// wait waits for a level until the context of waiting ends, which is no failure: the caller learns how far things are.
+// wait waits for a level until the context of waiting ends, which is no failure: the caller learns
+// how far things are.
 func (s *service) wait(ctx context.Context, ids []ledger.Hash, level Level) ([]Status, error) {
 	statuses, err := s.backend.Wait(ctx, ids, level)
 	switch {
 	case err == nil:
 		return statuses, nil
-	case (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) && len(statuses) == len(ids):
+	case (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) &&
+		len(statuses) == len(ids):
 		return statuses, nil
 	}
 	return nil, s.failure(ctx, "waiting for transactions", err)
 }
 
 // Prepare builds canonical bytes from parts.
-func (s *service) Prepare(_ context.Context, request *connect.Request[ledgerdv1.PrepareRequest]) (*connect.Response[ledgerdv1.PrepareResponse], error) {
+func (s *service) Prepare(_ context.Context, request *connect.Request[ledgerdv1.PrepareRequest]) (
+	*connect.Response[ledgerdv1.PrepareResponse], error) {
 	parts := request.Msg.GetTransactions()
 	if len(parts) == 0 || len(parts) > ledger.MaxBundleTransactions {
-		return nil, invalid("%d transactions: a bundle holds 1 to %d", len(parts), ledger.MaxBundleTransactions)
+		return nil, invalid("%d transactions: a bundle holds 1 to %d", len(parts),
+			ledger.MaxBundleTransactions)
 	}
 	opened := s.backend.Store()
 	transactions := make([]ledger.Transaction, len(parts))
@@ -253,14 +271,17 @@ func (s *service) Prepare(_ context.Context, request *connect.Request[ledgerdv1.
 const maxWaited = 16_384
 
 // WaitTransactions waits for many transactions at once.
-func (s *service) WaitTransactions(ctx context.Context, request *connect.Request[ledgerdv1.WaitTransactionsRequest]) (*connect.Response[ledgerdv1.WaitTransactionsResponse], error) {
+func (s *service) WaitTransactions(ctx context.Context,
+	request *connect.Request[ledgerdv1.WaitTransactionsRequest]) (
+	*connect.Response[ledgerdv1.WaitTransactionsResponse], error) {
 	level, err := wantedLevel(request.Msg.GetWait())
 	if err != nil {
 		return nil, err
 	}
 	asked := request.Msg.GetIds()
 	if len(asked) > maxWaited {
-		return nil, invalid("%d transactions: at most %d at once, ask for the rest in another call", len(asked), maxWaited)
+		return nil, invalid("%d transactions: at most %d at once, ask for the rest in another call",
+			len(asked), maxWaited)
 	}
 	ids := make([]ledger.Hash, len(asked))
 	for i := range asked {
@@ -271,13 +292,15 @@ func (s *service) WaitTransactions(ctx context.Context, request *connect.Request
 	ctx, cancel := s.waiting(ctx)
 	defer cancel()
 	if others := s.others(ctx); others != nil {
-		return connect.NewResponse(&ledgerdv1.WaitTransactionsResponse{Transactions: s.waitWherever(ctx, others, ids, level)}), nil
+		return connect.NewResponse(&ledgerdv1.WaitTransactionsResponse{
+			Transactions: s.waitWherever(ctx, others, ids, level)}), nil
 	}
 	statuses, err := s.wait(ctx, ids, level)
 	if err != nil {
 		return nil, err
 	}
-	answer := &ledgerdv1.WaitTransactionsResponse{Transactions: make([]*ledgerdv1.TransactionStatus, len(ids))}
+	answer := &ledgerdv1.WaitTransactionsResponse{Transactions: make([]*ledgerdv1.TransactionStatus,
+		len(ids))}
 	for i := range statuses {
 		answer.Transactions[i] = s.shownStatus(statuses[i])
 	}

@@ -13,26 +13,32 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1"
 )
 
-// In a book of several shards a bundle is admitted by a node of the shard where it enters the tree, and its transactions are waited for in the chains of their signers'
-// homes, where they are decided.
+// In a book of several shards a bundle is admitted by a node of the shard where it enters the tree,
+// and its transactions are waited for in the chains of their signers' homes, where they are
+// decided.
 
 // misuse says why a bundle cannot be submitted to a book of several shards; nil where it can.
 func (s *service) misuse(bundle *ledger.Bundle, tree *ledger.ShardTree) *Refusal {
 	for i := range bundle.Len() {
 		t := bundle.Transaction(i)
 		malformed := func(format string, arguments ...any) *Refusal {
-			return &Refusal{Code: RefusedMalformed, Reason: fmt.Sprintf("transaction %d: ", i+1) + fmt.Sprintf(format, arguments...)}
+			return &Refusal{Code: RefusedMalformed, Reason: fmt.Sprintf("transaction %d: ",
+				i+1) + fmt.Sprintf(format, arguments...)}
 		}
 		switch {
 		case t.Verdict != nil:
 			return malformed("the shards make their verdicts themselves: it cannot be submitted")
 		case len(t.Registrations) > 0:
 			if t.LastValid != 0 || len(t.Openings)+len(t.Postings)+len(t.Records) > 0 {
-				return malformed("in a book of several shards a registration stands alone in its transaction and does not expire: register first, and open accounts in a transaction after it")
+				return malformed("in a book of several shards a registration stands alone in " +
+					"its transaction and does not expire: register first, and open accounts in " +
+					"a transaction after it")
 			}
 		case len(t.Openings) > 0:
 			if destinations := tree.Destinations(t, s.backend.Store()); len(destinations) > 1 {
-				return malformed("it opens %s and concerns shards %v: open accounts first, in a transaction that concerns their own organisation only", t.Openings[0].Account, destinations)
+				return malformed("it opens %s and concerns shards %v: open accounts first, in a "+
+					"transaction that concerns their own organisation only", t.Openings[0].Account,
+					destinations)
 			}
 		}
 	}
@@ -47,7 +53,8 @@ func (s *service) entry(bundle *ledger.Bundle, others Shards) ledger.ShardID {
 	return s.backend.Store().BundleEntry(bundle)
 }
 
-// decides are the shards whose chains are waited for: the one whose status is told, and those that have to know of it before others can build on it.
+// decides are the shards whose chains are waited for: the one whose status is told, and those that
+// have to know of it before others can build on it.
 func (s *service) decides(t *ledger.Transaction, others Shards) (ledger.ShardID, []ledger.ShardID) {
 	opened := s.backend.Store()
 	switch {
@@ -99,7 +106,8 @@ func (s *service) noteAdmitted(bundle *ledger.Bundle) {
 	}
 }
 
-// wait waits at the homes. What is not in the chain of its home by then is pending: it was admitted.
+// wait waits at the homes. What is not in the chain of its home by then is pending: it was
+// admitted.
 func (w *waited) wait(ctx context.Context, s *service, level Level) []*ledgerdv1.TransactionStatus {
 	statuses := s.waitAt(ctx, w.ids, w.at, level)
 	for i, status := range statuses {
@@ -117,8 +125,10 @@ func (w *waited) wait(ctx context.Context, s *service, level Level) []*ledgerdv1
 }
 
 // submitSharded submits one bundle to the shard where it enters.
-func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledger.Bundle, message *ledgerdv1.Bundle, level Level) ([]*ledgerdv1.TransactionStatus, error) {
-	if refusal := unregistered(bundle, s.learn(ctx, others, []*ledger.Bundle{bundle})); refusal != nil {
+func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledger.Bundle,
+	message *ledgerdv1.Bundle, level Level) ([]*ledgerdv1.TransactionStatus, error) {
+	if refusal := unregistered(bundle, s.learn(ctx, others,
+		[]*ledger.Bundle{bundle})); refusal != nil {
 		return nil, refusalError(refusal)
 	}
 	if refusal := s.misuse(bundle, others.Tree()); refusal != nil {
@@ -131,7 +141,9 @@ func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledg
 			return nil, refusalError(refusal)
 		}
 	} else {
-		answer, err := others.Client(entry).Submit(ctx, connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: message, Wait: ledgerdv1.Level_LEVEL_ADMITTED}))
+		answer, err := others.Client(entry).Submit(ctx,
+			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: message,
+				Wait: ledgerdv1.Level_LEVEL_ADMITTED}))
 		if err != nil {
 			return nil, submissionError(ctx, entry, err)
 		}
@@ -152,13 +164,16 @@ func (s *service) submitSharded(ctx context.Context, others Shards, bundle *ledg
 	return waits.wait(ctx, s, level), nil
 }
 
-// submissionError is the error of a submission that another shard was to take, as this node's answer: where nobody answered in time it may have been taken, and the same
-// may be submitted again.
+// submissionError is the error of a submission that another shard was to take, as this node's
+// answer: where nobody answered in time it may have been taken, and the same may be submitted
+// again.
 func submissionError(ctx context.Context, entry ledger.ShardID, err error) *connect.Error {
 	if ctx.Err() == nil && !unanswered(err) {
 		return elsewhereError(ctx, entry, err)
 	}
-	failure := retryable(connect.CodeUnavailable, fmt.Errorf("shard %d, where it enters, does not answer now: submit the same again", entry), nil)
+	failure := retryable(connect.CodeUnavailable,
+		fmt.Errorf("shard %d, where it enters, does not answer now: submit the same again", entry),
+		nil)
 	failure.Meta().Set(HeaderUnsure, "true")
 	return failure
 }
@@ -170,7 +185,8 @@ type run struct {
 }
 
 // submitManySharded submits many bundles, each to the shard where it enters.
-func (s *service) submitManySharded(ctx context.Context, others Shards, request *ledgerdv1.SubmitManyRequest, level Level) *ledgerdv1.SubmitManyResponse {
+func (s *service) submitManySharded(ctx context.Context, others Shards,
+	request *ledgerdv1.SubmitManyRequest, level Level) *ledgerdv1.SubmitManyResponse {
 	messages, inOrder := request.GetBundles(), request.GetInOrder()
 	outcomes := make([]*ledgerdv1.BundleOutcome, len(messages))
 	bundles := make([]*ledger.Bundle, len(messages))
@@ -228,7 +244,8 @@ func (s *service) submitManySharded(ctx context.Context, others Shards, request 
 	return &ledgerdv1.SubmitManyResponse{Outcomes: outcomes}
 }
 
-// addRun puts a bundle into the run of its shard: in order into the last one only, which what follows elsewhere has to wait for.
+// addRun puts a bundle into the run of its shard: in order into the last one only, which what
+// follows elsewhere has to wait for.
 func addRun(runs []*run, entry ledger.ShardID, place int, inOrder bool) []*run {
 	for i, each := range runs {
 		if each.entry == entry && (!inOrder || i == len(runs)-1) {
@@ -240,7 +257,8 @@ func addRun(runs []*run, entry ledger.ShardID, place int, inOrder bool) []*run {
 }
 
 // runInOrder sends one run after the other, up to the first bundle refused.
-func (s *service) runInOrder(ctx context.Context, others Shards, request *ledgerdv1.SubmitManyRequest, runs []*run, outcomes []*ledgerdv1.BundleOutcome) {
+func (s *service) runInOrder(ctx context.Context, others Shards,
+	request *ledgerdv1.SubmitManyRequest, runs []*run, outcomes []*ledgerdv1.BundleOutcome) {
 	for _, each := range runs {
 		s.run(ctx, others, request, each, outcomes)
 		for _, place := range each.places {
@@ -259,7 +277,8 @@ func refuseRest(outcomes []*ledgerdv1.BundleOutcome) {
 }
 
 // run has a shard admit bundles, and writes what it says to their places.
-func (s *service) run(ctx context.Context, others Shards, request *ledgerdv1.SubmitManyRequest, each *run, outcomes []*ledgerdv1.BundleOutcome) {
+func (s *service) run(ctx context.Context, others Shards, request *ledgerdv1.SubmitManyRequest,
+	each *run, outcomes []*ledgerdv1.BundleOutcome) {
 	messages := pick(request.GetBundles(), each.places)
 	var told []*ledgerdv1.BundleOutcome
 	var err error
@@ -267,9 +286,11 @@ func (s *service) run(ctx context.Context, others Shards, request *ledgerdv1.Sub
 		told, err = s.submitManyHere(ctx, messages, request.GetInOrder(), LevelAdmitted)
 	} else {
 		var answer *connect.Response[ledgerdv1.SubmitManyResponse]
-		answer, err = others.Client(each.entry).SubmitMany(ctx, connect.NewRequest(&ledgerdv1.SubmitManyRequest{
-			Bundles: messages, Wait: ledgerdv1.Level_LEVEL_ADMITTED, InOrder: request.GetInOrder(),
-		}))
+		answer, err = others.Client(each.entry).SubmitMany(ctx,
+			connect.NewRequest(&ledgerdv1.SubmitManyRequest{
+				Bundles: messages, Wait: ledgerdv1.Level_LEVEL_ADMITTED,
+				InOrder: request.GetInOrder(),
+			}))
 		if err == nil {
 			told = answer.Msg.GetOutcomes()
 		}
@@ -280,7 +301,8 @@ func (s *service) run(ctx context.Context, others Shards, request *ledgerdv1.Sub
 	for i, place := range each.places {
 		if err != nil {
 			failure := submissionError(ctx, each.entry, err)
-			outcomes[place] = &ledgerdv1.BundleOutcome{Refused: failure.Message(), Retry: failure.Meta().Get(HeaderRetry) == "true"}
+			outcomes[place] = &ledgerdv1.BundleOutcome{Refused: failure.Message(),
+				Retry: failure.Meta().Get(HeaderRetry) == "true"}
 			continue
 		}
 		outcomes[place] = told[i]

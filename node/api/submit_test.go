@@ -20,25 +20,33 @@ import (
 func TestSubmitThenRead(t *testing.T) {
 	t.Parallel()
 	for _, level := range []ledgerdv1.Level{
-		ledgerdv1.Level_LEVEL_ORDERED, ledgerdv1.Level_LEVEL_STORED, ledgerdv1.Level_LEVEL_DURABLE, ledgerdv1.Level_LEVEL_UNSPECIFIED,
+		ledgerdv1.Level_LEVEL_ORDERED, ledgerdv1.Level_LEVEL_STORED, ledgerdv1.Level_LEVEL_DURABLE,
+		ledgerdv1.Level_LEVEL_UNSPECIFIED,
 	} {
 		t.Run(level.String(), func(t *testing.T) {
 			t.Parallel()
 			b := newBank(t, apitest.Options{}, api.Options{})
 			for i := range int64(20) {
 				answer := b.submit(level, b.sign(transfer("bank:mint", "bank:a", 1)))
-				if state := answer.Transactions[0].State; state < ledgerdv1.TransactionState_TRANSACTION_STATE_ORDERED || state > ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+				if state := answer.Transactions[0].State; state <
+					ledgerdv1.TransactionState_TRANSACTION_STATE_ORDERED ||
+					state > ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
 					t.Fatalf("state %v", state)
 				}
-				account, err := b.client.GetAccount(b.context(), connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "bank:a"}))
+				account, err := b.client.GetAccount(b.context(),
+					connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "bank:a"}))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got, want := account.Msg.Account.Balances[0].Amount, ledger.NewAmount(i+1).String(); got != want {
+				if got, want := account.Msg.Account.Balances[0].Amount,
+					ledger.NewAmount(i+1).String(); got != want {
 					t.Fatalf("after %d transfers the balance is %s, want %s", i+1, got, want)
 				}
-				found, err := b.client.GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{IdHex: answer.Transactions[0].IdHex}))
-				if err != nil || found.Msg.Transaction.Status.Height != answer.Transactions[0].Height {
+				found, err := b.client.GetTransaction(b.context(),
+					connect.NewRequest(&ledgerdv1.GetTransactionRequest{
+						IdHex: answer.Transactions[0].IdHex}))
+				if err != nil || found.Msg.Transaction.Status.Height !=
+					answer.Transactions[0].Height {
 					t.Fatalf("the transaction cannot be read: %v, %v", found, err)
 				}
 			}
@@ -52,21 +60,29 @@ func TestLevels(t *testing.T) {
 	b := newBank(t, apitest.Options{Manual: true}, api.Options{})
 	bundle := b.sign(transfer("bank:mint", "bank:a", 5))
 	id := bundle.ID(0)
-	_, err := b.client.GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
+	_, err := b.client.GetTransaction(b.context(),
+		connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
 	codeIs(t, err, connect.CodeNotFound)
 
 	steps := []struct {
 		do    func()
 		state ledgerdv1.TransactionState
 	}{
-		{func() { b.submit(ledgerdv1.Level_LEVEL_ADMITTED, bundle) }, ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING},
-		{func() { must(t, b.cluster.Order()) }, ledgerdv1.TransactionState_TRANSACTION_STATE_ORDERED},
-		{func() { must(t, b.cluster.Store()) }, ledgerdv1.TransactionState_TRANSACTION_STATE_STORED},
+		{func() {
+			b.submit(ledgerdv1.Level_LEVEL_ADMITTED, bundle)
+		}, ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING},
+		{func() {
+			must(t, b.cluster.Order())
+		}, ledgerdv1.TransactionState_TRANSACTION_STATE_ORDERED},
+		{func() {
+			must(t, b.cluster.Store())
+		}, ledgerdv1.TransactionState_TRANSACTION_STATE_STORED},
 		{b.cluster.Durable, ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE},
 	}
 	for _, step := range steps {
 		step.do()
-		found, err := b.client.GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
+		found, err := b.client.GetTransaction(b.context(),
+			connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: id[:]}))
 		must(t, err)
 		if found.Msg.Transaction.Status.State != step.state {
 			t.Fatalf("state %v, want %v", found.Msg.Transaction.Status.State, step.state)
@@ -94,7 +110,8 @@ func TestDeadlineTellsStatus(t *testing.T) {
 	submit := func() (*connect.Response[ledgerdv1.SubmitResponse], error) {
 		ctx, cancel := context.WithTimeout(b.context(), 400*time.Millisecond)
 		defer cancel()
-		return b.client.Submit(ctx, connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle)}))
+		return b.client.Submit(ctx, connect.NewRequest(
+			&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle)}))
 	}
 	answer, err := submit()
 	for range 50 { // a busy machine may take longer for an answer than is left for it
@@ -116,9 +133,10 @@ func TestWaitTransaction(t *testing.T) {
 	bundle := b.sign(transfer("bank:mint", "bank:a", 5))
 	heard := make(chan *ledgerdv1.Transaction, 1)
 	go func() {
-		answer, err := b.client.WaitTransaction(b.context(), connect.NewRequest(&ledgerdv1.WaitTransactionRequest{
-			IdHex: bundle.ID(0).String(), Wait: ledgerdv1.Level_LEVEL_STORED,
-		}))
+		answer, err := b.client.WaitTransaction(b.context(),
+			connect.NewRequest(&ledgerdv1.WaitTransactionRequest{
+				IdHex: bundle.ID(0).String(), Wait: ledgerdv1.Level_LEVEL_STORED,
+			}))
 		if err != nil {
 			t.Errorf("waiting: %v", err)
 		}
@@ -127,7 +145,8 @@ func TestWaitTransaction(t *testing.T) {
 	b.submit(ledgerdv1.Level_LEVEL_ADMITTED, bundle)
 	must(t, b.cluster.Order())
 	must(t, b.cluster.Store())
-	if got := <-heard; got.GetStatus().GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_STORED {
+	if got := <-heard; got.GetStatus().GetState() !=
+		ledgerdv1.TransactionState_TRANSACTION_STATE_STORED {
 		t.Fatalf("%v", got)
 	}
 }
@@ -141,12 +160,16 @@ func TestFailedTransaction(t *testing.T) {
 		transaction        ledger.Transaction
 	}{
 		{"overdraft", "insufficient_funds", "bank:a", transfer("bank:a", "bank:b", 1)},
-		{"unknown account", "unknown_account", "bank:nobody", transfer("bank:mint", "bank:nobody", 1)},
-		{"another kind of account", "account_exists", "bank:a", ledger.Transaction{Openings: []ledger.Opening{{Account: "bank:a", Issuer: true}}}},
+		{"unknown account", "unknown_account", "bank:nobody",
+			transfer("bank:mint", "bank:nobody", 1)},
+		{"another kind of account", "account_exists", "bank:a",
+			ledger.Transaction{Openings: []ledger.Opening{{Account: "bank:a", Issuer: true}}}},
 	}
 	for _, c := range cases {
 		status := b.submit(ledgerdv1.Level_LEVEL_DURABLE, b.sign(c.transaction)).Transactions[0]
-		if status.State != ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED || status.ReasonCode != c.code || !strings.Contains(status.Reason, c.reason) || status.Height == 0 {
+		if status.State != ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED ||
+			status.ReasonCode != c.code || !strings.Contains(status.Reason, c.reason) ||
+			status.Height == 0 {
 			t.Errorf("%s: %v", c.name, status)
 		}
 	}
@@ -156,7 +179,9 @@ func TestFailedTransaction(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{}, api.Options{})
-	good := func() *ledgerdv1.Bundle { return api.BundleToProto(b.sign(transfer("bank:mint", "bank:a", 1))) }
+	good := func() *ledgerdv1.Bundle {
+		return api.BundleToProto(b.sign(transfer("bank:mint", "bank:a", 1)))
+	}
 	stranger := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize))
 	cases := []struct {
 		name   string
@@ -164,7 +189,9 @@ func TestRefusals(t *testing.T) {
 		code   connect.Code
 		says   string
 	}{
-		{"nothing", func() *ledgerdv1.Bundle { return nil }, connect.CodeInvalidArgument, "transactions"},
+		{"nothing", func() *ledgerdv1.Bundle {
+			return nil
+		}, connect.CodeInvalidArgument, "transactions"},
 		{"no bytes of a transaction", func() *ledgerdv1.Bundle {
 			return &ledgerdv1.Bundle{Transactions: [][]byte{[]byte("hello")}}
 		}, connect.CodeInvalidArgument, "malformed"},
@@ -216,7 +243,8 @@ func TestRefusals(t *testing.T) {
 		}, connect.CodeFailedPrecondition, "valid"},
 	}
 	for _, c := range cases {
-		_, err := b.client.Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: c.bundle()}))
+		_, err := b.client.Submit(b.context(),
+			connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: c.bundle()}))
 		if err == nil || connect.CodeOf(err) != c.code || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %v and %q", c.name, err, c.code, c.says)
 		}
@@ -227,11 +255,15 @@ func TestRefusals(t *testing.T) {
 func TestNotWriting(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{Nodes: 2}, api.Options{})
-	b.cluster.Node(0).SetMode(api.ModeFollowing, "it follows the chain until the shard's next generation")
-	_, err := b.client.Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(b.sign(transfer("bank:mint", "bank:a", 1)))}))
+	b.cluster.Node(0).SetMode(api.ModeFollowing,
+		"it follows the chain until the shard's next generation")
+	_, err := b.client.Submit(b.context(),
+		connect.NewRequest(&ledgerdv1.SubmitRequest{
+			Bundle: api.BundleToProto(b.sign(transfer("bank:mint", "bank:a", 1)))}))
 	codeIs(t, err, connect.CodeUnavailable)
 	failure := new(connect.Error)
-	if !asConnect(err, &failure) || failure.Meta().Get(api.HeaderRetry) != "true" || failure.Meta().Get(api.HeaderWriters) != "http://127.0.0.1:8082" ||
+	if !asConnect(err, &failure) || failure.Meta().Get(api.HeaderRetry) != "true" ||
+		failure.Meta().Get(api.HeaderWriters) != "http://127.0.0.1:8082" ||
 		!strings.Contains(err.Error(), "http://127.0.0.1:8082") {
 		t.Fatalf("%v, %v", err, failure.Meta())
 	}
@@ -257,11 +289,13 @@ func TestSubmitMany(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBank(t, apitest.Options{}, api.Options{})
-			request := &ledgerdv1.SubmitManyRequest{InOrder: c.inOrder, Wait: ledgerdv1.Level_LEVEL_STORED}
+			request := &ledgerdv1.SubmitManyRequest{InOrder: c.inOrder,
+				Wait: ledgerdv1.Level_LEVEL_STORED}
 			for _, kind := range c.bundles {
 				bundle := broken
 				if kind == 'g' {
-					bundle = api.BundleToProto(b.sign(transfer("bank:mint", "bank:a", 1), transfer("bank:a", "bank:b", 1)))
+					bundle = api.BundleToProto(b.sign(transfer("bank:mint", "bank:a", 1),
+						transfer("bank:a", "bank:b", 1)))
 				}
 				request.Bundles = append(request.Bundles, bundle)
 			}
@@ -271,7 +305,8 @@ func TestSubmitMany(t *testing.T) {
 			got := ""
 			for _, outcome := range answer.Msg.Outcomes {
 				switch {
-				case outcome.Refused == "" && len(outcome.Transactions) == 2 && outcome.Transactions[1].Height > 0:
+				case outcome.Refused == "" && len(outcome.Transactions) == 2 &&
+					outcome.Transactions[1].Height > 0:
 					got += "a"
 				case outcome.Refused != "" && outcome.Retry:
 					got += "r"
@@ -288,17 +323,22 @@ func TestSubmitMany(t *testing.T) {
 	}
 }
 
-// A stream of bundles goes on only where its predecessor is known: a node that lost its pool refuses what comes after.
+// A stream of bundles goes on only where its predecessor is known: a node that lost its pool
+// refuses what comes after.
 func TestAfter(t *testing.T) {
 	t.Parallel()
 	b := newBank(t, apitest.Options{Manual: true}, api.Options{})
-	first, second := b.sign(transfer("bank:mint", "bank:a", 5)), b.sign(transfer("bank:a", "bank:b", 5))
+	first, second := b.sign(transfer("bank:mint", "bank:a", 5)),
+		b.sign(transfer("bank:a", "bank:b", 5))
 	after := first.ID(0)
 	send := func(bundle *ledger.Bundle, after []byte) *ledgerdv1.BundleOutcome {
 		t.Helper()
-		answer, err := b.client.SubmitMany(b.context(), connect.NewRequest(&ledgerdv1.SubmitManyRequest{
-			Bundles: []*ledgerdv1.Bundle{api.BundleToProto(bundle)}, InOrder: true, After: after, Wait: ledgerdv1.Level_LEVEL_ADMITTED,
-		}))
+		answer, err := b.client.SubmitMany(b.context(),
+			connect.NewRequest(&ledgerdv1.SubmitManyRequest{
+				Bundles: []*ledgerdv1.Bundle{api.BundleToProto(bundle)}, InOrder: true,
+				After: after,
+				Wait:  ledgerdv1.Level_LEVEL_ADMITTED,
+			}))
 		must(t, err)
 		return answer.Msg.Outcomes[0]
 	}
@@ -317,10 +357,13 @@ func TestAfter(t *testing.T) {
 		t.Fatal(outcome)
 	}
 	b.advance()
-	if outcome := send(second, after[:]); outcome.Refused != "" || outcome.Transactions[0].State != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
+	if outcome := send(second, after[:]); outcome.Refused != "" ||
+		outcome.Transactions[0].State != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
 		t.Fatal(outcome)
 	}
-	_, err := b.client.SubmitMany(b.context(), connect.NewRequest(&ledgerdv1.SubmitManyRequest{Bundles: []*ledgerdv1.Bundle{{}}, After: after[:]}))
+	_, err := b.client.SubmitMany(b.context(),
+		connect.NewRequest(&ledgerdv1.SubmitManyRequest{Bundles: []*ledgerdv1.Bundle{{}},
+			After: after[:]}))
 	codeIs(t, err, connect.CodeInvalidArgument)
 }
 
@@ -330,30 +373,40 @@ func TestPrepareSignSubmit(t *testing.T) {
 	b := newBank(t, apitest.Options{}, api.Options{})
 	body := &ledgerdv1.TransactionBody{
 		Accounts: []*ledgerdv1.AccountOpening{{Account: "bank:new", Alias: "n"}},
-		Postings: []*ledgerdv1.Posting{{Account: "bank:mint", Amount: "-170141183460469231731687303715884105727"}, {Account: "bank:new", Amount: "170141183460469231731687303715884105727", Asset: "unit"}},
-		Records:  []*ledgerdv1.Record{{Key: "bank:rate", Value: []byte("3")}},
-		Note:     "hello",
-		Signer:   "bank",
-		Nonce:    &ledgerdv1.Nonce{Stream: 9, Sequence: 1},
+		Postings: []*ledgerdv1.Posting{{Account: "bank:mint",
+			Amount: "-170141183460469231731687303715884105727"},
+			{Account: "bank:new", Amount: "170141183460469231731687303715884105727",
+				Asset: "unit"}},
+		Records: []*ledgerdv1.Record{{Key: "bank:rate", Value: []byte("3")}},
+		Note:    "hello",
+		Signer:  "bank",
+		Nonce:   &ledgerdv1.Nonce{Stream: 9, Sequence: 1},
 	}
-	prepared, err := b.client.Prepare(b.context(), connect.NewRequest(&ledgerdv1.PrepareRequest{Transactions: []*ledgerdv1.TransactionBody{body}}))
+	prepared, err := b.client.Prepare(b.context(),
+		connect.NewRequest(&ledgerdv1.PrepareRequest{
+			Transactions: []*ledgerdv1.TransactionBody{body}}))
 	must(t, err)
 	public := b.public()
-	answer, err := b.client.Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: &ledgerdv1.Bundle{
-		Transactions: prepared.Msg.Transactions,
-		Signatures:   []*ledgerdv1.Signature{{Organisation: "bank", PublicKey: public[:], Signature: ed25519.Sign(b.key, prepared.Msg.ToSign)}},
-	}}))
+	answer, err := b.client.Submit(b.context(),
+		connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: &ledgerdv1.Bundle{
+			Transactions: prepared.Msg.Transactions,
+			Signatures: []*ledgerdv1.Signature{{Organisation: "bank", PublicKey: public[:],
+				Signature: ed25519.Sign(b.key, prepared.Msg.ToSign)}},
+		}}))
 	must(t, err)
 	if !bytes.Equal(answer.Msg.Transactions[0].Id, prepared.Msg.Ids[0]) {
 		t.Fatal("Prepare and Submit tell different ids")
 	}
-	found, err := b.client.GetTransaction(b.context(), connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: prepared.Msg.Ids[0]}))
+	found, err := b.client.GetTransaction(b.context(),
+		connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: prepared.Msg.Ids[0]}))
 	must(t, err)
 	body.Postings[0].Asset = "unit"
-	if got := found.Msg.Transaction; got.Body.String() != body.String() || got.BundleSize != 1 || len(got.Signatures) != 1 {
+	if got := found.Msg.Transaction; got.Body.String() != body.String() || got.BundleSize != 1 ||
+		len(got.Signatures) != 1 {
 		t.Fatalf("read back:\n%v\nwant\n%v", got.Body, body)
 	}
-	record, err := b.client.GetRecord(b.context(), connect.NewRequest(&ledgerdv1.GetRecordRequest{Key: "bank:rate"}))
+	record, err := b.client.GetRecord(b.context(),
+		connect.NewRequest(&ledgerdv1.GetRecordRequest{Key: "bank:rate"}))
 	must(t, err)
 	if string(record.Msg.Record.Value) != "3" || record.Msg.Height == 0 {
 		t.Fatalf("%v", record.Msg)
@@ -363,13 +416,18 @@ func TestPrepareSignSubmit(t *testing.T) {
 		{},
 		{Signer: "bank"},
 		{Signer: "bank", Postings: []*ledgerdv1.Posting{{Account: "bank:a", Amount: "1"}}},
-		{Signer: "bank", Postings: []*ledgerdv1.Posting{{Account: "bank:a", Amount: "1.5"}, {Account: "bank:b", Amount: "-1.5"}}},
-		{Signer: "bank", Postings: []*ledgerdv1.Posting{{Account: "bank", Amount: "1"}, {Account: "bank:b", Amount: "-1"}}},
+		{Signer: "bank", Postings: []*ledgerdv1.Posting{{Account: "bank:a", Amount: "1.5"},
+			{Account: "bank:b", Amount: "-1.5"}}},
+		{Signer: "bank", Postings: []*ledgerdv1.Posting{{Account: "bank", Amount: "1"},
+			{Account: "bank:b", Amount: "-1"}}},
 		{Signer: "b b", Records: []*ledgerdv1.Record{{Key: "bank:k"}}},
-		{Signer: "bank", Organisations: []*ledgerdv1.OrganisationRegistration{{Name: "x", PublicKeys: [][]byte{{1}}}}},
+		{Signer: "bank", Organisations: []*ledgerdv1.OrganisationRegistration{{Name: "x",
+			PublicKeys: [][]byte{{1}}}}},
 	}
 	for _, body := range wrong {
-		_, err := b.client.Prepare(b.context(), connect.NewRequest(&ledgerdv1.PrepareRequest{Transactions: []*ledgerdv1.TransactionBody{body}}))
+		_, err := b.client.Prepare(b.context(),
+			connect.NewRequest(&ledgerdv1.PrepareRequest{
+				Transactions: []*ledgerdv1.TransactionBody{body}}))
 		codeIs(t, err, connect.CodeInvalidArgument)
 	}
 }

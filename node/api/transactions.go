@@ -12,7 +12,9 @@ import (
 )
 
 // GetTransaction shows a transaction and how far it has come.
-func (s *service) GetTransaction(ctx context.Context, request *connect.Request[ledgerdv1.GetTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
+func (s *service) GetTransaction(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetTransactionRequest]) (
+	*connect.Response[ledgerdv1.GetTransactionResponse], error) {
 	id, err := hashFrom(request.Msg.GetId(), request.Msg.GetIdHex(), "transaction id")
 	if err != nil {
 		return nil, err
@@ -25,7 +27,9 @@ func (s *service) GetTransaction(ctx context.Context, request *connect.Request[l
 }
 
 // WaitTransaction shows a transaction when it has reached a level, failed or expired.
-func (s *service) WaitTransaction(ctx context.Context, request *connect.Request[ledgerdv1.WaitTransactionRequest]) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
+func (s *service) WaitTransaction(ctx context.Context,
+	request *connect.Request[ledgerdv1.WaitTransactionRequest]) (
+	*connect.Response[ledgerdv1.GetTransactionResponse], error) {
 	id, err := hashFrom(request.Msg.GetId(), request.Msg.GetIdHex(), "transaction id")
 	if err != nil {
 		return nil, err
@@ -53,7 +57,8 @@ func (s *service) WaitTransaction(ctx context.Context, request *connect.Request[
 }
 
 // transaction shows the transaction with a status, here and in the other shards that it concerns.
-func (s *service) transaction(ctx context.Context, status Status, known string) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
+func (s *service) transaction(ctx context.Context, status Status,
+	known string) (*connect.Response[ledgerdv1.GetTransactionResponse], error) {
 	var shown *ledgerdv1.Transaction
 	var err error
 	if others := s.others(ctx); others != nil {
@@ -109,7 +114,9 @@ const (
 )
 
 // GetProof shows the path from a transaction to its block.
-func (s *service) GetProof(ctx context.Context, request *connect.Request[ledgerdv1.GetProofRequest]) (*connect.Response[ledgerdv1.GetProofResponse], error) {
+func (s *service) GetProof(ctx context.Context,
+	request *connect.Request[ledgerdv1.GetProofRequest]) (
+	*connect.Response[ledgerdv1.GetProofResponse], error) {
 	id, err := hashFrom(request.Msg.GetId(), request.Msg.GetIdHex(), "transaction id")
 	if err != nil {
 		return nil, err
@@ -133,11 +140,12 @@ func (s *service) GetProof(ctx context.Context, request *connect.Request[ledgerd
 	}
 	proof := found.Block.Proof(found.Index)
 	answer := &ledgerdv1.Proof{
-		TransactionId:        id[:],
-		LeafData:             id[:],
-		LeafIndex:            uint64(proof.Index),
-		TreeSize:             uint64(proof.Count),
-		Path:                 proofSteps(uint64(proof.Index), uint64(proof.Count), proof.TransactionPath),
+		TransactionId: id[:],
+		LeafData:      id[:],
+		LeafIndex:     uint64(proof.Index),
+		TreeSize:      uint64(proof.Count),
+		Path: proofSteps(uint64(proof.Index), uint64(proof.Count),
+			proof.TransactionPath),
 		TransactionsRoot:     found.Block.Header.TransactionsRoot[:],
 		Header:               s.header(found.Block),
 		RootOffset:           transactionsRootOffset,
@@ -150,8 +158,10 @@ func (s *service) GetProof(ctx context.Context, request *connect.Request[ledgerd
 	return connect.NewResponse(&ledgerdv1.GetProofResponse{Proof: answer}), nil
 }
 
-// proofElsewhere is the path in the chain of the signer's home, for a transaction that is not in this one.
-func (s *service) proofElsewhere(ctx context.Context, others Shards, id ledger.Hash) (*connect.Response[ledgerdv1.GetProofResponse], error) {
+// proofElsewhere is the path in the chain of the signer's home, for a transaction that is not in
+// this one.
+func (s *service) proofElsewhere(ctx context.Context, others Shards,
+	id ledger.Hash) (*connect.Response[ledgerdv1.GetProofResponse], error) {
 	shown, err := s.wherever(ctx, others, Status{ID: id})
 	if err != nil {
 		return nil, err
@@ -160,7 +170,8 @@ func (s *service) proofElsewhere(ctx context.Context, others Shards, id ledger.H
 		return nil, s.noProof(ctx, id)
 	}
 	shard := shown.GetStatus().GetShard()
-	return passOn(ctx, s, ledger.ShardID(shard), &ledgerdv1.GetProofRequest{Id: id[:], Shard: &shard}, client.GetProof)
+	return passOn(ctx, s, ledger.ShardID(shard), &ledgerdv1.GetProofRequest{Id: id[:],
+		Shard: &shard}, client.GetProof)
 }
 
 func (s *service) noProof(ctx context.Context, id ledger.Hash) error {
@@ -169,7 +180,8 @@ func (s *service) noProof(ctx context.Context, id ledger.Hash) error {
 		return s.failure(ctx, "looking for transaction "+id.String(), err)
 	}
 	if status.Outcome == OutcomePending {
-		return retryable(connect.CodeFailedPrecondition, errors.New("the transaction is in no block yet: wait for it first"), nil)
+		return retryable(connect.CodeFailedPrecondition,
+			errors.New("the transaction is in no block yet: wait for it first"), nil)
 	}
 	return notFound("no transaction %s is in a block of this node", id)
 }
@@ -183,7 +195,8 @@ func proofSteps(index, size uint64, path []ledger.Hash) []*ledgerdv1.ProofStep {
 			continue // without a sibling it moves up unchanged
 		}
 		sibling := path[len(steps)]
-		steps = append(steps, &ledgerdv1.ProofStep{Sibling: sibling[:], SiblingIsLeft: index%2 == 1})
+		steps = append(steps, &ledgerdv1.ProofStep{Sibling: sibling[:],
+			SiblingIsLeft: index%2 == 1})
 	}
 	return steps
 }

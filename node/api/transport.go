@@ -18,7 +18,8 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "ok\n")
 }
 
-// readyz answers 200 while the node takes writes (or, with for=reads, serves reads) and 503 with the reason while it does not.
+// readyz answers 200 while the node takes writes (or, with for=reads, serves reads) and 503 with
+// the reason while it does not.
 func readyz(backend Backend) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		state := backend.NodeState()
@@ -55,12 +56,14 @@ func (m NodeMode) String() string {
 	return "unknown"
 }
 
-// withOrigins refuses what a browser sends from another origin, and answers the preflight questions of those that are allowed.
+// withOrigins refuses what a browser sends from another origin, and answers the preflight questions
+// of those that are allowed.
 func withOrigins(next http.Handler, allowed []string) (http.Handler, error) {
 	protection := http.NewCrossOriginProtection()
 	for _, origin := range allowed {
 		if err := protection.AddTrustedOrigin(origin); err != nil {
-			return nil, fmt.Errorf("api: allowed origin %q is not of the form https://host[:port]: %w", origin, err)
+			return nil, fmt.Errorf("api: allowed origin %q is not of the form "+
+				"https://host[:port]: %w", origin, err)
 		}
 	}
 	protected := protection.Handler(next)
@@ -78,32 +81,37 @@ func withOrigins(next http.Handler, allowed []string) (http.Handler, error) {
 		header.Add("Vary", "Origin")
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 			header.Set("Access-Control-Allow-Methods", "GET, POST")
-			header.Set("Access-Control-Allow-Headers", strings.Join([]string{"Content-Type", "Connect-Protocol-Version", "Connect-Timeout-Ms",
-				"Grpc-Timeout", "X-Grpc-Web", "X-User-Agent"}, ", "))
+			header.Set("Access-Control-Allow-Headers",
+				strings.Join([]string{"Content-Type", "Connect-Protocol-Version",
+					"Connect-Timeout-Ms",
+					"Grpc-Timeout", "X-Grpc-Web", "X-User-Agent"}, ", "))
 			header.Set("Access-Control-Max-Age", "7200")
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}
-		header.Set("Access-Control-Expose-Headers", "Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, "+HeaderRetry+", "+HeaderWriters)
+		header.Set("Access-Control-Expose-Headers",
+			"Grpc-Status, Grpc-Message, Grpc-Status-Details-Bin, "+HeaderRetry+", "+HeaderWriters)
 		protected.ServeHTTP(w, r)
 	}), nil
 }
 
 type controllerKey struct{}
 
-// withReadDeadline bounds the time that a request's body may take to arrive, and hands the response controller to the calls, which bound
-// what their answers may take.
+// withReadDeadline bounds the time that a request's body may take to arrive, and hands the response
+// controller to the calls, which bound what their answers may take.
 func withReadDeadline(next http.Handler, limit time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		controller := http.NewResponseController(w)
 		if controller.SetReadDeadline(time.Now().Add(limit)) == nil {
 			r.Body = &timedBody{ReadCloser: r.Body, controller: controller}
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), controllerKey{}, controller)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), controllerKey{},
+			controller)))
 	})
 }
 
-// timedBody lifts the read deadline when the body has arrived, since the connection is watched for its end while the call runs.
+// timedBody lifts the read deadline when the body has arrived, since the connection is watched for
+// its end while the call runs.
 type timedBody struct {
 	io.ReadCloser
 	controller *http.ResponseController
@@ -117,7 +125,8 @@ func (b *timedBody) Read(buffer []byte) (int, error) {
 	return n, err
 }
 
-// allowWrite gives the reader of a stream so long to take the next message. Where the transport has no deadlines nothing happens.
+// allowWrite gives the reader of a stream so long to take the next message. Where the transport has
+// no deadlines nothing happens.
 func allowWrite(ctx context.Context, limit time.Duration) {
 	if controller, ok := ctx.Value(controllerKey{}).(*http.ResponseController); ok {
 		_ = controller.SetWriteDeadline(time.Now().Add(limit))

@@ -34,7 +34,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-func ask(t *testing.T, method, address string, header map[string]string, body string) (int, http.Header, string) {
+func ask(t *testing.T, method, address string, header map[string]string, body string) (int,
+	http.Header, string) {
 	t.Helper()
 	request, err := http.NewRequest(method, address, strings.NewReader(body))
 	must(t, err)
@@ -55,7 +56,8 @@ func TestByHand(t *testing.T) {
 	b := newBank(t, apitest.Options{}, api.Options{})
 	b.done(transfer("bank:mint", "bank:a", 12))
 	service := b.door.URL + "/ledgerd.v1.LedgerService/"
-	code, _, text := ask(t, "POST", service+"GetAccount", map[string]string{"Content-Type": "application/json"}, `{"account":"bank:a"}`)
+	code, _, text := ask(t, "POST", service+"GetAccount",
+		map[string]string{"Content-Type": "application/json"}, `{"account":"bank:a"}`)
 	if code != 200 || !strings.Contains(text, `"12"`) {
 		t.Errorf("POST: %d %s", code, text)
 	}
@@ -68,7 +70,8 @@ func TestByHand(t *testing.T) {
 	if code != http.StatusMethodNotAllowed {
 		t.Errorf("GET of a call with effects: %d %s", code, text)
 	}
-	code, _, text = ask(t, "POST", service+"GetAccount", map[string]string{"Content-Type": "application/json"}, `{"account":`)
+	code, _, text = ask(t, "POST", service+"GetAccount",
+		map[string]string{"Content-Type": "application/json"}, `{"account":`)
 	if code != 400 || !strings.Contains(text, "invalid_argument") {
 		t.Errorf("broken JSON: %d %s", code, text)
 	}
@@ -76,9 +79,10 @@ func TestByHand(t *testing.T) {
 
 func TestPages(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, apitest.Options{}, api.Options{Explorer: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, "explorer "+r.URL.Path)
-	})})
+	b := newBank(t, apitest.Options{},
+		api.Options{Explorer: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "explorer "+r.URL.Path)
+		})})
 	b.cluster.Node(0).SetMode(api.ModeFollowing, "left out")
 	cases := []struct {
 		path string
@@ -93,7 +97,8 @@ func TestPages(t *testing.T) {
 		{"/account/bank:a", 200, "explorer /account/bank:a"},
 	}
 	for _, c := range cases {
-		if code, _, text := ask(t, "GET", b.door.URL+c.path, nil, ""); code != c.code || !strings.Contains(text, c.says) {
+		if code, _, text := ask(t, "GET", b.door.URL+c.path, nil, ""); code != c.code ||
+			!strings.Contains(text, c.says) {
 			t.Errorf("%s: %d %s", c.path, code, text)
 		}
 	}
@@ -107,14 +112,17 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// The buckets of a call's time grow by two, and a scraper that takes native histograms gets finer ones.
+// The buckets of a call's time grow by two, and a scraper that takes native histograms gets finer
+// ones.
 func TestCallTimeBuckets(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	b := newBank(t, apitest.Options{}, api.Options{Registry: registry})
 	_, _, text := ask(t, "GET", b.door.URL+"/metrics", nil, "")
 	var bounds []float64
-	for _, found := range regexp.MustCompile(`ledgerd_api_call_seconds_bucket{method="Submit",le="([^"]*)"}`).FindAllStringSubmatch(text, -1) {
+	for _, found := range regexp.MustCompile(
+		`ledgerd_api_call_seconds_bucket{method="Submit",le="([^"]*)"}`).FindAllStringSubmatch(text,
+		-1) {
 		bound, err := strconv.ParseFloat(found[1], 64)
 		if err != nil {
 			t.Fatal(err)
@@ -148,7 +156,8 @@ func TestCallTimeBuckets(t *testing.T) {
 // A page of another origin gets nothing out of a browser, unless its origin is allowed.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, apitest.Options{}, api.Options{AllowedOrigins: []string{"https://friend.example"}})
+	b := newBank(t, apitest.Options{},
+		api.Options{AllowedOrigins: []string{"https://friend.example"}})
 	address := b.door.URL + "/ledgerd.v1.LedgerService/GetNode"
 	cases := []struct {
 		name, method, origin string
@@ -163,7 +172,8 @@ func TestOrigins(t *testing.T) {
 		{"a friend asks first", "OPTIONS", "https://friend.example", 204, "https://friend.example"},
 	}
 	for _, c := range cases {
-		header := map[string]string{"Content-Type": "application/json", "Access-Control-Request-Method": "POST"}
+		header := map[string]string{"Content-Type": "application/json",
+			"Access-Control-Request-Method": "POST"}
 		if c.origin != "" {
 			header["Origin"] = c.origin
 		}
@@ -172,25 +182,32 @@ func TestOrigins(t *testing.T) {
 			t.Errorf("%s: %d %q %s", c.name, code, got.Get("Access-Control-Allow-Origin"), text)
 		}
 	}
-	if _, err := api.New(b.cluster.Node(0), api.Options{AllowedOrigins: []string{"*"}}); err == nil {
+	if _, err := api.New(b.cluster.Node(0), api.Options{AllowedOrigins: []string{"*"}}); err ==
+		nil {
 		t.Error("a wildcard was taken for an origin")
 	}
 }
 
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	b := newBank(t, apitest.Options{}, api.Options{MaxMessageBytes: 10_000, MaxBundles: 2, CallsPerSecond: 0.001, CallBurst: 5})
-	_, err := b.client.Submit(b.context(), connect.NewRequest(&ledgerdv1.SubmitRequest{Bundle: &ledgerdv1.Bundle{Transactions: [][]byte{make([]byte, 20_000)}}}))
+	b := newBank(t, apitest.Options{}, api.Options{MaxMessageBytes: 10_000, MaxBundles: 2,
+		CallsPerSecond: 0.001, CallBurst: 5})
+	_, err := b.client.Submit(b.context(),
+		connect.NewRequest(&ledgerdv1.SubmitRequest{
+			Bundle: &ledgerdv1.Bundle{Transactions: [][]byte{make([]byte, 20_000)}}}))
 	codeIs(t, err, connect.CodeResourceExhausted)
 	for _, count := range []int{0, 3} {
-		_, err = b.client.SubmitMany(b.context(), connect.NewRequest(&ledgerdv1.SubmitManyRequest{Bundles: make([]*ledgerdv1.Bundle, count)}))
+		_, err = b.client.SubmitMany(b.context(),
+			connect.NewRequest(&ledgerdv1.SubmitManyRequest{Bundles: make([]*ledgerdv1.Bundle,
+				count)}))
 		codeIs(t, err, connect.CodeInvalidArgument)
 	}
 	_, err = b.client.GetNode(b.context(), connect.NewRequest(&ledgerdv1.GetNodeRequest{}))
 	must(t, err)
 	_, err = b.client.GetNode(b.context(), connect.NewRequest(&ledgerdv1.GetNodeRequest{}))
 	codeIs(t, err, connect.CodeResourceExhausted)
-	if failure := new(connect.Error); !asConnect(err, &failure) || failure.Meta().Get(api.HeaderRetry) != "true" {
+	if failure := new(connect.Error); !asConnect(err, &failure) ||
+		failure.Meta().Get(api.HeaderRetry) != "true" {
 		t.Fatalf("%v", err)
 	}
 	// The pages for operators are not counted.
@@ -208,14 +225,16 @@ func TestPanicEndsTheCallOnly(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})
 	var log bytes.Buffer
-	door := apitest.Serve(t, panicking{cluster.Node(0)}, api.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	door := apitest.Serve(t, panicking{cluster.Node(0)},
+		api.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	client := ledgerdv1connect.NewLedgerServiceClient(http.DefaultClient, door.URL)
 	_, err := client.GetNode(context.Background(), connect.NewRequest(&ledgerdv1.GetNodeRequest{}))
 	codeIs(t, err, connect.CodeInternal)
 	if strings.Contains(err.Error(), "a bug") {
 		t.Error("the caller hears of the node's inside")
 	}
-	if _, err := client.GetCluster(context.Background(), connect.NewRequest(&ledgerdv1.GetClusterRequest{})); err != nil {
+	if _, err := client.GetCluster(context.Background(),
+		connect.NewRequest(&ledgerdv1.GetClusterRequest{})); err != nil {
 		t.Fatalf("after a panic: %v", err)
 	}
 	door.Close()
@@ -228,15 +247,19 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	certificate, key, roots := selfSigned(t)
 	cluster := apitest.NewCluster(t, apitest.Options{})
-	door := apitest.Serve(t, cluster.Node(0), api.Options{CertificateFile: certificate, KeyFile: key})
+	door := apitest.Serve(t, cluster.Node(0), api.Options{CertificateFile: certificate,
+		KeyFile: key})
 	for _, http2 := range []bool{false, true} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: http2}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots},
+			ForceAttemptHTTP2: http2}
 		var options []connect.ClientOption
 		if http2 {
 			options = append(options, connect.WithGRPC())
 		}
-		client := ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: transport}, door.URL, options...)
-		if _, err := client.GetNode(context.Background(), connect.NewRequest(&ledgerdv1.GetNodeRequest{})); err != nil {
+		client := ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: transport},
+			door.URL, options...)
+		if _, err := client.GetNode(context.Background(),
+			connect.NewRequest(&ledgerdv1.GetNodeRequest{})); err != nil {
 			t.Errorf("HTTP/2 %v: %v", http2, err)
 		}
 		transport.CloseIdleConnections()
@@ -250,14 +273,19 @@ func selfSigned(t *testing.T) (certificateFile, keyFile string, roots *x509.Cert
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	encoded, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	encoded, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey,
+		private)
 	must(t, err)
 	encodedKey, err := x509.MarshalPKCS8PrivateKey(private)
 	must(t, err)
-	certificateFile, keyFile = filepath.Join(t.TempDir(), "certificate"), filepath.Join(t.TempDir(), "key")
-	must(t, os.WriteFile(certificateFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: encoded}), 0o600))
-	must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encodedKey}), 0o600))
+	certificateFile, keyFile = filepath.Join(t.TempDir(), "certificate"),
+		filepath.Join(t.TempDir(), "key")
+	must(t, os.WriteFile(certificateFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: encoded}), 0o600))
+	must(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY",
+		Bytes: encodedKey}), 0o600))
 	roots = x509.NewCertPool()
 	roots.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: encoded}))
 	return certificateFile, keyFile, roots

@@ -15,12 +15,15 @@ import (
 )
 
 // GetTree shows the tree of shards.
-func (s *service) GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (*connect.Response[ledgerdv1.GetTreeResponse], error) {
+func (s *service) GetTree(context.Context, *connect.Request[ledgerdv1.GetTreeRequest]) (
+	*connect.Response[ledgerdv1.GetTreeResponse], error) {
 	return connect.NewResponse(&ledgerdv1.GetTreeResponse{Tree: s.tree()}), nil
 }
 
 // WatchTree streams the tree of shards.
-func (s *service) WatchTree(ctx context.Context, request *connect.Request[ledgerdv1.WatchTreeRequest], stream *connect.ServerStream[ledgerdv1.WatchTreeResponse]) error {
+func (s *service) WatchTree(ctx context.Context,
+	request *connect.Request[ledgerdv1.WatchTreeRequest],
+	stream *connect.ServerStream[ledgerdv1.WatchTreeResponse]) error {
 	release, err := s.limits.openStream(request.Peer().Addr)
 	if err != nil {
 		return err
@@ -70,7 +73,8 @@ func (s *service) tree() *ledgerdv1.Tree {
 		parent, below := tree.Parent(state.Shard)
 		each.Parent, each.Root, each.Self = uint32(parent), !below, state.Shard == shards.Own()
 		for _, child := range tree.Children(state.Shard) {
-			each.Streams = append(each.Streams, &ledgerdv1.StreamPosition{Child: uint32(child), Streamed: state.Streamed[child], Carried: carried[child]})
+			each.Streams = append(each.Streams, &ledgerdv1.StreamPosition{Child: uint32(child),
+				Streamed: state.Streamed[child], Carried: carried[child]})
 		}
 		shown.Shards = append(shown.Shards, each)
 	}
@@ -97,7 +101,8 @@ func shardToProto(state *ShardState) *ledgerdv1.Shard {
 		}
 		shown.Members = append(shown.Members, &ledgerdv1.ShardMember{
 			Index: member.Index, Name: member.Name, ApiAddress: member.APIAddress, Mode: mode,
-			OrderedHeight: uint64(member.OrderedHeight), LastHeardMs: milliseconds(member.LastHeard), Self: member.Self,
+			OrderedHeight: uint64(member.OrderedHeight),
+			LastHeardMs:   milliseconds(member.LastHeard), Self: member.Self,
 		})
 	}
 	return shown
@@ -108,12 +113,14 @@ func (s *service) onlyShard() *ledgerdv1.Shard {
 	cluster := s.cluster()
 	heights := cluster.Node.Heights
 	state := &ShardState{
-		Mode: ShardHalted, Height: heights.Ordered, Durable: heights.Durable, TransactionsTotal: cluster.TransactionsTotal, AccountsTotal: cluster.AccountsTotal,
+		Mode: ShardHalted, Height: heights.Ordered, Durable: heights.Durable,
+		TransactionsTotal: cluster.TransactionsTotal, AccountsTotal: cluster.AccountsTotal,
 		LastHeard: time.Now().Truncate(time.Second),
 	}
 	for i := range cluster.Members {
 		member := &cluster.Members[i]
-		each := ShardMember{Index: member.Index, Name: member.Name, APIAddress: member.APIAddress, OrderedHeight: member.OrderedHeight, LastHeard: member.LastHeard, Self: member.Self}
+		each := ShardMember{Index: member.Index, Name: member.Name, APIAddress: member.APIAddress,
+			OrderedHeight: member.OrderedHeight, LastHeard: member.LastHeard, Self: member.Self}
 		switch {
 		case member.Self:
 			each.Mode, each.OrderedHeight = cluster.Node.Mode, heights.Ordered

@@ -6,8 +6,9 @@ import (
 	"sync"
 )
 
-// unused holds the connections that have carried no call yet, as browsers open them ahead of need. http.Server.Shutdown waits five seconds for each of them; nobody is
-// harmed where they are closed at once.
+// unused holds the connections that have carried no call yet, as browsers open them ahead of need.
+// http.Server.Shutdown waits five seconds for each of them; nobody is harmed where they are closed
+// at once.
 type unused struct {
 	mu          sync.Mutex
 	connections map[net.Conn]struct{}

@@ -16,7 +16,8 @@ const (
 	retryPause = 200 * time.Millisecond
 	// findPause is how long all shards are asked at a time for transactions that nobody knows yet.
 	findPause = time.Second
-	// learnTime bounds how long an answer is held back until this node's own shard, and an organisation's home, know of a registration.
+	// learnTime bounds how long an answer is held back until this node's own shard, and an
+	// organisation's home, know of a registration.
 	learnTime = 3 * time.Second
 )
 
@@ -25,16 +26,19 @@ func hasReached(status *ledgerdv1.TransactionStatus, level Level) bool {
 	switch state := status.GetState(); state {
 	case ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED:
 		return false
-	case ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED, ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED:
+	case ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED,
+		ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED:
 		return true
 	default:
 		return Level(state) >= level // the states up to durable have the levels' numbers
 	}
 }
 
-// waitAt waits for each transaction in the chain of one shard, the one at the same place in at, until it reaches the level there or the context of waiting ends. Where a
-// shard knows nothing of a transaction by then, or nobody of it answers, the status has no state.
-func (s *service) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.ShardID, level Level) []*ledgerdv1.TransactionStatus {
+// waitAt waits for each transaction in the chain of one shard, the one at the same place in at,
+// until it reaches the level there or the context of waiting ends. Where a shard knows nothing of a
+// transaction by then, or nobody of it answers, the status has no state.
+func (s *service) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.ShardID,
+	level Level) []*ledgerdv1.TransactionStatus {
 	statuses := make([]*ledgerdv1.TransactionStatus, len(ids))
 	places := make(map[ledger.ShardID][]int)
 	for i, shard := range at {
@@ -66,7 +70,8 @@ func (s *service) waitAt(ctx context.Context, ids []ledger.Hash, at []ledger.Sha
 	return statuses
 }
 
-func (s *service) waitHere(ctx context.Context, ids []ledger.Hash, level Level) []*ledgerdv1.TransactionStatus {
+func (s *service) waitHere(ctx context.Context, ids []ledger.Hash,
+	level Level) []*ledgerdv1.TransactionStatus {
 	told := make([]*ledgerdv1.TransactionStatus, len(ids))
 	statuses, err := s.wait(ctx, ids, level)
 	if err != nil {
@@ -79,22 +84,27 @@ func (s *service) waitHere(ctx context.Context, ids []ledger.Hash, level Level) 
 }
 
 // waitThere waits at another shard, at one node of it after the other where they fall silent.
-func (s *service) waitThere(ctx context.Context, shard ledger.ShardID, ids []ledger.Hash, level Level) []*ledgerdv1.TransactionStatus {
+func (s *service) waitThere(ctx context.Context, shard ledger.ShardID, ids []ledger.Hash,
+	level Level) []*ledgerdv1.TransactionStatus {
 	told := make([]*ledgerdv1.TransactionStatus, len(ids))
 	request := &ledgerdv1.WaitTransactionsRequest{Wait: ledgerdv1.Level(level)}
 	for i := range ids {
 		request.Ids = append(request.Ids, ids[i][:])
 	}
 	for {
-		answer, err := s.backend.Shards().Client(shard).WaitTransactions(ctx, connect.NewRequest(request))
+		answer, err := s.backend.Shards().Client(shard).WaitTransactions(ctx,
+			connect.NewRequest(request))
 		if err == nil && len(answer.Msg.GetTransactions()) == len(ids) {
 			told = answer.Msg.GetTransactions()
 			if all(told, level) {
 				return told
 			}
 		}
-		if code := connect.CodeOf(err); err != nil && !unanswered(err) && code != connect.CodeResourceExhausted && code != connect.CodeUnavailable { // busy members, too, have room later
-			s.options.Logger.Warn("another shard refuses to be waited at", "shard", shard, "error", err)
+		// busy members, too, have room later
+		if code := connect.CodeOf(err); err != nil && !unanswered(err) &&
+			code != connect.CodeResourceExhausted && code != connect.CodeUnavailable {
+			s.options.Logger.Warn("another shard refuses to be waited at", "shard", shard, "error",
+				err)
 			return told
 		}
 		if !sleep(ctx, retryPause) {
@@ -124,8 +134,10 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// waitWherever waits for transactions of which only the ids are known: first until some shard knows them, then at one that decides them.
-func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.Hash, level Level) []*ledgerdv1.TransactionStatus {
+// waitWherever waits for transactions of which only the ids are known: first until some shard knows
+// them, then at one that decides them.
+func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.Hash,
+	level Level) []*ledgerdv1.TransactionStatus {
 	at, known := make([]ledger.ShardID, len(ids)), make([]bool, len(ids))
 	for i, id := range ids {
 		at[i], known[i] = s.whereDecided(others, id)
@@ -159,7 +171,8 @@ func (s *service) waitWherever(ctx context.Context, others Shards, ids []ledger.
 	}
 }
 
-// askingTime is what is left of a wait, at most, to ask for the transactions that were found when others were not.
+// askingTime is what is left of a wait, at most, to ask for the transactions that were found when
+// others were not.
 const askingTime = time.Second
 
 // beforeEnd is a context that ends a little before another.
@@ -179,7 +192,8 @@ func pick[Item any](items []Item, indexes []int) []Item {
 	return picked
 }
 
-// whereDecided is the shard that decides a transaction, where this node knows it. What is in the mempool here, and was not noted when it was admitted, is this shard's alone.
+// whereDecided is the shard that decides a transaction, where this node knows it. What is in the
+// mempool here, and was not noted when it was admitted, is this shard's alone.
 func (s *service) whereDecided(others Shards, id ledger.Hash) (ledger.ShardID, bool) {
 	if to, sent := s.sent.of(id); sent {
 		return to.home, true
@@ -192,18 +206,21 @@ func (s *service) whereDecided(others Shards, id ledger.Hash) (ledger.ShardID, b
 		return others.Own(), true
 	}
 	found, err := s.backend.Store().Transaction(id)
-	if err != nil || found.Entry.Transaction.Signer == ledger.Operator || len(found.Entry.Transaction.Registrations) > 0 {
+	if err != nil || found.Entry.Transaction.Signer == ledger.Operator ||
+		len(found.Entry.Transaction.Registrations) > 0 {
 		return others.Own(), true
 	}
 	return s.backend.Store().HomeShard(found.Entry.Transaction.Signer), true
 }
 
-// find asks all shards for transactions, and waits a little for them. Who decides one is known once it is in a block; until then it is known to those only who want no more
-// than that it is admitted.
-func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, missing []int, level Level, at []ledger.ShardID, known []bool) {
+// find asks all shards for transactions, and waits a little for them. Who decides one is known once
+// it is in a block; until then it is known to those only who want no more than that it is admitted.
+func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, missing []int,
+	level Level, at []ledger.ShardID, known []bool) {
 	wanted := pick(ids, missing)
 	shards := append([]ledger.ShardID{others.Own()}, otherShards(others)...)
-	answers, _ := sideBySide(ctx, findPause, shards, func(ctx context.Context, shard ledger.ShardID) ([]*ledgerdv1.TransactionStatus, error) {
+	answers, _ := sideBySide(ctx, findPause, shards, func(ctx context.Context,
+		shard ledger.ShardID) ([]*ledgerdv1.TransactionStatus, error) {
 		if shard == others.Own() {
 			return s.waitHere(ctx, wanted, LevelAdmitted), nil
 		}
@@ -228,7 +245,8 @@ func (s *service) find(ctx context.Context, others Shards, ids []ledger.Hash, mi
 			case status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED:
 			case pending && status.GetHeight() == 0 && level > LevelAdmitted:
 			case known[index] && pending:
-			case pending && status.GetReasonCode() == ReasonCode(ledger.Relayed) && len(status.GetDestinations()) > 0:
+			case pending && status.GetReasonCode() == ReasonCode(ledger.Relayed) &&
+				len(status.GetDestinations()) > 0:
 				known[index], at[index] = true, ledger.ShardID(status.GetDestinations()[0])
 			default:
 				known[index], at[index] = true, shard

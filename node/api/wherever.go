@@ -17,13 +17,15 @@ type sightings struct {
 	asked map[ledger.ShardID]sighting
 }
 
-// sighting is what one shard says: the transaction as it knows it, nil where it knows nothing of it or, if silent, where nobody answered.
+// sighting is what one shard says: the transaction as it knows it, nil where it knows nothing of it
+// or, if silent, where nobody answered.
 type sighting struct {
 	transaction *ledgerdv1.Transaction
 	silent      bool
 }
 
-// place is where the transaction is in the chain of the shard that says so, nil where it is not there.
+// place is where the transaction is in the chain of the shard that says so, nil where it is not
+// there.
 func (f sighting) place() *ledgerdv1.ShardPlace {
 	if places := f.transaction.GetPlaces(); len(places) > 0 {
 		return places[0]
@@ -32,7 +34,8 @@ func (f sighting) place() *ledgerdv1.ShardPlace {
 }
 
 // wherever shows a transaction from all chains that have it, or should.
-func (s *service) wherever(ctx context.Context, others Shards, status Status) (*ledgerdv1.Transaction, error) {
+func (s *service) wherever(ctx context.Context, others Shards,
+	status Status) (*ledgerdv1.Transaction, error) {
 	here, err := s.shown(ctx, status)
 	if err != nil || status.Outcome == OutcomePending {
 		return here, err // what is in the mempool here enters here
@@ -56,22 +59,26 @@ func (s *service) wherever(ctx context.Context, others Shards, status Status) (*
 }
 
 // ask asks those shards that were not asked yet.
-func (s *service) ask(ctx context.Context, others Shards, found *sightings, shards ...ledger.ShardID) {
+func (s *service) ask(ctx context.Context, others Shards, found *sightings,
+	shards ...ledger.ShardID) {
 	var wanted []ledger.ShardID
 	for _, shard := range shards {
 		if _, asked := found.asked[shard]; !asked && !slices.Contains(wanted, shard) {
 			wanted = append(wanted, shard)
 		}
 	}
-	answers, failures := sideBySide(ctx, askTime, wanted, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.Transaction, error) {
-		answer, err := others.Client(shard).GetTransaction(ctx, connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: found.id[:]}))
-		if err != nil {
-			return nil, err
-		}
-		return answer.Msg.GetTransaction(), nil
-	})
+	answers, failures := sideBySide(ctx, askTime,
+		wanted, func(ctx context.Context, shard ledger.ShardID) (*ledgerdv1.Transaction, error) {
+			answer, err := others.Client(shard).GetTransaction(ctx,
+				connect.NewRequest(&ledgerdv1.GetTransactionRequest{Id: found.id[:]}))
+			if err != nil {
+				return nil, err
+			}
+			return answer.Msg.GetTransaction(), nil
+		})
 	for i, shard := range wanted {
-		found.asked[shard] = sighting{transaction: answers[i], silent: failures[i] != nil && connect.CodeOf(failures[i]) != connect.CodeNotFound}
+		found.asked[shard] = sighting{transaction: answers[i], silent: failures[i] != nil &&
+			connect.CodeOf(failures[i]) != connect.CodeNotFound}
 	}
 }
 
@@ -85,7 +92,8 @@ func (f *sightings) shards() []ledger.ShardID {
 	return shards
 }
 
-// anywhere is the transaction as a chain has it, best one in which it is decided; nil where no chain has it.
+// anywhere is the transaction as a chain has it, best one in which it is decided; nil where no
+// chain has it.
 func (f *sightings) anywhere() *ledgerdv1.Transaction {
 	var found *ledgerdv1.Transaction
 	for _, shard := range f.shards() {
@@ -93,7 +101,8 @@ func (f *sightings) anywhere() *ledgerdv1.Transaction {
 		if place == nil {
 			continue
 		}
-		if state := place.GetState(); found == nil || state == placeSettled || state == placeRefused {
+		if state := place.GetState(); found == nil || state == placeSettled ||
+			state == placeRefused {
 			found = f.asked[shard].transaction
 			if state == placeSettled || state == placeRefused {
 				return found
@@ -103,7 +112,8 @@ func (f *sightings) anywhere() *ledgerdv1.Transaction {
 	return found
 }
 
-// nowhere shows a transaction that no chain has: one that waits in another shard's mempool, or expired; else it is not found.
+// nowhere shows a transaction that no chain has: one that waits in another shard's mempool, or
+// expired; else it is not found.
 func (f *sightings) nowhere(status Status) (*ledgerdv1.Transaction, error) {
 	var silent []ledger.ShardID
 	for _, shard := range f.shards() {
@@ -111,14 +121,20 @@ func (f *sightings) nowhere(status Status) (*ledgerdv1.Transaction, error) {
 		if each.silent {
 			silent = append(silent, shard)
 		}
-		if state := each.transaction.GetStatus().GetState(); state == ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING || state == ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED {
+		if state := each.transaction.GetStatus().GetState(); state ==
+			ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING ||
+			state == ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED {
 			return each.transaction, nil
 		}
 	}
 	if len(silent) > 0 {
-		return nil, retryable(connect.CodeUnavailable, fmt.Errorf("no transaction %s is known to the shards that answer, and shards %v do not: try again", status.ID, silent), nil)
+		return nil, retryable(connect.CodeUnavailable,
+			fmt.Errorf("no transaction %s is known to the shards that answer, and shards %v do "+
+				"not: try again", status.ID, silent), nil)
 	}
-	return nil, notFound("no transaction %s is known to this node, nor to those of the other shards", status.ID)
+	return nil,
+		notFound("no transaction %s is known to this node, nor to those of the other shards",
+			status.ID)
 }
 
 // concerned are the shards that a transaction in a chain concerns.
@@ -148,7 +164,8 @@ func wayTo(tree *ledger.ShardTree, shards []ledger.ShardID) []ledger.ShardID {
 	return way
 }
 
-// assemble makes one transaction of what the shards say: the signer's home says what became of it, and where that does not know yet, whoever does.
+// assemble makes one transaction of what the shards say: the signer's home says what became of it,
+// and where that does not know yet, whoever does.
 func (s *service) assemble(tree *ledger.ShardTree, found *sightings) *ledgerdv1.Transaction {
 	shown := found.anywhere()
 	destinations := concerned(shown)
@@ -177,7 +194,8 @@ func (s *service) assemble(tree *ledger.ShardTree, found *sightings) *ledgerdv1.
 	}
 	if at := found.asked[home]; at.place() != nil && at.place().GetState() != placePassed {
 		shown = at.transaction
-	} else if state := shown.GetStatus().GetState(); state == ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {
+	} else if state := shown.GetStatus().GetState(); state ==
+		ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING {
 		shown.Status.WaitsFor = []uint32{uint32(home)}
 	}
 	if len(destinations) < 2 {

@@ -25,7 +25,8 @@ const serverVariable = "LEDGERD_TEST_SERVER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(serverVariable) != "" {
-		if err := Serve(context.Background(), os.Stdin, os.Stdout, slog.New(slog.DiscardHandler)); err != nil {
+		if err := Serve(context.Background(), os.Stdin, os.Stdout,
+			slog.New(slog.DiscardHandler)); err != nil {
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -39,7 +40,8 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 const patience = 20 * time.Second
 
 func parameters(kind fabric.Kind) Parameters {
-	return Parameters{Engine: allconcur.EngineAllConcurPlus, Servers: 3, Batch: 4, Size: 32, Fabric: kind, For: 150 * time.Millisecond}
+	return Parameters{Engine: allconcur.EngineAllConcurPlus, Servers: 3, Batch: 4, Size: 32,
+		Fabric: kind, For: 150 * time.Millisecond}
 }
 
 func TestRun(t *testing.T) {
@@ -48,14 +50,18 @@ func TestRun(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			p := parameters(kind)
 			result, err := Run(t.Context(), p, []string{os.Args[0]}, quiet())
-			for err != nil && strings.Contains(err.Error(), "measure for longer") && p.For < patience { // a busy machine
+			// a busy machine
+			for err != nil && strings.Contains(err.Error(), "measure for longer") &&
+				p.For < patience {
 				p.For *= 4
 				result, err = Run(t.Context(), p, []string{os.Args[0]}, quiet())
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if result.RequestsPerSecond <= 0 || result.LatencyP50 <= 0 || result.LatencyP99 < result.LatencyP50 || result.CPUSeconds <= 0 || result.ComparedRound == 0 {
+			if result.RequestsPerSecond <= 0 || result.LatencyP50 <= 0 ||
+				result.LatencyP99 < result.LatencyP50 || result.CPUSeconds <= 0 ||
+				result.ComparedRound == 0 {
 				t.Errorf("%+v", result)
 			}
 			// A message of 128 bytes, behind a header of 32, travels to each of two servers once.
@@ -74,7 +80,8 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 			defer cancel()
 			p := parameters(kind)
 			p.For = time.Hour
-			if _, err := Run(ctx, p, []string{os.Args[0]}, quiet()); !errors.Is(err, context.DeadlineExceeded) {
+			if _, err := Run(ctx, p, []string{os.Args[0]}, quiet()); !errors.Is(err,
+				context.DeadlineExceeded) {
 				t.Errorf("%v", err)
 			}
 			// TestMain looks for goroutines, and Wait has returned for every process.
@@ -84,7 +91,8 @@ func TestInterruptedRunLeavesNothing(t *testing.T) {
 
 func TestServerProcessThatDoesNotRun(t *testing.T) {
 	t.Parallel()
-	for _, command := range [][]string{{"/nonexistent/program"}, {"/bin/true"}, {"/bin/echo", "no JSON"}, {"/bin/echo", `{"error":"out of order"}`}} {
+	for _, command := range [][]string{{"/nonexistent/program"}, {"/bin/true"},
+		{"/bin/echo", "no JSON"}, {"/bin/echo", `{"error":"out of order"}`}} {
 		if _, err := Run(t.Context(), parameters(fabric.P2P), command, quiet()); err == nil {
 			t.Errorf("%v serves", command)
 		}
@@ -112,7 +120,8 @@ func TestServeRefusesNonsense(t *testing.T) {
 	}
 }
 
-// Two servers that delivered the same rounds but one byte of one payload are told apart, at whatever rounds they ended.
+// Two servers that delivered the same rounds but one byte of one payload are told apart, at
+// whatever rounds they ended.
 func TestCompareFindsADifference(t *testing.T) {
 	t.Parallel()
 	deliver := func(rounds int, change int) report {
@@ -122,7 +131,8 @@ func TestCompareFindsADifference(t *testing.T) {
 			if round == change {
 				payload[0]++
 			}
-			delivery := order.Delivery{Round: order.Round(round), Messages: []order.Message{{Origin: 0, Payload: payload}, {Origin: 1}}}
+			delivery := order.Delivery{Round: order.Round(round),
+				Messages: []order.Message{{Origin: 0, Payload: payload}, {Origin: 1}}}
 			if err := w.Deliver(t.Context(), []order.Delivery{delivery}); err != nil {
 				t.Fatal(err)
 			}
@@ -137,8 +147,10 @@ func TestCompareFindsADifference(t *testing.T) {
 		diverged bool
 	}{
 		{"the same", []report{deliver(5, 0), deliver(7, 0), deliver(6, 0)}, 5, false},
-		{"more rounds than are kept", []report{deliver(3*prefixesKept, 0), deliver(3*prefixesKept+5, 0)}, 3 * prefixesKept, false},
-		{"a difference long ago", []report{deliver(3*prefixesKept, 1), deliver(3*prefixesKept, 0)}, 0, true},
+		{"more rounds than are kept", []report{deliver(3*prefixesKept, 0),
+			deliver(3*prefixesKept+5, 0)}, 3 * prefixesKept, false},
+		{"a difference long ago", []report{deliver(3*prefixesKept, 1), deliver(3*prefixesKept, 0)},
+			0, true},
 		{"a difference at the end", []report{deliver(6, 0), deliver(6, 6)}, 0, true},
 		{"a difference after the common round", []report{deliver(6, 0), deliver(7, 7)}, 6, false},
 		{"too far apart to tell", []report{deliver(6, 0), deliver(3*prefixesKept, 0)}, 0, true},
@@ -151,7 +163,8 @@ func TestCompareFindsADifference(t *testing.T) {
 			}
 		})
 	}
-	if _, err := combine(parameters(fabric.Memory), []report{{Halted: "too many failures"}}, 1); !errors.Is(err, ErrServer) {
+	if _, err := combine(parameters(fabric.Memory), []report{{Halted: "too many failures"}},
+		1); !errors.Is(err, ErrServer) {
 		t.Errorf("a halted server: %v", err)
 	}
 }
@@ -176,7 +189,8 @@ func TestHistogram(t *testing.T) {
 	var both Histogram
 	both.Merge(h)
 	both.Merge(h)
-	for share, want := range map[float64]time.Duration{0: time.Microsecond, 0.5: 500 * time.Microsecond, 0.99: 990 * time.Microsecond, 1: time.Millisecond} {
+	for share, want := range map[float64]time.Duration{0: time.Microsecond,
+		0.5: 500 * time.Microsecond, 0.99: 990 * time.Microsecond, 1: time.Millisecond} {
 		if got := both.Quantile(share); got < want*97/100 || got > want*103/100 {
 			t.Errorf("quantile %v is %v, want %v", share, got, want)
 		}
@@ -189,7 +203,8 @@ func TestLoopback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if result.StreamGbit64K <= 0 || result.StreamGbit1M <= 0 || result.RoundTripP50 <= 0 || result.RequestsPerSecond <= 0 {
+	if result.StreamGbit64K <= 0 || result.StreamGbit1M <= 0 || result.RoundTripP50 <= 0 ||
+		result.RequestsPerSecond <= 0 {
 		t.Errorf("%+v", result)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

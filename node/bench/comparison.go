@@ -25,18 +25,22 @@ const (
 	UnitBytes        = "bytes/s"
 )
 
-// FabricTargetsMax is to how many hosts a comparison writes at once, one host less than it needs of each fabric.
+// FabricTargetsMax is to how many hosts a comparison writes at once, one host less than it needs of
+// each fabric.
 const FabricTargetsMax = 8
 
-// FabricHosts are hosts of one fabric, all in this process and members of each other: the first sends, writes and reads; the others, FabricTargetsMax of them, get that.
+// FabricHosts are hosts of one fabric, all in this process and members of each other: the first
+// sends, writes and reads; the others, FabricTargetsMax of them, get that.
 type FabricHosts struct {
 	Kind  fabric.Kind
 	Hosts []rdmanet.Host
 }
 
-// FabricComparison is what fabrics do, beside what this machine's TCP and memory do, taken in turns in one run.
+// FabricComparison is what fabrics do, beside what this machine's TCP and memory do, taken in turns
+// in one run.
 type FabricComparison struct {
-	// Columns are the names of what was measured, in order: BesideTCP, BesideMemcpy and kinds of fabrics.
+	// Columns are the names of what was measured, in order: BesideTCP, BesideMemcpy and kinds of
+	// fabrics.
 	Columns []string    `json:"columns"`
 	Rows    []FabricRow `json:"rows"`
 	// Rounds is how often each figure was taken; the median of them stands here.
@@ -56,7 +60,8 @@ type FabricRow struct {
 // FabricFigure is a measured value in the row's unit.
 type FabricFigure struct {
 	Value float64 `json:"value"`
-	// Beside names the column that it is compared with, empty for none, and Ratio is Value divided by that column's.
+	// Beside names the column that it is compared with, empty for none, and Ratio is Value divided
+	// by that column's.
 	Beside string  `json:"beside,omitempty"`
 	Ratio  float64 `json:"ratio,omitempty"`
 }
@@ -95,8 +100,10 @@ func comparisonRows() []FabricRow {
 		{Name: rowLane1M, Unit: UnitBytes, About: "lane, frames of 1 MiB"},
 		{Name: rowWrite, Unit: UnitMicroseconds, About: "region, write of 64 bytes"},
 		{Name: rowRead, Unit: UnitMicroseconds, About: "region, read of 64 bytes"},
-		{Name: rowWriteRate, Unit: UnitPerSecond, About: "region, writes of 64 bytes, 256 outstanding"},
-		{Name: rowReadRate, Unit: UnitPerSecond, About: "region, reads of 64 bytes, 256 outstanding"},
+		{Name: rowWriteRate, Unit: UnitPerSecond,
+			About: "region, writes of 64 bytes, 256 outstanding"},
+		{Name: rowReadRate, Unit: UnitPerSecond,
+			About: "region, reads of 64 bytes, 256 outstanding"},
 		{Name: rowWrite64K, Unit: UnitBytes, About: "region, writes of 64 KiB, 16 outstanding"},
 		{Name: rowWrite1M, Unit: UnitBytes, About: "region, writes of 1 MiB, 2 outstanding"},
 		{Name: rowRead64K, Unit: UnitBytes, About: "region, reads of 64 KiB, 16 outstanding"},
@@ -108,12 +115,16 @@ func comparisonRows() []FabricRow {
 			how = "together"
 		}
 		for targets := 1; targets <= FabricTargetsMax; targets++ {
-			rows = append(rows, FabricRow{Name: targetsRow(targets, together), Unit: UnitMicroseconds, About: fmt.Sprintf("64 bytes written to %d, awaited %s", targets, how)})
+			rows = append(rows, FabricRow{Name: targetsRow(targets, together),
+				Unit: UnitMicroseconds, About: fmt.Sprintf("64 bytes written to %d, awaited %s",
+					targets, how)})
 		}
 	}
 	return append(rows,
-		FabricRow{Name: rowRevoke, Unit: UnitMicroseconds, About: "revoke, until nothing lands any more"},
-		FabricRow{Name: rowRegrant, Unit: UnitMicroseconds, About: "grant again, attach and write 64 bytes"},
+		FabricRow{Name: rowRevoke, Unit: UnitMicroseconds,
+			About: "revoke, until nothing lands any more"},
+		FabricRow{Name: rowRegrant, Unit: UnitMicroseconds,
+			About: "grant again, attach and write 64 bytes"},
 	)
 }
 
@@ -125,15 +136,18 @@ type measurement func(ctx context.Context, slice time.Duration) (float64, error)
 
 // comparisonColumn measures what it has a measurement for.
 type comparisonColumn struct {
-	name   string
-	beside string // the column that its figures are compared with where that has them, empty for none
+	name string
+	// the column that its figures are compared with where that has them, empty for none
+	beside string
 	rows   map[string]measurement
 	end    func() error
 }
 
-// CompareFabrics measures fabrics beside this machine's TCP and memory, for about as long as told. All take turns of some milliseconds, so that what else the machine does hits all of
-// them. The hosts remain the caller's, and can be compared once.
-func CompareFabrics(ctx context.Context, fabrics []FabricHosts, measured time.Duration) (result FabricComparison, err error) {
+// CompareFabrics measures fabrics beside this machine's TCP and memory, for about as long as told.
+// All take turns of some milliseconds, so that what else the machine does hits all of them. The
+// hosts remain the caller's, and can be compared once.
+func CompareFabrics(ctx context.Context, fabrics []FabricHosts,
+	measured time.Duration) (result FabricComparison, err error) {
 	if measured <= 0 {
 		return result, fmt.Errorf("%w: a run for %v", ErrParameters, measured)
 	}
@@ -169,7 +183,8 @@ func CompareFabrics(ctx context.Context, fabrics []FabricHosts, measured time.Du
 			}
 		}
 	}
-	// A round comes before, which is shorter and not counted: connections' windows grow, and memory gets its pages.
+	// A round comes before, which is shorter and not counted: connections' windows grow, and memory
+	// gets its pages.
 	slice := measured * 4 / time.Duration(measurements*(4*comparisonRounds+1))
 	for i := range rows {
 		if err := compareRow(ctx, &rows[i], columns, slice); err != nil {
@@ -181,7 +196,8 @@ func CompareFabrics(ctx context.Context, fabrics []FabricHosts, measured time.Du
 }
 
 // compareRow takes one row's figures.
-func compareRow(ctx context.Context, row *FabricRow, columns []*comparisonColumn, slice time.Duration) error {
+func compareRow(ctx context.Context, row *FabricRow, columns []*comparisonColumn,
+	slice time.Duration) error {
 	values := map[string][]float64{}
 	for round := range comparisonRounds + 1 {
 		for _, column := range columns {

@@ -15,10 +15,12 @@ import (
 
 const (
 	hugeBytes = 1 << 20
-	// hugeTogether is how many writes or reads of hugeBytes are outstanding, smallOutstanding of smallBytes.
+	// hugeTogether is how many writes or reads of hugeBytes are outstanding, smallOutstanding of
+	// smallBytes.
 	hugeTogether     = 2
 	smallOutstanding = 256
-	// comparedBytes is the size of the region that is written and read in bulk, and of the memory that bulk comes from.
+	// comparedBytes is the size of the region that is written and read in bulk, and of the memory
+	// that bulk comes from.
 	comparedBytes  = hugeTogether * hugeBytes
 	comparedRegion = "compare"
 )
@@ -64,7 +66,9 @@ func newTCPColumn(ctx context.Context) (*comparisonColumn, error) {
 		}
 	}()
 	source := touched(comparedBytes)
-	ping := func(ctx context.Context, slice time.Duration) (float64, error) { return tcpPings(ctx, near, slice) }
+	ping := func(ctx context.Context, slice time.Duration) (float64, error) {
+		return tcpPings(ctx, near, slice)
+	}
 	bulk := func(size, places int) measurement {
 		return func(ctx context.Context, slice time.Duration) (float64, error) {
 			return tcpBulk(ctx, from, received, source[:places*size], size, slice)
@@ -104,8 +108,10 @@ func tcpPings(ctx context.Context, conn net.Conn, slice time.Duration) (float64,
 	})
 }
 
-// tcpBulk gives the bytes a second that arrive with writes of that size from one place after the other.
-func tcpBulk(ctx context.Context, conn net.Conn, received <-chan int, source []byte, size int, slice time.Duration) (float64, error) {
+// tcpBulk gives the bytes a second that arrive with writes of that size from one place after the
+// other.
+func tcpBulk(ctx context.Context, conn net.Conn, received <-chan int, source []byte, size int,
+	slice time.Duration) (float64, error) {
 	begun := time.Now()
 	sent, left := 0, 0
 	for at := 0; sent == 0 || time.Since(begun) < slice; at = (at + size) % len(source) {
@@ -148,12 +154,14 @@ func newMemcpyColumn() *comparisonColumn {
 	large, huge := bulk(largeBytes, writesTogether), bulk(hugeBytes, hugeTogether)
 	return &comparisonColumn{
 		name: BesideMemcpy,
-		rows: map[string]measurement{rowWrite64K: large, rowRead64K: large, rowWrite1M: huge, rowRead1M: huge},
-		end:  func() error { return nil },
+		rows: map[string]measurement{rowWrite64K: large, rowRead64K: large, rowWrite1M: huge,
+			rowRead1M: huge},
+		end: func() error { return nil },
 	}
 }
 
-// medianOf does something again and again, once at least, and gives the median time of it in microseconds.
+// medianOf does something again and again, once at least, and gives the median time of it in
+// microseconds.
 func medianOf(slice time.Duration, once func() error) (float64, error) {
 	var latency Histogram
 	begun := time.Now()
@@ -171,7 +179,8 @@ func medianOf(slice time.Duration, once func() error) (float64, error) {
 // newFabricColumn measures one fabric.
 func newFabricColumn(ctx context.Context, hosts FabricHosts) (_ *comparisonColumn, err error) {
 	if len(hosts.Hosts) != FabricTargetsMax+1 {
-		return nil, fmt.Errorf("%w: %d hosts, want %d", ErrParameters, len(hosts.Hosts), FabricTargetsMax+1)
+		return nil, fmt.Errorf("%w: %d hosts, want %d", ErrParameters, len(hosts.Hosts),
+			FabricTargetsMax+1)
 	}
 	column := &comparisonColumn{name: string(hosts.Kind), end: func() error { return nil }}
 	column.beside = BesideTCP
@@ -204,7 +213,9 @@ func newFabricColumn(ctx context.Context, hosts FabricHosts) (_ *comparisonColum
 		rowRoundTrip: func(ctx context.Context, slice time.Duration) (float64, error) {
 			return medianOf(slice, func() error { _, err := m.ask(ctx, ask); return err })
 		},
-		rowFrames:  frames(smallBytes, framesTogether, func(_, frames float64) float64 { return frames }),
+		rowFrames: frames(smallBytes, framesTogether, func(_, frames float64) float64 {
+			return frames
+		}),
 		rowLane64K: frames(largeBytes, 1, inBytes),
 		rowLane1M:  frames(hugeBytes, 1, inBytes),
 	}

@@ -20,9 +20,11 @@ type comparedRegions struct {
 	completions []rdmanet.Completion
 }
 
-// newComparedRegions gives the first host access to a region of each of the others. Only the first of those is large enough for bulk.
+// newComparedRegions gives the first host access to a region of each of the others. Only the first
+// of those is large enough for bulk.
 func newComparedRegions(ctx context.Context, hosts []rdmanet.Host) (r *comparedRegions, err error) {
-	r = &comparedRegions{local: touched(comparedBytes), completions: make([]rdmanet.Completion, smallOutstanding)}
+	r = &comparedRegions{local: touched(comparedBytes),
+		completions: make([]rdmanet.Completion, smallOutstanding)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.end())
@@ -130,8 +132,10 @@ func (r *comparedRegions) take(ctx context.Context) (int, error) {
 	return n, nil
 }
 
-// streamOf keeps so many operations outstanding, each at a place of its own, and posts some together. It gives the operations that completed in a second, times weight.
-func (r *comparedRegions) streamOf(kind rdmanet.OperationKind, size, outstanding, together int, weight float64) measurement {
+// streamOf keeps so many operations outstanding, each at a place of its own, and posts some
+// together. It gives the operations that completed in a second, times weight.
+func (r *comparedRegions) streamOf(kind rdmanet.OperationKind, size, outstanding, together int,
+	weight float64) measurement {
 	batch := make([]rdmanet.Operation, together)
 	return func(ctx context.Context, slice time.Duration) (float64, error) {
 		begun := time.Now()
@@ -144,7 +148,8 @@ func (r *comparedRegions) streamOf(kind rdmanet.OperationKind, size, outstanding
 			if posting && posted-done+together <= outstanding {
 				for i := range batch {
 					at := (posted + i) % outstanding * size
-					batch[i] = rdmanet.Operation{To: r.attachments[0], Kind: kind, Offset: at, Bytes: r.local[at : at+size]}
+					batch[i] = rdmanet.Operation{To: r.attachments[0], Kind: kind, Offset: at,
+						Bytes: r.local[at : at+size]}
 				}
 				if err := r.queue.Post(batch...); err != nil {
 					return 0, err
@@ -161,12 +166,14 @@ func (r *comparedRegions) streamOf(kind rdmanet.OperationKind, size, outstanding
 	}
 }
 
-// targets gives how long it takes until 64 bytes have landed at so many owners, awaited one by one or together.
+// targets gives how long it takes until 64 bytes have landed at so many owners, awaited one by one
+// or together.
 func (r *comparedRegions) targets(count int, together bool) measurement {
 	batch := make([]rdmanet.Operation, count)
 	return func(ctx context.Context, slice time.Duration) (float64, error) {
 		for i := range batch {
-			batch[i] = rdmanet.Operation{To: r.attachments[i], Kind: rdmanet.OperationWrite, Bytes: r.local[:smallBytes]}
+			batch[i] = rdmanet.Operation{To: r.attachments[i], Kind: rdmanet.OperationWrite,
+				Bytes: r.local[:smallBytes]}
 		}
 		return medianOf(slice, func() error {
 			if together {
@@ -182,7 +189,8 @@ func (r *comparedRegions) targets(count int, together bool) measurement {
 	}
 }
 
-// permission gives how long it takes to revoke an attachment that works, or how long from then on until the peer, granted access anew, has written.
+// permission gives how long it takes to revoke an attachment that works, or how long from then on
+// until the peer, granted access anew, has written.
 func (r *comparedRegions) permission(revoking bool) measurement {
 	return func(ctx context.Context, slice time.Duration) (float64, error) {
 		var revoke, regrant Histogram
@@ -201,7 +209,8 @@ func (r *comparedRegions) permission(revoking bool) measurement {
 			}
 			old := r.attachments[0]
 			r.attachments[0] = attachment
-			if err := r.do(ctx, rdmanet.Operation{To: attachment, Kind: rdmanet.OperationWrite, Bytes: r.local[:smallBytes]}); err != nil {
+			if err := r.do(ctx, rdmanet.Operation{To: attachment, Kind: rdmanet.OperationWrite,
+				Bytes: r.local[:smallBytes]}); err != nil {
 				return 0, err
 			}
 			revoke.Add(revoked.Sub(before))

@@ -30,11 +30,14 @@ func memoryHosts(t *testing.T, count int) (hosts []rdmanet.Host) {
 
 func TestCompareFabrics(t *testing.T) {
 	t.Parallel()
-	result, err := CompareFabrics(t.Context(), []FabricHosts{{Kind: fabric.Memory, Hosts: memoryHosts(t, FabricTargetsMax+1)}}, 200*time.Millisecond)
+	result, err := CompareFabrics(t.Context(),
+		[]FabricHosts{{Kind: fabric.Memory, Hosts: memoryHosts(t, FabricTargetsMax+1)}},
+		200*time.Millisecond)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(result.Columns, []string{BesideTCP, BesideMemcpy, "memory"}) || result.Rounds != comparisonRounds || result.Seconds <= 0 {
+	if !slices.Equal(result.Columns, []string{BesideTCP, BesideMemcpy, "memory"}) ||
+		result.Rounds != comparisonRounds || result.Seconds <= 0 {
 		t.Errorf("%+v", result)
 	}
 	names := map[string]bool{}
@@ -45,11 +48,13 @@ func TestCompareFabrics(t *testing.T) {
 		names[row.Name] = true
 		figure := row.Figures["memory"]
 		_, copied := row.Figures[BesideMemcpy]
-		if figure.Value <= 0 || copied != (figure.Ratio > 0) || copied != (figure.Beside == BesideMemcpy) {
+		if figure.Value <= 0 || copied != (figure.Ratio > 0) ||
+			copied != (figure.Beside == BesideMemcpy) {
 			t.Errorf("%s: %+v", row.Name, row.Figures)
 		}
 	}
-	for _, name := range []string{rowRoundTrip, rowWrite, rowRead, rowWriteRate, rowWrite64K, rowRead1M, "targets_1_one_by_one", "targets_8_together", rowRevoke, rowRegrant} {
+	for _, name := range []string{rowRoundTrip, rowWrite, rowRead, rowWriteRate, rowWrite64K,
+		rowRead1M, "targets_1_one_by_one", "targets_8_together", rowRevoke, rowRegrant} {
 		if !names[name] {
 			t.Errorf("no row %s", name)
 		}
@@ -61,7 +66,8 @@ func TestCompareFabricsRefuses(t *testing.T) {
 	if _, err := CompareFabrics(t.Context(), nil, 0); !errors.Is(err, ErrParameters) {
 		t.Errorf("for no time: %v", err)
 	}
-	if _, err := CompareFabrics(t.Context(), []FabricHosts{{Kind: fabric.Memory, Hosts: memoryHosts(t, 2)}}, time.Second); !errors.Is(err, ErrParameters) {
+	if _, err := CompareFabrics(t.Context(), []FabricHosts{{Kind: fabric.Memory,
+		Hosts: memoryHosts(t, 2)}}, time.Second); !errors.Is(err, ErrParameters) {
 		t.Errorf("with two hosts: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -72,12 +78,14 @@ func TestCompareFabricsRefuses(t *testing.T) {
 	// A host that goes away in the middle is an error, and nothing hangs.
 	hosts := memoryHosts(t, FabricTargetsMax+1)
 	time.AfterFunc(50*time.Millisecond, func() { _ = hosts[1].Close(context.Background()) })
-	if _, err := CompareFabrics(t.Context(), []FabricHosts{{Kind: fabric.Memory, Hosts: hosts}}, time.Minute); err == nil {
+	if _, err := CompareFabrics(t.Context(), []FabricHosts{{Kind: fabric.Memory, Hosts: hosts}},
+		time.Minute); err == nil {
 		t.Error("a host was closed, and there is no error")
 	}
 }
 
-// The figure is the median of the rounds after the first, and its ratio that to the median of the column beside.
+// The figure is the median of the rounds after the first, and its ratio that to the median of the
+// column beside.
 func TestComparedRowIsOfMedians(t *testing.T) {
 	t.Parallel()
 	taking := func(values ...float64) measurement {
@@ -90,14 +98,17 @@ func TestComparedRowIsOfMedians(t *testing.T) {
 	row := FabricRow{Name: rowWrite64K}
 	columns := []*comparisonColumn{
 		{name: BesideTCP, rows: map[string]measurement{rowWrite64K: taking(1000, 4, 9, 4, 1, 4)}},
-		{name: "p2p", beside: BesideTCP, rows: map[string]measurement{rowWrite64K: taking(1000, 1, 7, 2, 3, 2)}},
-		{name: "memory", beside: BesideMemcpy, rows: map[string]measurement{rowWrite64K: taking(1000, 5, 5, 5, 5, 5)}},
+		{name: "p2p", beside: BesideTCP, rows: map[string]measurement{rowWrite64K: taking(1000,
+			1, 7, 2, 3, 2)}},
+		{name: "memory", beside: BesideMemcpy,
+			rows: map[string]measurement{rowWrite64K: taking(1000, 5, 5, 5, 5, 5)}},
 		{name: "without"},
 	}
 	if err := compareRow(t.Context(), &row, columns, time.Second); err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]FabricFigure{BesideTCP: {Value: 4}, "p2p": {Value: 2, Beside: BesideTCP, Ratio: 0.5}, "memory": {Value: 5}}
+	want := map[string]FabricFigure{BesideTCP: {Value: 4},
+		"p2p": {Value: 2, Beside: BesideTCP, Ratio: 0.5}, "memory": {Value: 5}}
 	if len(row.Figures) != len(want) {
 		t.Errorf("%+v", row.Figures)
 	}

@@ -23,7 +23,8 @@ type FabricResult struct {
 	Regions *RegionResult `json:"regions,omitempty"`
 }
 
-// LaneResult is what lanes carry: 64 bytes there and back, frames of 64 bytes one way, and frames of 64 KiB one way, in payload bytes.
+// LaneResult is what lanes carry: 64 bytes there and back, frames of 64 bytes one way, and frames
+// of 64 KiB one way, in payload bytes.
 type LaneResult struct {
 	RoundTripP50    float64 `json:"round_trip_us_p50"`
 	RoundTripP99    float64 `json:"round_trip_us_p99"`
@@ -31,7 +32,8 @@ type LaneResult struct {
 	BytesPerSecond  float64 `json:"bytes_per_second"`
 }
 
-// RegionResult is what one-sided memory does: a write and a read of 64 bytes from posting to completion, one after the other; and 64 KiB each with several outstanding.
+// RegionResult is what one-sided memory does: a write and a read of 64 bytes from posting to
+// completion, one after the other; and 64 KiB each with several outstanding.
 type RegionResult struct {
 	WriteP50            float64 `json:"write_us_p50"`
 	WriteP99            float64 `json:"write_us_p99"`
@@ -53,7 +55,8 @@ const (
 	// writesTogether is how many large writes or reads are outstanding.
 	writesTogether = 16
 	regionBytes    = writesTogether * largeBytes
-	// sendsTogether is after how many calls of a stream the other side is asked how far it is, and groupsAhead how many answers may be outstanding: a slow fabric is not buried.
+	// sendsTogether is after how many calls of a stream the other side is asked how far it is, and
+	// groupsAhead how many answers may be outstanding: a slow fabric is not buried.
 	sendsTogether = 16
 	groupsAhead   = 8
 	// fabricAnswerTime is how long the other side may take to answer.
@@ -79,8 +82,9 @@ type FabricAnswerer struct {
 	region rdmanet.Region // of the receiving goroutine
 }
 
-// frameLender is a host that can lend frames instead of giving them away, so that they take no new memory; this side of a measurement keeps none. What it then measures is the
-// fabric, as reading into one buffer measures TCP.
+// frameLender is a host that can lend frames instead of giving them away, so that they take no new
+// memory; this side of a measurement keeps none. What it then measures is the fabric, as reading
+// into one buffer measures TCP.
 type frameLender interface {
 	ReceiveLent(lane string, receive rdmanet.ReceiveFunc) error
 }
@@ -113,7 +117,8 @@ func (a *FabricAnswerer) receive(from rdmanet.Peer, frames [][]byte) {
 			a.bytes.Add(uint64(len(frame)))
 			a.frames.Add(1)
 		case wantCount:
-			a.answer(from, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, a.bytes.Load()), a.frames.Load()))
+			a.answer(from, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil,
+				a.bytes.Load()), a.frames.Load()))
 		case wantRegion:
 			reason := ""
 			if err := a.open(from); err != nil {
@@ -158,8 +163,10 @@ type fabricMeasurer struct {
 	answers chan []byte
 }
 
-// MeasureFabric measures what a host gets from a peer that runs AnswerFabric, for about as long as told. A host can measure once.
-func MeasureFabric(ctx context.Context, kind fabric.Kind, host rdmanet.Host, peer rdmanet.PeerID, measured time.Duration) (FabricResult, error) {
+// MeasureFabric measures what a host gets from a peer that runs AnswerFabric, for about as long as
+// told. A host can measure once.
+func MeasureFabric(ctx context.Context, kind fabric.Kind, host rdmanet.Host, peer rdmanet.PeerID,
+	measured time.Duration) (FabricResult, error) {
 	if measured <= 0 {
 		return FabricResult{}, fmt.Errorf("%w: a run for %v", ErrParameters, measured)
 	}
@@ -252,7 +259,8 @@ func (m *fabricMeasurer) lanes(ctx context.Context, part time.Duration) (r LaneR
 		}
 		trips.Add(time.Since(sent))
 	}
-	r.RoundTripP50, r.RoundTripP99 = float64(trips.Quantile(0.50))/1e3, float64(trips.Quantile(0.99))/1e3
+	r.RoundTripP50, r.RoundTripP99 = float64(trips.Quantile(0.50))/1e3,
+		float64(trips.Quantile(0.99))/1e3
 
 	counted := make([]byte, smallBytes)
 	counted[0] = wantNone
@@ -269,8 +277,10 @@ func (m *fabricMeasurer) lanes(ctx context.Context, part time.Duration) (r LaneR
 	return r, err
 }
 
-// stream sends the frames again and again, and tells how many bytes and frames a second the peer's program got.
-func (m *fabricMeasurer) stream(ctx context.Context, part time.Duration, frames [][]byte) (bytes, count float64, err error) {
+// stream sends the frames again and again, and tells how many bytes and frames a second the peer's
+// program got.
+func (m *fabricMeasurer) stream(ctx context.Context, part time.Duration, frames [][]byte) (bytes,
+	count float64, err error) {
 	before, err := m.counted(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -317,10 +327,12 @@ func countOf(answer []byte) (count [2]uint64, err error) {
 	if len(answer) != 16 {
 		return count, fmt.Errorf("%w: a count of %d bytes", ErrServer, len(answer))
 	}
-	return [2]uint64{binary.LittleEndian.Uint64(answer), binary.LittleEndian.Uint64(answer[8:])}, nil
+	return [2]uint64{binary.LittleEndian.Uint64(answer), binary.LittleEndian.Uint64(answer[8:])},
+		nil
 }
 
-func (m *fabricMeasurer) regions(ctx context.Context, host rdmanet.RegionHost, part time.Duration) (r RegionResult, err error) {
+func (m *fabricMeasurer) regions(ctx context.Context, host rdmanet.RegionHost,
+	part time.Duration) (r RegionResult, err error) {
 	reason, err := m.ask(ctx, []byte{wantRegion})
 	if err != nil {
 		return r, err
@@ -343,26 +355,33 @@ func (m *fabricMeasurer) regions(ctx context.Context, host rdmanet.RegionHost, p
 		p50, p99 *float64
 		bytes    *float64
 	}{
-		{rdmanet.OperationWrite, &r.WriteP50, &r.WriteP99, &r.WriteBytesPerSecond}, {rdmanet.OperationRead, &r.ReadP50, &r.ReadP99, &r.ReadBytesPerSecond},
+		{rdmanet.OperationWrite, &r.WriteP50, &r.WriteP99, &r.WriteBytesPerSecond},
+		{rdmanet.OperationRead, &r.ReadP50, &r.ReadP99, &r.ReadBytesPerSecond},
 	} {
 		var latency Histogram
 		if _, err := operate(ctx, queue, to, each.kind, smallBytes, 1, part, &latency); err != nil {
 			return r, err
 		}
-		*each.p50, *each.p99 = float64(latency.Quantile(0.50))/1e3, float64(latency.Quantile(0.99))/1e3
-		if *each.bytes, err = operate(ctx, queue, to, each.kind, largeBytes, writesTogether, part, nil); err != nil {
+		*each.p50, *each.p99 = float64(latency.Quantile(0.50))/1e3,
+			float64(latency.Quantile(0.99))/1e3
+		if *each.bytes, err = operate(ctx, queue, to, each.kind, largeBytes, writesTogether,
+			part, nil); err != nil {
 			return r, err
 		}
 	}
 	return r, nil
 }
 
-// operate keeps so many operations outstanding, each at a place of its own, and gives the bytes that completed in a second, and how long operations took where that is asked for.
-func operate(ctx context.Context, queue rdmanet.Queue, to rdmanet.Attachment, kind rdmanet.OperationKind, size, outstanding int, part time.Duration, latency *Histogram) (float64, error) {
+// operate keeps so many operations outstanding, each at a place of its own, and gives the bytes
+// that completed in a second, and how long operations took where that is asked for.
+func operate(ctx context.Context, queue rdmanet.Queue, to rdmanet.Attachment,
+	kind rdmanet.OperationKind, size, outstanding int, part time.Duration,
+	latency *Histogram) (float64, error) {
 	buffer := touched(size * outstanding)
 	post := func(place uint64) error {
 		at := int(place) * size
-		return queue.Post(rdmanet.Operation{To: to, Kind: kind, Offset: at, Bytes: buffer[at : at+size], Tag: place})
+		return queue.Post(rdmanet.Operation{To: to, Kind: kind, Offset: at,
+			Bytes: buffer[at : at+size], Tag: place})
 	}
 	completions := make([]rdmanet.Completion, outstanding)
 	begun := time.Now()

@@ -8,7 +8,8 @@ import (
 // subBuckets is how finely a power of two is divided: a value is known to 1/64.
 const subBuckets = 64
 
-// Histogram counts durations in buckets that grow with the value, so that its size does not depend on how many it counted. The zero value is empty.
+// Histogram counts durations in buckets that grow with the value, so that its size does not depend
+// on how many it counted. The zero value is empty.
 type Histogram struct {
 	// Counts are the buckets, as many as are in use.
 	Counts []uint64 `json:"counts"`
@@ -33,7 +34,8 @@ func (h *Histogram) Merge(other Histogram) {
 	}
 }
 
-// Quantile gives the smallest duration, to 1/64, that the given share of all are not above; 0 if there are none.
+// Quantile gives the smallest duration, to 1/64, that the given share of all are not above; 0 if
+// there are none.
 func (h *Histogram) Quantile(share float64) time.Duration {
 	total := uint64(0)
 	for _, count := range h.Counts {
@@ -50,7 +52,8 @@ func (h *Histogram) Quantile(share float64) time.Duration {
 	return 0
 }
 
-// bucketOf gives values below subBuckets a bucket each, and subBuckets buckets to each power of two from there.
+// bucketOf gives values below subBuckets a bucket each, and subBuckets buckets to each power of two
+// from there.
 func bucketOf(value uint64) int {
 	if value < subBuckets {
 		return int(value)

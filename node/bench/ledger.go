@@ -24,7 +24,8 @@ const (
 
 // ackLevels are the API's names of the acknowledgements.
 var ackLevels = map[string]ledgerdv1.Level{
-	AckOrdered: ledgerdv1.Level_LEVEL_ORDERED, AckStored: ledgerdv1.Level_LEVEL_STORED, AckDurable: ledgerdv1.Level_LEVEL_DURABLE,
+	AckOrdered: ledgerdv1.Level_LEVEL_ORDERED, AckStored: ledgerdv1.Level_LEVEL_STORED,
+	AckDurable: ledgerdv1.Level_LEVEL_DURABLE,
 }
 
 // ClientsMax bounds the clients of a run.
@@ -38,14 +39,16 @@ const settleTime = 20 * time.Second
 
 // LedgerParameters of a run of the whole ledger.
 type LedgerParameters struct {
-	// Nodes is how many nodes there are, Clients how many clients submit to them in turn, each for an organisation of its own, one bundle after the other.
+	// Nodes is how many nodes there are, Clients how many clients submit to them in turn, each for
+	// an organisation of its own, one bundle after the other.
 	Nodes   int `json:"nodes"`
 	Clients int `json:"clients"`
 	// Bundle is how many transactions a bundle has: they share one signature.
 	Bundle int `json:"bundle"`
 	// Ack is AckOrdered, AckStored or AckDurable: what a client waits for.
 	Ack string `json:"ack"`
-	// Fabric is fabric.Memory, with all nodes in this process, or another kind, with a process for each.
+	// Fabric is fabric.Memory, with all nodes in this process, or another kind, with a process for
+	// each.
 	Fabric fabric.Kind `json:"fabric"`
 	// Engine is allconcur.EngineAllConcur or allconcur.EngineAllConcurPlus.
 	Engine string `json:"engine"`
@@ -61,11 +64,14 @@ func (p LedgerParameters) Validate() error {
 	case p.Clients < 1 || p.Clients > ClientsMax:
 		return fmt.Errorf("%w: %d clients, want 1 to %d", ErrParameters, p.Clients, ClientsMax)
 	case p.Bundle < 1 || p.Bundle > ledger.MaxBundleTransactions:
-		return fmt.Errorf("%w: bundles of %d transactions, want 1 to %d", ErrParameters, p.Bundle, ledger.MaxBundleTransactions)
+		return fmt.Errorf("%w: bundles of %d transactions, want 1 to %d", ErrParameters, p.Bundle,
+			ledger.MaxBundleTransactions)
 	case !known:
-		return fmt.Errorf("%w: acknowledgement %q, want %q, %q or %q", ErrParameters, p.Ack, AckOrdered, AckStored, AckDurable)
+		return fmt.Errorf("%w: acknowledgement %q, want %q, %q or %q", ErrParameters, p.Ack,
+			AckOrdered, AckStored, AckDurable)
 	case p.Engine != allconcur.EngineAllConcur && p.Engine != allconcur.EngineAllConcurPlus:
-		return fmt.Errorf("%w: engine %q, want %q or %q", ErrParameters, p.Engine, allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
+		return fmt.Errorf("%w: engine %q, want %q or %q", ErrParameters, p.Engine,
+			allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
 	case p.For <= 0:
 		return fmt.Errorf("%w: a run for %v", ErrParameters, p.For)
 	}
@@ -98,9 +104,11 @@ type LedgerEnvironment struct {
 	Start testnet.Starter
 }
 
-// RunLedger measures the whole ledger: signed transactions, ordered, executed and stored. Nothing runs when it returns; the folder is the caller's to
-// remove. ErrParameters, ErrServer, ErrDiverged, or ctx's cause.
-func RunLedger(ctx context.Context, p LedgerParameters, environment LedgerEnvironment) (result LedgerResult, err error) {
+// RunLedger measures the whole ledger: signed transactions, ordered, executed and stored. Nothing
+// runs when it returns; the folder is the caller's to remove. ErrParameters, ErrServer,
+// ErrDiverged, or ctx's cause.
+func RunLedger(ctx context.Context, p LedgerParameters,
+	environment LedgerEnvironment) (result LedgerResult, err error) {
 	if err := p.Validate(); err != nil {
 		return LedgerResult{}, err
 	}
@@ -148,7 +156,9 @@ func RunLedger(ctx context.Context, p LedgerParameters, environment LedgerEnviro
 		return LedgerResult{}, context.Cause(ctx)
 	}
 	if window.Requests == 0 {
-		return LedgerResult{}, fmt.Errorf("%w: nothing was acknowledged in %.3f s; measure for longer", ErrServer, window.Seconds)
+		return LedgerResult{},
+			fmt.Errorf("%w: nothing was acknowledged in %.3f s; measure for longer", ErrServer,
+				window.Seconds)
 	}
 	height, err := compareChains(ctx, nodes.urls, acknowledged)
 	if err != nil {
@@ -168,7 +178,8 @@ func RunLedger(ctx context.Context, p LedgerParameters, environment LedgerEnviro
 	}, nil
 }
 
-// compareChains makes sure that all nodes have the same blocks up to the least of their heads, and that the chain has what was acknowledged.
+// compareChains makes sure that all nodes have the same blocks up to the least of their heads, and
+// that the chain has what was acknowledged.
 func compareChains(ctx context.Context, urls []string, acknowledged uint64) (ledger.Height, error) {
 	nodes, err := clientsOf(urls)
 	if err != nil {
@@ -193,12 +204,14 @@ func compareChains(ctx context.Context, urls []string, acknowledged uint64) (led
 			copy(hash[:], header.GetHash())
 			switch {
 			case ledger.Height(header.GetHeight()) != next:
-				return 0, fmt.Errorf("%w: %s shows block %d in place of %d", ErrDiverged, urls[i], header.GetHeight(), next)
+				return 0, fmt.Errorf("%w: %s shows block %d in place of %d", ErrDiverged, urls[i],
+					header.GetHeight(), next)
 			case i == 0:
 				want = append(want, hash)
 				transactions += uint64(header.GetTransactionCount())
 			case want[next-1] != hash:
-				return 0, fmt.Errorf("%w: block %d is %v at %s and %v at %s", ErrDiverged, next, hash, urls[i], want[next-1], urls[0])
+				return 0, fmt.Errorf("%w: block %d is %v at %s and %v at %s", ErrDiverged, next,
+					hash, urls[i], want[next-1], urls[0])
 			}
 			if next++; next > common {
 				break
@@ -209,7 +222,8 @@ func compareChains(ctx context.Context, urls []string, acknowledged uint64) (led
 		}
 	}
 	if transactions < acknowledged {
-		return 0, fmt.Errorf("%w: %d transactions were acknowledged, and %d are in the chain", ErrDiverged, acknowledged, transactions)
+		return 0, fmt.Errorf("%w: %d transactions were acknowledged, and %d are in the chain",
+			ErrDiverged, acknowledged, transactions)
 	}
 	return common, nil
 }
@@ -233,7 +247,8 @@ func settle(ctx context.Context, nodes []*client.Client) (ledger.Height, error) 
 			return ledger.Height(least), nil
 		}
 		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return 0, fmt.Errorf("%w: after %v the nodes' heads are still %d to %d", ErrDiverged, settleTime, least, most)
+			return 0, fmt.Errorf("%w: after %v the nodes' heads are still %d to %d", ErrDiverged,
+				settleTime, least, most)
 		}
 	}
 }

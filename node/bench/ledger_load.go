@@ -14,7 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// load is the clients of a run. Each submits one bundle after the other and waits for its acknowledgement.
+// load is the clients of a run. Each submits one bundle after the other and waits for its
+// acknowledgement.
 type load struct {
 	level   ledgerdv1.Level
 	bundle  int
@@ -81,13 +82,16 @@ func newLoad(ctx context.Context, p LedgerParameters, urls []string) (l *load, e
 // next is a client's next transaction, with nothing in it.
 func (l *load) next(c *loadClient) ledger.Transaction {
 	c.sequence++
-	return ledger.Transaction{Ledger: l.genesis, Signer: c.key.Organisation, Nonce: ledger.Nonce{Stream: 1, Sequence: c.sequence}}
+	return ledger.Transaction{Ledger: l.genesis, Signer: c.key.Organisation,
+		Nonce: ledger.Nonce{Stream: 1, Sequence: c.sequence}}
 }
 
-// register registers a client's organisation, alone in its transaction, and then opens its accounts.
+// register registers a client's organisation, alone in its transaction, and then opens its
+// accounts.
 func (l *load) register(ctx context.Context, c *loadClient) error {
 	registration, openings := l.next(c), l.next(c)
-	registration.Registrations = []ledger.Registration{{Name: c.key.Organisation, Keys: []ledger.PublicKey{c.key.Public()}}}
+	registration.Registrations = []ledger.Registration{{Name: c.key.Organisation,
+		Keys: []ledger.PublicKey{c.key.Public()}}}
 	openings.Openings = []ledger.Opening{{Account: c.mint, Issuer: true}, {Account: c.cash}}
 	for _, transaction := range []ledger.Transaction{registration, openings} {
 		bundle, err := client.Sign([]client.Key{c.key}, transaction)
@@ -109,8 +113,10 @@ func (l *load) register(ctx context.Context, c *loadClient) error {
 // refused is the error of the first transaction that the ledger did not apply.
 func refused(statuses []*ledgerdv1.TransactionStatus) error {
 	for _, status := range statuses {
-		if status.GetState() < ledgerdv1.TransactionState_TRANSACTION_STATE_ORDERED || status.GetReasonCode() != "" {
-			return fmt.Errorf("%w: a transaction is %v: %s", ErrServer, status.GetState(), status.GetReason())
+		if status.GetState() < ledgerdv1.TransactionState_TRANSACTION_STATE_ORDERED ||
+			status.GetReasonCode() != "" {
+			return fmt.Errorf("%w: a transaction is %v: %s", ErrServer, status.GetState(),
+				status.GetReason())
 		}
 	}
 	return nil

@@ -32,8 +32,10 @@ type nodes struct {
 }
 
 // startNodes starts the nodes and waits until all of them order.
-func startNodes(ctx context.Context, p LedgerParameters, environment LedgerEnvironment) (*nodes, error) {
-	starting, cancel := context.WithTimeoutCause(ctx, startOrdering, fmt.Errorf("%w: the nodes do not order within %v", ErrServer, startOrdering))
+func startNodes(ctx context.Context, p LedgerParameters, environment LedgerEnvironment) (*nodes,
+	error) {
+	starting, cancel := context.WithTimeoutCause(ctx, startOrdering,
+		fmt.Errorf("%w: the nodes do not order within %v", ErrServer, startOrdering))
 	defer cancel()
 	start := startProcesses
 	if p.Fabric == fabric.Memory {
@@ -49,12 +51,14 @@ func startNodes(ctx context.Context, p LedgerParameters, environment LedgerEnvir
 	return n, nil
 }
 
-func startProcesses(ctx context.Context, p LedgerParameters, environment LedgerEnvironment) (*nodes, error) {
+func startProcesses(ctx context.Context, p LedgerParameters, environment LedgerEnvironment) (*nodes,
+	error) {
 	base, err := testnet.FreeBasePort(p.Nodes)
 	if err != nil {
 		return nil, err
 	}
-	homes, err := testnet.Make(testnet.Layout{Dir: environment.Dir, Nodes: p.Nodes, BasePort: base, Engine: p.Engine, Fabric: p.Fabric, Chain: "bench"})
+	homes, err := testnet.Make(testnet.Layout{Dir: environment.Dir, Nodes: p.Nodes, BasePort: base,
+		Engine: p.Engine, Fabric: p.Fabric, Chain: "bench"})
 	if err != nil {
 		return nil, err
 	}
@@ -71,9 +75,11 @@ func startProcesses(ctx context.Context, p LedgerParameters, environment LedgerE
 	return &nodes{urls: processes.URLs(), ended: processes.Done(), stop: stop}, nil
 }
 
-func startEmbedded(ctx context.Context, p LedgerParameters, environment LedgerEnvironment) (*nodes, error) {
+func startEmbedded(ctx context.Context, p LedgerParameters, environment LedgerEnvironment) (*nodes,
+	error) {
 	cluster, err := testnet.Embed(ctx, testnet.EmbedOptions{
-		Dir: environment.Dir, Ports: make([]int, p.Nodes), Engine: p.Engine, Chain: "bench", Start: environment.Start,
+		Dir: environment.Dir, Ports: make([]int, p.Nodes), Engine: p.Engine, Chain: "bench",
+		Start: environment.Start,
 	})
 	if err != nil {
 		return nil, err
@@ -108,7 +114,8 @@ func awaitOrdering(ctx context.Context, urls []string) error {
 	for {
 		ordering := 0
 		for _, node := range clients {
-			if state, err := node.Node(ctx); err == nil && state.GetMode() == ledgerdv1.NodeMode_NODE_MODE_ORDERING {
+			if state, err := node.Node(ctx); err == nil &&
+				state.GetMode() == ledgerdv1.NodeMode_NODE_MODE_ORDERING {
 				ordering++
 			}
 		}

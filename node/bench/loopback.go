@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// LoopbackResult is the ceiling that this machine's TCP sets: one connection on 127.0.0.1, both ends in this process, plain
-// bytes. The common keys are filled where they make sense: a request is a round trip, the throughput that of 1 MiB writes.
+// LoopbackResult is the ceiling that this machine's TCP sets: one connection on 127.0.0.1, both
+// ends in this process, plain bytes. The common keys are filled where they make sense: a request is
+// a round trip, the throughput that of 1 MiB writes.
 type LoopbackResult struct {
 	Seconds           float64 `json:"seconds"`
 	RequestsPerSecond float64 `json:"requests_per_second"`
@@ -153,10 +154,12 @@ func roundTrips(ctx context.Context, measured time.Duration) (Histogram, error) 
 	for begun := time.Now(); time.Since(begun) < measured; {
 		sent := time.Now()
 		if _, err := near.Write(buffer); err != nil {
-			return Histogram{}, errors.Join(context.Cause(ctx), fmt.Errorf("bench: loopback: %w", err))
+			return Histogram{}, errors.Join(context.Cause(ctx),
+				fmt.Errorf("bench: loopback: %w", err))
 		}
 		if _, err := io.ReadFull(near, buffer); err != nil {
-			return Histogram{}, errors.Join(context.Cause(ctx), fmt.Errorf("bench: loopback: %w", err))
+			return Histogram{}, errors.Join(context.Cause(ctx),
+				fmt.Errorf("bench: loopback: %w", err))
 		}
 		trips.Add(time.Since(sent))
 	}

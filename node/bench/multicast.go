@@ -17,7 +17,8 @@ import (
 const (
 	// EngineTRAM is package tram/replica: groups with a leader, in one-sided memory.
 	EngineTRAM = "tram"
-	// EngineTRAMLeaderless is AllConcur+ in each group, package tram's relay behind it and package tram/stream between the groups.
+	// EngineTRAMLeaderless is AllConcur+ in each group, package tram's relay behind it and package
+	// tram/stream between the groups.
 	EngineTRAMLeaderless = "tram-leaderless"
 )
 
@@ -72,10 +73,13 @@ func (p MulticastParameters) Validate() error {
 		return refuse("engine %q, want %q or %q", p.Engine, EngineTRAM, EngineTRAMLeaderless)
 	case p.Shape == nil || p.Shape.Groups() != p.Groups:
 		return refuse("no tree of %d groups", p.Groups)
-	case p.Replicas < 1 || p.Replicas > replicasOfGroupMax || p.Replicas > MulticastReplicasMax/p.Groups:
-		return refuse("%d groups of %d replicas, want 1 to %d replicas a group and at most %d in all", p.Groups, p.Replicas, replicasOfGroupMax, MulticastReplicasMax)
+	case p.Replicas < 1 || p.Replicas > replicasOfGroupMax ||
+		p.Replicas > MulticastReplicasMax/p.Groups:
+		return refuse("%d groups of %d replicas, want 1 to %d replicas a group and at most %d "+
+			"in all", p.Groups, p.Replicas, replicasOfGroupMax, MulticastReplicasMax)
 	case p.Destinations < 1 || p.Destinations > p.Groups:
-		return refuse("%d destinations of %d groups, want 1 to as many as there are groups", p.Destinations, p.Groups)
+		return refuse("%d destinations of %d groups, want 1 to as many as there are groups",
+			p.Destinations, p.Groups)
 	case p.Size < 0 || p.Size > MulticastSizeMax:
 		return refuse("messages of %d bytes, want 0 to %d", p.Size, MulticastSizeMax)
 	case p.Clients < 1 || p.Clients > MulticastClientsMax:
@@ -85,16 +89,19 @@ func (p MulticastParameters) Validate() error {
 	case p.Failover != "" && p.Failover != FailoverCrash && p.Failover != FailoverChange:
 		return refuse("failover %q, want %q or %q", p.Failover, FailoverCrash, FailoverChange)
 	case p.Failover != "" && p.Engine == EngineTRAMLeaderless:
-		return refuse("failover is measured with engine %q only: without leaders there is none to take away", EngineTRAM)
+		return refuse("failover is measured with engine %q only: without leaders there is none "+
+			"to take away", EngineTRAM)
 	case p.Failover != "" && p.Replicas < 3:
-		return refuse("failover with %d replicas a group, want at least 3: fewer do not survive their leader", p.Replicas)
+		return refuse("failover with %d replicas a group, want at least 3: fewer do not survive "+
+			"their leader", p.Replicas)
 	case p.For <= 0:
 		return refuse("a run for %v", p.For)
 	}
 	return checkFabric(p.Fabric)
 }
 
-// Hosts is how many hosts a run needs: one for each replica and, where clients write to replicas' memory, one for each client.
+// Hosts is how many hosts a run needs: one for each replica and, where clients write to replicas'
+// memory, one for each client.
 func (p MulticastParameters) Hosts() int {
 	if p.Engine == EngineTRAM {
 		return p.Groups*p.Replicas + p.Clients
@@ -112,13 +119,15 @@ type MulticastResult struct {
 	LatencyP50          float64 `json:"latency_p50_us"`
 	LatencyP99          float64 `json:"latency_p99_us"`
 	CPUSeconds          float64 `json:"cpu_seconds"`
-	// ComparedDeliveries is how many deliveries of all replicas together were compared within their groups.
+	// ComparedDeliveries is how many deliveries of all replicas together were compared within their
+	// groups.
 	ComparedDeliveries uint64 `json:"compared_deliveries"`
 	// Failovers is nil without MulticastParameters.Failover.
 	Failovers *Failovers `json:"failovers,omitempty"`
 }
 
-// Failovers is what became of the leaders that were taken away. Times are the longest without a delivery, in microseconds.
+// Failovers is what became of the leaders that were taken away. Times are the longest without a
+// delivery, in microseconds.
 type Failovers struct {
 	Count           int     `json:"count"`
 	WithoutP50      float64 `json:"without_delivery_p50_us"`
@@ -148,9 +157,11 @@ type led interface {
 	crash(group order.GroupID)
 }
 
-// RunMulticast measures an atomic multicast, with all replicas and clients in this process, on MulticastParameters.Hosts hosts that know each other, which the caller closes. ErrParameters, ErrServer,
-// ErrDiverged, or ctx's cause. The logger gets what the drivers of the groups log.
-func RunMulticast(ctx context.Context, p MulticastParameters, hosts []rdmanet.Host, logger *slog.Logger) (result MulticastResult, err error) {
+// RunMulticast measures an atomic multicast, with all replicas and clients in this process, on
+// MulticastParameters.Hosts hosts that know each other, which the caller closes. ErrParameters,
+// ErrServer, ErrDiverged, or ctx's cause. The logger gets what the drivers of the groups log.
+func RunMulticast(ctx context.Context, p MulticastParameters, hosts []rdmanet.Host,
+	logger *slog.Logger) (result MulticastResult, err error) {
 	if err := p.Validate(); err != nil {
 		return MulticastResult{}, err
 	}
@@ -158,11 +169,14 @@ func RunMulticast(ctx context.Context, p MulticastParameters, hosts []rdmanet.Ho
 	for i, host := range hosts {
 		var has bool
 		if regions[i], has = host.(rdmanet.RegionHost); !has {
-			return MulticastResult{}, fmt.Errorf("%w: the hosts of fabric %s have no one-sided memory", ErrParameters, p.Fabric)
+			return MulticastResult{},
+				fmt.Errorf("%w: the hosts of fabric %s have no one-sided memory", ErrParameters,
+					p.Fabric)
 		}
 	}
 	if len(regions) != p.Hosts() {
-		return MulticastResult{}, fmt.Errorf("%w: %d hosts, want %d", ErrParameters, len(regions), p.Hosts())
+		return MulticastResult{}, fmt.Errorf("%w: %d hosts, want %d", ErrParameters, len(regions),
+			p.Hosts())
 	}
 	load := newMulticastLoad(p)
 	var engine multicastEngine
@@ -216,7 +230,9 @@ func RunMulticast(ctx context.Context, p MulticastParameters, hosts []rdmanet.Ho
 		return MulticastResult{}, err
 	}
 	if window.Requests == 0 {
-		return MulticastResult{}, fmt.Errorf("%w: nothing was delivered in %.3f s; measure for longer", ErrServer, window.Seconds)
+		return MulticastResult{},
+			fmt.Errorf("%w: nothing was delivered in %.3f s; measure for longer", ErrServer,
+				window.Seconds)
 	}
 	return MulticastResult{
 		MulticastParameters: p,
@@ -235,8 +251,10 @@ func RunMulticast(ctx context.Context, p MulticastParameters, hosts []rdmanet.Ho
 // failoversMax bounds how often leaders are taken away in one run.
 const failoversMax = 10
 
-// disturb lets the window pass; on the way it takes leaders away, if that is asked for, each time between two intervals of equal length: one to compare with, and one to see what happens.
-func disturb(ctx context.Context, p MulticastParameters, load *multicastLoad, engine multicastEngine) (*Failovers, error) {
+// disturb lets the window pass; on the way it takes leaders away, if that is asked for, each time
+// between two intervals of equal length: one to compare with, and one to see what happens.
+func disturb(ctx context.Context, p MulticastParameters, load *multicastLoad,
+	engine multicastEngine) (*Failovers, error) {
 	leaders, have := engine.(led)
 	if p.Failover == "" || !have {
 		return nil, pause(ctx, p.For)

@@ -33,7 +33,8 @@ const (
 	streamLook = 2 * time.Millisecond
 )
 
-// itemHeader is what lies before each item of a batch: its number in the parent's stream, 0 for one that entered here, and its message's length.
+// itemHeader is what lies before each item of a batch: its number in the parent's stream, 0 for one
+// that entered here, and its message's length.
 const itemHeader = 12
 
 // leaderlessDeployment is groups that run AllConcur+, with streams between them.
@@ -50,7 +51,8 @@ type leaderlessDeployment struct {
 	failure error
 }
 
-// leaderlessMember is one server of one group: the source and the sink of its driver, its part of the stream from the parent and of those to the children.
+// leaderlessMember is one server of one group: the source and the sink of its driver, its part of
+// the stream from the parent and of those to the children.
 type leaderlessMember struct {
 	deployment *leaderlessDeployment
 	name       order.Replica
@@ -86,8 +88,10 @@ const (
 	tagOutlet   = 1 << 16 // times the outlet, plus the carrier
 )
 
-func newLeaderless(p MulticastParameters, hosts []rdmanet.RegionHost, load *multicastLoad, logger *slog.Logger) (_ *leaderlessDeployment, err error) {
-	d := &leaderlessDeployment{p: p, members: make([][]*leaderlessMember, p.Groups), began: time.Now(), turns: make([]sync.Mutex, p.Clients)}
+func newLeaderless(p MulticastParameters, hosts []rdmanet.RegionHost, load *multicastLoad,
+	logger *slog.Logger) (_ *leaderlessDeployment, err error) {
+	d := &leaderlessDeployment{p: p, members: make([][]*leaderlessMember, p.Groups),
+		began: time.Now(), turns: make([]sync.Mutex, p.Clients)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -95,8 +99,11 @@ func newLeaderless(p MulticastParameters, hosts []rdmanet.RegionHost, load *mult
 		}
 	}()
 	for i, host := range hosts {
-		name := order.Replica{Group: order.GroupID(i / p.Replicas), Server: order.ServerID(i % p.Replicas)}
-		m := &leaderlessMember{deployment: d, name: name, host: host, load: load, ready: make(chan struct{}, 1), ringing: make(chan struct{}, 1), relay: tram.NewRelay(p.Shape, name.Group)}
+		name := order.Replica{Group: order.GroupID(i / p.Replicas),
+			Server: order.ServerID(i % p.Replicas)}
+		m := &leaderlessMember{deployment: d, name: name, host: host, load: load,
+			ready: make(chan struct{}, 1), ringing: make(chan struct{}, 1),
+			relay: tram.NewRelay(p.Shape, name.Group)}
 		d.members[name.Group] = append(d.members[name.Group], m)
 		if err := m.open(hosts[int(name.Group)*p.Replicas:][:p.Replicas], logger); err != nil {
 			return nil, fmt.Errorf("bench: replica %v: %w", name, err)
@@ -119,13 +126,15 @@ func (m *leaderlessMember) open(group []rdmanet.RegionHost, logger *slog.Logger)
 	for i, host := range group {
 		peers[i] = host.ID()
 	}
-	if m.queue, err = m.host.Queue(min(rdmanet.QueueDepthMax, 2*p.Replicas*(1+streamDepth*len(p.Shape.Children(m.name.Group))))); err != nil {
+	if m.queue, err = m.host.Queue(min(rdmanet.QueueDepthMax,
+		2*p.Replicas*(1+streamDepth*len(p.Shape.Children(m.name.Group))))); err != nil {
 		return err
 	}
 	m.driver, err = driver.New(driver.Config{
 		Host: m.host, Self: m.name.Server, Peers: peers,
 		NewEngine: func(run driver.Group, place order.ServerID) (order.Broadcaster, error) {
-			return allconcur.New(allconcur.Config{Engine: allconcur.EngineAllConcurPlus, Self: place, Servers: len(run.Members), Reliable: g, Generation: run.Generation,
+			return allconcur.New(allconcur.Config{Engine: allconcur.EngineAllConcurPlus,
+				Self: place, Servers: len(run.Members), Reliable: g, Generation: run.Generation,
 				FirstRound: run.FirstRound, MaxPayload: leaderlessBatchMax})
 		},
 		FrameGeneration: allconcur.FrameGeneration,
@@ -145,18 +154,24 @@ func (m *leaderlessMember) streamConfig() tramstream.Config {
 	for i := range members {
 		members[i] = order.ServerID(i)
 	}
-	entry := len(replica.AppendMessage(nil, order.Multicast{To: make([]order.GroupID, p.Groups), Payload: m.load.payload}))
+	entry := len(replica.AppendMessage(nil, order.Multicast{To: make([]order.GroupID, p.Groups),
+		Payload: m.load.payload}))
 	ring := max(streamRingMin, streamRingEntries*tramstream.RecordSize(entry))
-	return tramstream.Config{Writers: members, Carriers: members, Self: m.name.Server, Stretch: streamStretch, Patience: uint64(streamPatience / streamTick), Entries: streamEntries,
-		EntryMax: entry, RingSize: (ring + rdmanet.WordSize - 1) / rdmanet.WordSize * rdmanet.WordSize, Depth: streamDepth}
+	return tramstream.Config{Writers: members, Carriers: members, Self: m.name.Server,
+		Stretch: streamStretch, Patience: uint64(streamPatience / streamTick),
+		Entries:  streamEntries,
+		EntryMax: entry, RingSize: (ring + rdmanet.WordSize - 1) / rdmanet.WordSize * rdmanet.
+				WordSize, Depth: streamDepth}
 }
 
-// expose makes the memory that the members of the other groups write: a ring for each writer, and a board for each child.
+// expose makes the memory that the members of the other groups write: a ring for each writer, and a
+// board for each child.
 func (m *leaderlessMember) expose() (err error) {
 	d := m.deployment
 	config := m.streamConfig()
 	grant := func(region rdmanet.Region, to *leaderlessMember) error {
-		return region.Grant(rdmanet.Peer{ID: to.host.ID(), Incarnation: to.host.Incarnation()}, rdmanet.PermissionReadWrite)
+		return region.Grant(rdmanet.Peer{ID: to.host.ID(), Incarnation: to.host.Incarnation()},
+			rdmanet.PermissionReadWrite)
 	}
 	if parent, has := d.p.Shape.Parent(m.name.Group); has {
 		if m.carrier, err = tramstream.NewCarrier(config, 0, 0); err != nil {
@@ -181,7 +196,8 @@ func (m *leaderlessMember) expose() (err error) {
 		if outlet.writer, err = tramstream.NewWriter(config); err != nil {
 			return err
 		}
-		if outlet.board, err = m.host.Expose(boardName(child), len(config.Carriers)*tramstream.FeedbackSize); err != nil {
+		if outlet.board, err = m.host.Expose(boardName(child),
+			len(config.Carriers)*tramstream.FeedbackSize); err != nil {
 			return err
 		}
 		for _, carrier := range d.members[child] {
@@ -306,7 +322,8 @@ func (m *leaderlessMember) Next(maxBytes int) (batch []byte) {
 		begin := len(batch)
 		batch = binary.LittleEndian.AppendUint64(batch, number)
 		batch = put(append(batch, 0, 0, 0, 0))
-		binary.LittleEndian.PutUint32(batch[begin+itemHeader-4:], uint32(len(batch)-begin-itemHeader))
+		binary.LittleEndian.PutUint32(batch[begin+itemHeader-4:],
+			uint32(len(batch)-begin-itemHeader))
 	}
 	largest := itemHeader + len(m.load.payload) + m.load.p.Groups*4 + 64
 	taken := 0
@@ -335,10 +352,12 @@ func (m *leaderlessMember) Deliver(_ context.Context, deliveries []order.Deliver
 	for _, delivery := range deliveries {
 		for _, message := range delivery.Messages {
 			for batch := message.Payload; len(batch) >= itemHeader; {
-				number, length := binary.LittleEndian.Uint64(batch), int(binary.LittleEndian.Uint32(batch[itemHeader-4:]))
+				number, length := binary.LittleEndian.Uint64(batch),
+					int(binary.LittleEndian.Uint32(batch[itemHeader-4:]))
 				if length > len(batch)-itemHeader {
 					m.mu.Unlock()
-					return fmt.Errorf("%w: a batch of %v ends amid an item", ErrServer, message.Origin)
+					return fmt.Errorf("%w: a batch of %v ends amid an item", ErrServer,
+						message.Origin)
 				}
 				entry := batch[itemHeader : itemHeader+length]
 				batch = batch[itemHeader+length:]
@@ -354,7 +373,8 @@ func (m *leaderlessMember) Deliver(_ context.Context, deliveries []order.Deliver
 				for _, forward := range outcome.Forwards {
 					for _, outlet := range m.outlets {
 						if outlet.child == forward.Child {
-							outlet.waiting = append(outlet.waiting, tramstream.Entry{Number: forward.Number, Payload: entry})
+							outlet.waiting = append(outlet.waiting,
+								tramstream.Entry{Number: forward.Number, Payload: entry})
 						}
 					}
 				}
@@ -414,13 +434,15 @@ func (m *leaderlessMember) look(completions []rdmanet.Completion) (busy bool, er
 	m.mu.Lock()
 	for place, outlet := range m.outlets {
 		for carrier := range outlet.to {
-			outlet.writer.Feedback(order.ServerID(carrier), tramstream.FeedbackAt(outlet.board, carrier*tramstream.FeedbackSize))
+			outlet.writer.Feedback(order.ServerID(carrier),
+				tramstream.FeedbackAt(outlet.board, carrier*tramstream.FeedbackSize))
 		}
 		outlet.writer.Tick(now)
 		offered := 0
 		for offered < len(outlet.waiting) && err == nil {
 			entry := outlet.waiting[offered]
-			if entry.Number >= outlet.writer.Next() { // else the child has it: other members were quicker
+			// else the child has it: other members were quicker
+			if entry.Number >= outlet.writer.Next() {
 				err = outlet.writer.Offer(entry.Number, entry.Payload)
 			}
 			if err == nil {
@@ -432,7 +454,8 @@ func (m *leaderlessMember) look(completions []rdmanet.Completion) (busy bool, er
 		}
 		outlet.waiting = outlet.waiting[offered:]
 		for _, write := range outlet.writer.Writes() {
-			operations = append(operations, rdmanet.Operation{To: outlet.to[write.Carrier], Kind: rdmanet.OperationWrite, Offset: write.Offset, Bytes: write.Bytes, Ring: true,
+			operations = append(operations, rdmanet.Operation{To: outlet.to[write.Carrier],
+				Kind: rdmanet.OperationWrite, Offset: write.Offset, Bytes: write.Bytes, Ring: true,
 				Tag: uint64(place)*tagOutlet + uint64(write.Carrier)})
 		}
 	}
@@ -447,8 +470,10 @@ func (m *leaderlessMember) look(completions []rdmanet.Completion) (busy bool, er
 		}
 		if m.reporting == 0 {
 			for _, report := range m.carrier.Reports() {
-				operations = append(operations, rdmanet.Operation{To: m.feedback[report.Writer], Kind: rdmanet.OperationWrite, Offset: int(m.name.Server) * tramstream.FeedbackSize,
-					Bytes: report.Feedback.Append(nil), Ring: true, Tag: tagFeedback})
+				operations = append(operations, rdmanet.Operation{To: m.feedback[report.Writer],
+					Kind:   rdmanet.OperationWrite,
+					Offset: int(m.name.Server) * tramstream.FeedbackSize,
+					Bytes:  report.Feedback.Append(nil), Ring: true, Tag: tagFeedback})
 				m.reporting++
 			}
 		}
@@ -477,7 +502,8 @@ func (m *leaderlessMember) completed(completions []rdmanet.Completion) error {
 			m.reporting--
 			continue
 		}
-		m.outlets[completion.Tag/tagOutlet].writer.Completed(order.ServerID(completion.Tag % tagOutlet))
+		m.outlets[completion.Tag/tagOutlet].writer.Completed(
+			order.ServerID(completion.Tag % tagOutlet))
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// settleTimeout is how long the last messages may take to be delivered everywhere, and the first anywhere.
+// settleTimeout is how long the last messages may take to be delivered everywhere, and the first
+// anywhere.
 const settleTimeout = 20 * time.Second
 
 // settlePause is how often it is looked whether they were.
@@ -29,7 +30,8 @@ type multicastLoad struct {
 	replicas [][]replicaDeliveries // by group and server
 }
 
-// groupDeliveries is when a group last delivered something first, by any of its replicas, for who watches the gaps.
+// groupDeliveries is when a group last delivered something first, by any of its replicas, for who
+// watches the gaps.
 type groupDeliveries struct {
 	mu      sync.Mutex
 	last    time.Time
@@ -44,7 +46,8 @@ type replicaDeliveries struct {
 }
 
 func newMulticastLoad(p MulticastParameters) *multicastLoad {
-	l := &multicastLoad{p: p, payload: make([]byte, p.Size), groups: make([]groupDeliveries, p.Groups), replicas: make([][]replicaDeliveries, p.Groups)}
+	l := &multicastLoad{p: p, payload: make([]byte, p.Size),
+		groups: make([]groupDeliveries, p.Groups), replicas: make([][]replicaDeliveries, p.Groups)}
 	for i := range l.payload {
 		l.payload[i] = byte(i * 31)
 	}
@@ -55,13 +58,16 @@ func newMulticastLoad(p MulticastParameters) *multicastLoad {
 		}
 	}
 	for client := range p.Clients {
-		l.clients = append(l.clients, &multicastClient{load: l, name: order.Replica{Group: order.Clients, Server: order.ServerID(client)}, slots: make([]multicastSlot, p.Outstanding), sent: make([]uint64, p.Groups),
+		l.clients = append(l.clients, &multicastClient{load: l,
+			name:  order.Replica{Group: order.Clients, Server: order.ServerID(client)},
+			slots: make([]multicastSlot, p.Outstanding), sent: make([]uint64, p.Groups),
 			random: rand.New(rand.NewPCG(uint64(client), 0)), wake: func() {}})
 	}
 	return l
 }
 
-// multicastClient makes one client's messages. Its engine asks for the next one from one goroutine; deliveries come from others.
+// multicastClient makes one client's messages. Its engine asks for the next one from one goroutine;
+// deliveries come from others.
 type multicastClient struct {
 	load   *multicastLoad
 	name   order.Replica
@@ -83,10 +89,12 @@ type multicastClient struct {
 type multicastSlot struct {
 	sequence uint64
 	started  time.Time
-	lacking  []order.GroupID // destinations that have not delivered it; empty where the slot is free
+	// destinations that have not delivered it; empty where the slot is free
+	lacking []order.GroupID
 }
 
-// next gives the message that the client multicasts now, false while there is none. It gives the same again until taken is called.
+// next gives the message that the client multicasts now, false while there is none. It gives the
+// same again until taken is called.
 func (c *multicastClient) next() (order.Multicast, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,7 +104,8 @@ func (c *multicastClient) next() (order.Multicast, bool) {
 			return order.Multicast{}, false
 		}
 		c.sequence++
-		m := &order.Multicast{ID: order.MessageID{Sender: c.name, Sequence: c.sequence}, To: c.destinations(), Payload: c.load.payload}
+		m := &order.Multicast{ID: order.MessageID{Sender: c.name, Sequence: c.sequence},
+			To: c.destinations(), Payload: c.load.payload}
 		slot.sequence, slot.lacking = c.sequence, append(slot.lacking[:0], m.To...)
 		for _, group := range m.To {
 			c.sent[group]++
@@ -229,7 +238,8 @@ func (l *multicastLoad) running(ctx context.Context, engine multicastEngine) err
 }
 
 // await waits until nothing is lacking.
-func (l *multicastLoad) await(ctx context.Context, engine multicastEngine, lacking func() string) error {
+func (l *multicastLoad) await(ctx context.Context, engine multicastEngine,
+	lacking func() string) error {
 	for began := time.Now(); ; {
 		if err := engine.failed(); err != nil {
 			return err
@@ -279,7 +289,8 @@ func (l *multicastLoad) settle(ctx context.Context, engine multicastEngine) erro
 			completed, sequence := c.completed, c.sequence
 			c.mu.Unlock()
 			if completed < sequence {
-				return fmt.Sprintf("of client %d's %d messages, %d are not delivered", c.name.Server, sequence, sequence-completed)
+				return fmt.Sprintf("of client %d's %d messages, %d are not delivered",
+					c.name.Server, sequence, sequence-completed)
 			}
 		}
 		most := make([]uint64, l.p.Groups)
@@ -289,7 +300,8 @@ func (l *multicastLoad) settle(ctx context.Context, engine multicastEngine) erro
 		}
 		for _, at := range live {
 			if count := l.delivered(at); count < most[at.Group] {
-				return fmt.Sprintf("replica %v delivers %d messages of %d", at, count, most[at.Group])
+				return fmt.Sprintf("replica %v delivers %d messages of %d", at, count,
+					most[at.Group])
 			}
 		}
 		return ""
@@ -303,7 +315,8 @@ func (l *multicastLoad) delivered(at order.Replica) uint64 {
 	return r.count
 }
 
-// compare checks that the live replicas of a group delivered the same in the same order, and as many messages as were multicast to it, and tells how many deliveries that were.
+// compare checks that the live replicas of a group delivered the same in the same order, and as
+// many messages as were multicast to it, and tells how many deliveries that were.
 func (l *multicastLoad) compare(live []order.Replica) (compared uint64, err error) {
 	first := make([]*replicaDeliveries, l.p.Groups)
 	sent := make([]uint64, l.p.Groups)
@@ -316,13 +329,16 @@ func (l *multicastLoad) compare(live []order.Replica) (compared uint64, err erro
 		r := &l.replicas[at.Group][at.Server]
 		compared += r.count
 		if r.count != sent[at.Group] {
-			return 0, fmt.Errorf("%w: replica %v has %d deliveries, of %d messages to its group", ErrDiverged, at, r.count, sent[at.Group])
+			return 0, fmt.Errorf("%w: replica %v has %d deliveries, of %d messages to its group",
+				ErrDiverged, at, r.count, sent[at.Group])
 		}
 		if first[at.Group] == nil {
 			first[at.Group] = r
 		}
 		if want := first[at.Group]; r.count != want.count || r.hash.Sum64() != want.hash.Sum64() {
-			return 0, fmt.Errorf("%w: replica %v has %d deliveries with hash %016x, another of its group %d with %016x", ErrDiverged, at, r.count, r.hash.Sum64(), want.count, want.hash.Sum64())
+			return 0, fmt.Errorf("%w: replica %v has %d deliveries with hash %016x, another of "+
+				"its group %d with %016x", ErrDiverged, at, r.count, r.hash.Sum64(), want.count,
+				want.hash.Sum64())
 		}
 	}
 	return compared, nil

@@ -11,8 +11,10 @@ import (
 )
 
 func testMulticastLoad() *multicastLoad {
-	return newMulticastLoad(MulticastParameters{Engine: EngineTRAM, Tree: "breadth", Shape: tram.Breadth(2), Groups: 2, Replicas: 2, Destinations: 2, Size: 8, Clients: 1, Outstanding: 2,
-		Fabric: fabric.Memory, For: time.Second})
+	return newMulticastLoad(MulticastParameters{Engine: EngineTRAM, Tree: "breadth",
+		Shape: tram.Breadth(2), Groups: 2, Replicas: 2, Destinations: 2, Size: 8, Clients: 1,
+		Outstanding: 2,
+		Fabric:      fabric.Memory, For: time.Second})
 }
 
 func TestMulticastLoadCountsFirstReplicas(t *testing.T) {
@@ -35,7 +37,8 @@ func TestMulticastLoadCountsFirstReplicas(t *testing.T) {
 	if len(sent) != 2 {
 		t.Fatalf("%d messages under way, want 2", len(sent))
 	}
-	for _, at := range []order.Replica{{Group: 0, Server: 1}, {Group: 0, Server: 0}} { // one group twice is not both
+	// one group twice is not both
+	for _, at := range []order.Replica{{Group: 0, Server: 1}, {Group: 0, Server: 0}} {
 		l.deliver(at, sent[0])
 	}
 	if _, there := client.next(); there || client.completed != 0 {
@@ -43,7 +46,8 @@ func TestMulticastLoadCountsFirstReplicas(t *testing.T) {
 	}
 	l.deliver(order.Replica{Group: 1, Server: 0}, sent[0])
 	if _, there := client.next(); !there || client.completed != 1 || woken != 2 {
-		t.Fatalf("%d messages are delivered and the client was woken %d times, want 1 and 2", client.completed, woken)
+		t.Fatalf("%d messages are delivered and the client was woken %d times, want 1 and 2",
+			client.completed, woken)
 	}
 	window, latency := l.end()
 	if window.Requests != 1 || window.Bytes != 8 || latency.Quantile(0.5) == 0 {
@@ -56,7 +60,8 @@ func TestMulticastGaps(t *testing.T) {
 	l := testMulticastLoad()
 	l.watch()
 	began := l.groups[1].last
-	for _, after := range []time.Duration{time.Hour, 3 * time.Hour, 4 * time.Hour, 2 * time.Hour} { // who notes last may have delivered first
+	// who notes last may have delivered first
+	for _, after := range []time.Duration{time.Hour, 3 * time.Hour, 4 * time.Hour, 2 * time.Hour} {
 		l.groups[1].delivered(began.Add(after))
 	}
 	if gap := l.longestGap([]order.GroupID{1}); gap != 2*time.Hour {
@@ -67,12 +72,15 @@ func TestMulticastGaps(t *testing.T) {
 	}
 }
 
-// TestMulticastDivergence has replicas of a group deliver the same in another order, or not all of it.
+// TestMulticastDivergence has replicas of a group deliver the same in another order, or not all of
+// it.
 func TestMulticastDivergence(t *testing.T) {
 	t.Parallel()
-	live := []order.Replica{{Group: 0, Server: 0}, {Group: 0, Server: 1}, {Group: 1, Server: 0}, {Group: 1, Server: 1}}
+	live := []order.Replica{{Group: 0, Server: 0}, {Group: 0, Server: 1}, {Group: 1, Server: 0},
+		{Group: 1, Server: 1}}
 	message := func(sequence uint64) order.Multicast {
-		return order.Multicast{ID: order.MessageID{Sender: order.Replica{Group: order.Clients}, Sequence: sequence}, To: []order.GroupID{0, 1}}
+		return order.Multicast{ID: order.MessageID{Sender: order.Replica{Group: order.Clients},
+			Sequence: sequence}, To: []order.GroupID{0, 1}}
 	}
 	for _, test := range []struct {
 		name   string
@@ -86,7 +94,8 @@ func TestMulticastDivergence(t *testing.T) {
 		{"one less", []uint64{1, 2}, 3, live, ErrDiverged},
 		{"all lack one", []uint64{1, 2, 3}, 4, live, ErrDiverged},
 		{"all have one twice", []uint64{1, 2, 3}, 2, live, ErrDiverged},
-		{"one less, and crashed", []uint64{1, 2}, 3, []order.Replica{live[0], live[2], live[3]}, nil},
+		{"one less, and crashed", []uint64{1, 2}, 3, []order.Replica{live[0], live[2], live[3]},
+			nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

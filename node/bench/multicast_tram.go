@@ -16,11 +16,15 @@ import (
 
 // How the processes of a tramDeployment are driven.
 const (
-	attachTimeout  = 5 * time.Second
-	processInputs  = 1024
-	idleMemory     = 100                    // polls with nothing to do before a process parks, where a poll gives way to other processes only
-	idleElsewhere  = 20                     // the same where what is polled for needs the processor too
-	parkUnderWay   = 20 * time.Microsecond  // for how long it parks while it has operations under way
+	attachTimeout = 5 * time.Second
+	processInputs = 1024
+	// polls with nothing to do before a process parks, where a poll gives way to other processes
+	// only
+	idleMemory = 100
+	// the same where what is polled for needs the processor too
+	idleElsewhere = 20
+	// for how long it parks while it has operations under way
+	parkUnderWay   = 20 * time.Microsecond
 	parkIdle       = 500 * time.Microsecond // and while it has none
 	patienceMemory = 5 * time.Millisecond
 	patienceWire   = 20 * time.Millisecond
@@ -67,9 +71,13 @@ type tramDeployment struct {
 	failure error
 }
 
-func newTRAM(p MulticastParameters, hosts []rdmanet.RegionHost, load *multicastLoad) (_ *tramDeployment, err error) {
-	d := &tramDeployment{load: load, began: time.Now(), idle: idleElsewhere, groups: make([][]*tramProcess, p.Groups), leaders: make([]order.ServerID, p.Groups), crashed: map[*tramProcess]bool{}}
-	options := replica.Options{Tree: p.Shape, Replicas: make([][]rdmanet.Peer, p.Groups), PayloadMax: max(p.Size, 1), Patience: patienceWire}
+func newTRAM(p MulticastParameters, hosts []rdmanet.RegionHost,
+	load *multicastLoad) (_ *tramDeployment, err error) {
+	d := &tramDeployment{load: load, began: time.Now(), idle: idleElsewhere,
+		groups: make([][]*tramProcess, p.Groups), leaders: make([]order.ServerID, p.Groups),
+		crashed: map[*tramProcess]bool{}}
+	options := replica.Options{Tree: p.Shape, Replicas: make([][]rdmanet.Peer, p.Groups),
+		PayloadMax: max(p.Size, 1), Patience: patienceWire}
 	if p.Fabric == fabric.Memory {
 		options.Patience, d.idle = patienceMemory, idleMemory
 	}
@@ -87,9 +95,11 @@ func newTRAM(p MulticastParameters, hosts []rdmanet.RegionHost, load *multicastL
 		}
 	}()
 	for i, host := range hosts {
-		process := &tramProcess{host: host, inputs: make(chan func(), processInputs), ringing: make(chan struct{}, 1)}
+		process := &tramProcess{host: host, inputs: make(chan func(), processInputs),
+			ringing: make(chan struct{}, 1)}
 		if group := i / p.Replicas; group < p.Groups {
-			process.name = order.Replica{Group: order.GroupID(group), Server: order.ServerID(i % p.Replicas)}
+			process.name = order.Replica{Group: order.GroupID(group),
+				Server: order.ServerID(i % p.Replicas)}
 			if process.replica, err = replica.New(options, process.name, host); err != nil {
 				return nil, fmt.Errorf("bench: replica %v: %w", process.name, err)
 			}
@@ -98,7 +108,8 @@ func newTRAM(p MulticastParameters, hosts []rdmanet.RegionHost, load *multicastL
 		} else {
 			client := load.clients[i-p.Groups*p.Replicas]
 			process.name, process.load = client.name, client
-			if process.client, err = replica.NewClient(options, client.name.Server, host); err != nil {
+			if process.client, err = replica.NewClient(options, client.name.Server,
+				host); err != nil {
 				return nil, fmt.Errorf("bench: client %d: %w", client.name.Server, err)
 			}
 			process.machine = process.client

@@ -23,7 +23,8 @@ import (
 // answerTimeout is how long a server process may take for a step.
 const answerTimeout = 30 * time.Second
 
-// The conversation: one JSON object a line. The measuring process says what to do next, the server process answers.
+// The conversation: one JSON object a line. The measuring process says what to do next, the server
+// process answers.
 type (
 	// instruction to a server process. The first one describes the run, the second one the members.
 	instruction struct {
@@ -68,8 +69,10 @@ type process struct {
 	reader  sync.WaitGroup
 }
 
-// runProcesses runs every server as a process of its own: command is its name and arguments, and it must call Serve.
-func runProcesses(ctx context.Context, p Parameters, command []string, logger *slog.Logger) (result Result, err error) {
+// runProcesses runs every server as a process of its own: command is its name and arguments, and it
+// must call Serve.
+func runProcesses(ctx context.Context, p Parameters, command []string,
+	logger *slog.Logger) (result Result, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	processes := make([]*process, 0, p.Servers)
 	defer func() {
@@ -94,7 +97,9 @@ func runProcesses(ctx context.Context, p Parameters, command []string, logger *s
 
 // measure takes the processes through a run.
 func measure(ctx context.Context, p Parameters, processes []*process) (Result, error) {
-	describe := func(server int) instruction { return instruction{Step: stepListen, Parameters: &p, Self: server} }
+	describe := func(server int) instruction {
+		return instruction{Step: stepListen, Parameters: &p, Self: server}
+	}
 	listening, err := askAll(ctx, processes, describe)
 	if err != nil {
 		return Result{}, err
@@ -110,7 +115,9 @@ func measure(ctx context.Context, p Parameters, processes []*process) (Result, e
 		_, err := askAll(ctx, processes, func(int) instruction { return instruction{Step: s} })
 		return err
 	}
-	if _, err := askAll(ctx, processes, func(int) instruction { return instruction{Step: stepActivate, Members: members} }); err != nil {
+	if _, err := askAll(ctx, processes, func(int) instruction {
+		return instruction{Step: stepActivate, Members: members}
+	}); err != nil {
 		return Result{}, err
 	}
 	for _, next := range []struct {
@@ -124,7 +131,9 @@ func measure(ctx context.Context, p Parameters, processes []*process) (Result, e
 			return Result{}, err
 		}
 	}
-	answers, err := askAll(ctx, processes, func(int) instruction { return instruction{Step: stepReport} })
+	answers, err := askAll(ctx, processes, func(int) instruction {
+		return instruction{Step: stepReport}
+	})
 	if err != nil {
 		return Result{}, err
 	}
@@ -141,7 +150,8 @@ func measure(ctx context.Context, p Parameters, processes []*process) (Result, e
 }
 
 // askAll tells every process, and only then waits for their answers.
-func askAll(ctx context.Context, processes []*process, what func(server int) instruction) ([]answer, error) {
+func askAll(ctx context.Context, processes []*process, what func(server int) instruction) ([]answer,
+	error) {
 	for i, process := range processes {
 		if err := process.encoder.Encode(what(i)); err != nil {
 			return nil, fmt.Errorf("%w: server %d: %w", ErrServer, i, err)
@@ -161,7 +171,8 @@ func askAll(ctx context.Context, processes []*process, what func(server int) ins
 			}
 			answers[i] = answer
 		case <-timeout.C:
-			return nil, fmt.Errorf("%w: server %d does not answer within %v", ErrServer, i, answerTimeout)
+			return nil, fmt.Errorf("%w: server %d does not answer within %v", ErrServer,
+				i, answerTimeout)
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
@@ -170,7 +181,8 @@ func askAll(ctx context.Context, processes []*process, what func(server int) ins
 }
 
 func startProcess(ctx context.Context, command []string) (*process, error) {
-	p := &process{command: exec.CommandContext(ctx, command[0], command[1:]...), answers: make(chan answer)}
+	p := &process{command: exec.CommandContext(ctx, command[0], command[1:]...),
+		answers: make(chan answer)}
 	p.command.Stderr = os.Stderr
 	p.command.WaitDelay = time.Second
 	input, err := p.command.StdinPipe()
@@ -213,7 +225,8 @@ func (p *process) end(killed bool) error {
 	return nil
 }
 
-// Serve is a server process: it follows the instructions on input, answers on output, and returns when input ends.
+// Serve is a server process: it follows the instructions on input, answers on output, and returns
+// when input ends.
 func Serve(ctx context.Context, input io.Reader, output io.Writer, logger *slog.Logger) error {
 	s := &serving{logger: logger}
 	defer s.close()

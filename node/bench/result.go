@@ -37,7 +37,8 @@ type Parameters struct {
 	// Batch is how many requests a server packs into a message, Size their bytes.
 	Batch int `json:"batch"`
 	Size  int `json:"size"`
-	// Fabric is fabric.Memory, with all servers in this process, or another kind, with a process for each.
+	// Fabric is fabric.Memory, with all servers in this process, or another kind, with a process
+	// for each.
 	Fabric fabric.Kind `json:"fabric"`
 	// For is the length of the measured window.
 	For time.Duration `json:"-"`
@@ -47,13 +48,16 @@ type Parameters struct {
 func (p Parameters) Validate() error {
 	switch {
 	case p.Engine != allconcur.EngineAllConcur && p.Engine != allconcur.EngineAllConcurPlus:
-		return fmt.Errorf("%w: engine %q, want %q or %q", ErrParameters, p.Engine, allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
+		return fmt.Errorf("%w: engine %q, want %q or %q", ErrParameters, p.Engine,
+			allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
 	case p.Servers < 1 || p.Servers > ServersMax:
 		return fmt.Errorf("%w: %d servers, want 1 to %d", ErrParameters, p.Servers, ServersMax)
 	case p.Batch < 1 || p.Batch > BatchMax:
-		return fmt.Errorf("%w: batches of %d requests, want 1 to %d", ErrParameters, p.Batch, BatchMax)
+		return fmt.Errorf("%w: batches of %d requests, want 1 to %d", ErrParameters, p.Batch,
+			BatchMax)
 	case p.Size < 1 || p.Size > PayloadMax/p.Batch:
-		return fmt.Errorf("%w: %d requests of %d bytes, want at least 1 byte each and at most %d bytes a batch", ErrParameters, p.Batch, p.Size, PayloadMax)
+		return fmt.Errorf("%w: %d requests of %d bytes, want at least 1 byte each and at most "+
+			"%d bytes a batch", ErrParameters, p.Batch, p.Size, PayloadMax)
 	case p.For <= 0:
 		return fmt.Errorf("%w: a run for %v", ErrParameters, p.For)
 	}
@@ -112,7 +116,8 @@ func combine(p Parameters, reports []report, cpuSeconds float64) (Result, error)
 	}
 	first := reports[0]
 	if first.Window.Requests == 0 {
-		return Result{}, fmt.Errorf("%w: nothing was delivered in %.3f s; measure for longer", ErrServer, first.Window.Seconds)
+		return Result{}, fmt.Errorf("%w: nothing was delivered in %.3f s; measure for longer",
+			ErrServer, first.Window.Seconds)
 	}
 	return Result{
 		Parameters:        p,
@@ -128,7 +133,8 @@ func combine(p Parameters, reports []report, cpuSeconds float64) (Result, error)
 	}, nil
 }
 
-// compare checks the servers' hashes at the last round that all of them delivered, and gives that round.
+// compare checks the servers' hashes at the last round that all of them delivered, and gives that
+// round.
 func compare(reports []report) (order.Round, error) {
 	last := make([]order.Round, len(reports))
 	for server, r := range reports {
@@ -155,11 +161,14 @@ func compare(reports []report) (order.Round, error) {
 				want = prefix
 			}
 			if prefix != want {
-				return 0, fmt.Errorf("%w: up to round %d, server %d has hash %016x and server 0 has %016x", ErrDiverged, common, server, prefix.Hash, want.Hash)
+				return 0, fmt.Errorf("%w: up to round %d, server %d has hash %016x and server 0 "+
+					"has %016x", ErrDiverged, common, server, prefix.Hash, want.Hash)
 			}
 		}
 		if !found {
-			return 0, fmt.Errorf("%w: server %d cannot tell about round %d any more; last rounds %v", ErrDiverged, server, common, last)
+			return 0,
+				fmt.Errorf("%w: server %d cannot tell about round %d any more; last rounds %v",
+					ErrDiverged, server, common, last)
 		}
 	}
 	return common, nil

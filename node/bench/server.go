@@ -27,12 +27,14 @@ type server struct {
 }
 
 // newServer makes a server that is ready to be activated: frames that come earlier are held.
-func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdmanet.PeerID, logger *slog.Logger) (*server, error) {
+func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdmanet.PeerID,
+	logger *slog.Logger) (*server, error) {
 	g, err := reliableDigraph(p.Servers)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{host: host, workload: newWorkload(self, p.Batch, p.Size), group: driver.Group{Generation: 1, FirstRound: 1}}
+	s := &server{host: host, workload: newWorkload(self, p.Batch, p.Size),
+		group: driver.Group{Generation: 1, FirstRound: 1}}
 	for i := range peers {
 		s.group.Members = append(s.group.Members, order.ServerID(i))
 	}
@@ -40,7 +42,8 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 		Host: host, Self: self, Peers: peers,
 		NewEngine: func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
 			return allconcur.New(allconcur.Config{
-				Engine: p.Engine, Self: place, Servers: len(group.Members), Reliable: g, Generation: group.Generation, FirstRound: group.FirstRound,
+				Engine: p.Engine, Self: place, Servers: len(group.Members), Reliable: g,
+				Generation: group.Generation, FirstRound: group.FirstRound,
 				MaxPayload: max(p.Batch*p.Size, 1024),
 			})
 		},
@@ -60,7 +63,8 @@ func newServer(p Parameters, host rdmanet.Host, self order.ServerID, peers []rdm
 func (s *server) report(window Window) report {
 	s.driver.Freeze()
 	_, payload, prefixes := s.workload.delivered()
-	r := report{Window: window, Payload: payload, Prefixes: prefixes, BytesSent: s.driver.Status().Traffic.BytesSent}
+	r := report{Window: window, Payload: payload, Prefixes: prefixes,
+		BytesSent: s.driver.Status().Traffic.BytesSent}
 	if reason := s.halted.Load(); reason != nil {
 		r.Halted = *reason
 	}

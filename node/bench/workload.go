@@ -12,14 +12,16 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// prefixesKept is of how many last rounds a server can tell the running hash. Servers are at most a few rounds apart.
+// prefixesKept is of how many last rounds a server can tell the running hash. Servers are at most a
+// few rounds apart.
 const prefixesKept = 1024
 
 // startTimeout is how long the first round may take.
 const startTimeout = 20 * time.Second
 
-// workload is a server's pool and its pipeline: it makes batches without end, and takes note of deliveries. The driver calls both sides from one
-// goroutine; the lock is for those who start, stop and read.
+// workload is a server's pool and its pipeline: it makes batches without end, and takes note of
+// deliveries. The driver calls both sides from one goroutine; the lock is for those who start, stop
+// and read.
 type workload struct {
 	self     order.ServerID
 	batch    int
@@ -56,7 +58,8 @@ type Window struct {
 }
 
 func newWorkload(self order.ServerID, batch, size int) *workload {
-	w := &workload{self: self, batch: batch, template: make([]byte, batch*size), ready: make(chan struct{}, 1), first: make(chan struct{}),
+	w := &workload{self: self, batch: batch, template: make([]byte, batch*size),
+		ready: make(chan struct{}, 1), first: make(chan struct{}),
 		hash: xxhash.New()}
 	for i := range w.template {
 		w.template[i] = byte(i*31 + int(self))
@@ -82,7 +85,8 @@ func (w *workload) running(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-timeout.C:
-		return fmt.Errorf("%w: server %d delivers nothing within %v", ErrServer, w.self, startTimeout)
+		return fmt.Errorf("%w: server %d delivers nothing within %v", ErrServer, w.self,
+			startTimeout)
 	}
 }
 
@@ -184,7 +188,8 @@ func (w *workload) end() Window {
 	return w.window
 }
 
-// delivered tells how many rounds and payload bytes were delivered since the start, and the last prefixes.
+// delivered tells how many rounds and payload bytes were delivered since the start, and the last
+// prefixes.
 func (w *workload) delivered() (rounds, payload uint64, prefixes []Prefix) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

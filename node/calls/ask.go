@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// patienceMin bounds from below how long a member may be silent where the caller is in a hurry: the first sign comes after a third of it.
+	// patienceMin bounds from below how long a member may be silent where the caller is in a hurry:
+	// the first sign comes after a third of it.
 	patienceMin = 300 * time.Millisecond
 	// lookEvery is how often the lanes to members that are doubted are looked at.
 	lookEvery = 100 * time.Millisecond
@@ -30,7 +31,8 @@ const (
 // errMemory says that an answer does not fit beside the others.
 var errMemory = errors.New("no memory for the answer, as many others come in")
 
-// URL is the base of the addresses of calls to a shard, for clients that want one; Transport does not look at it.
+// URL is the base of the addresses of calls to a shard, for clients that want one; Transport does
+// not look at it.
 func URL(shard ledger.ShardID) string { return fmt.Sprintf("http://shard-%d", shard) }
 
 // transport is the way to one shard.
@@ -39,9 +41,11 @@ type transport struct {
 	shard ledger.ShardID
 }
 
-// Transport gives the way to a shard, for an http.Client. Requests are unary: GET or POST, a body of at most BodyMax, no stream. The package comment says which members are asked and when. Besides
-// the context's errors, a round trip gives ErrUnanswered, ErrNotCarried, ErrBusy or ErrClosed. Of a request's headers Accept, Accept-Encoding, Content-Type, Content-Encoding, User-Agent, and those that begin with Connect- or Ledgerd- go
-// along; the answer has all that the handler set.
+// Transport gives the way to a shard, for an http.Client. Requests are unary: GET or POST, a body
+// of at most BodyMax, no stream. The package comment says which members are asked and when. Besides
+// the context's errors, a round trip gives ErrUnanswered, ErrNotCarried, ErrBusy or ErrClosed. Of a
+// request's headers Accept, Accept-Encoding, Content-Type, Content-Encoding, User-Agent, and those
+// that begin with Connect- or Ledgerd- go along; the answer has all that the handler set.
 func (c *Calls) Transport(shard ledger.ShardID) http.RoundTripper {
 	return &transport{calls: c, shard: shard}
 }
@@ -68,7 +72,8 @@ const (
 	stateAbandoned
 )
 
-// attempt is a call as it was asked of one member. Guarded by Calls.mu, but for what does not change.
+// attempt is a call as it was asked of one member. Guarded by Calls.mu, but for what does not
+// change.
 type attempt struct {
 	call *call
 	id   uint64
@@ -76,7 +81,8 @@ type attempt struct {
 	// stop ends the goroutine that sends a large request, nil where there is none.
 	stop context.CancelFunc
 	lane rdmanet.Lane // nil until something was sent
-	// heard is when the member showed that it works on the call, or when it was asked; patience is how long it may be silent from then on.
+	// heard is when the member showed that it works on the call, or when it was asked; patience is
+	// how long it may be silent from then on.
 	heard    time.Time
 	patience time.Duration
 	// doubted: the fabric said something of the member that may mean that the call is lost.
@@ -101,7 +107,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), c.config.TimeoutMax)
 	defer cancel()
 	deadline, _ := ctx.Deadline()
-	asked := &call{calls: c, shard: t.shard, request: r, head: head, body: body, deadline: deadline, wake: make(chan struct{}, 1), candidates: c.order(c.config.Candidates(t.shard))}
+	asked := &call{calls: c, shard: t.shard, request: r, head: head, body: body, deadline: deadline,
+		wake: make(chan struct{}, 1), candidates: c.order(c.config.Candidates(t.shard))}
 	defer asked.finish()
 	return asked.run(ctx)
 }
@@ -115,7 +122,8 @@ func prepare(r *http.Request) (head, body []byte, err error) {
 		return nil, nil, fmt.Errorf("%w: method %q", ErrNotCarried, r.Method)
 	}
 	if streams(r.Header) {
-		return nil, nil, fmt.Errorf("%w: a stream of %s", ErrNotCarried, r.Header.Get("Content-Type"))
+		return nil, nil, fmt.Errorf("%w: a stream of %s", ErrNotCarried,
+			r.Header.Get("Content-Type"))
 	}
 	if head, err = encodeHead(r.Method, r.URL.RequestURI(), r.Header); err != nil {
 		return nil, nil, err
@@ -135,7 +143,8 @@ func prepare(r *http.Request) (head, body []byte, err error) {
 // streams tells whether a content type is one of a stream.
 func streams(header http.Header) bool {
 	kind := header.Get("Content-Type")
-	return strings.HasPrefix(kind, "application/connect+") || strings.HasPrefix(kind, "application/grpc")
+	return strings.HasPrefix(kind, "application/connect+") ||
+		strings.HasPrefix(kind, "application/grpc")
 }
 
 func (c *Calls) beginAsking() error {
@@ -268,7 +277,8 @@ func (k *call) checkLanes() {
 func (k *call) ask(peer rdmanet.PeerID) {
 	c, now := k.calls, time.Now()
 	left := k.deadline.Sub(now)
-	a := &attempt{call: k, id: c.nextID.Add(1), peer: peer, heard: now, patience: min(c.config.Silence, max(left/3, patienceMin))}
+	a := &attempt{call: k, id: c.nextID.Add(1), peer: peer, heard: now,
+		patience: min(c.config.Silence, max(left/3, patienceMin))}
 	request := request{id: a.id, milliseconds: uint32(max(1, left.Milliseconds()))}
 	frames := request.encode(k.head, k.body, c.config.PieceBytes)
 	c.mu.Lock()
@@ -292,14 +302,17 @@ func (k *call) ask(peer rdmanet.PeerID) {
 	k.sendLarge(a, frames)
 }
 
-// sendLarge sends what may have to wait for room, in a goroutine that also tells the member to stop once the attempt is over without its answer.
+// sendLarge sends what may have to wait for room, in a goroutine that also tells the member to stop
+// once the attempt is over without its answer.
 func (k *call) sendLarge(a *attempt, frames [][]byte) {
 	c := k.calls
 	ctx, stop := context.WithCancel(c.life)
 	a.stop = stop
 	sending := c.own(func() {
 		defer stop()
-		if err := c.send(ctx, a.peer, frames, func(lane rdmanet.Lane) { c.sentOn(a, lane) }); err != nil && ctx.Err() == nil {
+		if err := c.send(ctx, a.peer, frames, func(lane rdmanet.Lane) {
+			c.sentOn(a, lane)
+		}); err != nil && ctx.Err() == nil {
 			c.lost(a.peer, a.id, err)
 		}
 		<-ctx.Done()
@@ -352,19 +365,25 @@ func (k *call) finish() {
 // response is an answer as net/http knows it.
 func (k *call) response(a *answer) *http.Response {
 	return &http.Response{
-		Status: fmt.Sprintf("%d %s", a.status, http.StatusText(a.status)), StatusCode: a.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body)), ContentLength: int64(len(a.body)), Request: k.request,
+		Status: fmt.Sprintf("%d %s", a.status, http.StatusText(a.status)), StatusCode: a.status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body)),
+		ContentLength: int64(len(a.body)), Request: k.request,
 	}
 }
 
-// failed is the error of a call without an answer: which shard, and what to do. What each member did is for the log.
+// failed is the error of a call without an answer: which shard, and what to do. What each member
+// did is for the log.
 func (k *call) failed(cause error) error {
-	k.calls.logger.Debug("a call to another shard has no answer", "shard", k.shard, "target", k.request.URL.Path, "members", k.story(), "error", cause)
+	k.calls.logger.Debug("a call to another shard has no answer", "shard", k.shard, "target",
+		k.request.URL.Path, "members", k.story(), "error", cause)
 	if !errors.Is(cause, ErrUnanswered) {
-		return fmt.Errorf("calls: shard %d: %w: allow more time, or see with `ledgerd shards` which of its members are there", k.shard, cause)
+		return fmt.Errorf("calls: shard %d: %w: allow more time, or see with `ledgerd shards` "+
+			"which of its members are there", k.shard, cause)
 	}
 	k.calls.unanswered.Add(1)
-	return fmt.Errorf("%w: shard %d: try again; `ledgerd shards` shows which of its members are there", cause, k.shard)
+	return fmt.Errorf("%w: shard %d: try again; `ledgerd shards` shows which of its members are "+
+		"there", cause, k.shard)
 }
 
 // story is what each member did that was asked.
@@ -387,7 +406,8 @@ func (k *call) story() []string {
 	return story
 }
 
-// find gives the attempt that a frame of a peer is about, nil where it is over. The caller holds the lock.
+// find gives the attempt that a frame of a peer is about, nil where it is over. The caller holds
+// the lock.
 func (c *Calls) find(peer rdmanet.PeerID, id uint64) *attempt {
 	if a := c.open[id]; a != nil && a.peer == peer {
 		return a

@@ -38,7 +38,9 @@ func BenchmarkRoundTrip(b *testing.B) {
 				c.Candidates = candidates(to.ID())
 			}
 			asking := start(b, from, named("asker"), known)
-			start(b, to, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }), known)
+			start(b, to, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(w, r.Body)
+			}), known)
 			body := strings.Repeat("x", 200)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -50,7 +52,8 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkControlMessage is what a call is compared with: a control message of 200 bytes and one back.
+// BenchmarkControlMessage is what a call is compared with: a control message of 200 bytes and one
+// back.
 func BenchmarkControlMessage(b *testing.B) {
 	for _, fabric := range hostPairs {
 		b.Run(fabric.name, func(b *testing.B) {
@@ -65,7 +68,9 @@ func BenchmarkControlMessage(b *testing.B) {
 			}
 			const kind = control.Kind(200)
 			_ = ends[0].Register(kind, func(rdmanet.Peer, []byte) { back <- struct{}{} })
-			_ = ends[1].Register(kind, func(peer rdmanet.Peer, payload []byte) { _ = ends[1].Send(peer.ID, kind, payload) })
+			_ = ends[1].Register(kind, func(peer rdmanet.Peer, payload []byte) {
+				_ = ends[1].Send(peer.ID, kind, payload)
+			})
 			payload := make([]byte, 200)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -40,14 +40,17 @@ const (
 	signTick       = 100 * time.Millisecond
 )
 
-// HeaderRetry is "true" in an answer where the same call may be made again, at another member or later; the same as package api's.
+// HeaderRetry is "true" in an answer where the same call may be made again, at another member or
+// later; the same as package api's.
 const HeaderRetry = "Ledgerd-Retry"
 
 // Errors of a round trip and of New; match them with errors.Is.
 var (
-	// ErrUnanswered says that no member of the shard answered: none is known, or each that was asked is lost. The call may have been carried out all the same.
+	// ErrUnanswered says that no member of the shard answered: none is known, or each that was
+	// asked is lost. The call may have been carried out all the same.
 	ErrUnanswered = errors.New("calls: no member of the shard answered")
-	// ErrNotCarried says that a request is none of those that are carried: a stream, too large, or of another method than GET and POST. Nothing was sent.
+	// ErrNotCarried says that a request is none of those that are carried: a stream, too large, or
+	// of another method than GET and POST. Nothing was sent.
 	ErrNotCarried = errors.New("calls: not carried between shards")
 	// ErrBusy says that this node has AskingMax calls under way. Nothing was sent.
 	ErrBusy = errors.New("calls: too many calls under way")
@@ -59,20 +62,25 @@ var (
 type Config struct {
 	// Host is the fabric. The caller closes it, after Close.
 	Host rdmanet.Host
-	// Find tells in which shard a peer is; frames of those that it does not know are dropped. It is called by several goroutines and must not block.
+	// Find tells in which shard a peer is; frames of those that it does not know are dropped. It is
+	// called by several goroutines and must not block.
 	Find func(rdmanet.PeerID) (shard ledger.ShardID, known bool)
-	// Candidates gives the members of a shard that may be asked, the best one first. The rules of Find hold; the slice is only read.
+	// Candidates gives the members of a shard that may be asked, the best one first. The rules of
+	// Find hold; the slice is only read.
 	Candidates func(ledger.ShardID) []rdmanet.PeerID
-	// Serve answers the calls of peers. Each runs in a goroutine of its own and must return once its request's context ends; RemoteAddr is the peer's identity.
+	// Serve answers the calls of peers. Each runs in a goroutine of its own and must return once
+	// its request's context ends; RemoteAddr is the peer's identity.
 	Serve http.Handler
 	// Logger may be nil.
 	Logger *slog.Logger
-	// ServingPerPeer, ServingMax, AskingMax and MemoryMax bound what is under way at once (the package comment): the defaults where they are 0.
+	// ServingPerPeer, ServingMax, AskingMax and MemoryMax bound what is under way at once (the
+	// package comment): the defaults where they are 0.
 	ServingPerPeer, ServingMax, AskingMax int
 	MemoryMax                             int64
 	// PieceBytes is how much of a body goes into a frame: PieceBytesDefault if it is 0.
 	PieceBytes int
-	// TimeoutMax bounds a call, Silence is how long a member may show nothing of a call before the next is asked too, GiveUp how long before it counts as lost: the defaults where they are 0.
+	// TimeoutMax bounds a call, Silence is how long a member may show nothing of a call before the
+	// next is asked too, GiveUp how long before it counts as lost: the defaults where they are 0.
 	TimeoutMax, Silence, GiveUp time.Duration
 }
 
@@ -86,7 +94,8 @@ func (c Config) withDefaults() (Config, error) {
 	for _, number := range []struct {
 		field *int
 		value int
-	}{{&c.ServingPerPeer, ServingPerPeerDefault}, {&c.ServingMax, ServingMaxDefault}, {&c.AskingMax, AskingMaxDefault}, {&c.PieceBytes, PieceBytesDefault}} {
+	}{{&c.ServingPerPeer, ServingPerPeerDefault}, {&c.ServingMax, ServingMaxDefault},
+		{&c.AskingMax, AskingMaxDefault}, {&c.PieceBytes, PieceBytesDefault}} {
 		if *number.field == 0 {
 			*number.field = number.value
 		}
@@ -97,7 +106,8 @@ func (c Config) withDefaults() (Config, error) {
 	for _, duration := range []struct {
 		field *time.Duration
 		value time.Duration
-	}{{&c.TimeoutMax, TimeoutMaxDefault}, {&c.Silence, SilenceDefault}, {&c.GiveUp, GiveUpDefault}} {
+	}{{&c.TimeoutMax, TimeoutMaxDefault}, {&c.Silence, SilenceDefault},
+		{&c.GiveUp, GiveUpDefault}} {
 		if *duration.field == 0 {
 			*duration.field = duration.value
 		}
@@ -112,9 +122,11 @@ func (c Config) withDefaults() (Config, error) {
 	case c.MemoryMax < BodyMax:
 		return c, fmt.Errorf("calls: %d bytes of memory, a body may have %d", c.MemoryMax, BodyMax)
 	case c.PieceBytes < PieceBytesMin || c.PieceBytes > BodyMax:
-		return c, fmt.Errorf("calls: pieces of %d bytes, want %d to %d", c.PieceBytes, PieceBytesMin, BodyMax)
+		return c, fmt.Errorf("calls: pieces of %d bytes, want %d to %d", c.PieceBytes,
+			PieceBytesMin, BodyMax)
 	case c.TimeoutMax > TimeoutMaxDefault:
-		return c, fmt.Errorf("calls: a bound on calls of %v, at most %v is possible", c.TimeoutMax, TimeoutMaxDefault)
+		return c, fmt.Errorf("calls: a bound on calls of %v, at most %v is possible", c.TimeoutMax,
+			TimeoutMaxDefault)
 	}
 	return c, nil
 }
@@ -125,11 +137,13 @@ type Status struct {
 	Serving, Asking int
 	// Served counts calls of peers that were taken, Refused those that were answered with "busy".
 	Served, Refused uint64
-	// Asked counts calls of this node, Repeated how often one of them was asked of a further member, Unanswered those that ended with ErrUnanswered.
+	// Asked counts calls of this node, Repeated how often one of them was asked of a further
+	// member, Unanswered those that ended with ErrUnanswered.
 	Asked, Repeated, Unanswered uint64
 }
 
-// Calls asks the members of other shards and serves theirs. All methods may be called from several goroutines.
+// Calls asks the members of other shards and serves theirs. All methods may be called from several
+// goroutines.
 type Calls struct {
 	config Config
 	host   rdmanet.Host
@@ -173,7 +187,8 @@ func (m *budget) take(n int) bool {
 
 func (m *budget) give(n int) { m.used.Add(-int64(n)) }
 
-// New takes the host's lane "calls" and begins to serve. Errors are the host's, or say what is wrong with the configuration.
+// New takes the host's lane "calls" and begins to serve. Errors are the host's, or say what is
+// wrong with the configuration.
 func New(config Config) (*Calls, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -200,7 +215,8 @@ func New(config Config) (*Calls, error) {
 	return c, nil
 }
 
-// Close ends the calls of both directions, those of this node with ErrClosed, and waits for the handlers and all other goroutines. Closing again waits too.
+// Close ends the calls of both directions, those of this node with ErrClosed, and waits for the
+// handlers and all other goroutines. Closing again waits too.
 func (c *Calls) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -214,8 +230,9 @@ func (c *Calls) Status() Status {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Status{
-		Serving: len(c.serving), Asking: c.asking, Served: c.served.Load(), Refused: c.refused.Load(),
-		Asked: c.asked.Load(), Repeated: c.repeated.Load(), Unanswered: c.unanswered.Load(),
+		Serving: len(c.serving), Asking: c.asking, Served: c.served.Load(),
+		Refused: c.refused.Load(),
+		Asked:   c.asked.Load(), Repeated: c.repeated.Load(), Unanswered: c.unanswered.Load(),
 	}
 }
 
@@ -230,7 +247,8 @@ func (c *Calls) receive(from rdmanet.Peer, frames [][]byte) {
 	}
 	for _, frame := range frames {
 		if err := c.take(from, frame); err != nil {
-			c.logger.Warn("a malformed frame was dropped", "peer", from, "lane", LaneName, "bytes", len(frame), "error", err)
+			c.logger.Warn("a malformed frame was dropped", "peer", from, "lane", LaneName, "bytes",
+				len(frame), "error", err)
 		}
 	}
 }
@@ -284,11 +302,14 @@ func (c *Calls) take(from rdmanet.Peer, frame []byte) error {
 	return nil
 }
 
-// watch notes what the fabric says of peers: calls of a life that ended are served no longer, and who may have lost a call is no longer relied upon.
+// watch notes what the fabric says of peers: calls of a life that ended are served no longer, and
+// who may have lost a call is no longer relied upon.
 func (c *Calls) watch(event rdmanet.PeerEvent) {
 	switch event.Kind {
 	case rdmanet.PeerRestarted:
-		c.endServing(event.Peer.ID, func(s *serving) bool { return s.from.Incarnation != event.Peer.Incarnation })
+		c.endServing(event.Peer.ID, func(s *serving) bool {
+			return s.from.Incarnation != event.Peer.Incarnation
+		})
 		c.doubt(event.Peer.ID)
 	case rdmanet.PeerUnreachable:
 		if event.Lane == LaneName {
@@ -322,8 +343,10 @@ func (c *Calls) own(run func()) bool {
 	return true
 }
 
-// send sends frames one by one, waiting for room. The first one goes over a fresh lane where the lane broke since its last use.
-func (c *Calls) send(ctx context.Context, to rdmanet.PeerID, frames [][]byte, used func(rdmanet.Lane)) error {
+// send sends frames one by one, waiting for room. The first one goes over a fresh lane where the
+// lane broke since its last use.
+func (c *Calls) send(ctx context.Context, to rdmanet.PeerID, frames [][]byte,
+	used func(rdmanet.Lane)) error {
 	lane, err := c.host.Lane(to, LaneName)
 	if err != nil {
 		return err
@@ -345,7 +368,8 @@ func (c *Calls) send(ctx context.Context, to rdmanet.PeerID, frames [][]byte, us
 	return nil
 }
 
-// trySend sends a frame if there is room, over a fresh lane where the lane broke since its last use.
+// trySend sends a frame if there is room, over a fresh lane where the lane broke since its last
+// use.
 func (c *Calls) trySend(to rdmanet.PeerID, frame []byte) (lane rdmanet.Lane, sent bool, err error) {
 	for range 2 {
 		if lane, err = c.host.Lane(to, LaneName); err != nil {
@@ -360,5 +384,6 @@ func (c *Calls) trySend(to rdmanet.PeerID, frame []byte) (lane rdmanet.Lane, sen
 
 // broken tells whether an error says that a lane is of no use any more and a fresh one may be.
 func broken(err error) bool {
-	return errors.Is(err, rdmanet.ErrReset) || errors.Is(err, rdmanet.ErrUnreachable) || errors.Is(err, rdmanet.ErrClosed)
+	return errors.Is(err, rdmanet.ErrReset) || errors.Is(err, rdmanet.ErrUnreachable) ||
+		errors.Is(err, rdmanet.ErrClosed)
 }

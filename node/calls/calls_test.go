@@ -21,7 +21,8 @@ import (
 )
 
 // pair is an asker and a member over memory.
-func pair(t testing.TB, serve http.Handler, change func(*Config)) (network *memory.Network, asking, member *Calls) {
+func pair(t testing.TB, serve http.Handler, change func(*Config)) (network *memory.Network,
+	asking, member *Calls) {
 	t.Helper()
 	network = memory.NewNetwork()
 	asking = start(t, memoryHost(t, network, asker), named("asker"), change)
@@ -42,7 +43,8 @@ func TestRoundTrip(t *testing.T) {
 		if used := member.inService.used.Load() + asking.gathered.used.Load(); used != 0 {
 			t.Fatalf("%d bytes are still reserved", used)
 		}
-		if state := asking.Status(); state.Asked != 1 || state.Repeated != 0 || state.Asking != 0 || len(asking.open) != 0 {
+		if state := asking.Status(); state.Asked != 1 || state.Repeated != 0 || state.Asking != 0 ||
+			len(asking.open) != 0 {
 			t.Fatalf("%+v", state)
 		}
 	}
@@ -51,30 +53,38 @@ func TestRoundTrip(t *testing.T) {
 func TestHeadersThatGoAlong(t *testing.T) {
 	t.Parallel()
 	_, asking, _ := pair(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.RemoteAddr != string(asker) || r.Header.Get("Authorization") != "" || r.Header.Get("Connect-Protocol-Version") != "1" || r.Header.Get("Content-Type") != "application/proto" {
+		if r.RemoteAddr != string(asker) || r.Header.Get("Authorization") != "" ||
+			r.Header.Get("Connect-Protocol-Version") != "1" ||
+			r.Header.Get("Content-Type") != "application/proto" {
 			t.Errorf("from %s with %v", r.RemoteAddr, r.Header)
 		}
 		w.Header().Set("Ledgerd-Writers", "a,b")
 		w.WriteHeader(http.StatusTeapot)
 		w.Header().Set("Too-Late", "1")
 	}), nil)
-	r, _ := http.NewRequestWithContext(within(t, patience), http.MethodPost, URL(1)+"/", http.NoBody)
-	r.Header = http.Header{"Authorization": {"secret"}, "Connect-Protocol-Version": {"1"}, "Content-Type": {"application/proto"}}
+	r, _ := http.NewRequestWithContext(within(t, patience), http.MethodPost, URL(1)+"/",
+		http.NoBody)
+	r.Header = http.Header{"Authorization": {"secret"}, "Connect-Protocol-Version": {"1"},
+		"Content-Type": {"application/proto"}}
 	response, err := asking.Transport(1).RoundTrip(r)
-	if err != nil || response.StatusCode != http.StatusTeapot || response.Header.Get("Ledgerd-Writers") != "a,b" || response.Header.Get("Too-Late") != "" {
+	if err != nil || response.StatusCode != http.StatusTeapot ||
+		response.Header.Get("Ledgerd-Writers") != "a,b" || response.Header.Get("Too-Late") != "" {
 		t.Fatalf("%+v, %v", response, err)
 	}
 }
 
 func TestLargeBodiesBothWays(t *testing.T) {
 	t.Parallel()
-	_, asking, _ := pair(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }), nil)
+	_, asking, _ := pair(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(w, r.Body)
+	}), nil)
 	body := bytes.Repeat([]byte("0123456789abcdef"), BodyMax/16)
 	status, got, err := post(within(t, patience), asking, string(body))
 	if err != nil || status != http.StatusOK || got != string(body) {
 		t.Fatalf("status %d, %d bytes, %v", status, len(got), err)
 	}
-	if _, _, err := post(within(t, patience), asking, string(body)+"x"); !errors.Is(err, ErrNotCarried) {
+	if _, _, err := post(within(t, patience), asking, string(body)+"x"); !errors.Is(err,
+		ErrNotCarried) {
 		t.Fatal(err)
 	}
 }
@@ -87,7 +97,8 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 			t.Error("it was taken")
 		}
 	}), nil)
-	if status, answer, err := post(within(t, patience), asking, ""); err != nil || status != http.StatusTooManyRequests || !strings.Contains(answer, "ask for less") {
+	if status, answer, err := post(within(t, patience), asking, ""); err != nil ||
+		status != http.StatusTooManyRequests || !strings.Contains(answer, "ask for less") {
 		t.Fatalf("%d %s %v", status, answer, err)
 	}
 }
@@ -95,9 +106,15 @@ func TestAnswerThatIsTooLarge(t *testing.T) {
 func TestStrangersAreNotServed(t *testing.T) {
 	t.Parallel()
 	network := memory.NewNetwork()
-	start(t, memoryHost(t, network, "member-1"), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("served") }), nil)
-	stranger := start(t, memoryHost(t, network, "stranger"), named("stranger"), func(c *Config) { c.Candidates = candidates("member-1") })
-	if _, _, err := post(within(t, 300*time.Millisecond), stranger, ""); !errors.Is(err, context.DeadlineExceeded) {
+	start(t, memoryHost(t, network, "member-1"),
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			t.Error("served")
+		}), nil)
+	stranger := start(t, memoryHost(t, network, "stranger"), named("stranger"), func(c *Config) {
+		c.Candidates = candidates("member-1")
+	})
+	if _, _, err := post(within(t, 300*time.Millisecond), stranger, ""); !errors.Is(err,
+		context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 }
@@ -113,19 +130,22 @@ func TestRetryAnswersGoToTheNextMember(t *testing.T) {
 	asking := start(t, memoryHost(t, network, asker), named("asker"), nil)
 	start(t, memoryHost(t, network, "member-1"), busy, nil)
 	second := start(t, memoryHost(t, network, "member-2"), named("two"), nil)
-	if status, answer, err := post(within(t, patience), asking, ""); err != nil || status != http.StatusOK || !strings.HasPrefix(answer, "two") {
+	if status, answer, err := post(within(t, patience), asking, ""); err != nil ||
+		status != http.StatusOK || !strings.HasPrefix(answer, "two") {
 		t.Fatalf("%d %s %v", status, answer, err)
 	}
 	// Nobody has a better answer.
 	second.Close()
 	network.Kill("member-2")
 	start(t, memoryHost(t, network, "member-2"), busy, nil)
-	if status, answer, err := post(within(t, patience), asking, ""); err != nil || status != http.StatusServiceUnavailable || answer != "first" {
+	if status, answer, err := post(within(t, patience), asking, ""); err != nil ||
+		status != http.StatusServiceUnavailable || answer != "first" {
 		t.Fatalf("%d %s %v", status, answer, err)
 	}
 }
 
-// A member that hangs costs the silence that is allowed, once: the call is answered by another, and the next one is asked of that other first.
+// A member that hangs costs the silence that is allowed, once: the call is answered by another, and
+// the next one is asked of that other first.
 func TestHangingMember(t *testing.T) {
 	t.Parallel()
 	network := memory.NewNetwork()
@@ -134,11 +154,13 @@ func TestHangingMember(t *testing.T) {
 	start(t, memoryHost(t, network, "member-2"), named("two"), nil)
 	begin := time.Now()
 	status, answer, err := post(within(t, 3*time.Second), asking, "")
-	if took := time.Since(begin); err != nil || status != http.StatusOK || !strings.HasPrefix(answer, "two") || took < patienceMin || took > 2*time.Second {
+	if took := time.Since(begin); err != nil || status != http.StatusOK ||
+		!strings.HasPrefix(answer, "two") || took < patienceMin || took > 2*time.Second {
 		t.Fatalf("%d %s %v after %v", status, answer, err, took)
 	}
 	begin = time.Now()
-	if _, answer, err = post(within(t, 3*time.Second), asking, ""); err != nil || !strings.HasPrefix(answer, "two") || time.Since(begin) > 500*time.Millisecond {
+	if _, answer, err = post(within(t, 3*time.Second), asking, ""); err != nil ||
+		!strings.HasPrefix(answer, "two") || time.Since(begin) > 500*time.Millisecond {
 		t.Fatalf("%s %v after %v", answer, err, time.Since(begin))
 	}
 	if state := asking.Status(); state.Repeated != 1 {
@@ -152,11 +174,15 @@ func TestSlowCallIsNotRepeated(t *testing.T) {
 	network := memory.NewNetwork()
 	quick := func(c *Config) { c.Silence = 700 * time.Millisecond }
 	asking := start(t, memoryHost(t, network, asker), named("asker"), quick)
-	start(t, memoryHost(t, network, "member-1"), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		time.Sleep(1500 * time.Millisecond)
-		_, _ = io.WriteString(w, "slow")
-	}), quick)
-	start(t, memoryHost(t, network, "member-2"), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("asked") }), quick)
+	start(t, memoryHost(t, network, "member-1"),
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(1500 * time.Millisecond)
+			_, _ = io.WriteString(w, "slow")
+		}), quick)
+	start(t, memoryHost(t, network, "member-2"),
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			t.Error("asked")
+		}), quick)
 	if _, answer, err := post(within(t, patience), asking, ""); err != nil || answer != "slow" {
 		t.Fatalf("%s %v", answer, err)
 	}
@@ -183,12 +209,15 @@ func TestKilledMember(t *testing.T) {
 	receive(t, "the end of the killed member's handler", ended)
 }
 
-// The only member restarts while it works on a call: the call ends with an error that says so, and the next one is answered by its next life.
+// The only member restarts while it works on a call: the call ends with an error that says so, and
+// the next one is answered by its next life.
 func TestRestartedMember(t *testing.T) {
 	t.Parallel()
 	network := memory.NewNetwork()
 	began, ended := make(chan struct{}, 1), make(chan struct{}, 1)
-	asking := start(t, memoryHost(t, network, asker), named("asker"), func(c *Config) { c.Candidates = candidates("member-1") })
+	asking := start(t, memoryHost(t, network, asker), named("asker"), func(c *Config) {
+		c.Candidates = candidates("member-1")
+	})
 	first := start(t, memoryHost(t, network, "member-1"), waiting(began, ended), nil)
 	go func() {
 		<-began
@@ -197,10 +226,12 @@ func TestRestartedMember(t *testing.T) {
 		start(t, memoryHost(t, network, "member-1"), named("again"), nil)
 	}()
 	_, _, err := post(within(t, patience), asking, "")
-	if !errors.Is(err, ErrUnanswered) || !strings.Contains(err.Error(), "shard 1") || len(err.Error()) > 200 {
+	if !errors.Is(err, ErrUnanswered) || !strings.Contains(err.Error(), "shard 1") ||
+		len(err.Error()) > 200 {
 		t.Fatal(err)
 	}
-	if _, answer, err := post(within(t, patience), asking, ""); err != nil || !strings.HasPrefix(answer, "again") {
+	if _, answer, err := post(within(t, patience), asking, ""); err != nil ||
+		!strings.HasPrefix(answer, "again") {
 		t.Fatalf("%s %v", answer, err)
 	}
 }
@@ -216,7 +247,8 @@ func TestCancelledCall(t *testing.T) {
 			<-began
 			cancel()
 		}()
-		if _, _, err := post(ctx, asking, strings.Repeat("x", length)); !errors.Is(err, context.Canceled) {
+		if _, _, err := post(ctx, asking, strings.Repeat("x", length)); !errors.Is(err,
+			context.Canceled) {
 			t.Fatal(err)
 		}
 		receive(t, "the end of the handler", ended)
@@ -226,8 +258,11 @@ func TestCancelledCall(t *testing.T) {
 func TestDeadlineHoldsAtTheMember(t *testing.T) {
 	t.Parallel()
 	began, ended := make(chan struct{}, 1), make(chan struct{}, 1)
-	_, asking, _ := pair(t, waiting(began, ended), func(c *Config) { c.TimeoutMax = 300 * time.Millisecond })
-	if _, _, err := post(t.Context(), asking, ""); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "shard 1") {
+	_, asking, _ := pair(t, waiting(began, ended), func(c *Config) {
+		c.TimeoutMax = 300 * time.Millisecond
+	})
+	if _, _, err := post(t.Context(), asking, ""); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "shard 1") {
 		t.Fatal(err)
 	}
 	receive(t, "the end of the handler", ended)
@@ -272,7 +307,8 @@ func TestBounds(t *testing.T) {
 	receive(t, "the first call", began)
 	receive(t, "the second call", began)
 	status, answer, err := post(ctx, asking, "")
-	if err != nil || status != http.StatusServiceUnavailable || !strings.Contains(answer, "as many calls") || member.Status().Refused != 1 {
+	if err != nil || status != http.StatusServiceUnavailable ||
+		!strings.Contains(answer, "as many calls") || member.Status().Refused != 1 {
 		t.Fatalf("%d %s %v", status, answer, err)
 	}
 	asking.config.AskingMax = 2
@@ -290,14 +326,19 @@ func TestBounds(t *testing.T) {
 
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
-	_, asking, member := pair(t, named("one"), func(c *Config) { c.Candidates = candidates("member-1") })
+	_, asking, member := pair(t, named("one"), func(c *Config) {
+		c.Candidates = candidates("member-1")
+	})
 	if !member.inService.take(MemoryMaxDefault - 10) {
 		t.Fatal("nothing is free")
 	}
-	if status, _, err := post(within(t, patience), asking, "a body of 20 bytes.."); err != nil || status != http.StatusServiceUnavailable {
+	if status, _, err := post(within(t, patience), asking, "a body of 20 bytes.."); err != nil ||
+		status != http.StatusServiceUnavailable {
 		t.Fatalf("%d %v", status, err)
 	}
-	if status, _, err := post(within(t, patience), asking, "1"); err != nil || status != http.StatusServiceUnavailable { // the answer is longer
+	// the answer is longer
+	if status, _, err := post(within(t, patience), asking, "1"); err != nil ||
+		status != http.StatusServiceUnavailable {
 		t.Fatalf("%d %v", status, err)
 	}
 	await(t, "the end of serving", func() bool { return member.Status().Serving == 0 })
@@ -310,21 +351,29 @@ func TestWhatIsNotCarried(t *testing.T) {
 	t.Parallel()
 	_, asking, _ := pair(t, named("one"), nil)
 	for name, change := range map[string]func(*http.Request){
-		"a method":    func(r *http.Request) { r.Method = http.MethodPut },
-		"a stream":    func(r *http.Request) { r.Header.Set("Content-Type", "application/connect+proto") },
-		"gRPC":        func(r *http.Request) { r.Header.Set("Content-Type", "application/grpc-web+proto") },
-		"a header":    func(r *http.Request) { r.Header["Connect-Bad"] = []string{"a\nb"} },
-		"a long head": func(r *http.Request) { r.Header.Set("Accept", strings.Repeat("x", headMax)) },
+		"a method": func(r *http.Request) { r.Method = http.MethodPut },
+		"a stream": func(r *http.Request) {
+			r.Header.Set("Content-Type", "application/connect+proto")
+		},
+		"gRPC": func(r *http.Request) {
+			r.Header.Set("Content-Type", "application/grpc-web+proto")
+		},
+		"a header": func(r *http.Request) { r.Header["Connect-Bad"] = []string{"a\nb"} },
+		"a long head": func(r *http.Request) {
+			r.Header.Set("Accept", strings.Repeat("x", headMax))
+		},
 		"a long path": func(r *http.Request) { r.URL.Path = "/" + strings.Repeat("x", textMax) },
 	} {
-		r, _ := http.NewRequestWithContext(within(t, patience), http.MethodPost, URL(1)+"/", strings.NewReader("x"))
+		r, _ := http.NewRequestWithContext(within(t, patience), http.MethodPost, URL(1)+"/",
+			strings.NewReader("x"))
 		change(r)
 		if _, err := asking.Transport(1).RoundTrip(r); !errors.Is(err, ErrNotCarried) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	r, _ := http.NewRequestWithContext(within(t, patience), http.MethodGet, URL(7)+"/", nil)
-	if _, err := asking.Transport(7).RoundTrip(r); !errors.Is(err, ErrUnanswered) || !strings.Contains(err.Error(), "shard 7") {
+	if _, err := asking.Transport(7).RoundTrip(r); !errors.Is(err, ErrUnanswered) ||
+		!strings.Contains(err.Error(), "shard 7") {
 		t.Error(err)
 	}
 	asking.Close()
@@ -339,7 +388,8 @@ func TestPanicOfAHandler(t *testing.T) {
 		_, _ = io.WriteString(w, "half")
 		panic("planted")
 	}), nil)
-	if status, answer, err := post(within(t, patience), asking, ""); err != nil || status != http.StatusInternalServerError || strings.Contains(answer, "half") {
+	if status, answer, err := post(within(t, patience), asking, ""); err != nil ||
+		status != http.StatusInternalServerError || strings.Contains(answer, "half") {
 		t.Fatalf("%d %s %v", status, answer, err)
 	}
 }
@@ -349,7 +399,8 @@ type service struct {
 	ledgerdv1connect.UnimplementedLedgerServiceHandler
 }
 
-func (service) GetAccount(ctx context.Context, r *connect.Request[ledgerdv1.GetAccountRequest]) (*connect.Response[ledgerdv1.GetAccountResponse], error) {
+func (service) GetAccount(ctx context.Context, r *connect.Request[ledgerdv1.GetAccountRequest]) (
+	*connect.Response[ledgerdv1.GetAccountResponse], error) {
 	if _, timed := ctx.Deadline(); !timed {
 		return nil, errors.New("no deadline")
 	}
@@ -357,34 +408,47 @@ func (service) GetAccount(ctx context.Context, r *connect.Request[ledgerdv1.GetA
 	case "none":
 		return nil, connect.NewError(connect.CodeNotFound, errors.New("no such account"))
 	case "long":
-		return connect.NewResponse(&ledgerdv1.GetAccountResponse{Account: &ledgerdv1.Account{Account: strings.Repeat("long", 4<<10)}}), nil
+		return connect.NewResponse(&ledgerdv1.GetAccountResponse{
+			Account: &ledgerdv1.Account{Account: strings.Repeat("long", 4<<10)}}), nil
 	case "large":
-		return connect.NewResponse(&ledgerdv1.GetAccountResponse{Account: &ledgerdv1.Account{Account: strings.Repeat("large", 1<<19)}}), nil
+		return connect.NewResponse(&ledgerdv1.GetAccountResponse{
+			Account: &ledgerdv1.Account{Account: strings.Repeat("large", 1<<19)}}), nil
 	}
-	return connect.NewResponse(&ledgerdv1.GetAccountResponse{Account: &ledgerdv1.Account{Account: r.Msg.GetAccount()}}), nil
+	return connect.NewResponse(&ledgerdv1.GetAccountResponse{
+		Account: &ledgerdv1.Account{Account: r.Msg.GetAccount()}}), nil
 }
 
 func checkConnect(t *testing.T, asking *Calls) {
 	t.Helper()
-	for _, options := range [][]connect.ClientOption{nil, {connect.WithHTTPGet()}, {connect.WithProtoJSON()}, {connect.WithSendGzip()}} {
-		client := ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: asking.Transport(1)}, URL(1), options...)
+	for _, options := range [][]connect.ClientOption{nil, {connect.WithHTTPGet()},
+		{connect.WithProtoJSON()}, {connect.WithSendGzip()}} {
+		client := ledgerdv1connect.NewLedgerServiceClient(
+			&http.Client{Transport: asking.Transport(1)}, URL(1), options...)
 		ctx := within(t, patience)
-		answer, err := client.GetAccount(ctx, connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "bank:cash"}))
+		answer, err := client.GetAccount(ctx,
+			connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "bank:cash"}))
 		if err != nil || answer.Msg.GetAccount().GetAccount() != "bank:cash" {
 			t.Fatalf("%v, %v", answer, err)
 		}
-		if answer, err = client.GetAccount(ctx, connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "long"})); err != nil || len(answer.Msg.GetAccount().GetAccount()) != 16<<10 {
+		if answer, err = client.GetAccount(ctx,
+			connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "long"})); err != nil ||
+			len(answer.Msg.GetAccount().GetAccount()) != 16<<10 {
 			t.Fatal(err) // compressed
 		}
-		if _, err = client.GetAccount(ctx, connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "none"})); connect.CodeOf(err) != connect.CodeNotFound || !strings.Contains(err.Error(), "no such account") {
+		if _, err = client.GetAccount(ctx,
+			connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "none"})); connect.CodeOf(
+			err) != connect.CodeNotFound || !strings.Contains(err.Error(), "no such account") {
 			t.Fatal(err)
 		}
-		if _, err = client.GetBlock(ctx, connect.NewRequest(&ledgerdv1.GetBlockRequest{})); connect.CodeOf(err) != connect.CodeUnimplemented {
+		if _, err = client.GetBlock(ctx, connect.NewRequest(
+			&ledgerdv1.GetBlockRequest{})); connect.CodeOf(err) != connect.CodeUnimplemented {
 			t.Fatal(err)
 		}
 	}
-	plain := ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: asking.Transport(1)}, URL(1), connect.WithAcceptCompression("gzip", nil, nil))
-	answer, err := plain.GetAccount(within(t, patience), connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "large"}))
+	plain := ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: asking.Transport(1)},
+		URL(1), connect.WithAcceptCompression("gzip", nil, nil))
+	answer, err := plain.GetAccount(within(t, patience),
+		connect.NewRequest(&ledgerdv1.GetAccountRequest{Account: "large"}))
 	if err != nil || len(answer.Msg.GetAccount().GetAccount()) != 5<<19 {
 		t.Fatal(err) // in parts
 	}
@@ -392,14 +456,18 @@ func checkConnect(t *testing.T, asking *Calls) {
 
 func TestConnectOverMemory(t *testing.T) {
 	t.Parallel()
-	path, handler := ledgerdv1connect.NewLedgerServiceHandler(service{}, connect.WithCompressMinBytes(4<<10))
+	path, handler := ledgerdv1connect.NewLedgerServiceHandler(service{},
+		connect.WithCompressMinBytes(4<<10))
 	mux := http.NewServeMux()
 	mux.Handle(path, handler)
 	_, asking, _ := pair(t, mux, nil)
 	checkConnect(t, asking)
 	asking.Close()
-	client := ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: asking.Transport(1)}, URL(1))
-	if _, err := client.GetAccount(within(t, patience), connect.NewRequest(&ledgerdv1.GetAccountRequest{})); connect.CodeOf(err) != connect.CodeUnavailable {
+	client := ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: asking.Transport(1)},
+		URL(1))
+	if _, err := client.GetAccount(within(t, patience),
+		connect.NewRequest(&ledgerdv1.GetAccountRequest{})); connect.CodeOf(err) !=
+		connect.CodeUnavailable {
 		t.Fatal(err)
 	}
 }
@@ -409,8 +477,11 @@ func TestConnectOverP2P(t *testing.T) {
 	t.Parallel()
 	hosts := overP2P(t, 3)
 	find := func(peer rdmanet.PeerID) (ledger.ShardID, bool) { return 1, true }
-	known := func(c *Config) { c.Find, c.Candidates = find, candidates(hosts[1].ID(), hosts[2].ID()) }
-	_, handler := ledgerdv1connect.NewLedgerServiceHandler(service{}, connect.WithCompressMinBytes(4<<10))
+	known := func(c *Config) {
+		c.Find, c.Candidates = find, candidates(hosts[1].ID(), hosts[2].ID())
+	}
+	_, handler := ledgerdv1connect.NewLedgerServiceHandler(service{},
+		connect.WithCompressMinBytes(4<<10))
 	asking := start(t, hosts[0], named("asker"), known)
 	began, ended := make(chan struct{}, 1), make(chan struct{}, 1)
 	first := start(t, hosts[1], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -429,11 +500,13 @@ func TestConnectOverP2P(t *testing.T) {
 		cancel()
 		_ = hosts[1].Close(over)
 	}()
-	if _, answer, err := post(within(t, patience), asking, ""); err != nil || !strings.HasPrefix(answer, "two") {
+	if _, answer, err := post(within(t, patience), asking, ""); err != nil ||
+		!strings.HasPrefix(answer, "two") {
 		t.Fatalf("%s %v", answer, err)
 	}
 	begin := time.Now()
-	if _, answer, err := post(within(t, patience), asking, ""); err != nil || !strings.HasPrefix(answer, "two") || time.Since(begin) > time.Second {
+	if _, answer, err := post(within(t, patience), asking, ""); err != nil ||
+		!strings.HasPrefix(answer, "two") || time.Since(begin) > time.Second {
 		t.Fatalf("%s %v after %v", answer, err, time.Since(begin))
 	}
 }

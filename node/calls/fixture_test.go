@@ -49,7 +49,8 @@ func closeHost(t testing.TB, host rdmanet.Host) {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
-		_ = host.Close(ctx) // what lies in the windows of tests' dead peers is not worth waiting for
+		// what lies in the windows of tests' dead peers is not worth waiting for
+		_ = host.Close(ctx)
 	})
 }
 
@@ -66,7 +67,8 @@ func memoryHost(t testing.TB, network *memory.Network, id rdmanet.PeerID) rdmane
 // start makes a Calls on a host; change may be nil.
 func start(t testing.TB, host rdmanet.Host, serve http.Handler, change func(*Config)) *Calls {
 	t.Helper()
-	config := Config{Host: host, Find: find, Candidates: candidates("member-1", "member-2"), Serve: serve, Logger: slog.New(slog.DiscardHandler)}
+	config := Config{Host: host, Find: find, Candidates: candidates("member-1", "member-2"),
+		Serve: serve, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&config)
 	}
@@ -106,7 +108,8 @@ func mute(t testing.TB, host rdmanet.Host) {
 
 // post makes a call and gives the answer's status and body.
 func post(ctx context.Context, c *Calls, body string) (status int, answer string, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, URL(1)+"/path?q=1", strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, URL(1)+"/path?q=1",
+		strings.NewReader(body))
 	if err != nil {
 		return 0, "", err
 	}
@@ -153,7 +156,8 @@ func overP2P(t testing.TB, number int) []*p2p.Host {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if hosts[i], err = p2p.New(p2p.Options{PrivateKey: key, Listen: "127.0.0.1:0"}); err != nil {
+		if hosts[i], err = p2p.New(p2p.Options{PrivateKey: key,
+			Listen: "127.0.0.1:0"}); err != nil {
 			t.Fatal(err)
 		}
 		closeHost(t, hosts[i])

@@ -16,7 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// copyMax is up to which length a body that came in one frame is copied, so that a call that waits does not keep a larger buffer.
+// copyMax is up to which length a body that came in one frame is copied, so that a call that waits
+// does not keep a larger buffer.
 const copyMax = 32 << 10
 
 // servingKey names a call of a peer.
@@ -38,14 +39,16 @@ type serving struct {
 
 // accept begins to serve a call, or answers that this node has too much to do.
 func (c *Calls) accept(from rdmanet.Peer, r *request) {
-	s := &serving{key: servingKey{from.ID, r.id}, from: from, request: r, arrived: make(chan struct{}), signAt: time.Now().Add(firstSignAfter)}
+	s := &serving{key: servingKey{from.ID, r.id}, from: from, request: r,
+		arrived: make(chan struct{}), signAt: time.Now().Add(firstSignAfter)}
 	timeout := min(time.Duration(r.milliseconds)*time.Millisecond, c.config.TimeoutMax)
 	c.mu.Lock()
 	switch {
 	case c.closed || c.serving[s.key] != nil:
 		c.mu.Unlock()
 		return
-	case len(c.serving) >= c.config.ServingMax || c.ofPeer[from.ID] >= c.config.ServingPerPeer || !c.inService.take(r.total):
+	case len(c.serving) >= c.config.ServingMax || c.ofPeer[from.ID] >= c.config.ServingPerPeer ||
+		!c.inService.take(r.total):
 		c.mu.Unlock()
 		c.refuse(from, r.id)
 		return
@@ -74,7 +77,9 @@ func (c *Calls) accept(from rdmanet.Peer, r *request) {
 func (c *Calls) refuse(to rdmanet.Peer, id uint64) {
 	c.refused.Add(1)
 	w := newAnswerWriter(&c.inService)
-	w.fail(http.StatusServiceUnavailable, "unavailable", "this node serves as many calls of other shards as it may: ask another member, or try again in a moment", true)
+	w.fail(http.StatusServiceUnavailable, "unavailable",
+		"this node serves as many calls of other shards as it may: ask another member, or try "+
+			"again in a moment", true)
 	frames := w.frames(id, c.config.PieceBytes)
 	for _, frame := range frames {
 		if _, sent, err := c.trySend(to.ID, frame); err != nil || !sent {
@@ -162,7 +167,8 @@ func (c *Calls) serve(ctx context.Context, s *serving) {
 
 func (c *Calls) answerLost(s *serving, err error) {
 	if err != nil {
-		c.logger.Info("an answer to a call of another shard could not be sent", "peer", s.from, "target", s.request.target, "error", err)
+		c.logger.Info("an answer to a call of another shard could not be sent", "peer", s.from,
+			"target", s.request.target, "error", err)
 	}
 }
 
@@ -170,8 +176,10 @@ func (c *Calls) answerLost(s *serving, err error) {
 func (c *Calls) handle(ctx context.Context, s *serving, w *answerWriter) {
 	defer func() {
 		if panicked := recover(); panicked != nil {
-			c.logger.Error("panic in a call of another shard", "peer", s.from, "target", s.request.target, "panic", panicked, "stack", string(debug.Stack()))
-			w.fail(http.StatusInternalServerError, "internal", "internal error: the node's log has the details", false)
+			c.logger.Error("panic in a call of another shard", "peer", s.from, "target",
+				s.request.target, "panic", panicked, "stack", string(debug.Stack()))
+			w.fail(http.StatusInternalServerError, "internal",
+				"internal error: the node's log has the details", false)
 		}
 	}()
 	target, err := url.ParseRequestURI(s.request.target)
@@ -180,12 +188,15 @@ func (c *Calls) handle(ctx context.Context, s *serving, w *answerWriter) {
 		return
 	}
 	if streams(s.request.header) {
-		w.fail(http.StatusUnsupportedMediaType, "unimplemented", "streams are not carried between shards", false)
+		w.fail(http.StatusUnsupportedMediaType, "unimplemented",
+			"streams are not carried between shards", false)
 		return
 	}
 	r := &http.Request{
-		Method: s.request.method, URL: target, RequestURI: s.request.target, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: s.request.header, Body: io.NopCloser(bytes.NewReader(s.body.bytes)), ContentLength: int64(s.request.total), Host: "ledgerd", RemoteAddr: string(s.from.ID),
+		Method: s.request.method, URL: target, RequestURI: s.request.target, Proto: "HTTP/1.1",
+		ProtoMajor: 1, ProtoMinor: 1,
+		Header: s.request.header, Body: io.NopCloser(bytes.NewReader(s.body.bytes)),
+		ContentLength: int64(s.request.total), Host: "ledgerd", RemoteAddr: string(s.from.ID),
 	}
 	c.config.Serve.ServeHTTP(w, r.WithContext(ctx))
 }
@@ -226,7 +237,8 @@ func (c *Calls) signAll(now time.Time) bool {
 	c.mu.Unlock()
 	for peer, ids := range due {
 		for some := range slices.Chunk(ids, workingMax) {
-			_, _, _ = c.trySend(peer, encodeWorking(some)) // a peer that has no room, or is not there, finds out by itself
+			// a peer that has no room, or is not there, finds out by itself
+			_, _, _ = c.trySend(peer, encodeWorking(some))
 		}
 	}
 	return more
@@ -277,11 +289,14 @@ func (w *answerWriter) Write(data []byte) (int, error) {
 		return 0, errAnswer
 	}
 	if len(w.body)+len(data) > BodyMax {
-		w.fail(http.StatusTooManyRequests, "resource_exhausted", fmt.Sprintf("the answer is larger than %d bytes: ask for less", BodyMax), false)
+		w.fail(http.StatusTooManyRequests, "resource_exhausted",
+			fmt.Sprintf("the answer is larger than %d bytes: ask for less", BodyMax), false)
 		return 0, errAnswer
 	}
 	if !w.memory.take(len(data)) {
-		w.fail(http.StatusServiceUnavailable, "unavailable", "this node has no memory for the answer, as many others are on their way: ask another member, or try again in a moment", true)
+		w.fail(http.StatusServiceUnavailable, "unavailable",
+			"this node has no memory for the answer, as many others are on their way: ask "+
+				"another member, or try again in a moment", true)
 		return 0, errAnswer
 	}
 	w.reserved += len(data)

@@ -161,13 +161,15 @@ func decodeAnswer(frame []byte) (*answer, error) {
 // frameID gives the id of a frame that is long enough to have one.
 func frameID(frame []byte) uint64 { return binary.LittleEndian.Uint64(frame[1:]) }
 
-// decodeBody takes the lengths, gives the head, and leaves the body's length and beginning. data has both lengths.
+// decodeBody takes the lengths, gives the head, and leaves the body's length and beginning. data
+// has both lengths.
 func decodeBody(data []byte, total *int, body *[]byte) (head []byte, err error) {
 	whole, size := binary.LittleEndian.Uint32(data), binary.LittleEndian.Uint32(data[4:])
 	data = data[8:]
 	switch {
 	case whole > BodyMax:
-		return nil, fmt.Errorf("%w: a body of %d bytes, at most %d are carried", errFrame, whole, BodyMax)
+		return nil, fmt.Errorf("%w: a body of %d bytes, at most %d are carried", errFrame, whole,
+			BodyMax)
 	case size > headMax || uint64(size) > uint64(len(data)):
 		return nil, fmt.Errorf("%w: a head of %d bytes in %d", errFrame, size, len(data))
 	case uint64(len(data))-uint64(size) > uint64(whole):
@@ -209,7 +211,8 @@ func decodeWorking(frame []byte) ([]uint64, error) {
 	return ids, nil
 }
 
-// encodeHead gives a request's head, with those of its headers that are carried. ErrNotCarried where it is too long.
+// encodeHead gives a request's head, with those of its headers that are carried. ErrNotCarried
+// where it is too long.
 func encodeHead(method, target string, header http.Header) ([]byte, error) {
 	if len(target) > textMax {
 		return nil, fmt.Errorf("%w: a target of %d bytes", ErrNotCarried, len(target))
@@ -231,8 +234,10 @@ func carried(name string) bool {
 // all carries every header.
 func all(string) bool { return true }
 
-// appendHeaders appends the headers that are carried, ordered by name. ErrNotCarried where they are too many or too long.
-func appendHeaders(head []byte, header http.Header, carried func(name string) bool) ([]byte, error) {
+// appendHeaders appends the headers that are carried, ordered by name. ErrNotCarried where they are
+// too many or too long.
+func appendHeaders(head []byte, header http.Header, carried func(name string) bool) ([]byte,
+	error) {
 	at, count := len(head), 0
 	head = append(head, 0, 0)
 	names := make([]string, 0, len(header))
@@ -255,7 +260,8 @@ func appendHeaders(head []byte, header http.Header, carried func(name string) bo
 		}
 	}
 	if count > headersMax || len(head) > headMax {
-		return nil, fmt.Errorf("%w: %d headers, a head of %d bytes", ErrNotCarried, count, len(head))
+		return nil, fmt.Errorf("%w: %d headers, a head of %d bytes", ErrNotCarried,
+			count, len(head))
 	}
 	binary.LittleEndian.PutUint16(head[at:], uint16(count))
 	return head, nil
@@ -346,7 +352,8 @@ func (g *gathering) complete() bool { return len(g.bytes) == g.total }
 // add appends a piece, which must follow the one before.
 func (g *gathering) add(p part) error {
 	if p.offset != len(g.bytes) || len(p.bytes) > g.total-len(g.bytes) {
-		return fmt.Errorf("%w: a part of %d bytes at %d, %d of %d are here", errFrame, len(p.bytes), p.offset, len(g.bytes), g.total)
+		return fmt.Errorf("%w: a part of %d bytes at %d, %d of %d are here", errFrame, len(p.bytes),
+			p.offset, len(g.bytes), g.total)
 	}
 	g.bytes = append(g.bytes, p.bytes...)
 	return nil

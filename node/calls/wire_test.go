@@ -17,7 +17,8 @@ import (
 // headerOf makes headers that are carried.
 func headerOf(t *rapid.T) http.Header {
 	header := make(http.Header)
-	for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"Accept", "Content-Type", "Connect-Timeout-Ms", "Ledgerd-Retry"}), 0, 5).Draw(t, "names") {
+	for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"Accept", "Content-Type",
+		"Connect-Timeout-Ms", "Ledgerd-Retry"}), 0, 5).Draw(t, "names") {
 		header.Add(name, rapid.StringMatching(`[ -~]{0,20}`).Draw(t, "value"))
 	}
 	return header
@@ -52,7 +53,8 @@ func TestFramesRoundTrip(t *testing.T) {
 		sent := request{id: 7, milliseconds: 9}
 		frames := sent.encode(head, body, piece)
 		r, err := decodeRequest(frames[0])
-		if err != nil || r.id != 7 || r.milliseconds != 9 || r.method != http.MethodPost || r.target != "/a?b" || !reflect.DeepEqual(r.header, header) {
+		if err != nil || r.id != 7 || r.milliseconds != 9 || r.method != http.MethodPost ||
+			r.target != "/a?b" || !reflect.DeepEqual(r.header, header) {
 			t.Fatalf("%+v, %v", r, err)
 		}
 		collect(frames, r.total, r.body)
@@ -73,7 +75,8 @@ func TestFramesRoundTrip(t *testing.T) {
 func TestPartsMustFollow(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]part{
-		"a gap": {offset: 3, bytes: []byte{1}}, "again": {offset: 1, bytes: []byte{1}}, "too much": {offset: 2, bytes: []byte{1, 2, 3, 4}},
+		"a gap": {offset: 3, bytes: []byte{1}}, "again": {offset: 1, bytes: []byte{1}},
+		"too much": {offset: 2, bytes: []byte{1, 2, 3, 4}},
 	} {
 		g := gather(5, []byte{1, 2})
 		if err := g.add(p); !errors.Is(err, errFrame) || len(g.bytes) != 2 {
@@ -87,8 +90,10 @@ func frameSeeds() [][]byte {
 	head, _ := encodeHead(http.MethodPost, "/a", http.Header{"Accept": {"x"}})
 	headers, _ := appendHeaders(nil, http.Header{"Ledgerd-Retry": {"true"}}, all)
 	r, a := request{id: 1, milliseconds: 1000}, answer{id: 2, status: 200}
-	seeds := append(r.encode(head, []byte("a body"), 4), a.encode(headers, []byte("an answer"), 4)...)
-	return append(seeds, encodeCancel(1), encodeWorking([]uint64{1, 2}), nil, []byte{kindWorking}, bytes.Repeat([]byte{0xff}, 64))
+	seeds := append(r.encode(head, []byte("a body"), 4),
+		a.encode(headers, []byte("an answer"), 4)...)
+	return append(seeds, encodeCancel(1), encodeWorking([]uint64{1, 2}), nil, []byte{kindWorking},
+		bytes.Repeat([]byte{0xff}, 64))
 }
 
 // Every frame is refused or is what its encoding gives back, within the bounds.
@@ -98,7 +103,8 @@ func FuzzFrames(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if r, err := decodeRequest(frame); err == nil {
-			if r.total > BodyMax || len(r.body) > r.total || r.total > 0 && len(r.body) == 0 || !strings.HasPrefix(r.target, "/") || r.milliseconds == 0 {
+			if r.total > BodyMax || len(r.body) > r.total || r.total > 0 && len(r.body) == 0 ||
+				!strings.HasPrefix(r.target, "/") || r.milliseconds == 0 {
 				t.Fatalf("%+v", r)
 			}
 			if _, err := appendHeaders(nil, r.header, all); err != nil {
@@ -106,7 +112,8 @@ func FuzzFrames(f *testing.F) {
 			}
 		}
 		if a, err := decodeAnswer(frame); err == nil {
-			if a.total > BodyMax || len(a.body) > a.total || a.status < statusMin || a.status > statusMax {
+			if a.total > BodyMax || len(a.body) > a.total || a.status < statusMin ||
+				a.status > statusMax {
 				t.Fatalf("%+v", a)
 			}
 		}
@@ -114,17 +121,20 @@ func FuzzFrames(f *testing.F) {
 			t.Fatalf("%+v", p)
 		}
 		if len(frame) >= idEnd {
-			if ids, err := decodeWorking(frame); err == nil && !bytes.Equal(encodeWorking(ids)[1:], frame[1:]) {
+			if ids, err := decodeWorking(frame); err == nil &&
+				!bytes.Equal(encodeWorking(ids)[1:], frame[1:]) {
 				t.Fatalf("%v", ids)
 			}
-			if id, err := decodeCancel(frame); err == nil && !bytes.Equal(encodeCancel(id)[1:], frame[1:]) {
+			if id, err := decodeCancel(frame); err == nil &&
+				!bytes.Equal(encodeCancel(id)[1:], frame[1:]) {
 				t.Fatal(id)
 			}
 		}
 	})
 }
 
-// Whatever a member sends, in whatever order, nothing panics, nothing of it is kept for longer than its deadline, and calls go on.
+// Whatever a member sends, in whatever order, nothing panics, nothing of it is kept for longer than
+// its deadline, and calls go on.
 func FuzzHostileMember(f *testing.F) {
 	seeds := frameSeeds()
 	f.Add(bytes.Join(seeds[:2], nil), 20, 40)
@@ -132,7 +142,8 @@ func FuzzHostileMember(f *testing.F) {
 		f.Add(seed, 9, 30)
 	}
 	network := memory.NewNetwork()
-	_, member := start(f, memoryHost(f, network, asker), named("asker"), nil), start(f, memoryHost(f, network, "member-1"), named("one"), nil)
+	_, member := start(f, memoryHost(f, network, asker), named("asker"), nil),
+		start(f, memoryHost(f, network, "member-1"), named("one"), nil)
 	from := rdmanet.Peer{ID: asker, Incarnation: 1}
 	f.Fuzz(func(t *testing.T, data []byte, first, second int) {
 		first = max(0, min(first, len(data)))
@@ -143,7 +154,9 @@ func FuzzHostileMember(f *testing.F) {
 				member.receive(from, [][]byte{encodeCancel(r.id)})
 			}
 		}
-		await(t, "the end of what was begun", func() bool { return member.Status().Serving == 0 && member.inService.used.Load() == 0 })
+		await(t, "the end of what was begun", func() bool {
+			return member.Status().Serving == 0 && member.inService.used.Load() == 0
+		})
 	})
 }
 
@@ -162,14 +175,16 @@ func TestHostileAnswers(t *testing.T) {
 			}
 			lies := answer{id: r.id, status: http.StatusOK}
 			// As if another member had said it: dropped.
-			asking.receive(rdmanet.Peer{ID: "member-2", Incarnation: 1}, lies.encode(headers, []byte("forged"), 100))
+			asking.receive(rdmanet.Peer{ID: "member-2", Incarnation: 1},
+				lies.encode(headers, []byte("forged"), 100))
 			pieces := lies.encode(headers, bytes.Repeat([]byte{'x'}, 30), 10)
 			lane, err := raw.Lane(from.ID, LaneName)
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			for _, piece := range [][]byte{pieces[0], pieces[0], pieces[2]} { // twice, and with a gap
+			// twice, and with a gap
+			for _, piece := range [][]byte{pieces[0], pieces[0], pieces[2]} {
 				if _, err := lane.TrySend(piece); err != nil {
 					t.Error(err)
 				}
@@ -180,7 +195,8 @@ func TestHostileAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, memoryHost(t, network, "member-2"), named("two"), nil)
-	if _, got, err := post(within(t, patience), asking, ""); err != nil || !strings.HasPrefix(got, "two") {
+	if _, got, err := post(within(t, patience), asking, ""); err != nil ||
+		!strings.HasPrefix(got, "two") {
 		t.Fatalf("%q, %v", got, err)
 	}
 	if used := asking.gathered.used.Load(); used != 0 {

@@ -37,15 +37,18 @@ const workers = 2
 
 // Errors of Fetch and New; match them with errors.Is.
 var (
-	// ErrFork says that the peer holds another block at the point's height. Every such error has a *ForkError.
+	// ErrFork says that the peer holds another block at the point's height. Every such error has a
+	// *ForkError.
 	ErrFork = errors.New("catchup: the peer holds another block")
-	// ErrBehind says that the peer does not hold the point's height, or nothing after it. Every such error has a *BehindError.
+	// ErrBehind says that the peer does not hold the point's height, or nothing after it. Every
+	// such error has a *BehindError.
 	ErrBehind = errors.New("catchup: the peer has no more blocks")
-	// ErrAbsent says that the peer holds the block that was asked for no more than this node does: it
-	// began with a snapshot. Every such error has an *AbsentError, and is an ErrUnavailable too.
+	// ErrAbsent says that the peer holds the block that was asked for no more than this node does:
+	// it began with a snapshot. Every such error has an *AbsentError, and is an ErrUnavailable too.
 	ErrAbsent = errors.New("catchup: the peer began with a snapshot")
-	// ErrUnavailable says that the peer cannot be reached, did not answer in time, refused, is busy, or that its answer is wrong. The cause is
-	// wrapped too where it is an error of the fabric or of package ledger.
+	// ErrUnavailable says that the peer cannot be reached, did not answer in time, refused, is
+	// busy, or that its answer is wrong. The cause is wrapped too where it is an error of the
+	// fabric or of package ledger.
 	ErrUnavailable = errors.New("catchup: peer unavailable")
 	// ErrClosed says that the exchange was closed.
 	ErrClosed = errors.New("catchup: closed")
@@ -70,7 +73,8 @@ type ForkError struct {
 
 // Error returns a sentence.
 func (e *ForkError) Error() string {
-	return fmt.Sprintf("%v: %s has %s, its height is %d, and this node has %s", ErrFork, e.Peer, e.Theirs, e.Head, e.Ours)
+	return fmt.Sprintf("%v: %s has %s, its height is %d, and this node has %s", ErrFork, e.Peer,
+		e.Theirs, e.Head, e.Ours)
 }
 
 // Unwrap makes every ForkError an ErrFork.
@@ -104,7 +108,8 @@ type AbsentError struct {
 
 // Error returns a sentence.
 func (e *AbsentError) Error() string {
-	return fmt.Sprintf("%v: after %s, %s has blocks from %d on", ErrAbsent, e.After, e.Peer, e.Absent+1)
+	return fmt.Sprintf("%v: after %s, %s has blocks from %d on", ErrAbsent, e.After, e.Peer,
+		e.Absent+1)
 }
 
 // Unwrap makes every AbsentError an ErrAbsent and an ErrUnavailable.
@@ -123,22 +128,27 @@ type Chain interface {
 type Config struct {
 	// Host is the fabric. The caller closes it, after the exchange.
 	Host rdmanet.Host
-	// Peers are the members that may ask and be asked, until SetPeers; frames of others are dropped. Empty ones are none.
+	// Peers are the members that may ask and be asked, until SetPeers; frames of others are
+	// dropped. Empty ones are none.
 	Peers []rdmanet.PeerID
-	// Contents, if set, finds what a peer asks for by its sha256; nil where it is not here. The rules of Chain hold.
+	// Contents, if set, finds what a peer asks for by its sha256; nil where it is not here. The
+	// rules of Chain hold.
 	Contents func(hash [32]byte) []byte
-	// Chain gives the chain to serve from now, or nil for none. It is asked once per request, by several goroutines, and must not block. A chain
-	// that it gave before may still be read for the length of a request: a closed store, which answers with an error, is well.
+	// Chain gives the chain to serve from now, or nil for none. It is asked once per request, by
+	// several goroutines, and must not block. A chain that it gave before may still be read for the
+	// length of a request: a closed store, which answers with an error, is well.
 	Chain func() Chain
 	// Logger may be nil.
 	Logger *slog.Logger
 	// Timeout is how long Fetch waits for one answer: TimeoutDefault if it is 0.
 	Timeout time.Duration
-	// PieceBytes and PieceBlocks bound an answer: PieceBytesDefault and PieceBlocksDefault if they are 0. A frame is a little larger.
+	// PieceBytes and PieceBlocks bound an answer: PieceBytesDefault and PieceBlocksDefault if they
+	// are 0. A frame is a little larger.
 	PieceBytes, PieceBlocks int
 }
 
-// Exchange serves blocks to the peers and fetches theirs. All methods may be called from several goroutines.
+// Exchange serves blocks to the peers and fetches theirs. All methods may be called from several
+// goroutines.
 type Exchange struct {
 	host          rdmanet.Host
 	chain         func() Chain
@@ -175,7 +185,8 @@ type peer struct {
 	slots chan struct{}
 }
 
-// New takes the host's lane "blocks" and begins to serve. Errors are the host's, or say what is wrong with the configuration.
+// New takes the host's lane "blocks" and begins to serve. Errors are the host's, or say what is
+// wrong with the configuration.
 func New(config Config) (*Exchange, error) {
 	if config.Host == nil || config.Chain == nil {
 		return nil, errors.New("catchup: a host and a chain are needed")
@@ -196,9 +207,11 @@ func New(config Config) (*Exchange, error) {
 	case config.Timeout < 0:
 		return nil, fmt.Errorf("catchup: timeout %v", config.Timeout)
 	case config.PieceBytes < PieceBytesMin || config.PieceBytes > PieceBytesMax:
-		return nil, fmt.Errorf("catchup: pieces of %d bytes, want %d to %d", config.PieceBytes, PieceBytesMin, PieceBytesMax)
+		return nil, fmt.Errorf("catchup: pieces of %d bytes, want %d to %d", config.PieceBytes,
+			PieceBytesMin, PieceBytesMax)
 	case config.PieceBlocks < 1 || config.PieceBlocks > PieceBlocksMax:
-		return nil, fmt.Errorf("catchup: pieces of %d blocks, want 1 to %d", config.PieceBlocks, PieceBlocksMax)
+		return nil, fmt.Errorf("catchup: pieces of %d blocks, want 1 to %d", config.PieceBlocks,
+			PieceBlocksMax)
 	}
 	x := &Exchange{
 		host: config.Host, chain: config.Chain, logger: config.Logger, timeout: config.Timeout,
@@ -235,15 +248,17 @@ func (x *Exchange) SetPeers(peers []rdmanet.PeerID) {
 			after[id] = &peer{id: id, slots: make(chan struct{}, SlotsPerPeer)}
 		}
 	}
-	// A block holds a batch of each member; results, flags and headers are smaller than the transactions that they belong to. Blocks of a larger group of
-	// earlier days are not to be refused.
+	// A block holds a batch of each member; results, flags and headers are smaller than the
+	// transactions that they belong to. Blocks of a larger group of earlier days are not to be
+	// refused.
 	x.blockBytesMax.Store(max(x.blockBytesMax.Load(), uint64(len(after)+1)*2*ledger.MaxBatchBytes))
 	x.peers.Store(&after)
 }
 
 func (x *Exchange) peer(id rdmanet.PeerID) *peer { return (*x.peers.Load())[id] }
 
-// Close ends the serving of blocks and waits for its goroutines. Calls of Fetch end with ErrClosed. Closing again waits too.
+// Close ends the serving of blocks and waits for its goroutines. Calls of Fetch end with ErrClosed.
+// Closing again waits too.
 func (x *Exchange) Close() {
 	x.closeOnce.Do(func() { close(x.closed) })
 	x.done.Wait()
@@ -265,7 +280,8 @@ func (x *Exchange) receive(from rdmanet.Peer, frames [][]byte) {
 	}
 	member := x.peer(from.ID)
 	if member == nil {
-		x.logger.Warn("block frames from a stranger were dropped", "peer", from, "frames", len(frames))
+		x.logger.Warn("block frames from a stranger were dropped", "peer", from, "frames",
+			len(frames))
 		return
 	}
 	for _, frame := range frames {
@@ -273,7 +289,8 @@ func (x *Exchange) receive(from rdmanet.Peer, frames [][]byte) {
 		case len(frame) > 0 && frame[0] == kindRequest:
 			r, err := decodeRequest(frame)
 			if err != nil {
-				x.logger.Warn("a malformed request for blocks was dropped", "peer", from, "error", err)
+				x.logger.Warn("a malformed request for blocks was dropped", "peer", from, "error",
+					err)
 				continue
 			}
 			r.from = member
@@ -281,7 +298,8 @@ func (x *Exchange) receive(from rdmanet.Peer, frames [][]byte) {
 		case len(frame) > 0 && frame[0] == kindContentRequest:
 			r, err := decodeContentRequest(frame)
 			if err != nil {
-				x.logger.Warn("a malformed request for contents was dropped", "peer", from, "error", err)
+				x.logger.Warn("a malformed request for contents was dropped", "peer", from, "error",
+					err)
 				continue
 			}
 			r.from = member
@@ -289,7 +307,8 @@ func (x *Exchange) receive(from rdmanet.Peer, frames [][]byte) {
 		case len(frame) > 0 && frame[0] == kindAnswer:
 			x.answered(from, frame)
 		default:
-			x.logger.Warn("a malformed frame was dropped", "peer", from, "lane", LaneName, "bytes", len(frame))
+			x.logger.Warn("a malformed frame was dropped", "peer", from, "lane", LaneName, "bytes",
+				len(frame))
 		}
 	}
 }
@@ -310,7 +329,8 @@ func (x *Exchange) trySend(to rdmanet.PeerID, frame []byte) error {
 	})
 }
 
-// onLane sends on the lane to a peer, once more on a fresh lane where that one broke since its last use.
+// onLane sends on the lane to a peer, once more on a fresh lane where that one broke since its last
+// use.
 func (x *Exchange) onLane(to rdmanet.PeerID, send func(rdmanet.Lane) error) error {
 	lane, err := x.host.Lane(to, LaneName)
 	if err != nil {

@@ -41,17 +41,24 @@ func TestFetch(t *testing.T) {
 		{name: "block by block", after: source.point(0), to: 40, pieceBlocks: 1},
 		{name: "blocks in parts", after: source.point(0), to: 40, pieceBytes: PieceBytesMin},
 		{name: "small pieces", after: source.point(5), to: 40, pieceBytes: 2500, pieceBlocks: 7},
-		{name: "the peer runs out", after: source.point(12), to: math.MaxUint64, want: ErrBehind, last: 40, headInBehinds: 40},
-		{name: "as far as the peer", after: source.point(40), to: 41, want: ErrBehind, last: 40, headInBehinds: 40},
-		{name: "further than the peer", after: Point{Height: 50}, to: 51, want: ErrBehind, last: 50, headInBehinds: 40},
-		{name: "fork", after: forked.point(25), to: 40, want: ErrFork, last: 25, theirs: source.point(25)},
+		{name: "the peer runs out", after: source.point(12), to: math.MaxUint64, want: ErrBehind,
+			last: 40, headInBehinds: 40},
+		{name: "as far as the peer", after: source.point(40), to: 41, want: ErrBehind, last: 40,
+			headInBehinds: 40},
+		{name: "further than the peer", after: Point{Height: 50}, to: 51, want: ErrBehind, last: 50,
+			headInBehinds: 40},
+		{name: "fork", after: forked.point(25), to: 40, want: ErrFork, last: 25,
+			theirs: source.point(25)},
 		{name: "another genesis", after: Point{}, to: 40, want: ErrFork, theirs: source.point(0)},
-		{name: "fork at the peer's head", after: Point{Height: 40}, to: 41, want: ErrFork, last: 40, theirs: source.point(40)},
+		{name: "fork at the peer's head", after: Point{Height: 40}, to: 41, want: ErrFork, last: 40,
+			theirs: source.point(40)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFabric(t)
-			sized := func(config *Config) { config.PieceBytes, config.PieceBlocks = c.pieceBytes, c.pieceBlocks }
+			sized := func(config *Config) {
+				config.PieceBytes, config.PieceBlocks = c.pieceBytes, c.pieceBlocks
+			}
 			a, b := f.exchange("a", nil, sized), f.exchange("b", source, sized)
 			var got collector
 			err := a.Fetch(t.Context(), "b", c.after, c.to, got.add)
@@ -64,11 +71,13 @@ func TestFetch(t *testing.T) {
 			}
 			got.check(t, source, c.after.Height, last)
 			var fork *ForkError
-			if errors.As(err, &fork) && (fork.Theirs != c.theirs || fork.Ours != c.after || fork.Head != 40 || fork.Peer != "b") {
+			if errors.As(err, &fork) && (fork.Theirs != c.theirs || fork.Ours != c.after ||
+				fork.Head != 40 || fork.Peer != "b") {
 				t.Errorf("the fork: %+v", fork)
 			}
 			var behind *BehindError
-			if errors.As(err, &behind) && (behind.Head != c.headInBehinds || behind.After.Height != last) {
+			if errors.As(err, &behind) && (behind.Head != c.headInBehinds ||
+				behind.After.Height != last) {
 				t.Errorf("behind: %+v", behind)
 			}
 			if b.large.encoded != nil {
@@ -82,7 +91,8 @@ func TestStores(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.Genesis()
 	open := func(name string) *store.Store {
-		opened, err := store.Open(filepath.Join(t.TempDir(), name), genesis, store.Options{MemTableBytes: 8 << 20, ReserveBytes: 1 << 20})
+		opened, err := store.Open(filepath.Join(t.TempDir(), name), genesis,
+			store.Options{MemTableBytes: 8 << 20, ReserveBytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +113,8 @@ func TestStores(t *testing.T) {
 	a := f.exchange("a", target, nil)
 	f.exchange("b", source, func(config *Config) { config.PieceBytes = 3000 })
 	head := target.Head()
-	err := a.Fetch(t.Context(), "b", Point{Height: head.Height, Hash: head.Hash}, source.AppendedHeight(), target.Append)
+	err := a.Fetch(t.Context(), "b", Point{Height: head.Height, Hash: head.Hash},
+		source.AppendedHeight(), target.Append)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +128,8 @@ func TestManyFetchers(t *testing.T) {
 	source := newChain(t, 60, 60, 0)
 	f := newFabric(t)
 	small := func(config *Config) { config.PieceBytes = 2000 }
-	all := []*Exchange{f.exchange("a", source, small), f.exchange("b", source, small), f.exchange("c", source, small)}
+	all := []*Exchange{f.exchange("a", source, small), f.exchange("b", source, small),
+		f.exchange("c", source, small)}
 	var group sync.WaitGroup
 	for i, x := range all {
 		for _, peer := range members {
@@ -128,7 +140,8 @@ func TestManyFetchers(t *testing.T) {
 				group.Go(func() {
 					after := ledger.Height(k)
 					var got collector
-					if err := x.Fetch(t.Context(), peer, source.point(after), 60, got.add); err != nil {
+					if err := x.Fetch(t.Context(), peer, source.point(after),
+						60, got.add); err != nil {
 						t.Error(err)
 						return
 					}
@@ -156,8 +169,11 @@ func TestUnavailable(t *testing.T) {
 		}
 		return nil
 	}}
-	unreadable := &chain{blocks: source.blocks, onHeader: func(ledger.Height) error { return store.ErrClosed }}
-	torn := &chain{blocks: append(append([]*ledger.Block{}, source.blocks[:6]...), newChain(t, 20, 2, 5).blocks[6:]...)}
+	unreadable := &chain{blocks: source.blocks, onHeader: func(ledger.Height) error {
+		return store.ErrClosed
+	}}
+	torn := &chain{blocks: append(append([]*ledger.Block{}, source.blocks[:6]...),
+		newChain(t, 20, 2, 5).blocks[6:]...)}
 	for _, c := range []struct {
 		name  string
 		peer  rdmanet.PeerID
@@ -204,13 +220,17 @@ func TestPeerDies(t *testing.T) {
 		cause   error
 	}{
 		{name: "silence", timeout: 2 * time.Second, mend: time.Minute, cause: errTimeout},
-		{name: "its lane breaks", timeout: time.Minute, mend: 50 * time.Millisecond, cause: rdmanet.ErrUnreachable},
-		{name: "it restarts", timeout: time.Minute, mend: time.Minute, again: true, cause: rdmanet.ErrReset},
+		{name: "its lane breaks", timeout: time.Minute, mend: 50 * time.Millisecond,
+			cause: rdmanet.ErrUnreachable},
+		{name: "it restarts", timeout: time.Minute, mend: time.Minute, again: true,
+			cause: rdmanet.ErrReset},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFabric(t, memory.Options{MendTimeout: c.mend})
-			a := f.exchange("a", nil, func(config *Config) { config.Timeout, config.PieceBlocks = c.timeout, 4 })
+			a := f.exchange("a", nil, func(config *Config) {
+				config.Timeout, config.PieceBlocks = c.timeout, 4
+			})
 			reached, goOn := make(chan struct{}), make(chan struct{})
 			source := newChain(t, 20, 20, 0)
 			serves := &chain{blocks: source.blocks, onHeader: func(height ledger.Height) error {
@@ -261,7 +281,9 @@ func TestChainExchanged(t *testing.T) {
 	current.Store(first)
 	f := newFabric(t)
 	a := f.exchange("a", nil, func(config *Config) { config.PieceBlocks = 5 })
-	f.exchange("b", nil, func(config *Config) { config.Chain = func() Chain { return current.Load() } })
+	f.exchange("b", nil, func(config *Config) {
+		config.Chain = func() Chain { return current.Load() }
+	})
 	var got collector
 	err := a.Fetch(t.Context(), "b", first.point(0), 20, func(block *ledger.Block) error {
 		if block.Header.Height == 15 {
@@ -286,7 +308,9 @@ func TestCallerStops(t *testing.T) {
 	f.raw("c", func([]byte) [][]byte { asked <- struct{}{}; return nil })
 
 	full := errors.New("full")
-	if err := a.Fetch(t.Context(), "b", source.point(0), 5, func(*ledger.Block) error { return full }); !errors.Is(err, full) {
+	if err := a.Fetch(t.Context(), "b", source.point(0), 5, func(*ledger.Block) error {
+		return full
+	}); !errors.Is(err, full) {
 		t.Errorf("add's error: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -310,8 +334,11 @@ func TestConfig(t *testing.T) {
 	none := func() Chain { return nil }
 	host := f.host("a")
 	for i, config := range []Config{
-		{Chain: none}, {Host: host}, {Host: host, Chain: none, Timeout: -1}, {Host: host, Chain: none, PieceBytes: PieceBytesMin - 1},
-		{Host: host, Chain: none, PieceBytes: PieceBytesMax + 1}, {Host: host, Chain: none, PieceBlocks: -1}, {Host: host, Chain: none, PieceBlocks: PieceBlocksMax + 1},
+		{Chain: none}, {Host: host}, {Host: host, Chain: none, Timeout: -1},
+		{Host: host, Chain: none, PieceBytes: PieceBytesMin - 1},
+		{Host: host, Chain: none, PieceBytes: PieceBytesMax + 1},
+		{Host: host, Chain: none, PieceBlocks: -1},
+		{Host: host, Chain: none, PieceBlocks: PieceBlocksMax + 1},
 	} {
 		if x, err := New(config); err == nil {
 			x.Close()
@@ -340,7 +367,9 @@ func BenchmarkFetch(b *testing.B) {
 	b.SetBytes(int64(size))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := a.Fetch(b.Context(), "b", source.point(0), 1000, func(*ledger.Block) error { return nil }); err != nil {
+		if err := a.Fetch(b.Context(), "b", source.point(0), 1000, func(*ledger.Block) error {
+			return nil
+		}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -348,7 +377,8 @@ func BenchmarkFetch(b *testing.B) {
 }
 
 func ExampleForkError() {
-	err := fmt.Errorf("fetch: %w", &ForkError{Peer: "b", Ours: Point{Height: 7}, Theirs: Point{Height: 7, Hash: ledger.Hash{1}}, Head: 9})
+	err := fmt.Errorf("fetch: %w", &ForkError{Peer: "b", Ours: Point{Height: 7},
+		Theirs: Point{Height: 7, Hash: ledger.Hash{1}}, Head: 9})
 	var fork *ForkError
 	fmt.Println(errors.Is(err, ErrFork), errors.As(err, &fork), fork.Theirs.Height, fork.Head)
 	// Output: true true 7 9
@@ -380,16 +410,18 @@ func TestFetchFromAPeerThatBeganWithASnapshot(t *testing.T) {
 			continue
 		}
 		var absent *AbsentError
-		if !errors.Is(err, ErrAbsent) || !errors.Is(err, ErrUnavailable) || !errors.As(err, &absent) ||
-			absent.Absent != c.absent || absent.After != source.point(c.after) || absent.Peer != "b" {
+		if !errors.Is(err, ErrAbsent) || !errors.Is(err, ErrUnavailable) ||
+			!errors.As(err, &absent) ||
+			absent.Absent != c.absent || absent.After != source.point(c.after) ||
+			absent.Peer != "b" {
 			t.Errorf("after %d: %v", c.after, err)
 		}
 		got.check(t, source, c.after, c.after)
 	}
 }
 
-// A store that began with a snapshot is filled in with what a peer has, and with nothing that a peer
-// makes up.
+// A store that began with a snapshot is filled in with what a peer has, and with nothing that a
+// peer makes up.
 func TestFillFromPeers(t *testing.T) {
 	t.Parallel()
 	genesis := ledgertest.Genesis()
@@ -436,10 +468,11 @@ func TestFillFromPeers(t *testing.T) {
 			t.Fatal(err)
 		}
 		return filled.Fill(first, func(add func(*ledger.Block) (int, error)) error {
-			return a.Fetch(t.Context(), from, Point{Height: first - 1, Hash: before}, last, func(block *ledger.Block) error {
-				_, err := add(block)
-				return err
-			})
+			return a.Fetch(t.Context(), from, Point{Height: first - 1, Hash: before},
+				last, func(block *ledger.Block) error {
+					_, err := add(block)
+					return err
+				})
 		})
 	}
 	if err := fill("c", 40); !errors.Is(err, store.ErrMismatch) || filled.Absent() != 60 {

@@ -20,7 +20,9 @@ func TestContentsByTheirHash(t *testing.T) {
 	}
 	lying := sha256.Sum256([]byte("asked for"))
 	held[lying] = []byte("something else")
-	f.exchange("a", chain, func(c *Config) { c.Contents = func(hash [32]byte) []byte { return held[hash] } })
+	f.exchange("a", chain, func(c *Config) {
+		c.Contents = func(hash [32]byte) []byte { return held[hash] }
+	})
 	f.exchange("b", chain, nil)
 	x := f.exchange("c", chain, func(c *Config) { c.PieceBytes = PieceBytesMin })
 	for hash, want := range held {
@@ -43,7 +45,8 @@ func TestContentsByTheirHash(t *testing.T) {
 }
 
 func FuzzDecodeContentRequest(f *testing.F) {
-	f.Add(request{content: true, id: 9, hash: [32]byte{1}, offset: 5, limits: limits{bytes: PieceBytesMin}}.encode())
+	f.Add(request{content: true, id: 9, hash: [32]byte{1}, offset: 5,
+		limits: limits{bytes: PieceBytesMin}}.encode())
 	f.Add([]byte{kindContentRequest})
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		if r, err := decodeContentRequest(frame); err == nil && !bytes.Equal(r.encode(), frame) {

@@ -29,13 +29,17 @@ type outcome struct {
 	err   error
 }
 
-// Fetch asks one peer for the blocks that follow `after`, a block that this node holds (height 0 with the genesis hash for all), up to the height `to`,
-// and calls add for each, in order, from the caller's goroutine. Each block's roots were checked, and that it follows the one before. A block may share
-// memory with those fetched with it.
+// Fetch asks one peer for the blocks that follow `after`, a block that this node holds (height 0
+// with the genesis hash for all), up to the height `to`, and calls add for each, in order, from the
+// caller's goroutine. Each block's roots were checked, and that it follows the one before. A block
+// may share memory with those fetched with it.
 //
-// It returns nil once block `to` was added. Otherwise some blocks may have been added: ErrBehind when the peer has no more, ErrFork when it has
-// another block at the last height that this node has now, ErrAbsent when it does not have the next block since it began with a snapshot, ErrUnavailable when it did not serve, ErrClosed, ctx's error, or add's error, wrapped.
-func (x *Exchange) Fetch(ctx context.Context, peer rdmanet.PeerID, after Point, to ledger.Height, add func(*ledger.Block) error) error {
+// It returns nil once block `to` was added. Otherwise some blocks may have been added: ErrBehind
+// when the peer has no more, ErrFork when it has another block at the last height that this node
+// has now, ErrAbsent when it does not have the next block since it began with a snapshot,
+// ErrUnavailable when it did not serve, ErrClosed, ctx's error, or add's error, wrapped.
+func (x *Exchange) Fetch(ctx context.Context, peer rdmanet.PeerID, after Point, to ledger.Height,
+	add func(*ledger.Block) error) error {
 	f := fetch{exchange: x, peer: x.peer(peer), after: after, to: to, add: add}
 	if f.peer == nil {
 		return fmt.Errorf("%w: %s: %w", ErrUnavailable, peer, rdmanet.ErrNotMember)
@@ -55,14 +59,16 @@ type fetch struct {
 	after    Point
 	to       ledger.Height
 	add      func(*ledger.Block) error
-	// partial is what has come of the block after the point, which has total bytes, when it comes in parts.
+	// partial is what has come of the block after the point, which has total bytes, when it comes
+	// in parts.
 	partial []byte
 	total   uint64
 }
 
 // step fetches one piece.
 func (f *fetch) step(ctx context.Context) error {
-	asked := request{after: f.after, to: f.to, offset: uint64(len(f.partial)), limits: f.exchange.piece}
+	asked := request{after: f.after, to: f.to, offset: uint64(len(f.partial)),
+		limits: f.exchange.piece}
 	a, err := f.exchange.ask(ctx, f.peer, asked)
 	if err != nil {
 		return fmt.Errorf("blocks after %d: %w", f.after.Height, err)
@@ -81,7 +87,8 @@ func (f *fetch) step(ctx context.Context) error {
 	case statusPart:
 		return f.takePart(a)
 	case statusFork:
-		if a.theirs.Height != f.after.Height || a.theirs.Hash == f.after.Hash || a.head < f.after.Height {
+		if a.theirs.Height != f.after.Height || a.theirs.Hash == f.after.Hash ||
+			a.head < f.after.Height {
 			return f.wrong(fmt.Errorf("a fork at %s, height %d", a.theirs, a.head))
 		}
 		return &ForkError{Peer: f.peer.id, Ours: f.after, Theirs: a.theirs, Head: a.head}
@@ -125,8 +132,10 @@ func (f *fetch) take(encoded []byte) error {
 	if err != nil {
 		return f.wrong(err)
 	}
-	if block.Header.Height != f.after.Height+1 || block.Header.Previous != f.after.Hash || block.Header.Height > f.to {
-		return f.wrong(fmt.Errorf("block %d, which follows %s, up to %d", block.Header.Height, block.Header.Previous, f.to))
+	if block.Header.Height != f.after.Height+1 || block.Header.Previous != f.after.Hash ||
+		block.Header.Height > f.to {
+		return f.wrong(fmt.Errorf("block %d, which follows %s, up to %d", block.Header.Height,
+			block.Header.Previous, f.to))
 	}
 	if err := f.add(block); err != nil {
 		return fmt.Errorf("catchup: add block %d: %w", block.Header.Height, err)
@@ -137,7 +146,8 @@ func (f *fetch) take(encoded []byte) error {
 
 // wrong refuses what the peer said.
 func (f *fetch) wrong(err error) error {
-	f.exchange.logger.Warn("a wrong answer to a request for blocks was dropped", "peer", f.peer.id, "after", f.after.Height, "error", err)
+	f.exchange.logger.Warn("a wrong answer to a request for blocks was dropped", "peer", f.peer.id,
+		"after", f.after.Height, "error", err)
 	return f.unavailable(fmt.Errorf("%w: %w", errAnswer, err))
 }
 
@@ -149,15 +159,18 @@ func unavailable(peer rdmanet.PeerID, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnavailable, peer, err)
 }
 
-// FetchContent asks one peer for what has a sha256, and returns it whole and checked. ErrUnavailable when it does not serve it, ErrClosed, and ctx's error.
-func (x *Exchange) FetchContent(ctx context.Context, from rdmanet.PeerID, hash [32]byte) ([]byte, error) {
+// FetchContent asks one peer for what has a sha256, and returns it whole and checked.
+// ErrUnavailable when it does not serve it, ErrClosed, and ctx's error.
+func (x *Exchange) FetchContent(ctx context.Context, from rdmanet.PeerID, hash [32]byte) ([]byte,
+	error) {
 	to := x.peer(from)
 	if to == nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrUnavailable, from, rdmanet.ErrNotMember)
 	}
 	content := []byte{}
 	for {
-		a, err := x.ask(ctx, to, request{content: true, hash: hash, offset: uint64(len(content)), limits: x.piece})
+		a, err := x.ask(ctx, to, request{content: true, hash: hash, offset: uint64(len(content)),
+			limits: x.piece})
 		switch {
 		case err != nil:
 			return nil, err
@@ -165,14 +178,17 @@ func (x *Exchange) FetchContent(ctx context.Context, from rdmanet.PeerID, hash [
 			return nil, unavailable(from, errBusy)
 		case a.status == statusUnavailable:
 			return nil, unavailable(from, fmt.Errorf("it says %q", a.reason))
-		case a.status != statusPart || a.offset != uint64(len(content)) || a.total > x.blockBytesMax.Load():
-			return nil, unavailable(from, fmt.Errorf("%w: part at %d of %d", errAnswer, a.offset, a.total))
+		case a.status != statusPart || a.offset != uint64(len(content)) ||
+			a.total > x.blockBytesMax.Load():
+			return nil, unavailable(from, fmt.Errorf("%w: part at %d of %d", errAnswer, a.offset,
+				a.total))
 		}
 		if content = append(content, a.part...); uint64(len(content)) < a.total {
 			continue
 		}
 		if sha256.Sum256(content) != hash {
-			return nil, unavailable(from, fmt.Errorf("%w: other contents than asked for", errAnswer))
+			return nil, unavailable(from, fmt.Errorf("%w: other contents than asked for",
+				errAnswer))
 		}
 		return content, nil
 	}
@@ -219,7 +235,8 @@ func (x *Exchange) ask(ctx context.Context, to *peer, r request) (answer, error)
 		}
 		a, err := decodeAnswer(result.frame)
 		if err != nil {
-			x.logger.Warn("a malformed answer to a request for blocks was dropped", "peer", to.id, "error", err)
+			x.logger.Warn("a malformed answer to a request for blocks was dropped", "peer", to.id,
+				"error", err)
 			return answer{}, unavailable(to.id, fmt.Errorf("%w: %w", errAnswer, err))
 		}
 		return a, nil
@@ -242,7 +259,8 @@ func (x *Exchange) forget(id uint64) {
 func (x *Exchange) answered(from rdmanet.Peer, frame []byte) {
 	id, err := answerID(frame)
 	if err != nil {
-		x.logger.Warn("a malformed answer to a request for blocks was dropped", "peer", from, "error", err)
+		x.logger.Warn("a malformed answer to a request for blocks was dropped", "peer", from,
+			"error", err)
 		return
 	}
 	x.mu.Lock()

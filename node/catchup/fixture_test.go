@@ -67,7 +67,8 @@ func (c *chain) point(height ledger.Height) Point {
 	return Point{Height: height, Hash: c.blocks[height].Hash}
 }
 
-// batches gives the round messages of a chain: block i has 1 + i%5 transactions, and those after `same` depend on the variant.
+// batches gives the round messages of a chain: block i has 1 + i%5 transactions, and those after
+// `same` depend on the variant.
 func batches(genesis *ledger.Genesis, heights, same int, variant int64) [][]byte {
 	client := ledgertest.NewClient(genesis, "alpha")
 	var list [][]byte
@@ -81,10 +82,12 @@ func batches(genesis *ledger.Genesis, heights, same int, variant int64) [][]byte
 			client.Sequence--
 			transactions = nil
 			for range 1 + i%5 {
-				transactions = append(transactions, client.Transfer("alpha:bank", "alpha:cash", amount))
+				transactions = append(transactions, client.Transfer("alpha:bank", "alpha:cash",
+					amount))
 			}
 		}
-		list = append(list, ledgertest.Batch(genesis.Time+ledger.Milliseconds(i), client.Bundle(transactions...)))
+		list = append(list, ledgertest.Batch(genesis.Time+ledger.Milliseconds(i),
+			client.Bundle(transactions...)))
 	}
 	return list
 }
@@ -97,7 +100,10 @@ func newChain(t testing.TB, heights, same int, variant int64) *chain {
 	for i, batch := range batches(genesis, heights, same, variant) {
 		last := made.blocks[i]
 		parent := ledger.Parent{Header: last.Header, Hash: last.Hash}
-		draft := ledger.Seal(parent, 1, ledger.Round(i+1), [][]byte{batch}, func(ledger.Hash, *ledger.Transaction) bool { return false })
+		draft := ledger.Seal(parent, 1, ledger.Round(i+1),
+			[][]byte{batch}, func(ledger.Hash, *ledger.Transaction) bool {
+				return false
+			})
 		if draft == nil {
 			t.Fatalf("round %d has nothing new", i+1)
 		}
@@ -139,7 +145,9 @@ var members = []rdmanet.PeerID{"a", "b", "c"}
 // exchange starts an exchange on a host of its own; change may be nil.
 func (f *fabric) exchange(id rdmanet.PeerID, serves Chain, change func(*Config)) *Exchange {
 	f.t.Helper()
-	config := Config{Host: f.host(id), Peers: members, Chain: func() Chain { return serves }, Logger: slog.New(slog.DiscardHandler), Timeout: patience}
+	config := Config{Host: f.host(id), Peers: members, Chain: func() Chain {
+		return serves
+	}, Logger: slog.New(slog.DiscardHandler), Timeout: patience}
 	if change != nil {
 		change(&config)
 	}
@@ -151,7 +159,8 @@ func (f *fabric) exchange(id rdmanet.PeerID, serves Chain, change func(*Config))
 	return x
 }
 
-// raw is a member that speaks for itself: each frame that it gets goes to handle, and what that gives goes to the sender.
+// raw is a member that speaks for itself: each frame that it gets goes to handle, and what that
+// gives goes to the sender.
 func (f *fabric) raw(id rdmanet.PeerID, handle func(frame []byte) [][]byte) *memory.Host {
 	f.t.Helper()
 	host := f.host(id)

@@ -19,7 +19,8 @@ func encodedBlocks(c *chain, from, to ledger.Height) (encoded [][]byte) {
 	return encoded
 }
 
-// TestWrongAnswers has a peer that answers the request for blocks 3 to 6 as a row says. Nothing wrong may reach add.
+// TestWrongAnswers has a peer that answers the request for blocks 3 to 6 as a row says. Nothing
+// wrong may reach add.
 func TestWrongAnswers(t *testing.T) {
 	t.Parallel()
 	source, other := newChain(t, 10, 10, 0), newChain(t, 10, 2, 9)
@@ -31,22 +32,38 @@ func TestWrongAnswers(t *testing.T) {
 		last   ledger.Height
 		want   error
 	}{
-		{"right", answer{status: statusBlocks, head: 10, blocks: encodedBlocks(source, 3, 6)}, 6, nil},
-		{"a flipped bit", answer{status: statusBlocks, head: 10, blocks: [][]byte{flipped}}, 2, ErrUnavailable},
-		{"no block", answer{status: statusBlocks, head: 10, blocks: [][]byte{{}}}, 2, ErrUnavailable},
-		{"one left out", answer{status: statusBlocks, head: 10, blocks: encodedBlocks(source, 4, 6)}, 2, ErrUnavailable},
-		{"one again", answer{status: statusBlocks, head: 10, blocks: encodedBlocks(source, 2, 6)}, 2, ErrUnavailable},
-		{"more than wanted", answer{status: statusBlocks, head: 10, blocks: encodedBlocks(source, 3, 7)}, 6, ErrUnavailable},
-		{"another chain", answer{status: statusBlocks, head: 10, blocks: append(encodedBlocks(source, 3, 4), encodedBlocks(other, 5, 6)...)}, 4, ErrUnavailable},
-		{"a part from the middle", answer{status: statusPart, head: 10, part: []byte{1}, total: 20, offset: 5}, 2, ErrUnavailable},
-		{"a block too large", answer{status: statusPart, head: 10, part: []byte{1}, total: 1 << 40}, 2, ErrUnavailable},
-		{"a part that makes no block", answer{status: statusPart, head: 10, part: []byte{1, 2}, total: 2}, 2, ErrUnavailable},
-		{"a fork that is none", answer{status: statusFork, head: 10, theirs: source.point(2)}, 2, ErrUnavailable},
-		{"a fork elsewhere", answer{status: statusFork, head: 10, theirs: other.point(5)}, 2, ErrUnavailable},
-		{"a fork above its head", answer{status: statusFork, head: 1, theirs: Point{Height: 2}}, 2, ErrUnavailable},
+		{"right", answer{status: statusBlocks, head: 10, blocks: encodedBlocks(source, 3, 6)},
+			6, nil},
+		{"a flipped bit", answer{status: statusBlocks, head: 10, blocks: [][]byte{flipped}},
+			2, ErrUnavailable},
+		{"no block", answer{status: statusBlocks, head: 10, blocks: [][]byte{{}}},
+			2, ErrUnavailable},
+		{"one left out", answer{status: statusBlocks, head: 10,
+			blocks: encodedBlocks(source, 4, 6)}, 2, ErrUnavailable},
+		{"one again", answer{status: statusBlocks, head: 10, blocks: encodedBlocks(source, 2, 6)},
+			2, ErrUnavailable},
+		{"more than wanted", answer{status: statusBlocks, head: 10,
+			blocks: encodedBlocks(source, 3, 7)}, 6, ErrUnavailable},
+		{"another chain", answer{status: statusBlocks, head: 10,
+			blocks: append(encodedBlocks(source, 3, 4), encodedBlocks(other, 5, 6)...)},
+			4, ErrUnavailable},
+		{"a part from the middle", answer{status: statusPart, head: 10, part: []byte{1}, total: 20,
+			offset: 5}, 2, ErrUnavailable},
+		{"a block too large", answer{status: statusPart, head: 10, part: []byte{1}, total: 1 << 40},
+			2, ErrUnavailable},
+		{"a part that makes no block", answer{status: statusPart, head: 10, part: []byte{1, 2},
+			total: 2}, 2, ErrUnavailable},
+		{"a fork that is none", answer{status: statusFork, head: 10, theirs: source.point(2)},
+			2, ErrUnavailable},
+		{"a fork elsewhere", answer{status: statusFork, head: 10, theirs: other.point(5)}, 2,
+			ErrUnavailable},
+		{"a fork above its head", answer{status: statusFork, head: 1, theirs: Point{Height: 2}},
+			2, ErrUnavailable},
 		{"no more, but more", answer{status: statusBehind, head: 10}, 2, ErrUnavailable},
-		{"an absence that is none", answer{status: statusAbsent, head: 10, absent: 2}, 2, ErrUnavailable},
-		{"an absence above its head", answer{status: statusAbsent, head: 10, absent: 11}, 2, ErrUnavailable},
+		{"an absence that is none", answer{status: statusAbsent, head: 10, absent: 2},
+			2, ErrUnavailable},
+		{"an absence above its head", answer{status: statusAbsent, head: 10, absent: 11}, 2,
+			ErrUnavailable},
 		{"an absence", answer{status: statusAbsent, head: 10, absent: 3}, 2, ErrAbsent},
 		{"busy", answer{status: statusBusy}, 2, ErrUnavailable},
 		{"a reason", answer{status: statusUnavailable, reason: "moved out"}, 2, ErrUnavailable},
@@ -62,10 +79,12 @@ func TestWrongAnswers(t *testing.T) {
 					t.Error(err)
 				}
 				c.answer.id = r.id
-				// Before it what nobody asked for, and what is no answer: dropped, and the call goes on waiting.
+				// Before it what nobody asked for, and what is no answer: dropped, and the call
+				// goes on waiting.
 				stale := c.answer
 				stale.id++
-				return [][]byte{nil, {77}, {kindAnswer, 1}, {kindRequest, 1}, stale.encode(), c.answer.encode(), c.answer.encode()}
+				return [][]byte{nil, {77}, {kindAnswer, 1}, {kindRequest, 1}, stale.encode(),
+					c.answer.encode(), c.answer.encode()}
 			})
 			var got collector
 			err := a.Fetch(t.Context(), "b", source.point(2), 6, got.add)
@@ -95,7 +114,8 @@ func TestAnswerOfAnother(t *testing.T) {
 		for _, host := range []*memory.Host{c, stranger} {
 			lane, err := host.Lane("a", LaneName)
 			if err == nil {
-				_, err = lane.TrySend(answer{id: r.id, status: statusBlocks, head: 3, blocks: encodedBlocks(source, 1, 3)}.encode())
+				_, err = lane.TrySend(answer{id: r.id, status: statusBlocks, head: 3,
+					blocks: encodedBlocks(source, 1, 3)}.encode())
 			}
 			if err != nil {
 				t.Error(err)
@@ -113,13 +133,17 @@ func TestAnswerOfAnother(t *testing.T) {
 	got.check(t, source, 0, 0)
 }
 
-// TestFlood has a peer ask more than its share while the workers are held: the rest is answered with busy.
+// TestFlood has a peer ask more than its share while the workers are held: the rest is answered
+// with busy.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	source := newChain(t, 3, 3, 0)
 	held := make(chan struct{})
 	f := newFabric(t)
-	f.exchange("b", &chain{blocks: source.blocks, onHeader: func(ledger.Height) error { <-held; return nil }}, nil)
+	f.exchange("b", &chain{blocks: source.blocks, onHeader: func(ledger.Height) error {
+		<-held
+		return nil
+	}}, nil)
 	answers := make(chan answer, 100)
 	c := f.raw("c", func(frame []byte) [][]byte {
 		a, err := decodeAnswer(frame)
@@ -135,7 +159,8 @@ func TestFlood(t *testing.T) {
 	}
 	const asked = 3 * SlotsPerPeer
 	for id := range uint64(asked) {
-		if err := lane.Send(t.Context(), request{id: id, after: source.point(0), to: 3, limits: limits{10, 10000}}.encode()); err != nil {
+		if err := lane.Send(t.Context(), request{id: id, after: source.point(0), to: 3,
+			limits: limits{10, 10000}}.encode()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -163,7 +188,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestSlowReader has a peer that asks and never takes an answer: another one is served all the same.
+// TestSlowReader has a peer that asks and never takes an answer: another one is served all the
+// same.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	source := newChain(t, 30, 30, 0)
@@ -180,7 +206,8 @@ func TestSlowReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id := range uint64(50) {
-		if err := lane.Send(t.Context(), request{id: id, after: source.point(0), to: 30, limits: limits{100, 8 << 10}}.encode()); err != nil {
+		if err := lane.Send(t.Context(), request{id: id, after: source.point(0), to: 30,
+			limits: limits{100, 8 << 10}}.encode()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,18 +225,23 @@ func TestStrangerIsNotServed(t *testing.T) {
 	var served atomic.Int32
 	f := newFabric(t)
 	a := f.exchange("a", nil, nil)
-	b := f.exchange("b", &chain{blocks: source.blocks, onHeader: func(ledger.Height) error { served.Add(1); return nil }}, nil)
+	b := f.exchange("b", &chain{blocks: source.blocks, onHeader: func(ledger.Height) error {
+		served.Add(1)
+		return nil
+	}}, nil)
 	lane, err := f.host("x").Lane("b", LaneName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := lane.Send(t.Context(), request{id: 1, after: source.point(0), to: 3, limits: limits{10, 10000}}.encode()); err != nil {
+	if err := lane.Send(t.Context(), request{id: 1, after: source.point(0), to: 3,
+		limits: limits{10, 10000}}.encode()); err != nil {
 		t.Fatal(err)
 	}
 	if err := lane.Flushed(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// Requests are taken in order: what a member asks later is served after the stranger's would have been begun, and Close waits for its end.
+	// Requests are taken in order: what a member asks later is served after the stranger's would
+	// have been begun, and Close waits for its end.
 	var got collector
 	if err := a.Fetch(t.Context(), "b", source.point(0), 3, got.add); err != nil {
 		t.Fatal(err)
@@ -221,7 +253,8 @@ func TestStrangerIsNotServed(t *testing.T) {
 }
 
 func FuzzDecodeRequest(f *testing.F) {
-	r := request{id: 7, after: Point{Height: 9, Hash: ledger.Hash{1, 2}}, to: 12, offset: 5, limits: limits{256, 4 << 20}}
+	r := request{id: 7, after: Point{Height: 9, Hash: ledger.Hash{1, 2}}, to: 12, offset: 5,
+		limits: limits{256, 4 << 20}}
 	f.Add(r.encode())
 	f.Add(r.encode()[:requestSize-1])
 	f.Add([]byte{})

@@ -44,7 +44,8 @@ func (x *Exchange) prepareContent(r request) answer {
 		return answer{status: statusUnavailable, reason: reasonOf(errNoContent)}
 	}
 	end := min(uint64(len(content)), r.offset+uint64(min(r.limits.bytes, x.piece.bytes)))
-	return answer{status: statusPart, part: content[r.offset:end], total: uint64(len(content)), offset: r.offset}
+	return answer{status: statusPart, part: content[r.offset:end], total: uint64(len(content)),
+		offset: r.offset}
 }
 
 // serve answers requests until the exchange is closed.
@@ -65,7 +66,8 @@ func (x *Exchange) serve() {
 func (x *Exchange) reply(r request, a answer) {
 	a.id = r.id
 	if err := x.trySend(r.from.id, a.encode()); err != nil {
-		x.logger.Warn("an answer to a request for blocks was dropped", "peer", r.from.id, "after", r.after.Height, "error", err)
+		x.logger.Warn("an answer to a request for blocks was dropped", "peer", r.from.id, "after",
+			r.after.Height, "error", err)
 	}
 }
 
@@ -98,14 +100,16 @@ func (x *Exchange) prepare(r request) answer {
 		a.status, a.absent = statusAbsent, absent
 		return a
 	}
-	r.limits = limits{blocks: min(r.limits.blocks, x.piece.blocks), bytes: min(r.limits.bytes, x.piece.bytes)}
+	r.limits = limits{blocks: min(r.limits.blocks, x.piece.blocks),
+		bytes: min(r.limits.bytes, x.piece.bytes)}
 	if r.offset > 0 {
 		return x.preparePart(chain, r, a)
 	}
 	return x.prepareBlocks(chain, r, a)
 }
 
-// prepareBlocks fills an answer with as many whole blocks as fit, or the first part of one that does not.
+// prepareBlocks fills an answer with as many whole blocks as fit, or the first part of one that
+// does not.
 func (x *Exchange) prepareBlocks(chain Chain, r request, a answer) answer {
 	a.status = statusBlocks
 	previous, left := r.after, int(r.limits.bytes)
@@ -147,12 +151,14 @@ func (x *Exchange) preparePart(chain Chain, r request, a answer) answer {
 	return x.cut(r, a, large.hash, large.encoded)
 }
 
-// cut fills an answer with the part of a block's encoding that a request wants, and keeps the encoding while there are more.
+// cut fills an answer with the part of a block's encoding that a request wants, and keeps the
+// encoding while there are more.
 func (x *Exchange) cut(r request, a answer, hash ledger.Hash, encoded []byte) answer {
 	a.total, a.offset = uint64(len(encoded)), r.offset
 	if a.offset >= a.total {
 		return answer{status: statusUnavailable, head: a.head,
-			reason: reasonOf(fmt.Errorf("block %d has %d bytes, there is nothing at %d", r.after.Height+1, a.total, a.offset))}
+			reason: reasonOf(fmt.Errorf("block %d has %d bytes, there is nothing at %d",
+				r.after.Height+1, a.total, a.offset))}
 	}
 	end := min(a.total, a.offset+uint64(r.limits.bytes))
 	a.status, a.part = statusPart, encoded[a.offset:end]
@@ -180,6 +186,8 @@ func follow(chain Chain, previous Point) (*ledger.Block, error) {
 
 // unreadable says that a block that should be here cannot be served.
 func (x *Exchange) unreadable(r request, height ledger.Height, err error) answer {
-	x.logger.Error("a block that a peer asked for cannot be read", "peer", r.from.id, "height", height, "error", err)
-	return answer{status: statusUnavailable, reason: reasonOf(fmt.Errorf("block %d: %w", height, err))}
+	x.logger.Error("a block that a peer asked for cannot be read", "peer", r.from.id, "height",
+		height, "error", err)
+	return answer{status: statusUnavailable,
+		reason: reasonOf(fmt.Errorf("block %d: %w", height, err))}
 }

@@ -34,13 +34,15 @@ var errFrame = errors.New("malformed frame")
 // request asks for the blocks after a point, or for contents by their hash.
 type request struct {
 	id uint64
-	// content tells that it is contents that are wanted: then id, hash, offset and the limit of bytes count.
+	// content tells that it is contents that are wanted: then id, hash, offset and the limit of
+	// bytes count.
 	content bool
 	hash    [32]byte
 	after   Point
 	// to is the last height wanted, above the point's.
 	to ledger.Height
-	// offset is where to begin in the encoding of the first block; other than 0, only that block is wanted.
+	// offset is where to begin in the encoding of the first block; other than 0, only that block is
+	// wanted.
 	offset uint64
 	limits limits
 	// from is who asks; it is not in the frame.
@@ -70,8 +72,10 @@ func decodeRequest(frame []byte) (request, error) {
 	}
 	r := request{id: binary.LittleEndian.Uint64(frame[1:]), after: pointAt(frame[9:])}
 	rest := frame[9+pointSize:]
-	r.to, r.offset = ledger.Height(binary.LittleEndian.Uint64(rest)), binary.LittleEndian.Uint64(rest[8:])
-	r.limits = limits{blocks: binary.LittleEndian.Uint32(rest[16:]), bytes: binary.LittleEndian.Uint32(rest[20:])}
+	r.to, r.offset = ledger.Height(binary.LittleEndian.Uint64(rest)),
+		binary.LittleEndian.Uint64(rest[8:])
+	r.limits = limits{blocks: binary.LittleEndian.Uint32(rest[16:]),
+		bytes: binary.LittleEndian.Uint32(rest[20:])}
 	switch {
 	case r.to <= r.after.Height:
 		return request{}, fmt.Errorf("%w: blocks after %d up to %d", errFrame, r.after.Height, r.to)
@@ -87,8 +91,10 @@ func decodeContentRequest(frame []byte) (request, error) {
 	if len(frame) != contentRequestSize || frame[0] != kindContentRequest {
 		return request{}, fmt.Errorf("%w: a request for contents of %d bytes", errFrame, len(frame))
 	}
-	r := request{content: true, id: binary.LittleEndian.Uint64(frame[1:]), hash: [32]byte(frame[9:41]), offset: binary.LittleEndian.Uint64(frame[41:])}
-	if r.limits.bytes = binary.LittleEndian.Uint32(frame[49:]); r.limits.bytes < PieceBytesMin || r.limits.bytes > PieceBytesMax {
+	r := request{content: true, id: binary.LittleEndian.Uint64(frame[1:]),
+		hash: [32]byte(frame[9:41]), offset: binary.LittleEndian.Uint64(frame[41:])}
+	if r.limits.bytes = binary.LittleEndian.Uint32(frame[49:]); r.limits.bytes < PieceBytesMin ||
+		r.limits.bytes > PieceBytesMax {
 		return request{}, fmt.Errorf("%w: a piece of %d bytes", errFrame, r.limits.bytes)
 	}
 	return r, nil
@@ -115,7 +121,8 @@ type answer struct {
 	head ledger.Height
 	// blocks are the encoded blocks after the point, one at least, for statusBlocks.
 	blocks [][]byte
-	// part is a piece of the first block's encoding, which has total bytes, from offset on, for statusPart.
+	// part is a piece of the first block's encoding, which has total bytes, from offset on, for
+	// statusPart.
 	part          []byte
 	total, offset uint64
 	// theirs is the server's block at the point's height, for statusFork.
@@ -127,7 +134,8 @@ type answer struct {
 }
 
 func (a answer) encode() []byte {
-	size := answerHeaderSize + blocksHeaderSize + partHeaderSize + pointSize + len(a.part) + len(a.reason)
+	size := answerHeaderSize + blocksHeaderSize + partHeaderSize + pointSize + len(a.part) +
+		len(a.reason)
 	for _, block := range a.blocks {
 		size += blockHeaderSize + len(block)
 	}
@@ -169,7 +177,8 @@ func decodeAnswer(frame []byte) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	a := answer{id: id, status: status(frame[9]), head: ledger.Height(binary.LittleEndian.Uint64(frame[10:]))}
+	a := answer{id: id, status: status(frame[9]),
+		head: ledger.Height(binary.LittleEndian.Uint64(frame[10:]))}
 	rest := frame[answerHeaderSize:]
 	switch a.status {
 	case statusBlocks:
@@ -234,9 +243,11 @@ func (a *answer) decodePart(data []byte) error {
 	if len(data) <= partHeaderSize {
 		return fmt.Errorf("%w: an empty part", errFrame)
 	}
-	a.total, a.offset, a.part = binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:]), data[partHeaderSize:]
+	a.total, a.offset, a.part = binary.LittleEndian.Uint64(data),
+		binary.LittleEndian.Uint64(data[8:]), data[partHeaderSize:]
 	if a.offset >= a.total || uint64(len(a.part)) > a.total-a.offset {
-		return fmt.Errorf("%w: a part of %d bytes at %d of %d", errFrame, len(a.part), a.offset, a.total)
+		return fmt.Errorf("%w: a part of %d bytes at %d of %d", errFrame, len(a.part), a.offset,
+			a.total)
 	}
 	return nil
 }
@@ -247,7 +258,8 @@ func appendPoint(to []byte, p Point) []byte {
 
 // pointAt reads the point at the beginning of data, which has room for one.
 func pointAt(data []byte) Point {
-	return Point{Height: ledger.Height(binary.LittleEndian.Uint64(data)), Hash: ledger.Hash(data[8:pointSize])}
+	return Point{Height: ledger.Height(binary.LittleEndian.Uint64(data)),
+		Hash: ledger.Hash(data[8:pointSize])}
 }
 
 // reasonOf gives an error's text as an answer carries it.

@@ -31,13 +31,15 @@ type Options struct {
 	Backoff time.Duration // the pause after the first round; it doubles up to 2 s; default 50 ms
 	// CallTime bounds one call to one node; default 30 s.
 	CallTime time.Duration
-	// WaitTime is how long one call waits for a level before the same is submitted, or asked, again, which heals the loss of a node's pool; default 10 s.
+	// WaitTime is how long one call waits for a level before the same is submitted, or asked,
+	// again, which heals the loss of a node's pool; default 10 s.
 	WaitTime time.Duration
 	// MaxAnswerBytes bounds an answer; default 64 MiB.
 	MaxAnswerBytes int
 }
 
-// Client talks to one or several nodes of a ledger; in a book of several shards each of them answers for the whole book. It is safe for concurrent use.
+// Client talks to one or several nodes of a ledger; in a book of several shards each of them
+// answers for the whole book. It is safe for concurrent use.
 type Client struct {
 	options   Options
 	urls      []string
@@ -56,7 +58,8 @@ type nonceStream struct {
 	stream       uint64
 }
 
-// New makes a client of the nodes at these addresses, the preferred one first; none means DefaultURL. An address without a scheme gets http.
+// New makes a client of the nodes at these addresses, the preferred one first; none means
+// DefaultURL. An address without a scheme gets http.
 func New(urls []string, options Options) (*Client, error) {
 	if len(urls) == 0 {
 		urls = []string{DefaultURL}
@@ -79,7 +82,8 @@ func New(urls []string, options Options) (*Client, error) {
 	c := &Client{
 		options: options,
 		transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			DialContext: (&net.Dialer{Timeout: 5 * time.Second,
+				KeepAlive: 15 * time.Second}).DialContext,
 			TLSClientConfig:     options.TLS,
 			TLSHandshakeTimeout: 10 * time.Second,
 			MaxIdleConnsPerHost: 64,
@@ -95,7 +99,8 @@ func New(urls []string, options Options) (*Client, error) {
 			return nil, err
 		}
 		c.urls = append(c.urls, normal)
-		c.services = append(c.services, ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: c.transport}, normal,
+		c.services = append(c.services, ledgerdv1connect.NewLedgerServiceClient(
+			&http.Client{Transport: c.transport}, normal,
 			connect.WithReadMaxBytes(options.MaxAnswerBytes)))
 	}
 	return c, nil
@@ -106,8 +111,10 @@ func normalURL(address string) (string, error) {
 		address = "http://" + address
 	}
 	parsed, err := url.Parse(address)
-	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.RawQuery != "" || parsed.Fragment != "" {
-		return "", fmt.Errorf("client: %q is no node's address: it looks like %s", address, DefaultURL)
+	if err != nil || parsed.Host == "" || (parsed.Scheme != "http" && parsed.Scheme != "https") ||
+		parsed.RawQuery != "" || parsed.Fragment != "" {
+		return "", fmt.Errorf("client: %q is no node's address: it looks like %s", address,
+			DefaultURL)
 	}
 	return strings.TrimRight(parsed.String(), "/"), nil
 }
@@ -127,10 +134,13 @@ func (c *Client) Rotate() { c.turn(c.current.Load()) }
 // turn moves on from a node, unless somebody else did already.
 func (c *Client) turn(from uint32) { c.current.CompareAndSwap(from, from+1) }
 
-func (c *Client) at(offset uint32) uint32 { return (c.current.Load() + offset) % uint32(len(c.urls)) }
+func (c *Client) at(offset uint32) uint32 {
+	return (c.current.Load() + offset) % uint32(len(c.urls))
+}
 
 // ErrUnreachable says that no node answered.
-var ErrUnreachable = errors.New("is the node running? start it with `ledgerd start --home ...` or `ledgerd demo`")
+var ErrUnreachable = errors.New("is the node running? start it with `ledgerd start --home ...` " +
+	"or `ledgerd demo`")
 
 // Failure is what a node answered instead of a result.
 type Failure struct {
@@ -172,12 +182,15 @@ func (c *Client) explain(ctx context.Context, address string, err error) error {
 	}
 	if !connect.IsWireError(err) {
 		switch coded.Code() {
-		// Where nobody canceled the call, CodeCanceled means that the node's end reset the connection.
+		// Where nobody canceled the call, CodeCanceled means that the node's end reset the
+		// connection.
 		case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeCanceled:
-			return fmt.Errorf("cannot reach %s: %w (%w)", address, ErrUnreachable, errors.Unwrap(coded))
+			return fmt.Errorf("cannot reach %s: %w (%w)", address, ErrUnreachable,
+				errors.Unwrap(coded))
 		}
 	}
-	failure := &Failure{Code: coded.Code(), Message: coded.Message(), Retry: coded.Meta().Get(api.HeaderRetry) == "true", err: err}
+	failure := &Failure{Code: coded.Code(), Message: coded.Message(),
+		Retry: coded.Meta().Get(api.HeaderRetry) == "true", err: err}
 	if writers := coded.Meta().Get(api.HeaderWriters); writers != "" {
 		failure.Writers = strings.Split(writers, ",")
 	}
@@ -203,7 +216,8 @@ func judge(err error) verdict {
 			return unknown
 		}
 		retry := coded.Meta().Get(api.HeaderRetry) == "true"
-		if retry || coded.Code() == connect.CodeDataLoss || coded.Code() == connect.CodeUnavailable {
+		if retry || coded.Code() == connect.CodeDataLoss ||
+			coded.Code() == connect.CodeUnavailable {
 			return elsewhere
 		}
 		return final
@@ -212,7 +226,8 @@ func judge(err error) verdict {
 		return elsewhere
 	}
 	switch coded.Code() {
-	case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeDeadlineExceeded, connect.CodeInternal, connect.CodeCanceled:
+	case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeDeadlineExceeded,
+		connect.CodeInternal, connect.CodeCanceled:
 		return unknown
 	}
 	return final
@@ -237,17 +252,21 @@ func (c *Client) pause(ctx context.Context, round int) error {
 	}
 }
 
-// call asks one node after the other. Where patient, it goes round again after a pause; else one round has to do. A call that nobody took,
-// since nobody could be reached at all, is given up after the first round.
+// call asks one node after the other. Where patient, it goes round again after a pause; else one
+// round has to do. A call that nobody took, since nobody could be reached at all, is given up after
+// the first round.
 func call[Request, Answer any](ctx context.Context, c *Client, patient bool, message *Request,
-	method func(ledgerdv1connect.LedgerServiceClient, context.Context, *connect.Request[Request]) (*connect.Response[Answer], error),
+	method func(ledgerdv1connect.LedgerServiceClient, context.Context,
+		*connect.Request[Request]) (*connect.Response[Answer], error),
 ) (*Answer, error) {
 	return callFor(ctx, c, c.options.CallTime, patient, message, method)
 }
 
 // callFor is call with a bound of its own for one call to one node.
-func callFor[Request, Answer any](ctx context.Context, c *Client, limit time.Duration, patient bool, message *Request,
-	method func(ledgerdv1connect.LedgerServiceClient, context.Context, *connect.Request[Request]) (*connect.Response[Answer], error),
+func callFor[Request, Answer any](ctx context.Context, c *Client, limit time.Duration, patient bool,
+	message *Request,
+	method func(ledgerdv1connect.LedgerServiceClient, context.Context,
+		*connect.Request[Request]) (*connect.Response[Answer], error),
 ) (answer *Answer, err error) {
 	rounds := 1
 	if patient {

@@ -55,10 +55,14 @@ func testKey(t *testing.T, name ledger.OrganisationName) Key {
 // beginBank registers the key's organisation and opens NAME:mint, NAME:a and NAME:b.
 func beginBank(t *testing.T, c *Client, key Key) {
 	t.Helper()
-	path := func(name string) ledger.AccountPath { return ledger.AccountPath(string(key.Organisation) + ":" + name) }
+	path := func(name string) ledger.AccountPath {
+		return ledger.AccountPath(string(key.Organisation) + ":" + name)
+	}
 	status, err := c.Post(testContext(t), []Key{key}, ledger.Transaction{
-		Registrations: []ledger.Registration{{Name: key.Organisation, Keys: []ledger.PublicKey{key.Public()}}},
-		Openings:      []ledger.Opening{{Account: path("mint"), Issuer: true}, {Account: path("a")}, {Account: path("b")}},
+		Registrations: []ledger.Registration{{Name: key.Organisation,
+			Keys: []ledger.PublicKey{key.Public()}}},
+		Openings: []ledger.Opening{{Account: path("mint"), Issuer: true}, {Account: path("a")},
+			{Account: path("b")}},
 	}, ledgerdv1.Level_LEVEL_DURABLE)
 	if err != nil || status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
 		t.Fatalf("%v, %v", status, err)
@@ -67,14 +71,16 @@ func beginBank(t *testing.T, c *Client, key Key) {
 
 func transfer(from, to ledger.AccountPath, amount int64) ledger.Transaction {
 	return ledger.Transaction{Postings: []ledger.Posting{
-		{Account: from, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(-amount)}, {Account: to, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(amount)},
+		{Account: from, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(-amount)},
+		{Account: to, Asset: ledger.DefaultAsset, Amount: ledger.NewAmount(amount)},
 	}}
 }
 
 func TestAddresses(t *testing.T) {
 	t.Parallel()
 	good := map[string]string{
-		"127.0.0.1:8080": "http://127.0.0.1:8080", "http://node/": "http://node", "https://node:1/base/": "https://node:1/base", "localhost": "http://localhost",
+		"127.0.0.1:8080": "http://127.0.0.1:8080", "http://node/": "http://node",
+		"https://node:1/base/": "https://node:1/base", "localhost": "http://localhost",
 	}
 	for address, want := range good {
 		c, err := New([]string{address}, Options{})
@@ -82,7 +88,8 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s: %v, %v", address, c, err)
 		}
 	}
-	for _, address := range []string{"", "ftp://x", "http://", "http://x?y", "http://x:y:z", "http://a b"} {
+	for _, address := range []string{"", "ftp://x", "http://", "http://x?y", "http://x:y:z",
+		"http://a b"} {
 		if _, err := New([]string{address}, Options{}); err == nil {
 			t.Errorf("%q was taken for a node's address", address)
 		}
@@ -93,10 +100,13 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	c := newTestClient(t, "127.0.0.1:1", "127.0.0.1:2")
 	_, err := c.Node(testContext(t))
-	if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "cannot reach http://127.0.0.1:") || !strings.Contains(err.Error(), "ledgerd start --home") {
+	if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(),
+		"cannot reach http://127.0.0.1:") || !strings.Contains(err.Error(),
+		"ledgerd start --home") {
 		t.Fatal(err)
 	}
-	_, err = c.Post(testContext(t), []Key{testKey(t, "acme")}, transfer("acme:a", "acme:b", 1), ledgerdv1.Level_LEVEL_DURABLE)
+	_, err = c.Post(testContext(t), []Key{testKey(t, "acme")}, transfer("acme:a", "acme:b", 1),
+		ledgerdv1.Level_LEVEL_DURABLE)
 	if !errors.Is(err, ErrUnreachable) || errors.Is(err, ErrOutcomeUnknown) {
 		t.Fatal(err)
 	}
@@ -120,7 +130,8 @@ func TestNodeDiesWhileAsked(t *testing.T) {
 				return
 			}
 			if _, err := connection.Read(make([]byte, 1)); err == nil {
-				connection.(*net.TCPConn).SetLinger(0) // Close sends a reset, as the end of a process does
+				// Close sends a reset, as the end of a process does
+				connection.(*net.TCPConn).SetLinger(0)
 			}
 			connection.Close()
 		}
@@ -134,7 +145,8 @@ func TestNodeDiesWhileAsked(t *testing.T) {
 		t.Errorf("reading: %v (%d), want ErrUnreachable", err, CodeOf(err))
 	}
 	post := []Key{testKey(t, "acme")}
-	_, err = c.Post(testContext(t), post, transfer("acme:a", "acme:b", 1), ledgerdv1.Level_LEVEL_DURABLE)
+	_, err = c.Post(testContext(t), post, transfer("acme:a", "acme:b", 1),
+		ledgerdv1.Level_LEVEL_DURABLE)
 	if !errors.Is(err, ErrUnreachable) || errors.Is(err, ErrOutcomeUnknown) {
 		t.Errorf("posting what was never sent: %v, want ErrUnreachable, and a known outcome", err)
 	}
@@ -144,7 +156,8 @@ func TestNodeDiesWhileAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Submit(testContext(t), bundle, ledgerdv1.Level_LEVEL_DURABLE); !errors.Is(err, ErrOutcomeUnknown) {
+	if _, err := c.Submit(testContext(t), bundle, ledgerdv1.Level_LEVEL_DURABLE); !errors.Is(err,
+		ErrOutcomeUnknown) {
 		t.Errorf("submitting: %v, want ErrOutcomeUnknown", err)
 	}
 	if err := c.Subscribe(testContext(t), 1, false, nil); !errors.Is(err, ErrUnreachable) {
@@ -152,7 +165,8 @@ func TestNodeDiesWhileAsked(t *testing.T) {
 	}
 }
 
-// A node that is gone, one that takes no writes and one that is overloaded for a while: the submission gets through.
+// A node that is gone, one that takes no writes and one that is overloaded for a while: the
+// submission gets through.
 func TestSubmitFindsANode(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
@@ -167,8 +181,10 @@ func TestSubmitFindsANode(t *testing.T) {
 	}
 	// Where nobody takes writes, the refusal is told, with its reason.
 	cluster.Node(1).SetMode(api.ModeHalted, "no majority")
-	_, err := c.Post(testContext(t), []Key{testKey(t, "acme")}, transfer("acme:a", "acme:b", 1), ledgerdv1.Level_LEVEL_DURABLE)
-	if err == nil || !strings.Contains(err.Error(), "takes no writes") && !errors.Is(err, ErrUnreachable) {
+	_, err := c.Post(testContext(t), []Key{testKey(t, "acme")}, transfer("acme:a", "acme:b", 1),
+		ledgerdv1.Level_LEVEL_DURABLE)
+	if err == nil || !strings.Contains(err.Error(), "takes no writes") &&
+		!errors.Is(err, ErrUnreachable) {
 		t.Fatal(err)
 	}
 }
@@ -178,20 +194,24 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})
 	c := newTestClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
-	_, err := c.Post(testContext(t), []Key{testKey(t, "acme")}, transfer("acme:a", "acme:b", 1), ledgerdv1.Level_LEVEL_DURABLE)
-	if CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "register it first") || strings.Contains(err.Error(), "failed_precondition") {
+	_, err := c.Post(testContext(t), []Key{testKey(t, "acme")}, transfer("acme:a", "acme:b", 1),
+		ledgerdv1.Level_LEVEL_DURABLE)
+	if CodeOf(err) != connect.CodeFailedPrecondition ||
+		!strings.Contains(err.Error(), "register it first") ||
+		strings.Contains(err.Error(), "failed_precondition") {
 		t.Fatal(err)
 	}
 	if _, err := c.Account(testContext(t), "acme:a"); CodeOf(err) != connect.CodeNotFound {
 		t.Fatal(err)
 	}
-	if _, err := c.Post(testContext(t), []Key{testKey(t, "acme")}, ledger.Transaction{}, ledgerdv1.Level_LEVEL_DURABLE); !errors.Is(err, ledger.ErrInvalidTransaction) {
+	if _, err := c.Post(testContext(t), []Key{testKey(t, "acme")}, ledger.Transaction{},
+		ledgerdv1.Level_LEVEL_DURABLE); !errors.Is(err, ledger.ErrInvalidTransaction) {
 		t.Fatal(err)
 	}
 }
 
-// Several clients of one organisation say the same at the same time, on streams of their own and on a common one, where stale nonces are
-// signed anew: each transfer happens once.
+// Several clients of one organisation say the same at the same time, on streams of their own and on
+// a common one, where stale nonces are signed anew: each transfer happens once.
 func TestConcurrentPosts(t *testing.T) {
 	t.Parallel()
 	for _, common := range []bool{false, true} {
@@ -208,14 +228,16 @@ func TestConcurrentPosts(t *testing.T) {
 				go func() {
 					for i := range uint64(each) {
 						what := transfer("acme:mint", "acme:a", 1)
-						if common { // all take the same numbers, so that what they say has to differ
+						// all take the same numbers, so that what they say has to differ
+						if common {
 							what.Nonce.Stream = 7
 							what.Note = []byte{byte(number)}
 							c.mutex.Lock()
 							c.nonces[nonceStream{"acme", 7}] = i + 1
 							c.mutex.Unlock()
 						}
-						status, err := c.Post(testContext(t), []Key{key}, what, ledgerdv1.Level_LEVEL_ORDERED)
+						status, err := c.Post(testContext(t), []Key{key}, what,
+							ledgerdv1.Level_LEVEL_ORDERED)
 						if err == nil && status.GetReason() != "" {
 							err = errors.New(status.GetReason())
 						}
@@ -240,7 +262,8 @@ func TestConcurrentPosts(t *testing.T) {
 	}
 }
 
-// Somebody else on the same stream is always a moment faster to take the next nonce: a post gets through all the same.
+// Somebody else on the same stream is always a moment faster to take the next nonce: a post gets
+// through all the same.
 func TestPostAgainstAFasterOne(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})
@@ -258,7 +281,8 @@ func TestPostAgainstAFasterOne(t *testing.T) {
 		if strings.HasSuffix(r.URL.Path, "/Submit") {
 			what := transfer("acme:mint", "acme:b", 1)
 			what.Ledger, what.Signer = cluster.Genesis().Hash(), key.Organisation
-			what.Nonce = ledger.Nonce{Stream: stream, Sequence: cluster.Node(0).Store().NextSequence(key.Organisation, stream)}
+			what.Nonce = ledger.Nonce{Stream: stream,
+				Sequence: cluster.Node(0).Store().NextSequence(key.Organisation, stream)}
 			bundle, err := Sign([]Key{key}, what)
 			if err == nil {
 				_, err = faster.Submit(testContext(t), bundle, ledgerdv1.Level_LEVEL_ORDERED)
@@ -291,7 +315,8 @@ func TestNoncesWithoutWaiting(t *testing.T) {
 	var last *ledgerdv1.TransactionStatus
 	for range 5 {
 		var err error
-		if last, err = c.Post(testContext(t), []Key{key}, transfer("acme:mint", "acme:a", 1), ledgerdv1.Level_LEVEL_ADMITTED); err != nil {
+		if last, err = c.Post(testContext(t), []Key{key}, transfer("acme:mint", "acme:a", 1),
+			ledgerdv1.Level_LEVEL_ADMITTED); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -303,56 +328,61 @@ func TestNoncesWithoutWaiting(t *testing.T) {
 	if _, err := c.Wait(testContext(t), id, ledgerdv1.Level_LEVEL_DURABLE); err != nil {
 		t.Fatal(err)
 	}
-	if account, _ := cluster.Node(0).Store().Account("acme:a"); account.Balance(ledger.DefaultAsset) != ledger.NewAmount(5) {
+	if account, _ := cluster.Node(0).Store().Account("acme:a"); account.Balance(
+		ledger.DefaultAsset) != ledger.NewAmount(5) {
 		t.Fatalf("%+v", account)
 	}
 }
 
-// proxy passes calls on, and cuts the connection after the node has answered as often as it is told to: the client cannot know the outcome.
+// proxy passes calls on, and cuts the connection after the node has answered as often as it is told
+// to: the client cannot know the outcome.
 func proxy(t *testing.T, target string, cut *atomic.Int32) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		request, err := http.NewRequestWithContext(r.Context(), r.Method, target+r.URL.Path, r.Body)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		request.Header = r.Header
-		answer, err := http.DefaultTransport.RoundTrip(request)
-		if err != nil {
-			panic(http.ErrAbortHandler)
-		}
-		defer answer.Body.Close()
-		if strings.HasSuffix(r.URL.Path, "/Submit") && cut.Add(-1) >= 0 {
-			panic(http.ErrAbortHandler)
-		}
-		for key, values := range answer.Header {
-			w.Header()[key] = values
-		}
-		w.WriteHeader(answer.StatusCode)
-		buffer := make([]byte, 4096)
-		for {
-			n, err := answer.Body.Read(buffer)
-			if n > 0 {
-				_, _ = w.Write(buffer[:n])
-				_ = http.NewResponseController(w).Flush()
-			}
+	server := &http.Server{ReadHeaderTimeout: time.Second,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			request, err := http.NewRequestWithContext(r.Context(), r.Method, target+r.URL.Path,
+				r.Body)
 			if err != nil {
+				t.Error(err)
 				return
 			}
-		}
-	})}
+			request.Header = r.Header
+			answer, err := http.DefaultTransport.RoundTrip(request)
+			if err != nil {
+				panic(http.ErrAbortHandler)
+			}
+			defer answer.Body.Close()
+			if strings.HasSuffix(r.URL.Path, "/Submit") && cut.Add(-1) >= 0 {
+				panic(http.ErrAbortHandler)
+			}
+			for key, values := range answer.Header {
+				w.Header()[key] = values
+			}
+			w.WriteHeader(answer.StatusCode)
+			buffer := make([]byte, 4096)
+			for {
+				n, err := answer.Body.Read(buffer)
+				if n > 0 {
+					_, _ = w.Write(buffer[:n])
+					_ = http.NewResponseController(w).Flush()
+				}
+				if err != nil {
+					return
+				}
+			}
+		})}
 	done := make(chan struct{})
 	go func() { defer close(done); _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close(); <-done })
 	return "http://" + listener.Addr().String()
 }
 
-// The answer is lost, and the client submits the same bytes again: the transfer happens once. When it is lost for good, the client says so.
+// The answer is lost, and the client submits the same bytes again: the transfer happens once. When
+// it is lost for good, the client says so.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})
@@ -362,16 +392,19 @@ func TestLostAnswers(t *testing.T) {
 	var cut atomic.Int32
 	c := newTestClient(t, proxy(t, door.URL, &cut))
 	cut.Store(3)
-	status, err := c.Post(testContext(t), []Key{key}, transfer("acme:mint", "acme:a", 1), ledgerdv1.Level_LEVEL_DURABLE)
+	status, err := c.Post(testContext(t), []Key{key}, transfer("acme:mint", "acme:a", 1),
+		ledgerdv1.Level_LEVEL_DURABLE)
 	if err != nil || status.GetState() != ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE {
 		t.Fatalf("%v, %v", status, err)
 	}
 	cut.Store(1_000)
-	_, err = c.Post(testContext(t), []Key{key}, transfer("acme:mint", "acme:a", 1), ledgerdv1.Level_LEVEL_DURABLE)
+	_, err = c.Post(testContext(t), []Key{key}, transfer("acme:mint", "acme:a", 1),
+		ledgerdv1.Level_LEVEL_DURABLE)
 	if !errors.Is(err, ErrOutcomeUnknown) || !strings.Contains(err.Error(), "ledgerd tx status") {
 		t.Fatal(err)
 	}
-	if account, _ := cluster.Node(0).Store().Account("acme:a"); account.Balance(ledger.DefaultAsset) != ledger.NewAmount(2) {
+	if account, _ := cluster.Node(0).Store().Account("acme:a"); account.Balance(
+		ledger.DefaultAsset) != ledger.NewAmount(2) {
 		t.Fatalf("%+v", account)
 	}
 	if total := cluster.Node(0).Store().Head().Total; total != 3 {
@@ -389,9 +422,11 @@ func TestIterators(t *testing.T) {
 	for begin := 0; begin < more; begin += ledger.MaxOpenings {
 		var transaction ledger.Transaction
 		for i := begin; i < min(more, begin+ledger.MaxOpenings); i++ {
-			transaction.Openings = append(transaction.Openings, ledger.Opening{Account: ledger.AccountPath(fmt.Sprintf("acme:x%05d", i))})
+			transaction.Openings = append(transaction.Openings,
+				ledger.Opening{Account: ledger.AccountPath(fmt.Sprintf("acme:x%05d", i))})
 		}
-		if _, err := c.Post(testContext(t), []Key{key}, transaction, ledgerdv1.Level_LEVEL_ORDERED); err != nil {
+		if _, err := c.Post(testContext(t), []Key{key}, transaction,
+			ledgerdv1.Level_LEVEL_ORDERED); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -427,12 +462,14 @@ func TestIterators(t *testing.T) {
 func TestSubscribeResumes(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
-	doors := []*apitest.Door{apitest.Serve(t, cluster.Node(0), api.Options{}), apitest.Serve(t, cluster.Node(1), api.Options{})}
+	doors := []*apitest.Door{apitest.Serve(t, cluster.Node(0), api.Options{}),
+		apitest.Serve(t, cluster.Node(1), api.Options{})}
 	c := newTestClient(t, doors[0].URL, doors[1].URL)
 	key := testKey(t, "acme")
 	beginBank(t, c, key)
 	post := func() error {
-		_, err := newTestClient(t, doors[1].URL).Post(testContext(t), []Key{key}, transfer("acme:mint", "acme:a", 1), ledgerdv1.Level_LEVEL_ORDERED)
+		_, err := newTestClient(t, doors[1].URL).Post(testContext(t), []Key{key},
+			transfer("acme:mint", "acme:a", 1), ledgerdv1.Level_LEVEL_ORDERED)
 		return err
 	}
 	enough := errors.New("enough")
@@ -453,7 +490,10 @@ func TestSubscribeResumes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(testContext(t))
-	err = c.Subscribe(ctx, 1, false, func(*ledgerdv1.SubscribeResponse) error { cancel(); return nil })
+	err = c.Subscribe(ctx, 1, false, func(*ledgerdv1.SubscribeResponse) error {
+		cancel()
+		return nil
+	})
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}

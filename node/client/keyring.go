@@ -36,9 +36,10 @@ const (
 	maxKeyFile      = 16 << 10
 )
 
-// Keyring is a folder with one file a key: `ORGANISATION.key`, readable by its owner only (0600), a PEM block "PRIVATE KEY" (PKCS #8, ed25519, what
-// `openssl pkey -in FILE` reads) with the header `Organisation: NAME`. Two names that differ in upper and lower case only cannot share a
-// keyring on file systems that take them for one; Create says so.
+// Keyring is a folder with one file a key: `ORGANISATION.key`, readable by its owner only (0600), a
+// PEM block "PRIVATE KEY" (PKCS #8, ed25519, what `openssl pkey -in FILE` reads) with the header
+// `Organisation: NAME`. Two names that differ in upper and lower case only cannot share a keyring
+// on file systems that take them for one; Create says so.
 type Keyring struct{ folder string }
 
 // Key is an organisation's signing key.
@@ -61,12 +62,14 @@ func DefaultKeyringFolder() (string, error) {
 	}
 	configuration, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("client: where to keep keys: %w: name a folder with --keys or %s", err, KeysVariable)
+		return "", fmt.Errorf("client: where to keep keys: %w: name a folder with --keys or %s",
+			err, KeysVariable)
 	}
 	return filepath.Join(configuration, "ledgerd", "keys"), nil
 }
 
-// OpenKeyring names the keyring's folder; the empty string means DefaultKeyringFolder. The folder is made with the first key.
+// OpenKeyring names the keyring's folder; the empty string means DefaultKeyringFolder. The folder
+// is made with the first key.
 func OpenKeyring(folder string) (*Keyring, error) {
 	if folder == "" {
 		var err error
@@ -134,7 +137,8 @@ func (r *Keyring) write(path string, text []byte) error {
 	return nil
 }
 
-// Load reads the key of an organisation. ErrNoKey if there is none, ErrKeyFile if the file is damaged.
+// Load reads the key of an organisation. ErrNoKey if there is none, ErrKeyFile if the file is
+// damaged.
 func (r *Keyring) Load(organisation ledger.OrganisationName) (Key, error) {
 	if err := organisation.Validate(); err != nil {
 		return Key{}, err
@@ -142,7 +146,8 @@ func (r *Keyring) Load(organisation ledger.OrganisationName) (Key, error) {
 	path := r.file(organisation)
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Key{}, fmt.Errorf("%w of %s in %s: make one with `ledgerd keys create %s`", ErrNoKey, organisation, r.folder, organisation)
+		return Key{}, fmt.Errorf("%w of %s in %s: make one with `ledgerd keys create %s`", ErrNoKey,
+			organisation, r.folder, organisation)
 	}
 	if err != nil {
 		return Key{}, fmt.Errorf("client: reading a key: %w", err)
@@ -181,7 +186,8 @@ func parseKey(text []byte, organisation ledger.OrganisationName) (ed25519.Privat
 }
 
 // LoadOrCreate is Load, or Create where there is none.
-func (r *Keyring) LoadOrCreate(organisation ledger.OrganisationName) (key Key, created bool, err error) {
+func (r *Keyring) LoadOrCreate(organisation ledger.OrganisationName) (key Key, created bool,
+	err error) {
 	key, err = r.Load(organisation)
 	if !errors.Is(err, ErrNoKey) {
 		return key, false, err

@@ -28,16 +28,19 @@ func TestKeyring(t *testing.T) {
 		t.Fatal(err)
 	}
 	loaded, err := ring.Load("acme")
-	if err != nil || !loaded.Private.Equal(made.Private) || loaded.Organisation != "acme" || loaded.Public() != made.Public() {
+	if err != nil || !loaded.Private.Equal(made.Private) || loaded.Organisation != "acme" ||
+		loaded.Public() != made.Public() {
 		t.Fatalf("%v, %v", loaded, err)
 	}
-	if info, err := os.Stat(filepath.Join(folder, "acme.key")); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(folder, "acme.key")); err != nil ||
+		info.Mode().Perm() != 0o600 {
 		t.Fatalf("%v, %v", info.Mode(), err)
 	}
 	if _, err := ring.Create("acme"); !errors.Is(err, ErrKeyExists) {
 		t.Fatal(err)
 	}
-	if again, created, err := ring.LoadOrCreate("acme"); err != nil || created || !again.Private.Equal(made.Private) {
+	if again, created, err := ring.LoadOrCreate("acme"); err != nil || created ||
+		!again.Private.Equal(made.Private) {
 		t.Fatalf("%v, %v", created, err)
 	}
 	if _, created, err := ring.LoadOrCreate("zeta"); err != nil || !created {
@@ -73,8 +76,10 @@ func TestDamagedKeyFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string][]byte{"cut": good[:len(good)/2], "empty": nil, "other": good, "large": make([]byte, maxKeyFile+1)} {
-		if err := os.WriteFile(filepath.Join(ring.Folder(), name+keyExtension), text, 0o600); err != nil {
+	for name, text := range map[string][]byte{"cut": good[:len(good)/2], "empty": nil,
+		"other": good, "large": make([]byte, maxKeyFile+1)} {
+		if err := os.WriteFile(filepath.Join(ring.Folder(), name+keyExtension), text,
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := ring.Load(ledger.OrganisationName(name)); !errors.Is(err, ErrKeyFile) {

@@ -30,9 +30,11 @@ func (c *Client) Cluster(ctx context.Context) (*ledgerdv1.ClusterState, error) {
 	return c.ClusterOf(ctx, nil)
 }
 
-// ClusterOf asks for the state of a shard, as a node of that shard sees it; nil means the asked node's own.
+// ClusterOf asks for the state of a shard, as a node of that shard sees it; nil means the asked
+// node's own.
 func (c *Client) ClusterOf(ctx context.Context, shard *uint32) (*ledgerdv1.ClusterState, error) {
-	answer, err := call(ctx, c, false, &ledgerdv1.GetClusterRequest{Shard: shard}, service.GetCluster)
+	answer, err := call(ctx, c, false, &ledgerdv1.GetClusterRequest{Shard: shard},
+		service.GetCluster)
 	return answer.GetCluster(), err
 }
 
@@ -42,8 +44,8 @@ func (c *Client) Tree(ctx context.Context) (*ledgerdv1.Tree, error) {
 	return answer.GetTree(), err
 }
 
-// Genesis is the identity of the nodes' ledger, which every transaction names but a change of the members: its genesis hash, or the book's where that has several
-// shards. It is asked for once.
+// Genesis is the identity of the nodes' ledger, which every transaction names but a change of the
+// members: its genesis hash, or the book's where that has several shards. It is asked for once.
 func (c *Client) Genesis(ctx context.Context) (ledger.Hash, error) {
 	c.mutex.Lock()
 	genesis := c.genesis
@@ -71,7 +73,8 @@ func (c *Client) Genesis(ctx context.Context) (ledger.Hash, error) {
 // errNoGenesis says that an answer lacks what every ledger has.
 var errNoGenesis = errors.New("client: the node tells no genesis hash: is it a ledgerd node?")
 
-// chain asks for the genesis hash of the chain of the node's shard, which a change of its members names.
+// chain asks for the genesis hash of the chain of the node's shard, which a change of its members
+// names.
 func (c *Client) chain(ctx context.Context) (genesis ledger.Hash, err error) {
 	cluster, err := c.Cluster(ctx)
 	if err != nil {
@@ -94,7 +97,8 @@ func (c *Client) ChainGenesis(ctx context.Context) (*ledger.Genesis, error) {
 		return nil, fmt.Errorf("client: the node's genesis: %w", err)
 	}
 	if hash := genesis.Hash(); !bytes.Equal(hash[:], answer.GetHash()) {
-		return nil, fmt.Errorf("client: the node's genesis has hash %s, and the node says %x", hash, answer.GetHash())
+		return nil, fmt.Errorf("client: the node's genesis has hash %s, and the node says %x", hash,
+			answer.GetHash())
 	}
 	return genesis, nil
 }
@@ -103,7 +107,8 @@ func (c *Client) ChainGenesis(ctx context.Context) (*ledger.Genesis, error) {
 func (c *Client) Snapshot(ctx context.Context) (io.ReadCloser, error) {
 	at := c.at(0)
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := c.services[at].GetSnapshot(ctx, connect.NewRequest(&ledgerdv1.GetSnapshotRequest{}))
+	stream, err := c.services[at].GetSnapshot(ctx,
+		connect.NewRequest(&ledgerdv1.GetSnapshotRequest{}))
 	if err != nil {
 		cancel()
 		return nil, c.explain(ctx, c.urls[at], err)
@@ -144,34 +149,42 @@ func (s *snapshot) Close() error {
 	return nil
 }
 
-// Membership asks who the members of the chain are, as of the node's head, with the whole state of the shard that the node tells.
-func (c *Client) Membership(ctx context.Context) (ledger.Membership, *ledgerdv1.ClusterState, error) {
+// Membership asks who the members of the chain are, as of the node's head, with the whole state of
+// the shard that the node tells.
+func (c *Client) Membership(ctx context.Context) (ledger.Membership, *ledgerdv1.ClusterState,
+	error) {
 	return c.MembershipOf(ctx, nil)
 }
 
 // MembershipOf is Membership of a shard's chain; nil means the asked node's own.
-func (c *Client) MembershipOf(ctx context.Context, shard *uint32) (ledger.Membership, *ledgerdv1.ClusterState, error) {
+func (c *Client) MembershipOf(ctx context.Context, shard *uint32) (ledger.Membership,
+	*ledgerdv1.ClusterState, error) {
 	cluster, err := c.ClusterOf(ctx, shard)
 	if err != nil {
 		return ledger.Membership{}, nil, err
 	}
 	membership, err := api.MembershipFromProto(cluster)
 	if err != nil {
-		return ledger.Membership{}, nil, fmt.Errorf("client: the node tells no members: %w: is it of an older release?", err)
+		return ledger.Membership{}, nil,
+			fmt.Errorf("client: the node tells no members: %w: is it of an older release?", err)
 	}
 	return membership, cluster, nil
 }
 
 // Transaction asks for a transaction by id.
 func (c *Client) Transaction(ctx context.Context, id ledger.Hash) (*ledgerdv1.Transaction, error) {
-	answer, err := call(ctx, c, false, &ledgerdv1.GetTransactionRequest{Id: id[:]}, service.GetTransaction)
+	answer, err := call(ctx, c, false, &ledgerdv1.GetTransactionRequest{Id: id[:]},
+		service.GetTransaction)
 	return answer.GetTransaction(), err
 }
 
-// Wait asks for a transaction when it has reached a level, failed or expired; it asks again until ctx ends.
-func (c *Client) Wait(ctx context.Context, id ledger.Hash, level ledgerdv1.Level) (*ledgerdv1.Transaction, error) {
+// Wait asks for a transaction when it has reached a level, failed or expired; it asks again until
+// ctx ends.
+func (c *Client) Wait(ctx context.Context, id ledger.Hash,
+	level ledgerdv1.Level) (*ledgerdv1.Transaction, error) {
 	for {
-		answer, err := callFor(ctx, c, c.options.WaitTime, true, &ledgerdv1.WaitTransactionRequest{Id: id[:], Wait: level}, service.WaitTransaction)
+		answer, err := callFor(ctx, c, c.options.WaitTime, true,
+			&ledgerdv1.WaitTransactionRequest{Id: id[:], Wait: level}, service.WaitTransaction)
 		if err != nil {
 			return nil, err
 		}
@@ -185,30 +198,37 @@ func (c *Client) Wait(ctx context.Context, id ledger.Hash, level ledgerdv1.Level
 }
 
 // Block asks for a block with the first page of its transactions.
-func (c *Client) Block(ctx context.Context, request *ledgerdv1.GetBlockRequest) (*ledgerdv1.GetBlockResponse, error) {
+func (c *Client) Block(ctx context.Context,
+	request *ledgerdv1.GetBlockRequest) (*ledgerdv1.GetBlockResponse, error) {
 	return call(ctx, c, false, request, service.GetBlock)
 }
 
 // Account asks for an account.
 func (c *Client) Account(ctx context.Context, path ledger.AccountPath) (*ledgerdv1.Account, error) {
-	answer, err := call(ctx, c, false, &ledgerdv1.GetAccountRequest{Account: string(path)}, service.GetAccount)
+	answer, err := call(ctx, c, false, &ledgerdv1.GetAccountRequest{Account: string(path)},
+		service.GetAccount)
 	return answer.GetAccount(), err
 }
 
 // Organisation asks for an organisation.
-func (c *Client) Organisation(ctx context.Context, name ledger.OrganisationName) (*ledgerdv1.Organisation, error) {
-	answer, err := call(ctx, c, false, &ledgerdv1.GetOrganisationRequest{Name: string(name)}, service.GetOrganisation)
+func (c *Client) Organisation(ctx context.Context,
+	name ledger.OrganisationName) (*ledgerdv1.Organisation, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetOrganisationRequest{Name: string(name)},
+		service.GetOrganisation)
 	return answer.GetOrganisation(), err
 }
 
 // Record asks for a record's value and the height of the block that wrote it.
-func (c *Client) Record(ctx context.Context, key ledger.RecordKey) (*ledgerdv1.GetRecordResponse, error) {
+func (c *Client) Record(ctx context.Context, key ledger.RecordKey) (*ledgerdv1.GetRecordResponse,
+	error) {
 	return call(ctx, c, false, &ledgerdv1.GetRecordRequest{Key: string(key)}, service.GetRecord)
 }
 
 // NextSequence asks for the next sequence number of a nonce stream.
-func (c *Client) NextSequence(ctx context.Context, organisation ledger.OrganisationName, stream uint64) (uint64, error) {
-	answer, err := call(ctx, c, false, &ledgerdv1.GetNonceRequest{Organisation: string(organisation), Stream: stream}, service.GetNonce)
+func (c *Client) NextSequence(ctx context.Context, organisation ledger.OrganisationName,
+	stream uint64) (uint64, error) {
+	answer, err := call(ctx, c, false, &ledgerdv1.GetNonceRequest{
+		Organisation: string(organisation), Stream: stream}, service.GetNonce)
 	return answer.GetNextSequence(), err
 }
 
@@ -224,7 +244,8 @@ func (c *Client) Search(ctx context.Context, query string) ([]*ledgerdv1.SearchH
 	return answer.GetHits(), err
 }
 
-// pages goes through a list to its end: ask takes a page's token and gives its items and the next page's token.
+// pages goes through a list to its end: ask takes a page's token and gives its items and the next
+// page's token.
 func pages[Item any](ask func(token string) ([]Item, string, error)) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for token := ""; ; {
@@ -251,47 +272,59 @@ func pages[Item any](ask func(token string) ([]Item, string, error)) iter.Seq2[I
 const iteratorPage = 500
 
 // Blocks goes through the headers from a height on; 0 means the head, or block 1 where ascending.
-func (c *Client) Blocks(ctx context.Context, from ledger.Height, ascending bool) iter.Seq2[*ledgerdv1.BlockHeader, error] {
+func (c *Client) Blocks(ctx context.Context, from ledger.Height,
+	ascending bool) iter.Seq2[*ledgerdv1.BlockHeader, error] {
 	return c.BlocksOf(ctx, nil, from, ascending)
 }
 
 // BlocksOf is Blocks of a shard's chain; nil means the asked node's own.
-func (c *Client) BlocksOf(ctx context.Context, shard *uint32, from ledger.Height, ascending bool) iter.Seq2[*ledgerdv1.BlockHeader, error] {
+func (c *Client) BlocksOf(ctx context.Context, shard *uint32, from ledger.Height,
+	ascending bool) iter.Seq2[*ledgerdv1.BlockHeader, error] {
 	return pages(func(token string) ([]*ledgerdv1.BlockHeader, string, error) {
 		answer, err := call(ctx, c, true, &ledgerdv1.ListBlocksRequest{
-			FromHeight: uint64(from), Ascending: ascending, PageSize: iteratorPage, PageToken: token, Shard: shard,
+			FromHeight: uint64(from), Ascending: ascending, PageSize: iteratorPage,
+			PageToken: token, Shard: shard,
 		}, service.ListBlocks)
 		return answer.GetBlocks(), answer.GetNextPageToken(), err
 	})
 }
 
 // BlockTransactions goes through the transactions of a block.
-func (c *Client) BlockTransactions(ctx context.Context, height ledger.Height) iter.Seq2[*ledgerdv1.TransactionSummary, error] {
+func (c *Client) BlockTransactions(ctx context.Context,
+	height ledger.Height) iter.Seq2[*ledgerdv1.TransactionSummary, error] {
 	return c.BlockTransactionsOf(ctx, nil, height)
 }
 
-// BlockTransactionsOf is BlockTransactions of a block in a shard's chain; nil means the asked node's own.
-func (c *Client) BlockTransactionsOf(ctx context.Context, shard *uint32, height ledger.Height) iter.Seq2[*ledgerdv1.TransactionSummary, error] {
+// BlockTransactionsOf is BlockTransactions of a block in a shard's chain; nil means the asked
+// node's own.
+func (c *Client) BlockTransactionsOf(ctx context.Context, shard *uint32,
+	height ledger.Height) iter.Seq2[*ledgerdv1.TransactionSummary, error] {
 	return pages(func(token string) ([]*ledgerdv1.TransactionSummary, string, error) {
 		answer, err := call(ctx, c, true, &ledgerdv1.GetBlockRequest{
-			Block: &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)}, PageSize: iteratorPage, PageToken: token, Shard: shard,
+			Block:    &ledgerdv1.GetBlockRequest_Height{Height: uint64(height)},
+			PageSize: iteratorPage, PageToken: token, Shard: shard,
 		}, service.GetBlock)
 		return answer.GetBlock().GetTransactions(), answer.GetNextPageToken(), err
 	})
 }
 
-// Accounts goes through the accounts whose path begins with a prefix, by path: those of all shards, or an error.
+// Accounts goes through the accounts whose path begins with a prefix, by path: those of all shards,
+// or an error.
 func (c *Client) Accounts(ctx context.Context, prefix string) iter.Seq2[*ledgerdv1.Account, error] {
 	return c.AccountsOf(ctx, nil, prefix, nil)
 }
 
-// AccountsOf is Accounts of one shard; nil means all. Those of a shard that does not answer are left out, and silent is told which; without silent that is an error.
-func (c *Client) AccountsOf(ctx context.Context, shard *uint32, prefix string, silent func(shards []uint32)) iter.Seq2[*ledgerdv1.Account, error] {
+// AccountsOf is Accounts of one shard; nil means all. Those of a shard that does not answer are
+// left out, and silent is told which; without silent that is an error.
+func (c *Client) AccountsOf(ctx context.Context, shard *uint32, prefix string,
+	silent func(shards []uint32)) iter.Seq2[*ledgerdv1.Account, error] {
 	return pages(func(token string) ([]*ledgerdv1.Account, string, error) {
-		answer, err := call(ctx, c, true, &ledgerdv1.ListAccountsRequest{Prefix: prefix, PageSize: iteratorPage, PageToken: token, Shard: shard}, service.ListAccounts)
+		answer, err := call(ctx, c, true, &ledgerdv1.ListAccountsRequest{Prefix: prefix,
+			PageSize: iteratorPage, PageToken: token, Shard: shard}, service.ListAccounts)
 		if unanswered := answer.GetUnansweredShards(); err == nil && len(unanswered) > 0 {
 			if silent == nil {
-				return nil, "", fmt.Errorf("client: no node of %s answers, so that accounts are missing: try again", ShardNames(unanswered))
+				return nil, "", fmt.Errorf("client: no node of %s answers, so that accounts are "+
+					"missing: try again", ShardNames(unanswered))
 			}
 			silent(unanswered)
 		}
@@ -315,7 +348,8 @@ func ShardNames(shards []uint32) string {
 }
 
 // History goes through what changed an account.
-func (c *Client) History(ctx context.Context, path ledger.AccountPath, ascending bool) iter.Seq2[*ledgerdv1.HistoryEntry, error] {
+func (c *Client) History(ctx context.Context, path ledger.AccountPath,
+	ascending bool) iter.Seq2[*ledgerdv1.HistoryEntry, error] {
 	return pages(func(token string) ([]*ledgerdv1.HistoryEntry, string, error) {
 		answer, err := call(ctx, c, true, &ledgerdv1.ListHistoryRequest{
 			Account: string(path), Ascending: ascending, PageSize: iteratorPage, PageToken: token,
@@ -327,14 +361,17 @@ func (c *Client) History(ctx context.Context, path ledger.AccountPath, ascending
 // Organisations goes through the organisations by name.
 func (c *Client) Organisations(ctx context.Context) iter.Seq2[*ledgerdv1.Organisation, error] {
 	return pages(func(token string) ([]*ledgerdv1.Organisation, string, error) {
-		answer, err := call(ctx, c, true, &ledgerdv1.ListOrganisationsRequest{PageSize: iteratorPage, PageToken: token}, service.ListOrganisations)
+		answer, err := call(ctx, c, true, &ledgerdv1.ListOrganisationsRequest{
+			PageSize: iteratorPage, PageToken: token}, service.ListOrganisations)
 		return answer.GetOrganisations(), answer.GetNextPageToken(), err
 	})
 }
 
-// Subscribe hands every block from a height on to handle, in order and none twice, until ctx ends or handle fails; 0 means after the head. A stream
-// that breaks is taken up again, at any of the nodes, with the block after the last one seen; only the first try has to succeed.
-func (c *Client) Subscribe(ctx context.Context, from ledger.Height, withTransactions bool, handle func(*ledgerdv1.SubscribeResponse) error) error {
+// Subscribe hands every block from a height on to handle, in order and none twice, until ctx ends
+// or handle fails; 0 means after the head. A stream that breaks is taken up again, at any of the
+// nodes, with the block after the last one seen; only the first try has to succeed.
+func (c *Client) Subscribe(ctx context.Context, from ledger.Height, withTransactions bool,
+	handle func(*ledgerdv1.SubscribeResponse) error) error {
 	next := uint64(from)
 	if next == 0 {
 		node, err := c.Node(ctx)
@@ -379,8 +416,11 @@ func (e *handlerError) Error() string { return e.err.Error() }
 // errEnded says that a stream ended though it has no end.
 var errEnded = connect.NewError(connect.CodeUnavailable, errors.New("the stream ended"))
 
-func (c *Client) subscribe(ctx context.Context, at uint32, next *uint64, withTransactions bool, handle func(*ledgerdv1.SubscribeResponse) error) error {
-	stream, err := c.services[at].Subscribe(ctx, connect.NewRequest(&ledgerdv1.SubscribeRequest{FromHeight: *next, WithTransactions: withTransactions}))
+func (c *Client) subscribe(ctx context.Context, at uint32, next *uint64, withTransactions bool,
+	handle func(*ledgerdv1.SubscribeResponse) error) error {
+	stream, err := c.services[at].Subscribe(ctx,
+		connect.NewRequest(&ledgerdv1.SubscribeRequest{FromHeight: *next,
+			WithTransactions: withTransactions}))
 	if err != nil {
 		return err
 	}

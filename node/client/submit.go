@@ -14,7 +14,8 @@ import (
 // ErrOutcomeUnknown says that a submission may have been taken, or not.
 var ErrOutcomeUnknown = errors.New("client: the outcome is not known")
 
-// Reached tells whether nothing more is to be waited for at a level. A failed transaction counts from the moment that it is in a block.
+// Reached tells whether nothing more is to be waited for at a level. A failed transaction counts
+// from the moment that it is in a block.
 func Reached(status *ledgerdv1.TransactionStatus, level ledgerdv1.Level) bool {
 	if level == ledgerdv1.Level_LEVEL_UNSPECIFIED {
 		level = ledgerdv1.Level_LEVEL_DURABLE
@@ -22,17 +23,20 @@ func Reached(status *ledgerdv1.TransactionStatus, level ledgerdv1.Level) bool {
 	switch state := status.GetState(); state {
 	case ledgerdv1.TransactionState_TRANSACTION_STATE_UNSPECIFIED:
 		return false
-	case ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED, ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED:
+	case ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED,
+		ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED:
 		return true
 	default:
 		return int32(state) >= int32(level) // the states up to durable have the levels' numbers
 	}
 }
 
-// Submit gives a bundle to a node, or another one, until all its transactions have reached the level, failed or expired; then it returns their
-// statuses in the bundle's order. It sends the same bytes as often as needed. With ErrOutcomeUnknown, which comes with the statuses as they were told last, if they
-// were, ask for the ids later or submit the same bundle again.
-func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle, level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
+// Submit gives a bundle to a node, or another one, until all its transactions have reached the
+// level, failed or expired; then it returns their statuses in the bundle's order. It sends the same
+// bytes as often as needed. With ErrOutcomeUnknown, which comes with the statuses as they were told
+// last, if they were, ask for the ids later or submit the same bundle again.
+func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle,
+	level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
 	request := &ledgerdv1.SubmitRequest{Bundle: api.BundleToProto(bundle), Wait: level}
 	var statuses []*ledgerdv1.TransactionStatus // as told last
 	for {
@@ -45,7 +49,8 @@ func (c *Client) Submit(ctx context.Context, bundle *ledger.Bundle, level ledger
 		}
 		statuses = answer.GetTransactions()
 		if len(statuses) != bundle.Len() {
-			return nil, fmt.Errorf("client: the node answered %d statuses for %d transactions", len(statuses), bundle.Len())
+			return nil, fmt.Errorf("client: the node answered %d statuses for %d transactions",
+				len(statuses), bundle.Len())
 		}
 		reached := true
 		for _, status := range statuses {
@@ -72,12 +77,15 @@ func waitingFor(statuses []*ledgerdv1.TransactionStatus, err error) error {
 
 // unknownOutcome adds to an error that the transactions may be on their way, where they may.
 func unknownOutcome(bundle *ledger.Bundle, err error) error {
-	return fmt.Errorf("%w: %w: ask with `ledgerd tx status %s`; submitting the same again is safe", ErrOutcomeUnknown, err, bundle.ID(0))
+	return fmt.Errorf("%w: %w: ask with `ledgerd tx status %s`; submitting the same again is safe",
+		ErrOutcomeUnknown, err, bundle.ID(0))
 }
 
-// SubmitInOrder gives bundles that build on each other to one node and returns when each is in its pool or refused: no bundle is admitted if one
-// before it was not, nor if the node does not know the transaction after, unless that is zero. When a node does not answer the next one is asked.
-func (c *Client) SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle, after ledger.Hash) ([]*ledgerdv1.BundleOutcome, error) {
+// SubmitInOrder gives bundles that build on each other to one node and returns when each is in its
+// pool or refused: no bundle is admitted if one before it was not, nor if the node does not know
+// the transaction after, unless that is zero. When a node does not answer the next one is asked.
+func (c *Client) SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle,
+	after ledger.Hash) ([]*ledgerdv1.BundleOutcome, error) {
 	request := &ledgerdv1.SubmitManyRequest{Wait: ledgerdv1.Level_LEVEL_ADMITTED, InOrder: true}
 	if !after.IsZero() {
 		request.After = after[:]
@@ -90,7 +98,8 @@ func (c *Client) SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle, af
 		return nil, err
 	}
 	if len(answer.GetOutcomes()) != len(bundles) {
-		return nil, fmt.Errorf("client: the node answered %d outcomes for %d bundles", len(answer.GetOutcomes()), len(bundles))
+		return nil, fmt.Errorf("client: the node answered %d outcomes for %d bundles",
+			len(answer.GetOutcomes()), len(bundles))
 	}
 	return answer.GetOutcomes(), nil
 }
@@ -109,9 +118,10 @@ func Sign(keys []Key, transactions ...ledger.Transaction) (*ledger.Bundle, error
 	return bundle, nil
 }
 
-// Two people who do the same at the same moment, such as paying 5 from a to b, mean two transactions; with equal nonces these would have one id, and
-// one of them would be taken for a copy. So each client draws a stream, and where to begin in it, by chance. The number of streams is bounded, since a
-// ledger remembers each for ever.
+// Two people who do the same at the same moment, such as paying 5 from a to b, mean two
+// transactions; with equal nonces these would have one id, and one of them would be taken for a
+// copy. So each client draws a stream, and where to begin in it, by chance. The number of streams
+// is bounded, since a ledger remembers each for ever.
 const (
 	nonceStreams = 1 << 16
 	nonceJump    = ledger.WindowSize / 2 // a number skipped stays good for those who drew it
@@ -120,11 +130,14 @@ const (
 // maxStale bounds how often a transaction is signed anew for a stale nonce.
 const maxStale = 16
 
-// Post completes a transaction (ledger, signer and nonce; the nonce's stream is the client's own unless the caller names one), signs it with the keys,
-// of which the first is the signer's, and submits it. Where the ledger answers that the nonce was stale, so that nothing has changed, it takes one of the next and signs again: one
-// of more each time, since whoever was faster may be so again.
-// A transaction that failed for another reason is no error here: see its status. With ErrOutcomeUnknown the status is as it was told last, nil where it was not.
-func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transaction, level ledgerdv1.Level) (*ledgerdv1.TransactionStatus, error) {
+// Post completes a transaction (ledger, signer and nonce; the nonce's stream is the client's own
+// unless the caller names one), signs it with the keys, of which the first is the signer's, and
+// submits it. Where the ledger answers that the nonce was stale, so that nothing has changed, it
+// takes one of the next and signs again: one of more each time, since whoever was faster may be so
+// again. A transaction that failed for another reason is no error here: see its status. With
+// ErrOutcomeUnknown the status is as it was told last, nil where it was not.
+func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transaction,
+	level ledgerdv1.Level) (*ledgerdv1.TransactionStatus, error) {
 	if len(keys) == 0 {
 		return nil, errors.New("client: a transaction needs a signer's key")
 	}
@@ -144,7 +157,8 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 		return nil, err
 	}
 	for stale := range maxStale {
-		if transaction.Nonce.Sequence, err = c.takeNonce(ctx, transaction.Signer, transaction.Nonce.Stream, min(uint64(1)<<stale, nonceJump)); err != nil {
+		if transaction.Nonce.Sequence, err = c.takeNonce(ctx, transaction.Signer,
+			transaction.Nonce.Stream, min(uint64(1)<<stale, nonceJump)); err != nil {
 			return nil, err
 		}
 		bundle, err := Sign(keys, transaction)
@@ -162,11 +176,15 @@ func (c *Client) Post(ctx context.Context, keys []Key, transaction ledger.Transa
 			return statuses[0], nil
 		}
 	}
-	return nil, fmt.Errorf("client: %d nonces in a row were stale: somebody else uses nonce stream %d of %s; choose another stream", maxStale, transaction.Nonce.Stream, transaction.Signer)
+	return nil, fmt.Errorf("client: %d nonces in a row were stale: somebody else uses nonce "+
+		"stream %d of %s; choose another stream", maxStale, transaction.Nonce.Stream,
+		transaction.Signer)
 }
 
-// takeNonce takes a sequence number that neither the ledger nor this client has used, as far as is known: one of the next so many.
-func (c *Client) takeNonce(ctx context.Context, organisation ledger.OrganisationName, stream, among uint64) (uint64, error) {
+// takeNonce takes a sequence number that neither the ledger nor this client has used, as far as is
+// known: one of the next so many.
+func (c *Client) takeNonce(ctx context.Context, organisation ledger.OrganisationName, stream,
+	among uint64) (uint64, error) {
 	next, err := c.NextSequence(ctx, organisation, stream)
 	if err != nil {
 		return 0, err

@@ -1,5 +1,6 @@
-// Package control shares the fabric's lane "control" among those who send small, urgent messages: heartbeats, stored heights, the agreement on
-// generations. It is apart from the bulk lanes, so that a heartbeat never waits behind a megabyte of transactions.
+// Package control shares the fabric's lane "control" among those who send small, urgent messages:
+// heartbeats, stored heights, the agreement on generations. It is apart from the bulk lanes, so
+// that a heartbeat never waits behind a megabyte of transactions.
 //
 // A message is one byte of kind and a payload. A kind has one handler:
 //
@@ -7,8 +8,9 @@
 //	err = c.Register(control.KindHeartbeat, func(from rdmanet.Peer, payload []byte) { ... })
 //	err = c.Send(peer, control.KindHeartbeat, payload)
 //
-// What always holds: Send never blocks; messages of one sender arrive in order; messages may be lost when a peer's window is full, it restarts,
-// or it has no handler yet. Whoever needs more says things again, as all users of this package do.
+// What always holds: Send never blocks; messages of one sender arrive in order; messages may be
+// lost when a peer's window is full, it restarts, or it has no handler yet. Whoever needs more says
+// things again, as all users of this package do.
 package control
 
 import (
@@ -33,28 +35,35 @@ type Kind uint8
 const (
 	// KindHeartbeat: the sender is alive (package detector).
 	KindHeartbeat Kind = 1
-	// KindAccusation: the sender lost its lane to a server that the receiver watches, or to the receiver (package detector).
+	// KindAccusation: the sender lost its lane to a server that the receiver watches, or to the
+	// receiver (package detector).
 	KindAccusation Kind = 2
 	// KindStatus: what the sender does and how far it has come (package node).
 	KindStatus Kind = 3
 	// KindGeneration: the agreement on the next generation (package allconcur/generation).
 	KindGeneration Kind = 4
-	// KindEnter: the sender, outside of the group, has the chain's blocks and wants to take part (package node).
+	// KindEnter: the sender, outside of the group, has the chain's blocks and wants to take part
+	// (package node).
 	KindEnter Kind = 5
-	// KindShard: what the sender, of another shard, does and how far its chain has come (package shards).
+	// KindShard: what the sender, of another shard, does and how far its chain has come (package
+	// shards).
 	KindShard Kind = 6
-	// KindVerdicts: what the sender's shard says of transactions that concern the receiver's too (package shards).
+	// KindVerdicts: what the sender's shard says of transactions that concern the receiver's too
+	// (package shards).
 	KindVerdicts Kind = 7
-	// KindVerdictQuery: transactions for which the sender's shard waits for the receiver's verdict (package shards).
+	// KindVerdictQuery: transactions for which the sender's shard waits for the receiver's verdict
+	// (package shards).
 	KindVerdictQuery Kind = 8
-	// KindStream: rings of the stream from a parent shard to a child are asked for, offered, and given room (package streams).
+	// KindStream: rings of the stream from a parent shard to a child are asked for, offered, and
+	// given room (package streams).
 	KindStream Kind = 9
 	// KindStored: how far the sender's disk has come in a run (package node).
 	KindStored Kind = 10
 )
 
-// Handler takes one message. Calls for messages of one peer come one at a time, in order; those of different peers may run side by side.
-// The payload is immutable and may be kept. A handler must return quickly, as it holds up that peer's later messages.
+// Handler takes one message. Calls for messages of one peer come one at a time, in order; those of
+// different peers may run side by side. The payload is immutable and may be kept. A handler must
+// return quickly, as it holds up that peer's later messages.
 type Handler func(from rdmanet.Peer, payload []byte)
 
 // Errors of Control; match them with errors.Is.
@@ -94,10 +103,12 @@ func (c *Control) Register(kind Kind, handler Handler) error {
 	return nil
 }
 
-// Send sends a message, without waiting for room; it copies the payload. ErrBusy, ErrTooLarge, and the fabric's errors.
+// Send sends a message, without waiting for room; it copies the payload. ErrBusy, ErrTooLarge, and
+// the fabric's errors.
 func (c *Control) Send(peer rdmanet.PeerID, kind Kind, payload []byte) error {
 	if len(payload) > PayloadMax {
-		return fmt.Errorf("%w: %d bytes, at most %d are possible", ErrTooLarge, len(payload), PayloadMax)
+		return fmt.Errorf("%w: %d bytes, at most %d are possible", ErrTooLarge, len(payload),
+			PayloadMax)
 	}
 	message := make([]byte, 1+len(payload))
 	message[0] = byte(kind)
@@ -133,7 +144,8 @@ func (c *Control) receive(from rdmanet.Peer, messages [][]byte) {
 		}
 		handler := c.handlers[message[0]].Load()
 		if handler == nil {
-			c.logger.Debug("control message of a kind that nobody handles", "peer", from, "kind", message[0])
+			c.logger.Debug("control message of a kind that nobody handles", "peer", from, "kind",
+				message[0])
 			continue
 		}
 		(*handler)(from, message[1:])

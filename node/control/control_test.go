@@ -89,11 +89,13 @@ func TestEachKindHasItsHandler(t *testing.T) {
 		if err := a.Send("b", message.kind, []byte(message.payload)); err != nil {
 			t.Fatal(err)
 		}
-		if got, want := get(t, messages), fmt.Sprintf("%d from a: %s", message.kind, message.payload); got != want {
+		if got, want := get(t, messages), fmt.Sprintf("%d from a: %s", message.kind,
+			message.payload); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
-	if err := a.Send("b", 1, make([]byte, control.PayloadMax+1)); !errors.Is(err, control.ErrTooLarge) {
+	if err := a.Send("b", 1, make([]byte, control.PayloadMax+1)); !errors.Is(err,
+		control.ErrTooLarge) {
 		t.Errorf("too large: %v", err)
 	}
 }

@@ -35,7 +35,8 @@ type Tally struct {
 	Applied uint64 `json:"applied"`
 	Refused uint64 `json:"refused"` // by the ledger, as they had to be
 	Lost    uint64 `json:"lost"`    // no node took them, or the end came first
-	Crossed uint64 `json:"crossed"` // of those applied and refused, how many concerned several shards
+	// of those applied and refused, how many concerned several shards
+	Crossed uint64 `json:"crossed"`
 }
 
 // Actors are the organisations with their keys.
@@ -47,7 +48,8 @@ type Actors struct {
 	tally Tally
 }
 
-// NewActors makes a key for each organisation, for a book of so many shards, 1 or more, over which the organisations are spread.
+// NewActors makes a key for each organisation, for a book of so many shards, 1 or more, over which
+// the organisations are spread.
 func NewActors(random io.Reader, shards int) (*Actors, error) {
 	a := &Actors{keys: make(map[ledger.OrganisationName]client.Key), shards: shards}
 	for _, name := range organisations {
@@ -82,20 +84,25 @@ func (a *Actors) Homes() []Home {
 	return homes
 }
 
-// registration is an organisation's, alone in its transaction, as a book of several shards wants it.
+// registration is an organisation's, alone in its transaction, as a book of several shards wants
+// it.
 func (a *Actors) registration(of Home) Act {
 	key := a.keys[of.Organisation]
-	return Act{Signers: []ledger.OrganisationName{of.Organisation}, Transaction: ledger.Transaction{Registrations: []ledger.Registration{{
-		Name: of.Organisation, Keys: []ledger.PublicKey{key.Public()}, Shard: of.Shard, Pinned: a.shards > 1,
-	}}}}
+	return Act{Signers: []ledger.OrganisationName{of.Organisation},
+		Transaction: ledger.Transaction{Registrations: []ledger.Registration{{
+			Name: of.Organisation, Keys: []ledger.PublicKey{key.Public()}, Shard: of.Shard,
+			Pinned: a.shards > 1,
+		}}}}
 }
 
-// Begin registers the organisations, opens their accounts and issues what they have. ErrRefused, or a node's error.
+// Begin registers the organisations, opens their accounts and issues what they have. ErrRefused, or
+// a node's error.
 func (a *Actors) Begin(ctx context.Context, node *client.Client) error {
 	var registrations, openings []Act
 	for _, home := range a.Homes() {
 		registrations = append(registrations, a.registration(home))
-		openings = append(openings, Act{Signers: []ledger.OrganisationName{home.Organisation}, Transaction: ledger.Transaction{Openings: opening(home.Organisation)}})
+		openings = append(openings, Act{Signers: []ledger.OrganisationName{home.Organisation},
+			Transaction: ledger.Transaction{Openings: opening(home.Organisation)}})
 	}
 	for _, act := range slices.Concat(registrations, openings, funding()) {
 		if err := a.must(ctx, node, act); err != nil {
@@ -116,7 +123,8 @@ func (a *Actors) must(ctx context.Context, node *client.Client, act Act) error {
 	return nil
 }
 
-func (a *Actors) post(ctx context.Context, node *client.Client, act Act) (*ledgerdv1.TransactionStatus, error) {
+func (a *Actors) post(ctx context.Context, node *client.Client,
+	act Act) (*ledgerdv1.TransactionStatus, error) {
 	keys := make([]client.Key, len(act.Signers))
 	for i, name := range act.Signers {
 		keys[i] = a.keys[name]
@@ -124,7 +132,8 @@ func (a *Actors) post(ctx context.Context, node *client.Client, act Act) (*ledge
 	return node.Post(ctx, keys, act.Transaction, ledgerdv1.Level_LEVEL_DURABLE)
 }
 
-// Run lets things happen until ctx ends, at the nodes in turn. It is behind its rate when the nodes are.
+// Run lets things happen until ctx ends, at the nodes in turn. It is behind its rate when the nodes
+// are.
 func (a *Actors) Run(ctx context.Context, nodes []*client.Client, options Options) {
 	play := scene{random: rand.New(rand.NewPCG(options.Seed, 0))}
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / options.Rate))

@@ -65,7 +65,8 @@ func TestTrafficAcrossShards(t *testing.T) {
 	}
 }
 
-// traffic has actors play at nodes until so many transactions are applied and some refused, and looks whether all money is there at the end.
+// traffic has actors play at nodes until so many transactions are applied and some refused, and
+// looks whether all money is there at the end.
 func traffic(t *testing.T, shards int, applied uint64, urls ...string) Tally {
 	t.Helper()
 	var nodes []*client.Client
@@ -101,7 +102,8 @@ func traffic(t *testing.T, shards int, applied uint64, urls ...string) Tally {
 	stop()
 	<-ended
 	tally := actors.Tally()
-	if tally.Applied < applied || tally.Refused < 2 || tally.Refused > tally.Applied/4 || tally.Lost > inFlightMax {
+	if tally.Applied < applied || tally.Refused < 2 || tally.Refused > tally.Applied/4 ||
+		tally.Lost > inFlightMax {
 		t.Errorf("%+v", tally)
 	}
 	for _, home := range actors.Homes() {
@@ -146,7 +148,8 @@ func sumOf(ctx context.Context, t *testing.T, node *client.Client) (sum int64) {
 func TestBeginningRefused(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})
-	node, err := client.New([]string{apitest.Serve(t, cluster.Node(0), api.Options{}).URL}, client.Options{})
+	node, err := client.New([]string{apitest.Serve(t, cluster.Node(0), api.Options{}).URL},
+		client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +168,8 @@ func TestBeginningRefused(t *testing.T) {
 	}
 }
 
-// Registrations stand alone, and the organisations are spread over the shards so that they have to do with each other across them.
+// Registrations stand alone, and the organisations are spread over the shards so that they have to
+// do with each other across them.
 func TestHomes(t *testing.T) {
 	t.Parallel()
 	for shards := 1; shards <= 7; shards++ {
@@ -179,7 +183,8 @@ func TestHomes(t *testing.T) {
 			act := actors.registration(home)
 			act.Transaction.Signer = home.Organisation
 			registration := act.Transaction.Registrations[0]
-			if len(act.Transaction.Openings) > 0 || registration.Pinned != (shards > 1) || registration.Shard != home.Shard || act.Transaction.Validate() != nil {
+			if len(act.Transaction.Openings) > 0 || registration.Pinned != (shards > 1) ||
+				registration.Shard != home.Shard || act.Transaction.Validate() != nil {
 				t.Errorf("%d shards: %+v", shards, act)
 			}
 		}

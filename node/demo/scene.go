@@ -31,20 +31,26 @@ var organisations = []ledger.OrganisationName{meridian, harbour, skylark, aurora
 
 // accounts of each organisation; the first one issues.
 var accounts = map[ledger.OrganisationName][]string{
-	meridian:  {"issue", "reserves", "customers:ada", "customers:ben", "customers:chloe", "customers:dmitri", "customers:skylark"},
-	harbour:   {"issue", "reserves", "customers:elif", "customers:femi", "customers:grace", "customers:hugo", "customers:aurora"},
-	skylark:   {"seats", "passengers:ada", "passengers:ben", "passengers:elif"},
-	aurora:    {"seats", "passengers:chloe", "passengers:femi", "passengers:hugo"},
-	northgate: {"listing", "fees", "members:atlas-fund", "members:borealis-fund", "members:cedar-trading"},
+	meridian: {"issue", "reserves", "customers:ada", "customers:ben", "customers:chloe",
+		"customers:dmitri", "customers:skylark"},
+	harbour: {"issue", "reserves", "customers:elif", "customers:femi", "customers:grace",
+		"customers:hugo", "customers:aurora"},
+	skylark: {"seats", "passengers:ada", "passengers:ben", "passengers:elif"},
+	aurora:  {"seats", "passengers:chloe", "passengers:femi", "passengers:hugo"},
+	northgate: {"listing", "fees", "members:atlas-fund", "members:borealis-fund",
+		"members:cedar-trading"},
 }
 
 // customers are the accounts that people pay from and to.
 var customers = []ledger.AccountPath{
-	"meridian:customers:ada", "meridian:customers:ben", "meridian:customers:chloe", "meridian:customers:dmitri",
-	"harbour:customers:elif", "harbour:customers:femi", "harbour:customers:grace", "harbour:customers:hugo",
+	"meridian:customers:ada", "meridian:customers:ben", "meridian:customers:chloe",
+	"meridian:customers:dmitri",
+	"harbour:customers:elif", "harbour:customers:femi", "harbour:customers:grace",
+	"harbour:customers:hugo",
 }
 
-var members = []ledger.AccountPath{"northgate:members:atlas-fund", "northgate:members:borealis-fund", "northgate:members:cedar-trading"}
+var members = []ledger.AccountPath{"northgate:members:atlas-fund",
+	"northgate:members:borealis-fund", "northgate:members:cedar-trading"}
 
 // airlines sell seats to passengers, whose bank pays to the airline's account at its own bank.
 var airlines = []struct {
@@ -53,11 +59,14 @@ var airlines = []struct {
 	passengers []string
 	flights    []string
 }{
-	{skylark, "meridian:customers:skylark", []string{"ada", "ben", "elif"}, []string{"SK204", "SK318", "SK77"}},
-	{aurora, "harbour:customers:aurora", []string{"chloe", "femi", "hugo"}, []string{"AU12", "AU640", "AU981"}},
+	{skylark, "meridian:customers:skylark", []string{"ada", "ben", "elif"},
+		[]string{"SK204", "SK318", "SK77"}},
+	{aurora, "harbour:customers:aurora", []string{"chloe", "femi", "hugo"},
+		[]string{"AU12", "AU640", "AU981"}},
 }
 
-// Act is one transaction that is to be: what it says, and who signs, the one whose nonce it takes first.
+// Act is one transaction that is to be: what it says, and who signs, the one whose nonce it takes
+// first.
 type Act struct {
 	Transaction ledger.Transaction
 	Signers     []ledger.OrganisationName
@@ -79,15 +88,22 @@ func at(name ledger.OrganisationName, account string) ledger.AccountPath {
 // funding is what is issued before the traffic begins.
 func funding() []Act {
 	acts := []Act{
-		act(note("shares listed", nil), move("northgate:listing", members[0], shares, 40_000), move("northgate:listing", members[1], shares, 25_000),
+		act(note("shares listed", nil), move("northgate:listing", members[0], shares, 40_000),
+			move("northgate:listing", members[1], shares, 25_000),
 			move("northgate:listing", members[2], shares, 12_000)),
-		act(note("gold listed", nil), move("northgate:listing", members[0], gold, 4_000), move("northgate:listing", members[1], gold, 9_000),
+		act(note("gold listed", nil), move("northgate:listing", members[0], gold, 4_000),
+			move("northgate:listing", members[1], gold, 9_000),
 			move("northgate:listing", members[2], gold, 6_500)),
-		act(note("euro issued", nil), move("meridian:issue", "meridian:reserves", euro, 90_000_000_00), move("meridian:issue", members[0], euro, 3_000_000_00),
-			move("meridian:issue", members[1], euro, 4_000_000_00), move("meridian:issue", members[2], euro, 2_500_000_00)),
-		act(note("dollars issued", nil), move("harbour:issue", "harbour:reserves", dollar, 75_000_000_00)),
-		act(note("settlement balances", nil), move("meridian:reserves", "harbour:reserves", euro, 20_000_000_00)),
-		act(note("settlement balances", nil), move("harbour:reserves", "meridian:reserves", dollar, 20_000_000_00)),
+		act(note("euro issued", nil), move("meridian:issue", "meridian:reserves", euro,
+			90_000_000_00), move("meridian:issue", members[0], euro, 3_000_000_00),
+			move("meridian:issue", members[1], euro, 4_000_000_00),
+			move("meridian:issue", members[2], euro, 2_500_000_00)),
+		act(note("dollars issued", nil), move("harbour:issue", "harbour:reserves",
+			dollar, 75_000_000_00)),
+		act(note("settlement balances", nil), move("meridian:reserves", "harbour:reserves",
+			euro, 20_000_000_00)),
+		act(note("settlement balances", nil), move("harbour:reserves", "meridian:reserves",
+			dollar, 20_000_000_00)),
 	}
 	for _, customer := range customers {
 		acts = append(acts, salary(customer, 4_200_00))
@@ -148,7 +164,8 @@ var scenes = []struct {
 	weight int
 	play   func(scene) Act
 }{
-	{30, scene.payment}, {22, scene.ticket}, {18, scene.trade}, {10, scene.salary}, {6, scene.settlement}, {6, scene.price}, {4, scene.flight},
+	{30, scene.payment}, {22, scene.ticket}, {18, scene.trade}, {10, scene.salary},
+	{6, scene.settlement}, {6, scene.price}, {4, scene.flight},
 	{2, scene.overdraft}, {1, scene.mistyped}, {1, scene.oversold},
 }
 
@@ -181,7 +198,8 @@ func (s scene) payment() Act {
 	for to == from {
 		to = pick(s, customers)
 	}
-	what := pick(s, []string{"rent", "dinner", "groceries", "concert tickets", "a bicycle", "thank you", "invoice", "birthday present"})
+	what := pick(s, []string{"rent", "dinner", "groceries", "concert tickets", "a bicycle",
+		"thank you", "invoice", "birthday present"})
 	return act(note(what, nil), move(from, to, money(from), s.between(3_00, 160_00)))
 }
 
@@ -190,72 +208,85 @@ func (s scene) ticket() Act {
 	passenger := pick(s, airline.passengers)
 	var payer ledger.AccountPath
 	for _, customer := range customers {
-		if customer == at(meridian, "customers:"+passenger) || customer == at(harbour, "customers:"+passenger) {
+		if customer == at(meridian, "customers:"+passenger) ||
+			customer == at(harbour, "customers:"+passenger) {
 			payer = customer
 		}
 	}
 	place := fmt.Sprintf("%d%c", s.between(1, 38), 'A'+rune(s.random.IntN(6)))
 	return act(note("ticket", map[string]any{"flight": pick(s, airline.flights), "seat": place}),
-		move(payer, airline.account, money(payer), s.between(49_00, 480_00)), move(at(airline.name, "seats"), at(airline.name, "passengers:"+passenger), seat, 1))
+		move(payer, airline.account, money(payer), s.between(49_00, 480_00)),
+		move(at(airline.name, "seats"), at(airline.name, "passengers:"+passenger), seat, 1))
 }
 
 func (s scene) trade() Act {
-	asset, buyer, seller := pick(s, []ledger.AssetName{shares, gold}), pick(s, members), pick(s, members)
+	asset, buyer, seller := pick(s, []ledger.AssetName{shares, gold}), pick(s, members),
+		pick(s, members)
 	for seller == buyer {
 		seller = pick(s, members)
 	}
 	pieces := s.between(1, 12)
 	price := pieces * s.between(58_00, 64_00)
 	return act(note("trade", map[string]any{"pieces": pieces, "price": price / pieces}),
-		move(seller, buyer, asset, pieces), move(buyer, seller, euro, price), move(buyer, "northgate:fees", euro, max(1, price/1000)))
+		move(seller, buyer, asset, pieces), move(buyer, seller, euro, price),
+		move(buyer, "northgate:fees", euro, max(1, price/1000)))
 }
 
 func (s scene) salary() Act { return salary(pick(s, customers), s.between(600_00, 1_400_00)) }
 
 // salary pays a customer from the reserves of the bank.
 func salary(customer ledger.AccountPath, amount int64) Act {
-	return act(note("salary", nil), move(at(customer.Organisation(), "reserves"), customer, money(customer), amount))
+	return act(note("salary", nil), move(at(customer.Organisation(), "reserves"), customer,
+		money(customer), amount))
 }
 
 func (s scene) settlement() Act {
 	cents := s.between(10_000_00, 90_000_00)
 	rate := s.between(10_750, 10_950)
-	return act(note("settlement", map[string]any{"EUR-USD": fmt.Sprintf("%d.%04d", rate/10_000, rate%10_000)}),
-		move("meridian:reserves", "harbour:reserves", euro, cents), move("harbour:reserves", "meridian:reserves", dollar, cents*rate/10_000))
+	return act(note("settlement", map[string]any{"EUR-USD": fmt.Sprintf("%d.%04d", rate/10_000,
+		rate%10_000)}),
+		move("meridian:reserves", "harbour:reserves", euro, cents),
+		move("harbour:reserves", "meridian:reserves", dollar, cents*rate/10_000))
 }
 
 func (s scene) price() Act {
 	asset := pick(s, []ledger.AssetName{gold, shares})
 	cents := s.between(58_00, 64_00)
-	return record(northgate, "prices:"+string(asset), fmt.Sprintf("%d.%02d EUR", cents/100, cents%100))
+	return record(northgate, "prices:"+string(asset),
+		fmt.Sprintf("%d.%02d EUR", cents/100, cents%100))
 }
 
 func (s scene) flight() Act {
 	airline := pick(s, airlines)
-	return record(airline.name, "flights:"+pick(s, airline.flights), pick(s, []string{"on time", "boarding", "delayed by 20 minutes", "departed", "landed"}))
+	return record(airline.name, "flights:"+pick(s, airline.flights),
+		pick(s, []string{"on time", "boarding", "delayed by 20 minutes", "departed", "landed"}))
 }
 
 func record(owner ledger.OrganisationName, key, value string) Act {
 	return Act{
-		Transaction: ledger.Transaction{Records: []ledger.Record{{Key: ledger.RecordKey(string(owner) + ":" + key), Value: []byte(value)}}},
-		Signers:     []ledger.OrganisationName{owner},
+		Transaction: ledger.Transaction{Records: []ledger.Record{
+			{Key: ledger.RecordKey(string(owner) + ":" + key), Value: []byte(value)}}},
+		Signers: []ledger.OrganisationName{owner},
 	}
 }
 
 // overdraft is refused: nobody has that much.
 func (s scene) overdraft() Act {
 	from := pick(s, customers)
-	return act(note("a villa", nil), move(from, "northgate:fees", money(from), s.between(2_000_000_000_00, 9_000_000_000_00)))
+	return act(note("a villa", nil), move(from, "northgate:fees", money(from),
+		s.between(2_000_000_000_00, 9_000_000_000_00)))
 }
 
 // mistyped is refused: there is no such account.
 func (s scene) mistyped() Act {
 	from := pick(s, customers)
-	return act(note("rent", nil), move(from, "harbour:customers:gracce", money(from), s.between(3_00, 90_00)))
+	return act(note("rent", nil), move(from, "harbour:customers:gracce", money(from),
+		s.between(3_00, 90_00)))
 }
 
 // oversold is refused: a passenger gives back more seats than there are.
 func (s scene) oversold() Act {
 	airline := pick(s, airlines)
-	return act(note("seats returned", nil), move(at(airline.name, "passengers:"+pick(s, airline.passengers)), at(airline.name, "seats"), seat, 1_000_000))
+	return act(note("seats returned", nil), move(at(airline.name,
+		"passengers:"+pick(s, airline.passengers)), at(airline.name, "seats"), seat, 1_000_000))
 }

@@ -28,15 +28,18 @@ type Config struct {
 	Self order.ServerID
 	// Peers are all servers that can be members of a group, until SetPeers. A place may be empty.
 	Peers []rdmanet.PeerID
-	// Suspect hears of a predecessor that is suspected. It must return quickly and not call the detector. The round driver's
-	// method of that name fits.
+	// Suspect hears of a predecessor that is suspected. It must return quickly and not call the
+	// detector. The round driver's method of that name fits.
 	Suspect func(generation uint64, server order.ServerID, cause error)
-	// Trust, if set, hears of a predecessor that is not suspected any more; without it every suspicion stands. The rules of Suspect hold.
+	// Trust, if set, hears of a predecessor that is not suspected any more; without it every
+	// suspicion stands. The rules of Suspect hold.
 	Trust  func(generation uint64, server order.ServerID)
 	Timing Timing
-	// Lane is the lane with the group's frames, "" stands for DefaultLane. Where a message on it was lost, the suspicion stands.
+	// Lane is the lane with the group's frames, "" stands for DefaultLane. Where a message on it
+	// was lost, the suspicion stands.
 	Lane string
-	// Attach, if set, gives what this server's heartbeats carry; Attached hears what another server's do, also of other generations.
+	// Attach, if set, gives what this server's heartbeats carry; Attached hears what another
+	// server's do, also of other generations.
 	Attach   func() []byte
 	Attached func(server order.ServerID, payload []byte)
 	// Logger defaults to slog.Default.
@@ -49,15 +52,17 @@ const DefaultLane = "order"
 // eonBits of a run's number count the eons of its generation.
 const eonBits = 16
 
-// Group is whom a detector watches: the members of a run, as places in Config.Peers, ascending, and the reliable digraph over the places in
-// Members. Generation is the run's number, generation<<16 | eon: who beats for a later eon of the same generation is alive in an earlier one, too.
+// Group is whom a detector watches: the members of a run, as places in Config.Peers, ascending, and
+// the reliable digraph over the places in Members. Generation is the run's number, generation<<16 |
+// eon: who beats for a later eon of the same generation is alive in an earlier one, too.
 type Group struct {
 	Generation uint64
 	Members    []order.ServerID
 	Reliable   *digraph.Digraph
 }
 
-// Detector sends heartbeats and watches predecessors, from Activate to Deactivate; from Prepare on it sends heartbeats. All methods may be called from several goroutines.
+// Detector sends heartbeats and watches predecessors, from Activate to Deactivate; from Prepare on
+// it sends heartbeats. All methods may be called from several goroutines.
 type Detector struct {
 	config  Config
 	changed chan struct{} // the machine's next moment may have changed
@@ -76,7 +81,8 @@ type Detector struct {
 	news    []news    // to be passed on, in order
 	next    *Group    // the one that is prepared
 	beat    time.Time // when the next group's heartbeats are due while no machine says so
-	// lost are members that this server cannot reach in this run; the first told of them were told of.
+	// lost are members that this server cannot reach in this run; the first told of them were told
+	// of.
 	lost    []order.ServerID
 	told    int
 	removed []order.ServerID // members that left the group in this run
@@ -88,10 +94,13 @@ type news struct {
 	Suspicion
 }
 
-// New makes a detector that watches nobody yet, and registers it with Control and the host's events.
+// New makes a detector that watches nobody yet, and registers it with Control and the host's
+// events.
 func New(config Config) (*Detector, error) {
-	if config.Host == nil || config.Control == nil || config.Suspect == nil || int(config.Self) >= len(config.Peers) {
-		return nil, fmt.Errorf("%w: Host, Control, Suspect and Self among Peers are needed", ErrConfig)
+	if config.Host == nil || config.Control == nil || config.Suspect == nil ||
+		int(config.Self) >= len(config.Peers) {
+		return nil, fmt.Errorf("%w: Host, Control, Suspect and Self among Peers are needed",
+			ErrConfig)
 	}
 	timing, err := config.Timing.withDefaults()
 	if err != nil {
@@ -102,7 +111,8 @@ func New(config Config) (*Detector, error) {
 		config.Logger = slog.Default()
 	}
 	config.Lane = cmp.Or(config.Lane, DefaultLane)
-	d := &Detector{config: config, changed: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	d := &Detector{config: config, changed: make(chan struct{}, 1), stop: make(chan struct{}),
+		done: make(chan struct{})}
 	if err := d.SetPeers(config.Peers); err != nil {
 		return nil, err
 	}
@@ -117,7 +127,8 @@ func New(config Config) (*Detector, error) {
 	return d, nil
 }
 
-// SetPeers replaces the peers. One that is known keeps its place; the places of those that are peers no more are empty, and new peers come behind. ErrConfig.
+// SetPeers replaces the peers. One that is known keeps its place; the places of those that are
+// peers no more are empty, and new peers come behind. ErrConfig.
 func (d *Detector) SetPeers(peers []rdmanet.PeerID) error {
 	servers := make(map[rdmanet.PeerID]order.ServerID, len(peers))
 	for i, peer := range peers {
@@ -129,13 +140,15 @@ func (d *Detector) SetPeers(peers []rdmanet.PeerID) error {
 		}
 	}
 	if self, listed := servers[d.config.Host.ID()]; !listed || self != d.config.Self {
-		return fmt.Errorf("%w: peer %d of %d is not the host, %s", ErrConfig, d.config.Self, len(peers), d.config.Host.ID())
+		return fmt.Errorf("%w: peer %d of %d is not the host, %s", ErrConfig, d.config.Self,
+			len(peers), d.config.Host.ID())
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for peer, was := range d.servers {
 		// Who is no peer any more is watched to the run's end, as it may be a member.
-		if _, listed := servers[peer]; !listed && int(was) < len(peers) && peers[was] == "" && d.machine != nil && slices.Contains(d.group.Members, was) {
+		if _, listed := servers[peer]; !listed && int(was) < len(peers) && peers[was] == "" &&
+			d.machine != nil && slices.Contains(d.group.Members, was) {
 			servers[peer] = was
 		}
 	}
@@ -151,16 +164,20 @@ func (d *Detector) check(group Group) (place int, err error) {
 	place, member := slices.BinarySearch(group.Members, d.config.Self)
 	switch {
 	case !member:
-		return 0, fmt.Errorf("%w: server %d is not among the members %v", ErrConfig, d.config.Self, group.Members)
+		return 0, fmt.Errorf("%w: server %d is not among the members %v", ErrConfig, d.config.Self,
+			group.Members)
 	case group.Reliable == nil || group.Reliable.Order() != len(group.Members):
-		return 0, fmt.Errorf("%w: the digraph is not over the %d members", ErrConfig, len(group.Members))
+		return 0, fmt.Errorf("%w: the digraph is not over the %d members", ErrConfig,
+			len(group.Members))
 	case int(group.Members[len(group.Members)-1]) >= len(d.peers):
-		return 0, fmt.Errorf("%w: members %v among %d peers", ErrConfig, group.Members, len(d.peers))
+		return 0, fmt.Errorf("%w: members %v among %d peers", ErrConfig, group.Members,
+			len(d.peers))
 	}
 	return place, nil
 }
 
-// Prepare sends heartbeats to those who will watch this server in a group that is to come, until the next Activate or Deactivate. What runs is watched as before.
+// Prepare sends heartbeats to those who will watch this server in a group that is to come, until
+// the next Activate or Deactivate. What runs is watched as before.
 func (d *Detector) Prepare(group Group) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -173,7 +190,8 @@ func (d *Detector) Prepare(group Group) error {
 	return nil
 }
 
-// Activate begins to watch the group, and forgets the one before, but for what it learned of the network.
+// Activate begins to watch the group, and forgets the one before, but for what it learned of the
+// network.
 func (d *Detector) Activate(group Group) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -182,7 +200,8 @@ func (d *Detector) Activate(group Group) error {
 		return err
 	}
 	group.Members = slices.Clone(group.Members)
-	machine, err := NewMachine(d.config.Timing, group.servers(group.Reliable.Predecessors(place)), time.Now())
+	machine, err := NewMachine(d.config.Timing, group.servers(group.Reliable.Predecessors(place)),
+		time.Now())
 	if err != nil {
 		return err
 	}
@@ -232,8 +251,9 @@ func (d *Detector) Close() {
 	<-d.done
 }
 
-// Lost takes the news that this server lost its lane to another one, or gave it up: it is suspected for the rest of the run, here if it is watched here, and else by
-// one of those who watch it, who are told. The round driver's hook of that name fits.
+// Lost takes the news that this server lost its lane to another one, or gave it up: it is suspected
+// for the rest of the run, here if it is watched here, and else by one of those who watch it, who
+// are told. The round driver's hook of that name fits.
 func (d *Detector) Lost(generation uint64, server order.ServerID, cause error) {
 	d.mu.Lock()
 	if d.runs(generation) {
@@ -246,8 +266,10 @@ func (d *Detector) Lost(generation uint64, server order.ServerID, cause error) {
 // runs tells whether that run is watched. The lock is held.
 func (d *Detector) runs(run uint64) bool { return d.machine != nil && d.group.Generation == run }
 
-// Removed takes the news that servers left the group of that generation. They are watched no more, and get no heartbeats: one that is alive after all
-// hears nobody then, and finds out that the group goes on without it. What they say of others counts for nothing. The round driver's hook of that name fits.
+// Removed takes the news that servers left the group of that generation. They are watched no more,
+// and get no heartbeats: one that is alive after all hears nobody then, and finds out that the
+// group goes on without it. What they say of others counts for nothing. The round driver's hook of
+// that name fits.
 func (d *Detector) Removed(generation uint64, servers []order.ServerID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -262,9 +284,11 @@ func (d *Detector) Removed(generation uint64, servers []order.ServerID) {
 	d.wake()
 }
 
-// unreachable notes that frames of this server to that one are lost. The goroutine tells the others. The lock is held.
+// unreachable notes that frames of this server to that one are lost. The goroutine tells the
+// others. The lock is held.
 func (d *Detector) unreachable(server order.ServerID, cause error) {
-	if _, member := slices.BinarySearch(d.group.Members, server); !member || slices.Contains(d.removed, server) {
+	if _, member := slices.BinarySearch(d.group.Members, server); !member ||
+		slices.Contains(d.removed, server) {
 		return
 	}
 	d.note(d.machine.Lost(server, cause))
@@ -274,8 +298,10 @@ func (d *Detector) unreachable(server order.ServerID, cause error) {
 	}
 }
 
-// accusations says whom to tell of the lost servers that were not told of: the server itself, which lacks what this one sent; and one of those who watch
-// it, unless this server does. One suspicion suffices to leave the unreliable rounds, and with them the lane that was lost; more would take a server that lives out of the group. The lock is held.
+// accusations says whom to tell of the lost servers that were not told of: the server itself, which
+// lacks what this one sent; and one of those who watch it, unless this server does. One suspicion
+// suffices to leave the unreliable rounds, and with them the lane that was lost; more would take a
+// server that lives out of the group. The lock is held.
 func (d *Detector) accusations() []accusation {
 	var list []accusation
 	for _, server := range d.lost[d.told:] {
@@ -311,9 +337,11 @@ func (d *Detector) accused(from rdmanet.Peer, payload []byte) {
 	server := order.ServerID(binary.LittleEndian.Uint32(payload[8:]))
 	d.mu.Lock()
 	accuser, known := d.servers[from.ID]
-	if known && d.runs(generation) && slices.Contains(d.group.Members, accuser) && !slices.Contains(d.removed, accuser) {
+	if known && d.runs(generation) && slices.Contains(d.group.Members, accuser) &&
+		!slices.Contains(d.removed, accuser) {
 		if server == d.config.Self {
-			d.note(d.machine.Lost(accuser, fmt.Errorf("%w: it lost its lane to this server", ErrAccused)))
+			d.note(d.machine.Lost(accuser, fmt.Errorf("%w: it lost its lane to this server",
+				ErrAccused)))
 		} else {
 			d.note(d.machine.Lost(server, fmt.Errorf("%w: server %d says so", ErrAccused, accuser)))
 		}
@@ -322,7 +350,8 @@ func (d *Detector) accused(from rdmanet.Peer, payload []byte) {
 	d.pass()
 }
 
-// heartbeat takes another server's heartbeat: its run, and what it attached. One of another run of the same generation is a sign of life, too: eons end here and there at different times.
+// heartbeat takes another server's heartbeat: its run, and what it attached. One of another run of
+// the same generation is a sign of life, too: eons end here and there at different times.
 func (d *Detector) heartbeat(from rdmanet.Peer, payload []byte) {
 	if len(payload) < 8 {
 		d.config.Logger.Error("malformed heartbeat", "peer", from, "bytes", len(payload))
@@ -336,7 +365,8 @@ func (d *Detector) heartbeat(from rdmanet.Peer, payload []byte) {
 	case run == d.group.Generation:
 		d.note(d.machine.Heard(server, from.Incarnation, time.Now()))
 	case run>>eonBits == d.group.Generation>>eonBits:
-		d.note(d.machine.HeardElsewhere(server, from.Incarnation, run > d.group.Generation, time.Now()))
+		d.note(d.machine.HeardElsewhere(server, from.Incarnation, run > d.group.Generation,
+			time.Now()))
 	}
 	d.mu.Unlock()
 	d.pass()
@@ -345,7 +375,8 @@ func (d *Detector) heartbeat(from rdmanet.Peer, payload []byte) {
 	}
 }
 
-// event takes the fabric's news. A LaneReset is none: a round driver opens lanes only when a run begins.
+// event takes the fabric's news. A LaneReset is none: a round driver opens lanes only when a run
+// begins.
 func (d *Detector) event(event rdmanet.PeerEvent) {
 	d.mu.Lock()
 	server, known := d.servers[event.Peer.ID]
@@ -362,13 +393,15 @@ func (d *Detector) event(event rdmanet.PeerEvent) {
 	case rdmanet.PeerRestarted:
 		d.note(d.machine.Restarted(server, event.Peer.Incarnation))
 	case rdmanet.PeerUnreachable:
-		if cause := fmt.Errorf("%w: %w", rdmanet.ErrUnreachable, event.Cause); event.Lane != d.config.Lane {
+		if cause := fmt.Errorf("%w: %w", rdmanet.ErrUnreachable,
+			event.Cause); event.Lane != d.config.Lane {
 			d.note(d.machine.Unreachable(server, event.Peer.Incarnation, cause))
 		} else if d.machine.concerns(server, event.Peer.Incarnation) {
 			d.unreachable(server, cause)
 		}
 	case rdmanet.PeerRefused:
-		d.note(d.machine.Unreachable(server, event.Peer.Incarnation, fmt.Errorf("its process ended: %w", syscall.ECONNREFUSED)))
+		d.note(d.machine.Unreachable(server, event.Peer.Incarnation,
+			fmt.Errorf("its process ended: %w", syscall.ECONNREFUSED)))
 	}
 	d.mu.Unlock()
 	d.pass()
@@ -399,13 +432,15 @@ func (d *Detector) pass() {
 }
 
 // send sends a message to each of the servers but this one.
-func (d *Detector) send(peers []rdmanet.PeerID, servers []order.ServerID, kind control.Kind, payload []byte) {
+func (d *Detector) send(peers []rdmanet.PeerID, servers []order.ServerID, kind control.Kind,
+	payload []byte) {
 	for _, server := range servers {
 		if server == d.config.Self || peers[server] == "" {
 			continue
 		}
 		if err := d.config.Control.Send(peers[server], kind, payload); err != nil {
-			d.config.Logger.Debug("control message not sent", "member", server, "kind", kind, "error", err)
+			d.config.Logger.Debug("control message not sent", "member", server, "kind", kind,
+				"error", err)
 		}
 	}
 }
@@ -456,9 +491,10 @@ func (d *Detector) tick() (next time.Time, active bool) {
 		judged = d.accusations()
 	}
 	if beat {
-		watchers = slices.DeleteFunc(d.group.successors(d.config.Self), func(server order.ServerID) bool {
-			return slices.Contains(d.removed, server) || slices.Contains(d.lost, server)
-		})
+		watchers = slices.DeleteFunc(d.group.successors(d.config.Self),
+			func(server order.ServerID) bool {
+				return slices.Contains(d.removed, server) || slices.Contains(d.lost, server)
+			})
 	}
 	var laterRun uint64
 	if d.next != nil {
@@ -474,7 +510,9 @@ func (d *Detector) tick() (next time.Time, active bool) {
 	d.mu.Unlock()
 	d.pass()
 	for _, a := range judged {
-		d.send(peers, []order.ServerID{a.judge}, control.KindAccusation, binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, run), uint32(a.accused)))
+		d.send(peers, []order.ServerID{a.judge}, control.KindAccusation,
+			binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint64(nil, run),
+				uint32(a.accused)))
 	}
 	d.beats(peers, watchers, run)
 	d.beats(peers, later, laterRun)

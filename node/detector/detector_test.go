@@ -35,7 +35,8 @@ type watchers struct {
 
 func newWatchers(t *testing.T, g *digraph.Digraph) *watchers {
 	t.Helper()
-	w := &watchers{t: t, network: memory.NewNetwork(), suspected: make(chan string, 100), attached: make(chan string, 10_000)}
+	w := &watchers{t: t, network: memory.NewNetwork(), suspected: make(chan string, 100),
+		attached: make(chan string, 10_000)}
 	members := make([]order.ServerID, g.Order())
 	for i := range members {
 		members[i] = order.ServerID(i)
@@ -53,19 +54,23 @@ func newWatchers(t *testing.T, g *digraph.Digraph) *watchers {
 		d, err := New(Config{
 			Host: host, Control: c, Self: order.ServerID(i), Peers: w.peers,
 			Suspect: func(generation uint64, server order.ServerID, cause error) {
-				w.suspected <- fmt.Sprintf("in %d, %d suspects %d: %v", generation, i, server, cause)
+				w.suspected <- fmt.Sprintf("in %d, %d suspects %d: %v", generation, i, server,
+					cause)
 			},
 			Trust: func(generation uint64, server order.ServerID) {
 				w.suspected <- fmt.Sprintf("in %d, %d trusts %d", generation, i, server)
 			},
-			Attach:   func() []byte { return []byte(fmt.Sprintf("height %d", i)) },
-			Attached: func(server order.ServerID, payload []byte) { w.attached <- fmt.Sprintf("%d hears %s", i, payload) },
-			Logger:   slog.New(slog.DiscardHandler),
+			Attach: func() []byte { return []byte(fmt.Sprintf("height %d", i)) },
+			Attached: func(server order.ServerID, payload []byte) {
+				w.attached <- fmt.Sprintf("%d hears %s", i, payload)
+			},
+			Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.hosts, w.controls, w.detectors = append(w.hosts, host), append(w.controls, c), append(w.detectors, d)
+		w.hosts, w.controls, w.detectors = append(w.hosts, host), append(w.controls, c),
+			append(w.detectors, d)
 	}
 	for _, d := range w.detectors {
 		if err := d.Activate(Group{Generation: 3, Members: members, Reliable: g}); err != nil {
@@ -123,7 +128,8 @@ func TestHealthyGroupSuspectsNobody(t *testing.T) {
 		if beats := len(w.attached); beats < 4*1199 || beats > 4*1202 {
 			t.Errorf("%d heartbeats in ten minutes", beats)
 		}
-		if got := <-w.attached; !slices.Contains([]string{"1 hears height 0", "2 hears height 1", "3 hears height 2", "0 hears height 3"}, got) {
+		if got := <-w.attached; !slices.Contains([]string{"1 hears height 0", "2 hears height 1",
+			"3 hears height 2", "0 hears height 3"}, got) {
 			t.Error(got)
 		}
 	})
@@ -185,13 +191,15 @@ func TestRestartIsNoticedAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := w.after(time.Millisecond)
-		if want := []string{fmt.Sprintf("in 3, 3 suspects 2: it restarted as incarnation %v", host.Incarnation())}; !slices.Equal(got, want) {
+		if want := []string{fmt.Sprintf("in 3, 3 suspects 2: it restarted as incarnation %v",
+			host.Incarnation())}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 }
 
-// On an edge that only the unreliable digraph has, the one that loses its lane has nothing to suspect; it tells those who have.
+// On an edge that only the unreliable digraph has, the one that loses its lane has nothing to
+// suspect; it tells those who have.
 func TestAccusation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatchers(t, ringOf(t, 5))
@@ -212,7 +220,8 @@ func TestAccusation(t *testing.T) {
 	})
 }
 
-// A removed server is neither watched nor heard nor believed, and hears nobody: if it lives after all, it finds itself alone.
+// A removed server is neither watched nor heard nor believed, and hears nobody: if it lives after
+// all, it finds itself alone.
 func TestRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatchers(t, ringOf(t, 5))
@@ -267,7 +276,8 @@ func TestWrongGroups(t *testing.T) {
 	})
 }
 
-// A link that is cut and comes back is forgiven at both ends, unless the group's frames on it were lost.
+// A link that is cut and comes back is forgiven at both ends, unless the group's frames on it were
+// lost.
 func TestCutLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatchers(t, ringOf(t, 4))
@@ -288,14 +298,17 @@ func TestCutLink(t *testing.T) {
 		}
 		w.detectors[1].Lost(3, 2, rdmanet.ErrUnreachable)
 		// Server 2 is told, by who lost the lane, and server 3, which watches server 2.
-		want = []string{"in 3, 2 suspects 1: another server cannot reach it: it lost its lane to this server", "in 3, 3 suspects 2: another server cannot reach it: server 1 says so"}
+		want = []string{"in 3, 2 suspects 1: another server cannot reach it: it lost its lane " +
+			"to this server",
+			"in 3, 3 suspects 2: another server cannot reach it: server 1 says so"}
 		if got := w.after(time.Minute); !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})
 }
 
-// Who is to take part in the next eon is heard before it begins there; those who are in an earlier eon still are heard as well.
+// Who is to take part in the next eon is heard before it begins there; those who are in an earlier
+// eon still are heard as well.
 func TestEons(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWatchers(t, ringOf(t, 4))
@@ -304,7 +317,8 @@ func TestEons(t *testing.T) {
 			d.Deactivate()
 		}
 		eon := func(number uint64, members ...order.ServerID) Group {
-			return Group{Generation: 7<<16 | number, Members: members, Reliable: ringOf(t, len(members))}
+			return Group{Generation: 7<<16 | number, Members: members,
+				Reliable: ringOf(t, len(members))}
 		}
 		for _, d := range w.detectors[:3] {
 			if err := d.Activate(eon(0, 0, 1, 2)); err != nil {
@@ -336,11 +350,14 @@ func TestEons(t *testing.T) {
 		if got := w.after(time.Second); !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if err := w.detectors[3].Activate(Group{Generation: 8 << 16, Members: []order.ServerID{0, 1, 2, 3}, Reliable: ringOf(t, 4)}); err != nil {
+		if err := w.detectors[3].Activate(Group{Generation: 8 << 16,
+			Members: []order.ServerID{0, 1, 2, 3}, Reliable: ringOf(t, 4)}); err != nil {
 			t.Fatal(err) // of another generation
 		}
 		got := w.after(time.Minute)
-		if !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "in 458753, 0 suspects 3: no heartbeat") }) {
+		if !slices.ContainsFunc(got, func(s string) bool {
+			return strings.HasPrefix(s, "in 458753, 0 suspects 3: no heartbeat")
+		}) {
 			t.Errorf("got %q", got)
 		}
 	})

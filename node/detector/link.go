@@ -2,13 +2,18 @@ package detector
 
 import "time"
 
-// link is what is known of heartbeats from one predecessor: how far apart they come, and how much patience mistakes have taught. It outlives runs.
+// link is what is known of heartbeats from one predecessor: how far apart they come, and how much
+// patience mistakes have taught. It outlives runs.
 //
-// The next heartbeat is expected when the last ones' average gap has passed since the last one, and missed when a safety margin has passed on top [Chen, Toueg and
-// Aguilera, "On the quality of service of failure detectors", IEEE Transactions on Computers 51(5), 2002, section 5: NFD-E]. Averages and spread are smoothed as round-trip
-// times are in TCP [Jacobson, "Congestion avoidance and control", SIGCOMM 1988; for failure detectors: Bertier, Marin and Sens, DSN 2002]. The margin doubles with
-// each mistake [Chandra and Toueg, "Unreliable failure detectors for reliable distributed systems", JACM 43(2), 1996, theorem 21], up to a bound, and halves
-// in long times without one: so mistakes become rare where delays are bounded at all, and a machine that vanishes is noticed within TimeoutMax.
+// The next heartbeat is expected when the last ones' average gap has passed since the last one, and
+// missed when a safety margin has passed on top [Chen, Toueg and Aguilera, "On the quality of
+// service of failure detectors", IEEE Transactions on Computers 51(5), 2002, section 5: NFD-E].
+// Averages and spread are smoothed as round-trip times are in TCP [Jacobson, "Congestion avoidance
+// and control", SIGCOMM 1988; for failure detectors: Bertier, Marin and Sens, DSN 2002]. The margin
+// doubles with each mistake [Chandra and Toueg, "Unreliable failure detectors for reliable
+// distributed systems", JACM 43(2), 1996, theorem 21], up to a bound, and halves in long times
+// without one: so mistakes become rare where delays are bounded at all, and a machine that vanishes
+// is noticed within TimeoutMax.
 type link struct {
 	last   time.Time     // heartbeat, the zero time where the next gap tells nothing
 	gap    time.Duration // between heartbeats, on average
@@ -21,11 +26,13 @@ type link struct {
 // spreads is how many average deviations a gap may exceed the average before the margin begins.
 const spreads = 4
 
-// calmBeats is after how many heartbeats without a mistake the margin is halved: ten minutes' by default.
+// calmBeats is after how many heartbeats without a mistake the margin is halved: ten minutes' by
+// default.
 const calmBeats = 1200
 
 func newLink(timing Timing) link {
-	return link{gap: timing.Heartbeat, margin: timing.Timeout - timing.Heartbeat, grace: timing.Grace}
+	return link{gap: timing.Heartbeat, margin: timing.Timeout - timing.Heartbeat,
+		grace: timing.Grace}
 }
 
 // timeout is the silence after which the predecessor is suspected.

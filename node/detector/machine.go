@@ -28,7 +28,8 @@ var (
 type Timing struct {
 	// Heartbeat is the period Δhb of heartbeats.
 	Heartbeat time.Duration
-	// Timeout is Δto: a server that is silent for so long is suspected, at the earliest. It is at least two heartbeats.
+	// Timeout is Δto: a server that is silent for so long is suspected, at the earliest. It is at
+	// least two heartbeats.
 	Timeout time.Duration
 	// TimeoutMax bounds the timeout as it adapts: 12 timeouts by default.
 	TimeoutMax time.Duration
@@ -50,8 +51,10 @@ func (t Timing) withDefaults() (Timing, error) {
 	if t.Grace == 0 {
 		t.Grace = min(DefaultGrace, t.Timeout)
 	}
-	if t.Heartbeat < 0 || t.Timeout < 2*t.Heartbeat || t.TimeoutMax < t.Timeout || t.Grace < 0 || t.Grace > t.Timeout {
-		return t, fmt.Errorf("detector: heartbeats every %v, a timeout of %v to %v and a grace of %v make no sense: the timeout is at least two heartbeats and the grace",
+	if t.Heartbeat < 0 || t.Timeout < 2*t.Heartbeat || t.TimeoutMax < t.Timeout || t.Grace < 0 ||
+		t.Grace > t.Timeout {
+		return t, fmt.Errorf("detector: heartbeats every %v, a timeout of %v to %v and a grace "+
+			"of %v make no sense: the timeout is at least two heartbeats and the grace",
 			t.Heartbeat, t.Timeout, t.TimeoutMax, t.Grace)
 	}
 	return t, nil
@@ -67,8 +70,9 @@ type Suspicion struct {
 	TakenBack bool
 }
 
-// Machine is the detector of one server in one run. Time goes in with every call and never comes from a clock; the methods are called one at a
-// time. Methods that give a Suspicion give it once, until it is taken back.
+// Machine is the detector of one server in one run. Time goes in with every call and never comes
+// from a clock; the methods are called one at a time. Methods that give a Suspicion give it once,
+// until it is taken back.
 type Machine struct {
 	timing       Timing
 	predecessors []watched
@@ -93,7 +97,8 @@ type opinion uint8
 
 const (
 	trusted opinion = iota
-	// silent, disconnected and gone are suspicions that a heartbeat takes back: by the timeout, by the grace, by what the fabric said.
+	// silent, disconnected and gone are suspicions that a heartbeat takes back: by the timeout, by
+	// the grace, by what the fabric said.
 	silent
 	disconnected
 	gone
@@ -101,7 +106,8 @@ const (
 	failed
 )
 
-// NewMachine watches the predecessors, each of which has a whole timeout for its first heartbeat. The first own heartbeat is due at once.
+// NewMachine watches the predecessors, each of which has a whole timeout for its first heartbeat.
+// The first own heartbeat is due at once.
 func NewMachine(timing Timing, predecessors []order.ServerID, now time.Time) (*Machine, error) {
 	timing, err := timing.withDefaults()
 	if err != nil {
@@ -109,7 +115,8 @@ func NewMachine(timing Timing, predecessors []order.ServerID, now time.Time) (*M
 	}
 	m := &Machine{timing: timing, nextBeat: now, lastTick: now}
 	for _, server := range predecessors {
-		m.predecessors = append(m.predecessors, watched{server: server, deadline: now.Add(timing.Timeout), link: newLink(timing)})
+		m.predecessors = append(m.predecessors, watched{server: server,
+			deadline: now.Add(timing.Timeout), link: newLink(timing)})
 	}
 	return m, nil
 }
@@ -158,9 +165,12 @@ func (m *Machine) Tick(now time.Time) (beat bool, suspicions []Suspicion) {
 		switch {
 		case w.state != trusted:
 		case !now.Before(w.deadline):
-			suspicions = append(suspicions, m.suspect(w, silent, fmt.Errorf("%w for %v", ErrSilent, w.link.timeout(m.timing).Round(time.Millisecond)))...)
+			suspicions = append(suspicions, m.suspect(w,
+				silent, fmt.Errorf("%w for %v", ErrSilent,
+					w.link.timeout(m.timing).Round(time.Millisecond)))...)
 		case w.down && !now.Before(w.downDeadline):
-			suspicions = append(suspicions, m.suspect(w, disconnected, fmt.Errorf("%w for %v", ErrDisconnected, w.link.grace))...)
+			suspicions = append(suspicions, m.suspect(w, disconnected,
+				fmt.Errorf("%w for %v", ErrDisconnected, w.link.grace))...)
 		}
 	}
 	if beat = !now.Before(m.nextBeat); beat {
@@ -202,7 +212,8 @@ func (m *Machine) find(server order.ServerID) *watched {
 }
 
 // Heard takes a heartbeat of this run. It takes back what was suspected for want of one.
-func (m *Machine) Heard(server order.ServerID, incarnation rdmanet.Incarnation, now time.Time) []Suspicion {
+func (m *Machine) Heard(server order.ServerID, incarnation rdmanet.Incarnation,
+	now time.Time) []Suspicion {
 	w := m.find(server)
 	if w == nil {
 		return nil
@@ -214,7 +225,8 @@ func (m *Machine) Heard(server order.ServerID, incarnation rdmanet.Incarnation, 
 }
 
 // HeardElsewhere takes a heartbeat of an earlier or a later run of the same generation.
-func (m *Machine) HeardElsewhere(server order.ServerID, incarnation rdmanet.Incarnation, later bool, now time.Time) []Suspicion {
+func (m *Machine) HeardElsewhere(server order.ServerID, incarnation rdmanet.Incarnation, later bool,
+	now time.Time) []Suspicion {
 	w := m.find(server)
 	if w == nil || !later && w.incarnation != 0 && w.incarnation != incarnation {
 		return nil // watched elsewhere; or its last life's, overtaken
@@ -260,7 +272,8 @@ func (m *Machine) Connected(server order.ServerID) {
 	}
 }
 
-// Restarted takes the news that a server is there as that incarnation. One that was not heard in this run yet may be in its first life there.
+// Restarted takes the news that a server is there as that incarnation. One that was not heard in
+// this run yet may be in its first life there.
 func (m *Machine) Restarted(server order.ServerID, incarnation rdmanet.Incarnation) []Suspicion {
 	if w := m.find(server); w != nil && w.incarnation != 0 && w.incarnation != incarnation {
 		return m.suspect(w, failed, fmt.Errorf("%w as incarnation %v", ErrRestarted, incarnation))
@@ -268,14 +281,17 @@ func (m *Machine) Restarted(server order.ServerID, incarnation rdmanet.Incarnati
 	return nil
 }
 
-// concerns tells whether news of that incarnation, 0 if it never answered, may be of the life that takes part in this run, or of a server that is not watched here.
+// concerns tells whether news of that incarnation, 0 if it never answered, may be of the life that
+// takes part in this run, or of a server that is not watched here.
 func (m *Machine) concerns(server order.ServerID, incarnation rdmanet.Incarnation) bool {
 	w := m.find(server)
 	return w == nil || incarnation == 0 || w.incarnation == 0 || incarnation == w.incarnation
 }
 
-// Unreachable takes the fabric's word that that incarnation of a server, 0 if it never answered, is not there. A later heartbeat proves it wrong.
-func (m *Machine) Unreachable(server order.ServerID, incarnation rdmanet.Incarnation, cause error) []Suspicion {
+// Unreachable takes the fabric's word that that incarnation of a server, 0 if it never answered, is
+// not there. A later heartbeat proves it wrong.
+func (m *Machine) Unreachable(server order.ServerID, incarnation rdmanet.Incarnation,
+	cause error) []Suspicion {
 	w := m.find(server)
 	if w == nil || !m.concerns(server, incarnation) {
 		return nil
@@ -283,7 +299,8 @@ func (m *Machine) Unreachable(server order.ServerID, incarnation rdmanet.Incarna
 	return m.suspect(w, gone, cause)
 }
 
-// Lost takes the news that messages between a server and others are lost in this run: the suspicion stands.
+// Lost takes the news that messages between a server and others are lost in this run: the suspicion
+// stands.
 func (m *Machine) Lost(server order.ServerID, cause error) []Suspicion {
 	w := m.find(server)
 	if w == nil {

@@ -14,9 +14,11 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-var testTiming = Timing{Heartbeat: 100 * time.Millisecond, Timeout: time.Second, Grace: 300 * time.Millisecond}
+var testTiming = Timing{Heartbeat: 100 * time.Millisecond, Timeout: time.Second,
+	Grace: 300 * time.Millisecond}
 
-// story runs a machine that watches servers 1 and 2 through lines "at 250ms heard 1 #7", and gives what it suspects and when.
+// story runs a machine that watches servers 1 and 2 through lines "at 250ms heard 1 #7", and gives
+// what it suspects and when.
 func story(t *testing.T, lines string) string {
 	t.Helper()
 	start := time.Unix(1_000_000, 0)
@@ -28,7 +30,8 @@ func story(t *testing.T, lines string) string {
 	tell := func(now time.Time, suspicions []Suspicion) {
 		for _, s := range suspicions {
 			if s.TakenBack {
-				told = append(told, fmt.Sprintf("%v: %d is trusted again", now.Sub(start), s.Server))
+				told = append(told, fmt.Sprintf("%v: %d is trusted again", now.Sub(start),
+					s.Server))
 				continue
 			}
 			told = append(told, fmt.Sprintf("%v: %d, %v", now.Sub(start), s.Server, s.Cause))
@@ -52,7 +55,8 @@ func story(t *testing.T, lines string) string {
 		var at, event string
 		var server order.ServerID
 		var incarnation rdmanet.Incarnation
-		if _, err := fmt.Sscanf(line, "at %s %s %d #%d", &at, &event, &server, &incarnation); err != nil {
+		if _, err := fmt.Sscanf(line, "at %s %s %d #%d", &at, &event, &server,
+			&incarnation); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
 		offset, err := time.ParseDuration(at)
@@ -169,7 +173,8 @@ func TestStories(t *testing.T) {
 			at 2000ms heard 2 #7
 			at 2360ms until 0 #0
 			at 2361ms until 0 #0`,
-			"900ms: 1, its connection is down for 300ms\n1.1s: 1 is trusted again\n2.36s: 1, its connection is down for 600ms"},
+			"900ms: 1, its connection is down for 300ms\n1.1s: 1 is trusted again\n2.36s: 1, " +
+				"its connection is down for 600ms"},
 		{"a connection that comes back", `
 			at 600ms heard 1 #7
 			at 600ms heard 2 #7
@@ -224,7 +229,8 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// Whoever is heard in time is never suspected, whoever falls silent always is, within the timeout that the past taught.
+// Whoever is heard in time is never suspected, whoever falls silent always is, within the timeout
+// that the past taught.
 func TestCompleteAndAccurate(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -234,7 +240,8 @@ func TestCompleteAndAccurate(t *testing.T) {
 			t.Fatal(err)
 		}
 		end := now.Add(10 * time.Second)
-		dies := now.Add(time.Duration(rapid.IntRange(0, 8000).Draw(t, "server 2 dies after ms")) * time.Millisecond)
+		dies := now.Add(time.Duration(rapid.IntRange(0, 8000).Draw(t,
+			"server 2 dies after ms")) * time.Millisecond)
 		heard := map[order.ServerID]time.Time{1: now, 2: now}
 		beats := 0
 		for now.Before(end) {
@@ -245,7 +252,8 @@ func TestCompleteAndAccurate(t *testing.T) {
 			}
 			for _, s := range suspicions {
 				if now.Sub(heard[s.Server]) < testTiming.Timeout {
-					t.Fatalf("%d is suspected %v after it was heard", s.Server, now.Sub(heard[s.Server]))
+					t.Fatalf("%d is suspected %v after it was heard", s.Server,
+						now.Sub(heard[s.Server]))
 				}
 				if s.Server == 1 {
 					t.Fatal("the one that is heard is suspected")
@@ -264,8 +272,10 @@ func TestCompleteAndAccurate(t *testing.T) {
 			if timeout < testTiming.Timeout || timeout > 2*testTiming.Timeout {
 				t.Fatalf("a timeout of %v", timeout)
 			}
-			if silence := now.Sub(heard[2]); w.state == trusted && silence > timeout+150*time.Millisecond || w.state != trusted && silence < timeout {
-				t.Fatalf("server 2, silent for %v with a timeout of %v: state %d", silence, timeout, w.state)
+			if silence := now.Sub(heard[2]); w.state == trusted &&
+				silence > timeout+150*time.Millisecond || w.state != trusted && silence < timeout {
+				t.Fatalf("server 2, silent for %v with a timeout of %v: state %d", silence, timeout,
+					w.state)
 			}
 			if m.Next().Sub(now) > testTiming.Heartbeat {
 				t.Fatal("the next heartbeat is late")
@@ -277,7 +287,8 @@ func TestCompleteAndAccurate(t *testing.T) {
 	})
 }
 
-// However late heartbeats come, as long as there is a bound: after a few mistakes there are no more. And there is a bound to the patience.
+// However late heartbeats come, as long as there is a bound: after a few mistakes there are no
+// more. And there is a bound to the patience.
 func TestMistakesEnd(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -289,7 +300,8 @@ func TestMistakesEnd(t *testing.T) {
 		limit := rapid.IntRange(100, 8000).Draw(t, "longest gap in ms")
 		mistakes := 0
 		for range 300 {
-			next := now.Add(time.Duration(rapid.IntRange(1, limit).Draw(t, "gap in ms")) * time.Millisecond)
+			next := now.Add(time.Duration(rapid.IntRange(1, limit).Draw(t,
+				"gap in ms")) * time.Millisecond)
 			for m.Next().Before(next) {
 				now = m.Next()
 				_, suspicions := m.Tick(now)
@@ -299,17 +311,20 @@ func TestMistakesEnd(t *testing.T) {
 			if trusts := m.Heard(1, 7, now); len(trusts) > 1 || m.find(1).state != trusted {
 				t.Fatalf("heard: %v, state %d", trusts, m.find(1).state)
 			}
-			if timeout := m.find(1).link.timeout(m.timing); timeout > m.timing.TimeoutMax || timeout < m.timing.Timeout {
+			if timeout := m.find(1).link.timeout(m.timing); timeout > m.timing.TimeoutMax ||
+				timeout < m.timing.Timeout {
 				t.Fatalf("a timeout of %v", timeout)
 			}
 		}
-		if mistakes > 4 { // the margin of 900 ms is 7.2 s after three, and the average gap comes on top
+		// the margin of 900 ms is 7.2 s after three, and the average gap comes on top
+		if mistakes > 4 {
 			t.Fatalf("%d mistakes with gaps of up to %d ms", mistakes, limit)
 		}
 	})
 }
 
-// The machine of the next run knows what the last one learned; ten minutes without a mistake bring the old patience back.
+// The machine of the next run knows what the last one learned; ten minutes without a mistake bring
+// the old patience back.
 func TestPatienceOutlivesRunsAndFades(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
@@ -335,7 +350,8 @@ func TestPatienceOutlivesRunsAndFades(t *testing.T) {
 		t.Fatal(err)
 	}
 	second.learn(first)
-	if timeout := second.find(1).link.timeout(second.timing); timeout != 1900*time.Millisecond || !second.find(1).deadline.Equal(now.Add(timeout)) {
+	if timeout := second.find(1).link.timeout(second.timing); timeout != 1900*time.Millisecond ||
+		!second.find(1).deadline.Equal(now.Add(timeout)) {
 		t.Errorf("a timeout of %v", timeout)
 	}
 	if timeout := second.find(3).link.timeout(second.timing); timeout != time.Second {
@@ -352,7 +368,8 @@ func TestPatienceOutlivesRunsAndFades(t *testing.T) {
 
 func TestTimingsThatMakeNoSense(t *testing.T) {
 	t.Parallel()
-	for _, timing := range []Timing{{Heartbeat: -1}, {Heartbeat: time.Second, Timeout: time.Second}, {Grace: -1}, {Grace: time.Hour}, {Timeout: -1}, {TimeoutMax: time.Second}} {
+	for _, timing := range []Timing{{Heartbeat: -1}, {Heartbeat: time.Second, Timeout: time.Second},
+		{Grace: -1}, {Grace: time.Hour}, {Timeout: -1}, {TimeoutMax: time.Second}} {
 		if _, err := NewMachine(timing, nil, time.Now()); err == nil {
 			t.Errorf("%+v is taken", timing)
 		}
@@ -361,8 +378,11 @@ func TestTimingsThatMakeNoSense(t *testing.T) {
 
 func TestAccuracy(t *testing.T) {
 	t.Parallel()
-	// Delays that are longer than t with probability e^(-t/100ms), Δhb = 100 ms, Δto = 300 ms: all of e^-2, e^-1, e^0 late.
-	exponential := func(t time.Duration) float64 { return math.Exp(-float64(t) / float64(100*time.Millisecond)) }
+	// Delays that are longer than t with probability e^(-t/100ms), Δhb = 100 ms, Δto = 300 ms: all
+	// of e^-2, e^-1, e^0 late.
+	exponential := func(t time.Duration) float64 {
+		return math.Exp(-float64(t) / float64(100*time.Millisecond))
+	}
 	got, err := Accuracy(8, 3, 100*time.Millisecond, 300*time.Millisecond, exponential)
 	if want := math.Pow(1-math.Exp(-3), 24); err != nil || math.Abs(got-want) > 1e-12 {
 		t.Errorf("%v, %v, want %v", got, err, want)
@@ -376,7 +396,9 @@ func TestAccuracy(t *testing.T) {
 		t.Errorf("without delays %v, %v", got, err)
 	}
 	for _, p := range []float64{-1, 2, math.NaN()} {
-		if _, err := Accuracy(8, 3, time.Second, time.Second, func(time.Duration) float64 { return p }); err == nil {
+		if _, err := Accuracy(8, 3, time.Second, time.Second, func(time.Duration) float64 {
+			return p
+		}); err == nil {
 			t.Errorf("%v is taken for a probability", p)
 		}
 	}

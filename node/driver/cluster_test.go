@@ -172,7 +172,8 @@ func (b *book) pages() []string {
 	for _, round := range b.rounds {
 		for _, message := range round.Messages {
 			if len(message.Payload) > 0 {
-				pages = append(pages, fmt.Sprintf("round %d: %d says %x", round.Round, message.Origin, message.Payload[:min(16, len(message.Payload))]))
+				pages = append(pages, fmt.Sprintf("round %d: %d says %x", round.Round,
+					message.Origin, message.Payload[:min(16, len(message.Payload))]))
 			}
 		}
 	}
@@ -207,7 +208,8 @@ type node struct {
 // kindHello is a message that says that there is a way from one server to another.
 const kindHello control.Kind = 200
 
-// connected waits until every server hears every other one, with nothing on its way that a cut link held up.
+// connected waits until every server hears every other one, with nothing on its way that a cut link
+// held up.
 func (c *cluster) connected() {
 	c.t.Helper()
 	for i, n := range c.nodes {
@@ -288,8 +290,10 @@ func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterO
 	config.Source, config.Sink = n.pool, n.book
 	config.FrameGeneration = allconcur.FrameGeneration
 	config.NewEngine = func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
-		return allconcur.New(allconcur.Config{Engine: options.engine, Self: place, Servers: len(group.Members), Reliable: reliable(c.t, len(group.Members)),
-			Generation: group.Generation, FirstRound: group.FirstRound, MaxPayload: max(options.payload, 1024), Change: options.change})
+		return allconcur.New(allconcur.Config{Engine: options.engine, Self: place,
+			Servers: len(group.Members), Reliable: reliable(c.t, len(group.Members)),
+			Generation: group.Generation, FirstRound: group.FirstRound,
+			MaxPayload: max(options.payload, 1024), Change: options.change})
 	}
 	config.Ended = func(group driver.Group, members []order.ServerID) {
 		n.mu.Lock()
@@ -306,7 +310,9 @@ func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterO
 		n.mu.Unlock()
 		n.detector.Lost(generation, server, cause)
 	}
-	config.Removed = func(generation uint64, servers []order.ServerID) { n.detector.Removed(generation, servers) }
+	config.Removed = func(generation uint64, servers []order.ServerID) {
+		n.detector.Removed(generation, servers)
+	}
 	config.Halted = func(_ driver.Group, reason string) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
@@ -328,7 +334,8 @@ func (c *cluster) start(host rdmanet.Host, self order.ServerID, options clusterO
 		c.t.Fatal(err)
 	}
 	n.control = shared
-	n.detector, err = detector.New(detector.Config{Host: host, Control: shared, Self: self, Peers: c.peers, Suspect: n.driver.Suspect, Trust: n.driver.Trust,
+	n.detector, err = detector.New(detector.Config{Host: host, Control: shared, Self: self,
+		Peers: c.peers, Suspect: n.driver.Suspect, Trust: n.driver.Trust,
 		Timing: options.timing, Logger: config.Logger})
 	if err != nil {
 		c.t.Fatal(err)
@@ -351,7 +358,8 @@ func (c *cluster) activate(generation uint64, at []int, members ...order.ServerI
 	c.activateFrom(generation, 1, at, members...)
 }
 
-func (c *cluster) activateFrom(generation uint64, first order.Round, at []int, members ...order.ServerID) {
+func (c *cluster) activateFrom(generation uint64, first order.Round, at []int,
+	members ...order.ServerID) {
 	c.t.Helper()
 	if members == nil {
 		for i := range c.nodes {
@@ -359,7 +367,8 @@ func (c *cluster) activateFrom(generation uint64, first order.Round, at []int, m
 		}
 	}
 	for _, i := range at {
-		err := c.nodes[i].detector.Activate(detector.Group{Generation: generation, Members: members, Reliable: reliable(c.t, len(members))})
+		err := c.nodes[i].detector.Activate(detector.Group{Generation: generation, Members: members,
+			Reliable: reliable(c.t, len(members))})
 		if err != nil {
 			c.t.Fatal(err)
 		}
@@ -381,7 +390,8 @@ func (c *cluster) all() []int {
 func (c *cluster) close() {
 	for i, n := range c.nodes {
 		if c.t.Failed() {
-			c.t.Logf("server %d delivered %d batches, %d wait: %+v", i, n.book.count(), n.pool.waiting(), *n.driver.Status())
+			c.t.Logf("server %d delivered %d batches, %d wait: %+v", i, n.book.count(),
+				n.pool.waiting(), *n.driver.Status())
 		}
 	}
 	for _, n := range c.nodes {
@@ -421,23 +431,27 @@ func (c *cluster) sameBooks(servers []int, payloads int) {
 func (c *cluster) difference(servers []int, payloads int) string {
 	want := c.nodes[servers[0]].book.pages()
 	if len(want) != payloads {
-		return fmt.Sprintf("server %d delivered %d batches, want %d", servers[0], len(want), payloads)
+		return fmt.Sprintf("server %d delivered %d batches, want %d", servers[0], len(want),
+			payloads)
 	}
 	for _, i := range servers {
 		got := c.nodes[i].book.pages()
 		for k := range want {
 			if k >= len(got) || got[k] != want[k] {
-				return fmt.Sprintf("batch %d: server %d delivered %q, server %d %q", k, servers[0], want[k], i, got[min(k, len(got)-1)])
+				return fmt.Sprintf("batch %d: server %d delivered %q, server %d %q", k, servers[0],
+					want[k], i, got[min(k, len(got)-1)])
 			}
 		}
 		if len(got) != len(want) {
-			return fmt.Sprintf("server %d delivered %d batches, server %d %d", i, len(got), servers[0], len(want))
+			return fmt.Sprintf("server %d delivered %d batches, server %d %d", i, len(got),
+				servers[0], len(want))
 		}
 	}
 	return ""
 }
 
-// misdelivered says what is wrong with a book by itself: a batch under another's name, or not in the order in which its server submitted, each once.
+// misdelivered says what is wrong with a book by itself: a batch under another's name, or not in
+// the order in which its server submitted, each once.
 func (b *book) misdelivered() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -447,12 +461,15 @@ func (b *book) misdelivered() string {
 			if len(message.Payload) < 12 {
 				continue // empty, or no batch of that function
 			}
-			from, number := order.ServerID(binary.BigEndian.Uint32(message.Payload)), binary.BigEndian.Uint64(message.Payload[4:])
+			from, number := order.ServerID(binary.BigEndian.Uint32(message.Payload)),
+				binary.BigEndian.Uint64(message.Payload[4:])
 			if from != message.Origin {
-				return fmt.Sprintf("round %d has a batch of server %d as one of server %d", round.Round, from, message.Origin)
+				return fmt.Sprintf("round %d has a batch of server %d as one of server %d",
+					round.Round, from, message.Origin)
 			}
 			if before, known := last[from]; known && number <= before {
-				return fmt.Sprintf("round %d has batch %d of server %d, after batch %d", round.Round, number, from, before)
+				return fmt.Sprintf("round %d has batch %d of server %d, after batch %d",
+					round.Round, number, from, before)
 			}
 			last[from] = number
 		}

@@ -38,27 +38,36 @@ func (c *cluster) deliverSome(servers []int, already, batches int) {
 		}
 	}
 	for _, i := range servers {
-		eventually(c.t, fmt.Sprintf("server %d delivers all", i), func() bool { return c.nodes[i].book.count() >= already+len(servers)*batches })
+		eventually(c.t, fmt.Sprintf("server %d delivers all", i), func() bool {
+			return c.nodes[i].book.count() >= already+len(servers)*batches
+		})
 	}
 }
 
-// An idle group is silent, and one transaction in it is delivered everywhere without another one behind it.
+// An idle group is silent, and one transaction in it is delivered everywhere without another one
+// behind it.
 func TestLastTransactionIsNotStuck(t *testing.T) {
 	t.Parallel()
 	// A linger of an hour: the server that A-broadcast it must not wait for one.
-	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 5, driver: driver.Config{Linger: time.Hour}})
+	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 5,
+		driver: driver.Config{Linger: time.Hour}})
 	c.activate(1, c.all())
 	for number := 1; number <= 20; number++ {
 		c.nodes[number%5].pool.submit(batch(number%5, number, 64))
 		for i, n := range c.nodes {
-			eventually(t, fmt.Sprintf("server %d delivers transaction %d", i, number), func() bool { return n.book.count() == number })
+			eventually(t, fmt.Sprintf("server %d delivers transaction %d", i, number), func() bool {
+				return n.book.count() == number
+			})
 		}
 	}
 	c.sameBooks(c.all(), 20)
 	for i, n := range c.nodes {
-		eventually(t, "the last status", func() bool { return n.driver.Status().Traffic.Messages == 20 })
+		eventually(t, "the last status", func() bool {
+			return n.driver.Status().Traffic.Messages == 20
+		})
 		if traffic := n.driver.Status().Traffic; traffic.Broadcasts > 20*4 {
-			t.Errorf("server %d A-broadcast %d messages for 20 transactions one after the other", i, traffic.Broadcasts)
+			t.Errorf("server %d A-broadcast %d messages for 20 transactions one after the other", i,
+				traffic.Broadcasts)
 		}
 	}
 }
@@ -69,8 +78,10 @@ func TestCrash(t *testing.T) {
 		for _, servers := range []int{3, 4, 5, 7} {
 			t.Run(fmt.Sprintf("%s/%d", engine, servers), func(t *testing.T) {
 				t.Parallel()
-				c := newCluster(t, clusterOptions{engine: engine, servers: servers, memory: memory.Options{MendTimeout: time.Second},
-					timing: detector.Timing{Heartbeat: 50 * time.Millisecond, Timeout: 20 * time.Second, Grace: 100 * time.Millisecond}})
+				c := newCluster(t, clusterOptions{engine: engine, servers: servers,
+					memory: memory.Options{MendTimeout: time.Second},
+					timing: detector.Timing{Heartbeat: 50 * time.Millisecond,
+						Timeout: 20 * time.Second, Grace: 100 * time.Millisecond}})
 				c.activate(1, c.all())
 				c.deliverSome(c.all(), 0, 10)
 				dead := servers - 1
@@ -81,7 +92,8 @@ func TestCrash(t *testing.T) {
 				alive := c.all()[:dead]
 				for _, i := range alive {
 					eventually(t, fmt.Sprintf("server %d removes server %d", i, dead), func() bool {
-						return slices.Equal(c.nodes[i].book.removals(), []order.ServerID{order.ServerID(dead)})
+						return slices.Equal(c.nodes[i].book.removals(),
+							[]order.ServerID{order.ServerID(dead)})
 					})
 				}
 				c.deliverSome(alive, servers*10+20, 10)
@@ -95,7 +107,8 @@ func TestCrash(t *testing.T) {
 	}
 }
 
-// A Sink that takes nothing stops its server and in the end the group, with bounded memory; then all goes on.
+// A Sink that takes nothing stops its server and in the end the group, with bounded memory; then
+// all goes on.
 func TestSlowSink(t *testing.T) {
 	t.Parallel()
 	const servers, batches = 4, 500
@@ -107,9 +120,12 @@ func TestSlowSink(t *testing.T) {
 			n.pool.submit(batch(i, number, 100))
 		}
 	}
-	eventually(t, "the others deliver the round that the slow one is in", func() bool { return c.nodes[0].book.count() > 0 })
+	eventually(t, "the others deliver the round that the slow one is in", func() bool {
+		return c.nodes[0].book.count() > 0
+	})
 	for i, n := range c.nodes {
-		// A server is at most two rounds behind or ahead of another, and A-broadcasts a batch a round.
+		// A server is at most two rounds behind or ahead of another, and A-broadcasts a batch a
+		// round.
 		if sent := batches - n.pool.waiting(); sent > 8 {
 			t.Errorf("server %d A-broadcast %d batches although server 1 delivers nothing", i, sent)
 		}
@@ -119,12 +135,15 @@ func TestSlowSink(t *testing.T) {
 	}
 	open()
 	for i, n := range c.nodes {
-		eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool { return n.book.count() == servers*batches })
+		eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool {
+			return n.book.count() == servers*batches
+		})
 	}
 	c.sameBooks(c.all(), servers*batches)
 }
 
-// Windows and inboxes for hardly more than one frame: everybody waits for everybody's room all the time, and nothing stops or is lost.
+// Windows and inboxes for hardly more than one frame: everybody waits for everybody's room all the
+// time, and nothing stops or is lost.
 func TestTinyWindows(t *testing.T) {
 	t.Parallel()
 	const size = 4096
@@ -132,8 +151,10 @@ func TestTinyWindows(t *testing.T) {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, clusterOptions{engine: engine, servers: 7, payload: size,
-				memory: memory.Options{WindowFrames: 2, WindowBytes: size + 512, FrameMax: size + 512},
-				driver: driver.Config{InboxFrames: 1, InboxBytes: size, ParkedBytes: 1, ParkedPatience: patience}})
+				memory: memory.Options{WindowFrames: 2, WindowBytes: size + 512,
+					FrameMax: size + 512},
+				driver: driver.Config{InboxFrames: 1, InboxBytes: size, ParkedBytes: 1,
+					ParkedPatience: patience}})
 			c.activate(1, c.all())
 			const batches = 60
 			for i, n := range c.nodes {
@@ -142,7 +163,9 @@ func TestTinyWindows(t *testing.T) {
 				}
 			}
 			for i, n := range c.nodes {
-				eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool { return n.book.count() == 7*batches })
+				eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool {
+					return n.book.count() == 7*batches
+				})
 			}
 			c.sameBooks(c.all(), 7*batches)
 			for i, n := range c.nodes {
@@ -154,32 +177,42 @@ func TestTinyWindows(t *testing.T) {
 	}
 }
 
-// Servers activate a generation one after the other; what the early ones send is held for the late ones.
+// Servers activate a generation one after the other; what the early ones send is held for the late
+// ones.
 func TestGenerations(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 4})
-	// Who hears of round 1 before it has a batch A-broadcasts an empty message, and its batch waits for round 2: so they have theirs first.
+	// Who hears of round 1 before it has a batch A-broadcasts an empty message, and its batch waits
+	// for round 2: so they have theirs first.
 	for i := range c.nodes {
 		c.nodes[i].pool.submit(batch(i, 3, 100))
 	}
 	c.activate(3, []int{0, 2})
-	eventually(t, "the early ones A-broadcast", func() bool { return c.nodes[0].pool.waiting() == 0 && c.nodes[2].pool.waiting() == 0 })
+	eventually(t, "the early ones A-broadcast", func() bool {
+		return c.nodes[0].pool.waiting() == 0 && c.nodes[2].pool.waiting() == 0
+	})
 	c.activate(3, []int{3})
 	c.activate(3, []int{1})
 	for i, n := range c.nodes {
-		eventually(t, fmt.Sprintf("server %d delivers generation 3", i), func() bool { return n.book.count() == 4 })
+		eventually(t, fmt.Sprintf("server %d delivers generation 3", i), func() bool {
+			return n.book.count() == 4
+		})
 	}
 	c.sameBooks(c.all(), 4)
 
-	// The next generation is without server 1, and server 0 begins it before the others have frozen.
+	// The next generation is without server 1, and server 0 begins it before the others have
+	// frozen.
 	members := []order.ServerID{0, 2, 3}
 	c.activate(4, []int{0}, members...)
 	c.nodes[0].pool.submit(batch(0, 4, 100))
 	c.nodes[1].driver.Freeze()
 	c.activate(4, []int{2, 3}, members...)
 	for _, i := range []int{0, 2, 3} {
-		eventually(t, fmt.Sprintf("server %d delivers generation 4", i), func() bool { return c.nodes[i].book.count() == 5 })
-		if got := c.nodes[i].book.pages()[4]; got != fmt.Sprintf("round 1: 0 says %x", batch(0, 4, 100)[:16]) && i == 0 {
+		eventually(t, fmt.Sprintf("server %d delivers generation 4", i), func() bool {
+			return c.nodes[i].book.count() == 5
+		})
+		if got := c.nodes[i].book.pages()[4]; got != fmt.Sprintf("round 1: 0 says %x",
+			batch(0, 4, 100)[:16]) && i == 0 {
 			t.Errorf("server 0 delivered %s", got)
 		}
 		eventually(t, "its status", func() bool {
@@ -210,7 +243,8 @@ func TestOverP2P(t *testing.T) {
 	c.sameBooks(c.all(), servers*100)
 }
 
-// BenchmarkSingleRequest is the time from a submission to an idle group until its delivery at the server that it was submitted to.
+// BenchmarkSingleRequest is the time from a submission to an idle group until its delivery at the
+// server that it was submitted to.
 func BenchmarkSingleRequest(b *testing.B) {
 	for _, engine := range []string{allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur} {
 		for _, servers := range []int{4, 5, 8} {

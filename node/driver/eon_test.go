@@ -19,10 +19,13 @@ import (
 func changing(number int) []byte { return append([]byte("change"), byte(number)) }
 
 func isChange(d order.Delivery) bool {
-	return slices.ContainsFunc(d.Messages, func(m order.Message) bool { return bytes.HasPrefix(m.Payload, []byte("change")) })
+	return slices.ContainsFunc(d.Messages, func(m order.Message) bool {
+		return bytes.HasPrefix(m.Payload, []byte("change"))
+	})
 }
 
-// newEons is a cluster whose servers go from eon to eon by themselves: the members of eon k are plan[k].
+// newEons is a cluster whose servers go from eon to eon by themselves: the members of eon k are
+// plan[k].
 func newEons(t *testing.T, test eonsTest, servers int, plan [][]order.ServerID) *cluster {
 	t.Helper()
 	var c *cluster
@@ -35,9 +38,11 @@ func newEons(t *testing.T, test eonsTest, servers int, plan [][]order.ServerID) 
 			n.detector.Deactivate()
 			return
 		}
-		c.activateFrom(group.Generation+1, n.driver.Status().Engine.Round+1, []int{int(self)}, plan[eon]...)
+		c.activateFrom(group.Generation+1, n.driver.Status().Engine.Round+1, []int{int(self)},
+			plan[eon]...)
 	}
-	options := clusterOptions{engine: test.engine, servers: servers, memory: test.memory, change: isChange, ended: next, fault: test.fault}
+	options := clusterOptions{engine: test.engine, servers: servers, memory: test.memory,
+		change: isChange, ended: next, fault: test.fault}
 	if test.driver != nil {
 		test.driver(&options.driver)
 	}
@@ -54,10 +59,12 @@ type eonsTest struct {
 	fault  func(self order.ServerID, d *order.Delivery)
 }
 
-// run lets members come and go under load, eon after eon, and says what is wrong with the order in which everybody who is in an eon delivers.
+// run lets members come and go under load, eon after eon, and says what is wrong with the order in
+// which everybody who is in an eon delivers.
 func (test eonsTest) run(t *testing.T) (wrong []string) {
 	t.Helper()
-	plan := [][]order.ServerID{{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4, 5}, {0, 1, 2, 4, 5}, {0, 1, 2, 4, 5, 6}, {0, 1, 2, 4, 5, 6}}
+	plan := [][]order.ServerID{{0, 1, 2, 3, 4}, {0, 1, 2, 3, 4, 5}, {0, 1, 2, 4, 5},
+		{0, 1, 2, 4, 5, 6}, {0, 1, 2, 4, 5, 6}}
 	c := newEons(t, test, 7, plan)
 	run := uint64(3 << 16)
 	c.activateFrom(run, 1, []int{0, 1, 2, 3, 4}, plan[0]...)
@@ -76,7 +83,8 @@ func (test eonsTest) run(t *testing.T) (wrong []string) {
 			})
 		}
 		if slices.Contains(plan[eon-1], 3) && !slices.Contains(plan[eon], 3) {
-			// The others do not wait for the one that leaves: its last round may still be on its way.
+			// The others do not wait for the one that leaves: its last round may still be on its
+			// way.
 			eventually(t, "the one that leaves ends its run", func() bool {
 				status := c.nodes[3].driver.Status()
 				return !status.Running && status.Engine.Ended && status.Halted == ""
@@ -96,12 +104,16 @@ func (test eonsTest) run(t *testing.T) (wrong []string) {
 	sent := load.end() + len(plan) - 1
 	last := []int{0, 1, 2, 4, 5, 6}
 	for _, i := range last {
-		eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool { return c.nodes[i].book.count() == sent })
+		eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool {
+			return c.nodes[i].book.count() == sent
+		})
 		if got := c.nodes[i].book.removals(); len(got) > 0 {
 			t.Errorf("server %d removed %v", i, got)
 		}
 	}
-	if got := c.nodes[3].ends(); !slices.Equal(got, []string{fmt.Sprintf("run %d: [0 1 2 3 4]", run), fmt.Sprintf("run %d: [0 1 2 3 4 5]", run+1)}) {
+	if got := c.nodes[3].ends(); !slices.Equal(got,
+		[]string{fmt.Sprintf("run %d: [0 1 2 3 4]", run),
+			fmt.Sprintf("run %d: [0 1 2 3 4 5]", run+1)}) {
 		t.Errorf("ends %q", got)
 	}
 	if test.engine == allconcur.EngineAllConcurPlus {
@@ -122,13 +134,15 @@ func (test eonsTest) run(t *testing.T) (wrong []string) {
 	return wrong
 }
 
-// Members come and go under load, eon after eon, and everybody who is in an eon delivers the same in it. Who begins an eon late finds what the others sent.
+// Members come and go under load, eon after eon, and everybody who is in an eon delivers the same
+// in it. Who begins an eon late finds what the others sent.
 func TestEons(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]eonsTest{
 		"allconcur+": {engine: allconcur.EngineAllConcurPlus},
 		"allconcur":  {engine: allconcur.EngineAllConcur},
-		"hardly any window": {engine: allconcur.EngineAllConcurPlus, memory: memory.Options{WindowFrames: 2},
+		"hardly any window": {engine: allconcur.EngineAllConcurPlus,
+			memory: memory.Options{WindowFrames: 2},
 			driver: func(c *driver.Config) { c.InboxFrames, c.HeldFrames = 1, 1 }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +165,8 @@ func TestEonsNoticeFaults(t *testing.T) {
 		}
 		return places
 	}
-	at := func(server order.ServerID, fault func(*order.Delivery)) func(order.ServerID, *order.Delivery) {
+	at := func(server order.ServerID, fault func(*order.Delivery)) func(order.ServerID,
+		*order.Delivery) {
 		return func(self order.ServerID, d *order.Delivery) {
 			if self == server {
 				fault(d)
@@ -178,7 +193,8 @@ func TestEonsNoticeFaults(t *testing.T) {
 				}
 			}
 		}, "as one of server 3"},
-		"a batch of each server again and again, everywhere": {func(_ order.ServerID, d *order.Delivery) {
+		"a batch of each server again and again, everywhere": {func(_ order.ServerID,
+			d *order.Delivery) {
 			for _, i := range batches(d) {
 				d.Messages[i].Payload = batch(int(d.Messages[i].Origin), 7, 100)
 			}
@@ -187,7 +203,9 @@ func TestEonsNoticeFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			wrong := eonsTest{engine: allconcur.EngineAllConcurPlus, fault: test.fault}.run(t)
-			if !slices.ContainsFunc(wrong, func(text string) bool { return strings.Contains(text, test.says) }) {
+			if !slices.ContainsFunc(wrong, func(text string) bool {
+				return strings.Contains(text, test.says)
+			}) {
 				t.Errorf("found %q, and nothing of %q", wrong, test.says)
 			}
 		})
@@ -198,18 +216,26 @@ func TestEonsNoticeFaults(t *testing.T) {
 func TestEndedRunIsSentToItsEnd(t *testing.T) {
 	t.Parallel()
 	plan := [][]order.ServerID{{0, 1, 2}, {0, 1, 2}}
-	c := newEons(t, eonsTest{engine: allconcur.EngineAllConcurPlus, memory: memory.Options{WindowFrames: 1},
-		driver: func(config *driver.Config) { config.InboxFrames, config.HeldFrames = 1, 1 }}, 3, plan)
+	c := newEons(t, eonsTest{engine: allconcur.EngineAllConcurPlus,
+		memory: memory.Options{WindowFrames: 1},
+		driver: func(config *driver.Config) {
+			config.InboxFrames, config.HeldFrames = 1, 1
+		}}, 3, plan)
 	c.activateFrom(1<<16, 1, c.all(), plan[0]...)
 	c.deliverSome(c.all(), 0, 5)
-	open := c.nodes[2].book.close() // it stops reading while the others end the eon, as far as they get without it
+	// it stops reading while the others end the eon, as far as they get without it
+	open := c.nodes[2].book.close()
 	c.nodes[0].pool.submit(changing(1))
-	eventually(t, "the others wait", func() bool { return c.nodes[0].driver.Status().Stalled(time.Now()) > 50*time.Millisecond })
+	eventually(t, "the others wait", func() bool {
+		return c.nodes[0].driver.Status().Stalled(time.Now()) > 50*time.Millisecond
+	})
 	open()
 	c.deliverSome(c.all(), 16, 5)
 	c.sameBooks(c.all(), 31)
 	for i, n := range c.nodes {
-		eventually(t, "its status", func() bool { return n.driver.Status().Group.Generation == 1<<16+1 })
+		eventually(t, "its status", func() bool {
+			return n.driver.Status().Group.Generation == 1<<16+1
+		})
 		if ends := n.ends(); len(ends) != 1 {
 			t.Errorf("server %d: %q", i, ends)
 		}
@@ -219,7 +245,8 @@ func TestEndedRunIsSentToItsEnd(t *testing.T) {
 // A peer that is known only later takes its place, and the run that it is in begins.
 func TestPeersThatComeAndGo(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 4, timing: eventualTiming})
+	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 4,
+		timing: eventualTiming})
 	known := func(peers ...rdmanet.PeerID) {
 		t.Helper()
 		for i, n := range c.nodes {
@@ -235,7 +262,8 @@ func TestPeersThatComeAndGo(t *testing.T) {
 	}
 	p := c.peers
 	known(p[0], p[1], p[2])
-	if err := c.nodes[0].driver.Activate(driver.Group{Generation: 1, Members: []order.ServerID{0, 3}}); err == nil {
+	if err := c.nodes[0].driver.Activate(driver.Group{Generation: 1,
+		Members: []order.ServerID{0, 3}}); err == nil {
 		t.Fatal("a group with nobody in it")
 	}
 	c.activate(1, []int{0, 1, 2}, 0, 1, 2)
@@ -244,16 +272,22 @@ func TestPeersThatComeAndGo(t *testing.T) {
 	c.activateFrom(2, 100, c.all(), 0, 1, 2, 3)
 	c.nodes[3].pool.submit(batch(3, 1, 100))
 	for i, n := range c.nodes[:3] {
-		eventually(t, fmt.Sprintf("server %d delivers", i), func() bool { return n.book.count() == 31 })
+		eventually(t, fmt.Sprintf("server %d delivers", i), func() bool {
+			return n.book.count() == 31
+		})
 	}
 	known(p[0], "", p[2], p[3]) // and yet it is in the run that runs
 	c.nodes[1].pool.submit(batch(1, 99, 100))
 	for i, n := range c.nodes[:3] {
-		eventually(t, fmt.Sprintf("server %d delivers", i), func() bool { return n.book.count() == 32 })
+		eventually(t, fmt.Sprintf("server %d delivers", i), func() bool {
+			return n.book.count() == 32
+		})
 	}
 	c.activateFrom(3, 200, []int{0, 2, 3}, 0, 2, 3)
 	c.nodes[3].pool.submit(batch(3, 2, 100))
-	eventually(t, "the last run delivers", func() bool { return c.nodes[0].book.count() == 33 && c.nodes[2].book.count() == 33 })
+	eventually(t, "the last run delivers", func() bool {
+		return c.nodes[0].book.count() == 33 && c.nodes[2].book.count() == 33
+	})
 	for _, peers := range [][]rdmanet.PeerID{nil, {p[1], p[0]}, {p[0], p[1], p[1]}} {
 		if c.nodes[0].driver.SetPeers(peers) == nil || c.nodes[0].detector.SetPeers(peers) == nil {
 			t.Errorf("%v is taken", peers)

@@ -17,7 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// flow keeps a cluster under load: it submits a batch at each server whenever its last one was delivered there. It gives how many batches were submitted so far.
+// flow keeps a cluster under load: it submits a batch at each server whenever its last one was
+// delivered there. It gives how many batches were submitted so far.
 type flow struct {
 	stop chan struct{}
 	work sync.WaitGroup
@@ -51,17 +52,22 @@ func (f *flow) end() int {
 	return f.sent
 }
 
-// calmTiming is for tests in which nobody fails: a machine that is busy for long makes nobody suspect anybody.
-var calmTiming = detector.Timing{Heartbeat: 100 * time.Millisecond, Timeout: patience, Grace: patience}
+// calmTiming is for tests in which nobody fails: a machine that is busy for long makes nobody
+// suspect anybody.
+var calmTiming = detector.Timing{Heartbeat: 100 * time.Millisecond, Timeout: patience,
+	Grace: patience}
 
-// eventualTiming suspects soon by a connection that is down, and by silence within the tests' patience: later than a busy machine takes for a heartbeat.
-var eventualTiming = detector.Timing{Heartbeat: 20 * time.Millisecond, Timeout: 4 * time.Second, Grace: 100 * time.Millisecond}
+// eventualTiming suspects soon by a connection that is down, and by silence within the tests'
+// patience: later than a busy machine takes for a heartbeat.
+var eventualTiming = detector.Timing{Heartbeat: 20 * time.Millisecond, Timeout: 4 * time.Second,
+	Grace: 100 * time.Millisecond}
 
 // trusting waits until the servers run unreliable rounds in which nobody is suspected.
 func (c *cluster) trusting(servers []int) {
 	c.t.Helper()
 	for _, i := range servers {
-		eventually(c.t, fmt.Sprintf("server %d is in unreliable mode and suspects nobody", i), func() bool {
+		eventually(c.t, fmt.Sprintf("server %d is in unreliable mode and suspects nobody",
+			i), func() bool {
 			status := c.nodes[i].driver.Status()
 			return status.Running && !status.Engine.Reliable && len(status.Engine.Suspected) == 0
 		})
@@ -71,16 +77,20 @@ func (c *cluster) trusting(servers []int) {
 // reliable waits until a server runs reliable rounds.
 func (c *cluster) reliable(server int) {
 	c.t.Helper()
-	eventually(c.t, fmt.Sprintf("server %d runs reliable rounds", server), func() bool { return c.nodes[server].driver.Status().Engine.Reliable })
+	eventually(c.t, fmt.Sprintf("server %d runs reliable rounds", server), func() bool {
+		return c.nodes[server].driver.Status().Engine.Reliable
+	})
 }
 
-// A suspicion that was wrong is taken back, nobody is removed, and the group goes back to unreliable rounds.
+// A suspicion that was wrong is taken back, nobody is removed, and the group goes back to
+// unreliable rounds.
 func TestFalseSuspicionIsRevoked(t *testing.T) {
 	t.Parallel()
 	for _, servers := range []int{3, 5, 8} {
 		t.Run(fmt.Sprint(servers), func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: servers})
+			c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus,
+				servers: servers})
 			c.activate(1, c.all())
 			load := c.flow(c.all())
 			suspect := reliable(t, servers).Predecessors(0)[0]
@@ -92,7 +102,9 @@ func TestFalseSuspicionIsRevoked(t *testing.T) {
 			}
 			sent := load.end()
 			for i, n := range c.nodes {
-				eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool { return n.book.count() == sent })
+				eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool {
+					return n.book.count() == sent
+				})
 				if removed := n.book.removals(); len(removed) > 0 {
 					t.Errorf("server %d removed %v", i, removed)
 				}
@@ -102,22 +114,28 @@ func TestFalseSuspicionIsRevoked(t *testing.T) {
 	}
 }
 
-// A link that is cut for longer than the grace makes both ends suspect each other; when it is there again, before its lanes are given up, they trust each other.
+// A link that is cut for longer than the grace makes both ends suspect each other; when it is there
+// again, before its lanes are given up, they trust each other.
 func TestCutLinkIsForgiven(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 5, timing: eventualTiming, memory: memory.Options{MendTimeout: time.Hour}})
+	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 5,
+		timing: eventualTiming, memory: memory.Options{MendTimeout: time.Hour}})
 	c.activate(1, c.all())
 	load := c.flow(c.all())
 	eventually(t, "rounds run", func() bool { return c.nodes[0].book.count() > 50 })
 	c.network.Cut(c.peers[1], c.peers[2])
 	c.reliable(0)
 	before := c.nodes[3].book.count()
-	eventually(t, "the group goes on around the cut", func() bool { return c.nodes[3].book.count() > before+50 && c.nodes[1].book.count() > before+50 })
+	eventually(t, "the group goes on around the cut", func() bool {
+		return c.nodes[3].book.count() > before+50 && c.nodes[1].book.count() > before+50
+	})
 	c.network.Mend(c.peers[1], c.peers[2])
 	c.trusting(c.all())
 	sent := load.end()
 	for i, n := range c.nodes {
-		eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool { return n.book.count() == sent })
+		eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool {
+			return n.book.count() == sent
+		})
 		if removed := n.book.removals(); len(removed) > 0 {
 			t.Errorf("server %d removed %v", i, removed)
 		}
@@ -125,10 +143,12 @@ func TestCutLinkIsForgiven(t *testing.T) {
 	c.sameBooks(c.all(), sent)
 }
 
-// A minority that is cut off stops, says so, and goes on when the link is back: nobody decided anything without the other side's majority.
+// A minority that is cut off stops, says so, and goes on when the link is back: nobody decided
+// anything without the other side's majority.
 func TestPartitionStopsTheMinority(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 5, timing: eventualTiming, memory: memory.Options{MendTimeout: time.Hour}})
+	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 5,
+		timing: eventualTiming, memory: memory.Options{MendTimeout: time.Hour}})
 	c.activate(1, c.all())
 	c.deliverSome(c.all(), 0, 10)
 	minority, majority := []int{3, 4}, []int{0, 1, 2}
@@ -141,14 +161,17 @@ func TestPartitionStopsTheMinority(t *testing.T) {
 		c.nodes[0].pool.submit(batch(0, 100+number, 100))
 	}
 	for _, i := range majority {
-		eventually(t, fmt.Sprintf("server %d goes on", i), func() bool { return c.nodes[i].book.count() >= 60 })
+		eventually(t, fmt.Sprintf("server %d goes on", i), func() bool {
+			return c.nodes[i].book.count() >= 60
+		})
 		if got := c.nodes[i].book.removals(); !slices.Equal(got, []order.ServerID{3, 4}) {
 			t.Errorf("server %d removed %v", i, got)
 		}
 	}
 	c.nodes[3].pool.submit(batch(3, 200, 100))
 	for _, i := range minority {
-		eventually(t, fmt.Sprintf("server %d sees that it is outside of the majority", i), func() bool {
+		eventually(t, fmt.Sprintf("server %d sees that it is outside of the majority",
+			i), func() bool {
 			status := c.nodes[i].driver.Status()
 			return status.OutsideMajority && status.Stalled(time.Now()) > 200*time.Millisecond
 		})
@@ -160,10 +183,12 @@ func TestPartitionStopsTheMinority(t *testing.T) {
 	c.cutAll(false)
 }
 
-// Every link is cut for longer than lanes are mended: the run is lost everywhere, and the next one works over fresh lanes.
+// Every link is cut for longer than lanes are mended: the run is lost everywhere, and the next one
+// works over fresh lanes.
 func TestNextRunAfterALongPartition(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 4, memory: memory.Options{MendTimeout: time.Second}})
+	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcurPlus, servers: 4,
+		memory: memory.Options{MendTimeout: time.Second}})
 	c.activate(1<<16, c.all())
 	c.deliverSome(c.all(), 0, 10)
 	c.cutAll(true)
@@ -183,7 +208,8 @@ func (c *cluster) cutAll(cut bool) {
 	}
 }
 
-// nextRunAfterPartition waits until all servers lost each other, heals, and goes on with a run in which all is as ever.
+// nextRunAfterPartition waits until all servers lost each other, heals, and goes on with a run in
+// which all is as ever.
 func (c *cluster) nextRunAfterPartition(heal func()) {
 	t := c.t
 	t.Helper()
@@ -191,14 +217,19 @@ func (c *cluster) nextRunAfterPartition(heal func()) {
 	already := c.nodes[0].book.count()
 	for i, n := range c.nodes {
 		n.pool.submit(batch(i, 500, 100)) // so that each has something to send
-		eventually(t, fmt.Sprintf("server %d lost the others", i), func() bool { return len(n.driver.Status().Lost) == servers-1 })
-		eventually(t, fmt.Sprintf("server %d is stalled", i), func() bool { return n.driver.Status().Stalled(time.Now()) > 100*time.Millisecond })
+		eventually(t, fmt.Sprintf("server %d lost the others", i), func() bool {
+			return len(n.driver.Status().Lost) == servers-1
+		})
+		eventually(t, fmt.Sprintf("server %d is stalled", i), func() bool {
+			return n.driver.Status().Stalled(time.Now()) > 100*time.Millisecond
+		})
 	}
 	for i, n := range c.nodes {
 		remains := n.driver.Freeze()
 		for _, vote := range remains.Votes {
 			for _, message := range vote.Delivery.Messages {
-				if len(message.Payload) > 0 { // and there is no synod here to find out what became of it
+				// and there is no synod here to find out what became of it
+				if len(message.Payload) > 0 {
 					t.Fatalf("server %d: %+v", i, vote)
 				}
 			}
@@ -222,7 +253,8 @@ func (c *cluster) nextRunAfterPartition(heal func()) {
 	}
 }
 
-// overP2P makes hosts that know each other, which mend their lanes for as long as a test waits for anything.
+// overP2P makes hosts that know each other, which mend their lanes for as long as a test waits for
+// anything.
 func overP2P(t *testing.T, servers int) ([]*p2p.Host, map[rdmanet.PeerID]string) {
 	t.Helper()
 	hosts := make([]*p2p.Host, servers)
@@ -232,7 +264,8 @@ func overP2P(t *testing.T, servers int) ([]*p2p.Host, map[rdmanet.PeerID]string)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if hosts[i], err = p2p.New(p2p.Options{PrivateKey: key, Listen: "127.0.0.1:0", MendTimeout: patience}); err != nil {
+		if hosts[i], err = p2p.New(p2p.Options{PrivateKey: key, Listen: "127.0.0.1:0",
+			MendTimeout: patience}); err != nil {
 			t.Fatal(err)
 		}
 		members[hosts[i].ID()] = hosts[i].Address()
@@ -256,7 +289,8 @@ func TestNextRunAfterALongPartitionOverP2P(t *testing.T) {
 	c.activate(1<<16, c.all())
 	c.deliverSome(c.all(), 0, 10)
 	for _, host := range hosts {
-		if err := host.SetMembers(map[rdmanet.PeerID]string{host.ID(): host.Address()}); err != nil {
+		if err := host.SetMembers(map[rdmanet.PeerID]string{host.ID(): host.Address()}); err !=
+			nil {
 			t.Fatal(err)
 		}
 	}
@@ -285,12 +319,16 @@ func TestSeveredConnections(t *testing.T) {
 		if err := hosts[turn%3].Sever(hosts[(turn+1)%3].ID()); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the group goes on", func() bool { return c.nodes[0].book.count() > before+9 })
+		eventually(t, "the group goes on", func() bool {
+			return c.nodes[0].book.count() > before+9
+		})
 	}
 	c.trusting(c.all())
 	sent := load.end()
 	for i, n := range c.nodes {
-		eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool { return n.book.count() == sent })
+		eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool {
+			return n.book.count() == sent
+		})
 		if status := n.driver.Status(); len(status.Lost) > 0 || len(n.book.removals()) > 0 {
 			t.Errorf("server %d: %+v", i, status)
 		}
@@ -298,10 +336,12 @@ func TestSeveredConnections(t *testing.T) {
 	c.sameBooks(c.all(), sent)
 }
 
-// One link is cut for good while all rounds are reliable: what waits on its lanes grows past every bound, its ends give each other up, and the group goes on with all its members.
+// One link is cut for good while all rounds are reliable: what waits on its lanes grows past every
+// bound, its ends give each other up, and the group goes on with all its members.
 func TestOneLinkIsGivenUp(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcur, servers: 5, timing: eventualTiming,
+	c := newCluster(t, clusterOptions{engine: allconcur.EngineAllConcur, servers: 5,
+		timing: eventualTiming,
 		memory: memory.Options{MendTimeout: time.Hour, WindowFrames: 16}})
 	c.activate(1, c.all())
 	c.network.Cut(c.peers[1], c.peers[2])
@@ -316,7 +356,9 @@ func TestOneLinkIsGivenUp(t *testing.T) {
 	c.network.Mend(c.peers[1], c.peers[2])
 	sent := load.end()
 	for i, n := range c.nodes {
-		eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool { return n.book.count() == sent })
+		eventually(t, fmt.Sprintf("server %d delivers all", i), func() bool {
+			return n.book.count() == sent
+		})
 		if status := n.driver.Status(); !status.Running || len(n.book.removals()) > 0 {
 			t.Errorf("server %d: %+v", i, status)
 		}

@@ -16,8 +16,10 @@ var (
 	errTooMuch = errors.New("it is too much")
 )
 
-// farewell is the rest of what a run that ended has to send to one of its members. Who is in the next run gets it before that run's frames (inherit). Who is not, gets it
-// beside that run: the others do not wait for a member that leaves, and its last rounds may be in these frames. It has Config.Farewell for that, and what is more than Config.ParkedBytes it does not get.
+// farewell is the rest of what a run that ended has to send to one of its members. Who is in the
+// next run gets it before that run's frames (inherit). Who is not, gets it beside that run: the
+// others do not wait for a member that leaves, and its last rounds may be in these frames. It has
+// Config.Farewell for that, and what is more than Config.ParkedBytes it does not get.
 type farewell struct {
 	run    uint64
 	member order.ServerID
@@ -36,13 +38,15 @@ func (d *Driver) part(r *running) {
 		if len(box.queue) == 0 || box.lost {
 			continue
 		}
-		f := &farewell{run: r.group.Generation, member: member, lane: box.lane, bytes: box.bytes, queue: box.queue}
+		f := &farewell{run: r.group.Generation, member: member, lane: box.lane, bytes: box.bytes,
+			queue: box.queue}
 		box.queue, box.bytes = nil, 0
 		d.farewells = append(d.farewells, f)
 	}
 }
 
-// bid sends the farewells that no run inherited, each in a goroutine of its own that Close waits for, and forgets those that are over.
+// bid sends the farewells that no run inherited, each in a goroutine of its own that Close waits
+// for, and forgets those that are over.
 func (d *Driver) bid() {
 	d.farewells = slices.DeleteFunc(d.farewells, (*farewell).over)
 	for _, f := range d.farewells {
@@ -54,7 +58,8 @@ func (d *Driver) bid() {
 		d.ends.Go(func() {
 			defer close(f.done)
 			defer cancel()
-			if err := f.send(ctx, d.config.ParkedBytes); err != nil && !errors.Is(err, context.Canceled) {
+			if err := f.send(ctx, d.config.ParkedBytes); err != nil &&
+				!errors.Is(err, context.Canceled) {
 				d.config.Logger.Info("a member does not get the end of a run that it left with",
 					"run", f.run, "member", f.member, "frames", len(f.queue), "cause", err)
 				f.queue = nil
@@ -109,7 +114,8 @@ func (f *farewell) stop() [][]byte {
 	return f.queue
 }
 
-// inherit takes over what earlier runs, which ended, have yet to send to members of this one. The lanes carry it before this run's frames.
+// inherit takes over what earlier runs, which ended, have yet to send to members of this one. The
+// lanes carry it before this run's frames.
 func (r *running) inherit() {
 	d := r.driver
 	d.farewells = slices.DeleteFunc(d.farewells, func(f *farewell) bool {

@@ -80,10 +80,13 @@ func (l *narrowLane) got() []string {
 	return slices.Clone(l.taken)
 }
 
-// farewellRig is a driver whose run with b, c and d has ended with frames for d on its hands, whose lane takes nothing.
-func farewellRig(t *testing.T, frames int, change func(*Config)) (*rig, map[rdmanet.PeerID]*narrowLane) {
+// farewellRig is a driver whose run with b, c and d has ended with frames for d on its hands, whose
+// lane takes nothing.
+func farewellRig(t *testing.T, frames int, change func(*Config)) (*rig,
+	map[rdmanet.PeerID]*narrowLane) {
 	t.Helper()
-	lanes := map[rdmanet.PeerID]*narrowLane{"b": newNarrowLane(), "c": newNarrowLane(), "d": newNarrowLane()}
+	lanes := map[rdmanet.PeerID]*narrowLane{"b": newNarrowLane(), "c": newNarrowLane(),
+		"d": newNarrowLane()}
 	close(lanes["b"].wide)
 	close(lanes["c"].wide)
 	ended := make(chan struct{}, 1)
@@ -95,7 +98,8 @@ func farewellRig(t *testing.T, frames int, change func(*Config)) (*rig, map[rdma
 	})
 	r.config.Host = &narrowHost{quietHost: r.host, narrow: lanes}
 	for i := range frames {
-		r.engine.ready.Sends = append(r.engine.ready.Sends, order.Send{To: []order.ServerID{1, 3}, Frame: frameOf(1, fmt.Sprint("end ", i))})
+		r.engine.ready.Sends = append(r.engine.ready.Sends,
+			order.Send{To: []order.ServerID{1, 3}, Frame: frameOf(1, fmt.Sprint("end ", i))})
 	}
 	r.engine.ready.Deliveries = []order.Delivery{{Epoch: 1, Round: 1}}
 	r.engine.ended = true
@@ -123,7 +127,8 @@ func (r *rig) bidding() int {
 	return len(slices.DeleteFunc(slices.Clone(r.farewells), (*farewell).over))
 }
 
-// Who leaves with a run gets what that run has yet to send to it, while the next one runs without it, or when there is none.
+// Who leaves with a run gets what that run has yet to send to it, while the next one runs without
+// it, or when there is none.
 func TestWhoLeavesGetsTheEndOfItsRun(t *testing.T) {
 	t.Parallel()
 	for name, next := range map[string]func(*rig) error{
@@ -131,7 +136,8 @@ func TestWhoLeavesGetsTheEndOfItsRun(t *testing.T) {
 			return r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1, 2}})
 		},
 		"beside the one after the next": func(r *rig) error {
-			if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1, 2}}); err != nil {
+			if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1, 2}}); err !=
+				nil {
 				return err
 			}
 			return r.Activate(Group{Generation: 3, Members: []order.ServerID{0, 1}})
@@ -204,7 +210,8 @@ func TestFarewellsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r, lanes := farewellRig(t, 5, test.change)
-			if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1, 2}}); err != nil {
+			if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 1, 2}}); err !=
+				nil {
 				t.Fatal(err)
 			}
 			if test.then != nil {
@@ -212,7 +219,8 @@ func TestFarewellsAreBounded(t *testing.T) {
 			}
 			waitFor(t, "the farewell's end", func() bool { return r.bidding() == 0 })
 			close(lanes["d"].wide)
-			if err := r.Activate(Group{Generation: 3, Members: []order.ServerID{0, 1, 2, 3}}); err != nil && name != "closed" {
+			if err := r.Activate(Group{Generation: 3,
+				Members: []order.ServerID{0, 1, 2, 3}}); err != nil && name != "closed" {
 				t.Fatal(err)
 			}
 			r.Freeze()

@@ -16,7 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// scripted is an engine that does as it is told and remembers what it was told. Frames are 8 bytes of generation and anything.
+// scripted is an engine that does as it is told and remembers what it was told. Frames are 8 bytes
+// of generation and anything.
 type scripted struct {
 	mu          sync.Mutex
 	can         bool
@@ -151,7 +152,8 @@ type rig struct {
 
 func newRig(t testing.TB, change func(*Config)) *rig {
 	t.Helper()
-	r := &rig{host: &quietHost{lanes: map[rdmanet.PeerID]*quietLane{}}, engine: &scripted{}, lost: make(chan order.ServerID, 8), halted: make(chan string, 8)}
+	r := &rig{host: &quietHost{lanes: map[rdmanet.PeerID]*quietLane{}}, engine: &scripted{},
+		lost: make(chan order.ServerID, 8), halted: make(chan string, 8)}
 	config := Config{
 		Host: r.host, Self: 0, Peers: []rdmanet.PeerID{"a", "b", "c", "d"},
 		NewEngine: func(Group, order.ServerID) (order.Broadcaster, error) { return r.engine, nil },
@@ -219,7 +221,8 @@ func TestLingerForOthersMessages(t *testing.T) {
 			r := newRig(t, func(c *Config) { c.Linger = test.linger })
 			r.engine.can, r.engine.undelivered, r.engine.solicited = true, true, test.solicited
 			begun := time.Now()
-			if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+			if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err !=
+				nil {
 				t.Fatal(err)
 			}
 			waitFor(t, "the empty message", func() bool { return r.engine.broadcastCount() == 1 })
@@ -244,7 +247,8 @@ func TestMalformedFramesSilenceTheirSender(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
 			r.engine.frameError = test.err
-			if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1, 3}}); err != nil {
+			if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1, 3}}); err !=
+				nil {
 				t.Fatal(err)
 			}
 			r.host.receive(rdmanet.Peer{ID: "d", Incarnation: 5}, [][]byte{test.frame})
@@ -297,7 +301,8 @@ func TestBrokenLane(t *testing.T) {
 	waitFor(t, "the lanes", func() bool { return len(r.host.lanes) == 2 })
 	r.engine.mu.Lock()
 	r.host.lanes["b"].err = fmt.Errorf("lane: %w", rdmanet.ErrReset)
-	r.engine.ready.Sends = []order.Send{{To: []order.ServerID{1, 2}, Frame: frameOf(1, "x")}, {To: []order.ServerID{1, 2}, Frame: frameOf(1, "y")}}
+	r.engine.ready.Sends = []order.Send{{To: []order.ServerID{1, 2}, Frame: frameOf(1, "x")},
+		{To: []order.ServerID{1, 2}, Frame: frameOf(1, "y")}}
 	r.engine.mu.Unlock()
 	r.host.receive(rdmanet.Peer{ID: "c", Incarnation: 5}, [][]byte{frameOf(1, "go on")})
 	if server := get(t, r.lost); server != 1 {
@@ -340,7 +345,9 @@ func TestHalts(t *testing.T) {
 	t.Run("the sink refuses", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, func(c *Config) {
-			c.Sink = sinkFunc(func(context.Context, []order.Delivery) error { return errors.New("the disk is gone") })
+			c.Sink = sinkFunc(func(context.Context, []order.Delivery) error {
+				return errors.New("the disk is gone")
+			})
 		})
 		r.engine.ready.Deliveries = []order.Delivery{{Round: 1}}
 		if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
@@ -352,22 +359,27 @@ func TestHalts(t *testing.T) {
 	})
 }
 
-// A peer whose lane takes nothing while more is parked for it than the protocol can have under way goes on without this server's frames: it is given up, the engine is not.
+// A peer whose lane takes nothing while more is parked for it than the protocol can have under way
+// goes on without this server's frames: it is given up, the engine is not.
 func TestTooMuchIsParked(t *testing.T) {
 	t.Parallel()
 	for _, bytes := range []bool{false, true} {
 		t.Run(fmt.Sprintf("bytes %v", bytes), func(t *testing.T) {
 			t.Parallel()
-			r := newRig(t, func(c *Config) { c.ParkedBytes, c.ParkedPatience = 1, 20*time.Millisecond })
+			r := newRig(t, func(c *Config) {
+				c.ParkedBytes, c.ParkedPatience = 1, 20*time.Millisecond
+			})
 			frames := parkedFramesMax(2)
 			if !bytes {
 				frames++
 			}
 			for range frames {
-				r.engine.ready.Sends = append(r.engine.ready.Sends, order.Send{To: []order.ServerID{1}, Frame: frameOf(1, "x")})
+				r.engine.ready.Sends = append(r.engine.ready.Sends,
+					order.Send{To: []order.ServerID{1}, Frame: frameOf(1, "x")})
 			}
 			r.config.Host = &fullHost{quietHost: r.host}
-			if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err != nil {
+			if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 1}}); err !=
+				nil {
 				t.Fatal(err)
 			}
 			r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(1, "go on")})
@@ -382,10 +394,14 @@ func TestTooMuchIsParked(t *testing.T) {
 				t.Errorf("lost %d, want 1", server)
 			}
 			if bytes {
-				waitFor(t, "the batch that was withheld", func() bool { return r.engine.broadcastCount() >= 1 })
+				waitFor(t, "the batch that was withheld", func() bool {
+					return r.engine.broadcastCount() >= 1
+				})
 			}
 			r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(1, "votes")})
-			waitFor(t, "what comes from it is of use", func() bool { return slices.Contains(r.engine.received(), "1: votes") })
+			waitFor(t, "what comes from it is of use", func() bool {
+				return slices.Contains(r.engine.received(), "1: votes")
+			})
 			r.Trust(1, 1)
 			if remains := r.Freeze(); len(remains.Untaken)+len(remains.Votes) > 0 {
 				t.Errorf("%+v", remains)
@@ -422,8 +438,10 @@ func TestFreezeInterruptsTheSink(t *testing.T) {
 			return ctx.Err()
 		})
 	})
-	r.engine.ready.Deliveries = []order.Delivery{{Round: 1, Messages: []order.Message{{Origin: 1}}, Removed: []order.ServerID{0}}}
-	r.engine.votes = []allconcur.Vote{{Round: 2, Members: []order.ServerID{0, 1}, Delivery: order.Delivery{Round: 2, Messages: []order.Message{{Origin: 1}}}}}
+	r.engine.ready.Deliveries = []order.Delivery{{Round: 1, Messages: []order.Message{{Origin: 1}},
+		Removed: []order.ServerID{0}}}
+	r.engine.votes = []allconcur.Vote{{Round: 2, Members: []order.ServerID{0, 1},
+		Delivery: order.Delivery{Round: 2, Messages: []order.Message{{Origin: 1}}}}}
 	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0, 3}}); err != nil {
 		t.Fatal(err)
 	}
@@ -433,10 +451,12 @@ func TestFreezeInterruptsTheSink(t *testing.T) {
 		if len(remains.Untaken) != 1 || remains.Untaken[0].Messages[0].Origin != 3 {
 			t.Errorf("untaken: %+v", remains.Untaken)
 		}
-		if len(remains.Votes) != 1 || remains.Votes[0].Members[1] != 3 || remains.Votes[0].Delivery.Messages[0].Origin != 3 {
+		if len(remains.Votes) != 1 || remains.Votes[0].Members[1] != 3 ||
+			remains.Votes[0].Delivery.Messages[0].Origin != 3 {
 			t.Errorf("votes: %+v", remains.Votes)
 		}
-		r.engine.votes = []allconcur.Vote{{Round: 2, Members: []order.ServerID{0, 1}, Delivery: order.Delivery{Round: 2, Messages: []order.Message{{Origin: 1}}}}}
+		r.engine.votes = []allconcur.Vote{{Round: 2, Members: []order.ServerID{0, 1},
+			Delivery: order.Delivery{Round: 2, Messages: []order.Message{{Origin: 1}}}}}
 	}
 	select {
 	case reason := <-r.halted:
@@ -458,7 +478,8 @@ func TestHeldFramesAreBounded(t *testing.T) {
 		defer close(returned)
 		for i := range frames {
 			generation := uint64(2 + i/50) // 50 of the second, 50 of the third
-			r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(1, "late"), frameOf(generation, fmt.Sprint(i))})
+			r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5},
+				[][]byte{frameOf(1, "late"), frameOf(generation, fmt.Sprint(i))})
 		}
 	}()
 	waitFor(t, "held frames", func() bool {
@@ -502,7 +523,8 @@ func TestCloseLetsReceiversGo(t *testing.T) {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
-		r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5}, [][]byte{frameOf(9, "1"), frameOf(9, "2"), frameOf(9, "3")})
+		r.host.receive(rdmanet.Peer{ID: "b", Incarnation: 5},
+			[][]byte{frameOf(9, "1"), frameOf(9, "2"), frameOf(9, "3")})
 	}()
 	waitFor(t, "a held frame", func() bool {
 		r.inbox.mu.Lock()
@@ -511,7 +533,8 @@ func TestCloseLetsReceiversGo(t *testing.T) {
 	})
 	r.Close()
 	get(t, returned)
-	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0}}); !errors.Is(err, ErrClosed) {
+	if err := r.Activate(Group{Generation: 1, Members: []order.ServerID{0}}); !errors.Is(err,
+		ErrClosed) {
 		t.Errorf("activate after close: %v", err)
 	}
 }
@@ -542,7 +565,10 @@ func TestGroupsThatCannotBe(t *testing.T) {
 	r.Suspect(5, 1, errors.New("no member"))
 	r.Suspect(5, 99, errors.New("nobody"))
 	r.Suspect(5, 2, errors.New("silent"))
-	waitFor(t, "the suspicion", func() bool { defer r.engine.lock()(); return len(r.engine.suspected) == 1 })
+	waitFor(t, "the suspicion", func() bool {
+		defer r.engine.lock()()
+		return len(r.engine.suspected) == 1
+	})
 	if r.engine.suspected[0] != 1 {
 		t.Errorf("suspected place %d, want that of server 2, 1", r.engine.suspected[0])
 	}
@@ -552,7 +578,8 @@ func TestGroupsThatCannotBe(t *testing.T) {
 func relayed(t testing.TB) (*rig, *running, func(frames [][]byte)) {
 	r := newRig(t, nil)
 	engine := &relayEngine{to: []order.ServerID{1, 2}}
-	run, err := newRunning(r.Driver, Group{Generation: 1, Members: []order.ServerID{0, 1, 2}}, 0, engine)
+	run, err := newRunning(r.Driver, Group{Generation: 1, Members: []order.ServerID{0, 1, 2}},
+		0, engine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -612,12 +639,16 @@ func BenchmarkRelay(b *testing.B) {
 	}
 }
 
-// A server that was lost to this generation may begin the next one before this server does: what it sends there is held, as everybody's is.
+// A server that was lost to this generation may begin the next one before this server does: what it
+// sends there is held, as everybody's is.
 func TestLostServerBeginsTheNextGenerationFirst(t *testing.T) {
 	t.Parallel()
 	config := Config{
-		Peers: []rdmanet.PeerID{"a", "b"}, InboxFrames: 10, InboxBytes: 1000, HeldFrames: 10, Logger: slog.New(slog.DiscardHandler),
-		FrameGeneration: func(frame []byte) (uint64, error) { return binary.LittleEndian.Uint64(frame), nil },
+		Peers: []rdmanet.PeerID{"a", "b"}, InboxFrames: 10, InboxBytes: 1000, HeldFrames: 10,
+		Logger: slog.New(slog.DiscardHandler),
+		FrameGeneration: func(frame []byte) (uint64, error) {
+			return binary.LittleEndian.Uint64(frame), nil
+		},
 	}
 	frame := func(generation uint64, text string) []byte {
 		return append(binary.LittleEndian.AppendUint64(nil, generation), text...)
@@ -638,7 +669,8 @@ func TestLostServerBeginsTheNextGenerationFirst(t *testing.T) {
 	}
 }
 
-// A suspicion goes to the engine once, until it is taken back; one of a run that the detector watches already and that has yet to begin here waits for it.
+// A suspicion goes to the engine once, until it is taken back; one of a run that the detector
+// watches already and that has yet to begin here waits for it.
 func TestSuspicionsAndTrust(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
@@ -664,10 +696,13 @@ func TestSuspicionsAndTrust(t *testing.T) {
 	waitFor(t, "trust", seen(1, 1))
 	r.Suspect(1, 3, errors.New("again"))
 	waitFor(t, "the second suspicion", seen(2, 1))
-	if !slices.Equal(r.engine.suspected, []order.ServerID{2, 2}) || !slices.Equal(r.engine.trusted, []order.ServerID{2}) {
-		t.Errorf("suspected %v, trusted %v, want the place of server 3, 2", r.engine.suspected, r.engine.trusted)
+	if !slices.Equal(r.engine.suspected, []order.ServerID{2, 2}) ||
+		!slices.Equal(r.engine.trusted, []order.ServerID{2}) {
+		t.Errorf("suspected %v, trusted %v, want the place of server 3, 2", r.engine.suspected,
+			r.engine.trusted)
 	}
-	r.host.receive(rdmanet.Peer{ID: "d", Incarnation: 5}, [][]byte{[]byte("x")}) // no frame: for good
+	// no frame: for good
+	r.host.receive(rdmanet.Peer{ID: "d", Incarnation: 5}, [][]byte{[]byte("x")})
 	get(t, r.lost)
 	r.Trust(1, 3)
 	if err := r.Activate(Group{Generation: 2, Members: []order.ServerID{0, 2, 3}}); err != nil {

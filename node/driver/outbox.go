@@ -10,14 +10,15 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// What one call of TrySend carries at most, unless it is one frame. It is well below every provider's window.
+// What one call of TrySend carries at most, unless it is one frame. It is well below every
+// provider's window.
 const (
 	chunkBytes  = 512 << 10
 	chunkFrames = 512
 )
 
-// outbox is the way to one member: frames wait in it from the engine's Ready to the end of the turn of the loop, and longer while the
-// lane has no room. It belongs to the engine's goroutine.
+// outbox is the way to one member: frames wait in it from the engine's Ready to the end of the turn
+// of the loop, and longer while the lane has no room. It belongs to the engine's goroutine.
 type outbox struct {
 	lane   rdmanet.Lane // nil for this server itself
 	queue  [][]byte
@@ -37,8 +38,9 @@ type unparked struct {
 	err    error
 }
 
-// parkedFramesMax bounds what can wait for one member of a group of n that takes nothing and without which no round is complete; the package comment says why. Terms:
-// messages and votes under way, once more for each failure; then notifications.
+// parkedFramesMax bounds what can wait for one member of a group of n that takes nothing and
+// without which no round is complete; the package comment says why. Terms: messages and votes under
+// way, once more for each failure; then notifications.
 func parkedFramesMax(n int) int {
 	const rounds, votes = 3, 2 * 2 // in both directions, of both phases
 	return n*(rounds*n+rounds*votes*n) + 2*n*n + 64
@@ -167,7 +169,8 @@ func (r *running) unpark(done unparked) {
 	}
 }
 
-// drain goes on with what is parked when the engine has ended, until all is sent or the run is frozen. The engine has no part in it.
+// drain goes on with what is parked when the engine has ended, until all is sent or the run is
+// frozen. The engine has no part in it.
 func (r *running) drain() {
 	for r.parked > 0 {
 		r.unpark(<-r.room)
@@ -198,7 +201,8 @@ func (r *running) withheld() bool {
 	}
 }
 
-// lose gives up the way to a member in this run: its lane broke with frames that it never got. What comes from it is still of use.
+// lose gives up the way to a member in this run: its lane broke with frames that it never got. What
+// comes from it is still of use.
 func (r *running) lose(server order.ServerID, cause error) {
 	box := &r.outboxes[server]
 	if box.lost || errors.Is(cause, context.Canceled) {
@@ -235,6 +239,7 @@ func (r *running) abandon(box *outbox) {
 	clear(box.queue)
 	box.queue, box.bytes = nil, 0
 	if err := box.lane.Close(); err != nil {
-		r.config.Logger.Debug("a lane does not close in order", "peer", box.lane.Peer(), "error", err)
+		r.config.Logger.Debug("a lane does not close in order", "peer", box.lane.Peer(), "error",
+			err)
 	}
 }

@@ -27,14 +27,17 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// fabricVariable chooses what the processes talk over: p2p, unless it says otherwise. processVariable makes the test binary one of them.
+// fabricVariable chooses what the processes talk over: p2p, unless it says otherwise.
+// processVariable makes the test binary one of them.
 const (
 	fabricVariable  = "LEDGERD_TEST_FABRIC"
 	processVariable = "LEDGERD_TEST_SERVER_PROCESS"
 )
 
-// processTiming does not take a process for crashed that a busy machine lets wait: those that ended are noticed by their connections.
-var processTiming = detector.Timing{Heartbeat: 100 * time.Millisecond, Timeout: patience, Grace: 5 * time.Second}
+// processTiming does not take a process for crashed that a busy machine lets wait: those that ended
+// are noticed by their connections.
+var processTiming = detector.Timing{Heartbeat: 100 * time.Millisecond, Timeout: patience,
+	Grace: 5 * time.Second}
 
 // processPace is the pause between two batches of a server.
 const processPace = 4 * time.Millisecond
@@ -50,7 +53,8 @@ func init() {
 	os.Exit(0)
 }
 
-// processOrder tells a server process what to do; processNote is what it tells. Both are JSON, one a line.
+// processOrder tells a server process what to do; processNote is what it tells. Both are JSON, one
+// a line.
 type (
 	processOrder struct {
 		// The first order: who this is.
@@ -123,7 +127,8 @@ func serveProcess(input io.Reader, output io.Writer) error {
 		cancel()
 		_ = host.Close(ended) // at once: the others end too, and nobody waits for what is under way
 	}()
-	if err := out.write(processNote{Member: &processMember{Peer: host.ID(), Address: host.Address()}}); err != nil {
+	if err := out.write(processNote{Member: &processMember{Peer: host.ID(),
+		Address: host.Address()}}); err != nil {
 		return err
 	}
 	if err := orders.Decode(&where); err != nil {
@@ -144,14 +149,20 @@ func serveProcess(input io.Reader, output io.Writer) error {
 	source, logger := newPool(), slog.New(slog.DiscardHandler)
 	var failures *detector.Detector
 	rounds, err := driver.New(driver.Config{
-		Host: host, Self: who.Self, Peers: peers, Source: source, Sink: out, FrameGeneration: allconcur.FrameGeneration, Logger: logger,
+		Host: host, Self: who.Self, Peers: peers, Source: source, Sink: out,
+		FrameGeneration: allconcur.FrameGeneration, Logger: logger,
 		NewEngine: func(group driver.Group, place order.ServerID) (order.Broadcaster, error) {
-			return allconcur.New(allconcur.Config{Engine: who.Engine, Self: place, Servers: len(group.Members), Reliable: g, Generation: group.Generation,
+			return allconcur.New(allconcur.Config{Engine: who.Engine, Self: place,
+				Servers: len(group.Members), Reliable: g, Generation: group.Generation,
 				FirstRound: group.FirstRound, MaxPayload: 1024})
 		},
-		Lost:    func(generation uint64, server order.ServerID, cause error) { failures.Lost(generation, server, cause) },
-		Removed: func(generation uint64, servers []order.ServerID) { failures.Removed(generation, servers) },
-		Halted:  func(_ driver.Group, reason string) { _ = out.write(processNote{Halted: reason}) },
+		Lost: func(generation uint64, server order.ServerID, cause error) {
+			failures.Lost(generation, server, cause)
+		},
+		Removed: func(generation uint64, servers []order.ServerID) {
+			failures.Removed(generation, servers)
+		},
+		Halted: func(_ driver.Group, reason string) { _ = out.write(processNote{Halted: reason}) },
 	})
 	if err != nil {
 		return err
@@ -161,15 +172,19 @@ func serveProcess(input io.Reader, output io.Writer) error {
 	if err != nil {
 		return err
 	}
-	failures, err = detector.New(detector.Config{Host: host, Control: shared, Self: who.Self, Peers: peers, Suspect: rounds.Suspect, Trust: rounds.Trust, Timing: processTiming, Logger: logger})
+	failures, err = detector.New(detector.Config{Host: host, Control: shared, Self: who.Self,
+		Peers: peers, Suspect: rounds.Suspect, Trust: rounds.Trust, Timing: processTiming,
+		Logger: logger})
 	if err != nil {
 		return err
 	}
 	defer failures.Close()
-	if err := failures.Activate(detector.Group{Generation: 1, Members: members, Reliable: g}); err != nil {
+	if err := failures.Activate(detector.Group{Generation: 1, Members: members,
+		Reliable: g}); err != nil {
 		return err
 	}
-	if err := rounds.Activate(driver.Group{Generation: 1, FirstRound: 1, Members: members}); err != nil {
+	if err := rounds.Activate(driver.Group{Generation: 1, FirstRound: 1,
+		Members: members}); err != nil {
 		return err
 	}
 	finish := make(chan struct{})
@@ -315,7 +330,8 @@ func (p *serverProcess) tell(t *testing.T, o processOrder) {
 	}
 }
 
-// Both engines in processes of their own, over a fabric between processes, one of which is killed: the property checker judges what was A-broadcast and A-delivered.
+// Both engines in processes of their own, over a fabric between processes, one of which is killed:
+// the property checker judges what was A-broadcast and A-delivered.
 func TestProcesses(t *testing.T) {
 	t.Parallel()
 	kind := fabric.P2P
@@ -335,7 +351,8 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// batchesBefore and batchesAfter are how many batches of each server have to be A-delivered everywhere before a server is killed, and of each survivor after that.
+// batchesBefore and batchesAfter are how many batches of each server have to be A-delivered
+// everywhere before a server is killed, and of each survivor after that.
 const batchesBefore, batchesAfter = 15, 15
 
 func processesAgree(t *testing.T, kind fabric.Kind, engine string, servers int) {
@@ -344,7 +361,9 @@ func processesAgree(t *testing.T, kind fabric.Kind, engine string, servers int) 
 		for i, p := range processes {
 			if t.Failed() && p != nil {
 				p.look(func() bool {
-					t.Logf("server %d: %d batches made, %d rounds delivered with batches %v, removed %v, halted %q", i, len(p.broadcasts), len(p.deliveries), p.payloads, p.removed, p.halted)
+					t.Logf("server %d: %d batches made, %d rounds delivered with batches %v, "+
+						"removed %v, halted %q", i, len(p.broadcasts), len(p.deliveries),
+						p.payloads, p.removed, p.halted)
 					return true
 				})
 			}
@@ -352,11 +371,14 @@ func processesAgree(t *testing.T, kind fabric.Kind, engine string, servers int) 
 	}()
 	for i := range processes {
 		processes[i] = startServerProcess(t)
-		processes[i].tell(t, processOrder{Fabric: kind, Engine: engine, Self: order.ServerID(i), Servers: servers})
+		processes[i].tell(t, processOrder{Fabric: kind, Engine: engine, Self: order.ServerID(i),
+			Servers: servers})
 	}
 	var members []processMember
 	for i, p := range processes {
-		awaitProcess(t, fmt.Sprintf("server %d says where it is", i), func() bool { return p.look(func() bool { return p.member != nil }) })
+		awaitProcess(t, fmt.Sprintf("server %d says where it is", i), func() bool {
+			return p.look(func() bool { return p.member != nil })
+		})
 		members = append(members, *p.member)
 	}
 	for _, p := range processes {
@@ -381,7 +403,9 @@ func processesAgree(t *testing.T, kind fabric.Kind, engine string, servers int) 
 		}
 	}
 	for _, i := range everyone {
-		awaitProcess(t, fmt.Sprintf("server %d delivers all servers' batches", i), func() bool { return delivered(processes[i], everyone, batchesBefore) })
+		awaitProcess(t, fmt.Sprintf("server %d delivers all servers' batches", i), func() bool {
+			return delivered(processes[i], everyone, batchesBefore)
+		})
 	}
 	if err := processes[victim].command.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -395,18 +419,23 @@ func processesAgree(t *testing.T, kind fabric.Kind, engine string, servers int) 
 	for _, i := range survivors {
 		p, now := processes[i], 0
 		p.look(func() bool { now = p.payloads[order.ServerID(survivors[0])]; return true })
-		awaitProcess(t, fmt.Sprintf("server %d delivers what came after", i), func() bool { return delivered(p, survivors[:1], now+batchesAfter) })
+		awaitProcess(t, fmt.Sprintf("server %d delivers what came after", i), func() bool {
+			return delivered(p, survivors[:1], now+batchesAfter)
+		})
 	}
 	for _, i := range survivors {
 		processes[i].tell(t, processOrder{Finish: true})
 	}
 	for _, i := range survivors {
 		p := processes[i]
-		awaitProcess(t, fmt.Sprintf("server %d finishes", i), func() bool { return p.look(func() bool { return p.finished }) })
+		awaitProcess(t, fmt.Sprintf("server %d finishes", i), func() bool {
+			return p.look(func() bool { return p.finished })
+		})
 	}
 	for _, i := range survivors {
 		for _, from := range survivors {
-			awaitProcess(t, fmt.Sprintf("server %d delivers all of server %d", i, from), func() bool {
+			awaitProcess(t, fmt.Sprintf("server %d delivers all of server %d",
+				i, from), func() bool {
 				return delivered(processes[i], []int{from}, len(processes[from].broadcasts))
 			})
 		}
@@ -414,7 +443,8 @@ func processesAgree(t *testing.T, kind fabric.Kind, engine string, servers int) 
 	judgeProcesses(t, processes, victim)
 }
 
-// judgeProcesses hands the property checker all that happened. Nothing of the killed server can come any more, since it was removed.
+// judgeProcesses hands the property checker all that happened. Nothing of the killed server can
+// come any more, since it was removed.
 func judgeProcesses(t *testing.T, processes []*serverProcess, victim int) {
 	t.Helper()
 	for _, p := range processes {

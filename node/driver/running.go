@@ -16,7 +16,8 @@ import (
 // errFrozen is why a generation's context ends when it is frozen.
 var errFrozen = errors.New("driver: the generation was frozen")
 
-// running is one run's engine and what surrounds it. Everything below drained belongs to its goroutine, and to whoever holds the driver's lock when that has ended.
+// running is one run's engine and what surrounds it. Everything below drained belongs to its
+// goroutine, and to whoever holds the driver's lock when that has ended.
 type running struct {
 	driver *Driver
 	config *Config
@@ -50,8 +51,9 @@ type running struct {
 	traffic   Traffic
 }
 
-// alarm is a timer that wakes the loop by the same channel as everything else: a receive from one channel is several times cheaper than a
-// select over many, and the loop waits once a round and more.
+// alarm is a timer that wakes the loop by the same channel as everything else: a receive from one
+// channel is several times cheaper than a select over many, and the loop waits once a round and
+// more.
 type alarm struct {
 	timer *time.Timer
 	rang  atomic.Bool
@@ -74,7 +76,8 @@ func (a *alarm) stop() {
 	}
 }
 
-func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broadcaster) (*running, error) {
+func newRunning(d *Driver, group Group, place order.ServerID, engine order.Broadcaster) (*running,
+	error) {
 	n := len(group.Members)
 	r := &running{
 		turn: turn.New(turn.Config{
@@ -132,7 +135,8 @@ func (r *running) members() ([]order.ServerID, bool) {
 	return r.outside(members), ended
 }
 
-// run drives the engine to its end. It gives why that halted, "" if it was frozen or its eon is over.
+// run drives the engine to its end. It gives why that halted, "" if it was frozen or its eon is
+// over.
 func (r *running) run() string {
 	r.flush() // what was inherited
 	for r.ctx.Err() == nil && !r.turn.Over() {
@@ -311,7 +315,8 @@ func (r *running) removed(delivery order.Delivery) {
 	}
 }
 
-// wait sleeps until there is something to do. Everything but the source rings at the inbox's channel, the generation's end too.
+// wait sleeps until there is something to do. Everything but the source rings at the inbox's
+// channel, the generation's end too.
 func (r *running) wait() {
 	if !r.turn.CanBroadcast() {
 		<-r.inbox.wake

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// classFolder is where Linux lists RDMA devices, verbsFolder where it lists what programs open to use them; devicesFolder has the latter.
+// classFolder is where Linux lists RDMA devices, verbsFolder where it lists what programs open to
+// use them; devicesFolder has the latter.
 const (
 	classFolder   = "sys/class/infiniband"
 	verbsFolder   = "sys/class/infiniband_verbs"
@@ -39,7 +40,8 @@ const stateActive = "ACTIVE"
 // Port is a port of a device.
 type Port struct {
 	Number int `json:"number"`
-	// State is ACTIVE, DOWN, INIT and so on, Link is Ethernet or InfiniBand, Rate is in the kernel's words, such as "100 Gb/sec (4X EDR)".
+	// State is ACTIVE, DOWN, INIT and so on, Link is Ethernet or InfiniBand, Rate is in the
+	// kernel's words, such as "100 Gb/sec (4X EDR)".
 	State string `json:"state"`
 	Link  string `json:"link"`
 	Rate  string `json:"rate"`
@@ -50,12 +52,14 @@ type Port struct {
 type GID struct {
 	Index   int        `json:"index"`
 	Address netip.Addr `json:"address"`
-	// Type is "RoCE v2" or "IB/RoCE v1", Interface the network interface that the address is of, where there is one.
+	// Type is "RoCE v2" or "IB/RoCE v1", Interface the network interface that the address is of,
+	// where there is one.
 	Type      string `json:"type"`
 	Interface string `json:"interface"`
 }
 
-// Devices lists this machine's RDMA devices by name; none where the system is not Linux. Whoever reads them needs neither the tag verbs nor a library.
+// Devices lists this machine's RDMA devices by name; none where the system is not Linux. Whoever
+// reads them needs neither the tag verbs nor a library.
 func Devices() ([]Device, error) { return machine{root: "/"}.devices() }
 
 // machine is a machine's file system, from its root.
@@ -63,7 +67,8 @@ type machine struct{ root string }
 
 func (m machine) path(name string) string { return filepath.Join(m.root, name) }
 
-// read is a file's text on one line, empty where there is none: what a driver does not tell is no error.
+// read is a file's text on one line, empty where there is none: what a driver does not tell is no
+// error.
 func (m machine) read(name string) string {
 	text, err := os.ReadFile(m.path(name))
 	if err != nil {
@@ -87,7 +92,8 @@ func (m machine) devices() ([]Device, error) {
 		device.Openable = m.open(device) == nil
 		ports := filepath.Join(classFolder, device.Name, "ports")
 		for _, number := range m.numbers(ports) {
-			device.Ports = append(device.Ports, m.port(filepath.Join(ports, strconv.Itoa(number)), number))
+			device.Ports = append(device.Ports, m.port(filepath.Join(ports, strconv.Itoa(number)),
+				number))
 		}
 		devices = append(devices, device)
 	}
@@ -140,7 +146,8 @@ func (m machine) numbers(folder string) []int {
 func (m machine) port(folder string, number int) Port {
 	// The state is told as "4: ACTIVE".
 	_, state, _ := strings.Cut(m.read(filepath.Join(folder, "state")), ": ")
-	port := Port{Number: number, State: state, Link: m.read(filepath.Join(folder, "link_layer")), Rate: m.read(filepath.Join(folder, "rate")), GIDs: []GID{}}
+	port := Port{Number: number, State: state, Link: m.read(filepath.Join(folder, "link_layer")),
+		Rate: m.read(filepath.Join(folder, "rate")), GIDs: []GID{}}
 	for _, index := range m.numbers(filepath.Join(folder, "gids")) {
 		name := strconv.Itoa(index)
 		address, err := netip.ParseAddr(m.read(filepath.Join(folder, "gids", name)))
@@ -148,7 +155,9 @@ func (m machine) port(folder string, number int) Port {
 			continue // the table's places are not all taken
 		}
 		port.GIDs = append(port.GIDs, GID{
-			Index: index, Address: address.Unmap(), Type: m.read(filepath.Join(folder, "gid_attrs", "types", name)), Interface: m.read(filepath.Join(folder, "gid_attrs", "ndevs", name)),
+			Index: index, Address: address.Unmap(),
+			Type:      m.read(filepath.Join(folder, "gid_attrs", "types", name)),
+			Interface: m.read(filepath.Join(folder, "gid_attrs", "ndevs", name)),
 		})
 	}
 	return port

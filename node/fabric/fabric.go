@@ -60,13 +60,16 @@ func Parse(name string) (Kind, error) {
 type Options struct {
 	// Key is the host's identity.
 	Key ed25519.PrivateKey
-	// Listen is where the others find this host, host:port; port 0 takes a free one, see Host.Address.
+	// Listen is where the others find this host, host:port; port 0 takes a free one, see
+	// Host.Address.
 	Listen string
 	// Members are those who get in, and their addresses. SetMembers replaces them.
 	Members map[rdmanet.PeerID]string
-	// Device and GID choose an RDMA device and its address, for Verbs. Where they are empty, LEDGERD_VERBS_DEVICE and LEDGERD_VERBS_GID do, and else the first that is active.
+	// Device and GID choose an RDMA device and its address, for Verbs. Where they are empty,
+	// LEDGERD_VERBS_DEVICE and LEDGERD_VERBS_GID do, and else the first that is active.
 	Device, GID string
-	// MendTimeout is how long a lane may be broken before it counts as lost; 0 stands for the provider's default.
+	// MendTimeout is how long a lane may be broken before it counts as lost; 0 stands for the
+	// provider's default.
 	MendTimeout time.Duration
 	// Logger gets what operators want to know; nil: nothing is logged.
 	Logger *slog.Logger
@@ -81,10 +84,12 @@ type Host interface {
 	SetMembers(members map[rdmanet.PeerID]string) error
 }
 
-// Open opens a host between processes. ErrKind, ErrOneProcess for Memory, ErrUnusable with what is missing, or the provider's own error.
+// Open opens a host between processes. ErrKind, ErrOneProcess for Memory, ErrUnusable with what is
+// missing, or the provider's own error.
 func Open(kind Kind, options Options) (Host, error) {
 	plane := p2p.Options{
-		PrivateKey: options.Key, Listen: options.Listen, Members: options.Members, MendTimeout: options.MendTimeout, Logger: options.Logger, Trusted: kind == P2PTrusted,
+		PrivateKey: options.Key, Listen: options.Listen, Members: options.Members,
+		MendTimeout: options.MendTimeout, Logger: options.Logger, Trusted: kind == P2PTrusted,
 	}
 	switch kind {
 	case P2P, P2PTrusted:
@@ -97,7 +102,8 @@ func Open(kind Kind, options Options) (Host, error) {
 		if missing := missingForVerbs(); len(missing) > 0 {
 			return nil, unusable(kind, missing)
 		}
-		host, err := verbs.Start(verbs.Options{Control: plane, Device: options.Device, GID: options.GID})
+		host, err := verbs.Start(verbs.Options{Control: plane, Device: options.Device,
+			GID: options.GID})
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +115,8 @@ func Open(kind Kind, options Options) (Host, error) {
 	return nil, err
 }
 
-// Check tells whether nodes in several processes can use a kind on this machine: the errors of Open that are known beforehand.
+// Check tells whether nodes in several processes can use a kind on this machine: the errors of Open
+// that are known beforehand.
 func Check(kind Kind) error {
 	switch kind {
 	case Memory:

@@ -23,7 +23,8 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "tcp", "P2P", "p2p "} {
-		if _, err := Parse(name); !errors.Is(err, ErrKind) || !strings.Contains(err.Error(), "p2p-trusted") {
+		if _, err := Parse(name); !errors.Is(err, ErrKind) ||
+			!strings.Contains(err.Error(), "p2p-trusted") {
 			t.Errorf("%q gives %v", name, err)
 		}
 	}
@@ -44,7 +45,8 @@ func TestOpen(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if hosts[i], err = Open(kind, Options{Key: key, Listen: "127.0.0.1:0"}); err != nil {
+				if hosts[i], err = Open(kind, Options{Key: key,
+					Listen: "127.0.0.1:0"}); err != nil {
 					t.Fatal(err)
 				}
 				defer func() { _ = hosts[i].Close(ctx) }()
@@ -56,7 +58,9 @@ func TestOpen(t *testing.T) {
 				}
 			}
 			heard := make(chan string, 1)
-			if err := hosts[1].Receive("words", func(_ rdmanet.Peer, frames [][]byte) { heard <- string(frames[0]) }); err != nil {
+			if err := hosts[1].Receive("words", func(_ rdmanet.Peer, frames [][]byte) {
+				heard <- string(frames[0])
+			}); err != nil {
 				t.Fatal(err)
 			}
 			lane, err := hosts[0].Lane(hosts[1].ID(), "words")
@@ -98,7 +102,8 @@ func TestOpenRefuses(t *testing.T) {
 		t.Errorf("tcp: %v", err)
 	}
 	if len(missingForVerbs()) > 0 {
-		if host, err := Open(Verbs, Options{}); host != nil || !errors.Is(err, ErrUnusable) || !errors.Is(Check(Verbs), ErrUnusable) {
+		if host, err := Open(Verbs, Options{}); host != nil || !errors.Is(err, ErrUnusable) ||
+			!errors.Is(Check(Verbs), ErrUnusable) {
 			t.Errorf("verbs: %v, %v", host, err)
 		}
 	}
@@ -134,7 +139,9 @@ func rdmaMachine(t *testing.T, changes map[string]string) machine {
 		"sys/class/infiniband_verbs/abi_version":              "6\n",
 		"sys/class/infiniband_verbs/uverbs0/ibdev":            "rxe0\n",
 		"dev/infiniband/uverbs0":                              "",
-		"proc/self/limits":                                    "Limit                     Soft Limit           Hard Limit           Units     \nMax locked memory         unlimited            unlimited            bytes     \n",
+		"proc/self/limits": "Limit                     Soft " +
+			"Limit           Hard Limit           Units     \nMax locked memory         " +
+			"unlimited            unlimited            bytes     \n",
 	}
 	for name, text := range changes {
 		if text == gone {
@@ -167,13 +174,16 @@ func TestDevices(t *testing.T) {
 		t.Fatalf("%+v, %v", devices, err)
 	}
 	device, port := devices[0], devices[0].Ports[0]
-	if device.Name != "rxe0" || device.File != filepath.Join(m.root, "dev/infiniband/uverbs0") || !device.Openable || !device.Active() {
+	if device.Name != "rxe0" || device.File != filepath.Join(m.root, "dev/infiniband/uverbs0") ||
+		!device.Openable || !device.Active() {
 		t.Errorf("%+v", device)
 	}
-	if port.Number != 1 || port.Link != "Ethernet" || port.Rate != "2.5 Gb/sec (1X SDR)" || len(port.GIDs) != 2 {
+	if port.Number != 1 || port.Link != "Ethernet" || port.Rate != "2.5 Gb/sec (1X SDR)" ||
+		len(port.GIDs) != 2 {
 		t.Fatalf("%+v", port)
 	}
-	if gid := port.GIDs[1]; gid.Index != 1 || gid.Address.String() != "10.77.0.1" || gid.Type != "RoCE v2" || gid.Interface != "dummy0" {
+	if gid := port.GIDs[1]; gid.Index != 1 || gid.Address.String() != "10.77.0.1" ||
+		gid.Type != "RoCE v2" || gid.Interface != "dummy0" {
 		t.Errorf("%+v", gid)
 	}
 	if gid := port.GIDs[0]; gid.Address.String() != "fe80::a8aa:aaff:feaa:aaaa" || gid.Type != "" {
@@ -190,18 +200,28 @@ func TestMissing(t *testing.T) {
 		without bool // the tag
 		says    []string
 	}{
-		"nothing":     {},
-		"the tag":     {without: true, says: []string{"-tags verbs"}},
-		"the library": {changes: map[string]string{"usr/lib/x86_64-linux-gnu/libibverbs.so.1": gone}, says: []string{"apt-get install libibverbs-dev"}},
+		"nothing": {},
+		"the tag": {without: true, says: []string{"-tags verbs"}},
+		"the library": {changes: map[string]string{
+			"usr/lib/x86_64-linux-gnu/libibverbs.so.1": gone},
+			says: []string{"apt-get install libibverbs-dev"}},
 		"a device": {changes: map[string]string{
-			folder + "state": gone, folder + "link_layer": gone, folder + "rate": gone, folder + "gids/0": gone, folder + "gids/1": gone, folder + "gids/2": gone,
+			folder + "state": gone, folder + "link_layer": gone, folder + "rate": gone,
+			folder + "gids/0": gone, folder + "gids/1": gone, folder + "gids/2": gone,
 			folder + "gid_attrs/types/1": gone, folder + "gid_attrs/ndevs/1": gone,
 		}, says: []string{"modprobe rdma_rxe"}},
-		"an active port":     {changes: map[string]string{folder + "state": "1: DOWN\n"}, says: []string{"rxe0 is active", "ip link set"}},
-		"the file":           {changes: map[string]string{"dev/infiniband/uverbs0": gone}, says: []string{"uverbs0", "--device /dev/infiniband"}},
-		"the module":         {changes: map[string]string{"sys/class/infiniband_verbs/uverbs0/ibdev": gone}, says: []string{"modprobe ib_uverbs"}},
-		"memory to lock":     {changes: map[string]string{"proc/self/limits": "Max locked memory         65536                65536                bytes     \n"}, says: []string{"64 KiB", "ulimit -l"}},
-		"the tag and a port": {changes: map[string]string{folder + "state": "1: DOWN\n"}, without: true, says: []string{"-tags verbs", "active"}},
+		"an active port": {changes: map[string]string{folder + "state": "1: DOWN\n"},
+			says: []string{"rxe0 is active", "ip link set"}},
+		"the file": {changes: map[string]string{"dev/infiniband/uverbs0": gone},
+			says: []string{"uverbs0", "--device /dev/infiniband"}},
+		"the module": {changes: map[string]string{
+			"sys/class/infiniband_verbs/uverbs0/ibdev": gone},
+			says: []string{"modprobe ib_uverbs"}},
+		"memory to lock": {changes: map[string]string{
+			"proc/self/limits": "Max locked memory         65536                65536           " +
+				"     bytes     \n"}, says: []string{"64 KiB", "ulimit -l"}},
+		"the tag and a port": {changes: map[string]string{folder + "state": "1: DOWN\n"},
+			without: true, says: []string{"-tags verbs", "active"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +232,8 @@ func TestMissing(t *testing.T) {
 					t.Errorf("it does not say %q: %s", says, text)
 				}
 			}
-			if wanted := min(len(test.says), 1); len(missing) < wanted || len(test.says) == 0 && len(missing) != 0 || len(missing) > max(1, len(test.says)) {
+			if wanted := min(len(test.says), 1); len(missing) < wanted || len(test.says) == 0 &&
+				len(missing) != 0 || len(missing) > max(1, len(test.says)) {
 				t.Errorf("%+v", missing)
 			}
 		})
@@ -223,7 +244,8 @@ func TestMissing(t *testing.T) {
 		if err := os.Chmod(m.path("dev/infiniband/uverbs0"), 0); err != nil {
 			t.Fatal(err)
 		}
-		if missing := m.missing(true); len(missing) != 1 || !strings.Contains(missing[0].Remedy, "group") {
+		if missing := m.missing(true); len(missing) != 1 ||
+			!strings.Contains(missing[0].Remedy, "group") {
 			t.Errorf("%+v", missing)
 		}
 	}

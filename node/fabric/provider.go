@@ -31,10 +31,14 @@ type Missing struct {
 func Providers() []Provider {
 	missing := missingForVerbs()
 	return []Provider{
-		{Kind: Memory, About: "all nodes in one process: demo, testnet --run, bench", Usable: true, Missing: []Missing{}},
-		{Kind: P2P, About: "TCP, authenticated and encrypted; the default", Usable: true, Missing: []Missing{}},
-		{Kind: P2PTrusted, About: "TCP, authenticated once and not encrypted, for a network that nobody else listens on", Usable: true, Missing: []Missing{}},
-		{Kind: Verbs, About: "RDMA hardware or Soft-RoCE: one-sided memory without the owner's processor", Usable: len(missing) == 0, Missing: missing},
+		{Kind: Memory, About: "all nodes in one process: demo, testnet --run, bench", Usable: true,
+			Missing: []Missing{}},
+		{Kind: P2P, About: "TCP, authenticated and encrypted; the default", Usable: true,
+			Missing: []Missing{}},
+		{Kind: P2PTrusted, About: "TCP, authenticated once and not encrypted, for a network " +
+			"that nobody else listens on", Usable: true, Missing: []Missing{}},
+		{Kind: Verbs, About: "RDMA hardware or Soft-RoCE: one-sided memory without the owner's " +
+			"processor", Usable: len(missing) == 0, Missing: missing},
 	}
 }
 
@@ -44,7 +48,8 @@ func missingForVerbs() []Missing {
 	return machine{root: "/"}.missing(!errors.Is(err, verbs.ErrNotBuilt))
 }
 
-// lockedMemoryMin is how much memory a process has to be allowed to lock, in bytes, for a node's lanes and regions: registered memory never leaves the machine's memory.
+// lockedMemoryMin is how much memory a process has to be allowed to lock, in bytes, for a node's
+// lanes and regions: registered memory never leaves the machine's memory.
 const lockedMemoryMin = 64 << 20
 
 // missing lists all that stands between this machine and verbs; empty and not nil if nothing does.
@@ -54,18 +59,24 @@ func (m machine) missing(built bool) []Missing {
 		found = append(found, Missing{What: fmt.Sprintf(what, arguments...), Remedy: remedy})
 	}
 	if !built {
-		add("build it with cgo and the tag, `CGO_ENABLED=1 go build -tags verbs ./cmd/ledgerd`, which takes a C compiler and libibverbs-dev", "this program was built without RDMA verbs")
+		add("build it with cgo and the tag, `CGO_ENABLED=1 go build -tags verbs ./cmd/ledgerd`, "+
+			"which takes a C compiler and libibverbs-dev",
+			"this program was built without RDMA verbs")
 	}
 	if !m.hasLibrary() {
-		add("install it, on Debian with `apt-get install libibverbs-dev ibverbs-providers`", "the library libibverbs is not installed")
+		add("install it, on Debian with `apt-get install libibverbs-dev ibverbs-providers`",
+			"the library libibverbs is not installed")
 	}
 	devices, err := m.devices()
 	switch {
 	case err != nil:
-		add("run ledgerd as a user who may read it", "the list of RDMA devices cannot be read: %v", err)
+		add("run ledgerd as a user who may read it", "the list of RDMA devices cannot be read: %v",
+			err)
 		return found
 	case len(devices) == 0:
-		add("load the card's driver; without a card, make a Soft-RoCE device: `modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0`", "this machine has no RDMA device: there is none in %s", m.path(classFolder))
+		add("load the card's driver; without a card, make a Soft-RoCE device: `modprobe "+
+			"rdma_rxe && rdma link add rxe0 type rxe netdev eth0`",
+			"this machine has no RDMA device: there is none in %s", m.path(classFolder))
 		return found
 	}
 	active, permitted := false, false
@@ -80,17 +91,21 @@ func (m machine) missing(built bool) []Missing {
 		}
 	}
 	if !active {
-		add("plug the cable in, and bring the network interface up with `ip link set NAME up`", "no port of %s is active", nameAll(devices))
+		add("plug the cable in, and bring the network interface up with `ip link set NAME up`",
+			"no port of %s is active", nameAll(devices))
 	}
 	if !permitted {
 		remedy := "give ledgerd's user that device: with its group, or with a rule of udev"
 		if errors.Is(refused, os.ErrNotExist) {
-			remedy = "load the kernel's module with `modprobe ib_uverbs`; in a container, hand it over: `--device /dev/infiniband`"
+			remedy = "load the kernel's module with `modprobe ib_uverbs`; in a container, hand " +
+				"it over: `--device /dev/infiniband`"
 		}
 		add(remedy, "programs cannot open the RDMA device: %v", refused)
 	}
 	if limit, known := m.lockedMemory(); known && limit < lockedMemoryMin {
-		add("raise it: `ulimit -l unlimited`, or LimitMEMLOCK=infinity in systemd", "a process may lock no more than %d KiB of memory, and registered memory is locked", limit>>10)
+		add("raise it: `ulimit -l unlimited`, or LimitMEMLOCK=infinity in systemd",
+			"a process may lock no more than %d KiB of memory, and registered memory is locked",
+			limit>>10)
 	}
 	return found
 }
@@ -105,7 +120,9 @@ func nameAll(devices []Device) string {
 
 // hasLibrary looks for the library where systems have it.
 func (m machine) hasLibrary() bool {
-	for _, pattern := range []string{"lib/*/libibverbs.so.1", "usr/lib/*/libibverbs.so.1", "lib64/libibverbs.so.1", "usr/lib64/libibverbs.so.1", "usr/lib/libibverbs.so.1", "usr/local/lib/libibverbs.so.1"} {
+	for _, pattern := range []string{"lib/*/libibverbs.so.1", "usr/lib/*/libibverbs.so.1",
+		"lib64/libibverbs.so.1", "usr/lib64/libibverbs.so.1", "usr/lib/libibverbs.so.1",
+		"usr/local/lib/libibverbs.so.1"} {
 		if found, err := filepath.Glob(m.path(pattern)); err == nil && len(found) > 0 {
 			return true
 		}

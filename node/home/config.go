@@ -18,7 +18,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/fabric"
 )
 
-// EnvPrefix begins the environment variables that override the file: LEDGERD_NODE_API_LISTEN stands for [api] listen.
+// EnvPrefix begins the environment variables that override the file: LEDGERD_NODE_API_LISTEN stands
+// for [api] listen.
 const EnvPrefix = "LEDGERD_NODE_"
 
 // ErrConfig says what is wrong with a configuration.
@@ -35,38 +36,49 @@ type Config struct {
 
 // APIConfig is where clients come in.
 type APIConfig struct {
-	Listen         string   `koanf:"listen"`          // host:port
-	Certificate    string   `koanf:"certificate"`     // file in PEM; with Key it switches TLS on
-	Key            string   `koanf:"key"`             // file in PEM
-	AllowedOrigins []string `koanf:"allowed_origins"` // of pages that may call the API from a browser
+	Listen      string `koanf:"listen"`      // host:port
+	Certificate string `koanf:"certificate"` // file in PEM; with Key it switches TLS on
+	Key         string `koanf:"key"`         // file in PEM
+	// of pages that may call the API from a browser
+	AllowedOrigins []string `koanf:"allowed_origins"`
 	CallsPerSecond float64  `koanf:"calls_per_second"`
 }
 
 // FabricConfig is what the nodes talk over. Kind has to be the same on all nodes of all shards.
 type FabricConfig struct {
-	Kind   fabric.Kind `koanf:"kind"`
-	Listen string      `koanf:"listen"` // host:port; default: the address that the genesis has for this node
-	Device string      `koanf:"device"` // RDMA device, for verbs; default: the first one that is active
-	GID    string      `koanf:"gid"`    // the address of that device, or its index
+	Kind fabric.Kind `koanf:"kind"`
+	// host:port; default: the address that the genesis has for this node
+	Listen string `koanf:"listen"`
+	// RDMA device, for verbs; default: the first one that is active
+	Device string `koanf:"device"`
+	GID    string `koanf:"gid"` // the address of that device, or its index
 }
 
-// OrderingConfig is about rounds and the failure detector. Engine and Detector have to be the same on all nodes of a shard.
+// OrderingConfig is about rounds and the failure detector. Engine and Detector have to be the same
+// on all nodes of a shard.
 type OrderingConfig struct {
-	Engine         string        `koanf:"engine"`            // allconcur+ or allconcur
-	Detector       string        `koanf:"detector"`          // eventual or perfect: what rounds take the failure detector for; under a perfect one the members cannot change
-	Heartbeat      time.Duration `koanf:"heartbeat"`         // between two heartbeats
-	SuspectAfter   time.Duration `koanf:"suspect_after"`     // of silence
-	Linger         time.Duration `koanf:"linger"`            // before an empty message helps others' last transactions on
-	BatchBytesMax  int           `koanf:"batch_bytes_max"`   // of one round message
-	PoolBytesMax   int           `koanf:"pool_bytes_max"`    // of transactions that wait for a round
-	TargetNines    int           `koanf:"target_nines"`      // of reliability, which gives the reliable digraph its degree
-	ServerMTTFHour int           `koanf:"server_mttf_hours"` // mean time to failure of a server
+	Engine string `koanf:"engine"` // allconcur+ or allconcur
+	// eventual or perfect: what rounds take the failure detector for; under a perfect one the
+	// members cannot change
+	Detector     string        `koanf:"detector"`
+	Heartbeat    time.Duration `koanf:"heartbeat"`     // between two heartbeats
+	SuspectAfter time.Duration `koanf:"suspect_after"` // of silence
+	// before an empty message helps others' last transactions on
+	Linger        time.Duration `koanf:"linger"`
+	BatchBytesMax int           `koanf:"batch_bytes_max"` // of one round message
+	// of transactions that wait for a round
+	PoolBytesMax int `koanf:"pool_bytes_max"`
+	// of reliability, which gives the reliable digraph its degree
+	TargetNines    int `koanf:"target_nines"`
+	ServerMTTFHour int `koanf:"server_mttf_hours"` // mean time to failure of a server
 }
 
 // StoreConfig is about the disk.
 type StoreConfig struct {
-	ReserveBytes int64 `koanf:"reserve_bytes"` // writes are refused when less is free; 0: the store's default
-	// BackfillBytes bounds how much of the blocks before a snapshot is fetched in a second; 0: the node's default.
+	// writes are refused when less is free; 0: the store's default
+	ReserveBytes int64 `koanf:"reserve_bytes"`
+	// BackfillBytes bounds how much of the blocks before a snapshot is fetched in a second; 0: the
+	// node's default.
 	BackfillBytes int `koanf:"backfill_bytes_per_second"`
 }
 
@@ -85,7 +97,9 @@ func Default() Config {
 		API:    APIConfig{Listen: "127.0.0.1:8080"},
 		Fabric: FabricConfig{Kind: fabric.P2P},
 		Ordering: OrderingConfig{
-			Engine: allconcur.EngineAllConcurPlus, Detector: allconcur.DetectorEventual.String(), Heartbeat: 100 * time.Millisecond, SuspectAfter: 800 * time.Millisecond, Linger: time.Millisecond,
+			Engine: allconcur.EngineAllConcurPlus, Detector: allconcur.DetectorEventual.String(),
+			Heartbeat: 100 * time.Millisecond, SuspectAfter: 800 * time.Millisecond,
+			Linger:        time.Millisecond,
 			BatchBytesMax: 2 << 20, PoolBytesMax: 64 << 20, TargetNines: 6, ServerMTTFHour: 18304,
 		},
 		Log: LogConfig{Level: "info", Format: "text"},
@@ -111,25 +125,36 @@ func (c *Config) Validate() error {
 	switch {
 	case (c.API.Certificate == "") != (c.API.Key == ""):
 		return wrong("api.certificate", "TLS needs both certificate and key, or neither")
-	case c.Ordering.Engine != allconcur.EngineAllConcurPlus && c.Ordering.Engine != allconcur.EngineAllConcur:
-		return wrong("ordering.engine", "%q is none of %s and %s", c.Ordering.Engine, allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
-	case c.Ordering.Detector != allconcur.DetectorEventual.String() && c.Ordering.Detector != allconcur.DetectorPerfect.String():
-		return wrong("ordering.detector", "%q is none of %s and %s", c.Ordering.Detector, allconcur.DetectorEventual, allconcur.DetectorPerfect)
+	case c.Ordering.Engine != allconcur.EngineAllConcurPlus &&
+		c.Ordering.Engine != allconcur.EngineAllConcur:
+		return wrong("ordering.engine", "%q is none of %s and %s", c.Ordering.Engine,
+			allconcur.EngineAllConcurPlus, allconcur.EngineAllConcur)
+	case c.Ordering.Detector != allconcur.DetectorEventual.String() &&
+		c.Ordering.Detector != allconcur.DetectorPerfect.String():
+		return wrong("ordering.detector", "%q is none of %s and %s", c.Ordering.Detector,
+			allconcur.DetectorEventual, allconcur.DetectorPerfect)
 	case c.Ordering.Heartbeat < time.Millisecond:
 		return wrong("ordering.heartbeat", "%v is shorter than a millisecond", c.Ordering.Heartbeat)
-	case c.Ordering.Detector == allconcur.DetectorPerfect.String() && c.Ordering.SuspectAfter < perfectAfterMin:
-		return wrong("ordering.suspect_after", "%v is too short where the detector is taken for perfect: a node that is "+
-			"slow for as long loses what it acknowledged; %v is the least, and 5s is sensible", c.Ordering.SuspectAfter, perfectAfterMin)
+	case c.Ordering.Detector == allconcur.DetectorPerfect.String() &&
+		c.Ordering.SuspectAfter < perfectAfterMin:
+		return wrong("ordering.suspect_after",
+			"%v is too short where the detector is taken for perfect: a node that is "+
+				"slow for as long loses what it acknowledged; %v is the least, and 5s is sensible",
+			c.Ordering.SuspectAfter, perfectAfterMin)
 	case c.Ordering.SuspectAfter < 3*c.Ordering.Heartbeat:
-		return wrong("ordering.suspect_after", "%v is less than three heartbeats (%v): a healthy node would be taken for a dead one", c.Ordering.SuspectAfter, c.Ordering.Heartbeat)
+		return wrong("ordering.suspect_after", "%v is less than three heartbeats (%v): a "+
+			"healthy node would be taken for a dead one", c.Ordering.SuspectAfter,
+			c.Ordering.Heartbeat)
 	case c.Ordering.BatchBytesMax < ledger.MaxBundleBytes+4096 || c.Ordering.BatchBytesMax > 8<<20:
-		return wrong("ordering.batch_bytes_max", "%d is not between %d and 8388608", c.Ordering.BatchBytesMax, ledger.MaxBundleBytes+4096)
+		return wrong("ordering.batch_bytes_max", "%d is not between %d and 8388608",
+			c.Ordering.BatchBytesMax, ledger.MaxBundleBytes+4096)
 	case c.Ordering.PoolBytesMax < 2<<20:
 		return wrong("ordering.pool_bytes_max", "%d is less than 2097152", c.Ordering.PoolBytesMax)
 	case c.Ordering.TargetNines < 1 || c.Ordering.TargetNines > 15:
 		return wrong("ordering.target_nines", "%d is not between 1 and 15", c.Ordering.TargetNines)
 	case c.Ordering.ServerMTTFHour < 1:
-		return wrong("ordering.server_mttf_hours", "%d is less than an hour", c.Ordering.ServerMTTFHour)
+		return wrong("ordering.server_mttf_hours", "%d is less than an hour",
+			c.Ordering.ServerMTTFHour)
 	case c.Store.ReserveBytes < 0:
 		return wrong("store.reserve_bytes", "%d is negative", c.Store.ReserveBytes)
 	case c.Store.BackfillBytes < 0:
@@ -150,30 +175,33 @@ func checkAddress(address string) error {
 	return nil
 }
 
-// readConfig reads the file over the defaults, and the environment over both. A key that is not known
-// is an error, since it is a typing mistake, and so is a missing address: a node on another port than
-// its peers expect is of no use.
+// readConfig reads the file over the defaults, and the environment over both. A key that is not
+// known is an error, since it is a typing mistake, and so is a missing address: a node on another
+// port than its peers expect is of no use.
 func readConfig(path string) (Config, error) {
 	k := koanf.New(".")
 	if err := k.Load(file.Provider(path), toml.Parser()); err != nil {
 		return Config{}, fmt.Errorf("%w: %s: %w", ErrConfig, path, err)
 	}
-	environment := env.Provider(".", env.Opt{Prefix: EnvPrefix, TransformFunc: func(key, value string) (string, any) {
-		key = strings.ToLower(strings.TrimPrefix(key, EnvPrefix))
-		section, rest, _ := strings.Cut(key, "_")
-		return section + "." + rest, value
-	}})
+	environment := env.Provider(".", env.Opt{Prefix: EnvPrefix,
+		TransformFunc: func(key, value string) (string, any) {
+			key = strings.ToLower(strings.TrimPrefix(key, EnvPrefix))
+			section, rest, _ := strings.Cut(key, "_")
+			return section + "." + rest, value
+		}})
 	if err := k.Load(environment, nil); err != nil {
 		return Config{}, fmt.Errorf("%w: environment: %w", ErrConfig, err)
 	}
 	for _, key := range k.Keys() {
 		if !slices.Contains(keys, key) {
-			return Config{}, fmt.Errorf("%w: %s: unknown key %s; the keys are %s", ErrConfig, path, key, strings.Join(keys, ", "))
+			return Config{}, fmt.Errorf("%w: %s: unknown key %s; the keys are %s", ErrConfig,
+				path, key, strings.Join(keys, ", "))
 		}
 	}
 	for _, key := range []string{"api.listen", "fabric.listen"} {
 		if !k.Exists(key) { // such as in a file that a full disk left empty
-			return Config{}, fmt.Errorf("%w: %s has no %s: write the node's address there, or put back the file that "+
+			return Config{}, fmt.Errorf("%w: %s has no %s: write the node's address there, or "+
+				"put back the file that "+
 				"was made with the home", ErrConfig, path, key)
 		}
 	}
@@ -185,9 +213,12 @@ func readConfig(path string) (Config, error) {
 }
 
 var keys = []string{
-	"api.listen", "api.certificate", "api.key", "api.allowed_origins", "api.calls_per_second", "fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
-	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after", "ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
-	"ordering.target_nines", "ordering.server_mttf_hours", "store.reserve_bytes", "store.backfill_bytes_per_second", "log.level", "log.format",
+	"api.listen", "api.certificate", "api.key", "api.allowed_origins", "api.calls_per_second",
+	"fabric.kind", "fabric.listen", "fabric.device", "fabric.gid",
+	"ordering.engine", "ordering.detector", "ordering.heartbeat", "ordering.suspect_after",
+	"ordering.linger", "ordering.batch_bytes_max", "ordering.pool_bytes_max",
+	"ordering.target_nines", "ordering.server_mttf_hours", "store.reserve_bytes",
+	"store.backfill_bytes_per_second", "log.level", "log.format",
 }
 
 // text is the file that a new home gets: every key, with what it means.
@@ -229,5 +260,6 @@ backfill_bytes_per_second = %d # of blocks before the snapshot that the node beg
 level = %q             # debug, info, warn, error
 format = %q            # text or json
 `, EnvPrefix, c.API.Listen, string(c.Fabric.Kind), c.Fabric.Listen, c.Ordering.Engine, c.Ordering.Detector, c.Ordering.Heartbeat, c.Ordering.SuspectAfter, c.Ordering.Linger, c.Ordering.BatchBytesMax,
-		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour, c.Store.ReserveBytes, c.Store.BackfillBytes, c.Log.Level, c.Log.Format)
+		c.Ordering.PoolBytesMax, c.Ordering.TargetNines, c.Ordering.ServerMTTFHour,
+		c.Store.ReserveBytes, c.Store.BackfillBytes, c.Log.Level, c.Log.Format)
 }

@@ -57,7 +57,8 @@ func at(h *Home, dir string) *Home {
 
 func command(t *testing.T, name string, arguments ...string) {
 	t.Helper()
-	if output, err := exec.CommandContext(t.Context(), name, arguments...).CombinedOutput(); err != nil {
+	if output, err := exec.CommandContext(t.Context(),
+		name, arguments...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %v: %v\n%s", name, arguments, err, output)
 	}
 }
@@ -104,8 +105,12 @@ func TestDiskStories(t *testing.T) {
 		return dir
 	}
 	for name, s := range map[string]story{
-		"nothing happens":  {happens: func(_ *testing.T, h *Home) *Home { return h }},
-		"it starts thrice": {happens: func(t *testing.T, h *Home) *Home { run(t, h); run(t, h); return h }},
+		"nothing happens": {happens: func(_ *testing.T, h *Home) *Home { return h }},
+		"it starts thrice": {happens: func(t *testing.T, h *Home) *Home {
+			run(t, h)
+			run(t, h)
+			return h
+		}},
 		"it is renamed": {happens: func(t *testing.T, h *Home) *Home {
 			dir := filepath.Join(filepath.Dir(h.Dir), "elsewhere")
 			command(t, "mv", h.Dir, dir)
@@ -120,15 +125,30 @@ func TestDiskStories(t *testing.T) {
 			command(t, "chmod", "-R", "u+rwX,go-rwx", h.Dir)
 			return h
 		}},
-		"its data are removed":       {func(t *testing.T, h *Home) *Home { remove(t, h.Data()); return h }, "removed", true},
-		"its promises are removed":   {func(t *testing.T, h *Home) *Home { remove(t, h.Generation()); return h }, "promised is gone", true},
-		"data and promises are gone": {func(t *testing.T, h *Home) *Home { remove(t, h.Data(), h.Generation()); return h }, "removed", true},
+		"its data are removed": {func(t *testing.T, h *Home) *Home {
+			remove(t, h.Data())
+			return h
+		}, "removed", true},
+		"its promises are removed": {func(t *testing.T, h *Home) *Home {
+			remove(t, h.Generation())
+			return h
+		}, "promised is gone", true},
+		"data and promises are gone": {func(t *testing.T, h *Home) *Home {
+			remove(t, h.Data(), h.Generation())
+			return h
+		}, "removed", true},
 		"only its blocks are removed": {func(t *testing.T, h *Home) *Home {
 			remove(t, filepath.Join(h.Data(), "tip"))
 			return h
 		}, "blocks were removed", true},
-		"the identity beside the data is removed": {func(t *testing.T, h *Home) *Home { remove(t, beside(h)); return h }, "beside the data is gone", true},
-		"the identity in the data is removed":     {func(t *testing.T, h *Home) *Home { remove(t, inside(h)); return h }, "no file disk", true},
+		"the identity beside the data is removed": {func(t *testing.T, h *Home) *Home {
+			remove(t, beside(h))
+			return h
+		}, "beside the data is gone", true},
+		"the identity in the data is removed": {func(t *testing.T, h *Home) *Home {
+			remove(t, inside(h))
+			return h
+		}, "no file disk", true},
 		"an identity is damaged": {func(t *testing.T, h *Home) *Home {
 			text, err := os.ReadFile(inside(h))
 			if err != nil {
@@ -146,8 +166,13 @@ func TestDiskStories(t *testing.T) {
 			}
 			return h
 		}, "damaged", true},
-		"the home is a copy":           {func(t *testing.T, h *Home) *Home { return at(h, backup(t, h)) }, "is a copy", true},
-		"the home was beside its copy": {happens: func(t *testing.T, h *Home) *Home { run(t, at(h, backup(t, h))); return h }},
+		"the home is a copy": {func(t *testing.T, h *Home) *Home {
+			return at(h, backup(t, h))
+		}, "is a copy", true},
+		"the home was beside its copy": {happens: func(t *testing.T, h *Home) *Home {
+			run(t, at(h, backup(t, h)))
+			return h
+		}},
 		"the home is from an archive": {func(t *testing.T, h *Home) *Home {
 			archive, dir := filepath.Join(t.TempDir(), "home.tar"), t.TempDir()
 			command(t, "tar", "-cpf", archive, "-C", h.Dir, ".")
@@ -219,7 +244,8 @@ func TestDiskStories(t *testing.T) {
 			remove(t, h.Generation())
 			return h
 		}, "promised is gone", true},
-		"an older version lost everything, and began with an empty store": {func(t *testing.T, h *Home) *Home {
+		"an older version lost everything, and began with an empty store": {func(t *testing.T,
+			h *Home) *Home {
 			older(t, h)
 			remove(t, h.Data(), h.Generation())
 			opened, err := store.Open(h.Data(), h.Genesis, store.Options{})
@@ -263,13 +289,15 @@ func TestDiskStories(t *testing.T) {
 				t.Fatalf("the disk is %+v", after)
 			}
 			changed := s.learner != "" || s.other
-			if (after.ID != before.ID) != changed || after.Renewed != (changed || name == upgraded) {
+			if (after.ID != before.ID) != changed || after.Renewed != (changed ||
+				name == upgraded) {
 				t.Fatalf("the disk was %v and is %+v", before.ID, after)
 			}
 			// Whatever it is, it stays that, with the reason.
 			for range 2 {
 				again := run(t, h)
-				if again.ID != after.ID || again.Original != after.Original || again.Learner != after.Learner || again.Renewed {
+				if again.ID != after.ID || again.Original != after.Original ||
+					again.Learner != after.Learner || again.Renewed {
 					t.Fatalf("the disk was %+v and is %+v", after, again)
 				}
 			}
@@ -292,7 +320,8 @@ func keepInodes(t *testing.T, from, to string) {
 		t.Fatal(err)
 	}
 	for _, entry := range entries {
-		if err := os.Link(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())); err != nil {
+		if err := os.Link(filepath.Join(from, entry.Name()),
+			filepath.Join(to, entry.Name())); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -336,10 +365,12 @@ func TestDiskCrashes(t *testing.T) {
 				cutStart(t, h, steps)
 				after := run(t, h)
 				if after.Original == forgets || before != nil && after.ID != before.ID {
-					t.Errorf("started %v, forgets %v, cut after %d steps: %+v", started, forgets, steps, after)
+					t.Errorf("started %v, forgets %v, cut after %d steps: %+v", started, forgets,
+						steps, after)
 				}
 				if again := run(t, h); again.ID != after.ID {
-					t.Errorf("started %v, forgets %v, cut after %d steps: then %+v", started, forgets, steps, again)
+					t.Errorf("started %v, forgets %v, cut after %d steps: then %+v", started,
+						forgets, steps, again)
 				}
 			}
 		}
@@ -415,7 +446,8 @@ func TestDiskSetAside(t *testing.T) {
 		}, "blocks", false},
 		"after it could not be renamed": {func(t *testing.T, h *Home, d *Disk, _ string) {
 			nowhere := filepath.Join(h.Dir, "no", "folder")
-			if err := errors.Join(d.NameFresh(), d.SetAside(nowhere)); !errors.Is(err, os.ErrNotExist) {
+			if err := errors.Join(d.NameFresh(), d.SetAside(nowhere)); !errors.Is(err,
+				os.ErrNotExist) {
 				t.Fatal(err)
 			}
 		}, "blocks", false},
@@ -441,7 +473,8 @@ func TestDiskSetAside(t *testing.T) {
 		"half made, and the data are removed": {func(t *testing.T, h *Home, _ *Disk, _ string) {
 			remove(t, h.Data())
 		}, "", true},
-		"between the renames, in an older version": {func(t *testing.T, h *Home, _ *Disk, aside string) {
+		"between the renames, in an older version": {func(t *testing.T, h *Home, _ *Disk,
+			aside string) {
 			rename(t, h.Data(), aside)
 			remove(t, filepath.Join(h.Dir, DiskFile), filepath.Join(aside, DiskFile))
 		}, "fresh", false},
@@ -463,7 +496,8 @@ func TestDiskSetAside(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer after.Close()
-			if text, _ := os.ReadFile(filepath.Join(h.Data(), "tip")); string(text) != test.holds || after.Original == test.learner {
+			if text, _ := os.ReadFile(filepath.Join(h.Data(), "tip")); string(text) != test.holds ||
+				after.Original == test.learner {
 				t.Fatalf("the data folder holds %q, and the disk is %+v", text, after)
 			}
 			if _, err := os.Lstat(d.Fresh()); !errors.Is(err, os.ErrNotExist) {
@@ -502,7 +536,8 @@ func TestDiskIsFullWhenFreshFolderIsNamed(t *testing.T) {
 	if err != nil || len(entries) != 1 {
 		t.Errorf("the fresh folder holds %v, %v", entries, err)
 	}
-	if err := errors.Join(os.Remove(big), d.NameFresh(), d.SetAside(h.Data()+".rolled-back-3-1"), d.Close()); err != nil {
+	if err := errors.Join(os.Remove(big), d.NameFresh(), d.SetAside(h.Data()+".rolled-back-3-1"),
+		d.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if after := run(t, h); after.ID != before.ID || !after.Original {
@@ -570,10 +605,12 @@ func TestForget(t *testing.T) {
 		t.Fatalf("%+v, %v", forgotten, err)
 	}
 	after := run(t, h)
-	if after.ID != forgotten.ID || after.Original || after.Learner != "the volume was rolled back" || after.Renewed {
+	if after.ID != forgotten.ID || after.Original ||
+		after.Learner != "the volume was rolled back" || after.Renewed {
 		t.Fatalf("the disk is %+v", after)
 	}
-	if text, err := os.ReadFile(filepath.Join(h.Data(), "tip")); err != nil || string(text) != "blocks" {
+	if text, err := os.ReadFile(filepath.Join(h.Data(), "tip")); err != nil ||
+		string(text) != "blocks" {
 		t.Errorf("the blocks are %q, %v", text, err)
 	}
 }
@@ -581,7 +618,8 @@ func TestForget(t *testing.T) {
 // Which differences make a file a copy of the one that it names.
 func TestFileNames(t *testing.T) {
 	t.Parallel()
-	disk, other, overlay, mounted := unix.Mkdev(259, 1), unix.Mkdev(259, 2), unix.Mkdev(0, 41), unix.Mkdev(0, 57)
+	disk, other, overlay, mounted := unix.Mkdev(259, 1), unix.Mkdev(259, 2), unix.Mkdev(0, 41),
+		unix.Mkdev(0, 57)
 	named := fileName{Device: disk, Inode: 7, Born: 99, Boot: "a"}
 	with := func(change func(*fileName)) fileName {
 		changed := named
@@ -594,18 +632,37 @@ func TestFileNames(t *testing.T) {
 		named, now fileName
 		same       bool
 	}{
-		"the same":                            {named, named, true},
-		"another inode":                       {named, with(func(n *fileName) { n.Inode++ }), false},
-		"another birth":                       {named, with(func(n *fileName) { n.Born++ }), false},
-		"a birth that is not known any more":  {named, birthless, false},
-		"another device after a boot":         {named, with(func(n *fileName) { n.Device, n.Boot = other, "b" }), true},
-		"another device without a boot":       {named, with(func(n *fileName) { n.Device = other }), false},
-		"another device, boots unknown":       {with(func(n *fileName) { n.Boot = "" }), with(func(n *fileName) { n.Device, n.Boot = other, "" }), true},
-		"an overlay is mounted again":         {virtual, with(func(n *fileName) { n.Device = mounted }), true},
-		"without births the same":             {birthless, birthless, true},
-		"without births another inode":        {birthless, with(func(n *fileName) { n.Born = 0; n.Inode++ }), false},
-		"without births another device":       {birthless, with(func(n *fileName) { n.Born = 0; n.Device = other }), false},
-		"without births, a boot, same device": {birthless, with(func(n *fileName) { n.Born = 0; n.Boot = "b" }), true},
+		"the same": {named, named, true},
+		"another inode": {named, with(func(n *fileName) {
+			n.Inode++
+		}), false},
+		"another birth":                      {named, with(func(n *fileName) { n.Born++ }), false},
+		"a birth that is not known any more": {named, birthless, false},
+		"another device after a boot": {named, with(func(n *fileName) {
+			n.Device, n.Boot = other, "b"
+		}), true},
+		"another device without a boot": {named, with(func(n *fileName) {
+			n.Device = other
+		}), false},
+		"another device, boots unknown": {with(func(n *fileName) {
+			n.Boot = ""
+		}), with(func(n *fileName) { n.Device, n.Boot = other, "" }), true},
+		"an overlay is mounted again": {virtual, with(func(n *fileName) {
+			n.Device = mounted
+		}), true},
+		"without births the same": {birthless, birthless, true},
+		"without births another inode": {birthless, with(func(n *fileName) {
+			n.Born = 0
+			n.Inode++
+		}), false},
+		"without births another device": {birthless, with(func(n *fileName) {
+			n.Born = 0
+			n.Device = other
+		}), false},
+		"without births, a boot, same device": {birthless, with(func(n *fileName) {
+			n.Born = 0
+			n.Boot = "b"
+		}), true},
 	} {
 		if why := c.named.differs(c.now); (why == "") != c.same {
 			t.Errorf("%s: %q", name, why)
@@ -624,7 +681,8 @@ func TestDiskID(t *testing.T) {
 	if err := json.Unmarshal(text, &read); err != nil || read != id {
 		t.Errorf("%v, %v", read, err)
 	}
-	for _, wrong := range []string{"", id.String()[1:], id.String() + "00", strings.Repeat("x", 32)} {
+	for _, wrong := range []string{"", id.String()[1:], id.String() + "00",
+		strings.Repeat("x", 32)} {
 		if err := read.UnmarshalText([]byte(wrong)); err == nil {
 			t.Errorf("%q is read", wrong)
 		}
@@ -632,7 +690,8 @@ func TestDiskID(t *testing.T) {
 }
 
 func FuzzIdentity(f *testing.F) {
-	r := record{Version: identityVersion, Place: placeData, ID: DiskID{1}, Start: 3, File: fileName{Device: 1, Inode: 2, Born: 3}}
+	r := record{Version: identityVersion, Place: placeData, ID: DiskID{1}, Start: 3,
+		File: fileName{Device: 1, Inode: 2, Born: 3}}
 	text, err := r.encode()
 	if err != nil {
 		f.Fatal(err)

@@ -29,11 +29,13 @@ const (
 	DataFolder     = "data"
 	// DiskFile names the disk; it is in the home and in the data folder.
 	DiskFile = "disk"
-	// OperatorKeyFile is the key of an operator of the chain, in the home that a new chain began with. No node reads it.
+	// OperatorKeyFile is the key of an operator of the chain, in the home that a new chain began
+	// with. No node reads it.
 	OperatorKeyFile = "operator.key"
 )
 
-// ErrHome says that a folder is no home, or not a whole one; ErrExists that there is one already; ErrNotAdmitted that its node has no place in the chain.
+// ErrHome says that a folder is no home, or not a whole one; ErrExists that there is one already;
+// ErrNotAdmitted that its node has no place in the chain.
 var (
 	ErrHome        = errors.New("no node's home")
 	ErrExists      = errors.New("home exists")
@@ -56,8 +58,9 @@ type Home struct {
 // Name is the node's name in the chain.
 func (h *Home) Name() string { return h.self.Name }
 
-// Membership is who the members were when this home was made: those of the genesis, or of the block that let the node in. It is where a node
-// that has no blocks yet looks for the others. It shares its memory with the home.
+// Membership is who the members were when this home was made: those of the genesis, or of the block
+// that let the node in. It is where a node that has no blocks yet looks for the others. It shares
+// its memory with the home.
 func (h *Home) Membership() ledger.Membership { return h.membership }
 
 // Data is the folder of the ledger store.
@@ -80,8 +83,10 @@ func (h *Home) FabricAddress() string {
 	return h.self.Address
 }
 
-// Create makes a home in dir, which must not hold one. ErrExists, ErrHome for a key that the genesis does not have, and the file system's errors.
-func Create(dir string, config Config, genesis *ledger.Genesis, key ed25519.PrivateKey) (*Home, error) {
+// Create makes a home in dir, which must not hold one. ErrExists, ErrHome for a key that the
+// genesis does not have, and the file system's errors.
+func Create(dir string, config Config, genesis *ledger.Genesis, key ed25519.PrivateKey) (*Home,
+	error) {
 	h := &Home{Dir: dir, Config: config, Genesis: genesis, Key: key}
 	if err := genesis.Validate(); err != nil {
 		return nil, err
@@ -92,8 +97,10 @@ func Create(dir string, config Config, genesis *ledger.Genesis, key ed25519.Priv
 	return h, h.create()
 }
 
-// CreateOperated is Create for the first node of a chain whose genesis names an operator that is as new: the home gets the operator's key, too, or nothing is left of it.
-func CreateOperated(dir string, config Config, genesis *ledger.Genesis, key, operator ed25519.PrivateKey) (*Home, error) {
+// CreateOperated is Create for the first node of a chain whose genesis names an operator that is as
+// new: the home gets the operator's key, too, or nothing is left of it.
+func CreateOperated(dir string, config Config, genesis *ledger.Genesis,
+	key, operator ed25519.PrivateKey) (*Home, error) {
 	if !genesis.IsOperator(ledger.PublicKey(operator.Public().(ed25519.PublicKey))) {
 		return nil, fmt.Errorf("%w: the operator's key is none of the genesis's", ErrHome)
 	}
@@ -114,9 +121,11 @@ func CreateOperated(dir string, config Config, genesis *ledger.Genesis, key, ope
 	return h, nil
 }
 
-// CreateJoining makes a home in dir, which must not hold one, for a node that wants to join a chain. Its key has no place in the chain yet; Admit gives
-// it one. ErrExists and the file system's errors.
-func CreateJoining(dir string, config Config, genesis *ledger.Genesis, key ed25519.PrivateKey) (*Home, error) {
+// CreateJoining makes a home in dir, which must not hold one, for a node that wants to join a
+// chain. Its key has no place in the chain yet; Admit gives it one. ErrExists and the file system's
+// errors.
+func CreateJoining(dir string, config Config, genesis *ledger.Genesis,
+	key ed25519.PrivateKey) (*Home, error) {
 	if err := genesis.Validate(); err != nil {
 		return nil, err
 	}
@@ -168,14 +177,16 @@ func (h *Home) create() error {
 // vacant makes sure that there is no file where a home's is to be.
 func vacant(path string) error {
 	if _, err := os.Lstat(path); err == nil {
-		return fmt.Errorf("%w: %s is there already; choose another folder, or remove it if you want to lose that node", ErrExists, path)
+		return fmt.Errorf("%w: %s is there already; choose another folder, or remove it if you "+
+			"want to lose that node", ErrExists, path)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// Load reads a home. It returns ErrHome with what is missing or does not fit, ErrNotAdmitted for a home whose node has not joined yet, or ErrConfig.
+// Load reads a home. It returns ErrHome with what is missing or does not fit, ErrNotAdmitted for a
+// home whose node has not joined yet, or ErrConfig.
 func Load(dir string) (*Home, error) {
 	h, err := LoadJoining(dir)
 	if err != nil {
@@ -186,7 +197,8 @@ func Load(dir string) (*Home, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		admitted = h.Genesis.Membership()
 		if err := h.place(admitted); err != nil {
-			return nil, fmt.Errorf("%w: %w: either it has still to join (`ledgerd cluster join --home %s` goes on with that), or %s and %s belong to different chains",
+			return nil, fmt.Errorf("%w: %w: either it has still to join (`ledgerd cluster join "+
+				"--home %s` goes on with that), or %s and %s belong to different chains",
 				ErrNotAdmitted, err, dir, KeyFile, GenesisFile)
 		}
 		return h, nil
@@ -196,8 +208,9 @@ func Load(dir string) (*Home, error) {
 	return h, h.place(admitted)
 }
 
-// Admit gives a home that CreateJoining made its place in the chain: it keeps the members as they were at the block that let the node in. It may be called
-// again. ErrHome where the node is none of them.
+// Admit gives a home that CreateJoining made its place in the chain: it keeps the members as they
+// were at the block that let the node in. It may be called again. ErrHome where the node is none of
+// them.
 func (h *Home) Admit(membership ledger.Membership) error {
 	if err := membership.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrHome, err)
@@ -230,10 +243,12 @@ func readMembership(dir string) (ledger.Membership, error) {
 	return membership, nil
 }
 
-// LoadJoining reads a home whose node may have no place in the chain yet: Self, Name and Membership say nothing. ErrHome or ErrConfig.
+// LoadJoining reads a home whose node may have no place in the chain yet: Self, Name and Membership
+// say nothing. ErrHome or ErrConfig.
 func LoadJoining(dir string) (*Home, error) {
 	if _, err := os.Stat(filepath.Join(dir, ConfigFile)); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s has no %s; make a home with `ledgerd testnet --dir DIR --nodes N` or `ledgerd init`", ErrHome, dir, ConfigFile)
+		return nil, fmt.Errorf("%w: %s has no %s; make a home with `ledgerd testnet --dir DIR "+
+			"--nodes N` or `ledgerd init`", ErrHome, dir, ConfigFile)
 	}
 	config, err := readConfig(filepath.Join(dir, ConfigFile))
 	if err != nil {
@@ -250,7 +265,8 @@ func LoadJoining(dir string) (*Home, error) {
 	return &Home{Dir: dir, Config: config, Genesis: genesis, Key: key}, nil
 }
 
-// ReadGenesis reads a genesis file. A field that is not known is an error, since it would be left out of the chain's identity.
+// ReadGenesis reads a genesis file. A field that is not known is an error, since it would be left
+// out of the chain's identity.
 func ReadGenesis(path string) (*ledger.Genesis, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -298,17 +314,21 @@ func (h *Home) place(membership ledger.Membership) error {
 		} else if h.Genesis.Sharded() {
 			whose = fmt.Sprintf("shard %d's", h.Genesis.Shard)
 		}
-		return fmt.Errorf("%w: the node's key is none of %s %d members", ErrHome, whose, len(membership.Members))
+		return fmt.Errorf("%w: the node's key is none of %s %d members", ErrHome, whose,
+			len(membership.Members))
 	}
 	h.Self, h.self, h.membership = order.ServerID(self.Index), self, membership
 	return nil
 }
 
-// GenesisFor is the genesis of the shard that a key's node belongs to, out of that of any shard of the same book. Where the key is nobody's it is the genesis as it is.
+// GenesisFor is the genesis of the shard that a key's node belongs to, out of that of any shard of
+// the same book. Where the key is nobody's it is the genesis as it is.
 func GenesisFor(genesis *ledger.Genesis, key ed25519.PrivateKey) (*ledger.Genesis, error) {
 	public := key.Public().(ed25519.PublicKey)
 	for i, members := range genesis.Shards {
-		if slices.ContainsFunc(members, func(member ledger.Member) bool { return bytes.Equal(member.Key, public) }) {
+		if slices.ContainsFunc(members, func(member ledger.Member) bool {
+			return bytes.Equal(member.Key, public)
+		}) {
 			return genesis.ForShard(ledger.ShardID(i))
 		}
 	}

@@ -17,7 +17,8 @@ func create(t *testing.T, dir string) *Home {
 	if err != nil {
 		t.Fatal(err)
 	}
-	genesis := &ledger.Genesis{Chain: "books", Time: 1, Members: []ledger.Member{{Name: "node-0", Key: public, Address: "127.0.0.1:9001"}}}
+	genesis := &ledger.Genesis{Chain: "books", Time: 1,
+		Members: []ledger.Member{{Name: "node-0", Key: public, Address: "127.0.0.1:9001"}}}
 	home, err := Create(dir, Default(), genesis, key)
 	if err != nil {
 		t.Fatal(err)
@@ -33,13 +34,17 @@ func TestCreateThenLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !loaded.Key.Equal(made.Key) || loaded.Genesis.Hash() != made.Genesis.Hash() || loaded.Name() != "node-0" || loaded.FabricAddress() != "127.0.0.1:9001" {
+	if !loaded.Key.Equal(made.Key) || loaded.Genesis.Hash() != made.Genesis.Hash() ||
+		loaded.Name() != "node-0" || loaded.FabricAddress() != "127.0.0.1:9001" {
 		t.Fatalf("loaded %+v, made %+v", loaded, made)
 	}
-	if loaded.Config.Ordering != made.Config.Ordering || loaded.Config.API.Listen != made.Config.API.Listen || loaded.Config.Fabric != made.Config.Fabric {
+	if loaded.Config.Ordering != made.Config.Ordering ||
+		loaded.Config.API.Listen != made.Config.API.Listen ||
+		loaded.Config.Fabric != made.Config.Fabric {
 		t.Fatalf("configuration %+v, want %+v", loaded.Config, made.Config)
 	}
-	if info, err := os.Stat(filepath.Join(dir, KeyFile)); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(dir, KeyFile)); err != nil ||
+		info.Mode().Perm() != 0o600 {
 		t.Fatalf("the key's mode is %v, %v", info.Mode(), err)
 	}
 	if _, err := Create(dir, Default(), made.Genesis, made.Key); !errors.Is(err, ErrExists) {
@@ -85,19 +90,27 @@ func TestDamagedHomesAreRefused(t *testing.T) {
 		want   error
 		says   string
 	}{
-		"no configuration":         {remove(ConfigFile), ErrHome, "ledgerd testnet"},
-		"no genesis":               {remove(GenesisFile), ErrHome, GenesisFile},
-		"no key":                   {remove(KeyFile), ErrHome, KeyFile},
-		"a key of another node":    {func(t *testing.T, dir string) { swapKey(t, dir) }, ErrHome, "different chains"},
-		"a key that is none":       {replace(KeyFile, "PRIVATE", "PUBLIC"), ErrHome, "private key"},
-		"a mistyped key":           {replace(ConfigFile, "heartbeat =", "hartbeat ="), ErrConfig, "hartbeat"},
-		"an engine that is none":   {replace(ConfigFile, `"allconcur+"`, `"raft"`), ErrConfig, "ordering.engine"},
-		"a fabric that is none":    {replace(ConfigFile, `kind = "p2p"`, `kind = "tcp"`), ErrConfig, "fabric.kind"},
-		"an address that is none":  {replace(ConfigFile, `"127.0.0.1:8080"`, `"here"`), ErrConfig, "api.listen"},
-		"a timeout that is short":  {replace(ConfigFile, `"800ms"`, `"200ms"`), ErrConfig, "suspect_after"},
-		"an empty configuration":   {empty(ConfigFile), ErrConfig, "has no api.listen"},
-		"a configuration no TOML":  {replace(ConfigFile, "[api]", "[api"), ErrConfig, ConfigFile},
-		"a genesis with a novelty": {replace(GenesisFile, `"chain"`, `"extra": 1, "chain"`), ErrHome, "extra"},
+		"no configuration": {remove(ConfigFile), ErrHome, "ledgerd testnet"},
+		"no genesis":       {remove(GenesisFile), ErrHome, GenesisFile},
+		"no key":           {remove(KeyFile), ErrHome, KeyFile},
+		"a key of another node": {func(t *testing.T, dir string) {
+			swapKey(t, dir)
+		}, ErrHome, "different chains"},
+		"a key that is none": {replace(KeyFile, "PRIVATE", "PUBLIC"), ErrHome, "private key"},
+		"a mistyped key": {replace(ConfigFile, "heartbeat =", "hartbeat ="), ErrConfig,
+			"hartbeat"},
+		"an engine that is none": {replace(ConfigFile, `"allconcur+"`, `"raft"`), ErrConfig,
+			"ordering.engine"},
+		"a fabric that is none": {replace(ConfigFile, `kind = "p2p"`, `kind = "tcp"`), ErrConfig,
+			"fabric.kind"},
+		"an address that is none": {replace(ConfigFile, `"127.0.0.1:8080"`, `"here"`), ErrConfig,
+			"api.listen"},
+		"a timeout that is short": {replace(ConfigFile, `"800ms"`, `"200ms"`), ErrConfig,
+			"suspect_after"},
+		"an empty configuration":  {empty(ConfigFile), ErrConfig, "has no api.listen"},
+		"a configuration no TOML": {replace(ConfigFile, "[api]", "[api"), ErrConfig, ConfigFile},
+		"a genesis with a novelty": {replace(GenesisFile, `"chain"`, `"extra": 1, "chain"`),
+			ErrHome, "extra"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,17 +141,20 @@ func swapKey(t *testing.T, dir string) {
 func TestGenesisForKey(t *testing.T) {
 	t.Parallel()
 	keys := make([]ed25519.PrivateKey, 3)
-	genesis := &ledger.Genesis{Chain: "books", Time: 1, Shards: make([][]ledger.Member, 3), Tree: make([]ledger.ShardID, 3)}
+	genesis := &ledger.Genesis{Chain: "books", Time: 1, Shards: make([][]ledger.Member, 3),
+		Tree: make([]ledger.ShardID, 3)}
 	for i := range keys {
 		public, key, err := ed25519.GenerateKey(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		keys[i], genesis.Shards[i] = key, []ledger.Member{{Name: string(rune('a' + i)), Key: public, Address: "127.0.0.1:9001"}}
+		keys[i], genesis.Shards[i] = key, []ledger.Member{{Name: string(rune('a' + i)), Key: public,
+			Address: "127.0.0.1:9001"}}
 	}
 	genesis.Members = genesis.Shards[0]
 	dir := t.TempDir()
-	if _, err := Create(dir, Default(), genesis, keys[2]); !errors.Is(err, ErrHome) || !strings.Contains(err.Error(), "none of shard 0's 1 members") {
+	if _, err := Create(dir, Default(), genesis, keys[2]); !errors.Is(err, ErrHome) ||
+		!strings.Contains(err.Error(), "none of shard 0's 1 members") {
 		t.Errorf("another shard's key: %v", err)
 	}
 	own, err := GenesisFor(genesis, keys[2])
@@ -149,7 +165,8 @@ func TestGenesisForKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	loaded, err := Load(dir)
-	if err != nil || loaded.Name() != "c" || loaded.Self != 0 || loaded.Genesis.Hash() != own.Hash() {
+	if err != nil || loaded.Name() != "c" || loaded.Self != 0 ||
+		loaded.Genesis.Hash() != own.Hash() {
 		t.Errorf("%+v, %v", loaded, err)
 	}
 	_, stranger, err := ed25519.GenerateKey(nil)

@@ -291,7 +291,8 @@ func (f *found) judge() (verdict, string) {
 		}
 		return forgot, "what this node promised is there, and the blocks are gone"
 	case !at.found:
-		return forgot, "the file " + DiskFile + " beside the data is gone, or the data are another home's"
+		return forgot, "the file " + DiskFile +
+			" beside the data is gone, or the data are another home's"
 	case at.wrong != "":
 		return forgot, at.wrong
 	case at.record.Start == 0 && !data.found:

@@ -10,7 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// A node's home is made before the chain lets it in; then it gets its place, and keeps the members of that moment.
+// A node's home is made before the chain lets it in; then it gets its place, and keeps the members
+// of that moment.
 func TestJoining(t *testing.T) {
 	t.Parallel()
 	first := create(t, t.TempDir())
@@ -39,7 +40,8 @@ func TestJoining(t *testing.T) {
 		t.Errorf("a group without the node: %v", err)
 	}
 	membership.Number, membership.Height = 4, 12
-	membership.Members = append(membership.Members, ledger.GroupMember{Index: 9, Member: ledger.Member{Name: "node-9", Key: public, Address: "127.0.0.1:9101"}, Joined: 12})
+	membership.Members = append(membership.Members, ledger.GroupMember{Index: 9,
+		Member: ledger.Member{Name: "node-9", Key: public, Address: "127.0.0.1:9101"}, Joined: 12})
 	for range 2 {
 		if err := joining.Admit(membership); err != nil {
 			t.Fatal(err)
@@ -50,7 +52,10 @@ func TestJoining(t *testing.T) {
 		t.Fatal(err)
 	}
 	group := loaded.Membership()
-	if loaded.Self != 9 || loaded.Name() != "node-9" || loaded.FabricAddress() != "127.0.0.1:9101" || loaded.Config.API.Listen != "127.0.0.1:9100" || group.Number != 4 || len(group.Members) != 2 {
+	if loaded.Self != 9 || loaded.Name() != "node-9" ||
+		loaded.FabricAddress() != "127.0.0.1:9101" ||
+		loaded.Config.API.Listen != "127.0.0.1:9100" || group.Number != 4 ||
+		len(group.Members) != 2 {
 		t.Errorf("loaded %+v", loaded)
 	}
 	if group := first.Membership(); group.Number != 0 || len(group.Members) != 1 {

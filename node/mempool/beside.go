@@ -2,12 +2,16 @@ package mempool
 
 import "github.com/ledgerd/ledgerd/ledger"
 
-// Beside is what other shards have for this one: entries of the parent's stream and verdicts that the chain waits for. It calls Pool.Wake when there is something new.
+// Beside is what other shards have for this one: entries of the parent's stream and verdicts that
+// the chain waits for. It calls Pool.Wake when there is something new.
 type Beside interface {
-	// Propose hands over what is to go into the next batch: as much as fits into so many bytes, as ledger.CarriedSize and ledger.VerdictSize count them. Use is called at most
-	// once, not at all where there is nothing, and copies what it keeps before it returns. The entries ascend and are those that follow the chain's, the verdicts are such as
-	// ledger.VerdictOf makes: what a batch's decoder refuses would cost the bundles beside it their round. It must not block. Nothing of the pool's is locked meanwhile, so that Propose
-	// may hold a lock under which Wake is called.
+	// Propose hands over what is to go into the next batch: as much as fits into so many bytes, as
+	// ledger.CarriedSize and ledger.VerdictSize count them. Use is called at most once, not at all
+	// where there is nothing, and copies what it keeps before it returns. The entries ascend and
+	// are those that follow the chain's, the verdicts are such as ledger.VerdictOf makes: what a
+	// batch's decoder refuses would cost the bundles beside it their round. It must not block.
+	// Nothing of the pool's is locked meanwhile, so that Propose may hold a lock under which Wake
+	// is called.
 	Propose(room int, use func(carried []ledger.Carried, verdicts []ledger.Verdict))
 }
 
@@ -22,8 +26,9 @@ const (
 // Wake says that there is something beside: Ready gets a value.
 func (p *Pool) Wake() { p.signal() }
 
-// nextBeside is Next in a book of several shards. Where both want more than there is, clients' bundles and what is beside have half of the room each. The largest
-// of either needs more than half of a small room: they go first in turn, and whose turn it is has room for its largest.
+// nextBeside is Next in a book of several shards. Where both want more than there is, clients'
+// bundles and what is beside have half of the room each. The largest of either needs more than half
+// of a small room: they go first in turn, and whose turn it is has room for its largest.
 func (p *Pool) nextBeside(stamp stamp, room int) (payload []byte) {
 	reserved := p.reserve(room)
 	made := false
@@ -58,15 +63,19 @@ func (p *Pool) reserve(room int) int {
 	return reserved
 }
 
-func (p *Pool) payloadBeside(stamp stamp, room, reserved int, carried []ledger.Carried, verdicts []ledger.Verdict) []byte {
+func (p *Pool) payloadBeside(stamp stamp, room, reserved int, carried []ledger.Carried,
+	verdicts []ledger.Verdict) []byte {
 	left := room - reserved
 	fitting := 0
-	for fitting < min(len(carried), ledger.MaxBatchCarried) && len(carried[fitting].Bundle) <= ledger.MaxBundleBytes && ledger.CarriedSize(len(carried[fitting].Bundle)) <= left {
+	for fitting < min(len(carried), ledger.MaxBatchCarried) &&
+		len(carried[fitting].Bundle) <= ledger.MaxBundleBytes &&
+		ledger.CarriedSize(len(carried[fitting].Bundle)) <= left {
 		left -= ledger.CarriedSize(len(carried[fitting].Bundle))
 		fitting++
 	}
 	carried = carried[:fitting]
-	verdicts = verdicts[:min(len(verdicts), ledger.MaxBatchVerdicts, max(0, left)/ledger.VerdictSize)]
+	verdicts = verdicts[:min(len(verdicts), ledger.MaxBatchVerdicts,
+		max(0, left)/ledger.VerdictSize)]
 	left -= ledger.VerdictSize * len(verdicts)
 
 	p.mu.Lock()

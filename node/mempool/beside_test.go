@@ -8,7 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// neighbours always have more for this shard than fits: entries of one size, or verdicts where that is 0; none where there is nothing to say.
+// neighbours always have more for this shard than fits: entries of one size, or verdicts where that
+// is 0; none where there is nothing to say.
 type neighbours struct {
 	t      testing.TB
 	pool   *Pool
@@ -37,7 +38,8 @@ func (n *neighbours) Propose(room int, use func([]ledger.Carried, []ledger.Verdi
 	}
 	for n.entry == 0 && ledger.VerdictSize <= room && len(verdicts) < 1<<16 {
 		room -= ledger.VerdictSize
-		verdicts = append(verdicts, ledger.Verdict{ID: sha256.Sum256([]byte{byte(len(verdicts))}), Shard: 1, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}})
+		verdicts = append(verdicts, ledger.Verdict{ID: sha256.Sum256([]byte{byte(len(verdicts))}),
+			Shard: 1, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}})
 	}
 	use(carried, verdicts)
 	use(carried, verdicts) // a second time is once too often
@@ -56,7 +58,9 @@ func large(t testing.TB, sequence uint64, size int) (*ledger.Bundle, []byte) {
 	var transactions []ledger.Transaction
 	for left, place := size-150, uint32(0); left > 0; place++ {
 		value := min(left, 4000)
-		transactions = append(transactions, ledger.Transaction{Signer: "acme", Nonce: ledger.Nonce{Stream: uint64(place), Sequence: sequence}, Records: []ledger.Record{{Key: "acme:key", Value: make([]byte, value)}}})
+		transactions = append(transactions, ledger.Transaction{Signer: "acme",
+			Nonce:   ledger.Nonce{Stream: uint64(place), Sequence: sequence},
+			Records: []ledger.Record{{Key: "acme:key", Value: make([]byte, value)}}})
 		left -= value + 100
 	}
 	b, err := ledger.NewBundle(transactions...)
@@ -66,8 +70,10 @@ func large(t testing.TB, sequence uint64, size int) (*ledger.Bundle, []byte) {
 	return b, b.Encode()
 }
 
-// shares takes some batches while clients and neighbours always want more, and gives the bytes of each side.
-func shares(t testing.TB, p *Pool, n *neighbours, bundle, maxBytes, batches int) (clients, beside int) {
+// shares takes some batches while clients and neighbours always want more, and gives the bytes of
+// each side.
+func shares(t testing.TB, p *Pool, n *neighbours, bundle, maxBytes, batches int) (clients,
+	beside int) {
 	sequence, added := uint64(0), 0
 	for range batches {
 		for added < clients+maxBytes+bundle {
@@ -142,7 +148,8 @@ func TestRoomOfOneAlone(t *testing.T) {
 	if p.Next(maxBytes) != nil {
 		t.Fatal("a payload of nothing")
 	}
-	if clients, beside := shares(t, p, n, 4000, maxBytes, 3); clients < 3*maxBytes*98/100 || beside != 0 {
+	if clients, beside := shares(t, p, n, 4000, maxBytes, 3); clients < 3*maxBytes*98/100 ||
+		beside != 0 {
 		t.Errorf("clients alone have %d bytes", clients)
 	}
 	n = &neighbours{entry: 5000}
@@ -167,7 +174,9 @@ func TestLeftOutIsHandedOver(t *testing.T) {
 	t.Parallel()
 	var handed []*ledger.Bundle
 	var p *Pool
-	p = New(Config{BytesMax: 1 << 20, Tip: func() Tip { return Tip{} }, Misplaced: func(b *ledger.Bundle) {
+	p = New(Config{BytesMax: 1 << 20, Tip: func() Tip {
+		return Tip{}
+	}, Misplaced: func(b *ledger.Bundle) {
 		handed = append(handed, b)
 		if p.Pending(b.ID(0)) {
 			t.Error("still pending")
@@ -176,7 +185,8 @@ func TestLeftOutIsHandedOver(t *testing.T) {
 	taken1, encoded1 := bundle(t, 0, 1)
 	part, encoded2 := bundle(t, 0, 2, 3)
 	left, encoded3 := bundle(t, 9, 4)
-	for b, encoded := range map[*ledger.Bundle][]byte{taken1: encoded1, part: encoded2, left: encoded3} {
+	for b, encoded := range map[*ledger.Bundle][]byte{taken1: encoded1, part: encoded2,
+		left: encoded3} {
 		if err := p.Add(b, encoded, nothingKnown); err != nil {
 			t.Fatal(err)
 		}
@@ -187,8 +197,10 @@ func TestLeftOutIsHandedOver(t *testing.T) {
 	p.Again() // the group started anew; the round comes all the same
 	p.Applied(some)
 	p.Ordered(append(bundles, []byte("of another node"), encoded1))
-	if transactions, size := p.Size(); len(handed) != 2 || transactions != 0 || size != 0 || len(p.prints) != 0 {
-		t.Fatalf("%d handed over, %d transactions and %d bytes stay", len(handed), transactions, size)
+	if transactions, size := p.Size(); len(handed) != 2 || transactions != 0 || size != 0 ||
+		len(p.prints) != 0 {
+		t.Fatalf("%d handed over, %d transactions and %d bytes stay", len(handed), transactions,
+			size)
 	}
 	if p.Ordered(bundles); len(handed) != 2 {
 		t.Error("handed over twice")

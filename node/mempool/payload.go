@@ -9,7 +9,8 @@ import (
 // ErrPayload says that a round message's payload is none of ours.
 var ErrPayload = errors.New("mempool: malformed payload")
 
-// Entrant is a node that wants to take part in the group that orders: by its index in the chain, and a ticket that its process drew and gives to nobody else.
+// Entrant is a node that wants to take part in the group that orders: by its index in the chain,
+// and a ticket that its process drew and gives to nobody else.
 type Entrant struct {
 	Server uint32
 	Ticket uint64
@@ -17,9 +18,11 @@ type Entrant struct {
 	Disk [16]byte
 }
 
-// Marks are said beside a batch, to every node at the same place in the order. They change the group after a few more rounds.
+// Marks are said beside a batch, to every node at the same place in the order. They change the
+// group after a few more rounds.
 type Marks struct {
-	// Regroup ends the generation, so that the next one takes in a node that cannot enter this one any more.
+	// Regroup ends the generation, so that the next one takes in a node that cannot enter this one
+	// any more.
 	Regroup bool
 	// Entrants are to be in the next eon's group.
 	Entrants []Entrant
@@ -34,9 +37,9 @@ func (m Marks) Any() bool { return m.Regroup || len(m.Entrants) > 0 || len(m.Ben
 // EntrantsMax bounds the entrants of one payload.
 const EntrantsMax = 16
 
-// A payload is a batch, the entrants (28 bytes each, little-endian: server u32, ticket u64, disk) and
-// one byte: the number of entrants, and the flags. With flagBench the member to bench, u32, comes right
-// before that byte.
+// A payload is a batch, the entrants (28 bytes each, little-endian: server u32, ticket u64, disk)
+// and one byte: the number of entrants, and the flags. With flagBench the member to bench, u32,
+// comes right before that byte.
 const (
 	entrantSize = 4 + 8 + 16
 	benchSize   = 4
@@ -62,7 +65,8 @@ func appendMarks(batch []byte, marks Marks) []byte {
 	return append(batch, last)
 }
 
-// SplitPayload gives the batch, empty where the sender had only marks, and the marks. The batch shares the payload's memory. It allocates only where there are entrants.
+// SplitPayload gives the batch, empty where the sender had only marks, and the marks. The batch
+// shares the payload's memory. It allocates only where there are entrants.
 func SplitPayload(payload []byte) (batch []byte, marks Marks, err error) {
 	if len(payload) == 0 {
 		return nil, Marks{}, nil
@@ -79,7 +83,8 @@ func SplitPayload(payload []byte) (batch []byte, marks Marks, err error) {
 	}
 	count := int(last &^ (flagRegroup | flagBench))
 	if count > EntrantsMax || count*entrantSize > len(batch) {
-		return nil, Marks{}, fmt.Errorf("%w: %d entrants in %d bytes", ErrPayload, count, len(batch))
+		return nil, Marks{}, fmt.Errorf("%w: %d entrants in %d bytes", ErrPayload,
+			count, len(batch))
 	}
 	if count == 0 {
 		return batch, marks, nil
@@ -88,8 +93,9 @@ func SplitPayload(payload []byte) (batch []byte, marks Marks, err error) {
 	batch = batch[:len(batch)-len(encoded)]
 	for ; len(encoded) > 0; encoded = encoded[entrantSize:] {
 		marks.Entrants = append(marks.Entrants, Entrant{
-			Server: binary.LittleEndian.Uint32(encoded), Ticket: binary.LittleEndian.Uint64(encoded[4:]),
-			Disk: [16]byte(encoded[12:]),
+			Server: binary.LittleEndian.Uint32(encoded),
+			Ticket: binary.LittleEndian.Uint64(encoded[4:]),
+			Disk:   [16]byte(encoded[12:]),
 		})
 	}
 	return batch, marks, nil

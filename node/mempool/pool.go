@@ -41,14 +41,18 @@ type Config struct {
 	Clock Clock
 	// Beside is what other shards have for this one; nil in a book of one shard.
 	Beside Beside
-	// Misplaced gets a bundle that a round carried and no block took, because it has to enter elsewhere: the directory of the organisations changed between its admission and
-	// its round. It has left the pool. It is called with no lock held and must be quick; nil in a book of one shard.
+	// Misplaced gets a bundle that a round carried and no block took, because it has to enter
+	// elsewhere: the directory of the organisations changed between its admission and its round. It
+	// has left the pool. It is called with no lock held and must be quick; nil in a book of one
+	// shard.
 	Misplaced func(*ledger.Bundle)
-	// Expires tells whether a transaction's last valid block is one of this chain; nil where all are, as in a book of one shard. It may wait for the store, and is called with no lock held.
+	// Expires tells whether a transaction's last valid block is one of this chain; nil where all
+	// are, as in a book of one shard. It may wait for the store, and is called with no lock held.
 	Expires func(*ledger.Transaction) bool
 }
 
-// expiredMax is how many expired transactions are remembered, so that their senders learn why they are in no block.
+// expiredMax is how many expired transactions are remembered, so that their senders learn why they
+// are in no block.
 const expiredMax = 1 << 16
 
 // never is later than every height.
@@ -84,7 +88,8 @@ type Pool struct {
 	oldest   []ledger.Hash // of expired, oldest first
 	// turn tells who goes first in the next batch with something beside.
 	turn turn
-	// seed and prints find the bundle that an own batch carried; nil where misplaced bundles are not handed over.
+	// seed and prints find the bundle that an own batch carried; nil where misplaced bundles are
+	// not handed over.
 	seed   maphash.Seed
 	prints map[uint64]*item
 }
@@ -94,20 +99,22 @@ func New(config Config) *Pool {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
-	p := &Pool{config: config, ready: make(chan struct{}, 1), byID: map[ledger.Hash]*item{}, expired: map[ledger.Hash]ledger.Height{}, earliest: never}
+	p := &Pool{config: config, ready: make(chan struct{}, 1), byID: map[ledger.Hash]*item{},
+		expired: map[ledger.Hash]ledger.Height{}, earliest: never}
 	if config.Misplaced != nil {
 		p.seed, p.prints = maphash.MakeSeed(), map[uint64]*item{}
 	}
 	return p
 }
 
-// Add admits a verified bundle; encoded are its bytes, which the pool keeps. Known tells which ids are in the chain already; it may read the disk. It returns
-// ErrFull where there is no room. A bundle of which every transaction is known or here already adds nothing.
+// Add admits a verified bundle; encoded are its bytes, which the pool keeps. Known tells which ids
+// are in the chain already; it may read the disk. It returns ErrFull where there is no room. A
+// bundle of which every transaction is known or here already adds nothing.
 func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash) bool) error {
 	inChain, expires := make([]bool, bundle.Len()), p.lastValid(bundle)
 	for attempt := 0; ; attempt++ {
-		// What is in the chain is looked up without the lock, and again when a block came in the meantime: a transaction that was
-		// applied before it is added would never leave the pool.
+		// What is in the chain is looked up without the lock, and again when a block came in the
+		// meantime: a transaction that was applied before it is added would never leave the pool.
 		p.mu.Lock()
 		blocks := p.blocks
 		p.mu.Unlock()
@@ -137,9 +144,11 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash
 		return nil
 	}
 	if p.bytes+len(encoded) > p.config.BytesMax {
-		return fmt.Errorf("%w: %d of %d bytes wait for a round", ErrFull, p.bytes, p.config.BytesMax)
+		return fmt.Errorf("%w: %d of %d bytes wait for a round", ErrFull, p.bytes,
+			p.config.BytesMax)
 	}
-	it := &item{bundle: bundle, encoded: encoded, admitted: p.config.Now(), missing: int32(len(fresh)), expires: expires}
+	it := &item{bundle: bundle, encoded: encoded, admitted: p.config.Now(),
+		missing: int32(len(fresh)), expires: expires}
 	for _, id := range fresh {
 		p.byID[id] = it
 		delete(p.expired, id)
@@ -158,7 +167,8 @@ func (p *Pool) Add(bundle *ledger.Bundle, encoded []byte, known func(ledger.Hash
 	return nil
 }
 
-// lastValid is the last height at which some transaction of the bundle is valid; 0 if one never expires, or by another chain's heights.
+// lastValid is the last height at which some transaction of the bundle is valid; 0 if one never
+// expires, or by another chain's heights.
 func (p *Pool) lastValid(bundle *ledger.Bundle) ledger.Height {
 	var last ledger.Height
 	for i := range bundle.Len() {
@@ -184,7 +194,8 @@ func (p *Pool) Ready() <-chan struct{} { return p.ready }
 // headerRoom is the room for a batch's header, its counts and the marks.
 const headerRoom = 128 + EntrantsMax*entrantSize + benchSize
 
-// Next implements driver.Source: the waiting bundles, in order, and what other shards have for this one, as many as go into one payload; nil when there is nothing.
+// Next implements driver.Source: the waiting bundles, in order, and what other shards have for this
+// one, as many as go into one payload; nil when there is nothing.
 func (p *Pool) Next(maxBytes int) []byte {
 	if p.idle() {
 		return nil
@@ -199,8 +210,8 @@ func (p *Pool) Next(maxBytes int) []byte {
 	return p.payload(stamp, room, nil, nil)
 }
 
-// idle reports whether there can be nothing for a round: the engine asks far more often than there is
-// something.
+// idle reports whether there can be nothing for a round: the engine asks far more often than there
+// is something.
 func (p *Pool) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,8 +241,10 @@ func (p *Pool) stamp(room *int) stamp {
 	return s
 }
 
-// payload takes bundles from the queue, as many as the room holds, and encodes them and what is beside. It needs the mutex.
-func (p *Pool) payload(stamp stamp, room int, carried []ledger.Carried, verdicts []ledger.Verdict) []byte {
+// payload takes bundles from the queue, as many as the room holds, and encodes them and what is
+// beside. It needs the mutex.
+func (p *Pool) payload(stamp stamp, room int, carried []ledger.Carried,
+	verdicts []ledger.Verdict) []byte {
 	marks := p.marks
 	p.marks = Marks{}
 	var bundles [][]byte
@@ -255,7 +268,8 @@ func (p *Pool) payload(stamp stamp, room int, carried []ledger.Carried, verdicts
 		return appendMarks(nil, marks)
 	}
 	batch := ledger.Batch{
-		Header: stamp.header, Bundles: bundles, Carried: carried, Verdicts: verdicts, Clocks: stamp.clocks,
+		Header: stamp.header, Bundles: bundles, Carried: carried, Verdicts: verdicts,
+		Clocks: stamp.clocks,
 	}
 	return appendMarks(batch.Encode(), marks)
 }
@@ -274,8 +288,9 @@ func (p *Pool) compact() {
 	}
 }
 
-// Applied takes what a block holds out of the pool and drops what has expired with it. It gives the admission times of this node's own
-// transactions in the block, for the latency figures, and the ids that expired. Call it after the block can be read in the store.
+// Applied takes what a block holds out of the pool and drops what has expired with it. It gives the
+// admission times of this node's own transactions in the block, for the latency figures, and the
+// ids that expired. Call it after the block can be read in the store.
 func (p *Pool) Applied(block *ledger.Block) (admitted []time.Time, expired []ledger.Hash) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -310,7 +325,8 @@ func (p *Pool) drop(it *item) {
 	}
 }
 
-// expire drops waiting bundles that no later block can hold. What is under way stays: its round may still come.
+// expire drops waiting bundles that no later block can hold. What is under way stays: its round may
+// still come.
 func (p *Pool) expire(height ledger.Height) (expired []ledger.Hash) {
 	p.earliest = never
 	for i, it := range p.queue {
@@ -346,8 +362,9 @@ func (p *Pool) remember(id ledger.Hash, lastValid ledger.Height) {
 	}
 }
 
-// Again puts everything that was under way back to the front, in its old order: the group started anew, and rounds that were not delivered are void.
-// Whatever was delivered all the same is dropped as a duplicate when the block is sealed.
+// Again puts everything that was under way back to the front, in its old order: the group started
+// anew, and rounds that were not delivered are void. Whatever was delivered all the same is dropped
+// as a duplicate when the block is sealed.
 func (p *Pool) Again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -358,8 +375,8 @@ func (p *Pool) Again() {
 	}
 }
 
-// Ordered is told the bundles of a batch of this node's own that was executed, after Applied was told of its block. Those that no block took leave the pool
-// and go to Config.Misplaced.
+// Ordered is told the bundles of a batch of this node's own that was executed, after Applied was
+// told of its block. Those that no block took leave the pool and go to Config.Misplaced.
 func (p *Pool) Ordered(bundles [][]byte) {
 	if p.prints == nil {
 		return
@@ -398,7 +415,8 @@ func (p *Pool) Regroup() {
 	p.signal()
 }
 
-// Enter has the next batch carry an entrant's mark. An entrant says it again until it is in, so that one for which there is no room is dropped.
+// Enter has the next batch carry an entrant's mark. An entrant says it again until it is in, so
+// that one for which there is no room is dropped.
 func (p *Pool) Enter(entrant Entrant) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -416,7 +434,8 @@ func (p *Pool) Pending(id ledger.Hash) bool {
 	return p.byID[id] != nil
 }
 
-// Expired tells whether a transaction was dropped because its last valid block passed, and which block that was.
+// Expired tells whether a transaction was dropped because its last valid block passed, and which
+// block that was.
 func (p *Pool) Expired(id ledger.Hash) (ledger.Height, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -431,8 +450,8 @@ func (p *Pool) Size() (transactions, bytes int) {
 	return len(p.byID), p.bytes
 }
 
-// Bench marks a member that the next eon is to begin without, in the next batch. One that waits to be
-// marked already is not replaced: the next batch is soon.
+// Bench marks a member that the next eon is to begin without, in the next batch. One that waits to
+// be marked already is not replaced: the next batch is soon.
 func (p *Pool) Bench(server uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

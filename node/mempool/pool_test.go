@@ -15,7 +15,8 @@ func bundle(t testing.TB, lastValid ledger.Height, sequences ...uint64) (*ledger
 	t.Helper()
 	var transactions []ledger.Transaction
 	for _, sequence := range sequences {
-		transactions = append(transactions, ledger.Transaction{Signer: "acme", Nonce: ledger.Nonce{Sequence: sequence}, LastValid: lastValid, Note: []byte("a note"),
+		transactions = append(transactions, ledger.Transaction{Signer: "acme",
+			Nonce: ledger.Nonce{Sequence: sequence}, LastValid: lastValid, Note: []byte("a note"),
 			Records: []ledger.Record{{Key: "acme:key", Value: []byte("value")}}})
 	}
 	b, err := ledger.NewBundle(transactions...)
@@ -150,11 +151,17 @@ func TestExpiredIsDroppedAndRemembered(t *testing.T) {
 // A last valid block of another chain means nothing here.
 func TestExpiresByAnotherChain(t *testing.T) {
 	t.Parallel()
-	p := New(Config{BytesMax: 1 << 20, Tip: func() Tip { return Tip{} }, Expires: func(transaction *ledger.Transaction) bool { return transaction.Nonce.Sequence%2 == 1 }})
+	p := New(Config{BytesMax: 1 << 20, Tip: func() Tip {
+		return Tip{}
+	}, Expires: func(transaction *ledger.Transaction) bool {
+		return transaction.Nonce.Sequence%2 ==
+			1
+	}})
 	here, encodedHere := bundle(t, 5, 1)
 	elsewhere, encodedElsewhere := bundle(t, 5, 2)
 	both, encodedBoth := bundle(t, 5, 3, 4)
-	for made, encoded := range map[*ledger.Bundle][]byte{here: encodedHere, elsewhere: encodedElsewhere, both: encodedBoth} {
+	for made, encoded := range map[*ledger.Bundle][]byte{here: encodedHere,
+		elsewhere: encodedElsewhere, both: encodedBoth} {
 		if err := p.Add(made, encoded, nothingKnown); err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +187,9 @@ func TestMarkGoesOnceAndWithoutABatch(t *testing.T) {
 	default:
 		t.Fatal("not ready")
 	}
-	if bundles, marks := taken(t, p, 1<<20); bundles != nil || !marks.Regroup || !slices.Equal(marks.Entrants, []Entrant{{Server: 3, Ticket: 1 << 60}, {Server: 1, Ticket: 7}}) {
+	if bundles, marks := taken(t, p, 1<<20); bundles != nil || !marks.Regroup ||
+		!slices.Equal(marks.Entrants, []Entrant{{Server: 3, Ticket: 1 << 60},
+			{Server: 1, Ticket: 7}}) {
 		t.Fatalf("%d bundles, marks %+v", len(bundles), marks)
 	}
 	if p.Next(1<<20) != nil {
@@ -192,14 +201,16 @@ func TestMarkGoesOnceAndWithoutABatch(t *testing.T) {
 	if _, marks := taken(t, p, 1<<20); len(marks.Entrants) != EntrantsMax || marks.Regroup {
 		t.Fatalf("%+v", marks)
 	}
-	for _, wrong := range [][]byte{{1, 2, 1}, {1, 2, EntrantsMax + 1}, append(make([]byte, 300), 0xff)} {
+	for _, wrong := range [][]byte{{1, 2, 1}, {1, 2, EntrantsMax + 1},
+		append(make([]byte, 300), 0xff)} {
 		if _, _, err := SplitPayload(wrong); !errors.Is(err, ErrPayload) {
 			t.Fatalf("%x gives %v", wrong, err)
 		}
 	}
 }
 
-// Against a plain model: the order of admission is kept, nothing leaves twice within a generation, nothing is lost, the bounds hold.
+// Against a plain model: the order of admission is kept, nothing leaves twice within a generation,
+// nothing is lost, the bounds hold.
 func TestPoolAgainstModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -236,7 +247,8 @@ func TestPoolAgainstModel(t *testing.T) {
 			}
 			transactions, bytes := p.Size()
 			if transactions != len(waiting)+len(underWay) || bytes > 4000 {
-				rt.Fatalf("%d transactions, %d bytes; want %d", transactions, bytes, len(waiting)+len(underWay))
+				rt.Fatalf("%d transactions, %d bytes; want %d", transactions, bytes,
+					len(waiting)+len(underWay))
 			}
 		}
 	})
@@ -245,10 +257,12 @@ func TestPoolAgainstModel(t *testing.T) {
 func FuzzSplitPayload(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 1})
-	f.Add(appendMarks([]byte{7}, Marks{Regroup: true, Entrants: []Entrant{{Server: 1, Ticket: 2}, {Server: 3, Ticket: 4}}}))
+	f.Add(appendMarks([]byte{7}, Marks{Regroup: true,
+		Entrants: []Entrant{{Server: 1, Ticket: 2}, {Server: 3, Ticket: 4}}}))
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		batch, marks, err := SplitPayload(payload)
-		if err == nil && len(payload) > 0 && !bytes.Equal(appendMarks(bytes.Clone(batch), marks), payload) {
+		if err == nil && len(payload) > 0 && !bytes.Equal(appendMarks(bytes.Clone(batch), marks),
+			payload) {
 			t.Fatalf("%x was taken and means %x and %+v", payload, batch, marks)
 		}
 	})

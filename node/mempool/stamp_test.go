@@ -16,8 +16,8 @@ type told struct {
 
 func (c *told) View() clock.View { return clock.View{Time: c.time, Near: c.clocks} }
 
-// A batch says the time that the clock confirms, and shows what proves it only where the chain needs
-// that. The largest bundle fits all the same.
+// A batch says the time that the clock confirms, and shows what proves it only where the chain
+// needs that. The largest bundle fits all the same.
 func TestStamp(t *testing.T) {
 	t.Parallel()
 	const noon, room = ledger.Milliseconds(1_700_000_000_000), 2 << 20
@@ -39,11 +39,15 @@ func TestStamp(t *testing.T) {
 		{"a moment later", &told{noon + 5, few}, room, noon + 5, nil},
 		{"the largest step", &told{noon + ledger.MaxStep, few}, room, noon + ledger.MaxStep, nil},
 		{"a week later", &told{noon + week, few}, room, noon + week, few},
-		{"a week later, in the smallest room", &told{noon + week, few}, ledger.MaxBundleBytes + 4096, noon + week, few},
-		{"a thousand clocks in the smallest room", &told{noon + week, many}, ledger.MaxBundleBytes + 4096, noon + ledger.MaxStep, nil},
+		{"a week later, in the smallest room", &told{noon + week, few},
+			ledger.MaxBundleBytes + 4096, noon + week, few},
+		{"a thousand clocks in the smallest room", &told{noon + week, many},
+			ledger.MaxBundleBytes + 4096, noon + ledger.MaxStep, nil},
 	} {
 		for _, beside := range []Beside{nil, &neighbours{silent: true}} {
-			p := New(Config{BytesMax: 1 << 30, Tip: func() Tip { return Tip{Height: 3, Time: noon} }, Clock: c.clock, Beside: beside})
+			p := New(Config{BytesMax: 1 << 30, Tip: func() Tip {
+				return Tip{Height: 3, Time: noon}
+			}, Clock: c.clock, Beside: beside})
 			if n, here := beside.(*neighbours); here {
 				n.t, n.pool = t, p
 			}
@@ -63,7 +67,8 @@ func TestStamp(t *testing.T) {
 			if err != nil || len(batch.Bundles) != 1 {
 				t.Fatalf("%s: %+v, %v", c.name, batch, err)
 			}
-			if batch.Header.Time != c.time || batch.Header.Height != 3 || !reflect.DeepEqual(batch.Clocks, c.clocks) {
+			if batch.Header.Time != c.time || batch.Header.Height != 3 ||
+				!reflect.DeepEqual(batch.Clocks, c.clocks) {
 				t.Errorf("%s: time %d, %d clocks", c.name, batch.Header.Time, len(batch.Clocks))
 			}
 		}

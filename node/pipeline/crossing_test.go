@@ -17,7 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/pipeline"
 )
 
-// book is a root, shard 0, with the children 1 and 2, of which the root and shard 1 are here. Organisation org<k> lives in shard k and has the accounts issuer and a.
+// book is a root, shard 0, with the children 1 and 2, of which the root and shard 1 are here.
+// Organisation org<k> lives in shard k and has the accounts issuer and a.
 type book struct {
 	t           testing.TB
 	root, child *fixture
@@ -52,7 +53,8 @@ func (h *hearing) hooks() pipeline.Config {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			if height <= h.durable || height > h.applied {
-				h.wrong = fmt.Errorf("durable to %d, which was %d, with block %d", height, h.durable, h.applied)
+				h.wrong = fmt.Errorf("durable to %d, which was %d, with block %d", height,
+					h.durable, h.applied)
 			}
 			h.durable = height
 		},
@@ -81,20 +83,26 @@ func newBook(t testing.TB) *book {
 	b := &book{t: t}
 	b.root = fixtureOf(t, genesis, mempool.Config{}, b.heard.hooks())
 	b.follower = fixtureOf(t, genesis, mempool.Config{}, b.followed.hooks())
-	b.child = fixtureOf(t, first, mempool.Config{Misplaced: func(left *ledger.Bundle) { b.misplaced = append(b.misplaced, left) }}, pipeline.Config{})
+	b.child = fixtureOf(t, first, mempool.Config{Misplaced: func(left *ledger.Bundle) {
+		b.misplaced = append(b.misplaced, left)
+	}}, pipeline.Config{})
 	var registrations []ledger.Transaction
 	for shard := range b.clients {
-		b.clients[shard] = ledgertest.NewClient(genesis, ledger.OrganisationName(fmt.Sprintf("org%d", shard)))
+		b.clients[shard] = ledgertest.NewClient(genesis,
+			ledger.OrganisationName(fmt.Sprintf("org%d", shard)))
 		registration := b.clients[shard].Register()
-		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, ledger.ShardID(shard)
+		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true,
+			ledger.ShardID(shard)
 		registrations = append(registrations, registration)
 	}
 	b.rounds(b.root, ledger.Batch{Bundles: [][]byte{b.signed(registrations...).Encode()}})
 	b.carry()
 	for shard, f := range []*fixture{b.root, b.child} {
 		opening := b.clients[shard].Next()
-		opening.Openings = []ledger.Opening{{Account: b.clients[shard].Account("issuer"), Issuer: true}, {Account: b.clients[shard].Account("a")}}
-		fund := b.clients[shard].Transfer(b.clients[shard].Account("issuer"), b.clients[shard].Account("a"), 100)
+		opening.Openings = []ledger.Opening{{Account: b.clients[shard].Account("issuer"),
+			Issuer: true}, {Account: b.clients[shard].Account("a")}}
+		fund := b.clients[shard].Transfer(b.clients[shard].Account("issuer"),
+			b.clients[shard].Account("a"), 100)
 		b.rounds(f, ledger.Batch{Bundles: [][]byte{b.signed(opening, fund).Encode()}})
 	}
 	b.follow()
@@ -132,7 +140,8 @@ func (b *book) rounds(f *fixture, batches ...ledger.Batch) {
 // carry takes the root's stream to the child.
 func (b *book) carry() {
 	b.t.Helper()
-	carried, err := b.root.pipeline.Store().Stream(1, b.child.store.Carried()+1, 100, b.root.pipeline.Tip().Height)
+	carried, err := b.root.pipeline.Store().Stream(1, b.child.store.Carried()+1, 100,
+		b.root.pipeline.Tip().Height)
 	if err != nil || len(carried) == 0 {
 		b.t.Fatalf("%d entries, %v", len(carried), err)
 	}
@@ -142,7 +151,8 @@ func (b *book) carry() {
 // follow takes the root's blocks to the follower.
 func (b *book) follow() {
 	b.t.Helper()
-	for height := b.follower.pipeline.Tip().Height + 1; height <= b.root.pipeline.Tip().Height; height++ {
+	for height := b.follower.pipeline.Tip().Height +
+		1; height <= b.root.pipeline.Tip().Height; height++ {
 		block, err := b.root.pipeline.Store().Block(height)
 		if err == nil {
 			err = b.follower.pipeline.Append(b.t.Context(), block)
@@ -201,17 +211,21 @@ func (b *book) still(waiting ...<-chan api.Status) {
 
 var bothShards = []ledger.ShardID{0, 1}
 
-// A transfer between shards waits in each for the other's verdict; who waits for it hears of the verdict that settles it, at a node that orders and at one that takes blocks.
+// A transfer between shards waits in each for the other's verdict; who waits for it hears of the
+// verdict that settles it, at a node that orders and at one that takes blocks.
 func TestWaitingIsSettled(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
 	bundle := b.transfer("org0:a", "org1:a")
 	id := bundle.ID(0)
-	early, durable, followed := b.awaiting(b.root, id, api.LevelOrdered), b.awaiting(b.root, id, api.LevelDurable), b.awaiting(b.follower, id, api.LevelStored)
+	early, durable, followed := b.awaiting(b.root, id, api.LevelOrdered),
+		b.awaiting(b.root, id, api.LevelDurable), b.awaiting(b.follower, id, api.LevelStored)
 	b.rounds(b.root, ledger.Batch{Bundles: [][]byte{bundle.Encode()}})
 	place := b.root.pipeline.Tip().Height
 	got := b.status(b.root, id)
-	if got.Outcome != api.OutcomeWaiting || !slices.Equal(got.Waits, []ledger.ShardID{1}) || !slices.Equal(got.Destinations, bothShards) || got.Height != place || got.Settled != 0 || got.Result.Code != ledger.SetAside || got.Level < api.LevelOrdered {
+	if got.Outcome != api.OutcomeWaiting || !slices.Equal(got.Waits, []ledger.ShardID{1}) ||
+		!slices.Equal(got.Destinations, bothShards) || got.Height != place || got.Settled != 0 ||
+		got.Result.Code != ledger.SetAside || got.Level < api.LevelOrdered {
 		t.Fatalf("set aside: %+v", got)
 	}
 	if got.Final(api.LevelOrdered) || !got.Final(api.LevelAdmitted) {
@@ -224,7 +238,8 @@ func TestWaitingIsSettled(t *testing.T) {
 	b.carry()
 	late := b.awaiting(b.root, id, api.LevelOrdered)
 	b.still(early, durable, followed, late)
-	if status := b.status(b.child, id); status.Outcome != api.OutcomeWaiting || !slices.Equal(status.Waits, []ledger.ShardID{0}) {
+	if status := b.status(b.child, id); status.Outcome != api.OutcomeWaiting ||
+		!slices.Equal(status.Waits, []ledger.ShardID{0}) {
 		t.Errorf("carried: %+v", status)
 	}
 	b.rounds(b.root, b.verdict(b.child, id), b.verdict(b.child, id))
@@ -234,11 +249,16 @@ func TestWaitingIsSettled(t *testing.T) {
 	}
 	for _, waiting := range []<-chan api.Status{early, late} {
 		got := <-waiting
-		if got.Outcome != api.OutcomeExecuted || got.Height != place || got.Settled != settled || !got.Result.OK() || got.Level < api.LevelOrdered || got.Waits != nil || !slices.Equal(got.Destinations, bothShards) {
+		if got.Outcome != api.OutcomeExecuted || got.Height != place || got.Settled != settled ||
+			!got.Result.OK() || got.Level < api.LevelOrdered || got.Waits != nil ||
+			!slices.Equal(got.Destinations, bothShards) {
 			t.Errorf("settled: %+v", got)
 		}
 	}
-	b.root.eventually("the settling block is stored", func() bool { h, _ := b.root.pipeline.Heights(); return h.Stored == settled })
+	b.root.eventually("the settling block is stored", func() bool {
+		h, _ := b.root.pipeline.Heights()
+		return h.Stored == settled
+	})
 	b.root.pipeline.PeerStored(1, 1, place) // the place alone is durable: not what ended the wait
 	b.still(durable, followed)
 	b.root.pipeline.PeerStored(1, 1, settled)
@@ -246,45 +266,53 @@ func TestWaitingIsSettled(t *testing.T) {
 		t.Errorf("durable: %+v", got)
 	}
 	b.follow()
-	if got := <-followed; got.Outcome != api.OutcomeExecuted || got.Settled != settled || got.Level < api.LevelStored {
+	if got := <-followed; got.Outcome != api.OutcomeExecuted || got.Settled != settled ||
+		got.Level < api.LevelStored {
 		t.Errorf("at the follower: %+v", got)
 	}
 	b.rounds(b.child, b.verdict(b.root, id))
-	if got := b.status(b.child, id); got.Outcome != api.OutcomeExecuted || got.Settled != b.child.pipeline.Tip().Height {
+	if got := b.status(b.child, id); got.Outcome != api.OutcomeExecuted ||
+		got.Settled != b.child.pipeline.Tip().Height {
 		t.Errorf("at the child: %+v", got)
 	}
 	verdict, err := b.root.store.Block(settled)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.status(b.root, verdict.Entries[0].ID); got.Outcome != api.OutcomeExecuted || got.Height != settled || got.Destinations != nil {
+	if got := b.status(b.root, verdict.Entries[0].ID); got.Outcome != api.OutcomeExecuted ||
+		got.Height != settled || got.Destinations != nil {
 		t.Errorf("the verdict itself: %+v", got)
 	}
 	for _, heard := range []*hearing{&b.heard, &b.followed} {
-		if applied, durable, _, wrong := heard.state(); wrong != nil || applied != settled || heard == &b.heard && durable != settled {
+		if applied, durable, _, wrong := heard.state(); wrong != nil || applied != settled ||
+			heard == &b.heard && durable != settled {
 			t.Errorf("heard of block %d, durable %d: %v", applied, durable, wrong)
 		}
 	}
 }
 
-// Where a shard refuses its part, the others release theirs, with its reason; it has failed there at once.
+// Where a shard refuses its part, the others release theirs, with its reason; it has failed there
+// at once.
 func TestWaitingIsReleased(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
 	bundle := b.transfer("org0:a", "org1:nowhere")
 	id := bundle.ID(0)
-	atRoot, atChild := b.awaiting(b.root, id, api.LevelOrdered), b.awaiting(b.child, id, api.LevelOrdered)
+	atRoot, atChild := b.awaiting(b.root, id, api.LevelOrdered),
+		b.awaiting(b.child, id, api.LevelOrdered)
 	b.rounds(b.root, ledger.Batch{Bundles: [][]byte{bundle.Encode()}})
 	b.still(atRoot, atChild)
 	b.carry()
 	want := ledger.Result{Code: ledger.UnknownAccount, Item: 1}
-	if got := <-atChild; got.Outcome != api.OutcomeFailed || got.Result != want || got.Settled != 0 || !slices.Equal(got.Destinations, bothShards) {
+	if got := <-atChild; got.Outcome != api.OutcomeFailed || got.Result != want ||
+		got.Settled != 0 || !slices.Equal(got.Destinations, bothShards) {
 		t.Errorf("where it is refused: %+v", got)
 	}
 	b.still(atRoot)
 	b.rounds(b.root, b.verdict(b.child, id))
 	got := <-atRoot
-	if got.Outcome != api.OutcomeFailed || got.Result != want || got.Settled != b.root.pipeline.Tip().Height || got.Height != got.Settled-1 {
+	if got.Outcome != api.OutcomeFailed || got.Result != want ||
+		got.Settled != b.root.pipeline.Tip().Height || got.Height != got.Settled-1 {
 		t.Errorf("where it is released: %+v", got)
 	}
 	if again := b.status(b.root, id); again.Outcome != got.Outcome || again.Settled != got.Settled {
@@ -300,28 +328,35 @@ func TestRelayed(t *testing.T) {
 	id, own := bundle.ID(0), b.transfer("org1:issuer", "org1:a")
 	b.rounds(b.root, ledger.Batch{Bundles: [][]byte{bundle.Encode()}})
 	got := b.status(b.root, id)
-	if got.Outcome != api.OutcomeRelayed || got.Decisive() != 0 || got.Final(api.LevelOrdered) || !slices.Equal(got.Destinations, []ledger.ShardID{1, 2}) {
+	if got.Outcome != api.OutcomeRelayed || got.Decisive() != 0 || got.Final(api.LevelOrdered) ||
+		!slices.Equal(got.Destinations, []ledger.ShardID{1, 2}) {
 		t.Fatalf("%+v", got)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	statuses, err := b.root.pipeline.Wait(ctx, []ledger.Hash{id}, api.LevelOrdered)
-	if !errors.Is(err, context.DeadlineExceeded) || statuses[0].Outcome != api.OutcomeRelayed || statuses[0].Level < api.LevelOrdered {
+	if !errors.Is(err, context.DeadlineExceeded) || statuses[0].Outcome != api.OutcomeRelayed ||
+		statuses[0].Level < api.LevelOrdered {
 		t.Errorf("%+v %v", statuses, err)
 	}
 	b.carry()
 	waiting := b.awaiting(b.child, id, api.LevelOrdered)
-	good := ledger.Verdict{ID: id, Shard: 2, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}}
-	b.rounds(b.child, ledger.Batch{Verdicts: []ledger.Verdict{good}, Bundles: [][]byte{own.Encode()}})
-	if got := <-waiting; got.Outcome != api.OutcomeExecuted || !slices.Equal(got.Destinations, []ledger.ShardID{1, 2}) {
+	good := ledger.Verdict{ID: id, Shard: 2, Result: ledger.Result{Code: ledger.SetAside,
+		Item: ledger.NoItem}}
+	b.rounds(b.child, ledger.Batch{Verdicts: []ledger.Verdict{good},
+		Bundles: [][]byte{own.Encode()}})
+	if got := <-waiting; got.Outcome != api.OutcomeExecuted ||
+		!slices.Equal(got.Destinations, []ledger.ShardID{1, 2}) {
 		t.Errorf("%+v", got)
 	}
-	if got := b.status(b.child, own.ID(0)); got.Outcome != api.OutcomeExecuted || got.Destinations != nil || got.Settled != 0 {
+	if got := b.status(b.child, own.ID(0)); got.Outcome != api.OutcomeExecuted ||
+		got.Destinations != nil || got.Settled != 0 {
 		t.Errorf("a transaction of one shard: %+v", got)
 	}
 }
 
-// Another chain takes the place of the one in which a transaction waits: who waits goes on waiting, and hears of the verdict in the new chain.
+// Another chain takes the place of the one in which a transaction waits: who waits goes on waiting,
+// and hears of the verdict in the new chain.
 func TestExchangeWhileATransactionWaits(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
@@ -333,7 +368,9 @@ func TestExchangeWhileATransactionWaits(t *testing.T) {
 	b.carry()
 	waiting := b.awaiting(b.follower, id, api.LevelOrdered)
 	b.still(waiting)
-	if err := b.follower.pipeline.Exchange(func(old *store.Store) (*store.Store, error) { return b.follower.open(), old.Close() }); err != nil {
+	if err := b.follower.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
+		return b.follower.open(), old.Close()
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.status(b.follower, id); got.Outcome != api.OutcomeUnknown {
@@ -349,12 +386,14 @@ func TestExchangeWhileATransactionWaits(t *testing.T) {
 	if got := <-waiting; got.Outcome != api.OutcomeExecuted || got.Settled != place+1 {
 		t.Errorf("%+v", got)
 	}
-	if applied, _, exchanges, wrong := b.followed.state(); applied != place+1 || exchanges != 1 || wrong != nil {
+	if applied, _, exchanges, wrong := b.followed.state(); applied != place+1 || exchanges != 1 ||
+		wrong != nil {
 		t.Errorf("heard of block %d and %d exchanges: %v", applied, exchanges, wrong)
 	}
 }
 
-// A bundle that turns out to have to enter elsewhere leaves the pool, whether its round makes a block or not.
+// A bundle that turns out to have to enter elsewhere leaves the pool, whether its round makes a
+// block or not.
 func TestMisplacedBundleIsHandedOver(t *testing.T) {
 	t.Parallel()
 	for _, alone := range []bool{true, false} {
@@ -365,7 +404,9 @@ func TestMisplacedBundleIsHandedOver(t *testing.T) {
 			bundles = append(bundles, own)
 		}
 		for _, bundle := range bundles {
-			if err := b.child.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool { return false }); err != nil {
+			if err := b.child.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool {
+				return false
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -379,8 +420,10 @@ func TestMisplacedBundleIsHandedOver(t *testing.T) {
 		}
 		b.child.deliverOf(0, payload)
 		b.child.barrier()
-		if transactions, _ := b.child.pool.Size(); transactions != 0 || len(b.misplaced) != 1 || b.misplaced[0] != crossing {
-			t.Errorf("alone %v: %d handed over, %d transactions stay", alone, len(b.misplaced), transactions)
+		if transactions, _ := b.child.pool.Size(); transactions != 0 || len(b.misplaced) != 1 ||
+			b.misplaced[0] != crossing {
+			t.Errorf("alone %v: %d handed over, %d transactions stay", alone, len(b.misplaced),
+				transactions)
 		}
 		if got := b.status(b.child, crossing.ID(0)); got.Outcome != api.OutcomeUnknown {
 			t.Errorf("%+v", got)
@@ -395,7 +438,8 @@ func TestMisplacedBundleIsHandedOver(t *testing.T) {
 func TestForkAlarmOfAShardedBatch(t *testing.T) {
 	t.Parallel()
 	b := newBook(t)
-	batch := ledger.Batch{Header: ledger.BatchHeader{Time: 1, Height: 1, Tip: ledger.Hash{1}}, Carried: []ledger.Carried{{Number: 100, Bundle: []byte{1}}}}
+	batch := ledger.Batch{Header: ledger.BatchHeader{Time: 1, Height: 1, Tip: ledger.Hash{1}},
+		Carried: []ledger.Carried{{Number: 100, Bundle: []byte{1}}}}
 	b.child.deliver(append(batch.Encode(), 0))
 	if err := <-b.child.failed; !errors.Is(err, pipeline.ErrFork) {
 		t.Fatal(err)

@@ -17,12 +17,15 @@ import (
 func operated(t testing.TB, members int, config Config) (*Pipeline, *ledger.Genesis) {
 	t.Helper()
 	genesis := ledgertest.OperatedGenesis(members)
-	opened, err := store.Open(t.TempDir(), genesis, store.Options{MemTableBytes: 4 << 20, ReserveBytes: 1 << 20})
+	opened, err := store.Open(t.TempDir(), genesis,
+		store.Options{MemTableBytes: 4 << 20, ReserveBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var p *Pipeline
-	config.Pool = mempool.New(mempool.Config{BytesMax: 1 << 20, Tip: func() mempool.Tip { return p.Tip() }})
+	config.Pool = mempool.New(mempool.Config{BytesMax: 1 << 20, Tip: func() mempool.Tip {
+		return p.Tip()
+	}})
 	config.Logger = slog.New(slog.DiscardHandler)
 	p = New(config, opened)
 	t.Cleanup(func() {
@@ -42,9 +45,9 @@ func operated(t testing.TB, members int, config Config) (*Pipeline, *ledger.Gene
 	return p, genesis
 }
 
-// A block can be read before it is noted which disks count for it. What peers say of it in that moment
-// makes it durable only once that is known: here it names another disk for member 1, whose word was
-// about the old one.
+// A block can be read before it is noted which disks count for it. What peers say of it in that
+// moment makes it durable only once that is known: here it names another disk for member 1, whose
+// word was about the old one.
 func TestNothingIsDurableBeforeItsDisksAreKnown(t *testing.T) {
 	t.Parallel()
 	var p *Pipeline
@@ -56,8 +59,10 @@ func TestNothingIsDurableBeforeItsDisksAreKnown(t *testing.T) {
 		early = heights.Durable
 	}})
 	admit := ledgertest.Admit("operator", genesis, genesis.Membership(), 1, ledgertest.Disk(7), 0)
-	batch := ledger.EncodeBatch(ledger.BatchHeader{Time: 1, Tip: p.Store().GenesisHash()}, [][]byte{admit.Encode()})
-	delivery := order.Delivery{Round: 1, Messages: []order.Message{{Origin: 1, Payload: append(batch, 0)}}}
+	batch := ledger.EncodeBatch(ledger.BatchHeader{Time: 1, Tip: p.Store().GenesisHash()},
+		[][]byte{admit.Encode()})
+	delivery := order.Delivery{Round: 1, Messages: []order.Message{{Origin: 1,
+		Payload: append(batch, 0)}}}
 	if err := p.Deliver(t.Context(), []order.Delivery{delivery}); err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +83,8 @@ func TestNothingIsDurableBeforeItsDisksAreKnown(t *testing.T) {
 	}
 }
 
-// BenchmarkSettle is what it costs to settle that a block is durable: it was appended, and all others
-// say that they hold it.
+// BenchmarkSettle is what it costs to settle that a block is durable: it was appended, and all
+// others say that they hold it.
 func BenchmarkSettle(b *testing.B) {
 	for _, members := range []int{3, 5, 7} {
 		b.Run(fmt.Sprint(members), func(b *testing.B) {

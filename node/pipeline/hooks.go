@@ -34,7 +34,8 @@ func (t *telling) applied(block *ledger.Block) {
 	}
 }
 
-// durableTo asks for the height with the lock held, so that none of a chain that was set aside is told after exchanged.
+// durableTo asks for the height with the lock held, so that none of a chain that was set aside is
+// told after exchanged.
 func (t *telling) durableTo(height func() ledger.Height) {
 	if t == nil {
 		return

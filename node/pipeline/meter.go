@@ -14,7 +14,8 @@ const (
 	meterBlocks  = 4096 // blocks whose durability is still to come
 )
 
-// meter keeps the figures that people look at: transactions a second and median latencies over the last ten seconds.
+// meter keeps the figures that people look at: transactions a second and median latencies over the
+// last ten seconds.
 type meter struct {
 	mu      sync.Mutex
 	started time.Time
@@ -95,11 +96,13 @@ func (m *meter) madeDurable(height ledger.Height) {
 
 // Figures are the node's own measurements over the last ten seconds.
 type Figures struct {
-	// TransactionsPerSecond counts clients' transactions at their final place here: where they were applied or failed, or where their wait for other shards ended.
-	// Verdicts, and what is only passed on, are not among them.
+	// TransactionsPerSecond counts clients' transactions at their final place here: where they were
+	// applied or failed, or where their wait for other shards ended. Verdicts, and what is only
+	// passed on, are not among them.
 	TransactionsPerSecond float64
-	// OrderLatency and DurableLatency are medians from admission at this node to the block that holds the transaction, also where that waits for other shards then; zero where
-	// nothing was measured.
+	// OrderLatency and DurableLatency are medians from admission at this node to the block that
+	// holds the transaction, also where that waits for other shards then; zero where nothing was
+	// measured.
 	OrderLatency, DurableLatency time.Duration
 }
 
@@ -114,5 +117,6 @@ func (m *meter) figures() Figures {
 		}
 	}
 	window := min(10, max(1, now.Sub(m.started).Seconds()))
-	return Figures{TransactionsPerSecond: float64(total) / window, OrderLatency: m.ordered.median(now), DurableLatency: m.durable.median(now)}
+	return Figures{TransactionsPerSecond: float64(total) / window,
+		OrderLatency: m.ordered.median(now), DurableLatency: m.durable.median(now)}
 }

@@ -19,7 +19,8 @@ import (
 	"github.com/ledgerd/ledgerd/shard"
 )
 
-// QueueMax bounds the deliveries that wait for execution; each holds the rounds of one step of the engine.
+// QueueMax bounds the deliveries that wait for execution; each holds the rounds of one step of the
+// engine.
 const QueueMax = 32
 
 // diskRetry is the time between two attempts at a round that a full disk holds up.
@@ -27,7 +28,8 @@ const diskRetry = 500 * time.Millisecond
 
 // Errors of the pipeline; match them with errors.Is.
 var (
-	// ErrFork says that a peer executed another block at a height than this node: one of the two is wrong, and the node stops.
+	// ErrFork says that a peer executed another block at a height than this node: one of the two is
+	// wrong, and the node stops.
 	ErrFork = errors.New("fork: the nodes do not hold the same chain")
 	// ErrStopping says that the node stops.
 	ErrStopping = errors.New("the node is stopping")
@@ -45,32 +47,39 @@ type Config struct {
 	Failed func(error)
 	Logger *slog.Logger
 
-	// The hooks tell what works beside the pipeline how the chain goes; each may be nil. They are called one at a time, in the order in which things happen, with none of the
-	// pipeline's locks held but the one that keeps this order: they have to be quick, and may ask the pipeline, but not Sync or Exchange it or tell it what peers have.
+	// The hooks tell what works beside the pipeline how the chain goes; each may be nil. They are
+	// called one at a time, in the order in which things happen, with none of the pipeline's locks
+	// held but the one that keeps this order: they have to be quick, and may ask the pipeline, but
+	// not Sync or Exchange it or tell it what peers have.
 
-	// Applied hears of every block that was executed, this shard's rounds and what peers sent alike, once it can be read in the store and who waits was told.
+	// Applied hears of every block that was executed, this shard's rounds and what peers sent
+	// alike, once it can be read in the store and who waits was told.
 	Applied func(*ledger.Block)
-	// DurableTo hears of heights that a majority has on disk, ascending, and never of one before Applied heard of its block.
+	// DurableTo hears of heights that a majority has on disk, ascending, and never of one before
+	// Applied heard of its block.
 	DurableTo func(height ledger.Height)
-	// Exchanged hears that another store took the place of the one before: what was heard before may not be in the chain any more, and the heights begin anew with
-	// those that Heights says.
+	// Exchanged hears that another store took the place of the one before: what was heard before
+	// may not be in the chain any more, and the heights begin anew with those that Heights says.
 	Exchanged func()
 }
 
-// Run is an engine's life as the pipeline sees it: a group of members whose rounds it executes, and whose disks count.
+// Run is an engine's life as the pipeline sees it: a group of members whose rounds it executes, and
+// whose disks count.
 type Run struct {
 	Number uint64
-	// First is the run's first round; what was executed before is the round before it, even if that was empty.
+	// First is the run's first round; what was executed before is the round before it, even if that
+	// was empty.
 	First order.Round
 	// Members are those who take part, by their indexes in the chain, ascending.
 	Members []order.ServerID
-	// Shard are all members of the chain. A majority of their disks makes a block durable; for Former see
-	// shard.Durability.
+	// Shard are all members of the chain. A majority of their disks makes a block durable; for
+	// Former see shard.Durability.
 	Shard  generation.Membership
 	Former []generation.Former
 }
 
-// work is one entry of the queue: rounds of a run, a round of an earlier one, a block from a peer, or a question that is answered when its turn comes.
+// work is one entry of the queue: rounds of a run, a round of an earlier one, a block from a peer,
+// or a question that is answered when its turn comes.
 type work struct {
 	deliveries []order.Delivery
 	replayed   *order.Delivery
@@ -78,8 +87,8 @@ type work struct {
 	done       chan error // for a block, a replayed round and a barrier
 }
 
-// Pipeline executes and stores. All methods may be called from several goroutines, but those that Begin a run and exchange the store
-// come from one.
+// Pipeline executes and stores. All methods may be called from several goroutines, but those that
+// Begin a run and exchange the store come from one.
 type Pipeline struct {
 	config   Config
 	ledger   atomic.Pointer[store.Store]
@@ -111,7 +120,8 @@ func New(config Config, opened *store.Store) *Pipeline {
 		config.Logger = slog.Default()
 	}
 	p := &Pipeline{
-		config: config, meter: &meter{started: time.Now()}, queue: make(chan work, QueueMax), sync: make(chan struct{}, 1), stopping: make(chan struct{}),
+		config: config, meter: &meter{started: time.Now()}, queue: make(chan work, QueueMax),
+		sync: make(chan struct{}, 1), stopping: make(chan struct{}),
 	}
 	p.progress = newProgress(api.Heights{})
 	p.adopt(opened)
@@ -122,9 +132,10 @@ func New(config Config, opened *store.Store) *Pipeline {
 	return p
 }
 
-// Exchange puts another store in the place of the one before, which change gets, closes, and replaces; nothing may be under way. The heights begin anew with
-// what the new one holds, and whoever waits for a transaction waits for it anew: it may be in no block any more. An error of change is returned, and the store
-// stays.
+// Exchange puts another store in the place of the one before, which change gets, closes, and
+// replaces; nothing may be under way. The heights begin anew with what the new one holds, and
+// whoever waits for a transaction waits for it anew: it may be in no block any more. An error of
+// change is returned, and the store stays.
 func (p *Pipeline) Exchange(change func(*store.Store) (*store.Store, error)) error {
 	if err := p.exchange(change); err != nil {
 		return err
@@ -197,7 +208,8 @@ func (p *Pipeline) Stalled() string {
 	return ""
 }
 
-// Begin opens a run: what is delivered from here on belongs to it. Its epochs count on from the last block's. Nothing may be under way: call Barrier before.
+// Begin opens a run: what is delivered from here on belongs to it. Its epochs count on from the
+// last block's. Nothing may be under way: call Barrier before.
 func (p *Pipeline) Begin(run Run) {
 	head := p.store().Head()
 	stored := p.store().DurableHeight()
@@ -223,7 +235,8 @@ func (p *Pipeline) Marks() mempool.Marks {
 	}
 }
 
-// Round is the last round that was executed, as far as it is known: after a start, and for blocks that peers sent, empty rounds do not show.
+// Round is the last round that was executed, as far as it is known: after a start, and for blocks
+// that peers sent, empty rounds do not show.
 func (p *Pipeline) Round() order.Round {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,12 +262,14 @@ func (p *Pipeline) Deliver(ctx context.Context, deliveries []order.Delivery) err
 	}
 }
 
-// Append executes and stores a block that a peer sent, in its turn. ErrStopping, ctx's error, and the store's.
+// Append executes and stores a block that a peer sent, in its turn. ErrStopping, ctx's error, and
+// the store's.
 func (p *Pipeline) Append(ctx context.Context, block *ledger.Block) error {
 	return p.await(ctx, work{block: block, done: make(chan error, 1)})
 }
 
-// Replay executes a round of a run that is over, in its turn; its epoch is the chain's. ErrStopping, ctx's error, and the store's.
+// Replay executes a round of a run that is over, in its turn; its epoch is the chain's.
+// ErrStopping, ctx's error, and the store's.
 func (p *Pipeline) Replay(ctx context.Context, delivery order.Delivery) error {
 	return p.await(ctx, work{replayed: &delivery, done: make(chan error, 1)})
 }
@@ -332,7 +347,8 @@ func (p *Pipeline) handle(w work) error {
 		return p.take(w.replayed, ledger.Epoch(w.replayed.Epoch))
 	}
 	for i := range w.deliveries {
-		if err := p.take(&w.deliveries[i], ledger.Epoch(p.ChainEpoch(w.deliveries[i].Epoch))); err != nil {
+		if err := p.take(&w.deliveries[i],
+			ledger.Epoch(p.ChainEpoch(w.deliveries[i].Epoch))); err != nil {
 			return err
 		}
 	}
@@ -347,7 +363,8 @@ func (p *Pipeline) take(delivery *order.Delivery, epoch ledger.Epoch) error {
 		batch, marks, err := mempool.SplitPayload(message.Payload)
 		if err != nil {
 			// Every node drops the same payload, so they stay equal.
-			p.config.Logger.Error("malformed payload dropped", "member", message.Origin, "round", delivery.Round, "error", err)
+			p.config.Logger.Error("malformed payload dropped", "member", message.Origin, "round",
+				delivery.Round, "error", err)
 			continue
 		}
 		marked.Regroup = marked.Regroup || marks.Regroup
@@ -394,7 +411,8 @@ func (p *Pipeline) executed(round order.Round, marks mempool.Marks) {
 	p.marks.Benched = append(p.marks.Benched, marks.Benched...)
 }
 
-// alarm compares the block that a batch's sender had executed with ours. It gives the batch's bundles.
+// alarm compares the block that a batch's sender had executed with ours. It gives the batch's
+// bundles.
 func (p *Pipeline) alarm(origin order.ServerID, encoded []byte) (bundles [][]byte, err error) {
 	batch, err := ledger.DecodeBatch(encoded)
 	if err != nil {
@@ -408,7 +426,9 @@ func (p *Pipeline) alarm(origin order.ServerID, encoded []byte) (bundles [][]byt
 		return nil, err
 	}
 	if hash != batch.Header.Tip {
-		return nil, fmt.Errorf("%w: block %d is %s here and %s at node %d; stop the shard and compare `ledgerd verify` of both", ErrFork, batch.Header.Height, hash, batch.Header.Tip, origin)
+		return nil, fmt.Errorf("%w: block %d is %s here and %s at node %d; stop the shard and "+
+			"compare `ledgerd verify` of both", ErrFork, batch.Header.Height, hash,
+			batch.Header.Tip, origin)
 	}
 	return batch.Bundles, nil
 }
@@ -454,7 +474,8 @@ func (p *Pipeline) applied(block *ledger.Block) {
 	default:
 		statuses = make([]api.Status, 0, len(block.Entries)+len(expired))
 		for i := range block.Entries {
-			statuses = append(statuses, statusOf(&block.Entries[i], block.Header.Height, i, api.LevelOrdered))
+			statuses = append(statuses, statusOf(&block.Entries[i], block.Header.Height,
+				i, api.LevelOrdered))
 		}
 	}
 	for _, id := range expired {
@@ -468,7 +489,8 @@ func (p *Pipeline) applied(block *ledger.Block) {
 	}
 }
 
-// Total is the number of transactions in the chain; in a book of several shards these are all that its blocks hold, verdicts and those that are passed on among them.
+// Total is the number of transactions in the chain; in a book of several shards these are all that
+// its blocks hold, verdicts and those that are passed on among them.
 func (p *Pipeline) Total() uint64 { return p.total.Load() }
 
 // syncDisk has the disk hold what was executed: all of it at a time.
@@ -512,8 +534,8 @@ type synced struct {
 	members []order.ServerID
 }
 
-// syncStore finds out the run before another store can come: a height of one chain says nothing in a
-// run of another.
+// syncStore finds out the run before another store can come: a height of one chain says nothing in
+// a run of another.
 func (p *Pipeline) syncStore() (synced, error) {
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
@@ -527,7 +549,8 @@ func (p *Pipeline) syncStore() (synced, error) {
 	height := opened.DurableHeight()
 	p.progress.update(func(h *api.Heights) { h.Stored = max(h.Stored, height) })
 	p.mu.Lock()
-	said := synced{height: height, counts: p.disks.Counts(), run: p.run.Number, members: p.run.Members}
+	said := synced{height: height, counts: p.disks.Counts(), run: p.run.Number,
+		members: p.run.Members}
 	p.disks.Stored(generation.Run(p.run.Number), p.config.Self, uint64(height))
 	p.mu.Unlock()
 	p.settleDurable()
@@ -562,8 +585,8 @@ func (p *Pipeline) PeerDurable(height ledger.Height) {
 func (p *Pipeline) settleDurable() {
 	p.mu.Lock()
 	defer p.mu.Unlock() // until it is noted: stopCounting may be about to forget it
-	// Members may have stored more than is executed here. What this chain gets at those heights, and
-	// which disks count there, is not known yet.
+	// Members may have stored more than is executed here. What this chain gets at those heights,
+	// and which disks count there, is not known yet.
 	p.madeDurable(min(ledger.Height(p.disks.Height()), p.counted))
 }
 

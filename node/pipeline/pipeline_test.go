@@ -41,9 +41,11 @@ func newFixture(t testing.TB) *fixture {
 }
 
 // fixtureOf is of another book; what is set up of pool and pipeline stays.
-func fixtureOf(t testing.TB, genesis *ledger.Genesis, pool mempool.Config, config pipeline.Config) *fixture {
+func fixtureOf(t testing.TB, genesis *ledger.Genesis, pool mempool.Config,
+	config pipeline.Config) *fixture {
 	t.Helper()
-	f := &fixture{t: t, genesis: genesis, failed: make(chan error, 1), client: ledgertest.NewClient(genesis, "acme")}
+	f := &fixture{t: t, genesis: genesis, failed: make(chan error, 1),
+		client: ledgertest.NewClient(genesis, "acme")}
 	f.free.Store(1 << 40)
 	f.store = f.open()
 	pool.BytesMax, pool.Tip = 1<<20, func() mempool.Tip { return f.pipeline.Tip() }
@@ -63,7 +65,9 @@ func fixtureOf(t testing.TB, genesis *ledger.Genesis, pool mempool.Config, confi
 func (f *fixture) open() *store.Store {
 	f.t.Helper()
 	opened, err := store.Open(f.t.TempDir(), f.genesis, store.Options{
-		MemTableBytes: 4 << 20, ReserveBytes: 1 << 20, FreeSpace: func(string) (uint64, error) { return f.free.Load(), nil },
+		MemTableBytes: 4 << 20, ReserveBytes: 1 << 20, FreeSpace: func(string) (uint64, error) {
+			return f.free.Load(), nil
+		},
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -73,7 +77,9 @@ func (f *fixture) open() *store.Store {
 
 func (f *fixture) begin(number uint64) {
 	f.t.Helper()
-	f.pipeline.Begin(pipeline.Run{Number: number, First: f.round + 1, Members: []order.ServerID{0, 1, 2}, Shard: generation.Membership{Members: []order.ServerID{0, 1, 2}}})
+	f.pipeline.Begin(pipeline.Run{Number: number, First: f.round + 1,
+		Members: []order.ServerID{0, 1, 2},
+		Shard:   generation.Membership{Members: []order.ServerID{0, 1, 2}}})
 }
 
 // next is a bundle with one transaction, which fails, in no account.
@@ -106,7 +112,8 @@ func (f *fixture) deliverOf(origin order.ServerID, payloads ...[]byte) {
 	var deliveries []order.Delivery
 	for _, payload := range payloads {
 		f.round++
-		deliveries = append(deliveries, order.Delivery{Round: f.round, Messages: []order.Message{{Origin: origin, Payload: payload}}})
+		deliveries = append(deliveries, order.Delivery{Round: f.round,
+			Messages: []order.Message{{Origin: origin, Payload: payload}}})
 	}
 	if err := f.pipeline.Deliver(f.t.Context(), deliveries); err != nil {
 		f.t.Fatal(err)
@@ -132,10 +139,13 @@ func (f *fixture) eventually(what string, holds func() bool) {
 
 func TestWaitAtEachLevel(t *testing.T) {
 	t.Parallel()
-	for _, level := range []api.Level{api.LevelAdmitted, api.LevelOrdered, api.LevelStored, api.LevelDurable} {
+	for _, level := range []api.Level{api.LevelAdmitted, api.LevelOrdered, api.LevelStored,
+		api.LevelDurable} {
 		f := newFixture(t)
 		bundle := f.next()
-		if err := f.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool { return false }); err != nil {
+		if err := f.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool {
+			return false
+		}); err != nil {
 			t.Fatal(err)
 		}
 		ids := []ledger.Hash{bundle.ID(0), bundle.ID(0)} // twice: answered twice
@@ -149,14 +159,18 @@ func TestWaitAtEachLevel(t *testing.T) {
 			done <- answer{statuses, err}
 		}()
 		if level == api.LevelAdmitted {
-			if a := <-done; a.err != nil || a.statuses[0].Outcome != api.OutcomePending || a.statuses[1].ID != ids[1] {
+			if a := <-done; a.err != nil || a.statuses[0].Outcome != api.OutcomePending ||
+				a.statuses[1].ID != ids[1] {
 				t.Fatalf("admitted: %+v", a)
 			}
 			continue
 		}
 		f.deliver(f.payload(0, f.genesisHeader(), bundle))
 		if level == api.LevelDurable {
-			f.eventually("stored", func() bool { h, _ := f.pipeline.Heights(); return h.Stored == 1 })
+			f.eventually("stored", func() bool {
+				h, _ := f.pipeline.Heights()
+				return h.Stored == 1
+			})
 			select {
 			case a := <-done:
 				t.Fatalf("durable on one disk of three: %+v", a)
@@ -169,7 +183,8 @@ func TestWaitAtEachLevel(t *testing.T) {
 			f.pipeline.PeerStored(1, 2, 1)
 		}
 		a := <-done
-		if a.err != nil || len(a.statuses) != 2 || a.statuses[1].Level < level || a.statuses[0].Height != 1 {
+		if a.err != nil || len(a.statuses) != 2 || a.statuses[1].Level < level ||
+			a.statuses[0].Height != 1 {
 			t.Fatalf("%v: %+v", level, a)
 		}
 	}
@@ -183,8 +198,10 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	f.barrier()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	statuses, err := f.pipeline.Wait(ctx, []ledger.Hash{unknown.ID(0), known.ID(0)}, api.LevelOrdered)
-	if !errors.Is(err, context.DeadlineExceeded) || len(statuses) != 2 || statuses[0].Outcome != api.OutcomeUnknown || statuses[1].Height != 1 {
+	statuses, err := f.pipeline.Wait(ctx, []ledger.Hash{unknown.ID(0), known.ID(0)},
+		api.LevelOrdered)
+	if !errors.Is(err, context.DeadlineExceeded) || len(statuses) != 2 ||
+		statuses[0].Outcome != api.OutcomeUnknown || statuses[1].Height != 1 {
 		t.Fatalf("%+v, %v", statuses, err)
 	}
 	// What is unknown now may come.
@@ -205,7 +222,9 @@ func TestWaitHearsOfExpiry(t *testing.T) {
 	transaction := f.client.Next()
 	transaction.LastValid = 1
 	bundle := f.client.Bundle(transaction)
-	if err := f.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool { return false }); err != nil {
+	if err := f.pool.Add(bundle, bundle.Encode(), func(ledger.Hash) bool {
+		return false
+	}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan []api.Status, 1)
@@ -219,7 +238,8 @@ func TestWaitHearsOfExpiry(t *testing.T) {
 	}
 }
 
-// What was found in a chain that was set aside counts for nothing: the height is reached again, by another block.
+// What was found in a chain that was set aside counts for nothing: the height is reached again, by
+// another block.
 func TestWaitStartsAnewWithAnotherChain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -233,7 +253,9 @@ func TestWaitStartsAnewWithAnotherChain(t *testing.T) {
 		done <- statuses
 	}()
 	f.eventually("stored", func() bool { h, _ := f.pipeline.Heights(); return h.Stored == 1 })
-	if err := f.pipeline.Exchange(func(old *store.Store) (*store.Store, error) { return f.open(), old.Close() }); err != nil {
+	if err := f.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
+		return f.open(), old.Close()
+	}); err != nil {
 		t.Fatal(err)
 	}
 	f.begin(2)
@@ -241,7 +263,10 @@ func TestWaitStartsAnewWithAnotherChain(t *testing.T) {
 	f.barrier()
 	f.pipeline.PeerStored(2, 1, 1)
 	f.pipeline.PeerStored(2, 2, 1)
-	f.eventually("the other block is durable", func() bool { h, _ := f.pipeline.Heights(); return h.Durable == 1 })
+	f.eventually("the other block is durable", func() bool {
+		h, _ := f.pipeline.Heights()
+		return h.Durable == 1
+	})
 	select {
 	case statuses := <-done:
 		t.Fatalf("a transaction that is in no block: %+v", statuses)
@@ -253,8 +278,8 @@ func TestWaitStartsAnewWithAnotherChain(t *testing.T) {
 	}
 }
 
-// A majority stored block 1 of the run, which is beyond this head. The member leaves the run, and fetches
-// another block 1: nobody knows of that to be durable.
+// A majority stored block 1 of the run, which is beyond this head. The member leaves the run, and
+// fetches another block 1: nobody knows of that to be durable.
 func TestDurableBeyondTheHead(t *testing.T) {
 	t.Parallel()
 	f, other := newFixture(t), newFixture(t)
@@ -275,12 +300,15 @@ func TestDurableBeyondTheHead(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if heights, _ := f.pipeline.Heights(); heights.Durable != 0 || f.pipeline.Store().KnownDurable() != 0 {
-		t.Errorf("a fetched block counts as durable: %+v, known %d", heights, f.pipeline.Store().KnownDurable())
+	if heights, _ := f.pipeline.Heights(); heights.Durable != 0 ||
+		f.pipeline.Store().KnownDurable() != 0 {
+		t.Errorf("a fetched block counts as durable: %+v, known %d", heights,
+			f.pipeline.Store().KnownDurable())
 	}
 }
 
-// Blocks that a peer sends are not those that the members of the last generation stored at these heights.
+// Blocks that a peer sends are not those that the members of the last generation stored at these
+// heights.
 func TestStoredHeightsOfAnEarlierChainCountNoMore(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -327,21 +355,26 @@ func TestMarksAndRounds(t *testing.T) {
 	entrant = entrant[:len(entrant)-1] // the marks of the payload without
 	entrant = append(entrant, 2, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0)
 	entrant = append(append(entrant, make([]byte, 16)...), 1)
-	f.deliver(f.payload(0, f.genesisHeader(), f.next()), entrant, f.payload(0x80, f.genesisHeader()))
+	f.deliver(f.payload(0, f.genesisHeader(), f.next()), entrant,
+		f.payload(0x80, f.genesisHeader()))
 	f.barrier()
 	marks := f.pipeline.Marks()
-	if f.pipeline.Tip().Height != 2 || f.pipeline.Round() != 3 || !marks.Regroup || len(marks.Entrants) != 1 || marks.Entrants[0] != (mempool.Entrant{Server: 2, Ticket: 7}) {
-		t.Fatalf("height %d, round %d, marks %+v", f.pipeline.Tip().Height, f.pipeline.Round(), marks)
+	if f.pipeline.Tip().Height != 2 || f.pipeline.Round() != 3 || !marks.Regroup ||
+		len(marks.Entrants) != 1 || marks.Entrants[0] != (mempool.Entrant{Server: 2, Ticket: 7}) {
+		t.Fatalf("height %d, round %d, marks %+v", f.pipeline.Tip().Height, f.pipeline.Round(),
+			marks)
 	}
 	f.begin(2)
 	if marks := f.pipeline.Marks(); marks.Any() {
 		t.Fatalf("marks of an earlier run: %+v", marks)
 	}
-	replayed := order.Delivery{Epoch: 9, Round: 17, Messages: []order.Message{{Origin: 1, Payload: f.payload(0, f.genesisHeader(), f.next())}}}
+	replayed := order.Delivery{Epoch: 9, Round: 17,
+		Messages: []order.Message{{Origin: 1, Payload: f.payload(0, f.genesisHeader(), f.next())}}}
 	if err := f.pipeline.Replay(t.Context(), replayed); err != nil {
 		t.Fatal(err)
 	}
-	if head := f.store.Head(); head.Height != 3 || head.Epoch != 9 || head.Round != 17 || f.pipeline.Round() != 17 {
+	if head := f.store.Head(); head.Height != 3 || head.Epoch != 9 || head.Round != 17 ||
+		f.pipeline.Round() != 17 {
 		t.Fatalf("replayed: %+v, round %d", head, f.pipeline.Round())
 	}
 	f.round = 17
@@ -423,13 +456,20 @@ func TestDurableHeightSurvivesARestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pool := mempool.New(mempool.Config{BytesMax: 1 << 20, Tip: func() mempool.Tip { return mempool.Tip{} }})
-		p := pipeline.New(pipeline.Config{Pool: pool, Self: 0, Failed: func(err error) { t.Error(err) }}, opened)
+		pool := mempool.New(mempool.Config{BytesMax: 1 << 20, Tip: func() mempool.Tip {
+			return mempool.Tip{}
+		}})
+		p := pipeline.New(pipeline.Config{Pool: pool, Self: 0, Failed: func(err error) {
+			t.Error(err)
+		}}, opened)
 		height := ledger.Height(2 * restart)
-		if heights, _ := p.Heights(); heights.Durable != max(height, 1)-1 || heights.Ordered != height {
+		if heights, _ := p.Heights(); heights.Durable != max(height, 1)-1 ||
+			heights.Ordered != height {
 			t.Fatalf("after %d restarts the heights are %+v", restart, heights)
 		}
-		p.Begin(pipeline.Run{Number: uint64(restart + 1), First: order.Round(height) + 1, Members: []order.ServerID{0, 1, 2}, Shard: generation.Membership{Members: []order.ServerID{0, 1, 2}}})
+		p.Begin(pipeline.Run{Number: uint64(restart + 1), First: order.Round(height) + 1,
+			Members: []order.ServerID{0, 1, 2},
+			Shard:   generation.Membership{Members: []order.ServerID{0, 1, 2}}})
 		for range 2 {
 			height++
 			header := ledger.BatchHeader{Time: 1, Tip: opened.GenesisHash()}
@@ -456,7 +496,8 @@ func TestDurableHeightSurvivesARestart(t *testing.T) {
 	}
 }
 
-// What members store before this node has executed it counts once it is here, and the store is told.
+// What members store before this node has executed it counts once it is here, and the store is
+// told.
 func TestDurableAheadOfTheHeadIsRemembered(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -503,14 +544,20 @@ func TestStoredHeightIsOfTheRunThatWasSynced(t *testing.T) {
 	<-held // the disk has block 1, and nobody was told yet
 	var others sync.WaitGroup
 	others.Go(func() {
-		if err := f.pipeline.Exchange(func(old *store.Store) (*store.Store, error) { return f.open(), old.Close() }); err != nil {
+		if err := f.pipeline.Exchange(func(old *store.Store) (*store.Store, error) {
+			return f.open(), old.Close()
+		}); err != nil {
 			t.Error(err)
 		}
 	})
-	f.eventually("the other chain", func() bool { h, _ := f.pipeline.Heights(); return h.Stored == 0 })
+	f.eventually("the other chain", func() bool {
+		h, _ := f.pipeline.Heights()
+		return h.Stored == 0
+	})
 	others.Go(func() {
 		members := []order.ServerID{0, 1, 2}
-		f.pipeline.Begin(pipeline.Run{Number: 2, First: 6, Members: members, Shard: generation.Membership{Members: members}})
+		f.pipeline.Begin(pipeline.Run{Number: 2, First: 6, Members: members,
+			Shard: generation.Membership{Members: members}})
 	})
 	f.eventually("run 2", func() bool { return f.pipeline.Round() == 5 })
 	close(release)
@@ -520,7 +567,8 @@ func TestStoredHeightIsOfTheRunThatWasSynced(t *testing.T) {
 	defer mu.Unlock()
 	for _, s := range stored {
 		if s.run == 2 && s.height > 0 {
-			t.Errorf("the members of run %d were told that this disk holds block %d", s.run, s.height)
+			t.Errorf("the members of run %d were told that this disk holds block %d", s.run,
+				s.height)
 		}
 	}
 }

@@ -13,7 +13,8 @@ type progress struct {
 	mu      sync.Mutex
 	heights api.Heights
 	changed chan struct{} // nil while nobody has asked for it
-	// era counts the chains that this node has held: what was found in an earlier one may be in none now.
+	// era counts the chains that this node has held: what was found in an earlier one may be in
+	// none now.
 	era uint64
 	// gates are closed when a height reaches a level.
 	gates map[gate]chan struct{}
@@ -34,7 +35,8 @@ type waiter struct {
 }
 
 func newProgress(heights api.Heights) *progress {
-	return &progress{heights: heights, gates: map[gate]chan struct{}{}, waiters: map[ledger.Hash][]*waiter{}}
+	return &progress{heights: heights, gates: map[gate]chan struct{}{},
+		waiters: map[ledger.Hash][]*waiter{}}
 }
 
 func (p *progress) now() api.Heights {
@@ -96,8 +98,10 @@ func (p *progress) inEra() uint64 {
 	return p.era
 }
 
-// reached gives a channel that is closed once the height has the level, or with the era; current tells whether that era lasts.
-func (p *progress) reached(level api.Level, height ledger.Height, era uint64) (reached <-chan struct{}, current bool) {
+// reached gives a channel that is closed once the height has the level, or with the era; current
+// tells whether that era lasts.
+func (p *progress) reached(level api.Level, height ledger.Height,
+	era uint64) (reached <-chan struct{}, current bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.era != era {
@@ -145,7 +149,8 @@ func (p *progress) unwatch(w *waiter, ids []ledger.Hash) {
 	}
 }
 
-// settle tells the waiters of a transaction what became of it. It needs no more than a look into a map where nobody waits.
+// settle tells the waiters of a transaction what became of it. It needs no more than a look into a
+// map where nobody waits.
 func (p *progress) settle(statuses []api.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +164,8 @@ func (p *progress) settle(statuses []api.Status) {
 	}
 }
 
-// anyone tells whether someone waits for some transaction. Who comes later finds in the store what is there by now.
+// anyone tells whether someone waits for some transaction. Who comes later finds in the store what
+// is there by now.
 func (p *progress) anyone() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,7 +211,8 @@ func (w *waiter) count() int {
 }
 
 // Wait implements the API's Wait.
-func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]api.Status, error) {
+func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash, level api.Level) ([]api.Status,
+	error) {
 	w := p.progress.watch(ids)
 	defer p.progress.unwatch(w, ids)
 	distinct := make(map[ledger.Hash]bool, len(ids))
@@ -239,8 +246,10 @@ func (p *Pipeline) Wait(ctx context.Context, ids []ledger.Hash, level api.Level)
 	}
 }
 
-// gather waits until all of the waiter's transactions have an outcome, and the level. It ends early with the era.
-func (p *Pipeline) gather(ctx context.Context, w *waiter, count int, level api.Level, era uint64) error {
+// gather waits until all of the waiter's transactions have an outcome, and the level. It ends early
+// with the era.
+func (p *Pipeline) gather(ctx context.Context, w *waiter, count int, level api.Level,
+	era uint64) error {
 	for w.count() < count && p.progress.inEra() == era {
 		select {
 		case <-w.more:
@@ -310,7 +319,8 @@ func (p *Pipeline) Status(id ledger.Hash) (api.Status, error) {
 	return api.Status{ID: id}, nil
 }
 
-// inChain is the status of a transaction that is in a block; the store's ErrNotFound where it is in none.
+// inChain is the status of a transaction that is in a block; the store's ErrNotFound where it is in
+// none.
 func (p *Pipeline) inChain(id ledger.Hash) (api.Status, error) {
 	opened := p.store()
 	if opened.Genesis().Sharded() {
@@ -325,7 +335,8 @@ func (p *Pipeline) inChain(id ledger.Hash) (api.Status, error) {
 }
 
 func statusOf(entry *ledger.Entry, height ledger.Height, index int, level api.Level) api.Status {
-	status := api.Status{ID: entry.ID, Outcome: api.OutcomeExecuted, Level: level, Height: height, Index: uint32(index), Result: entry.Result}
+	status := api.Status{ID: entry.ID, Outcome: api.OutcomeExecuted, Level: level, Height: height,
+		Index: uint32(index), Result: entry.Result}
 	if !entry.Result.OK() {
 		status.Outcome = api.OutcomeFailed
 	}

@@ -5,7 +5,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger/store"
 )
 
-// NodeMode is what a node is doing. The numbers are those of package api, so that one converts into the other.
+// NodeMode is what a node is doing. The numbers are those of package api, so that one converts into
+// the other.
 type NodeMode uint8
 
 // The modes of nodes.
@@ -33,9 +34,11 @@ type Announcement struct {
 	Heights    Heights
 	// Head is the hash of the block at Heights.Ordered.
 	Head ledger.Hash
-	// Transactions and Accounts are the chain's, Pending the transactions that wait for other shards.
+	// Transactions and Accounts are the chain's, Pending the transactions that wait for other
+	// shards.
 	Transactions, Accounts, Pending uint64
-	// Carried is the number of the last entry of the parent's stream in the chain, Streamed those of the streams to the children, ascending by child.
+	// Carried is the number of the last entry of the parent's stream in the chain, Streamed those
+	// of the streams to the children, ascending by child.
 	Carried  uint64
 	Streamed []Streamed
 	// Membership is the chain's, nil while it is the genesis'.
@@ -48,11 +51,13 @@ type Streamed struct {
 	Number uint64
 }
 
-// Describe returns what a store says of its chain; the mode, the API's address and the heights stored and durable are the node's to add. It reads no disk.
+// Describe returns what a store says of its chain; the mode, the API's address and the heights
+// stored and durable are the node's to add. It reads no disk.
 func Describe(s *store.Store) Announcement {
 	head := s.Head()
 	a := Announcement{
-		Shard: s.Shard(), Heights: Heights{Ordered: head.Height}, Head: head.Hash, Transactions: head.Total, Accounts: uint64(s.AccountCount()),
+		Shard: s.Shard(), Heights: Heights{Ordered: head.Height}, Head: head.Hash,
+		Transactions: head.Total, Accounts: uint64(s.AccountCount()),
 		Pending: uint64(s.PendingCount()), Carried: s.Carried(),
 	}
 	for _, child := range s.ShardTree().Children(a.Shard) {

@@ -18,23 +18,28 @@ const (
 	AnnounceGapDefault   = 100 * time.Millisecond
 )
 
-// relayShare is after how many times AnnouncerConfig.Every the own shard's members are told again who the members of the others are, if nothing happens before.
+// relayShare is after how many times AnnouncerConfig.Every the own shard's members are told again
+// who the members of the others are, if nothing happens before.
 const relayShare = 10
 
 // AnnouncerConfig is what NewAnnouncer needs.
 type AnnouncerConfig struct {
 	Directory *Directory
 	Control   *control.Control
-	// Own tells what the others are told. It is called by the announcer's goroutine, and must not block for long.
+	// Own tells what the others are told. It is called by the announcer's goroutine, and must not
+	// block for long.
 	Own func() Announcement
 	// Logger may be nil.
 	Logger *slog.Logger
-	// Every is how often the others are told, Gap the least time between two: the defaults where they are 0. The own shard's members are told relayShare times as rarely.
+	// Every is how often the others are told, Gap the least time between two: the defaults where
+	// they are 0. The own shard's members are told relayShare times as rarely.
 	Every, Gap time.Duration
 }
 
-// Announcer tells the members of all other shards what this node does, and the directory what they do. The members of its own shard it tells who the members of the others are, where those are not the genesis' any more: one
-// that was away, or has just joined, may not know anybody of them. All methods may be called from several goroutines.
+// Announcer tells the members of all other shards what this node does, and the directory what they
+// do. The members of its own shard it tells who the members of the others are, where those are not
+// the genesis' any more: one that was away, or has just joined, may not know anybody of them. All
+// methods may be called from several goroutines.
 type Announcer struct {
 	config AnnouncerConfig
 	met    atomic.Bool // a member of the own shard came since the last relay
@@ -44,10 +49,12 @@ type Announcer struct {
 	once   sync.Once
 }
 
-// NewAnnouncer takes the messages of control.KindShard and begins to announce. Errors are those of Control, or say what is missing.
+// NewAnnouncer takes the messages of control.KindShard and begins to announce. Errors are those of
+// Control, or say what is missing.
 func NewAnnouncer(config AnnouncerConfig) (*Announcer, error) {
 	if config.Directory == nil || config.Control == nil || config.Own == nil {
-		return nil, errors.New("shards: an announcer needs a directory, the control lane and what to say")
+		return nil, errors.New("shards: an announcer needs a directory, the control lane and " +
+			"what to say")
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
@@ -95,7 +102,8 @@ func (a *Announcer) Event(event rdmanet.PeerEvent) {
 	}
 }
 
-// Close ends the announcements, and waits until nothing is sent any more. What still comes is dropped. Closing again waits too.
+// Close ends the announcements, and waits until nothing is sent any more. What still comes is
+// dropped. Closing again waits too.
 func (a *Announcer) Close() {
 	a.once.Do(func() { close(a.closed) })
 	a.done.Wait()
@@ -147,31 +155,37 @@ func (a *Announcer) announce() {
 		_, members := d.Members(shard)
 		for _, member := range members {
 			if err := a.config.Control.Send(member.Peer, control.KindShard, payload); err != nil {
-				a.config.Logger.Debug("not announced", "shard", shard, "member", member.Index, "error", err)
+				a.config.Logger.Debug("not announced", "shard", shard, "member", member.Index,
+					"error", err)
 			}
 		}
 	}
 }
 
-// relay tells the members of the own shard who the members of the others are. Those of the genesis are known to everybody.
+// relay tells the members of the own shard who the members of the others are. Those of the genesis
+// are known to everybody.
 func (a *Announcer) relay() {
 	d := a.config.Directory
 	_, fellows := d.Members(d.Own())
 	for _, change := range d.Changes() {
-		said := Announcement{Shard: change.Shard, Mode: NodeFollowing, Membership: &change.Membership}
+		said := Announcement{Shard: change.Shard, Mode: NodeFollowing,
+			Membership: &change.Membership}
 		payload := said.Encode()
 		for _, fellow := range fellows {
 			if fellow.Peer == d.Self() {
 				continue
 			}
 			if err := a.config.Control.Send(fellow.Peer, control.KindShard, payload); err != nil {
-				a.config.Logger.Debug("not relayed", "shard", change.Shard, "member", fellow.Index, "error", err)
+				a.config.Logger.Debug("not relayed", "shard", change.Shard, "member", fellow.Index,
+					"error", err)
 			}
 		}
 	}
 }
 
-// receive hears what a member of another shard does. What it says of its shard's members is taken: its chain says so. So is what a member of the own shard says of others', which that heard from them, and nothing else.
+// receive hears what a member of another shard does. What it says of its shard's members is taken:
+// its chain says so. So is what a member of the own shard says of others', which that heard from
+// them, and nothing else.
 func (a *Announcer) receive(from rdmanet.Peer, payload []byte) {
 	select {
 	case <-a.closed:
@@ -187,11 +201,13 @@ func (a *Announcer) receive(from rdmanet.Peer, payload []byte) {
 	said, err := DecodeAnnouncement(payload)
 	relayed := shard == d.Own()
 	if err != nil || (said.Shard == shard) == relayed {
-		a.config.Logger.Error("announcement dropped", "peer", from, "shard", shard, "says", said.Shard, "error", err)
+		a.config.Logger.Error("announcement dropped", "peer", from, "shard", shard, "says",
+			said.Shard, "error", err)
 		return
 	}
 	if said.Membership != nil && d.Learn(said.Shard, *said.Membership) {
-		a.config.Logger.Info("the members of another shard changed", "shard", said.Shard, "change", said.Membership.Number, "members", len(said.Membership.Members))
+		a.config.Logger.Info("the members of another shard changed", "shard", said.Shard, "change",
+			said.Membership.Number, "members", len(said.Membership.Members))
 	}
 	if relayed {
 		return

@@ -32,7 +32,8 @@ func eventually(t testing.TB, what string, holds func() bool) {
 }
 
 // controlOf starts a member's host, which is closed at the test's end, with its control lane.
-func controlOf(t testing.TB, network *memory.Network, peer rdmanet.PeerID) (*memory.Host, *control.Control) {
+func controlOf(t testing.TB, network *memory.Network, peer rdmanet.PeerID) (*memory.Host,
+	*control.Control) {
 	t.Helper()
 	host, err := network.Host(peer)
 	if err != nil {
@@ -63,9 +64,11 @@ func TestShardsHearOfEachOther(t *testing.T) {
 		d := directory(t, i)
 		host, c := controlOf(t, network, peerOf(t, i))
 		announcer, err := NewAnnouncer(AnnouncerConfig{
-			Directory: d, Control: c, Logger: quiet, Every: 20 * time.Millisecond, Gap: time.Millisecond,
+			Directory: d, Control: c, Logger: quiet, Every: 20 * time.Millisecond,
+			Gap: time.Millisecond,
 			Own: func() Announcement {
-				a := Announcement{Shard: d.Own(), Mode: NodeOrdering, Heights: Heights{Ordered: ledger.Height(i)}}
+				a := Announcement{Shard: d.Own(), Mode: NodeOrdering,
+					Heights: Heights{Ordered: ledger.Height(i)}}
 				if i == 3 && joined.Load() {
 					a.Membership = &join
 				}
@@ -81,7 +84,8 @@ func TestShardsHearOfEachOther(t *testing.T) {
 	}
 	eventually(t, "both other shards order", func() bool {
 		s := directories[0].States()
-		return s[1].Mode == ModeOrdering && s[2].Mode == ModeOrdering && s[1].Heights.Ordered == 3 && s[2].Members[0].Lately
+		return s[1].Mode == ModeOrdering && s[2].Mode == ModeOrdering &&
+			s[1].Heights.Ordered == 3 && s[2].Members[0].Lately
 	})
 	if directories[0].Candidates(1)[0] != peerOf(t, 3) {
 		t.Error("the one that orders is not asked first")
@@ -97,20 +101,27 @@ func TestShardsHearOfEachOther(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the change of another shard's members never came")
 	}
-	if shard, member, known := directories[6].Find(peerOf(t, 20)); !known || shard != 1 || member.Index != 3 {
+	if shard, member, known := directories[6].Find(peerOf(t, 20)); !known || shard != 1 ||
+		member.Index != 3 {
 		t.Errorf("who joined is %+v of %d", member, shard)
 	}
 	network.Kill(peerOf(t, 3))
-	eventually(t, "who is gone is asked last", func() bool { return directories[0].Candidates(1)[0] != peerOf(t, 3) })
+	eventually(t, "who is gone is asked last", func() bool {
+		return directories[0].Candidates(1)[0] != peerOf(t, 3)
+	})
 }
 
-// What a stranger says, what a member says of another shard, and what is no announcement, changes nothing.
+// What a stranger says, what a member says of another shard, and what is no announcement, changes
+// nothing.
 func TestWhoMayAnnounce(t *testing.T) {
 	t.Parallel()
 	network := memory.NewNetwork()
 	d := directory(t, 0)
 	_, c := controlOf(t, network, peerOf(t, 0))
-	announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: c, Logger: quiet, Own: func() Announcement { return Announcement{Mode: NodeOrdering} }})
+	announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: c, Logger: quiet,
+		Own: func() Announcement {
+			return Announcement{Mode: NodeOrdering}
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +132,8 @@ func TestWhoMayAnnounce(t *testing.T) {
 	announcer.receive(rdmanet.Peer{ID: "stranger"}, lie.Encode())
 	announcer.receive(rdmanet.Peer{ID: peerOf(t, 3)}, lie.Encode())
 	announcer.receive(rdmanet.Peer{ID: peerOf(t, 3)}, []byte{1, 2})
-	announcer.receive(rdmanet.Peer{ID: peerOf(t, 1)}, (&Announcement{Shard: 0, Mode: NodeOrdering}).Encode())
+	announcer.receive(rdmanet.Peer{ID: peerOf(t, 1)},
+		(&Announcement{Shard: 0, Mode: NodeOrdering}).Encode())
 	if len(d.heard) != 0 {
 		t.Errorf("heard: %+v", d.heard)
 	}
@@ -139,7 +151,8 @@ func TestWhoMayAnnounce(t *testing.T) {
 	}
 }
 
-// Who was away, or has just joined, hears from its fellows who the members of other shards are, though nobody of those is left that it knows.
+// Who was away, or has just joined, hears from its fellows who the members of other shards are,
+// though nobody of those is left that it knows.
 func TestFellowsRelayWhoTheOthersAre(t *testing.T) {
 	t.Parallel()
 	network := memory.NewNetwork()
@@ -149,7 +162,10 @@ func TestFellowsRelayWhoTheOthersAre(t *testing.T) {
 		d := directory(t, i)
 		host, c := controlOf(t, network, peerOf(t, i))
 		// Every is so long that only what happens has anybody told.
-		announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: c, Logger: quiet, Every: patience, Gap: time.Millisecond, Own: func() Announcement { return Announcement{Mode: NodeOrdering} }})
+		announcer, err := NewAnnouncer(AnnouncerConfig{Directory: d, Control: c, Logger: quiet,
+			Every: patience, Gap: time.Millisecond, Own: func() Announcement {
+				return Announcement{Mode: NodeOrdering}
+			}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +182,8 @@ func TestFellowsRelayWhoTheOthersAre(t *testing.T) {
 		number, members := directories[1].Members(1)
 		return number == 6 && len(members) == 2 && members[1].Peer == peerOf(t, 21)
 	})
-	if changes := directories[1].Changes(); len(changes) != 1 || changes[0].Shard != 1 || changes[0].Membership.Members[0].Name != ledgertest.Member(20).Name {
+	if changes := directories[1].Changes(); len(changes) != 1 || changes[0].Shard != 1 ||
+		changes[0].Membership.Members[0].Name != ledgertest.Member(20).Name {
 		t.Errorf("it would tell others of %+v", changes)
 	}
 	if states := directories[1].States(); states[1].Mode != ModeSilent {

@@ -15,10 +15,12 @@ type verdictKey struct {
 
 func keyOf(verdict *ledger.Verdict) verdictKey { return verdictKey{verdict.ID, verdict.Shard} }
 
-// awaitedSet is the verdicts that the chain waits for, to be proposed, each again only after a while. It is not safe for concurrent use.
+// awaitedSet is the verdicts that the chain waits for, to be proposed, each again only after a
+// while. It is not safe for concurrent use.
 type awaitedSet struct {
 	byID map[ledger.Hash][]*list.Element
-	// fresh are those never proposed, in the order of their coming; proposed the others, in that of their last proposal.
+	// fresh are those never proposed, in the order of their coming; proposed the others, in that of
+	// their last proposal.
 	fresh, proposed list.List
 }
 
@@ -80,7 +82,8 @@ func (s *awaitedSet) unlink(element *list.Element) {
 	}
 }
 
-// propose gives up to so many verdicts: those whose last proposal was patience ago, then fresh ones.
+// propose gives up to so many verdicts: those whose last proposal was patience ago, then fresh
+// ones.
 func (s *awaitedSet) propose(most int, now time.Time, patience time.Duration) []ledger.Verdict {
 	var verdicts []ledger.Verdict
 	for len(verdicts) < most {
@@ -121,7 +124,8 @@ func (s *awaitedSet) again(patience time.Duration) time.Time {
 	return oldest.Value.(*awaited).proposed.Add(patience)
 }
 
-// transactions calls visit for each transaction of which there is a verdict, in no order; visit may remove that one's.
+// transactions calls visit for each transaction of which there is a verdict, in no order; visit may
+// remove that one's.
 func (s *awaitedSet) transactions(visit func(ledger.Hash)) {
 	for id := range s.byID {
 		visit(id)
@@ -141,7 +145,8 @@ func (s *awaitedSet) drain() []ledger.Verdict {
 	return verdicts
 }
 
-// earlySet keeps verdicts that came before their transactions, up to a bound: the oldest goes first. It is not safe for concurrent use.
+// earlySet keeps verdicts that came before their transactions, up to a bound: the oldest goes
+// first. It is not safe for concurrent use.
 type earlySet struct {
 	bound int
 	byID  map[ledger.Hash][]*list.Element
@@ -169,7 +174,8 @@ func (s *earlySet) add(verdict ledger.Verdict) {
 		oldest := s.order.Front()
 		id := oldest.Value.(ledger.Verdict).ID
 		s.order.Remove(oldest)
-		// A transaction's elements are in the order of their coming, and so the oldest of all is its first.
+		// A transaction's elements are in the order of their coming, and so the oldest of all is
+		// its first.
 		if s.byID[id] = s.byID[id][1:]; len(s.byID[id]) == 0 {
 			delete(s.byID, id)
 		}
@@ -232,7 +238,8 @@ func (s *recentSet) add(key verdictKey) {
 	s.known[key] = struct{}{}
 }
 
-// remove forgets a key. Its place in the order stays, so that it may be forgotten early once it was added again.
+// remove forgets a key. Its place in the order stays, so that it may be forgotten early once it was
+// added again.
 func (s *recentSet) remove(key verdictKey) { delete(s.known, key) }
 
 func (s *recentSet) clear() {

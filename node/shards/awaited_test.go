@@ -28,13 +28,20 @@ func TestSetsAreAsTheirModels(t *testing.T) {
 			modelEarly, modelOld []ledger.Verdict
 		)
 		draw := func() ledger.Verdict {
-			return ledger.Verdict{ID: ledger.Hash{rapid.Byte().Draw(t, "id") % 5}, Shard: ledger.ShardID(rapid.IntRange(1, 3).Draw(t, "shard"))}
+			return ledger.Verdict{ID: ledger.Hash{rapid.Byte().Draw(t, "id") % 5},
+				Shard: ledger.ShardID(rapid.IntRange(1, 3).Draw(t, "shard"))}
 		}
-		is := func(v ledger.Verdict) func(ledger.Verdict) bool { return func(o ledger.Verdict) bool { return o == v } }
-		isEntry := func(v ledger.Verdict) func(entry) bool { return func(e entry) bool { return e.verdict == v } }
+		is := func(v ledger.Verdict) func(ledger.Verdict) bool {
+			return func(o ledger.Verdict) bool { return o == v }
+		}
+		isEntry := func(v ledger.Verdict) func(entry) bool {
+			return func(e entry) bool { return e.verdict == v }
+		}
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			v := draw()
-			if set.has(keyOf(&v)) != slices.ContainsFunc(model, isEntry(v)) || early.has(keyOf(&v)) != slices.ContainsFunc(modelEarly, is(v)) || recent.has(keyOf(&v)) != slices.ContainsFunc(modelOld, is(v)) {
+			if set.has(keyOf(&v)) != slices.ContainsFunc(model, isEntry(v)) ||
+				early.has(keyOf(&v)) != slices.ContainsFunc(modelEarly, is(v)) ||
+				recent.has(keyOf(&v)) != slices.ContainsFunc(modelOld, is(v)) {
 				t.Fatalf("%+v is not where it should be", v)
 			}
 			switch rapid.IntRange(0, 6).Draw(t, "step") {
@@ -68,7 +75,9 @@ func TestSetsAreAsTheirModels(t *testing.T) {
 				if got := early.take(v.ID); !slices.Equal(got, want) {
 					t.Fatalf("taken %v, want %v", got, want)
 				}
-				modelEarly = slices.DeleteFunc(modelEarly, func(o ledger.Verdict) bool { return o.ID == v.ID })
+				modelEarly = slices.DeleteFunc(modelEarly, func(o ledger.Verdict) bool {
+					return o.ID == v.ID
+				})
 			case 4:
 				now = now.Add(time.Duration(rapid.IntRange(0, 6).Draw(t, "seconds")) * time.Second)
 			default:
@@ -85,14 +94,17 @@ func TestSetsAreAsTheirModels(t *testing.T) {
 				}
 				for _, each := range got {
 					at := slices.IndexFunc(model, isEntry(each))
-					if at < 0 || !model[at].proposed.IsZero() && now.Sub(model[at].proposed) < wait {
+					if at < 0 || !model[at].proposed.IsZero() &&
+						now.Sub(model[at].proposed) < wait {
 						t.Fatalf("%+v should not be proposed", each)
 					}
 					model[at].proposed = now
 				}
 			}
-			if set.len() != len(model) || early.len() != len(modelEarly) || len(recent.known) != len(modelOld) {
-				t.Fatalf("%d, %d, %d elements; want %d, %d, %d", set.len(), early.len(), len(recent.known), len(model), len(modelEarly), len(modelOld))
+			if set.len() != len(model) || early.len() != len(modelEarly) ||
+				len(recent.known) != len(modelOld) {
+				t.Fatalf("%d, %d, %d elements; want %d, %d, %d", set.len(), early.len(),
+					len(recent.known), len(model), len(modelEarly), len(modelOld))
 			}
 		}
 		if got := set.drain(); len(got) != len(model) || set.len() != 0 || set.has(verdictKey{}) {

@@ -6,12 +6,15 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// BenchmarkApplied is what the pipeline waits for with each block of 1,000 transactions, while other shards' verdicts come and go.
+// BenchmarkApplied is what the pipeline waits for with each block of 1,000 transactions, while
+// other shards' verdicts come and go.
 func BenchmarkApplied(b *testing.B) {
-	v := &Verdicts{wake: make(chan struct{}, 1), awaited: newAwaitedSet(), early: newEarlySet(earlyMax), settled: newRecentSet(settledMax)}
+	v := &Verdicts{wake: make(chan struct{}, 1), awaited: newAwaitedSet(),
+		early: newEarlySet(earlyMax), settled: newRecentSet(settledMax)}
 	block := &ledger.Block{}
 	for i := range 1000 {
-		block.Entries = append(block.Entries, ledger.Entry{ID: name(i), Transaction: &someTransaction, Result: good})
+		block.Entries = append(block.Entries, ledger.Entry{ID: name(i),
+			Transaction: &someTransaction, Result: good})
 	}
 	v.early.add(ledger.Verdict{ID: name(2000)})
 	b.ReportAllocs()
@@ -22,7 +25,8 @@ func BenchmarkApplied(b *testing.B) {
 
 // BenchmarkPropose takes 100 of many verdicts and forgets them, as when a block has them.
 func BenchmarkPropose(b *testing.B) {
-	v := &Verdicts{wake: make(chan struct{}, 1), closed: make(chan struct{}), awaited: newAwaitedSet()}
+	v := &Verdicts{wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		awaited: newAwaitedSet()}
 	for i := range 50_000 {
 		v.awaited.add(ledger.Verdict{ID: name(i), Shard: 1, Result: good})
 	}

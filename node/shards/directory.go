@@ -30,7 +30,8 @@ type Member struct {
 	Address string
 }
 
-// Directory is the members of all shards. All methods may be called from several goroutines; none blocks.
+// Directory is the members of all shards. All methods may be called from several goroutines; none
+// blocks.
 type Directory struct {
 	own  ledger.ShardID
 	tree *ledger.ShardTree
@@ -70,7 +71,8 @@ type heard struct {
 	lost         bool
 }
 
-// NewDirectory returns the members that a genesis names. ErrOneShard, or ErrGenesis of package ledger.
+// NewDirectory returns the members that a genesis names. ErrOneShard, or ErrGenesis of package
+// ledger.
 func NewDirectory(genesis *ledger.Genesis) (*Directory, error) {
 	if err := genesis.Validate(); err != nil {
 		return nil, fmt.Errorf("shards: %w", err)
@@ -79,8 +81,10 @@ func NewDirectory(genesis *ledger.Genesis) (*Directory, error) {
 		return nil, ErrOneShard
 	}
 	d := &Directory{
-		own: genesis.Shard, tree: genesis.ShardTree(), now: time.Now, shards: make([]members, len(genesis.Shards)),
-		places: map[rdmanet.PeerID]place{}, heard: map[rdmanet.PeerID]heard{}, changed: make(chan struct{}),
+		own: genesis.Shard, tree: genesis.ShardTree(), now: time.Now,
+		shards: make([]members, len(genesis.Shards)),
+		places: map[rdmanet.PeerID]place{}, heard: map[rdmanet.PeerID]heard{},
+		changed: make(chan struct{}),
 	}
 	for shard := range genesis.Shards {
 		of, err := genesis.ForShard(ledger.ShardID(shard))
@@ -93,20 +97,24 @@ func NewDirectory(genesis *ledger.Genesis) (*Directory, error) {
 	return d, nil
 }
 
-// membersOf gives the members that the fabric can know. Nobody can have another key than an ed25519 one, so that whoever is named with one takes part in nothing.
+// membersOf gives the members that the fabric can know. Nobody can have another key than an ed25519
+// one, so that whoever is named with one takes part in nothing.
 func membersOf(membership *ledger.Membership) members {
-	m := members{number: membership.Number, list: make([]Member, 0, len(membership.Members)), said: *membership}
+	m := members{number: membership.Number, list: make([]Member, 0, len(membership.Members)),
+		said: *membership}
 	for i := range membership.Members {
 		member := &membership.Members[i]
 		if peer, err := p2p.PeerID(member.Key); err == nil {
-			m.list = append(m.list, Member{Index: member.Index, Name: member.Name, Peer: peer, Address: member.Address})
+			m.list = append(m.list, Member{Index: member.Index, Name: member.Name, Peer: peer,
+				Address: member.Address})
 		}
 	}
 	return m
 }
 
-// put has a shard's members take the place of those before. The lock is held, or nobody else knows the directory yet. Who is a member of two shards, which takes a
-// mistake of their operators, is this node's own shard's, or the one's that was known first.
+// put has a shard's members take the place of those before. The lock is held, or nobody else knows
+// the directory yet. Who is a member of two shards, which takes a mistake of their operators, is
+// this node's own shard's, or the one's that was known first.
 func (d *Directory) put(shard ledger.ShardID, m members) {
 	for _, before := range d.shards[shard].list {
 		if d.places[before.Peer].shard == shard {
@@ -133,7 +141,8 @@ func (d *Directory) replace(shard ledger.ShardID, m members) {
 	d.changed = make(chan struct{})
 }
 
-// SetSelf says which peer this node is: it is never a candidate, and what it asks first of others differs from what its fellows do. Call it before the directory is used.
+// SetSelf says which peer this node is: it is never a candidate, and what it asks first of others
+// differs from what its fellows do. Call it before the directory is used.
 func (d *Directory) SetSelf(self rdmanet.PeerID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,7 +162,8 @@ func (d *Directory) Own() ledger.ShardID { return d.own }
 // Tree is the tree of the shards.
 func (d *Directory) Tree() *ledger.ShardTree { return d.tree }
 
-// Members returns the number of a shard's membership, which counts its changes, and its present members by index; read-only. A shard that does not exist has none.
+// Members returns the number of a shard's membership, which counts its changes, and its present
+// members by index; read-only. A shard that does not exist has none.
 func (d *Directory) Members(shard ledger.ShardID) (number uint64, list []Member) {
 	if int(shard) >= d.tree.Shards() {
 		return 0, nil
@@ -171,7 +181,8 @@ func (d *Directory) Find(peer rdmanet.PeerID) (shard ledger.ShardID, member Memb
 	return at.shard, at.member, known
 }
 
-// SetOwn says who the members of this node's shard are, as its chain has it. Saying the same again changes nothing.
+// SetOwn says who the members of this node's shard are, as its chain has it. Saying the same again
+// changes nothing.
 func (d *Directory) SetOwn(membership ledger.Membership) {
 	m := membersOf(&membership)
 	d.mu.Lock()
@@ -181,10 +192,13 @@ func (d *Directory) SetOwn(membership ledger.Membership) {
 	}
 }
 
-// Learn takes a membership of another shard if its number is larger than that of the one known, and returns whether it did. Who may say so is the caller's check: a member of
-// that shard as known until now, or of the own. What is no membership, or names a member of another shard, is not taken.
+// Learn takes a membership of another shard if its number is larger than that of the one known, and
+// returns whether it did. Who may say so is the caller's check: a member of that shard as known
+// until now, or of the own. What is no membership, or names a member of another shard, is not
+// taken.
 func (d *Directory) Learn(shard ledger.ShardID, membership ledger.Membership) bool {
-	if number, _ := d.Members(shard); shard == d.own || int(shard) >= d.tree.Shards() || membership.Number <= number || membership.Validate() != nil {
+	if number, _ := d.Members(shard); shard == d.own || int(shard) >= d.tree.Shards() ||
+		membership.Number <= number || membership.Validate() != nil {
 		return false
 	}
 	m := membersOf(&membership)
@@ -202,7 +216,8 @@ func (d *Directory) Learn(shard ledger.ShardID, membership ledger.Membership) bo
 	return true
 }
 
-// Changes returns the memberships of other shards that are not those of the genesis any more, by shard; read-only. Learn takes them at another node, or at this one when it begins again.
+// Changes returns the memberships of other shards that are not those of the genesis any more, by
+// shard; read-only. Learn takes them at another node, or at this one when it begins again.
 func (d *Directory) Changes() (changes []Change) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -214,14 +229,16 @@ func (d *Directory) Changes() (changes []Change) {
 	return changes
 }
 
-// Changed gives a channel that is closed at the next change of any shard's members. Take it before looking, so that nothing is missed.
+// Changed gives a channel that is closed at the next change of any shard's members. Take it before
+// looking, so that nothing is missed.
 func (d *Directory) Changed() <-chan struct{} {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	return d.changed
 }
 
-// Heard notes what a member said of itself. Who is no member of the shard that it speaks of is not heard.
+// Heard notes what a member said of itself. Who is no member of the shard that it speaks of is not
+// heard.
 func (d *Directory) Heard(peer rdmanet.PeerID, a Announcement, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -230,7 +247,8 @@ func (d *Directory) Heard(peer rdmanet.PeerID, a Announcement, at time.Time) {
 	}
 }
 
-// Lost says that the fabric has no link to a peer any more: until it is heard again it is asked last.
+// Lost says that the fabric has no link to a peer any more: until it is heard again it is asked
+// last.
 func (d *Directory) Lost(peer rdmanet.PeerID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -245,8 +263,10 @@ func (h heard) lately(now time.Time) bool {
 	return !h.at.IsZero() && !h.lost && now.Sub(h.at) <= Lately
 }
 
-// Candidates returns whom to ask of a shard: members heard of lately that order first, then others heard of lately, then those never heard of, and at last those that went silent; this node never. Within each of
-// these, different nodes begin with different members, so that load spreads, and a node with the same one as long as nothing changes.
+// Candidates returns whom to ask of a shard: members heard of lately that order first, then others
+// heard of lately, then those never heard of, and at last those that went silent; this node never.
+// Within each of these, different nodes begin with different members, so that load spreads, and a
+// node with the same one as long as nothing changes.
 func (d *Directory) Candidates(shard ledger.ShardID) []rdmanet.PeerID {
 	if int(shard) >= d.tree.Shards() {
 		return nil
@@ -254,7 +274,8 @@ func (d *Directory) Candidates(shard ledger.ShardID) []rdmanet.PeerID {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	list, now := d.shards[shard].list, d.now()
-	candidates, ranks := make([]rdmanet.PeerID, 0, len(list)), make(map[rdmanet.PeerID]int, len(list))
+	candidates, ranks := make([]rdmanet.PeerID, 0, len(list)),
+		make(map[rdmanet.PeerID]int, len(list))
 	if len(list) == 0 {
 		return nil
 	}
@@ -267,7 +288,9 @@ func (d *Directory) Candidates(shard ledger.ShardID) []rdmanet.PeerID {
 		ranks[peer] = d.rank(peer, now)
 		candidates = append(candidates, peer)
 	}
-	slices.SortStableFunc(candidates, func(a, b rdmanet.PeerID) int { return cmp.Compare(ranks[a], ranks[b]) })
+	slices.SortStableFunc(candidates, func(a, b rdmanet.PeerID) int {
+		return cmp.Compare(ranks[a], ranks[b])
+	})
 	return candidates
 }
 
@@ -285,7 +308,8 @@ func (d *Directory) rank(peer rdmanet.PeerID, now time.Time) int {
 	return 1
 }
 
-// rotation is where this node begins among so many members: a member of a shard at its own place among its fellows, anybody else somewhere. The lock is held.
+// rotation is where this node begins among so many members: a member of a shard at its own place
+// among its fellows, anybody else somewhere. The lock is held.
 func (d *Directory) rotation(count int) int {
 	if at, known := d.places[d.self]; known {
 		fellows := d.shards[at.shard].list

@@ -22,7 +22,8 @@ func peerOf(t testing.TB, i int) rdmanet.PeerID {
 	return peer
 }
 
-// directory is that of a member of the root of three shards with three members each, 0 above 1 above 2.
+// directory is that of a member of the root of three shards with three members each, 0 above 1
+// above 2.
 func directory(t testing.TB, self int) *Directory {
 	t.Helper()
 	genesis, err := ledgertest.ShardedGenesis(3, 0, 0, 1).ForShard(ledger.ShardID(self / 3))
@@ -42,7 +43,8 @@ func changed(number uint64, indexes map[ledger.MemberIndex]int) ledger.Membershi
 	m := ledger.Membership{Number: number}
 	for index := range ledger.MemberIndex(16) {
 		if i, present := indexes[index]; present {
-			m.Members = append(m.Members, ledger.GroupMember{Index: index, Member: ledgertest.Member(i)})
+			m.Members = append(m.Members, ledger.GroupMember{Index: index,
+				Member: ledgertest.Member(i)})
 		}
 	}
 	return m
@@ -57,7 +59,8 @@ func TestDirectoryBeginsWithTheGenesis(t *testing.T) {
 	for i := range 9 {
 		shard, member, known := d.Find(peerOf(t, i))
 		want := ledgertest.Member(i)
-		if !known || int(shard) != i/3 || int(member.Index) != i%3 || member.Name != want.Name || member.Address != want.Address {
+		if !known || int(shard) != i/3 || int(member.Index) != i%3 || member.Name != want.Name ||
+			member.Address != want.Address {
 			t.Errorf("member %d is %+v of shard %d", i, member, shard)
 		}
 		if _, list := d.Members(shard); len(list) != 3 || list[i%3] != member {
@@ -137,7 +140,8 @@ func TestCandidatesAreInOrderOfUse(t *testing.T) {
 	d.Lost(peerOf(t, 3))
 	d.Heard(peerOf(t, 4), Announcement{Shard: 1, Mode: NodeFollowing}, now)
 	d.Heard(peerOf(t, 5), Announcement{Shard: 1, Mode: NodeOrdering}, now)
-	d.Heard(peerOf(t, 6), Announcement{Shard: 1, Mode: NodeOrdering}, now) // says so of another shard than its own
+	// says so of another shard than its own
+	d.Heard(peerOf(t, 6), Announcement{Shard: 1, Mode: NodeOrdering}, now)
 	want := []rdmanet.PeerID{peerOf(t, 5), peerOf(t, 4), peerOf(t, 3)}
 	if got := d.Candidates(1); !slices.Equal(got, want) {
 		t.Errorf("candidates %v, want %v", got, want)
@@ -167,14 +171,19 @@ func TestStates(t *testing.T) {
 	d := directory(t, 0)
 	now := time.Now()
 	d.now = func() time.Time { return now }
-	d.Heard(peerOf(t, 3), Announcement{Shard: 1, Mode: NodeHalted, Heights: Heights{Ordered: 9, Stored: 9, Durable: 8}, Pending: 3}, now)
-	d.Heard(peerOf(t, 4), Announcement{Shard: 1, Mode: NodeFollowing, Heights: Heights{Ordered: 12, Stored: 4, Durable: 7}, Pending: 2, APIAddress: "http://x"}, now)
+	d.Heard(peerOf(t, 3), Announcement{Shard: 1, Mode: NodeHalted,
+		Heights: Heights{Ordered: 9, Stored: 9, Durable: 8}, Pending: 3}, now)
+	d.Heard(peerOf(t, 4), Announcement{Shard: 1, Mode: NodeFollowing,
+		Heights: Heights{Ordered: 12, Stored: 4, Durable: 7}, Pending: 2, APIAddress: "http://x"},
+		now)
 	d.Heard(peerOf(t, 6), Announcement{Shard: 2, Mode: NodeOrdering, Carried: 5}, now)
 	states := d.States()
-	if len(states) != 3 || !states[0].Root || !states[0].Self || states[0].Mode != ModeSilent || states[1].Mode != ModeHalted || states[2].Mode != ModeOrdering || states[2].Parent != 1 {
+	if len(states) != 3 || !states[0].Root || !states[0].Self || states[0].Mode != ModeSilent ||
+		states[1].Mode != ModeHalted || states[2].Mode != ModeOrdering || states[2].Parent != 1 {
 		t.Fatalf("states: %+v", states)
 	}
-	if s := states[1]; s.Heights != (Heights{12, 9, 8}) || s.Pending != 2 || s.Members[1].APIAddress != "http://x" || !s.Members[1].Lately || s.Members[2].Lately {
+	if s := states[1]; s.Heights != (Heights{12, 9, 8}) || s.Pending != 2 ||
+		s.Members[1].APIAddress != "http://x" || !s.Members[1].Lately || s.Members[2].Lately {
 		t.Errorf("shard 1: %+v", s)
 	}
 	now = now.Add(Lately + 1)

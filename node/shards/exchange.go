@@ -17,7 +17,8 @@ const (
 	judgeTurn, answerTurn, tellTurn = 1024, 4, 32
 	// judgeTries is how often a verdict is judged while blocks are executed beside.
 	judgeTries = 4
-	// lookShare is how many times the time of a look at what waits passes at least until the next one.
+	// lookShare is how many times the time of a look at what waits passes at least until the next
+	// one.
 	lookShare = 20
 )
 
@@ -48,7 +49,8 @@ func (v *Verdicts) run() {
 		v.mu.Lock()
 		again := v.awaited.again(v.config.AgainAfter)
 		v.mu.Unlock()
-		if earliest := reminded.Add(v.config.AgainAfter); again.Before(earliest) && !again.IsZero() {
+		if earliest := reminded.Add(v.config.AgainAfter); again.Before(earliest) &&
+			!again.IsZero() {
 			again = earliest // nobody proposes at present
 		}
 		if !again.IsZero() && !now.Before(again) {
@@ -68,7 +70,8 @@ func (v *Verdicts) run() {
 	}
 }
 
-// judge finds out what the chain does with the verdicts that came. It reports whether there are more.
+// judge finds out what the chain does with the verdicts that came. It reports whether there are
+// more.
 func (v *Verdicts) judge(chain Chain) (more bool) {
 	v.mu.Lock()
 	count := min(len(v.inbox), judgeTurn)
@@ -91,8 +94,9 @@ func (v *Verdicts) judge(chain Chain) (more bool) {
 	return more
 }
 
-// judgeOne reports whether there is something to propose now. A verdict is only put where it belongs if no block was executed since the chain was asked, or it would be early for ever when its transaction came
-// meanwhile; looks at what waits mend that where blocks come too fast.
+// judgeOne reports whether there is something to propose now. A verdict is only put where it
+// belongs if no block was executed since the chain was asked, or it would be early for ever when
+// its transaction came meanwhile; looks at what waits mend that where blocks come too fast.
 func (v *Verdicts) judgeOne(chain Chain, verdict *ledger.Verdict) (ready bool) {
 	key := keyOf(verdict)
 	for try := 1; ; try++ {
@@ -163,14 +167,16 @@ func (v *Verdicts) answer(chain Chain) (more bool) {
 				verdicts = append(verdicts, verdict)
 			}
 		}
-		if len(verdicts) > 0 && v.send(queries[i].from, control.KindVerdicts, encodeVerdicts(verdicts)) {
+		if len(verdicts) > 0 && v.send(queries[i].from, control.KindVerdicts,
+			encodeVerdicts(verdicts)) {
 			v.count(&v.status.Answered, len(verdicts))
 		}
 	}
 	return more
 }
 
-// durableHeight is the height up to which other shards may be told what this chain says: they act on it for ever.
+// durableHeight is the height up to which other shards may be told what this chain says: they act
+// on it for ever.
 func (v *Verdicts) durableHeight(chain Chain) ledger.Height {
 	height := v.config.Durable()
 	v.mu.Lock()
@@ -183,12 +189,15 @@ func (v *Verdicts) durableHeight(chain Chain) ledger.Height {
 	return min(height, appended)
 }
 
-// tell sends the verdicts of blocks that became durable to the other shards that they concern. It reports whether there are more. Each shard tells through f+1 of its members, of n, of which f = ⌊(n-1)/2⌋ may fail,
-// to f+1 members of the other; which ones rotates with the transaction. What gets lost all the same is asked for.
+// tell sends the verdicts of blocks that became durable to the other shards that they concern. It
+// reports whether there are more. Each shard tells through f+1 of its members, of n, of which f =
+// ⌊(n-1)/2⌋ may fail, to f+1 members of the other; which ones rotates with the transaction. What
+// gets lost all the same is asked for.
 func (v *Verdicts) tell(chain Chain) (more bool) {
 	durable := v.durableHeight(chain)
 	if !v.telling {
-		// What was executed before this life was told, and is asked for where it is missing; but for the last blocks, which were not durable perhaps.
+		// What was executed before this life was told, and is asked for where it is missing; but
+		// for the last blocks, which were not durable perhaps.
 		appended := chain.AppendedHeight()
 		v.telling, v.told = true, max(durable, appended-min(appended, pushAgain))
 	}
@@ -196,17 +205,21 @@ func (v *Verdicts) tell(chain Chain) (more bool) {
 		v.told = max(v.told, durable-pushBehind)
 	}
 	_, own := v.config.Directory.Members(v.config.Directory.Own())
-	self := slices.IndexFunc(own, func(m Member) bool { return m.Peer == v.config.Directory.Self() })
+	self := slices.IndexFunc(own, func(m Member) bool {
+		return m.Peer == v.config.Directory.Self()
+	})
 	messages := map[rdmanet.PeerID][]ledger.Verdict{}
 	for turn := 0; v.told < durable && turn < tellTurn; turn++ {
 		if v.isClosed() {
 			return false
 		}
 		if self >= 0 {
-			if err := v.tellBlock(chain, v.told+1, own, self, messages); errors.Is(err, store.ErrClosed) {
+			if err := v.tellBlock(chain, v.told+1, own, self, messages); errors.Is(err,
+				store.ErrClosed) {
 				return false // another store comes
 			} else if err != nil {
-				v.config.Logger.Debug("verdicts of a block not told", "height", v.told+1, "error", err)
+				v.config.Logger.Debug("verdicts of a block not told", "height", v.told+1, "error",
+					err)
 			}
 		}
 		v.told++
@@ -217,8 +230,10 @@ func (v *Verdicts) tell(chain Chain) (more bool) {
 	return v.told < durable
 }
 
-// tellBlock adds the verdicts of a block to the messages, by receiver, and sends those that are full.
-func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, self int, messages map[rdmanet.PeerID][]ledger.Verdict) error {
+// tellBlock adds the verdicts of a block to the messages, by receiver, and sends those that are
+// full.
+func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, self int,
+	messages map[rdmanet.PeerID][]ledger.Verdict) error {
 	block, err := chain.Block(height)
 	if err != nil {
 		return err
@@ -254,7 +269,8 @@ func (v *Verdicts) tellBlock(chain Chain, height ledger.Height, own []Member, se
 	return nil
 }
 
-// acts tells whether a member, by its place among so many, is one of the f+1 that act on a transaction.
+// acts tells whether a member, by its place among so many, is one of the f+1 that act on a
+// transaction.
 func acts(at, count int, turn uint32) bool {
 	first := int(turn % uint32(count))
 	return (at-first+count)%count <= (count-1)/2
@@ -280,7 +296,8 @@ func (v *Verdicts) count(counter *uint64, by int) {
 	v.mu.Unlock()
 }
 
-// ask looks, when it is time, at what waits for other shards, and asks them for verdicts that do not come by themselves.
+// ask looks, when it is time, at what waits for other shards, and asks them for verdicts that do
+// not come by themselves.
 func (v *Verdicts) ask(chain Chain, now time.Time) {
 	v.mu.Lock()
 	anew := v.reset
@@ -311,7 +328,9 @@ func (v *Verdicts) ask(chain Chain, now time.Time) {
 	}
 }
 
-// overdue keeps account of how long what waits has been waiting, and returns what is to be asked for, that first which was asked for longest ago. What a store that was just opened waits for is overdue.
+// overdue keeps account of how long what waits has been waiting, and returns what is to be asked
+// for, that first which was asked for longest ago. What a store that was just opened waits for is
+// overdue.
 func (v *Verdicts) overdue(pending []ledger.Pending, now time.Time, anew bool) []*ledger.Pending {
 	for _, w := range v.waiting {
 		w.seen = false
@@ -342,7 +361,8 @@ func (v *Verdicts) overdue(pending []ledger.Pending, now time.Time, anew bool) [
 	return due
 }
 
-// sweep has verdicts judged again that are not where they belong: awaited ones whose transactions do not wait, and early ones whose transactions do.
+// sweep has verdicts judged again that are not where they belong: awaited ones whose transactions
+// do not wait, and early ones whose transactions do.
 func (v *Verdicts) sweep() {
 	v.mu.Lock()
 	before := len(v.inbox)
@@ -373,8 +393,10 @@ func (v *Verdicts) question(due []*ledger.Pending, now time.Time) {
 	v.mu.Lock()
 	for _, each := range due {
 		for _, shard := range each.Waits {
-			if key := (verdictKey{each.ID, shard}); len(ids[shard]) < askMessages*queryMax && !v.awaited.has(key) {
-				v.settled.remove(key) // it was judged while the transaction's block was executed, and is not over
+			if key := (verdictKey{each.ID, shard}); len(ids[shard]) < askMessages*queryMax &&
+				!v.awaited.has(key) {
+				// it was judged while the transaction's block was executed, and is not over
+				v.settled.remove(key)
 				ids[shard] = append(ids[shard], each.ID)
 				v.waiting[each.ID].asked = now
 			}

@@ -42,7 +42,8 @@ func (c *fakeChain) add(ids ...ledger.Hash) *ledger.Block {
 	defer c.mu.Unlock()
 	block := &ledger.Block{Header: ledger.Header{Height: ledger.Height(len(c.blocks))}}
 	for _, id := range ids {
-		block.Entries = append(block.Entries, ledger.Entry{ID: id, Transaction: &someTransaction, Result: good})
+		block.Entries = append(block.Entries, ledger.Entry{ID: id, Transaction: &someTransaction,
+			Result: good})
 	}
 	c.blocks = append(c.blocks, block)
 	return block
@@ -133,7 +134,8 @@ func newScene(t *testing.T, config VerdictsConfig) *scene {
 	for i := range s.others {
 		o := &other{peer: rdmanet.Peer{ID: peerOf(t, 3+i)}}
 		_, o.control = controlOf(t, network, o.peer.ID)
-		err := errors.Join(o.control.Register(control.KindVerdicts, func(_ rdmanet.Peer, payload []byte) {
+		err := errors.Join(o.control.Register(control.KindVerdicts, func(_ rdmanet.Peer,
+			payload []byte) {
 			verdicts, err := decodeVerdicts(payload, 0)
 			if err != nil {
 				t.Error(err)
@@ -182,14 +184,16 @@ func (s *scene) tell(from int, ids ...ledger.Hash) {
 	for i, id := range ids {
 		verdicts[i] = ledger.Verdict{ID: id, Shard: 1, Result: good}
 	}
-	if err := s.others[from].control.Send(peerOf(s.t, 0), control.KindVerdicts, encodeVerdicts(verdicts)); err != nil {
+	if err := s.others[from].control.Send(peerOf(s.t, 0), control.KindVerdicts,
+		encodeVerdicts(verdicts)); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
 func (s *scene) ask(from int, ids ...ledger.Hash) {
 	s.t.Helper()
-	if err := s.others[from].control.Send(peerOf(s.t, 0), control.KindVerdictQuery, encodeQuery(ids)); err != nil {
+	if err := s.others[from].control.Send(peerOf(s.t, 0), control.KindVerdictQuery,
+		encodeQuery(ids)); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -221,12 +225,18 @@ func (s *scene) has(id ledger.Hash) bool {
 // durability wants verdicts to be told, asked for or not, only of durable blocks.
 func durability(t *testing.T, f faults) error {
 	s := newScene(t, VerdictsConfig{faults: f})
-	s.await("a first look", func() bool { s.chain.mu.Lock(); defer s.chain.mu.Unlock(); return s.chain.looks > 0 })
+	s.await("a first look", func() bool {
+		s.chain.mu.Lock()
+		defer s.chain.mu.Unlock()
+		return s.chain.looks > 0
+	})
 	s.verdicts.Applied(s.chain.add(name(1)))
 	s.durable.Store(1)
 	s.verdicts.DurableTo(1)
 	s.verdicts.Applied(s.chain.add(name(2)))
-	s.await("the durable one is told to f+1", func() bool { return s.others[0].times(name(1)) > 0 && s.others[1].times(name(1)) > 0 })
+	s.await("the durable one is told to f+1", func() bool {
+		return s.others[0].times(name(1)) > 0 && s.others[1].times(name(1)) > 0
+	})
 	// After the answer to the second question, whatever the first one or the block led to was sent.
 	for range 2 {
 		before := s.others[0].times(name(1))
@@ -240,13 +250,16 @@ func durability(t *testing.T, f faults) error {
 		return fmt.Errorf("told to more than f+1, %d times", count)
 	}
 	s.verdicts.DurableTo(2)
-	s.await("the other one is told when it is durable", func() bool { return s.others[0].times(name(2)) > 0 })
+	s.await("the other one is told when it is durable", func() bool {
+		return s.others[0].times(name(2)) > 0
+	})
 	return nil
 }
 
 // candidates wants questions that nobody answers to go to every member.
 func candidates(t *testing.T, f faults) error {
-	s := newScene(t, VerdictsConfig{AskAfter: time.Millisecond, AskEvery: time.Millisecond, faults: f})
+	s := newScene(t, VerdictsConfig{AskAfter: time.Millisecond, AskEvery: time.Millisecond,
+		faults: f})
 	s.chain.mu.Lock()
 	s.chain.pending = []ledger.Pending{{ID: name(1), Height: 1, Waits: []ledger.ShardID{1}}}
 	s.chain.mu.Unlock()
@@ -268,7 +281,8 @@ func candidates(t *testing.T, f faults) error {
 	return nil
 }
 
-// early wants a verdict that came before its transaction to be there when that comes, without asking.
+// early wants a verdict that came before its transaction to be there when that comes, without
+// asking.
 func early(t *testing.T, f faults) error {
 	s := newScene(t, VerdictsConfig{faults: f})
 	for i := 2; i <= 3; i++ {
@@ -326,10 +340,12 @@ func TestJudgingBesideExecution(t *testing.T) {
 	s.await("it is to be proposed", func() bool { return s.has(name(1)) })
 }
 
-// A verdict that was taken for over, since its transaction came into the chain between two looks at it, is taken when it is told again.
+// A verdict that was taken for over, since its transaction came into the chain between two looks at
+// it, is taken when it is told again.
 func TestWhatIsWaitedForIsNotOver(t *testing.T) {
 	t.Parallel()
-	s := newScene(t, VerdictsConfig{AskAfter: 20 * time.Millisecond, AskEvery: 20 * time.Millisecond})
+	s := newScene(t, VerdictsConfig{AskAfter: 20 * time.Millisecond,
+		AskEvery: 20 * time.Millisecond})
 	s.chain.set(name(1), store.Over)
 	s.tell(0, name(1))
 	s.await("it is taken for over", func() bool {
@@ -352,7 +368,8 @@ func TestWhatIsWaitedForIsNotOver(t *testing.T) {
 	s.await("it is to be proposed", func() bool { return s.has(name(1)) })
 }
 
-// A node that starts does not know yet what is durable. Once it does, it tells no more than the last blocks.
+// A node that starts does not know yet what is durable. Once it does, it tells no more than the
+// last blocks.
 func TestAStartTellsTheLastBlocksOnly(t *testing.T) {
 	t.Parallel()
 	chain := &fakeChain{standing: map[ledger.Hash]store.Standing{}}
@@ -362,7 +379,11 @@ func TestAStartTellsTheLastBlocksOnly(t *testing.T) {
 		chain.add(name(i))
 	}
 	s := newScene(t, VerdictsConfig{Store: func() Chain { return chain }})
-	s.await("it has looked", func() bool { chain.mu.Lock(); defer chain.mu.Unlock(); return chain.looks > 1 })
+	s.await("it has looked", func() bool {
+		chain.mu.Lock()
+		defer chain.mu.Unlock()
+		return chain.looks > 1
+	})
 	s.verdicts.DurableTo(height)
 	s.await("the last block is told", func() bool { return s.others[0].times(name(height-1)) > 0 })
 	for i := range height {
@@ -382,7 +403,9 @@ func TestProposedAgainAfterAWhile(t *testing.T) {
 	}
 	s.tell(0, ids...)
 	s.tell(1, ids...)
-	s.await("all are there", func() bool { return s.verdicts.Status().Awaited == 3 && s.ready.Load() > 0 })
+	s.await("all are there", func() bool {
+		return s.verdicts.Status().Awaited == 3 && s.ready.Load() > 0
+	})
 	if got := s.verdicts.Propose(ledger.VerdictSize - 1); len(got) != 0 {
 		t.Fatalf("%d fit into too little room", len(got))
 	}
@@ -394,17 +417,23 @@ func TestProposedAgainAfterAWhile(t *testing.T) {
 		t.Fatalf("%d were proposed again at once", len(got))
 	}
 	ready := s.ready.Load()
-	s.await("it is said that they are to be proposed again", func() bool { return s.ready.Load() > ready })
+	s.await("it is said that they are to be proposed again", func() bool {
+		return s.ready.Load() > ready
+	})
 	if time.Since(start) < again {
 		t.Error("too early")
 	}
-	s.await("all are proposed again", func() bool { return s.verdicts.Pending() && len(s.verdicts.Propose(1<<20)) > 0 })
+	s.await("all are proposed again", func() bool {
+		return s.verdicts.Pending() && len(s.verdicts.Propose(1<<20)) > 0
+	})
 
 	// One is noted, the others' transactions are settled and released: nothing is left.
 	block := s.chain.add()
 	for i, code := range []ledger.Code{ledger.Applied, ledger.Settled, ledger.Released} {
 		verdict := ledger.Verdict{ID: ids[i], Shard: 1, Result: good}
-		block.Entries = append(block.Entries, ledger.Entry{Transaction: &ledger.Transaction{Verdict: &verdict}, Result: ledger.Result{Code: code}})
+		block.Entries = append(block.Entries,
+			ledger.Entry{Transaction: &ledger.Transaction{Verdict: &verdict},
+				Result: ledger.Result{Code: code}})
 	}
 	s.verdicts.Applied(block)
 	if status := s.verdicts.Status(); status.Awaited != 0 || s.verdicts.Pending() {
@@ -427,7 +456,10 @@ func TestReset(t *testing.T) {
 	s.chain.set(name(1), store.Awaited)
 	s.chain.set(name(2), store.Awaited)
 	s.tell(0, name(1), name(2), name(3))
-	s.await("two are awaited, one is early", func() bool { status := s.verdicts.Status(); return status.Awaited == 2 && status.Early == 1 })
+	s.await("two are awaited, one is early", func() bool {
+		status := s.verdicts.Status()
+		return status.Awaited == 2 && status.Early == 1
+	})
 	s.chain.set(name(1), store.Over)
 	s.chain.set(name(2), store.Early)
 	s.chain.set(name(3), store.Awaited)
@@ -444,7 +476,10 @@ func TestLooksMend(t *testing.T) {
 	s := newScene(t, VerdictsConfig{AskAfter: time.Millisecond, AskEvery: time.Hour})
 	s.chain.set(name(1), store.Awaited)
 	s.tell(0, name(1), name(2))
-	s.await("one is awaited, one is early", func() bool { status := s.verdicts.Status(); return status.Awaited == 1 && status.Early == 1 })
+	s.await("one is awaited, one is early", func() bool {
+		status := s.verdicts.Status()
+		return status.Awaited == 1 && status.Early == 1
+	})
 	s.chain.set(name(1), store.Over)
 	s.chain.set(name(2), store.Awaited)
 	s.chain.mu.Lock()
@@ -475,12 +510,17 @@ func TestBounds(t *testing.T) {
 	}
 	v.mu.Lock()
 	if len(v.inbox) > inboxMax || v.status.Dropped == 0 || len(v.queries) > queriesPerPeer {
-		t.Errorf("%d verdicts, %d questions, %d dropped", len(v.inbox), len(v.queries), v.status.Dropped)
+		t.Errorf("%d verdicts, %d questions, %d dropped", len(v.inbox), len(v.queries),
+			v.status.Dropped)
 	}
 	v.early.bound = 100
 	v.mu.Unlock()
 	close(gate)
-	s.await("all are judged", func() bool { v.mu.Lock(); defer v.mu.Unlock(); return len(v.inbox) == 0 && v.early.len() == 100 })
+	s.await("all are judged", func() bool {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		return len(v.inbox) == 0 && v.early.len() == 100
+	})
 }
 
 // Verdicts are taken from members of the shard that they are of, and from nobody else.
@@ -499,7 +539,8 @@ func TestWhoIsHeard(t *testing.T) {
 	v.receiveQuery(rdmanet.Peer{ID: peerOf(t, 3)}, nil)
 	v.Close()
 	v.receiveVerdicts(rdmanet.Peer{ID: peerOf(t, 3)}, ofShard(1))
-	if status := v.Status(); status.Received != 0 || len(v.queries) != 0 || v.Propose(1<<20) != nil {
+	if status := v.Status(); status.Received != 0 || len(v.queries) != 0 ||
+		v.Propose(1<<20) != nil {
 		t.Errorf("%+v, %d questions", status, len(v.queries))
 	}
 }

@@ -32,7 +32,8 @@ type State struct {
 	Members []MemberState // by index
 	// Heights are the highest that any member told.
 	Heights Heights
-	// Transactions, Accounts, Pending, Carried and Streamed are those of the member that has come furthest, of those heard lately where there are any.
+	// Transactions, Accounts, Pending, Carried and Streamed are those of the member that has come
+	// furthest, of those heard lately where there are any.
 	Transactions, Accounts, Pending, Carried uint64
 	Streamed                                 []Streamed
 }
@@ -48,7 +49,8 @@ type MemberState struct {
 	Heights    Heights
 }
 
-// States returns all shards, by number. Of its own shard the directory knows what Heard was told: the node tells it of itself and of its fellows.
+// States returns all shards, by number. Of its own shard the directory knows what Heard was told:
+// the node tells it of itself and of its fellows.
 func (d *Directory) States() []State {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
@@ -62,14 +64,16 @@ func (d *Directory) States() []State {
 // state is one shard's. The lock is held.
 func (d *Directory) state(shard ledger.ShardID, now time.Time) State {
 	parent, below := d.tree.Parent(shard)
-	s := State{Shard: shard, Parent: parent, Root: !below, Self: shard == d.own, Mode: ModeSilent, Members: make([]MemberState, len(d.shards[shard].list))}
+	s := State{Shard: shard, Parent: parent, Root: !below, Self: shard == d.own, Mode: ModeSilent,
+		Members: make([]MemberState, len(d.shards[shard].list))}
 	var best heard
 	for i, member := range d.shards[shard].list {
 		h, known := d.heardOf(member.Peer, shard)
 		lately := h.lately(now)
 		a := &h.announcement
 		s.Members[i] = MemberState{
-			Member: member, Self: member.Peer == d.self, APIAddress: a.APIAddress, Heard: h.at, Lately: lately, Mode: a.Mode, Heights: a.Heights,
+			Member: member, Self: member.Peer == d.self, APIAddress: a.APIAddress, Heard: h.at,
+			Lately: lately, Mode: a.Mode, Heights: a.Heights,
 		}
 		if !known {
 			continue
@@ -86,12 +90,14 @@ func (d *Directory) state(shard ledger.ShardID, now time.Time) State {
 		s.Heights.Ordered = max(s.Heights.Ordered, a.Heights.Ordered)
 		s.Heights.Stored = max(s.Heights.Stored, a.Heights.Stored)
 		s.Heights.Durable = max(s.Heights.Durable, a.Heights.Durable)
-		if ahead := a.Heights.Ordered > best.announcement.Heights.Ordered; best.at.IsZero() || lately && !best.lately(now) || lately == best.lately(now) && ahead {
+		if ahead := a.Heights.Ordered > best.announcement.Heights.Ordered; best.at.IsZero() ||
+			lately && !best.lately(now) || lately == best.lately(now) && ahead {
 			best = h
 		}
 	}
 	a := &best.announcement
-	s.Transactions, s.Accounts, s.Pending, s.Carried, s.Streamed = a.Transactions, a.Accounts, a.Pending, a.Carried, a.Streamed
+	s.Transactions, s.Accounts, s.Pending, s.Carried, s.Streamed = a.Transactions, a.Accounts,
+		a.Pending, a.Carried, a.Streamed
 	return s
 }
 

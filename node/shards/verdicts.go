@@ -16,18 +16,23 @@ import (
 const (
 	// AgainAfterDefault is how long a verdict that was proposed is not proposed again.
 	AgainAfterDefault = time.Second
-	// AskAfterDefault is how long a transaction waits for a verdict until it is asked for, and AskEveryDefault how long until it is asked for again.
+	// AskAfterDefault is how long a transaction waits for a verdict until it is asked for, and
+	// AskEveryDefault how long until it is asked for again.
 	AskAfterDefault = 500 * time.Millisecond
 	AskEveryDefault = time.Second
 )
 
 // Bounds of what is kept and done. What does not fit is dropped: who waits asks again.
 const (
-	// awaitedMax bounds the verdicts to propose, earlyMax those that came before their transactions, settledMax those remembered as over, inboxMax those that were received and not judged yet.
+	// awaitedMax bounds the verdicts to propose, earlyMax those that came before their
+	// transactions, settledMax those remembered as over, inboxMax those that were received and not
+	// judged yet.
 	awaitedMax, earlyMax, settledMax, inboxMax = ledger.MaxWaiting, 1 << 16, 1 << 15, 1 << 16
-	// queriesMax bounds the questions that wait for their answers, queriesPerPeer those of one peer.
+	// queriesMax bounds the questions that wait for their answers, queriesPerPeer those of one
+	// peer.
 	queriesMax, queriesPerPeer = 256, 2
-	// pushBehind is how many blocks' verdicts are told at most, where many become durable at once: of a node that catches up others have told the older ones.
+	// pushBehind is how many blocks' verdicts are told at most, where many become durable at once:
+	// of a node that catches up others have told the older ones.
 	pushBehind = 256
 	// pushAgain is how many blocks' verdicts are told once more by a node that starts.
 	pushAgain = 16
@@ -52,11 +57,14 @@ var _ Chain = (*store.Store)(nil)
 type VerdictsConfig struct {
 	Directory *Directory
 	Control   *control.Control
-	// Store gives the chain as of now; it must not block. One that it gave before may still be read for a moment: a closed store, which answers with an error, is well.
+	// Store gives the chain as of now; it must not block. One that it gave before may still be read
+	// for a moment: a closed store, which answers with an error, is well.
 	Store func() Chain
-	// Durable gives the height up to which blocks are durable, which is never taken back; it must not block.
+	// Durable gives the height up to which blocks are durable, which is never taken back; it must
+	// not block.
 	Durable func() ledger.Height
-	// Ready, if set, is called when there is something to propose, by the goroutine of Verdicts; it must not block.
+	// Ready, if set, is called when there is something to propose, by the goroutine of Verdicts; it
+	// must not block.
 	Ready func()
 	// Logger may be nil.
 	Logger *slog.Logger
@@ -119,15 +127,19 @@ type waiting struct {
 type VerdictsStatus struct {
 	// Awaited are the verdicts to propose, Early those whose transactions are not in the chain yet.
 	Awaited, Early int
-	// Told counts the verdicts sent to members of other shards unasked, Answered those sent on request, Asked the transactions asked for, Received the verdicts that came, Proposed those given to a batch,
-	// and Dropped those for which there was no room.
+	// Told counts the verdicts sent to members of other shards unasked, Answered those sent on
+	// request, Asked the transactions asked for, Received the verdicts that came, Proposed those
+	// given to a batch, and Dropped those for which there was no room.
 	Told, Answered, Asked, Received, Proposed, Dropped uint64
 }
 
-// NewVerdicts takes the messages of control.KindVerdicts and control.KindVerdictQuery and begins. Errors are those of Control, or say what is missing.
+// NewVerdicts takes the messages of control.KindVerdicts and control.KindVerdictQuery and begins.
+// Errors are those of Control, or say what is missing.
 func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
-	if config.Directory == nil || config.Control == nil || config.Store == nil || config.Durable == nil {
-		return nil, errors.New("shards: verdicts need a directory, the control lane, a chain and its durable height")
+	if config.Directory == nil || config.Control == nil || config.Store == nil ||
+		config.Durable == nil {
+		return nil, errors.New("shards: verdicts need a directory, the control lane, a chain " +
+			"and its durable height")
 	}
 	if config.Ready == nil {
 		config.Ready = func() {}
@@ -138,14 +150,16 @@ func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 	for _, each := range []struct {
 		value    *time.Duration
 		standard time.Duration
-	}{{&config.AgainAfter, AgainAfterDefault}, {&config.AskAfter, AskAfterDefault}, {&config.AskEvery, AskEveryDefault}} {
+	}{{&config.AgainAfter, AgainAfterDefault}, {&config.AskAfter, AskAfterDefault},
+		{&config.AskEvery, AskEveryDefault}} {
 		if *each.value <= 0 {
 			*each.value = each.standard
 		}
 	}
 	v := &Verdicts{
 		config: config, wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		awaited: newAwaitedSet(), early: newEarlySet(earlyMax), settled: newRecentSet(settledMax), asking: map[rdmanet.PeerID]int{},
+		awaited: newAwaitedSet(), early: newEarlySet(earlyMax), settled: newRecentSet(settledMax),
+		asking:  map[rdmanet.PeerID]int{},
 		waiting: map[ledger.Hash]*waiting{}, turns: map[ledger.ShardID]int{},
 		reset: true, // what the chain waits for already is looked at first
 	}
@@ -160,7 +174,8 @@ func NewVerdicts(config VerdictsConfig) (*Verdicts, error) {
 	return v, nil
 }
 
-// Close ends the exchange and waits for its goroutine. What still comes is dropped, and nothing is proposed any more. Closing again waits too.
+// Close ends the exchange and waits for its goroutine. What still comes is dropped, and nothing is
+// proposed any more. Closing again waits too.
 func (v *Verdicts) Close() {
 	v.once.Do(func() { close(v.closed) })
 	v.done.Wait()
@@ -183,7 +198,8 @@ func (v *Verdicts) nudge() {
 	}
 }
 
-// Applied says that a block was executed here, which the chain has. It is quick. Blocks come in their order; after Reset they may begin anywhere.
+// Applied says that a block was executed here, which the chain has. It is quick. Blocks come in
+// their order; after Reset they may begin anywhere.
 func (v *Verdicts) Applied(block *ledger.Block) {
 	v.mu.Lock()
 	v.applied++
@@ -219,7 +235,8 @@ func (v *Verdicts) DurableTo(height ledger.Height) {
 	v.nudge()
 }
 
-// Reset says that another store took the place of the one before: what is known of verdicts is judged anew.
+// Reset says that another store took the place of the one before: what is known of verdicts is
+// judged anew.
 func (v *Verdicts) Reset() {
 	v.mu.Lock()
 	v.applied++
@@ -230,7 +247,8 @@ func (v *Verdicts) Reset() {
 	v.nudge()
 }
 
-// Propose gives verdicts that this chain waits for, as many as fit into so many bytes of a batch, each again only after AgainAfter. The caller owns the slice.
+// Propose gives verdicts that this chain waits for, as many as fit into so many bytes of a batch,
+// each again only after AgainAfter. The caller owns the slice.
 func (v *Verdicts) Propose(room int) []ledger.Verdict {
 	most := min(room/ledger.VerdictSize, ledger.MaxBatchVerdicts)
 	if most <= 0 || v.isClosed() {
@@ -262,7 +280,8 @@ func (v *Verdicts) Status() VerdictsStatus {
 	return status
 }
 
-// fromOther finds the shard of a member of another shard, and reports whether its message is to be taken.
+// fromOther finds the shard of a member of another shard, and reports whether its message is to be
+// taken.
 func (v *Verdicts) fromOther(from rdmanet.Peer) (ledger.ShardID, bool) {
 	shard, _, known := v.config.Directory.Find(from.ID)
 	if !known || shard == v.config.Directory.Own() || v.isClosed() {
@@ -313,7 +332,8 @@ func (v *Verdicts) receiveQuery(from rdmanet.Peer, payload []byte) {
 	}
 	ids, err := decodeQuery(payload)
 	if err != nil {
-		v.config.Logger.Error("question for verdicts dropped", "peer", from, "shard", shard, "error", err)
+		v.config.Logger.Error("question for verdicts dropped", "peer", from, "shard", shard,
+			"error", err)
 		return
 	}
 	v.mu.Lock()

@@ -13,7 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// book is three shards with three members each, 0 above 1 and 2. The members of a shard share its chain, which the test orders; what is carried down the tree it takes from the parent's store.
+// book is three shards with three members each, 0 above 1 and 2. The members of a shard share its
+// chain, which the test orders; what is carried down the tree it takes from the parent's store.
 type book struct {
 	t       *testing.T
 	network *memory.Network
@@ -37,7 +38,8 @@ func newBook(t *testing.T, change func(*VerdictsConfig)) *book {
 		if err != nil {
 			t.Fatal(err)
 		}
-		opened, err := store.Open(t.TempDir(), of, store.Options{MemTableBytes: 1 << 20, ReserveBytes: 1})
+		opened, err := store.Open(t.TempDir(), of, store.Options{MemTableBytes: 1 << 20,
+			ReserveBytes: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,15 +53,18 @@ func newBook(t *testing.T, change func(*VerdictsConfig)) *book {
 	var registrations, issues []ledger.Transaction
 	for i, client := range b.clients {
 		registration := client.Register()
-		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true, ledger.ShardID(i)
+		registration.Registrations[0].Pinned, registration.Registrations[0].Shard = true,
+			ledger.ShardID(i)
 		registrations = append(registrations, registration)
 	}
 	b.submit(0, registrations...)
 	b.settle()
 	for i, client := range b.clients {
 		opening := client.Next()
-		opening.Openings = []ledger.Opening{{Account: client.Account("issuer"), Issuer: true}, {Account: client.Account("a")}}
-		issues = append(issues[:0], opening, client.Transfer(client.Account("issuer"), client.Account("a"), 1000))
+		opening.Openings = []ledger.Opening{{Account: client.Account("issuer"), Issuer: true},
+			{Account: client.Account("a")}}
+		issues = append(issues[:0], opening, client.Transfer(client.Account("issuer"),
+			client.Account("a"), 1000))
 		b.submit(i, issues...)
 	}
 	b.settle()
@@ -79,7 +84,8 @@ func (b *book) start(i, m int, change func(*VerdictsConfig)) {
 	config := VerdictsConfig{
 		Directory: directory, Control: c, Store: func() Chain { return s.store }, Logger: quiet,
 		Durable:    func() ledger.Height { return ledger.Height(s.durable.Load()) },
-		AgainAfter: 20 * time.Millisecond, AskAfter: 20 * time.Millisecond, AskEvery: 20 * time.Millisecond,
+		AgainAfter: 20 * time.Millisecond, AskAfter: 20 * time.Millisecond,
+		AskEvery: 20 * time.Millisecond,
 	}
 	if change != nil {
 		change(&config)
@@ -89,7 +95,8 @@ func (b *book) start(i, m int, change func(*VerdictsConfig)) {
 		b.t.Fatal(err)
 	}
 	b.t.Cleanup(v.Close)
-	s.members = append(s.members[:m], append([]*Verdicts{v}, s.members[min(m+1, len(s.members)):]...)...)
+	s.members = append(s.members[:m], append([]*Verdicts{v},
+		s.members[min(m+1, len(s.members)):]...)...)
 }
 
 // submit puts a bundle with everybody's signatures into a shard.
@@ -98,7 +105,8 @@ func (b *book) submit(shard int, transactions ...ledger.Transaction) (ids []ledg
 	bundle, err := ledger.NewBundle(transactions...)
 	for _, client := range b.clients {
 		if err == nil {
-			err = bundle.Sign(client.Organisation, ed25519.PrivateKey(ledgertest.Key(string(client.Organisation))))
+			err = bundle.Sign(client.Organisation,
+				ed25519.PrivateKey(ledgertest.Key(string(client.Organisation))))
 		}
 	}
 	if err != nil {
@@ -108,16 +116,19 @@ func (b *book) submit(shard int, transactions ...ledger.Transaction) (ids []ledg
 	return bundle.IDs()
 }
 
-// order makes a shard's next block of what is there: it is executed everywhere, and durable only later. It reports whether there was anything.
+// order makes a shard's next block of what is there: it is executed everywhere, and durable only
+// later. It reports whether there was anything.
 func (b *book) order(i int) bool {
 	b.t.Helper()
 	s := b.shards[i]
-	batch := ledger.Batch{Header: ledger.BatchHeader{Time: ledger.Milliseconds(time.Now().UnixMilli())}, Bundles: s.waiting}
+	batch := ledger.Batch{Header: ledger.BatchHeader{
+		Time: ledger.Milliseconds(time.Now().UnixMilli())}, Bundles: s.waiting}
 	for _, v := range s.members {
 		batch.Verdicts = append(batch.Verdicts, v.Propose(1<<20)...)
 	}
 	if i != 0 {
-		carried, err := b.shards[0].store.Stream(ledger.ShardID(i), s.store.Carried()+1, 100, ledger.Height(b.shards[0].durable.Load()))
+		carried, err := b.shards[0].store.Stream(ledger.ShardID(i), s.store.Carried()+1, 100,
+			ledger.Height(b.shards[0].durable.Load()))
 		if err != nil {
 			b.t.Fatal(err)
 		}
@@ -127,7 +138,8 @@ func (b *book) order(i int) bool {
 		return false
 	}
 	s.waiting = nil
-	block, err := s.store.Apply(1, ledger.Round(s.store.AppendedHeight()+1), [][]byte{batch.Encode()})
+	block, err := s.store.Apply(1, ledger.Round(s.store.AppendedHeight()+1),
+		[][]byte{batch.Encode()})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -160,7 +172,8 @@ func (b *book) settle() {
 				b.makeDurable(i)
 				quiet = false
 			}
-			quiet = quiet && s.store.PendingCount() == 0 && (i == 0 || s.store.Carried() == b.shards[0].store.Streamed(ledger.ShardID(i)))
+			quiet = quiet && s.store.PendingCount() == 0 &&
+				(i == 0 || s.store.Carried() == b.shards[0].store.Streamed(ledger.ShardID(i)))
 		}
 		return quiet
 	})
@@ -216,7 +229,9 @@ func TestVerdictsSettleWhatCrosses(t *testing.T) {
 		}
 	}
 	root, leaf := Describe(b.shards[0].store), Describe(b.shards[1].store)
-	if len(root.Streamed) != 2 || root.Streamed[0] != (Streamed{1, leaf.Carried}) || leaf.Carried == 0 || leaf.Shard != 1 || leaf.Accounts != 2 || leaf.Transactions == 0 || leaf.Pending != 0 || leaf.Membership != nil {
+	if len(root.Streamed) != 2 || root.Streamed[0] != (Streamed{1, leaf.Carried}) ||
+		leaf.Carried == 0 || leaf.Shard != 1 || leaf.Accounts != 2 || leaf.Transactions == 0 ||
+		leaf.Pending != 0 || leaf.Membership != nil {
 		t.Errorf("the chains are described as %+v and %+v", root, leaf)
 	}
 	eventually(t, "no member keeps verdicts that nobody needs", func() bool {

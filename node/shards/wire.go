@@ -16,29 +16,38 @@ var ErrMalformed = errors.New("shards: malformed message")
 const (
 	announcementVersion = 1
 	announcementNumbers = 8
-	announcementFixed   = 1 + 1 + 4 + announcementNumbers*8 + ledger.HashSize // before the texts and lists
-	streamedSize        = 4 + 8
-	// apiAddressMax bounds the API's address in an announcement, in bytes; a longer one is left out.
+	// before the texts and lists
+	announcementFixed = 1 + 1 + 4 + announcementNumbers*8 + ledger.HashSize
+	streamedSize      = 4 + 8
+	// apiAddressMax bounds the API's address in an announcement, in bytes; a longer one is left
+	// out.
 	apiAddressMax = math.MaxUint8
 
 	verdictsVersion = 1
 	verdictSize     = ledger.HashSize + 4 + ledger.ResultSize
-	// verdictsMax bounds the verdicts of one message, and queryMax the transactions of a question, so that neither is long on a lane of small, urgent messages.
+	// verdictsMax bounds the verdicts of one message, and queryMax the transactions of a question,
+	// so that neither is long on a lane of small, urgent messages.
 	verdictsMax = 1024
 	queryMax    = 1024
 )
 
-// Encode returns the announcement as it is sent, little-endian: version u8, mode u8, shard u32, then u64 each: heights (ordered, stored, durable), transactions, accounts, pending, carried, number of the membership;
-// the head's hash; the API's address behind its length u8; the streams behind their number u16, each the child u32 and the number u64; a byte that tells whether the membership follows: height u64, round u64, members behind
-// their number u16, each the index u32, joined u64, then behind their lengths the key (u8), the name (u8) and the address (u16).
+// Encode returns the announcement as it is sent, little-endian: version u8, mode u8, shard u32,
+// then u64 each: heights (ordered, stored, durable), transactions, accounts, pending, carried,
+// number of the membership; the head's hash; the API's address behind its length u8; the streams
+// behind their number u16, each the child u32 and the number u64; a byte that tells whether the
+// membership follows: height u64, round u64, members behind their number u16, each the index u32,
+// joined u64, then behind their lengths the key (u8), the name (u8) and the address (u16).
 func (a *Announcement) Encode() []byte {
 	b := make([]byte, 0, announcementFixed+64+len(a.APIAddress)+len(a.Streamed)*streamedSize)
-	b = binary.LittleEndian.AppendUint32(append(b, announcementVersion, byte(a.Mode)), uint32(a.Shard))
+	b = binary.LittleEndian.AppendUint32(append(b, announcementVersion, byte(a.Mode)),
+		uint32(a.Shard))
 	number := uint64(0)
 	if a.Membership != nil {
 		number = a.Membership.Number
 	}
-	for _, value := range [announcementNumbers]uint64{uint64(a.Heights.Ordered), uint64(a.Heights.Stored), uint64(a.Heights.Durable), a.Transactions, a.Accounts, a.Pending, a.Carried, number} {
+	for _, value := range [announcementNumbers]uint64{uint64(a.Heights.Ordered),
+		uint64(a.Heights.Stored), uint64(a.Heights.Durable), a.Transactions, a.Accounts, a.Pending,
+		a.Carried, number} {
 		b = binary.LittleEndian.AppendUint64(b, value)
 	}
 	b = append(b, a.Head[:]...)
@@ -50,7 +59,8 @@ func (a *Announcement) Encode() []byte {
 	streamed := a.Streamed[:min(len(a.Streamed), ledger.MaxShards)]
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(streamed)))
 	for _, stream := range streamed {
-		b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(b, uint32(stream.Child)), stream.Number)
+		b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(b,
+			uint32(stream.Child)), stream.Number)
 	}
 	if a.Membership == nil {
 		return append(b, 0)
@@ -65,9 +75,12 @@ func appendMembership(b []byte, membership *ledger.Membership) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(list)))
 	for i := range list {
 		member := &list[i]
-		b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(b, uint32(member.Index)), uint64(member.Joined))
+		b = binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint32(b,
+			uint32(member.Index)), uint64(member.Joined))
 		// A chain's member is within these bounds.
-		key, name, address := member.Key[:min(len(member.Key), ledger.MaxMemberKey)], member.Name[:min(len(member.Name), math.MaxUint8)], member.Address[:min(len(member.Address), ledger.MaxAddress)]
+		key, name, address := member.Key[:min(len(member.Key), ledger.MaxMemberKey)],
+			member.Name[:min(len(member.Name), math.MaxUint8)],
+			member.Address[:min(len(member.Address), ledger.MaxAddress)]
 		b = append(append(b, byte(len(key))), key...)
 		b = append(append(b, byte(len(name))), name...)
 		b = append(binary.LittleEndian.AppendUint16(b, uint16(len(address))), address...)
@@ -75,7 +88,8 @@ func appendMembership(b []byte, membership *ledger.Membership) []byte {
 	return b
 }
 
-// DecodeAnnouncement reads what Encode wrote, or returns ErrMalformed. What it returns shares no memory with b. The membership is bounded, and not validated.
+// DecodeAnnouncement reads what Encode wrote, or returns ErrMalformed. What it returns shares no
+// memory with b. The membership is bounded, and not validated.
 func DecodeAnnouncement(b []byte) (a Announcement, err error) {
 	r := reader{rest: b}
 	if version := r.uint8(); version != announcementVersion {
@@ -85,8 +99,10 @@ func DecodeAnnouncement(b []byte) (a Announcement, err error) {
 	if a.Mode < NodeStarting || a.Mode > NodeStopping {
 		r.fail("mode %d", a.Mode)
 	}
-	a.Heights = Heights{Ordered: ledger.Height(r.uint64()), Stored: ledger.Height(r.uint64()), Durable: ledger.Height(r.uint64())}
-	a.Transactions, a.Accounts, a.Pending, a.Carried = r.uint64(), r.uint64(), r.uint64(), r.uint64()
+	a.Heights = Heights{Ordered: ledger.Height(r.uint64()), Stored: ledger.Height(r.uint64()),
+		Durable: ledger.Height(r.uint64())}
+	a.Transactions, a.Accounts, a.Pending, a.Carried = r.uint64(), r.uint64(), r.uint64(),
+		r.uint64()
 	number := r.uint64()
 	copy(a.Head[:], r.take(ledger.HashSize))
 	a.APIAddress = r.text(int(r.uint8()))
@@ -109,7 +125,8 @@ func DecodeAnnouncement(b []byte) (a Announcement, err error) {
 }
 
 func (r *reader) membership(number uint64) *ledger.Membership {
-	m := &ledger.Membership{Number: number, Height: ledger.Height(r.uint64()), Round: ledger.Round(r.uint64())}
+	m := &ledger.Membership{Number: number, Height: ledger.Height(r.uint64()),
+		Round: ledger.Round(r.uint64())}
 	m.Members = make([]ledger.GroupMember, r.count(int(r.uint16()), ledger.MaxMembers, 4+8+1+1+2))
 	for i := range m.Members {
 		member := &m.Members[i]
@@ -121,17 +138,21 @@ func (r *reader) membership(number uint64) *ledger.Membership {
 	return m
 }
 
-// encodeVerdicts gives up to verdictsMax verdicts of one shard as they are sent, little-endian: version u8, then for each the transaction's id, the shard u32, and the result as package ledger has it.
+// encodeVerdicts gives up to verdictsMax verdicts of one shard as they are sent, little-endian:
+// version u8, then for each the transaction's id, the shard u32, and the result as package ledger
+// has it.
 func encodeVerdicts(verdicts []ledger.Verdict) []byte {
 	b := append(make([]byte, 0, 1+len(verdicts)*verdictSize), verdictsVersion)
 	for i := range verdicts {
 		v := &verdicts[i]
-		b = v.Result.Append(binary.LittleEndian.AppendUint32(append(b, v.ID[:]...), uint32(v.Shard)))
+		b = v.Result.Append(binary.LittleEndian.AppendUint32(append(b, v.ID[:]...),
+			uint32(v.Shard)))
 	}
 	return b
 }
 
-// decodeVerdicts reads verdicts of one shard, or returns ErrMalformed, also where one of them is none that a shard can give: in a batch it would spoil the others.
+// decodeVerdicts reads verdicts of one shard, or returns ErrMalformed, also where one of them is
+// none that a shard can give: in a batch it would spoil the others.
 func decodeVerdicts(b []byte, shard ledger.ShardID) ([]ledger.Verdict, error) {
 	r := reader{rest: b}
 	if version := r.uint8(); version != verdictsVersion {
@@ -147,7 +168,8 @@ func decodeVerdicts(b []byte, shard ledger.ShardID) ([]ledger.Verdict, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 		}
-		verdict, possible := ledger.VerdictOf(&ledger.Entry{ID: id, Result: result, Transaction: &someTransaction}, shard)
+		verdict, possible := ledger.VerdictOf(&ledger.Entry{ID: id, Result: result,
+			Transaction: &someTransaction}, shard)
 		if !possible {
 			r.fail("a verdict that says %s", result.Code)
 		}
@@ -199,7 +221,8 @@ func (r *reader) fail(format string, args ...any) {
 	}
 }
 
-// zeros are what is read past the end: no more than the largest of what take is asked for without count.
+// zeros are what is read past the end: no more than the largest of what take is asked for without
+// count.
 var zeros [ledger.MaxAddress]byte
 
 // take gives the next bytes, which must be no more than zeros has.

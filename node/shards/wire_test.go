@@ -13,26 +13,32 @@ func someAnnouncement() Announcement {
 	membership := changed(3, map[ledger.MemberIndex]int{0: 0, 2: 2, 5: 7})
 	membership.Height, membership.Round, membership.Members[2].Joined = 9, 11, 9
 	return Announcement{
-		Shard: 2, Mode: NodeOrdering, APIAddress: "http://127.0.0.1:8000", Heights: Heights{30, 29, 28}, Head: ledger.Hash{1, 2}, Transactions: 100, Accounts: 5, Pending: 2, Carried: 17,
+		Shard: 2, Mode: NodeOrdering, APIAddress: "http://127.0.0.1:8000",
+		Heights: Heights{30, 29, 28}, Head: ledger.Hash{1, 2}, Transactions: 100, Accounts: 5,
+		Pending: 2, Carried: 17,
 		Streamed: []Streamed{{3, 4}, {5, 6}}, Membership: &membership,
 	}
 }
 
 func someVerdicts() []ledger.Verdict {
 	return []ledger.Verdict{
-		{ID: ledger.Hash{1}, Shard: 2, Result: ledger.Result{Code: ledger.SetAside, Item: ledger.NoItem}},
-		{ID: ledger.Hash{2}, Shard: 2, Result: ledger.Result{Code: ledger.InsufficientFunds, Item: 3}},
+		{ID: ledger.Hash{1}, Shard: 2, Result: ledger.Result{Code: ledger.SetAside,
+			Item: ledger.NoItem}},
+		{ID: ledger.Hash{2}, Shard: 2, Result: ledger.Result{Code: ledger.InsufficientFunds,
+			Item: 3}},
 	}
 }
 
 func TestMessagesComeBack(t *testing.T) {
 	t.Parallel()
 	for _, want := range []Announcement{someAnnouncement(), {Mode: NodeStarting}} {
-		if got, err := DecodeAnnouncement(want.Encode()); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := DecodeAnnouncement(want.Encode()); err != nil ||
+			!reflect.DeepEqual(got, want) {
 			t.Errorf("%+v\ncame back as %+v, %v", want, got, err)
 		}
 	}
-	if got, err := decodeVerdicts(encodeVerdicts(someVerdicts()), 2); err != nil || !reflect.DeepEqual(got, someVerdicts()) {
+	if got, err := decodeVerdicts(encodeVerdicts(someVerdicts()), 2); err != nil ||
+		!reflect.DeepEqual(got, someVerdicts()) {
 		t.Errorf("verdicts came back as %+v, %v", got, err)
 	}
 	ids := []ledger.Hash{{1}, {2}, {3}}
@@ -56,10 +62,12 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 	applied := someVerdicts()
 	applied[1].Result = ledger.Result{Code: ledger.Applied, Item: ledger.NoItem}
 	for what, message := range map[string][]byte{
-		"of another shard":    encodeVerdicts([]ledger.Verdict{{Shard: 1, Result: ledger.Result{Code: ledger.SetAside}}}),
-		"none at all":         encodeVerdicts(nil),
-		"one that is none":    encodeVerdicts(applied),
-		"an unknown result":   encodeVerdicts([]ledger.Verdict{{Shard: 2, Result: ledger.Result{Code: 250}}}),
+		"of another shard": encodeVerdicts([]ledger.Verdict{{Shard: 1,
+			Result: ledger.Result{Code: ledger.SetAside}}}),
+		"none at all":      encodeVerdicts(nil),
+		"one that is none": encodeVerdicts(applied),
+		"an unknown result": encodeVerdicts([]ledger.Verdict{{Shard: 2,
+			Result: ledger.Result{Code: 250}}}),
 		"too many":            encodeVerdicts(make([]ledger.Verdict, verdictsMax+1)),
 		"half of one":         encodeVerdicts(someVerdicts())[:60],
 		"nothing":             nil,
@@ -70,7 +78,8 @@ func TestMalformedMessagesAreRefused(t *testing.T) {
 		}
 	}
 	for what, message := range map[string][]byte{
-		"none": encodeQuery(nil), "too many": encodeQuery(make([]ledger.Hash, queryMax+1)), "half of one": encodeQuery(make([]ledger.Hash, 1))[:20],
+		"none": encodeQuery(nil), "too many": encodeQuery(make([]ledger.Hash, queryMax+1)),
+		"half of one": encodeQuery(make([]ledger.Hash, 1))[:20],
 	} {
 		if _, err := decodeQuery(message); !errors.Is(err, ErrMalformed) {
 			t.Errorf("a question, %s: %v", what, err)
@@ -100,7 +109,8 @@ func FuzzDecodeVerdicts(f *testing.F) {
 	f.Add(encodeVerdicts(someVerdicts()))
 	f.Add(encodeQuery([]ledger.Hash{{1}}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if verdicts, err := decodeVerdicts(data, 2); err == nil && !bytes.Equal(encodeVerdicts(verdicts), data) {
+		if verdicts, err := decodeVerdicts(data, 2); err == nil &&
+			!bytes.Equal(encodeVerdicts(verdicts), data) {
 			t.Fatalf("%+v have two encodings", verdicts)
 		}
 		if ids, err := decodeQuery(data); err == nil && !bytes.Equal(encodeQuery(ids), data) {

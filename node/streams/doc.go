@@ -1,30 +1,48 @@
-// Package streams moves the streams of entries from shard to shard at one node: to the shard's children the entries that pass through it, from its parent what is for it or lies below it. The streams' machines are those of package
-// tram/stream; this package gives them memory on the fabric, the chain, the time, and members that come and go. A book of one shard has none of it.
+// Package streams moves the streams of entries from shard to shard at one node: to the shard's
+// children the entries that pass through it, from its parent what is for it or lies below it. The
+// streams' machines are those of package tram/stream; this package gives them memory on the fabric,
+// the chain, the time, and members that come and go. A book of one shard has none of it.
 //
 // # The story
 //
-// A node has, for each child shard, a Writer, and where its shard has a parent, a Carrier. Between a member of the parent and one of the child is a ring: a region of the fabric at the carrier, which the writer writes one-sided.
-// Rings are made on demand, by three small messages over the lane "control":
+// A node has, for each child shard, a Writer, and where its shard has a parent, a Carrier. Between
+// a member of the parent and one of the child is a ring: a region of the fabric at the carrier,
+// which the writer writes one-sided. Rings are made on demand, by three small messages over the
+// lane "control":
 //
 //	ask       the writer wants a ring, for its attempt of that number; said again until it has one
 //	offer     the carrier made a region for that attempt, granted it to that life of the writer, and has the stream for good up to a position
 //	feedback  what the child's chain has for good, and how much of the ring is free again
 //
-// One goroutine owns all machines. It sleeps until a ring rings, an operation completed, a message came, the chain moved, the members changed, or a machine's deadline is due: an idle node says its feedback a last few times,
-// more and more rarely, and has the goroutine look around once a second.
+// One goroutine owns all machines. It sleeps until a ring rings, an operation completed, a message
+// came, the chain moved, the members changed, or a machine's deadline is due: an idle node says its
+// feedback a last few times, more and more rarely, and has the goroutine look around once a second.
 //
 // # What always holds
 //
-//   - A writer is offered only what is durable in a majority of its shard (Chain.Stream up to Config.Durable): never what its chain could take back, else two members could write different entries of one number.
-//   - A position is told to writers only where it is durable in the child: of the blocks executed here, the carried number as of the durable height. As long as that is not known, after a start or a Reset, no ring is offered at all,
-//     so a writer that starts anew learns from its first ring where the child is, and does not begin at the beginning.
-//   - Each life of a ring has a region of its own, of a name that was never used. So what a lost attachment still lands, lands where nobody reads. The carrier revokes, has the machine look a last time and let go of the memory,
-//     and only then gives the region back; the new one is granted after the machine has it.
-//   - Messages may be lost, late or repeated. An ask is answered with the same offer as long as the ring is the one of that attempt, and with a fresh ring where it is not (after a Reset here). An attempt ends with the first operation
-//     that fails, and its number is never used again. While the child's position stands still although there is more, a writer asks again for the rings that it has, and so finds out what was lost without its knowing.
+//   - A writer is offered only what is durable in a majority of its shard (Chain.Stream up to
+//     Config.Durable): never what its chain could take back, else two members could write different
+//     entries of one number.
+//   - A position is told to writers only where it is durable in the child: of the blocks executed
+//     here, the carried number as of the durable height. As long as that is not known, after a
+//     start or a Reset, no ring is offered at all, so a writer that starts anew learns from its
+//     first ring where the child is, and does not begin at the beginning.
+//   - Each life of a ring has a region of its own, of a name that was never used. So what a lost
+//     attachment still lands, lands where nobody reads. The carrier revokes, has the machine look a
+//     last time and let go of the memory, and only then gives the region back; the new one is
+//     granted after the machine has it.
+//   - Messages may be lost, late or repeated. An ask is answered with the same offer as long as the
+//     ring is the one of that attempt, and with a fresh ring where it is not (after a Reset here).
+//     An attempt ends with the first operation that fails, and its number is never used again.
+//     While the child's position stands still although there is more, a writer asks again for the
+//     rings that it has, and so finds out what was lost without its knowing.
 //   - Feedback counts for the life of the ring and the life of the peer that it is of.
-//   - Every operation's completion is told to the writer that posted it, in the order of posting, also when its attachment, its carrier or its seat is gone; until then its bytes do not change.
-//   - Memory is bounded: the rings of the parent's present members, a ring's size for each child, one page of the stream for each child, one message of each kind from each peer, Depth writes outstanding to each carrier.
+//   - Every operation's completion is told to the writer that posted it, in the order of posting,
+//     also when its attachment, its carrier or its seat is gone; until then its bytes do not
+//     change.
+//   - Memory is bounded: the rings of the parent's present members, a ring's size for each child,
+//     one page of the stream for each child, one message of each kind from each peer, Depth writes
+//     outstanding to each carrier.
 //
 // # What goes wrong, and what happens then
 //

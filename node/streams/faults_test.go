@@ -13,7 +13,8 @@ import (
 // A writer comes back in a new life, and has its entries arrive.
 func TestWriterComesBack(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]fault{"as it is": 0, "the same ring is offered again": faultSameRing} {
+	for name, fault := range map[string]fault{"as it is": 0,
+		"the same ring is offered again": faultSameRing} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1, 1)
@@ -32,7 +33,8 @@ func TestWriterComesBack(t *testing.T) {
 // The parent's chain takes back what is not durable, and orders something else.
 func TestParentTakesBack(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]fault{"as it is": 0, "what is not durable is offered": faultBeyondDurable} {
+	for name, fault := range map[string]fault{"as it is": 0,
+		"what is not durable is offered": faultBeyondDurable} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1, 1)
@@ -64,7 +66,8 @@ func TestParentTakesBack(t *testing.T) {
 // The child's chain loses what is not durable, at all members, and gets it again.
 func TestChildTakesBack(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]fault{"as it is": 0, "a position that is not durable is told": faultEarlyPosition} {
+	for name, fault := range map[string]fault{"as it is": 0,
+		"a position that is not durable is told": faultEarlyPosition} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, 1, 1)
@@ -148,7 +151,8 @@ func TestForeignMessages(t *testing.T) {
 	}
 }
 
-// The carried number that is durable is that of the last durable block that was executed here, whatever comes first.
+// The carried number that is durable is that of the last durable block that was executed here,
+// whatever comes first.
 func TestHeights(t *testing.T) {
 	t.Parallel()
 	var h heights
@@ -195,7 +199,8 @@ func TestHeights(t *testing.T) {
 
 func FuzzMessage(f *testing.F) {
 	for _, m := range []message{
-		{kind: messageAsk, child: 3, attempt: 7}, {kind: messageOffer, child: 1, attempt: 7, life: 2, position: 9, region: "stream/1"}, {kind: messageFeedback, child: 2},
+		{kind: messageAsk, child: 3, attempt: 7}, {kind: messageOffer, child: 1, attempt: 7,
+			life: 2, position: 9, region: "stream/1"}, {kind: messageFeedback, child: 2},
 	} {
 		f.Add(m.encode(nil))
 	}

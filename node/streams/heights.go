@@ -6,7 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/ledger"
 )
 
-// heightsMax bounds how many blocks that carried something wait to become durable. Beyond, the newest are taken together, so the position is told later.
+// heightsMax bounds how many blocks that carried something wait to become durable. Beyond, the
+// newest are taken together, so the position is told later.
 const heightsMax = 4096
 
 // heights follows the carried number through executed blocks, and tells which one is durable.
@@ -17,7 +18,8 @@ type heights struct {
 	// based tells that ordered means something: the carried number of the last executed block.
 	based   bool
 	ordered uint64
-	// rising are the executed blocks with which the carried number grew, and that are not durable, ascending.
+	// rising are the executed blocks with which the carried number grew, and that are not durable,
+	// ascending.
 	rising []rise
 	// settled is the carried number that is durable, where known says so.
 	settled uint64
@@ -114,7 +116,8 @@ func (h *heights) begun() (life uint64, based bool) {
 func (h *heights) position() position {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return position{ordered: max(h.ordered, h.settled), durable: h.settled, known: h.based && h.known}
+	return position{ordered: max(h.ordered, h.settled), durable: h.settled, known: h.based &&
+		h.known}
 }
 
 // durableHeight is up to where the chain is durable.

@@ -10,7 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// A ring in which its writer wrote what no writer writes is taken away, and nothing else happens: the next life of that member gets another. The ask is said three times and gets one ring.
+// A ring in which its writer wrote what no writer writes is taken away, and nothing else happens:
+// the next life of that member gets another. The ask is said three times and gets one ring.
 func TestBrokenRing(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -59,7 +60,8 @@ func TestBrokenRing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for end := error(nil); !errors.Is(end, rdmanet.ErrAccess); {
-		if err := queue.Post(rdmanet.Operation{To: attachment, Kind: rdmanet.OperationWrite, Bytes: []byte{1, 2, 3, 4, 5, 6, 7, 8}, Ring: true}); err != nil {
+		if err := queue.Post(rdmanet.Operation{To: attachment, Kind: rdmanet.OperationWrite,
+			Bytes: []byte{1, 2, 3, 4, 5, 6, 7, 8}, Ring: true}); err != nil {
 			t.Fatal(err)
 		}
 		var done [1]rdmanet.Completion
@@ -68,7 +70,9 @@ func TestBrokenRing(t *testing.T) {
 		}
 		end = done[0].Err
 	}
-	if err := eventually(10*time.Second, func() (bool, error) { return carrier.Status().Incoming.Rings == 0, nil }, func() string { return "the carrier keeps the ring" }); err != nil {
+	if err := eventually(10*time.Second, func() (bool, error) {
+		return carrier.Status().Incoming.Rings == 0, nil
+	}, func() string { return "the carrier keeps the ring" }); err != nil {
 		t.Fatal(err)
 	}
 	w.network.Kill("0/0")

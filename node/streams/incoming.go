@@ -18,7 +18,8 @@ type incoming struct {
 	self    order.ServerID
 	writers members
 	own     members
-	// carrier is nil until it is known what of the stream is durable here; guarded by the lock of s.
+	// carrier is nil until it is known what of the stream is durable here; guarded by the lock of
+	// s.
 	carrier *stream.Carrier
 	asks    map[order.ServerID]*ask
 	rings   map[order.ServerID]*ring
@@ -43,7 +44,8 @@ type ring struct {
 }
 
 func newIncoming(s *Streams, parent ledger.ShardID) *incoming {
-	return &incoming{s: s, parent: parent, asks: map[order.ServerID]*ask{}, rings: map[order.ServerID]*ring{}}
+	return &incoming{s: s, parent: parent, asks: map[order.ServerID]*ask{},
+		rings: map[order.ServerID]*ring{}}
 }
 
 // seat takes in who the members are.
@@ -93,7 +95,8 @@ func (in *incoming) asked(l letter) {
 		return
 	}
 	last := in.asks[r.index]
-	if last != nil && (l.from.Incarnation < last.from.Incarnation || l.from.Incarnation == last.from.Incarnation && l.message.attempt < last.message.attempt) {
+	if last != nil && (l.from.Incarnation < last.from.Incarnation ||
+		l.from.Incarnation == last.from.Incarnation && l.message.attempt < last.message.attempt) {
 		return // it has asked for another since
 	}
 	in.asks[r.index] = &ask{letter: l, waits: true}
@@ -127,7 +130,8 @@ func (in *incoming) begin(at position) bool {
 	if in.s.config.fault == faultEarlyPosition {
 		at.durable = at.ordered
 	}
-	carrier, err := stream.NewCarrier(in.s.machine(in.writers, in.own, in.self), at.ordered, at.durable)
+	carrier, err := stream.NewCarrier(in.s.machine(in.writers, in.own, in.self), at.ordered,
+		at.durable)
 	if err != nil {
 		in.s.config.Logger.Error("streams: the stream from the parent", "error", err)
 		return false
@@ -161,7 +165,8 @@ func (in *incoming) look(at position, now time.Time) (ready bool) {
 	broken, reasons := in.carrier.Broken()
 	in.s.mu.Unlock()
 	for i, writer := range broken {
-		in.s.config.Logger.Error("streams: a ring is given up", "writer", writer, "peer", in.rings[writer].writer, "error", reasons[i])
+		in.s.config.Logger.Error("streams: a ring is given up", "writer", writer, "peer",
+			in.rings[writer].writer, "error", reasons[i])
 		in.drop(writer)
 	}
 	return ready
@@ -189,7 +194,8 @@ func (in *incoming) tell(writer order.ServerID, r *ring, now time.Time) {
 // answer offers a writer the ring of its attempt, and tells whether it has to wait for that.
 func (in *incoming) answer(writer order.ServerID, ask *ask, now time.Time) (waits bool) {
 	r := in.rings[writer]
-	if same := r != nil && r.writer == ask.from && r.attempt == ask.message.attempt; !same && (r == nil || in.s.config.fault != faultSameRing) {
+	if same := r != nil && r.writer == ask.from && r.attempt == ask.message.attempt; !same &&
+		(r == nil || in.s.config.fault != faultSameRing) {
 		if r != nil && now.Before(r.made.Add(ringPause)) {
 			in.s.by(r.made.Add(ringPause))
 			return true
@@ -200,7 +206,8 @@ func (in *incoming) answer(writer order.ServerID, ask *ask, now time.Time) (wait
 			in.s.config.Logger.Warn("streams: no ring for a writer", "peer", ask.from, "error", err)
 			return false // it asks again
 		}
-		in.s.config.Logger.Debug("streams: a ring for a writer", "peer", ask.from, "attempt", r.attempt, "region", r.region.Name())
+		in.s.config.Logger.Debug("streams: a ring for a writer", "peer", ask.from, "attempt",
+			r.attempt, "region", r.region.Name())
 	}
 	in.s.mu.Lock()
 	feedback, err := in.carrier.Report(writer)
@@ -208,7 +215,9 @@ func (in *incoming) answer(writer order.ServerID, ask *ask, now time.Time) (wait
 	if err != nil {
 		panic(fmt.Sprintf("streams: a ring that the carrier does not know: %v", err))
 	}
-	m := message{kind: messageOffer, child: in.s.config.Directory.Own(), attempt: ask.message.attempt, life: r.life, position: feedback.Position, region: r.region.Name()}
+	m := message{kind: messageOffer, child: in.s.config.Directory.Own(),
+		attempt: ask.message.attempt, life: r.life, position: feedback.Position,
+		region: r.region.Name()}
 	in.s.send(ask.from.ID, &m)
 	r.due, r.interval = r.told.Add(feedbackPause), in.s.config.RepeatAfter
 	return false
@@ -221,7 +230,8 @@ func (in *incoming) open(writer order.ServerID, ask *ask, now time.Time) (*ring,
 	if err != nil {
 		return nil, err
 	}
-	r := &ring{writer: ask.from, attempt: ask.message.attempt, life: stream.Life(number), region: region, made: now, interval: in.s.config.RepeatAfter}
+	r := &ring{writer: ask.from, attempt: ask.message.attempt, life: stream.Life(number),
+		region: region, made: now, interval: in.s.config.RepeatAfter}
 	in.s.mu.Lock()
 	err = in.carrier.Attach(writer, r.life, region)
 	in.s.mu.Unlock()
@@ -250,7 +260,8 @@ func (in *incoming) drop(writer order.ServerID) {
 	}
 	delete(in.rings, writer)
 	if err := r.region.Revoke(r.writer); err != nil {
-		in.s.config.Logger.Debug("streams: a ring is revoked", "peer", r.writer, "error", err) // the region or the host is closed
+		// the region or the host is closed
+		in.s.config.Logger.Debug("streams: a ring is revoked", "peer", r.writer, "error", err)
 	}
 	in.s.mu.Lock()
 	if in.carrier != nil {

@@ -18,7 +18,8 @@ type mail struct {
 	contents
 }
 
-// contents of the mail. Of each kind and peer the last one counts, so it is bounded by the members and by what the loop itself began.
+// contents of the mail. Of each kind and peer the last one counts, so it is bounded by the members
+// and by what the loop itself began.
 type contents struct {
 	asks, offers, feedbacks map[rdmanet.PeerID]letter
 	restarted               map[rdmanet.PeerID]rdmanet.Incarnation

@@ -30,7 +30,8 @@ type outgoing struct {
 	// Up to height readTo, the chain has no entry of number readNext.
 	readTo   ledger.Height
 	readNext uint64
-	// absent is the number of the last entry that the chain was found to lack, 0 where it lacked none. It is guarded by the lock of s.
+	// absent is the number of the last entry that the chain was found to lack, 0 where it lacked
+	// none. It is guarded by the lock of s.
 	absent uint64
 	retry  time.Time
 	// position is where the child was as the loop last looked, moved since when it is there.
@@ -56,7 +57,8 @@ func (o *outgoing) seat(own, child members, self order.ServerID, present bool) {
 	}
 	for _, member := range child {
 		if carrier := order.ServerID(member.Index); o.outlets[carrier] == nil {
-			o.outlets[carrier] = &outlet{of: o, carrier: carrier, peer: member.Peer, attempt: o.s.number()}
+			o.outlets[carrier] = &outlet{of: o, carrier: carrier, peer: member.Peer,
+				attempt: o.s.number()}
 		}
 	}
 	o.s.mu.Lock()
@@ -68,7 +70,8 @@ func (o *outgoing) seat(own, child members, self order.ServerID, present bool) {
 		err = o.writer.SetMembers(own.ids(), child.ids())
 	}
 	if err != nil {
-		o.s.config.Logger.Error("streams: members of the stream to a child", "child", o.child, "error", err)
+		o.s.config.Logger.Error("streams: members of the stream to a child", "child", o.child,
+			"error", err)
 	}
 }
 
@@ -129,7 +132,8 @@ func (o *outgoing) feed(now time.Time) {
 		case errors.Is(err, stream.ErrFull):
 			return
 		case err != nil: // the chain did not give what it was asked for
-			o.s.config.Logger.Error("streams: an entry that is none", "child", o.child, "error", err)
+			o.s.config.Logger.Error("streams: an entry that is none", "child", o.child, "error",
+				err)
 			o.page, o.retry = nil, now.Add(readPause)
 			return
 		}
@@ -179,7 +183,8 @@ func (o *outgoing) read(now time.Time) bool {
 		o.s.by(o.retry)
 		return false
 	case err != nil:
-		o.s.config.Logger.Warn("streams: the chain cannot be read", "child", o.child, "entry", next, "error", err)
+		o.s.config.Logger.Warn("streams: the chain cannot be read", "child", o.child, "entry", next,
+			"error", err)
 		o.retry = now.Add(readPause)
 		o.s.by(o.retry)
 		return false
@@ -199,10 +204,13 @@ func (o *outgoing) write(now time.Time) {
 	for _, w := range o.writer.Writes() {
 		c := o.outlets[w.Carrier].connection
 		if c == nil {
-			panic(fmt.Sprintf("streams: a write to carrier %d of shard %d, which is not attached", w.Carrier, o.child))
+			panic(fmt.Sprintf("streams: a write to carrier %d of shard %d, which is not attached",
+				w.Carrier, o.child))
 		}
 		c.under++
-		o.s.backlog = append(o.s.backlog, rdmanet.Operation{To: c.attachment, Kind: rdmanet.OperationWrite, Offset: w.Offset, Bytes: w.Bytes, Ring: true, Tag: c.number})
+		o.s.backlog = append(o.s.backlog, rdmanet.Operation{To: c.attachment,
+			Kind: rdmanet.OperationWrite, Offset: w.Offset, Bytes: w.Bytes, Ring: true,
+			Tag: c.number})
 	}
 	o.s.due(o.writer.Deadline())
 }
@@ -228,14 +236,16 @@ func (s *Streams) post() {
 func (s *Streams) completed(done *rdmanet.Completion, now time.Time) {
 	c := s.connections[done.Tag]
 	if c == nil {
-		panic(fmt.Sprintf("streams: a completion of connection %d, which has none under way", done.Tag))
+		panic(fmt.Sprintf("streams: a completion of connection %d, which has none under way",
+			done.Tag))
 	}
 	c.under--
 	s.mu.Lock()
 	c.writer.Completed(c.outlet.carrier)
 	s.mu.Unlock()
 	if done.Err != nil && c.outlet.connection == c {
-		s.config.Logger.Debug("streams: a ring is lost", "peer", c.attachment.Peer(), "error", done.Err)
+		s.config.Logger.Debug("streams: a ring is lost", "peer", c.attachment.Peer(), "error",
+			done.Err)
 		c.outlet.lost(now)
 	}
 	c.forget()

@@ -18,7 +18,8 @@ type outlet struct {
 	attempt uint64
 	asked   time.Time // when it was last asked for
 	next    time.Time // when it is asked for next
-	// wanted is the offer that was taken, of kind 0 where none is there; under way in attaching, or in use in connection.
+	// wanted is the offer that was taken, of kind 0 where none is there; under way in attaching, or
+	// in use in connection.
 	wanted     letter
 	attaching  *attaching
 	connection *connection
@@ -61,7 +62,8 @@ func (c *connection) forget() {
 func (o *outlet) step(now time.Time, stuck bool) {
 	if o.connection != nil {
 		if err := o.connection.attachment.Err(); err != nil {
-			o.of.s.config.Logger.Debug("streams: a ring is lost", "peer", o.connection.attachment.Peer(), "error", err)
+			o.of.s.config.Logger.Debug("streams: a ring is lost",
+				"peer", o.connection.attachment.Peer(), "error", err)
 			o.lost(now)
 		}
 	}
@@ -185,25 +187,31 @@ func (o *outlet) attached(a *attaching, now time.Time) {
 		return
 	}
 	if a.err == nil {
-		if got := a.attachment; got.Peer() != a.offer.from || got.Size() != s.config.RingSize || got.Permission() != rdmanet.PermissionReadWrite {
-			a.err = fmt.Errorf("%w: a ring of %d bytes of %s with permission %s", ErrConfig, got.Size(), got.Peer(), got.Permission())
+		if got := a.attachment; got.Peer() != a.offer.from || got.Size() != s.config.RingSize ||
+			got.Permission() != rdmanet.PermissionReadWrite {
+			a.err = fmt.Errorf("%w: a ring of %d bytes of %s with permission %s", ErrConfig,
+				got.Size(), got.Peer(), got.Permission())
 		}
 	}
 	if a.err == nil {
 		s.mu.Lock()
-		if a.err = o.of.writer.Attach(o.carrier, a.offer.message.life, a.offer.message.position); a.err == nil {
-			o.connection = &connection{number: s.number(), outlet: o, writer: o.of.writer, attachment: a.attachment}
+		if a.err = o.of.writer.Attach(o.carrier, a.offer.message.life,
+			a.offer.message.position); a.err == nil {
+			o.connection = &connection{number: s.number(), outlet: o, writer: o.of.writer,
+				attachment: a.attachment}
 		}
 		s.mu.Unlock()
 	}
 	if a.err != nil {
-		s.config.Logger.Debug("streams: a ring cannot be used", "peer", a.offer.from, "error", a.err)
+		s.config.Logger.Debug("streams: a ring cannot be used", "peer", a.offer.from, "error",
+			a.err)
 		a.close()
 		o.lost(now)
 		return
 	}
 	s.connections[o.connection.number] = o.connection
-	s.config.Logger.Debug("streams: a ring is used", "peer", a.offer.from, "position", a.offer.message.position)
+	s.config.Logger.Debug("streams: a ring is used", "peer", a.offer.from, "position",
+		a.offer.message.position)
 }
 
 // feedback takes what the carrier lets know.

@@ -9,13 +9,16 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// The same over connections: entries flow, connections break while nothing flows, and hosts restart.
+// The same over connections: entries flow, connections break while nothing flows, and hosts
+// restart.
 func TestOverConnections(t *testing.T) {
 	t.Parallel()
 	const parents, children = 2, 2
-	f := fabrictest.NewLoopback(t, fabrictest.Config{Members: parents + children}, p2p.PeerID, func(member fabrictest.Member) (*p2p.Host, error) {
-		return p2p.New(p2p.Options{PrivateKey: member.Key, Listen: member.Listen, Members: member.Members, MendTimeout: 5 * time.Second})
-	})
+	f := fabrictest.NewLoopback(t, fabrictest.Config{Members: parents + children},
+		p2p.PeerID, func(member fabrictest.Member) (*p2p.Host, error) {
+			return p2p.New(p2p.Options{PrivateKey: member.Key, Listen: member.Listen,
+				Members: member.Members, MendTimeout: 5 * time.Second})
+		})
 	w := newWorld(t, parents, children)
 	index := map[rdmanet.PeerID]int{}
 	for i := range parents + children {

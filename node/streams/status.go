@@ -19,7 +19,8 @@ type IncomingStatus struct {
 	Parent ledger.ShardID
 	// Known tells that it is known what is durable; without, no ring is offered.
 	Known bool
-	// Ordered is the number of the last entry in the chain, Durable of the last one that is durable.
+	// Ordered is the number of the last entry in the chain, Durable of the last one that is
+	// durable.
 	Ordered, Durable uint64
 	// Held counts entries that were received and are not durable.
 	Held int
@@ -34,7 +35,8 @@ type IncomingStatus struct {
 // OutgoingStatus is where the stream to a child stands.
 type OutgoingStatus struct {
 	Child ledger.ShardID
-	// Position is the last entry that is durable in the child, as far as it is known, and Known the last one that this member has offered.
+	// Position is the last entry that is durable in the child, as far as it is known, and Known the
+	// last one that this member has offered.
 	Position, Known uint64
 	// Waited is how long the position has stood still although there is more.
 	Waited time.Duration
@@ -42,7 +44,8 @@ type OutgoingStatus struct {
 	Rings, Carriers int
 	// TookOver tells that this member writes what others were to write.
 	TookOver bool
-	// Absent is the number of an entry that the child needs and that this member's chain lacks, 0 where it lacks none: others have it.
+	// Absent is the number of an entry that the child needs and that this member's chain lacks, 0
+	// where it lacks none: others have it.
 	Absent uint64
 }
 
@@ -53,7 +56,8 @@ func (s *Streams) Status() Status {
 	var status Status
 	if in := s.in; in != nil {
 		at := s.heights.position()
-		status.Incoming = &IncomingStatus{Parent: in.parent, Known: at.known, Ordered: at.ordered, Durable: at.durable, Writers: len(s.config.Directory.Members(in.parent))}
+		status.Incoming = &IncomingStatus{Parent: in.parent, Known: at.known, Ordered: at.ordered,
+			Durable: at.durable, Writers: len(s.config.Directory.Members(in.parent))}
 		if in.carrier != nil {
 			c := in.carrier.Status()
 			status.Incoming.Held, status.Incoming.Waited = c.Held, time.Duration(c.Waited)*tick
@@ -64,7 +68,8 @@ func (s *Streams) Status() Status {
 		out := OutgoingStatus{Child: o.child, Carriers: len(s.config.Directory.Members(o.child))}
 		if o.writer != nil {
 			w := o.writer.Status()
-			out.Position, out.Known, out.Waited, out.TookOver = w.Position, w.Known, time.Duration(w.Waited)*tick, w.TookOver
+			out.Position, out.Known, out.Waited, out.TookOver = w.Position, w.Known,
+				time.Duration(w.Waited)*tick, w.TookOver
 			if o.writer.Next() <= o.absent {
 				out.Absent = o.absent
 			}

@@ -43,7 +43,8 @@ const (
 const (
 	// lookAround is the longest that it sleeps.
 	lookAround = time.Second
-	// feedbackPause is between two feedbacks to a writer, and repeatMax the longest pause between repetitions in units of the first one.
+	// feedbackPause is between two feedbacks to a writer, and repeatMax the longest pause between
+	// repetitions in units of the first one.
 	feedbackPause = 2 * time.Millisecond
 	repeatMax     = 8
 	// ringPause is between two rings for a writer.
@@ -81,8 +82,10 @@ type Directory interface {
 
 // Chain is what is read of the own shard's chain; a *store.Store has it.
 type Chain interface {
-	// Stream gives entries of the stream to a child in order from a number on, those of blocks up to a height. store.ErrAbsent where an entry is not here for good.
-	Stream(child ledger.ShardID, from uint64, limit int, upTo ledger.Height) ([]ledger.Carried, error)
+	// Stream gives entries of the stream to a child in order from a number on, those of blocks up
+	// to a height. store.ErrAbsent where an entry is not here for good.
+	Stream(child ledger.ShardID, from uint64, limit int, upTo ledger.Height) ([]ledger.Carried,
+		error)
 	// Carried is the number of the last entry of the parent's stream in the chain.
 	Carried() uint64
 	// AppendedHeight is the last block's.
@@ -92,18 +95,21 @@ type Chain interface {
 // Config of Streams. Directory, Host, Control, Chain, Durable and Ready are needed.
 type Config struct {
 	Directory Directory
-	// Host is this node's end of the fabric. The members of the parent and of the children have to be members of it.
+	// Host is this node's end of the fabric. The members of the parent and of the children have to
+	// be members of it.
 	Host    rdmanet.RegionHost
 	Control *control.Control
 	// Chain gives the chain as it is now, nil while there is none.
 	Chain func() Chain
-	// Durable gives the height up to which a majority of the own shard has the chain on disk, as far as this node knows.
+	// Durable gives the height up to which a majority of the own shard has the chain on disk, as
+	// far as this node knows.
 	Durable func() ledger.Height
 	// Ready is told that Propose has something. It must not block.
 	Ready  func()
 	Logger *slog.Logger
 
-	// RingSize, in bytes, Entries and Patience are the same at all members of the book. Zero values mean the defaults, here and below.
+	// RingSize, in bytes, Entries and Patience are the same at all members of the book. Zero values
+	// mean the defaults, here and below.
 	RingSize, Entries int
 	Patience          time.Duration
 	// AskEvery is how often a ring is asked for, and RepeatAfter when feedback is repeated.
@@ -126,8 +132,10 @@ const (
 )
 
 func (c Config) withDefaults() (Config, error) {
-	if c.Directory == nil || c.Host == nil || c.Control == nil || c.Chain == nil || c.Durable == nil || c.Ready == nil {
-		return c, fmt.Errorf("%w: directory, host, control, chain, durable and ready are needed", ErrConfig)
+	if c.Directory == nil || c.Host == nil || c.Control == nil || c.Chain == nil ||
+		c.Durable == nil || c.Ready == nil {
+		return c, fmt.Errorf("%w: directory, host, control, chain, durable and ready are needed",
+			ErrConfig)
 	}
 	if c.Directory.Tree() == nil {
 		return c, fmt.Errorf("%w: a book of one shard has no streams", ErrConfig)
@@ -136,10 +144,13 @@ func (c Config) withDefaults() (Config, error) {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.RingSize, c.Entries = cmp.Or(c.RingSize, RingSizeDefault), cmp.Or(c.Entries, EntriesDefault)
-	c.Patience, c.AskEvery, c.RepeatAfter = cmp.Or(c.Patience, PatienceDefault), cmp.Or(c.AskEvery, AskEveryDefault), cmp.Or(c.RepeatAfter, RepeatAfterDefault)
-	if c.RingSize < 2*stream.RecordSize(EntryMax) || c.RingSize > rdmanet.RegionSizeMax || c.RingSize%rdmanet.WordSize != 0 || c.Entries < 1 || c.Entries > stream.EntriesMax ||
+	c.Patience, c.AskEvery, c.RepeatAfter = cmp.Or(c.Patience, PatienceDefault),
+		cmp.Or(c.AskEvery, AskEveryDefault), cmp.Or(c.RepeatAfter, RepeatAfterDefault)
+	if c.RingSize < 2*stream.RecordSize(EntryMax) || c.RingSize > rdmanet.RegionSizeMax ||
+		c.RingSize%rdmanet.WordSize != 0 || c.Entries < 1 || c.Entries > stream.EntriesMax ||
 		c.Patience < tick || c.AskEvery < 0 || c.RepeatAfter < 0 {
-		return c, fmt.Errorf("%w: a ring of %d bytes for %d entries, a patience of %s", ErrConfig, c.RingSize, c.Entries, c.Patience)
+		return c, fmt.Errorf("%w: a ring of %d bytes for %d entries, a patience of %s", ErrConfig,
+			c.RingSize, c.Entries, c.Patience)
 	}
 	return c, nil
 }
@@ -150,7 +161,8 @@ type role struct {
 	index order.ServerID
 }
 
-// Streams is one node's part in the streams to and from its shard. All methods may be called from several goroutines.
+// Streams is one node's part in the streams to and from its shard. All methods may be called from
+// several goroutines.
 type Streams struct {
 	config  Config
 	self    rdmanet.PeerID
@@ -164,7 +176,8 @@ type Streams struct {
 	cancel  context.CancelFunc
 	working sync.WaitGroup
 
-	// mu guards the machines, and which there are. Only the loop changes that, so it takes the lock to change and not to look.
+	// mu guards the machines, and which there are. Only the loop changes that, so it takes the lock
+	// to change and not to look.
 	mu  sync.Mutex
 	in  *incoming // nil at the root
 	out []*outgoing
@@ -177,7 +190,8 @@ type Streams struct {
 	carried     []ledger.Carried // guarded by mu
 }
 
-// New begins a node's part. Close it before the host. Errors: ErrConfig, control.ErrRegistered, the fabric's.
+// New begins a node's part. Close it before the host. Errors: ErrConfig, control.ErrRegistered, the
+// fabric's.
 func New(config Config) (*Streams, error) {
 	config, err := config.withDefaults()
 	if err != nil {
@@ -211,7 +225,8 @@ func New(config Config) (*Streams, error) {
 	return s, nil
 }
 
-// Applied says that a block was executed here, its own or a peer's, and the carried number behind it.
+// Applied says that a block was executed here, its own or a peer's, and the carried number behind
+// it.
 func (s *Streams) Applied(height ledger.Height, carried uint64) {
 	s.heights.applied(height, carried)
 	s.ring()
@@ -223,7 +238,8 @@ func (s *Streams) DurableTo(height ledger.Height) {
 	s.ring()
 }
 
-// Reset says that Config.Chain is another one now. Applied is not called for blocks of the one before after that.
+// Reset says that Config.Chain is another one now. Applied is not called for blocks of the one
+// before after that.
 func (s *Streams) Reset() {
 	s.heights.reset()
 	s.mail.mu.Lock()
@@ -243,8 +259,11 @@ func (s *Streams) Event(event rdmanet.PeerEvent) {
 	}
 }
 
-// Propose hands over the entries of the parent's stream that belong into this node's next batch, in order, of up to room bytes in all; an entry of EntryMax bytes needs as much room, or waits. The call is left out where there is
-// nothing. The bundles are parts of rings: whoever uses them copies them before use returns, and calls no method of Streams meanwhile. They count as proposed, and come again after a while if the chain does not take them.
+// Propose hands over the entries of the parent's stream that belong into this node's next batch, in
+// order, of up to room bytes in all; an entry of EntryMax bytes needs as much room, or waits. The
+// call is left out where there is nothing. The bundles are parts of rings: whoever uses them copies
+// them before use returns, and calls no method of Streams meanwhile. They count as proposed, and
+// come again after a while if the chain does not take them.
 func (s *Streams) Propose(room int, use func(carried []ledger.Carried)) {
 	if s.in == nil || s.ctx.Err() != nil {
 		return
@@ -266,7 +285,8 @@ func (s *Streams) Propose(room int, use func(carried []ledger.Carried)) {
 	}
 }
 
-// Close ends this node's part and waits for all its goroutines. Other methods do nothing after it. Closing again does nothing.
+// Close ends this node's part and waits for all its goroutines. Other methods do nothing after it.
+// Closing again does nothing.
 func (s *Streams) Close() error {
 	s.cancel()
 	s.working.Wait()
@@ -319,7 +339,8 @@ func (s *Streams) receive(from rdmanet.Peer, payload []byte) {
 		child = r.out.child
 	}
 	if m.child != child || (m.kind == messageAsk) != (r.out == nil) {
-		s.config.Logger.Warn("streams: a message for somebody else", "peer", from, "kind", m.kind, "child", m.child)
+		s.config.Logger.Warn("streams: a message for somebody else", "peer", from, "kind", m.kind,
+			"child", m.child)
 		return
 	}
 	s.mail.deliver(letter{from: from, message: m})
@@ -419,7 +440,8 @@ func (s *Streams) step(now time.Time) {
 	}
 }
 
-// restart begins anew with another chain. Writers go on: what they were offered, no chain takes back.
+// restart begins anew with another chain. Writers go on: what they were offered, no chain takes
+// back.
 func (s *Streams) restart() {
 	if s.in != nil {
 		s.in.end()
@@ -475,7 +497,8 @@ func (s *Streams) base() {
 	if chain == nil {
 		return
 	}
-	// In this order: the chain may grow in between, and the height must not be one at which less had been carried.
+	// In this order: the chain may grow in between, and the height must not be one at which less
+	// had been carried.
 	carried := chain.Carried()
 	height := chain.AppendedHeight()
 	s.heights.base(life, height, carried)
@@ -508,8 +531,9 @@ func (s *Streams) seat() {
 // machine is what a machine of a stream is made with.
 func (s *Streams) machine(writers, carriers members, self order.ServerID) stream.Config {
 	return stream.Config{
-		Writers: writers.ids(), Carriers: carriers.ids(), Self: self, Stretch: stretch, Patience: uint64(s.config.Patience / tick),
-		Entries: s.config.Entries, EntryMax: EntryMax, RingSize: s.config.RingSize, Depth: depth,
+		Writers: writers.ids(), Carriers: carriers.ids(), Self: self, Stretch: stretch,
+		Patience: uint64(s.config.Patience / tick),
+		Entries:  s.config.Entries, EntryMax: EntryMax, RingSize: s.config.RingSize, Depth: depth,
 	}
 }
 

@@ -21,7 +21,8 @@ func TestStream(t *testing.T) {
 	w.attached(3)
 }
 
-// A member of the child is killed and comes back, then a member of the parent, each with a new life, while entries flow.
+// A member of the child is killed and comes back, then a member of the parent, each with a new
+// life, while entries flow.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, 3)
@@ -38,7 +39,8 @@ func TestRestarts(t *testing.T) {
 	w.attached(3)
 }
 
-// All members of the child are killed at once, with entries in their rings; then all members of the parent.
+// All members of the child are killed at once, with entries in their rings; then all members of the
+// parent.
 func TestAShardRestarts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, 3)
@@ -57,7 +59,8 @@ func TestAShardRestarts(t *testing.T) {
 	}
 }
 
-// A member of the parent is cut off; the others carry on. A member of the child is cut off from all of the parent.
+// A member of the parent is cut off; the others carry on. A member of the child is cut off from all
+// of the parent.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, 3)
@@ -81,7 +84,8 @@ func TestPartition(t *testing.T) {
 	w.mustArrive()
 }
 
-// The stores of the child's members are replaced, all at once, with entries on their way: the rings are made anew though no host restarted.
+// The stores of the child's members are replaced, all at once, with entries on their way: the rings
+// are made anew though no host restarted.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3, 3)
@@ -98,7 +102,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// A member of the parent that began with a snapshot takes no part until the child is past what it lacks; the only other member brings it there.
+// A member of the parent that began with a snapshot takes no part until the child is past what it
+// lacks; the only other member brings it there.
 func TestSnapshot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2, 2)

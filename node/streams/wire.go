@@ -10,7 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/tram/stream"
 )
 
-// A message is its version, its kind, the child of the stream that it is about (4 bytes), and what its kind says, little-endian:
+// A message is its version, its kind, the child of the stream that it is about (4 bytes), and what
+// its kind says, little-endian:
 //
 //	ask       the attempt (8 bytes)
 //	offer     the attempt (8), the ring's life (2), the position (8), the region's name (the rest)
@@ -74,8 +75,10 @@ func decode(b []byte) (message, error) {
 	switch {
 	case m.kind == messageAsk && len(rest) == 8:
 		m.attempt = binary.LittleEndian.Uint64(rest)
-	case m.kind == messageOffer && len(rest) > offerHead && len(rest) <= offerHead+rdmanet.RegionNameMax:
-		m.attempt, m.life = binary.LittleEndian.Uint64(rest), stream.Life(binary.LittleEndian.Uint16(rest[8:]))
+	case m.kind == messageOffer && len(rest) > offerHead &&
+		len(rest) <= offerHead+rdmanet.RegionNameMax:
+		m.attempt, m.life = binary.LittleEndian.Uint64(rest),
+			stream.Life(binary.LittleEndian.Uint16(rest[8:]))
 		m.position, m.region = binary.LittleEndian.Uint64(rest[10:]), string(rest[offerHead:])
 	case m.kind == messageFeedback && len(rest) == stream.FeedbackSize:
 		m.feedback = stream.FeedbackFrom(rest)

@@ -30,7 +30,8 @@ const (
 	childShard  ledger.ShardID = 1
 )
 
-// world is two shards, the second one the child of the first, whose chains are ideal: what the child's members propose is ordered at once, and executed by each of them in its own time.
+// world is two shards, the second one the child of the first, whose chains are ideal: what the
+// child's members propose is ordered at once, and executed by each of them in its own time.
 type world struct {
 	t       *testing.T
 	network *memory.Network
@@ -43,7 +44,8 @@ type world struct {
 	nodes   map[rdmanet.PeerID]*testNode
 	present [2][]Member // by shard
 	changed chan struct{}
-	// stream is the parent's: entry n in block n. Members have executed up to appended, and have on disk up to durable.
+	// stream is the parent's: entry n in block n. Members have executed up to appended, and have on
+	// disk up to durable.
 	stream            [][]byte
 	appended, durable ledger.Height
 	// taken is the child's: block n carried it up to its item.
@@ -70,14 +72,17 @@ type testNode struct {
 }
 
 func newWorld(t *testing.T, parents, children int) *world {
-	w := &world{t: t, network: memory.NewNetwork(memory.Options{MendTimeout: 2 * time.Second}), nodes: map[rdmanet.PeerID]*testNode{}, changed: make(chan struct{})}
+	w := &world{t: t, network: memory.NewNetwork(memory.Options{MendTimeout: 2 * time.Second}),
+		nodes: map[rdmanet.PeerID]*testNode{}, changed: make(chan struct{})}
 	w.listen = func(id rdmanet.PeerID) (rdmanet.RegionHost, error) { return w.network.Host(id) }
 	w.kill = w.network.Kill
-	w.tree = (&ledger.Genesis{Tree: []ledger.ShardID{0, 0}, Shards: make([][]ledger.Member, 2)}).ShardTree()
+	w.tree = (&ledger.Genesis{Tree: []ledger.ShardID{0, 0},
+		Shards: make([][]ledger.Member, 2)}).ShardTree()
 	for shard, count := range []int{parents, children} {
 		for i := range count {
 			id := rdmanet.PeerID(fmt.Sprintf("%d/%d", shard, i))
-			w.present[shard] = append(w.present[shard], Member{Index: ledger.MemberIndex(i), Peer: id})
+			w.present[shard] = append(w.present[shard],
+				Member{Index: ledger.MemberIndex(i), Peer: id})
 		}
 	}
 	t.Cleanup(func() {
@@ -146,7 +151,8 @@ func (w *world) start(id rdmanet.PeerID, began uint64) *testNode {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	n := &testNode{world: w, id: id, host: host, ready: make(chan struct{}, 1), stopped: make(chan struct{}), done: make(chan struct{}), began: began}
+	n := &testNode{world: w, id: id, host: host, ready: make(chan struct{}, 1),
+		stopped: make(chan struct{}), done: make(chan struct{}), began: began}
 	w.mu.Lock()
 	for shard, members := range w.present {
 		if slices.ContainsFunc(members, func(m Member) bool { return m.Peer == id }) {
@@ -159,9 +165,12 @@ func (w *world) start(id rdmanet.PeerID, began uint64) *testNode {
 		w.t.Fatal(err)
 	}
 	n.streams, err = New(Config{
-		Directory: directory{w, n.shard}, Host: host, Control: c, Chain: func() Chain { return n }, Durable: n.durableHeight,
+		Directory: directory{w, n.shard}, Host: host, Control: c, Chain: func() Chain {
+			return n
+		}, Durable: n.durableHeight,
 		Ready:    func() { wake(n.ready) },
-		Patience: 50 * time.Millisecond, AskEvery: 50 * time.Millisecond, RepeatAfter: 50 * time.Millisecond, RingSize: 3 << 20, fault: w.fault,
+		Patience: 50 * time.Millisecond, AskEvery: 50 * time.Millisecond,
+		RepeatAfter: 50 * time.Millisecond, RingSize: 3 << 20, fault: w.fault,
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -186,7 +195,8 @@ func (w *world) stop(id rdmanet.PeerID) {
 	}
 	close(n.stopped)
 	<-n.done
-	// The memory that peers write goes with the host, so whoever reads it ends first; nobody else shall notice that.
+	// The memory that peers write goes with the host, so whoever reads it ends first; nobody else
+	// shall notice that.
 	for _, other := range w.all() {
 		w.network.Cut(id, other)
 	}
@@ -207,7 +217,8 @@ func wake(bell chan struct{}) {
 }
 
 // Stream implements Chain.
-func (n *testNode) Stream(child ledger.ShardID, from uint64, limit int, upTo ledger.Height) (entries []ledger.Carried, _ error) {
+func (n *testNode) Stream(child ledger.ShardID, from uint64, limit int,
+	upTo ledger.Height) (entries []ledger.Carried, _ error) {
 	w := n.world
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -261,7 +272,8 @@ func (n *testNode) propose() {
 		var carried []ledger.Carried
 		n.streams.Propose(4<<20, func(entries []ledger.Carried) {
 			for _, entry := range entries {
-				carried = append(carried, ledger.Carried{Number: entry.Number, Bundle: slices.Clone(entry.Bundle)})
+				carried = append(carried, ledger.Carried{Number: entry.Number,
+					Bundle: slices.Clone(entry.Bundle)})
 			}
 		})
 		n.world.order(carried)
@@ -277,7 +289,8 @@ func (w *world) order(batch []ledger.Carried) {
 			continue
 		}
 		w.position++
-		if w.wrong == nil && (int(entry.Number) > len(w.stream) || !bytes.Equal(entry.Bundle, w.stream[entry.Number-1])) {
+		if w.wrong == nil && (int(entry.Number) > len(w.stream) ||
+			!bytes.Equal(entry.Bundle, w.stream[entry.Number-1])) {
 			w.wrong = fmt.Errorf("entry %d is not the parent's", entry.Number)
 		}
 	}

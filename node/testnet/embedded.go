@@ -31,7 +31,8 @@ type Node interface {
 	Stop(ctx context.Context) error
 }
 
-// Starter starts the node of a home over a fabric, or over the one that its configuration names where the fabric is nil. It returns when the node's API listens.
+// Starter starts the node of a home over a fabric, or over the one that its configuration names
+// where the fabric is nil. It returns when the node's API listens.
 type Starter func(ctx context.Context, at *home.Home, fabric rdmanet.Host) (Node, error)
 
 // EmbedOptions describe a network within this process.
@@ -40,7 +41,8 @@ type EmbedOptions struct {
 	Dir string
 	// Ports are those of the nodes' APIs, one a node of all shards; 0 means any that is free.
 	Ports []int
-	// Shards is how many shards the book has, by which the number of ports has to be divisible, and Tree each one's parent, as in Layout.
+	// Shards is how many shards the book has, by which the number of ports has to be divisible, and
+	// Tree each one's parent, as in Layout.
 	Shards int
 	Tree   []ledger.ShardID
 	// Chain and Engine are as in Layout.
@@ -61,13 +63,16 @@ type Embedded struct {
 	watch sync.WaitGroup
 }
 
-// Embed makes the homes and starts the nodes, those of all shards over one fabric. When it fails, nothing runs any more; the folder is the caller's to remove.
+// Embed makes the homes and starts the nodes, those of all shards over one fabric. When it fails,
+// nothing runs any more; the folder is the caller's to remove.
 func Embed(ctx context.Context, options EmbedOptions) (*Embedded, error) {
 	shards := max(options.Shards, 1)
 	if len(options.Ports)%shards != 0 {
-		return nil, fmt.Errorf("%w: %d ports for %d shards, want as many for each", ErrLayout, len(options.Ports), shards)
+		return nil, fmt.Errorf("%w: %d ports for %d shards, want as many for each", ErrLayout,
+			len(options.Ports), shards)
 	}
-	layout := Layout{Dir: options.Dir, Nodes: len(options.Ports) / shards, Shards: shards, Tree: options.Tree, Chain: options.Chain, Engine: options.Engine, Fabric: fabric.Memory}
+	layout := Layout{Dir: options.Dir, Nodes: len(options.Ports) / shards, Shards: shards,
+		Tree: options.Tree, Chain: options.Chain, Engine: options.Engine, Fabric: fabric.Memory}
 	layout.Change = func(i int, config *home.Config) {
 		config.API.Listen = address(options.Ports[i])
 		config.Fabric.Listen = "memory:" + strconv.Itoa(i)
@@ -83,8 +88,10 @@ func Embed(ctx context.Context, options EmbedOptions) (*Embedded, error) {
 }
 
 // EmbedHomes starts the nodes of homes that are there. When it fails, nothing runs any more.
-func EmbedHomes(ctx context.Context, homes []*home.Home, start Starter) (embedded *Embedded, err error) {
-	e := &Embedded{homes: homes, nodes: make([]Node, len(homes)), ended: make(chan int, len(homes)), stop: make(chan struct{})}
+func EmbedHomes(ctx context.Context, homes []*home.Home, start Starter) (embedded *Embedded,
+	err error) {
+	e := &Embedded{homes: homes, nodes: make([]Node, len(homes)), ended: make(chan int, len(homes)),
+		stop: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -153,7 +160,8 @@ func (e *Embedded) Ended() <-chan int { return e.ended }
 // readyPause is how often a node is asked what it is doing.
 const readyPause = 20 * time.Millisecond
 
-// Ordering waits until all nodes order transactions. It returns the error of a node that ended, or ctx's cause with what a node waits for.
+// Ordering waits until all nodes order transactions. It returns the error of a node that ended, or
+// ctx's cause with what a node waits for.
 func (e *Embedded) Ordering(ctx context.Context) error {
 	ticker := time.NewTicker(readyPause)
 	defer ticker.Stop()

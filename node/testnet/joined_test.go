@@ -22,7 +22,8 @@ func TestLoadNodeThatJoined(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	joining, err := home.CreateJoining(filepath.Join(dir, Name(2)), home.Default(), made[0].Genesis, key)
+	joining, err := home.CreateJoining(filepath.Join(dir, Name(2)), home.Default(), made[0].Genesis,
+		key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,9 @@ func TestLoadNodeThatJoined(t *testing.T) {
 		t.Errorf("before it joined: %v", err)
 	}
 	membership := made[0].Genesis.Membership()
-	membership.Members = append(membership.Members[1:], ledger.GroupMember{Index: 5, Member: ledger.Member{Name: "new", Key: public, Address: "127.0.0.1:1"}})
+	membership.Members = append(membership.Members[1:],
+		ledger.GroupMember{Index: 5, Member: ledger.Member{Name: "new", Key: public,
+			Address: "127.0.0.1:1"}})
 	if err := joining.Admit(membership); err != nil {
 		t.Fatal(err)
 	}

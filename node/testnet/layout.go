@@ -49,11 +49,14 @@ type Layout struct {
 	Dir string
 	// Nodes is how many each shard has: 1 to NodesMax, which is what all shards may have together.
 	Nodes int
-	// Shards is how many shards the book has. Default 1. Node i is member i mod Nodes of shard i / Nodes.
+	// Shards is how many shards the book has. Default 1. Node i is member i mod Nodes of shard i /
+	// Nodes.
 	Shards int
-	// Tree has each shard's parent; the root is its own. Default: shard 0 is the root and the parent of all others.
+	// Tree has each shard's parent; the root is its own. Default: shard 0 is the root and the
+	// parent of all others.
 	Tree []ledger.ShardID
-	// BasePort is node 0's API; node i has its API on BasePort+2i and its fabric on BasePort+2i+1. Default DefaultBasePort.
+	// BasePort is node 0's API; node i has its API on BasePort+2i and its fabric on BasePort+2i+1.
+	// Default DefaultBasePort.
 	BasePort int
 	// Engine is allconcur+ (the default) or allconcur.
 	Engine string
@@ -87,11 +90,13 @@ func (l *Layout) Validate() error {
 	case l.Shards < 1 || l.Shards > NodesMax:
 		return fmt.Errorf("%w: %d shards, want 1 to %d", ErrLayout, l.Shards, NodesMax)
 	case l.Shards*l.Nodes > NodesMax:
-		return fmt.Errorf("%w: %d shards of %d nodes are %d nodes, want at most %d in all", ErrLayout, l.Shards, l.Nodes, l.Shards*l.Nodes, NodesMax)
+		return fmt.Errorf("%w: %d shards of %d nodes are %d nodes, want at most %d in all",
+			ErrLayout, l.Shards, l.Nodes, l.Shards*l.Nodes, NodesMax)
 	case l.Tree != nil && len(l.Tree) != l.Shards:
 		return fmt.Errorf("%w: a tree of %d shards for %d shards", ErrLayout, len(l.Tree), l.Shards)
 	case l.BasePort < 1 || l.BasePort+2*l.all()-1 > 65535:
-		return fmt.Errorf("%w: %d nodes need the ports %d to %d, and ports are 1 to 65535", ErrLayout, l.all(), l.BasePort, l.BasePort+2*l.all()-1)
+		return fmt.Errorf("%w: %d nodes need the ports %d to %d, and ports are 1 to 65535",
+			ErrLayout, l.all(), l.BasePort, l.BasePort+2*l.all()-1)
 	}
 	if l.Tree == nil {
 		l.Tree = make([]ledger.ShardID, l.Shards)
@@ -105,7 +110,8 @@ func (l *Layout) all() int { return l.Shards * l.Nodes }
 // Name is what node i and its folder are called.
 func Name(i int) string { return "node-" + strconv.Itoa(i) }
 
-// Make makes the homes, all or none. ErrLayout, home.ErrExists, home.ErrConfig, ledger.ErrGenesis, and the file system's errors.
+// Make makes the homes, all or none. ErrLayout, home.ErrExists, home.ErrConfig, ledger.ErrGenesis,
+// and the file system's errors.
 func Make(l Layout) (homes []*home.Home, err error) {
 	if err := l.Validate(); err != nil {
 		return nil, err
@@ -118,7 +124,8 @@ func Make(l Layout) (homes []*home.Home, err error) {
 		if keys[i], err = p2p.NewIdentity(cryptorand.Reader); err != nil {
 			return nil, err
 		}
-		members[i] = ledger.Member{Name: Name(i), Key: keys[i].Public().(ed25519.PublicKey), Address: address(l.BasePort + 2*i + 1)}
+		members[i] = ledger.Member{Name: Name(i), Key: keys[i].Public().(ed25519.PublicKey),
+			Address: address(l.BasePort + 2*i + 1)}
 	}
 	operator, err := p2p.NewIdentity(cryptorand.Reader)
 	if err != nil {
@@ -162,12 +169,15 @@ func Make(l Layout) (homes []*home.Home, err error) {
 }
 
 // genesis is that of shard 0, from which those of the others follow. ledger.ErrGenesis.
-func (l *Layout) genesis(members []ledger.Member, operator ledger.PublicKey) (*ledger.Genesis, error) {
+func (l *Layout) genesis(members []ledger.Member, operator ledger.PublicKey) (*ledger.Genesis,
+	error) {
 	genesis := &ledger.Genesis{
-		Chain: l.Chain, Time: ledger.Milliseconds(time.Now().UnixMilli()), Members: members[:l.Nodes:l.Nodes], Operators: []ledger.PublicKey{operator},
+		Chain: l.Chain, Time: ledger.Milliseconds(time.Now().UnixMilli()),
+		Members: members[:l.Nodes:l.Nodes], Operators: []ledger.PublicKey{operator},
 	}
 	if l.Shards > 1 {
-		genesis.Shards, genesis.Tree = slices.Collect(slices.Chunk(members, l.Nodes)), slices.Clone(l.Tree)
+		genesis.Shards, genesis.Tree = slices.Collect(slices.Chunk(members, l.Nodes)),
+			slices.Clone(l.Tree)
 	}
 	return genesis, genesis.Validate()
 }
@@ -182,7 +192,8 @@ func vacant(dir string) error {
 		found = append(found, filepath.Join(dir, OperatorKeyFile))
 	}
 	if len(found) > 0 {
-		return fmt.Errorf("%w: %s is there already; choose another folder, or remove it if you want to lose that network", home.ErrExists, found[0])
+		return fmt.Errorf("%w: %s is there already; choose another folder, or remove it if you "+
+			"want to lose that network", home.ErrExists, found[0])
 	}
 	return nil
 }
@@ -215,7 +226,8 @@ func numbers(dir string) ([]int, error) {
 	var numbers []int
 	for _, path := range found {
 		name := filepath.Base(filepath.Dir(path))
-		if i, err := strconv.Atoi(strings.TrimPrefix(name, "node-")); err == nil && Name(i) == name {
+		if i, err := strconv.Atoi(strings.TrimPrefix(name, "node-")); err == nil &&
+			Name(i) == name {
 			numbers = append(numbers, i)
 		}
 	}
@@ -223,8 +235,9 @@ func numbers(dir string) ([]int, error) {
 	return numbers, nil
 }
 
-// Load reads the homes of a network that Make made, in their order, and those of nodes that joined it in folders that are named alike. Homes may be missing, since
-// those of nodes that left may be removed. ErrForeign, home.ErrHome, home.ErrConfig.
+// Load reads the homes of a network that Make made, in their order, and those of nodes that joined
+// it in folders that are named alike. Homes may be missing, since those of nodes that left may be
+// removed. ErrForeign, home.ErrHome, home.ErrConfig.
 func Load(dir string) ([]*home.Home, error) {
 	found, err := numbers(dir)
 	if err != nil {
@@ -245,7 +258,8 @@ func Load(dir string) ([]*home.Home, error) {
 			return nil, fmt.Errorf("%w: %s is the home of %s", ErrForeign, path, h.Name())
 		}
 		if len(homes) > 0 && h.Genesis.Book() != homes[0].Genesis.Book() {
-			return nil, fmt.Errorf("%w: %s and %s belong to different chains", ErrForeign, path, homes[0].Dir)
+			return nil, fmt.Errorf("%w: %s and %s belong to different chains", ErrForeign, path,
+				homes[0].Dir)
 		}
 		homes = append(homes, h)
 	}
@@ -268,7 +282,8 @@ func total(genesis *ledger.Genesis) (count int) {
 	return count
 }
 
-// number is a node's among those of all shards, as Make counts them, and whether Make made its home.
+// number is a node's among those of all shards, as Make counts them, and whether Make made its
+// home.
 func number(h *home.Home) (number int, made bool) {
 	own := shards(h.Genesis)
 	for _, members := range own[:h.Genesis.Shard] {
@@ -277,7 +292,8 @@ func number(h *home.Home) (number int, made bool) {
 	return number + int(h.Self), int(h.Self) < len(h.Genesis.Members)
 }
 
-// Missing names the nodes of the genesis whose homes are not among those that Load found: they left, or somebody took their folders away.
+// Missing names the nodes of the genesis whose homes are not among those that Load found: they
+// left, or somebody took their folders away.
 func Missing(homes []*home.Home) (names []string) {
 	there := make(map[int]bool, len(homes))
 	for _, h := range homes {
@@ -305,7 +321,9 @@ func URL(h *home.Home) string {
 // CheckPorts tries all addresses that the homes' nodes will listen on, and says which one is taken.
 func CheckPorts(homes []*home.Home) error {
 	for _, h := range homes {
-		for _, door := range []struct{ what, address string }{{"API", h.Config.API.Listen}, {"fabric", h.FabricAddress()}} {
+		for _, door := range []struct {
+			what, address string
+		}{{"API", h.Config.API.Listen}, {"fabric", h.FabricAddress()}} {
 			if door.what == "fabric" && h.Config.Fabric.Kind == fabric.Memory {
 				continue
 			}
@@ -326,19 +344,22 @@ func address(port int) string { return net.JoinHostPort(host, strconv.Itoa(port)
 // portTries is how many places FreeBasePort looks at.
 const portTries = 64
 
-// The ports that FreeBasePort gives out: below what systems give out by themselves, and past those that people choose.
+// The ports that FreeBasePort gives out: below what systems give out by themselves, and past those
+// that people choose.
 const (
 	lowestFreePort  = 20000
 	highestFreePort = 26000
 )
 
-// nextBase is where FreeBasePort looks next. What it gave out may be free until somebody listens there: it is given out again only after all others.
+// nextBase is where FreeBasePort looks next. What it gave out may be free until somebody listens
+// there: it is given out again only after all others.
 var nextBase struct {
 	sync.Mutex
 	port int // 0 before the first
 }
 
-// FreeBasePort finds a base port for so many nodes, those of all shards together, all of whose ports are free now, and were not given out to somebody else in this process a moment ago.
+// FreeBasePort finds a base port for so many nodes, those of all shards together, all of whose
+// ports are free now, and were not given out to somebody else in this process a moment ago.
 func FreeBasePort(nodes int) (int, error) {
 	nextBase.Lock()
 	defer nextBase.Unlock()

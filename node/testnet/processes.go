@@ -17,15 +17,17 @@ import (
 )
 
 const (
-	// ReadyWord begins the line on standard output with which a process says that its API answers; the API's address follows.
+	// ReadyWord begins the line on standard output with which a process says that its API answers;
+	// the API's address follows.
 	ReadyWord = "ready "
 	// LogFile is the file in a home that gets what its process says.
 	LogFile = "node.log"
 )
 
 const (
-	logBytesMax  = 64 << 20 // of a log, when its process starts: a larger one is set aside as node.log.1
-	firstTries   = 4        // of a process that never comes up
+	// of a log, when its process starts: a larger one is set aside as node.log.1
+	logBytesMax  = 64 << 20
+	firstTries   = 4 // of a process that never comes up
 	steadyAfter  = time.Minute
 	killAfter    = 20 * time.Second // the default of ProcessOptions.StopTime
 	restartFirst = 500 * time.Millisecond
@@ -57,12 +59,15 @@ const (
 
 // ProcessOptions say how to run the processes.
 type ProcessOptions struct {
-	// Command is the program and its first arguments; --home and the home's folder follow. The program says ReadyWord and its address when its API
-	// answers, stops in good order when its standard input ends or at SIGTERM, and exits with a status other than zero when it ends by itself.
+	// Command is the program and its first arguments; --home and the home's folder follow. The
+	// program says ReadyWord and its address when its API answers, stops in good order when its
+	// standard input ends or at SIGTERM, and exits with a status other than zero when it ends by
+	// itself.
 	Command []string
 	// Environment is added to this process's.
 	Environment []string
-	// RemovedStatus is the exit status with which a process says that its node is no member any more: it is not started again. 0: none says so.
+	// RemovedStatus is the exit status with which a process says that its node is no member any
+	// more: it is not started again. 0: none says so.
 	RemovedStatus int
 	// Report gets the events, one call at a time; nil for none.
 	Report func(Event)
@@ -86,7 +91,8 @@ type Processes struct {
 	report  sync.Mutex
 }
 
-// member is one node's process and its successors. The fields below are guarded by the mutex of Processes.
+// member is one node's process and its successors. The fields below are guarded by the mutex of
+// Processes.
 type member struct {
 	index int
 	home  *home.Home
@@ -105,7 +111,8 @@ func Run(homes []*home.Home, options ProcessOptions) *Processes {
 		options.RestartPause = restartFirst
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &Processes{options: options, cancel: cancel, done: make(chan struct{}), changed: make(chan struct{})}
+	p := &Processes{options: options, cancel: cancel, done: make(chan struct{}),
+		changed: make(chan struct{})}
 	for i, h := range homes {
 		p.members = append(p.members, &member{index: i, home: h})
 	}
@@ -119,7 +126,8 @@ func Run(homes []*home.Home, options ProcessOptions) *Processes {
 	return p
 }
 
-// Done is closed when no process is left: after Stop, when they were given up, or when all their nodes were removed.
+// Done is closed when no process is left: after Stop, when they were given up, or when all their
+// nodes were removed.
 func (p *Processes) Done() <-chan struct{} { return p.done }
 
 // Err says why the processes were given up, with ErrGaveUp; nil while they were not.
@@ -184,8 +192,8 @@ func (p *Processes) Ready(ctx context.Context) error {
 	}
 }
 
-// Stop asks all processes to stop in good order, and kills those that take longer than ProcessOptions.StopTime, or than ctx lets them. When it returns,
-// none is left.
+// Stop asks all processes to stop in good order, and kills those that take longer than
+// ProcessOptions.StopTime, or than ctx lets them. When it returns, none is left.
 func (p *Processes) Stop(ctx context.Context) {
 	p.cancel()
 	select {
@@ -229,7 +237,8 @@ func (p *Processes) supervise(ctx context.Context, m *member) {
 		if ctx.Err() != nil {
 			return
 		}
-		if ended := (*exec.ExitError)(nil); p.options.RemovedStatus != 0 && errors.As(err, &ended) && ended.ExitCode() == p.options.RemovedStatus {
+		if ended := (*exec.ExitError)(nil); p.options.RemovedStatus != 0 &&
+			errors.As(err, &ended) && ended.ExitCode() == p.options.RemovedStatus {
 			p.change(func() { m.removed = true })
 			p.tell(m, EventRemoved, "%s", last)
 			return
@@ -241,7 +250,8 @@ func (p *Processes) supervise(ctx context.Context, m *member) {
 		if !everReady && tries >= firstTries {
 			p.change(func() {
 				if p.err == nil {
-					p.err = fmt.Errorf("%w: %s: %w; it said %q, more is in %s", ErrGaveUp, m.home.Name(), err, last, filepath.Join(m.home.Dir, LogFile))
+					p.err = fmt.Errorf("%w: %s: %w; it said %q, more is in %s", ErrGaveUp,
+						m.home.Name(), err, last, filepath.Join(m.home.Dir, LogFile))
 				}
 			})
 			p.cancel()
@@ -257,7 +267,8 @@ func (p *Processes) supervise(ctx context.Context, m *member) {
 	}
 }
 
-// life is one process from its start to its end. It tells whether it was ready, the last line that it wrote, and how it ended.
+// life is one process from its start to its end. It tells whether it was ready, the last line that
+// it wrote, and how it ended.
 func (p *Processes) life(ctx context.Context, m *member) (ready bool, last string, err error) {
 	log, err := openLog(filepath.Join(m.home.Dir, LogFile))
 	if err != nil {
@@ -281,7 +292,8 @@ func (p *Processes) life(ctx context.Context, m *member) (ready bool, last strin
 	command.Env = append(os.Environ(), p.options.Environment...)
 	command.Stdout, command.Stderr = output, output // the same, so that one goroutine writes
 	command.WaitDelay = time.Second
-	// A group of its own: an interrupt at the terminal is for this process, which stops the others in good order.
+	// A group of its own: an interrupt at the terminal is for this process, which stops the others
+	// in good order.
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	input, err := command.StdinPipe()
 	if err != nil {
@@ -306,7 +318,8 @@ func (p *Processes) life(ctx context.Context, m *member) (ready bool, last strin
 }
 
 // stopAtEnd asks the process to stop when ctx ends, and kills it if it does not.
-func (p *Processes) stopAtEnd(ctx context.Context, process *os.Process, input io.Closer, ended <-chan struct{}) {
+func (p *Processes) stopAtEnd(ctx context.Context, process *os.Process, input io.Closer,
+	ended <-chan struct{}) {
 	select {
 	case <-ended:
 		return
@@ -343,7 +356,8 @@ type lines struct {
 	part []byte
 }
 
-// Write implements io.Writer. A log that cannot be written does not stop the process that writes it.
+// Write implements io.Writer. A log that cannot be written does not stop the process that writes
+// it.
 func (l *lines) Write(data []byte) (int, error) {
 	_, _ = l.log.Write(data) // a full disk is the node's to notice
 	for _, b := range data {

@@ -20,7 +20,8 @@ import (
 func TestMakeAndLoadShards(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "net")
-	layout := Layout{Dir: dir, Nodes: 2, Shards: 3, Tree: []ledger.ShardID{1, 1, 0}, BasePort: 30200}
+	layout := Layout{Dir: dir, Nodes: 2, Shards: 3, Tree: []ledger.ShardID{1, 1, 0},
+		BasePort: 30200}
 	made, err := Make(layout)
 	if err != nil {
 		t.Fatal(err)
@@ -32,13 +33,18 @@ func TestMakeAndLoadShards(t *testing.T) {
 	hashes := map[ledger.Hash]bool{}
 	for i, h := range loaded {
 		g := h.Genesis
-		if h.Name() != Name(i) || filepath.Base(h.Dir) != Name(i) || int(g.Shard) != i/2 || int(h.Self) != i%2 || g.Hash() != made[i].Genesis.Hash() || g.Book() != made[0].Genesis.Book() {
+		if h.Name() != Name(i) || filepath.Base(h.Dir) != Name(i) || int(g.Shard) != i/2 ||
+			int(h.Self) != i%2 || g.Hash() != made[i].Genesis.Hash() ||
+			g.Book() != made[0].Genesis.Book() {
 			t.Errorf("home %d: %s, member %d of shard %d", i, h.Name(), h.Self, g.Shard)
 		}
-		if !slices.Equal(g.Tree, layout.Tree) || len(g.Shards) != 3 || len(g.Operators) != 1 || g.Operators[0] != made[0].Genesis.Operators[0] {
-			t.Errorf("home %d: tree %v, %d shards, operators %v", i, g.Tree, len(g.Shards), g.Operators)
+		if !slices.Equal(g.Tree, layout.Tree) || len(g.Shards) != 3 || len(g.Operators) != 1 ||
+			g.Operators[0] != made[0].Genesis.Operators[0] {
+			t.Errorf("home %d: tree %v, %d shards, operators %v", i, g.Tree, len(g.Shards),
+				g.Operators)
 		}
-		if URL(h) != fmt.Sprintf("http://127.0.0.1:%d", 30200+2*i) || h.FabricAddress() != fmt.Sprintf("127.0.0.1:%d", 30201+2*i) {
+		if URL(h) != fmt.Sprintf("http://127.0.0.1:%d", 30200+2*i) ||
+			h.FabricAddress() != fmt.Sprintf("127.0.0.1:%d", 30201+2*i) {
 			t.Errorf("home %d: %s, %s", i, URL(h), h.FabricAddress())
 		}
 		hashes[g.Hash()] = true
@@ -60,11 +66,13 @@ func TestMakeAndLoadShards(t *testing.T) {
 	}
 	// Folders that changed places.
 	for _, rename := range [][2]string{{Name(0), "other"}, {Name(2), Name(0)}, {"other", Name(2)}} {
-		if err := os.Rename(filepath.Join(dir, rename[0]), filepath.Join(dir, rename[1])); err != nil {
+		if err := os.Rename(filepath.Join(dir, rename[0]),
+			filepath.Join(dir, rename[1])); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := Load(dir); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), "is the home of node-2") {
+	if _, err := Load(dir); !errors.Is(err, ErrForeign) ||
+		!strings.Contains(err.Error(), "is the home of node-2") {
 		t.Errorf("homes of two shards in each other's folders: %v", err)
 	}
 }
@@ -82,7 +90,9 @@ func join(t *testing.T, dir string, genesis *ledger.Genesis) string {
 	}
 	membership := genesis.Membership()
 	index := ledger.MemberIndex(len(membership.Members))
-	membership.Number, membership.Members = 1, append(slices.Clone(membership.Members), ledger.GroupMember{Index: index, Joined: 3, Member: ledger.Member{Name: "new", Key: public, Address: "127.0.0.1:1"}})
+	membership.Number, membership.Members = 1, append(slices.Clone(membership.Members),
+		ledger.GroupMember{Index: index, Joined: 3, Member: ledger.Member{Name: "new", Key: public,
+			Address: "127.0.0.1:1"}})
 	if err := joining.Admit(membership); err != nil {
 		t.Fatal(err)
 	}
@@ -92,12 +102,14 @@ func join(t *testing.T, dir string, genesis *ledger.Genesis) string {
 // A book of one shard is what it is without anything said of shards.
 func TestOneShardIsNone(t *testing.T) {
 	t.Parallel()
-	homes, err := Make(Layout{Dir: filepath.Join(t.TempDir(), "net"), Nodes: 2, Shards: 1, Tree: []ledger.ShardID{0}})
+	homes, err := Make(Layout{Dir: filepath.Join(t.TempDir(), "net"), Nodes: 2, Shards: 1,
+		Tree: []ledger.ShardID{0}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(homes[1].Dir, home.GenesisFile))
-	if err != nil || homes[1].Genesis.Sharded() || strings.Contains(string(text), "shard") || strings.Contains(string(text), "tree") {
+	if err != nil || homes[1].Genesis.Sharded() || strings.Contains(string(text), "shard") ||
+		strings.Contains(string(text), "tree") {
 		t.Errorf("%s, %v", text, err)
 	}
 }
@@ -123,7 +135,8 @@ func TestShardsRefused(t *testing.T) {
 			t.Errorf("%q left a folder", says)
 		}
 	}
-	if _, err := Embed(t.Context(), EmbedOptions{Dir: t.TempDir(), Ports: make([]int, 4), Shards: 3}); !errors.Is(err, ErrLayout) {
+	if _, err := Embed(t.Context(), EmbedOptions{Dir: t.TempDir(), Ports: make([]int, 4),
+		Shards: 3}); !errors.Is(err, ErrLayout) {
 		t.Errorf("4 ports for 3 shards: %v", err)
 	}
 }
@@ -135,8 +148,10 @@ func TestEmbedShards(t *testing.T) {
 	cluster, err := Embed(t.Context(), EmbedOptions{
 		Dir: t.TempDir(), Ports: []int{100, 101, 102, 103}, Shards: 2, Tree: []ledger.ShardID{1, 1},
 		Start: func(_ context.Context, at *home.Home, fabric rdmanet.Host) (Node, error) {
-			started <- fmt.Sprintf("%s %d/%d %s", at.Name(), at.Genesis.Shard, at.Self, at.Config.API.Listen)
-			return &imagined{mode: api.ModeOrdering, done: make(chan struct{}), stop: make(chan struct{})}, nil
+			started <- fmt.Sprintf("%s %d/%d %s", at.Name(), at.Genesis.Shard, at.Self,
+				at.Config.API.Listen)
+			return &imagined{mode: api.ModeOrdering, done: make(chan struct{}),
+				stop: make(chan struct{})}, nil
 		},
 	})
 	if err != nil {
@@ -147,7 +162,8 @@ func TestEmbedShards(t *testing.T) {
 		all = append(all, <-started)
 	}
 	slices.Sort(all)
-	if want := []string{"node-0 0/0 127.0.0.1:100", "node-1 0/1 127.0.0.1:101", "node-2 1/0 127.0.0.1:102", "node-3 1/1 127.0.0.1:103"}; !slices.Equal(all, want) {
+	if want := []string{"node-0 0/0 127.0.0.1:100", "node-1 0/1 127.0.0.1:101",
+		"node-2 1/0 127.0.0.1:102", "node-3 1/1 127.0.0.1:103"}; !slices.Equal(all, want) {
 		t.Errorf("%q", all)
 	}
 	if tree := cluster.Homes()[3].Genesis.Tree; !slices.Equal(tree, []ledger.ShardID{1, 1}) {

@@ -72,7 +72,8 @@ func play(role string) int {
 func make3(t *testing.T) (string, []*home.Home) {
 	t.Helper()
 	dir := t.TempDir()
-	homes, err := Make(Layout{Dir: dir, Nodes: 3, BasePort: 30100, Engine: allconcur.EngineAllConcur, Chain: "test"})
+	homes, err := Make(Layout{Dir: dir, Nodes: 3, BasePort: 30100,
+		Engine: allconcur.EngineAllConcur, Chain: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +88,10 @@ func TestMakeAndLoad(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, h := range loaded {
-		if h.Name() != Name(i) || h.Genesis.Hash() != made[i].Genesis.Hash() || h.Config.Ordering.Engine != allconcur.EngineAllConcur ||
-			URL(h) != fmt.Sprintf("http://127.0.0.1:%d", 30100+2*i) || h.FabricAddress() != fmt.Sprintf("127.0.0.1:%d", 30101+2*i) {
+		if h.Name() != Name(i) || h.Genesis.Hash() != made[i].Genesis.Hash() ||
+			h.Config.Ordering.Engine != allconcur.EngineAllConcur ||
+			URL(h) != fmt.Sprintf("http://127.0.0.1:%d", 30100+2*i) ||
+			h.FabricAddress() != fmt.Sprintf("127.0.0.1:%d", 30101+2*i) {
 			t.Errorf("home %d: %+v", i, h.Config)
 		}
 	}
@@ -105,7 +108,8 @@ func TestMakeAndLoad(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, Name(2)), filepath.Join(dir, "elsewhere")); err != nil {
 		t.Fatal(err)
 	}
-	if loaded, err := Load(dir); err != nil || len(loaded) != 2 || !slices.Equal(Missing(loaded), []string{Name(2)}) {
+	if loaded, err := Load(dir); err != nil || len(loaded) != 2 ||
+		!slices.Equal(Missing(loaded), []string{Name(2)}) {
 		t.Errorf("the home of a node that left is missing: %v", err)
 	}
 	if Missing(made) != nil {
@@ -126,13 +130,15 @@ func TestMakeAndLoad(t *testing.T) {
 func TestMakeRefusesAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, layout := range map[string]Layout{
-		"no nodes":    {Nodes: 0},
-		"too many":    {Nodes: NodesMax + 1},
-		"no port":     {Nodes: 1, BasePort: -1},
-		"ports end":   {Nodes: 4, BasePort: 65530},
-		"bad engine":  {Nodes: 2, Engine: "paxos"},
-		"bad chain":   {Nodes: 2, Chain: "no chain"},
-		"late change": {Nodes: 2, Change: func(i int, config *home.Config) { config.Ordering.PoolBytesMax = 1 - i }},
+		"no nodes":   {Nodes: 0},
+		"too many":   {Nodes: NodesMax + 1},
+		"no port":    {Nodes: 1, BasePort: -1},
+		"ports end":  {Nodes: 4, BasePort: 65530},
+		"bad engine": {Nodes: 2, Engine: "paxos"},
+		"bad chain":  {Nodes: 2, Chain: "no chain"},
+		"late change": {Nodes: 2, Change: func(i int, config *home.Config) {
+			config.Ordering.PoolBytesMax = 1 - i
+		}},
 	} {
 		layout.Dir = filepath.Join(t.TempDir(), "net")
 		if _, err := Make(layout); err == nil {
@@ -159,7 +165,8 @@ func TestCheckPorts(t *testing.T) {
 		t.Skip("somebody took the port meanwhile")
 	}
 	defer taken.Close()
-	if err := CheckPorts(homes); err == nil || !strings.Contains(err.Error(), "node-1 cannot listen for its fabric") {
+	if err := CheckPorts(homes); err == nil || !strings.Contains(err.Error(),
+		"node-1 cannot listen for its fabric") {
 		t.Errorf("%v", err)
 	}
 }
@@ -182,7 +189,8 @@ func TestFreeBasePortsAreApart(t *testing.T) {
 	slices.Sort(bases)
 	for i := range bases[1:] {
 		if bases[i+1]-bases[i] < 2*nodes {
-			t.Errorf("networks of %d nodes got the ports from %d on and from %d on", nodes, bases[i], bases[i+1])
+			t.Errorf("networks of %d nodes got the ports from %d on and from %d on",
+				nodes, bases[i], bases[i+1])
 		}
 	}
 }
@@ -213,7 +221,8 @@ func (e *events) count(node int, kind EventKind) int {
 
 func (e *events) wait(t *testing.T, node int, kind EventKind, count int) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(
+		5 * time.Millisecond) {
 		if e.count(node, kind) >= count {
 			return
 		}
@@ -221,11 +230,13 @@ func (e *events) wait(t *testing.T, node int, kind EventKind, count int) {
 	t.Fatalf("node %d was not %s %d times", node, kind, count)
 }
 
-func startRole(t *testing.T, role string, options ProcessOptions) (*Processes, []*home.Home, *events) {
+func startRole(t *testing.T, role string, options ProcessOptions) (*Processes, []*home.Home,
+	*events) {
 	t.Helper()
 	_, homes := make3(t)
 	seen := new(events)
-	options.Command, options.Environment, options.Report = []string{os.Args[0], "start"}, []string{roleVariable + "=" + role}, seen.report
+	options.Command, options.Environment, options.Report = []string{os.Args[0], "start"},
+		[]string{roleVariable + "=" + role}, seen.report
 	options.RestartPause = 10 * time.Millisecond
 	processes := Run(homes, options)
 	t.Cleanup(func() { stopNow(t, processes) })
@@ -258,7 +269,8 @@ func TestProcesses(t *testing.T) {
 	}
 	seen.wait(t, 1, EventReady, 2)
 	second := processes.PIDs()
-	if second[0] != first[0] || second[1] == first[1] || seen.count(1, EventEnded) != 1 || seen.count(0, EventError) != 1 {
+	if second[0] != first[0] || second[1] == first[1] || seen.count(1, EventEnded) != 1 ||
+		seen.count(0, EventError) != 1 {
 		t.Errorf("processes %v, then %v: %v", first, second, seen.seen)
 	}
 	stopNow(t, processes)
@@ -281,7 +293,8 @@ func TestProcessesThatNeverComeUp(t *testing.T) {
 	processes, _, _ := startRole(t, "broken", ProcessOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := processes.Ready(ctx); !errors.Is(err, ErrGaveUp) || !strings.Contains(err.Error(), "cheese") {
+	if err := processes.Ready(ctx); !errors.Is(err, ErrGaveUp) ||
+		!strings.Contains(err.Error(), "cheese") {
 		t.Errorf("%v", err)
 	}
 	select {
@@ -307,7 +320,8 @@ func TestProcessOfARemovedNodeIsNotStartedAgain(t *testing.T) {
 		t.Errorf("removed: %v", removed)
 	}
 	stopNow(t, processes)
-	if seen.count(1, EventStarted) != 1 || seen.count(1, EventEnded) != 0 || seen.count(1, EventRemoved) != 1 || processes.Err() != nil {
+	if seen.count(1, EventStarted) != 1 || seen.count(1, EventEnded) != 0 ||
+		seen.count(1, EventRemoved) != 1 || processes.Err() != nil {
 		t.Errorf("%v, %v", seen.seen, processes.Err())
 	}
 	log, err := os.ReadFile(filepath.Join(homes[1].Dir, LogFile))
@@ -336,8 +350,10 @@ func TestDeafProcessesAreKilled(t *testing.T) {
 func TestProgramThatIsNone(t *testing.T) {
 	t.Parallel()
 	_, homes := make3(t)
-	processes := Run(homes, ProcessOptions{Command: []string{"/nonexistent/program"}, RestartPause: time.Millisecond})
-	if err := processes.Ready(t.Context()); !errors.Is(err, ErrGaveUp) || !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, os.ErrNotExist) {
+	processes := Run(homes, ProcessOptions{Command: []string{"/nonexistent/program"},
+		RestartPause: time.Millisecond})
+	if err := processes.Ready(t.Context()); !errors.Is(err, ErrGaveUp) ||
+		!errors.Is(err, exec.ErrNotFound) && !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 	stopNow(t, processes)
@@ -354,7 +370,8 @@ func TestLongLines(t *testing.T) {
 			t.Fatal(n, err)
 		}
 	}
-	if len(got) != 4 || got[0] != "one" || got[1] != "two" || len(got[2]) != lineMax || got[3] != "three" || log.Len() != len(long)+len("one\ntwo\n\nthree\n") {
+	if len(got) != 4 || got[0] != "one" || got[1] != "two" || len(got[2]) != lineMax ||
+		got[3] != "three" || log.Len() != len(long)+len("one\ntwo\n\nthree\n") {
 		t.Errorf("%.60q", got)
 	}
 }
@@ -403,20 +420,24 @@ func TestEmbed(t *testing.T) {
 			if order(at.Self) == fail {
 				return nil, errors.New("no power")
 			}
-			if fabric.ID() == "" || at.Config.API.Listen != fmt.Sprintf("127.0.0.1:%d", 100+at.Self) {
+			if fabric.ID() == "" || at.Config.API.Listen != fmt.Sprintf("127.0.0.1:%d",
+				100+at.Self) {
 				t.Errorf("%s: %v at %s", at.Name(), fabric.ID(), at.Config.API.Listen)
 			}
-			nodes[at.Self] = &imagined{mode: api.ModeOrdering, done: make(chan struct{}), stop: make(chan struct{})}
+			nodes[at.Self] = &imagined{mode: api.ModeOrdering, done: make(chan struct{}),
+				stop: make(chan struct{})}
 			return nodes[at.Self], nil
 		}
 	}
 	ports := []int{100, 101, 102}
-	if _, err := Embed(t.Context(), EmbedOptions{Dir: t.TempDir(), Ports: ports, Start: start(1)}); err == nil || !strings.Contains(err.Error(), "node-1: no power") {
+	if _, err := Embed(t.Context(), EmbedOptions{Dir: t.TempDir(), Ports: ports,
+		Start: start(1)}); err == nil || !strings.Contains(err.Error(), "node-1: no power") {
 		t.Errorf("%v", err)
 	}
 	<-nodes[0].stop
 	<-nodes[2].stop
-	cluster, err := Embed(t.Context(), EmbedOptions{Dir: t.TempDir(), Ports: ports, Start: start(-1)})
+	cluster, err := Embed(t.Context(), EmbedOptions{Dir: t.TempDir(), Ports: ports,
+		Start: start(-1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,11 +447,13 @@ func TestEmbed(t *testing.T) {
 	nodes[2].mode = api.ModeStarting
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := cluster.Ordering(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "node-2 is starting: it is imagined") {
+	if err := cluster.Ordering(ctx); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "node-2 is starting: it is imagined") {
 		t.Errorf("%v", err)
 	}
 	close(nodes[1].done)
-	if err := cluster.Ordering(t.Context()); err == nil || !strings.Contains(err.Error(), "node-1 ended: it was a dream") {
+	if err := cluster.Ordering(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "node-1 ended: it was a dream") {
 		t.Errorf("%v", err)
 	}
 	if err := cluster.Stop(t.Context()); err != nil {

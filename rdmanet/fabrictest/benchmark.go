@@ -14,13 +14,15 @@ import (
 // bulkSizes are the frame sizes of the throughput benchmarks, in bytes.
 var bulkSizes = []int{64, 1 << 10, 64 << 10, 1 << 20}
 
-// Benchmark measures a provider, with raw TCP over loopback beside it in the same run: the round trip of a 64-byte frame, and throughput one
-// way by frame size.
+// Benchmark measures a provider, with raw TCP over loopback beside it in the same run: the round
+// trip of a 64-byte frame, and throughput one way by frame size.
 func Benchmark(b *testing.B, factory Factory) {
 	b.Run("ping-pong/fabric", func(b *testing.B) { benchmarkPingPong(b, factory) })
 	b.Run("ping-pong/tcp", benchmarkTCPPingPong)
 	for _, size := range bulkSizes {
-		b.Run("bulk/"+strconv.Itoa(size)+"/fabric", func(b *testing.B) { benchmarkBulk(b, factory, size) })
+		b.Run("bulk/"+strconv.Itoa(size)+"/fabric", func(b *testing.B) {
+			benchmarkBulk(b, factory, size)
+		})
 		b.Run("bulk/"+strconv.Itoa(size)+"/tcp", func(b *testing.B) { benchmarkTCPBulk(b, size) })
 	}
 }
@@ -160,7 +162,8 @@ func benchmarkTCPBulk(b *testing.B, size int) {
 	done := make(chan error, 1)
 	total := int64(b.N) * int64(size)
 	go func() {
-		_, err := io.CopyBuffer(onlyWriter{io.Discard}, onlyReader{io.LimitReader(to, total)}, make([]byte, max(size, 64<<10)))
+		_, err := io.CopyBuffer(onlyWriter{io.Discard}, onlyReader{io.LimitReader(to, total)},
+			make([]byte, max(size, 64<<10)))
 		done <- err
 	}()
 	b.SetBytes(int64(size))

@@ -9,7 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// checkCloseDelivers: what was sent before Close arrives, even if the lane was opened a moment ago; the peers are told.
+// checkCloseDelivers: what was sent before Close arrives, even if the lane was opened a moment ago;
+// the peers are told.
 func checkCloseDelivers(ctx context.Context, f Fabric) error {
 	const count = 5_000
 	in := newInbox()
@@ -51,8 +52,9 @@ func checkCloseDelivers(ctx context.Context, f Fabric) error {
 	return want("Send to a closed peer", err, rdmanet.ErrUnreachable)
 }
 
-// checkCloseAcknowledges: a host that closes acknowledges what its program has got, also in a receive call that runs while it closes, before it says that it is gone: senders know
-// exactly what arrived.
+// checkCloseAcknowledges: a host that closes acknowledges what its program has got, also in a
+// receive call that runs while it closes, before it says that it is gone: senders know exactly what
+// arrived.
 func checkCloseAcknowledges(ctx context.Context, f Fabric) error {
 	slow, busy := newGatedInbox(), newInbox()
 	from, to, lane, err := pair(f, slow)
@@ -81,7 +83,9 @@ func checkCloseAcknowledges(ctx context.Context, f Fabric) error {
 		accepted <- n
 		broken <- err
 	}()
-	if _, err := busy.wait(ctx, "the busy lane", func(a []arrival) bool { return len(a) > 100 }); err != nil {
+	if _, err := busy.wait(ctx, "the busy lane", func(a []arrival) bool {
+		return len(a) > 100
+	}); err != nil {
 		return err
 	}
 	closed := make(chan error, 1)
@@ -103,7 +107,8 @@ func checkCloseAcknowledges(ctx context.Context, f Fabric) error {
 	if err := <-closed; err != nil {
 		return fmt.Errorf("close: %w", err)
 	}
-	err = within(ctx, 10*time.Second, "Flushed of a frame that arrived as the peer closed", lane.Flushed)
+	err = within(ctx, 10*time.Second, "Flushed of a frame that arrived as the peer closed",
+		lane.Flushed)
 	if err != nil {
 		return fmt.Errorf("a frame that arrived as the peer closed: %w", err)
 	}
@@ -112,13 +117,14 @@ func checkCloseAcknowledges(ctx context.Context, f Fabric) error {
 		return err
 	}
 	if got, acknowledged := busy.count(), int(n)-busyLane.Pending(); got != acknowledged {
-		return fmt.Errorf("%d frames arrived before the peer closed, %d are acknowledged", got, acknowledged)
+		return fmt.Errorf("%d frames arrived before the peer closed, %d are acknowledged", got,
+			acknowledged)
 	}
 	return nil
 }
 
-// checkCloseRefuses: a closed host refuses everything with ErrClosed; a blocked Send ends with it; Close ends with its context although
-// a peer takes nothing; closing again does nothing.
+// checkCloseRefuses: a closed host refuses everything with ErrClosed; a blocked Send ends with it;
+// Close ends with its context although a peer takes nothing; closing again does nothing.
 func checkCloseRefuses(ctx context.Context, f Fabric) error {
 	in := newGatedInbox()
 	defer close(in.gate)
@@ -140,26 +146,29 @@ func checkCloseRefuses(ctx context.Context, f Fabric) error {
 	defer cancel()
 	closed := make(chan error, 1)
 	go func() { closed <- from.Close(short) }()
-	err = within(ctx, 10*time.Second, "a blocked Send on a closing host", func(ctx context.Context) error {
-		select {
-		case err := <-blocked:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
+	err = within(ctx, 10*time.Second, "a blocked Send on a closing host",
+		func(ctx context.Context) error {
+			select {
+			case err := <-blocked:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
 	if err := want("a blocked Send on a closing host", err, rdmanet.ErrClosed); err != nil {
 		return err
 	}
-	err = within(ctx, 10*time.Second, "Close with frames that nobody takes", func(ctx context.Context) error {
-		select {
-		case err := <-closed:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
-	if err := want("Close with frames that nobody takes", err, context.DeadlineExceeded); err != nil {
+	err = within(ctx, 10*time.Second, "Close with frames that nobody takes",
+		func(ctx context.Context) error {
+			select {
+			case err := <-closed:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	if err := want("Close with frames that nobody takes", err,
+		context.DeadlineExceeded); err != nil {
 		return err
 	}
 	_, laneErr := from.Lane(f.ID(1), "other")

@@ -1,5 +1,6 @@
-// Package fabrictest is the suite that every provider of the fabric passes: the promises of package rdmanet's comment, each as
-// a Case that plays a story on a small fabric and gives an error that says what did not hold.
+// Package fabrictest is the suite that every provider of the fabric passes: the promises of package
+// rdmanet's comment, each as a Case that plays a story on a small fabric and gives an error that
+// says what did not hold.
 //
 // A provider's test hands Run a Factory:
 //
@@ -7,8 +8,9 @@
 //		fabrictest.Run(t, func(t testing.TB, config fabrictest.Config) fabrictest.Fabric { ... })
 //	}
 //
-// and, where its hosts have regions, RunRegions the same Factory. It runs goleak in its TestMain, so that a goroutine left behind by any case is found. The suite itself is tested with
-// faults planted between it and a sound provider: it must find every one.
+// and, where its hosts have regions, RunRegions the same Factory. It runs goleak in its TestMain,
+// so that a goroutine left behind by any case is found. The suite itself is tested with faults
+// planted between it and a sound provider: it must find every one.
 package fabrictest
 
 import (
@@ -32,8 +34,8 @@ type Config struct {
 	Cuts bool
 }
 
-// Fabric is a set of members under test, and the misfortunes that can befall them. The factory sees to it that all that was started is
-// closed when the test ends.
+// Fabric is a set of members under test, and the misfortunes that can befall them. The factory sees
+// to it that all that was started is closed when the test ends.
 type Fabric interface {
 	// ID is the identity of member i, the same over restarts.
 	ID(i int) rdmanet.PeerID
@@ -47,7 +49,8 @@ type Fabric interface {
 	Cut(i, j int)
 	// Mend takes Cut back.
 	Mend(i, j int)
-	// Stranger starts a host that knows the members and is none. Nil without an error: the provider has no member set.
+	// Stranger starts a host that knows the members and is none. Nil without an error: the provider
+	// has no member set.
 	Stranger() (rdmanet.Host, error)
 }
 
@@ -62,9 +65,9 @@ type Case struct {
 	Check func(ctx context.Context, f Fabric) error
 }
 
-// caseTimeout bounds one case: far more than any needs, so that its end means that something hung. The
-// handshakes between 16 peers take 8 s of processor time under the race detector, of which a busy
-// machine gives a tenth.
+// caseTimeout bounds one case: far more than any needs, so that its end means that something hung.
+// The handshakes between 16 peers take 8 s of processor time under the race detector, of which a
+// busy machine gives a tenth.
 const caseTimeout = 4 * time.Minute
 
 // Run runs every case against the provider, in parallel.
@@ -105,22 +108,34 @@ func Cases() []Case {
 		{"concurrent senders", Config{Members: 2, WindowFrames: 64}, checkConcurrentSenders},
 		{"ownership along a relay", Config{Members: 3}, checkRelay},
 		{"many peers", Config{Members: 16, MendTimeout: mendLong}, checkManyPeers},
-		{"window of frames", Config{Members: 2, WindowFrames: 64, MendTimeout: mendLong}, checkFrameWindow},
-		{"window of bytes", Config{Members: 2, WindowBytes: 256 << 10, FrameMax: 64 << 10, MendTimeout: mendLong}, checkByteWindow},
+		{"window of frames", Config{Members: 2, WindowFrames: 64, MendTimeout: mendLong},
+			checkFrameWindow},
+		{"window of bytes", Config{Members: 2, WindowBytes: 256 << 10, FrameMax: 64 << 10,
+			MendTimeout: mendLong}, checkByteWindow},
 		{"frame sizes", Config{Members: 2, FrameMax: 4 << 20, WindowBytes: 6 << 20}, checkSizes},
-		{"killed peer", Config{Members: 2, WindowFrames: 128, MendTimeout: mendShort}, checkKilledPeer},
-		{"killed while it receives", Config{Members: 2, WindowFrames: 16, MendTimeout: mendShort}, checkKilledReceiver},
-		{"absent peer", Config{Members: 2, WindowFrames: 16, MendTimeout: mendShort}, checkAbsentPeer},
-		{"silent peer", Config{Members: 2, WindowFrames: 16, MendTimeout: mendShort, Cuts: true}, checkSilentPeer},
-		{"severed connections", Config{Members: 2, WindowFrames: 512, MendTimeout: mendLong}, checkSevered},
-		{"severed while it receives", Config{Members: 2, WindowFrames: 512, MendTimeout: mendLong}, checkSeveredReceiver},
-		{"partition that heals", Config{Members: 2, WindowFrames: 2048, MendTimeout: 4 * time.Second, Cuts: true}, checkHealing},
-		{"lane given up and opened again", Config{Members: 2, WindowFrames: 512, MendTimeout: mendShort, Cuts: true}, checkReopened},
-		{"receiver restarts", Config{Members: 2, WindowFrames: 64, MendTimeout: mendLong}, checkReceiverRestarts},
+		{"killed peer", Config{Members: 2, WindowFrames: 128, MendTimeout: mendShort},
+			checkKilledPeer},
+		{"killed while it receives", Config{Members: 2, WindowFrames: 16, MendTimeout: mendShort},
+			checkKilledReceiver},
+		{"absent peer", Config{Members: 2, WindowFrames: 16, MendTimeout: mendShort},
+			checkAbsentPeer},
+		{"silent peer", Config{Members: 2, WindowFrames: 16, MendTimeout: mendShort, Cuts: true},
+			checkSilentPeer},
+		{"severed connections", Config{Members: 2, WindowFrames: 512, MendTimeout: mendLong},
+			checkSevered},
+		{"severed while it receives", Config{Members: 2, WindowFrames: 512, MendTimeout: mendLong},
+			checkSeveredReceiver},
+		{"partition that heals", Config{Members: 2, WindowFrames: 2048,
+			MendTimeout: 4 * time.Second, Cuts: true}, checkHealing},
+		{"lane given up and opened again", Config{Members: 2, WindowFrames: 512,
+			MendTimeout: mendShort, Cuts: true}, checkReopened},
+		{"receiver restarts", Config{Members: 2, WindowFrames: 64, MendTimeout: mendLong},
+			checkReceiverRestarts},
 		{"sender restarts", Config{Members: 2, MendTimeout: mendLong}, checkSenderRestarts},
 		{"close delivers", Config{Members: 2, MendTimeout: mendLong}, checkCloseDelivers},
 		{"close acknowledges", Config{Members: 2, MendTimeout: mendLong}, checkCloseAcknowledges},
-		{"close refuses", Config{Members: 2, WindowFrames: 16, MendTimeout: mendLong}, checkCloseRefuses},
+		{"close refuses", Config{Members: 2, WindowFrames: 16, MendTimeout: mendLong},
+			checkCloseRefuses},
 		{"lane closed", Config{Members: 2, MendTimeout: mendLong}, checkLaneClosed},
 		{"stranger", Config{Members: 2, MendTimeout: mendShort}, checkStranger},
 	}

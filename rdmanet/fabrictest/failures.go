@@ -9,7 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// checkKilledPeer: senders to a peer that crashes get ErrUnreachable within the mend timeout, and events tell.
+// checkKilledPeer: senders to a peer that crashes get ErrUnreachable within the mend timeout, and
+// events tell.
 func checkKilledPeer(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, to, lane, err := pair(f, in)
@@ -36,7 +37,8 @@ func checkKilledPeer(ctx context.Context, f Fabric) error {
 	if err := want("TrySend on a broken lane", err, rdmanet.ErrUnreachable); err != nil {
 		return err
 	}
-	if err := want("Flushed on a broken lane", lane.Flushed(ctx), rdmanet.ErrUnreachable); err != nil {
+	if err := want("Flushed on a broken lane", lane.Flushed(ctx),
+		rdmanet.ErrUnreachable); err != nil {
 		return err
 	}
 	event, err := heard.wait(ctx, rdmanet.PeerUnreachable)
@@ -44,13 +46,15 @@ func checkKilledPeer(ctx context.Context, f Fabric) error {
 		return err
 	}
 	if event.Peer != victim || event.Lane != "test" || event.Cause == nil {
-		return fmt.Errorf("the event is %v instead of one of lane test to %s, with a cause", event, victim)
+		return fmt.Errorf("the event is %v instead of one of lane test to %s, with a cause",
+			event, victim)
 	}
 	_, err = heard.wait(ctx, rdmanet.PeerDisconnected)
 	return err
 }
 
-// checkKilledReceiver: a Send that waits for a receiver's window ends when that one crashes in its receive function.
+// checkKilledReceiver: a Send that waits for a receiver's window ends when that one crashes in its
+// receive function.
 func checkKilledReceiver(ctx context.Context, f Fabric) error {
 	in := newGatedInbox()
 	defer close(in.gate)
@@ -69,19 +73,20 @@ func checkKilledReceiver(ctx context.Context, f Fabric) error {
 		return errors.New("nothing arrives")
 	}
 	f.Kill(1)
-	err = within(ctx, mendShort+mendSlack, "a blocked Send to a dead peer", func(ctx context.Context) error {
-		select {
-		case err := <-blocked:
-			return err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
+	err = within(ctx, mendShort+mendSlack, "a blocked Send to a dead peer",
+		func(ctx context.Context) error {
+			select {
+			case err := <-blocked:
+				return err
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
 	return want("a blocked Send to a dead peer", err, rdmanet.ErrUnreachable)
 }
 
-// checkAbsentPeer: a lane to a peer that never starts accepts a window of frames, then breaks; once the peer is there, a fresh lane
-// works, and its receiver is told of the frames that never came.
+// checkAbsentPeer: a lane to a peer that never starts accepts a window of frames, then breaks; once
+// the peer is there, a fresh lane works, and its receiver is told of the frames that never came.
 func checkAbsentPeer(ctx context.Context, f Fabric) error {
 	from, err := f.Start(0)
 	if err != nil {
@@ -92,10 +97,11 @@ func checkAbsentPeer(ctx context.Context, f Fabric) error {
 		return err
 	}
 	var accepted uint64
-	err = within(ctx, mendShort+mendSlack, "Send to an absent peer", func(ctx context.Context) (err error) {
-		accepted, err = sendUntilError(ctx, lane, 0)
-		return err
-	})
+	err = within(ctx, mendShort+mendSlack, "Send to an absent peer",
+		func(ctx context.Context) (err error) {
+			accepted, err = sendUntilError(ctx, lane, 0)
+			return err
+		})
 	if err := want("Send to an absent peer", err, rdmanet.ErrUnreachable); err != nil {
 		return err
 	}
@@ -109,7 +115,8 @@ func checkAbsentPeer(ctx context.Context, f Fabric) error {
 	return sendFresh(ctx, f, from, in)
 }
 
-// checkSilentPeer: a peer behind a wire that swallows everything, without breaking the connection, is found out too.
+// checkSilentPeer: a peer behind a wire that swallows everything, without breaking the connection,
+// is found out too.
 func checkSilentPeer(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, _, lane, err := pair(f, in)
@@ -123,16 +130,19 @@ func checkSilentPeer(ctx context.Context, f Fabric) error {
 		return err
 	}
 	f.Cut(0, 1)
-	err = within(ctx, mendShort+mendSlack, "Send to a silent peer", func(ctx context.Context) error {
-		_, err := sendUntilError(ctx, lane, 10)
-		return err
-	})
+	err = within(ctx, mendShort+mendSlack, "Send to a silent peer",
+		func(ctx context.Context) error {
+			_, err := sendUntilError(ctx, lane, 10)
+			return err
+		})
 	return want("Send to a silent peer", err, rdmanet.ErrUnreachable)
 }
 
-// checkSevered: connections that break again and again in the middle of traffic lose nothing, repeat nothing and reorder nothing.
+// checkSevered: connections that break again and again in the middle of traffic lose nothing,
+// repeat nothing and reorder nothing.
 func checkSevered(ctx context.Context, f Fabric) error {
-	// Each break comes after some progress, so that there are no more of them than that on a machine that takes long to connect again.
+	// Each break comes after some progress, so that there are no more of them than that on a
+	// machine that takes long to connect again.
 	const breaksMax = 60
 	count := volume(f, 10_000)
 	in, back := newInbox(), newInbox()
@@ -186,8 +196,8 @@ func checkSevered(ctx context.Context, f Fabric) error {
 		in.quiet(ctx, count), back.quiet(ctx, count))
 }
 
-// checkSeveredReceiver: a connection that breaks while the receive function runs neither repeats nor skips the frames it was
-// given.
+// checkSeveredReceiver: a connection that breaks while the receive function runs neither repeats
+// nor skips the frames it was given.
 func checkSeveredReceiver(ctx context.Context, f Fabric) error {
 	in := newGatedInbox()
 	from, _, lane, err := pair(f, in)
@@ -251,8 +261,8 @@ func checkHealing(ctx context.Context, f Fabric) error {
 	return lane.Flushed(ctx)
 }
 
-// checkReopened: a lane that broke in a partition can be opened again when that is over, to the same incarnation, and the gap is not
-// silent.
+// checkReopened: a lane that broke in a partition can be opened again when that is over, to the
+// same incarnation, and the gap is not silent.
 func checkReopened(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, _, lane, err := pair(f, in)
@@ -266,10 +276,11 @@ func checkReopened(ctx context.Context, f Fabric) error {
 		return err
 	}
 	f.Cut(0, 1)
-	err = within(ctx, mendShort+mendSlack, "Send into a partition", func(ctx context.Context) error {
-		_, err := sendUntilError(ctx, lane, 10)
-		return err
-	})
+	err = within(ctx, mendShort+mendSlack, "Send into a partition",
+		func(ctx context.Context) error {
+			_, err := sendUntilError(ctx, lane, 10)
+			return err
+		})
 	if err := want("Send into a partition", err, rdmanet.ErrUnreachable); err != nil {
 		return err
 	}
@@ -277,8 +288,8 @@ func checkReopened(ctx context.Context, f Fabric) error {
 	return sendFresh(ctx, f, from, in)
 }
 
-// sendFresh opens lanes until one reaches member 1, after an earlier one lost frames, and checks that its receiver was told
-// before the first frame.
+// sendFresh opens lanes until one reaches member 1, after an earlier one lost frames, and checks
+// that its receiver was told before the first frame.
 func sendFresh(ctx context.Context, f Fabric, from rdmanet.Host, in *inbox) error {
 	const count, start = 50, uint64(1) << 40
 	for {
@@ -296,13 +307,16 @@ func sendFresh(ctx context.Context, f Fabric, from rdmanet.Host, in *inbox) erro
 			return fmt.Errorf("a fresh lane: %w", err)
 		}
 	}
-	got, err := in.wait(ctx, "the fresh lane's frames and an event", func(a []arrival) bool { return len(a) > count })
+	got, err := in.wait(ctx, "the fresh lane's frames and an event", func(a []arrival) bool {
+		return len(a) > count
+	})
 	if err != nil {
 		return err
 	}
 	fresh := got[len(got)-count-1:]
 	if !fresh[0].lost {
-		return errors.New("frames were given up, and the receiver was not told before the fresh lane's first frame")
+		return errors.New("frames were given up, and the receiver was not told before the fresh " +
+			"lane's first frame")
 	}
 	for i, a := range fresh[1:] {
 		if a.lost {
@@ -315,8 +329,8 @@ func sendFresh(ctx context.Context, f Fabric, from rdmanet.Host, in *inbox) erro
 	return nil
 }
 
-// checkReceiverRestarts: the lane to a peer that restarts breaks with ErrReset, though it is back at once; a fresh lane leads to the
-// new incarnation and carries nothing of the old one.
+// checkReceiverRestarts: the lane to a peer that restarts breaks with ErrReset, though it is back
+// at once; a fresh lane leads to the new incarnation and carries nothing of the old one.
 func checkReceiverRestarts(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, to, lane, err := pair(f, in)
@@ -369,8 +383,8 @@ func checkReceiverRestarts(ctx context.Context, f Fabric) error {
 	return again.quiet(ctx, 100)
 }
 
-// checkSenderRestarts: the frames of a restarted peer come from another Peer, after an event, and none of the old one's comes after
-// them.
+// checkSenderRestarts: the frames of a restarted peer come from another Peer, after an event, and
+// none of the old one's comes after them.
 func checkSenderRestarts(ctx context.Context, f Fabric) error {
 	in := newInbox()
 	from, to, lane, err := pair(f, in)
@@ -399,10 +413,14 @@ func checkSenderRestarts(ctx context.Context, f Fabric) error {
 	if err := fresh.Flushed(ctx); err != nil {
 		return err
 	}
-	if event, err := heard.wait(ctx, rdmanet.PeerRestarted); err != nil || event.Peer != peerOf(restarted) {
-		return fmt.Errorf("the event is of %s instead of %s, error %v", event.Peer, peerOf(restarted), err)
+	if event, err := heard.wait(ctx, rdmanet.PeerRestarted); err != nil ||
+		event.Peer != peerOf(restarted) {
+		return fmt.Errorf("the event is of %s instead of %s, error %v", event.Peer,
+			peerOf(restarted), err)
 	}
-	got, err := in.wait(ctx, "frames", func(a []arrival) bool { return len(a) > 0 && a[len(a)-1].from == peerOf(restarted) })
+	got, err := in.wait(ctx, "frames", func(a []arrival) bool {
+		return len(a) > 0 && a[len(a)-1].from == peerOf(restarted)
+	})
 	if err != nil {
 		return err
 	}
@@ -422,7 +440,8 @@ func checkSenderRestarts(ctx context.Context, f Fabric) error {
 		next[a.from]++
 	}
 	if next[peerOf(restarted)] != 100 {
-		return fmt.Errorf("%d frames of the new incarnation arrived, 100 were sent", next[peerOf(restarted)])
+		return fmt.Errorf("%d frames of the new incarnation arrived, 100 were sent",
+			next[peerOf(restarted)])
 	}
 	return nil
 }

@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestPlantedFaults proves that the suite can fail: each fault is planted between it and the memory provider, which is sound,
-// and the case named must find it.
+// TestPlantedFaults proves that the suite can fail: each fault is planted between it and the memory
+// provider, which is sound, and the case named must find it.
 func TestPlantedFaults(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []struct {
@@ -28,32 +28,40 @@ func TestPlantedFaults(t *testing.T) {
 		plant func(rdmanet.Host, rdmanet.Lane, rdmanet.PeerID) rdmanet.Lane
 		close func(context.Context, rdmanet.Host) error
 	}{
-		{name: "drops a frame", found: "fifo", plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
-			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane, frames [][]byte) error {
+		{name: "drops a frame", found: "fifo", plant: func(_ rdmanet.Host, l rdmanet.Lane,
+			_ rdmanet.PeerID) rdmanet.Lane {
+			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane,
+				frames [][]byte) error {
 				if f.calls.Add(1) == 700 {
 					return nil
 				}
 				return l.Send(ctx, frames...)
 			}}
 		}},
-		{name: "repeats a frame", found: "fifo", plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
-			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane, frames [][]byte) error {
+		{name: "repeats a frame", found: "fifo", plant: func(_ rdmanet.Host, l rdmanet.Lane,
+			_ rdmanet.PeerID) rdmanet.Lane {
+			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane,
+				frames [][]byte) error {
 				if f.calls.Add(1) == 700 {
 					frames = append(frames, frames...)
 				}
 				return l.Send(ctx, frames...)
 			}}
 		}},
-		{name: "repeats the last frame", found: "fifo", plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
-			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane, frames [][]byte) error {
-				if f.calls.Add(1) == 20_000 {
-					frames = append(frames, frames...)
-				}
-				return l.Send(ctx, frames...)
-			}}
-		}},
-		{name: "swaps two frames", found: "fifo", plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
-			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane, frames [][]byte) error {
+		{name: "repeats the last frame", found: "fifo",
+			plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
+				return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane,
+					frames [][]byte) error {
+					if f.calls.Add(1) == 20_000 {
+						frames = append(frames, frames...)
+					}
+					return l.Send(ctx, frames...)
+				}}
+			}},
+		{name: "swaps two frames", found: "fifo", plant: func(_ rdmanet.Host, l rdmanet.Lane,
+			_ rdmanet.PeerID) rdmanet.Lane {
+			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane,
+				frames [][]byte) error {
 				switch f.calls.Add(1) {
 				case 700:
 					f.kept = frames[0]
@@ -64,38 +72,46 @@ func TestPlantedFaults(t *testing.T) {
 				return l.Send(ctx, frames...)
 			}}
 		}},
-		{name: "hangs on a dead peer", found: "killed peer", plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
-			return &faultyLane{Lane: l, send: func(ctx context.Context, _ *faultyLane, frames [][]byte) error {
-				err := l.Send(ctx, frames...)
-				if errors.Is(err, rdmanet.ErrUnreachable) {
-					<-ctx.Done()
-					return ctx.Err()
-				}
-				return err
-			}}
-		}},
-		{name: "has no window", found: "window of frames", plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
-			return &faultyLane{Lane: l, try: func(frames [][]byte) (bool, error) { return true, nil }}
-		}},
-		{name: "opens a broken lane again in secret", found: "receiver restarts", plant: func(h rdmanet.Host, l rdmanet.Lane, peer rdmanet.PeerID) rdmanet.Lane {
-			return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane, frames [][]byte) error {
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				err := f.Lane.Send(ctx, frames...)
-				if errors.Is(err, rdmanet.ErrReset) {
-					if f.Lane, err = h.Lane(peer, "test"); err == nil {
-						err = f.Lane.Send(ctx, frames...)
+		{name: "hangs on a dead peer", found: "killed peer",
+			plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
+				return &faultyLane{Lane: l, send: func(ctx context.Context, _ *faultyLane,
+					frames [][]byte) error {
+					err := l.Send(ctx, frames...)
+					if errors.Is(err, rdmanet.ErrUnreachable) {
+						<-ctx.Done()
+						return ctx.Err()
 					}
-				}
-				return err
-			}}
-		}},
-		{name: "says goodbye before it has acknowledged what it got", found: "close acknowledges", close: func(_ context.Context, h rdmanet.Host) error {
-			ended, cancel := context.WithCancel(context.Background())
-			cancel()
-			_ = h.Close(ended) // as if there were no time for it
-			return nil
-		}},
+					return err
+				}}
+			}},
+		{name: "has no window", found: "window of frames",
+			plant: func(_ rdmanet.Host, l rdmanet.Lane, _ rdmanet.PeerID) rdmanet.Lane {
+				return &faultyLane{Lane: l, try: func(frames [][]byte) (bool, error) {
+					return true, nil
+				}}
+			}},
+		{name: "opens a broken lane again in secret", found: "receiver restarts",
+			plant: func(h rdmanet.Host, l rdmanet.Lane, peer rdmanet.PeerID) rdmanet.Lane {
+				return &faultyLane{Lane: l, send: func(ctx context.Context, f *faultyLane,
+					frames [][]byte) error {
+					f.mu.Lock()
+					defer f.mu.Unlock()
+					err := f.Lane.Send(ctx, frames...)
+					if errors.Is(err, rdmanet.ErrReset) {
+						if f.Lane, err = h.Lane(peer, "test"); err == nil {
+							err = f.Lane.Send(ctx, frames...)
+						}
+					}
+					return err
+				}}
+			}},
+		{name: "says goodbye before it has acknowledged what it got", found: "close acknowledges",
+			close: func(_ context.Context, h rdmanet.Host) error {
+				ended, cancel := context.WithCancel(context.Background())
+				cancel()
+				_ = h.Close(ended) // as if there were no time for it
+				return nil
+			}},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +121,8 @@ func TestPlantedFaults(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 				defer cancel()
-				err := c.Check(ctx, &faultyFabric{t, newNetwork(c.Config), fault.plant, fault.close})
+				err := c.Check(ctx, &faultyFabric{t, newNetwork(c.Config), fault.plant,
+					fault.close})
 				if err == nil {
 					t.Fatalf("case %q does not find the fault", c.Name)
 				}
@@ -125,12 +142,14 @@ type faultyFabric struct {
 	close   func(context.Context, rdmanet.Host) error
 }
 
-func newFaultyFabric(t testing.TB, c fabrictest.Config, plant func(rdmanet.Host, rdmanet.Lane, rdmanet.PeerID) rdmanet.Lane) fabrictest.Fabric {
+func newFaultyFabric(t testing.TB, c fabrictest.Config,
+	plant func(rdmanet.Host, rdmanet.Lane, rdmanet.PeerID) rdmanet.Lane) fabrictest.Fabric {
 	return &faultyFabric{t, newNetwork(c), plant, nil}
 }
 
 func newNetwork(c fabrictest.Config) *memory.Network {
-	return memory.NewNetwork(memory.Options{WindowBytes: c.WindowBytes, WindowFrames: c.WindowFrames, FrameMax: c.FrameMax, MendTimeout: c.MendTimeout})
+	return memory.NewNetwork(memory.Options{WindowBytes: c.WindowBytes,
+		WindowFrames: c.WindowFrames, FrameMax: c.FrameMax, MendTimeout: c.MendTimeout})
 }
 
 func (f *faultyFabric) ID(i int) rdmanet.PeerID { return rdmanet.PeerID("host-" + strconv.Itoa(i)) }
@@ -145,7 +164,8 @@ func (f *faultyFabric) Start(i int) (rdmanet.Host, error) {
 		defer cancel()
 		_ = h.Close(ctx) // faulty lanes leave frames that nobody takes
 	})
-	return &faultyHost{Host: h, plant: f.plant, close: f.close, lanes: make(map[rdmanet.Lane]rdmanet.Lane)}, nil
+	return &faultyHost{Host: h, plant: f.plant, close: f.close,
+		lanes: make(map[rdmanet.Lane]rdmanet.Lane)}, nil
 }
 
 func (f *faultyFabric) Kill(i int)                      { f.network.Kill(f.ID(i)) }

@@ -12,7 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// checkFIFO: what is sent arrives, in order, once, unharmed; in both directions and on lanes side by side.
+// checkFIFO: what is sent arrives, in order, once, unharmed; in both directions and on lanes side
+// by side.
 func checkFIFO(ctx context.Context, f Fabric) error {
 	count := volume(f, 20_000)
 	hosts, inboxes := [2]rdmanet.Host{}, map[string]*inbox{}
@@ -32,7 +33,8 @@ func checkFIFO(ctx context.Context, f Fabric) error {
 	}
 	var work []func() error
 	for i := range hosts {
-		for name, sizes := range map[string][]int{"bulk": {64, 1000, 8, 30_000, 9}, "control": {8, 16}} {
+		for name, sizes := range map[string][]int{"bulk": {64, 1000, 8, 30_000, 9},
+			"control": {8, 16}} {
 			work = append(work, func() error {
 				lane, err := hosts[i].Lane(f.ID(1-i), name)
 				if err != nil {
@@ -77,7 +79,9 @@ func checkNames(ctx context.Context, f Fabric) error {
 	long := string(bytes.Repeat([]byte{'n'}, rdmanet.LaneNameMax+1))
 	for _, name := range []string{"", long} {
 		_, err := from.Lane(f.ID(1), name)
-		if err := errors.Join(want("Lane", err, rdmanet.ErrLaneName), want("Receive", to.Receive(name, newInbox().receive), rdmanet.ErrLaneName)); err != nil {
+		if err := errors.Join(want("Lane", err, rdmanet.ErrLaneName),
+			want("Receive", to.Receive(name, newInbox().receive),
+				rdmanet.ErrLaneName)); err != nil {
 			return fmt.Errorf("name of %d bytes: %w", len(name), err)
 		}
 	}
@@ -96,14 +100,15 @@ func checkNames(ctx context.Context, f Fabric) error {
 	if err := to.Receive(long[1:], in.receive); err != nil {
 		return err
 	}
-	if err := want("a second receiver", to.Receive(long[1:], in.receive), rdmanet.ErrDuplicate); err != nil {
+	if err := want("a second receiver", to.Receive(long[1:], in.receive),
+		rdmanet.ErrDuplicate); err != nil {
 		return err
 	}
 	return in.waitCount(ctx, peerOf(from), 100)
 }
 
-// checkConcurrentSenders: the frames of one call stay together, those of one caller in their order, and nobody starves at a
-// narrow window.
+// checkConcurrentSenders: the frames of one call stay together, those of one caller in their order,
+// and nobody starves at a narrow window.
 func checkConcurrentSenders(ctx context.Context, f Fabric) error {
 	const callers, calls, together3 = 8, 300, 3
 	in := newInbox()
@@ -129,7 +134,9 @@ func checkConcurrentSenders(ctx context.Context, f Fabric) error {
 	if err := together(work...); err != nil {
 		return err
 	}
-	frames, err := in.wait(ctx, "all frames", func(a []arrival) bool { return len(a) >= callers*calls*together3 })
+	frames, err := in.wait(ctx, "all frames", func(a []arrival) bool {
+		return len(a) >= callers*calls*together3
+	})
 	if err != nil {
 		return err
 	}
@@ -147,7 +154,8 @@ func checkConcurrentSenders(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkRelay: frames can be kept, and relayed as they are, while more arrive: nobody writes to them again.
+// checkRelay: frames can be kept, and relayed as they are, while more arrive: nobody writes to them
+// again.
 func checkRelay(ctx context.Context, f Fabric) error {
 	count := volume(f, 5_000)
 	var hosts [3]rdmanet.Host
@@ -204,7 +212,9 @@ func checkManyPeers(ctx context.Context, f Fabric) error {
 			inboxes[i][k] = newInbox()
 			byPeer[f.ID(k)] = inboxes[i][k]
 		}
-		if err := h.Receive("test", func(from rdmanet.Peer, frames [][]byte) { byPeer[from.ID].receive(from, frames) }); err != nil {
+		if err := h.Receive("test", func(from rdmanet.Peer, frames [][]byte) {
+			byPeer[from.ID].receive(from, frames)
+		}); err != nil {
 			return err
 		}
 	}
@@ -238,7 +248,8 @@ func checkFrameWindow(ctx context.Context, f Fabric) error { return checkWindow(
 // checkByteWindow: a receiver that blocks stops the sender at 256 KiB.
 func checkByteWindow(ctx context.Context, f Fabric) error { return checkWindow(ctx, f, 16, 16<<10) }
 
-// checkWindow: a receiver that blocks stops the sender, holds up no lane of another name, and nothing is lost when it goes on.
+// checkWindow: a receiver that blocks stops the sender, holds up no lane of another name, and
+// nothing is lost when it goes on.
 func checkWindow(ctx context.Context, f Fabric, holds uint64, size int) error {
 	in, control := newGatedInbox(), newInbox()
 	var open sync.Once
@@ -273,11 +284,13 @@ func checkWindow(ctx context.Context, f Fabric, holds uint64, size int) error {
 		}
 		sent++
 		if sent > holds {
-			return fmt.Errorf("%d frames were accepted, and none was taken: the window holds %d", sent, holds)
+			return fmt.Errorf("%d frames were accepted, and none was taken: the window holds %d",
+				sent, holds)
 		}
 	}
 	if sent != holds || lane.Pending() != int(holds) {
-		return fmt.Errorf("%d frames were accepted and %d are pending, the window holds %d", sent, lane.Pending(), holds)
+		return fmt.Errorf("%d frames were accepted and %d are pending, the window holds %d",
+			sent, lane.Pending(), holds)
 	}
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	err = lane.Send(short, frameOf(sent, size))
@@ -300,7 +313,8 @@ func checkWindow(ctx context.Context, f Fabric, holds uint64, size int) error {
 	return in.waitCount(ctx, peerOf(from), int(sent)+500)
 }
 
-// checkSizes: frames of every size up to the bound arrive; larger ones are refused, and the lane goes on.
+// checkSizes: frames of every size up to the bound arrive; larger ones are refused, and the lane
+// goes on.
 func checkSizes(ctx context.Context, f Fabric) error {
 	const bound, window = 4 << 20, 6 << 20
 	in := newInbox()
@@ -309,14 +323,16 @@ func checkSizes(ctx context.Context, f Fabric) error {
 		return err
 	}
 	var sent [][]byte
-	for _, size := range []int{0, 1, 0, 2, 15, 16, 17, 4095, 4096, 65_486, 65_487, 65_488, 65_507, 65_536, 100_000, 262_143, 262_144, 262_145,
+	for _, size := range []int{0, 1, 0, 2, 15, 16, 17, 4095, 4096, 65_486, 65_487, 65_488, 65_507,
+		65_536, 100_000, 262_143, 262_144, 262_145,
 		1 << 20, bound - 1, bound, 0, 1, bound, 3} {
 		frame := bytes.Repeat([]byte{byte(size*7 + 1)}, size)
 		sent = append(sent, frame)
 		if err := lane.Send(ctx, frame); err != nil {
 			return fmt.Errorf("frame of %d bytes: %w", size, err)
 		}
-		if err := want("a frame over the bound", lane.Send(ctx, make([]byte, bound+1)), rdmanet.ErrTooLarge); err != nil {
+		if err := want("a frame over the bound", lane.Send(ctx, make([]byte, bound+1)),
+			rdmanet.ErrTooLarge); err != nil {
 			return err
 		}
 		ok, err := lane.TrySend([]byte("not sent either"), make([]byte, bound+1))
@@ -325,7 +341,8 @@ func checkSizes(ctx context.Context, f Fabric) error {
 		}
 	}
 	half := make([]byte, window/2)
-	if err := want("a call over the window", lane.Send(ctx, half, half, half[:1]), rdmanet.ErrTooLarge); err != nil {
+	if err := want("a call over the window", lane.Send(ctx, half, half, half[:1]),
+		rdmanet.ErrTooLarge); err != nil {
 		return err
 	}
 	if err := lane.Send(ctx); err != nil {
@@ -343,7 +360,8 @@ func checkSizes(ctx context.Context, f Fabric) error {
 	}
 	for i, a := range got {
 		if !bytes.Equal(a.frame, sent[i]) {
-			return fmt.Errorf("frame %d of %d bytes arrived as another one of %d", i, len(sent[i]), len(a.frame))
+			return fmt.Errorf("frame %d of %d bytes arrived as another one of %d", i, len(sent[i]),
+				len(a.frame))
 		}
 	}
 	return nil

@@ -26,7 +26,8 @@ type Member struct {
 	Key ed25519.PrivateKey
 	// Listen is where, as host:port; the port is 0 the first time and the same from then on.
 	Listen string
-	// Members is given to a stranger only, who is started once the others are; they are told with SetMembers.
+	// Members is given to a stranger only, who is started once the others are; they are told with
+	// SetMembers.
 	Members map[rdmanet.PeerID]string
 }
 
@@ -40,8 +41,8 @@ func Key(i int) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed)
 }
 
-// Loopback is a Fabric but for Sever: a set of hosts on loopback, each at an address of its own, the same over restarts. Where wires can be cut, each dials each
-// other through a proxy.
+// Loopback is a Fabric but for Sever: a set of hosts on loopback, each at an address of its own,
+// the same over restarts. Where wires can be cut, each dials each other through a proxy.
 type Loopback[H Listener] struct {
 	t     testing.TB
 	begin func(Member) (H, error)
@@ -53,9 +54,13 @@ type Loopback[H Listener] struct {
 	wires     map[[2]int]*wire // from, to
 }
 
-// NewLoopback makes one of which no member is started. identity gives what the host of that key calls itself, begin starts a host.
-func NewLoopback[H Listener](t testing.TB, config Config, identity func(ed25519.PublicKey) (rdmanet.PeerID, error), begin func(Member) (H, error)) *Loopback[H] {
-	f := &Loopback[H]{t: t, begin: begin, hosts: make(map[int]H), addresses: make([]string, config.Members), wires: make(map[[2]int]*wire)}
+// NewLoopback makes one of which no member is started. identity gives what the host of that key
+// calls itself, begin starts a host.
+func NewLoopback[H Listener](t testing.TB, config Config,
+	identity func(ed25519.PublicKey) (rdmanet.PeerID, error),
+	begin func(Member) (H, error)) *Loopback[H] {
+	f := &Loopback[H]{t: t, begin: begin, hosts: make(map[int]H),
+		addresses: make([]string, config.Members), wires: make(map[[2]int]*wire)}
 	for i := range config.Members {
 		id, err := identity(Key(i).Public().(ed25519.PublicKey))
 		if err != nil {
@@ -128,7 +133,8 @@ func (f *Loopback[H]) start(member Member) (H, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		// Some cases leave frames that nobody takes.
-		if err := h.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) {
+		if err := h.Close(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) &&
+			!errors.Is(err, context.Canceled) {
 			f.t.Errorf("close: %v", err)
 		}
 	})
@@ -157,7 +163,8 @@ func (f *Loopback[H]) setCut(i, j int, cut bool) {
 	f.wires[[2]int{j, i}].setCut(cut)
 }
 
-// Tap has see look at all bytes that pass the wires from now on; it may be called by several goroutines.
+// Tap has see look at all bytes that pass the wires from now on; it may be called by several
+// goroutines.
 func (f *Loopback[H]) Tap(see func([]byte)) {
 	for _, w := range f.wires {
 		w.mu.Lock()
@@ -196,7 +203,8 @@ func newWire(t testing.TB) *wire {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{address: listener.Addr().String(), changed: make(chan struct{}), conns: make(map[net.Conn]struct{})}
+	w := &wire{address: listener.Addr().String(), changed: make(chan struct{}),
+		conns: make(map[net.Conn]struct{})}
 	w.work.Go(func() {
 		for {
 			conn, err := listener.Accept()

@@ -11,15 +11,18 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Hanger is what a Fabric has beside its methods where a member's program can be stopped while its host lives.
+// Hanger is what a Fabric has beside its methods where a member's program can be stopped while its
+// host lives.
 type Hanger interface {
-	// Hang stops the program of member i until Resume: nothing runs at it but what the provider does by itself.
+	// Hang stops the program of member i until Resume: nothing runs at it but what the provider
+	// does by itself.
 	Hang(i int)
 	// Resume takes Hang back.
 	Resume(i int)
 }
 
-// RunRegions runs every case of regions against the provider, in parallel. Its hosts implement rdmanet.RegionHost.
+// RunRegions runs every case of regions against the provider, in parallel. Its hosts implement
+// rdmanet.RegionHost.
 func RunRegions(t *testing.T, factory Factory) { run(t, factory, RegionCases()) }
 
 // RegionCases lists the suite of regions: the promises of the memory contract.
@@ -46,9 +49,11 @@ func RegionCases() []Case {
 		{"dead owner", Config{Members: 3, MendTimeout: mendShort}, checkDeadOwner},
 		{"absent owner", Config{Members: 2, MendTimeout: mendShort}, checkAbsentOwner},
 		{"owner that restarts", Config{Members: 2, MendTimeout: mendShort}, checkOwnerRestarts},
-		{"cut that heals", Config{Members: 2, MendTimeout: 4 * time.Second, Cuts: true}, checkCutHeals},
+		{"cut that heals", Config{Members: 2, MendTimeout: 4 * time.Second, Cuts: true},
+			checkCutHeals},
 		{"cut that stays", Config{Members: 3, MendTimeout: mendShort, Cuts: true}, checkCutStays},
-		{"revoke behind a cut", Config{Members: 2, MendTimeout: 4 * time.Second, Cuts: true}, checkRevokeBehindCut},
+		{"revoke behind a cut", Config{Members: 2, MendTimeout: 4 * time.Second, Cuts: true},
+			checkRevokeBehindCut},
 		{"owner whose program hangs", Config{Members: 2}, checkHangingProgram},
 		{"member that hangs", Config{Members: 2}, checkHangingMember},
 		{"queue full", Config{Members: 2}, checkQueueFull},
@@ -95,7 +100,8 @@ type access struct {
 }
 
 // share exposes a region at the owner, grants it, and attaches.
-func share(ctx context.Context, owner, peer rdmanet.RegionHost, name string, size int, permission rdmanet.Permission) (access, error) {
+func share(ctx context.Context, owner, peer rdmanet.RegionHost, name string, size int,
+	permission rdmanet.Permission) (access, error) {
 	region, err := owner.Expose(name, size)
 	if err != nil {
 		return access{}, fmt.Errorf("expose: %w", err)
@@ -104,7 +110,8 @@ func share(ctx context.Context, owner, peer rdmanet.RegionHost, name string, siz
 }
 
 // join grants a region to a further peer, which attaches.
-func join(ctx context.Context, region rdmanet.Region, owner, peer rdmanet.RegionHost, permission rdmanet.Permission) (access, error) {
+func join(ctx context.Context, region rdmanet.Region, owner, peer rdmanet.RegionHost,
+	permission rdmanet.Permission) (access, error) {
 	if err := region.Grant(peerOf(peer), permission); err != nil {
 		return access{}, fmt.Errorf("grant: %w", err)
 	}
@@ -112,9 +119,11 @@ func join(ctx context.Context, region rdmanet.Region, owner, peer rdmanet.Region
 	if err != nil {
 		return access{}, fmt.Errorf("attach: %w", err)
 	}
-	if attachment.Peer() != peerOf(owner) || attachment.Name() != region.Name() || attachment.Size() != region.Size() ||
+	if attachment.Peer() != peerOf(owner) || attachment.Name() != region.Name() ||
+		attachment.Size() != region.Size() ||
 		attachment.Permission() != permission || attachment.Err() != nil {
-		return access{}, fmt.Errorf("attached to %s %q of %d bytes, %s, error %v", attachment.Peer(), attachment.Name(), attachment.Size(),
+		return access{}, fmt.Errorf("attached to %s %q of %d bytes, %s, error %v",
+			attachment.Peer(), attachment.Name(), attachment.Size(),
 			attachment.Permission(), attachment.Err())
 	}
 	p, err := newPoster(peer)
@@ -122,7 +131,8 @@ func join(ctx context.Context, region rdmanet.Region, owner, peer rdmanet.Region
 }
 
 // sharePair is share between the first two members: member 0 owns, member 1 attaches.
-func sharePair(ctx context.Context, f Fabric, size int, permission rdmanet.Permission) (owner, peer rdmanet.RegionHost, a access, err error) {
+func sharePair(ctx context.Context, f Fabric, size int, permission rdmanet.Permission) (owner,
+	peer rdmanet.RegionHost, a access, err error) {
 	hosts, err := startRegions(f, 2)
 	if err != nil {
 		return nil, nil, access{}, err
@@ -134,7 +144,8 @@ func sharePair(ctx context.Context, f Fabric, size int, permission rdmanet.Permi
 // postDepth is the depth of a poster's queue.
 const postDepth = 64
 
-// poster is a queue that checks what it gives: every operation completes once, those of a peer in the order of posting. It is used by one goroutine.
+// poster is a queue that checks what it gives: every operation completes once, those of a peer in
+// the order of posting. It is used by one goroutine.
 type poster struct {
 	queue  rdmanet.Queue
 	tag    uint64
@@ -175,7 +186,8 @@ func (p *poster) outstanding() int {
 // take waits for some completions, and checks them.
 func (p *poster) take(ctx context.Context) ([]rdmanet.Completion, error) {
 	if outstanding := p.queue.Outstanding(); outstanding != p.outstanding() {
-		return nil, fmt.Errorf("the queue counts %d operations outstanding, %d are", outstanding, p.outstanding())
+		return nil, fmt.Errorf("the queue counts %d operations outstanding, %d are", outstanding,
+			p.outstanding())
 	}
 	n, err := p.queue.Wait(ctx, p.into[:])
 	if err != nil {
@@ -184,10 +196,12 @@ func (p *poster) take(ctx context.Context) ([]rdmanet.Completion, error) {
 	for _, completion := range p.into[:n] {
 		tags := p.posted[completion.Peer]
 		if len(tags) == 0 {
-			return nil, fmt.Errorf("completion %d of %q, which has no operation outstanding", completion.Tag, completion.Peer)
+			return nil, fmt.Errorf("completion %d of %q, which has no operation outstanding",
+				completion.Tag, completion.Peer)
 		}
 		if tags[0] != completion.Tag {
-			return nil, fmt.Errorf("completion %d of %q comes before that of operation %d", completion.Tag, completion.Peer, tags[0])
+			return nil, fmt.Errorf("completion %d of %q comes before that of operation %d",
+				completion.Tag, completion.Peer, tags[0])
 		}
 		p.posted[completion.Peer] = tags[1:]
 	}
@@ -219,9 +233,11 @@ func (p *poster) do(ctx context.Context, operations ...rdmanet.Operation) error 
 	return p.drain(ctx)
 }
 
-// stream keeps the queue full of operations that make gives, until one completes with an error; then it takes the rest, which must have the same. It gives the number of those that completed
+// stream keeps the queue full of operations that make gives, until one completes with an error;
+// then it takes the rest, which must have the same. It gives the number of those that completed
 // without one.
-func (p *poster) stream(ctx context.Context, next func(i uint64) rdmanet.Operation) (done uint64, err error) {
+func (p *poster) stream(ctx context.Context, next func(i uint64) rdmanet.Operation) (done uint64,
+	err error) {
 	var ended error
 	posted := uint64(0)
 	for {
@@ -246,18 +262,22 @@ func (p *poster) stream(ctx context.Context, next func(i uint64) rdmanet.Operati
 			case completion.Err == nil && ended == nil:
 				done++
 			case completion.Err == nil:
-				return done, fmt.Errorf("an operation succeeded behind one that failed with: %w", ended)
+				return done, fmt.Errorf("an operation succeeded behind one that failed with: %w",
+					ended)
 			case ended == nil:
 				ended = completion.Err
 			case !sameKind(ended, completion.Err):
-				return done, fmt.Errorf("an operation failed with %q behind one that failed with %q", completion.Err, ended)
+				return done,
+					fmt.Errorf("an operation failed with %q behind one that failed with %q",
+						completion.Err, ended)
 			}
 		}
 	}
 }
 
 // regionErrors are the errors that operations complete with.
-var regionErrors = []error{rdmanet.ErrAccess, rdmanet.ErrBounds, rdmanet.ErrUnreachable, rdmanet.ErrReset, rdmanet.ErrClosed, rdmanet.ErrNotMember}
+var regionErrors = []error{rdmanet.ErrAccess, rdmanet.ErrBounds, rdmanet.ErrUnreachable,
+	rdmanet.ErrReset, rdmanet.ErrClosed, rdmanet.ErrNotMember}
 
 // sameKind tells whether two errors are the same of the fabric's.
 func sameKind(a, b error) bool {
@@ -281,11 +301,13 @@ func wantOneOf(what string, err error, wanted ...error) error {
 
 // writeTo and readFrom are operations on the attachment.
 func (a access) writeTo(offset int, bytes []byte) rdmanet.Operation {
-	return rdmanet.Operation{To: a.attachment, Kind: rdmanet.OperationWrite, Offset: offset, Bytes: bytes}
+	return rdmanet.Operation{To: a.attachment, Kind: rdmanet.OperationWrite, Offset: offset,
+		Bytes: bytes}
 }
 
 func (a access) readFrom(offset int, into []byte) rdmanet.Operation {
-	return rdmanet.Operation{To: a.attachment, Kind: rdmanet.OperationRead, Offset: offset, Bytes: into}
+	return rdmanet.Operation{To: a.attachment, Kind: rdmanet.OperationRead, Offset: offset,
+		Bytes: into}
 }
 
 // wordBytes gives the bytes of a word as Load sees it.

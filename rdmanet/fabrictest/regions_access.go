@@ -12,7 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// checkBounds: a call with an operation that reaches past its region is refused as a whole; so is what is no operation.
+// checkBounds: a call with an operation that reaches past its region is refused as a whole; so is
+// what is no operation.
 func checkBounds(ctx context.Context, f Fabric) error {
 	const size = 64
 	_, _, a, err := sharePair(ctx, f, size, rdmanet.PermissionReadWrite)
@@ -21,15 +22,20 @@ func checkBounds(ctx context.Context, f Fabric) error {
 	}
 	full := bytes.Repeat([]byte{0xff}, size+1)
 	for _, bad := range []rdmanet.Operation{
-		a.writeTo(size-7, full[:8]), a.writeTo(size+1, nil), a.writeTo(-1, full[:8]), a.writeTo(-8, full[:8]), a.writeTo(0, full), a.writeTo(math.MaxInt, full[:1]),
-		a.writeTo(math.MaxInt-3, full[:8]), a.writeTo(math.MinInt, full[:8]), a.readFrom(size-7, make([]byte, 8)), a.readFrom(-1, make([]byte, 8)), a.readFrom(math.MaxInt, make([]byte, 8)),
+		a.writeTo(size-7, full[:8]), a.writeTo(size+1, nil), a.writeTo(-1, full[:8]),
+		a.writeTo(-8, full[:8]), a.writeTo(0, full), a.writeTo(math.MaxInt, full[:1]),
+		a.writeTo(math.MaxInt-3, full[:8]), a.writeTo(math.MinInt, full[:8]),
+		a.readFrom(size-7, make([]byte, 8)), a.readFrom(-1, make([]byte, 8)),
+		a.readFrom(math.MaxInt, make([]byte, 8)),
 	} {
 		err := a.queue.Post(a.writeTo(0, full[:8]), bad, a.writeTo(8, full[:8]))
-		if err := want(fmt.Sprintf("a %s of %d bytes at %d of %d", bad.Kind, len(bad.Bytes), bad.Offset, size), err, rdmanet.ErrBounds); err != nil {
+		if err := want(fmt.Sprintf("a %s of %d bytes at %d of %d", bad.Kind, len(bad.Bytes),
+			bad.Offset, size), err, rdmanet.ErrBounds); err != nil {
 			return err
 		}
 	}
-	for _, bad := range []rdmanet.Operation{{To: a.attachment}, {To: a.attachment, Kind: 77}, {Kind: rdmanet.OperationWrite}} {
+	for _, bad := range []rdmanet.Operation{{To: a.attachment}, {To: a.attachment, Kind: 77},
+		{Kind: rdmanet.OperationWrite}} {
 		if err := a.queue.Post(a.writeTo(0, full[:8]), bad); err == nil {
 			return fmt.Errorf("an operation of %s on %v was posted", bad.Kind, bad.To)
 		}
@@ -58,10 +64,12 @@ func checkNamesAndSizes(ctx context.Context, f Fabric) error {
 		name string
 		size int
 		err  error
-	}{{"", 64, rdmanet.ErrRegionName}, {long, 64, rdmanet.ErrRegionName}, {"x", 0, rdmanet.ErrTooLarge}, {"x", -8, rdmanet.ErrTooLarge},
+	}{{"", 64, rdmanet.ErrRegionName}, {long, 64, rdmanet.ErrRegionName},
+		{"x", 0, rdmanet.ErrTooLarge}, {"x", -8, rdmanet.ErrTooLarge},
 		{"x", 63, rdmanet.ErrTooLarge}, {"x", rdmanet.RegionSizeMax + 8, rdmanet.ErrTooLarge}} {
 		_, err := owner.Expose(bad.name, bad.size)
-		if err := want(fmt.Sprintf("a region of %d bytes with a name of %d", bad.size, len(bad.name)), err, bad.err); err != nil {
+		if err := want(fmt.Sprintf("a region of %d bytes with a name of %d", bad.size,
+			len(bad.name)), err, bad.err); err != nil {
 			return err
 		}
 	}
@@ -73,14 +81,16 @@ func checkNamesAndSizes(ctx context.Context, f Fabric) error {
 	}
 	for _, depth := range []int{0, -1, rdmanet.QueueDepthMax + 1} {
 		_, err := owner.Queue(depth)
-		if err := want(fmt.Sprintf("a queue of depth %d", depth), err, rdmanet.ErrTooLarge); err != nil {
+		if err := want(fmt.Sprintf("a queue of depth %d", depth),
+			err, rdmanet.ErrTooLarge); err != nil {
 			return err
 		}
 	}
-	if err := within(ctx, mendSlack, "attaching to what is not exposed", func(ctx context.Context) error {
-		_, err := peer.Attach(ctx, owner.ID(), "none")
-		return want("attaching to what is not exposed", err, rdmanet.ErrNoRegion)
-	}); err != nil {
+	if err := within(ctx, mendSlack, "attaching to what is not exposed",
+		func(ctx context.Context) error {
+			_, err := peer.Attach(ctx, owner.ID(), "none")
+			return want("attaching to what is not exposed", err, rdmanet.ErrNoRegion)
+		}); err != nil {
 		return err
 	}
 	region, err := owner.Expose(long[1:], 8)
@@ -99,9 +109,12 @@ func checkNamesAndSizes(ctx context.Context, f Fabric) error {
 		return fmt.Errorf("a name that is free again: %w", err)
 	}
 	for _, at := range []int{-8, 16, 4, math.MaxInt - 7} {
-		for what, touch := range map[string]func(){"Load": func() { a.region.Load(at) }, "Store": func() { a.region.Store(at, 1) }} {
+		for what, touch := range map[string]func(){"Load": func() {
+			a.region.Load(at)
+		}, "Store": func() { a.region.Store(at, 1) }} {
 			if at%rdmanet.WordSize == 0 && !panics(touch) {
-				return fmt.Errorf("%s of a word at %d of a region of 16 bytes does not panic", what, at)
+				return fmt.Errorf("%s of a word at %d of a region of 16 bytes does not panic", what,
+					at)
 			}
 		}
 	}
@@ -114,7 +127,8 @@ func panics(work func()) (panicked bool) {
 	return false
 }
 
-// checkPermissions: a peer may do what it was granted, and its attachment ends with what it may not.
+// checkPermissions: a peer may do what it was granted, and its attachment ends with what it may
+// not.
 func checkPermissions(ctx context.Context, f Fabric) error {
 	hosts, err := startRegions(f, 2)
 	if err != nil {
@@ -145,10 +159,12 @@ func checkPermissions(ctx context.Context, f Fabric) error {
 	if err := reader.do(ctx, reader.readFrom(8, into)); err != nil {
 		return fmt.Errorf("a reader that was granted the same again: %w", err)
 	}
-	if err := want("a write of a reader", reader.do(ctx, reader.writeTo(8, wordBytes(1))), rdmanet.ErrAccess); err != nil {
+	if err := want("a write of a reader", reader.do(ctx, reader.writeTo(8, wordBytes(1))),
+		rdmanet.ErrAccess); err != nil {
 		return err
 	}
-	if err := want("a read behind it", reader.do(ctx, reader.readFrom(8, into)), rdmanet.ErrAccess); err != nil {
+	if err := want("a read behind it", reader.do(ctx, reader.readFrom(8, into)),
+		rdmanet.ErrAccess); err != nil {
 		return err
 	}
 	if err := want("the attachment", reader.attachment.Err(), rdmanet.ErrAccess); err != nil {
@@ -158,17 +174,20 @@ func checkPermissions(ctx context.Context, f Fabric) error {
 	if err != nil {
 		return err
 	}
-	if err := writer.do(ctx, writer.writeTo(16, wordBytes(5)), writer.readFrom(16, into)); err != nil || wordAt(into, 0) != 5 {
+	if err := writer.do(ctx, writer.writeTo(16, wordBytes(5)),
+		writer.readFrom(16, into)); err != nil || wordAt(into, 0) != 5 {
 		return fmt.Errorf("a writer writes and reads %d, error %w", wordAt(into, 0), err)
 	}
 	if region.Load(8) != 77 || region.Load(16) != 5 {
-		return fmt.Errorf("the owner sees %d and %d, want 77 and 5", region.Load(8), region.Load(16))
+		return fmt.Errorf("the owner sees %d and %d, want 77 and 5", region.Load(8),
+			region.Load(16))
 	}
 	reader, err = join(ctx, region, owner, peer, rdmanet.PermissionRead)
 	if err != nil {
 		return err
 	}
-	if err := want("a read under the wider grant of before", writer.do(ctx, writer.readFrom(16, into)), rdmanet.ErrAccess); err != nil {
+	if err := want("a read under the wider grant of before",
+		writer.do(ctx, writer.readFrom(16, into)), rdmanet.ErrAccess); err != nil {
 		return err
 	}
 	if err := reader.do(ctx, reader.readFrom(16, into)); err != nil {
@@ -177,7 +196,8 @@ func checkPermissions(ctx context.Context, f Fabric) error {
 	if err := region.Revoke(peerOf(peer)); err != nil {
 		return err
 	}
-	if err := want("a read after the revocation", reader.do(ctx, reader.readFrom(16, into)), rdmanet.ErrAccess); err != nil {
+	if err := want("a read after the revocation", reader.do(ctx, reader.readFrom(16, into)),
+		rdmanet.ErrAccess); err != nil {
 		return err
 	}
 	_, err = peer.Attach(ctx, owner.ID(), "test")
@@ -194,7 +214,8 @@ func unchanged(ctx context.Context, region rdmanet.Region, before []byte, what s
 		now = sample(region, now)
 		for i := 0; i < len(before); i += 8 {
 			if wordAt(before, i) != wordAt(now, i) {
-				return fmt.Errorf("%s, and then word %d changed from %#x to %#x", what, i/8, wordAt(before, i), wordAt(now, i))
+				return fmt.Errorf("%s, and then word %d changed from %#x to %#x", what, i/8,
+					wordAt(before, i), wordAt(now, i))
 			}
 		}
 		if time.Now().After(until) {
@@ -210,7 +231,9 @@ func unchanged(ctx context.Context, region rdmanet.Region, before []byte, what s
 func (a access) streaming(ctx context.Context, size int) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
-		_, err := a.stream(ctx, func(i uint64) rdmanet.Operation { return a.writeTo(0, wordsOf(make([]byte, size), i+1)) })
+		_, err := a.stream(ctx, func(i uint64) rdmanet.Operation {
+			return a.writeTo(0, wordsOf(make([]byte, size), i+1))
+		})
 		ended <- err
 	}()
 	return ended
@@ -232,7 +255,8 @@ func flowing(ctx context.Context, region rdmanet.Region, ended <-chan error) err
 	return nil
 }
 
-// checkRevoke: once Revoke has returned, under a stream of writes, no byte of the peer lands, and its operations end with ErrAccess; another peer's go on.
+// checkRevoke: once Revoke has returned, under a stream of writes, no byte of the peer lands, and
+// its operations end with ErrAccess; another peer's go on.
 func checkRevoke(ctx context.Context, f Fabric) error {
 	const size = 4096
 	hosts, err := startRegions(f, 3)
@@ -264,10 +288,13 @@ func checkRevoke(ctx context.Context, f Fabric) error {
 		if err := unchanged(ctx, region, before, "Revoke returned"); err != nil {
 			return err
 		}
-		if err := within(ctx, mendSlack, "the revoked stream", func(context.Context) error { return <-ended }); !errors.Is(err, rdmanet.ErrAccess) {
+		if err := within(ctx, mendSlack, "the revoked stream", func(context.Context) error {
+			return <-ended
+		}); !errors.Is(err, rdmanet.ErrAccess) {
 			return fmt.Errorf("the revoked stream ends with: %w", err)
 		}
-		if err := unchanged(ctx, region, before, "Revoke returned and the stream ended"); err != nil {
+		if err := unchanged(ctx, region, before,
+			"Revoke returned and the stream ended"); err != nil {
 			return err
 		}
 		if err := a.queue.Close(); err != nil {
@@ -299,7 +326,8 @@ func checkRevokeOne(ctx context.Context, f Fabric) error {
 		return err
 	}
 	goesEnded, staysEnded := goes.streaming(ctx, size), stays.streaming(ctx, size)
-	if err := errors.Join(flowing(ctx, goes.region, goesEnded), flowing(ctx, stays.region, staysEnded)); err != nil {
+	if err := errors.Join(flowing(ctx, goes.region, goesEnded),
+		flowing(ctx, stays.region, staysEnded)); err != nil {
 		return err
 	}
 	if err := goes.region.Revoke(peerOf(hosts[1])); err != nil {
@@ -313,7 +341,8 @@ func checkRevokeOne(ctx context.Context, f Fabric) error {
 	}
 	// One queue, both regions: the operations that fail are those of the one.
 	for range 10 {
-		if err := want("the revoked region", goes.do(ctx, goes.writeTo(0, wordBytes(1))), rdmanet.ErrAccess); err != nil {
+		if err := want("the revoked region", goes.do(ctx, goes.writeTo(0, wordBytes(1))),
+			rdmanet.ErrAccess); err != nil {
 			return err
 		}
 		if err := goes.do(ctx, stays.writeTo(size-8, wordBytes(1))); err != nil {
@@ -326,7 +355,8 @@ func checkRevokeOne(ctx context.Context, f Fabric) error {
 	return want("the second stream", <-staysEnded, rdmanet.ErrAccess)
 }
 
-// checkRegrant: what was posted under a grant does not take place under the next one, though the peer has it by then; and the peer that attaches anew works while old operations fail.
+// checkRegrant: what was posted under a grant does not take place under the next one, though the
+// peer has it by then; and the peer that attaches anew works while old operations fail.
 func checkRegrant(ctx context.Context, f Fabric) error {
 	const size = 4096
 	hosts, err := startRegions(f, 2)
@@ -353,20 +383,24 @@ func checkRegrant(ctx context.Context, f Fabric) error {
 			return err
 		}
 		before := sample(region, nil)
-		if err := unchanged(ctx, region, before, "the permission was revoked and granted again"); err != nil {
+		if err := unchanged(ctx, region, before,
+			"the permission was revoked and granted again"); err != nil {
 			return err
 		}
-		if err := want("the stream under the former grant", <-ended, rdmanet.ErrAccess); err != nil {
+		if err := want("the stream under the former grant", <-ended,
+			rdmanet.ErrAccess); err != nil {
 			return err
 		}
 		old := a
 		if a, err = join(ctx, region, hosts[0], hosts[1], rdmanet.PermissionReadWrite); err != nil {
 			return err
 		}
-		if err := want("a write under the former grant", old.do(ctx, old.writeTo(0, wordBytes(1))), rdmanet.ErrAccess); err != nil {
+		if err := want("a write under the former grant", old.do(ctx, old.writeTo(0, wordBytes(1))),
+			rdmanet.ErrAccess); err != nil {
 			return err
 		}
-		if err := unchanged(ctx, region, before, "an attachment under the former grant wrote"); err != nil {
+		if err := unchanged(ctx, region, before,
+			"an attachment under the former grant wrote"); err != nil {
 			return err
 		}
 		region.Store(0, 0)
@@ -380,7 +414,8 @@ func checkRegrant(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkGap: an attachment ends with its first operation that fails, in the middle of a call too, and what was posted behind has no effect.
+// checkGap: an attachment ends with its first operation that fails, in the middle of a call too,
+// and what was posted behind has no effect.
 func checkGap(ctx context.Context, f Fabric) error {
 	const words = 512
 	hosts, err := startRegions(f, 2)
@@ -392,7 +427,8 @@ func checkGap(ctx context.Context, f Fabric) error {
 		return err
 	}
 	var into [8]byte
-	if err := reader.post(reader.readFrom(0, into[:]), reader.writeTo(0, wordBytes(1)), reader.readFrom(0, into[:]), reader.writeTo(8, wordBytes(1))); err != nil {
+	if err := reader.post(reader.readFrom(0, into[:]), reader.writeTo(0, wordBytes(1)),
+		reader.readFrom(0, into[:]), reader.writeTo(8, wordBytes(1))); err != nil {
 		return err
 	}
 	var got []error
@@ -429,7 +465,9 @@ func checkGap(ctx context.Context, f Fabric) error {
 		}
 		ended := make(chan end, 1)
 		go func() {
-			done, err := a.stream(ctx, func(i uint64) rdmanet.Operation { return a.writeTo(int(i%words)*8, wordBytes(i+1)) })
+			done, err := a.stream(ctx, func(i uint64) rdmanet.Operation {
+				return a.writeTo(int(i%words)*8, wordBytes(i+1))
+			})
 			ended <- end{done, err}
 		}()
 		for region.Load(8) == 0 {
@@ -438,7 +476,8 @@ func checkGap(ctx context.Context, f Fabric) error {
 			}
 		}
 		// To and fro: what fails in between must stay the end.
-		for _, permission := range []rdmanet.Permission{rdmanet.PermissionRead, rdmanet.PermissionReadWrite, rdmanet.PermissionNone} {
+		for _, permission := range []rdmanet.Permission{rdmanet.PermissionRead,
+			rdmanet.PermissionReadWrite, rdmanet.PermissionNone} {
 			if err := region.Grant(peerOf(hosts[1]), permission); err != nil {
 				return err
 			}
@@ -457,7 +496,8 @@ func checkGap(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// prefix checks a region to which operation i wrote i+1 at word i modulo words: all up to some operation, at least done, and nothing behind it.
+// prefix checks a region to which operation i wrote i+1 at word i modulo words: all up to some
+// operation, at least done, and nothing behind it.
 func prefix(region rdmanet.Region, words int, done uint64) error {
 	last := uint64(0)
 	for i := range words {
@@ -473,7 +513,8 @@ func prefix(region rdmanet.Region, words int, done uint64) error {
 			wanted = last - (last-1-uint64(i))%uint64(words)
 		}
 		if got := region.Load(8 * i); got != wanted {
-			return fmt.Errorf("write %d landed, but word %d is of write %d and not %d: there is a gap", last, i, got, wanted)
+			return fmt.Errorf("write %d landed, but word %d is of write %d and not %d: there is "+
+				"a gap", last, i, got, wanted)
 		}
 	}
 	return nil

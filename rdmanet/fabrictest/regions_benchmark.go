@@ -9,8 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// BenchmarkRegions measures a provider's regions: the latency of 64 bytes written and read, the rate of such writes, bandwidth by size with copy beside it, one to eight owners awaited one by one and
-// together (TRAM, figure 2), and how long a permission takes to change.
+// BenchmarkRegions measures a provider's regions: the latency of 64 bytes written and read, the
+// rate of such writes, bandwidth by size with copy beside it, one to eight owners awaited one by
+// one and together (TRAM, figure 2), and how long a permission takes to change.
 func BenchmarkRegions(b *testing.B, factory Factory) {
 	b.Run("latency/write", func(b *testing.B) { benchmarkLatency(b, factory, access.writeTo) })
 	b.Run("latency/read", func(b *testing.B) { benchmarkLatency(b, factory, access.readFrom) })
@@ -27,8 +28,12 @@ func BenchmarkRegions(b *testing.B, factory Factory) {
 		b.Run(at+"/one-by-one", func(b *testing.B) { benchmarkTargets(b, factory, targets, false) })
 		b.Run(at+"/together", func(b *testing.B) { benchmarkTargets(b, factory, targets, true) })
 	}
-	b.Run("permission/revoke-and-grant", func(b *testing.B) { benchmarkPermission(b, factory, false) })
-	b.Run("permission/revoke-grant-attach-write", func(b *testing.B) { benchmarkPermission(b, factory, true) })
+	b.Run("permission/revoke-and-grant", func(b *testing.B) {
+		benchmarkPermission(b, factory, false)
+	})
+	b.Run("permission/revoke-grant-attach-write", func(b *testing.B) {
+		benchmarkPermission(b, factory, true)
+	})
 	b.Run("await/ring", func(b *testing.B) { benchmarkAwait(b, factory) })
 }
 
@@ -36,7 +41,8 @@ func BenchmarkRegions(b *testing.B, factory Factory) {
 const outstandingBytesMax = 4 << 20
 
 // benchmarkAccess gives attachments of a host to as many owners.
-func benchmarkAccess(b *testing.B, factory Factory, owners, size int) (rdmanet.RegionHost, []rdmanet.RegionHost, []access) {
+func benchmarkAccess(b *testing.B, factory Factory, owners, size int) (rdmanet.RegionHost,
+	[]rdmanet.RegionHost, []access) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	f := factory(b, Config{Members: owners + 1})
@@ -48,7 +54,8 @@ func benchmarkAccess(b *testing.B, factory Factory, owners, size int) (rdmanet.R
 	for i := range owners {
 		a, err := share(ctx, hosts[i], hosts[owners], "test", size, rdmanet.PermissionReadWrite)
 		if err == nil {
-			err = a.do(ctx, a.writeTo(0, make([]byte, size)), a.readFrom(0, make([]byte, size))) // the memory is there
+			// the memory is there
+			err = a.do(ctx, a.writeTo(0, make([]byte, size)), a.readFrom(0, make([]byte, size)))
 		}
 		if err != nil {
 			b.Fatal(err)
@@ -74,7 +81,8 @@ func await(b *testing.B, queue rdmanet.Queue, into []rdmanet.Completion, count i
 	}
 }
 
-func benchmarkLatency(b *testing.B, factory Factory, operation func(access, int, []byte) rdmanet.Operation) {
+func benchmarkLatency(b *testing.B, factory Factory,
+	operation func(access, int, []byte) rdmanet.Operation) {
 	_, _, attached := benchmarkAccess(b, factory, 1, 4096)
 	a := attached[0]
 	one := []rdmanet.Operation{operation(a, 64, make([]byte, 64))}
@@ -88,7 +96,8 @@ func benchmarkLatency(b *testing.B, factory Factory, operation func(access, int,
 	}
 }
 
-func benchmarkStream(b *testing.B, factory Factory, size int, operation func(access, int, []byte) rdmanet.Operation) {
+func benchmarkStream(b *testing.B, factory Factory, size int,
+	operation func(access, int, []byte) rdmanet.Operation) {
 	_, _, attached := benchmarkAccess(b, factory, 1, size)
 	a := attached[0]
 	batch := make([]rdmanet.Operation, batchOf(size))
@@ -186,7 +195,8 @@ func benchmarkPermission(b *testing.B, factory Factory, used bool) {
 	}
 }
 
-// benchmarkAwait is a round between a writer and an owner that waits for it: a write that rings, seen in Await, answered by a word that the writer waits for in its own region.
+// benchmarkAwait is a round between a writer and an owner that waits for it: a write that rings,
+// seen in Await, answered by a word that the writer waits for in its own region.
 func benchmarkAwait(b *testing.B, factory Factory) {
 	peer, hosts, attached := benchmarkAccess(b, factory, 1, 4096)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -208,7 +218,9 @@ func benchmarkAwait(b *testing.B, factory Factory) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for i := uint64(1); there.region.Await(ctx, func() bool { return there.region.Load(0) >= i }) == nil && ring(back, wordBytes(i)); i++ {
+		for i := uint64(1); there.region.Await(ctx, func() bool {
+			return there.region.Load(0) >= i
+		}) == nil && ring(back, wordBytes(i)); i++ {
 		}
 	}()
 	i := uint64(0)
@@ -217,7 +229,9 @@ func benchmarkAwait(b *testing.B, factory Factory) {
 		if !ring(there, wordBytes(i)) {
 			b.Fatal("the write failed")
 		}
-		if err := back.region.Await(ctx, func() bool { return back.region.Load(0) >= i }); err != nil {
+		if err := back.region.Await(ctx, func() bool {
+			return back.region.Load(0) >= i
+		}); err != nil {
 			b.Fatal(err)
 		}
 	}

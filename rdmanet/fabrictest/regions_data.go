@@ -14,7 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// checkWriteRead: what is written is there, at its owner and to who reads it, whatever its offset and length, and nothing beside it changes.
+// checkWriteRead: what is written is there, at its owner and to who reads it, whatever its offset
+// and length, and nothing beside it changes.
 func checkWriteRead(ctx context.Context, f Fabric) error {
 	const size = 1 << 20
 	_, _, a, err := sharePair(ctx, f, size, rdmanet.PermissionReadWrite)
@@ -26,8 +27,10 @@ func checkWriteRead(ctx context.Context, f Fabric) error {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	model, into := make([]byte, size), make([]byte, size)
-	for i, length := range []int{0, 1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000, 4096, 10_001, 65_535, 65_536, 65_537, 300_003, size} {
-		for k, offset := range []int{0, size - length, random.IntN(size - length + 1), random.IntN(size - length + 1)} {
+	for i, length := range []int{0, 1, 2, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 128, 129, 1000,
+		4096, 10_001, 65_535, 65_536, 65_537, 300_003, size} {
+		for k, offset := range []int{0, size - length, random.IntN(size - length + 1),
+			random.IntN(size - length + 1)} {
 			entry := make([]byte, length)
 			for j := range entry {
 				entry[j] = byte(random.Uint32())
@@ -37,14 +40,16 @@ func checkWriteRead(ctx context.Context, f Fabric) error {
 				return fmt.Errorf("write of %d bytes at %d: %w", length, offset, err)
 			}
 			if !bytes.Equal(a.region.Bytes(), model) {
-				return fmt.Errorf("after a write of %d bytes at %d the region is not what it should be", length, offset)
+				return fmt.Errorf("after a write of %d bytes at %d the region is not what it "+
+					"should be", length, offset)
 			}
 			lent := into[k : k+min(length, size-k) : k+min(length, size-k)]
 			if err := a.do(ctx, a.readFrom(offset, lent)); err != nil {
 				return fmt.Errorf("read of %d bytes at %d: %w", length, offset, err)
 			}
 			if !bytes.Equal(lent, entry[:len(lent)]) {
-				return fmt.Errorf("a read of %d bytes at %d gives others than were written", length, offset)
+				return fmt.Errorf("a read of %d bytes at %d gives others than were written", length,
+					offset)
 			}
 		}
 		at := 8 * i
@@ -55,20 +60,23 @@ func checkWriteRead(ctx context.Context, f Fabric) error {
 			return err
 		}
 		if got := wordAt(word[:], 0); got != a.region.Load(at) || got != uint64(i)<<56|7 {
-			return fmt.Errorf("the owner stored %#x, it loads %#x, its peer reads %#x", uint64(i)<<56|7, a.region.Load(at), got)
+			return fmt.Errorf("the owner stored %#x, it loads %#x, its peer reads %#x",
+				uint64(i)<<56|7, a.region.Load(at), got)
 		}
 	}
 	return nil
 }
 
-// untilOver runs work again and again, each in a goroutine of its own, until one gives an error or the time is over.
+// untilOver runs work again and again, each in a goroutine of its own, until one gives an error or
+// the time is over.
 func untilOver(ctx context.Context, limit time.Duration, work ...func(i uint64) error) error {
 	deadline := time.Now().Add(limit)
 	var failed atomic.Bool
 	var loops []func() error
 	for _, w := range work {
 		loops = append(loops, func() error {
-			for i := uint64(1); time.Now().Before(deadline) && ctx.Err() == nil && !failed.Load(); i++ {
+			for i := uint64(1); time.Now().Before(deadline) && ctx.Err() == nil &&
+				!failed.Load(); i++ {
 				if err := w(i); err != nil {
 					failed.Store(true)
 					return err
@@ -131,7 +139,8 @@ func checkWords(ctx context.Context, f Fabric) error {
 		},
 		func(i uint64) error {
 			at := int(i%words) * 8
-			if err := reader.do(ctx, reader.readFrom(0, into), reader.readFrom(at, into[at:at+8])); err != nil {
+			if err := reader.do(ctx, reader.readFrom(0, into),
+				reader.readFrom(at, into[at:at+8])); err != nil {
 				return err
 			}
 			for k := range words {
@@ -165,7 +174,8 @@ func checkCanaryHere(ctx context.Context, f Fabric) error {
 					for k := at + size - 8; k >= at; k -= 8 {
 						word := a.region.Load(k)
 						if word < above {
-							return fmt.Errorf("entry of %d bytes at %d: word %d is of write %d, but above it is write %d", size, at, (k-at)/8, word, above)
+							return fmt.Errorf("entry of %d bytes at %d: word %d is of write %d, "+
+								"but above it is write %d", size, at, (k-at)/8, word, above)
 						}
 						above = word
 					}
@@ -178,13 +188,15 @@ func checkCanaryHere(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkCanaryAfar: a read that finds a write's mark in its last word has all that the write put below; so has one that reads the mark first and the entry with the next operation.
+// checkCanaryAfar: a read that finds a write's mark in its last word has all that the write put
+// below; so has one that reads the mark first and the entry with the next operation.
 func checkCanaryAfar(ctx context.Context, f Fabric) error {
 	hosts, err := startRegions(f, 3)
 	if err != nil {
 		return err
 	}
-	a, err := share(ctx, hosts[0], hosts[1], "test", slices.Max(canarySizes)+8, rdmanet.PermissionReadWrite)
+	a, err := share(ctx, hosts[0], hosts[1], "test", slices.Max(canarySizes)+8,
+		rdmanet.PermissionReadWrite)
 	if err != nil {
 		return err
 	}
@@ -197,7 +209,8 @@ func checkCanaryAfar(ctx context.Context, f Fabric) error {
 		check := func(how string, mark uint64) error {
 			for k := 0; k < size; k += 8 {
 				if word := wordAt(into, k); word < mark {
-					return fmt.Errorf("entry of %d bytes, %s: word %d is of write %d, the mark of %d", size, how, k/8, word, mark)
+					return fmt.Errorf("entry of %d bytes, %s: word %d is of write %d, the mark "+
+						"of %d", size, how, k/8, word, mark)
 				}
 			}
 			return nil
@@ -214,7 +227,8 @@ func checkCanaryAfar(ctx context.Context, f Fabric) error {
 				if err := check("read at once", wordAt(into, size-8)); err != nil {
 					return err
 				}
-				if err := reader.do(ctx, reader.readFrom(size-8, mark), reader.readFrom(0, into)); err != nil {
+				if err := reader.do(ctx, reader.readFrom(size-8, mark),
+					reader.readFrom(0, into)); err != nil {
 					return err
 				}
 				return check("read after the mark", wordAt(mark, 0))
@@ -225,7 +239,8 @@ func checkCanaryAfar(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkOperationOrder: a write has landed before the next begins to, whatever their sizes, and reads see the writes before them.
+// checkOperationOrder: a write has landed before the next begins to, whatever their sizes, and
+// reads see the writes before them.
 func checkOperationOrder(ctx context.Context, f Fabric) error {
 	const large = 64 << 10
 	hosts, err := startRegions(f, 3)
@@ -244,9 +259,12 @@ func checkOperationOrder(ctx context.Context, f Fabric) error {
 	into, own := make([]byte, large), make([]byte, 8)
 	return untilOver(ctx, 2*stressTime,
 		func(i uint64) error {
-			// The large one lies above the small ones, so that it is order that holds and not addresses.
+			// The large one lies above the small ones, so that it is order that holds and not
+			// addresses.
 			wordsOf(entry, i)
-			if err := a.do(ctx, a.writeTo(16, entry), a.writeTo(8, wordBytes(i)), a.writeTo(0, wordBytes(i)), a.readFrom(large+8, own), a.writeTo(8, wordBytes(i))); err != nil {
+			if err := a.do(ctx, a.writeTo(16, entry), a.writeTo(8, wordBytes(i)),
+				a.writeTo(0, wordBytes(i)), a.readFrom(large+8, own),
+				a.writeTo(8, wordBytes(i))); err != nil {
 				return err
 			}
 			if got := wordAt(own, 0); got != i {
@@ -257,29 +275,34 @@ func checkOperationOrder(ctx context.Context, f Fabric) error {
 		func(uint64) error {
 			last := a.region.Load(0)
 			if second := a.region.Load(8); second < last {
-				return fmt.Errorf("the owner sees the third operation of round %d, and the second of %d", last, second)
+				return fmt.Errorf("the owner sees the third operation of round %d, and the "+
+					"second of %d", last, second)
 			}
 			for _, k := range []int{large + 8, 16, large / 2} {
 				if word := a.region.Load(k); word < last {
-					return fmt.Errorf("the owner sees the third operation of round %d, and the first of %d", last, word)
+					return fmt.Errorf("the owner sees the third operation of round %d, and the "+
+						"first of %d", last, word)
 				}
 			}
 			return nil
 		},
 		func(uint64) error {
-			if err := reader.do(ctx, reader.readFrom(0, mark), reader.readFrom(8, behind), reader.readFrom(16, into)); err != nil {
+			if err := reader.do(ctx, reader.readFrom(0, mark), reader.readFrom(8, behind),
+				reader.readFrom(16, into)); err != nil {
 				return err
 			}
 			for k := 0; k < large; k += 8 {
 				if word := wordAt(into, k); word < wordAt(mark, 0) || word < wordAt(behind, 0) {
-					return fmt.Errorf("a reader saw round %d, and behind that word %d of round %d", max(wordAt(mark, 0), wordAt(behind, 0)), k/8, word)
+					return fmt.Errorf("a reader saw round %d, and behind that word %d of round %d",
+						max(wordAt(mark, 0), wordAt(behind, 0)), k/8, word)
 				}
 			}
 			return nil
 		})
 }
 
-// checkCompletionOrder: completions of one peer come in the order of posting, over several regions of it, sizes, reads and writes, and queues.
+// checkCompletionOrder: completions of one peer come in the order of posting, over several regions
+// of it, sizes, reads and writes, and queues.
 func checkCompletionOrder(ctx context.Context, f Fabric) error {
 	const regions, rounds, large = 3, 300, 64 << 10
 	hosts, err := startRegions(f, 2)
@@ -288,7 +311,8 @@ func checkCompletionOrder(ctx context.Context, f Fabric) error {
 	}
 	var a [regions]access
 	for i := range a {
-		if a[i], err = share(ctx, hosts[0], hosts[1], fmt.Sprint("test", i), 4*large, rdmanet.PermissionReadWrite); err != nil {
+		if a[i], err = share(ctx, hosts[0], hosts[1], fmt.Sprint("test", i), 4*large,
+			rdmanet.PermissionReadWrite); err != nil {
 			return err
 		}
 	}
@@ -313,7 +337,8 @@ func checkCompletionOrder(ctx context.Context, f Fabric) error {
 				}
 				var batch []rdmanet.Operation
 				for range 1 + random.IntN(8) {
-					to, bytes := &a[random.IntN(regions)], buffer[:[]int{0, 8, 64, 100, 4096, large}[random.IntN(6)]]
+					to, bytes := &a[random.IntN(regions)],
+						buffer[:[]int{0, 8, 64, 100, 4096, large}[random.IntN(6)]]
 					if random.IntN(2) == 0 {
 						batch = append(batch, to.writeTo(large*w, make([]byte, len(bytes))))
 					} else {
@@ -343,7 +368,8 @@ func checkBatch(ctx context.Context, f Fabric) error {
 	}
 	var a [owners]access
 	for i := range a {
-		if a[i], err = share(ctx, hosts[i], hosts[owners], "test", 256, rdmanet.PermissionReadWrite); err != nil {
+		if a[i], err = share(ctx, hosts[i], hosts[owners], "test",
+			256, rdmanet.PermissionReadWrite); err != nil {
 			return err
 		}
 	}
@@ -352,21 +378,25 @@ func checkBatch(ctx context.Context, f Fabric) error {
 		var back [owners][8]byte
 		for i := range a {
 			at := int(round%16) * 16
-			batch = append(batch, a[i].writeTo(at, wordsOf(make([]byte, 16), round<<8|uint64(i))), a[i].readFrom(at+8, back[i][:]))
+			batch = append(batch, a[i].writeTo(at, wordsOf(make([]byte, 16), round<<8|uint64(i))),
+				a[i].readFrom(at+8, back[i][:]))
 		}
 		if err := p.do(ctx, batch...); err != nil {
 			return err
 		}
 		for i := range a {
-			if got := wordAt(back[i][:], 0); got != round<<8|uint64(i) || a[i].region.Load(int(round%16)*16) != got {
-				return fmt.Errorf("round %d: owner %d has %#x, and %#x is read from it", round, i, a[i].region.Load(int(round%16)*16), got)
+			if got := wordAt(back[i][:], 0); got != round<<8|uint64(i) ||
+				a[i].region.Load(int(round%16)*16) != got {
+				return fmt.Errorf("round %d: owner %d has %#x, and %#x is read from it", round,
+					i, a[i].region.Load(int(round%16)*16), got)
 			}
 		}
 	}
 	return nil
 }
 
-// checkEverybody: everybody writes to everybody's region, each to its own part, and reads what others wrote.
+// checkEverybody: everybody writes to everybody's region, each to its own part, and reads what
+// others wrote.
 func checkEverybody(ctx context.Context, f Fabric) error {
 	const members, part = 4, 4096
 	hosts, err := startRegions(f, members)
@@ -388,14 +418,16 @@ func checkEverybody(ctx context.Context, f Fabric) error {
 	for k := range hosts { // itself among them
 		var a [members]access
 		for i := range hosts {
-			if a[i], err = join(ctx, regions[i], hosts[i], hosts[k], rdmanet.PermissionReadWrite); err != nil {
+			if a[i], err = join(ctx, regions[i], hosts[i], hosts[k],
+				rdmanet.PermissionReadWrite); err != nil {
 				return err
 			}
 		}
 		entry, into := make([]byte, part), make([]byte, part)
 		work = append(work, func(round uint64) error {
 			i, other := int(round)%members, int(round/members)%members
-			if err := a[i].do(ctx, a[i].writeTo(k*part, wordsOf(entry, round<<8|uint64(k))), a[i].readFrom(other*part, into)); err != nil {
+			if err := a[i].do(ctx, a[i].writeTo(k*part, wordsOf(entry, round<<8|uint64(k))),
+				a[i].readFrom(other*part, into)); err != nil {
 				return err
 			}
 			for at := 0; at < part; at += 8 {
@@ -409,7 +441,8 @@ func checkEverybody(ctx context.Context, f Fabric) error {
 	return untilOver(ctx, stressTime, work...)
 }
 
-// checkInline: short bytes belong to the caller as soon as Post returned; what was posted first is written all the same.
+// checkInline: short bytes belong to the caller as soon as Post returned; what was posted first is
+// written all the same.
 func checkInline(ctx context.Context, f Fabric) error {
 	const slots = 32
 	_, _, a, err := sharePair(ctx, f, slots*2*rdmanet.InlineMax, rdmanet.PermissionReadWrite)
@@ -441,7 +474,8 @@ func checkInline(ctx context.Context, f Fabric) error {
 					want = byte(round + i + 1)
 				}
 				if got != want {
-					return fmt.Errorf("byte %d of write %d of %d bytes is %d, want %d", k, i, length, got, want)
+					return fmt.Errorf("byte %d of write %d of %d bytes is %d, want %d", k, i,
+						length, got, want)
 				}
 			}
 		}

@@ -10,7 +10,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// checkQueueFull: a queue takes as many operations as it has room for, all of a call or none, and completions that are taken make room.
+// checkQueueFull: a queue takes as many operations as it has room for, all of a call or none, and
+// completions that are taken make room.
 func checkQueueFull(ctx context.Context, f Fabric) error {
 	const depth = 8
 	_, peer, a, err := sharePair(ctx, f, 256, rdmanet.PermissionReadWrite)
@@ -27,21 +28,25 @@ func checkQueueFull(ctx context.Context, f Fabric) error {
 			return err
 		}
 	}
-	three := []rdmanet.Operation{a.writeTo(8, wordBytes(1)), a.writeTo(16, wordBytes(1)), a.writeTo(24, wordBytes(1))}
-	if err := want("three operations where there is room for two", queue.Post(three...), rdmanet.ErrQueueFull); err != nil {
+	three := []rdmanet.Operation{a.writeTo(8, wordBytes(1)), a.writeTo(16, wordBytes(1)),
+		a.writeTo(24, wordBytes(1))}
+	if err := want("three operations where there is room for two", queue.Post(three...),
+		rdmanet.ErrQueueFull); err != nil {
 		return err
 	}
 	if err := p.post(three[:2]...); err != nil {
 		return fmt.Errorf("two operations where there is room for two: %w", err)
 	}
-	if err := want("one operation at a full queue", queue.Post(three[2]), rdmanet.ErrQueueFull); err != nil {
+	if err := want("one operation at a full queue", queue.Post(three[2]),
+		rdmanet.ErrQueueFull); err != nil {
 		return err
 	}
 	if n := queue.Outstanding(); n != depth {
 		return fmt.Errorf("%d operations are outstanding, want %d", n, depth)
 	}
 	var one [1]rdmanet.Completion
-	if n, err := queue.Wait(ctx, one[:]); n != 1 || err != nil || one[0].Tag != 1 || one[0].Err != nil {
+	if n, err := queue.Wait(ctx, one[:]); n != 1 || err != nil || one[0].Tag != 1 ||
+		one[0].Err != nil {
 		return fmt.Errorf("%d completions, tag %d, error %v, %w", n, one[0].Tag, one[0].Err, err)
 	}
 	p.posted[one[0].Peer] = p.posted[one[0].Peer][1:]
@@ -57,7 +62,8 @@ func checkQueueFull(ctx context.Context, f Fabric) error {
 	if a.region.Load(24) != 1 {
 		return errors.New("the last operation did not take place")
 	}
-	if err := want("a call over the depth", queue.Post(make9(a)...), rdmanet.ErrQueueFull); err != nil {
+	if err := want("a call over the depth", queue.Post(make9(a)...),
+		rdmanet.ErrQueueFull); err != nil {
 		return err
 	}
 	return p.do(ctx, make9(a)[:depth]...)
@@ -137,7 +143,8 @@ func checkQueueClosed(ctx context.Context, f Fabric) error {
 	if err := want("waiting at a queue that is closed", <-ended, rdmanet.ErrClosed); err != nil {
 		return err
 	}
-	if err := want("posting to a closed queue", queue.Post(operation), rdmanet.ErrClosed); err != nil {
+	if err := want("posting to a closed queue", queue.Post(operation),
+		rdmanet.ErrClosed); err != nil {
 		return err
 	}
 	// What is outstanding when a queue is closed goes on without it.
@@ -170,7 +177,8 @@ func checkQueueClosed(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkAttachmentClosed: what is outstanding completes, and later operations complete with ErrClosed; other attachments of the region go on.
+// checkAttachmentClosed: what is outstanding completes, and later operations complete with
+// ErrClosed; other attachments of the region go on.
 func checkAttachmentClosed(ctx context.Context, f Fabric) error {
 	const size = 4096
 	_, peer, a, err := sharePair(ctx, f, size, rdmanet.PermissionReadWrite)
@@ -188,10 +196,12 @@ func checkAttachmentClosed(ctx context.Context, f Fabric) error {
 	if err := errors.Join(a.attachment.Close(), a.attachment.Close()); err != nil {
 		return err
 	}
-	if err := want("the stream of an attachment that was closed", <-ended, rdmanet.ErrClosed); err != nil {
+	if err := want("the stream of an attachment that was closed", <-ended,
+		rdmanet.ErrClosed); err != nil {
 		return err
 	}
-	if err := want("a later operation", a.do(ctx, a.readFrom(0, make([]byte, 8))), rdmanet.ErrClosed); err != nil {
+	if err := want("a later operation", a.do(ctx, a.readFrom(0, make([]byte, 8))),
+		rdmanet.ErrClosed); err != nil {
 		return err
 	}
 	if err := want("the attachment", a.attachment.Err(), rdmanet.ErrClosed); err != nil {
@@ -201,7 +211,8 @@ func checkAttachmentClosed(ctx context.Context, f Fabric) error {
 	return a.do(ctx, a.writeTo(0, wordBytes(1)))
 }
 
-// checkRegionClosed: closing a region ends its attachments and those who await, while writes stream in.
+// checkRegionClosed: closing a region ends its attachments and those who await, while writes stream
+// in.
 func checkRegionClosed(ctx context.Context, f Fabric) error {
 	const size = 4096
 	owner, peer, a, err := sharePair(ctx, f, size, rdmanet.PermissionReadWrite)
@@ -212,7 +223,9 @@ func checkRegionClosed(ctx context.Context, f Fabric) error {
 	if err := flowing(ctx, a.region, ended); err != nil {
 		return err
 	}
-	awaits, err := waiting(ctx, func() error { return a.region.Await(ctx, func() bool { return false }) })
+	awaits, err := waiting(ctx, func() error {
+		return a.region.Await(ctx, func() bool { return false })
+	})
 	if err != nil {
 		return err
 	}
@@ -222,13 +235,16 @@ func checkRegionClosed(ctx context.Context, f Fabric) error {
 	if err := want("awaiting a region that is closed", <-awaits, rdmanet.ErrClosed); err != nil {
 		return err
 	}
-	if err := want("the stream to a region that is closed", <-ended, rdmanet.ErrAccess); err != nil {
+	if err := want("the stream to a region that is closed", <-ended,
+		rdmanet.ErrAccess); err != nil {
 		return err
 	}
-	if err := want("a later operation", a.do(ctx, a.readFrom(0, make([]byte, 8))), rdmanet.ErrAccess); err != nil {
+	if err := want("a later operation", a.do(ctx, a.readFrom(0, make([]byte, 8))),
+		rdmanet.ErrAccess); err != nil {
 		return err
 	}
-	if err := want("Grant", a.region.Grant(peerOf(peer), rdmanet.PermissionRead), rdmanet.ErrClosed); err != nil {
+	if err := want("Grant", a.region.Grant(peerOf(peer), rdmanet.PermissionRead),
+		rdmanet.ErrClosed); err != nil {
 		return err
 	}
 	_, err = peer.Attach(ctx, owner.ID(), "test")
@@ -249,7 +265,8 @@ func closeHost(ctx context.Context, host rdmanet.Host) error {
 	return within(ctx, mendShort+mendSlack, "closing a host", host.Close)
 }
 
-// checkHostClosed: closing a host ends its queues, regions and attachments; who writes to it finds it unreachable.
+// checkHostClosed: closing a host ends its queues, regions and attachments; who writes to it finds
+// it unreachable.
 func checkHostClosed(ctx context.Context, f Fabric) error {
 	const size = 64
 	owner, peer, a, err := sharePair(ctx, f, size, rdmanet.PermissionReadWrite)
@@ -264,7 +281,9 @@ func checkHostClosed(ctx context.Context, f Fabric) error {
 	if err != nil {
 		return err
 	}
-	awaits, err := waiting(ctx, func() error { return a.region.Await(ctx, func() bool { return false }) })
+	awaits, err := waiting(ctx, func() error {
+		return a.region.Await(ctx, func() bool { return false })
+	})
 	if err != nil {
 		return err
 	}
@@ -283,17 +302,21 @@ func checkHostClosed(ctx context.Context, f Fabric) error {
 	_, attaches := owner.Attach(ctx, f.ID(1), "mine")
 	_, queues := owner.Queue(1)
 	for what, err := range map[string]error{
-		"Await": <-awaits, "Wait": <-waits, "Expose": exposes, "Attach": attaches, "Queue": queues, "Post": queue.Post(mine.writeTo(0, wordBytes(1))),
+		"Await": <-awaits, "Wait": <-waits, "Expose": exposes, "Attach": attaches, "Queue": queues,
+		"Post":  queue.Post(mine.writeTo(0, wordBytes(1))),
 		"Grant": a.region.Grant(peerOf(peer), rdmanet.PermissionRead),
 	} {
 		if err := want(what+" of a host that is closed", err, rdmanet.ErrClosed); err != nil {
 			return err
 		}
 	}
-	if err := within(ctx, mendShort+mendSlack, "writing to a host that was closed", func(ctx context.Context) error {
-		// Its regions may have been closed a moment before.
-		return wantOneOf("writing to a host that was closed", a.do(ctx, a.writeTo(0, wordBytes(1))), rdmanet.ErrUnreachable, rdmanet.ErrAccess)
-	}); err != nil {
+	if err := within(ctx, mendShort+mendSlack,
+		"writing to a host that was closed", func(ctx context.Context) error {
+			// Its regions may have been closed a moment before.
+			return wantOneOf("writing to a host that was closed",
+				a.do(ctx, a.writeTo(0, wordBytes(1))),
+				rdmanet.ErrUnreachable, rdmanet.ErrAccess)
+		}); err != nil {
 		return err
 	}
 	if mine.region.Load(0) != 0 {
@@ -302,7 +325,8 @@ func checkHostClosed(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkCloseUnderLoad: everybody writes to everybody while regions, attachments, queues and hosts are closed: every operation completes once, and nothing hangs.
+// checkCloseUnderLoad: everybody writes to everybody while regions, attachments, queues and hosts
+// are closed: every operation completes once, and nothing hangs.
 func checkCloseUnderLoad(ctx context.Context, f Fabric) error {
 	const members, size = 4, 4096
 	hosts, err := startRegions(f, members)
@@ -335,7 +359,8 @@ func checkCloseUnderLoad(ctx context.Context, f Fabric) error {
 					return errors.New("a stream ended without an error")
 				}
 				// The writer's own end shows as ErrClosed, at the queue or in the completions.
-				return wantOneOf(fmt.Sprintf("the stream from %d to %d", k, i), err, rdmanet.ErrAccess, rdmanet.ErrClosed, rdmanet.ErrUnreachable)
+				return wantOneOf(fmt.Sprintf("the stream from %d to %d", k, i), err,
+					rdmanet.ErrAccess, rdmanet.ErrClosed, rdmanet.ErrUnreachable)
 			})
 		}
 	}
@@ -356,10 +381,14 @@ func checkCloseUnderLoad(ctx context.Context, f Fabric) error {
 	if err := together(closes...); err != nil {
 		return err
 	}
-	return within(ctx, mendShort+mendSlack, "streams between hosts that were closed", func(context.Context) error { return <-ended })
+	return within(ctx, mendShort+mendSlack, "streams between hosts that were closed",
+		func(context.Context) error {
+			return <-ended
+		})
 }
 
-// checkAwait: a write that rings wakes all who wait at the owner, and they see it; so does Wake; a context ends the waiting.
+// checkAwait: a write that rings wakes all who wait at the owner, and they see it; so does Wake; a
+// context ends the waiting.
 func checkAwait(ctx context.Context, f Fabric) error {
 	const rounds, waiters = 200, 3
 	_, _, a, err := sharePair(ctx, f, 256, rdmanet.PermissionReadWrite)
@@ -369,7 +398,9 @@ func checkAwait(ctx context.Context, f Fabric) error {
 	awake := make(chan error, waiters)
 	for round := range uint64(rounds) {
 		for range waiters {
-			go func() { awake <- a.region.Await(ctx, func() bool { return a.region.Load(128) > round }) }()
+			go func() {
+				awake <- a.region.Await(ctx, func() bool { return a.region.Load(128) > round })
+			}()
 		}
 		if round%16 == 0 { // so that they are parked
 			if err := pause(ctx, time.Millisecond); err != nil {
@@ -399,7 +430,9 @@ func checkAwait(ctx context.Context, f Fabric) error {
 	}
 	short, cancel := context.WithCancel(ctx)
 	defer cancel()
-	ended, err := waiting(ctx, func() error { return a.region.Await(short, func() bool { return false }) })
+	ended, err := waiting(ctx, func() error {
+		return a.region.Await(short, func() bool { return false })
+	})
 	if err != nil {
 		return err
 	}
@@ -407,7 +440,8 @@ func checkAwait(ctx context.Context, f Fabric) error {
 	return want("awaiting with a context that ends", <-ended, context.Canceled)
 }
 
-// checkAwaitRests: who waits while nothing happens looks for a moment and then no more; a write without Ring does not wake it, and each that rings has it look again.
+// checkAwaitRests: who waits while nothing happens looks for a moment and then no more; a write
+// without Ring does not wake it, and each that rings has it look again.
 func checkAwaitRests(ctx context.Context, f Fabric) error {
 	const looksMax = 1000
 	_, _, a, err := sharePair(ctx, f, 64, rdmanet.PermissionReadWrite)
@@ -485,15 +519,17 @@ func checkRegionStranger(ctx context.Context, f Fabric) error {
 	if !ok {
 		return errors.New("the stranger has no regions")
 	}
-	if err := want("granting to a stranger", region.Grant(peerOf(stranger), rdmanet.PermissionReadWrite), rdmanet.ErrNotMember); err != nil {
+	if err := want("granting to a stranger", region.Grant(peerOf(stranger),
+		rdmanet.PermissionReadWrite), rdmanet.ErrNotMember); err != nil {
 		return err
 	}
-	if err := within(ctx, mendShort+mendSlack, "a stranger's attaching", func(ctx context.Context) error {
-		if _, err := stranger.Attach(ctx, owner.ID(), "test"); err == nil {
-			return errors.New("a stranger attached")
-		}
-		return nil
-	}); err != nil {
+	if err := within(ctx, mendShort+mendSlack,
+		"a stranger's attaching", func(ctx context.Context) error {
+			if _, err := stranger.Attach(ctx, owner.ID(), "test"); err == nil {
+				return errors.New("a stranger attached")
+			}
+			return nil
+		}); err != nil {
 		return err
 	}
 	_, err = owner.Attach(ctx, stranger.ID(), "test")

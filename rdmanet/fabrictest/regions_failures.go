@@ -15,7 +15,8 @@ var gone = []error{rdmanet.ErrUnreachable, rdmanet.ErrReset}
 // errEnough ends a stream that nothing else ended.
 var errEnough = errors.New("enough")
 
-// checkSeveredWriter: connections that break under a stream of writes leave no gap; where an attachment ends of it, a new one works.
+// checkSeveredWriter: connections that break under a stream of writes leave no gap; where an
+// attachment ends of it, a new one works.
 func checkSeveredWriter(ctx context.Context, f Fabric) error {
 	const words, rounds = 512, 10
 	hosts, err := startRegions(f, 2)
@@ -85,7 +86,8 @@ func checkSeveredWriter(ctx context.Context, f Fabric) error {
 		if err := <-severed; err != nil {
 			return err
 		}
-		if err := wantOneOf("a severed stream", ended, errEnough, rdmanet.ErrUnreachable); err != nil {
+		if err := wantOneOf("a severed stream", ended, errEnough,
+			rdmanet.ErrUnreachable); err != nil {
 			return err
 		}
 		// What is under way of an attachment that broke may land until the owner says otherwise.
@@ -102,7 +104,8 @@ func checkSeveredWriter(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkOneLife: what was granted to a peer is not granted to its next life, and what the former had is no hindrance to it.
+// checkOneLife: what was granted to a peer is not granted to its next life, and what the former had
+// is no hindrance to it.
 func checkOneLife(ctx context.Context, f Fabric) error {
 	hosts, err := startRegions(f, 2)
 	if err != nil {
@@ -122,7 +125,8 @@ func checkOneLife(ctx context.Context, f Fabric) error {
 		return err
 	}
 	_, err = next.Attach(ctx, f.ID(0), "test")
-	if err := want("the next life attaches to what was granted to the former", err, rdmanet.ErrAccess); err != nil {
+	if err := want("the next life attaches to what was granted to the former", err,
+		rdmanet.ErrAccess); err != nil {
 		return err
 	}
 	b, err := join(ctx, a.region, hosts[0], next, rdmanet.PermissionReadWrite)
@@ -141,7 +145,8 @@ func checkOneLife(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkDeadOwner: operations to an owner that crashes end, those under way and later ones, with one error; those to others go on.
+// checkDeadOwner: operations to an owner that crashes end, those under way and later ones, with one
+// error; those to others go on.
 func checkDeadOwner(ctx context.Context, f Fabric) error {
 	const size = 4096
 	hosts, err := startRegions(f, 3)
@@ -161,56 +166,62 @@ func checkDeadOwner(ctx context.Context, f Fabric) error {
 		return err
 	}
 	f.Kill(0)
-	if err := within(ctx, mendShort+mendSlack, "the stream to a dead owner", func(ctx context.Context) error {
-		select {
-		case err := <-ended:
-			return want("the stream to a dead owner", err, rdmanet.ErrUnreachable)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}); err != nil {
+	if err := within(ctx, mendShort+mendSlack,
+		"the stream to a dead owner", func(ctx context.Context) error {
+			select {
+			case err := <-ended:
+				return want("the stream to a dead owner", err, rdmanet.ErrUnreachable)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}); err != nil {
 		return err
 	}
 	if err := want("the attachment", dies.attachment.Err(), rdmanet.ErrUnreachable); err != nil {
 		return err
 	}
 	// Both in one call: one fails, the other does not care.
-	if err := lives.post(dies.writeTo(0, wordBytes(1)), lives.writeTo(0, wordBytes(7)), dies.readFrom(0, make([]byte, 8))); err != nil {
+	if err := lives.post(dies.writeTo(0, wordBytes(1)), lives.writeTo(0, wordBytes(7)),
+		dies.readFrom(0, make([]byte, 8))); err != nil {
 		return err
 	}
-	return within(ctx, mendShort+mendSlack, "a batch to a dead owner and another", func(ctx context.Context) error {
-		for lives.outstanding() > 0 {
-			completions, err := lives.take(ctx)
-			if err != nil {
-				return err
-			}
-			for _, completion := range completions {
-				wanted := error(nil)
-				if completion.Peer == f.ID(0) {
-					wanted = rdmanet.ErrUnreachable
-				}
-				if err := want("an operation on "+string(completion.Peer), completion.Err, wanted); err != nil {
+	return within(ctx, mendShort+mendSlack, "a batch to a dead owner and another",
+		func(ctx context.Context) error {
+			for lives.outstanding() > 0 {
+				completions, err := lives.take(ctx)
+				if err != nil {
 					return err
 				}
+				for _, completion := range completions {
+					wanted := error(nil)
+					if completion.Peer == f.ID(0) {
+						wanted = rdmanet.ErrUnreachable
+					}
+					if err := want("an operation on "+string(completion.Peer), completion.Err,
+						wanted); err != nil {
+						return err
+					}
+				}
 			}
-		}
-		if lives.region.Load(0) != 7 {
-			return errors.New("the write to the owner that lives did not land")
-		}
-		return nil
-	})
+			if lives.region.Load(0) != 7 {
+				return errors.New("the write to the owner that lives did not land")
+			}
+			return nil
+		})
 }
 
-// checkAbsentOwner: Attach waits for an owner that is not there, no longer than the mend timeout and its context, and takes one that comes.
+// checkAbsentOwner: Attach waits for an owner that is not there, no longer than the mend timeout
+// and its context, and takes one that comes.
 func checkAbsentOwner(ctx context.Context, f Fabric) error {
 	peer, err := startRegionHost(f, 1)
 	if err != nil {
 		return err
 	}
-	if err := within(ctx, mendShort+mendSlack, "attaching to an absent owner", func(ctx context.Context) error {
-		_, err := peer.Attach(ctx, f.ID(0), "test")
-		return want("attaching to an absent owner", err, rdmanet.ErrUnreachable)
-	}); err != nil {
+	if err := within(ctx, mendShort+mendSlack,
+		"attaching to an absent owner", func(ctx context.Context) error {
+			_, err := peer.Attach(ctx, f.ID(0), "test")
+			return want("attaching to an absent owner", err, rdmanet.ErrUnreachable)
+		}); err != nil {
 		return err
 	}
 	short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
@@ -241,7 +252,8 @@ func checkAbsentOwner(ctx context.Context, f Fabric) error {
 	return a.do(ctx, a.writeTo(0, wordBytes(1)))
 }
 
-// checkOwnerRestarts: an attachment leads to one life of its owner, and never to the next one, though that exposes the same.
+// checkOwnerRestarts: an attachment leads to one life of its owner, and never to the next one,
+// though that exposes the same.
 func checkOwnerRestarts(ctx context.Context, f Fabric) error {
 	hosts, err := startRegions(f, 2)
 	if err != nil {
@@ -270,14 +282,16 @@ func checkOwnerRestarts(ctx context.Context, f Fabric) error {
 	if b.region.Load(0) != 0 {
 		return errors.New("the next life's region is not zero")
 	}
-	if err := within(ctx, mendShort+mendSlack, "writing to the former life", func(ctx context.Context) error {
-		err := a.do(ctx, a.writeTo(0, wordBytes(9)), a.readFrom(0, make([]byte, 8)))
-		if err := wantOneOf("writing to the former life", err, gone...); err != nil {
-			return err
-		}
-		err = b.do(ctx, rdmanet.Operation{To: idle, Kind: rdmanet.OperationWrite, Bytes: wordBytes(8)})
-		return wantOneOf("writing to the former life through an idle attachment", err, gone...)
-	}); err != nil {
+	if err := within(ctx, mendShort+mendSlack,
+		"writing to the former life", func(ctx context.Context) error {
+			err := a.do(ctx, a.writeTo(0, wordBytes(9)), a.readFrom(0, make([]byte, 8)))
+			if err := wantOneOf("writing to the former life", err, gone...); err != nil {
+				return err
+			}
+			err = b.do(ctx, rdmanet.Operation{To: idle, Kind: rdmanet.OperationWrite,
+				Bytes: wordBytes(8)})
+			return wantOneOf("writing to the former life through an idle attachment", err, gone...)
+		}); err != nil {
 		return err
 	}
 	if err := b.do(ctx, b.writeTo(8, wordBytes(2))); err != nil {
@@ -289,7 +303,8 @@ func checkOwnerRestarts(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkCutHeals: a wire that swallows everything for a while delays operations, or ends the attachment; there is no gap, and nothing completes in vain.
+// checkCutHeals: a wire that swallows everything for a while delays operations, or ends the
+// attachment; there is no gap, and nothing completes in vain.
 func checkCutHeals(ctx context.Context, f Fabric) error {
 	const words = 64
 	_, peer, a, err := sharePair(ctx, f, 8*words, rdmanet.PermissionReadWrite)
@@ -319,7 +334,8 @@ func checkCutHeals(ctx context.Context, f Fabric) error {
 		return err
 	}
 	if n := a.queue.Poll(a.into[:]); n != 0 {
-		return fmt.Errorf("%d operations completed across a cut wire, the first with error %v", n, a.into[0].Err)
+		return fmt.Errorf("%d operations completed across a cut wire, the first with error %v",
+			n, a.into[0].Err)
 	}
 	if a.region.Load(16) != 0 {
 		return errors.New("a write landed across a cut wire")
@@ -327,25 +343,27 @@ func checkCutHeals(ctx context.Context, f Fabric) error {
 	f.Mend(0, 1)
 	done := uint64(2)
 	var ended error
-	if err := within(ctx, 4*time.Second+mendSlack, "operations on a wire that was mended", func(ctx context.Context) error {
-		for a.outstanding() > 0 {
-			completions, err := a.take(ctx)
-			if err != nil {
-				return err
-			}
-			for _, completion := range completions {
-				if completion.Err != nil {
-					ended = completion.Err
-				} else if done++; ended != nil {
-					return errors.New("a write succeeded behind one that failed")
+	if err := within(ctx, 4*time.Second+mendSlack,
+		"operations on a wire that was mended", func(ctx context.Context) error {
+			for a.outstanding() > 0 {
+				completions, err := a.take(ctx)
+				if err != nil {
+					return err
+				}
+				for _, completion := range completions {
+					if completion.Err != nil {
+						ended = completion.Err
+					} else if done++; ended != nil {
+						return errors.New("a write succeeded behind one that failed")
+					}
 				}
 			}
-		}
-		return nil
-	}); err != nil {
+			return nil
+		}); err != nil {
 		return err
 	}
-	if err := wantOneOf("operations across the cut", ended, nil, rdmanet.ErrUnreachable); err != nil {
+	if err := wantOneOf("operations across the cut", ended, nil,
+		rdmanet.ErrUnreachable); err != nil {
 		return err
 	}
 	if err := a.region.Revoke(peerOf(peer)); err != nil {
@@ -360,7 +378,8 @@ func checkCutHeals(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkCutStays: operations to who is cut off complete with ErrUnreachable within the mend timeout, those to others at once; when the wire is mended a new attachment works, and once the owner
+// checkCutStays: operations to who is cut off complete with ErrUnreachable within the mend timeout,
+// those to others at once; when the wire is mended a new attachment works, and once the owner
 // revoked, nothing of before lands.
 func checkCutStays(ctx context.Context, f Fabric) error {
 	hosts, err := startRegions(f, 3)
@@ -376,29 +395,33 @@ func checkCutStays(ctx context.Context, f Fabric) error {
 		return err
 	}
 	f.Cut(0, 1)
-	if err := a.post(a.writeTo(0, wordBytes(1)), a.readFrom(0, make([]byte, 8)), a.writeTo(8, wordBytes(1))); err != nil {
+	if err := a.post(a.writeTo(0, wordBytes(1)), a.readFrom(0, make([]byte, 8)),
+		a.writeTo(8, wordBytes(1))); err != nil {
 		return err
 	}
 	// Were it held up by the others, it would take as long as they do.
-	if err := within(ctx, mendShort*9/10, "an operation beside a cut wire", func(ctx context.Context) error {
-		return other.do(ctx, other.writeTo(0, wordBytes(1)))
-	}); err != nil {
+	if err := within(ctx, mendShort*9/10, "an operation beside a cut wire",
+		func(ctx context.Context) error {
+			return other.do(ctx, other.writeTo(0, wordBytes(1)))
+		}); err != nil {
 		return err
 	}
-	if err := within(ctx, mendShort+mendSlack, "operations across a cut wire", func(ctx context.Context) error {
-		for a.outstanding() > 0 {
-			completions, err := a.take(ctx)
-			if err != nil {
-				return err
-			}
-			for _, completion := range completions {
-				if err := want("an operation across a cut wire", completion.Err, rdmanet.ErrUnreachable); err != nil {
+	if err := within(ctx, mendShort+mendSlack,
+		"operations across a cut wire", func(ctx context.Context) error {
+			for a.outstanding() > 0 {
+				completions, err := a.take(ctx)
+				if err != nil {
 					return err
 				}
+				for _, completion := range completions {
+					if err := want("an operation across a cut wire", completion.Err,
+						rdmanet.ErrUnreachable); err != nil {
+						return err
+					}
+				}
 			}
-		}
-		return nil
-	}); err != nil {
+			return nil
+		}); err != nil {
 		return err
 	}
 	if err := want("the attachment", a.attachment.Err(), rdmanet.ErrUnreachable); err != nil {
@@ -413,10 +436,12 @@ func checkCutStays(ctx context.Context, f Fabric) error {
 	if err != nil {
 		return fmt.Errorf("after the wire was mended: %w", err)
 	}
-	if err := want("the former attachment", a.do(ctx, a.writeTo(16, wordBytes(1))), rdmanet.ErrUnreachable); err != nil {
+	if err := want("the former attachment", a.do(ctx, a.writeTo(16, wordBytes(1))),
+		rdmanet.ErrUnreachable); err != nil {
 		return err
 	}
-	if err := unchanged(ctx, a.region, before, "the permission was revoked after a cut"); err != nil {
+	if err := unchanged(ctx, a.region, before,
+		"the permission was revoked after a cut"); err != nil {
 		return err
 	}
 	if err := b.do(ctx, b.writeTo(24, wordBytes(5))); err != nil {
@@ -428,30 +453,37 @@ func checkCutStays(ctx context.Context, f Fabric) error {
 	return nil
 }
 
-// checkRevokeBehindCut: revoking needs nothing of the peer; what it posted before and is still on its way then does not take place, though it is granted anew.
+// checkRevokeBehindCut: revoking needs nothing of the peer; what it posted before and is still on
+// its way then does not take place, though it is granted anew.
 func checkRevokeBehindCut(ctx context.Context, f Fabric) error {
 	_, peer, a, err := sharePair(ctx, f, 256, rdmanet.PermissionReadWrite)
 	if err != nil {
 		return err
 	}
 	f.Cut(0, 1)
-	if err := a.post(a.writeTo(0, wordBytes(1)), a.writeTo(0, make([]byte, 200)), a.writeTo(248, wordBytes(1))); err != nil {
+	if err := a.post(a.writeTo(0, wordBytes(1)), a.writeTo(0, make([]byte, 200)),
+		a.writeTo(248, wordBytes(1))); err != nil {
 		return err
 	}
-	if err := within(ctx, mendSlack, "revoking what a peer has that is cut off", func(context.Context) error {
-		return errors.Join(a.region.Revoke(peerOf(peer)), a.region.Grant(peerOf(peer), rdmanet.PermissionReadWrite))
-	}); err != nil {
+	if err := within(ctx, mendSlack, "revoking what a peer has that is cut off",
+		func(context.Context) error {
+			return errors.Join(a.region.Revoke(peerOf(peer)),
+				a.region.Grant(peerOf(peer), rdmanet.PermissionReadWrite))
+		}); err != nil {
 		return err
 	}
 	a.region.Store(8, 7)
 	before := sample(a.region, nil)
 	f.Mend(0, 1)
-	if err := within(ctx, 4*time.Second+mendSlack, "operations behind a cut", func(ctx context.Context) error {
-		return wantOneOf("operations behind a cut, revoked meanwhile", a.drain(ctx), rdmanet.ErrAccess, rdmanet.ErrUnreachable)
-	}); err != nil {
+	if err := within(ctx, 4*time.Second+mendSlack,
+		"operations behind a cut", func(ctx context.Context) error {
+			return wantOneOf("operations behind a cut, revoked meanwhile", a.drain(ctx),
+				rdmanet.ErrAccess, rdmanet.ErrUnreachable)
+		}); err != nil {
 		return err
 	}
-	if err := unchanged(ctx, a.region, before, "the permission was revoked behind a cut"); err != nil {
+	if err := unchanged(ctx, a.region, before,
+		"the permission was revoked behind a cut"); err != nil {
 		return err
 	}
 	b, err := peer.Attach(ctx, a.attachment.Peer().ID, "test")
@@ -462,7 +494,8 @@ func checkRevokeBehindCut(ctx context.Context, f Fabric) error {
 	return a.do(ctx, a.writeTo(0, wordBytes(1)))
 }
 
-// checkHangingProgram: an owner whose program takes no frames and looks at nothing is read and written as before.
+// checkHangingProgram: an owner whose program takes no frames and looks at nothing is read and
+// written as before.
 func checkHangingProgram(ctx context.Context, f Fabric) error {
 	owner, peer, a, err := sharePair(ctx, f, 4096, rdmanet.PermissionReadWrite)
 	if err != nil {
@@ -470,7 +503,10 @@ func checkHangingProgram(ctx context.Context, f Fabric) error {
 	}
 	over := make(chan struct{})
 	hangs, awaits := make(chan struct{}), make(chan error, 1)
-	if err := owner.Receive("test", func(rdmanet.Peer, [][]byte) { close(hangs); <-over }); err != nil {
+	if err := owner.Receive("test", func(rdmanet.Peer, [][]byte) {
+		close(hangs)
+		<-over
+	}); err != nil {
 		return err
 	}
 	lane, err := peer.Lane(f.ID(0), "test")
@@ -488,22 +524,25 @@ func checkHangingProgram(ctx context.Context, f Fabric) error {
 	looks := make(chan struct{})
 	go func() { awaits <- a.region.Await(ctx, func() bool { close(looks); <-over; return true }) }()
 	<-looks
-	err = within(ctx, mendSlack, "operations on an owner whose program hangs", func(ctx context.Context) error {
-		into := make([]byte, 4096)
-		for i := range uint64(50) {
-			operation := a.writeTo(0, wordsOf(make([]byte, 4096), i))
-			operation.Ring = true
-			if err := a.do(ctx, operation, a.readFrom(0, into)); err != nil || wordAt(into, 4088) != i {
-				return fmt.Errorf("round %d gives %d, error %w", i, wordAt(into, 4088), err)
+	err = within(ctx, mendSlack, "operations on an owner whose program hangs",
+		func(ctx context.Context) error {
+			into := make([]byte, 4096)
+			for i := range uint64(50) {
+				operation := a.writeTo(0, wordsOf(make([]byte, 4096), i))
+				operation.Ring = true
+				if err := a.do(ctx, operation, a.readFrom(0, into)); err != nil ||
+					wordAt(into, 4088) != i {
+					return fmt.Errorf("round %d gives %d, error %w", i, wordAt(into, 4088), err)
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	close(over)
 	return errors.Join(err, <-awaits)
 }
 
-// checkHangingMember: the memory of a member that the fabric makes hang is read and written, or its operations end; when it goes on, it works.
+// checkHangingMember: the memory of a member that the fabric makes hang is read and written, or its
+// operations end; when it goes on, it works.
 func checkHangingMember(ctx context.Context, f Fabric) error {
 	hanger, ok := f.(Hanger)
 	if !ok {
@@ -515,14 +554,16 @@ func checkHangingMember(ctx context.Context, f Fabric) error {
 	}
 	hanger.Hang(0)
 	into := make([]byte, 8)
-	err = within(ctx, mendSlack, "operations on a member that hangs", func(ctx context.Context) error {
-		for i := range uint64(20) {
-			if err := a.do(ctx, a.writeTo(8, wordBytes(i)), a.readFrom(8, into)); err != nil || wordAt(into, 0) != i {
-				return fmt.Errorf("round %d gives %d, error %w", i, wordAt(into, 0), err)
+	err = within(ctx, mendSlack, "operations on a member that hangs",
+		func(ctx context.Context) error {
+			for i := range uint64(20) {
+				if err := a.do(ctx, a.writeTo(8, wordBytes(i)), a.readFrom(8, into)); err != nil ||
+					wordAt(into, 0) != i {
+					return fmt.Errorf("round %d gives %d, error %w", i, wordAt(into, 0), err)
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 	hanger.Resume(0)
 	if err != nil {
 		return err

@@ -52,7 +52,8 @@ func pieces(o rdmanet.Operation, size int, backward bool) []rdmanet.Operation {
 	return cut
 }
 
-// delayed has each write complete at once, and take place with the next operation of its attachment.
+// delayed has each write complete at once, and take place with the next operation of its
+// attachment.
 func delayed() func(rdmanet.Operation) []rdmanet.Operation {
 	var held rdmanet.Operation
 	return func(o rdmanet.Operation) []rdmanet.Operation {
@@ -68,7 +69,8 @@ func delayed() func(rdmanet.Operation) []rdmanet.Operation {
 	}
 }
 
-// TestPlantedRegionFaults proves that the suite of regions can fail, as TestPlantedFaults does for that of lanes.
+// TestPlantedRegionFaults proves that the suite of regions can fail, as TestPlantedFaults does for
+// that of lanes.
 func TestPlantedRegionFaults(t *testing.T) {
 	t.Parallel()
 	for _, fault := range []struct {
@@ -76,89 +78,129 @@ func TestPlantedRegionFaults(t *testing.T) {
 		found string
 		plant regionFault
 	}{
-		{"torn write", "words", regionFault{rewrite: func(o rdmanet.Operation) []rdmanet.Operation { return pieces(o, 4, false) }}},
-		{"write that lands backward", "canary seen by the owner", regionFault{rewrite: func(o rdmanet.Operation) []rdmanet.Operation { return pieces(o, 64, true) }}},
-		{"write that lands backward, from afar", "canary seen from afar", regionFault{rewrite: func(o rdmanet.Operation) []rdmanet.Operation { return pieces(o, 64, true) }}},
-		{"write of whole words only", "write and read", regionFault{rewrite: func(o rdmanet.Operation) []rdmanet.Operation {
-			if o.Kind == rdmanet.OperationWrite && o.Offset+len(o.Bytes)+8 < o.To.Size() {
-				o.Bytes = append(slices.Clone(o.Bytes), make([]byte, (8-len(o.Bytes)%8)%8)...)
-			}
-			return []rdmanet.Operation{o}
+		{"torn write", "words", regionFault{rewrite: func(o rdmanet.Operation) []rdmanet.Operation {
+			return pieces(o, 4, false)
 		}}},
-		{"reads overtake writes", "operations in order", regionFault{order: func(operations []rdmanet.Operation) []rdmanet.Operation {
-			// Their completions come in order all the same: the read takes place twice.
-			var early []rdmanet.Operation
-			for _, o := range operations {
-				if o.Kind == rdmanet.OperationRead {
-					o.Tag = 0
+		{"write that lands backward", "canary seen by the owner",
+			regionFault{rewrite: func(o rdmanet.Operation) []rdmanet.Operation {
+				return pieces(o, 64, true)
+			}}},
+		{"write that lands backward, from afar", "canary seen from afar",
+			regionFault{rewrite: func(o rdmanet.Operation) []rdmanet.Operation {
+				return pieces(o, 64, true)
+			}}},
+		{"write of whole words only", "write and read",
+			regionFault{rewrite: func(o rdmanet.Operation) []rdmanet.Operation {
+				if o.Kind == rdmanet.OperationWrite && o.Offset+len(o.Bytes)+8 < o.To.Size() {
+					o.Bytes = append(slices.Clone(o.Bytes), make([]byte, (8-len(o.Bytes)%8)%8)...)
+				}
+				return []rdmanet.Operation{o}
+			}}},
+		{"reads overtake writes", "operations in order",
+			regionFault{order: func(operations []rdmanet.Operation) []rdmanet.Operation {
+				// Their completions come in order all the same: the read takes place twice.
+				var early []rdmanet.Operation
+				for _, o := range operations {
+					if o.Kind == rdmanet.OperationRead {
+						o.Tag = 0
+						early = append(early, o)
+					}
+				}
+				for _, o := range operations {
+					if o.Kind == rdmanet.OperationRead {
+						o.Bytes = make([]byte, len(o.Bytes))
+					}
 					early = append(early, o)
 				}
-			}
-			for _, o := range operations {
-				if o.Kind == rdmanet.OperationRead {
-					o.Bytes = make([]byte, len(o.Bytes))
+				return early
+			}}},
+		{"reordered completions", "completions in order",
+			regionFault{completed: func(_ *faultyQueue,
+				c []rdmanet.Completion) []rdmanet.Completion {
+				if len(c) > 1 {
+					c[0], c[1] = c[1], c[0]
 				}
-				early = append(early, o)
-			}
-			return early
-		}}},
-		{"reordered completions", "completions in order", regionFault{completed: func(_ *faultyQueue, c []rdmanet.Completion) []rdmanet.Completion {
-			if len(c) > 1 {
-				c[0], c[1] = c[1], c[0]
-			}
-			return c
-		}}},
-		{"lost completion", "batch to many", regionFault{completed: func(q *faultyQueue, c []rdmanet.Completion) []rdmanet.Completion {
+				return c
+			}}},
+		{"lost completion", "batch to many", regionFault{completed: func(q *faultyQueue,
+			c []rdmanet.Completion) []rdmanet.Completion {
 			if q.got += len(c); q.got == 1000 {
 				c = c[:len(c)-1]
 			}
 			return c
 		}}},
-		{"completion that comes twice", "write and read", regionFault{completed: func(q *faultyQueue, c []rdmanet.Completion) []rdmanet.Completion {
-			if q.got += len(c); q.got == 100 {
-				c = append(c, c[0])
-			}
-			return c
-		}}},
-		{"completion that comes before its write landed", "write and read", regionFault{rewrite: delayed()}},
-		{"operation that hangs on a dead peer", "dead owner", regionFault{completed: func(q *faultyQueue, c []rdmanet.Completion) []rdmanet.Completion {
-			before := len(c)
-			c = slices.DeleteFunc(c, func(c rdmanet.Completion) bool { return errors.Is(c.Err, rdmanet.ErrUnreachable) })
-			q.hanging += before - len(c)
-			return c
-		}}},
-		{"write that lands after Revoke", "revoke", regionFault{revoke: revokeLater}},
-		{"write that lands after Revoke, behind a cut", "revoke behind a cut", regionFault{revoke: func(*faultyRegion, rdmanet.Peer) error { return nil }}},
-		{"stale permission after a new grant", "grant again", regionFault{again: func(err error) bool { return errors.Is(err, rdmanet.ErrAccess) }}},
-		{"attachment that survives its failure", "permissions", regionFault{again: func(err error) bool { return errors.Is(err, rdmanet.ErrAccess) }}},
-		{"attachment that leads to the next life", "owner that restarts", regionFault{again: func(err error) bool { return err != nil }}},
-		{"grant to an identity", "one life", regionFault{identities: true}},
-		{"call that is posted in part", "bounds", regionFault{refused: func(q rdmanet.Queue, operations []rdmanet.Operation, err error) error {
-			return errors.Join(err, q.Post(operations[0]))
-		}}},
-		{"call that is cut to the room", "queue full", regionFault{refused: func(q rdmanet.Queue, operations []rdmanet.Operation, err error) error {
-			for _, o := range operations {
-				if q.Post(o) != nil {
-					break
+		{"completion that comes twice", "write and read",
+			regionFault{completed: func(q *faultyQueue,
+				c []rdmanet.Completion) []rdmanet.Completion {
+				if q.got += len(c); q.got == 100 {
+					c = append(c, c[0])
 				}
-			}
-			return err
-		}}},
+				return c
+			}}},
+		{"completion that comes before its write landed", "write and read",
+			regionFault{rewrite: delayed()}},
+		{"operation that hangs on a dead peer", "dead owner",
+			regionFault{completed: func(q *faultyQueue,
+				c []rdmanet.Completion) []rdmanet.Completion {
+				before := len(c)
+				c = slices.DeleteFunc(c, func(c rdmanet.Completion) bool {
+					return errors.Is(c.Err, rdmanet.ErrUnreachable)
+				})
+				q.hanging += before - len(c)
+				return c
+			}}},
+		{"write that lands after Revoke", "revoke", regionFault{revoke: revokeLater}},
+		{"write that lands after Revoke, behind a cut", "revoke behind a cut",
+			regionFault{revoke: func(*faultyRegion, rdmanet.Peer) error {
+				return nil
+			}}},
+		{"stale permission after a new grant", "grant again",
+			regionFault{again: func(err error) bool {
+				return errors.Is(err, rdmanet.ErrAccess)
+			}}},
+		{"attachment that survives its failure", "permissions",
+			regionFault{again: func(err error) bool {
+				return errors.Is(err, rdmanet.ErrAccess)
+			}}},
+		{"attachment that leads to the next life", "owner that restarts",
+			regionFault{again: func(err error) bool {
+				return err != nil
+			}}},
+		{"grant to an identity", "one life", regionFault{identities: true}},
+		{"call that is posted in part", "bounds",
+			regionFault{refused: func(q rdmanet.Queue, operations []rdmanet.Operation,
+				err error) error {
+				return errors.Join(err, q.Post(operations[0]))
+			}}},
+		{"call that is cut to the room", "queue full",
+			regionFault{refused: func(q rdmanet.Queue, operations []rdmanet.Operation,
+				err error) error {
+				for _, o := range operations {
+					if q.Post(o) != nil {
+						break
+					}
+				}
+				return err
+			}}},
 		{"inline bytes that are read late", "inline bytes", regionFault{late: true}},
-		{"writes that do not ring", "await", regionFault{rewrite: func(o rdmanet.Operation) []rdmanet.Operation {
-			o.Ring = false
-			return []rdmanet.Operation{o}
-		}}},
-		{"waiting that burns", "await rests", regionFault{await: func(r *faultyRegion, ctx context.Context, ready func() bool) error {
-			for !ready() && ctx.Err() == nil {
-				runtime.Gosched()
-			}
-			return ctx.Err()
-		}}},
+		{"writes that do not ring", "await",
+			regionFault{rewrite: func(o rdmanet.Operation) []rdmanet.Operation {
+				o.Ring = false
+				return []rdmanet.Operation{o}
+			}}},
+		{"waiting that burns", "await rests",
+			regionFault{await: func(r *faultyRegion, ctx context.Context, ready func() bool) error {
+				for !ready() && ctx.Err() == nil {
+					runtime.Gosched()
+				}
+				return ctx.Err()
+			}}},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			t.Parallel()
-			i := slices.IndexFunc(fabrictest.RegionCases(), func(c fabrictest.Case) bool { return c.Name == fault.found })
+			i := slices.IndexFunc(fabrictest.RegionCases(), func(c fabrictest.Case) bool {
+				return c.Name == fault.found
+			})
 			if i < 0 {
 				t.Fatalf("there is no case %q", fault.found)
 			}
@@ -171,7 +213,8 @@ func TestPlantedRegionFaults(t *testing.T) {
 			defer cancel()
 			// Some show by chance, and on a busy machine not at once.
 			for attempt := 1; ctx.Err() == nil; attempt++ {
-				if err := c.Check(ctx, &faultyRegions{newFaultyFabric(t, c.Config, nil).(*faultyFabric), &fault.plant, t}); err != nil {
+				if err := c.Check(ctx, &faultyRegions{newFaultyFabric(t, c.Config,
+					nil).(*faultyFabric), &fault.plant, t}); err != nil {
 					t.Logf("case %q says, attempt %d: %v", c.Name, attempt, err)
 					return
 				}
@@ -231,7 +274,8 @@ type grantKey struct {
 	name   string
 }
 
-func (h *faultyRegionHost) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rdmanet.Attachment, error) {
+func (h *faultyRegionHost) Attach(ctx context.Context, peer rdmanet.PeerID,
+	name string) (rdmanet.Attachment, error) {
 	if r, ok := grants.Load(grantKey{h.fabric, peer, name}); ok && h.fabric.fault.identities {
 		r.(*faultyRegion).admit(rdmanet.Peer{ID: h.ID(), Incarnation: h.Incarnation()})
 	}
@@ -309,7 +353,8 @@ func (a *faultyAttachment) sound() rdmanet.Attachment {
 	return a.Attachment
 }
 
-// faultyQueue unpacks attachments, and posts and hands out what the fault makes of it. Operations with tag 0 are its own.
+// faultyQueue unpacks attachments, and posts and hands out what the fault makes of it. Operations
+// with tag 0 are its own.
 type faultyQueue struct {
 	rdmanet.Queue
 	fault *regionFault
@@ -351,7 +396,8 @@ func (q *faultyQueue) Post(operations ...rdmanet.Operation) error {
 	return q.post(posted, own)
 }
 
-// post posts operations, one at a time where the fault made several of one, so that others can see what is in between.
+// post posts operations, one at a time where the fault made several of one, so that others can see
+// what is in between.
 func (q *faultyQueue) post(posted []rdmanet.Operation, own int) error {
 	if own > 0 && q.fault.rewrite != nil {
 		for _, o := range posted[:len(posted)-1] {
@@ -393,7 +439,9 @@ func (q *faultyQueue) Wait(ctx context.Context, into []rdmanet.Completion) (int,
 			return n, err
 		}
 		q.mu.Lock()
-		got := slices.DeleteFunc(slices.Clone(into[:n]), func(c rdmanet.Completion) bool { return c.Tag == 0 })
+		got := slices.DeleteFunc(slices.Clone(into[:n]), func(c rdmanet.Completion) bool {
+			return c.Tag == 0
+		})
 		q.own -= n - len(got)
 		if q.fault.completed != nil && len(got) > 0 {
 			got = q.fault.completed(q, got)

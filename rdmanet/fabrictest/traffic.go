@@ -21,7 +21,8 @@ var pattern = func() []byte {
 	return p
 }()
 
-// frameOf makes frame number i: the number, then bytes that follow from it, size bytes in all but at least 8.
+// frameOf makes frame number i: the number, then bytes that follow from it, size bytes in all but
+// at least 8.
 func frameOf(i uint64, size int) []byte {
 	frame := make([]byte, max(size, 8))
 	binary.BigEndian.PutUint64(frame, i)
@@ -105,7 +106,8 @@ func (in *inbox) count() int {
 }
 
 // wait gives everything that arrived once holds is true of it.
-func (in *inbox) wait(ctx context.Context, what string, holds func([]arrival) bool) ([]arrival, error) {
+func (in *inbox) wait(ctx context.Context, what string, holds func([]arrival) bool) ([]arrival,
+	error) {
 	for {
 		in.mu.Lock()
 		frames, changed := in.frames[:len(in.frames):len(in.frames)], in.changed
@@ -121,9 +123,12 @@ func (in *inbox) wait(ctx context.Context, what string, holds func([]arrival) bo
 	}
 }
 
-// waitCount waits for that many frames and checks that they are numbers 0 to count-1 from that peer.
+// waitCount waits for that many frames and checks that they are numbers 0 to count-1 from that
+// peer.
 func (in *inbox) waitCount(ctx context.Context, from rdmanet.Peer, count int) error {
-	frames, waitErr := in.wait(ctx, fmt.Sprintf("%d frames", count), func(a []arrival) bool { return len(a) >= count })
+	frames, waitErr := in.wait(ctx, fmt.Sprintf("%d frames", count), func(a []arrival) bool {
+		return len(a) >= count
+	})
 	for i, a := range frames {
 		if a.lost {
 			return fmt.Errorf("frames were given up before frame %d", i)
@@ -195,12 +200,14 @@ func (e *events) wait(ctx context.Context, kind rdmanet.EventKind) (rdmanet.Peer
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return rdmanet.PeerEvent{}, fmt.Errorf("waited in vain for a %q event, got %v", kind, list)
+			return rdmanet.PeerEvent{}, fmt.Errorf("waited in vain for a %q event, got %v", kind,
+				list)
 		}
 	}
 }
 
-// pair starts members 0 and 1, the second with a receiver of lane "test", and opens the lane between them.
+// pair starts members 0 and 1, the second with a receiver of lane "test", and opens the lane
+// between them.
 func pair(f Fabric, in *inbox) (from, to rdmanet.Host, lane rdmanet.Lane, err error) {
 	if from, err = f.Start(0); err != nil {
 		return nil, nil, nil, err
@@ -235,7 +242,8 @@ func send(ctx context.Context, lane rdmanet.Lane, first, before uint64, sizes ..
 	return nil
 }
 
-// sendUntilError sends until the lane breaks, and gives its error and how many frames were accepted.
+// sendUntilError sends until the lane breaks, and gives its error and how many frames were
+// accepted.
 func sendUntilError(ctx context.Context, lane rdmanet.Lane, first uint64) (uint64, error) {
 	for i := first; ; i++ {
 		if err := lane.Send(ctx, frameOf(i, 64)); err != nil {
@@ -262,7 +270,8 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // within runs work under a deadline and says so if it passes.
-func within(ctx context.Context, limit time.Duration, what string, work func(context.Context) error) error {
+func within(ctx context.Context, limit time.Duration, what string,
+	work func(context.Context) error) error {
 	limit = patience(ctx, limit)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -5,12 +5,14 @@ import (
 	"time"
 )
 
-// Slow is what a Fabric has beside its methods where connecting and moving bytes cost much, as on a device that is emulated: the cases that are about volume do with less of it, and what
-// has to end in time is given more.
+// Slow is what a Fabric has beside its methods where connecting and moving bytes cost much, as on a
+// device that is emulated: the cases that are about volume do with less of it, and what has to end
+// in time is given more.
 type Slow interface {
 	// Less is what the volume is divided by, at least 1.
 	Less() int
-	// Patience is what deadlines are multiplied by, at least 1. The mend timeouts of its hosts may be up to that much longer, too.
+	// Patience is what deadlines are multiplied by, at least 1. The mend timeouts of its hosts may
+	// be up to that much longer, too.
 	Patience() int
 }
 

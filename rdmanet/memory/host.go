@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// owedTimeout bounds how long Close waits for receive functions to return, to acknowledge what they got.
+	// owedTimeout bounds how long Close waits for receive functions to return, to acknowledge what
+	// they got.
 	owedTimeout = 5 * time.Second
-	// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
+	// closeGrace is how long Close waits, after its context ended, for goroutines that only have to
+	// notice it.
 	closeGrace = time.Second
 )
 
@@ -32,7 +34,8 @@ type Host struct {
 	calls       *calls         // of this host's receive functions
 
 	receivers map[string]rdmanet.ReceiveFunc // guarded by the network's lock
-	members   map[rdmanet.PeerID]bool        // who is let in, nil for everybody; guarded by the network's lock, replaced and never changed
+	// who is let in, nil for everybody; guarded by the network's lock, replaced and never changed
+	members map[rdmanet.PeerID]bool
 
 	mu      sync.Mutex
 	closing bool // no new lane, receiver or frame
@@ -53,8 +56,8 @@ type laneKey struct {
 	name string
 }
 
-// lostFrames are frames that earlier lanes of a name gave up on their way to an incarnation, or to whoever it would have been (0), and
-// that the receiver has not been told of.
+// lostFrames are frames that earlier lanes of a name gave up on their way to an incarnation, or to
+// whoever it would have been (0), and that the receiver has not been told of.
 type lostFrames struct {
 	incarnation rdmanet.Incarnation
 	frames      uint64
@@ -118,8 +121,10 @@ func (h *Host) Lane(peer rdmanet.PeerID, name string) (rdmanet.Lane, error) {
 	return l, nil
 }
 
-// SetMembers replaces the member set, which is everybody until then, and for nil. The addresses mean nothing here. Lanes and attachments to who is no member any more end
-// with ErrNotMember, and what it was granted is taken back; who comes back finds that what the lanes had not delivered is lost.
+// SetMembers replaces the member set, which is everybody until then, and for nil. The addresses
+// mean nothing here. Lanes and attachments to who is no member any more end with ErrNotMember, and
+// what it was granted is taken back; who comes back finds that what the lanes had not delivered is
+// lost.
 func (h *Host) SetMembers(members map[rdmanet.PeerID]string) error {
 	var set map[rdmanet.PeerID]bool
 	if members != nil {
@@ -142,7 +147,8 @@ func (h *Host) SetMembers(members map[rdmanet.PeerID]string) error {
 			h.retireLocked(l)
 		}
 	}
-	regions, attachments := slices.Collect(maps.Values(h.regions)), slices.Collect(maps.Keys(h.attachments))
+	regions, attachments := slices.Collect(maps.Values(h.regions)),
+		slices.Collect(maps.Keys(h.attachments))
 	h.mu.Unlock()
 	for _, region := range regions {
 		region.Retain(func(id rdmanet.PeerID) bool { return set[id] })
@@ -184,7 +190,8 @@ func (h *Host) retireLocked(l *lane) {
 	}
 }
 
-// takeLost gives the frames that the receiver, in that incarnation, is to be told of, and forgets them.
+// takeLost gives the frames that the receiver, in that incarnation, is to be told of, and forgets
+// them.
 func (h *Host) takeLost(key laneKey, incarnation rdmanet.Incarnation) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -196,7 +203,8 @@ func (h *Host) takeLost(key laneKey, incarnation rdmanet.Incarnation) uint64 {
 	return lost.frames
 }
 
-// restarted is the tracker's hook. Every lane notices by itself that its receiver is gone, so there is nothing to end.
+// restarted is the tracker's hook. Every lane notices by itself that its receiver is gone, so there
+// is nothing to end.
 func (h *Host) restarted(rdmanet.Peer) {}
 
 func (h *Host) isClosing() bool {
@@ -270,7 +278,8 @@ func (h *Host) flush(ctx context.Context) error {
 	return nil
 }
 
-// end takes the host off the network, with or without a goodbye, and ends its lanes, regions, attachments and queues.
+// end takes the host off the network, with or without a goodbye, and ends its lanes, regions,
+// attachments and queues.
 func (h *Host) end(goodbye bool) {
 	h.mu.Lock()
 	h.closing = true
@@ -284,7 +293,8 @@ func (h *Host) end(goodbye bool) {
 	for _, l := range h.lanes {
 		lanes = append(lanes, l)
 	}
-	regions, attachments := slices.Collect(maps.Values(h.regions)), slices.Collect(maps.Keys(h.attachments))
+	regions, attachments := slices.Collect(maps.Values(h.regions)),
+		slices.Collect(maps.Keys(h.attachments))
 	queues := slices.Collect(maps.Keys(h.queues))
 	h.mu.Unlock()
 	h.network.mu.Lock()

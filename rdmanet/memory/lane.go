@@ -19,10 +19,11 @@ const (
 
 // lane is a sending end; it implements rdmanet.Lane.
 type lane struct {
-	host     *Host
-	key      laneKey
-	window   *window.Window
-	receiver atomic.Uint64 // whose incarnation the lane leads to, 0 before it was reached; set by the lane's goroutine
+	host   *Host
+	key    laneKey
+	window *window.Window
+	// whose incarnation the lane leads to, 0 before it was reached; set by the lane's goroutine
+	receiver atomic.Uint64
 }
 
 var (
@@ -36,7 +37,9 @@ var (
 func (l *lane) Peer() rdmanet.PeerID { return l.key.peer }
 
 // Send implements rdmanet.Lane.
-func (l *lane) Send(ctx context.Context, frames ...[]byte) error { return l.window.Push(ctx, frames) }
+func (l *lane) Send(ctx context.Context, frames ...[]byte) error {
+	return l.window.Push(ctx, frames)
+}
 
 // TrySend implements rdmanet.Lane.
 func (l *lane) TrySend(frames ...[]byte) (bool, error) { return l.window.TryPush(frames) }
@@ -103,12 +106,13 @@ func (l *lane) run() {
 	}
 }
 
-// connected serves the lane as long as its receiver can be reached. It gives the end of the delivery that it started, and false when the lane
-// broke.
+// connected serves the lane as long as its receiver can be reached. It gives the end of the
+// delivery that it started, and false when the lane broke.
 func (l *lane) connected(r route, previous chan struct{}) (ended chan struct{}, up bool) {
 	from, to := l.host.peer(), r.host.peer()
 	l.receiver.Store(uint64(to.Incarnation))
-	// Incarnations of one network only grow, and a host finds out of a newer one only after the older one is dead.
+	// Incarnations of one network only grow, and a host finds out of a newer one only after the
+	// older one is dead.
 	if l.host.peers.Up(to) != nil {
 		return nil, true
 	}
@@ -118,11 +122,13 @@ func (l *lane) connected(r route, previous chan struct{}) (ended chan struct{}, 
 	}
 	defer r.host.peers.Down(from)
 	if lost := l.host.takeLost(l.key, to.Incarnation); lost > 0 {
-		r.host.peers.Tell(rdmanet.PeerEvent{Kind: rdmanet.LaneReset, Peer: from, Lane: l.key.name, Lost: lost})
+		r.host.peers.Tell(rdmanet.PeerEvent{Kind: rdmanet.LaneReset, Peer: from, Lane: l.key.name,
+			Lost: lost})
 	}
 	stop, ended := make(chan struct{}), make(chan struct{})
 	defer close(stop)
-	delivery := delivery{window: l.window, calls: r.host.calls, from: from, receive: r.receive, senderDead: l.host.closed, receiverDead: r.host.closed, stop: stop}
+	delivery := delivery{window: l.window, calls: r.host.calls, from: from, receive: r.receive,
+		senderDead: l.host.closed, receiverDead: r.host.closed, stop: stop}
 	if !r.host.serve(func() {
 		defer close(ended)
 		if previous != nil {
@@ -156,7 +162,8 @@ type delivery struct {
 	stop                     <-chan struct{}
 }
 
-// run hands batches to the receive function. A batch that was taken is always handed over: the window is not wound back.
+// run hands batches to the receive function. A batch that was taken is always handed over: the
+// window is not wound back.
 func (d *delivery) run() {
 	var frames [][]byte
 	for {
@@ -204,7 +211,8 @@ func (d *delivery) deliver(frames [][]byte) (list [][]byte, taken bool) {
 }
 
 func (l *lane) reset(host *Host) {
-	l.window.Break(l.wrap(fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, host.incarnation)))
+	l.window.Break(l.wrap(fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset,
+		host.incarnation)))
 	// A newer one yet may be known by now, and then there is nothing to tell.
 	_ = l.host.peers.Seen(host.peer())
 }

@@ -86,7 +86,8 @@ func BenchmarkRegions(b *testing.B) { fabrictest.BenchmarkRegions(b, newFabric) 
 
 func BenchmarkFabric(b *testing.B) { fabrictest.Benchmark(b, newFabric) }
 
-// Who is no member any more gets nothing in and nothing out; when it is one again, fresh lanes work, and what was lost is told.
+// Who is no member any more gets nothing in and nothing out; when it is one again, fresh lanes
+// work, and what was lost is told.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	network := memory.NewNetwork()

@@ -17,7 +17,8 @@ const MendTimeoutDefault = 10 * time.Second
 
 // Options of a network, the same for all its hosts. Zero values mean the defaults.
 type Options struct {
-	// WindowBytes and WindowFrames bound what a lane holds unacknowledged: 32 MiB and 65,536 frames.
+	// WindowBytes and WindowFrames bound what a lane holds unacknowledged: 32 MiB and 65,536
+	// frames.
 	WindowBytes, WindowFrames int
 	// FrameMax bounds a frame, in bytes: 16 MiB, or the window if that is smaller.
 	FrameMax int
@@ -35,7 +36,8 @@ type Network struct {
 	incarnation rdmanet.Incarnation
 }
 
-// place is where a host of one name lives, or lived, or will live: what lanes to it need to know. Guarded by the network's lock.
+// place is where a host of one name lives, or lived, or will live: what lanes to it need to know.
+// Guarded by the network's lock.
 type place struct {
 	host    *Host               // nil when no host of that name is alive
 	left    rdmanet.Incarnation // the last host that closed in order
@@ -49,24 +51,27 @@ func (p *place) change() {
 	p.changed = make(chan struct{})
 }
 
-// NewNetwork gives a network without hosts. With several options, the last one counts; with impossible ones, NewNetwork panics: they
-// are the program's own.
+// NewNetwork gives a network without hosts. With several options, the last one counts; with
+// impossible ones, NewNetwork panics: they are the program's own.
 func NewNetwork(options ...Options) *Network {
 	var o Options
 	if len(options) > 0 {
 		o = options[len(options)-1]
 	}
-	limits := window.Limits{Bytes: o.WindowBytes, Frames: o.WindowFrames, FrameBytes: o.FrameMax}.WithDefaults()
+	limits := window.Limits{Bytes: o.WindowBytes, Frames: o.WindowFrames,
+		FrameBytes: o.FrameMax}.WithDefaults()
 	if err := limits.Check(); err != nil {
 		panic("memory: network options: " + err.Error())
 	}
 	if o.MendTimeout <= 0 {
 		o.MendTimeout = MendTimeoutDefault
 	}
-	return &Network{limits: limits, mendTimeout: o.MendTimeout, places: make(map[rdmanet.PeerID]*place)}
+	return &Network{limits: limits, mendTimeout: o.MendTimeout,
+		places: make(map[rdmanet.PeerID]*place)}
 }
 
-// Host starts a host of that name, as a new incarnation if there was one before. It is an error if one is alive.
+// Host starts a host of that name, as a new incarnation if there was one before. It is an error if
+// one is alive.
 func (n *Network) Host(id rdmanet.PeerID) (*Host, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -95,8 +100,9 @@ func (n *Network) Host(id rdmanet.PeerID) (*Host, error) {
 	return h, nil
 }
 
-// Kill ends the host of that name as a crash does: nobody is told, frames under way are lost, no receive call begins any more.
-// It does not wait for receive calls that run; Close of the killed host does. Without such a host nothing happens.
+// Kill ends the host of that name as a crash does: nobody is told, frames under way are lost, no
+// receive call begins any more. It does not wait for receive calls that run; Close of the killed
+// host does. Without such a host nothing happens.
 func (n *Network) Kill(id rdmanet.PeerID) {
 	n.mu.Lock()
 	p := n.place(id)
@@ -130,7 +136,8 @@ func (n *Network) setCut(a, b rdmanet.PeerID, cut bool) {
 func (n *Network) place(id rdmanet.PeerID) *place {
 	p := n.places[id]
 	if p == nil {
-		p = &place{cut: make(map[rdmanet.PeerID]bool), wires: make(map[rdmanet.PeerID]*atomic.Bool), changed: make(chan struct{})}
+		p = &place{cut: make(map[rdmanet.PeerID]bool), wires: make(map[rdmanet.PeerID]*atomic.Bool),
+			changed: make(chan struct{})}
 		n.places[id] = p
 	}
 	return p
@@ -148,8 +155,10 @@ func (n *Network) wire(from, to rdmanet.PeerID) *atomic.Bool {
 	return p.wires[from]
 }
 
-// alive is the incarnation of that name that is there now, cut off or not, 0 if none is; changed is closed when anything about the name may have changed.
-func (n *Network) alive(id rdmanet.PeerID) (incarnation rdmanet.Incarnation, changed <-chan struct{}) {
+// alive is the incarnation of that name that is there now, cut off or not, 0 if none is; changed is
+// closed when anything about the name may have changed.
+func (n *Network) alive(id rdmanet.PeerID) (incarnation rdmanet.Incarnation,
+	changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	p := n.place(id)

@@ -19,7 +19,8 @@ var (
 	errCut     = errors.New("the link is cut")
 )
 
-// queue implements rdmanet.Queue. Whoever posts performs the operations, but for those that have to wait for a link.
+// queue implements rdmanet.Queue. Whoever posts performs the operations, but for those that have to
+// wait for a link.
 type queue struct {
 	host        *Host
 	completions *segment.Completions
@@ -62,7 +63,8 @@ func (q *queue) Post(operations ...rdmanet.Operation) error {
 		if a.link.mustWait() && a.link.wait(q, a, operation) {
 			continue
 		}
-		q.done = append(q.done, rdmanet.Completion{Tag: operation.Tag, Peer: a.peer.ID, Err: a.perform(operation)})
+		q.done = append(q.done, rdmanet.Completion{Tag: operation.Tag, Peer: a.peer.ID,
+			Err: a.perform(operation)})
 	}
 	q.complete()
 	return nil
@@ -87,7 +89,8 @@ func (q *queue) check(operation *rdmanet.Operation) error {
 		return fmt.Errorf("post: %w: %s", errKind, operation.Kind)
 	}
 	if operation.Offset < 0 || operation.Offset > a.region.Size()-len(operation.Bytes) {
-		return fmt.Errorf("post: %w: %d bytes at %d of region %q, which has %d", rdmanet.ErrBounds, len(operation.Bytes), operation.Offset, a.region.Name(), a.region.Size())
+		return fmt.Errorf("post: %w: %d bytes at %d of region %q, which has %d", rdmanet.ErrBounds,
+			len(operation.Bytes), operation.Offset, a.region.Name(), a.region.Size())
 	}
 	return nil
 }
@@ -112,8 +115,9 @@ func (q *queue) Close() error {
 	return nil
 }
 
-// link is the way from this host to a peer's regions. Where it is cut, operations wait in a line; all that is posted behind them waits there too, whatever region and queue it is of, so that
-// the completions of a peer keep their order.
+// link is the way from this host to a peer's regions. Where it is cut, operations wait in a line;
+// all that is posted behind them waits there too, whatever region and queue it is of, so that the
+// completions of a peer keep their order.
 type link struct {
 	host *Host
 	peer rdmanet.PeerID
@@ -151,7 +155,8 @@ func (l *link) wait(q *queue, a *attachment, operation *rdmanet.Operation) bool 
 		}
 		l.stalled.Store(true)
 	}
-	w := waiting{queue: q, attachment: a, operation: *operation, deadline: time.Now().Add(l.host.network.mendTimeout)}
+	w := waiting{queue: q, attachment: a, operation: *operation,
+		deadline: time.Now().Add(l.host.network.mendTimeout)}
 	if operation.Kind == rdmanet.OperationWrite && len(operation.Bytes) <= rdmanet.InlineMax {
 		w.operation.Bytes = slices.Clone(operation.Bytes)
 	}
@@ -172,7 +177,8 @@ func (l *link) run() {
 		w := l.line[0]
 		l.mu.Unlock()
 		l.pass(&w)
-		w.queue.completions.Complete(rdmanet.Completion{Tag: w.operation.Tag, Peer: l.peer, Err: w.attachment.perform(&w.operation)})
+		w.queue.completions.Complete(rdmanet.Completion{Tag: w.operation.Tag, Peer: l.peer,
+			Err: w.attachment.perform(&w.operation)})
 		l.mu.Lock()
 		l.line[0] = waiting{}
 		l.line = l.line[1:]

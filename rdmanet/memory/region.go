@@ -57,11 +57,13 @@ type attachment struct {
 	region    *segment.Region
 	admission *segment.Admission
 	link      *link
-	over      atomic.Pointer[error] // what the first operation failed with, or what ended the attachment before
+	// what the first operation failed with, or what ended the attachment before
+	over atomic.Pointer[error]
 }
 
 // Attach implements rdmanet.RegionHost.
-func (h *Host) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rdmanet.Attachment, error) {
+func (h *Host) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rdmanet.Attachment,
+	error) {
 	if err := rdmanet.CheckRegion(name, rdmanet.WordSize); err != nil {
 		return nil, err
 	}
@@ -84,7 +86,8 @@ func (h *Host) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rd
 		select {
 		case <-r.changed:
 		case <-mend.C:
-			return nil, fmt.Errorf("region %q of %s: %w: %w", name, peer, rdmanet.ErrUnreachable, errNobody)
+			return nil, fmt.Errorf("region %q of %s: %w: %w", name, peer, rdmanet.ErrUnreachable,
+				errNobody)
 		case <-h.closed:
 			return nil, fmt.Errorf("host %s: %w", h.id, rdmanet.ErrClosed)
 		case <-ctx.Done():
@@ -175,7 +178,8 @@ func (a *attachment) perform(operation *rdmanet.Operation) error {
 	return nil
 }
 
-// failed notes why the attachment is over, which the owner's side has been told already, and gives what the first call noted.
+// failed notes why the attachment is over, which the owner's side has been told already, and gives
+// what the first call noted.
 func (a *attachment) failed(err error) error {
 	if over := a.over.Load(); over != nil {
 		return *over

@@ -11,8 +11,10 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/memory"
 )
 
-// regionPair gives two hosts, a region of the first that the second may write, its attachment and a queue.
-func regionPair(t *testing.T, ctx context.Context) (*memory.Network, [2]*memory.Host, rdmanet.Region, rdmanet.Attachment, rdmanet.Queue) {
+// regionPair gives two hosts, a region of the first that the second may write, its attachment and a
+// queue.
+func regionPair(t *testing.T, ctx context.Context) (*memory.Network, [2]*memory.Host,
+	rdmanet.Region, rdmanet.Attachment, rdmanet.Queue) {
 	t.Helper()
 	network := memory.NewNetwork()
 	var hosts [2]*memory.Host
@@ -32,7 +34,8 @@ func regionPair(t *testing.T, ctx context.Context) (*memory.Network, [2]*memory.
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := region.Grant(rdmanet.Peer{ID: hosts[1].ID(), Incarnation: hosts[1].Incarnation()}, rdmanet.PermissionReadWrite); err != nil {
+	if err := region.Grant(rdmanet.Peer{ID: hosts[1].ID(), Incarnation: hosts[1].Incarnation()},
+		rdmanet.PermissionReadWrite); err != nil {
 		t.Fatal(err)
 	}
 	attachment, err := hosts[1].Attach(ctx, hosts[0].ID(), "log")
@@ -48,7 +51,8 @@ func regionPair(t *testing.T, ctx context.Context) (*memory.Network, [2]*memory.
 
 func write(t *testing.T, ctx context.Context, queue rdmanet.Queue, to rdmanet.Attachment) error {
 	t.Helper()
-	if err := queue.Post(rdmanet.Operation{To: to, Kind: rdmanet.OperationWrite, Bytes: make([]byte, 8)}); err != nil {
+	if err := queue.Post(rdmanet.Operation{To: to, Kind: rdmanet.OperationWrite,
+		Bytes: make([]byte, 8)}); err != nil {
 		t.Fatal(err)
 	}
 	var into [1]rdmanet.Completion
@@ -110,23 +114,30 @@ func TestRegionMembers(t *testing.T) {
 				t.Errorf("after one left: %v, want %v", err, test.want)
 			}
 			if test.at == 0 {
-				if err := region.Grant(rdmanet.Peer{ID: hosts[1].ID(), Incarnation: hosts[1].Incarnation()}, rdmanet.PermissionRead); !errors.Is(err, rdmanet.ErrNotMember) {
+				if err := region.Grant(rdmanet.Peer{ID: hosts[1].ID(),
+					Incarnation: hosts[1].Incarnation()}, rdmanet.PermissionRead); !errors.Is(err,
+					rdmanet.ErrNotMember) {
 					t.Errorf("granting to who is no member: %v", err)
 				}
 			}
 			set(nil)
 			if err := write(t, ctx, queue, attachment); !errors.Is(err, test.want) {
-				t.Errorf("an attachment that is over, after all are members again: %v, want %v", err, test.want)
+				t.Errorf("an attachment that is over, after all are members again: %v, want %v",
+					err, test.want)
 			}
 		})
 	}
 }
 
-// Operations that wait for a cut link complete when their attachment or their host is closed, in order, and the Post behind them waits its turn.
+// Operations that wait for a cut link complete when their attachment or their host is closed, in
+// order, and the Post behind them waits its turn.
 func TestClosedBehindCut(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*memory.Network, [2]*memory.Host, rdmanet.Attachment) error{
-		"attachment": func(_ *memory.Network, _ [2]*memory.Host, a rdmanet.Attachment) error { return a.Close() },
+	for name, end := range map[string]func(*memory.Network, [2]*memory.Host,
+		rdmanet.Attachment) error{
+		"attachment": func(_ *memory.Network, _ [2]*memory.Host, a rdmanet.Attachment) error {
+			return a.Close()
+		},
 		"host": func(_ *memory.Network, hosts [2]*memory.Host, _ rdmanet.Attachment) error {
 			return hosts[1].Close(context.Background())
 		},
@@ -142,7 +153,8 @@ func TestClosedBehindCut(t *testing.T) {
 			network, hosts, region, attachment, queue := regionPair(t, context.Background())
 			network.Cut(hosts[0].ID(), hosts[1].ID())
 			for tag := range uint64(5) {
-				if err := queue.Post(rdmanet.Operation{To: attachment, Kind: rdmanet.OperationWrite, Bytes: []byte{1, 1, 1, 1, 1, 1, 1, 1}, Tag: tag}); err != nil {
+				if err := queue.Post(rdmanet.Operation{To: attachment, Kind: rdmanet.OperationWrite,
+					Bytes: []byte{1, 1, 1, 1, 1, 1, 1, 1}, Tag: tag}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -154,7 +166,8 @@ func TestClosedBehindCut(t *testing.T) {
 			}
 			var into [1]rdmanet.Completion
 			for tag := range uint64(5) {
-				if n, err := queue.Wait(ctx, into[:]); n != 1 || err != nil || into[0].Tag != tag || !errors.Is(into[0].Err, rdmanet.ErrClosed) {
+				if n, err := queue.Wait(ctx, into[:]); n != 1 || err != nil || into[0].Tag != tag ||
+					!errors.Is(into[0].Err, rdmanet.ErrClosed) {
 					t.Fatalf("%d completions, %v, %v", n, into[0], err)
 				}
 			}

@@ -17,11 +17,13 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// attachmentsMax bounds the attachments of one stream that work. Those that are over are forgotten when there is no room.
+// attachmentsMax bounds the attachments of one stream that work. Those that are over are forgotten
+// when there is no room.
 const attachmentsMax = 1024
 
-// agent serves one peer's region stream: it performs requests in their order and answers each. What it holds for a peer is bounded by
-// intakeBytes, answersBytes with one answer more, and attachmentsMax; it waits for the network only while it holds no admission.
+// agent serves one peer's region stream: it performs requests in their order and answers each. What
+// it holds for a peer is bounded by intakeBytes, answersBytes with one answer more, and
+// attachmentsMax; it waits for the network only while it holds no admission.
 type agent struct {
 	host    *Host
 	from    rdmanet.Peer // its incarnation is 0 before the hello
@@ -30,8 +32,9 @@ type agent struct {
 	stopped context.Context // ended by stop
 	cancel  context.CancelFunc
 
-	mu      sync.Mutex
-	carrier carrier // what requests come over: a direct connection, and the stream before it is made
+	mu sync.Mutex
+	// what requests come over: a direct connection, and the stream before it is made
+	carrier carrier
 
 	intake   *intake
 	answers  answers
@@ -96,7 +99,8 @@ func (h *Host) serveRegions(stream network.Stream) {
 // loopback connects the host to its own regions, with an agent of their own.
 func (r *regions) loopback() (carrier, error) {
 	here, there := net.Pipe()
-	a := newAgent(r.host, rdmanet.Peer{ID: r.host.id, Incarnation: r.host.incarnation}, pipeEnd{there})
+	a := newAgent(r.host, rdmanet.Peer{ID: r.host.id, Incarnation: r.host.incarnation},
+		pipeEnd{there})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed.Load() {
@@ -163,7 +167,8 @@ func (a *agent) run(stream network.Stream) error {
 	if word := a.claim(stream.Conn().RemotePeer()); word != statusWelcome {
 		return a.refuse(stream, word)
 	}
-	if _, err := stream.Write(regionAnswer{status: statusWelcome, incarnation: h.incarnation}.append(nil)); err != nil {
+	if _, err := stream.Write(regionAnswer{status: statusWelcome,
+		incarnation: h.incarnation}.append(nil)); err != nil {
 		return fmt.Errorf("region answer: %w", err)
 	}
 	conn, err := h.direct(a.stopped, stream)
@@ -180,7 +185,8 @@ func (a *agent) run(stream network.Stream) error {
 
 // refuse answers a hello with anything but a welcome, and waits for the peer to have read it.
 func (a *agent) refuse(stream network.Stream, word status) error {
-	if _, err := stream.Write(regionAnswer{status: word, incarnation: a.host.incarnation}.append(nil)); err != nil {
+	if _, err := stream.Write(regionAnswer{status: word,
+		incarnation: a.host.incarnation}.append(nil)); err != nil {
 		return fmt.Errorf("region answer: %w", err)
 	}
 	var one [1]byte
@@ -202,7 +208,8 @@ func (a *agent) claim(caller peer.ID) status {
 		return statusClosing
 	case a.from.Incarnation < newest, !a.host.gater.isMember(caller),
 		before != nil && a.from.Incarnation < before.from.Incarnation,
-		before != nil && a.from.Incarnation == before.from.Incarnation && a.opening <= before.opening:
+		before != nil && a.from.Incarnation == before.from.Incarnation &&
+			a.opening <= before.opening:
 		r.mu.Unlock()
 		return statusStale
 	}
@@ -256,16 +263,19 @@ func (a *agent) perform(wanted request) error {
 	}
 }
 
-// access finds the attachment of a request. It is the zero value if the attachment was forgotten, since it was over.
+// access finds the attachment of a request. It is the zero value if the attachment was forgotten,
+// since it was over.
 func (a *agent) access(wanted request) (access, error) {
 	served, ok := a.accesses[wanted.attachment]
 	if !ok && wanted.attachment > a.highest {
-		return access{}, fmt.Errorf("%w: attachment %d was never made", errRegionProtocol, wanted.attachment)
+		return access{}, fmt.Errorf("%w: attachment %d was never made", errRegionProtocol,
+			wanted.attachment)
 	}
 	return served, nil
 }
 
-// write performs a write as its bytes come in: each part that is there is applied, from the first to the last. What is left once a part was refused is taken and dropped.
+// write performs a write as its bytes come in: each part that is there is applied, from the first
+// to the last. What is left once a part was refused is taken and dropped.
 func (a *agent) write(wanted request) error {
 	served, err := a.access(wanted)
 	if err != nil {
@@ -273,7 +283,8 @@ func (a *agent) write(wanted request) error {
 	}
 	word, err := outcomeAccess, error(nil)
 	if served.region != nil {
-		word, err = outcomeOf(served.region.Check(served.admission, int(wanted.offset), int(wanted.length)))
+		word, err = outcomeOf(served.region.Check(served.admission, int(wanted.offset),
+			int(wanted.length)))
 	}
 	offset, left := int(wanted.offset), int(wanted.length)
 	for first := true; err == nil && (first || left > 0); first = false {
@@ -282,7 +293,8 @@ func (a *agent) write(wanted request) error {
 			return unexpected(failure)
 		}
 		if word == outcomeDone {
-			word, err = outcomeOf(served.region.Write(served.admission, offset, bytes, wanted.ring && len(bytes) == left))
+			word, err = outcomeOf(served.region.Write(served.admission, offset, bytes,
+				wanted.ring && len(bytes) == left))
 		}
 		a.intake.take(len(bytes))
 		offset, left = offset+len(bytes), left-len(bytes)
@@ -309,7 +321,8 @@ func (a *agent) read(wanted request) error {
 		}
 		return a.answers.end(word)
 	}
-	word, err := outcomeOf(served.region.Read(served.admission, int(wanted.offset), a.answers.begin(length)))
+	word, err := outcomeOf(served.region.Read(served.admission, int(wanted.offset),
+		a.answers.begin(length)))
 	if err != nil {
 		return err
 	}
@@ -324,11 +337,14 @@ func (a *agent) attach(wanted request) error {
 	region := a.host.regions.find(string(name))
 	a.intake.take(len(name))
 	if wanted.attachment <= a.highest {
-		return fmt.Errorf("%w: attachment %d after %d", errRegionProtocol, wanted.attachment, a.highest)
+		return fmt.Errorf("%w: attachment %d after %d", errRegionProtocol, wanted.attachment,
+			a.highest)
 	}
 	a.highest = wanted.attachment
 	if len(a.accesses) == attachmentsMax {
-		maps.DeleteFunc(a.accesses, func(_ uint32, s access) bool { return s.admission.Err() != nil })
+		maps.DeleteFunc(a.accesses, func(_ uint32, s access) bool {
+			return s.admission.Err() != nil
+		})
 	}
 	switch {
 	case region == nil:
@@ -345,6 +361,7 @@ func (a *agent) attach(wanted request) error {
 		return a.answers.end(word)
 	}
 	a.accesses[wanted.attachment] = access{region, admission}
-	attached{size: uint32(region.Size()), permission: admission.Permission()}.append(a.answers.begin(attachedSize)[:0])
+	attached{size: uint32(region.Size()), permission: admission.Permission()}.append(
+		a.answers.begin(attachedSize)[:0])
 	return a.answers.done(attachedSize, outcomeDone)
 }

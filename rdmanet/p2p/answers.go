@@ -5,7 +5,8 @@ import (
 	"net"
 )
 
-// answersBytes is how many bytes of answers wait at most before they go out; one answer more may stand behind them, which makes answersMax.
+// answersBytes is how many bytes of answers wait at most before they go out; one answer more may
+// stand behind them, which makes answersMax.
 const (
 	answersBytes = 128 << 10
 	answersMax   = answersBytes + 2*responseSize + pieceMax
@@ -39,7 +40,8 @@ func (a *answers) settle() {
 	}
 }
 
-// begin answers a request that came to a good end with that many bytes, which the caller fills in before it calls done.
+// begin answers a request that came to a good end with that many bytes, which the caller fills in
+// before it calls done.
 func (a *answers) begin(length int) []byte {
 	a.settle()
 	a.out = response{outcome: outcomeDone, count: 1, length: uint32(length)}.append(a.out)

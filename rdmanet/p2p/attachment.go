@@ -12,7 +12,8 @@ import (
 // errBroken: the stream broke while an attach was under way; it is tried again.
 var errBroken = errors.New("the connection broke")
 
-// attachment is this host's access to a peer's region; it implements rdmanet.Attachment. It lives as long as the stream that it was made on.
+// attachment is this host's access to a peer's region; it implements rdmanet.Attachment. It lives
+// as long as the stream that it was made on.
 type attachment struct {
 	link       *link
 	name       string
@@ -42,7 +43,8 @@ type attachReply struct {
 }
 
 // Attach implements rdmanet.RegionHost.
-func (h *Host) Attach(ctx context.Context, to rdmanet.PeerID, name string) (rdmanet.Attachment, error) {
+func (h *Host) Attach(ctx context.Context, to rdmanet.PeerID, name string) (rdmanet.Attachment,
+	error) {
 	if err := rdmanet.CheckRegion(name, rdmanet.WordSize); err != nil {
 		return nil, err
 	}
@@ -61,7 +63,8 @@ func (h *Host) Attach(ctx context.Context, to rdmanet.PeerID, name string) (rdma
 	return a, nil
 }
 
-// attach asks the peer for an attachment, as often as it takes, and waits for a peer that is not there.
+// attach asks the peer for an attachment, as often as it takes, and waits for a peer that is not
+// there.
 func (l *link) attach(ctx context.Context, name string) (*attachment, error) {
 	timeout := time.NewTimer(l.host.mendTimeout)
 	defer timeout.Stop()

@@ -7,10 +7,12 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// gatherMin is the size from which a frame is written from where it is, in bytes. Smaller ones are copied together, for every piece has its price.
+// gatherMin is the size from which a frame is written from where it is, in bytes. Smaller ones are
+// copied together, for every piece has its price.
 const gatherMin = 4 << 10
 
-// pieceWriter is where batches go: it writes the pieces one behind the other, from where they are. The list is its to change.
+// pieceWriter is where batches go: it writes the pieces one behind the other, from where they are.
+// The list is its to change.
 type pieceWriter interface {
 	writePieces(pieces *net.Buffers) error
 }
@@ -23,8 +25,8 @@ type batchWriter struct {
 	rest   net.Buffers // what a write has left of pieces
 }
 
-// write puts the frames on the connection as one batch, the first of them with that number: the header, small frames copied behind it and large ones from
-// where they are.
+// write puts the frames on the connection as one batch, the first of them with that number: the
+// header, small frames copied behind it and large ones from where they are.
 func (w *batchWriter) write(frames [][]byte, first uint64) error {
 	b := lane.AppendBatchHeader(w.buffer[:0], frames, first)
 	pieces, from := w.pieces[:0], 0

@@ -17,7 +17,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// directMagic is what a direct connection starts with, and what answers it. Connections of libp2p start otherwise, with multistream's name behind its length.
+// directMagic is what a direct connection starts with, and what answers it. Connections of libp2p
+// start otherwise, with multistream's name behind its length.
 const directMagic = "ldgd"
 
 // ticketBytes is the size of a token.
@@ -27,7 +28,8 @@ const ticketBytes = 32
 type ticket struct {
 	// token is what the connection shows, in the open, once.
 	token [ticketBytes]byte
-	// secret is what the connection's keys are made of, and is never shown; zero on a trusted network.
+	// secret is what the connection's keys are made of, and is never shown; zero on a trusted
+	// network.
 	secret [keyBytes]byte
 	suite  suite
 }
@@ -68,7 +70,8 @@ func newTicketOffice() *ticketOffice {
 	return &ticketOffice{open: make(map[[ticketBytes]byte]chan *net.TCPConn)}
 }
 
-// issue makes a ticket. The connection that shows it comes through the channel; cancel must be called at the end, and closes one that nobody took.
+// issue makes a ticket. The connection that shows it comes through the channel; cancel must be
+// called at the end, and closes one that nobody took.
 func (o *ticketOffice) issue(trusted bool) (t ticket, shown <-chan *net.TCPConn, cancel func()) {
 	_, _ = rand.Read(t.token[:]) // it never fails
 	if !trusted {
@@ -103,9 +106,10 @@ func (o *ticketOffice) redeem(token [ticketBytes]byte, conn *net.TCPConn) bool {
 	return ok
 }
 
-// direct makes the connection that carries data beside a stream of libp2p, until ctx's end at the latest. Both ends call it, and the stream is free of other bytes meanwhile. Whoever
-// accepted libp2p's connection gives a ticket over the stream, whoever dialled that dials the same address again and shows it: so it works
-// wherever libp2p got through.
+// direct makes the connection that carries data beside a stream of libp2p, until ctx's end at the
+// latest. Both ends call it, and the stream is free of other bytes meanwhile. Whoever accepted
+// libp2p's connection gives a ticket over the stream, whoever dialled that dials the same address
+// again and shows it: so it works wherever libp2p got through.
 func (h *Host) direct(ctx context.Context, stream network.Stream) (*directConn, error) {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
@@ -120,13 +124,15 @@ func (h *Host) direct(ctx context.Context, stream network.Stream) (*directConn, 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.dead {
-		return nil, errors.Join(fmt.Errorf("direct connection: %w", rdmanet.ErrClosed), conn.tcp.Close())
+		return nil, errors.Join(fmt.Errorf("direct connection: %w", rdmanet.ErrClosed),
+			conn.tcp.Close())
 	}
 	h.directs[conn] = struct{}{}
 	return conn, nil
 }
 
-// directConn is a direct connection, with what seals it unless the network is trusted. One goroutine reads at a time.
+// directConn is a direct connection, with what seals it unless the network is trusted. One
+// goroutine reads at a time.
 type directConn struct {
 	host *Host
 	peer rdmanet.PeerID
@@ -138,7 +144,8 @@ type directConn struct {
 }
 
 // newDirectConn makes a connection that a ticket admitted ready for data.
-func (h *Host) newDirectConn(tcp *net.TCPConn, stream network.Stream, admitted ticket, dialled bool) (*directConn, error) {
+func (h *Host) newDirectConn(tcp *net.TCPConn, stream network.Stream, admitted ticket,
+	dialled bool) (*directConn, error) {
 	c := &directConn{host: h, peer: rdmanet.PeerID(stream.Conn().RemotePeer().String()), tcp: tcp}
 	if h.trusted {
 		return c, nil
@@ -223,7 +230,8 @@ func (h *Host) dialDirect(ctx context.Context, stream network.Stream) (*directCo
 	return h.newDirectConn(tcp, stream, admitted, true)
 }
 
-// greetDirect writes and reads what a direct connection begins with, and leaves it without a deadline.
+// greetDirect writes and reads what a direct connection begins with, and leaves it without a
+// deadline.
 func greetDirect(ctx context.Context, conn net.Conn, say, hear []byte) error {
 	defer context.AfterFunc(ctx, func() { unblock(conn) })()
 	if deadline, ok := ctx.Deadline(); ok {

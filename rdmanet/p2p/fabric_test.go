@@ -44,18 +44,19 @@ type fabric struct {
 
 func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 	f := &fabric{}
-	f.Loopback = fabrictest.NewLoopback(t, config, p2p.PeerID, func(member fabrictest.Member) (*p2p.Host, error) {
-		return p2p.New(p2p.Options{
-			PrivateKey:   member.Key,
-			Listen:       member.Listen,
-			Members:      member.Members,
-			WindowBytes:  config.WindowBytes,
-			WindowFrames: config.WindowFrames,
-			FrameMax:     config.FrameMax,
-			MendTimeout:  config.MendTimeout,
-			Trusted:      f.trusted,
+	f.Loopback = fabrictest.NewLoopback(t, config,
+		p2p.PeerID, func(member fabrictest.Member) (*p2p.Host, error) {
+			return p2p.New(p2p.Options{
+				PrivateKey:   member.Key,
+				Listen:       member.Listen,
+				Members:      member.Members,
+				WindowBytes:  config.WindowBytes,
+				WindowFrames: config.WindowFrames,
+				FrameMax:     config.FrameMax,
+				MendTimeout:  config.MendTimeout,
+				Trusted:      f.trusted,
+			})
 		})
-	})
 	return f
 }
 

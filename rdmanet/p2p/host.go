@@ -32,14 +32,15 @@ import (
 const protocolID = "/ledgerd/lane/2"
 
 const (
-	// connectTimeout bounds a lane's first attempt to connect, to negotiate and to be answered; it doubles while attempts
-	// run out of it.
+	// connectTimeout bounds a lane's first attempt to connect, to negotiate and to be answered; it
+	// doubles while attempts run out of it.
 	connectTimeout = 5 * time.Second
 	// handshakeTimeout bounds libp2p's part of it, and how long a stream may be without its hello.
 	handshakeTimeout = 30 * time.Second
 	// farewellTimeout bounds how long Close waits for peers to take the goodbye.
 	farewellTimeout = 500 * time.Millisecond
-	// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
+	// closeGrace is how long Close waits, after its context ended, for goroutines that only have to
+	// notice it.
 	closeGrace = time.Second
 )
 
@@ -68,12 +69,13 @@ type Host struct {
 	alive      context.Context // ends when the host is dead
 	die        context.CancelFunc
 
-	members   sync.Mutex // held while the member set is replaced
-	mu        sync.Mutex
-	dead      bool // no new goroutine
-	streams   map[*inboundStream]struct{}
-	directs   map[*directConn]struct{}
-	newest    map[rdmanet.PeerID]rdmanet.Incarnation // of peers that restarted: no agent serves an older one
+	members sync.Mutex // held while the member set is replaced
+	mu      sync.Mutex
+	dead    bool // no new goroutine
+	streams map[*inboundStream]struct{}
+	directs map[*directConn]struct{}
+	// of peers that restarted: no agent serves an older one
+	newest    map[rdmanet.PeerID]rdmanet.Incarnation
 	closeOnce sync.Once
 	closeErr  error
 	closeDone chan struct{}
@@ -145,7 +147,8 @@ func New(options Options) (*Host, error) {
 }
 
 // newLibp2p starts the part of libp2p that is used: TCP, Noise, yamux, and who may connect.
-func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater, tickets *ticketOffice, membersMax int) (libp2phost.Host, error) {
+func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater,
+	tickets *ticketOffice, membersMax int) (libp2phost.Host, error) {
 	resources, err := newResourceManager(membersMax)
 	if err != nil {
 		return nil, err
@@ -166,7 +169,8 @@ func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater
 		libp2p.ConnectionGater(gate),
 		libp2p.ConnectionManager(trimmer),
 		libp2p.ResourceManager(resources),
-		libp2p.SwarmOpts(swarm.WithDialTimeout(handshakeTimeout), swarm.WithDialTimeoutLocal(handshakeTimeout),
+		libp2p.SwarmOpts(swarm.WithDialTimeout(handshakeTimeout),
+			swarm.WithDialTimeoutLocal(handshakeTimeout),
 			swarm.WithDialRanker(swarm.NoDelayDialRanker)),
 		libp2p.DisableRelay(),
 		libp2p.DisableIdentifyAddressDiscovery(),
@@ -178,7 +182,8 @@ func newLibp2p(key libp2pcrypto.PrivKey, listen multiaddr.Multiaddr, gate *gater
 	if err != nil {
 		return nil, errors.Join(err, trimmer.Close(), resources.Close())
 	}
-	// Listening is the one step that fails in real life, and libp2p.New would leave goroutines behind.
+	// Listening is the one step that fails in real life, and libp2p.New would leave goroutines
+	// behind.
 	if err := node.Network().Listen(listen); err != nil {
 		return nil, errors.Join(err, node.Close())
 	}
@@ -214,8 +219,9 @@ func (h *Host) Members() []rdmanet.PeerID {
 	return ids
 }
 
-// SetMembers replaces the member set. Who is no member any more loses its connections, and lanes to it break with ErrNotMember. When
-// it becomes a member again, what its lanes had not delivered is lost, visibly: ErrReset at its end.
+// SetMembers replaces the member set. Who is no member any more loses its connections, and lanes to
+// it break with ErrNotMember. When it becomes a member again, what its lanes had not delivered is
+// lost, visibly: ErrReset at its end.
 func (h *Host) SetMembers(members map[rdmanet.PeerID]string) error {
 	set, err := parseMembers(members)
 	if err != nil {
@@ -232,7 +238,8 @@ func (h *Host) replaceMembers(set memberSet) {
 	h.gater.members.Store(&set)
 	manager, addresses := h.libp2p.ConnManager(), h.libp2p.Peerstore()
 	for id, address := range set {
-		if was, ok := old[id]; ok && (was == nil) == (address == nil) && (was == nil || was.Equal(address)) {
+		if was, ok := old[id]; ok && (was == nil) == (address == nil) &&
+			(was == nil || was.Equal(address)) {
 			continue
 		}
 		addresses.ClearAddrs(id)
@@ -264,8 +271,9 @@ func (h *Host) Receive(name string, receive rdmanet.ReceiveFunc) error {
 	return h.lanes.Receive(name, receive, false)
 }
 
-// ReceiveLent is Receive for a function that keeps no frame: the frames, too, are only lent to it until it returns, and their memory is
-// used again. Bulk that is copied on or counted moves twice as fast so, for it is new memory that costs most when frames are kept.
+// ReceiveLent is Receive for a function that keeps no frame: the frames, too, are only lent to it
+// until it returns, and their memory is used again. Bulk that is copied on or counted moves twice
+// as fast so, for it is new memory that costs most when frames are kept.
 func (h *Host) ReceiveLent(name string, receive rdmanet.ReceiveFunc) error {
 	return h.lanes.Receive(name, receive, true)
 }
@@ -297,11 +305,12 @@ func (h *Host) connected(_ network.Network, conn network.Conn) {
 	h.lanes.Hurry(from)
 }
 
-// heardLately reports whether the peer gave a sign of life on any lane within half the mend timeout.
+// heardLately reports whether the peer gave a sign of life on any lane within half the mend
+// timeout.
 func (h *Host) heardLately(id rdmanet.PeerID) bool { return h.lanes.HeardLately(id) }
 
-// Sever closes the connections to a peer, as a broken wire would: lanes are mended if the peer is still there. It is there for tests and
-// for operators who doubt a connection.
+// Sever closes the connections to a peer, as a broken wire would: lanes are mended if the peer is
+// still there. It is there for tests and for operators who doubt a connection.
 func (h *Host) Sever(id rdmanet.PeerID) error {
 	decoded, err := peer.Decode(string(id))
 	if err != nil {
@@ -319,7 +328,8 @@ func (h *Host) Sever(id rdmanet.PeerID) error {
 	return err
 }
 
-// Close implements rdmanet.Host. With a context that has ended already it is what a crash would be to the peers: no goodbye.
+// Close implements rdmanet.Host. With a context that has ended already it is what a crash would be
+// to the peers: no goodbye.
 func (h *Host) Close(ctx context.Context) error {
 	h.closeOnce.Do(func() {
 		h.closeErr = h.shutDown(ctx)
@@ -364,7 +374,8 @@ func (h *Host) shutDown(ctx context.Context) error {
 	}
 }
 
-// farewell tells the peers whose lanes end here what this host's program has taken, and that this incarnation is over, so that they need not find out.
+// farewell tells the peers whose lanes end here what this host's program has taken, and that this
+// incarnation is over, so that they need not find out.
 func (h *Host) farewell(ctx context.Context) {
 	if ctx.Err() != nil {
 		return

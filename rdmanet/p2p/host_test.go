@@ -18,7 +18,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// TestManyMembersBehindOneAddress: connections from one address are limited by nothing but the member set.
+// TestManyMembersBehindOneAddress: connections from one address are limited by nothing but the
+// member set.
 func TestManyMembersBehindOneAddress(t *testing.T) {
 	const members = 80
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
@@ -31,7 +32,9 @@ func TestManyMembersBehindOneAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = centre.Receive("call", func(_ rdmanet.Peer, frames [][]byte) { arrived.Add(-len(frames)) })
+	err = centre.Receive("call", func(_ rdmanet.Peer, frames [][]byte) {
+		arrived.Add(-len(frames))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,9 @@ func TestManyMembersBehindOneAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Receive("answer", func(_ rdmanet.Peer, frames [][]byte) { answered.Add(-len(frames)) }); err != nil {
+		if err := h.Receive("answer", func(_ rdmanet.Peer, frames [][]byte) {
+			answered.Add(-len(frames))
+		}); err != nil {
 			t.Fatal(err)
 		}
 		call, callErr := h.Lane(f.ID(0), "call")
@@ -48,7 +53,8 @@ func TestManyMembersBehindOneAddress(t *testing.T) {
 		if err := errors.Join(callErr, answerErr); err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(call.Send(ctx, []byte("hello")), answer.Send(ctx, []byte("hello"))); err != nil {
+		if err := errors.Join(call.Send(ctx, []byte("hello")),
+			answer.Send(ctx, []byte("hello"))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,7 +71,8 @@ func TestManyMembersBehindOneAddress(t *testing.T) {
 	}
 }
 
-// TestHostileMember: what a member sends that is no lane protocol ends its stream; the host goes on.
+// TestHostileMember: what a member sends that is no lane protocol ends its stream; the host goes
+// on.
 func TestHostileMember(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -77,7 +84,9 @@ func TestHostileMember(t *testing.T) {
 	}
 	victim := started.(*p2p.Host)
 	got := make(chan string, 1)
-	if err := victim.Receive("test", func(_ rdmanet.Peer, frames [][]byte) { got <- string(frames[0]) }); err != nil {
+	if err := victim.Receive("test", func(_ rdmanet.Peer, frames [][]byte) {
+		got <- string(frames[0])
+	}); err != nil {
 		t.Fatal(err)
 	}
 	raw, _ := identity(t, 2)
@@ -85,7 +94,8 @@ func TestHostileMember(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rogue, err := libp2p.New(libp2p.Identity(key), libp2p.NoListenAddrs, libp2p.DisableMetrics(), libp2p.DisableRelay())
+	rogue, err := libp2p.New(libp2p.Identity(key), libp2p.NoListenAddrs, libp2p.DisableMetrics(),
+		libp2p.DisableRelay())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +109,8 @@ func TestHostileMember(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := rogue.Connect(ctx, peer.AddrInfo{ID: id, Addrs: []multiaddr.Multiaddr{address}}); err != nil {
+	if err := rogue.Connect(ctx, peer.AddrInfo{ID: id,
+		Addrs: []multiaddr.Multiaddr{address}}); err != nil {
 		t.Fatal(err)
 	}
 	for range 20 {
@@ -115,7 +126,8 @@ func TestHostileMember(t *testing.T) {
 		_, _ = stream.Write(garbage)
 		_ = stream.SetReadDeadline(time.Now().Add(10 * time.Second))
 		var timeout interface{ Timeout() bool }
-		if _, err := stream.Read(garbage); err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+		if _, err := stream.Read(garbage); err == nil || errors.As(err, &timeout) &&
+			timeout.Timeout() {
 			t.Fatalf("the stream was not dropped: %v", err)
 		}
 		_ = stream.Reset()
@@ -152,7 +164,8 @@ func TestExpelledMember(t *testing.T) {
 	if err := errors.Join(errA, errB); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(a.Receive("test", func(rdmanet.Peer, [][]byte) {}), b.Receive("test", func(rdmanet.Peer, [][]byte) {})); err != nil {
+	if err := errors.Join(a.Receive("test", func(rdmanet.Peer, [][]byte) {}),
+		b.Receive("test", func(rdmanet.Peer, [][]byte) {})); err != nil {
 		t.Fatal(err)
 	}
 	there, errThere := a.Lane(b.ID(), "test")
@@ -185,12 +198,15 @@ func TestBadOptions(t *testing.T) {
 	t.Parallel()
 	key, id := identity(t, 1)
 	for name, options := range map[string]p2p.Options{
-		"no key":              {Listen: "127.0.0.1:0"},
-		"no address":          {PrivateKey: key},
-		"no port":             {PrivateKey: key, Listen: "127.0.0.1"},
-		"a bad member":        {PrivateKey: key, Listen: "127.0.0.1:0", Members: map[rdmanet.PeerID]string{"x": ""}},
-		"a bad address":       {PrivateKey: key, Listen: "127.0.0.1:0", Members: map[rdmanet.PeerID]string{id: "/ip4"}},
-		"a window too small":  {PrivateKey: key, Listen: "127.0.0.1:0", WindowBytes: 10, FrameMax: 20},
+		"no key":     {Listen: "127.0.0.1:0"},
+		"no address": {PrivateKey: key},
+		"no port":    {PrivateKey: key, Listen: "127.0.0.1"},
+		"a bad member": {PrivateKey: key, Listen: "127.0.0.1:0",
+			Members: map[rdmanet.PeerID]string{"x": ""}},
+		"a bad address": {PrivateKey: key, Listen: "127.0.0.1:0",
+			Members: map[rdmanet.PeerID]string{id: "/ip4"}},
+		"a window too small": {PrivateKey: key, Listen: "127.0.0.1:0", WindowBytes: 10,
+			FrameMax: 20},
 		"a negative timeout":  {PrivateKey: key, Listen: "127.0.0.1:0", MendTimeout: -1},
 		"an occupied address": {PrivateKey: key, Listen: occupied(t)},
 	} {
@@ -205,7 +221,8 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// A process that ended is told of at once, long before the lane is given up: its machine refuses the connection.
+// A process that ended is told of at once, long before the lane is given up: its machine refuses
+// the connection.
 func TestEndedProcessIsRefused(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

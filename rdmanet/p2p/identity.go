@@ -11,7 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// NewIdentity makes a host's key from 32 bytes of random: crypto/rand.Reader, or something repeatable in tests.
+// NewIdentity makes a host's key from 32 bytes of random: crypto/rand.Reader, or something
+// repeatable in tests.
 func NewIdentity(random io.Reader) (ed25519.PrivateKey, error) {
 	seed := make([]byte, ed25519.SeedSize)
 	if _, err := io.ReadFull(random, seed); err != nil {

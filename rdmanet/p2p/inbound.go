@@ -15,18 +15,19 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// ackDelay is how long an acknowledgement may wait for more to be acknowledged with it, unless a good part of the sender's window
-// waits for it.
+// ackDelay is how long an acknowledgement may wait for more to be acknowledged with it, unless a
+// good part of the sender's window waits for it.
 const ackDelay = 5 * time.Millisecond
 
-// readAhead is how much is read from a direct connection at once, in bytes, where batches are small.
+// readAhead is how much is read from a direct connection at once, in bytes, where batches are
+// small.
 const readAhead = 16 << 10
 
 // errSuperseded: another stream of the peer's serves it now, or none may.
 var errSuperseded = lane.ErrSuperseded
 
-// inboundStream is one connection of a peer's lane, and the stream before it; it implements lane.Inlet. Its goroutine reads batches and calls the receive function; another one
-// acknowledges.
+// inboundStream is one connection of a peer's lane, and the stream before it; it implements
+// lane.Inlet. Its goroutine reads batches and calls the receive function; another one acknowledges.
 type inboundStream struct {
 	host    *Host
 	stream  network.Stream
@@ -130,7 +131,8 @@ func (s *inboundStream) run() error {
 		return s.refuse(answer{status: statusTrust, incarnation: h.incarnation})
 	}
 	inbound, word := h.lanes.Greet(s.from, greeting.Hello, s)
-	reply := answer{status: status(word.Status), incarnation: word.Incarnation, next: word.Next, delivered: word.Delivered}
+	reply := answer{status: status(word.Status), incarnation: word.Incarnation, next: word.Next,
+		delivered: word.Delivered}
 	if inbound == nil {
 		return s.refuse(reply)
 	}
@@ -171,8 +173,8 @@ func (s *inboundStream) refuse(reply answer) error {
 	return fmt.Errorf("refused: %s", reply.status)
 }
 
-// acknowledge tells the sender what is delivered, soon after it is, and that the host is alive, until the stream is stopped or the host
-// says goodbye.
+// acknowledge tells the sender what is delivered, soon after it is, and that the host is alive,
+// until the stream is stopped or the host says goodbye.
 func (s *inboundStream) acknowledge() {
 	alive := time.NewTicker(max(s.host.mendTimeout/4, time.Millisecond))
 	defer alive.Stop()
@@ -205,7 +207,8 @@ func (s *inboundStream) acknowledge() {
 }
 
 func (s *inboundStream) sendAck(message []byte, goodbye bool) bool {
-	_, err := s.carrier.Write(ack{delivered: s.inbound.Acknowledging(), goodbye: goodbye}.append(message))
+	_, err := s.carrier.Write(ack{delivered: s.inbound.Acknowledging(),
+		goodbye: goodbye}.append(message))
 	if err != nil {
 		s.stop()
 	}

@@ -9,15 +9,18 @@ import (
 )
 
 const (
-	// intakeBytes is the size of an agent's buffer for what comes in: as much as one read of the connection takes, and little enough to stay in a processor's cache until it is applied.
+	// intakeBytes is the size of an agent's buffer for what comes in: as much as one read of the
+	// connection takes, and little enough to stay in a processor's cache until it is applied.
 	intakeBytes = 128 << 10
-	// promptBytes: answers to that many bytes or less go out before the agent looks for more, for somebody may wait for them.
+	// promptBytes: answers to that many bytes or less go out before the agent looks for more, for
+	// somebody may wait for them.
 	promptBytes = 16 << 10
 	// settleBytes: answers to that many bytes go out even if more comes in without a pause.
 	settleBytes = 512 << 10
 )
 
-// intake is what comes in to an agent. Bytes are handed out where they are, as soon as they are there.
+// intake is what comes in to an agent. Bytes are handed out where they are, as soon as they are
+// there.
 type intake struct {
 	wire     io.Reader
 	eager    bool         // wire calls settle before it waits
@@ -48,7 +51,8 @@ func (in *intake) peek(n int) ([]byte, error) {
 	return in.buffer[in.from : in.from+n], nil
 }
 
-// part gives some of the next bytes, which go to that offset of a region and are that many: what is there, cut where a word of the region ends.
+// part gives some of the next bytes, which go to that offset of a region and are that many: what is
+// there, cut where a word of the region ends.
 func (in *intake) part(offset, left int) ([]byte, error) {
 	if err := in.fill(min(left, rdmanet.WordSize)); err != nil {
 		return nil, err
@@ -113,7 +117,8 @@ type openedReader struct {
 // Read implements io.Reader.
 func (r openedReader) Read(b []byte) (int, error) { return r.opener.read(r.wire, b) }
 
-// eagerReader reads a TCP connection, and calls a function when there is nothing before it waits. For one goroutine at a time.
+// eagerReader reads a TCP connection, and calls a function when there is nothing before it waits.
+// For one goroutine at a time.
 type eagerReader struct {
 	conn    syscall.RawConn
 	waiting func() error

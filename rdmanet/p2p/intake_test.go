@@ -16,7 +16,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// A part is what is there, ends where the write ends or where a word of the region does, and is never nothing while bytes are left.
+// A part is what is there, ends where the write ends or where a word of the region does, and is
+// never nothing while bytes are left.
 func TestPartsOfAWriteAreCutBetweenWords(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -47,7 +48,8 @@ func TestPartsOfAWriteAreCutBetweenWords(t *testing.T) {
 	})
 }
 
-// However requests come in, the region holds in the end what the writes that are within it say, in their order, and each read is answered with what it was then.
+// However requests come in, the region holds in the end what the writes that are within it say, in
+// their order, and each read is answered with what it was then.
 func TestAgentAppliesWhatComesInPieces(t *testing.T) {
 	t.Parallel()
 	const size = 384 << 10
@@ -64,9 +66,11 @@ func TestAgentAppliesWhatComesInPieces(t *testing.T) {
 		if err := region.Grant(peer, rdmanet.PermissionReadWrite); err != nil {
 			t.Fatal(err)
 		}
-		length := rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(gatherMin-8, gatherMin+8), rapid.IntRange(0, pieceMax))
+		length := rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(gatherMin-8, gatherMin+8),
+			rapid.IntRange(0, pieceMax))
 		model, wire := make([]byte, size), attachBytes(1, "mine")
-		want := attached{size: size, permission: rdmanet.PermissionReadWrite}.append(response{outcome: outcomeDone, count: 1, length: attachedSize}.append(nil))
+		want := attached{size: size, permission: rdmanet.PermissionReadWrite}.append(
+			response{outcome: outcomeDone, count: 1, length: attachedSize}.append(nil))
 		same := 0
 		told := func() {
 			if same > 0 {
@@ -77,7 +81,8 @@ func TestAgentAppliesWhatComesInPieces(t *testing.T) {
 		for i := range rapid.IntRange(1, 8).Draw(t, "requests") {
 			n := length.Draw(t, "length")
 			offset := rapid.IntRange(0, size-n).Draw(t, "offset")
-			r := request{kind: requestWrite, attachment: 1, offset: uint32(offset), length: uint32(n)}
+			r := request{kind: requestWrite, attachment: 1, offset: uint32(offset),
+				length: uint32(n)}
 			if rapid.Bool().Draw(t, "reads") {
 				r.kind = requestRead
 				wire = r.append(wire)
@@ -86,7 +91,8 @@ func TestAgentAppliesWhatComesInPieces(t *testing.T) {
 					continue
 				}
 				told()
-				want = append(response{outcome: outcomeDone, count: 1, length: uint32(n)}.append(want), model[offset:offset+n]...)
+				want = append(response{outcome: outcomeDone, count: 1,
+					length: uint32(n)}.append(want), model[offset:offset+n]...)
 				continue
 			}
 			bytes := bytes.Repeat([]byte{byte(i + 1), byte(i + 2), byte(i + 3)}, n/3+1)[:n]
@@ -97,7 +103,8 @@ func TestAgentAppliesWhatComesInPieces(t *testing.T) {
 		told()
 		a := newAgent(h, peer, nil)
 		defer a.cancel()
-		s := &script{Reader: &wireOf{bytes: wire, sizes: rapid.SliceOfN(rapid.IntRange(1, 2*intakeBytes), 1, 4).Draw(t, "wire")}}
+		s := &script{Reader: &wireOf{bytes: wire,
+			sizes: rapid.SliceOfN(rapid.IntRange(1, 2*intakeBytes), 1, 4).Draw(t, "wire")}}
 		if err := a.serve(s); !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
@@ -110,7 +117,8 @@ func TestAgentAppliesWhatComesInPieces(t *testing.T) {
 	})
 }
 
-// plain writes each of several answers that came together by itself, since what comes together depends on the wire.
+// plain writes each of several answers that came together by itself, since what comes together
+// depends on the wire.
 func plain(t *rapid.T, answers []byte) (single []byte) {
 	for len(answers) > 0 {
 		r, err := parseResponse(answers)
@@ -142,8 +150,10 @@ func TestAWriteOutOfBoundsLandsNowhere(t *testing.T) {
 	if err := region.Grant(peer, rdmanet.PermissionReadWrite); err != nil {
 		t.Fatal(err)
 	}
-	wire := append(request{kind: requestWrite, attachment: 1, length: 5000}.append(attachBytes(1, "mine")), bytes.Repeat([]byte{9}, 5000)...)
-	wire = append(request{kind: requestWrite, attachment: 1, length: 8}.append(wire), bytes.Repeat([]byte{9}, 8)...)
+	wire := append(request{kind: requestWrite, attachment: 1,
+		length: 5000}.append(attachBytes(1, "mine")), bytes.Repeat([]byte{9}, 5000)...)
+	wire = append(request{kind: requestWrite, attachment: 1, length: 8}.append(wire),
+		bytes.Repeat([]byte{9}, 8)...)
 	a := newAgent(h, peer, nil)
 	defer a.cancel()
 	s := &script{Reader: &wireOf{bytes: wire, sizes: []int{700}}}
@@ -186,7 +196,8 @@ func tcpPair(t *testing.T) (near *net.TCPConn, far net.Conn) {
 	return conn.(*net.TCPConn), far
 }
 
-// A reader calls before it waits, and only then; what the call says ends the reading, and so do the other end and a deadline.
+// A reader calls before it waits, and only then; what the call says ends the reading, and so do the
+// other end and a deadline.
 func TestReaderCallsBeforeItWaits(t *testing.T) {
 	t.Parallel()
 	near, far := tcpPair(t)

@@ -22,7 +22,8 @@ const (
 )
 
 // dial makes one attempt to connect a lane; it is Config.Dial of the lanes.
-func (h *Host) dial(ctx context.Context, sender *lane.Sender, patience time.Duration) (lane.Outlet, error) {
+func (h *Host) dial(ctx context.Context, sender *lane.Sender, patience time.Duration) (lane.Outlet,
+	error) {
 	to := sender.Peer()
 	id, err := peer.Decode(string(to))
 	if err != nil {
@@ -33,12 +34,14 @@ func (h *Host) dial(ctx context.Context, sender *lane.Sender, patience time.Dura
 		return out, nil
 	}
 	if bound := sender.Hello().Receiver; bound != 0 && errors.Is(err, syscall.ECONNREFUSED) {
-		h.peers.Tell(rdmanet.PeerEvent{Kind: rdmanet.PeerRefused, Peer: rdmanet.Peer{ID: to, Incarnation: bound}, Lane: sender.Name(), Cause: err})
+		h.peers.Tell(rdmanet.PeerEvent{Kind: rdmanet.PeerRefused,
+			Peer: rdmanet.Peer{ID: to, Incarnation: bound}, Lane: sender.Name(), Cause: err})
 	}
 	return nil, err
 }
 
-func (h *Host) tryDial(ctx context.Context, sender *lane.Sender, id peer.ID, patience time.Duration) (*outlet, error) {
+func (h *Host) tryDial(ctx context.Context, sender *lane.Sender, id peer.ID,
+	patience time.Duration) (*outlet, error) {
 	deadline := time.Now().Add(patience)
 	attempt, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
@@ -53,7 +56,8 @@ func (h *Host) tryDial(ctx context.Context, sender *lane.Sender, id peer.ID, pat
 	if err := stream.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
-	o := &outlet{host: h, sender: sender, ctx: ctx, libp2p: stream.Conn(), ended: make(chan struct{})}
+	o := &outlet{host: h, sender: sender, ctx: ctx, libp2p: stream.Conn(),
+		ended: make(chan struct{})}
 	reply, err := h.greet(stream, sender.Hello())
 	if err != nil {
 		o.dropIfSilent(err)
@@ -80,14 +84,17 @@ func (h *Host) greet(stream network.Stream, greeting lane.Hello) (lane.Answer, e
 	if err != nil {
 		return lane.Answer{}, err
 	}
-	answer := lane.Answer{Status: lane.Status(reply.status), Incarnation: reply.incarnation, Next: reply.next, Delivered: reply.delivered}
+	answer := lane.Answer{Status: lane.Status(reply.status), Incarnation: reply.incarnation,
+		Next: reply.next, Delivered: reply.delivered}
 	if reply.status == statusTrust {
-		answer.Reason = fmt.Errorf("%w: this host has %s, the peer has %s; all members need the same", lane.ErrMisfit, fabricName(h.trusted), fabricName(!h.trusted))
+		answer.Reason = fmt.Errorf("%w: this host has %s, the peer has %s; all members need the "+
+			"same", lane.ErrMisfit, fabricName(h.trusted), fabricName(!h.trusted))
 	}
 	return answer, nil
 }
 
-// outlet is the sending end of a lane's direct connection; it implements lane.Outlet. While the lane's goroutine writes, another one reads acknowledgements.
+// outlet is the sending end of a lane's direct connection; it implements lane.Outlet. While the
+// lane's goroutine writes, another one reads acknowledgements.
 type outlet struct {
 	host   *Host
 	sender *lane.Sender
@@ -129,8 +136,8 @@ func (o *outlet) Close(error) (heard time.Time, err error) {
 	return o.heard, o.err
 }
 
-// dropIfSilent closes the connection of libp2p if its peer does not answer in time, on none of the lanes to it, so that the next attempt dials
-// anew.
+// dropIfSilent closes the connection of libp2p if its peer does not answer in time, on none of the
+// lanes to it, so that the next attempt dials anew.
 func (o *outlet) dropIfSilent(err error) {
 	if isTimeout(err) && o.ctx.Err() == nil && !o.host.heardLately(o.sender.Peer()) {
 		// The connection is gone one way or the other.
@@ -169,7 +176,8 @@ func (o *outlet) read() {
 	}
 }
 
-// unblock makes every call on a stream or connection that waits, and every later one, return, without waiting itself as Reset may.
+// unblock makes every call on a stream or connection that waits, and every later one, return,
+// without waiting itself as Reset may.
 func unblock(c interface{ SetDeadline(time.Time) error }) {
 	// It fails on what has ended only, where nothing waits.
 	_ = c.SetDeadline(time.Unix(1, 0))

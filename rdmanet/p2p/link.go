@@ -22,12 +22,15 @@ var errSilent = errors.New("no answer within the operation timeout")
 // attachPauseMax bounds the pauses between attempts to connect, for which somebody waits.
 const attachPauseMax = pauseMax / 4
 
-// link is this host's way to one peer's regions. All operations to the peer go through it, one after the other, so that they complete in the order
-// of posting whatever becomes of the connection. One goroutine, run, connects while somebody wants to attach; while a stream is there another one
-// writes requests and a third reads responses.
+// link is this host's way to one peer's regions. All operations to the peer go through it, one
+// after the other, so that they complete in the order of posting whatever becomes of the
+// connection. One goroutine, run, connects while somebody wants to attach; while a stream is there
+// another one writes requests and a third reads responses.
 //
-// When the stream breaks, nobody knows what has landed, so nothing is sent again: all attachments end, and what is under way completes with an error. Which one,
-// run finds out by connecting anew: ErrReset if another incarnation answers, ErrUnreachable otherwise, at once if something is under way and the peer's machine refuses.
+// When the stream breaks, nobody knows what has landed, so nothing is sent again: all attachments
+// end, and what is under way completes with an error. Which one, run finds out by connecting anew:
+// ErrReset if another incarnation answers, ErrUnreachable otherwise, at once if something is under
+// way and the peer's machine refuses.
 type link struct {
 	host   *Host
 	peer   peer.ID
@@ -120,7 +123,8 @@ func (l *link) run() {
 	l.fail(err)
 }
 
-// dial waits until somebody wants to attach and tries to connect for as long as that is so. Nil when the link ends.
+// dial waits until somebody wants to attach and tries to connect for as long as that is so. Nil
+// when the link ends.
 func (l *link) dial() *connection {
 	pause := pauseMin
 	for l.ctx.Err() == nil {
@@ -160,7 +164,8 @@ func (l *link) rest(pause time.Duration) {
 	}
 }
 
-// connection is what requests go over, once the owner has welcomed it: a direct connection, or a pipe to this host itself.
+// connection is what requests go over, once the owner has welcomed it: a direct connection, or a
+// pipe to this host itself.
 type connection struct {
 	carrier
 	libp2p network.Conn // nil to this host itself
@@ -183,7 +188,8 @@ func (l *link) tryConnect(patience time.Duration) (*connection, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &connection{carrier: data, owner: rdmanet.Peer{ID: l.name, Incarnation: l.host.incarnation}}, nil
+		return &connection{carrier: data, owner: rdmanet.Peer{ID: l.name,
+			Incarnation: l.host.incarnation}}, nil
 	}
 	attempt := time.Now().Add(patience)
 	ctx, cancel := context.WithDeadline(l.ctx, attempt)
@@ -203,14 +209,16 @@ func (l *link) tryConnect(patience time.Duration) (*connection, error) {
 }
 
 // greet says hello and judges the answer.
-func (l *link) greet(ctx context.Context, stream network.Stream, deadline time.Time) (*connection, error) {
+func (l *link) greet(ctx context.Context, stream network.Stream, deadline time.Time) (*connection,
+	error) {
 	defer context.AfterFunc(l.ctx, func() { unblock(stream) })()
 	if err := stream.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	l.opening++
-	greeting := regionHello{sender: l.host.incarnation, receiver: l.bound, opening: l.opening, trusted: l.host.trusted}
+	greeting := regionHello{sender: l.host.incarnation, receiver: l.bound, opening: l.opening,
+		trusted: l.host.trusted}
 	l.mu.Unlock()
 	if _, err := stream.Write(greeting.append(nil)); err != nil {
 		return nil, fmt.Errorf("region hello: %w", err)
@@ -226,7 +234,8 @@ func (l *link) greet(ctx context.Context, stream network.Stream, deadline time.T
 	case greeting.receiver != 0 && greeting.receiver != reply.incarnation:
 		// A newer one yet may be known by now, and then there is nothing to tell.
 		_ = l.host.peers.Seen(owner)
-		return nil, fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, reply.incarnation)
+		return nil, fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset,
+			reply.incarnation)
 	case reply.status == statusClosing:
 		return nil, errGoodbye
 	case reply.status != statusWelcome:
@@ -244,9 +253,11 @@ func (l *link) greet(ctx context.Context, stream network.Stream, deadline time.T
 	return &connection{conn, stream.Conn(), owner}, nil
 }
 
-// dropIfSilent closes a connection whose peer does not answer in time, neither here nor on a lane, so that the next attempt dials anew.
+// dropIfSilent closes a connection whose peer does not answer in time, neither here nor on a lane,
+// so that the next attempt dials anew.
 func (l *link) dropIfSilent(conn network.Conn, err error) {
-	if (isTimeout(err) || errors.Is(err, errSilent)) && l.ctx.Err() == nil && !l.host.heardLately(l.name) {
+	if (isTimeout(err) || errors.Is(err, errSilent)) && l.ctx.Err() == nil &&
+		!l.host.heardLately(l.name) {
 		// The connection is gone one way or the other.
 		_ = conn.Close()
 	}
@@ -324,7 +335,8 @@ func (l *link) oversee(ended <-chan struct{}) error {
 	}
 }
 
-// patience is how long what is under way may still take, if anything is: the operation timeout from its posting, or from the last response if that was later.
+// patience is how long what is under way may still take, if anything is: the operation timeout from
+// its posting, or from the last response if that was later.
 func (l *link) patience() (left time.Duration, waiting bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -338,7 +350,8 @@ func (l *link) patience() (left time.Duration, waiting bool) {
 	return l.host.mendTimeout - time.Since(since), true
 }
 
-// settle finds out what the attachments end with, now that their stream broke. If it got through to the same incarnation the new connection is given, too.
+// settle finds out what the attachments end with, now that their stream broke. If it got through to
+// the same incarnation the new connection is given, too.
 func (l *link) settle(cause error) (*connection, error) {
 	if errors.Is(cause, rdmanet.ErrReset) {
 		return nil, cause
@@ -380,7 +393,8 @@ func (l *link) settle(cause error) (*connection, error) {
 	return nil, unreachable
 }
 
-// fail ends all attachments and completes all that is under way, with that error, or the one that ended the link.
+// fail ends all attachments and completes all that is under way, with that error, or the one that
+// ended the link.
 func (l *link) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -21,7 +21,8 @@ import (
 // memberSet is who gets in, and where they are; immutable.
 type memberSet map[peer.ID]multiaddr.Multiaddr
 
-// parseMembers checks every identity and address. An empty address stands for a member that only calls.
+// parseMembers checks every identity and address. An empty address stands for a member that only
+// calls.
 func parseMembers(members map[rdmanet.PeerID]string) (memberSet, error) {
 	set := make(memberSet, len(members))
 	for id, address := range members {
@@ -103,13 +104,16 @@ func (g *gater) InterceptAddrDial(id peer.ID, _ multiaddr.Multiaddr) bool { retu
 func (g *gater) InterceptAccept(network.ConnMultiaddrs) bool { return true }
 
 // InterceptSecured implements connmgr.ConnectionGater: the handshake has proved who it is.
-func (g *gater) InterceptSecured(direction network.Direction, id peer.ID, addresses network.ConnMultiaddrs) bool {
+func (g *gater) InterceptSecured(direction network.Direction, id peer.ID,
+	addresses network.ConnMultiaddrs) bool {
 	if g.isMember(id) {
 		return true
 	}
 	now := time.Now().UnixNano()
-	if quiet := g.quietUntil.Load(); now >= quiet && g.quietUntil.CompareAndSwap(quiet, now+int64(strangerLogPause)) {
-		g.log.Warn("connection refused: not a member", "peer", id.String(), "direction", direction.String(),
+	if quiet := g.quietUntil.Load(); now >= quiet &&
+		g.quietUntil.CompareAndSwap(quiet, now+int64(strangerLogPause)) {
+		g.log.Warn("connection refused: not a member", "peer", id.String(), "direction",
+			direction.String(),
 			"address", addresses.RemoteMultiaddr().String())
 	}
 	return false

@@ -36,23 +36,28 @@ const (
 type Options struct {
 	// PrivateKey is the host's identity.
 	PrivateKey ed25519.PrivateKey
-	// Listen is where to listen, host:port or a multiaddr; port 0 takes a free one, see Host.Address.
+	// Listen is where to listen, host:port or a multiaddr; port 0 takes a free one, see
+	// Host.Address.
 	Listen string
-	// Members are the peers that get in and their addresses, host:port or multiaddr; an empty address stands for a
-	// member that only calls. The host's own identity may be among them.
+	// Members are the peers that get in and their addresses, host:port or multiaddr; an empty
+	// address stands for a member that only calls. The host's own identity may be among them.
 	Members map[rdmanet.PeerID]string
 	// MembersMax sizes the resource limits: 1,024 members, or as many as Members has.
 	MembersMax int
-	// WindowBytes and WindowFrames bound what a lane holds unacknowledged: 32 MiB and 65,536 frames.
+	// WindowBytes and WindowFrames bound what a lane holds unacknowledged: 32 MiB and 65,536
+	// frames.
 	WindowBytes, WindowFrames int
-	// FrameMax bounds a frame, in bytes: 16 MiB, or the window if that is smaller. The same on all members.
+	// FrameMax bounds a frame, in bytes: 16 MiB, or the window if that is smaller. The same on all
+	// members.
 	FrameMax int
 	// MendTimeout is how long a lane may be broken before it counts as lost: 10 seconds.
 	MendTimeout time.Duration
-	// Trusted says that nobody listens on the network between the members: data goes over TCP connections as it is, neither encrypted nor
-	// authenticated byte for byte, and libp2p only proves who the ends are. The same on all members.
+	// Trusted says that nobody listens on the network between the members: data goes over TCP
+	// connections as it is, neither encrypted nor authenticated byte for byte, and libp2p only
+	// proves who the ends are. The same on all members.
 	Trusted bool
-	// Incarnation of this host; it must grow from start to start. The default is the time, in nanoseconds since 1970.
+	// Incarnation of this host; it must grow from start to start. The default is the time, in
+	// nanoseconds since 1970.
 	Incarnation rdmanet.Incarnation
 	// Logger gets what operators want to know; nothing is logged by default.
 	Logger *slog.Logger
@@ -76,7 +81,8 @@ func (o Options) withDefaults() Options {
 }
 
 func (o Options) limits() window.Limits {
-	return window.Limits{Bytes: o.WindowBytes, Frames: o.WindowFrames, FrameBytes: o.FrameMax}.WithDefaults()
+	return window.Limits{Bytes: o.WindowBytes, Frames: o.WindowFrames,
+		FrameBytes: o.FrameMax}.WithDefaults()
 }
 
 func (o Options) check() error {
@@ -89,7 +95,8 @@ func (o Options) check() error {
 	case o.MembersMax < 0:
 		return fmt.Errorf("at most %d members", o.MembersMax)
 	case limits.Bytes > math.MaxUint32 || limits.Frames > math.MaxUint32:
-		return fmt.Errorf("a window of %d bytes and %d frames: want less than 4 Gi", limits.Bytes, limits.Frames)
+		return fmt.Errorf("a window of %d bytes and %d frames: want less than 4 Gi", limits.Bytes,
+			limits.Frames)
 	}
 	return limits.Check()
 }

@@ -18,12 +18,14 @@ import (
 )
 
 const (
-	// identifyTimeout is how long a connection may take to show whether it is one of libp2p's or a direct one, and then its token.
+	// identifyTimeout is how long a connection may take to show whether it is one of libp2p's or a
+	// direct one, and then its token.
 	identifyTimeout = 10 * time.Second
-	// newcomersMax bounds the connections that have not shown it yet, or that libp2p has not taken yet. One more closes the oldest, so that a crowd of silent ones keeps
-	// nobody out.
+	// newcomersMax bounds the connections that have not shown it yet, or that libp2p has not taken
+	// yet. One more closes the oldest, so that a crowd of silent ones keeps nobody out.
 	newcomersMax = 256
-	// acceptPause is how long the listener rests when the system has no connection to give, for want of descriptors say.
+	// acceptPause is how long the listener rests when the system has no connection to give, for
+	// want of descriptors say.
 	acceptPause = 50 * time.Millisecond
 	// keepAlivePeriod is TCP's own, against connections that end without a word.
 	keepAlivePeriod = 30 * time.Second
@@ -38,8 +40,10 @@ type sharedTransport struct {
 
 // newSharedTransport gives what libp2p.Transport takes.
 func newSharedTransport(tickets *ticketOffice) any {
-	return func(upgrader transport.Upgrader, resources network.ResourceManager, shared *tcpreuse.ConnMgr) (*sharedTransport, error) {
-		plain, err := tcp.NewTCPTransport(upgrader, resources, shared, tcp.DisableReuseport(), tcp.WithConnectionTimeout(handshakeTimeout))
+	return func(upgrader transport.Upgrader, resources network.ResourceManager,
+		shared *tcpreuse.ConnMgr) (*sharedTransport, error) {
+		plain, err := tcp.NewTCPTransport(upgrader, resources, shared, tcp.DisableReuseport(),
+			tcp.WithConnectionTimeout(handshakeTimeout))
 		if err != nil {
 			return nil, fmt.Errorf("TCP: %w", err)
 		}
@@ -63,11 +67,13 @@ func (t *sharedTransport) Listen(address multiaddr.Multiaddr) (transport.Listene
 	if err != nil {
 		return nil, errors.Join(err, plain.Close())
 	}
-	return t.upgrader.UpgradeGatedMaListener(t, t.upgrader.GateMaListener(newPort(listener, plain, t.tickets, identifyTimeout))), nil
+	return t.upgrader.UpgradeGatedMaListener(t,
+		t.upgrader.GateMaListener(newPort(listener, plain, t.tickets, identifyTimeout))), nil
 }
 
-// port tells the connections that come to one address apart, by their first bytes: those of libp2p go on to whoever calls Accept,
-// direct ones to whoever waits for the token that they show. What shows neither in time is closed.
+// port tells the connections that come to one address apart, by their first bytes: those of libp2p
+// go on to whoever calls Accept, direct ones to whoever waits for the token that they show. What
+// shows neither in time is closed.
 type port struct {
 	manet.Listener
 	plain    net.Listener // what is below it
@@ -94,8 +100,10 @@ func (n *newcomer) expel() {
 	n.Close()
 }
 
-func newPort(listener manet.Listener, plain net.Listener, tickets *ticketOffice, patience time.Duration) *port {
-	p := &port{Listener: listener, plain: plain, tickets: tickets, patience: patience, libp2p: make(chan manet.Conn), closed: make(chan struct{})}
+func newPort(listener manet.Listener, plain net.Listener, tickets *ticketOffice,
+	patience time.Duration) *port {
+	p := &port{Listener: listener, plain: plain, tickets: tickets, patience: patience,
+		libp2p: make(chan manet.Conn), closed: make(chan struct{})}
 	p.work.Go(p.run)
 	return p
 }
@@ -222,7 +230,8 @@ func (p *port) forward(n *newcomer, start []byte) {
 	}
 }
 
-// tune makes a connection of libp2p what its own transport would: one that is reset at its end, and that the system keeps alive.
+// tune makes a connection of libp2p what its own transport would: one that is reset at its end, and
+// that the system keeps alive.
 func tune(conn net.Conn) {
 	// Both fail on a connection only that is gone, which its reader finds out.
 	if inner, ok := conn.(interface{ SetLinger(int) error }); ok {
@@ -231,7 +240,8 @@ func tune(conn net.Conn) {
 	if inner, ok := conn.(interface {
 		SetKeepAliveConfig(net.KeepAliveConfig) error
 	}); ok {
-		_ = inner.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlivePeriod, Interval: keepAlivePeriod})
+		_ = inner.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: keepAlivePeriod,
+			Interval: keepAlivePeriod})
 	}
 }
 

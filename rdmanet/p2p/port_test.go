@@ -12,7 +12,8 @@ import (
 )
 
 // testPort listens on loopback and lets libp2p's connections through to the channel.
-func testPort(t *testing.T, patience time.Duration) (p *port, address string, libp2p <-chan manet.Conn) {
+func testPort(t *testing.T, patience time.Duration) (p *port, address string,
+	libp2p <-chan manet.Conn) {
 	t.Helper()
 	plain, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +62,8 @@ func closedSoon(t *testing.T, what string, conn net.Conn) {
 	t.Helper()
 	_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 	var timeout net.Error
-	if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil || errors.As(err, &timeout) && timeout.Timeout() {
+	if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil || errors.As(err, &timeout) &&
+		timeout.Timeout() {
 		t.Errorf("%s: %d bytes, error %v, want a connection that is closed", what, n, err)
 	}
 }
@@ -74,7 +76,8 @@ func TestPortAdmitsATokenOnce(t *testing.T) {
 	defer cancel()
 	wrong := admitted
 	wrong.token[31] ^= 1
-	closedSoon(t, "a wrong token", dialPort(t, address, append([]byte(directMagic), wrong.token[:]...)))
+	closedSoon(t, "a wrong token", dialPort(t, address,
+		append([]byte(directMagic), wrong.token[:]...)))
 	greeting := append([]byte(directMagic), admitted.token[:]...)
 	first := dialPort(t, address, greeting)
 	select {
@@ -90,7 +93,8 @@ func TestPortAdmitsATokenOnce(t *testing.T) {
 
 	late, _, cancelLate := p.tickets.issue(true)
 	cancelLate()
-	closedSoon(t, "a token that nobody waits for any more", dialPort(t, address, append([]byte(directMagic), late.token[:]...)))
+	closedSoon(t, "a token that nobody waits for any more",
+		dialPort(t, address, append([]byte(directMagic), late.token[:]...)))
 	if len(p.tickets.open) > 0 {
 		t.Errorf("%d tickets are kept", len(p.tickets.open))
 	}
@@ -168,7 +172,8 @@ func FuzzTicket(f *testing.F) {
 	f.Add([]byte("ldgt"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, err := readTicket(bytes.NewReader(b))
-		if err == nil && !bytes.Equal(got.append(nil), b[:ticketSize]) || err != nil && !decodeError(err) {
+		if err == nil && !bytes.Equal(got.append(nil), b[:ticketSize]) || err != nil &&
+			!decodeError(err) {
 			t.Fatalf("%x gave %+v, error %v", b, got, err)
 		}
 	})

@@ -9,8 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// queue takes operations to links and gets their completions; it implements rdmanet.Queue. What is under way is bounded by its depth: of each operation the fabric
-// keeps an entry and at most InlineMax bytes of its own, longer writes go out from where they are.
+// queue takes operations to links and gets their completions; it implements rdmanet.Queue. What is
+// under way is bounded by its depth: of each operation the fabric keeps an entry and at most
+// InlineMax bytes of its own, longer writes go out from where they are.
 type queue struct {
 	host        *Host
 	completions *segment.Completions
@@ -81,7 +82,8 @@ func (q *queue) check(operation *rdmanet.Operation) error {
 	case operation.Kind != rdmanet.OperationWrite && operation.Kind != rdmanet.OperationRead:
 		return fmt.Errorf("%w: %s", rdmanet.ErrAccess, operation.Kind)
 	case operation.Offset < 0 || operation.Offset > to.size-len(operation.Bytes):
-		return fmt.Errorf("%w: %d bytes at %d of %d", rdmanet.ErrBounds, len(operation.Bytes), operation.Offset, to.size)
+		return fmt.Errorf("%w: %d bytes at %d of %d", rdmanet.ErrBounds, len(operation.Bytes),
+			operation.Offset, to.size)
 	}
 	return nil
 }

@@ -19,8 +19,9 @@ const regionProtocolID = "/ledgerd/region/1"
 
 var _ rdmanet.RegionHost = (*Host)(nil)
 
-// regions is a host's part in one-sided memory: what it exposes and the agents that serve it, the links to other hosts' memory and the queues
-// of what is under way there. Its lock may be held when the host's is taken, and not the other way round.
+// regions is a host's part in one-sided memory: what it exposes and the agents that serve it, the
+// links to other hosts' memory and the queues of what is under way there. Its lock may be held when
+// the host's is taken, and not the other way round.
 type regions struct {
 	host       *Host
 	goroutines sync.WaitGroup // agents and links
@@ -186,7 +187,8 @@ func (r *regions) close() {
 	}
 }
 
-// outcomeOf gives what a peer is told about an operation; an error that is not of the operation's making ends its stream.
+// outcomeOf gives what a peer is told about an operation; an error that is not of the operation's
+// making ends its stream.
 func outcomeOf(err error) (outcome, error) {
 	switch {
 	case err == nil:

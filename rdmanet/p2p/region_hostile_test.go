@@ -20,7 +20,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// hostileFabric is a host with one member, which is a bare libp2p host that knows no protocol but what a test makes of it.
+// hostileFabric is a host with one member, which is a bare libp2p host that knows no protocol but
+// what a test makes of it.
 type hostileFabric struct {
 	host    *Host
 	rogue   libp2phost.Host
@@ -39,7 +40,8 @@ func newHostileFabric(t *testing.T, mendTimeout time.Duration) *hostileFabric {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rogue, err := libp2p.New(libp2p.Identity(key), libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"), libp2p.DisableMetrics(), libp2p.DisableRelay())
+	rogue, err := libp2p.New(libp2p.Identity(key), libp2p.ListenAddrStrings("/ip4/127.0.0.1/tcp/0"),
+		libp2p.DisableMetrics(), libp2p.DisableRelay())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +63,8 @@ func (f *hostileFabric) connect(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := f.rogue.Connect(ctx, peer.AddrInfo{ID: f.host.libp2p.ID(), Addrs: f.host.swarm.ListenAddresses()}); err != nil {
+	if err := f.rogue.Connect(ctx, peer.AddrInfo{ID: f.host.libp2p.ID(),
+		Addrs: f.host.swarm.ListenAddresses()}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -81,7 +84,8 @@ func (f *hostileFabric) stream(t *testing.T) network.Stream {
 	return stream
 }
 
-// welcomed opens a region stream, says hello with that opening of incarnation 1, and takes the welcome and the direct connection.
+// welcomed opens a region stream, says hello with that opening of incarnation 1, and takes the
+// welcome and the direct connection.
 func (f *hostileFabric) welcomed(t *testing.T, opening uint64) *directConn {
 	t.Helper()
 	stream := f.stream(t)
@@ -131,10 +135,12 @@ func wantDropped(t *testing.T, what string, stream io.Reader) {
 }
 
 func attachBytes(number uint32, name string) []byte {
-	return append(request{kind: requestAttach, attachment: number, length: uint32(len(name))}.append(nil), name...)
+	return append(request{kind: requestAttach, attachment: number,
+		length: uint32(len(name))}.append(nil), name...)
 }
 
-// TestHostileAttacher: what is refused is refused, what is malformed ends the stream, nothing of it lands, and the host goes on.
+// TestHostileAttacher: what is refused is refused, what is malformed ends the stream, nothing of it
+// lands, and the host goes on.
 func TestHostileAttacher(t *testing.T) {
 	t.Parallel()
 	f := newHostileFabric(t, 2*time.Second)
@@ -163,7 +169,8 @@ func TestHostileAttacher(t *testing.T) {
 	send(t, stream, append(attachBytes(1, "mine"), write(1, 0, 8)...))
 	wantResponse(t, stream, response{outcome: outcomeDone, count: 1, length: attachedSize})
 	wantResponse(t, stream, response{outcome: outcomeAccess, count: 1})
-	send(t, stream, append(attachBytes(2, "mine"), request{kind: requestRead, attachment: 2, offset: 60, length: 8}.append(nil)...))
+	send(t, stream, append(attachBytes(2, "mine"),
+		request{kind: requestRead, attachment: 2, offset: 60, length: 8}.append(nil)...))
 	wantResponse(t, stream, response{outcome: outcomeDone, count: 1, length: attachedSize})
 	wantResponse(t, stream, response{outcome: outcomeBounds, count: 1})
 	send(t, stream, attachBytes(2, "mine"))
@@ -173,9 +180,11 @@ func TestHostileAttacher(t *testing.T) {
 		t.Fatal(err)
 	}
 	stream = f.welcomed(t, 3)
-	send(t, stream, append(append(attachBytes(1, "mine"), write(1, 0xfffffff8, 16)...), write(1, 0, 8)...))
+	send(t, stream, append(append(attachBytes(1, "mine"), write(1, 0xfffffff8, 16)...),
+		write(1, 0, 8)...))
 	wantResponse(t, stream, response{outcome: outcomeDone, count: 1, length: attachedSize})
-	wantResponse(t, stream, response{outcome: outcomeBounds, count: 2}) // what follows the failure fails, too
+	// what follows the failure fails, too
+	wantResponse(t, stream, response{outcome: outcomeBounds, count: 2})
 
 	stale := f.stream(t)
 	send(t, stale, regionHello{sender: 1, opening: 3}.append(nil))
@@ -200,7 +209,8 @@ func TestHostileAttacher(t *testing.T) {
 	}
 	wantResponse(t, newer, response{outcome: outcomeTooMany, count: 1})
 	// Attachments that are over make room, and remain over.
-	if err := errors.Join(region.Grant(me, rdmanet.PermissionRead), region.Grant(me, rdmanet.PermissionReadWrite)); err != nil {
+	if err := errors.Join(region.Grant(me, rdmanet.PermissionRead),
+		region.Grant(me, rdmanet.PermissionReadWrite)); err != nil {
 		t.Fatal(err)
 	}
 	send(t, newer, append(attachBytes(attachmentsMax+2, "mine"), write(1, 0, 8)...))
@@ -230,13 +240,15 @@ func TestHostileOwner(t *testing.T) {
 	t.Parallel()
 	welcome := attached{size: 64, permission: rdmanet.PermissionReadWrite}
 	for name, answers := range map[string][]byte{
-		"garbage":                     bytes.Repeat([]byte{7}, 64),
-		"an answer to nothing":        response{outcome: outcomeDone, count: 9}.append(nil),
-		"bytes for a write":           append(response{outcome: outcomeDone, count: 1, length: 8}.append(nil), make([]byte, 8)...),
-		"no region for an operation":  response{outcome: outcomeNoRegion, count: 1}.append(nil),
-		"nothing":                     nil,
-		"half a response":             response{outcome: outcomeDone, count: 1}.append(nil)[:3],
-		"a response that never comes": response{outcome: outcomeDone, count: 1, length: pieceMax}.append(nil),
+		"garbage":              bytes.Repeat([]byte{7}, 64),
+		"an answer to nothing": response{outcome: outcomeDone, count: 9}.append(nil),
+		"bytes for a write": append(response{outcome: outcomeDone, count: 1,
+			length: 8}.append(nil), make([]byte, 8)...),
+		"no region for an operation": response{outcome: outcomeNoRegion, count: 1}.append(nil),
+		"nothing":                    nil,
+		"half a response":            response{outcome: outcomeDone, count: 1}.append(nil)[:3],
+		"a response that never comes": response{outcome: outcomeDone, count: 1,
+			length: pieceMax}.append(nil),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -248,7 +260,8 @@ func TestHostileOwner(t *testing.T) {
 				if _, err := readRegionHello(stream); err != nil {
 					return
 				}
-				if _, err := stream.Write(regionAnswer{status: statusWelcome, incarnation: 5}.append(nil)); err != nil {
+				if _, err := stream.Write(regionAnswer{status: statusWelcome,
+					incarnation: 5}.append(nil)); err != nil {
 					return
 				}
 				_ = stream.SetDeadline(time.Now().Add(5 * time.Second))
@@ -279,7 +292,8 @@ func TestHostileOwner(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			operation := rdmanet.Operation{To: a, Kind: rdmanet.OperationWrite, Bytes: make([]byte, 8)}
+			operation := rdmanet.Operation{To: a, Kind: rdmanet.OperationWrite,
+				Bytes: make([]byte, 8)}
 			if err := q.Post(operation, operation); err != nil {
 				t.Fatal(err)
 			}
@@ -289,11 +303,13 @@ func TestHostileOwner(t *testing.T) {
 					t.Fatal(err)
 				}
 				// An owner that lies about what it has done is believed.
-				if lied := completions[0].Err == nil && name == "an answer to nothing"; !lied && !errors.Is(completions[0].Err, rdmanet.ErrUnreachable) {
+				if lied := completions[0].Err == nil && name == "an answer to nothing"; !lied &&
+					!errors.Is(completions[0].Err, rdmanet.ErrUnreachable) {
 					t.Fatalf("completion %+v", completions[0])
 				}
 			}
-			for deadline := time.Now().Add(10 * time.Second); a.Err() == nil; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(10 * time.Second); a.Err() == nil; time.Sleep(
+				time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatal("the attachment goes on")
 				}
@@ -313,13 +329,16 @@ type script struct {
 
 func (s *script) Read(b []byte) (int, error) { return s.Reader.Read(b) }
 
-// FuzzAgent: whatever a granted peer sends, the agent ends with an error of the protocol or with the stream, it answers in sound messages, and it touches nothing beyond the region.
+// FuzzAgent: whatever a granted peer sends, the agent ends with an error of the protocol or with
+// the stream, it answers in sound messages, and it touches nothing beyond the region.
 func FuzzAgent(f *testing.F) {
 	attach := attachBytes(1, "mine")
 	for _, requests := range [][]request{
-		{{kind: requestWrite, attachment: 1, length: 8, ring: true}, {kind: requestRead, attachment: 1, length: 64}},
+		{{kind: requestWrite, attachment: 1, length: 8, ring: true},
+			{kind: requestRead, attachment: 1, length: 64}},
 		{{kind: requestRead, attachment: 1, length: 64}, {kind: requestDetach, attachment: 1}},
-		{{kind: requestWrite, attachment: 1, offset: 60, length: 8}, {kind: requestWrite, attachment: 1, length: 8}},
+		{{kind: requestWrite, attachment: 1, offset: 60, length: 8},
+			{kind: requestWrite, attachment: 1, length: 8}},
 	} {
 		b := bytes.Clone(attach)
 		for _, r := range requests {
@@ -360,11 +379,14 @@ func FuzzAgent(f *testing.F) {
 	})
 }
 
-// FuzzResponses: whatever an owner answers to a write, a read and an attach, the reader ends with an error of the protocol or with the stream, and each completes once.
+// FuzzResponses: whatever an owner answers to a write, a read and an attach, the reader ends with
+// an error of the protocol or with the stream, and each completes once.
 func FuzzResponses(f *testing.F) {
 	done := response{outcome: outcomeDone, count: 1}.append(nil)
-	bytes8 := append(response{outcome: outcomeDone, count: 1, length: 8}.append(nil), make([]byte, 8)...)
-	welcome := attached{size: 64, permission: rdmanet.PermissionRead}.append(response{outcome: outcomeDone, count: 1, length: attachedSize}.append(nil))
+	bytes8 := append(response{outcome: outcomeDone, count: 1, length: 8}.append(nil),
+		make([]byte, 8)...)
+	welcome := attached{size: 64, permission: rdmanet.PermissionRead}.append(
+		response{outcome: outcomeDone, count: 1, length: attachedSize}.append(nil))
 	f.Add(bytes.Join([][]byte{done, bytes8, welcome}, nil))
 	f.Add(response{outcome: outcomeAccess, count: 3}.append(nil))
 	f.Add(append(bytes.Clone(done), response{outcome: outcomeNoRegion, count: 2}.append(nil)...))
@@ -377,7 +399,8 @@ func FuzzResponses(f *testing.F) {
 		q := mustQueue(t, h)
 		to := &attachment{link: l, name: "mine", number: 1, size: 64}
 		l.attachments[1], l.numbers = to, 1
-		err := q.Post(rdmanet.Operation{To: to, Kind: rdmanet.OperationWrite, Bytes: make([]byte, 8)},
+		err := q.Post(rdmanet.Operation{To: to, Kind: rdmanet.OperationWrite,
+			Bytes: make([]byte, 8)},
 			rdmanet.Operation{To: to, Kind: rdmanet.OperationRead, Bytes: make([]byte, 8), Tag: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -393,7 +416,8 @@ func FuzzResponses(f *testing.F) {
 		l.fail(rdmanet.ErrUnreachable)
 		var completions [3]rdmanet.Completion
 		n := q.Poll(completions[:])
-		if n != 2 || completions[0].Tag != 0 || completions[1].Tag != 1 || completions[0].Err != nil && completions[1].Err == nil || len(asked.reply) != 1 {
+		if n != 2 || completions[0].Tag != 0 || completions[1].Tag != 1 ||
+			completions[0].Err != nil && completions[1].Err == nil || len(asked.reply) != 1 {
 			t.Fatalf("%d completions %+v, %d replies", n, completions, len(asked.reply))
 		}
 		if to.Err() == nil || len(l.attachments) != 0 {

@@ -12,22 +12,28 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// BenchmarkRegionShare measures how much of raw TCP's rate over loopback writes to a peer's region and reads from it reach, by size, in both settings of the network.
-// Raw TCP writes the same bytes, as many at a time, and reads them into one buffer of 1 MiB. The two take turns, 32 MiB each, in one process, so that what else the machine does hits both.
+// BenchmarkRegionShare measures how much of raw TCP's rate over loopback writes to a peer's region
+// and reads from it reach, by size, in both settings of the network. Raw TCP writes the same bytes,
+// as many at a time, and reads them into one buffer of 1 MiB. The two take turns, 32 MiB each, in
+// one process, so that what else the machine does hits both.
 func BenchmarkRegionShare(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20} {
 		for _, setting := range []struct {
 			name    string
 			factory fabrictest.Factory
 		}{{p2p.Fabric, newFabric}, {p2p.FabricTrusted, newTrustedFabric}} {
-			for _, kind := range []rdmanet.OperationKind{rdmanet.OperationWrite, rdmanet.OperationRead} {
-				b.Run(fmt.Sprintf("%s/%d/%s", setting.name, size, kind), func(b *testing.B) { benchmarkRegionShare(b, setting.factory, size, kind) })
+			for _, kind := range []rdmanet.OperationKind{rdmanet.OperationWrite,
+				rdmanet.OperationRead} {
+				b.Run(fmt.Sprintf("%s/%d/%s", setting.name, size, kind), func(b *testing.B) {
+					benchmarkRegionShare(b, setting.factory, size, kind)
+				})
 			}
 		}
 	}
 }
 
-func benchmarkRegionShare(b *testing.B, factory fabrictest.Factory, size int, kind rdmanet.OperationKind) {
+func benchmarkRegionShare(b *testing.B, factory fabrictest.Factory, size int,
+	kind rdmanet.OperationKind) {
 	const turn = 32 << 20
 	outstanding := max(2, (1<<20)/size) // as ledgerd bench fabric
 	to, queue := bulkRegion(b, factory, outstanding*size, outstanding)
@@ -41,7 +47,8 @@ func benchmarkRegionShare(b *testing.B, factory fabrictest.Factory, size int, ki
 		posted, done := 0, 0
 		post := func(place uint64) {
 			at := int(place) * size
-			if err := queue.Post(rdmanet.Operation{To: to, Kind: kind, Offset: at, Bytes: local[at : at+size], Tag: place}); err != nil {
+			if err := queue.Post(rdmanet.Operation{To: to, Kind: kind, Offset: at,
+				Bytes: local[at : at+size], Tag: place}); err != nil {
 				b.Fatal(err)
 			}
 			posted++
@@ -99,7 +106,8 @@ func benchmarkRegionShare(b *testing.B, factory fabrictest.Factory, size int, ki
 }
 
 // bulkRegion gives access to a region of another host.
-func bulkRegion(b *testing.B, factory fabrictest.Factory, size, depth int) (rdmanet.Attachment, rdmanet.Queue) {
+func bulkRegion(b *testing.B, factory fabrictest.Factory, size, depth int) (rdmanet.Attachment,
+	rdmanet.Queue) {
 	f := factory(b, fabrictest.Config{Members: 2})
 	from, errFrom := f.Start(0)
 	to, errTo := f.Start(1)
@@ -111,7 +119,8 @@ func bulkRegion(b *testing.B, factory fabrictest.Factory, size, depth int) (rdma
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := region.Grant(rdmanet.Peer{ID: here.ID(), Incarnation: here.Incarnation()}, rdmanet.PermissionReadWrite); err != nil {
+	if err := region.Grant(rdmanet.Peer{ID: here.ID(), Incarnation: here.Incarnation()},
+		rdmanet.PermissionReadWrite); err != nil {
 		b.Fatal(err)
 	}
 	attachment, err := here.Attach(b.Context(), there.ID(), "bulk")

@@ -21,7 +21,9 @@ func TestRegions(t *testing.T) {
 // TestTrustedRegions plays those cases again that a connection without a seal could change.
 func TestTrustedRegions(t *testing.T) {
 	t.Parallel()
-	left := map[string]bool{"write and read": true, "canary seen from afar": true, "batch to many": true, "revoke": true, "severed": true, "cut that stays": true, "close under load": true}
+	left := map[string]bool{"write and read": true, "canary seen from afar": true,
+		"batch to many": true, "revoke": true, "severed": true, "cut that stays": true,
+		"close under load": true}
 	for _, c := range fabrictest.RegionCases() {
 		if !left[c.Name] {
 			continue
@@ -81,7 +83,8 @@ func newRegionPair(t *testing.T, config fabrictest.Config, size int) *regionPair
 
 func (p *regionPair) grant(t *testing.T, permission rdmanet.Permission) {
 	t.Helper()
-	err := p.region.Grant(rdmanet.Peer{ID: p.peer.ID(), Incarnation: p.peer.Incarnation()}, permission)
+	err := p.region.Grant(rdmanet.Peer{ID: p.peer.ID(), Incarnation: p.peer.Incarnation()},
+		permission)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,12 +143,14 @@ func pattern(length int, seed byte) []byte {
 	return b
 }
 
-// TestOperationSizes: what is written is there, and is read back, around every boundary that the wire has.
+// TestOperationSizes: what is written is there, and is read back, around every boundary that the
+// wire has.
 func TestOperationSizes(t *testing.T) {
 	t.Parallel()
 	const size = 4 << 20
 	p := newRegionPair(t, fabrictest.Config{}, size)
-	for i, length := range []int{0, 1, 8, 127, 128, 129, 4096, 65519, 65520, 65535, 65536, 65537, 256<<10 - 1, 256 << 10, 256<<10 + 1, 1<<20 + 3, size} {
+	for i, length := range []int{0, 1, 8, 127, 128, 129, 4096, 65519, 65520, 65535, 65536, 65537,
+		256<<10 - 1, 256 << 10, 256<<10 + 1, 1<<20 + 3, size} {
 		offset := min(i*24, size-length)
 		want, got := pattern(length, byte(i)), make([]byte, length)
 		for _, c := range p.do(t, write(offset, want), read(offset, got)) {
@@ -159,7 +164,8 @@ func TestOperationSizes(t *testing.T) {
 	}
 }
 
-// TestManyOperationsInOnePost: a deep batch of writes and reads, mixed, completes in order, each read after the writes before it.
+// TestManyOperationsInOnePost: a deep batch of writes and reads, mixed, completes in order, each
+// read after the writes before it.
 func TestManyOperationsInOnePost(t *testing.T) {
 	t.Parallel()
 	p := newRegionPair(t, fabrictest.Config{}, 1<<20)
@@ -185,12 +191,15 @@ func TestManyOperationsInOnePost(t *testing.T) {
 	}
 }
 
-// TestBulkBothWays: long writes and reads mixed, more than any buffer holds on the way, do not wait for each other in a circle; over a connection that holds nothing too, which is that to the own host.
+// TestBulkBothWays: long writes and reads mixed, more than any buffer holds on the way, do not wait
+// for each other in a circle; over a connection that holds nothing too, which is that to the own
+// host.
 func TestBulkBothWays(t *testing.T) {
 	t.Parallel()
 	const length, count = 100 << 10, 96
 	p := newRegionPair(t, fabrictest.Config{MendTimeout: 10 * time.Second}, length)
-	if err := p.region.Grant(rdmanet.Peer{ID: p.owner.ID(), Incarnation: p.owner.Incarnation()}, rdmanet.PermissionReadWrite); err != nil {
+	if err := p.region.Grant(rdmanet.Peer{ID: p.owner.ID(), Incarnation: p.owner.Incarnation()},
+		rdmanet.PermissionReadWrite); err != nil {
 		t.Fatal(err)
 	}
 	for _, host := range []rdmanet.RegionHost{p.peer, p.owner} {
@@ -220,7 +229,8 @@ func TestBulkBothWays(t *testing.T) {
 	}
 }
 
-// TestRevokedInMidStream: writes of a pipelining peer, long ones too, stop when Revoke returns, and a new attachment does not inherit what was under way.
+// TestRevokedInMidStream: writes of a pipelining peer, long ones too, stop when Revoke returns, and
+// a new attachment does not inherit what was under way.
 func TestRevokedInMidStream(t *testing.T) {
 	t.Parallel()
 	const length = 600 << 10
@@ -256,7 +266,8 @@ func TestRevokedInMidStream(t *testing.T) {
 	}
 }
 
-// TestRegionsAreSevered: with a broken connection everything under way completes with ErrUnreachable, later operations too, and the next attachment works.
+// TestRegionsAreSevered: with a broken connection everything under way completes with
+// ErrUnreachable, later operations too, and the next attachment works.
 func TestRegionsAreSevered(t *testing.T) {
 	t.Parallel()
 	p := newRegionPair(t, fabrictest.Config{}, 1<<20)
@@ -264,7 +275,8 @@ func TestRegionsAreSevered(t *testing.T) {
 	for round := range 10 {
 		var operations []rdmanet.Operation
 		for range 64 {
-			operations = append(operations, rdmanet.Operation{To: p.attachment, Kind: rdmanet.OperationWrite, Bytes: word})
+			operations = append(operations, rdmanet.Operation{To: p.attachment,
+				Kind: rdmanet.OperationWrite, Bytes: word})
 		}
 		if err := p.queue.Post(operations...); err != nil {
 			t.Fatal(err)
@@ -312,7 +324,8 @@ func TestOwnerRestarts(t *testing.T) {
 	}
 }
 
-// TestExpelledAttachment: who is no member any more has no access, at once, and does not get what it was granted back.
+// TestExpelledAttachment: who is no member any more has no access, at once, and does not get what
+// it was granted back.
 func TestExpelledAttachment(t *testing.T) {
 	t.Parallel()
 	p := newRegionPair(t, fabrictest.Config{MendTimeout: 2 * time.Second}, 4096)

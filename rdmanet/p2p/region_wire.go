@@ -9,8 +9,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// The region protocol's messages, all integers big-endian. A stream carries requests one way and a response to each, in the same order, the
-// other way; every message starts with a number of its own, so that a stream out of step is noticed at the next one.
+// The region protocol's messages, all integers big-endian. A stream carries requests one way and a
+// response to each, in the same order, the other way; every message starts with a number of its
+// own, so that a stream out of step is noticed at the next one.
 const (
 	regionHelloMagic  = 0x72_64_67_31 // "rdg1"
 	regionAnswerMagic = 0x72_64_67_61 // "rdga"
@@ -26,7 +27,8 @@ const (
 	attachedSize     = 8
 )
 
-// pieceMax bounds what one request writes or reads, in bytes: longer operations go in pieces, and an owner holds one of those that are read.
+// pieceMax bounds what one request writes or reads, in bytes: longer operations go in pieces, and
+// an owner holds one of those that are read.
 const pieceMax = 256 << 10
 
 // responsesMax bounds how many requests one response answers.
@@ -37,7 +39,8 @@ var errRegionProtocol = errors.New("region protocol violated")
 
 // regionHello opens a stream: the attaching host's greeting.
 type regionHello struct {
-	// sender is the attaching host's incarnation, receiver the one that attachments are to lead to, 0 if whoever answers will do.
+	// sender is the attaching host's incarnation, receiver the one that attachments are to lead to,
+	// 0 if whoever answers will do.
 	sender, receiver rdmanet.Incarnation
 	// opening counts the sender's region streams to that peer, from 1.
 	opening uint64
@@ -70,12 +73,14 @@ func readRegionHello(r io.Reader) (regionHello, error) {
 	magic, flags := binary.BigEndian.Uint32(b[:]), binary.BigEndian.Uint32(b[4:])
 	h.trusted = flags&helloTrusted != 0
 	if magic != regionHelloMagic || flags&^helloTrusted != 0 || h.sender == 0 || h.opening == 0 {
-		return regionHello{}, fmt.Errorf("%w: hello starts with %x, incarnation %s, opening %d", errRegionProtocol, b[:8], h.sender, h.opening)
+		return regionHello{}, fmt.Errorf("%w: hello starts with %x, incarnation %s, opening %d",
+			errRegionProtocol, b[:8], h.sender, h.opening)
 	}
 	return h, nil
 }
 
-// regionAnswer is the owner's reply to a hello: statusWelcome, statusRestarted, statusStale, statusClosing or statusTrust.
+// regionAnswer is the owner's reply to a hello: statusWelcome, statusRestarted, statusStale,
+// statusClosing or statusTrust.
 type regionAnswer struct {
 	status      status
 	incarnation rdmanet.Incarnation // the owner's
@@ -93,9 +98,12 @@ func readRegionAnswer(r io.Reader) (regionAnswer, error) {
 		return regionAnswer{}, fmt.Errorf("region answer: %w", err)
 	}
 	code := binary.BigEndian.Uint32(b[4:])
-	a := regionAnswer{status: status(code), incarnation: rdmanet.Incarnation(binary.BigEndian.Uint64(b[8:]))}
-	if magic := binary.BigEndian.Uint32(b[:]); magic != regionAnswerMagic || code > 0xff || a.incarnation == 0 {
-		return regionAnswer{}, fmt.Errorf("%w: answer starts with %x, incarnation %s", errRegionProtocol, b[:8], a.incarnation)
+	a := regionAnswer{status: status(code),
+		incarnation: rdmanet.Incarnation(binary.BigEndian.Uint64(b[8:]))}
+	if magic := binary.BigEndian.Uint32(b[:]); magic != regionAnswerMagic || code > 0xff ||
+		a.incarnation == 0 {
+		return regionAnswer{}, fmt.Errorf("%w: answer starts with %x, incarnation %s",
+			errRegionProtocol, b[:8], a.incarnation)
 	}
 	switch a.status {
 	case statusWelcome, statusRestarted, statusStale, statusClosing, statusTrust:
@@ -109,10 +117,12 @@ func readRegionAnswer(r io.Reader) (regionAnswer, error) {
 type requestKind uint8
 
 const (
-	requestWrite  requestKind = iota + 1 // length bytes follow
-	requestRead                          // the response carries length bytes
-	requestAttach                        // the region's name follows, of length bytes; the response carries an attached
-	requestDetach                        // the attachment's number is free again; there is no response
+	requestWrite requestKind = iota + 1 // length bytes follow
+	requestRead                         // the response carries length bytes
+	// the region's name follows, of length bytes; the response carries an attached
+	requestAttach
+	// the attachment's number is free again; there is no response
+	requestDetach
 )
 
 // request is the header of one.
@@ -120,7 +130,8 @@ type request struct {
 	kind requestKind
 	// ring wakes who waits at the owner; writes only.
 	ring bool
-	// attachment is a number that the attaching host chooses, never 0, and larger with each attach of a stream.
+	// attachment is a number that the attaching host chooses, never 0, and larger with each attach
+	// of a stream.
 	attachment uint32
 	// offset and length say where in the region, in bytes.
 	offset, length uint32
@@ -154,7 +165,8 @@ func parseRequest(b []byte) (request, error) {
 	case requestRead:
 		sound = sound && r.length <= pieceMax && !r.ring
 	case requestAttach:
-		sound = sound && r.length > 0 && r.length <= rdmanet.RegionNameMax && r.offset == 0 && !r.ring
+		sound = sound && r.length > 0 && r.length <= rdmanet.RegionNameMax && r.offset == 0 &&
+			!r.ring
 	case requestDetach:
 		sound = sound && r.length == 0 && r.offset == 0 && !r.ring
 	default:
@@ -189,13 +201,15 @@ func (o outcome) err() error {
 	case outcomeNoRegion:
 		return rdmanet.ErrNoRegion
 	case outcomeTooMany:
-		return fmt.Errorf("%w: more than %d attachments that work", rdmanet.ErrTooLarge, attachmentsMax)
+		return fmt.Errorf("%w: more than %d attachments that work", rdmanet.ErrTooLarge,
+			attachmentsMax)
 	default:
 		return fmt.Errorf("%w: outcome %d", errRegionProtocol, uint8(o))
 	}
 }
 
-// response is the header of one. It answers count requests that came to the same end; where bytes follow, it answers one.
+// response is the header of one. It answers count requests that came to the same end; where bytes
+// follow, it answers one.
 type response struct {
 	outcome outcome
 	count   uint16
@@ -211,8 +225,10 @@ func (r response) append(b []byte) []byte {
 // parseResponse reads a header of responseSize bytes.
 func parseResponse(b []byte) (response, error) {
 	_ = b[responseSize-1]
-	r := response{outcome: outcome(b[1]), count: binary.BigEndian.Uint16(b[2:]), length: binary.BigEndian.Uint32(b[4:])}
-	sound := b[0] == responseMagic && r.outcome >= outcomeDone && r.outcome <= outcomeTooMany && r.count > 0
+	r := response{outcome: outcome(b[1]), count: binary.BigEndian.Uint16(b[2:]),
+		length: binary.BigEndian.Uint32(b[4:])}
+	sound := b[0] == responseMagic && r.outcome >= outcomeDone && r.outcome <= outcomeTooMany &&
+		r.count > 0
 	if r.length > 0 {
 		sound = sound && r.length <= pieceMax && r.count == 1 && r.outcome == outcomeDone
 	}
@@ -238,7 +254,8 @@ func parseAttached(b []byte) (attached, error) {
 	_ = b[attachedSize-1]
 	a := attached{size: binary.BigEndian.Uint32(b), permission: rdmanet.Permission(b[4])}
 	granted := a.permission == rdmanet.PermissionRead || a.permission == rdmanet.PermissionReadWrite
-	if a.size == 0 || a.size > rdmanet.RegionSizeMax || a.size%rdmanet.WordSize != 0 || !granted || b[5]|b[6]|b[7] != 0 {
+	if a.size == 0 || a.size > rdmanet.RegionSizeMax || a.size%rdmanet.WordSize != 0 || !granted ||
+		b[5]|b[6]|b[7] != 0 {
 		return attached{}, fmt.Errorf("%w: attached %x", errRegionProtocol, b[:attachedSize])
 	}
 	return a, nil

@@ -13,19 +13,21 @@ import (
 
 // regionDecodeError reports whether err is one that a decoder of the region protocol may give.
 func regionDecodeError(err error) bool {
-	return errors.Is(err, errRegionProtocol) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.Is(err, errRegionProtocol) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func TestHostileRegionMessages(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]request{
-		"no kind":                   {attachment: 1},
-		"an unknown kind":           {kind: 9, attachment: 1},
-		"no attachment":             {kind: requestWrite},
-		"a write too long":          {kind: requestWrite, attachment: 1, length: pieceMax + 1},
-		"a read too long":           {kind: requestRead, attachment: 1, length: pieceMax + 1},
-		"a read that rings":         {kind: requestRead, attachment: 1, ring: true},
-		"a name too long":           {kind: requestAttach, attachment: 1, length: rdmanet.RegionNameMax + 1},
+		"no kind":           {attachment: 1},
+		"an unknown kind":   {kind: 9, attachment: 1},
+		"no attachment":     {kind: requestWrite},
+		"a write too long":  {kind: requestWrite, attachment: 1, length: pieceMax + 1},
+		"a read too long":   {kind: requestRead, attachment: 1, length: pieceMax + 1},
+		"a read that rings": {kind: requestRead, attachment: 1, ring: true},
+		"a name too long": {kind: requestAttach, attachment: 1,
+			length: rdmanet.RegionNameMax + 1},
 		"no name":                   {kind: requestAttach, attachment: 1},
 		"an attach with an offset":  {kind: requestAttach, attachment: 1, length: 1, offset: 8},
 		"a detach with a length":    {kind: requestDetach, attachment: 1, length: 1},
@@ -49,9 +51,10 @@ func TestHostileRegionMessages(t *testing.T) {
 		}
 	}
 	for name, a := range map[string]attached{
-		"no size":               {permission: rdmanet.PermissionRead},
-		"half a word":           {size: 12, permission: rdmanet.PermissionRead},
-		"too large":             {size: rdmanet.RegionSizeMax + 8, permission: rdmanet.PermissionRead},
+		"no size":     {permission: rdmanet.PermissionRead},
+		"half a word": {size: 12, permission: rdmanet.PermissionRead},
+		"too large": {size: rdmanet.RegionSizeMax + 8,
+			permission: rdmanet.PermissionRead},
 		"no permission":         {size: 8},
 		"an unknown permission": {size: 8, permission: 9},
 	} {
@@ -68,18 +71,21 @@ func FuzzRegionHello(f *testing.F) {
 	f.Add(regionAnswer{status: statusClosing, incarnation: 1}.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := readRegionHello(bytes.NewReader(b))
-		if err == nil && !bytes.Equal(h.append(nil), b[:regionHelloSize]) || err != nil && !regionDecodeError(err) {
+		if err == nil && !bytes.Equal(h.append(nil), b[:regionHelloSize]) || err != nil &&
+			!regionDecodeError(err) {
 			t.Fatalf("%x gave %+v, error %v", b, h, err)
 		}
 		a, err := readRegionAnswer(bytes.NewReader(b))
-		if err == nil && !bytes.Equal(a.append(nil), b[:regionAnswerSize]) || err != nil && !regionDecodeError(err) {
+		if err == nil && !bytes.Equal(a.append(nil), b[:regionAnswerSize]) || err != nil &&
+			!regionDecodeError(err) {
 			t.Fatalf("%x gave %+v, error %v", b, a, err)
 		}
 	})
 }
 
 func FuzzRequest(f *testing.F) {
-	f.Add(request{kind: requestWrite, ring: true, attachment: 3, offset: 1 << 29, length: 64}.append(nil))
+	f.Add(request{kind: requestWrite, ring: true, attachment: 3, offset: 1 << 29,
+		length: 64}.append(nil))
 	f.Add(request{kind: requestRead, attachment: 3, offset: 8, length: pieceMax}.append(nil))
 	f.Add(request{kind: requestAttach, attachment: 3, length: 3}.append(nil))
 	f.Add(request{kind: requestDetach, attachment: 3}.append(nil))
@@ -88,7 +94,8 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		r, err := parseRequest(b)
-		if err == nil && !bytes.Equal(r.append(nil), b[:requestSize]) || err != nil && !errors.Is(err, errRegionProtocol) {
+		if err == nil && !bytes.Equal(r.append(nil), b[:requestSize]) || err != nil &&
+			!errors.Is(err, errRegionProtocol) {
 			t.Fatalf("%x gave %+v, error %v", b, r, err)
 		}
 	})
@@ -104,17 +111,20 @@ func FuzzResponse(f *testing.F) {
 			return
 		}
 		r, err := parseResponse(b)
-		if err == nil && !bytes.Equal(r.append(nil), b[:responseSize]) || err != nil && !errors.Is(err, errRegionProtocol) {
+		if err == nil && !bytes.Equal(r.append(nil), b[:responseSize]) || err != nil &&
+			!errors.Is(err, errRegionProtocol) {
 			t.Fatalf("%x gave %+v, error %v", b, r, err)
 		}
 		a, err := parseAttached(b)
-		if err == nil && !bytes.Equal(a.append(nil), b[:attachedSize]) || err != nil && !errors.Is(err, errRegionProtocol) {
+		if err == nil && !bytes.Equal(a.append(nil), b[:attachedSize]) || err != nil &&
+			!errors.Is(err, errRegionProtocol) {
 			t.Fatalf("%x gave %+v, error %v", b, a, err)
 		}
 	})
 }
 
-// TestPieces: the parts of an operation are its bytes, in order, within the bound, and cut between words of the region.
+// TestPieces: the parts of an operation are its bytes, in order, within the bound, and cut between
+// words of the region.
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -126,7 +136,8 @@ func TestPieces(t *testing.T) {
 		count, sum := pieces(&operation), 0
 		for i := range count {
 			from, until := pieceOf(&operation, i)
-			if from != sum || until < from || until-from > pieceMax || from == until && len(operation.Bytes) > 0 {
+			if from != sum || until < from || until-from > pieceMax || from == until &&
+				len(operation.Bytes) > 0 {
 				t.Fatalf("piece %d of %d is %d to %d, after %d", i, count, from, until, sum)
 			}
 			if until < len(operation.Bytes) && (operation.Offset+until)%rdmanet.WordSize != 0 {

@@ -21,9 +21,11 @@ type entry struct {
 	queue *queue
 	to    *attachment
 	tag   uint64
-	long  uint64 // number of a write's last long piece, whose bytes the writer is done with once it has sent that many
-	into  []byte // what a read has still to fill, from its end
-	skew  int    // of a read's offset to the words
+	// number of a write's last long piece, whose bytes the writer is done with once it has sent
+	// that many
+	long uint64
+	into []byte // what a read has still to fill, from its end
+	skew int    // of a read's offset to the words
 	// Of attaches:
 	asked *attachRequest
 }
@@ -57,7 +59,8 @@ func (r *entryRing) pop() {
 	r.first++
 }
 
-// requestBuffer is what the writer has still to send: headers and short writes one behind the other, and between them long writes, which stay where they are.
+// requestBuffer is what the writer has still to send: headers and short writes one behind the
+// other, and between them long writes, which stay where they are.
 type requestBuffer struct {
 	bytes []byte
 	long  []longWrite
@@ -98,7 +101,8 @@ type requestWriter struct {
 // writeTogether is how many bytes one write takes at most, but for its last piece.
 const writeTogether = 256 << 10
 
-// write sends what is in the buffer, and calls sent each time that it is done with the bytes of so many further long writes.
+// write sends what is in the buffer, and calls sent each time that it is done with the bytes of so
+// many further long writes.
 func (w *requestWriter) write(b *requestBuffer, sent func(count uint64)) error {
 	if len(b.long) == 0 {
 		w.pieces = append(w.pieces[:0], b.bytes)
@@ -215,7 +219,8 @@ func (l *link) add(q *queue, operation *rdmanet.Operation, now time.Time) {
 		return
 	}
 	e := l.entries.push()
-	*e = entry{kind: requestWrite, posted: now, queue: q, to: to, tag: operation.Tag, pieces: pieces(operation)}
+	*e = entry{kind: requestWrite, posted: now, queue: q, to: to, tag: operation.Tag,
+		pieces: pieces(operation)}
 	if operation.Kind == rdmanet.OperationRead {
 		e.kind, e.into, e.skew = requestRead, operation.Bytes, operation.Offset%rdmanet.WordSize
 	}
@@ -246,7 +251,8 @@ func pieces(operation *rdmanet.Operation) int {
 	return max(1, (operation.Offset%rdmanet.WordSize+len(operation.Bytes)+pieceMax-1)/pieceMax)
 }
 
-// pieceOf gives the part of an operation's bytes that a request is for. No word of the region is in two of them.
+// pieceOf gives the part of an operation's bytes that a request is for. No word of the region is in
+// two of them.
 func pieceOf(operation *rdmanet.Operation, i int) (from, until int) {
 	skew := operation.Offset % rdmanet.WordSize
 	return max(0, i*pieceMax-skew), min(len(operation.Bytes), (i+1)*pieceMax-skew)
@@ -257,11 +263,13 @@ func (l *link) ask(asked *attachRequest) {
 	l.numbers++
 	asked.number = l.numbers
 	*l.entries.push() = entry{kind: requestAttach, pieces: 1, posted: time.Now(), asked: asked}
-	l.requests.add(request{kind: requestAttach, attachment: asked.number, length: uint32(len(asked.name))}, []byte(asked.name))
+	l.requests.add(request{kind: requestAttach, attachment: asked.number,
+		length: uint32(len(asked.name))}, []byte(asked.name))
 	notify(l.work)
 }
 
-// detach forgets an attachment, here and at the owner. Again it does nothing. The caller holds the lock.
+// detach forgets an attachment, here and at the owner. Again it does nothing. The caller holds the
+// lock.
 func (l *link) detach(a *attachment) {
 	if l.attachments[a.number] != a {
 		return
@@ -303,7 +311,8 @@ func (l *link) writeRequests(stream io.Writer, ended <-chan struct{}) {
 	}
 }
 
-// responsesBytes is the size of the buffer that responses come into. What is read is longer and mostly goes past it, to where it is wanted.
+// responsesBytes is the size of the buffer that responses come into. What is read is longer and
+// mostly goes past it, to where it is wanted.
 const responsesBytes = 8 << 10
 
 // readResponses takes responses until the stream breaks.
@@ -319,7 +328,8 @@ func (l *link) readResponses(stream io.Reader) error {
 	}
 }
 
-// takeResponses applies the responses that are in the buffer, one at least, and completes what they end at once.
+// takeResponses applies the responses that are in the buffer, one at least, and completes what they
+// end at once.
 func (l *link) takeResponses(reader *bufio.Reader) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -349,7 +359,8 @@ func (l *link) takeResponses(reader *bufio.Reader) error {
 	return nil
 }
 
-// awaited gives the entry that the next response is for, nil if there is none. It is valid until the lock is let go of.
+// awaited gives the entry that the next response is for, nil if there is none. It is valid until
+// the lock is let go of.
 func (l *link) awaited() *entry {
 	for l.answered < l.entries.len() && l.entries.at(l.answered).pieces == 0 {
 		l.answered++
@@ -367,7 +378,8 @@ func (l *link) takeOutcomes(r response) error {
 		if e == nil {
 			return fmt.Errorf("%w: a response to nothing", errRegionProtocol)
 		}
-		ofAttach := (r.outcome == outcomeNoRegion || r.outcome == outcomeTooMany) && e.kind != requestAttach
+		ofAttach := (r.outcome == outcomeNoRegion || r.outcome == outcomeTooMany) &&
+			e.kind != requestAttach
 		noBytes := r.outcome == outcomeDone && (e.kind == requestAttach || len(e.into) > 0)
 		if ofAttach || noBytes {
 			return fmt.Errorf("%w: a response of outcome %d", errRegionProtocol, r.outcome)
@@ -447,8 +459,10 @@ func (l *link) answer(e *entry) {
 	l.conclude()
 }
 
-// conclude finishes the entries from the first on that wait for nothing more: neither for a response, nor for the writer to be done with their bytes. An owner that answers a write sooner has
-// its answer noted, and what follows is read meanwhile: the writer may be behind in a call that ends only once the owner can go on answering.
+// conclude finishes the entries from the first on that wait for nothing more: neither for a
+// response, nor for the writer to be done with their bytes. An owner that answers a write sooner
+// has its answer noted, and what follows is read meanwhile: the writer may be behind in a call that
+// ends only once the owner can go on answering.
 func (l *link) conclude() {
 	for l.entries.len() > 0 && l.entries.at(0).pieces == 0 && l.entries.at(0).long <= l.sent {
 		l.finish()

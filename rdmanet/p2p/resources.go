@@ -10,8 +10,8 @@ import (
 	"github.com/libp2p/go-libp2p/x/rate"
 )
 
-// What one member may use. Two members that call each other at once hold two connections for a moment, and a restarted
-// one may come before its old connection is noticed to be dead.
+// What one member may use. Two members that call each other at once hold two connections for a
+// moment, and a restarted one may come before its old connection is noticed to be dead.
 const (
 	connsPerMember   = 8
 	streamsPerMember = 256       // in each direction: lanes, and streams being replaced
@@ -20,13 +20,15 @@ const (
 	strangersMax = 256
 )
 
-// streamWindowMax bounds what yamux buffers of one stream, in bytes. It grows with the traffic, from streamWindowMin.
+// streamWindowMax bounds what yamux buffers of one stream, in bytes. It grows with the traffic,
+// from streamWindowMin.
 const (
 	streamWindowMin = 256 << 10
 	streamWindowMax = 16 << 20
 )
 
-// newResourceManager bounds connections, streams and memory by the size of the member set, and nothing by address.
+// newResourceManager bounds connections, streams and memory by the size of the member set, and
+// nothing by address.
 func newResourceManager(membersMax int) (network.ResourceManager, error) {
 	perMember := rcmgr.ResourceLimits{
 		Streams:         2 * streamsPerMember,
@@ -53,7 +55,8 @@ func newResourceManager(membersMax int) (network.ResourceManager, error) {
 	// Until the handshake is over a member's connection counts as a stranger's.
 	transient := system
 	transient.Conns = rcmgr.LimitVal(membersMax + strangersMax)
-	transient.ConnsInbound, transient.ConnsOutbound, transient.FD = transient.Conns, transient.Conns, transient.Conns
+	transient.ConnsInbound, transient.ConnsOutbound, transient.FD = transient.Conns,
+		transient.Conns, transient.Conns
 	limits := rcmgr.PartialLimitConfig{System: system, Transient: transient, PeerDefault: perMember}
 	everywhere := []rcmgr.ConnLimitPerSubnet{{PrefixLength: 0, ConnCount: math.MaxInt}}
 	manager, err := rcmgr.NewResourceManager(
@@ -68,7 +71,8 @@ func newResourceManager(membersMax int) (network.ResourceManager, error) {
 	return manager, nil
 }
 
-// noiseSegmentBytes is what one Noise segment carries, 65,535 bytes with its authentication tag: a yamux message fills one and no second one.
+// noiseSegmentBytes is what one Noise segment carries, 65,535 bytes with its authentication tag: a
+// yamux message fills one and no second one.
 const noiseSegmentBytes = 65535 - 16
 
 // newMuxer gives yamux with messages that fit Noise's segments.

@@ -15,8 +15,10 @@ import (
 type suite uint32
 
 const (
-	suitePlain  suite = iota // not at all: a trusted network
-	suiteAESGCM              // AES-256-GCM: twice as fast as Noise's ChaCha20-Poly1305 with the instructions that processors have for it
+	suitePlain suite = iota // not at all: a trusted network
+	// AES-256-GCM: twice as fast as Noise's ChaCha20-Poly1305 with the instructions that processors
+	// have for it
+	suiteAESGCM
 )
 
 // keyBytes is the size of the secret behind a sealed connection, and of the key of each direction.
@@ -28,8 +30,8 @@ const (
 	labelAcceptor = "ledgerd direct connection: acceptor"
 )
 
-// newAEAD derives the key of one direction from what libp2p's stream carried, and gives its cipher. Every connection has a secret of its own, used for no other, so counters
-// serve as nonces.
+// newAEAD derives the key of one direction from what libp2p's stream carried, and gives its cipher.
+// Every connection has a secret of its own, used for no other, so counters serve as nonces.
 func (t ticket) newAEAD(label string) (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, t.secret[:], t.token[:], label, keyBytes)
 	if err != nil {
@@ -42,7 +44,8 @@ func (t ticket) newAEAD(label string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// A record is the plaintext's length, which is authenticated too, and the sealed text. A record's number is its nonce.
+// A record is the plaintext's length, which is authenticated too, and the sealed text. A record's
+// number is its nonce.
 const (
 	recordHeaderBytes = 4
 	recordBytesMax    = 64 << 10 // of plaintext
@@ -103,7 +106,8 @@ func (s *sealer) seal(text []byte) {
 	s.out = s.aead.Seal(s.out, s.nonce.next(), text, s.out[at:at+recordHeaderBytes])
 }
 
-// openerBytesMin is what an opener's buffer starts with; it doubles, as long as the wire fills it, up to openerBytesMax.
+// openerBytesMin is what an opener's buffer starts with; it doubles, as long as the wire fills it,
+// up to openerBytesMax.
 const (
 	openerBytesMin = 4 << 10
 	openerBytesMax = 4 * recordSealedMax
@@ -120,7 +124,8 @@ type opener struct {
 	rest   []byte // what is left of text
 }
 
-// read opens the next record right into b where it fits, and hands out parts of it where it does not. What is not authentic never gets into the hands of the caller.
+// read opens the next record right into b where it fits, and hands out parts of it where it does
+// not. What is not authentic never gets into the hands of the caller.
 func (o *opener) read(wire io.Reader, b []byte) (int, error) {
 	if len(o.rest) > 0 {
 		n := copy(b, o.rest)
@@ -147,7 +152,8 @@ func (o *opener) read(wire io.Reader, b []byte) (int, error) {
 	if size > len(b) {
 		into = o.text[:0]
 	}
-	text, err := o.aead.Open(into, o.nonce.next(), record[recordHeaderBytes:], record[:recordHeaderBytes])
+	text, err := o.aead.Open(into, o.nonce.next(), record[recordHeaderBytes:],
+		record[:recordHeaderBytes])
 	if err != nil {
 		return 0, fmt.Errorf("%w: sealed record: %w", errProtocol, err)
 	}
@@ -182,7 +188,8 @@ func (o *opener) fill(wire io.Reader, want int) error {
 	return nil
 }
 
-// makeRoom moves what is not yet opened to the buffer's beginning, into a larger one if that much does not fit or if the wire gives more than fits.
+// makeRoom moves what is not yet opened to the buffer's beginning, into a larger one if that much
+// does not fit or if the wire gives more than fits.
 func (o *opener) makeRoom(want int) {
 	buffer := o.buffer
 	if full := o.to == len(buffer); want > len(buffer) || full && len(buffer) < openerBytesMax {

@@ -45,7 +45,8 @@ func TestSealedBytesComeBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		seal, open := sealedPair(t)
-		size := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(recordBytesMax-20, recordBytesMax+20), rapid.IntRange(0, 4*recordBytesMax))
+		size := rapid.OneOf(rapid.IntRange(0, 100), rapid.IntRange(recordBytesMax-20,
+			recordBytesMax+20), rapid.IntRange(0, 4*recordBytesMax))
 		var sent, wire bytes.Buffer
 		for call := range rapid.IntRange(1, 4).Draw(t, "writes") {
 			var pieces [][]byte
@@ -58,7 +59,10 @@ func TestSealedBytesComeBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		from := &wireOf{bytes: wire.Bytes(), sizes: rapid.SliceOfN(size, 1, 3).Filter(func(s []int) bool { return !slices.Contains(s, 0) }).Draw(t, "wire")}
+		from := &wireOf{bytes: wire.Bytes(), sizes: rapid.SliceOfN(size, 1,
+			3).Filter(func(s []int) bool {
+			return !slices.Contains(s, 0)
+		}).Draw(t, "wire")}
 		asked := rapid.IntRange(1, 2*recordBytesMax).Draw(t, "asked")
 		var got []byte
 		b := make([]byte, asked)
@@ -96,7 +100,8 @@ func records(t *testing.T, texts ...string) [][]byte {
 	return all
 }
 
-// readAll opens what is on the wire until there is an error, which it gives unless it is a proper end.
+// readAll opens what is on the wire until there is an error, which it gives unless it is a proper
+// end.
 func readAll(t *testing.T, wire []byte) (string, error) {
 	t.Helper()
 	_, open := sealedPair(t)
@@ -115,7 +120,8 @@ func readAll(t *testing.T, wire []byte) (string, error) {
 	}
 }
 
-// Whatever somebody on the way changes, leaves out, repeats or swaps is noticed, and nothing from there on is handed out.
+// Whatever somebody on the way changes, leaves out, repeats or swaps is noticed, and nothing from
+// there on is handed out.
 func TestSealedBytesCannotBeTamperedWith(t *testing.T) {
 	t.Parallel()
 	r := records(t, "one", "two", "three")
@@ -141,13 +147,15 @@ func TestSealedBytesCannotBeTamperedWith(t *testing.T) {
 	for i := range r[1] {
 		changed := slices.Clone(r[1])
 		changed[i] ^= 0x10
-		if got, err := readAll(t, slices.Concat(r[0], changed, r[2])); got != "one" || !decodeError(err) {
+		if got, err := readAll(t, slices.Concat(r[0], changed, r[2])); got != "one" ||
+			!decodeError(err) {
 			t.Errorf("byte %d changed: %q, error %v", i, got, err)
 		}
 	}
 }
 
-// The directions' keys differ, so that nobody can send a host its own bytes back; so do two connections'.
+// The directions' keys differ, so that nobody can send a host its own bytes back; so do two
+// connections'.
 func TestSealedDirectionsDiffer(t *testing.T) {
 	t.Parallel()
 	r := records(t, "one")
@@ -159,15 +167,18 @@ func TestSealedDirectionsDiffer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := (&opener{aead: open}).read(bytes.NewReader(r[0]), make([]byte, 64)); !errors.Is(err, errProtocol) {
+		if _, err := (&opener{aead: open}).read(bytes.NewReader(r[0]),
+			make([]byte, 64)); !errors.Is(err, errProtocol) {
 			t.Errorf("%s: error %v", name, err)
 		}
 	}
-	open, err := ticket{token: [ticketBytes]byte{1}, secret: [keyBytes]byte{2}}.newAEAD(labelAcceptor)
+	open, err := ticket{token: [ticketBytes]byte{1},
+		secret: [keyBytes]byte{2}}.newAEAD(labelAcceptor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&opener{aead: open}).read(bytes.NewReader(r[0]), make([]byte, 64)); !errors.Is(err, errProtocol) {
+	if _, err := (&opener{aead: open}).read(bytes.NewReader(r[0]),
+		make([]byte, 64)); !errors.Is(err, errProtocol) {
 		t.Errorf("the other direction: error %v", err)
 	}
 }
@@ -179,7 +190,8 @@ func FuzzOpener(f *testing.F) {
 		f.Fatal(err)
 	}
 	var wire bytes.Buffer
-	if err := (&sealer{aead: aead}).write(&wire, [][]byte{[]byte("one"), make([]byte, 300)}); err != nil {
+	if err := (&sealer{aead: aead}).write(&wire, [][]byte{[]byte("one"),
+		make([]byte, 300)}); err != nil {
 		f.Fatal(err)
 	}
 	sound := slices.Clone(wire.Bytes())

@@ -27,7 +27,9 @@ func TestTrustHasToBeMutual(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.Receive("test", func(rdmanet.Peer, [][]byte) { t.Error("a frame arrived") }); err != nil {
+		if err := h.Receive("test", func(rdmanet.Peer, [][]byte) {
+			t.Error("a frame arrived")
+		}); err != nil {
 			t.Fatal(err)
 		}
 		hosts[i] = h
@@ -41,7 +43,8 @@ func TestTrustHasToBeMutual(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = lane.Flushed(ctx)
-		if !errors.Is(err, rdmanet.ErrUnreachable) || !strings.Contains(err.Error(), p2p.FabricTrusted) {
+		if !errors.Is(err, rdmanet.ErrUnreachable) ||
+			!strings.Contains(err.Error(), p2p.FabricTrusted) {
 			t.Errorf("host %d: error %v, want one that names the setting", i, err)
 		}
 	}
@@ -50,7 +53,8 @@ func TestTrustHasToBeMutual(t *testing.T) {
 // Only on a trusted network can somebody on the wire read what lanes carry.
 func TestWhoReadsTheWire(t *testing.T) {
 	t.Parallel()
-	for name, factory := range map[string]fabrictest.Factory{p2p.Fabric: newFabric, p2p.FabricTrusted: newTrustedFabric} {
+	for name, factory := range map[string]fabrictest.Factory{p2p.Fabric: newFabric,
+		p2p.FabricTrusted: newTrustedFabric} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -77,7 +81,8 @@ func TestWhoReadsTheWire(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := errors.Join(lane.Send(ctx, secret, secret[:500]), lane.Flushed(ctx)); err != nil {
+			if err := errors.Join(lane.Send(ctx, secret, secret[:500]),
+				lane.Flushed(ctx)); err != nil {
 				t.Fatal(err)
 			}
 			mu.Lock()
@@ -95,7 +100,8 @@ func TestWhoReadsTheWire(t *testing.T) {
 // Frames that are lent arrive whole and in order, of all sizes, and their memory is used again.
 func TestLentFrames(t *testing.T) {
 	t.Parallel()
-	for name, factory := range map[string]fabrictest.Factory{p2p.Fabric: newFabric, p2p.FabricTrusted: newTrustedFabric} {
+	for name, factory := range map[string]fabrictest.Factory{p2p.Fabric: newFabric,
+		p2p.FabricTrusted: newTrustedFabric} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -112,7 +118,8 @@ func TestLentFrames(t *testing.T) {
 			var last *byte
 			err := to.(*p2p.Host).ReceiveLent("test", func(_ rdmanet.Peer, frames [][]byte) {
 				for _, frame := range frames {
-					if want := bytes.Repeat([]byte{byte(next)}, sizes[next%len(sizes)]); !bytes.Equal(frame, want) {
+					if want := bytes.Repeat([]byte{byte(next)},
+						sizes[next%len(sizes)]); !bytes.Equal(frame, want) {
 						t.Errorf("frame %d of %d bytes is not what was sent", next, len(frame))
 					}
 					next++
@@ -127,7 +134,8 @@ func TestLentFrames(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := to.Receive("test", func(rdmanet.Peer, [][]byte) {}); !errors.Is(err, rdmanet.ErrDuplicate) {
+			if err := to.Receive("test", func(rdmanet.Peer, [][]byte) {}); !errors.Is(err,
+				rdmanet.ErrDuplicate) {
 				t.Errorf("a second receiver: error %v", err)
 			}
 			lane, err := from.Lane(to.ID(), "test")
@@ -135,7 +143,8 @@ func TestLentFrames(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i := range count {
-				if err := lane.Send(ctx, bytes.Repeat([]byte{byte(i)}, sizes[i%len(sizes)])); err != nil {
+				if err := lane.Send(ctx, bytes.Repeat([]byte{byte(i)},
+					sizes[i%len(sizes)])); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -143,7 +152,8 @@ func TestLentFrames(t *testing.T) {
 				t.Fatal(err)
 			}
 			if next != count || again == 0 {
-				t.Errorf("%d frames arrived of %d; memory was used again %d times", next, count, again)
+				t.Errorf("%d frames arrived of %d; memory was used again %d times", next, count,
+					again)
 			}
 		})
 	}

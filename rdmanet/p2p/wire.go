@@ -9,8 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// The lane protocol's messages, all integers big-endian. Every message starts with a number of its own, so that a stream out of
-// step is noticed at the next one.
+// The lane protocol's messages, all integers big-endian. Every message starts with a number of its
+// own, so that a stream out of step is noticed at the next one.
 const (
 	helloMagic  = 0x6c_64_67_31 // "ldg1"
 	answerMagic = 0x6c_64_67_61 // "ldga"
@@ -84,7 +84,8 @@ func readHello(r io.Reader) (hello, error) {
 	case flags&^helloTrusted != 0:
 		return hello{}, fmt.Errorf("%w: hello with flags %#x", errProtocol, flags)
 	case h.Sender == 0 || h.Opening == 0:
-		return hello{}, fmt.Errorf("%w: hello of incarnation %s, opening %d", errProtocol, h.Sender, h.Opening)
+		return hello{}, fmt.Errorf("%w: hello of incarnation %s, opening %d", errProtocol, h.Sender,
+			h.Opening)
 	case length == 0 || length > rdmanet.LaneNameMax:
 		return hello{}, fmt.Errorf("%w: hello with a lane name of %d bytes", errProtocol, length)
 	}
@@ -96,7 +97,8 @@ func readHello(r io.Reader) (hello, error) {
 	return h, nil
 }
 
-// status is the receiver's word on a hello: one of the lanes', and in the place of the provider's refusal one about the network.
+// status is the receiver's word on a hello: one of the lanes', and in the place of the provider's
+// refusal one about the network.
 type status uint8
 
 const (
@@ -104,7 +106,8 @@ const (
 	statusRestarted = status(lane.StatusRestarted)
 	statusStale     = status(lane.StatusStale)
 	statusClosing   = status(lane.StatusClosing)
-	statusTrust     = status(lane.StatusRefused) // one end has a trusted network, the other has none
+	// one end has a trusted network, the other has none
+	statusTrust = status(lane.StatusRefused)
 )
 
 func (s status) String() string {
@@ -118,8 +121,8 @@ func (s status) String() string {
 type answer struct {
 	status      status
 	incarnation rdmanet.Incarnation // the receiver's
-	// next is the number of the frame that the stream goes on with, delivered the number of frames that the receive function is done
-	// with; delivered <= next.
+	// next is the number of the frame that the stream goes on with, delivered the number of frames
+	// that the receive function is done with; delivered <= next.
 	next, delivered uint64
 }
 
@@ -146,7 +149,8 @@ func readAnswer(r io.Reader) (answer, error) {
 		next:        binary.BigEndian.Uint64(b[16:]),
 		delivered:   binary.BigEndian.Uint64(b[24:]),
 	}
-	if code < uint32(statusWelcome) || code > uint32(statusTrust) || a.incarnation == 0 || a.delivered > a.next {
+	if code < uint32(statusWelcome) || code > uint32(statusTrust) || a.incarnation == 0 ||
+		a.delivered > a.next {
 		return answer{}, fmt.Errorf("%w: answer %d of incarnation %s, next %d, delivered %d",
 			errProtocol, code, a.incarnation, a.next, a.delivered)
 	}
@@ -175,7 +179,8 @@ func readAck(r io.Reader, scratch *[ackSize]byte) (ack, error) {
 	if _, err := io.ReadFull(r, b); err != nil {
 		return ack{}, fmt.Errorf("acknowledgement: %w", err)
 	}
-	magic, kind, zero := binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:]), binary.BigEndian.Uint32(b[4:])
+	magic, kind, zero := binary.BigEndian.Uint16(b), binary.BigEndian.Uint16(b[2:]),
+		binary.BigEndian.Uint32(b[4:])
 	if magic != ackMagic || kind > 1 || zero != 0 {
 		return ack{}, fmt.Errorf("%w: acknowledgement starts with %x", errProtocol, b[:8])
 	}

@@ -13,12 +13,15 @@ import (
 )
 
 func sampleHello() hello {
-	return hello{Hello: lane.Hello{Name: "rounds", Sender: 7, Receiver: 5, Opening: 2, Lost: 3, LostBy: 5, FrameMax: 1 << 20, WindowBytes: 1 << 22, WindowFrames: 64}}
+	return hello{Hello: lane.Hello{Name: "rounds", Sender: 7, Receiver: 5, Opening: 2, Lost: 3,
+		LostBy: 5, FrameMax: 1 << 20, WindowBytes: 1 << 22, WindowFrames: 64}}
 }
 
-// decodeError reports whether err is one that a decoder may give: of the protocol, or of a stream that ends.
+// decodeError reports whether err is one that a decoder may give: of the protocol, or of a stream
+// that ends.
 func decodeError(err error) bool {
-	return errors.Is(err, errProtocol) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.Is(err, errProtocol) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func TestHelloAndAnswerComeBack(t *testing.T) {
@@ -54,7 +57,8 @@ func TestBatchesComeBack(t *testing.T) {
 	w := batchWriter{to: bufferOf{&b}}
 	reader := lane.NewBatchReader(&b, 8*gatherMin, false)
 	next := uint64(0)
-	for _, sizes := range [][]int{{0}, {1, 2}, {gatherMin}, {5, gatherMin, 7, 8, gatherMin + 1, gatherMin - 1}, {6 * gatherMin}} {
+	for _, sizes := range [][]int{{0}, {1, 2}, {gatherMin},
+		{5, gatherMin, 7, 8, gatherMin + 1, gatherMin - 1}, {6 * gatherMin}} {
 		var frames [][]byte
 		for i, size := range sizes {
 			frames = append(frames, bytes.Repeat([]byte{byte(i + 1)}, size))
@@ -115,7 +119,8 @@ func FuzzAck(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var scratch [ackSize]byte
 		a, err := readAck(bytes.NewReader(b), &scratch)
-		if err == nil && !bytes.Equal(a.append(nil), b[:ackSize]) || err != nil && !decodeError(err) {
+		if err == nil && !bytes.Equal(a.append(nil), b[:ackSize]) || err != nil &&
+			!decodeError(err) {
 			t.Fatalf("%x gave %+v, error %v", b, a, err)
 		}
 	})

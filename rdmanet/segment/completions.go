@@ -11,7 +11,8 @@ import (
 // completionsMin is the size of a queue's ring at first; it doubles with need.
 const completionsMin = 64
 
-// Completions is the bounded queue behind an rdmanet.Queue: operations reserve room in it before they begin. All methods may be called from several goroutines.
+// Completions is the bounded queue behind an rdmanet.Queue: operations reserve room in it before
+// they begin. All methods may be called from several goroutines.
 type Completions struct {
 	depth int
 	bell  Doorbell
@@ -24,15 +25,18 @@ type Completions struct {
 	closed      bool // no further completion
 }
 
-// NewCompletions makes a queue for up to depth operations outstanding. ErrTooLarge unless depth is 1 to rdmanet.QueueDepthMax.
+// NewCompletions makes a queue for up to depth operations outstanding. ErrTooLarge unless depth is
+// 1 to rdmanet.QueueDepthMax.
 func NewCompletions(depth int) (*Completions, error) {
 	if depth < 1 || depth > rdmanet.QueueDepthMax {
-		return nil, fmt.Errorf("%w: a queue for %d operations, want 1 to %d", rdmanet.ErrTooLarge, depth, rdmanet.QueueDepthMax)
+		return nil, fmt.Errorf("%w: a queue for %d operations, want 1 to %d", rdmanet.ErrTooLarge,
+			depth, rdmanet.QueueDepthMax)
 	}
 	return &Completions{depth: depth, ring: make([]rdmanet.Completion, completionsMin)}, nil
 }
 
-// Reserve makes room for that many operations, all or none. Each must complete. ErrQueueFull, ErrClosed.
+// Reserve makes room for that many operations, all or none. Each must complete. ErrQueueFull,
+// ErrClosed.
 func (c *Completions) Reserve(operations int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,7 +50,8 @@ func (c *Completions) Reserve(operations int) error {
 	return nil
 }
 
-// Complete puts the completions of operations that reserved their room, in that order. Once the queue is closed they are dropped.
+// Complete puts the completions of operations that reserved their room, in that order. Once the
+// queue is closed they are dropped.
 func (c *Completions) Complete(completions ...rdmanet.Completion) {
 	c.mu.Lock()
 	if c.closed {
@@ -98,7 +103,8 @@ func (c *Completions) take(into []rdmanet.Completion) (n int, over bool) {
 	return n, c.sealed && c.outstanding == 0
 }
 
-// Wait is Poll that waits for at least one. It gives ctx's error, or ErrClosed once the queue is closed and empty; nothing at once where into has no room.
+// Wait is Poll that waits for at least one. It gives ctx's error, or ErrClosed once the queue is
+// closed and empty; nothing at once where into has no room.
 func (c *Completions) Wait(ctx context.Context, into []rdmanet.Completion) (int, error) {
 	n := c.Poll(into)
 	if n > 0 || len(into) == 0 {
@@ -133,7 +139,8 @@ func (c *Completions) Outstanding() int {
 // Parks tells how often somebody parked in Wait.
 func (c *Completions) Parks() uint64 { return c.bell.Parks() }
 
-// Seal refuses further operations; who waits gets the completions of those outstanding, then ErrClosed.
+// Seal refuses further operations; who waits gets the completions of those outstanding, then
+// ErrClosed.
 func (c *Completions) Seal() {
 	c.mu.Lock()
 	c.sealed = true
@@ -141,7 +148,8 @@ func (c *Completions) Seal() {
 	c.bell.Ring()
 }
 
-// Close refuses further operations and drops the completions that are yet to come; those that are there can still be taken. Closing again does nothing.
+// Close refuses further operations and drops the completions that are yet to come; those that are
+// there can still be taken. Closing again does nothing.
 func (c *Completions) Close() {
 	c.mu.Lock()
 	if !c.closed {

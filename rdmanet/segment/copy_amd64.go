@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// storeWords stores words from first to last, each at once. to is aligned to a word, and words is at least 1.
+// storeWords stores words from first to last, each at once. to is aligned to a word, and words is
+// at least 1.
 func storeWords(to, from unsafe.Pointer, words int) {
 	if cpu.X86.HasAVX {
 		storePairs(to, from, words)
@@ -15,7 +16,8 @@ func storeWords(to, from unsafe.Pointer, words int) {
 	}
 }
 
-// loadWords loads words from last to first, each at once. from is aligned to a word, and words is at least 1.
+// loadWords loads words from last to first, each at once. from is aligned to a word, and words is
+// at least 1.
 func loadWords(to, from unsafe.Pointer, words int) {
 	if cpu.X86.HasAVX {
 		loadPairs(to, from, words)

@@ -10,13 +10,15 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Who waits looks spinRounds times before it parks, and looks at the bell spinLooks times in between: some microseconds in all.
+// Who waits looks spinRounds times before it parks, and looks at the bell spinLooks times in
+// between: some microseconds in all.
 const (
 	spinRounds = 16
 	spinLooks  = 32
 )
 
-// Doorbell wakes those who wait for memory to change. The zero value is ready. All methods may be called from several goroutines.
+// Doorbell wakes those who wait for memory to change. The zero value is ready. All methods may be
+// called from several goroutines.
 type Doorbell struct {
 	sequence atomic.Uint64 // rings so far
 	parked   atomic.Int64  // length of waiters
@@ -32,7 +34,8 @@ var wakes = sync.Pool{New: func() any { return make(chan struct{}, 1) }}
 
 // Ring has everyone look again who waits. What the caller stored before is visible to them.
 func (d *Doorbell) Ring() {
-	// Who parks announces itself before it looks at the sequence a last time, and here it is the other way round: one of the two sees the other.
+	// Who parks announces itself before it looks at the sequence a last time, and here it is the
+	// other way round: one of the two sees the other.
 	d.sequence.Add(1)
 	if d.parked.Load() > 0 {
 		d.wake()
@@ -59,7 +62,8 @@ func (d *Doorbell) Close() {
 // Parks tells how often somebody parked so far.
 func (d *Doorbell) Parks() uint64 { return d.parks.Load() }
 
-// Await waits until ready says so: it calls ready now, some times while it spins, then after each Ring. Errors: ctx's own, ErrClosed. It does not allocate.
+// Await waits until ready says so: it calls ready now, some times while it spins, then after each
+// Ring. Errors: ctx's own, ErrClosed. It does not allocate.
 func (d *Doorbell) Await(ctx context.Context, ready func() bool) error {
 	for {
 		seen := d.sequence.Load()

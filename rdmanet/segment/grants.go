@@ -8,8 +8,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Grants are the permissions of one region, kept by its owner: who may do what, and under which admissions. The zero value is ready: nobody may do anything. All methods may be called from several
-// goroutines.
+// Grants are the permissions of one region, kept by its owner: who may do what, and under which
+// admissions. The zero value is ready: nobody may do anything. All methods may be called from
+// several goroutines.
 type Grants struct {
 	mu     sync.Mutex
 	peers  map[rdmanet.Peer]*grant
@@ -23,7 +24,8 @@ type grant struct {
 	admissions map[*Admission]struct{}
 }
 
-// Admission is the owner's side of one attachment: the grant that it was made under, for as long as it stands.
+// Admission is the owner's side of one attachment: the grant that it was made under, for as long as
+// it stands.
 type Admission struct {
 	grants     *Grants
 	peer       rdmanet.Peer
@@ -36,8 +38,10 @@ type Admission struct {
 
 type ending struct{ err error }
 
-// Set changes what a peer may do from now on. Where that changes anything, the admissions of the peer end with ErrAccess, and nothing is under way under them any more once Set has returned. Whoever
-// grants a newer life of a peer knows that the older ones are over: they lose what they had. Set waits for operations under way and nothing else. ErrClosed.
+// Set changes what a peer may do from now on. Where that changes anything, the admissions of the
+// peer end with ErrAccess, and nothing is under way under them any more once Set has returned.
+// Whoever grants a newer life of a peer knows that the older ones are over: they lose what they
+// had. Set waits for operations under way and nothing else. ErrClosed.
 func (g *Grants) Set(peer rdmanet.Peer, permission rdmanet.Permission) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -47,15 +51,18 @@ func (g *Grants) Set(peer rdmanet.Peer, permission rdmanet.Permission) error {
 	if permission != rdmanet.PermissionNone {
 		for other := range g.peers {
 			if other.ID == peer.ID && other.Incarnation < peer.Incarnation {
-				g.end(other, fmt.Errorf("%w: a newer life of %s was granted it", rdmanet.ErrAccess, peer.ID))
+				g.end(other, fmt.Errorf("%w: a newer life of %s was granted it", rdmanet.ErrAccess,
+					peer.ID))
 			}
 		}
 	}
 	now := g.peers[peer]
-	if now == nil && permission == rdmanet.PermissionNone || now != nil && now.permission == permission {
+	if now == nil && permission == rdmanet.PermissionNone || now != nil &&
+		now.permission == permission {
 		return nil
 	}
-	g.end(peer, fmt.Errorf("%w: the owner changed the permission to %s", rdmanet.ErrAccess, permission))
+	g.end(peer, fmt.Errorf("%w: the owner changed the permission to %s", rdmanet.ErrAccess,
+		permission))
 	if permission != rdmanet.PermissionNone {
 		if g.peers == nil {
 			g.peers = make(map[rdmanet.Peer]*grant)
@@ -74,7 +81,8 @@ func (g *Grants) end(peer rdmanet.Peer, err error) {
 	delete(g.peers, peer)
 	over := &ending{err}
 	for a := range now.admissions {
-		a.over.CompareAndSwap(nil, over) // so that a stream of operations does not contend for the lock
+		// so that a stream of operations does not contend for the lock
+		a.over.CompareAndSwap(nil, over)
 	}
 	for a := range now.admissions {
 		a.fence()
@@ -102,7 +110,8 @@ func (g *Grants) Permission(peer rdmanet.Peer) rdmanet.Permission {
 	return rdmanet.PermissionNone
 }
 
-// Admit makes an admission under what the peer is granted now. ErrAccess when that is nothing; what Close was given once it was called.
+// Admit makes an admission under what the peer is granted now. ErrAccess when that is nothing; what
+// Close was given once it was called.
 func (g *Grants) Admit(peer rdmanet.Peer) (*Admission, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,7 +128,8 @@ func (g *Grants) Admit(peer rdmanet.Peer) (*Admission, error) {
 	return a, nil
 }
 
-// Close ends everything with that error, and waits for what is under way. Closing again does nothing.
+// Close ends everything with that error, and waits for what is under way. Closing again does
+// nothing.
 func (g *Grants) Close(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -149,8 +159,10 @@ func (a *Admission) Err() error {
 	return nil
 }
 
-// Enter begins an operation. Without an error the memory may be touched until Leave, which must follow soon: ending the admission waits for it, and other operations of the admission do. The error is why the
-// admission is over, ErrAccess if only now because the permission does not allow the operation.
+// Enter begins an operation. Without an error the memory may be touched until Leave, which must
+// follow soon: ending the admission waits for it, and other operations of the admission do. The
+// error is why the admission is over, ErrAccess if only now because the permission does not allow
+// the operation.
 func (a *Admission) Enter(kind rdmanet.OperationKind) error {
 	a.mu.Lock()
 	if over := a.over.Load(); over != nil {
@@ -161,10 +173,12 @@ func (a *Admission) Enter(kind rdmanet.OperationKind) error {
 		return nil
 	}
 	a.mu.Unlock()
-	return a.fail(fmt.Errorf("%w: a %s with the permission to %s", rdmanet.ErrAccess, kind, a.permission))
+	return a.fail(fmt.Errorf("%w: a %s with the permission to %s", rdmanet.ErrAccess, kind,
+		a.permission))
 }
 
-// Leave ends the operation that Enter began: what it stored is visible to everyone who looks from now on.
+// Leave ends the operation that Enter began: what it stored is visible to everyone who looks from
+// now on.
 func (a *Admission) Leave() { a.mu.Unlock() }
 
 // End ends the admission with that error, if it still stands, and waits for what is under way.

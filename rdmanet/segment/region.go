@@ -21,9 +21,11 @@ type Region struct {
 
 var _ rdmanet.Region = (*Region)(nil)
 
-// NewRegion makes a region. check says, as the error of Grant, which peers can be granted nothing; forget is called once when the region ends, before its memory goes. Both may be nil. Errors: those
-// of rdmanet.CheckRegion, the machine's refusal.
-func NewRegion(name string, size int, check func(rdmanet.Peer) error, forget func(*Region)) (*Region, error) {
+// NewRegion makes a region. check says, as the error of Grant, which peers can be granted nothing;
+// forget is called once when the region ends, before its memory goes. Both may be nil. Errors:
+// those of rdmanet.CheckRegion, the machine's refusal.
+func NewRegion(name string, size int, check func(rdmanet.Peer) error,
+	forget func(*Region)) (*Region, error) {
 	if err := rdmanet.CheckRegion(name, size); err != nil {
 		return nil, err
 	}
@@ -88,7 +90,8 @@ func (r *Region) Close() error {
 	return nil
 }
 
-// End is Close that tells the peers another reason. The first call's counts; the others wait for it.
+// End is Close that tells the peers another reason. The first call's counts; the others wait for
+// it.
 func (r *Region) End(err error) {
 	r.ended.Do(func() {
 		if r.forget != nil {
@@ -109,7 +112,8 @@ func (r *Region) Admit(peer rdmanet.Peer) (*Admission, error) {
 	return a, nil
 }
 
-// Write performs a write under an admission of this region. It has landed when Write returns without an error, and has not taken place with one, which is why the admission is over.
+// Write performs a write under an admission of this region. It has landed when Write returns
+// without an error, and has not taken place with one, which is why the admission is over.
 func (r *Region) Write(a *Admission, offset int, from []byte, ring bool) error {
 	if err := r.Check(a, offset, len(from)); err != nil {
 		return err
@@ -138,10 +142,12 @@ func (r *Region) Read(a *Admission, offset int, into []byte) error {
 	return nil
 }
 
-// Check ends the admission of a peer that reaches past the region, with ErrBounds. It is for a write that is performed in parts: Write and Read do it themselves.
+// Check ends the admission of a peer that reaches past the region, with ErrBounds. It is for a
+// write that is performed in parts: Write and Read do it themselves.
 func (r *Region) Check(a *Admission, offset, length int) error {
 	if offset >= 0 && offset <= r.memory.Size()-length {
 		return nil
 	}
-	return a.fail(fmt.Errorf("%w: %d bytes at %d of region %q, which has %d", rdmanet.ErrBounds, length, offset, r.name, r.memory.Size()))
+	return a.fail(fmt.Errorf("%w: %d bytes at %d of region %q, which has %d", rdmanet.ErrBounds,
+		length, offset, r.name, r.memory.Size()))
 }

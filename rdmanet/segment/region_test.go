@@ -77,7 +77,8 @@ func TestPermissions(t *testing.T) {
 		t.Error("two admissions have one number")
 	}
 	expect(t, "write", region.Write(writer, 63, one, false), nil)
-	expect(t, "write past the end", region.Write(writer, 63, []byte{2, 2}, false), rdmanet.ErrBounds)
+	expect(t, "write past the end", region.Write(writer, 63, []byte{2, 2}, false),
+		rdmanet.ErrBounds)
 	expect(t, "write behind that", region.Write(writer, 0, one, false), rdmanet.ErrBounds)
 	expect(t, "write beside that", region.Write(second, 0, one, false), nil)
 	second.End(rdmanet.ErrClosed)
@@ -94,9 +95,11 @@ func TestPermissions(t *testing.T) {
 	expect(t, "grant", region.Grant(berta, rdmanet.PermissionReadWrite), nil)
 	stays, goes := admit(t, region, berta), admit(t, region, anna2)
 	region.Retain(func(id rdmanet.PeerID) bool { return id == "berta" })
-	expect(t, "write of who is no member any more", region.Write(goes, 1, one, false), rdmanet.ErrAccess)
+	expect(t, "write of who is no member any more", region.Write(goes, 1, one, false),
+		rdmanet.ErrAccess)
 	expect(t, "write of a member", region.Write(stays, 2, one, false), nil)
-	if want := []byte{1, 0, 1, 0, 0, 0, 0, 0}; !bytes.Equal(region.Bytes()[:8], want) || region.Bytes()[63] != 1 {
+	if want := []byte{1, 0, 1, 0, 0, 0, 0, 0}; !bytes.Equal(region.Bytes()[:8], want) ||
+		region.Bytes()[63] != 1 {
 		t.Errorf("%x", region.Bytes())
 	}
 	region.End(rdmanet.ErrUnreachable)
@@ -107,7 +110,8 @@ func TestPermissions(t *testing.T) {
 	expect(t, "close again", region.Close(), nil)
 }
 
-// Under a stream of writes, nothing lands once Revoke has returned; the next grant lets nothing of before in.
+// Under a stream of writes, nothing lands once Revoke has returned; the next grant lets nothing of
+// before in.
 func TestFence(t *testing.T) {
 	t.Parallel()
 	const size = 4 << 10

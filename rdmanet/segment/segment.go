@@ -17,16 +17,19 @@ const (
 	wordSize = rdmanet.WordSize
 	// hugePage is what the processor maps at once where it can, in bytes.
 	hugePage = 2 << 20
-	// stretch is how much is copied at most without a chance for the scheduler to stop the goroutine, in bytes: some microseconds.
+	// stretch is how much is copied at most without a chance for the scheduler to stop the
+	// goroutine, in bytes: some microseconds.
 	stretch = 64 << 10
 )
 
-// Segment is memory outside of Go's heap: all zero at first, aligned to a page, and to a huge page from that size on. All methods may be called from several goroutines.
+// Segment is memory outside of Go's heap: all zero at first, aligned to a page, and to a huge page
+// from that size on. All methods may be called from several goroutines.
 type Segment struct {
 	bytes []byte
 }
 
-// New maps a segment of size bytes, which rdmanet.CheckRegion has passed: a multiple of rdmanet.WordSize. The error is the machine's refusal.
+// New maps a segment of size bytes, which rdmanet.CheckRegion has passed: a multiple of
+// rdmanet.WordSize. The error is the machine's refusal.
 func New(size int) (*Segment, error) {
 	page := os.Getpagesize()
 	length := (size + page - 1) / page * page
@@ -34,7 +37,8 @@ func New(size int) (*Segment, error) {
 	if size >= hugePage {
 		align = hugePage
 	}
-	mapping, err := unix.MmapPtr(-1, 0, nil, uintptr(length+align), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	mapping, err := unix.MmapPtr(-1, 0, nil, uintptr(length+align), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes: %w", length, err)
 	}
@@ -49,7 +53,8 @@ func New(size int) (*Segment, error) {
 	// Nobody who can call a method is left when this runs.
 	runtime.AddCleanup(s, func(length uintptr) {
 		if err := unix.MunmapPtr(mapping, length); err != nil {
-			panic(fmt.Sprintf("segment: a mapping of %d bytes that is ours cannot be unmapped: %v", length, err))
+			panic(fmt.Sprintf("segment: a mapping of %d bytes that is ours cannot be unmapped: %v",
+				length, err))
 		}
 	}, uintptr(length+align))
 	return s, nil
@@ -58,7 +63,8 @@ func New(size int) (*Segment, error) {
 // Size is in bytes.
 func (s *Segment) Size() int { return len(s.bytes) }
 
-// Bytes is the memory itself. It is gone once Free was called and the Segment is not referred to any more.
+// Bytes is the memory itself. It is gone once Free was called and the Segment is not referred to
+// any more.
 func (s *Segment) Bytes() []byte { return s.bytes }
 
 // word gives the address of a word, and panics where there is none.
@@ -69,20 +75,23 @@ func (s *Segment) word(offset int) *uint64 {
 	return (*uint64)(unsafe.Pointer(&s.bytes[offset]))
 }
 
-// Load reads the word at an offset that rdmanet.WordSize divides; what its writer stored before is visible to what follows.
+// Load reads the word at an offset that rdmanet.WordSize divides; what its writer stored before is
+// visible to what follows.
 func (s *Segment) Load(offset int) uint64 {
 	word := atomic.LoadUint64(s.word(offset))
 	runtime.KeepAlive(s)
 	return word
 }
 
-// Store writes the word at an offset that rdmanet.WordSize divides; who loads it sees what was stored before. It is in one order with all other Stores and atomic operations.
+// Store writes the word at an offset that rdmanet.WordSize divides; who loads it sees what was
+// stored before. It is in one order with all other Stores and atomic operations.
 func (s *Segment) Store(offset int, word uint64) {
 	atomic.StoreUint64(s.word(offset), word)
 	runtime.KeepAlive(s)
 }
 
-// CopyIn writes from to the bytes at offset, from the first to the last, each word at once. It panics outside of the segment, as a slice does.
+// CopyIn writes from to the bytes at offset, from the first to the last, each word at once. It
+// panics outside of the segment, as a slice does.
 func (s *Segment) CopyIn(offset int, from []byte) {
 	to := s.bytes[offset : offset+len(from) : offset+len(from)]
 	raceRead(from)
@@ -106,7 +115,8 @@ func (s *Segment) CopyIn(offset int, from []byte) {
 	runtime.KeepAlive(s)
 }
 
-// CopyOut reads the bytes at offset into into, from the last word to the first, each word at once: who finds a write's mark in them finds all that the write put below. It panics outside of the
+// CopyOut reads the bytes at offset into into, from the last word to the first, each word at once:
+// who finds a write's mark in them finds all that the write put below. It panics outside of the
 // segment, as a slice does.
 func (s *Segment) CopyOut(offset int, into []byte) {
 	from := s.bytes[offset : offset+len(into) : offset+len(into)]
@@ -124,7 +134,8 @@ func (s *Segment) CopyOut(offset int, into []byte) {
 	}
 	for len(into) > head {
 		begin := max(len(into)-stretch, head)
-		loadWords(unsafe.Pointer(&into[begin]), unsafe.Pointer(&from[begin]), (len(into)-begin)/wordSize)
+		loadWords(unsafe.Pointer(&into[begin]), unsafe.Pointer(&from[begin]),
+			(len(into)-begin)/wordSize)
 		into = into[:begin]
 	}
 	if head > 0 {
@@ -133,17 +144,20 @@ func (s *Segment) CopyOut(offset int, into []byte) {
 	runtime.KeepAlive(s)
 }
 
-// Free gives the memory back to the machine. What is loaded from now on is zero or what was stored since.
+// Free gives the memory back to the machine. What is loaded from now on is zero or what was stored
+// since.
 func (s *Segment) Free() {
 	// Where the advice is not taken the memory goes when the Segment does.
-	_ = unix.Madvise(unsafe.Slice(&s.bytes[0], (len(s.bytes)+os.Getpagesize()-1)/os.Getpagesize()*os.Getpagesize()), unix.MADV_DONTNEED)
+	_ = unix.Madvise(unsafe.Slice(&s.bytes[0],
+		(len(s.bytes)+os.Getpagesize()-1)/os.Getpagesize()*os.Getpagesize()), unix.MADV_DONTNEED)
 	runtime.KeepAlive(s)
 }
 
 // headOf is how many of length bytes at offset lie in a word that begins below.
 func headOf(offset, length int) int { return min((wordSize-offset%wordSize)%wordSize, length) }
 
-// storePart writes some bytes of one word at once, and leaves the others what they are even if somebody writes them in between.
+// storePart writes some bytes of one word at once, and leaves the others what they are even if
+// somebody writes them in between.
 func (s *Segment) storePart(offset int, from []byte) {
 	at := offset % wordSize
 	word := s.word(offset - at)
@@ -169,7 +183,8 @@ func (s *Segment) loadPart(offset int, into []byte) {
 // storeEach is storeWords word by word.
 func storeEach(to, from unsafe.Pointer, words int) {
 	for i := range words {
-		word := binary.NativeEndian.Uint64(unsafe.Slice((*byte)(unsafe.Add(from, i*wordSize)), wordSize))
+		word := binary.NativeEndian.Uint64(unsafe.Slice((*byte)(unsafe.Add(from, i*wordSize)),
+			wordSize))
 		atomic.StoreUint64((*uint64)(unsafe.Add(to, i*wordSize)), word)
 	}
 }
@@ -178,6 +193,7 @@ func storeEach(to, from unsafe.Pointer, words int) {
 func loadEach(to, from unsafe.Pointer, words int) {
 	for i := words - 1; i >= 0; i-- {
 		word := atomic.LoadUint64((*uint64)(unsafe.Add(from, i*wordSize)))
-		binary.NativeEndian.PutUint64(unsafe.Slice((*byte)(unsafe.Add(to, i*wordSize)), wordSize), word)
+		binary.NativeEndian.PutUint64(unsafe.Slice((*byte)(unsafe.Add(to, i*wordSize)), wordSize),
+			word)
 	}
 }

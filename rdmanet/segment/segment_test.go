@@ -36,7 +36,8 @@ func TestCopies(t *testing.T) {
 		before[i] = byte(i * 7)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		length := rapid.OneOf(rapid.IntRange(0, 200), rapid.IntRange(0, 3*stretch)).Draw(t, "length")
+		length := rapid.OneOf(rapid.IntRange(0, 200), rapid.IntRange(0, 3*stretch)).Draw(t,
+			"length")
 		offset := rapid.IntRange(0, size-length).Draw(t, "offset")
 		skew := rapid.IntRange(0, 17).Draw(t, "skew")
 		copy(want, before)
@@ -52,7 +53,8 @@ func TestCopies(t *testing.T) {
 		if !bytes.Equal(into[skew:skew+length], from) {
 			t.Fatal("CopyOut read something else")
 		}
-		if bytes.Count(into[:skew], []byte{1}) != skew || bytes.Count(into[skew+length:], []byte{1}) != 40-skew {
+		if bytes.Count(into[:skew], []byte{1}) != skew ||
+			bytes.Count(into[skew+length:], []byte{1}) != 40-skew {
 			t.Fatalf("CopyOut touched a byte beside %d to %d", skew, skew+length)
 		}
 	})
@@ -76,15 +78,18 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// orders writes rounds of words with store while others read them, by words and with load, and says what is torn or out of order. Every word of round k is k in each half.
-func orders(size int, store func([]byte), loadWord func(int) uint64, load func([]byte), during time.Duration) error {
+// orders writes rounds of words with store while others read them, by words and with load, and says
+// what is torn or out of order. Every word of round k is k in each half.
+func orders(size int, store func([]byte), loadWord func(int) uint64, load func([]byte),
+	during time.Duration) error {
 	check := func(words []uint64) error {
 		for i := len(words) - 1; i >= 0; i-- {
 			if words[i]>>32 != words[i]&(1<<32-1) {
 				return fmt.Errorf("word %d of %d is torn: %#x", i, len(words), words[i])
 			}
 			if i+1 < len(words) && words[i] < words[i+1] {
-				return fmt.Errorf("word %d of %d is of round %d, above it is round %d", i, len(words), words[i]>>32, words[i+1]>>32)
+				return fmt.Errorf("word %d of %d is of round %d, above it is round %d",
+					i, len(words), words[i]>>32, words[i+1]>>32)
 			}
 		}
 		return nil
@@ -146,15 +151,22 @@ func TestOrders(t *testing.T) {
 	for _, size := range []int{24, 256, 8 << 10, 200 << 10} {
 		s := newSegment(t, size+8)
 		for _, at := range []int{0, 8} {
-			err := orders(size, func(from []byte) { s.CopyIn(at, from) }, func(i int) uint64 { return s.Load(at + i) }, func(into []byte) { s.CopyOut(at, into) },
+			err := orders(size, func(from []byte) {
+				s.CopyIn(at, from)
+			}, func(i int) uint64 { return s.Load(at + i) },
+				func(into []byte) { s.CopyOut(at, into) },
 				50*time.Millisecond)
 			if err != nil {
 				t.Errorf("%d bytes at %d: %v", size, at, err)
 			}
 			clear(s.Bytes())
 		}
-		err := orders(size, func(from []byte) { storeEach(unsafe.Pointer(&s.Bytes()[0]), unsafe.Pointer(&from[0]), size/8) }, func(i int) uint64 { return s.Load(i) },
-			func(into []byte) { loadEach(unsafe.Pointer(&into[0]), unsafe.Pointer(&s.Bytes()[0]), size/8) }, 50*time.Millisecond)
+		err := orders(size, func(from []byte) {
+			storeEach(unsafe.Pointer(&s.Bytes()[0]), unsafe.Pointer(&from[0]), size/8)
+		}, func(i int) uint64 { return s.Load(i) },
+			func(into []byte) {
+				loadEach(unsafe.Pointer(&into[0]), unsafe.Pointer(&s.Bytes()[0]), size/8)
+			}, 50*time.Millisecond)
 		if err != nil {
 			t.Errorf("%d bytes word by word: %v", size, err)
 		}
@@ -165,7 +177,9 @@ func TestOrders(t *testing.T) {
 func TestOrdersCatches(t *testing.T) {
 	const size = 8 << 10
 	s := newSegment(t, size)
-	load, loadWord := func(into []byte) { s.CopyOut(0, into) }, func(i int) uint64 { return s.Load(i) }
+	load, loadWord := func(into []byte) {
+		s.CopyOut(0, into)
+	}, func(i int) uint64 { return s.Load(i) }
 	in := func(from []byte) { s.CopyIn(0, from) }
 	for name, run := range map[string]func() error{
 		"stores backward": func() error {

@@ -30,7 +30,9 @@ func TestDoorbell(t *testing.T) {
 	for i := range uint64(2) {
 		players.Go(func() {
 			for k := range uint64(10_000) {
-				if err := bells[i].Await(ctx, func() bool { return turn.Load() >= 2*k+i }); err != nil {
+				if err := bells[i].Await(ctx, func() bool {
+					return turn.Load() >= 2*k+i
+				}); err != nil {
 					t.Errorf("player %d, turn %d: %v", i, k, err)
 					return
 				}
@@ -50,7 +52,8 @@ func TestDoorbell(t *testing.T) {
 	}
 }
 
-// Who waits for nothing parks once, and looks no more; its context and Close wake it, all others too.
+// Who waits for nothing parks once, and looks no more; its context and Close wake it, all others
+// too.
 func TestDoorbellEnds(t *testing.T) {
 	t.Parallel()
 	var bell Doorbell
@@ -122,7 +125,8 @@ func TestCompletions(t *testing.T) {
 			"reserve": func(t *rapid.T) {
 				n := rapid.IntRange(0, depth+1).Draw(t, "operations")
 				err := queue.Reserve(n)
-				if full := under+len(there)+n > depth; full != errors.Is(err, rdmanet.ErrQueueFull) || !full && err != nil {
+				if full := under+len(there)+n > depth; full != errors.Is(err,
+					rdmanet.ErrQueueFull) || !full && err != nil {
 					t.Fatalf("%d more beside %d of %d: %v", n, under+len(there), depth, err)
 				}
 				if err == nil {

@@ -17,18 +17,22 @@ import (
 const (
 	// sendDepth is how many requests of an attachment the device holds; more wait here.
 	sendDepth = 128
-	// bounceBytes is what an attachment copies through when it writes from, or reads into, memory that is not registered; bouncePiece is the most of one request.
+	// bounceBytes is what an attachment copies through when it writes from, or reads into, memory
+	// that is not registered; bouncePiece is the most of one request.
 	bounceBytes = 1 << 20
 	bouncePiece = 64 << 10
-	// directPiece is the most of one request from registered memory, so that the deadline is about a bounded piece.
+	// directPiece is the most of one request from registered memory, so that the deadline is about
+	// a bounded piece.
 	directPiece = 64 << 10
-	// flightBytes bounds what is under way, as a fast wire can hold it: more would only be repeated in vain, and Soft-RoCE does badly with more than some tens of packets.
+	// flightBytes bounds what is under way, as a fast wire can hold it: more would only be repeated
+	// in vain, and Soft-RoCE does badly with more than some tens of packets.
 	flightBytes = 128 << 10
 	// lineBytes aligns pieces in the ring.
 	lineBytes = 64
 )
 
-// attachment is this host's access to a peer's region; it implements rdmanet.Attachment and owns a link.
+// attachment is this host's access to a peer's region; it implements rdmanet.Attachment and owns a
+// link.
 type attachment struct {
 	host       *host
 	peer       rdmanet.Peer
@@ -87,7 +91,8 @@ func (b *bounce) take(want int) (part []byte, took uint64) {
 }
 
 // Attach implements rdmanet.RegionHost.
-func (h *host) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rdmanet.Attachment, error) {
+func (h *host) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rdmanet.Attachment,
+	error) {
 	if err := rdmanet.CheckRegion(name, rdmanet.WordSize); err != nil {
 		return nil, err
 	}
@@ -120,12 +125,14 @@ func (h *host) attach(ctx context.Context, peer rdmanet.PeerID, name string) (*a
 		return nil, err
 	}
 	a.inline = a.link.inline()
-	from, answer, err := h.control.ask(ctx, peer, message{kind: messageAttach, attachment: a.number, name: name, endpoint: a.link.endpoint()})
+	from, answer, err := h.control.ask(ctx, peer, message{kind: messageAttach, attachment: a.number,
+		name: name, endpoint: a.link.endpoint()})
 	if err == nil {
 		err = attachError(answer.status)
 	}
 	if err == nil {
-		a.peer, a.permission, a.memory, a.size = from, answer.permission, answer.memory, int(answer.memory.size)
+		a.peer, a.permission, a.memory, a.size = from, answer.permission, answer.memory,
+			int(answer.memory.size)
 		if err = h.enter(a); err == nil {
 			if err = a.link.connect(answer.endpoint); err != nil {
 				a.end(err)
@@ -154,7 +161,8 @@ func attachError(s status) error {
 	}
 }
 
-// enter lists an attachment, unless its host closes or the life of the peer that it leads to is over.
+// enter lists an attachment, unless its host closes or the life of the peer that it leads to is
+// over.
 func (h *host) enter(a *attachment) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -204,7 +212,8 @@ func (a *attachment) enqueue(o *operation) error {
 	return nil
 }
 
-// start hands what was enqueued to the device as far as there is room, and copies what is small of the rest.
+// start hands what was enqueued to the device as far as there is room, and copies what is small of
+// the rest.
 func (a *attachment) start() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -245,11 +254,14 @@ func (a *attachment) pump() {
 	}
 }
 
-// request makes the next request of an operation; false when there is no memory to go through at the moment. A read of more than a word takes the last word first, by a request of its own, and the
-// rest behind it, because a device reads in whatever order its bus likes: a mark that was found then has its entry complete.
+// request makes the next request of an operation; false when there is no memory to go through at
+// the moment. A read of more than a word takes the last word first, by a request of its own, and
+// the rest behind it, because a device reads in whatever order its bus likes: a mark that was found
+// then has its entry complete.
 func (a *attachment) request(o *operation) bool {
 	begin := o.started
-	ahead := o.Kind == rdmanet.OperationRead && o.limit == len(o.Bytes) && o.Offset%rdmanet.WordSize+len(o.Bytes) > rdmanet.WordSize
+	ahead := o.Kind == rdmanet.OperationRead && o.limit == len(o.Bytes) &&
+		o.Offset%rdmanet.WordSize+len(o.Bytes) > rdmanet.WordSize
 	if ahead {
 		begin = (o.Offset+len(o.Bytes)-1)&^(rdmanet.WordSize-1) - o.Offset
 	}
@@ -257,7 +269,8 @@ func (a *attachment) request(o *operation) bool {
 	if a.flight > 0 && a.flight+min(len(rest), directPiece) > flightBytes {
 		return false
 	}
-	r := ibverbs.Request{Opcode: ibverbs.OpcodeWrite, Remote: a.memory.base + uint64(o.Offset+begin), RemoteKey: a.memory.key}
+	r := ibverbs.Request{Opcode: ibverbs.OpcodeWrite,
+		Remote: a.memory.base + uint64(o.Offset+begin), RemoteKey: a.memory.key}
 	p := piece{operation: o}
 	read := o.Kind == rdmanet.OperationRead
 	length := len(rest)
@@ -313,7 +326,8 @@ func (a *attachment) makeBounce() bool {
 	memory, err := segment.New(bounceBytes)
 	if err == nil {
 		a.bounce.memory = memory
-		a.bounce.registered, err = a.host.engine.register(a.host.engine.client, memory.Bytes(), ibverbs.AccessLocalWrite)
+		a.bounce.registered, err = a.host.engine.register(a.host.engine.client, memory.Bytes(),
+			ibverbs.AccessLocalWrite)
 	}
 	if err != nil {
 		a.bounce.memory = nil
@@ -387,7 +401,8 @@ func (a *attachment) inquire(cause error) error {
 	}
 	ctx, cancel := context.WithTimeout(a.host.alive, a.host.mendTimeout/2)
 	defer cancel()
-	from, answer, err := a.host.control.ask(ctx, a.peer.ID, message{kind: messageAsk, attachment: a.number, name: a.name})
+	from, answer, err := a.host.control.ask(ctx, a.peer.ID,
+		message{kind: messageAsk, attachment: a.number, name: a.name})
 	switch {
 	case a.host.alive.Err() != nil:
 		return rdmanet.ErrClosed
@@ -404,7 +419,8 @@ func (a *attachment) inquire(cause error) error {
 	}
 }
 
-// end ends the attachment with the first error that it is given: what is outstanding completes with it.
+// end ends the attachment with the first error that it is given: what is outstanding completes with
+// it.
 func (a *attachment) end(err error) {
 	err = fmt.Errorf("region %q of %s: %w", a.name, a.peer.ID, err)
 	a.mu.Lock()
@@ -435,7 +451,8 @@ func (a *attachment) end(err error) {
 	}
 	if bounced.registered != nil {
 		if err := a.host.engine.use(bounced.registered.Close); err != nil {
-			a.host.log.Warn("memory stays registered", "region", a.name, "peer", a.peer.String(), "error", err)
+			a.host.log.Warn("memory stays registered", "region", a.name, "peer", a.peer.String(),
+				"error", err)
 		} else {
 			bounced.memory.Free() // now, and not when the collector comes to it
 		}

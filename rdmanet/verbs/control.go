@@ -17,7 +17,8 @@ import (
 // controlLane is the name of the control plane's lane.
 const controlLane = "\x00verbs"
 
-// control is this host's end of the control plane: requests that are answered, and notices that are not.
+// control is this host's end of the control plane: requests that are answered, and notices that are
+// not.
 type control struct {
 	p2p         *p2p.Host
 	mendTimeout time.Duration
@@ -44,23 +45,29 @@ type reply struct {
 }
 
 func newControl(p *p2p.Host, mendTimeout time.Duration) *control {
-	// Numbers begin by chance, so that a reply to an earlier incarnation fits none of this one's calls.
-	return &control{p2p: p, self: rdmanet.Peer{ID: p.ID(), Incarnation: p.Incarnation()}, mendTimeout: mendTimeout, calls: make(map[uint64]*call), next: rand.Uint64()}
+	// Numbers begin by chance, so that a reply to an earlier incarnation fits none of this one's
+	// calls.
+	return &control{p2p: p, self: rdmanet.Peer{ID: p.ID(), Incarnation: p.Incarnation()},
+		mendTimeout: mendTimeout, calls: make(map[uint64]*call), next: rand.Uint64()}
 }
 
 // askPause is the pause before a request is sent again.
 const askPause = 20 * time.Millisecond
 
-// ask sends a request and waits for its reply: from the incarnation that is there, waiting for one for the mend timeout. Errors: ctx's own, ErrReset (the peer restarted meanwhile), ErrUnreachable, ErrNotMember,
-// ErrClosed.
-func (c *control) ask(ctx context.Context, peer rdmanet.PeerID, request message) (rdmanet.Peer, message, error) {
+// ask sends a request and waits for its reply: from the incarnation that is there, waiting for one
+// for the mend timeout. Errors: ctx's own, ErrReset (the peer restarted meanwhile), ErrUnreachable,
+// ErrNotMember, ErrClosed.
+func (c *control) ask(ctx context.Context, peer rdmanet.PeerID, request message) (rdmanet.Peer,
+	message, error) {
 	if peer == c.self.ID {
 		return c.self, c.here(c.self, request), ctx.Err()
 	}
-	// The lane may have broken a moment after it was asked for, with its patience spent on somebody else's behalf.
+	// The lane may have broken a moment after it was asked for, with its patience spent on somebody
+	// else's behalf.
 	for patience := time.Now().Add(c.mendTimeout); ; {
 		from, answer, err := c.askOnce(ctx, peer, request)
-		if err == nil || !errors.Is(err, rdmanet.ErrUnreachable) || ctx.Err() != nil || time.Now().After(patience) {
+		if err == nil || !errors.Is(err, rdmanet.ErrUnreachable) || ctx.Err() != nil ||
+			time.Now().After(patience) {
 			return from, answer, err
 		}
 		select {
@@ -71,7 +78,8 @@ func (c *control) ask(ctx context.Context, peer rdmanet.PeerID, request message)
 	}
 }
 
-func (c *control) askOnce(ctx context.Context, peer rdmanet.PeerID, request message) (rdmanet.Peer, message, error) {
+func (c *control) askOnce(ctx context.Context, peer rdmanet.PeerID, request message) (rdmanet.Peer,
+	message, error) {
 	bounded, cancel := context.WithTimeout(ctx, 2*c.mendTimeout)
 	defer cancel()
 	lane, err := c.p2p.Lane(peer, controlLane)

@@ -25,7 +25,8 @@ func Devices() ([]Device, error) {
 			}
 			device.Active = true
 			for _, gid := range port.GIDs {
-				device.GIDs = append(device.GIDs, GID{Index: gid.Index, Address: gid.Address.String(), Type: gid.Type.String()})
+				device.GIDs = append(device.GIDs, GID{Index: gid.Index,
+					Address: gid.Address.String(), Type: gid.Type.String()})
 			}
 		}
 		devices = append(devices, device)
@@ -39,7 +40,8 @@ func choose(device, gid string) (string, ibverbs.Port, ibverbs.GID, error) {
 	if err != nil {
 		return "", ibverbs.Port{}, ibverbs.GID{}, fmt.Errorf("%w: %w", ErrNoDevice, err)
 	}
-	reason := "the machine has none (ibv_devices lists them; Soft-RoCE makes one: rdma link add rxe0 type rxe netdev eth0)"
+	reason := "the machine has none (ibv_devices lists them; Soft-RoCE makes one: rdma link add " +
+		"rxe0 type rxe netdev eth0)"
 	for _, d := range devices {
 		if device != "" && d.Name != device {
 			reason = fmt.Sprintf("the machine has no %q but %q", device, d.Name)

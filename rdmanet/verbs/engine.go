@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	// queueEntries is the size of a completion queue, where the device allows it; further ones are made when its queue pairs could overrun it.
+	// queueEntries is the size of a completion queue, where the device allows it; further ones are
+	// made when its queue pairs could overrun it.
 	queueEntries = 16 << 10
 	// spinPolls is how often the poller looks for completions before it parks.
 	spinPolls = 32
@@ -81,7 +82,8 @@ func newEngine(options Options) (*engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{context: context, port: port, gid: gid, links: make(map[uint32]*link), dead: make(chan *link, 64), ending: make(chan struct{})}
+	e := &engine{context: context, port: port, gid: gid, links: make(map[uint32]*link),
+		dead: make(chan *link, 64), ending: make(chan struct{})}
 	if err := e.prepare(options.Control.MendTimeout); err != nil {
 		return nil, errors.Join(fmt.Errorf("RDMA device %s: %w", device, err), e.release())
 	}
@@ -106,9 +108,11 @@ func (e *engine) prepare(mendTimeout time.Duration) (err error) {
 	return err
 }
 
-// patienceFor gives the device's timeout so that all its retries take at most that long, and at least a millisecond each.
+// patienceFor gives the device's timeout so that all its retries take at most that long, and at
+// least a millisecond each.
 func patienceFor(limit time.Duration, reads int) ibverbs.Patience {
-	each := limit / (retriesMax + 1) // devices may take up to four times as long, and the deadline in software ends that
+	// devices may take up to four times as long, and the deadline in software ends that
+	each := limit / (retriesMax + 1)
 	exponent := bits.Len64(uint64(each.Nanoseconds())/4096) - 1
 	return ibverbs.Patience{
 		Timeout: uint32(min(max(exponent, 8), 20)), Retries: retriesMax,
@@ -118,7 +122,8 @@ func patienceFor(limit time.Duration, reads int) ibverbs.Patience {
 	}
 }
 
-// reserve finds a completion queue with room for that many entries, or makes one. The caller holds no lock.
+// reserve finds a completion queue with room for that many entries, or makes one. The caller holds
+// no lock.
 func (e *engine) reserve(entries int) (*completionQueue, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -191,7 +196,8 @@ func (e *engine) use(work func() error) error {
 }
 
 // register registers memory in a domain.
-func (e *engine) register(domain *ibverbs.Domain, bytes []byte, access ibverbs.Access) (memory *ibverbs.Memory, err error) {
+func (e *engine) register(domain *ibverbs.Domain, bytes []byte,
+	access ibverbs.Access) (memory *ibverbs.Memory, err error) {
 	err = e.use(func() error {
 		memory, err = domain.Register(bytes, access)
 		return err
@@ -199,7 +205,8 @@ func (e *engine) register(domain *ibverbs.Domain, bytes []byte, access ibverbs.A
 	return memory, err
 }
 
-// progress polls every queue once, unless somebody else does at this moment, and tells links of their completions. It gives the number of completions.
+// progress polls every queue once, unless somebody else does at this moment, and tells links of
+// their completions. It gives the number of completions.
 func (e *engine) progress() int {
 	if !e.polling.TryLock() {
 		return 0
@@ -249,7 +256,8 @@ func (e *engine) dispatch(c *ibverbs.Completion) {
 	}
 }
 
-// poll is the poller: it looks for completions for a moment, then parks until the channel says that there are some.
+// poll is the poller: it looks for completions for a moment, then parks until the channel says that
+// there are some.
 func (e *engine) poll() {
 	raw, err := e.channel.File().SyscallConn()
 	if err != nil {
@@ -270,7 +278,8 @@ func (e *engine) poll() {
 			continue
 		}
 		idle = 0
-		// Who waits in Queue.Wait polls for all. Each arming costs a system call, and the event another one and a change of threads.
+		// Who waits in Queue.Wait polls for all. Each arming costs a system call, and the event
+		// another one and a change of threads.
 		if time.Now().UnixNano()-e.looked.Load() < int64(standBack) {
 			time.Sleep(standBack)
 			continue
@@ -281,7 +290,9 @@ func (e *engine) poll() {
 		if !e.patient() {
 			return
 		}
-		if err := raw.Read(func(uintptr) bool { return e.channel.Event() }); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		if err := raw.Read(func(uintptr) bool {
+			return e.channel.Event()
+		}); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 			return
 		}
 		for e.channel.Event() {
@@ -289,7 +300,8 @@ func (e *engine) poll() {
 	}
 }
 
-// patient sets how long the poller parks: while something is outstanding not for long, as an event may get lost, and else until there is one. It gives false when the engine closes.
+// patient sets how long the poller parks: while something is outstanding not for long, as an event
+// may get lost, and else until there is one. It gives false when the engine closes.
 func (e *engine) patient() bool {
 	var until time.Time
 	e.mu.Lock()
@@ -316,7 +328,8 @@ func (e *engine) arm() int {
 	queues := e.queues
 	e.mu.Unlock()
 	for _, q := range queues {
-		// A queue that cannot be armed is polled at the next event of another, and by those who wait.
+		// A queue that cannot be armed is polled at the next event of another, and by those who
+		// wait.
 		_ = q.queue.Arm()
 	}
 	e.polling.Lock()
@@ -356,10 +369,12 @@ func (e *engine) expire(now time.Time) {
 	}
 }
 
-// sequence gives a queue pair's first packet sequence number: by chance, so that packets of an earlier pair of that number do not fit.
+// sequence gives a queue pair's first packet sequence number: by chance, so that packets of an
+// earlier pair of that number do not fit.
 func sequence() uint32 { return rand.Uint32() & (1<<24 - 1) }
 
 // endpointOf is what the other side needs to connect to one of the engine's queue pairs.
 func (e *engine) endpointOf(pair *ibverbs.Pair, sequence uint32) endpoint {
-	return endpoint{number: pair.Number(), sequence: sequence, lid: e.port.LID, mtu: e.port.MTU, gid: e.gid.Address.As16()}
+	return endpoint{number: pair.Number(), sequence: sequence, lid: e.port.LID, mtu: e.port.MTU,
+		gid: e.gid.Address.As16()}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/p2p"
 )
 
-// closeGrace is how long Close waits, after its context ended, for goroutines that only have to notice it.
+// closeGrace is how long Close waits, after its context ended, for goroutines that only have to
+// notice it.
 const closeGrace = time.Second
 
 // host is this process's end of the fabric; it implements Host.
@@ -69,10 +70,12 @@ type source struct {
 	key      uint32
 }
 
-// Start starts a host on an RDMA device, and its control plane. ErrNoDevice, what p2p.New gives, or the device's refusal.
+// Start starts a host on an RDMA device, and its control plane. ErrNoDevice, what p2p.New gives, or
+// the device's refusal.
 func Start(options Options) (Host, error) { return start(options, (*engine).prove) }
 
-// start is Start with a judge of methods to take permissions back: an error says why one does not hold.
+// start is Start with a judge of methods to take permissions back: an error says why one does not
+// hold.
 func start(options Options, prove func(*engine, Permissions) error) (Host, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
@@ -83,7 +86,8 @@ func start(options Options, prove func(*engine, Permissions) error) (Host, error
 		return nil, fmt.Errorf("verbs host: %w", err)
 	}
 	if err := e.try(options.Permissions, prove); err != nil {
-		return nil, errors.Join(fmt.Errorf("verbs host: RDMA device %s with GID %s: %w", e.context.Name(), e.gid.Address, err), e.close())
+		return nil, errors.Join(fmt.Errorf("verbs host: RDMA device %s with GID %s: %w",
+			e.context.Name(), e.gid.Address, err), e.close())
 	}
 	plane, err := p2p.New(options.plane())
 	if err != nil {
@@ -95,16 +99,20 @@ func start(options Options, prove func(*engine, Permissions) error) (Host, error
 	}
 	alive, die := context.WithCancel(context.Background())
 	h := &host{
-		id: plane.ID(), incarnation: plane.Incarnation(), mendTimeout: options.Control.MendTimeout, log: log,
+		id: plane.ID(), incarnation: plane.Incarnation(), mendTimeout: options.Control.MendTimeout,
+		log: log,
 		p2p: plane, control: newControl(plane, options.Control.MendTimeout), engine: e,
 		alive: alive, die: die,
-		regions: make(map[string]*region), exposing: make(map[string]bool), attachments: make(map[uint64]*attachment),
-		ringBytes: options.RingBytes, senders: make(map[*sender]struct{}), streams: make(map[*inboundStream]struct{}),
-		queues: make(map[*queue]struct{}), newest: make(map[rdmanet.PeerID]rdmanet.Incarnation),
+		regions: make(map[string]*region), exposing: make(map[string]bool),
+		attachments: make(map[uint64]*attachment),
+		ringBytes:   options.RingBytes, senders: make(map[*sender]struct{}),
+		streams: make(map[*inboundStream]struct{}),
+		queues:  make(map[*queue]struct{}), newest: make(map[rdmanet.PeerID]rdmanet.Incarnation),
 	}
 	h.lanes = lane.New(lane.Config{
-		Self: rdmanet.Peer{ID: h.id, Incarnation: h.incarnation}, Limits: options.limits(), MendTimeout: h.mendTimeout,
-		Peers: (*lanePeers)(h), Member: h.isMember, Dial: h.dial, Log: log,
+		Self: rdmanet.Peer{ID: h.id, Incarnation: h.incarnation}, Limits: options.limits(),
+		MendTimeout: h.mendTimeout,
+		Peers:       (*lanePeers)(h), Member: h.isMember, Dial: h.dial, Log: log,
 	})
 	h.control.here = h.answer
 	h.control.note = func(m message) { h.spawn(func() { h.handle(h.control.self, m) }) }
@@ -114,7 +122,8 @@ func start(options Options, prove func(*engine, Permissions) error) (Host, error
 	if err := plane.Receive(controlLane, h.receive); err != nil {
 		return nil, errors.Join(fmt.Errorf("verbs host: %w", err), h.Close(context.Background()))
 	}
-	log.Info("RDMA device", "device", e.context.Name(), "port", e.port.Number, "gid", e.gid.Address.String(), "type", e.gid.Type.String(), "permissions", e.method)
+	log.Info("RDMA device", "device", e.context.Name(), "port", e.port.Number, "gid",
+		e.gid.Address.String(), "type", e.gid.Type.String(), "permissions", e.method)
 	for _, err := range e.refused {
 		log.Debug("permissions", "error", err)
 	}
@@ -148,7 +157,9 @@ func (h *host) SetMembers(members map[rdmanet.PeerID]string) error {
 	for _, r := range h.openRegions() {
 		r.retain(func(peer rdmanet.Peer) bool { return h.isMember(peer.ID) })
 	}
-	for _, a := range h.attachmentsWhere(func(a *attachment) bool { return !h.isMember(a.peer.ID) }) {
+	for _, a := range h.attachmentsWhere(func(a *attachment) bool {
+		return !h.isMember(a.peer.ID)
+	}) {
 		a.end(rdmanet.ErrNotMember)
 	}
 	return nil
@@ -193,7 +204,8 @@ func (h *host) sourcesLocked() {
 	list := make([]source, 0, len(h.regions))
 	for _, r := range h.regions {
 		from := address(r.memory.Bytes())
-		list = append(list, source{from: from, to: from + uint64(r.memory.Size()), key: r.local.LocalKey()})
+		list = append(list, source{from: from, to: from + uint64(r.memory.Size()),
+			key: r.local.LocalKey()})
 	}
 	h.sources.Store(&list)
 }
@@ -225,7 +237,8 @@ func (h *host) Watch(watch func(rdmanet.PeerEvent)) {
 	h.watchers = append(h.watchers, watch)
 }
 
-// lanePeers is a host as what its lanes tell of peers. Who is there, and in which incarnation, is the control plane's to say.
+// lanePeers is a host as what its lanes tell of peers. Who is there, and in which incarnation, is
+// the control plane's to say.
 type lanePeers host
 
 // Up implements lane.Peers.
@@ -276,16 +289,20 @@ func (h *host) event(event rdmanet.PeerEvent) {
 
 // restarted ends what belongs to earlier incarnations of a peer.
 func (h *host) restarted(peer rdmanet.Peer) {
-	h.control.fail(peer.ID, fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, peer.Incarnation))
+	h.control.fail(peer.ID, fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset,
+		peer.Incarnation))
 	h.mu.Lock()
 	h.newest[peer.ID] = peer.Incarnation
 	h.mu.Unlock()
 	h.lanes.Restarted(peer)
 	// Destroying queue pairs takes long for a watcher.
 	h.spawn(func() {
-		older := func(other rdmanet.Peer) bool { return other.ID == peer.ID && other.Incarnation < peer.Incarnation }
+		older := func(other rdmanet.Peer) bool {
+			return other.ID == peer.ID && other.Incarnation < peer.Incarnation
+		}
 		for _, a := range h.attachmentsWhere(func(a *attachment) bool { return older(a.peer) }) {
-			a.end(fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, peer.Incarnation))
+			a.end(fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset,
+				peer.Incarnation))
 		}
 		for _, r := range h.openRegions() {
 			r.retain(func(other rdmanet.Peer) bool { return !older(other) })
@@ -319,7 +336,9 @@ func (h *host) handle(from rdmanet.Peer, m message) {
 		a := h.attachments[m.attachment]
 		h.mu.Unlock()
 		if a != nil && a.peer == from {
-			h.spawn(func() { a.end(fmt.Errorf("%w: the owner changed the permission", rdmanet.ErrAccess)) })
+			h.spawn(func() {
+				a.end(fmt.Errorf("%w: the owner changed the permission", rdmanet.ErrAccess))
+			})
 		}
 	case messageDetach:
 		if r := h.region(m.name); r != nil {
@@ -362,7 +381,8 @@ func (h *host) Sever(peer rdmanet.PeerID) error {
 	return h.p2p.Sever(peer)
 }
 
-// Close implements rdmanet.Host. With a context that has ended already it is what a crash would be to the peers: no goodbye.
+// Close implements rdmanet.Host. With a context that has ended already it is what a crash would be
+// to the peers: no goodbye.
 func (h *host) Close(ctx context.Context) error {
 	h.closeOnce.Do(func() { h.closeErr = h.shutDown(ctx) })
 	return h.closeErr
@@ -380,7 +400,8 @@ func (h *host) shutDown(ctx context.Context) error {
 	// The control plane's goodbye is the lanes'.
 	err = errors.Join(err, h.p2p.Close(ctx))
 	h.mu.Lock()
-	attachments, regions, queues := slices.Collect(maps.Values(h.attachments)), slices.Collect(maps.Values(h.regions)), slices.Collect(maps.Keys(h.queues))
+	attachments, regions, queues := slices.Collect(maps.Values(h.attachments)),
+		slices.Collect(maps.Values(h.regions)), slices.Collect(maps.Keys(h.queues))
 	h.mu.Unlock()
 	h.die()
 	h.lanes.End()
@@ -408,7 +429,8 @@ func (h *host) shutDown(ctx context.Context) error {
 		select {
 		case <-ended:
 		case <-ctx.Done():
-			err = errors.Join(err, fmt.Errorf("host %s: a goroutine does not end: %w", h.id, ctx.Err()))
+			err = errors.Join(err, fmt.Errorf("host %s: a goroutine does not end: %w", h.id,
+				ctx.Err()))
 		}
 	}
 	return errors.Join(err, h.engine.close())

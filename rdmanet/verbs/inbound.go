@@ -14,17 +14,20 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/lane"
 )
 
-// ackDelay is how long an acknowledgement may wait for more to be acknowledged with it, while the sender sends nothing.
+// ackDelay is how long an acknowledgement may wait for more to be acknowledged with it, while the
+// sender sends nothing.
 const ackDelay = 2 * time.Millisecond
 
-// inboundStream is one queue pair of a peer's lane, with the goroutine that reads its ring and calls the receive function; it implements lane.Inlet.
+// inboundStream is one queue pair of a peer's lane, with the goroutine that reads its ring and
+// calls the receive function; it implements lane.Inlet.
 type inboundStream struct {
 	host    *host
 	from    rdmanet.Peer
 	name    string
 	number  uint32 // of the sender's queue pair
 	inbound *lane.Inbound
-	parted  chan struct{} // closed when the stream has ended, or the sender of a sealed lane has the last acknowledgement
+	// closed when the stream has ended, or the sender of a sealed lane has the last acknowledgement
+	parted chan struct{}
 
 	mu      sync.Mutex
 	end     *end  // nil until it is made
@@ -79,12 +82,16 @@ func (h *host) open(from rdmanet.Peer, request message) message {
 	if request.memory.size < wordsSize {
 		return message{kind: messageReply, call: request.call, status: statusFailed}
 	}
-	s := &inboundStream{host: h, parted: make(chan struct{}), from: from, number: request.endpoint.number, name: request.name}
+	s := &inboundStream{host: h, parted: make(chan struct{}), from: from,
+		number: request.endpoint.number, name: request.name}
 	inbound, answer := h.lanes.Greet(from.ID, lane.Hello{
-		Name: request.name, Sender: from.Incarnation, Receiver: request.receiver, Opening: request.opening, Lost: request.lost, LostBy: request.lostBy,
-		FrameMax: request.frameMax, WindowBytes: request.windowBytes, WindowFrames: request.windowFrames,
+		Name: request.name, Sender: from.Incarnation, Receiver: request.receiver,
+		Opening: request.opening, Lost: request.lost, LostBy: request.lostBy,
+		FrameMax: request.frameMax, WindowBytes: request.windowBytes,
+		WindowFrames: request.windowFrames,
 	}, s)
-	reply := message{kind: messageReply, call: request.call, status: statuses[answer.Status], next: answer.Next, delivered: answer.Delivered}
+	reply := message{kind: messageReply, call: request.call, status: statuses[answer.Status],
+		next: answer.Next, delivered: answer.Delivered}
 	if inbound == nil {
 		return reply
 	}
@@ -125,7 +132,8 @@ func (h *host) begin(s *inboundStream, delivered uint64) error {
 	return nil
 }
 
-// part waits until the senders know what this host's program has taken, which is settled, as far as ctx and the lanes' own bound let it.
+// part waits until the senders know what this host's program has taken, which is settled, as far as
+// ctx and the lanes' own bound let it.
 func (h *host) part(ctx context.Context) {
 	h.mu.Lock()
 	streams := slices.Collect(maps.Keys(h.streams))
@@ -145,7 +153,8 @@ func (h *host) part(ctx context.Context) {
 func (s *inboundStream) run(delivered uint64) {
 	delay := time.NewTimer(time.Hour)
 	defer delay.Stop()
-	r := &receiver{end: s.end, stream: s, size: uint64(s.host.ringBytes), delivered: delivered, delay: delay}
+	r := &receiver{end: s.end, stream: s, size: uint64(s.host.ringBytes), delivered: delivered,
+		delay: delay}
 	err := s.inbound.Feed(r)
 	if errors.Is(err, lane.ErrSealed) {
 		err = r.part()
@@ -158,7 +167,8 @@ func (s *inboundStream) run(delivered uint64) {
 	s.host.giveBack(s.end, s.name)
 	if !errors.Is(err, lane.ErrSuperseded) && !errors.Is(err, lane.ErrSealed) {
 		// The sender's device would find out, by all its retries.
-		s.host.control.tell(s.from.ID, message{kind: messageEnded, name: s.name, endpoint: endpoint{number: s.number}})
+		s.host.control.tell(s.from.ID, message{kind: messageEnded, name: s.name,
+			endpoint: endpoint{number: s.number}})
 	}
 	if errors.Is(err, errProtocol) || errors.Is(err, lane.ErrProtocol) {
 		s.host.log.Warn("stream dropped", "peer", s.from.String(), "lane", s.name, "error", err)

@@ -14,13 +14,16 @@ import (
 
 // statuses are the words of a reply to a lane's request, by the lanes' own.
 var statuses = [...]status{
-	lane.StatusWelcome: statusWelcome, lane.StatusRestarted: statusRestarted, lane.StatusStale: statusStale, lane.StatusNoReceiver: statusNoReceiver,
-	lane.StatusFrameMax: statusFrameMax, lane.StatusClosing: statusClosing, lane.StatusRefused: statusFailed,
+	lane.StatusWelcome: statusWelcome, lane.StatusRestarted: statusRestarted,
+	lane.StatusStale: statusStale, lane.StatusNoReceiver: statusNoReceiver,
+	lane.StatusFrameMax: statusFrameMax, lane.StatusClosing: statusClosing,
+	lane.StatusRefused: statusFailed,
 }
 
 // answerOf gives the answer that a reply to a lane's request is.
 func answerOf(from rdmanet.Peer, reply message) lane.Answer {
-	answer := lane.Answer{Status: lane.StatusRefused, Incarnation: from.Incarnation, Next: reply.next, Delivered: reply.delivered}
+	answer := lane.Answer{Status: lane.StatusRefused, Incarnation: from.Incarnation,
+		Next: reply.next, Delivered: reply.delivered}
 	for word, code := range statuses {
 		if code == reply.status && word != 0 {
 			answer.Status = lane.Status(word)
@@ -33,7 +36,8 @@ func answerOf(from rdmanet.Peer, reply message) lane.Answer {
 }
 
 // dial makes one attempt to connect a lane; it is Config.Dial of the lanes.
-func (h *host) dial(ctx context.Context, to *lane.Sender, patience time.Duration) (lane.Outlet, error) {
+func (h *host) dial(ctx context.Context, to *lane.Sender, patience time.Duration) (lane.Outlet,
+	error) {
 	n, err := h.engine.newEnd(h.ringBytes, wordsSize)
 	if err != nil {
 		return nil, err
@@ -50,12 +54,14 @@ func (h *host) dial(ctx context.Context, to *lane.Sender, patience time.Duration
 }
 
 // connect asks the receiver for a ring and connects this end to it.
-func (h *host) connect(ctx context.Context, to *lane.Sender, n *end, patience time.Duration) (*sender, error) {
+func (h *host) connect(ctx context.Context, to *lane.Sender,
+	n *end, patience time.Duration) (*sender, error) {
 	attempt, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	hello := to.Hello()
 	from, reply, err := h.control.askOnce(attempt, to.Peer(), message{
-		kind: messageLane, name: hello.Name, receiver: hello.Receiver, opening: hello.Opening, lost: hello.Lost, lostBy: hello.LostBy,
+		kind: messageLane, name: hello.Name, receiver: hello.Receiver, opening: hello.Opening,
+		lost: hello.Lost, lostBy: hello.LostBy,
 		frameMax: hello.FrameMax, windowBytes: hello.WindowBytes, windowFrames: hello.WindowFrames,
 		endpoint: n.link.endpoint(), memory: n.exposure(wordsSize),
 	})
@@ -63,7 +69,8 @@ func (h *host) connect(ctx context.Context, to *lane.Sender, n *end, patience ti
 	case err != nil && hello.Receiver == 0 && errors.Is(err, rdmanet.ErrReset):
 		return nil, fmt.Errorf("no answer: %s", err) // the lane led nowhere yet, and asks again
 	case err != nil && hello.Receiver != 0 && errors.Is(err, rdmanet.ErrUnreachable):
-		return nil, fmt.Errorf("%w: %w", lane.ErrGoodbye, err) // the control plane has spent the mend timeout
+		// the control plane has spent the mend timeout
+		return nil, fmt.Errorf("%w: %w", lane.ErrGoodbye, err)
 	case err != nil:
 		return nil, err
 	}
@@ -71,15 +78,17 @@ func (h *host) connect(ctx context.Context, to *lane.Sender, n *end, patience ti
 		return nil, err
 	}
 	if size := reply.memory.size; size != ringBegin+uint64(h.ringBytes) {
-		return nil, fmt.Errorf("%w: the peer's ring has %d bytes, this host's %d", errProtocol, size, h.ringBytes)
+		return nil, fmt.Errorf("%w: the peer's ring has %d bytes, this host's %d", errProtocol,
+			size, h.ringBytes)
 	}
 	if err := n.link.connect(reply.endpoint); err != nil {
 		return nil, err
 	}
 	n.peer = reply.memory
 	return &sender{
-		end: n, host: h, lane: to, ctx: ctx, size: uint64(h.ringBytes), acknowledged: reply.delivered,
-		probe: time.NewTimer(time.Hour), probing: max(h.mendTimeout/4, time.Millisecond),
+		end: n, host: h, lane: to, ctx: ctx, size: uint64(h.ringBytes),
+		acknowledged: reply.delivered,
+		probe:        time.NewTimer(time.Hour), probing: max(h.mendTimeout/4, time.Millisecond),
 	}, nil
 }
 

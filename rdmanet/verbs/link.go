@@ -35,7 +35,8 @@ type linkOwner interface {
 	broke(err error)
 }
 
-// link is one queue pair of the engine's, from its making to its destruction. Its requests are numbered from 0.
+// link is one queue pair of the engine's, from its making to its destruction. Its requests are
+// numbered from 0.
 type link struct {
 	engine       *engine
 	id           uint32
@@ -45,21 +46,26 @@ type link struct {
 	queue        *completionQueue
 	owner        linkOwner
 
-	since atomic.Int64 // when the device was last known to move while requests are outstanding, in nanoseconds; 0 if none are
-	over  atomic.Bool  // broke was told or will be
+	// when the device was last known to move while requests are outstanding, in nanoseconds; 0 if
+	// none are
+	since atomic.Int64
+	over  atomic.Bool // broke was told or will be
 
 	destroyed chan struct{} // closed when the queue pair is no more
 
-	mu       sync.Mutex
-	pair     *ibverbs.Pair   // nil once it is given up
-	window   *ibverbs.Window // bound to the pair, which it keeps from being destroyed; nil if there is none
+	mu   sync.Mutex
+	pair *ibverbs.Pair // nil once it is given up
+	// bound to the pair, which it keeps from being destroyed; nil if there is none
+	window   *ibverbs.Window
 	posted   uint64
 	finished uint64
 	taken    int // receives not given back
 }
 
-// newLink makes a queue pair in the domain, ready to be connected, with that access for the other side.
-func (e *engine) newLink(domain *ibverbs.Domain, owner linkOwner, sendDepth, receiveDepth int, access ibverbs.Access) (l *link, err error) {
+// newLink makes a queue pair in the domain, ready to be connected, with that access for the other
+// side.
+func (e *engine) newLink(domain *ibverbs.Domain, owner linkOwner, sendDepth, receiveDepth int,
+	access ibverbs.Access) (l *link, err error) {
 	err = e.use(func() error {
 		l, err = e.makeLink(domain, owner, sendDepth, receiveDepth, access)
 		return err
@@ -67,7 +73,8 @@ func (e *engine) newLink(domain *ibverbs.Domain, owner linkOwner, sendDepth, rec
 	return l, err
 }
 
-func (e *engine) makeLink(domain *ibverbs.Domain, owner linkOwner, sendDepth, receiveDepth int, access ibverbs.Access) (*link, error) {
+func (e *engine) makeLink(domain *ibverbs.Domain, owner linkOwner, sendDepth, receiveDepth int,
+	access ibverbs.Access) (*link, error) {
 	entries := sendDepth + receiveDepth
 	queue, err := e.reserve(entries)
 	if err != nil {
@@ -79,7 +86,8 @@ func (e *engine) makeLink(domain *ibverbs.Domain, owner linkOwner, sendDepth, re
 			err = errors.Join(err, pair.Close())
 		}
 	}
-	l := &link{engine: e, sequence: sequence(), sendDepth: sendDepth, receiveDepth: receiveDepth, queue: queue, owner: owner, pair: pair, destroyed: make(chan struct{})}
+	l := &link{engine: e, sequence: sequence(), sendDepth: sendDepth, receiveDepth: receiveDepth,
+		queue: queue, owner: owner, pair: pair, destroyed: make(chan struct{})}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err == nil && e.closed {
@@ -117,7 +125,8 @@ func (l *link) connect(remote endpoint) error {
 	if err := l.postReceives(l.receiveDepth); err != nil {
 		return err
 	}
-	address := ibverbs.Address{Number: remote.number, Sequence: remote.sequence, LID: remote.lid, MTU: min(remote.mtu, l.engine.port.MTU), GID: remote.gid}
+	address := ibverbs.Address{Number: remote.number, Sequence: remote.sequence, LID: remote.lid,
+		MTU: min(remote.mtu, l.engine.port.MTU), GID: remote.gid}
 	return l.pair.Connect(l.engine.port, l.engine.gid.Index, address, l.sequence, l.engine.patience)
 }
 
@@ -145,8 +154,9 @@ func (l *link) room() int {
 	return l.sendDepth - int(l.posted-l.finished)
 }
 
-// post hands requests to the device, for which there is room, and gives the first one's number. A request has taken place when progressed tells a higher number, and none takes place any more
-// when broke is told. With an error the link is of no use, and the caller ends it.
+// post hands requests to the device, for which there is room, and gives the first one's number. A
+// request has taken place when progressed tells a higher number, and none takes place any more when
+// broke is told. With an error the link is of no use, and the caller ends it.
 func (l *link) post(requests []ibverbs.Request) (first uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +181,8 @@ func (l *link) post(requests []ibverbs.Request) (first uint64, err error) {
 	return first, nil
 }
 
-// completed takes note that a request, named by the lower half of its number, and all before it have taken place.
+// completed takes note that a request, named by the lower half of its number, and all before it
+// have taken place.
 func (l *link) completed(number uint32) {
 	l.mu.Lock()
 	l.advance(number + 1)
@@ -209,7 +220,8 @@ func (l *link) received() {
 	}
 }
 
-// failed ends the link with a completion's error: what was before it has taken place, the queue pair is in error.
+// failed ends the link with a completion's error: what was before it has taken place, the queue
+// pair is in error.
 func (l *link) failed(c *ibverbs.Completion) {
 	if c.ID&receiveID == 0 {
 		l.mu.Lock()
@@ -242,7 +254,8 @@ func (l *link) failed(c *ibverbs.Completion) {
 	l.owner.broke(err)
 }
 
-// end destroys the queue pair and tells its owner why, unless it is over already. Once it has returned, the device touches no memory for this link.
+// end destroys the queue pair and tells its owner why, unless it is over already. Once it has
+// returned, the device touches no memory for this link.
 func (l *link) end(err error) {
 	first := l.over.CompareAndSwap(false, true)
 	l.destroy()
@@ -251,8 +264,9 @@ func (l *link) end(err error) {
 	}
 }
 
-// fence takes the other side's access away: nothing of it lands any more once fence has returned. Without its flags the queue pair refuses what comes, but what the device was about to place when they
-// went may land a moment later; destroying waits for that.
+// fence takes the other side's access away: nothing of it lands any more once fence has returned.
+// Without its flags the queue pair refuses what comes, but what the device was about to place when
+// they went may land a moment later; destroying waits for that.
 func (l *link) fence() {
 	l.mu.Lock()
 	if l.pair != nil {
@@ -278,7 +292,8 @@ func (l *link) destroy() {
 	if window != nil {
 		_ = window.Close() // what the device does not take back goes with it
 	}
-	// The library may take long for it, and the poller is not to wait for the lock. What cannot be destroyed stays until the device is closed; in the error state it does no harm.
+	// The library may take long for it, and the poller is not to wait for the lock. What cannot be
+	// destroyed stays until the device is closed; in the error state it does no harm.
 	if pair.Close() != nil {
 		_ = pair.Fail()
 	}

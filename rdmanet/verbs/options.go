@@ -23,7 +23,8 @@ const (
 
 var (
 	// ErrNotBuilt: this program was built without verbs.
-	ErrNotBuilt = errors.New("this program was built without RDMA verbs: build it with -tags verbs, cgo and libibverbs (Debian: apt-get install libibverbs-dev)")
+	ErrNotBuilt = errors.New("this program was built without RDMA verbs: build it with -tags " +
+		"verbs, cgo and libibverbs (Debian: apt-get install libibverbs-dev)")
 	// ErrNoDevice: the machine has no RDMA device that can be used, or not the one asked for.
 	ErrNoDevice = errors.New("no RDMA device")
 )
@@ -35,9 +36,11 @@ type Host interface {
 	Address() string
 	// Members are the identities that get in, in their order.
 	Members() []rdmanet.PeerID
-	// SetMembers replaces the member set, as p2p.Host does; who is no member any more loses its permissions too.
+	// SetMembers replaces the member set, as p2p.Host does; who is no member any more loses its
+	// permissions too.
 	SetMembers(members map[rdmanet.PeerID]string) error
-	// Sever breaks the connections and the lanes' queue pairs to a peer, as a broken wire would, for tests and for operators who doubt them.
+	// Sever breaks the connections and the lanes' queue pairs to a peer, as a broken wire would,
+	// for tests and for operators who doubt them.
 	Sever(peer rdmanet.PeerID) error
 }
 
@@ -58,31 +61,38 @@ type GID struct {
 	Type string
 }
 
-// Permissions is how an owner takes a permission back, so that nothing lands once Revoke has returned.
+// Permissions is how an owner takes a permission back, so that nothing lands once Revoke has
+// returned.
 type Permissions string
 
-// The methods. Whatever is chosen, a trial at the start decides whether it holds on the device, and PermissionsQueuePair takes the place of what does not.
+// The methods. Whatever is chosen, a trial at the start decides whether it holds on the device, and
+// PermissionsQueuePair takes the place of what does not.
 const (
 	// PermissionsAuto is the quickest that holds on the device.
 	PermissionsAuto Permissions = "auto"
-	// PermissionsQueuePair destroys the queue pair, which holds on every device; a new attachment has a new one with every method.
+	// PermissionsQueuePair destroys the queue pair, which holds on every device; a new attachment
+	// has a new one with every method.
 	PermissionsQueuePair Permissions = "queue-pair"
 	// PermissionsAccessFlags takes the access flags off the queue pair.
 	PermissionsAccessFlags Permissions = "access-flags"
-	// PermissionsMemoryWindow invalidates the memory window by which the peer reaches the region, of type 2.
+	// PermissionsMemoryWindow invalidates the memory window by which the peer reaches the region,
+	// of type 2.
 	PermissionsMemoryWindow Permissions = "memory-window"
 )
 
 // Options of a host. Control has to be given.
 type Options struct {
-	// Control is the control plane: identity, members, where to listen. Its windows, frame bound and mend timeout are those of the lanes.
+	// Control is the control plane: identity, members, where to listen. Its windows, frame bound
+	// and mend timeout are those of the lanes.
 	Control p2p.Options
-	// Device and GID choose the device and its address; where they are empty the environment does (EnvironmentDevice, EnvironmentGID), and else the first active
-	// device and its first RoCE v2 address of IPv4, or the first address.
+	// Device and GID choose the device and its address; where they are empty the environment does
+	// (EnvironmentDevice, EnvironmentGID), and else the first active device and its first RoCE v2
+	// address of IPv4, or the first address.
 	Device, GID string
 	// RingBytes is the size of a lane's ring at the receiver, a power of two from 4 KiB: 256 KiB.
 	RingBytes int
-	// Permissions is how permissions are taken back; where it is empty the environment says (EnvironmentPermissions), and else it is PermissionsAuto.
+	// Permissions is how permissions are taken back; where it is empty the environment says
+	// (EnvironmentPermissions), and else it is PermissionsAuto.
 	Permissions Permissions
 }
 
@@ -119,17 +129,20 @@ func (o Options) withDefaults() Options {
 }
 
 func (o Options) limits() window.Limits {
-	return window.Limits{Bytes: o.Control.WindowBytes, Frames: o.Control.WindowFrames, FrameBytes: o.Control.FrameMax}.WithDefaults()
+	return window.Limits{Bytes: o.Control.WindowBytes, Frames: o.Control.WindowFrames,
+		FrameBytes: o.Control.FrameMax}.WithDefaults()
 }
 
 func (o Options) check() error {
 	if o.RingBytes < ringMin || o.RingBytes > ringMax || o.RingBytes&(o.RingBytes-1) != 0 {
-		return fmt.Errorf("a ring of %d bytes: want a power of two from %d to %d", o.RingBytes, ringMin, ringMax)
+		return fmt.Errorf("a ring of %d bytes: want a power of two from %d to %d", o.RingBytes,
+			ringMin, ringMax)
 	}
 	switch o.Permissions {
 	case PermissionsAuto, PermissionsQueuePair, PermissionsAccessFlags, PermissionsMemoryWindow:
 	default:
-		return fmt.Errorf("permissions by %q: want %s, %s, %s or %s", o.Permissions, PermissionsAuto, PermissionsQueuePair, PermissionsAccessFlags, PermissionsMemoryWindow)
+		return fmt.Errorf("permissions by %q: want %s, %s, %s or %s", o.Permissions,
+			PermissionsAuto, PermissionsQueuePair, PermissionsAccessFlags, PermissionsMemoryWindow)
 	}
 	return o.limits().Check()
 }

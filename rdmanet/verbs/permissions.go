@@ -10,13 +10,15 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/verbs/ibverbs"
 )
 
-// fenceTimeout is how long the device may take to bind or invalidate a memory window; then the queue pair goes.
+// fenceTimeout is how long the device may take to bind or invalidate a memory window; then the
+// queue pair goes.
 const fenceTimeout = time.Second
 
 // methods lists those that are quicker than a new queue pair, the quickest first.
 var methods = []Permissions{PermissionsAccessFlags, PermissionsMemoryWindow}
 
-// guard is the owner's side of an attachment as far as the right to reach its memory goes: it gives the right once, and takes it away. It owns a link.
+// guard is the owner's side of an attachment as far as the right to reach its memory goes: it gives
+// the right once, and takes it away. It owns a link.
 type guard struct {
 	engine *engine
 	link   *link
@@ -25,7 +27,8 @@ type guard struct {
 }
 
 // newGuard makes the queue pair. The right comes with open.
-func (e *engine) newGuard(domain *ibverbs.Domain, owner linkOwner, method Permissions, receiveDepth int, access ibverbs.Access) (guard, error) {
+func (e *engine) newGuard(domain *ibverbs.Domain, owner linkOwner, method Permissions,
+	receiveDepth int, access ibverbs.Access) (guard, error) {
 	g := guard{engine: e, ended: make(chan error, 2)}
 	l, err := e.newLink(domain, owner, 2, receiveDepth, access)
 	if err == nil && method == PermissionsMemoryWindow {
@@ -66,7 +69,8 @@ func (g *guard) open(remote endpoint, memory *ibverbs.Memory, access ibverbs.Acc
 	return g.perform(request)
 }
 
-// perform posts one request and waits until it has taken place. The link's owner hands on what it hears.
+// perform posts one request and waits until it has taken place. The link's owner hands on what it
+// hears.
 func (g *guard) perform(request ibverbs.Request) error {
 	if _, err := g.link.post([]ibverbs.Request{request}); err != nil {
 		return err
@@ -102,7 +106,8 @@ func (g *guard) heard(err error) {
 	}
 }
 
-// fence takes the right away: nothing of the other side lands any more once it has returned, if the method is sound on the device. The queue pair stays, to refuse what comes, unless it has to go.
+// fence takes the right away: nothing of the other side lands any more once it has returned, if the
+// method is sound on the device. The queue pair stays, to refuse what comes, unless it has to go.
 func (g *guard) fence(method Permissions) {
 	switch {
 	case method == PermissionsAccessFlags && g.link.forbid() == nil:

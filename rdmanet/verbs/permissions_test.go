@@ -11,7 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/fabrictest"
 )
 
-// A host takes what its device holds, and a new queue pair where nothing quicker does: nothing in software does, as its trials may show.
+// A host takes what its device holds, and a new queue pair where nothing quicker does: nothing in
+// software does, as its trials may show.
 func TestTrial(t *testing.T) {
 	f := newFabric(t, fabrictest.Config{Members: 1}).(*fabric)
 	started, err := f.Start(0)
@@ -29,7 +30,8 @@ func TestTrial(t *testing.T) {
 		if late > 0 && (method == PermissionsQueuePair || method == e.method) {
 			t.Errorf("permissions by %s do not hold", method)
 		}
-		if method != PermissionsQueuePair && e.context.Emulated() && !errors.Is(e.prove(method), errEmulated) {
+		if method != PermissionsQueuePair && e.context.Emulated() &&
+			!errors.Is(e.prove(method), errEmulated) {
 			t.Errorf("permissions by %s are trusted on a device in software", method)
 		}
 	}
@@ -38,7 +40,8 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// BenchmarkRevoke is a whole change of writers, by each method: revoke, grant, attach, write; revoking and granting alone are given apart.
+// BenchmarkRevoke is a whole change of writers, by each method: revoke, grant, attach, write;
+// revoking and granting alone are given apart.
 func BenchmarkRevoke(b *testing.B) {
 	for _, method := range append(methods, PermissionsQueuePair) {
 		b.Run(string(method), func(b *testing.B) {

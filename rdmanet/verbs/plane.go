@@ -14,6 +14,7 @@ const (
 // plane gives the options of the control plane.
 func (o Options) plane() p2p.Options {
 	plane := o.Control
-	plane.WindowBytes, plane.WindowFrames, plane.FrameMax = controlWindowBytes, controlWindowFrames, controlFrameMax
+	plane.WindowBytes, plane.WindowFrames, plane.FrameMax = controlWindowBytes, controlWindowFrames,
+		controlFrameMax
 	return plane
 }

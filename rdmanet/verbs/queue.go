@@ -14,7 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/segment"
 )
 
-// waitPolls is how often who waits in Queue.Wait polls the device before it leaves that to the poller.
+// waitPolls is how often who waits in Queue.Wait polls the device before it leaves that to the
+// poller.
 const waitPolls = 64
 
 // queue implements rdmanet.Queue.
@@ -27,7 +28,8 @@ type queue struct {
 	free   *operation
 }
 
-// order is a queue's operations to one peer in the order of posting: they complete in that order, whichever attachment they went by.
+// order is a queue's operations to one peer in the order of posting: they complete in that order,
+// whichever attachment they went by.
 type order struct {
 	first, last *operation
 }
@@ -105,7 +107,8 @@ func (q *queue) check(o *rdmanet.Operation) error {
 	case o.Kind != rdmanet.OperationWrite && o.Kind != rdmanet.OperationRead:
 		return fmt.Errorf("there is no %s", o.Kind)
 	case o.Offset < 0 || o.Offset > a.size-len(o.Bytes):
-		return fmt.Errorf("%w: %d bytes at %d of region %q, which has %d", rdmanet.ErrBounds, len(o.Bytes), o.Offset, a.name, a.size)
+		return fmt.Errorf("%w: %d bytes at %d of region %q, which has %d", rdmanet.ErrBounds,
+			len(o.Bytes), o.Offset, a.name, a.size)
 	}
 	return nil
 }
@@ -119,7 +122,8 @@ func (q *queue) take(posted *rdmanet.Operation, peer rdmanet.PeerID) *operation 
 		q.free = o.next
 	}
 	o.Operation, o.queue = *posted, q
-	o.next, o.done, o.err, o.started, o.limit, o.copied = nil, false, nil, 0, len(posted.Bytes), false
+	o.next, o.done, o.err, o.started, o.limit, o.copied = nil, false, nil, 0, len(posted.Bytes),
+		false
 	o.order = q.orders[peer]
 	if o.order == nil {
 		o.order = &order{}
@@ -145,7 +149,8 @@ func (q *queue) finishLocked(o *operation, err error) {
 	o.done, o.err = true, err
 	order := o.order
 	for first := order.first; first != nil && first.done; first = order.first {
-		q.completions.Complete(rdmanet.Completion{Tag: first.Tag, Peer: first.To.(*attachment).peer.ID, Err: first.err})
+		q.completions.Complete(rdmanet.Completion{Tag: first.Tag,
+			Peer: first.To.(*attachment).peer.ID, Err: first.err})
 		order.first = first.next
 		if order.first == nil {
 			order.last = nil

@@ -15,16 +15,20 @@ import (
 )
 
 const (
-	// receiveDepth is how many writes with Ring an owner's queue pair takes before the poller has to give receives back.
+	// receiveDepth is how many writes with Ring an owner's queue pair takes before the poller has
+	// to give receives back.
 	receiveDepth = 256
 	// servedMax bounds the attachments of one peer to one region: the oldest ends for one more.
 	servedMax = 64
-	// retiredMax bounds the queue pairs of ended attachments that a region keeps to refuse what still comes.
+	// retiredMax bounds the queue pairs of ended attachments that a region keeps to refuse what
+	// still comes.
 	retiredMax = 64
 )
 
 // address is where memory outside of Go's heap is.
-func address(bytes []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(bytes)))) }
+func address(bytes []byte) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(bytes))))
+}
 
 // region is memory of this host that peers write and read; it implements rdmanet.Region.
 type region struct {
@@ -60,7 +64,8 @@ type served struct {
 func (s *served) progressed(uint64) { s.heard(nil) }
 func (s *served) rung()             { s.region.bell.Ring() }
 
-// broke: the attaching side did what it may not, or the device failed; what is posted there fails too. Whoever holds the region's lock may wait for the poller, which is not to wait for the lock.
+// broke: the attaching side did what it may not, or the device failed; what is posted there fails
+// too. Whoever holds the region's lock may wait for the poller, which is not to wait for the lock.
 func (s *served) broke(err error) {
 	s.heard(err)
 	s.region.host.spawn(func() { s.region.forget(s) })
@@ -102,7 +107,8 @@ func (h *host) newRegion(name string, size int) (*region, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &region{host: h, name: name, memory: memory, done: make(chan struct{}), grants: make(map[rdmanet.Peer]*grant)}
+	r := &region{host: h, name: name, memory: memory, done: make(chan struct{}),
+		grants: make(map[rdmanet.Peer]*grant)}
 	err = h.engine.use(func() error {
 		r.domain, err = h.engine.context.NewDomain()
 		return err
@@ -112,7 +118,8 @@ func (h *host) newRegion(name string, size int) (*region, error) {
 	}
 	access := ibverbs.AccessLocalWrite | ibverbs.AccessRemoteWrite | ibverbs.AccessRemoteRead
 	if h.engine.method == PermissionsMemoryWindow {
-		access = ibverbs.AccessLocalWrite | ibverbs.AccessWindows // nobody reaches it but through a window
+		// nobody reaches it but through a window
+		access = ibverbs.AccessLocalWrite | ibverbs.AccessWindows
 	}
 	r.remote, err = h.engine.register(r.domain, memory.Bytes(), access)
 	if err == nil {
@@ -157,7 +164,9 @@ func (r *region) Load(offset int) uint64 { return r.memory.Load(offset) }
 func (r *region) Store(offset int, word uint64) { r.memory.Store(offset, word) }
 
 // Await implements rdmanet.Region.
-func (r *region) Await(ctx context.Context, ready func() bool) error { return r.bell.Await(ctx, ready) }
+func (r *region) Await(ctx context.Context, ready func() bool) error {
+	return r.bell.Await(ctx, ready)
+}
 
 // Wake implements rdmanet.Region.
 func (r *region) Wake() { r.bell.Ring() }
@@ -186,7 +195,8 @@ func (r *region) Grant(peer rdmanet.Peer, permission rdmanet.Permission) error {
 		}
 	}
 	now := r.grants[peer]
-	if now == nil && permission == rdmanet.PermissionNone || now != nil && now.permission == permission {
+	if now == nil && permission == rdmanet.PermissionNone || now != nil &&
+		now.permission == permission {
 		return nil
 	}
 	r.endGrant(peer)
@@ -196,7 +206,8 @@ func (r *region) Grant(peer rdmanet.Peer, permission rdmanet.Permission) error {
 	return nil
 }
 
-// endGrant takes a grant back: nothing of its attachments lands any more once it has returned. The caller holds the lock.
+// endGrant takes a grant back: nothing of its attachments lands any more once it has returned. The
+// caller holds the lock.
 func (r *region) endGrant(peer rdmanet.Peer) {
 	now := r.grants[peer]
 	if now == nil {
@@ -211,7 +222,8 @@ func (r *region) endGrant(peer rdmanet.Peer) {
 	}
 }
 
-// retire tells the other side of an attachment that was fenced. Where that left the queue pair, it stays for a while to refuse what comes. The caller holds the lock.
+// retire tells the other side of an attachment that was fenced. Where that left the queue pair, it
+// stays for a while to refuse what comes. The caller holds the lock.
 func (r *region) retire(s *served) {
 	r.host.control.tell(s.peer.ID, message{kind: messageRevoked, attachment: s.number})
 	if s.link.over.Load() {
@@ -237,7 +249,9 @@ func (r *region) retain(keep func(rdmanet.Peer) bool) {
 
 // serve answers a peer's request to attach.
 func (r *region) serve(from rdmanet.Peer, request message) message {
-	refusal := func(s status) message { return message{kind: messageReply, call: request.call, status: s} }
+	refusal := func(s status) message {
+		return message{kind: messageReply, call: request.call, status: s}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.grants[from]
@@ -253,7 +267,8 @@ func (r *region) serve(from rdmanet.Peer, request message) message {
 	}
 	s := &served{region: r, peer: from, number: request.attachment}
 	var err error
-	if s.guard, err = r.host.engine.newGuard(r.domain, s, r.host.engine.method, receiveDepth, access); err == nil {
+	if s.guard, err = r.host.engine.newGuard(r.domain, s, r.host.engine.method, receiveDepth,
+		access); err == nil {
 		if err = s.open(request.endpoint, r.remote, access); err != nil {
 			s.link.destroy()
 		}
@@ -268,8 +283,10 @@ func (r *region) serve(from rdmanet.Peer, request message) message {
 		now.served = append(now.served[:0], now.served[1:]...)
 	}
 	now.served = append(now.served, s)
-	return message{kind: messageReply, call: request.call, status: statusWelcome, permission: now.permission, endpoint: s.link.endpoint(),
-		memory: remoteMemory{base: address(r.memory.Bytes()), key: s.key, size: uint64(r.memory.Size())}}
+	return message{kind: messageReply, call: request.call, status: statusWelcome,
+		permission: now.permission, endpoint: s.link.endpoint(),
+		memory: remoteMemory{base: address(r.memory.Bytes()), key: s.key,
+			size: uint64(r.memory.Size())}}
 }
 
 // stands tells whether an attachment's grant still does.
@@ -309,7 +326,8 @@ func (r *region) detach(peer rdmanet.Peer, number uint64) {
 	}
 }
 
-// forget drops a queue pair that failed; the attachment still stands or not, as before, until the other side asks or detaches.
+// forget drops a queue pair that failed; the attachment still stands or not, as before, until the
+// other side asks or detaches.
 func (r *region) forget(s *served) {
 	s.link.destroy() // before Close could miss it
 	r.mu.Lock()

@@ -95,7 +95,8 @@ func TestWriteAndRead(t *testing.T) {
 	d := newDuo(t, 8<<20)
 	for _, size := range []int{0, 1, 8, 64, 128, 129, 4096, 100_000, 1 << 20, 5<<20 + 3} {
 		out, in := bytes.Repeat([]byte{byte(size*3 + 1)}, size), make([]byte, size)
-		d.must(d.do(rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: 16, Bytes: out, Ring: size%2 == 0}))
+		d.must(d.do(rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: 16, Bytes: out,
+			Ring: size%2 == 0}))
 		if !bytes.Equal(d.region.Bytes()[16:16+size], out) {
 			t.Fatalf("a write of %d bytes did not land as it was", size)
 		}
@@ -126,9 +127,11 @@ func testRevoke(t *testing.T, method Permissions) {
 		d.must(d.region.Revoke(d.peer()))
 		d.region.Store(0, 0)
 		if err := write(); !errors.Is(err, rdmanet.ErrAccess) || d.region.Load(0) != 0 {
-			t.Fatalf("a write after the revocation: error %v, the region has %x", err, d.region.Load(0))
+			t.Fatalf("a write after the revocation: error %v, the region has %x", err,
+				d.region.Load(0))
 		}
-		if err := write(); !errors.Is(err, rdmanet.ErrAccess) || !errors.Is(d.attachment.Err(), rdmanet.ErrAccess) {
+		if err := write(); !errors.Is(err, rdmanet.ErrAccess) ||
+			!errors.Is(d.attachment.Err(), rdmanet.ErrAccess) {
 			t.Fatalf("the next: error %v", err)
 		}
 		d.attach()
@@ -153,7 +156,8 @@ func TestAwait(t *testing.T) {
 		}()
 		var word [8]byte
 		word[0], word[1] = byte(i+1), byte((i+1)>>8)
-		d.must(d.do(rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: 8, Bytes: word[:], Ring: true}))
+		d.must(d.do(rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: 8, Bytes: word[:],
+			Ring: true}))
 		d.must(<-woken)
 	}
 }

@@ -16,7 +16,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/verbs/ibverbs"
 )
 
-// A lane's end has a page of words and behind it the ring: the receiver's is what the sender writes, the sender's is the mirror that it writes from. The first words are the other side's to write.
+// A lane's end has a page of words and behind it the ring: the receiver's is what the sender
+// writes, the sender's is the mirror that it writes from. The first words are the other side's to
+// write.
 const (
 	wordTail      = 0  // receiver's: bytes that the stream has so far
 	wordConsumed  = 0  // sender's: bytes that the receiver has read
@@ -29,11 +31,13 @@ const (
 const (
 	laneSendDepth    = 64
 	laneReceiveDepth = 64
-	// flushRequests is the most requests that one flush takes: two parts of a ring that wraps, and the tail.
+	// flushRequests is the most requests that one flush takes: two parts of a ring that wraps, and
+	// the tail.
 	flushRequests = 3
 )
 
-// end is one side of a lane's queue pair: its memory, its domain and its link, which it owns. One goroutine uses it.
+// end is one side of a lane's queue pair: its memory, its domain and its link, which it owns. One
+// goroutine uses it.
 type end struct {
 	engine  *engine
 	memory  *segment.Segment
@@ -43,15 +47,17 @@ type end struct {
 	link    *link
 	peer    remoteMemory // what this side may write
 
-	done   atomic.Uint64 // requests that have taken place
-	heard  atomic.Int64  // when the other side's device last gave a sign of life, in nanoseconds; 0 if never
+	done atomic.Uint64 // requests that have taken place
+	// when the other side's device last gave a sign of life, in nanoseconds; 0 if never
+	heard  atomic.Int64
 	wake   chan struct{} // a token: the other side wrote, or requests are done
 	broken chan struct{} // closed with err
 	err    error
 	once   sync.Once
 }
 
-// newEnd makes one side of a lane with a ring of that many bytes; exposed of its bytes are the other side's to write.
+// newEnd makes one side of a lane with a ring of that many bytes; exposed of its bytes are the
+// other side's to write.
 func (e *engine) newEnd(ringBytes, exposed int) (*end, error) {
 	memory, err := segment.New(ringBegin + ringBytes)
 	if err != nil {
@@ -65,11 +71,13 @@ func (e *engine) newEnd(ringBytes, exposed int) (*end, error) {
 		if n.local, err = n.domain.Register(memory.Bytes(), ibverbs.AccessLocalWrite); err != nil {
 			return err
 		}
-		n.exposed, err = n.domain.Register(memory.Bytes()[:exposed], ibverbs.AccessLocalWrite|ibverbs.AccessRemoteWrite)
+		n.exposed, err = n.domain.Register(memory.Bytes()[:exposed],
+			ibverbs.AccessLocalWrite|ibverbs.AccessRemoteWrite)
 		return err
 	})
 	if err == nil {
-		n.link, err = e.newLink(n.domain, n, laneSendDepth, laneReceiveDepth, ibverbs.AccessRemoteWrite)
+		n.link, err = e.newLink(n.domain, n, laneSendDepth, laneReceiveDepth,
+			ibverbs.AccessRemoteWrite)
 	}
 	if err == nil && n.link.inline() < wordsSize {
 		err = errors.New("the device takes no inline data")
@@ -126,12 +134,14 @@ func (n *end) close() error {
 
 // exposure is what the other side needs to write here.
 func (n *end) exposure(size int) remoteMemory {
-	return remoteMemory{base: address(n.memory.Bytes()), key: n.exposed.RemoteKey(), size: uint64(size)}
+	return remoteMemory{base: address(n.memory.Bytes()), key: n.exposed.RemoteKey(),
+		size: uint64(size)}
 }
 
 // words makes the request that writes this side's outgoing words to the other's, and rings.
 func (n *end) words(count int) ibverbs.Request {
-	return ibverbs.Request{Opcode: ibverbs.OpcodeWriteImmediate, Flags: ibverbs.FlagInline, Local: address(n.memory.Bytes()[wordsOut:]), Length: uint32(count * rdmanet.WordSize),
+	return ibverbs.Request{Opcode: ibverbs.OpcodeWriteImmediate, Flags: ibverbs.FlagInline,
+		Local: address(n.memory.Bytes()[wordsOut:]), Length: uint32(count * rdmanet.WordSize),
 		Remote: n.peer.base, RemoteKey: n.peer.key}
 }
 
@@ -163,7 +173,8 @@ type sender struct {
 // mark says which bytes have landed when so many requests are done.
 type mark struct{ requests, bytes uint64 }
 
-// room is how many bytes the mirror takes now: those that were read by the receiver and let go of by the device.
+// room is how many bytes the mirror takes now: those that were read by the receiver and let go of
+// by the device.
 func (s *sender) room() (uint64, error) {
 	done := s.done.Load()
 	for len(s.marks) > 0 && s.marks[0].requests <= done {
@@ -221,8 +232,10 @@ func (s *sender) flush() error {
 	for from := s.flushed; from < s.written; {
 		at := from % s.size
 		length := min(s.written-from, s.size-at)
-		requests = append(requests, ibverbs.Request{Opcode: ibverbs.OpcodeWrite, Local: address(s.memory.Bytes()[ringBegin+at:]), Length: uint32(length), LocalKey: s.local.LocalKey(),
-			Remote: s.peer.base + ringBegin + at, RemoteKey: s.peer.key})
+		requests = append(requests, ibverbs.Request{Opcode: ibverbs.OpcodeWrite,
+			Local: address(s.memory.Bytes()[ringBegin+at:]), Length: uint32(length),
+			LocalKey: s.local.LocalKey(),
+			Remote:   s.peer.base + ringBegin + at, RemoteKey: s.peer.key})
 		from += length
 	}
 	s.memory.Store(wordsOut, s.written)
@@ -236,7 +249,9 @@ func (s *sender) flush() error {
 	return nil
 }
 
-// wait waits until the receiver or the device says something, or there is something ready to send, and hears the receiver out. From time to time it has the device prove that the receiver's is there.
+// wait waits until the receiver or the device says something, or there is something ready to send,
+// and hears the receiver out. From time to time it has the device prove that the receiver's is
+// there.
 func (s *sender) wait(ready <-chan struct{}) error {
 	s.probe.Reset(s.probing)
 	select {
@@ -289,11 +304,13 @@ func (r *receiver) Read(into []byte) (int, error) {
 		}
 		tail := r.memory.Load(wordTail)
 		if tail-r.consumed > r.size {
-			return 0, fmt.Errorf("%w: a stream of %d bytes, %d read, in a ring of %d", errProtocol, tail, r.consumed, r.size)
+			return 0, fmt.Errorf("%w: a stream of %d bytes, %d read, in a ring of %d", errProtocol,
+				tail, r.consumed, r.size)
 		}
 		if tail > r.consumed {
 			at := r.consumed % r.size
-			n := copy(into, r.memory.Bytes()[ringBegin+at:ringBegin+min(at+tail-r.consumed, r.size)])
+			n := copy(into, r.memory.Bytes()[ringBegin+at:ringBegin+min(at+tail-r.consumed,
+				r.size)])
 			r.consumed += uint64(n)
 			if r.consumed-r.credited >= r.size/4 {
 				return n, r.credit()
@@ -306,7 +323,8 @@ func (r *receiver) Read(into []byte) (int, error) {
 	}
 }
 
-// wait waits for the sender. What is owed to it is told after a moment, together with what comes up meanwhile.
+// wait waits for the sender. What is owed to it is told after a moment, together with what comes up
+// meanwhile.
 func (r *receiver) wait() error {
 	var due <-chan time.Time
 	if r.owes() {
@@ -345,7 +363,8 @@ func (r *receiver) credit() error {
 	return nil
 }
 
-// part tells the sender of a sealed lane what the program has taken, once no receive call runs, and waits until its device has it.
+// part tells the sender of a sealed lane what the program has taken, once no receive call runs, and
+// waits until its device has it.
 func (r *receiver) part() error {
 	select {
 	case <-r.stream.inbound.Quiet():

@@ -39,7 +39,8 @@ func (w witness) wait() error {
 	}
 }
 
-// try finds out, by writing to this host's own memory, whether the device works, and settles how permissions are taken back.
+// try finds out, by writing to this host's own memory, whether the device works, and settles how
+// permissions are taken back.
 func (e *engine) try(wanted Permissions, prove func(*engine, Permissions) error) error {
 	if err := e.tryDevice(); err != nil {
 		return err
@@ -68,7 +69,8 @@ func (e *engine) tryDevice() error {
 	if err != nil {
 		return err
 	}
-	registered, err := domain.Register(memory.Bytes(), ibverbs.AccessLocalWrite|ibverbs.AccessRemoteWrite)
+	registered, err := domain.Register(memory.Bytes(),
+		ibverbs.AccessLocalWrite|ibverbs.AccessRemoteWrite)
 	if err != nil {
 		return errors.Join(err, domain.Close())
 	}
@@ -76,7 +78,8 @@ func (e *engine) tryDevice() error {
 	return errors.Join(err, registered.Close(), domain.Close())
 }
 
-func (e *engine) tryWrite(domain *ibverbs.Domain, memory *segment.Segment, registered *ibverbs.Memory) error {
+func (e *engine) tryWrite(domain *ibverbs.Domain, memory *segment.Segment,
+	registered *ibverbs.Memory) error {
 	owner, writer := witness{make(chan error, 1)}, witness{make(chan error, 1)}
 	in, err := e.newLink(domain, owner, 1, 1, ibverbs.AccessRemoteWrite)
 	if err != nil {
@@ -92,8 +95,10 @@ func (e *engine) tryWrite(domain *ibverbs.Domain, memory *segment.Segment, regis
 		return err
 	}
 	base := address(memory.Bytes())
-	write := []ibverbs.Request{{Local: base, Remote: base + rdmanet.WordSize, Length: rdmanet.WordSize, LocalKey: registered.LocalKey(), RemoteKey: registered.RemoteKey(),
-		Opcode: ibverbs.OpcodeWrite}}
+	write := []ibverbs.Request{{Local: base, Remote: base + rdmanet.WordSize,
+		Length: rdmanet.WordSize, LocalKey: registered.LocalKey(),
+		RemoteKey: registered.RemoteKey(),
+		Opcode:    ibverbs.OpcodeWrite}}
 	memory.Store(0, 1)
 	if _, err := out.post(write); err != nil {
 		return err
@@ -115,15 +120,19 @@ const (
 
 var (
 	errLate     = errors.New("a write landed after the permission was taken back")
-	errEmulated = errors.New("a device in software may place what it has let in before, at any later time")
+	errEmulated = errors.New("a device in software may place what it has let in before, at any " +
+		"later time")
 	errNoWindow = errors.New("the device has no memory windows of type 2")
 )
 
-// proven keeps what was found about devices' methods: an error, or nil, by device and method. It does not change while a process runs.
+// proven keeps what was found about devices' methods: an error, or nil, by device and method. It
+// does not change while a process runs.
 var proven sync.Map
 
-// prove finds out whether a method to take permissions back holds on this device: by trials, with writes under way. That no trial fails says little of a device in software, which checks whether a packet may
-// be placed, and places it, in two steps between which it may be kept waiting; so that one does not need to be caught.
+// prove finds out whether a method to take permissions back holds on this device: by trials, with
+// writes under way. That no trial fails says little of a device in software, which checks whether a
+// packet may be placed, and places it, in two steps between which it may be kept waiting; so that
+// one does not need to be caught.
 func (e *engine) prove(method Permissions) error {
 	key := [2]string{e.context.Name(), string(method)}
 	if known, ok := proven.Load(key); ok {
@@ -178,9 +187,11 @@ func (e *engine) tryFences(method Permissions, trials int) (late int, err error)
 }
 
 // tryFence is one trial.
-func (e *engine) tryFence(method Permissions, domain *ibverbs.Domain, memory *segment.Segment, registered *ibverbs.Memory) (late bool, err error) {
+func (e *engine) tryFence(method Permissions, domain *ibverbs.Domain, memory *segment.Segment,
+	registered *ibverbs.Memory) (late bool, err error) {
 	owner := &guarded{}
-	if owner.guard, err = e.newGuard(domain, owner, method, 1, ibverbs.AccessRemoteWrite); err != nil {
+	if owner.guard, err = e.newGuard(domain, owner, method, 1,
+		ibverbs.AccessRemoteWrite); err != nil {
 		return false, err
 	}
 	defer owner.link.destroy()
@@ -189,19 +200,23 @@ func (e *engine) tryFence(method Permissions, domain *ibverbs.Domain, memory *se
 		return false, err
 	}
 	defer writer.link.destroy()
-	if err := errors.Join(owner.open(writer.link.endpoint(), registered, ibverbs.AccessRemoteWrite), writer.link.connect(owner.link.endpoint())); err != nil {
+	if err := errors.Join(owner.open(writer.link.endpoint(), registered, ibverbs.AccessRemoteWrite),
+		writer.link.connect(owner.link.endpoint())); err != nil {
 		return false, err
 	}
 	base := address(memory.Bytes())
 	for k := range fenceTrialFlight {
-		writer.requests = append(writer.requests, ibverbs.Request{Opcode: ibverbs.OpcodeWrite, Local: base + uint64(fenceTrialBytes*(1+k)), Length: fenceTrialBytes, LocalKey: registered.LocalKey(),
-			Remote: base, RemoteKey: owner.key})
+		writer.requests = append(writer.requests, ibverbs.Request{Opcode: ibverbs.OpcodeWrite,
+			Local: base + uint64(fenceTrialBytes*(1+k)), Length: fenceTrialBytes,
+			LocalKey: registered.LocalKey(),
+			Remote:   base, RemoteKey: owner.key})
 	}
 	before := memory.Load(fenceTrialBytes - rdmanet.WordSize)
 	if _, err := writer.link.post(writer.requests); err != nil {
 		return false, err
 	}
-	for deadline := time.Now().Add(trialTimeout); memory.Load(fenceTrialBytes-rdmanet.WordSize) == before; {
+	for deadline := time.Now().Add(trialTimeout); memory.Load(fenceTrialBytes-rdmanet.WordSize) ==
+		before; {
 		e.progress()
 		if time.Now().After(deadline) {
 			return false, errDeadline

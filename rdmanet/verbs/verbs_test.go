@@ -29,13 +29,16 @@ func TestRegions(t *testing.T) { fabrictest.RunRegions(t, newFabric) }
 // needDevice skips the test where nothing can be tried.
 func needDevice(t testing.TB) {
 	t.Helper()
-	if _, _, _, err := choose(Options{}.withDefaults().Device, Options{}.withDefaults().GID); err != nil {
-		t.Skipf("needs an RDMA device (Soft-RoCE will do; scripts/verbs-test boots a guest that has one): %v", err)
+	if _, _, _, err := choose(Options{}.withDefaults().Device,
+		Options{}.withDefaults().GID); err != nil {
+		t.Skipf("needs an RDMA device (Soft-RoCE will do; scripts/verbs-test boots a guest that "+
+			"has one): %v", err)
 	}
 }
 
-// fabric is a set of hosts on one device, as the suite wants it. A cut destroys the queue pairs between two hosts without a word, beside what it does to their control planes, as
-// a wire that swallows everything would have them give up.
+// fabric is a set of hosts on one device, as the suite wants it. A cut destroys the queue pairs
+// between two hosts without a word, beside what it does to their control planes, as a wire that
+// swallows everything would have them give up.
 type fabric struct {
 	*fabrictest.Loopback[*host]
 	config fabrictest.Config
@@ -56,30 +59,34 @@ func newFabric(t testing.TB, config fabrictest.Config) fabrictest.Fabric {
 		config.MendTimeout *= 2 // hosts are to have met by then
 	}
 	f := &fabric{config: config, met: make([]bool, config.Members)}
-	f.Loopback = fabrictest.NewLoopback(t, config, p2p.PeerID, func(member fabrictest.Member) (*host, error) {
-		options := Options{RingBytes: 256 << 10, Permissions: f.permissions, Control: p2p.Options{
-			PrivateKey:   member.Key,
-			Listen:       member.Listen,
-			Members:      member.Members,
-			WindowBytes:  config.WindowBytes,
-			WindowFrames: config.WindowFrames,
-			FrameMax:     config.FrameMax,
-			MendTimeout:  config.MendTimeout,
-		}}
-		prove := (*engine).prove
-		if f.permissions != "" {
-			prove = func(*engine, Permissions) error { return nil } // they work, and hold or not
-		}
-		started, err := start(options, prove)
-		if err != nil {
-			return nil, err
-		}
-		return started.(*host), nil
-	})
+	f.Loopback = fabrictest.NewLoopback(t, config,
+		p2p.PeerID, func(member fabrictest.Member) (*host, error) {
+			options := Options{RingBytes: 256 << 10, Permissions: f.permissions,
+				Control: p2p.Options{
+					PrivateKey:   member.Key,
+					Listen:       member.Listen,
+					Members:      member.Members,
+					WindowBytes:  config.WindowBytes,
+					WindowFrames: config.WindowFrames,
+					FrameMax:     config.FrameMax,
+					MendTimeout:  config.MendTimeout,
+				}}
+			prove := (*engine).prove
+			if f.permissions != "" {
+				// they work, and hold or not
+				prove = func(*engine, Permissions) error { return nil }
+			}
+			started, err := start(options, prove)
+			if err != nil {
+				return nil, err
+			}
+			return started.(*host), nil
+		})
 	return f
 }
 
-// slow tells whether the device is Soft-RoCE, a device in software, which an emulated machine runs another ten times slower.
+// slow tells whether the device is Soft-RoCE, a device in software, which an emulated machine runs
+// another ten times slower.
 func slow() bool {
 	device, _, _, err := choose(Options{}.withDefaults().Device, Options{}.withDefaults().GID)
 	return err == nil && strings.HasPrefix(device, "rxe")
@@ -111,13 +118,15 @@ func (f *fabric) Start(i int) (rdmanet.Host, error) {
 	return h, err
 }
 
-// introduce has a host meet those that are there, which on an emulated machine may take longer than the mend timeout.
+// introduce has a host meet those that are there, which on an emulated machine may take longer than
+// the mend timeout.
 func (f *fabric) introduce(h *host) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for j := range f.config.Members {
 		for other := f.Host(j); other != nil && other != h && ctx.Err() == nil; {
-			if _, _, err := h.control.ask(ctx, f.ID(j), message{kind: messageAsk, name: "none"}); err == nil {
+			if _, _, err := h.control.ask(ctx, f.ID(j),
+				message{kind: messageAsk, name: "none"}); err == nil {
 				break
 			}
 		}
@@ -163,7 +172,8 @@ func (h *host) silence(peer rdmanet.PeerID) {
 	}
 }
 
-// Hang implements fabrictest.Hanger: whoever wants to know what the device has done waits, as all of a stopped process would, and what the device does by itself goes on.
+// Hang implements fabrictest.Hanger: whoever wants to know what the device has done waits, as all
+// of a stopped process would, and what the device does by itself goes on.
 func (f *fabric) Hang(i int) {
 	f.Host(i).engine.polling.Lock()
 }
@@ -173,7 +183,8 @@ func (f *fabric) Resume(i int) {
 	f.Host(i).engine.polling.Unlock()
 }
 
-// A lane's sender hears of it when the receiver's end of the queue pair is over, and does not wait for its device to find out.
+// A lane's sender hears of it when the receiver's end of the queue pair is over, and does not wait
+// for its device to find out.
 func TestReceiversEndIsOver(t *testing.T) {
 	const mend = 60 * time.Second // of which the device may take three quarters
 	f := newFabric(t, fabrictest.Config{Members: 2, MendTimeout: mend})

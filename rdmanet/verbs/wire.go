@@ -21,7 +21,9 @@ const (
 	messageRevoked                        // notice of the owner: the attachment is over
 	messageDetach                         // notice of the attaching side: the attachment is over
 	messageLane                           // request: a queue pair for a lane
-	messageEnded                          // notice of a lane's receiver: its end of the queue pair is over, whose other end has this number
+	// notice of a lane's receiver: its end of the queue pair is over, whose other end has this
+	// number
+	messageEnded
 )
 
 // status is the word of a reply.
@@ -41,8 +43,11 @@ const (
 
 // String gives the word.
 func (s status) String() string {
-	words := [...]string{statusWelcome: "welcome", statusAccess: "no access", statusNoRegion: "no such region", statusStale: "the peer knows a newer opening of this lane",
-		statusNoReceiver: "the peer does not receive lanes of that name", statusFrameMax: "the peer's frame bound is smaller", statusClosing: "the peer closes",
+	words := [...]string{statusWelcome: "welcome", statusAccess: "no access",
+		statusNoRegion:   "no such region",
+		statusStale:      "the peer knows a newer opening of this lane",
+		statusNoReceiver: "the peer does not receive lanes of that name",
+		statusFrameMax:   "the peer's frame bound is smaller", statusClosing: "the peer closes",
 		statusFailed: "the peer's device refuses", statusRestarted: "the peer restarted"}
 	if int(s) < len(words) && words[s] != "" {
 		return words[s]
@@ -63,7 +68,8 @@ type remoteMemory struct {
 	size uint64
 }
 
-// message is everything that goes over the control plane. Fields that a kind does not need are zero.
+// message is everything that goes over the control plane. Fields that a kind does not need are
+// zero.
 type message struct {
 	kind       messageKind
 	status     status
@@ -92,7 +98,8 @@ func (m message) append(b []byte) []byte {
 	b = append(b, byte(m.kind), byte(m.status), byte(m.permission), byte(len(m.name)))
 	b = binary.BigEndian.AppendUint64(b, m.call)
 	b = binary.BigEndian.AppendUint64(b, m.attachment)
-	for _, n := range [...]uint32{m.endpoint.number, m.endpoint.sequence, m.endpoint.lid, m.endpoint.mtu} {
+	for _, n := range [...]uint32{m.endpoint.number, m.endpoint.sequence, m.endpoint.lid,
+		m.endpoint.mtu} {
 		b = binary.BigEndian.AppendUint32(b, n)
 	}
 	b = append(b, m.endpoint.gid[:]...)
@@ -101,7 +108,8 @@ func (m message) append(b []byte) []byte {
 	for _, n := range [...]uint32{m.memory.key, m.frameMax, m.windowBytes, m.windowFrames} {
 		b = binary.BigEndian.AppendUint32(b, n)
 	}
-	for _, n := range [...]uint64{uint64(m.receiver), uint64(m.lostBy), m.opening, m.lost, m.next, m.delivered} {
+	for _, n := range [...]uint64{uint64(m.receiver), uint64(m.lostBy), m.opening, m.lost, m.next,
+		m.delivered} {
 		b = binary.BigEndian.AppendUint64(b, n)
 	}
 	b = binary.BigEndian.AppendUint64(b, 0)
@@ -109,10 +117,13 @@ func (m message) append(b []byte) []byte {
 }
 
 func parseMessage(b []byte) (message, error) {
-	if len(b) < messageSize || len(b) > messageSize+nameMax || binary.BigEndian.Uint32(b) != messageMagic || len(b) != messageSize+int(b[7]) {
-		return message{}, fmt.Errorf("%w: a message of %d bytes that starts with %x", errProtocol, len(b), b[:min(len(b), 8)])
+	if len(b) < messageSize || len(b) > messageSize+nameMax ||
+		binary.BigEndian.Uint32(b) != messageMagic || len(b) != messageSize+int(b[7]) {
+		return message{}, fmt.Errorf("%w: a message of %d bytes that starts with %x", errProtocol,
+			len(b), b[:min(len(b), 8)])
 	}
-	m := message{kind: messageKind(b[4]), status: status(b[5]), permission: rdmanet.Permission(b[6]), name: string(b[messageSize:])}
+	m := message{kind: messageKind(b[4]), status: status(b[5]),
+		permission: rdmanet.Permission(b[6]), name: string(b[messageSize:])}
 	rest := b[8:]
 	number64 := func() uint64 {
 		n := binary.BigEndian.Uint64(rest)
@@ -125,16 +136,21 @@ func parseMessage(b []byte) (message, error) {
 		return n
 	}
 	m.call, m.attachment = number64(), number64()
-	m.endpoint.number, m.endpoint.sequence, m.endpoint.lid, m.endpoint.mtu = number32(), number32(), number32(), number32()
+	m.endpoint.number, m.endpoint.sequence, m.endpoint.lid, m.endpoint.mtu = number32(), number32(),
+		number32(), number32()
 	copy(m.endpoint.gid[:], rest)
 	rest = rest[16:]
 	m.memory.base, m.memory.size = number64(), number64()
-	m.memory.key, m.frameMax, m.windowBytes, m.windowFrames = number32(), number32(), number32(), number32()
+	m.memory.key, m.frameMax, m.windowBytes, m.windowFrames = number32(), number32(), number32(),
+		number32()
 	m.receiver, m.lostBy = rdmanet.Incarnation(number64()), rdmanet.Incarnation(number64())
 	m.opening, m.lost, m.next, m.delivered = number64(), number64(), number64(), number64()
-	sound := m.kind >= messageReply && m.kind <= messageEnded && m.status <= statusRestarted && m.permission <= rdmanet.PermissionReadWrite &&
-		m.endpoint.number < 1<<24 && m.endpoint.sequence < 1<<24 && m.endpoint.lid < 1<<16 && m.endpoint.mtu <= 5 &&
-		m.memory.size <= rdmanet.RegionSizeMax && m.memory.base <= 1<<63 && m.delivered <= m.next && number64() == 0
+	sound := m.kind >= messageReply && m.kind <= messageEnded && m.status <= statusRestarted &&
+		m.permission <= rdmanet.PermissionReadWrite &&
+		m.endpoint.number < 1<<24 && m.endpoint.sequence < 1<<24 && m.endpoint.lid < 1<<16 &&
+		m.endpoint.mtu <= 5 &&
+		m.memory.size <= rdmanet.RegionSizeMax && m.memory.base <= 1<<63 && m.delivered <= m.next &&
+		number64() == 0
 	if !sound {
 		return message{}, fmt.Errorf("%w: message %x", errProtocol, b[:messageSize])
 	}

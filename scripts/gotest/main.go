@@ -2,12 +2,13 @@
 //
 //	go test -json ./... | gotest -counts FILE -failures FILE
 //
-// It prints a line for each package when it ends, in the order of their ends, and the output of what failed, bounded. To FILE it appends a line for each
-// test and subtest, "pass PACKAGE TEST", "fail ..." or "skip ...", so that several runs of one test can be told from several tests.
-// To the second FILE it appends what it prints of failures, for a summary at the end of a long run.
+// It prints a line for each package when it ends, in the order of their ends, and the output of
+// what failed, bounded. To FILE it appends a line for each test and subtest, "pass PACKAGE TEST",
+// "fail ..." or "skip ...", so that several runs of one test can be told from several tests. To the
+// second FILE it appends what it prints of failures, for a summary at the end of a long run.
 //
-// The exit status is 1 if anything failed, if no package was seen, or if the input is cut off in the middle of a package: a broken test run never looks like
-// a short one.
+// The exit status is 1 if anything failed, if no package was seen, or if the input is cut off in
+// the middle of a package: a broken test run never looks like a short one.
 package main
 
 import (
@@ -66,7 +67,8 @@ var errFailed = errors.New("there are failures")
 
 func run(from io.Reader, to io.Writer, counts, failures string) (err error) {
 	r := report{
-		to: to, output: map[key][]string{}, tests: map[string]int{}, skipped: map[string]int{}, open: map[string]bool{},
+		to: to, output: map[key][]string{}, tests: map[string]int{}, skipped: map[string]int{},
+		open: map[string]bool{},
 	}
 	for _, file := range []struct {
 		name string
@@ -138,7 +140,8 @@ func (r *report) take(e event) {
 			r.end(e)
 			return
 		}
-		fmt.Fprintf(r.counts, "%s %s %s\n", e.Action, e.Package, strings.ReplaceAll(e.Test, " ", "_"))
+		fmt.Fprintf(r.counts, "%s %s %s\n", e.Action, e.Package,
+			strings.ReplaceAll(e.Test, " ", "_"))
 		switch e.Action {
 		case "pass":
 			r.tests[e.Package]++
@@ -171,7 +174,8 @@ func (r *report) end(e event) {
 			fmt.Fprintf(r.counts, "fail %s -\n", e.Package)
 		}
 	case r.tests[e.Package]+r.skipped[e.Package] > 0:
-		fmt.Fprintf(r.to, "  ok %-58s %6.1f s %5d tests\n", e.Package, e.Elapsed, r.tests[e.Package])
+		fmt.Fprintf(r.to, "  ok %-58s %6.1f s %5d tests\n", e.Package, e.Elapsed,
+			r.tests[e.Package])
 	}
 	delete(r.output, key{Package: e.Package})
 	delete(r.tests, e.Package)
@@ -183,12 +187,14 @@ func (r *report) say(heading string, k key) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "  %s %s %s\n", heading, k.Package, k.Test)
 	for _, line := range r.output[k] {
-		if line := strings.TrimRight(line, "\n"); !strings.HasPrefix(strings.TrimSpace(line), "=== ") {
+		if line := strings.TrimRight(line, "\n"); !strings.HasPrefix(strings.TrimSpace(line),
+			"=== ") {
 			fmt.Fprintf(&text, "      %s\n", line)
 		}
 	}
 	io.WriteString(r.to, text.String())
 	if heading != "skipped" {
-		io.WriteString(r.failures, text.String()) // in one piece: other steps append to the file, too
+		// in one piece: other steps append to the file, too
+		io.WriteString(r.failures, text.String())
 	}
 }

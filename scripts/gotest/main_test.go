@@ -17,14 +17,23 @@ func TestRun(t *testing.T) {
 		name, input, printed, counted, problem string
 	}{
 		{"passes", start + pass + end, "ok p", "pass p TestA\n", ""},
-		{"skips", start + `{"Action":"output","Package":"p","Test":"TestA","Output":"no data here\n"}` + "\n" +
-			`{"Action":"skip","Package":"p","Test":"TestA"}` + "\n" + end, "no data here", "skip p TestA\n", ""},
-		{"fails", start + pass + `{"Action":"output","Package":"p","Test":"TestB","Output":"1 is not 2\n"}` + "\n" +
-			`{"Action":"fail","Package":"p","Test":"TestB"}` + "\n" + `{"Action":"fail","Package":"p"}` + "\n", "1 is not 2", "fail p TestB\n", "failures"},
-		{"panics", start + `{"Action":"output","Package":"p","Test":"TestB","Output":"panic: oh\n"}` + "\n" +
-			`{"Action":"fail","Package":"p"}` + "\n", "panic: oh", "fail p -\n", "failures"},
-		{"does not build", `{"ImportPath":"p","Action":"build-output","Output":"a.go:1: oh\n"}` + "\n" + `{"ImportPath":"p","Action":"build-fail"}` + "\n" +
-			start + `{"Action":"fail","Package":"p"}` + "\n", "a.go:1: oh", "fail p -\n", "failures"},
+		{"skips",
+			start + `{"Action":"output","Package":"p","Test":"TestA","Output":"no data here\n"}` +
+				"\n" +
+				`{"Action":"skip","Package":"p","Test":"TestA"}` + "\n" + end, "no data here",
+			"skip p TestA\n", ""},
+		{"fails", start + pass +
+			`{"Action":"output","Package":"p","Test":"TestB","Output":"1 is not 2\n"}` + "\n" +
+			`{"Action":"fail","Package":"p","Test":"TestB"}` + "\n" +
+			`{"Action":"fail","Package":"p"}` + "\n", "1 is not 2", "fail p TestB\n", "failures"},
+		{"panics",
+			start + `{"Action":"output","Package":"p","Test":"TestB","Output":"panic: oh\n"}` +
+				"\n" +
+				`{"Action":"fail","Package":"p"}` + "\n", "panic: oh", "fail p -\n", "failures"},
+		{"does not build", `{"ImportPath":"p","Action":"build-output","Output":"a.go:1: oh\n"}` +
+			"\n" + `{"ImportPath":"p","Action":"build-fail"}` + "\n" +
+			start + `{"Action":"fail","Package":"p"}` + "\n", "a.go:1: oh", "fail p -\n",
+			"failures"},
 		{"breaks off", start + pass, "", "pass p TestA\n", "broke off in p"},
 		{"nothing", "", "", "", "no package"},
 		{"the go command complains", "go: no such module\n", "no such module", "", "no package"},
@@ -33,9 +42,11 @@ func TestRun(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var printed strings.Builder
-			counts, failures := filepath.Join(t.TempDir(), "counts"), filepath.Join(t.TempDir(), "failures")
+			counts, failures := filepath.Join(t.TempDir(), "counts"),
+				filepath.Join(t.TempDir(), "failures")
 			err := run(strings.NewReader(test.input), &printed, counts, failures)
-			if test.problem == "" && err != nil || test.problem != "" && (err == nil || !strings.Contains(err.Error(), test.problem)) {
+			if test.problem == "" && err != nil || test.problem != "" &&
+				(err == nil || !strings.Contains(err.Error(), test.problem)) {
 				t.Errorf("error %v, want %q", err, test.problem)
 			}
 			if test.name == "fails" && !errors.Is(err, errFailed) {
@@ -45,7 +56,8 @@ func TestRun(t *testing.T) {
 				t.Errorf("printed %q, want %q", &printed, test.printed)
 			}
 			failed, err := os.ReadFile(failures)
-			if err != nil || strings.Contains(string(failed), "FAILED") != (test.problem == "failures") {
+			if err != nil || strings.Contains(string(failed),
+				"FAILED") != (test.problem == "failures") {
 				t.Errorf("of failures stands %q (%v)", failed, err)
 			}
 			counted, err := os.ReadFile(counts)

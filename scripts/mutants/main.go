@@ -1,4 +1,5 @@
-// Command mutants runs the mutation tests of the pure rooms that decide what is safe, with gremlins.
+// Command mutants runs the mutation tests of the pure rooms that decide what is safe, with
+// gremlins.
 //
 //	mutants           a sample of some mutants, another one for each state of the tree
 //	mutants -all      all mutants, and the score of each package
@@ -262,7 +263,8 @@ func (p *pkg) test(to io.Writer, argued survivors) (bool, error) {
 	total := len(p.mutants) - unviable
 	killed := counts["KILLED"] + counts["TIMED OUT"]
 	fmt.Fprintf(to, "%s: %d mutants, %d killed, %d timed out, %d lived, %d of these argued; "+
-		"%d do not compile; gremlins left out %d; %.0f s\n", p.folder, total, counts["KILLED"], counts["TIMED OUT"],
+		"%d do not compile; gremlins left out %d; %.0f s\n", p.folder, total, counts["KILLED"],
+		counts["TIMED OUT"],
 		counts["LIVED"], argumented, unviable, alone, time.Since(started).Seconds())
 	ok := unargued <= tolerated(len(p.mutants))
 	if p.lines == nil {
@@ -278,8 +280,8 @@ func (p *pkg) test(to io.Writer, argued survivors) (bool, error) {
 // chance where the whole run would have a few in a hundred; it fails where the score has fallen.
 func tolerated(sampled int) int { return sampled / 5 }
 
-// alone runs the tests with a mutant that gremlins leaves out as not covered. Coverage has no block for
-// the expressions of a case, so that gremlins takes all of them for that.
+// alone runs the tests with a mutant that gremlins leaves out as not covered. Coverage has no block
+// for the expressions of a case, so that gremlins takes all of them for that.
 func (m *mutant) alone(copied string) (status string, err error) {
 	name := filepath.Join(copied, m.file)
 	original, err := os.ReadFile(name)
@@ -290,7 +292,8 @@ func (m *mutant) alone(copied string) (status string, err error) {
 	if err := os.WriteFile(name, m.mutated(), 0o644); err != nil {
 		return "", err
 	}
-	command := exec.Command("go", "test", "-short", "-vet=off", "-failfast", "-timeout=2m", "./"+m.code.folder)
+	command := exec.Command("go", "test", "-short", "-vet=off", "-failfast", "-timeout=2m",
+		"./"+m.code.folder)
 	command.Dir = copied
 	if _, err := output(command); err == nil {
 		return "LIVED", nil
@@ -301,10 +304,11 @@ func (m *mutant) alone(copied string) (status string, err error) {
 }
 
 // copy makes a module of what the package and its tests need, with no other tests. It is a git
-// repository where, for a sample, only the lines of the sample differ from the commit: gremlins then
-// leaves the others out.
+// repository where, for a sample, only the lines of the sample differ from the commit: gremlins
+// then leaves the others out.
 func (p *pkg) copy(to string) error {
-	out, err := output(exec.Command("go", "list", "-deps", "-test", "-f", "{{if .Module}}{{if .Module.Main}}{{.Dir}}{{end}}{{end}}", "./"+p.folder))
+	out, err := output(exec.Command("go", "list", "-deps", "-test", "-f",
+		"{{if .Module}}{{if .Module.Main}}{{.Dir}}{{end}}{{end}}", "./"+p.folder))
 	if err != nil {
 		return err
 	}
@@ -327,7 +331,8 @@ func (p *pkg) copy(to string) error {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(p.folder, "testdata")); err == nil {
-		if err := os.CopyFS(filepath.Join(to, p.folder, "testdata"), os.DirFS(filepath.Join(p.folder, "testdata"))); err != nil {
+		if err := os.CopyFS(filepath.Join(to, p.folder, "testdata"),
+			os.DirFS(filepath.Join(p.folder, "testdata"))); err != nil {
 			return err
 		}
 	}
@@ -396,7 +401,8 @@ func (p *pkg) commit(to string) error {
 	}
 	for _, arguments := range [][]string{
 		{"init", "-q"}, {"config", "diff.context", "0"}, {"add", "."},
-		{"-c", "user.name=mutation", "-c", "user.email=mutation@localhost", "commit", "-q", "--no-gpg-sign", "-m", "without the sample"},
+		{"-c", "user.name=mutation", "-c", "user.email=mutation@localhost", "commit", "-q",
+			"--no-gpg-sign", "-m", "without the sample"},
 	} {
 		command := exec.Command("git", arguments...)
 		command.Dir = to
@@ -439,7 +445,8 @@ func (p *pkg) unleash(copied string) (map[string]string, error) {
 	command := exec.Command("go", append(arguments, ".")...)
 	command.Dir = copied
 	// go vet would take a good part of the time, and kill mutants that no test does.
-	command.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -short -vet=off"))
+	command.Env = append(os.Environ(),
+		"GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -short -vet=off"))
 	seen := &progress{to: os.Stderr, room: p.folder, total: len(p.mutants)}
 	if p.lines == nil {
 		command.Stdout = seen
@@ -466,7 +473,8 @@ func (p *pkg) unleash(copied string) (map[string]string, error) {
 	statuses := map[string]string{}
 	for _, file := range report.Files {
 		for _, m := range file.Mutations {
-			statuses[fmt.Sprintf("%s:%d:%d:%s", path.Clean(file.Name), m.Line, m.Column, m.Type)] = m.Status
+			statuses[fmt.Sprintf("%s:%d:%d:%s", path.Clean(file.Name), m.Line, m.Column,
+				m.Type)] = m.Status
 		}
 	}
 	return statuses, nil
@@ -516,14 +524,16 @@ func output(command *exec.Cmd) (string, error) {
 	}
 	if err != nil {
 		text := strings.TrimSpace(string(out) + errs.String())
-		return "", fmt.Errorf("%s: %w\n%s", strings.Join(command.Args, " "), err, text[max(0, len(text)-4000):])
+		return "", fmt.Errorf("%s: %w\n%s", strings.Join(command.Args, " "),
+			err, text[max(0, len(text)-4000):])
 	}
 	return string(out), nil
 }
 
 func sorted(list []place) []place {
 	slices.SortFunc(list, func(a, b place) int {
-		return cmp.Or(strings.Compare(a.file, b.file), strings.Compare(a.function, b.function), strings.Compare(a.text, b.text),
+		return cmp.Or(strings.Compare(a.file, b.file), strings.Compare(a.function, b.function),
+			strings.Compare(a.text, b.text),
 			strings.Compare(a.kind, b.kind), a.number-b.number)
 	})
 	return list

@@ -37,7 +37,8 @@ func (t *T[E]) g(a, b int) bool {
 func testPackage(t *testing.T) *pkg {
 	t.Helper()
 	root := t.TempDir()
-	for name, text := range map[string]string{"go.mod": "module m\n", "p/p.go": source, "p/p_test.go": "package p\n\nvar _ = 1 < 2\n"} {
+	for name, text := range map[string]string{"go.mod": "module m\n", "p/p.go": source,
+		"p/p_test.go": "package p\n\nvar _ = 1 < 2\n"} {
 		if err := os.MkdirAll(filepath.Join(root, filepath.Dir(name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +105,8 @@ func TestProgress(t *testing.T) {
 		fmt.Fprintf(p, "group.go:%d:3\n", k)
 	}
 	fmt.Fprint(p, "Mutation testing completed in 9 seconds\n")
-	if want := "shard: 25 of about 60 mutants\nshard: 50 of about 60 mutants\n"; told.String() != want {
+	if want := "shard: 25 of about 60 mutants\nshard: 50 of about 60 mutants\n"; told.String() !=
+		want {
 		t.Errorf("told %q, want %q", &told, want)
 	}
 	if !strings.HasSuffix(string(p.wrote), "in 9 seconds\n") {
@@ -120,7 +122,8 @@ func TestSurvivors(t *testing.T) {
 	if err != nil || len(list) != 3 {
 		t.Fatalf("%v, %v", list, err)
 	}
-	p := place{file: "p/p.go", function: "f", text: "for a < b {", kind: "CONDITIONALS_NEGATION", number: 1}
+	p := place{file: "p/p.go", function: "f", text: "for a < b {", kind: "CONDITIONALS_NEGATION",
+		number: 1}
 	if list[p] != "it is so." {
 		t.Errorf("the reason is %q", list[p])
 	}
@@ -129,7 +132,8 @@ func TestSurvivors(t *testing.T) {
 		t.Errorf("not there any more: %v", stale)
 	}
 	for _, bad := range []string{
-		"no colon\n", "\tKIND#1: of no line\n", "a f: b\n\tKIND: no number\n", "a f: b\n\tno reason\n", "a f: b\n\t\ttoo far in\n",
+		"no colon\n", "\tKIND#1: of no line\n", "a f: b\n\tKIND: no number\n",
+		"a f: b\n\tno reason\n", "a f: b\n\t\ttoo far in\n",
 		"a f: b\n\tKIND#1: one\n\tKIND#1: two\n",
 	} {
 		if list, err := readSurvivors(strings.NewReader(bad)); err == nil {
@@ -160,7 +164,8 @@ func TestSample(t *testing.T) {
 			}
 		}
 	}
-	for text, want := range map[string]bool{"for a < b {": true, "a++": false, `return s + "x", a-b > size`: true, "break": true} {
+	for text, want := range map[string]bool{"for a < b {": true, "a++": false,
+		`return s + "x", a-b > size`: true, "break": true} {
 		if lines[text] != want {
 			t.Errorf("in a sample: %v: %s", lines[text], text)
 		}
@@ -195,7 +200,8 @@ func TestCommittedSurvivors(t *testing.T) {
 			}
 		}
 		if most := float64(len(mutants)) * (100 - r.least) / 100; float64(listed) > most {
-			t.Errorf("%s: %d of %d mutants may live, which leaves a score below %.1f %%", r.folder, listed, len(mutants), r.least)
+			t.Errorf("%s: %d of %d mutants may live, which leaves a score below %.1f %%", r.folder,
+				listed, len(mutants), r.least)
 		}
 	}
 	for _, p := range argued.stale(every) {

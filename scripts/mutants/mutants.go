@@ -27,37 +27,49 @@ type change struct {
 
 // changes are what gremlins does, as its internal/engine/mappings.go has it.
 var changes = map[token.Token][]change{
-	token.ADD:            {{"ARITHMETIC_BASE", token.SUB}},
-	token.ADD_ASSIGN:     {{"INVERT_ASSIGNMENTS", token.SUB_ASSIGN}, {"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN}},
-	token.AND:            {{"INVERT_BITWISE", token.OR}},
-	token.AND_ASSIGN:     {{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN}, {"INVERT_BWASSIGN", token.OR_ASSIGN}},
-	token.AND_NOT:        {{"INVERT_BITWISE", token.AND}},
-	token.AND_NOT_ASSIGN: {{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN}, {"INVERT_BWASSIGN", token.AND_ASSIGN}},
-	token.BREAK:          {{"INVERT_LOOPCTRL", token.CONTINUE}},
-	token.CONTINUE:       {{"INVERT_LOOPCTRL", token.BREAK}},
-	token.DEC:            {{"INCREMENT_DECREMENT", token.INC}},
-	token.EQL:            {{"CONDITIONALS_NEGATION", token.NEQ}},
-	token.GEQ:            {{"CONDITIONALS_BOUNDARY", token.GTR}, {"CONDITIONALS_NEGATION", token.LSS}},
-	token.GTR:            {{"CONDITIONALS_BOUNDARY", token.GEQ}, {"CONDITIONALS_NEGATION", token.LEQ}},
-	token.INC:            {{"INCREMENT_DECREMENT", token.DEC}},
-	token.LAND:           {{"INVERT_LOGICAL", token.LOR}},
-	token.LEQ:            {{"CONDITIONALS_BOUNDARY", token.LSS}, {"CONDITIONALS_NEGATION", token.GTR}},
-	token.LOR:            {{"INVERT_LOGICAL", token.LAND}},
-	token.LSS:            {{"CONDITIONALS_BOUNDARY", token.LEQ}, {"CONDITIONALS_NEGATION", token.GEQ}},
-	token.MUL:            {{"ARITHMETIC_BASE", token.QUO}},
-	token.MUL_ASSIGN:     {{"INVERT_ASSIGNMENTS", token.QUO_ASSIGN}, {"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN}},
-	token.NEQ:            {{"CONDITIONALS_NEGATION", token.EQL}},
-	token.OR:             {{"INVERT_BITWISE", token.AND}},
-	token.OR_ASSIGN:      {{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN}, {"INVERT_BWASSIGN", token.AND_ASSIGN}},
-	token.QUO:            {{"ARITHMETIC_BASE", token.MUL}},
-	token.REM:            {{"ARITHMETIC_BASE", token.MUL}},
-	token.SHL:            {{"INVERT_BITWISE", token.SHR}},
-	token.SHL_ASSIGN:     {{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN}, {"INVERT_BWASSIGN", token.SHR_ASSIGN}},
-	token.SHR:            {{"INVERT_BITWISE", token.SHL}},
-	token.SHR_ASSIGN:     {{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN}, {"INVERT_BWASSIGN", token.SHL_ASSIGN}},
-	token.SUB:            {{"INVERT_NEGATIVES", token.ADD}, {"ARITHMETIC_BASE", token.ADD}},
-	token.SUB_ASSIGN:     {{"INVERT_ASSIGNMENTS", token.ADD_ASSIGN}, {"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN}},
-	token.XOR:            {{"INVERT_BITWISE", token.AND}},
+	token.ADD: {{"ARITHMETIC_BASE", token.SUB}},
+	token.ADD_ASSIGN: {{"INVERT_ASSIGNMENTS", token.SUB_ASSIGN},
+		{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN}},
+	token.AND: {{"INVERT_BITWISE", token.OR}},
+	token.AND_ASSIGN: {{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN},
+		{"INVERT_BWASSIGN", token.OR_ASSIGN}},
+	token.AND_NOT: {{"INVERT_BITWISE", token.AND}},
+	token.AND_NOT_ASSIGN: {{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN},
+		{"INVERT_BWASSIGN", token.AND_ASSIGN}},
+	token.BREAK:    {{"INVERT_LOOPCTRL", token.CONTINUE}},
+	token.CONTINUE: {{"INVERT_LOOPCTRL", token.BREAK}},
+	token.DEC:      {{"INCREMENT_DECREMENT", token.INC}},
+	token.EQL:      {{"CONDITIONALS_NEGATION", token.NEQ}},
+	token.GEQ: {{"CONDITIONALS_BOUNDARY", token.GTR},
+		{"CONDITIONALS_NEGATION", token.LSS}},
+	token.GTR: {{"CONDITIONALS_BOUNDARY", token.GEQ},
+		{"CONDITIONALS_NEGATION", token.LEQ}},
+	token.INC:  {{"INCREMENT_DECREMENT", token.DEC}},
+	token.LAND: {{"INVERT_LOGICAL", token.LOR}},
+	token.LEQ: {{"CONDITIONALS_BOUNDARY", token.LSS},
+		{"CONDITIONALS_NEGATION", token.GTR}},
+	token.LOR: {{"INVERT_LOGICAL", token.LAND}},
+	token.LSS: {{"CONDITIONALS_BOUNDARY", token.LEQ},
+		{"CONDITIONALS_NEGATION", token.GEQ}},
+	token.MUL: {{"ARITHMETIC_BASE", token.QUO}},
+	token.MUL_ASSIGN: {{"INVERT_ASSIGNMENTS", token.QUO_ASSIGN},
+		{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN}},
+	token.NEQ: {{"CONDITIONALS_NEGATION", token.EQL}},
+	token.OR:  {{"INVERT_BITWISE", token.AND}},
+	token.OR_ASSIGN: {{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN},
+		{"INVERT_BWASSIGN", token.AND_ASSIGN}},
+	token.QUO: {{"ARITHMETIC_BASE", token.MUL}},
+	token.REM: {{"ARITHMETIC_BASE", token.MUL}},
+	token.SHL: {{"INVERT_BITWISE", token.SHR}},
+	token.SHL_ASSIGN: {{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN},
+		{"INVERT_BWASSIGN", token.SHR_ASSIGN}},
+	token.SHR: {{"INVERT_BITWISE", token.SHL}},
+	token.SHR_ASSIGN: {{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN},
+		{"INVERT_BWASSIGN", token.SHL_ASSIGN}},
+	token.SUB: {{"INVERT_NEGATIVES", token.ADD}, {"ARITHMETIC_BASE", token.ADD}},
+	token.SUB_ASSIGN: {{"INVERT_ASSIGNMENTS", token.ADD_ASSIGN},
+		{"REMOVE_SELF_ASSIGNMENTS", token.ASSIGN}},
+	token.XOR: {{"INVERT_BITWISE", token.AND}},
 }
 
 // mutant is one change of one token.
@@ -70,8 +82,8 @@ type mutant struct {
 }
 
 // place names a mutant so that it is found again after other lines of its file have changed: by its
-// function (T.f for a method, "" outside of any), the text of its line, and its number among those of its kind on the
-// line, from 1.
+// function (T.f for a method, "" outside of any), the text of its line, and its number among those
+// of its kind on the line, from 1.
 type place struct {
 	file, function, text, kind string
 	number                     int
@@ -201,7 +213,9 @@ func (m *mutant) viable() (bool, error) {
 		}
 	}
 	// What is printed and parsed again is what gremlins has the compiler read.
-	i := slices.IndexFunc(c.files, func(f *ast.File) bool { return c.set.Position(f.Pos()).Filename == m.file })
+	i := slices.IndexFunc(c.files, func(f *ast.File) bool {
+		return c.set.Position(f.Pos()).Filename == m.file
+	})
 	parsed, err := parser.ParseFile(c.set, m.file, m.mutated(), parser.SkipObjectResolution)
 	if err != nil {
 		return false, nil
@@ -220,7 +234,8 @@ func (m *mutant) mutated() []byte {
 	defer func() { *m.tok = was }()
 	var text bytes.Buffer
 	for _, file := range m.code.files {
-		if m.code.set.Position(file.Pos()).Filename == m.file && printer.Fprint(&text, m.code.set, file) != nil {
+		if m.code.set.Position(file.Pos()).Filename == m.file &&
+			printer.Fprint(&text, m.code.set, file) != nil {
 			return nil
 		}
 	}
@@ -230,7 +245,8 @@ func (m *mutant) mutated() []byte {
 // loadExports asks the go command for the compiled form of what the package imports.
 func (c *code) loadExports() error {
 	c.exports = map[string]string{}
-	command := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", "./"+c.folder)
+	command := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}",
+		"./"+c.folder)
 	out, err := command.Output()
 	if err != nil {
 		var exit *exec.ExitError

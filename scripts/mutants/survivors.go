@@ -18,8 +18,8 @@ type survivors map[place]string
 //		CONDITIONALS_BOUNDARY#1: the reason, which may
 //			go on in lines that are further in
 //
-// A line of source stands for all lines of its function with this text. KIND#2 is the second mutant of
-// a kind on the line; several with one reason are separated by ", ".
+// A line of source stands for all lines of its function with this text. KIND#2 is the second mutant
+// of a kind on the line; several with one reason are separated by ", ".
 func readSurvivors(from io.Reader) (survivors, error) {
 	list := survivors{}
 	var at, text string
@@ -40,7 +40,8 @@ func readSurvivors(from io.Reader) (survivors, error) {
 		case depth == 1:
 			names, reason, found := strings.Cut(trimmed, ": ")
 			if !found || text == "" {
-				return nil, fmt.Errorf("line %d: want KIND#NUMBER: REASON below a line of source", number)
+				return nil, fmt.Errorf("line %d: want KIND#NUMBER: REASON below a line of source",
+					number)
 			}
 			last = nil
 			for name := range strings.SplitSeq(names, ", ") {
@@ -50,7 +51,8 @@ func readSurvivors(from io.Reader) (survivors, error) {
 					return nil, fmt.Errorf("line %d: want KIND#NUMBER, have %s", number, name)
 				}
 				file, function, _ := strings.Cut(at, " ")
-				p := place{file: file, function: function, text: strings.TrimSpace(text), kind: kind, number: n}
+				p := place{file: file, function: function, text: strings.TrimSpace(text),
+					kind: kind, number: n}
 				if list[p] != "" {
 					return nil, fmt.Errorf("line %d: %s is listed twice", number, name)
 				}

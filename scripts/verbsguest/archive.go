@@ -14,7 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/scripts/verbsguest/agenda"
 )
 
-// archive writes an initial RAM disk: a cpio archive of the "new ASCII" form, which the kernel unpacks into memory. The first error counts; finish tells it.
+// archive writes an initial RAM disk: a cpio archive of the "new ASCII" form, which the kernel
+// unpacks into memory. The first error counts; finish tells it.
 type archive struct {
 	to    *bufio.Writer
 	err   error
@@ -46,7 +47,8 @@ func (a *archive) entry(name string, mode uint32, size int64) {
 	if len(name) > 1 && name[0] == '/' {
 		relative = name[1:]
 	}
-	// Magic, inode, mode, owner, group, links, time, size, two device numbers of two parts, length of the name, no checksum.
+	// Magic, inode, mode, owner, group, links, time, size, two device numbers of two parts, length
+	// of the name, no checksum.
 	_, a.err = fmt.Fprintf(a.to, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00",
 		a.inode, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, len(relative)+1, 0, relative)
 	a.pad(110 + int64(len(relative)) + 1)

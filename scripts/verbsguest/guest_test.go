@@ -57,7 +57,8 @@ func TestArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := entries(t, written.Bytes())
-	if len(got) != 5 || got["deep/in/file 100755"] != "contents" || got["deep/text 100644"] != "odd" || !strings.Contains(got["agenda.json 100644"], `"rxe0"`) {
+	if len(got) != 5 || got["deep/in/file 100755"] != "contents" ||
+		got["deep/text 100644"] != "odd" || !strings.Contains(got["agenda.json 100644"], `"rxe0"`) {
 		t.Errorf("%q", got)
 	}
 	broken := newArchive(&written)
@@ -74,11 +75,19 @@ func TestKeptKernel(t *testing.T) {
 		harm func(folder string) error
 		says string // "": nothing is wrong
 	}{
-		"sound":            {func(string) error { return nil }, ""},
-		"another image":    {func(folder string) error { return os.WriteFile(filepath.Join(folder, imageFile), []byte("x"), 0o600) }, "another checksum"},
-		"a module is gone": {func(folder string) error { return os.Remove(filepath.Join(folder, modulesFolder, "01-rdma_rxe.ko")) }, "no such file"},
-		"no checksums":     {func(folder string) error { return os.Remove(filepath.Join(folder, sumsFile)) }, sumsFile},
-		"half a line":      {func(folder string) error { return os.WriteFile(filepath.Join(folder, sumsFile), []byte("12"), 0o600) }, "none"},
+		"sound": {func(string) error { return nil }, ""},
+		"another image": {func(folder string) error {
+			return os.WriteFile(filepath.Join(folder, imageFile), []byte("x"), 0o600)
+		}, "another checksum"},
+		"a module is gone": {func(folder string) error {
+			return os.Remove(filepath.Join(folder, modulesFolder, "01-rdma_rxe.ko"))
+		}, "no such file"},
+		"no checksums": {func(folder string) error {
+			return os.Remove(filepath.Join(folder, sumsFile))
+		}, sumsFile},
+		"half a line": {func(folder string) error {
+			return os.WriteFile(filepath.Join(folder, sumsFile), []byte("12"), 0o600)
+		}, "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,8 +95,10 @@ func TestKeptKernel(t *testing.T) {
 			if err := os.MkdirAll(filepath.Join(folder, modulesFolder), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			for _, file := range []string{imageFile, modulesFolder + "/01-rdma_rxe.ko", modulesFolder + "/00-ib_core.ko"} {
-				if err := os.WriteFile(filepath.Join(folder, file), []byte(file), 0o600); err != nil {
+			for _, file := range []string{imageFile, modulesFolder + "/01-rdma_rxe.ko",
+				modulesFolder + "/00-ib_core.ko"} {
+				if err := os.WriteFile(filepath.Join(folder, file), []byte(file),
+					0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -104,7 +115,8 @@ func TestKeptKernel(t *testing.T) {
 				}
 				return
 			}
-			want := []string{filepath.Join(folder, modulesFolder, "00-ib_core.ko"), filepath.Join(folder, modulesFolder, "01-rdma_rxe.ko")}
+			want := []string{filepath.Join(folder, modulesFolder, "00-ib_core.ko"),
+				filepath.Join(folder, modulesFolder, "01-rdma_rxe.ko")}
 			if err != nil || k.version != "6.1.0-1-amd64" || !slices.Equal(k.modules, want) {
 				t.Errorf("%+v, %v", k, err)
 			}
@@ -116,8 +128,10 @@ func TestKeptKernel(t *testing.T) {
 func TestOutputsOfPrograms(t *testing.T) {
 	t.Parallel()
 	m := machine{outputs: map[string]*bytes.Buffer{}}
-	m.readOutput(strings.NewReader("lost\n" + agenda.OutputMark + "one\na\nb" + agenda.OutputMark + "two\nc"))
-	if one, two := string(m.output("one")), string(m.output("two")); one != "a\nb" || two != "c" || m.output("three") != nil {
+	m.readOutput(strings.NewReader("lost\n" + agenda.OutputMark + "one\na\nb" + agenda.OutputMark +
+		"two\nc"))
+	if one, two := string(m.output("one")), string(m.output("two")); one != "a\nb" || two != "c" ||
+		m.output("three") != nil {
 		t.Errorf("one wrote %q, two %q", one, two)
 	}
 }
@@ -130,7 +144,8 @@ func TestChoose(t *testing.T) {
 	if one, err := choose([]string{steps[0].name}); err != nil || len(one) != 1 {
 		t.Errorf("%+v, %v", one, err)
 	}
-	if _, err := choose([]string{"nonsense"}); err == nil || !strings.Contains(err.Error(), steps[0].name) {
+	if _, err := choose([]string{"nonsense"}); err == nil ||
+		!strings.Contains(err.Error(), steps[0].name) {
 		t.Errorf("%v", err)
 	}
 }

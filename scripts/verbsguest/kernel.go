@@ -26,8 +26,10 @@ type kernel struct {
 	modules []string // those first that others need
 }
 
-// wantedModules are what the guest needs of the kernel: ports to its host, a network interface, and Soft-RoCE with its checksums and its way to programs.
-var wantedModules = []string{"virtio_pci", "virtio_console", "dummy", "crc32_generic", "crc32c_generic", "ib_uverbs", "rdma_rxe", "rdma_ucm"}
+// wantedModules are what the guest needs of the kernel: ports to its host, a network interface, and
+// Soft-RoCE with its checksums and its way to programs.
+var wantedModules = []string{"virtio_pci", "virtio_console", "dummy", "crc32_generic",
+	"crc32c_generic", "ib_uverbs", "rdma_rxe", "rdma_ucm"}
 
 const (
 	imageFile     = "vmlinux"
@@ -38,7 +40,8 @@ const (
 	metaPackage = "linux-image-amd64"
 )
 
-// prepareKernel takes the kernel that is kept, after a look at its checksums, or else fetches Debian's present one. It tells whether it fetched.
+// prepareKernel takes the kernel that is kept, after a look at its checksums, or else fetches
+// Debian's present one. It tells whether it fetched.
 func prepareKernel(ctx context.Context, cache string) (kernel, bool, error) {
 	kept, err := filepath.Glob(filepath.Join(cache, kernelPrefix+"*"))
 	if err != nil {
@@ -59,13 +62,15 @@ func prepareKernel(ctx context.Context, cache string) (kernel, bool, error) {
 	return k, true, err
 }
 
-// keptKernel reads a kernel's folder, every file of which has to have the checksum that it was kept with.
+// keptKernel reads a kernel's folder, every file of which has to have the checksum that it was kept
+// with.
 func keptKernel(folder string) (kernel, error) {
 	text, err := os.ReadFile(filepath.Join(folder, sumsFile))
 	if err != nil {
 		return kernel{}, err
 	}
-	k := kernel{version: strings.TrimPrefix(filepath.Base(folder), kernelPrefix), image: filepath.Join(folder, imageFile)}
+	k := kernel{version: strings.TrimPrefix(filepath.Base(folder), kernelPrefix),
+		image: filepath.Join(folder, imageFile)}
 	for line := range strings.Lines(string(text)) {
 		wanted, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
 		if !ok {
@@ -76,7 +81,8 @@ func keptKernel(folder string) (kernel, error) {
 			return kernel{}, err
 		}
 		if found != wanted {
-			return kernel{}, fmt.Errorf("%s has another checksum than when it was kept", filepath.Join(folder, name))
+			return kernel{}, fmt.Errorf("%s has another checksum than when it was kept",
+				filepath.Join(folder, name))
 		}
 		if name != imageFile {
 			k.modules = append(k.modules, filepath.Join(folder, name))
@@ -101,7 +107,8 @@ func checksum(path string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// fetchKernel downloads Debian's present kernel package, which apt-get checks against Debian's signatures, and keeps what the guest needs of it.
+// fetchKernel downloads Debian's present kernel package, which apt-get checks against Debian's
+// signatures, and keeps what the guest needs of it.
 func fetchKernel(ctx context.Context, cache string) (kernel, error) {
 	work, err := os.MkdirTemp(cache, ".fetching-")
 	if err != nil {
@@ -112,12 +119,14 @@ func fetchKernel(ctx context.Context, cache string) (kernel, error) {
 	if err != nil {
 		return kernel{}, err
 	}
-	if _, err := command(ctx, work, "apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", name); err != nil {
+	if _, err := command(ctx, work, "apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download",
+		name); err != nil {
 		return kernel{}, err
 	}
 	packages, err := filepath.Glob(filepath.Join(work, "*.deb"))
 	if err != nil || len(packages) != 1 {
-		return kernel{}, errors.Join(err, fmt.Errorf("apt-get download %s left %d packages", name, len(packages)))
+		return kernel{}, errors.Join(err, fmt.Errorf("apt-get download %s left %d packages",
+			name, len(packages)))
 	}
 	unpacked := filepath.Join(work, "unpacked")
 	if _, err := command(ctx, work, "dpkg-deb", "-x", packages[0], unpacked); err != nil {
@@ -128,7 +137,8 @@ func fetchKernel(ctx context.Context, cache string) (kernel, error) {
 	if err := os.MkdirAll(filepath.Join(folder, modulesFolder), 0o755); err != nil {
 		return kernel{}, err
 	}
-	if err := unpackImage(ctx, filepath.Join(unpacked, "boot", "vmlinuz-"+version), filepath.Join(folder, imageFile)); err != nil {
+	if err := unpackImage(ctx, filepath.Join(unpacked, "boot", "vmlinuz-"+version),
+		filepath.Join(folder, imageFile)); err != nil {
 		return kernel{}, err
 	}
 	if err := gatherModules(ctx, unpacked, filepath.Join(folder, modulesFolder)); err != nil {
@@ -138,7 +148,8 @@ func fetchKernel(ctx context.Context, cache string) (kernel, error) {
 		return kernel{}, err
 	}
 	final := filepath.Join(cache, kernelPrefix+version)
-	if err := os.Rename(folder, final); err != nil && !errors.Is(err, fs.ErrExist) { // another run may have been quicker
+	// another run may have been quicker
+	if err := os.Rename(folder, final); err != nil && !errors.Is(err, fs.ErrExist) {
 		return kernel{}, err
 	}
 	return keptKernel(final)
@@ -148,7 +159,8 @@ func fetchKernel(ctx context.Context, cache string) (kernel, error) {
 func kernelPackage(ctx context.Context) (string, error) {
 	for _, refresh := range []bool{false, true} {
 		if refresh {
-			if _, err := command(ctx, "", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300", "update"); err != nil {
+			if _, err := command(ctx, "", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300",
+				"update"); err != nil {
 				return "", err
 			}
 		}
@@ -157,7 +169,8 @@ func kernelPackage(ctx context.Context) (string, error) {
 			return "", err
 		}
 		for line := range strings.Lines(string(said)) {
-			if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok && strings.HasPrefix(name, "linux-image-") {
+			if name, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: "); ok &&
+				strings.HasPrefix(name, "linux-image-") {
 				return name, nil
 			}
 		}
@@ -165,7 +178,8 @@ func kernelPackage(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("apt knows no package %s: this takes Debian for amd64", metaPackage)
 }
 
-// unpackImage takes the kernel out of its own unpacker, since QEMU enters a plain ELF kernel directly: no firmware and no unpacking in the emulated machine. A kernel that is packed in
+// unpackImage takes the kernel out of its own unpacker, since QEMU enters a plain ELF kernel
+// directly: no firmware and no unpacking in the emulated machine. A kernel that is packed in
 // another way than with xz is taken as it is.
 func unpackImage(ctx context.Context, packed, to string) error {
 	image, err := os.ReadFile(packed)
@@ -176,21 +190,24 @@ func unpackImage(ctx context.Context, packed, to string) error {
 		unpack := exec.CommandContext(ctx, "xz", "-dc")
 		unpack.Stdin = bytes.NewReader(image[at:])
 		plain, _ := unpack.Output() // it complains about what follows the kernel
-		if file, err := elf.NewFile(bytes.NewReader(plain)); err == nil && file.Machine == elf.EM_X86_64 {
+		if file, err := elf.NewFile(bytes.NewReader(plain)); err == nil &&
+			file.Machine == elf.EM_X86_64 {
 			return os.WriteFile(to, plain, 0o644)
 		}
 	}
 	return os.WriteFile(to, image, 0o644)
 }
 
-// gatherModules copies the modules that the guest needs, and those which these need, with numbers before their names that give the order in which to load them.
+// gatherModules copies the modules that the guest needs, and those which these need, with numbers
+// before their names that give the order in which to load them.
 func gatherModules(ctx context.Context, unpacked, to string) error {
 	places, builtin := map[string]string{}, map[string]bool{}
 	err := filepath.WalkDir(unpacked, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		if name, rest, found := strings.Cut(entry.Name(), ".ko"); found && (rest == "" || rest == ".xz") {
+		if name, rest, found := strings.Cut(entry.Name(), ".ko"); found &&
+			(rest == "" || rest == ".xz") {
 			places[canonical(name)] = path
 		}
 		if entry.Name() == "modules.builtin" {
@@ -199,7 +216,8 @@ func gatherModules(ctx context.Context, unpacked, to string) error {
 				return err
 			}
 			for line := range strings.Lines(string(text)) {
-				builtin[canonical(strings.TrimSuffix(filepath.Base(strings.TrimSpace(line)), ".ko"))] = true
+				builtin[canonical(strings.TrimSuffix(filepath.Base(strings.TrimSpace(line)),
+					".ko"))] = true
 			}
 		}
 		return nil
@@ -242,7 +260,8 @@ func gatherModules(ctx context.Context, unpacked, to string) error {
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(filepath.Join(to, fmt.Sprintf("%02d-%s.ko", len(written), name)), module, 0o644)
+		return os.WriteFile(filepath.Join(to, fmt.Sprintf("%02d-%s.ko", len(written), name)),
+			module, 0o644)
 	}
 	for _, name := range wantedModules {
 		if err := take(name); err != nil {
@@ -280,7 +299,8 @@ func needsOf(module []byte) ([]string, error) {
 	return needs, nil
 }
 
-// writeSums keeps the checksums of a kernel's files, in the order in which modules are to be loaded.
+// writeSums keeps the checksums of a kernel's files, in the order in which modules are to be
+// loaded.
 func writeSums(folder string) error {
 	modules, err := filepath.Glob(filepath.Join(folder, modulesFolder, "*.ko"))
 	if err != nil {
@@ -310,7 +330,8 @@ func command(ctx context.Context, folder, name string, arguments ...string) ([]b
 	c.Stderr = &said
 	out, err := c.Output()
 	if err != nil {
-		return out, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(arguments, " "), err, bytes.TrimSpace(said.Bytes()))
+		return out, fmt.Errorf("%s %s: %w\n%s", name, strings.Join(arguments, " "),
+			err, bytes.TrimSpace(said.Bytes()))
 	}
 	return out, nil
 }

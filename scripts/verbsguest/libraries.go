@@ -12,9 +12,11 @@ import (
 )
 
 // libraryFolders are where Debian has shared libraries.
-var libraryFolders = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"}
+var libraryFolders = []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64",
+	"/usr/lib64", "/lib", "/usr/lib"}
 
-// librariesOf finds all shared libraries that programs need, and those which these need, and the programs that load them.
+// librariesOf finds all shared libraries that programs need, and those which these need, and the
+// programs that load them.
 func librariesOf(programs []string) ([]string, error) {
 	var found []string
 	seen := map[string]bool{}
@@ -83,7 +85,8 @@ func rxeProvider() ([]string, error) {
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, errors.New("libibverbs has no part for Soft-RoCE here: install Debian's package ibverbs-providers")
+		return nil, errors.New("libibverbs has no part for Soft-RoCE here: install Debian's " +
+			"package ibverbs-providers")
 	}
 	return found, nil
 }

@@ -28,7 +28,8 @@ const (
 	guestMegabytes  = 3072
 	// guestTime bounds the guest's life: what its programs may take is bounded each.
 	guestTime = 20 * time.Minute
-	// consoleShown is how much of the end of the kernel's console is shown when a guest dies, in bytes.
+	// consoleShown is how much of the end of the kernel's console is shown when a guest dies, in
+	// bytes.
 	consoleShown = 4 << 10
 )
 
@@ -51,10 +52,12 @@ func (m *machine) output(program string) []byte {
 	return nil
 }
 
-// run boots the guest and waits for its end. It hands over its reports as they come, and fails if the last one is not that all was done.
+// run boots the guest and waits for its end. It hands over its reports as they come, and fails if
+// the last one is not that all was done.
 func (m *machine) run(ctx context.Context, heard func(agenda.Report)) (err error) {
 	m.outputs = map[string]*bytes.Buffer{}
-	ctx, cancel := context.WithTimeoutCause(ctx, guestTime, fmt.Errorf("the guest did not end within %v", guestTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, guestTime,
+		fmt.Errorf("the guest did not end within %v", guestTime))
 	defer cancel()
 	outputRead, outputWrite, err := os.Pipe()
 	if err != nil {
@@ -66,25 +69,32 @@ func (m *machine) run(ctx context.Context, heard func(agenda.Report)) (err error
 	}
 	console := filepath.Join(m.folder, "console")
 	arguments := []string{
-		"-M", "pc,usb=off,vmport=off", "-nodefaults", "-no-user-config", "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "Nehalem",
-		"-smp", strconv.Itoa(guestProcessors), "-m", strconv.Itoa(guestMegabytes), "-kernel", m.kernel, "-initrd", m.disk,
-		"-append", "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr audit=0 selinux=0 apparmor=0 tsc=unstable random.trust_cpu=on rdinit=/init",
-		"-display", "none", "-no-reboot", "-serial", "file:" + console, "-device", "virtio-serial-pci", "-device", "virtio-rng-pci",
+		"-M", "pc,usb=off,vmport=off", "-nodefaults", "-no-user-config", "-accel",
+		"tcg,thread=multi,tb-size=512", "-cpu", "Nehalem",
+		"-smp", strconv.Itoa(guestProcessors), "-m", strconv.Itoa(guestMegabytes), "-kernel",
+		m.kernel, "-initrd", m.disk,
+		"-append", "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr audit=0 " +
+			"selinux=0 apparmor=0 tsc=unstable random.trust_cpu=on rdinit=/init",
+		"-display", "none", "-no-reboot", "-serial", "file:" + console, "-device",
+		"virtio-serial-pci", "-device", "virtio-rng-pci",
 	}
 	for i, name := range []string{agenda.PortOutput, agenda.PortReports} {
-		arguments = append(arguments, "-chardev", fmt.Sprintf("file,id=%s,path=/dev/fd/%d", name, 3+i), "-device", "virtserialport,chardev="+name+",name="+name)
+		arguments = append(arguments, "-chardev", fmt.Sprintf("file,id=%s,path=/dev/fd/%d",
+			name, 3+i), "-device", "virtserialport,chardev="+name+",name="+name)
 	}
 	qemu := exec.CommandContext(ctx, "qemu-system-x86_64", arguments...)
 	qemu.ExtraFiles = []*os.File{outputWrite, reportsWrite}
 	qemu.WaitDelay = 5 * time.Second
-	// It does not outlive this process, however that ends: the kernel ends it with the thread that started it, which therefore stays.
+	// It does not outlive this process, however that ends: the kernel ends it with the thread that
+	// started it, which therefore stays.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	qemu.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	var said bytes.Buffer
 	qemu.Stdout, qemu.Stderr = &said, &said
 	if err := qemu.Start(); err != nil {
-		return errors.Join(err, outputRead.Close(), outputWrite.Close(), reportsRead.Close(), reportsWrite.Close())
+		return errors.Join(err, outputRead.Close(), outputWrite.Close(), reportsRead.Close(),
+			reportsWrite.Close())
 	}
 	_, _ = outputWrite.Close(), reportsWrite.Close() // qemu has its own
 	var reading sync.WaitGroup
@@ -116,7 +126,8 @@ func (m *machine) run(ctx context.Context, heard func(agenda.Report)) (err error
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
-	return errors.Join(fmt.Errorf("the guest ended before it was done%s\n%s", m.end(console), bytes.TrimSpace(said.Bytes())), err)
+	return errors.Join(fmt.Errorf("the guest ended before it was done%s\n%s", m.end(console),
+		bytes.TrimSpace(said.Bytes())), err)
 }
 
 // end is the end of what the kernel wrote to its console.
@@ -125,7 +136,8 @@ func (m *machine) end(console string) string {
 	if err != nil || len(bytes.TrimSpace(text)) == 0 {
 		return ""
 	}
-	return "; the end of its console:\n" + strings.TrimSpace(string(text[max(0, len(text)-consoleShown):]))
+	return "; the end of its console:\n" + strings.TrimSpace(
+		string(text[max(0, len(text)-consoleShown):]))
 }
 
 // readOutput keeps what programs write, each apart.

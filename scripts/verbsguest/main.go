@@ -1,6 +1,7 @@
 //go:build linux
 
-// Command verbsguest is what scripts/verbs-test does: it boots a guest that has a Soft-RoCE device, real RDMA verbs in software, and runs there what needs one.
+// Command verbsguest is what scripts/verbs-test does: it boots a guest that has a Soft-RoCE device,
+// real RDMA verbs in software, and runs there what needs one.
 //
 //	verbsguest [-v] [-counts FILE] [STEP...]
 //
@@ -11,8 +12,9 @@
 //	init/         its first process
 //	agenda/       what that is told, and answers
 //
-// The guest runs programs of this machine, with libraries of this machine, under Debian's kernel. Its files live in memory, it has no network but its own, and nothing of it is left.
-// The exit status is 0 if all went well, that of the first program that failed, or 1.
+// The guest runs programs of this machine, with libraries of this machine, under Debian's kernel.
+// Its files live in memory, it has no network but its own, and nothing of it is left. The exit
+// status is 0 if all went well, that of the first program that failed, or 1.
 package main
 
 import (
@@ -51,14 +53,17 @@ const (
 
 // environment is that of all programs in the guest.
 var environment = []string{
-	"PATH=" + programFolder, "HOME=/tmp", "TMPDIR=/tmp", "GOTRACEBACK=single", "NO_COLOR=1", "TERM=dumb",
-	"LEDGERD_VERBS_DEVICE=" + deviceName, "LEDGERD_TEST_FABRIC=verbs", "LEDGERD_TEST_PROGRAM=" + programFolder + "/" + programName,
+	"PATH=" + programFolder, "HOME=/tmp", "TMPDIR=/tmp", "GOTRACEBACK=single", "NO_COLOR=1",
+	"TERM=dumb",
+	"LEDGERD_VERBS_DEVICE=" + deviceName, "LEDGERD_TEST_FABRIC=verbs",
+	"LEDGERD_TEST_PROGRAM=" + programFolder + "/" + programName,
 }
 
 // step is one program in the guest.
 type step struct {
 	name, what string
-	// tests is the package whose tests are the program, which runs in that package's folder; without one the program is ledgerd.
+	// tests is the package whose tests are the program, which runs in that package's folder;
+	// without one the program is ledgerd.
 	tests     string
 	arguments []string
 	// files of the source tree that the program reads.
@@ -68,12 +73,19 @@ type step struct {
 }
 
 var steps = []step{
-	{name: "devices", what: "ledgerd finds the device, and measures it", arguments: []string{"fabric", "measure", "--fabric", "verbs", "--for", "2s"}, seconds: 60},
-	{name: "fabric", what: "the suite of every fabric, on verbs", tests: "./rdmanet/verbs", arguments: []string{"-test.v", "-test.parallel=3", "-test.timeout=470s"}, seconds: 480},
-	{name: "engines", what: "AllConcur and AllConcur+ in several processes over verbs, one of them killed", tests: "./node/driver",
-		arguments: []string{"-test.v", "-test.run=^TestProcesses$", "-test.timeout=290s"}, seconds: 300},
-	{name: "ledger", what: "a ledger of three processes over verbs: an import, a kill -9, the same exports", tests: "./torture",
-		arguments: []string{"-test.v", "-test.run=^TestTestnet$", "-test.timeout=290s"}, files: []string{"node/client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"}, seconds: 300},
+	{name: "devices", what: "ledgerd finds the device, and measures it",
+		arguments: []string{"fabric", "measure", "--fabric", "verbs", "--for", "2s"}, seconds: 60},
+	{name: "fabric", what: "the suite of every fabric, on verbs", tests: "./rdmanet/verbs",
+		arguments: []string{"-test.v", "-test.parallel=3", "-test.timeout=470s"}, seconds: 480},
+	{name: "engines", what: "AllConcur and AllConcur+ in several processes over verbs, one of " +
+		"them killed", tests: "./node/driver",
+		arguments: []string{"-test.v", "-test.run=^TestProcesses$", "-test.timeout=290s"},
+		seconds:   300},
+	{name: "ledger", what: "a ledger of three processes over verbs: an import, a kill -9, the " +
+		"same exports", tests: "./torture",
+		arguments: []string{"-test.v", "-test.run=^TestTestnet$", "-test.timeout=290s"},
+		files:     []string{"node/client/importer/testdata/bitcoin-blocks-0-excerpt.jsonl.gz"},
+		seconds:   300},
 }
 
 func main() {
@@ -96,7 +108,8 @@ func run(ctx context.Context) (int, error) {
 		return 2, err
 	}
 	if runtime.GOARCH != "amd64" {
-		return 1, fmt.Errorf("the guest is an amd64 machine and runs the programs of this one, which is %s", runtime.GOARCH)
+		return 1, fmt.Errorf("the guest is an amd64 machine and runs the programs of this one, "+
+			"which is %s", runtime.GOARCH)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -110,7 +123,8 @@ func run(ctx context.Context) (int, error) {
 	if err != nil {
 		return 1, err
 	}
-	defer func() { _ = os.RemoveAll(folder) }() // the system's folder of temporary files is swept anyway
+	// the system's folder of temporary files is swept anyway
+	defer func() { _ = os.RemoveAll(folder) }()
 
 	begun := time.Now()
 	clock := begun
@@ -169,8 +183,10 @@ func run(ctx context.Context) (int, error) {
 	return status, nil
 }
 
-// prepare gets the kernel and builds the programs, both at once: one waits for the network, the other for the processor.
-func prepare(ctx context.Context, cache, folder string, chosen []step, tell func(string)) (kernel, error) {
+// prepare gets the kernel and builds the programs, both at once: one waits for the network, the
+// other for the processor.
+func prepare(ctx context.Context, cache, folder string, chosen []step, tell func(string)) (kernel,
+	error) {
 	type fetching struct {
 		kernel  kernel
 		fetched bool
@@ -205,14 +221,18 @@ func prepare(ctx context.Context, cache, folder string, chosen []step, tell func
 }
 
 // telling finds the lines in which tests and crashes say what is wrong.
-var telling = regexp.MustCompile(`(?m)^\s*(\S+\.go:\d+: |--- FAIL|panic: |fatal error: |WARNING: DATA RACE|testing: ).*$`)
+var telling = regexp.MustCompile(
+	`(?m)^\s*(\S+\.go:\d+: |--- FAIL|panic: |fatal error: |WARNING: DATA RACE|testing: ).*$`)
 
 // showFailure shows what a program that failed says of it, and the end of all that it wrote.
 func showFailure(to io.Writer, name string, output []byte) {
 	if said := telling.FindAll(output, -1); len(said) > 0 {
-		_, _ = fmt.Fprintf(to, "\n--- what %s says\n%s\n", name, bytes.Join(said[:min(len(said), tellingMax)], []byte("\n"))) // as all output
+		// as all output
+		_, _ = fmt.Fprintf(to, "\n--- what %s says\n%s\n", name,
+			bytes.Join(said[:min(len(said), tellingMax)], []byte("\n")))
 	}
-	_, _ = fmt.Fprintf(to, "\n--- the end of what %s wrote\n%s\n", name, output[max(0, len(output)-outputShown):])
+	_, _ = fmt.Fprintf(to, "\n--- the end of what %s wrote\n%s\n", name,
+		output[max(0, len(output)-outputShown):])
 }
 
 // choose takes the steps that are named; all, if none is.
@@ -224,7 +244,8 @@ func choose(names []string) ([]step, error) {
 	for _, name := range names {
 		at := slices.IndexFunc(steps, func(s step) bool { return s.name == name })
 		if at < 0 {
-			return nil, fmt.Errorf("there is no step %q; the steps are %s", name, strings.Join(stepNames(), ", "))
+			return nil, fmt.Errorf("there is no step %q; the steps are %s",
+				name, strings.Join(stepNames(), ", "))
 		}
 		chosen = append(chosen, steps[at])
 	}
@@ -249,9 +270,11 @@ var goOptions = []string{"-tags", "verbs", "-ldflags", "-s -w"}
 // buildAll builds ledgerd, the guest's first process, and the steps' programs.
 func buildAll(ctx context.Context, folder string, chosen []step) error {
 	build := func(cgo, output string, how []string, sources ...string) error {
-		arguments := slices.Concat(how, goOptions, []string{"-o", filepath.Join(folder, output)}, sources)
+		arguments := slices.Concat(how, goOptions, []string{"-o", filepath.Join(folder, output)},
+			sources)
 		command := exec.CommandContext(ctx, "go", arguments...)
-		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) } // so that it takes its compilers along
+		// so that it takes its compilers along
+		command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 		command.WaitDelay = 10 * time.Second
 		command.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
 		if said, err := command.CombinedOutput(); err != nil {
@@ -265,12 +288,14 @@ func buildAll(ctx context.Context, folder string, chosen []step) error {
 			packages = append(packages, s.tests)
 		}
 	}
-	// The tests need all that ledgerd does. One command builds what they share once and links them side by side.
+	// The tests need all that ledgerd does. One command builds what they share once and links them
+	// side by side.
 	if len(packages) > 0 {
 		if err := os.Mkdir(filepath.Join(folder, testsFolder), 0o755); err != nil {
 			return err
 		}
-		if err := build("1", testsFolder+"/", []string{"test", "-c", "-vet=off"}, packages...); err != nil {
+		if err := build("1", testsFolder+"/", []string{"test", "-c", "-vet=off"},
+			packages...); err != nil {
 			return err
 		}
 	}
@@ -307,7 +332,8 @@ func writeDisk(to, folder string, k kernel, chosen []step) (err error) {
 	programs := []string{filepath.Join(folder, programName)}
 	a.copy(path.Join(programFolder, programName), programs[0], 0o755)
 	for _, s := range chosen {
-		program := agenda.Program{Name: s.name, Path: path.Join(programFolder, programName), Arguments: s.arguments, Folder: path.Join("/", s.tests), Seconds: s.seconds}
+		program := agenda.Program{Name: s.name, Path: path.Join(programFolder, programName),
+			Arguments: s.arguments, Folder: path.Join("/", s.tests), Seconds: s.seconds}
 		if s.tests != "" {
 			built := s.built(folder)
 			program.Path = path.Join(programFolder, s.name)
@@ -338,7 +364,8 @@ func writeDisk(to, folder string, k kernel, chosen []step) (err error) {
 // verdict is a line in which a test's program says how a test ended.
 var verdict = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): (\S+)`)
 
-// appendCounts adds a line for each test that ran in the guest, and for each program that has no tests.
+// appendCounts adds a line for each test that ran in the guest, and for each program that has no
+// tests.
 func appendCounts(to string, m *machine, chosen []step) (err error) {
 	var lines bytes.Buffer
 	names := map[string]string{"PASS": "pass", "FAIL": "fail", "SKIP": "skip"}

@@ -8,8 +8,9 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// AllGather is one server of AllGather: every message travels down the binomial tree of its origin, and a round is complete when all its messages are
-// here [Poke19, section 6.5]. Make it with NewAllGather.
+// AllGather is one server of AllGather: every message travels down the binomial tree of its origin,
+// and a round is complete when all its messages are here [Poke19, section 6.5]. Make it with
+// NewAllGather.
 type AllGather struct {
 	member
 	// children[o] are this server's children in the tree of o.
@@ -26,11 +27,13 @@ func NewAllGather(config Config) (*AllGather, error) {
 	if err := config.can("AllGather", FaultDroppedRelay, FaultEarlyDelivery); err != nil {
 		return nil, err
 	}
-	a := &AllGather{member: newMember(config.withDefaults(), 2), children: make([][]order.ServerID, config.Servers)}
+	a := &AllGather{member: newMember(config.withDefaults(), 2),
+		children: make([][]order.ServerID, config.Servers)}
 	if config.Fault == FaultEarlyDelivery {
 		a.rounds.missing = 1
 	}
-	// A server has n-1 children in all, each over the same distance in many trees: the lists share one array.
+	// A server has n-1 children in all, each over the same distance in many trees: the lists share
+	// one array.
 	flat := make([]order.ServerID, 0, max(0, config.Servers-1))
 	var places []int
 	for origin := range a.children {
@@ -65,12 +68,14 @@ func (a *AllGather) Receive(from order.ServerID, frame []byte) error {
 	}
 	origin, round := order.ServerID(numberOf(frame)), order.Round(wideOf(frame))
 	switch {
-	case k != kindMessage || smallOf(frame) != 0 || int(origin) >= a.n || origin == a.self || int(from) >= a.n:
+	case k != kindMessage || smallOf(frame) != 0 || int(origin) >= a.n || origin == a.self ||
+		int(from) >= a.n:
 		return fmt.Errorf("%w: kind %d, origin %d, from %d", order.ErrFrame, k, origin, from)
 	case len(frame) > shortHeaderSize+a.config.MaxPayload:
 		return fmt.Errorf("%w: %d bytes", order.ErrFrame, len(frame))
 	case a.rounds.beyond(round):
-		return fmt.Errorf("%w: round %d, this server is in round %d", order.ErrFrame, round, a.rounds.first)
+		return fmt.Errorf("%w: round %d, this server is in round %d", order.ErrFrame, round,
+			a.rounds.first)
 	case a.rounds.has(origin, round):
 		return nil
 	}

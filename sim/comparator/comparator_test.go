@@ -19,7 +19,8 @@ type algorithm struct {
 	blocks int
 }
 
-func maker[Engine order.Broadcaster](make func(Config) (Engine, error)) func(Config) (order.Broadcaster, error) {
+func maker[Engine order.Broadcaster](make func(Config) (Engine,
+	error)) func(Config) (order.Broadcaster, error) {
 	return func(c Config) (order.Broadcaster, error) {
 		engine, err := make(c)
 		if err != nil {
@@ -31,8 +32,10 @@ func maker[Engine order.Broadcaster](make func(Config) (Engine, error)) func(Con
 
 var algorithms = []algorithm{
 	{"allgather", maker(NewAllGather), []Fault{FaultDroppedRelay, FaultEarlyDelivery}, 0},
-	{"unreliable, small blocks", maker(NewUnreliable), []Fault{FaultDroppedRelay, FaultEarlyDelivery}, 8},
-	{"unreliable, large blocks", maker(NewUnreliable), []Fault{FaultDroppedRelay, FaultEarlyDelivery}, allgatherSwitch},
+	{"unreliable, small blocks", maker(NewUnreliable),
+		[]Fault{FaultDroppedRelay, FaultEarlyDelivery}, 8},
+	{"unreliable, large blocks", maker(NewUnreliable),
+		[]Fault{FaultDroppedRelay, FaultEarlyDelivery}, allgatherSwitch},
 	{"lcr", maker(NewLCR), []Fault{FaultDroppedRelay, FaultEarlyDelivery, FaultUnordered}, 0},
 	{"paxos", maker(NewPaxos), []Fault{FaultDroppedRelay, FaultEarlyDelivery}, 0},
 }
@@ -56,7 +59,8 @@ func newNetwork(t testing.TB, a algorithm, config Config, seed uint64) *network 
 	t.Helper()
 	n := config.Servers
 	w := &network{
-		random: rand.New(rand.NewPCG(seed, 7)), channels: make([][][]byte, n*n), rounds: order.NewRoundHistory(n), stream: order.NewHistory(n),
+		random: rand.New(rand.NewPCG(seed, 7)), channels: make([][][]byte, n*n),
+		rounds: order.NewRoundHistory(n), stream: order.NewHistory(n),
 		submits: make([]int, n), sequence: make([]map[order.ServerID]uint64, n),
 	}
 	config.BlockSize = a.blocks
@@ -78,7 +82,8 @@ func (w *network) broadcast(s int, payload string) error {
 	id := order.ServerID(s)
 	w.rounds.Broadcast(id, []byte(payload))
 	w.submits[s]++
-	w.stream.Submit(order.MessageID{Sender: order.Replica{Server: id}, Sequence: uint64(w.submits[s])}, 0)
+	w.stream.Submit(order.MessageID{Sender: order.Replica{Server: id},
+		Sequence: uint64(w.submits[s])}, 0)
 	if err := w.engines[s].Broadcast([]byte(payload)); err != nil {
 		return fmt.Errorf("server %d A-broadcasts: %w", s, err)
 	}
@@ -107,7 +112,9 @@ func (w *network) pump(s int) {
 	if sequencer, is := w.engines[s].(Sequencer); is {
 		for _, origin := range sequencer.Sequence() {
 			w.sequence[s][origin]++
-			w.stream.Deliver(order.Replica{Server: order.ServerID(s)}, order.MessageID{Sender: order.Replica{Server: origin}, Sequence: w.sequence[s][origin]})
+			w.stream.Deliver(order.Replica{Server: order.ServerID(s)},
+				order.MessageID{Sender: order.Replica{Server: origin},
+					Sequence: w.sequence[s][origin]})
 		}
 	}
 }
@@ -127,7 +134,8 @@ func (w *network) receive(pick int) error {
 	return nil
 }
 
-// run makes random steps until every server has A-broadcast so many payloads, empty ones where only those are asked for, and all is quiet.
+// run makes random steps until every server has A-broadcast so many payloads, empty ones where only
+// those are asked for, and all is quiet.
 func (w *network) run(messages int) error {
 	left := slices.Repeat([]int{messages}, w.n())
 	for {
@@ -185,7 +193,8 @@ func TestAllDeliverTheSame(t *testing.T) {
 					}
 					for s := range n {
 						if got := w.rounds.Rounds(order.ServerID(s)); got < 6 {
-							t.Fatalf("n=%d, seed %d: server %d delivered %d rounds", n, seed, s, got)
+							t.Fatalf("n=%d, seed %d: server %d delivered %d rounds", n, seed,
+								s, got)
 						}
 					}
 				}
@@ -266,14 +275,17 @@ func TestTraffic(t *testing.T) {
 		n             int
 		frames, bytes int
 	}{
-		{"allgather: every server gets every message once", algorithms[0], 16, 16 * 15, 16 * 15 * (16 + size)},
+		{"allgather: every server gets every message once", algorithms[0], 16, 16 * 15,
+			16 * 15 * (16 + size)},
 		{"recursive doubling: log2 n steps", algorithms[1], 16, 16 * 4, 16 * (4*16 + 15*(4+size))},
 		{"bruck: log2 n steps, rounded up", algorithms[1], 12, 12 * 4, 12 * (4*16 + 11*(4+size))},
 		{"neighbour exchange: n/2 steps", algorithms[2], 16, 16 * 8, 16 * (8*16 + 15*(4+size))},
 		{"ring: n-1 steps", algorithms[2], 15, 15 * 14, 15 * 14 * (16 + 4 + size)},
-		{"lcr: n-1 hops of a message with its clock, n-1 of its acknowledgement", algorithms[3], 16, 16 * (15 + 15), 16 * 15 * (8 + 4*16 + size + 16)},
+		{"lcr: n-1 hops of a message with its clock, n-1 of its acknowledgement", algorithms[3], 16,
+			16 * (15 + 15), 16 * 15 * (8 + 4*16 + size + 16)},
 		// The first round's phase 1 is for its 16 instances and for the 128 of the window.
-		{"paxos: submit, accept, and five times accepted to all", algorithms[4], 16, 15 + 16*(4+5*15) + 2*4*(128+16),
+		{"paxos: submit, accept, and five times accepted to all", algorithms[4], 16,
+			15 + 16*(4+5*15) + 2*4*(128+16),
 			(15+16*(4+5*15))*(32+size) + 2*4*(128+16)*16},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -283,7 +295,8 @@ func TestTraffic(t *testing.T) {
 				t.Fatal(err)
 			}
 			if w.frames != test.frames || w.bytes != test.bytes {
-				t.Errorf("%d frames of %d bytes, want %d of %d", w.frames, w.bytes, test.frames, test.bytes)
+				t.Errorf("%d frames of %d bytes, want %d of %d", w.frames, w.bytes, test.frames,
+					test.bytes)
 			}
 		})
 	}
@@ -352,12 +365,14 @@ func TestConfig(t *testing.T) {
 		{Config{Servers: 3, Ring: []order.ServerID{0, 1, 3}}, "twice in the ring, or is none"},
 	} {
 		for _, a := range algorithms {
-			if _, err := a.make(test.config); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), test.want) {
+			if _, err := a.make(test.config); !errors.Is(err, ErrConfig) ||
+				!strings.Contains(err.Error(), test.want) {
 				t.Errorf("%s, %+v: %v, want %q", a.name, test.config, err, test.want)
 			}
 		}
 	}
-	if _, err := NewAllGather(Config{Servers: 3, Fault: FaultUnordered}); !errors.Is(err, ErrConfig) {
+	if _, err := NewAllGather(Config{Servers: 3, Fault: FaultUnordered}); !errors.Is(err,
+		ErrConfig) {
 		t.Errorf("AllGather takes a fault that it cannot have: %v", err)
 	}
 }
@@ -369,22 +384,26 @@ func TestRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := engine.Broadcast(make([]byte, 9)); !errors.Is(err, order.ErrTooLarge) || !engine.CanBroadcast() {
+		if err := engine.Broadcast(make([]byte, 9)); !errors.Is(err, order.ErrTooLarge) ||
+			!engine.CanBroadcast() {
 			t.Errorf("%s: a payload over the bound: %v", a.name, err)
 		}
 		if err := engine.Broadcast(nil); err != nil {
 			t.Errorf("%s: %v", a.name, err)
 		}
-		if err := engine.Broadcast(nil); !errors.Is(err, order.ErrNotNow) || engine.CanBroadcast() || engine.Solicited() || engine.Undelivered() {
+		if err := engine.Broadcast(nil); !errors.Is(err, order.ErrNotNow) ||
+			engine.CanBroadcast() || engine.Solicited() || engine.Undelivered() {
 			t.Errorf("%s: a second message at once: %v", a.name, err)
 		}
 		if err := engine.Suspect(9); err == nil {
 			t.Errorf("%s: suspects nobody", a.name)
 		}
-		if err := engine.Suspect(2); err != nil || !slices.Equal(engine.Status().Suspected, []order.ServerID{2}) {
+		if err := engine.Suspect(2); err != nil || !slices.Equal(engine.Status().Suspected,
+			[]order.ServerID{2}) {
 			t.Errorf("%s: %v, %+v", a.name, err, engine.Status())
 		}
-		if err := engine.Trust(2); err != nil || engine.Status().Suspected != nil || len(engine.Status().Members) != 4 {
+		if err := engine.Trust(2); err != nil || engine.Status().Suspected != nil ||
+			len(engine.Status().Members) != 4 {
 			t.Errorf("%s: %v, %+v", a.name, err, engine.Status())
 		}
 	}
@@ -394,7 +413,8 @@ func TestRefusals(t *testing.T) {
 func TestRing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
-		w := newNetwork(t, algorithms[3], Config{Servers: 6, Ring: []order.ServerID{3, 1, 5, 0, 4, 2}}, seed)
+		w := newNetwork(t, algorithms[3], Config{Servers: 6,
+			Ring: []order.ServerID{3, 1, 5, 0, 4, 2}}, seed)
 		if err := w.run(5); err != nil {
 			t.Fatal(err)
 		}
@@ -407,12 +427,15 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// TestScheduleMatches pairs up all sends and receives of MPI_Allgather, and follows every block to every rank.
+// TestScheduleMatches pairs up all sends and receives of MPI_Allgather, and follows every block to
+// every rank.
 func TestScheduleMatches(t *testing.T) {
 	t.Parallel()
 	for n := 2; n <= 40; n++ {
-		for _, name := range []string{algorithmRecursiveDoubling, algorithmBruck, algorithmNeighbourExchange, algorithmRing} {
-			if name == algorithmRecursiveDoubling && n&(n-1) != 0 || name == algorithmNeighbourExchange && n%2 == 1 {
+		for _, name := range []string{algorithmRecursiveDoubling, algorithmBruck,
+			algorithmNeighbourExchange, algorithmRing} {
+			if name == algorithmRecursiveDoubling && n&(n-1) != 0 ||
+				name == algorithmNeighbourExchange && n%2 == 1 {
 				continue
 			}
 			all := make([][]step, n)
@@ -426,11 +449,14 @@ func TestScheduleMatches(t *testing.T) {
 					s := all[rank][k]
 					back := all[s.from][k]
 					if int(back.to[0]) != rank || !slices.Equal(back.send, s.receive) {
-						t.Fatalf("%s, n=%d: step %d of rank %d awaits %v from %d, which sends %v to %v", name, n, k, rank, s.receive, s.from, back.send, back.to)
+						t.Fatalf("%s, n=%d: step %d of rank %d awaits %v from %d, which sends "+
+							"%v to %v", name, n, k, rank, s.receive, s.from, back.send, back.to)
 					}
 					for _, block := range s.send {
 						if !have[rank][block] {
-							t.Fatalf("%s, n=%d: rank %d sends block %d in step %d, which it has not", name, n, rank, block, k)
+							t.Fatalf(
+								"%s, n=%d: rank %d sends block %d in step %d, which it has not",
+								name, n, rank, block, k)
 						}
 					}
 				}
@@ -458,17 +484,21 @@ func TestAlgorithmOf(t *testing.T) {
 		n, size int
 		want    string
 	}{
-		{8, 64, algorithmRecursiveDoubling}, {12, 64, algorithmBruck}, {8, 6250, algorithmNeighbourExchange}, {8, 6249, algorithmRecursiveDoubling},
-		{9, 64_000, algorithmRing}, {1024, 8, algorithmRecursiveDoubling}, {1024, 64, algorithmNeighbourExchange},
+		{8, 64, algorithmRecursiveDoubling}, {12, 64, algorithmBruck},
+		{8, 6250, algorithmNeighbourExchange}, {8, 6249, algorithmRecursiveDoubling},
+		{9, 64_000, algorithmRing}, {1024, 8, algorithmRecursiveDoubling},
+		{1024, 64, algorithmNeighbourExchange},
 	} {
 		engine, err := NewUnreliable(Config{Servers: test.n, BlockSize: test.size})
 		if err != nil || engine.Algorithm() != test.want {
-			t.Errorf("%d blocks of %d bytes: %v, want %s", test.n, test.size, engine.Algorithm(), test.want)
+			t.Errorf("%d blocks of %d bytes: %v, want %s", test.n, test.size, engine.Algorithm(),
+				test.want)
 		}
 	}
 }
 
-// FuzzReceive feeds bytes to all four: no panic, and what is not refused as a frame harms nobody's memory.
+// FuzzReceive feeds bytes to all four: no panic, and what is not refused as a frame harms nobody's
+// memory.
 func FuzzReceive(f *testing.F) {
 	for _, a := range algorithms {
 		w := newNetwork(f, a, Config{Servers: 4, MaxPayload: 64}, 1)
@@ -489,16 +519,19 @@ func FuzzReceive(f *testing.F) {
 		}
 	}
 	f.Add(uint8(0), []byte{})
-	f.Add(uint8(0), []byte{frameVersion, byte(kindLinked), 0, 0, 0, 0, 0, 0}) // the head of a clock and no more
+	// the head of a clock and no more
+	f.Add(uint8(0), []byte{frameVersion, byte(kindLinked), 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, from uint8, frame []byte) {
 		for _, a := range algorithms {
 			for self := range order.ServerID(2) {
-				engine, err := a.make(Config{Servers: 4, Self: self, MaxPayload: 64, BlockSize: a.blocks})
+				engine, err := a.make(Config{Servers: 4, Self: self, MaxPayload: 64,
+					BlockSize: a.blocks})
 				if err != nil {
 					t.Fatal(err)
 				}
 				for range 2 {
-					if err := engine.Receive(order.ServerID(from), frame); err != nil && !errors.Is(err, order.ErrFrame) {
+					if err := engine.Receive(order.ServerID(from), frame); err != nil &&
+						!errors.Is(err, order.ErrFrame) {
 						t.Fatal(err)
 					}
 				}

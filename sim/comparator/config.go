@@ -10,9 +10,11 @@ import (
 const (
 	// ServersMax is the largest group.
 	ServersMax = 1 << 14
-	// MaxPayloadDefault is the bound on one message's payload where Config.MaxPayload is 0, in bytes.
+	// MaxPayloadDefault is the bound on one message's payload where Config.MaxPayload is 0, in
+	// bytes.
 	MaxPayloadDefault = 4 << 20
-	// AcceptorsDefault is how many acceptors Paxos has [Poke19, section 6.5], as far as there are servers.
+	// AcceptorsDefault is how many acceptors Paxos has [Poke19, section 6.5], as far as there are
+	// servers.
 	AcceptorsDefault = 5
 	// acceptorsMax is how many acceptors fit the sets of this room.
 	acceptorsMax = 64
@@ -29,13 +31,16 @@ type Config struct {
 	Servers int
 	// MaxPayload bounds one message's payload, in bytes; 0 means MaxPayloadDefault.
 	MaxPayload int
-	// Ring is the order of the servers in LCR's ring, each once; nil is 0 to n-1. Between datacentres the paper orders them so that few edges of the ring
-	// leave one. The slice is kept and not changed.
+	// Ring is the order of the servers in LCR's ring, each once; nil is 0 to n-1. Between
+	// datacentres the paper orders them so that few edges of the ring leave one. The slice is kept
+	// and not changed.
 	Ring []order.ServerID
-	// Acceptors is how many servers, from 0 on, are acceptors of Paxos, up to 64; 0 means AcceptorsDefault, or all servers where there are fewer.
+	// Acceptors is how many servers, from 0 on, are acceptors of Paxos, up to 64; 0 means
+	// AcceptorsDefault, or all servers where there are fewer.
 	Acceptors int
-	// BlockSize is how many bytes each server contributes to a round of unreliable agreement: MPI_Allgather wants everybody to know, and chooses its algorithm by
-	// it. Payloads of other sizes work too. The other three do not look at it.
+	// BlockSize is how many bytes each server contributes to a round of unreliable agreement:
+	// MPI_Allgather wants everybody to know, and chooses its algorithm by it. Payloads of other
+	// sizes work too. The other three do not look at it.
 	BlockSize int
 	// Fault plants a bug, to prove that a checker finds it. Measurements leave it FaultNone.
 	Fault Fault
@@ -49,8 +54,9 @@ const (
 	FaultNone Fault = iota
 	// FaultDroppedRelay does not send on what others need; all four can have it.
 	FaultDroppedRelay
-	// FaultEarlyDelivery delivers a round without its last message (AllGather, unreliable agreement), a message before it is stable (LCR), or the
-	// own message before it has an instance (Paxos).
+	// FaultEarlyDelivery delivers a round without its last message (AllGather, unreliable
+	// agreement), a message before it is stable (LCR), or the own message before it has an instance
+	// (Paxos).
 	FaultEarlyDelivery
 	// FaultUnordered sequences messages as they come and not by their clocks (LCR).
 	FaultUnordered
@@ -70,13 +76,15 @@ func (f Fault) String() string {
 func (c Config) validate() error {
 	switch {
 	case c.Servers < 1 || c.Servers > ServersMax:
-		return fmt.Errorf("%w: a group of %d servers, want 1 to %d", ErrConfig, c.Servers, ServersMax)
+		return fmt.Errorf("%w: a group of %d servers, want 1 to %d", ErrConfig, c.Servers,
+			ServersMax)
 	case uint64(c.Self) >= uint64(c.Servers):
 		return fmt.Errorf("%w: server %d is none of 0 to %d", ErrConfig, c.Self, c.Servers-1)
 	case c.MaxPayload < 0:
 		return fmt.Errorf("%w: a payload bound of %d bytes", ErrConfig, c.MaxPayload)
 	case c.Acceptors < 0 || c.Acceptors > min(c.Servers, acceptorsMax):
-		return fmt.Errorf("%w: %d acceptors among %d servers, want at most all of them and at most %d", ErrConfig, c.Acceptors, c.Servers, acceptorsMax)
+		return fmt.Errorf("%w: %d acceptors among %d servers, want at most all of them and at "+
+			"most %d", ErrConfig, c.Acceptors, c.Servers, acceptorsMax)
 	case c.BlockSize < 0:
 		return fmt.Errorf("%w: blocks of %d bytes", ErrConfig, c.BlockSize)
 	case c.Fault >= faultEnd:

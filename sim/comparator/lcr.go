@@ -8,12 +8,15 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// LCR is one server of LCR. Servers stand in a ring and send to their successors only; n and places are counted along it. Make it with NewLCR.
+// LCR is one server of LCR. Servers stand in a ring and send to their successors only; n and places
+// are counted along it. Make it with NewLCR.
 //
-//   - A message goes from its origin to the predecessor of its origin, each server passing it on. There it has been everywhere, so it is stable, and an
-//     acknowledgement follows it round to the predecessor of where that began.
-//   - The order is that in which the server at the last place gets the messages. A vector clock lets everybody know it: each message carries how many
-//     messages of each server its origin had, and between an origin and the last place stand exactly the servers of higher places.
+//   - A message goes from its origin to the predecessor of its origin, each server passing it on.
+//     There it has been everywhere, so it is stable, and an acknowledgement follows it round to the
+//     predecessor of where that began.
+//   - The order is that in which the server at the last place gets the messages. A vector clock
+//     lets everybody know it: each message carries how many messages of each server its origin had,
+//     and between an origin and the last place stand exactly the servers of higher places.
 //   - A message is A-delivered when it and all messages before it are stable.
 type LCR struct {
 	member
@@ -52,7 +55,8 @@ func NewLCR(config Config) (*LCR, error) {
 		return nil, err
 	}
 	l := &LCR{
-		member: newMember(config.withDefaults(), 2*ahead), ring: config.Ring, place: make([]int, config.Servers),
+		member: newMember(config.withDefaults(), 2*ahead), ring: config.Ring,
+		place: make([]int, config.Servers),
 		clock: make([]uint32, config.Servers), delivered: make([]uint32, config.Servers),
 	}
 	if l.ring == nil {
@@ -124,14 +128,16 @@ func (l *LCR) Receive(from order.ServerID, frame []byte) error {
 // message takes a message, and passes it on or begins its acknowledgement.
 func (l *LCR) message(place int, frame []byte) error {
 	if len(frame) < l.header() || len(frame) > l.header()+l.config.MaxPayload || place == l.at {
-		return fmt.Errorf("%w: a message of %d bytes from place %d", order.ErrFrame, len(frame), place)
+		return fmt.Errorf("%w: a message of %d bytes from place %d", order.ErrFrame, len(frame),
+			place)
 	}
 	number := entry(frame, place)
 	switch known := l.clock[place]; {
 	case number <= known:
 		return nil
 	case number != known+1 || l.rounds.beyond(order.Round(number)):
-		return fmt.Errorf("%w: message %d of place %d comes after %d", order.ErrFrame, number, place, known)
+		return fmt.Errorf("%w: message %d of place %d comes after %d", order.ErrFrame, number,
+			place, known)
 	}
 	l.clock[place] = number
 	l.heard = max(l.heard, order.Round(number))
@@ -153,7 +159,8 @@ func (l *LCR) message(place int, frame []byte) error {
 func (l *LCR) acknowledgement(place int, frame []byte) error {
 	number := binary.LittleEndian.Uint32(frame[8:])
 	if len(frame) != shortHeaderSize || number > l.clock[place] {
-		return fmt.Errorf("%w: an acknowledgement of %d bytes of message %d of place %d", order.ErrFrame, len(frame), number, place)
+		return fmt.Errorf("%w: an acknowledgement of %d bytes of message %d of place %d",
+			order.ErrFrame, len(frame), number, place)
 	}
 	if number <= l.delivered[place] {
 		return nil
@@ -181,7 +188,8 @@ func (l *LCR) insert(frame []byte, place int, number uint32, stable bool) {
 	} else {
 		m = new(pendingMessage)
 	}
-	*m = pendingMessage{frame: frame, place: place, number: number, stable: stable || l.config.Fault == FaultEarlyDelivery}
+	*m = pendingMessage{frame: frame, place: place, number: number, stable: stable ||
+		l.config.Fault == FaultEarlyDelivery}
 	if l.head > 0 && len(l.pending) == cap(l.pending) {
 		l.pending = l.pending[:copy(l.pending, l.pending[l.head:])]
 		l.head = 0
@@ -196,8 +204,9 @@ func (l *LCR) insert(frame []byte, place int, number uint32, stable bool) {
 	}
 }
 
-// precedes tells which of two messages the server at the last place gets first. The message from the lower place passes the origin of the other one on its way there: it is first
-// if that origin had it when it sent its own.
+// precedes tells which of two messages the server at the last place gets first. The message from
+// the lower place passes the origin of the other one on its way there: it is first if that origin
+// had it when it sent its own.
 func precedes(a, b *pendingMessage) bool {
 	switch {
 	case a.place == b.place:
@@ -216,7 +225,8 @@ func (l *LCR) deliver() error {
 		l.pending[l.head] = nil
 		l.head++
 		if m.number != l.delivered[m.place]+1 {
-			return fmt.Errorf("%w: message %d of place %d is to be A-delivered after %d", order.ErrFrame, m.number, m.place, l.delivered[m.place])
+			return fmt.Errorf("%w: message %d of place %d is to be A-delivered after %d",
+				order.ErrFrame, m.number, m.place, l.delivered[m.place])
 		}
 		l.delivered[m.place] = m.number
 		if m.place == l.at {

@@ -6,23 +6,28 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Sequencer is what the comparators have that A-deliver messages one by one, in a sequence that is the same everywhere: *LCR and *Paxos.
+// Sequencer is what the comparators have that A-deliver messages one by one, in a sequence that is
+// the same everywhere: *LCR and *Paxos.
 type Sequencer interface {
 	order.Broadcaster
-	// Sequence returns the origins of the messages that this server A-delivered one by one between the last two calls of Ready, in their order; the k-th
-	// message of an origin is its message of round k. The slice is valid until the next call of Ready.
+	// Sequence returns the origins of the messages that this server A-delivered one by one between
+	// the last two calls of Ready, in their order; the k-th message of an origin is its message of
+	// round k. The slice is valid until the next call of Ready.
 	Sequence() []order.ServerID
 }
 
-// ahead is how many rounds a server's messages may be ahead of the last round that it delivered, where they are sequenced one by one.
+// ahead is how many rounds a server's messages may be ahead of the last round that it delivered,
+// where they are sequenced one by one.
 const ahead = 4
 
-// member is what every comparator is made of: the state of one server that does not depend on how messages travel.
+// member is what every comparator is made of: the state of one server that does not depend on how
+// messages travel.
 type member struct {
 	config Config
 	self   order.ServerID
 	n      int
-	// sent counts this server's A-broadcasts, and ordered how many of its messages are A-delivered, alone or with their round.
+	// sent counts this server's A-broadcasts, and ordered how many of its messages are A-delivered,
+	// alone or with their round.
 	sent, ordered order.Round
 	// heard is the newest round that another server has A-broadcast in, as far as is known here.
 	heard  order.Round
@@ -32,18 +37,24 @@ type member struct {
 	suspected     []bool
 }
 
-// newMember makes what is common; window is how many rounds, from the first one that is not complete, may have messages here.
+// newMember makes what is common; window is how many rounds, from the first one that is not
+// complete, may have messages here.
 func newMember(config Config, window int) member {
 	return member{
-		config: config, self: config.Self, n: config.Servers, rounds: newCollector(config.Servers, window),
+		config: config, self: config.Self, n: config.Servers,
+		rounds:    newCollector(config.Servers, window),
 		suspected: make([]bool, config.Servers),
 	}
 }
 
-// CanBroadcast reports whether the last message of this server is A-delivered, so that it may A-broadcast another.
-func (m *member) CanBroadcast() bool { return m.sent == m.ordered && m.sent < m.rounds.first-1+ahead }
+// CanBroadcast reports whether the last message of this server is A-delivered, so that it may
+// A-broadcast another.
+func (m *member) CanBroadcast() bool {
+	return m.sent == m.ordered && m.sent < m.rounds.first-1+ahead
+}
 
-// Solicited reports whether CanBroadcast holds and another server is in a round that this one has no message in yet.
+// Solicited reports whether CanBroadcast holds and another server is in a round that this one has
+// no message in yet.
 func (m *member) Solicited() bool { return m.heard > m.sent && m.CanBroadcast() }
 
 // Undelivered reports false: no message waits for a later round.
@@ -92,7 +103,8 @@ func (m *member) begin(payload []byte) error {
 		return order.ErrNotNow
 	}
 	if len(payload) > m.config.MaxPayload {
-		return fmt.Errorf("%w: %d bytes, at most %d", order.ErrTooLarge, len(payload), m.config.MaxPayload)
+		return fmt.Errorf("%w: %d bytes, at most %d", order.ErrTooLarge, len(payload),
+			m.config.MaxPayload)
 	}
 	m.sent++
 	return nil
@@ -105,7 +117,8 @@ func (m *member) send(to []order.ServerID, frame []byte) {
 	}
 }
 
-// collector makes rounds of messages. A round is complete when all servers' messages are here, and rounds are handed out in order.
+// collector makes rounds of messages. A round is complete when all servers' messages are here, and
+// rounds are handed out in order.
 type collector struct {
 	n int
 	// first is the first round that is not complete.
@@ -149,7 +162,8 @@ func (c *collector) has(origin order.ServerID, round order.Round) bool {
 	return round < c.first || c.slot(round).have[origin]
 }
 
-// put takes a message that is not here, of a round that is not beyond, and completes what it completes.
+// put takes a message that is not here, of a round that is not beyond, and completes what it
+// completes.
 func (c *collector) put(origin order.ServerID, round order.Round, payload []byte) {
 	s := c.slot(round)
 	if s.messages == nil {

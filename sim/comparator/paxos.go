@@ -13,20 +13,24 @@ const (
 	proposer order.ServerID = 0
 	// ballot is the only one, since nobody competes with the proposer.
 	ballot uint32 = 1
-	// preparedWindow is how many instances phase 1 runs ahead, as in Libpaxos's default configuration.
+	// preparedWindow is how many instances phase 1 runs ahead, as in Libpaxos's default
+	// configuration.
 	preparedWindow = 128
 )
 
-// Paxos is one server of leader-based Paxos as Libpaxos has it: one proposer, a few acceptors, and every server learns [Poke19, section 6.5]. Make it with NewPaxos.
+// Paxos is one server of leader-based Paxos as Libpaxos has it: one proposer, a few acceptors, and
+// every server learns [Poke19, section 6.5]. Make it with NewPaxos.
 //
-//   - A server sends its message to the proposer, which gives it the next instance for which a majority of the acceptors has promised, and asks the
-//     acceptors to accept it.
+//   - A server sends its message to the proposer, which gives it the next instance for which a
+//     majority of the acceptors has promised, and asks the acceptors to accept it.
 //   - An acceptor that accepts tells everybody, with the message.
-//   - A message is learned when a majority of the acceptors told it, and A-delivered when the instances before it are.
+//   - A message is learned when a majority of the acceptors told it, and A-delivered when the
+//     instances before it are.
 type Paxos struct {
 	member
 	proposing proposing
-	// acceptors and everybody are lists without this server; leader is the proposer alone, or nobody at the proposer.
+	// acceptors and everybody are lists without this server; leader is the proposer alone, or
+	// nobody at the proposer.
 	acceptors, everybody, leader []order.ServerID
 	accepts                      bool
 	majority                     int
@@ -63,7 +67,8 @@ func NewPaxos(config Config) (*Paxos, error) {
 	}
 	config = config.withDefaults()
 	p := &Paxos{
-		member: newMember(config, 2*ahead), accepts: int(config.Self) < config.Acceptors, majority: config.Acceptors/2 + 1, next: 1,
+		member: newMember(config, 2*ahead), accepts: int(config.Self) < config.Acceptors,
+		majority: config.Acceptors/2 + 1, next: 1,
 		proposing: proposing{open: 1},
 	}
 	for s := range config.Servers {
@@ -83,7 +88,8 @@ func NewPaxos(config Config) (*Paxos, error) {
 }
 
 // valueFrame makes a frame that carries a message.
-func valueFrame(k kind, acceptor order.ServerID, number uint64, origin order.ServerID, round order.Round, payload []byte) []byte {
+func valueFrame(k kind, acceptor order.ServerID, number uint64, origin order.ServerID,
+	round order.Round, payload []byte) []byte {
 	frame := newFrame(valueHeaderSize+len(payload), k, uint16(acceptor), ballot)
 	binary.LittleEndian.PutUint64(frame[8:], number)
 	binary.LittleEndian.PutUint32(frame[16:], uint32(origin))
@@ -95,7 +101,9 @@ func valueFrame(k kind, acceptor order.ServerID, number uint64, origin order.Ser
 func originOf(frame []byte) order.ServerID {
 	return order.ServerID(binary.LittleEndian.Uint32(frame[16:]))
 }
-func roundOf(frame []byte) order.Round { return order.Round(binary.LittleEndian.Uint64(frame[24:])) }
+func roundOf(frame []byte) order.Round {
+	return order.Round(binary.LittleEndian.Uint64(frame[24:]))
+}
 
 // Broadcast submits this server's next message to the proposer.
 func (p *Paxos) Broadcast(payload []byte) error {
@@ -122,7 +130,8 @@ func (p *Paxos) Receive(from order.ServerID, frame []byte) error {
 	number := wideOf(frame)
 	switch k {
 	case kindSubmit, kindAccept, kindAccepted:
-		if len(frame) < valueHeaderSize || len(frame) > valueHeaderSize+p.config.MaxPayload || int(originOf(frame)) >= p.n {
+		if len(frame) < valueHeaderSize || len(frame) > valueHeaderSize+p.config.MaxPayload ||
+			int(originOf(frame)) >= p.n {
 			return fmt.Errorf("%w: %d bytes with a message", order.ErrFrame, len(frame))
 		}
 	case kindPrepare, kindPromise:
@@ -184,7 +193,8 @@ func (p *Paxos) promise(from order.ServerID, number uint64) error {
 	}
 	at := number - p.proposing.open
 	if at >= uint64(len(p.proposing.promised)) {
-		return fmt.Errorf("%w: a promise for instance %d, which is not prepared", order.ErrFrame, number)
+		return fmt.Errorf("%w: a promise for instance %d, which is not prepared", order.ErrFrame,
+			number)
 	}
 	p.proposing.promised[at] |= 1 << from
 	return p.openInstances()
@@ -197,7 +207,8 @@ func (p *Paxos) openInstances() error {
 		p.proposing.values = dropFirst(p.proposing.values)
 		p.proposing.promised = dropFirst(p.proposing.promised)
 		p.proposing.open++
-		frame := valueFrame(kindAccept, 0, number, originOf(value), roundOf(value), rest(value, valueHeaderSize))
+		frame := valueFrame(kindAccept, 0, number, originOf(value), roundOf(value),
+			rest(value, valueHeaderSize))
 		p.send(p.acceptors, frame)
 		if err := p.prepare(); err != nil {
 			return err
@@ -218,7 +229,8 @@ func dropFirst[Item any](queue []Item) []Item {
 
 // accept accepts a message and tells everybody.
 func (p *Paxos) accept(frame []byte) error {
-	accepted := valueFrame(kindAccepted, p.self, wideOf(frame), originOf(frame), roundOf(frame), rest(frame, valueHeaderSize))
+	accepted := valueFrame(kindAccepted, p.self, wideOf(frame), originOf(frame), roundOf(frame),
+		rest(frame, valueHeaderSize))
 	learners := p.everybody
 	if p.config.Fault == FaultDroppedRelay && len(learners) > 0 {
 		learners = learners[:len(learners)-1]
@@ -235,7 +247,8 @@ func (p *Paxos) learn(from order.ServerID, frame []byte) error {
 	}
 	at := number - p.next
 	if at >= uint64(2*ahead*p.n) || p.rounds.beyond(roundOf(frame)) {
-		return fmt.Errorf("%w: instance %d with round %d, this server awaits instance %d", order.ErrFrame, number, roundOf(frame), p.next)
+		return fmt.Errorf("%w: instance %d with round %d, this server awaits instance %d",
+			order.ErrFrame, number, roundOf(frame), p.next)
 	}
 	for uint64(len(p.instances)) <= at {
 		p.instances = append(p.instances, instance{})

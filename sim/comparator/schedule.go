@@ -2,10 +2,12 @@ package comparator
 
 import "github.com/ledgerd/ledgerd/order"
 
-// allgatherSwitch is from how many bytes in all Open MPI's fixed decision has blocks go from neighbour to neighbour.
+// allgatherSwitch is from how many bytes in all Open MPI's fixed decision has blocks go from
+// neighbour to neighbour.
 const allgatherSwitch = 50_000
 
-// step is one step of MPI_Allgather at one rank: it sends some blocks to one rank and then awaits others from one. Blocks are named by their origins.
+// step is one step of MPI_Allgather at one rank: it sends some blocks to one rank and then awaits
+// others from one. Blocks are named by their origins.
 type step struct {
 	to            []order.ServerID // one
 	from          order.ServerID
@@ -34,7 +36,8 @@ func algorithmOf(n, blockSize int) string {
 	}
 }
 
-// rank is one of n, with the numbers 0 to n-1 twice in a row, from which all lists of its schedule are cut.
+// rank is one of n, with the numbers 0 to n-1 twice in a row, from which all lists of its schedule
+// are cut.
 type rank struct {
 	n, self int
 	circle  []order.ServerID
@@ -72,22 +75,26 @@ func (r rank) step(to, from int, send, receive []order.ServerID) step {
 	return step{to: r.around(to, 1), from: r.around(from, 1)[0], send: send, receive: receive}
 }
 
-// recursiveDoubling: in step k ranks whose numbers differ in bit k exchange all that they have. n is a power of two.
+// recursiveDoubling: in step k ranks whose numbers differ in bit k exchange all that they have. n
+// is a power of two.
 func (r rank) recursiveDoubling() []step {
 	var steps []step
 	for have := 1; have < r.n; have *= 2 {
 		peer := r.self ^ have
-		steps = append(steps, r.step(peer, peer, r.around(r.self&^(have-1), have), r.around(peer&^(have-1), have)))
+		steps = append(steps, r.step(peer, peer, r.around(r.self&^(have-1), have),
+			r.around(peer&^(have-1), have)))
 	}
 	return steps
 }
 
-// bruck: in step k a rank sends the blocks that it has, its own first, to the rank 2^k below and gets as many from the rank 2^k above.
+// bruck: in step k a rank sends the blocks that it has, its own first, to the rank 2^k below and
+// gets as many from the rank 2^k above.
 func (r rank) bruck() []step {
 	var steps []step
 	for have := 1; have < r.n; have *= 2 {
 		count := min(have, r.n-have)
-		steps = append(steps, r.step(r.self-have, r.self+have, r.around(r.self, count), r.around(r.self+have, count)))
+		steps = append(steps, r.step(r.self-have, r.self+have, r.around(r.self, count),
+			r.around(r.self+have, count)))
 	}
 	return steps
 }
@@ -101,8 +108,9 @@ func (r rank) ring() []step {
 	return steps
 }
 
-// neighbourExchange: a rank exchanges its block with one neighbour, and from then on, in turns, the two newest blocks with the other neighbour and
-// with this one; n is even. It is done after n/2 steps. Blocks travel in pairs from the second step on, the even one first.
+// neighbourExchange: a rank exchanges its block with one neighbour, and from then on, in turns, the
+// two newest blocks with the other neighbour and with this one; n is even. It is done after n/2
+// steps. Blocks travel in pairs from the second step on, the even one first.
 func (r rank) neighbourExchange() []step {
 	// Even ranks begin with the one above, odd ones with the one below.
 	toward := 1 - 2*(r.self%2)
@@ -110,7 +118,8 @@ func (r rank) neighbourExchange() []step {
 	steps[0] = r.step(r.self+toward, r.self+toward, r.around(r.self, 1), r.around(r.self+toward, 1))
 	newest := r.self - r.self%2
 	for k := 1; k < r.n/2; k++ {
-		// It turns to the other side. An even rank's first new pair comes from below and is the next one there, then one comes from above, then the second from below.
+		// It turns to the other side. An even rank's first new pair comes from below and is the
+		// next one there, then one comes from above, then the second from below.
 		toward = -toward
 		distance := (k + 1) / 2 * 2
 		if (r.self%2 == 0) == (k%2 == 1) {

@@ -13,14 +13,22 @@ import (
 func TestSimulator(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(comparator.Config) (order.Broadcaster, error){
-		"allgather":                func(c comparator.Config) (order.Broadcaster, error) { return comparator.NewAllGather(c) },
-		"unreliable, small blocks": func(c comparator.Config) (order.Broadcaster, error) { return comparator.NewUnreliable(c) },
+		"allgather": func(c comparator.Config) (order.Broadcaster, error) {
+			return comparator.NewAllGather(c)
+		},
+		"unreliable, small blocks": func(c comparator.Config) (order.Broadcaster, error) {
+			return comparator.NewUnreliable(c)
+		},
 		"unreliable, large blocks": func(c comparator.Config) (order.Broadcaster, error) {
 			c.BlockSize = 100_000
 			return comparator.NewUnreliable(c)
 		},
-		"lcr":   func(c comparator.Config) (order.Broadcaster, error) { return comparator.NewLCR(c) },
-		"paxos": func(c comparator.Config) (order.Broadcaster, error) { return comparator.NewPaxos(c) },
+		"lcr": func(c comparator.Config) (order.Broadcaster, error) {
+			return comparator.NewLCR(c)
+		},
+		"paxos": func(c comparator.Config) (order.Broadcaster, error) {
+			return comparator.NewPaxos(c)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

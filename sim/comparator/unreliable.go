@@ -7,14 +7,17 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Unreliable is one server of unreliable agreement: every round is an MPI_Allgather, by a schedule of steps [Poke19, section 5.7.4]. Make it with NewUnreliable.
+// Unreliable is one server of unreliable agreement: every round is an MPI_Allgather, by a schedule
+// of steps [Poke19, section 5.7.4]. Make it with NewUnreliable.
 type Unreliable struct {
 	member
 	algorithm string
 	steps     []step
-	// done is how many steps of the current round are over; the blocks of the next one are sent as soon as this server has A-broadcast.
+	// done is how many steps of the current round are over; the blocks of the next one are sent as
+	// soon as this server has A-broadcast.
 	done int
-	// early[k] is the frame of step k of the current round, and next[k] of the round after it, that came before this server got there.
+	// early[k] is the frame of step k of the current round, and next[k] of the round after it, that
+	// came before this server got there.
 	early, next [][]byte
 	blocks      [][]byte
 }
@@ -26,10 +29,13 @@ func NewUnreliable(config Config) (*Unreliable, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	if err := config.can("unreliable agreement", FaultDroppedRelay, FaultEarlyDelivery); err != nil {
+	if err := config.can("unreliable agreement", FaultDroppedRelay,
+		FaultEarlyDelivery); err != nil {
 		return nil, err
 	}
-	u := &Unreliable{member: newMember(config.withDefaults(), 1), algorithm: algorithmOf(config.Servers, config.BlockSize), blocks: make([][]byte, config.Servers)}
+	u := &Unreliable{member: newMember(config.withDefaults(), 1),
+		algorithm: algorithmOf(config.Servers, config.BlockSize),
+		blocks:    make([][]byte, config.Servers)}
 	u.steps = schedule(u.n, int(u.self), u.algorithm)
 	u.early, u.next = make([][]byte, len(u.steps)), make([][]byte, len(u.steps))
 	return u, nil
@@ -55,8 +61,10 @@ func (u *Unreliable) Receive(from order.ServerID, frame []byte) error {
 		return err
 	}
 	at, round := int(smallOf(frame)), order.Round(wideOf(frame))
-	if k != kindBlocks || at >= len(u.steps) || u.steps[at].from != from || int(numberOf(frame)) != len(u.steps[at].receive) {
-		return fmt.Errorf("%w: kind %d, step %d with %d blocks from %d", order.ErrFrame, k, at, numberOf(frame), from)
+	if k != kindBlocks || at >= len(u.steps) || u.steps[at].from != from ||
+		int(numberOf(frame)) != len(u.steps[at].receive) {
+		return fmt.Errorf("%w: kind %d, step %d with %d blocks from %d", order.ErrFrame, k,
+			at, numberOf(frame), from)
 	}
 	if err := u.checkBlocks(frame, len(u.steps[at].receive)); err != nil {
 		return err
@@ -70,7 +78,8 @@ func (u *Unreliable) Receive(from order.ServerID, frame []byte) error {
 	case round == current+1:
 		kept = u.next
 	default:
-		return fmt.Errorf("%w: round %d, this server is in round %d", order.ErrFrame, round, current)
+		return fmt.Errorf("%w: round %d, this server is in round %d", order.ErrFrame, round,
+			current)
 	}
 	if kept[at] != nil {
 		return nil

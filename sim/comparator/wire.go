@@ -7,7 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// The frames. All numbers are little-endian; every frame begins with its version (1 byte) and kind (1 byte).
+// The frames. All numbers are little-endian; every frame begins with its version (1 byte) and kind
+// (1 byte).
 //
 //	AllGather's message                 LCR's message                       LCR's acknowledgement
 //	2      2    zero                    2      2    zero                    2      2    zero
@@ -72,7 +73,8 @@ func smallOf(frame []byte) uint16  { return binary.LittleEndian.Uint16(frame[2:]
 func numberOf(frame []byte) uint32 { return binary.LittleEndian.Uint32(frame[4:]) }
 func wideOf(frame []byte) uint64   { return binary.LittleEndian.Uint64(frame[8:]) }
 
-// rest is the payload of a frame behind its header, nil where it is empty. Nobody can append into the frame through it.
+// rest is the payload of a frame behind its header, nil where it is empty. Nobody can append into
+// the frame through it.
 func rest(frame []byte, header int) []byte {
 	if len(frame) <= header {
 		return nil

@@ -21,7 +21,9 @@ type members struct {
 	network *fabric.Network
 }
 
-func (m members) ID(i int) rdmanet.PeerID           { return rdmanet.PeerID(fmt.Sprintf("member-%d", i)) }
+func (m members) ID(i int) rdmanet.PeerID {
+	return rdmanet.PeerID(fmt.Sprintf("member-%d", i))
+}
 func (m members) Start(i int) (rdmanet.Host, error) { return m.network.Start(m.ID(i)) }
 func (m members) Kill(i int)                        { m.network.Crash(m.ID(i)) }
 func (m members) Sever(int, int)                    {} // there are no connections
@@ -31,7 +33,8 @@ func (m members) Stranger() (rdmanet.Host, error)   { return m.network.Start("st
 func (m members) Hang(int)                          {} // a program that hangs makes no calls
 func (m members) Resume(int)                        {}
 
-// TestSuite runs the suite that every provider passes, but for the case that has a program hang in a lane: there are none, and a program that hangs is one that makes no calls.
+// TestSuite runs the suite that every provider passes, but for the case that has a program hang in
+// a lane: there are none, and a program that hangs is one that makes no calls.
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	for _, c := range fabrictest.RegionCases() {
@@ -47,7 +50,8 @@ func TestSuite(t *testing.T) {
 			for i := range c.Config.Members {
 				ids = append(ids, m.ID(i))
 			}
-			m.network = fabric.New(fabric.Options{Seed: 1, Members: ids, Paced: true, OperationTimeout: c.Config.MendTimeout})
+			m.network = fabric.New(fabric.Options{Seed: 1, Members: ids, Paced: true,
+				OperationTimeout: c.Config.MendTimeout})
 			t.Cleanup(m.network.Close)
 			if err := c.Check(ctx, m); err != nil {
 				t.Error(err)
@@ -56,7 +60,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// life is a run of several writers and owners in virtual time, with revocations, crashes and cuts, that checks the contract as it goes.
+// life is a run of several writers and owners in virtual time, with revocations, crashes and cuts,
+// that checks the contract as it goes.
 type life struct {
 	network *fabric.Network
 	random  *rand.Rand
@@ -88,7 +93,8 @@ type writer struct {
 	attachments []rdmanet.Attachment // by owner, nil for none
 	next        []int                // by owner: the next entry
 	posted      map[rdmanet.PeerID][]uint64
-	// astray has the owners to which writes may be on their way that were given up: nothing can be written there anew before these are fenced.
+	// astray has the owners to which writes may be on their way that were given up: nothing can be
+	// written there anew before these are fenced.
 	astray  map[rdmanet.PeerID]bool
 	crashed bool
 }
@@ -96,7 +102,8 @@ type writer struct {
 func entry(writer, number int) []byte {
 	b := make([]byte, entrySize)
 	for word := range entrySize / 8 {
-		binary.LittleEndian.PutUint64(b[8*word:], uint64(writer)<<48|uint64(number+1)<<8|uint64(word+1))
+		binary.LittleEndian.PutUint64(b[8*word:],
+			uint64(writer)<<48|uint64(number+1)<<8|uint64(word+1))
 	}
 	return b
 }
@@ -107,7 +114,8 @@ func (l *life) failf(format string, arguments ...any) {
 	}
 }
 
-// look checks that a mark is never seen without its entry, and that nothing lands after a revocation.
+// look checks that a mark is never seen without its entry, and that nothing lands after a
+// revocation.
 func (l *life) look(o *owner) {
 	if o.holder == nil && o.fenced != nil && !slices.Equal(o.fenced, o.region.Bytes()) {
 		l.failf("%s changed after it was revoked", o.host.ID())
@@ -175,7 +183,8 @@ func (l *life) write(w *writer) {
 			return
 		}
 		w.posted[c.Peer] = list[1:]
-		if c.Err != nil && !errors.Is(c.Err, rdmanet.ErrAccess) && !errors.Is(c.Err, rdmanet.ErrUnreachable) {
+		if c.Err != nil && !errors.Is(c.Err, rdmanet.ErrAccess) &&
+			!errors.Is(c.Err, rdmanet.ErrUnreachable) {
 			l.failf("writer %d: %v", w.number, c.Err)
 		}
 	}
@@ -196,7 +205,8 @@ func (l *life) write(w *writer) {
 		number := w.next[i]
 		w.next[i]++
 		tag := uint64(number)
-		err := w.queue.Post(rdmanet.Operation{To: w.attachments[i], Kind: rdmanet.OperationWrite, Offset: number % entries * entrySize, Bytes: entry(w.number, number), Tag: tag})
+		err := w.queue.Post(rdmanet.Operation{To: w.attachments[i], Kind: rdmanet.OperationWrite,
+			Offset: number % entries * entrySize, Bytes: entry(w.number, number), Tag: tag})
 		switch {
 		case err == nil:
 			w.posted[o.host.ID()] = append(w.posted[o.host.ID()], tag)
@@ -209,7 +219,8 @@ func (l *life) write(w *writer) {
 // live runs a life and gives the hash of all that was seen.
 func live(seed uint64, fault fabric.Fault) (uint64, error) {
 	hash := fnv.New64a()
-	network := fabric.New(fabric.Options{Seed: seed, OperationTimeout: time.Millisecond, Fault: fault})
+	network := fabric.New(fabric.Options{Seed: seed, OperationTimeout: time.Millisecond,
+		Fault: fault})
 	defer network.Close()
 	l := &life{network: network, random: rand.New(rand.NewPCG(seed, 1)), trace: hash}
 	for i := range 3 {
@@ -232,7 +243,9 @@ func live(seed uint64, fault fabric.Fault) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		l.writers = append(l.writers, &writer{host: host, number: i + 1, queue: queue, attachments: make([]rdmanet.Attachment, 3), next: make([]int, 3), posted: map[rdmanet.PeerID][]uint64{}, astray: map[rdmanet.PeerID]bool{}})
+		l.writers = append(l.writers, &writer{host: host, number: i + 1, queue: queue,
+			attachments: make([]rdmanet.Attachment, 3), next: make([]int, 3),
+			posted: map[rdmanet.PeerID][]uint64{}, astray: map[rdmanet.PeerID]bool{}})
 	}
 	for range 400 {
 		network.After(time.Duration(l.random.IntN(40))*time.Microsecond, func() {})
@@ -255,7 +268,8 @@ func live(seed uint64, fault fabric.Fault) (uint64, error) {
 		for w.queue.Poll(done[:]) > 0 {
 		}
 		if left := w.queue.Outstanding(); left != 0 {
-			return 0, fmt.Errorf("seed %d: writer %d: %d operations never completed", seed, w.number, left)
+			return 0, fmt.Errorf("seed %d: writer %d: %d operations never completed",
+				seed, w.number, left)
 		}
 	}
 	return hash.Sum64(), nil
@@ -308,14 +322,17 @@ func TestIdle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := region.Await(context.Background(), func() bool { return false }); !errors.Is(err, fabric.ErrIdle) {
+	if err := region.Await(context.Background(), func() bool {
+		return false
+	}); !errors.Is(err, fabric.ErrIdle) {
 		t.Errorf("await gives %v", err)
 	}
 	queue, err := host.Queue(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := queue.Wait(context.Background(), make([]rdmanet.Completion, 1)); !errors.Is(err, fabric.ErrIdle) {
+	if _, err := queue.Wait(context.Background(), make([]rdmanet.Completion, 1)); !errors.Is(err,
+		fabric.ErrIdle) {
 		t.Errorf("wait gives %v", err)
 	}
 	if _, err := host.Lane("b", "x"); !errors.Is(err, fabric.ErrNoLanes) {

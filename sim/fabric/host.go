@@ -107,8 +107,10 @@ func (h *Host) Expose(name string, size int) (rdmanet.Region, error) {
 	return r, nil
 }
 
-// Attach gives access to a peer's region, as its owner grants it now. Unless the network is paced, it does not wait for a peer that is not there.
-func (h *Host) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rdmanet.Attachment, error) {
+// Attach gives access to a peer's region, as its owner grants it now. Unless the network is paced,
+// it does not wait for a peer that is not there.
+func (h *Host) Attach(ctx context.Context, peer rdmanet.PeerID, name string) (rdmanet.Attachment,
+	error) {
 	if err := rdmanet.CheckRegion(name, rdmanet.WordSize); err != nil {
 		return nil, err
 	}
@@ -155,7 +157,8 @@ func (h *Host) attach(owner *Host, name string) (rdmanet.Attachment, error) {
 // Queue makes a completion queue.
 func (h *Host) Queue(depth int) (rdmanet.Queue, error) {
 	if depth < 1 || depth > rdmanet.QueueDepthMax {
-		return nil, fmt.Errorf("%w: a queue of %d operations, want 1 to %d", rdmanet.ErrTooLarge, depth, rdmanet.QueueDepthMax)
+		return nil, fmt.Errorf("%w: a queue of %d operations, want 1 to %d", rdmanet.ErrTooLarge,
+			depth, rdmanet.QueueDepthMax)
 	}
 	n := h.network
 	n.mu.Lock()

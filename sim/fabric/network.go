@@ -23,7 +23,8 @@ type Options struct {
 	Seed uint64
 	// Members get in; nil admits everyone.
 	Members []rdmanet.PeerID
-	// Delay is the longest that an operation takes one way, in virtual time: 10 microseconds. One in 16 takes up to 32 times that.
+	// Delay is the longest that an operation takes one way, in virtual time: 10 microseconds. One
+	// in 16 takes up to 32 times that.
 	Delay time.Duration
 	// OperationTimeout is when an operation completes at the latest: 10 milliseconds.
 	OperationTimeout time.Duration
@@ -59,7 +60,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Network is the hosts and what is under way between them. All methods may be called from several goroutines.
+// Network is the hosts and what is under way between them. All methods may be called from several
+// goroutines.
 type Network struct {
 	options Options
 
@@ -134,8 +136,11 @@ func (e *events) pop() event {
 // New makes a network without hosts.
 func New(options Options) *Network {
 	n := &Network{
-		options: options.withDefaults(), random: rand.New(rand.NewPCG(options.Seed, 0x666162726963)), hosts: map[rdmanet.PeerID]*Host{}, lives: map[rdmanet.PeerID]rdmanet.Incarnation{},
-		cuts: map[[2]rdmanet.PeerID]bool{}, began: time.Now(), changed: make(chan struct{}), stop: make(chan struct{}),
+		options: options.withDefaults(), random: rand.New(rand.NewPCG(options.Seed,
+			0x666162726963)), hosts: map[rdmanet.PeerID]*Host{},
+		lives: map[rdmanet.PeerID]rdmanet.Incarnation{},
+		cuts:  map[[2]rdmanet.PeerID]bool{}, began: time.Now(), changed: make(chan struct{}),
+		stop: make(chan struct{}),
 	}
 	if options.Paced {
 		n.stopped.Add(1)
@@ -158,7 +163,8 @@ func (n *Network) Start(id rdmanet.PeerID) (*Host, error) {
 	return h, nil
 }
 
-// Crash ends a host: its memory answers nobody any more, and of its own operations under way some land and some do not.
+// Crash ends a host: its memory answers nobody any more, and of its own operations under way some
+// land and some do not.
 func (n *Network) Crash(id rdmanet.PeerID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -269,7 +275,8 @@ func (n *Network) wake() {
 	}
 }
 
-// wait waits for a change: by a step, or, paced, for whatever happens. The lock is held, but while it waits.
+// wait waits for a change: by a step, or, paced, for whatever happens. The lock is held, but while
+// it waits.
 func (n *Network) wait(done <-chan struct{}) error {
 	if !n.options.Paced {
 		if !n.step() {

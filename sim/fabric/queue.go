@@ -101,15 +101,19 @@ func (q *Queue) Post(operations ...rdmanet.Operation) error {
 		return rdmanet.ErrClosed
 	}
 	if q.count+len(operations) > q.depth {
-		return fmt.Errorf("%w: %d outstanding, %d more, room for %d", rdmanet.ErrQueueFull, q.count, len(operations), q.depth)
+		return fmt.Errorf("%w: %d outstanding, %d more, room for %d", rdmanet.ErrQueueFull, q.count,
+			len(operations), q.depth)
 	}
 	for i := range operations {
 		o := &operations[i]
-		if a, ours := o.To.(*Attachment); !ours || a.host != q.host || o.Kind != rdmanet.OperationWrite && o.Kind != rdmanet.OperationRead {
-			return fmt.Errorf("fabric: %s on %v: want a write or a read on an attachment of this host", o.Kind, o.To)
+		if a, ours := o.To.(*Attachment); !ours || a.host != q.host ||
+			o.Kind != rdmanet.OperationWrite && o.Kind != rdmanet.OperationRead {
+			return fmt.Errorf("fabric: %s on %v: want a write or a read on an attachment of "+
+				"this host", o.Kind, o.To)
 		}
 		if o.Offset < 0 || len(o.Bytes) > o.To.Size() || o.Offset > o.To.Size()-len(o.Bytes) {
-			return fmt.Errorf("%w: %s of %d bytes at %d, the region has %d", rdmanet.ErrBounds, o.Kind, len(o.Bytes), o.Offset, o.To.Size())
+			return fmt.Errorf("%w: %s of %d bytes at %d, the region has %d", rdmanet.ErrBounds,
+				o.Kind, len(o.Bytes), o.Offset, o.To.Size())
 		}
 	}
 	for i := range operations {
@@ -136,14 +140,16 @@ func (q *Queue) post(posted rdmanet.Operation) {
 	n.schedule(a.arrival-n.now, func() { n.travel(o) })
 	n.schedule(n.options.OperationTimeout, func() {
 		if !o.done {
-			a.fail(fmt.Errorf("%w: %s completed nothing for %s", rdmanet.ErrUnreachable, peer, n.options.OperationTimeout))
+			a.fail(fmt.Errorf("%w: %s completed nothing for %s", rdmanet.ErrUnreachable, peer,
+				n.options.OperationTimeout))
 		}
 	})
 }
 
 // fail ends an attachment as seen by its holder.
 func (a *Attachment) fail(err error) {
-	if owner := a.region.host; owner.ended && owner.network.hosts[owner.id] != nil && !owner.network.cuts[a.wire()] {
+	if owner := a.region.host; owner.ended && owner.network.hosts[owner.id] != nil &&
+		!owner.network.cuts[a.wire()] {
 		err = fmt.Errorf("%w: %s lives anew", rdmanet.ErrReset, owner.id)
 	}
 	a.end(err)
@@ -253,7 +259,8 @@ func (q *Queue) finish(o *operation, err error) {
 	}
 	o.done, o.err = true, err
 	if err != nil {
-		o.bytes = slices.Clone(o.bytes) // what is still to land does not change, though its owner may use it again
+		// what is still to land does not change, though its owner may use it again
+		o.bytes = slices.Clone(o.bytes)
 	}
 	peer := o.attachment.region.host.id
 	list := q.posted[peer]
@@ -261,7 +268,8 @@ func (q *Queue) finish(o *operation, err error) {
 		list[0], list[at] = list[at], list[0]
 	}
 	for len(list) > 0 && list[0].done {
-		q.ready = append(q.ready, rdmanet.Completion{Tag: list[0].Tag, Peer: peer, Err: list[0].err})
+		q.ready = append(q.ready, rdmanet.Completion{Tag: list[0].Tag, Peer: peer,
+			Err: list[0].err})
 		list = list[1:]
 	}
 	q.posted[peer] = list

@@ -31,7 +31,8 @@ type grant struct {
 // Name is the region's name.
 func (r *Region) Name() string { return r.name }
 
-// Grant sets a peer's permission. Since pieces land one by one, each under the lock, what stands here when it returns is fenced.
+// Grant sets a peer's permission. Since pieces land one by one, each under the lock, what stands
+// here when it returns is fenced.
 func (r *Region) Grant(peer rdmanet.Peer, permission rdmanet.Permission) error {
 	if err := r.host.admits(peer.ID); err != nil {
 		return err
@@ -121,7 +122,8 @@ func (r *Region) judge(a *Attachment) error {
 		return a.refused
 	case owner.ended && owner.network.hosts[owner.id] != nil:
 		return fmt.Errorf("%w: %s lives anew", rdmanet.ErrReset, owner.id)
-	case r.closed || r.grants[a.host.id].number != a.number && r.host.network.options.Fault != FaultLandsAfterRevoke:
+	case r.closed || r.grants[a.host.id].number != a.number &&
+		r.host.network.options.Fault != FaultLandsAfterRevoke:
 		return fmt.Errorf("%w: region %q of %s", rdmanet.ErrAccess, r.name, owner.id)
 	}
 	return nil

@@ -10,23 +10,29 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// eonServer is a server of a group that servers join: an engine for each eon, one after the other, and what a driver does between them [Poke19, section 6.3.3.2]. A
-// server that joins asks server 0, which puts a mark into its next message. When the round of the mark is A-delivered, every engine ends with
-// the round after the next. Then the next eon's engines start, for the members that are not removed and the ones that enter, over a G_R of their own, and server 0 tells
-// the ones that enter where it begins. State and connections of who enters are there before, and no matter of the eon's change.
+// eonServer is a server of a group that servers join: an engine for each eon, one after the other,
+// and what a driver does between them [Poke19, section 6.3.3.2]. A server that joins asks server 0,
+// which puts a mark into its next message. When the round of the mark is A-delivered, every engine
+// ends with the round after the next. Then the next eon's engines start, for the members that are
+// not removed and the ones that enter, over a G_R of their own, and server 0 tells the ones that
+// enter where it begins. State and connections of who enters are there before, and no matter of the
+// eon's change.
 //
-// Outside it is an order.Broadcaster among all servers that there are; an engine knows the eon's members only, by their places.
+// Outside it is an order.Broadcaster among all servers that there are; an engine knows the eon's
+// members only, by their places.
 type eonServer struct {
 	engineName string
 	self       order.ServerID
 	overlays   *eonOverlays
-	// engine is nil before the server has joined. members are the eon's, ascending, and whole tells that they are all servers there are.
+	// engine is nil before the server has joined. members are the eon's, ascending, and whole tells
+	// that they are all servers there are.
 	engine  *allconcur.Engine
 	run     uint64
 	members []order.ServerID
 	whole   bool
 	removed []order.ServerID
-	// asked are the servers that asked this one and are in no mark yet; entering those whose marks are A-delivered in this eon.
+	// asked are the servers that asked this one and are in no mark yet; entering those whose marks
+	// are A-delivered in this eon.
 	asked, entering []order.ServerID
 	delivered       order.Round
 	// held are frames of the next eon that came before its time.
@@ -69,10 +75,12 @@ func (o *eonOverlays) of(size int) (*digraph.Digraph, error) {
 // Frames between servers and those that join; engines' frames begin with their version, 1.
 const (
 	frameAsk = 0xfe // one byte
-	// frameWelcome is followed by the run's number and its first round, 8 bytes each, and its members, 4 bytes each.
+	// frameWelcome is followed by the run's number and its first round, 8 bytes each, and its
+	// members, 4 bytes each.
 	frameWelcome  = 0xff
 	welcomeHeader = 17
-	// markSize is the size of a mark, appended to a payload of zeros: markByte, the number of the server in 4 bytes, and zeros.
+	// markSize is the size of a mark, appended to a payload of zeros: markByte, the number of the
+	// server in 4 bytes, and zeros.
 	markSize = 64
 	markByte = 1
 	// heldMax bounds the frames that wait for the next eon.
@@ -91,7 +99,8 @@ func newEonServer(engine string, self order.ServerID, overlays *eonOverlays) (*e
 	return s, s.start(0, 1)
 }
 
-// start starts the engine of an eon of s.members, and gives it the frames that came before its time.
+// start starts the engine of an eon of s.members, and gives it the frames that came before its
+// time.
 func (s *eonServer) start(run uint64, first order.Round) error {
 	reliable, err := s.overlays.of(len(s.members))
 	if err != nil {
@@ -100,7 +109,8 @@ func (s *eonServer) start(run uint64, first order.Round) error {
 	s.run, s.delivered, s.entering, s.removed = run, first-1, nil, nil
 	s.whole = len(s.members) == s.overlays.servers
 	engine, err := allconcur.New(allconcur.Config{
-		Engine: s.engineName, Self: s.place(s.self), Servers: len(s.members), Reliable: reliable, Generation: run, FirstRound: first,
+		Engine: s.engineName, Self: s.place(s.self), Servers: len(s.members), Reliable: reliable,
+		Generation: run, FirstRound: first,
 		Detector: allconcur.DetectorPerfect, Change: s.changes,
 	})
 	if err != nil {
@@ -156,7 +166,8 @@ func (s *eonServer) successors() []order.ServerID {
 // join makes the server one that has yet to join.
 func (s *eonServer) join() {
 	s.engine = nil
-	s.welcomes = append(s.welcomes, order.Send{To: []order.ServerID{sponsor}, Frame: []byte{frameAsk}})
+	s.welcomes = append(s.welcomes, order.Send{To: []order.ServerID{sponsor},
+		Frame: []byte{frameAsk}})
 }
 
 // changes finds the marks of a round.
@@ -164,7 +175,8 @@ func (s *eonServer) changes(delivery order.Delivery) bool {
 	found := false
 	for _, m := range delivery.Messages {
 		if size := len(m.Payload); size >= markSize && m.Payload[size-markSize] == markByte {
-			s.entering = append(s.entering, order.ServerID(binary.LittleEndian.Uint32(m.Payload[size-markSize+1:])))
+			s.entering = append(s.entering,
+				order.ServerID(binary.LittleEndian.Uint32(m.Payload[size-markSize+1:])))
 			found = true
 		}
 	}
@@ -197,7 +209,8 @@ func (s *eonServer) Broadcast(payload []byte) error {
 	return s.engine.Broadcast(payload)
 }
 
-// Receive takes a frame of an engine of this eon, keeps one of the next, and takes word from who joins and whom it asked.
+// Receive takes a frame of an engine of this eon, keeps one of the next, and takes word from who
+// joins and whom it asked.
 func (s *eonServer) Receive(from order.ServerID, frame []byte) error {
 	switch {
 	case len(frame) == 1 && frame[0] == frameAsk:
@@ -231,7 +244,8 @@ func (s *eonServer) welcomed(frame []byte) error {
 	for rest := frame[welcomeHeader:]; len(rest) >= 4; rest = rest[4:] {
 		s.members = append(s.members, order.ServerID(binary.LittleEndian.Uint32(rest)))
 	}
-	return s.start(binary.LittleEndian.Uint64(frame[1:]), order.Round(binary.LittleEndian.Uint64(frame[9:])))
+	return s.start(binary.LittleEndian.Uint64(frame[1:]),
+		order.Round(binary.LittleEndian.Uint64(frame[9:])))
 }
 
 // Suspect takes a suspicion of a member.
@@ -247,7 +261,8 @@ func (s *eonServer) Trust(order.ServerID) error { return nil }
 
 // Ready returns what is to be done, and goes on to the next eon when this one has ended.
 func (s *eonServer) Ready() order.Ready {
-	s.sends, s.deliveries, s.messages = append(s.sends[:0], s.welcomes...), s.deliveries[:0], s.messages[:0]
+	s.sends, s.deliveries, s.messages = append(s.sends[:0], s.welcomes...), s.deliveries[:0],
+		s.messages[:0]
 	s.welcomes = s.welcomes[:0]
 	if s.engine == nil {
 		return order.Ready{Sends: s.sends}
@@ -259,7 +274,8 @@ func (s *eonServer) Ready() order.Ready {
 	for _, d := range ready.Deliveries {
 		from := len(s.messages)
 		for _, m := range d.Messages {
-			s.messages = append(s.messages, order.Message{Origin: s.members[m.Origin], Payload: m.Payload})
+			s.messages = append(s.messages, order.Message{Origin: s.members[m.Origin],
+				Payload: m.Payload})
 		}
 		d.Messages, d.Removed = s.messages[from:], s.outside(d.Removed)
 		s.removed = append(s.removed, d.Removed...)
@@ -273,7 +289,9 @@ func (s *eonServer) Ready() order.Ready {
 
 // next starts the next eon.
 func (s *eonServer) next() {
-	members := slices.DeleteFunc(slices.Clone(s.members), func(p order.ServerID) bool { return slices.Contains(s.removed, p) })
+	members := slices.DeleteFunc(slices.Clone(s.members), func(p order.ServerID) bool {
+		return slices.Contains(s.removed, p)
+	})
 	entering := s.entering
 	members = append(members, entering...)
 	slices.Sort(members)
@@ -290,7 +308,8 @@ func (s *eonServer) next() {
 		s.welcomes = append(s.welcomes, order.Send{To: entering, Frame: welcome})
 	}
 	if err := s.start(run, first); err != nil {
-		panic("figure: the engine of the next eon: " + err.Error()) // the configuration was right for the one before
+		// the configuration was right for the one before
+		panic("figure: the engine of the next eon: " + err.Error())
 	}
 }
 

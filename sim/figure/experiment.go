@@ -11,18 +11,21 @@ import (
 	"github.com/ledgerd/ledgerd/sim/network"
 )
 
-// experiment is one run: a group of engines over a network, what they have to say, who fails, and what is measured.
+// experiment is one run: a group of engines over a network, what they have to say, who fails, and
+// what is measured.
 type experiment struct {
 	model network.Model
 	// engine makes the engine of a server.
 	engine func(self order.ServerID) (order.Broadcaster, error)
 	load   load
-	// warmUp and window are rounds: the measuring window is from when every server has A-delivered warmUp·n messages to when every one
-	// has A-delivered (warmUp+window)·n [Poke19, section 6.5.1]. A window of 0 measures until the end.
+	// warmUp and window are rounds: the measuring window is from when every server has A-delivered
+	// warmUp·n messages to when every one has A-delivered (warmUp+window)·n [Poke19, section
+	// 6.5.1]. A window of 0 measures until the end.
 	warmUp, window int
 	// until bounds the run in virtual time; 0 is runMax.
 	until time.Duration
-	// failures are crashes, and detector says when their successors in reliable, or in the eon's G_R, suspect the server.
+	// failures are crashes, and detector says when their successors in reliable, or in the eon's
+	// G_R, suspect the server.
 	failures []failure
 	// joins are crashed servers that come back, with a new engine; then engines are eonServers.
 	joins    []failure
@@ -38,17 +41,20 @@ type failure struct {
 	server order.ServerID
 }
 
-// heartbeat is a failure detector: every server sends a heartbeat each period to its successors, who suspect it when none came for the timeout [Poke19, section 5.2.1.1].
+// heartbeat is a failure detector: every server sends a heartbeat each period to its successors,
+// who suspect it when none came for the timeout [Poke19, section 5.2.1.1].
 type heartbeat struct {
 	period, timeout time.Duration
 }
 
 // measurement is what an experiment found.
 type measurement struct {
-	// latency is that from A-broadcasting to A-delivering, of servers' own messages that were A-delivered in the window. Where requests come at a rate, it is that of messages
-	// with requests in them.
+	// latency is that from A-broadcasting to A-delivering, of servers' own messages that were
+	// A-delivered in the window. Where requests come at a rate, it is that of messages with
+	// requests in them.
 	latency spread
-	// messages and bytes are how many of them, the payloads' bytes, a server A-delivered a second in the window, on average.
+	// messages and bytes are how many of them, the payloads' bytes, a server A-delivered a second
+	// in the window, on average.
 	messages, bytes float64
 	// elapsed is the length of the window.
 	elapsed time.Duration
@@ -80,13 +86,15 @@ const (
 	timerKind = 0xffffffff << 32
 )
 
-// ownMessage is a message that a server A-broadcast and has not A-delivered. Its latency counts unless it is the empty answer of a server to whom no request came.
+// ownMessage is a message that a server A-broadcast and has not A-delivered. Its latency counts
+// unless it is the empty answer of a server to whom no request came.
 type ownMessage struct {
 	at     time.Duration
 	counts bool
 }
 
-// sequencer is what engines have that A-deliver messages one by one; comparator.Sequencer says more.
+// sequencer is what engines have that A-deliver messages one by one; comparator.Sequencer says
+// more.
 type sequencer interface {
 	Sequence() []order.ServerID
 }
@@ -101,7 +109,8 @@ type server struct {
 	// requests counts those taken; timer tells that the next one wakes the server.
 	requests int64
 	timer    bool
-	// messages and bytes count what was A-delivered, and atStart is what they were when the window began.
+	// messages and bytes count what was A-delivered, and atStart is what they were when the window
+	// began.
 	messages, bytes               int64
 	messagesAtStart, bytesAtStart int64
 }
@@ -135,7 +144,8 @@ func (e experiment) measure(ctx context.Context) (measurement, error) {
 		event, more := r.net.Next()
 		if !more || event.At > r.until {
 			if r.window > 0 {
-				return measurement{}, fmt.Errorf("%w after %v of virtual time", errStuck, r.net.Now())
+				return measurement{}, fmt.Errorf("%w after %v of virtual time", errStuck,
+					r.net.Now())
 			}
 			r.done = true
 			break
@@ -156,7 +166,8 @@ func newRun(e experiment) (*run, error) {
 		e.until = runMax
 	}
 	n := e.model.Servers
-	r := &run{experiment: e, net: net, servers: make([]server, n), payload: make([]byte, max(e.load.bytes, e.load.payloadMax))}
+	r := &run{experiment: e, net: net, servers: make([]server, n),
+		payload: make([]byte, max(e.load.bytes, e.load.payloadMax))}
 	for id := range r.servers {
 		engine, err := e.engine(order.ServerID(id))
 		if err != nil {
@@ -246,7 +257,8 @@ func (r *run) handle(event network.Event) error {
 	return r.act(event.Server)
 }
 
-// crash ends a server and schedules what its successors make of it: the last heartbeat was sent at the last multiple of the period, shifted by the server.
+// crash ends a server and schedules what its successors make of it: the last heartbeat was sent at
+// the last multiple of the period, shifted by the server.
 func (r *run) crash(id order.ServerID) {
 	r.servers[id].crashed = true
 	r.net.Crash(id)
@@ -271,7 +283,8 @@ func (r *run) successors(id order.ServerID) []order.ServerID {
 	return successors
 }
 
-// join lets a crashed server begin anew. The requests that would have come to it meanwhile went elsewhere.
+// join lets a crashed server begin anew. The requests that would have come to it meanwhile went
+// elsewhere.
 func (r *run) join(id order.ServerID) error {
 	engine, err := r.engine(id)
 	if err != nil {
@@ -285,7 +298,8 @@ func (r *run) join(id order.ServerID) error {
 	return nil
 }
 
-// act is the loop of order.Broadcaster's comment, from "if engine.CanBroadcast()" until there is nothing more to do.
+// act is the loop of order.Broadcaster's comment, from "if engine.CanBroadcast()" until there is
+// nothing more to do.
 func (r *run) act(id order.ServerID) error {
 	s := &r.servers[id]
 	for range actionsMax {
@@ -399,7 +413,8 @@ func (r *run) ownDelivered(s *server) {
 
 // result sums up.
 func (r *run) result() measurement {
-	m := measurement{latency: spreadOf(r.samples), elapsed: r.net.Now() - r.windowStart, unstable: r.unstable, carried: r.net.Statistics()}
+	m := measurement{latency: spreadOf(r.samples), elapsed: r.net.Now() - r.windowStart,
+		unstable: r.unstable, carried: r.net.Statistics()}
 	working := 0
 	var messages, bytes int64
 	for id := range r.servers {
@@ -412,9 +427,11 @@ func (r *run) result() measurement {
 	if span := seconds(m.elapsed) * float64(working); span > 0 {
 		m.messages, m.bytes = float64(messages)/span, float64(bytes)/span
 	}
-	// Where many requests came in the window and clearly fewer were agreed upon, messages grow without end.
+	// Where many requests came in the window and clearly fewer were agreed upon, messages grow
+	// without end.
 	const many, fewer = 20, 0.85
-	if offered := r.load.offered(len(r.servers)); offered*seconds(m.elapsed) > many*float64(len(r.servers)*r.load.requestBytes) && m.bytes < fewer*offered {
+	if offered := r.load.offered(len(r.servers)); offered*seconds(m.elapsed) > many*float64(
+		len(r.servers)*r.load.requestBytes) && m.bytes < fewer*offered {
 		m.unstable = true
 	}
 	return m

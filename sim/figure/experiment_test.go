@@ -28,27 +28,33 @@ func mustMeasure(t testing.TB, e experiment) measurement {
 	return m
 }
 
-// Two servers that say something at once agree when each has the other's message: after L + 2o, and again after as long.
+// Two servers that say something at once agree when each has the other's message: after L + 2o, and
+// again after as long.
 func TestTwoServers(t *testing.T) {
 	t.Parallel()
 	g := mustGroup(t, 2)
 	logp := network.TCP
 	logp.Rate = 0
-	m := mustMeasure(t, experiment{model: logp.Model(2), engine: g.engines(seriesAllConcur, 0), load: load{bytes: 64}, warmUp: 2, window: 10})
+	m := mustMeasure(t, experiment{model: logp.Model(2), engine: g.engines(seriesAllConcur, 0),
+		load: load{bytes: 64}, warmUp: 2, window: 10})
 	if m.latency.median != logp.Transmission() || m.latency.low != m.latency.high {
 		t.Errorf("latency %+v, want L + 2o = %v", m.latency, logp.Transmission())
 	}
-	if want := 2 / seconds(logp.Transmission()); m.messages < want*0.999 || m.messages > want*1.001 {
+	if want := 2 / seconds(logp.Transmission()); m.messages < want*0.999 ||
+		m.messages > want*1.001 {
 		t.Errorf("%f messages/s, want %f", m.messages, want)
 	}
-	// AllConcur+ delivers uniformly when a majority is two rounds on: with two servers that is three rounds.
-	m = mustMeasure(t, experiment{model: logp.Model(2), engine: g.engines(seriesPlusEarly, 0), load: load{bytes: 64}, warmUp: 2, window: 10})
+	// AllConcur+ delivers uniformly when a majority is two rounds on: with two servers that is
+	// three rounds.
+	m = mustMeasure(t, experiment{model: logp.Model(2), engine: g.engines(seriesPlusEarly, 0),
+		load: load{bytes: 64}, warmUp: 2, window: 10})
 	if m.latency.median != 2*logp.Transmission() {
 		t.Errorf("latency %+v, want two rounds of %v", m.latency, logp.Transmission())
 	}
 }
 
-// Whatever the algorithm, a server A-delivers no more than its link can bring, and most of them come near their own bound.
+// Whatever the algorithm, a server A-delivers no more than its link can bring, and most of them
+// come near their own bound.
 func TestThroughputStaysWithinTheLinks(t *testing.T) {
 	t.Parallel()
 	const servers, batch = 32, 64
@@ -58,18 +64,23 @@ func TestThroughputStaysWithinTheLinks(t *testing.T) {
 	}
 	g := mustGroup(t, servers)
 	rate := float64(model.HostRate) / 8
-	// Each message comes over the link this often at least: AllConcur's as often as a server has predecessors, but for what goes back to where it came from.
-	for series, copies := range map[string]float64{seriesAllConcur: 3, seriesPlus: 1, seriesAllGather: 1, seriesLCR: 1, seriesPaxos: 1, seriesUnreliable: 1} {
-		m, err := ledgerCase{deployment: singleDatacentre, series: series, group: g, batch: batch, warmUp: 3, window: 4}.run(context.Background())
+	// Each message comes over the link this often at least: AllConcur's as often as a server has
+	// predecessors, but for what goes back to where it came from.
+	for series, copies := range map[string]float64{seriesAllConcur: 3, seriesPlus: 1,
+		seriesAllGather: 1, seriesLCR: 1, seriesPaxos: 1, seriesUnreliable: 1} {
+		m, err := ledgerCase{deployment: singleDatacentre, series: series, group: g, batch: batch,
+			warmUp: 3, window: 4}.run(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
 		bound := rate / copies / (1 - 1.0/servers)
 		if m.bytes <= 0 || m.bytes > bound {
-			t.Errorf("%s: %.0f bytes/s are A-delivered, the link carries %.0f", series, m.bytes, bound)
+			t.Errorf("%s: %.0f bytes/s are A-delivered, the link carries %.0f", series, m.bytes,
+				bound)
 		}
 		if series == seriesPlus && m.bytes < bound/2 {
-			t.Errorf("%s: %.0f bytes/s are A-delivered, the link carries %.0f", series, m.bytes, bound)
+			t.Errorf("%s: %.0f bytes/s are A-delivered, the link carries %.0f", series, m.bytes,
+				bound)
 		}
 	}
 }
@@ -82,8 +93,10 @@ func TestRatios(t *testing.T) {
 	}
 	g := mustGroup(t, 72)
 	results := map[string]measurement{}
-	for _, series := range []string{seriesPlus, seriesPlusEarly, seriesAllConcur, seriesEarlyAgree, seriesAllGather, seriesLCR} {
-		m, err := ledgerCase{deployment: singleDatacentre, series: series, group: g, batch: batchFixed, warmUp: 3, window: 5}.run(context.Background())
+	for _, series := range []string{seriesPlus, seriesPlusEarly, seriesAllConcur, seriesEarlyAgree,
+		seriesAllGather, seriesLCR} {
+		m, err := ledgerCase{deployment: singleDatacentre, series: series, group: g,
+			batch: batchFixed, warmUp: 3, window: 5}.run(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,13 +108,19 @@ func TestRatios(t *testing.T) {
 		}
 	}
 	latency := func(series string) float64 { return seconds(results[series].latency.median) }
-	within("AllConcur's latency in ms (the dissertation: about 3.3)", 1000*latency(seriesAllConcur), 3, 3.6)
-	within("throughput over AllConcur's", results[seriesPlus].messages/results[seriesAllConcur].messages, 3, 6.4)
-	within("throughput over AllGather's", results[seriesPlus].messages/results[seriesAllGather].messages, 0.79, 1.01)
+	within("AllConcur's latency in ms (the dissertation: about 3.3)", 1000*latency(seriesAllConcur),
+		3, 3.6)
+	within("throughput over AllConcur's",
+		results[seriesPlus].messages/results[seriesAllConcur].messages, 3, 6.4)
+	within("throughput over AllGather's",
+		results[seriesPlus].messages/results[seriesAllGather].messages, 0.79, 1.01)
 	within("latency over AllGather's", latency(seriesPlusEarly)/latency(seriesAllGather), 2, 2.6)
-	within("AllConcur's latency over AllConcur+'s", latency(seriesAllConcur)/latency(seriesPlusEarly), 1.5, 3.2)
-	within("throughput over LCR's", results[seriesPlus].messages/results[seriesLCR].messages, 2, 6.4)
-	within("AllConcur-w/EA's latency over AllConcur's", latency(seriesEarlyAgree)/latency(seriesAllConcur), 1.01, 2)
+	within("AllConcur's latency over AllConcur+'s",
+		latency(seriesAllConcur)/latency(seriesPlusEarly), 1.5, 3.2)
+	within("throughput over LCR's", results[seriesPlus].messages/results[seriesLCR].messages,
+		2, 6.4)
+	within("AllConcur-w/EA's latency over AllConcur's",
+		latency(seriesEarlyAgree)/latency(seriesAllConcur), 1.01, 2)
 }
 
 // After a crash the group waits for the detector, and goes on without the server.
@@ -119,7 +138,8 @@ func TestCrash(t *testing.T) {
 		var gap, last time.Duration
 		after := 0
 		mustMeasure(t, experiment{
-			model: model, engine: g.engines(series, 0), load: load{bytes: 1000}, until: 60 * time.Millisecond, reliable: g.reliable,
+			model: model, engine: g.engines(series, 0), load: load{bytes: 1000},
+			until: 60 * time.Millisecond, reliable: g.reliable,
 			failures: []failure{{crash, 3}}, detector: heartbeat{period: period, timeout: timeout},
 			watch: func(at time.Duration, server order.ServerID, delivery order.Delivery) {
 				if server != 0 {
@@ -150,22 +170,32 @@ func TestJoin(t *testing.T) {
 		var sizes []int
 		rounds := map[order.ServerID]order.Round{}
 		mustMeasure(t, experiment{
-			model: network.InfiniBand.Model(servers), load: load{perMinute: 60 * 10_000, requestBytes: 64, payloadMax: 1 << 16},
-			engine:   func(self order.ServerID) (order.Broadcaster, error) { return newEonServer(series, self, overlays) },
-			failures: []failure{{5 * time.Millisecond, 3}, {6 * time.Millisecond, 5}}, joins: []failure{{30 * time.Millisecond, 3}, {35 * time.Millisecond, 5}},
-			until: 45 * time.Millisecond, detector: heartbeat{period: time.Millisecond, timeout: 10 * time.Millisecond},
+			model: network.InfiniBand.Model(servers),
+			load:  load{perMinute: 60 * 10_000, requestBytes: 64, payloadMax: 1 << 16},
+			engine: func(self order.ServerID) (order.Broadcaster, error) {
+				return newEonServer(series, self, overlays)
+			},
+			failures: []failure{{5 * time.Millisecond, 3}, {6 * time.Millisecond, 5}},
+			joins:    []failure{{30 * time.Millisecond, 3}, {35 * time.Millisecond, 5}},
+			until:    45 * time.Millisecond, detector: heartbeat{period: time.Millisecond,
+				timeout: 10 * time.Millisecond},
 			watch: func(_ time.Duration, server order.ServerID, delivery order.Delivery) {
-				if last, began := rounds[server]; began && server != 3 && server != 5 && delivery.Round != last+1 {
-					t.Errorf("%s: server %d A-delivers round %d after %d", series, server, delivery.Round, last)
+				if last, began := rounds[server]; began && server != 3 && server != 5 &&
+					delivery.Round != last+1 {
+					t.Errorf("%s: server %d A-delivers round %d after %d", series, server,
+						delivery.Round, last)
 				}
 				rounds[server] = delivery.Round
-				if size := len(delivery.Messages); server == 0 && (len(sizes) == 0 || sizes[len(sizes)-1] != size) {
+				if size := len(delivery.Messages); server == 0 &&
+					(len(sizes) == 0 || sizes[len(sizes)-1] != size) {
 					sizes = append(sizes, size)
 				}
 			},
 		})
-		if len(sizes) < 4 || sizes[0] != servers || sizes[len(sizes)-2] != servers-1 || sizes[len(sizes)-1] != servers {
-			t.Errorf("%s: the rounds have %v messages, want all, fewer, all but one, all", series, sizes)
+		if len(sizes) < 4 || sizes[0] != servers || sizes[len(sizes)-2] != servers-1 ||
+			sizes[len(sizes)-1] != servers {
+			t.Errorf("%s: the rounds have %v messages, want all, fewer, all but one, all", series,
+				sizes)
 		}
 		if rounds[3]+2 < rounds[0] || rounds[5]+2 < rounds[0] {
 			t.Errorf("%s: the servers' last rounds are %v", series, rounds)
@@ -176,7 +206,8 @@ func TestJoin(t *testing.T) {
 func TestRunsEnd(t *testing.T) {
 	t.Parallel()
 	g := mustGroup(t, 3)
-	e := experiment{model: network.TCP.Model(3), engine: g.engines(seriesAllConcur, 0), load: load{bytes: 8}, warmUp: 1, window: 1000, until: time.Millisecond}
+	e := experiment{model: network.TCP.Model(3), engine: g.engines(seriesAllConcur, 0),
+		load: load{bytes: 8}, warmUp: 1, window: 1000, until: time.Millisecond}
 	if _, err := e.measure(context.Background()); !errors.Is(err, errStuck) {
 		t.Errorf("a window that does not end: %v", err)
 	}
@@ -202,10 +233,12 @@ func TestRequests(t *testing.T) {
 			for _, k := range []int64{1, 2, 3, 1000} {
 				at := l.next(k, server, servers)
 				if got := l.arrived(at, server, servers); got < k {
-					t.Errorf("%d a minute: %d requests at server %d by %v, want %d", perMinute, got, server, at, k)
+					t.Errorf("%d a minute: %d requests at server %d by %v, want %d", perMinute, got,
+						server, at, k)
 				}
 				if at > 0 && l.arrived(at-1, server, servers) >= k {
-					t.Errorf("%d a minute: request %d at server %d came before %v", perMinute, k, server, at)
+					t.Errorf("%d a minute: request %d at server %d came before %v", perMinute,
+						k, server, at)
 				}
 			}
 		}

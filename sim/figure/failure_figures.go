@@ -16,8 +16,10 @@ func failures(ctx context.Context, f *Figure, options Options) error {
 	if options.Quick {
 		until /= 4
 	}
-	crashes := []failure{{until / 5, 34}, {2 * until / 5, 50}, {3 * until / 5, 11}, {4 * until / 5, 63}}
-	panel := f.panel(Panel{Name: "sdc-throughput", Title: "One datacentre, 72 servers: throughput of server 0", X: "time [ms]",
+	crashes := []failure{{until / 5, 34}, {2 * until / 5, 50}, {3 * until / 5, 11},
+		{4 * until / 5, 63}}
+	panel := f.panel(Panel{Name: "sdc-throughput",
+		Title: "One datacentre, 72 servers: throughput of server 0", X: "time [ms]",
 		Y: "throughput [transactions/s]", Unit: "transactions/s", Dense: true})
 	for _, c := range crashes {
 		panel.Marks = append(panel.Marks, milliseconds(c.at))
@@ -38,14 +40,18 @@ func failures(ctx context.Context, f *Figure, options Options) error {
 		samples []sample
 	}
 	names := []string{seriesPlus, seriesAllConcur}
-	outcomes, err := sweep(ctx, options, names, g.degree, func(ctx context.Context, series string) (outcome, error) {
+	outcomes, err := sweep(ctx, options, names, g.degree, func(ctx context.Context,
+		series string) (outcome, error) {
 		var out outcome
 		_, err := experiment{
-			model: model, engine: g.engines(series, 0), load: load{bytes: batchFixed * transactionBytes}, until: until, failures: crashes, reliable: g.reliable,
+			model: model, engine: g.engines(series, 0),
+			load: load{bytes: batchFixed * transactionBytes}, until: until, failures: crashes,
+			reliable: g.reliable,
 			detector: heartbeat{period: time.Millisecond, timeout: 10 * time.Millisecond},
 			watch: func(at time.Duration, server order.ServerID, delivery order.Delivery) {
 				if server == 0 {
-					out.samples = append(out.samples, sample{at: at, amount: len(delivery.Messages) * batchFixed})
+					out.samples = append(out.samples, sample{at: at,
+						amount: len(delivery.Messages) * batchFixed})
 				}
 			},
 		}.measure(ctx)
@@ -67,7 +73,8 @@ func failures(ctx context.Context, f *Figure, options Options) error {
 			for ; end < len(samples) && samples[end].at == samples[at].at; end++ {
 				amount += samples[end].amount
 			}
-			f.add("sdc-throughput", series, milliseconds(samples[at].at), float64(amount)/seconds(samples[at].at-last))
+			f.add("sdc-throughput", series, milliseconds(samples[at].at),
+				float64(amount)/seconds(samples[at].at-last))
 			total, last, at = total+amount, samples[at].at, end
 		}
 		averages[i] = float64(total) / seconds(until)
@@ -77,8 +84,10 @@ func failures(ctx context.Context, f *Figure, options Options) error {
 				steady += s.amount
 			}
 		}
-		f.note("%s: %s transactions/s before the first crash, %s on average over %v with four crashes.", series,
-			number(significant(float64(steady)/seconds(crashes[0].at), 3)), number(significant(averages[i], 3)), until)
+		f.note("%s: %s transactions/s before the first crash, %s on average over %v with four "+
+			"crashes.", series,
+			number(significant(float64(steady)/seconds(crashes[0].at), 3)),
+			number(significant(averages[i], 3)), until)
 		for _, c := range crashes {
 			longest := time.Duration(0)
 			before := time.Duration(0)
@@ -88,35 +97,44 @@ func failures(ctx context.Context, f *Figure, options Options) error {
 				}
 				before = s.at
 			}
-			f.note("%s: after the crash of server %d at %v, the longest wait for a round is %.1f ms.", series, c.server, c.at, milliseconds(longest))
+			f.note("%s: after the crash of server %d at %v, the longest wait for a round is "+
+				"%.1f ms.", series, c.server, c.at, milliseconds(longest))
 		}
 	}
-	f.note("%s has %.2g times the throughput of %s over the whole run (the dissertation: about 4.6).", seriesPlus, averages[0]/averages[1], seriesAllConcur)
+	f.note("%s has %.2g times the throughput of %s over the whole run (the dissertation: about "+
+		"4.6).", seriesPlus, averages[0]/averages[1], seriesAllConcur)
 	f.note("Detectors: a heartbeat each millisecond, suspicion after 10 ms without one.")
 	return nil
 }
 
 // expectation is figure 6.8: no run of its own but those of figure 6.6, and arithmetic.
 func expectation(ctx context.Context, f *Figure, options Options) error {
-	f.panel(Panel{Name: "latency", Title: "Expected latency, AllConcur = 1", X: "servers", Y: "expected latency / AllConcur's", Unit: "ratio", LogX: true})
-	f.panel(Panel{Name: "throughput", Title: "Expected throughput, AllConcur = 1", X: "servers", Y: "expected throughput / AllConcur's", Unit: "ratio", LogX: true})
+	f.panel(Panel{Name: "latency", Title: "Expected latency, AllConcur = 1", X: "servers",
+		Y: "expected latency / AllConcur's", Unit: "ratio", LogX: true})
+	f.panel(Panel{Name: "throughput", Title: "Expected throughput, AllConcur = 1", X: "servers",
+		Y: "expected throughput / AllConcur's", Unit: "ratio", LogX: true})
 	all, err := comparisonCases(options)
 	if err != nil {
 		return err
 	}
 	var cases []ledgerCase
 	for _, c := range all {
-		if c.deployment.name == singleDatacentre.name && (c.series == seriesPlusEarly || c.series == seriesAllConcur) {
+		if c.deployment.name == singleDatacentre.name &&
+			(c.series == seriesPlusEarly || c.series == seriesAllConcur) {
 			cases = append(cases, c)
 		}
 	}
-	results, err := sweep(ctx, options, cases, ledgerCase.weight, func(ctx context.Context, c ledgerCase) (measurement, error) { return c.run(ctx) })
+	results, err := sweep(ctx, options, cases, ledgerCase.weight, func(ctx context.Context,
+		c ledgerCase) (measurement, error) {
+		return c.run(ctx)
+	})
 	if err != nil {
 		return err
 	}
 	for i := 0; i < len(results); i += 2 {
 		plus, reliable := results[i], results[i+1]
-		m := failureModel{unreliable: seconds(plus.latency.median) / 2, reliable: seconds(reliable.latency.median)}
+		m := failureModel{unreliable: seconds(plus.latency.median) / 2,
+			reliable: seconds(reliable.latency.median)}
 		x := float64(cases[i].group.servers)
 		add := func(series string, latency, throughput float64) {
 			f.add("latency", series, x, latency/m.reliable)
@@ -142,16 +160,21 @@ func expectation(ctx context.Context, f *Figure, options Options) error {
 		}
 		return best
 	}
-	f.note("Worst case: up to %.2g times the latency and %.2g times less throughput than %s (the dissertation: 3.5 and 2).", most(latency, "wc", false),
+	f.note("Worst case: up to %.2g times the latency and %.2g times less throughput than %s "+
+		"(the dissertation: 3.5 and 2).", most(latency, "wc", false),
 		most(throughput, "wc", true), seriesAllConcur)
-	f.note("Ten unreliable rounds between failures: up to %.2g times lower latency and %.2g times higher throughput (the dissertation: 1.9 and 3.5).",
+	f.note("Ten unreliable rounds between failures: up to %.2g times lower latency and %.2g "+
+		"times higher throughput (the dissertation: 1.9 and 3.5).",
 		most(latency, "lambda=10", true), most(throughput, "lambda=10", false))
-	f.note("The unreliable round is half of the latency of %s, which A-delivers after two rounds, as the model has it.", seriesPlusEarly)
-	f.note("nf is without failures, as measured; wc is the worst case; lambda is the length of the sequences of unreliable rounds between two failures.")
+	f.note("The unreliable round is half of the latency of %s, which A-delivers after two "+
+		"rounds, as the model has it.", seriesPlusEarly)
+	f.note("nf is without failures, as measured; wc is the worst case; lambda is the length of " +
+		"the sequences of unreliable rounds between two failures.")
 	return nil
 }
 
-// failureModel is the model of [Poke19, section 6.5.2]: the expected durations of a round, in seconds.
+// failureModel is the model of [Poke19, section 6.5.2]: the expected durations of a round, in
+// seconds.
 type failureModel struct {
 	unreliable, reliable float64
 }
@@ -167,7 +190,8 @@ func (m failureModel) throughput(length int) float64 {
 	return (1 - 1/l) / (m.unreliable + m.reliable/l)
 }
 
-// latencyWorst is expected where exactly two unreliable rounds, the second one not completed, are between any two reliable ones.
+// latencyWorst is expected where exactly two unreliable rounds, the second one not completed, are
+// between any two reliable ones.
 func (m failureModel) latencyWorst() float64 { return 3*m.unreliable + 2*m.reliable }
 
 // throughputWorst is the expected one of that case, in rounds a second.

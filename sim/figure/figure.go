@@ -16,7 +16,8 @@ type Options struct {
 	Quick bool
 	// Workers bounds the runs at a time; 0 is as many as there are processors.
 	Workers int
-	// Progress, where it is not nil, is told after each run how many of how many are over, by what they cost. Calls do not overlap.
+	// Progress, where it is not nil, is told after each run how many of how many are over, by what
+	// they cost. Calls do not overlap.
 	Progress func(done, total float64)
 }
 
@@ -46,7 +47,8 @@ type Panel struct {
 	Points []Point
 	// Marks are instants that a vertical line shows.
 	Marks []float64
-	// Dense asks that the table leave the points out: they are samples over time, one after each round.
+	// Dense asks that the table leave the points out: they are samples over time, one after each
+	// round.
 	Dense bool
 }
 
@@ -68,15 +70,27 @@ type plan struct {
 // plans are all figures, in the dissertation's order.
 func plans() []plan {
 	return []plan{
-		{"5.10", "Agreement latency for a single (64-byte) request", `how long a group takes to agree on one request, beside the LogP models' bounds`, singleRequest},
-		{"5.11", "Agreement throughput during membership changes", `throughput of 32 servers over time, while servers fail and join`, membership},
-		{"5.12", "Constant (64-byte) request rate per server", `agreement latency while requests come to every server at a rate`, requestRate},
-		{"5.13", "Multiplayer games and distributed exchanges", `agreement latency for players' actions, and for a rate of the whole system`, applications},
-		{"5.14", "AllConcur, unreliable agreement and leader-based agreement", `agreement throughput by how many requests go in a message`, batching},
-		{"6.5", "The effect of batching on AllConcur+", `latency and throughput by transactions in a message, in one datacentre and in five`, messageSize},
-		{"6.6", "AllConcur+ beside other algorithms", `latency and throughput by servers, in one datacentre and in five`, comparison},
-		{"6.7", "AllConcur+ and AllConcur while servers fail", `one server's throughput over time, with four crashes in a second`, failures},
-		{"6.8", "AllConcur+'s expected latency and throughput", `ratios to AllConcur by how often servers fail, from figure 6.6 and the model of section 6.5.2`, expectation},
+		{"5.10", "Agreement latency for a single (64-byte) request",
+			`how long a group takes to agree on one request, beside the LogP models' bounds`,
+			singleRequest},
+		{"5.11", "Agreement throughput during membership changes",
+			`throughput of 32 servers over time, while servers fail and join`, membership},
+		{"5.12", "Constant (64-byte) request rate per server",
+			`agreement latency while requests come to every server at a rate`, requestRate},
+		{"5.13", "Multiplayer games and distributed exchanges",
+			`agreement latency for players' actions, and for a rate of the whole system`,
+			applications},
+		{"5.14", "AllConcur, unreliable agreement and leader-based agreement",
+			`agreement throughput by how many requests go in a message`, batching},
+		{"6.5", "The effect of batching on AllConcur+",
+			`latency and throughput by transactions in a message, in one datacentre and in five`,
+			messageSize},
+		{"6.6", "AllConcur+ beside other algorithms",
+			`latency and throughput by servers, in one datacentre and in five`, comparison},
+		{"6.7", "AllConcur+ and AllConcur while servers fail",
+			`one server's throughput over time, with four crashes in a second`, failures},
+		{"6.8", "AllConcur+'s expected latency and throughput",
+			`ratios to AllConcur by how often servers fail, from figure 6.6 and the model of section 6.5.2`, expectation},
 	}
 }
 
@@ -99,7 +113,8 @@ func About(number string) string {
 	return ""
 }
 
-// Make runs a figure's experiments. The same options give the same figure, on every machine. The error wraps ErrUnknown, or is the context's.
+// Make runs a figure's experiments. The same options give the same figure, on every machine. The
+// error wraps ErrUnknown, or is the context's.
 func Make(ctx context.Context, number string, options Options) (*Figure, error) {
 	for _, p := range plans() {
 		if p.number == number {
@@ -145,7 +160,8 @@ func (f *Figure) addSpread(panel, series string, x, y, low, high float64) {
 		p.Series = append(p.Series, series)
 	}
 	p.Points = append(p.Points, Point{
-		Figure: f.Number, Panel: panel, Series: series, X: significant(x, digits), Y: significant(y, digits), Unit: p.Unit,
+		Figure: f.Number, Panel: panel, Series: series, X: significant(x, digits),
+		Y: significant(y, digits), Unit: p.Unit,
 		low: significant(low, digits), high: significant(high, digits),
 	})
 }

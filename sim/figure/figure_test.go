@@ -44,7 +44,8 @@ func TestFiguresAreDeterministic(t *testing.T) {
 	}
 }
 
-// Points are one object a line with the six fields; the plot is well-formed XML and shows every series; the table has every x.
+// Points are one object a line with the six fields; the plot is well-formed XML and shows every
+// series; the table has every x.
 func TestForms(t *testing.T) {
 	t.Parallel()
 	f := mustMake(t, "6.8", Options{Quick: true})
@@ -66,7 +67,8 @@ func TestForms(t *testing.T) {
 		decoder := json.NewDecoder(strings.NewReader(line))
 		decoder.DisallowUnknownFields()
 		var point Point
-		if err := decoder.Decode(&point); err != nil || point.Figure != "6.8" || point.Unit != "ratio" || point.Y <= 0 {
+		if err := decoder.Decode(&point); err != nil || point.Figure != "6.8" ||
+			point.Unit != "ratio" || point.Y <= 0 {
 			t.Fatalf("%q: %v", line, err)
 		}
 	}
@@ -139,18 +141,22 @@ func TestSweep(t *testing.T) {
 	cases := []int{3, 1, 4, 1, 5, 9, 2, 6}
 	weight := func(c int) float64 { return float64(c) }
 	told := 0.0
-	results, err := sweep(context.Background(), Options{Workers: 3, Progress: func(done, total float64) { told = done / total }}, cases, weight,
+	results, err := sweep(context.Background(), Options{Workers: 3,
+		Progress: func(done, total float64) {
+			told = done / total
+		}}, cases, weight,
 		func(_ context.Context, c int) (int, error) { return c * c, nil })
 	if err != nil || !slices.Equal(results, []int{9, 1, 16, 1, 25, 81, 4, 36}) || told != 1 {
 		t.Errorf("%v, %v, told %f", results, err, told)
 	}
 	broken := errors.New("broken")
-	_, err = sweep(context.Background(), Options{Workers: 2}, cases, weight, func(ctx context.Context, c int) (int, error) {
-		if c == 9 {
-			return 0, broken
-		}
-		return c, ctx.Err()
-	})
+	_, err = sweep(context.Background(), Options{Workers: 2}, cases,
+		weight, func(ctx context.Context, c int) (int, error) {
+			if c == 9 {
+				return 0, broken
+			}
+			return c, ctx.Err()
+		})
 	if !errors.Is(err, broken) && !errors.Is(err, context.Canceled) {
 		t.Errorf("a case that fails: %v", err)
 	}
@@ -158,12 +164,14 @@ func TestSweep(t *testing.T) {
 
 func TestNumbers(t *testing.T) {
 	t.Parallel()
-	for x, want := range map[float64]string{0: "0", 0.06554: "0.0655", 3.19784: "3.2", 97.36: "97.4", 145666.4: "145,666", 1e6: "1,000,000", 1234: "1234", 12: "12"} {
+	for x, want := range map[float64]string{0: "0", 0.06554: "0.0655", 3.19784: "3.2",
+		97.36: "97.4", 145666.4: "145,666", 1e6: "1,000,000", 1234: "1234", 12: "12"} {
 		if got := number(x); got != want {
 			t.Errorf("%v is %q, want %q", x, got, want)
 		}
 	}
-	for x, want := range map[float64]string{1e4: "10k", 2.5e6: "2.5M", 512: "512", 0.05: "0.05", 3e9: "3G"} {
+	for x, want := range map[float64]string{1e4: "10k", 2.5e6: "2.5M", 512: "512", 0.05: "0.05",
+		3e9: "3G"} {
 		if got := tickLabel(x); got != want {
 			t.Errorf("the label of %v is %q, want %q", x, got, want)
 		}
@@ -176,7 +184,8 @@ func TestTicks(t *testing.T) {
 	for _, c := range []struct {
 		values []float64
 		log    bool
-	}{{[]float64{8, 450}, true}, {[]float64{1, 1e8}, true}, {[]float64{3, 4}, true}, {[]float64{0, 1000}, false}, {[]float64{5, 5}, false}, {nil, true}} {
+	}{{[]float64{8, 450}, true}, {[]float64{1, 1e8}, true}, {[]float64{3, 4}, true},
+		{[]float64{0, 1000}, false}, {[]float64{5, 5}, false}, {nil, true}} {
 		s := newScale(c.values, c.log, 0, 100)
 		ticks := s.ticks()
 		if len(ticks) < 1 || len(ticks) > 12 || !slices.IsSorted(ticks) {
@@ -202,7 +211,8 @@ func TestFiguresOverTime(t *testing.T) {
 			f := mustMake(t, number, Options{Quick: true})
 			for _, panel := range f.Panels {
 				if len(panel.Points) < 20 || len(panel.Marks) == 0 {
-					t.Errorf("panel %s has %d points and %d marks", panel.Name, len(panel.Points), len(panel.Marks))
+					t.Errorf("panel %s has %d points and %d marks", panel.Name, len(panel.Points),
+						len(panel.Marks))
 				}
 			}
 			if len(f.Notes) == 0 {
@@ -215,7 +225,8 @@ func TestFiguresOverTime(t *testing.T) {
 // smallestGroups are the servers of the smallest group of each deployment of figure 6.6.
 var smallestGroups = map[string]int{"sdc": 8, "mdc": 30}
 
-// smallestComparison is figure 6.6 with its smallest groups only, whose points are in every panel and of every series.
+// smallestComparison is figure 6.6 with its smallest groups only, whose points are in every panel
+// and of every series.
 func smallestComparison(t *testing.T) *Figure {
 	t.Helper()
 	f := &Figure{Number: "6.6"}
@@ -224,7 +235,9 @@ func smallestComparison(t *testing.T) *Figure {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases = slices.DeleteFunc(cases, func(c ledgerCase) bool { return c.group.servers != smallestGroups[c.deployment.name] })
+	cases = slices.DeleteFunc(cases, func(c ledgerCase) bool {
+		return c.group.servers != smallestGroups[c.deployment.name]
+	})
 	for i := range cases {
 		cases[i].window = 2
 	}
@@ -235,9 +248,11 @@ func smallestComparison(t *testing.T) *Figure {
 	return f
 }
 
-// unknownToScripts says what a script would not understand, or would miss, in the points of a figure 6.6 with its smallest groups.
+// unknownToScripts says what a script would not understand, or would miss, in the points of a
+// figure 6.6 with its smallest groups.
 func unknownToScripts(points string) (wrong []string) {
-	panels := map[string]string{"sdc-latency": "ms", "sdc-throughput": "transactions/s", "mdc-latency": "ms", "mdc-throughput": "transactions/s"}
+	panels := map[string]string{"sdc-latency": "ms", "sdc-throughput": "transactions/s",
+		"mdc-latency": "ms", "mdc-throughput": "transactions/s"}
 	found := map[[2]string]int{}
 	for line := range strings.Lines(points) {
 		var point map[string]any
@@ -255,7 +270,8 @@ func unknownToScripts(points string) (wrong []string) {
 		case len(point) != 6 || !hasX || !hasY || series == "":
 			wrong = append(wrong, fmt.Sprintf("%q has not the six fields", line))
 		case number != "6.6" || !isPanel || unit != known:
-			wrong = append(wrong, fmt.Sprintf("%q is in no panel of figure 6.6, or in another unit", line))
+			wrong = append(wrong, fmt.Sprintf("%q is in no panel of figure 6.6, or in another unit",
+				line))
 		case x != float64(smallestGroups[panel[:3]]) || y <= 0:
 			wrong = append(wrong, fmt.Sprintf("%q is no measurement of the smallest group", line))
 		default:
@@ -263,7 +279,8 @@ func unknownToScripts(points string) (wrong []string) {
 		}
 	}
 	for panel := range panels {
-		for _, series := range []string{"allconcur+", "allconcur", "allconcur-w/ea", "allgather", "lcr", "libpaxos"} {
+		for _, series := range []string{"allconcur+", "allconcur", "allconcur-w/ea", "allgather",
+			"lcr", "libpaxos"} {
 			if count := found[[2]string{panel, series}]; count != 1 {
 				wrong = append(wrong, fmt.Sprintf("%d points of %s in %s", count, series, panel))
 			}
@@ -272,7 +289,8 @@ func unknownToScripts(points string) (wrong []string) {
 	return wrong
 }
 
-// Scripts find the panels of figures 6.5 and 6.6, and the series of 6.6, by their names. Whatever is changed about those, the check says so.
+// Scripts find the panels of figures 6.5 and 6.6, and the series of 6.6, by their names. Whatever
+// is changed about those, the check says so.
 func TestNamesThatScriptsKnow(t *testing.T) {
 	t.Parallel()
 	_, points, _ := write(t, smallestComparison(t))
@@ -280,9 +298,12 @@ func TestNamesThatScriptsKnow(t *testing.T) {
 		t.Error(wrong)
 	}
 	for name, fault := range map[string]func(point map[string]any){
-		"a field less":     func(point map[string]any) { delete(point, "unit") },
-		"a field more":     func(point map[string]any) { point["low"] = 1.0 },
-		"a field's name":   func(point map[string]any) { point["servers"] = point["x"]; delete(point, "x") },
+		"a field less": func(point map[string]any) { delete(point, "unit") },
+		"a field more": func(point map[string]any) { point["low"] = 1.0 },
+		"a field's name": func(point map[string]any) {
+			point["servers"] = point["x"]
+			delete(point, "x")
+		},
 		"a text for x":     func(point map[string]any) { point["x"] = "8" },
 		"another figure":   func(point map[string]any) { point["figure"] = "6.5" },
 		"another panel":    func(point map[string]any) { point["panel"] = "sdc" },
@@ -297,7 +318,8 @@ func TestNamesThatScriptsKnow(t *testing.T) {
 		}
 	}
 	first, rest, _ := strings.Cut(points, "\n")
-	for name, changed := range map[string]string{"a point less": rest, "a point twice": first + "\n" + points, "no JSON": "{" + points, "no points": ""} {
+	for name, changed := range map[string]string{"a point less": rest,
+		"a point twice": first + "\n" + points, "no JSON": "{" + points, "no points": ""} {
 		if len(unknownToScripts(changed)) == 0 {
 			t.Errorf("%s is not noticed", name)
 		}
@@ -320,7 +342,8 @@ func planted(t *testing.T, points string, fault func(map[string]any)) string {
 	return string(changed) + "\n" + rest
 }
 
-// What would not fit into memory or an afternoon is left out, and every group of figure 5.14 is measured with some messages.
+// What would not fit into memory or an afternoon is left out, and every group of figure 5.14 is
+// measured with some messages.
 func TestBatchingIsBounded(t *testing.T) {
 	t.Parallel()
 	const top = 1 << 15

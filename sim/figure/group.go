@@ -13,7 +13,8 @@ import (
 const (
 	// seriesPlus is uniform AllConcur+ over P, as are all of the house's but these three.
 	seriesPlus = "allconcur+"
-	// seriesPlusEarly is AllConcur+ as [Poke19, section 6.2.3] has it, and seriesPlusEventual as production runs it: uniform, over ◇P.
+	// seriesPlusEarly is AllConcur+ as [Poke19, section 6.2.3] has it, and seriesPlusEventual as
+	// production runs it: uniform, over ◇P.
 	seriesPlusEarly    = "allconcur+ non-uniform"
 	seriesPlusEventual = "allconcur+ eventual"
 	seriesAllConcur    = "allconcur"
@@ -56,10 +57,13 @@ func (g *group) degree(series string) float64 {
 	}
 }
 
-// engines returns the maker of a series' engines; blockSize is the size of the messages, where it is fixed.
-func (g *group) engines(series string, blockSize int) func(order.ServerID) (order.Broadcaster, error) {
+// engines returns the maker of a series' engines; blockSize is the size of the messages, where it
+// is fixed.
+func (g *group) engines(series string, blockSize int) func(order.ServerID) (order.Broadcaster,
+	error) {
 	config := allconcur.Config{
-		Engine: allconcur.EngineAllConcur, Servers: g.servers, Reliable: g.reliable, MaxPayload: payloadRoom, Detector: allconcur.DetectorPerfect,
+		Engine: allconcur.EngineAllConcur, Servers: g.servers, Reliable: g.reliable,
+		MaxPayload: payloadRoom, Detector: allconcur.DetectorPerfect,
 	}
 	other := comparator.Config{Servers: g.servers, MaxPayload: payloadRoom, BlockSize: blockSize}
 	switch series {

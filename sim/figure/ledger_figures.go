@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// transactionBytes is the size of a transaction [Poke19, section 6.5], and batchFixed how many a message holds where that is not the question.
+	// transactionBytes is the size of a transaction [Poke19, section 6.5], and batchFixed how many
+	// a message holds where that is not the question.
 	transactionBytes = 250
 	batchFixed       = 4
 )
@@ -47,10 +48,12 @@ func (c ledgerCase) run(ctx context.Context) (measurement, error) {
 		return measurement{}, err
 	}
 	bytes := c.batch * transactionBytes
-	return experiment{model: model, engine: c.group.engines(c.series, bytes), load: load{bytes: bytes}, warmUp: c.warmUp, window: c.window}.measure(ctx)
+	return experiment{model: model, engine: c.group.engines(c.series, bytes),
+		load: load{bytes: bytes}, warmUp: c.warmUp, window: c.window}.measure(ctx)
 }
 
-// windowFor is how many rounds are measured: the dissertation's hundred in small groups, fewer in large ones, whose rounds are alike and dear.
+// windowFor is how many rounds are measured: the dissertation's hundred in small groups, fewer in
+// large ones, whose rounds are alike and dear.
 func windowFor(servers int, quick bool) int {
 	window := max(4, min(100, 1200/servers))
 	if quick {
@@ -61,19 +64,26 @@ func windowFor(servers int, quick bool) int {
 
 // ledgerPanels adds the four panels of figures 6.5 and 6.6.
 func ledgerPanels(f *Figure, x string, logX bool) {
-	for _, d := range []struct{ name, title string }{{"sdc", "One datacentre"}, {"mdc", "Five datacentres"}} {
-		f.panel(Panel{Name: d.name + "-latency", Title: d.title + ": latency", X: x, Y: "latency [ms]", Unit: "ms", LogX: logX, LogY: true})
-		f.panel(Panel{Name: d.name + "-throughput", Title: d.title + ": throughput", X: x, Y: "throughput [transactions/s]", Unit: "transactions/s",
+	for _, d := range []struct {
+		name, title string
+	}{{"sdc", "One datacentre"}, {"mdc", "Five datacentres"}} {
+		f.panel(Panel{Name: d.name + "-latency", Title: d.title + ": latency", X: x,
+			Y: "latency [ms]", Unit: "ms", LogX: logX, LogY: true})
+		f.panel(Panel{Name: d.name + "-throughput", Title: d.title + ": throughput",
+			X: x, Y: "throughput [transactions/s]", Unit: "transactions/s",
 			LogX: logX, LogY: true})
 	}
 }
 
 // runLedger runs cases and adds their points, each named by its series and at its x.
-func runLedger(ctx context.Context, f *Figure, options Options, cases []ledgerCase, place func(ledgerCase) (string, float64)) error {
-	results, err := sweep(ctx, options, cases, ledgerCase.weight, func(ctx context.Context, c ledgerCase) (measurement, error) {
+func runLedger(ctx context.Context, f *Figure, options Options, cases []ledgerCase,
+	place func(ledgerCase) (string, float64)) error {
+	results, err := sweep(ctx, options, cases, ledgerCase.weight, func(ctx context.Context,
+		c ledgerCase) (measurement, error) {
 		m, err := c.run(ctx)
 		if err != nil {
-			return m, fmt.Errorf("%s, %d servers in %s, %d transactions a message: %w", c.series, c.group.servers, c.deployment.name, c.batch, err)
+			return m, fmt.Errorf("%s, %d servers in %s, %d transactions a message: %w", c.series,
+				c.group.servers, c.deployment.name, c.batch, err)
 		}
 		return m, nil
 	})
@@ -83,7 +93,8 @@ func runLedger(ctx context.Context, f *Figure, options Options, cases []ledgerCa
 	for i, m := range results {
 		c := cases[i]
 		series, x := place(c)
-		f.addSpread(c.deployment.name+"-latency", series, x, milliseconds(m.latency.median), milliseconds(m.latency.low), milliseconds(m.latency.high))
+		f.addSpread(c.deployment.name+"-latency", series, x, milliseconds(m.latency.median),
+			milliseconds(m.latency.low), milliseconds(m.latency.high))
 		f.add(c.deployment.name+"-throughput", series, x, m.messages*float64(c.batch))
 	}
 	return nil
@@ -93,7 +104,8 @@ func runLedger(ctx context.Context, f *Figure, options Options, cases []ledgerCa
 func messageSize(ctx context.Context, f *Figure, options Options) error {
 	ledgerPanels(f, "transactions in a message", true)
 	sizes := map[string][]int{"sdc": {8, 18, 32, 72, 128, 242, 450}, "mdc": {30, 75, 140, 225, 455}}
-	// Messages of large groups and messages of many transactions are both dear; at this product, links have long been full.
+	// Messages of large groups and messages of many transactions are both dear; at this product,
+	// links have long been full.
 	product := 300_000
 	if options.Quick {
 		sizes, product = map[string][]int{"sdc": {8, 32, 72}, "mdc": {30, 75}}, 80_000
@@ -110,7 +122,8 @@ func messageSize(ctx context.Context, f *Figure, options Options) error {
 				if batch >= 256 {
 					window = 4
 				}
-				cases = append(cases, ledgerCase{deployment: d, series: seriesPlus, group: g, batch: batch, warmUp: 3, window: window})
+				cases = append(cases, ledgerCase{deployment: d, series: seriesPlus, group: g,
+					batch: batch, warmUp: 3, window: window})
 			}
 		}
 	}
@@ -136,7 +149,8 @@ func messageSize(ctx context.Context, f *Figure, options Options) error {
 				least = best
 			}
 		}
-		f.note("In %s every deployment's best throughput is at least %s transactions/s; the dissertation: exceeds %s.", d.title, number(least), d.stated)
+		f.note("In %s every deployment's best throughput is at least %s transactions/s; the "+
+			"dissertation: exceeds %s.", d.title, number(least), d.stated)
 	}
 	return nil
 }
@@ -148,23 +162,33 @@ func comparison(ctx context.Context, f *Figure, options Options) error {
 	if err != nil {
 		return err
 	}
-	if err := runLedger(ctx, f, options, cases, func(c ledgerCase) (string, float64) { return c.series, float64(c.group.servers) }); err != nil {
+	if err := runLedger(ctx, f, options, cases, func(c ledgerCase) (string, float64) {
+		return c.series, float64(c.group.servers)
+	}); err != nil {
 		return err
 	}
-	for _, d := range []struct{ name, title string }{{"sdc", "One datacentre"}, {"mdc", "Five datacentres"}} {
+	for _, d := range []struct {
+		name, title string
+	}{{"sdc", "One datacentre"}, {"mdc", "Five datacentres"}} {
 		latency, throughput := f.find(d.name+"-latency"), f.find(d.name+"-throughput")
 		for _, other := range []string{seriesAllConcur, seriesEarlyAgree, seriesLCR, seriesPaxos} {
 			_, slower := latency.ratios(other, seriesPlus)
 			_, more := throughput.ratios(seriesPlus, other)
-			f.note("%s: %s takes up to %s times as long as %s, which has up to %s times the throughput (the dissertation: %s).", d.title, other,
-				number(significant(slower, 3)), seriesPlus, number(significant(more, 3)), statedRatios[d.name+other])
+			f.note("%s: %s takes up to %s times as long as %s, which has up to %s times the "+
+				"throughput (the dissertation: %s).", d.title, other,
+				number(significant(slower, 3)), seriesPlus, number(significant(more, 3)),
+				statedRatios[d.name+other])
 		}
 		slowerLeast, slowerMost := latency.ratios(seriesPlus, seriesAllGather)
 		shareLeast, shareMost := throughput.ratios(seriesPlus, seriesAllGather)
-		f.note("%s: %s has %s to %s times %s's latency (the dissertation: about 2 to 2.6) and %.0f to %.0f %% of its throughput (79 to 100).", d.title, seriesPlus,
-			number(significant(slowerLeast, 3)), number(significant(slowerMost, 3)), seriesAllGather, 100*shareLeast, 100*shareMost)
+		f.note("%s: %s has %s to %s times %s's latency (the dissertation: about 2 to 2.6) and "+
+			"%.0f to %.0f %% of its throughput (79 to 100).", d.title, seriesPlus,
+			number(significant(slowerLeast, 3)), number(significant(slowerMost, 3)),
+			seriesAllGather, 100*shareLeast, 100*shareMost)
 	}
-	f.note("%s delivers uniformly and takes its detector for perfect; %s is what the dissertation's section 6.2.3 describes; %s is production's default, which forks under no detector.",
+	f.note("%s delivers uniformly and takes its detector for perfect; %s is what the "+
+		"dissertation's section 6.2.3 describes; %s is production's default, which forks under "+
+		"no detector.",
 		seriesPlus, seriesPlusEarly, seriesPlusEventual)
 	return nil
 }
@@ -190,9 +214,11 @@ func comparisonCases(options Options) ([]ledgerCase, error) {
 			if err != nil {
 				return nil, err
 			}
-			for _, series := range []string{seriesPlus, seriesPlusEarly, seriesPlusEventual, seriesAllConcur, seriesEarlyAgree, seriesAllGather, seriesLCR,
+			for _, series := range []string{seriesPlus, seriesPlusEarly, seriesPlusEventual,
+				seriesAllConcur, seriesEarlyAgree, seriesAllGather, seriesLCR,
 				seriesPaxos} {
-				cases = append(cases, ledgerCase{deployment: d, series: series, group: g, batch: batchFixed, warmUp: 3, window: windowFor(n, options.Quick)})
+				cases = append(cases, ledgerCase{deployment: d, series: series, group: g,
+					batch: batchFixed, warmUp: 3, window: windowFor(n, options.Quick)})
 			}
 		}
 	}

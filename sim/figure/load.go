@@ -7,14 +7,17 @@ import (
 
 // load says what the servers have to say.
 type load struct {
-	// bytes is the size of the message that a server A-broadcasts as soon as it may, always; with a rate it is not looked at.
+	// bytes is the size of the message that a server A-broadcasts as soon as it may, always; with a
+	// rate it is not looked at.
 	bytes int
-	// perMinute, where it is not 0, is how many requests of requestBytes come to each server in a minute, evenly. They gather until the server may A-broadcast, and
-	// then go in one message, up to payloadMax; a server without any is silent until somebody else's message is here.
+	// perMinute, where it is not 0, is how many requests of requestBytes come to each server in a
+	// minute, evenly. They gather until the server may A-broadcast, and then go in one message, up
+	// to payloadMax; a server without any is silent until somebody else's message is here.
 	perMinute    int64
 	requestBytes int
 	payloadMax   int
-	// single has one server, the sender, A-broadcast one message of so many bytes, and nobody anything else.
+	// single has one server, the sender, A-broadcast one message of so many bytes, and nobody
+	// anything else.
 	single bool
 	sender int
 }
@@ -22,7 +25,8 @@ type load struct {
 // isFixed tells whether all messages are of one size, and always due.
 func (l *load) isFixed() bool { return l.perMinute == 0 && !l.single }
 
-// arrived counts the requests that have come to a server by an instant. The servers' requests are spread over the time between two of one server.
+// arrived counts the requests that have come to a server by an instant. The servers' requests are
+// spread over the time between two of one server.
 func (l *load) arrived(at time.Duration, server, servers int) int64 {
 	high, low := bits.Mul64(uint64(at), uint64(l.perMinute))
 	low, carry := bits.Add64(low, uint64(time.Minute)/uint64(servers)*uint64(server), 0)

@@ -19,8 +19,9 @@ type membershipCase struct {
 // events are the instants of failures and joins, and the end.
 func (c membershipCase) events() (failures, joins []failure, until time.Duration) {
 	const (
-		quiet   = 30 * time.Millisecond
-		between = 150 * time.Millisecond // a failure is noticed and overcome well before the next event
+		quiet = 30 * time.Millisecond
+		// a failure is noticed and overcome well before the next event
+		between = 150 * time.Millisecond
 		settled = 40 * time.Millisecond
 	)
 	at := quiet
@@ -50,7 +51,8 @@ func membership(ctx context.Context, f *Figure, options Options) error {
 	var cases []membershipCase
 	for failures := 1; failures <= most; failures++ {
 		name := fmt.Sprintf("failures-%d", failures)
-		panel := f.panel(Panel{Name: name, Title: fmt.Sprintf("%d failed and joined", failures), X: "time [ms]", Y: "throughput [requests/s]", Unit: "requests/s", Dense: true})
+		panel := f.panel(Panel{Name: name, Title: fmt.Sprintf("%d failed and joined", failures),
+			X: "time [ms]", Y: "throughput [requests/s]", Unit: "requests/s", Dense: true})
 		fails, joins, _ := membershipCase{failures: failures}.events()
 		for _, event := range append(fails, joins...) {
 			panel.Marks = append(panel.Marks, milliseconds(event.at))
@@ -64,15 +66,21 @@ func membership(ctx context.Context, f *Figure, options Options) error {
 		// rounds are when server 0 A-delivered.
 		rounds []time.Duration
 	}
-	results, err := sweep(ctx, options, cases, func(c membershipCase) float64 { return float64(c.failures) },
+	results, err := sweep(ctx, options, cases, func(c membershipCase) float64 {
+		return float64(c.failures)
+	},
 		func(ctx context.Context, c membershipCase) (outcome, error) {
 			fails, joins, until := c.events()
 			out := outcome{requests: make([]int, int(until/bin)+1)}
 			overlays := newEonOverlays(servers)
 			_, err := experiment{
-				model: network.InfiniBand.Model(servers), load: load{perMinute: 60 * perSecond, requestBytes: requestBytes, payloadMax: 1 << 20},
-				engine:   func(self order.ServerID) (order.Broadcaster, error) { return newEonServer(c.series, self, overlays) },
-				failures: fails, joins: joins, until: until, detector: heartbeat{period: 10 * time.Millisecond, timeout: 100 * time.Millisecond},
+				model: network.InfiniBand.Model(servers), load: load{perMinute: 60 * perSecond,
+					requestBytes: requestBytes, payloadMax: 1 << 20},
+				engine: func(self order.ServerID) (order.Broadcaster, error) {
+					return newEonServer(c.series, self, overlays)
+				},
+				failures: fails, joins: joins, until: until,
+				detector: heartbeat{period: 10 * time.Millisecond, timeout: 100 * time.Millisecond},
 				watch: func(at time.Duration, server order.ServerID, delivery order.Delivery) {
 					if server != 0 {
 						return
@@ -95,17 +103,21 @@ func membership(ctx context.Context, f *Figure, options Options) error {
 		c := cases[i]
 		fails, joins, until := c.events()
 		for b, requests := range out.requests[:int(until/bin)] {
-			f.add(c.panel, c.series, milliseconds(time.Duration(b)*bin), float64(requests)/seconds(bin))
+			f.add(c.panel, c.series, milliseconds(time.Duration(b)*bin),
+				float64(requests)/seconds(bin))
 		}
-		f.note("%s, %s: without a round for %s after failures, %s after joins.", c.panel, c.series, waits(out.rounds, fails), waits(out.rounds, joins))
+		f.note("%s, %s: without a round for %s after failures, %s after joins.", c.panel, c.series,
+			waits(out.rounds, fails), waits(out.rounds, joins))
 	}
-	f.note("%d servers, each with %d requests of %d bytes a second, over %s; a heartbeat every 10 ms, suspicion after 100 ms without one. Bins of %v.",
+	f.note("%d servers, each with %d requests of %d bytes a second, over %s; a heartbeat every "+
+		"10 ms, suspicion after 100 ms without one. Bins of %v.",
 		servers, perSecond, requestBytes, network.InfiniBand.Name, bin)
 	f.note("The dissertation: about 190 ms after a failure, about 80 ms after a join.")
 	return nil
 }
 
-// waits says how long after each event no round was A-delivered: the longest gap between rounds that begins before the next event.
+// waits says how long after each event no round was A-delivered: the longest gap between rounds
+// that begins before the next event.
 func waits(rounds []time.Duration, events []failure) string {
 	text := ""
 	for i, event := range events {

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// spread is a median with its 95 % non-parametric confidence interval, as the dissertation reports latencies.
+// spread is a median with its 95 % non-parametric confidence interval, as the dissertation reports
+// latencies.
 type spread struct {
 	median, low, high time.Duration
 	count             int
@@ -19,7 +20,8 @@ func spreadOf(samples []time.Duration) spread {
 		return spread{}
 	}
 	slices.Sort(samples)
-	// The ranks of a binomial's normal approximation: the median lies between them with a probability of 95 %.
+	// The ranks of a binomial's normal approximation: the median lies between them with a
+	// probability of 95 %.
 	half := 0.98 * math.Sqrt(float64(count))
 	low := max(0, int(math.Floor(float64(count)/2-half)))
 	high := min(count-1, int(math.Ceil(float64(count)/2+half)))
@@ -31,7 +33,8 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 func seconds(d time.Duration) float64      { return float64(d) / float64(time.Second) }
 
-// significant rounds to so many significant digits, so that what is written is the same wherever it was computed.
+// significant rounds to so many significant digits, so that what is written is the same wherever it
+// was computed.
 func significant(x float64, digits int) float64 {
 	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
 		return x

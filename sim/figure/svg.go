@@ -20,7 +20,8 @@ const (
 )
 
 // colours tell series apart, also to those who see few colours (Okabe and Ito).
-var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999", "#7a5195", "#8c564b"}
+var colours = []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
+	"#999999", "#7a5195", "#8c564b"}
 
 // scale maps values to pixels along one axis.
 type scale struct {
@@ -153,10 +154,12 @@ func (f *Figure) WriteSVG(out io.Writer) error {
 	for _, legend := range legends {
 		height += panelHeight + legend
 	}
-	d.add(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11" fill="#222">`, width, height,
+	d.add(
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="sans-serif" font-size="11" fill="#222">`, width, height,
 		width, height)
 	d.add(`<rect width="100%%" height="100%%" fill="#fff"/>`)
-	d.label(float64(width)/2, 22, ` text-anchor="middle" font-size="15" font-weight="bold"`, "Figure "+f.Number+". "+f.Title)
+	d.label(float64(width)/2, 22, ` text-anchor="middle" font-size="15" font-weight="bold"`,
+		"Figure "+f.Number+". "+f.Title)
 	top := titleHeight
 	for i := range f.Panels {
 		if i > 0 && i%across == 0 {
@@ -230,12 +233,15 @@ func (p *Panel) draw(d *drawing, width float64) {
 		d.label(marginLeft-6, at+4, ` text-anchor="end"`, tickLabel(v))
 	}
 	for _, mark := range p.Marks {
-		d.add(`<path d="M%.1f %dV%d" stroke="#c00" stroke-dasharray="4 3"/>`, x.at(mark), marginTop, panelHeight-marginBottom)
+		d.add(`<path d="M%.1f %dV%d" stroke="#c00" stroke-dasharray="4 3"/>`, x.at(mark), marginTop,
+			panelHeight-marginBottom)
 	}
-	d.add(`<path d="M%d %dV%dH%.1f" fill="none" stroke="#222"/>`, marginLeft, marginTop, panelHeight-marginBottom, width-marginRight)
+	d.add(`<path d="M%d %dV%dH%.1f" fill="none" stroke="#222"/>`, marginLeft, marginTop,
+		panelHeight-marginBottom, width-marginRight)
 	d.label((marginLeft+width-marginRight)/2, panelHeight-8, ` text-anchor="middle"`, p.X)
 	middle := float64(panelHeight-marginBottom+marginTop) / 2
-	d.label(0, 0, fmt.Sprintf(` text-anchor="middle" transform="translate(14,%.1f) rotate(-90)"`, middle), p.Y)
+	d.label(0, 0, fmt.Sprintf(` text-anchor="middle" transform="translate(14,%.1f) rotate(-90)"`,
+		middle), p.Y)
 	for i, series := range p.Series {
 		p.line(d, x, y, series, colours[i%len(colours)], i)
 	}
@@ -244,7 +250,8 @@ func (p *Panel) draw(d *drawing, width float64) {
 	for i, series := range p.Series {
 		left := marginLeft + float64(i%columns)*column
 		at := float64(panelHeight + 4 + i/columns*legendLine)
-		d.add(`<path d="M%.1f %.1fh18" stroke="%s" stroke-width="2"%s/>`, left, at, colours[i%len(colours)], dashes(i))
+		d.add(`<path d="M%.1f %.1fh18" stroke="%s" stroke-width="2"%s/>`, left, at,
+			colours[i%len(colours)], dashes(i))
 		d.label(left+23, at+4, "", series)
 	}
 }
@@ -274,7 +281,8 @@ func (p *Panel) line(d *drawing, x, y scale, series, colour string, index int) {
 		}
 		fmt.Fprintf(&markers, `<circle cx="%.1f" cy="%.1f" r="2.6"/>`, x.at(point.X), y.at(point.Y))
 		if point.high > point.low && (!p.LogY || point.low > 0) {
-			fmt.Fprintf(&markers, `<path d="M%.1f %.1fV%.1f" stroke="%s"/>`, x.at(point.X), y.at(point.low), y.at(point.high), colour)
+			fmt.Fprintf(&markers, `<path d="M%.1f %.1fV%.1f" stroke="%s"/>`, x.at(point.X),
+				y.at(point.low), y.at(point.high), colour)
 		}
 	}
 	if path.Len() == 0 {
@@ -284,7 +292,8 @@ func (p *Panel) line(d *drawing, x, y scale, series, colour string, index int) {
 	if p.Dense {
 		width = "1"
 	}
-	d.add(`<path d="%s" fill="none" stroke="%s" stroke-width="%s"%s/>`, path.String(), colour, width, dashes(index))
+	d.add(`<path d="%s" fill="none" stroke="%s" stroke-width="%s"%s/>`, path.String(), colour,
+		width, dashes(index))
 	if markers.Len() > 0 {
 		d.add(`<g fill="%s">%s</g>`, colour, markers.String())
 	}

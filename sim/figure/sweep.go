@@ -8,8 +8,10 @@ import (
 	"sync"
 )
 
-// sweep runs cases, several at a time and the most expensive first, and returns what came of each in the cases' order. The first error ends it.
-func sweep[Case, Result any](ctx context.Context, options Options, cases []Case, weight func(Case) float64,
+// sweep runs cases, several at a time and the most expensive first, and returns what came of each
+// in the cases' order. The first error ends it.
+func sweep[Case, Result any](ctx context.Context, options Options, cases []Case,
+	weight func(Case) float64,
 	do func(context.Context, Case) (Result, error)) ([]Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -19,7 +21,9 @@ func sweep[Case, Result any](ctx context.Context, options Options, cases []Case,
 		order[i] = i
 		total += weight(c)
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(weight(cases[b]), weight(cases[a])) })
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Compare(weight(cases[b]), weight(cases[a]))
+	})
 
 	var (
 		mutex   sync.Mutex

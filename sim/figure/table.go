@@ -25,7 +25,8 @@ func (f *Figure) WriteJSON(out io.Writer) error {
 	return nil
 }
 
-// WriteTable writes the figure for people: a table a panel, a line an x, a column a series, and the notes.
+// WriteTable writes the figure for people: a table a panel, a line an x, a column a series, and the
+// notes.
 func (f *Figure) WriteTable(out io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Figure %s. %s\n", f.Number, f.Title)
@@ -76,13 +77,16 @@ func (p *Panel) table(text *strings.Builder) {
 
 // cell shows a point, with its confidence interval where that is more than the point.
 func (p *Panel) cell(series string, x float64) string {
-	at := slices.IndexFunc(p.Points, func(point Point) bool { return point.Series == series && point.X == x })
+	at := slices.IndexFunc(p.Points, func(point Point) bool {
+		return point.Series == series && point.X == x
+	})
 	if at < 0 {
 		return "-"
 	}
 	point := p.Points[at]
 	text := number(point.Y)
-	if low, high := number(point.low), number(point.high); point.high > 0 && (low != text || high != text) {
+	if low, high := number(point.low), number(point.high); point.high > 0 &&
+		(low != text || high != text) {
 		text += " [" + low + ", " + high + "]"
 	}
 	return text

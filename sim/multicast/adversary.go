@@ -9,7 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// drawFaults draws what goes wrong, within what each group tolerates: crashes and hangs for good count against it.
+// drawFaults draws what goes wrong, within what each group tolerates: crashes and hangs for good
+// count against it.
 func (p *plan) drawFaults(options Options) {
 	if options.Faults == 0 {
 		return
@@ -40,7 +41,8 @@ func (p *plan) drawFaults(options Options) {
 		if target >= 0 {
 			group = order.GroupID(target)
 		}
-		f.victim = order.Replica{Group: group, Server: order.ServerID(random.IntN(p.deployment.Sizes[group]))}
+		f.victim = order.Replica{Group: group,
+			Server: order.ServerID(random.IntN(p.deployment.Sizes[group]))}
 		kind := theme
 		if kind == 0 {
 			kind = drawKind(random, options.Faults)
@@ -83,7 +85,8 @@ func drawKind(random *rand.Rand, allowed Faults) Faults {
 }
 
 // drawFault draws the rest of a fault of a kind; false where there is no room for it.
-func (p *plan) drawFault(random *rand.Rand, f *fault, kind Faults, gone []int, taken map[order.Replica]bool) bool {
+func (p *plan) drawFault(random *rand.Rand, f *fault, kind Faults, gone []int,
+	taken map[order.Replica]bool) bool {
 	group := f.victim.Group
 	members := p.deployment.Members(group)
 	spare := gone[group] < p.deployment.Tolerated(group)
@@ -138,7 +141,8 @@ func (p *plan) drawFault(random *rand.Rand, f *fault, kind Faults, gone []int, t
 		}
 		f.leads = f.victim.Group != order.Clients && random.IntN(2) == 0
 		f.span = between(random, 50*time.Microsecond, 4*time.Millisecond)
-		if forGood := random.IntN(3) == 0; forGood && f.victim.Group != order.Clients && spare && !taken[f.victim] {
+		if forGood := random.IntN(3) == 0; forGood && f.victim.Group != order.Clients && spare &&
+			!taken[f.victim] {
 			gone[group]++
 			taken[f.victim] = !f.leads
 			f.span = 0
@@ -150,10 +154,12 @@ func (p *plan) drawFault(random *rand.Rand, f *fault, kind Faults, gone []int, t
 }
 
 func (p *plan) drawClient(random *rand.Rand) order.Replica {
-	return order.Replica{Group: order.Clients, Server: order.ServerID(random.IntN(p.deployment.Clients))}
+	return order.Replica{Group: order.Clients,
+		Server: order.ServerID(random.IntN(p.deployment.Clients))}
 }
 
-// drawOthers draws the other ends of wires: one process with which the victim has to do, or everybody.
+// drawOthers draws the other ends of wires: one process with which the victim has to do, or
+// everybody.
 func (p *plan) drawOthers(random *rand.Rand, victim order.Replica) []order.Replica {
 	near := slices.Clone(p.deployment.Members(victim.Group))
 	if parent, has := p.deployment.Tree.Parent(victim.Group); has {
@@ -197,12 +203,14 @@ func (f fault) String() string {
 		if f.span == 0 {
 			span = "until told otherwise"
 		}
-		what = fmt.Sprintf("oracles of %v name %d as leader of group %d %s", f.told, f.other, f.victim.Group, span)
+		what = fmt.Sprintf("oracles of %v name %d as leader of group %d %s", f.told, f.other,
+			f.victim.Group, span)
 		if f.turns > 0 {
 			what += fmt.Sprintf(", and waver %d times", f.turns)
 		}
 		if len(f.others) > 0 {
-			what += fmt.Sprintf(", while wires of the leader before to %v hold everything for %v,", f.others, f.held)
+			what += fmt.Sprintf(", while wires of the leader before to %v hold everything for %v,",
+				f.others, f.held)
 		}
 	case FaultSlow:
 		what = fmt.Sprintf("wires of %s to %v are slow %s", who, f.others, span)

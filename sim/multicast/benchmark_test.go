@@ -8,7 +8,8 @@ func BenchmarkRun(b *testing.B) {
 		b.Run(engine.Name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
-				if _, err := Run(Options{Engine: engine.Name, Seed: uint64(i), Faults: FaultsAll}); err != nil {
+				if _, err := Run(Options{Engine: engine.Name, Seed: uint64(i),
+					Faults: FaultsAll}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -13,10 +13,12 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// chosen is a stage that does nothing by itself: a search chooses which letter arrives and which operation takes place next. What is in it can be taken down and put back.
+// chosen is a stage that does nothing by itself: a search chooses which letter arrives and which
+// operation takes place next. What is in it can be taken down and put back.
 //
-// An operation takes place as a whole, together with its completion: that the two lie apart shows as that its holder is not polled in between. Operations of one attachment take place in order, and
-// those of different attachments in any order.
+// An operation takes place as a whole, together with its completion: that the two lie apart shows
+// as that its holder is not polled in between. Operations of one attachment take place in order,
+// and those of different attachments in any order.
 type chosen struct {
 	world  *World
 	clock  time.Duration
@@ -34,7 +36,8 @@ type chosenLink struct {
 }
 
 func newChosen(world *World) *chosen {
-	return &chosen{world: world, linkAt: map[[2]int]int{}, hosts: make([]*chosenHost, len(world.processes))}
+	return &chosen{world: world, linkAt: map[[2]int]int{},
+		hosts: make([]*chosenHost, len(world.processes))}
 }
 
 func (s *chosen) now() time.Duration { return s.clock }
@@ -61,7 +64,9 @@ func (s *chosen) arrive(link int) {
 }
 
 func (s *chosen) start(id rdmanet.PeerID) (rdmanet.RegionHost, error) {
-	number := slices.IndexFunc(s.world.processes, func(p process) bool { return PeerOf(p.name) == id })
+	number := slices.IndexFunc(s.world.processes, func(p process) bool {
+		return PeerOf(p.name) == id
+	})
 	s.hosts[number] = &chosenHost{stage: s, number: number, id: id}
 	return s.hosts[number], nil
 }
@@ -108,12 +113,14 @@ func (h *chosenHost) Expose(name string, size int) (rdmanet.Region, error) {
 			return nil, fmt.Errorf("%w: region %q", rdmanet.ErrDuplicate, name)
 		}
 	}
-	r := &chosenRegion{host: h, name: name, bytes: make([]byte, size), grants: make([]chosenGrant, len(h.stage.hosts))}
+	r := &chosenRegion{host: h, name: name, bytes: make([]byte, size),
+		grants: make([]chosenGrant, len(h.stage.hosts))}
 	h.regions = append(h.regions, r)
 	return r, nil
 }
 
-func (h *chosenHost) Attach(_ context.Context, peer rdmanet.PeerID, name string) (rdmanet.Attachment, error) {
+func (h *chosenHost) Attach(_ context.Context, peer rdmanet.PeerID,
+	name string) (rdmanet.Attachment, error) {
 	owner := h.stage.host(peer)
 	if owner == nil || h.stage.crashed(owner.number) {
 		return nil, fmt.Errorf("%w: %s", rdmanet.ErrUnreachable, peer)
@@ -126,7 +133,8 @@ func (h *chosenHost) Attach(_ context.Context, peer rdmanet.PeerID, name string)
 		if grant.permission == rdmanet.PermissionNone {
 			return nil, fmt.Errorf("%w: region %q of %s", rdmanet.ErrAccess, name, peer)
 		}
-		a := &chosenAttachment{host: h, number: len(h.ways), region: r, regionNumber: number, grant: grant.number, permission: grant.permission}
+		a := &chosenAttachment{host: h, number: len(h.ways), region: r, regionNumber: number,
+			grant: grant.number, permission: grant.permission}
 		h.ways = append(h.ways, a)
 		return a, nil
 	}
@@ -158,7 +166,9 @@ func (r *chosenRegion) Name() string  { return r.name }
 func (r *chosenRegion) Size() int     { return len(r.bytes) }
 func (r *chosenRegion) Bytes() []byte { return r.bytes }
 
-func (r *chosenRegion) Load(offset int) uint64 { return binary.NativeEndian.Uint64(r.bytes[offset:]) }
+func (r *chosenRegion) Load(offset int) uint64 {
+	return binary.NativeEndian.Uint64(r.bytes[offset:])
+}
 
 func (r *chosenRegion) Store(offset int, word uint64) {
 	binary.NativeEndian.PutUint64(r.bytes[offset:], word)
@@ -168,7 +178,9 @@ func (r *chosenRegion) Grant(peer rdmanet.Peer, permission rdmanet.Permission) e
 	if r.closed {
 		return rdmanet.ErrClosed
 	}
-	number := slices.IndexFunc(r.host.stage.world.processes, func(p process) bool { return PeerOf(p.name) == peer.ID })
+	number := slices.IndexFunc(r.host.stage.world.processes, func(p process) bool {
+		return PeerOf(p.name) == peer.ID
+	})
 	if grant := &r.grants[number]; grant.permission != permission {
 		r.number++
 		r.host.stage.regranted++
@@ -177,7 +189,9 @@ func (r *chosenRegion) Grant(peer rdmanet.Peer, permission rdmanet.Permission) e
 	return nil
 }
 
-func (r *chosenRegion) Revoke(peer rdmanet.Peer) error { return r.Grant(peer, rdmanet.PermissionNone) }
+func (r *chosenRegion) Revoke(peer rdmanet.Peer) error {
+	return r.Grant(peer, rdmanet.PermissionNone)
+}
 
 // Await does not wait: forms poll.
 func (r *chosenRegion) Await(_ context.Context, ready func() bool) error {
@@ -190,7 +204,8 @@ func (r *chosenRegion) Await(_ context.Context, ready func() bool) error {
 func (r *chosenRegion) Wake()        {}
 func (r *chosenRegion) Close() error { r.closed = true; return nil }
 
-// chosenAttachment is a process's access to a region, with what it posted and did not take place yet.
+// chosenAttachment is a process's access to a region, with what it posted and did not take place
+// yet.
 type chosenAttachment struct {
 	host         *chosenHost
 	number       int // among the host's
@@ -221,7 +236,8 @@ func (a *chosenAttachment) Close() error {
 	return nil
 }
 
-// end completes all that is pending with an error. What was closed may have taken place: the search has closing lose it.
+// end completes all that is pending with an error. What was closed may have taken place: the search
+// has closing lose it.
 func (a *chosenAttachment) end(err error) {
 	if a.err != nil {
 		return
@@ -269,7 +285,8 @@ type chosenQueue struct {
 	closed bool
 }
 
-// chosenEntry is an operation in the order of posting: completions to one peer come in that order, to whatever regions they lead.
+// chosenEntry is an operation in the order of posting: completions to one peer come in that order,
+// to whatever regions they lead.
 type chosenEntry struct {
 	number     uint64
 	done       bool
@@ -281,11 +298,13 @@ func (q *chosenQueue) Post(operations ...rdmanet.Operation) error {
 		return rdmanet.ErrClosed
 	}
 	if q.Outstanding()+len(operations) > q.depth {
-		return fmt.Errorf("%w: %d outstanding, %d more, room for %d", rdmanet.ErrQueueFull, q.Outstanding(), len(operations), q.depth)
+		return fmt.Errorf("%w: %d outstanding, %d more, room for %d", rdmanet.ErrQueueFull,
+			q.Outstanding(), len(operations), q.depth)
 	}
 	for _, o := range operations {
 		if o.Offset < 0 || o.Offset+len(o.Bytes) > o.To.Size() {
-			return fmt.Errorf("%w: %s of %d bytes at %d, the region has %d", rdmanet.ErrBounds, o.Kind, len(o.Bytes), o.Offset, o.To.Size())
+			return fmt.Errorf("%w: %s of %d bytes at %d, the region has %d", rdmanet.ErrBounds,
+				o.Kind, len(o.Bytes), o.Offset, o.To.Size())
 		}
 	}
 	for _, o := range operations {
@@ -295,7 +314,8 @@ func (q *chosenQueue) Post(operations ...rdmanet.Operation) error {
 		}
 		q.count++
 		own := chosenOperation{o, q, q.count}
-		q.posted = append(q.posted, chosenEntry{number: q.count, completion: rdmanet.Completion{Tag: o.Tag, Peer: a.region.host.id}})
+		q.posted = append(q.posted, chosenEntry{number: q.count,
+			completion: rdmanet.Completion{Tag: o.Tag, Peer: a.region.host.id}})
 		if a.err != nil {
 			q.complete(own, a.err)
 			continue
@@ -351,7 +371,8 @@ func (s *chosen) appendLinks(state []byte) []byte {
 	return state
 }
 
-// appendState appends a host's memory and its operations. An operation has the name that its process gives it, nil standing for its tag.
+// appendState appends a host's memory and its operations. An operation has the name that its
+// process gives it, nil standing for its tag.
 func (h *chosenHost) appendState(state []byte, name func(state []byte, tag uint64) []byte) []byte {
 	s := h.stage
 	crashed := s.crashed(h.number)
@@ -370,7 +391,8 @@ func (h *chosenHost) appendState(state []byte, name func(state []byte, tag uint6
 			continue // nobody uses it any more
 		}
 		if live := a.live(); live || len(a.pending) > 0 {
-			state = append(state, 3, byte(a.region.host.number), byte(a.regionNumber), byte(a.permission))
+			state = append(state, 3, byte(a.region.host.number), byte(a.regionNumber),
+				byte(a.permission))
 			if !live {
 				state = append(state, 4)
 			}
@@ -404,10 +426,12 @@ func (h *chosenHost) appendState(state []byte, name func(state []byte, tag uint6
 	return state
 }
 
-// byRegion lists a host's ways by the regions to which they lead: which came first matters to nobody.
+// byRegion lists a host's ways by the regions to which they lead: which came first matters to
+// nobody.
 func (h *chosenHost) byRegion() []*chosenAttachment {
 	compare := func(a, b *chosenAttachment) int {
-		return cmp.Or(cmp.Compare(a.region.host.number, b.region.host.number), cmp.Compare(a.regionNumber, b.regionNumber))
+		return cmp.Or(cmp.Compare(a.region.host.number, b.region.host.number),
+			cmp.Compare(a.regionNumber, b.regionNumber))
 	}
 	if slices.IsSortedFunc(h.ways, compare) {
 		return h.ways
@@ -417,9 +441,12 @@ func (h *chosenHost) byRegion() []*chosenAttachment {
 	return ways
 }
 
-// byPeer lists what is under way peer by peer: completions of one peer come in the order of posting, and nothing else depends on that order.
+// byPeer lists what is under way peer by peer: completions of one peer come in the order of
+// posting, and nothing else depends on that order.
 func (q *chosenQueue) byPeer() []chosenEntry {
-	compare := func(a, b chosenEntry) int { return cmp.Compare(a.completion.Peer, b.completion.Peer) }
+	compare := func(a, b chosenEntry) int {
+		return cmp.Compare(a.completion.Peer, b.completion.Peer)
+	}
 	if slices.IsSortedFunc(q.posted, compare) {
 		return q.posted
 	}
@@ -428,7 +455,8 @@ func (q *chosenQueue) byPeer() []chosenEntry {
 	return posted
 }
 
-func appendCompletion(state []byte, c rdmanet.Completion, name func(state []byte, tag uint64) []byte) []byte {
+func appendCompletion(state []byte, c rdmanet.Completion,
+	name func(state []byte, tag uint64) []byte) []byte {
 	state = name(appendBytes(state, []byte(c.Peer)), c.Tag)
 	if c.Err != nil {
 		state = appendBytes(state, []byte(c.Err.Error()))
@@ -447,5 +475,6 @@ func (a *chosenAttachment) described() string {
 	if !a.live() {
 		what = "is refused"
 	}
-	return fmt.Sprintf("%s of %s at %d of %q of %s, %d bytes, %s", o.Kind, a.host.id, o.Offset, a.region.name, a.region.host.id, len(o.Bytes), what)
+	return fmt.Sprintf("%s of %s at %d of %q of %s, %d bytes, %s", o.Kind, a.host.id, o.Offset,
+		a.region.name, a.region.host.id, len(o.Bytes), what)
 }

@@ -13,7 +13,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// share scales a number of seeds to what the run of the tests has time for: all, or a part where they are short or slowed by the race detector.
+// share scales a number of seeds to what the run of the tests has time for: all, or a part where
+// they are short or slowed by the race detector.
 func share(seeds int) int {
 	switch {
 	case raceEnabled:
@@ -53,7 +54,8 @@ func sweep(t *testing.T, options Options, count int) totals {
 	return sum
 }
 
-// TestFormsConform is the conformance suite: thousands of seeds of each form, each with a deployment and faults of its own.
+// TestFormsConform is the conformance suite: thousands of seeds of each form, each with a
+// deployment and faults of its own.
 func TestFormsConform(t *testing.T) {
 	t.Parallel()
 	seeds := map[string]int{EngineSequencer: 500}
@@ -66,7 +68,8 @@ func TestFormsConform(t *testing.T) {
 			}
 			sum := sweep(t, Options{Engine: engine.Name, Faults: FaultsAll}, share(count))
 			t.Logf("%+v", sum)
-			if count > 400 && !raceEnabled && !testing.Short() && (sum.faults < sum.seeds/2 || sum.crashed < sum.seeds/8 || sum.overwhelmed == 0) {
+			if count > 400 && !raceEnabled && !testing.Short() &&
+				(sum.faults < sum.seeds/2 || sum.crashed < sum.seeds/8 || sum.overwhelmed == 0) {
 				t.Errorf("the seeds are too kind: %+v", sum)
 			}
 		})

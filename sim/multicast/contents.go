@@ -7,7 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file takes down what a chosen stage holds, and puts it back: process by process, because a choice changes one or two of them.
+// This file takes down what a chosen stage holds, and puts it back: process by process, because a
+// choice changes one or two of them.
 
 // contents are what the stage and its world hold for nobody in particular.
 type contents struct {
@@ -85,9 +86,11 @@ func (s *chosen) belongings(number int) *belongings {
 		size += len(r.bytes)
 		grants += len(r.grants)
 	}
-	b.memory, b.grants, b.regions = make([]byte, 0, size), make([]chosenGrant, 0, grants), make([]regionState, len(h.regions))
+	b.memory, b.grants, b.regions = make([]byte, 0, size), make([]chosenGrant, 0, grants),
+		make([]regionState, len(h.regions))
 	for i, r := range h.regions {
-		b.memory, b.grants, b.regions[i] = append(b.memory, r.bytes...), append(b.grants, r.grants...), regionState{r.closed, r.number}
+		b.memory, b.grants, b.regions[i] = append(b.memory, r.bytes...),
+			append(b.grants, r.grants...), regionState{r.closed, r.number}
 	}
 	b.ways = make([]wayState, len(h.ways))
 	for i, a := range h.ways {
@@ -100,7 +103,8 @@ func (s *chosen) belongings(number int) *belongings {
 	return b
 }
 
-// giveBack makes a process's belongings what they were. Regions and queues stay where they are; ways that came to be since then are gone.
+// giveBack makes a process's belongings what they were. Regions and queues stay where they are;
+// ways that came to be since then are gone.
 func (s *chosen) giveBack(number int, b *belongings) {
 	p := &s.world.processes[number]
 	p.crashed, p.letters = b.crashed, slices.Clone(b.letters)
@@ -118,7 +122,8 @@ func (s *chosen) giveBack(number int, b *belongings) {
 		a.err, a.pending = b.ways[i].err, b.ways[i].pending
 	}
 	for i, q := range h.queues {
-		q.count, q.posted, q.ready, q.closed = b.queues[i].count, b.queues[i].posted, b.queues[i].ready, b.queues[i].closed
+		q.count, q.posted, q.ready, q.closed = b.queues[i].count, b.queues[i].posted,
+			b.queues[i].ready, b.queues[i].closed
 	}
 }
 

@@ -9,7 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// Deployment says what groups there are, and what a form has to make do with. It does not change during a run.
+// Deployment says what groups there are, and what a form has to make do with. It does not change
+// during a run.
 type Deployment struct {
 	// Sizes are the numbers of replicas of the groups 0, 1, ...
 	Sizes []int
@@ -17,11 +18,15 @@ type Deployment struct {
 	Tree *tram.Tree
 	// Clients counts the clients.
 	Clients int
-	// Slots is how many entries a finite buffer of the form holds, at least 2: small, so that buffers wrap around in a run. A form that needs more for a kind of buffer takes a small multiple.
+	// Slots is how many entries a finite buffer of the form holds, at least 2: small, so that
+	// buffers wrap around in a run. A form that needs more for a kind of buffer takes a small
+	// multiple.
 	Slots int
 	// PayloadMax bounds the payloads, in bytes.
 	PayloadMax int
-	// Patience is how long a process waits for another before it does something about it, in virtual time: retries, takes over, sends a no-op. It may be less than what an operation takes.
+	// Patience is how long a process waits for another before it does something about it, in
+	// virtual time: retries, takes over, sends a no-op. It may be less than what an operation
+	// takes.
 	Patience time.Duration
 	// OperationTimeout is when an operation on a region completes at the latest.
 	OperationTimeout time.Duration

@@ -8,9 +8,12 @@ import (
 
 // engines are the forms that the frame can run.
 var engines = []Engine{
-	{Name: EngineTRAM, New: newTRAMReplicas, Plants: tramPlants(), Story: "the paper's: a leader in each group, whose write permission orders"},
-	{Name: EngineLeaderless, New: newLeaderless, Plants: leaderlessPlants, Story: "a log a group, without leaders, and streams down the tree"},
-	{Name: EngineSequencer, New: newSequencer, Plants: sequencerPlants, Story: "one log for all groups: the frame's own, for its tests"},
+	{Name: EngineTRAM, New: newTRAMReplicas, Plants: tramPlants(),
+		Story: "the paper's: a leader in each group, whose write permission orders"},
+	{Name: EngineLeaderless, New: newLeaderless, Plants: leaderlessPlants,
+		Story: "a log a group, without leaders, and streams down the tree"},
+	{Name: EngineSequencer, New: newSequencer, Plants: sequencerPlants,
+		Story: "one log for all groups: the frame's own, for its tests"},
 }
 
 // Engines lists the forms.
@@ -29,10 +32,12 @@ func EngineNames() []string {
 func engineOf(name, plant string) (Engine, error) {
 	at := slices.IndexFunc(engines, func(e Engine) bool { return e.Name == name })
 	if at < 0 {
-		return Engine{}, fmt.Errorf("%w: %q, use one of %s", ErrEngine, name, strings.Join(EngineNames(), ", "))
+		return Engine{}, fmt.Errorf("%w: %q, use one of %s", ErrEngine, name,
+			strings.Join(EngineNames(), ", "))
 	}
 	if plant != "" && !slices.Contains(engines[at].Plants, plant) {
-		return Engine{}, fmt.Errorf("%w: %s has no planted bug %q, use one of %s", ErrEngine, name, plant, strings.Join(engines[at].Plants, ", "))
+		return Engine{}, fmt.Errorf("%w: %s has no planted bug %q, use one of %s", ErrEngine,
+			name, plant, strings.Join(engines[at].Plants, ", "))
 	}
 	return engines[at], nil
 }

@@ -10,17 +10,21 @@ type Faults uint8
 
 // The kinds of fault.
 const (
-	// FaultCrash ends replicas, leaders above all, at any step of the protocol, within what each group tolerates.
+	// FaultCrash ends replicas, leaders above all, at any step of the protocol, within what each
+	// group tolerates.
 	FaultCrash Faults = 1 << iota
 	// FaultClient ends clients: before, between and after their writes.
 	FaultClient
-	// FaultSuspect has leader oracles err: for a while, or until the next error, they name another leader, each replica's by itself; several lead at once, and take permissions from each other.
+	// FaultSuspect has leader oracles err: for a while, or until the next error, they name another
+	// leader, each replica's by itself; several lead at once, and take permissions from each other.
 	FaultSuspect
 	// FaultSlow holds what is on wires between processes for less than the operation timeout.
 	FaultSlow
-	// FaultHang stops a process's program, for a while or for good; its memory remains readable and writable.
+	// FaultHang stops a process's program, for a while or for good; its memory remains readable and
+	// writable.
 	FaultHang
-	// FaultPartition cuts wires for longer than the operation timeout: operations end with an error and may land afterwards.
+	// FaultPartition cuts wires for longer than the operation timeout: operations end with an error
+	// and may land afterwards.
 	FaultPartition
 	// FaultOverwhelm ends more replicas of a group than it tolerates. Only safety is judged then.
 	FaultOverwhelm
@@ -36,7 +40,8 @@ var faultNames = []string{"crash", "client", "suspect", "slow", "hang", "partiti
 // FaultNames lists the kinds of fault as ParseFaults takes them.
 func FaultNames() []string { return append([]string(nil), faultNames...) }
 
-// ParseFaults reads a list of kinds with commas between them; "none" and "all" stand alone. The error wraps ErrOptions.
+// ParseFaults reads a list of kinds with commas between them; "none" and "all" stand alone. The
+// error wraps ErrOptions.
 func ParseFaults(list string) (Faults, error) {
 	switch list {
 	case "none", "":
@@ -53,7 +58,8 @@ next:
 				continue next
 			}
 		}
-		return 0, fmt.Errorf("%w: no such fault as %q, use some of %s, or all, or none", ErrOptions, name, strings.Join(faultNames, ","))
+		return 0, fmt.Errorf("%w: no such fault as %q, use some of %s, or all, or none", ErrOptions,
+			name, strings.Join(faultNames, ","))
 	}
 	return faults, nil
 }

@@ -13,8 +13,10 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// firstFailure gives the first of limit seeds that breaks a property first of all, "" standing for any.
-func firstFailure(t *testing.T, options Options, property order.Property, limit int) (Options, Result) {
+// firstFailure gives the first of limit seeds that breaks a property first of all, "" standing for
+// any.
+func firstFailure(t *testing.T, options Options, property order.Property, limit int) (Options,
+	Result) {
 	t.Helper()
 	var found Result
 	err := Sweep(context.Background(), options, 1, limit, func(r Result) bool {
@@ -27,13 +29,15 @@ func firstFailure(t *testing.T, options Options, property order.Property, limit 
 		t.Fatal(err)
 	}
 	if found.Violations == nil {
-		t.Fatalf("%d seeds of %s with %q do not break %q", limit, options.Engine, options.Plant, property)
+		t.Fatalf("%d seeds of %s with %q do not break %q", limit, options.Engine, options.Plant,
+			property)
 	}
 	options.Seed = found.Seed
 	return options, found
 }
 
-// TestPlantedBugsAreCaughtAndShrink has each bug of the sequencer break what it should, and cut down to a run that a reader can follow.
+// TestPlantedBugsAreCaughtAndShrink has each bug of the sequencer break what it should, and cut
+// down to a run that a reader can follow.
 func TestPlantedBugsAreCaughtAndShrink(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -44,7 +48,8 @@ func TestPlantedBugsAreCaughtAndShrink(t *testing.T) {
 	}{
 		{plantLostDelivery, order.Validity, 4, []string{"is correct and never A-delivers it"}},
 		{plantSwappedOrder, order.TotalOrder, 5, []string{"A-delivers", ", then "}},
-		{plantCyclicOrder, order.AcyclicOrder, 3, []string{"replica 0/0 A-delivers", "replica 1/0 A-delivers", "replica 2/0 A-delivers"}},
+		{plantCyclicOrder, order.AcyclicOrder, 3, []string{"replica 0/0 A-delivers",
+			"replica 1/0 A-delivers", "replica 2/0 A-delivers"}},
 		{plantWrongGroup, order.Integrity, 1, []string{"which is not for its group"}},
 		{plantTwice, order.Integrity, 4, []string{"again"}},
 		{plantTornPayload, order.Integrity, 4, []string{"they differ"}},
@@ -58,13 +63,18 @@ func TestPlantedBugsAreCaughtAndShrink(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%s breaks %s", c.plant, c.property), func(t *testing.T) {
 			t.Parallel()
-			options, result := firstFailure(t, Options{Engine: EngineSequencer, Plant: c.plant, Faults: FaultsAll}, c.property, 300)
+			options, result := firstFailure(t, Options{Engine: EngineSequencer, Plant: c.plant,
+				Faults: FaultsAll}, c.property, 300)
 			smaller, shrunk := Shrink(options, result)
 			if shrunk.Messages > c.messages || shrunk.Groups > 3 {
-				t.Errorf("seed %d with %d messages in %d groups became %d in %d, want up to %d in 3", result.Seed, result.Messages, result.Groups, shrunk.Messages, shrunk.Groups, c.messages)
+				t.Errorf(
+					"seed %d with %d messages in %d groups became %d in %d, want up to %d in 3",
+					result.Seed, result.Messages, result.Groups, shrunk.Messages, shrunk.Groups,
+					c.messages)
 			}
 			if shrunk.Violations[0].Property != c.property {
-				t.Errorf("it broke %s, and smaller it breaks %s", c.property, shrunk.Violations[0].Property)
+				t.Errorf("it broke %s, and smaller it breaks %s", c.property,
+					shrunk.Violations[0].Property)
 			}
 			var text bytes.Buffer
 			smaller.Trace = &text
@@ -72,7 +82,8 @@ func TestPlantedBugsAreCaughtAndShrink(t *testing.T) {
 			if err != nil || again.Hash != shrunk.Hash {
 				t.Fatalf("it replays with hash %x, want %x (%v)", again.Hash, shrunk.Hash, err)
 			}
-			for _, want := range append(c.evidence, string(c.property)+" is broken", "submits c", shrunk.Violations[0].Error()) {
+			for _, want := range append(c.evidence, string(c.property)+" is broken", "submits c",
+				shrunk.Violations[0].Error()) {
 				if !strings.Contains(text.String(), want) {
 					t.Errorf("nothing of %q in\n%s", want, text.String())
 				}
@@ -84,7 +95,8 @@ func TestPlantedBugsAreCaughtAndShrink(t *testing.T) {
 	}
 }
 
-// TestFaultsMatter shows that the bug of a leader that is alone with the order needs faults to be seen, of several kinds.
+// TestFaultsMatter shows that the bug of a leader that is alone with the order needs faults to be
+// seen, of several kinds.
 func TestFaultsMatter(t *testing.T) {
 	t.Parallel()
 	options := Options{Engine: EngineSequencer, Plant: plantLoneLeader}
@@ -114,7 +126,8 @@ func TestSameSeedSameTrace(t *testing.T) {
 					own.Seed, own.Trace = r.Seed, &texts[i]
 					again, err := Run(own)
 					if err != nil || again.Hash != r.Hash || again.Events != r.Events {
-						t.Errorf("seed %d: hash %x after %d events, want %x after %d (%v)", r.Seed, again.Hash, again.Events, r.Hash, r.Events, err)
+						t.Errorf("seed %d: hash %x after %d events, want %x after %d (%v)", r.Seed,
+							again.Hash, again.Events, r.Hash, r.Events, err)
 					}
 				}
 				if !bytes.Equal(texts[0].Bytes(), texts[1].Bytes()) {
@@ -129,7 +142,8 @@ func TestSameSeedSameTrace(t *testing.T) {
 	}
 }
 
-// TestSeedsDrawEverything looks at what seeds draw: all numbers of groups and replicas, all shapes of the tree, all kinds of fault, one group's messages, everybody's.
+// TestSeedsDrawEverything looks at what seeds draw: all numbers of groups and replicas, all shapes
+// of the tree, all kinds of fault, one group's messages, everybody's.
 func TestSeedsDrawEverything(t *testing.T) {
 	t.Parallel()
 	seen := map[string]int{}
@@ -143,7 +157,8 @@ func TestSeedsDrawEverything(t *testing.T) {
 		}
 		seen[fmt.Sprintf("%d clients", p.deployment.Clients)]++
 		for _, s := range p.submissions {
-			if !slices.IsSorted(s.to) || len(slices.Compact(slices.Clone(s.to))) != len(s.to) || len(s.to) == 0 || int(s.to[len(s.to)-1]) >= p.deployment.Groups() {
+			if !slices.IsSorted(s.to) || len(slices.Compact(slices.Clone(s.to))) != len(s.to) ||
+				len(s.to) == 0 || int(s.to[len(s.to)-1]) >= p.deployment.Groups() {
 				t.Fatalf("seed %d: destinations %v", seed, s.to)
 			}
 			switch len(s.to) {
@@ -162,7 +177,8 @@ func TestSeedsDrawEverything(t *testing.T) {
 		}
 		for group, count := range gone {
 			if count > p.deployment.Tolerated(order.GroupID(group)) {
-				t.Fatalf("seed %d: %d of %d replicas of group %d are to go", seed, count, p.deployment.Sizes[group], group)
+				t.Fatalf("seed %d: %d of %d replicas of group %d are to go", seed, count,
+					p.deployment.Sizes[group], group)
 			}
 		}
 	}
@@ -177,17 +193,20 @@ func TestSeedsDrawEverything(t *testing.T) {
 		want = append(want, fmt.Sprintf("%d clients", n))
 	}
 	want = append(want, FaultNames()...)
-	for _, what := range append(want, "breadth", "binary", "chain", "parents", "to one group", "to all groups") {
+	for _, what := range append(want, "breadth", "binary", "chain", "parents", "to one group",
+		"to all groups") {
 		if seen[what] < 20 {
 			t.Errorf("%s: %d times in 3000 seeds", what, seen[what])
 		}
 	}
 }
 
-// TestNobodyFailsBeyondTolerance counts who is gone when runs end, by whatever chance leaders were hurt.
+// TestNobodyFailsBeyondTolerance counts who is gone when runs end, by whatever chance leaders were
+// hurt.
 func TestNobodyFailsBeyondTolerance(t *testing.T) {
 	t.Parallel()
-	options := Options{Engine: EngineSequencer, Faults: FaultCrash | FaultSuspect | FaultHang, Groups: 2, Replicas: 5, Messages: 6}
+	options := Options{Engine: EngineSequencer, Faults: FaultCrash | FaultSuspect | FaultHang,
+		Groups: 2, Replicas: 5, Messages: 6}
 	most := 0
 	err := Sweep(context.Background(), options, 1, share(300), func(r Result) bool {
 		gone := map[order.GroupID]int{}
@@ -207,7 +226,8 @@ func TestNobodyFailsBeyondTolerance(t *testing.T) {
 	}
 }
 
-// TestOnlySomeOfThePlan leaves out messages and faults one by one, and the others stay what they are.
+// TestOnlySomeOfThePlan leaves out messages and faults one by one, and the others stay what they
+// are.
 func TestOnlySomeOfThePlan(t *testing.T) {
 	t.Parallel()
 	options := Options{Engine: EngineSequencer, Faults: FaultsAll, Seed: 8}
@@ -218,7 +238,9 @@ func TestOnlySomeOfThePlan(t *testing.T) {
 	options.OnlyMessages, options.OnlyFaults = []int{2, 4}, []int{}
 	part := draw(options)
 	part.keep(options)
-	if len(part.submissions) != 2 || !bytes.Equal(part.submissions[1].payload, whole.submissions[3].payload) || part.submissions[1].at != whole.submissions[3].at || len(part.faults) != 0 {
+	if len(part.submissions) != 2 || !bytes.Equal(part.submissions[1].payload,
+		whole.submissions[3].payload) || part.submissions[1].at != whole.submissions[3].at ||
+		len(part.faults) != 0 {
 		t.Errorf("%v\nbecame\n%v", &whole, &part)
 	}
 	result, err := Run(options)
@@ -226,7 +248,8 @@ func TestOnlySomeOfThePlan(t *testing.T) {
 		t.Errorf("%+v, %v", result, err)
 	}
 	options.OnlyMessages = []int{}
-	if result, err = Run(options); err != nil || len(result.Violations) > 0 || result.Deliveries != 0 {
+	if result, err = Run(options); err != nil || len(result.Violations) > 0 ||
+		result.Deliveries != 0 {
 		t.Errorf("without messages: %+v, %v", result, err)
 	}
 }
@@ -240,22 +263,28 @@ func TestOptionsAreChecked(t *testing.T) {
 	}{
 		{Options{Engine: EngineSequencer, Groups: 9}, ErrOptions, "9 groups, want 1 to 8"},
 		{Options{Engine: EngineSequencer, Replicas: -1}, ErrOptions, "-1 replicas"},
-		{Options{Engine: EngineSequencer, Groups: 3, Tree: tram.Chain(4)}, ErrOptions, "a tree of 4 groups for 3"},
+		{Options{Engine: EngineSequencer, Groups: 3, Tree: tram.Chain(4)}, ErrOptions,
+			"a tree of 4 groups for 3"},
 		{Options{Engine: EngineSequencer, Messages: -1}, ErrOptions, "-1 messages"},
 		{Options{Engine: "paxos"}, ErrEngine, "use one of "},
 		{Options{Engine: EngineSequencer, Plant: "nothing"}, ErrEngine, "use one of lost-delivery"},
 	}
 	for _, c := range cases {
-		if _, err := Run(c.options); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+		if _, err := Run(c.options); !errors.Is(err, c.want) ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %v, want %v saying %q", c.options, err, c.want, c.says)
 		}
 	}
-	if err := Sweep(context.Background(), Options{Engine: "paxos"}, 1, 3, func(Result) bool { return true }); !errors.Is(err, ErrEngine) {
+	if err := Sweep(context.Background(), Options{Engine: "paxos"}, 1, 3, func(Result) bool {
+		return true
+	}); !errors.Is(err, ErrEngine) {
 		t.Errorf("a sweep gives %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := Sweep(ctx, Options{Engine: EngineSequencer}, 1, 100, func(Result) bool { return true }); !errors.Is(err, context.Canceled) {
+	if err := Sweep(ctx, Options{Engine: EngineSequencer}, 1, 100, func(Result) bool {
+		return true
+	}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled sweep gives %v", err)
 	}
 }
@@ -267,13 +296,16 @@ func TestFaultsHaveNames(t *testing.T) {
 			t.Errorf("%v becomes %v, %v", faults, again, err)
 		}
 	}
-	if _, err := ParseFaults("crash,flood"); !errors.Is(err, ErrOptions) || !strings.Contains(err.Error(), `"flood"`) {
+	if _, err := ParseFaults("crash,flood"); !errors.Is(err, ErrOptions) ||
+		!strings.Contains(err.Error(), `"flood"`) {
 		t.Errorf("flood: %v", err)
 	}
 }
 
 func FuzzDecodeMessage(f *testing.F) {
-	f.Add(appendMessage(nil, order.Multicast{ID: order.MessageID{Sender: order.Replica{Group: order.Clients, Server: 3}, Sequence: 7}, To: []order.GroupID{0, 5}, Payload: []byte("pay")}))
+	f.Add(appendMessage(nil, order.Multicast{ID: order.MessageID{
+		Sender: order.Replica{Group: order.Clients, Server: 3}, Sequence: 7},
+		To: []order.GroupID{0, 5}, Payload: []byte("pay")}))
 	f.Add([]byte{})
 	f.Add([]byte{1, 2, 3, 200})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -282,7 +314,8 @@ func FuzzDecodeMessage(f *testing.F) {
 			return
 		}
 		again, err := decodeMessage(appendMessage(nil, m))
-		if err != nil || again.ID != m.ID || !slices.Equal(again.To, m.To) || !bytes.Equal(again.Payload, m.Payload) {
+		if err != nil || again.ID != m.ID || !slices.Equal(again.To, m.To) ||
+			!bytes.Equal(again.Payload, m.Payload) {
 			t.Errorf("%+v becomes %+v, %v", m, again, err)
 		}
 	})

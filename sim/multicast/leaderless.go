@@ -15,20 +15,24 @@ import (
 
 // The bugs that can be planted in the leaderless form.
 const (
-	plantLoneWriter    = "lone-writer"    // one member writes an entry to one other, and nobody takes over: it is lost with its writer
-	plantEarlyReuse    = "early-reuse"    // a ring's bytes are written over before they were read
-	plantOutOfTurn     = "out-of-turn"    // a stream's entries are taken as they come
-	plantEnteredTwice  = "entered-twice"  // a message that several members propose enters as often
-	plantWrongAncestor = "wrong-ancestor" // clients enter at the first destination, not at the lowest common ancestor
+	// one member writes an entry to one other, and nobody takes over: it is lost with its writer
+	plantLoneWriter   = "lone-writer"
+	plantEarlyReuse   = "early-reuse"   // a ring's bytes are written over before they were read
+	plantOutOfTurn    = "out-of-turn"   // a stream's entries are taken as they come
+	plantEnteredTwice = "entered-twice" // a message that several members propose enters as often
+	// clients enter at the first destination, not at the lowest common ancestor
+	plantWrongAncestor = "wrong-ancestor"
 )
 
-var leaderlessPlants = []string{plantLoneWriter, plantEarlyReuse, plantOutOfTurn, plantEnteredTwice, plantWrongAncestor}
+var leaderlessPlants = []string{plantLoneWriter, plantEarlyReuse, plantOutOfTurn, plantEnteredTwice,
+	plantWrongAncestor}
 
 // tick is what the streams count time in.
 const tick = time.Microsecond
 
-// leaderless is TRAM over logs without leaders: each group has an ideal log, its members run a tram.Relay over it, and streams lead from parents to children (package tram/stream). A client sends a message
-// to f+1 members of the lowest common ancestor, who propose it.
+// leaderless is TRAM over logs without leaders: each group has an ideal log, its members run a
+// tram.Relay over it, and streams lead from parents to children (package tram/stream). A client
+// sends a message to f+1 members of the lowest common ancestor, who propose it.
 type leaderless struct {
 	world    *World
 	plant    string
@@ -56,10 +60,12 @@ type leaderlessReplica struct {
 	queue rdmanet.Queue
 	log   *Log
 	relay *tram.Relay
-	// entered holds the messages that entered here; waiting are those from clients that are to be proposed.
+	// entered holds the messages that entered here; waiting are those from clients that are to be
+	// proposed.
 	entered map[order.MessageID]bool
 	waiting [][]byte
-	// proposing tells that a proposal of this replica is not ordered yet. It has one at a time, as a server has one message a round.
+	// proposing tells that a proposal of this replica is not ordered yet. It has one at a time, as
+	// a server has one message a round.
 	proposing   bool
 	down        []*downstream // by ascending child
 	up          *upstream     // nil at the root
@@ -67,7 +73,8 @@ type leaderlessReplica struct {
 }
 
 func newLeaderless(world *World, plant string) (Form, error) {
-	l := &leaderless{world: world, plant: plant, replicas: map[order.Replica]*leaderlessReplica{}, clients: map[order.Replica]*leaderlessClient{}}
+	l := &leaderless{world: world, plant: plant, replicas: map[order.Replica]*leaderlessReplica{},
+		clients: map[order.Replica]*leaderlessClient{}}
 	deployment := world.Deployment()
 	for group := range deployment.Groups() {
 		g := order.GroupID(group)
@@ -82,12 +89,14 @@ func newLeaderless(world *World, plant string) (Form, error) {
 				return nil, fmt.Errorf("queue of %v: %w", self, err)
 			}
 			l.replicas[self] = &leaderlessReplica{
-				form: l, self: self, host: host, queue: queue, log: l.logs[group], relay: tram.NewRelay(deployment.Tree, g), entered: map[order.MessageID]bool{},
+				form: l, self: self, host: host, queue: queue, log: l.logs[group],
+				relay: tram.NewRelay(deployment.Tree, g), entered: map[order.MessageID]bool{},
 			}
 		}
 	}
 	for client := range deployment.Clients {
-		l.clients[order.Replica{Group: order.Clients, Server: order.ServerID(client)}] = &leaderlessClient{}
+		l.clients[order.Replica{Group: order.Clients,
+			Server: order.ServerID(client)}] = &leaderlessClient{}
 	}
 	for group := range deployment.Groups() {
 		for _, child := range deployment.Tree.Children(order.GroupID(group)) {
@@ -104,7 +113,8 @@ func (l *leaderless) config(parent, child order.GroupID) streams.Config {
 	d := l.world.Deployment()
 	const head = 64 // of a message, beside its payload
 	config := streams.Config{
-		Writers: servers(d.Sizes[parent]), Carriers: servers(d.Sizes[child]), Stretch: uint64(1 + d.Slots%3), Patience: uint64(max(d.Patience/tick, 1)),
+		Writers: servers(d.Sizes[parent]), Carriers: servers(d.Sizes[child]),
+		Stretch: uint64(1 + d.Slots%3), Patience: uint64(max(d.Patience/tick, 1)),
 		Entries: d.Slots, EntryMax: head + d.PayloadMax, Depth: 4 + d.Slots,
 	}
 	config.RingSize = 2*streams.RecordSize(config.EntryMax) + 8*d.Slots
@@ -234,10 +244,12 @@ func (r *leaderlessReplica) read(letter Letter) {
 		}
 		r.form.world.Note(r.self, "gives %v a ring, life %d", letter.From, life)
 		reply := binary.BigEndian.AppendUint16([]byte{letterRing}, uint16(life))
-		r.form.world.Send(r.self, letter.From, binary.BigEndian.AppendUint64(reply, r.relay.Position()))
+		r.form.world.Send(r.self, letter.From, binary.BigEndian.AppendUint64(reply,
+			r.relay.Position()))
 	case letterRing:
 		d := r.downTo(letter.From.Group)
-		if err := d.attach(r, letter.From, streams.Life(binary.BigEndian.Uint16(body)), binary.BigEndian.Uint64(body[2:])); err != nil {
+		if err := d.attach(r, letter.From, streams.Life(binary.BigEndian.Uint16(body)),
+			binary.BigEndian.Uint64(body[2:])); err != nil {
 			d.lose(r, letter.From.Server)
 		}
 	case letterWantBack:
@@ -264,7 +276,8 @@ func (r *leaderlessReplica) ordered(entry []byte) {
 		entry = entry[12+length:]
 		m, err := decodeMessage(payload)
 		if err != nil {
-			panic(fmt.Sprintf("the log of group %d holds what nobody proposed: %v", r.self.Group, err))
+			panic(fmt.Sprintf("the log of group %d holds what nobody proposed: %v", r.self.Group,
+				err))
 		}
 		r.take(tram.Item{Number: number, Message: m}, payload)
 	}
@@ -290,7 +303,8 @@ func (r *leaderlessReplica) take(item tram.Item, payload []byte) {
 		d := r.downTo(forward.Child)
 		d.entries = append(d.entries, payload)
 		if uint64(len(d.entries)) != forward.Number {
-			panic(fmt.Sprintf("%v has %d entries for group %d, and the last has number %d", r.self, len(d.entries), forward.Child, forward.Number))
+			panic(fmt.Sprintf("%v has %d entries for group %d, and the last has number %d", r.self,
+				len(d.entries), forward.Child, forward.Number))
 		}
 	}
 	if outcome.Delivered {
@@ -336,7 +350,8 @@ func (r *leaderlessReplica) propose() {
 	r.log.Propose(r.self, proposal)
 }
 
-// complete takes completions. Operations are tagged with the life of what they go to, and the process there.
+// complete takes completions. Operations are tagged with the life of what they go to, and the
+// process there.
 func (r *leaderlessReplica) complete() {
 	for count := r.queue.Poll(r.completions[:]); count > 0; count = r.queue.Poll(r.completions[:]) {
 		for _, done := range r.completions[:count] {
@@ -357,12 +372,16 @@ func tag(life uint32, peer order.Replica) uint64 {
 
 // tagged reads a mark.
 func tagged(tag uint64) (life uint32, peer order.Replica) {
-	return uint32(tag >> 32), order.Replica{Group: order.GroupID(tag >> 16 & 0xffff), Server: order.ServerID(tag & 0xffff)}
+	return uint32(tag >> 32), order.Replica{Group: order.GroupID(tag >> 16 & 0xffff),
+		Server: order.ServerID(tag & 0xffff)}
 }
 
 // downTo is the stream to a child.
 func (r *leaderlessReplica) downTo(child order.GroupID) *downstream {
-	at, exact := slices.BinarySearchFunc(r.down, child, func(d *downstream, child order.GroupID) int { return cmp.Compare(d.child, child) })
+	at, exact := slices.BinarySearchFunc(r.down, child, func(d *downstream,
+		child order.GroupID) int {
+		return cmp.Compare(d.child, child)
+	})
 	if !exact {
 		panic(fmt.Sprintf("group %d is no child of group %d", child, r.self.Group))
 	}
@@ -405,9 +424,11 @@ func (l *leaderless) Describe(at order.Replica) string {
 		return fmt.Sprintf("has %d letters to send", len(c.letters))
 	}
 	r := l.replicas[at]
-	text := fmt.Sprintf("%d messages entered, position %d of the parent's stream, %d to propose, proposing: %v", len(r.entered), r.relay.Position(), len(r.waiting), r.proposing)
+	text := fmt.Sprintf("%d messages entered, position %d of the parent's stream, %d to "+
+		"propose, proposing: %v", len(r.entered), r.relay.Position(), len(r.waiting), r.proposing)
 	for _, d := range r.down {
-		text += fmt.Sprintf("; stream to group %d: %d entries, of which it has %d", d.child, len(d.entries), d.writer.Position())
+		text += fmt.Sprintf("; stream to group %d: %d entries, of which it has %d", d.child,
+			len(d.entries), d.writer.Position())
 	}
 	return text
 }

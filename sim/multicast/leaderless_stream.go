@@ -11,7 +11,8 @@ import (
 	streams "github.com/ledgerd/ledgerd/tram/stream"
 )
 
-// downstream is a stream to a child, at a member of the parent: a writer, a ring at each carrier, and a region to which the carriers write back.
+// downstream is a stream to a child, at a member of the parent: a writer, a ring at each carrier,
+// and a region to which the carriers write back.
 type downstream struct {
 	child   order.GroupID
 	entries [][]byte // the stream, as this member has it: entry n is entries[n-1]
@@ -55,11 +56,13 @@ func (r *leaderlessReplica) openDown(child order.GroupID, config streams.Config)
 	if err != nil {
 		return err
 	}
-	back, err := r.host.Expose(fmt.Sprintf("back/%d", child), streams.FeedbackSize*len(config.Carriers))
+	back, err := r.host.Expose(fmt.Sprintf("back/%d", child),
+		streams.FeedbackSize*len(config.Carriers))
 	if err != nil {
 		return fmt.Errorf("expose at %v: %w", r.self, err)
 	}
-	r.down = append(r.down, &downstream{child: child, writer: writer, back: back, rings: make([]ringEnd, len(config.Carriers))})
+	r.down = append(r.down, &downstream{child: child, writer: writer, back: back,
+		rings: make([]ringEnd, len(config.Carriers))})
 	return nil
 }
 
@@ -70,7 +73,9 @@ func (r *leaderlessReplica) openUp(parent order.GroupID, config streams.Config) 
 	if err != nil {
 		return err
 	}
-	r.up = &upstream{parent: parent, config: config, carrier: carrier, lives: make([]streams.Life, len(config.Writers)), backs: make([]backEnd, len(config.Writers))}
+	r.up = &upstream{parent: parent, config: config, carrier: carrier,
+		lives: make([]streams.Life, len(config.Writers)),
+		backs: make([]backEnd, len(config.Writers))}
 	for writer := range config.Writers {
 		ring, err := r.host.Expose(fmt.Sprintf("ring/%d", writer), config.RingSize)
 		if err != nil {
@@ -101,8 +106,10 @@ func (u *upstream) renew(r *leaderlessReplica, writer order.Replica) (streams.Li
 }
 
 // attach has a writer take its ring.
-func (d *downstream) attach(r *leaderlessReplica, carrier order.Replica, life streams.Life, position uint64) error {
-	attachment, err := r.host.Attach(context.Background(), PeerOf(carrier), fmt.Sprintf("ring/%d", r.self.Server))
+func (d *downstream) attach(r *leaderlessReplica, carrier order.Replica, life streams.Life,
+	position uint64) error {
+	attachment, err := r.host.Attach(context.Background(), PeerOf(carrier),
+		fmt.Sprintf("ring/%d", r.self.Server))
 	if err != nil {
 		return err
 	}
@@ -121,11 +128,13 @@ func (d *downstream) renew(r *leaderlessReplica, carrier order.Replica) error {
 
 // attach has a carrier take its way back.
 func (u *upstream) attach(r *leaderlessReplica, writer order.Replica) error {
-	attachment, err := r.host.Attach(context.Background(), PeerOf(writer), fmt.Sprintf("back/%d", r.self.Group))
+	attachment, err := r.host.Attach(context.Background(), PeerOf(writer),
+		fmt.Sprintf("back/%d", r.self.Group))
 	if err != nil {
 		return err
 	}
-	u.backs[writer.Server] = backEnd{attachment: attachment, term: u.backs[writer.Server].term + 1, news: true}
+	u.backs[writer.Server] = backEnd{attachment: attachment, term: u.backs[writer.Server].term + 1,
+		news: true}
 	return nil
 }
 
@@ -138,11 +147,13 @@ func (d *downstream) lose(r *leaderlessReplica, carrier order.ServerID) {
 
 // lose notes that a writer is out of reach.
 func (u *upstream) lose(r *leaderlessReplica, writer order.ServerID) {
-	u.backs[writer] = backEnd{term: u.backs[writer].term, lost: true, lostAt: uint64(r.form.world.Now() / tick)}
+	u.backs[writer] = backEnd{term: u.backs[writer].term, lost: true,
+		lostAt: uint64(r.form.world.Now() / tick)}
 }
 
 // completed takes the completion of a write into a ring.
-func (d *downstream) completed(r *leaderlessReplica, carrier order.ServerID, life uint32, err error) {
+func (d *downstream) completed(r *leaderlessReplica, carrier order.ServerID, life uint32,
+	err error) {
 	d.writer.Completed(carrier)
 	if end := &d.rings[carrier]; err != nil && end.attachment != nil && end.life == life {
 		d.lose(r, carrier)
@@ -164,11 +175,14 @@ func (u *upstream) completed(r *leaderlessReplica, writer order.ServerID, term u
 // poll has the stream to a child go on.
 func (d *downstream) poll(r *leaderlessReplica, now uint64) {
 	for carrier := range d.rings {
-		d.writer.Feedback(order.ServerID(carrier), streams.FeedbackAt(d.back, carrier*streams.FeedbackSize))
+		d.writer.Feedback(order.ServerID(carrier), streams.FeedbackAt(d.back,
+			carrier*streams.FeedbackSize))
 		end := &d.rings[carrier]
-		if patience := r.form.world.Deployment().Patience; end.lost && now >= end.lostAt+uint64(patience/tick) {
+		if patience := r.form.world.Deployment().Patience; end.lost &&
+			now >= end.lostAt+uint64(patience/tick) {
 			end.lost = false // it is answered once, or the carrier is gone
-			r.form.world.Send(r.self, order.Replica{Group: d.child, Server: order.ServerID(carrier)}, []byte{letterWantRing})
+			r.form.world.Send(r.self, order.Replica{Group: d.child,
+				Server: order.ServerID(carrier)}, []byte{letterWantRing})
 		}
 	}
 	before := d.writer.TookOver()
@@ -184,11 +198,13 @@ func (d *downstream) poll(r *leaderlessReplica, now uint64) {
 	for _, write := range d.writer.Writes() {
 		end := &d.rings[write.Carrier]
 		to := order.Replica{Group: d.child, Server: write.Carrier}
-		operation := rdmanet.Operation{To: end.attachment, Kind: rdmanet.OperationWrite, Offset: write.Offset, Bytes: write.Bytes, Tag: tag(end.life, to)}
+		operation := rdmanet.Operation{To: end.attachment, Kind: rdmanet.OperationWrite,
+			Offset: write.Offset, Bytes: write.Bytes, Tag: tag(end.life, to)}
 		if err := r.queue.Post(operation); err != nil {
 			panic(fmt.Sprintf("%v posts to %v: %v", r.self, to, err))
 		}
-		r.form.world.Note(r.self, "writes %d entries from %d on to %v", write.Entries, write.Number, to)
+		r.form.world.Note(r.self, "writes %d entries from %d on to %v", write.Entries, write.Number,
+			to)
 	}
 }
 
@@ -205,7 +221,8 @@ func (u *upstream) poll(r *leaderlessReplica, now uint64) {
 	}
 	for writer := range u.backs {
 		end, to := &u.backs[writer], order.Replica{Group: u.parent, Server: order.ServerID(writer)}
-		if patience := r.form.world.Deployment().Patience; end.lost && now >= end.lostAt+uint64(patience/tick) {
+		if patience := r.form.world.Deployment().Patience; end.lost &&
+			now >= end.lostAt+uint64(patience/tick) {
 			end.lost = false
 			r.form.world.Send(r.self, to, []byte{letterWantBack})
 		}
@@ -218,7 +235,9 @@ func (u *upstream) poll(r *leaderlessReplica, now uint64) {
 		}
 		end.news, end.busy = false, true
 		operation := rdmanet.Operation{
-			To: end.attachment, Kind: rdmanet.OperationWrite, Offset: int(r.self.Server) * streams.FeedbackSize, Bytes: feedback.Append(nil), Tag: tag(end.term, to),
+			To: end.attachment, Kind: rdmanet.OperationWrite,
+			Offset: int(r.self.Server) * streams.FeedbackSize, Bytes: feedback.Append(nil),
+			Tag: tag(end.term, to),
 		}
 		if err := r.queue.Post(operation); err != nil {
 			panic(fmt.Sprintf("%v posts to %v: %v", r.self, to, err))
@@ -229,15 +248,18 @@ func (u *upstream) poll(r *leaderlessReplica, now uint64) {
 // copy gives a replica that goes its own way.
 func (r *leaderlessReplica) copy() *leaderlessReplica {
 	own := *r
-	own.relay, own.entered, own.waiting, own.down = r.relay.Clone(), maps.Clone(r.entered), slices.Clip(r.waiting), nil
+	own.relay, own.entered, own.waiting, own.down = r.relay.Clone(), maps.Clone(r.entered),
+		slices.Clip(r.waiting), nil
 	for _, d := range r.down {
 		down := *d
-		down.entries, down.writer, down.rings = slices.Clip(d.entries), d.writer.Clone(), slices.Clone(d.rings)
+		down.entries, down.writer, down.rings = slices.Clip(d.entries), d.writer.Clone(),
+			slices.Clone(d.rings)
 		own.down = append(own.down, &down)
 	}
 	if r.up != nil {
 		up := *r.up
-		up.carrier, up.lives, up.backs = r.up.carrier.Clone(), slices.Clone(r.up.lives), slices.Clone(r.up.backs)
+		up.carrier, up.lives, up.backs = r.up.carrier.Clone(), slices.Clone(r.up.lives),
+			slices.Clone(r.up.backs)
 		own.up = &up
 	}
 	return &own
@@ -246,24 +268,28 @@ func (r *leaderlessReplica) copy() *leaderlessReplica {
 // appendState appends what a replica knows, for a search.
 func (r *leaderlessReplica) appendState(state []byte) []byte {
 	state = r.relay.AppendState(state)
-	state = fmt.Appendf(state, "%v %q %v", r.entered, r.waiting, r.proposing) // fmt sorts maps by their keys
+	// fmt sorts maps by their keys
+	state = fmt.Appendf(state, "%v %q %v", r.entered, r.waiting, r.proposing)
 	lost := func(was bool, at uint64) uint64 {
 		if !was {
 			return 0
 		}
-		return 1 + min(uint64(r.form.world.Now()/tick)-at, uint64(r.form.world.Deployment().Patience/tick))
+		return 1 + min(uint64(r.form.world.Now()/tick)-at,
+			uint64(r.form.world.Deployment().Patience/tick))
 	}
 	for _, d := range r.down {
 		state = d.writer.AppendState(state)
 		for _, end := range d.rings {
-			state = fmt.Appendf(state, "%v %d %v;", end.attachment != nil, end.life, lost(end.lost, end.lostAt))
+			state = fmt.Appendf(state, "%v %d %v;", end.attachment != nil, end.life,
+				lost(end.lost, end.lostAt))
 		}
 		state = fmt.Appendf(state, "%x", d.entries)
 	}
 	if u := r.up; u != nil {
 		state = u.carrier.AppendState(state)
 		for _, end := range u.backs {
-			state = fmt.Appendf(state, "%v %d %v %v %v;", end.attachment != nil, end.term, end.busy, end.news, lost(end.lost, end.lostAt))
+			state = fmt.Appendf(state, "%v %d %v %v %v;", end.attachment != nil, end.term, end.busy,
+				end.news, lost(end.lost, end.lostAt))
 		}
 	}
 	return state

@@ -18,10 +18,12 @@ func TestLeaderlessPlants(t *testing.T) {
 		evidence string
 	}{
 		{Options{Plant: plantLoneWriter}, order.Validity, "never A-delivers it"},
-		{Options{Plant: plantEarlyReuse, Messages: MessagesMax, Groups: 2, Replicas: 2}, Contract, "bad record in a ring"},
+		{Options{Plant: plantEarlyReuse, Messages: MessagesMax, Groups: 2, Replicas: 2}, Contract,
+			"bad record in a ring"},
 		{Options{Plant: plantOutOfTurn}, order.Integrity, "again"},
 		{Options{Plant: plantEnteredTwice}, order.Integrity, "again"},
-		{Options{Plant: plantWrongAncestor, Groups: 2, Replicas: 1}, order.Validity, "never A-delivers it"},
+		{Options{Plant: plantWrongAncestor, Groups: 2, Replicas: 1}, order.Validity,
+			"never A-delivers it"},
 	} {
 		t.Run(fmt.Sprintf("%s breaks %s", c.options.Plant, c.property), func(t *testing.T) {
 			t.Parallel()
@@ -38,7 +40,8 @@ func TestLeaderlessPlants(t *testing.T) {
 func TestLeaderlessTree(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
-		result, err := Run(Options{Engine: EngineLeaderless, Seed: seed, Groups: GroupsMax, Replicas: 3, Messages: 2})
+		result, err := Run(Options{Engine: EngineLeaderless, Seed: seed, Groups: GroupsMax,
+			Replicas: 3, Messages: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,20 +65,25 @@ func TestSearchOfTheLeaderless(t *testing.T) {
 	for _, options := range cases {
 		options.Engine = EngineLeaderless
 		result, err := Search(context.Background(), options)
-		if err != nil || result.Violation != nil || !result.Complete || !result.Copied || result.Ends == 0 {
+		if err != nil || result.Violation != nil || !result.Complete || !result.Copied ||
+			result.Ends == 0 {
 			t.Errorf("%+v: %+v, %v", options, result, err)
 		}
-		t.Logf("%+v: %d states, %d transitions, %d ends, depth %d", options, result.States, result.Transitions, result.Ends, result.Depth)
+		t.Logf("%+v: %d states, %d transitions, %d ends, depth %d", options, result.States,
+			result.Transitions, result.Ends, result.Depth)
 	}
 	// A search by running the form again and again, not by copies, comes to the same states.
-	options := SearchOptions{Engine: EngineLeaderless, Groups: 2, Replicas: 1, Messages: 1, Ticks: 1}
+	options := SearchOptions{Engine: EngineLeaderless, Groups: 2, Replicas: 1, Messages: 1,
+		Ticks: 1}
 	copied, _ := Search(context.Background(), options)
 	options.replay = true
 	replayed, err := Search(context.Background(), options)
-	if err != nil || replayed.States != copied.States || replayed.Transitions != copied.Transitions {
+	if err != nil || replayed.States != copied.States ||
+		replayed.Transitions != copied.Transitions {
 		t.Errorf("by copies %+v, by replays %+v, %v", copied, replayed, err)
 	}
-	planted, err := Search(context.Background(), SearchOptions{Engine: EngineLeaderless, Plant: plantEnteredTwice, Groups: 1, Replicas: 3, Messages: 1})
+	planted, err := Search(context.Background(), SearchOptions{Engine: EngineLeaderless,
+		Plant: plantEnteredTwice, Groups: 1, Replicas: 3, Messages: 1})
 	if err != nil || planted.Violation == nil || planted.Violation.Property != order.Integrity {
 		t.Errorf("%+v, %v", planted, err)
 	}

@@ -15,7 +15,8 @@ type Letter struct {
 	Bytes []byte
 }
 
-// appendMessage appends a message in a form that decodeMessage reads: for drivers that carry messages in letters and logs.
+// appendMessage appends a message in a form that decodeMessage reads: for drivers that carry
+// messages in letters and logs.
 func appendMessage(b []byte, m order.Multicast) []byte {
 	b = binary.AppendUvarint(b, uint64(m.ID.Sender.Group))
 	b = binary.AppendUvarint(b, uint64(m.ID.Sender.Server))
@@ -46,7 +47,8 @@ func decodeMessage(b []byte) (order.Multicast, error) {
 	m.ID.Sequence = next()
 	count := next()
 	if b == nil || count == 0 || count > uint64(len(b)) {
-		return order.Multicast{}, fmt.Errorf("%w: %d destinations in %d bytes", errMessage, count, len(b))
+		return order.Multicast{}, fmt.Errorf("%w: %d destinations in %d bytes", errMessage,
+			count, len(b))
 	}
 	for range count {
 		m.To = append(m.To, order.GroupID(next()))

@@ -6,8 +6,10 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Log is a log of a group that a form may take for granted: the same entries in the same order at all members, each entry as often as it was proposed, and what one member has got, all that live get
-// [TRAM, section 6: group validity, integrity, agreement and total order]. Members get entries each at its own pace. What a member proposed shortly before it crashed may get lost.
+// Log is a log of a group that a form may take for granted: the same entries in the same order at
+// all members, each entry as often as it was proposed, and what one member has got, all that live
+// get [TRAM, section 6: group validity, integrity, agreement and total order]. Members get entries
+// each at its own pace. What a member proposed shortly before it crashed may get lost.
 type Log struct {
 	world   *World
 	number  int // among what letters are carried to
@@ -17,7 +19,8 @@ type Log struct {
 
 // NewLog makes a log.
 func (w *World) NewLog(members []order.Replica) *Log {
-	l := &Log{world: w, number: len(w.processes) + len(w.logs), members: slices.Clone(members), ordered: make([][][]byte, len(members))}
+	l := &Log{world: w, number: len(w.processes) + len(w.logs), members: slices.Clone(members),
+		ordered: make([][][]byte, len(members))}
 	w.logs = append(w.logs, l)
 	return l
 }
@@ -35,7 +38,8 @@ func (l *Log) Ordered(at order.Replica) [][]byte {
 	return entries
 }
 
-// order gives an entry its place, by having it carried to all members. A log whose members are gone but for a minority orders nothing any more.
+// order gives an entry its place, by having it carried to all members. A log whose members are gone
+// but for a minority orders nothing any more.
 func (l *Log) order(letter Letter) {
 	if !l.world.quorate(l.members) {
 		return

@@ -15,15 +15,18 @@ type Options struct {
 	Engine, Plant string
 	// Seed draws what the other options leave open.
 	Seed uint64
-	// Groups is the number of groups, up to GroupsMax; 0 leaves it to the seed. Replicas is the size of each, up to ReplicasMax; 0 leaves the sizes to the seed.
+	// Groups is the number of groups, up to GroupsMax; 0 leaves it to the seed. Replicas is the
+	// size of each, up to ReplicasMax; 0 leaves the sizes to the seed.
 	Groups, Replicas int
 	// Tree connects the groups, whose number is then Groups; nil leaves it to the seed.
 	Tree *tram.Tree
-	// Messages is how many messages are submitted, up to MessagesLimit; 0 leaves it to the seed, up to MessagesMax.
+	// Messages is how many messages are submitted, up to MessagesLimit; 0 leaves it to the seed, up
+	// to MessagesMax.
 	Messages int
 	// Faults are the kinds of fault that the seed may draw.
 	Faults Faults
-	// OnlyMessages and OnlyFaults leave out all messages and faults of the plan but those with these numbers; nil keeps all.
+	// OnlyMessages and OnlyFaults leave out all messages and faults of the plan but those with
+	// these numbers; nil keeps all.
 	OnlyMessages, OnlyFaults []int
 	// Trace, where it is not nil, is told what happens, an event a line.
 	Trace io.Writer
@@ -39,13 +42,17 @@ const MessagesLimit = 10_000
 func (o *Options) Validate() error {
 	switch {
 	case o.Groups < 0 || o.Groups > GroupsMax:
-		return fmt.Errorf("%w: %d groups, want 1 to %d, or 0 to leave it to the seed", ErrOptions, o.Groups, GroupsMax)
+		return fmt.Errorf("%w: %d groups, want 1 to %d, or 0 to leave it to the seed", ErrOptions,
+			o.Groups, GroupsMax)
 	case o.Replicas < 0 || o.Replicas > ReplicasMax:
-		return fmt.Errorf("%w: %d replicas in a group, want 1 to %d, or 0 to leave it to the seed", ErrOptions, o.Replicas, ReplicasMax)
+		return fmt.Errorf("%w: %d replicas in a group, want 1 to %d, or 0 to leave it to the seed",
+			ErrOptions, o.Replicas, ReplicasMax)
 	case o.Tree != nil && o.Tree.Groups() != o.Groups:
-		return fmt.Errorf("%w: a tree of %d groups for %d groups", ErrOptions, o.Tree.Groups(), o.Groups)
+		return fmt.Errorf("%w: a tree of %d groups for %d groups", ErrOptions, o.Tree.Groups(),
+			o.Groups)
 	case o.Messages < 0 || o.Messages > MessagesLimit:
-		return fmt.Errorf("%w: %d messages, want 1 to %d, or 0 to leave it to the seed", ErrOptions, o.Messages, MessagesLimit)
+		return fmt.Errorf("%w: %d messages, want 1 to %d, or 0 to leave it to the seed", ErrOptions,
+			o.Messages, MessagesLimit)
 	}
 	_, err := o.maker()
 	return err
@@ -67,7 +74,8 @@ type Result struct {
 	Violations []*order.Violation
 	// Plan describes what the seed decided before the run.
 	Plan string
-	// Groups and Replicas count the deployment's, Messages what was submitted, Deliveries what was A-delivered by all replicas together, Faults what went wrong.
+	// Groups and Replicas count the deployment's, Messages what was submitted, Deliveries what was
+	// A-delivered by all replicas together, Faults what went wrong.
 	Groups, Replicas, Messages, Deliveries, Faults int
 	// Crashed are the processes that crashed, or hang for good, in that order.
 	Crashed []order.Replica
@@ -86,6 +94,7 @@ type Result struct {
 const (
 	// Contract: a form does what Form says: it does not panic.
 	Contract order.Property = "contract"
-	// Progress: all that is due is A-delivered within bounded time once nothing goes wrong any more.
+	// Progress: all that is due is A-delivered within bounded time once nothing goes wrong any
+	// more.
 	Progress order.Property = "progress"
 )

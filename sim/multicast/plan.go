@@ -11,7 +11,8 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// plan is all that a seed decides before a run: who there is, how the weather is, what is submitted, what is hurt. Messages and faults are numbered from 1, and can be left out one by one.
+// plan is all that a seed decides before a run: who there is, how the weather is, what is
+// submitted, what is hurt. Messages and faults are numbered from 1, and can be left out one by one.
 type plan struct {
 	deployment Deployment
 	shape      string // of the tree
@@ -42,7 +43,8 @@ type submission struct {
 type fault struct {
 	number int
 	kind   Faults
-	// at is when; or, where after is not 0, the fault strikes once the victim has taken that many steps or A-delivered that many messages since.
+	// at is when; or, where after is not 0, the fault strikes once the victim has taken that many
+	// steps or A-delivered that many messages since.
 	at       time.Duration
 	after    int
 	delivers bool
@@ -54,8 +56,9 @@ type fault struct {
 	other  order.ServerID
 	// span is for how long, 0 for good.
 	span time.Duration
-	// told are the replicas whose oracle errs, and late how much later each does; turns is how often each goes back to the leader before and errs again. What the leader before has on the way to the others
-	// is held meanwhile, for held.
+	// told are the replicas whose oracle errs, and late how much later each does; turns is how
+	// often each goes back to the leader before and errs again. What the leader before has on the
+	// way to the others is held meanwhile, for held.
 	told  []order.Replica
 	late  []time.Duration
 	turns int
@@ -111,7 +114,8 @@ func (p *plan) drawShape(options Options) {
 	random := stream(options.Seed, shapeStream)
 	groups, replicas := 1+random.IntN(GroupsMax), 1+random.IntN(ReplicasMax)
 	if random.IntN(8) != 0 {
-		groups = min(groups, 1+random.IntN(GroupsMax)) // fewer are quicker, and show most of what there is to see
+		// fewer are quicker, and show most of what there is to see
+		groups = min(groups, 1+random.IntN(GroupsMax))
 	}
 	if options.Groups != 0 {
 		groups = options.Groups
@@ -131,8 +135,10 @@ func (p *plan) drawShape(options Options) {
 	}
 	p.shape = shape
 	p.deployment = Deployment{
-		Sizes: sizes, Tree: tree, Clients: 1 + random.IntN(ClientsMax), Slots: 2 + random.IntN(15), PayloadMax: payloadMax,
-		Patience: between(random, 50*time.Microsecond, time.Millisecond), OperationTimeout: operationTimeout,
+		Sizes: sizes, Tree: tree, Clients: 1 + random.IntN(ClientsMax), Slots: 2 + random.IntN(15),
+		PayloadMax:       payloadMax,
+		Patience:         between(random, 50*time.Microsecond, time.Millisecond),
+		OperationTimeout: operationTimeout,
 	}
 }
 
@@ -153,7 +159,8 @@ func drawTree(random *rand.Rand, groups int) (*tram.Tree, string) {
 	}
 	tree, err := tram.NewTree(parents)
 	if err != nil {
-		panic(fmt.Sprintf("multicast: parents %v that precede their children make no tree: %v", parents, err))
+		panic(fmt.Sprintf("multicast: parents %v that precede their children make no tree: %v",
+			parents, err))
 	}
 	return tree, fmt.Sprintf("parents %v", parents)
 }
@@ -172,7 +179,8 @@ func (p *plan) drawWeather(seed uint64) {
 	}
 }
 
-// drawWorkload draws who submits what, where to, and when: in bursts, so that messages meet, with quiet spells between them.
+// drawWorkload draws who submits what, where to, and when: in bursts, so that messages meet, with
+// quiet spells between them.
 func (p *plan) drawWorkload(options Options) {
 	random := stream(options.Seed, workloadStream)
 	count := 1 + random.IntN(MessagesMax)
@@ -188,9 +196,10 @@ func (p *plan) drawWorkload(options Options) {
 	wide := random.IntN(3) // 0: mostly single groups, 2: mostly many
 	for range count {
 		s := submission{
-			at:     starts[random.IntN(bursts)] + between(random, 0, length),
-			client: order.Replica{Group: order.Clients, Server: order.ServerID(random.IntN(p.deployment.Clients))},
-			to:     drawDestinations(random, p.deployment.Groups(), wide),
+			at: starts[random.IntN(bursts)] + between(random, 0, length),
+			client: order.Replica{Group: order.Clients,
+				Server: order.ServerID(random.IntN(p.deployment.Clients))},
+			to: drawDestinations(random, p.deployment.Groups(), wide),
 		}
 		size := random.IntN(40)
 		if random.IntN(6) == 0 {
@@ -230,10 +239,14 @@ func drawDestinations(random *rand.Rand, groups, wide int) []order.GroupID {
 // keep leaves out what options do not name.
 func (p *plan) keep(options Options) {
 	if options.OnlyMessages != nil {
-		p.submissions = slices.DeleteFunc(p.submissions, func(s submission) bool { return !slices.Contains(options.OnlyMessages, s.number) })
+		p.submissions = slices.DeleteFunc(p.submissions, func(s submission) bool {
+			return !slices.Contains(options.OnlyMessages, s.number)
+		})
 	}
 	if options.OnlyFaults != nil {
-		p.faults = slices.DeleteFunc(p.faults, func(f fault) bool { return !slices.Contains(options.OnlyFaults, f.number) })
+		p.faults = slices.DeleteFunc(p.faults, func(f fault) bool {
+			return !slices.Contains(options.OnlyFaults, f.number)
+		})
 	}
 }
 
@@ -243,8 +256,10 @@ func (p *plan) String() string {
 	for _, size := range p.deployment.Sizes {
 		sizes = append(sizes, fmt.Sprint(size))
 	}
-	text := fmt.Sprintf("%d groups of %s, tree %s, %d clients, %d slots, patience %v, delays up to %v, %d messages", p.deployment.Groups(), strings.Join(sizes, " "),
-		p.shape, p.deployment.Clients, p.deployment.Slots, p.deployment.Patience, p.weather.delay, len(p.submissions))
+	text := fmt.Sprintf("%d groups of %s, tree %s, %d clients, %d slots, patience %v, delays up "+
+		"to %v, %d messages", p.deployment.Groups(), strings.Join(sizes, " "),
+		p.shape, p.deployment.Clients, p.deployment.Slots, p.deployment.Patience, p.weather.delay,
+		len(p.submissions))
 	for _, f := range p.faults {
 		text += "; " + f.String()
 	}

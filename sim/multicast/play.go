@@ -16,18 +16,21 @@ type play struct {
 	stage    *chosen
 	form     Form
 	messages []order.Multicast
-	// submitted counts the messages that each client submitted, and delivered has what each process A-delivered, by the messages' numbers.
+	// submitted counts the messages that each client submitted, and delivered has what each process
+	// A-delivered, by the messages' numbers.
 	submitted []int
 	delivered [][]byte
 	said      []order.ServerID // the leader oracle's output, by process
 	// crashes, leads and ticks are left.
 	crashes, leads, ticks int
-	// completer is the form of a search that leaves out schedules, else nil; turn is whose turn it is in one: see reduction.go.
+	// completer is the form of a search that leaves out schedules, else nil; turn is whose turn it
+	// is in one: see reduction.go.
 	completer Completer
 	turn      int
 
-	standings []standing       // by process
-	disturbed bool             // the poll that was taken last changed what a read under way is to see
+	standings []standing // by process
+	// the poll that was taken last changed what a read under way is to see
+	disturbed bool
 	news      bool             // something was A-delivered by the choice that is taken
 	broken    *order.Violation // by it
 	scratch   []byte
@@ -50,12 +53,14 @@ const (
 	choiceRest
 )
 
-// choice is something that can happen next: to a process, or link, by its number; another number says which. An operation takes place in a process's turn.
+// choice is something that can happen next: to a process, or link, by its number; another number
+// says which. An operation takes place in a process's turn.
 type choice struct {
 	kind choiceKind
 	a, b int
 	turn int
-	// idle says that it comes to the same as what happens without it, unless the turn's poll disturbs a read.
+	// idle says that it comes to the same as what happens without it, unless the turn's poll
+	// disturbs a read.
 	idle bool
 }
 
@@ -64,7 +69,8 @@ func newPlay(options SearchOptions, text io.Writer) (*play, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &play{options: options, messages: options.messages(), crashes: options.Crashes, leads: options.Leads, ticks: options.Ticks, turn: nobody}
+	p := &play{options: options, messages: options.messages(), crashes: options.Crashes,
+		leads: options.Leads, ticks: options.Ticks, turn: nobody}
 	p.world = newWorld(options.deployment(), newTrace(text))
 	p.stage = newChosen(p.world)
 	p.world.stage, p.world.delivered = p.stage, p.delivers
@@ -89,8 +95,11 @@ func newPlay(options SearchOptions, text io.Writer) (*play, error) {
 // delivers hears that a replica A-delivers a message.
 func (p *play) delivers(at order.Replica, m order.Multicast) {
 	number := slices.IndexFunc(p.messages, func(own order.Multicast) bool { return own.ID == m.ID })
-	if number < 0 || !slices.Equal(p.messages[number].To, m.To) || !bytes.Equal(p.messages[number].Payload, m.Payload) {
-		p.broken = &order.Violation{Property: order.Integrity, Evidence: []string{fmt.Sprintf("%v A-delivers %v to groups %v with the payload %x, which nobody submits like that", at, m.ID, m.To, m.Payload)}}
+	if number < 0 || !slices.Equal(p.messages[number].To, m.To) ||
+		!bytes.Equal(p.messages[number].Payload, m.Payload) {
+		p.broken = &order.Violation{Property: order.Integrity,
+			Evidence: []string{fmt.Sprintf("%v A-delivers %v to groups %v with the payload %x, "+
+				"which nobody submits like that", at, m.ID, m.To, m.Payload)}}
 		return
 	}
 	own := &p.delivered[p.world.number(at)]
@@ -136,7 +145,8 @@ func (p *play) appendSubmits(all []choice, at int) []choice {
 		if next >= len(p.messages) {
 			continue
 		}
-		if number := p.world.number(p.messages[next].ID.Sender); !p.world.processes[number].crashed && (at == nobody || at == number) {
+		if number := p.world.number(p.messages[next].ID.Sender); !p.world.processes[number].
+			crashed && (at == nobody || at == number) {
 			all = append(all, choice{choiceSubmit, client, 0, nobody, false})
 		}
 	}
@@ -156,7 +166,8 @@ func (p *play) appendArrivals(all []choice, where func(*chosenLink) bool) []choi
 // appendLosses appends what can get lost of what the crashed sent.
 func (p *play) appendLosses(all []choice) []choice {
 	for number, l := range p.stage.links {
-		if len(l.letters) > 0 && l.from < len(p.world.processes) && p.world.processes[l.from].crashed {
+		if len(l.letters) > 0 && l.from < len(p.world.processes) &&
+			p.world.processes[l.from].crashed {
 			all = append(all, choice{choiceLose, number, 0, nobody, false})
 		}
 	}
@@ -203,7 +214,9 @@ func (p *play) take(c choice) (broken *order.Violation) {
 	at, regranted := nobody, p.stage.regranted
 	defer func() {
 		if problem := recover(); problem != nil {
-			broken = &order.Violation{Property: Contract, Evidence: []string{fmt.Sprintf("%s: a form panics", p.describe(c)), fmt.Sprint(problem)}}
+			broken = &order.Violation{Property: Contract,
+				Evidence: []string{fmt.Sprintf("%s: a form panics", p.describe(c)),
+					fmt.Sprint(problem)}}
 		}
 	}()
 	switch c.kind {
@@ -266,7 +279,8 @@ func (p *play) complete(number int) {
 	}
 }
 
-// crash ends a process. What is on the way to it is nobody's any more, unless its sender is to hear so.
+// crash ends a process. What is on the way to it is nobody's any more, unless its sender is to hear
+// so.
 func (p *play) crash(number int) {
 	p.changesAll()
 	p.world.processes[number].crashed = true
@@ -311,11 +325,13 @@ func (p *play) judge(moment order.Moment) *order.Violation {
 	return nil
 }
 
-// rest lets a fair run follow: everything arrives, everybody works, time passes, oracles agree; and judges what it comes to.
+// rest lets a fair run follow: everything arrives, everybody works, time passes, oracles agree; and
+// judges what it comes to.
 func (p *play) rest() (broken *order.Violation) {
 	defer func() {
 		if problem := recover(); problem != nil {
-			broken = &order.Violation{Property: Contract, Evidence: []string{"a form panics as time passes", fmt.Sprint(problem)}}
+			broken = &order.Violation{Property: Contract,
+				Evidence: []string{"a form panics as time passes", fmt.Sprint(problem)}}
 		}
 	}()
 	p.changesAll()
@@ -349,7 +365,10 @@ func (p *play) agree() {
 		if process.name.Group == order.Clients || process.crashed {
 			continue
 		}
-		leader := slices.IndexFunc(p.world.deployment.Members(process.name.Group), func(r order.Replica) bool { return !p.world.processes[p.world.number(r)].crashed })
+		leader := slices.IndexFunc(p.world.deployment.Members(process.name.Group),
+			func(r order.Replica) bool {
+				return !p.world.processes[p.world.number(r)].crashed
+			})
 		if p.said[number] != order.ServerID(leader) {
 			p.said[number] = order.ServerID(leader)
 			p.form.Lead(process.name, order.ServerID(leader))
@@ -406,7 +425,8 @@ func (p *play) describe(c choice) string {
 		m := p.messages[min(c.a+2*p.submitted[c.a], len(p.messages)-1)]
 		return fmt.Sprintf("%v submits %v to groups %v", m.ID.Sender, m.ID, m.To)
 	case choiceArrive:
-		return fmt.Sprintf("what %s sent first arrives at %s", name(p.stage.links[c.a].from), name(p.stage.links[c.a].to))
+		return fmt.Sprintf("what %s sent first arrives at %s", name(p.stage.links[c.a].from),
+			name(p.stage.links[c.a].to))
 	case choiceLand:
 		if a := p.stage.hosts[c.a].ways[c.b]; len(a.pending) > 0 {
 			return a.described()
@@ -417,7 +437,8 @@ func (p *play) describe(c choice) string {
 	case choiceCrash:
 		return name(c.a) + " crashes"
 	case choiceLose:
-		return fmt.Sprintf("what %s sent to %s is lost", name(p.stage.links[c.a].from), name(p.stage.links[c.a].to))
+		return fmt.Sprintf("what %s sent to %s is lost", name(p.stage.links[c.a].from),
+			name(p.stage.links[c.a].to))
 	case choiceLoseWay:
 		a := p.stage.hosts[c.a].ways[c.b]
 		return fmt.Sprintf("what %s posted to %s is lost", a.host.id, a.region.host.id)

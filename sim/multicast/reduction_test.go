@@ -9,7 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestReductionLeavesOutNothing has searches that leave out schedules and searches that do not come to the same states at rest, and to the same verdict.
+// TestReductionLeavesOutNothing has searches that leave out schedules and searches that do not come
+// to the same states at rest, and to the same verdict.
 func TestReductionLeavesOutNothing(t *testing.T) {
 	t.Parallel()
 	cases := []SearchOptions{
@@ -34,17 +35,20 @@ func TestReductionLeavesOutNothing(t *testing.T) {
 		}
 		options.rests = nil
 		reduced, whole := results[0], results[1]
-		t.Logf("%+v: %d states of %d, %d transitions of %d, %d at rest", options, reduced.States, whole.States, reduced.Transitions, whole.Transitions, len(rests[1]))
+		t.Logf("%+v: %d states of %d, %d transitions of %d, %d at rest", options, reduced.States,
+			whole.States, reduced.Transitions, whole.Transitions, len(rests[1]))
 		switch {
 		case (reduced.Violation == nil) != (whole.Violation == nil):
 			t.Errorf("%+v: reduced %v, whole %v", options, reduced.Violation, whole.Violation)
 		case whole.Violation == nil && (len(rests[1]) == 0 || !maps.Equal(rests[0], rests[1])):
-			t.Errorf("%+v: %d states at rest, without reduction %d", options, len(rests[0]), len(rests[1]))
+			t.Errorf("%+v: %d states at rest, without reduction %d", options, len(rests[0]),
+				len(rests[1]))
 		}
 	}
 }
 
-// racy is the paper's form with a bug that shows where the memory and the machines are in some state as a replica is about to work.
+// racy is the paper's form with a bug that shows where the memory and the machines are in some
+// state as a replica is about to work.
 type racy struct {
 	*tramReplicas
 	at    order.Replica
@@ -58,7 +62,8 @@ func (r racy) Poll(at order.Replica) {
 	r.tramReplicas.Poll(at)
 }
 
-// TestReductionKeepsRaces plants bugs that show in few schedules, and has both searches find them, or see that there is no such schedule.
+// TestReductionKeepsRaces plants bugs that show in few schedules, and has both searches find them,
+// or see that there is no such schedule.
 func TestReductionKeepsRaces(t *testing.T) {
 	t.Parallel()
 	upper, lower := order.Replica{Group: 0}, order.Replica{Group: 1}
@@ -80,15 +85,20 @@ func TestReductionKeepsRaces(t *testing.T) {
 		"both messages come before any is ordered": {upper, func(f *tramReplicas) bool {
 			return slices.Equal(came(f), []bool{true, true}) && f.servers[upper].Status().End == 0
 		}, true},
-		"the second comes alone": {upper, func(f *tramReplicas) bool { return slices.Equal(came(f), []bool{false, true}) }, true},
+		"the second comes alone": {upper, func(f *tramReplicas) bool {
+			return slices.Equal(came(f), []bool{false, true})
+		}, true},
 		"one is handed on, and nobody leads below": {lower, func(f *tramReplicas) bool {
-			return f.servers[upper].Status().Forwarded[0].Due > 0 && !f.servers[lower].Status().Leading
+			return f.servers[upper].Status().Forwarded[0].Due > 0 &&
+				!f.servers[lower].Status().Leading
 		}, true},
 		"both are handed on, and one is taken": {lower, func(f *tramReplicas) bool {
-			return f.servers[upper].Status().Forwarded[0].Due == 2 && f.servers[lower].Status().Applied == 1
+			return f.servers[upper].Status().Forwarded[0].Due == 2 &&
+				f.servers[lower].Status().Applied == 1
 		}, true},
 		"something is taken that was not handed on": {lower, func(f *tramReplicas) bool {
-			return f.servers[upper].Status().Forwarded[0].Due == 0 && f.servers[lower].Status().Applied > 0
+			return f.servers[upper].Status().Forwarded[0].Due == 0 &&
+				f.servers[lower].Status().Applied > 0
 		}, false},
 	}
 	for name, c := range cases {
@@ -103,7 +113,8 @@ func TestReductionKeepsRaces(t *testing.T) {
 				}
 				return racy{f.(*tramReplicas), c.at, c.shows}, nil
 			}
-			result, err := Search(context.Background(), SearchOptions{Groups: 2, Replicas: 1, Messages: 2, Unreduced: unreduced, form: maker})
+			result, err := Search(context.Background(), SearchOptions{Groups: 2, Replicas: 1,
+				Messages: 2, Unreduced: unreduced, form: maker})
 			if err != nil || c.found != (result.Violation != nil) || result.Complete == c.found {
 				t.Errorf("%s, unreduced %v: %+v, %v", name, unreduced, result, err)
 			}

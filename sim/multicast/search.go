@@ -13,21 +13,26 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// SearchOptions say what an exhaustive search looks at: a small deployment, few messages, few faults, and all that can come of them.
+// SearchOptions say what an exhaustive search looks at: a small deployment, few messages, few
+// faults, and all that can come of them.
 type SearchOptions struct {
 	// Engine and Plant are as for a run.
 	Engine, Plant string
-	// Groups are in a chain, of Replicas each. Messages are submitted by two clients in turn, the first two to all groups.
+	// Groups are in a chain, of Replicas each. Messages are submitted by two clients in turn, the
+	// first two to all groups.
 	Groups, Replicas, Messages int
-	// Crashes is how many processes may crash, Leads how often the leader oracle of some replica may change its mind, and Ticks how often the clock may go on by what a process waits before it does something
-	// about it. All three may happen at any moment.
+	// Crashes is how many processes may crash, Leads how often the leader oracle of some replica
+	// may change its mind, and Ticks how often the clock may go on by what a process waits before
+	// it does something about it. All three may happen at any moment.
 	Crashes, Leads, Ticks int
-	// Unreduced has it look at schedules too that come to the same as others. They are left out where the form is a Completer and there are no Ticks.
+	// Unreduced has it look at schedules too that come to the same as others. They are left out
+	// where the form is a Completer and there are no Ticks.
 	Unreduced bool
 	// StatesMax and DepthMax end the search, or a path; 0 is StatesMaxDefault and DepthMaxDefault.
 	StatesMax, DepthMax int
 
-	// form is run instead of an engine, and copying is not used, by tests. Where rests is not nil, it gets the states from which nothing leads anywhere.
+	// form is run instead of an engine, and copying is not used, by tests. Where rests is not nil,
+	// it gets the states from which nothing leads anywhere.
 	form   Maker
 	replay bool
 	rests  map[fingerprint]bool
@@ -40,7 +45,8 @@ const (
 
 	searchPatience = 100 * time.Microsecond
 	searchPayload  = 8
-	// restRounds bounds the rounds of the fair run at an end, and restMore is how many follow once all is A-delivered.
+	// restRounds bounds the rounds of the fair run at an end, and restMore is how many follow once
+	// all is A-delivered.
 	restRounds, restMore = 600, 30
 	// searchShrinks bounds the runs that cut a path down.
 	searchShrinks = 3_000
@@ -57,14 +63,17 @@ const (
 
 // SearchResult is what a search came to.
 type SearchResult struct {
-	// States were visited, by Transitions; in Ends of them nothing is under way and no choice leads anywhere new, and a fair run followed; Depth is the longest path.
+	// States were visited, by Transitions; in Ends of them nothing is under way and no choice leads
+	// anywhere new, and a fair run followed; Depth is the longest path.
 	States, Transitions, Ends, Depth int
 	// Complete tells that every schedule was looked at; else Bound says what ended the search.
 	Complete bool
 	Bound    string
-	// Copied tells that the form could be copied, and was not run from its beginning again and again.
+	// Copied tells that the form could be copied, and was not run from its beginning again and
+	// again.
 	Copied bool
-	// Violation is what was found broken, nil if nothing was, and Path the way there, line by line, cut down.
+	// Violation is what was found broken, nil if nothing was, and Path the way there, line by line,
+	// cut down.
 	Violation *order.Violation
 	Path      []string
 }
@@ -73,7 +82,8 @@ type SearchResult struct {
 func (o *SearchOptions) Validate() error {
 	switch {
 	case o.Groups < 1 || o.Groups > 3 || o.Replicas < 1 || o.Replicas > 3:
-		return fmt.Errorf("%w: a search of %d groups of %d, want 1 to 3 of 1 to 3", ErrOptions, o.Groups, o.Replicas)
+		return fmt.Errorf("%w: a search of %d groups of %d, want 1 to 3 of 1 to 3", ErrOptions,
+			o.Groups, o.Replicas)
 	case o.Messages < 1 || o.Messages > 4:
 		return fmt.Errorf("%w: a search of %d messages, want 1 to 4", ErrOptions, o.Messages)
 	case o.Crashes < 0 || o.Leads < 0 || o.Ticks < 0 || o.StatesMax < 0 || o.DepthMax < 0:
@@ -87,11 +97,14 @@ func (o *SearchOptions) maker() (Maker, error) {
 	return (&Options{Engine: o.Engine, Plant: o.Plant, form: o.form}).maker()
 }
 
-// ErrNotRepeatable says that a form is in another state after the same choices: it draws on something that the frame does not give it, or a copy shares what it should not.
+// ErrNotRepeatable says that a form is in another state after the same choices: it draws on
+// something that the frame does not give it, or a copy shares what it should not.
 var ErrNotRepeatable = errors.New("multicast: the same choices lead to different states")
 
-// Search visits every state that the options' deployment can get to, whatever is chosen to happen next, and judges each; from each end, where nothing is under way or new, it also lets a fair run follow
-// in which time passes, nothing goes wrong, and all that is due has to be A-delivered. The error wraps ErrOptions, ErrEngine or ErrNotRepeatable.
+// Search visits every state that the options' deployment can get to, whatever is chosen to happen
+// next, and judges each; from each end, where nothing is under way or new, it also lets a fair run
+// follow in which time passes, nothing goes wrong, and all that is due has to be A-delivered. The
+// error wraps ErrOptions, ErrEngine or ErrNotRepeatable.
 func Search(ctx context.Context, options SearchOptions) (SearchResult, error) {
 	if err := options.Validate(); err != nil {
 		return SearchResult{}, err
@@ -191,13 +204,15 @@ func (x *explorer) explore(own fingerprint, depth int) {
 	}
 }
 
-// atRest tells whether nothing is left to submit and nothing is under way. Processes may still have something to do; a fair run has to end well from there all the same.
+// atRest tells whether nothing is left to submit and nothing is under way. Processes may still have
+// something to do; a fair run has to end well from there all the same.
 func atRest(choices []choice) bool {
 	return !slices.ContainsFunc(choices, func(c choice) bool { return c.kind <= choiceLand })
 }
 
-// end lets a fair run follow on a state with nothing under way, from which no choice leads anywhere new, and judges it. Of states that lead to each other in circles and nowhere else, the last one that is visited
-// is such a state.
+// end lets a fair run follow on a state with nothing under way, from which no choice leads anywhere
+// new, and judges it. Of states that lead to each other in circles and nowhere else, the last one
+// that is visited is such a state.
 func (x *explorer) end(here *moment, own fingerprint, depth int, moved bool) {
 	x.result.Ends++
 	if moved && !x.comeBack(here, own, depth) {
@@ -209,7 +224,8 @@ func (x *explorer) end(here *moment, own fingerprint, depth int, moved bool) {
 	}
 }
 
-// comeBack brings the play to where a path of that length leads, and checks that it is where it was.
+// comeBack brings the play to where a path of that length leads, and checks that it is where it
+// was.
 func (x *explorer) comeBack(here *moment, own fingerprint, depth int) bool {
 	if here != nil {
 		x.play.putBack(here)
@@ -307,7 +323,8 @@ func (x *explorer) replay(path []choice, text io.Writer) (*order.Violation, erro
 // searchDeployment is the deployment of a search.
 func (o *SearchOptions) deployment() *Deployment {
 	return &Deployment{
-		Sizes: slices.Repeat([]int{o.Replicas}, o.Groups), Tree: tram.Chain(o.Groups), Clients: min(o.Messages, 2), Slots: 2, PayloadMax: searchPayload, Patience: searchPatience,
+		Sizes: slices.Repeat([]int{o.Replicas}, o.Groups), Tree: tram.Chain(o.Groups),
+		Clients: min(o.Messages, 2), Slots: 2, PayloadMax: searchPayload, Patience: searchPatience,
 		OperationTimeout: operationTimeout,
 	}
 }
@@ -322,7 +339,8 @@ func (o *SearchOptions) messages() []order.Multicast {
 	var messages []order.Multicast
 	for i := range o.Messages {
 		client := order.Replica{Group: order.Clients, Server: order.ServerID(i % 2)}
-		messages = append(messages, order.Multicast{ID: order.MessageID{Sender: client, Sequence: uint64(1 + i/2)}, To: destinations[i], Payload: []byte{byte(i + 1)}})
+		messages = append(messages, order.Multicast{ID: order.MessageID{Sender: client,
+			Sequence: uint64(1 + i/2)}, To: destinations[i], Payload: []byte{byte(i + 1)}})
 	}
 	return messages
 }

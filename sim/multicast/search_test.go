@@ -8,7 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// TestSearchOfTheSequencer looks at every schedule of small deployments of the form that is trivially right, by copies and by running it again and again, which is to visit the same states.
+// TestSearchOfTheSequencer looks at every schedule of small deployments of the form that is
+// trivially right, by copies and by running it again and again, which is to visit the same states.
 func TestSearchOfTheSequencer(t *testing.T) {
 	t.Parallel()
 	cases := []SearchOptions{
@@ -35,8 +36,10 @@ func TestSearchOfTheSequencer(t *testing.T) {
 			result.Copied = false
 			results[i] = result
 		}
-		t.Logf("%+v: %d states, %d transitions, %d ends, depth %d", options, results[0].States, results[0].Transitions, results[0].Ends, results[0].Depth)
-		if results[0].States != results[1].States || results[0].Transitions != results[1].Transitions || results[0].Ends != results[1].Ends {
+		t.Logf("%+v: %d states, %d transitions, %d ends, depth %d", options, results[0].States,
+			results[0].Transitions, results[0].Ends, results[0].Depth)
+		if results[0].States != results[1].States ||
+			results[0].Transitions != results[1].Transitions || results[0].Ends != results[1].Ends {
 			t.Errorf("by copies %+v, by replays %+v", results[0], results[1])
 		}
 	}
@@ -50,30 +53,39 @@ func TestSearchFindsPlantedBugs(t *testing.T) {
 		property order.Property
 		lines    int
 	}{
-		{SearchOptions{Groups: 2, Replicas: 1, Messages: 3, Plant: plantLostDelivery}, order.Validity, 40},
-		{SearchOptions{Groups: 2, Replicas: 1, Messages: 3, Plant: plantTwice}, order.Integrity, 30},
-		{SearchOptions{Groups: 2, Replicas: 1, Messages: 3, Plant: plantTornPayload}, order.Integrity, 30},
+		{SearchOptions{Groups: 2, Replicas: 1, Messages: 3, Plant: plantLostDelivery},
+			order.Validity, 40},
+		{SearchOptions{Groups: 2, Replicas: 1, Messages: 3, Plant: plantTwice}, order.Integrity,
+			30},
+		{SearchOptions{Groups: 2, Replicas: 1, Messages: 3, Plant: plantTornPayload},
+			order.Integrity, 30},
 		{SearchOptions{Groups: 2, Replicas: 1, Messages: 3, Plant: plantPanic}, Contract, 30},
-		{SearchOptions{Groups: 1, Replicas: 2, Messages: 2, Plant: plantLoneLeader, Leads: 1}, "", 40},
+		{SearchOptions{Groups: 1, Replicas: 2, Messages: 2, Plant: plantLoneLeader, Leads: 1},
+			"", 40},
 	}
 	for _, c := range cases {
 		c.options.Engine = EngineSequencer
 		result, err := Search(context.Background(), c.options)
-		if err != nil || result.Violation == nil || result.Complete || result.Bound != BoundViolation {
+		if err != nil || result.Violation == nil || result.Complete ||
+			result.Bound != BoundViolation {
 			t.Errorf("%+v: %+v, %v", c.options, result, err)
 			continue
 		}
 		if c.property != "" && result.Violation.Property != c.property {
 			t.Errorf("%+v: %s is broken, want %s", c.options, result.Violation.Property, c.property)
 		}
-		if text := strings.Join(result.Path, "\n"); len(result.Path) > c.lines || !strings.Contains(text, "submits c0.1") {
+		if text := strings.Join(result.Path, "\n"); len(result.Path) > c.lines ||
+			!strings.Contains(text, "submits c0.1") {
 			t.Errorf("%+v: %d lines:\n%s\n%v", c.options, len(result.Path), text, result.Violation)
 		}
-		t.Logf("%+v: %d states\n%s\n%v", c.options, result.States, strings.Join(result.Path, "\n"), result.Violation)
+		t.Logf("%+v: %d states\n%s\n%v", c.options, result.States, strings.Join(result.Path, "\n"),
+			result.Violation)
 	}
 }
 
-// TestSearchOfTheReplicas looks at every schedule of the paper's form in small deployments, two groups of two among them; and at the first ones where more goes wrong. A bound is no failure there: it is what the time of a test allows.
+// TestSearchOfTheReplicas looks at every schedule of the paper's form in small deployments, two
+// groups of two among them; and at the first ones where more goes wrong. A bound is no failure
+// there: it is what the time of a test allows.
 func TestSearchOfTheReplicas(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -94,14 +106,17 @@ func TestSearchOfTheReplicas(t *testing.T) {
 	for _, c := range cases {
 		c.options.Engine = EngineTRAM
 		result, err := Search(context.Background(), c.options)
-		if err != nil || result.Violation != nil || !result.Copied || result.Ends == 0 || result.Complete != c.complete || !c.complete && result.Bound != BoundStates {
+		if err != nil || result.Violation != nil || !result.Copied || result.Ends == 0 ||
+			result.Complete != c.complete || !c.complete && result.Bound != BoundStates {
 			t.Errorf("%+v: %+v, %v", c.options, result, err)
 		}
-		t.Logf("%+v: %d states, %d transitions, %d ends, depth %d, complete: %v", c.options, result.States, result.Transitions, result.Ends, result.Depth, result.Complete)
+		t.Logf("%+v: %d states, %d transitions, %d ends, depth %d, complete: %v", c.options,
+			result.States, result.Transitions, result.Ends, result.Depth, result.Complete)
 	}
 }
 
-// TestReplicasAreCopied has a search by running the paper's form again and again, not by copies, come to the same states: copies share nothing.
+// TestReplicasAreCopied has a search by running the paper's form again and again, not by copies,
+// come to the same states: copies share nothing.
 func TestReplicasAreCopied(t *testing.T) {
 	t.Parallel()
 	cases := []SearchOptions{
@@ -119,20 +134,25 @@ func TestReplicasAreCopied(t *testing.T) {
 		}
 		options.replay = true
 		replayed, err := Search(context.Background(), options)
-		if err != nil || replayed.States != copied.States || replayed.Transitions != copied.Transitions || replayed.Ends != copied.Ends || replayed.Copied || !copied.Copied {
+		if err != nil || replayed.States != copied.States ||
+			replayed.Transitions != copied.Transitions || replayed.Ends != copied.Ends ||
+			replayed.Copied || !copied.Copied {
 			t.Errorf("%+v: by copies %+v, by replays %+v, %v", options, copied, replayed, err)
 		}
 	}
 }
 
-// TestSearchFindsPlantedBugsOfTheReplicas has the search that leaves out schedules come across what is planted in the paper's form.
+// TestSearchFindsPlantedBugsOfTheReplicas has the search that leaves out schedules come across what
+// is planted in the paper's form.
 func TestSearchFindsPlantedBugsOfTheReplicas(t *testing.T) {
 	t.Parallel()
 	if raceEnabled || testing.Short() {
 		t.Skip("it takes some seconds, and races with nobody")
 	}
-	result, err := Search(context.Background(), SearchOptions{Engine: EngineTRAM, Plant: "no-tree-catch-up", Groups: 2, Replicas: 2, Messages: 1, Leads: 1})
-	if err != nil || result.Violation == nil || result.Violation.Property != order.Validity || len(result.Path) > 80 {
+	result, err := Search(context.Background(), SearchOptions{Engine: EngineTRAM,
+		Plant: "no-tree-catch-up", Groups: 2, Replicas: 2, Messages: 1, Leads: 1})
+	if err != nil || result.Violation == nil || result.Violation.Property != order.Validity ||
+		len(result.Path) > 80 {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	t.Logf("%d states\n%s\n%v", result.States, strings.Join(result.Path, "\n"), result.Violation)

@@ -23,9 +23,11 @@ const (
 // heldMax is how long the first of a pair waits for the second: longer than there are messages.
 const heldMax = 20 * time.Millisecond
 
-var sequencerPlants = []string{plantLostDelivery, plantSwappedOrder, plantCyclicOrder, plantWrongGroup, plantTwice, plantLoneLeader, plantTornPayload, plantPanic}
+var sequencerPlants = []string{plantLostDelivery, plantSwappedOrder, plantCyclicOrder,
+	plantWrongGroup, plantTwice, plantLoneLeader, plantTornPayload, plantPanic}
 
-// sequencer is atomic multicast by one log that all replicas of all groups share: each A-delivers what is for its group.
+// sequencer is atomic multicast by one log that all replicas of all groups share: each A-delivers
+// what is for its group.
 type sequencer struct {
 	world    *World
 	plant    string
@@ -40,8 +42,9 @@ type sequencerReplica struct {
 	delivered uint64
 	held      []order.Multicast // to be swapped with the next
 	since     time.Duration     // when it was held
-	waiting   [][]byte          // letters that a lone leader is still to send on, one to each replica
-	told      int               // replicas that have the first of them
+	// letters that a lone leader is still to send on, one to each replica
+	waiting [][]byte
+	told    int // replicas that have the first of them
 }
 
 func newSequencer(world *World, plant string) (Form, error) {
@@ -79,7 +82,8 @@ func (s *sequencer) Poll(at order.Replica) {
 	for _, entry := range s.log.Ordered(at) {
 		s.take(at, entry)
 	}
-	if r := s.replicas[at]; s.plant == plantCyclicOrder && len(r.held) > 0 && s.world.Now() > r.since+heldMax {
+	if r := s.replicas[at]; s.plant == plantCyclicOrder && len(r.held) > 0 &&
+		s.world.Now() > r.since+heldMax {
 		s.release(at)
 	}
 	if s.plant == plantLoneLeader {
@@ -87,7 +91,8 @@ func (s *sequencer) Poll(at order.Replica) {
 	}
 }
 
-// relay is the lone leader's part: it sends each message to the replicas of all groups, one a poll, and remembers nothing.
+// relay is the lone leader's part: it sends each message to the replicas of all groups, one a poll,
+// and remembers nothing.
 func (s *sequencer) relay(at order.Replica) {
 	r := s.replicas[at]
 	for _, letter := range s.world.Receive(at) {
@@ -141,7 +146,8 @@ func (s *sequencer) take(at order.Replica, entry []byte) {
 	s.release(at)
 }
 
-// takePair has all replicas of group 0 exchange its entries 1 and 2, 3 and 4, ... where no other group gets both: the order is one between any two groups, and yet there are circles.
+// takePair has all replicas of group 0 exchange its entries 1 and 2, 3 and 4, ... where no other
+// group gets both: the order is one between any two groups, and yet there are circles.
 func (s *sequencer) takePair(at order.Replica, m order.Multicast) {
 	r := s.replicas[at]
 	r.held = append(r.held, m)
@@ -149,7 +155,9 @@ func (s *sequencer) takePair(at order.Replica, m order.Multicast) {
 		r.since = s.world.Now()
 		return
 	}
-	if !slices.ContainsFunc(m.To, func(g order.GroupID) bool { return g != 0 && slices.Contains(r.held[0].To, g) }) {
+	if !slices.ContainsFunc(m.To, func(g order.GroupID) bool {
+		return g != 0 && slices.Contains(r.held[0].To, g)
+	}) {
 		slices.Reverse(r.held)
 	}
 	s.release(at)

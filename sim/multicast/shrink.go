@@ -13,14 +13,17 @@ const (
 	shrinkSeeds = 12
 )
 
-// Shrink looks for a smaller run that breaks the same property first as result, to which options led: fewer groups of fewer replicas, if need be with another seed; then without the messages and faults that it does not
-// take. It returns that run's options and result, or the given ones where it finds none.
+// Shrink looks for a smaller run that breaks the same property first as result, to which options
+// led: fewer groups of fewer replicas, if need be with another seed; then without the messages and
+// faults that it does not take. It returns that run's options and result, or the given ones where
+// it finds none.
 func Shrink(options Options, result Result) (Options, Result) {
 	if len(result.Violations) == 0 {
 		return options, result
 	}
 	options.Trace = nil
-	x := &shrinker{options: options, result: result, property: result.Violations[0].Property, left: shrinkRuns}
+	x := &shrinker{options: options, result: result, property: result.Violations[0].Property,
+		left: shrinkRuns}
 	if options.OnlyMessages == nil && options.OnlyFaults == nil {
 		x.deployment()
 	}
@@ -59,12 +62,14 @@ func (x *shrinker) deployment() {
 	original := x.options
 	for replicas := 1; replicas <= 3; replicas++ {
 		for groups := 1; groups <= min(3, x.result.Groups); groups++ {
-			if original.Replicas != 0 && replicas > original.Replicas || original.Tree != nil && groups != original.Groups || x.left < shrinkRuns/2 {
+			if original.Replicas != 0 && replicas > original.Replicas || original.Tree != nil &&
+				groups != original.Groups || x.left < shrinkRuns/2 {
 				continue
 			}
 			for seed := range uint64(shrinkSeeds) {
 				smaller := original
-				smaller.Groups, smaller.Replicas, smaller.Seed = groups, replicas, original.Seed+seed
+				smaller.Groups, smaller.Replicas, smaller.Seed = groups, replicas,
+					original.Seed+seed
 				if x.try(smaller) {
 					return
 				}
@@ -83,7 +88,8 @@ func (x *shrinker) list(numbers []int, set func(*Options, []int)) {
 	}
 	for part := len(numbers); part >= 1; part /= 2 {
 		for from := 0; from < len(numbers); {
-			rest := append(append([]int{}, numbers[:from]...), numbers[min(from+part, len(numbers)):]...)
+			rest := append(append([]int{}, numbers[:from]...),
+				numbers[min(from+part, len(numbers)):]...)
 			smaller = x.options
 			if set(&smaller, rest); x.try(smaller) {
 				numbers = rest

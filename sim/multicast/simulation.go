@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	// settleMax is how long, after the last fault, a run may take until all that is due is A-delivered.
+	// settleMax is how long, after the last fault, a run may take until all that is due is
+	// A-delivered.
 	settleMax = 80 * time.Millisecond
 	// quiet is for how long, after that, nothing may be A-delivered any more.
 	quiet = 2 * time.Millisecond
@@ -39,7 +40,8 @@ type simulation struct {
 	sequence map[order.Replica]uint64
 	// held are what clients that hang are to submit once they go on.
 	held map[order.Replica][]order.Multicast
-	// armed are the faults that wait for steps of somebody, and striking those whose moment has come.
+	// armed are the faults that wait for steps of somebody, and striking those whose moment has
+	// come.
 	armed    []*armed
 	striking []fault
 
@@ -75,15 +77,18 @@ func Run(options Options) (Result, error) {
 	p := draw(options)
 	p.keep(options)
 	s := &simulation{
-		options: options, plan: p, pace: stream(options.Seed, paceStream), byID: map[order.MessageID]int{}, sequence: map[order.Replica]uint64{},
+		options: options, plan: p, pace: stream(options.Seed, paceStream),
+		byID: map[order.MessageID]int{}, sequence: map[order.Replica]uint64{},
 		held: map[order.Replica][]order.Multicast{},
 	}
 	deployment := &s.plan.deployment
 	s.history = order.NewHistory(deployment.Sizes...)
 	s.world = newWorld(deployment, newTrace(options.Trace))
 	s.stage = &seeded{
-		network: fabric.New(fabric.Options{Seed: options.Seed, Delay: p.weather.delay, OperationTimeout: deployment.OperationTimeout}),
-		random:  stream(options.Seed, stageStream), delay: p.weather.delay, links: map[[2]int]*link{}, cuts: map[[2]int]bool{}, arrive: s.world.arrive,
+		network: fabric.New(fabric.Options{Seed: options.Seed, Delay: p.weather.delay,
+			OperationTimeout: deployment.OperationTimeout}),
+		random: stream(options.Seed, stageStream), delay: p.weather.delay,
+		links: map[[2]int]*link{}, cuts: map[[2]int]bool{}, arrive: s.world.arrive,
 	}
 	defer s.stage.network.Close()
 	s.world.stage, s.world.delivered, s.world.noted = s.stage, s.delivers, s.steps
@@ -100,7 +105,10 @@ func Run(options Options) (Result, error) {
 func (s *simulation) begin() {
 	s.oracle.begin(s)
 	for i := range s.world.processes {
-		s.stage.network.After(time.Duration(1+s.pace.Int64N(int64(s.plan.weather.paces[i]))), func() { s.poll(i) })
+		s.stage.network.After(time.Duration(1+s.pace.Int64N(int64(s.plan.weather.paces[i]))),
+			func() {
+				s.poll(i)
+			})
 	}
 	for _, planned := range s.plan.submissions {
 		s.stage.network.After(planned.at, func() { s.submit(planned) })
@@ -168,13 +176,15 @@ func (s *simulation) submit(planned submission) {
 		return
 	}
 	s.sequence[planned.client]++
-	m := message{Multicast: order.Multicast{ID: order.MessageID{Sender: planned.client, Sequence: s.sequence[planned.client]}, To: planned.to, Payload: planned.payload}}
+	m := message{Multicast: order.Multicast{ID: order.MessageID{Sender: planned.client,
+		Sequence: s.sequence[planned.client]}, To: planned.to, Payload: planned.payload}}
 	s.byID[m.ID] = len(s.messages)
 	s.messages = append(s.messages, m)
 	s.result.submitted = append(s.result.submitted, planned.number)
 	s.history.Submit(m.ID, m.To...)
 	s.world.trace.note(s.world.Now(), 2, uint64(planned.number))
-	s.world.trace.say(s.world.Now(), "message %d: %v submits %v to groups %v, %d bytes", planned.number, planned.client, m.ID, planned.to, len(planned.payload))
+	s.world.trace.say(s.world.Now(), "message %d: %v submits %v to groups %v, %d bytes",
+		planned.number, planned.client, m.ID, planned.to, len(planned.payload))
 	if p.hangs {
 		s.held[planned.client] = append(s.held[planned.client], m.Multicast)
 		return
@@ -191,8 +201,11 @@ func (s *simulation) delivers(at order.Replica, m order.Multicast) {
 		own := &s.messages[number]
 		own.by = append(own.by, at)
 		if !slices.Equal(own.To, m.To) || !bytes.Equal(own.Payload, m.Payload) {
-			s.breaks(order.Integrity, fmt.Sprintf("%v submits %v to groups %v with a payload of %d bytes", m.ID.Sender, m.ID, own.To, len(own.Payload)),
-				fmt.Sprintf("%v A-delivers it as one to groups %v with %d bytes, and they differ", at, m.To, len(m.Payload)))
+			s.breaks(order.Integrity,
+				fmt.Sprintf("%v submits %v to groups %v with a payload of %d bytes", m.ID.Sender,
+					m.ID, own.To, len(own.Payload)),
+				fmt.Sprintf("%v A-delivers it as one to groups %v with %d bytes, and they differ",
+					at, m.To, len(m.Payload)))
 		}
 	}
 	s.count(at, true)
@@ -205,7 +218,8 @@ func (s *simulation) steps(at order.Replica) { s.count(at, false) }
 func (s *simulation) count(at order.Replica, delivers bool) {
 	for i := 0; i < len(s.armed); i++ {
 		a := s.armed[i]
-		if a.delivers != delivers || (a.leads && (at.Group != a.victim.Group || s.oracle.leader(at.Group) != at.Server)) || (!a.leads && at != a.victim) {
+		if a.delivers != delivers || (a.leads && (at.Group != a.victim.Group ||
+			s.oracle.leader(at.Group) != at.Server)) || (!a.leads && at != a.victim) {
 			continue
 		}
 		if a.left--; a.left <= 0 {
@@ -216,7 +230,8 @@ func (s *simulation) count(at order.Replica, delivers bool) {
 	}
 }
 
-// settle makes everything whole: who hangs for a while goes on, wires are mended by then, oracles agree on one that lives. What still waits for steps does not strike any more.
+// settle makes everything whole: who hangs for a while goes on, wires are mended by then, oracles
+// agree on one that lives. What still waits for steps does not strike any more.
 func (s *simulation) settle() {
 	s.armed = nil
 	s.mend()
@@ -231,7 +246,8 @@ func (s *simulation) settle() {
 	s.look()
 }
 
-// look ends the run when everything that is due is A-delivered and nothing happens any more, or too much time has passed.
+// look ends the run when everything that is due is A-delivered and nothing happens any more, or too
+// much time has passed.
 func (s *simulation) look() {
 	now := s.world.Now()
 	switch {
@@ -273,7 +289,8 @@ func (s *simulation) gone(process order.Replica) bool {
 // end judges.
 func (s *simulation) end() (Result, error) {
 	r := &s.result
-	r.Seed, r.Plan, r.Messages, r.Elapsed = s.options.Seed, s.plan.String(), len(s.messages), s.world.Now()
+	r.Seed, r.Plan, r.Messages, r.Elapsed = s.options.Seed, s.plan.String(), len(s.messages),
+		s.world.Now()
 	r.Groups = s.plan.deployment.Groups()
 	r.Replicas = len(s.world.processes) - s.plan.deployment.Clients
 	moment := order.AtRest
@@ -294,14 +311,17 @@ func (s *simulation) end() (Result, error) {
 
 // standstill says where those stand that a message lacks.
 func (s *simulation) standstill(m *message) *order.Violation {
-	evidence := []string{fmt.Sprintf("%v after the last fault %v to groups %v is not everywhere", s.world.Now()-s.calm, m.ID, m.To)}
+	evidence := []string{fmt.Sprintf("%v after the last fault %v to groups %v is not everywhere",
+		s.world.Now()-s.calm, m.ID, m.To)}
 	const shown = 12
 	for _, process := range s.plan.deployment.Processes() {
 		concerned := process == m.ID.Sender || process.Group != order.Clients
 		if !concerned || s.gone(process) || len(evidence) > shown {
 			continue
 		}
-		s.guard(process, "panics as it describes itself", func() { evidence = append(evidence, fmt.Sprintf("%v: %s", process, s.form.Describe(process))) })
+		s.guard(process, "panics as it describes itself", func() {
+			evidence = append(evidence, fmt.Sprintf("%v: %s", process, s.form.Describe(process)))
+		})
 	}
 	return &order.Violation{Property: Progress, Evidence: evidence}
 }

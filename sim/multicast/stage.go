@@ -8,7 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/sim/fabric"
 )
 
-// seeded is a stage in virtual time: memory of package fabric, and links whose letters take as long as a seed has it.
+// seeded is a stage in virtual time: memory of package fabric, and links whose letters take as long
+// as a seed has it.
 type seeded struct {
 	network *fabric.Network
 	random  *rand.Rand
@@ -60,7 +61,8 @@ func (s *seeded) take(from, to int, l *link) {
 	s.arrive(from, to, letter)
 }
 
-// crash ends a host, and loses some of what a process sent last: on each link a tail of what is under way.
+// crash ends a host, and loses some of what a process sent last: on each link a tail of what is
+// under way.
 func (s *seeded) crash(process int, id rdmanet.PeerID, ends int) {
 	s.network.Crash(id)
 	for to := range ends {

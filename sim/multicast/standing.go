@@ -8,7 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// This file knows states again, and comes back to them: process by process, because a choice changes one or two of them.
+// This file knows states again, and comes back to them: process by process, because a choice
+// changes one or two of them.
 
 // fingerprint stands for a state.
 type fingerprint [16]byte
@@ -45,7 +46,8 @@ func (p *play) changesAll() {
 	}
 }
 
-// looksDifferent notes that processes may have another fingerprint, though they did not change: what they posted is refused now, or gets through.
+// looksDifferent notes that processes may have another fingerprint, though they did not change:
+// what they posted is refused now, or gets through.
 func (p *play) looksDifferent() {
 	for number := range p.standings {
 		p.standings[number].printed = false
@@ -100,7 +102,9 @@ func (p *play) appendProcess(state []byte, number int) []byte {
 	if h := p.stage.hosts[number]; h != nil {
 		name := binary.AppendUvarint
 		if c, is := p.form.(Completer); is {
-			name = func(state []byte, tag uint64) []byte { return c.AppendOperation(state, process.name, tag) }
+			name = func(state []byte, tag uint64) []byte {
+				return c.AppendOperation(state, process.name, tag)
+			}
 		}
 		state = h.appendState(state, name)
 	}
@@ -120,12 +124,15 @@ type moment struct {
 func (p *play) takeDown() *moment {
 	for number := range p.standings {
 		if s := &p.standings[number]; s.taken == nil {
-			s.taken = &taken{p.stage.belongings(number), p.form.(Copier).Copy(p.world.processes[number].name), slices.Clip(p.delivered[number]), p.said[number]}
+			s.taken = &taken{p.stage.belongings(number),
+				p.form.(Copier).Copy(p.world.processes[number].name),
+				slices.Clip(p.delivered[number]), p.said[number]}
 		}
 	}
 	return &moment{
-		standings: slices.Clone(p.standings), contents: p.stage.takeDown(), submitted: slices.Clone(p.submitted),
-		crashes: p.crashes, leads: p.leads, ticks: p.ticks, turn: p.turn,
+		standings: slices.Clone(p.standings), contents: p.stage.takeDown(),
+		submitted: slices.Clone(p.submitted),
+		crashes:   p.crashes, leads: p.leads, ticks: p.ticks, turn: p.turn,
 	}
 }
 

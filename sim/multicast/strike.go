@@ -113,15 +113,18 @@ func (s *simulation) mend(wires ...[2]order.Replica) {
 			continue
 		}
 		s.wires = slices.Delete(s.wires, at, at+1)
-		s.world.trace.say(s.world.Now(), "the wire between %v and %v is whole again", ends[0], ends[1])
-		s.stage.mend(s.world.number(ends[0]), s.world.number(ends[1]), PeerOf(ends[0]), PeerOf(ends[1]))
+		s.world.trace.say(s.world.Now(), "the wire between %v and %v is whole again", ends[0],
+			ends[1])
+		s.stage.mend(s.world.number(ends[0]), s.world.number(ends[1]), PeerOf(ends[0]),
+			PeerOf(ends[1]))
 	}
 }
 
 // oracle is the leader oracle of each group, with an output at each replica [TRAM, section 2.1].
 type oracle struct {
 	random *rand.Rand
-	// truth is who leads each group; said what each replica's output is, and unheard whether it changed while the replica hung.
+	// truth is who leads each group; said what each replica's output is, and unheard whether it
+	// changed while the replica hung.
 	truth   []order.ServerID
 	said    []order.ServerID
 	unheard []bool
@@ -130,7 +133,8 @@ type oracle struct {
 // begin has all oracles name one replica in each group.
 func (o *oracle) begin(s *simulation) {
 	o.random = stream(s.options.Seed, oracleStream)
-	o.said, o.unheard = make([]order.ServerID, len(s.world.processes)), make([]bool, len(s.world.processes))
+	o.said, o.unheard = make([]order.ServerID, len(s.world.processes)),
+		make([]bool, len(s.world.processes))
 	for group, size := range s.plan.deployment.Sizes {
 		o.truth = append(o.truth, order.ServerID(o.random.IntN(size)))
 		for _, member := range s.plan.deployment.Members(order.GroupID(group)) {
@@ -167,8 +171,10 @@ func (o *oracle) catchUp(s *simulation, at order.Replica) {
 	}
 }
 
-// sayLater changes an oracle's output after a while, unless the run has come to its calm part by then.
-func (o *oracle) sayLater(s *simulation, after time.Duration, at order.Replica, leader order.ServerID) {
+// sayLater changes an oracle's output after a while, unless the run has come to its calm part by
+// then.
+func (o *oracle) sayLater(s *simulation, after time.Duration, at order.Replica,
+	leader order.ServerID) {
 	s.stage.network.After(after, func() {
 		if s.calm == 0 {
 			o.say(s, at, leader)
@@ -179,11 +185,14 @@ func (o *oracle) sayLater(s *simulation, after time.Duration, at order.Replica, 
 // wavering is how long an oracle that wavers stays with one leader at most.
 const wavering = 300 * time.Microsecond
 
-// err has oracles name another leader, for a while or until they name the next, and holds what the leader before has on the way, so that it may land after the other one took over.
+// err has oracles name another leader, for a while or until they name the next, and holds what the
+// leader before has on the way, so that it may land after the other one took over.
 func (o *oracle) err(s *simulation, f fault) {
 	group := f.victim.Group
 	before := order.Replica{Group: group, Server: o.truth[group]}
-	if others := slices.DeleteFunc(slices.Clone(f.others), func(r order.Replica) bool { return r == before }); len(others) > 0 {
+	if others := slices.DeleteFunc(slices.Clone(f.others), func(r order.Replica) bool {
+		return r == before
+	}); len(others) > 0 {
 		s.cut(before, others, f.held)
 	}
 	if f.span == 0 {
@@ -251,7 +260,9 @@ func (o *oracle) settle(s *simulation) {
 		}
 		for _, at := range s.plan.deployment.Members(g) {
 			if o.said[s.world.number(at)] != o.truth[group] {
-				s.stage.network.After(between(o.random, 0, 200*time.Microsecond), func() { o.say(s, at, o.truth[group]) })
+				s.stage.network.After(between(o.random, 0, 200*time.Microsecond), func() {
+					o.say(s, at, o.truth[group])
+				})
 			}
 		}
 	}

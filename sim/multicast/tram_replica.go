@@ -13,7 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/tram/replica"
 )
 
-// goneAfter is when a replica that did not get to work for so long is given up by its group: longer than any hang that ends, and than any pace.
+// goneAfter is when a replica that did not get to work for so long is given up by its group: longer
+// than any hang that ends, and than any pace.
 const goneAfter = 10 * time.Millisecond
 
 // tramReplicas is TRAM as the paper has it: tram/replica on regions.
@@ -21,7 +22,8 @@ type tramReplicas struct {
 	world   *World
 	servers map[order.Replica]*replica.Replica
 	clients map[order.Replica]*tramClient
-	// worked is when each replica worked last: a detector that never errs, of who is gone for good. It is what a log of finite length needs beside the leader oracle.
+	// worked is when each replica worked last: a detector that never errs, of who is gone for good.
+	// It is what a log of finite length needs beside the leader oracle.
 	worked map[order.Replica]time.Duration
 }
 
@@ -31,7 +33,8 @@ type tramClient struct {
 	waiting []order.Multicast
 }
 
-// tramPlants names the bugs that can be planted. An entry that is rewritten in place takes a leader stopped between two words to show: the room's own test looks at every instant.
+// tramPlants names the bugs that can be planted. An entry that is rewritten in place takes a leader
+// stopped between two words to show: the room's own test looks at every instant.
 func tramPlants() []string {
 	var names []string
 	for _, fault := range replica.Faults() {
@@ -44,9 +47,11 @@ func tramPlants() []string {
 
 func newTRAMReplicas(world *World, plant string) (Form, error) {
 	d := world.Deployment()
-	t := &tramReplicas{world: world, servers: map[order.Replica]*replica.Replica{}, clients: map[order.Replica]*tramClient{}, worked: map[order.Replica]time.Duration{}}
+	t := &tramReplicas{world: world, servers: map[order.Replica]*replica.Replica{},
+		clients: map[order.Replica]*tramClient{}, worked: map[order.Replica]time.Duration{}}
 	options := replica.Options{
-		Tree: d.Tree, Replicas: make([][]rdmanet.Peer, d.Groups()), PayloadMax: d.PayloadMax, BufferSlots: d.Slots, Window: max(d.Slots/2, 1), LogSlots: 2 * max(d.Slots/2, 1) * 2,
+		Tree: d.Tree, Replicas: make([][]rdmanet.Peer, d.Groups()), PayloadMax: d.PayloadMax,
+		BufferSlots: d.Slots, Window: max(d.Slots/2, 1), LogSlots: 2 * max(d.Slots/2, 1) * 2,
 		Patience: d.Patience, Quiet: d.Patience / 8,
 	}
 	for _, fault := range replica.Faults() {
@@ -72,7 +77,9 @@ func newTRAMReplicas(world *World, plant string) (Form, error) {
 			return nil, err
 		}
 		own := options
-		own.Note = func(format string, arguments ...any) { world.Note(process, format, arguments...) }
+		own.Note = func(format string, arguments ...any) {
+			world.Note(process, format, arguments...)
+		}
 		if process.Group == order.Clients {
 			client, err := replica.NewClient(own, process.Server, host)
 			if err != nil {
@@ -205,7 +212,8 @@ func (t *tramReplicas) AppendOperation(state []byte, at order.Replica, tag uint6
 	return t.servers[at].AppendOperation(state, tag)
 }
 
-// AppendState appends what the process knows. Whether it is given up follows from when it worked last.
+// AppendState appends what the process knows. Whether it is given up follows from when it worked
+// last.
 func (t *tramReplicas) AppendState(state []byte, at order.Replica) []byte {
 	now := t.world.Now()
 	if c := t.clients[at]; c != nil {

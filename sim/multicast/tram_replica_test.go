@@ -4,14 +4,16 @@ import (
 	"testing"
 )
 
-// TestPlantedBugsOfTRAMAreCaught has each bug that can be planted in the paper's form break a property within some seeds, where there is room for it to show.
+// TestPlantedBugsOfTRAMAreCaught has each bug that can be planted in the paper's form break a
+// property within some seeds, where there is room for it to show.
 func TestPlantedBugsOfTRAMAreCaught(t *testing.T) {
 	t.Parallel()
 	if raceEnabled || testing.Short() {
 		t.Skip("the seeds take some seconds, and race with nobody")
 	}
 	where := map[string]Options{
-		"no-permission-check": {Groups: 1, Replicas: 5, Messages: 30, Faults: FaultSuspect | FaultHang | FaultSlow},
+		"no-permission-check": {Groups: 1, Replicas: 5, Messages: 30,
+			Faults: FaultSuspect | FaultHang | FaultSlow},
 		"slot-reused-early":   {Groups: 1, Replicas: 3, Messages: 40, Faults: FaultSlow},
 		"decided-early":       {Groups: 1, Replicas: 3, Messages: 20, Faults: FaultsAll},
 		"no-group-catch-up":   {Groups: 1, Replicas: 3, Messages: 20, Faults: FaultsAll},

@@ -8,7 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// World is what a form lives in: time, memory, links, and somebody who listens. It belongs to one goroutine.
+// World is what a form lives in: time, memory, links, and somebody who listens. It belongs to one
+// goroutine.
 type World struct {
 	deployment *Deployment
 	stage      stage
@@ -30,13 +31,15 @@ type process struct {
 	hangs   bool
 }
 
-// stage is where a world is played: in virtual time, with a seed's chance; or step by step, as a search chooses.
+// stage is where a world is played: in virtual time, with a seed's chance; or step by step, as a
+// search chooses.
 type stage interface {
 	// now is the virtual time since the run's beginning.
 	now() time.Duration
 	// start starts a process's host.
 	start(id rdmanet.PeerID) (rdmanet.RegionHost, error)
-	// carry brings a letter from one process or log to another some time later, in order between the two, and then has it arrive. Processes and logs are numbered.
+	// carry brings a letter from one process or log to another some time later, in order between
+	// the two, and then has it arrive. Processes and logs are numbered.
 	carry(from, to int, letter Letter)
 }
 
@@ -57,7 +60,8 @@ func (w *World) Deployment() *Deployment { return w.deployment }
 // Now is the virtual time since the run's beginning.
 func (w *World) Now() time.Duration { return w.stage.now() }
 
-// Host is a process's host on the fabric, PeerOf(of) by name, started when it is asked for first. It has regions and queues, and no lanes. Attach is decided at once.
+// Host is a process's host on the fabric, PeerOf(of) by name, started when it is asked for first.
+// It has regions and queues, and no lanes. Attach is decided at once.
 func (w *World) Host(of order.Replica) (rdmanet.RegionHost, error) {
 	p := &w.processes[w.number(of)]
 	if p.host == nil && !p.crashed {
@@ -70,12 +74,14 @@ func (w *World) Host(of order.Replica) (rdmanet.RegionHost, error) {
 	return p.host, nil
 }
 
-// Send puts a letter on the link between two processes: reliable and in order. Of what a process sent last before it crashed, some may get lost. The bytes are not changed by anyone from here on.
+// Send puts a letter on the link between two processes: reliable and in order. Of what a process
+// sent last before it crashed, some may get lost. The bytes are not changed by anyone from here on.
 func (w *World) Send(from, to order.Replica, bytes []byte) {
 	w.stage.carry(w.number(from), w.number(to), Letter{from, bytes})
 }
 
-// Receive takes the letters that arrived at a process since the last call, in order of arrival. The slice is valid until the next call for that process.
+// Receive takes the letters that arrived at a process since the last call, in order of arrival. The
+// slice is valid until the next call for that process.
 func (w *World) Receive(at order.Replica) []Letter {
 	p := &w.processes[w.number(at)]
 	letters := p.letters
@@ -83,23 +89,27 @@ func (w *World) Receive(at order.Replica) []Letter {
 	return letters
 }
 
-// redirect has a read that a process has under way lead to where its memory is now that it was put back: for forms that a search copies.
+// redirect has a read that a process has under way lead to where its memory is now that it was put
+// back: for forms that a search copies.
 func (w *World) redirect(at order.Replica, tag uint64, into []byte) {
 	if s, is := w.stage.(*chosen); is {
 		s.redirect(w.number(at), tag, into)
 	}
 }
 
-// Deliver tells the frame that a replica A-delivers a message, which is to be the message that was submitted, destinations and payload too. It keeps nothing of it.
+// Deliver tells the frame that a replica A-delivers a message, which is to be the message that was
+// submitted, destinations and payload too. It keeps nothing of it.
 func (w *World) Deliver(at order.Replica, m order.Multicast) {
-	w.trace.note(w.Now(), 1, uint64(w.number(at)), uint64(m.ID.Sender.Group), uint64(m.ID.Sender.Server), m.ID.Sequence)
+	w.trace.note(w.Now(), 1, uint64(w.number(at)), uint64(m.ID.Sender.Group),
+		uint64(m.ID.Sender.Server), m.ID.Sequence)
 	if w.trace.text != nil {
 		w.trace.say(w.Now(), "%v A-delivers %v", at, m.ID)
 	}
 	w.delivered(at, m)
 }
 
-// Note tells the frame that a process takes a step of the protocol, for the trace and for the adversary. Arguments are formatted only where somebody reads the trace.
+// Note tells the frame that a process takes a step of the protocol, for the trace and for the
+// adversary. Arguments are formatted only where somebody reads the trace.
 func (w *World) Note(at order.Replica, format string, arguments ...any) {
 	if w.trace.text != nil {
 		w.trace.say(w.Now(), "%v %s", at, fmt.Sprintf(format, arguments...))

@@ -16,7 +16,8 @@ import (
 // stopCounting is when nothing more is sent; three times that is enough for all of it to arrive.
 const stopCounting = 2 * time.Millisecond
 
-// counters is a form in which everybody sends numbers to everybody, by letters, by a log and into memory, and that checks what comes. What is submitted it A-delivers by magic, in the end.
+// counters is a form in which everybody sends numbers to everybody, by letters, by a log and into
+// memory, and that checks what comes. What is submitted it A-delivers by magic, in the end.
 type counters struct {
 	t     *testing.T
 	world *World
@@ -41,8 +42,11 @@ type counters struct {
 
 func newCounters(t *testing.T) *counters {
 	return &counters{
-		t: t, polled: map[order.Replica]time.Duration{}, letters: map[[2]order.Replica]uint64{}, received: map[[2]order.Replica]uint64{}, taken: map[order.Replica]int{}, delivered: map[order.Replica]int{},
-		regions: map[order.Replica]rdmanet.Region{}, queues: map[order.Replica]rdmanet.Queue{}, outgoing: map[order.Replica][]rdmanet.Attachment{},
+		t: t, polled: map[order.Replica]time.Duration{}, letters: map[[2]order.Replica]uint64{},
+		received: map[[2]order.Replica]uint64{}, taken: map[order.Replica]int{},
+		delivered: map[order.Replica]int{},
+		regions:   map[order.Replica]rdmanet.Region{}, queues: map[order.Replica]rdmanet.Queue{},
+		outgoing: map[order.Replica][]rdmanet.Attachment{},
 	}
 }
 
@@ -67,7 +71,8 @@ func (c *counters) make(w *World, _ string) (Form, error) {
 			if err != nil {
 				return nil, err
 			}
-			if err := region.Grant(rdmanet.Peer{ID: PeerOf(peer), Incarnation: other.Incarnation()}, rdmanet.PermissionReadWrite); err != nil {
+			if err := region.Grant(rdmanet.Peer{ID: PeerOf(peer), Incarnation: other.Incarnation()},
+				rdmanet.PermissionReadWrite); err != nil {
 				return nil, err
 			}
 			attachment, err := other.Attach(context.Background(), PeerOf(owner), "words")
@@ -84,7 +89,9 @@ func (c *counters) make(w *World, _ string) (Form, error) {
 	return c, nil
 }
 
-func (c *counters) Submit(_ order.Replica, m order.Multicast)        { c.submitted = append(c.submitted, m) }
+func (c *counters) Submit(_ order.Replica, m order.Multicast) {
+	c.submitted = append(c.submitted, m)
+}
 func (c *counters) Lead(order.Replica, order.ServerID)               {}
 func (c *counters) AppendState(state []byte, _ order.Replica) []byte { return state }
 func (c *counters) Describe(at order.Replica) string {
@@ -113,7 +120,8 @@ func (c *counters) Poll(at order.Replica) {
 		case place == len(c.history):
 			c.history = append(c.history, entry)
 		case !slices.Equal(c.history[place], entry):
-			c.t.Errorf("%v has %x at place %d of the log, another has %x", at, entry, place, c.history[place])
+			c.t.Errorf("%v has %x at place %d of the log, another has %x", at, entry, place,
+				c.history[place])
 		}
 		c.taken[at]++
 	}
@@ -124,7 +132,8 @@ func (c *counters) Poll(at order.Replica) {
 		}
 		if completion.Err != nil {
 			c.failed++
-		} else if owner := c.named(completion.Peer); c.world.processes[c.world.number(owner)].hangs {
+		} else if owner := c.named(completion.Peer); c.world.processes[c.world.number(
+			owner)].hangs {
 			c.zombieWrites++
 		}
 	}
@@ -137,7 +146,8 @@ func (c *counters) Poll(at order.Replica) {
 		}
 		return
 	}
-	to := c.all[(c.world.number(at)+1+int(c.letters[[2]order.Replica{at, at}])%(len(c.all)-1))%len(c.all)]
+	to := c.all[(c.world.number(at)+1+int(c.letters[[2]order.Replica{at, at}])%(len(c.all)-1))%len(
+		c.all)]
 	c.letters[[2]order.Replica{at, at}]++
 	pair := [2]order.Replica{at, to}
 	c.letters[pair]++
@@ -146,7 +156,9 @@ func (c *counters) Poll(at order.Replica) {
 	c.log.Propose(at, binary.LittleEndian.AppendUint64(nil, c.entries))
 	for _, attachment := range c.outgoing[at] {
 		word := binary.LittleEndian.AppendUint64(nil, c.entries)
-		if err := c.queues[at].Post(rdmanet.Operation{To: attachment, Kind: rdmanet.OperationWrite, Offset: 8 * c.world.number(at), Bytes: word}); err != nil && !errors.Is(err, rdmanet.ErrQueueFull) {
+		if err := c.queues[at].Post(rdmanet.Operation{To: attachment, Kind: rdmanet.OperationWrite,
+			Offset: 8 * c.world.number(at), Bytes: word}); err != nil &&
+			!errors.Is(err, rdmanet.ErrQueueFull) {
 			c.t.Errorf("%v: %v", at, err)
 		}
 	}
@@ -156,13 +168,15 @@ func (c *counters) named(id rdmanet.PeerID) order.Replica {
 	return c.all[slices.IndexFunc(c.all, func(r order.Replica) bool { return PeerOf(r) == id })]
 }
 
-// TestWorldKeepsItsPromises runs counters through all faults: links lose nothing but tails of who crashed, logs are one sequence, who hangs is not polled and keeps its memory.
+// TestWorldKeepsItsPromises runs counters through all faults: links lose nothing but tails of who
+// crashed, logs are one sequence, who hangs is not polled and keeps its memory.
 func TestWorldKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	letters, entries, lost, failed, zombieWrites := 0, 0, 0, 0, 0
 	for seed := range uint64(share(30)) {
 		c := newCounters(t)
-		result, err := Run(Options{Seed: seed, Faults: FaultsAll, Groups: 2, Replicas: 3, Messages: 1, form: c.make})
+		result, err := Run(Options{Seed: seed, Faults: FaultsAll, Groups: 2, Replicas: 3,
+			Messages: 1, form: c.make})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,13 +191,17 @@ func TestWorldKeepsItsPromises(t *testing.T) {
 				continue
 			}
 			lost++
-			if !slices.Contains(result.Crashed, pair[0]) && !slices.Contains(result.Crashed, pair[1]) {
-				t.Errorf("seed %d: %v got %d of %d letters of %v, and both live", seed, pair[1], got, sent, pair[0])
+			if !slices.Contains(result.Crashed, pair[0]) &&
+				!slices.Contains(result.Crashed, pair[1]) {
+				t.Errorf("seed %d: %v got %d of %d letters of %v, and both live", seed, pair[1],
+					got, sent, pair[0])
 			}
 		}
 		for _, process := range c.all {
-			if !slices.Contains(result.Crashed, process) && c.taken[process] != len(c.history) && !result.Overwhelmed {
-				t.Errorf("seed %d: %v has %d of %d entries", seed, process, c.taken[process], len(c.history))
+			if !slices.Contains(result.Crashed, process) && c.taken[process] != len(c.history) &&
+				!result.Overwhelmed {
+				t.Errorf("seed %d: %v has %d of %d entries", seed, process, c.taken[process],
+					len(c.history))
 			}
 		}
 		failed += c.failed
@@ -192,8 +210,10 @@ func TestWorldKeepsItsPromises(t *testing.T) {
 			t.Fatalf("seed %d: %s", seed, result.Plan)
 		}
 	}
-	t.Logf("%d letters, %d entries, %d links with losses, %d operations that failed, %d writes to who hangs", letters, entries, lost, failed, zombieWrites)
-	if !raceEnabled && !testing.Short() && (letters == 0 || entries == 0 || lost == 0 || failed == 0 || zombieWrites == 0) {
+	t.Logf("%d letters, %d entries, %d links with losses, %d operations that failed, %d writes "+
+		"to who hangs", letters, entries, lost, failed, zombieWrites)
+	if !raceEnabled && !testing.Short() && (letters == 0 || entries == 0 || lost == 0 ||
+		failed == 0 || zombieWrites == 0) {
 		t.Error("something of that never happened")
 	}
 }

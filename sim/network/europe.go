@@ -10,8 +10,8 @@ var Cities = [...]string{"Dublin", "London", "Paris", "Frankfurt", "Stockholm"}
 
 const (
 	cities = len(Cities)
-	// fibreRate is what is available of a fibre between two datacentres, and fibreDelay its delay a kilometre, of which there are 1.1 for each
-	// kilometre of distance.
+	// fibreRate is what is available of a fibre between two datacentres, and fibreDelay its delay a
+	// kilometre, of which there are 1.1 for each kilometre of distance.
 	fibreRate  = 10 * Gigabit
 	fibreDelay = 5 * time.Microsecond
 )
@@ -26,12 +26,16 @@ var distances = [cities][cities]int{
 }
 
 // FibreDelay is that of the fibre between two datacentres.
-func FibreDelay(a, b int) time.Duration { return time.Duration(distances[a][b]) * fibreDelay * 11 / 10 }
+func FibreDelay(a, b int) time.Duration {
+	return time.Duration(distances[a][b]) * fibreDelay * 11 / 10
+}
 
-// europe is five fat-trees of k-1 pods. The port of each core switch that is left leads to the datacentre's gateway, and a fibre from there to each other gateway.
+// europe is five fat-trees of k-1 pods. The port of each core switch that is left leads to the
+// datacentre's gateway, and a fibre from there to each other gateway.
 type europe struct {
 	trees [cities]fatTree
-	// fibres and gateways are the numbers of the first ports of these kinds: gateway to gateway, and between core switches and gateways.
+	// fibres and gateways are the numbers of the first ports of these kinds: gateway to gateway,
+	// and between core switches and gateways.
 	fibres, gateways PortID
 }
 
@@ -47,7 +51,8 @@ func newEurope(k int) *europe {
 	return e
 }
 
-// Ports lists the trees' ports, the fibres', and for each city those of core switches to the gateway and back.
+// Ports lists the trees' ports, the fibres', and for each city those of core switches to the
+// gateway and back.
 func (e *europe) Ports() []Port {
 	var ports []Port
 	for _, tree := range e.trees {
@@ -64,7 +69,8 @@ func (e *europe) Ports() []Port {
 	return ports
 }
 
-// gateway numbers the port between a core switch and its city's gateway, upwards (0) or downwards (1).
+// gateway numbers the port between a core switch and its city's gateway, upwards (0) or downwards
+// (1).
 func (e *europe) gateway(city, direction, aggregation, core int) PortID {
 	half := e.trees[0].half
 	return e.gateways + PortID(((city*2+direction)*half+aggregation)*half+core)
@@ -79,17 +85,21 @@ func (e *europe) AppendRoute(route []PortID, from, to int) []PortID {
 		return e.trees[a].within(route, from, to)
 	}
 	aggregation, core := e.trees[a].spread(from, to)
-	route = append(e.trees[a].up(route, from, aggregation, core), e.gateway(a, 0, aggregation, core), e.fibres+PortID(a*cities+b),
+	route = append(e.trees[a].up(route, from, aggregation, core),
+		e.gateway(a, 0, aggregation, core), e.fibres+PortID(a*cities+b),
 		e.gateway(b, 1, aggregation, core))
 	return e.trees[b].down(route, to, aggregation, core)
 }
 
-// MDC is the five datacentres of [Poke19, section 6.5] for n = 5(k-1)k/2 servers with an even k >= 4, a fifth of them in each, in the order of Cities. The error wraps ErrModel.
+// MDC is the five datacentres of [Poke19, section 6.5] for n = 5(k-1)k/2 servers with an even k >=
+// 4, a fifth of them in each, in the order of Cities. The error wraps ErrModel.
 func MDC(servers int) (Model, error) {
 	for k := 4; cities*(k-1)*k/2 <= servers; k += 2 {
 		if cities*(k-1)*k/2 == servers {
-			return ethernet(fmt.Sprintf("five datacentres, fat-trees of %d-port switches", k), servers, newEurope(k)), nil
+			return ethernet(fmt.Sprintf("five datacentres, fat-trees of %d-port switches", k),
+				servers, newEurope(k)), nil
 		}
 	}
-	return Model{}, fmt.Errorf("%w: %d servers fill no five fat-trees with one a subnet, which take 5(k-1)k/2: 30, 75, 140, 225, 330, 455 and so on", ErrModel, servers)
+	return Model{}, fmt.Errorf("%w: %d servers fill no five fat-trees with one a subnet, which "+
+		"take 5(k-1)k/2: 30, 75, 140, 225, 330, 455 and so on", ErrModel, servers)
 }

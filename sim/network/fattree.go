@@ -11,19 +11,23 @@ const (
 	// hostCableDelay is that of 10 m, switchCableDelay that of 100 m.
 	hostCableDelay   = 50 * time.Nanosecond
 	switchCableDelay = 500 * time.Nanosecond
-	// A segment's overhead on Gigabit Ethernet: preamble and gap 20, frame 18, IP 20 and TCP 20 bytes. With 1,460 bytes of contents it is the largest.
+	// A segment's overhead on Gigabit Ethernet: preamble and gap 20, frame 18, IP 20 and TCP 20
+	// bytes. With 1,460 bytes of contents it is the largest.
 	ethernetSegment       = 1460
 	ethernetSegmentHeader = 78
 	// receiveWindow is TCP's without scaling.
 	receiveWindow = 65_535
 	// chunkBytes is about a quarter of that: long messages share links in such pieces.
 	chunkBytes = 11 * ethernetSegment
-	// laneHeader is what the production's lanes add to a frame, the batch that it travels in counted to it alone.
+	// laneHeader is what the production's lanes add to a frame, the batch that it travels in
+	// counted to it alone.
 	laneHeader = 16
 )
 
-// fatTree is a fat-tree of k-port switches in three layers, with one server a subnet: k/2 edge switches a pod, each with a server; k/2 aggregation switches a pod, each
-// connected with all edge switches of its pod; (k/2)² core switches, each connected with one aggregation switch of every pod.
+// fatTree is a fat-tree of k-port switches in three layers, with one server a subnet: k/2 edge
+// switches a pod, each with a server; k/2 aggregation switches a pod, each connected with all edge
+// switches of its pod; (k/2)² core switches, each connected with one aggregation switch of every
+// pod.
 type fatTree struct {
 	half int // k/2
 	pods int
@@ -31,7 +35,8 @@ type fatTree struct {
 	first PortID
 }
 
-// ports lists its ports: for each pod those of the edge switches upwards, of the aggregation switches upwards and downwards, and the core switches' to it.
+// ports lists its ports: for each pod those of the edge switches upwards, of the aggregation
+// switches upwards and downwards, and the core switches' to it.
 func (t fatTree) ports() []Port {
 	ports := make([]Port, t.pods*t.podPorts())
 	for i := range ports {
@@ -56,8 +61,9 @@ const (
 	aggregationDown        // aggregation switch a to edge switch b
 )
 
-// spread picks the aggregation switch and which of its core switches a connection goes by: by its receiver, as fat-trees' two-level routing tables do, shifted by the
-// sender, so that connections with one receiver meet at its own link only.
+// spread picks the aggregation switch and which of its core switches a connection goes by: by its
+// receiver, as fat-trees' two-level routing tables do, shifted by the sender, so that connections
+// with one receiver meet at its own link only.
 func (t fatTree) spread(from, to int) (aggregation, core int) {
 	return (from + to) % t.half, (from/t.half + to/t.half) % t.half
 }
@@ -65,20 +71,23 @@ func (t fatTree) spread(from, to int) (aggregation, core int) {
 // up appends the way from a server to a core switch.
 func (t fatTree) up(route []PortID, server, aggregation, core int) []PortID {
 	pod, edge := server/t.half, server%t.half
-	return append(route, t.port(pod, edgeUp, edge, aggregation), t.port(pod, aggregationUp, aggregation, core))
+	return append(route, t.port(pod, edgeUp, edge, aggregation),
+		t.port(pod, aggregationUp, aggregation, core))
 }
 
 // down appends the way from a core switch to a server's edge switch.
 func (t fatTree) down(route []PortID, server, aggregation, core int) []PortID {
 	pod, edge := server/t.half, server%t.half
-	return append(route, t.port(pod, coreDown, aggregation, core), t.port(pod, aggregationDown, aggregation, edge))
+	return append(route, t.port(pod, coreDown, aggregation, core),
+		t.port(pod, aggregationDown, aggregation, edge))
 }
 
 // within appends the way between two servers of this tree.
 func (t fatTree) within(route []PortID, from, to int) []PortID {
 	aggregation, core := t.spread(from, to)
 	if pod := from / t.half; pod == to/t.half {
-		return append(route, t.port(pod, edgeUp, from%t.half, aggregation), t.port(pod, aggregationDown, aggregation, to%t.half))
+		return append(route, t.port(pod, edgeUp, from%t.half, aggregation),
+			t.port(pod, aggregationDown, aggregation, to%t.half))
 	}
 	return t.down(t.up(route, from, aggregation, core), to, aggregation, core)
 }
@@ -92,20 +101,25 @@ func (s singleDatacentre) AppendRoute(route []PortID, from, to int) []PortID {
 	return s.tree.within(route, from, to)
 }
 
-// SDC is the single datacentre of [Poke19, section 6.5] for n = k²/2 servers with an even k >= 4. The error wraps ErrModel.
+// SDC is the single datacentre of [Poke19, section 6.5] for n = k²/2 servers with an even k >= 4.
+// The error wraps ErrModel.
 func SDC(servers int) (Model, error) {
 	for k := 4; k*k/2 <= servers; k += 2 {
 		if k*k/2 == servers {
-			return ethernet(fmt.Sprintf("one datacentre, fat-tree of %d-port switches", k), servers, singleDatacentre{fatTree{half: k / 2, pods: k}}), nil
+			return ethernet(fmt.Sprintf("one datacentre, fat-tree of %d-port switches", k), servers,
+				singleDatacentre{fatTree{half: k / 2, pods: k}}), nil
 		}
 	}
-	return Model{}, fmt.Errorf("%w: %d servers fill no fat-tree with one a subnet, which takes k²/2: 8, 18, 32, 50, 72 and so on", ErrModel, servers)
+	return Model{}, fmt.Errorf("%w: %d servers fill no fat-tree with one a subnet, which takes "+
+		"k²/2: 8, 18, 32, 50, 72 and so on", ErrModel, servers)
 }
 
 // ethernet is the model that both deployments share.
 func ethernet(name string, servers int, topology Topology) Model {
 	return Model{
-		Name: name, Servers: servers, HostRate: ethernetRate, HostDelay: hostCableDelay, FrameHeader: laneHeader, Segment: ethernetSegment,
-		SegmentHeader: ethernetSegmentHeader, Chunk: chunkBytes, Window: receiveWindow, Topology: topology,
+		Name: name, Servers: servers, HostRate: ethernetRate, HostDelay: hostCableDelay,
+		FrameHeader: laneHeader, Segment: ethernetSegment,
+		SegmentHeader: ethernetSegmentHeader, Chunk: chunkBytes, Window: receiveWindow,
+		Topology: topology,
 	}
 }

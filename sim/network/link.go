@@ -2,7 +2,8 @@ package network
 
 import "time"
 
-// admit passes a chunk to its host's link, or holds it back until the connection's window has room. The processor is done with it at the instant ready.
+// admit passes a chunk to its host's link, or holds it back until the connection's window has room.
+// The processor is done with it at the instant ready.
 func (n *Network) admit(c chunk, ready time.Duration) {
 	if n.connections != nil {
 		connection := n.connection(c.from, c.to)
@@ -31,7 +32,8 @@ func (n *Network) drain(server int) {
 	h := &n.hosts[server]
 	for h.out.count > 0 {
 		at := max(h.outFree, h.out.peek().ready)
-		// Without a rate and switches nothing on the way depends on what else is sent, so that the future can be settled at once.
+		// Without a rate and switches nothing on the way depends on what else is sent, so that the
+		// future can be settled at once.
 		if at > n.now && (n.model.HostRate > 0 || n.model.Topology != nil) {
 			h.waking = true
 			n.queue.push(at, linkFree, int32(server))
@@ -45,14 +47,16 @@ func (n *Network) drain(server int) {
 	}
 }
 
-// far is the delay of a cable from which on what is behind it is settled only when a chunk's head gets there: others use those ports in the meantime. Cables within a
-// datacentre are shorter by orders of magnitude, so that a whole way is settled at once.
+// far is the delay of a cable from which on what is behind it is settled only when a chunk's head
+// gets there: others use those ports in the meantime. Cables within a datacentre are shorter by
+// orders of magnitude, so that a whole way is settled at once.
 const far = 100 * time.Microsecond
 
 // fly takes a chunk that leaves its host's link from an instant on to the switches.
 func (n *Network) fly(c chunk, wire int, start time.Duration) {
 	first := n.model.firstSegment(wire)
-	// A switch sends on when it has the first segment, and cannot be done before it has the last, which is taken to be as long.
+	// A switch sends on when it has the first segment, and cannot be done before it has the last,
+	// which is taken to be as long.
 	head := start + n.model.HostRate.Serialisation(first) + n.model.HostDelay
 	tail := start + n.model.HostRate.Serialisation(wire) + n.model.HostDelay
 	n.underway[int(c.from)*len(n.hosts)+int(c.to)]++
@@ -67,7 +71,8 @@ func (n *Network) fly(c chunk, wire int, start time.Duration) {
 	n.pass(place, head)
 }
 
-// pass takes a chunk whose head is at a switch at an instant through the ports that are left of its way: to the port that leads to its receiver, or to the end of the next fibre.
+// pass takes a chunk whose head is at a switch at an instant through the ports that are left of its
+// way: to the port that leads to its receiver, or to the end of the next fibre.
 func (n *Network) pass(place int32, head time.Duration) {
 	f := &n.flights[place]
 	if n.model.Topology != nil {
@@ -92,7 +97,8 @@ func (n *Network) pass(place int32, head time.Duration) {
 	n.queue.push(head, headArrived, place)
 }
 
-// enterIncoming lets a chunk whose head is at the last port take its receiver's link after all that came before it.
+// enterIncoming lets a chunk whose head is at the last port take its receiver's link after all that
+// came before it.
 func (n *Network) enterIncoming(place int32) {
 	f := n.flights[place]
 	n.flights[place] = flight{}
@@ -100,7 +106,8 @@ func (n *Network) enterIncoming(place int32) {
 	h := &n.hosts[f.to]
 	wire := n.model.Wire(int(f.bytes))
 	first := n.model.firstSegment(wire)
-	end := max(max(n.now, h.inFree)+n.model.HostRate.Serialisation(wire), f.tail+n.model.HostRate.Serialisation(first))
+	end := max(max(n.now, h.inFree)+n.model.HostRate.Serialisation(wire),
+		f.tail+n.model.HostRate.Serialisation(first))
 	h.inFree = end
 	h.in.push(arriving{chunk: f.chunk, at: end + n.model.HostDelay})
 	if h.in.count == 1 {
@@ -108,15 +115,16 @@ func (n *Network) enterIncoming(place int32) {
 	}
 	if n.connections != nil {
 		connection := n.connection(f.from, f.to)
-		connection.acknowledged.push(acknowledgement{at: end + n.model.HostDelay + connection.back, bytes: f.bytes})
+		connection.acknowledged.push(acknowledgement{at: end + n.model.HostDelay + connection.back,
+			bytes: f.bytes})
 		if connection.blocked.count > 0 {
 			n.wake(f.from, f.to, connection)
 		}
 	}
 }
 
-// leaveIncoming takes the oldest chunk off a host's incoming link. It returns the chunk where the frame is whole and the processor costs nothing;
-// else the processor receives it in its turn.
+// leaveIncoming takes the oldest chunk off a host's incoming link. It returns the chunk where the
+// frame is whole and the processor costs nothing; else the processor receives it in its turn.
 func (n *Network) leaveIncoming(server int) (chunk, bool) {
 	h := &n.hosts[server]
 	c := h.in.pop().chunk
@@ -135,7 +143,8 @@ func (n *Network) leaveIncoming(server int) (chunk, bool) {
 	return chunk{}, false
 }
 
-// receiveNext lets a processor receive the oldest frame that waits for it, once it is done with what it has to do before.
+// receiveNext lets a processor receive the oldest frame that waits for it, once it is done with
+// what it has to do before.
 func (n *Network) receiveNext(server int) {
 	h := &n.hosts[server]
 	if h.receiving || h.inbox.count == 0 {
@@ -155,7 +164,8 @@ func (n *Network) connection(from, to int32) *connection {
 	return *place
 }
 
-// acknowledgementTime is how long an acknowledgement takes back, of a segment without contents, when nothing is in its way.
+// acknowledgementTime is how long an acknowledgement takes back, of a segment without contents,
+// when nothing is in its way.
 func (n *Network) acknowledgementTime(from, to int) time.Duration {
 	empty := n.model
 	empty.FrameHeader, empty.Overhead = 0, 0
@@ -172,12 +182,14 @@ func (c *connection) settle(now time.Duration) {
 	}
 }
 
-// fits reports whether the window has room for a chunk; one that is longer than the window goes alone.
+// fits reports whether the window has room for a chunk; one that is longer than the window goes
+// alone.
 func (c *connection) fits(next chunk, window int) bool {
 	return c.unacknowledged == 0 || c.unacknowledged+int(next.bytes) <= window
 }
 
-// wake schedules a look at a blocked connection for when its oldest acknowledgement is back, if that is known yet.
+// wake schedules a look at a blocked connection for when its oldest acknowledgement is back, if
+// that is known yet.
 func (n *Network) wake(from, to int32, c *connection) {
 	if !c.waking && c.acknowledged.count > 0 {
 		c.waking = true

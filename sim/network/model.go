@@ -21,7 +21,8 @@ const (
 	Gigabit               = 1000 * Megabit
 )
 
-// Serialisation is the time that so many bytes take to pass a link, rounded up to a nanosecond, so that no link carries more than its rate.
+// Serialisation is the time that so many bytes take to pass a link, rounded up to a nanosecond, so
+// that no link carries more than its rate.
 func (r BitsPerSecond) Serialisation(bytes int) time.Duration {
 	if r <= 0 {
 		return 0
@@ -43,7 +44,8 @@ type PortID int32
 type Topology interface {
 	// Ports lists the ports of all switches but those that lead to hosts.
 	Ports() []Port
-	// AppendRoute appends the ports on the way from a server to another, in order. It depends on its arguments only: all frames of a connection go one way.
+	// AppendRoute appends the ports on the way from a server to another, in order. It depends on
+	// its arguments only: all frames of a connection go one way.
 	AppendRoute(route []PortID, from, to int) []PortID
 }
 
@@ -53,17 +55,20 @@ type Model struct {
 	Name string
 	// Servers is n, 1 to ServersMax.
 	Servers int
-	// Overhead is LogP's o: how long a processor is busy with each frame that it sends or receives, one at a time.
+	// Overhead is LogP's o: how long a processor is busy with each frame that it sends or receives,
+	// one at a time.
 	Overhead time.Duration
 	// HostRate is the rate of a host's link, each way, and HostDelay that of its cable.
 	HostRate  BitsPerSecond
 	HostDelay time.Duration
-	// FrameHeader is what a lane adds to each frame, in bytes. The frame with it is cut into segments of at most Segment bytes, each with SegmentHeader bytes more on the
-	// wire, gaps included; a Segment of 0 does not cut.
+	// FrameHeader is what a lane adds to each frame, in bytes. The frame with it is cut into
+	// segments of at most Segment bytes, each with SegmentHeader bytes more on the wire, gaps
+	// included; a Segment of 0 does not cut.
 	FrameHeader, Segment, SegmentHeader int
 	// Chunk is the longest piece of a frame, in bytes, that takes a link in one go; 0 does not cut.
 	Chunk int
-	// Window bounds the bytes of a connection that are sent and not acknowledged; 0 is no bound. A single chunk may be longer.
+	// Window bounds the bytes of a connection that are sent and not acknowledged; 0 is no bound. A
+	// single chunk may be longer.
 	Window int
 	// Topology is what lies between; nil is nothing but the hosts' cables.
 	Topology Topology
@@ -79,7 +84,8 @@ func (m Model) Validate() error {
 	case m.FrameHeader < 0 || m.Segment < 0 || m.SegmentHeader < 0 || m.Chunk < 0 || m.Window < 0:
 		return fmt.Errorf("%w: a negative number of bytes", ErrModel)
 	case m.Segment > 0 && m.Chunk > 0 && m.Chunk%m.Segment != 0:
-		return fmt.Errorf("%w: chunks of %d bytes are no whole number of segments of %d", ErrModel, m.Chunk, m.Segment)
+		return fmt.Errorf("%w: chunks of %d bytes are no whole number of segments of %d", ErrModel,
+			m.Chunk, m.Segment)
 	}
 	return nil
 }
@@ -93,7 +99,8 @@ func (m *Model) Wire(bytes int) int {
 	return bytes + segments*m.SegmentHeader
 }
 
-// firstSegment is how many of a piece's bytes on the wire a switch has to have before it sends on: none where there is no switch.
+// firstSegment is how many of a piece's bytes on the wire a switch has to have before it sends on:
+// none where there is no switch.
 func (m *Model) firstSegment(wire int) int {
 	switch {
 	case m.Topology == nil:
@@ -104,7 +111,8 @@ func (m *Model) firstSegment(wire int) int {
 	return min(wire, m.Segment+m.SegmentHeader)
 }
 
-// Unloaded is how long a frame of so many bytes takes from one server's engine to another's when nothing else is on its way.
+// Unloaded is how long a frame of so many bytes takes from one server's engine to another's when
+// nothing else is on its way.
 func (m *Model) Unloaded(from, to, bytes int) time.Duration {
 	if m.Topology == nil {
 		return m.unloaded(nil, nil, bytes)

@@ -29,7 +29,8 @@ type chunk struct {
 	last bool
 }
 
-// queued is a chunk that waits for its host's link, until ready at the earliest: the processor has to be done with it first.
+// queued is a chunk that waits for its host's link, until ready at the earliest: the processor has
+// to be done with it first.
 type queued struct {
 	chunk
 	ready time.Duration
@@ -41,8 +42,8 @@ type arriving struct {
 	at time.Duration
 }
 
-// flight is a chunk between its sender's link and its receiver's: its last bit is at the instant tail at the next port that is not settled, which is its receiver's
-// when it has passed all others.
+// flight is a chunk between its sender's link and its receiver's: its last bit is at the instant
+// tail at the next port that is not settled, which is its receiver's when it has passed all others.
 type flight struct {
 	chunk
 	tail time.Duration
@@ -73,10 +74,12 @@ type host struct {
 	crashed bool
 	// processor is until when the processor is busy, at least.
 	processor time.Duration
-	// inbox are the frames that are there and wait for the processor; receiving tells that a received event is scheduled for the oldest.
+	// inbox are the frames that are there and wait for the processor; receiving tells that a
+	// received event is scheduled for the oldest.
 	inbox     ring[chunk]
 	receiving bool
-	// out waits for the outgoing link, which is busy until outFree; waking tells that a linkFree is scheduled.
+	// out waits for the outgoing link, which is busy until outFree; waking tells that a linkFree is
+	// scheduled.
 	out     ring[queued]
 	outFree time.Duration
 	waking  bool
@@ -99,23 +102,27 @@ type Network struct {
 	hosts []host
 	queue queue
 	now   time.Duration
-	// connections has one for each pair that has been used, by from·n+to; there are none without a window.
+	// connections has one for each pair that has been used, by from·n+to; there are none without a
+	// window.
 	connections []*connection
-	// underway counts the chunks from one server to another that have left its link and not been taken yet, by from·n+to.
+	// underway counts the chunks from one server to another that have left its link and not been
+	// taken yet, by from·n+to.
 	underway []int32
 	flights  []flight
 	landed   []int32 // free places in flights
 	timers   []caller
 	rung     []int32 // free places in timers
 	route    []PortID
-	// active is the server whose event was handed out last, or -1: its processor may have got more to do.
+	// active is the server whose event was handed out last, or -1: its processor may have got more
+	// to do.
 	active int
 	stats  Statistics
 }
 
 // Statistics counts what a network has carried.
 type Statistics struct {
-	// Frames and Bytes were handed to Send, once for each receiver; Wire is what the hosts' outgoing links have carried for them, in bytes.
+	// Frames and Bytes were handed to Send, once for each receiver; Wire is what the hosts'
+	// outgoing links have carried for them, in bytes.
 	Frames, Bytes, Wire int64
 	// Received counts the frames that were handed out, and Lost those that a crash cost.
 	Received, Lost int64
@@ -128,7 +135,8 @@ func New(model Model) (*Network, error) {
 	if err := model.Validate(); err != nil {
 		return nil, err
 	}
-	n := &Network{model: model, hosts: make([]host, model.Servers), active: -1, underway: make([]int32, model.Servers*model.Servers)}
+	n := &Network{model: model, hosts: make([]host, model.Servers), active: -1,
+		underway: make([]int32, model.Servers*model.Servers)}
 	if model.Topology != nil {
 		n.ports = model.Topology.Ports()
 		n.busy = make([]time.Duration, len(n.ports))
@@ -145,7 +153,8 @@ func (n *Network) Now() time.Duration { return n.now }
 // Statistics says what was carried so far.
 func (n *Network) Statistics() Statistics { return n.stats }
 
-// After schedules a timer of a server, so long from now: Next hands it out with the token. A crash of the server does not stop it.
+// After schedules a timer of a server, so long from now: Next hands it out with the token. A crash
+// of the server does not stop it.
 func (n *Network) After(wait time.Duration, server order.ServerID, token uint64) {
 	var place int32
 	if last := len(n.rung) - 1; last >= 0 {
@@ -158,7 +167,8 @@ func (n *Network) After(wait time.Duration, server order.ServerID, token uint64)
 	n.queue.push(n.now+max(0, wait), timer, place)
 }
 
-// Send sends a frame to some servers, in this order: each costs the sender's processor its overhead. It keeps the frame, which nobody may change. Servers that crashed send nothing.
+// Send sends a frame to some servers, in this order: each costs the sender's processor its
+// overhead. It keeps the frame, which nobody may change. Servers that crashed send nothing.
 func (n *Network) Send(from order.ServerID, to []order.ServerID, frame []byte) {
 	h := &n.hosts[from]
 	for _, receiver := range to {
@@ -176,7 +186,8 @@ func (n *Network) Send(from order.ServerID, to []order.ServerID, frame []byte) {
 				piece = min(piece, n.model.Chunk)
 			}
 			rest -= piece
-			n.admit(chunk{frame: frame, from: int32(from), to: int32(receiver), bytes: int32(piece), last: rest == 0}, h.processor)
+			n.admit(chunk{frame: frame, from: int32(from), to: int32(receiver), bytes: int32(piece),
+				last: rest == 0}, h.processor)
 			if rest == 0 {
 				break
 			}
@@ -218,12 +229,14 @@ func (n *Network) Revive(server order.ServerID) {
 	h.processor, h.outFree = max(h.processor, n.now), max(h.outFree, n.now)
 }
 
-// UnderWay reports whether something that the first server sent is still to be handed out at the second: what waits to leave a working host's link does not count.
+// UnderWay reports whether something that the first server sent is still to be handed out at the
+// second: what waits to leave a working host's link does not count.
 func (n *Network) UnderWay(from, to order.ServerID) bool {
 	return n.underway[int(from)*len(n.hosts)+int(to)] > 0
 }
 
-// Next moves time on to the next event that concerns the caller, and hands it out; false says that nothing is left to happen.
+// Next moves time on to the next event that concerns the caller, and hands it out; false says that
+// nothing is left to happen.
 func (n *Network) Next() (Event, bool) {
 	if n.active >= 0 {
 		n.receiveNext(n.active)
@@ -267,10 +280,12 @@ func (n *Network) Next() (Event, bool) {
 func (n *Network) handOut(c chunk) Event {
 	n.stats.Received++
 	n.underway[int(c.from)*len(n.hosts)+int(c.to)]--
-	return Event{At: n.now, Server: order.ServerID(c.to), From: order.ServerID(c.from), Frame: c.frame}
+	return Event{At: n.now, Server: order.ServerID(c.to), From: order.ServerID(c.from),
+		Frame: c.frame}
 }
 
-// take counts a chunk that goes no further, because its receiver has crashed or waits for the rest of the frame.
+// take counts a chunk that goes no further, because its receiver has crashed or waits for the rest
+// of the frame.
 func (n *Network) take(c chunk) {
 	n.underway[int(c.from)*len(n.hosts)+int(c.to)]--
 	if c.last {

@@ -38,8 +38,9 @@ func all(n *Network) []Event {
 
 func to(servers ...order.ServerID) []order.ServerID { return servers }
 
-// One short message takes L + 2o. The k-th of several to different receivers leaves k·o after the beginning, and the k-th of several that arrive at once is
-// received k·o after the first [Poke19, section 5.6.2].
+// One short message takes L + 2o. The k-th of several to different receivers leaves k·o after the
+// beginning, and the k-th of several that arrive at once is received k·o after the first [Poke19,
+// section 5.6.2].
 func TestLogPMatchesItsClosedForms(t *testing.T) {
 	t.Parallel()
 	for _, logp := range []LogP{InfiniBand, TCP} {
@@ -52,8 +53,10 @@ func TestLogPMatchesItsClosedForms(t *testing.T) {
 		n = start(t, logp.Model(5))
 		n.Send(0, to(1, 2, 3, 4), make([]byte, 64))
 		for k, event := range all(n) {
-			if want := logp.Transmission() + time.Duration(k)*logp.Overhead; event.At != want || int(event.Server) != k+1 {
-				t.Errorf("%s: message %d of several: %v at %d, want %v", logp.Name, k, event.At, event.Server, want)
+			if want := logp.Transmission() + time.Duration(k)*logp.Overhead; event.At != want ||
+				int(event.Server) != k+1 {
+				t.Errorf("%s: message %d of several: %v at %d, want %v", logp.Name, k, event.At,
+					event.Server, want)
 			}
 		}
 		n = start(t, logp.Model(5))
@@ -62,13 +65,15 @@ func TestLogPMatchesItsClosedForms(t *testing.T) {
 		}
 		for k, event := range all(n) {
 			if want := logp.Transmission() + time.Duration(k)*logp.Overhead; event.At != want {
-				t.Errorf("%s: arrival %d of several at once: %v, want %v", logp.Name, k, event.At, want)
+				t.Errorf("%s: arrival %d of several at once: %v, want %v", logp.Name, k, event.At,
+					want)
 			}
 		}
 	}
 }
 
-// A long message takes the time of its bytes on the link once more, and the second waits for the first.
+// A long message takes the time of its bytes on the link once more, and the second waits for the
+// first.
 func TestLogPWithARate(t *testing.T) {
 	t.Parallel()
 	logp := LogP{Latency: 10 * time.Microsecond, Overhead: time.Microsecond, Rate: Gigabit}
@@ -96,18 +101,22 @@ func TestLogPModels(t *testing.T) {
 	}
 }
 
-// Alone, a frame takes what the model's arithmetic says: by hand for two servers of a pod, and as Unloaded has it everywhere.
+// Alone, a frame takes what the model's arithmetic says: by hand for two servers of a pod, and as
+// Unloaded has it everywhere.
 func TestAloneAFrameTakesTheUnloadedTime(t *testing.T) {
 	t.Parallel()
 	sdc, err := SDC(32)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 1,032 bytes with the lane's 16 and 78 of headers are 1,126 on the wire, 9.008 us a hop. Server 0 and 1 share a pod: host, edge, aggregation, edge, host.
-	if got, want := sdc.Unloaded(0, 1, 1032), 4*9008*time.Nanosecond+2*hostCableDelay+2*switchCableDelay; got != want {
+	// 1,032 bytes with the lane's 16 and 78 of headers are 1,126 on the wire, 9.008 us a hop.
+	// Server 0 and 1 share a pod: host, edge, aggregation, edge, host.
+	if got, want := sdc.Unloaded(0, 1, 1032),
+		4*9008*time.Nanosecond+2*hostCableDelay+2*switchCableDelay; got != want {
 		t.Errorf("within a pod: %v, want %v", got, want)
 	}
-	if got, want := sdc.Unloaded(0, 31, 1032), 6*9008*time.Nanosecond+2*hostCableDelay+4*switchCableDelay; got != want {
+	if got, want := sdc.Unloaded(0, 31, 1032),
+		6*9008*time.Nanosecond+2*hostCableDelay+4*switchCableDelay; got != want {
 		t.Errorf("between pods: %v, want %v", got, want)
 	}
 	mdc, err := MDC(75)
@@ -116,12 +125,15 @@ func TestAloneAFrameTakesTheUnloadedTime(t *testing.T) {
 	}
 	for _, model := range []Model{sdc, mdc, TCP.Model(8)} {
 		for _, size := range []int{0, 64, 1032, 4000, 16_000} {
-			for _, pair := range [][2]order.ServerID{{0, 1}, {1, 0}, {0, order.ServerID(model.Servers - 1)}, {5, 2}} {
+			for _, pair := range [][2]order.ServerID{{0, 1}, {1, 0},
+				{0, order.ServerID(model.Servers - 1)}, {5, 2}} {
 				n := start(t, model)
 				n.Send(pair[0], to(pair[1]), make([]byte, size))
 				want := model.Unloaded(int(pair[0]), int(pair[1]), size)
-				if got := all(n); len(got) != 1 || got[0].At > want || got[0].At < want-want/100-20*time.Nanosecond {
-					t.Errorf("%s, %d bytes from %d to %d: %v, want %v", model.Name, size, pair[0], pair[1], got, want)
+				if got := all(n); len(got) != 1 || got[0].At > want ||
+					got[0].At < want-want/100-20*time.Nanosecond {
+					t.Errorf("%s, %d bytes from %d to %d: %v, want %v", model.Name, size, pair[0],
+						pair[1], got, want)
 				}
 			}
 		}
@@ -145,30 +157,37 @@ func TestWindowBoundsAConnection(t *testing.T) {
 	perTrip := receiveWindow / (size + laneHeader)
 	want := time.Duration(frames/perTrip-1) * roundTrip
 	if last := got[len(got)-1].At; last < want || last > want+2*roundTrip {
-		t.Errorf("%d frames took %v, want about %v: %d a round trip of %v", frames, last, want, perTrip, roundTrip)
+		t.Errorf("%d frames took %v, want about %v: %d a round trip of %v", frames, last, want,
+			perTrip, roundTrip)
 	}
 }
 
-// Fibres are as long as the cities are apart. The dissertation says 2.5 to 8.9 ms; London and Paris are nearer than that.
+// Fibres are as long as the cities are apart. The dissertation says 2.5 to 8.9 ms; London and Paris
+// are nearer than that.
 func TestFibres(t *testing.T) {
 	t.Parallel()
 	var delays []time.Duration
 	for a := range Cities {
 		for b := range a {
 			if FibreDelay(a, b) != FibreDelay(b, a) {
-				t.Errorf("%s and %s: %v there, %v back", Cities[a], Cities[b], FibreDelay(a, b), FibreDelay(b, a))
+				t.Errorf("%s and %s: %v there, %v back", Cities[a], Cities[b], FibreDelay(a, b),
+					FibreDelay(b, a))
 			}
 			delays = append(delays, FibreDelay(a, b))
 		}
 	}
 	slices.Sort(delays)
-	millisecond := func(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d)/float64(time.Millisecond)) }
-	if got := []string{millisecond(delays[0]), millisecond(delays[1]), millisecond(delays[len(delays)-1])}; !slices.Equal(got, []string{"1.9", "2.6", "8.9"}) {
+	millisecond := func(d time.Duration) string {
+		return fmt.Sprintf("%.1f", float64(d)/float64(time.Millisecond))
+	}
+	if got := []string{millisecond(delays[0]), millisecond(delays[1]),
+		millisecond(delays[len(delays)-1])}; !slices.Equal(got, []string{"1.9", "2.6", "8.9"}) {
 		t.Errorf("the shortest two and the longest are %v ms", got)
 	}
 }
 
-// TestFibreKeepsNoPort holds a frame within a datacentre against frames from abroad that are still on their fibres: it must not wait for them.
+// TestFibreKeepsNoPort holds a frame within a datacentre against frames from abroad that are still
+// on their fibres: it must not wait for them.
 func TestFibreKeepsNoPort(t *testing.T) {
 	t.Parallel()
 	model, err := MDC(30)
@@ -185,8 +204,10 @@ func TestFibreKeepsNoPort(t *testing.T) {
 	}
 	net.Send(neighbour, []order.ServerID{receiver}, make([]byte, bytes))
 	event, more := net.Next()
-	if want := model.Unloaded(neighbour, receiver, bytes); !more || event.From != neighbour || event.At != want {
-		t.Fatalf("the first frame is from %d at %v, want the neighbour's at %v", event.From, event.At, want)
+	if want := model.Unloaded(neighbour, receiver, bytes); !more || event.From != neighbour ||
+		event.At != want {
+		t.Fatalf("the first frame is from %d at %v, want the neighbour's at %v", event.From,
+			event.At, want)
 	}
 	arrived := 0
 	for _, more = net.Next(); more; _, more = net.Next() {
@@ -247,7 +268,8 @@ func checkRoutes(t *testing.T, model Model, longest func(from, to int) int) {
 			seen := map[PortID]bool{}
 			for _, id := range route {
 				if id < 0 || int(id) >= len(ports) || seen[id] {
-					t.Fatalf("%s: %d to %d over %v, there are %d ports", model.Name, from, to, route, len(ports))
+					t.Fatalf("%s: %d to %d over %v, there are %d ports", model.Name, from, to,
+						route, len(ports))
 				}
 				seen[id] = true
 			}
@@ -285,7 +307,8 @@ func drawTraffic(t *rapid.T, servers int) []traffic {
 		}
 		return traffic{
 			at:   time.Duration(rapid.IntRange(0, 2_000_000).Draw(t, "at")),
-			from: order.ServerID(from), to: order.ServerID(to), size: rapid.SampledFrom([]int{0, 24, 64, 1032, 5000, 40_000}).Draw(t, "size"),
+			from: order.ServerID(from), to: order.ServerID(to),
+			size: rapid.SampledFrom([]int{0, 24, 64, 1032, 5000, 40_000}).Draw(t, "size"),
 		}
 	}), 1, 120).Draw(t, "traffic")
 }
@@ -311,7 +334,8 @@ func send(n *Network, frames []traffic) []Event {
 	}
 }
 
-// Everything that is sent arrives once, in order on each connection, not sooner than alone, and no faster than the receiver's link carries it.
+// Everything that is sent arrives once, in order on each connection, not sooner than alone, and no
+// faster than the receiver's link carries it.
 func TestConservation(t *testing.T) {
 	t.Parallel()
 	sdc, err := SDC(8)
@@ -322,11 +346,14 @@ func TestConservation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := LogP{Name: "slow links", Latency: 5 * time.Microsecond, Overhead: 2 * time.Microsecond, Rate: 100 * Megabit}.Model(6)
+	slow := LogP{Name: "slow links", Latency: 5 * time.Microsecond, Overhead: 2 * time.Microsecond,
+		Rate: 100 * Megabit}.Model(6)
 	for _, model := range []Model{sdc, mdc, slow, InfiniBand.Model(5)} {
 		t.Run(model.Name, func(t *testing.T) {
 			t.Parallel()
-			rapid.Check(t, func(t *rapid.T) { checkConservation(t, model, drawTraffic(t, model.Servers)) })
+			rapid.Check(t, func(t *rapid.T) {
+				checkConservation(t, model, drawTraffic(t, model.Servers))
+			})
 		})
 	}
 }
@@ -340,13 +367,15 @@ func checkConservation(t *rapid.T, model Model, frames []traffic) {
 	if len(arrived) != len(frames) {
 		t.Fatalf("%d frames arrived of %d", len(arrived), len(frames))
 	}
-	if s := n.Statistics(); s.Frames != int64(len(frames)) || s.Received != s.Frames || s.Lost != 0 || s.Wire < s.Bytes {
+	if s := n.Statistics(); s.Frames != int64(len(frames)) || s.Received != s.Frames ||
+		s.Lost != 0 || s.Wire < s.Bytes {
 		t.Fatalf("statistics %+v of %d frames", s, len(frames))
 	}
 	sorted := slices.Clone(frames)
 	slices.SortStableFunc(sorted, func(a, b traffic) int { return cmp.Compare(a.at, b.at) })
 	taken := make([]bool, len(sorted))
-	received, last, began := map[order.ServerID]int{}, map[order.ServerID]time.Duration{}, map[order.ServerID]time.Duration{}
+	received, last, began := map[order.ServerID]int{}, map[order.ServerID]time.Duration{},
+		map[order.ServerID]time.Duration{}
 	for _, event := range arrived {
 		server := event.Server
 		oldest := -1
@@ -357,7 +386,8 @@ func checkConservation(t *rapid.T, model Model, frames []traffic) {
 			}
 		}
 		if oldest < 0 || sorted[oldest].size != len(event.Frame) {
-			t.Fatalf("%d bytes from %d to %d were not sent, or overtook others", len(event.Frame), event.From, server)
+			t.Fatalf("%d bytes from %d to %d were not sent, or overtook others", len(event.Frame),
+				event.From, server)
 		}
 		taken[oldest] = true
 		alone := model.Unloaded(int(event.From), int(server), len(event.Frame))
@@ -457,7 +487,9 @@ func TestDeterminism(t *testing.T) {
 		sum := fnv.New64a()
 		var frames []traffic
 		for i := range 3000 {
-			frames = append(frames, traffic{at: time.Duration(i * i % 7919 * 100), from: order.ServerID(i % 30), to: order.ServerID((i%30 + 1 + i%29) % 30), size: i % 3000})
+			frames = append(frames, traffic{at: time.Duration(i * i % 7919 * 100),
+				from: order.ServerID(i % 30), to: order.ServerID((i%30 + 1 + i%29) % 30),
+				size: i % 3000})
 		}
 		for _, event := range send(n, frames) {
 			fmt.Fprintln(sum, event.At, event.Server, event.From, len(event.Frame))
@@ -524,7 +556,8 @@ func BenchmarkFrame(b *testing.B) {
 			sent := 0
 			for sent < b.N {
 				for from := range servers {
-					n.Send(order.ServerID(from), to(order.ServerID((from+1)%servers), order.ServerID((from+9)%servers)), frame)
+					n.Send(order.ServerID(from), to(order.ServerID((from+1)%servers),
+						order.ServerID((from+9)%servers)), frame)
 					sent += 2
 				}
 				for range 2 * servers {

@@ -41,18 +41,22 @@ const (
 	slotMask   = wheelSlots - 1
 )
 
-// queue gives events by time, and by sequence where times are equal. It is a wheel of slots for the next 4 ms: events of a slot are put in order when it is their turn, and
-// memory is used again. What is further off waits in a heap.
+// queue gives events by time, and by sequence where times are equal. It is a wheel of slots for the
+// next 4 ms: events of a slot are put in order when it is their turn, and memory is used again.
+// What is further off waits in a heap.
 type queue struct {
-	// slots hold the first and the last of their events in nodes, in the order in which they were pushed. free is the first node that is not used, plus 1.
+	// slots hold the first and the last of their events in nodes, in the order in which they were
+	// pushed. free is the first node that is not used, plus 1.
 	slots [wheelSlots]slot
 	nodes []node
 	free  int32
-	// slot is the number of the one whose turn it is, counted from time 0. Its events are current, in order, those from place on still to come.
+	// slot is the number of the one whose turn it is, counted from time 0. Its events are current,
+	// in order, those from place on still to come.
 	slot    int64
 	current []event
 	place   int
-	// near counts the events that are current or in slots, and occupied has a bit for each slot that has any.
+	// near counts the events that are current or in slots, and occupied has a bit for each slot
+	// that has any.
 	near     int
 	occupied [wheelSlots / 64]uint64
 	far      heap

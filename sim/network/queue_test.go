@@ -20,7 +20,9 @@ func TestQueueIsAListInOrder(t *testing.T) {
 		now, pushed := time.Duration(0), int32(0)
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "push") || len(list) == 0 {
-				wait := time.Duration(rapid.SampledFrom([]int{0, 1, 200, 256, 5000, 1 << 22, 1<<22 - 1, 1 << 23, 1 << 30}).Draw(t, "wait") + rapid.IntRange(0, 300).Draw(t, "more"))
+				wait := time.Duration(rapid.SampledFrom([]int{0, 1, 200, 256, 5000, 1 << 22,
+					1<<22 - 1, 1 << 23, 1 << 30}).Draw(t, "wait") + rapid.IntRange(0, 300).Draw(t,
+					"more"))
 				list = append(list, item{at: now + wait, number: pushed})
 				q.push(now+wait, timer, pushed)
 				pushed++
@@ -34,7 +36,8 @@ func TestQueueIsAListInOrder(t *testing.T) {
 			}
 			got := q.pop()
 			if got.at != list[first].at || got.number != list[first].number {
-				t.Fatalf("event %d at %v, want %d at %v", got.number, got.at, list[first].number, list[first].at)
+				t.Fatalf("event %d at %v, want %d at %v", got.number, got.at, list[first].number,
+					list[first].at)
 			}
 			now = got.at
 			list = append(list[:first], list[first+1:]...)

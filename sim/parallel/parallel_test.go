@@ -17,11 +17,17 @@ func TestSeedsComeInOrder(t *testing.T) {
 	for seed := uint64(7); seed < 1007; seed++ {
 		want = append(want, seed*seed)
 	}
-	err := parallel.Seeds(t.Context(), 7, 1000, square, func(result uint64) bool { got = append(got, result); return true })
+	err := parallel.Seeds(t.Context(), 7, 1000, square, func(result uint64) bool {
+		got = append(got, result)
+		return true
+	})
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%v; %d results, the first %v", err, len(got), got[:min(3, len(got))])
 	}
-	if err := parallel.Seeds(t.Context(), 7, 0, square, func(uint64) bool { t.Error("a result of no seed"); return true }); err != nil {
+	if err := parallel.Seeds(t.Context(), 7, 0, square, func(uint64) bool {
+		t.Error("a result of no seed")
+		return true
+	}); err != nil {
 		t.Error(err)
 	}
 }
@@ -29,7 +35,10 @@ func TestSeedsComeInOrder(t *testing.T) {
 func TestSeedsEndEarly(t *testing.T) {
 	t.Parallel()
 	reported := 0
-	if err := parallel.Seeds(t.Context(), 0, 1000, square, func(uint64) bool { reported++; return reported < 10 }); err != nil || reported != 10 {
+	if err := parallel.Seeds(t.Context(), 0, 1000, square, func(uint64) bool {
+		reported++
+		return reported < 10
+	}); err != nil || reported != 10 {
 		t.Errorf("%v after %d results, of which the tenth was to be the last", err, reported)
 	}
 	broken := errors.New("no such run")

@@ -2,13 +2,15 @@ package search
 
 import "encoding/binary"
 
-// contents numbers what channels hold: equal sequences of frames have the same number, so that a channel is one word of a state. 0 is the empty channel.
-// Frames are numbered, too; frame endOfChannel is not sent by an engine but stands behind the last frame of a server that stopped.
+// contents numbers what channels hold: equal sequences of frames have the same number, so that a
+// channel is one word of a state. 0 is the empty channel. Frames are numbered, too; frame
+// endOfChannel is not sent by an engine but stands behind the last frame of a server that stopped.
 type contents struct {
 	frames   [][]byte
 	frameIDs map[string]uint32
 
-	// sequences holds all sequences one after another; starts[i] is where sequence i begins, and it ends where the next begins.
+	// sequences holds all sequences one after another; starts[i] is where sequence i begins, and it
+	// ends where the next begins.
 	sequences []uint32
 	starts    []uint32
 	ids       map[string]uint32
@@ -25,7 +27,8 @@ const endOfChannel = uint32(0)
 
 func newContents() *contents {
 	c := &contents{
-		frames: [][]byte{nil}, frameIDs: map[string]uint32{}, starts: []uint32{0, 0}, ids: map[string]uint32{"": 0}, rests: []uint32{0},
+		frames: [][]byte{nil}, frameIDs: map[string]uint32{}, starts: []uint32{0, 0},
+		ids: map[string]uint32{"": 0}, rests: []uint32{0},
 		joined: map[uint64]uint32{},
 	}
 	return c

@@ -10,13 +10,15 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// explorer is one search. A state of the group is a list of words: a number for each server's state, then a number for the contents of each channel.
+// explorer is one search. A state of the group is a list of words: a number for each server's
+// state, then a number for the contents of each channel.
 type explorer struct {
 	options  Options
 	config   allconcur.Config
 	reliable *digraph.Digraph
 	n        int
-	// width is the number of words of a state; channels[from*n+to] is the word of a channel, 0 where there is none.
+	// width is the number of words of a state; channels[from*n+to] is the word of a channel, 0
+	// where there is none.
 	width    int
 	channels []int
 	// sources[p] lists who may send to p.
@@ -56,7 +58,8 @@ type parent struct {
 	action action
 }
 
-// action is a step of the group: the server, the kind of input, the peer, and the crash in it: 0 for none, else its number counted from 1.
+// action is a step of the group: the server, the kind of input, the peer, and the crash in it: 0
+// for none, else its number counted from 1.
 type action uint32
 
 const (
@@ -67,7 +70,8 @@ const (
 )
 
 func newAction(p int, in input, crash uint32) action {
-	return action(uint32(in.kind())<<actionKindShift | uint32(p)<<actionServerShift | uint32(in.peer())<<actionPeerShift | crash)
+	return action(uint32(in.kind())<<actionKindShift | uint32(p)<<actionServerShift | uint32(
+		in.peer())<<actionPeerShift | crash)
 }
 
 func (a action) kind() inputKind { return inputKind(a >> actionKindShift) }
@@ -84,8 +88,9 @@ const withdrawnStates = 1 << 14
 // progressEvery is how many states are looked at between two looks at the context.
 const progressEvery = 4096
 
-// Run searches until all is visited, something is broken, the bound on states is reached or the context ends. It calls progress, unless that is nil, from time
-// to time. The result follows from the options alone, except where the context ends the search. The error wraps ErrOptions.
+// Run searches until all is visited, something is broken, the bound on states is reached or the
+// context ends. It calls progress, unless that is nil, from time to time. The result follows from
+// the options alone, except where the context ends the search. The error wraps ErrOptions.
 func Run(ctx context.Context, options Options, progress func(Reached)) (Result, error) {
 	x, err := newExplorer(options)
 	if err != nil {
@@ -96,26 +101,31 @@ func Run(ctx context.Context, options Options, progress func(Reached)) (Result, 
 
 // run searches, again and again if need be.
 func (x *explorer) run(ctx context.Context, progress func(Reached)) Result {
-	for x.search(ctx, progress); x.claims.withdrawn && x.result.Bound == ""; x.search(ctx, progress) {
+	for x.search(ctx, progress); x.claims.withdrawn &&
+		x.result.Bound == ""; x.search(ctx, progress) {
 		x.claims.withdrawn = false
 		x.claims.restarts++
 	}
 	x.result.States = x.visited.count
 	x.result.Complete = x.result.Bound == ""
-	x.result.ServerStates, x.result.EngineSteps, x.result.Scenarios, x.result.Restarts = len(x.servers), x.engineSteps, len(x.first), x.claims.restarts
+	x.result.ServerStates, x.result.EngineSteps, x.result.Scenarios, x.result.Restarts = len(
+		x.servers), x.engineSteps, len(x.first), x.claims.restarts
 	return x.result
 }
 
-// search searches from the first states on. Once a claim is withdrawn it goes on for as long again, to meet others that are wrong, before it gives up. What it finds
-// broken is broken whatever was claimed: a frame was taken off where it changed nothing.
+// search searches from the first states on. Once a claim is withdrawn it goes on for as long again,
+// to meet others that are wrong, before it gives up. What it finds broken is broken whatever was
+// claimed: a frame was taken off where it changed nothing.
 func (x *explorer) search(ctx context.Context, progress func(Reached)) {
 	clear(x.claims.advanced)
-	x.result, x.visited, x.parents, x.frontier = Result{}, newVisited(), x.parents[:0], frontier{width: x.width + 2, newestFirst: x.options.DepthFirst}
+	x.result, x.visited, x.parents, x.frontier = Result{}, newVisited(), x.parents[:0],
+		frontier{width: x.width + 2, newestFirst: x.options.DepthFirst}
 	for _, s := range x.first {
 		x.start(s)
 	}
 	giveUp := 0
-	for looked := 0; x.frontier.more() && x.result.Bound == "" && (giveUp == 0 || x.visited.count < giveUp); looked++ {
+	for looked := 0; x.frontier.more() && x.result.Bound == "" &&
+		(giveUp == 0 || x.visited.count < giveUp); looked++ {
 		if x.claims.withdrawn && giveUp == 0 {
 			giveUp = 2*x.visited.count + withdrawnStates
 		}
@@ -151,8 +161,10 @@ func newExplorer(options Options) (*explorer, error) {
 	}
 	n := options.Servers
 	x := &explorer{
-		options: options, config: config, reliable: config.Reliable, n: n, channels: make([]int, n*n), sources: make([][]int, n),
-		contents: newContents(), judge: newJudge(options, digraph.Tolerated(config.Reliable)), serverIDs: map[string]uint32{}, stepIDs: map[uint64]uint32{}, claims: newClaims(),
+		options: options, config: config, reliable: config.Reliable, n: n,
+		channels: make([]int, n*n), sources: make([][]int, n),
+		contents: newContents(), judge: newJudge(options, digraph.Tolerated(config.Reliable)),
+		serverIDs: map[string]uint32{}, stepIDs: map[uint64]uint32{}, claims: newClaims(),
 		sending: make([][]uint32, n), outcomes: make([]uint32, n),
 	}
 	x.width = n
@@ -170,10 +182,12 @@ func newExplorer(options Options) (*explorer, error) {
 	return x, nil
 }
 
-// sendsTo reports whether a server may ever send to another: over G_R, over its transpose, or over some tree of G_U.
+// sendsTo reports whether a server may ever send to another: over G_R, over its transpose, or over
+// some tree of G_U.
 func sendsTo(config allconcur.Config, from, to int) bool {
 	backward := config.Detector != allconcur.DetectorPerfect && config.Reliable.HasEdge(to, from)
-	return config.Engine == allconcur.EngineAllConcurPlus || config.Reliable.HasEdge(from, to) || backward
+	return config.Engine == allconcur.EngineAllConcurPlus || config.Reliable.HasEdge(from, to) ||
+		backward
 }
 
 // start adds the first state of a scenario.
@@ -202,7 +216,8 @@ func (x *explorer) firstServer(s scenario, p int) uint32 {
 	return x.intern(first)
 }
 
-// add visits the state in x.successor, which is reached from a state by an action, unless it was visited before.
+// add visits the state in x.successor, which is reached from a state by an action, unless it was
+// visited before.
 func (x *explorer) add(before uint32, a action, depth uint32) {
 	if !x.visited.add(fingerprintOf(x.successor)) {
 		x.result.Duplicates++
@@ -227,7 +242,8 @@ func (x *explorer) expand(state []uint32, own, depth uint32) {
 		}
 		for _, source := range x.sources[p] {
 			if channel := state[x.channels[source*x.n+p]]; channel != 0 {
-				x.follow(state, own, depth, p, newInput(inputReceive, source, x.contents.head(channel)))
+				x.follow(state, own, depth, p, newInput(inputReceive, source,
+					x.contents.head(channel)))
 			}
 		}
 		for _, in := range x.servers[state[p]].inputs {
@@ -263,14 +279,17 @@ func (x *explorer) follow(state []uint32, own, depth uint32, p int, in input) {
 }
 
 // reach makes the state after a step, and visits it.
-func (x *explorer) reach(state []uint32, own, depth uint32, p int, in input, crash, next, sent uint32) {
+func (x *explorer) reach(state []uint32, own, depth uint32, p int, in input, crash,
+	next, sent uint32) {
 	x.result.Transitions++
 	x.apply(x.successor, state, p, in, next, sent, !x.options.Unreduced)
 	x.add(own, newAction(p, in, crash), depth+1)
 }
 
-// apply makes the state after a step of a server, and takes frames that will never change anything off the channels, if asked to.
-func (x *explorer) apply(successor, state []uint32, p int, in input, next, sent uint32, advance bool) {
+// apply makes the state after a step of a server, and takes frames that will never change anything
+// off the channels, if asked to.
+func (x *explorer) apply(successor, state []uint32, p int, in input, next, sent uint32,
+	advance bool) {
 	copy(successor, state)
 	successor[p] = next
 	stopped := x.servers[next].stopped
@@ -317,5 +336,6 @@ func (x *explorer) end(state []uint32, own uint32) {
 // violate ends the search with a path from the first state that some state comes from.
 func (x *explorer) violate(path []action, own uint32, broken *order.Violation) {
 	x.result.Bound = BoundViolation
-	x.result.Violations = append(x.result.Violations, x.describe(x.root(own), x.unfold(x.root(own), path), broken))
+	x.result.Violations = append(x.result.Violations,
+		x.describe(x.root(own), x.unfold(x.root(own), path), broken))
 }

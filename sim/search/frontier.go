@@ -1,6 +1,7 @@
 package search
 
-// frontier holds the states that are visited and still to be looked at, each with its number and its depth.
+// frontier holds the states that are visited and still to be looked at, each with its number and
+// its depth.
 type frontier struct {
 	width       int
 	newestFirst bool
@@ -17,7 +18,8 @@ type frontier struct {
 const (
 	// blockStates is how many states a block holds.
 	blockStates = 1 << 12
-	// diveStates is how many states are taken from the newest on before the search goes back to an older one.
+	// diveStates is how many states are taken from the newest on before the search goes back to an
+	// older one.
 	diveStates = 1 << 10
 )
 

@@ -12,9 +12,11 @@ import (
 const (
 	// TrackingInvariants: a tracking digraph that is not empty keeps I1 to I4.
 	TrackingInvariants order.Property = "invariants I1 to I4 of tracking digraphs"
-	// TrackingSpecifications: a tracking digraph is the one that equation 5.1 makes from scratch, from the failure notifications.
+	// TrackingSpecifications: a tracking digraph is the one that equation 5.1 makes from scratch,
+	// from the failure notifications.
 	TrackingSpecifications order.Property = "agreement of both specifications of tracking digraphs"
-	// ReconstructedTracking: the RTD invariant. Whoever left a tracking digraph has its message, failed, or cannot be reached.
+	// ReconstructedTracking: the RTD invariant. Whoever left a tracking digraph has its message,
+	// failed, or cannot be reached.
 	ReconstructedTracking order.Property = "RTD invariant of tracking digraphs"
 )
 
@@ -26,7 +28,8 @@ func (s serverSet) has(p int) bool { return s>>p&1 != 0 }
 // trackingView is what one server knows in a reliable round, as the properties put it.
 type trackingView struct {
 	id order.ServerID
-	// members are the servers not removed. successors[q] are q+(G): q's successors that are members.
+	// members are the servers not removed. successors[q] are q+(G): q's successors that are
+	// members.
 	members    serverSet
 	successors [ServersMax]serverSet
 	// failed[q] is F[p][q]: the owners of the notifications that q failed.
@@ -70,7 +73,8 @@ func newTrackingView(reliable *digraph.Digraph, s *server, members []order.Serve
 	return v
 }
 
-// grows lists whom a vertex known to have failed may have sent a message to: its successors, except the owners of notifications.
+// grows lists whom a vertex known to have failed may have sent a message to: its successors, except
+// the owners of notifications.
 func (v *trackingView) grows(p int) serverSet {
 	if v.failed[p] == 0 {
 		return 0
@@ -79,7 +83,8 @@ func (v *trackingView) grows(p int) serverSet {
 }
 
 // check checks one tracking digraph.
-func (v *trackingView) check(root int, vertices []order.ServerID, edges [][2]order.ServerID) *order.Violation {
+func (v *trackingView) check(root int, vertices []order.ServerID,
+	edges [][2]order.ServerID) *order.Violation {
 	var in serverSet
 	var out [ServersMax]serverSet
 	for _, p := range vertices {
@@ -90,7 +95,8 @@ func (v *trackingView) check(root int, vertices []order.ServerID, edges [][2]ord
 	}
 	broken := func(property order.Property, format string, arguments ...any) *order.Violation {
 		return &order.Violation{Property: property, Evidence: []string{
-			fmt.Sprintf("server %d tracks the message of server %d by the vertices %v and edges %v", v.id, root, vertices, edges),
+			fmt.Sprintf("server %d tracks the message of server %d by the vertices %v and edges %v",
+				v.id, root, vertices, edges),
 			"it knows of " + v.describe(), fmt.Sprintf(format, arguments...),
 		}}
 	}
@@ -104,12 +110,14 @@ func (v *trackingView) check(root int, vertices []order.ServerID, edges [][2]ord
 		return broken(TrackingSpecifications, "from scratch, the vertices are %v", wantIn.list())
 	}
 	if q := v.reconstruct(root, in); q >= 0 {
-		return broken(ReconstructedTracking, "server %d left it, has not failed and can be reached, and the message is not here", q)
+		return broken(ReconstructedTracking, "server %d left it, has not failed and can be "+
+			"reached, and the message is not here", q)
 	}
 	return nil
 }
 
-// invariants checks I1 to I4 on a digraph that is not empty, and says what is wrong [Poke19, section 5.5.1.2].
+// invariants checks I1 to I4 on a digraph that is not empty, and says what is wrong [Poke19,
+// section 5.5.1.2].
 func (v *trackingView) invariants(root int, in serverSet, out *[ServersMax]serverSet) string {
 	if !in.has(root) {
 		return "I1: it lacks its root"
@@ -119,7 +127,8 @@ func (v *trackingView) invariants(root int, in serverSet, out *[ServersMax]serve
 		grows := v.grows(p)
 		if in.has(p) {
 			if missing := grows &^ in; missing != 0 {
-				return fmt.Sprintf("I2: server %d failed and its successors %v are missing", p, missing.list())
+				return fmt.Sprintf("I2: server %d failed and its successors %v are missing",
+					p, missing.list())
 			}
 			reached |= grows
 		}
@@ -128,13 +137,15 @@ func (v *trackingView) invariants(root int, in serverSet, out *[ServersMax]serve
 		}
 	}
 	if wrong := in &^ reached; wrong != 0 {
-		return fmt.Sprintf("I4: %v are neither its root nor successors of a vertex that failed", wrong.list())
+		return fmt.Sprintf("I4: %v are neither its root nor successors of a vertex that failed",
+			wrong.list())
 	}
 	return ""
 }
 
-// specified makes a tracking digraph from scratch [Poke19, section 5.5.1.2, equation 5.1]: of the digraph with all edges that I3 allows, the root and all
-// servers to which a path leads on which all but the last failed; empty if the message is here or all of them failed.
+// specified makes a tracking digraph from scratch [Poke19, section 5.5.1.2, equation 5.1]: of the
+// digraph with all edges that I3 allows, the root and all servers to which a path leads on which
+// all but the last failed; empty if the message is here or all of them failed.
 func (v *trackingView) specified(root int) (in serverSet, out [ServersMax]serverSet) {
 	if v.received.has(root) {
 		return 0, out
@@ -169,7 +180,8 @@ func (v *trackingView) reach(root int, edges func(p int) serverSet) serverSet {
 	return reached
 }
 
-// reconstruct checks the RTD invariant [Poke19, section 5.5.2.1] and returns a server that breaks it, or -1.
+// reconstruct checks the RTD invariant [Poke19, section 5.5.2.1] and returns a server that breaks
+// it, or -1.
 func (v *trackingView) reconstruct(root int, in serverSet) int {
 	if v.received.has(root) {
 		return -1

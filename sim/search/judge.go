@@ -11,15 +11,18 @@ import (
 
 // Properties that this package judges besides those of package order.
 const (
-	// Contract: an engine does not panic, neither by an assertion, and takes what a correct peer sends it.
+	// Contract: an engine does not panic, neither by an assertion, and takes what a correct peer
+	// sends it.
 	Contract order.Property = "contract"
 	// Accuracy: only servers that have failed, or are suspected falsely, are removed.
 	Accuracy order.Property = "accuracy"
-	// Survival: where no more servers crash, or edges err, than the group tolerates, no server halts but who has a part in a false suspicion.
+	// Survival: where no more servers crash, or edges err, than the group tolerates, no server
+	// halts but who has a part in a false suspicion.
 	Survival order.Property = "survival"
 )
 
-// judge judges what the servers of a group A-delivered. It knows only what matters for that, each server's outcome, and judges each combination once.
+// judge judges what the servers of a group A-delivered. It knows only what matters for that, each
+// server's outcome, and judges each combination once.
 type judge struct {
 	servers    int
 	nonUniform bool
@@ -29,7 +32,8 @@ type judge struct {
 
 	outcomes   []outcome
 	outcomeIDs map[outcome]uint32
-	// rounds are the A-delivered rounds, each with what the server A-delivered before; 0 is nothing.
+	// rounds are the A-delivered rounds, each with what the server A-delivered before; 0 is
+	// nothing.
 	rounds   []deliveredRound
 	roundIDs map[string]uint32
 	verdicts map[string]verdict
@@ -61,7 +65,8 @@ type verdict struct {
 func newJudge(o Options, tolerated int) *judge {
 	return &judge{
 		servers: o.Servers, tolerated: tolerated, nonUniform: o.NonUniform && !o.JudgeUniform,
-		outcomeIDs: map[outcome]uint32{}, rounds: make([]deliveredRound, 1), roundIDs: map[string]uint32{}, verdicts: map[string]verdict{},
+		outcomeIDs: map[outcome]uint32{}, rounds: make([]deliveredRound, 1),
+		roundIDs: map[string]uint32{}, verdicts: map[string]verdict{},
 	}
 }
 
@@ -154,7 +159,8 @@ func (j *judge) look(outcomes []uint32, moment order.Moment) verdict {
 		}
 	}
 	if moment == order.AtRest && f.beyond {
-		return verdict{broken: first(history.Judge(order.UnderWay)), stalled: first(history.Judge(order.AtRest)) != nil}
+		return verdict{broken: first(history.Judge(order.UnderWay)),
+			stalled: first(history.Judge(order.AtRest)) != nil}
 	}
 	if broken := first(history.Judge(moment)); broken != nil {
 		return verdict{broken: broken}
@@ -171,12 +177,14 @@ func first(broken []*order.Violation) *order.Violation {
 
 // failures are who failed in a run.
 type failures struct {
-	// crashed, halted and accused are who crashed, whose engine halted, and whom somebody suspects falsely at some time; removed is whom some server removed.
+	// crashed, halted and accused are who crashed, whose engine halted, and whom somebody suspects
+	// falsely at some time; removed is whom some server removed.
 	crashed, halted, accused, removed serverSet
 	// accusers are who suspects somebody falsely at some time.
 	accusers serverSet
-	// beyond tells that there are more crashes, and edges with a false suspicion of a server that does not crash, than the group tolerates failures. Then it may
-	// stand still until it begins a new generation.
+	// beyond tells that there are more crashes, and edges with a false suspicion of a server that
+	// does not crash, than the group tolerates failures. Then it may stand still until it begins a
+	// new generation.
 	beyond bool
 	// gone are those that the group may have gone on without: no liveness is asked of them.
 	gone serverSet
@@ -214,7 +222,8 @@ func (j *judge) failures(outcomes []uint32) failures {
 	return f
 }
 
-// judgeSurvival looks for a server that nothing is wrong with and that is removed or halts, though few enough failed.
+// judgeSurvival looks for a server that nothing is wrong with and that is removed or halts, though
+// few enough failed.
 func (j *judge) judgeSurvival(outcomes []uint32, f failures) *order.Violation {
 	for _, id := range outcomes {
 		o := j.outcomes[id]
@@ -222,15 +231,18 @@ func (j *judge) judgeSurvival(outcomes []uint32, f failures) *order.Violation {
 			for _, p := range d.Removed {
 				if !(f.crashed | f.halted | f.accused).has(int(p)) {
 					return &order.Violation{Property: Accuracy, Evidence: []string{
-						fmt.Sprintf("server %d A-delivers [epoch %d, round %d], which removes server %d", o.id, d.Epoch, d.Round, p),
-						fmt.Sprintf("server %d has neither crashed nor halted, and nobody suspects it falsely", p),
+						fmt.Sprintf("server %d A-delivers [epoch %d, round %d], which removes "+
+							"server %d", o.id, d.Epoch, d.Round, p),
+						fmt.Sprintf("server %d has neither crashed nor halted, and nobody "+
+							"suspects it falsely", p),
 					}}
 				}
 			}
 		}
 		if o.halted && !f.beyond && !(f.accused | f.accusers).has(int(o.id)) {
 			return &order.Violation{Property: Survival, Evidence: []string{
-				fmt.Sprintf("server %d halts, has no part in a false suspicion, and no more servers failed than the group tolerates", o.id)}}
+				fmt.Sprintf("server %d halts, has no part in a false suspicion, and no more "+
+					"servers failed than the group tolerates", o.id)}}
 		}
 	}
 	return nil

@@ -1,9 +1,12 @@
 package search
 
-// A frame that changes nothing and never will, a copy of what the receiver has, say, is taken off its channel as soon as it is the first there: whether it is
-// taken sooner or later nobody can tell. That it never will is not taken on trust from the engine. A frame that changes nothing in a server's state is assumed to be
-// of that kind, and the assumption is an obligation for each state that the server can get to from there: it is checked for each of them, once. If one does not keep
-// it, the assumption is withdrawn wherever it leads there, and the search begins again without it (with all steps of servers remembered).
+// A frame that changes nothing and never will, a copy of what the receiver has, say, is taken off
+// its channel as soon as it is the first there: whether it is taken sooner or later nobody can
+// tell. That it never will is not taken on trust from the engine. A frame that changes nothing in a
+// server's state is assumed to be of that kind, and the assumption is an obligation for each state
+// that the server can get to from there: it is checked for each of them, once. If one does not keep
+// it, the assumption is withdrawn wherever it leads there, and the search begins again without it
+// (with all steps of servers remembered).
 
 // claim is what is known about an input of a server in a state.
 type claim uint8
@@ -19,7 +22,8 @@ const (
 // claims holds what is claimed about inputs.
 type claims struct {
 	known map[uint64]claim
-	// idle lists the idle inputs of a server's state, by its number; next and before the states that are one step away.
+	// idle lists the idle inputs of a server's state, by its number; next and before the states
+	// that are one step away.
 	idle   [][]input
 	next   [][]uint32
 	before [][]uint32
@@ -39,7 +43,8 @@ func newClaims() *claims {
 
 func claimKey(at uint32, in input) uint64 { return uint64(at)<<32 | uint64(in) }
 
-// connect notes that a step leads from one state of a server to another; what is claimed of the first is to hold for the second.
+// connect notes that a step leads from one state of a server to another; what is claimed of the
+// first is to hold for the second.
 func (c *claims) connect(from, to uint32) {
 	for _, known := range c.next[from] {
 		if known == to {

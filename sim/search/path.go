@@ -67,7 +67,8 @@ func (x *explorer) drain(plain []uint32) []action {
 	return all
 }
 
-// after makes the state after an action, with or without the frames that will never change anything.
+// after makes the state after an action, with or without the frames that will never change
+// anything.
 func (x *explorer) after(state []uint32, a action, advance bool) []uint32 {
 	in := x.inputOf(state, a)
 	next, sent := x.outcomeOf(x.step(state[a.server()], in), a)
@@ -78,7 +79,8 @@ func (x *explorer) after(state []uint32, a action, advance bool) []uint32 {
 
 // describe takes the path once more and tells it.
 func (x *explorer) describe(s scenario, path []action, broken *order.Violation) Violation {
-	v := Violation{Property: broken.Property, Evidence: broken.Evidence, Path: []string{s.describe()}}
+	v := Violation{Property: broken.Property, Evidence: broken.Evidence,
+		Path: []string{s.describe()}}
 	var schedule []string
 	state := x.firstState(s)
 	for _, a := range path {
@@ -102,24 +104,32 @@ func (x *explorer) firstState(s scenario) []uint32 {
 	return state
 }
 
-// tell takes an action, and describes it in words and in short. The next state is nil where the step broke something by itself.
+// tell takes an action, and describes it in words and in short. The next state is nil where the
+// step broke something by itself.
 func (x *explorer) tell(state []uint32, a action) (next []uint32, line, short string) {
 	p := a.server()
 	in := x.inputOf(state, a)
 	switch in.kind() {
 	case inputReceive:
-		short, line = fmt.Sprintf("%dr%d", p, a.peer()), fmt.Sprintf("server %d receives from %d: %s", p, a.peer(), x.describeFrame(in.frame()))
+		short, line = fmt.Sprintf("%dr%d", p, a.peer()),
+			fmt.Sprintf("server %d receives from %d: %s", p, a.peer(), x.describeFrame(in.frame()))
 		if in.frame() == endOfChannel {
 			line = fmt.Sprintf("server %d suspects %d, which has stopped", p, a.peer())
 		}
 	case inputBroadcast:
-		short, line = fmt.Sprintf("%db", p), fmt.Sprintf("server %d A-broadcasts its payload of round %d", p, x.servers[state[p]].round)
+		short, line = fmt.Sprintf("%db", p),
+			fmt.Sprintf("server %d A-broadcasts its payload of round %d", p,
+				x.servers[state[p]].round)
 	case inputEmpty:
-		short, line = fmt.Sprintf("%de", p), fmt.Sprintf("server %d A-broadcasts an empty message in round %d", p, x.servers[state[p]].round)
+		short, line = fmt.Sprintf("%de", p),
+			fmt.Sprintf("server %d A-broadcasts an empty message in round %d",
+				p, x.servers[state[p]].round)
 	case inputSuspect:
-		short, line = fmt.Sprintf("%ds%d", p, a.peer()), fmt.Sprintf("server %d suspects %d falsely", p, a.peer())
+		short, line = fmt.Sprintf("%ds%d", p, a.peer()),
+			fmt.Sprintf("server %d suspects %d falsely", p, a.peer())
 	case inputTrust:
-		short, line = fmt.Sprintf("%dt%d", p, a.peer()), fmt.Sprintf("server %d trusts %d again", p, a.peer())
+		short, line = fmt.Sprintf("%dt%d", p, a.peer()),
+			fmt.Sprintf("server %d trusts %d again", p, a.peer())
 	case inputCrash:
 		short, line = fmt.Sprintf("%dx", p), fmt.Sprintf("server %d crashes", p)
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 )
 
-// persistent chooses the servers whose steps are to be taken in a state, a persistent set of steps [Godefroid 1996, chapter 4]; none if nothing is left to do.
+// persistent chooses the servers whose steps are to be taken in a state, a persistent set of steps
+// [Godefroid 1996, chapter 4]; none if nothing is left to do.
 func (x *explorer) persistent(state []uint32) serverSet {
 	var ready, all serverSet
 	for p := range x.n {
@@ -33,14 +34,16 @@ func (x *explorer) persistent(state []uint32) serverSet {
 		if !ready.has(p) {
 			continue
 		}
-		if set := x.dependants(state, all, p) & ready; bits.OnesCount16(uint16(set)) < bits.OnesCount16(uint16(best)) {
+		if set := x.dependants(state, all, p) & ready; bits.OnesCount16(uint16(set)) <
+			bits.OnesCount16(uint16(best)) {
 			best = set
 		}
 	}
 	return best
 }
 
-// dependants closes {p} under "waits for": a server waits for each server that works, may send to it, and has nothing under way to it.
+// dependants closes {p} under "waits for": a server waits for each server that works, may send to
+// it, and has nothing under way to it.
 func (x *explorer) dependants(state []uint32, all serverSet, p int) serverSet {
 	set := serverSet(1) << p
 	for todo := set; todo != 0; {
@@ -56,8 +59,10 @@ func (x *explorer) dependants(state []uint32, all serverSet, p int) serverSet {
 	return set
 }
 
-// symmetries lists the names that the servers may be given instead of their own so that nothing changes but the names: those that map G_R to itself, as long as the
-// trees of G_U, if there are any, are stars, all alike. (In others, inner vertices forward waiting messages by ascending origin, which depends on the names.)
+// symmetries lists the names that the servers may be given instead of their own so that nothing
+// changes but the names: those that map G_R to itself, as long as the trees of G_U, if there are
+// any, are stars, all alike. (In others, inner vertices forward waiting messages by ascending
+// origin, which depends on the names.)
 func (x *explorer) symmetries() [][]int {
 	if x.config.Engine == allconcur.EngineAllConcurPlus && !x.hasStars() {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// Replay takes one schedule, as Violation.Schedule gives it, and tells what happens. Property is empty where nothing is broken. The error wraps ErrOptions.
+// Replay takes one schedule, as Violation.Schedule gives it, and tells what happens. Property is
+// empty where nothing is broken. The error wraps ErrOptions.
 //
 // A schedule is its scenario, a colon, and its steps with commas between them:
 //
@@ -118,7 +119,8 @@ func (x *explorer) parseScenario(text string) (scenario, error) {
 		case err == nil && part[0] == 's' && isLie && x.reliable.HasEdge(q, p):
 			s.suspicions = append(s.suspicions, suspicion{p, q})
 		default:
-			return s, fmt.Errorf("%w: %q in a schedule's beginning, want c0 or s1-2, say", ErrOptions, part)
+			return s, fmt.Errorf("%w: %q in a schedule's beginning, want c0 or s1-2, say",
+				ErrOptions, part)
 		}
 	}
 	return s, nil
@@ -135,7 +137,8 @@ func (x *explorer) parseServer(text string) (int, error) {
 // letters are the kinds of inputs as schedules have them.
 const letters = "rbestx"
 
-// parseAction finds the action that a step of a schedule names, and checks that it is possible in a state.
+// parseAction finds the action that a step of a schedule names, and checks that it is possible in a
+// state.
 func (x *explorer) parseAction(state []uint32, text string) (action, error) {
 	wrong := func(why string) (action, error) {
 		return 0, fmt.Errorf("%w: the step %q of a schedule: %s", ErrOptions, text, why)

@@ -8,8 +8,8 @@ import (
 	"github.com/ledgerd/ledgerd/digraph"
 )
 
-// scenario is who fails in a run and who is wrong about whom. It is chosen before the first step, so that a budget of crashes never
-// makes a step of one server depend on a step of another.
+// scenario is who fails in a run and who is wrong about whom. It is chosen before the first step,
+// so that a budget of crashes never makes a step of one server depend on a step of another.
 type scenario struct {
 	// crashes holds the servers that crash, ascending.
 	crashes []int
@@ -17,10 +17,12 @@ type scenario struct {
 	suspicions []suspicion
 }
 
-// suspicion is a false suspicion: the owner, a successor in the reliable digraph, suspects the target.
+// suspicion is a false suspicion: the owner, a successor in the reliable digraph, suspects the
+// target.
 type suspicion struct{ owner, target int }
 
-// String is the scenario as a schedule begins with it: c0.s1-2 where server 0 crashes and server 1 suspects server 2.
+// String is the scenario as a schedule begins with it: c0.s1-2 where server 0 crashes and server 1
+// suspects server 2.
 func (s scenario) String() string {
 	var parts []string
 	for _, p := range s.crashes {
@@ -42,7 +44,8 @@ func (s scenario) describe() string {
 		parts = append(parts, fmt.Sprintf("server %d crashes", p))
 	}
 	for _, lie := range s.suspicions {
-		parts = append(parts, fmt.Sprintf("server %d suspects server %d falsely", lie.owner, lie.target))
+		parts = append(parts, fmt.Sprintf("server %d suspects server %d falsely", lie.owner,
+			lie.target))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -79,7 +82,8 @@ func (s scenario) renamed(names []int) scenario {
 	return t
 }
 
-// scenarios lists all choices of up to so many crashes and false suspicions, one for each orbit of the symmetries: the least.
+// scenarios lists all choices of up to so many crashes and false suspicions, one for each orbit of
+// the symmetries: the least.
 func scenarios(reliable *digraph.Digraph, crashes, suspicions int, symmetries [][]int) []scenario {
 	n := reliable.Order()
 	var edges []suspicion

@@ -22,13 +22,16 @@ func run(t *testing.T, options Options) Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d states, %d transitions, depth %d, %d ends (%d stalled), %d server states, %d engine steps, %d restarts, complete: %t, %v", result.States, result.Transitions,
-		result.Depth, result.Ends, result.Stalled, result.ServerStates, result.EngineSteps, result.Restarts, result.Complete, time.Since(started).Round(time.Millisecond))
+	t.Logf("%d states, %d transitions, depth %d, %d ends (%d stalled), %d server states, %d "+
+		"engine steps, %d restarts, complete: %t, %v", result.States, result.Transitions,
+		result.Depth, result.Ends, result.Stalled, result.ServerStates, result.EngineSteps,
+		result.Restarts, result.Complete, time.Since(started).Round(time.Millisecond))
 	return result
 }
 
 func perfect(engine string, servers, rounds, crashes int) Options {
-	return Options{Engine: engine, Servers: servers, Rounds: rounds, Crashes: crashes, Detector: allconcur.DetectorPerfect}
+	return Options{Engine: engine, Servers: servers, Rounds: rounds, Crashes: crashes,
+		Detector: allconcur.DetectorPerfect}
 }
 
 // mustHold runs a search that has to visit everything and find nothing.
@@ -36,7 +39,8 @@ func mustHold(t *testing.T, options Options) Result {
 	t.Helper()
 	result := run(t, options)
 	for _, v := range result.Violations {
-		t.Errorf("%s is broken: %s\n%s\n%s", v.Property, v.Schedule, strings.Join(v.Evidence, "\n"), strings.Join(v.Path, "\n"))
+		t.Errorf("%s is broken: %s\n%s\n%s", v.Property, v.Schedule, strings.Join(v.Evidence, "\n"),
+			strings.Join(v.Path, "\n"))
 	}
 	if !result.Complete && len(result.Violations) == 0 {
 		t.Errorf("not complete: %s", result.Bound)
@@ -44,14 +48,16 @@ func mustHold(t *testing.T, options Options) Result {
 	return result
 }
 
-// TestPerfectDetector visits everything that groups of up to three can do with every crash point under P, and with more crashes than they tolerate.
+// TestPerfectDetector visits everything that groups of up to three can do with every crash point
+// under P, and with more crashes than they tolerate.
 func TestPerfectDetector(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
 		for servers := 1; servers <= 3; servers++ {
 			for rounds := 1; rounds <= 2; rounds++ {
 				for crashes := 0; crashes <= min(servers, 2); crashes++ {
-					t.Run(fmt.Sprintf("%s/%d servers/%d rounds/%d crashes", engine, servers, rounds, crashes), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%d servers/%d rounds/%d crashes", engine, servers, rounds,
+						crashes), func(t *testing.T) {
 						t.Parallel()
 						mustHold(t, perfect(engine, servers, rounds, crashes))
 					})
@@ -62,19 +68,23 @@ func TestPerfectDetector(t *testing.T) {
 }
 
 func eventual(engine string, rounds, crashes, suspicions int) Options {
-	return Options{Engine: engine, Servers: 3, Rounds: rounds, Crashes: crashes, Suspicions: suspicions, Detector: allconcur.DetectorEventual}
+	return Options{Engine: engine, Servers: 3, Rounds: rounds, Crashes: crashes,
+		Suspicions: suspicions, Detector: allconcur.DetectorEventual}
 }
 
-// TestEventualDetector visits everything that three servers can do under ◇P with every crash point and a false suspicion that is taken back.
+// TestEventualDetector visits everything that three servers can do under ◇P with every crash point
+// and a false suspicion that is taken back.
 func TestEventualDetector(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
 		for rounds := 1; rounds <= 2; rounds++ {
 			for _, faults := range [][2]int{{1, 0}, {0, 1}, {1, 1}} {
-				if faults == [2]int{1, 1} && (testing.Short() || raceEnabled || rounds > 1) || faults[1] > 0 && raceEnabled && rounds > 1 {
+				if faults == [2]int{1, 1} && (testing.Short() || raceEnabled || rounds > 1) ||
+					faults[1] > 0 && raceEnabled && rounds > 1 {
 					continue
 				}
-				t.Run(fmt.Sprintf("%s/%d rounds/%d crashes/%d suspicions", engine, rounds, faults[0], faults[1]), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%d rounds/%d crashes/%d suspicions", engine, rounds,
+					faults[0], faults[1]), func(t *testing.T) {
 					t.Parallel()
 					result := mustHold(t, eventual(engine, rounds, faults[0], faults[1]))
 					if faults[0]+faults[1] < 2 && result.Stalled > 0 {
@@ -96,16 +106,22 @@ func TestIdleServers(t *testing.T) {
 	}
 }
 
-// TestReductionLosesNothing compares the search with one that takes every interleaving: the states of single servers, and so all that they break and
-// all that they A-deliver, and the ends are the same.
+// TestReductionLosesNothing compares the search with one that takes every interleaving: the states
+// of single servers, and so all that they break and all that they A-deliver, and the ends are the
+// same.
 func TestReductionLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, options := range []Options{
-		perfect(allconcur.EngineAllConcur, 2, 2, 1), perfect(allconcur.EngineAllConcur, 3, 1, 1), perfect(allconcur.EngineAllConcur, 3, 1, 2),
-		eventual(allconcur.EngineAllConcur, 1, 1, 0), eventual(allconcur.EngineAllConcurPlus, 1, 1, 0), eventual(allconcur.EngineAllConcurPlus, 2, 1, 0),
-		perfect(allconcur.EngineAllConcurPlus, 2, 2, 1), perfect(allconcur.EngineAllConcurPlus, 3, 1, 1), perfect(allconcur.EngineAllConcurPlus, 3, 2, 2),
+		perfect(allconcur.EngineAllConcur, 2, 2, 1), perfect(allconcur.EngineAllConcur, 3, 1, 1),
+		perfect(allconcur.EngineAllConcur, 3, 1, 2),
+		eventual(allconcur.EngineAllConcur, 1, 1, 0), eventual(allconcur.EngineAllConcurPlus,
+			1, 1, 0), eventual(allconcur.EngineAllConcurPlus, 2, 1, 0),
+		perfect(allconcur.EngineAllConcurPlus, 2, 2, 1),
+		perfect(allconcur.EngineAllConcurPlus, 3, 1, 1),
+		perfect(allconcur.EngineAllConcurPlus, 3, 2, 2),
 	} {
-		t.Run(fmt.Sprintf("%s/%d servers/%d rounds/%d crashes/%v", options.Engine, options.Servers, options.Rounds, options.Crashes, options.Detector), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%d servers/%d rounds/%d crashes/%v", options.Engine, options.Servers,
+			options.Rounds, options.Crashes, options.Detector), func(t *testing.T) {
 			t.Parallel()
 			compareUnreduced(t, options)
 		})
@@ -121,14 +137,16 @@ func compareUnreduced(t *testing.T, options Options) {
 		t.Errorf("reduced %+v, all %+v", reduced, all)
 	}
 	if reduced.ServerStates != all.ServerStates {
-		t.Errorf("%d states of single servers, and %d without the reduction", reduced.ServerStates, all.ServerStates)
+		t.Errorf("%d states of single servers, and %d without the reduction", reduced.ServerStates,
+			all.ServerStates)
 	}
 	if reduced.States >= all.States && options.Servers > 2 {
 		t.Errorf("the reduction saves nothing: %d states of %d", reduced.States, all.States)
 	}
 }
 
-// TestSymmetry searches each scenario by itself: those that differ in names alone, by the symmetries, have the same figures.
+// TestSymmetry searches each scenario by itself: those that differ in names alone, by the
+// symmetries, have the same figures.
 func TestSymmetry(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
@@ -136,7 +154,9 @@ func TestSymmetry(t *testing.T) {
 		if raceEnabled {
 			options.Crashes = 0
 		}
-		options.Suspicions, options.Unreduced = 1, true // under P they may fork, which is not the matter here; and the reduction chooses by name between equals
+		// under P they may fork, which is not the matter here; and the reduction chooses by name
+		// between equals
+		options.Suspicions, options.Unreduced = 1, true
 		compareSymmetric(t, options)
 		compareSymmetric(t, eventual(engine, 1, 1, 0))
 		if !testing.Short() && !raceEnabled {
@@ -163,8 +183,10 @@ func compareSymmetric(t *testing.T, options Options) {
 	for _, s := range every {
 		for _, names := range symmetries {
 			a, b := figures[s.String()], figures[s.renamed(names).String()]
-			if a.ServerStates != b.ServerStates || a.Ends != b.Ends || options.Unreduced && (a.States != b.States || a.Transitions != b.Transitions || a.Depth != b.Depth) {
-				t.Errorf("%s: %q has %+v, and with the names %v %+v", options.Engine, s, a, names, b)
+			if a.ServerStates != b.ServerStates || a.Ends != b.Ends || options.Unreduced &&
+				(a.States != b.States || a.Transitions != b.Transitions || a.Depth != b.Depth) {
+				t.Errorf("%s: %q has %+v, and with the names %v %+v", options.Engine, s, a, names,
+					b)
 			}
 		}
 	}
@@ -188,12 +210,14 @@ func scenarioFigures(t *testing.T, options Options, s scenario) Result {
 	return result
 }
 
-// TestFourServers visits everything that four servers can do in a round with every crash point, and goes on as far as a bound allows.
+// TestFourServers visits everything that four servers can do in a round with every crash point, and
+// goes on as far as a bound allows.
 func TestFourServers(t *testing.T) {
 	t.Parallel()
 	mustHold(t, perfect(allconcur.EngineAllConcurPlus, 4, 1, 0))
 	for _, engine := range engines {
-		for _, detector := range []allconcur.Detector{allconcur.DetectorPerfect, allconcur.DetectorEventual} {
+		for _, detector := range []allconcur.Detector{allconcur.DetectorPerfect,
+			allconcur.DetectorEventual} {
 			t.Run(fmt.Sprintf("%s/%v", engine, detector), func(t *testing.T) {
 				t.Parallel()
 				options := perfect(engine, 4, 1, 1)
@@ -222,18 +246,28 @@ func TestSearchCatches(t *testing.T) {
 		options  Options
 		property order.Property
 	}{
-		{"dropped forward", Options{Engine: allconcur.EngineAllConcur, Fault: allconcur.FaultDroppedForward}, order.SetAgreement},
-		{"dropped forward over trees", Options{Engine: allconcur.EngineAllConcurPlus, Servers: 4, Fault: allconcur.FaultDroppedForward, DepthFirst: true}, order.Validity},
-		{"early delivery", Options{Engine: allconcur.EngineAllConcurPlus, Fault: allconcur.FaultEarlyDelivery}, order.RoundForm},
-		{"pruned too soon", Options{Engine: allconcur.EngineAllConcurPlus, Fault: allconcur.FaultPrunedTooSoon}, TrackingSpecifications},
-		{"pruned too soon, looking at the group only", Options{Engine: allconcur.EngineAllConcur, Fault: allconcur.FaultPrunedTooSoon, WithoutTracking: true}, Survival},
-		{"what is not uniform about non-uniform delivery", Options{Engine: allconcur.EngineAllConcurPlus, NonUniform: true, JudgeUniform: true}, order.SetAgreement},
-		{"where P is wrong", Options{Engine: allconcur.EngineAllConcur, Suspicions: 2}, order.SetAgreement},
+		{"dropped forward", Options{Engine: allconcur.EngineAllConcur,
+			Fault: allconcur.FaultDroppedForward}, order.SetAgreement},
+		{"dropped forward over trees", Options{Engine: allconcur.EngineAllConcurPlus, Servers: 4,
+			Fault: allconcur.FaultDroppedForward, DepthFirst: true}, order.Validity},
+		{"early delivery", Options{Engine: allconcur.EngineAllConcurPlus,
+			Fault: allconcur.FaultEarlyDelivery}, order.RoundForm},
+		{"pruned too soon", Options{Engine: allconcur.EngineAllConcurPlus,
+			Fault: allconcur.FaultPrunedTooSoon}, TrackingSpecifications},
+		{"pruned too soon, looking at the group only",
+			Options{Engine: allconcur.EngineAllConcur, Fault: allconcur.FaultPrunedTooSoon,
+				WithoutTracking: true}, Survival},
+		{"what is not uniform about non-uniform delivery",
+			Options{Engine: allconcur.EngineAllConcurPlus, NonUniform: true, JudgeUniform: true},
+			order.SetAgreement},
+		{"where P is wrong", Options{Engine: allconcur.EngineAllConcur, Suspicions: 2},
+			order.SetAgreement},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			o := c.options
-			o.Detector, o.Rounds, o.Crashes, o.Servers = allconcur.DetectorPerfect, 1, 1, max(o.Servers, 3)
+			o.Detector, o.Rounds, o.Crashes, o.Servers = allconcur.DetectorPerfect,
+				1, 1, max(o.Servers, 3)
 			if o.Suspicions > 0 {
 				o.Crashes = 0
 			}
@@ -242,15 +276,24 @@ func TestSearchCatches(t *testing.T) {
 	}
 }
 
-// TestSearchCatchesUnderEventualDetector takes the mends of ◇P away, one by one, and all: one false suspicion and one crash make a group of three fork.
+// TestSearchCatchesUnderEventualDetector takes the mends of ◇P away, one by one, and all: one false
+// suspicion and one crash make a group of three fork.
 func TestSearchCatchesUnderEventualDetector(t *testing.T) {
 	t.Parallel()
 	for _, engine := range engines {
 		for name, change := range map[string]func(*Options){
-			"no forward-backward mechanism": func(o *Options) { o.Fault = allconcur.FaultNoForwardBackward },
-			"sets ignored":                  func(o *Options) { o.Fault = allconcur.FaultSetsIgnored },
-			"the dissertation's, unmended":  func(o *Options) { o.Detector = allconcur.DetectorEventualPaper },
-			"unmended, two suspicions":      func(o *Options) { o.Detector, o.Crashes, o.Suspicions = allconcur.DetectorEventualPaper, 0, 2 },
+			"no forward-backward mechanism": func(o *Options) {
+				o.Fault = allconcur.FaultNoForwardBackward
+			},
+			"sets ignored": func(o *Options) {
+				o.Fault = allconcur.FaultSetsIgnored
+			},
+			"the dissertation's, unmended": func(o *Options) {
+				o.Detector = allconcur.DetectorEventualPaper
+			},
+			"unmended, two suspicions": func(o *Options) {
+				o.Detector, o.Crashes, o.Suspicions = allconcur.DetectorEventualPaper, 0, 2
+			},
 		} {
 			t.Run(engine+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -266,17 +309,21 @@ func TestSearchCatchesUnderEventualDetector(t *testing.T) {
 func mustBreak(t *testing.T, options Options, property order.Property) Violation {
 	t.Helper()
 	result := run(t, options)
-	if len(result.Violations) != 1 || result.Violations[0].Property != property || result.Bound != BoundViolation {
+	if len(result.Violations) != 1 || result.Violations[0].Property != property ||
+		result.Bound != BoundViolation {
 		t.Fatalf("%+v, want a violation of %s", result, property)
 	}
 	v := result.Violations[0]
-	t.Logf("%s, %s\n%s\n%s", v.Property, v.Schedule, strings.Join(v.Evidence, "\n"), strings.Join(v.Path, "\n"))
+	t.Logf("%s, %s\n%s\n%s", v.Property, v.Schedule, strings.Join(v.Evidence, "\n"),
+		strings.Join(v.Path, "\n"))
 	again := run(t, options)
 	if again.States != result.States || again.Violations[0].Schedule != v.Schedule {
-		t.Errorf("the same search ends after %d and %d states, with %q and %q", result.States, again.States, v.Schedule, again.Violations[0].Schedule)
+		t.Errorf("the same search ends after %d and %d states, with %q and %q", result.States,
+			again.States, v.Schedule, again.Violations[0].Schedule)
 	}
 	replayed, err := Replay(options, v.Schedule)
-	if err != nil || replayed.Property != v.Property || !slices.Equal(replayed.Path, v.Path) || !slices.Equal(replayed.Evidence, v.Evidence) {
+	if err != nil || replayed.Property != v.Property || !slices.Equal(replayed.Path, v.Path) ||
+		!slices.Equal(replayed.Evidence, v.Evidence) {
 		t.Errorf("replayed as %+v (%v)", replayed, err)
 	}
 	return v
@@ -285,7 +332,8 @@ func mustBreak(t *testing.T, options Options, property order.Property) Violation
 func TestReplayRefusesWhatIsImpossible(t *testing.T) {
 	t.Parallel()
 	options := perfect(allconcur.EngineAllConcur, 3, 1, 1)
-	for _, schedule := range []string{"c3:", "x:", "s1:", "s0-0:", ":0x", ":0b,0b", ":1r0", ":0b,1r", ":0b,1r7", ":7b", ":0q", ":0", "c0:0bx0", "c0:0bx99", "c0:0bz", ":0s1", ":0t1"} {
+	for _, schedule := range []string{"c3:", "x:", "s1:", "s0-0:", ":0x", ":0b,0b", ":1r0",
+		":0b,1r", ":0b,1r7", ":7b", ":0q", ":0", "c0:0bx0", "c0:0bx99", "c0:0bz", ":0s1", ":0t1"} {
 		if _, err := Replay(options, schedule); !errors.Is(err, ErrOptions) {
 			t.Errorf("%q: %v", schedule, err)
 		}
@@ -325,19 +373,22 @@ func TestBounds(t *testing.T) {
 	options := perfect(allconcur.EngineAllConcur, 4, 2, 1)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if result, err := Run(ended, options, nil); err != nil || result.Complete || result.Bound != BoundInterrupt {
+	if result, err := Run(ended, options, nil); err != nil || result.Complete ||
+		result.Bound != BoundInterrupt {
 		t.Errorf("%+v, %v", result, err)
 	}
 	late, cancelLate := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancelLate()
 	<-late.Done()
-	if result, err := Run(late, options, nil); err != nil || result.Complete || result.Bound != BoundTime {
+	if result, err := Run(late, options, nil); err != nil || result.Complete ||
+		result.Bound != BoundTime {
 		t.Errorf("%+v, %v", result, err)
 	}
 	options.StatesMax = 10_000
 	calls := 0
 	result, err := Run(t.Context(), options, func(p Reached) { calls++ })
-	if err != nil || result.Complete || result.Bound != BoundStates || result.States < options.StatesMax || result.States > options.StatesMax+100 || calls == 0 {
+	if err != nil || result.Complete || result.Bound != BoundStates ||
+		result.States < options.StatesMax || result.States > options.StatesMax+100 || calls == 0 {
 		t.Errorf("%+v, %v", result, err)
 	}
 }

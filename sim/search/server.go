@@ -8,20 +8,23 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// server is a state of one server: its engine, and what its driver and its detector know. All states of all servers are numbered; equal states have
-// the same number, so that a server is one word of a state of the group.
+// server is a state of one server: its engine, and what its driver and its detector know. All
+// states of all servers are numbered; equal states have the same number, so that a server is one
+// word of a state of the group.
 type server struct {
 	id order.ServerID
 	// engine is nil where the server has stopped; nobody changes it.
 	engine *allconcur.Engine
-	// stopped tells that the server takes and does nothing any more: it crashed, or its engine halted.
+	// stopped tells that the server takes and does nothing any more: it crashed, or its engine
+	// halted.
 	stopped bool
 	halted  string
 	crashed bool
 	// mayCrash tells that this is a server that crashes, sooner or later.
 	mayCrash bool
-	// lies[q] is how often this server may still suspect q falsely; suspects has a bit for each server that it suspects falsely now, and closed one for
-	// each server that it knows to have stopped.
+	// lies[q] is how often this server may still suspect q falsely; suspects has a bit for each
+	// server that it suspects falsely now, and closed one for each server that it knows to have
+	// stopped.
 	lies     [ServersMax]uint8
 	suspects uint16
 	closed   uint16
@@ -86,7 +89,8 @@ func (x *explorer) prepare(s *server) {
 		if payload {
 			s.inputs = append(s.inputs, newInput(inputBroadcast, 0, 0))
 		}
-		if s.engine.Solicited() && (!payload || x.options.Idle) || s.engine.Undelivered() && !payload {
+		if s.engine.Solicited() && (!payload || x.options.Idle) || s.engine.Undelivered() &&
+			!payload {
 			s.inputs = append(s.inputs, newInput(inputEmpty, 0, 0))
 		}
 	}
@@ -126,7 +130,8 @@ func (x *explorer) intern(s server) uint32 {
 	s.outcome = x.judge.outcome(&s)
 	id = uint32(len(x.servers))
 	x.servers = append(x.servers, s)
-	x.claims.idle, x.claims.next, x.claims.before = append(x.claims.idle, nil), append(x.claims.next, nil), append(x.claims.before, nil)
+	x.claims.idle, x.claims.next, x.claims.before = append(x.claims.idle, nil),
+		append(x.claims.next, nil), append(x.claims.before, nil)
 	x.serverIDs[string(k)] = id
 	return id
 }
@@ -143,9 +148,11 @@ type step struct {
 	next uint32
 	// sent is where the sequences begin that go on the channels, one for each server.
 	sent uint32
-	// crashes are the ways in which the server crashes in the middle of sending: places in explorer.crashSteps.
+	// crashes are the ways in which the server crashes in the middle of sending: places in
+	// explorer.crashSteps.
 	crashes, crashesEnd uint32
-	// sends counts the frames that go on channels, and delivers tells that the server A-delivers something.
+	// sends counts the frames that go on channels, and delivers tells that the server A-delivers
+	// something.
 	sends    int
 	delivers bool
 	// broken is what is wrong with the step, if anything.
@@ -221,7 +228,8 @@ func (x *explorer) take(s server, in input) step {
 func (x *explorer) drive(s *server, in input) (ready order.Ready, broken *order.Violation) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			broken = &order.Violation{Property: Contract, Evidence: []string{fmt.Sprintf("server %d panics: %v", s.id, cause)}}
+			broken = &order.Violation{Property: Contract,
+				Evidence: []string{fmt.Sprintf("server %d panics: %v", s.id, cause)}}
 		}
 	}()
 	var err error
@@ -253,12 +261,14 @@ func (x *explorer) drive(s *server, in input) (ready order.Ready, broken *order.
 		err = s.engine.Trust(peer)
 	}
 	if err != nil {
-		return ready, &order.Violation{Property: Contract, Evidence: []string{fmt.Sprintf("server %d refuses what is right: %v", s.id, err)}}
+		return ready, &order.Violation{Property: Contract,
+			Evidence: []string{fmt.Sprintf("server %d refuses what is right: %v", s.id, err)}}
 	}
 	return s.engine.Ready(), nil
 }
 
-// closeChannels appends the end to the channels of a server that stops, where somebody's detector watches it.
+// closeChannels appends the end to the channels of a server that stops, where somebody's detector
+// watches it.
 func (x *explorer) closeChannels(id order.ServerID) {
 	for _, to := range x.reliable.Successors(int(id)) {
 		x.sending[to] = append(x.sending[to], endOfChannel)
@@ -274,7 +284,8 @@ func (x *explorer) send() uint32 {
 	return place
 }
 
-// crash stops a server after it got some frames out, sending[q][:kept[q]] to each q; none where kept is nil.
+// crash stops a server after it got some frames out, sending[q][:kept[q]] to each q; none where
+// kept is nil.
 func (x *explorer) crash(s server, kept []int) (next, sent uint32) {
 	s.engine, s.inputs, s.stopped, s.crashed, s.mayCrash = nil, nil, true, true, false
 	s.lies, s.suspects, s.closed = [ServersMax]uint8{}, 0, 0
@@ -292,8 +303,9 @@ func (x *explorer) crash(s server, kept []int) (next, sent uint32) {
 	return x.intern(s), place
 }
 
-// crashInside lists the crashes in the middle of a send: each channel gets a prefix of what was meant for it, some channel gets something, and nothing
-// is A-delivered, since that comes after the sends. (A crash before the first frame is a crash before the input; nobody tells them apart.)
+// crashInside lists the crashes in the middle of a send: each channel gets a prefix of what was
+// meant for it, some channel gets something, and nothing is A-delivered, since that comes after the
+// sends. (A crash before the first frame is a crash before the input; nobody tells them apart.)
 func (x *explorer) crashInside(before server, submitted uint32) (first, end uint32) {
 	first = uint32(len(x.crashSteps))
 	before.submitted = submitted

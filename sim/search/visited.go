@@ -2,7 +2,8 @@ package search
 
 import "math/bits"
 
-// fingerprint is a 128-bit hash of a state. Two different states have the same one with a chance of about k²/2^129 among k states, 10^-22 among 10^8.
+// fingerprint is a 128-bit hash of a state. Two different states have the same one with a chance of
+// about k²/2^129 among k states, 10^-22 among 10^8.
 type fingerprint [2]uint64
 
 // fingerprintOf hashes a state with two products of 128 bits a word pair, as wyhash does.

@@ -13,7 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/tram/replica"
 )
 
-// turns polls all processes of a deployment one after the other, in the goroutine that calls it: what is measured is the protocol's work, all of it on one processor, and no scheduler.
+// turns polls all processes of a deployment one after the other, in the goroutine that calls it:
+// what is measured is the protocol's work, all of it on one processor, and no scheduler.
 type turns struct {
 	*deployment
 	gone      map[*process]bool
@@ -23,12 +24,15 @@ type turns struct {
 	clients   []*process
 }
 
-func newTurns(tb testing.TB, tree *tram.Tree, size, clients int, options replica.Options) (*turns, func(int)) {
+func newTurns(tb testing.TB, tree *tram.Tree, size, clients int,
+	options replica.Options) (*turns, func(int)) {
 	hosts, kill := memoryHosts(tb, tree.Groups()*size+clients)
 	d := newDeployment(tb, tree, size, clients, options, hosts, 0)
-	t := &turns{deployment: d, gone: map[*process]bool{}, delivered: map[order.MessageID]int{}, oracle: make([]order.ServerID, tree.Groups()), sequence: make([]uint64, clients)}
+	t := &turns{deployment: d, gone: map[*process]bool{}, delivered: map[order.MessageID]int{},
+		oracle: make([]order.ServerID, tree.Groups()), sequence: make([]uint64, clients)}
 	for client := range clients {
-		t.clients = append(t.clients, d.at(order.Replica{Group: order.Clients, Server: order.ServerID(client)}))
+		t.clients = append(t.clients, d.at(order.Replica{Group: order.Clients,
+			Server: order.ServerID(client)}))
 	}
 	for group := range tree.Groups() {
 		t.elect(order.GroupID(group), 0)
@@ -82,10 +86,12 @@ func (t *turns) down(want replica.Want) bool {
 }
 
 // send has a client multicast.
-func (t *turns) send(tb testing.TB, client int, to []order.GroupID, payload []byte) order.MessageID {
+func (t *turns) send(tb testing.TB, client int, to []order.GroupID,
+	payload []byte) order.MessageID {
 	t.sequence[client]++
 	id := order.MessageID{Sender: t.clients[client].name, Sequence: t.sequence[client]}
-	if err := t.clients[client].client.Multicast(order.Multicast{ID: id, To: to, Payload: payload}); err != nil {
+	if err := t.clients[client].client.Multicast(order.Multicast{ID: id,
+		To: to, Payload: payload}); err != nil {
 		tb.Fatal(err)
 	}
 	return id
@@ -95,7 +101,8 @@ func (t *turns) send(tb testing.TB, client int, to []order.GroupID, payload []by
 func (t *turns) until(tb testing.TB, id order.MessageID, groups int) {
 	for began := time.Now(); t.delivered[id] < groups; t.turn() {
 		if time.Since(began) > 10*time.Second {
-			tb.Fatalf("%v is delivered by %d leaders of %d\n%s", id, t.delivered[id], groups, t.describe())
+			tb.Fatalf("%v is delivered by %d leaders of %d\n%s", id, t.delivered[id], groups,
+				t.describe())
 		}
 	}
 	delete(t.delivered, id)
@@ -110,7 +117,8 @@ func all(count int) []order.GroupID {
 	return to
 }
 
-// BenchmarkLatency is from a client's multicast until the leader of each destination delivers: [TRAM, figure 5] with groups of 3, on memory.
+// BenchmarkLatency is from a client's multicast until the leader of each destination delivers:
+// [TRAM, figure 5] with groups of 3, on memory.
 func BenchmarkLatency(b *testing.B) {
 	for _, tree := range []struct {
 		name string
@@ -158,8 +166,10 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// BenchmarkFailover is [TRAM, table 1]: how late messages are that meet a change of leader. In crash, the leader of a group ends as its host does, and the others hear of it at once; in change, all groups are told to
-// change their leaders at once. Each client has a message to all groups under way.
+// BenchmarkFailover is [TRAM, table 1]: how late messages are that meet a change of leader. In
+// crash, the leader of a group ends as its host does, and the others hear of it at once; in change,
+// all groups are told to change their leaders at once. Each client has a message to all groups
+// under way.
 func BenchmarkFailover(b *testing.B) {
 	const clients = 20
 	late := func(b *testing.B, t *turns, groups int, change func()) (latencies []time.Duration) {

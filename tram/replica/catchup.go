@@ -6,7 +6,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file is how a replica comes to lead: permissions, and the group's log made one [TRAM, Algorithm 2, step 2.1, and Algorithms 3 and 4].
+// This file is how a replica comes to lead: permissions, and the group's log made one [TRAM,
+// Algorithm 2, step 2.1, and Algorithms 3 and 4].
 
 // trailersAtOnce is how many entries of a log are looked at together.
 const trailersAtOnce = 16
@@ -19,7 +20,8 @@ type fetch struct {
 	member *member
 }
 
-// campaign moves a replica that its oracle names on towards leading. It tells whether there was anything to do.
+// campaign moves a replica that its oracle names on towards leading. It tells whether there was
+// anything to do.
 func (r *Replica) campaign() bool {
 	mine := r.oracle && r.leader == r.self.Server
 	busy := false
@@ -64,7 +66,8 @@ func (r *Replica) campaign() bool {
 	return busy
 }
 
-// begins begins a candidacy, with a timestamp higher than all that it has seen. Its own log it takes at once [TRAM, Algorithm 3, step 3.1].
+// begins begins a candidacy, with a timestamp higher than all that it has seen. Its own log it
+// takes at once [TRAM, Algorithm 3, step 3.1].
 func (r *Replica) begins() {
 	r.counter++
 	r.stamp = makeTimestamp(r.counter, r.self.Server)
@@ -82,7 +85,8 @@ func (r *Replica) begins() {
 	}
 }
 
-// readMember begins to read a log that this replica was just attached to [TRAM, Algorithm 4, step 4.1].
+// readMember begins to read a log that this replica was just attached to [TRAM, Algorithm 4, step
+// 4.1].
 func (r *Replica) readMember(m *member) {
 	m.state = petitionReads
 	m.begun, m.known, m.held, m.waits, m.empty = false, false, nil, 0, 0
@@ -111,11 +115,14 @@ func (r *Replica) readMore(m *member) {
 	for i := range trailersAtOnce {
 		end := r.ring.end(m.reached + uint64(i))
 		m.waits++
-		r.wiring.post(&m.link, postTrailer, m.reached+uint64(i), nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: end - logTrailer, Bytes: m.batch[i*logTrailer:][:logTrailer]})
+		r.wiring.post(&m.link, postTrailer, m.reached+uint64(i),
+			nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: end - logTrailer,
+				Bytes: m.batch[i*logTrailer:][:logTrailer]})
 	}
 }
 
-// look takes the trailers that were read. A log holds nothing past as many empty slots in a row as a leader may have entries under way.
+// look takes the trailers that were read. A log holds nothing past as many empty slots in a row as
+// a leader may have entries under way.
 func (r *Replica) look(m *member) {
 	for i := range trailersAtOnce {
 		index := m.reached
@@ -128,7 +135,8 @@ func (r *Replica) look(m *member) {
 			m.empty = 0
 			continue
 		case h.index > index && index > r.applied && r.role == gathering:
-			r.halt(fmt.Sprintf("it was left behind: entry %d is gone, the slot of server %d holds %d", index, m.server, h.index))
+			r.halt(fmt.Sprintf("it was left behind: entry %d is gone, the slot of server %d "+
+				"holds %d", index, m.server, h.index))
 			return
 		}
 		if m.empty++; m.empty < r.options.Window && m.reached-m.from < uint64(r.options.LogSlots) {
@@ -171,14 +179,16 @@ func (r *Replica) gathered() bool {
 	return known >= r.majority()
 }
 
-// choose picks, for each entry past what it has handled, the one with the highest timestamp among a majority's logs, until there is none [TRAM, Algorithm 4, step 4.2].
+// choose picks, for each entry past what it has handled, the one with the highest timestamp among a
+// majority's logs, until there is none [TRAM, Algorithm 4, step 4.2].
 func (r *Replica) choose() {
 	r.end, r.fetches, r.missing = r.applied, nil, 0
 	for r.halted == "" {
 		index := r.end + 1
 		best := r.at(index)
 		if best.index > index {
-			r.halt(fmt.Sprintf("it was left behind: entry %d is gone, its slot holds %d", index, best.index))
+			r.halt(fmt.Sprintf("it was left behind: entry %d is gone, its slot holds %d", index,
+				best.index))
 			return
 		}
 		own := best.index == index
@@ -188,7 +198,8 @@ func (r *Replica) choose() {
 		mine := best
 		var where *member
 		for _, m := range r.members {
-			if !m.known || m.excluded || m.server == r.self.Server || r.options.Fault == FaultNoGroupCatchUp {
+			if !m.known || m.excluded || m.server == r.self.Server ||
+				r.options.Fault == FaultNoGroupCatchUp {
 				continue
 			}
 			if at := index - m.from; index >= m.from {
@@ -203,7 +214,8 @@ func (r *Replica) choose() {
 		}
 		r.end = index
 		if where != nil && !(own && mine.same(best)) {
-			r.fetches = append(r.fetches, &fetch{header: best, bytes: make([]byte, best.length), member: where})
+			r.fetches = append(r.fetches, &fetch{header: best, bytes: make([]byte, best.length),
+				member: where})
 			r.missing++
 		}
 	}
@@ -236,11 +248,14 @@ func (r *Replica) fetchMore() {
 			continue
 		}
 		start := r.ring.end(f.header.index) - logTrailer - padded(f.header.length)
-		r.wiring.post(&f.member.link, postMessage, f.header.index, nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: start, Bytes: f.bytes})
+		r.wiring.post(&f.member.link, postMessage, f.header.index,
+			nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: start, Bytes: f.bytes})
 	}
 }
 
-// install makes this replica's log the group's, under its own timestamp, and has it lead. The members' logs follow as it writes to them [TRAM, Algorithm 4, step 4.3], and an entry is ordered once a majority has it [step 4.4].
+// install makes this replica's log the group's, under its own timestamp, and has it lead. The
+// members' logs follow as it writes to them [TRAM, Algorithm 4, step 4.3], and an entry is ordered
+// once a majority has it [step 4.4].
 func (r *Replica) install() {
 	for _, f := range r.fetches {
 		r.put(f.header, f.bytes)
@@ -258,8 +273,10 @@ func (r *Replica) install() {
 		if h.source == sourceNone {
 			continue
 		}
-		// Which message of each source comes next follows from the log as apply reads it [TRAM, Algorithm 5, step 5.1].
-		if int(h.source) < len(r.buffers) && r.buffers[h.source] != nil && r.buffers[h.source].proposed+1 == h.number {
+		// Which message of each source comes next follows from the log as apply reads it [TRAM,
+		// Algorithm 5, step 5.1].
+		if int(h.source) < len(r.buffers) && r.buffers[h.source] != nil &&
+			r.buffers[h.source].proposed+1 == h.number {
 			r.buffers[h.source].proposed++
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Client A-multicasts messages [TRAM, Algorithm 1], as a machine that is polled. Its methods must not be called at the same time.
+// Client A-multicasts messages [TRAM, Algorithm 1], as a machine that is polled. Its methods must
+// not be called at the same time.
 type Client struct {
 	options Options
 	self    order.Replica
@@ -21,10 +22,11 @@ type Client struct {
 // stream is what a client has for one group, as the lca of its messages' destinations.
 type stream struct {
 	targets []*target
-	slots   []byte // as they lie in the group's buffers, for as long as nobody is known to have ordered them
-	lent    []int  // by slot
-	sent    uint64 // the number of the last message
-	taken   uint64 // the group has ordered all up to here, as far as the client knows
+	// as they lie in the group's buffers, for as long as nobody is known to have ordered them
+	slots []byte
+	lent  []int  // by slot
+	sent  uint64 // the number of the last message
+	taken uint64 // the group has ordered all up to here, as far as the client knows
 }
 
 // target is a replica of the group, and the way to this client's buffer there.
@@ -39,13 +41,15 @@ type target struct {
 	asked   time.Duration
 }
 
-// NewClient makes the client of that number on its host, which must be the life that the options name. The caller keeps the host, and closes it after Close. Errors: ErrOptions, or the host's.
+// NewClient makes the client of that number on its host, which must be the life that the options
+// name. The caller keeps the host, and closes it after Close. Errors: ErrOptions, or the host's.
 func NewClient(options Options, client order.ServerID, host rdmanet.RegionHost) (*Client, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
 		return nil, err
 	}
-	c := &Client{options: options, self: order.Replica{Group: order.Clients, Server: client}, streams: make([]*stream, options.Tree.Groups())}
+	c := &Client{options: options, self: order.Replica{Group: order.Clients, Server: client},
+		streams: make([]*stream, options.Tree.Groups())}
 	if !options.has(c.self) {
 		return nil, fmt.Errorf("%w: there is no client %d", ErrOptions, client)
 	}
@@ -57,14 +61,16 @@ func NewClient(options Options, client order.ServerID, host rdmanet.RegionHost) 
 	return c, nil
 }
 
-// Multicast A-multicasts a message: it enters at the lca of its destinations. The message is copied. Errors: order.ErrNotNow where there is no room before the group has ordered earlier ones, order.ErrTooLarge,
-// tram.ErrDestinations; order.ErrHalted once the fabric failed for good.
+// Multicast A-multicasts a message: it enters at the lca of its destinations. The message is
+// copied. Errors: order.ErrNotNow where there is no room before the group has ordered earlier ones,
+// order.ErrTooLarge, tram.ErrDestinations; order.ErrHalted once the fabric failed for good.
 func (c *Client) Multicast(m order.Multicast) error {
 	switch {
 	case c.failed != nil:
 		return fmt.Errorf("%w: %w", order.ErrHalted, c.failed)
 	case len(m.Payload) > c.options.PayloadMax:
-		return fmt.Errorf("%w: %d bytes, want up to %d", order.ErrTooLarge, len(m.Payload), c.options.PayloadMax)
+		return fmt.Errorf("%w: %d bytes, want up to %d", order.ErrTooLarge, len(m.Payload),
+			c.options.PayloadMax)
 	}
 	if err := c.options.Tree.CheckDestinations(m.To); err != nil {
 		return fmt.Errorf("multicast: %w", err)
@@ -82,7 +88,8 @@ func (c *Client) Multicast(m order.Multicast) error {
 	AppendMessage(slot[ring.slot-bufferTrailer-padded(length):][:0], m)
 	appendBufferTrailer(slot[ring.slot-bufferTrailer:][:0], length, number)
 	if c.options.Note != nil {
-		c.options.note("multicasts %v as its number %d to group %d", m.ID, number, c.options.Tree.LCA(m.To))
+		c.options.note("multicasts %v as its number %d to group %d", m.ID, number,
+			c.options.Tree.LCA(m.To))
 	}
 	return nil
 }
@@ -96,7 +103,8 @@ func (c *Client) stream(group order.GroupID) *stream {
 			t := &target{stream: s, board: &board{row: c.options.number(c.self) * rowSize}}
 			t.peer, t.region, t.target = peer, clientRegionName(c.self.Server), t
 			t.board.peer, t.board.region, t.board.link.board = peer, boardRegion, t.board
-			t.place = 2 * c.options.number(order.Replica{Group: group, Server: order.ServerID(server)})
+			t.place = 2 * c.options.number(order.Replica{Group: group,
+				Server: order.ServerID(server)})
 			t.board.place = t.place + 1
 			s.targets = append(s.targets, t)
 		}
@@ -147,7 +155,8 @@ func (c *Client) Complete(now time.Duration) bool {
 	return c.wiring.take(c.completed)
 }
 
-// drive brings what a replica lacks, if there is anything, to its buffer. All replicas are written to together [TRAM, Algorithm 1, lines 4 and 5].
+// drive brings what a replica lacks, if there is anything, to its buffer. All replicas are written
+// to together [TRAM, Algorithm 1, lines 4 and 5].
 func (c *Client) drive(t *target) bool {
 	s, w := t.stream, c.wiring
 	switch t.state {
@@ -168,25 +177,31 @@ func (c *Client) drive(t *target) bool {
 		return false
 	}
 	slots := uint64(c.options.BufferSlots)
-	if !t.reading && s.sent > s.taken && (s.sent > t.taken+slots/2 || w.now >= t.asked+c.options.Patience) && w.room(1) {
+	if !t.reading && s.sent > s.taken && (s.sent > t.taken+slots/2 ||
+		w.now >= t.asked+c.options.Patience) && w.room(1) {
 		t.asked = w.now
 		w.read(&t.link, postTaken, headTaken)
 	}
 	busy := false
 	ring := c.options.bufferRing()
 	t.next = max(t.next, s.taken+1)
-	for t.next <= s.sent && (t.next <= t.taken+slots || c.options.Fault == FaultBufferReusedEarly) && t.flying < 2*c.options.Window && w.room(1) {
+	for t.next <= s.sent && (t.next <= t.taken+slots ||
+		c.options.Fault == FaultBufferReusedEarly) && t.flying < 2*c.options.Window && w.room(1) {
 		place := ring.place(t.next)
 		slot := s.slots[place*ring.slot:][:ring.slot]
-		start := ring.slot - bufferTrailer - padded(int(binary.NativeEndian.Uint64(slot[ring.slot+bufferLength:])))
-		w.post(&t.link, postEntry, t.next, &s.lent[place], rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: ring.end(t.next) - ring.slot + start, Bytes: slot[start:], Ring: true})
+		start := ring.slot - bufferTrailer - padded(
+			int(binary.NativeEndian.Uint64(slot[ring.slot+bufferLength:])))
+		w.post(&t.link, postEntry, t.next, &s.lent[place],
+			rdmanet.Operation{Kind: rdmanet.OperationWrite,
+				Offset: ring.end(t.next) - ring.slot + start, Bytes: slot[start:], Ring: true})
 		t.next++
 		busy = true
 	}
 	return busy
 }
 
-// lose ends a target's link. Behind an error, writes may still be under way, and would land where later messages lie: so the owner is asked to grant its buffer anew before anything is written.
+// lose ends a target's link. Behind an error, writes may still be under way, and would land where
+// later messages lie: so the owner is asked to grant its buffer anew before anything is written.
 func (c *Client) lose(t *target, wrote bool) {
 	c.wiring.detach(&t.link)
 	t.state = petitionIdle
@@ -265,12 +280,14 @@ func (c *Client) Outstanding() int { return c.wiring.queue.Outstanding() }
 
 // String says in a line where the client stands.
 func (c *Client) String() string {
-	text := fmt.Sprintf("%d messages not known to be ordered, %d operations", c.Pending(), c.Outstanding())
+	text := fmt.Sprintf("%d messages not known to be ordered, %d operations", c.Pending(),
+		c.Outstanding())
 	for group, s := range c.streams {
 		if s != nil {
 			text += fmt.Sprintf("; group %d took %d of %d", group, s.taken, s.sent)
 			for _, t := range s.targets {
-				text += fmt.Sprintf(" (%d: next %d, took %d, request %d)", t.state, t.next, t.taken, t.request)
+				text += fmt.Sprintf(" (%d: next %d, took %d, request %d)", t.state, t.next, t.taken,
+					t.request)
 			}
 		}
 	}

@@ -7,7 +7,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file copies machines, for exhaustive search: a copy goes its own way from there on, in the same memory. What the fabric handed out (regions, attachments, the queue) is shared, and it is the caller who sees to the contents.
+// This file copies machines, for exhaustive search: a copy goes its own way from there on, in the
+// same memory. What the fabric handed out (regions, attachments, the queue) is shared, and it is
+// the caller who sees to the contents.
 
 // linked lists a replica's links, always in the same order.
 func (r *Replica) linked() []*link {
@@ -28,7 +30,9 @@ func (r *Replica) linked() []*link {
 	return all
 }
 
-// Copy gives a replica in the same state. Reads that are under way still lead into the memory of the one that posted them: Reads tells where they are to lead. The two must not be used at the same time.
+// Copy gives a replica in the same state. Reads that are under way still lead into the memory of
+// the one that posted them: Reads tells where they are to lead. The two must not be used at the
+// same time.
 func (r *Replica) Copy() *Replica {
 	own := *r
 	own.buffers = make([]*buffer, len(r.buffers))
@@ -69,7 +73,8 @@ func (r *Replica) Copy() *Replica {
 	}
 	own.links = own.linked()
 	own.askers = slices.Clone(r.askers)
-	own.staged = staged{bytes.Clone(r.staged.bytes), slices.Clone(r.staged.indexes), slices.Clone(r.staged.lent)}
+	own.staged = staged{bytes.Clone(r.staged.bytes), slices.Clone(r.staged.indexes),
+		slices.Clone(r.staged.lent)}
 	own.fetches = nil
 	for _, f := range r.fetches {
 		other := *f
@@ -106,8 +111,10 @@ func (r *Replica) into(p post) []byte {
 	return nil
 }
 
-// Awaits tells whether anything that the replica does depends on whether it has handled the completion of that tag, if there is no error: not for a word of a board, which is posted and forgotten, nor for
-// an entry's trailer that is read before others, because it is all of them that are looked at.
+// Awaits tells whether anything that the replica does depends on whether it has handled the
+// completion of that tag, if there is no error: not for a word of a board, which is posted and
+// forgotten, nor for an entry's trailer that is read before others, because it is all of them that
+// are looked at.
 func (r *Replica) Awaits(tag uint64) bool { return r.wiring.awaits(tag) }
 
 // Copy gives a client in the same state, as Replica.Copy does.
@@ -120,7 +127,8 @@ func (c *Client) Copy() *Client {
 			continue
 		}
 		other := *s
-		other.slots, other.lent, other.targets = bytes.Clone(s.slots), slices.Clone(s.lent), make([]*target, len(s.targets))
+		other.slots, other.lent, other.targets = bytes.Clone(s.slots), slices.Clone(s.lent),
+			make([]*target, len(s.targets))
 		for i, t := range s.targets {
 			way, b := *t, *t.board
 			way.link, b.link = t.link.copy(), t.board.link.copy()
@@ -183,7 +191,9 @@ func sameCount(count *int, in, other []int) *int {
 
 // copy gives a wiring with links and counts of its own.
 func (w *wiring) copy(moved func(*link) *link, count func(*int) *int) *wiring {
-	own := &wiring{queue: w.queue, now: w.now, posts: make([]post, len(w.posts)), free: slices.Clone(w.free), done: w.done, lent: w.lent, wants: slices.Clone(w.wants), number: w.number}
+	own := &wiring{queue: w.queue, now: w.now, posts: make([]post, len(w.posts)),
+		free: slices.Clone(w.free), done: w.done, lent: w.lent, wants: slices.Clone(w.wants),
+		number: w.number}
 	for tag, p := range w.posts {
 		if p.link == nil {
 			continue

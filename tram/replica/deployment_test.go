@@ -52,15 +52,18 @@ type deployment struct {
 }
 
 // newDeployment starts groups of that size, and clients. host starts a host of a name and number.
-func newDeployment(tb testing.TB, tree *tram.Tree, size, clients int, options replica.Options, hosts []rdmanet.RegionHost, spin int) *deployment {
+func newDeployment(tb testing.TB, tree *tram.Tree, size, clients int, options replica.Options,
+	hosts []rdmanet.RegionHost, spin int) *deployment {
 	tb.Helper()
-	d := &deployment{options: options, start: time.Now(), delivered: func(order.Replica, order.Multicast) {}}
+	d := &deployment{options: options, start: time.Now(),
+		delivered: func(order.Replica, order.Multicast) {}}
 	d.options.Tree = tree
 	d.options.Replicas = make([][]rdmanet.Peer, tree.Groups())
 	var names []order.Replica
 	for group := range tree.Groups() {
 		for server := range size {
-			names = append(names, order.Replica{Group: order.GroupID(group), Server: order.ServerID(server)})
+			names = append(names, order.Replica{Group: order.GroupID(group),
+				Server: order.ServerID(server)})
 		}
 	}
 	for client := range clients {
@@ -75,7 +78,8 @@ func newDeployment(tb testing.TB, tree *tram.Tree, size, clients int, options re
 		}
 	}
 	for i, name := range names {
-		p := &process{name: name, host: hosts[i], inputs: make(chan func(), 1024), wake: make(chan struct{}, 1), spin: spin}
+		p := &process{name: name, host: hosts[i], inputs: make(chan func(), 1024),
+			wake: make(chan struct{}, 1), spin: spin}
 		var err error
 		if name.Group == order.Clients {
 			p.client, err = replica.NewClient(d.options, name.Server, hosts[i])
@@ -198,7 +202,9 @@ func (p *process) halt() {
 }
 
 func (d *deployment) at(name order.Replica) *process {
-	return d.processes[slices.IndexFunc(d.processes, func(p *process) bool { return p.name == name })]
+	return d.processes[slices.IndexFunc(d.processes, func(p *process) bool {
+		return p.name == name
+	})]
 }
 
 // members are the processes of a group.
@@ -231,7 +237,8 @@ func newRecord(tree *tram.Tree, size int) *record {
 	for i := range sizes {
 		sizes[i] = size
 	}
-	return &record{history: order.NewHistory(sizes...), delivered: make(map[order.MessageID]map[order.Replica]bool)}
+	return &record{history: order.NewHistory(sizes...),
+		delivered: make(map[order.MessageID]map[order.Replica]bool)}
 }
 
 func (r *record) submit(id order.MessageID, to []order.GroupID) {
@@ -249,7 +256,8 @@ func (r *record) deliver(at order.Replica, m order.Multicast) {
 }
 
 // lacking tells what a replica lacks, "" for nothing.
-func (r *record) lacking(sent map[order.MessageID][]order.GroupID, size int, gone map[order.Replica]bool) string {
+func (r *record) lacking(sent map[order.MessageID][]order.GroupID, size int,
+	gone map[order.Replica]bool) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, to := range sent {

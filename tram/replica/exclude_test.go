@@ -12,7 +12,8 @@ import (
 	"github.com/ledgerd/ledgerd/sim/fabric"
 )
 
-// TestExclude has a member hang. Its group stops when the log has gone around, because the member may come back; goes on once it is excluded; and the member halts when it comes back.
+// TestExclude has a member hang. Its group stops when the log has gone around, because the member
+// may come back; goes on once it is excluded; and the member halts when it comes back.
 func TestExclude(t *testing.T) {
 	t.Parallel()
 	const slots = 8
@@ -34,7 +35,9 @@ func TestExclude(t *testing.T) {
 		for end := g.network.Now() + span; g.network.Now() < end; {
 			g.network.Step()
 			if sent < 40 {
-				err := client.Multicast(order.Multicast{ID: order.MessageID{Sender: order.Replica{Group: order.Clients}, Sequence: sent + 1}, To: []order.GroupID{0}, Payload: []byte("payload")})
+				err := client.Multicast(order.Multicast{
+					ID: order.MessageID{Sender: order.Replica{Group: order.Clients},
+						Sequence: sent + 1}, To: []order.GroupID{0}, Payload: []byte("payload")})
 				if err == nil {
 					sent++
 				} else if !errors.Is(err, order.ErrNotNow) {
@@ -99,7 +102,8 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := client.Multicast(order.Multicast{To: []order.GroupID{0}, Payload: make([]byte, 11)}); !errors.Is(err, order.ErrTooLarge) {
+	if err := client.Multicast(order.Multicast{To: []order.GroupID{0},
+		Payload: make([]byte, 11)}); !errors.Is(err, order.ErrTooLarge) {
 		t.Errorf("a large payload: %v", err)
 	}
 	for _, to := range [][]order.GroupID{nil, {1}, {0, 0}} {
@@ -112,25 +116,30 @@ func TestRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := client.Multicast(order.Multicast{To: []order.GroupID{0}}); !errors.Is(err, order.ErrNotNow) || client.Pending() != 3 {
+	if err := client.Multicast(order.Multicast{To: []order.GroupID{0}}); !errors.Is(err,
+		order.ErrNotNow) || client.Pending() != 3 {
 		t.Errorf("with all slots used: %v, %d pending", err, client.Pending())
 	}
 	if err := client.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := client.Multicast(order.Multicast{To: []order.GroupID{0}}); !errors.Is(err, order.ErrHalted) {
+	if err := client.Multicast(order.Multicast{To: []order.GroupID{0}}); !errors.Is(err,
+		order.ErrHalted) {
 		t.Errorf("closed: %v", err)
 	}
 }
 
-// TestNobodysMessages has a client's buffer hold what no client writes: it is passed over, by all alike, and what comes behind it is delivered.
+// TestNobodysMessages has a client's buffer hold what no client writes: it is passed over, by all
+// alike, and what comes behind it is delivered.
 func TestNobodysMessages(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, 1, 3, Options{})
 	ring := g.replicas[0].options.bufferRing()
-	good := AppendMessage(nil, order.Multicast{ID: order.MessageID{Sequence: 9}, To: []order.GroupID{0}, Payload: []byte("good")})
+	good := AppendMessage(nil, order.Multicast{ID: order.MessageID{Sequence: 9},
+		To: []order.GroupID{0}, Payload: []byte("good")})
 	for number, message := range [][]byte{
-		nil, []byte("nobody's"), AppendMessage(nil, order.Multicast{To: []order.GroupID{3}}), AppendMessage(nil, order.Multicast{To: []order.GroupID{0, 0}}), good,
+		nil, []byte("nobody's"), AppendMessage(nil, order.Multicast{To: []order.GroupID{3}}),
+		AppendMessage(nil, order.Multicast{To: []order.GroupID{0, 0}}), good,
 	} {
 		for _, r := range g.replicas {
 			b := r.buffers[sourceClients]
@@ -157,7 +166,8 @@ func TestNobodysMessages(t *testing.T) {
 		}
 	}
 	for server, r := range g.replicas {
-		if len(got[server]) != 1 || string(got[server][0].Payload) != "good" || got[server][0].ID.Sequence != 9 {
+		if len(got[server]) != 1 || string(got[server][0].Payload) != "good" ||
+			got[server][0].ID.Sequence != 9 {
 			t.Errorf("replica %d delivers %+v: %v", server, got[server], r)
 		}
 	}

@@ -53,7 +53,8 @@ func p2pHosts(tb testing.TB, count int) (hosts []rdmanet.RegionHost, kill func(i
 	for i := range count {
 		seed := make([]byte, ed25519.SeedSize)
 		seed[0], seed[1] = byte(i), 77
-		host, err := p2p.New(p2p.Options{PrivateKey: ed25519.NewKeyFromSeed(seed), Listen: "127.0.0.1:0", MembersMax: count, MendTimeout: time.Second})
+		host, err := p2p.New(p2p.Options{PrivateKey: ed25519.NewKeyFromSeed(seed),
+			Listen: "127.0.0.1:0", MembersMax: count, MendTimeout: time.Second})
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -70,7 +71,8 @@ func p2pHosts(tb testing.TB, count int) (hosts []rdmanet.RegionHost, kill func(i
 	return hosts, func(i int) { closeHost(tb, hosts[i]) }
 }
 
-// TestFabrics has groups with a goroutine for each process order messages on real fabrics, while a leader crashes and another is replaced.
+// TestFabrics has groups with a goroutine for each process order messages on real fabrics, while a
+// leader crashes and another is replaced.
 func TestFabrics(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -83,13 +85,16 @@ func TestFabrics(t *testing.T) {
 		options  replica.Options
 	}{
 		{"memory, breadth", tram.Breadth(4), memoryHosts, 2, 300, 64, replica.Options{}},
-		{"memory, chain, small buffers", tram.Chain(3), memoryHosts, 3, 300, 300, replica.Options{BufferSlots: 4, Window: 2, LogSlots: 8}},
-		{"p2p", tram.Chain(2), p2pHosts, 1, 100, 200, replica.Options{Patience: 20 * time.Millisecond}},
+		{"memory, chain, small buffers", tram.Chain(3), memoryHosts, 3, 300,
+			300, replica.Options{BufferSlots: 4, Window: 2, LogSlots: 8}},
+		{"p2p", tram.Chain(2), p2pHosts, 1, 100, 200,
+			replica.Options{Patience: 20 * time.Millisecond}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			const size = 3
-			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute) // a busy machine
+			// a busy machine
+			ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 			defer cancel()
 			groups := test.tree.Groups()
 			hosts, kill := test.hosts(t, groups*size+test.clients)
@@ -114,7 +119,9 @@ func TestFabrics(t *testing.T) {
 							to = append(to, order.GroupID(group))
 						}
 						slices.Sort(to)
-						m := order.Multicast{ID: order.MessageID{Sender: p.name, Sequence: uint64(sequence + 1)}, To: to, Payload: make([]byte, random.IntN(test.payload+1))}
+						m := order.Multicast{ID: order.MessageID{Sender: p.name,
+							Sequence: uint64(sequence + 1)}, To: to,
+							Payload: make([]byte, random.IntN(test.payload+1))}
 						record.submit(m.ID, to)
 						sent[client][m.ID] = to
 						if err := d.multicast(ctx, p, m); err != nil {
@@ -154,7 +161,8 @@ func TestFabrics(t *testing.T) {
 			}
 			lacking := ""
 			for {
-				if lacking = record.lacking(all, size, map[order.Replica]bool{gone: true}); lacking == "" {
+				if lacking = record.lacking(all, size,
+					map[order.Replica]bool{gone: true}); lacking == "" {
 					break
 				}
 				select {

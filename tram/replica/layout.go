@@ -25,24 +25,29 @@ const word = rdmanet.WordSize
 // The words of a board's row. A board has a row for each process, which only that process writes.
 const (
 	rowTicket = iota * word // the process asks for a permission with this ticket; the paper's perm
-	rowAnswer               // the highest ticket that it saw, when it answered: it granted that one; the paper's perm_ack
-	rowHalt                 // not 0: it leads, and excluded the board's owner
-	rowSize   = 4 * word
+	// the highest ticket that it saw, when it answered: it granted that one; the paper's perm_ack
+	rowAnswer
+	rowHalt // not 0: it leads, and excluded the board's owner
+	rowSize = 4 * word
 )
 
 func boardSize(processes int) int { return processes * rowSize }
 
-// ringHeader is what a log or a buffer has before its slots, in bytes: a cache line that its owner writes.
+// ringHeader is what a log or a buffer has before its slots, in bytes: a cache line that its owner
+// writes.
 const ringHeader = 64
 
 // The words of a header.
 const (
-	headTaken  = iota * word // the last entry that the owner has taken: everything up to it, it needs no more
-	headTicket               // in a client's buffer: the ticket under which it was granted
+	// the last entry that the owner has taken: everything up to it, it needs no more
+	headTaken  = iota * word
+	headTicket // in a client's buffer: the ticket under which it was granted
 )
 
-// ring is the layout of a log or a buffer: slots of equal size, in which numbers from 1 on lie in turn. An entry fills its slot from the back: the message, and behind it words at places that do not depend on its length,
-// the last of which is its number, the canary. So a canary is never where a payload was, and who finds it finds all before it.
+// ring is the layout of a log or a buffer: slots of equal size, in which numbers from 1 on lie in
+// turn. An entry fills its slot from the back: the message, and behind it words at places that do
+// not depend on its length, the last of which is its number, the canary. So a canary is never where
+// a payload was, and who finds it finds all before it.
 type ring struct {
 	slots int
 	slot  int // size of a slot, in bytes
@@ -82,10 +87,12 @@ func appendBufferTrailer(b []byte, length int, number uint64) []byte {
 const (
 	logTrailer   = 5 * word
 	logTimestamp = -5 * word
-	logKnown     = -4 * word // how far below its index the leader knew all to be ordered, in the upper half; and all to be taken, in the lower
-	logOrigin    = -3 * word // the source, in the upper half; and the message's length
-	logNumber    = -2 * word // in the source's buffer
-	logIndex     = -1 * word
+	// how far below its index the leader knew all to be ordered, in the upper half; and all to be
+	// taken, in the lower
+	logKnown  = -4 * word
+	logOrigin = -3 * word // the source, in the upper half; and the message's length
+	logNumber = -2 * word // in the source's buffer
+	logIndex  = -1 * word
 )
 
 // source is where an entry of the log came from.
@@ -110,15 +117,20 @@ type header struct {
 }
 
 // same tells whether two entries of one index hold the same message.
-func (h header) same(other header) bool { return h.source == other.source && h.number == other.number }
+func (h header) same(other header) bool {
+	return h.source == other.source && h.number == other.number
+}
 
 func (h header) known() uint64 { return (h.index-h.decided)<<32 | (h.index - h.floor) }
 
 func (h header) origin() uint64 { return uint64(h.source)<<32 | uint64(h.length) }
 
-// parse makes a header of the words of a trailer. What somebody wrote who is not one of us gives a header without an index.
+// parse makes a header of the words of a trailer. What somebody wrote who is not one of us gives a
+// header without an index.
 func parse(stamp, known, origin, number, index uint64, messageMax int) header {
-	h := header{timestamp: timestamp(stamp), decided: index - known>>32, floor: index - known&(1<<32-1), source: source(origin >> 32), length: int(origin & (1<<32 - 1)), number: number, index: index}
+	h := header{timestamp: timestamp(stamp), decided: index - known>>32,
+		floor: index - known&(1<<32-1), source: source(origin >> 32),
+		length: int(origin & (1<<32 - 1)), number: number, index: index}
 	if h.length > messageMax || known>>32 > index || known&(1<<32-1) > index {
 		return header{}
 	}
@@ -128,5 +140,6 @@ func parse(stamp, known, origin, number, index uint64, messageMax int) header {
 // parseTrailer makes a header of a trailer's bytes.
 func parseTrailer(b []byte, messageMax int) header {
 	at := func(offset int) uint64 { return binary.NativeEndian.Uint64(b[logTrailer+offset:]) }
-	return parse(at(logTimestamp), at(logKnown), at(logOrigin), at(logNumber), at(logIndex), messageMax)
+	return parse(at(logTimestamp), at(logKnown), at(logOrigin), at(logNumber), at(logIndex),
+		messageMax)
 }

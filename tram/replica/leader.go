@@ -7,7 +7,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file is the leader's normal case: finding messages, and ordering them [TRAM, Algorithm 2, steps 2.2 and 2.3].
+// This file is the leader's normal case: finding messages, and ordering them [TRAM, Algorithm 2,
+// steps 2.2 and 2.3].
 
 // member is a server of this replica's group, and the way to its log.
 type member struct {
@@ -34,7 +35,8 @@ type member struct {
 // majority is how many replicas make a quorum, the leader among them.
 func (r *Replica) majority() int { return len(r.members)/2 + 1 }
 
-// decide finds the last entry that a majority has [TRAM, Algorithm 2, line 20]. A completed write is a vote whether or not its writer may still write there.
+// decide finds the last entry that a majority has [TRAM, Algorithm 2, line 20]. A completed write
+// is a vote whether or not its writer may still write there.
 func (r *Replica) decide() {
 	var votes [ServersMax]uint64
 	all := votes[:0]
@@ -58,7 +60,8 @@ func (r *Replica) decide() {
 	}
 }
 
-// order looks through the buffers and puts what it finds into its log, from where replicate sends it to the members. It tells whether it found anything.
+// order looks through the buffers and puts what it finds into its log, from where replicate sends
+// it to the members. It tells whether it found anything.
 func (r *Replica) order() bool {
 	before := r.end
 	for range len(r.buffers) {
@@ -81,7 +84,8 @@ func (r *Replica) order() bool {
 		r.ordered = now
 		return true
 	}
-	// After a quiet moment followers learn from a no-op that the last entry is ordered; the paper assumes that there is always a next message [TRAM, section 6].
+	// After a quiet moment followers learn from a no-op that the last entry is ordered; the paper
+	// assumes that there is always a next message [TRAM, section 6].
 	if r.told < r.real && r.horizon >= r.real && now-r.ordered >= r.options.Quiet && r.hasRoom() {
 		r.ordered = now
 		r.add(header{}, nil)
@@ -106,7 +110,8 @@ func (r *Replica) propose(s source, b *buffer) {
 		length = 0 // nobody's message; it has its place in the stream all the same
 	}
 	start := end - bufferTrailer - padded(int(length))
-	r.add(header{source: s, length: int(length), number: b.proposed}, b.region.Bytes()[start:start+int(length)])
+	r.add(header{source: s, length: int(length), number: b.proposed},
+		b.region.Bytes()[start:start+int(length)])
 	r.real = r.end
 }
 
@@ -121,8 +126,10 @@ func (r *Replica) add(h header, message []byte) {
 	}
 }
 
-// hasRoom tells whether one more entry may be put at the log's end: not too many are under way, and the slot is used by nobody any more. That is when all members that are not excluded took the entry
-// that was there, this replica handled it, each child has ordered what it was due of it, and no write under way takes its bytes from there.
+// hasRoom tells whether one more entry may be put at the log's end: not too many are under way, and
+// the slot is used by nobody any more. That is when all members that are not excluded took the
+// entry that was there, this replica handled it, each child has ordered what it was due of it, and
+// no write under way takes its bytes from there.
 func (r *Replica) hasRoom() bool {
 	if r.end-r.horizon >= uint64(r.options.Window) {
 		return false
@@ -151,14 +158,16 @@ func (r *Replica) raise() {
 			continue
 		}
 		floor = min(floor, m.taken)
-		if m.state == petitionWorks && !m.reading && r.end-m.taken > uint64(r.options.LogSlots/4) && r.wiring.room(1) {
+		if m.state == petitionWorks && !m.reading && r.end-m.taken > uint64(r.options.LogSlots/4) &&
+			r.wiring.room(1) {
 			r.wiring.read(&m.link, postTaken, headTaken)
 		}
 	}
 	r.floor = max(r.floor, floor)
 }
 
-// replicate posts what the members lack, to all together [TRAM, Algorithm 2, lines 15 to 19]. It tells whether there was anything.
+// replicate posts what the members lack, to all together [TRAM, Algorithm 2, lines 15 to 19]. It
+// tells whether there was anything.
 func (r *Replica) replicate() bool {
 	r.raise()
 	busy := false
@@ -174,8 +183,10 @@ func (r *Replica) replicate() bool {
 	return busy
 }
 
-// send posts the next entry for a member. Where its log holds the same message already, only the timestamp is written: the entry may be the last that keeps an ordered message, and a write that is cut short by a revocation
-// would spoil it. Where it holds another, which cannot be ordered then, the mark goes first.
+// send posts the next entry for a member. Where its log holds the same message already, only the
+// timestamp is written: the entry may be the last that keeps an ordered message, and a write that
+// is cut short by a revocation would spoil it. Where it holds another, which cannot be ordered
+// then, the mark goes first.
 func (r *Replica) send(m *member) {
 	h := r.at(m.next)
 	end := r.ring.end(m.next)
@@ -183,13 +194,17 @@ func (r *Replica) send(m *member) {
 		m.held = m.held[1:]
 	}
 	bytes, lent := r.stage(h)
-	operation := rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end - len(bytes), Bytes: bytes, Ring: true}
+	operation := rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end - len(bytes),
+		Bytes: bytes, Ring: true}
 	if len(m.held) > 0 && m.held[0].index == m.next {
 		switch {
 		case m.held[0].same(h):
-			operation.Offset, operation.Bytes = end+logTimestamp, bytes[len(bytes)+logTimestamp:][:word]
+			operation.Offset, operation.Bytes = end+logTimestamp,
+				bytes[len(bytes)+logTimestamp:][:word]
 		case r.options.Fault != FaultRewrittenInPlace:
-			r.wiring.post(&m.link, postErase, m.next, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end + logIndex, Bytes: r.wiring.inline(word)})
+			r.wiring.post(&m.link, postErase, m.next, nil,
+				rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: end + logIndex,
+					Bytes: r.wiring.inline(word)})
 		}
 	}
 	r.wiring.post(&m.link, postEntry, m.next, lent, operation)

@@ -7,16 +7,19 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// This file is the replica's own log: what is read from it, what is written to it, and what follows from it.
+// This file is the replica's own log: what is read from it, what is written to it, and what follows
+// from it.
 
-// at gives the entry of an index in this replica's log; without an index where there is none. Its message is complete.
+// at gives the entry of an index in this replica's log; without an index where there is none. Its
+// message is complete.
 func (r *Replica) at(index uint64) header {
 	end := r.ring.end(index)
 	mark := r.log.Load(end + logIndex)
 	if mark == 0 {
 		return header{}
 	}
-	return parse(r.log.Load(end+logTimestamp), r.log.Load(end+logKnown), r.log.Load(end+logOrigin), r.log.Load(end+logNumber), mark, r.options.messageMax())
+	return parse(r.log.Load(end+logTimestamp), r.log.Load(end+logKnown), r.log.Load(end+logOrigin),
+		r.log.Load(end+logNumber), mark, r.options.messageMax())
 }
 
 // message gives the bytes of an entry's message, in the log.
@@ -25,7 +28,8 @@ func (r *Replica) message(h header) []byte {
 	return r.log.Bytes()[start : start+h.length]
 }
 
-// put writes an entry into this replica's log, its mark last. An entry of the same index that is another's loses its mark first.
+// put writes an entry into this replica's log, its mark last. An entry of the same index that is
+// another's loses its mark first.
 func (r *Replica) put(h header, message []byte) {
 	end := r.ring.end(h.index)
 	if r.log.Load(end+logIndex) == h.index {
@@ -39,15 +43,18 @@ func (r *Replica) put(h header, message []byte) {
 	r.log.Store(end+logIndex, h.index)
 }
 
-// scan looks for what the leader wrote [TRAM, Algorithm 2, step 2.6]: each entry says up to where all was ordered when it was written. The paper's follower infers as much from there being a next entry; with several under way
-// it has to be said. An entry
-// that an earlier leader left is passed only once the present one has made it its own: it may be written anew. It tells whether there was anything new.
+// scan looks for what the leader wrote [TRAM, Algorithm 2, step 2.6]: each entry says up to where
+// all was ordered when it was written. The paper's follower infers as much from there being a next
+// entry; with several under way it has to be said. An entry that an earlier leader left is passed
+// only once the present one has made it its own: it may be written anew. It tells whether there was
+// anything new.
 func (r *Replica) scan() bool {
 	busy := false
 	for r.scanned < r.applied+uint64(r.options.LogSlots) {
 		h := r.at(r.scanned + 1)
 		if h.index > r.scanned+1 && r.scanned == r.applied {
-			r.halt(fmt.Sprintf("it was left behind: entry %d is gone, its slot holds %d", r.scanned+1, h.index))
+			r.halt(fmt.Sprintf("it was left behind: entry %d is gone, its slot holds %d",
+				r.scanned+1, h.index))
 			return true
 		}
 		if h.index != r.scanned+1 || h.timestamp != r.granted.timestamp() {
@@ -60,20 +67,24 @@ func (r *Replica) scan() bool {
 	return busy
 }
 
-// learn takes what an entry says of the others. It is true whoever wrote it, and whatever becomes of the entry.
+// learn takes what an entry says of the others. It is true whoever wrote it, and whatever becomes
+// of the entry.
 func (r *Replica) learn(h header) {
 	r.horizon, r.floor = max(r.horizon, h.decided), max(r.floor, h.floor)
 }
 
-// apply handles entries that are ordered, one after the other. All replicas of the group do the same with them, so what follows from the log is the same everywhere: which messages were taken from which buffer, what
-// is delivered, and the number of each message in each child's stream. It tells whether there were any.
+// apply handles entries that are ordered, one after the other. All replicas of the group do the
+// same with them, so what follows from the log is the same everywhere: which messages were taken
+// from which buffer, what is delivered, and the number of each message in each child's stream. It
+// tells whether there were any.
 func (r *Replica) apply() bool {
 	first := r.applied
 	for r.applied < r.horizon && len(r.delivered) < r.options.LogSlots {
 		h := r.at(r.applied + 1)
 		if h.index != r.applied+1 {
 			if h.index > r.applied+1 {
-				r.halt(fmt.Sprintf("it was left behind: entry %d is gone, its slot holds %d", r.applied+1, h.index))
+				r.halt(fmt.Sprintf("it was left behind: entry %d is gone, its slot holds %d",
+					r.applied+1, h.index))
 			} else {
 				r.halt(fmt.Sprintf("entry %d is ordered, and this log lacks it", r.applied+1))
 			}
@@ -91,8 +102,9 @@ func (r *Replica) apply() bool {
 	return true
 }
 
-// applyOne handles an entry. One that is not the next of its source is a second copy, or lost its predecessor with the leader that wrote it: a leader with several entries under way can
-// leave such behind. It means nothing, to every replica alike.
+// applyOne handles an entry. One that is not the next of its source is a second copy, or lost its
+// predecessor with the leader that wrote it: a leader with several entries under way can leave such
+// behind. It means nothing, to every replica alike.
 func (r *Replica) applyOne(h header) {
 	if h.source == sourceNone || int(h.source) >= len(r.buffers) || r.buffers[h.source] == nil {
 		return
@@ -121,11 +133,14 @@ func (r *Replica) applyOne(h header) {
 		if r.options.Note != nil {
 			r.options.note("delivers entry %d", h.index)
 		}
-		r.delivered = append(r.delivered, order.Multicast{ID: messageID(message), To: way.to, Payload: slices.Clone(payload)})
+		r.delivered = append(r.delivered, order.Multicast{ID: messageID(message), To: way.to,
+			Payload: slices.Clone(payload)})
 	}
 }
 
-// staged are entries in memory of this program's own, from where they are written to others: the log itself may be written by a later leader, and goes when the host does, while a write is still to take its bytes.
+// staged are entries in memory of this program's own, from where they are written to others: the
+// log itself may be written by a later leader, and goes when the host does, while a write is still
+// to take its bytes.
 type staged struct {
 	bytes   []byte
 	indexes []uint64 // by slot: the entry that is there, 0 for none
@@ -133,10 +148,13 @@ type staged struct {
 }
 
 func newStaged(o *Options) staged {
-	return staged{make([]byte, o.LogSlots*o.logRing().slot), make([]uint64, o.LogSlots), make([]int, o.LogSlots)}
+	return staged{make([]byte, o.LogSlots*o.logRing().slot), make([]uint64, o.LogSlots),
+		make([]int, o.LogSlots)}
 }
 
-// stage gives an entry of the log as it is written, under this leader's timestamp also where it handled the entry before it led, and what counts the writes that take their bytes from there. Only who leads stages: its entries do not change.
+// stage gives an entry of the log as it is written, under this leader's timestamp also where it
+// handled the entry before it led, and what counts the writes that take their bytes from there.
+// Only who leads stages: its entries do not change.
 func (r *Replica) stage(h header) (entry []byte, lent *int) {
 	place := r.ring.place(h.index)
 	slot := r.staged.bytes[place*r.ring.slot:][:r.ring.slot]

@@ -8,10 +8,12 @@ import (
 	"github.com/ledgerd/ledgerd/tram"
 )
 
-// messageHeader is what a message's encoding has before its destinations, in bytes: the sender's group and server, its sequence, and how many destinations follow.
+// messageHeader is what a message's encoding has before its destinations, in bytes: the sender's
+// group and server, its sequence, and how many destinations follow.
 const messageHeader = 4 + 4 + 8 + 4
 
-// AppendMessage appends a message as it lies in buffers and logs: the header, four bytes a destination, and the payload to the end; all numbers with their lowest byte first.
+// AppendMessage appends a message as it lies in buffers and logs: the header, four bytes a
+// destination, and the payload to the end; all numbers with their lowest byte first.
 func AppendMessage(b []byte, m order.Multicast) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.ID.Sender.Group))
 	b = binary.LittleEndian.AppendUint32(b, uint32(m.ID.Sender.Server))
@@ -26,17 +28,20 @@ func AppendMessage(b []byte, m order.Multicast) []byte {
 // messageSize is the length of a message's encoding, in bytes.
 func messageSize(m order.Multicast) int { return messageHeader + 4*len(m.To) + len(m.Payload) }
 
-// DecodeMessage reads what AppendMessage wrote. The payload is a part of b. ErrMessage for anything else, destinations that are not ascending among them.
+// DecodeMessage reads what AppendMessage wrote. The payload is a part of b. ErrMessage for anything
+// else, destinations that are not ascending among them.
 func DecodeMessage(b []byte) (order.Multicast, error) {
 	destinations, payload, err := splitMessage(b)
 	if err != nil {
 		return order.Multicast{}, err
 	}
-	m := order.Multicast{ID: messageID(b), To: make([]order.GroupID, 0, len(destinations)/4), Payload: payload}
+	m := order.Multicast{ID: messageID(b), To: make([]order.GroupID, 0, len(destinations)/4),
+		Payload: payload}
 	for at := 0; at < len(destinations); at += 4 {
 		group := order.GroupID(binary.LittleEndian.Uint32(destinations[at:]))
 		if at > 0 && group <= m.To[len(m.To)-1] {
-			return order.Multicast{}, fmt.Errorf("%w: destination %d behind %d", ErrMessage, group, m.To[len(m.To)-1])
+			return order.Multicast{}, fmt.Errorf("%w: destination %d behind %d", ErrMessage,
+				group, m.To[len(m.To)-1])
 		}
 		m.To = append(m.To, group)
 	}
@@ -46,7 +51,8 @@ func DecodeMessage(b []byte) (order.Multicast, error) {
 // splitMessage finds a message's destinations and its payload.
 func splitMessage(b []byte) (destinations, payload []byte, err error) {
 	if len(b) < messageHeader {
-		return nil, nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrMessage, len(b), messageHeader)
+		return nil, nil, fmt.Errorf("%w: %d bytes, want at least %d", ErrMessage, len(b),
+			messageHeader)
 	}
 	count := binary.LittleEndian.Uint32(b[16:])
 	if count < 1 || count > tram.GroupsMax || int(count)*4 > len(b)-messageHeader {
@@ -59,7 +65,8 @@ func splitMessage(b []byte) (destinations, payload []byte, err error) {
 // messageID reads the identity of a message that splitMessage took for one.
 func messageID(b []byte) order.MessageID {
 	return order.MessageID{
-		Sender:   order.Replica{Group: order.GroupID(binary.LittleEndian.Uint32(b)), Server: order.ServerID(binary.LittleEndian.Uint32(b[4:]))},
+		Sender: order.Replica{Group: order.GroupID(binary.LittleEndian.Uint32(b)),
+			Server: order.ServerID(binary.LittleEndian.Uint32(b[4:]))},
 		Sequence: binary.LittleEndian.Uint64(b[8:]),
 	}
 }

@@ -18,7 +18,10 @@ func drawMessage(t *rapid.T) order.Multicast {
 	to := rapid.SliceOfNDistinct(rapid.Uint32(), 1, 9, rapid.ID[uint32]).Draw(t, "to")
 	slices.Sort(to)
 	m := order.Multicast{
-		ID:      order.MessageID{Sender: order.Replica{Group: order.GroupID(rapid.Uint32().Draw(t, "group")), Server: order.ServerID(rapid.Uint32().Draw(t, "server"))}, Sequence: rapid.Uint64().Draw(t, "sequence")},
+		ID: order.MessageID{Sender: order.Replica{
+			Group:  order.GroupID(rapid.Uint32().Draw(t, "group")),
+			Server: order.ServerID(rapid.Uint32().Draw(t, "server"))},
+			Sequence: rapid.Uint64().Draw(t, "sequence")},
 		Payload: rapid.SliceOfN(rapid.Byte(), 0, 100).Draw(t, "payload"),
 	}
 	for _, group := range to {
@@ -36,7 +39,8 @@ func TestMessagesReadAsWritten(t *testing.T) {
 			t.Fatalf("%d bytes, said to be %d", len(b), messageSize(m))
 		}
 		got, err := DecodeMessage(b)
-		if err != nil || got.ID != m.ID || !slices.Equal(got.To, m.To) || !bytes.Equal(got.Payload, m.Payload) {
+		if err != nil || got.ID != m.ID || !slices.Equal(got.To, m.To) ||
+			!bytes.Equal(got.Payload, m.Payload) {
 			t.Fatalf("%+v became %+v, %v", m, got, err)
 		}
 		for cut := range messageHeader + 4*len(m.To) {
@@ -49,7 +53,8 @@ func TestMessagesReadAsWritten(t *testing.T) {
 
 func FuzzDecodeMessage(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(AppendMessage(nil, order.Multicast{ID: order.MessageID{Sequence: 7}, To: []order.GroupID{0, 3}, Payload: []byte("payload")}))
+	f.Add(AppendMessage(nil, order.Multicast{ID: order.MessageID{Sequence: 7},
+		To: []order.GroupID{0, 3}, Payload: []byte("payload")}))
 	f.Add(AppendMessage(nil, order.Multicast{To: []order.GroupID{3, 3}}))
 	f.Add(binary.LittleEndian.AppendUint32(make([]byte, 16), 1<<31))
 	tree := tram.Binary(5)
@@ -77,16 +82,20 @@ func FuzzDecodeMessage(f *testing.F) {
 		if !fits && (way.here || way.entered || len(way.children) > 0) {
 			t.Fatalf("%v, which is nobody's, has the way %+v", b, way)
 		}
-		if fits && (way.here != slices.Contains(decoded.To, 1) || len(way.children) != len(tree.Route(1, decoded.To)) || way.entered != (tree.LCA(decoded.To) == 1)) {
+		if fits && (way.here != slices.Contains(decoded.To, 1) ||
+			len(way.children) != len(tree.Route(1, decoded.To)) ||
+			way.entered != (tree.LCA(decoded.To) == 1)) {
 			t.Fatalf("%v has the way %+v", decoded.To, way)
 		}
 	})
 }
 
-// A trailer of any bytes gives a header that nobody trips over, or none; and what a leader writes reads as it was.
+// A trailer of any bytes gives a header that nobody trips over, or none; and what a leader writes
+// reads as it was.
 func FuzzTrailer(f *testing.F) {
 	f.Add(make([]byte, logTrailer))
-	h := header{timestamp: makeTimestamp(3, 2), decided: 6, floor: 1, source: sourceClients, length: 99, number: 4, index: 7}
+	h := header{timestamp: makeTimestamp(3, 2), decided: 6, floor: 1, source: sourceClients,
+		length: 99, number: 4, index: 7}
 	f.Add(appendTrailer(nil, h))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) != logTrailer {
@@ -117,12 +126,14 @@ func TestRings(t *testing.T) {
 	t.Parallel()
 	o := Options{Tree: tram.Breadth(3), PayloadMax: 13, BufferSlots: 5, LogSlots: 7}
 	for _, ring := range []ring{o.logRing(), o.bufferRing()} {
-		if ring.slot < o.messageMax()+bufferTrailer || ring.slot%word != 0 || ring.size()%word != 0 {
+		if ring.slot < o.messageMax()+bufferTrailer || ring.slot%word != 0 ||
+			ring.size()%word != 0 {
 			t.Errorf("slots of %d bytes for messages of %d", ring.slot, o.messageMax())
 		}
 		for number := uint64(1); number <= 20; number++ {
 			end := ring.end(number)
-			if end != ringHeader+(int(number-1)%ring.slots+1)*ring.slot || end > ring.size() || end != ring.end(number+uint64(ring.slots)) {
+			if end != ringHeader+(int(number-1)%ring.slots+1)*ring.slot || end > ring.size() ||
+				end != ring.end(number+uint64(ring.slots)) {
 				t.Errorf("number %d ends at %d of %d", number, end, ring.size())
 			}
 		}
@@ -137,7 +148,8 @@ func TestTickets(t *testing.T) {
 	}{
 		{"a later request", makeTimestamp(4, 2).ticket(1), makeTimestamp(4, 2).ticket(2)},
 		{"another server", makeTimestamp(4, 1).ticket(requestsMax), makeTimestamp(4, 2).ticket(0)},
-		{"a higher counter", makeTimestamp(4, 255).ticket(requestsMax), makeTimestamp(5, 0).ticket(0)},
+		{"a higher counter", makeTimestamp(4, 255).ticket(requestsMax),
+			makeTimestamp(5, 0).ticket(0)},
 	} {
 		if test.low >= test.later {
 			t.Errorf("%s: %d is not below %d", test.name, test.low, test.later)

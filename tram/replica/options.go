@@ -33,21 +33,27 @@ var (
 type Options struct {
 	// Tree connects the groups. Required.
 	Tree *tram.Tree
-	// Replicas are the lives of the replicas' hosts, by group and server: 1 to ServersMax servers a group. A life that ended is never replaced: replicas crash and stay away.
+	// Replicas are the lives of the replicas' hosts, by group and server: 1 to ServersMax servers a
+	// group. A life that ended is never replaced: replicas crash and stay away.
 	Replicas [][]rdmanet.Peer
 	// Clients are the lives of the clients' hosts.
 	Clients []rdmanet.Peer
 	// PayloadMax bounds a payload, in bytes: 1,024.
 	PayloadMax int
-	// BufferSlots is how many messages of one client, or of the parent, a replica has room for: 256.
+	// BufferSlots is how many messages of one client, or of the parent, a replica has room for:
+	// 256.
 	BufferSlots int
-	// Window is how many entries a leader has under way, at most, before the first of them is ordered: 64. The paper's is 1.
+	// Window is how many entries a leader has under way, at most, before the first of them is
+	// ordered: 64. The paper's is 1.
 	Window int
-	// LogSlots is how many entries the log holds, at least twice Window: 1,024. A member that is down and not excluded stops its group after that many.
+	// LogSlots is how many entries the log holds, at least twice Window: 1,024. A member that is
+	// down and not excluded stops its group after that many.
 	LogSlots int
-	// Patience is how long a process waits for an answer before it asks again; it waits longer each time: 1 millisecond.
+	// Patience is how long a process waits for an answer before it asks again; it waits longer each
+	// time: 1 millisecond.
 	Patience time.Duration
-	// Quiet is how long a leader has nothing to order before it orders a no-op, from which its followers learn that the last entry is ordered: 50 microseconds.
+	// Quiet is how long a leader has nothing to order before it orders a no-op, from which its
+	// followers learn that the last entry is ordered: 50 microseconds.
 	Quiet time.Duration
 	// Note is told of the steps of the protocol, for traces; nil for nobody.
 	Note func(format string, arguments ...any)
@@ -55,31 +61,38 @@ type Options struct {
 	Fault Fault
 }
 
-// Fault is a bug to plant on purpose: whoever judges replicas shows with it that the judge can say no.
+// Fault is a bug to plant on purpose: whoever judges replicas shows with it that the judge can say
+// no.
 type Fault uint8
 
 // The bugs that can be planted.
 const (
 	// FaultNone is the protocol as it should be.
 	FaultNone Fault = iota
-	// FaultNoPermissionCheck grants the log to whoever asks, under whatever ticket, and lets the old leader keep its permission.
+	// FaultNoPermissionCheck grants the log to whoever asks, under whatever ticket, and lets the
+	// old leader keep its permission.
 	FaultNoPermissionCheck
-	// FaultSlotReusedEarly has a leader write over slots of the log that members have still to read.
+	// FaultSlotReusedEarly has a leader write over slots of the log that members have still to
+	// read.
 	FaultSlotReusedEarly
-	// FaultNoTreeCatchUp has a new leader hand on to the children only what is ordered from then on.
+	// FaultNoTreeCatchUp has a new leader hand on to the children only what is ordered from then
+	// on.
 	FaultNoTreeCatchUp
 	// FaultNoGroupCatchUp has a new leader take its own log for the group's.
 	FaultNoGroupCatchUp
-	// FaultBufferReusedEarly has a client, and a parent's leader, write over slots of buffers whose messages nobody has ordered yet.
+	// FaultBufferReusedEarly has a client, and a parent's leader, write over slots of buffers whose
+	// messages nobody has ordered yet.
 	FaultBufferReusedEarly
-	// FaultRewrittenInPlace has a new leader write over an entry that is another's without taking its mark away before.
+	// FaultRewrittenInPlace has a new leader write over an entry that is another's without taking
+	// its mark away before.
 	FaultRewrittenInPlace
 	// FaultDecidedEarly takes an entry for ordered as soon as it is in the leader's own log.
 	FaultDecidedEarly
 	faultsEnd
 )
 
-var faultNames = [...]string{"", "no-permission-check", "slot-reused-early", "no-tree-catch-up", "no-group-catch-up", "buffer-reused-early", "rewritten-in-place", "decided-early"}
+var faultNames = [...]string{"", "no-permission-check", "slot-reused-early", "no-tree-catch-up",
+	"no-group-catch-up", "buffer-reused-early", "rewritten-in-place", "decided-early"}
 
 // String gives the fault's name, "" for FaultNone.
 func (f Fault) String() string {
@@ -100,7 +113,8 @@ func Faults() []Fault {
 
 // withDefaults fills in what is zero.
 func (o Options) withDefaults() Options {
-	for field, value := range map[*int]int{&o.PayloadMax: 1024, &o.BufferSlots: 256, &o.Window: 64, &o.LogSlots: 1024} {
+	for field, value := range map[*int]int{&o.PayloadMax: 1024, &o.BufferSlots: 256, &o.Window: 64,
+		&o.LogSlots: 1024} {
 		if *field == 0 {
 			*field = value
 		}
@@ -120,11 +134,13 @@ func (o *Options) check() error {
 		return fmt.Errorf("%w: no tree", ErrOptions)
 	}
 	if len(o.Replicas) != o.Tree.Groups() {
-		return fmt.Errorf("%w: replicas of %d groups, and a tree of %d", ErrOptions, len(o.Replicas), o.Tree.Groups())
+		return fmt.Errorf("%w: replicas of %d groups, and a tree of %d", ErrOptions,
+			len(o.Replicas), o.Tree.Groups())
 	}
 	for group, peers := range o.Replicas {
 		if len(peers) < 1 || len(peers) > ServersMax {
-			return fmt.Errorf("%w: group %d has %d replicas, want 1 to %d", ErrOptions, group, len(peers), ServersMax)
+			return fmt.Errorf("%w: group %d has %d replicas, want 1 to %d", ErrOptions, group,
+				len(peers), ServersMax)
 		}
 	}
 	for _, bound := range []struct {
@@ -138,7 +154,8 @@ func (o *Options) check() error {
 		{"log slots", o.LogSlots, 2 * o.Window, SlotsMax},
 	} {
 		if bound.value < bound.low || bound.value > bound.top {
-			return fmt.Errorf("%w: %d %s, want %d to %d", ErrOptions, bound.value, bound.what, bound.low, bound.top)
+			return fmt.Errorf("%w: %d %s, want %d to %d", ErrOptions, bound.value, bound.what,
+				bound.low, bound.top)
 		}
 	}
 	if o.Patience < 0 || o.Quiet < 0 {
@@ -146,13 +163,15 @@ func (o *Options) check() error {
 	}
 	for _, size := range []int{o.logRing().size(), o.bufferRing().size()} {
 		if size > rdmanet.RegionSizeMax || size < 0 {
-			return fmt.Errorf("%w: a region of %d bytes, want up to %d: fewer slots, or a smaller payload", ErrOptions, size, rdmanet.RegionSizeMax)
+			return fmt.Errorf("%w: a region of %d bytes, want up to %d: fewer slots, or a "+
+				"smaller payload", ErrOptions, size, rdmanet.RegionSizeMax)
 		}
 	}
 	return nil
 }
 
-// processes counts replicas and clients. They are numbered: the replicas group by group, and then the clients.
+// processes counts replicas and clients. They are numbered: the replicas group by group, and then
+// the clients.
 func (o *Options) processes() int {
 	return o.number(order.Replica{Group: order.Clients}) + len(o.Clients)
 }
@@ -174,7 +193,8 @@ func (o *Options) has(process order.Replica) bool {
 	if process.Group == order.Clients {
 		return int64(process.Server) < int64(len(o.Clients))
 	}
-	return o.Tree.Has(process.Group) && int64(process.Server) < int64(len(o.Replicas[process.Group]))
+	return o.Tree.Has(process.Group) &&
+		int64(process.Server) < int64(len(o.Replicas[process.Group]))
 }
 
 // messageMax bounds a message's encoding, in bytes.
@@ -187,8 +207,10 @@ func (o *Options) note(format string, arguments ...any) {
 	}
 }
 
-// ticket asks for a permission [TRAM, section 5.4]: the paper's timestamp, a counter and then the server that counts, and behind it the number of the request, because who lost its way to
-// a memory asks anew under the same timestamp. Tickets of two servers are never equal, and a higher one is the later.
+// ticket asks for a permission [TRAM, section 5.4]: the paper's timestamp, a counter and then the
+// server that counts, and behind it the number of the request, because who lost its way to a memory
+// asks anew under the same timestamp. Tickets of two servers are never equal, and a higher one is
+// the later.
 type ticket uint64
 
 // timestamp orders the leaders of a group: the paper's tmp. 0 is none.

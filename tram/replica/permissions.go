@@ -17,7 +17,8 @@ const (
 	petitionIdle     petitionState = iota // it has to be asked for, not before since
 	petitionAsked                         // the ticket is on its way, or the answer
 	petitionAttaches                      // it was granted
-	petitionReads                         // attached, and reading what it has to know before it writes
+	// attached, and reading what it has to know before it writes
+	petitionReads
 	petitionWorks
 )
 
@@ -35,7 +36,8 @@ func (p *petition) String() string {
 	return fmt.Sprintf("%s at request %d", names[p.state], p.request)
 }
 
-// lose ends a petition's link and has it ask anew after a while: behind an error, writes may still be under way, and only a new grant stops them.
+// lose ends a petition's link and has it ask anew after a while: behind an error, writes may still
+// be under way, and only a new grant stops them.
 func (r *Replica) lose(p *petition) {
 	r.wiring.detach(&p.link)
 	p.state = petitionIdle
@@ -49,7 +51,8 @@ func (r *Replica) retire(p *petition) {
 	p.state, p.request, p.tries, p.since = petitionIdle, 0, 0, 0
 }
 
-// ask moves a petition on until it is granted [TRAM, Algorithm 3]. It tells whether there was something to do, and asks all at once: each petition has a link of its own.
+// ask moves a petition on until it is granted [TRAM, Algorithm 3]. It tells whether there was
+// something to do, and asks all at once: each petition has a link of its own.
 func (r *Replica) ask(p *petition) bool {
 	now := r.wiring.now
 	b := r.boards[p.process]
@@ -85,13 +88,15 @@ func (r *Replica) ask(p *petition) bool {
 	return false
 }
 
-// superseded is what a replica does that hears of a later leader of its group while it leads, or tries to.
+// superseded is what a replica does that hears of a later leader of its group while it leads, or
+// tries to.
 func (r *Replica) superseded(by ticket) {
 	r.counter = max(r.counter, by.timestamp().counter())
 	r.stepDown("a later leader was granted permissions")
 }
 
-// answer looks at the requests on the board and answers them [TRAM, Algorithm 2, step 2.7]. It tells whether there were any.
+// answer looks at the requests on the board and answers them [TRAM, Algorithm 2, step 2.7]. It
+// tells whether there were any.
 func (r *Replica) answer() bool {
 	busy := false
 	for i := range r.askers {
@@ -151,7 +156,8 @@ func (r *Replica) reply(a *asker, asked, granted ticket) {
 	r.boards[a.process].put(rowAnswer, uint64(granted))
 }
 
-// regrant takes a region from its holder and gives it to another, or to the same anew: after that, nothing lands that was posted before. It tells whether it did.
+// regrant takes a region from its holder and gives it to another, or to the same anew: after that,
+// nothing lands that was posted before. It tells whether it did.
 func (r *Replica) regrant(region rdmanet.Region, holder *rdmanet.Peer, peer rdmanet.Peer) bool {
 	if *holder != (rdmanet.Peer{}) && r.options.Fault != FaultNoPermissionCheck {
 		if err := region.Revoke(*holder); err != nil {
@@ -163,7 +169,8 @@ func (r *Replica) regrant(region rdmanet.Region, holder *rdmanet.Peer, peer rdma
 	if peer == (rdmanet.Peer{}) {
 		return true
 	}
-	if err := region.Grant(peer, rdmanet.PermissionReadWrite); err != nil && !errors.Is(err, rdmanet.ErrNotMember) {
+	if err := region.Grant(peer, rdmanet.PermissionReadWrite); err != nil &&
+		!errors.Is(err, rdmanet.ErrNotMember) {
 		r.halt(fmt.Sprintf("grant %s to %s: %v", region.Name(), peer, err))
 		return false
 	}
@@ -171,7 +178,8 @@ func (r *Replica) regrant(region rdmanet.Region, holder *rdmanet.Peer, peer rdma
 	return true
 }
 
-// stepDown has the replica follow, if it does not already. What it has under way elsewhere is called back as far as it can be.
+// stepDown has the replica follow, if it does not already. What it has under way elsewhere is
+// called back as far as it can be.
 func (r *Replica) stepDown(why string) {
 	if r.role == following {
 		return

@@ -18,7 +18,8 @@ const (
 	leading
 )
 
-// Replica is one server of one group [TRAM, Algorithms 2 to 5], as a machine that is polled. Its methods must not be called at the same time.
+// Replica is one server of one group [TRAM, Algorithms 2 to 5], as a machine that is polled. Its
+// methods must not be called at the same time.
 type Replica struct {
 	options Options
 	self    order.Replica
@@ -65,8 +66,9 @@ type Replica struct {
 	ordered  time.Duration  // when it ordered last
 	cursor   int            // the source where the next search begins
 	fetches  []*fetch
-	missing  int    // fetches that are not done
-	heard    uint64 // all up to here is ordered, as the logs say that it read; its own may lack it until it leads
+	missing  int // fetches that are not done
+	// all up to here is ordered, as the logs say that it read; its own may lack it until it leads
+	heard uint64
 
 	delivered []order.Multicast
 	handed    []order.Multicast
@@ -74,8 +76,10 @@ type Replica struct {
 
 // buffer is where a client, or the parent, puts its messages: the paper's HM.
 type buffer struct {
-	region   rdmanet.Region
-	taken    uint64 // the number of the last message that the log has, up to what is applied: the paper's slot_in, that all replicas agree on
+	region rdmanet.Region
+	// the number of the last message that the log has, up to what is applied: the paper's slot_in,
+	// that all replicas agree on
+	taken    uint64
 	proposed uint64 // the same up to the log's end, while this replica leads
 }
 
@@ -96,8 +100,9 @@ const (
 	askerClient
 )
 
-// New makes the replica self on its host, which must be the life that the options name: it exposes regions, and grants what does not depend on who leads. The caller keeps the host, and closes it after
-// Close. Errors: ErrOptions, or the host's.
+// New makes the replica self on its host, which must be the life that the options name: it exposes
+// regions, and grants what does not depend on who leads. The caller keeps the host, and closes it
+// after Close. Errors: ErrOptions, or the host's.
 func New(options Options, self order.Replica, host rdmanet.RegionHost) (*Replica, error) {
 	options = options.withDefaults()
 	if err := options.check(); err != nil {
@@ -106,7 +111,8 @@ func New(options Options, self order.Replica, host rdmanet.RegionHost) (*Replica
 	if self.Group == order.Clients || !options.has(self) {
 		return nil, fmt.Errorf("%w: %v is no replica of the deployment", ErrOptions, self)
 	}
-	r := &Replica{options: options, self: self, ring: options.logRing(), staged: newStaged(&options), boards: make([]*board, options.processes())}
+	r := &Replica{options: options, self: self, ring: options.logRing(),
+		staged: newStaged(&options), boards: make([]*board, options.processes())}
 	r.ways = ways{tree: options.Tree, self: self.Group, sets: make(map[string]*way)}
 	r.relations()
 	r.links = r.linked()
@@ -140,7 +146,8 @@ func (r *Replica) relations() {
 		r.members = append(r.members, m)
 		if m.server != r.self.Server {
 			r.addBoard(m.process, peer)
-			r.askers = append(r.askers, asker{process: m.process, peer: peer, kind: askerMember, place: server})
+			r.askers = append(r.askers, asker{process: m.process, peer: peer, kind: askerMember,
+				place: server})
 		}
 	}
 	if parent, has := o.Tree.Parent(r.self.Group); has {
@@ -162,7 +169,8 @@ func (r *Replica) relations() {
 		r.children = append(r.children, c)
 	}
 	for client, peer := range o.Clients {
-		r.askers = append(r.askers, asker{process: o.number(order.Replica{Group: order.Clients, Server: order.ServerID(client)}), peer: peer, kind: askerClient, place: client})
+		r.askers = append(r.askers, asker{process: o.number(order.Replica{Group: order.Clients,
+			Server: order.ServerID(client)}), peer: peer, kind: askerClient, place: client})
 	}
 }
 
@@ -192,14 +200,16 @@ func (r *Replica) expose(host rdmanet.RegionHost) error {
 	r.buffers = make([]*buffer, int(sourceClients)+len(o.Clients))
 	if _, has := o.Tree.Parent(r.self.Group); has {
 		r.buffers[sourceParent] = &buffer{}
-		if r.buffers[sourceParent].region, err = host.Expose(parentRegion, o.bufferRing().size()); err != nil {
+		if r.buffers[sourceParent].region, err = host.Expose(parentRegion,
+			o.bufferRing().size()); err != nil {
 			return fmt.Errorf("expose the parent's buffer: %w", err)
 		}
 	}
 	for client, peer := range o.Clients {
 		b := &buffer{}
 		r.buffers[int(sourceClients)+client] = b
-		if b.region, err = host.Expose(clientRegionName(order.ServerID(client)), o.bufferRing().size()); err != nil {
+		if b.region, err = host.Expose(clientRegionName(order.ServerID(client)),
+			o.bufferRing().size()); err != nil {
 			return fmt.Errorf("expose the buffer of client %d: %w", client, err)
 		}
 		for _, region := range []rdmanet.Region{b.region, r.board} {
@@ -211,11 +221,14 @@ func (r *Replica) expose(host rdmanet.RegionHost) error {
 	return nil
 }
 
-// Lead tells what the leader oracle says now: who leads this replica's group. Only a replica that is named tries to lead, and goes on to try as long as it is named.
+// Lead tells what the leader oracle says now: who leads this replica's group. Only a replica that
+// is named tries to lead, and goes on to try as long as it is named.
 func (r *Replica) Lead(server order.ServerID) { r.leader, r.oracle = server, true }
 
-// Exclude tells that a member of this replica's group is given up for good: nobody waits for it any more before slots of the log are used again. Whoever is excluded by mistake is left behind, and halts when it finds
-// out: it counts as failed. Without Exclude a member that crashed stops the group once the log has gone around.
+// Exclude tells that a member of this replica's group is given up for good: nobody waits for it any
+// more before slots of the log are used again. Whoever is excluded by mistake is left behind, and
+// halts when it finds out: it counts as failed. Without Exclude a member that crashed stops the
+// group once the log has gone around.
 func (r *Replica) Exclude(server order.ServerID) {
 	if int(server) >= len(r.members) || server == r.self.Server || r.members[server].excluded {
 		return
@@ -234,8 +247,10 @@ func (r *Replica) exclude(m *member) {
 	}
 }
 
-// Poll has the replica work once: it looks at its memory and at what completed, and does what follows. now is the time since any instant, and never runs backwards. It never waits, and
-// tells whether there was anything to do: if not, nothing will change before the driver's next input, a write with Ring to one of Regions, a completion, or some of Patience or Quiet passing.
+// Poll has the replica work once: it looks at its memory and at what completed, and does what
+// follows. now is the time since any instant, and never runs backwards. It never waits, and tells
+// whether there was anything to do: if not, nothing will change before the driver's next input, a
+// write with Ring to one of Regions, a completion, or some of Patience or Quiet passing.
 func (r *Replica) Poll(now time.Duration) bool {
 	if r.halted != "" || r.closed {
 		return false
@@ -267,7 +282,8 @@ func (r *Replica) Poll(now time.Duration) bool {
 	return busy && r.halted == ""
 }
 
-// Complete is the first thing that Poll does, and no more than that: it handles what has completed. It tells whether there was anything. Who looks at every schedule calls it by itself.
+// Complete is the first thing that Poll does, and no more than that: it handles what has completed.
+// It tells whether there was anything. Who looks at every schedule calls it by itself.
 func (r *Replica) Complete(now time.Duration) bool {
 	if r.halted != "" || r.closed {
 		return false
@@ -319,8 +335,9 @@ func (r *Replica) Attached(number uint64, attachment rdmanet.Attachment, err err
 	}
 }
 
-// Delivered implements order.Multicaster's: the messages A-delivered here since the last call, in order. The slice is valid until the next call; the messages may be kept. A replica whose deliveries nobody
-// takes stops after LogSlots of them.
+// Delivered implements order.Multicaster's: the messages A-delivered here since the last call, in
+// order. The slice is valid until the next call; the messages may be kept. A replica whose
+// deliveries nobody takes stops after LogSlots of them.
 func (r *Replica) Delivered() []order.Multicast {
 	r.handed, r.delivered = r.delivered, r.handed[:0]
 	return r.handed
@@ -346,7 +363,8 @@ func (r *Replica) halt(why string) {
 	r.halted = why
 }
 
-// Close takes the replica's regions back. What it has under way goes on without it until the host is closed.
+// Close takes the replica's regions back. What it has under way goes on without it until the host
+// is closed.
 func (r *Replica) Close() error {
 	r.closed = true
 	var first error
@@ -382,13 +400,16 @@ type Status struct {
 	Leading bool
 	// Leader is the server whose timestamp this replica granted its log last.
 	Leader order.ServerID
-	// Applied is the last entry of the log that it handled; Ordered the last one that it knows to be ordered; End the last one of the log, where it leads.
+	// Applied is the last entry of the log that it handled; Ordered the last one that it knows to
+	// be ordered; End the last one of the log, where it leads.
 	Applied, Ordered, End uint64
-	// Taken is the last entry that all members have taken, those excluded aside, as far as it knows.
+	// Taken is the last entry that all members have taken, those excluded aside, as far as it
+	// knows.
 	Taken uint64
 	// Excluded are the members given up, ascending.
 	Excluded []order.ServerID
-	// Forwarded has, for each child in ascending order, the messages that were due to it so far, and of these how many it has ordered, as far as this replica knows.
+	// Forwarded has, for each child in ascending order, the messages that were due to it so far,
+	// and of these how many it has ordered, as far as this replica knows.
 	Forwarded []Forwarded
 	// Halted says why it delivers no more, "" while it does.
 	Halted string
@@ -402,7 +423,8 @@ type Forwarded struct {
 
 // Status describes the replica; it allocates and is not for the hot path.
 func (r *Replica) Status() Status {
-	s := Status{Leading: r.role == leading, Leader: r.granted.timestamp().server(), Applied: r.applied, Ordered: r.horizon, Taken: r.floor, Halted: r.halted}
+	s := Status{Leading: r.role == leading, Leader: r.granted.timestamp().server(),
+		Applied: r.applied, Ordered: r.horizon, Taken: r.floor, Halted: r.halted}
 	if s.Leading {
 		s.End = r.end
 	}
@@ -421,10 +443,13 @@ func (r *Replica) Status() Status {
 func (r *Replica) String() string {
 	names := [...]string{"follows", "gathers permissions", "fetches entries", "leads"}
 	s := r.Status()
-	text := fmt.Sprintf("%s, granted its log to %d, oracle says %d; applied %d, ordered %d, end %d, taken by all %d; %d operations", names[r.role], s.Leader, r.leader, s.Applied, s.Ordered, s.End, s.Taken, r.Outstanding())
+	text := fmt.Sprintf("%s, granted its log to %d, oracle says %d; applied %d, ordered %d, end "+
+		"%d, taken by all %d; %d operations", names[r.role], s.Leader, r.leader, s.Applied,
+		s.Ordered, s.End, s.Taken, r.Outstanding())
 	for _, m := range r.members {
 		if r.role != following && m.server != r.self.Server {
-			text += fmt.Sprintf("; member %d %s, acked %d, took %d", m.server, m.petition.String(), m.acked, m.taken)
+			text += fmt.Sprintf("; member %d %s, acked %d, took %d", m.server, m.petition.String(),
+				m.acked, m.taken)
 		}
 	}
 	for _, c := range r.children {

@@ -56,14 +56,18 @@ func (g *group) poll() {
 
 // leave puts an entry into a replica's log, as an earlier leader left it behind.
 func (g *group) leave(server int, counter uint64, number uint64, message []byte) {
-	g.replicas[server].put(header{timestamp: makeTimestamp(counter, 9), source: sourceClients, length: len(message), number: number, index: 1}, message)
+	g.replicas[server].put(header{timestamp: makeTimestamp(counter, 9), source: sourceClients,
+		length: len(message), number: number, index: 1}, message)
 }
 
-// TestRewrittenEntries has a leader take over a group in which two replicas hold different entries of one index, and one the same as the leader. At no instant is the entry of anyone's log a mix of two, and where the message is the
-// one that stays, it is never gone: a revocation may come at any instant, and the entry has to be good then.
+// TestRewrittenEntries has a leader take over a group in which two replicas hold different entries
+// of one index, and one the same as the leader. At no instant is the entry of anyone's log a mix of
+// two, and where the message is the one that stays, it is never gone: a revocation may come at any
+// instant, and the entry has to be good then.
 func TestRewrittenEntries(t *testing.T) {
 	t.Parallel()
-	stays, goes := slices.Repeat([]byte("stays"), 100), slices.Repeat([]byte("goes, and is longer"), 30)
+	stays, goes := slices.Repeat([]byte("stays"), 100),
+		slices.Repeat([]byte("goes, and is longer"), 30)
 	run := func(seed uint64, fault Fault) error {
 		g := newGroup(t, seed, 3, Options{PayloadMax: 700, Fault: fault})
 		g.leave(0, 2, 2, stays)
@@ -71,7 +75,8 @@ func TestRewrittenEntries(t *testing.T) {
 		g.leave(2, 2, 2, stays)
 		g.replicas[0].Lead(0)
 		done := func() bool {
-			return g.replicas[0].Status().Ordered >= 2 && g.replicas[1].at(1).timestamp == g.replicas[2].at(1).timestamp
+			return g.replicas[0].Status().Ordered >= 2 &&
+				g.replicas[1].at(1).timestamp == g.replicas[2].at(1).timestamp
 		}
 		var tick func() // so that there is always a next event
 		tick = func() { g.network.After(5*time.Microsecond, tick) }
@@ -87,8 +92,10 @@ func TestRewrittenEntries(t *testing.T) {
 				if h.index == 0 {
 					continue
 				}
-				if message := string(r.message(h)); message != string(stays) && message != string(goes) {
-					return fmt.Errorf("replica %d: entry %+v is neither of the two: %.60q...", server, h, message)
+				if message := string(r.message(h)); message != string(stays) &&
+					message != string(goes) {
+					return fmt.Errorf("replica %d: entry %+v is neither of the two: %.60q...",
+						server, h, message)
 				}
 			}
 		}
@@ -115,7 +122,8 @@ func TestRewrittenEntries(t *testing.T) {
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	good := func() Options {
-		return Options{Tree: tram.Breadth(1), Replicas: [][]rdmanet.Peer{{{ID: "0", Incarnation: 1}}}}
+		return Options{Tree: tram.Breadth(1),
+			Replicas: [][]rdmanet.Peer{{{ID: "0", Incarnation: 1}}}}
 	}
 	network := fabric.New(fabric.Options{})
 	t.Cleanup(network.Close)

@@ -7,7 +7,9 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// This file tells states apart, for exhaustive search: what is appended is all that a machine's further behaviour depends on, beside memory and operations under way. Instants are relative to now, and those that have come are equal.
+// This file tells states apart, for exhaustive search: what is appended is all that a machine's
+// further behaviour depends on, beside memory and operations under way. Instants are relative to
+// now, and those that have come are equal.
 
 // facts appends numbers and bytes.
 type facts struct {
@@ -47,7 +49,8 @@ func (f *facts) peer(p rdmanet.Peer) {
 }
 
 func (f *facts) header(h header) {
-	f.numbers(uint64(h.timestamp), h.decided, h.floor, uint64(h.source), uint64(h.length), h.number, h.index)
+	f.numbers(uint64(h.timestamp), h.decided, h.floor, uint64(h.source), uint64(h.length), h.number,
+		h.index)
 }
 
 func (f *facts) link(l *link) {
@@ -75,7 +78,8 @@ func (f *facts) petition(p *petition) {
 	}
 }
 
-// post tells what an operation under way is, whatever tag it has: tags are names, and which one an operation got matters to nobody.
+// post tells what an operation under way is, whatever tag it has: tags are names, and which one an
+// operation got matters to nobody.
 func (f *facts) post(p post) {
 	if p.life != p.link.life {
 		f.truth(false) // its completion frees the tag, and that is all
@@ -107,15 +111,18 @@ func (f *facts) lent(lent []int) {
 	f.number(^uint64(0))
 }
 
-// AppendState appends what the replica's further behaviour depends on, beside its memory and its operations under way, which AppendOperation tells. It is not for the hot path.
+// AppendState appends what the replica's further behaviour depends on, beside its memory and its
+// operations under way, which AppendOperation tells. It is not for the hot path.
 func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 	f := facts{b: state, now: now}
 	f.truth(r.halted != "" || r.closed)
 	f.truth(r.oracle)
-	f.numbers(uint64(r.role), uint64(r.leader), uint64(r.stamp), r.counter, uint64(r.granted), uint64(r.parent.granted))
+	f.numbers(uint64(r.role), uint64(r.leader), uint64(r.stamp), r.counter, uint64(r.granted),
+		uint64(r.parent.granted))
 	f.peer(r.holder)
 	f.peer(r.parent.holder)
-	f.numbers(r.applied, r.horizon, r.floor, r.scanned, r.heard, uint64(r.failures), uint64(r.missing), uint64(len(r.delivered)))
+	f.numbers(r.applied, r.horizon, r.floor, r.scanned, r.heard, uint64(r.failures),
+		uint64(r.missing), uint64(len(r.delivered)))
 	f.until(r.notLead)
 	for i := range r.askers {
 		f.number(uint64(r.askers[i].seen))
@@ -150,7 +157,8 @@ func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 		}
 		f.truth(m.begun)
 		f.truth(m.known)
-		f.numbers(m.next, m.acked, m.from, m.reached, uint64(m.empty), uint64(m.waits), uint64(len(m.held)))
+		f.numbers(m.next, m.acked, m.from, m.reached, uint64(m.empty), uint64(m.waits),
+			uint64(len(m.held)))
 		for _, h := range m.held {
 			f.header(h)
 		}
@@ -177,8 +185,9 @@ func (r *Replica) AppendState(state []byte, now time.Duration) []byte {
 	return f.b
 }
 
-// AppendOperation appends what the replica's operation of that tag is, which is under way, or completed and not handled: with what the fabric knows of it, all that the replica's further behaviour depends on.
-// It is the same for all tags that the operation may have got.
+// AppendOperation appends what the replica's operation of that tag is, which is under way, or
+// completed and not handled: with what the fabric knows of it, all that the replica's further
+// behaviour depends on. It is the same for all tags that the operation may have got.
 func (r *Replica) AppendOperation(state []byte, tag uint64) []byte {
 	return r.wiring.appendOperation(state, tag)
 }
@@ -189,7 +198,8 @@ func (w *wiring) appendOperation(state []byte, tag uint64) []byte {
 	return f.b
 }
 
-// AppendState appends what the client's further behaviour depends on, beside its operations under way, which AppendOperation tells. It is not for the hot path.
+// AppendState appends what the client's further behaviour depends on, beside its operations under
+// way, which AppendOperation tells. It is not for the hot path.
 func (c *Client) AppendState(state []byte, now time.Duration) []byte {
 	f := facts{b: state, now: now}
 	f.truth(c.failed != nil)

@@ -9,7 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Want asks the driver to attach to a peer's region: rdmanet's Attach may wait, and a Poll may not. The driver answers with Attached, once, whatever becomes of it.
+// Want asks the driver to attach to a peer's region: rdmanet's Attach may wait, and a Poll may not.
+// The driver answers with Attached, once, whatever becomes of it.
 type Want struct {
 	Number uint64
 	Peer   rdmanet.PeerID
@@ -102,7 +103,8 @@ func (w *wiring) wanted() []Want {
 	return w.handed
 }
 
-// attached takes the driver's answer: the link that it is for, or nil where nobody waits for it any more.
+// attached takes the driver's answer: the link that it is for, or nil where nobody waits for it any
+// more.
 func (w *wiring) attached(number uint64, attachment rdmanet.Attachment) *link {
 	at := slices.IndexFunc(w.waiting, func(l *link) bool { return l.want == number })
 	if at < 0 {
@@ -155,13 +157,15 @@ func (w *wiring) post(l *link, k kind, number uint64, lent *int, operation rdman
 // read posts a read of a word into the link's own.
 func (w *wiring) read(l *link, k kind, offset int) {
 	l.reading = true
-	w.post(l, k, 0, nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: offset, Bytes: l.word[:]})
+	w.post(l, k, 0, nil, rdmanet.Operation{Kind: rdmanet.OperationRead, Offset: offset,
+		Bytes: l.word[:]})
 }
 
 // inline gives zeros for the bytes of a write of up to rdmanet.InlineMax, good until flush.
 func (w *wiring) inline(size int) []byte {
 	if len(w.short)+size > cap(w.short) {
-		w.short = make([]byte, 0, 2*cap(w.short)+8*rdmanet.InlineMax) // the batch keeps the one before
+		// the batch keeps the one before
+		w.short = make([]byte, 0, 2*cap(w.short)+8*rdmanet.InlineMax)
 	}
 	at := len(w.short)
 	w.short = w.short[:at+size]
@@ -184,7 +188,8 @@ func (w *wiring) flush() error {
 	return nil
 }
 
-// take gives the next completions to handle, for posts of the links' present lives. It tells whether there were any.
+// take gives the next completions to handle, for posts of the links' present lives. It tells
+// whether there were any.
 func (w *wiring) take(handle func(post, error)) bool {
 	any := false
 	for {
@@ -253,7 +258,8 @@ func (w *wiring) drive(b *board) bool {
 		if value != b.posted[i] && w.room(1) {
 			bytes := w.inline(word)
 			putWord(bytes, value)
-			w.post(&b.link, postWord, 0, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite, Offset: b.row + i*word, Bytes: bytes, Ring: true})
+			w.post(&b.link, postWord, 0, nil, rdmanet.Operation{Kind: rdmanet.OperationWrite,
+				Offset: b.row + i*word, Bytes: bytes, Ring: true})
 			b.posted[i] = value
 			any = true
 		}

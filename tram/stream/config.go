@@ -20,7 +20,8 @@ const (
 var (
 	// ErrConfig: a configuration, or a member list, does not hold together.
 	ErrConfig = errors.New("bad stream configuration")
-	// ErrFull: the writer has no room for the entry now. It is offered again when the child's position has moved, or writes have completed.
+	// ErrFull: the writer has no room for the entry now. It is offered again when the child's
+	// position has moved, or writes have completed.
 	ErrFull = errors.New("no room for the entry")
 	// ErrNumber: the entry offered is not the next one.
 	ErrNumber = errors.New("not the next entry")
@@ -34,20 +35,27 @@ var (
 
 // Config is what the writers and carriers of a stream agree on.
 type Config struct {
-	// Writers are the members of the parent, Carriers those of the child, ascending. A ServerID names the same process for as long as the machine that is told it.
+	// Writers are the members of the parent, Carriers those of the child, ascending. A ServerID
+	// names the same process for as long as the machine that is told it.
 	Writers, Carriers []order.ServerID
-	// Self is this member: one of Writers for a Writer, of Carriers for a Carrier. One that is not has no part in it until SetMembers names it.
+	// Self is this member: one of Writers for a Writer, of Carriers for a Carrier. One that is not
+	// has no part in it until SetMembers names it.
 	Self order.ServerID
-	// Stretch is how many entries in a row have the same writers and carriers, at least 1. A carrier that is new in a stretch waits for the log to have the one before; one that was in it already does not.
+	// Stretch is how many entries in a row have the same writers and carriers, at least 1. A
+	// carrier that is new in a stretch waits for the log to have the one before; one that was in it
+	// already does not.
 	Stretch uint64
-	// Patience is how long a member watches the position stand still before it takes over, in ticks, at least 1.
+	// Patience is how long a member watches the position stand still before it takes over, in
+	// ticks, at least 1.
 	Patience uint64
 	// Entries bounds how many entries are on their way, 1 to EntriesMax.
 	Entries int
 	// EntryMax bounds an entry, in bytes, at least 1.
 	EntryMax int
-	// RingSize is the size of a ring in bytes: a multiple of 8, at least twice RecordSize(EntryMax), at most RingSizeMax. A writer keeps as much in memory. Rings go through all of their memory, over and over: a
-	// member whose rings fit into its processor's cache together is several times as quick.
+	// RingSize is the size of a ring in bytes: a multiple of 8, at least twice
+	// RecordSize(EntryMax), at most RingSizeMax. A writer keeps as much in memory. Rings go through
+	// all of their memory, over and over: a member whose rings fit into its processor's cache
+	// together is several times as quick.
 	RingSize int
 	// Depth bounds the writes outstanding to one carrier, at least 2.
 	Depth int
@@ -65,9 +73,11 @@ func (c *Config) check() error {
 	case c.Entries < 1 || c.Entries > EntriesMax:
 		return fmt.Errorf("%w: %d entries, want 1 to %d", ErrConfig, c.Entries, EntriesMax)
 	case c.RingSize < 0 || c.RingSize > RingSizeMax || c.RingSize%wordSize != 0:
-		return fmt.Errorf("%w: a ring of %d bytes, want a multiple of %d up to %d", ErrConfig, c.RingSize, wordSize, RingSizeMax)
+		return fmt.Errorf("%w: a ring of %d bytes, want a multiple of %d up to %d", ErrConfig,
+			c.RingSize, wordSize, RingSizeMax)
 	case c.EntryMax < 1 || c.EntryMax > c.RingSize || 2*RecordSize(c.EntryMax) > c.RingSize:
-		return fmt.Errorf("%w: entries of up to %d bytes in a ring of %d; want room for two with their records", ErrConfig, c.EntryMax, c.RingSize)
+		return fmt.Errorf("%w: entries of up to %d bytes in a ring of %d; want room for two "+
+			"with their records", ErrConfig, c.EntryMax, c.RingSize)
 	case c.Depth < 2:
 		return fmt.Errorf("%w: %d writes outstanding, want at least 2", ErrConfig, c.Depth)
 	case c.Fault >= faultEnd:
@@ -84,7 +94,8 @@ func checkMembers(writers, carriers []order.ServerID) error {
 		}
 		for i := 1; i < len(members); i++ {
 			if members[i-1] >= members[i] {
-				return fmt.Errorf("%w: members %v, want them ascending and each once", ErrConfig, members)
+				return fmt.Errorf("%w: members %v, want them ascending and each once", ErrConfig,
+					members)
 			}
 		}
 	}
@@ -110,7 +121,8 @@ func seatOf(members []order.ServerID, member order.ServerID) seat {
 // taken tells whether there is a member in the seat.
 func (s seat) taken() bool { return s.place >= 0 }
 
-// rank is a seat's place in the line of those who act on an entry, which begins one further on for each stretch. The first 1 + tolerated act at once. A seat that nobody has comes behind all.
+// rank is a seat's place in the line of those who act on an entry, which begins one further on for
+// each stretch. The first 1 + tolerated act at once. A seat that nobody has comes behind all.
 func (c *Config) rank(s seat, number uint64) int {
 	if !s.taken() {
 		return s.of
@@ -130,18 +142,21 @@ func (c *Config) eager(s seat, number uint64) bool {
 	return c.rank(s, number) <= tolerated(s.of)
 }
 
-// takeover is how many ticks after the position stood still a member acts on an entry that it is not the first to act on. They do so one after the other, so that not all do.
+// takeover is how many ticks after the position stood still a member acts on an entry that it is
+// not the first to act on. They do so one after the other, so that not all do.
 func (c *Config) takeover(s seat, number uint64) uint64 {
 	return c.Patience * uint64(1+max(0, c.rank(s, number)-tolerated(s.of)))
 }
 
-// Fault is a bug to plant on purpose: whoever judges a stream shows with it that the judge can say no.
+// Fault is a bug to plant on purpose: whoever judges a stream shows with it that the judge can say
+// no.
 type Fault uint8
 
 const (
 	// FaultNone is the stream as it should be.
 	FaultNone Fault = iota
-	// FaultLoneWriter has one member write an entry to one carrier, and nobody take over: an entry is lost with its writer.
+	// FaultLoneWriter has one member write an entry to one carrier, and nobody take over: an entry
+	// is lost with its writer.
 	FaultLoneWriter
 	// FaultNoTakeover has nobody take over.
 	FaultNoTakeover

@@ -12,7 +12,8 @@ import (
 //	the entry, filled up with zeros to a whole word
 //	the canary, which follows from length and number and is never zero
 //
-// Where the next record does not fit before the ring's end, one word of kind skip says so, and it lies at the ring's beginning.
+// Where the next record does not fit before the ring's end, one word of kind skip says so, and it
+// lies at the ring's beginning.
 const (
 	wordSize   = 8
 	recordHead = 2 * wordSize
@@ -34,7 +35,8 @@ type Memory interface {
 	Size() int
 	// Bytes is the memory itself.
 	Bytes() []byte
-	// Load reads the word at an offset that 8 divides, so that all that its writer wrote before is visible to what follows.
+	// Load reads the word at an offset that 8 divides, so that all that its writer wrote before is
+	// visible to what follows.
 	Load(offset int) uint64
 }
 
@@ -75,7 +77,8 @@ type record struct {
 	entry  []byte // a part of the ring
 }
 
-// recordAt reads the record at an offset. ErrRecord where none can be there, whatever is still under way.
+// recordAt reads the record at an offset. ErrRecord where none can be there, whatever is still
+// under way.
 func recordAt(memory Memory, offset, entryMax int) (record, error) {
 	room := memory.Size() - offset
 	head := load(memory, offset)
@@ -89,7 +92,8 @@ func recordAt(memory Memory, offset, entryMax int) (record, error) {
 	}
 	length := int(head >> lengthFrom)
 	if length > entryMax || RecordSize(length) > room {
-		return record{}, fmt.Errorf("%w: an entry of %d bytes at byte %d, with room for %d and %d allowed", ErrRecord, length, offset, room-recordHead-recordTail, entryMax)
+		return record{}, fmt.Errorf("%w: an entry of %d bytes at byte %d, with room for %d and "+
+			"%d allowed", ErrRecord, length, offset, room-recordHead-recordTail, entryMax)
 	}
 	size := RecordSize(length)
 	last := load(memory, offset+size-recordTail)
@@ -98,7 +102,10 @@ func recordAt(memory Memory, offset, entryMax int) (record, error) {
 	}
 	number := load(memory, offset+wordSize)
 	if number == 0 || last != canary(number, length) {
-		return record{}, fmt.Errorf("%w: entry %d of %d bytes at byte %d ends with %#x", ErrRecord, number, length, offset, last)
+		return record{}, fmt.Errorf("%w: entry %d of %d bytes at byte %d ends with %#x", ErrRecord,
+			number, length, offset, last)
 	}
-	return record{size: size, number: number, entry: memory.Bytes()[offset+recordHead : offset+recordHead+length : offset+recordHead+length]}, nil
+	return record{size: size, number: number,
+		entry: memory.Bytes()[offset+recordHead : offset+recordHead+length : offset+recordHead+
+			length]}, nil
 }

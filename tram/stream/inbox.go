@@ -12,7 +12,8 @@ type inbox struct {
 	// memory is nil where no ring is attached.
 	memory Memory
 	life   Life
-	// seen and released count the bytes that were looked at and given back, since the beginning of the ring's life.
+	// seen and released count the bytes that were looked at and given back, since the beginning of
+	// the ring's life.
 	seen, released uint64
 	// broken is what is wrong with the ring; it is not read any more.
 	broken error
@@ -48,7 +49,8 @@ func (b *inbox) at(place uint64, entryMax int) record {
 	return r
 }
 
-// release gives back, cleared, the records that were looked at whose entries the log has for good, up to the first that it has not.
+// release gives back, cleared, the records that were looked at whose entries the log has for good,
+// up to the first that it has not.
 func (b *inbox) release(durable uint64, entryMax int) {
 	for b.memory != nil && b.broken == nil && b.released < b.seen {
 		r := b.at(b.released, entryMax)
@@ -56,7 +58,8 @@ func (b *inbox) release(durable uint64, entryMax int) {
 			return
 		}
 		if uint64(r.size) > b.seen-b.released {
-			b.broken = fmt.Errorf("%w: a record of %d bytes, which were %d as it was read", ErrRecord, r.size, b.seen-b.released)
+			b.broken = fmt.Errorf("%w: a record of %d bytes, which were %d as it was read",
+				ErrRecord, r.size, b.seen-b.released)
 			return
 		}
 		offset := int(b.released % uint64(b.memory.Size()))

@@ -2,7 +2,8 @@ package stream
 
 import "github.com/ledgerd/ledgerd/order"
 
-// outlet is one ring, as its writer sees it: what was written into it, what its reader gave back, what is under way.
+// outlet is one ring, as its writer sees it: what was written into it, what its reader gave back,
+// what is under way.
 type outlet struct {
 	carrier order.ServerID
 	// seat is the carrier's; of one that has none any more, only what is under way is waited for.
@@ -12,29 +13,35 @@ type outlet struct {
 	life     Life
 	// position is what the carrier itself said it has for good.
 	position uint64
-	// head and released count the bytes written and given back, since the beginning of the ring's life.
+	// head and released count the bytes written and given back, since the beginning of the ring's
+	// life.
 	head, released uint64
 	// cursor: of the entries up to here, all that are to be written here were.
 	cursor uint64
 	// highest is the largest number written in this life.
 	highest uint64
-	// ahead is how much the records written here take whose numbers are beyond the child's position.
+	// ahead is how much the records written here take whose numbers are beyond the child's
+	// position.
 	ahead uint64
-	// written tells of each entry in memory whether it was written in this life, by its number modulo Config.Entries.
+	// written tells of each entry in memory whether it was written in this life, by its number
+	// modulo Config.Entries.
 	written []uint64
-	// flying lists the writes that have not completed, in the order of posting, of all lives. It is a ring of Config.Depth, from first on, count of them.
+	// flying lists the writes that have not completed, in the order of posting, of all lives. It is
+	// a ring of Config.Depth, from first on, count of them.
 	flying       []run
 	first, count int
 }
 
-// run is what one write holds: entries with consecutive numbers, or none where it sends the reader to the ring's beginning.
+// run is what one write holds: entries with consecutive numbers, or none where it sends the reader
+// to the ring's beginning.
 type run struct {
 	number uint64
 	count  int
 }
 
 func newOutlet(carrier order.ServerID, config *Config) *outlet {
-	return &outlet{carrier: carrier, written: make([]uint64, (config.Entries+63)/64), flying: make([]run, config.Depth)}
+	return &outlet{carrier: carrier, written: make([]uint64, (config.Entries+63)/64),
+		flying: make([]run, config.Depth)}
 }
 
 func (o *outlet) wrote(place int) bool { return o.written[place/64]&(1<<(place%64)) != 0 }

@@ -9,7 +9,8 @@ import (
 	"github.com/ledgerd/ledgerd/order"
 )
 
-// FuzzRing lets a ring hold anything: its reader never panics, proposes nothing but what lies there with its canary, and stays within its memory.
+// FuzzRing lets a ring hold anything: its reader never panics, proposes nothing but what lies there
+// with its canary, and stays within its memory.
 func FuzzRing(f *testing.F) {
 	whole := make([]byte, RecordSize(5))
 	putRecord(whole, 1, []byte("entry"))
@@ -19,11 +20,13 @@ func FuzzRing(f *testing.F) {
 	binary.LittleEndian.PutUint64(long, kindEntry|uint64(1<<32-1)<<lengthFrom)
 	two := append(bytes.Clone(whole), make([]byte, RecordSize(0))...)
 	putRecord(two[len(whole):], 2, nil)
-	for _, seed := range [][]byte{nil, whole, torn, long, two, skipBytes, bytes.Repeat(skipBytes, 30), append(bytes.Clone(whole), skipBytes...), {0x54, 0x53, 1}} {
+	for _, seed := range [][]byte{nil, whole, torn, long, two, skipBytes,
+		bytes.Repeat(skipBytes, 30), append(bytes.Clone(whole), skipBytes...), {0x54, 0x53, 1}} {
 		f.Add(seed, uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, content []byte, durable uint64) {
-		config := Config{Writers: []order.ServerID{0}, Carriers: []order.ServerID{0}, Stretch: 1, Patience: 1, Entries: 4, EntryMax: 16, RingSize: 160, Depth: 2}
+		config := Config{Writers: []order.ServerID{0}, Carriers: []order.ServerID{0}, Stretch: 1,
+			Patience: 1, Entries: 4, EntryMax: 16, RingSize: 160, Depth: 2}
 		carrier, err := NewCarrier(config, 0, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -36,8 +39,10 @@ func FuzzRing(f *testing.F) {
 		for range 3 {
 			carrier.Poll()
 			for _, entry := range carrier.Propose(1 << 20) {
-				if entry.Number == 0 || len(entry.Payload) > config.EntryMax || !bytes.Contains(content, entry.Payload) {
-					t.Fatalf("entry %d is %x, in a ring of %x", entry.Number, entry.Payload, content)
+				if entry.Number == 0 || len(entry.Payload) > config.EntryMax ||
+					!bytes.Contains(content, entry.Payload) {
+					t.Fatalf("entry %d is %x, in a ring of %x", entry.Number, entry.Payload,
+						content)
 				}
 			}
 			carrier.Advance(durable, durable)
@@ -50,10 +55,13 @@ func FuzzRing(f *testing.F) {
 	})
 }
 
-// TestRecordsWrap puts records of all sizes into a small ring, round after round: each is read as it was written, and what is given back is clear.
+// TestRecordsWrap puts records of all sizes into a small ring, round after round: each is read as
+// it was written, and what is given back is clear.
 func TestRecordsWrap(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, 1, 1, func(c *Config) { c.EntryMax, c.RingSize, c.Entries = 40, 2*RecordSize(40)+8, 4 })
+	s := newStory(t, 1, 1, func(c *Config) {
+		c.EntryMax, c.RingSize, c.Entries = 40, 2*RecordSize(40)+8, 4
+	})
 	number := uint64(0)
 	for range 200 {
 		for {
@@ -68,8 +76,10 @@ func TestRecordsWrap(t *testing.T) {
 		last := s.carriers[0].Ordered()
 		for _, entry := range s.carriers[0].Propose(1 << 20) {
 			last++
-			if want := bytes.Repeat([]byte{byte(last)}, int(((last-1)*7)%41)); entry.Number != last || !bytes.Equal(entry.Payload, want) {
-				t.Fatalf("entry %d is %x, want entry %d to be %x", entry.Number, entry.Payload, last, want)
+			if want := bytes.Repeat([]byte{byte(last)},
+				int(((last-1)*7)%41)); entry.Number != last || !bytes.Equal(entry.Payload, want) {
+				t.Fatalf("entry %d is %x, want entry %d to be %x", entry.Number, entry.Payload,
+					last, want)
 			}
 		}
 		s.ordered(last)
@@ -114,14 +124,18 @@ func TestPassAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkPass is what an entry costs a writer and a carrier together, but for the fabric: into memory, into the ring, out of it, given back.
+// BenchmarkPass is what an entry costs a writer and a carrier together, but for the fabric: into
+// memory, into the ring, out of it, given back.
 func BenchmarkPass(b *testing.B) {
 	for _, size := range []int{64, 1024, 16384} {
 		b.Run(fmt.Sprintf("%dB", size), func(b *testing.B) {
-			config := Config{Writers: []order.ServerID{0}, Carriers: []order.ServerID{0}, Stretch: 64, Patience: 10, Entries: 1024, EntryMax: 16384, RingSize: 1 << 20, Depth: 64}
+			config := Config{Writers: []order.ServerID{0}, Carriers: []order.ServerID{0},
+				Stretch: 64, Patience: 10, Entries: 1024, EntryMax: 16384, RingSize: 1 << 20,
+				Depth: 64}
 			writer, _ := NewWriter(config)
 			carrier, _ := NewCarrier(config, 0, 0)
-			s := &story{writers: []*Writer{writer}, carriers: []*Carrier{carrier}, rings: map[[2]int]heap{{}: make(heap, config.RingSize)}}
+			s := &story{writers: []*Writer{writer}, carriers: []*Carrier{carrier},
+				rings: map[[2]int]heap{{}: make(heap, config.RingSize)}}
 			_ = carrier.Attach(0, 1, s.rings[[2]int{}])
 			_ = writer.Attach(0, 1, 0)
 			payload := make([]byte, size)
@@ -140,7 +154,9 @@ func BenchmarkPass(b *testing.B) {
 
 // BenchmarkIdle is what a poll costs a carrier of eight writers where nothing comes.
 func BenchmarkIdle(b *testing.B) {
-	config := Config{Writers: []order.ServerID{0, 1, 2, 3, 4, 5, 6, 7}, Carriers: []order.ServerID{0}, Stretch: 1, Patience: 10, Entries: 16, EntryMax: 64, RingSize: 4096, Depth: 4}
+	config := Config{Writers: []order.ServerID{0, 1, 2, 3, 4, 5, 6, 7},
+		Carriers: []order.ServerID{0}, Stretch: 1, Patience: 10, Entries: 16, EntryMax: 64,
+		RingSize: 4096, Depth: 4}
 	carrier, _ := NewCarrier(config, 0, 0)
 	for writer := range config.Writers {
 		_ = carrier.Attach(order.ServerID(writer), 1, make(heap, config.RingSize))

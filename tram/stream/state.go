@@ -5,10 +5,12 @@ import (
 	"slices"
 )
 
-// AppendState appends all that the writer's further behaviour depends on, but for its configuration and the entries' bytes, which follow from the parent's log. Instants are relative, so that two writers
-// with equal states behave the same. For searches.
+// AppendState appends all that the writer's further behaviour depends on, but for its configuration
+// and the entries' bytes, which follow from the parent's log. Instants are relative, so that two
+// writers with equal states behave the same. For searches.
 func (w *Writer) AppendState(state []byte) []byte {
-	for _, number := range []uint64{w.position, w.known, w.freed, w.head % uint64(len(w.arena)), w.head - w.tail, w.offered - w.passed, w.spread} {
+	for _, number := range []uint64{w.position, w.known, w.freed, w.head % uint64(len(w.arena)),
+		w.head - w.tail, w.offered - w.passed, w.spread} {
 		state = binary.AppendUvarint(state, number)
 	}
 	state = appendWait(state, w.now, w.since, w.Deadline)
@@ -20,7 +22,8 @@ func (w *Writer) AppendState(state []byte) []byte {
 	for _, o := range w.outlets {
 		state = binary.AppendUvarint(state, uint64(o.carrier))
 		state = appendFlags(state, o.seat.taken(), o.attached)
-		for _, number := range []uint64{uint64(o.life), o.position, o.head, o.released, o.cursor, o.highest, o.ahead, uint64(o.count)} {
+		for _, number := range []uint64{uint64(o.life), o.position, o.head, o.released, o.cursor,
+			o.highest, o.ahead, uint64(o.count)} {
 			state = binary.AppendUvarint(state, number)
 		}
 		for _, bits := range o.written {
@@ -34,7 +37,8 @@ func (w *Writer) AppendState(state []byte) []byte {
 	return state
 }
 
-// AppendState appends all that the carrier's further behaviour depends on, but for its configuration, the rings' memory and the entries' bytes. Instants are relative. For searches.
+// AppendState appends all that the carrier's further behaviour depends on, but for its
+// configuration, the rings' memory and the entries' bytes. Instants are relative. For searches.
 func (c *Carrier) AppendState(state []byte) []byte {
 	for _, number := range []uint64{c.ordered, c.durable, c.proposed, c.spread} {
 		state = binary.AppendUvarint(state, number)
@@ -50,7 +54,8 @@ func (c *Carrier) AppendState(state []byte) []byte {
 	for _, b := range c.inboxes {
 		state = binary.AppendUvarint(state, uint64(b.writer))
 		state = appendFlags(state, b.broken != nil, b.fresh)
-		for _, number := range []uint64{uint64(b.life), b.seen, b.released, b.told.Position, b.told.Released} {
+		for _, number := range []uint64{uint64(b.life), b.seen, b.released, b.told.Position,
+			b.told.Released} {
 			state = binary.AppendUvarint(state, number)
 		}
 	}
@@ -76,10 +81,12 @@ func appendFlags(state []byte, flags ...bool) []byte {
 	return append(state, b)
 }
 
-// Clone gives an independent writer in the same state. Bytes that were handed out by Writes are the original's. For searches.
+// Clone gives an independent writer in the same state. Bytes that were handed out by Writes are the
+// original's. For searches.
 func (w *Writer) Clone() *Writer {
 	own := *w
-	own.entries, own.arena, own.outlets, own.writes = slices.Clone(w.entries), slices.Clone(w.arena), nil, nil
+	own.entries, own.arena, own.outlets, own.writes = slices.Clone(w.entries),
+		slices.Clone(w.arena), nil, nil
 	for i := range own.entries {
 		if e := &own.entries[i]; e.record != nil {
 			stop := e.at + len(e.record)
@@ -94,7 +101,8 @@ func (w *Writer) Clone() *Writer {
 	return &own
 }
 
-// Clone gives an independent carrier in the same state, over the same rings. For searches, which put the rings' contents back.
+// Clone gives an independent carrier in the same state, over the same rings. For searches, which
+// put the rings' contents back.
 func (c *Carrier) Clone() *Carrier {
 	own := *c
 	own.slots, own.inboxes, own.reports, own.proposals = slices.Clone(c.slots), nil, nil, nil

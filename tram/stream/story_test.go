@@ -22,7 +22,8 @@ type story struct {
 
 func newStory(t *testing.T, writers, carriers int, change func(*Config)) *story {
 	t.Helper()
-	s := &story{t: t, rings: map[[2]int]heap{}, pending: map[[2]int][]Write{}, cut: map[[2]int]bool{}, lives: map[[2]int]Life{}}
+	s := &story{t: t, rings: map[[2]int]heap{}, pending: map[[2]int][]Write{},
+		cut: map[[2]int]bool{}, lives: map[[2]int]Life{}}
 	config := Config{Stretch: 1, Patience: 10, Entries: 8, EntryMax: 16, RingSize: 200, Depth: 8}
 	for id := range writers {
 		config.Writers = append(config.Writers, order.ServerID(id))
@@ -74,7 +75,8 @@ func (s *story) offer(last uint64, writers ...int) {
 	s.t.Helper()
 	for _, w := range writers {
 		for number := s.writers[w].Next(); number <= last; number++ {
-			if err := s.writers[w].Offer(number, slices.Repeat([]byte{byte(number)}, int(number)%17)); err != nil {
+			if err := s.writers[w].Offer(number, slices.Repeat([]byte{byte(number)},
+				int(number)%17)); err != nil {
 				s.t.Fatalf("writer %d does not take entry %d: %v", w, number, err)
 			}
 		}
@@ -106,7 +108,8 @@ func (s *story) proposes(c int, want ...uint64) {
 	s.carriers[c].Poll()
 	var got []uint64
 	for _, entry := range s.carriers[c].Propose(1 << 20) {
-		if !slices.Equal(entry.Payload, slices.Repeat([]byte{byte(entry.Number)}, int(entry.Number)%17)) {
+		if !slices.Equal(entry.Payload, slices.Repeat([]byte{byte(entry.Number)},
+			int(entry.Number)%17)) {
 			s.t.Errorf("carrier %d proposes entry %d as %x", c, entry.Number, entry.Payload)
 		}
 		got = append(got, entry.Number)
@@ -141,7 +144,8 @@ func TestStoryRotation(t *testing.T) {
 	s := newStory(t, 3, 3, nil)
 	s.offer(3, 0, 1, 2)
 	for w, want := range []map[int][]uint64{
-		{0: {1, 3}, 1: {1}, 2: {3}}, // entry 1: writers 0, 1 to carriers 0, 1; entry 2: 1, 2; entry 3: 2, 0
+		// entry 1: writers 0, 1 to carriers 0, 1; entry 2: 1, 2; entry 3: 2, 0
+		{0: {1, 3}, 1: {1}, 2: {3}},
 		{0: {1}, 1: {1, 2}, 2: {2}},
 		{0: {3}, 1: {2}, 2: {2, 3}},
 	} {
@@ -195,11 +199,14 @@ func TestStoryTakeover(t *testing.T) {
 		t.Errorf("carrier 2 takes over at %d, %v; want 40", due, waits)
 	}
 	s.tick(40)
-	if status := s.writers[2].Status(); status.Position != 0 || status.Known != 2 || status.Waited != 40 || !status.TookOver || len(status.Rings) != 3 || status.Rings[2].Used == 0 {
+	if status := s.writers[2].Status(); status.Position != 0 || status.Known != 2 ||
+		status.Waited != 40 || !status.TookOver || len(status.Rings) != 3 ||
+		status.Rings[2].Used == 0 {
 		t.Errorf("writer 2 says %+v", status)
 	}
 	s.proposes(2, 1, 2)
-	if status := s.carriers[2].Status(); status.Ordered != 0 || status.Proposed != 2 || status.Held != 2 || status.Waited != 0 || !status.TookOver || len(status.Writers) != 3 {
+	if status := s.carriers[2].Status(); status.Ordered != 0 || status.Proposed != 2 ||
+		status.Held != 2 || status.Waited != 0 || !status.TookOver || len(status.Writers) != 3 {
 		t.Errorf("carrier 2 says %+v", status)
 	}
 	s.proposes(2)
@@ -207,7 +214,8 @@ func TestStoryTakeover(t *testing.T) {
 	s.tick(60)
 	s.proposes(2, 1, 2)
 	s.ordered(2)
-	if _, waits := s.carriers[2].Deadline(); waits || s.carriers[2].TookOver() || s.writers[2].TookOver() {
+	if _, waits := s.carriers[2].Deadline(); waits || s.carriers[2].TookOver() ||
+		s.writers[2].TookOver() {
 		t.Error("there is still something to take over")
 	}
 }
@@ -252,14 +260,17 @@ func TestStoryLogGoesBack(t *testing.T) {
 // A ring that was full of what is ahead still takes what comes before it.
 func TestStoryRoomKept(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, 3, 1, func(c *Config) { c.Entries, c.EntryMax, c.RingSize = 32, 8, 3*RecordSize(8) })
+	s := newStory(t, 3, 1, func(c *Config) {
+		c.Entries, c.EntryMax, c.RingSize = 32, 8, 3*RecordSize(8)
+	})
 	entry := make([]byte, 8)
 	for number := range uint64(2) {
 		if err := s.writers[2].Offer(number+1, entry); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Writer 2 is to write entry 2, not entry 1, for which room is kept; there would be none for a third.
+	// Writer 2 is to write entry 2, not entry 1, for which room is kept; there would be none for a
+	// third.
 	if got := s.write(2); !slices.Equal(got[0], []uint64{2}) {
 		t.Fatalf("writer 2 writes %v, want entry 2", got[0])
 	}
@@ -275,14 +286,18 @@ func TestStoryRoomKept(t *testing.T) {
 	}
 }
 
-// Entries that follow each other, in memory and in the ring, are one write; where either ends, the next begins.
+// Entries that follow each other, in memory and in the ring, are one write; where either ends, the
+// next begins.
 func TestStoryOneWrite(t *testing.T) {
 	t.Parallel()
-	s := newStory(t, 1, 1, func(c *Config) { c.Stretch, c.RingSize = 100, 2*RecordSize(16)+RecordSize(8)+8 })
+	s := newStory(t, 1, 1, func(c *Config) {
+		c.Stretch, c.RingSize = 100, 2*RecordSize(16)+RecordSize(8)+8
+	})
 	w := s.writers[0]
 	s.offer(2, 0)
 	first := slices.Clone(w.Writes())
-	if len(first) != 1 || first[0].Number != 1 || first[0].Entries != 2 || len(first[0].Bytes) != RecordSize(1)+RecordSize(2) {
+	if len(first) != 1 || first[0].Number != 1 || first[0].Entries != 2 ||
+		len(first[0].Bytes) != RecordSize(1)+RecordSize(2) {
 		t.Fatalf("writes %+v, want entries 1 and 2 at once", first)
 	}
 	copy(s.rings[[2]int{0, 0}], first[0].Bytes)
@@ -322,7 +337,8 @@ func TestWriterRefuses(t *testing.T) {
 		number uint64
 		size   int
 		want   error
-	}{{2, 1, ErrNumber}, {0, 1, nil}, {1, 17, ErrTooLarge}, {1, 16, nil}, {1, 16, ErrNumber}, {2, 16, nil}, {3, 16, nil}, {4, 16, nil}, {5, 16, nil}, {6, 16, ErrFull}} {
+	}{{2, 1, ErrNumber}, {0, 1, nil}, {1, 17, ErrTooLarge}, {1, 16, nil}, {1, 16, ErrNumber},
+		{2, 16, nil}, {3, 16, nil}, {4, 16, nil}, {5, 16, nil}, {6, 16, ErrFull}} {
 		if err := w.Offer(test.number, make([]byte, test.size)); !errors.Is(err, test.want) {
 			t.Errorf("entry %d of %d bytes: %v, want %v", test.number, test.size, err, test.want)
 		}
@@ -339,13 +355,15 @@ func TestWriterRefuses(t *testing.T) {
 	}
 	// The child is past what this member has: what it missed it does not need.
 	w.Ordered(1000)
-	if w.Next() != 1001 || w.Offer(6, nil) != nil || w.Offer(1001, []byte("a")) != nil || w.Offer(1003, nil) == nil {
+	if w.Next() != 1001 || w.Offer(6, nil) != nil || w.Offer(1001, []byte("a")) != nil ||
+		w.Offer(1003, nil) == nil {
 		t.Errorf("next is %d", w.Next())
 	}
 	if err := w.SetMembers(nil, nil); !errors.Is(err, ErrConfig) {
 		t.Errorf("no members: %v", err)
 	}
-	if err := s.carriers[0].SetMembers([]order.ServerID{1, 0}, []order.ServerID{0}); !errors.Is(err, ErrConfig) {
+	if err := s.carriers[0].SetMembers([]order.ServerID{1, 0}, []order.ServerID{0}); !errors.Is(err,
+		ErrConfig) {
 		t.Errorf("members in disorder: %v", err)
 	}
 	if err := s.carriers[0].Attach(0, 9, make(heap, 8)); !errors.Is(err, ErrConfig) {
@@ -358,7 +376,8 @@ func TestWriterRefuses(t *testing.T) {
 
 func TestConfigRefused(t *testing.T) {
 	t.Parallel()
-	good := Config{Writers: []order.ServerID{0}, Carriers: []order.ServerID{0}, Stretch: 1, Patience: 1, Entries: 1, EntryMax: 8, RingSize: 64, Depth: 2}
+	good := Config{Writers: []order.ServerID{0}, Carriers: []order.ServerID{0}, Stretch: 1,
+		Patience: 1, Entries: 1, EntryMax: 8, RingSize: 64, Depth: 2}
 	if err := good.check(); err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +428,10 @@ func TestBrokenRing(t *testing.T) {
 	putRecord(far, 9, nil)
 	s.connect(0, 0)
 	copy(s.rings[[2]int{0, 0}], far)
-	if s.carriers[0].Poll(); len(func() []order.ServerID { w, _ := s.carriers[0].Broken(); return w }()) != 1 {
+	if s.carriers[0].Poll(); len(func() []order.ServerID {
+		w, _ := s.carriers[0].Broken()
+		return w
+	}()) != 1 {
 		t.Error("an entry beyond the last place is taken")
 	}
 }
@@ -419,7 +441,8 @@ func TestFeedback(t *testing.T) {
 	t.Parallel()
 	f := Feedback{Position: 1 << 60, Life: 65535, Released: 1<<48 - 1}
 	b := f.Append(nil)
-	if len(b) != FeedbackSize || FeedbackFrom(b) != f || FeedbackAt(heap(b), 0) != f || FeedbackFrom(b[1:]) != (Feedback{}) {
+	if len(b) != FeedbackSize || FeedbackFrom(b) != f || FeedbackAt(heap(b), 0) != f ||
+		FeedbackFrom(b[1:]) != (Feedback{}) {
 		t.Errorf("%v comes back as %v and %v", f, FeedbackFrom(b), FeedbackAt(heap(b), 0))
 	}
 	s := newStory(t, 1, 1, nil)
@@ -427,7 +450,8 @@ func TestFeedback(t *testing.T) {
 	s.write(0)
 	o := s.writers[0].outlet(0)
 	before := o.occupied()
-	for _, late := range []Feedback{{Life: o.life - 1, Released: 32}, {Life: o.life, Released: o.head + 8}, {Life: o.life, Released: 1<<48 - 8}} {
+	for _, late := range []Feedback{{Life: o.life - 1, Released: 32},
+		{Life: o.life, Released: o.head + 8}, {Life: o.life, Released: 1<<48 - 8}} {
 		s.writers[0].Feedback(0, late)
 		if o.occupied() != before {
 			t.Errorf("%v gives room", late)

@@ -21,14 +21,16 @@ func TestStream(t *testing.T) {
 		backs += w.backs
 	}
 	if rescues == 0 || backs == 0 {
-		t.Errorf("%d rings were taken away with something in them, and %d logs went back", rescues, backs)
+		t.Errorf("%d rings were taken away with something in them, and %d logs went back", rescues,
+			backs)
 	}
 }
 
 // Each planted bug is found; the forgotten ring has a story of its own.
 func TestPlanted(t *testing.T) {
 	t.Parallel()
-	for _, fault := range []Fault{FaultLoneWriter, FaultNoTakeover, FaultEarlyReuse, FaultGreedyRing} {
+	for _, fault := range []Fault{FaultLoneWriter, FaultNoTakeover, FaultEarlyReuse,
+		FaultGreedyRing} {
 		t.Run(fault.String(), func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(1000) {

@@ -18,8 +18,9 @@ func (h heap) Size() int              { return len(h) }
 func (h heap) Bytes() []byte          { return h }
 func (h heap) Load(offset int) uint64 { return binary.NativeEndian.Uint64(h[offset:]) }
 
-// world is a parent and a child with one stream between them, everything that is between their members, and everything that can happen to them, drawn from a seed. The child's log is an ideal one: what is
-// proposed is ordered some time later, and members read it at their own pace.
+// world is a parent and a child with one stream between them, everything that is between their
+// members, and everything that can happen to them, drawn from a seed. The child's log is an ideal
+// one: what is proposed is ordered some time later, and members read it at their own pace.
 type world struct {
 	random  *rand.Rand
 	config  Config
@@ -62,7 +63,8 @@ type proposal struct {
 // wire is what connects a writer to a carrier's ring.
 type wire struct {
 	memory heap
-	// attached: the writer may write. Its operations land in order, part by part; what timed out may land still.
+	// attached: the writer may write. Its operations land in order, part by part; what timed out
+	// may land still.
 	attached bool
 	flight   []operation
 	late     []operation
@@ -88,8 +90,10 @@ func newWorld(seed uint64, fault Fault) *world {
 	}
 	w.config = Config{
 		Writers: ids(1 + random.IntN(5)), Carriers: ids(1 + random.IntN(5)),
-		Stretch: uint64(1 + random.IntN(5)), Patience: 40, Entries: 2 + random.IntN(12), EntryMax: entryMax,
-		RingSize: 2*RecordSize(entryMax) + 8*random.IntN(50), Depth: 2 + random.IntN(6), Fault: fault,
+		Stretch: uint64(1 + random.IntN(5)), Patience: 40, Entries: 2 + random.IntN(12),
+		EntryMax: entryMax,
+		RingSize: 2*RecordSize(entryMax) + 8*random.IntN(50), Depth: 2 + random.IntN(6),
+		Fault: fault,
 	}
 	for number := range 5 + random.IntN(40) {
 		entry := make([]byte, random.IntN(entryMax+1))
@@ -101,7 +105,8 @@ func newWorld(seed uint64, fault Fault) *world {
 		}
 		w.entries = append(w.entries, entry)
 	}
-	w.parents, w.children = make([]parent, len(w.config.Writers)), make([]child, len(w.config.Carriers))
+	w.parents, w.children = make([]parent, len(w.config.Writers)),
+		make([]child, len(w.config.Carriers))
 	for p := range w.parents {
 		w.startParent(p)
 	}
@@ -149,10 +154,13 @@ func (w *world) position(c int) uint64 {
 func (w *world) connect(p, c int) {
 	from, to := &w.parents[p], &w.children[c]
 	l := w.links[[2]int{p, c}]
-	if from.writer == nil || to.carrier == nil || w.cut[[2]int{p, c}] || l != nil && l.attached || !slices.Contains(from.writer.config.Carriers, order.ServerID(c)) {
+	if from.writer == nil || to.carrier == nil || w.cut[[2]int{p, c}] || l != nil && l.attached ||
+		!slices.Contains(from.writer.config.Carriers, order.ServerID(c)) {
 		return
 	}
-	if l != nil && slices.ContainsFunc(to.carrier.slots, func(s slot) bool { return s.number > 0 && !s.copied && s.writer == order.ServerID(p) }) {
+	if l != nil && slices.ContainsFunc(to.carrier.slots, func(s slot) bool {
+		return s.number > 0 && !s.copied && s.writer == order.ServerID(p)
+	}) {
 		w.rescues++
 	}
 	l = &wire{memory: make(heap, w.config.RingSize), attached: true}
@@ -247,7 +255,8 @@ func (w *world) pollChild(c int) {
 	if to.carrier.Pending() && !busy {
 		var numbers []uint64
 		for _, entry := range to.carrier.Propose(2 * w.config.EntryMax) {
-			if entry.Number > uint64(len(w.entries)) || !bytes.Equal(entry.Payload, w.entries[entry.Number-1]) {
+			if entry.Number > uint64(len(w.entries)) ||
+				!bytes.Equal(entry.Payload, w.entries[entry.Number-1]) {
 				w.fail("carrier %d proposes entry %d as %x", c, entry.Number, entry.Payload)
 			}
 			numbers = append(numbers, entry.Number)
@@ -271,7 +280,9 @@ func (w *world) order() {
 	}
 	// Proposals of one member keep their order; others overtake them.
 	at := w.random.IntN(len(w.proposals))
-	at = slices.IndexFunc(w.proposals, func(p proposal) bool { return p.from == w.proposals[at].from })
+	at = slices.IndexFunc(w.proposals, func(p proposal) bool {
+		return p.from == w.proposals[at].from
+	})
 	p := w.proposals[at]
 	w.proposals = slices.Delete(w.proposals, at, at+1)
 	for _, number := range p.numbers {
@@ -383,13 +394,16 @@ func (w *world) hurt() {
 	}
 }
 
-// goBack has the child's log forget its end, as far as nobody has that for good, and all that was proposed.
+// goBack has the child's log forget its end, as far as nobody has that for good, and all that was
+// proposed.
 func (w *world) goBack() {
 	var durable uint64
 	for _, c := range w.children {
 		durable = max(durable, c.durable)
 	}
-	keep := slices.IndexFunc(w.positions, func(position uint64) bool { return position >= durable }) + 1
+	keep := slices.IndexFunc(w.positions, func(position uint64) bool {
+		return position >= durable
+	}) + 1
 	if keep == 0 || w.random.IntN(4) > 0 {
 		return
 	}
@@ -440,14 +454,16 @@ func (w *world) tell(writers, carriers []order.ServerID) {
 // done tells whether every member of the child that lives has the whole stream.
 func (w *world) done() bool {
 	for c := range w.children {
-		if w.children[c].carrier != nil && (w.position(c) < uint64(len(w.entries)) || w.children[c].durable < uint64(len(w.entries))) {
+		if w.children[c].carrier != nil && (w.position(c) < uint64(len(w.entries)) ||
+			w.children[c].durable < uint64(len(w.entries))) {
 			return false
 		}
 	}
 	return true
 }
 
-// run goes through faults, and then without, until all is carried. It says what went wrong, or nothing.
+// run goes through faults, and then without, until all is carried. It says what went wrong, or
+// nothing.
 func (w *world) run() string {
 	for range 200 + w.random.IntN(2000) {
 		if w.failed != "" {
@@ -463,7 +479,8 @@ func (w *world) run() string {
 	return w.settle(400_000)
 }
 
-// mend mends the wires: all, or in every second run only one that connects two who live, and a few others.
+// mend mends the wires: all, or in every second run only one that connects two who live, and a few
+// others.
 func (w *world) mend() {
 	clear(w.cut)
 	if w.random.IntN(2) == 0 {
@@ -527,28 +544,37 @@ func (w *world) left() string {
 			return fmt.Sprintf("the ring from %d to %d is not clear at rest", key[0], key[1])
 		}
 		if o := from.writer.outlet(order.ServerID(key[1])); o.occupied() > 0 || o.count > 0 {
-			return fmt.Sprintf("writer %d believes that %d bytes of the ring of carrier %d are in use, with %d writes under way", key[0], o.occupied(), key[1], o.count)
+			return fmt.Sprintf("writer %d believes that %d bytes of the ring of carrier %d are "+
+				"in use, with %d writes under way", key[0], o.occupied(), key[1], o.count)
 		}
 	}
 	for p, from := range w.parents {
-		reaches := slices.ContainsFunc(w.config.Carriers, func(c order.ServerID) bool { return !w.cut[[2]int{p, int(c)}] && w.children[c].carrier != nil })
-		if from.writer != nil && reaches && (from.writer.position != uint64(len(w.entries)) || from.writer.head != from.writer.tail) {
-			return fmt.Sprintf("writer %d is at %d of %d, with %d bytes in memory", p, from.writer.position, len(w.entries), from.writer.head-from.writer.tail)
+		reaches := slices.ContainsFunc(w.config.Carriers, func(c order.ServerID) bool {
+			return !w.cut[[2]int{p, int(c)}] && w.children[c].carrier != nil
+		})
+		if from.writer != nil && reaches && (from.writer.position != uint64(len(w.entries)) ||
+			from.writer.head != from.writer.tail) {
+			return fmt.Sprintf("writer %d is at %d of %d, with %d bytes in memory",
+				p, from.writer.position, len(w.entries), from.writer.head-from.writer.tail)
 		}
 	}
 	return ""
 }
 
 func (w *world) describe() string {
-	text := fmt.Sprintf("entries %d, ring %d, depth %d, stretch %d;", len(w.entries), w.config.RingSize, w.config.Depth, w.config.Stretch)
+	text := fmt.Sprintf("entries %d, ring %d, depth %d, stretch %d;", len(w.entries),
+		w.config.RingSize, w.config.Depth, w.config.Stretch)
 	for p := range w.parents {
 		if writer := w.parents[p].writer; writer != nil {
-			text += fmt.Sprintf(" writer %d: position %d, known %d of %d, spread %d;", p, writer.position, writer.known, w.parents[p].known, writer.spread)
+			text += fmt.Sprintf(" writer %d: position %d, known %d of %d, spread %d;",
+				p, writer.position, writer.known, w.parents[p].known, writer.spread)
 		}
 	}
 	for c := range w.children {
 		if carrier := w.children[c].carrier; carrier != nil {
-			text += fmt.Sprintf(" carrier %d: ordered %d, durable %d, proposed %d, holds the next: %v;", c, carrier.ordered, carrier.durable, carrier.proposed, carrier.holds(carrier.ordered+1))
+			text += fmt.Sprintf(" carrier %d: ordered %d, durable %d, proposed %d, holds the "+
+				"next: %v;", c, carrier.ordered, carrier.durable, carrier.proposed,
+				carrier.holds(carrier.ordered+1))
 		}
 	}
 	return text

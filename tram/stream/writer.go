@@ -11,7 +11,8 @@ import (
 // Write is one write into a carrier's ring.
 type Write struct {
 	Carrier order.ServerID
-	// Entries is how many entries it holds, 0 where it only sends the reader to the ring's beginning, and Number the first one's; the others follow it.
+	// Entries is how many entries it holds, 0 where it only sends the reader to the ring's
+	// beginning, and Number the first one's; the others follow it.
 	Number  uint64
 	Entries int
 	// Offset is in the ring, in bytes.
@@ -34,12 +35,15 @@ type Writer struct {
 	freed, known uint64
 	// entries holds what is in memory, by number modulo their count.
 	entries []entry
-	// arena holds the records, one after the other around the ring that it is; head and tail count bytes since the beginning.
+	// arena holds the records, one after the other around the ring that it is; head and tail count
+	// bytes since the beginning.
 	arena      []byte
 	head, tail uint64
-	// offered is how much all records took that were offered, passed how much of that is up to position.
+	// offered is how much all records took that were offered, passed how much of that is up to
+	// position.
 	offered, passed uint64
-	// since is when the position last moved, or the first entry beyond it came. Entries up to spread are written to all carriers: this member took over.
+	// since is when the position last moved, or the first entry beyond it came. Entries up to
+	// spread are written to all carriers: this member took over.
 	since, spread uint64
 	outlets       []*outlet // by ascending carrier
 	writes        []Write
@@ -50,18 +54,21 @@ type entry struct {
 	record []byte
 	// at is where the record lies in the arena.
 	at int
-	// stop is the arena's head behind it, sum how much all records took that were offered, up to this one.
+	// stop is the arena's head behind it, sum how much all records took that were offered, up to
+	// this one.
 	stop, sum uint64
 	flying    int // writes that read the record
 }
 
-// NewWriter makes a member's writer, with nothing offered, and the child's position unknown, so 0. ErrConfig with the reason.
+// NewWriter makes a member's writer, with nothing offered, and the child's position unknown, so 0.
+// ErrConfig with the reason.
 func NewWriter(config Config) (*Writer, error) {
 	if err := config.check(); err != nil {
 		return nil, err
 	}
 	config.Writers, config.Carriers = slices.Clone(config.Writers), slices.Clone(config.Carriers)
-	w := &Writer{config: config, entries: make([]entry, config.Entries), arena: make([]byte, config.RingSize)}
+	w := &Writer{config: config, entries: make([]entry, config.Entries),
+		arena: make([]byte, config.RingSize)}
 	w.seatAll()
 	return w, nil
 }
@@ -85,11 +92,15 @@ func (w *Writer) seatAll() {
 
 // sweep forgets carriers that are none any more, once nothing is under way to them.
 func (w *Writer) sweep() {
-	w.outlets = slices.DeleteFunc(w.outlets, func(o *outlet) bool { return !o.seat.taken() && o.count == 0 })
+	w.outlets = slices.DeleteFunc(w.outlets, func(o *outlet) bool {
+		return !o.seat.taken() && o.count == 0
+	})
 }
 
 func (w *Writer) find(carrier order.ServerID) (int, bool) {
-	return slices.BinarySearchFunc(w.outlets, carrier, func(o *outlet, carrier order.ServerID) int { return cmp.Compare(o.carrier, carrier) })
+	return slices.BinarySearchFunc(w.outlets, carrier, func(o *outlet, carrier order.ServerID) int {
+		return cmp.Compare(o.carrier, carrier)
+	})
 }
 
 // outlet finds a carrier's, nil where there is none.
@@ -101,7 +112,8 @@ func (w *Writer) outlet(carrier order.ServerID) *outlet {
 	return w.outlets[at]
 }
 
-// SetMembers changes who the members are. Carriers that are no more are detached, those that are new have to be attached. ErrConfig with the reason, and nothing changed.
+// SetMembers changes who the members are. Carriers that are no more are detached, those that are
+// new have to be attached. ErrConfig with the reason, and nothing changed.
 func (w *Writer) SetMembers(writers, carriers []order.ServerID) error {
 	if err := checkMembers(writers, carriers); err != nil {
 		return err
@@ -111,8 +123,9 @@ func (w *Writer) SetMembers(writers, carriers []order.ServerID) error {
 	return nil
 }
 
-// Attach says that a carrier's ring can be written from its beginning: it is all zero, of this life, and its reader looks at it. Position is what the carrier says it has for good, 0 where
-// it said nothing yet. What was attached before is forgotten. ErrMember unless it is a carrier.
+// Attach says that a carrier's ring can be written from its beginning: it is all zero, of this
+// life, and its reader looks at it. Position is what the carrier says it has for good, 0 where it
+// said nothing yet. What was attached before is forgotten. ErrMember unless it is a carrier.
 func (w *Writer) Attach(carrier order.ServerID, life Life, position uint64) error {
 	o := w.outlet(carrier)
 	if o == nil || !o.seat.taken() {
@@ -123,7 +136,8 @@ func (w *Writer) Attach(carrier order.ServerID, life Life, position uint64) erro
 	return nil
 }
 
-// Detach says that a carrier's ring cannot be written any more. Writes under way still have to be reported as they complete.
+// Detach says that a carrier's ring cannot be written any more. Writes under way still have to be
+// reported as they complete.
 func (w *Writer) Detach(carrier order.ServerID) {
 	if o := w.outlet(carrier); o != nil {
 		o.attached = false
@@ -136,7 +150,8 @@ func (w *Writer) Attached(carrier order.ServerID) bool {
 	return o != nil && o.attached
 }
 
-// Completed says that the oldest write to a carrier that is under way completed, in whatever way. Where it failed, Detach comes with it.
+// Completed says that the oldest write to a carrier that is under way completed, in whatever way.
+// Where it failed, Detach comes with it.
 func (w *Writer) Completed(carrier order.ServerID) {
 	o := w.outlet(carrier)
 	if o == nil {
@@ -150,7 +165,8 @@ func (w *Writer) Completed(carrier order.ServerID) {
 		e := w.entry(landed.number + uint64(i))
 		e.flying--
 		if e.flying < 0 {
-			panic(fmt.Sprintf("stream: entry %d completes more often than it was written", landed.number+uint64(i)))
+			panic(fmt.Sprintf("stream: entry %d completes more often than it was written",
+				landed.number+uint64(i)))
 		}
 	}
 	if w.config.Fault == FaultEarlyReuse && o.attached {
@@ -162,7 +178,8 @@ func (w *Writer) Completed(carrier order.ServerID) {
 	}
 }
 
-// Feedback takes in what a carrier lets know. Feedback that is late, repeated or of an earlier life does no harm.
+// Feedback takes in what a carrier lets know. Feedback that is late, repeated or of an earlier life
+// does no harm.
 func (w *Writer) Feedback(carrier order.ServerID, f Feedback) {
 	if o := w.outlet(carrier); o != nil {
 		o.position = max(o.position, f.Position)
@@ -171,7 +188,8 @@ func (w *Writer) Feedback(carrier order.ServerID, f Feedback) {
 	}
 }
 
-// Ordered says that the child's log has the stream up to a number for good, by whichever way that is known.
+// Ordered says that the child's log has the stream up to a number for good, by whichever way that
+// is known.
 func (w *Writer) Ordered(position uint64) { w.advance(position) }
 
 // advance moves the position.
@@ -194,7 +212,8 @@ func (w *Writer) advance(position uint64) {
 	w.free()
 }
 
-// free gives memory back: entries that the child has, in order, as soon as no write reads them any more.
+// free gives memory back: entries that the child has, in order, as soon as no write reads them any
+// more.
 func (w *Writer) free() {
 	for w.freed < min(w.known, w.position) {
 		e := w.entry(w.freed + 1)
@@ -221,7 +240,9 @@ func (w *Writer) Next() uint64 { return max(w.known, w.position) + 1 }
 // Position is the last number that the child's log has for good, as far as the writer knows.
 func (w *Writer) Position() uint64 { return w.position }
 
-// Offer hands over the entry of number Next, which the parent's log never takes back. Its bytes are copied. An entry that the child has is ignored, so a member whose log lags behind may offer all the same. ErrFull, ErrNumber, ErrTooLarge.
+// Offer hands over the entry of number Next, which the parent's log never takes back. Its bytes are
+// copied. An entry that the child has is ignored, so a member whose log lags behind may offer all
+// the same. ErrFull, ErrNumber, ErrTooLarge.
 func (w *Writer) Offer(number uint64, payload []byte) error {
 	if number <= w.position {
 		return nil
@@ -230,7 +251,8 @@ func (w *Writer) Offer(number uint64, payload []byte) error {
 		return fmt.Errorf("%w: %d, want %d", ErrNumber, number, w.Next())
 	}
 	if len(payload) > w.config.EntryMax {
-		return fmt.Errorf("%w: %d bytes, want at most %d", ErrTooLarge, len(payload), w.config.EntryMax)
+		return fmt.Errorf("%w: %d bytes, want at most %d", ErrTooLarge, len(payload),
+			w.config.EntryMax)
 	}
 	if number > w.known+1 {
 		// The child went past what this member had. What lies between was never in memory.
@@ -241,7 +263,8 @@ func (w *Writer) Offer(number uint64, payload []byte) error {
 	}
 	size := RecordSize(len(payload))
 	offset, skip := fit(w.head, size, len(w.arena))
-	if w.known-w.freed >= uint64(len(w.entries)) || w.head-w.tail+uint64(skip+size) > uint64(len(w.arena)) {
+	if w.known-w.freed >= uint64(len(w.entries)) ||
+		w.head-w.tail+uint64(skip+size) > uint64(len(w.arena)) {
 		return ErrFull
 	}
 	if w.known == w.position {
@@ -256,7 +279,8 @@ func (w *Writer) Offer(number uint64, payload []byte) error {
 	return nil
 }
 
-// fit is where a record lies in a ring of that many bytes of which head were used since the beginning, and how much is left out at the ring's end for that.
+// fit is where a record lies in a ring of that many bytes of which head were used since the
+// beginning, and how much is left out at the ring's end for that.
 func fit(head uint64, size, ring int) (offset, skip int) {
 	offset = int(head % uint64(ring))
 	if room := ring - offset; size > room {
@@ -276,9 +300,11 @@ func (w *Writer) Tick(now uint64) {
 	}
 }
 
-// Deadline is when Tick takes over next, if nothing else happens; false where nothing waits for that.
+// Deadline is when Tick takes over next, if nothing else happens; false where nothing waits for
+// that.
 func (w *Writer) Deadline() (tick uint64, ok bool) {
-	if w.position >= w.known || w.spread >= w.known || !w.config.Fault.takesOver() || !w.seat.taken() {
+	if w.position >= w.known || w.spread >= w.known || !w.config.Fault.takesOver() ||
+		!w.seat.taken() {
 		return 0, false
 	}
 	return w.since + w.config.takeover(w.seat, w.position+1), true
@@ -287,7 +313,8 @@ func (w *Writer) Deadline() (tick uint64, ok bool) {
 // TookOver tells whether this member writes entries now that others were to write.
 func (w *Writer) TookOver() bool { return w.spread > w.position }
 
-// Writes gives what is to be written now, in this order to each carrier. The slice is valid until the next call; the bytes until each write's completion was reported.
+// Writes gives what is to be written now, in this order to each carrier. The slice is valid until
+// the next call; the bytes until each write's completion was reported.
 func (w *Writer) Writes() []Write {
 	w.writes = w.writes[:0]
 	if !w.seat.taken() {
@@ -320,10 +347,13 @@ func (w *Writer) mine(o *outlet, number uint64) bool {
 	return number <= w.spread || w.config.eager(w.seat, number) && w.config.eager(o.seat, number)
 }
 
-// room tells whether an entry may be written into a ring: within what its carrier has places for, and so that each entry that the child lacks up to the last one written there still fits in.
+// room tells whether an entry may be written into a ring: within what its carrier has places for,
+// and so that each entry that the child lacks up to the last one written there still fits in.
 //
-// Of the ring's bytes, those that take part in the count are the records and skips not given back, and the records of entries between the child's position and the largest number written here that are
-// not written here. They are kept below the ring's size less one record of the largest size. A skip may add less than that, once: another one comes only after it was given back. So whatever is
+// Of the ring's bytes, those that take part in the count are the records and skips not given back,
+// and the records of entries between the child's position and the largest number written here that
+// are not written here. They are kept below the ring's size less one record of the largest size. A
+// skip may add less than that, once: another one comes only after it was given back. So whatever is
 // written next fits, and at least a word stays free, by which the reader knows the end.
 func (w *Writer) room(o *outlet, number uint64) bool {
 	if o.count+2 > len(o.flying) || number > o.position+uint64(len(w.entries)) {
@@ -347,14 +377,16 @@ func (w *Writer) write(o *outlet, number uint64) {
 	before := int(o.head % uint64(w.config.RingSize))
 	offset, skip := fit(o.head, size, w.config.RingSize)
 	if o.occupied()+uint64(skip+size) >= uint64(w.config.RingSize) && w.config.Fault == FaultNone {
-		panic(fmt.Sprintf("stream: the ring of carrier %d has no room for entry %d, which was kept for it", o.carrier, number))
+		panic(fmt.Sprintf("stream: the ring of carrier %d has no room for entry %d, which was "+
+			"kept for it", o.carrier, number))
 	}
 	if skip > 0 {
 		w.writes = append(w.writes, Write{Carrier: o.carrier, Offset: before, Bytes: skipBytes})
 		o.post(run{})
 	}
 	if !w.extend(o, e, number, offset) {
-		w.writes = append(w.writes, Write{Carrier: o.carrier, Number: number, Entries: 1, Offset: offset, Bytes: e.record})
+		w.writes = append(w.writes, Write{Carrier: o.carrier, Number: number, Entries: 1,
+			Offset: offset, Bytes: e.record})
 		o.post(run{number, 1})
 	}
 	e.flying++
@@ -364,13 +396,16 @@ func (w *Writer) write(o *outlet, number uint64) {
 	o.setWrote(w.place(number), true)
 }
 
-// extend makes an entry a part of the write before it, where its record follows that one's in memory as in the ring. Since writes land from their first byte to their last, its reader sees no difference.
+// extend makes an entry a part of the write before it, where its record follows that one's in
+// memory as in the ring. Since writes land from their first byte to their last, its reader sees no
+// difference.
 func (w *Writer) extend(o *outlet, e *entry, number uint64, offset int) bool {
 	if len(w.writes) == 0 {
 		return false
 	}
 	last := &w.writes[len(w.writes)-1]
-	follows := last.Carrier == o.carrier && last.Entries > 0 && last.Number+uint64(last.Entries) == number && last.Offset+len(last.Bytes) == offset
+	follows := last.Carrier == o.carrier && last.Entries > 0 &&
+		last.Number+uint64(last.Entries) == number && last.Offset+len(last.Bytes) == offset
 	if !follows || len(last.Bytes)+len(e.record) > runMax {
 		return false
 	}

@@ -17,8 +17,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/ledgerdv1/ledgerdv1connect"
 )
 
-// Book is a book of several shards: a Cluster each, executed by the real ledger. What the shards have for each other, the entries of the streams and the verdicts, is
-// taken from one store and given to the other, and calls between them are made in memory.
+// Book is a book of several shards: a Cluster each, executed by the real ledger. What the shards
+// have for each other, the entries of the streams and the verdicts, is taken from one store and
+// given to the other, and calls between them are made in memory.
 type Book struct {
 	clusters []*Cluster
 	tree     *ledger.ShardTree
@@ -29,16 +30,19 @@ type Book struct {
 	still  map[ledger.ShardID]bool
 }
 
-// NewBook makes the book of any of its shards' genesis, such as that of ledgertest.ShardedGenesis, with a door for each member, and serves the first member of each.
+// NewBook makes the book of any of its shards' genesis, such as that of ledgertest.ShardedGenesis,
+// with a door for each member, and serves the first member of each.
 func NewBook(tb testing.TB, any *ledger.Genesis, options api.Options) *Book {
 	tb.Helper()
-	b := &Book{silent: make(map[ledger.ShardID]bool), still: make(map[ledger.ShardID]bool), tree: any.ShardTree()}
+	b := &Book{silent: make(map[ledger.ShardID]bool), still: make(map[ledger.ShardID]bool),
+		tree: any.ShardTree()}
 	for shard := range any.Shards {
 		genesis, err := any.ForShard(ledger.ShardID(shard))
 		if err != nil {
 			tb.Fatalf("the genesis of shard %d: %v", shard, err)
 		}
-		b.clusters = append(b.clusters, NewCluster(tb, Options{Nodes: len(genesis.Members), Genesis: *genesis, book: b}))
+		b.clusters = append(b.clusters, NewCluster(tb,
+			Options{Nodes: len(genesis.Members), Genesis: *genesis, book: b}))
 	}
 	for _, cluster := range b.clusters {
 		b.doors = append(b.doors, Serve(tb, cluster.Node(0), options))
@@ -98,7 +102,8 @@ func (c *Cluster) beside() (*ledger.Batch, error) {
 	if parent, below := c.book.tree.Parent(own); below {
 		above := c.book.clusters[parent]
 		var err error
-		if batch.Carried, err = above.store.Stream(own, c.store.Carried()+1, store.MaxStreamPage, above.durable()); err != nil {
+		if batch.Carried, err = above.store.Stream(own, c.store.Carried()+1, store.MaxStreamPage,
+			above.durable()); err != nil {
 			return nil, fmt.Errorf("the stream of shard %d: %w", parent, err)
 		}
 	}
@@ -142,7 +147,8 @@ func (s *shards) Tree() *ledger.ShardTree { return s.book.tree }
 
 // Client implements api.Shards.
 func (s *shards) Client(shard ledger.ShardID) ledgerdv1connect.LedgerServiceClient {
-	return ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: &transport{book: s.book, shard: shard}}, "http://shard")
+	return ledgerdv1connect.NewLedgerServiceClient(&http.Client{Transport: &transport{book: s.book,
+		shard: shard}}, "http://shard")
 }
 
 // States implements api.Shards.
@@ -156,10 +162,13 @@ func (s *shards) States() []api.ShardState {
 		state.Shard, state.Streamed = ledger.ShardID(shard), make(map[ledger.ShardID]uint64)
 		for i, node := range cluster.nodes {
 			own := node.NodeState()
-			member := api.ShardMember{Index: uint32(i), Name: own.Name, Self: i == 0 && state.Shard == s.own}
+			member := api.ShardMember{Index: uint32(i), Name: own.Name, Self: i == 0 &&
+				state.Shard == s.own}
 			if !silent {
-				member.Mode, member.OrderedHeight, member.LastHeard = own.Mode, own.Heights.Ordered, time.Unix(1_700_000_000, 0)
-				state.Mode, state.Height, state.Durable = api.ShardOrdering, own.Heights.Ordered, own.Heights.Durable
+				member.Mode, member.OrderedHeight, member.LastHeard = own.Mode, own.Heights.Ordered,
+					time.Unix(1_700_000_000, 0)
+				state.Mode, state.Height, state.Durable = api.ShardOrdering, own.Heights.Ordered,
+					own.Heights.Durable
 			}
 			state.Members = append(state.Members, member)
 		}
@@ -167,7 +176,8 @@ func (s *shards) States() []api.ShardState {
 			continue
 		}
 		state.LastHeard = time.Unix(1_700_000_000, 0)
-		state.TransactionsTotal, state.AccountsTotal = cluster.store.Head().Total, uint64(cluster.store.AccountCount())
+		state.TransactionsTotal, state.AccountsTotal = cluster.store.Head().Total,
+			uint64(cluster.store.AccountCount())
 		state.Pending, state.Carried = uint64(cluster.store.PendingCount()), cluster.store.Carried()
 		for _, child := range s.book.tree.Children(state.Shard) {
 			state.Streamed[child] = cluster.store.Streamed(child)
@@ -188,7 +198,8 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	silent := t.book.silent[t.shard]
 	t.book.mutex.Unlock()
 	if silent {
-		return nil, connect.NewError(connect.CodeUnavailable, fmt.Errorf("no node of shard %d answers", t.shard))
+		return nil, connect.NewError(connect.CodeUnavailable,
+			fmt.Errorf("no node of shard %d answers", t.shard))
 	}
 	answer := &answer{header: make(http.Header), status: http.StatusOK}
 	t.book.doors[t.shard].Server.Forwarded().ServeHTTP(answer, request)
@@ -196,7 +207,8 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return &http.Response{
-		StatusCode: answer.status, Header: answer.header, Body: io.NopCloser(&answer.body), Request: request, ProtoMajor: 1, ProtoMinor: 1,
+		StatusCode: answer.status, Header: answer.header, Body: io.NopCloser(&answer.body),
+		Request: request, ProtoMajor: 1, ProtoMinor: 1,
 	}, nil
 }
 

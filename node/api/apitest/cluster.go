@@ -1,10 +1,12 @@
-// Package apitest is an api.Backend for tests: a chain in a temporary folder, executed by the real ledger, with one or more nodes as its doors.
-// What the network does is imagined: a sealer puts what the doors admitted into blocks, in the order in which each door admitted it.
+// Package apitest is an api.Backend for tests: a chain in a temporary folder, executed by the real
+// ledger, with one or more nodes as its doors. What the network does is imagined: a sealer puts
+// what the doors admitted into blocks, in the order in which each door admitted it.
 //
 //	cluster := apitest.NewCluster(t, apitest.Options{Nodes: 2})
 //	url := apitest.Serve(t, cluster.Node(0), api.Options{}).URL
 //
-// By default blocks are made by themselves. With Options.Manual a test makes them: Order, Store, Durable. NewBook makes a book of several shards.
+// By default blocks are made by themselves. With Options.Manual a test makes them: Order, Store,
+// Durable. NewBook makes a book of several shards.
 package apitest
 
 import (
@@ -25,7 +27,8 @@ type Options struct {
 	Nodes   int            // default 1
 	Manual  bool           // blocks are made by Order, Store and Durable only
 	Genesis ledger.Genesis // default: a chain called test with a member for each node
-	// PoolTransactions is how many transactions a node holds before it is overloaded; default 65,536.
+	// PoolTransactions is how many transactions a node holds before it is overloaded; default
+	// 65,536.
 	PoolTransactions int
 
 	book *Book
@@ -46,7 +49,8 @@ type Cluster struct {
 	work    chan struct{} // the sealer is wanted
 	err     error         // of the sealer
 
-	// In a book of several shards: the book, whose other shards are asked for what there is for this one.
+	// In a book of several shards: the book, whose other shards are asked for what there is for
+	// this one.
 	book *Book
 }
 
@@ -78,7 +82,8 @@ func NewCluster(tb testing.TB, options Options) *Cluster {
 	if genesis.Chain == "" {
 		genesis = ledger.Genesis{Chain: "test", Time: 1_700_000_000_000}
 		for i := range options.Nodes {
-			genesis.Members = append(genesis.Members, ledger.Member{Name: fmt.Sprintf("node-%d", i)})
+			genesis.Members = append(genesis.Members,
+				ledger.Member{Name: fmt.Sprintf("node-%d", i)})
 		}
 	}
 	opened, err := store.Open(tb.TempDir(), &genesis, store.Options{})
@@ -86,11 +91,13 @@ func NewCluster(tb testing.TB, options Options) *Cluster {
 		tb.Fatalf("opening the store: %v", err)
 	}
 	c := &Cluster{
-		store: opened, genesis: &genesis, limit: options.PoolTransactions, expired: make(map[ledger.Hash]bool),
+		store: opened, genesis: &genesis, limit: options.PoolTransactions,
+		expired: make(map[ledger.Hash]bool),
 		changed: make(chan struct{}), work: make(chan struct{}, 1),
 	}
 	for i := range options.Nodes {
-		c.nodes = append(c.nodes, &Node{cluster: c, index: i, mode: api.ModeOrdering, pending: make(map[ledger.Hash]bool)})
+		c.nodes = append(c.nodes, &Node{cluster: c, index: i, mode: api.ModeOrdering,
+			pending: make(map[ledger.Hash]bool)})
 	}
 	c.book = options.book
 	tb.Cleanup(func() {
@@ -195,7 +202,8 @@ func (c *Cluster) Order() error {
 	return nil
 }
 
-// expire notes the transactions of a bundle none of which a block of this height may apply any more.
+// expire notes the transactions of a bundle none of which a block of this height may apply any
+// more.
 func (c *Cluster) expire(bundle *ledger.Bundle, height ledger.Height) bool {
 	for i := range bundle.Len() {
 		if last := bundle.Transaction(i).LastValid; last == 0 || last >= height {
@@ -305,7 +313,8 @@ func (n *Node) Admit(_ context.Context, bundles []*ledger.Bundle, inOrder bool) 
 		refusals[i] = n.admit(bundle, failures[i])
 		if refusals[i] != nil && inOrder {
 			for later := i + 1; later < len(bundles); later++ {
-				refusals[later] = &api.Refusal{Code: api.RefusedPredecessor, Reason: "a bundle before it was refused"}
+				refusals[later] = &api.Refusal{Code: api.RefusedPredecessor,
+					Reason: "a bundle before it was refused"}
 			}
 			break
 		}
@@ -318,7 +327,8 @@ func (n *Node) admit(bundle *ledger.Bundle, failure error) *api.Refusal {
 	c := n.cluster
 	switch {
 	case n.mode != api.ModeOrdering:
-		return &api.Refusal{Code: api.RefusedNotWriting, Reason: "this node takes no writes now: " + n.reason, Writers: c.writers()}
+		return &api.Refusal{Code: api.RefusedNotWriting,
+			Reason: "this node takes no writes now: " + n.reason, Writers: c.writers()}
 	case errors.Is(failure, ledger.ErrUnknownOrganisation):
 		return &api.Refusal{Code: api.RefusedUnknownOrganisation, Reason: failure.Error()}
 	case errors.Is(failure, ledger.ErrSignature), errors.Is(failure, ledger.ErrUnauthorised):
@@ -327,9 +337,11 @@ func (n *Node) admit(bundle *ledger.Bundle, failure error) *api.Refusal {
 		return &api.Refusal{Code: api.RefusedMalformed, Reason: failure.Error()}
 	case n.refuse > 0:
 		n.refuse--
-		return &api.Refusal{Code: api.RefusedOverloaded, Reason: "the node is overloaded: retry in a moment"}
+		return &api.Refusal{Code: api.RefusedOverloaded,
+			Reason: "the node is overloaded: retry in a moment"}
 	case len(n.pending)+bundle.Len() > c.limit:
-		return &api.Refusal{Code: api.RefusedOverloaded, Reason: "the node's pool is full: retry in a moment"}
+		return &api.Refusal{Code: api.RefusedOverloaded,
+			Reason: "the node's pool is full: retry in a moment"}
 	}
 	head := c.store.Head().Height
 	fresh := false
@@ -342,7 +354,9 @@ func (n *Node) admit(bundle *ledger.Bundle, failure error) *api.Refusal {
 			continue
 		}
 		if last := bundle.Transaction(i).LastValid; last != 0 && last <= head && c.book == nil {
-			return &api.Refusal{Code: api.RefusedExpired, Reason: fmt.Sprintf("transaction %d was valid up to block %d, the head is %d: sign it again with a later one", i, last, head)}
+			return &api.Refusal{Code: api.RefusedExpired,
+				Reason: fmt.Sprintf("transaction %d was valid up to block %d, the head is %d: "+
+					"sign it again with a later one", i, last, head)}
 		}
 		fresh = true
 	}
@@ -391,9 +405,11 @@ func (n *Node) status(id ledger.Hash) (api.Status, error) {
 
 // inChain is the status of a transaction by its way through this chain.
 func (c *Cluster) inChain(id ledger.Hash, found *store.Crossing) api.Status {
-	status := api.Status{ID: id, Height: found.Height, Index: uint32(found.Index), Result: found.Entry.Result, Waits: found.Waits}
+	status := api.Status{ID: id, Height: found.Height, Index: uint32(found.Index),
+		Result: found.Entry.Result, Waits: found.Waits}
 	status.Outcome = map[store.Outcome]api.Outcome{
-		store.TookEffect: api.OutcomeExecuted, store.Refused: api.OutcomeFailed, store.Waiting: api.OutcomeWaiting, store.PassedThrough: api.OutcomeRelayed,
+		store.TookEffect: api.OutcomeExecuted, store.Refused: api.OutcomeFailed,
+		store.Waiting: api.OutcomeWaiting, store.PassedThrough: api.OutcomeRelayed,
 	}[found.Outcome]
 	if len(found.Destinations) > 1 || found.Outcome == store.PassedThrough {
 		status.Destinations = found.Destinations
@@ -461,9 +477,12 @@ func (n *Node) state() api.NodeState {
 	}
 	return api.NodeState{
 		Backfill: lacks,
-		Index:    uint32(n.index), Name: fmt.Sprintf("node-%d", n.index), Mode: n.mode, Reason: n.reason,
-		Engine:  api.EngineState{Engine: "allconcur+", Generation: 1, Epoch: 1, Round: uint64(c.round), Members: members},
-		Heights: c.heights, HeadHash: c.store.Head().Hash, Started: time.UnixMilli(1_700_000_000_000), Version: "test",
+		Index:    uint32(n.index), Name: fmt.Sprintf("node-%d", n.index), Mode: n.mode,
+		Reason: n.reason,
+		Engine: api.EngineState{Engine: "allconcur+", Generation: 1, Epoch: 1,
+			Round: uint64(c.round), Members: members},
+		Heights: c.heights, HeadHash: c.store.Head().Hash,
+		Started: time.UnixMilli(1_700_000_000_000), Version: "test",
 		PoolTransactions: uint64(len(n.pending)),
 	}
 }
@@ -474,13 +493,16 @@ func (n *Node) ClusterState() api.ClusterState {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	state := api.ClusterState{
-		Chain: c.genesis.Chain, GenesisHash: c.genesis.Hash(), Digraph: fmt.Sprintf("complete(%d)", len(c.nodes)), Node: n.state(),
+		Chain: c.genesis.Chain, GenesisHash: c.genesis.Hash(),
+		Digraph: fmt.Sprintf("complete(%d)", len(c.nodes)), Node: n.state(),
 		TransactionsTotal: c.store.Head().Total,
 	}
 	for i, node := range c.nodes {
 		state.Members = append(state.Members, api.MemberState{
-			Index: uint32(i), Name: fmt.Sprintf("node-%d", i), Self: node == n, Connected: true, Member: true,
-			OrderedHeight: c.heights.Ordered, StoredHeight: c.heights.Stored, AbsentHeight: node.absent,
+			Index: uint32(i), Name: fmt.Sprintf("node-%d", i), Self: node == n, Connected: true,
+			Member:        true,
+			OrderedHeight: c.heights.Ordered, StoredHeight: c.heights.Stored,
+			AbsentHeight: node.absent,
 		})
 		for j := range c.nodes {
 			if i != j {

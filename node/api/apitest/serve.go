@@ -41,7 +41,8 @@ func ServeOn(tb testing.TB, listener net.Listener, backend api.Backend, options 
 	if options.CertificateFile != "" {
 		scheme = "https://"
 	}
-	door := &Door{URL: scheme + listener.Addr().String(), Server: server, served: make(chan error, 1), tb: tb}
+	door := &Door{URL: scheme + listener.Addr().String(), Server: server,
+		served: make(chan error, 1), tb: tb}
 	go func() { door.served <- server.Serve(listener) }()
 	tb.Cleanup(door.Close)
 	return door

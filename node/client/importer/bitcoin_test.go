@@ -14,7 +14,8 @@ import (
 	"github.com/ledgerd/ledgerd/node/api/apitest"
 )
 
-// realFile is Bitcoin's main chain from block 0 to block 14131, where the folder with real input is; excerptFile are its first 600 entries.
+// realFile is Bitcoin's main chain from block 0 to block 14131, where the folder with real input
+// is; excerptFile are its first 600 entries.
 const (
 	realFile    = "../../../../shared/data/bitcoin-blocks-0-14131.jsonl.gz"
 	excerptFile = "testdata/bitcoin-blocks-0-excerpt.jsonl.gz"
@@ -60,7 +61,8 @@ func TestBitcoin(t *testing.T) {
 	t.Parallel()
 	path := realFile
 	if _, err := os.Stat(path); err != nil || testing.Short() || raceDetector {
-		t.Logf("importing the committed excerpt, since %s is not there, or -short or -race was given", realFile)
+		t.Logf("importing the committed excerpt, since %s is not there, or -short or -race was "+
+			"given", realFile)
 		path = excerptFile
 	}
 	want, lines := plainSums(t, path)
@@ -72,14 +74,15 @@ func TestBitcoin(t *testing.T) {
 	}
 	t.Logf("%d lines in %v", result.Lines, result.Elapsed)
 	got := make(map[string]int64)
-	err = cluster.Node(0).Store().ExportBalances(testContext(t), func(line store.BalanceLine) error {
-		amount, fits := line.Amount.Int64()
-		if !fits || line.Asset != ledger.DefaultAsset {
-			t.Errorf("%+v", line)
-		}
-		got[line.Account] = amount
-		return nil
-	})
+	err = cluster.Node(0).Store().ExportBalances(testContext(t),
+		func(line store.BalanceLine) error {
+			amount, fits := line.Amount.Int64()
+			if !fits || line.Asset != ledger.DefaultAsset {
+				t.Errorf("%+v", line)
+			}
+			got[line.Account] = amount
+			return nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

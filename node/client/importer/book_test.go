@@ -17,8 +17,9 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// book is a ledger of several shards in memory: the chains of ledger.State, connected by hand. A goroutine makes blocks, of a shard by chance and of some of what there is for it, so that
-// streams and verdicts come late and everything that may overtake does.
+// book is a ledger of several shards in memory: the chains of ledger.State, connected by hand. A
+// goroutine makes blocks, of a shard by chance and of some of what there is for it, so that streams
+// and verdicts come late and everything that may overtake does.
 type book struct {
 	tree   *ledger.ShardTree
 	random *rand.Rand
@@ -48,15 +49,19 @@ type shardChain struct {
 
 func newBook(seed uint64, parents ...ledger.ShardID) *book {
 	genesis := ledgertest.ShardedGenesis(1, parents...)
-	b := &book{tree: genesis.ShardTree(), random: rand.New(rand.NewPCG(seed, 0)), changed: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{})}
+	b := &book{tree: genesis.ShardTree(), random: rand.New(rand.NewPCG(seed, 0)),
+		changed: make(chan struct{}), stop: make(chan struct{}), done: make(chan struct{})}
 	for shard := range parents {
 		one, err := genesis.ForShard(ledger.ShardID(shard))
 		if err != nil {
 			panic(err)
 		}
 		b.shards = append(b.shards, &shardChain{
-			genesis: one, state: ledger.NewState(one), parent: ledger.Parent{Header: one.Block().Header, Hash: one.Hash()}, entries: map[ledger.Hash]*ledger.Entry{},
-			streams: map[ledger.ShardID][]ledger.Carried{}, ended: map[ledger.Hash]ledger.Code{}, reasons: map[ledger.Hash]ledger.Result{}, pending: map[ledger.Hash]bool{},
+			genesis: one, state: ledger.NewState(one),
+			parent:  ledger.Parent{Header: one.Block().Header, Hash: one.Hash()},
+			entries: map[ledger.Hash]*ledger.Entry{},
+			streams: map[ledger.ShardID][]ledger.Carried{}, ended: map[ledger.Hash]ledger.Code{},
+			reasons: map[ledger.Hash]ledger.Result{}, pending: map[ledger.Hash]bool{},
 		})
 	}
 	go b.seal()
@@ -120,7 +125,10 @@ func (b *book) round(shard ledger.ShardID) bool {
 	}
 	b.time++
 	batch.Header.Time = b.time
-	draft := c.state.Seal(c.parent, 1, ledger.Round(b.time), [][]byte{batch.Encode()}, func(id ledger.Hash, _ *ledger.Transaction) bool { return c.entries[id] != nil })
+	draft := c.state.Seal(c.parent, 1, ledger.Round(b.time),
+		[][]byte{batch.Encode()}, func(id ledger.Hash, _ *ledger.Transaction) bool {
+			return c.entries[id] != nil
+		})
 	for _, bundle := range c.pool[:taken] {
 		for _, id := range bundle.IDs() {
 			delete(c.pending, id)
@@ -135,12 +143,15 @@ func (b *book) round(shard ledger.ShardID) bool {
 	for i := range block.Entries {
 		entry := &block.Entries[i]
 		c.entries[entry.ID] = entry
-		if verdict := entry.Transaction.Verdict; verdict != nil && entry.Result.Code == ledger.Released {
+		if verdict := entry.Transaction.Verdict; verdict != nil &&
+			entry.Result.Code == ledger.Released {
 			c.reasons[verdict.ID] = verdict.Result
 		}
 	}
 	for _, forward := range changes.Forwards {
-		c.streams[forward.Child] = append(c.streams[forward.Child], ledger.Carried{Number: forward.Number, Bundle: block.CarriedBundle(int(forward.Bundle))})
+		c.streams[forward.Child] = append(c.streams[forward.Child],
+			ledger.Carried{Number: forward.Number,
+				Bundle: block.CarriedBundle(int(forward.Bundle))})
 	}
 	for _, verdict := range changes.Verdicts {
 		for _, to := range verdict.To {
@@ -153,7 +164,9 @@ func (b *book) round(shard ledger.ShardID) bool {
 			c.ended[settlement.ID] = ledger.Settled
 		}
 	}
-	c.verdicts = slices.DeleteFunc(c.verdicts, func(v ledger.Verdict) bool { return c.entries[v.ID] != nil && !c.state.Awaits(&v) })
+	c.verdicts = slices.DeleteFunc(c.verdicts, func(v ledger.Verdict) bool {
+		return c.entries[v.ID] != nil && !c.state.Awaits(&v)
+	})
 	b.notify()
 	return true
 }
@@ -192,8 +205,10 @@ func (b *book) place(shard ledger.ShardID, id ledger.Hash) (string, ledger.Resul
 }
 
 // status is what the home of a transaction's signer says.
-func (b *book) status(id ledger.Hash, transaction *ledger.Transaction) *ledgerdv1.TransactionStatus {
-	status := &ledgerdv1.TransactionStatus{Id: id[:], IdHex: id.String(), State: ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING}
+func (b *book) status(id ledger.Hash,
+	transaction *ledger.Transaction) *ledgerdv1.TransactionStatus {
+	status := &ledgerdv1.TransactionStatus{Id: id[:], IdHex: id.String(),
+		State: ledgerdv1.TransactionState_TRANSACTION_STATE_PENDING}
 	switch state, result := b.place(b.shards[0].state.HomeShard(transaction.Signer), id); state {
 	case "settled":
 		status.State, status.Height = ledgerdv1.TransactionState_TRANSACTION_STATE_DURABLE, 1
@@ -246,7 +261,8 @@ var (
 	_             Nodes = door{}
 	errNoAnswer         = errors.New("no answer")
 	errNotFound         = &client.Failure{Code: connect.CodeNotFound, Message: "not found"}
-	errNotWriting       = &client.Failure{Code: connect.CodeUnavailable, Message: "the shard is stopped", Retry: true}
+	errNotWriting       = &client.Failure{Code: connect.CodeUnavailable,
+		Message: "the shard is stopped", Retry: true}
 )
 
 // connect is Options.Connect: an address is the number of a shard.
@@ -261,12 +277,15 @@ func (d door) ChainGenesis(context.Context) (*ledger.Genesis, error) {
 func (d door) Tree(context.Context) (*ledgerdv1.Tree, error) {
 	tree := &ledgerdv1.Tree{}
 	for shard := range d.book.shards {
-		tree.Shards = append(tree.Shards, &ledgerdv1.Shard{Shard: uint32(shard), Members: []*ledgerdv1.ShardMember{{ApiAddress: "shard-" + string(rune('0'+shard)) + ":80"}, {}}})
+		tree.Shards = append(tree.Shards, &ledgerdv1.Shard{Shard: uint32(shard),
+			Members: []*ledgerdv1.ShardMember{{ApiAddress: "shard-" + string(rune('0'+shard)) +
+				":80"}, {}}})
 	}
 	return tree, nil
 }
 
-func (d door) Organisation(_ context.Context, name ledger.OrganisationName) (*ledgerdv1.Organisation, error) {
+func (d door) Organisation(_ context.Context,
+	name ledger.OrganisationName) (*ledgerdv1.Organisation, error) {
 	d.book.mutex.Lock()
 	defer d.book.mutex.Unlock()
 	state := d.book.shards[d.shard].state
@@ -281,7 +300,8 @@ func (d door) Organisation(_ context.Context, name ledger.OrganisationName) (*le
 	return its, nil
 }
 
-func (d door) NextSequence(_ context.Context, organisation ledger.OrganisationName, stream uint64) (uint64, error) {
+func (d door) NextSequence(_ context.Context, organisation ledger.OrganisationName,
+	stream uint64) (uint64, error) {
 	d.book.mutex.Lock()
 	defer d.book.mutex.Unlock()
 	state := d.book.shards[d.book.shards[0].state.HomeShard(organisation)].state
@@ -303,7 +323,8 @@ func (d door) Transaction(_ context.Context, id ledger.Hash) (*ledgerdv1.Transac
 			shown.Status = d.book.status(id, entry.Transaction)
 		}
 		state, _ := d.book.place(ledger.ShardID(shard), id)
-		shown.Places = append(shown.Places, &ledgerdv1.ShardPlace{Shard: uint32(shard), State: state, Level: ledgerdv1.Level_LEVEL_DURABLE})
+		shown.Places = append(shown.Places, &ledgerdv1.ShardPlace{Shard: uint32(shard),
+			State: state, Level: ledgerdv1.Level_LEVEL_DURABLE})
 	}
 	if shown.Status == nil {
 		return nil, errNotFound
@@ -334,7 +355,8 @@ func (d door) admit(bundle *ledger.Bundle) error {
 	return nil
 }
 
-func (d door) Submit(ctx context.Context, bundle *ledger.Bundle, level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
+func (d door) Submit(ctx context.Context, bundle *ledger.Bundle,
+	level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error) {
 	d.book.mutex.Lock()
 	defer d.book.mutex.Unlock()
 	for {
@@ -363,7 +385,8 @@ func (d door) Submit(ctx context.Context, bundle *ledger.Bundle, level ledgerdv1
 	}
 }
 
-func (d door) SubmitInOrder(_ context.Context, bundles []*ledger.Bundle, after ledger.Hash) ([]*ledgerdv1.BundleOutcome, error) {
+func (d door) SubmitInOrder(_ context.Context, bundles []*ledger.Bundle,
+	after ledger.Hash) ([]*ledgerdv1.BundleOutcome, error) {
 	d.book.mutex.Lock()
 	defer d.book.mutex.Unlock()
 	c := d.book.shards[d.shard]
@@ -377,7 +400,8 @@ func (d door) SubmitInOrder(_ context.Context, bundles []*ledger.Bundle, after l
 	}
 	for i, bundle := range bundles {
 		if entry := c.state.BundleEntry(bundle); refused == "" && entry != d.shard {
-			return nil, &client.Failure{Code: connect.CodeInvalidArgument, Message: "it enters elsewhere"}
+			return nil, &client.Failure{Code: connect.CodeInvalidArgument,
+				Message: "it enters elsewhere"}
 		}
 		if refused == "" {
 			if err := d.admit(bundle); err != nil {

@@ -21,10 +21,13 @@ const (
 	over                   // it took effect, or failed, in every shard that it concerns
 )
 
-// conflicts knows for each account the lines under way that touch it, and so for which of them another line has to wait. Credits commute; a debit commutes with nothing. So an
-// account's lines are a debit, or none, and credits after it. That later lines wait for these only is enough: a line is over only after all that it waited for.
+// conflicts knows for each account the lines under way that touch it, and so for which of them
+// another line has to wait. Credits commute; a debit commutes with nothing. So an account's lines
+// are a debit, or none, and credits after it. That later lines wait for these only is enough: a
+// line is over only after all that it waited for.
 //
-// Two lines of one lane that keeps its order need no waiting: the second has to be queued after the first, and that is all.
+// Two lines of one lane that keeps its order need no waiting: the second has to be queued after the
+// first, and that is all.
 type conflicts struct {
 	accounts map[ledger.AccountPath]*accountLines
 }
@@ -91,7 +94,8 @@ func (l *line) waitFor(earlier *line) {
 	}
 }
 
-// sameLane tells whether two lines go the same way in their order: both concern one shard alone, the same.
+// sameLane tells whether two lines go the same way in their order: both concern one shard alone,
+// the same.
 func (l *line) sameLane(other *line) bool {
 	return len(l.shards) == 1 && len(other.shards) == 1 && l.shards[0] == other.shards[0]
 }

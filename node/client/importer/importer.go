@@ -23,11 +23,13 @@ import (
 
 // Bounds of what is under way.
 const (
-	bundleLines      = 125
-	enoughBytes      = ledger.MaxBundleBytes / 2 // of transactions: one more of the largest still fits into the bundle
-	maxAhead         = 1_000                     // lines of a nonce stream
-	maxAheadSpread   = 8_000                     // lines in all, where they take turns in nonceStreams of them
-	maxAheadBytes    = 32 << 20                  // of the file
+	bundleLines = 125
+	// of transactions: one more of the largest still fits into the bundle
+	enoughBytes = ledger.MaxBundleBytes / 2
+	maxAhead    = 1_000 // lines of a nonce stream
+	// lines in all, where they take turns in nonceStreams of them
+	maxAheadSpread   = 8_000
+	maxAheadBytes    = 32 << 20 // of the file
 	maxKeptFailures  = 1_000
 	progressInterval = 200 * time.Millisecond
 	saveInterval     = 2 * time.Second
@@ -41,19 +43,24 @@ var (
 
 // Options of an import. Key is required; the zero value of each other field means its default.
 type Options struct {
-	Key client.Key // of the organisation that imports; it is registered where the ledger does not know it
-	// Organisations is how many organisations the accounts are spread over, up to MaxOrganisations; default 1, the key's. Several are named after it, NAME-0 and so on, have its key, and
-	// live in the shards in turn. The number stays what it is for good.
+	// of the organisation that imports; it is registered where the ledger does not know it
+	Key client.Key
+	// Organisations is how many organisations the accounts are spread over, up to MaxOrganisations;
+	// default 1, the key's. Several are named after it, NAME-0 and so on, have its key, and live in
+	// the shards in turn. The number stays what it is for good.
 	Organisations int
-	Issuers       []string        // names in the file whose accounts may go below zero
-	Wait          ledgerdv1.Level // what counts as acknowledged: ordered, stored or durable, the default
-	// StopOnError ends the import when a line has failed; default: go on. What was under way by then, up to 1,000 lines, is still waited for.
+	Issuers       []string // names in the file whose accounts may go below zero
+	// what counts as acknowledged: ordered, stored or durable, the default
+	Wait ledgerdv1.Level
+	// StopOnError ends the import when a line has failed; default: go on. What was under way by
+	// then, up to 1,000 lines, is still waited for.
 	StopOnError bool
 	// StateFolder keeps progress files; empty: none is kept.
 	StateFolder string
 	// Progress hears several times a second how far things are, and at the end.
 	Progress func(Progress)
-	// Patience is how long the nodes may refuse or be silent before the import is given up; default 2 min.
+	// Patience is how long the nodes may refuse or be silent before the import is given up; default
+	// 2 min.
 	Patience time.Duration
 	// Connect connects to members of a shard; default: as client.New does.
 	Connect func(addresses []string) (Nodes, error)
@@ -78,8 +85,9 @@ type Progress struct {
 
 // LineFailure says why a line is not in the ledger's books.
 type LineFailure struct {
-	Line   uint64 `json:"line"`
-	Code   string `json:"code"` // a word that does not change, such as insufficient_funds or malformed_line
+	Line uint64 `json:"line"`
+	// a word that does not change, such as insufficient_funds or malformed_line
+	Code   string `json:"code"`
 	Reason string `json:"reason"`
 	ID     string `json:"id,omitempty"` // of the failed transaction, in hex
 }
@@ -92,7 +100,8 @@ type Result struct {
 	Skipped  uint64        // lines known from an earlier run
 	Failures []LineFailure // the first 1,000 of the failed
 	Elapsed  time.Duration
-	// ProgressError says why the progress file could not be kept, which costs nothing but time in the next run.
+	// ProgressError says why the progress file could not be kept, which costs nothing but time in
+	// the next run.
 	ProgressError error
 }
 
@@ -101,10 +110,12 @@ var (
 	// ErrStopped says that Options.StopOnError ended the import.
 	ErrStopped = errors.New("importer: stopped at the first line that failed")
 	// ErrNoProgress says that the nodes took nothing for as long as Options.Patience allows.
-	ErrNoProgress = errors.New("importer: the nodes take nothing; run the same import again later, it goes on where it stopped")
+	ErrNoProgress = errors.New("importer: the nodes take nothing; run the same import again " +
+		"later, it goes on where it stopped")
 )
 
-// run is an import. One goroutine owns all of it but what is said otherwise; bundles under way have goroutines of their own, which send it events.
+// run is an import. One goroutine owns all of it but what is said otherwise; bundles under way have
+// goroutines of their own, which send it events.
 type run struct {
 	nodes   Nodes
 	source  *Source
@@ -147,7 +158,8 @@ type run struct {
 	registeredAt            time.Time // zero where that was not needed
 }
 
-// segment is some lines that follow each other. What is kept of an import is how many segments from the beginning are over.
+// segment is some lines that follow each other. What is kept of an import is how many segments from
+// the beginning are over.
 type segment struct {
 	lines    int // entries
 	bytes    int
@@ -200,8 +212,10 @@ func Run(ctx context.Context, nodes Nodes, source *Source, options Options) (Res
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	r := &run{
-		nodes: nodes, source: source, options: options, prefix: sha256.New(), shards: make(map[ledger.ShardID]*shardNodes), openings: newOpenings(), begun: now, savedAt: now,
-		events: make(chan event), asks: make(chan struct{}, maxAsks),
+		nodes: nodes, source: source, options: options, prefix: sha256.New(),
+		shards: make(map[ledger.ShardID]*shardNodes), openings: newOpenings(), begun: now,
+		savedAt: now,
+		events:  make(chan event), asks: make(chan struct{}, maxAsks),
 	}
 	r.moved()
 	err := r.all(ctx)
@@ -217,8 +231,9 @@ func Run(ctx context.Context, nodes Nodes, source *Source, options Options) (Res
 
 func (r *run) result() Result {
 	result := Result{
-		Lines: r.saved.Line, Imported: r.saved.Imported, Failed: r.saved.Failed, Skipped: r.skipped, Failures: slices.Clone(r.saved.Failures),
-		Elapsed: time.Since(r.begun), ProgressError: r.progressError,
+		Lines: r.saved.Line, Imported: r.saved.Imported, Failed: r.saved.Failed, Skipped: r.skipped,
+		Failures: slices.Clone(r.saved.Failures),
+		Elapsed:  time.Since(r.begun), ProgressError: r.progressError,
 	}
 	for _, each := range r.segments {
 		result.Failed += uint64(len(each.failures))
@@ -282,8 +297,8 @@ func (r *run) all(ctx context.Context) error {
 	return nil
 }
 
-// firstLine finds the first line that is not blank, which must be an entry: a file that is something else is not read to its end. It stays in
-// ahead. Nil means that there is none.
+// firstLine finds the first line that is not blank, which must be an entry: a file that is
+// something else is not read to its end. It stays in ahead. Nil means that there is none.
 func (r *run) firstLine() ([]byte, error) {
 	line, err := r.read()
 	for err == nil && line == nil {
@@ -323,7 +338,8 @@ func (r *run) prefixHash() (sum ledger.Hash) {
 	return sum
 }
 
-// prepare learns the ledger's name, its shards and who their members are, and registers the organisations that are not known.
+// prepare learns the ledger's name, its shards and who their members are, and registers the
+// organisations that are not known.
 func (r *run) prepare(ctx context.Context, first []byte) error {
 	name := r.options.Key.Organisation
 	if err := name.Validate(); err != nil {
@@ -344,7 +360,8 @@ func (r *run) prepare(ctx context.Context, first []byte) error {
 	for _, name := range issuers {
 		r.builder.issuers[name] = true
 	}
-	r.saved = savedProgress{Version: progressVersion, Genesis: r.builder.book, Organisation: name, Stream: streamOf(name, first), Issuers: issuers}
+	r.saved = savedProgress{Version: progressVersion, Genesis: r.builder.book, Organisation: name,
+		Stream: streamOf(name, first), Issuers: issuers}
 	if r.options.Organisations > 1 {
 		r.saved.Organisations = r.options.Organisations
 	}
@@ -393,7 +410,8 @@ func (r *run) resume(ctx context.Context) error {
 	return r.source.rewind()
 }
 
-// inLedger asks whether a transaction is in a block. The shard where it is may not answer for a while.
+// inLedger asks whether a transaction is in a block. The shard where it is may not answer for a
+// while.
 func (r *run) inLedger(ctx context.Context, id ledger.Hash) (bool, error) {
 	for {
 		known, err := r.nodes.Transaction(ctx, id)

@@ -22,11 +22,13 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-var testKey = client.Key{Organisation: "acme", Private: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{3}, ed25519.SeedSize))}
+var testKey = client.Key{Organisation: "acme",
+	Private: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{3}, ed25519.SeedSize))}
 
 func newClient(t *testing.T, urls ...string) *client.Client {
 	t.Helper()
-	nodes, err := client.New(urls, client.Options{Backoff: time.Millisecond, Tries: 3, WaitTime: 500 * time.Millisecond})
+	nodes, err := client.New(urls, client.Options{Backoff: time.Millisecond, Tries: 3,
+		WaitTime: 500 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,17 +62,22 @@ func importFile(t *testing.T, nodes *client.Client, path string, options Options
 	return Run(testContext(t), nodes, source, options)
 }
 
-// chain is a file in which every line but the first spends all that the one before brought, so that no line can be executed out of order.
+// chain is a file in which every line but the first spends all that the one before brought, so that
+// no line can be executed out of order.
 func chain(lines int) string {
 	var text strings.Builder
-	text.WriteString(`{"n":1,"postings":[{"account":"mint","amount":-7},{"account":"holder-1","amount":7}]}` + "\n")
+	text.WriteString(
+		`{"n":1,"postings":[{"account":"mint","amount":-7},{"account":"holder-1","amount":7}]}` +
+			"\n")
 	for i := 2; i <= lines; i++ {
-		fmt.Fprintf(&text, `{"n":%d,"postings":[{"account":"holder-%d","amount":-7},{"account":"holder-%d","amount":"7"}]}`+"\n", i, i-1, i)
+		fmt.Fprintf(&text,
+			`{"n":%d,"postings":[{"account":"holder-%d","amount":-7},{"account":"holder-%d","amount":"7"}]}`+"\n", i, i-1, i)
 	}
 	return text.String()
 }
 
-// checkChain checks that each line of chain was executed exactly once: one transaction a line and the registration, and the end of the chain holds all.
+// checkChain checks that each line of chain was executed exactly once: one transaction a line and
+// the registration, and the end of the chain holds all.
 func checkChain(t *testing.T, cluster *apitest.Cluster, lines int) {
 	t.Helper()
 	chain := cluster.Node(0).Store()
@@ -96,16 +103,22 @@ func TestImportTwice(t *testing.T) {
 	nodes := newClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
 	path, state := writeFile(t, chain(lines)), t.TempDir()
 	var last Progress
-	result, err := importFile(t, nodes, path, Options{Issuers: []string{"mint"}, StateFolder: state, Progress: func(p Progress) { last = p }})
-	if err != nil || result.Imported != lines || result.Failed != 0 || result.Lines != lines || result.ProgressError != nil {
+	result, err := importFile(t, nodes, path, Options{Issuers: []string{"mint"}, StateFolder: state,
+		Progress: func(p Progress) {
+			last = p
+		}})
+	if err != nil || result.Imported != lines || result.Failed != 0 || result.Lines != lines ||
+		result.ProgressError != nil {
 		t.Fatalf("%+v, %v", result, err)
 	}
-	if !last.Done || last.Lines != lines || last.BytesRead != last.BytesTotal || last.BytesTotal == 0 {
+	if !last.Done || last.Lines != lines || last.BytesRead != last.BytesTotal ||
+		last.BytesTotal == 0 {
 		t.Fatalf("last progress %+v", last)
 	}
 	checkChain(t, cluster, lines)
 
-	// With the progress file all is skipped, without it all is submitted again; nothing is imported twice.
+	// With the progress file all is skipped, without it all is submitted again; nothing is imported
+	// twice.
 	result, err = importFile(t, nodes, path, Options{Issuers: []string{"mint"}, StateFolder: state})
 	if err != nil || result.Skipped != lines || result.Imported != lines {
 		t.Fatalf("%+v, %v", result, err)
@@ -118,7 +131,8 @@ func TestImportTwice(t *testing.T) {
 
 	// A longer file goes on where the shorter one ended.
 	longer := writeFile(t, chain(lines+50))
-	result, err = importFile(t, nodes, longer, Options{Issuers: []string{"mint"}, StateFolder: state})
+	result, err = importFile(t, nodes, longer, Options{Issuers: []string{"mint"},
+		StateFolder: state})
 	if err != nil || result.Skipped != lines || result.Imported != lines+50 {
 		t.Fatalf("%+v, %v", result, err)
 	}
@@ -126,7 +140,8 @@ func TestImportTwice(t *testing.T) {
 
 	// A file with another beginning but for the first line is not taken for it.
 	changed := writeFile(t, strings.Replace(chain(lines+50), `"n":2,`, `"n":-2,`, 1))
-	result, err = importFile(t, nodes, changed, Options{Issuers: []string{"mint"}, StateFolder: state})
+	result, err = importFile(t, nodes, changed, Options{Issuers: []string{"mint"},
+		StateFolder: state})
 	if err != nil || result.Skipped != 0 || result.Failed != 1 || result.Failures[0].Line != 2 {
 		t.Fatalf("%+v, %v", result, err)
 	}
@@ -138,8 +153,11 @@ func TestOutOfOrderFails(t *testing.T) {
 	cluster := apitest.NewCluster(t, apitest.Options{})
 	nodes := newClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
 	lines := strings.SplitAfter(chain(3), "\n")
-	result, err := importFile(t, nodes, writeFile(t, lines[0]+lines[2]+lines[1]), Options{Issuers: []string{"mint"}})
-	if err != nil || result.Failed != 1 || result.Failures[0].Line != 2 || result.Failures[0].Code != "insufficient_funds" || !strings.Contains(result.Failures[0].Reason, "holder-2") {
+	result, err := importFile(t, nodes, writeFile(t, lines[0]+lines[2]+lines[1]),
+		Options{Issuers: []string{"mint"}})
+	if err != nil || result.Failed != 1 || result.Failures[0].Line != 2 ||
+		result.Failures[0].Code != "insufficient_funds" ||
+		!strings.Contains(result.Failures[0].Reason, "holder-2") {
 		t.Fatalf("%+v, %v", result, err)
 	}
 }
@@ -156,14 +174,16 @@ func TestBadLines(t *testing.T) {
 		`{"postings":[{"account":"b","amount":4},{"account":"a","amount":-4}],"memo":{"x": [1, 2]},"time":7}`,
 		`{"postings":[{"account":"mint","amount":-3,"asset":"EUR"},{"account":"b","amount":3,"asset":"EUR"}]}`,
 	}, "\n") // no newline at the end
-	want := map[uint64]string{3: "malformed_line", 4: "insufficient_funds", 5: "malformed_line", 6: "malformed_line"}
+	want := map[uint64]string{3: "malformed_line", 4: "insufficient_funds", 5: "malformed_line",
+		6: "malformed_line"}
 
 	t.Run("go on", func(t *testing.T) {
 		t.Parallel()
 		cluster := apitest.NewCluster(t, apitest.Options{})
 		nodes := newClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
 		result, err := importFile(t, nodes, writeFile(t, file), Options{Issuers: []string{"mint"}})
-		if err != nil || result.Lines != 8 || result.Imported != 3 || int(result.Failed) != len(want) {
+		if err != nil || result.Lines != 8 || result.Imported != 3 ||
+			int(result.Failed) != len(want) {
 			t.Fatalf("%+v, %v", result, err)
 		}
 		for _, failure := range result.Failures {
@@ -173,11 +193,13 @@ func TestBadLines(t *testing.T) {
 		}
 		// b was opened by a line that failed first, and is there all the same for line 7.
 		b, _ := cluster.Node(0).Store().Account("acme:b")
-		if b.Balance(ledger.DefaultAsset) != ledger.NewAmount(4) || b.Balance("EUR") != ledger.NewAmount(3) || b.Alias != "b" {
+		if b.Balance(ledger.DefaultAsset) != ledger.NewAmount(4) ||
+			b.Balance("EUR") != ledger.NewAmount(3) || b.Alias != "b" {
 			t.Fatalf("%+v", b)
 		}
 		page, err := cluster.Node(0).Store().History("acme:b", 0, 10, false)
-		if err != nil || string(page.Items[0].Entry.Transaction.Note) != `{"memo":{"x":[1,2]},"time":7}` {
+		if err != nil || string(page.Items[0].Entry.Transaction.Note) !=
+			`{"memo":{"x":[1,2]},"time":7}` {
 			t.Fatalf("%+v, %v", page, err)
 		}
 	})
@@ -185,8 +207,10 @@ func TestBadLines(t *testing.T) {
 		t.Parallel()
 		cluster := apitest.NewCluster(t, apitest.Options{})
 		nodes := newClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
-		result, err := importFile(t, nodes, writeFile(t, file), Options{Issuers: []string{"mint"}, StopOnError: true})
-		if !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "line 3") || result.Failed == 0 {
+		result, err := importFile(t, nodes, writeFile(t, file),
+			Options{Issuers: []string{"mint"}, StopOnError: true})
+		if !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "line 3") ||
+			result.Failed == 0 {
 			t.Fatalf("%+v, %v", result, err)
 		}
 	})
@@ -209,7 +233,8 @@ func TestSources(t *testing.T) {
 	}{
 		{"plain", []byte(chain(5)), 5, ""},
 		{"gzip", zipped(chain(5)), 5, ""},
-		{"two gzip members", append(zipped(strings.SplitAfter(chain(2), "\n")[0]), zipped(strings.SplitAfter(chain(2), "\n")[1])...), 2, ""},
+		{"two gzip members", append(zipped(strings.SplitAfter(chain(2), "\n")[0]),
+			zipped(strings.SplitAfter(chain(2), "\n")[1])...), 2, ""},
 		{"empty", nil, 0, ""},
 		{"blank lines only", []byte("\n\n \n"), 0, ""},
 		{"carriage returns", []byte(strings.ReplaceAll(chain(5), "\n", "\r\n")), 5, ""},
@@ -226,7 +251,8 @@ func TestSources(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			result, err := Run(testContext(t), nodes, source, Options{Key: testKey, Issuers: []string{"mint"}, StateFolder: t.TempDir()})
+			result, err := Run(testContext(t), nodes, source,
+				Options{Key: testKey, Issuers: []string{"mint"}, StateFolder: t.TempDir()})
 			if c.says != "" {
 				if err == nil || !strings.Contains(err.Error(), c.says) {
 					t.Fatalf("%+v, %v, want %q", result, err, c.says)
@@ -265,7 +291,8 @@ func TestOverload(t *testing.T) {
 			}
 		}
 	}()
-	result, err := importFile(t, nodes, writeFile(t, chain(lines)), Options{Issuers: []string{"mint"}})
+	result, err := importFile(t, nodes, writeFile(t, chain(lines)),
+		Options{Issuers: []string{"mint"}})
 	close(stop)
 	<-done
 	if err != nil || result.Imported != lines {
@@ -274,8 +301,8 @@ func TestOverload(t *testing.T) {
 	checkChain(t, cluster, lines)
 }
 
-// A node dies with bundles in its pool, comes back empty, turns away from writes; the import goes on with the others, and each line is executed
-// exactly once and in order.
+// A node dies with bundles in its pool, comes back empty, turns away from writes; the import goes
+// on with the others, and each line is executed exactly once and in order.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	const lines = 3_000
@@ -290,7 +317,8 @@ func TestFailover(t *testing.T) {
 				doors[i] = apitest.Serve(t, cluster.Node(i), api.Options{})
 				urls[i] = doors[i].URL
 			}
-			// A crash ends what the node was doing for clients before its pool is gone: otherwise it could look for the bundle before, lose that, and admit the one after it.
+			// A crash ends what the node was doing for clients before its pool is gone: otherwise
+			// it could look for the bundle before, lose that, and admit the one after it.
 			crash := func(i int) {
 				doors[i].Close()
 				cluster.Node(i).Crash()
@@ -312,7 +340,9 @@ func TestFailover(t *testing.T) {
 				func() { cluster.Node(2).Overload(2) },
 			}
 			random.Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
-			deeds = append(deeds, func() { cluster.Node(0).Release() }, func() { cluster.Node(1).Release() })
+			deeds = append(deeds, func() {
+				cluster.Node(0).Release()
+			}, func() { cluster.Node(1).Release() })
 			var mischief sync.WaitGroup
 			stop := make(chan struct{})
 			mischief.Go(func() {
@@ -320,17 +350,20 @@ func TestFailover(t *testing.T) {
 					_, changed := cluster.Node(0).Heights()
 					select {
 					case <-changed:
-					case <-time.After(200 * time.Millisecond): // where everything is held, nothing changes
+					case <-time.After(200 * time.Millisecond):
+						// where everything is held, nothing changes
 					case <-stop:
 					}
 					deed()
 				}
 			})
-			result, err := importFile(t, newClient(t, urls...), writeFile(t, chain(lines)), Options{Issuers: []string{"mint"}})
+			result, err := importFile(t, newClient(t, urls...), writeFile(t, chain(lines)),
+				Options{Issuers: []string{"mint"}})
 			close(stop)
 			mischief.Wait()
 			if err != nil || result.Imported != lines || result.Failed != 0 {
-				t.Fatalf("%d imported, %d failed, %v: %v", result.Imported, result.Failed, result.Failures[:min(3, len(result.Failures))], err)
+				t.Fatalf("%d imported, %d failed, %v: %v", result.Imported, result.Failed,
+					result.Failures[:min(3, len(result.Failures))], err)
 			}
 			checkChain(t, cluster, lines)
 		})
@@ -342,16 +375,19 @@ func TestPatience(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})
 	nodes := newClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
-	if _, err := importFile(t, nodes, writeFile(t, chain(1)), Options{Issuers: []string{"mint"}}); err != nil {
+	if _, err := importFile(t, nodes, writeFile(t, chain(1)),
+		Options{Issuers: []string{"mint"}}); err != nil {
 		t.Fatal(err)
 	}
 	cluster.Node(0).SetMode(api.ModeHalted, "no majority")
-	_, err := importFile(t, nodes, writeFile(t, chain(2)), Options{Issuers: []string{"mint"}, Patience: 50 * time.Millisecond})
+	_, err := importFile(t, nodes, writeFile(t, chain(2)),
+		Options{Issuers: []string{"mint"}, Patience: 50 * time.Millisecond})
 	if !errors.Is(err, ErrNoProgress) || !strings.Contains(err.Error(), "no majority") {
 		t.Fatal(err)
 	}
 	gone := newClient(t, "127.0.0.1:1")
-	if _, err := importFile(t, gone, writeFile(t, chain(1)), Options{}); !errors.Is(err, client.ErrUnreachable) {
+	if _, err := importFile(t, gone, writeFile(t, chain(1)), Options{}); !errors.Is(err,
+		client.ErrUnreachable) {
 		t.Fatal(err)
 	}
 }
@@ -361,15 +397,18 @@ func TestForeignOrganisation(t *testing.T) {
 	t.Parallel()
 	cluster := apitest.NewCluster(t, apitest.Options{})
 	nodes := newClient(t, apitest.Serve(t, cluster.Node(0), api.Options{}).URL)
-	if _, err := importFile(t, nodes, writeFile(t, chain(1)), Options{Issuers: []string{"mint"}}); err != nil {
+	if _, err := importFile(t, nodes, writeFile(t, chain(1)),
+		Options{Issuers: []string{"mint"}}); err != nil {
 		t.Fatal(err)
 	}
 	source, err := Stream(strings.NewReader(chain(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := client.Key{Organisation: "acme", Private: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{4}, ed25519.SeedSize))}
-	if _, err := Run(testContext(t), nodes, source, Options{Key: other}); err == nil || !strings.Contains(err.Error(), "other keys") {
+	other := client.Key{Organisation: "acme",
+		Private: ed25519.NewKeyFromSeed(bytes.Repeat([]byte{4}, ed25519.SeedSize))}
+	if _, err := Run(testContext(t), nodes, source, Options{Key: other}); err == nil ||
+		!strings.Contains(err.Error(), "other keys") {
 		t.Fatal(err)
 	}
 }

@@ -35,9 +35,10 @@ const (
 type laneKind uint8
 
 const (
-	laneInOrder     laneKind = iota // lines of one shard alone, in the order in which they are queued
-	laneOfOpenings                  // openings of accounts of one shard
-	laneOfCrossings                 // lines that concern the same shards, two and more
+	// lines of one shard alone, in the order in which they are queued
+	laneInOrder     laneKind = iota
+	laneOfOpenings           // openings of accounts of one shard
+	laneOfCrossings          // lines that concern the same shards, two and more
 )
 
 // lane is jobs that go into the same bundles.
@@ -77,7 +78,9 @@ func (l *lanes) add(kind laneKind, entry ledger.ShardID, shards []ledger.ShardID
 		}
 	}
 	if len(l.all) >= maxLanes {
-		l.all = slices.DeleteFunc(l.all, func(each *lane) bool { return each.kind != laneInOrder && each.underWay == 0 && len(each.queue) == 0 })
+		l.all = slices.DeleteFunc(l.all, func(each *lane) bool {
+			return each.kind != laneInOrder && each.underWay == 0 && len(each.queue) == 0
+		})
 	}
 	l.all = append(l.all, &lane{kind: kind, entry: entry, shards: shards, queue: []*job{its}})
 }
@@ -110,10 +113,14 @@ func (r *run) dispatch(ctx context.Context) error {
 		again = false
 		for _, each := range r.lanes.all {
 			if r.lanes.underWay >= bundlesUnderWay && each.underWay >= fewInOrder {
-				continue // a lane that goes nowhere, since a shard is down, does not keep the others from going
+				// a lane that goes nowhere, since a shard is down, does not keep the others from
+				// going
+				continue
 			}
 			if r.stopped != nil {
-				each.queue = slices.DeleteFunc(each.queue, func(its *job) bool { return r.isPastStop(its.line) })
+				each.queue = slices.DeleteFunc(each.queue, func(its *job) bool {
+					return r.isPastStop(its.line)
+				})
 			}
 			most, few := bundlesLoose, fewLoose
 			if each.kind == laneInOrder {
@@ -151,7 +158,8 @@ func (r *run) give(ctx context.Context, to *lane, jobs []*job) error {
 	slices.Sort(signers)
 	keys := make([]client.Key, len(signers))
 	for i, signer := range signers {
-		keys[i] = client.Key{Organisation: r.builder.organisations[signer].name, Private: r.options.Key.Private}
+		keys[i] = client.Key{Organisation: r.builder.organisations[signer].name,
+			Private: r.options.Key.Private}
 	}
 	var err error
 	if made.bundle, err = client.Sign(keys, transactions...); err != nil {
@@ -173,7 +181,9 @@ func (r *run) give(ctx context.Context, to *lane, jobs []*job) error {
 		if r.builder.conflicting {
 			after = ledger.Hash{}
 		}
-		r.work.Go(func() { (&inOrder{run: r, nodes: nodes.ordered, in: to.in, after: after}).follow(ctx) })
+		r.work.Go(func() {
+			(&inOrder{run: r, nodes: nodes.ordered, in: to.in, after: after}).follow(ctx)
+		})
 	}
 	to.in <- made // no more are under way than it has room for
 	return nil
@@ -218,7 +228,8 @@ func (o *inOrder) follow(ctx context.Context) {
 		err := o.send(ctx)
 		var statuses []*ledgerdv1.TransactionStatus
 		if err == nil {
-			// All before the first is acknowledged, so that submitting it again, to the same node or to another one, keeps the order.
+			// All before the first is acknowledged, so that submitting it again, to the same node
+			// or to another one, keeps the order.
 			statuses, err = o.run.settle(ctx, o.nodes, o.queue[0])
 		}
 		if err != nil {
@@ -232,8 +243,9 @@ func (o *inOrder) follow(ctx context.Context) {
 	}
 }
 
-// send gives the bundles that are not with a node yet to one, in their order. What is refused for now stays unsent; while others are under
-// way they are waited for, else the pause here is all that helps.
+// send gives the bundles that are not with a node yet to one, in their order. What is refused for
+// now stays unsent; while others are under way they are waited for, else the pause here is all that
+// helps.
 func (o *inOrder) send(ctx context.Context) error {
 	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		var unsent []*bundle
@@ -297,8 +309,10 @@ func (o *inOrder) noteAdmitted(unsent []*bundle, outcomes []*ledgerdv1.BundleOut
 	return nil
 }
 
-// settle waits until a bundle is acknowledged. It asks by submitting the same bytes again, so that a node which lost them, or another one, has them then.
-func (r *run) settle(ctx context.Context, nodes Nodes, its *bundle) ([]*ledgerdv1.TransactionStatus, error) {
+// settle waits until a bundle is acknowledged. It asks by submitting the same bytes again, so that
+// a node which lost them, or another one, has them then.
+func (r *run) settle(ctx context.Context, nodes Nodes, its *bundle) ([]*ledgerdv1.TransactionStatus,
+	error) {
 	for {
 		statuses, err := nodes.Submit(ctx, its.bundle, r.options.Wait)
 		switch {
@@ -321,10 +335,12 @@ func (r *run) settle(ctx context.Context, nodes Nodes, its *bundle) ([]*ledgerdv
 // mayRetry tells whether the same call may succeed later.
 func (r *run) mayRetry(err error) bool {
 	failure := (*client.Failure)(nil)
-	return !errors.As(err, &failure) || failure.Retry || errors.Is(err, client.ErrOutcomeUnknown) || r.lenient()
+	return !errors.As(err, &failure) || failure.Retry || errors.Is(err, client.ErrOutcomeUnknown) ||
+		r.lenient()
 }
 
-// lenient tells whether organisations were registered just now, so that a node that lags behind may not know them yet and refuse for good what it takes a moment later.
+// lenient tells whether organisations were registered just now, so that a node that lags behind may
+// not know them yet and refuse for good what it takes a moment later.
 func (r *run) lenient() bool {
 	return !r.registeredAt.IsZero() && time.Since(r.registeredAt) < registeredTime
 }
@@ -347,8 +363,9 @@ func sleep(ctx context.Context, length time.Duration) error {
 	}
 }
 
-// ask finds out whether a line that crosses shards is over in all of them. What is known so far is what the shard of its signer says: the others learn of it from there, a moment
-// later, and what comes after it in their chains must not come before that.
+// ask finds out whether a line that crosses shards is over in all of them. What is known so far is
+// what the shard of its signer says: the others learn of it from there, a moment later, and what
+// comes after it in their chains must not come before that.
 func (r *run) ask(ctx context.Context, l *line) {
 	pause := l.pause
 	l.pause = min(max(4*pause, firstPause), longestPause)
@@ -365,18 +382,22 @@ func (r *run) ask(ctx context.Context, l *line) {
 		}
 		shown, err := nodes.Transaction(ctx, id)
 		<-r.asks
-		r.tell(ctx, event{asked: l, over: err == nil && overIn(shown.GetPlaces(), shards, r.options.Wait)})
+		r.tell(ctx, event{asked: l, over: err == nil &&
+			overIn(shown.GetPlaces(), shards, r.options.Wait)})
 	})
 }
 
-// overIn tells whether a transaction took effect, or failed, in all of some shards, and will not be forgotten.
+// overIn tells whether a transaction took effect, or failed, in all of some shards, and will not be
+// forgotten.
 func overIn(places []*ledgerdv1.ShardPlace, shards []ledger.ShardID, level ledgerdv1.Level) bool {
 	if level == ledgerdv1.Level_LEVEL_UNSPECIFIED {
 		level = ledgerdv1.Level_LEVEL_DURABLE
 	}
 	return !slices.ContainsFunc(shards, func(shard ledger.ShardID) bool {
 		return !slices.ContainsFunc(places, func(place *ledgerdv1.ShardPlace) bool {
-			return ledger.ShardID(place.GetShard()) == shard && (place.GetState() == "settled" || place.GetState() == "refused") && place.GetLevel() >= level
+			return ledger.ShardID(place.GetShard()) == shard &&
+				(place.GetState() == "settled" || place.GetState() == "refused") &&
+				place.GetLevel() >= level
 		})
 	})
 }

@@ -41,7 +41,8 @@ type line struct {
 	// shards are those that the posting concerns, ascending, and entry is where it enters the tree.
 	shards []ledger.ShardID
 	entry  ledger.ShardID
-	// openings are what has to be there before the posting, where that crosses shards, one for each organisation; else the posting opens its accounts itself.
+	// openings are what has to be there before the posting, where that crosses shards, one for each
+	// organisation; else the posting opens its accounts itself.
 	openings []*opening
 	touches  []touch
 	segment  *segment
@@ -107,7 +108,8 @@ func (b *lineBuilder) home(name ledger.OrganisationName) ledger.ShardID {
 	return b.organisations[at].home
 }
 
-// lineNonce is the nonce of a line's transaction: the number of the line, in the one stream, or in one of several.
+// lineNonce is the nonce of a line's transaction: the number of the line, in the one stream, or in
+// one of several.
 func (b *lineBuilder) lineNonce(stream, number uint64) ledger.Nonce {
 	if len(b.organisations) == 1 {
 		return ledger.Nonce{Stream: stream, Sequence: number}
@@ -142,7 +144,8 @@ func (b *lineBuilder) build(text []byte, number uint64) (*line, error) {
 			}
 			place = len(openings)
 			opened[name] = place
-			openings, owners = append(openings, ledger.Opening{Account: path, Issuer: b.issuers[name], Alias: name}), append(owners, owner)
+			openings, owners = append(openings, ledger.Opening{Account: path,
+				Issuer: b.issuers[name], Alias: name}), append(owners, owner)
 		}
 		asset := ledger.AssetName(posting.Asset)
 		if asset == "" {
@@ -155,13 +158,15 @@ func (b *lineBuilder) build(text []byte, number uint64) (*line, error) {
 		if b.conflicting && !b.issuers[name] {
 			made.touch(openings[place].Account, debit)
 		}
-		transaction.Postings = append(transaction.Postings, ledger.Posting{Account: openings[place].Account, Asset: asset, Amount: *posting.Amount})
+		transaction.Postings = append(transaction.Postings,
+			ledger.Posting{Account: openings[place].Account, Asset: asset, Amount: *posting.Amount})
 	}
 	if signer < 0 && len(owners) > 0 {
 		signer = owners[0] // nothing is debited
 	}
 	signer = max(signer, 0)
-	transaction.Signer, transaction.Nonce = b.organisations[signer].name, b.lineNonce(b.organisations[signer].lines, number)
+	transaction.Signer, transaction.Nonce = b.organisations[signer].name,
+		b.lineNonce(b.organisations[signer].lines, number)
 	b.place(made, signer, openings, owners)
 	return made, nil
 }
@@ -196,19 +201,24 @@ func (b *lineBuilder) place(l *line, signer int, openings []ledger.Opening, owne
 	l.entry = b.tree.Entry(l.shards)
 	for _, posting := range l.posting.transaction.Postings {
 		if posting.Amount.Sign() < 0 {
-			l.posting.signs(owners[slices.IndexFunc(openings, func(o ledger.Opening) bool { return o.Account == posting.Account })])
+			l.posting.signs(owners[slices.IndexFunc(openings, func(o ledger.Opening) bool {
+				return o.Account == posting.Account
+			})])
 		}
 	}
 	for i, owner := range owners {
 		at := slices.IndexFunc(l.openings, func(o *opening) bool { return o.organisation == owner })
 		if at < 0 {
 			its := &b.organisations[owner]
-			added := &opening{organisation: owner, job: job{line: l, transaction: ledger.Transaction{Ledger: b.book, Signer: its.name, Nonce: b.lineNonce(its.openings, l.number)}}}
+			added := &opening{organisation: owner, job: job{line: l,
+				transaction: ledger.Transaction{Ledger: b.book, Signer: its.name,
+					Nonce: b.lineNonce(its.openings, l.number)}}}
 			added.opening = added
 			added.signs(owner)
 			at, l.openings = len(l.openings), append(l.openings, added)
 		}
-		l.openings[at].transaction.Openings = append(l.openings[at].transaction.Openings, openings[i])
+		l.openings[at].transaction.Openings = append(l.openings[at].transaction.Openings,
+			openings[i])
 	}
 }
 
@@ -218,7 +228,8 @@ func (j *job) signs(organisation int) {
 	}
 }
 
-// parseLine takes a line apart: its postings, and the other fields, in their order, as compact JSON.
+// parseLine takes a line apart: its postings, and the other fields, in their order, as compact
+// JSON.
 func parseLine(line []byte) ([]linePosting, []byte, error) {
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	if token, err := decoder.Token(); err != nil || token != json.Delim('{') {
@@ -290,23 +301,28 @@ func addNote(note *bytes.Buffer, key json.Token, value json.RawMessage) error {
 	return json.Compact(note, value)
 }
 
-// escapeMark begins an escaped byte in an account's path, =7c, or the hash of a name that is too long, =~...
+// escapeMark begins an escaped byte in an account's path, =7c, or the hash of a name that is too
+// long, =~...
 const escapeMark = "="
 
-// AccountPath is the account of a name in a file. A name that fits the grammar of accounts and has no = in it stays as it is, colons
-// included; in another name each byte that does not fit, and each = and colon, becomes = and two hex digits. Where that is too long, its end is
-// replaced by a hash. Two names never have one path.
+// AccountPath is the account of a name in a file. A name that fits the grammar of accounts and has
+// no = in it stays as it is, colons included; in another name each byte that does not fit, and each
+// = and colon, becomes = and two hex digits. Where that is too long, its end is replaced by a hash.
+// Two names never have one path.
 func AccountPath(organisation ledger.OrganisationName, name string) (ledger.AccountPath, error) {
 	if name == "" || len(name) > ledger.MaxAlias {
-		return "", fmt.Errorf("account name %.40q: 1 to %d bytes are allowed", name, ledger.MaxAlias)
+		return "", fmt.Errorf("account name %.40q: 1 to %d bytes are allowed", name,
+			ledger.MaxAlias)
 	}
 	prefix := string(organisation) + ":"
-	if plain := ledger.AccountPath(prefix + name); !strings.Contains(name, escapeMark) && plain.Validate() == nil {
+	if plain := ledger.AccountPath(prefix + name); !strings.Contains(name, escapeMark) &&
+		plain.Validate() == nil {
 		return plain, nil
 	}
 	var escaped strings.Builder
 	for i := range len(name) {
-		if letter := name[i : i+1]; letter != escapeMark && letter != ":" && ledger.AccountPath(prefix+letter).Validate() == nil {
+		if letter := name[i : i+1]; letter != escapeMark && letter != ":" &&
+			ledger.AccountPath(prefix+letter).Validate() == nil {
 			escaped.WriteString(letter)
 		} else {
 			fmt.Fprintf(&escaped, "%s%02x", escapeMark, name[i])

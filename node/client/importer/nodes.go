@@ -11,15 +11,19 @@ import (
 	"github.com/ledgerd/ledgerd/node/client"
 )
 
-// Nodes are some nodes of a ledger, as an import needs them; client.Client says what each method does.
+// Nodes are some nodes of a ledger, as an import needs them; client.Client says what each method
+// does.
 type Nodes interface {
 	ChainGenesis(ctx context.Context) (*ledger.Genesis, error)
 	Tree(ctx context.Context) (*ledgerdv1.Tree, error)
 	Organisation(ctx context.Context, name ledger.OrganisationName) (*ledgerdv1.Organisation, error)
-	NextSequence(ctx context.Context, organisation ledger.OrganisationName, stream uint64) (uint64, error)
+	NextSequence(ctx context.Context, organisation ledger.OrganisationName, stream uint64) (uint64,
+		error)
 	Transaction(ctx context.Context, id ledger.Hash) (*ledgerdv1.Transaction, error)
-	Submit(ctx context.Context, bundle *ledger.Bundle, level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error)
-	SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle, after ledger.Hash) ([]*ledgerdv1.BundleOutcome, error)
+	Submit(ctx context.Context, bundle *ledger.Bundle,
+		level ledgerdv1.Level) ([]*ledgerdv1.TransactionStatus, error)
+	SubmitInOrder(ctx context.Context, bundles []*ledger.Bundle,
+		after ledger.Hash) ([]*ledgerdv1.BundleOutcome, error)
 	Rotate()
 	Close()
 }
@@ -29,15 +33,18 @@ var _ Nodes = (*client.Client)(nil)
 // connectTo connects to nodes as Options say.
 func connectTo(addresses []string) (Nodes, error) { return client.New(addresses, client.Options{}) }
 
-// shardNodes are the nodes of a shard: those that bundles go to in their order, one at a time, and those that the others go to. Both turn to another node when theirs fails, and
-// those that keep an order shall not for the others' sake.
+// shardNodes are the nodes of a shard: those that bundles go to in their order, one at a time, and
+// those that the others go to. Both turn to another node when theirs fails, and those that keep an
+// order shall not for the others' sake.
 type shardNodes struct {
 	ordered, loose Nodes
-	// direct says that they are members of the shard. Otherwise each bundle may come to another member, and one has to be acknowledged before the next is given away.
+	// direct says that they are members of the shard. Otherwise each bundle may come to another
+	// member, and one has to be acknowledged before the next is given away.
 	direct bool
 }
 
-// UsableAddress is where a node's API can be asked, empty where the node does not say so usably: it may listen on all addresses, or not have said anything yet.
+// UsableAddress is where a node's API can be asked, empty where the node does not say so usably: it
+// may listen on all addresses, or not have said anything yet.
 func UsableAddress(address string) string {
 	if address != "" && !strings.Contains(address, "://") {
 		address = "http://" + address
@@ -52,7 +59,8 @@ func UsableAddress(address string) string {
 	return strings.TrimRight(address, "/")
 }
 
-// meet learns where the shards' members are. Where that cannot be learned, everything goes through the nodes that the import was given.
+// meet learns where the shards' members are. Where that cannot be learned, everything goes through
+// the nodes that the import was given.
 func (r *run) meet(ctx context.Context) {
 	if r.tree == nil {
 		return

@@ -10,13 +10,15 @@ import (
 
 // What is bounded of openings.
 const (
-	// maxOpened bounds the accounts that are remembered as open, twice. One that is forgotten is opened again, which changes nothing.
+	// maxOpened bounds the accounts that are remembered as open, twice. One that is forgotten is
+	// opened again, which changes nothing.
 	maxOpened = 1 << 16
 	// maxAgain bounds how often an opening gets another nonce.
 	maxAgain = 4
 )
 
-// openings knows which accounts are open, or about to be. A transaction that crosses shards may not open any, so that its accounts are opened before it.
+// openings knows which accounts are open, or about to be. A transaction that crosses shards may not
+// open any, so that its accounts are opened before it.
 type openings struct {
 	recent, older map[accountHash]struct{}
 	underWay      map[ledger.AccountPath]*opening
@@ -32,7 +34,8 @@ func hashOf(account ledger.AccountPath) (hash accountHash) {
 }
 
 func newOpenings() *openings {
-	return &openings{recent: make(map[accountHash]struct{}), older: make(map[accountHash]struct{}), underWay: make(map[ledger.AccountPath]*opening), salt: 1 + rand.Uint64N(1<<16)}
+	return &openings{recent: make(map[accountHash]struct{}), older: make(map[accountHash]struct{}),
+		underWay: make(map[ledger.AccountPath]*opening), salt: 1 + rand.Uint64N(1<<16)}
 }
 
 func (o *openings) isOpen(account ledger.AccountPath) bool {
@@ -49,8 +52,8 @@ func (o *openings) noteOpen(account ledger.AccountPath) {
 	o.recent[hashOf(account)] = struct{}{}
 }
 
-// need makes a line wait for what opens the accounts of one of its openings. It reports whether that opening has to be submitted, which it has where an account is neither open
-// nor about to be.
+// need makes a line wait for what opens the accounts of one of its openings. It reports whether
+// that opening has to be submitted, which it has where an account is neither open nor about to be.
 func (o *openings) need(its *opening) bool {
 	mine := false
 	for i := range its.transaction.Openings {
@@ -92,8 +95,9 @@ func (o *openings) end(its *opening, open bool) []*line {
 	return waiters
 }
 
-// retry gives an opening whose nonce came too late another one, and reports whether it may be submitted again. An earlier run may have gone on further without this opening,
-// since it knew the account to be open; to open it again changes nothing, whatever the nonce.
+// retry gives an opening whose nonce came too late another one, and reports whether it may be
+// submitted again. An earlier run may have gone on further without this opening, since it knew the
+// account to be open; to open it again changes nothing, whatever the nonce.
 func (o *openings) retry(its *opening, code string) bool {
 	if code != api.ReasonCode(ledger.StaleNonce) || its.again == maxAgain {
 		return false

@@ -22,10 +22,12 @@ type savedProgress struct {
 	Organisations int      `json:"organisations,omitempty"`
 	Stream        uint64   `json:"stream"`
 	Issuers       []string `json:"issuers,omitempty"`
-	// Line is the last line of those that are all over; Prefix is the SHA-256 over them, each with a newline.
+	// Line is the last line of those that are all over; Prefix is the SHA-256 over them, each with
+	// a newline.
 	Line   uint64      `json:"line"`
 	Prefix ledger.Hash `json:"prefix"`
-	// LastID is the last transaction among them. Last are the last ones by the home shard of their signers, where there are several shards.
+	// LastID is the last transaction among them. Last are the last ones by the home shard of their
+	// signers, where there are several shards.
 	LastID   ledger.Hash                    `json:"last_id"`
 	Last     map[ledger.ShardID]ledger.Hash `json:"last,omitempty"`
 	Imported uint64                         `json:"imported"`
@@ -34,23 +36,28 @@ type savedProgress struct {
 }
 
 func progressFile(folder string, of *savedProgress) string {
-	return filepath.Join(folder, fmt.Sprintf("import-%s-%016x.json", of.Genesis.String()[:16], of.Stream))
+	return filepath.Join(folder, fmt.Sprintf("import-%s-%016x.json", of.Genesis.String()[:16],
+		of.Stream))
 }
 
-// loadProgress reads a progress file. One that is missing, damaged or of something else is none, as correctness does not rest on it; one of the same import with another number
-// of organisations is ErrOrganisations.
+// loadProgress reads a progress file. One that is missing, damaged or of something else is none, as
+// correctness does not rest on it; one of the same import with another number of organisations is
+// ErrOrganisations.
 func loadProgress(path string, of *savedProgress) (*savedProgress, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, nil
 	}
 	saved := new(savedProgress)
-	if json.Unmarshal(text, saved) != nil || saved.Version != progressVersion || saved.Genesis != of.Genesis ||
-		saved.Organisation != of.Organisation || saved.Stream != of.Stream || saved.Line == 0 || saved.LastID.IsZero() {
+	if json.Unmarshal(text, saved) != nil || saved.Version != progressVersion ||
+		saved.Genesis != of.Genesis ||
+		saved.Organisation != of.Organisation || saved.Stream != of.Stream || saved.Line == 0 ||
+		saved.LastID.IsZero() {
 		return nil, nil
 	}
 	if saved.Organisations != of.Organisations {
-		return nil, fmt.Errorf("%w: this file with --orgs %d, as %s says; now it is --orgs %d: use the number of before, or another organisation", ErrOrganisations,
+		return nil, fmt.Errorf("%w: this file with --orgs %d, as %s says; now it is --orgs %d: "+
+			"use the number of before, or another organisation", ErrOrganisations,
 			max(saved.Organisations, 1), path, max(of.Organisations, 1))
 	}
 	if !equalNames(saved.Issuers, of.Issuers) {
@@ -89,7 +96,8 @@ func (p *savedProgress) save(path string) error {
 		err = os.Rename(draft.Name(), path)
 	}
 	if err != nil {
-		if removed := os.Remove(draft.Name()); removed != nil && !errors.Is(removed, fs.ErrNotExist) {
+		if removed := os.Remove(draft.Name()); removed != nil &&
+			!errors.Is(removed, fs.ErrNotExist) {
 			err = errors.Join(err, removed)
 		}
 		return fmt.Errorf("importer: keeping the progress: %w", err)

@@ -14,7 +14,8 @@ import (
 // maxLine bounds a line, in bytes.
 const maxLine = 4 << 20
 
-// Source is where lines come from: a file, which can be read again from its beginning, or a stream, which cannot.
+// Source is where lines come from: a file, which can be read again from its beginning, or a stream,
+// which cannot.
 type Source struct {
 	file   *os.File // nil for a stream
 	stream io.Reader
@@ -24,7 +25,8 @@ type Source struct {
 	name   string
 }
 
-// OpenFile opens a file of lines, plain or gzip, which its first bytes tell. The caller closes the source.
+// OpenFile opens a file of lines, plain or gzip, which its first bytes tell. The caller closes the
+// source.
 func OpenFile(path string) (*Source, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -34,7 +36,8 @@ func OpenFile(path string) (*Source, error) {
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
 		source.size = info.Size()
 	} else if err == nil && info.IsDir() {
-		return nil, errors.Join(fmt.Errorf("importer: %s is a folder: name a file of JSON lines", path), file.Close())
+		return nil, errors.Join(fmt.Errorf("importer: %s is a folder: name a file of JSON lines",
+			path), file.Close())
 	}
 	if err := source.begin(file); err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -99,7 +102,8 @@ func (s *Source) next(buffer []byte) ([]byte, error) {
 		case errors.Is(err, bufio.ErrBufferFull) && len(buffer) <= maxLine:
 			continue
 		case len(buffer) > maxLine:
-			return nil, fmt.Errorf("importer: %s has a line of more than %d bytes: is it a file of JSON lines?", s.name, maxLine)
+			return nil, fmt.Errorf("importer: %s has a line of more than %d bytes: is it a file "+
+				"of JSON lines?", s.name, maxLine)
 		case errors.Is(err, io.EOF) && len(buffer) == 0:
 			return nil, io.EOF
 		case err != nil && !errors.Is(err, io.EOF):

@@ -19,11 +19,13 @@ import (
 // MaxOrganisations bounds Options.Organisations: a bundle has room for the signatures of so many.
 const MaxOrganisations = ledger.MaxBundleSignatures
 
-// ErrOrganisations says that the accounts of an organisation were spread over another number of organisations before, so that every name would mean another account now.
+// ErrOrganisations says that the accounts of an organisation were spread over another number of
+// organisations before, so that every name would mean another account now.
 var ErrOrganisations = errors.New("importer: imported with another number of organisations before")
 
-// nonceStreams is the number of nonce streams that an organisation's lines take turns in, where there are several organisations: more lines may be under way then than one stream
-// remembers. It is part of every transaction and never changes.
+// nonceStreams is the number of nonce streams that an organisation's lines take turns in, where
+// there are several organisations: more lines may be under way then than one stream remembers. It
+// is part of every transaction and never changes.
 const nonceStreams = 32
 
 // organisation is one of those that the accounts are spread over.
@@ -37,7 +39,8 @@ type organisation struct {
 // organisationNames are the names of so many organisations; one alone has the name itself.
 func organisationNames(name ledger.OrganisationName, count int) ([]ledger.OrganisationName, error) {
 	if count < 1 || count > MaxOrganisations {
-		return nil, fmt.Errorf("importer: %d organisations: 1 to %d are allowed", count, MaxOrganisations)
+		return nil, fmt.Errorf("importer: %d organisations: 1 to %d are allowed", count,
+			MaxOrganisations)
 	}
 	if count == 1 {
 		return []ledger.OrganisationName{name}, name.Validate()
@@ -56,7 +59,8 @@ func numbered(name ledger.OrganisationName, i int) ledger.OrganisationName {
 	return ledger.OrganisationName(fmt.Sprintf("%s-%d", name, i))
 }
 
-// placeOf tells which of so many organisations has the account of a name. It is part of every transaction and never changes.
+// placeOf tells which of so many organisations has the account of a name. It is part of every
+// transaction and never changes.
 func placeOf(name string, count int) int {
 	if count == 1 {
 		return 0
@@ -86,7 +90,8 @@ func (r *run) organise(ctx context.Context, first []byte) error {
 	known := make([]bool, len(names))
 	r.builder.organisations = make([]organisation, len(names))
 	for i, name := range names {
-		r.builder.organisations[i] = organisation{name: name, lines: streamOf(name, first), openings: streamFor("ledgerd/import/openings/1\x00", name, first)}
+		r.builder.organisations[i] = organisation{name: name, lines: streamOf(name, first),
+			openings: streamFor("ledgerd/import/openings/1\x00", name, first)}
 		its, found, err := r.known(ctx, name)
 		if err != nil {
 			return err
@@ -102,7 +107,8 @@ func (r *run) organise(ctx context.Context, first []byte) error {
 }
 
 // known asks for an organisation, which has to have the importer's key.
-func (r *run) known(ctx context.Context, name ledger.OrganisationName) (*ledgerdv1.Organisation, bool, error) {
+func (r *run) known(ctx context.Context, name ledger.OrganisationName) (*ledgerdv1.Organisation,
+	bool, error) {
 	its, err := r.nodes.Organisation(ctx, name)
 	if client.CodeOf(err) == connect.CodeNotFound {
 		return nil, false, nil
@@ -111,7 +117,8 @@ func (r *run) known(ctx context.Context, name ledger.OrganisationName) (*ledgerd
 		return nil, false, err
 	}
 	if !r.hasKey(its) {
-		return nil, false, fmt.Errorf("importer: organisation %s is registered with other keys than the one in the keyring: use its own, or another organisation", name)
+		return nil, false, fmt.Errorf("importer: organisation %s is registered with other keys "+
+			"than the one in the keyring: use its own, or another organisation", name)
 	}
 	return its, true, nil
 }
@@ -126,7 +133,8 @@ func (r *run) hasKey(its *ledgerdv1.Organisation) bool {
 	return false
 }
 
-// checkCount refuses to spread accounts in another way than before. Organisation 0 is registered after all others, so that it tells how many there are.
+// checkCount refuses to spread accounts in another way than before. Organisation 0 is registered
+// after all others, so that it tells how many there are.
 func (r *run) checkCount(ctx context.Context, first []byte, known []bool) error {
 	name, count := r.options.Key.Organisation, len(known)
 	other := func(name ledger.OrganisationName) (bool, error) {
@@ -140,7 +148,8 @@ func (r *run) checkCount(ctx context.Context, first []byte, known []bool) error 
 		return err == nil && r.hasKey(its), err
 	}
 	refuse := func(how string) error {
-		return fmt.Errorf("%w: the accounts of %s were spread over %s, and now over %d: use the number of before, or another organisation", ErrOrganisations, name, how, count)
+		return fmt.Errorf("%w: the accounts of %s were spread over %s, and now over %d: use the "+
+			"number of before, or another organisation", ErrOrganisations, name, how, count)
 	}
 	if count == 1 {
 		if found, err := other(numbered(name, 0)); err != nil || !found {
@@ -169,7 +178,8 @@ func (r *run) checkCount(ctx context.Context, first []byte, known []bool) error 
 	return err
 }
 
-// register makes the organisations known that are not, each alone in its transaction and the last one first, see checkCount. In a book of several shards they take turns in these.
+// register makes the organisations known that are not, each alone in its transaction and the last
+// one first, see checkCount. In a book of several shards they take turns in these.
 func (r *run) register(ctx context.Context, known []bool) error {
 	key, shards := r.options.Key, 1
 	if r.tree != nil {
@@ -190,7 +200,8 @@ func (r *run) register(ctx context.Context, known []bool) error {
 			its.home = ledger.Rendezvous(its.name, shards)
 		}
 		transactions = append(transactions, ledger.Transaction{
-			Ledger: r.builder.book, Signer: its.name, Nonce: ledger.Nonce{Stream: its.lines}, Registrations: []ledger.Registration{registration},
+			Ledger: r.builder.book, Signer: its.name, Nonce: ledger.Nonce{Stream: its.lines},
+			Registrations: []ledger.Registration{registration},
 		})
 		keys = append(keys, client.Key{Organisation: its.name, Private: key.Private})
 	}
@@ -199,7 +210,8 @@ func (r *run) register(ctx context.Context, known []bool) error {
 	}
 	what := fmt.Sprintf("organisation %s", transactions[0].Signer)
 	if len(transactions) > 1 {
-		what = fmt.Sprintf("organisations %s to %s", transactions[len(transactions)-1].Signer, transactions[0].Signer)
+		what = fmt.Sprintf("organisations %s to %s", transactions[len(transactions)-1].Signer,
+			transactions[0].Signer)
 	}
 	bundle, err := client.Sign(keys, transactions...)
 	if err != nil {
@@ -211,14 +223,16 @@ func (r *run) register(ctx context.Context, known []bool) error {
 	}
 	for i, status := range statuses {
 		if reason := status.GetReason(); reason != "" {
-			return fmt.Errorf("importer: registering organisation %s: %s", transactions[i].Signer, reason)
+			return fmt.Errorf("importer: registering organisation %s: %s", transactions[i].Signer,
+				reason)
 		}
 	}
 	r.registeredAt = time.Now()
 	return r.awaitRegistered(ctx, transactions)
 }
 
-// awaitRegistered waits until all shards know the organisations. One by one they come down the tree, in the order in which they entered.
+// awaitRegistered waits until all shards know the organisations. One by one they come down the
+// tree, in the order in which they entered.
 func (r *run) awaitRegistered(ctx context.Context, transactions []ledger.Transaction) error {
 	if r.tree == nil {
 		return nil
@@ -234,7 +248,8 @@ func (r *run) awaitRegistered(ctx context.Context, transactions []ledger.Transac
 				return ctx.Err()
 			}
 			if !r.patient() {
-				return fmt.Errorf("%w: shard %d does not know organisation %s: %w", ErrNoProgress, shard, last, err)
+				return fmt.Errorf("%w: shard %d does not know organisation %s: %w", ErrNoProgress,
+					shard, last, err)
 			}
 			r.shard(shard).loose.Rotate()
 			if err := sleep(ctx, 20*time.Millisecond); err != nil {

@@ -39,9 +39,11 @@ type journal struct {
 	failed []uint64
 }
 
-// add adds a line that moves an amount between two accounts, and a part of it on to a third, which may be empty.
+// add adds a line that moves an amount between two accounts, and a part of it on to a third, which
+// may be empty.
 func (j *journal) add(number int, from, to, third string, amount, part int64) {
-	postings := fmt.Sprintf(`{"account":%q,"amount":%d},{"account":%q,"amount":%d}`, from, -amount, to, amount-part)
+	postings := fmt.Sprintf(`{"account":%q,"amount":%d},{"account":%q,"amount":%d}`, from, -amount,
+		to, amount-part)
 	after := maps.Clone(j.sums)
 	after[from] -= amount
 	after[to] += amount - part
@@ -66,7 +68,9 @@ func drawJournal(t *rapid.T, lines int, overdrafts bool) *journal {
 	account := rapid.SampledFrom(names)
 	for number := 1; number <= lines; number++ {
 		to := account.Draw(t, "to")
-		rich := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return j.sums[name] == 0 || name == to })
+		rich := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+			return j.sums[name] == 0 || name == to
+		})
 		if len(rich) == 0 || rapid.IntRange(0, 3).Draw(t, "mint") == 0 {
 			j.add(number, "mint", to, "", rapid.Int64Range(1, 3).Draw(t, "amount"), 0)
 			continue
@@ -79,7 +83,9 @@ func drawJournal(t *rapid.T, lines int, overdrafts bool) *journal {
 		third := ""
 		var part int64
 		if amount > 1 && rapid.Bool().Draw(t, "split") {
-			third, part = account.Filter(func(name string) bool { return name != to && name != from }).Draw(t, "third"), 1
+			third, part = account.Filter(func(name string) bool {
+				return name != to && name != from
+			}).Draw(t, "third"), 1
 		}
 		j.add(number, from, to, third, amount, part)
 	}
@@ -115,14 +121,17 @@ func (j *journal) check(b *book, result Result) error {
 	return nil
 }
 
-// Whatever crosses shards, and whatever overtakes, an import is as if its lines had been executed one after the other.
+// Whatever crosses shards, and whatever overtakes, an import is as if its lines had been executed
+// one after the other.
 func TestSpread(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		parents := trees[rapid.SampledFrom(slices.Sorted(maps.Keys(trees))).Draw(t, "tree")]
-		options := Options{Organisations: rapid.IntRange(1, 9).Draw(t, "organisations"), few: rapid.IntRange(1, 8).Draw(t, "few")}
+		options := Options{Organisations: rapid.IntRange(1, 9).Draw(t, "organisations"),
+			few: rapid.IntRange(1, 8).Draw(t, "few")}
 		options.window = uint64(options.few * rapid.IntRange(2, 6).Draw(t, "window"))
-		j := drawJournal(t, rapid.IntRange(1, fewer(45)).Draw(t, "lines"), rapid.Bool().Draw(t, "overdrafts"))
+		j := drawJournal(t, rapid.IntRange(1, fewer(45)).Draw(t, "lines"),
+			rapid.Bool().Draw(t, "overdrafts"))
 		b := newBook(rapid.Uint64().Draw(t, "seed"), parents...)
 		defer b.close()
 		result, err := j.run(b, options)
@@ -139,7 +148,8 @@ func TestSpread(t *testing.T) {
 			err = j.check(b, result)
 		}
 		if err != nil || b.transactions() != before {
-			t.Fatalf("the second time: %d transactions and not %d, %v\n%s", b.transactions(), before, err, j.text)
+			t.Fatalf("the second time: %d transactions and not %d, %v\n%s", b.transactions(),
+				before, err, j.text)
 		}
 	})
 }
@@ -166,13 +176,16 @@ func halting(b *book, seed uint64) (stop func()) {
 	return func() { close(stopped); <-ended }
 }
 
-// An import that is killed again and again, while shards stop, lose their pools and come back, is in the end as if nothing had happened, with a progress file and without.
+// An import that is killed again and again, while shards stop, lose their pools and come back, is
+// in the end as if nothing had happened, with a progress file and without.
 func TestSpreadInterrupted(t *testing.T) {
 	t.Parallel()
 	for seed := range 2 {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			j := rapid.Custom(func(t *rapid.T) *journal { return drawJournal(t, fewer(300), true) }).Example(seed)
+			j := rapid.Custom(func(t *rapid.T) *journal {
+				return drawJournal(t, fewer(300), true)
+			}).Example(seed)
 			path, state := writeFile(t, j.text), ""
 			if seed%2 == 0 {
 				state = t.TempDir()
@@ -183,13 +196,16 @@ func TestSpreadInterrupted(t *testing.T) {
 			defer stop()
 			var result Result
 			runs := 0
-			for err, length := error(context.Canceled), 20*time.Millisecond; err != nil; runs, length = runs+1, 3*length/2 {
+			for err, length := error(context.Canceled), 20*time.Millisecond; err !=
+				nil; runs, length = runs+1, 3*length/2 {
 				source, failure := OpenFile(path)
 				if failure != nil {
 					t.Fatal(failure)
 				}
 				ctx, cancel := context.WithTimeout(testContext(t), length)
-				result, err = Run(ctx, door{b, 1}, source, Options{Key: testKey, Organisations: 5, Issuers: []string{"mint"}, Connect: b.connect, StateFolder: state, few: 10, window: 100})
+				result, err = Run(ctx, door{b, 1}, source,
+					Options{Key: testKey, Organisations: 5, Issuers: []string{"mint"},
+						Connect: b.connect, StateFolder: state, few: 10, window: 100})
 				cancel()
 				_ = source.Close()
 				if err != nil && ctx.Err() == nil {
@@ -204,11 +220,14 @@ func TestSpreadInterrupted(t *testing.T) {
 	}
 }
 
-// While a shard is stopped only those lines wait that concern it, and those that they conflict with.
+// While a shard is stopped only those lines wait that concern it, and those that they conflict
+// with.
 func TestSpreadStoppedShard(t *testing.T) {
 	t.Parallel()
 	j := &journal{sums: map[string]int64{}}
-	in := func(shard int) func(string) bool { return func(name string) bool { return placeOf(name, 4) == shard } }
+	in := func(shard int) func(string) bool {
+		return func(name string) bool { return placeOf(name, 4) == shard }
+	}
 	var names []string
 	for i := range 100 {
 		names = append(names, fmt.Sprint("account-", i))
@@ -273,7 +292,9 @@ func TestSpreadStoppedShard(t *testing.T) {
 // Another number of organisations is refused, by the progress file and without one.
 func TestSpreadOtherwise(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ before, after int }{{1, 2}, {2, 1}, {3, 2}, {2, 3}, {4, 2}, {2, 8}} {
+	for _, c := range []struct {
+		before, after int
+	}{{1, 2}, {2, 1}, {3, 2}, {2, 3}, {4, 2}, {2, 8}} {
 		for _, state := range []string{"", t.TempDir()} {
 			t.Run(fmt.Sprint(c.before, c.after, state != ""), func(t *testing.T) {
 				t.Parallel()
@@ -290,7 +311,9 @@ func TestSpreadOtherwise(t *testing.T) {
 						t.Fatal(err)
 					}
 					defer source.Close()
-					_, err = Run(testContext(t), door{b, 1}, source, Options{Key: testKey, Organisations: organisations, Issuers: []string{"mint"}, Connect: b.connect, StateFolder: state})
+					_, err = Run(testContext(t), door{b, 1}, source,
+						Options{Key: testKey, Organisations: organisations,
+							Issuers: []string{"mint"}, Connect: b.connect, StateFolder: state})
 					return err
 				}
 				if err := run(c.before); err != nil {
@@ -308,12 +331,15 @@ func TestSpreadOtherwise(t *testing.T) {
 	}
 }
 
-// The check can fail: where lines do not wait for those that they conflict with, some fail that do not in the file's order.
+// The check can fail: where lines do not wait for those that they conflict with, some fail that do
+// not in the file's order.
 func TestSpreadPlanted(t *testing.T) {
 	t.Parallel()
 	caught := 0
 	for seed := range fewer(20) {
-		j := rapid.Custom(func(t *rapid.T) *journal { return drawJournal(t, 100, false) }).Example(seed)
+		j := rapid.Custom(func(t *rapid.T) *journal {
+			return drawJournal(t, 100, false)
+		}).Example(seed)
 		b := newBook(uint64(seed), trees["breadth"]...)
 		result, err := j.run(b, Options{Organisations: 4, planted: true})
 		if err != nil {

@@ -27,7 +27,8 @@ func (r *run) fill() error {
 		if text != nil {
 			r.begin(current, text, number)
 		}
-		if current.lines+current.bad == r.options.few || r.number-r.before() >= 2*uint64(r.options.few) || current.bytes >= maxAheadBytes/8 {
+		if current.lines+current.bad == r.options.few ||
+			r.number-r.before() >= 2*uint64(r.options.few) || current.bytes >= maxAheadBytes/8 {
 			r.closeSegment(current)
 			r.note()
 		}
@@ -39,7 +40,8 @@ func (r *run) fill() error {
 	return nil
 }
 
-// room tells whether one more line may be under way: none may fall out of the window of its nonce stream.
+// room tells whether one more line may be under way: none may fall out of the window of its nonce
+// stream.
 func (r *run) room() bool {
 	next := r.number + 1
 	if r.ahead != nil {
@@ -85,7 +87,8 @@ func (r *run) begin(current *segment, text []byte, number uint64) {
 	l, err := r.builder.line(text, number)
 	if err != nil {
 		current.bad++
-		r.noteFailure(current, LineFailure{Line: number, Code: "malformed_line", Reason: err.Error()})
+		r.noteFailure(current, LineFailure{Line: number, Code: "malformed_line",
+			Reason: err.Error()})
 		return
 	}
 	l.segment = current
@@ -163,7 +166,8 @@ func (s *segment) noteLast(l *line, home ledger.ShardID) {
 	}
 }
 
-// noteFailure notes that a line failed, which ends the import where that is wanted: lines before that one still go on, lines after it that are not submitted yet do not.
+// noteFailure notes that a line failed, which ends the import where that is wanted: lines before
+// that one still go on, lines after it that are not submitted yet do not.
 func (r *run) noteFailure(current *segment, failure LineFailure) {
 	current.failures = append(current.failures, failure)
 	if r.options.StopOnError && (r.stopped == nil || failure.Line < r.stopped.Line) {
@@ -187,7 +191,8 @@ func (r *run) handle(ctx context.Context, happened event) error {
 			return nil
 		}
 		if !r.patient() {
-			return fmt.Errorf("%w: line %d is not over in all of its shards", ErrNoProgress, l.number)
+			return fmt.Errorf("%w: line %d is not over in all of its shards", ErrNoProgress,
+				l.number)
 		}
 		r.ask(ctx, l)
 		return nil
@@ -201,8 +206,10 @@ func (r *run) handle(ctx context.Context, happened event) error {
 }
 
 // acknowledged notes what became of a transaction.
-func (r *run) acknowledged(ctx context.Context, its *job, id ledger.Hash, status *ledgerdv1.TransactionStatus) {
-	failed := status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED || status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED
+func (r *run) acknowledged(ctx context.Context, its *job, id ledger.Hash,
+	status *ledgerdv1.TransactionStatus) {
+	failed := status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_FAILED ||
+		status.GetState() == ledgerdv1.TransactionState_TRANSACTION_STATE_EXPIRED
 	l := its.line
 	if its.opening != nil {
 		r.opened(its.opening, id, status, failed)
@@ -210,9 +217,11 @@ func (r *run) acknowledged(ctx context.Context, its *job, id ledger.Hash, status
 	}
 	l.id = id
 	if failed {
-		l.failure = &LineFailure{Line: l.number, Code: status.GetReasonCode(), Reason: reasonOf(status), ID: status.GetIdHex()}
+		l.failure = &LineFailure{Line: l.number, Code: status.GetReasonCode(),
+			Reason: reasonOf(status), ID: status.GetIdHex()}
 	}
-	l.posting.transaction.Postings, l.posting.transaction.Note = nil, nil // a line that crosses shards may last
+	// a line that crosses shards may last
+	l.posting.transaction.Postings, l.posting.transaction.Note = nil, nil
 	if l.crosses() {
 		r.ask(ctx, l)
 		return
@@ -220,14 +229,17 @@ func (r *run) acknowledged(ctx context.Context, its *job, id ledger.Hash, status
 	r.end(l)
 }
 
-// opened notes what became of an opening. Where it failed, its line fails; other lines that waited for it see to their accounts themselves.
-func (r *run) opened(its *opening, id ledger.Hash, status *ledgerdv1.TransactionStatus, failed bool) {
+// opened notes what became of an opening. Where it failed, its line fails; other lines that waited
+// for it see to their accounts themselves.
+func (r *run) opened(its *opening, id ledger.Hash, status *ledgerdv1.TransactionStatus,
+	failed bool) {
 	if failed && r.openings.retry(its, status.GetReasonCode()) {
 		r.lanes.add(laneOfOpenings, r.builder.organisations[its.organisation].home, nil, &its.job)
 		return
 	}
 	if failed {
-		its.line.failure = &LineFailure{Line: its.line.number, Code: status.GetReasonCode(), Reason: reasonOf(status), ID: id.String()}
+		its.line.failure = &LineFailure{Line: its.line.number, Code: status.GetReasonCode(),
+			Reason: reasonOf(status), ID: id.String()}
 	}
 	for _, waiter := range r.openings.end(its, !failed) {
 		waiter.waits--
@@ -244,7 +256,8 @@ func (r *run) opened(its *opening, id ledger.Hash, status *ledgerdv1.Transaction
 
 func reasonOf(status *ledgerdv1.TransactionStatus) string {
 	if status.GetReasonCode() == "stale_nonce" {
-		return status.GetReason() + ": another entry was imported as this line before; has the file changed?"
+		return status.GetReason() + ": another entry was imported as this line before; has the " +
+			"file changed?"
 	}
 	return status.GetReason()
 }
@@ -273,7 +286,9 @@ func (r *run) note() {
 		if last.line > 0 {
 			r.saved.LastID = last.id
 		}
-		sort.Slice(done.failures, func(i, j int) bool { return done.failures[i].Line < done.failures[j].Line })
+		sort.Slice(done.failures, func(i, j int) bool {
+			return done.failures[i].Line < done.failures[j].Line
+		})
 		for _, failure := range done.failures {
 			if len(r.saved.Failures) < maxKeptFailures {
 				r.saved.Failures = append(r.saved.Failures, failure)
@@ -303,7 +318,9 @@ func (r *run) show(done bool) {
 		lines, failed = lines+uint64(each.over+each.bad), failed+uint64(len(each.failures))
 	}
 	r.options.Progress(Progress{
-		Lines: lines, Skipped: r.skipped, Failed: failed, BytesRead: r.source.read.Load(), BytesTotal: r.source.size,
-		Elapsed: elapsed, PerSecond: float64(lines-r.skipped) / max(elapsed.Seconds(), 1e-3), Done: done,
+		Lines: lines, Skipped: r.skipped, Failed: failed, BytesRead: r.source.read.Load(),
+		BytesTotal: r.source.size,
+		Elapsed:    elapsed, PerSecond: float64(lines-r.skipped) / max(elapsed.Seconds(), 1e-3),
+		Done: done,
 	})
 }

@@ -6,21 +6,24 @@ import (
 	"io"
 )
 
-// Batches go one behind the other: a header, the frames' lengths, the frames. All integers are big-endian. Every batch starts with a number of its own, so that a stream out of
-// step is noticed at the next one.
+// Batches go one behind the other: a header, the frames' lengths, the frames. All integers are
+// big-endian. Every batch starts with a number of its own, so that a stream out of step is noticed
+// at the next one.
 const (
 	batchMagic      = 0x6c_62 // "lb"
 	batchHeaderSize = 16
 	lengthSize      = 4
 )
 
-// A batch has at most BatchFramesMax frames, and at most BatchBytesMax bytes of them unless it is a single frame.
+// A batch has at most BatchFramesMax frames, and at most BatchBytesMax bytes of them unless it is a
+// single frame.
 const (
 	BatchFramesMax = 4096
 	BatchBytesMax  = 256 << 10
 )
 
-// AppendBatchHeader appends what stands before the frames of a batch, of which the first has that number.
+// AppendBatchHeader appends what stands before the frames of a batch, of which the first has that
+// number.
 func AppendBatchHeader(b []byte, frames [][]byte, first uint64) []byte {
 	size := 0
 	for _, frame := range frames {
@@ -39,22 +42,26 @@ func AppendBatchHeader(b []byte, frames [][]byte, first uint64) []byte {
 // slabBytes is the size of the buffers that small batches are read into, one after the other.
 const slabBytes = 256 << 10
 
-// BatchReader takes batches off a stream. What it hands out is never written again, unless it is only lent.
+// BatchReader takes batches off a stream. What it hands out is never written again, unless it is
+// only lent.
 type BatchReader struct {
 	stream   io.Reader
 	frameMax int
-	lent     bool   // what is handed out is valid until the next read only
-	slab     []byte // what is left of the buffer for small batches; where frames are lent, the buffer for all
-	lengths  []byte // reused for every batch
-	header   [batchHeaderSize]byte
+	lent     bool // what is handed out is valid until the next read only
+	// what is left of the buffer for small batches; where frames are lent, the buffer for all
+	slab    []byte
+	lengths []byte // reused for every batch
+	header  [batchHeaderSize]byte
 }
 
-// NewBatchReader reads frames of at most frameMax bytes. If they are lent, each batch is read into the memory of the one before.
+// NewBatchReader reads frames of at most frameMax bytes. If they are lent, each batch is read into
+// the memory of the one before.
 func NewBatchReader(stream io.Reader, frameMax int, lent bool) *BatchReader {
 	return &BatchReader{stream: stream, frameMax: frameMax, lent: lent}
 }
 
-// Read appends the next batch's frames, which must start with that number, to frames. Errors: the stream's, io.EOF only between batches; ErrProtocol.
+// Read appends the next batch's frames, which must start with that number, to frames. Errors: the
+// stream's, io.EOF only between batches; ErrProtocol.
 func (r *BatchReader) Read(frames [][]byte, first uint64) ([][]byte, error) {
 	header := r.header[:]
 	if _, err := io.ReadFull(r.stream, header); err != nil {
@@ -72,9 +79,11 @@ func (r *BatchReader) Read(frames [][]byte, first uint64) ([][]byte, error) {
 	case count == 0 || count > BatchFramesMax:
 		return frames, fmt.Errorf("%w: batch of %d frames", ErrProtocol, count)
 	case size > bound:
-		return frames, fmt.Errorf("%w: batch of %d bytes, the bound is %d", ErrProtocol, size, bound)
+		return frames, fmt.Errorf("%w: batch of %d bytes, the bound is %d", ErrProtocol, size,
+			bound)
 	case number != first:
-		return frames, fmt.Errorf("%w: batch starts with frame %d instead of %d", ErrProtocol, number, first)
+		return frames, fmt.Errorf("%w: batch starts with frame %d instead of %d", ErrProtocol,
+			number, first)
 	}
 	if cap(r.lengths) < count*lengthSize {
 		r.lengths = make([]byte, count*lengthSize)
@@ -87,12 +96,14 @@ func (r *BatchReader) Read(frames [][]byte, first uint64) ([][]byte, error) {
 	for i := range count {
 		length := int(binary.BigEndian.Uint32(lengths[i*lengthSize:]))
 		if length > r.frameMax || length > size-total {
-			return frames, fmt.Errorf("%w: frame of %d bytes in a batch of %d", ErrProtocol, length, size)
+			return frames, fmt.Errorf("%w: frame of %d bytes in a batch of %d", ErrProtocol, length,
+				size)
 		}
 		total += length
 	}
 	if total != size {
-		return frames, fmt.Errorf("%w: frames of %d bytes in a batch of %d", ErrProtocol, total, size)
+		return frames, fmt.Errorf("%w: frames of %d bytes in a batch of %d", ErrProtocol, total,
+			size)
 	}
 	body := r.room(size)
 	if _, err := io.ReadFull(r.stream, body); err != nil {

@@ -18,9 +18,11 @@ func encode(frames [][]byte, first uint64) []byte {
 	return b
 }
 
-// decodeError reports whether err is one that the decoder may give: of the protocol, or of a stream that ends.
+// decodeError reports whether err is one that the decoder may give: of the protocol, or of a stream
+// that ends.
 func decodeError(err error) bool {
-	return errors.Is(err, ErrProtocol) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.Is(err, ErrProtocol) || errors.Is(err, io.EOF) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 func TestBatchesComeBack(t *testing.T) {
@@ -81,7 +83,8 @@ func TestHostileBatches(t *testing.T) {
 		"over the bound":      encode([][]byte{make([]byte, 1025)}, 4),
 		"an end in the frame": sound[:len(sound)-1],
 	} {
-		if frames, err := NewBatchReader(bytes.NewReader(b), 1024, false).Read(nil, 4); !decodeError(err) || len(frames) > 0 {
+		if frames, err := NewBatchReader(bytes.NewReader(b), 1024, false).Read(nil,
+			4); !decodeError(err) || len(frames) > 0 {
 			t.Errorf("%s: %d frames, error %v", name, len(frames), err)
 		}
 	}
@@ -92,7 +95,8 @@ func TestHostileBatches(t *testing.T) {
 }
 
 func FuzzBatch(f *testing.F) {
-	sound := append(encode([][]byte{[]byte("one"), {}, []byte("three")}, 0), encode([][]byte{make([]byte, 900)}, 3)...)
+	sound := append(encode([][]byte{[]byte("one"), {}, []byte("three")}, 0),
+		encode([][]byte{make([]byte, 900)}, 3)...)
 	f.Add(sound)
 	f.Add(sound[:30])
 	f.Add(encode([][]byte{{1}}, 8))

@@ -14,12 +14,15 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
 )
 
-// SettleTimeout bounds how long a closing host waits for receive functions to return, to acknowledge what they got.
+// SettleTimeout bounds how long a closing host waits for receive functions to return, to
+// acknowledge what they got.
 const SettleTimeout = 5 * time.Second
 
-// Peers is what the lanes tell of the peers that they meet, and whom they ask; peers.Tracker is one.
+// Peers is what the lanes tell of the peers that they meet, and whom they ask; peers.Tracker is
+// one.
 type Peers interface {
-	// Up notes that a lane to or from the peer came up, Down that it went down again. An error of Up says that the peer is not to be served.
+	// Up notes that a lane to or from the peer came up, Down that it went down again. An error of
+	// Up says that the peer is not to be served.
 	Up(rdmanet.Peer) error
 	Down(rdmanet.Peer)
 	// Seen notes that the peer was met in that incarnation, without a lane.
@@ -32,12 +35,15 @@ type Peers interface {
 type Outlet interface {
 	// Start begins to hear the peer: from now on Sender.Acknowledged is called.
 	Start()
-	// Write puts the frames on their way as one batch, the first of them with that number. The slice that lists them is only lent, the frames stay as they are. It may wait for room.
+	// Write puts the frames on their way as one batch, the first of them with that number. The
+	// slice that lists them is only lent, the frames stay as they are. It may wait for room.
 	Write(frames [][]byte, first uint64) error
-	// Wait waits until ready has a token; it gives an error when the connection is broken or its context has ended.
+	// Wait waits until ready has a token; it gives an error when the connection is broken or its
+	// context has ended.
 	Wait(ready <-chan struct{}) error
-	// Close ends the connection, after the error that Write or Wait gave. Nothing is acknowledged once it has returned. It tells when the peer last gave a sign of life, zero if it never did, and
-	// why the connection broke.
+	// Close ends the connection, after the error that Write or Wait gave. Nothing is acknowledged
+	// once it has returned. It tells when the peer last gave a sign of life, zero if it never did,
+	// and why the connection broke.
 	Close(error) (heard time.Time, err error)
 }
 
@@ -49,13 +55,16 @@ type Config struct {
 	Limits window.Limits
 	// MendTimeout is how long a lane may be broken, since the peer's last sign of life.
 	MendTimeout time.Duration
-	// AttemptTimeout bounds the first attempt to connect; it doubles while attempts run out of it. 0: only the mend timeout does.
+	// AttemptTimeout bounds the first attempt to connect; it doubles while attempts run out of it.
+	// 0: only the mend timeout does.
 	AttemptTimeout time.Duration
 	Peers          Peers
-	// Member tells whether a peer may have lanes to and from this host. It is called with locks held and must not call back.
+	// Member tells whether a peer may have lanes to and from this host. It is called with locks
+	// held and must not call back.
 	Member func(rdmanet.PeerID) bool
-	// Dial makes one attempt to connect a lane: it greets with Sender.Hello, has Sender.Accept judge the answer, and makes the connection. The attempt takes no longer than patience; the connection, too, ends with
-	// ctx: its Write and Wait return.
+	// Dial makes one attempt to connect a lane: it greets with Sender.Hello, has Sender.Accept
+	// judge the answer, and makes the connection. The attempt takes no longer than patience; the
+	// connection, too, ends with ctx: its Write and Wait return.
 	Dial func(ctx context.Context, s *Sender, patience time.Duration) (Outlet, error)
 	Log  *slog.Logger
 }
@@ -66,8 +75,8 @@ type key struct {
 	name string
 }
 
-// lostFrames are frames that earlier openings of a lane gave up on their way to an incarnation, or to whoever it would have been
-// (0), and that no answered hello has told of.
+// lostFrames are frames that earlier openings of a lane gave up on their way to an incarnation, or
+// to whoever it would have been (0), and that no answered hello has told of.
 type lostFrames struct {
 	incarnation rdmanet.Incarnation
 	frames      uint64
@@ -92,7 +101,8 @@ type Lanes struct {
 	openings  map[key]uint64
 	lost      map[key]lostFrames
 	in        map[key]*inboundLane
-	newest    map[rdmanet.PeerID]rdmanet.Incarnation // of peers that restarted: no connection of an older one is served
+	// of peers that restarted: no connection of an older one is served
+	newest map[rdmanet.PeerID]rdmanet.Incarnation
 }
 
 // New gives the lanes of a host: none yet.
@@ -115,7 +125,8 @@ func (l *Lanes) errClosed() error {
 	return fmt.Errorf("host %s: %w", l.config.Self.ID, rdmanet.ErrClosed)
 }
 
-// Receive is that of rdmanet.Host. If lent is set, the function keeps no frame: they too are only lent to it.
+// Receive is that of rdmanet.Host. If lent is set, the function keeps no frame: they too are only
+// lent to it.
 func (l *Lanes) Receive(name string, receive rdmanet.ReceiveFunc, lent bool) error {
 	if err := rdmanet.CheckLaneName(name); err != nil {
 		return err
@@ -191,7 +202,8 @@ func (l *Lanes) Restarted(peer rdmanet.Peer) {
 	l.newest[peer.ID] = peer.Incarnation
 	for k, s := range l.out {
 		if bound := s.bound(); k.peer == peer.ID && bound != 0 && bound < peer.Incarnation {
-			s.end(fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, peer.Incarnation))
+			s.end(fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset,
+				peer.Incarnation))
 		}
 	}
 	for k, in := range l.in {
@@ -218,7 +230,8 @@ func (l *Lanes) Expel(peer rdmanet.PeerID) {
 	}
 }
 
-// Unreachable breaks the lanes that lead to an incarnation of the peer, because whoever watches over it gave it up; each hears the peer out first. What comes from it is stopped.
+// Unreachable breaks the lanes that lead to an incarnation of the peer, because whoever watches
+// over it gave it up; each hears the peer out first. What comes from it is stopped.
 func (l *Lanes) Unreachable(peer rdmanet.PeerID, cause error) {
 	for _, s := range l.to(peer) {
 		if s.bound() != 0 {
@@ -249,7 +262,8 @@ func (l *Lanes) Hurry(peer rdmanet.PeerID) {
 	}
 }
 
-// HeardLately reports whether the peer gave a sign of life on any lane to it within half the mend timeout.
+// HeardLately reports whether the peer gave a sign of life on any lane to it within half the mend
+// timeout.
 func (l *Lanes) HeardLately(peer rdmanet.PeerID) bool {
 	since := time.Now().Add(-l.config.MendTimeout / 2).UnixNano()
 	return slices.ContainsFunc(l.to(peer), func(s *Sender) bool { return s.heard.Load() > since })
@@ -278,7 +292,8 @@ func (l *Lanes) stopFrom(peer rdmanet.PeerID) {
 	}
 }
 
-// Flush accepts nothing more and waits until what was sent is taken or its lane broke. ctx's error, if it ends before.
+// Flush accepts nothing more and waits until what was sent is taken or its lane broke. ctx's error,
+// if it ends before.
 func (l *Lanes) Flush(ctx context.Context) error {
 	l.mu.Lock()
 	l.closing = true
@@ -296,7 +311,8 @@ func (l *Lanes) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Settle hands nothing more over and waits for the receive functions that run, as long as ctx and SettleTimeout let it, so that what is owed to the peers is known. It comes after Flush.
+// Settle hands nothing more over and waits for the receive functions that run, as long as ctx and
+// SettleTimeout let it, so that what is owed to the peers is known. It comes after Flush.
 func (l *Lanes) Settle(ctx context.Context) {
 	l.mu.Lock()
 	lanes := slices.Collect(maps.Values(l.in))
@@ -315,7 +331,8 @@ func (l *Lanes) Settle(ctx context.Context) {
 	}
 }
 
-// End breaks all lanes, stops what feeds those that come in, and lets no other begin. It does not wait.
+// End breaks all lanes, stops what feeds those that come in, and lets no other begin. It does not
+// wait.
 func (l *Lanes) End() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

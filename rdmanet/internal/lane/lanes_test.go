@@ -22,7 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// host is one end of the smallest provider that there can be: hellos are calls, connections are pipes in this process, and break.
+// host is one end of the smallest provider that there can be: hellos are calls, connections are
+// pipes in this process, and break.
 type host struct {
 	lanes   *Lanes
 	tracker *peers.Tracker
@@ -30,14 +31,18 @@ type host struct {
 	dial    func(ctx context.Context, from *host, s *Sender) (Outlet, error)
 }
 
-func newHost(id rdmanet.PeerID, incarnation rdmanet.Incarnation, limits window.Limits, mend time.Duration) *host {
+func newHost(id rdmanet.PeerID, incarnation rdmanet.Incarnation, limits window.Limits,
+	mend time.Duration) *host {
 	h := &host{}
 	h.tracker = peers.New(func(p rdmanet.Peer) { h.lanes.Restarted(p) })
 	h.lanes = New(Config{
-		Self: rdmanet.Peer{ID: id, Incarnation: incarnation}, Limits: limits.WithDefaults(), MendTimeout: mend, Peers: h.tracker,
+		Self: rdmanet.Peer{ID: id, Incarnation: incarnation}, Limits: limits.WithDefaults(),
+		MendTimeout: mend, Peers: h.tracker,
 		Member: func(peer rdmanet.PeerID) bool { return peer != "stranger" },
-		Dial:   func(ctx context.Context, s *Sender, _ time.Duration) (Outlet, error) { return h.dial(ctx, h, s) },
-		Log:    slog.New(slog.DiscardHandler),
+		Dial: func(ctx context.Context, s *Sender, _ time.Duration) (Outlet, error) {
+			return h.dial(ctx, h, s)
+		},
+		Log: slog.New(slog.DiscardHandler),
 	})
 	return h
 }
@@ -63,10 +68,13 @@ type pipe struct {
 	released func() bool
 }
 
-// connectTo makes the dialler that leads to a host, over pipes that break after as many bytes as budget says.
-func connectTo(to *host, budget func() int, tamper func([][]byte, uint64) [][]byte) func(context.Context, *host, *Sender) (Outlet, error) {
+// connectTo makes the dialler that leads to a host, over pipes that break after as many bytes as
+// budget says.
+func connectTo(to *host, budget func() int, tamper func([][]byte,
+	uint64) [][]byte) func(context.Context, *host, *Sender) (Outlet, error) {
 	return func(ctx context.Context, from *host, s *Sender) (Outlet, error) {
-		p := &pipe{ctx: ctx, sender: s, budget: budget(), tamper: tamper, due: make(chan struct{}, 1), over: make(chan struct{})}
+		p := &pipe{ctx: ctx, sender: s, budget: budget(), tamper: tamper,
+			due: make(chan struct{}, 1), over: make(chan struct{})}
 		p.in, p.out = net.Pipe()
 		inbound, answer := to.lanes.Greet(from.lanes.config.Self.ID, s.Hello(), p)
 		if err := s.Accept(answer); err != nil {
@@ -151,7 +159,8 @@ func frameOf(i uint64) []byte {
 	return frame
 }
 
-// story sends frames over connections that break all the time, and says what is wrong with what arrives.
+// story sends frames over connections that break all the time, and says what is wrong with what
+// arrives.
 func story(tamper func([][]byte, uint64) [][]byte) error {
 	const count = 3_000
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -198,7 +207,8 @@ func story(tamper func([][]byte, uint64) [][]byte) error {
 	return wrong
 }
 
-// TestConnectionsThatBreak: in order, each once, none left out, whatever breaks. That this can fail, wires show that a sound one is not: they swap, drop and repeat.
+// TestConnectionsThatBreak: in order, each once, none left out, whatever breaks. That this can
+// fail, wires show that a sound one is not: they swap, drop and repeat.
 func TestConnectionsThatBreak(t *testing.T) {
 	t.Parallel()
 	if err := story(nil); err != nil {
@@ -256,7 +266,9 @@ func TestGreetings(t *testing.T) {
 	h := newHost("b", 5, window.Limits{FrameBytes: 1 << 10}, time.Second)
 	defer h.close()
 	taken := 0
-	if err := h.lanes.Receive("test", func(_ rdmanet.Peer, frames [][]byte) { taken += len(frames) }, false); err != nil {
+	if err := h.lanes.Receive("test", func(_ rdmanet.Peer, frames [][]byte) {
+		taken += len(frames)
+	}, false); err != nil {
 		t.Fatal(err)
 	}
 	var lost []uint64
@@ -275,16 +287,26 @@ func TestGreetings(t *testing.T) {
 		feed  uint64 // frames handed over after a welcome
 		fault error  // of that
 	}{
-		{name: "first", hello: Hello{Name: "test", Sender: 3, Opening: 1}, want: StatusWelcome, feed: 4, fault: io.EOF},
-		{name: "mended", hello: Hello{Name: "test", Sender: 3, Opening: 1, Receiver: 5}, want: StatusWelcome, next: 4, feed: 1, fault: io.EOF},
-		{name: "another name", hello: Hello{Name: "else", Sender: 3, Opening: 1}, want: StatusNoReceiver},
-		{name: "to an earlier life", hello: Hello{Name: "test", Sender: 3, Opening: 1, Receiver: 4}, want: StatusRestarted},
-		{name: "frames too large", hello: Hello{Name: "test", Sender: 3, Opening: 1, FrameMax: 1 << 11}, want: StatusFrameMax},
-		{name: "a stranger", from: "stranger", hello: Hello{Name: "test", Sender: 3, Opening: 1}, want: StatusStale},
-		{name: "opened again", hello: Hello{Name: "test", Sender: 3, Opening: 2, Lost: 7, LostBy: 5}, want: StatusWelcome, feed: 2, fault: io.EOF},
-		{name: "the opening before", hello: Hello{Name: "test", Sender: 3, Opening: 1}, want: StatusStale},
-		{name: "restarted", hello: Hello{Name: "test", Sender: 4, Opening: 1, Lost: 9, LostBy: 2}, want: StatusWelcome, feed: 1, fault: io.EOF},
-		{name: "the life before", hello: Hello{Name: "test", Sender: 3, Opening: 3}, want: StatusStale},
+		{name: "first", hello: Hello{Name: "test", Sender: 3, Opening: 1}, want: StatusWelcome,
+			feed: 4, fault: io.EOF},
+		{name: "mended", hello: Hello{Name: "test", Sender: 3, Opening: 1, Receiver: 5},
+			want: StatusWelcome, next: 4, feed: 1, fault: io.EOF},
+		{name: "another name", hello: Hello{Name: "else", Sender: 3, Opening: 1},
+			want: StatusNoReceiver},
+		{name: "to an earlier life", hello: Hello{Name: "test", Sender: 3, Opening: 1, Receiver: 4},
+			want: StatusRestarted},
+		{name: "frames too large", hello: Hello{Name: "test", Sender: 3, Opening: 1,
+			FrameMax: 1 << 11}, want: StatusFrameMax},
+		{name: "a stranger", from: "stranger", hello: Hello{Name: "test", Sender: 3, Opening: 1},
+			want: StatusStale},
+		{name: "opened again", hello: Hello{Name: "test", Sender: 3, Opening: 2, Lost: 7,
+			LostBy: 5}, want: StatusWelcome, feed: 2, fault: io.EOF},
+		{name: "the opening before", hello: Hello{Name: "test", Sender: 3, Opening: 1},
+			want: StatusStale},
+		{name: "restarted", hello: Hello{Name: "test", Sender: 4, Opening: 1, Lost: 9, LostBy: 2},
+			want: StatusWelcome, feed: 1, fault: io.EOF},
+		{name: "the life before", hello: Hello{Name: "test", Sender: 3, Opening: 3},
+			want: StatusStale},
 	} {
 		if step.from == "" {
 			step.from = "a"
@@ -292,7 +314,8 @@ func TestGreetings(t *testing.T) {
 		in := &inlet{}
 		before := taken
 		inbound, answer := h.lanes.Greet(step.from, step.hello, in)
-		if answer.Status != step.want || answer.Incarnation != 5 || answer.Next != step.next || answer.Delivered != step.next || (inbound != nil) != (step.want == StatusWelcome) {
+		if answer.Status != step.want || answer.Incarnation != 5 || answer.Next != step.next ||
+			answer.Delivered != step.next || (inbound != nil) != (step.want == StatusWelcome) {
 			t.Fatalf("%s: answer %+v", step.name, answer)
 		}
 		if inbound == nil {
@@ -309,8 +332,10 @@ func TestGreetings(t *testing.T) {
 		for i := range frames {
 			frames[i] = frameOf(uint64(i))
 		}
-		if err := feed(inbound, step.next, frames...); !errors.Is(err, step.fault) || taken-before != len(frames) {
-			t.Errorf("%s: %d frames of %d taken, error %v", step.name, taken-before, len(frames), err)
+		if err := feed(inbound, step.next, frames...); !errors.Is(err, step.fault) ||
+			taken-before != len(frames) {
+			t.Errorf("%s: %d frames of %d taken, error %v", step.name, taken-before, len(frames),
+				err)
 		}
 		inbound.End()
 	}
@@ -323,18 +348,23 @@ func TestGreetings(t *testing.T) {
 	for opening, owed := range map[uint64]uint64{1: 1, 2: 0} {
 		_, answer := h.lanes.Greet("a", Hello{Name: "test", Sender: 4, Opening: opening}, &inlet{})
 		if answer.Status != StatusClosing || answer.Delivered != owed || answer.Next != owed {
-			t.Errorf("a closing host answers opening %d with %+v, it owes %d", opening, answer, owed)
+			t.Errorf("a closing host answers opening %d with %+v, it owes %d", opening, answer,
+				owed)
 		}
 	}
 }
 
-// TestSettle: once a host has settled, it hands nothing more over, and what it has handed over is acknowledged.
+// TestSettle: once a host has settled, it hands nothing more over, and what it has handed over is
+// acknowledged.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	h := newHost("b", 5, window.Limits{}, time.Second)
 	defer h.close()
 	entered, gate := make(chan struct{}), make(chan struct{})
-	if err := h.lanes.Receive("test", func(rdmanet.Peer, [][]byte) { close(entered); <-gate }, false); err != nil {
+	if err := h.lanes.Receive("test", func(rdmanet.Peer, [][]byte) {
+		close(entered)
+		<-gate
+	}, false); err != nil {
 		t.Fatal(err)
 	}
 	inbound, _ := h.lanes.Greet("a", Hello{Name: "test", Sender: 1, Opening: 1}, &inlet{})
@@ -350,7 +380,8 @@ func TestSettle(t *testing.T) {
 	defer cancel()
 	h.lanes.Settle(short)
 	if short.Err() == nil || inbound.Delivered() != 0 {
-		t.Errorf("it settled while the receive function ran, with %d frames taken", inbound.Delivered())
+		t.Errorf("it settled while the receive function ran, with %d frames taken",
+			inbound.Delivered())
 	}
 	settled := make(chan struct{})
 	go func() {
@@ -370,7 +401,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestLanesBreak: a peer that lost the lane's state, or is another incarnation, breaks the lane with ErrReset; one that is given up from outside with ErrUnreachable.
+// TestLanesBreak: a peer that lost the lane's state, or is another incarnation, breaks the lane
+// with ErrReset; one that is given up from outside with ErrUnreachable.
 func TestLanesBreak(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -378,18 +410,23 @@ func TestLanesBreak(t *testing.T) {
 		peer *host
 		want error
 	}{
-		"lost state":   {peer: newHost("b", 5, window.Limits{}, time.Second), want: rdmanet.ErrReset},
-		"restarted":    {peer: newHost("b", 6, window.Limits{}, time.Second), want: rdmanet.ErrReset},
-		"given up":     {then: func(a, _ *host) { a.lanes.Unreachable("b", errors.New("silent")) }, want: rdmanet.ErrUnreachable},
-		"expelled":     {then: func(a, _ *host) { a.lanes.Expel("b") }, want: rdmanet.ErrNotMember},
-		"host's end":   {then: func(a, _ *host) { a.lanes.End() }, want: rdmanet.ErrClosed},
-		"peer closing": {then: func(_, b *host) { _ = b.lanes.Flush(context.Background()) }, want: rdmanet.ErrUnreachable},
+		"lost state": {peer: newHost("b", 5, window.Limits{}, time.Second), want: rdmanet.ErrReset},
+		"restarted":  {peer: newHost("b", 6, window.Limits{}, time.Second), want: rdmanet.ErrReset},
+		"given up": {then: func(a, _ *host) {
+			a.lanes.Unreachable("b", errors.New("silent"))
+		}, want: rdmanet.ErrUnreachable},
+		"expelled":   {then: func(a, _ *host) { a.lanes.Expel("b") }, want: rdmanet.ErrNotMember},
+		"host's end": {then: func(a, _ *host) { a.lanes.End() }, want: rdmanet.ErrClosed},
+		"peer closing": {then: func(_, b *host) {
+			_ = b.lanes.Flush(context.Background())
+		}, want: rdmanet.ErrUnreachable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			a, b := newHost("a", 1, window.Limits{}, 5*time.Second), newHost("b", 5, window.Limits{}, 5*time.Second)
+			a, b := newHost("a", 1, window.Limits{}, 5*time.Second),
+				newHost("b", 5, window.Limits{}, 5*time.Second)
 			defer b.close()
 			defer a.close()
 			forever := func() int { return 1 << 30 }
@@ -413,7 +450,8 @@ func TestLanesBreak(t *testing.T) {
 			}
 			if test.peer != nil {
 				defer test.peer.close()
-				if err := test.peer.lanes.Receive("test", func(rdmanet.Peer, [][]byte) {}, false); err != nil {
+				if err := test.peer.lanes.Receive("test", func(rdmanet.Peer, [][]byte) {},
+					false); err != nil {
 					t.Fatal(err)
 				}
 				mu.Lock()

@@ -8,20 +8,24 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet"
 )
 
-// Inlet is a connection at its receiving end, from the hello on. Its methods may be called by any goroutine, with locks held, and must neither wait nor call back.
+// Inlet is a connection at its receiving end, from the hello on. Its methods may be called by any
+// goroutine, with locks held, and must neither wait nor call back.
 type Inlet interface {
 	// Stop ends the connection: what feeds the lane from it returns.
 	Stop(error)
-	// Owe says that the program has taken frames that are not yet acknowledged: the first since Inbound.Acknowledging, or so many that the acknowledgement is urgent, or both.
+	// Owe says that the program has taken frames that are not yet acknowledged: the first since
+	// Inbound.Acknowledging, or so many that the acknowledgement is urgent, or both.
 	Owe(first, urgent bool)
 }
 
-// inboundLane is the receiving end of a lane. It outlives connections; at most one feeds it at a time.
+// inboundLane is the receiving end of a lane. It outlives connections; at most one feeds it at a
+// time.
 type inboundLane struct {
 	// calling is held while the receive function runs, by the connection whose batch it gets.
 	calling sync.Mutex
 
-	quiet chan struct{} // closed when the lane is sealed and its receive function has returned for the last time
+	// closed when the lane is sealed and its receive function has returned for the last time
+	quiet chan struct{}
 
 	mu      sync.Mutex
 	sealed  chan struct{} // closed when nothing more is handed over; guarded by mu
@@ -96,7 +100,8 @@ func (in *inboundLane) supersedeOlder(incarnation rdmanet.Incarnation) {
 func (in *inboundLane) owed(hello Hello) uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.opening == nil || in.opening.sender != hello.Sender || in.opening.number != hello.Opening {
+	if in.opening == nil || in.opening.sender != hello.Sender ||
+		in.opening.number != hello.Opening {
 		return 0
 	}
 	return in.opening.delivered
@@ -108,7 +113,8 @@ func (in *inboundLane) claim(by *Inbound, hello Hello) (answer Answer, ok bool) 
 	defer in.mu.Unlock()
 	self := by.lanes.config.Self.Incarnation
 	known := in.opening
-	if known != nil && (hello.Sender < known.sender || hello.Sender == known.sender && hello.Opening < known.number) {
+	if known != nil && (hello.Sender < known.sender || hello.Sender == known.sender &&
+		hello.Opening < known.number) {
 		return Answer{}, false
 	}
 	if known == nil || hello.Sender != known.sender || hello.Opening != known.number {
@@ -120,10 +126,12 @@ func (in *inboundLane) claim(by *Inbound, hello Hello) (answer Answer, ok bool) 
 	}
 	by.lane, by.opening, by.next = in, known, known.next
 	in.supersedeLocked(by)
-	return Answer{Status: StatusWelcome, Incarnation: self, Next: known.next, Delivered: known.delivered}, true
+	return Answer{Status: StatusWelcome, Incarnation: self, Next: known.next,
+		Delivered: known.delivered}, true
 }
 
-// Inbound is one connection of a peer's lane, welcomed. One goroutine of the provider's feeds the lane from it, and End must be called in the end.
+// Inbound is one connection of a peer's lane, welcomed. One goroutine of the provider's feeds the
+// lane from it, and End must be called in the end.
 type Inbound struct {
 	lanes   *Lanes
 	inlet   Inlet
@@ -139,10 +147,13 @@ type Inbound struct {
 	waitingBytes, waitingFrames atomic.Int64
 }
 
-// Greet judges a hello that came from a peer; the inlet is what it came by, or what will be. An Inbound, and the answer StatusWelcome, if the connection is to feed the lane from now on; nil, and the answer with the reason, if not.
+// Greet judges a hello that came from a peer; the inlet is what it came by, or what will be. An
+// Inbound, and the answer StatusWelcome, if the connection is to feed the lane from now on; nil,
+// and the answer with the reason, if not.
 func (l *Lanes) Greet(from rdmanet.PeerID, hello Hello, inlet Inlet) (*Inbound, Answer) {
 	in := &Inbound{
-		lanes: l, inlet: inlet, from: rdmanet.Peer{ID: from, Incarnation: hello.Sender}, name: hello.Name,
+		lanes: l, inlet: inlet, from: rdmanet.Peer{ID: from, Incarnation: hello.Sender},
+		name:        hello.Name,
 		urgentBytes: int64(hello.WindowBytes) / 4, urgentFrames: int64(hello.WindowFrames) / 4,
 	}
 	if answer := l.judge(in, hello); answer.Status != StatusWelcome {
@@ -205,7 +216,8 @@ func (in *Inbound) From() rdmanet.Peer { return in.from }
 // End says that the connection is over.
 func (in *Inbound) End() { in.lanes.config.Peers.Down(in.from) }
 
-// Feed takes batches off the stream and hands them over until the stream breaks. Errors: the stream's; ErrProtocol; ErrSuperseded; ErrSealed, after which the sender is still to hear the last
+// Feed takes batches off the stream and hands them over until the stream breaks. Errors: the
+// stream's; ErrProtocol; ErrSuperseded; ErrSealed, after which the sender is still to hear the last
 // acknowledgement.
 func (in *Inbound) Feed(stream io.Reader) error {
 	reader := NewBatchReader(stream, in.lanes.config.Limits.FrameBytes, in.receive.lent)
@@ -223,7 +235,8 @@ func (in *Inbound) Feed(stream io.Reader) error {
 	}
 }
 
-// deliver hands a batch to the receive function, after the batches that were handed over before, be it by an earlier connection.
+// deliver hands a batch to the receive function, after the batches that were handed over before, be
+// it by an earlier connection.
 func (in *Inbound) deliver(frames [][]byte) error {
 	lane, known := in.lane, in.opening
 	lane.calling.Lock()
@@ -232,7 +245,8 @@ func (in *Inbound) deliver(frames [][]byte) error {
 		return err
 	}
 	if known.lost > 0 {
-		in.lanes.config.Peers.Tell(rdmanet.PeerEvent{Kind: rdmanet.LaneReset, Peer: in.from, Lane: in.name, Lost: known.lost})
+		in.lanes.config.Peers.Tell(rdmanet.PeerEvent{Kind: rdmanet.LaneReset, Peer: in.from,
+			Lane: in.name, Lost: known.lost})
 		known.lost = 0
 	}
 	size := 0
@@ -261,7 +275,8 @@ func (in *inboundLane) advance(by *Inbound, frames int) error {
 	return nil
 }
 
-// delivered counts all that was given to the program of an opening as taken, and tells who owes the acknowledgement, nil if nobody does.
+// delivered counts all that was given to the program of an opening as taken, and tells who owes the
+// acknowledgement, nil if nobody does.
 func (in *inboundLane) delivered(known *opening) *Inbound {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -277,14 +292,17 @@ func (in *inboundLane) delivered(known *opening) *Inbound {
 
 // owe notes that frames are to be acknowledged.
 func (in *Inbound) owe(frames, size int) {
-	waitingFrames, waitingBytes := in.waitingFrames.Add(int64(frames)), in.waitingBytes.Add(int64(size))
-	first, urgent := waitingFrames == int64(frames), waitingFrames >= in.urgentFrames || waitingBytes >= in.urgentBytes
+	waitingFrames, waitingBytes := in.waitingFrames.Add(int64(frames)),
+		in.waitingBytes.Add(int64(size))
+	first, urgent := waitingFrames == int64(frames), waitingFrames >= in.urgentFrames ||
+		waitingBytes >= in.urgentBytes
 	if first || urgent {
 		in.inlet.Owe(first, urgent)
 	}
 }
 
-// Acknowledging gives how many frames the program has taken, to be told to the sender now: nothing is owed from there on.
+// Acknowledging gives how many frames the program has taken, to be told to the sender now: nothing
+// is owed from there on.
 func (in *Inbound) Acknowledging() uint64 {
 	in.waitingFrames.Store(0)
 	in.waitingBytes.Store(0)
@@ -301,5 +319,6 @@ func (in *Inbound) Delivered() uint64 {
 // Sealed is closed when nothing more is handed over because the host closes.
 func (in *Inbound) Sealed() <-chan struct{} { return in.lane.sealed }
 
-// Quiet is closed when moreover the last receive call has returned: Delivered does not change any more.
+// Quiet is closed when moreover the last receive call has returned: Delivered does not change any
+// more.
 func (in *Inbound) Quiet() <-chan struct{} { return in.lane.quiet }

@@ -14,13 +14,15 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
 )
 
-// Pauses between attempts to mend a lane grow from the first to the second, each shortened by chance by up to a half.
+// Pauses between attempts to mend a lane grow from the first to the second, each shortened by
+// chance by up to a half.
 const (
 	PauseMin = 10 * time.Millisecond
 	PauseMax = time.Second
 )
 
-// Sender is a sending end; it implements rdmanet.Lane. One goroutine, run, connects, writes and mends. What it carries is kept in its window until the receiver has taken it.
+// Sender is a sending end; it implements rdmanet.Lane. One goroutine, run, connects, writes and
+// mends. What it carries is kept in its window until the receiver has taken it.
 type Sender struct {
 	lanes   *Lanes
 	key     key
@@ -57,7 +59,9 @@ func (s *Sender) Peer() rdmanet.PeerID { return s.key.peer }
 func (s *Sender) Name() string { return s.key.name }
 
 // Send implements rdmanet.Lane.
-func (s *Sender) Send(ctx context.Context, frames ...[]byte) error { return s.window.Push(ctx, frames) }
+func (s *Sender) Send(ctx context.Context, frames ...[]byte) error {
+	return s.window.Push(ctx, frames)
+}
 
 // TrySend implements rdmanet.Lane.
 func (s *Sender) TrySend(frames ...[]byte) (bool, error) { return s.window.TryPush(frames) }
@@ -98,7 +102,8 @@ func (s *Sender) sever() {
 	}
 }
 
-// giveUp has the lane's goroutine break it as unreachable, once it has heard out the connection that there is.
+// giveUp has the lane's goroutine break it as unreachable, once it has heard out the connection
+// that there is.
 func (s *Sender) giveUp(cause error) {
 	s.gone.Store(&cause)
 	s.sever()
@@ -138,9 +143,11 @@ func (s *Sender) run() {
 		}
 		if errors.Is(err, ErrMisfit) && misfit == nil {
 			misfit = err
-			s.lanes.config.Log.Warn("lane refused", "lane", s.key.name, "peer", s.key.peer, "error", err)
+			s.lanes.config.Log.Warn("lane refused", "lane", s.key.name, "peer", s.key.peer, "error",
+				err)
 		}
-		s.lanes.config.Log.Debug("lane is down", "lane", s.key.name, "peer", s.key.peer, "error", err)
+		s.lanes.config.Log.Debug("lane is down", "lane", s.key.name, "peer", s.key.peer, "error",
+			err)
 		left := time.Until(deadline)
 		if left <= 0 {
 			s.unreachable(cmp.Or(misfit, err))
@@ -180,8 +187,8 @@ func (s *Sender) unreachable(cause error) {
 	})
 }
 
-// connect makes one attempt and, if it succeeds, carries the lane until the connection breaks. It gives when the peer was last heard of, if it
-// was, and why the connection ended.
+// connect makes one attempt and, if it succeeds, carries the lane until the connection breaks. It
+// gives when the peer was last heard of, if it was, and why the connection ended.
 func (s *Sender) connect(patience time.Duration) (heard time.Time, err error) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
@@ -241,13 +248,15 @@ func (s *Sender) Hello() Hello {
 	}
 }
 
-// Accept applies the answer to the hello of an attempt. With an error the attempt is over, and Dial is to give that error.
+// Accept applies the answer to the hello of an attempt. With an error the attempt is over, and Dial
+// is to give that error.
 func (s *Sender) Accept(answer Answer) error {
 	bound := s.bound()
 	switch {
 	case answer.Status == StatusClosing:
 		if bound == answer.Incarnation {
-			s.window.Ack(answer.Delivered) // what the receiver owed; a number that cannot be is of no account
+			// what the receiver owed; a number that cannot be is of no account
+			s.window.Ack(answer.Delivered)
 		}
 		return ErrGoodbye
 	case bound != 0 && answer.Incarnation < bound:
@@ -255,7 +264,8 @@ func (s *Sender) Accept(answer Answer) error {
 	case bound != 0 && answer.Incarnation != bound:
 		// A newer one yet may be known by now, and then there is nothing to tell.
 		_ = s.lanes.config.Peers.Seen(rdmanet.Peer{ID: s.key.peer, Incarnation: answer.Incarnation})
-		return fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset, answer.Incarnation)
+		return fmt.Errorf("%w: it restarted as incarnation %s", rdmanet.ErrReset,
+			answer.Incarnation)
 	case answer.Reason != nil:
 		return answer.Reason
 	case answer.Status != StatusWelcome:
@@ -270,7 +280,8 @@ func (s *Sender) Accept(answer Answer) error {
 	return nil
 }
 
-// Acknowledged notes that the peer is alive and that its program has taken the frames before number delivered. ErrProtocol if it cannot have, and then the connection is to end.
+// Acknowledged notes that the peer is alive and that its program has taken the frames before number
+// delivered. ErrProtocol if it cannot have, and then the connection is to end.
 func (s *Sender) Acknowledged(delivered uint64) error {
 	s.heard.Store(time.Now().UnixNano())
 	if !s.window.Ack(delivered) {

@@ -1,9 +1,9 @@
-// Package peers keeps what a host knows of its peers, the same for every provider: which incarnation each one is in, how many lanes to and
-// from it are up, and who wants to be told.
+// Package peers keeps what a host knows of its peers, the same for every provider: which
+// incarnation each one is in, how many lanes to and from it are up, and who wants to be told.
 //
-// Events are told one at a time, under the tracker's lock, by the goroutine that found out: an event comes before whatever
-// that goroutine does next, a PeerRestarted event before the first frame of the new incarnation. Incarnations only grow: the greeting of an older
-// one is refused.
+// Events are told one at a time, under the tracker's lock, by the goroutine that found out: an
+// event comes before whatever that goroutine does next, a PeerRestarted event before the first
+// frame of the new incarnation. Incarnations only grow: the greeting of an older one is refused.
 package peers
 
 import (
@@ -31,8 +31,8 @@ type state struct {
 	links       int
 }
 
-// New gives a tracker. restarted is called before a PeerRestarted event is told, to end what belonged to older incarnations; it
-// must not call the tracker.
+// New gives a tracker. restarted is called before a PeerRestarted event is told, to end what
+// belonged to older incarnations; it must not call the tracker.
 func New(restarted func(rdmanet.Peer)) *Tracker {
 	return &Tracker{restarted: restarted, peers: make(map[rdmanet.PeerID]*state)}
 }
@@ -52,7 +52,8 @@ func (t *Tracker) Seen(peer rdmanet.Peer) error {
 	return err
 }
 
-// Up notes that a lane to or from the peer came up, after the greetings that told its incarnation. ErrStale.
+// Up notes that a lane to or from the peer came up, after the greetings that told its incarnation.
+// ErrStale.
 func (t *Tracker) Up(peer rdmanet.Peer) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,11 +75,13 @@ func (t *Tracker) seen(peer rdmanet.Peer) (*state, error) {
 		t.peers[peer.ID] = s
 	}
 	if peer.Incarnation < s.incarnation {
-		return nil, fmt.Errorf("%w %s of %s, %s is known", ErrStale, peer.Incarnation, peer.ID, s.incarnation)
+		return nil, fmt.Errorf("%w %s of %s, %s is known", ErrStale, peer.Incarnation, peer.ID,
+			s.incarnation)
 	}
 	if peer.Incarnation > s.incarnation {
 		if s.links > 0 {
-			t.tell(rdmanet.PeerEvent{Kind: rdmanet.PeerDisconnected, Peer: rdmanet.Peer{ID: peer.ID, Incarnation: s.incarnation}})
+			t.tell(rdmanet.PeerEvent{Kind: rdmanet.PeerDisconnected,
+				Peer: rdmanet.Peer{ID: peer.ID, Incarnation: s.incarnation}})
 		}
 		s.incarnation, s.links = peer.Incarnation, 0
 		t.restarted(peer)

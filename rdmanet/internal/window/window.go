@@ -1,16 +1,18 @@
-// Package window holds the sending half of a lane, the same for every provider: a bounded queue of numbered frames that remembers what
-// the peer has not acknowledged.
+// Package window holds the sending half of a lane, the same for every provider: a bounded queue of
+// numbered frames that remembers what the peer has not acknowledged.
 //
-// A frame gets the next number when it is pushed, from 0. Three numbers cut the queue: base is the first frame not yet acknowledged,
-// taken the first not yet handed to the wire, next the number of the next frame pushed. What always holds:
+// A frame gets the next number when it is pushed, from 0. Three numbers cut the queue: base is the
+// first frame not yet acknowledged, taken the first not yet handed to the wire, next the number of
+// the next frame pushed. What always holds:
 //
 //   - base <= taken <= next, and next - base and the bytes in between are within the limits;
-//   - frames leave in the order of their numbers; after Rewind the same frames leave again under the same numbers;
+//   - frames leave in the order of their numbers; after Rewind the same frames leave again under
+//     the same numbers;
 //   - senders that wait for room are served in their order, and nobody overtakes them;
 //   - after Break every call returns at once.
 //
-// The provider's loop: wait on Ready, Take, put the frames on the wire, Ack what the peer says, Rewind to what it says
-// after a reconnect, Break when the lane is lost.
+// The provider's loop: wait on Ready, Take, put the frames on the wire, Ack what the peer says,
+// Rewind to what it says after a reconnect, Break when the lane is lost.
 package window
 
 import (
@@ -33,7 +35,8 @@ type Limits struct {
 // Defaults are the limits of a lane whose host was not told otherwise.
 var Defaults = Limits{Bytes: 32 << 20, Frames: 64 << 10, FrameBytes: 16 << 20}
 
-// WithDefaults fills what is zero: the frames' and bytes' bounds from Defaults, the frame bound with the smaller of Defaults' and Bytes.
+// WithDefaults fills what is zero: the frames' and bytes' bounds from Defaults, the frame bound
+// with the smaller of Defaults' and Bytes.
 func (l Limits) WithDefaults() Limits {
 	if l.Bytes == 0 {
 		l.Bytes = max(Defaults.Bytes, l.FrameBytes)
@@ -63,7 +66,8 @@ func (l Limits) Check() error {
 // ringSizeMin is the size of a queue's ring when the first frame comes; it doubles with need.
 const ringSizeMin = 64
 
-// Window is one lane's queue. All methods may be called from several goroutines; Take and Rewind only from the lane's own.
+// Window is one lane's queue. All methods may be called from several goroutines; Take and Rewind
+// only from the lane's own.
 type Window struct {
 	limits Limits
 
@@ -129,7 +133,8 @@ func (w *Window) Push(ctx context.Context, frames [][]byte) error {
 	return w.pushWaiting(ctx, frames, size)
 }
 
-// pushWaiting is Push once there was no room: it takes its turn among the waiting senders, then waits for acknowledgements.
+// pushWaiting is Push once there was no room: it takes its turn among the waiting senders, then
+// waits for acknowledgements.
 func (w *Window) pushWaiting(ctx context.Context, frames [][]byte, size int) error {
 	defer func() {
 		w.mu.Lock()
@@ -196,17 +201,20 @@ func (w *Window) TryPush(frames [][]byte) (bool, error) {
 // size checks a call's frames against the limits and adds up their bytes.
 func (w *Window) size(frames [][]byte) (int, error) {
 	if len(frames) > w.limits.Frames {
-		return 0, fmt.Errorf("%w: %d frames in one call, the window holds %d", rdmanet.ErrTooLarge, len(frames), w.limits.Frames)
+		return 0, fmt.Errorf("%w: %d frames in one call, the window holds %d", rdmanet.ErrTooLarge,
+			len(frames), w.limits.Frames)
 	}
 	size := 0
 	for _, frame := range frames {
 		if len(frame) > w.limits.FrameBytes {
-			return 0, fmt.Errorf("%w: a frame of %d bytes, the bound is %d", rdmanet.ErrTooLarge, len(frame), w.limits.FrameBytes)
+			return 0, fmt.Errorf("%w: a frame of %d bytes, the bound is %d", rdmanet.ErrTooLarge,
+				len(frame), w.limits.FrameBytes)
 		}
 		size += len(frame)
 	}
 	if size > w.limits.Bytes {
-		return 0, fmt.Errorf("%w: %d bytes in one call, the window holds %d", rdmanet.ErrTooLarge, size, w.limits.Bytes)
+		return 0, fmt.Errorf("%w: %d bytes in one call, the window holds %d", rdmanet.ErrTooLarge,
+			size, w.limits.Bytes)
 	}
 	return size, nil
 }
@@ -245,8 +253,9 @@ func (w *Window) grow(need int) {
 // Ready carries a token when frames may have come to an empty window; Take then tells.
 func (w *Window) Ready() <-chan struct{} { return w.ready }
 
-// Take appends to frames the next ones for the wire, at most framesMax of them and no further frame once bytesMax is reached, and
-// gives the number of the first. It never waits; it gives none when there is none or the window is broken.
+// Take appends to frames the next ones for the wire, at most framesMax of them and no further frame
+// once bytesMax is reached, and gives the number of the first. It never waits; it gives none when
+// there is none or the window is broken.
 func (w *Window) Take(frames [][]byte, framesMax, bytesMax int) (taken [][]byte, first uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -267,8 +276,8 @@ func (w *Window) Take(frames [][]byte, framesMax, bytesMax int) (taken [][]byte,
 	return frames, first
 }
 
-// Ack forgets the frames before number acked, which the peer has taken. It reports false for a number that the peer cannot know of; a
-// number that was acknowledged before changes nothing.
+// Ack forgets the frames before number acked, which the peer has taken. It reports false for a
+// number that the peer cannot know of; a number that was acknowledged before changes nothing.
 func (w *Window) Ack(acked uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -310,8 +319,9 @@ func (w *Window) wakeFlushes() {
 	w.flushes = kept
 }
 
-// Rewind makes Take start again at number from, what the peer wants next after a reconnect. It reports false when that frame is not there: the
-// peer lost its state, or claims frames that were never on the wire.
+// Rewind makes Take start again at number from, what the peer wants next after a reconnect. It
+// reports false when that frame is not there: the peer lost its state, or claims frames that were
+// never on the wire.
 func (w *Window) Rewind(from uint64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -325,7 +335,8 @@ func (w *Window) Rewind(from uint64) bool {
 	return true
 }
 
-// Flushed waits until every frame pushed before the call is acknowledged; if that is so already, it is no matter that the window broke since.
+// Flushed waits until every frame pushed before the call is acknowledged; if that is so already, it
+// is no matter that the window broke since.
 func (w *Window) Flushed(ctx context.Context) error {
 	w.mu.Lock()
 	if w.base == w.next {
@@ -364,15 +375,16 @@ func (w *Window) Pending() int {
 	return int(w.next - w.base)
 }
 
-// Seal refuses further frames with err; what is queued still leaves. Only the first of Seal's and Break's errors counts.
+// Seal refuses further frames with err; what is queued still leaves. Only the first of Seal's and
+// Break's errors counts.
 func (w *Window) Seal(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.refuse(err)
 }
 
-// Break ends the window: frames are refused with err and those not acknowledged are given up. Breaking again changes nothing.
-// It reports whether this call broke it.
+// Break ends the window: frames are refused with err and those not acknowledged are given up.
+// Breaking again changes nothing. It reports whether this call broke it.
 func (w *Window) Break(err error) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

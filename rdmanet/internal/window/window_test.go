@@ -13,8 +13,8 @@ import (
 	"github.com/ledgerd/ledgerd/rdmanet/internal/window"
 )
 
-// TestWindowAgainstModel: whatever the order of pushes, takes, acknowledgements and rewinds, the window holds what a plain list
-// would, and never more than its limits.
+// TestWindowAgainstModel: whatever the order of pushes, takes, acknowledgements and rewinds, the
+// window holds what a plain list would, and never more than its limits.
 func TestWindowAgainstModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -47,9 +47,11 @@ func TestWindowAgainstModel(t *testing.T) {
 				}
 			},
 			"take": func(t *rapid.T) {
-				got, first := w.Take(nil, rapid.IntRange(1, 50).Draw(t, "frames"), rapid.IntRange(0, 500).Draw(t, "bytes"))
+				got, first := w.Take(nil, rapid.IntRange(1, 50).Draw(t, "frames"),
+					rapid.IntRange(0, 500).Draw(t, "bytes"))
 				if int(first) != taken || len(got) == 0 && taken < len(frames) {
-					t.Fatalf("took %d from %d, want some from %d of %d", len(got), first, taken, len(frames))
+					t.Fatalf("took %d from %d, want some from %d of %d", len(got), first, taken,
+						len(frames))
 				}
 				for _, frame := range got {
 					if int(binary.BigEndian.Uint32(frame)) != taken {
@@ -85,7 +87,8 @@ func TestWindowAgainstModel(t *testing.T) {
 	})
 }
 
-// TestWaitingSendersAreServedInOrder: room goes to whoever waits longest, and TryPush does not overtake.
+// TestWaitingSendersAreServedInOrder: room goes to whoever waits longest, and TryPush does not
+// overtake.
 func TestWaitingSendersAreServedInOrder(t *testing.T) {
 	t.Parallel()
 	w := window.New(window.Limits{Bytes: 10, Frames: 10, FrameBytes: 10})

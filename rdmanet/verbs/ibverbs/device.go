@@ -71,7 +71,8 @@ type Device struct {
 	Ports []Port
 }
 
-// gidsMax bounds how many entries of a port's table are looked at: the tables are long and mostly empty.
+// gidsMax bounds how many entries of a port's table are looked at: the tables are long and mostly
+// empty.
 const gidsMax = 256
 
 // Devices lists the machine's devices.
@@ -144,18 +145,22 @@ func (c *Context) Close() error { return failure("close the device", C.ibv_close
 // Port tells of a port, from 1, and its addresses.
 func (c *Context) Port(number int) (Port, error) {
 	var active, lid, mtu, ethernet C.int
-	if err := failure("query the port", C.shim_port(c.c, C.int(number), &active, &lid, &mtu, &ethernet)); err != nil {
+	if err := failure("query the port", C.shim_port(c.c, C.int(number), &active, &lid, &mtu,
+		&ethernet)); err != nil {
 		return Port{}, err
 	}
-	port := Port{Number: number, Active: active != 0, Ethernet: ethernet != 0, LID: uint32(lid), MTU: uint32(mtu)}
+	port := Port{Number: number, Active: active != 0, Ethernet: ethernet != 0, LID: uint32(lid),
+		MTU: uint32(mtu)}
 	for index := range gidsMax {
 		var raw [16]byte
 		var kind C.int
 		var device C.uint
-		if C.shim_gid(c.c, C.int(number), C.int(index), (*C.uint8_t)(&raw[0]), &kind, &device) != 0 || raw == [16]byte{} {
+		if C.shim_gid(c.c, C.int(number), C.int(index), (*C.uint8_t)(&raw[0]), &kind,
+			&device) != 0 || raw == [16]byte{} {
 			continue
 		}
-		port.GIDs = append(port.GIDs, GID{Index: index, Address: netip.AddrFrom16(raw), Type: GIDType(kind)})
+		port.GIDs = append(port.GIDs, GID{Index: index, Address: netip.AddrFrom16(raw),
+			Type: GIDType(kind)})
 	}
 	return port, nil
 }
@@ -174,15 +179,17 @@ func (c *Context) Limits() (Limits, error) {
 	if err := failure("query the device", C.ibv_query_device(c.c, &attributes)); err != nil {
 		return Limits{}, err
 	}
-	limits := Limits{CompletionsMax: int(attributes.max_cqe), RequestsMax: int(attributes.max_qp_wr),
-		ReadsMax: int(min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom))}
+	limits := Limits{CompletionsMax: int(attributes.max_cqe),
+		RequestsMax: int(attributes.max_qp_wr),
+		ReadsMax:    int(min(attributes.max_qp_rd_atom, attributes.max_qp_init_rd_atom))}
 	if attributes.device_cap_flags&(C.IBV_DEVICE_MEM_WINDOW_TYPE_2A|C.IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0 {
 		limits.WindowsMax = int(attributes.max_mw)
 	}
 	return limits, nil
 }
 
-// Emulated tells whether the device is one in software, such as Soft-RoCE: the kernel lists it among devices that stand on no bus.
+// Emulated tells whether the device is one in software, such as Soft-RoCE: the kernel lists it
+// among devices that stand on no bus.
 func (c *Context) Emulated() bool {
 	place, err := filepath.EvalSymlinks("/sys/class/infiniband/" + c.name)
 	return err == nil && strings.HasPrefix(place, "/sys/devices/virtual/")
@@ -232,10 +239,13 @@ type Memory struct{ c *C.struct_ibv_mr }
 
 // Register registers memory that neither moves nor goes away until Close: not Go's heap.
 func (d *Domain) Register(memory []byte, access Access) (*Memory, error) {
-	m, err := C.ibv_reg_mr(d.c, unsafe.Pointer(unsafe.SliceData(memory)), C.size_t(len(memory)), C.int(access))
+	m, err := C.ibv_reg_mr(d.c, unsafe.Pointer(unsafe.SliceData(memory)), C.size_t(len(memory)),
+		C.int(access))
 	if m == nil {
-		if errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EPERM) {
-			return nil, fmt.Errorf("register %d bytes (is the limit of locked memory, ulimit -l, large enough?): %w", len(memory), err)
+		if errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EAGAIN) ||
+			errors.Is(err, syscall.EPERM) {
+			return nil, fmt.Errorf("register %d bytes (is the limit of locked memory, ulimit "+
+				"-l, large enough?): %w", len(memory), err)
 		}
 		return nil, fmt.Errorf("register %d bytes: %w", len(memory), err)
 	}
@@ -285,7 +295,8 @@ func (c *Channel) Event() bool { return C.shim_event(c.c) == 0 }
 
 // Close closes the channel, which no completion queue uses any more.
 func (c *Channel) Close() error {
-	return errors.Join(c.file.Close(), failure("destroy the completion channel", C.ibv_destroy_comp_channel(c.c)))
+	return errors.Join(c.file.Close(), failure("destroy the completion channel",
+		C.ibv_destroy_comp_channel(c.c)))
 }
 
 // String gives the device as ibv_devinfo would, in a line.

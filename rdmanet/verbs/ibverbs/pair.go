@@ -75,7 +75,8 @@ const PollMax = 64
 
 // Poll takes completions, up to len(into) and PollMax, without waiting.
 func (q *Completions) Poll(into []Completion) (int, error) {
-	n := C.shim_poll(q.c, (*C.struct_shim_completion)(unsafe.Pointer(unsafe.SliceData(into))), C.int(len(into)))
+	n := C.shim_poll(q.c, (*C.struct_shim_completion)(unsafe.Pointer(unsafe.SliceData(into))),
+		C.int(len(into)))
 	if n < 0 {
 		return 0, fmt.Errorf("poll a completion queue: %d", int(n))
 	}
@@ -91,7 +92,8 @@ type Address struct {
 	GID      [16]byte
 }
 
-// Patience is how long a queue pair tries, in the units of the field: a timeout of 4.096 us << Timeout for each of Retries + 1 attempts.
+// Patience is how long a queue pair tries, in the units of the field: a timeout of 4.096 us <<
+// Timeout for each of Retries + 1 attempts.
 type Patience struct {
 	Timeout         uint32
 	Retries         uint32
@@ -107,11 +109,14 @@ type Pair struct {
 	Inline int
 }
 
-// NewPair makes a queue pair in the domain. It takes as much inline data as wanted or, where the device does not, less.
-func (d *Domain) NewPair(completions *Completions, sendDepth, receiveDepth, inline int) (*Pair, error) {
+// NewPair makes a queue pair in the domain. It takes as much inline data as wanted or, where the
+// device does not, less.
+func (d *Domain) NewPair(completions *Completions, sendDepth, receiveDepth, inline int) (*Pair,
+	error) {
 	for {
 		bytes := C.int(inline)
-		pair, err := C.shim_create_pair(d.c, completions.c, completions.c, C.int(sendDepth), C.int(receiveDepth), &bytes)
+		pair, err := C.shim_create_pair(d.c, completions.c, completions.c, C.int(sendDepth),
+			C.int(receiveDepth), &bytes)
 		if pair != nil {
 			return &Pair{c: pair, Inline: int(bytes)}, nil
 		}
@@ -130,19 +135,24 @@ func (p *Pair) Init(port int, access Access) error {
 	return failure("queue pair to INIT", C.shim_init(p.c, C.int(port), C.int(access)))
 }
 
-// Connect makes the pair ready to receive from and send to the remote one, its own first packet having that sequence number.
-func (p *Pair) Connect(port Port, gidIndex int, remote Address, sequence uint32, patience Patience) error {
+// Connect makes the pair ready to receive from and send to the remote one, its own first packet
+// having that sequence number.
+func (p *Pair) Connect(port Port, gidIndex int, remote Address, sequence uint32,
+	patience Patience) error {
 	ethernet := C.int(0)
 	if port.Ethernet {
 		ethernet = 1
 	}
 	address, tries := remote, patience
-	err := failure("queue pair to RTR", C.shim_receive(p.c, C.int(port.Number), C.int(gidIndex), ethernet,
-		(*C.struct_shim_address)(unsafe.Pointer(&address)), (*C.struct_shim_patience)(unsafe.Pointer(&tries))))
+	err := failure("queue pair to RTR", C.shim_receive(p.c, C.int(port.Number), C.int(gidIndex),
+		ethernet,
+		(*C.struct_shim_address)(unsafe.Pointer(&address)),
+		(*C.struct_shim_patience)(unsafe.Pointer(&tries))))
 	if err != nil {
 		return err
 	}
-	return failure("queue pair to RTS", C.shim_send(p.c, C.uint32_t(sequence), (*C.struct_shim_patience)(unsafe.Pointer(&tries))))
+	return failure("queue pair to RTS", C.shim_send(p.c, C.uint32_t(sequence),
+		(*C.struct_shim_patience)(unsafe.Pointer(&tries))))
 }
 
 // SetAccess changes what the other side may do from now on.
@@ -150,7 +160,8 @@ func (p *Pair) SetAccess(access Access) error {
 	return failure("queue pair's access", C.shim_access(p.c, C.int(access)))
 }
 
-// Fail puts the pair in the error state: requests are flushed, and the other side is not answered any more.
+// Fail puts the pair in the error state: requests are flushed, and the other side is not answered
+// any more.
 func (p *Pair) Fail() error { return failure("queue pair to ERR", C.shim_fail(p.c)) }
 
 // Close destroys the pair.
@@ -177,7 +188,8 @@ const (
 	FlagInline    Flags = C.IBV_SEND_INLINE
 )
 
-// Request is a work request. Local is an address outside of Go's heap, at which the memory stays until the completion, or for inline writes until Post returns.
+// Request is a work request. Local is an address outside of Go's heap, at which the memory stays
+// until the completion, or for inline writes until Post returns.
 type Request struct {
 	ID                  uint64
 	Local, Remote       uint64
@@ -188,17 +200,20 @@ type Request struct {
 	Flags               Flags
 }
 
-// Post hands the requests to the queue pair, all in one call into C. It gives how many it took, which is all unless there is an error.
+// Post hands the requests to the queue pair, all in one call into C. It gives how many it took,
+// which is all unless there is an error.
 func (p *Pair) Post(requests []Request) (int, error) {
 	if len(requests) == 0 {
 		return 0, nil
 	}
 	var posted C.int
-	code := C.shim_post_send(p.c, (*C.struct_shim_request)(unsafe.Pointer(unsafe.SliceData(requests))), C.int(len(requests)), &posted)
+	code := C.shim_post_send(p.c, (*C.struct_shim_request)(
+		unsafe.Pointer(unsafe.SliceData(requests))), C.int(len(requests)), &posted)
 	return int(posted), failure("post", code)
 }
 
-// PostReceives makes that many empty receives ready, for writes with immediate data, each to complete with that id.
+// PostReceives makes that many empty receives ready, for writes with immediate data, each to
+// complete with that id.
 func (p *Pair) PostReceives(id uint64, count int) error {
 	return failure("post receives", C.shim_post_receive(p.c, C.uint64_t(id), C.int(count)))
 }

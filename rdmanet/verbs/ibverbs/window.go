@@ -14,7 +14,9 @@ import (
 	"unsafe"
 )
 
-// Window is a memory window of type 2: a key to a piece of registered memory that works on one queue pair, from when it is bound there until it is invalidated. Both are requests to that queue pair.
+// Window is a memory window of type 2: a key to a piece of registered memory that works on one
+// queue pair, from when it is bound there until it is invalidated. Both are requests to that queue
+// pair.
 type Window struct{ c *C.struct_shim_window }
 
 // NewWindow makes a window in the domain. It is bound to nothing.
@@ -31,11 +33,14 @@ func (d *Domain) NewWindow() (*Window, error) {
 	return &Window{w}, nil
 }
 
-// Bind gives the request that binds the window to all of the memory, which was registered with AccessWindows, with that access. The window and the memory stay until it completed. The key works then.
+// Bind gives the request that binds the window to all of the memory, which was registered with
+// AccessWindows, with that access. The window and the memory stay until it completed. The key works
+// then.
 func (w *Window) Bind(memory *Memory, access Access) (request Request, key uint32) {
 	w.c.memory, w.c.access = memory.c, C.int(access)
 	key = uint32(C.shim_next_key(w.c.window))
-	return Request{Opcode: opcodeBind, Remote: uint64(uintptr(unsafe.Pointer(w.c))), RemoteKey: key}, key
+	return Request{Opcode: opcodeBind, Remote: uint64(uintptr(unsafe.Pointer(w.c))),
+		RemoteKey: key}, key
 }
 
 // Invalidate gives the request that takes a key back which Bind gave.

@@ -1,4 +1,5 @@
-// Package agenda is what the guest of scripts/verbs-test is told and what it answers: one JSON file in its root folder, and one JSON object a line on the way back.
+// Package agenda is what the guest of scripts/verbs-test is told and what it answers: one JSON file
+// in its root folder, and one JSON object a line on the way back.
 package agenda
 
 // Path is where the guest finds its Agenda.
@@ -10,14 +11,17 @@ const (
 	PortReports = "reports" // a Report a line
 )
 
-// OutputMark begins the line on PortOutput that stands before what a program writes; the program's name follows.
+// OutputMark begins the line on PortOutput that stands before what a program writes; the program's
+// name follows.
 const OutputMark = "\x1eprogram "
 
-// Agenda is what the guest does, in this order: it loads the modules, sets up the devices, runs the programs, and switches itself off.
+// Agenda is what the guest does, in this order: it loads the modules, sets up the devices, runs the
+// programs, and switches itself off.
 type Agenda struct {
 	// Modules are the kernel modules' files, those first that others need.
 	Modules []string `json:"modules"`
-	// Device is the name of the Soft-RoCE device, on a network interface of its own that has the Address (an IPv4 prefix).
+	// Device is the name of the Soft-RoCE device, on a network interface of its own that has the
+	// Address (an IPv4 prefix).
 	Device  string `json:"device"`
 	Address string `json:"address"`
 	// Environment is that of all programs.

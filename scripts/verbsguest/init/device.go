@@ -32,7 +32,8 @@ const (
 // bytesPointer is where bytes lie, for the kernel.
 func bytesPointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
-// setUpDevice brings the loopback interface up, gives the dummy interface an address, and makes a Soft-RoCE device on it.
+// setUpDevice brings the loopback interface up, gives the dummy interface an address, and makes a
+// Soft-RoCE device on it.
 func setUpDevice(device, prefix string) error {
 	address, err := netip.ParsePrefix(prefix)
 	if err != nil {
@@ -67,7 +68,8 @@ func setUpDevice(device, prefix string) error {
 			return false, err
 		}
 		for _, path := range paths {
-			if text, err := os.ReadFile(path); err == nil && strings.TrimSpace(string(text)) == wanted {
+			if text, err := os.ReadFile(path); err == nil &&
+				strings.TrimSpace(string(text)) == wanted {
 				return true, nil
 			}
 		}
@@ -75,7 +77,8 @@ func setUpDevice(device, prefix string) error {
 	})
 }
 
-// mapped is an IPv4 address as the kernel writes a device's address: IPv4-mapped, in eight groups of four digits.
+// mapped is an IPv4 address as the kernel writes a device's address: IPv4-mapped, in eight groups
+// of four digits.
 func mapped(address netip.Addr) string {
 	long := address.As16()
 	groups := make([]string, 8)
@@ -114,7 +117,8 @@ func addAddress(name string, address netip.Prefix) error {
 	binary.NativeEndian.PutUint32(message[4:], uint32(at.Index))
 	message = attribute(message, syscall.IFA_LOCAL, ip[:])
 	message = attribute(message, syscall.IFA_ADDRESS, ip[:])
-	if err := ask(syscall.NETLINK_ROUTE, syscall.RTM_NEWADDR, syscall.NLM_F_CREATE|syscall.NLM_F_EXCL, message); err != nil {
+	if err := ask(syscall.NETLINK_ROUTE, syscall.RTM_NEWADDR,
+		syscall.NLM_F_CREATE|syscall.NLM_F_EXCL, message); err != nil {
 		return fmt.Errorf("address %v for %s: %w", address, name, err)
 	}
 	return nil
@@ -138,17 +142,20 @@ func ask(family int, kind, flags uint16, payload []byte) error {
 		return err
 	}
 	defer func() { _ = syscall.Close(socket) }() // nothing is under way any more
-	if err := syscall.Bind(socket, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
+	if err := syscall.Bind(socket, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err !=
+		nil {
 		return err
 	}
 	const sequence = 1
 	message := binary.NativeEndian.AppendUint32(nil, uint32(syscall.SizeofNlMsghdr+len(payload)))
 	message = binary.NativeEndian.AppendUint16(message, kind)
-	message = binary.NativeEndian.AppendUint16(message, flags|syscall.NLM_F_REQUEST|syscall.NLM_F_ACK)
+	message = binary.NativeEndian.AppendUint16(message,
+		flags|syscall.NLM_F_REQUEST|syscall.NLM_F_ACK)
 	message = binary.NativeEndian.AppendUint32(message, sequence)
 	message = binary.NativeEndian.AppendUint32(message, 0) // the sender: the kernel knows
 	message = append(message, payload...)
-	if err := syscall.Sendto(socket, message, 0, &syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
+	if err := syscall.Sendto(socket, message, 0,
+		&syscall.SockaddrNetlink{Family: syscall.AF_NETLINK}); err != nil {
 		return err
 	}
 	buffer := make([]byte, 64<<10)
@@ -162,7 +169,8 @@ func ask(family int, kind, flags uint16, payload []byte) error {
 			return err
 		}
 		for _, answer := range answers {
-			if answer.Header.Type != syscall.NLMSG_ERROR || answer.Header.Seq != sequence || len(answer.Data) < 4 {
+			if answer.Header.Type != syscall.NLMSG_ERROR || answer.Header.Seq != sequence ||
+				len(answer.Data) < 4 {
 				continue
 			}
 			if code := int32(binary.NativeEndian.Uint32(answer.Data)); code != 0 {

@@ -1,9 +1,12 @@
 //go:build linux
 
-// Command init is the only program of the guest of scripts/verbs-test that is not under test: its first process. It mounts what programs expect, loads the kernel's modules,
-// sets up a Soft-RoCE device, runs the programs of its agenda one after the other, reports how each ended, and switches the machine off.
+// Command init is the only program of the guest of scripts/verbs-test that is not under test: its
+// first process. It mounts what programs expect, loads the kernel's modules, sets up a Soft-RoCE
+// device, runs the programs of its agenda one after the other, reports how each ended, and switches
+// the machine off.
 //
-// It is linked statically and needs nothing else in the guest: no shell, no tools. Whatever goes wrong is a report with its reason, and the machine goes off all the same.
+// It is linked statically and needs nothing else in the guest: no shell, no tools. Whatever goes
+// wrong is a report with its reason, and the machine goes off all the same.
 package main
 
 import (
@@ -25,7 +28,8 @@ const devicePatience = 20 * time.Second
 
 func main() {
 	if os.Getpid() != 1 {
-		fmt.Fprintln(os.Stderr, "init: this is the first process of a guest that scripts/verbs-test makes, and of nothing else")
+		fmt.Fprintln(os.Stderr, "init: this is the first process of a guest that "+
+			"scripts/verbs-test makes, and of nothing else")
 		os.Exit(2)
 	}
 	g := &guest{reports: os.Stderr, output: os.Stderr}
@@ -87,15 +91,18 @@ func (g *guest) run() error {
 	return nil
 }
 
-// mount puts the kernel's file systems in place, and memory for temporary files that says how much of it is free, as disks do.
+// mount puts the kernel's file systems in place, and memory for temporary files that says how much
+// of it is free, as disks do.
 func mount() error {
 	for _, m := range []struct{ kind, at, options string }{
-		{"proc", "/proc", ""}, {"sysfs", "/sys", ""}, {"devtmpfs", "/dev", ""}, {"tmpfs", "/tmp", "size=75%,mode=1777"}, {"tmpfs", "/dev/shm", ""},
+		{"proc", "/proc", ""}, {"sysfs", "/sys", ""}, {"devtmpfs", "/dev", ""},
+		{"tmpfs", "/tmp", "size=75%,mode=1777"}, {"tmpfs", "/dev/shm", ""},
 	} {
 		if err := os.MkdirAll(m.at, 0o755); err != nil {
 			return err
 		}
-		if err := syscall.Mount(m.kind, m.at, m.kind, 0, m.options); err != nil && !errors.Is(err, syscall.EBUSY) {
+		if err := syscall.Mount(m.kind, m.at, m.kind, 0, m.options); err != nil &&
+			!errors.Is(err, syscall.EBUSY) {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
 	}
@@ -111,7 +118,8 @@ func loadModule(path string) error {
 	defer func() { _ = file.Close() }() // it was only read
 	const finitModule = 313
 	none := []byte{0}
-	if _, _, errno := syscall.Syscall(finitModule, file.Fd(), uintptr(bytesPointer(none)), 0); errno != 0 && errno != syscall.EEXIST {
+	if _, _, errno := syscall.Syscall(finitModule, file.Fd(), uintptr(bytesPointer(none)),
+		0); errno != 0 && errno != syscall.EEXIST {
 		return errno
 	}
 	return nil
